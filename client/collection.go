@@ -247,7 +247,8 @@ func (co *collection) checkTopic(informer, topic string) {
 	}
 }
 
-// checkList looks whether all that was listed was read. From a history the state is known only then.
+// checkList looks whether all that was listed was read. From a history the state is known only
+// then.
 func (co *collection) checkList(u *unit, items int) {
 	found, list := 0, ""
 	for _, copied := range u.copies {

@@ -15,10 +15,10 @@
 // restart.
 //
 // Informers need the state, so a bucket, a view or an archive is the better source for them: it has
-// what exists, however old it is. From a stream or topics with a history the state is what all events
-// come to, so they must hold a list of all objects (informer.synced) and everything since. Where
-// they do not, List fails and says so. A list of a topic has ended when each partition has the
-// event that says so.
+// what exists, however old it is. From a stream or topics with a history the state is what all
+// events come to, so they must hold a list of all objects (informer.synced) and everything since.
+// Where they do not, List fails and says so. A list of a topic has ended when each partition has
+// the event that says so.
 //
 // Run reads until its context ends. After an outage it continues where it was. What the informers
 // promise then is what they promise with an API server: where changes may be missing (a gap, a

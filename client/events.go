@@ -174,8 +174,8 @@ func (r *eventReader) take(m *message, _ bool) error {
 	return nil
 }
 
-// position is <topic>/<partition>@<id>:<next> of each partition. The id is there because a stream or
-// topic that was recreated under its name has the same offsets.
+// position is <topic>/<partition>@<id>:<next> of each partition. The id is there because a stream
+// or topic that was recreated under its name has the same offsets.
 func (m marks) position() Position {
 	var text []byte
 	for _, p := range slices.SortedFunc(maps.Keys(m), func(a, b partition) int {

@@ -8,11 +8,13 @@
 //
 // What it promises:
 //
-//   - Nothing is ignored. An unknown key, a key given twice, a value of the wrong type, an undefined ${VARIABLE} and a
-//     BRIDGE_ variable that names no key are errors. A setting that has no effect beside another one is an error too.
-//   - All problems are reported at once, each with the file and line (or the variable, or the flag) that it comes from and the
-//     path of the key; misspelt names come with the nearest that exists.
-//   - Secrets stay home: passwords and tokens are in no error, and are masked wherever a Config is printed.
+//   - Nothing is ignored. An unknown key, a key given twice, a value of the wrong type, an
+//     undefined ${VARIABLE} and a BRIDGE_ variable that names no key are errors. A setting that has
+//     no effect beside another one is an error too.
+//   - All problems are reported at once, each with the file and line (or the variable, or the flag)
+//     that it comes from and the path of the key; misspelt names come with the nearest that exists.
+//   - Secrets stay home: passwords and tokens are in no error, and are masked wherever a Config is
+//     printed.
 //
 // Reading a configuration contacts nobody: neither the API server nor a broker. Files that hold
 // credentials are read when the sink that needs them is made, so a configuration can be checked

@@ -1,8 +1,9 @@
 // Package deploy holds what it takes to run the bridge in a cluster, and the tests of it:
 //
-//	helm/bridge   the chart; its values.schema.json is made of helm/values.base.schema.json and config/bridge.schema.json
-//	kustomize     the same as plain manifests: what does not depend on the configuration is made of the chart
-//	image         the container image, for those who build it with a container engine; a release needs none
+//	helm/bridge   the chart; values.schema.json is made of helm/values.base.schema.json and
+//	              config/bridge.schema.json
+//	kustomize     the same as plain manifests, made of the chart but for the configuration
+//	image         the container image, for who builds it with a container engine
 //	release       makes the image and the chart of a release; GoReleaser makes the rest
 //	sbom          lists what a binary was linked of
 //	licences      what the dependencies' licences allow, and the notices that a release carries

@@ -1,46 +1,31 @@
 package docs_test
 
 import (
-	"flag"
-	"fmt"
-	"maps"
-	"os"
-	"path"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
 )
 
-// updateColumns lowers the numbers of columns.txt to what is there. It raises none.
-var updateColumns = flag.Bool("update-columns", false, "lower the numbers of columns.txt")
+const columns = 100
 
-const (
-	columnsFile = "columns.txt"
-	columns     = 100
-)
-
-// longLines counts the lines of prose that are longer than 100 columns, by Markdown file and by
-// directory of Go files. Tables and code can't be wrapped; neither can a word.
-func longLines(t *testing.T) map[string]int {
-	t.Helper()
-	counts := map[string]int{}
+// Lines of prose and of comments have at most 100 columns. Tables and code can't be wrapped, and a
+// word can't either.
+func TestColumns(t *testing.T) {
 	sources(t, ".md", func(file string, text []byte) {
-		if !strings.Contains(file, "testdata/") {
-			counts[file] += longProse(string(text))
+		if n := longProse(string(text)); n > 0 && !strings.Contains(file, "testdata/") {
+			t.Errorf("%s: %d lines of prose are longer than %d columns", file, n, columns)
 		}
 	})
 	sources(t, ".go", func(file string, text []byte) {
+		n := 0
 		for line := range strings.Lines(string(text)) {
+			n++
 			if strings.HasPrefix(strings.TrimSpace(line), "//") && isLong(line) {
-				counts[path.Dir(file)]++
+				t.Errorf("%s:%d: a comment is longer than %d columns", file, n, columns)
 			}
 		}
 	})
-	maps.DeleteFunc(counts, func(_ string, n int) bool { return n == 0 })
-	return counts
 }
 
 // generated marks a page that is made of the code: its text is wrapped where it comes from.
@@ -71,51 +56,6 @@ func isLong(line string) bool {
 	line = address.ReplaceAllString(line, "")
 	indent := len(line) - len(strings.TrimLeft(line, " /-"))
 	return utf8.RuneCountInString(line) > columns && strings.Contains(line[indent:], " ")
-}
-
-// listedLines are the numbers of columns.txt.
-func listedLines(t *testing.T) map[string]int {
-	t.Helper()
-	text, err := os.ReadFile(columnsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listed := map[string]int{}
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
-			continue
-		}
-		count, file, found := strings.Cut(line, " ")
-		n, err := strconv.Atoi(count)
-		if err != nil || !found {
-			t.Fatalf("columns.txt: %q: want a number and a path", line)
-		}
-		listed[file] = n
-	}
-	return listed
-}
-
-// Lines of prose and of comments have at most 100 columns, but for those that columns.txt counts.
-func TestColumns(t *testing.T) {
-	counts, listed := longLines(t), listedLines(t)
-	for _, file := range slices.Sorted(maps.Keys(counts)) {
-		if n := counts[file]; n > listed[file] {
-			t.Errorf("%s: %d lines of prose are longer than %d columns, and columns.txt allows %d", file, n, columns, listed[file])
-		}
-	}
-	if !*updateColumns {
-		return
-	}
-	text := "# How many lines of prose, in a page, or of comments, in the Go files of a directory, are longer\n" +
-		"# than 100 columns. The numbers only shrink: go test ./docs -run TestColumns -update-columns\n\n"
-	for _, file := range slices.Sorted(maps.Keys(listed)) {
-		if n := min(listed[file], counts[file]); n > 0 {
-			text += fmt.Sprintf("%d %s\n", n, file)
-		}
-	}
-	if err := os.WriteFile(columnsFile, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestColumnsAreCounted(t *testing.T) {

@@ -42,7 +42,8 @@ var update = flag.Bool("update", false, "write the events in testdata/events/*.t
 // Each file shows one feature: what happens in a cluster, a configuration, and exactly the
 // CloudEvents that come of it. The script is at the top; its commands are
 //
-//	create|update <resource> <namespace/name> <YAML>   of members; an update merges them, and null removes one
+//	create|update <resource> <namespace/name> <YAML>
+//	                        of members; an update merges them, and null removes one
 //	delete <resource> <namespace/name>...
 //	expire                  the API server forgets its history
 //	start [file]            run a bridge with bridge.yaml, or another configuration

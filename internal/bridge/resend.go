@@ -26,9 +26,9 @@ type Resent struct {
 }
 
 // Resend publishes events to a sink once more, in their order for each object and with their ids,
-// among the events that the pipelines send. It returns what became of each, in the order given, when
-// all are settled or ctx ends. What is refused goes to the dead letters; to the caller alone with
-// returned. ErrUnknown, ErrKeepsNewest, ErrSinkNotReady; ErrStandby: another replica leads.
+// among the events that the pipelines send. It returns what became of each, in the order given,
+// when all are settled or ctx ends. What is refused goes to the dead letters; to the caller alone
+// with returned. ErrUnknown, ErrKeepsNewest, ErrSinkNotReady; ErrStandby: another replica leads.
 func (b *Bridge) Resend(
 	ctx context.Context, sink string, events []*event.Event, returned bool,
 ) ([]Resent, error) {

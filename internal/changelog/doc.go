@@ -8,26 +8,30 @@
 // and checkpoints to the committer: the watermark, states of objects, entries for the disk,
 // cursors.
 //
-//			placed -> appended -> settled -> committed
-//			                  \-> spooled, so settled -> committed -> acked by all -> trimmed
+//	placed -> appended -> settled -> committed
+//	                  \-> spooled, so settled -> committed -> acked by all -> trimmed
 //
-//		  - L1 An entry is settled when every listener that it is for has acked it, or when it is spooled:
-//		    part of the commit that has the cursors which still need it.
-//		  - L2 Marks are passed behind the settled prefix of the entries. An Event's version is complete
-//		    when a mark with another version follows: several events can have one version (an expired
-//		    lease deletes up to 1,000 Events in one transaction). A Bookmark's version is complete at
-//		    once, and a ListEnd's too, also when it is lower. The watermark is the last complete version.
-//		    Versions known not to be newer than it are passed over, but for a ListEnd's.
-//		  - L3 Marks behind one entry merge, so there are at most as many as entries, and one.
-//		  - L4 The state to be committed of an object is that of the last entry in the settled prefix of
-//		    the object's entries.
-//		  - L5 What is read is pending, from under the same lock, until it is acked.
-//		  - L6 What all have acked is trimmed on disk, with a commit that has the cursors.
-//		  - L8 A hold on a position of a sink is released after all have acked its entry, or it is spooled.
-//		  - L9 Memory is at most the bound and one batch. Full memory spools, and then keeps its newest half.
-//	  - L10 A drop takes the front of the log on disk. First nobody can read there; then each cursor
-//	    gets what it had not acked (lost); the next commit writes the cursors and trims. A loss is read
-//	    before the cursor's next entry, and cleared by its ack.
+// The rules:
+//
+//   - L1 An entry is settled when every listener that it is for has acked it, or when it is
+//     spooled: part of the commit that has the cursors which still need it.
+//   - L2 Marks are passed behind the settled prefix of the entries. An Event's version is complete
+//     when a mark with another version follows: several events can have one version (an expired
+//     lease deletes up to 1,000 Events in one transaction). A Bookmark's version is complete at
+//     once, and a ListEnd's too, also when it is lower. The watermark is the last complete version.
+//     Versions known not to be newer than it are passed over, but for a ListEnd's.
+//   - L3 Marks behind one entry merge, so there are at most as many as entries, and one.
+//   - L4 The state to be committed of an object is that of the last entry in the settled prefix of
+//     the object's entries.
+//   - L5 What is read is pending, from under the same lock, until it is acked.
+//   - L6 What all have acked is trimmed on disk, with a commit that has the cursors.
+//   - L8 A hold on a position of a sink is released after all have acked its entry, or it is
+//     spooled.
+//   - L9 Memory is at most the bound and one batch. Full memory spools, and then keeps its newest
+//     half.
+//   - L10 A drop takes the front of the log on disk. First nobody can read there; then each cursor
+//     gets what it had not acked (lost); the next commit writes the cursors and trims. A loss is
+//     read before the cursor's next entry, and cleared by its ack.
 //
 // L1 to L4 go by places, all else by positions in the log (docs/decisions/0023-two-orders.md).
 //

@@ -109,7 +109,8 @@ func (s *stand) keepCounted() (events int) {
 	return s.counted.Events
 }
 
-// unread is the event about a loss that the cursor has not read, nil for none. There is at most one.
+// unread is the event about a loss that the cursor has not read, nil for none. There is at most
+// one.
 func (s *stand) unread() *Entry {
 	for _, e := range s.lost.from(s.next) {
 		if e.Kind == OfDropped {

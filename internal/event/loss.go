@@ -43,8 +43,8 @@ func (l Loss) And(later Loss) Loss {
 }
 
 // Dropped makes the event that tells of changes which the bridge had read, and dropped before the
-// sink could have them. The position of the last of them in the change log tells one such event from
-// another: both may be about one version.
+// sink could have them. The position of the last of them in the change log tells one such event
+// from another: both may be about one version.
 func (m *Maker) Dropped(l Loss, era Era, position uint64, observed time.Time) Event {
 	if l.Start {
 		l.From = ""

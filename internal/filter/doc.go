@@ -7,9 +7,11 @@
 //
 // # Promises
 //
-//   - Nothing is kept back by mistake: where an expression fails, or costs too much, the change is sent, and the error is the caller's to
-//     count. An update whose old object is not known is never taken for noise.
-//   - An expression decodes only what it names: of object and old the members it walks through, of meta nothing.
+//   - Nothing is kept back by mistake: where an expression fails, or costs too much, the change is
+//     sent, and the error is the caller's to count. An update whose old object is not known is
+//     never taken for noise.
+//   - An expression decodes only what it names: of object and old the members it walks through, of
+//     meta nothing.
 //   - The cost of one evaluation is bounded. Comparing two objects takes time linear in their size.
 //     Below 128 levels == compares bytes, as ignored paths do.
 //

@@ -14,7 +14,8 @@ const (
 	spacePosition = 'S' // name of a source -> how far it is read
 	// unit, namespace, name, sequence -> version
 	spaceVersion = 'V'
-	// source, bucket, namespace, second, version, unit, name, sequence -> what happened (summary.go)
+	// source, bucket, namespace, second, version, unit, name, sequence -> what happened
+	// (summary.go)
 	spaceTimeline = 'T'
 	// unit -> the highest era, and in it the highest version, that something is stored of
 	spaceReached = 'R'

@@ -37,8 +37,8 @@ type Mark struct {
 	Time  time.Time
 	// Reason of a gap: "expired", "dropped", "forgotten", "removed", and others.
 	Reason string
-	// From and To are resourceVersions, Since and Until are the times between which something may be
-	// missing, where that is known.
+	// From and To are resourceVersions, Since and Until are the times between which something may
+	// be missing, where that is known.
 	From, To     string
 	Since, Until time.Time
 }

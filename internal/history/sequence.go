@@ -15,8 +15,8 @@ type sequence struct {
 	// version is a number; text is the version where it is no number.
 	version uint64
 	text    string
-	// entered is the version of the Namespace with which the object came into the selection again. Its
-	// versions then are behind all of before, whatever their numbers are.
+	// entered is the version of the Namespace with which the object came into the selection again.
+	// Its versions then are behind all of before, whatever their numbers are.
 	entered uint64
 	deleted bool
 }

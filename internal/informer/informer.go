@@ -205,8 +205,8 @@ func (i *Informer) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// resync queues a Sync of every object for a listener, each period, until ctx ends. The round is the
-// number of the period, so that it is the same for every replica.
+// resync queues a Sync of every object for a listener, each period, until ctx ends. The round is
+// the number of the period, so that it is the same for every replica.
 func (i *Informer) resync(ctx context.Context, every time.Duration, bit changelog.Listeners) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -12,8 +12,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// spooling writes what is pending to disk soon, and memory and windows small, so that listeners have
-// to read from there.
+// spooling writes what is pending to disk soon, and memory and windows small, so that listeners
+// have to read from there.
 func spooling(c *informer.Config) {
 	c.SpoolAfter, c.LogBytes = 20*time.Millisecond, 64<<10
 	for i := range c.Listeners {

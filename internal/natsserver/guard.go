@@ -11,8 +11,8 @@ import (
 	"github.com/kubebridge/bridge/internal/peer"
 )
 
-// guard admits clients: those who send the token, and, where OwnUser says so, those of this process's
-// user. Everybody else on this machine could read, forge and purge events.
+// guard admits clients: those who send the token, and, where OwnUser says so, those of this
+// process's user. Everybody else on this machine could read, forge and purge events.
 type guard struct {
 	token   [sha256.Size]byte
 	ownUser bool

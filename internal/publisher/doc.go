@@ -50,10 +50,11 @@
 // What the sink answers decides what happens (sinks.Classify):
 //
 //   - Retry delays the lane alone, exponentially with jitter. Other lanes go on.
-//   - Reconnect pauses the whole sink with one backoff. After it one worker tries one message; its answer
-//     ends the pause or starts a longer one.
-//   - Refused sends the message to the dead letters; later messages of the lane go on behind it. A dead letter that can't be
-//     stored either is tried again: nothing is dropped but where the configuration says so.
+//   - Reconnect pauses the whole sink with one backoff. After it one worker tries one message; its
+//     answer ends the pause or starts a longer one.
+//   - Refused sends the message to the dead letters; later messages of the lane go on behind it. A
+//     dead letter that can't be stored either is tried again: nothing is dropped but where the
+//     configuration says so.
 //   - Stopped leaves the item as it is.
 //
 // A message that is too large, by a sink's own word before it is sent (sinks.Sizer), is made

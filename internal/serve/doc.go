@@ -8,9 +8,9 @@
 //
 //   - It changes nothing, neither the history nor a cluster. Every write is refused with 405.
 //   - Lists at a point are complete as far as the history is, and the same for every request.
-//   - A watch gives the changes behind the point in the order of their versions, at the recorded pace
-//     or another. With Live it follows the history that is being written: each object ends in its newest
-//     state, and what changes several times within a second may come as one change.
+//   - A watch gives the changes behind the point in the order of their versions, at the recorded
+//     pace or another. With Live it follows the history that is being written: each object ends in
+//     its newest state, and what changes several times within a second may come as one change.
 //   - Only who has a token is answered, and reads objects of the namespaces and resources that the
 //     token may read (Access). It knows no other rights: the cluster's RBAC does not matter. What
 //     redaction took out is in no answer.

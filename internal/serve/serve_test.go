@@ -432,9 +432,9 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// The events of one resource may be stored before older ones of another: a list that was made between
-// them has the version of the newer one. The watch of a cache that begins there gives the older ones
-// too.
+// The events of one resource may be stored before older ones of another: a list that was made
+// between them has the version of the newer one. The watch of a cache that begins there gives the
+// older ones too.
 func TestLateEvents(t *testing.T) {
 	events := script(t, 9, 20, 20)
 	half := len(events) / 2

@@ -23,8 +23,8 @@ func (q *request) warnState(query history.StateQuery) error {
 	return err
 }
 
-// warnObject names the holes because of which an object may have been another one at the point; v is
-// its version, nil for none.
+// warnObject names the holes because of which an object may have been another one at the point; v
+// is its version, nil for none.
 func (q *request) warnObject(
 	units []*history.Unit, namespace, name string, v *history.Version,
 ) error {

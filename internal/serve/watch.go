@@ -308,9 +308,9 @@ func (h *steps) Pop() any {
 // follow sends what a history that is being written gets: it compares the newest version of each
 // object with the one that was sent.
 //
-// An event is stored when it arrives, so a client that has the list of a version may lack lower ones
-// that came after the list. So the first comparison of a client with bookmarks, which keeps a state
-// (client-go's informers), is with the last list that the history has: what the client knows
+// An event is stored when it arrives, so a client that has the list of a version may lack lower
+// ones that came after the list. So the first comparison of a client with bookmarks, which keeps a
+// state (client-go's informers), is with the last list that the history has: what the client knows
 // already changes nothing. One without (kubectl get --watch) shows each event, and gets what is
 // behind its version.
 func (w *watcher) follow(ctx context.Context, from uint64) error {

@@ -49,9 +49,9 @@ sinks:
   - {name: teams, maxInFlightBytes: 16MiB, kafka: {brokers: ["${KAFKA}"], topic: "team.{attributes.team}"}}
 `
 
-// What the well-behaved tenant may notice: twice the latency of the quiet time, or of a plain program
-// beside the bridge, since abuse makes the API server late, and takes what processors there are. A
-// latency of some milliseconds doubles by itself, so there is a floor.
+// What the well-behaved tenant may notice: twice the latency of the quiet time, or of a plain
+// program beside the bridge, since abuse makes the API server late, and takes what processors there
+// are. A latency of some milliseconds doubles by itself, so there is a floor.
 const (
 	abuseFactor = 2
 	abuseFloor  = 50 * time.Millisecond

@@ -153,8 +153,9 @@ func (h *historyRun) isHidden(m moment) bool {
 // verdict counts what the answers were.
 type verdict struct {
 	mu sync.Mutex
-	// equal are those that were right, one of them where there was only one possibility; named those
-	// that said what may be missing, unknown that nothing is known, refused of before the horizon.
+	// equal are those that were right, one of them where there was only one possibility; named
+	// those that said what may be missing, unknown that nothing is known, refused of before the
+	// horizon.
 	equal, one, named, unknown, refused int
 	problems                            []string
 }

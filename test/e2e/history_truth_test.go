@@ -101,11 +101,11 @@ type historyRun struct {
 	first, last moment
 	// hidden are the stretches in which the API server forgot what the bridge had not seen.
 	hidden []stretch
-	// late are those in which no bridge ran. What leaves no time then, as a delete, has that of when
-	// the bridge learned of it.
+	// late are those in which no bridge ran. What leaves no time then, as a delete, has that of
+	// when the bridge learned of it.
 	late []stretch
-	// restoredAt is from which moment on versions are those of after the restore. Those behind undone
-	// up to twice are used twice.
+	// restoredAt is from which moment on versions are those of after the restore. Those behind
+	// undone up to twice are used twice.
 	restoredAt    moment
 	undone, twice uint64
 

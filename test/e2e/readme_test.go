@@ -162,7 +162,8 @@ func freshClone(t *testing.T) string {
 	return dir
 }
 
-// times says what the times in README's questions are here. What a terminal shows has to be asked for.
+// times says what the times in README's questions are here. What a terminal shows has to be asked
+// for.
 func (w *walk) times(before, after string) {
 	w.typed = strings.NewReplacer("bin/bridge watch", "bin/bridge watch -o short", "127.0.0.1:4222", w.nats, "127.0.0.1:8080", w.admin, "13:00", before, "14:03", after)
 }
@@ -522,8 +523,8 @@ func (w *walk) firstHistory(c *readmeCommand) {
 	w.times(before, now())
 }
 
-// demo runs the demo in the cluster that kubectl talks to. TestTheDemoShowsEventsAndLeavesNothingBehind
-// runs the one with a cluster of its own, which is a minute of linking.
+// demo runs the demo in the cluster that kubectl talks to. The one with a cluster of its own, which
+// is a minute of linking, is run by TestTheDemoShowsEventsAndLeavesNothingBehind.
 func (w *walk) demo(*readmeCommand) {
 	w.contains("make demo", w.run("make --dry-run demo"), `cmd/demo`)
 	s := w.start("make demo CLUSTER=1")

@@ -29,8 +29,8 @@ func tools(t *testing.T) string {
 	return dir
 }
 
-// natsName is the name of a link to the test program that makes it a stand-in for NATS' command line:
-// of the flags and commands that the documentation uses it has just those.
+// natsName is the name of a link to the test program that makes it a stand-in for NATS' command
+// line: of the flags and commands that the documentation uses it has just those.
 const natsName = "nats"
 
 // runNATS is its main function. It gives the exit code.

@@ -24,8 +24,9 @@ import (
 
 const benchLanes = 8
 
-// BenchmarkBesidePlainClients sends the same events through the sink, kafka-go's Writer and franz-go: to a broker in this process that stores
-// nothing, and to Apache Kafka. All wait for acks=all and have eight partitions on their way at once. With kfake the CPU is that of client and
+// BenchmarkBesidePlainClients sends the same events through the sink, kafka-go's Writer and
+// franz-go: to a broker in this process that stores nothing, and to Apache Kafka. All wait for
+// acks=all and have eight partitions on their way at once. With kfake the CPU is that of client and
 // broker together, which does the same for all.
 func BenchmarkBesidePlainClients(b *testing.B) {
 	for _, broker := range []string{"kfake", "kafka"} {
@@ -163,7 +164,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// benchBatches fills a batch for each partition, with payloads that compress about as a Kubernetes object does.
+// benchBatches fills a batch for each partition, with payloads that compress about as a Kubernetes
+// object does.
 func benchBatches(messages, size int) (all [][]*event.Event) {
 	byPartition := map[int][]*event.Event{}
 	balancer, partitions := kafkago.Murmur2Balancer{}, []int{0, 1, 2, 3, 4, 5, 6, 7}

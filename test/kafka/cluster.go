@@ -122,7 +122,8 @@ func (c *Cluster) Addresses() (all []string) {
 // Listener gives the address of a further listener of the first node.
 func (c *Cluster) Listener(name string) string { return c.Nodes[0].listeners[name] }
 
-// java is a command of a JVM with Kafka's jars. It compiles little, which is what a short life is best served with.
+// java is a command of a JVM with Kafka's jars. It compiles little, which is what a short life is
+// best served with.
 func (c *Cluster) java(heap string, args ...string) *exec.Cmd {
 	all := append([]string{
 		heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true",
@@ -137,7 +138,8 @@ func (c *Cluster) Java(source string, args ...string) *exec.Cmd {
 	return c.java("-Xmx128m", append([]string{source}, args...)...)
 }
 
-// freeAddresses are addresses that nobody listens on at this moment. Kafka has to be told its ports before it starts.
+// freeAddresses are addresses that nobody listens on at this moment. Kafka has to be told its ports
+// before it starts.
 func freeAddresses(n int) (all []string, err error) {
 	for range n {
 		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")

@@ -96,7 +96,8 @@ func broker(t testing.TB) *kafkatest.Cluster {
 
 var ready sync.Once
 
-// waitReady waits until the broker gives out producer ids, which it does some moments after it serves.
+// waitReady waits until the broker gives out producer ids, which it does some moments after it
+// serves.
 func waitReady(t testing.TB, c *kafkatest.Cluster) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {

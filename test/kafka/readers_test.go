@@ -18,8 +18,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 )
 
-// TestReadersOfOtherMakeUnderstand has librdkafka and the Python CloudEvents SDK read what the sink has written: attributes, order and bytes
-// must be those that were sent.
+// TestReadersOfOtherMakeUnderstand has librdkafka and the Python CloudEvents SDK read what the sink
+// has written: attributes, order and bytes must be those that were sent.
 func TestReadersOfOtherMakeUnderstand(t *testing.T) {
 	c := broker(t)
 	python := os.Getenv("PYTHON")
@@ -131,7 +131,8 @@ func stderr(err error) string {
 	return ""
 }
 
-// TestStructuredEventsKeepTheSchema checks them against the JSON schema of CloudEvents, and sees that the check can fail.
+// TestStructuredEventsKeepTheSchema checks them against the JSON schema of CloudEvents, and sees
+// that the check can fail.
 func TestStructuredEventsKeepTheSchema(t *testing.T) {
 	c := broker(t)
 	modules := os.Getenv("NODE_DIR")

@@ -69,7 +69,8 @@ func publishOne(t *testing.T, address string, change func(*kafka.Config)) {
 	}
 }
 
-// unsecuredToken is a token that a broker takes which trusts everybody: the one way to have OAUTHBEARER without an identity provider.
+// unsecuredToken is a token that a broker takes which trusts everybody: the one way to have
+// OAUTHBEARER without an identity provider.
 func unsecuredToken(subject string) string {
 	encode := base64.RawURLEncoding.EncodeToString
 	now := time.Now()

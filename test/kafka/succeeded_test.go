@@ -14,7 +14,8 @@ import (
 
 var errNotHolder = errors.New("another one holds the office")
 
-// TestABrokerTurnsAwayAProcessThatWasSucceeded has a process go on that was stopped while its successor went on with its producer.
+// TestABrokerTurnsAwayAProcessThatWasSucceeded has a process go on that was stopped while its
+// successor went on with its producer.
 func TestABrokerTurnsAwayAProcessThatWasSucceeded(t *testing.T) {
 	c := broker(t)
 	topic := fmt.Sprintf("succeeded%d", destinations.Add(1))

@@ -45,7 +45,8 @@ func TestTopicsAreMadeAsConfiguredAndForgetWhatIsDeleted(t *testing.T) {
 	}
 }
 
-// TestATopicThatGrowsKeepsItsOrder gives a topic more partitions while the sink writes: every object stays where it was.
+// TestATopicThatGrowsKeepsItsOrder gives a topic more partitions while the sink writes: every
+// object stays where it was.
 func TestATopicThatGrowsKeepsItsOrder(t *testing.T) {
 	c := broker(t)
 	topic := fmt.Sprintf("grows%d", destinations.Add(1))

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// auditPolicy has the API server write one line for each request: for a watch when it starts, because the other line
-// comes when it ends, and for everything else when it is answered.
+// auditPolicy has the API server write one line for each request: for a watch when it starts,
+// because the other line comes when it ends, and for everything else when it is answered.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 rules:
@@ -114,8 +114,8 @@ type requestsResult struct {
 	End int64 `json:"end"`
 }
 
-// countRequests reads the audit log. A line is written before the last byte of an answer, and for a watch before its
-// first, so what a client has got its answer to is counted.
+// countRequests reads the audit log. A line is written before the last byte of an answer, and for a
+// watch before its first, so what a client has got its answer to is counted.
 func countRequests(path string, f requestFilter) (requestsResult, error) {
 	result := requestsResult{Requests: []request{}, End: f.from}
 	file, err := os.Open(path)

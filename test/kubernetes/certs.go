@@ -19,8 +19,9 @@ import (
 
 // pki is the certificate authority of the cluster and what it has signed, as files below DIR/pki.
 //
-// An existing authority is used again, so that a kubeconfig written by an earlier run on the same directory stays
-// valid, and so do service account tokens. Keys are ECDSA: making RSA keys would cost a second at every start.
+// An existing authority is used again, so that a kubeconfig written by an earlier run on the same
+// directory stays valid, and so do service account tokens. Keys are ECDSA: making RSA keys would
+// cost a second at every start.
 type pki struct {
 	layout
 	ca    *x509.Certificate
@@ -78,7 +79,8 @@ func (p *pki) createAuthority() error {
 		return err
 	}
 	p.caKey = key
-	// ca.crt last: it is what loadAuthority asks for first, so a start that was cut short leaves no half authority.
+	// ca.crt last: it is what loadAuthority asks for first, so a start that was cut short leaves no
+	// half authority.
 	return writePEM(p.pki("ca.crt"), "CERTIFICATE", der)
 }
 
@@ -91,7 +93,8 @@ func (p *pki) createServing() error {
 	return p.sign(template, p.pki("apiserver.crt"), p.pki("apiserver.key"))
 }
 
-// createClient makes a certificate as which user a component calls; all are admins, see controllers.go for the reason.
+// createClient makes a certificate as which user a component calls; all are admins, see
+// controllers.go for the reason.
 func (p *pki) createClient(name, user string) (certFile, keyFile string, err error) {
 	template := certificateTemplate(user)
 	template.Subject.Organization = []string{adminGroup}

@@ -14,7 +14,8 @@ import (
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
 
-// componentCommand is the hidden first argument with which the program starts itself as one of its components.
+// componentCommand is the hidden first argument with which the program starts itself as one of its
+// components.
 const componentCommand = "component"
 
 // exitOrphaned is the exit code of a component whose parent has gone away.
@@ -26,8 +27,8 @@ func runComponent(name string, args []string) int {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(exitOrphaned)
 	}()
-	// The components read their flags from os.Args themselves, and client-go takes the user agent from os.Args[0]: the
-	// audit log shall say kube-scheduler, as in a real cluster.
+	// The components read their flags from os.Args themselves, and client-go takes the user agent
+	// from os.Args[0]: the audit log shall say kube-scheduler, as in a real cluster.
 	os.Args = append([]string{name}, args...)
 	setKubernetesVersion()
 	var command *cobra.Command

@@ -21,9 +21,9 @@ var controllerWatches = map[string][]string{
 	kwokController:        {"pods", "nodes"},
 }
 
-// checkWatching returns nil once the controller has opened its watches, according to the audit log after an offset. With
-// their own ports closed, this is how we see that they are at work; and it leaves no trace in the cluster, as a pod made
-// for the purpose would.
+// checkWatching returns nil once the controller has opened its watches, according to the audit log
+// after an offset. With their own ports closed, this is how we see that they are at work; and it
+// leaves no trace in the cluster, as a pod made for the purpose would.
 func checkWatching(auditLog string, from int64, controller string) error {
 	seen, err := countRequests(auditLog, requestFilter{from: from, verb: "watch", userAgent: controller + "/"})
 	if err != nil {
@@ -37,10 +37,11 @@ func checkWatching(auditLog string, from int64, controller string) error {
 	return nil
 }
 
-// The controllers call as their usual users, but with an admin's certificate instead of the RBAC roles made for them:
-// with those, the controller manager needs a service account and a token for each of its controllers, which takes longer
-// than everything else at a start. Their own ports are closed; nobody scrapes them. There is one of each, so they do
-// not elect a leader, and a restarted one works at once.
+// The controllers call as their usual users, but with an admin's certificate instead of the RBAC
+// roles made for them: with those, the controller manager needs a service account and a token for
+// each of its controllers, which takes longer than everything else at a start. Their own ports are
+// closed; nobody scrapes them. There is one of each, so they do not elect a leader, and a restarted
+// one works at once.
 var controllerUsers = map[string]string{
 	kubeControllerManager: "system:kube-controller-manager",
 	kubeScheduler:         "system:kube-scheduler",
@@ -58,7 +59,8 @@ func controllerManagerFlags(l layout) []string {
 		"--cluster-signing-key-file=" + l.pki("ca.key"),
 		"--kube-api-qps=500",
 		"--kube-api-burst=1000",
-		// A node whose heartbeat is late turns its pods to not ready. On a busy test machine that would be noise.
+		// A node whose heartbeat is late turns its pods to not ready. On a busy test machine that
+		// would be noise.
 		"--node-monitor-grace-period=5m",
 	}
 }

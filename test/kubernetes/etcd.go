@@ -17,11 +17,13 @@ import (
 
 const (
 	etcdName = "bridge-test"
-	// etcdPeerURL is a name only: a single member talks to no peer, and listens for them on a port that nobody knows.
+	// etcdPeerURL is a name only: a single member talks to no peer, and listens for them on a port
+	// that nobody knows.
 	etcdPeerURL = "http://127.0.0.1:2380"
 
 	etcdStartTimeout = 30 * time.Second
-	// etcdStopTimeout ends the wait for etcd's orderly stop, which itself waits for clients that may never hang up.
+	// etcdStopTimeout ends the wait for etcd's orderly stop, which itself waits for clients that
+	// may never hang up.
 	etcdStopTimeout = 3 * time.Second
 )
 
@@ -62,15 +64,16 @@ func (e *etcd) config() *embed.Config {
 	c.AdvertisePeerUrls = []url.URL{mustParseURL(etcdPeerURL)}
 	c.InitialCluster = etcdName + "=" + etcdPeerURL
 	c.UnsafeNoFsync = true // tests: speed over surviving a power cut
-	// A member that is alone wins its election as soon as it stands for it: with the default of 1 s that second would
-	// be part of every start and every restore.
+	// A member that is alone wins its election as soon as it stands for it: with the default of 1 s
+	// that second would be part of every start and every restore.
 	c.TickMs, c.ElectionMs = 10, 100
 	c.LogOutputs = []string{e.log("etcd")}
 	c.LogLevel = "warn"
 	return c
 }
 
-// stop is a no-op when etcd is stopped. Stop the API server first: etcd waits for its clients to hang up.
+// stop is a no-op when etcd is stopped. Stop the API server first: etcd waits for its clients to
+// hang up.
 func (e *etcd) stop() {
 	if e.server == nil {
 		return
@@ -87,7 +90,8 @@ func (e *etcd) stop() {
 	}
 }
 
-// revision is the latest one: the highest resourceVersion that an object of the cluster can have now.
+// revision is the latest one: the highest resourceVersion that an object of the cluster can have
+// now.
 func (e *etcd) revision() int64 {
 	if e.server == nil {
 		return 0
@@ -108,7 +112,8 @@ func (e *etcd) compact(ctx context.Context) error {
 	return nil
 }
 
-// save writes a snapshot of the running server's data, as `etcdctl snapshot save` would, and replaces an earlier one.
+// save writes a snapshot of the running server's data, as `etcdctl snapshot save` would, and
+// replaces an earlier one.
 func (e *etcd) save(name string) error {
 	if e.server == nil {
 		return errors.New("etcd is stopped")
@@ -126,8 +131,9 @@ func (e *etcd) save(name string) error {
 	return nil
 }
 
-// restore replaces the data of the stopped server with a snapshot, as `etcdutl snapshot restore` does for an
-// administrator after a disaster: the revision goes back, and then counts up again through numbers that were used.
+// restore replaces the data of the stopped server with a snapshot, as `etcdutl snapshot restore`
+// does for an administrator after a disaster: the revision goes back, and then counts up again
+// through numbers that were used.
 func (e *etcd) restore(name string) error {
 	if e.server != nil {
 		return errors.New("restore: etcd is running")

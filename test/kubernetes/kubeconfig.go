@@ -10,7 +10,8 @@ import (
 // clusterName is what `kubectl config get-contexts` shows.
 const clusterName = "bridge-test"
 
-// writeKubeconfig writes a kubeconfig for a client certificate, with everything inside: it can be copied elsewhere.
+// writeKubeconfig writes a kubeconfig for a client certificate, with everything inside: it can be
+// copied elsewhere.
 func (p *pki) writeKubeconfig(path, server, name, user string) error {
 	certFile, keyFile, err := p.createClient(name, user)
 	if err != nil {

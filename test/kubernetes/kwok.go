@@ -19,8 +19,9 @@ import (
 
 const kwokController = "kwok-controller"
 
-// kwokStages are kwok's own descriptions of what happens to nodes and pods: a node is ready at once and renews its lease,
-// a pod is running as soon as it is scheduled, done if it belongs to a Job, and gone when it is deleted.
+// kwokStages are kwok's own descriptions of what happens to nodes and pods: a node is ready at once
+// and renews its lease, a pod is running as soon as it is scheduled, done if it belongs to a Job,
+// and gone when it is deleted.
 var kwokStages = []string{
 	node.DefaultNodeInit,
 	heartbeat.DefaultNodeHeartbeatWithLease,
@@ -48,8 +49,8 @@ func kwokFlags(l layout) []string {
 func runKwok() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	// Kubernetes puts flags into the global set, which every command inherits, and its --version is not a bool: kwok would
-	// refuse to start.
+	// Kubernetes puts flags into the global set, which every command inherits, and its --version is
+	// not a bool: kwok would refuse to start.
 	pflag.CommandLine = pflag.NewFlagSet(kwokController, pflag.ContinueOnError)
 	flags := pflag.NewFlagSet("global", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true // the others are those of the command below

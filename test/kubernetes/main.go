@@ -11,7 +11,8 @@ import (
 	"syscall"
 )
 
-// errStdinClosed is the cause of a stop when the process that started us went away (--exit-with-stdin).
+// errStdinClosed is the cause of a stop when the process that started us went away
+// (--exit-with-stdin).
 var errStdinClosed = errors.New("standard input was closed")
 
 func main() {

@@ -10,7 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// createNodes makes the Node objects which kwok then brings to life. Nodes of an earlier run are kept.
+// createNodes makes the Node objects which kwok then brings to life. Nodes of an earlier run are
+// kept.
 func createNodes(ctx context.Context, client kubernetes.Interface, count int) error {
 	for i := range count {
 		name := fmt.Sprintf("node-%d", i)
@@ -32,8 +33,9 @@ func createNodes(ctx context.Context, client kubernetes.Interface, count int) er
 	return nil
 }
 
-// deleteNodeLeases makes a restarted kwok take over the nodes at once. Each run of kwok is a new holder to the leases, and
-// would wait for those of the run before to expire, 40 s in which no pod becomes ready.
+// deleteNodeLeases makes a restarted kwok take over the nodes at once. Each run of kwok is a new
+// holder to the leases, and would wait for those of the run before to expire, 40 s in which no pod
+// becomes ready.
 func deleteNodeLeases(ctx context.Context, client kubernetes.Interface) error {
 	err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 	if err != nil {
@@ -42,8 +44,9 @@ func deleteNodeLeases(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// checkNodes returns nil once a pod that is created now would be scheduled at once: the nodes are ready and
-// their taints gone (controller manager, kwok), and the namespace has its service account (controller manager).
+// checkNodes returns nil once a pod that is created now would be scheduled at once: the nodes are
+// ready and their taints gone (controller manager, kwok), and the namespace has its service account
+// (controller manager).
 func checkNodes(ctx context.Context, client kubernetes.Interface, nodes int) error {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -48,7 +48,8 @@ func parseOptions(args []string) (options, error) {
 	return o, o.complete()
 }
 
-// complete checks the flags and makes paths absolute: the children must not depend on a working directory.
+// complete checks the flags and makes paths absolute: the children must not depend on a working
+// directory.
 func (o *options) complete() error {
 	if o.dir == "" {
 		return errors.New("--dir is required")

@@ -7,9 +7,10 @@ import (
 	"strconv"
 )
 
-// The ports we pick lie below those that the kernel hands to outgoing connections (32768 and up on Linux). From that
-// range, another connection could take the API server's port while the API server is stopped; a client that redials a
-// port nobody listens on can even be given that very port as its own end and connect to itself.
+// The ports we pick lie below those that the kernel hands to outgoing connections (32768 and up on
+// Linux). From that range, another connection could take the API server's port while the API server
+// is stopped; a client that redials a port nobody listens on can even be given that very port as
+// its own end and connect to itself.
 const (
 	lowestPort  = 12000
 	highestPort = 30000 // and below the NodePorts, to keep logs readable

@@ -12,17 +12,20 @@ import (
 	"time"
 )
 
-// process is one component in a child process. It is started and stopped under the supervisor's lock.
+// process is one component in a child process. It is started and stopped under the supervisor's
+// lock.
 //
-// Nothing may be left behind when we end, so a child ends when its standard input is closed: we hold the other end of
-// that pipe, and the kernel closes it whatever becomes of us. On Linux the kernel also kills it (process_linux.go).
+// Nothing may be left behind when we end, so a child ends when its standard input is closed: we
+// hold the other end of that pipe, and the kernel closes it whatever becomes of us. On Linux the
+// kernel also kills it (process_linux.go).
 type process struct {
 	name    string
 	args    []string
 	logFile string
 	failed  chan<- error // receives the reason when the child ends without being asked to
 
-	// fallen, when not nil, is told of an end that nobody asked for, instead of failed: the supervisor starts it again.
+	// fallen, when not nil, is told of an end that nobody asked for, instead of failed: the
+	// supervisor starts it again.
 	fallen chan<- *process
 
 	cmd      *exec.Cmd
@@ -80,7 +83,8 @@ func (p *process) reap(cmd *exec.Cmd, ended chan<- struct{}, stopping *atomic.Bo
 	}
 }
 
-// stop sends the signal and waits for the end; after the grace period it kills. It is a no-op on a stopped child.
+// stop sends the signal and waits for the end; after the grace period it kills. It is a no-op on a
+// stopped child.
 func (p *process) stop(signal syscall.Signal, grace time.Duration) {
 	if !p.running() {
 		return
@@ -126,7 +130,8 @@ func (p *process) pid() int {
 // exited is closed when the child ends; nil, which blocks for ever, if it was never started.
 func (p *process) exited() <-chan struct{} { return p.ended }
 
-// poll calls check until it returns nil. It gives up with the last error when ctx is done, or when p has ended.
+// poll calls check until it returns nil. It gives up with the last error when ctx is done, or when
+// p has ended.
 func (p *process) poll(ctx context.Context, check func(context.Context) error) error {
 	for {
 		err := check(ctx)
@@ -143,5 +148,6 @@ func (p *process) poll(ctx context.Context, check func(context.Context) error) e
 	}
 }
 
-// pollInterval is short because it is a part of every start, and a probe costs the API server next to nothing.
+// pollInterval is short because it is a part of every start, and a probe costs the API server next
+// to nothing.
 const pollInterval = 50 * time.Millisecond

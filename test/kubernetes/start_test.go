@@ -163,7 +163,8 @@ func (c *controlPlane) call(method, path string, result any) {
 	must(c.t, json.Unmarshal(body, result))
 }
 
-// alive reports whether a process is still running. A zombie is not: it only waits for init to take note.
+// alive reports whether a process is still running. A zombie is not: it only waits for init to take
+// note.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -31,8 +31,8 @@ type supervisor struct {
 	controllers []*process // kwok, controller manager, scheduler; empty with --controllers=false
 	client      kubernetes.Interface
 
-	// mu is held for the length of an operation of the control API, so that they run one after the other; it guards
-	// the state of etcd and of the processes.
+	// mu is held for the length of an operation of the control API, so that they run one after the
+	// other; it guards the state of etcd and of the processes.
 	mu sync.Mutex
 }
 
@@ -67,7 +67,8 @@ func (s *supervisor) newProcess(name string, args []string) *process {
 	return &process{name: name, args: args, logFile: s.log(name), failed: s.failed}
 }
 
-// writeFiles writes what the components read, and the admin's kubeconfig, which we use ourselves too.
+// writeFiles writes what the components read, and the admin's kubeconfig, which we use ourselves
+// too.
 func (s *supervisor) writeFiles() error {
 	pki, err := newPKI(s.layout)
 	if err != nil {
@@ -97,7 +98,8 @@ func (s *supervisor) writeFiles() error {
 	return err
 }
 
-// run starts everything, serves the control API and stops everything when ctx is done, which is no error.
+// run starts everything, serves the control API and stops everything when ctx is done, which is no
+// error.
 func (s *supervisor) run(ctx context.Context) error {
 	begin := time.Now()
 	defer s.stopAll()
@@ -131,7 +133,8 @@ func (s *supervisor) run(ctx context.Context) error {
 	}
 }
 
-// restart starts a controller again that has ended by itself, a moment later: a kubelet would do the same.
+// restart starts a controller again that has ended by itself, a moment later: a kubelet would do
+// the same.
 func (s *supervisor) restart(ctx context.Context, p *process) error {
 	progress("%s ended by itself, see %s; it is started again", p.name, p.logFile)
 	select {
@@ -230,8 +233,8 @@ func (s *supervisor) stopControllers() {
 	}
 }
 
-// stopAll ends the children without waiting for their manners: nothing is kept that a kill would lose, and a test
-// suite that is interrupted should be gone at once.
+// stopAll ends the children without waiting for their manners: nothing is kept that a kill would
+// lose, and a test suite that is interrupted should be gone at once.
 func (s *supervisor) stopAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,9 +8,10 @@ import (
 	"k8s.io/component-base/version"
 )
 
-// The version that the components announce, under /version and in their user agents, is normally stamped in by the
-// linker flags of Kubernetes' release scripts; without them it is v0.0.0-master, and a client that looks at the server's
-// version would see what no real server says. These names are those very variables, so that a plain `go build` is enough.
+// The version that the components announce, under /version and in their user agents, is normally
+// stamped in by the linker flags of Kubernetes' release scripts; without them it is v0.0.0-master,
+// and a client that looks at the server's version would see what no real server says. These names
+// are those very variables, so that a plain `go build` is enough.
 var (
 	//go:linkname gitVersion k8s.io/component-base/version.gitVersion
 	gitVersion string
@@ -22,7 +23,8 @@ var (
 	clientVersion string
 )
 
-// setKubernetesVersion makes the components announce the version of the module that they were built from.
+// setKubernetesVersion makes the components announce the version of the module that they were built
+// from.
 func setKubernetesVersion() {
 	v := kubernetesVersion()
 	parts := strings.SplitN(strings.TrimPrefix(v, "v"), ".", 3)
@@ -34,7 +36,8 @@ func setKubernetesVersion() {
 	_ = version.SetDynamicVersion(v) // it must equal gitVersion, and now does
 }
 
-// kubernetesVersion is the version of k8s.io/kubernetes in go.mod, or "" if the program was built in a way that forgot it.
+// kubernetesVersion is the version of k8s.io/kubernetes in go.mod, or "" if the program was built
+// in a way that forgot it.
 func kubernetesVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

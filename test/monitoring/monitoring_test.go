@@ -36,7 +36,8 @@ func TestEveryAlertHasAUnitTestInWhichItFires(t *testing.T) {
 	}
 }
 
-// TestRunbooks: whoever is called at night finds a section for each alert, and each section an alert.
+// TestRunbooks: whoever is called at night finds a section for each alert, and each section an
+// alert.
 func TestRunbooks(t *testing.T) {
 	text, err := os.ReadFile("../../docs/runbooks.md")
 	if err != nil {

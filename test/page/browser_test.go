@@ -45,7 +45,8 @@ type browser struct {
 	bearers    map[string]bool // paths of requests that bore a token
 }
 
-// elsewhere is a name under which the browser finds this machine, and the bridge does not know that.
+// elsewhere is a name under which the browser finds this machine, and the bridge does not know
+// that.
 const elsewhere = "bridge.elsewhere.test"
 
 func newBrowser(t *testing.T) *browser {

@@ -375,7 +375,8 @@ func (b *browser) keyboard(t *testing.T) {
 	}
 }
 
-// names compares what assistive technology is told: landmarks, and a name for all that can be operated.
+// names compares what assistive technology is told: landmarks, and a name for all that can be
+// operated.
 func (b *browser) names(t *testing.T) {
 	var nodes []*accessibility.Node
 	b.run(chromedp.ActionFunc(func(ctx context.Context) (err error) {

@@ -77,7 +77,8 @@ func (b *browser) lookUp(resource, name string) {
 	b.click("#object-form button[type=submit]")
 }
 
-// keepsNothingOf looks for a token where it would outlive the tab, or be seen: and, where more is named, there too.
+// keepsNothingOf looks for a token where it would outlive the tab, or be seen: and, where more is
+// named, there too.
 func (b *browser) keepsNothingOf(t *testing.T, token string, more ...string) {
 	t.Helper()
 	places := map[string]string{

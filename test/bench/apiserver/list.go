@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// serveList answers a list, in pages when a limit is asked for. A continue token is the version and the next pod.
+// serveList answers a list, in pages when a limit is asked for. A continue token is the version and
+// the next pod.
 func (s *Server) serveList(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	version, _ := s.now()

@@ -9,12 +9,14 @@ import (
 	"time"
 )
 
-// pod.json is a running pod of a Deployment, with the managedFields that the controller manager and the kubelet leave.
+// pod.json is a running pod of a Deployment, with the managedFields that the controller manager and
+// the kubelet leave.
 //
 //go:embed pod.json
 var podJSON []byte
 
-// Widths of the fields that differ. Names have leading zeros; versions have none, so they begin at firstVersion.
+// Widths of the fields that differ. Names have leading zeros; versions have none, so they begin at
+// firstVersion.
 const (
 	nameWidth    = 8
 	versionWidth = 10

@@ -18,8 +18,8 @@ type watcher struct {
 	err error
 }
 
-// serveWatch sends the initial events when they are asked for, and then every version after the given one, until the request ends or
-// times out.
+// serveWatch sends the initial events when they are asked for, and then every version after the
+// given one, until the request ends or times out.
 func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	timeout, err := strconv.Atoi(q.Get("timeoutSeconds"))

@@ -16,14 +16,16 @@ type Options struct {
 	Informers map[string]string
 	// Repeats allows events that were there before: delivery is at least once, and ids tell.
 	Repeats bool
-	// Only says which objects count; nil for all. Where tests share a cluster, cluster-scoped objects of others are none of theirs.
+	// Only says which objects count; nil for all. Where tests share a cluster, cluster-scoped
+	// objects of others are none of theirs.
 	Only func(resource, namespace, name string) bool
 	// Began is when the test began.
 	Began time.Time
 }
 
-// Compare gives the problems of a stream: changes that are missing, events that are no change or come twice, wrong order within an object,
-// wrong attributes, wrong payloads. Nil when there are none.
+// Compare gives the problems of a stream: changes that are missing, events that are no change or
+// come twice, wrong order within an object, wrong attributes, wrong payloads. Nil when there are
+// none.
 func Compare(changes []truth.Change, events []read.Event, o Options) (problems []string) {
 	want, problems := expectAll(changes, &o)
 	byID := map[string]*expected{}
@@ -82,8 +84,9 @@ func expectAll(changes []truth.Change, o *Options) (want []*expected, problems [
 	return want, problems
 }
 
-// order compares, for each object by its name, the order of its events with the order of its changes: versions of one uid ascend, the delete
-// is the last of them, and another object of the same name comes after it. The time of one uid never goes back.
+// order compares, for each object by its name, the order of its events with the order of its
+// changes: versions of one uid ascend, the delete is the last of them, and another object of the
+// same name comes after it. The time of one uid never goes back.
 func order(want []*expected, got []*read.Event) (problems []string) {
 	wanted, had, lanes := map[string][]string{}, map[string][]string{}, map[string]string{}
 	for _, e := range want {

@@ -145,7 +145,8 @@ func (e *expected) differencesOfNATS(got *read.Event, o *Options, complain func(
 	}
 }
 
-// natsSubject is k8s.{cluster}.{group}.{version}.{resource}.{namespace}.{name}.{op}, for names of letters, digits and "-.:".
+// natsSubject is k8s.{cluster}.{group}.{version}.{resource}.{namespace}.{name}.{op}, for names of
+// letters, digits and "-.:".
 func (e *expected) natsSubject(cluster string) string {
 	ch := e.change
 	var tokens []string

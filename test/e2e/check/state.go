@@ -10,9 +10,9 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-// FinalState compares what a reader of all events ends up with with the objects that exist: one that
-// takes them in their order, and one that keeps a table sorted by sequence. It is for cases where
-// versions are lost to everybody, so that no witness can say which events there have to be.
+// FinalState compares what a reader of all events ends up with with the objects that exist: one
+// that takes them in their order, and one that keeps a table sorted by sequence. It is for cases
+// where versions are lost to everybody, so that no witness can say which events there have to be.
 func FinalState(exist []truth.Change, events []read.Event, o Options) (problems []string) {
 	inOrder := func(_, _ *read.Event) bool { return true }
 	bySequence := func(e, newest *read.Event) bool {
@@ -78,8 +78,9 @@ func stale(key string, ch *truth.Change, last *read.Event) []string {
 	return nil
 }
 
-// Order gives the events that come in a wrong order within one object, without knowing which there have to be: versions of
-// a uid ascend, nothing of it comes after its delete, and no event comes twice.
+// Order gives the events that come in a wrong order within one object, without knowing which there
+// have to be: versions of a uid ascend, nothing of it comes after its delete, and no event comes
+// twice.
 func Order(events []read.Event) (problems []string) {
 	last, ids := map[string]string{}, map[string]bool{}
 	for i := range events {

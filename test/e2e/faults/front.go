@@ -21,7 +21,8 @@ import (
 // Match chooses requests.
 type Match func(Request) bool
 
-// Front is a proxy before an API server that ends TLS, and passes on whose requests they are. Its methods may be called concurrently.
+// Front is a proxy before an API server that ends TLS, and passes on whose requests they are. Its
+// methods may be called concurrently.
 type Front struct {
 	// URL is where clients connect to.
 	URL string
@@ -96,7 +97,8 @@ func (f *Front) Stop() {
 	f.server.Close()
 }
 
-// Wrap lets the next requests that match (negative times: all) be answered by what wrap makes of the API server. Earlier rules come first.
+// Wrap lets the next requests that match (negative times: all) be answered by what wrap makes of
+// the API server. Earlier rules come first.
 func (f *Front) Wrap(times int, match Match, wrap func(next http.Handler) http.Handler) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -141,7 +143,8 @@ func (f *Front) take(r Request) http.Handler {
 	return f.proxy
 }
 
-// Status answers with a Status of the code and reason. retryAfter, in seconds, goes into the header; 0 for none.
+// Status answers with a Status of the code and reason. retryAfter, in seconds, goes into the
+// header; 0 for none.
 func Status(code int, reason metav1.StatusReason, retryAfter int, causes ...metav1.StatusCause) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// Wire is the way to a server, over TCP. At first it passes everything on. Its methods may be called concurrently.
+// Wire is the way to a server, over TCP. At first it passes everything on. Its methods may be
+// called concurrently.
 type Wire struct {
 	server  string
 	address string
@@ -64,8 +65,9 @@ func (w *Wire) Refuse() {
 	}
 }
 
-// CutAfter cuts each connection, those that there are and new ones, when so many more bytes of answers have passed. The budget is asked for each
-// by itself, with the number of cuts so far; it must not call the wire. nil ends it.
+// CutAfter cuts each connection, those that there are and new ones, when so many more bytes of
+// answers have passed. The budget is asked for each by itself, with the number of cuts so far; it
+// must not call the wire. nil ends it.
 func (w *Wire) CutAfter(budget func(cuts int) int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,7 +77,8 @@ func (w *Wire) CutAfter(budget func(cuts int) int64) {
 	}
 }
 
-// Deafen has the connections that there are go silent: they stay open and nothing passes any more, in either direction. New ones are well.
+// Deafen has the connections that there are go silent: they stay open and nothing passes any more,
+// in either direction. New ones are well.
 func (w *Wire) Deafen() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

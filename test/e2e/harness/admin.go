@@ -30,7 +30,8 @@ func (b *Bridge) Readiness(ctx context.Context) (r Readiness, err error) {
 	return r, json.Unmarshal(body, &r)
 }
 
-// WaitReady waits until the bridge says that everything is in sync. A bridge that ended is an error with what it wrote.
+// WaitReady waits until the bridge says that everything is in sync. A bridge that ended is an error
+// with what it wrote.
 func (b *Bridge) WaitReady(ctx context.Context) error {
 	last := "no answer yet"
 	for {

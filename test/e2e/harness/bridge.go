@@ -20,8 +20,8 @@ type BridgeConfig struct {
 	Dir        string // for its configuration and its state
 	Kubeconfig string
 	Cluster    string
-	// YAML are the keys that make this bridge: informers, sinks. Its ${NAME}s are variables that the bridge expands by itself: those
-	// of Env, and NATS_ADDRESS, a free address.
+	// YAML are the keys that make this bridge: informers, sinks. Its ${NAME}s are variables that
+	// the bridge expands by itself: those of Env, and NATS_ADDRESS, a free address.
 	YAML     string
 	Env      map[string]string
 	LogLevel string // default info
@@ -30,7 +30,8 @@ type BridgeConfig struct {
 	LogTee     *os.File
 }
 
-// Bridge is a bridge that can be started, ended in any way, and started again with the same state. One goroutine uses it.
+// Bridge is a bridge that can be started, ended in any way, and started again with the same state.
+// One goroutine uses it.
 type Bridge struct {
 	*Process // of the last start
 	Log      *Log
@@ -125,7 +126,8 @@ func (b *Bridge) StartAndWait(ctx context.Context) error {
 	return b.WaitReady(ctx)
 }
 
-// RunToEnd starts the bridge and waits until it ends by itself. It gives the exit code and what was written to standard error.
+// RunToEnd starts the bridge and waits until it ends by itself. It gives the exit code and what was
+// written to standard error.
 func (b *Bridge) RunToEnd(ctx context.Context) (exitCode int, stderr string, err error) {
 	place := b.Log.Len()
 	if err := b.Start(); err != nil {
@@ -138,7 +140,8 @@ func (b *Bridge) RunToEnd(ctx context.Context) (exitCode int, stderr string, err
 	return code, b.Log.Since(place), err
 }
 
-// Output runs another command of the bridge, with its configuration, and gives what it prints. An error has what it wrote to standard error.
+// Output runs another command of the bridge, with its configuration, and gives what it prints. An
+// error has what it wrote to standard error.
 func (b *Bridge) Output(ctx context.Context, command string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, b.cfg.Binary, append([]string{command, "--config", b.configFile()}, args...)...)
 	cmd.Env, cmd.Dir = b.env, b.cfg.Dir

@@ -38,8 +38,8 @@ func BuildBridge(ctx context.Context, root, out string, race bool) error {
 	return goBuild(ctx, root, io.Discard, append(args, "./cmd/bridge")...)
 }
 
-// BuildControlPlane builds the control plane to the path out. The first time that takes minutes: all of Kubernetes is compiled;
-// progress gets a line with the name of each package, for none nil.
+// BuildControlPlane builds the control plane to the path out. The first time that takes minutes:
+// all of Kubernetes is compiled; progress gets a line with the name of each package, for none nil.
 func BuildControlPlane(ctx context.Context, root, out string, progress io.Writer) error {
 	if progress == nil {
 		progress = io.Discard

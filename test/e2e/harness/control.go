@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// Operate does an operation of the control API ("compact", "restart-apiserver?signal=KILL") and gives etcd's revision after it.
+// Operate does an operation of the control API ("compact", "restart-apiserver?signal=KILL") and
+// gives etcd's revision after it.
 func (c *ControlPlane) Operate(ctx context.Context, operation string) (revision int64, err error) {
 	var answer struct {
 		Revision int64 `json:"revision"`

@@ -41,7 +41,8 @@ type readyLine struct {
 	Server     string `json:"server"`
 }
 
-// StartControlPlane starts one and waits until it is ready: a pod that is created then runs at once.
+// StartControlPlane starts one and waits until it is ready: a pod that is created then runs at
+// once.
 func StartControlPlane(ctx context.Context, cfg ControlPlaneConfig) (*ControlPlane, error) {
 	args := append([]string{"--dir", cfg.Dir, "--exit-with-stdin"}, cfg.Flags...)
 	cmd := exec.Command(cfg.Binary, args...) //nolint:noctx // it is stopped by a signal, in order

@@ -16,7 +16,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// WriteExpiredKubeconfig writes a kubeconfig for an admin whose client certificate was good until yesterday.
+// WriteExpiredKubeconfig writes a kubeconfig for an admin whose client certificate was good until
+// yesterday.
 func (c *ControlPlane) WriteExpiredKubeconfig(path string) error {
 	ca, err := tls.LoadX509KeyPair(filepath.Join(c.dir, "pki", "ca.crt"), filepath.Join(c.dir, "pki", "ca.key"))
 	if err != nil {
@@ -55,8 +56,8 @@ func (c *ControlPlane) WriteKubeconfig(path, token string) error {
 	return c.WriteKubeconfigThrough(path, c.Server, c.admin.CAData, token)
 }
 
-// WriteKubeconfigThrough writes a kubeconfig for a bearer of a token who reaches the API server through something else: at another URL, or behind
-// another certificate.
+// WriteKubeconfigThrough writes a kubeconfig for a bearer of a token who reaches the API server
+// through something else: at another URL, or behind another certificate.
 func (c *ControlPlane) WriteKubeconfigThrough(path, server string, ca []byte, token string) error {
 	return writeKubeconfig(path, server, ca, &api.AuthInfo{Token: token})
 }

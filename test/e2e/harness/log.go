@@ -9,7 +9,8 @@ import (
 	"sync"
 )
 
-// Log is what a program wrote, line by line. It is an io.Writer; its methods may be called concurrently.
+// Log is what a program wrote, line by line. It is an io.Writer; its methods may be called
+// concurrently.
 type Log struct {
 	mu   sync.Mutex
 	text bytes.Buffer // guarded by mu
@@ -70,7 +71,8 @@ func (e Entry) String() string {
 	return string(b)
 }
 
-// Entries are the lines that slog wrote, and others are those that something else did, such as a panic or the race detector.
+// Entries are the lines that slog wrote, and others are those that something else did, such as a
+// panic or the race detector.
 func (l *Log) Entries() (entries []Entry, others []string) {
 	for line := range strings.Lines(l.String()) {
 		entry := Entry{}

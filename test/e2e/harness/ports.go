@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// The ports we pick lie below those that the kernel gives to outgoing connections (32768 and up on Linux), so that nobody takes
-// one while the program that it is for is being restarted.
+// The ports we pick lie below those that the kernel gives to outgoing connections (32768 and up on
+// Linux), so that nobody takes one while the program that it is for is being restarted.
 const (
 	lowestPort  = 12000
 	highestPort = 30000
@@ -20,7 +20,8 @@ var (
 	portsUsed = map[int]bool{} // guarded by portsMu: given out by this process
 )
 
-// FreeAddress is an address on the loopback interface that nobody listens on. No two calls of one process give the same.
+// FreeAddress is an address on the loopback interface that nobody listens on. No two calls of one
+// process give the same.
 func FreeAddress() (string, error) {
 	for range 1000 {
 		port := lowestPort + rand.IntN(highestPort-lowestPort)

@@ -26,7 +26,8 @@ type Column struct {
 	Name string
 	// Unit divides what is printed, as 1<<20 for MiB; 0 is 1.
 	Unit float64
-	// What is flat may grow by this part and by this much, from the first window to the last. Both zero: it need not be flat.
+	// What is flat may grow by this part and by this much, from the first window to the last. Both
+	// zero: it need not be flat.
 	Ratio, Slack float64
 }
 

@@ -93,7 +93,8 @@ func newChange(c Collection, kind string, raw json.RawMessage) (Change, error) {
 	return ch, nil
 }
 
-// WithoutManagedFields is the object's JSON less metadata.managedFields and one comma: the bytes that a payload is to have.
+// WithoutManagedFields is the object's JSON less metadata.managedFields and one comma: the bytes
+// that a payload is to have.
 func (ch *Change) WithoutManagedFields() ([]byte, error) {
 	from, to, err := findMember(ch.Raw, "metadata", "managedFields")
 	if err != nil || from == to {
@@ -102,7 +103,8 @@ func (ch *Change) WithoutManagedFields() ([]byte, error) {
 	return append(bytes.Clone(ch.Raw[:from]), ch.Raw[to:]...), nil
 }
 
-// findMember gives the place of a member with the comma that has to go with it; an empty one where there is none.
+// findMember gives the place of a member with the comma that has to go with it; an empty one where
+// there is none.
 func findMember(raw []byte, path ...string) (from, to int, err error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if _, err := dec.Token(); err != nil { // {

@@ -24,7 +24,8 @@ type Ledger struct {
 	latest  error    // guarded by mu: why a watch has not begun yet
 }
 
-// Watch begins to watch the collections, and returns when it has all that exist. It watches until Stop is called.
+// Watch begins to watch the collections, and returns when it has all that exist. It watches until
+// Stop is called.
 func Watch(ctx context.Context, config *rest.Config, collections ...Collection) (*Ledger, error) {
 	return watch(ctx, config, false, collections)
 }
@@ -114,7 +115,8 @@ func (l *Ledger) delay() error {
 	return l.latest
 }
 
-// Alive are the objects that exist after all changes, each in its newest version, by collection and key.
+// Alive are the objects that exist after all changes, each in its newest version, by collection and
+// key.
 func Alive(changes []Change) map[string]Change {
 	alive := map[string]Change{}
 	for _, ch := range changes {

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Snapshot is what a bridge that starts after the changes is to find: every object that exists, in its newest version.
+// Snapshot is what a bridge that starts after the changes is to find: every object that exists, in
+// its newest version.
 func Snapshot(changes []Change) []Change {
 	alive := Alive(changes)
 	var found []Change
@@ -17,9 +18,9 @@ func Snapshot(changes []Change) []Change {
 	return found
 }
 
-// Inferred is what a bridge is to find by a list, when it knows what the changes before left and can't see those that came after: the objects
-// that differ, each once. Of an object that was deleted its last known state counts; one that was replaced under its name is
-// deleted and added.
+// Inferred is what a bridge is to find by a list, when it knows what the changes before left and
+// can't see those that came after: the objects that differ, each once. Of an object that was
+// deleted its last known state counts; one that was replaced under its name is deleted and added.
 func Inferred(before, after []Change) []Change {
 	known, exist := Alive(before), Alive(slices.Concat(before, after))
 	var found []Change

@@ -43,7 +43,8 @@ func (w *watcher) run(ctx context.Context) error {
 			return err
 		}
 		if w.version == "" {
-			// An API server with much to do cuts off who is slow to read what exists. Nobody relies on that yet, so it can begin again.
+			// An API server with much to do cuts off who is slow to read what exists. Nobody relies
+			// on that yet, so it can begin again.
 			w.initial = nil
 			w.note(fmt.Errorf("watch %s: %w", w.collection, err))
 		}
@@ -55,7 +56,8 @@ func (w *watcher) run(ctx context.Context) error {
 	return nil
 }
 
-// watch does one request and reads its answer to the end. Errors of the connection are temporary, once the watch has begun.
+// watch does one request and reads its answer to the end. Errors of the connection are temporary,
+// once the watch has begun.
 func (w *watcher) watch(ctx context.Context) error {
 	q := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "timeoutSeconds": {"3600"}}
 	if w.version == "" {
@@ -89,8 +91,8 @@ func (w *watcher) watch(ctx context.Context) error {
 	return err
 }
 
-// beginEmpty begins where a server has no WatchList. That gives only the items of a list, which are less than frames, so there may
-// not be any.
+// beginEmpty begins where a server has no WatchList. That gives only the items of a list, which are
+// less than frames, so there may not be any.
 func (w *watcher) beginEmpty(ctx context.Context) error {
 	items, err := w.beginNow(ctx)
 	if err == nil && items > 0 {

@@ -1,5 +1,6 @@
-// Command broker runs one Apache Kafka broker for tests of another module. It writes the broker's address to standard output when it serves, and ends
-// when standard input does: so it does not outlive who has started it.
+// Command broker runs one Apache Kafka broker for tests of another module. It writes the broker's
+// address to standard output when it serves, and ends when standard input does: so it does not
+// outlive who has started it.
 package main
 
 import (

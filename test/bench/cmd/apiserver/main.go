@@ -1,4 +1,5 @@
-// Command apiserver serves synthetic pods for benchmarks: on plain HTTP, or on TLS with HTTP/2 with a certificate that it makes.
+// Command apiserver serves synthetic pods for benchmarks: on plain HTTP, or on TLS with HTTP/2 with
+// a certificate that it makes.
 package main
 
 import (

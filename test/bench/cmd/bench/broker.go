@@ -50,7 +50,8 @@ func (b *natsBroker) count(ctx context.Context) (int64, error) {
 	return int64(stream.CachedInfo().State.LastSeq), nil
 }
 
-// latencies reads what came after a message, and says how long after it was sent each was stored, the shortest first.
+// latencies reads what came after a message, and says how long after it was sent each was stored,
+// the shortest first.
 func (b *natsBroker) latencies(ctx context.Context, after int64, n int) ([]time.Duration, error) {
 	consumer, err := b.js.OrderedConsumer(ctx, streamName, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: uint64(after + 1),

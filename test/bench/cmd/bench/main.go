@@ -1,5 +1,6 @@
-// Command bench measures the bridge beside the program that people write today, in one run on one machine: each with an API server
-// and a broker of its own, one after the other, several times. It writes a table.
+// Command bench measures the bridge beside the program that people write today, in one run on one
+// machine: each with an API server and a broker of its own, one after the other, several times. It
+// writes a table.
 package main
 
 import (

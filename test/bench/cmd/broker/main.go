@@ -1,5 +1,5 @@
-// Command broker runs a NATS server with JetStream on disk, or kfake, for benchmarks: a process of its own, so that its cost is not the
-// client's. It prints its address.
+// Command broker runs a NATS server with JetStream on disk, or kfake, for benchmarks: a process of
+// its own, so that its cost is not the client's. It prints its address.
 package main
 
 import (

@@ -1,6 +1,8 @@
-// Command clientgo is what the bridge is measured against: the program that somebody who knows client-go, the CloudEvents SDK and NATS
-// writes to send every change of every pod to JetStream. It drops managedFields on arrival, publishes asynchronously, sets ids so that
-// JetStream drops duplicates, and tries again when the client's window is full. It keeps no position: a restart lists everything.
+// Command clientgo is what the bridge is measured against: the program that somebody who knows
+// client-go, the CloudEvents SDK and NATS writes to send every change of every pod to JetStream. It
+// drops managedFields on arrival, publishes asynchronously, sets ids so that JetStream drops
+// duplicates, and tries again when the client's window is full. It keeps no position: a restart
+// lists everything.
 package main
 
 import (

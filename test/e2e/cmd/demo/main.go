@@ -1,6 +1,7 @@
-// Demo runs everything on this machine: a Kubernetes control plane, a bridge with its embedded NATS server, and a user who changes
-// things; and shows the events as any NATS client receives them, until Ctrl-C. It builds what it needs, writes into a temporary
-// directory only, and leaves nothing running.
+// Demo runs everything on this machine: a Kubernetes control plane, a bridge with its embedded NATS
+// server, and a user who changes things; and shows the events as any NATS client receives them,
+// until Ctrl-C. It builds what it needs, writes into a temporary directory only, and leaves nothing
+// running.
 package main
 
 import (

@@ -62,7 +62,8 @@ func (s *screen) headline(format string, args ...any) {
 
 func (s *screen) trouble(err error) { s.line("%s %v", s.paint(red, "demo:"), err) }
 
-// step does something that takes a while, and says so before, while, and after. do may report how far it is.
+// step does something that takes a while, and says so before, while, and after. do may report how
+// far it is.
 func (s *screen) step(what string, do func(progress func(string)) error) error {
 	began := time.Now()
 	if s.terminal {

@@ -129,7 +129,8 @@ func shorten(text string, n int) string {
 	return text[:n-keep-1] + "…" + text[len(text)-keep:]
 }
 
-// everything prints all attributes of an event, as the CloudEvents SDK reads them, and the beginning of its payload.
+// everything prints all attributes of an event, as the CloudEvents SDK reads them, and the
+// beginning of its payload.
 func (s *show) everything(e *read.Event) {
 	rows := [][2]string{
 		{"specversion", e.SpecVersion()},
