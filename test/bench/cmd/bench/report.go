@@ -20,18 +20,23 @@ func (b *bench) report() string {
 	b.table(&out)
 	b.scaleTable(&out)
 	b.moreTable(&out)
-	fmt.Fprintf(&out, "\n## The floor\n\nA client that reads watch frames and does nothing with them: %.0f frames/s and %.1f µs of CPU per frame over TLS and HTTP/2, "+
-		"%.0f frames/s and %.1f µs over plain HTTP.\n", b.floorTLS[0], b.floorTLS[1], b.floorHTTP[0], b.floorHTTP[1])
+	fmt.Fprintf(&out, "\n## The floor\n\nA client that reads watch frames and does nothing with them: "+
+		"%.0f frames/s and %.1f µs of CPU per\nframe over TLS and HTTP/2, "+
+		"%.0f frames/s and %.1f µs over plain HTTP.\n",
+		b.floorTLS[0], b.floorTLS[1], b.floorHTTP[0], b.floorHTTP[1])
 	return out.String()
 }
 
 const begin = `<!-- written by make bench -->
 # Benchmarks
 
-%s, %d cores (%s), %s, %s. Medians of %d runs (min–max in brackets), each with a synthetic API server over TLS and HTTP/2 and a broker of its own on the
-same cores, one subject after the other. %d pods of %d bytes with managedFields; %d updates all out. CPU and memory are those of the measured process alone.
-**client-go** is the program that a competent user writes: an informer, a transform that drops managedFields, the CloudEvents SDK, asynchronous
-publishing with ids ([test/bench/cmd/clientgo](../test/bench/cmd/clientgo/main.go)). Ratios are the medians of the runs' own pairs.
+%s, %d cores (%s), %s, %s. Medians of %d runs (min–max in
+brackets), each with a synthetic API server over TLS and HTTP/2 and a broker of its own on the same
+cores, one subject after the other. %d pods of %d bytes with managedFields; %d updates all
+out. CPU and memory are those of the measured process alone. **client-go** is the program that a
+competent user writes: an informer, a transform that drops managedFields, the CloudEvents SDK,
+asynchronous publishing with ids ([test/bench/cmd/clientgo](../test/bench/cmd/clientgo/main.go)).
+Ratios are the medians of the runs' own pairs.
 
 `
 
