@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,22 +25,22 @@ type SampleOptions struct {
 	Config  *config.Config // its state and drain are changed
 	Log     *slog.Logger
 	Out     io.Writer
-	Events  int           // how many events to print, over all sinks
+	Events  int           // how many events to print of each sink
 	Timeout time.Duration // how long to wait for them
 	JSON    bool          // one event per line, in CloudEvents' JSON format
 }
 
 // Sample prints the first events of a configuration as its sinks would send them, and sends none.
-// It contacts no broker and has its state in memory. It ends when there were enough events, when
-// all that exists was shown and that was something, and at the timeout or the end of ctx. printed
-// is how many events there were; all reports whether all that exists was shown.
+// It contacts no broker and has its state in memory. It ends when there were enough events of each
+// sink, when all that exists was shown and that was something, and at the timeout or the end of
+// ctx. printed is how many events there were; all reports whether all that exists was shown.
 func Sample(ctx context.Context, o SampleOptions) (printed int, all bool, err error) {
 	o.Config.State.Mode, o.Config.ShutdownTimeout = "memory", time.Second
 	for i := range o.Config.Sinks {
 		// nothing is too large, and there is no place for payloads
 		o.Config.Sinks[i].Oversize = []string{}
 	}
-	stream := newSampleStream(o.JSON)
+	stream := newSampleStream(o.JSON, o.Events)
 	a := &assembler{
 		config: o.Config, log: o.Log,
 		sink: func(_ string, s *config.Sink, _ prometheus.Registerer) (sinks.Sink, service, error) {
@@ -57,7 +58,7 @@ func Sample(ctx context.Context, o SampleOptions) (printed int, all bool, err er
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
-	printed, all, printErr := stream.print(ctx, o.Out, o.Events,
+	printed, all, printErr := stream.print(ctx, o.Out, o.Events*len(o.Config.Sinks),
 		func() bool { return isShown(p.Status()) })
 	stream.finish()
 	cancel()
@@ -91,12 +92,16 @@ func isStop(err error) bool {
 type sampleStream struct {
 	events   chan []byte
 	json     bool
+	most     int         // of each sink
+	left     atomic.Bool // some were not printed, since their sink had enough
 	finished chan struct{}
 	once     sync.Once
 }
 
-func newSampleStream(json bool) *sampleStream {
-	return &sampleStream{events: make(chan []byte), json: json, finished: make(chan struct{})}
+func newSampleStream(json bool, most int) *sampleStream {
+	return &sampleStream{
+		events: make(chan []byte), json: json, most: most, finished: make(chan struct{}),
+	}
 }
 
 // finish lets the sinks take whatever comes, so that the pipeline can end.
@@ -119,7 +124,7 @@ func (s *sampleStream) print(
 			n++
 		case <-quiet.C: // since the last event
 			if n > 0 && isShown() {
-				return n, true, nil
+				return n, !s.left.Load(), nil
 			}
 		case <-ctx.Done():
 			return n, false, nil
@@ -167,14 +172,15 @@ type sampleForm struct {
 // sampleSink stands in for a sink: it knows the form of its events, and hands them to the stream.
 type sampleSink struct {
 	sampleForm
-	stream *sampleStream
+	stream  *sampleStream
+	printed int // owned by Publish
 }
 
 var _ sinks.Sink = (*sampleSink)(nil)
 
 func newSampleSink(stream *sampleStream, c *config.Sink) (*sampleSink, error) {
 	form, err := kindOf(c).sample()
-	return &sampleSink{form, stream}, err
+	return &sampleSink{sampleForm: form, stream: stream}, err
 }
 
 // Open has nothing to open.
@@ -192,13 +198,19 @@ func (s *sampleSink) Limits() sinks.Limits { return sinks.Limits{Messages: 16, C
 // Lane is the only one.
 func (s *sampleSink) Lane(context.Context, *event.Event) (string, error) { return "sample", nil }
 
-// Publish hands the messages to the printer, one by one and as text: an event belongs to the caller
-// again when Publish returns.
+// Publish hands the first messages to the printer, one by one and as text: an event belongs to the
+// caller again when Publish returns.
 func (s *sampleSink) Publish(ctx context.Context, batch []*sinks.Message) {
 	for i, m := range batch {
+		if s.printed == s.stream.most { // the other sinks have their turn
+			s.stream.left.Store(true)
+			m.Err = nil
+			continue
+		}
 		select {
 		case s.stream.events <- s.text(m.Event):
 			m.Err = nil
+			s.printed++
 		case <-s.stream.finished:
 			m.Err = nil
 		case <-ctx.Done():

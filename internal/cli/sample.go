@@ -43,7 +43,7 @@ Exit codes: 0 also when there were fewer events, 2 when it could not start.`,
 	}
 	s := newSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
 		"log.level", "log.format")
-	cmd.Flags().IntVar(&o.events, "events", 10, "how many events to print, over all sinks")
+	cmd.Flags().IntVar(&o.events, "events", 10, "how many events to print of each sink")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for them")
 	o.selected.addFlags(cmd)
 	outputFlag(cmd, &o.output, "text", "json")
