@@ -317,64 +317,6 @@ func TestReadme(t *testing.T) {
 	w.inline(text)
 }
 
-// TestGettingStarted carries out the commands of docs/getting-started.md in a fresh clone, with the
-// test's cluster in place of kind's.
-func TestGettingStarted(t *testing.T) {
-	t.Parallel()
-	w := newWalk(t)
-	t.Cleanup(func() { w.run("kubectl delete deployment web --ignore-not-found") })
-	const page = "docs/getting-started.md"
-	text, err := os.ReadFile(filepath.Join("../..", page))
-	must(t, err)
-	steps, known := w.firstSteps(), map[string]bool{}
-	w.page(page, string(text), steps, known)
-	w.stopBridge()
-	for command := range steps {
-		if !known[command] {
-			t.Errorf("%s has the command %q no more", page, command)
-		}
-	}
-}
-
-// firstSteps are what the commands of docs/getting-started.md have to show.
-func (w *walk) firstSteps() map[string]func(*readmeCommand) {
-	waits := func(patterns ...string) func(*readmeCommand) {
-		return func(c *readmeCommand) {
-			eventually(w.t, c.text, testPatience, func() (problems []string) {
-				output := w.run(c.text)
-				for _, p := range patterns {
-					if !regexp.MustCompile(`(?m)` + p).MatchString(output) {
-						problems = append(problems, fmt.Sprintf("nothing is as %s:\n%s", p, output))
-					}
-				}
-				return problems
-			})
-		}
-	}
-	return map[string]func(*readmeCommand){
-		"kind create cluster": func(*readmeCommand) {},
-		"make build":          w.prints(),
-		"bin/bridge run":      func(c *readmeCommand) { w.runBridge(c.text, w.natsAddress()) },
-
-		"kubectl create deployment web --image=nginx":         w.prints(`^deployment.apps/web created$`),
-		"kubectl scale deployment web --replicas=3":           w.prints(`^deployment.apps/web scaled$`),
-		"bin/bridge history deploy/web --field spec.replicas": waits(`added +kubectl-create .* 1$`, `updated +\S+ +\d+ +1 +3$`),
-		"bin/bridge timeline --since 10m":                     w.prints(`Deployment/web`),
-		"bin/bridge status":                                   w.prints(`ready`),
-
-		"bin/bridge validate bridge.yaml": func(c *readmeCommand) {
-			w.prints(`^bridge.yaml is good: 1 informer, 1 sink$`)(c)
-			file := filepath.Join(w.dir, "bridge.yaml")
-			text, err := os.ReadFile(file)
-			must(w.t, err)
-			here := strings.Replace(string(text), "nats://nats.example.com:4222", startNATS(w.t, ""), 1)
-			must(w.t, os.WriteFile(file, []byte(here), 0o600))
-		},
-		"bin/bridge validate bridge.yaml --live": w.prints(`^bridge.yaml is good`),
-		"bin/bridge run --config bridge.yaml":    func(c *readmeCommand) { w.runBridge(c.text) },
-	}
-}
-
 // page carries out the commands of a page.
 func (w *walk) page(name, text string, steps map[string]func(*readmeCommand), known map[string]bool) {
 	w.t.Helper()
@@ -403,6 +345,21 @@ func elsewhere(*readmeCommand) {}
 // prints is a command that ends by itself, with output that matches patterns.
 func (w *walk) prints(patterns ...string) func(*readmeCommand) {
 	return func(c *readmeCommand) { w.contains(c.text, w.run(c.text), patterns...) }
+}
+
+// waits is a command that is repeated until its output matches patterns.
+func (w *walk) waits(patterns ...string) func(*readmeCommand) {
+	return func(c *readmeCommand) {
+		eventually(w.t, c.text, testPatience, func() (problems []string) {
+			output := w.run(c.text)
+			for _, p := range patterns {
+				if !regexp.MustCompile(`(?m)` + p).MatchString(output) {
+					problems = append(problems, fmt.Sprintf("nothing is as %s:\n%s", p, output))
+				}
+			}
+			return problems
+		})
+	}
 }
 
 // steps are what README's commands have to show.
@@ -510,15 +467,11 @@ func (w *walk) firstHistory(c *readmeCommand) {
 	defer w.stopBridge()
 	w.run("kubectl delete deployment web -n shop")
 	before := w.webLives()
-	eventually(w.t, c.text, testPatience, func() (problems []string) {
-		output := w.run(c.text)
-		for _, line := range c.sample {
-			if p := samplePattern(line); !p.MatchString(output) {
-				problems = append(problems, fmt.Sprintf("nothing is as %s:\n%s", p, output))
-			}
-		}
-		return problems
-	})
+	patterns := make([]string, len(c.sample))
+	for n, line := range c.sample {
+		patterns[n] = samplePattern(line).String()
+	}
+	w.waits(patterns...)(c)
 	time.Sleep(time.Second)
 	w.times(before, now())
 }
