@@ -23,11 +23,11 @@ var kindsOfTargets = []string{"informer", "sink"}
 func newPauseCommand() *cobra.Command {
 	return newSwitchCommand("pause", "Pause an informer or a sink of a running bridge",
 		`pause informer NAME stops reading: the watches of the informer are closed, and what was read is
-sent. It goes on where it stood; what the API server has forgotten by then (it keeps minutes) is a
-gap, told and healed as ever.
+sent. It continues from there; what the API server has forgotten by then (it keeps minutes) is a
+gap, reported and healed as always.
 
 pause sink NAME sends nothing to the sink. What is for it waits, in memory and then on disk, as
-while its broker is away; other sinks go on.
+while its broker is unavailable. Other sinks continue.
 
 While something is paused, /readyz says so. A pause ends with `+"`bridge resume`"+`, and when the
 bridge is restarted.`,

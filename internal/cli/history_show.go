@@ -22,8 +22,8 @@ func newShowCommand() *cobra.Command {
 		Long: `show prints an object as it was at a time, or in its last version. Which version that is,
 when it began and who made it goes to standard error.
 
-An object that did not exist then is told apart from one that the history does not know of that
-time, and from one that it has never seen.
+The answer distinguishes an object that did not exist then from one of which the history does not
+know that time, and from one that it has never seen.
 
 ` + timeHelp + `
 

@@ -22,8 +22,8 @@ metadata.name allows that object only. The bindings are for a service account.
 
 The API server is asked what the names of resources and "*" mean now. Roles made of that do not
 cover CRDs that are installed later: print them again then, or keep "*" as it is written with
---wildcards, which allows to read everything, what the configuration excludes too. --offline asks
-nobody, and keeps "*" too; names then need their group (deployments.apps).
+--wildcards, which allows to read everything, what the configuration excludes too. --offline makes
+no request, and keeps "*" too; names then need their group (deployments.apps).
 
 The Helm chart makes the same roles out of its values by itself, as --offline does. Where it can't
 (short names, variables), or where "*" should be what it means now, --output helm-values prints the

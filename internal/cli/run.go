@@ -28,7 +28,7 @@ client can read. It keeps every version for a week, within 1 GiB, in the state d
 What must survive a restart (which versions the sinks have, and their backlog) lies in the state
 directory. Give it a disk that survives too, and each running bridge its own.
 
-A first SIGINT or SIGTERM stops reading and goes on sending for the time of shutdownTimeout; a
+A first SIGINT or SIGTERM stops reading and still sends for the time of shutdownTimeout; a
 second ends at once. Nothing is lost by either: what was not sent is sent after the next start.
 
 Every key of the configuration outside of its lists has an environment variable (state.dir:

@@ -16,7 +16,7 @@ func newStateDirCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Read everything that is remembered, and report what is damaged",
-		Long: `check reads every table of the database, also the parts that nobody asks for, each record
+		Long: `check reads every table of the database, also the parts that are not in use, each record
 and object of each unit, and each undelivered event. It reports what cannot be read, and changes
 nothing. A torn end of the write-ahead log is what a crash leaves, and no damage.
 
