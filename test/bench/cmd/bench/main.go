@@ -65,7 +65,7 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 	if err := b.floors(ctx); err != nil {
 		return err
 	}
-	subjects := []subject{bridgeToNATS}
+	subjects := []subject{floorToNATS, bridgeToNATS}
 	if b.kafka {
 		subjects = append(subjects, bridgeToKafka)
 	}

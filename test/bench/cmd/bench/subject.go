@@ -17,6 +17,7 @@ type subject struct {
 }
 
 var (
+	floorToNATS   = subject{name: "floor → JetStream", command: floorProgram}
 	bridgeToNATS  = subject{name: "bridge → JetStream", command: natsBridge}
 	bridgeToKafka = subject{name: "bridge → Kafka", kafka: true, command: kafkaBridge}
 	bridgeToTwo   = subject{name: "bridge → two streams of JetStream", command: twoSinkBridge}
@@ -30,6 +31,10 @@ func clientGo(options ...string) func(*bench, string, string, string) ([]string,
 	return func(b *bench, _, kubeconfig, address string) ([]string, error) {
 		return append([]string{b.program("clientgo"), "-kubeconfig", kubeconfig, "-nats", address}, options...), nil
 	}
+}
+
+func floorProgram(b *bench, _, kubeconfig, address string) ([]string, error) {
+	return []string{b.program("floor"), "-kubeconfig", kubeconfig, "-nats", address}, nil
 }
 
 // idleResources is how many resources more a bridge has of which one is measured.
