@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/diff"
 )
 
 // stateOf is an object at a point.
@@ -97,7 +98,7 @@ func (a *asked) diff(_ context.Context) (any, error) {
 	if r.uncertainty, err = a.uncertainty(holes); err != nil {
 		return nil, err
 	}
-	for _, c := range history.Changes(from.Event.Data, to.Event.Data) {
+	for _, c := range diff.Changes(from.Event.Data, to.Event.Data) {
 		r.Changed = append(r.Changed, history.ChangeReport{Field: c.Path, Old: c.Old, New: c.New})
 	}
 	return r, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/diff"
 )
 
 func newHistoryCommand() *cobra.Command {
@@ -162,10 +163,10 @@ func (r *versionRows) add(v, before *history.Version) {
 func (r *versionRows) addField(v, before *history.Version) {
 	var old, now []byte
 	if before != nil && !before.Deleted() {
-		old = history.Field(before.Event.Data, r.field)
+		old = diff.Field(before.Event.Data, r.field)
 	}
 	if !v.Deleted() {
-		now = history.Field(v.Event.Data, r.field)
+		now = diff.Field(v.Event.Data, r.field)
 	}
 	if string(old) == string(now) {
 		return
@@ -211,7 +212,7 @@ func operation(v *history.Version) string {
 const maxChanged = 4
 
 // whatChanged names the fields of an update in short: of changes, and of more.
-func whatChanged(v *history.Version, hasBefore bool, changes []history.Change, more int) string {
+func whatChanged(v *history.Version, hasBefore bool, changes []diff.Change, more int) string {
 	if form := v.Form(); form != history.FormObject && !v.Deleted() {
 		return "(" + notKnown(form) + ")"
 	}
@@ -225,7 +226,7 @@ func whatChanged(v *history.Version, hasBefore bool, changes []history.Change, m
 }
 
 // fieldNames names fields, with short values if asked for.
-func fieldNames(changes []history.Change, more int, values bool) string {
+func fieldNames(changes []diff.Change, more int, values bool) string {
 	var names []string
 	for _, c := range changes[:min(len(changes), maxChanged)] {
 		name := c.Path

@@ -14,7 +14,7 @@ import (
 	"github.com/kubebridge/bridge/internal/disk"
 )
 
-// database is what the parts of a DB share.
+// database is what the parts of a DB share. It is the source of the questions.
 type database struct {
 	pebble *pebble.DB
 	dir    string
@@ -28,9 +28,9 @@ type database struct {
 	disk   *disk.FS // nil where a full disk is an error
 }
 
-// readError adds to damage what can be done about it. The first line of Pebble's own text is
+// ReadError adds to damage what can be done about it. The first line of Pebble's own text is
 // enough.
-func (db *database) readError(err error) error {
+func (db *database) ReadError(err error) error {
 	if err == nil || !pebble.IsCorruptionError(err) && !errors.Is(err, errRecord) && !errors.Is(err,
 		errDelta) {
 		return err
@@ -38,6 +38,17 @@ func (db *database) readError(err error) error {
 	what, _, _ := strings.Cut(err.Error(), "\n")
 	return damagedError(db.dir, what)
 }
+
+// NewIter is Pebble's.
+func (db *database) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
+	return db.pebble.NewIter(o)
+}
+
+// Units are all that are known, in the order in which they came.
+func (db *database) Units() []*Unit { return db.units.all() }
+
+// Unit is the one of a number, nil for none.
+func (db *database) Unit(number uint32) *Unit { return db.units.numbered(number) }
 
 // checkFormat refuses a database of another format, and writes ours into a new one.
 func (db *database) checkFormat(readOnly bool) error {
@@ -84,11 +95,11 @@ func (db *database) get(key []byte) ([]byte, error) {
 // horizonKey has the time before which only the last versions are kept.
 var horizonKey = metaKey("horizon")
 
-// horizon is what Coverage.Horizon answers.
-func (db *database) horizon() (time.Time, error) {
+// Horizon is what Coverage.Horizon answers.
+func (db *database) Horizon() (time.Time, error) {
 	value, err := db.get(horizonKey)
 	if err != nil || len(value) != 4 {
-		return time.Time{}, db.readError(err)
+		return time.Time{}, db.ReadError(err)
 	}
 	return time.Unix(int64(binary.BigEndian.Uint32(value)), 0), nil
 }

@@ -107,11 +107,11 @@ func open(o Options, readOnly bool) (*DB, error) {
 		return nil, openError(o.Dir, err)
 	}
 	opened := &DB{
-		Writer: newWriter(db, cmp.Or(o.LastVersionsBytes, 64<<20)), Questions: newQuestions(db),
+		Writer: newWriter(db, cmp.Or(o.LastVersionsBytes, 64<<20)), Questions: NewQuestions(db),
 		Maintenance: Maintenance{db}, shared: db, close: sync.OnceValue(db.pebble.Close),
 	}
 	if err := cmp.Or(db.checkFormat(readOnly), db.units.load(db.pebble)); err != nil {
-		return nil, errors.Join(db.readError(err), opened.Close())
+		return nil, errors.Join(db.ReadError(err), opened.Close())
 	}
 	if db.disk != nil {
 		db.disk.BePatient() // errors until here were returned

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"math/bits"
@@ -170,6 +169,3 @@ func cutUvarint(b []byte, limit int) (n int, rest []byte, ok bool) {
 	}
 	return int(v), b[size:], true
 }
-
-// isPrefix reports whether a key begins with a prefix.
-func isPrefix(key, prefix []byte) bool { return bytes.HasPrefix(key, prefix) }

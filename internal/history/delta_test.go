@@ -2,11 +2,12 @@ package history
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
-	"math/rand/v2"
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestDelta(t *testing.T) {
@@ -43,6 +44,39 @@ func TestDelta(t *testing.T) {
 	})
 }
 
+func TestDeltaLinearTime(t *testing.T) {
+	members := func(n int, name, value string) string {
+		var out strings.Builder
+		for i := range n {
+			fmt.Fprintf(&out, `"`+name+`":%s,`, i, value)
+		}
+		return out.String()
+	}
+	for what, texts := range map[string]func(n int) (base, text string){
+		"all names differ":    func(n int) (string, string) { return members(n, "a%d", "1"), members(n, "b%d", "1") },
+		"all values differ":   func(n int) (string, string) { return members(n, "a%d", "1"), members(n, "a%d", "2") },
+		"one of many differs": func(n int) (string, string) { return members(n, "a%d", "1"), members(n+1, "a%d", "1") },
+		"items are the same": func(n int) (string, string) {
+			return "[0" + strings.Repeat(",1", n) + "]", "[2" + strings.Repeat(",1", n/2) + "]"
+		},
+		"levels are the same": func(n int) (string, string) {
+			return strings.Repeat(`{"a":`, n/10) + "1", strings.Repeat(`{"a":`, n/10) + "2"
+		},
+		"a long name is above many": func(n int) (string, string) {
+			name := strings.Repeat("k", 10*n)
+			return name + members(n, "%d", "1"), name + members(n, "%d", "2")
+		},
+	} {
+		t.Run("where "+what, func(t *testing.T) {
+			testkit.CheckLinear(t, 4_000, func(size int) func() {
+				base, text := texts(size)
+				var d deltaEncoder
+				return func() { d.append(nil, []byte(base), []byte(text)) }
+			})
+		})
+	}
+}
+
 // FuzzDelta: what was made of two texts gives the second one, and what somebody else wrote gives an
 // error or a text of the length that was asked for.
 func FuzzDelta(f *testing.F) {
@@ -57,84 +91,6 @@ func FuzzDelta(f *testing.F) {
 		const length = 300
 		if got, err := applyDelta(nil, base, garbage, length); err == nil && len(got) != length || err != nil && !errors.Is(err, errDelta) {
 			t.Fatalf("%d bytes, %v", len(got), err)
-		}
-	})
-}
-
-func FuzzRecord(f *testing.F) {
-	u := &Unit{Number: 1, Source: "/clusters/prod", Informer: "i", Resource: "pods"}
-	f.Add([]byte{storedWhole, 1, 2, 0, 0, 7, 1, 'u', 0, '{', '}'})
-	f.Add([]byte{storedDelta, 1, 2, 0, 1, 0, 0, 0, 0, 5, 0, 5, 0})
-	f.Fuzz(func(t *testing.T, value []byte) {
-		h, err := readHeader(value)
-		if err != nil {
-			return
-		}
-		text := h.payload
-		if h.kind == storedDelta {
-			h.length = min(h.length, 1<<16)
-			if text, err = h.apply(nil, []byte("a base of some length")); err != nil {
-				return
-			}
-		}
-		_, _ = versionOf(u, "shop", "web", sequence{version: 4}, h, text, "3") // it must not panic
-		dataOf(text)
-	})
-}
-
-func TestSequence(t *testing.T) {
-	t.Run("its bytes sort as the attribute does", func(t *testing.T) {
-		attributes := []string{
-			"00000000.00000000000000000007", "00000000.00000000000000000007.deleted",
-			"00000000.00000000000000000012",
-			"00000000.entered.00000000000000000009.00000000000000000007",
-			"00000000.entered.00000000000000000009.00000000000000000007.deleted",
-			"00000001.00000000000000000003",
-		}
-		versions := []string{"7", "7", "12", "7", "7", "3"}
-		var last []byte
-		for i, a := range attributes {
-			s := parseSequence(a, versions[i], strings.HasSuffix(a, ".deleted"))
-			key := s.append(nil)
-			if bytes.Compare(last, key) >= 0 {
-				t.Errorf("%s is not behind the one before", a)
-			}
-			back, ok := decodeSequence(key)
-			if !ok || back != s || s.String() != a || s.resourceVersion() != versions[i] {
-				t.Errorf("%s: %v, %v, %s", a, ok, back, s)
-			}
-			last = key
-		}
-	})
-	t.Run("a version that is no number stays as it is", func(t *testing.T) {
-		for _, version := range []string{"abc", "007", "99999999999999999999999", "-"} {
-			s := parseSequence("00000000."+version, version, false)
-			if back, ok := decodeSequence(s.append(nil)); !ok || back.resourceVersion() != version {
-				t.Errorf("%s: %v, %v", version, back, ok)
-			}
-		}
-	})
-	t.Run("any key is a sequence or none", func(t *testing.T) {
-		random := rand.New(rand.NewPCG(1, 2))
-		for range 10_000 {
-			b := make([]byte, random.IntN(30))
-			for i := range b {
-				b[i] = byte(random.IntN(4))
-			}
-			if s, ok := decodeSequence(b); ok && !bytes.Equal(s.append(nil), b) {
-				t.Fatalf("%x is read as %v, which is %x", b, s, s.append(nil))
-			}
-			_, _ = decodeTimeline(b)
-		}
-	})
-	t.Run("an entry of the timeline is read as it was written", func(t *testing.T) {
-		e := timelineEntry{3, "shop", 1 << 30, 77, 5, "web", sequence{era: 1, version: 77, deleted: true}}
-		key := e.append(nil)
-		if got, ok := decodeTimeline(key); !ok || got != e {
-			t.Errorf("%v, %v", got, ok)
-		}
-		if bucket := binary.BigEndian.Uint32(key[5:]); bucket != (1<<30)/bucketSeconds {
-			t.Errorf("bucket %d", bucket)
 		}
 	})
 }

@@ -2,7 +2,7 @@ package history
 
 // Candidates counts the names that a state looks at.
 func (h Objects) Candidates(q StateQuery) (n int, err error) {
-	r, err := h.db.reader()
+	r, err := newReader(h.db)
 	if err != nil {
 		return 0, err
 	}

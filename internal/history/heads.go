@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"iter"
 	"math"
@@ -22,7 +23,7 @@ type Head struct {
 // they hold. The error is the last element.
 func (h Objects) Heads(units []*Unit, namespace string) iter.Seq2[Head, error] {
 	return func(yield func(Head, error) bool) {
-		r, err := h.db.reader()
+		r, err := newReader(h.db)
 		if err != nil {
 			yield(Head{}, err)
 			return
@@ -31,7 +32,7 @@ func (h Objects) Heads(units []*Unit, namespace string) iter.Seq2[Head, error] {
 		for _, u := range units {
 			goOn, err := r.heads(u, namespace, yield)
 			if err != nil {
-				yield(Head{}, h.db.readError(err))
+				yield(Head{}, h.db.ReadError(err))
 			}
 			if err != nil || !goOn {
 				return
@@ -47,11 +48,11 @@ func (r *reader) heads(
 	if namespace != "*" {
 		names = append(append(names, namespace...), separator)
 	}
-	for ok := r.it.SeekGE(names); ok && isPrefix(r.it.Key(), names); {
+	for ok := r.it.SeekGE(names); ok && bytes.HasPrefix(r.it.Key(), names); {
 		prefix, ns, name, _, isKey := splitVersionKey(r.it.Key())
 		prefix = bytes.Clone(prefix)
 		if !isKey || !r.it.SeekLT(after(prefix)) {
-			return false, cmpErr(r.it.Error(), errRecord)
+			return false, cmp.Or(r.it.Error(), errRecord)
 		}
 		seq, isSequence := decodeSequence(r.it.Key()[len(prefix):])
 		if !isSequence {
@@ -79,14 +80,14 @@ func (h Timeline) VersionAt(cluster string, at time.Time) (highest uint64, err e
 
 // TimeOf is when the last change up to a resourceVersion of a cluster was, the zero time for none.
 func (h Timeline) TimeOf(cluster string, version uint64) (last time.Time, err error) {
-	for _, u := range h.db.units.all() {
+	for _, u := range h.db.Units() {
 		if u.Cluster() != cluster || u.Resource == "" {
 			continue
 		}
 		prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, u.SourceNumber)
-		it, err := h.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 		if err != nil {
-			return last, h.db.readError(err)
+			return last, h.db.ReadError(err)
 		}
 		for ok := it.Last(); ok; ok = it.Prev() {
 			e, isKey := decodeTimeline(it.Key())
@@ -97,14 +98,14 @@ func (h Timeline) TimeOf(cluster string, version uint64) (last time.Time, err er
 				break // the buckets before are older
 			}
 		}
-		return last, h.db.readError(cmpErr(it.Error(), it.Close()))
+		return last, h.db.ReadError(cmp.Or(it.Error(), it.Close()))
 	}
 	return last, nil
 }
 
 // lastBuckets gives what is in the last two buckets with changes up to a time.
 func (h Timeline) lastBuckets(cluster string, at time.Time, give func(e *timelineEntry)) error {
-	for _, u := range h.db.units.all() {
+	for _, u := range h.db.Units() {
 		if u.Cluster() != cluster || u.Resource == "" {
 			continue
 		}
@@ -113,9 +114,9 @@ func (h Timeline) lastBuckets(cluster string, at time.Time, give func(e *timelin
 		if bucket := unixSeconds(at) / bucketSeconds; !at.IsZero() && bucket < math.MaxUint32 {
 			end = appendBucket(nil, u.SourceNumber, bucket+1)
 		}
-		it, err := h.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end})
+		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end})
 		if err != nil {
-			return h.db.readError(err)
+			return h.db.ReadError(err)
 		}
 		const buckets = 2
 		var current []byte
@@ -123,7 +124,7 @@ func (h Timeline) lastBuckets(cluster string, at time.Time, give func(e *timelin
 		for ok := it.Last(); ok; ok = it.Prev() {
 			e, isKey := decodeTimeline(it.Key())
 			if !isKey {
-				return h.db.readError(cmpErr(it.Close(), errRecord))
+				return h.db.ReadError(cmp.Or(it.Close(), errRecord))
 			}
 			if head := it.Key()[:len(prefix)+4]; !bytes.Equal(head, current) {
 				if seen++; seen > buckets {
@@ -133,7 +134,7 @@ func (h Timeline) lastBuckets(cluster string, at time.Time, give func(e *timelin
 			}
 			give(&e)
 		}
-		return h.db.readError(cmpErr(it.Error(), it.Close()))
+		return h.db.ReadError(cmp.Or(it.Error(), it.Close()))
 	}
 	return nil
 }

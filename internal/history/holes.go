@@ -146,13 +146,13 @@ func (h Coverage) shows(m *Mark, o *Object, v *Version) (bool, error) {
 		v.seq.version > to {
 		return false, nil
 	}
-	r, err := h.db.reader()
+	r, err := newReader(h.db)
 	if err != nil {
 		return false, err
 	}
 	defer r.Close()
 	prefix := o.prefix()
-	if !r.it.SeekGE(append(v.seq.append(bytes.Clone(prefix)), 0)) || !isPrefix(r.it.Key(), prefix) {
+	if !r.it.SeekGE(append(v.seq.append(bytes.Clone(prefix)), 0)) || !bytes.HasPrefix(r.it.Key(), prefix) {
 		return true, r.err()
 	}
 	next, ok := decodeSequence(r.it.Key()[len(prefix):])
@@ -205,7 +205,7 @@ func (h Coverage) addSince(m *Mark, synced time.Time) error {
 	}
 	m.Since = synced
 	number := parseSequence(m.Event.Sequence, m.Event.ResourceVersion, false).era
-	for _, u := range h.db.units.all() {
+	for _, u := range h.db.Units() {
 		if u.Source != m.Event.Source {
 			continue
 		}
@@ -224,7 +224,7 @@ func (h Coverage) addSince(m *Mark, synced time.Time) error {
 // one, in the last era up to one that has such a minute; the zero time for none.
 func (h Coverage) lastSeen(u *Unit, era uint32, version uint64, at time.Time) (time.Time, error) {
 	first, last := clockKey(u.Number, 0, 0), clockKey(u.Number, era, unixSeconds(at)/clockSeconds)
-	it, err := h.db.pebble.NewIter(&pebble.IterOptions{LowerBound: first, UpperBound: append(last, 0)})
+	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: first, UpperBound: append(last, 0)})
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -232,7 +232,7 @@ func (h Coverage) lastSeen(u *Unit, era uint32, version uint64, at time.Time) (t
 	for ok := it.Last(); ok; ok = it.Prev() {
 		value, err := it.ValueAndErr()
 		if err != nil || len(value) != 8 || len(it.Key()) != len(first) {
-			return time.Time{}, cmpErr(err, errRecord)
+			return time.Time{}, cmp.Or(err, errRecord)
 		}
 		minute := binary.BigEndian.Uint32(it.Key()[len(first)-4:])
 		seen := time.Unix(int64(minute)*clockSeconds, 0)

@@ -11,7 +11,7 @@ import (
 
 // Horizon is the time from which on the history is complete, as far as the stream was. Of what
 // lived then there is the version of before, too. Zero: nothing was ever removed.
-func (h Coverage) Horizon() (time.Time, error) { return h.db.horizon() }
+func (h Coverage) Horizon() (time.Time, error) { return h.db.Horizon() }
 
 // CheckState is an error with ErrNotKnown where retention has removed what a state needs: its point
 // is before the horizon.
@@ -41,13 +41,13 @@ func (h Coverage) CheckState(q StateQuery) error {
 // that is known. A state of a lower one may need versions of before.
 func (h Coverage) firstVersion(source string, since time.Time) (uint64, error) {
 	first := uint64(math.MaxUint64)
-	for _, u := range h.db.units.all() {
+	for _, u := range h.db.Units() {
 		if u.Source != source || u.Resource == "" {
 			continue
 		}
 		version, err := h.firstOfUnit(u, unixSeconds(since)/clockSeconds)
 		if err != nil {
-			return 0, h.db.readError(err)
+			return 0, h.db.ReadError(err)
 		}
 		first = min(first, version)
 	}
@@ -61,7 +61,7 @@ func (h Coverage) firstVersion(source string, since time.Time) (uint64, error) {
 // number for none.
 func (h Coverage) firstOfUnit(u *Unit, minute uint32) (uint64, error) {
 	prefix := unitPrefix(nil, spaceClock, u.Number)
-	it, err := h.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 	if err != nil {
 		return 0, err
 	}

@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"math"
 	"time"
@@ -135,6 +136,14 @@ func decodeTimeline(key []byte) (t timelineEntry, ok bool) {
 	return t, ok
 }
 
+// compare sorts entries by time, and within a second as the cluster has them.
+func (t *timelineEntry) compare(other *timelineEntry) int {
+	return cmp.Or(cmp.Compare(t.second, other.second), cmp.Compare(t.version, other.version),
+		cmp.Compare(t.unit, other.unit),
+		cmp.Compare(t.namespace, other.namespace), cmp.Compare(t.name, other.name),
+		t.seq.compare(other.seq))
+}
+
 func clockKey(unit, era, minute uint32) []byte {
 	key := unitPrefix(make([]byte, 0, 16), spaceClock, unit)
 	key = binary.BigEndian.AppendUint32(key, era)
@@ -149,6 +158,8 @@ func markKey(unit, second uint32, id string) []byte {
 func progressKey(unit uint32, scope string) []byte {
 	return append(unitPrefix(make([]byte, 0, 8+len(scope)), spaceProgress, unit), scope...)
 }
+
+func reachedKey(unit uint32) []byte { return unitPrefix(nil, spaceReached, unit) }
 
 // after is the first key behind all that begin with a prefix, which does not consist of 0xff alone.
 func after(prefix []byte) []byte {

@@ -2,7 +2,8 @@ package history
 
 import (
 	"container/list"
-	"unsafe"
+
+	"github.com/kubebridge/bridge/internal/history/diff"
 )
 
 // lastVersion is the newest version of an object, which the next one is stored as a difference to.
@@ -12,7 +13,7 @@ type lastVersion struct {
 	text   []byte
 	// data is how many bytes at the end of text are the object. shape and form are its.
 	data  int
-	shape shape
+	shape diff.Shape
 	form  Form
 	// deltas is how many follow each other up to this one.
 	deltas int
@@ -21,7 +22,7 @@ type lastVersion struct {
 
 func (v *lastVersion) size() int {
 	const overhead = 250 // of the entry, its key twice and the list
-	return len(v.text) + 2*len(v.object) + len(v.shape)*int(unsafe.Sizeof(place{})) + overhead
+	return len(v.text) + 2*len(v.object) + v.shape.Size() + overhead
 }
 
 func (v *lastVersion) objectJSON() []byte { return v.text[len(v.text)-v.data:] }

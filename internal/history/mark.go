@@ -2,7 +2,6 @@ package history
 
 import (
 	"encoding/json"
-	"fmt"
 	"iter"
 	"time"
 
@@ -11,9 +10,8 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// Source, type and reason of the mark for what a stream had removed before an archiver read it.
+// Type and reason of the mark for what a stream had removed before an archiver read it.
 const (
-	ArchiveSource = "/archive"
 	TypeRemoved   = "dev.kubebridge.informer.gap"
 	ReasonRemoved = "removed"
 )
@@ -47,7 +45,7 @@ type Mark struct {
 // zero time is no limit. The error is the last element.
 func (h Coverage) Marks(u *Unit, since, until time.Time) iter.Seq2[*Mark, error] {
 	return func(yield func(*Mark, error) bool) {
-		for _, other := range h.db.units.all() {
+		for _, other := range h.db.Units() {
 			if other != u && (other.Source != ArchiveSource || u.Source == ArchiveSource) {
 				continue
 			}
@@ -61,9 +59,9 @@ func (h Coverage) Marks(u *Unit, since, until time.Time) iter.Seq2[*Mark, error]
 // marks reports whether to go on.
 func (h Coverage) marks(u *Unit, since, until time.Time, yield func(*Mark, error) bool) bool {
 	prefix := unitPrefix(nil, spaceMark, u.Number)
-	it, err := h.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 	if err != nil {
-		yield(nil, h.db.readError(err))
+		yield(nil, h.db.ReadError(err))
 		return false
 	}
 	defer it.Close()
@@ -74,7 +72,7 @@ func (h Coverage) marks(u *Unit, since, until time.Time, yield func(*Mark, error
 			var m *Mark
 			if m, err = readMark(u, value); err == nil {
 				if err := h.addSince(m, synced); err != nil {
-					yield(nil, h.db.readError(err))
+					yield(nil, h.db.ReadError(err))
 					return false
 				}
 				if m.Event.Op == event.Synced {
@@ -90,20 +88,20 @@ func (h Coverage) marks(u *Unit, since, until time.Time, yield func(*Mark, error
 				continue
 			}
 		}
-		yield(nil, h.db.readError(err))
+		yield(nil, h.db.ReadError(err))
 		return false
 	}
 	if err := it.Error(); err != nil {
-		yield(nil, h.db.readError(err))
+		yield(nil, h.db.ReadError(err))
 		return false
 	}
 	return true
 }
 
 func readMark(u *Unit, document []byte) (*Mark, error) {
-	e, err := event.ParseStructured(append([]byte{}, document...))
+	e, err := readDocument(document)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errRecord, err)
+		return nil, err
 	}
 	m := &Mark{Unit: u, Event: e, Time: timeOf(&e)}
 	var data Removal

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/diff"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -242,7 +243,7 @@ func compareEntry(t *testing.T, entry *history.Entry, step *history.Step) {
 		}
 	}
 	heartbeat := step.Event.Op == event.Updated && len(changes) > 0 &&
-		!slices.ContainsFunc(changes, func(c history.Change) bool { return !c.IsHeartbeat() })
+		!slices.ContainsFunc(changes, func(c diff.Change) bool { return !c.IsHeartbeat() })
 	if entry.IsHeartbeat() != heartbeat {
 		t.Fatalf("%s: heartbeat %v of %v", step.Event.Sequence, entry.IsHeartbeat(), changes)
 	}

@@ -41,7 +41,7 @@ func ShortNames(resource string) (names []string) {
 }
 
 // Units are all that are known, in the order in which they came.
-func (h Resources) Units() []*Unit { return h.db.units.all() }
+func (h Resources) Units() []*Unit { return h.db.Units() }
 
 // Resolve finds the units of a resource, by a name as kubectl takes it: "pods", "po", "Pod",
 // "deployments.apps", "deployments.v1.apps". cluster is "" for all.
@@ -49,7 +49,7 @@ func (h Resources) Resolve(name, cluster string) ([]*Unit, error) {
 	word, rest, qualified := strings.Cut(strings.ToLower(name), ".")
 	var found []*Unit
 	var known []string
-	for _, u := range h.db.units.all() {
+	for _, u := range h.db.Units() {
 		if u.Resource == "" || u.Source == ArchiveSource || cluster != "" && u.Cluster() != cluster {
 			continue
 		}
@@ -93,7 +93,7 @@ func (h Resources) Resolve(name, cluster string) ([]*Unit, error) {
 
 // Clusters are the names of those that the history has objects of.
 func (h Resources) Clusters() (names []string) {
-	for _, u := range h.db.units.all() {
+	for _, u := range h.db.Units() {
 		if u.Source != ArchiveSource && !slices.Contains(names, u.Cluster()) {
 			names = append(names, u.Cluster())
 		}
@@ -113,7 +113,7 @@ func (h Resources) Select(cluster string, names []string) (units []*Unit, err er
 		units = append(units, found...)
 	}
 	if len(names) == 0 {
-		for _, u := range h.db.units.all() {
+		for _, u := range h.db.Units() {
 			if u.Cluster() == cluster && u.Resource != "" {
 				units = append(units, u)
 			}

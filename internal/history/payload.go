@@ -2,28 +2,11 @@ package history
 
 import (
 	"bytes"
-	"encoding/json"
-
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/diff"
 	"github.com/kubebridge/bridge/internal/jsontree"
 	"github.com/kubebridge/bridge/internal/patch"
-)
-
-// Form is what is known of an object in a version.
-type Form string
-
-// The forms.
-const (
-	// FormObject: the object as the stream had it, redacted values included.
-	FormObject Form = "object"
-	// FormMetadata: the metadata of the object.
-	FormMetadata Form = "metadata"
-	// FormPatch: a merge patch to a version that is not known.
-	FormPatch Form = "patch"
-	// FormNone: the names of the object and the version.
-	FormNone Form = "none"
 )
 
 // dataOf is what is stored of an event's data: of a payload with two objects the newer one, and of
@@ -43,8 +26,9 @@ func (b *batch) dataOf(u *Unit, e *event.Event, last *lastVersion, seq sequence)
 			return object, nil
 		}
 	case bytes.HasPrefix(e.Data, []byte(`{"object":`)):
-		if object := member(e.Data, "object"); object.IsObject() && !member(e.Data, "metadata").Exists() {
-			return object.Raw(), nil
+		object := diff.Field(e.Data, "object")
+		if jsontree.Parse(object).IsObject() && diff.Field(e.Data, "metadata") == nil {
+			return object, nil
 		}
 	}
 	return e.Data, nil
@@ -57,43 +41,14 @@ func (b *batch) previous(u *Unit, e *event.Event, last *lastVersion, seq sequenc
 		return nil, nil
 	}
 	if last != nil && last.seq == before {
-		text := last.text
-		v, err := versionOf(u, e.Namespace, e.Name, last.seq, header{op: event.Updated}, text, "")
-		if err != nil || v.Form() != FormObject {
-			return nil, err
+		if last.form != FormObject {
+			return nil, nil
 		}
-		return v.Event.Data, nil
+		return last.objectJSON(), nil
 	}
-	r, err := b.db.reader()
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	v, err := r.atSequence(u, e.Namespace, e.Name, before)
+	v, err := StoredVersion(b.db, &Object{u, e.Namespace, e.Name}, before)
 	if err != nil || v == nil || v.Form() != FormObject {
 		return nil, err
 	}
 	return v.Event.Data, nil
-}
-
-// member is the value of a member of an object.
-func member(object []byte, name string) jsontree.Value {
-	for w := jsontree.Parse(object).Walk(); w.Next(); {
-		if w.Name() == name {
-			return w.Value()
-		}
-	}
-	return jsontree.Value{}
-}
-
-// Labels are those of the object, as far as they are known.
-func (v *Version) Labels() labels.Set {
-	set := labels.Set{}
-	for w := member(member(v.Event.Data, "metadata").Raw(), "labels").Walk(); w.Next(); {
-		var value string
-		if json.Unmarshal(w.Value().Raw(), &value) == nil { // a redacted one may be anything
-			set[w.Name()] = value
-		}
-	}
-	return set
 }

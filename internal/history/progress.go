@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -15,9 +16,9 @@ import (
 func (h Coverage) CompleteUntil(units []*Unit) (until time.Time, err error) {
 	for _, u := range units {
 		prefix := unitPrefix(nil, spaceProgress, u.Number)
-		it, err := h.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 		if err != nil {
-			return time.Time{}, h.db.readError(err)
+			return time.Time{}, h.db.ReadError(err)
 		}
 		found := false
 		for ok := it.First(); ok && err == nil; ok = it.Next() {
@@ -29,8 +30,8 @@ func (h Coverage) CompleteUntil(units []*Unit) (until time.Time, err error) {
 				}
 			}
 		}
-		if err := cmpErr(err, it.Error(), it.Close()); err != nil || !found {
-			return time.Time{}, h.db.readError(err)
+		if err := cmp.Or(err, it.Error(), it.Close()); err != nil || !found {
+			return time.Time{}, h.db.ReadError(err)
 		}
 	}
 	return until, nil

@@ -14,8 +14,6 @@ type reached struct {
 	version uint64
 }
 
-func reachedKey(unit uint32) []byte { return unitPrefix(nil, spaceReached, unit) }
-
 // isBeyond reports whether a version is beyond all that are stored of a unit.
 func (b *batch) isBeyond(u *Unit, seq sequence) (bool, error) {
 	r, err := b.reachedOf(u)

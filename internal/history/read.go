@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"iter"
@@ -10,80 +11,13 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-
-	"github.com/kubebridge/bridge/internal/event"
 )
-
-// Version is one version of an object, or its end.
-type Version struct {
-	Event event.Event
-	Unit  *Unit
-	// Time is when the change was made or observed.
-	Time time.Time
-	seq  sequence
-	form Form // where the event has no data, and the stored version has; else ""
-}
-
-// Form is what is known of the object.
-func (v *Version) Form() Form {
-	if v.form != "" {
-		return v.form
-	}
-	return shapeOf(v.Event.Data, nil, nil).form(v.Event.Data, v.Event.DataType)
-}
-
-// Deleted reports whether the object ends with this version.
-func (v *Version) Deleted() bool { return v.Event.Op == event.Deleted }
-
-// Object names an object in a unit.
-type Object struct {
-	Unit            *Unit
-	Namespace, Name string
-}
-
-// String is "deployments.apps/shop/web".
-func (o *Object) String() string {
-	if o.Namespace == "" {
-		return o.Unit.GroupResource() + "/" + o.Name
-	}
-	return o.Unit.GroupResource() + "/" + o.Namespace + "/" + o.Name
-}
-
-func (o *Object) prefix() []byte {
-	return appendObject(make([]byte, 0, 128), o.Unit.Number, o.Namespace, o.Name)
-}
-
-// versionOf makes a version of its text. Its data is a part of text.
-func versionOf(
-	u *Unit, namespace, name string, seq sequence, h header, text []byte, base string,
-) (*Version, error) {
-	v := &Version{}
-	return v, v.read(u, namespace, name, seq, h, text, base)
-}
-
-// read makes v the version of a text. Its data is a part of text.
-func (v *Version) read(
-	u *Unit, namespace, name string, seq sequence, h header, text []byte, base string,
-) error {
-	*v = Version{Unit: u, Time: h.time, seq: seq}
-	v.Event = event.Event{
-		Source: u.Source, Informer: u.Informer, Op: h.op, Time: h.time,
-		ObjectAttributes: event.ObjectAttributes{
-			Resource: u.Resource, Namespace: namespace, Name: name,
-		},
-		Routing: event.Routing{Cluster: u.Cluster(), Group: u.Group},
-	}
-	if err := readText(&v.Event, u, seq, text, base); err != nil {
-		return fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.GroupResource(), namespace, name, err)
-	}
-	return nil
-}
 
 // reader reads versions of objects, as of when it was made.
 type reader struct {
-	db *database
+	db Source
 	it *pebble.Iterator
-	// lowest has answers of database.lowestAfter, for an answer that asks them again and again;
+	// lowest has answers of lowestAfter, for an answer that asks them again and again;
 	// else nil.
 	lowest  map[clockAt]uint64
 	scratch scratch
@@ -107,15 +41,16 @@ type difference struct {
 	h   header
 }
 
+// versionSpace are the keys of all versions.
 var versionSpace = pebble.IterOptions{
 	LowerBound: []byte{spaceVersion},
 	UpperBound: []byte{spaceVersion + 1},
 }
 
-func (db *database) reader() (*reader, error) {
-	it, err := db.pebble.NewIter(&versionSpace)
+func newReader(db Source) (*reader, error) {
+	it, err := db.NewIter(&versionSpace)
 	if err != nil {
-		return nil, db.readError(err)
+		return nil, db.ReadError(err)
 	}
 	return &reader{db: db, it: it}, nil
 }
@@ -123,7 +58,7 @@ func (db *database) reader() (*reader, error) {
 func (r *reader) Close() { _ = r.it.Close() } // what went wrong was returned before
 
 // err is why the iterator is at no key, nil at the end.
-func (r *reader) err() error { return r.db.readError(r.it.Error()) }
+func (r *reader) err() error { return r.db.ReadError(r.it.Error()) }
 
 // decoded is a version with its text.
 type decoded struct {
@@ -178,33 +113,24 @@ func (r *reader) decode(seq sequence, h header) (v decoded, err error) {
 
 // back moves to the version before, which must be the one that is wanted.
 func (r *reader) back(prefix []byte, want sequence) (h header, err error) {
-	if !r.it.Prev() || !isPrefix(r.it.Key(), prefix) {
-		return h, cmpErr(r.it.Error(), errDelta)
+	if !r.it.Prev() || !bytes.HasPrefix(r.it.Key(), prefix) {
+		return h, cmp.Or(r.it.Error(), errDelta)
 	}
 	seq, ok := decodeSequence(r.it.Key()[len(prefix):])
 	value, err := r.it.ValueAndErr()
 	switch {
 	case err != nil || !ok:
-		return h, cmpErr(err, errRecord)
+		return h, cmp.Or(err, errRecord)
 	case seq != want:
 		return h, errDelta
 	}
 	return readHeader(value)
 }
 
-func cmpErr(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // version makes the version at the iterator, and moves it.
 func (r *reader) version() (*Version, error) {
 	v, err := r.readVersion()
-	return v, r.db.readError(err)
+	return v, r.db.ReadError(err)
 }
 
 func (r *reader) readVersion() (*Version, error) {
@@ -213,7 +139,7 @@ func (r *reader) readVersion() (*Version, error) {
 	if !ok {
 		return nil, errRecord
 	}
-	u := r.db.units.numbered(binary.BigEndian.Uint32(key[1:]))
+	u := r.db.Unit(binary.BigEndian.Uint32(key[1:]))
 	if u == nil {
 		return nil, errRecord
 	}
@@ -249,14 +175,14 @@ func (r *reader) atSequence(u *Unit, namespace, name string, seq sequence) (*Ver
 // limit. The versions are the caller's. The error is the last element.
 func (h Objects) Versions(o *Object, since, until time.Time) iter.Seq2[*Version, error] {
 	return func(yield func(*Version, error) bool) {
-		r, err := h.db.reader()
+		r, err := newReader(h.db)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		defer r.Close()
 		if err := r.versions(o, since, until, yield); err != nil {
-			yield(nil, h.db.readError(err))
+			yield(nil, h.db.ReadError(err))
 		}
 	}
 }
@@ -285,11 +211,11 @@ func (r *reader) versions(
 	defer aside.Close()
 	var last sequence
 	var text []byte
-	for ok := r.it.SeekGE(at); ok && isPrefix(r.it.Key(), prefix); ok = r.it.Next() {
+	for ok := r.it.SeekGE(at); ok && bytes.HasPrefix(r.it.Key(), prefix); ok = r.it.Next() {
 		seq, ok := decodeSequence(r.it.Key()[len(prefix):])
 		value, err := r.it.ValueAndErr()
 		if err != nil || !ok {
-			return cmpErr(err, errRecord)
+			return cmp.Or(err, errRecord)
 		}
 		h, err := readHeader(value)
 		if err != nil {
@@ -305,7 +231,7 @@ func (r *reader) versions(
 			text, err = h.apply(nil, text)
 		} else {
 			if !aside.it.SeekGE(r.it.Key()) {
-				return cmpErr(aside.it.Error(), errRecord)
+				return cmp.Or(aside.it.Error(), errRecord)
 			}
 			var d decoded
 			d, err = aside.decode(seq, h)
@@ -326,131 +252,16 @@ func (r *reader) versions(
 	return r.it.Error()
 }
 
-// lastBefore is the last version of an object before a time. Of one object, times never go back
-// within an era, so it lies next to the lowest version that is known of the time after.
-func (r *reader) lastBefore(o *Object, at time.Time) (seq sequence, found bool, err error) {
-	prefix := o.prefix()
-	end := after(prefix)
-	// From the newest era back: the last one in which the object has a version before the time.
-	for {
-		if !r.it.SeekLT(end) || !isPrefix(r.it.Key(), prefix) {
-			return seq, false, r.it.Error()
-		}
-		newest, ok := decodeSequence(r.it.Key()[len(prefix):])
-		if !ok {
-			return seq, false, errRecord
-		}
-		era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), newest.era)
-		seq, found, err = r.lastInEra(o, prefix, era, newest.era, at)
-		if err != nil || found {
-			return seq, found, err
-		}
-		end = era
-	}
-}
-
-// lastInEra is the last version before a time within one era.
-func (r *reader) lastInEra(
-	o *Object, prefix, era []byte, number uint32, at time.Time,
-) (sequence, bool, error) {
-	hint, err := r.lowestAfter(o.Unit, number, at)
-	if err != nil {
-		return sequence{}, false, err
-	}
-	end := after(era)
-	ok := false
-	if hint > 0 {
-		key := binary.BigEndian.AppendUint64(append(bytes.Clone(era), classNumber), hint)
-		ok = r.it.SeekLT(key) && isPrefix(r.it.Key(), era)
-	}
-	if !ok {
-		if ok = r.it.SeekLT(end) && isPrefix(r.it.Key(), era); !ok {
-			return sequence{}, false, r.it.Error()
-		}
-	}
-	is, err := r.isBefore(at)
-	if err != nil {
-		return sequence{}, false, err
-	}
-	if is { // forward to the last one that is before
-		var key []byte
-		for is && err == nil {
-			key = append(key[:0], r.it.Key()...)
-			if !r.it.Next() || !isPrefix(r.it.Key(), era) {
-				break
-			}
-			is, err = r.isBefore(at)
-		}
-		seq, ok := decodeSequence(key[len(prefix):])
-		return seq, ok, cmpErr(err, r.it.Error())
-	}
-	for {
-		if !r.it.Prev() || !isPrefix(r.it.Key(), era) {
-			return sequence{}, false, r.it.Error()
-		}
-		if is, err = r.isBefore(at); err != nil {
-			return sequence{}, false, err
-		}
-		if is {
-			seq, ok := decodeSequence(r.it.Key()[len(prefix):])
-			return seq, ok, nil
-		}
-	}
-}
-
-// isBefore reports whether the version at the iterator is before a time.
-func (r *reader) isBefore(at time.Time) (bool, error) {
-	value, err := r.it.ValueAndErr()
-	if err != nil {
-		return false, err
-	}
-	h, err := readHeader(value)
-	return h.time.Before(at), err
-}
-
-// lowestAfter is database.lowestAfter. An old answer is good enough: it says where to begin to
-// look.
-func (r *reader) lowestAfter(u *Unit, era uint32, at time.Time) (lowest uint64, err error) {
-	key := clockAt{u.Number, era, unixSeconds(at) / clockSeconds}
-	lowest, known := r.lowest[key]
-	if known {
-		return lowest, nil
-	}
-	lowest, err = r.db.lowestAfter(u, era, at)
-	if r.lowest != nil && err == nil {
-		r.lowest[key] = lowest
-	}
-	return lowest, err
-}
-
-// lowestAfter is the lowest version that a watch reported after the minute of a time; 0 for none.
-func (db *database) lowestAfter(u *Unit, era uint32, at time.Time) (uint64, error) {
-	lower := clockKey(u.Number, era, unixSeconds(at)/clockSeconds+1)
-	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: after(lower[:9])})
-	if err != nil {
-		return 0, err
-	}
-	defer it.Close()
-	if !it.First() {
-		return 0, it.Error()
-	}
-	value, err := it.ValueAndErr()
-	if err != nil || len(value) != 8 {
-		return 0, cmpErr(err, errRecord)
-	}
-	return binary.BigEndian.Uint64(value), nil
-}
-
 // At is the last version of an object at a point: nil when the object was not known then.
 func (h Objects) At(o *Object, p Point) (*Version, error) {
-	r, err := h.db.reader()
+	r, err := newReader(h.db)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
 	seq, found, err := r.lastAt(o, p)
 	if err != nil || !found {
-		return nil, h.db.readError(err)
+		return nil, h.db.ReadError(err)
 	}
 	return r.atSequence(o.Unit, o.Namespace, o.Name, seq)
 }
@@ -463,7 +274,7 @@ func (r *reader) lastAt(o *Object, p Point) (seq sequence, found bool, err error
 	}
 	prefix := o.prefix()
 	for end := after(prefix); ; {
-		if !r.it.SeekLT(end) || !isPrefix(r.it.Key(), prefix) {
+		if !r.it.SeekLT(end) || !bytes.HasPrefix(r.it.Key(), prefix) {
 			return seq, false, r.it.Error()
 		}
 		newest, ok := decodeSequence(r.it.Key()[len(prefix):])
@@ -476,7 +287,7 @@ func (r *reader) lastAt(o *Object, p Point) (seq sequence, found bool, err error
 		era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), newest.era)
 		if newest.entered > 0 { // into which selection did it come last?
 			key := binary.BigEndian.AppendUint64(append(bytes.Clone(era), classEntered), p.Version)
-			if !r.it.SeekLT(after(key)) || !isPrefix(r.it.Key(), era) {
+			if !r.it.SeekLT(after(key)) || !bytes.HasPrefix(r.it.Key(), era) {
 				end = era
 				continue
 			}
@@ -489,7 +300,7 @@ func (r *reader) lastAt(o *Object, p Point) (seq sequence, found bool, err error
 			from = binary.BigEndian.AppendUint64(append(bytes.Clone(era), classEntered), newest.entered)
 		}
 		key := binary.BigEndian.AppendUint64(append(bytes.Clone(from), classNumber), p.Version)
-		if r.it.SeekLT(after(key)) && isPrefix(r.it.Key(), era) {
+		if r.it.SeekLT(after(key)) && bytes.HasPrefix(r.it.Key(), era) {
 			if seq, ok = decodeSequence(r.it.Key()[len(prefix):]); !ok {
 				return seq, false, errRecord
 			}
@@ -516,7 +327,7 @@ func (r *reader) isDiverged(prefix []byte, seq sequence) (bool, error) {
 		return false, err
 	}
 	key := seq.append(bytes.Clone(prefix))
-	if !r.it.SeekGE(append(key, 0)) || !isPrefix(r.it.Key(), prefix) {
+	if !r.it.SeekGE(append(key, 0)) || !bytes.HasPrefix(r.it.Key(), prefix) {
 		return false, r.it.Error()
 	}
 	next, ok := decodeSequence(r.it.Key()[len(prefix):])
@@ -527,7 +338,7 @@ func (r *reader) isDiverged(prefix []byte, seq sequence) (bool, error) {
 		return false, nil
 	}
 	era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), seq.era)
-	return !r.it.SeekLT(key) || !isPrefix(r.it.Key(), era), r.it.Error()
+	return !r.it.SeekLT(key) || !bytes.HasPrefix(r.it.Key(), era), r.it.Error()
 }
 
 // All are the objects of a unit that were ever known: of a namespace, or of all for "". The error
@@ -538,16 +349,16 @@ func (h Objects) All(u *Unit, namespace string) iter.Seq2[Object, error] {
 		if namespace != "" {
 			prefix = append(append(prefix, namespace...), separator)
 		}
-		it, err := h.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 		if err != nil {
-			yield(Object{}, h.db.readError(err))
+			yield(Object{}, h.db.ReadError(err))
 			return
 		}
 		defer it.Close()
 		for ok := it.First(); ok; {
 			object, ns, name, _, isKey := splitVersionKey(it.Key())
 			if !isKey {
-				yield(Object{}, h.db.readError(errRecord))
+				yield(Object{}, h.db.ReadError(errRecord))
 				return
 			}
 			if !yield(Object{u, ns, name}, nil) {
@@ -556,10 +367,7 @@ func (h Objects) All(u *Unit, namespace string) iter.Seq2[Object, error] {
 			ok = it.SeekGE(after(object))
 		}
 		if err := it.Error(); err != nil {
-			yield(Object{}, h.db.readError(err))
+			yield(Object{}, h.db.ReadError(err))
 		}
 	}
 }
-
-// Number is the resourceVersion as a number, 0 where it is none.
-func (v *Version) Number() uint64 { return v.seq.version }

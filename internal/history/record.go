@@ -1,8 +1,11 @@
 package history
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"slices"
 	"strings"
@@ -30,6 +33,14 @@ const (
 	// storedRebased was a difference to a version that retention has removed.
 	storedRebased = 3
 )
+
+// timeOf is where an event stands in the timeline.
+func timeOf(e *event.Event) time.Time {
+	if e.Time.IsZero() {
+		return e.Observed
+	}
+	return e.Time
+}
 
 // Flags of a text. The first ones say that an attribute has the value that derived gives.
 const (
@@ -101,6 +112,15 @@ func derive(u *Unit, e *event.Event, seq sequence) (d derived) {
 	d.id, d.typ, d.partitionKey, d.sequence = text[:id], text[id:typ], text[typ:partitionKey],
 		text[partitionKey:]
 	return d
+}
+
+// readDocument reads the event of a mark.
+func readDocument(document []byte) (event.Event, error) {
+	e, err := event.ParseStructured(bytes.Clone(document))
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errRecord, err)
+	}
+	return e, err
 }
 
 // appendText appends the text of an event. data takes the place of the event's own. base is the
@@ -248,38 +268,6 @@ func cutText(b []byte) (text string, rest []byte, ok bool) {
 	return string(rest[:n]), rest[n:], true
 }
 
-// dataOf is the data of a text.
-func dataOf(text []byte) []byte {
-	_, n := binary.Uvarint(text)
-	if n <= 0 {
-		return nil
-	}
-	for text = text[n:]; ; {
-		code, rest, ok := cutUvarint(text, codeFirst+len(attributeNames)-1)
-		if !ok {
-			return nil
-		}
-		text = rest
-		if code == codeEnd {
-			return text
-		}
-		for range 1 + btoi(code == codeNamed) {
-			n, rest, ok := cutUvarint(text, len(text))
-			if !ok || n > len(rest) {
-				return nil
-			}
-			text = rest[n:]
-		}
-	}
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // header is what is known of a stored version without its text.
 type header struct {
 	kind byte
@@ -310,6 +298,16 @@ func appendWhole(dst []byte, op event.Op, at time.Time, text []byte) []byte {
 	return append(appendHeader(dst, storedWhole, op, at), text...)
 }
 
+// appendRebased appends a version stored whole whose base was another: what follows is a difference
+// to the text, which must not change. So the text stays, and the version of the base comes before
+// it.
+func appendRebased(dst []byte, h *header, base string, text []byte) []byte {
+	dst = appendHeader(dst, storedRebased, h.op, h.time)
+	return append(appendCounted(dst, base), text...)
+}
+
+// appendDelta appends a version stored as a difference. back is by how much the version of the base
+// is lower.
 func (d *deltaEncoder) appendRecord(
 	dst []byte, op event.Op, at time.Time, back uint64, base, text []byte,
 ) []byte {
@@ -363,7 +361,7 @@ func readHeader(value []byte) (h header, err error) {
 // apply makes the text of a delta, in the place of into.
 func (h *header) apply(into, base []byte) ([]byte, error) {
 	text, err := applyDelta(into, base, h.payload, h.length)
-	return text, cmpErr(err, h.check(text))
+	return text, cmp.Or(err, h.check(text))
 }
 
 // check compares a text with its checksum.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/diff"
 )
 
 // VersionReport is a version as JSON.
@@ -55,7 +56,7 @@ func (v *Version) Report(before *Version) VersionReport {
 	return v.report(v.ChangesSince(before))
 }
 
-func (v *Version) report(changes []Change) VersionReport {
+func (v *Version) report(changes []diff.Change) VersionReport {
 	e := &v.Event
 	r := VersionReport{
 		Time: v.Time, TimeSource: e.TimeSource, Operation: string(e.Op), Version: e.ResourceVersion,
@@ -84,33 +85,6 @@ func (e *Entry) Report() TimelineReport {
 		Name:   e.Event.Name,
 		Owners: e.Attribute("owners"), VersionReport: e.report(e.Changes), More: e.More,
 	}
-}
-
-// Manager made this change, with its subresource as "kubelet/status"; "" where that is not known.
-func (v *Version) Manager() string {
-	if v.Event.Manager == "" || v.Event.ManagerSubresource == "" {
-		return v.Event.Manager
-	}
-	return v.Event.Manager + "/" + v.Event.ManagerSubresource
-}
-
-// Attribute is one beside those that every event has, "" for none.
-func (v *Version) Attribute(name string) string {
-	for _, a := range v.Event.Extensions {
-		if a.Name == name {
-			return a.Value
-		}
-	}
-	return ""
-}
-
-// ChangesSince are those of an update; nil where one of the two objects is not known.
-func (v *Version) ChangesSince(before *Version) []Change {
-	if before == nil || before.Deleted() || v.Form() == FormNone || v.Form() != before.Form() ||
-		v.Form() == FormPatch {
-		return nil
-	}
-	return Changes(before.Event.Data, v.Event.Data)
 }
 
 // ErrSeveralClusters is in the error for an object that several clusters have.
@@ -161,7 +135,7 @@ var (
 // Existing is the version of an object that existed at a point. Where there was none the error says
 // why.
 func (h Objects) Existing(o *Object, p Point) (*Version, error) {
-	horizon, err := h.db.horizon()
+	horizon, err := h.db.Horizon()
 	if err != nil {
 		return nil, err
 	}
@@ -217,11 +191,11 @@ func (h Objects) notYet(o *Object, p Point, horizon time.Time) error {
 
 // VersionBefore is the version before one, nil for none, and where the object had ended.
 func (h Objects) VersionBefore(v *Version) (*Version, error) {
-	r, err := h.db.reader()
+	r, err := newReader(h.db)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
 	before, err := r.before(v.Unit, v.Event.Namespace, v.Event.Name, v.seq)
-	return before, h.db.readError(err)
+	return before, h.db.ReadError(err)
 }

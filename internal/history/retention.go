@@ -2,9 +2,9 @@ package history
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -31,7 +31,7 @@ func (m Maintenance) DiskBytes() uint64 { return m.db.pebble.Metrics().DiskSpace
 func (m Maintenance) Retain(ctx context.Context, r Retention, now time.Time) error {
 	if r.Age > 0 {
 		if err := m.removeBefore(ctx, unixSeconds(now.Add(-r.Age))); err != nil {
-			return m.db.readError(err)
+			return m.db.ReadError(err)
 		}
 	}
 	if r.MaxBytes == 0 || m.DiskBytes() <= r.MaxBytes {
@@ -39,13 +39,13 @@ func (m Maintenance) Retain(ctx context.Context, r Retention, now time.Time) err
 	}
 	oldest, newest, err := m.extent()
 	if err != nil || oldest == newest {
-		return m.db.readError(err)
+		return m.db.ReadError(err)
 	}
 	if err := m.removeBefore(ctx, oldest+max((newest-oldest)/8, 1)); err != nil {
-		return m.db.readError(err)
+		return m.db.ReadError(err)
 	}
 	// What was removed takes space until tables are rewritten.
-	return m.db.readError(m.db.pebble.Compact(ctx, []byte{spaceVersion}, []byte{spaceVersion + 1},
+	return m.db.ReadError(m.db.pebble.Compact(ctx, []byte{spaceVersion}, []byte{spaceVersion + 1},
 		false))
 }
 
@@ -70,7 +70,7 @@ func (m Maintenance) extent() (oldest, newest uint32, err error) {
 			it.Last()
 			newest = max(newest, binary.BigEndian.Uint32(it.Key()[5:])*bucketSeconds)
 		}
-		if err := cmpErr(it.Error(), it.Close()); err != nil {
+		if err := cmp.Or(it.Error(), it.Close()); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -83,7 +83,7 @@ func (m Maintenance) extent() (oldest, newest uint32, err error) {
 func (m Maintenance) removeBefore(ctx context.Context, second uint32) error {
 	bucket := second / bucketSeconds
 	horizon := bucket * bucketSeconds
-	known, err := m.db.horizon()
+	known, err := m.db.Horizon()
 	if err != nil || unixSeconds(known) >= horizon {
 		return err
 	}
@@ -96,7 +96,7 @@ func (m Maintenance) removeBefore(ctx context.Context, second uint32) error {
 	}
 	sources := map[uint32]bool{}
 	for _, u := range m.db.units.all() {
-		if err := cmpErr(m.removeMarks(u, horizon), m.removeLives(ctx, u, horizon)); err != nil {
+		if err := cmp.Or(m.removeMarks(u, horizon), m.removeLives(ctx, u, horizon)); err != nil {
 			return err
 		}
 		if sources[u.SourceNumber] {
@@ -155,21 +155,21 @@ func (m Maintenance) removeOf(ctx context.Context, source, bucket uint32) error 
 // trim removes an object's versions before a time, but for the last one of an object that lived
 // then, which is stored whole.
 func (m Maintenance) trim(o *Object, second uint32) error {
-	r, err := m.db.reader()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	seq, found, err := r.lastBefore(o, time.Unix(int64(second), 0))
+	seq, found, err := LastBefore(m.db, o, time.Unix(int64(second), 0))
 	if err != nil || !found {
 		return err
 	}
+	it, err := m.db.NewIter(&versionSpace)
+	if err != nil {
+		return err
+	}
+	defer it.Close()
 	prefix := o.prefix()
 	key := seq.append(bytes.Clone(prefix))
-	if !r.it.SeekGE(key) || !bytes.Equal(r.it.Key(), key) {
-		return cmpErr(r.it.Error(), errRecord)
+	if !it.SeekGE(key) || !bytes.Equal(it.Key(), key) {
+		return cmp.Or(it.Error(), errRecord)
 	}
-	value, err := r.it.ValueAndErr()
+	value, err := it.ValueAndErr()
 	if err != nil {
 		return err
 	}
@@ -184,13 +184,9 @@ func (m Maintenance) trim(o *Object, second uint32) error {
 	case seq.deleted:
 		end = append(bytes.Clone(key), 0) // it goes too
 	case h.kind == storedDelta:
-		d, err := r.decode(seq, h)
+		whole, err := Rebased(it, o, seq, h)
 		if err != nil {
 			return err
-		}
-		whole := withPrevious(o.Unit, o, seq, h, d.text, d.base)
-		if whole == nil {
-			return fmt.Errorf("version %s of %s: %w", seq, o, errRecord)
 		}
 		if err := b.Set(key, whole, nil); err != nil {
 			return err
@@ -202,18 +198,6 @@ func (m Maintenance) trim(o *Object, second uint32) error {
 	return b.Commit(pebble.NoSync) // after a crash it is done again
 }
 
-// withPrevious is a version stored whole: it has no base whose version could be the previous one.
-// But what follows is a difference to the text, which must not change. So the text stays, and the
-// base's version comes before it.
-func withPrevious(u *Unit, o *Object, seq sequence, h header, text []byte, base string) []byte {
-	if _, err := versionOf(u, o.Namespace, o.Name, seq, h, text, base); err != nil {
-		return nil
-	}
-	value := appendHeader(nil, storedRebased, h.op, h.time)
-	value = binary.AppendUvarint(value, uint64(len(base)))
-	return append(append(value, base...), text...)
-}
-
 // removeMarks removes the marks of a unit before a time, but for the end of the last list: it says
 // that the state at the time is complete.
 func (m Maintenance) removeMarks(u *Unit, second uint32) error {
@@ -222,7 +206,7 @@ func (m Maintenance) removeMarks(u *Unit, second uint32) error {
 	}
 	marks := unitPrefix(nil, spaceMark, u.Number)
 	end := binary.BigEndian.AppendUint32(bytes.Clone(marks), second)
-	lists, err := m.lastLists(u, marks, end)
+	lists, err := m.lastLists(marks, end)
 	if err != nil {
 		return err
 	}
@@ -243,7 +227,7 @@ type storedMark struct{ key, value []byte }
 
 // lastLists are the marks of the last lists before a key: one for each namespace with lists of its
 // own.
-func (m Maintenance) lastLists(u *Unit, from, to []byte) (map[string]storedMark, error) {
+func (m Maintenance) lastLists(from, to []byte) (map[string]storedMark, error) {
 	it, err := m.db.pebble.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
 		return nil, err
@@ -255,12 +239,12 @@ func (m Maintenance) lastLists(u *Unit, from, to []byte) (map[string]storedMark,
 		if err != nil {
 			return nil, err
 		}
-		m, err := readMark(u, value)
+		e, err := readDocument(value)
 		if err != nil {
 			return nil, err
 		}
-		if m.Event.Op == event.Synced {
-			lists[m.Event.Namespace] = storedMark{bytes.Clone(it.Key()), bytes.Clone(value)}
+		if e.Op == event.Synced {
+			lists[e.Namespace] = storedMark{bytes.Clone(it.Key()), bytes.Clone(value)}
 		}
 	}
 	return lists, it.Error()

@@ -31,7 +31,7 @@ type StateQuery struct {
 // last element.
 func (h Objects) State(q StateQuery) iter.Seq2[*Version, error] {
 	return func(yield func(*Version, error) bool) {
-		first, err := h.db.reader()
+		first, err := newReader(h.db)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -39,7 +39,7 @@ func (h Objects) State(q StateQuery) iter.Seq2[*Version, error] {
 		defer first.Close()
 		s := state{StateQuery: q, now: first, yield: yield}
 		if err := s.run(); err != nil {
-			yield(nil, h.db.readError(err))
+			yield(nil, h.db.ReadError(err))
 		}
 	}
 }
@@ -134,8 +134,8 @@ func (s *state) version(walks []*liveWalk, names []byte) (*Version, error) {
 		if err != nil {
 			return nil, err
 		}
-		if found && (best == nil || cmp.Or(cmp.Compare(seq.version, newest.version),
-			btoi(newest.deleted)-btoi(seq.deleted)) > 0) {
+		if found && (best == nil || seq.version > newest.version ||
+			seq.version == newest.version && newest.deleted && !seq.deleted) {
 			best, newest, at = w, seq, o
 		}
 	}

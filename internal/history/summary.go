@@ -2,9 +2,11 @@ package history
 
 import (
 	"encoding/binary"
+	"slices"
 	"strconv"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/diff"
 )
 
 // A value of the timeline is the code of the op alone, or
@@ -48,18 +50,18 @@ var formCodes = []Form{"", FormObject, FormMetadata, FormPatch, FormNone}
 type summary struct {
 	form    Form
 	flags   byte
-	changes []Change
+	changes []diff.Change
 	more    int
 }
 
 // summarize makes a summary of what differs. It keeps parts of the values.
-func summarize(form Form, flags byte, changes []Change) summary {
+func summarize(form Form, flags byte, changes []diff.Change) summary {
 	s := summary{form: form, flags: flags}
 	if len(changes) > 0 {
 		s.flags |= isHeartbeat
 	}
 	paths := 0
-	s.changes = make([]Change, 0, min(len(changes), maxSummaryFields))
+	s.changes = make([]diff.Change, 0, min(len(changes), maxSummaryFields))
 	for i := range changes {
 		c := changes[i]
 		if !c.IsHeartbeat() {
@@ -94,6 +96,13 @@ func (s *summary) appendFields(dst []byte) []byte {
 	return dst
 }
 
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 func appendCounted[T string | []byte](dst []byte, text T) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
@@ -113,7 +122,7 @@ func (s *summary) readFields(data []byte) (ok bool) {
 			return false
 		}
 		has := data[0]
-		c := Change{Omitted: has&isOmitted != 0}
+		c := diff.Change{Omitted: has&isOmitted != 0}
 		if c.Path, data, ok = cutText(data[1:]); !ok {
 			return false
 		}
@@ -135,19 +144,13 @@ func (s *summary) readFields(data []byte) (ok bool) {
 	return len(data) == 0
 }
 
-// appendSummary appends the value of the timeline for a version. before is the one before it, nil
-// for none.
-func (b *batch) appendSummary(
-	dst []byte, e *event.Event, d *derived, seq sequence, s *summary, before *sequence,
+// append appends the value of the timeline for a version. before is the one before it, nil for
+// none. fields is memory that is used again.
+func (s *summary) append(
+	dst []byte, e *event.Event, d *derived, seq sequence, before *sequence, fields *[]byte,
 ) []byte {
 	dst = appendHeader(dst, storedSummary, e.Op, timeOf(e))
-	code := byte(0)
-	for i, form := range formCodes {
-		if form == s.form {
-			code = byte(i)
-		}
-	}
-	dst = append(dst, code, s.flags)
+	dst = append(dst, byte(max(slices.Index(formCodes, s.form), 0)), s.flags)
 	back, base := uint64(0), ""
 	if before != nil && before.isNumber() && seq.isNumber() && before.version < seq.version {
 		back, base = seq.version-before.version, before.resourceVersion()
@@ -155,56 +158,28 @@ func (b *batch) appendSummary(
 	dst = binary.AppendUvarint(dst, back)
 	short := *e
 	short.ID, short.UID = "", ""
-	b.w.fields = s.appendFields(b.w.fields[:0])
-	return appendText(dst, d, &short, seq, b.w.fields, base)
+	*fields = s.appendFields((*fields)[:0])
+	return appendText(dst, d, &short, seq, *fields, base)
 }
 
-// readSummary makes an entry with v of a value of the timeline; nil where it is an op alone.
-func readSummary(v *Version, u *Unit, t *timelineEntry, value []byte) (*Entry, error) {
-	if len(value) == 1 {
-		return nil, nil
-	}
-	h, err := readHeader(value)
+// readSummary reads a value of the timeline for a version. The text of h has the attributes, and as
+// its data what readFields reads; base is the version before.
+func readSummary(value []byte, seq sequence) (s summary, h header, base string, err error) {
+	h, err = readHeader(value)
 	if err != nil {
-		return nil, err
+		return s, h, "", err
 	}
 	if h.kind != storedSummary || len(h.payload) < 3 || int(h.payload[0]) >= len(formCodes) {
-		return nil, errRecord
+		return s, h, "", errRecord
 	}
-	s := summary{form: formCodes[h.payload[0]], flags: h.payload[1]}
+	s = summary{form: formCodes[h.payload[0]], flags: h.payload[1]}
 	back, n := binary.Uvarint(h.payload[2:])
-	if n <= 0 || back > t.seq.version {
-		return nil, errRecord
+	if n <= 0 || back > seq.version {
+		return s, h, "", errRecord
 	}
-	base := ""
 	if back > 0 {
-		base = strconv.FormatUint(t.seq.version-back, 10)
+		base = strconv.FormatUint(seq.version-back, 10)
 	}
-	if err := v.read(u, t.namespace, t.name, t.seq, h, h.payload[2+n:], base); err != nil {
-		return nil, err
-	}
-	if !s.readFields(v.Event.Data) {
-		return nil, errRecord
-	}
-	return s.entry(v), nil
-}
-
-// entry is one with a version, of which it takes away what a summary does not have.
-func (s *summary) entry(v *Version) *Entry {
-	v.form = s.form
-	v.Event.ID, v.Event.UID, v.Event.Data = "", "", nil
-	return &Entry{
-		Version: v, HasBefore: s.flags&hasBefore != 0, Changes: s.changes, More: s.more,
-		heartbeat: s.flags&isHeartbeat != 0,
-	}
-}
-
-// summarized is the entry of a version that was read, as it would be with a summary.
-func summarized(v, before *Version) *Entry {
-	flags := byte(0)
-	if before != nil {
-		flags = hasBefore
-	}
-	s := summarize(v.Form(), flags, v.ChangesSince(before))
-	return s.entry(v)
+	h.payload = h.payload[2+n:]
+	return s, h, base, nil
 }

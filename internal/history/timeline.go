@@ -10,26 +10,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-
-	"github.com/kubebridge/bridge/internal/event"
 )
-
-// Entry is something that happened: a version of an object, or its end, with what it changed in
-// short. Its event has no id, no uid and no data.
-type Entry struct {
-	*Version
-	// HasBefore reports whether there is a version before. After the end of an object there is
-	// none.
-	HasBefore bool
-	// Changes are fields that differ from the version before, at most 32, without long values. More
-	// is how many others do.
-	Changes   []Change
-	More      int
-	heartbeat bool
-}
-
-// IsHeartbeat reports whether a change only says that somebody is alive.
-func (e *Entry) IsHeartbeat() bool { return e.heartbeat && e.Event.Op == event.Updated }
 
 // Step is a version of an object, or its end, and the version before: nil where there is none, it
 // is not known, or the object had ended.
@@ -49,7 +30,7 @@ func (h Timeline) Entries(
 		t := newTimelineWalk(h.db, cluster, namespace, since, until, wanted)
 		var read Version
 		t.yield = func(e *timelineEntry, u *Unit, value []byte) (bool, error) {
-			entry, err := readSummary(&read, u, e, value)
+			entry, err := readEntry(&read, u, e, value)
 			if err != nil {
 				return false, err
 			}
@@ -63,7 +44,7 @@ func (h Timeline) Entries(
 			return yield(entry, nil), nil
 		}
 		if err := t.run(); err != nil {
-			yield(nil, h.db.readError(err))
+			yield(nil, h.db.ReadError(err))
 		}
 	}
 }
@@ -82,13 +63,13 @@ func (h Timeline) Steps(
 			return yield(Step{v, before}, nil), nil
 		}
 		if err := t.run(); err != nil {
-			yield(Step{}, h.db.readError(err))
+			yield(Step{}, h.db.ReadError(err))
 		}
 	}
 }
 
 func newTimelineWalk(
-	db *database, cluster, namespace string, since, until time.Time, wanted func(u *Unit) bool,
+	db Source, cluster, namespace string, since, until time.Time, wanted func(u *Unit) bool,
 ) *timelineWalk {
 	t := &timelineWalk{
 		db: db, namespace: namespace, since: unixSeconds(since), until: math.MaxUint32,
@@ -97,7 +78,7 @@ func newTimelineWalk(
 	if !until.IsZero() {
 		t.until = unixSeconds(until)
 	}
-	for _, u := range db.units.all() {
+	for _, u := range db.Units() {
 		if u.Cluster() == cluster {
 			t.source = u.SourceNumber
 		}
@@ -107,7 +88,7 @@ func newTimelineWalk(
 
 // timelineWalk is one answer.
 type timelineWalk struct {
-	db           *database
+	db           Source
 	source       uint32
 	namespace    string // "*" for all
 	since, until uint32
@@ -120,7 +101,7 @@ type timelineWalk struct {
 
 func (t *timelineWalk) run() (err error) {
 	prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, t.source)
-	if t.it, err = t.db.pebble.NewIter(&pebble.IterOptions{
+	if t.it, err = t.db.NewIter(&pebble.IterOptions{
 		LowerBound: prefix,
 		UpperBound: after(prefix),
 	}); err != nil {
@@ -156,11 +137,11 @@ func (t *timelineWalk) bucket(bucket uint32) (bool, error) {
 	if t.namespace != "*" {
 		prefix = append(append(prefix, t.namespace...), separator)
 		from := binary.BigEndian.AppendUint32(bytes.Clone(prefix), t.since)
-		for ok := t.it.SeekGE(from); ok && isPrefix(t.it.Key(), prefix); ok = t.it.Next() {
+		for ok := t.it.SeekGE(from); ok && bytes.HasPrefix(t.it.Key(), prefix); ok = t.it.Next() {
 			e, isKey := decodeTimeline(t.it.Key())
 			value, err := t.it.ValueAndErr()
 			if err != nil || !isKey {
-				return false, cmpErr(err, errRecord)
+				return false, cmp.Or(err, errRecord)
 			}
 			if e.second > t.until {
 				break
@@ -203,7 +184,7 @@ type timelineItem struct {
 func (t *timelineWalk) piece(
 	prefix []byte, behind timelineEntry, first bool,
 ) (piece []timelineItem, more bool, err error) {
-	for ok := t.it.SeekGE(prefix); ok && isPrefix(t.it.Key(), prefix); ok = t.it.Next() {
+	for ok := t.it.SeekGE(prefix); ok && bytes.HasPrefix(t.it.Key(), prefix); ok = t.it.Next() {
 		e, isKey := decodeTimeline(t.it.Key())
 		if !isKey {
 			return nil, false, errRecord
@@ -230,19 +211,12 @@ func (t *timelineWalk) piece(
 
 func compareItems(a, b timelineItem) int { return a.compare(&b.timelineEntry) }
 
-func (t *timelineEntry) compare(other *timelineEntry) int {
-	return cmp.Or(cmp.Compare(t.second, other.second), cmp.Compare(t.version, other.version),
-		cmp.Compare(t.unit, other.unit),
-		cmp.Compare(t.namespace, other.namespace), cmp.Compare(t.name, other.name),
-		t.seq.compare(other.seq))
-}
-
 // give gives an entry, where it is asked for.
 func (t *timelineWalk) give(e *timelineEntry, value []byte) (bool, error) {
 	if e.second < t.since || e.second > t.until {
 		return true, nil
 	}
-	u := t.db.units.numbered(e.unit)
+	u := t.db.Unit(e.unit)
 	if u == nil {
 		return false, errRecord
 	}
@@ -255,7 +229,7 @@ func (t *timelineWalk) give(e *timelineEntry, value []byte) (bool, error) {
 // read reads an entry's version and the one before. Both are nil where retention has removed it.
 func (t *timelineWalk) read(e *timelineEntry, u *Unit) (v, before *Version, err error) {
 	if t.r == nil {
-		if t.r, err = t.db.reader(); err != nil {
+		if t.r, err = newReader(t.db); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -272,7 +246,7 @@ func (t *timelineWalk) read(e *timelineEntry, u *Unit) (v, before *Version, err 
 // before is the version before one of an object, nil where there is none, or the object had ended.
 func (r *reader) before(u *Unit, namespace, name string, seq sequence) (*Version, error) {
 	prefix := appendObject(nil, u.Number, namespace, name)
-	if !r.it.SeekLT(seq.append(bytes.Clone(prefix))) || !isPrefix(r.it.Key(), prefix) {
+	if !r.it.SeekLT(seq.append(bytes.Clone(prefix))) || !bytes.HasPrefix(r.it.Key(), prefix) {
 		return nil, r.err()
 	}
 	v, err := r.version()
@@ -284,14 +258,14 @@ func (r *reader) before(u *Unit, namespace, name string, seq sequence) (*Version
 
 // Newest is the time of the newest entry of a cluster, zero when there is none.
 func (h Timeline) Newest(cluster string) (newest time.Time, err error) {
-	for _, u := range h.db.units.all() {
+	for _, u := range h.db.Units() {
 		if u.Cluster() != cluster {
 			continue
 		}
 		prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, u.SourceNumber)
-		it, err := h.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 		if err != nil {
-			return newest, h.db.readError(err)
+			return newest, h.db.ReadError(err)
 		}
 		if it.Last() {
 			last := bytes.Clone(it.Key()[:9])
@@ -303,7 +277,7 @@ func (h Timeline) Newest(cluster string) (newest time.Time, err error) {
 			}
 			newest = time.Unix(int64(second), 0)
 		}
-		return newest, h.db.readError(cmpErr(it.Error(), it.Close()))
+		return newest, h.db.ReadError(cmp.Or(it.Error(), it.Close()))
 	}
 	return newest, nil
 }

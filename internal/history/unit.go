@@ -2,17 +2,11 @@ package history
 
 import (
 	"encoding/binary"
-	"encoding/json"
-	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"sync"
-
-	"github.com/cockroachdb/pebble/v2"
-
-	"github.com/kubebridge/bridge/internal/event"
 )
+
+// ArchiveSource is the source of the events by which an archiver says what it could not read.
+const ArchiveSource = "/archive"
 
 // Unit is one resource of an informer of a cluster.
 type Unit struct {
@@ -41,85 +35,5 @@ func (u *Unit) Cluster() string { return strings.TrimPrefix(u.Source, "/clusters
 // String names the unit within its cluster, as "workloads/deployments.apps".
 func (u *Unit) String() string { return u.Informer + "/" + u.GroupResource() }
 
-type unitName struct{ source, informer, resource, group string }
-
-func (u *Unit) name() unitName { return unitName{u.Source, u.Informer, u.Resource, u.Group} }
-
-// units are all that are known.
-type units struct {
-	mu       sync.RWMutex // guards what follows
-	byName   map[unitName]*Unit
-	byNumber map[uint32]*Unit
-	sources  map[string]uint32
-	next     uint32 // number of the next unit
-}
-
-func newUnits() units {
-	return units{
-		byName: map[unitName]*Unit{}, byNumber: map[uint32]*Unit{},
-		sources: map[string]uint32{}, next: 1,
-	}
-}
-
-func (us *units) add(u *Unit) {
-	us.byName[u.name()], us.byNumber[u.Number] = u, u
-	us.sources[u.Source] = u.SourceNumber
-	us.next = max(us.next, u.Number+1)
-}
-
-// of is the unit of an event; isNew is set for one that has to be stored.
-func (us *units) of(e *event.Event) (u *Unit, isNew bool) {
-	name := unitName{e.Source, e.Informer, e.Resource, e.Group}
-	us.mu.RLock()
-	u = us.byName[name]
-	us.mu.RUnlock()
-	if u != nil {
-		return u, false
-	}
-	us.mu.Lock()
-	defer us.mu.Unlock()
-	source, known := us.sources[e.Source]
-	if !known {
-		source = uint32(len(us.sources)) + 1
-	}
-	u = &Unit{us.next, source, e.Source, e.Informer, e.Resource, e.Group, e.Kind}
-	us.add(u)
-	return u, true
-}
-
-func (us *units) numbered(number uint32) *Unit {
-	us.mu.RLock()
-	defer us.mu.RUnlock()
-	return us.byNumber[number]
-}
-
-func (us *units) all() []*Unit {
-	us.mu.RLock()
-	defer us.mu.RUnlock()
-	return slices.SortedFunc(maps.Values(us.byNumber),
-		func(a, b *Unit) int { return int(a.Number) - int(b.Number) })
-}
-
-// load reads the units that are stored.
-func (us *units) load(db *pebble.DB) error {
-	us.mu.Lock()
-	defer us.mu.Unlock()
-	it, err := db.NewIter(&pebble.IterOptions{
-		LowerBound: []byte{spaceUnit},
-		UpperBound: []byte{spaceUnit + 1},
-	})
-	if err != nil {
-		return err
-	}
-	defer it.Close()
-	for it.First(); it.Valid(); it.Next() {
-		u := new(Unit)
-		if err := json.Unmarshal(it.Value(), u); err != nil || u.Number == 0 {
-			return fmt.Errorf("the entry of a unit can't be read: %w", errRecord)
-		}
-		us.add(u)
-	}
-	return it.Error()
-}
-
+// key is where a unit is stored, as JSON.
 func (u *Unit) key() []byte { return binary.BigEndian.AppendUint32([]byte{spaceUnit}, u.Number) }

@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -9,11 +10,11 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/diff"
 )
 
 // maxDeltas is how many differences follow each other, at most: a whole version comes after them.
@@ -76,7 +77,7 @@ func (w *Writer) Append(
 	done := make(chan error, 1)
 	if err := b.fill(events, positions); err != nil || b.Empty() {
 		b.ended(err)
-		return b.stored, w.db.readError(err)
+		return b.stored, w.db.ReadError(err)
 	}
 	stored := b.stored
 	go func() {
@@ -86,7 +87,7 @@ func (w *Writer) Append(
 	}()
 	select {
 	case err := <-done:
-		return stored, w.db.readError(err)
+		return stored, w.db.ReadError(err)
 	case <-ctx.Done():
 		return Stored{}, context.Cause(ctx)
 	case <-w.db.failed:
@@ -97,7 +98,7 @@ func (w *Writer) Append(
 // Position is what Append has stored for a source last, nil for nothing.
 func (w *Writer) Position(source string) (json.RawMessage, error) {
 	position, err := w.db.get(positionKey(source))
-	return position, w.db.readError(err)
+	return position, w.db.ReadError(err)
 }
 
 // ended releases the writer. What was not stored must not be taken for stored.
@@ -204,14 +205,6 @@ func (b *batch) checkCluster(e *event.Event) error {
 	return nil
 }
 
-// timeOf is where an event stands in the timeline.
-func timeOf(e *event.Event) time.Time {
-	if e.Time.IsZero() {
-		return e.Observed
-	}
-	return e.Time
-}
-
 // addVersion stores a version of an object, unless it is there.
 func (b *batch) addVersion(u *Unit, e *event.Event) error {
 	w := b.w
@@ -316,20 +309,20 @@ func (b *batch) next(u *Unit, object int, last *lastVersion) (next *nextVersion,
 		if it, err = indexed.NewIter(&versionSpace); err != nil {
 			return nil, err
 		}
-		defer func() { err = cmpErr(err, it.Close()) }()
+		defer func() { err = cmp.Or(err, it.Close()) }()
 	} else if it == nil {
 		if it, err = b.db.pebble.NewIter(&versionSpace); err != nil {
 			return nil, err
 		}
 		b.versions = it
 	}
-	if !it.SeekGE(append(bytes.Clone(b.w.key), 0)) || !isPrefix(it.Key(), prefix) {
+	if !it.SeekGE(append(bytes.Clone(b.w.key), 0)) || !bytes.HasPrefix(it.Key(), prefix) {
 		return nil, it.Error()
 	}
 	_, namespace, name, seq, ok := splitVersionKey(it.Key())
 	value, err := it.ValueAndErr()
 	if err != nil || !ok {
-		return nil, cmpErr(err, errRecord)
+		return nil, cmp.Or(err, errRecord)
 	}
 	h, err := readHeader(value)
 	if err != nil {
@@ -341,12 +334,8 @@ func (b *batch) next(u *Unit, object int, last *lastVersion) (next *nextVersion,
 		u.Number, name, seq,
 	}
 	if h.kind == storedDelta {
-		d, err := (&reader{db: b.db, it: it}).decode(seq, h)
-		if err != nil {
+		if next.whole, err = Rebased(it, &Object{u, namespace, name}, seq, h); err != nil {
 			return nil, err
-		}
-		if next.whole = withPrevious(u, &Object{u, namespace, name}, seq, h, d.text, d.base); next.whole == nil {
-			return nil, errRecord
 		}
 	}
 	return next, nil
@@ -417,28 +406,28 @@ func (b *batch) addToTimeline(
 	w.other = entry.append(w.other[:0])
 	if !isNewest || last == nil && hasAlive {
 		if isNewest {
-			v.shape = shapeOf(data, nil, nil)
-			v.form = v.shape.form(data, e.DataType)
+			v.shape = diff.ShapeOf(data, nil, nil)
+			v.form = formOf(v.shape, data, e.DataType)
 		}
 		return b.Set(w.other, []byte{opCode(e.Op)}, nil)
 	}
 	var before *sequence
-	var changes []Change
+	var changes []diff.Change
 	flags := byte(0)
 	if last == nil || last.seq.deleted {
-		v.shape = shapeOf(data, nil, nil)
-		v.form = v.shape.form(data, e.DataType)
+		v.shape = diff.ShapeOf(data, nil, nil)
+		v.form = formOf(v.shape, data, e.DataType)
 	} else {
 		before, flags = &last.seq, hasBefore
 		older := last.objectJSON()
-		v.shape = shapeOf(data, older, last.shape)
-		v.form = v.shape.form(data, e.DataType)
+		v.shape = diff.ShapeOf(data, older, last.shape)
+		v.form = formOf(v.shape, data, e.DataType)
 		if v.form == last.form && v.form != FormNone && v.form != FormPatch {
-			changes = changesBetween(older, last.shape, data, v.shape)
+			changes = diff.ChangesByShape(older, last.shape, data, v.shape)
 		}
 	}
 	s := summarize(v.form, flags, changes)
-	w.value = b.appendSummary(w.value[:0], e, d, v.seq, &s, before)
+	w.value = s.append(w.value[:0], e, d, v.seq, before, &w.fields)
 	return b.Set(w.other, w.value, nil)
 }
 
@@ -485,9 +474,12 @@ func (b *batch) addMark(u *Unit, e *event.Event) error {
 	}
 	key := markKey(u.Number, unixSeconds(timeOf(e)), id)
 	isThere, err := b.has(key)
-	if err != nil || isThere {
-		b.stored.Repeats += btoi(isThere)
+	if err != nil {
 		return err
+	}
+	if isThere {
+		b.stored.Repeats++
+		return nil
 	}
 	b.written[string(key)] = true
 	b.stored.Marks++

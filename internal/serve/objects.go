@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/diff"
 )
 
 // form is how a client wants objects.
@@ -165,7 +166,7 @@ func fieldOf(v *history.Version, path string) string {
 	case "metadata.namespace":
 		return v.Event.Namespace
 	}
-	raw := history.Field(v.Event.Data, path)
+	raw := diff.Field(v.Event.Data, path)
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		return text

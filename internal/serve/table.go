@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/diff"
 )
 
 // column is one of a table.
@@ -161,7 +162,7 @@ func customColumns(list []crdColumns) []column {
 				if err != nil {
 					return nil
 				}
-				value := history.Field(raw, path)
+				value := diff.Field(raw, path)
 				var decoded any
 				if json.Unmarshal(value, &decoded) != nil {
 					return nil

@@ -1,16 +1,16 @@
-package history
+package diff
 
 import (
 	"bytes"
+	"unsafe"
 
-	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/jsontree"
 )
 
-// shape says where the members of an object lie in its JSON; nil for what is no object. Most of
+// Shape says where the members of an object lie in its JSON; nil for what is no object. Most of
 // them stay as they were from one version to the next. With the shape of the version before, those
 // are compared as bytes, and only what differs is parsed.
-type shape []place
+type Shape []place
 
 // place is where a member lies. The name has its quotes.
 type place struct {
@@ -23,15 +23,15 @@ func (p place) nameIn(data []byte) []byte { return data[p.name:p.nameEnd] }
 
 func (p place) in(data []byte) []byte { return data[p.value:p.end] }
 
-// shapeOf is the shape of data. older is the version before, nil for none: an object or array that
+// ShapeOf is the shape of data. older is the version before, nil for none: an object or array that
 // begins as the one in its place ends as that one.
-func shapeOf(data, older []byte, old shape) shape {
+func ShapeOf(data, older []byte, old Shape) Shape {
 	i := skipSpace(data, 0)
 	if i == len(data) || data[i] != '{' {
 		return nil
 	}
 	i++
-	list := make(shape, 0, max(len(old), 8))
+	list := make(Shape, 0, max(len(old), 8))
 	for {
 		i = skipSpace(data, i)
 		if i < len(data) && data[i] == '}' {
@@ -75,34 +75,21 @@ func skipSpace(data []byte, i int) int {
 	return i
 }
 
-// form is what data of this shape is.
-func (s shape) form(data []byte, dataType string) Form {
-	switch {
-	case len(data) == 0:
-		return FormNone
-	case dataType == event.MergePatchContentType:
-		return FormPatch
-	}
-	metadata, kind := false, ""
+// Member is the value of a member, nil for none.
+func (s Shape) Member(data []byte, name string) (value []byte) {
 	for _, p := range s {
-		switch string(p.nameIn(data)) {
-		case `"metadata"`:
-			metadata = true
-		case `"kind"`:
-			kind = string(p.in(data))
+		if is := p.nameIn(data); len(is) == len(name)+2 && string(is[1:len(is)-1]) == name {
+			value = p.in(data)
 		}
 	}
-	switch {
-	case !metadata:
-		return FormNone // a reference, as Knative has it
-	case kind == `"PartialObjectMetadata"`:
-		return FormMetadata
-	}
-	return FormObject
+	return value
 }
 
+// Size is how many bytes it takes in memory.
+func (s Shape) Size() int { return len(s) * int(unsafe.Sizeof(place{})) }
+
 // hasNames reports whether two objects have the same members in the same order.
-func (s shape) hasNames(data []byte, other shape, otherData []byte) bool {
+func (s Shape) hasNames(data []byte, other Shape, otherData []byte) bool {
 	if len(s) == 0 || len(s) != len(other) {
 		return false
 	}
@@ -115,8 +102,8 @@ func (s shape) hasNames(data []byte, other shape, otherData []byte) bool {
 	return true
 }
 
-// changesBetween are the Changes between two versions whose shapes are known.
-func changesBetween(older []byte, old shape, newer []byte, now shape) []Change {
+// ChangesByShape are the Changes between two versions whose shapes are known.
+func ChangesByShape(older []byte, old Shape, newer []byte, now Shape) []Change {
 	if !now.hasNames(newer, old, older) {
 		return Changes(older, newer)
 	}

@@ -1,10 +1,10 @@
-package history_test
+package diff_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/diff"
 )
 
 func TestChanges(t *testing.T) {
@@ -22,9 +22,9 @@ func TestChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, change := range history.Changes([]byte(old), []byte(c.newer)) {
+			for _, change := range diff.Changes([]byte(old), []byte(c.newer)) {
 				got = append(got, change.Path+" "+string(change.Old)+" "+string(change.New))
-				field := history.Field([]byte(c.newer), change.Path)
+				field := diff.Field([]byte(c.newer), change.Path)
 				if string(field) != string(change.New) {
 					t.Errorf("the field %s is %s, want %s", change.Path, field, change.New)
 				}
@@ -39,7 +39,7 @@ func TestChanges(t *testing.T) {
 			"status.conditions[Ready].lastHeartbeatTime": true, "spec.renewTime": true, "metadata.generation": true,
 			"status.conditions[Ready].lastTransitionTime": false, "status.conditions[Ready].status": false, "spec.generation": false,
 		} {
-			if got := (&history.Change{Path: path}).IsHeartbeat(); got != want {
+			if got := (&diff.Change{Path: path}).IsHeartbeat(); got != want {
 				t.Errorf("%s: %v", path, got)
 			}
 		}

@@ -1,0 +1,42 @@
+package history
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// What the writer has to know of what is stored.
+
+// StoredVersion is a version of an object, nil when it is not stored.
+func StoredVersion(db Source, o *Object, seq sequence) (*Version, error) {
+	r, err := newReader(db)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return r.atSequence(o.Unit, o.Namespace, o.Name, seq)
+}
+
+// LastBefore is the last version of an object before a time.
+func LastBefore(db Source, o *Object, at time.Time) (seq sequence, found bool, err error) {
+	r, err := newReader(db)
+	if err != nil {
+		return seq, false, err
+	}
+	defer r.Close()
+	return r.lastBefore(o, at)
+}
+
+// Rebased is the version at an iterator, which it moves, stored whole instead of as a difference.
+func Rebased(it *pebble.Iterator, o *Object, seq sequence, h header) ([]byte, error) {
+	d, err := (&reader{it: it}).decode(seq, h)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := versionOf(o.Unit, o.Namespace, o.Name, seq, h, d.text, d.base); err != nil {
+		return nil, fmt.Errorf("version %s of %s: %w", seq, o, errRecord)
+	}
+	return appendRebased(nil, &h, d.base, d.text), nil
+}
