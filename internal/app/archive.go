@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/source"
 )
@@ -284,7 +285,7 @@ func removalMark(from string, r source.Removal, since, until time.Time) *event.E
 		panic(err) // it has texts and times
 	}
 	return &event.Event{
-		ID: fmt.Sprintf("%s/%d/%d", r.Lane, r.From, r.To), Source: history.ArchiveSource,
+		ID: fmt.Sprintf("%s/%d/%d", r.Lane, r.From, r.To), Source: record.ArchiveSource,
 		Type: history.TypeRemoved, Op: event.Gap, Informer: from, Time: since, Data: data,
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/admin"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // histories are those of this process that are open. They answer the admin server.
@@ -284,7 +285,7 @@ func (a *asked) uncertainty(holes []*history.Mark) (u uncertainty, err error) {
 func (a *asked) namespace() string { return cmp.Or(a.q.Get("namespace"), "*") }
 
 // units are those of the resources that are asked for.
-func (a *asked) units(cluster string) ([]*history.Unit, error) {
+func (a *asked) units(cluster string) ([]*record.Unit, error) {
 	var names []string
 	for _, list := range a.q["kind"] {
 		names = append(names, strings.Split(list, ",")...)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // resourcesReport says of what there is a history.
@@ -21,7 +21,7 @@ type resourcesReport struct {
 func (a *asked) resources(_ context.Context) (any, error) {
 	r := resourcesReport{Kept: true, Clusters: a.history.Resources.Clusters(), Resources: []string{}}
 	for _, u := range a.history.Resources.Units() {
-		if u.Resource != "" && u.Source != history.ArchiveSource {
+		if u.Resource != "" && u.Source != record.ArchiveSource {
 			r.Resources = append(r.Resources, u.GroupResource())
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // timelineReport is what happened.
@@ -50,7 +51,7 @@ func (a *asked) timeline(ctx context.Context) (any, error) {
 	if r.uncertainty, err = a.uncertainty(holes); err != nil {
 		return nil, err
 	}
-	wanted := func(u *history.Unit) bool { return slices.Contains(units, u) }
+	wanted := func(u *record.Unit) bool { return slices.Contains(units, u) }
 	r.Changes = make([]history.TimelineReport, 0, min(limit, defaultChanges))
 	bytes := 0
 	for e, err := range a.history.Timeline.Entries(cluster, a.namespace(), since.At, until.At, wanted) {

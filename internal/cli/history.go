@@ -14,6 +14,7 @@ import (
 	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -149,7 +150,7 @@ func (o *historyOptions) find(
 
 // neverSeen says that no event ever named an object, and what was probably meant.
 func (o *historyOptions) neverSeen(
-	objects history.Objects, units []*history.Unit, name string,
+	objects history.Objects, units []*record.Unit, name string,
 ) error {
 	var best []near
 	meant := resource.MakeKey(o.namespace, name)
@@ -192,13 +193,13 @@ func (o *historyOptions) warn(
 	until time.Time,
 ) error {
 	printHoles(cmd, holes)
-	return warnEnd(cmd, h, []*history.Unit{object.Unit}, until)
+	return warnEnd(cmd, h, []*record.Unit{object.Unit}, until)
 }
 
 // warnEnd reports that the history of units of a cluster ends before a time, unless the stream says
 // that it is complete up to it; a zero time is none.
 func warnEnd(
-	cmd *cobra.Command, h *history.Questions, units []*history.Unit, until time.Time,
+	cmd *cobra.Command, h *history.Questions, units []*record.Unit, until time.Time,
 ) error {
 	if len(units) == 0 {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/patch"
 )
 
@@ -101,10 +102,10 @@ func (o *historyOptions) version(
 		plain(object.String()), asOf,
 		plain(v.Event.ResourceVersion), operation(v), history.ShowTime(v.Time), plain(made))
 	form := v.Form()
-	if form == history.FormNone {
+	if form == record.FormNone {
 		return nil, failed(fmt.Errorf("%s: no body is known: %s", object, notKnown(form)))
 	}
-	if form != history.FormObject {
+	if form != record.FormObject {
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this is not the whole object: %s\n", notKnown(form))
 	}
 	return v, nil

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // stateOptions are the flags of bridge state.
@@ -137,7 +138,7 @@ func (r *stateRows) add(v *history.Version) error {
 	if r.output == "table" {
 		return r.addRow(v)
 	}
-	if form := v.Form(); form != history.FormObject && form != history.FormMetadata ||
+	if form := v.Form(); form != record.FormObject && form != record.FormMetadata ||
 		!json.Valid(v.Event.Data) {
 		r.missing++
 		return nil

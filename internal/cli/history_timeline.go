@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // timelineOptions are the flags of bridge timeline.
@@ -88,7 +89,7 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 	if o.all {
 		namespace = "*"
 	}
-	wanted := func(u *history.Unit) bool { return slices.Contains(units, u) }
+	wanted := func(u *record.Unit) bool { return slices.Contains(units, u) }
 	holes, err := db.Questions.Coverage.HolesOf(units, s.since.At, s.until.At)
 	if err := errors.Join(warnHorizon(cmd, db.Questions.Coverage, s.since.At), failed(err)); err != nil {
 		return err

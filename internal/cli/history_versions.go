@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/diff"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 func newHistoryCommand() *cobra.Command {
@@ -213,7 +214,7 @@ const maxChanged = 4
 
 // whatChanged names the fields of an update in short: of changes, and of more.
 func whatChanged(v *history.Version, hasBefore bool, changes []diff.Change, more int) string {
-	if form := v.Form(); form != history.FormObject && !v.Deleted() {
+	if form := v.Form(); form != record.FormObject && !v.Deleted() {
 		return "(" + notKnown(form) + ")"
 	}
 	if v.Event.Op != "updated" {
@@ -242,11 +243,11 @@ func fieldNames(changes []diff.Change, more int, values bool) string {
 }
 
 // notKnown says what is missing.
-func notKnown(form history.Form) string {
-	if form == history.FormMetadata {
+func notKnown(form record.Form) string {
+	if form == record.FormMetadata {
 		return "the stream has the metadata only"
 	}
-	if form == history.FormPatch {
+	if form == record.FormPatch {
 		return "the stream has a patch to a version that is not known"
 	}
 	return "the stream has no object"

@@ -7,24 +7,27 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // lastBefore is the last version of an object before a time. Of one object, times never go back
 // within an era, so it lies next to the lowest version that is known of the time after.
-func (r *reader) lastBefore(o *Object, at time.Time) (seq sequence, found bool, err error) {
+func (r *reader) lastBefore(o *Object, at time.Time) (seq keys.Sequence, found bool, err error) {
 	prefix := o.prefix()
-	end := after(prefix)
+	end := keys.After(prefix)
 	// From the newest era back: the last one in which the object has a version before the time.
 	for {
 		if !r.it.SeekLT(end) || !bytes.HasPrefix(r.it.Key(), prefix) {
 			return seq, false, r.it.Error()
 		}
-		newest, ok := decodeSequence(r.it.Key()[len(prefix):])
+		newest, ok := keys.DecodeSequence(r.it.Key()[len(prefix):])
 		if !ok {
-			return seq, false, errRecord
+			return seq, false, record.ErrUnreadable
 		}
-		era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), newest.era)
-		seq, found, err = r.lastInEra(o, prefix, era, newest.era, at)
+		era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), newest.Era)
+		seq, found, err = r.lastInEra(o, prefix, era, newest.Era, at)
 		if err != nil || found {
 			return seq, found, err
 		}
@@ -35,25 +38,25 @@ func (r *reader) lastBefore(o *Object, at time.Time) (seq sequence, found bool, 
 // lastInEra is the last version before a time within one era.
 func (r *reader) lastInEra(
 	o *Object, prefix, era []byte, number uint32, at time.Time,
-) (sequence, bool, error) {
+) (keys.Sequence, bool, error) {
 	hint, err := r.lowestAfter(o.Unit, number, at)
 	if err != nil {
-		return sequence{}, false, err
+		return keys.Sequence{}, false, err
 	}
-	end := after(era)
+	end := keys.After(era)
 	ok := false
 	if hint > 0 {
-		key := binary.BigEndian.AppendUint64(append(bytes.Clone(era), classNumber), hint)
+		key := binary.BigEndian.AppendUint64(append(bytes.Clone(era), keys.ClassNumber), hint)
 		ok = r.it.SeekLT(key) && bytes.HasPrefix(r.it.Key(), era)
 	}
 	if !ok {
 		if ok = r.it.SeekLT(end) && bytes.HasPrefix(r.it.Key(), era); !ok {
-			return sequence{}, false, r.it.Error()
+			return keys.Sequence{}, false, r.it.Error()
 		}
 	}
 	is, err := r.isBefore(at)
 	if err != nil {
-		return sequence{}, false, err
+		return keys.Sequence{}, false, err
 	}
 	if is { // forward to the last one that is before
 		var key []byte
@@ -64,18 +67,18 @@ func (r *reader) lastInEra(
 			}
 			is, err = r.isBefore(at)
 		}
-		seq, ok := decodeSequence(key[len(prefix):])
+		seq, ok := keys.DecodeSequence(key[len(prefix):])
 		return seq, ok, cmp.Or(err, r.it.Error())
 	}
 	for {
 		if !r.it.Prev() || !bytes.HasPrefix(r.it.Key(), era) {
-			return sequence{}, false, r.it.Error()
+			return keys.Sequence{}, false, r.it.Error()
 		}
 		if is, err = r.isBefore(at); err != nil {
-			return sequence{}, false, err
+			return keys.Sequence{}, false, err
 		}
 		if is {
-			seq, ok := decodeSequence(r.it.Key()[len(prefix):])
+			seq, ok := keys.DecodeSequence(r.it.Key()[len(prefix):])
 			return seq, ok, nil
 		}
 	}
@@ -87,14 +90,14 @@ func (r *reader) isBefore(at time.Time) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	h, err := readHeader(value)
-	return h.time.Before(at), err
+	h, err := record.ReadHeader(value)
+	return h.Time.Before(at), err
 }
 
 // lowestAfter remembers answers of the function of that name. An old answer is good enough: it says
 // where to begin to look.
-func (r *reader) lowestAfter(u *Unit, era uint32, at time.Time) (lowest uint64, err error) {
-	key := clockAt{u.Number, era, unixSeconds(at) / clockSeconds}
+func (r *reader) lowestAfter(u *record.Unit, era uint32, at time.Time) (lowest uint64, err error) {
+	key := clockAt{u.Number, era, keys.Seconds(at) / keys.ClockSeconds}
 	lowest, known := r.lowest[key]
 	if known {
 		return lowest, nil
@@ -107,9 +110,9 @@ func (r *reader) lowestAfter(u *Unit, era uint32, at time.Time) (lowest uint64, 
 }
 
 // lowestAfter is the lowest version that a watch reported after the minute of a time; 0 for none.
-func lowestAfter(db Source, u *Unit, era uint32, at time.Time) (uint64, error) {
-	lower := clockKey(u.Number, era, unixSeconds(at)/clockSeconds+1)
-	it, err := db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: after(lower[:9])})
+func lowestAfter(db Source, u *record.Unit, era uint32, at time.Time) (uint64, error) {
+	lower := keys.Clock(u.Number, era, keys.Seconds(at)/keys.ClockSeconds+1)
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: keys.After(lower[:9])})
 	if err != nil {
 		return 0, err
 	}
@@ -119,7 +122,7 @@ func lowestAfter(db Source, u *Unit, era uint32, at time.Time) (uint64, error) {
 	}
 	value, err := it.ValueAndErr()
 	if err != nil || len(value) != 8 {
-		return 0, cmp.Or(err, errRecord)
+		return 0, cmp.Or(err, record.ErrUnreadable)
 	}
 	return binary.BigEndian.Uint64(value), nil
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/disk"
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // database is what the parts of a DB share. It is the source of the questions.
@@ -31,8 +33,8 @@ type database struct {
 // ReadError adds to damage what can be done about it. The first line of Pebble's own text is
 // enough.
 func (db *database) ReadError(err error) error {
-	if err == nil || !pebble.IsCorruptionError(err) && !errors.Is(err, errRecord) && !errors.Is(err,
-		errDelta) {
+	if err == nil || !pebble.IsCorruptionError(err) && !errors.Is(err, record.ErrUnreadable) && !errors.Is(err,
+		record.ErrMisfit) {
 		return err
 	}
 	what, _, _ := strings.Cut(err.Error(), "\n")
@@ -45,19 +47,19 @@ func (db *database) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
 }
 
 // Units are all that are known, in the order in which they came.
-func (db *database) Units() []*Unit { return db.units.all() }
+func (db *database) Units() []*record.Unit { return db.units.all() }
 
 // Unit is the one of a number, nil for none.
-func (db *database) Unit(number uint32) *Unit { return db.units.numbered(number) }
+func (db *database) Unit(number uint32) *record.Unit { return db.units.numbered(number) }
 
 // checkFormat refuses a database of another format, and writes ours into a new one.
 func (db *database) checkFormat(readOnly bool) error {
-	version, err := db.get(metaKey("format"))
+	version, err := db.get(keys.Meta("format"))
 	switch {
 	case err != nil:
 		return err
 	case version == nil && db.isEmpty() && !readOnly:
-		return db.pebble.Set(metaKey("format"), []byte(FormatVersion), db.sync)
+		return db.pebble.Set(keys.Meta("format"), []byte(FormatVersion), db.sync)
 	case version == nil && readOnly && db.isEmpty():
 		return fmt.Errorf("history %s: %w: nothing was written to it", db.dir, ErrNone)
 	case version == nil:
@@ -93,7 +95,7 @@ func (db *database) get(key []byte) ([]byte, error) {
 }
 
 // horizonKey has the time before which only the last versions are kept.
-var horizonKey = metaKey("horizon")
+var horizonKey = keys.Meta("horizon")
 
 // Horizon is what Coverage.Horizon answers.
 func (db *database) Horizon() (time.Time, error) {

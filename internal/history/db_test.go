@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -250,15 +251,15 @@ func TestAppend(t *testing.T) {
 		testkit.OK(t, err)
 		o := &history.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: "web"}
 		want := []struct {
-			form history.Form
+			form record.Form
 			data string
 		}{
-			{history.FormObject, fmt.Sprintf(object, "5", 1)},
-			{history.FormObject, fmt.Sprintf(object, "6", 2)},
-			{history.FormPatch, `{"spec":{"a":3}}`},
-			{history.FormObject, fmt.Sprintf(object, "10", 4)},
-			{history.FormNone, ""},
-			{history.FormObject, fmt.Sprintf(object, "12", 5)},
+			{record.FormObject, fmt.Sprintf(object, "5", 1)},
+			{record.FormObject, fmt.Sprintf(object, "6", 2)},
+			{record.FormPatch, `{"spec":{"a":3}}`},
+			{record.FormObject, fmt.Sprintf(object, "10", 4)},
+			{record.FormNone, ""},
+			{record.FormObject, fmt.Sprintf(object, "12", 5)},
 		}
 		i := 0
 		for v, err := range db.Questions.Objects.Versions(o, time.Time{}, time.Time{}) {

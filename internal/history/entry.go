@@ -3,6 +3,8 @@ package history
 import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/diff"
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // Entry is something that happened: a version of an object, or its end, with what it changed in
@@ -23,30 +25,30 @@ type Entry struct {
 func (e *Entry) IsHeartbeat() bool { return e.heartbeat && e.Event.Op == event.Updated }
 
 // readEntry makes an entry with v of a value of the timeline; nil where it is an op alone.
-func readEntry(v *Version, u *Unit, t *timelineEntry, value []byte) (*Entry, error) {
+func readEntry(v *Version, u *record.Unit, t *keys.Entry, value []byte) (*Entry, error) {
 	if len(value) == 1 {
 		return nil, nil
 	}
-	s, h, base, err := readSummary(value, t.seq)
+	s, h, base, err := record.ReadSummary(value, t.Seq)
 	if err != nil {
 		return nil, err
 	}
-	if err := v.read(u, t.namespace, t.name, t.seq, h, h.payload, base); err != nil {
+	if err := v.read(u, t.Namespace, t.Name, t.Seq, h, h.Payload, base); err != nil {
 		return nil, err
 	}
-	if !s.readFields(v.Event.Data) {
-		return nil, errRecord
+	if !s.ReadFields(v.Event.Data) {
+		return nil, record.ErrUnreadable
 	}
 	return newEntry(v, &s), nil
 }
 
 // newEntry is one with a version, of which it takes away what a summary does not have.
-func newEntry(v *Version, s *summary) *Entry {
-	v.form = s.form
+func newEntry(v *Version, s *record.Summary) *Entry {
+	v.form = s.Form
 	v.Event.ID, v.Event.UID, v.Event.Data = "", "", nil
 	return &Entry{
-		Version: v, HasBefore: s.flags&hasBefore != 0, Changes: s.changes, More: s.more,
-		heartbeat: s.flags&isHeartbeat != 0,
+		Version: v, HasBefore: s.Flags&record.HasBefore != 0, Changes: s.Changes, More: s.More,
+		heartbeat: s.Flags&record.IsHeartbeat != 0,
 	}
 }
 
@@ -54,8 +56,8 @@ func newEntry(v *Version, s *summary) *Entry {
 func summarized(v, before *Version) *Entry {
 	flags := byte(0)
 	if before != nil {
-		flags = hasBefore
+		flags = record.HasBefore
 	}
-	s := summarize(v.Form(), flags, v.ChangesSince(before))
+	s := record.Summarize(v.Form(), flags, v.ChangesSince(before))
 	return newEntry(v, &s)
 }

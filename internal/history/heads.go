@@ -3,12 +3,14 @@ package history
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"iter"
 	"math"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // Head says which version of an object is the newest.
@@ -21,7 +23,7 @@ type Head struct {
 
 // Heads are the newest versions of all objects of units in a namespace, "*" for all, without what
 // they hold. The error is the last element.
-func (h Objects) Heads(units []*Unit, namespace string) iter.Seq2[Head, error] {
+func (h Objects) Heads(units []*record.Unit, namespace string) iter.Seq2[Head, error] {
 	return func(yield func(Head, error) bool) {
 		r, err := newReader(h.db)
 		if err != nil {
@@ -42,26 +44,26 @@ func (h Objects) Heads(units []*Unit, namespace string) iter.Seq2[Head, error] {
 }
 
 func (r *reader) heads(
-	u *Unit, namespace string, yield func(Head, error) bool,
+	u *record.Unit, namespace string, yield func(Head, error) bool,
 ) (goOn bool, err error) {
-	names := unitPrefix(nil, spaceVersion, u.Number)
+	names := keys.InUnit(nil, keys.SpaceVersion, u.Number)
 	if namespace != "*" {
-		names = append(append(names, namespace...), separator)
+		names = append(append(names, namespace...), keys.Separator)
 	}
 	for ok := r.it.SeekGE(names); ok && bytes.HasPrefix(r.it.Key(), names); {
-		prefix, ns, name, _, isKey := splitVersionKey(r.it.Key())
+		prefix, ns, name, _, isKey := keys.SplitVersion(r.it.Key())
 		prefix = bytes.Clone(prefix)
-		if !isKey || !r.it.SeekLT(after(prefix)) {
-			return false, cmp.Or(r.it.Error(), errRecord)
+		if !isKey || !r.it.SeekLT(keys.After(prefix)) {
+			return false, cmp.Or(r.it.Error(), record.ErrUnreadable)
 		}
-		seq, isSequence := decodeSequence(r.it.Key()[len(prefix):])
+		seq, isSequence := keys.DecodeSequence(r.it.Key()[len(prefix):])
 		if !isSequence {
-			return false, errRecord
+			return false, record.ErrUnreadable
 		}
-		if !yield(Head{Object{u, ns, name}, seq.era, seq.version, seq.deleted}, nil) {
+		if !yield(Head{Object{u, ns, name}, seq.Era, seq.Version, seq.Deleted}, nil) {
 			return false, nil
 		}
-		ok = r.it.SeekGE(after(prefix))
+		ok = r.it.SeekGE(keys.After(prefix))
 	}
 	return true, r.it.Error()
 }
@@ -70,9 +72,9 @@ func (r *reader) heads(
 // time: among the last changes before it, since times and versions may disagree by seconds. 0 for
 // none.
 func (h Timeline) VersionAt(cluster string, at time.Time) (highest uint64, err error) {
-	err = h.lastBuckets(cluster, at, func(e *timelineEntry) {
-		if at.IsZero() || e.second <= unixSeconds(at) {
-			highest = max(highest, e.version)
+	err = h.lastBuckets(cluster, at, func(e *keys.Entry) {
+		if at.IsZero() || e.Second <= keys.Seconds(at) {
+			highest = max(highest, e.Version)
 		}
 	})
 	return highest, err
@@ -84,17 +86,17 @@ func (h Timeline) TimeOf(cluster string, version uint64) (last time.Time, err er
 		if u.Cluster() != cluster || u.Resource == "" {
 			continue
 		}
-		prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, u.SourceNumber)
-		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		prefix := keys.Timeline(u.SourceNumber)
+		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
 		if err != nil {
 			return last, h.db.ReadError(err)
 		}
 		for ok := it.Last(); ok; ok = it.Prev() {
-			e, isKey := decodeTimeline(it.Key())
-			if at := time.Unix(int64(e.second), 0); isKey && e.version <= version && at.After(last) {
+			e, isKey := keys.DecodeEntry(it.Key())
+			if at := time.Unix(int64(e.Second), 0); isKey && e.Version <= version && at.After(last) {
 				last = at
 			}
-			if isKey && !last.IsZero() && e.second/bucketSeconds < unixSeconds(last)/bucketSeconds {
+			if isKey && !last.IsZero() && e.Second/keys.BucketSeconds < keys.Seconds(last)/keys.BucketSeconds {
 				break // the buckets before are older
 			}
 		}
@@ -104,15 +106,15 @@ func (h Timeline) TimeOf(cluster string, version uint64) (last time.Time, err er
 }
 
 // lastBuckets gives what is in the last two buckets with changes up to a time.
-func (h Timeline) lastBuckets(cluster string, at time.Time, give func(e *timelineEntry)) error {
+func (h Timeline) lastBuckets(cluster string, at time.Time, give func(e *keys.Entry)) error {
 	for _, u := range h.db.Units() {
 		if u.Cluster() != cluster || u.Resource == "" {
 			continue
 		}
-		prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, u.SourceNumber)
-		end := after(prefix)
-		if bucket := unixSeconds(at) / bucketSeconds; !at.IsZero() && bucket < math.MaxUint32 {
-			end = appendBucket(nil, u.SourceNumber, bucket+1)
+		prefix := keys.Timeline(u.SourceNumber)
+		end := keys.After(prefix)
+		if bucket := keys.Seconds(at) / keys.BucketSeconds; !at.IsZero() && bucket < math.MaxUint32 {
+			end = keys.AppendBucket(nil, u.SourceNumber, bucket+1)
 		}
 		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end})
 		if err != nil {
@@ -122,9 +124,9 @@ func (h Timeline) lastBuckets(cluster string, at time.Time, give func(e *timelin
 		var current []byte
 		seen := 0
 		for ok := it.Last(); ok; ok = it.Prev() {
-			e, isKey := decodeTimeline(it.Key())
+			e, isKey := keys.DecodeEntry(it.Key())
 			if !isKey {
-				return h.db.ReadError(cmp.Or(it.Close(), errRecord))
+				return h.db.ReadError(cmp.Or(it.Close(), record.ErrUnreadable))
 			}
 			if head := it.Key()[:len(prefix)+4]; !bytes.Equal(head, current) {
 				if seen++; seen > buckets {

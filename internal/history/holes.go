@@ -13,6 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // IsHole reports whether something may be missing because of what the mark says.
@@ -63,7 +65,7 @@ func (m *Mark) versions() (from, to uint64, ok bool) {
 	if m.From != "" && err == nil {
 		from, err = strconv.ParseUint(m.From, 10, 64)
 	}
-	return from, to, err == nil && from <= to && m.Event.Source != ArchiveSource
+	return from, to, err == nil && from <= to && m.Event.Source != record.ArchiveSource
 }
 
 // covers reports whether something may be missing right at a point. A list that came later does not
@@ -93,7 +95,7 @@ func (m *Mark) concerns(o *Object) bool {
 func (m *Mark) isHealed(synced time.Time) bool {
 	switch m.Reason {
 	case "expired", "rewound", "interrupted", "takeover", "unreadable":
-		return m.Event.Op == event.Gap && m.Event.Source != ArchiveSource && synced.After(m.Time)
+		return m.Event.Op == event.Gap && m.Event.Source != record.ArchiveSource && synced.After(m.Time)
 	}
 	return false
 }
@@ -142,8 +144,8 @@ func (h Coverage) Uncertain(o *Object, v *Version, p Point) (holes []*Mark, err 
 // one of the object: then it had this one from then on.
 func (h Coverage) shows(m *Mark, o *Object, v *Version) (bool, error) {
 	from, to, ok := m.versions()
-	if !ok || v == nil || v.Deleted() || !v.seq.isNumber() || v.seq.version <= from ||
-		v.seq.version > to {
+	if !ok || v == nil || v.Deleted() || !v.seq.IsNumber() || v.seq.Version <= from ||
+		v.seq.Version > to {
 		return false, nil
 	}
 	r, err := newReader(h.db)
@@ -152,14 +154,14 @@ func (h Coverage) shows(m *Mark, o *Object, v *Version) (bool, error) {
 	}
 	defer r.Close()
 	prefix := o.prefix()
-	if !r.it.SeekGE(append(v.seq.append(bytes.Clone(prefix)), 0)) || !bytes.HasPrefix(r.it.Key(), prefix) {
+	if !r.it.SeekGE(append(v.seq.Append(bytes.Clone(prefix)), 0)) || !bytes.HasPrefix(r.it.Key(), prefix) {
 		return true, r.err()
 	}
-	next, ok := decodeSequence(r.it.Key()[len(prefix):])
+	next, ok := keys.DecodeSequence(r.it.Key()[len(prefix):])
 	if !ok {
-		return false, errRecord
+		return false, record.ErrUnreadable
 	}
-	return next.era > v.seq.era || next.entered > v.seq.entered || next.version > to, nil
+	return next.Era > v.seq.Era || next.Entered > v.seq.Entered || next.Version > to, nil
 }
 
 // endsBefore reports whether a version came after a hole.
@@ -179,7 +181,7 @@ func (m *Mark) isUpTo(p Point) bool {
 }
 
 // HolesOf are what may be missing of the objects of units from one time to another.
-func (h Coverage) HolesOf(units []*Unit, since, until time.Time) (holes []*Mark, err error) {
+func (h Coverage) HolesOf(units []*record.Unit, since, until time.Time) (holes []*Mark, err error) {
 	seen := map[string]bool{}
 	for _, u := range units {
 		for m, err := range h.Marks(u, since, until) {
@@ -200,11 +202,11 @@ func (h Coverage) HolesOf(units []*Unit, since, until time.Time) (holes []*Mark,
 // one, since the list before it.
 func (h Coverage) addSince(m *Mark, synced time.Time) error {
 	from, err := strconv.ParseUint(m.From, 10, 64)
-	if m.Event.Op != event.Gap || m.Event.Source == ArchiveSource || err != nil {
+	if m.Event.Op != event.Gap || m.Event.Source == record.ArchiveSource || err != nil {
 		return nil
 	}
 	m.Since = synced
-	number := parseSequence(m.Event.Sequence, m.Event.ResourceVersion, false).era
+	number := keys.ParseSequence(m.Event.Sequence, m.Event.ResourceVersion, false).Era
 	for _, u := range h.db.Units() {
 		if u.Source != m.Event.Source {
 			continue
@@ -222,8 +224,8 @@ func (h Coverage) addSince(m *Mark, synced time.Time) error {
 
 // lastSeen is the start of the last minute up to a time in which a watch reported a version up to
 // one, in the last era up to one that has such a minute; the zero time for none.
-func (h Coverage) lastSeen(u *Unit, era uint32, version uint64, at time.Time) (time.Time, error) {
-	first, last := clockKey(u.Number, 0, 0), clockKey(u.Number, era, unixSeconds(at)/clockSeconds)
+func (h Coverage) lastSeen(u *record.Unit, era uint32, version uint64, at time.Time) (time.Time, error) {
+	first, last := keys.Clock(u.Number, 0, 0), keys.Clock(u.Number, era, keys.Seconds(at)/keys.ClockSeconds)
 	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: first, UpperBound: append(last, 0)})
 	if err != nil {
 		return time.Time{}, err
@@ -232,10 +234,10 @@ func (h Coverage) lastSeen(u *Unit, era uint32, version uint64, at time.Time) (t
 	for ok := it.Last(); ok; ok = it.Prev() {
 		value, err := it.ValueAndErr()
 		if err != nil || len(value) != 8 || len(it.Key()) != len(first) {
-			return time.Time{}, cmp.Or(err, errRecord)
+			return time.Time{}, cmp.Or(err, record.ErrUnreadable)
 		}
 		minute := binary.BigEndian.Uint32(it.Key()[len(first)-4:])
-		seen := time.Unix(int64(minute)*clockSeconds, 0)
+		seen := time.Unix(int64(minute)*keys.ClockSeconds, 0)
 		if binary.BigEndian.Uint64(value) <= version && !seen.After(at) {
 			return seen, nil
 		}

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // Horizon is the time from which on the history is complete, as far as the stream was. Of what
@@ -45,23 +48,23 @@ func (h Coverage) firstVersion(source string, since time.Time) (uint64, error) {
 		if u.Source != source || u.Resource == "" {
 			continue
 		}
-		version, err := h.firstOfUnit(u, unixSeconds(since)/clockSeconds)
+		version, err := h.firstOfUnit(u, keys.Seconds(since)/keys.ClockSeconds)
 		if err != nil {
 			return 0, h.db.ReadError(err)
 		}
 		first = min(first, version)
 	}
 	if first == math.MaxUint64 {
-		return Timeline(h).VersionAt((&Unit{Source: source}).Cluster(), time.Time{})
+		return Timeline(h).VersionAt((&record.Unit{Source: source}).Cluster(), time.Time{})
 	}
 	return first, nil
 }
 
 // firstOfUnit is the lowest version in the first minute from one on, over all eras; the highest
 // number for none.
-func (h Coverage) firstOfUnit(u *Unit, minute uint32) (uint64, error) {
-	prefix := unitPrefix(nil, spaceClock, u.Number)
-	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+func (h Coverage) firstOfUnit(u *record.Unit, minute uint32) (uint64, error) {
+	prefix := keys.InUnit(nil, keys.SpaceClock, u.Number)
+	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
 	if err != nil {
 		return 0, err
 	}
@@ -70,18 +73,18 @@ func (h Coverage) firstOfUnit(u *Unit, minute uint32) (uint64, error) {
 	for ok := it.First(); ok; {
 		key := it.Key()
 		if len(key) != len(prefix)+4+4 || len(it.Value()) != 8 {
-			return 0, errRecord
+			return 0, record.ErrUnreadable
 		}
 		era := binary.BigEndian.Uint32(key[len(prefix):])
 		if binary.BigEndian.Uint32(key[len(prefix)+4:]) < minute {
-			ok = it.SeekGE(clockKey(u.Number, era, minute))
+			ok = it.SeekGE(keys.Clock(u.Number, era, minute))
 			continue
 		}
 		first = min(first, binary.BigEndian.Uint64(it.Value()))
 		if era == math.MaxUint32 {
 			break
 		}
-		ok = it.SeekGE(clockKey(u.Number, era+1, minute))
+		ok = it.SeekGE(keys.Clock(u.Number, era+1, minute))
 	}
 	return first, it.Error()
 }

@@ -4,17 +4,19 @@ import (
 	"container/list"
 
 	"github.com/kubebridge/bridge/internal/history/diff"
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // lastVersion is the newest version of an object, which the next one is stored as a difference to.
 type lastVersion struct {
 	object string // prefix of its keys
-	seq    sequence
+	seq    keys.Sequence
 	text   []byte
 	// data is how many bytes at the end of text are the object. shape and form are its.
 	data  int
 	shape diff.Shape
-	form  Form
+	form  record.Form
 	// deltas is how many follow each other up to this one.
 	deltas int
 	alive  alive
@@ -48,7 +50,7 @@ func (c *lastVersions) get(object []byte) *lastVersion {
 // a difference to one, and what has gone must not take the place of what lives. It returns a text
 // that it keeps no longer.
 func (c *lastVersions) put(v lastVersion) (spare []byte) {
-	if v.seq.deleted {
+	if v.seq.Deleted {
 		spare, v.text, v.data, v.shape = v.text, nil, 0, nil
 	}
 	if e := c.of[v.object]; e != nil {

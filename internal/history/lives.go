@@ -10,27 +10,29 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // alive is what the writer knows of an object's entry in spaceAlive.
 type alive struct {
 	isThere bool
-	begin   lifeBegin
+	begin   keys.LifeBegin
 }
 
 // addToLives keeps what lived in order with a new version. isNewest: none of the object is behind
 // it.
 func (b *batch) addToLives(
-	u *Unit, e *event.Event, seq sequence, object []byte, a alive, isNewest bool,
+	u *record.Unit, e *event.Event, seq keys.Sequence, object []byte, a alive, isNewest bool,
 ) (alive, error) {
-	at := lifeBegin{unixSeconds(timeOf(e)), seq.version} // a version that is no number is 0
-	if err := b.see(u, at.second); err != nil {
+	at := keys.LifeBegin{Second: keys.Seconds(record.TimeOf(e)), Version: seq.Version} // 0 for no number
+	if err := b.see(u, at.Second); err != nil {
 		return a, err
 	}
-	if !seq.deleted {
+	if !seq.Deleted {
 		begin := at
 		if a.isThere {
-			begin = a.begin.min(at)
+			begin = a.begin.Min(at)
 		}
 		if a.isThere && begin == a.begin {
 			return a, nil
@@ -50,22 +52,22 @@ func (b *batch) addToLives(
 // addLife stores a finished life. Times of one object do not go back; so that nothing depends on
 // it, it ends with the latest time of its cluster. No version from that of the delete on names what
 // was before.
-func (b *batch) addLife(u *Unit, object []byte, end sequence, begin lifeBegin) error {
+func (b *batch) addLife(u *record.Unit, object []byte, end keys.Sequence, begin keys.LifeBegin) error {
 	names := object[1+4:]
-	second, until := uint64(b.w.latest[u.SourceNumber]), max(end.version, end.entered)
-	if !end.isNumber() {
+	second, until := uint64(b.w.latest[u.SourceNumber]), max(end.Version, end.Entered)
+	if !end.IsNumber() {
 		until = math.MaxUint64
 	}
 	value := binary.BigEndian.AppendUint64(nil, second)
-	value = binary.BigEndian.AppendUint64(value, begin.version)
+	value = binary.BigEndian.AppendUint64(value, begin.Version)
 	value = binary.BigEndian.AppendUint64(value, until)
-	if err := b.Set(lifeKey(u.Number, axisTime, uint64(begin.second), second, names), value, nil); err != nil {
+	if err := b.Set(keys.Life(u.Number, keys.AxisTime, uint64(begin.Second), second, names), value, nil); err != nil {
 		return err
 	}
-	if begin.version > until {
+	if begin.Version > until {
 		return nil // a restore undid it
 	}
-	return b.Set(lifeKey(u.Number, axisVersion, begin.version, until, names), value[16:], nil)
+	return b.Set(keys.Life(u.Number, keys.AxisVersion, begin.Version, until, names), value[16:], nil)
 }
 
 // aliveOf is an object's entry. last is its last version in memory, nil for none.
@@ -76,41 +78,43 @@ func (b *batch) aliveOf(object []byte, last *lastVersion) (a alive, err error) {
 	if a, known := b.alive[string(object)]; known {
 		return a, nil
 	}
-	value, err := b.db.get(aliveKey(object))
+	value, err := b.db.get(keys.Alive(object))
 	if err != nil || value == nil {
 		return a, err // what is stored ends with a delete
 	}
-	a.isThere = true
-	a.begin, err = readBegin(value)
-	return a, err
+	begin, ok := keys.ReadBegin(value)
+	if !ok {
+		return a, record.ErrUnreadable
+	}
+	return alive{true, begin}, nil
 }
 
 func (b *batch) setAlive(object []byte, a alive) error {
 	b.alive[string(object)] = a
 	if !a.isThere {
-		return b.Delete(aliveKey(object), nil)
+		return b.Delete(keys.Alive(object), nil)
 	}
-	value := binary.BigEndian.AppendUint32(nil, a.begin.second)
-	return b.Set(aliveKey(object), binary.BigEndian.AppendUint64(value, a.begin.version), nil)
+	value := binary.BigEndian.AppendUint32(nil, a.begin.Second)
+	return b.Set(keys.Alive(object), binary.BigEndian.AppendUint64(value, a.begin.Version), nil)
 }
 
 // see keeps the latest time of a cluster. Of what was stored before this process it is the end of
 // the last bucket of the timeline.
-func (b *batch) see(u *Unit, second uint32) error {
+func (b *batch) see(u *record.Unit, second uint32) error {
 	latest, known := b.w.latest[u.SourceNumber]
 	if !known {
 		horizon, err := b.db.Horizon()
 		if err != nil {
 			return err
 		}
-		prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, u.SourceNumber)
-		it, err := b.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		prefix := keys.Timeline(u.SourceNumber)
+		it, err := b.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
 		if err != nil {
 			return err
 		}
-		latest = unixSeconds(horizon)
+		latest = keys.Seconds(horizon)
 		if it.Last() {
-			end := (uint64(binary.BigEndian.Uint32(it.Key()[len(prefix):]))+1)*bucketSeconds - 1
+			end := (uint64(binary.BigEndian.Uint32(it.Key()[len(prefix):]))+1)*keys.BucketSeconds - 1
 			latest = max(latest, uint32(min(end, math.MaxUint32)))
 		}
 		if err := cmp.Or(it.Error(), it.Close()); err != nil {
@@ -128,9 +132,9 @@ func (b *batch) see(u *Unit, second uint32) error {
 }
 
 // removeLives removes the lives of a unit that ended before a time.
-func (m Maintenance) removeLives(ctx context.Context, u *Unit, second uint32) error {
-	prefix := axisPrefix(u.Number, axisTime)
-	it, err := m.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+func (m Maintenance) removeLives(ctx context.Context, u *record.Unit, second uint32) error {
+	prefix := keys.Axis(u.Number, keys.AxisTime)
+	it, err := m.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
 	if err != nil {
 		return err
 	}
@@ -143,18 +147,18 @@ func (m Maintenance) removeLives(ctx context.Context, u *Unit, second uint32) er
 		if err != nil {
 			return err
 		}
-		names, _, until, isLife := splitLife(key, value)
+		names, _, until, isLife := keys.SplitLife(key, value)
 		if !isLife || len(value) != 24 {
-			return errRecord
+			return record.ErrUnreadable
 		}
-		if level := key[levelAt]; binary.BigEndian.Uint64(key[blockAt:]) > uint64(second)>>level {
+		if level := keys.LevelOf(key); keys.BlockOf(key) > uint64(second)>>level {
 			ok = it.SeekGE(append(slices.Clone(prefix), level+1)) // the rest of the level began later
 			continue
 		}
 		if until < uint64(second) {
 			from, until := binary.BigEndian.Uint64(value[8:]), binary.BigEndian.Uint64(value[16:])
 			err := cmp.Or(b.Delete(key, nil),
-				b.Delete(lifeKey(u.Number, axisVersion, from, until, names), nil))
+				b.Delete(keys.Life(u.Number, keys.AxisVersion, from, until, names), nil))
 			if err != nil {
 				return err
 			}

@@ -5,12 +5,15 @@ import (
 	"math"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // liveWalk goes through the names of a unit that may have lived at a point, in their order.
 type liveWalk struct {
 	r     *reader // of the versions
-	unit  *Unit
+	unit  *record.Unit
 	lists []*liveList
 	names []byte // namespace and name of where it is, as keys have them; nil at the end
 }
@@ -25,7 +28,7 @@ type liveList struct {
 }
 
 // newLiveWalk begins a walk, as of the moment of a reader.
-func newLiveWalk(now *reader, u *Unit, q *StateQuery) (*liveWalk, error) {
+func newLiveWalk(now *reader, u *record.Unit, q *StateQuery) (*liveWalk, error) {
 	it, err := now.it.Clone(pebble.CloneOptions{})
 	if err != nil {
 		return nil, err
@@ -42,27 +45,27 @@ func newLiveWalk(now *reader, u *Unit, q *StateQuery) (*liveWalk, error) {
 func (w *liveWalk) begin(now *reader, q *StateQuery) error {
 	names, from := []byte{}, []byte(nil)
 	if q.Namespace != "*" {
-		names = append([]byte(q.Namespace), separator)
+		names = append([]byte(q.Namespace), keys.Separator)
 	}
 	if behind := q.Behind; behind != nil {
-		from = append(append([]byte(behind.Namespace), separator), behind.Name...)
-		from = append(from, separator+1)
+		from = append(append([]byte(behind.Namespace), keys.Separator), behind.Name...)
+		from = append(from, keys.Separator+1)
 	}
 	if q.Only != "" {
-		w.names = append(append(names, q.Only...), separator)
+		w.names = append(append(names, q.Only...), keys.Separator)
 		if bytes.Compare(w.names, from) < 0 {
 			w.names = nil
 		}
 		return nil
 	}
-	axis, number := byte(axisVersion), q.At.Version
+	axis, number := byte(keys.AxisVersion), q.At.Version
 	switch {
 	case q.At.IsZero():
 		number = math.MaxUint64
 	case !q.At.At.IsZero():
-		axis, number = axisTime, uint64(unixSeconds(q.At.At))
+		axis, number = keys.AxisTime, uint64(keys.Seconds(q.At.At))
 	}
-	if err := w.add(now, unitPrefix(nil, spaceAlive, w.unit.Number), axis, names, from, number); err != nil {
+	if err := w.add(now, keys.InUnit(nil, keys.SpaceAlive, w.unit.Number), axis, names, from, number); err != nil {
 		return err
 	}
 	if !q.At.IsZero() {
@@ -75,21 +78,21 @@ func (w *liveWalk) begin(now *reader, q *StateQuery) error {
 
 // addLives adds the blocks around a number that have something.
 func (w *liveWalk) addLives(now *reader, axis byte, number uint64, names, from []byte) error {
-	prefix := axisPrefix(w.unit.Number, axis)
+	prefix := keys.Axis(w.unit.Number, axis)
 	it, err := now.it.Clone(pebble.CloneOptions{IterOptions: &pebble.IterOptions{
 		LowerBound: prefix,
-		UpperBound: after(prefix),
+		UpperBound: keys.After(prefix),
 	}})
 	if err != nil {
 		return err
 	}
 	defer it.Close()
 	for level := byte(0); level <= 64; level++ {
-		block := blockPrefix(w.unit.Number, axis, level, number)
+		block := keys.Block(w.unit.Number, axis, level, number)
 		if !it.SeekGE(append(bytes.Clone(block), names...)) {
 			break
 		}
-		if next := it.Key()[levelAt]; next > level { // there is nothing of the levels between
+		if next := keys.LevelOf(it.Key()); next > level { // there is nothing of the levels between
 			level = next - 1
 			continue
 		}
@@ -107,7 +110,7 @@ func (w *liveWalk) add(
 	now *reader, prefix []byte, axis byte, names, from []byte, number uint64,
 ) error {
 	bounds := &pebble.IterOptions{LowerBound: append(bytes.Clone(prefix), names...)}
-	bounds.UpperBound = after(bounds.LowerBound)
+	bounds.UpperBound = keys.After(bounds.LowerBound)
 	it, err := now.it.Clone(pebble.CloneOptions{IterOptions: bounds})
 	if err != nil {
 		return err
@@ -126,20 +129,20 @@ func (l *liveList) read(ok bool) error {
 		}
 		var names []byte
 		var from, until uint64
-		if l.space == spaceLife {
+		if l.space == keys.SpaceLife {
 			var isLife bool
-			if names, from, until, isLife = splitLife(l.it.Key(), value); !isLife {
-				return errRecord
+			if names, from, until, isLife = keys.SplitLife(l.it.Key(), value); !isLife {
+				return record.ErrUnreadable
 			}
 		} else {
-			begin, err := readBegin(value)
-			if err != nil {
-				return err
+			begin, ok := keys.ReadBegin(value)
+			if !ok {
+				return record.ErrUnreadable
 			}
 			const head = 1 + 4
-			names, from, until = l.it.Key()[head:], begin.version, math.MaxUint64
-			if l.axis == axisTime {
-				from = uint64(begin.second)
+			names, from, until = l.it.Key()[head:], begin.Version, math.MaxUint64
+			if l.axis == keys.AxisTime {
+				from = uint64(begin.Second)
 			}
 		}
 		if from <= l.number && l.number <= until {
@@ -171,9 +174,9 @@ func (w *liveWalk) next() error {
 
 // object is the one at which the walk is.
 func (w *liveWalk) object() (*Object, error) {
-	parts := bytes.Split(w.names, []byte{separator})
+	parts := bytes.Split(w.names, []byte{keys.Separator})
 	if len(parts) != 3 || len(parts[2]) > 0 {
-		return nil, errRecord
+		return nil, record.ErrUnreadable
 	}
 	return &Object{w.unit, string(parts[0]), string(parts[1])}, nil
 }

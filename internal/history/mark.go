@@ -8,6 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // Type and reason of the mark for what a stream had removed before an archiver read it.
@@ -30,7 +32,7 @@ type Removal struct {
 
 // Mark is something that the stream says about itself.
 type Mark struct {
-	Unit  *Unit
+	Unit  *record.Unit
 	Event event.Event
 	Time  time.Time
 	// Reason of a gap: "expired", "dropped", "forgotten", "removed", and others.
@@ -43,10 +45,10 @@ type Mark struct {
 
 // Marks are those of a unit from one time to another, and of the archive itself, in their order. A
 // zero time is no limit. The error is the last element.
-func (h Coverage) Marks(u *Unit, since, until time.Time) iter.Seq2[*Mark, error] {
+func (h Coverage) Marks(u *record.Unit, since, until time.Time) iter.Seq2[*Mark, error] {
 	return func(yield func(*Mark, error) bool) {
 		for _, other := range h.db.Units() {
-			if other != u && (other.Source != ArchiveSource || u.Source == ArchiveSource) {
+			if other != u && (other.Source != record.ArchiveSource || u.Source == record.ArchiveSource) {
 				continue
 			}
 			if !h.marks(other, since, until, yield) {
@@ -57,9 +59,9 @@ func (h Coverage) Marks(u *Unit, since, until time.Time) iter.Seq2[*Mark, error]
 }
 
 // marks reports whether to go on.
-func (h Coverage) marks(u *Unit, since, until time.Time, yield func(*Mark, error) bool) bool {
-	prefix := unitPrefix(nil, spaceMark, u.Number)
-	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+func (h Coverage) marks(u *record.Unit, since, until time.Time, yield func(*Mark, error) bool) bool {
+	prefix := keys.InUnit(nil, keys.SpaceMark, u.Number)
+	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
 	if err != nil {
 		yield(nil, h.db.ReadError(err))
 		return false
@@ -98,12 +100,12 @@ func (h Coverage) marks(u *Unit, since, until time.Time, yield func(*Mark, error
 	return true
 }
 
-func readMark(u *Unit, document []byte) (*Mark, error) {
-	e, err := readDocument(document)
+func readMark(u *record.Unit, document []byte) (*Mark, error) {
+	e, err := record.ReadMark(document)
 	if err != nil {
 		return nil, err
 	}
-	m := &Mark{Unit: u, Event: e, Time: timeOf(&e)}
+	m := &Mark{Unit: u, Event: e, Time: record.TimeOf(&e)}
 	var data Removal
 	if json.Unmarshal(e.InformerData(), &data) == nil { // another payload has no reason
 		m.Reason, m.From, m.To, m.Since, m.Until = data.Reason, data.From, data.To, data.Since, data.Until

@@ -17,6 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/diff"
+	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -304,7 +305,7 @@ func (m model) before(v *history.Version) (before *event.Event) {
 	return before
 }
 
-func resourceOf(u *history.Unit) string {
+func resourceOf(u *record.Unit) string {
 	if u.Group == "" {
 		return u.Resource
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/suggest"
 )
 
@@ -41,16 +42,16 @@ func ShortNames(resource string) (names []string) {
 }
 
 // Units are all that are known, in the order in which they came.
-func (h Resources) Units() []*Unit { return h.db.Units() }
+func (h Resources) Units() []*record.Unit { return h.db.Units() }
 
 // Resolve finds the units of a resource, by a name as kubectl takes it: "pods", "po", "Pod",
 // "deployments.apps", "deployments.v1.apps". cluster is "" for all.
-func (h Resources) Resolve(name, cluster string) ([]*Unit, error) {
+func (h Resources) Resolve(name, cluster string) ([]*record.Unit, error) {
 	word, rest, qualified := strings.Cut(strings.ToLower(name), ".")
-	var found []*Unit
+	var found []*record.Unit
 	var known []string
 	for _, u := range h.db.Units() {
-		if u.Resource == "" || u.Source == ArchiveSource || cluster != "" && u.Cluster() != cluster {
+		if u.Resource == "" || u.Source == record.ArchiveSource || cluster != "" && u.Cluster() != cluster {
 			continue
 		}
 		known = append(known, u.GroupResource())
@@ -94,7 +95,7 @@ func (h Resources) Resolve(name, cluster string) ([]*Unit, error) {
 // Clusters are the names of those that the history has objects of.
 func (h Resources) Clusters() (names []string) {
 	for _, u := range h.db.Units() {
-		if u.Source != ArchiveSource && !slices.Contains(names, u.Cluster()) {
+		if u.Source != record.ArchiveSource && !slices.Contains(names, u.Cluster()) {
 			names = append(names, u.Cluster())
 		}
 	}
@@ -104,7 +105,7 @@ func (h Resources) Clusters() (names []string) {
 
 // Select are the units of some resources of a cluster, named as Resolve takes them; of all for
 // none.
-func (h Resources) Select(cluster string, names []string) (units []*Unit, err error) {
+func (h Resources) Select(cluster string, names []string) (units []*record.Unit, err error) {
 	for _, name := range names {
 		found, err := h.Resolve(name, cluster)
 		if err != nil {
@@ -119,6 +120,6 @@ func (h Resources) Select(cluster string, names []string) (units []*Unit, err er
 			}
 		}
 	}
-	slices.SortFunc(units, func(a, b *Unit) int { return int(a.Number) - int(b.Number) })
+	slices.SortFunc(units, func(a, b *record.Unit) int { return int(a.Number) - int(b.Number) })
 	return slices.Compact(units), nil
 }

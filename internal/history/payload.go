@@ -5,13 +5,15 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/diff"
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/jsontree"
 	"github.com/kubebridge/bridge/internal/patch"
 )
 
 // dataOf is what is stored of an event's data: of a payload with two objects the newer one, and of
 // a merge patch the object, where the version that it is to is known.
-func (b *batch) dataOf(u *Unit, e *event.Event, last *lastVersion, seq sequence) ([]byte, error) {
+func (b *batch) dataOf(u *record.Unit, e *event.Event, last *lastVersion, seq keys.Sequence) ([]byte, error) {
 	switch {
 	case len(e.Data) == 0:
 		return nil, nil
@@ -35,19 +37,19 @@ func (b *batch) dataOf(u *Unit, e *event.Event, last *lastVersion, seq sequence)
 }
 
 // previous is the object in the version before an event's, nil where it is not known.
-func (b *batch) previous(u *Unit, e *event.Event, last *lastVersion, seq sequence) ([]byte, error) {
-	before := newSequence(seq.era, e.Previous, false)
-	if e.Previous == "" || before.compare(seq) > 0 {
+func (b *batch) previous(u *record.Unit, e *event.Event, last *lastVersion, seq keys.Sequence) ([]byte, error) {
+	before := keys.NewSequence(seq.Era, e.Previous, false)
+	if e.Previous == "" || before.Compare(seq) > 0 {
 		return nil, nil
 	}
 	if last != nil && last.seq == before {
-		if last.form != FormObject {
+		if last.form != record.FormObject {
 			return nil, nil
 		}
 		return last.objectJSON(), nil
 	}
 	v, err := StoredVersion(b.db, &Object{u, e.Namespace, e.Name}, before)
-	if err != nil || v == nil || v.Form() != FormObject {
+	if err != nil || v == nil || v.Form() != record.FormObject {
 		return nil, err
 	}
 	return v.Event.Data, nil

@@ -8,15 +8,17 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // CompleteUntil is the time up to which the stream itself says that all changes of units are in it:
 // the earliest of their newest progress events, of all partitions of which one was read. Zero where
 // one of them has none.
-func (h Coverage) CompleteUntil(units []*Unit) (until time.Time, err error) {
+func (h Coverage) CompleteUntil(units []*record.Unit) (until time.Time, err error) {
 	for _, u := range units {
-		prefix := unitPrefix(nil, spaceProgress, u.Number)
-		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		prefix := keys.InUnit(nil, keys.SpaceProgress, u.Number)
+		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
 		if err != nil {
 			return time.Time{}, h.db.ReadError(err)
 		}
@@ -40,7 +42,7 @@ func (h Coverage) CompleteUntil(units []*Unit) (until time.Time, err error) {
 // ListedVersion is the lowest resourceVersion at which the last list of one of some units was:
 // every version up to it is stored. What came later may be stored in any order of versions. 0 where
 // one of them has no list.
-func (h Coverage) ListedVersion(units []*Unit) (uint64, error) {
+func (h Coverage) ListedVersion(units []*record.Unit) (uint64, error) {
 	lowest := uint64(0)
 	for i, u := range units {
 		lists := map[string]uint64{} // of each namespace that is listed by itself

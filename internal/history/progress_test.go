@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -45,7 +45,7 @@ func TestListedVersion(t *testing.T) {
 		}
 		_, err := db.Writer.Append(t.Context(), []*event.Event{list("a", 10), list("b", 20), list("a", 30)})
 		testkit.OK(t, err)
-		units := slices.DeleteFunc(db.Questions.Resources.Units(), func(u *history.Unit) bool { return u.Resource != "secrets" })
+		units := slices.DeleteFunc(db.Questions.Resources.Units(), func(u *record.Unit) bool { return u.Resource != "secrets" })
 		version, err := db.Questions.Coverage.ListedVersion(units)
 		testkit.OK(t, err)
 		if version != 20 || len(units) != 1 {

@@ -4,15 +4,17 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // Source is the database that is asked.
 type Source interface {
 	NewIter(*pebble.IterOptions) (*pebble.Iterator, error)
 	// Units are all that are known, in the order in which they came.
-	Units() []*Unit
+	Units() []*record.Unit
 	// Unit is the one of a number, nil for none.
-	Unit(number uint32) *Unit
+	Unit(number uint32) *record.Unit
 	// Horizon is the time before which only the last versions are kept, zero for none.
 	Horizon() (time.Time, error)
 	// ReadError adds to damage what can be done about it.

@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // reached is the highest era of a unit of which a version is stored, and the highest version in it.
@@ -15,29 +18,29 @@ type reached struct {
 }
 
 // isBeyond reports whether a version is beyond all that are stored of a unit.
-func (b *batch) isBeyond(u *Unit, seq sequence) (bool, error) {
+func (b *batch) isBeyond(u *record.Unit, seq keys.Sequence) (bool, error) {
 	r, err := b.reachedOf(u)
 	if err != nil {
 		return false, err
 	}
-	isNumber := seq.isNumber() && seq.entered == 0
-	return seq.era > r.era || seq.era == r.era && isNumber && seq.version > r.version, nil
+	isNumber := seq.IsNumber() && seq.Entered == 0
+	return seq.Era > r.era || seq.Era == r.era && isNumber && seq.Version > r.version, nil
 }
 
-func (b *batch) reachedOf(u *Unit) (r reached, err error) {
+func (b *batch) reachedOf(u *record.Unit) (r reached, err error) {
 	r, known := b.w.reached[u.Number]
 	if known {
 		return r, nil
 	}
 	const era = 4
-	value, err := b.db.get(reachedKey(u.Number))
+	value, err := b.db.get(keys.Reached(u.Number))
 	switch {
 	case err != nil:
 		return r, err
 	case len(value) == era+8:
 		r = reached{binary.BigEndian.Uint32(value), binary.BigEndian.Uint64(value[era:])}
 	case value != nil:
-		return r, errRecord
+		return r, record.ErrUnreadable
 	}
 	if b.w.reached == nil {
 		b.w.reached = map[uint32]reached{}
@@ -47,13 +50,13 @@ func (b *batch) reachedOf(u *Unit) (r reached, err error) {
 }
 
 // reach notes that a version is stored.
-func (b *batch) reach(u *Unit, seq sequence) error {
+func (b *batch) reach(u *record.Unit, seq keys.Sequence) error {
 	r, err := b.reachedOf(u)
 	if err != nil {
 		return err
 	}
-	to := reached{seq.era, seq.version}
-	if !seq.isNumber() || seq.entered > 0 {
+	to := reached{seq.Era, seq.Version}
+	if !seq.IsNumber() || seq.Entered > 0 {
 		to.version = math.MaxUint64 // it lies behind all numbers of the era
 	}
 	if to.era < r.era || to.era == r.era && to.version <= r.version {
@@ -72,7 +75,7 @@ func (b *batch) storeReached() error {
 		r := b.w.reached[u.Number]
 		value := binary.BigEndian.AppendUint32(nil, r.era)
 		value = binary.BigEndian.AppendUint64(value, r.version)
-		if err := b.Set(reachedKey(u.Number), value, nil); err != nil {
+		if err := b.Set(keys.Reached(u.Number), value, nil); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // reader reads versions of objects, as of when it was made.
@@ -37,14 +40,14 @@ type scratch struct {
 
 // difference is a version that is stored as one.
 type difference struct {
-	seq sequence
-	h   header
+	seq keys.Sequence
+	h   record.Header
 }
 
 // versionSpace are the keys of all versions.
 var versionSpace = pebble.IterOptions{
-	LowerBound: []byte{spaceVersion},
-	UpperBound: []byte{spaceVersion + 1},
+	LowerBound: []byte{keys.SpaceVersion},
+	UpperBound: []byte{keys.SpaceVersion + 1},
 }
 
 func newReader(db Source) (*reader, error) {
@@ -62,69 +65,69 @@ func (r *reader) err() error { return r.db.ReadError(r.it.Error()) }
 
 // decoded is a version with its text.
 type decoded struct {
-	seq  sequence
-	h    header
+	seq  keys.Sequence
+	h    record.Header
 	text []byte
 	base string // version of its base
 }
 
 // decode makes the text of the version at the iterator, and moves it. Of the texts between only the
 // last one's checksum is looked at: it covers them.
-func (r *reader) decode(seq sequence, h header) (v decoded, err error) {
+func (r *reader) decode(seq keys.Sequence, h record.Header) (v decoded, err error) {
 	s := &r.scratch
 	if r.reuses {
 		defer func() { s.given = v.text }()
 	}
-	if h.kind == storedWhole {
-		return decoded{seq, h, append(s.given[:0], h.payload...), h.base}, nil
+	if h.Kind == record.Whole {
+		return decoded{seq, h, append(s.given[:0], h.Payload...), h.Base}, nil
 	}
-	key, _, _, _, ok := splitVersionKey(r.it.Key())
+	key, _, _, _, ok := keys.SplitVersion(r.it.Key())
 	if !ok {
-		return v, errRecord
+		return v, record.ErrUnreadable
 	}
 	s.prefix = append(s.prefix[:0], key...)
 	s.payloads, s.chain = s.payloads[:0], s.chain[:0]
 	// The differences from this version back to a whole one.
-	for h.kind == storedDelta {
+	for h.Kind == record.Delta {
 		begin := len(s.payloads)
-		s.payloads = append(s.payloads, h.payload...)
-		h.payload = s.payloads[begin:]
+		s.payloads = append(s.payloads, h.Payload...)
+		h.Payload = s.payloads[begin:]
 		s.chain = append(s.chain, difference{seq, h})
-		if h.back > seq.version || len(s.chain) > maxDeltas {
-			return v, errDelta
+		if h.Back > seq.Version || len(s.chain) > record.MaxDeltas {
+			return v, record.ErrMisfit
 		}
-		seq = sequence{era: seq.era, entered: seq.entered, version: seq.version - h.back}
+		seq = keys.Sequence{Era: seq.Era, Entered: seq.Entered, Version: seq.Version - h.Back}
 		if h, err = r.back(s.prefix, seq); err != nil {
 			return v, err
 		}
 	}
-	s.text = append(s.text[:0], h.payload...)
+	s.text = append(s.text[:0], h.Payload...)
 	for _, d := range slices.Backward(s.chain[1:]) {
-		if s.spare, err = applyDelta(s.spare, s.text, d.h.payload, d.h.length); err != nil {
+		if s.spare, err = d.h.ApplyUnchecked(s.spare, s.text); err != nil {
 			return v, err
 		}
 		seq, s.text, s.spare = d.seq, s.spare, s.text
 	}
 	last := &s.chain[0]
-	v = decoded{seq: last.seq, h: last.h, base: seq.resourceVersion()}
-	v.text, err = last.h.apply(s.given, s.text)
+	v = decoded{seq: last.seq, h: last.h, base: seq.ResourceVersion()}
+	v.text, err = last.h.Apply(s.given, s.text)
 	return v, err
 }
 
 // back moves to the version before, which must be the one that is wanted.
-func (r *reader) back(prefix []byte, want sequence) (h header, err error) {
+func (r *reader) back(prefix []byte, want keys.Sequence) (h record.Header, err error) {
 	if !r.it.Prev() || !bytes.HasPrefix(r.it.Key(), prefix) {
-		return h, cmp.Or(r.it.Error(), errDelta)
+		return h, cmp.Or(r.it.Error(), record.ErrMisfit)
 	}
-	seq, ok := decodeSequence(r.it.Key()[len(prefix):])
+	seq, ok := keys.DecodeSequence(r.it.Key()[len(prefix):])
 	value, err := r.it.ValueAndErr()
 	switch {
 	case err != nil || !ok:
-		return h, cmp.Or(err, errRecord)
+		return h, cmp.Or(err, record.ErrUnreadable)
 	case seq != want:
-		return h, errDelta
+		return h, record.ErrMisfit
 	}
-	return readHeader(value)
+	return record.ReadHeader(value)
 }
 
 // version makes the version at the iterator, and moves it.
@@ -135,19 +138,19 @@ func (r *reader) version() (*Version, error) {
 
 func (r *reader) readVersion() (*Version, error) {
 	key := r.it.Key()
-	_, namespace, name, seq, ok := splitVersionKey(key)
+	_, namespace, name, seq, ok := keys.SplitVersion(key)
 	if !ok {
-		return nil, errRecord
+		return nil, record.ErrUnreadable
 	}
 	u := r.db.Unit(binary.BigEndian.Uint32(key[1:]))
 	if u == nil {
-		return nil, errRecord
+		return nil, record.ErrUnreadable
 	}
 	value, err := r.it.ValueAndErr()
 	if err != nil {
 		return nil, err
 	}
-	h, err := readHeader(value)
+	h, err := record.ReadHeader(value)
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +166,8 @@ func (r *reader) readVersion() (*Version, error) {
 }
 
 // atSequence is a version, nil when it is not stored.
-func (r *reader) atSequence(u *Unit, namespace, name string, seq sequence) (*Version, error) {
-	key := seq.append(appendObject(nil, u.Number, namespace, name))
+func (r *reader) atSequence(u *record.Unit, namespace, name string, seq keys.Sequence) (*Version, error) {
+	key := seq.Append(keys.AppendObject(nil, u.Number, namespace, name))
 	if !r.it.SeekGE(key) || !bytes.Equal(r.it.Key(), key) {
 		return nil, r.err()
 	}
@@ -200,7 +203,7 @@ func (r *reader) versions(
 			return err
 		}
 		if found {
-			at = append(seq.append(bytes.Clone(prefix)), math.MaxUint8) // behind it
+			at = append(seq.Append(bytes.Clone(prefix)), math.MaxUint8) // behind it
 		}
 	}
 	same, err := r.it.Clone(pebble.CloneOptions{}) // as of the same moment
@@ -209,29 +212,29 @@ func (r *reader) versions(
 	}
 	aside := &reader{db: r.db, it: same}
 	defer aside.Close()
-	var last sequence
+	var last keys.Sequence
 	var text []byte
 	for ok := r.it.SeekGE(at); ok && bytes.HasPrefix(r.it.Key(), prefix); ok = r.it.Next() {
-		seq, ok := decodeSequence(r.it.Key()[len(prefix):])
+		seq, ok := keys.DecodeSequence(r.it.Key()[len(prefix):])
 		value, err := r.it.ValueAndErr()
 		if err != nil || !ok {
-			return cmp.Or(err, errRecord)
+			return cmp.Or(err, record.ErrUnreadable)
 		}
-		h, err := readHeader(value)
+		h, err := record.ReadHeader(value)
 		if err != nil {
 			return err
 		}
-		if !until.IsZero() && h.time.After(until) {
+		if !until.IsZero() && h.Time.After(until) {
 			continue
 		}
 		base := ""
-		if h.kind == storedDelta && text != nil && last.era == seq.era && last.entered == seq.entered &&
-			!last.deleted && last.version == seq.version-h.back {
-			base = last.resourceVersion()
-			text, err = h.apply(nil, text)
+		if h.Kind == record.Delta && text != nil && last.Era == seq.Era && last.Entered == seq.Entered &&
+			!last.Deleted && last.Version == seq.Version-h.Back {
+			base = last.ResourceVersion()
+			text, err = h.Apply(nil, text)
 		} else {
 			if !aside.it.SeekGE(r.it.Key()) {
-				return cmp.Or(aside.it.Error(), errRecord)
+				return cmp.Or(aside.it.Error(), record.ErrUnreadable)
 			}
 			var d decoded
 			d, err = aside.decode(seq, h)
@@ -268,41 +271,41 @@ func (h Objects) At(o *Object, p Point) (*Version, error) {
 
 // lastAt is the last version of an object at a point. For a resourceVersion it is in the newest era
 // in which the object has one up to it.
-func (r *reader) lastAt(o *Object, p Point) (seq sequence, found bool, err error) {
+func (r *reader) lastAt(o *Object, p Point) (seq keys.Sequence, found bool, err error) {
 	if !p.At.IsZero() {
 		return r.lastBefore(o, p.At.Add(1))
 	}
 	prefix := o.prefix()
-	for end := after(prefix); ; {
+	for end := keys.After(prefix); ; {
 		if !r.it.SeekLT(end) || !bytes.HasPrefix(r.it.Key(), prefix) {
 			return seq, false, r.it.Error()
 		}
-		newest, ok := decodeSequence(r.it.Key()[len(prefix):])
+		newest, ok := keys.DecodeSequence(r.it.Key()[len(prefix):])
 		if !ok {
-			return seq, false, errRecord
+			return seq, false, record.ErrUnreadable
 		}
 		if p.Version == 0 {
 			return newest, true, nil
 		}
-		era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), newest.era)
-		if newest.entered > 0 { // into which selection did it come last?
-			key := binary.BigEndian.AppendUint64(append(bytes.Clone(era), classEntered), p.Version)
-			if !r.it.SeekLT(after(key)) || !bytes.HasPrefix(r.it.Key(), era) {
+		era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), newest.Era)
+		if newest.Entered > 0 { // into which selection did it come last?
+			key := binary.BigEndian.AppendUint64(append(bytes.Clone(era), keys.ClassEntered), p.Version)
+			if !r.it.SeekLT(keys.After(key)) || !bytes.HasPrefix(r.it.Key(), era) {
 				end = era
 				continue
 			}
-			if newest, ok = decodeSequence(r.it.Key()[len(prefix):]); !ok {
-				return seq, false, errRecord
+			if newest, ok = keys.DecodeSequence(r.it.Key()[len(prefix):]); !ok {
+				return seq, false, record.ErrUnreadable
 			}
 		}
 		from := era
-		if newest.entered > 0 {
-			from = binary.BigEndian.AppendUint64(append(bytes.Clone(era), classEntered), newest.entered)
+		if newest.Entered > 0 {
+			from = binary.BigEndian.AppendUint64(append(bytes.Clone(era), keys.ClassEntered), newest.Entered)
 		}
-		key := binary.BigEndian.AppendUint64(append(bytes.Clone(from), classNumber), p.Version)
-		if r.it.SeekLT(after(key)) && bytes.HasPrefix(r.it.Key(), era) {
-			if seq, ok = decodeSequence(r.it.Key()[len(prefix):]); !ok {
-				return seq, false, errRecord
+		key := binary.BigEndian.AppendUint64(append(bytes.Clone(from), keys.ClassNumber), p.Version)
+		if r.it.SeekLT(keys.After(key)) && bytes.HasPrefix(r.it.Key(), era) {
+			if seq, ok = keys.DecodeSequence(r.it.Key()[len(prefix):]); !ok {
+				return seq, false, record.ErrUnreadable
 			}
 			isDiverged, err := r.isDiverged(prefix, seq)
 			if err != nil || !isDiverged {
@@ -318,53 +321,53 @@ func (r *reader) lastAt(o *Object, p Point) (seq sequence, found bool, err error
 // another one when it was restored. The list after that has the first one again, in version n. The
 // other one's delete is inferred and sorts right before n, in the new epoch. But at n-1 the other
 // one had not come yet: the versions up to the backup are those of the epoch before.
-func (r *reader) isDiverged(prefix []byte, seq sequence) (bool, error) {
-	if !seq.deleted || seq.era == 0 || seq.entered > 0 || !seq.isNumber() {
+func (r *reader) isDiverged(prefix []byte, seq keys.Sequence) (bool, error) {
+	if !seq.Deleted || seq.Era == 0 || seq.Entered > 0 || !seq.IsNumber() {
 		return false, nil
 	}
 	v, err := r.readVersion()
 	if err != nil || !v.Event.Inferred {
 		return false, err
 	}
-	key := seq.append(bytes.Clone(prefix))
+	key := seq.Append(bytes.Clone(prefix))
 	if !r.it.SeekGE(append(key, 0)) || !bytes.HasPrefix(r.it.Key(), prefix) {
 		return false, r.it.Error()
 	}
-	next, ok := decodeSequence(r.it.Key()[len(prefix):])
+	next, ok := keys.DecodeSequence(r.it.Key()[len(prefix):])
 	if !ok {
-		return false, errRecord
+		return false, record.ErrUnreadable
 	}
-	if next.era != seq.era || next.version != seq.version+1 || next.deleted {
+	if next.Era != seq.Era || next.Version != seq.Version+1 || next.Deleted {
 		return false, nil
 	}
-	era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), seq.era)
+	era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), seq.Era)
 	return !r.it.SeekLT(key) || !bytes.HasPrefix(r.it.Key(), era), r.it.Error()
 }
 
 // All are the objects of a unit that were ever known: of a namespace, or of all for "". The error
 // is the last element.
-func (h Objects) All(u *Unit, namespace string) iter.Seq2[Object, error] {
+func (h Objects) All(u *record.Unit, namespace string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
-		prefix := unitPrefix(nil, spaceVersion, u.Number)
+		prefix := keys.InUnit(nil, keys.SpaceVersion, u.Number)
 		if namespace != "" {
-			prefix = append(append(prefix, namespace...), separator)
+			prefix = append(append(prefix, namespace...), keys.Separator)
 		}
-		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
 		if err != nil {
 			yield(Object{}, h.db.ReadError(err))
 			return
 		}
 		defer it.Close()
 		for ok := it.First(); ok; {
-			object, ns, name, _, isKey := splitVersionKey(it.Key())
+			object, ns, name, _, isKey := keys.SplitVersion(it.Key())
 			if !isKey {
-				yield(Object{}, h.db.ReadError(errRecord))
+				yield(Object{}, h.db.ReadError(record.ErrUnreadable))
 				return
 			}
 			if !yield(Object{u, ns, name}, nil) {
 				return
 			}
-			ok = it.SeekGE(after(object))
+			ok = it.SeekGE(keys.After(object))
 		}
 		if err := it.Error(); err != nil {
 			yield(Object{}, h.db.ReadError(err))

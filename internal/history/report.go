@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/diff"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // VersionReport is a version as JSON.
@@ -27,7 +28,7 @@ type VersionReport struct {
 	Initial  bool           `json:"initial,omitempty"`
 	Inferred bool           `json:"inferred,omitempty"`
 	// Known is what is known of the object: object, metadata, patch, none.
-	Known Form `json:"known"`
+	Known record.Form `json:"known"`
 }
 
 // ChangeReport is a Change as JSON.
@@ -93,8 +94,8 @@ var ErrSeveralClusters = errors.New("is in several clusters")
 // Find finds an object by name, in a namespace or in none: nil when no event ever named it. Where
 // several informers have it, it is the one with the newest version; the others are in others.
 func (h Objects) Find(
-	units []*Unit, namespace, name string,
-) (best *Object, others []*Unit, err error) {
+	units []*record.Unit, namespace, name string,
+) (best *Object, others []*record.Unit, err error) {
 	var newest time.Time
 	var clusters []string
 	for _, u := range units {
@@ -120,7 +121,7 @@ func (h Objects) Find(
 		return nil, nil, fmt.Errorf("%s/%s %w: %s", units[0].Resource, name, ErrSeveralClusters,
 			strings.Join(clusters, ", "))
 	}
-	others = slices.DeleteFunc(others, func(u *Unit) bool { return u == best.Unit })
+	others = slices.DeleteFunc(others, func(u *record.Unit) bool { return u == best.Unit })
 	return best, others, nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // Retention says what is kept.
@@ -30,7 +32,7 @@ func (m Maintenance) DiskBytes() uint64 { return m.db.pebble.Metrics().DiskSpace
 // Retain removes what is too old, or too much, once. Others may write and read meanwhile.
 func (m Maintenance) Retain(ctx context.Context, r Retention, now time.Time) error {
 	if r.Age > 0 {
-		if err := m.removeBefore(ctx, unixSeconds(now.Add(-r.Age))); err != nil {
+		if err := m.removeBefore(ctx, keys.Seconds(now.Add(-r.Age))); err != nil {
 			return m.db.ReadError(err)
 		}
 	}
@@ -45,7 +47,7 @@ func (m Maintenance) Retain(ctx context.Context, r Retention, now time.Time) err
 		return m.db.ReadError(err)
 	}
 	// What was removed takes space until tables are rewritten.
-	return m.db.ReadError(m.db.pebble.Compact(ctx, []byte{spaceVersion}, []byte{spaceVersion + 1},
+	return m.db.ReadError(m.db.pebble.Compact(ctx, []byte{keys.SpaceVersion}, []byte{keys.SpaceVersion + 1},
 		false))
 }
 
@@ -57,18 +59,18 @@ func (m Maintenance) extent() (oldest, newest uint32, err error) {
 			continue
 		}
 		sources[u.SourceNumber] = true
-		prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, u.SourceNumber)
-		it, err := m.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		prefix := keys.Timeline(u.SourceNumber)
+		it, err := m.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
 		if err != nil {
 			return 0, 0, err
 		}
 		if it.First() {
-			first := binary.BigEndian.Uint32(it.Key()[5:]) * bucketSeconds
+			first := binary.BigEndian.Uint32(it.Key()[5:]) * keys.BucketSeconds
 			if oldest == 0 || first < oldest {
 				oldest = first
 			}
 			it.Last()
-			newest = max(newest, binary.BigEndian.Uint32(it.Key()[5:])*bucketSeconds)
+			newest = max(newest, binary.BigEndian.Uint32(it.Key()[5:])*keys.BucketSeconds)
 		}
 		if err := cmp.Or(it.Error(), it.Close()); err != nil {
 			return 0, 0, err
@@ -81,10 +83,10 @@ func (m Maintenance) extent() (oldest, newest uint32, err error) {
 // versions there all but the last one, and that too if it is the end of the object. It touches only
 // objects of which something is removed.
 func (m Maintenance) removeBefore(ctx context.Context, second uint32) error {
-	bucket := second / bucketSeconds
-	horizon := bucket * bucketSeconds
+	bucket := second / keys.BucketSeconds
+	horizon := bucket * keys.BucketSeconds
 	known, err := m.db.Horizon()
-	if err != nil || unixSeconds(known) >= horizon {
+	if err != nil || keys.Seconds(known) >= horizon {
 		return err
 	}
 	if oldest, _, err := m.extent(); err != nil || oldest == 0 || oldest >= horizon {
@@ -112,8 +114,8 @@ func (m Maintenance) removeBefore(ctx context.Context, second uint32) error {
 
 // removeOf removes a cluster's versions before a bucket.
 func (m Maintenance) removeOf(ctx context.Context, source, bucket uint32) error {
-	first := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, source)
-	end := appendBucket(nil, source, bucket)
+	first := keys.Timeline(source)
+	end := keys.AppendBucket(nil, source, bucket)
 	it, err := m.db.pebble.NewIter(&pebble.IterOptions{LowerBound: first, UpperBound: end})
 	if err != nil {
 		return err
@@ -125,24 +127,24 @@ func (m Maintenance) removeOf(ctx context.Context, source, bucket uint32) error 
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		e, ok := decodeTimeline(it.Key())
+		e, ok := keys.DecodeEntry(it.Key())
 		if !ok {
-			return errRecord
+			return record.ErrUnreadable
 		}
-		if e.second/bucketSeconds != current {
-			current = e.second / bucketSeconds
+		if e.Second/keys.BucketSeconds != current {
+			current = e.Second / keys.BucketSeconds
 			clear(done)
 		}
-		object := string(appendObject(nil, e.unit, e.namespace, e.name))
+		object := string(keys.AppendObject(nil, e.Unit, e.Namespace, e.Name))
 		if done[object] {
 			continue
 		}
 		done[object] = true
-		u := m.db.units.numbered(e.unit)
+		u := m.db.units.numbered(e.Unit)
 		if u == nil {
-			return errRecord
+			return record.ErrUnreadable
 		}
-		if err := m.trim(&Object{u, e.namespace, e.name}, bucket*bucketSeconds); err != nil {
+		if err := m.trim(&Object{u, e.Namespace, e.Name}, bucket*keys.BucketSeconds); err != nil {
 			return err
 		}
 	}
@@ -165,15 +167,15 @@ func (m Maintenance) trim(o *Object, second uint32) error {
 	}
 	defer it.Close()
 	prefix := o.prefix()
-	key := seq.append(bytes.Clone(prefix))
+	key := seq.Append(bytes.Clone(prefix))
 	if !it.SeekGE(key) || !bytes.Equal(it.Key(), key) {
-		return cmp.Or(it.Error(), errRecord)
+		return cmp.Or(it.Error(), record.ErrUnreadable)
 	}
 	value, err := it.ValueAndErr()
 	if err != nil {
 		return err
 	}
-	h, err := readHeader(value)
+	h, err := record.ReadHeader(value)
 	if err != nil {
 		return err
 	}
@@ -181,9 +183,9 @@ func (m Maintenance) trim(o *Object, second uint32) error {
 	defer b.Close()
 	end := key
 	switch {
-	case seq.deleted:
+	case seq.Deleted:
 		end = append(bytes.Clone(key), 0) // it goes too
-	case h.kind == storedDelta:
+	case h.Kind == record.Delta:
 		whole, err := Rebased(it, o, seq, h)
 		if err != nil {
 			return err
@@ -200,11 +202,11 @@ func (m Maintenance) trim(o *Object, second uint32) error {
 
 // removeMarks removes the marks of a unit before a time, but for the end of the last list: it says
 // that the state at the time is complete.
-func (m Maintenance) removeMarks(u *Unit, second uint32) error {
-	if u.Source == ArchiveSource {
+func (m Maintenance) removeMarks(u *record.Unit, second uint32) error {
+	if u.Source == record.ArchiveSource {
 		return nil // they are few, and may reach over the time
 	}
-	marks := unitPrefix(nil, spaceMark, u.Number)
+	marks := keys.InUnit(nil, keys.SpaceMark, u.Number)
 	end := binary.BigEndian.AppendUint32(bytes.Clone(marks), second)
 	lists, err := m.lastLists(marks, end)
 	if err != nil {
@@ -239,7 +241,7 @@ func (m Maintenance) lastLists(from, to []byte) (map[string]storedMark, error) {
 		if err != nil {
 			return nil, err
 		}
-		e, err := readDocument(value)
+		e, err := record.ReadMark(value)
 		if err != nil {
 			return nil, err
 		}

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // StateQuery says which objects of a state are wanted.
 type StateQuery struct {
 	// Units have the objects. An object that several of them have is given once.
-	Units []*Unit
+	Units []*record.Unit
 	// Namespace of the objects; "*" for all and those in none, "" for those in none.
 	Namespace string
 	At        Point
@@ -52,7 +54,7 @@ type state struct {
 }
 
 func (s *state) run() error {
-	units := slices.SortedFunc(slices.Values(s.Units), func(a, b *Unit) int {
+	units := slices.SortedFunc(slices.Values(s.Units), func(a, b *record.Unit) int {
 		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.GroupResource(), b.GroupResource()),
 			cmp.Compare(a.Number, b.Number))
 	})
@@ -73,7 +75,7 @@ func (s *state) run() error {
 
 // resource gives the objects of one resource, which several informers may have. It reports whether
 // to go on.
-func (s *state) resource(units []*Unit) (goOn bool, err error) {
+func (s *state) resource(units []*record.Unit) (goOn bool, err error) {
 	var walks []*liveWalk
 	defer func() {
 		for _, w := range walks {
@@ -120,7 +122,7 @@ func (s *state) resource(units []*Unit) (goOn bool, err error) {
 // into that of another with the same version.
 func (s *state) version(walks []*liveWalk, names []byte) (*Version, error) {
 	var best *liveWalk
-	var newest sequence
+	var newest keys.Sequence
 	var at *Object
 	for _, w := range walks {
 		if !bytes.Equal(w.names, names) {
@@ -134,12 +136,12 @@ func (s *state) version(walks []*liveWalk, names []byte) (*Version, error) {
 		if err != nil {
 			return nil, err
 		}
-		if found && (best == nil || seq.version > newest.version ||
-			seq.version == newest.version && newest.deleted && !seq.deleted) {
+		if found && (best == nil || seq.Version > newest.Version ||
+			seq.Version == newest.Version && newest.Deleted && !seq.Deleted) {
 			best, newest, at = w, seq, o
 		}
 	}
-	if best == nil || newest.deleted {
+	if best == nil || newest.Deleted {
 		return nil, nil
 	}
 	return best.r.atSequence(at.Unit, at.Namespace, at.Name, newest)
@@ -147,7 +149,7 @@ func (s *state) version(walks []*liveWalk, names []byte) (*Version, error) {
 
 // Unlisted is a unit of which no list had ended at a point: objects may be missing that lived then.
 type Unlisted struct {
-	Unit *Unit
+	Unit *record.Unit
 	// Until is when its first list ended, or zero when none has.
 	Until time.Time
 }

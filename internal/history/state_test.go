@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -207,7 +208,7 @@ func TestCompleteUntil(t *testing.T) {
 		{ID: "s", Source: "/clusters/prod", Op: event.Synced, Type: "dev.kubebridge.informer.synced", Informer: "all", ObjectAttributes: event.ObjectAttributes{Resource: "nodes"}, Time: at},
 	})
 	testkit.OK(t, err)
-	units := map[string]*history.Unit{}
+	units := map[string]*record.Unit{}
 	for _, u := range db.Questions.Resources.Units() {
 		units[u.Resource] = u
 	}
@@ -220,7 +221,7 @@ func TestCompleteUntil(t *testing.T) {
 		{[]string{"pods", "nodes"}, time.Time{}},
 		{[]string{"leases"}, at.Add(3 * time.Minute)}, // of a topic, one partition of which is behind
 	} {
-		var list []*history.Unit
+		var list []*record.Unit
 		for _, r := range test.resources {
 			list = append(list, units[r])
 		}

@@ -5,12 +5,15 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // What the writer has to know of what is stored.
 
 // StoredVersion is a version of an object, nil when it is not stored.
-func StoredVersion(db Source, o *Object, seq sequence) (*Version, error) {
+func StoredVersion(db Source, o *Object, seq keys.Sequence) (*Version, error) {
 	r, err := newReader(db)
 	if err != nil {
 		return nil, err
@@ -20,7 +23,7 @@ func StoredVersion(db Source, o *Object, seq sequence) (*Version, error) {
 }
 
 // LastBefore is the last version of an object before a time.
-func LastBefore(db Source, o *Object, at time.Time) (seq sequence, found bool, err error) {
+func LastBefore(db Source, o *Object, at time.Time) (seq keys.Sequence, found bool, err error) {
 	r, err := newReader(db)
 	if err != nil {
 		return seq, false, err
@@ -30,13 +33,13 @@ func LastBefore(db Source, o *Object, at time.Time) (seq sequence, found bool, e
 }
 
 // Rebased is the version at an iterator, which it moves, stored whole instead of as a difference.
-func Rebased(it *pebble.Iterator, o *Object, seq sequence, h header) ([]byte, error) {
+func Rebased(it *pebble.Iterator, o *Object, seq keys.Sequence, h record.Header) ([]byte, error) {
 	d, err := (&reader{it: it}).decode(seq, h)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := versionOf(o.Unit, o.Namespace, o.Name, seq, h, d.text, d.base); err != nil {
-		return nil, fmt.Errorf("version %s of %s: %w", seq, o, errRecord)
+		return nil, fmt.Errorf("version %s of %s: %w", seq, o, record.ErrUnreadable)
 	}
-	return appendRebased(nil, &h, d.base, d.text), nil
+	return record.AppendRebased(nil, &h, d.base, d.text), nil
 }

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // Step is a version of an object, or its end, and the version before: nil where there is none, it
@@ -24,12 +27,12 @@ type Step struct {
 // of the cluster. "" is what is in no namespace. wanted chooses units, before a version is read.
 // An entry may be read until the next one is asked for. The error is the last element.
 func (h Timeline) Entries(
-	cluster, namespace string, since, until time.Time, wanted func(u *Unit) bool,
+	cluster, namespace string, since, until time.Time, wanted func(u *record.Unit) bool,
 ) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		t := newTimelineWalk(h.db, cluster, namespace, since, until, wanted)
 		var read Version
-		t.yield = func(e *timelineEntry, u *Unit, value []byte) (bool, error) {
+		t.yield = func(e *keys.Entry, u *record.Unit, value []byte) (bool, error) {
 			entry, err := readEntry(&read, u, e, value)
 			if err != nil {
 				return false, err
@@ -51,11 +54,11 @@ func (h Timeline) Entries(
 
 // Steps are Entries with the versions themselves, and those before.
 func (h Timeline) Steps(
-	cluster, namespace string, since, until time.Time, wanted func(u *Unit) bool,
+	cluster, namespace string, since, until time.Time, wanted func(u *record.Unit) bool,
 ) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		t := newTimelineWalk(h.db, cluster, namespace, since, until, wanted)
-		t.yield = func(e *timelineEntry, u *Unit, _ []byte) (bool, error) {
+		t.yield = func(e *keys.Entry, u *record.Unit, _ []byte) (bool, error) {
 			v, before, err := t.read(e, u)
 			if v == nil || err != nil {
 				return err == nil, err
@@ -69,14 +72,14 @@ func (h Timeline) Steps(
 }
 
 func newTimelineWalk(
-	db Source, cluster, namespace string, since, until time.Time, wanted func(u *Unit) bool,
+	db Source, cluster, namespace string, since, until time.Time, wanted func(u *record.Unit) bool,
 ) *timelineWalk {
 	t := &timelineWalk{
-		db: db, namespace: namespace, since: unixSeconds(since), until: math.MaxUint32,
+		db: db, namespace: namespace, since: keys.Seconds(since), until: math.MaxUint32,
 		wanted: wanted,
 	}
 	if !until.IsZero() {
-		t.until = unixSeconds(until)
+		t.until = keys.Seconds(until)
 	}
 	for _, u := range db.Units() {
 		if u.Cluster() == cluster {
@@ -92,18 +95,18 @@ type timelineWalk struct {
 	source       uint32
 	namespace    string // "*" for all
 	since, until uint32
-	wanted       func(u *Unit) bool
+	wanted       func(u *record.Unit) bool
 	// yield is given a key with its value. It reports whether to continue.
-	yield func(e *timelineEntry, u *Unit, value []byte) (bool, error)
+	yield func(e *keys.Entry, u *record.Unit, value []byte) (bool, error)
 	it    *pebble.Iterator
 	r     *reader // nil until a version is read
 }
 
 func (t *timelineWalk) run() (err error) {
-	prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, t.source)
+	prefix := keys.Timeline(t.source)
 	if t.it, err = t.db.NewIter(&pebble.IterOptions{
 		LowerBound: prefix,
-		UpperBound: after(prefix),
+		UpperBound: keys.After(prefix),
 	}); err != nil {
 		return err
 	}
@@ -113,19 +116,19 @@ func (t *timelineWalk) run() (err error) {
 			t.r.Close()
 		}
 	}()
-	for bucket := t.since / bucketSeconds; ; bucket++ {
-		if !t.it.SeekGE(appendBucket(nil, t.source, bucket)) {
+	for bucket := t.since / keys.BucketSeconds; ; bucket++ {
+		if !t.it.SeekGE(keys.AppendBucket(nil, t.source, bucket)) {
 			return t.it.Error()
 		}
 		found := binary.BigEndian.Uint32(t.it.Key()[5:]) // later, where nothing happened
-		if bucket = found; bucket > t.until/bucketSeconds {
+		if bucket = found; bucket > t.until/keys.BucketSeconds {
 			return nil
 		}
 		goOn, err := t.bucket(bucket)
 		if err != nil || !goOn {
 			return err
 		}
-		if bucket == math.MaxUint32/bucketSeconds {
+		if bucket == math.MaxUint32/keys.BucketSeconds {
 			return nil
 		}
 	}
@@ -133,17 +136,17 @@ func (t *timelineWalk) run() (err error) {
 
 // bucket gives what is in a bucket. It reports whether to go on.
 func (t *timelineWalk) bucket(bucket uint32) (bool, error) {
-	prefix := appendBucket(nil, t.source, bucket)
+	prefix := keys.AppendBucket(nil, t.source, bucket)
 	if t.namespace != "*" {
-		prefix = append(append(prefix, t.namespace...), separator)
+		prefix = append(append(prefix, t.namespace...), keys.Separator)
 		from := binary.BigEndian.AppendUint32(bytes.Clone(prefix), t.since)
 		for ok := t.it.SeekGE(from); ok && bytes.HasPrefix(t.it.Key(), prefix); ok = t.it.Next() {
-			e, isKey := decodeTimeline(t.it.Key())
+			e, isKey := keys.DecodeEntry(t.it.Key())
 			value, err := t.it.ValueAndErr()
 			if err != nil || !isKey {
-				return false, cmp.Or(err, errRecord)
+				return false, cmp.Or(err, record.ErrUnreadable)
 			}
-			if e.second > t.until {
+			if e.Second > t.until {
 				break
 			}
 			if goOn, err := t.give(&e, value); err != nil || !goOn {
@@ -153,21 +156,21 @@ func (t *timelineWalk) bucket(bucket uint32) (bool, error) {
 		return true, t.it.Error()
 	}
 	// All namespaces: sorted in pieces, so that memory does not follow what happened.
-	var last timelineEntry
+	var last keys.Entry
 	for first := true; ; first = false {
 		piece, more, err := t.piece(prefix, last, first)
 		if err != nil {
 			return false, err
 		}
 		for i := range piece {
-			if goOn, err := t.give(&piece[i].timelineEntry, piece[i].value); err != nil || !goOn {
+			if goOn, err := t.give(&piece[i].Entry, piece[i].value); err != nil || !goOn {
 				return false, err
 			}
 		}
 		if !more {
 			return true, nil
 		}
-		last = piece[len(piece)-1].timelineEntry
+		last = piece[len(piece)-1].Entry
 	}
 }
 
@@ -176,20 +179,20 @@ const maxPiece = 1 << 13
 
 // timelineItem is an entry with its value.
 type timelineItem struct {
-	timelineEntry
+	keys.Entry
 	value []byte
 }
 
 // piece are the next entries of a bucket behind one of them, in the order of time.
 func (t *timelineWalk) piece(
-	prefix []byte, behind timelineEntry, first bool,
+	prefix []byte, behind keys.Entry, first bool,
 ) (piece []timelineItem, more bool, err error) {
 	for ok := t.it.SeekGE(prefix); ok && bytes.HasPrefix(t.it.Key(), prefix); ok = t.it.Next() {
-		e, isKey := decodeTimeline(t.it.Key())
+		e, isKey := keys.DecodeEntry(t.it.Key())
 		if !isKey {
-			return nil, false, errRecord
+			return nil, false, record.ErrUnreadable
 		}
-		if e.second < t.since || e.second > t.until || !first && e.compare(&behind) <= 0 {
+		if e.Second < t.since || e.Second > t.until || !first && e.Compare(&behind) <= 0 {
 			continue
 		}
 		value, err := t.it.ValueAndErr()
@@ -209,16 +212,16 @@ func (t *timelineWalk) piece(
 	return piece, more, t.it.Error()
 }
 
-func compareItems(a, b timelineItem) int { return a.compare(&b.timelineEntry) }
+func compareItems(a, b timelineItem) int { return a.Compare(&b.Entry) }
 
 // give gives an entry, where it is asked for.
-func (t *timelineWalk) give(e *timelineEntry, value []byte) (bool, error) {
-	if e.second < t.since || e.second > t.until {
+func (t *timelineWalk) give(e *keys.Entry, value []byte) (bool, error) {
+	if e.Second < t.since || e.Second > t.until {
 		return true, nil
 	}
-	u := t.db.Unit(e.unit)
+	u := t.db.Unit(e.Unit)
 	if u == nil {
-		return false, errRecord
+		return false, record.ErrUnreadable
 	}
 	if t.wanted != nil && !t.wanted(u) {
 		return true, nil
@@ -227,26 +230,26 @@ func (t *timelineWalk) give(e *timelineEntry, value []byte) (bool, error) {
 }
 
 // read reads an entry's version and the one before. Both are nil where retention has removed it.
-func (t *timelineWalk) read(e *timelineEntry, u *Unit) (v, before *Version, err error) {
+func (t *timelineWalk) read(e *keys.Entry, u *record.Unit) (v, before *Version, err error) {
 	if t.r == nil {
 		if t.r, err = newReader(t.db); err != nil {
 			return nil, nil, err
 		}
 	}
-	key := e.seq.append(appendObject(nil, u.Number, e.namespace, e.name))
+	key := e.Seq.Append(keys.AppendObject(nil, u.Number, e.Namespace, e.Name))
 	if !t.r.it.SeekGE(key) || !bytes.Equal(t.r.it.Key(), key) {
 		return nil, nil, t.r.err()
 	}
 	if v, err = t.r.version(); err == nil {
-		before, err = t.r.before(u, e.namespace, e.name, e.seq)
+		before, err = t.r.before(u, e.Namespace, e.Name, e.Seq)
 	}
 	return v, before, err
 }
 
 // before is the version before one of an object, nil where there is none, or the object had ended.
-func (r *reader) before(u *Unit, namespace, name string, seq sequence) (*Version, error) {
-	prefix := appendObject(nil, u.Number, namespace, name)
-	if !r.it.SeekLT(seq.append(bytes.Clone(prefix))) || !bytes.HasPrefix(r.it.Key(), prefix) {
+func (r *reader) before(u *record.Unit, namespace, name string, seq keys.Sequence) (*Version, error) {
+	prefix := keys.AppendObject(nil, u.Number, namespace, name)
+	if !r.it.SeekLT(seq.Append(bytes.Clone(prefix))) || !bytes.HasPrefix(r.it.Key(), prefix) {
 		return nil, r.err()
 	}
 	v, err := r.version()
@@ -262,8 +265,8 @@ func (h Timeline) Newest(cluster string) (newest time.Time, err error) {
 		if u.Cluster() != cluster {
 			continue
 		}
-		prefix := binary.BigEndian.AppendUint32([]byte{spaceTimeline}, u.SourceNumber)
-		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		prefix := keys.Timeline(u.SourceNumber)
+		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
 		if err != nil {
 			return newest, h.db.ReadError(err)
 		}
@@ -271,8 +274,8 @@ func (h Timeline) Newest(cluster string) (newest time.Time, err error) {
 			last := bytes.Clone(it.Key()[:9])
 			second := uint32(0)
 			for ok := it.SeekGE(last); ok; ok = it.Next() {
-				if e, isKey := decodeTimeline(it.Key()); isKey {
-					second = max(second, e.second)
+				if e, isKey := keys.DecodeEntry(it.Key()); isKey {
+					second = max(second, e.Second)
 				}
 			}
 			newest = time.Unix(int64(second), 0)

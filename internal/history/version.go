@@ -9,25 +9,27 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/diff"
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/jsontree"
 )
 
 // Version is one version of an object, or its end.
 type Version struct {
 	Event event.Event
-	Unit  *Unit
+	Unit  *record.Unit
 	// Time is when the change was made or observed.
 	Time time.Time
-	seq  sequence
-	form Form // where the event has no data, and the stored version has; else ""
+	seq  keys.Sequence
+	form record.Form // where the event has no data, and the stored version has; else ""
 }
 
 // Form is what is known of the object.
-func (v *Version) Form() Form {
+func (v *Version) Form() record.Form {
 	if v.form != "" {
 		return v.form
 	}
-	return formOf(diff.ShapeOf(v.Event.Data, nil, nil), v.Event.Data, v.Event.DataType)
+	return record.FormOf(diff.ShapeOf(v.Event.Data, nil, nil), v.Event.Data, v.Event.DataType)
 }
 
 // Deleted reports whether the object ends with this version.
@@ -35,7 +37,7 @@ func (v *Version) Deleted() bool { return v.Event.Op == event.Deleted }
 
 // Object names an object in a unit.
 type Object struct {
-	Unit            *Unit
+	Unit            *record.Unit
 	Namespace, Name string
 }
 
@@ -48,12 +50,12 @@ func (o *Object) String() string {
 }
 
 func (o *Object) prefix() []byte {
-	return appendObject(make([]byte, 0, 128), o.Unit.Number, o.Namespace, o.Name)
+	return keys.AppendObject(make([]byte, 0, 128), o.Unit.Number, o.Namespace, o.Name)
 }
 
 // versionOf makes a version of its text. Its data is a part of text.
 func versionOf(
-	u *Unit, namespace, name string, seq sequence, h header, text []byte, base string,
+	u *record.Unit, namespace, name string, seq keys.Sequence, h record.Header, text []byte, base string,
 ) (*Version, error) {
 	v := &Version{}
 	return v, v.read(u, namespace, name, seq, h, text, base)
@@ -61,24 +63,24 @@ func versionOf(
 
 // read makes v the version of a text. Its data is a part of text.
 func (v *Version) read(
-	u *Unit, namespace, name string, seq sequence, h header, text []byte, base string,
+	u *record.Unit, namespace, name string, seq keys.Sequence, h record.Header, text []byte, base string,
 ) error {
-	*v = Version{Unit: u, Time: h.time, seq: seq}
+	*v = Version{Unit: u, Time: h.Time, seq: seq}
 	v.Event = event.Event{
-		Source: u.Source, Informer: u.Informer, Op: h.op, Time: h.time,
+		Source: u.Source, Informer: u.Informer, Op: h.Op, Time: h.Time,
 		ObjectAttributes: event.ObjectAttributes{
 			Resource: u.Resource, Namespace: namespace, Name: name,
 		},
 		Routing: event.Routing{Cluster: u.Cluster(), Group: u.Group},
 	}
-	if err := readText(&v.Event, u, seq, text, base); err != nil {
+	if err := record.ReadText(&v.Event, u, seq, text, base); err != nil {
 		return fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.GroupResource(), namespace, name, err)
 	}
 	return nil
 }
 
 // Number is the resourceVersion as a number, 0 where it is none.
-func (v *Version) Number() uint64 { return v.seq.version }
+func (v *Version) Number() uint64 { return v.seq.Version }
 
 // Labels are those of the object, as far as they are known.
 func (v *Version) Labels() labels.Set {
@@ -112,8 +114,8 @@ func (v *Version) Attribute(name string) string {
 
 // ChangesSince are those of an update; nil where one of the two objects is not known.
 func (v *Version) ChangesSince(before *Version) []diff.Change {
-	if before == nil || before.Deleted() || v.Form() == FormNone || v.Form() != before.Form() ||
-		v.Form() == FormPatch {
+	if before == nil || before.Deleted() || v.Form() == record.FormNone || v.Form() != before.Form() ||
+		v.Form() == record.FormPatch {
 		return nil
 	}
 	return diff.Changes(before.Event.Data, v.Event.Data)

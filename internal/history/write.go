@@ -15,11 +15,9 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/diff"
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
-
-// maxDeltas is how many differences follow each other, at most: a whole version comes after them.
-// Twice as many save a tenth of the space, half as many cost a quarter more.
-const maxDeltas = 31
 
 // Writer stores events. Append is called by one goroutine at a time.
 type Writer struct {
@@ -27,8 +25,8 @@ type Writer struct {
 	// busy has a value while Append runs, or a commit of it. Its holder owns the other fields.
 	busy    chan struct{}
 	last    lastVersions
-	delta   deltaEncoder
-	unsaved []*Unit // that no commit has stored
+	delta   record.Encoder
+	unsaved []*record.Unit // that no commit has stored
 	clock   map[clockAt]uint64
 	latest  map[uint32]uint32  // time of each source
 	reached map[uint32]reached // of each unit
@@ -97,7 +95,7 @@ func (w *Writer) Append(
 
 // Position is what Append has stored for a source last, nil for nothing.
 func (w *Writer) Position(source string) (json.RawMessage, error) {
-	position, err := w.db.get(positionKey(source))
+	position, err := w.db.get(keys.Position(source))
 	return position, w.db.ReadError(err)
 }
 
@@ -126,7 +124,7 @@ type batch struct {
 	w       *Writer
 	written map[string]bool  // keys of versions and marks that are not committed
 	alive   map[string]alive // by object, what is not committed
-	reached []*Unit          // that have reached something new
+	reached []*record.Unit   // that have reached something new
 	// versions are those in the database; nil until one is looked for.
 	versions *pebble.Iterator
 	stored   Stored
@@ -141,7 +139,7 @@ func (b *batch) fill(events []*event.Event, positions []SourcePosition) error {
 	for _, u := range b.w.unsaved {
 		value, err := json.Marshal(u)
 		if err == nil {
-			err = b.Set(u.key(), value, nil)
+			err = b.Set(u.Key(), value, nil)
 		}
 		if err != nil {
 			return err
@@ -151,7 +149,7 @@ func (b *batch) fill(events []*event.Event, positions []SourcePosition) error {
 		return err
 	}
 	for _, p := range positions {
-		if err := b.Set(positionKey(p.Name), p.Position, nil); err != nil {
+		if err := b.Set(keys.Position(p.Name), p.Position, nil); err != nil {
 			return err
 		}
 	}
@@ -174,8 +172,8 @@ func (b *batch) add(e *event.Event) error {
 		b.w.unsaved = append(b.w.unsaved, u)
 	}
 	if e.AboutInformer() || e.UID == "" || e.ResourceVersion == "" || e.Name == "" ||
-		e.Resource == "" || opCode(e.Op) == 0 ||
-		strings.IndexByte(e.Namespace, separator) >= 0 || strings.IndexByte(e.Name, separator) >= 0 {
+		e.Resource == "" || record.OpCode(e.Op) == 0 ||
+		strings.IndexByte(e.Namespace, keys.Separator) >= 0 || strings.IndexByte(e.Name, keys.Separator) >= 0 {
 		return b.addMark(u, e)
 	}
 	if err := b.checkCluster(e); err != nil {
@@ -190,7 +188,7 @@ func (b *batch) checkCluster(e *event.Event) error {
 		e.Op == event.Deleted {
 		return nil
 	}
-	key := metaKey("cluster" + e.Source)
+	key := keys.Meta("cluster" + e.Source)
 	known, err := b.db.get(key)
 	switch {
 	case err != nil:
@@ -206,14 +204,14 @@ func (b *batch) checkCluster(e *event.Event) error {
 }
 
 // addVersion stores a version of an object, unless it is there.
-func (b *batch) addVersion(u *Unit, e *event.Event) error {
+func (b *batch) addVersion(u *record.Unit, e *event.Event) error {
 	w := b.w
-	seq := parseSequence(e.Sequence, e.ResourceVersion, e.Op == event.Deleted)
-	w.key = appendObject(w.key[:0], u.Number, e.Namespace, e.Name)
+	seq := keys.ParseSequence(e.Sequence, e.ResourceVersion, e.Op == event.Deleted)
+	w.key = keys.AppendObject(w.key[:0], u.Number, e.Namespace, e.Name)
 	object := len(w.key)
 	last := w.last.get(w.key)
-	w.key = seq.append(w.key)
-	isNewest := last != nil && bytes.Compare(w.key[object:], last.seq.append(w.other[:0])) > 0
+	w.key = seq.Append(w.key)
+	isNewest := last != nil && bytes.Compare(w.key[object:], last.seq.Append(w.other[:0])) > 0
 	if !isNewest {
 		isThere, next, err := b.place(u, seq, object, last)
 		if err != nil {
@@ -245,7 +243,7 @@ func (b *batch) addVersion(u *Unit, e *event.Event) error {
 	if v.alive, err = b.addToLives(u, &stored, seq, w.key[:object], was, isNewest); err != nil {
 		return err
 	}
-	d := derive(u, &stored, seq)
+	d := record.Derive(u, &stored, seq)
 	if v.text, v.deltas, err = b.setVersion(&stored, &d, seq, data, last, isNewest); err != nil {
 		return err
 	}
@@ -270,7 +268,7 @@ func (b *batch) addVersion(u *Unit, e *event.Event) error {
 // place looks where the version of w.key belongs that follows none in memory: whether it is stored,
 // and which one comes next; nil for none. object is the length of the prefix.
 func (b *batch) place(
-	u *Unit, seq sequence, object int, last *lastVersion,
+	u *record.Unit, seq keys.Sequence, object int, last *lastVersion,
 ) (isThere bool, next *nextVersion, err error) {
 	key := b.w.key
 	if last == nil {
@@ -288,7 +286,7 @@ func (b *batch) place(
 
 // nextVersion is the one behind a version that comes late.
 type nextVersion struct {
-	timelineEntry
+	keys.Entry
 	op event.Op
 	// whole is set where it is stored as a difference to the one before the late one.
 	whole []byte
@@ -296,7 +294,7 @@ type nextVersion struct {
 
 // next is the version behind w.key, nil for none. Where the object is not in memory, this batch has
 // stored none but late ones of it, which are whole: the next one in the database is meant.
-func (b *batch) next(u *Unit, object int, last *lastVersion) (next *nextVersion, err error) {
+func (b *batch) next(u *record.Unit, object int, last *lastVersion) (next *nextVersion, err error) {
 	prefix := bytes.Clone(b.w.key[:object])
 	it := b.versions
 	if last != nil {
@@ -319,21 +317,21 @@ func (b *batch) next(u *Unit, object int, last *lastVersion) (next *nextVersion,
 	if !it.SeekGE(append(bytes.Clone(b.w.key), 0)) || !bytes.HasPrefix(it.Key(), prefix) {
 		return nil, it.Error()
 	}
-	_, namespace, name, seq, ok := splitVersionKey(it.Key())
+	_, namespace, name, seq, ok := keys.SplitVersion(it.Key())
 	value, err := it.ValueAndErr()
 	if err != nil || !ok {
-		return nil, cmp.Or(err, errRecord)
+		return nil, cmp.Or(err, record.ErrUnreadable)
 	}
-	h, err := readHeader(value)
+	h, err := record.ReadHeader(value)
 	if err != nil {
 		return nil, err
 	}
-	next = &nextVersion{op: h.op}
-	next.timelineEntry = timelineEntry{
-		u.SourceNumber, namespace, unixSeconds(h.time), seq.version,
-		u.Number, name, seq,
+	next = &nextVersion{op: h.Op}
+	next.Entry = keys.Entry{
+		Source: u.SourceNumber, Namespace: namespace, Second: keys.Seconds(h.Time),
+		Version: seq.Version, Unit: u.Number, Name: name, Seq: seq,
 	}
-	if h.kind == storedDelta {
+	if h.Kind == record.Delta {
 		if next.whole, err = Rebased(it, &Object{u, namespace, name}, seq, h); err != nil {
 			return nil, err
 		}
@@ -345,17 +343,17 @@ func (b *batch) next(u *Unit, object int, last *lastVersion) (next *nextVersion,
 // difference to another one than the version before it.
 func (b *batch) setNext(next *nextVersion) error {
 	if next.whole != nil {
-		key := next.seq.append(appendObject(nil, next.unit, next.namespace, next.name))
+		key := next.Seq.Append(keys.AppendObject(nil, next.Unit, next.Namespace, next.Name))
 		if err := b.Set(key, next.whole, nil); err != nil {
 			return err
 		}
 	}
-	return b.Set(next.append(nil), []byte{opCode(next.op)}, nil)
+	return b.Set(next.Append(nil), []byte{record.OpCode(next.op)}, nil)
 }
 
 // setVersion stores a version as a difference to the last one, where that is shorter.
 func (b *batch) setVersion(
-	e *event.Event, d *derived, seq sequence, data []byte, last *lastVersion, isNewest bool,
+	e *event.Event, d *record.Derived, seq keys.Sequence, data []byte, last *lastVersion, isNewest bool,
 ) (text []byte, deltas int, err error) {
 	w := b.w
 	const most, slack = 256, 512
@@ -363,19 +361,19 @@ func (b *batch) setVersion(
 		cap(text) > len(data)+most+slack {
 		text = make([]byte, 0, len(data)+most)
 	}
-	if last != nil && isNewest && last.deltas < maxDeltas && !last.seq.deleted &&
-		last.seq.isNumber() && seq.isNumber() &&
-		last.seq.era == seq.era && last.seq.entered == seq.entered {
-		text = appendText(text, d, e, seq, data, last.seq.resourceVersion())
-		w.value = w.delta.appendRecord(w.value[:0], e.Op, timeOf(e), seq.version-last.seq.version,
+	if last != nil && isNewest && last.deltas < record.MaxDeltas && !last.seq.Deleted &&
+		last.seq.IsNumber() && seq.IsNumber() &&
+		last.seq.Era == seq.Era && last.seq.Entered == seq.Entered {
+		text = record.AppendText(text, d, e, seq, data, last.seq.ResourceVersion())
+		w.value = w.delta.AppendDelta(w.value[:0], e.Op, record.TimeOf(e), seq.Version-last.seq.Version,
 			last.text, text)
 		if len(w.value) < len(text)/2 {
 			return text, last.deltas + 1, b.Set(w.key, w.value, nil)
 		}
 		text = text[:0]
 	}
-	text = appendText(text, d, e, seq, data, "")
-	w.value = appendWhole(w.value[:0], e.Op, timeOf(e), text)
+	text = record.AppendText(text, d, e, seq, data, "")
+	w.value = record.AppendWhole(w.value[:0], e.Op, record.TimeOf(e), text)
 	return text, 0, b.Set(w.key, w.value, nil)
 }
 
@@ -397,48 +395,49 @@ func (b *batch) has(key []byte) (bool, error) {
 // addToTimeline notes what happened, by namespace and time, and what it changed, where the version
 // before is at hand. It fills in the shape and the form of v.
 func (b *batch) addToTimeline(
-	u *Unit, e *event.Event, d *derived, data []byte, v, last *lastVersion, isNewest, hasAlive bool,
+	u *record.Unit, e *event.Event, d *record.Derived, data []byte, v, last *lastVersion, isNewest, hasAlive bool,
 ) error {
 	w := b.w
-	entry := timelineEntry{
-		u.SourceNumber, e.Namespace, unixSeconds(timeOf(e)), v.seq.version, u.Number, e.Name, v.seq,
+	entry := keys.Entry{
+		Source: u.SourceNumber, Namespace: e.Namespace, Second: keys.Seconds(record.TimeOf(e)),
+		Version: v.seq.Version, Unit: u.Number, Name: e.Name, Seq: v.seq,
 	}
-	w.other = entry.append(w.other[:0])
+	w.other = entry.Append(w.other[:0])
 	if !isNewest || last == nil && hasAlive {
 		if isNewest {
 			v.shape = diff.ShapeOf(data, nil, nil)
-			v.form = formOf(v.shape, data, e.DataType)
+			v.form = record.FormOf(v.shape, data, e.DataType)
 		}
-		return b.Set(w.other, []byte{opCode(e.Op)}, nil)
+		return b.Set(w.other, []byte{record.OpCode(e.Op)}, nil)
 	}
-	var before *sequence
+	var before *keys.Sequence
 	var changes []diff.Change
 	flags := byte(0)
-	if last == nil || last.seq.deleted {
+	if last == nil || last.seq.Deleted {
 		v.shape = diff.ShapeOf(data, nil, nil)
-		v.form = formOf(v.shape, data, e.DataType)
+		v.form = record.FormOf(v.shape, data, e.DataType)
 	} else {
-		before, flags = &last.seq, hasBefore
+		before, flags = &last.seq, record.HasBefore
 		older := last.objectJSON()
 		v.shape = diff.ShapeOf(data, older, last.shape)
-		v.form = formOf(v.shape, data, e.DataType)
-		if v.form == last.form && v.form != FormNone && v.form != FormPatch {
+		v.form = record.FormOf(v.shape, data, e.DataType)
+		if v.form == last.form && v.form != record.FormNone && v.form != record.FormPatch {
 			changes = diff.ChangesByShape(older, last.shape, data, v.shape)
 		}
 	}
-	s := summarize(v.form, flags, changes)
-	w.value = s.append(w.value[:0], e, d, v.seq, before, &w.fields)
+	s := record.Summarize(v.form, flags, changes)
+	w.value = s.Append(w.value[:0], e, d, v.seq, before, &w.fields)
 	return b.Set(w.other, w.value, nil)
 }
 
 // addToClock notes the lowest version that a watch reported in a minute. What a list tells may be
 // of any time.
-func (b *batch) addToClock(u *Unit, e *event.Event, seq sequence) error {
-	if e.Initial || e.Inferred || e.Op == event.Synced || !seq.isNumber() {
+func (b *batch) addToClock(u *record.Unit, e *event.Event, seq keys.Sequence) error {
+	if e.Initial || e.Inferred || e.Op == event.Synced || !seq.IsNumber() {
 		return nil
 	}
-	at := clockAt{u.Number, seq.era, unixSeconds(timeOf(e)) / clockSeconds}
-	key := clockKey(at.unit, at.era, at.minute)
+	at := clockAt{u.Number, seq.Era, keys.Seconds(record.TimeOf(e)) / keys.ClockSeconds}
+	key := keys.Clock(at.unit, at.era, at.minute)
 	lowest, known := b.w.clock[at]
 	if !known {
 		value, err := b.db.get(key)
@@ -454,15 +453,15 @@ func (b *batch) addToClock(u *Unit, e *event.Event, seq sequence) error {
 		}
 		b.w.clock[at] = lowest
 	}
-	if seq.version >= lowest {
+	if seq.Version >= lowest {
 		return nil
 	}
-	b.w.clock[at] = seq.version
-	return b.Set(key, binary.BigEndian.AppendUint64(nil, seq.version), nil)
+	b.w.clock[at] = seq.Version
+	return b.Set(key, binary.BigEndian.AppendUint64(nil, seq.Version), nil)
 }
 
 // addMark stores what the stream says about itself, and what is no version of an object.
-func (b *batch) addMark(u *Unit, e *event.Event) error {
+func (b *batch) addMark(u *record.Unit, e *event.Event) error {
 	one := *e
 	id, partition, _ := strings.Cut(e.ID, "/partition/") // each partition of a topic has a copy
 	one.ID = id
@@ -470,9 +469,9 @@ func (b *batch) addMark(u *Unit, e *event.Event) error {
 	if e.Op == event.Progress && e.AboutInformer() {
 		// The newest of each partition is enough: some are read later than others.
 		scope, _, _ := strings.Cut(id, "/progress/")
-		return b.Set(progressKey(u.Number, scope+"/"+partition), document, nil)
+		return b.Set(keys.Progress(u.Number, scope+"/"+partition), document, nil)
 	}
-	key := markKey(u.Number, unixSeconds(timeOf(e)), id)
+	key := keys.Mark(u.Number, keys.Seconds(record.TimeOf(e)), id)
 	isThere, err := b.has(key)
 	if err != nil {
 		return err

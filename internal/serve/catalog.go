@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // resourceType is a resource of the API that is served.
@@ -16,7 +17,7 @@ type resourceType struct {
 	Singular                       string
 	Short, Categories              []string
 	Namespaced                     bool
-	units                          []*history.Unit
+	units                          []*record.Unit
 	columns                        []column // of a table; nil: of the kind, or name and age
 }
 
@@ -86,7 +87,7 @@ func makeCatalog(h *history.Questions, cluster string, at history.Point) ([]*res
 		}
 		t := &resourceType{
 			Group: u.Group, Resource: u.Resource, Kind: u.Kind, Singular: strings.ToLower(u.Kind),
-			Short: history.ShortNames(u.Resource), units: []*history.Unit{u},
+			Short: history.ShortNames(u.Resource), units: []*record.Unit{u},
 			Namespaced: !slices.Contains(clusterScoped, u.Resource),
 		}
 		if slices.Contains(inAll, u.GroupResource()) {
@@ -108,7 +109,7 @@ func makeCatalog(h *history.Questions, cluster string, at history.Point) ([]*res
 
 // learn finds the version and the scope: of an object, or of what the stream said about the
 // resource.
-func (t *resourceType) learn(h *history.Questions, u *history.Unit) error {
+func (t *resourceType) learn(h *history.Questions, u *record.Unit) error {
 	for o, err := range h.Objects.All(u, "") {
 		if err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/diff"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // form is how a client wants objects.
@@ -70,14 +71,14 @@ func (q *request) get(t *resourceType, namespace, name string) {
 			q.fail(err)
 			return
 		}
-		if v.Form() != history.FormObject {
+		if v.Form() != record.FormObject {
 			q.notFound(fmt.Sprintf("the stream has no whole object of %s %q (payload)", t.Resource, name))
 			return
 		}
 		form := formOf(q.r)
 		body, err := q.encode(t, v, form)
 		if err == nil {
-			err = q.warnObject([]*history.Unit{v.Unit}, namespace, name, v)
+			err = q.warnObject([]*record.Unit{v.Unit}, namespace, name, v)
 		}
 		if err != nil {
 			q.fail(err)
@@ -262,7 +263,7 @@ func (q *request) stream(
 		if err := cmp.Or(err, q.r.Context().Err()); err != nil {
 			return err
 		}
-		if v.Form() != history.FormObject || !s.matches(v) {
+		if v.Form() != record.FormObject || !s.matches(v) {
 			continue
 		}
 		if limit > 0 && n == limit {

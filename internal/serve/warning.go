@@ -7,6 +7,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // warnState names what may be missing in a state.
@@ -26,7 +27,7 @@ func (q *request) warnState(query history.StateQuery) error {
 // warnObject names the holes because of which an object may have been another one at the point; v
 // is its version, nil for none.
 func (q *request) warnObject(
-	units []*history.Unit, namespace, name string, v *history.Version,
+	units []*record.Unit, namespace, name string, v *history.Version,
 ) error {
 	var texts []string
 	for _, u := range units {

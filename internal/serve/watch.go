@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
@@ -127,7 +128,7 @@ func (w *watcher) state(ctx context.Context) error {
 
 // send sends a version, where the object is known.
 func (w *watcher) send(kind string, v *history.Version) error {
-	if v.Form() != history.FormObject {
+	if v.Form() != record.FormObject {
 		return nil
 	}
 	body, err := w.encode(w.t, v, w.form)
@@ -231,7 +232,7 @@ func (w *watcher) replay(ctx context.Context, from, version uint64) error {
 		}
 		return nil
 	}
-	wanted := func(u *history.Unit) bool { return slices.Contains(w.t.units, u) }
+	wanted := func(u *record.Unit) bool { return slices.Contains(w.t.units, u) }
 	for e, err := range w.history.Timeline.Steps(w.cfg.Cluster, w.namespace, since, time.Time{}, wanted) {
 		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
 	store "github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/natsserver"
 	keptsink "github.com/kubebridge/bridge/internal/sinks/history"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
@@ -120,7 +121,7 @@ func countVersions(dir string) (n int) {
 		return 0 // it was not even made
 	}
 	defer db.Close()
-	for range db.Questions.Timeline.Entries("test", "*", time.Time{}, time.Time{}, func(*store.Unit) bool { return true }) {
+	for range db.Questions.Timeline.Entries("test", "*", time.Time{}, time.Time{}, func(*record.Unit) bool { return true }) {
 		n++
 	}
 	return n
@@ -153,7 +154,7 @@ func answers(t *testing.T, dir string) map[string][]string {
 		}
 	}
 	step := 0
-	for e, err := range db.Questions.Timeline.Entries("test", "*", time.Time{}, time.Time{}, func(*store.Unit) bool { return true }) {
+	for e, err := range db.Questions.Timeline.Entries("test", "*", time.Time{}, time.Time{}, func(*record.Unit) bool { return true }) {
 		must(t, err)
 		add("timeline", e.Report())
 		if step++; step%200 == 0 {

@@ -1,8 +1,9 @@
-package history
+package record
 
 import (
-	"encoding/binary"
 	"strings"
+
+	"github.com/kubebridge/bridge/internal/history/keys"
 )
 
 // ArchiveSource is the source of the events by which an archiver says what it could not read.
@@ -35,5 +36,5 @@ func (u *Unit) Cluster() string { return strings.TrimPrefix(u.Source, "/clusters
 // String names the unit within its cluster, as "workloads/deployments.apps".
 func (u *Unit) String() string { return u.Informer + "/" + u.GroupResource() }
 
-// key is where a unit is stored, as JSON.
-func (u *Unit) key() []byte { return binary.BigEndian.AppendUint32([]byte{spaceUnit}, u.Number) }
+// Key is where a unit is stored, as JSON.
+func (u *Unit) Key() []byte { return keys.InUnit(nil, keys.SpaceUnit, u.Number) }

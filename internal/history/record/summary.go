@@ -1,4 +1,4 @@
-package history
+package record
 
 import (
 	"encoding/binary"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/diff"
+	"github.com/kubebridge/bridge/internal/history/keys"
 )
 
 // A value of the timeline is the code of the op alone, or
@@ -25,8 +26,10 @@ const storedSummary = 4
 
 // Flags of a summary.
 const (
-	hasBefore = 1 << iota
-	isHeartbeat
+	// HasBefore: there is a version before.
+	HasBefore = 1 << iota
+	// IsHeartbeat: each change is one.
+	IsHeartbeat
 )
 
 // What a change has.
@@ -46,44 +49,44 @@ const (
 
 var formCodes = []Form{"", FormObject, FormMetadata, FormPatch, FormNone}
 
-// summary is what differs from the version before, in short.
-type summary struct {
-	form    Form
-	flags   byte
-	changes []diff.Change
-	more    int
+// Summary is what differs from the version before, in short.
+type Summary struct {
+	Form    Form
+	Flags   byte
+	Changes []diff.Change
+	More    int
 }
 
-// summarize makes a summary of what differs. It keeps parts of the values.
-func summarize(form Form, flags byte, changes []diff.Change) summary {
-	s := summary{form: form, flags: flags}
+// Summarize makes a summary of what differs. It keeps parts of the values.
+func Summarize(form Form, flags byte, changes []diff.Change) Summary {
+	s := Summary{Form: form, Flags: flags}
 	if len(changes) > 0 {
-		s.flags |= isHeartbeat
+		s.Flags |= IsHeartbeat
 	}
 	paths := 0
-	s.changes = make([]diff.Change, 0, min(len(changes), maxSummaryFields))
+	s.Changes = make([]diff.Change, 0, min(len(changes), maxSummaryFields))
 	for i := range changes {
 		c := changes[i]
 		if !c.IsHeartbeat() {
-			s.flags &^= isHeartbeat
+			s.Flags &^= IsHeartbeat
 		}
-		if paths += len(c.Path); len(s.changes) == maxSummaryFields || paths > maxSummaryPaths {
-			s.more++
+		if paths += len(c.Path); len(s.Changes) == maxSummaryFields || paths > maxSummaryPaths {
+			s.More++
 			continue
 		}
 		if len(c.Old) > maxSummaryValue || len(c.New) > maxSummaryValue {
 			c.Old, c.New, c.Omitted = nil, nil, true
 		}
-		s.changes = append(s.changes, c)
+		s.Changes = append(s.Changes, c)
 	}
 	return s
 }
 
-func (s *summary) appendFields(dst []byte) []byte {
-	dst = binary.AppendUvarint(dst, uint64(s.more))
-	dst = binary.AppendUvarint(dst, uint64(len(s.changes)))
-	for i := range s.changes {
-		c := &s.changes[i]
+func (s *Summary) appendFields(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(s.More))
+	dst = binary.AppendUvarint(dst, uint64(len(s.Changes)))
+	for i := range s.Changes {
+		c := &s.Changes[i]
 		has := byte(btoi(c.Old != nil)*hasOld | btoi(c.New != nil)*hasNew | btoi(c.Omitted)*isOmitted)
 		dst = appendCounted(append(dst, has), c.Path)
 		if c.Old != nil {
@@ -107,10 +110,10 @@ func appendCounted[T string | []byte](dst []byte, text T) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
 
-// readFields reads what appendFields wrote.
-func (s *summary) readFields(data []byte) (ok bool) {
+// ReadFields reads what appendFields wrote.
+func (s *Summary) ReadFields(data []byte) (ok bool) {
 	const most = 1 << 30
-	if s.more, data, ok = cutUvarint(data, most); !ok {
+	if s.More, data, ok = cutUvarint(data, most); !ok {
 		return false
 	}
 	n, data, ok := cutUvarint(data, maxSummaryFields)
@@ -139,47 +142,47 @@ func (s *summary) readFields(data []byte) (ok bool) {
 			}
 			*v.value = []byte(value)
 		}
-		s.changes = append(s.changes, c)
+		s.Changes = append(s.Changes, c)
 	}
 	return len(data) == 0
 }
 
-// append appends the value of the timeline for a version. before is the one before it, nil for
+// Append appends the value of the timeline for a version. before is the one before it, nil for
 // none. fields is memory that is used again.
-func (s *summary) append(
-	dst []byte, e *event.Event, d *derived, seq sequence, before *sequence, fields *[]byte,
+func (s *Summary) Append(
+	dst []byte, e *event.Event, d *Derived, seq keys.Sequence, before *keys.Sequence, fields *[]byte,
 ) []byte {
-	dst = appendHeader(dst, storedSummary, e.Op, timeOf(e))
-	dst = append(dst, byte(max(slices.Index(formCodes, s.form), 0)), s.flags)
+	dst = appendHeader(dst, storedSummary, e.Op, TimeOf(e))
+	dst = append(dst, byte(max(slices.Index(formCodes, s.Form), 0)), s.Flags)
 	back, base := uint64(0), ""
-	if before != nil && before.isNumber() && seq.isNumber() && before.version < seq.version {
-		back, base = seq.version-before.version, before.resourceVersion()
+	if before != nil && before.IsNumber() && seq.IsNumber() && before.Version < seq.Version {
+		back, base = seq.Version-before.Version, before.ResourceVersion()
 	}
 	dst = binary.AppendUvarint(dst, back)
 	short := *e
 	short.ID, short.UID = "", ""
 	*fields = s.appendFields((*fields)[:0])
-	return appendText(dst, d, &short, seq, *fields, base)
+	return AppendText(dst, d, &short, seq, *fields, base)
 }
 
-// readSummary reads a value of the timeline for a version. The text of h has the attributes, and as
+// ReadSummary reads a value of the timeline for a version. The text of h has the attributes, and as
 // its data what readFields reads; base is the version before.
-func readSummary(value []byte, seq sequence) (s summary, h header, base string, err error) {
-	h, err = readHeader(value)
+func ReadSummary(value []byte, seq keys.Sequence) (s Summary, h Header, base string, err error) {
+	h, err = ReadHeader(value)
 	if err != nil {
 		return s, h, "", err
 	}
-	if h.kind != storedSummary || len(h.payload) < 3 || int(h.payload[0]) >= len(formCodes) {
-		return s, h, "", errRecord
+	if h.Kind != storedSummary || len(h.Payload) < 3 || int(h.Payload[0]) >= len(formCodes) {
+		return s, h, "", ErrUnreadable
 	}
-	s = summary{form: formCodes[h.payload[0]], flags: h.payload[1]}
-	back, n := binary.Uvarint(h.payload[2:])
-	if n <= 0 || back > seq.version {
-		return s, h, "", errRecord
+	s = Summary{Form: formCodes[h.Payload[0]], Flags: h.Payload[1]}
+	back, n := binary.Uvarint(h.Payload[2:])
+	if n <= 0 || back > seq.Version {
+		return s, h, "", ErrUnreadable
 	}
 	if back > 0 {
-		base = strconv.FormatUint(seq.version-back, 10)
+		base = strconv.FormatUint(seq.Version-back, 10)
 	}
-	h.payload = h.payload[2+n:]
+	h.Payload = h.Payload[2+n:]
 	return s, h, base, nil
 }

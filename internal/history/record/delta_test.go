@@ -1,4 +1,4 @@
-package history
+package record
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ func TestDelta(t *testing.T) {
 		"shorter than what is hashed": []byte("abc"),
 	} {
 		t.Run("makes "+name, func(t *testing.T) {
-			var d deltaEncoder
+			var d Encoder
 			delta := d.append(nil, pod, text)
 			got, err := applyDelta(nil, pod, delta, len(text))
 			if err != nil || !bytes.Equal(got, text) {
@@ -35,7 +35,7 @@ func TestDelta(t *testing.T) {
 		})
 	}
 	t.Run("a changed value costs little more than its bytes", func(t *testing.T) {
-		var d deltaEncoder
+		var d Encoder
 		text := bytes.Replace(pod, []byte("Pending"), []byte("Running for long"), 1)
 		text = bytes.Replace(text, []byte("1041"), []byte("1042"), 1)
 		if delta := d.append(nil, pod, text); len(delta) > 40 {
@@ -70,7 +70,7 @@ func TestDeltaLinearTime(t *testing.T) {
 		t.Run("where "+what, func(t *testing.T) {
 			testkit.CheckLinear(t, 4_000, func(size int) func() {
 				base, text := texts(size)
-				var d deltaEncoder
+				var d Encoder
 				return func() { d.append(nil, []byte(base), []byte(text)) }
 			})
 		})
@@ -82,14 +82,14 @@ func TestDeltaLinearTime(t *testing.T) {
 func FuzzDelta(f *testing.F) {
 	f.Add([]byte("the first version of it"), []byte("the second version of it, longer"), []byte{3, 'a', 'b', 'c', 4, 0})
 	f.Add([]byte(strings.Repeat("0123456789", 20)), []byte(strings.Repeat("012345678", 20)), []byte{0, 200, 1, 0})
-	var d deltaEncoder
+	var d Encoder
 	f.Fuzz(func(t *testing.T, base, text, garbage []byte) {
 		got, err := applyDelta(nil, base, d.append(nil, base, text), len(text))
 		if err != nil || !bytes.Equal(got, text) {
 			t.Fatalf("%v, %q instead of %q", err, got, text)
 		}
 		const length = 300
-		if got, err := applyDelta(nil, base, garbage, length); err == nil && len(got) != length || err != nil && !errors.Is(err, errDelta) {
+		if got, err := applyDelta(nil, base, garbage, length); err == nil && len(got) != length || err != nil && !errors.Is(err, ErrMisfit) {
 			t.Fatalf("%d bytes, %v", len(got), err)
 		}
 	})

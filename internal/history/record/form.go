@@ -1,4 +1,4 @@
-package history
+package record
 
 import (
 	"github.com/kubebridge/bridge/internal/event"
@@ -20,8 +20,8 @@ const (
 	FormNone Form = "none"
 )
 
-// formOf is the form of data of a shape.
-func formOf(s diff.Shape, data []byte, dataType string) Form {
+// FormOf is the form of data of a shape.
+func FormOf(s diff.Shape, data []byte, dataType string) Form {
 	switch {
 	case len(data) == 0:
 		return FormNone

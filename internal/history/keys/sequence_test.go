@@ -1,4 +1,4 @@
-package history
+package keys
 
 import (
 	"bytes"
@@ -20,13 +20,13 @@ func TestSequence(t *testing.T) {
 		versions := []string{"7", "7", "12", "7", "7", "3"}
 		var last []byte
 		for i, a := range attributes {
-			s := parseSequence(a, versions[i], strings.HasSuffix(a, ".deleted"))
-			key := s.append(nil)
+			s := ParseSequence(a, versions[i], strings.HasSuffix(a, ".deleted"))
+			key := s.Append(nil)
 			if bytes.Compare(last, key) >= 0 {
 				t.Errorf("%s is not behind the one before", a)
 			}
-			back, ok := decodeSequence(key)
-			if !ok || back != s || s.String() != a || s.resourceVersion() != versions[i] {
+			back, ok := DecodeSequence(key)
+			if !ok || back != s || s.String() != a || s.ResourceVersion() != versions[i] {
 				t.Errorf("%s: %v, %v, %s", a, ok, back, s)
 			}
 			last = key
@@ -34,8 +34,8 @@ func TestSequence(t *testing.T) {
 	})
 	t.Run("a version that is no number stays as it is", func(t *testing.T) {
 		for _, version := range []string{"abc", "007", "99999999999999999999999", "-"} {
-			s := parseSequence("00000000."+version, version, false)
-			if back, ok := decodeSequence(s.append(nil)); !ok || back.resourceVersion() != version {
+			s := ParseSequence("00000000."+version, version, false)
+			if back, ok := DecodeSequence(s.Append(nil)); !ok || back.ResourceVersion() != version {
 				t.Errorf("%s: %v, %v", version, back, ok)
 			}
 		}
@@ -47,19 +47,19 @@ func TestSequence(t *testing.T) {
 			for i := range b {
 				b[i] = byte(random.IntN(4))
 			}
-			if s, ok := decodeSequence(b); ok && !bytes.Equal(s.append(nil), b) {
-				t.Fatalf("%x is read as %v, which is %x", b, s, s.append(nil))
+			if s, ok := DecodeSequence(b); ok && !bytes.Equal(s.Append(nil), b) {
+				t.Fatalf("%x is read as %v, which is %x", b, s, s.Append(nil))
 			}
-			_, _ = decodeTimeline(b)
+			_, _ = DecodeEntry(b)
 		}
 	})
 	t.Run("an entry of the timeline is read as it was written", func(t *testing.T) {
-		e := timelineEntry{3, "shop", 1 << 30, 77, 5, "web", sequence{era: 1, version: 77, deleted: true}}
-		key := e.append(nil)
-		if got, ok := decodeTimeline(key); !ok || got != e {
+		e := Entry{3, "shop", 1 << 30, 77, 5, "web", Sequence{Era: 1, Version: 77, Deleted: true}}
+		key := e.Append(nil)
+		if got, ok := DecodeEntry(key); !ok || got != e {
 			t.Errorf("%v, %v", got, ok)
 		}
-		if bucket := binary.BigEndian.Uint32(key[5:]); bucket != (1<<30)/bucketSeconds {
+		if bucket := binary.BigEndian.Uint32(key[5:]); bucket != (1<<30)/BucketSeconds {
 			t.Errorf("bucket %d", bucket)
 		}
 	})

@@ -1,4 +1,4 @@
-package history
+package record
 
 import (
 	"encoding/binary"
@@ -27,8 +27,8 @@ const (
 	nearby = 24
 )
 
-// deltaEncoder keeps its table between two calls. It is used by one goroutine.
-type deltaEncoder struct {
+// Encoder keeps its table between two calls. It is used by one goroutine.
+type Encoder struct {
 	table [tableSize]uint32 // place in the base + 1, by hash
 }
 
@@ -37,7 +37,7 @@ func hashAt(b []byte, i int) uint32 {
 }
 
 // append appends the delta that makes text of base.
-func (d *deltaEncoder) append(dst, base, text []byte) []byte {
+func (d *Encoder) append(dst, base, text []byte) []byte {
 	begin := matching(base, text)
 	if len(text) == 0 {
 		return dst
@@ -88,7 +88,7 @@ func (d *deltaEncoder) append(dst, base, text []byte) []byte {
 }
 
 // index enters the base from an offset on.
-func (d *deltaEncoder) index(base []byte, from int) {
+func (d *Encoder) index(base []byte, from int) {
 	clear(d.table[:])
 	step := max(anchor, (len(base)-from)/tableSize)
 	for i := len(base) - anchor; i >= 0; i -= step { // so that the first of equal ones remains
@@ -124,7 +124,8 @@ func matching(a, b []byte) int {
 	return i
 }
 
-var errDelta = errors.New("a stored difference does not fit the version that it is to")
+// ErrMisfit is in the error for a difference to something else.
+var ErrMisfit = errors.New("a stored difference does not fit the version that it is to")
 
 // applyDelta makes the text of a length that a delta and its base stand for, in the place of into,
 // nil for a new one. It allocates no more than that length.
@@ -137,7 +138,7 @@ func applyDelta(into, base, delta []byte, length int) ([]byte, error) {
 	for len(text) < length {
 		literal, rest, ok := cutUvarint(delta, length-len(text))
 		if !ok || literal > len(rest) {
-			return nil, errDelta
+			return nil, ErrMisfit
 		}
 		text, delta = append(text, rest[:literal]...), rest[literal:]
 		if len(text) == length {
@@ -147,16 +148,16 @@ func applyDelta(into, base, delta []byte, length int) ([]byte, error) {
 		distance, size := binary.Varint(rest)
 		if !ok || size <= 0 || n+literal == 0 || distance > int64(len(base)) ||
 			distance < -int64(len(base)+literal) {
-			return nil, errDelta
+			return nil, ErrMisfit
 		}
 		place := at + literal + int(distance)
 		if place < 0 || place+n > len(base) {
-			return nil, errDelta
+			return nil, ErrMisfit
 		}
 		text, delta, at = append(text, base[place:place+n]...), rest[size:], place+n
 	}
 	if len(delta) > 0 {
-		return nil, errDelta
+		return nil, ErrMisfit
 	}
 	return text, nil
 }

@@ -1,4 +1,4 @@
-package history
+package record
 
 import (
 	"bytes"
@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // A stored version is
 //
-//	kind | op | time | text                                                 kind storedWhole
-//	kind | op | time | base | checksum of the text | its length | delta     kind storedDelta
+//	kind | op | time | text                                                 kind Whole
+//	kind | op | time | base | checksum of the text | its length | delta     kind Delta
 //	kind | op | time | length | version of the base | text                  kind storedRebased
 //
 // time is seconds (varint) and nanoseconds (uvarint). base is by how much the version of the base
@@ -28,21 +29,22 @@ import (
 //
 // with the attributes that follow neither from the key nor from the unit nor from a flag.
 const (
-	storedWhole = 1
-	storedDelta = 2
+	// Whole and Delta are the kinds that a Header has.
+	Whole = 1
+	Delta = 2
 	// storedRebased was a difference to a version that retention has removed.
 	storedRebased = 3
 )
 
-// timeOf is where an event stands in the timeline.
-func timeOf(e *event.Event) time.Time {
+// TimeOf is where an event stands in the timeline.
+func TimeOf(e *event.Event) time.Time {
 	if e.Time.IsZero() {
 		return e.Observed
 	}
 	return e.Time
 }
 
-// Flags of a text. The first ones say that an attribute has the value that derived gives.
+// Flags of a text. The first ones say that an attribute has the value that Derive gives.
 const (
 	derivedID = 1 << iota
 	derivedType
@@ -83,12 +85,14 @@ var attributeCodes = func() map[string]uint64 {
 // opCodes are the ops of objects: append only. 0 is any other, whose type is an attribute.
 var opCodes = []event.Op{"", event.Added, event.Updated, event.Deleted, event.Synced}
 
-func opCode(op event.Op) byte { return byte(max(slices.Index(opCodes, op), 0)) }
+// OpCode is how an op is stored; 0 for one that no object has.
+func OpCode(op event.Op) byte { return byte(max(slices.Index(opCodes, op), 0)) }
 
-// derived are attributes as they follow from an event's others.
-type derived struct{ id, typ, subject, partitionKey, sequence string }
+// Derived are attributes as they follow from an event's others.
+type Derived struct{ id, typ, subject, partitionKey, sequence string }
 
-func derive(u *Unit, e *event.Event, seq sequence) (d derived) {
+// Derive makes them of an event.
+func Derive(u *Unit, e *event.Event, seq keys.Sequence) (d Derived) {
 	t := resource.Type{Group: u.Group, Resource: u.Resource, Namespaced: e.Namespace != ""}
 	t.Version = e.APIVersion[strings.LastIndexByte(e.APIVersion, '/')+1:]
 	d.subject = t.ObjectPath(resource.MakeKey(e.Namespace, e.Name))
@@ -97,7 +101,7 @@ func derive(u *Unit, e *event.Event, seq sequence) (d derived) {
 	if e.Op == event.Deleted {
 		b = append(b, "deleted"...)
 	} else {
-		b = seq.appendResourceVersion(b)
+		b = seq.AppendResourceVersion(b)
 	}
 	id := len(b)
 	b = append(append(b, "dev.kubebridge.resource."...), e.Op...)
@@ -108,25 +112,25 @@ func derive(u *Unit, e *event.Event, seq sequence) (d derived) {
 	}
 	b = append(append(append(append(b, '/'), e.Namespace...), '/'), e.Name...)
 	partitionKey := len(b)
-	text := string(seq.appendText(b))
+	text := string(seq.AppendText(b))
 	d.id, d.typ, d.partitionKey, d.sequence = text[:id], text[id:typ], text[typ:partitionKey],
 		text[partitionKey:]
 	return d
 }
 
-// readDocument reads the event of a mark.
-func readDocument(document []byte) (event.Event, error) {
+// ReadMark reads the event of a mark.
+func ReadMark(document []byte) (event.Event, error) {
 	e, err := event.ParseStructured(bytes.Clone(document))
 	if err != nil {
-		err = fmt.Errorf("%w: %w", errRecord, err)
+		err = fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	return e, err
 }
 
-// appendText appends the text of an event. data takes the place of the event's own. base is the
+// AppendText appends the text of an event. data takes the place of the event's own. base is the
 // version of the base, "" for none.
-func appendText(
-	dst []byte, d *derived, e *event.Event, seq sequence, data []byte, base string,
+func AppendText(
+	dst []byte, d *Derived, e *event.Event, seq keys.Sequence, data []byte, base string,
 ) []byte {
 	flags := uint64(0)
 	for _, is := range []struct {
@@ -175,7 +179,7 @@ func appendText(
 			put(a.name, a.value)
 		}
 	}
-	if e.ResourceVersion != seq.resourceVersion() {
+	if e.ResourceVersion != seq.ResourceVersion() {
 		put("resourceversion", e.ResourceVersion)
 	}
 	for _, a := range e.Extensions {
@@ -195,21 +199,22 @@ func appendAttribute(dst []byte, name, value string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(value))), value...)
 }
 
-var errRecord = errors.New("a stored version can't be read")
+// ErrUnreadable is in the error for bytes that are no record.
+var ErrUnreadable = errors.New("a stored version can't be read")
 
-// readText reads a text into an event. The event has the fields that follow from unit and key. Data
+// ReadText reads a text into an event. The event has the fields that follow from unit and key. Data
 // is a part of text.
-func readText(e *event.Event, u *Unit, seq sequence, text []byte, base string) error {
+func ReadText(e *event.Event, u *Unit, seq keys.Sequence, text []byte, base string) error {
 	flags, n := binary.Uvarint(text)
 	if n <= 0 {
-		return errRecord
+		return ErrUnreadable
 	}
 	text = text[n:]
-	e.ResourceVersion = seq.resourceVersion()
+	e.ResourceVersion = seq.ResourceVersion()
 	for {
 		code, rest, ok := cutUvarint(text, codeFirst+len(attributeNames)-1)
 		if !ok {
-			return errRecord
+			return ErrUnreadable
 		}
 		text = rest
 		if code == codeEnd {
@@ -218,23 +223,23 @@ func readText(e *event.Event, u *Unit, seq sequence, text []byte, base string) e
 		var name, value string
 		if code == codeNamed {
 			if name, text, ok = cutText(text); !ok {
-				return errRecord
+				return ErrUnreadable
 			}
 		} else {
 			name = attributeNames[code-codeFirst]
 		}
 		if value, text, ok = cutText(text); !ok {
-			return errRecord
+			return ErrUnreadable
 		}
 		if err := e.Set(name, value); err != nil {
-			return errors.Join(errRecord, err)
+			return errors.Join(ErrUnreadable, err)
 		}
 	}
 	if flags&previousIsBase != 0 {
 		e.Previous = base
 	}
 	e.Initial, e.Inferred = flags&isInitial != 0, flags&isInferred != 0
-	d := derive(u, e, seq)
+	d := Derive(u, e, seq)
 	for _, a := range []struct {
 		flag  uint64
 		field *string
@@ -268,18 +273,22 @@ func cutText(b []byte) (text string, rest []byte, ok bool) {
 	return string(rest[:n]), rest[n:], true
 }
 
-// header is what is known of a stored version without its text.
-type header struct {
-	kind byte
-	op   event.Op
-	time time.Time
-	base string // of storedRebased, the version of what was its base
+// Header is what is known of a stored version without its text.
+type Header struct {
+	Kind byte
+	Op   event.Op
+	Time time.Time
+	Base string // of storedRebased, the version of what was its base
 	// Of a delta.
-	back     uint64 // by how much the base's version is lower
+	Back     uint64 // by how much the base's version is lower
 	checksum uint32
 	length   int
-	payload  []byte // text or delta
+	Payload  []byte // text or delta
 }
+
+// MaxDeltas is how many differences follow each other, at most: a whole version comes after them.
+// Twice as many save a tenth of the space, half as many cost a quarter more.
+const MaxDeltas = 31
 
 // maxText bounds what is allocated for a text whose length a record tells. No broker takes more.
 const maxText = 256 << 20
@@ -287,87 +296,94 @@ const maxText = 256 << 20
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func appendHeader(dst []byte, kind byte, op event.Op, at time.Time) []byte {
-	dst = append(dst, kind, opCode(op))
+	dst = append(dst, kind, OpCode(op))
 	if at.IsZero() {
 		return append(dst, 0, 0)
 	}
 	return binary.AppendUvarint(binary.AppendVarint(dst, at.Unix()), uint64(at.Nanosecond()))
 }
 
-func appendWhole(dst []byte, op event.Op, at time.Time, text []byte) []byte {
-	return append(appendHeader(dst, storedWhole, op, at), text...)
+// AppendWhole appends a version stored whole.
+func AppendWhole(dst []byte, op event.Op, at time.Time, text []byte) []byte {
+	return append(appendHeader(dst, Whole, op, at), text...)
 }
 
-// appendRebased appends a version stored whole whose base was another: what follows is a difference
+// AppendRebased appends a version stored whole whose base was another: what follows is a difference
 // to the text, which must not change. So the text stays, and the version of the base comes before
 // it.
-func appendRebased(dst []byte, h *header, base string, text []byte) []byte {
-	dst = appendHeader(dst, storedRebased, h.op, h.time)
+func AppendRebased(dst []byte, h *Header, base string, text []byte) []byte {
+	dst = appendHeader(dst, storedRebased, h.Op, h.Time)
 	return append(appendCounted(dst, base), text...)
 }
 
-// appendDelta appends a version stored as a difference. back is by how much the version of the base
+// AppendDelta appends a version stored as a difference. back is by how much the version of the base
 // is lower.
-func (d *deltaEncoder) appendRecord(
+func (d *Encoder) AppendDelta(
 	dst []byte, op event.Op, at time.Time, back uint64, base, text []byte,
 ) []byte {
-	dst = appendHeader(dst, storedDelta, op, at)
+	dst = appendHeader(dst, Delta, op, at)
 	dst = binary.AppendUvarint(dst, back)
 	dst = binary.LittleEndian.AppendUint32(dst, crc32.Checksum(text, castagnoli))
 	dst = binary.AppendUvarint(dst, uint64(len(text)))
 	return d.append(dst, base, text)
 }
 
-func readHeader(value []byte) (h header, err error) {
+// ReadHeader reads the beginning of a record.
+func ReadHeader(value []byte) (h Header, err error) {
 	if len(value) < 4 || int(value[1]) >= len(opCodes) {
-		return h, errRecord
+		return h, ErrUnreadable
 	}
-	h.kind, h.op = value[0], opCodes[value[1]]
+	h.Kind, h.Op = value[0], opCodes[value[1]]
 	seconds, n := binary.Varint(value[2:])
 	if n <= 0 {
-		return h, errRecord
+		return h, ErrUnreadable
 	}
 	rest := value[2+n:]
 	nanos, n := binary.Uvarint(rest)
 	if n <= 0 || nanos >= uint64(time.Second) {
-		return h, errRecord
+		return h, ErrUnreadable
 	}
-	h.time, rest = time.Unix(seconds, int64(nanos)).UTC(), rest[n:]
-	switch h.kind {
-	case storedWhole, storedSummary:
-		h.payload = rest
+	h.Time, rest = time.Unix(seconds, int64(nanos)).UTC(), rest[n:]
+	switch h.Kind {
+	case Whole, storedSummary:
+		h.Payload = rest
 		return h, nil
 	case storedRebased:
 		var ok bool
-		if h.base, h.payload, ok = cutText(rest); !ok {
-			return h, errRecord
+		if h.Base, h.Payload, ok = cutText(rest); !ok {
+			return h, ErrUnreadable
 		}
-		h.kind = storedWhole
+		h.Kind = Whole
 		return h, nil
-	case storedDelta:
+	case Delta:
 		var ok bool
-		if h.back, n = binary.Uvarint(rest); n <= 0 || len(rest) < n+4 {
-			return h, errRecord
+		if h.Back, n = binary.Uvarint(rest); n <= 0 || len(rest) < n+4 {
+			return h, ErrUnreadable
 		}
 		h.checksum, rest = binary.LittleEndian.Uint32(rest[n:]), rest[n+4:]
-		if h.length, h.payload, ok = cutUvarint(rest, maxText); !ok {
-			return h, errRecord
+		if h.length, h.Payload, ok = cutUvarint(rest, maxText); !ok {
+			return h, ErrUnreadable
 		}
 		return h, nil
 	}
-	return h, errRecord
+	return h, ErrUnreadable
 }
 
-// apply makes the text of a delta, in the place of into.
-func (h *header) apply(into, base []byte) ([]byte, error) {
-	text, err := applyDelta(into, base, h.payload, h.length)
+// Apply makes the text of a delta, in the place of into.
+func (h *Header) Apply(into, base []byte) ([]byte, error) {
+	text, err := h.ApplyUnchecked(into, base)
 	return text, cmp.Or(err, h.check(text))
 }
 
+// ApplyUnchecked is Apply without a look at the checksum: that of a later text covers it.
+func (h *Header) ApplyUnchecked(into, base []byte) ([]byte, error) {
+	return applyDelta(into, base, h.Payload, h.length)
+}
+
 // check compares a text with its checksum.
-func (h *header) check(text []byte) error {
+func (h *Header) check(text []byte) error {
 	if crc32.Checksum(text, castagnoli) != h.checksum {
-		return errDelta
+		return ErrMisfit
 	}
 	return nil
 }

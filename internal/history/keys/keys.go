@@ -1,0 +1,187 @@
+package keys
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"math"
+	"time"
+)
+
+// Spaces of the database: the first byte of each key.
+const (
+	spaceMeta     = 'M' // name -> format, cluster identities
+	SpaceUnit     = 'U' // source, informer, resource -> number and what is constant of a unit
+	spacePosition = 'S' // name of a source -> how far it is read
+	// unit, namespace, name, sequence -> version
+	SpaceVersion = 'V'
+	// source, bucket, namespace, second, version, unit, name, sequence -> what happened
+	// (internal/history/record)
+	spaceTimeline = 'T'
+	// unit -> the highest era, and in it the highest version, that something is stored of
+	spaceReached = 'R'
+	// unit, era, minute -> the lowest version that a watch reported in that minute
+	SpaceClock = 'K'
+	// unit, namespace, name -> lowest second and version that an object may live at (life.go)
+	SpaceAlive = 'A'
+	// unit, axis, level, block, namespace, name, from -> until: a life that has ended
+	SpaceLife = 'L'
+	// unit, second, id -> event about an informer, or dead letter, in CloudEvents' JSON
+	SpaceMark = 'G'
+	// unit, scope -> version and time of the newest progress
+	SpaceProgress = 'P'
+)
+
+// Separator ends a namespace or a name in a key. No object in Kubernetes has it in one.
+const Separator = 0
+
+// Meta is the key of a fact about the whole history.
+func Meta(name string) []byte { return append([]byte{spaceMeta}, name...) }
+
+// Position is where a source is read to.
+func Position(source string) []byte { return append([]byte{spacePosition}, source...) }
+
+// InUnit appends the beginning of a unit's keys in a space.
+func InUnit(dst []byte, space byte, unit uint32) []byte {
+	return binary.BigEndian.AppendUint32(append(dst, space), unit)
+}
+
+// AppendObject appends the beginning of the keys of an object's versions.
+func AppendObject(dst []byte, unit uint32, namespace, name string) []byte {
+	dst = InUnit(dst, SpaceVersion, unit)
+	dst = append(append(dst, namespace...), Separator)
+	return append(append(dst, name...), Separator)
+}
+
+// SplitVersion takes the key of a version apart. prefix is that of its object.
+func SplitVersion(key []byte) (prefix []byte, namespace, name string, seq Sequence, ok bool) {
+	const head = 1 + 4
+	if len(key) < head {
+		return nil, "", "", seq, false
+	}
+	rest := key[head:]
+	first := bytes.IndexByte(rest, Separator)
+	if first < 0 {
+		return nil, "", "", seq, false
+	}
+	second := bytes.IndexByte(rest[first+1:], Separator)
+	if second < 0 {
+		return nil, "", "", seq, false
+	}
+	end := head + first + 1 + second + 1
+	seq, ok = DecodeSequence(key[end:])
+	return key[:end], string(rest[:first]), string(rest[first+1 : first+1+second]), seq, ok
+}
+
+// BucketSeconds is the length of a bucket of the timeline. A question about a namespace looks once
+// into each bucket; one about a whole cluster sorts a bucket at a time.
+const BucketSeconds = 300
+
+// ClockSeconds is how fine times are mapped onto versions.
+const ClockSeconds = 60
+
+// Seconds is a time as keys have it. What is before 1970 or behind 2105 is at the limits.
+func Seconds(t time.Time) uint32 {
+	if t.IsZero() {
+		return 0
+	}
+	return uint32(min(max(t.Unix(), 0), math.MaxUint32))
+}
+
+// Timeline is the beginning of a cluster's keys in the timeline.
+func Timeline(source uint32) []byte {
+	return binary.BigEndian.AppendUint32([]byte{spaceTimeline}, source)
+}
+
+// AppendBucket appends the beginning of a namespace's keys in a bucket of the timeline.
+func AppendBucket(dst []byte, source, bucket uint32) []byte {
+	dst = binary.BigEndian.AppendUint32(append(dst, spaceTimeline), source)
+	return binary.BigEndian.AppendUint32(dst, bucket)
+}
+
+// Entry is a key of the timeline taken apart.
+type Entry struct {
+	Source    uint32
+	Namespace string
+	Second    uint32
+	Version   uint64
+	Unit      uint32
+	Name      string
+	Seq       Sequence
+}
+
+// Append appends the key.
+func (t *Entry) Append(dst []byte) []byte {
+	dst = AppendBucket(dst, t.Source, t.Second/BucketSeconds)
+	dst = append(append(dst, t.Namespace...), Separator)
+	dst = binary.BigEndian.AppendUint32(dst, t.Second)
+	dst = binary.BigEndian.AppendUint64(dst, t.Version)
+	dst = binary.BigEndian.AppendUint32(dst, t.Unit)
+	dst = append(append(dst, t.Name...), Separator)
+	return t.Seq.Append(dst)
+}
+
+// DecodeEntry takes a key of the timeline apart.
+func DecodeEntry(key []byte) (t Entry, ok bool) {
+	const head = 1 + 4 + 4
+	if len(key) < head {
+		return t, false
+	}
+	t.Source = binary.BigEndian.Uint32(key[1:])
+	rest := key[head:]
+	i := bytes.IndexByte(rest, Separator)
+	if i < 0 || len(rest) < i+1+4+8+4 {
+		return t, false
+	}
+	t.Namespace, rest = string(rest[:i]), rest[i+1:]
+	t.Second, rest = binary.BigEndian.Uint32(rest), rest[4:]
+	t.Version, rest = binary.BigEndian.Uint64(rest), rest[8:]
+	t.Unit, rest = binary.BigEndian.Uint32(rest), rest[4:]
+	if i = bytes.IndexByte(rest, Separator); i < 0 {
+		return t, false
+	}
+	t.Name = string(rest[:i])
+	t.Seq, ok = DecodeSequence(rest[i+1:])
+	return t, ok
+}
+
+// Compare sorts entries by time, and within a second as the cluster has them.
+func (t *Entry) Compare(other *Entry) int {
+	return cmp.Or(cmp.Compare(t.Second, other.Second), cmp.Compare(t.Version, other.Version),
+		cmp.Compare(t.Unit, other.Unit),
+		cmp.Compare(t.Namespace, other.Namespace), cmp.Compare(t.Name, other.Name),
+		t.Seq.Compare(other.Seq))
+}
+
+// Clock is the key of a minute of a unit.
+func Clock(unit, era, minute uint32) []byte {
+	key := InUnit(make([]byte, 0, 16), SpaceClock, unit)
+	key = binary.BigEndian.AppendUint32(key, era)
+	return binary.BigEndian.AppendUint32(key, minute)
+}
+
+// Mark is the key of what the stream said about a unit at a time.
+func Mark(unit, second uint32, id string) []byte {
+	key := InUnit(make([]byte, 0, 16+len(id)), SpaceMark, unit)
+	return append(binary.BigEndian.AppendUint32(key, second), id...)
+}
+
+// Progress is the key of the newest progress of a unit.
+func Progress(unit uint32, scope string) []byte {
+	return append(InUnit(make([]byte, 0, 8+len(scope)), SpaceProgress, unit), scope...)
+}
+
+// Reached is the key of the highest version of a unit.
+func Reached(unit uint32) []byte { return InUnit(nil, spaceReached, unit) }
+
+// After is the first key behind all that begin with a prefix, which does not consist of 0xff alone.
+func After(prefix []byte) []byte {
+	end := bytes.Clone(prefix)
+	for i := len(end) - 1; i >= 0; i-- {
+		end[i]++
+		if end[i] != 0 {
+			return end[:i+1]
+		}
+	}
+	return end
+}
