@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/source"
@@ -277,8 +278,8 @@ func (a *archiver) fill(
 
 // removalMark says that the stream had removed messages before they could be read.
 func removalMark(from string, r source.Removal, since, until time.Time) *event.Event {
-	data, err := json.Marshal(history.Removal{
-		Reason: history.ReasonRemoved, Lane: r.Lane, From: strconv.FormatUint(r.From, 10),
+	data, err := json.Marshal(query.Removal{
+		Reason: query.ReasonRemoved, Lane: r.Lane, From: strconv.FormatUint(r.From, 10),
 		To: strconv.FormatUint(r.To-1, 10), Since: since, Until: until,
 	})
 	if err != nil {
@@ -286,7 +287,7 @@ func removalMark(from string, r source.Removal, since, until time.Time) *event.E
 	}
 	return &event.Event{
 		ID: fmt.Sprintf("%s/%d/%d", r.Lane, r.From, r.To), Source: record.ArchiveSource,
-		Type: history.TypeRemoved, Op: event.Gap, Informer: from, Time: since, Data: data,
+		Type: query.TypeRemoved, Op: event.Gap, Informer: from, Time: since, Data: data,
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/admin"
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
@@ -27,7 +27,7 @@ type histories struct {
 
 // openHistory is one of them.
 type openHistory struct {
-	history *history.Questions
+	history *query.Questions
 	// ending is closed when the history is about to close.
 	ending chan struct{}
 	asking sync.WaitGroup
@@ -41,7 +41,7 @@ type openHistory struct {
 var maxQuestions = max(runtime.GOMAXPROCS(0)/2, 1)
 
 // serve lets others ask a history, until end is called, which waits for those that do.
-func (h *histories) serve(questions *history.Questions) (end func()) {
+func (h *histories) serve(questions *query.Questions) (end func()) {
 	if h == nil {
 		return func() {}
 	}
@@ -163,10 +163,10 @@ func classifyAnswer(err error) error {
 			Code: http.StatusServiceUnavailable,
 			Err:  errors.New("the question was broken off"),
 		}
-	case errors.Is(err, history.ErrUnknownResource), errors.Is(err, history.ErrDidNotExist),
-		errors.Is(err, history.ErrNotKnown):
+	case errors.Is(err, query.ErrUnknownResource), errors.Is(err, query.ErrDidNotExist),
+		errors.Is(err, query.ErrNotKnown):
 		return notFound(err)
-	case errors.Is(err, history.ErrSeveralClusters):
+	case errors.Is(err, query.ErrSeveralClusters):
 		return badQuestion(fmt.Errorf("%w; give one with cluster=", err))
 	}
 	return err
@@ -174,17 +174,17 @@ func classifyAnswer(err error) error {
 
 // asked is one question.
 type asked struct {
-	history *history.Questions
+	history *query.Questions
 	q       url.Values
 }
 
 // point is a parameter that is a time or a resourceVersion; the zero point when it is left out.
-func (a *asked) point(name string) (p history.Point, err error) {
+func (a *asked) point(name string) (p query.Point, err error) {
 	text := a.q.Get(name)
 	if text == "" {
 		return p, nil
 	}
-	if p, err = history.ParsePoint(text, time.Now()); err != nil {
+	if p, err = query.ParsePoint(text, time.Now()); err != nil {
 		return p, badQuestion(fmt.Errorf("%s: %w", name, err))
 	}
 	return p, nil
@@ -220,7 +220,7 @@ func (a *asked) cluster() (string, error) {
 }
 
 // find is the object that is meant: object=deploy/web&namespace=shop.
-func (a *asked) find() (*history.Object, error) {
+func (a *asked) find() (*query.Object, error) {
 	kind, name, found := strings.Cut(a.q.Get("object"), "/")
 	if !found || kind == "" || name == "" || strings.Contains(name, "/") {
 		return nil, badQuestion(errors.New("want object=KIND/NAME, as object=deploy/web&namespace=shop"))
@@ -245,7 +245,7 @@ type objectReport struct {
 	Name      string `json:"name"`
 }
 
-func reportObject(o *history.Object) objectReport {
+func reportObject(o *query.Object) objectReport {
 	return objectReport{o.Unit.Cluster(), o.Unit.GroupResource(), o.Namespace, o.Name}
 }
 
@@ -259,7 +259,7 @@ type holeReport struct {
 // maxHoles bounds those of an answer, the newest.
 const maxHoles = 100
 
-func reportHoles(holes []*history.Mark) []holeReport {
+func reportHoles(holes []*query.Mark) []holeReport {
 	list := []holeReport{}
 	for _, m := range holes[max(len(holes)-maxHoles, 0):] {
 		list = append(list, holeReport{m.What(), m.Time, m.Until})
@@ -275,7 +275,7 @@ type uncertainty struct {
 	Incomplete []holeReport `json:"incomplete"`
 }
 
-func (a *asked) uncertainty(holes []*history.Mark) (u uncertainty, err error) {
+func (a *asked) uncertainty(holes []*query.Mark) (u uncertainty, err error) {
 	u.Horizon, err = a.history.Coverage.Horizon()
 	u.Incomplete = reportHoles(holes)
 	return u, err

@@ -5,22 +5,22 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/diff"
+	"github.com/kubebridge/bridge/internal/history/query"
 )
 
 // stateOf is an object at a point.
 type stateOf struct {
 	objectReport
 	uncertainty
-	history.VersionReport
+	query.VersionReport
 	Object json.RawMessage `json:"object,omitempty"`
 }
 
 // existing is the version at a parameter's point, the last one when it is left out.
 func (a *asked) existing(
-	o *history.Object, name string,
-) (v *history.Version, holes []*history.Mark, err error) {
+	o *query.Object, name string,
+) (v *query.Version, holes []*query.Mark, err error) {
 	p, err := a.point(name)
 	if err != nil {
 		return nil, nil, err
@@ -59,9 +59,9 @@ func (a *asked) object(_ context.Context) (any, error) {
 type diffReport struct {
 	objectReport
 	uncertainty
-	From    history.VersionReport  `json:"from"`
-	To      history.VersionReport  `json:"to"`
-	Changed []history.ChangeReport `json:"changed"`
+	From    query.VersionReport  `json:"from"`
+	To      query.VersionReport  `json:"to"`
+	Changed []query.ChangeReport `json:"changed"`
 }
 
 func (a *asked) diff(_ context.Context) (any, error) {
@@ -73,14 +73,14 @@ func (a *asked) diff(_ context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var from *history.Version
+	var from *query.Version
 	if a.q.Get("from") == "" {
 		if from, err = a.history.Objects.VersionBefore(to); err == nil && from == nil {
 			err = notFound(fmt.Errorf("%s has no version before resourceVersion %s", o,
 				to.Event.ResourceVersion))
 		}
 	} else {
-		var more []*history.Mark
+		var more []*query.Mark
 		from, more, err = a.existing(o, "from")
 		holes = append(holes, more...)
 	}
@@ -93,13 +93,13 @@ func (a *asked) diff(_ context.Context) (any, error) {
 	}
 	r := diffReport{
 		objectReport: reportObject(o), From: from.Report(nil), To: to.Report(nil),
-		Changed: []history.ChangeReport{},
+		Changed: []query.ChangeReport{},
 	}
 	if r.uncertainty, err = a.uncertainty(holes); err != nil {
 		return nil, err
 	}
 	for _, c := range diff.Changes(from.Event.Data, to.Event.Data) {
-		r.Changed = append(r.Changed, history.ChangeReport{Field: c.Path, Old: c.Old, New: c.New})
+		r.Changed = append(r.Changed, query.ChangeReport{Field: c.Path, Old: c.Old, New: c.New})
 	}
 	return r, nil
 }

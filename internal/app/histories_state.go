@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubebridge/bridge/internal/admin"
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 )
 
 // state answers with what is uncertain in the first line, and an object in each that follows.
@@ -28,7 +28,7 @@ func (h *histories) state(ctx context.Context, values url.Values) (any, error) {
 		return nil, err
 	}
 	a := &asked{history: o.history, q: values}
-	head, query, err := a.stateQuery()
+	head, wanted, err := a.stateQuery()
 	o.free()
 	if err != nil {
 		release()
@@ -60,7 +60,7 @@ func (h *histories) state(ctx context.Context, values url.Values) (any, error) {
 		if !give(head) {
 			return
 		}
-		for v, err := range o.history.Objects.State(query) {
+		for v, err := range o.history.Objects.State(wanted) {
 			if err == nil && o.isEnding() {
 				err = context.Canceled
 			}
@@ -96,29 +96,29 @@ type stateHead struct {
 // stateLine is each other one.
 type stateLine struct {
 	objectReport
-	history.VersionReport
+	query.VersionReport
 	Object json.RawMessage `json:"object,omitempty"`
 }
 
-func (a *asked) stateQuery() (head stateHead, query history.StateQuery, err error) {
+func (a *asked) stateQuery() (head stateHead, wanted query.StateQuery, err error) {
 	p, err := a.point("at")
 	cluster, clusterErr := a.cluster()
 	if err := cmp.Or(err, clusterErr); err != nil {
-		return head, query, err
+		return head, wanted, err
 	}
-	query = history.StateQuery{Namespace: a.namespace(), At: p}
-	if query.Units, err = a.units(cluster); err != nil {
-		return head, query, err
+	wanted = query.StateQuery{Namespace: a.namespace(), At: p}
+	if wanted.Units, err = a.units(cluster); err != nil {
+		return head, wanted, err
 	}
-	if err := a.history.Coverage.CheckState(query); err != nil {
-		return head, query, err
+	if err := a.history.Coverage.CheckState(wanted); err != nil {
+		return head, wanted, err
 	}
-	holes, unlisted, err := a.history.Coverage.UncertainState(query)
+	holes, unlisted, err := a.history.Coverage.UncertainState(wanted)
 	if err != nil {
-		return head, query, err
+		return head, wanted, err
 	}
 	if head.uncertainty, err = a.uncertainty(holes); err != nil {
-		return head, query, err
+		return head, wanted, err
 	}
 	if !p.IsZero() {
 		head.At = p.String()
@@ -127,5 +127,5 @@ func (a *asked) stateQuery() (head stateHead, query history.StateQuery, err erro
 	for _, u := range unlisted {
 		head.Unlisted = append(head.Unlisted, u.Unit.GroupResource())
 	}
-	return head, query, nil
+	return head, wanted, nil
 }

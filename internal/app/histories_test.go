@@ -16,6 +16,7 @@ import (
 	"github.com/kubebridge/bridge/internal/admin"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -239,7 +240,7 @@ func TestNewest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newest{count: tt.count, bytes: tt.bytes}
 			for i, size := range tt.sizes {
-				n.add(&history.Version{Event: event.Event{
+				n.add(&query.Version{Event: event.Event{
 					ObjectAttributes: event.ObjectAttributes{Name: strconv.Itoa(i)}, Data: make([]byte, size),
 				}})
 			}

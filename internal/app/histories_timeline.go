@@ -7,14 +7,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // timelineReport is what happened.
 type timelineReport struct {
 	uncertainty
-	Changes []history.TimelineReport `json:"changes"`
+	Changes []query.TimelineReport `json:"changes"`
 	// More says that the answer was cut: ask again with since, or narrow it.
 	More       bool `json:"more"`
 	Heartbeats int  `json:"heartbeats"`
@@ -52,7 +52,7 @@ func (a *asked) timeline(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	wanted := func(u *record.Unit) bool { return slices.Contains(units, u) }
-	r.Changes = make([]history.TimelineReport, 0, min(limit, defaultChanges))
+	r.Changes = make([]query.TimelineReport, 0, min(limit, defaultChanges))
 	bytes := 0
 	for e, err := range a.history.Timeline.Entries(cluster, a.namespace(), since.At, until.At, wanted) {
 		switch {

@@ -5,7 +5,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 )
 
 // versionsReport answers versions.
@@ -14,8 +14,8 @@ type versionsReport struct {
 	uncertainty
 	// Versions are the newest ones, in their order; Earlier is how many came before in the time
 	// asked for.
-	Versions []history.VersionReport `json:"versions"`
-	Earlier  int                     `json:"earlier,omitempty"`
+	Versions []query.VersionReport `json:"versions"`
+	Earlier  int                   `json:"earlier,omitempty"`
 }
 
 // Bounds of answers that are one document.
@@ -43,7 +43,7 @@ func (a *asked) versions(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := versionsReport{objectReport: reportObject(o), Versions: []history.VersionReport{}}
+	r := versionsReport{objectReport: reportObject(o), Versions: []query.VersionReport{}}
 	if r.uncertainty, err = a.uncertainty(holes); err != nil {
 		return nil, err
 	}
@@ -72,12 +72,12 @@ func (a *asked) versions(ctx context.Context) (any, error) {
 // objects, but always one.
 type newest struct {
 	count, bytes int
-	versions     []*history.Version
-	before       *history.Version // the one before them; nil for none
-	earlier      int              // how many came before them
+	versions     []*query.Version
+	before       *query.Version // the one before them; nil for none
+	earlier      int            // how many came before them
 }
 
-func (n *newest) add(v *history.Version) {
+func (n *newest) add(v *query.Version) {
 	n.versions = append(n.versions, v)
 	n.bytes -= len(v.Event.Data)
 	for len(n.versions) > 1 && (len(n.versions) > n.count || n.bytes < 0) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -115,7 +116,7 @@ func TestArchive(t *testing.T) {
 		found := 0
 		for m, err := range db.Questions.Coverage.Marks(db.Questions.Resources.Units()[0], time.Time{}, time.Time{}) {
 			testkit.OK(t, err)
-			if m.Reason == history.ReasonRemoved {
+			if m.Reason == query.ReasonRemoved {
 				found++
 				if m.From != "201" || m.To != "298" && m.To != "299" || m.Until.Before(m.Time) {
 					t.Errorf("%+v", m)

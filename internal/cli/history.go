@@ -14,6 +14,7 @@ import (
 	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -78,7 +79,7 @@ func (o *historyOptions) open() (*history.DB, error) {
 }
 
 // oneCluster is the cluster that a question is about.
-func (o *historyOptions) oneCluster(resources history.Resources) (string, error) {
+func (o *historyOptions) oneCluster(resources query.Resources) (string, error) {
 	clusters := resources.Clusters()
 	switch {
 	case o.cluster != "":
@@ -107,7 +108,7 @@ func splitObject(args []string) (kind, name string, err error) {
 // openObject opens the history and finds the object that the arguments name. Close the history.
 func (o *historyOptions) openObject(
 	cmd *cobra.Command, args []string,
-) (*history.DB, *history.Object, error) {
+) (*history.DB, *query.Object, error) {
 	db, err := o.open()
 	if err != nil {
 		return nil, nil, err
@@ -122,8 +123,8 @@ func (o *historyOptions) openObject(
 // find finds an object: in the namespace, or in none. Where several informers have it, it is the
 // one with the newest version.
 func (o *historyOptions) find(
-	cmd *cobra.Command, h *history.Questions, args []string,
-) (*history.Object, error) {
+	cmd *cobra.Command, h *query.Questions, args []string,
+) (*query.Object, error) {
 	kind, name, err := splitObject(args)
 	if err != nil {
 		return nil, err
@@ -134,7 +135,7 @@ func (o *historyOptions) find(
 	}
 	best, others, err := h.Objects.Find(units, o.namespace, name)
 	switch {
-	case errors.Is(err, history.ErrSeveralClusters):
+	case errors.Is(err, query.ErrSeveralClusters):
 		return nil, refused(fmt.Errorf("%w; give one with --cluster", err))
 	case err != nil:
 		return nil, failed(err)
@@ -150,7 +151,7 @@ func (o *historyOptions) find(
 
 // neverSeen says that no event ever named an object, and what was probably meant.
 func (o *historyOptions) neverSeen(
-	objects history.Objects, units []*record.Unit, name string,
+	objects query.Objects, units []*record.Unit, name string,
 ) error {
 	var best []near
 	meant := resource.MakeKey(o.namespace, name)
@@ -189,7 +190,7 @@ time with its zone. The API server's times are whole seconds.`
 // warn reports because of what an answer may be incomplete, and where the history ends before a
 // time.
 func (o *historyOptions) warn(
-	cmd *cobra.Command, h *history.Questions, object *history.Object, holes []*history.Mark,
+	cmd *cobra.Command, h *query.Questions, object *query.Object, holes []*query.Mark,
 	until time.Time,
 ) error {
 	printHoles(cmd, holes)
@@ -199,7 +200,7 @@ func (o *historyOptions) warn(
 // warnEnd reports that the history of units of a cluster ends before a time, unless the stream says
 // that it is complete up to it; a zero time is none.
 func warnEnd(
-	cmd *cobra.Command, h *history.Questions, units []*record.Unit, until time.Time,
+	cmd *cobra.Command, h *query.Questions, units []*record.Unit, until time.Time,
 ) error {
 	if len(units) == 0 {
 		return nil
@@ -212,7 +213,7 @@ func warnEnd(
 	if err == nil && !until.IsZero() && until.After(newest.Add(time.Second)) {
 		fmt.Fprintf(cmd.ErrOrStderr(),
 			"bridge: the newest event in this history is of %s: later changes may be missing\n",
-			history.ShowTime(newest))
+			query.ShowTime(newest))
 	}
 	return failed(err)
 }
@@ -220,7 +221,7 @@ func warnEnd(
 // warnRemoved reports that older versions of an object were removed: where the first one that is
 // there is not how it came.
 func warnRemoved(
-	cmd *cobra.Command, h *history.Questions, object *history.Object, since time.Time,
+	cmd *cobra.Command, h *query.Questions, object *query.Object, since time.Time,
 ) error {
 	for first, err := range h.Objects.Versions(object, time.Time{}, time.Time{}) {
 		if err != nil {
@@ -235,17 +236,17 @@ func warnRemoved(
 }
 
 // warnHorizon reports that older versions were removed.
-func warnHorizon(cmd *cobra.Command, coverage history.Coverage, since time.Time) error {
+func warnHorizon(cmd *cobra.Command, coverage query.Coverage, since time.Time) error {
 	horizon, err := coverage.Horizon()
 	if err == nil && since.Before(horizon) {
 		fmt.Fprintf(cmd.ErrOrStderr(),
 			"bridge: this history is kept from %s on (retention): older versions were removed, but for "+
-				"the last one before\n", history.ShowTime(horizon))
+				"the last one before\n", query.ShowTime(horizon))
 	}
 	return failed(err)
 }
 
-func printHoles(cmd *cobra.Command, holes []*history.Mark) {
+func printHoles(cmd *cobra.Command, holes []*query.Mark) {
 	const most = 5
 	for i, m := range holes {
 		if i == most {
@@ -300,4 +301,4 @@ func wantsColour(cmd *cobra.Command) bool {
 }
 
 // who made a change, as far as it is known.
-func who(v *history.Version) string { return cmp.Or(v.Manager(), "-") }
+func who(v *query.Version) string { return cmp.Or(v.Manager(), "-") }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/patch"
 )
@@ -61,11 +61,11 @@ Exit codes: 0; 1 when there was no such object, or it is not known; 2 when there
 }
 
 // parseAt reads a point of a flag; "" is the zero point.
-func parseAt(flag, text string) (p history.Point, err error) {
+func parseAt(flag, text string) (p query.Point, err error) {
 	if text == "" {
 		return p, nil
 	}
-	if p, err = history.ParsePoint(text, time.Now()); err != nil {
+	if p, err = query.ParsePoint(text, time.Now()); err != nil {
 		return p, fmt.Errorf("%s: %w", flag, err)
 	}
 	return p, nil
@@ -74,10 +74,10 @@ func parseAt(flag, text string) (p history.Point, err error) {
 // version is the version at a point, the last one for the zero point. It says which that is, and
 // whether it may be another.
 func (o *historyOptions) version(
-	cmd *cobra.Command, h *history.Questions, object *history.Object, p history.Point,
-) (v *history.Version, err error) {
+	cmd *cobra.Command, h *query.Questions, object *query.Object, p query.Point,
+) (v *query.Version, err error) {
 	if p.IsZero() {
-		v, err = h.Objects.At(object, history.Point{})
+		v, err = h.Objects.At(object, query.Point{})
 	} else {
 		v, err = h.Objects.Existing(object, p)
 	}
@@ -100,7 +100,7 @@ func (o *historyOptions) version(
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s%s: resourceVersion %s, %s at %s%s\n",
 		plain(object.String()), asOf,
-		plain(v.Event.ResourceVersion), operation(v), history.ShowTime(v.Time), plain(made))
+		plain(v.Event.ResourceVersion), operation(v), query.ShowTime(v.Time), plain(made))
 	form := v.Form()
 	if form == record.FormNone {
 		return nil, failed(fmt.Errorf("%s: no body is known: %s", object, notKnown(form)))
@@ -111,7 +111,7 @@ func (o *historyOptions) version(
 	return v, nil
 }
 
-func printObject(w io.Writer, v *history.Version, output string) error {
+func printObject(w io.Writer, v *query.Version, output string) error {
 	if !json.Valid(v.Event.Data) {
 		_, err := fmt.Fprintf(w, "%s\n", plain(string(v.Event.Data)))
 		return err
@@ -161,7 +161,7 @@ times, or it is not known; 2 when there is no history.`,
 		if err != nil {
 			return err
 		}
-		var a *history.Version
+		var a *query.Version
 		if older.IsZero() {
 			a, err = db.Questions.Objects.VersionBefore(b)
 			if err == nil && a == nil {
@@ -179,7 +179,7 @@ times, or it is not known; 2 when there is no history.`,
 	return cmd
 }
 
-func printDiff(w io.Writer, a, b *history.Version, output string, colour bool) error {
+func printDiff(w io.Writer, a, b *query.Version, output string, colour bool) error {
 	if a.Form() != b.Form() {
 		return fmt.Errorf("the two versions can't be compared: of one the history has the %s, "+
 			"of the other the %s", a.Form(), b.Form())
@@ -191,8 +191,8 @@ func printDiff(w io.Writer, a, b *history.Version, output string, colour bool) e
 	if err := errors.Join(printObject(&older, a, "yaml"), printObject(&newer, b, "yaml")); err != nil {
 		return err
 	}
-	title := func(v *history.Version) string {
-		return fmt.Sprintf("%s\t%s (resourceVersion %s)", v.Event.PartitionKey, history.ShowTime(v.Time),
+	title := func(v *query.Version) string {
+		return fmt.Sprintf("%s\t%s (resourceVersion %s)", v.Event.PartitionKey, query.ShowTime(v.Time),
 			v.Event.ResourceVersion)
 	}
 	return writeUnified(w, title(a), title(b), lines(older.String()), lines(newer.String()), colour)

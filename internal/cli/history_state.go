@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
@@ -66,7 +66,7 @@ there is no history.`,
 	return cmd
 }
 
-func (o *stateOptions) run(cmd *cobra.Command, p history.Point, selector labels.Selector) error {
+func (o *stateOptions) run(cmd *cobra.Command, p query.Point, selector labels.Selector) error {
 	db, err := o.open()
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (o *stateOptions) run(cmd *cobra.Command, p history.Point, selector labels.
 	if err != nil {
 		return err
 	}
-	q := history.StateQuery{Namespace: o.namespace, At: p}
+	q := query.StateQuery{Namespace: o.namespace, At: p}
 	if o.all {
 		q.Namespace = "*"
 	}
@@ -102,7 +102,7 @@ func (o *stateOptions) run(cmd *cobra.Command, p history.Point, selector labels.
 }
 
 // warnState reports what may be wrong in a state. One of before the horizon is an error.
-func warnState(cmd *cobra.Command, h *history.Questions, q history.StateQuery) error {
+func warnState(cmd *cobra.Command, h *query.Questions, q query.StateQuery) error {
 	if err := h.Coverage.CheckState(q); err != nil {
 		return failed(err)
 	}
@@ -134,7 +134,7 @@ func newStateRows(w io.Writer, output string, all bool) *stateRows {
 // tableChunk is how many rows are aligned with each other: a table is not kept in memory.
 const tableChunk = 500
 
-func (r *stateRows) add(v *history.Version) error {
+func (r *stateRows) add(v *query.Version) error {
 	if r.output == "table" {
 		return r.addRow(v)
 	}
@@ -159,14 +159,14 @@ func (r *stateRows) add(v *history.Version) error {
 	return printYAML(r.w, json.RawMessage(v.Event.Data))
 }
 
-func (r *stateRows) addRow(v *history.Version) error {
+func (r *stateRows) addRow(v *query.Version) error {
 	if r.table == nil {
 		r.table = newTable(r.w)
 		fmt.Fprintln(r.table, r.row("NAMESPACE", "NAME", "VERSION", "CHANGED", "MANAGER"))
 	}
 	fmt.Fprintln(r.table, r.row(oneLine(v.Event.Namespace),
 		oneLine(v.Unit.GroupResource()+"/"+v.Event.Name),
-		oneLine(v.Event.ResourceVersion), history.ShowTime(v.Time), oneLine(who(v))))
+		oneLine(v.Event.ResourceVersion), query.ShowTime(v.Time), oneLine(who(v))))
 	if r.count++; r.count%tableChunk == 0 {
 		return r.table.Flush()
 	}

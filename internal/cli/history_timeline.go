@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
@@ -137,7 +137,7 @@ type timelineRow struct {
 // maxTimelineRows bounds a table.
 const maxTimelineRows = 10_000
 
-func (r *timelineRows) add(e *history.Entry) error {
+func (r *timelineRows) add(e *query.Entry) error {
 	o := r.options
 	switch {
 	case o.deleted && !e.Deleted(),
@@ -161,7 +161,7 @@ func (r *timelineRows) add(e *history.Entry) error {
 	return nil
 }
 
-func (r *timelineRows) writeJSON(e *history.Entry) error {
+func (r *timelineRows) writeJSON(e *query.Entry) error {
 	line, err := marshalLine(e.Report())
 	if err == nil {
 		_, err = r.out.Write(line)
@@ -170,7 +170,7 @@ func (r *timelineRows) writeJSON(e *history.Entry) error {
 }
 
 // fold puts a change with what belongs to the same owner.
-func (r *timelineRows) fold(e *history.Entry) {
+func (r *timelineRows) fold(e *query.Entry) {
 	object := e.Event.Kind + "/" + e.Event.Name
 	owner := object
 	if kind := e.Attribute("ownerkind"); kind != "" {
@@ -230,7 +230,7 @@ func (r *timelineRows) flush() error {
 			if row.count > 1 {
 				times = fmt.Sprintf(" (%d times until %s)", row.count, row.last.Local().Format("15:04:05"))
 			}
-			fmt.Fprintf(t, "%s%s\t%s%s\t%s\t%s\t%s\n", indent, history.ShowTime(row.first), row.op, times,
+			fmt.Fprintf(t, "%s%s\t%s%s\t%s\t%s\t%s\n", indent, query.ShowTime(row.first), row.op, times,
 				oneLine(row.object),
 				oneLine(row.manager), oneLine(row.what))
 		}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/diff"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
@@ -71,16 +71,16 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 }
 
 // span is from one point to another. Zero points are no limit.
-type span struct{ since, until history.Point }
+type span struct{ since, until query.Point }
 
 func parseSpan(since, until string, now time.Time) (s span, err error) {
 	if since != "" {
-		if s.since, err = history.ParsePoint(since, now); err != nil {
+		if s.since, err = query.ParsePoint(since, now); err != nil {
 			return s, fmt.Errorf("--since: %w", err)
 		}
 	}
 	if until != "" {
-		if s.until, err = history.ParsePoint(until, now); err != nil {
+		if s.until, err = query.ParsePoint(until, now); err != nil {
 			return s, fmt.Errorf("--until: %w", err)
 		}
 	}
@@ -91,20 +91,20 @@ func parseSpan(since, until string, now time.Time) (s span, err error) {
 }
 
 // has reports whether a version lies within, as far as resourceVersions say.
-func (s *span) has(v *history.Version) bool {
+func (s *span) has(v *query.Version) bool {
 	n := v.Number()
 	return (s.since.Version == 0 || n >= s.since.Version) &&
 		(s.until.Version == 0 || n <= s.until.Version)
 }
 
 func writeVersions(
-	w io.Writer, objects history.Objects, object *history.Object, s span, field, output string,
+	w io.Writer, objects query.Objects, object *query.Object, s span, field, output string,
 ) error {
 	rows := newVersionRows(w, field, output)
-	var before *history.Version
+	var before *query.Version
 	if !s.since.At.IsZero() {
 		var err error
-		if before, err = objects.At(object, history.Point{At: s.since.At.Add(-1)}); err != nil {
+		if before, err = objects.At(object, query.Point{At: s.since.At.Add(-1)}); err != nil {
 			return err
 		}
 	}
@@ -127,12 +127,12 @@ type versionRows struct {
 	row    func(format string, args ...any)
 	field  string
 	output string
-	list   []history.VersionReport
+	list   []query.VersionReport
 	count  int
 }
 
 func newVersionRows(w io.Writer, field, output string) *versionRows {
-	r := &versionRows{w: w, field: field, output: output, list: []history.VersionReport{}}
+	r := &versionRows{w: w, field: field, output: output, list: []query.VersionReport{}}
 	if output == "table" {
 		t := newTable(w)
 		r.table, r.row = t, func(format string, args ...any) { fmt.Fprintf(t, format, args...) }
@@ -145,7 +145,7 @@ func newVersionRows(w io.Writer, field, output string) *versionRows {
 	return r
 }
 
-func (r *versionRows) add(v, before *history.Version) {
+func (r *versionRows) add(v, before *query.Version) {
 	if r.field != "" {
 		r.addField(v, before)
 		return
@@ -155,13 +155,13 @@ func (r *versionRows) add(v, before *history.Version) {
 		r.list = append(r.list, v.Report(before))
 		return
 	}
-	r.row("%s\t%s\t%s\t%s\t%s\n", history.ShowTime(v.Time), operation(v), oneLine(who(v)),
+	r.row("%s\t%s\t%s\t%s\t%s\n", query.ShowTime(v.Time), operation(v), oneLine(who(v)),
 		oneLine(v.Event.ResourceVersion),
 		oneLine(whatChanged(v, before != nil, v.ChangesSince(before), 0)))
 }
 
 // addField adds a version in which the field is another than in the one before.
-func (r *versionRows) addField(v, before *history.Version) {
+func (r *versionRows) addField(v, before *query.Version) {
 	var old, now []byte
 	if before != nil && !before.Deleted() {
 		old = diff.Field(before.Event.Data, r.field)
@@ -175,11 +175,11 @@ func (r *versionRows) addField(v, before *history.Version) {
 	r.count++
 	if r.output != "table" {
 		report := v.Report(nil)
-		report.Changed = []history.ChangeReport{{Field: r.field, Old: old, New: now}}
+		report.Changed = []query.ChangeReport{{Field: r.field, Old: old, New: now}}
 		r.list = append(r.list, report)
 		return
 	}
-	r.row("%s\t%s\t%s\t%s\t%s\t%s\n", history.ShowTime(v.Time), operation(v), oneLine(who(v)),
+	r.row("%s\t%s\t%s\t%s\t%s\t%s\n", query.ShowTime(v.Time), operation(v), oneLine(who(v)),
 		oneLine(v.Event.ResourceVersion), shownValue(old), shownValue(now))
 }
 
@@ -198,7 +198,7 @@ func (r *versionRows) flush() error {
 }
 
 // operation is what happened, and how it is known.
-func operation(v *history.Version) string {
+func operation(v *query.Version) string {
 	op := string(v.Event.Op)
 	switch {
 	case v.Event.Initial:
@@ -213,7 +213,7 @@ func operation(v *history.Version) string {
 const maxChanged = 4
 
 // whatChanged names the fields of an update in short: of changes, and of more.
-func whatChanged(v *history.Version, hasBefore bool, changes []diff.Change, more int) string {
+func whatChanged(v *query.Version, hasBefore bool, changes []diff.Change, more int) string {
 	if form := v.Form(); form != record.FormObject && !v.Deleted() {
 		return "(" + notKnown(form) + ")"
 	}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/serve"
 	"github.com/kubebridge/bridge/internal/suggest"
 )
@@ -108,7 +108,7 @@ func checkLoopback(address string) error {
 	return nil
 }
 
-func (o *serveOptions) run(cmd *cobra.Command, p history.Point, speed float64) error {
+func (o *serveOptions) run(cmd *cobra.Command, p query.Point, speed float64) error {
 	token, access, err := o.access()
 	if err != nil {
 		return refused(err)
@@ -195,7 +195,7 @@ func (o *serveOptions) access() (token string, access []serve.Access, err error)
 
 // warnUnknownResources reports names that no token can read anything by: a mistake, or a resource
 // that comes later.
-func warnUnknownResources(cmd *cobra.Command, resources history.Resources, access []serve.Access) {
+func warnUnknownResources(cmd *cobra.Command, resources query.Resources, access []serve.Access) {
 	known := []string{"*"}
 	for _, u := range resources.Units() {
 		known = append(known, u.GroupResource())
@@ -217,7 +217,7 @@ func warnUnknownResources(cmd *cobra.Command, resources history.Resources, acces
 
 // check says what may be missing at a point, and finds the cluster.
 func (o *serveOptions) check(
-	cmd *cobra.Command, h *history.Questions, p history.Point,
+	cmd *cobra.Command, h *query.Questions, p query.Point,
 ) (cluster string, err error) {
 	if cluster, err = o.oneCluster(h.Resources); err != nil {
 		return "", err
@@ -226,7 +226,7 @@ func (o *serveOptions) check(
 	if err != nil {
 		return "", failed(err)
 	}
-	return cluster, warnState(cmd, h, history.StateQuery{Units: units, Namespace: "*", At: p})
+	return cluster, warnState(cmd, h, query.StateQuery{Units: units, Namespace: "*", At: p})
 }
 
 // serveUntil serves until ctx ends. Watches end at once.

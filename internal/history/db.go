@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/kubebridge/bridge/internal/disk"
+	"github.com/kubebridge/bridge/internal/history/query"
 )
 
 // Errors that a caller decides by. Each continues "history <dir> …".
@@ -66,7 +67,7 @@ type DB struct {
 	// Writer stores events. In a history that is open to be read (Read) it fails.
 	Writer *Writer
 	// Questions are for those who ask. They need not know that somebody writes.
-	Questions *Questions
+	Questions *query.Questions
 	// Maintenance is for the owner of the directory.
 	Maintenance Maintenance
 
@@ -107,7 +108,7 @@ func open(o Options, readOnly bool) (*DB, error) {
 		return nil, openError(o.Dir, err)
 	}
 	opened := &DB{
-		Writer: newWriter(db, cmp.Or(o.LastVersionsBytes, 64<<20)), Questions: NewQuestions(db),
+		Writer: newWriter(db, cmp.Or(o.LastVersionsBytes, 64<<20)), Questions: query.New(db),
 		Maintenance: Maintenance{db}, shared: db, close: sync.OnceValue(db.pebble.Close),
 	}
 	if err := cmp.Or(db.checkFormat(readOnly), db.units.load(db.pebble)); err != nil {

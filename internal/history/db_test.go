@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -249,7 +250,7 @@ func TestAppend(t *testing.T) {
 			version("12", "11", fmt.Sprintf(`{"before":{"object":{}},"after":{"uid":"u","object":`+object+`},"op":"u"}`, "12", 5), ""),
 		})
 		testkit.OK(t, err)
-		o := &history.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: "web"}
+		o := &query.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: "web"}
 		want := []struct {
 			form record.Form
 			data string

@@ -20,14 +20,17 @@
 //
 // # Layout
 //
-// One Pebble database. Keys begin with the letter of their space (keys). A version is stored
-// whole, or as the difference to the one before it (record): at most 31 differences follow each
+// One Pebble database. Package keys has its keys, package record what lies under them. A version is
+// stored whole, or as the difference to the one before it: at most 31 differences follow each
 // other. Versions of one object are neighbours, so that the compression of blocks of 64 KiB finds
 // what is left.
 //
-// The timeline has what each version changed, in short (record), so that a question about a
-// namespace reads no versions. Beside the versions lies which names lived when (keys, lives.go), so
-// that a state looks at what lived then and not at all names that were ever known.
+// The timeline has what each version changed, in short, as package diff finds it: so a question
+// about a namespace reads no versions. Beside the versions lies which names lived when, so that a
+// state looks at what lived then and not at all names that were ever known.
+//
+// This package opens the database, writes to it, and removes what is too old. Package query
+// answers.
 //
 // A DB has a part for each kind of user: Writer, Questions, and Maintenance. Append is called by
 // one goroutine at a time, everything else by any. The package starts no goroutines but Pebble's

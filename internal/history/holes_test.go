@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -50,14 +51,14 @@ func TestGap(t *testing.T) {
 	})
 	testkit.OK(t, err)
 	const unknown = "unknown"
-	answer := func(t *testing.T, name string, p history.Point) string {
+	answer := func(t *testing.T, name string, p query.Point) string {
 		t.Helper()
-		o := &history.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: name}
+		o := &query.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: name}
 		v, err := db.Questions.Objects.Existing(o, p)
 		switch {
-		case errors.Is(err, history.ErrNotKnown):
+		case errors.Is(err, query.ErrNotKnown):
 			return unknown
-		case errors.Is(err, history.ErrDidNotExist):
+		case errors.Is(err, query.ErrDidNotExist):
 			return "none"
 		}
 		testkit.OK(t, err)
@@ -97,7 +98,7 @@ func TestGap(t *testing.T) {
 		{"later", 1000, unknown},
 		{"later", 3500, "none"},
 	} {
-		if got := answer(t, test.name, history.Point{Version: uint64(test.version)}); got != test.want {
+		if got := answer(t, test.name, query.Point{Version: uint64(test.version)}); got != test.want {
 			t.Errorf("%s at version %d: %s, want %s", test.name, test.version, got, test.want)
 		}
 	}
@@ -116,12 +117,12 @@ func TestGap(t *testing.T) {
 		{"goes", 1000, "30 or another"},
 		{"goes", 3006, "none"},
 	} {
-		if got := answer(t, test.name, history.Point{At: at.Add(time.Duration(test.second) * time.Second)}); got != test.want {
+		if got := answer(t, test.name, query.Point{At: at.Add(time.Duration(test.second) * time.Second)}); got != test.want {
 			t.Errorf("%s at %d s: %s, want %s", test.name, test.second, got, test.want)
 		}
 	}
 	t.Run("a time between the last version that was seen and the list is in the gap", func(t *testing.T) {
-		o := &history.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: "stays"}
+		o := &query.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: "stays"}
 		for second, want := range map[int]int{500: 0, 700: 1, 2000: 1} {
 			from := at.Add(time.Duration(second) * time.Second)
 			if holes, err := db.Questions.Coverage.Holes(o, from, from.Add(time.Second)); err != nil || len(holes) != want {
@@ -157,9 +158,9 @@ func TestEnteredAgain(t *testing.T) {
 	}
 	_, err = db.Writer.Append(t.Context(), events)
 	testkit.OK(t, err)
-	o := &history.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: "web-0"}
+	o := &query.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: "web-0"}
 	for version, want := range map[uint64]int{6: -1, 7: 0, 19: 0, 20: 1, 29: 1, 30: 2, 44: 2, 45: 3, 49: 3, 50: 4, 59: 4, 60: 5, 99: 5} {
-		v, err := db.Questions.Objects.At(o, history.Point{Version: version})
+		v, err := db.Questions.Objects.At(o, query.Point{Version: version})
 		testkit.OK(t, err)
 		switch {
 		case want < 0 && v != nil:

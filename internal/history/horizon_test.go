@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -19,8 +20,8 @@ func TestHorizon(t *testing.T) {
 	_, err := db.Writer.Append(t.Context(), pointers(events))
 	testkit.OK(t, err)
 	newest := events[len(events)-1].Time
-	query := history.StateQuery{Units: db.Questions.Resources.Units(), Namespace: "*", At: history.Point{Version: 1}}
-	t.Run("nothing is refused before anything was removed", func(t *testing.T) { testkit.OK(t, db.Questions.Coverage.CheckState(query)) })
+	wanted := query.StateQuery{Units: db.Questions.Resources.Units(), Namespace: "*", At: query.Point{Version: 1}}
+	t.Run("nothing is refused before anything was removed", func(t *testing.T) { testkit.OK(t, db.Questions.Coverage.CheckState(wanted)) })
 	testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: 30 * time.Minute}, newest))
 	horizon, err := db.Questions.Coverage.Horizon()
 	testkit.OK(t, err)
@@ -37,20 +38,20 @@ func TestHorizon(t *testing.T) {
 			}
 			version, err := strconv.ParseUint(e.ResourceVersion, 10, 64)
 			testkit.OK(t, err)
-			query.At = history.Point{Version: version}
-			if err := db.Questions.Coverage.CheckState(query); err != nil {
+			wanted.At = query.Point{Version: version}
+			if err := db.Questions.Coverage.CheckState(wanted); err != nil {
 				refused++
 				if !e.Time.Before(horizon) {
 					t.Fatalf("version %d of %v is refused, the horizon is %v", version, e.Time, horizon)
 				}
-				if !errors.Is(err, history.ErrNotKnown) || !strings.Contains(err.Error(), history.ShowTime(horizon)) {
+				if !errors.Is(err, query.ErrNotKnown) || !strings.Contains(err.Error(), query.ShowTime(horizon)) {
 					t.Fatal(err)
 				}
 				continue
 			}
 			answered++
 			got := map[string]string{}
-			for v, err := range db.Questions.Objects.State(query) {
+			for v, err := range db.Questions.Objects.State(wanted) {
 				testkit.OK(t, err)
 				got[v.Event.UID] = v.Event.ResourceVersion
 			}
@@ -63,19 +64,19 @@ func TestHorizon(t *testing.T) {
 		}
 	})
 	t.Run("a time is refused before it, and not from it on", func(t *testing.T) {
-		query.At = history.Point{At: horizon}
-		testkit.OK(t, db.Questions.Coverage.CheckState(query))
-		query.At = history.Point{At: horizon.Add(-time.Nanosecond)}
-		if err := db.Questions.Coverage.CheckState(query); !errors.Is(err, history.ErrNotKnown) {
+		wanted.At = query.Point{At: horizon}
+		testkit.OK(t, db.Questions.Coverage.CheckState(wanted))
+		wanted.At = query.Point{At: horizon.Add(-time.Nanosecond)}
+		if err := db.Questions.Coverage.CheckState(wanted); !errors.Is(err, query.ErrNotKnown) {
 			t.Error(err)
 		}
 	})
 	t.Run("so is an object, with the horizon", func(t *testing.T) {
 		e := &events[0]
-		o := &history.Object{Unit: db.Questions.Resources.Units()[0], Namespace: e.Namespace, Name: e.Name}
-		_, err := db.Questions.Objects.Existing(o, history.Point{At: horizon.Add(-time.Second)})
-		want := "this history is kept from " + history.ShowTime(horizon) + " on (retention)"
-		if !errors.Is(err, history.ErrNotKnown) || !strings.Contains(err.Error(), want) {
+		o := &query.Object{Unit: db.Questions.Resources.Units()[0], Namespace: e.Namespace, Name: e.Name}
+		_, err := db.Questions.Objects.Existing(o, query.Point{At: horizon.Add(-time.Second)})
+		want := "this history is kept from " + query.ShowTime(horizon) + " on (retention)"
+		if !errors.Is(err, query.ErrNotKnown) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	})

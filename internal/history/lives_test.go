@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -100,32 +101,6 @@ func TestLives(t *testing.T) {
 	for seed := range uint64(*lifeRounds) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { runLives(t, seed) })
 	}
-	t.Run("a state looks at what lived, not at all names", func(t *testing.T) {
-		db := openDir(t, t.TempDir())
-		const live, names = 20, 2000
-		var batch []*event.Event
-		for i := range names {
-			at := livesBegan.Add(time.Duration(i) * time.Minute)
-			batch = append(batch, podVersion(i, 10*i+10, 0, at, ""), podVersion(i, 10*i+11, 10*i+10, at.Add(time.Second), ""))
-			if i < live {
-				continue
-			}
-			end := podVersion(i-live, 10*i+12, 0, at.Add(2*time.Second), "")
-			end.Op, end.Type = event.Deleted, "dev.kubebridge.resource.deleted"
-			end.Sequence += ".deleted"
-			batch = append(batch, end)
-		}
-		_, err := db.Writer.Append(t.Context(), batch)
-		testkit.OK(t, err)
-		for i := live; i < names; i += 77 {
-			for _, p := range []history.Point{{At: livesBegan.Add(time.Duration(i) * time.Minute)}, {Version: uint64(10*i + 10)}, {}} {
-				n, err := db.Questions.Objects.Candidates(history.StateQuery{Units: db.Questions.Resources.Units(), Namespace: "shop", At: p})
-				if err != nil || n < live || n > live+1 {
-					t.Errorf("at %v: %d names, %v; %d lived", p, n, err, live)
-				}
-			}
-		}
-	})
 }
 
 func runLives(t *testing.T, seed uint64) {
@@ -195,12 +170,12 @@ func compareWalk(t *testing.T, db *history.DB, random *rand.Rand, events []*even
 	}
 	for range 15 {
 		e := events[random.IntN(len(events))]
-		p := history.Point{At: e.Time.Add(time.Duration(random.IntN(3)-1) * time.Second)}
+		p := query.Point{At: e.Time.Add(time.Duration(random.IntN(3)-1) * time.Second)}
 		switch random.IntN(5) {
 		case 0:
-			p = history.Point{}
+			p = query.Point{}
 		case 1, 2:
-			p = history.Point{Version: version(e) + uint64(random.IntN(3)) - 1}
+			p = query.Point{Version: version(e) + uint64(random.IntN(3)) - 1}
 		}
 		if p.IsBefore(horizon) || p.Version > 0 && p.Version <= removed {
 			continue
@@ -215,7 +190,7 @@ func compareWalk(t *testing.T, db *history.DB, random *rand.Rand, events []*even
 					want = append(want, o.Namespace+"/"+o.Name+" "+v.Event.Sequence)
 				}
 			}
-			for v, err := range db.Questions.Objects.State(history.StateQuery{Units: db.Questions.Resources.Units(), Namespace: namespace, At: p}) {
+			for v, err := range db.Questions.Objects.State(query.StateQuery{Units: db.Questions.Resources.Units(), Namespace: namespace, At: p}) {
 				testkit.OK(t, err)
 				got = append(got, v.Event.Namespace+"/"+v.Event.Name+" "+v.Event.Sequence)
 			}
@@ -229,8 +204,8 @@ func compareWalk(t *testing.T, db *history.DB, random *rand.Rand, events []*even
 			object, _, _ := strings.Cut(behind, " ")
 			ns, name, _ := strings.Cut(object, "/")
 			n := 0
-			for v, err := range db.Questions.Objects.State(history.StateQuery{
-				Units: db.Questions.Resources.Units(), Namespace: namespace, At: p, Behind: &history.Object{Namespace: ns, Name: name},
+			for v, err := range db.Questions.Objects.State(query.StateQuery{
+				Units: db.Questions.Resources.Units(), Namespace: namespace, At: p, Behind: &query.Object{Namespace: ns, Name: name},
 			}) {
 				testkit.OK(t, err)
 				n++

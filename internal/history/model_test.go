@@ -17,6 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/diff"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -138,7 +139,7 @@ func disorder(random *rand.Rand, events []event.Event) {
 // compare asks everything of a history that a model knows.
 func compare(t *testing.T, db *history.DB, known model, random *rand.Rand) {
 	t.Helper()
-	objects := map[string]*history.Object{}
+	objects := map[string]*query.Object{}
 	for _, u := range db.Questions.Resources.Units() {
 		for o, err := range db.Questions.Objects.All(u, "") {
 			testkit.OK(t, err)
@@ -157,12 +158,12 @@ func compare(t *testing.T, db *history.DB, known model, random *rand.Rand) {
 		compareVersions(t, db, o, want, time.Time{}, time.Time{})
 		for range 10 {
 			at := want[random.IntN(len(want))].Time.Add(time.Duration(random.IntN(3)-1) * time.Second)
-			got, err := db.Questions.Objects.At(o, history.Point{At: at})
+			got, err := db.Questions.Objects.At(o, query.Point{At: at})
 			testkit.OK(t, err)
 			compareVersion(t, got, lastUpTo(want, at))
 			compareVersions(t, db, o, want, at, at.Add(time.Duration(random.IntN(1000))*time.Second))
 		}
-		got, err := db.Questions.Objects.At(o, history.Point{})
+		got, err := db.Questions.Objects.At(o, query.Point{})
 		testkit.OK(t, err)
 		compareVersion(t, got, want[len(want)-1])
 	}
@@ -188,7 +189,7 @@ func compareTimeline(t *testing.T, db *history.DB, known model, random *rand.Ran
 				want = append(want, order(e))
 			}
 		}
-		var steps []history.Step
+		var steps []query.Step
 		for step, err := range db.Questions.Timeline.Steps("prod", namespace, since, until, nil) {
 			testkit.OK(t, err)
 			got = append(got, order(&step.Event))
@@ -220,7 +221,7 @@ func compareTimeline(t *testing.T, db *history.DB, known model, random *rand.Ran
 }
 
 // compareEntry compares what a timeline says of a step with the two versions.
-func compareEntry(t *testing.T, entry *history.Entry, step *history.Step) {
+func compareEntry(t *testing.T, entry *query.Entry, step *query.Step) {
 	t.Helper()
 	want := step.Event
 	want.ID, want.UID, want.Data = "", "", nil
@@ -259,7 +260,7 @@ func compareState(t *testing.T, db *history.DB, known model, random *rand.Rand) 
 	}
 	for range 20 {
 		some := all[random.IntN(len(all))]
-		p := []history.Point{{}, {At: some.Time}, {Version: version(some)}}[random.IntN(3)]
+		p := []query.Point{{}, {At: some.Time}, {Version: version(some)}}[random.IntN(3)]
 		namespace := []string{"shop", "*", "none"}[random.IntN(3)]
 		want := map[string]*event.Event{}
 		for object := range known {
@@ -269,7 +270,7 @@ func compareState(t *testing.T, db *history.DB, known model, random *rand.Rand) 
 			}
 		}
 		var keys []string
-		for v, err := range db.Questions.Objects.State(history.StateQuery{Units: db.Questions.Resources.Units(), Namespace: namespace, At: p}) {
+		for v, err := range db.Questions.Objects.State(query.StateQuery{Units: db.Questions.Resources.Units(), Namespace: namespace, At: p}) {
 			testkit.OK(t, err)
 			compareVersion(t, v, want[v.Event.PartitionKey])
 			keys = append(keys, v.Event.PartitionKey)
@@ -285,7 +286,7 @@ func version(e *event.Event) uint64 {
 	return n
 }
 
-func lastAt(want []*event.Event, p history.Point) *event.Event {
+func lastAt(want []*event.Event, p query.Point) *event.Event {
 	for _, e := range slices.Backward(want) {
 		if p.IsZero() || !p.At.IsZero() && !e.Time.After(p.At) || p.Version > 0 && version(e) <= p.Version {
 			return e
@@ -295,7 +296,7 @@ func lastAt(want []*event.Event, p history.Point) *event.Event {
 }
 
 // before is the version before one.
-func (m model) before(v *history.Version) (before *event.Event) {
+func (m model) before(v *query.Version) (before *event.Event) {
 	for _, e := range m.versions("workloads " + v.Event.PartitionKey) {
 		if e.Sequence >= v.Event.Sequence {
 			break
@@ -321,7 +322,7 @@ func lastUpTo(want []*event.Event, at time.Time) *event.Event {
 	return nil
 }
 
-func compareVersions(t *testing.T, db *history.DB, o *history.Object, all []*event.Event, since, until time.Time) {
+func compareVersions(t *testing.T, db *history.DB, o *query.Object, all []*event.Event, since, until time.Time) {
 	t.Helper()
 	var want []*event.Event
 	for _, e := range all {
@@ -344,7 +345,7 @@ func compareVersions(t *testing.T, db *history.DB, o *history.Object, all []*eve
 }
 
 // compareVersion compares attributes and data, byte for byte.
-func compareVersion(t *testing.T, got *history.Version, want *event.Event) {
+func compareVersion(t *testing.T, got *query.Version, want *event.Event) {
 	t.Helper()
 	if got == nil || want == nil {
 		if got != nil || want != nil {

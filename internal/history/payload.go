@@ -6,6 +6,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/diff"
 	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/jsontree"
 	"github.com/kubebridge/bridge/internal/patch"
@@ -48,7 +49,7 @@ func (b *batch) previous(u *record.Unit, e *event.Event, last *lastVersion, seq 
 		}
 		return last.objectJSON(), nil
 	}
-	v, err := StoredVersion(b.db, &Object{u, e.Namespace, e.Name}, before)
+	v, err := query.StoredVersion(b.db, &query.Object{Unit: u, Namespace: e.Namespace, Name: e.Name}, before)
 	if err != nil || v == nil || v.Form() != record.FormObject {
 		return nil, err
 	}

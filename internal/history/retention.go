@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
@@ -144,7 +145,7 @@ func (m Maintenance) removeOf(ctx context.Context, source, bucket uint32) error 
 		if u == nil {
 			return record.ErrUnreadable
 		}
-		if err := m.trim(&Object{u, e.Namespace, e.Name}, bucket*keys.BucketSeconds); err != nil {
+		if err := m.trim(&query.Object{Unit: u, Namespace: e.Namespace, Name: e.Name}, bucket*keys.BucketSeconds); err != nil {
 			return err
 		}
 	}
@@ -156,17 +157,17 @@ func (m Maintenance) removeOf(ctx context.Context, source, bucket uint32) error 
 
 // trim removes an object's versions before a time, but for the last one of an object that lived
 // then, which is stored whole.
-func (m Maintenance) trim(o *Object, second uint32) error {
-	seq, found, err := LastBefore(m.db, o, time.Unix(int64(second), 0))
+func (m Maintenance) trim(o *query.Object, second uint32) error {
+	seq, found, err := query.LastBefore(m.db, o, time.Unix(int64(second), 0))
 	if err != nil || !found {
 		return err
 	}
-	it, err := m.db.NewIter(&versionSpace)
+	it, err := m.db.NewIter(&allVersions)
 	if err != nil {
 		return err
 	}
 	defer it.Close()
-	prefix := o.prefix()
+	prefix := keys.AppendObject(nil, o.Unit.Number, o.Namespace, o.Name)
 	key := seq.Append(bytes.Clone(prefix))
 	if !it.SeekGE(key) || !bytes.Equal(it.Key(), key) {
 		return cmp.Or(it.Error(), record.ErrUnreadable)
@@ -186,7 +187,7 @@ func (m Maintenance) trim(o *Object, second uint32) error {
 	case seq.Deleted:
 		end = append(bytes.Clone(key), 0) // it goes too
 	case h.Kind == record.Delta:
-		whole, err := Rebased(it, o, seq, h)
+		whole, err := query.Rebased(it, o, seq, h)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -57,7 +58,7 @@ func TestRetention(t *testing.T) {
 					compareVersions(t, db, &o, all[kept:], time.Time{}, time.Time{})
 					for range 20 {
 						at := horizon.Add(time.Duration(random.Int64N(int64(newest.Sub(horizon)))))
-						got, err := db.Questions.Objects.At(&o, history.Point{At: at})
+						got, err := db.Questions.Objects.At(&o, query.Point{At: at})
 						testkit.OK(t, err)
 						want := lastUpTo(all, at)
 						if want != nil && want.Op == event.Deleted && want.Time.Before(horizon) {
@@ -81,7 +82,7 @@ func TestRetention(t *testing.T) {
 			for o, err := range db.Questions.Objects.All(u, "") {
 				testkit.OK(t, err)
 				all := known.versions("workloads " + o.String())
-				got, err := db.Questions.Objects.At(&o, history.Point{})
+				got, err := db.Questions.Objects.At(&o, query.Point{})
 				testkit.OK(t, err)
 				compareVersion(t, got, all[len(all)-1])
 			}
@@ -175,7 +176,7 @@ func requireKept(t *testing.T, db *history.DB, known model, random *rand.Rand, n
 	}
 	for object := range known {
 		all := known.versions(object)
-		o := &history.Object{Namespace: all[0].Namespace, Name: all[0].Name}
+		o := &query.Object{Namespace: all[0].Namespace, Name: all[0].Name}
 		for _, u := range db.Questions.Resources.Units() {
 			if u.Resource == all[0].Resource {
 				o.Unit = u
@@ -183,7 +184,7 @@ func requireKept(t *testing.T, db *history.DB, known model, random *rand.Rand, n
 		}
 		for range 2 {
 			at := horizon.Add(time.Duration(random.Int64N(int64(newest.Sub(horizon)))))
-			got, err := db.Questions.Objects.At(o, history.Point{At: at})
+			got, err := db.Questions.Objects.At(o, query.Point{At: at})
 			testkit.OK(t, err)
 			want := lastUpTo(all, at)
 			if want != nil && want.Op == event.Deleted && got == nil {

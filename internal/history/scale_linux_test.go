@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -198,13 +199,13 @@ type scaleQuestion struct {
 
 func (g *scaleScript) questions() []scaleQuestion {
 	at := func(round int) *knownVersion { return &g.known[(round*7919+13)%len(g.known)] }
-	object := func(db *history.DB, k *knownVersion) *history.Object {
-		return &history.Object{Unit: db.Questions.Resources.Units()[0], Namespace: k.namespace, Name: k.name}
+	object := func(db *history.DB, k *knownVersion) *query.Object {
+		return &query.Object{Unit: db.Questions.Resources.Units()[0], Namespace: k.namespace, Name: k.name}
 	}
 	return []scaleQuestion{
 		{"an object at a time", func(t *testing.T, db *history.DB, round int) {
 			k := at(round)
-			v, err := db.Questions.Objects.At(object(db, k), history.Point{At: k.at})
+			v, err := db.Questions.Objects.At(object(db, k), query.Point{At: k.at})
 			testkit.OK(t, err)
 			if v == nil || v.Event.ResourceVersion != fmt.Sprint(k.version) || v.Deleted() != k.gone {
 				t.Errorf("%s at %v: %v, want version %d", k.name, k.at, v, k.version)
@@ -239,7 +240,7 @@ func (g *scaleScript) questions() []scaleQuestion {
 		{"the state of a namespace of 500 pods", func(t *testing.T, db *history.DB, round int) {
 			k := at(round)
 			n, found := 0, k.gone
-			for v, err := range db.Questions.Objects.State(history.StateQuery{Units: db.Questions.Resources.Units(), Namespace: k.namespace, At: history.Point{At: k.at}}) {
+			for v, err := range db.Questions.Objects.State(query.StateQuery{Units: db.Questions.Resources.Units(), Namespace: k.namespace, At: query.Point{At: k.at}}) {
 				testkit.OK(t, err)
 				n++
 				found = found || v.Event.Name == k.name && v.Event.ResourceVersion == fmt.Sprint(k.version)

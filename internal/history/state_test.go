@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -39,7 +40,7 @@ func TestState(t *testing.T) {
 		testkit.OK(t, err)
 		return db
 	}
-	names := func(t *testing.T, db *history.DB, q history.StateQuery) (list []string) {
+	names := func(t *testing.T, db *history.DB, q query.StateQuery) (list []string) {
 		t.Helper()
 		q.Units = db.Questions.Resources.Units()
 		for v, err := range db.Questions.Objects.State(q) {
@@ -54,18 +55,18 @@ func TestState(t *testing.T) {
 			change("blue", "b", event.Added, 11), change("green", "b", event.Added, 11), change("green", "b", event.Updated, 31),
 			change("green", "c", event.Added, 12), change("blue", "d", event.Added, 13), change("blue", "d", event.Deleted, 14),
 		)
-		for p, want := range map[history.Point][]string{
+		for p, want := range map[query.Point][]string{
 			{}:                                {"green a 20", "green b 31", "green c 12"},
 			{At: at.Add(13 * time.Second)}:    {"blue a 10", "blue b 11", "green c 12", "blue d 13"},
 			{Version: 20}:                     {"green a 20", "blue b 11", "green c 12"},
 			{Version: 1}:                      nil,
 			{At: at.Add(-1000 * time.Second)}: nil,
 		} {
-			if got := names(t, db, history.StateQuery{Namespace: "shop", At: p}); !slices.Equal(got, want) {
+			if got := names(t, db, query.StateQuery{Namespace: "shop", At: p}); !slices.Equal(got, want) {
 				t.Errorf("at %v: %q, want %q", p, got, want)
 			}
 		}
-		got := names(t, db, history.StateQuery{Namespace: "shop", Behind: &history.Object{Namespace: "shop", Name: "a"}})
+		got := names(t, db, query.StateQuery{Namespace: "shop", Behind: &query.Object{Namespace: "shop", Name: "a"}})
 		if want := []string{"green b 31", "green c 12"}; !slices.Equal(got, want) {
 			t.Errorf("behind a: %q, want %q", got, want)
 		}
@@ -88,12 +89,12 @@ func TestState(t *testing.T) {
 			change("blue", "b", event.Added, 11), change("blue", "b", event.Updated, 41),
 		)
 		for _, version := range []uint64{38, 39} {
-			got := names(t, db, history.StateQuery{Namespace: "shop", At: history.Point{Version: version}})
+			got := names(t, db, query.StateQuery{Namespace: "shop", At: query.Point{Version: version}})
 			if want := []string{"blue a 10", "blue b 11"}; !slices.Equal(got, want) {
 				t.Errorf("at version %d: %q, want %q", version, got, want)
 			}
 		}
-		got := names(t, db, history.StateQuery{Namespace: "shop", At: history.Point{Version: 40}})
+		got := names(t, db, query.StateQuery{Namespace: "shop", At: query.Point{Version: 40}})
 		if want := []string{"blue a 40", "blue b 11"}; !slices.Equal(got, want) {
 			t.Errorf("at version 40: %q, want %q", got, want)
 		}
@@ -105,13 +106,13 @@ func TestState(t *testing.T) {
 			return e
 		}
 		db := open(t, change("blue", "a", event.Added, 10), later(event.Deleted, 50), later(event.Added, 51))
-		if got := names(t, db, history.StateQuery{Namespace: "shop", At: history.Point{Version: 50}}); len(got) > 0 {
+		if got := names(t, db, query.StateQuery{Namespace: "shop", At: query.Point{Version: 50}}); len(got) > 0 {
 			t.Errorf("%q, want none", got)
 		}
 	})
-	uncertain := func(t *testing.T, db *history.DB, p history.Point) string {
+	uncertain := func(t *testing.T, db *history.DB, p query.Point) string {
 		t.Helper()
-		holes, unlisted, err := db.Questions.Coverage.UncertainState(history.StateQuery{Units: db.Questions.Resources.Units(), Namespace: "shop", At: p})
+		holes, unlisted, err := db.Questions.Coverage.UncertainState(query.StateQuery{Units: db.Questions.Resources.Units(), Namespace: "shop", At: p})
 		testkit.OK(t, err)
 		var all []string
 		for _, m := range holes {
@@ -132,10 +133,10 @@ func TestState(t *testing.T) {
 	t.Run("holes that no list healed by then are named, and lists that had not ended", func(t *testing.T) {
 		db := open(t, events...)
 		for second, want := range map[int]string{11: "unlisted until 12", 12: "", 15: "expired", 20: "expired", 22: "", 30: "dropped", 50: "dropped"} {
-			if got := uncertain(t, db, history.Point{At: at.Add(time.Duration(second) * time.Second)}); got != want {
+			if got := uncertain(t, db, query.Point{At: at.Add(time.Duration(second) * time.Second)}); got != want {
 				t.Errorf("at %d s: %q, want %q", second, got, want)
 			}
-			if got := uncertain(t, db, history.Point{Version: uint64(second)}); got != want {
+			if got := uncertain(t, db, query.Point{Version: uint64(second)}); got != want {
 				t.Errorf("at version %d: %q, want %q", second, got, want)
 			}
 		}
@@ -143,7 +144,7 @@ func TestState(t *testing.T) {
 	t.Run("retention keeps that a list had ended", func(t *testing.T) {
 		db := open(t, events[:4]...)
 		testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: time.Hour}, at.Add(3*time.Hour)))
-		if got := uncertain(t, db, history.Point{At: at.Add(3 * time.Hour)}); got != "" {
+		if got := uncertain(t, db, query.Point{At: at.Add(3 * time.Hour)}); got != "" {
 			t.Errorf("%q", got)
 		}
 		marks := 0
@@ -171,7 +172,7 @@ func TestState(t *testing.T) {
 			return m.HeapAlloc
 		}
 		begun, most, n := heap(), uint64(0), 0
-		for _, err := range db.Questions.Objects.State(history.StateQuery{Units: db.Questions.Resources.Units(), Namespace: "*"}) {
+		for _, err := range db.Questions.Objects.State(query.StateQuery{Units: db.Questions.Resources.Units(), Namespace: "*"}) {
 			testkit.OK(t, err)
 			if n++; n%300 == 0 {
 				most = max(most, heap())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -113,7 +114,7 @@ func TestTimeline(t *testing.T) {
 		testkit.OK(t, err)
 		testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: 5 * time.Minute}, began.Add(30*time.Minute)))
 		n := 0
-		o := &history.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: "web-1"}
+		o := &query.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: "web-1"}
 		for v, err := range db.Questions.Objects.Versions(o, time.Time{}, time.Time{}) {
 			testkit.OK(t, err)
 			if n++; !strings.Contains(string(v.Event.Data), fmt.Sprintf(`"a":%s,`, v.Event.ResourceVersion)) {

@@ -16,6 +16,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/diff"
 	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
@@ -292,6 +293,12 @@ type nextVersion struct {
 	whole []byte
 }
 
+// allVersions are the keys of the versions of all objects.
+var allVersions = pebble.IterOptions{
+	LowerBound: []byte{keys.SpaceVersion},
+	UpperBound: []byte{keys.SpaceVersion + 1},
+}
+
 // next is the version behind w.key, nil for none. Where the object is not in memory, this batch has
 // stored none but late ones of it, which are whole: the next one in the database is meant.
 func (b *batch) next(u *record.Unit, object int, last *lastVersion) (next *nextVersion, err error) {
@@ -304,12 +311,12 @@ func (b *batch) next(u *record.Unit, object int, last *lastVersion) (next *nextV
 		if err := indexed.Apply(b.Batch, nil); err != nil {
 			return nil, err
 		}
-		if it, err = indexed.NewIter(&versionSpace); err != nil {
+		if it, err = indexed.NewIter(&allVersions); err != nil {
 			return nil, err
 		}
 		defer func() { err = cmp.Or(err, it.Close()) }()
 	} else if it == nil {
-		if it, err = b.db.pebble.NewIter(&versionSpace); err != nil {
+		if it, err = b.db.pebble.NewIter(&allVersions); err != nil {
 			return nil, err
 		}
 		b.versions = it
@@ -332,7 +339,7 @@ func (b *batch) next(u *record.Unit, object int, last *lastVersion) (next *nextV
 		Version: seq.Version, Unit: u.Number, Name: name, Seq: seq,
 	}
 	if h.Kind == record.Delta {
-		if next.whole, err = Rebased(it, &Object{u, namespace, name}, seq, h); err != nil {
+		if next.whole, err = query.Rebased(it, &query.Object{Unit: u, Namespace: namespace, Name: name}, seq, h); err != nil {
 			return nil, err
 		}
 	}

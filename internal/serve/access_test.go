@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/serve"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -46,7 +46,7 @@ func TestAccess(t *testing.T) {
 		{Token: "of-group", Namespaces: []string{"*"}, Resources: []string{"deployments"}},
 	}
 	for name, cfg := range map[string]serve.Config{
-		"at a time": {At: history.Point{At: inventoryTime}, Access: access}, "live": {Live: true, Access: access},
+		"at a time": {At: query.Point{At: inventoryTime}, Access: access}, "live": {Live: true, Access: access},
 	} {
 		s := newSite(t, events, cfg)
 		for _, c := range []struct {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
@@ -66,14 +66,14 @@ func (q *request) catalog() ([]*resourceType, error) {
 }
 
 // point is that of lists.
-func (q *request) point() history.Point {
+func (q *request) point() query.Point {
 	if q.cfg.Live {
-		return history.Point{}
+		return query.Point{}
 	}
 	return q.cfg.At
 }
 
-func makeCatalog(h *history.Questions, cluster string, at history.Point) ([]*resourceType, error) {
+func makeCatalog(h *query.Questions, cluster string, at query.Point) ([]*resourceType, error) {
 	units, err := h.Resources.Select(cluster, nil)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func makeCatalog(h *history.Questions, cluster string, at history.Point) ([]*res
 		}
 		t := &resourceType{
 			Group: u.Group, Resource: u.Resource, Kind: u.Kind, Singular: strings.ToLower(u.Kind),
-			Short: history.ShortNames(u.Resource), units: []*record.Unit{u},
+			Short: query.ShortNames(u.Resource), units: []*record.Unit{u},
 			Namespaced: !slices.Contains(clusterScoped, u.Resource),
 		}
 		if slices.Contains(inAll, u.GroupResource()) {
@@ -109,12 +109,12 @@ func makeCatalog(h *history.Questions, cluster string, at history.Point) ([]*res
 
 // learn finds the version and the scope: of an object, or of what the stream said about the
 // resource.
-func (t *resourceType) learn(h *history.Questions, u *record.Unit) error {
+func (t *resourceType) learn(h *query.Questions, u *record.Unit) error {
 	for o, err := range h.Objects.All(u, "") {
 		if err != nil {
 			return err
 		}
-		v, err := h.Objects.At(&o, history.Point{})
+		v, err := h.Objects.At(&o, query.Point{})
 		if err != nil {
 			return err
 		}
@@ -164,13 +164,13 @@ type crdColumns struct {
 // definitions gives custom resources the names and columns that their definitions have, where these
 // are in the history.
 func definitions(
-	h *history.Questions, types []*resourceType, byName map[string]*resourceType, at history.Point,
+	h *query.Questions, types []*resourceType, byName map[string]*resourceType, at query.Point,
 ) error {
 	crds := byName["customresourcedefinitions.apiextensions.k8s.io"]
 	if crds == nil {
 		return nil
 	}
-	for v, err := range h.Objects.State(history.StateQuery{Units: crds.units, Namespace: "*", At: at}) {
+	for v, err := range h.Objects.State(query.StateQuery{Units: crds.units, Namespace: "*", At: at}) {
 		if err != nil {
 			return err
 		}

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/diff"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
@@ -65,8 +65,8 @@ func (q *request) jsonAs(mediaType string, value any) {
 }
 
 func (q *request) get(t *resourceType, namespace, name string) {
-	query := history.StateQuery{Units: t.units, Namespace: namespace, At: q.point(), Only: name}
-	for v, err := range q.history.Objects.State(query) {
+	wanted := query.StateQuery{Units: t.units, Namespace: namespace, At: q.point(), Only: name}
+	for v, err := range q.history.Objects.State(wanted) {
 		if err != nil {
 			q.fail(err)
 			return
@@ -100,7 +100,7 @@ func (q *request) get(t *resourceType, namespace, name string) {
 }
 
 // encode makes an object as the client wants it; of a table it is the row.
-func (q *request) encode(t *resourceType, v *history.Version, form form) ([]byte, error) {
+func (q *request) encode(t *resourceType, v *query.Version, form form) ([]byte, error) {
 	switch form {
 	case asObject:
 	case asMetadata:
@@ -146,7 +146,7 @@ func (q *request) selection() (s selection, err error) {
 	return s, nil
 }
 
-func (s *selection) matches(v *history.Version) bool {
+func (s *selection) matches(v *query.Version) bool {
 	if !s.labels.Empty() && !s.labels.Matches(v.Labels()) {
 		return false
 	}
@@ -160,7 +160,7 @@ func (s *selection) matches(v *history.Version) bool {
 }
 
 // fieldOf is any field of an object as text, "" for none.
-func fieldOf(v *history.Version, path string) string {
+func fieldOf(v *query.Version, path string) string {
 	switch path {
 	case "metadata.name":
 		return v.Event.Name
@@ -208,7 +208,7 @@ func (q *request) list(t *resourceType, namespace string, s selection) {
 		q.fail(err)
 		return
 	}
-	query := history.StateQuery{Units: t.units, Namespace: cmp.Or(namespace, "*"), At: q.point()}
+	wanted := query.StateQuery{Units: t.units, Namespace: cmp.Or(namespace, "*"), At: q.point()}
 	if token := values.Get("continue"); token != "" {
 		var at position
 		text, err := base64.RawURLEncoding.DecodeString(token)
@@ -219,20 +219,20 @@ func (q *request) list(t *resourceType, namespace string, s selection) {
 			q.badRequest("continue: it is not of this server")
 			return
 		}
-		query.Behind = &history.Object{Namespace: at.Namespace, Name: at.Name}
+		wanted.Behind = &query.Object{Namespace: at.Namespace, Name: at.Name}
 		if version = at.Version; q.cfg.Live {
-			query.At = history.Point{Version: version}
+			wanted.At = query.Point{Version: version}
 		}
 	} else if q.cfg.Live && limit > 0 {
-		query.At = history.Point{Version: version} // the pages are of one moment
+		wanted.At = query.Point{Version: version} // the pages are of one moment
 	}
 	if values.Get("continue") == "" { // the first page has told
-		if err := q.warnState(query); err != nil {
+		if err := q.warnState(wanted); err != nil {
 			q.fail(err)
 			return
 		}
 	}
-	if err := q.stream(t, query, s, limit, version); err != nil {
+	if err := q.stream(t, wanted, s, limit, version); err != nil {
 		q.cfg.Log.Error("a list was broken off", "resource", t.Resource, "err", err)
 		panic(http.ErrAbortHandler) // the client must not take it for complete
 	}
@@ -240,7 +240,7 @@ func (q *request) list(t *resourceType, namespace string, s selection) {
 
 // stream sends a list as it is read: its metadata comes last.
 func (q *request) stream(
-	t *resourceType, query history.StateQuery, s selection, limit int, version uint64,
+	t *resourceType, wanted query.StateQuery, s selection, limit int, version uint64,
 ) error {
 	form := formOf(q.r)
 	q.w.Header().Set("Content-Type", "application/json")
@@ -259,7 +259,7 @@ func (q *request) stream(
 	n := 0
 	next := ""
 	lastNamespace, lastName := "", ""
-	for v, err := range q.history.Objects.State(query) {
+	for v, err := range q.history.Objects.State(wanted) {
 		if err := cmp.Or(err, q.r.Context().Err()); err != nil {
 			return err
 		}

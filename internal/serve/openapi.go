@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 )
 
 // packedSchemas are the OpenAPI schemas of the kinds that an API server has by itself, as one
@@ -190,8 +190,8 @@ func (q *request) definedSchema(
 	if i < 0 {
 		return "", nil, nil
 	}
-	query := history.StateQuery{Units: types[i].units, At: q.point(), Only: t.Resource + "." + t.Group}
-	for v, err := range q.history.Objects.State(query) {
+	wanted := query.StateQuery{Units: types[i].units, At: q.point(), Only: t.Resource + "." + t.Group}
+	for v, err := range q.history.Objects.State(wanted) {
 		if err != nil {
 			return "", nil, err
 		}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/serve"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -133,7 +134,7 @@ func seen(items []unstructured.Unstructured) map[string]string {
 func TestServe(t *testing.T) {
 	events := script(t, 3, 30, 20)
 	middle := events[len(events)/2].Time
-	s := newSite(t, events, serve.Config{At: history.Point{At: middle}})
+	s := newSite(t, events, serve.Config{At: query.Point{At: middle}})
 	want := stateOf(events, middle)
 	t.Run("a list is the state at the point", func(t *testing.T) {
 		list, err := s.client.Resource(pods).List(t.Context(), metav1.ListOptions{})
@@ -307,7 +308,7 @@ func until(t *testing.T, what string, is func() bool) {
 
 func TestReplay(t *testing.T) {
 	events := script(t, 5, 30, 20)
-	for name, p := range map[string]history.Point{
+	for name, p := range map[string]query.Point{
 		"a time": {At: events[len(events)/3].Time}, "a version": {Version: versionOf(&events[len(events)/3])},
 	} {
 		t.Run("an informer syncs at "+name+" and follows to the last state", func(t *testing.T) {
@@ -318,7 +319,7 @@ func TestReplay(t *testing.T) {
 		})
 	}
 	at := events[len(events)/3].Time
-	s := newSite(t, events, serve.Config{At: history.Point{At: at}})
+	s := newSite(t, events, serve.Config{At: query.Point{At: at}})
 	list, err := s.client.Resource(pods).List(t.Context(), metav1.ListOptions{})
 	testkit.OK(t, err)
 	// changes are those that a watch gives from a version, up to the last one of the history.
@@ -361,13 +362,13 @@ func TestReplay(t *testing.T) {
 	t.Run("it keeps the pace that was asked for", func(t *testing.T) {
 		// The first change comes a second after the point at most; at a thousandth of the pace
 		// nothing comes.
-		slow := newSite(t, events, serve.Config{At: history.Point{At: at}, Speed: 0.0001})
+		slow := newSite(t, events, serve.Config{At: query.Point{At: at}, Speed: 0.0001})
 		w, err := slow.client.Resource(pods).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion(), TimeoutSeconds: new(int64(1))})
 		testkit.OK(t, err)
 		for e := range w.ResultChan() {
 			t.Errorf("too early: %v", e)
 		}
-		fast := newSite(t, events, serve.Config{At: history.Point{At: at}, Speed: 1e6})
+		fast := newSite(t, events, serve.Config{At: query.Point{At: at}, Speed: 1e6})
 		w, err = fast.client.Resource(pods).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
 		testkit.OK(t, err)
 		if e := <-w.ResultChan(); e.Type == watch.Error {
@@ -376,7 +377,7 @@ func TestReplay(t *testing.T) {
 		w.Stop()
 	})
 	t.Run("what retention has removed is gone", func(t *testing.T) {
-		old := newSite(t, events, serve.Config{At: history.Point{At: events[len(events)-1].Time}})
+		old := newSite(t, events, serve.Config{At: query.Point{At: events[len(events)-1].Time}})
 		if code, body := old.request("GET", "/api/v1/pods?watch=true&resourceVersion=1&timeoutSeconds=1", nil); code != 200 || !strings.Contains(body, `"MODIFIED"`) {
 			t.Errorf("without retention: %d %.200s", code, body)
 		}
@@ -399,8 +400,8 @@ func newSiteRetained(t *testing.T, events []event.Event) *site {
 	last := events[len(events)-1].Time
 	testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: last.Sub(events[0].Time) / 2}, last))
 	handler, err := serve.New(serve.Config{
-		Open:    func() (*history.Questions, func(), error) { return db.Questions, func() {}, nil },
-		Cluster: "prod", Access: []serve.Access{serve.Everything(token)}, At: history.Point{At: last},
+		Open:    func() (*query.Questions, func(), error) { return db.Questions, func() {}, nil },
+		Cluster: "prod", Access: []serve.Access{serve.Everything(token)}, At: query.Point{At: last},
 	})
 	testkit.OK(t, err)
 	s.server = httptest.NewServer(handler)
@@ -493,7 +494,7 @@ func TestDefinitions(t *testing.T) {
 			{"name":"Color","type":"string","jsonPath":".spec.color","priority":1}]}]}}`),
 		object("example.com", "widgets", "Widget", "shop", "first", "6", `{"kind":"Widget","apiVersion":"example.com/v1",
 			"metadata":{"name":"first","namespace":"shop","creationTimestamp":"2026-11-22T12:00:00Z"},"spec":{"size":3}}`),
-	}, serve.Config{At: history.Point{At: at}})
+	}, serve.Config{At: query.Point{At: at}})
 	_, body := s.request("GET", "/apis/example.com/v1/widgets", map[string]string{"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"})
 	var table metav1.Table
 	testkit.OK(t, json.Unmarshal([]byte(body), &table))
@@ -535,7 +536,7 @@ type document struct {
 
 func TestOpenAPI(t *testing.T) {
 	events := script(t, 3, 30, 20)
-	s := newSite(t, events, serve.Config{At: history.Point{At: events[len(events)-1].Time}})
+	s := newSite(t, events, serve.Config{At: query.Point{At: events[len(events)-1].Time}})
 	_, body := s.request("GET", "/openapi/v3", nil)
 	var index struct {
 		Paths map[string]struct {
@@ -565,7 +566,7 @@ func TestOpenAPI(t *testing.T) {
 				odd = append(odd, e)
 			}
 		}
-		s := newSite(t, odd, serve.Config{At: history.Point{At: events[len(events)-1].Time}})
+		s := newSite(t, odd, serve.Config{At: query.Point{At: events[len(events)-1].Time}})
 		for path, want := range map[string]string{
 			"/openapi/v3/apis/example.com/v1": "this history has no schema of example.com/v1",
 			"/openapi/v3/nothing":             "want /openapi/v2, /openapi/v3",

@@ -14,17 +14,17 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 )
 
 // Config of a Server.
 type Config struct {
 	// Open lends the history, and is called for each request. Release gives it back.
-	Open func() (h *history.Questions, release func(), err error)
+	Open func() (h *query.Questions, release func(), err error)
 	// Cluster is the one that is served.
 	Cluster string
 	// At is the point of lists. It is not used with Live.
-	At history.Point
+	At query.Point
 	// Live serves the newest state, and watches follow the history.
 	Live bool
 	// Poll is how often a live watch looks; default 1 s.
@@ -46,7 +46,7 @@ type Server struct {
 	began time.Time
 	// types are those of typesOf; guarded by mu.
 	types   []*resourceType
-	typesOf *history.Questions
+	typesOf *query.Questions
 }
 
 // New checks the configuration.
@@ -69,7 +69,7 @@ func New(cfg Config) (*Server, error) {
 // request is one, with the history that answers it.
 type request struct {
 	*Server
-	history *history.Questions
+	history *query.Questions
 	w       http.ResponseWriter
 	r       *http.Request
 	access  *Access

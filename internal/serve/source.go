@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 )
 
 // Source lends a history that others may write meanwhile.
@@ -40,7 +41,7 @@ func NewSource(dir string, follow bool) (*Source, error) {
 }
 
 // Open lends the history. Call release when it is not used any more.
-func (s *Source) Open() (h *history.Questions, release func(), err error) {
+func (s *Source) Open() (h *query.Questions, release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == nil || s.follow {

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/diff"
+	"github.com/kubebridge/bridge/internal/history/query"
 )
 
 // column is one of a table.
@@ -118,7 +118,7 @@ func definitionsOf(t *resourceType) []byte {
 }
 
 // tableRow is an object as a row. include is the parameter includeObject.
-func tableRow(t *resourceType, v *history.Version, now time.Time, include string) ([]byte, error) {
+func tableRow(t *resourceType, v *query.Version, now time.Time, include string) ([]byte, error) {
 	var o object
 	decoder := json.NewDecoder(strings.NewReader(string(v.Event.Data)))
 	decoder.UseNumber()

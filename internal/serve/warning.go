@@ -6,13 +6,13 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // warnState names what may be missing in a state.
-func (q *request) warnState(query history.StateQuery) error {
-	holes, unlisted, err := q.history.Coverage.UncertainState(query)
+func (q *request) warnState(wanted query.StateQuery) error {
+	holes, unlisted, err := q.history.Coverage.UncertainState(wanted)
 	var texts []string
 	for _, m := range holes {
 		texts = append(texts, m.Warning())
@@ -27,11 +27,11 @@ func (q *request) warnState(query history.StateQuery) error {
 // warnObject names the holes because of which an object may have been another one at the point; v
 // is its version, nil for none.
 func (q *request) warnObject(
-	units []*record.Unit, namespace, name string, v *history.Version,
+	units []*record.Unit, namespace, name string, v *query.Version,
 ) error {
 	var texts []string
 	for _, u := range units {
-		holes, err := q.history.Coverage.Uncertain(&history.Object{
+		holes, err := q.history.Coverage.Uncertain(&query.Object{
 			Unit: u, Namespace: namespace,
 			Name: name,
 		}, v, q.point())

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/serve"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -22,7 +22,7 @@ func TestWarnings(t *testing.T) {
 	events := append(inventory("pods/shop/web", "configmaps/shop/app"),
 		mark(event.Synced, "3", "", time.Second),
 		mark(event.Gap, "20", `{"reason":"expired\u0007","from":"10","to":"20"}`, time.Minute))
-	s := newSite(t, events, serve.Config{At: history.Point{At: inventoryTime.Add(time.Hour)}})
+	s := newSite(t, events, serve.Config{At: query.Point{At: inventoryTime.Add(time.Hour)}})
 	warnings := func(path string) string {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.server.URL+path, nil)
 		testkit.OK(t, err)

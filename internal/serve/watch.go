@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 )
@@ -54,7 +54,7 @@ func (q *request) watch(t *resourceType, namespace string, s selection) {
 	}
 	version, err := q.version()
 	if err == nil {
-		err = q.warnState(history.StateQuery{Units: t.units, Namespace: w.namespace, At: q.point()})
+		err = q.warnState(query.StateQuery{Units: t.units, Namespace: w.namespace, At: q.point()})
 	}
 	if err != nil {
 		q.fail(err)
@@ -109,7 +109,7 @@ func (w *watcher) line(line []byte) error {
 
 // state sends all objects as they are at the point.
 func (w *watcher) state(ctx context.Context) error {
-	for v, err := range w.history.Objects.State(history.StateQuery{
+	for v, err := range w.history.Objects.State(query.StateQuery{
 		Units:     w.t.units,
 		Namespace: w.namespace, At: w.point(),
 	}) {
@@ -127,7 +127,7 @@ func (w *watcher) state(ctx context.Context) error {
 }
 
 // send sends a version, where the object is known.
-func (w *watcher) send(kind string, v *history.Version) error {
+func (w *watcher) send(kind string, v *query.Version) error {
 	if v.Form() != record.FormObject {
 		return nil
 	}
@@ -186,7 +186,7 @@ func (w *watcher) idle(ctx context.Context) error {
 }
 
 // change sends what a change means to a client with this selection.
-func (w *watcher) change(v, before *history.Version) error {
+func (w *watcher) change(v, before *query.Version) error {
 	was := before != nil && w.selection.matches(before)
 	is := !v.Deleted() && w.selection.matches(v)
 	switch {
@@ -222,7 +222,7 @@ func (w *watcher) replay(ctx context.Context, from, version uint64) error {
 	pending := &steps{}
 	give := func(until time.Time) error {
 		for pending.Len() > 0 && ((*pending)[0].Time.Before(until) || until.IsZero()) {
-			e := heap.Pop(pending).(history.Step) //nolint:forcetypeassert // nothing else is in it
+			e := heap.Pop(pending).(query.Step) //nolint:forcetypeassert // nothing else is in it
 			if err := w.due(ctx, began, e.Time.Sub(zero)); err != nil {
 				return err
 			}
@@ -289,7 +289,7 @@ func (w *watcher) due(ctx context.Context, began time.Time, after time.Duration)
 }
 
 // steps are changes, the lowest version first.
-type steps []history.Step
+type steps []query.Step
 
 func (h steps) Len() int { return len(h) }
 func (h steps) Less(i, j int) bool {
@@ -298,7 +298,7 @@ func (h steps) Less(i, j int) bool {
 func (h steps) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 
 //nolint:forcetypeassert // heap's way
-func (h *steps) Push(x any) { *h = append(*h, x.(history.Step)) }
+func (h *steps) Push(x any) { *h = append(*h, x.(query.Step)) }
 
 func (h *steps) Pop() any {
 	last := (*h)[len(*h)-1]
@@ -322,7 +322,7 @@ func (w *watcher) follow(ctx context.Context, from uint64) error {
 		}
 		from = min(from, listed)
 	}
-	known := map[history.Object]history.Head{}
+	known := map[query.Object]query.Head{}
 	first := true
 	quiet := time.Now()
 	for {
@@ -349,7 +349,7 @@ func (w *watcher) follow(ctx context.Context, from uint64) error {
 // differences sends what is newer than what is known, and what is newer than a version the first
 // time.
 func (w *watcher) differences(
-	ctx context.Context, known map[history.Object]history.Head, from uint64, first bool,
+	ctx context.Context, known map[query.Object]query.Head, from uint64, first bool,
 ) (n int, err error) {
 	h, release, err := w.cfg.Open()
 	if err != nil {
@@ -368,7 +368,7 @@ func (w *watcher) differences(
 		if first && head.Version <= from || !was && !first && head.Deleted {
 			continue
 		}
-		v, err := h.Objects.At(&head.Object, history.Point{})
+		v, err := h.Objects.At(&head.Object, query.Point{})
 		if err != nil || v == nil {
 			return n, err
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
 	store "github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/natsserver"
 	keptsink "github.com/kubebridge/bridge/internal/sinks/history"
@@ -139,7 +140,7 @@ func answers(t *testing.T, dir string) map[string][]string {
 		must(t, err)
 		all[what] = append(all[what], string(text))
 	}
-	var moments []store.Point
+	var moments []query.Point
 	for _, u := range db.Questions.Resources.Units() {
 		for m, err := range db.Questions.Coverage.Marks(u, time.Time{}, time.Time{}) {
 			must(t, err)
@@ -158,11 +159,11 @@ func answers(t *testing.T, dir string) map[string][]string {
 		must(t, err)
 		add("timeline", e.Report())
 		if step++; step%200 == 0 {
-			moments = append(moments, store.Point{At: e.Time})
+			moments = append(moments, query.Point{At: e.Time})
 		}
 	}
 	for _, at := range moments {
-		q := store.StateQuery{Units: db.Questions.Resources.Units(), Namespace: "*", At: at}
+		q := query.StateQuery{Units: db.Questions.Resources.Units(), Namespace: "*", At: at}
 		add("states", at.String())
 		for v, err := range db.Questions.Objects.State(q) {
 			must(t, err)

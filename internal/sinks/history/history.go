@@ -25,6 +25,7 @@ import (
 	"github.com/kubebridge/bridge/internal/disk"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
@@ -36,7 +37,7 @@ type Config struct {
 	Retention history.Retention
 	// Serve is called with the history when it is open, so that others can ask it. end is called
 	// before it closes, and returns when nobody asks any more. nil: nobody asks.
-	Serve func(questions *history.Questions) (end func())
+	Serve func(questions *query.Questions) (end func())
 	// Patience is how long a batch waits for a disk that takes no writes; default 5 s.
 	Patience time.Duration
 	// FS replaces the file system, and Now the machine's clock, for tests of their faults.

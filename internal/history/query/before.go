@@ -1,4 +1,4 @@
-package history
+package query
 
 import (
 	"bytes"
@@ -94,10 +94,13 @@ func (r *reader) isBefore(at time.Time) (bool, error) {
 	return h.Time.Before(at), err
 }
 
+// minute is one of a unit.
+type minute struct{ unit, era, minute uint32 }
+
 // lowestAfter remembers answers of the function of that name. An old answer is good enough: it says
 // where to begin to look.
 func (r *reader) lowestAfter(u *record.Unit, era uint32, at time.Time) (lowest uint64, err error) {
-	key := clockAt{u.Number, era, keys.Seconds(at) / keys.ClockSeconds}
+	key := minute{u.Number, era, keys.Seconds(at) / keys.ClockSeconds}
 	lowest, known := r.lowest[key]
 	if known {
 		return lowest, nil

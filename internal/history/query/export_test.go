@@ -1,4 +1,4 @@
-package history
+package query
 
 // Candidates counts the names that a state looks at.
 func (h Objects) Candidates(q StateQuery) (n int, err error) {

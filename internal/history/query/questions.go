@@ -1,4 +1,4 @@
-package history
+package query
 
 import (
 	"time"
@@ -42,6 +42,6 @@ type Timeline struct{ db Source }
 type Coverage struct{ db Source }
 
 // New are the questions to a database.
-func NewQuestions(db Source) *Questions {
+func New(db Source) *Questions {
 	return &Questions{Resources{db}, Objects{db}, Timeline{db}, Coverage{db}}
 }

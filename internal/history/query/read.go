@@ -1,4 +1,4 @@
-package history
+package query
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ type reader struct {
 	it *pebble.Iterator
 	// lowest has answers of lowestAfter, for an answer that asks them again and again;
 	// else nil.
-	lowest  map[clockAt]uint64
+	lowest  map[minute]uint64
 	scratch scratch
 	// reuses is whether a version, with its text, may take the place of the last one.
 	reuses bool
