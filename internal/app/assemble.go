@@ -24,6 +24,7 @@ import (
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/tracing"
 	"github.com/kubebridge/bridge/internal/undelivered"
@@ -170,16 +171,16 @@ func (a *assembler) openState(clusterID string) (*store.DB, error) {
 	if a.config.State.Mode == "memory" {
 		dir = ""
 	}
-	db, err := store.Open(store.Options{
-		Dir: dir, BodiesPerSecond: a.bodiesPerSecond(), Log: a.log,
-		Registerer: a.registry, Fatal: a.fatal,
+	db, err := store.Open(statedb.Options{
+		Dir: dir, Log: a.log, Registerer: a.registry, Fatal: a.fatal,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := db.BindCluster(clusterID); err != nil {
+	if err := db.Database().BindCluster(clusterID); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	db.SetBodiesPerSecond(a.bodiesPerSecond())
 	return db, nil
 }
 

@@ -33,6 +33,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/stdout"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -269,7 +270,7 @@ func (p *play) start(file string) error {
 	if err != nil {
 		return err
 	}
-	db, err := store.Open(store.Options{Dir: "state", FS: p.fs, CacheBytes: 1 << 20, MemTableBytes: 256 << 10})
+	db, err := store.Open(statedb.Options{Dir: "state", FS: p.fs, CacheBytes: 1 << 20, MemTableBytes: 256 << 10})
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/tail"
 	"github.com/kubebridge/bridge/internal/tracing"
@@ -110,7 +111,7 @@ func (n *names) Unregister(prometheus.Collector) bool { return false }
 func everyMetric(t *testing.T) map[string]registered {
 	t.Helper()
 	n := &names{}
-	db, err := store.Open(store.Options{Registerer: n})
+	db, err := store.Open(statedb.Options{Registerer: n})
 	if err != nil {
 		t.Fatal(err)
 	}

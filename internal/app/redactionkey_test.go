@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -148,9 +149,9 @@ func TestRedactionKey(t *testing.T) {
 	})
 	bubble("with a file the state directory holds no key", func(t *testing.T, p *keyPlay) {
 		p.run("")
-		db, err := store.Open(store.Options{Dir: "state", FS: p.fs})
+		db, err := store.Open(statedb.Options{Dir: "state", FS: p.fs})
 		testkit.OK(t, err)
-		own, err := db.Secret()
+		own, err := db.Database().Secret()
 		testkit.OK(t, err)
 		testkit.OK(t, db.Close())
 		if !p.holds(own) {

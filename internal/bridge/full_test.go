@@ -18,7 +18,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // moody is a disk that can be made to take no writes.
@@ -144,10 +144,10 @@ func TestAStopWhileTheDiskIsFullEndsInTimeAndTheRestFollowsAfterTheNextStart(t *
 		r.stop(errStop)
 		began := time.Now()
 		err := <-r.done
-		if took := time.Since(began); !errors.Is(err, bridge.ErrDrain) || !errors.Is(err, store.ErrUnavailable) || took > 20*time.Second {
+		if took := time.Since(began); !errors.Is(err, bridge.ErrDrain) || !errors.Is(err, statedb.ErrUnavailable) || took > 20*time.Second {
 			t.Errorf("Run: %v, after %s", err, took)
 		}
-		if err := r.db.Close(); !errors.Is(err, store.ErrUnavailable) {
+		if err := r.db.Close(); !errors.Is(err, statedb.ErrUnavailable) {
 			t.Errorf("Close: %v", err)
 		}
 		disk.set(0) // lets what is stuck go, as the end of the process would

@@ -27,6 +27,7 @@ import (
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -282,10 +283,11 @@ func (m *model) open() *store.DB {
 	if m.disk != nil {
 		disk = m.disk(disk)
 	}
-	db, err := store.Open(store.Options{Dir: "state", FS: disk, CacheBytes: 1 << 20, MemTableBytes: m.tables, BodiesPerSecond: m.bodies})
+	db, err := store.Open(statedb.Options{Dir: "state", FS: disk, CacheBytes: 1 << 20, MemTableBytes: m.tables})
 	if err != nil {
 		m.t.Fatal(err)
 	}
+	db.SetBodiesPerSecond(m.bodies)
 	return db
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 	"github.com/kubebridge/bridge/internal/undelivered"
@@ -94,7 +95,7 @@ func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) 
 	}
 	sink, err := nats.New(cfg)
 	ok(r.t, err)
-	db, err := store.Open(store.Options{})
+	db, err := store.Open(statedb.Options{})
 	ok(r.t, err)
 	retry := publisher.Retry{Initial: 20 * time.Millisecond, Max: 100 * time.Millisecond}
 	bindings := []pipeline.Binding{{Sink: "nats"}}

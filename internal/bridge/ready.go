@@ -86,4 +86,4 @@ func (o *sinkRunner) notReady() string {
 }
 
 // stateErr is what is wrong with the state directory: with the disk, or else with the last commit.
-func (b *Bridge) stateErr() error { return cmp.Or(b.cfg.DB.Health(), b.committer.Err()) }
+func (b *Bridge) stateErr() error { return cmp.Or(b.cfg.DB.Database().Health(), b.committer.Err()) }

@@ -17,6 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -79,8 +80,9 @@ func (r *rig) start() {
 	if r.wrap != nil {
 		disk = r.wrap(disk)
 	}
-	r.db, err = store.Open(store.Options{Dir: "state", FS: disk, CacheBytes: 1 << 20, MemTableBytes: 256 << 10, BodiesPerSecond: r.bodies, Log: r.cfg.Log})
+	r.db, err = store.Open(statedb.Options{Dir: "state", FS: disk, CacheBytes: 1 << 20, MemTableBytes: 256 << 10, Log: r.cfg.Log})
 	ok(r.t, err)
+	r.db.SetBodiesPerSecond(r.bodies)
 	r.cfg.DB = r.db
 	r.Bridge, err = bridge.New(r.cfg)
 	ok(r.t, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -60,7 +61,7 @@ func (s *shards) run(number int, shard resource.Shard, standby *bridge.Standby) 
 	if s.disks[number] == nil {
 		s.disks[number] = vfs.NewMem()
 	}
-	db, err := store.Open(store.Options{Dir: "state", FS: s.disks[number], CacheBytes: 1 << 20, MemTableBytes: 256 << 10})
+	db, err := store.Open(statedb.Options{Dir: "state", FS: s.disks[number], CacheBytes: 1 << 20, MemTableBytes: 256 << 10})
 	ok(s.t, err)
 	connected := s.broker.connect(len(s.runs))
 	var sink sinks.Sink = connected

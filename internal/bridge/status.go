@@ -34,7 +34,7 @@ type StateStatus struct {
 func (b *Bridge) Status() Status {
 	s := Status{
 		Cluster: b.cfg.Cluster, Standby: b.replica.status(),
-		State: StateStatus{Dir: b.cfg.DB.Dir(), Bytes: b.cfg.DB.DiskBytes()},
+		State: StateStatus{Dir: b.cfg.DB.Database().Dir(), Bytes: b.cfg.DB.Database().DiskBytes()},
 	}
 	if err := b.stateErr(); err != nil {
 		s.State.CommitError = err.Error()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -57,7 +58,7 @@ func TestTwoUnitsDoNotShareAState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, calmBroker("sink"))
 		r.cfg.Units = append(r.cfg.Units, r.cfg.Units[0])
-		db, err := store.Open(store.Options{})
+		db, err := store.Open(statedb.Options{})
 		ok(t, err)
 		defer func() { ok(t, db.Close()) }()
 		r.cfg.DB = db

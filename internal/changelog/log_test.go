@@ -13,6 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -37,7 +38,7 @@ type rig struct {
 
 func openDB(t *testing.T) *store.DB {
 	t.Helper()
-	db, err := store.Open(store.Options{})
+	db, err := store.Open(statedb.Options{})
 	ok(t, err)
 	t.Cleanup(func() { ok(t, db.Close()) })
 	return db

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -118,7 +119,7 @@ func (l *Log) spoolOrWait(ctx context.Context, by time.Time) {
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	if !errors.Is(err, store.ErrUnavailable) { // which the database reports, once
+	if !errors.Is(err, statedb.ErrUnavailable) { // which the database reports, once
 		l.cfg.Log.Error("changes can't be written to the log on disk; reading waits", "err", err)
 	}
 	select {

@@ -16,6 +16,7 @@ import (
 	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -32,7 +33,7 @@ type bench struct {
 
 func newBench(t testing.TB) *bench {
 	t.Helper()
-	db, err := store.Open(store.Options{})
+	db, err := store.Open(statedb.Options{})
 	ok(t, err)
 	t.Cleanup(func() { ok(t, db.Close()) })
 	b := &bench{t: t, db: db}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/changelog"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -113,7 +114,7 @@ func (c *Committer) Run(ctx context.Context) error {
 		}
 		empty, err := c.commit()
 		// ErrUnavailable is reported by the database, once.
-		if err != nil && !errors.Is(err, store.ErrUnavailable) {
+		if err != nil && !errors.Is(err, statedb.ErrUnavailable) {
 			c.cfg.Log.Error("commit failed, will be tried again", "err", err)
 		}
 		if !empty || err != nil || c.changed.Load() {

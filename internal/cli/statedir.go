@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -43,7 +44,7 @@ var errMemoryState = errors.New("state.mode is memory: nothing is on disk")
 // openedState is the state of a stopped bridge, to be read.
 type openedState struct {
 	*store.Inspector
-	options store.Options
+	options statedb.Options
 }
 
 // openState opens the database in state.dir. Close it: no bridge can start until then.
@@ -56,9 +57,9 @@ func openState(cmd *cobra.Command, s *settings) (*openedState, error) {
 		return nil, refused(errMemoryState)
 	}
 	c.Log.Level = "error" // of the database, when it can't go on
-	o := store.Options{Dir: app.StateDir(c), Log: newLogger(c.Log, cmd.ErrOrStderr())}
+	o := statedb.Options{Dir: app.StateDir(c), Log: newLogger(c.Log, cmd.ErrOrStderr())}
 	in, err := store.Inspect(o)
-	if errors.Is(err, store.ErrNoState) {
+	if errors.Is(err, statedb.ErrNoState) {
 		err = fmt.Errorf("%w; %s", err, whereToLook(c.State.Dir))
 	}
 	return &openedState{in, o}, refused(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -80,7 +81,7 @@ no state, a bridge that uses it, or no terminal to ask on.`,
 
 // resetError is refused when a bridge was started while the question stood.
 func resetError(err error) error {
-	if errors.Is(err, store.ErrInUse) {
+	if errors.Is(err, statedb.ErrInUse) {
 		return refused(err)
 	}
 	return failed(err)
@@ -88,7 +89,7 @@ func resetError(err error) error {
 
 // resetPlan is what a reset is about to forget.
 type resetPlan struct {
-	state       store.Options
+	state       statedb.Options
 	unit        string
 	position    string
 	usage       store.Usage
@@ -112,7 +113,7 @@ func planReset(
 	p = resetPlan{state: state.options, unit: unit.Name, position: "none", keepObjects: keepObjects}
 	position, err := unit.Position()
 	switch {
-	case errors.Is(err, store.ErrDamaged):
+	case errors.Is(err, statedb.ErrDamaged):
 		return p, failed(err)
 	case err != nil:
 		p.position = "one that can't be understood"

@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -22,7 +23,7 @@ import (
 func makeState(t *testing.T, units map[string][]string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	db, err := store.Open(store.Options{Dir: filepath.Join(dir, "db")})
+	db, err := store.Open(statedb.Options{Dir: filepath.Join(dir, "db")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func TestAUnitIsFoundByWhatTellsItFromTheOthers(t *testing.T) {
 		"all/pods": nil, "all/pods.metrics.k8s.io": nil, "all/deployments.apps": nil, "all/ingresses.networking.k8s.io/shop": nil,
 		"all/events": nil, "all/events.events.k8s.io/shop": nil, "edge/deployments.apps/shop": nil, "edge/jobs.batch": nil, "pods/nodes": nil,
 	})
-	in, err := store.Inspect(store.Options{Dir: filepath.Join(dir, "db")})
+	in, err := store.Inspect(statedb.Options{Dir: filepath.Join(dir, "db")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,7 @@ func TestWhatWasProbablyMeantIsNamedNearestFirst(t *testing.T) {
 	dir := makeState(t, map[string][]string{"all/pods": {
 		"dev/web", "shop/web-7d9c4-xkq2p", "shop/wbe", "shop/worker", "-shop/web-0", "shop/db", "shop/web-7d9c4-zzzzz", "test/weba", "test/wex", "worker-node",
 	}})
-	in, err := store.Inspect(store.Options{Dir: filepath.Join(dir, "db")})
+	in, err := store.Inspect(statedb.Options{Dir: filepath.Join(dir, "db")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +172,7 @@ func TestAResetDoesNotPretendToMendDamagedFiles(t *testing.T) {
 	}
 	dir := makeState(t, map[string][]string{"all/pods": keys})
 	// what lay in the log is a table afterwards
-	db, err := store.Open(store.Options{Dir: filepath.Join(dir, "db")})
+	db, err := store.Open(statedb.Options{Dir: filepath.Join(dir, "db")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +235,7 @@ func TestAResetAsksOnlyATerminal(t *testing.T) {
 
 func TestAResetTellsWhatWouldNeverBeSent(t *testing.T) {
 	dir := makeState(t, map[string][]string{"all/pods": {"shop/a"}})
-	db, err := store.Open(store.Options{Dir: filepath.Join(dir, "db")})
+	db, err := store.Open(statedb.Options{Dir: filepath.Join(dir, "db")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +284,7 @@ func TestBytesArePrintedForPeople(t *testing.T) {
 
 func TestAnObjectOfAnEarlierVersionIsShownAsSuch(t *testing.T) {
 	dir := makeState(t, nil)
-	db, err := store.Open(store.Options{Dir: filepath.Join(dir, "db")})
+	db, err := store.Open(statedb.Options{Dir: filepath.Join(dir, "db")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ const (
 	// FromDelta has come with the delta.
 	FromDelta Source = iota
 	// FromState is the newest known state. Of a Deleted it may be an earlier one than the last
-	// (store.Options.BodiesPerSecond); a Synced must be exactly of its version.
+	// (store.DB.SetBodiesPerSecond); a Synced must be exactly of its version.
 	FromState
 	// FromAnnouncement is the state in which an earlier run has announced the object.
 	FromAnnouncement

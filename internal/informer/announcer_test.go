@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -23,7 +24,7 @@ func slowDisk(t *testing.T) (*store.DB, *atomic.Int64) {
 		}
 		return nil
 	})
-	db, err := store.Open(store.Options{Dir: "state", FS: errorfs.Wrap(vfs.NewMem(), slow)})
+	db, err := store.Open(statedb.Options{Dir: "state", FS: errorfs.Wrap(vfs.NewMem(), slow)})
 	ok(t, err)
 	t.Cleanup(func() { ok(t, db.Close()) })
 	return db, &fsync

@@ -13,6 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/processor"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -40,7 +41,7 @@ func (s *swallow) Add(_ context.Context, items []*publisher.Item) error {
 func BenchmarkUpdate(b *testing.B) {
 	for name, change := range benchmarked {
 		b.Run(name, func(b *testing.B) {
-			db, err := store.Open(store.Options{})
+			db, err := store.Open(statedb.Options{})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // hooked is a Committer with something before each commit; nil for nothing.
@@ -43,7 +43,7 @@ func TestARewindWaitsForADiskThatIsFull(t *testing.T) {
 		hook := &hooked{before: func() error {
 			if full.Load() {
 				tried.Add(1)
-				return fmt.Errorf("state directory: %w", store.ErrUnavailable)
+				return fmt.Errorf("state directory: %w", statedb.ErrUnavailable)
 			}
 			return nil
 		}}

@@ -20,6 +20,7 @@ import (
 	"github.com/kubebridge/bridge/internal/processor"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -213,7 +214,7 @@ func (r *rig) crash() {
 
 func memory(t *testing.T) *store.DB {
 	t.Helper()
-	db, err := store.Open(store.Options{})
+	db, err := store.Open(statedb.Options{})
 	ok(t, err)
 	t.Cleanup(func() { ok(t, db.Close()) })
 	return db

@@ -9,6 +9,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -112,8 +113,9 @@ func TestTheOldObjectLiesOnDiskWithItsChange(t *testing.T) {
 // that was sent.
 func TestAnInferredDeleteBearsTheLastVersionAndTheLastBodyOnDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, err := store.Open(store.Options{BodiesPerSecond: 1})
+		db, err := store.Open(statedb.Options{})
 		ok(t, err)
+		db.SetBodiesPerSecond(1)
 		t.Cleanup(func() { ok(t, db.Close()) })
 		out := newOutbox()
 		r := newRig(t, db, []*outbox{out})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -249,7 +250,7 @@ func TestAGapLiesOnDiskInItsPlace(t *testing.T) {
 
 func TestAFailingDiskHoldsReadingBackUntilItWorksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, err := store.Open(store.Options{})
+		db, err := store.Open(statedb.Options{})
 		ok(t, err)
 		defer db.Close()
 		out := newOutbox()

@@ -272,7 +272,7 @@ func (p *Pipeline) makerConfig() event.MakerConfig {
 // spoolBytes is the bound of the log on disk. Without a state directory that would be memory too,
 // which is bounded already.
 func (p *Pipeline) spoolBytes() int64 {
-	if p.env.DB.Dir() == "" {
+	if p.env.DB.Database().Dir() == "" {
 		return -1
 	}
 	return p.cfg.Spool

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // An announcement records that an Added of an object may have been sent, before anything about the
@@ -284,7 +285,7 @@ func (as *Announcements) LeftObject(key resource.Key, uid string) (*resource.Obj
 	if last == nil {
 		return nil, nil
 	}
-	value, err := as.ix.db.get(announcementKey(as.ix.id, key, last))
+	value, err := as.ix.db.state.Get(announcementKey(as.ix.id, key, last))
 	if err != nil || value == nil {
 		return nil, err
 	}
@@ -344,7 +345,7 @@ func (as *Announcements) load() error {
 			as.left.Add(1)
 		}
 	}
-	return errors.Join(err, wrap(it.Error()), wrap(it.Close()))
+	return errors.Join(err, statedb.Wrap(it.Error()), statedb.Wrap(it.Close()))
 }
 
 // missing yields the keys with prefix in under which an earlier run has announced an object
@@ -371,7 +372,7 @@ func (as *Announcements) missing(
 			continue
 		}
 		rec, found, err := as.ix.Get(key)
-		marked, errMark := as.ix.db.get(objectKey(spaceMark, as.ix.id, key))
+		marked, errMark := as.ix.db.state.Get(objectKey(spaceMark, as.ix.id, key))
 		if err = errors.Join(err, errMark); err == nil && (marked != nil || found && !rec.Deleted) {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // An object is behind when its body on disk is of an earlier version than its record, because of a
@@ -39,7 +40,7 @@ func (b *Behind) From(key resource.Key, limit int) (keys []resource.Key, err err
 		len(keys) < limit; ok = it.Next() {
 		keys = append(keys, resource.Key(it.Key()[begin:]))
 	}
-	return keys, wrap(errors.Join(it.Error(), it.Close()))
+	return keys, statedb.Wrap(errors.Join(it.Error(), it.Close()))
 }
 
 // Has reports whether an object is one of them.
@@ -47,7 +48,7 @@ func (b *Behind) Has(key resource.Key) (bool, error) {
 	if b.n.Load() == 0 {
 		return false, nil
 	}
-	value, err := b.ix.db.get(objectKey(spaceBehind, b.ix.id, key))
+	value, err := b.ix.db.state.Get(objectKey(spaceBehind, b.ix.id, key))
 	return value != nil, err
 }
 
@@ -63,7 +64,7 @@ func (b *Behind) load() error {
 		n++
 	}
 	b.n.Store(n)
-	return wrap(errors.Join(it.Error(), it.Close()))
+	return statedb.Wrap(errors.Join(it.Error(), it.Close()))
 }
 
 // setBehind adds to a commit that an object is behind, or is not any more.
@@ -140,7 +141,7 @@ func (ix *Indexer) committed(key resource.Key) (rec Record, found bool, err erro
 	if ok {
 		return k.record(), true, nil
 	}
-	value, err := ix.db.get(objectKey(spaceRecord, ix.id, key))
+	value, err := ix.db.state.Get(objectKey(spaceRecord, ix.id, key))
 	if err != nil || value == nil {
 		return rec, false, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -48,11 +49,12 @@ func newLagging(t *testing.T, seed uint64) *lagging {
 
 func (l *lagging) open() {
 	var err error
-	l.db, err = store.Open(store.Options{
-		Dir: "state", FS: faulty{errorfs.Wrap(l.fs, l.disk)}, BodiesPerSecond: 1,
+	l.db, err = store.Open(statedb.Options{
+		Dir: "state", FS: faulty{errorfs.Wrap(l.fs, l.disk)},
 		Fatal: func(err error) { l.t.Errorf("the database can't go on: %v", err) },
 	})
 	testkit.OK(l.t, err)
+	l.db.SetBodiesPerSecond(1)
 	l.ix, err = l.db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods})
 	testkit.OK(l.t, err)
 }

@@ -5,6 +5,8 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -17,12 +19,10 @@ type budget struct {
 	n       atomic.Int64                 // of them
 }
 
-func newBudget(o Options) *budget {
-	b := &budget{left: metric.With(o.Registerer).Counter("bridge_store_bodies_left_total",
+func newBudget(reg prometheus.Registerer) *budget {
+	return &budget{left: metric.With(reg).Counter("bridge_store_bodies_left_total",
 		"Updates that left the object's body on disk as it was, because more than "+
 			"state.bodiesPerSecond came.")}
-	b.set(o.BodiesPerSecond)
-	return b
 }
 
 // set bounds bodies from now on; 0 for no bound.
@@ -34,7 +34,10 @@ func (b *budget) set(perSecond int) {
 	b.limiter.Store(rate.NewLimiter(rate.Limit(perSecond), 2*perSecond))
 }
 
-// SetBodiesPerSecond changes Options.BodiesPerSecond. It may be called at any time.
+// SetBodiesPerSecond bounds how many bodies of updated objects are written a second; up to twice as
+// many come at once. An update beyond that leaves the body as it was, unless the Indexer asks for
+// exact ones. 0, as after Open: no bound, each body is written with its version. It may be called
+// at any time.
 func (db *DB) SetBodiesPerSecond(n int) { db.budget.set(n) }
 
 // BodiesLeft counts the updates since the start that left a body as it was.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -42,8 +43,9 @@ func newBodies(t *testing.T, exact bool) *bodies {
 func (b *bodies) open() {
 	b.t.Helper()
 	var err error
-	b.db, err = store.Open(store.Options{Dir: b.dir, BodiesPerSecond: 1})
+	b.db, err = store.Open(statedb.Options{Dir: b.dir})
 	testkit.OK(b.t, err)
+	b.db.SetBodiesPerSecond(1)
 	b.ix, err = b.db.Indexer(b.cfg)
 	testkit.OK(b.t, err)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // cachedRecord is the settled record of a live object in memory: every event of an object reads it,
@@ -174,5 +175,5 @@ func (ix *Indexer) checkEmpty() error {
 	if !it.First() {
 		ix.uncached = &uncached{keys: map[resource.Key]struct{}{}}
 	}
-	return wrap(errors.Join(it.Error(), it.Close()))
+	return statedb.Wrap(errors.Join(it.Error(), it.Close()))
 }

@@ -3,21 +3,12 @@ package store
 import (
 	"errors"
 	"fmt"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // Check reads every table of the database, also the parts that no unit reads, and checks checksums
 // and order. It returns how many keys there are. It ends at the first damage, which is
-// ErrDamaged.
-func (in *Inspector) Check() (keys int64, err error) {
-	var stats pebble.CheckLevelsStats
-	err = in.db.pebble.CheckLevels(&stats)
-	if known := in.db.readError(err); err == nil || errors.Is(known, ErrDamaged) {
-		return stats.NumPoints, known
-	}
-	return stats.NumPoints, damagedError(in.db.dir, err.Error())
-}
+// statedb.ErrDamaged.
+func (in *Inspector) Check() (keys int64, err error) { return in.db.state.Check() }
 
 // Check reads all objects of the unit, decodes them, and counts those that can be read. The errors
 // of the others are joined, up to a few.
@@ -31,7 +22,7 @@ func (u Unit) Check() (readable int, err error) {
 		if _, _, err = u.Object(key); err == nil {
 			readable++
 		} else if len(errs) < most {
-			errs = append(errs, fmt.Errorf("%s: %w", key, u.ix.db.readError(err)))
+			errs = append(errs, fmt.Errorf("%s: %w", key, u.ix.db.state.ReadError(err)))
 		}
 	}
 	return readable, errors.Join(errs...)

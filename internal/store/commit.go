@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // Batch is one atomic commit: settled objects and watermarks of any number of informers. It is used
@@ -22,10 +23,7 @@ type Batch struct {
 
 // NewBatch begins a commit.
 func (db *DB) NewBatch() *Batch {
-	if db.disk != nil {
-		db.disk.look()
-	}
-	return &Batch{db: db, batch: db.pebble.NewBatch()}
+	return &Batch{db: db, batch: db.state.NewBatch()}
 }
 
 // Settle writes an object's last settled state.
@@ -77,14 +75,14 @@ func (b *Batch) Empty() bool { return b.batch.Empty() && len(b.errs) == 0 }
 func (b *Batch) Len() int { return b.batch.Len() }
 
 // Commit writes everything or nothing, and returns when it is durable. The batch is spent. With
-// ErrUnavailable the disk is full or read-only, and the batch may still be written, before any
-// later commit: its contents must be in the next one too.
+// statedb.ErrUnavailable the disk is full or read-only, and the batch may still be written, before
+// any later commit: its contents must be in the next one too.
 func (b *Batch) Commit() error {
 	if err := errors.Join(b.errs...); err != nil {
 		return fmt.Errorf("state database: %w", errors.Join(err, b.batch.Close()))
 	}
 	if b.batch.Empty() {
-		return wrap(b.batch.Close())
+		return statedb.Wrap(b.batch.Close())
 	}
-	return wrapOther(b.db.commit(b.batch))
+	return b.db.state.Commit(b.batch)
 }

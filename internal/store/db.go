@@ -1,325 +1,46 @@
 package store
 
 import (
-	"cmp"
-	"context"
-	"crypto/rand"
-	"errors"
-	"fmt"
-	"io/fs"
-	"log/slog"
-	"os"
-	"path/filepath"
-	"strings"
-	"sync"
-	"sync/atomic"
-	"syscall"
-
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
-	"github.com/cockroachdb/pebble/v2/sstable/block"
-	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kubebridge/bridge/internal/disk"
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
-// Errors that a caller decides by. Each continues "state directory <name> …".
-var (
-	// ErrInUse: another process has the state directory open.
-	ErrInUse = errors.New("is in use by another process")
-	// ErrForeign: the directory holds something else, or state of another format.
-	ErrForeign = errors.New("is not one of this version of the bridge")
-	// ErrOtherCluster: the state was made with another cluster.
-	ErrOtherCluster = errors.New("belongs to another cluster")
-)
-
-// Options of the state database. Zero values mean the documented default.
-type Options struct {
-	// Dir is the directory; it is created when missing. Empty: everything stays in memory and is
-	// gone at the end.
-	Dir string
-	// CacheBytes is the size of the block cache; default 8 MiB: the operating system keeps the
-	// files too, and records are in memory.
-	CacheBytes int64
-	// MemTableBytes is how much is collected in memory before it is sorted to disk; default 4 MiB,
-	// of which there may be two.
-	MemTableBytes uint64
-	// BodiesPerSecond bounds how many bodies of updated objects are written a second; up to twice
-	// as many come at once. An update beyond that leaves the body as it was, unless the Indexer
-	// asks for exact ones. Default 0: no bound, each body is written with its version.
-	BodiesPerSecond int
-	// FS replaces the file system, for tests of its faults.
-	FS vfs.FS
-	// Fatal gets, once, why the database can't continue: a file is damaged, or the disk fails. It
-	// has to end the process: later writes wait forever. Nothing is lost by that, uncommitted
-	// changes are read again. Default: log it and exit with 1.
-	Fatal func(error)
-	// Log; default: discarded.
-	Log *slog.Logger
-	// Registerer for metrics; nil for none.
-	Registerer prometheus.Registerer
-}
-
-// DB is the state database of one bridge: settled state, watermarks and identity of all informers.
+// DB is what one bridge knows: the units of all informers, in one state database.
 type DB struct {
-	pebble *pebble.DB
-	dir    string
-	sync   *pebble.WriteOptions
+	state  *statedb.DB
+	pebble *pebble.DB // that of state, to read
 	bodies codec
 	budget *budget // of bodies
-	close  func() error
-	// wasClean: the run before ended in order, or there was none. Set by Open.
-	wasClean bool
-	disk     *diskState // nil in memory
-	writes   writes
-	fatal    *fatal
-	used     atomic.Uint64 // bytes, when they were last counted
 }
 
-// Open opens the state directory, or creates it. It never repairs or rebuilds: what it does not
-// understand it refuses, with an error that says what to do.
-func Open(o Options) (*DB, error) {
-	if o.Dir != "" && o.FS == nil {
-		if err := checkDir(o.Dir); err != nil {
-			return nil, err
-		}
-	}
-	db := newDB(o)
-	if err := db.open(o, pebbleOptions(o)); err != nil {
-		return nil, openError(o.Dir, err)
-	}
-	if err := cmp.Or(db.checkFormat(), db.readClean()); err != nil {
-		return nil, errors.Join(db.readError(err), db.Close())
-	}
-	if db.disk != nil {
-		db.disk.files.BePatient() // errors until here were returned
-	}
-	db.registerUsed(o.Registerer)
-	return db, nil
-}
-
-// newDB makes a DB without a database.
-func newDB(o Options) *DB {
-	log := o.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	if o.Dir == "" {
-		newMetrics(o.Registerer, func() (free, total uint64, ok bool) { return 0, 0, false })
-	}
-	db := &DB{
-		dir: o.Dir, sync: pebble.NoSync, writes: newWrites(), fatal: newFatal(o.Fatal, log),
-		budget: newBudget(o),
-	}
-	if o.Dir != "" {
-		db.sync = pebble.Sync
-		db.disk = newDiskState(o, db.fatal)
-	}
-	return db
-}
-
-// open opens the database.
-func (db *DB) open(o Options, opts *pebble.Options) error {
-	opts.Logger = pebbleLogger{db.fatal.log, db.fatal}
-	if opts.EventListener == nil {
-		opts.EventListener = &pebble.EventListener{DataCorruption: db.damaged}
-	}
-	if db.disk != nil {
-		opts.FS = db.disk.files
-		if err := db.disk.checkManifest(); err != nil {
-			return err
-		}
-	}
-	open := func() (*pebble.DB, error) { return pebble.Open(cmp.Or(o.Dir, "memory"), opts) }
-	p, err := db.fatal.whileOpening(open)
+// Open opens the state of a bridge, or creates it; see statedb.Open.
+func Open(o statedb.Options) (*DB, error) {
+	o.Spans = spans
+	state, err := statedb.Open(o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	db.pebble = p
-	db.close = sync.OnceValue(db.shut)
-	return nil
+	return newDB(state, o), nil
 }
 
-// pebbleOptions are for many small versions and fewer, already compressed bodies: bloom filters,
-// since most look-ups of a new object miss; no block compression.
-func pebbleOptions(o Options) *pebble.Options {
-	opts := &pebble.Options{
-		Cache:              nil,
-		CacheSize:          cmp.Or(o.CacheBytes, 8<<20),
-		MemTableSize:       cmp.Or(o.MemTableBytes, 4<<20),
-		FormatMajorVersion: pebbleFormat,
-		FS:                 o.FS,
-		DisableWAL:         o.Dir == "",
-		// Keys of objects come in any order, so a compaction of the first level rewrites all of the
-		// one below: let more tables collect.
-		L0CompactionThreshold: 16,
-		L0StopWritesThreshold: 24,
-		LBaseMaxBytes:         256 << 20,
-	}
-	if o.FS == nil && o.Dir == "" {
-		opts.FS = vfs.NewMem()
-	}
-	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings {
-		return pebble.UniformDBCompressionSettings(block.NoCompression)
-	})
-	opts.TargetFileSizes[0] = 8 << 20 // a flush's bodies are one table
-	opts.Experimental.SpanPolicyFunc = spans
-	opts.Experimental.CompactionScheduler = disk.Compactions()
-	for i := range opts.Levels {
-		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-		opts.Levels[i].BlockSize = 4 << 10
-	}
-	// Flushed tables have large blocks, since each costs two writes. Below, where records are
-	// looked up one by one, they are small.
-	opts.Levels[0].BlockSize = 32 << 10
-	return opts
-}
-
-// checkDir refuses a directory that holds something else than state, before Pebble puts its files
-// among it.
-func checkDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("state directory %s: %w; choose another with state.dir", dir, err)
-	}
-	entries, err := os.ReadDir(dir)
+// openExisting opens what Open has made before; see statedb.OpenExisting.
+func openExisting(o statedb.Options, readOnly bool) (*DB, error) {
+	o.Spans = spans
+	state, err := statedb.OpenExisting(o, readOnly)
 	if err != nil {
-		return fmt.Errorf("state directory %s: %w", dir, err)
+		return nil, err
 	}
-	if len(entries) > 0 && !disk.HoldsDatabase(entries) {
-		return fmt.Errorf("state directory %s %w: it holds other files; choose an empty "+
-			"directory with state.dir", dir, ErrForeign)
-	}
-	lacks, err := disk.LacksManifest(dir, entries)
-	switch {
-	case err != nil:
-		return openError(dir, err)
-	case lacks:
-		return damagedError(dir, "there is data, and no MANIFEST that says which")
-	}
-	return nil
+	return newDB(state, o), nil
 }
 
-func openError(dir string, err error) error {
-	switch {
-	case errors.Is(err, ErrDamaged):
-		return err
-	case strings.Contains(err.Error(), "unknown format major version"):
-		return newerError(dir, "this one's database does not know its files")
-	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EWOULDBLOCK),
-		strings.Contains(err.Error(), "lock held"):
-		return fmt.Errorf("state directory %s %w; stop it, or give this one another directory "+
-			"with state.dir", dir, ErrInUse)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("state directory %s is not writable: %w; make it so, or choose another "+
-			"with state.dir", dir, err)
-	case errors.Is(err, syscall.ENOSPC):
-		return fmt.Errorf("state directory %s: %w; free space or choose another with state.dir",
-			dir, err)
-	default:
-		return fmt.Errorf("state directory %s can't be opened: %w; nothing was changed: restore "+
-			"it from a copy, or move it away to start with a new snapshot", dir, err)
-	}
+func newDB(state *statedb.DB, o statedb.Options) *DB {
+	return &DB{state: state, pebble: state.Pebble(), budget: newBudget(o.Registerer)}
 }
 
-// BindCluster remembers whose objects these are (the uid of the namespace kube-system), and refuses
-// those of another cluster with ErrOtherCluster. An empty id is not checked.
-func (db *DB) BindCluster(id string) error {
-	if id == "" {
-		return nil
-	}
-	known, err := db.get(metaKey("cluster"))
-	switch {
-	case err != nil:
-		return err
-	case known == nil:
-		return db.set(metaKey("cluster"), []byte(id))
-	case string(known) != id:
-		return fmt.Errorf("state directory %s %w: it was made with cluster %s, this one is %s; "+
-			"give each cluster its own state.dir", db.dir, ErrOtherCluster, known, id)
-	default:
-		return nil
-	}
-}
+// Database is the state database itself: whose it is, how its disk is, and whether the last run
+// ended in order.
+func (db *DB) Database() *statedb.DB { return db.state }
 
-// Secret is a random key of this state directory, created at the first call: redacted values are
-// hashed with it, so that a change of value stays visible across restarts and the value does not.
-func (db *DB) Secret() ([]byte, error) {
-	key, err := db.get(metaKey("secret"))
-	if err != nil || key != nil {
-		return key, err
-	}
-	key = make([]byte, 32)
-	rand.Read(key)
-	return key, db.set(metaKey("secret"), key)
-}
-
-// ForgetSecret removes the key that Secret has made, also from the files that held it.
-func (db *DB) ForgetSecret() error {
-	name := metaKey("secret")
-	key, err := db.get(name)
-	if err != nil || key == nil {
-		return err
-	}
-	if err := db.pebble.Delete(name, db.sync); err != nil {
-		return wrap(err)
-	}
-	return wrap(errors.Join(db.pebble.Flush(), db.pebble.Compact(context.Background(), name,
-		after(name), false)))
-}
-
-// get reads a value, nil when there is none. The result is the caller's.
-func (db *DB) get(key []byte) ([]byte, error) {
-	value, closer, err := db.pebble.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("state database: %w", err)
-	}
-	out := append([]byte{}, value...)
-	return out, closer.Close()
-}
-
-// DiskBytes is what the database takes on disk (or in memory, without a directory). While the disk
-// refuses writes it is the last known size: Pebble counts only between two changes of its list of
-// files.
-func (db *DB) DiskBytes() uint64 {
-	if db.disk == nil {
-		return db.pebble.Metrics().DiskSpaceUsage()
-	}
-	if db.disk.files.Err() != nil {
-		return db.used.Load()
-	}
-	counted := make(chan struct{})
-	stalled := db.disk.files.Stalled()
-	go func() {
-		defer close(counted)
-		db.used.Store(db.pebble.Metrics().DiskSpaceUsage())
-	}()
-	select {
-	case <-counted:
-	case <-stalled:
-	}
-	return db.used.Load()
-}
-
-// Dir is the absolute path of the state directory, "" in memory.
-func (db *DB) Dir() string {
-	if db.dir == "" {
-		return ""
-	}
-	if abs, err := filepath.Abs(db.dir); err == nil {
-		return abs
-	}
-	return db.dir
-}
-
-// Close ends the database. Nothing else may be running on it. A second call does nothing. While the
-// disk refuses writes it returns ErrUnavailable, and leaves the database as a crash would.
-func (db *DB) Close() error {
-	if err := db.close(); err != nil {
-		return fmt.Errorf("close state database: %w", err)
-	}
-	return nil
-}
+// Close ends the database; see statedb.DB.Close.
+func (db *DB) Close() error { return db.state.Close() }

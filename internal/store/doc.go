@@ -1,6 +1,6 @@
 // Package store keeps what the bridge knows of the cluster's objects: the Indexer, which is the
-// settled state on disk plus an overlay of unsettled changes, and the state database (Pebble) that
-// all informers share.
+// settled state on disk plus an overlay of unsettled changes. All informers share one state
+// database, which internal/statedb opens and writes.
 //
 // Takes in: each change the controller decides (Update, Delete), and what is settled, in atomic
 // commits (Batch). Hands out: an object's newest version and body, objects by index, and consistent
@@ -14,8 +14,8 @@
 // an object at rest costs its cached record and its index entries, if index functions are
 // registered; bodies are read from the database's cache or disk.
 //
-// A full or read-only disk fails commits with ErrUnavailable until it accepts writes again; reads
-// continue (docs/design.md).
+// A full or read-only disk fails commits with statedb.ErrUnavailable until it accepts writes again;
+// reads continue (docs/design.md).
 //
 // Concurrency: one controller writes to an Indexer, anyone may read; commits come from one
 // committer. No lock is held during I/O. The package starts no goroutines but Pebble's own, which

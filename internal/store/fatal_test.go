@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -38,7 +39,7 @@ func TestADamagedTableEndsTheProcessWithWhatCanBeDone(t *testing.T) {
 	}
 	fatal := make(chan error, 1)
 	// a second one would block
-	db, err := store.Open(store.Options{Dir: dir, Fatal: func(err error) { fatal <- err }})
+	db, err := store.Open(statedb.Options{Dir: dir, Fatal: func(err error) { fatal <- err }})
 	// else a compaction has met it while it was opened
 	if err == nil {
 		defer db.Close()
@@ -65,14 +66,14 @@ func TestADamagedTableThatIsReadFirstIsToldByOpen(t *testing.T) {
 	for _, table := range tables {
 		flipBit(t, table)
 	}
-	_, err = store.Open(store.Options{Dir: dir, Fatal: func(error) {}})
+	_, err = store.Open(statedb.Options{Dir: dir, Fatal: func(error) {}})
 	isDamage(t, err)
 }
 
 // isDamage checks that an error says what can be done, in one line.
 func isDamage(t *testing.T, err error) {
 	t.Helper()
-	if !errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), "restore it from a copy, or move it away") || strings.Contains(err.Error(), "\n") {
+	if !errors.Is(err, statedb.ErrDamaged) || !strings.Contains(err.Error(), "restore it from a copy, or move it away") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("it is told as: %v", err)
 	}
 }
@@ -146,11 +147,11 @@ func TestADiskThatIsFullAtTheStartIsAnErrorAndNotTheEnd(t *testing.T) {
 			disk := &faults{}
 			disk.set(syscall.ENOSPC, on(pattern))
 			clone := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0})
-			_, err := store.Open(store.Options{Dir: "state", FS: faulty{errorfs.Wrap(clone, disk)}, Fatal: func(err error) { t.Errorf("%s, %s: the end: %v", name, pattern, err) }})
+			_, err := store.Open(statedb.Options{Dir: "state", FS: faulty{errorfs.Wrap(clone, disk)}, Fatal: func(err error) { t.Errorf("%s, %s: the end: %v", name, pattern, err) }})
 			if !disk.hit() {
 				t.Errorf("%s, %s: nothing is written at the start", name, pattern)
 			}
-			if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "free space") {
+			if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, statedb.ErrUnavailable) || !strings.Contains(err.Error(), "free space") {
 				t.Errorf("%s, %s: Open: %v", name, pattern, err)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -16,7 +17,7 @@ import (
 const marker = "marker.format-version.000011.024"
 
 func TestStateOfAnotherFormatIsRefusedAndStays(t *testing.T) {
-	newer, err := strconv.Atoi(store.FormatVersion)
+	newer, err := strconv.Atoi(statedb.FormatVersion)
 	testkit.OK(t, err)
 	for _, c := range []struct{ format, want string }{
 		{strconv.Itoa(newer + 1), "of a newer one: it has format \"" + strconv.Itoa(newer+1) + "\""},
@@ -27,12 +28,12 @@ func TestStateOfAnotherFormatIsRefusedAndStays(t *testing.T) {
 		dir := t.TempDir()
 		testkit.OK(t, leaveState(t, dir).Close())
 		overwrite(t, dir, "Mformat", c.format)
-		db, err := store.Open(store.Options{Dir: dir})
-		if db != nil || !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) {
+		db, err := store.Open(statedb.Options{Dir: dir})
+		if db != nil || !errors.Is(err, statedb.ErrForeign) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) {
 			t.Errorf("format %s: Open: %v, want ErrForeign: %s", c.format, err, c.want)
 		}
-		overwrite(t, dir, "Mformat", store.FormatVersion)
-		if err := openDB(t, dir).BindCluster("cluster-2"); !errors.Is(err, store.ErrOtherCluster) {
+		overwrite(t, dir, "Mformat", statedb.FormatVersion)
+		if err := openDB(t, dir).Database().BindCluster("cluster-2"); !errors.Is(err, statedb.ErrOtherCluster) {
 			t.Errorf("format %s: what was there is gone: %v", c.format, err)
 		}
 	}
@@ -45,7 +46,7 @@ func TestFilesOfANewerPebbleAreToldAsSuch(t *testing.T) {
 	testkit.OK(t, leaveState(t, dir).Close())
 	testkit.OK(t, os.Rename(filepath.Join(dir, marker), filepath.Join(dir, strings.TrimSuffix(marker, "024")+"999")))
 	before := contents(t, dir)
-	if _, err := store.Open(store.Options{Dir: dir}); !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), "of a newer one") {
+	if _, err := store.Open(statedb.Options{Dir: dir}); !errors.Is(err, statedb.ErrForeign) || !strings.Contains(err.Error(), "of a newer one") {
 		t.Errorf("Open: %v, want ErrForeign: of a newer one", err)
 	}
 	if contents(t, dir) != before {

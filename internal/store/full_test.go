@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -100,7 +101,7 @@ func (u *unwell) open(fs *vfs.MemFS) {
 	if u.fatal == nil {
 		u.fatal = func(err error) { u.t.Errorf("the database can't go on: %v", err) }
 	}
-	db, err := store.Open(store.Options{
+	db, err := store.Open(statedb.Options{
 		Dir: "state", FS: faulty{errorfs.Wrap(fs, u.disk)}, CacheBytes: 1 << 20, MemTableBytes: 256 << 10, Registerer: u.registry,
 		Log: slog.New(slog.NewTextHandler(u.log, nil)), Fatal: u.fatal,
 	})
@@ -148,7 +149,7 @@ func (u *unwell) untilStuck() {
 	u.t.Helper()
 	for range 3000 {
 		err := u.commit()
-		if errors.Is(err, store.ErrUnavailable) {
+		if errors.Is(err, statedb.ErrUnavailable) {
 			return
 		}
 		testkit.OK(u.t, err)
@@ -214,13 +215,13 @@ func TestADiskThatTakesNoWritesHoldsCommitsBackAndLosesNone(t *testing.T) {
 				promised := maps.Clone(u.acked)
 
 				u.disk.set(nil, nil)
-				for time.Sleep(3 * time.Second); u.Unavailable() != nil; time.Sleep(time.Second) {
+				for time.Sleep(3 * time.Second); u.Database().Unavailable() != nil; time.Sleep(time.Second) {
 				}
 				for range 200 {
 					testkit.OK(t, u.commit())
 				}
-				if !u.disk.hit() && u.Health() != nil {
-					t.Errorf("Health: %v", u.Health())
+				if !u.disk.hit() && u.Database().Health() != nil {
+					t.Errorf("Health: %v", u.Database().Health())
 				}
 				u.check("when the disk is well again")
 				testkit.OK(t, u.Close())
@@ -244,14 +245,14 @@ func TestADiskThatTakesNoWritesHoldsCommitsBackAndLosesNone(t *testing.T) {
 func (u *unwell) whileStuck(why error) {
 	u.t.Helper()
 	u.check("while the disk is unwell")
-	u.DiskBytes()
+	u.Database().DiskBytes()
 	_, _, err := u.ix.Log().Bounds()
 	testkit.OK(u.t, err)
 	words, reason := "is full", "full"
 	if errors.Is(why, syscall.EROFS) {
 		words, reason = "is read-only", "read-only"
 	}
-	if err := u.Health(); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), words) {
+	if err := u.Database().Health(); !errors.Is(err, statedb.ErrUnavailable) || !strings.Contains(err.Error(), words) {
 		u.t.Errorf("Health: %v", err)
 	}
 	expected := `
@@ -264,7 +265,7 @@ bridge_store_unavailable{reason="read-only"} ` + fmt.Sprint(b2i(reason == "read-
 	}
 	began := time.Now()
 	for range 10 {
-		if err := u.commit(); !errors.Is(err, store.ErrUnavailable) {
+		if err := u.commit(); !errors.Is(err, statedb.ErrUnavailable) {
 			u.t.Errorf("Commit: %v", err)
 		}
 	}

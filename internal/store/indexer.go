@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // IndexFunc returns the values under which an object is found in one index. It must be pure and not
@@ -30,7 +31,7 @@ type IndexerConfig struct {
 	Type resource.Type
 	// Indexes by name; may be nil.
 	Indexes map[string]IndexFunc
-	// ExactBodies writes each body with its version, whatever Options.BodiesPerSecond: for units
+	// ExactBodies writes each body with its version, whatever DB.SetBodiesPerSecond: for units
 	// that need an object as it was at a version.
 	ExactBodies bool
 }
@@ -101,7 +102,7 @@ func (ix *Indexer) Log() Log { return ix.log }
 // informerID returns the number of an informer's keys, a new one if there is none.
 func (db *DB) informerID(cfg IndexerConfig) (uint32, error) {
 	key := informerKey(cfg.Name)
-	value, err := db.get(key)
+	value, err := db.state.Get(key)
 	if err != nil {
 		return 0, err
 	}
@@ -118,7 +119,7 @@ func (db *DB) informerID(cfg IndexerConfig) (uint32, error) {
 	b := db.NewBatch()
 	b.put(key, append(binary.BigEndian.AppendUint32(nil, id), cfg.Scope...))
 	if before := string(value[4:]); !cfg.Narrowing.from(before) {
-		position, err := db.get(prefix(spacePosition, id))
+		position, err := db.state.Get(prefix(spacePosition, id))
 		if b.Fail(err); position != nil {
 			b.forgetPosition(id)
 		}
@@ -135,8 +136,8 @@ func (db *DB) informerID(cfg IndexerConfig) (uint32, error) {
 }
 
 func (db *DB) newInformer(key []byte, scope string) (uint32, error) {
-	next := metaKey("next-informer")
-	value, err := db.get(next)
+	next := statedb.MetaKey("next-informer")
+	value, err := db.state.Get(next)
 	if err != nil {
 		return 0, err
 	}

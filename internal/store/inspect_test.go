@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -23,7 +24,7 @@ import (
 func leaveState(t *testing.T, dir string) *store.DB {
 	t.Helper()
 	db := openDB(t, dir)
-	testkit.OK(t, db.BindCluster("cluster-1"))
+	testkit.OK(t, db.Database().BindCluster("cluster-1"))
 	ix, err := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods, Scope: "labels=app=x"})
 	testkit.OK(t, err)
 	settle(t, db, ix, "9", map[resource.Key]store.Settled{
@@ -45,7 +46,7 @@ func leaveState(t *testing.T, dir string) *store.DB {
 
 func inspect(t *testing.T, dir string) *store.Inspector {
 	t.Helper()
-	in, err := store.Inspect(store.Options{Dir: dir})
+	in, err := store.Inspect(statedb.Options{Dir: dir})
 	testkit.OK(t, err)
 	t.Cleanup(func() { testkit.OK(t, in.Close()) })
 	return in
@@ -87,7 +88,7 @@ func TestAnInspectorTellsWhatABridgeLeft(t *testing.T) {
 
 	s, err := in.Summary()
 	testkit.OK(t, err)
-	if s.Format != store.FormatVersion || s.Cluster != "cluster-1" || s.Dir != dir || s.DiskBytes < 500 {
+	if s.Format != statedb.FormatVersion || s.Cluster != "cluster-1" || s.Dir != dir || s.DiskBytes < 500 {
 		t.Errorf("Summary: %+v", s)
 	}
 	units, err := in.Units()
@@ -155,7 +156,7 @@ func TestAnInspectorReadsWhatACrashLeftAndChangesNothing(t *testing.T) {
 	testkit.OK(t, os.CopyFS(crashed, os.DirFS(dir))) // as after kill -9: nothing was closed
 	before := contents(t, crashed)
 
-	in, err := store.Inspect(store.Options{Dir: crashed})
+	in, err := store.Inspect(statedb.Options{Dir: crashed})
 	testkit.OK(t, err)
 	usage, err := cacheUnit(t, in, "all/pods").Usage()
 	testkit.OK(t, err)
@@ -171,10 +172,10 @@ func TestAnInspectorReadsWhatACrashLeftAndChangesNothing(t *testing.T) {
 func TestInspectingMakesNoDirectory(t *testing.T) {
 	missing, empty := filepath.Join(t.TempDir(), "db"), t.TempDir()
 	for _, dir := range []string{missing, empty} {
-		if _, err := store.Inspect(store.Options{Dir: dir}); !errors.Is(err, store.ErrNoState) {
+		if _, err := store.Inspect(statedb.Options{Dir: dir}); !errors.Is(err, statedb.ErrNoState) {
 			t.Errorf("Inspect: %v, want ErrNoState", err)
 		}
-		if err := store.Reset(store.Options{Dir: dir}, "all/pods", false); !errors.Is(err, store.ErrNoState) {
+		if err := store.Reset(statedb.Options{Dir: dir}, "all/pods", false); !errors.Is(err, statedb.ErrNoState) {
 			t.Errorf("Reset: %v, want ErrNoState", err)
 		}
 	}
@@ -189,7 +190,7 @@ func TestInspectingMakesNoDirectory(t *testing.T) {
 func TestInspectingADirectoryInUseIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	leaveState(t, dir)
-	if _, err := store.Inspect(store.Options{Dir: dir}); !errors.Is(err, store.ErrInUse) || !strings.Contains(err.Error(), "stop the bridge") {
+	if _, err := store.Inspect(statedb.Options{Dir: dir}); !errors.Is(err, statedb.ErrInUse) || !strings.Contains(err.Error(), "stop the bridge") {
 		t.Errorf("Inspect: %v, want ErrInUse and what to do", err)
 	}
 }
@@ -210,10 +211,10 @@ func TestInspectingSomethingElseIsRefusedAndLeavesItAsItIs(t *testing.T) {
 
 	for name, dir := range map[string]string{"other files": files, "has no format": pebbles, `it has format "99"`: otherFormat} {
 		before := contents(t, dir)
-		if _, err := store.Inspect(store.Options{Dir: dir}); !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), name) {
+		if _, err := store.Inspect(statedb.Options{Dir: dir}); !errors.Is(err, statedb.ErrForeign) || !strings.Contains(err.Error(), name) {
 			t.Errorf("Inspect: %v, want ErrForeign: %s", err, name)
 		}
-		if err := store.Reset(store.Options{Dir: dir}, "all/pods", false); !errors.Is(err, store.ErrForeign) {
+		if err := store.Reset(statedb.Options{Dir: dir}, "all/pods", false); !errors.Is(err, statedb.ErrForeign) {
 			t.Errorf("Reset: %v, want ErrForeign: %s", err, name)
 		}
 		if contents(t, dir) != before {
@@ -252,10 +253,10 @@ func TestADamagedListOfFilesIsToldAndLeftAsItIs(t *testing.T) {
 			harm(file)
 		}
 		before := contents(t, dir)
-		if _, err := store.Inspect(store.Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "restore it from a copy, or move it away") {
+		if _, err := store.Inspect(statedb.Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "restore it from a copy, or move it away") {
 			t.Errorf("%s: Inspect: %v, want what to do", pattern, err)
 		}
-		if err := store.Reset(store.Options{Dir: dir}, "all/pods", false); err == nil {
+		if err := store.Reset(statedb.Options{Dir: dir}, "all/pods", false); err == nil {
 			t.Errorf("%s: Reset did something", pattern)
 		}
 		if contents(t, dir) != before {
@@ -282,14 +283,14 @@ func TestADamagedBlockIsToldByWhoeverReadsIt(t *testing.T) {
 	}
 
 	in := inspect(t, dir)
-	if _, err := in.Check(); !errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), "checksum") {
+	if _, err := in.Check(); !errors.Is(err, statedb.ErrDamaged) || !strings.Contains(err.Error(), "checksum") {
 		t.Errorf("Check: %v, want ErrDamaged", err)
 	}
-	if readable, err := cacheUnit(t, in, "third/pods").Check(); !errors.Is(err, store.ErrDamaged) || readable == 2000 {
+	if readable, err := cacheUnit(t, in, "third/pods").Check(); !errors.Is(err, statedb.ErrDamaged) || readable == 2000 {
 		t.Errorf("Check of the unit: %d are readable, %v", readable, err)
 	}
 	_, err = cacheUnit(t, in, "third/pods").Usage()
-	if !errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), "checksum") || strings.Contains(err.Error(), "\n") {
+	if !errors.Is(err, statedb.ErrDamaged) || !strings.Contains(err.Error(), "checksum") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("Usage: %v, want ErrDamaged, in one line", err)
 	}
 	if _, found, err := cacheUnit(t, in, "all/pods").Object("shop/a"); !found || err != nil {

@@ -21,7 +21,7 @@ type Unit struct {
 // Position is where the unit will resume, zero when it will begin with a list.
 func (u Unit) Position() (Position, error) {
 	p, err := (&Meta{db: u.ix.db, id: u.ix.id, name: u.Name}).Position()
-	return p, u.ix.db.readError(err)
+	return p, u.ix.db.state.ReadError(err)
 }
 
 // Usage is what a unit's state consists of.
@@ -118,7 +118,7 @@ func (u Unit) entries(space byte) iter.Seq2[entry, error] {
 			}
 		}
 		if err := it.Error(); err != nil {
-			yield(entry{}, u.ix.db.readError(fmt.Errorf("state of informer %s: %w", u.Name, err)))
+			yield(entry{}, u.ix.db.state.ReadError(fmt.Errorf("state of informer %s: %w", u.Name, err)))
 		}
 	}
 }

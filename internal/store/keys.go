@@ -8,9 +8,8 @@ import (
 )
 
 // Key space of the database. Every key of an informer begins with a letter and the informer's
-// number.
+// number. What is of no unit has keys of statedb.MetaKey, which begin with M.
 const (
-	spaceDB       = 'M' // name -> format version, cluster, secret
 	spaceInformer = 'I' // name -> number and scope
 	spacePosition = 'p' // -> Position
 	spaceMeta     = 'u' // -> metaRecord; sink -> SinkEpochs
@@ -34,8 +33,6 @@ var unitSpaces = []byte{
 	spacePosition, spaceMeta, spaceRecord, spaceBody, spaceTombstone, spaceLog, spaceCursor,
 	spaceMark, spaceAnnounced, spaceNamespace, spaceBehind, spaceOmits,
 }
-
-func metaKey(name string) []byte { return append([]byte{spaceDB}, name...) }
 
 func informerKey(name string) []byte { return append([]byte{spaceInformer}, name...) }
 

@@ -4,10 +4,11 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"iter"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // The part of an informer's change log that lies on disk. What an entry means, and what a cursor
@@ -20,10 +21,14 @@ type Log struct {
 }
 
 // Available reports whether commits can be made: what can't be committed stays in memory.
-func (l Log) Available() bool { return l.db.Unavailable() == nil }
+func (l Log) Available() bool { return l.db.state.Unavailable() == nil }
+
+// Room reports whether the unit may spool more changes when it has spooled some bytes; see
+// statedb.DB.Room.
+func (l Log) Room(used int64) bool { return l.db.state.Room(used) }
 
 // WaitAvailable waits until commits can be made, or until ctx ends.
-func (l Log) WaitAvailable(ctx context.Context) error { return l.db.waitAvailable(ctx) }
+func (l Log) WaitAvailable(ctx context.Context) error { return l.db.state.WaitAvailable(ctx) }
 
 // LogEntry is one change of an informer's log on disk.
 type LogEntry struct {
@@ -53,7 +58,7 @@ func (b *Batch) SetCursor(ix *Indexer, listener string, cursor []byte) {
 // SinkPosition reads where a sink's log is to be read from to see what it holds that the state does
 // not know of; nil for nothing saved.
 func (db *DB) SinkPosition(sink string) ([]byte, error) {
-	return db.get(append([]byte{spaceSink}, sink...))
+	return db.state.Get(append([]byte{spaceSink}, sink...))
 }
 
 // SetSinkPosition writes it. Its bytes are the sink's matter.
@@ -62,7 +67,7 @@ func (b *Batch) SetSinkPosition(sink string, position []byte) {
 }
 
 // SinkRecalled reads what SetSinkRecalled wrote, nil for nothing.
-func (db *DB) SinkRecalled(sink string) ([]byte, error) { return db.get(recalledKey(sink)) }
+func (db *DB) SinkRecalled(sink string) ([]byte, error) { return db.state.Get(recalledKey(sink)) }
 
 // SetSinkRecalled writes what the sink holds before its position and the state may not know of;
 // empty for nothing. Its bytes are the publisher's matter.
@@ -87,7 +92,7 @@ func (l Log) Cursors() (map[string][]byte, error) {
 	for it.First(); it.Valid(); it.Next() {
 		cursors[string(it.Key()[len(prefix(spaceCursor, 0)):])] = append([]byte{}, it.Value()...)
 	}
-	return cursors, wrap(errors.Join(it.Error(), it.Close()))
+	return cursors, statedb.Wrap(errors.Join(it.Error(), it.Close()))
 }
 
 // Bounds gives the position of the first entry on disk and the one behind the last; both 0 when
@@ -103,7 +108,7 @@ func (l Log) Bounds() (first, next uint64, err error) {
 	if it.Last() {
 		next = positionOf(it) + 1
 	}
-	return first, next, wrap(errors.Join(it.Error(), it.Close()))
+	return first, next, statedb.Wrap(errors.Join(it.Error(), it.Close()))
 }
 
 // Entries yields the entries from one position up to, and without, another. An entry's data is
@@ -115,7 +120,7 @@ func (l Log) Entries(from, to uint64) iter.Seq2[LogEntry, error] {
 			UpperBound: logKey(l.id, to),
 		})
 		if err != nil {
-			yield(LogEntry{}, wrap(err))
+			yield(LogEntry{}, statedb.Wrap(err))
 			return
 		}
 		defer it.Close()
@@ -125,18 +130,11 @@ func (l Log) Entries(from, to uint64) iter.Seq2[LogEntry, error] {
 			}
 		}
 		if err := it.Error(); err != nil {
-			yield(LogEntry{}, wrap(err))
+			yield(LogEntry{}, statedb.Wrap(err))
 		}
 	}
 }
 
 func positionOf(it *pebble.Iterator) uint64 {
 	return binary.BigEndian.Uint64(it.Key()[len(prefix(spaceLog, 0)):])
-}
-
-func wrap(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("state database: %w", err)
 }

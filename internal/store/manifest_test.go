@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -25,7 +26,7 @@ func leaveTables(t *testing.T) (dir string) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
-	db, err := store.Open(store.Options{Dir: dir, MemTableBytes: 64 << 10})
+	db, err := store.Open(statedb.Options{Dir: dir, MemTableBytes: 64 << 10})
 	testkit.OK(t, err)
 	ix := newIndexer(t, db, nil)
 	for i := range 20 {
@@ -60,7 +61,7 @@ func theManifest(t *testing.T, dir string) string {
 
 func count(t *testing.T, dir string) (n int, err error) {
 	t.Helper()
-	db, err := store.Open(store.Options{Dir: dir})
+	db, err := store.Open(statedb.Options{Dir: dir})
 	if err != nil {
 		return 0, err
 	}
@@ -96,8 +97,8 @@ func TestAListOfFilesThatLostWhatWasWrittenIsRefusedAndLeftAsItIs(t *testing.T) 
 			before := contents(t, dir)
 			for what, open := range map[string]func() error{
 				"Open":    func() error { _, err := count(t, dir); return err },
-				"Inspect": func() error { _, err := store.Inspect(store.Options{Dir: dir}); return err },
-				"Reset":   func() error { return store.Reset(store.Options{Dir: dir}, "all/pods", false) },
+				"Inspect": func() error { _, err := store.Inspect(statedb.Options{Dir: dir}); return err },
+				"Reset":   func() error { return store.Reset(statedb.Options{Dir: dir}, "all/pods", false) },
 			} {
 				if err := open(); err == nil || !strings.Contains(err.Error(), "restore it from a copy, or move it away") {
 					t.Errorf("%s: %v, want what to do", what, err)
@@ -148,7 +149,7 @@ func TestDamageToTheListOfFilesSaysWhatIsDamaged(t *testing.T) {
 	data[len(data)/2] ^= 1
 	testkit.OK(t, os.WriteFile(file, data, 0o600))
 	_, err = count(t, dir)
-	if !errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), filepath.Base(file)) || strings.Count(err.Error(), "state directory") > 2 {
+	if !errors.Is(err, statedb.ErrDamaged) || !strings.Contains(err.Error(), filepath.Base(file)) || strings.Count(err.Error(), "state directory") > 2 {
 		t.Errorf("Open: %v", err)
 	}
 	t.Log(err)

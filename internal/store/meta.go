@@ -65,7 +65,7 @@ func (m *Meta) read() (r metaRecord, err error) {
 
 // getJSON reads a record of a unit. found is false when there is none.
 func (db *DB) getJSON(key []byte, unit string, into any) (found bool, err error) {
-	value, err := db.get(key)
+	value, err := db.state.Get(key)
 	if err != nil || value == nil {
 		return false, err
 	}
@@ -90,7 +90,7 @@ func (m *Meta) change(sync *pebble.WriteOptions, edit func(*metaRecord)) error {
 	}
 	b := m.db.NewBatch()
 	b.setMeta(m.id, r)
-	if err := m.db.finish(b.batch, sync, b.errs...); err != nil {
+	if err := m.db.state.Finish(b.batch, sync, b.errs...); err != nil {
 		return err
 	}
 	m.selection.Store(int64(r.Selection))
@@ -144,7 +144,7 @@ func (m *Meta) SetGapOwed() error {
 	if owed, err := m.GapOwed(); owed || err != nil {
 		return err
 	}
-	return m.change(m.db.sync, func(r *metaRecord) { r.GapOwed = true })
+	return m.change(pebble.Sync, func(r *metaRecord) { r.GapOwed = true })
 }
 
 // Epoch counts how often the server's history went back, as far as one informer has seen, and how
@@ -180,7 +180,7 @@ func (m *Meta) epoch(r *metaRecord) (Epoch, error) {
 // SetDiverged has recorded.
 func (m *Meta) BeginEpoch() (Epoch, error) {
 	var failed error
-	if err := m.change(m.db.sync, func(r *metaRecord) {
+	if err := m.change(pebble.Sync, func(r *metaRecord) {
 		var e Epoch
 		if e, failed = m.epoch(r); failed != nil || e.Open && !r.Diverged {
 			return
@@ -195,13 +195,13 @@ func (m *Meta) BeginEpoch() (Epoch, error) {
 // AdoptEpoch sets the epoch of an informer that knows nothing yet: to that of another replica, so
 // that both use the same ids, or to the one after that of a lost state.
 func (m *Meta) AdoptEpoch(number int) error {
-	return m.change(m.db.sync, func(r *metaRecord) { r.Epoch, r.Open = number, false })
+	return m.change(pebble.Sync, func(r *metaRecord) { r.Epoch, r.Open = number, false })
 }
 
 // SetDiverged records, durably, that the server's history was found to be another, though its
 // version is not lower. The list that follows removes the record when it begins an epoch.
 func (m *Meta) SetDiverged() error {
-	return m.change(m.db.sync, func(r *metaRecord) { r.Diverged = true })
+	return m.change(pebble.Sync, func(r *metaRecord) { r.Diverged = true })
 }
 
 // Diverged reports whether everything must be listed and compared by equality before anything else
@@ -226,9 +226,9 @@ func (m *Meta) SinkEpochs(sink string) (n int, err error) {
 
 // SetSinkEpochs records SinkEpochs, durably.
 func (m *Meta) SetSinkEpochs(sink string, n int) error {
-	return m.db.write(func() error {
-		return m.db.pebble.Set(m.sinkKey(spaceMeta, sink), strconv.AppendInt(nil, int64(n), 10), m.db.sync)
-	})
+	b := m.db.pebble.NewBatch()
+	return m.db.state.Finish(b, pebble.Sync,
+		b.Set(m.sinkKey(spaceMeta, sink), strconv.AppendInt(nil, int64(n), 10), nil))
 }
 
 func (m *Meta) sinkKey(space byte, sink string) []byte {
@@ -251,7 +251,7 @@ func (m *Meta) BeginList() error {
 	}
 	sync := pebble.NoSync
 	if p.Version != "" {
-		sync = m.db.sync
+		sync = pebble.Sync
 	}
 	return m.change(sync, func(r *metaRecord) { r.Listed, r.Since = true, "" })
 }
@@ -279,7 +279,7 @@ func (m *Meta) Selection() int { return int(m.selection.Load()) }
 
 // AdoptSelection raises the number to that of another replica, so that both use the same ids.
 func (m *Meta) AdoptSelection(number int) error {
-	return m.change(m.db.sync, func(r *metaRecord) { r.Selection = max(r.Selection, number) })
+	return m.change(pebble.Sync, func(r *metaRecord) { r.Selection = max(r.Selection, number) })
 }
 
 // reselect adds to a batch that the selection is another. Objects that had left may be selected now
@@ -301,13 +301,13 @@ func (m *Meta) Redaction() (string, error) {
 
 // SetRedaction sets it, durably.
 func (m *Meta) SetRedaction(name string) error {
-	return m.change(m.db.sync, func(r *metaRecord) { r.Redaction = name })
+	return m.change(pebble.Sync, func(r *metaRecord) { r.Redaction = name })
 }
 
 // Omits returns the configuration's keys by which the stream of a sink left versions out when a run
 // before said so; found is false when none did.
 func (m *Meta) Omits(sink string) (keys string, found bool, err error) {
-	value, err := m.db.get(m.sinkKey(spaceOmits, sink))
+	value, err := m.db.state.Get(m.sinkKey(spaceOmits, sink))
 	return string(value), value != nil, err
 }
 

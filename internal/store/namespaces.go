@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // Namespace is where a namespace stands with an informer that selects namespaces.
@@ -56,7 +57,7 @@ func (m *Meta) Namespaces() (map[string]Namespace, error) {
 		}
 		list[name] = n
 	}
-	return list, errors.Join(err, wrap(it.Error()), wrap(it.Close()))
+	return list, errors.Join(err, statedb.Wrap(it.Error()), statedb.Wrap(it.Close()))
 }
 
 // SetNamespace writes where a namespace stands.

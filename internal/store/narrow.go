@@ -6,6 +6,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // Narrowing is a change of the part of the objects that an informer has. Objects outside its part
@@ -44,9 +45,9 @@ func (db *DB) narrowSpace(space byte, id uint32, keep func(resource.Key) bool) (
 	begin := prefix(space, id)
 	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: begin, UpperBound: after(begin)})
 	if err != nil {
-		return wrap(err)
+		return statedb.Wrap(err)
 	}
-	defer func() { err = errors.Join(err, wrap(it.Close())) }()
+	defer func() { err = errors.Join(err, statedb.Wrap(it.Close())) }()
 	b := db.NewBatch()
 	for it.First(); it.Valid(); it.Next() {
 		key := resource.Key(it.Key()[len(begin):])
@@ -66,5 +67,5 @@ func (db *DB) narrowSpace(space byte, id uint32, keep func(resource.Key) bool) (
 			b = db.NewBatch()
 		}
 	}
-	return errors.Join(wrap(it.Error()), b.Commit())
+	return errors.Join(statedb.Wrap(it.Error()), b.Commit())
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // Marks say which objects a list held. They live in the database, so that a relist of a million
@@ -41,7 +42,7 @@ func (l *Listing) Clear() error {
 	}
 	begin := prefix(spaceMark, l.ix.id)
 	batch := l.ix.db.pebble.NewBatch()
-	return l.ix.db.finish(batch, pebble.NoSync, batch.DeleteRange(begin, after(begin), nil))
+	return l.ix.db.state.Finish(batch, pebble.NoSync, batch.DeleteRange(begin, after(begin), nil))
 }
 
 // Mark remembers that objects were listed.
@@ -56,12 +57,12 @@ func (l *Listing) Mark(keys []resource.Key) error {
 			errs = append(errs, err)
 		}
 	}
-	return l.ix.db.finish(batch, pebble.NoSync, errs...)
+	return l.ix.db.state.Finish(batch, pebble.NoSync, errs...)
 }
 
 // Marked reports whether an object was listed, as far as Mark was told.
 func (l *Listing) Marked(key resource.Key) (bool, error) {
-	mark, err := l.ix.db.get(objectKey(spaceMark, l.ix.id, key))
+	mark, err := l.ix.db.state.Get(objectKey(spaceMark, l.ix.id, key))
 	return mark != nil, err
 }
 
@@ -163,7 +164,7 @@ func (ix *Indexer) Empty() (bool, error) {
 		return false, err
 	}
 	found := it.First()
-	return !found, wrap(errors.Join(it.Error(), it.Close()))
+	return !found, statedb.Wrap(errors.Join(it.Error(), it.Close()))
 }
 
 // Item is one live object of an iteration.

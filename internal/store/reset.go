@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // Reset makes a unit forget, in a state directory that no bridge has open. With keepObjects it
@@ -14,9 +16,9 @@ import (
 //
 // All is forgotten or nothing, and it is on disk when Reset returns. It reads nothing of what it
 // forgets, so it also removes records that can't be understood. It does not repair damaged files
-// (ErrDamaged): sooner or later a bridge would read them, and end. The space is released while
-// bridges run.
-func Reset(o Options, unit string, keepObjects bool) (err error) {
+// (statedb.ErrDamaged): sooner or later a bridge would read them, and end. The space is released
+// while bridges run.
+func Reset(o statedb.Options, unit string, keepObjects bool) (err error) {
 	if err := checkUnit(o, unit); err != nil {
 		return err
 	}
@@ -25,12 +27,12 @@ func Reset(o Options, unit string, keepObjects bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return db.reset(unit, keepObjects)
+	return db.reset(o.Dir, unit, keepObjects)
 }
 
 // checkUnit reads the directory before anything is opened for writing: that alone would convert the
 // files of a database that is not ours.
-func checkUnit(o Options, unit string) error {
+func checkUnit(o statedb.Options, unit string) error {
 	in, err := Inspect(o)
 	if err != nil {
 		return err
@@ -50,14 +52,14 @@ func noUnit(dir, unit string) error {
 	return fmt.Errorf("state directory %s has no informer %s", dir, unit)
 }
 
-func (db *DB) reset(unit string, keepObjects bool) error {
+func (db *DB) reset(dir, unit string, keepObjects bool) error {
 	key := informerKey(unit)
-	value, err := db.get(key)
+	value, err := db.state.Get(key)
 	if err != nil {
-		return db.readError(err)
+		return db.state.ReadError(err)
 	}
 	if len(value) < 4 {
-		return noUnit(db.dir, unit)
+		return noUnit(dir, unit)
 	}
 	id := binary.BigEndian.Uint32(value)
 	b := db.NewBatch()

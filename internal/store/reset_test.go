@@ -12,19 +12,20 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func reset(t *testing.T, dir, unit string, keepObjects bool) {
 	t.Helper()
-	testkit.OK(t, store.Reset(store.Options{Dir: dir}, unit, keepObjects))
+	testkit.OK(t, store.Reset(statedb.Options{Dir: dir}, unit, keepObjects))
 }
 
 func TestAResetForgetsOneUnitAndNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	db := leaveState(t, dir)
-	secret, err := db.Secret()
+	secret, err := db.Database().Secret()
 	testkit.OK(t, err)
 	testkit.OK(t, db.Close())
 	reset(t, dir, "all/pods", false)
@@ -46,8 +47,8 @@ func TestAResetForgetsOneUnitAndNothingElse(t *testing.T) {
 	testkit.OK(t, in.Close())
 
 	db = openDB(t, dir)
-	testkit.OK(t, db.BindCluster("cluster-1"))
-	if again, err := db.Secret(); err != nil || string(again) != string(secret) {
+	testkit.OK(t, db.Database().BindCluster("cluster-1"))
+	if again, err := db.Database().Secret(); err != nil || string(again) != string(secret) {
 		t.Errorf("the key of redaction is another, %v", err)
 	}
 	ix := newIndexer(t, db, nil)
@@ -100,7 +101,7 @@ func TestAResetOfRecordsThatDoNotParseGetsRidOfThem(t *testing.T) {
 func TestAResetWhileABridgeRunsIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	leaveState(t, dir)
-	if err := store.Reset(store.Options{Dir: dir}, "all/pods", false); !errors.Is(err, store.ErrInUse) {
+	if err := store.Reset(statedb.Options{Dir: dir}, "all/pods", false); !errors.Is(err, statedb.ErrInUse) {
 		t.Errorf("Reset: %v, want ErrInUse", err)
 	}
 }
@@ -109,7 +110,7 @@ func TestAResetOfAUnitThatIsNotThereChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	testkit.OK(t, leaveState(t, dir).Close())
 	before := contents(t, dir)
-	if err := store.Reset(store.Options{Dir: dir}, "all/pod", false); err == nil || !strings.Contains(err.Error(), "has no informer all/pod") {
+	if err := store.Reset(statedb.Options{Dir: dir}, "all/pod", false); err == nil || !strings.Contains(err.Error(), "has no informer all/pod") {
 		t.Errorf("Reset: %v", err)
 	}
 	if contents(t, dir) != before {
@@ -121,7 +122,7 @@ func TestAResetOfAUnitThatIsNotThereChangesNothing(t *testing.T) {
 // synced.
 func TestACrashDuringAResetLeavesAllOrNothing(t *testing.T) {
 	disk := vfs.NewCrashableMem()
-	db, err := store.Open(store.Options{Dir: "db", FS: disk})
+	db, err := store.Open(statedb.Options{Dir: "db", FS: disk})
 	testkit.OK(t, err)
 	ix := newIndexer(t, db, nil)
 	settle(t, db, ix, "9", map[resource.Key]store.Settled{
@@ -137,7 +138,7 @@ func TestACrashDuringAResetLeavesAllOrNothing(t *testing.T) {
 		crashes = append(crashes, disk.CrashClone(vfs.CrashCloneCfg{}))
 		return nil
 	}))
-	testkit.OK(t, store.Reset(store.Options{Dir: "db", FS: watched}, "all/pods", false))
+	testkit.OK(t, store.Reset(statedb.Options{Dir: "db", FS: watched}, "all/pods", false))
 	crashes = append(crashes, disk.CrashClone(vfs.CrashCloneCfg{}))
 
 	all, nothing := 0, 0
@@ -160,7 +161,7 @@ func TestACrashDuringAResetLeavesAllOrNothing(t *testing.T) {
 // remains is the position, the objects and the tombstones of all/pods, "" when it is not there.
 func remains(t *testing.T, disk vfs.FS) string {
 	t.Helper()
-	in, err := store.Inspect(store.Options{Dir: "db", FS: disk})
+	in, err := store.Inspect(statedb.Options{Dir: "db", FS: disk})
 	testkit.OK(t, err)
 	defer in.Close()
 	units, err := in.Units()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/ratelimit"
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // retryEvery is how long RetryUntilWritten waits after a write that failed.
@@ -19,14 +20,14 @@ func RetryUntilWritten(
 	ctx context.Context, ix *Indexer, log *slog.Logger, write func() error,
 ) error {
 	for {
-		if err := ix.db.waitAvailable(ctx); err != nil {
+		if err := ix.db.state.WaitAvailable(ctx); err != nil {
 			return err
 		}
 		err := write()
 		if err == nil {
 			return nil
 		}
-		if !errors.Is(err, ErrUnavailable) { // which the database logs, once
+		if !errors.Is(err, statedb.ErrUnavailable) { // which the database logs, once
 			log.Error("what has to be on disk before reading continues can't be written to the "+
 				"state directory; reading waits", "err", err)
 		}

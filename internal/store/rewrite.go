@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // Rewrite rewrites all bodies, those of announcements too, and all entries of the log. When it
@@ -39,7 +41,7 @@ func (ix *Indexer) Rewrite(body, entry func([]byte) ([]byte, error)) error {
 		begin := prefix(space, ix.id)
 		if err := ix.db.pebble.Compact(context.Background(), begin, after(begin),
 			false); err != nil {
-			return wrap(err)
+			return statedb.Wrap(err)
 		}
 	}
 	return nil
@@ -70,10 +72,10 @@ func (ix *Indexer) rewrite(space byte, anew func([]byte) ([]byte, error)) error 
 		}
 	}
 	if err := it.Error(); err != nil {
-		return errors.Join(wrap(err), b.batch.Close())
+		return errors.Join(statedb.Wrap(err), b.batch.Close())
 	}
 	if err := b.Commit(); err != nil {
 		return err
 	}
-	return wrap(ix.db.pebble.Flush())
+	return statedb.Wrap(ix.db.pebble.Flush())
 }

@@ -6,13 +6,14 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // Stored is the last settled state of one object: all sinks have it, or it is spooled for them.
 type Stored struct {
 	Record
 	// Body is the JSON as it was sent: without what was removed, and redacted. Nil when deleted. It
-	// may be that of an earlier version, which it names (Options.BodiesPerSecond).
+	// may be that of an earlier version, which it names (DB.SetBodiesPerSecond).
 	Body []byte
 	// BodyBytes is what the body takes in the database, compressed.
 	BodyBytes int
@@ -27,10 +28,10 @@ func (ix *Indexer) Stored(key resource.Key) (s Stored, found bool, err error) {
 	defer snapshot.Close()
 	record, err := getFrom(snapshot, objectKey(spaceRecord, ix.id, key))
 	if err != nil || record == nil {
-		return s, false, ix.db.readError(err)
+		return s, false, ix.db.state.ReadError(err)
 	}
 	if s.Record, err = parseRecord(record); err != nil {
-		return s, false, ix.db.readError(err)
+		return s, false, ix.db.state.ReadError(err)
 	}
 	if s.Deleted {
 		return s, true, nil
@@ -38,7 +39,7 @@ func (ix *Indexer) Stored(key resource.Key) (s Stored, found bool, err error) {
 	body, err := getFrom(snapshot, objectKey(spaceBody, ix.id, key))
 	switch {
 	case err != nil:
-		return s, true, ix.db.readError(err)
+		return s, true, ix.db.state.ReadError(err)
 	case body == nil:
 		return s, true, errors.New("state database: the body is not there")
 	}
@@ -54,7 +55,7 @@ func getFrom(from pebble.Reader, key []byte) ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, wrap(err)
+		return nil, statedb.Wrap(err)
 	}
 	value = append([]byte{}, value...)
 	return value, closer.Close()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -25,7 +26,7 @@ func (m measured) GetDiskUsage(string) (vfs.DiskUsage, error) {
 func TestDiskShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var free atomic.Uint64
-		db, err := store.Open(store.Options{Dir: "state", FS: measured{vfs.NewMem(), &free}})
+		db, err := store.Open(statedb.Options{Dir: "state", FS: measured{vfs.NewMem(), &free}})
 		testkit.OK(t, err)
 		defer db.Close()
 		ix := newIndexer(t, db, nil)

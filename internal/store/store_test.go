@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -19,7 +20,7 @@ var pods = testkit.Pods
 
 func openDB(t *testing.T, dir string) *store.DB {
 	t.Helper()
-	db, err := store.Open(store.Options{Dir: dir})
+	db, err := store.Open(statedb.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,36 +336,6 @@ func TestAnotherScopeForgetsThePositionAndKeepsTheState(t *testing.T) {
 	want(t, keys(t, ix), "shop/a@1")
 }
 
-func TestADirectoryInUseIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	openDB(t, dir)
-	if _, err := store.Open(store.Options{Dir: dir}); !errors.Is(err, store.ErrInUse) {
-		t.Errorf("Open: %v, want ErrInUse", err)
-	}
-}
-
-func TestADirectoryOfSomethingElseIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	testkit.OK(t, os.WriteFile(filepath.Join(dir, "thesis.tex"), []byte("precious"), 0o600))
-	if _, err := store.Open(store.Options{Dir: dir}); !errors.Is(err, store.ErrForeign) {
-		t.Errorf("Open: %v, want ErrForeign", err)
-	}
-	entries, _ := os.ReadDir(dir)
-	if len(entries) != 1 {
-		t.Errorf("it left %d files there", len(entries))
-	}
-}
-
-func TestStateOfAnotherClusterIsRefused(t *testing.T) {
-	db := openDB(t, t.TempDir())
-	testkit.OK(t, db.BindCluster("one"))
-	testkit.OK(t, db.BindCluster("one"))
-	testkit.OK(t, db.BindCluster(""))
-	if err := db.BindCluster("two"); !errors.Is(err, store.ErrOtherCluster) || !strings.Contains(err.Error(), "state.dir") {
-		t.Errorf("BindCluster: %v, want ErrOtherCluster and what to do", err)
-	}
-}
-
 func TestADamagedDatabaseIsRefusedAndLeftAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	db := openDB(t, dir)
@@ -377,7 +348,7 @@ func TestADamagedDatabaseIsRefusedAndLeftAsItIs(t *testing.T) {
 	for _, m := range manifests {
 		testkit.OK(t, os.WriteFile(m, []byte("not a manifest"), 0o600))
 	}
-	if _, err := store.Open(store.Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
+	if _, err := store.Open(statedb.Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
 		t.Errorf("Open: %v; want it refused, with what to do", err)
 	}
 }
@@ -396,7 +367,7 @@ func TestDataWithoutAManifestIsRefusedAndLeftAsItIs(t *testing.T) {
 	}
 	before, err := os.ReadDir(dir)
 	testkit.OK(t, err)
-	if _, err := store.Open(store.Options{Dir: dir}); !errors.Is(err, store.ErrDamaged) {
+	if _, err := store.Open(statedb.Options{Dir: dir}); !errors.Is(err, statedb.ErrDamaged) {
 		t.Errorf("Open: %v, want ErrDamaged", err)
 	}
 	after, err := os.ReadDir(dir)
@@ -406,22 +377,9 @@ func TestDataWithoutAManifestIsRefusedAndLeftAsItIs(t *testing.T) {
 	}
 }
 
-func TestTheSecretOfADirectoryStays(t *testing.T) {
-	dir := t.TempDir()
-	db := openDB(t, dir)
-	first, err := db.Secret()
-	testkit.OK(t, err)
-	testkit.OK(t, db.Close())
-	second, err := openDB(t, dir).Secret()
-	testkit.OK(t, err)
-	if len(first) != 32 || string(first) != string(second) {
-		t.Errorf("%x, then %x", first, second)
-	}
-}
-
 // benchState is a database on disk, and a pod of 6 KB.
 func benchState(b *testing.B) (*store.DB, *store.Indexer, *resource.Object) {
-	db, err := store.Open(store.Options{Dir: b.TempDir()})
+	db, err := store.Open(statedb.Options{Dir: b.TempDir()})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func (b *Batch) DropPassed(ix *Indexer, watermark resource.Version) (more bool) 
 func (ix *Indexer) Rewind() error {
 	ix.dropCache()
 	return ix.dropAllTombstones(func(b *Batch) error {
-		return ix.db.finish(b.batch, ix.db.sync,
+		return ix.db.state.Finish(b.batch, pebble.Sync,
 			b.errs...)
 	})
 }
@@ -75,7 +75,7 @@ func (b *Batch) dropTombstone(ix *Indexer, tombstone []byte) {
 	versionEnd := 1 + int(tail[0])
 	version, key := resource.Version(tail[1:versionEnd]), resource.Key(tail[versionEnd:])
 	record := objectKey(spaceRecord, ix.id, key)
-	value, err := ix.db.get(record)
+	value, err := ix.db.state.Get(record)
 	if err != nil {
 		b.Fail(err)
 		return

@@ -31,7 +31,7 @@ func (as *Announcements) MarkUnread(key resource.Key, uid string, seq uint64) er
 	batch := as.ix.db.pebble.NewBatch()
 	value := []byte{byte(mark.kind), 0}
 	err := batch.Set(announcementKey(as.ix.id, key, &mark), value, nil)
-	return as.ix.db.finish(batch, pebble.NoSync, err)
+	return as.ix.db.state.Finish(batch, pebble.NoSync, err)
 }
 
 // Unread reports whether the version behind the known one of an object could not be read, and no

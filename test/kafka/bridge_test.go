@@ -16,6 +16,7 @@ import (
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 	kafkatest "github.com/kubebridge/bridge/test/kafka"
@@ -61,7 +62,7 @@ func (p *bridgeTest) start() {
 	p.t.Helper()
 	l := &life{network: new(network), done: make(chan error, 1)}
 	var err error
-	l.db, err = store.Open(store.Options{Dir: "state", FS: p.fs})
+	l.db, err = store.Open(statedb.Options{Dir: "state", FS: p.fs})
 	must(p.t, err)
 	p.runs++
 	log := slog.New(slog.NewTextHandler(quiet{p.t}, &slog.HandlerOptions{Level: slog.LevelInfo})).With("run", p.runs)

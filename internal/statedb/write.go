@@ -1,4 +1,4 @@
-package store
+package statedb
 
 import (
 	"context"
@@ -34,9 +34,19 @@ func newWrites() writes {
 // fail with ErrUnavailable. It is for a stop that can't wait.
 func (db *DB) Release() { db.writes.release() }
 
-// commit writes a batch, and takes it over. While the disk refuses writes it fails with
+// NewBatch begins a batch for Commit.
+func (db *DB) NewBatch() *pebble.Batch {
+	if db.disk != nil {
+		db.disk.look()
+	}
+	return db.pebble.NewBatch()
+}
+
+// Commit writes a batch, and takes it over. While the disk refuses writes it fails with
 // ErrUnavailable: the batch may still be written when the disk accepts writes again, before any
 // later one.
+func (db *DB) Commit(batch *pebble.Batch) error { return wrapOther(db.commit(batch)) }
+
 func (db *DB) commit(batch *pebble.Batch) error {
 	if err := db.Unavailable(); err != nil {
 		return errors.Join(err, batch.Close())
@@ -76,8 +86,8 @@ func (db *DB) Unavailable() error {
 	return db.leftLocked()
 }
 
-// waitAvailable waits until commits can be made, or until ctx ends.
-func (db *DB) waitAvailable(ctx context.Context) error {
+// WaitAvailable waits until commits can be made, or until ctx ends.
+func (db *DB) WaitAvailable(ctx context.Context) error {
 	const again = 100 * time.Millisecond
 	for db.Unavailable() != nil {
 		if err := ratelimit.Sleep(ctx, again); err != nil {
@@ -109,18 +119,18 @@ func (db *DB) leftLocked() error {
 // write does a write that must not fail for lack of space: it waits, until Release is called.
 func (db *DB) write(op func() error) error {
 	if db.disk == nil {
-		return wrap(op())
+		return Wrap(op())
 	}
 	done := make(chan error, 1)
 	go func() { done <- db.guard(op) }()
 	select {
 	case err := <-done:
-		return wrap(err)
+		return Wrap(err)
 	case <-db.disk.files.Stalled():
 	}
 	select {
 	case err := <-done:
-		return wrap(err)
+		return Wrap(err)
 	case <-db.writes.released:
 		return fmt.Errorf("state directory %s: %w, and this is the end", db.dir, ErrUnavailable)
 	}
@@ -142,16 +152,19 @@ func (db *DB) guard(op func() error) (err error) {
 func (db *DB) set(key, value []byte) error {
 	batch := db.pebble.NewBatch()
 	if err := batch.Set(key, value, nil); err != nil {
-		return wrap(errors.Join(err, batch.Close()))
+		return Wrap(errors.Join(err, batch.Close()))
 	}
-	return wrapOther(db.commit(batch))
+	return db.Commit(batch)
 }
 
-// finish commits a batch for a caller that can't try again: it waits for the disk, until Release is
-// called. The batch is taken over.
-func (db *DB) finish(batch *pebble.Batch, sync *pebble.WriteOptions, errs ...error) error {
+// Finish commits a batch for a caller that can't try again: it waits for the disk, until Release is
+// called. The batch is taken over. In memory sync means nothing.
+func (db *DB) Finish(batch *pebble.Batch, sync *pebble.WriteOptions, errs ...error) error {
 	if err := errors.Join(errs...); err != nil {
-		return wrap(errors.Join(err, batch.Close()))
+		return Wrap(errors.Join(err, batch.Close()))
+	}
+	if db.disk == nil {
+		sync = db.sync
 	}
 	return db.write(func() error { return errors.Join(batch.Commit(sync), batch.Close()) })
 }
@@ -161,7 +174,7 @@ func wrapOther(err error) error {
 	if errors.Is(err, ErrUnavailable) {
 		return err
 	}
-	return wrap(err)
+	return Wrap(err)
 }
 
 // shut closes the database, unless the disk prevents that from ending.
@@ -181,4 +194,12 @@ func (db *DB) shut() error {
 	case <-db.disk.files.Stalled():
 		return db.disk.err()
 	}
+}
+
+// Wrap says of an error of Pebble's that it is the state database's; nil stays nil.
+func Wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("state database: %w", err)
 }

@@ -1,4 +1,6 @@
-package store
+package statedb
+
+import "github.com/cockroachdb/pebble/v2"
 
 // A mark in the database: the last run ended with everything that it had sent settled. Without one,
 // sinks may have got events that are not known here, except announced ones.
@@ -8,15 +10,15 @@ func (db *DB) WasClean() bool { return db.wasClean }
 
 // BeginRun removes the mark, before anything is sent.
 func (db *DB) BeginRun() error {
-	b := db.NewBatch()
-	return db.finish(b.batch, db.sync, b.batch.Delete(metaKey("clean"), nil))
+	b := db.pebble.NewBatch()
+	return db.Finish(b, pebble.Sync, b.Delete(MetaKey("clean"), nil))
 }
 
 // EndRun sets the mark: everything that was sent is settled, and committed.
-func (db *DB) EndRun() error { return db.set(metaKey("clean"), nil) }
+func (db *DB) EndRun() error { return db.set(MetaKey("clean"), nil) }
 
 func (db *DB) readClean() error {
-	mark, err := db.get(metaKey("clean"))
+	mark, err := db.Get(MetaKey("clean"))
 	db.wasClean = db.wasClean || mark != nil
 	return err
 }

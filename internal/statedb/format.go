@@ -1,4 +1,4 @@
-package store
+package statedb
 
 import (
 	"fmt"
@@ -19,13 +19,13 @@ const pebbleFormat = pebble.FormatValueSeparation
 
 // checkFormat refuses a database of another format, and notes ours in a new one.
 func (db *DB) checkFormat() error {
-	version, err := db.get(metaKey("format"))
+	version, err := db.Get(MetaKey("format"))
 	if err != nil {
 		return err
 	}
 	if version == nil {
 		db.wasClean = true
-		return db.set(metaKey("format"), []byte(FormatVersion))
+		return db.set(MetaKey("format"), []byte(FormatVersion))
 	}
 	if string(version) == FormatVersion {
 		return nil

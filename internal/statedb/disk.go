@@ -1,4 +1,4 @@
-package store
+package statedb
 
 import (
 	"cmp"
@@ -101,8 +101,8 @@ const shareOfFree = 3
 // Room reports whether there is space to spool changes for an informer that has used some bytes for
 // that. It is false before the disk is full, so that spooled changes can still be settled and
 // dropped. It does no I/O: the answer is that of the last commit.
-func (l Log) Room(used int64) bool {
-	d := l.db.disk
+func (db *DB) Room(used int64) bool {
+	d := db.disk
 	if d == nil || d.scarce.Load() {
 		return d == nil
 	}
