@@ -3,11 +3,12 @@ package publisher
 import (
 	"context"
 
+	"github.com/kubebridge/bridge/internal/breaker"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // answer acts on what the sink answered: settles, and sends every lane where its answer says.
-func (w *worker) answer(ctx context.Context, pass pass) {
+func (w *worker) answer(ctx context.Context, pass breaker.Pass) {
 	down := w.judge(ctx)
 	w.tell(ctx, pass, down)
 	w.collect()
@@ -89,17 +90,17 @@ func (p *Publisher) classify(ctx context.Context, err error) sinks.Class {
 
 // tell lets the breaker know whether the broker answered. A call cut short by ctx says nothing
 // about the broker.
-func (w *worker) tell(ctx context.Context, pass pass, down error) {
+func (w *worker) tell(ctx context.Context, pass breaker.Pass, down error) {
 	if down == nil {
 		if ctx.Err() != nil {
-			w.p.breaker.giveUp(pass)
-		} else if w.p.breaker.succeed(pass) {
+			w.p.breaker.GiveUp(pass)
+		} else if w.p.breaker.Succeed(pass) {
 			w.p.cfg.Log.Info("broker is back")
 		}
 		return
 	}
 	w.p.failed(down)
-	if pause, tripped := w.p.breaker.trip(pass); tripped {
+	if pause, tripped := w.p.breaker.Trip(pass); tripped {
 		w.p.cfg.Log.Warn("broker can't be reached; the sink pauses", "err", down, "next_attempt_in",
 			pause.String())
 	}

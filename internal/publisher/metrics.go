@@ -107,7 +107,7 @@ func gauges(f metric.Factory, p *Publisher) {
 		func() float64 { return float64(p.unrouted.count.Load()) })
 	f.GaugeFunc("bridge_publisher_oldest_seconds", "How long the oldest queued item has waited.",
 		func() float64 { return p.age().Seconds() })
-	f.FlagFunc("bridge_publisher_paused", "1 while an operator has paused the sink.", p.breaker.isHeld)
+	f.FlagFunc("bridge_publisher_paused", "1 while an operator has paused the sink.", p.breaker.Held)
 	f.FlagFunc("bridge_publisher_blocked",
 		"1 while some messages can't go until somebody acts, although the broker is "+
 			"there: a missing topic.",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubebridge/bridge/internal/breaker"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -125,7 +126,7 @@ type Publisher struct {
 
 	capacity *capacity
 	queue    *ratelimit.Queue[*lane]
-	breaker  *breaker
+	breaker  *breaker.Breaker
 	bucket   *ratelimit.Bucket
 
 	opened chan struct{} // closed when the sink is open
@@ -157,7 +158,7 @@ func New(cfg Config) (*Publisher, error) {
 		cfg:      cfg,
 		marks:    new(marks),
 		recalled: new(recalled),
-		breaker:  newBreaker(cfg.Retry),
+		breaker:  breaker.New(cfg.Retry.Initial, cfg.Retry.Max),
 		bucket:   bucket,
 		opened:   make(chan struct{}),
 		door:     newDoor(),
@@ -268,7 +269,7 @@ func (p *Publisher) Opened() <-chan struct{} { return p.opened }
 // with items left.
 func (p *Publisher) Drain(ctx context.Context) error {
 	p.queue.Flush()
-	p.breaker.hurry()
+	p.breaker.Hurry()
 	signal(p.hurry)
 	var err error
 	select {

@@ -53,7 +53,7 @@ func (p *Publisher) Status() Status {
 		Retries:       p.metrics.counts.retries.Load(),
 		DeadLetters:   p.metrics.counts.deadLetters.Load(),
 	}
-	s.Paused = p.breaker.isHeld()
+	s.Paused = p.breaker.Held()
 	s.Connected = s.Opened && p.connected()
 	s.QueuedItems, s.QueuedBytes = p.capacity.load()
 	if last := p.metrics.counts.last.Load(); last != nil {
@@ -72,7 +72,7 @@ func (p *Publisher) Status() Status {
 // connected reports whether the broker of an open sink is not known to be away.
 func (p *Publisher) connected() bool {
 	why := p.blocked()
-	return p.breaker.connected() && (why == nil || sinks.Classify(why) != sinks.Reconnect)
+	return p.breaker.Connected() && (why == nil || sinks.Classify(why) != sinks.Reconnect)
 }
 
 // blocked is why some messages can't go: the sink can't tell their lane, or says so.

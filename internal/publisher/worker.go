@@ -3,6 +3,7 @@ package publisher
 import (
 	"context"
 
+	"github.com/kubebridge/bridge/internal/breaker"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
@@ -59,7 +60,7 @@ func (w *worker) runUntilCancelled(ctx context.Context) {
 			return
 		}
 		w.held = held
-		pass, err := w.p.breaker.enter(ctx)
+		pass, err := w.p.breaker.Enter(ctx)
 		if err != nil {
 			return
 		}
@@ -80,12 +81,12 @@ func (w *worker) batchLanes() int {
 
 // round is one pass through the sink with the lanes the worker has. When ctx ends, what was not
 // answered stays in its lane.
-func (w *worker) round(ctx context.Context, pass pass) {
-	w.pick(pass.probe)
+func (w *worker) round(ctx context.Context, pass breaker.Pass) {
+	w.pick(pass.Probe)
 	w.p.queue.Return(w.first...)
 	w.first = w.first[:0]
 	if len(w.items)+len(w.refused) == 0 { // all that was there was taken back
-		w.p.breaker.giveUp(pass)
+		w.p.breaker.GiveUp(pass)
 		w.putBack()
 		return
 	}
@@ -93,7 +94,7 @@ func (w *worker) round(ctx context.Context, pass pass) {
 	w.compose()
 	switch {
 	case len(w.batch) > 0 && !w.awaitRate(ctx):
-		w.p.breaker.giveUp(pass)
+		w.p.breaker.GiveUp(pass)
 		for _, s := range w.sent {
 			w.first = append(w.first, s.lane)
 		}

@@ -1,17 +1,20 @@
-package publisher
+// Package breaker pauses all calls to a broker that can't be reached. One probe then finds out
+// whether the next calls may pass; an operator can hold them too.
+package breaker
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
-// breaker pauses a whole sink while its broker can't be reached. After the pause one worker gets a
+// Breaker pauses a whole sink while its broker can't be reached. After the pause one worker gets a
 // probe; its answer ends the pause or starts a longer one. N lanes that fail for one reason so cost
 // one attempt per pause, not N.
-type breaker struct {
+type Breaker struct {
 	mu    sync.Mutex
 	state state     // guarded by mu
 	until time.Time // guarded by mu: end of the pause
@@ -32,56 +35,57 @@ const (
 	probing              // one worker is trying
 )
 
-// pass is the permission for one round of calls.
-type pass struct {
+// Pass is the permission for one round of calls.
+type Pass struct {
 	round int
-	probe bool // send one message only, and report
+	Probe bool // send one message only, and report
 }
 
-func newBreaker(retry Retry) *breaker {
-	return &breaker{
-		backoff: ratelimit.Backoff{Initial: retry.Initial, Max: retry.Max},
+// New makes a Breaker that lets calls pass, with the lengths of its first and its longest pause.
+func New(initial, longest time.Duration) *Breaker {
+	return &Breaker{
+		backoff: ratelimit.Backoff{Initial: initial, Max: longest},
 		changed: make(chan struct{}),
 	}
 }
 
-// enter blocks while the sink is paused, and returns ctx's error when it ends.
-func (b *breaker) enter(ctx context.Context) (pass, error) {
+// Enter blocks while the sink is paused, and returns ctx's error when it ends.
+func (b *Breaker) Enter(ctx context.Context) (Pass, error) {
 	for {
 		got, ok, wait, changed := b.try()
 		if ok {
 			return got, nil
 		}
 		if err := ratelimit.SleepOr(ctx, wait, changed); err != nil {
-			return pass{}, err
+			return Pass{}, err
 		}
 	}
 }
 
 // try takes a pass, or says how long to wait for one: negative for until something changes.
-func (b *breaker) try() (got pass, ok bool, wait time.Duration, changed <-chan struct{}) {
+func (b *Breaker) try() (got Pass, ok bool, wait time.Duration, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.held {
-		return pass{}, false, -1, b.changed
+		return Pass{}, false, -1, b.changed
 	}
 	switch b.state {
 	case closed:
-		return pass{round: b.round}, true, 0, nil
+		return Pass{round: b.round}, true, 0, nil
 	case probing:
-		return pass{}, false, -1, b.changed
+		return Pass{}, false, -1, b.changed
 	case paused:
 	}
 	if wait = time.Until(b.until); wait > 0 {
-		return pass{}, false, wait, b.changed
+		return Pass{}, false, wait, b.changed
 	}
 	b.state = probing
-	return pass{round: b.round, probe: true}, true, 0, nil
+	return Pass{round: b.round, Probe: true}, true, 0, nil
 }
 
-// trip starts a pause and returns its length: after an answer that the broker can't be reached. An
+// Trip starts a pause and returns its length: after an answer that the broker can't be reached. An
 // answer from before the current pause changes nothing.
-func (b *breaker) trip(p pass) (pause time.Duration, tripped bool) {
+func (b *Breaker) Trip(p Pass) (pause time.Duration, tripped bool) {
 	b.mu.Lock()
 	if p.round != b.round {
 		b.mu.Unlock()
@@ -96,16 +100,16 @@ func (b *breaker) trip(p pass) (pause time.Duration, tripped bool) {
 	return pause, true
 }
 
-// succeed notes that the broker answered, and reports whether that ended a pause. The backoff
+// Succeed notes that the broker answered, and reports whether that ended a pause. The backoff
 // starts over only when a regular call has succeeded too: a broker that takes a probe and breaks
 // down under a batch is not hammered.
-func (b *breaker) succeed(p pass) (ended bool) {
+func (b *Breaker) Succeed(p Pass) (ended bool) {
 	b.mu.Lock()
 	if p.round != b.round {
 		b.mu.Unlock()
 		return false
 	}
-	if !p.probe {
+	if !p.Probe {
 		if b.shaken {
 			b.shaken = false
 			b.backoff.Reset()
@@ -124,10 +128,10 @@ func (b *breaker) succeed(p pass) (ended bool) {
 	return true
 }
 
-// giveUp takes a pass back that was not used: another worker may probe.
-func (b *breaker) giveUp(p pass) {
+// GiveUp takes a pass back that was not used: another worker may probe.
+func (b *Breaker) GiveUp(p Pass) {
 	b.mu.Lock()
-	if !p.probe || p.round != b.round || b.state != probing {
+	if !p.Probe || p.round != b.round || b.state != probing {
 		b.mu.Unlock()
 		return
 	}
@@ -137,8 +141,8 @@ func (b *breaker) giveUp(p pass) {
 	close(changed)
 }
 
-// hold lets nobody pass until it is called with false.
-func (b *breaker) hold(held bool) {
+// Hold lets nobody pass until it is called with false.
+func (b *Breaker) Hold(held bool) {
 	b.mu.Lock()
 	b.held = held
 	changed := b.renewLocked()
@@ -146,15 +150,15 @@ func (b *breaker) hold(held bool) {
 	close(changed)
 }
 
-// isHeld reports whether hold is in force.
-func (b *breaker) isHeld() bool {
+// Held reports whether Hold is in force.
+func (b *Breaker) Held() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.held
 }
 
-// hurry ends the current pause now: the next worker probes.
-func (b *breaker) hurry() {
+// Hurry ends the current pause now: the next worker probes.
+func (b *Breaker) Hurry() {
 	b.mu.Lock()
 	b.until = time.Time{}
 	changed := b.renewLocked()
@@ -164,15 +168,29 @@ func (b *breaker) hurry() {
 
 // renewLocked replaces the channel that tells of changes; the caller closes the old one after
 // unlocking.
-func (b *breaker) renewLocked() chan struct{} {
+func (b *Breaker) renewLocked() chan struct{} {
 	changed := b.changed
 	b.changed = make(chan struct{})
 	return changed
 }
 
-// connected reports whether calls pass.
-func (b *breaker) connected() bool {
+// Connected reports whether calls pass.
+func (b *Breaker) Connected() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.state == closed
+}
+
+// Demand is how many calls may be made: none while an operator holds the sink, one while it is
+// paused or probed, else any number. changed is closed when the answer may be another.
+func (b *Breaker) Demand() (calls int, changed <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.held:
+		return 0, b.changed
+	case b.state != closed:
+		return 1, b.changed
+	}
+	return math.MaxInt, b.changed
 }
