@@ -234,7 +234,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	read, stopReading := context.WithCancelCause(ctx)
 	defer stopReading(errDone)
 	context.AfterFunc(hard, func() { stopReading(context.Cause(hard)) })
-	// what waits for the disk too; not at a good end
+	// writes that wait for the disk end too; not at a good end
 	defer context.AfterFunc(hard, b.cfg.DB.Database().Release)()
 
 	services, servicesCtx := newStage(hard, failed)

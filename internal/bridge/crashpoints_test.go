@@ -237,9 +237,9 @@ func (c *crash) live() {
 			return
 		}
 	}
-	c.mend()
+	c.heal()
 	c.rise() // it may die while it catches up
-	c.mend()
+	c.heal()
 	c.judge()
 }
 

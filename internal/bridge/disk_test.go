@@ -51,7 +51,7 @@ func (c *spooled) is(rec *record) bool {
 	return c.UID == rec.UID && string(c.Version) == rec.ResourceVersion && strings.HasSuffix(rec.Type, "."+c.Op)
 }
 
-// readState reads what is known of the given objects, and what waits for sinks.
+// readState reads what is known of the given objects, and the backlogs of sinks.
 func readState(t *testing.T, db *store.DB, cfg store.IndexerConfig, keys []resource.Key, sinks ...string) state {
 	t.Helper()
 	ix, err := db.Indexer(cfg)

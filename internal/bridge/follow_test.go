@@ -258,8 +258,8 @@ func TestAResourceMovesToAnotherVersionWithoutAList(t *testing.T) {
 	})
 }
 
-// A sink that is unavailable does not make a resource stop that could go on: it moves when what
-// waits was sent.
+// A sink that is unavailable does not make a resource stop that could go on: it moves when its
+// backlog was sent.
 func TestAMoveWaitsForASinkThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollow(t)

@@ -81,7 +81,7 @@ func TestOnlyASinkThatHasEventsOfBeforeIsToldThatTheStateIsGone(t *testing.T) {
 	}
 }
 
-// What comes again after a state was lost bears ids that nobody has seen, and from then on the same
+// What comes again after a state was lost has ids that nobody has seen, and from then on the same
 // ones.
 func TestIDsAreOthersWhenTheStateWasLost(t *testing.T) {
 	for holds, epoch := range map[string]string{

@@ -98,8 +98,8 @@ func (l *lossy) take(rec *record) {
 	}
 }
 
-// tell sees that what is told first comes behind all that was told of the object, and what a list
-// told behind its gap.
+// tell checks that the first report comes behind all earlier ones of the object, and what a list
+// reported behind its gap.
 func (l *lossy) tell(rec *record, key resource.Key, w *write) {
 	if w.version != number(resource.Version(rec.ResourceVersion)) || w.uid != rec.UID {
 		l.problem(rec, "the server made %s", w)

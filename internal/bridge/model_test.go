@@ -81,18 +81,18 @@ type model struct {
 	announced map[int]map[string]int64
 	restarts  []moment // of units, within a run
 
-	fs      *vfs.MemFS
-	disk    func(vfs.FS) vfs.FS  // put between the state and fs; nil for nothing
-	tables  uint64               // bytes after which the state goes from its log into tables
-	bodies  int                  // a second; 0 for all
-	life    *life                // the process that runs; nil when none does
-	running atomic.Pointer[life] // the same, for whoever is not the test itself
-	clean   bool                 // the last run ended with everything sent
-	states  []state              // that each run began with
-	rewinds []moment             // of the cluster
-	frozen  bool                 // the cluster was rewound and the bridge has not worked through it: versions must not pass its watermark
-	causes  map[string]int
-	trace   []string
+	fs        *vfs.MemFS
+	disk      func(vfs.FS) vfs.FS  // put between the state and fs; nil for nothing
+	tables    uint64               // bytes after which the state goes from its log into tables
+	bodies    int                  // a second; 0 for all
+	life      *life                // the process that runs; nil when none does
+	running   atomic.Pointer[life] // the same, for whoever is not the test itself
+	clean     bool                 // the last run ended with everything sent
+	states    []state              // that each run began with
+	rewinds   []moment             // of the cluster
+	rewinding bool                 // the cluster was rewound and the bridge has not worked through it: versions must not pass its watermark
+	causes    map[string]int
+	trace     []string
 }
 
 // moment is when the cluster's history became another.
@@ -199,7 +199,7 @@ func (m *model) note(format string, args ...any) {
 	m.trace = append(m.trace, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// play does some steps at random, mends everything, and judges.
+// play does some steps at random, heals everything, and judges.
 func (m *model) play(steps int) { m.playTo(steps, m.judge) }
 
 func (m *model) playTo(steps int, judge func()) {
@@ -219,7 +219,7 @@ func (m *model) playTo(steps int, judge func()) {
 			break
 		}
 	}
-	m.mend()
+	m.heal()
 	m.catchUp()
 	judge()
 }
@@ -299,7 +299,7 @@ func (m *model) read(db *store.DB) state {
 	}
 	s := readState(m.t, db, store.IndexerConfig{Name: m.unit.Name(), Scope: m.unit.Scope(), Type: m.unit.Type}, m.cluster.names, names...)
 	s.clean, s.history = m.clean, len(m.cluster.histories)-1
-	if m.frozen {
+	if m.rewinding {
 		s.history--
 	}
 	return s
@@ -393,8 +393,8 @@ func (m *model) step() {
 
 // thaw lets the cluster go on when the bridge has worked through a rewind.
 func (m *model) thaw() {
-	if m.frozen && m.watermark() <= m.cluster.version() {
-		m.frozen = false
+	if m.rewinding && m.watermark() <= m.cluster.version() {
+		m.rewinding = false
 		m.note("worked through the rewind")
 	}
 }
@@ -410,7 +410,7 @@ func (m *model) watermark() int64 {
 }
 
 func (m *model) write() {
-	if m.frozen {
+	if m.rewinding {
 		return
 	}
 	switch n := m.rng.IntN(20); {
@@ -433,7 +433,7 @@ func (m *model) write() {
 // bookmark sends bookmarks, unless a watch of before a rewind may still have something to send: no
 // server goes back within a watch.
 func (m *model) bookmark() {
-	if !m.frozen {
+	if !m.rewinding {
 		m.cluster.Streams.Bookmark()
 	}
 }
@@ -443,7 +443,7 @@ func (m *model) breakStreams() {
 	case n < 4:
 		m.note("cut")
 		m.cluster.Streams.Cut()
-	case n < 6 && !m.frozen: // a watch that a rewind has cut can't end in good order
+	case n < 6 && !m.rewinding: // a watch that a rewind has cut can't end in good order
 		m.note("close")
 		m.cause("closed")
 		m.cluster.Streams.Close()
@@ -502,7 +502,7 @@ func (m *model) rewind() {
 	synctest.Wait()
 	// With what can't be understood a list after a rewind waits for it to become well, or ends as
 	// if that had left.
-	if m.cluster.garble != nil || m.frozen || m.life != nil && !m.attached() {
+	if m.cluster.garble != nil || m.rewinding || m.life != nil && !m.attached() {
 		return
 	}
 	watermark, oldest := m.watermark(), max(m.cluster.oldest(), 97)
@@ -511,7 +511,7 @@ func (m *model) rewind() {
 	}
 	m.note("%s", m.cluster.rewind(watermark-1-m.rng.Int64N(min(watermark-oldest, 20))))
 	m.rewinds = append(m.rewinds, moment{time.Now()})
-	m.frozen = true
+	m.rewinding = true
 }
 
 // attached reports whether the bridge would notice a server that goes back by the end of its watch:
@@ -553,8 +553,8 @@ func (m *model) caused(g *gap) bool {
 	}
 }
 
-// mend ends all faults and waits until the bridge has caught up.
-func (m *model) mend() {
+// heal ends all faults and waits until the bridge has caught up.
+func (m *model) heal() {
 	m.cluster.Faults.Heal()
 	m.cluster.SetFeatures(testkit.Features{})
 	for _, b := range m.brokers {
@@ -574,7 +574,7 @@ func (m *model) mend() {
 		}
 		time.Sleep(time.Second)
 		m.thaw()
-		if m.healed && !m.frozen {
+		if m.healed && !m.rewinding {
 			m.note("%s", m.cluster.ungarble())
 			m.healed = false
 		}

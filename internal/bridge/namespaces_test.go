@@ -122,7 +122,7 @@ func (s *scoped) play(steps int) {
 	defer s.report()
 	s.write()
 	s.start()
-	s.mend() // so that there is a position to resume from
+	s.heal() // so that there is a position to resume from
 	for range steps {
 		s.step()
 		if s.one(3) {
@@ -131,7 +131,7 @@ func (s *scoped) play(steps int) {
 			time.Sleep(time.Duration(s.rng.IntN(400)) * time.Millisecond)
 		}
 	}
-	s.mend()
+	s.heal()
 	s.stopLife()
 	for _, b := range s.brokers {
 		s.judge(b)
@@ -170,11 +170,11 @@ func (s *scoped) step() {
 	}
 }
 
-// mend waits, beside all else, until the selection has been worked through.
-func (s *scoped) mend() {
-	s.model.mend()
+// heal waits, beside all else, until the selection has been worked through.
+func (s *scoped) heal() {
+	s.model.heal()
 	time.Sleep(3 * time.Second)
-	s.model.mend()
+	s.model.heal()
 }
 
 // held is what a reader holds of one name.

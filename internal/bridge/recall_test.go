@@ -107,7 +107,7 @@ func (m *model) playOnce(steps int) (crashes, recalled int) {
 		}
 		time.Sleep(time.Duration(m.rng.IntN(400)) * time.Millisecond)
 	}
-	m.mend()
+	m.heal()
 	m.stopLife()
 	for _, b := range m.brokers {
 		m.holdsEverythingOnce(b)

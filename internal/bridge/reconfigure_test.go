@@ -329,7 +329,7 @@ func TestAChangeDuringAStartIsMadeBehindItAndOneDuringAStopIsNot(t *testing.T) {
 }
 
 // Else whoever asks takes what runs for what ran before, and makes later changes from there.
-func TestAChangeWhoseAskerGoesAwayIsMadeAndSaysSo(t *testing.T) {
+func TestAChangeWhoseClientGoesAwayIsMadeAndSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		r.start()
@@ -487,7 +487,7 @@ func TestASnapshotThatIsAskedForIsSentInOrderAndUnderNewIDs(t *testing.T) {
 	})
 }
 
-// Changes that come while a snapshot is sent keep their order with it, and what waits is bounded.
+// Changes that come while a snapshot is sent keep their order with it, and the backlog is bounded.
 func TestASnapshotAmongChangesIsInOrderAndBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)

@@ -72,7 +72,7 @@ func (s *chosen) play(steps int) {
 		s.note("%s", s.cluster.change())
 	}
 	s.start()
-	s.mend() // so that there is a position to resume from
+	s.heal() // so that there is a position to resume from
 	for range steps {
 		s.step()
 		if s.one(3) {
@@ -81,7 +81,7 @@ func (s *chosen) play(steps int) {
 			time.Sleep(time.Duration(s.rng.IntN(400)) * time.Millisecond)
 		}
 	}
-	s.mend()
+	s.heal()
 	s.stopLife()
 	for _, b := range s.brokers {
 		s.judge(b)
@@ -121,8 +121,8 @@ func (s *chosen) step() {
 	}
 }
 
-// mend waits until the bridge has caught up.
-func (s *chosen) mend() { s.model.mend() }
+// heal waits until the bridge has caught up.
+func (s *chosen) heal() { s.model.heal() }
 
 // judge reads a stream from its beginning.
 func (s *chosen) judge(b *broker) {

@@ -62,7 +62,7 @@ func (s *selective) play(steps int) {
 	defer s.report()
 	s.start()
 	s.cluster.put(s.cluster.names[0])
-	s.mend() // so that there is a position to resume from
+	s.heal() // so that there is a position to resume from
 	from := len(s.cluster.all)
 	for range steps {
 		switch n := s.rng.IntN(100); {
@@ -91,7 +91,7 @@ func (s *selective) play(steps int) {
 			time.Sleep(time.Duration(s.rng.IntN(400)) * time.Millisecond)
 		}
 	}
-	s.mend()
+	s.heal()
 	s.stopLife()
 	s.changed = s.cluster.all[from:]
 	for _, b := range s.brokers {

@@ -156,7 +156,7 @@ func TestReplicasTakeAChangedConfigurationWhileTheyRun(t *testing.T) {
 	}
 }
 
-// What waits at the standby when its informer begins again is kept, and sent if it has to.
+// The standby's backlog is kept when its informer begins again, and sent if it has to be.
 func TestAStandbyThatBeginsAnInformerAnewKeepsWhatTheLeaderHasNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReloadPair(t)

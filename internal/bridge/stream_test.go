@@ -52,7 +52,7 @@ type reader struct {
 	changes map[string]string       // by id
 	folded  map[resource.Key]string // what a consumer holds: marks of what exists
 	// unsure: the run before died, and nothing was listed since. After a rewind everything is told.
-	unsure bool
+	unclean bool
 	// announced are the versions of objects of which a run before may have told something, without
 	// anything being settled.
 	announced map[string]int64
@@ -130,7 +130,7 @@ func (r *reader) nextRun() {
 	r.poisoned = map[resource.Key]bool{}
 	r.announced = maps.Clone(s.announced)
 	maps.Copy(r.announced, r.m.announced[r.run])
-	r.unsure = r.run > 0 && (r.unsure || !s.clean)
+	r.unclean = r.run > 0 && (r.unclean || !s.clean)
 	if r.first = s.watermark == 0 && (!s.gapOwed || len(s.known)+len(s.announced) == 0); r.first {
 		r.begin(&gap{reason: initialSnapshot})
 	}
@@ -297,7 +297,7 @@ func (r *reader) synced(rec *record) {
 	r.incomplete = listed.Unreadable > 0
 	r.relist.synced = number(resource.Version(rec.ResourceVersion))
 	r.relist = nil
-	r.unsure = r.unsure && r.notices >= 0 // one that lay on disk is of the run before
+	r.unclean = r.unclean && r.notices >= 0 // one that lay on disk is of the run before
 }
 
 // rewound reports whether versions can't be compared.
@@ -321,7 +321,7 @@ func (r *reader) put(rec *record) {
 	}
 	k := r.known[key]
 	switch {
-	case k == now && (!r.rewound() || !r.unsure), !r.rewound() && w.version <= k.version:
+	case k == now && (!r.rewound() || !r.unclean), !r.rewound() && w.version <= k.version:
 		r.problem(rec, "it comes behind what was settled or told: %+v", k)
 	case k.alive && k.uid != w.uid:
 		r.problem(rec, "the object that had the name, %s, was not deleted", k.uid)
@@ -517,7 +517,7 @@ func (r *reader) marks(rec *record) {
 	}
 }
 
-// item notes what a list told of an object.
+// item notes what a list reported about an object.
 func (g *gap) item(rec *record) {
 	version := int64(math.MaxInt64)
 	if !rec.Inferred || !strings.HasSuffix(rec.Type, ".deleted") {
@@ -544,7 +544,7 @@ func (r *reader) resent(key resource.Key, rec *record) bool {
 	return true
 }
 
-// look finds the write whose state an event bears.
+// look finds the write whose state an event has.
 func (r *reader) look(rec *record) (resource.Key, *write) {
 	var data struct {
 		Metadata struct{ Name, Namespace, UID string }

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 )
 
-// Every event bears the context that is made of its source and id, also one that is sent again.
+// Every event carries the context that is made of its source and id, also one that is sent again.
 func TestEventsBearTheirTraceparent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lake := calmBroker("lake")

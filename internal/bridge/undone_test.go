@@ -60,7 +60,7 @@ func TestAServerThatWasRestoredAndIsAheadIsNoticedByItsObjects(t *testing.T) {
 						"gap inferred", "added b inferred", "deleted d inferred", "synced", // as for what was forgotten
 						"gap inferred", "updated a inferred", "synced", // and for what was undone
 					}
-					if crash { // what was told of the first list lay on disk; the second is made again, and nobody knows what was sent of c
+					if crash { // what was sent from the first list lay on disk; the second is made again, and nobody knows what was sent of c
 						told = append(told, "updated c inferred")
 					}
 					expect(t, b, told...)

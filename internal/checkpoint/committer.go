@@ -37,7 +37,7 @@ type Committer struct {
 	changed atomic.Bool   // since the last commit began
 	roused  chan struct{} // of one slot: changed was set
 
-	turn chan struct{} // holds one token: whoever has it commits
+	token chan struct{} // holds one: whoever has it commits
 
 	mu    sync.Mutex
 	logs  []*changelog.Log
@@ -56,9 +56,9 @@ func New(cfg Config) (*Committer, error) {
 	}
 	c := &Committer{
 		cfg: cfg, metrics: newMetrics(cfg.Registerer),
-		wake: make(chan struct{}, 1), roused: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), roused: make(chan struct{}, 1), token: make(chan struct{}, 1),
 	}
-	c.turn <- struct{}{}
+	c.token <- struct{}{}
 	return c, nil
 }
 
@@ -138,8 +138,8 @@ func (c *Committer) Commit() error {
 
 // commit reports also whether there was nothing to commit.
 func (c *Committer) commit() (empty bool, err error) {
-	<-c.turn
-	defer func() { c.turn <- struct{}{} }()
+	<-c.token
+	defer func() { c.token <- struct{}{} }()
 	c.changed.Store(false)
 	c.mu.Lock()
 	logs, sinks := slices.Clone(c.logs), slices.Clone(c.sinks)

@@ -50,8 +50,8 @@ type FIFO struct {
 	synced  atomic.Bool
 
 	// Owned by Pop.
-	turn Deltas    // what is being processed
-	list listState // of what was handed out
+	batch Deltas    // what is being processed
+	list  listState // of what was handed out
 
 	mu     sync.Mutex // guards all below
 	items  Deltas     // items[head:] wait, in stream order
@@ -262,7 +262,7 @@ type Stats struct {
 	Bytes, MaxBytes int
 }
 
-// Stats counts what waits.
+// Stats counts the deltas that are queued.
 func (f *FIFO) Stats() Stats {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -29,7 +29,7 @@ type model struct {
 	max  int
 
 	version int
-	added   []string // what waits, in order, as it must be handed out
+	added   []string // the backlog, in order, as it must be handed out
 	sizes   []int    // of each of them
 	listing bool     // a list is being added
 
@@ -87,10 +87,10 @@ func (m *model) Process(_ context.Context, deltas deltafifo.Deltas) error {
 // TryProcess leaves all to Process.
 func (m *model) TryProcess(deltafifo.Deltas) (int, error) { return 0, nil }
 
-func (m *model) apply(d *deltafifo.Delta, isFirst, isLast bool, turn int) error {
+func (m *model) apply(d *deltafifo.Delta, isFirst, isLast bool, batch int) error {
 	switch d.Type {
 	case deltafifo.ReplaceBegin:
-		if turn != 1 {
+		if batch != 1 {
 			return errors.New("a begin is not alone")
 		}
 		m.inList, m.listed = true, map[resource.Key]bool{}

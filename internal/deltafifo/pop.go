@@ -7,8 +7,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// maxTurn is how many deltas a Processor gets at once.
-const maxTurn = 256
+// maxBatch is how many deltas a Processor gets at once.
+const maxBatch = 256
 
 // keepItems is how many deltas the queue has room for when it is empty. What a flood took beyond
 // that is given back.
@@ -23,7 +23,7 @@ type Processor interface {
 	TryProcess(d Deltas) (n int, err error)
 }
 
-// Pop waits until something is there and has p process one turn of it: at most 256 deltas, up to
+// Pop waits until something is there and has p process one batch of it: at most 256 deltas, up to
 // the next edge of a list. A ReplaceBegin comes alone. A ReplaceEnd comes last, behind the deletes
 // that it implies, which may take several calls of Process. When p or KnownObjects fails, that
 // error ends the FIFO and every further Pop returns it. When ctx ends while nothing is there, Pop
@@ -34,9 +34,9 @@ func (f *FIFO) Pop(ctx context.Context, p Processor) error {
 	if err := f.take(ctx, p); err != nil {
 		return err
 	}
-	synced := f.list.follow(f.turn)
+	synced := f.list.follow(f.batch)
 	var err error
-	if f.turn[0].Type == ReplaceEnd {
+	if f.batch[0].Type == ReplaceEnd {
 		err = f.processEnd(ctx, p)
 	} else {
 		err = f.process(ctx, p)
@@ -54,12 +54,12 @@ func (f *FIFO) Pop(ctx context.Context, p Processor) error {
 	return nil
 }
 
-// take waits for the next turn and moves it out of the queue.
+// take waits for the next batch and moves it out of the queue.
 func (f *FIFO) take(ctx context.Context, p Processor) error {
 	step := func() bool { return f.step(p) }
 	for {
 		f.mu.Lock()
-		n, err := f.turnLocked()
+		n, err := f.batchLocked()
 		if n > 0 {
 			f.takeLocked(n)
 		}
@@ -89,9 +89,9 @@ func (f *FIFO) step(p Processor) bool {
 	if n == 0 {
 		return false
 	}
-	done, err := p.TryProcess(f.turn)
-	clear(f.turn)
-	f.turn = f.turn[:0]
+	done, err := p.TryProcess(f.batch)
+	clear(f.batch)
+	f.batch = f.batch[:0]
 	if err != nil {
 		f.end(err)
 		return false
@@ -102,7 +102,7 @@ func (f *FIFO) step(p Processor) bool {
 	return len(f.items) == f.head && !f.closed
 }
 
-// peek copies what waits to the turn, if it is for a step.
+// peek copies what is queued to the batch, if it is for a step.
 func (f *FIFO) peek() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,12 +121,12 @@ func (f *FIFO) peek() int {
 			break
 		}
 	}
-	f.turn = append(f.turn[:0], waiting...)
-	return len(f.turn)
+	f.batch = append(f.batch[:0], waiting...)
+	return len(f.batch)
 }
 
-// turnLocked is how many deltas the next turn has, and why there will be none any more.
-func (f *FIFO) turnLocked() (n int, err error) {
+// batchLocked is how many deltas the next batch has, and why there will be none any more.
+func (f *FIFO) batchLocked() (n int, err error) {
 	if f.err != nil {
 		return 0, f.err
 	}
@@ -134,17 +134,17 @@ func (f *FIFO) turnLocked() (n int, err error) {
 	if len(waiting) == 0 && f.closed {
 		return 0, ErrClosed
 	}
-	for n = range min(len(waiting), maxTurn) {
+	for n = range min(len(waiting), maxBatch) {
 		if t := waiting[n].Type; t == ReplaceBegin || t == ReplaceEnd {
 			return max(n, 1), nil
 		}
 	}
-	return min(len(waiting), maxTurn), nil
+	return min(len(waiting), maxBatch), nil
 }
 
 // takeLocked moves the first n deltas out of the queue.
 func (f *FIFO) takeLocked(n int) {
-	f.turn = append(f.turn[:0], f.items[f.head:f.head+n]...)
+	f.batch = append(f.batch[:0], f.items[f.head:f.head+n]...)
 	f.dropLocked(n)
 	f.taken = n
 }
@@ -169,18 +169,18 @@ func (f *FIFO) dropLocked(n int) {
 	f.makeRoomLocked()
 }
 
-// process has the turn processed, and lets go of it.
+// process has the batch processed, and lets go of it.
 func (f *FIFO) process(ctx context.Context, p Processor) error {
-	err := p.Process(ctx, f.turn)
-	clear(f.turn)
-	f.turn = f.turn[:0]
+	err := p.Process(ctx, f.batch)
+	clear(f.batch)
+	f.batch = f.batch[:0]
 	return err
 }
 
 // processEnd processes the deletes that a ReplaceEnd implies, and then itself.
 func (f *FIFO) processEnd(ctx context.Context, p Processor) error {
-	end := f.turn[0]
-	f.turn = f.turn[:0]
+	end := f.batch[0]
+	f.batch = f.batch[:0]
 	var why resource.Relist
 	if end.Relist != nil {
 		why = *end.Relist
@@ -191,15 +191,15 @@ func (f *FIFO) processEnd(ctx context.Context, p Processor) error {
 			return fmt.Errorf("find what a list no longer holds: %w", err)
 		}
 		gone.Key = key
-		f.turn = append(f.turn, gone)
-		if len(f.turn) < maxTurn {
+		f.batch = append(f.batch, gone)
+		if len(f.batch) < maxBatch {
 			continue
 		}
 		if err := f.process(ctx, p); err != nil {
 			return err
 		}
 	}
-	f.turn = append(f.turn, end)
+	f.batch = append(f.batch, end)
 	return f.process(ctx, p)
 }
 

@@ -254,14 +254,14 @@ func (m *Maker) fill(e *Event, c *Change) {
 // sequence of an event about the informer; see writeSequence.
 func (e Era) sequence(v resource.Version) string {
 	var b strings.Builder
-	e.writeTurn(&b)
+	e.writeEra(&b)
 	writePadded(&b, v)
 	return b.String()
 }
 
-// writeTurn writes the number that every sequence begins with: how often versions began to come
+// writeEra writes the number that every sequence begins with: how often versions began to come
 // that had come before.
-func (e Era) writeTurn(b *strings.Builder) {
+func (e Era) writeEra(b *strings.Builder) {
 	const digits = "00000000"
 	text := strconv.Itoa(e.Epoch + e.Selection)
 	b.WriteString(digits[min(len(text), len(digits)):])

@@ -60,13 +60,13 @@ func (m *Maker) words(c *Change, namespace, name string) words {
 	return words{id: s[:id], path: s[id:path], key: s[path:key], sequence: s[key:]}
 }
 
-// writeSequence writes what sorts all events of one object, by its name, as text: the turn, the
+// writeSequence writes what sorts all events of one object, by its name, as text: the era, the
 // version, and a Deleted behind the state that it ends. An inferred Deleted has the version as of
 // which the object is gone: the stream may have later states than the one that is known. An object
 // of a namespace that is selected once more may come in a version from before its delete. So the
 // version of the Namespace is in front of its versions, and sorts behind all that have none.
 func writeSequence(b *strings.Builder, c *Change) {
-	c.writeTurn(b)
+	c.writeEra(b)
 	if c.Entered != "" {
 		b.WriteString("entered.")
 		writePadded(b, c.Entered)

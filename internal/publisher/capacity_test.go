@@ -56,7 +56,7 @@ func TestAddBlocksAtTheBounds(t *testing.T) {
 	})
 }
 
-func TestAddersAreServedInTheirTurn(t *testing.T) {
+func TestAddersAreServedInTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.onPublish = func(ctx context.Context, _ []*sinks.Message) { <-ctx.Done() }

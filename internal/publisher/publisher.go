@@ -64,10 +64,10 @@ type Config struct {
 	// after a crash; then they are settled. deadLetter is why the place did not take it. It is
 	// called from several goroutines, and again after an error; but where it is the last resort and
 	// its error is ErrNoRoom, the event is lost. nil: without a place such an event is lost, and
-	// its place is asked for ever.
+	// its place is asked forever.
 	Keep func(e *event.Event, refused, deadLetter error, attempts int) error
 	// DeadLetterWait is how long the place of dead letters is asked, while the broker is there,
-	// before an event is kept; 0 for ever.
+	// before an event is kept; 0 forever.
 	DeadLetterWait time.Duration
 	// Forget sends everything again that the checkpoint does not know of, even where the sink could
 	// tell what it holds.

@@ -191,7 +191,7 @@ func (w *worker) fill(l *lane, limit int) bool {
 }
 
 // publish calls the sink, unless everything in the batch is settled. It does so under a deadline: a
-// call that hangs must not keep its lanes for ever.
+// call that hangs must not keep its lanes forever.
 func (w *worker) publish(ctx context.Context) {
 	if len(w.batch) == 0 {
 		return
