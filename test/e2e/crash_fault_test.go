@@ -44,11 +44,11 @@ func (s *crashSink) isCut() bool {
 	return n > 0 && s.outages[n-1].To.IsZero()
 }
 
-// trouble begins something that continues during the kills to come.
-func (c *crashRun) trouble(p plan) {
-	switch p.trouble {
+// addFault begins something that continues during the kills to come.
+func (c *crashRun) addFault(p plan) {
+	switch p.fault {
 	case killsServer:
-		c.inTrouble.Go(c.restartAPIServer)
+		c.faults.Go(c.restartAPIServer)
 	case cutsBroker:
 		c.cut(time.Second + c.upTo(6*time.Second))
 	case cutsForLong:
@@ -65,7 +65,7 @@ func (c *crashRun) cut(length time.Duration) {
 	}
 	c.report.Cuts++
 	open := s.cut()
-	c.inTrouble.Go(func() {
+	c.faults.Go(func() {
 		time.Sleep(length)
 		open()
 	})

@@ -25,7 +25,7 @@ func (c *crashRun) converge() {
 	}
 	must(c.t, context.Cause(ctx))
 	exist := c.exist()
-	// What is wrong in the end is for the verdict to say.
+	// What is wrong in the end is among the findings.
 	for deadline := time.Now().Add(testPatience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		stale := 0
 		for _, s := range c.sinks {
@@ -107,7 +107,7 @@ func (c *crashRun) judgeSink(n int, changes, exist []truth.Change) crash.SinkRep
 	s := c.sinks[n]
 	v, err := crash.Judge(changes, exist, own.Events)
 	must(c.t, err)
-	r := crash.SinkReport{Name: s.name, Verdict: v, Repeats: crash.Explain(c.lives, own, others...)}
+	r := crash.SinkReport{Name: s.name, Findings: v, Repeats: crash.Explain(c.lives, own, others...)}
 	problems := slices.Concat(v.Problems, r.Repeats.Problems, v.Backwards)
 	if *crashUntold {
 		problems = append(problems, v.Silent...)
@@ -125,7 +125,7 @@ func (c *crashRun) judgeSink(n int, changes, exist []truth.Change) crash.SinkRep
 // gaps are those that any sink was told.
 func (c *crashRun) gaps() (n int) {
 	for _, s := range c.report.Sinks {
-		n += s.Verdict.Gaps
+		n += s.Findings.Gaps
 	}
 	return n
 }

@@ -8,19 +8,19 @@ import (
 
 // plan is what happens around one kill.
 type plan struct {
-	trouble trouble
-	moment  crash.Phase   // that is waited for; Running for any
-	life    time.Duration // until then
+	fault  fault
+	moment crash.Phase   // that is waited for; Running for any
+	life   time.Duration // until then
 }
 
-// trouble is what goes wrong besides.
-type trouble int
+// fault is what goes wrong besides.
+type fault int
 
 const (
-	none        trouble = iota
-	killsServer         // the API server is killed, and has forgotten what was before
-	cutsBroker          // one of the brokers, for some seconds
-	cutsForLong         // one of the brokers, for longer than the bridge keeps anything in memory alone
+	none        fault = iota
+	killsServer       // the API server is killed, and has forgotten what was before
+	cutsBroker        // one of the brokers, for some seconds
+	cutsForLong       // one of the brokers, for longer than the bridge keeps anything in memory alone
 )
 
 const (
@@ -34,11 +34,11 @@ var firstPlans = []plan{
 	{moment: crash.Starting},
 	{moment: crash.Committing, life: time.Second},
 	{moment: crash.Committing},
-	{moment: crash.Running, life: short, trouble: cutsBroker},
+	{moment: crash.Running, life: short, fault: cutsBroker},
 	{moment: crash.Listing},
 	{moment: crash.Starting},
-	{moment: crash.Running, life: long, trouble: cutsBroker},
-	{moment: crash.Running, life: short, trouble: killsServer},
+	{moment: crash.Running, life: long, fault: cutsBroker},
+	{moment: crash.Running, life: short, fault: killsServer},
 	{moment: crash.Listing},
 	{moment: crash.Committing, life: time.Second},
 	{moment: crash.Running, life: long},
@@ -55,8 +55,8 @@ func (c *crashRun) plan(kill int) (p plan) {
 	if p.moment == crash.Listing && !c.forgets {
 		p.moment = crash.Committing
 	}
-	if p.trouble == killsServer && !c.forgets {
-		p.trouble = none
+	if p.fault == killsServer && !c.forgets {
+		p.fault = none
 	}
 	return p
 }
@@ -73,12 +73,12 @@ func (c *crashRun) anyPlan() plan {
 	case n < 13:
 		p.life = long - time.Second + c.upTo(2*time.Second)
 	case n == 13:
-		p.life, p.trouble = 2*long, cutsForLong
+		p.life, p.fault = 2*long, cutsForLong
 	}
-	if p.trouble == none && c.random.IntN(3) == 0 {
-		p.trouble = cutsBroker
+	if p.fault == none && c.random.IntN(3) == 0 {
+		p.fault = cutsBroker
 		if c.random.IntN(4) == 0 {
-			p.trouble = killsServer
+			p.fault = killsServer
 		}
 	}
 	return p

@@ -86,8 +86,8 @@ func (c *crashRun) begin() {
 	must(c.t, c.witnessAnew())
 	c.churn = crash.StartChurn(c.ctx, c.client, c.namespace, c.seed, c.slower)
 	c.t.Cleanup(func() {
-		_ = c.churn.Stop() // calm has told of it
-		c.inTrouble.Wait()
+		_ = c.churn.Stop() // calm has reported its error
+		c.faults.Wait()
 	})
 	c.startBridge()
 	// Before the first position is saved, a restart is another first start, with another snapshot

@@ -16,8 +16,8 @@ var (
 	crashKills = flag.Int("crash.kills", 0, "how often each crash test kills the bridge; 0 is a short run, which has each kind of trouble once")
 	crashSeed  = flag.Uint64("crash.seed", 0, "what the crash tests do, and when; 0 takes a new one each time")
 	crashFile  = flag.String("crash.report", "", "file to append the reports of the crash tests to")
-	// crashUntold makes a failure of objects that are gone without a deleted, because all that was
-	// told of them lies in a gap.
+	// crashUntold makes a failure of objects that are gone without a deleted, because all
+	// reports of them lie in a gap.
 	crashUntold = flag.Bool("crash.untold", true, "fail for objects that have no deleted, since all of their life lies in a gap that was told")
 )
 
@@ -93,7 +93,7 @@ type crashRun struct {
 
 	lives     []crash.Life
 	startup   time.Duration  // how long the last start took that was completed
-	inTrouble sync.WaitGroup // what was begun by trouble and takes longer than a kill
+	faults    sync.WaitGroup // faults that take longer than a kill
 	apiServer chan struct{}  // holds one value while the API server is being restarted
 
 	mu      sync.Mutex
@@ -108,7 +108,7 @@ func (c *crashRun) run() {
 	next := c.plan(0)
 	for i := range c.kills {
 		p := next
-		c.trouble(p)
+		c.addFault(p)
 		c.kill(c.live(p))
 		if next = c.plan(i + 1); next.moment == crash.Listing {
 			c.forget()
@@ -123,7 +123,7 @@ func (c *crashRun) run() {
 	c.judge()
 	c.publishReport()
 	const fewest = 15 // for each kill, on the slowest machine
-	if seen := c.report.Sinks[0].Verdict.Witnessed; seen < c.kills*fewest {
+	if seen := c.report.Sinks[0].Findings.Witnessed; seen < c.kills*fewest {
 		c.t.Errorf("only %d changes: the test shows nothing", seen)
 	}
 }
@@ -162,7 +162,7 @@ func (c *crashRun) endLife() {
 func (c *crashRun) calm() {
 	c.t.Helper()
 	must(c.t, c.churn.Stop())
-	c.inTrouble.Wait()
+	c.faults.Wait()
 	c.mu.Lock()
 	err := c.err
 	c.mu.Unlock()

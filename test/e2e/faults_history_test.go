@@ -213,7 +213,7 @@ func etcdIsRestoredMeanwhile(f *faultRun) {
 	f.ledger.Stop()
 	f.operate("restore?name=meanwhile")
 	f.start(b)
-	f.undone(b)
+	f.restoredStreamIsRight(b)
 	f.stop(b)
 }
 
@@ -233,13 +233,14 @@ func etcdIsRestoredUnderLoad(f *faultRun) {
 	time.Sleep(time.Second)
 	f.calm()
 	must(f.t, <-restored)
-	f.undone(b)
+	f.restoredStreamIsRight(b)
 	f.stop(b)
 }
 
-// undone checks that the stream ends in the state of the cluster, that it tells of the rewind once
-// for each resource, and that the reader of the events after that is right by them alone.
-func (f *faultRun) undone(b *harness.Bridge) {
+// restoredStreamIsRight checks that the stream ends in the state of the cluster, that it reports
+// the rewind once for each resource, and that the reader of the events after that is right by them
+// alone.
+func (f *faultRun) restoredStreamIsRight(b *harness.Bridge) {
 	f.t.Helper()
 	events := f.converges(b, func([]truth.Change) {})
 	gapsComeFirst(f.t, f.afterSnapshot(b), "rewound", "pods", "deployments.apps", "configmaps")

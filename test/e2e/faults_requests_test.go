@@ -131,7 +131,7 @@ func (f *faultRun) waitForRequests(p *faults.Front, match faults.Match, want int
 
 // judge waits until the stream ends in the state of the cluster, and judges it by what witnesses
 // saw: what the bridge itself told to be missing may be missing.
-func (f *faultRun) judge(b *harness.Bridge, changes []truth.Change) *crash.Verdict {
+func (f *faultRun) judge(b *harness.Bridge, changes []truth.Change) *crash.Findings {
 	f.t.Helper()
 	var exist []truth.Change
 	events := f.converges(b, func(found []truth.Change) { exist = found })

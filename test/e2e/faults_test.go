@@ -117,7 +117,7 @@ func (f *faultRun) front() *faults.Front {
 // change begins to change everything.
 func (f *faultRun) change() {
 	f.churn = crash.StartChurn(f.ctx, f.client, f.namespace, rand.Uint64(), 1)
-	f.t.Cleanup(func() { _ = f.churn.Stop() }) // calm has told of it
+	f.t.Cleanup(func() { _ = f.churn.Stop() }) // calm has reported its error
 }
 
 // calm ends the changes.

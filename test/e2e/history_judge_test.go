@@ -150,8 +150,8 @@ func (h *historyRun) isHidden(m moment) bool {
 	})
 }
 
-// verdict counts what the answers were.
-type verdict struct {
+// findings count what the answers were.
+type findings struct {
 	mu sync.Mutex
 	// equal are those that were right, one of them where there was only one possibility; named
 	// those that said what may be missing, unknown that nothing is known, refused of before the
@@ -160,13 +160,13 @@ type verdict struct {
 	problems                            []string
 }
 
-func (v *verdict) count(n *int) {
+func (v *findings) count(n *int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	*n++
 }
 
-func (v *verdict) problem(format string, args ...any) {
+func (v *findings) problem(format string, args ...any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.problems = append(v.problems, fmt.Sprintf(format, args...))
@@ -185,7 +185,7 @@ func (h *historyRun) judge(b *harness.Bridge) {
 		changes += len(h.book.lives[o])
 	}
 	began := time.Now()
-	var byVersion, byTime, states verdict
+	var byVersion, byTime, states findings
 	var g errgroup.Group
 	g.SetLimit(4)
 	r := h.random()
@@ -209,7 +209,7 @@ func (h *historyRun) judge(b *harness.Bridge) {
 		len(h.lists), h.last.at.Sub(h.first.at).Round(time.Second), removed.Round(time.Second), *historyKills+1, time.Since(began).Round(time.Second))
 	for _, part := range []struct {
 		name string
-		*verdict
+		*findings
 	}{{"objects at versions", &byVersion}, {"objects at times", &byTime}, {"states", &states}} {
 		h.t.Logf("%s: %d right (%d of them with one possibility), %d named a gap, %d were unknown, %d of before the horizon were refused; wrong %d",
 			part.name, part.equal, part.one, part.named, part.unknown, part.refused, len(part.problems))
@@ -228,7 +228,7 @@ func (h *historyRun) anyMoment(r *rand.Rand, ofVersion bool) moment {
 	if !ofVersion {
 		return moment{at: h.first.at.Add(time.Duration(r.Int64N(int64(h.last.at.Sub(h.first.at)))))}
 	}
-	before, after := h.undone-h.first.version, h.last.version-h.restoredAt.version
+	before, after := h.backedUp-h.first.version, h.last.version-h.restoredAt.version
 	n := r.Uint64N(before + after)
 	if n < before {
 		return moment{version: h.first.version + n}
@@ -245,7 +245,7 @@ func (m moment) point() string {
 }
 
 // judgeObject compares an answer with what the witness saw.
-func (h *historyRun) judgeObject(b *harness.Bridge, v *verdict, object askedObject, m moment, horizon time.Time) {
+func (h *historyRun) judgeObject(b *harness.Bridge, v *findings, object askedObject, m moment, horizon time.Time) {
 	code, body := h.ask(b, "object", url.Values{
 		"object": {object.resource + "/" + object.name}, "namespace": {object.namespace}, "at": {m.point()},
 	})
@@ -344,7 +344,7 @@ func (h *historyRun) someLists(r *rand.Rand, horizon time.Time) (some []listTake
 	for _, namespace := range h.namespaces {
 		of := slices.DeleteFunc(slices.Clone(h.lists), func(l listTaken) bool {
 			return l.namespace != namespace || l.version < h.first.version || l.at.Before(horizon.Add(2*time.Second)) ||
-				l.era < h.era && l.version > h.undone || l.era == h.era && l.version <= max(h.restoredAt.version, h.twice)
+				l.era < h.era && l.version > h.backedUp || l.era == h.era && l.version <= max(h.restoredAt.version, h.twice)
 		})
 		r.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
 		some = append(some, of[:min(len(of), *historyStates)]...)
@@ -353,7 +353,7 @@ func (h *historyRun) someLists(r *rand.Rand, horizon time.Time) (some []listTake
 }
 
 // judgeState compares a state with a list of the same version.
-func (h *historyRun) judgeState(b *harness.Bridge, v *verdict, taken listTaken) {
+func (h *historyRun) judgeState(b *harness.Bridge, v *findings, taken listTaken) {
 	code, body := h.ask(b, "state", url.Values{
 		"namespace": {taken.namespace}, "kind": {taken.resource}, "at": {fmt.Sprint(taken.version)},
 	})

@@ -379,8 +379,8 @@ func etcdIsRestored(t *testing.T, c *cluster) {
 	l.convergesTo(b)
 	l.operate("snapshot?name=restored")
 
-	const undone = 20
-	for i := range undone {
+	const lostUpdates = 20
+	for i := range lostUpdates {
 		l.updateConfigMap("update-is-undone", fmt.Sprint("undone ", i))
 	}
 	l.deleteConfigMap("delete-is-undone")
@@ -392,7 +392,7 @@ func etcdIsRestored(t *testing.T, c *cluster) {
 	l.operate("restore?name=restored")
 	l.convergesTo(b)
 	// By now the versions are below those of before; these changes get the same ones again.
-	for i := range 3 * undone {
+	for i := range 3 * lostUpdates {
 		l.updateConfigMap("update-is-undone", fmt.Sprint("again ", i))
 	}
 	l.deleteConfigMap("delete-is-undone")
@@ -404,7 +404,7 @@ func etcdIsRestored(t *testing.T, c *cluster) {
 			last[string(e.Data())] = e.ID()
 		}
 	}
-	if want := 1 + undone + 3*undone; len(last) < want {
+	if want := 1 + lostUpdates + 3*lostUpdates; len(last) < want {
 		t.Errorf("%d different states of an object were published, want %d: some have been taken for repetitions", len(last), want)
 	}
 	l.verified(b, "the stream", jetStream(b))

@@ -105,9 +105,9 @@ type historyRun struct {
 	// when the bridge learned of it.
 	late []stretch
 	// restoredAt is from which moment on versions are those of after the restore. Those behind
-	// undone up to twice are used twice.
-	restoredAt    moment
-	undone, twice uint64
+	// backedUp up to twice are used twice.
+	restoredAt      moment
+	backedUp, twice uint64
 
 	mu    sync.Mutex
 	lists []listTaken // guarded by mu
@@ -329,7 +329,7 @@ func (h *historyRun) absent(b *harness.Bridge) {
 // restored is an etcd that goes back to a backup while the bridge runs.
 func (h *historyRun) restored(b *harness.Bridge) {
 	h.t.Helper()
-	h.undone = h.reached(b).version // the backup has it, and all before it
+	h.backedUp = h.reached(b).version // the backup has it, and all before it
 	h.operate("snapshot?name=history")
 	h.seen()
 	h.change(*historyTime)

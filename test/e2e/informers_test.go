@@ -23,7 +23,7 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-// transcript is what an informer has told of each object, in order.
+// transcript is what an informer has reported of each object, in order.
 type transcript struct {
 	mu    sync.Mutex
 	lines map[string][]string // guarded by mu

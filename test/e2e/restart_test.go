@@ -144,7 +144,7 @@ func TestKillingTheBridgeLosesAndRepeatsNothing(t *testing.T) {
 	t.Logf("%d events in the stream, %d records in Kafka", len(events), len(records))
 }
 
-// What waits for a sink survives every way in which a bridge can end: on disk, or because the
+// The backlog of a sink survives every way in which a bridge can end: on disk, or because the
 // position that a restart resumes from stays behind it.
 func TestAnOutageOfASinkSurvivesKillsAndStops(t *testing.T) {
 	t.Parallel()

@@ -118,7 +118,7 @@ func compareSelected(events []read.Event, changes []truth.Change) (problems []st
 	return problems
 }
 
-// selectedLine is what has to be told of a change; "" for nothing.
+// selectedLine is what has to be reported of a change; "" for nothing.
 func selectedLine(c truth.Change, selected map[string]string) string {
 	var obj struct {
 		Metadata struct{ Labels map[string]string }

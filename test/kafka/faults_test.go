@@ -60,7 +60,7 @@ func TestNothingIsLostReorderedOrDoubled(t *testing.T) {
 	v := h.judge(t, readAll(t, c, "k8s.test.pods"))
 	t.Logf("%d changes in %v; brokers killed %d times, leaders moved %d times, the bridge killed %d times: lost %d, reordered %d, duplicates %d",
 		h.writes, took.Round(time.Second), kills, moves, crashes, v.lost, v.reordered, v.duplicates)
-	if v != (verdict{}) {
+	if v != (findings{}) {
 		t.Errorf("%+v", v)
 	}
 	if kills == 0 || moves == 0 || crashes == 0 {

@@ -63,10 +63,10 @@ func (h *history) note(key resource.Key, op string, version resource.Version) {
 	h.want[partitionKey] = append(h.want[partitionKey], op+" "+string(version))
 }
 
-// verdict compares what a topic holds with what was done.
-type verdict struct{ lost, reordered, duplicates, strange int }
+// findings are how the contents of a topic differ from what was done.
+type findings struct{ lost, reordered, duplicates, strange int }
 
-func (h *history) judge(t *testing.T, records []*kgo.Record) (v verdict) {
+func (h *history) judge(t *testing.T, records []*kgo.Record) (v findings) {
 	t.Helper()
 	got := map[string][]string{}
 	partitions := map[string]int32{}
@@ -90,7 +90,7 @@ func (h *history) judge(t *testing.T, records []*kgo.Record) (v verdict) {
 	return v
 }
 
-func (v *verdict) compare(t *testing.T, key string, got, want []string) {
+func (v *findings) compare(t *testing.T, key string, got, want []string) {
 	t.Helper()
 	if slices.Equal(got, want) {
 		return

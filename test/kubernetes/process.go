@@ -24,7 +24,7 @@ type process struct {
 	logFile string
 	failed  chan<- error // receives the reason when the child ends without being asked to
 
-	// fallen, when not nil, is told of an end that nobody asked for, instead of failed: the
+	// fallen, when not nil, gets each end that nobody asked for, instead of failed: the
 	// supervisor starts it again.
 	fallen chan<- *process
 
@@ -127,7 +127,7 @@ func (p *process) pid() int {
 	return p.cmd.Process.Pid
 }
 
-// exited is closed when the child ends; nil, which blocks for ever, if it was never started.
+// exited is closed when the child ends; nil, which blocks forever, if it was never started.
 func (p *process) exited() <-chan struct{} { return p.ended }
 
 // poll calls check until it returns nil. It gives up with the last error when ctx is done, or when

@@ -14,7 +14,7 @@ import (
 type Server struct {
 	pods   int64
 	item   *template // of a list
-	object *template // of a watch, which bears kind and apiVersion
+	object *template // of a watch, which has kind and apiVersion
 	mux    *http.ServeMux
 	groups string // beside the core, as JSON
 

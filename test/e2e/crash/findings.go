@@ -11,8 +11,8 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-// Verdict is what a sink holds, measured against what witnesses saw.
-type Verdict struct {
+// Findings are what a sink holds, measured against what witnesses saw.
+type Findings struct {
 	Witnessed  int // changes that witnesses saw, each counted once
 	Events     int // about objects, each counted once
 	Lost       int // changes that are missing, though no gap covers them
@@ -37,21 +37,21 @@ type Verdict struct {
 	Backwards []string
 }
 
-// String is the verdict as a line of a report.
-func (v *Verdict) String() string {
+// String is the findings as a line of a report.
+func (v *Findings) String() string {
 	return fmt.Sprintf("events %d, lost %d, reordered %d, duplicates %d, altered %d, renamed %d, ghosts %d, untold in gaps %d, stale %d, gaps %d (missing in them %d, of these past their end %d)",
 		v.Events, v.Lost, v.Reordered, v.Duplicates, v.Altered, v.Renamed, v.Ghosts, v.Untold, v.Stale, v.Gaps, v.InGaps, v.PastTo)
 }
 
-func (v *Verdict) complain(count *int, format string, args ...any) {
+func (v *Findings) complain(count *int, format string, args ...any) {
 	*count++
 	v.Problems = append(v.Problems, fmt.Sprintf(format, args...))
 }
 
 // Judge compares. The changes are those that witnesses saw, who may have missed some; exist are the
 // objects that exist at the end.
-func Judge(changes, exist []truth.Change, events []read.Event) (*Verdict, error) {
-	v := &Verdict{}
+func Judge(changes, exist []truth.Change, events []read.Event) (*Findings, error) {
+	v := &Findings{}
 	missing, told, err := gaps(events)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func Judge(changes, exist []truth.Change, events []read.Event) (*Verdict, error)
 }
 
 // firsts drops what comes again, as a consumer does by the ids.
-func (v *Verdict) firsts(events []read.Event) (first []read.Event) {
+func (v *Findings) firsts(events []read.Event) (first []read.Event) {
 	seen, names := map[string]*read.Event{}, map[string]string{}
 	for i := range events {
 		e := &events[i]
@@ -122,7 +122,7 @@ type life struct {
 
 // order checks each object by its name: versions of a uid ascend, nothing of it comes after its
 // delete, and another object of the name comes after the delete of the one before.
-func (v *Verdict) order(first []read.Event, byID map[string]*read.Event) error {
+func (v *Findings) order(first []read.Event, byID map[string]*read.Event) error {
 	lives := map[string]*life{}
 	for i := range first {
 		e := &first[i]
@@ -156,7 +156,7 @@ func (v *Verdict) order(first []read.Event, byID map[string]*read.Event) error {
 
 // times checks that the time of an object never goes back within an epoch, the first part of a
 // sequence.
-func (v *Verdict) times(first []read.Event) {
+func (v *Findings) times(first []read.Event) {
 	newest := map[string]*read.Event{}
 	for i := range first {
 		e := &first[i]
@@ -171,7 +171,7 @@ func (v *Verdict) times(first []read.Event) {
 	}
 }
 
-func (v *Verdict) lost(changes []truth.Change, byID map[string]*read.Event, missing map[string][]gap) error {
+func (v *Findings) lost(changes []truth.Change, byID map[string]*read.Event, missing map[string][]gap) error {
 	done := map[string]bool{} // two witnesses may have seen it
 	for i := range changes {
 		ch := &changes[i]
@@ -196,7 +196,7 @@ func (v *Verdict) lost(changes []truth.Change, byID map[string]*read.Event, miss
 	return nil
 }
 
-func (v *Verdict) missing(ch *truth.Change, version uint64, gaps []gap) {
+func (v *Findings) missing(ch *truth.Change, version uint64, gaps []gap) {
 	covered, past := false, true
 	for _, g := range gaps {
 		if g.covers(version) {
@@ -217,7 +217,7 @@ func (v *Verdict) missing(ch *truth.Change, version uint64, gaps []gap) {
 
 // ghosts are objects that don't exist, whatever has become of them, and of which no delete was
 // told. Those whose whole life lies in a gap are given back by their uids.
-func (v *Verdict) ghosts(first []read.Event, exist []truth.Change, byID map[string]*read.Event, missing map[string][]gap) map[string]bool {
+func (v *Findings) ghosts(first []read.Event, exist []truth.Change, byID map[string]*read.Event, missing map[string][]gap) map[string]bool {
 	untold := map[string]bool{}
 	alive := map[string]bool{}
 	for i := range exist {
@@ -261,7 +261,7 @@ func within(first, last *read.Event, gaps []gap) bool {
 	return err == nil && slices.ContainsFunc(gaps, func(g gap) bool { return g.covers(from) && g.covers(to) })
 }
 
-func (v *Verdict) stale(exist []truth.Change, events []read.Event, how string) {
+func (v *Findings) stale(exist []truth.Change, events []read.Event, how string) {
 	for _, problem := range check.FinalState(exist, events, check.Options{}) {
 		v.complain(&v.Stale, "%s: %s", how, problem)
 	}

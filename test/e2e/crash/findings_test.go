@@ -65,7 +65,7 @@ func gap(t *testing.T, from, to int) read.Event {
 }
 
 // A judge that never complains would pass every bridge.
-func TestTheVerdictNamesWhatIsWrong(t *testing.T) {
+func TestFindingsNameWhatIsWrong(t *testing.T) {
 	seen := []truth.Change{
 		change(t, "ADDED", "u", 5), change(t, "MODIFIED", "u", 6), change(t, "DELETED", "u", 7), change(t, "ADDED", "v", 8), change(t, "MODIFIED", "v", 9),
 	}
@@ -84,26 +84,26 @@ func TestTheVerdictNamesWhatIsWrong(t *testing.T) {
 	renamed.SetID("another")
 	for name, c := range map[string]struct {
 		events []read.Event
-		want   crash.Verdict
+		want   crash.Findings
 	}{
-		"nothing":                            {right, crash.Verdict{Events: 5}},
-		"a lost update":                      {without(2, 3), crash.Verdict{Events: 4, Lost: 1}},
-		"a lost update, told as a gap":       {without(2, 3, gap(t, 5, 6), synced(t, 6)), crash.Verdict{Events: 4, Gaps: 1, InGaps: 1}},
-		"a loss after the end of a gap":      {without(2, 3, gap(t, 4, 5), synced(t, 6)), crash.Verdict{Events: 4, Gaps: 1, InGaps: 1, PastTo: 1}},
-		"a loss after the list":              {without(2, 3, gap(t, 4, 5), synced(t, 5)), crash.Verdict{Events: 4, Gaps: 1, Lost: 1}},
-		"a loss before a gap":                {without(2, 3, gap(t, 6, 7), synced(t, 7)), crash.Verdict{Events: 4, Gaps: 1, Lost: 1}},
-		"a second snapshot hides no loss":    {without(2, 3, synced(t, 9)), crash.Verdict{Events: 4, Lost: 1}},
-		"a lost delete":                      {without(3, 4), crash.Verdict{Events: 4, Lost: 1, Ghosts: 1}},
-		"a lost delete, told as a gap":       {without(3, 4, gap(t, 6, 7), synced(t, 7)), crash.Verdict{Events: 4, Gaps: 1, InGaps: 1, Ghosts: 1}},
-		"a whole life that ends in a gap":    {without(3, 4, gap(t, 4, 7), synced(t, 7)), crash.Verdict{Events: 4, Gaps: 1, InGaps: 1, Untold: 1}},
-		"the last update is lost":            {without(5, 6), crash.Verdict{Events: 4, Lost: 1, Stale: 4}},
-		"it comes again":                     {without(3, 3, about(t, "updated", "u", 6)), crash.Verdict{Events: 5, Duplicates: 1}},
-		"it comes again, and is another":     {without(3, 3, other), crash.Verdict{Events: 5, Duplicates: 1, Altered: 1}},
-		"it comes again, by another name":    {without(3, 3, renamed), crash.Verdict{Events: 6, Renamed: 1, Reordered: 1}},
-		"versions are exchanged":             {without(1, 3, right[2], right[1]), crash.Verdict{Events: 5, Reordered: 1}},
-		"the delete is before the update":    {without(2, 4, right[3], right[2]), crash.Verdict{Events: 5, Reordered: 1}},
-		"the next of the name is too early":  {without(3, 5, right[4], right[3]), crash.Verdict{Events: 5, Reordered: 1}},
-		"the replay ends before the present": {append(slices.Clone(right), right[4]), crash.Verdict{Events: 5, Duplicates: 1, Stale: 1}},
+		"nothing":                            {right, crash.Findings{Events: 5}},
+		"a lost update":                      {without(2, 3), crash.Findings{Events: 4, Lost: 1}},
+		"a lost update, told as a gap":       {without(2, 3, gap(t, 5, 6), synced(t, 6)), crash.Findings{Events: 4, Gaps: 1, InGaps: 1}},
+		"a loss after the end of a gap":      {without(2, 3, gap(t, 4, 5), synced(t, 6)), crash.Findings{Events: 4, Gaps: 1, InGaps: 1, PastTo: 1}},
+		"a loss after the list":              {without(2, 3, gap(t, 4, 5), synced(t, 5)), crash.Findings{Events: 4, Gaps: 1, Lost: 1}},
+		"a loss before a gap":                {without(2, 3, gap(t, 6, 7), synced(t, 7)), crash.Findings{Events: 4, Gaps: 1, Lost: 1}},
+		"a second snapshot hides no loss":    {without(2, 3, synced(t, 9)), crash.Findings{Events: 4, Lost: 1}},
+		"a lost delete":                      {without(3, 4), crash.Findings{Events: 4, Lost: 1, Ghosts: 1}},
+		"a lost delete, told as a gap":       {without(3, 4, gap(t, 6, 7), synced(t, 7)), crash.Findings{Events: 4, Gaps: 1, InGaps: 1, Ghosts: 1}},
+		"a whole life that ends in a gap":    {without(3, 4, gap(t, 4, 7), synced(t, 7)), crash.Findings{Events: 4, Gaps: 1, InGaps: 1, Untold: 1}},
+		"the last update is lost":            {without(5, 6), crash.Findings{Events: 4, Lost: 1, Stale: 4}},
+		"it comes again":                     {without(3, 3, about(t, "updated", "u", 6)), crash.Findings{Events: 5, Duplicates: 1}},
+		"it comes again, and is another":     {without(3, 3, other), crash.Findings{Events: 5, Duplicates: 1, Altered: 1}},
+		"it comes again, by another name":    {without(3, 3, renamed), crash.Findings{Events: 6, Renamed: 1, Reordered: 1}},
+		"versions are exchanged":             {without(1, 3, right[2], right[1]), crash.Findings{Events: 5, Reordered: 1}},
+		"the delete is before the update":    {without(2, 4, right[3], right[2]), crash.Findings{Events: 5, Reordered: 1}},
+		"the next of the name is too early":  {without(3, 5, right[4], right[3]), crash.Findings{Events: 5, Reordered: 1}},
+		"the replay ends before the present": {append(slices.Clone(right), right[4]), crash.Findings{Events: 5, Duplicates: 1, Stale: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := crash.Judge(seen, exist, c.events)

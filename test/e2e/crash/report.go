@@ -21,9 +21,9 @@ type Report struct {
 
 // SinkReport is about one sink.
 type SinkReport struct {
-	Name    string
-	Verdict *Verdict
-	Repeats *Repeats
+	Name     string
+	Findings *Findings
+	Repeats  *Repeats
 }
 
 // String is the report as text.
@@ -51,7 +51,7 @@ func (r *Report) String() string {
 // String is the part of a report about one sink.
 func (s *SinkReport) String() string {
 	var b strings.Builder
-	v := s.Verdict
+	v := s.Findings
 	fmt.Fprintf(&b, "\n%s\n", s.Name)
 	for _, line := range []struct {
 		what  string

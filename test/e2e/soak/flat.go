@@ -63,14 +63,14 @@ func (s *Series) Table(first, last Window) string {
 	span := func(w Window) string { return fmt.Sprintf("%v-%v", w.From.Round(time.Second), w.To.Round(time.Second)) }
 	fmt.Fprintf(w, "median of\t%s\t%s\tat most\tallowed\t\t\n", span(first), span(last))
 	for _, f := range s.Compare(first, last) {
-		allowed, verdict := "-", ""
+		allowed, outcome := "-", ""
 		if f.bounded() {
-			allowed, verdict = fmt.Sprintf("%.1f", f.in(f.Allowed)), "flat"
+			allowed, outcome = fmt.Sprintf("%.1f", f.in(f.Allowed)), "flat"
 		}
 		if f.Grew() {
-			verdict = "GREW"
+			outcome = "GREW"
 		}
-		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.1f\t%s\t%s\t\n", f.Name, f.in(f.First), f.in(f.Last), f.in(f.Most), allowed, verdict)
+		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.1f\t%s\t%s\t\n", f.Name, f.in(f.First), f.in(f.Last), f.in(f.Most), allowed, outcome)
 	}
 	_ = w.Flush() // to memory
 	return b.String()

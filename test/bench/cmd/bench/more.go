@@ -119,6 +119,6 @@ func (b *bench) moreTable(out *bytes.Buffer) {
 	}
 	fmt.Fprintf(out, "\n## One more\n\nFloods at 10,000 pods; %d resources in which nothing is, at `kubernetes.qps` 50 and its burst.\n\n| | | goal |\n| --- | ---: | --- |\n", idleResources)
 	for _, row := range moreRows {
-		fmt.Fprintf(out, "| %s | %s | %s |\n", row.name, spread(values(b.more, row.name)), row.goal)
+		fmt.Fprintf(out, "| %s | %s | %s |\n", row.name, medianAndRange(values(b.more, row.name)), row.goal)
 	}
 }

@@ -73,7 +73,7 @@ func (b *bench) table(out *bytes.Buffer) {
 	for _, row := range rows {
 		fmt.Fprintf(out, "| %s |", row.name)
 		for _, s := range []subject{floorToNATS, bridgeToNATS, bridgeToKafka, dynamicClient, typedClient} {
-			fmt.Fprintf(out, " %s |", spread(values(b.results[s.name], row.name)))
+			fmt.Fprintf(out, " %s |", medianAndRange(values(b.results[s.name], row.name)))
 		}
 		fmt.Fprintf(out, " %s | %s |\n", b.ratio(row.name, row.higher), row.goal)
 	}
@@ -86,7 +86,7 @@ func (b *bench) scaleTable(out *bytes.Buffer) {
 	}
 	fmt.Fprintf(out, "\n## Size of the cluster\n\n| bridge → JetStream | %d pods | %d pods | %d pods |\n| --- | ---: | ---: | ---: |\n", b.pods/10, b.pods, b.large)
 	for _, name := range []string{updateCPU, updateRate, syncTime, syncCPU, syncPeak, syncResident} {
-		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", name, spread(values(b.small, name)), spread(values(b.results[bridgeToNATS.name], name)), spread(values(b.big, name)))
+		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", name, medianAndRange(values(b.small, name)), medianAndRange(values(b.results[bridgeToNATS.name], name)), medianAndRange(values(b.big, name)))
 	}
 }
 
@@ -100,7 +100,7 @@ func values(runs []figures, name string) (list []float64) {
 	return list
 }
 
-func spread(list []float64) string {
+func medianAndRange(list []float64) string {
 	if len(list) == 0 {
 		return ""
 	}

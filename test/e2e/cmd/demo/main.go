@@ -46,7 +46,7 @@ func main() {
 		d.user.images = func(int) (string, string) { return pauseImage + "3.9", pauseImage + "3.10" }
 	}
 	if err := d.run(ctx); err != nil {
-		screen.trouble(err)
+		screen.failed(err)
 		os.Exit(1)
 	}
 }
@@ -222,7 +222,7 @@ func (d *demo) stop() {
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		d.screen.trouble(err)
+		d.screen.failed(err)
 	}
 	d.screen.line("Everything is stopped, and %s is removed.", d.dir)
 }

@@ -60,7 +60,7 @@ func (s *screen) headline(format string, args ...any) {
 	s.line("\n%s", s.paint(bold, fmt.Sprintf(format, args...)))
 }
 
-func (s *screen) trouble(err error) { s.line("%s %v", s.paint(red, "demo:"), err) }
+func (s *screen) failed(err error) { s.line("%s %v", s.paint(red, "demo:"), err) }
 
 // step does something that takes a while, and says so before, while, and after. do may report how
 // far it is.
