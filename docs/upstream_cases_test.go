@@ -114,7 +114,7 @@ func compareCases(doc string, upstream, ours []goTest) (problems []string) {
 	return problems
 }
 
-// missingProblems says whether a test of client-go is listed: as a whole, or each of its subtests.
+// missingProblems checks that a test of client-go is listed: as a whole, or each of its subtests.
 func missingProblems(test goTest, cases []listedCase) (problems []string) {
 	if len(cases) == 0 {
 		return []string{fmt.Sprintf("%s: %s is not listed", test.file, test.name)}
@@ -136,7 +136,7 @@ func missingProblems(test goTest, cases []listedCase) (problems []string) {
 	return problems
 }
 
-// answerProblems says whether a row names tests that exist, or gives a reason.
+// answerProblems checks that a row names tests that exist, or gives a reason.
 func answerProblems(c listedCase, ours []goTest) (problems []string) {
 	named := 0
 	for i, part := range strings.Split(c.here, "`") {
