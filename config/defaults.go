@@ -80,8 +80,8 @@ func (inf *Informer) fillInherited(path string, given origins) {
 	}
 }
 
-// fill sets the keys of a section that were not given to the defaults of their tags. inLists says
-// whether it also looks into informers and sinks.
+// fill sets the keys of a section that were not given to the defaults of their tags. With
+// inLists it also looks into informers and sinks.
 func fill(section reflect.Value, path string, given origins, inLists bool) {
 	for _, f := range fieldsOf(section.Type()) {
 		v, at := section.Field(f.index), join(path, f.key)

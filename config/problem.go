@@ -120,7 +120,7 @@ func (o origins) of(path string) origin {
 	return o[""]
 }
 
-// given says whether a key was given, or one below it.
+// given reports whether a key was given, or one below it.
 func (o origins) given(path string) bool {
 	if _, ok := o[path]; ok {
 		return true
@@ -151,12 +151,12 @@ func (ps *problems) addAt(o origin, path, format string, args ...any) {
 	})
 }
 
-// hasAt says whether a problem with the key itself is already known.
+// hasAt reports whether a problem with the key itself is already known.
 func (ps *problems) hasAt(path string) bool {
 	return slices.ContainsFunc(ps.list, func(p *Problem) bool { return p.Path == path })
 }
 
-// has says whether a problem with the key, or with one directly in it, is already known: what
+// has reports whether a problem with the key, or with one directly in it, is already known: what
 // follows from it need not be told.
 func (ps *problems) has(path string) bool {
 	return slices.ContainsFunc(ps.list, func(p *Problem) bool {

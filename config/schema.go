@@ -59,12 +59,13 @@ func section(t reflect.Type) reflect.Type {
 	return nil
 }
 
-// isList says whether a key holds a list of sections: informers, sinks, and bindings.
+// isList reports whether a key holds a list of sections: informers, sinks, and bindings.
 func (f *field) isList() bool {
 	return f.typ.Kind() == reflect.Slice && section(f.typ.Elem()) != nil
 }
 
-// isScalar says whether one text holds the whole value, be it a list of texts separated by commas.
+// isScalar reports whether one text holds the whole value. It may be a list of texts separated by
+// commas.
 func (f *field) isScalar() bool {
 	return !f.isSection && !f.isList() && f.typ.Kind() != reflect.Map
 }

@@ -55,7 +55,7 @@ func (c *Config) sharedStream(a, b *Sink) string {
 	return ""
 }
 
-// sameServer says whether two sinks have streams in one account, by what the configuration calls
+// sameServer reports whether two sinks have streams in one account, by what the configuration calls
 // it.
 func (n *NATS) sameServer(other *NATS) bool {
 	if n.Mode == "core" || other.Mode == "core" || n.Domain != other.Domain ||
@@ -113,7 +113,7 @@ func (c *Config) streamTokens(s *Sink, inf *Informer) (tokens []string) {
 	return tokens
 }
 
-// meet says whether two names can be the same for one event. A field that both begin or end with
+// meet reports whether two names can be the same for one event. A field that both begin or end with
 // has one value then.
 func meet(a, b []string) bool {
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {

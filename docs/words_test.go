@@ -19,16 +19,10 @@ type refusal struct {
 	line         int
 	word, better string
 	pattern      *regexp.Regexp // nil for a name
-	pending      []string       // where the word may still be
 }
 
-// found is the problem at a place, "" where the word may still be.
+// found is the problem at a place.
 func (r *refusal) found(path string, line int) string {
-	for _, place := range r.pending {
-		if path == place || strings.HasPrefix(path, place+"/") {
-			return ""
-		}
-	}
 	return fmt.Sprintf("%s:%d: %q: write %q (docs/words.txt:%d)", path, line, r.word, r.better, r.line)
 }
 
@@ -48,13 +42,10 @@ func refusals(t *testing.T) (prose []refusal, names map[string]refusal) {
 		for i := range fields {
 			fields[i] = strings.TrimSpace(fields[i])
 		}
-		if len(fields) < 3 || len(fields) > 4 || fields[1] == "" || fields[2] == "" {
-			t.Fatalf("words.txt:%d: want: kind | word | what to write instead | where it may still be", n+1)
+		if len(fields) != 3 || fields[1] == "" || fields[2] == "" {
+			t.Fatalf("words.txt:%d: want: kind | word | what to write instead", n+1)
 		}
 		r := refusal{line: n + 1, word: fields[1], better: fields[2]}
-		if len(fields) == 4 {
-			r.pending = strings.Fields(fields[3])
-		}
 		switch fields[0] {
 		case "name":
 			names[r.word] = r
@@ -100,9 +91,7 @@ func sources(t *testing.T, suffix string, found func(path string, text []byte)) 
 func checkProse(prose []refusal, path string, line int, text string) (problems []string) {
 	for _, r := range prose {
 		for _, at := range r.pattern.FindAllStringIndex(text, -1) {
-			if problem := r.found(path, line+strings.Count(text[:at[0]], "\n")); problem != "" {
-				problems = append(problems, problem)
-			}
+			problems = append(problems, r.found(path, line+strings.Count(text[:at[0]], "\n")))
 		}
 	}
 	return problems
@@ -143,9 +132,7 @@ func checkGo(prose []refusal, names map[string]refusal, path string, source []by
 		case token.IDENT:
 			for _, word := range wordsOf(text) {
 				if r, refused := names[word]; refused {
-					if problem := r.found(path, line); problem != "" {
-						problems = append(problems, problem+" in "+text)
-					}
+					problems = append(problems, r.found(path, line)+" in "+text)
 				}
 			}
 		default: // no words
@@ -213,8 +200,8 @@ func TestRefusedWords(t *testing.T) {
 }
 
 func TestRefusedWordsAreFound(t *testing.T) {
-	prose := []refusal{{line: 1, word: "in step", better: "in sync", pattern: phrase("in step"), pending: []string{"old"}}}
-	names := map[string]refusal{"heir": {line: 2, word: "heir", better: "resumed", pending: []string{"old/p.go"}}}
+	prose := []refusal{{line: 1, word: "in step", better: "in sync", pattern: phrase("in step")}}
+	names := map[string]refusal{"heir": {line: 2, word: "heir", better: "resumed"}}
 	const inStep, heir = `: "in step": write "in sync" (docs/words.txt:1)`, `: "heir": write "resumed" (docs/words.txt:2) in `
 	for source, want := range map[string][]string{
 		"package p\n\n// It is in step.\n":               {"p.go:3" + inStep},
@@ -226,9 +213,6 @@ func TestRefusedWordsAreFound(t *testing.T) {
 	} {
 		if got := checkGo(prose, names, "p.go", []byte(source)); !slices.Equal(got, want) {
 			t.Errorf("%q: got %q, want %q", source, got, want)
-		}
-		if got := checkGo(prose, names, "old/p.go", []byte(source)); len(got) > 0 {
-			t.Errorf("%q: got %q where the words may still be", source, got)
 		}
 	}
 	markdown := blank([]byte("`in step`\n```\nin step\n```\nin step\n"))
