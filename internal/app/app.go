@@ -1,8 +1,8 @@
-// Package app turns a configuration into a running bridge. It is the only package that knows both
-// the configuration and the stages.
+// Package app turns a configuration into a running bridge. It and the packages below it are the
+// only ones that know both the configuration and the stages.
 //
 // In: a checked configuration. Out: a bridge that runs, its admin server, and answers about the
-// configuration (rights, roles, samples, a check of the cluster and the brokers).
+// configuration (samples, its schema, a check of the cluster and the brokers).
 //
 // Run contacts the API server, opens the state, assembles pipelines and sinks, and blocks until
 // its context ends or a part fails. While it runs, the configuration can be read again (reload.go)
@@ -27,7 +27,11 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/app/histories"
+	"github.com/kubebridge/bridge/internal/app/sinkmaker"
+	"github.com/kubebridge/bridge/internal/app/tokenfile"
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/tail"
@@ -90,20 +94,21 @@ func Run(ctx context.Context, o Options) (err error) {
 	a := &assembler{
 		config: c, log: log, registry: registry, fatal: o.Fatal, onSynced: o.OnSynced,
 		version: versionOf(o.Source.file), undelivered: newUndelivered(&c.State,
-			registry), feeds: newFeeds(c),
+			registry), feeds: sinkmaker.NewFeeds(c),
 	}
 	if a.replicas, err = a.newReplicas(); err != nil {
 		return &StartError{err}
 	}
-	asked := new(histories)
+	asked := new(histories.Set)
 	a.sink = func(
 		cluster string, s *config.Sink, metrics prometheus.Registerer,
-	) (sinks.Sink, service, error) {
-		m := &sinkMaker{
-			cluster: cluster, stateDir: c.State.Dir, out: o.Stdout, log: log,
-			registry: metrics, replicas: a.replicas, feeds: a.feeds, histories: asked,
+	) (sinks.Sink, sinkmaker.Service, error) {
+		m := &sinkmaker.Maker{
+			Cluster: cluster, StateDir: c.State.Dir, Out: o.Stdout, Log: log,
+			Registry: metrics, Feeds: a.feeds, Serve: asked.Serve,
+			Fence: a.replicas.fence(), Confirm: a.replicas.confirm(),
 		}
-		return m.make(s)
+		return m.Make(s)
 	}
 	results := newOutcome(registry)
 	start := newStarting(o.Version, results)
@@ -131,7 +136,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		if err != nil {
 			return startError(ctx, err)
 		}
-		provideToken(c, log)
+		tokenfile.Provide(c, log)
 		start.runs(p)
 		if r := commands.reloader; r != nil {
 			r.begin(a, p, o.Source.began)
@@ -181,7 +186,7 @@ func newRegistry() *prometheus.Registry {
 // address.
 func listen(
 	ctx context.Context, c *config.Config, registry prometheus.Gatherer, start *starting,
-	commands *control, look *inspector, asked *histories, log *slog.Logger,
+	commands *control, look *inspector, asked *histories.Set, log *slog.Logger,
 ) (*admin.Server, error) {
 	if c.Admin.Address == "" {
 		return nil, nil
@@ -194,9 +199,9 @@ func listen(
 		History: asked,
 		Control: commands,
 		Access: admin.Access{
-			Token: token(c), Remote: c.Admin.Remote,
+			Token: tokenfile.Reader(c), Remote: c.Admin.Remote,
 			// A pod's loopback address is shared with sidecars, debug containers and port-forwards.
-			OwnUser: !inPod(),
+			OwnUser: !kube.InPod(),
 		},
 	})
 	if err != nil {
@@ -205,7 +210,7 @@ func listen(
 	return server, server.Listen(ctx)
 }
 
-// serve runs the pipeline until ctx ends or something fails. The admin server is there before it,
+// Serve runs the pipeline until ctx ends or something fails. The admin server is there before it,
 // so that a start that has to wait can be watched, and outlives it, for the drain.
 func serve(
 	ctx context.Context, server *admin.Server, log *slog.Logger,

@@ -14,6 +14,8 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/app/rights"
+	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/kube"
@@ -39,11 +41,11 @@ type assembler struct {
 	// sink makes the sinks for a cluster. They register their metrics with reg.
 	sink func(
 		cluster string, c *config.Sink, reg prometheus.Registerer,
-	) (sinks.Sink, service, error)
+	) (sinks.Sink, sinkmaker.Service, error)
 	// replicas are the others that stand by; nil for none.
 	replicas *replicas
-	// feeds is for the sinks; what is assembled later has the same.
-	feeds *feeds
+	// Feeds is for the sinks; what is assembled later has the same.
+	feeds *sinkmaker.Feeds
 	// waiting gets the reason each time that the API server can't be asked yet; nil does not wait
 	// for it.
 	waiting func(error)
@@ -63,7 +65,7 @@ type assembler struct {
 type assembled struct {
 	*bridge.Bridge
 	db     *store.DB
-	rights *listCheck
+	rights *rights.ListCheck
 	// What a change of the configuration continues from.
 	cluster string
 	planner *planner
@@ -72,13 +74,13 @@ type assembled struct {
 // Close closes the state, after Run has returned.
 func (p *assembled) Close() error { return p.db.Close() }
 
-// reasons is why the pipeline is not ready, as the admin server shows it.
+// Reasons is why the pipeline is not ready, as the admin server shows it.
 func (p *assembled) reasons() []admin.Reason {
 	var list []admin.Reason
 	for _, r := range p.Ready() {
 		list = append(list, admin.Reason{What: r.Component, Message: r.Message})
 	}
-	return append(list, p.rights.reasons()...)
+	return append(list, p.rights.Reasons()...)
 }
 
 // assemble asks the API server what the names in the configuration mean, opens the state, and puts
@@ -145,9 +147,9 @@ func (a *assembler) assemble(ctx context.Context) (*assembled, error) {
 	return p, nil
 }
 
-// listCheck asks for the bridge's rights, with a rate of its own: what is watched does not wait for
+// ListCheck asks for the bridge's rights, with a rate of its own: what is watched does not wait for
 // it.
-func (a *assembler) listCheck() (*listCheck, error) {
+func (a *assembler) listCheck() (*rights.ListCheck, error) {
 	const perSecond = 10
 	k := &a.config.Kubernetes
 	rc, _, err := kube.RESTConfig(k.Kubeconfig, k.Context, perSecond, perSecond)
@@ -155,10 +157,7 @@ func (a *assembler) listCheck() (*listCheck, error) {
 		return nil, err
 	}
 	resolver, err := kube.NewResolver(rc)
-	return &listCheck{
-		resolver: resolver, log: a.log, pause: 10 * time.Second,
-		changes: make(chan []pipeline.Config, 1),
-	}, err
+	return rights.NewListCheck(resolver, a.log), err
 }
 
 // StateDir is the directory of the state database: one of its own inside state.dir, beside which
@@ -205,7 +204,7 @@ func (a *assembler) sinks(cluster string) (parts sinkParts, err error) {
 	for i := range a.config.Sinks {
 		sink, broker, err := a.makeSink(cluster, &a.config.Sinks[i])
 		if err != nil {
-			errs = append(errs, sinkProblems(a.config, i, err)...)
+			errs = append(errs, sinkmaker.Problems(a.config, i, err)...)
 			continue
 		}
 		if broker != nil {
@@ -220,14 +219,14 @@ func (a *assembler) sinks(cluster string) (parts sinkParts, err error) {
 // registered when it is used.
 func (a *assembler) makeSink(
 	cluster string, c *config.Sink,
-) (sc bridge.SinkConfig, broker service, err error) {
+) (sc bridge.SinkConfig, broker sinkmaker.Service, err error) {
 	scope := metric.NewScope(a.registry, prometheus.Labels{"sink": c.Name})
 	sink, broker, err := a.sink(cluster, c, scope)
 	if err != nil {
 		return sc, nil, err
 	}
 	return bridge.SinkConfig{
-		Name: c.Name, Sink: sink, Scope: scope, Target: target(c), KeepsNewest: c.KeepsNewest(),
+		Name: c.Name, Sink: sink, Scope: scope, Target: sinkmaker.Target(c), KeepsNewest: c.KeepsNewest(),
 		Publisher: publisher.Config{
 			MaxBytes: int(c.MaxInFlightBytes),
 			Retry:    publisher.Retry{Initial: c.Retry.Initial, Max: c.Retry.Max},
@@ -272,7 +271,7 @@ func oversize(ways []string) []publisher.Oversize {
 }
 
 // bridge adds the units, one for each resource of an informer in each of its namespaces.
-func (a *assembler) bridge(c bridge.Config, d discovered, rights *listCheck) (*assembled, error) {
+func (a *assembler) bridge(c bridge.Config, d discovered, rights *rights.ListCheck) (*assembled, error) {
 	redactor, err := redactorOf(a.config, c.DB)
 	if err != nil {
 		return nil, err
@@ -290,20 +289,12 @@ func (a *assembler) bridge(c bridge.Config, d discovered, rights *listCheck) (*a
 	}
 	first := p.plan(d.catalog, d.types)
 	logWarnings(a.log, kindsServed(a.config, d.types))
-	c.Units, c.Unknown, rights.units = first.Units, first.Unknown, first.Units
+	c.Units, c.Unknown, rights.Units = first.Units, first.Unknown, first.Units
 	if interval := a.config.Kubernetes.DiscoveryInterval; interval > 0 {
 		c.Planner, c.PlanInterval = p.ask, interval
 	}
 	b, err := bridge.New(c)
 	return &assembled{Bridge: b, db: c.DB, rights: rights, cluster: c.Cluster, planner: p}, err
-}
-
-// orAll is the given namespaces, or the one "" that means all.
-func orAll(namespaces []string) []string {
-	if len(namespaces) == 0 {
-		return []string{""}
-	}
-	return namespaces
 }
 
 // unit is what all units of an informer have in common.

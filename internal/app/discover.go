@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/app/rights"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/reflector"
@@ -132,7 +132,7 @@ func (a *assembler) resolve(catalog *kube.Catalog) ([][]resource.Type, error) {
 	var errs []error
 	for i := range a.config.Informers {
 		inf := &a.config.Informers[i]
-		found, err := catalog.Resolve(selection(inf))
+		found, err := catalog.Resolve(rights.Selection(inf))
 		if err == nil && len(found) == 0 {
 			err = errors.New("selects nothing: everything in resources is excluded")
 		}
@@ -142,12 +142,4 @@ func (a *assembler) resolve(catalog *kube.Catalog) ([][]resource.Type, error) {
 		types = append(types, found)
 	}
 	return types, errors.Join(errs...)
-}
-
-// selection is what an informer selects.
-func selection(inf *config.Informer) kube.Selection {
-	return kube.Selection{
-		Names: inf.Resources, Exclude: inf.Exclude,
-		Namespaced: len(inf.Namespaces) > 0 || inf.NamespaceSelector != "",
-	}
 }

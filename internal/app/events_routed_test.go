@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -20,8 +21,8 @@ type routed struct {
 }
 
 func newRouted(a *absent, c *config.Sink, out *testkit.Buffer) (*routed, error) {
-	told, err := newSampleSink(nil, c)
-	return &routed{a, out, told.destination}, err
+	told, err := sinkmaker.FormOf(c)
+	return &routed{a, out, told.Destination}, err
 }
 
 // Publish implements sinks.Sink.

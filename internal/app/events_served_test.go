@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/app/rights"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -22,7 +23,7 @@ var customTypes = []resource.Type{
 	{Group: "example.org", Version: "v1", Resource: "gadgets", Kind: "Gadget", Namespaced: true},
 }
 
-// serve begins, or ends, to serve a custom resource, as a CRD that is installed or removed does.
+// Serve begins, or ends, to serve a custom resource, as a CRD that is installed or removed does.
 func (p *play) serve(name string, on bool) error {
 	for _, typ := range customTypes {
 		if typ.String() != name {
@@ -61,7 +62,7 @@ func (p *play) discover(c *config.Config) (d discovered, err error) {
 		return d, err
 	}
 	for i := range c.Informers {
-		types, err := d.catalog.Resolve(selection(&c.Informers[i]))
+		types, err := d.catalog.Resolve(rights.Selection(&c.Informers[i]))
 		if err != nil {
 			return d, err
 		}

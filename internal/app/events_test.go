@@ -27,6 +27,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/app/rights"
+	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/jsontree"
 	"github.com/kubebridge/bridge/internal/reflector"
@@ -278,7 +280,7 @@ func (p *play) start(file string) error {
 	b, err := a.bridge(bridge.Config{
 		Cluster: "test", Client: &reflector.Client{HTTP: &http.Client{Transport: p}, Base: server.URL()}, DB: db, Sinks: parts.sinks, Log: log,
 		CommitInterval: 100 * time.Millisecond,
-	}, found, &listCheck{})
+	}, found, &rights.ListCheck{})
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
@@ -293,7 +295,7 @@ func (p *play) start(file string) error {
 }
 
 // sink prints on a buffer of its own.
-func (p *play) sink(_ string, c *config.Sink, _ prometheus.Registerer) (sinks.Sink, service, error) {
+func (p *play) sink(_ string, c *config.Sink, _ prometheus.Registerer) (sinks.Sink, sinkmaker.Service, error) {
 	if p.output[c.Name] == nil {
 		p.output[c.Name] = &testkit.Buffer{}
 	}

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/app/rights"
+	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -101,20 +103,20 @@ func (l *liveCheck) kubernetes(ctx context.Context) {
 		}
 		l.add("cluster", err)
 	}
-	list, problems := neededNow(l.config, l.catalog)
+	list, problems := rights.Needed(l.config, l.catalog)
 	l.problems = append(l.problems, problems...)
 	l.askForRights(ctx, resolver, list)
 	var selected [][]resource.Type
 	for i := range l.config.Informers {
 		// what is wrong with it is told
-		types, _ := l.catalog.Resolve(selection(&l.config.Informers[i]))
+		types, _ := l.catalog.Resolve(rights.Selection(&l.config.Informers[i]))
 		selected = append(selected, types)
 	}
 	l.warnings = kindsServed(l.config, selected)
 }
 
 // askForRights asks for each right once, and tells of a missing one at the first key that needs it.
-func (l *liveCheck) askForRights(ctx context.Context, resolver *kube.Resolver, list []need) {
+func (l *liveCheck) askForRights(ctx context.Context, resolver *kube.Resolver, list []rights.Need) {
 	const atOnce = 8
 	var g errgroup.Group
 	g.SetLimit(atOnce)
@@ -127,7 +129,7 @@ func (l *liveCheck) askForRights(ctx context.Context, resolver *kube.Resolver, l
 		g.Go(func() error {
 			allowed, why, err := resolver.Allowed(ctx, n.Right)
 			if err == nil && !allowed {
-				l.add(cmp.Or(n.path, "kubernetes"), notAllowed(n.Right, why))
+				l.add(cmp.Or(n.Path, "kubernetes"), notAllowed(n.Right, why))
 			}
 			return err
 		})
@@ -149,15 +151,15 @@ func (l *liveCheck) sink(ctx context.Context, i int) {
 	c := &l.config.Sinks[i]
 	ctx, cancel := context.WithTimeout(ctx, brokerTimeout)
 	defer cancel()
-	maker := &sinkMaker{
-		cluster: cmp.Or(l.cluster, "unknown"), stateDir: l.config.State.Dir,
-		out: io.Discard, log: l.log, feeds: newFeeds(l.config),
+	maker := &sinkmaker.Maker{
+		Cluster: cmp.Or(l.cluster, "unknown"), StateDir: l.config.State.Dir,
+		Out: io.Discard, Log: l.log, Feeds: sinkmaker.NewFeeds(l.config),
 	}
-	err := kindOf(c).check(ctx, maker, func(template string) []string {
+	err := maker.Check(ctx, c, func(template string) []string {
 		return l.topics(c.Name,
 			template)
 	})
-	l.addAll(sinkProblems(l.config, i, err))
+	l.addAll(sinkmaker.Problems(l.config, i, err))
 }
 
 // topics are those of a sink that can be told without an event: they depend on no object's
@@ -176,7 +178,7 @@ func (l *liveCheck) topics(sink, template string) []string {
 		if !slices.ContainsFunc(inf.Sinks, func(b config.Binding) bool { return b.Name == sink }) {
 			continue
 		}
-		types, _ := l.catalog.Resolve(selection(inf)) // what is wrong is told already
+		types, _ := l.catalog.Resolve(rights.Selection(inf)) // what is wrong is told already
 		for _, t := range types {
 			if name := topicOf(topic, l.cluster, inf.Name, t); name != "" &&
 				!slices.Contains(names, name) {

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -14,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/reflector"
@@ -116,13 +119,14 @@ func everyMetric(t *testing.T) map[string]registered {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	maker := newMaker(t)
+	maker := &sinkmaker.Maker{Cluster: "dev", StateDir: t.TempDir(), Out: io.Discard, Log: slog.New(slog.DiscardHandler)}
 	c := bridge.Config{
 		Cluster: "dev", DB: db, Registerer: n,
 		Client: &reflector.Client{HTTP: &http.Client{}, Base: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}},
 		Units:  []pipeline.Config{{Informer: "all", Type: resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}},
 	}
-	maker.replicas, c.Standby = standsBy(t)
+	replicas, standby := standsBy(t)
+	maker.Fence, maker.Confirm, c.Standby = replicas.fence(), replicas.confirm(), standby
 	text := `sinks:
   - {name: nats, nats: {servers: ["nats://127.0.0.1:1"]}}
   - {name: kafka, kafka: {brokers: ["127.0.0.1:1"]}}
@@ -133,8 +137,8 @@ func everyMetric(t *testing.T) map[string]registered {
 		t.Fatal(err)
 	}
 	for i := range parsed.Sinks {
-		maker.registry = prometheus.WrapRegistererWith(prometheus.Labels{"sink": parsed.Sinks[i].Name}, n)
-		sink, _, err := maker.make(&parsed.Sinks[i])
+		maker.Registry = prometheus.WrapRegistererWith(prometheus.Labels{"sink": parsed.Sinks[i].Name}, n)
+		sink, _, err := maker.Make(&parsed.Sinks[i])
 		if err != nil {
 			t.Fatal(err)
 		}

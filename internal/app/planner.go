@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/app/rights"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/pipeline"
@@ -43,7 +44,7 @@ func newPlanner(
 			p.named = append(p.named, before.named[j])
 			continue
 		}
-		s := selection(inf)
+		s := rights.Selection(inf)
 		s.Names = d.catalog.Pin(s.Names)
 		p.selections = append(p.selections, s)
 		p.named = append(p.named, namedOnly(d.catalog, s))
@@ -108,7 +109,7 @@ func (p *planner) plan(catalog *kube.Catalog, types [][]resource.Type) bridge.Pl
 	for i := range p.informers {
 		inf := &p.informers[i]
 		for _, t := range types[i] {
-			for _, namespace := range orAll(inf.Namespaces) {
+			for _, namespace := range rights.Namespaces(inf) {
 				u := p.templates[i]
 				u.Type, u.Namespace, u.Named = t, namespace, p.named[i][t.String()]
 				plan.Units = append(plan.Units, u)

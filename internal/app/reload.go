@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/app/rights"
+	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/kube"
 )
@@ -104,7 +106,7 @@ func (r *reloader) reload(ctx context.Context, why string) (done string, err err
 	return done, nil
 }
 
-// change finds out what is to change, and changes it. The level is that of the log, where it is
+// Change finds out what is to change, and changes it. The level is that of the log, where it is
 // another now: what an operator has set meanwhile stays until the configuration says something
 // else.
 func (r *reloader) change(
@@ -127,14 +129,14 @@ func (r *reloader) change(
 		return done, "", err
 	}
 	c.Version = version
-	after.feeds.follow(next) // before the new sinks are opened
+	after.feeds.Follow(next) // before the new sinks are opened
 	if done, err = r.reconfigure(ctx, c, content); err != nil {
-		after.feeds.follow(before)
+		after.feeds.Follow(before)
 		return done, "", err
 	}
 	// chains of owners may be asked for now
 	r.pipeline.db.SetBodiesPerSecond(after.bodiesPerSecond())
-	r.pipeline.rights.change(c.Units)
+	r.pipeline.rights.Change(c.Units)
 	r.pipeline.planner, r.assembler, r.secrets = planner, &after, secrets
 	if err := forgetOwnKey(next, r.pipeline.db); err != nil {
 		r.log.Error("the redaction key of before is still in the state directory", "err", err)
@@ -218,7 +220,7 @@ func (r *reloader) discover(ctx context.Context, c *config.Config) (d discovered
 			d.types = append(d.types, types)
 			continue
 		}
-		types, err := d.catalog.Resolve(selection(inf))
+		types, err := d.catalog.Resolve(rights.Selection(inf))
 		if errors.Is(err, kube.ErrUnavailable) {
 			return d, fmt.Errorf("%w: informers[%d].resources: %w", errNotNow, i, err)
 		}
@@ -246,7 +248,7 @@ func (r *reloader) sinks(
 		}
 		// an embedded server runs already: it can't be changed
 		sc, _, err := after.makeSink(r.pipeline.cluster, sink)
-		problems = append(problems, sinkProblems(after.config, i, err)...)
+		problems = append(problems, sinkmaker.Problems(after.config, i, err)...)
 		list = append(list, sc)
 	}
 	return list, errors.Join(problems...)

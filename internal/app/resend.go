@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/app/streams"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/source"
 	"github.com/kubebridge/bridge/internal/undelivered"
 )
 
@@ -147,6 +151,56 @@ func readUndelivered(dir, sink string, ids []string, answer *admin.Resent) (read
 		read.add(id, e, int(entry.Bytes))
 	}
 	return read
+}
+
+// readDeadLetters reads dead letters, as many as may be held in memory. Those that can't be sent
+// are in the answer.
+func (c *control) readDeadLetters(
+	ctx context.Context, cluster, sink string, positions []string, answer *admin.Resent,
+) (read resendable, err error) {
+	conf, err := c.current(ctx)
+	if err != nil {
+		return read, err
+	}
+	const patience = 20 * time.Second // less than the command has
+	d, err := streams.NewDeadLetters(streams.SourceOptions{
+		Config: conf, Client: "bridge deadletters", Sink: sink, Patience: patience,
+	})
+	if err != nil {
+		return read, conflict(err.Error())
+	}
+	from, wanted := source.Position{}, map[string]bool{}
+	for _, text := range positions {
+		at, err := streams.ParsePosition(text)
+		if err != nil {
+			return read, conflict(err.Error())
+		}
+		if first, known := from[at.Lane]; !known || at.Offset < first.Next {
+			from[at.Lane] = source.Lane{Next: at.Offset}
+		}
+		wanted[text] = true
+	}
+	for l, err := range d.Each(ctx, from, slices.Collect(maps.Keys(from))) {
+		if err != nil {
+			return read, conflict(err.Error())
+		}
+		if !wanted[l.Position] {
+			continue
+		}
+		delete(wanted, l.Position)
+		if e, err := l.Restore(cluster); err != nil {
+			answer.Keep(l.Position, err)
+		} else {
+			read.add(l.Position, e, len(e.Data))
+		}
+		if len(wanted) == 0 || read.bytes >= resendBytes {
+			return read, nil
+		}
+	}
+	for position := range wanted {
+		answer.Keep(position, errors.New("there is no dead letter of this sink any more"))
+	}
+	return read, nil
 }
 
 // conclude answers for an event. One that was acknowledged is settled, and no other.

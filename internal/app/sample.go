@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/pipeline"
@@ -43,7 +44,7 @@ func Sample(ctx context.Context, o SampleOptions) (printed int, all bool, err er
 	stream := newSampleStream(o.JSON, o.Events)
 	a := &assembler{
 		config: o.Config, log: o.Log,
-		sink: func(_ string, s *config.Sink, _ prometheus.Registerer) (sinks.Sink, service, error) {
+		sink: func(_ string, s *config.Sink, _ prometheus.Registerer) (sinks.Sink, sinkmaker.Service, error) {
 			sink, err := newSampleSink(stream, s)
 			return sink, nil, err
 		},
@@ -140,8 +141,8 @@ func (s *sampleSink) text(e *event.Event) []byte {
 		return append(event.AppendStructured(nil, e), '\n')
 	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "# %s\n", s.destination(e))
-	if s.structured {
+	fmt.Fprintf(&out, "# %s\n", s.form.Destination(e))
+	if s.form.Structured {
 		fmt.Fprintf(&out, "content-type: %s\n\n", event.StructuredContentType)
 		out.Write(event.AppendStructured(nil, e))
 	} else {
@@ -149,9 +150,9 @@ func (s *sampleSink) text(e *event.Event) []byte {
 			if name == "datacontenttype" {
 				name = "content-type"
 			} else {
-				name = s.prefix + name
+				name = s.form.Prefix + name
 			}
-			fmt.Fprintf(&out, "%s: %s\n", name, s.value(value))
+			fmt.Fprintf(&out, "%s: %s\n", name, s.form.Value(value))
 		})
 		out.WriteByte('\n')
 		out.Write(e.Data)
@@ -160,18 +161,9 @@ func (s *sampleSink) text(e *event.Event) []byte {
 	return out.Bytes()
 }
 
-// sampleForm is what events look like at a sink.
-type sampleForm struct {
-	prefix     string              // of the attributes' headers
-	value      func(string) string // an attribute's value as a header
-	structured bool
-	// destination describes where the event would go.
-	destination func(*event.Event) string
-}
-
 // sampleSink stands in for a sink: it knows the form of its events, and hands them to the stream.
 type sampleSink struct {
-	sampleForm
+	form    sinkmaker.Form
 	stream  *sampleStream
 	printed int // owned by Publish
 }
@@ -179,8 +171,8 @@ type sampleSink struct {
 var _ sinks.Sink = (*sampleSink)(nil)
 
 func newSampleSink(stream *sampleStream, c *config.Sink) (*sampleSink, error) {
-	form, err := kindOf(c).sample()
-	return &sampleSink{sampleForm: form, stream: stream}, err
+	form, err := sinkmaker.FormOf(c)
+	return &sampleSink{form: form, stream: stream}, err
 }
 
 // Open has nothing to open.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/asyncapi"
 	"github.com/kubebridge/bridge/internal/event"
 )
@@ -14,7 +15,7 @@ func Schema(c *config.Config) map[string]any {
 	var list []asyncapi.Sink
 	for i := range c.Sinks {
 		s := &c.Sinks[i]
-		d := kindOf(s).describe()
+		d := sinkmaker.Describe(s)
 		if d == nil {
 			continue
 		}

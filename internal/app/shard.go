@@ -26,21 +26,6 @@ func shardOf(c *config.Config) (resource.Shard, error) {
 	return shardOfHost(host, count, c.Standby.Enabled)
 }
 
-// allShards are the shards that the objects are split between: the one of everything where they are
-// not.
-func allShards(c *config.Config) []resource.Shard {
-	_, count, _ := strings.Cut(c.Shard, "/")
-	first, err := resource.ParseShard("0/" + count)
-	if err != nil { // of no shards: a checked configuration has a count
-		return []resource.Shard{{}}
-	}
-	list := make([]resource.Shard, first.Count)
-	for i := range list {
-		list[i] = resource.Shard{Index: i, Count: first.Count}
-	}
-	return list
-}
-
 // shardOfHost is the shard of the pod of a StatefulSet, whose name ends with its number. With
 // replicas the numbers begin again behind the last shard. Without, two pods of one shard would both
 // publish, so that is an error.

@@ -1,14 +1,13 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
 	"os"
 	"strings"
 
-	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/app/rights"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
@@ -47,7 +46,7 @@ func (a *assembler) newReplicas() (*replicas, error) {
 	if err != nil {
 		return nil, err
 	}
-	namespace, name := leaseNamespace(a.config), standby.LeaseName(s.Lease.Name, shard)
+	namespace, name := rights.LeaseNamespace(a.config), standby.LeaseName(s.Lease.Name, shard)
 	c := standby.LeaseConfig{
 		Client: client, Namespace: namespace, Name: name, Identity: identity,
 		Duration: s.LeaseDuration, RenewDeadline: s.RenewDeadline, RetryPeriod: s.RetryPeriod,
@@ -73,12 +72,6 @@ func identity(configured string) (string, error) {
 	return configured + "_" + strings.ToLower(rand.Text()[:10]), nil
 }
 
-// leaseNamespace is where the lease lies.
-func leaseNamespace(c *config.Config) string {
-	return cmp.Or(c.Standby.Lease.Namespace, kube.Namespace(c.Kubernetes.Kubeconfig,
-		c.Kubernetes.Context), "default")
-}
-
 // bridge is the part for the bridge; nil for none.
 func (r *replicas) bridge() *bridge.Standby {
 	if r == nil {
@@ -87,7 +80,7 @@ func (r *replicas) bridge() *bridge.Standby {
 	return &bridge.Standby{Lease: r.lease, ProgressLease: r.board}
 }
 
-// fence is what keeps a replica that led before out of a stream; nil for none.
+// Fence is what keeps a replica that led before out of a stream; nil for none.
 func (r *replicas) fence() *nats.Fence {
 	if r == nil {
 		return nil
@@ -95,36 +88,10 @@ func (r *replicas) fence() *nats.Fence {
 	return &nats.Fence{Name: r.name, Confirm: r.lease.Confirm}
 }
 
-// confirm asks whether this replica leads; nil where there are no others.
+// Confirm asks whether this replica leads; nil where there are no others.
 func (r *replicas) confirm() func(context.Context) error {
 	if r == nil {
 		return nil
 	}
 	return r.lease.Confirm
-}
-
-// leaseNeeds are the rights that bridges need which stand by for each other: those of all shards,
-// which have one service account.
-func leaseNeeds(c *config.Config) []need {
-	if !c.Standby.Enabled {
-		return nil
-	}
-	const group, resource = "coordination.k8s.io", "leases"
-	namespace := leaseNamespace(c)
-	list := []need{{kube.Right{
-		Verb: "create", Group: group, Resource: resource,
-		Namespace: namespace,
-	}, "standby.lease"}}
-	for _, shard := range allShards(c) {
-		lease := standby.LeaseName(c.Standby.Lease.Name, shard)
-		for _, name := range []string{lease, standby.ProgressLeaseName(lease)} {
-			for _, verb := range []string{"get", "update"} {
-				list = append(list, need{kube.Right{
-					Verb: verb, Group: group, Resource: resource,
-					Namespace: namespace, Name: name,
-				}, "standby.lease"})
-			}
-		}
-	}
-	return list
 }

@@ -49,7 +49,7 @@ func (s *starting) get() (p *assembled, why string) {
 	return s.pipeline, s.why
 }
 
-// reasons is why the bridge is not ready, as the admin server shows it.
+// Reasons is why the bridge is not ready, as the admin server shows it.
 func (s *starting) reasons() []admin.Reason {
 	p, why := s.get()
 	if p == nil {

@@ -6,10 +6,8 @@ import (
 	"os"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/kube"
 )
-
-// inPod reports whether this process runs in a pod.
-func inPod() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }
 
 // warnOfReaders warns of a state directory that other users of the machine may read.
 func warnOfReaders(c *config.State, log *slog.Logger) {
@@ -17,7 +15,7 @@ func warnOfReaders(c *config.State, log *slog.Logger) {
 		return
 	}
 	others := fs.FileMode(0o077)
-	if inPod() {
+	if kube.InPod() {
 		others = 0o007 // the kubelet gives volumes to the pod's group
 	}
 	if info, err := os.Stat(c.Dir); err == nil && info.Mode().Perm()&others != 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/query"
@@ -96,7 +97,7 @@ func TestArchive(t *testing.T) {
 		testkit.OK(t, err)
 		defer db.Close()
 		out, err := exec.CommandContext(t.Context(), program, "archive", "--from", jetStream(t)+"/K8S", "--dir", db.Dir()).CombinedOutput()
-		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != exitRefused || !strings.Contains(string(out), "is written by another process") { //nolint:errorlint // it is not wrapped
+		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != command.ExitRefused || !strings.Contains(string(out), "is written by another process") { //nolint:errorlint // it is not wrapped
 			t.Errorf("%v: %s", err, out)
 		}
 	})

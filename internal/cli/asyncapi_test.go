@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -77,7 +78,7 @@ func TestAsyncAPIParser(t *testing.T) {
 		t.Run(output, func(t *testing.T) {
 			var out, stderr bytes.Buffer
 			args := []string{"schema", "--config", file, "--output", output}
-			if code := run(t.Context(), args, nil, &out, &stderr); code != exitClean {
+			if code := run(t.Context(), args, nil, &out, &stderr); code != command.ExitClean {
 				t.Fatalf("exit code %d: %s", code, stderr.String())
 			}
 			channels, refused := parse(out.String())

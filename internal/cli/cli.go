@@ -1,56 +1,25 @@
-// Package cli is the command line of the bridge: its commands and their flags, tables and questions
-// on a terminal, the client of a running bridge's admin server, and the process around a bridge
-// (log, signals, memory, exit codes). What the commands run is in package app.
+// Package cli is the command line of the bridge: its root, the commands that run or check a bridge
+// or ask a running one, and the process around a bridge (signals, memory, processors, progress).
+// Groups of other commands, and what all commands share, are the packages below it; what commands
+// run is in package app.
 package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/cli/command"
+	"github.com/kubebridge/bridge/internal/cli/deadletters"
+	"github.com/kubebridge/bridge/internal/cli/histories"
+	"github.com/kubebridge/bridge/internal/cli/statedir"
+	"github.com/kubebridge/bridge/internal/cli/terminal"
 )
-
-// Exit codes.
-const (
-	exitClean   = 0
-	exitFailed  = 1 // something failed while it ran
-	exitRefused = 2 // it did not start: usage, configuration, surroundings
-)
-
-// exitError is an error with the code that the process ends with. Other errors come from cobra, and
-// are about usage.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e *exitError) Error() string { return e.err.Error() }
-func (e *exitError) Unwrap() error { return e.err }
-
-func failed(err error) error  { return withCode(exitFailed, err) }
-func refused(err error) error { return withCode(exitRefused, err) }
-
-// ended is the end of a bridge that was run, with the code that it means.
-func ended(err error) error {
-	if _, ok := errors.AsType[*app.StartError](err); ok {
-		return refused(err)
-	}
-	return failed(err)
-}
-
-func withCode(code int, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &exitError{code, err}
-}
 
 // Run runs a command of the program of this build. It returns the exit code.
 func Run(
@@ -61,15 +30,13 @@ func Run(
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	command, err := root.ExecuteContextC(ctx)
+	ran, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		return exitClean
+		return command.ExitClean
 	}
-	code := exitRefused
-	if e, ok := errors.AsType[*exitError](err); ok {
-		code = e.code
-	} else {
-		err = fmt.Errorf("%w\nRun '%s --help' for usage.", err, command.CommandPath())
+	code, known := command.CodeOf(err)
+	if !known {
+		code, err = command.ExitRefused, fmt.Errorf("%w\nRun '%s --help' for usage.", err, ran.CommandPath())
 	}
 	report(stderr, err)
 	return code
@@ -80,7 +47,7 @@ func Run(
 func report(w io.Writer, err error) {
 	problems := config.Problems(err)
 	if len(problems) == 0 {
-		fmt.Fprintf(w, "bridge: %s\n", plain(strings.TrimSuffix(err.Error(), "\n")))
+		fmt.Fprintf(w, "bridge: %s\n", terminal.Plain(strings.TrimSuffix(err.Error(), "\n")))
 		return
 	}
 	for _, p := range problems {
@@ -111,21 +78,12 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 	}
 	root.Version = strings.TrimPrefix(build.String(), "bridge ")
 	root.AddCommand(newRunCommand(build), newWatchCommand(build), newValidateCommand(),
-		newSampleCommand(),
-		newRBACCommand(), newSchemaCommand(), newStatusCommand(), newVerifyCommand(), newArchiveCommand(),
-		newStateDirCommand(),
-		newUndeliveredCommand(), newDeadLettersCommand(), newVersionCommand(build))
-	root.AddCommand(newHistoryCommand(), newShowCommand(), newDiffCommand(), newTimelineCommand(),
-		newStateCommand(), newServeCommand())
-	root.AddCommand(newPauseCommand(), newResumeCommand(), newSnapshotCommand(),
-		newLogLevelCommand(), newReloadCommand(), newTokenCommand(), newTailCommand())
+		newSampleCommand(), newRBACCommand(), newSchemaCommand(), newVerifyCommand(),
+		newVersionCommand(build))
+	root.AddCommand(newStatusCommand(), newTailCommand(), newPauseCommand(), newResumeCommand(),
+		newSnapshotCommand(), newLogLevelCommand(), newReloadCommand(), newTokenCommand())
+	root.AddCommand(histories.Commands()...)
+	root.AddCommand(deadletters.Commands()...)
+	root.AddCommand(statedir.Command())
 	return root
-}
-
-// configFlag adds --config, whose default is $BRIDGE_CONFIG.
-func configFlag(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVarP(file, "config", "c", os.Getenv("BRIDGE_CONFIG"),
-		"path of the configuration, YAML; none: watch everything, run a NATS server "+
-			"($BRIDGE_CONFIG)")
-	_ = cmd.MarkFlagFilename("config", "yaml", "yml") // fails only for a flag that is not there
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -20,13 +21,13 @@ func TestCommandToAnotherServer(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	testkit.OK(t, os.WriteFile(token, []byte("a token of more than 16 bytes"), 0o600))
 	address := server.Listener.Addr().String()
-	for _, command := range []string{"pause sink lake", "reload", "log-level debug"} {
-		t.Run(command+" says what is there", func(t *testing.T) {
+	for _, line := range []string{"pause sink lake", "reload", "log-level debug"} {
+		t.Run(line+" says what is there", func(t *testing.T) {
 			var stderr testkit.Buffer
-			args := append(strings.Fields(command), "--admin-address", address, "--token-file", token)
+			args := append(strings.Fields(line), "--admin-address", address, "--token-file", token)
 			code := run(t.Context(), args, nil, io.Discard, &stderr)
 			want := address + " is not the admin endpoint of a bridge that takes commands: 200 OK"
-			if code != exitRefused || !strings.Contains(stderr.String(), want) {
+			if code != command.ExitRefused || !strings.Contains(stderr.String(), want) {
 				t.Errorf("exit code %d, stderr %q", code, stderr.String())
 			}
 		})

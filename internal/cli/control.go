@@ -5,17 +5,10 @@ import (
 	"net/url"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/internal/cli/adminclient"
+	"github.com/kubebridge/bridge/internal/cli/command"
 )
-
-// howToReach is in the help of all commands for a running bridge.
-const howToReach = `
-
-The bridge is found at admin.address of the configuration (--admin-address), and takes commands from
-this machine, from who can read its token: admin.tokenFile, or admin-token in the state directory
-(--token-file). Its log tells who asked.
-
-Exit codes: 0 when it is done, 1 when the bridge could not do it, 2 when there is no bridge, or it
-refuses.`
 
 // kindsOfTargets are what can be paused.
 var kindsOfTargets = []string{"informer", "sink"}
@@ -47,14 +40,14 @@ in order.`,
 func newSwitchCommand(action, short, long, example string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: action + " informer|sink NAME", Short: short,
-		Long: long + howToReach, Example: example, Args: cobra.ExactArgs(2),
+		Long: long + adminclient.Help, Example: example, Args: cobra.ExactArgs(2),
 	}
-	c := newClient(cmd)
+	c := adminclient.New(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if args[0] != "informer" && args[0] != "sink" {
 			return fmt.Errorf("want informer or sink, got %q", args[0])
 		}
-		return c.do(cmd, args[0]+"s/"+url.PathEscape(args[1])+"/"+action, struct{}{})
+		return c.Do(cmd, args[0]+"s/"+url.PathEscape(args[1])+"/"+action, struct{}{})
 	}
 	cmd.ValidArgsFunction = func(
 		_ *cobra.Command, args []string, _ string,
@@ -63,7 +56,7 @@ func newSwitchCommand(action, short, long, example string) *cobra.Command {
 		case 0:
 			return kindsOfTargets, cobra.ShellCompDirectiveNoFileComp
 		case 1:
-			return c.names(args[0]), cobra.ShellCompDirectiveNoFileComp
+			return c.Names(args[0]), cobra.ShellCompDirectiveNoFileComp
 		}
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -90,13 +83,13 @@ objects are, a consumer that has lost its state learns so; what was deleted mean
 conclude from what does not come.
 
 The command returns when it has begun; the log says when all of it is queued. A restart breaks it
-off.` + howToReach,
+off.` + adminclient.Help,
 		Example: `  bridge snapshot workloads
   bridge snapshot workloads --resource deployments.apps --namespace shop
   bridge snapshot workloads --selector app=web --sink lake`,
 		Args: cobra.ExactArgs(1),
 	}
-	c := newClient(cmd)
+	c := adminclient.New(cmd)
 	cmd.Flags().StringVar(&what.Resource, "resource", "", "only this resource of the informer, "+
 		"as /status shows it: pods, deployments.apps")
 	cmd.Flags().StringVarP(&what.Namespace, "namespace", "n", "", "only objects in this namespace")
@@ -104,7 +97,7 @@ off.` + howToReach,
 		"as kubectl takes it")
 	cmd.Flags().StringVar(&what.Sink, "sink", "", "only to this sink; none: to all of the informer")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return c.do(cmd, "informers/"+url.PathEscape(args[0])+"/snapshot", what)
+		return c.Do(cmd, "informers/"+url.PathEscape(args[0])+"/snapshot", what)
 	}
 	cmd.ValidArgsFunction = func(
 		_ *cobra.Command, args []string, _ string,
@@ -112,25 +105,24 @@ off.` + howToReach,
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return c.names("informer"), cobra.ShellCompDirectiveNoFileComp
+		return c.Names("informer"), cobra.ShellCompDirectiveNoFileComp
 	}
 	return cmd
 }
 
 func newLogLevelCommand() *cobra.Command {
-	levels := keyFlags["log.level"].values
 	cmd := &cobra.Command{
 		Use:   "log-level LEVEL",
 		Short: "Set the level of a running bridge's log",
 		Long: `log-level sets the least severe level that the log of a running bridge has: debug, info,
-warn or error. It ends with a restart, or when log.level of the configuration is changed.` + howToReach,
+warn or error. It ends with a restart, or when log.level of the configuration is changed.` + adminclient.Help,
 		Example:   `  bridge log-level debug`,
 		Args:      cobra.ExactArgs(1),
-		ValidArgs: levels,
+		ValidArgs: command.LogLevels,
 	}
-	c := newClient(cmd)
+	c := adminclient.New(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return c.do(cmd, "log-level", map[string]string{"level": args[0]})
+		return c.Do(cmd, "log-level", map[string]string{"level": args[0]})
 	}
 	return cmd
 }
@@ -144,11 +136,11 @@ changed. It does so by itself when the file changes (key reload), and at SIGHUP.
 
 Informers and sinks that have not changed run on. A file with a mistake is refused as a whole, with
 every problem and its line, and the configuration of before stays; so is one that changes what only
-a restart can: the cluster, the state directory, the admin server.` + howToReach,
+a restart can: the cluster, the state directory, the admin server.` + adminclient.Help,
 		Example: `  bridge validate --config bridge.yaml && bridge reload --config bridge.yaml`,
 		Args:    cobra.NoArgs,
 	}
-	c := newClient(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.do(cmd, "reload", struct{}{}) }
+	c := adminclient.New(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.Do(cmd, "reload", struct{}{}) }
 	return cmd
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -65,14 +66,14 @@ sinks:
 	go func() { ended <- run(ctx, []string{"run"}, nil, io.Discard, &log) }()
 	t.Cleanup(func() {
 		cancel()
-		if code := <-ended; code != exitClean {
+		if code := <-ended; code != command.ExitClean {
 			t.Errorf("exit code %d\n%s", code, log.String())
 		}
 	})
 }
 
 // deadletters runs the command.
-func deadletters(t *testing.T, args ...string) (code int, stdout, stderr string) {
+func runDeadLetters(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs testkit.Buffer
 	code = run(t.Context(), append([]string{"deadletters"}, args...), nil, &out, &errs)
@@ -92,8 +93,8 @@ type listedLetter struct{ Position, ID, Type, Reason, Destination string }
 
 func listDeadLetters(t *testing.T, args ...string) (list []listedLetter) {
 	t.Helper()
-	code, out, errs := deadletters(t, append([]string{"ls", "--sink", "bus", "-o", "json"}, args...)...)
-	if code != exitClean {
+	code, out, errs := runDeadLetters(t, append([]string{"ls", "--sink", "bus", "-o", "json"}, args...)...)
+	if code != command.ExitClean {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	for line := range strings.Lines(out) {
@@ -146,29 +147,29 @@ func TestDeadLetters(t *testing.T) {
 				t.Errorf("%+v", l)
 			}
 		}
-		code, out, errs := deadletters(t, "ls", "--sink", "bus", "--limit", "2")
-		if lines := strings.Split(out, "\n"); code != exitClean || len(lines) != 4 || !strings.HasPrefix(lines[0], "POSITION ") {
+		code, out, errs := runDeadLetters(t, "ls", "--sink", "bus", "--limit", "2")
+		if lines := strings.Split(out, "\n"); code != command.ExitClean || len(lines) != 4 || !strings.HasPrefix(lines[0], "POSITION ") {
 			t.Errorf("exit code %d\n%s%s", code, out, errs)
 		}
 	})
 	t.Run("one is printed, by its position and by its id", func(t *testing.T) {
 		for _, name := range []string{letters[0].Position, letters[0].ID} {
-			code, out, errs := deadletters(t, "get", name, "--sink", "bus")
+			code, out, errs := runDeadLetters(t, "get", name, "--sink", "bus")
 			var e struct{ ID, DeadLetterReason string }
-			if err := json.Unmarshal([]byte(out), &e); code != exitClean || err != nil || e.ID != letters[0].ID || e.DeadLetterReason == "" {
+			if err := json.Unmarshal([]byte(out), &e); code != command.ExitClean || err != nil || e.ID != letters[0].ID || e.DeadLetterReason == "" {
 				t.Errorf("exit code %d, %v\n%s%s", code, err, out, errs)
 			}
 		}
 		for _, args := range [][]string{{"get"}, {"send"}, {"rm"}} {
-			if code, _, errs := deadletters(t, append(args, "DEAD/999", "--sink", "bus")...); code != exitFailed || !strings.Contains(errs, "no dead letter DEAD/999") {
+			if code, _, errs := runDeadLetters(t, append(args, "DEAD/999", "--sink", "bus")...); code != command.ExitFailed || !strings.Contains(errs, "no dead letter DEAD/999") {
 				t.Errorf("%s: exit code %d: %s", args, code, errs)
 			}
 		}
 	})
 	t.Run("what is refused again stays as it is, with the reason", func(t *testing.T) {
 		before := messages(dead)
-		code, out, errs := deadletters(t, "send", "--all", "--sink", "bus")
-		if code != exitFailed || out != "sent 0 events\n" || messages(dead) != before ||
+		code, out, errs := runDeadLetters(t, "send", "--all", "--sink", "bus")
+		if code != command.ExitFailed || out != "sent 0 events\n" || messages(dead) != before ||
 			len(tooLarge.FindAllString(errs, -1)) != len(letters) || !strings.Contains(errs, "still in the dead letters") {
 			t.Errorf("exit code %d, %d messages, %d before\n%s%s", code, messages(dead), before, out, errs)
 		}
@@ -179,16 +180,16 @@ func TestDeadLetters(t *testing.T) {
 		testkit.OK(t, err)
 		// The sink asks for the limit of its stream from time to time.
 		testkit.Eventually(t, "one is sent", func() bool {
-			code, _, _ := deadletters(t, "send", letters[1].Position, "--sink", "bus")
-			return code == exitClean
+			code, _, _ := runDeadLetters(t, "send", letters[1].Position, "--sink", "bus")
+			return code == command.ExitClean
 		})
 		if left := listDeadLetters(t); len(left) != len(letters)-1 {
 			t.Errorf("left: %+v", left)
 		}
-		if code, out, errs := deadletters(t, "send", "--all", "--sink", "bus"); code != exitClean || out != fmt.Sprintf("sent %d events\n", len(letters)-1) {
+		if code, out, errs := runDeadLetters(t, "send", "--all", "--sink", "bus"); code != command.ExitClean || out != fmt.Sprintf("sent %d events\n", len(letters)-1) {
 			t.Errorf("exit code %d\n%s%s", code, out, errs)
 		}
-		if _, out, _ := deadletters(t, "ls", "--sink", "bus"); out != "No dead letters.\n" || messages(dead) != 1 {
+		if _, out, _ := runDeadLetters(t, "ls", "--sink", "bus"); out != "No dead letters.\n" || messages(dead) != 1 {
 			t.Errorf("%d messages: %s", messages(dead), out)
 		}
 		info, err := stream.Info(t.Context())
@@ -208,14 +209,14 @@ func TestDeadLetters(t *testing.T) {
 		}
 	})
 	t.Run("more than one command names are sent in their order", func(t *testing.T) {
-		const many = 2*batchOfIDs + 50
+		const many = 450 // more than two commands name
 		before := messages(stream)
 		for i := range many {
 			_, err := js.PublishMsg(t.Context(), newLetter(fmt.Sprintf("b/%d", i), "{}"))
 			testkit.OK(t, err)
 		}
-		code, out, errs := deadletters(t, "send", "--all", "--sink", "bus")
-		if code != exitClean || out != fmt.Sprintf("sent %d events\n", many) || messages(dead) != 1 || messages(stream) != before+many {
+		code, out, errs := runDeadLetters(t, "send", "--all", "--sink", "bus")
+		if code != command.ExitClean || out != fmt.Sprintf("sent %d events\n", many) || messages(dead) != 1 || messages(stream) != before+many {
 			t.Errorf("exit code %d, %d and %d messages\n%s%s", code, messages(dead), messages(stream), out, errs)
 		}
 		for i := range many {
@@ -231,10 +232,10 @@ func TestDeadLetters(t *testing.T) {
 		letter.Header["ce-truncated"] = []string{"true"}
 		_, err := js.PublishMsg(t.Context(), letter)
 		testkit.OK(t, err)
-		if code, _, errs := deadletters(t, "send", "a/1", "--sink", "bus"); code != exitFailed || !strings.Contains(errs, "no payload") {
+		if code, _, errs := runDeadLetters(t, "send", "a/1", "--sink", "bus"); code != command.ExitFailed || !strings.Contains(errs, "no payload") {
 			t.Errorf("exit code %d: %s", code, errs)
 		}
-		if code, out, errs := deadletters(t, "rm", "a/1", "--sink", "bus"); code != exitClean || out != "removed 1 dead letter\n" || messages(dead) != 1 {
+		if code, out, errs := runDeadLetters(t, "rm", "a/1", "--sink", "bus"); code != command.ExitClean || out != "removed 1 dead letter\n" || messages(dead) != 1 {
 			t.Errorf("exit code %d: %s%s", code, out, errs)
 		}
 	})
@@ -244,7 +245,7 @@ func TestDeadLetters(t *testing.T) {
 			"hook": "http.deadLetterURL", "out": "only nats and kafka", "none": `there is no sink "none"`,
 		} {
 			for _, args := range [][]string{{"ls"}, {"get", "K8S/1"}, {"send", "--all"}, {"rm", "--all"}} {
-				if code, _, errs := deadletters(t, append(args, "--sink", sink)...); code != exitRefused || !strings.Contains(errs, want) {
+				if code, _, errs := runDeadLetters(t, append(args, "--sink", sink)...); code != command.ExitRefused || !strings.Contains(errs, want) {
 					t.Errorf("%s %s: exit code %d: %s", args, sink, code, errs)
 				}
 			}
@@ -265,7 +266,7 @@ func TestDeadLettersStay(t *testing.T) {
   - {name: bus, oversize: [], nats: {servers: ["%s"], deadLetterSubject: "dead.{resource}.{op}", stream: {name: K8S, manage: "off"}}}`, url))
 	testkit.Eventually(t, "all are dead letters", func() bool { return len(listDeadLetters(t)) >= 3 })
 	letters := listDeadLetters(t)
-	if code, out, errs := deadletters(t, "send", "--all", "--admin-address", "127.0.0.1:1"); code != exitRefused || !strings.Contains(errs, "no bridge answers") {
+	if code, out, errs := runDeadLetters(t, "send", "--all", "--admin-address", "127.0.0.1:1"); code != command.ExitRefused || !strings.Contains(errs, "no bridge answers") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	small.MaxMsgSize = -1
@@ -273,9 +274,9 @@ func TestDeadLettersStay(t *testing.T) {
 	testkit.OK(t, err)
 	var out string
 	testkit.Eventually(t, "all are sent", func() bool {
-		code, stdout, _ := deadletters(t, "send", "--all")
+		code, stdout, _ := runDeadLetters(t, "send", "--all")
 		out = stdout
-		return code == exitClean
+		return code == command.ExitClean
 	})
 	behind := fmt.Sprintf("DEAD/%d", len(letters)+1)
 	if !strings.Contains(out, "message delete not permitted") || !strings.HasSuffix(out, "to continue behind them: --from "+behind+"\n") {
@@ -284,10 +285,10 @@ func TestDeadLettersStay(t *testing.T) {
 	if left := listDeadLetters(t); len(left) != len(letters) {
 		t.Errorf("left: %+v", left)
 	}
-	if code, out, errs := deadletters(t, "send", "--all", "--from", behind); code != exitClean || out != "sent 0 events\n" {
+	if code, out, errs := runDeadLetters(t, "send", "--all", "--from", behind); code != command.ExitClean || out != "sent 0 events\n" {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
-	if code, _, errs := deadletters(t, "rm", "--all"); code != exitFailed || !strings.Contains(errs, "message delete not permitted") {
+	if code, _, errs := runDeadLetters(t, "rm", "--all"); code != command.ExitFailed || !strings.Contains(errs, "message delete not permitted") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 }
@@ -323,12 +324,12 @@ func TestDeadLettersOfKafka(t *testing.T) {
 	// Two pods, and the end of the list in each partition.
 	testkit.Eventually(t, "all are dead letters", func() bool { return len(listDeadLetters(t)) >= 4 })
 	letters := listDeadLetters(t)
-	if code, _, errs := deadletters(t, "send", "--all"); code != exitFailed || !strings.Contains(errs, "still in the dead letters") || len(listDeadLetters(t)) != len(letters) {
+	if code, _, errs := runDeadLetters(t, "send", "--all"); code != command.ExitFailed || !strings.Contains(errs, "still in the dead letters") || len(listDeadLetters(t)) != len(letters) {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 	taken.Store(true)
-	code, out, errs := deadletters(t, "send", "--all")
-	if code != exitClean || !strings.HasPrefix(out, fmt.Sprintf("sent %d events\n", len(letters))) || !strings.Contains(out, "Kafka removes no single records") {
+	code, out, errs := runDeadLetters(t, "send", "--all")
+	if code != command.ExitClean || !strings.HasPrefix(out, fmt.Sprintf("sent %d events\n", len(letters))) || !strings.Contains(out, "Kafka removes no single records") {
 		t.Fatalf("exit code %d\n%s%s", code, out, errs)
 	}
 	_, behind, _ := strings.Cut(strings.TrimSpace(out), "to continue behind them: ")
@@ -336,7 +337,7 @@ func TestDeadLettersOfKafka(t *testing.T) {
 	if left := listDeadLetters(t, from...); len(left) != 0 || len(from) != 4 {
 		t.Errorf("behind %q: %+v", from, left)
 	}
-	if code, _, errs := deadletters(t, "rm", "--all"); code != exitRefused || !strings.Contains(errs, "Kafka removes no single records") {
+	if code, _, errs := runDeadLetters(t, "rm", "--all"); code != command.ExitRefused || !strings.Contains(errs, "Kafka removes no single records") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumeTopics(topic))

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -94,7 +95,7 @@ sinks: [{name: broker, http: {}}]
 	}
 	got.mu.Unlock()
 	cancel()
-	if c := <-code; c != exitClean {
+	if c := <-code; c != command.ExitClean {
 		t.Errorf("exit code %d\n%s", c, stderr.String())
 	}
 }

@@ -83,7 +83,7 @@ func (h *hunt) in(place string, text []byte) {
 
 var quarantinedBytes = regexp.MustCompile(`"raw":"([^"]+)"`)
 
-// plain looks for values as they are.
+// Plain looks for values as they are.
 func (h *hunt) plain(place string, text []byte) {
 	const begin = "hunter2-"
 	for {

@@ -95,8 +95,8 @@ func startBrokers(t *testing.T, env *testscript.Env) {
 	}
 }
 
-// streams compares the names of the NATS server's streams: streams THEIRS.
-func streams(ts *testscript.TestScript, _ bool, args []string) {
+// scriptStreams compares the names of the NATS server's streams: streams THEIRS.
+func scriptStreams(ts *testscript.TestScript, _ bool, args []string) {
 	if got := strings.Join(ts.Value("streams").(func() []string)(), " "); got != strings.Join(args, " ") {
 		ts.Fatalf("there are streams %s, want %s", got, args)
 	}

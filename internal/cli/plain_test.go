@@ -7,29 +7,19 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/cli/terminal"
 )
 
 // TestNamesForTerminals prints the name of a Role that sets the title of a terminal, in every way.
 func TestNamesForTerminals(t *testing.T) {
 	const name = "shop/a\x1b]0;owned\x07\u009b2J\x00\r"
 	obeyed := func(r rune) bool { return r != '\n' && r != '\t' && unicode.IsControl(r) }
-	unit := store.Unit{}
 	for how, print := range map[string]func(*bytes.Buffer) error{
-		"statedir get --output meta": func(out *bytes.Buffer) error {
-			stored := store.Stored{}
-			stored.UID, stored.Version = name, name
-			return writeMeta(out, unit, resource.Key(name), stored)
-		},
-		"statedir get on a terminal": func(out *bytes.Buffer) error {
-			return printBody(out, []byte(`{"metadata": {"name": "shop/a?]0;owned?`+"\u009b"+`2J"}}`), true)
-		},
 		"an error": func(out *bytes.Buffer) error {
 			report(out, errors.New("pods does not know "+name+": did you mean "+name+"?"))
 			return nil
 		},
-		"a status": func(out *bytes.Buffer) error { out.WriteString(oneLine("refused " + name)); return nil },
+		"a status": func(out *bytes.Buffer) error { out.WriteString(terminal.OneLine("refused " + name)); return nil },
 	} {
 		var out bytes.Buffer
 		if err := print(&out); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/reflector"
 )
@@ -24,7 +25,7 @@ const (
 // progress shows on a terminal how far a running bridge is: a line for each resource that is not in
 // sync, with its rate; then one line of state.
 type progress struct {
-	screen  *screen
+	screen  *terminal.Screen
 	samples []counted // of the last ratesOver intervals
 }
 
@@ -41,11 +42,11 @@ func newProgress(c *config.Config, stdout, stderr io.Writer) *progress {
 		return nil
 	}
 	for i := range c.Sinks {
-		if c.Sinks[i].Stdout != nil && isTerminal(stdout) {
+		if c.Sinks[i].Stdout != nil && terminal.Is(stdout) {
 			return nil
 		}
 	}
-	if s := asScreen(stderr); s != nil {
+	if s := terminal.AsScreen(stderr); s != nil {
 		return &progress{screen: s}
 	}
 	return nil
@@ -55,15 +56,15 @@ func newProgress(c *config.Config, stdout, stderr io.Writer) *progress {
 func (p *progress) run(ctx context.Context, status func() app.ProcessStatus) {
 	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
-	defer p.screen.show(nil)
+	defer p.screen.Show(nil)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
 			s := status()
-			_, height := p.screen.size()
-			p.screen.show(p.lines(&s, now, height))
+			_, height := p.screen.Size()
+			p.screen.Show(p.lines(&s, now, height))
 		}
 	}
 }
@@ -71,7 +72,7 @@ func (p *progress) run(ctx context.Context, status func() app.ProcessStatus) {
 // lines are what is shown of a status, at most half a terminal of a height.
 func (p *progress) lines(s *app.ProcessStatus, now time.Time, height int) []string {
 	if s.Status == nil {
-		return []string{"starting: " + oneLine(s.Starting)}
+		return []string{"starting: " + terminal.OneLine(s.Starting)}
 	}
 	p.remember(s.Status, now)
 	var syncing []*pipeline.Status
@@ -112,7 +113,7 @@ func (p *progress) resource(u *pipeline.Status) string {
 		line += fmt.Sprintf(" %d objects%s", u.Listed, p.rate("listed "+key(u)))
 	}
 	if u.LastError != "" {
-		line += " " + oneLine(u.LastError)
+		line += " " + terminal.OneLine(u.LastError)
 	}
 	return line
 }
@@ -133,7 +134,7 @@ func (p *progress) state(s *app.ProcessStatus, resources int) string {
 	}
 	if len(s.Reasons) > 0 { // it comes last: it may be cut
 		parts[0] = "not ready"
-		parts = append(parts, s.Reasons[0].What+": "+oneLine(s.Reasons[0].Message))
+		parts = append(parts, s.Reasons[0].What+": "+terminal.OneLine(s.Reasons[0].Message))
 	}
 	return strings.Join(parts, " | ")
 }

@@ -5,11 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/app/rights"
+	"github.com/kubebridge/bridge/internal/cli/command"
 )
 
 func newRBACCommand() *cobra.Command {
-	var o app.RolesOptions
+	var o rights.RolesOptions
 	output := "yaml"
 	cmd := &cobra.Command{
 		Use:   "rbac",
@@ -36,7 +37,7 @@ Exit codes: 0 when the roles are printed, 2 when the configuration or a name in 
   bridge rbac --config bridge.yaml --output helm-values > rights.yaml`,
 		Args: cobra.NoArgs,
 	}
-	s := newSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
+	s := command.NewSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
 	cmd.Flags().StringVar(&o.Role, "name", "bridge", "name of the roles and of their bindings")
 	cmd.Flags().StringVarP(&o.Namespace, "namespace", "n", "default", "namespace of the bridge's "+
 		"service account")
@@ -45,19 +46,19 @@ Exit codes: 0 when the roles are printed, 2 when the configuration or a name in 
 	cmd.Flags().BoolVar(&o.Offline, "offline", false, "ask no API server; implies --wildcards")
 	cmd.Flags().BoolVar(&o.Wildcards, "wildcards", false,
 		`allow what "*" and "*.group" may ever mean, not what they mean now`)
-	outputFlag(cmd, &output, "yaml", "helm-values")
+	command.OutputFlag(cmd, &output, "yaml", "helm-values")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkOutput(output, "yaml", "helm-values"); err != nil {
+		if err := command.CheckOutput(output, "yaml", "helm-values"); err != nil {
 			return err
 		}
-		c, err := s.load()
+		c, err := s.Load()
 		if err != nil {
 			return err
 		}
 		o.HelmValues = output == "helm-values"
-		text, err := app.Roles(cmd.Context(), c, s.file, o)
+		text, err := rights.Roles(cmd.Context(), c, s.File, o)
 		if err != nil {
-			return refused(err)
+			return command.Refused(err)
 		}
 		fmt.Fprint(cmd.OutOrStdout(), text)
 		return nil

@@ -1,14 +1,19 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/cli/command"
 )
 
 func newRunCommand(build Build) *cobra.Command {
@@ -42,14 +47,14 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
   BRIDGE_INFORMERS_ALL_RESOURCES=pods,nodes bridge run`,
 		Args: cobra.NoArgs,
 	}
-	s := newSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
+	s := command.NewSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
 		"state.dir", "admin.address", "log.level", "log.format", "shutdownTimeout", "shard")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := s.load()
+		c, err := s.Load()
 		if err != nil {
 			return err
 		}
-		r := &runner{cmd: cmd, build: build, source: app.NewSource(s.file, s.load), file: s.file != ""}
+		r := &runner{cmd: cmd, build: build, source: app.NewSource(s.File, s.Load), file: s.File != ""}
 		r.progress = newProgress(c, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		return r.run(c)
 	}
@@ -74,9 +79,9 @@ func (r *runner) run(c *config.Config) error {
 	if r.progress != nil {
 		stderr, options.Progress = r.progress.screen, r.progress.run
 	}
-	options.Log, options.Level = newLeveledLogger(c.Log, stderr)
+	options.Log, options.Level = command.NewLeveledLogger(c.Log, stderr)
 	sampleMemory(c.Admin.Pprof && c.Admin.Address != "")
-	ctx, stop := untilSignal(r.cmd.Context(), options.Log, os.Exit)
+	ctx, stop := command.UntilSignal(r.cmd.Context(), options.Log, os.Exit)
 	var bounding sync.WaitGroup
 	defer bounding.Wait()
 	defer stop()
@@ -91,7 +96,23 @@ func (r *runner) run(c *config.Config) error {
 	}
 	options.Fatal = func(err error) {
 		options.Log.Error("bridge failed", "err", err)
-		os.Exit(exitFailed)
+		os.Exit(command.ExitFailed)
 	}
 	return ended(app.Run(ctx, options))
+}
+
+// ended is the end of a bridge that was run, with the code that it means.
+func ended(err error) error {
+	if _, ok := errors.AsType[*app.StartError](err); ok {
+		return command.Refused(err)
+	}
+	return command.Failed(err)
+}
+
+// onHangup gives a channel that has a value for each SIGHUP, until ctx ends.
+func onHangup(ctx context.Context) <-chan os.Signal {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	context.AfterFunc(ctx, func() { signal.Stop(hangups) })
+	return hangups
 }

@@ -4,18 +4,16 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
 
+	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -78,7 +76,7 @@ func TestRunWithoutAFileFillsAnEmbeddedServer(t *testing.T) {
 	cancel(errors.New("the test is over"))
 	select {
 	case got := <-code:
-		if got != exitClean {
+		if got != command.ExitClean {
 			t.Errorf("exit code %d\n%s", got, stderr.String())
 		}
 	case <-time.After(30 * time.Second):
@@ -111,7 +109,7 @@ func TestAnEmbeddedServerWhosePortIsTakenIsRefused(t *testing.T) {
 	t.Setenv("BRIDGE_SINKS_NATS_NATS_SERVERS", "nats://"+listener.Addr().String())
 	var stderr testkit.Buffer
 	code := run(t.Context(), []string{"run", "--kubeconfig", kubeconfigFile(t), "--state-dir", t.TempDir(), "--admin-address", ""}, nil, io.Discard, &stderr)
-	if code != exitRefused || !strings.Contains(stderr.String(), listener.Addr().String()+" is in use") {
+	if code != command.ExitRefused || !strings.Contains(stderr.String(), listener.Addr().String()+" is in use") {
 		t.Errorf("exit code %d\n%s", code, stderr.String())
 	}
 }
@@ -120,61 +118,7 @@ func TestAStartThatIsBrokenOffIsClean(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var stderr testkit.Buffer
-	if code := run(ctx, []string{"watch", "--kubeconfig", kubeconfigFile(t)}, nil, io.Discard, &stderr); code != exitClean {
+	if code := run(ctx, []string{"watch", "--kubeconfig", kubeconfigFile(t)}, nil, io.Discard, &stderr); code != command.ExitClean {
 		t.Errorf("exit code %d\n%s", code, stderr.String())
 	}
-}
-
-func TestTheFirstSignalEndsTheContextAndTheSecondTheProcess(t *testing.T) {
-	exited := make(chan int, 1)
-	ctx, stop := untilSignal(t.Context(), slog.New(slog.DiscardHandler), func(code int) { exited <- code })
-	defer stop()
-	signal := func() {
-		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-	}
-	signal()
-	select {
-	case <-ctx.Done():
-	case <-time.After(5 * time.Second):
-		t.Fatal("the context goes on")
-	}
-	if got := context.Cause(ctx).Error(); got != "terminated signal received" {
-		t.Errorf("cause %q", got)
-	}
-	select {
-	case code := <-exited:
-		t.Fatalf("the first signal ended the process with %d", code)
-	case <-time.After(50 * time.Millisecond):
-	}
-	for began := time.Now(); time.Since(began) < 5*time.Second; {
-		signal()
-		select {
-		case code := <-exited:
-			if code != exitFailed {
-				t.Errorf("exit code %d", code)
-			}
-			return
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	t.Fatal("the process goes on")
-}
-
-func TestRepeatedSignal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		signals, done := make(chan os.Signal, 2), make(chan struct{})
-		var told []string
-		go watchSignals(signals, done, func(s os.Signal) { told = append(told, "first "+s.String()) }, func(s os.Signal) { told = append(told, "second "+s.String()) })
-		signals <- syscall.SIGTERM
-		signals <- syscall.SIGTERM // as timeout(1) sends it, to the process and to its group
-		time.Sleep(time.Second)
-		signals <- os.Interrupt
-		synctest.Wait()
-		close(done)
-		if got, want := strings.Join(told, ", "), "first terminated, second interrupt"; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	})
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/testkit"
 	"github.com/kubebridge/bridge/internal/undelivered"
@@ -73,15 +74,15 @@ func TestRunbookCommands(t *testing.T) {
 	go func() { ended <- run(ctx, []string{"run"}, nil, io.Discard, &log) }()
 	defer func() {
 		cancel()
-		if code := <-ended; code != exitClean {
+		if code := <-ended; code != command.ExitClean {
 			t.Errorf("exit code %d\n%s", code, log.String())
 		}
 	}()
 	testkit.Eventually(t, "the bridge is ready", func() bool {
-		return run(ctx, []string{"status"}, nil, io.Discard, io.Discard) == exitClean
+		return run(ctx, []string{"status"}, nil, io.Discard, io.Discard) == command.ExitClean
 	})
 	var listed testkit.Buffer
-	if code := run(ctx, []string{"undelivered", "ls", "--output", "json"}, nil, &listed, io.Discard); code != exitClean {
+	if code := run(ctx, []string{"undelivered", "ls", "--output", "json"}, nil, &listed, io.Discard); code != command.ExitClean {
 		t.Fatal(code)
 	}
 	var entries []struct{ ID string }
@@ -90,19 +91,19 @@ func TestRunbookCommands(t *testing.T) {
 	}
 	placeholders := strings.NewReplacer("informer NAME", "informer workloads", "INFORMER", "workloads", "NAME", "out",
 		"ID", entries[0].ID, "…", file)
-	for _, command := range commands {
-		t.Run(command, func(t *testing.T) {
-			if strings.HasPrefix(command, "bridge deadletters ") {
+	for _, line := range commands {
+		t.Run(line, func(t *testing.T) {
+			if strings.HasPrefix(line, "bridge deadletters ") {
 				addDeadLetter()
-				command = strings.ReplaceAll(command, "NAME", "bus")
+				line = strings.ReplaceAll(line, "NAME", "bus")
 			}
-			args := strings.Fields(placeholders.Replace(command))[1:]
+			args := strings.Fields(placeholders.Replace(line))[1:]
 			if args[0] == "undelivered" { // one before may have sent or removed the event
 				keep()
 			}
 			if args[0] == "resume" { // of what was paused before
 				pause := append([]string{"pause"}, args[1:]...)
-				if code := run(ctx, pause, nil, io.Discard, io.Discard); code != exitClean {
+				if code := run(ctx, pause, nil, io.Discard, io.Discard); code != command.ExitClean {
 					t.Fatalf("pause: exit code %d", code)
 				}
 			}
@@ -113,17 +114,17 @@ func TestRunbookCommands(t *testing.T) {
 				defer end()
 			}
 			var stdout, stderr testkit.Buffer
-			if code := run(until, args, strings.NewReader(""), &stdout, &stderr); code != exitClean {
+			if code := run(until, args, strings.NewReader(""), &stdout, &stderr); code != command.ExitClean {
 				t.Errorf("%q: exit code %d\n%s%s", args, code, stdout.String(), stderr.String())
 			}
 		})
 	}
 	var letters testkit.Buffer
-	if code := run(ctx, []string{"dlq", "ls"}, nil, &letters, io.Discard); code != exitClean || letters.String() != "No dead letters.\n" {
+	if code := run(ctx, []string{"dlq", "ls"}, nil, &letters, io.Discard); code != command.ExitClean || letters.String() != "No dead letters.\n" {
 		t.Errorf("exit code %d: %s", code, letters.String())
 	}
 	var status testkit.Buffer
-	if code := run(ctx, []string{"status", "--output", "json"}, nil, &status, io.Discard); code != exitClean || strings.Contains(status.String(), "pausedBy") {
+	if code := run(ctx, []string{"status", "--output", "json"}, nil, &status, io.Discard); code != command.ExitClean || strings.Contains(status.String(), "pausedBy") {
 		t.Errorf("exit code %d: %s", code, status.String())
 	}
 	if left, _ := filepath.Glob(filepath.Join(state, "undelivered", "out", "*.json")); len(left) != 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/cli/command"
 )
 
 // sampleOptions are the flags of sample.
@@ -41,22 +42,22 @@ Exit codes: 0 also when there were fewer events, 2 when it could not start.`,
   bridge sample deployments.apps -n shop --config bridge.yaml
   bridge sample --config bridge.yaml --output json | jq .subject`,
 	}
-	s := newSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
+	s := command.NewSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
 		"log.level", "log.format")
 	cmd.Flags().IntVar(&o.events, "events", 10, "how many events to print of each sink")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for them")
 	o.selected.addFlags(cmd)
-	outputFlag(cmd, &o.output, "text", "json")
+	command.OutputFlag(cmd, &o.output, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, resources []string) error {
-		if err := errors.Join(checkOutput(o.output, "text", "json"), o.validate()); err != nil {
+		if err := errors.Join(command.CheckOutput(o.output, "text", "json"), o.validate()); err != nil {
 			return err
 		}
-		c, err := s.load()
+		c, err := s.Load()
 		if err != nil {
 			return err
 		}
 		if err := o.selected.apply(c, namesOf(resources)); err != nil {
-			return refused(err)
+			return command.Refused(err)
 		}
 		return sample(cmd, c, o)
 	}
@@ -75,8 +76,8 @@ func sample(cmd *cobra.Command, c *config.Config, o sampleOptions) error {
 	if c.Log.Level == "info" {
 		c.Log.Level = "warn"
 	}
-	log := newLogger(c.Log, cmd.ErrOrStderr())
-	ctx, stop := untilSignal(cmd.Context(), log, os.Exit)
+	log := command.NewLogger(c.Log, cmd.ErrOrStderr())
+	ctx, stop := command.UntilSignal(cmd.Context(), log, os.Exit)
 	defer stop()
 	printed, all, err := app.Sample(ctx, app.SampleOptions{
 		Config: c, Log: log, Out: cmd.OutOrStdout(), Events: o.events, Timeout: o.timeout,

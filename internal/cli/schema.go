@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/asyncapi"
+	"github.com/kubebridge/bridge/internal/cli/command"
 )
 
 func newSchemaCommand() *cobra.Command {
@@ -29,16 +30,16 @@ Exit codes: 0 when it is printed, 2 when the configuration is wrong.`,
   bridge schema --forms --output json`,
 		Args: cobra.NoArgs,
 	}
-	s := newSettings(cmd, "cluster")
+	s := command.NewSettings(cmd, "cluster")
 	cmd.Flags().BoolVar(&forms, "forms", false, "print the schemas of all payloads alone")
-	outputFlag(cmd, &output, "yaml", "json")
+	command.OutputFlag(cmd, &output, "yaml", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkOutput(output, "yaml", "json"); err != nil {
+		if err := command.CheckOutput(output, "yaml", "json"); err != nil {
 			return err
 		}
 		doc := asyncapi.Forms()
 		if !forms {
-			c, err := s.load()
+			c, err := s.Load()
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/cli/adminclient"
+	"github.com/kubebridge/bridge/internal/cli/command"
+	"github.com/kubebridge/bridge/internal/cli/terminal"
 )
 
 func newStatusCommand() *cobra.Command {
@@ -46,8 +49,8 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
   kubectl exec bridge-0 -- bridge status`,
 		Args: cobra.NoArgs,
 	}
-	c := newClient(cmd)
-	outputFlag(cmd, &output, "table", "json", "yaml")
+	c := adminclient.New(cmd)
+	command.OutputFlag(cmd, &output, "table", "json", "yaml")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again and again, until Ctrl-C; "+
 		"with --output json one line each time")
 	cmd.Flags().BoolVar(&ready, "ready", false, "only whether it is ready, and why not")
@@ -55,18 +58,18 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
 	cmd.MarkFlagsMutuallyExclusive("ready", "output")
 	cmd.Flags().DurationVar(&interval, "interval", interval, "how often, with --watch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkOutput(output, "table", "json", "yaml"); err != nil {
+		if err := command.CheckOutput(output, "table", "json", "yaml"); err != nil {
 			return err
 		}
 		if interval < 100*time.Millisecond {
 			return fmt.Errorf("--interval %v: want at least 100ms", interval)
 		}
-		address, err := c.where()
+		address, err := c.Address()
 		if err != nil {
-			return refused(err)
+			return command.Refused(err)
 		}
 		v := &statusView{
-			client: newStatusClient(address, c.secret), out: cmd.OutOrStdout(),
+			client: newStatusClient(address, c.Token), out: cmd.OutOrStdout(),
 			output: output, repeated: watch,
 		}
 		switch {
@@ -93,29 +96,29 @@ type statusView struct {
 func (v *statusView) once(ctx context.Context) error {
 	a, err := v.client.ask(ctx)
 	if err != nil {
-		return refused(err)
+		return command.Refused(err)
 	}
 	if err := v.show(a); err != nil {
-		return refused(err)
+		return command.Refused(err)
 	}
 	if a.Ready {
 		return nil
 	}
-	return failed(fmt.Errorf("not ready: %s", app.Plural(len(a.Reasons), "reason")))
+	return command.Failed(fmt.Errorf("not ready: %s", app.Plural(len(a.Reasons), "reason")))
 }
 
 // ready asks only whether the bridge is ready, and prints what /readyz answers.
 func (v *statusView) ready(ctx context.Context) error {
 	ready, reasons, err := v.client.ready(ctx)
 	if err != nil {
-		return refused(err)
+		return command.Refused(err)
 	}
 	if ready {
 		fmt.Fprintln(v.out, "ready")
 		return nil
 	}
-	fmt.Fprint(v.out, plain(reasons))
-	return failed(errors.New("not ready"))
+	fmt.Fprint(v.out, terminal.Plain(reasons))
+	return command.Failed(errors.New("not ready"))
 }
 
 func (v *statusView) show(a *answer) error {
@@ -126,8 +129,8 @@ func (v *statusView) show(a *answer) error {
 	case "yaml":
 		return a.writeYAML(v.out)
 	}
-	terminal, ok := v.out.(*os.File)
-	if !v.repeated || !ok || !isTerminal(v.out) {
+	file, ok := v.out.(*os.File)
+	if !v.repeated || !ok || !terminal.Is(v.out) {
 		return a.writeTable(v.out, v.before)
 	}
 	var table strings.Builder
@@ -135,7 +138,7 @@ func (v *statusView) show(a *answer) error {
 		return err
 	}
 	const home = "\x1b[H\x1b[2J" // clears too
-	width, height := newScreen(terminal).size()
+	width, height := terminal.NewScreen(file).Size()
 	_, err := io.WriteString(v.out, home+fit(table.String(), width, height))
 	return err
 }
@@ -148,7 +151,7 @@ func fit(text string, width, height int) string {
 		lines = append(lines[:height-2], fmt.Sprintf("… %d more lines", len(lines)-height+2))
 	}
 	for i := range lines {
-		lines[i] = cut(lines[i], width)
+		lines[i] = terminal.Cut(lines[i], width)
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
@@ -170,7 +173,7 @@ func (v *statusView) watch(ctx context.Context, interval time.Duration) error {
 			fmt.Fprintf(v.out, "%s  %v\n", time.Now().Format(time.TimeOnly), err)
 		default:
 			if err := v.show(a); err != nil {
-				return refused(err)
+				return command.Refused(err)
 			}
 		}
 		select {

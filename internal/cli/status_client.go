@@ -18,7 +18,7 @@ import (
 // statusClient asks a running bridge for its status.
 type statusClient struct {
 	address string
-	// secret returns the bridge's token. It is sent only to a bridge that asks for it.
+	// Token returns the bridge's token. It is sent only to a bridge that asks for it.
 	secret func() (string, error)
 	client *http.Client
 }

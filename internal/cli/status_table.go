@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/pipeline"
 )
 
 // writeJSON writes what the bridge has said, as one document or one line.
 func (a *answer) writeJSON(w io.Writer, pretty bool) error {
 	if pretty {
-		return printIndented(w, a.raw)
+		return terminal.PrintIndented(w, a.raw)
 	}
 	var line bytes.Buffer
 	if err := json.Compact(&line, a.raw); err != nil {
@@ -34,7 +35,7 @@ func (a *answer) writeYAML(w io.Writer) error {
 	if _, err := io.WriteString(w, "---\n"); err != nil {
 		return err
 	}
-	return printYAML(w, json.RawMessage(a.raw))
+	return terminal.PrintYAML(w, json.RawMessage(a.raw))
 }
 
 // writeTable writes for people. Rates need the answer before, which may be nil.
@@ -43,7 +44,7 @@ func (a *answer) writeTable(w io.Writer, before *answer) error {
 	if a.Status == nil {
 		return nil
 	}
-	t := newTable(w)
+	t := terminal.NewTable(w)
 	fmt.Fprintln(t, "\nINFORMER\tRESOURCE\tPHASE\tOBJECTS\tVERSION\tLAG\tBEHIND\tWAITING\tON "+
 		"DISK\tGAPS\tLAST ERROR")
 	for i := range a.Informers {
@@ -72,7 +73,7 @@ func (a *answer) writeHead(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s (bridge %s, runs for %s)\n", name, state,
 		cmp.Or(a.Version, "of unknown version"), sinceStart(a.Started))
 	for _, r := range a.Reasons {
-		fmt.Fprintf(w, "  %s: %s", r.What, oneLine(r.Message))
+		fmt.Fprintf(w, "  %s: %s", r.What, terminal.OneLine(r.Message))
 		if !r.Since.IsZero() {
 			fmt.Fprintf(w, " (for %v)", time.Since(r.Since).Round(time.Second))
 		}
@@ -80,7 +81,7 @@ func (a *answer) writeHead(w io.Writer) {
 	}
 	if s := a.Status; s != nil {
 		fmt.Fprintf(w, "state: %s, %s\n", cmp.Or(s.State.Dir, "in memory"),
-			formatBytes(int64(s.State.Bytes)))
+			terminal.Bytes(int64(s.State.Bytes)))
 	}
 }
 
@@ -105,8 +106,8 @@ func writeUnit(w io.Writer, u *pipeline.Status) {
 	}
 	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", u.Informer, resource, phase,
 		objects, cmp.Or(u.Version, "-"),
-		age(u.OldestSeconds), behind, formatBytes(int64(u.QueuedBytes+u.LogBytes)),
-		formatBytes(u.SpoolBytes), gaps, cmp.Or(oneLine(u.LastError), "-"))
+		age(u.OldestSeconds), behind, terminal.Bytes(int64(u.QueuedBytes+u.LogBytes)),
+		terminal.Bytes(u.SpoolBytes), gaps, cmp.Or(terminal.OneLine(u.LastError), "-"))
 }
 
 func (a *answer) writeSink(w io.Writer, s *bridge.SinkStatus, before *answer) {
@@ -123,12 +124,12 @@ func (a *answer) writeSink(w io.Writer, s *bridge.SinkStatus, before *answer) {
 	}
 	lastError := "-"
 	if s.LastError != "" {
-		lastError = fmt.Sprintf("%s (%v ago)", oneLine(s.LastError),
+		lastError = fmt.Sprintf("%s (%v ago)", terminal.OneLine(s.LastError),
 			time.Since(s.LastErrorAt).Round(time.Second))
 	}
 	fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%d\t%d\t%s\n", s.Name, broker, s.Published,
 		a.rate(s, before),
-		s.QueuedItems, formatBytes(int64(s.QueuedBytes)), seconds(s.OldestSeconds), s.Retries,
+		s.QueuedItems, terminal.Bytes(int64(s.QueuedBytes)), seconds(s.OldestSeconds), s.Retries,
 		s.DeadLetters, lastError)
 }
 
@@ -156,4 +157,13 @@ func sinceStart(began time.Time) string {
 		return "unknown time"
 	}
 	return time.Since(began).Round(time.Second).String()
+}
+
+// seconds is "0s", "120ms", "3m20s".
+func seconds(n float64) string {
+	d := time.Duration(n * float64(time.Second))
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
 }

@@ -16,6 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/cli/adminclient"
+	"github.com/kubebridge/bridge/internal/cli/command"
+	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/tail"
 )
 
@@ -42,18 +45,18 @@ Exit codes: 0 after Ctrl-C, 1 when the bridge ended, 2 when it can't be asked.`,
   kubectl exec bridge-0 -- bridge tail`,
 		Args: cobra.NoArgs,
 	}
-	c := newClient(cmd)
+	c := adminclient.New(cmd)
 	cmd.Flags().StringVar(&filter, "filter", "", "which events, as a CEL condition; none: all")
 	cmd.Flags().BoolVar(&payload, "payload", false, "with the payload, as far as "+
-		formatBytes(tail.MaxPayload)+" of it; for --output json")
-	outputFlag(cmd, &output, "short", "json")
+		terminal.Bytes(tail.MaxPayload)+" of it; for --output json")
+	command.OutputFlag(cmd, &output, "short", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkOutput(output, "short", "json"); err != nil {
+		if err := command.CheckOutput(output, "short", "json"); err != nil {
 			return err
 		}
-		address, err := c.where()
+		address, err := c.Address()
 		if err != nil {
-			return refused(err)
+			return command.Refused(err)
 		}
 		query := url.Values{}
 		if filter != "" {
@@ -65,7 +68,7 @@ Exit codes: 0 after Ctrl-C, 1 when the bridge ended, 2 when it can't be asked.`,
 		ctx, stop := untilInterrupted(cmd.Context())
 		defer stop()
 		t := &tailView{
-			client: newStatusClient(address, c.secret), out: cmd.OutOrStdout(),
+			client: newStatusClient(address, c.Token), out: cmd.OutOrStdout(),
 			stderr: cmd.ErrOrStderr(), json: output == "json",
 		}
 		if err := t.run(ctx, "/tail?"+query.Encode()); ctx.Err() == nil {
@@ -88,14 +91,14 @@ func (t *tailView) run(ctx context.Context, path string) error {
 	t.client.client.Timeout = 0 // a stream has no end
 	response, err := t.client.stream(ctx, path)
 	if err != nil {
-		return refused(err)
+		return command.Refused(err)
 	}
 	defer response.Body.Close()
 	lines := bufio.NewReaderSize(response.Body, 1<<16)
 	for {
 		line, err := within(response.Body, silence, lines)
 		if err != nil {
-			return failed(fmt.Errorf("the bridge at %s ended the stream: %w", t.client.address, err))
+			return command.Failed(fmt.Errorf("the bridge at %s ended the stream: %w", t.client.address, err))
 		}
 		data, ok := bytes.CutPrefix(line, []byte("data: "))
 		if !ok {
@@ -103,11 +106,11 @@ func (t *tailView) run(ctx context.Context, path string) error {
 		}
 		var batch tail.Batch
 		if err := json.Unmarshal(data, &batch); err != nil {
-			return failed(fmt.Errorf("%s is not the admin endpoint of a bridge of this version: %w",
+			return command.Failed(fmt.Errorf("%s is not the admin endpoint of a bridge of this version: %w",
 				t.client.address, err))
 		}
 		if err := t.print(&batch); err != nil {
-			return failed(err)
+			return command.Failed(err)
 		}
 	}
 }
@@ -133,7 +136,7 @@ func (t *tailView) print(b *tail.Batch) error {
 		line := []byte(shortEvent(&b.Events[i]))
 		if t.json {
 			var err error
-			if line, err = marshalLine(&b.Events[i]); err != nil {
+			if line, err = terminal.JSONLine(&b.Events[i]); err != nil {
 				return err
 			}
 		}
@@ -166,7 +169,7 @@ func shortEvent(e *tail.Event) string {
 	if e.Attempts > 1 {
 		line += fmt.Sprintf(" %d attempts", e.Attempts)
 	}
-	return strings.TrimRight(plain(strings.ReplaceAll(line, "\n", " ")), " ") + "\n"
+	return strings.TrimRight(terminal.Plain(strings.ReplaceAll(line, "\n", " ")), " ") + "\n"
 }
 
 // stream asks for an answer without an end. The caller closes its body.

@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/internal/cli/adminclient"
+	"github.com/kubebridge/bridge/internal/cli/command"
 )
 
 func newTokenCommand() *cobra.Command {
@@ -22,11 +25,11 @@ Exit codes: 0, or 2 when there is no token.`,
   curl --header "Authorization: Bearer $(bridge token)" 127.0.0.1:8080/status`,
 		Args: cobra.NoArgs,
 	}
-	c := &client{settings: newSettings(cmd, "state.dir")}
+	c := &adminclient.Client{Settings: command.NewSettings(cmd, "state.dir")}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		token, err := c.secret()
+		token, err := c.Token()
 		if err != nil {
-			return refused(err)
+			return command.Refused(err)
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), token)
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -65,7 +66,7 @@ func TestAMissingTopicIsToldAtOnceByAllWhoAreAsked(t *testing.T) {
 	}
 	await(http.StatusOK)
 	cancel(errors.New("the test is over"))
-	if got := <-code; got != exitClean {
+	if got := <-code; got != command.ExitClean {
 		t.Errorf("exit code %d\n%s", got, stderr.String())
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/cli/command"
 )
 
 func newValidateCommand() *cobra.Command {
@@ -33,7 +34,7 @@ Exit codes: 0 when the configuration is good, 2 when it is not.`,
   bridge validate --print                 what 'bridge run' does without a file`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	s := newSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
+	s := command.NewSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
 	cmd.Flags().BoolVar(&live, "live", false, "ask the API server and the brokers too")
 	cmd.Flags().BoolVar(&print, "print", false, "print the whole configuration as YAML, with "+
 		"defaults filled in and secrets masked")
@@ -42,9 +43,9 @@ Exit codes: 0 when the configuration is good, 2 when it is not.`,
 			if cmd.Flags().Changed("config") {
 				return errors.New("give the file once, as an argument or with --config")
 			}
-			s.file = args[0]
+			s.File = args[0]
 		}
-		c, err := s.load()
+		c, err := s.Load()
 		if err != nil {
 			return err
 		}
@@ -55,10 +56,10 @@ Exit codes: 0 when the configuration is good, 2 when it is not.`,
 		printWarnings(cmd, app.Warnings(c))
 		var found string
 		if live {
-			log := newLogger(config.Log{Level: "warn", Format: c.Log.Format}, cmd.ErrOrStderr())
+			log := command.NewLogger(config.Log{Level: "warn", Format: c.Log.Format}, cmd.ErrOrStderr())
 			l, err := app.CheckLive(cmd.Context(), c, log)
 			if err != nil {
-				return refused(err)
+				return command.Refused(err)
 			}
 			printWarnings(cmd, l.Warnings)
 			found = fmt.Sprintf("; %s has the resources and allows to read them (%s), the "+
@@ -66,7 +67,7 @@ Exit codes: 0 when the configuration is good, 2 when it is not.`,
 				l.Host, app.Plural(l.Rights, "right"))
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s is good: %s, %s%s\n",
-			cmp.Or(s.file, "the default configuration"),
+			cmp.Or(s.File, "the default configuration"),
 			app.Plural(len(c.Informers), "informer"), app.Plural(len(c.Sinks), "sink"), found)
 		return nil
 	}

@@ -1,21 +1,20 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/app"
-	"github.com/kubebridge/bridge/internal/source"
+	"github.com/kubebridge/bridge/internal/app/streams"
+	"github.com/kubebridge/bridge/internal/cli/command"
+	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/verify"
 )
 
@@ -23,7 +22,7 @@ import (
 var verifyOutputs = []string{"table", "json", "yaml"}
 
 func newVerifyCommand() *cobra.Command {
-	o := app.VerifyOptions{SourceOptions: app.SourceOptions{Client: "bridge verify"}}
+	o := streams.VerifyOptions{SourceOptions: streams.SourceOptions{Client: "bridge verify"}}
 	var output string
 	cmd := &cobra.Command{
 		Use:   "verify",
@@ -58,7 +57,7 @@ end.`,
   zcat events.json.gz | bridge verify --from -`,
 		Args: cobra.NoArgs,
 	}
-	s := newSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster")
+	s := command.NewSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster")
 	cmd.Flags().StringVar(&o.From, "from", "",
 		"stream to read: nats://host/STREAM, kafka://host/topic, a file of structured events, or "+
 			"- ; * in a name stands for anything; none: that of the sink")
@@ -70,21 +69,17 @@ end.`,
 		"an event that is missing may be in flight")
 	cmd.Flags().DurationVar(&o.Patience, "timeout", 30*time.Second,
 		"how long to wait for a broker that does not answer")
-	outputFlag(cmd, &output, verifyOutputs...)
-	_ = cmd.RegisterFlagCompletionFunc("sink", func(
-		*cobra.Command, []string, string,
-	) ([]string, cobra.ShellCompDirective) {
-		return sinkNames(s), cobra.ShellCompDirectiveNoFileComp
-	})
+	command.OutputFlag(cmd, &output, verifyOutputs...)
+	s.CompleteSinks(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkOutput(output, verifyOutputs...); err != nil {
+		if err := command.CheckOutput(output, verifyOutputs...); err != nil {
 			return err
 		}
 		if o.Patience <= 0 || o.Wait < 0 {
 			return errors.New("--timeout must be above 0, --wait not below")
 		}
 		var err error
-		if o.Config, err = s.load(); err != nil {
+		if o.Config, err = s.Load(); err != nil {
 			return err
 		}
 		return runVerify(cmd, o, output)
@@ -92,40 +87,27 @@ end.`,
 	return cmd
 }
 
-// sinkNames are those of the configuration, for completion.
-func sinkNames(s *settings) (names []string) {
-	c, err := s.load()
-	if err != nil {
-		return nil
-	}
-	for i := range c.Sinks {
-		names = append(names, c.Sinks[i].Name)
-	}
-	return names
-}
-
-func runVerify(cmd *cobra.Command, o app.VerifyOptions, output string) error {
-	log := newLogger(config.Log{Level: "error", Format: "auto"}, cmd.ErrOrStderr())
-	ctx, stop := untilSignal(cmd.Context(), log, os.Exit)
+func runVerify(cmd *cobra.Command, o streams.VerifyOptions, output string) error {
+	log := command.NewLogger(config.Log{Level: "error", Format: "auto"}, cmd.ErrOrStderr())
+	ctx, stop := command.UntilSignal(cmd.Context(), log, os.Exit)
 	defer stop()
 	o.Stdin = cmd.InOrStdin()
-	var bar *progressBar
-	if isTerminal(cmd.ErrOrStderr()) {
-		bar = &progressBar{out: cmd.ErrOrStderr(), began: time.Now()}
-		o.Progress = bar.show
+	bar := terminal.NewBar(cmd.ErrOrStderr(), "messages")
+	if bar != nil {
+		o.Progress = bar.Show
 	}
-	report, err := app.Verify(ctx, o)
-	bar.clear()
+	report, err := streams.Verify(ctx, o)
+	bar.Clear()
 	if report != nil {
 		if printErr := printReport(cmd.OutOrStdout(), report, output); printErr != nil {
-			return refused(printErr)
+			return command.Refused(printErr)
 		}
 	}
 	switch {
 	case err != nil:
-		return refused(fmt.Errorf("the stream could not be read to its end: %w", err))
+		return command.Refused(fmt.Errorf("the stream could not be read to its end: %w", err))
 	case !report.OK:
-		return failed(errors.New(summary(report)))
+		return command.Failed(errors.New(summary(report)))
 	}
 	return nil
 }
@@ -133,9 +115,9 @@ func runVerify(cmd *cobra.Command, o app.VerifyOptions, output string) error {
 func printReport(w io.Writer, r *verify.Report, output string) error {
 	switch output {
 	case "json":
-		return printJSON(w, r)
+		return terminal.PrintJSON(w, r)
 	case "yaml":
-		return printYAML(w, r)
+		return terminal.PrintYAML(w, r)
 	}
 	return printTable(w, r)
 }
@@ -144,17 +126,17 @@ func printReport(w io.Writer, r *verify.Report, output string) error {
 const maxShown = 20
 
 func printTable(w io.Writer, r *verify.Report) error {
-	fmt.Fprintf(w, "%s: %s, %s, %s (%s at the end), %s\n\n", plain(r.Source),
-		amount(r.Messages, "message"), amount(r.Events, "event"),
-		amount(r.Objects, "object"), thousands(r.Alive), amount(r.Repeats, "repeat"))
-	t := newTable(w)
+	fmt.Fprintf(w, "%s: %s, %s, %s (%s at the end), %s\n\n", terminal.Plain(r.Source),
+		terminal.Amount(r.Messages, "message"), terminal.Amount(r.Events, "event"),
+		terminal.Amount(r.Objects, "object"), terminal.Thousands(r.Alive), terminal.Amount(r.Repeats, "repeat"))
+	t := terminal.NewTable(w)
 	fmt.Fprintln(t, "INFORMER\tRESOURCE\tOBJECTS\tAT THE END\tEVENTS\tCOMPLETE UP "+
 		"TO\tNEWEST\tREPORTED\tFAULTS\tCHAIN")
 	for i := range r.Resources {
 		x := &r.Resources[i]
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%d\t%d\t%s\n", oneLine(x.Informer),
-			oneLine(x.Resource), x.Objects, x.Alive, x.Events,
-			orDash(x.Complete), orDash(x.Newest), len(x.Told), x.Faults, oneLine(x.Chain))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%d\t%d\t%s\n", terminal.OneLine(x.Informer),
+			terminal.OneLine(x.Resource), x.Objects, x.Alive, x.Events,
+			orDash(x.Complete), orDash(x.Newest), len(x.Told), x.Faults, terminal.OneLine(x.Chain))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -164,17 +146,17 @@ func printTable(w io.Writer, r *verify.Report) error {
 	if len(r.Other) > 0 {
 		fmt.Fprintln(w, "\nMessages that are no events of a bridge:")
 		for _, name := range sortedNames(r.Other) {
-			fmt.Fprintf(w, "  %s  %s\n", thousands(r.Other[name]), oneLine(name))
+			fmt.Fprintf(w, "  %s  %s\n", terminal.Thousands(r.Other[name]), terminal.OneLine(name))
 		}
 	}
 	if r.Cluster != nil {
-		fmt.Fprintf(w, "\nCompared with the API server: %s, %s\n", amount(r.Cluster.Resources,
-			"resource"), amount(r.Cluster.Objects, "object"))
+		fmt.Fprintf(w, "\nCompared with the API server: %s, %s\n", terminal.Amount(r.Cluster.Resources,
+			"resource"), terminal.Amount(r.Cluster.Objects, "object"))
 	}
 	if len(r.Notes) > 0 {
 		fmt.Fprintln(w, "\nNot checked:")
 		for _, note := range r.Notes {
-			fmt.Fprintf(w, "  %s\n", oneLine(note))
+			fmt.Fprintf(w, "  %s\n", terminal.OneLine(note))
 		}
 	}
 	fmt.Fprintln(w)
@@ -195,13 +177,13 @@ func printTold(w io.Writer, r *verify.Report) {
 			if shown == 1 {
 				fmt.Fprintln(w, "\nReported by the stream itself:")
 			}
-			fmt.Fprintf(w, "  %s %s: %s, versions %s to %s (%s)\n", oneLine(x.Informer),
-				oneLine(x.Resource), oneLine(told.Reason), orDash(told.From), orDash(told.To),
+			fmt.Fprintf(w, "  %s %s: %s, versions %s to %s (%s)\n", terminal.OneLine(x.Informer),
+				terminal.OneLine(x.Resource), terminal.OneLine(told.Reason), orDash(told.From), orDash(told.To),
 				told.At)
 		}
 	}
 	if all > maxShown {
-		fmt.Fprintf(w, "  and %s more; -o json has them\n", thousands(all-maxShown))
+		fmt.Fprintf(w, "  and %s more; -o json has them\n", terminal.Thousands(all-maxShown))
 	}
 }
 
@@ -210,18 +192,18 @@ func printFound(w io.Writer, r *verify.Report) {
 		return
 	}
 	fmt.Fprintln(w, "\nFaults:")
-	t := newTable(w)
+	t := terminal.NewTable(w)
 	for _, f := range r.Found[:min(len(r.Found), maxShown)] {
 		place := "-"
 		if f.At.Lane != "" {
 			place = f.At.String()
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", f.Kind, oneLine(f.Object), orDash(f.Version),
-			oneLine(place), oneLine(f.What))
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", f.Kind, terminal.OneLine(f.Object), orDash(f.Version),
+			terminal.OneLine(place), terminal.OneLine(f.What))
 	}
 	_ = t.Flush() // the last line's error tells
 	if more := len(r.Found) - maxShown; more > 0 {
-		fmt.Fprintf(w, "  and %s more; -o json has the first 1,000\n", thousands(more))
+		fmt.Fprintf(w, "  and %s more; -o json has the first 1,000\n", terminal.Thousands(more))
 	}
 }
 
@@ -230,7 +212,7 @@ func summary(r *verify.Report) string {
 	var wrong []string
 	for _, kind := range verify.Kinds {
 		if n := r.Faults[kind]; n > 0 {
-			wrong = append(wrong, fmt.Sprintf("%s %s", thousands(n), kind))
+			wrong = append(wrong, fmt.Sprintf("%s %s", terminal.Thousands(n), kind))
 		}
 	}
 	switch {
@@ -257,63 +239,5 @@ func orDash(text string) string {
 	if text == "" {
 		return "-"
 	}
-	return oneLine(text)
-}
-
-// amount is "1 event" or "1,000,000 events".
-func amount(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return thousands(n) + " " + what + "s"
-}
-
-// thousands is "1,000,000".
-func thousands(n int) string {
-	text := strconv.Itoa(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
-
-// progressBar is one line on a terminal, written again and again.
-type progressBar struct {
-	out         io.Writer
-	of          string // what is counted; "" for messages
-	began, last time.Time
-	shown       bool
-}
-
-const (
-	barWidth = 30
-	barEvery = 100 * time.Millisecond
-)
-
-// show draws the bar, and how much was read in which time.
-func (b *progressBar) show(messages int, p source.Progress) {
-	now := time.Now()
-	if now.Sub(b.last) < barEvery {
-		return
-	}
-	b.last, b.shown = now, true
-	rate := float64(messages) / max(now.Sub(b.began).Seconds(), 0.001)
-	line := fmt.Sprintf("%s %s, %s/s", thousands(messages), cmp.Or(b.of, "messages"),
-		thousands(int(rate)))
-	if p.Total > 0 {
-		done := min(float64(p.Read)/float64(p.Total), 1)
-		full := int(done * barWidth)
-		left := time.Duration(now.Sub(b.began).Seconds() * (1 - done) / max(done,
-			0.001) * float64(time.Second))
-		line = fmt.Sprintf("[%s%s] %3.0f%%  %s, %s left", strings.Repeat("=", full),
-			strings.Repeat(" ", barWidth-full), 100*done, line, left.Round(time.Second))
-	}
-	fmt.Fprintf(b.out, "\r%s\x1b[K", line) // to the end of the line
-}
-
-// clear takes the bar away.
-func (b *progressBar) clear() {
-	if b != nil && b.shown {
-		fmt.Fprint(b.out, "\r\x1b[K")
-	}
+	return terminal.OneLine(text)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
@@ -77,8 +78,8 @@ func runProgram(t *testing.T, program, from string) *verify.Report {
 	}
 	t.Logf("%d events of %d objects in %v, %.1f s of CPU, at most %d MiB resident", r.Events, r.Objects, took.Round(time.Millisecond),
 		(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), peak()>>20)
-	if code := cmd.ProcessState.ExitCode(); code != exitFailed {
-		t.Errorf("exit code %d, want %d", code, exitFailed)
+	if code := cmd.ProcessState.ExitCode(); code != command.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, command.ExitFailed)
 	}
 	return r
 }

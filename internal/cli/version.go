@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/internal/cli/command"
+	"github.com/kubebridge/bridge/internal/cli/terminal"
 )
 
 // Build is the facts of a build.
@@ -68,19 +71,19 @@ func newVersionCommand(build Build) *cobra.Command {
   bridge version --output json`,
 		Args: cobra.NoArgs,
 	}
-	outputFlag(cmd, &output, "text", "json", "yaml")
+	command.OutputFlag(cmd, &output, "text", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkOutput(output, "text", "json", "yaml"); err != nil {
+		if err := command.CheckOutput(output, "text", "json", "yaml"); err != nil {
 			return err
 		}
 		switch output {
 		case "json":
-			return failed(printJSON(cmd.OutOrStdout(), build))
+			return command.Failed(terminal.PrintJSON(cmd.OutOrStdout(), build))
 		case "yaml":
-			return failed(printYAML(cmd.OutOrStdout(), build))
+			return command.Failed(terminal.PrintYAML(cmd.OutOrStdout(), build))
 		}
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), build)
-		return failed(err)
+		return command.Failed(err)
 	}
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/cli/command"
 )
 
 func newWatchCommand(build Build) *cobra.Command {
@@ -32,17 +33,17 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
   bridge watch pods --filter 'object.status.phase == "Failed"'
   bridge watch secrets -o json | jq .manager`,
 	}
-	s := newSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
+	s := command.NewSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
 		"admin.address", "log.level", "log.format")
 	selected.addFlags(cmd)
 	cmd.Flags().BoolVar(&onlyChanges, "watch-only", false, "leave out the objects that exist")
-	outputFlag(cmd, &output, "auto", "short", "json")
+	command.OutputFlag(cmd, &output, "auto", "short", "json")
 	cmd.RunE = func(cmd *cobra.Command, resources []string) error {
-		if err := checkOutput(output, "auto", "short", "json"); err != nil {
+		if err := command.CheckOutput(output, "auto", "short", "json"); err != nil {
 			return err
 		}
 		load := func() (*config.Config, error) {
-			c, err := s.load()
+			c, err := s.Load()
 			if err != nil {
 				return nil, err
 			}
@@ -55,13 +56,13 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 					c.Informers[i].Snapshot = "never"
 				}
 			}
-			return c, refused(selected.apply(c, namesOf(resources)))
+			return c, command.Refused(selected.apply(c, namesOf(resources)))
 		}
 		c, err := load()
 		if err != nil {
 			return err
 		}
-		r := &runner{cmd: cmd, build: build, source: app.NewSource(s.file, load), file: s.file != ""}
+		r := &runner{cmd: cmd, build: build, source: app.NewSource(s.File, load), file: s.File != ""}
 		return r.run(c)
 	}
 	return cmd

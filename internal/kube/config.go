@@ -121,3 +121,6 @@ func version() string {
 	}
 	return "devel"
 }
+
+// InPod reports whether this process runs in a pod.
+func InPod() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }

@@ -1,4 +1,4 @@
-// Package suggest finds what somebody probably meant.
+// Package suggest finds what somebody probably meant: names, and objects by their keys.
 package suggest
 
 import (

@@ -1,0 +1,140 @@
+package rights
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/kube"
+	"github.com/kubebridge/bridge/internal/pipeline"
+)
+
+// ListCheck asks once whether the bridge may list what it watches. A missing watch shows at once; a
+// missing list would show at the first restart or gap only, since a first snapshot comes by a watch
+// too. It is a service of the bridge, has nothing to do when nothing is missing, and never fails
+// it.
+type ListCheck struct {
+	resolver *kube.Resolver
+	Units    []pipeline.Config // at the start
+	log      *slog.Logger
+	pause    time.Duration          // between two looks at what is missing
+	changes  chan []pipeline.Config // holds one: the units of a configuration that has changed
+
+	mu      sync.Mutex
+	missing []listRight // guarded by mu
+}
+
+// NewListCheck makes the check. Give it units before it runs.
+func NewListCheck(resolver *kube.Resolver, log *slog.Logger) *ListCheck {
+	return &ListCheck{
+		resolver: resolver, log: log, pause: 10 * time.Second,
+		changes: make(chan []pipeline.Config, 1),
+	}
+}
+
+// Change starts again with other units.
+func (c *ListCheck) Change(units []pipeline.Config) {
+	select {
+	case <-c.changes: // nobody has looked at it
+	default:
+	}
+	c.changes <- units
+}
+
+// listRight is the right that a unit needs.
+type listRight struct {
+	kube.Right
+	unit string
+}
+
+// WaitReady has nothing to wait for.
+func (c *ListCheck) WaitReady(context.Context) error { return nil }
+
+// Run asks until ctx ends.
+func (c *ListCheck) Run(ctx context.Context) error {
+	open := rightsToList(c.Units)
+	told := map[string]bool{} // by unit
+	for {
+		missing, err := c.look(ctx, open, told)
+		if err == nil {
+			open = missing
+		}
+		var again <-chan time.Time
+		if len(open) > 0 { // also what could not be asked: it may be missing, or no longer
+			again = time.After(c.pause)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case units := <-c.changes:
+			open = rightsToList(units)
+		case <-again:
+		}
+	}
+}
+
+// rightsToList are the rights to list that units need.
+func rightsToList(units []pipeline.Config) (list []listRight) {
+	for i := range units {
+		u := &units[i]
+		right := kube.Right{
+			Verb: "list", Group: u.Type.Group, Resource: u.Type.Resource,
+			Namespace: u.Namespace, Name: onlyName(u.FieldSelector),
+		}
+		list = append(list, listRight{right, u.Name()})
+		if u.NamespaceSelector != "" {
+			list = append(list, listRight{
+				kube.Right{Verb: "list", Resource: "namespaces"},
+				u.Name(),
+			})
+		}
+	}
+	return list
+}
+
+// look asks for the rights, and gives those that are missing.
+func (c *ListCheck) look(
+	ctx context.Context, rights []listRight, told map[string]bool,
+) (missing []listRight, err error) {
+	for _, right := range rights {
+		allowed, why, err := c.resolver.Allowed(ctx, right.Right)
+		if err != nil {
+			if !errors.Is(err, context.Canceled) {
+				c.log.Info("can't ask for the bridge's rights", "err", err)
+			}
+			return nil, err
+		}
+		if allowed {
+			continue
+		}
+		missing = append(missing, right)
+		if !told[right.unit] {
+			told[right.unit] = true
+			c.log.Warn("a right is missing: it is needed after a restart and to heal gaps; "+
+				"'bridge rbac' prints the roles for the configuration", "informer", right.unit,
+				"right", right.String(), "reason", why)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.missing = missing
+	return missing, nil
+}
+
+// Reasons are why the bridge is not ready, by missing rights.
+func (c *ListCheck) Reasons() []admin.Reason {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []admin.Reason
+	for _, right := range c.missing {
+		list = append(list, admin.Reason{
+			What: "informer " + right.unit,
+			Message: "not allowed to " + right.String() + "; 'bridge rbac' prints the roles for " +
+				"the configuration",
+		})
+	}
+	return list
+}

@@ -1,0 +1,131 @@
+package rights
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/kube"
+)
+
+// Need is a right that a configuration needs, and the key that it needs it for.
+type Need struct {
+	kube.Right
+	Path string // "informers[0].resources[1]"; "" for the configuration as a whole
+}
+
+// needs are the rights that an informer needs for one of its names to be watched in its namespaces.
+func needs(inf *config.Informer, path, group, resource string) []Need {
+	var list []Need
+	for _, namespace := range Namespaces(inf) {
+		for _, verb := range []string{"list", "watch"} {
+			right := kube.Right{
+				Verb: verb, Group: group, Resource: resource, Namespace: namespace,
+				Name: onlyName(inf.FieldSelector),
+			}
+			list = append(list, Need{right, path})
+		}
+	}
+	return list
+}
+
+// needsNamespaces are the rights that the informer with a number needs to learn which namespaces
+// are selected.
+func needsNamespaces(inf *config.Informer, number int) []Need {
+	if inf.NamespaceSelector == "" {
+		return nil
+	}
+	path := fmt.Sprintf("informers[%d].namespaceSelector", number)
+	var list []Need
+	for _, verb := range []string{"list", "watch"} {
+		list = append(list, Need{kube.Right{Verb: verb, Resource: "namespaces"}, path})
+	}
+	return list
+}
+
+// onlyName is the name of the only object that a field selector selects, which then is all that has
+// to be allowed.
+func onlyName(fieldSelector string) string {
+	selector, err := fields.ParseSelector(fieldSelector)
+	if err != nil {
+		return "" // the configuration was checked
+	}
+	name, _ := selector.RequiresExactMatch("metadata.name")
+	return name
+}
+
+// Needed are the rights for what the API server serves. The problems are of names that it does
+// not have; each has its place in the file.
+func Needed(c *config.Config, catalog *kube.Catalog) (list []Need, problems []error) {
+	list = append([]Need{{Right: kube.ReadClusterID}}, leaseNeeds(c)...)
+	for i := range c.Informers {
+		inf := &c.Informers[i]
+		list = append(list, needsNamespaces(inf, i)...)
+		before, path := len(list), fmt.Sprintf("informers[%d]", i)
+		wrong := len(problems)
+		for j, name := range inf.Resources {
+			at := fmt.Sprintf("%s.resources[%d]", path, j)
+			s := Selection(inf)
+			s.Names = []string{name}
+			s.Exclude = nil
+			_, err := catalog.Resolve(s)
+			problems = append(problems, c.ProblemsAt(at, err)...)
+			s.Exclude = inf.Exclude
+			types, _ := catalog.Resolve(s) // what is wrong with an exclude is told below
+			for _, t := range types {
+				list = append(list, needs(inf, at, t.Group, t.Resource)...)
+			}
+		}
+		for j, name := range inf.Exclude {
+			_, err := catalog.Resolve(kube.Selection{Exclude: []string{name}})
+			problems = append(problems, c.ProblemsAt(fmt.Sprintf("%s.exclude[%d]", path, j),
+				err)...)
+		}
+		if len(list) == before && len(problems) == wrong {
+			problems = append(problems, c.ProblemAt(path+".resources", "selects nothing: "+
+				"everything in resources is excluded"))
+		}
+	}
+	return list, problems
+}
+
+// neededEver are the rights for what the configuration selects whatever the API server serves: a
+// wildcard stays one.
+func neededEver(c *config.Config, catalog *kube.Catalog) (list []Need, problems []error) {
+	list = append([]Need{{Right: kube.ReadClusterID}}, leaseNeeds(c)...)
+	for i := range c.Informers {
+		inf := &c.Informers[i]
+		list = append(list, needsNamespaces(inf, i)...)
+		for j, name := range inf.Resources {
+			at := fmt.Sprintf("informers[%d].resources[%d]", i, j)
+			if catalog != nil && !kube.IsWildcard(name) {
+				types, err := catalog.Resolve(kube.Selection{
+					Names:      []string{name},
+					Namespaced: Selection(inf).Namespaced,
+				})
+				problems = append(problems, c.ProblemsAt(at, err)...)
+				for _, t := range types {
+					list = append(list, needs(inf, at, t.Group, t.Resource)...)
+				}
+				continue
+			}
+			group, resource, err := kube.Offline(name)
+			if err != nil {
+				problems = append(problems, c.ProblemsAt(at, err)...)
+				continue
+			}
+			list = append(list, needs(inf, at, group, resource)...)
+		}
+	}
+	return list, problems
+}
+
+// rightsOf are the rights of needs.
+func rightsOf(list []Need) []kube.Right {
+	rights := make([]kube.Right, len(list))
+	for i, n := range list {
+		rights[i] = n.Right
+	}
+	return rights
+}

@@ -1,0 +1,236 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/app/sinkmaker"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/source"
+)
+
+// DeadLetters are those of one sink, at its broker.
+type DeadLetters struct {
+	// Sink is its name.
+	Sink    string
+	source  source.Config
+	onKafka bool
+}
+
+// DeadLetter is one of them.
+type DeadLetter struct {
+	// Position is stream/sequence, or topic/partition/offset.
+	Position string    `json:"position"`
+	Stored   time.Time `json:"stored"`
+	ID       string    `json:"id"`
+	Type     string    `json:"type"`
+	Subject  string    `json:"subject"`
+	// Bytes is the size of the event's payload, also where the letter has none (Truncated).
+	Bytes     int64  `json:"bytes"`
+	Truncated bool   `json:"truncated,omitempty"`
+	Reason    string `json:"reason"`
+	Attempts  string `json:"attempts"`
+	// Destination is the subject or topic that the event was for.
+	Destination string `json:"destination"`
+
+	message source.Message
+}
+
+var errNoDeadLetters = errors.New("there are no dead letters; 'bridge undelivered ls' lists what " +
+	"was refused")
+
+// NewDeadLetters says where the dead letters of a sink are. It makes no request.
+func NewDeadLetters(o SourceOptions) (*DeadLetters, error) {
+	sink, err := sinkOf(&o)
+	if err != nil {
+		return nil, err
+	}
+	d := &DeadLetters{Sink: sink.Name, source: source.Config{Patience: o.Patience}}
+	place := sinkmaker.Describe(sink)
+	switch {
+	case sink.HTTP != nil:
+		err = errors.New("what http.deadLetterURL was sent can't be read back; without it, " +
+			"'bridge undelivered ls' lists what was refused")
+	case sink.NATS == nil && sink.Kafka == nil:
+		err = errors.New("its dead letters are among its events; only nats and kafka have a place " +
+			"for them")
+	case place.DeadLetters == "" && sink.Kafka != nil:
+		err = fmt.Errorf("kafka.deadLetterTopic is not set: %w", errNoDeadLetters)
+	case place.DeadLetters == "":
+		err = fmt.Errorf("nats.deadLetterSubject is off, or the mode is kv: %w", errNoDeadLetters)
+	case sink.Kafka != nil:
+		k := *sink.Kafka
+		k.Topic = k.DeadLetterTopic
+		d.onKafka, err = true, fromKafka(&d.source, &k, &o)
+	default:
+		if err = fromNATS(&d.source, sink.NATS, &o); err != nil {
+			break
+		}
+		d.source.Subject, err = subjectPattern(place.DeadLetters, o.Config.Cluster)
+		if sink.NATS.DeadLetterSubject != "" || sink.NATS.Mode == nats.Core {
+			// any stream may have it
+			d.source.From = d.source.From[:strings.LastIndexByte(d.source.From, '/')+1]
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sink %s: %w", sink.Name, err)
+	}
+	return d, nil
+}
+
+// subjectPattern is what a template of subjects stands for, with wildcards for whole tokens.
+func subjectPattern(template, cluster string) (string, error) {
+	subject, err := pattern(template, cluster, event.AppendSubjectToken)
+	tokens := strings.Split(subject, ".")
+	for i, token := range tokens {
+		if strings.Contains(token, "*") {
+			tokens[i] = "*"
+		}
+	}
+	return strings.Join(tokens, "."), err
+}
+
+// Each reads the dead letters in the order in which they are stored, from a position on, of the
+// given lanes, nil for all. A letter is valid until the next one. The error is the last element.
+func (d *DeadLetters) Each(
+	ctx context.Context, from source.Position, lanes []string,
+) iter.Seq2[*DeadLetter, error] {
+	return func(yield func(*DeadLetter, error) bool) {
+		cfg := d.source
+		cfg.After, cfg.Lanes = from, lanes
+		reader, err := source.Open(ctx, cfg)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer reader.Close()
+		for m, err := range reader.Messages(ctx) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			l := letterOf(m)
+			if m.Sink == d.Sink && l != nil && !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+// letterOf is a message as a dead letter; nil for anything else.
+func letterOf(m *source.Message) *DeadLetter {
+	e := &m.Event
+	l := &DeadLetter{
+		Position: m.Lane + "/" + strconv.FormatUint(m.Offset, 10), Stored: m.Stored.UTC(),
+		ID: e.ID, Type: e.Type, Subject: e.Subject, Bytes: int64(len(e.Data)), message: *m,
+	}
+	for _, a := range e.Extensions {
+		switch a.Name {
+		case "deadletterreason":
+			l.Reason = a.Value
+		case "deadletterattempts":
+			l.Attempts = a.Value
+		case "deadlettersubject", "deadlettertopic":
+			l.Destination = a.Value
+		case "truncated":
+			l.Truncated = true
+		case "originalsize":
+			if size, err := strconv.ParseInt(a.Value, 10, 64); err == nil {
+				l.Bytes = size
+			}
+		}
+	}
+	if m.Other != "" || l.Attempts == "" {
+		return nil
+	}
+	return l
+}
+
+// Is reports whether the letter is the one of a position, or of an event's id.
+func (l *DeadLetter) Is(name string) bool { return name == l.Position || name == l.ID }
+
+// AppendEvent appends the letter as a structured CloudEvent.
+func (l *DeadLetter) AppendEvent(dst []byte) []byte {
+	return event.AppendStructured(dst, &l.message.Event)
+}
+
+// ParsePosition parses the Position of a DeadLetter.
+func ParsePosition(text string) (p source.Place, err error) {
+	at := strings.LastIndexByte(text, '/')
+	if at > 0 {
+		p.Lane = text[:at]
+		if p.Offset, err = strconv.ParseUint(text[at+1:], 10, 64); err == nil {
+			return p, nil
+		}
+	}
+	return p, fmt.Errorf("%q is no position: want STREAM/SEQUENCE or TOPIC/PARTITION/OFFSET", text)
+}
+
+var errKeepsAll = errors.New("Kafka removes no single records; the retention of the topic does")
+
+// CanRemove is why no dead letter can be removed; nil where the broker may allow it.
+func (d *DeadLetters) CanRemove() error {
+	if d.onKafka {
+		return errKeepsAll
+	}
+	return nil
+}
+
+// Remove removes dead letters from their stream. One that is gone already is no error.
+func (d *DeadLetters) Remove(ctx context.Context, positions []string) error {
+	if err := d.CanRemove(); err != nil || len(positions) == 0 {
+		return err
+	}
+	places := make([]source.Place, len(positions))
+	for i, text := range positions {
+		var err error
+		if places[i], err = ParsePosition(text); err != nil {
+			return err
+		}
+	}
+	return source.Delete(ctx, d.source, places)
+}
+
+// resentRun is the Run of an event that is sent out of the dead letters. A restart takes a dead
+// letter for its event being stored (sinks.Recaller); an event with a Run is sent all the same.
+const resentRun = "/resent"
+
+// letterAttributes are those that make an event a dead letter.
+var letterAttributes = []string{
+	"deadletterreason", "deadletterattempts", "deadlettersubject", "deadlettertopic",
+}
+
+var errNoPayload = errors.New("the dead letter has no payload, and is not what " +
+	"happened: send the " +
+	"present state of its object with 'bridge snapshot'")
+
+// Restore returns the event as it was handed to the sink: with its id, its bytes and its
+// destination.
+func (l *DeadLetter) Restore(cluster string) (*event.Event, error) {
+	e := l.message.Event
+	switch {
+	case e.Source != event.SourceOf(cluster):
+		return nil, fmt.Errorf("the dead letter is of another cluster: %s", e.Source)
+	case l.Truncated, len(e.Data) == 0 && !e.AboutInformer():
+		return nil, errNoPayload
+	}
+	e.Data = slices.Clone(e.Data)
+	e.Extensions = slices.DeleteFunc(slices.Clone(e.Extensions), func(a event.Attribute) bool {
+		return slices.Contains(letterAttributes, a.Name)
+	})
+	e.Cluster, e.Run = cluster, resentRun
+	if e.AboutInformer() {
+		e.Part = event.PartOf(e.ID)
+	}
+	if key := string(l.message.Key); key != e.PartitionKey {
+		e.CompactionKey = key
+	}
+	return &e, nil
+}

@@ -1,0 +1,135 @@
+package streams
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/app/sinkmaker"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/source"
+)
+
+// SourceOptions say which stream to read.
+type SourceOptions struct {
+	Config *config.Config
+	// Client is the name that brokers show: "bridge verify".
+	Client string
+	// Sink is the name of the sink whose stream is read, or whose credentials are used with
+	// From. "": the only one that stores events; with From, none.
+	Sink string
+	// From is the address of a stream, "" for that of the sink.
+	From  string
+	Stdin io.Reader
+	// Patience is how long to wait for a broker.
+	Patience time.Duration
+}
+
+// sourceOf is where to read, with the credentials of the sink.
+func sourceOf(o *SourceOptions) (source.Config, error) {
+	cfg := source.Config{From: o.From, Stdin: o.Stdin, Patience: o.Patience}
+	if o.From != "" && o.Sink == "" {
+		return cfg, nil
+	}
+	sink, err := sinkOf(o)
+	if err != nil {
+		return cfg, err
+	}
+	switch {
+	case sink.NATS != nil:
+		err = fromNATS(&cfg, sink.NATS, o)
+	case sink.Kafka != nil:
+		err = fromKafka(&cfg, sink.Kafka, o)
+	case sink.HTTP != nil:
+		err = errors.New("an HTTP endpoint can't be asked for what it was sent; keep the events in a " +
+			"stream too, or give --from")
+	default:
+		err = errors.New("standard output is not stored; save it in a file and give that with " +
+			"--from")
+	}
+	if err != nil {
+		return cfg, fmt.Errorf("sink %s: %w", sink.Name, err)
+	}
+	return cfg, nil
+}
+
+// sinkOf is the sink of a name, or the only one that stores events.
+func sinkOf(o *SourceOptions) (*config.Sink, error) {
+	var names []string
+	var found *config.Sink
+	for i := range o.Config.Sinks {
+		s := &o.Config.Sinks[i]
+		if s.Name == o.Sink {
+			return s, nil
+		}
+		if s.NATS != nil || s.Kafka != nil {
+			found, names = s, append(names, s.Name)
+		}
+	}
+	switch {
+	case o.Sink != "":
+		return nil, fmt.Errorf("there is no sink %q; there are %s", o.Sink,
+			strings.Join(names, ", "))
+	case len(names) != 1:
+		return nil, fmt.Errorf("say which stream to read: with --from, or with --sink, one of %s",
+			strings.Join(names, ", "))
+	}
+	return found, nil
+}
+
+// pattern is what a template of streams or topics stands for.
+func pattern(text, cluster string, encode func([]byte, string) []byte) (string, error) {
+	t, err := event.ParseTemplate(text)
+	if err != nil {
+		return "", err
+	}
+	known := map[string]string{}
+	if cluster != "" {
+		known["cluster"] = cluster
+	}
+	return t.Pattern("*", known, encode), nil
+}
+
+func fromNATS(cfg *source.Config, n *config.NATS, o *SourceOptions) error {
+	var err error
+	if cfg.NATS, err = sinkmaker.NATSConnection(n, o.Config.State.Dir, o.Client); err != nil {
+		return err
+	}
+	if cfg.From != "" {
+		return nil
+	}
+	scheme := "nats"
+	var hosts []string
+	for _, server := range n.Servers {
+		address, err := url.Parse(string(server))
+		if err != nil {
+			return errors.New("servers: not a URL") // without the parser's error, which repeats it
+		}
+		host := address.Host
+		if address.User != nil {
+			host = address.User.String() + "@" + host
+		}
+		scheme, hosts = address.Scheme, append(hosts, host)
+	}
+	stream, err := pattern(n.Stream.Name, o.Config.Cluster, event.AppendSubjectToken)
+	cfg.From = scheme + "://" + strings.Join(hosts, ",") + "/" + stream
+	return err
+}
+
+func fromKafka(cfg *source.Config, k *config.Kafka, o *SourceOptions) error {
+	var err error
+	cfg.Kafka, err = sinkmaker.KafkaConnection(k, strings.ReplaceAll(o.Client, " ", "-"))
+	if err != nil {
+		return err
+	}
+	if cfg.From != "" {
+		return nil
+	}
+	topic, err := pattern(k.Topic, o.Config.Cluster, event.AppendTopicPart)
+	cfg.From = "kafka://" + strings.Join(k.Brokers, ",") + "/" + topic
+	return err
+}

@@ -1,0 +1,174 @@
+package streams
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/kube"
+	"github.com/kubebridge/bridge/internal/ratelimit"
+	"github.com/kubebridge/bridge/internal/source"
+	"github.com/kubebridge/bridge/internal/verify"
+)
+
+// VerifyOptions of Verify.
+type VerifyOptions struct {
+	SourceOptions
+	// AgainstCluster compares the final state with the API server. What differs may be in flight
+	// for Wait.
+	AgainstCluster bool
+	Wait           time.Duration
+	// Progress is called now and then, with the number of messages; nil for nobody.
+	Progress func(messages int, p source.Progress)
+}
+
+// Verify reads a stream to its end and checks it. With an error the report, where there is one, is
+// of what was read.
+func Verify(ctx context.Context, o VerifyOptions) (*verify.Report, error) {
+	cfg, err := sourceOf(&o.SourceOptions)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := source.Open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	v := &verification{
+		VerifyOptions: o, reader: reader,
+		checker: verify.New(verify.Config{Whole: reader.Whole}),
+	}
+	err = v.read(ctx)
+	if err == nil && o.AgainstCluster {
+		err = v.compare(ctx)
+	}
+	r := v.checker.Report()
+	r.Source = shown(cfg.From)
+	if err != nil {
+		r.ReadToEnd, r.OK = false, false
+	}
+	return r, err
+}
+
+// shown is an address without credentials.
+func shown(from string) string {
+	scheme, rest, found := strings.Cut(from, "://")
+	if at := strings.LastIndexByte(rest, '@'); found && at >= 0 {
+		return scheme + "://" + rest[at+1:]
+	}
+	return from
+}
+
+// verification is one run of Verify.
+type verification struct {
+	VerifyOptions
+	reader   source.Reader
+	checker  *verify.Checker
+	messages int
+}
+
+// progressEvery is how many messages are read between two calls of Progress.
+const progressEvery = 1000
+
+// read reads to the end that the source has now.
+func (v *verification) read(ctx context.Context) error {
+	for m, err := range v.reader.Messages(ctx) {
+		if err != nil {
+			return err
+		}
+		if m.Other != "" {
+			v.checker.Other(m.Other)
+		} else {
+			v.checker.Feed(&m.Event, verify.Place{Lane: m.Lane, Offset: m.Offset})
+		}
+		if v.messages++; v.Progress != nil && v.messages%progressEvery == 0 {
+			v.Progress(v.messages, v.reader.Progress())
+		}
+	}
+	return nil
+}
+
+// compare lists what the stream is about, and reads on while something differs: it may be in
+// flight.
+func (v *verification) compare(ctx context.Context) error {
+	const pause = 250 * time.Millisecond
+	k := &v.Config.Kubernetes
+	rc, _, err := kube.RESTConfig(k.Kubeconfig, k.Context, k.QPS, k.Burst)
+	if err != nil {
+		return err
+	}
+	resolver, err := kube.NewResolver(rc)
+	if err != nil {
+		return err
+	}
+	catalog, err := resolver.Discover(ctx)
+	if err != nil {
+		return err
+	}
+	comparison := v.checker.Compare()
+	for _, t := range comparison.Targets() {
+		if err := v.list(ctx, resolver, catalog, comparison, &t); err != nil {
+			return err
+		}
+	}
+	for until := time.Now().Add(v.Wait); ; {
+		if err := v.read(ctx); err != nil {
+			return err
+		}
+		if comparison.Pending() == 0 || time.Now().After(until) {
+			return nil
+		}
+		if err := ratelimit.Sleep(ctx, pause); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// list compares one resource. One that the API server does not have any more has no objects.
+func (v *verification) list(
+	ctx context.Context, resolver *kube.Resolver, catalog *kube.Catalog,
+	comparison *verify.Comparison, t *verify.Target,
+) error {
+	types, err := catalog.Resolve(kube.Selection{Names: []string{t.Resource}})
+	if errors.Is(err, kube.ErrUnknown) {
+		comparison.End(t, "")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	options := kube.ListOptions{}
+	if i := slices.IndexFunc(v.Config.Informers,
+		func(inf config.Informer) bool { return inf.Name == t.Informer }); i >= 0 {
+		inf := &v.Config.Informers[i]
+		options.LabelSelector, options.FieldSelector = inf.LabelSelector, inf.FieldSelector
+		if inf.NamespaceSelector != "" {
+			comparison.Skip(t, "namespaceSelector")
+			return nil
+		}
+	}
+	first := "" // the earliest version of the lists
+	namespaces := t.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{""} // all
+	}
+	for _, namespace := range namespaces {
+		options.Namespace = namespace
+		version, err := resolver.Identities(ctx, types[0], options, func(i kube.Identity) {
+			comparison.Object(t, verify.Listed{
+				Namespace: i.Namespace, Name: i.Name, UID: i.UID,
+				Version: i.Version,
+			})
+		})
+		if err != nil {
+			return err
+		}
+		first = cmp.Or(first, version)
+	}
+	comparison.End(t, first)
+	return nil
+}

@@ -1,0 +1,108 @@
+package terminal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// PrintJSON prints a value as a JSON document.
+func PrintJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+// JSONLine is a value as one line of JSON.
+func JSONLine(value any) ([]byte, error) {
+	line, err := json.Marshal(value)
+	return append(line, '\n'), err
+}
+
+// PrintYAML prints a value as a YAML document, with the names that it has in JSON.
+func PrintYAML(w io.Writer, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	var document yaml.Node // JSON is YAML; numbers stay as they are
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return err
+	}
+	inBlocks(&document)
+	encoder := yaml.NewEncoder(w)
+	encoder.SetIndent(2)
+	return errors.Join(encoder.Encode(&document), encoder.Close())
+}
+
+// inBlocks takes off the braces and quotes of JSON.
+func inBlocks(n *yaml.Node) {
+	n.Style = 0
+	for _, child := range n.Content {
+		inBlocks(child)
+	}
+}
+
+// PrintIndented prints a JSON document with line breaks.
+func PrintIndented(w io.Writer, document []byte) error {
+	var out bytes.Buffer
+	if err := json.Indent(&out, bytes.TrimSpace(document), "", "  "); err != nil {
+		return err
+	}
+	out.WriteByte('\n')
+	_, err := out.WriteTo(w)
+	return err
+}
+
+// NewTable aligns columns that tabs separate. Flush prints it.
+func NewTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+
+// OneLine keeps a table a table.
+func OneLine(text string) string { return Plain(strings.Join(strings.Fields(text), " ")) }
+
+// Bytes is "812 B" or "1.2 MiB".
+func Bytes(n int64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, units := float64(n)/(1<<10), "KMGTPE"
+	for value >= 1023.95 { // what would be shown as 1024.0
+		value, units = value/(1<<10), units[1:]
+	}
+	return fmt.Sprintf("%.1f %ciB", value, units[0])
+}
+
+// Plain takes control characters out of a text that others have chosen, such as the name of a Role:
+// a terminal would obey them. Lines and tabs stay.
+func Plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || 0x7f <= r && r <= 0x9f {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+// Amount is "1 event" or "1,000,000 events".
+func Amount(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return Thousands(n) + " " + what + "s"
+}
+
+// Thousands is "1,000,000".
+func Thousands(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
