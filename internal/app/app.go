@@ -260,8 +260,8 @@ func stopped(ctx context.Context, err error, ran time.Duration, log *slog.Logger
 	return err
 }
 
-// Plural is "1 problem" or "3 problems".
-func Plural(n int, what string) string {
+// plural is "1 problem" or "3 problems".
+func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

@@ -124,7 +124,7 @@ func (c *control) Reload(ctx context.Context, by admin.Caller) (string, error) {
 	}
 	message, err := c.reloader.reload(ctx, "asked for by "+by.String())
 	if problems := config.Problems(err); len(problems) > 0 {
-		lines := []string{"the configuration has " + Plural(len(problems), "problem") +
+		lines := []string{"the configuration has " + plural(len(problems), "problem") +
 			", so the one of before stays:"}
 		for _, p := range problems {
 			lines = append(lines, p.Error())

@@ -123,8 +123,8 @@ func (c *control) resend(ctx context.Context, r resending) (answer admin.Resent,
 			return answer, err
 		}
 	}
-	answer.Message = fmt.Sprintf("%s sent, %s refused", Plural(len(answer.Done), "event"),
-		Plural(len(answer.Kept), "event"))
+	answer.Message = fmt.Sprintf("%s sent, %s refused", plural(len(answer.Done), "event"),
+		plural(len(answer.Kept), "event"))
 	return answer, nil
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/cli/deadletters"
 	"github.com/kubebridge/bridge/internal/cli/histories"
@@ -53,7 +52,7 @@ func report(w io.Writer, err error) {
 	for _, p := range problems {
 		fmt.Fprintln(w, p)
 	}
-	fmt.Fprintf(w, "bridge: the configuration has %s\n", app.Plural(len(problems), "problem"))
+	fmt.Fprintf(w, "bridge: the configuration has %s\n", terminal.Amount(len(problems), "problem"))
 }
 
 func newRoot(build Build) *cobra.Command {

@@ -127,7 +127,7 @@ func (p *progress) state(s *app.ProcessStatus, resources int) string {
 		}
 	}
 	parts := []string{
-		fmt.Sprintf("in sync: %s, %s", app.Plural(resources, "resource"), app.Plural(objects, "object")),
+		fmt.Sprintf("in sync: %s, %s", terminal.Amount(resources, "resource"), terminal.Amount(objects, "object")),
 	}
 	for i := range s.Sinks {
 		parts = append(parts, p.sink(&s.Sinks[i]))

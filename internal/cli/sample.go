@@ -11,6 +11,7 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/cli/command"
+	"github.com/kubebridge/bridge/internal/cli/terminal"
 )
 
 // sampleOptions are the flags of sample.
@@ -87,9 +88,9 @@ func sample(cmd *cobra.Command, c *config.Config, o sampleOptions) error {
 	case err != nil || ctx.Err() != nil:
 	case all:
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s: this is all that there is now\n",
-			app.Plural(printed, "event"))
+			terminal.Amount(printed, "event"))
 	case printed < o.events:
-		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s within %v\n", app.Plural(printed, "event"),
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s within %v\n", terminal.Amount(printed, "event"),
 			o.timeout)
 	}
 	return ended(err)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/cli/adminclient"
 	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
@@ -104,7 +103,7 @@ func (v *statusView) once(ctx context.Context) error {
 	if a.Ready {
 		return nil
 	}
-	return command.Failed(fmt.Errorf("not ready: %s", app.Plural(len(a.Reasons), "reason")))
+	return command.Failed(fmt.Errorf("not ready: %s", terminal.Amount(len(a.Reasons), "reason")))
 }
 
 // ready asks only whether the bridge is ready, and prints what /readyz answers.

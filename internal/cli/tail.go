@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/cli/adminclient"
 	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
@@ -145,7 +144,7 @@ func (t *tailView) print(b *tail.Batch) error {
 		}
 	}
 	if b.Dropped > 0 {
-		fmt.Fprintf(t.stderr, "%s left out: they came too fast\n", app.Plural(b.Dropped, "event"))
+		fmt.Fprintf(t.stderr, "%s left out: they came too fast\n", terminal.Amount(b.Dropped, "event"))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/cli/command"
+	"github.com/kubebridge/bridge/internal/cli/terminal"
 )
 
 func newValidateCommand() *cobra.Command {
@@ -64,11 +65,11 @@ Exit codes: 0 when the configuration is good, 2 when it is not.`,
 			printWarnings(cmd, l.Warnings)
 			found = fmt.Sprintf("; %s has the resources and allows to read them (%s), the "+
 				"brokers are as they have to be",
-				l.Host, app.Plural(l.Rights, "right"))
+				l.Host, terminal.Amount(l.Rights, "right"))
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s is good: %s, %s%s\n",
 			cmp.Or(s.File, "the default configuration"),
-			app.Plural(len(c.Informers), "informer"), app.Plural(len(c.Sinks), "sink"), found)
+			terminal.Amount(len(c.Informers), "informer"), terminal.Amount(len(c.Sinks), "sink"), found)
 		return nil
 	}
 	return cmd

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -61,7 +62,7 @@ func TestHistoryIsTrue(t *testing.T) {
 	b := h.bridge("bridge", fmt.Sprintf(askedConfig, *historyKept))
 	h.watch()
 	h.start(b)
-	h.first = h.reached(b)
+	h.first = h.reached(b).last
 
 	h.change(*historyTime)
 	for range *historyKills {
@@ -71,7 +72,7 @@ func TestHistoryIsTrue(t *testing.T) {
 	h.change(*historyTime)
 	h.restored(b)
 	h.change(*historyTime)
-	h.last = h.reached(b)
+	h.last = h.reached(b).last
 	h.book.add(h.era, h.ledger)
 	if *historyKept < time.Hour { // it begins with retention
 		h.stop(b)
@@ -239,46 +240,54 @@ func canonical(object map[string]any) string {
 	return string(text)
 }
 
-// seen waits until the witness has seen an object of each kind that is made now.
-func (h *historyRun) seen() (m moment, name string) {
+// markers are an object of each kind, made one after the other.
+type markers struct {
+	name        string
+	first, last moment
+}
+
+// seen waits until the witness has seen markers that are made now.
+func (h *historyRun) seen() (m markers) {
 	h.t.Helper()
-	name = fmt.Sprintf("marker-%d", time.Now().UnixNano())
+	m.name = fmt.Sprintf("marker-%d", time.Now().UnixNano())
 	for _, kind := range askedKinds {
-		_, err := h.dynamic.Resource(kind).Namespace(h.namespace).Create(h.ctx, newAsked(kind, name, ""), metav1.CreateOptions{})
+		_, err := h.dynamic.Resource(kind).Namespace(h.namespace).Create(h.ctx, newAsked(kind, m.name, ""), metav1.CreateOptions{})
 		must(h.t, err)
 	}
+	var versions []uint64
 	eventually(h.t, "the witness", testPatience, func() []string {
-		found := 0
+		versions = nil
 		for _, ch := range h.ledger.Changes() {
-			if ch.Metadata.Name == name {
-				found++
-				m.version = max(m.version, versionNumber(ch.Metadata.ResourceVersion))
+			if ch.Metadata.Name == m.name {
+				versions = append(versions, versionNumber(ch.Metadata.ResourceVersion))
 			}
 		}
-		if found < len(askedKinds) {
-			return []string{fmt.Sprintf("it has seen %d markers", found)}
+		if len(versions) < len(askedKinds) {
+			return []string{fmt.Sprintf("it has seen %d markers", len(versions))}
 		}
 		return nil
 	})
 	must(h.t, h.ledger.Err())
-	m.era, m.at = h.era, time.Now()
-	return m, name
+	now := moment{era: h.era, at: time.Now()}
+	m.first, m.last = now, now
+	m.first.version, m.last.version = slices.Min(versions), slices.Max(versions)
+	return m
 }
 
 // reached waits until the history has what the witness has, too.
-func (h *historyRun) reached(b *harness.Bridge) moment {
+func (h *historyRun) reached(b *harness.Bridge) markers {
 	h.t.Helper()
-	m, name := h.seen()
+	m := h.seen()
 	eventually(h.t, "the history", 3*testPatience, func() (problems []string) {
 		for _, kind := range askedKinds {
-			q := url.Values{"object": {kind.GroupResource().String() + "/" + name}, "namespace": {h.namespace}}
+			q := url.Values{"object": {kind.GroupResource().String() + "/" + m.name}, "namespace": {h.namespace}}
 			if code, body := h.ask(b, "object", q); code != http.StatusOK {
 				problems = append(problems, string(body))
 			}
 		}
 		return problems
 	})
-	m.at = time.Now()
+	m.first.at, m.last.at = time.Now(), time.Now()
 	return m
 }
 
@@ -312,10 +321,11 @@ func (h *historyRun) killed(b *harness.Bridge) {
 	})
 }
 
-// absent is a bridge that is killed, and an API server that forgets what happened then.
+// absent is a bridge that is killed, and an API server that forgets what happened then. Of each kind
+// that is hidden from its own last change on, which may be its marker.
 func (h *historyRun) absent(b *harness.Bridge) {
 	h.t.Helper()
-	from := h.reached(b)
+	from := h.reached(b).first
 	h.meanwhile(func() {
 		time.Sleep(*historyTime / 2)
 		b.Kill()
@@ -323,28 +333,28 @@ func (h *historyRun) absent(b *harness.Bridge) {
 	})
 	h.forget("compact", "restart-apiserver")
 	h.start(b)
-	h.hidden = append(h.hidden, stretch{from, h.reached(b)})
+	h.hidden = append(h.hidden, stretch{from, h.reached(b).last})
 }
 
 // restored is an etcd that goes back to a backup while the bridge runs.
 func (h *historyRun) restored(b *harness.Bridge) {
 	h.t.Helper()
-	h.backedUp = h.reached(b).version // the backup has it, and all before it
+	h.backedUp = h.reached(b).last.version // the backup has it, and all before it
 	h.operate("snapshot?name=history")
 	h.seen()
 	h.change(*historyTime)
-	from := h.reached(b)
+	from := h.reached(b).first
 	last := h.forget("restore?name=history")
 	h.twice = last.version
 	h.era++
-	h.restoredAt = h.reached(b)
+	h.restoredAt = h.reached(b).last
 	h.hidden = append(h.hidden, stretch{from, h.restoredAt})
 }
 
 // forget does what makes a witness begin again, and gives the last moment that the one before saw.
 func (h *historyRun) forget(operations ...string) moment {
 	h.t.Helper()
-	last, _ := h.seen()
+	last := h.seen().last
 	h.book.add(h.era, h.ledger)
 	h.ledger.Stop()
 	for _, operation := range operations {

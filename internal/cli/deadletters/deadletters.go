@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/app/streams"
 	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
@@ -293,7 +292,7 @@ when the sink has none, they can't be read, or they are Kafka's.`,
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), "removed", app.Plural(removed, "dead letter"))
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "removed", terminal.Amount(removed, "dead letter"))
 		return command.Failed(err)
 	}
 	return cmd

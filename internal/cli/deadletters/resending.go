@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/internal/admin"
-	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/cli/adminclient"
 	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
@@ -42,7 +41,7 @@ func (s *resending) keptError(where string) error {
 	if s.kept == 0 {
 		return nil
 	}
-	return command.Failed(fmt.Errorf("%s refused, and %s", app.Plural(s.kept, "event"), where))
+	return command.Failed(fmt.Errorf("%s refused, and %s", terminal.Amount(s.kept, "event"), where))
 }
 
 // sendAll sends the events of one sink after those of another.
@@ -95,7 +94,7 @@ func (s *resending) sendTo(ctx context.Context, sink string, ids []string) error
 		}
 		if answer.Waiting != "" || len(ids) == before {
 			return command.Failed(fmt.Errorf("sink %s: %s; %s not sent", sink, terminal.OneLine(answer.Waiting),
-				app.Plural(len(ids), "event")))
+				terminal.Amount(len(ids), "event")))
 		}
 	}
 	return nil

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/internal/admin"
-	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/app/streams"
 	"github.com/kubebridge/bridge/internal/cli/adminclient"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
@@ -59,7 +58,7 @@ state of each object is refused: use 'bridge snapshot INFORMER --sink NAME'.` + 
 			return s.sendTo(cmd.Context(), letters.Sink, positions)
 		})
 		s.bar.Clear()
-		fmt.Fprintln(cmd.OutOrStdout(), "sent", app.Plural(s.sent, "event"))
+		fmt.Fprintln(cmd.OutOrStdout(), "sent", terminal.Amount(s.sent, "event"))
 		if sent.stay != nil && s.sent > 0 {
 			sent.print(cmd.OutOrStdout(), d.all)
 		}

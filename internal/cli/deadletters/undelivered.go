@@ -223,7 +223,7 @@ cannot be read.`,
 				return command.Failed(err)
 			}
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), "removed", app.Plural(len(chosen), "event"))
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "removed", terminal.Amount(len(chosen), "event"))
 		return command.Failed(err)
 	}
 	return cmd

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/cli/adminclient"
 	"github.com/kubebridge/bridge/internal/cli/command"
+	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/undelivered"
 )
 
@@ -51,7 +51,7 @@ state of each object is refused: use 'bridge snapshot INFORMER --sink NAME'.` + 
 		s.total = len(chosen)
 		err = errors.Join(s.sendAll(cmd.Context(), chosen), s.keptError("still undelivered"))
 		s.bar.Clear()
-		fmt.Fprintln(cmd.OutOrStdout(), "sent", app.Plural(s.sent, "event"))
+		fmt.Fprintln(cmd.OutOrStdout(), "sent", terminal.Amount(s.sent, "event"))
 		return err
 	}
 	return cmd

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/store"
@@ -46,7 +45,7 @@ bridge runs with it.`,
 		}
 		fmt.Fprintln(t, "PART\tSTATE\tFOUND")
 		keys, err := state.Check()
-		errs := []error{row("database", app.Plural(int(keys), "key"), err)}
+		errs := []error{row("database", terminal.Amount(int(keys), "key"), err)}
 		units, err := state.Units()
 		errs = append(errs, err)
 		for _, u := range units {
@@ -65,8 +64,8 @@ func checkUnit(u store.Unit) (found string, err error) {
 	_, positionErr := u.Position()
 	usage, usageErr := u.Usage()
 	readable, objectsErr := u.Check()
-	found = fmt.Sprintf("%s, %s, %s pending", app.Plural(readable, "object"),
-		app.Plural(usage.Tombstones, "tombstone"), app.Plural(usage.Waiting, "change"))
+	found = fmt.Sprintf("%s, %s, %s pending", terminal.Amount(readable, "object"),
+		terminal.Amount(usage.Tombstones, "tombstone"), terminal.Amount(usage.Waiting, "change"))
 	return found, unitProblems(u, usage, positionErr, usageErr, objectsErr)
 }
 
@@ -79,5 +78,5 @@ func checkUndelivered(stateDir string) (found string, err error) {
 			errs = append(errs, fmt.Errorf("undelivered event of sink %s: %w", entries[i].Sink, err))
 		}
 	}
-	return app.Plural(len(entries), "event"), errors.Join(errs...)
+	return terminal.Amount(len(entries), "event"), errors.Join(errs...)
 }

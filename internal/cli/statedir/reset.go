@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/statedb"
@@ -146,13 +145,13 @@ func (p resetPlan) String() string {
 	return s.String()
 }
 
-func (p resetPlan) waiting() string { return app.Plural(p.usage.Waiting, "change") }
+func (p resetPlan) waiting() string { return terminal.Amount(p.usage.Waiting, "change") }
 
 func (p resetPlan) objects() string {
-	text := app.Plural(p.usage.Objects, "object") + ", " + app.Plural(p.usage.Tombstones,
+	text := terminal.Amount(p.usage.Objects, "object") + ", " + terminal.Amount(p.usage.Tombstones,
 		"tombstone")
 	if p.usage.Damaged > 0 {
-		text += ", " + app.Plural(p.usage.Damaged, "record") + " that can't be understood"
+		text += ", " + terminal.Amount(p.usage.Damaged, "record") + " that can't be understood"
 	}
 	return text
 }

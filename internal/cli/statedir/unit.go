@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/cli/command"
+	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -106,7 +106,7 @@ func unitProblems(u store.Unit, usage store.Usage, errs ...error) error {
 	if usage.Damaged > 0 {
 		problems = append(problems, fmt.Errorf("%s: %s can't be understood; restore the "+
 			"directory from a copy, or forget them with 'bridge statedir reset %s'",
-			u.Name, app.Plural(usage.Damaged, "record"), u.Name))
+			u.Name, terminal.Amount(usage.Damaged, "record"), u.Name))
 	}
 	for _, err := range errs {
 		if err != nil {
