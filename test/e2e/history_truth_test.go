@@ -321,8 +321,8 @@ func (h *historyRun) killed(b *harness.Bridge) {
 	})
 }
 
-// absent is a bridge that is killed, and an API server that forgets what happened then. Of each kind
-// that is hidden from its own last change on, which may be its marker.
+// absent is a bridge that is killed, and an API server that forgets what happened then. Each kind
+// is hidden from its own last change on, which may be its marker.
 func (h *historyRun) absent(b *harness.Bridge) {
 	h.t.Helper()
 	from := h.reached(b).first
