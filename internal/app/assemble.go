@@ -226,7 +226,8 @@ func (a *assembler) makeSink(
 		return sc, nil, err
 	}
 	return bridge.SinkConfig{
-		Name: c.Name, Sink: sink, Scope: scope, Target: sinkmaker.Target(c), KeepsNewest: c.KeepsNewest(),
+		Name: c.Name, Sink: sink, Scope: scope, Target: sinkmaker.Target(c),
+		KeepsNewest: c.KeepsNewest(),
 		Publisher: publisher.Config{
 			MaxBytes: int(c.MaxInFlightBytes),
 			Retry:    publisher.Retry{Initial: c.Retry.Initial, Max: c.Retry.Max},
@@ -271,7 +272,9 @@ func oversize(ways []string) []publisher.Oversize {
 }
 
 // bridge adds the units, one for each resource of an informer in each of its namespaces.
-func (a *assembler) bridge(c bridge.Config, d discovered, rights *rights.ListCheck) (*assembled, error) {
+func (a *assembler) bridge(
+	c bridge.Config, d discovered, check *rights.ListCheck,
+) (*assembled, error) {
 	redactor, err := redactorOf(a.config, c.DB)
 	if err != nil {
 		return nil, err
@@ -289,12 +292,12 @@ func (a *assembler) bridge(c bridge.Config, d discovered, rights *rights.ListChe
 	}
 	first := p.plan(d.catalog, d.types)
 	logWarnings(a.log, kindsServed(a.config, d.types))
-	c.Units, c.Unknown, rights.Units = first.Units, first.Unknown, first.Units
+	c.Units, c.Unknown, check.Units = first.Units, first.Unknown, first.Units
 	if interval := a.config.Kubernetes.DiscoveryInterval; interval > 0 {
 		c.Planner, c.PlanInterval = p.ask, interval
 	}
 	b, err := bridge.New(c)
-	return &assembled{Bridge: b, db: c.DB, rights: rights, cluster: c.Cluster, planner: p}, err
+	return &assembled{Bridge: b, db: c.DB, rights: check, cluster: c.Cluster, planner: p}, err
 }
 
 // unit is what all units of an informer have in common.

@@ -178,7 +178,7 @@ func (l *liveCheck) topics(sink, template string) []string {
 		if !slices.ContainsFunc(inf.Sinks, func(b config.Binding) bool { return b.Name == sink }) {
 			continue
 		}
-		types, _ := l.catalog.Resolve(rights.Selection(inf)) // what is wrong is told already
+		types, _ := l.catalog.Resolve(rights.Selection(inf)) // what is wrong was reported before
 		for _, t := range types {
 			if name := topicOf(topic, l.cluster, inf.Name, t); name != "" &&
 				!slices.Contains(names, name) {

@@ -22,7 +22,7 @@ type Breaker struct {
 	round   int
 	backoff ratelimit.Backoff // guarded by mu
 	shaken  bool              // guarded by mu: no regular call has succeeded since the last pause
-	// guarded by mu: an operator holds the sink; nobody passes, whatever the state is
+	// guarded by mu: an operator holds the sink: no call passes, whatever the state is
 	held    bool
 	changed chan struct{} // guarded by mu: closed and replaced at every change of state or until
 }
@@ -31,7 +31,7 @@ type state int
 
 const (
 	closed  state = iota // calls pass
-	paused               // nobody passes before until
+	paused               // no call passes before until
 	probing              // one worker is trying
 )
 
@@ -141,7 +141,7 @@ func (b *Breaker) GiveUp(p Pass) {
 	close(changed)
 }
 
-// Hold lets nobody pass until it is called with false.
+// Hold lets no call pass until it is called with false.
 func (b *Breaker) Hold(held bool) {
 	b.mu.Lock()
 	b.held = held

@@ -35,7 +35,8 @@ func Run(
 	}
 	code, known := command.CodeOf(err)
 	if !known {
-		code, err = command.ExitRefused, fmt.Errorf("%w\nRun '%s --help' for usage.", err, ran.CommandPath())
+		code, err = command.ExitRefused,
+			fmt.Errorf("%w\nRun '%s --help' for usage.", err, ran.CommandPath())
 	}
 	report(stderr, err)
 	return code

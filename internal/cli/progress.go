@@ -127,7 +127,8 @@ func (p *progress) state(s *app.ProcessStatus, resources int) string {
 		}
 	}
 	parts := []string{
-		fmt.Sprintf("in sync: %s, %s", terminal.Amount(resources, "resource"), terminal.Amount(objects, "object")),
+		fmt.Sprintf("in sync: %s, %s", terminal.Amount(resources, "resource"),
+			terminal.Amount(objects, "object")),
 	}
 	for i := range s.Sinks {
 		parts = append(parts, p.sink(&s.Sinks[i]))

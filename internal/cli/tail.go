@@ -97,7 +97,8 @@ func (t *tailView) run(ctx context.Context, path string) error {
 	for {
 		line, err := within(response.Body, silence, lines)
 		if err != nil {
-			return command.Failed(fmt.Errorf("the bridge at %s ended the stream: %w", t.client.address, err))
+			return command.Failed(fmt.Errorf("the bridge at %s ended the stream: %w",
+				t.client.address, err))
 		}
 		data, ok := bytes.CutPrefix(line, []byte("data: "))
 		if !ok {

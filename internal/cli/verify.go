@@ -128,7 +128,8 @@ const maxShown = 20
 func printTable(w io.Writer, r *verify.Report) error {
 	fmt.Fprintf(w, "%s: %s, %s, %s (%s at the end), %s\n\n", terminal.Plain(r.Source),
 		terminal.Amount(r.Messages, "message"), terminal.Amount(r.Events, "event"),
-		terminal.Amount(r.Objects, "object"), terminal.Thousands(r.Alive), terminal.Amount(r.Repeats, "repeat"))
+		terminal.Amount(r.Objects, "object"), terminal.Thousands(r.Alive),
+		terminal.Amount(r.Repeats, "repeat"))
 	t := terminal.NewTable(w)
 	fmt.Fprintln(t, "INFORMER\tRESOURCE\tOBJECTS\tAT THE END\tEVENTS\tCOMPLETE UP "+
 		"TO\tNEWEST\tREPORTED\tFAULTS\tCHAIN")
@@ -178,7 +179,8 @@ func printTold(w io.Writer, r *verify.Report) {
 				fmt.Fprintln(w, "\nReported by the stream itself:")
 			}
 			fmt.Fprintf(w, "  %s %s: %s, versions %s to %s (%s)\n", terminal.OneLine(x.Informer),
-				terminal.OneLine(x.Resource), terminal.OneLine(told.Reason), orDash(told.From), orDash(told.To),
+				terminal.OneLine(x.Resource), terminal.OneLine(told.Reason), orDash(told.From),
+				orDash(told.To),
 				told.At)
 		}
 	}

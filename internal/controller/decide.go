@@ -224,7 +224,8 @@ func (x *decider) succeeds(before []store.Record) {
 func (x *decider) sync() {
 	if known := &x.known.Record; x.known.alive() && (x.Snapshot || !x.known.Changed) {
 		x.add(Decision{Last: FromState, Change: event.Change{
-			Op: event.Synced, UID: known.UID, Version: known.Version, Initial: x.Snapshot, Round: x.Round,
+			Op: event.Synced, UID: known.UID, Version: known.Version, Initial: x.Snapshot,
+			Round: x.Round,
 		}})
 	}
 }

@@ -33,8 +33,8 @@ type database struct {
 // ReadError adds to damage what can be done about it. The first line of Pebble's own text is
 // enough.
 func (db *database) ReadError(err error) error {
-	if err == nil || !pebble.IsCorruptionError(err) && !errors.Is(err, record.ErrUnreadable) && !errors.Is(err,
-		record.ErrMisfit) {
+	if err == nil || !pebble.IsCorruptionError(err) && !errors.Is(err, record.ErrUnreadable) &&
+		!errors.Is(err, record.ErrMisfit) {
 		return err
 	}
 	what, _, _ := strings.Cut(err.Error(), "\n")
@@ -110,7 +110,8 @@ func (db *database) Horizon() (time.Time, error) {
 func (db *database) fail(err error) {
 	db.once.Do(func() {
 		db.err = fmt.Errorf("history %s can't continue: %w", db.dir, err)
-		db.log.Error("the history can't continue; see to its disk and restart", "dir", db.dir, "err", err)
+		db.log.Error("the history can't continue; see to its disk and restart", "dir", db.dir,
+			"err", err)
 		close(db.failed)
 	})
 }

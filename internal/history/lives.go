@@ -61,7 +61,8 @@ func (b *batch) addLife(u *record.Unit, object []byte, end keys.Sequence, begin 
 	value := binary.BigEndian.AppendUint64(nil, second)
 	value = binary.BigEndian.AppendUint64(value, begin.Version)
 	value = binary.BigEndian.AppendUint64(value, until)
-	if err := b.Set(keys.Life(u.Number, keys.AxisTime, uint64(begin.Second), second, names), value, nil); err != nil {
+	if err := b.Set(keys.Life(u.Number, keys.AxisTime, uint64(begin.Second), second, names), value,
+		nil); err != nil {
 		return err
 	}
 	if begin.Version > until {
@@ -108,7 +109,10 @@ func (b *batch) see(u *record.Unit, second uint32) error {
 			return err
 		}
 		prefix := keys.Timeline(u.SourceNumber)
-		it, err := b.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
+		it, err := b.db.pebble.NewIter(&pebble.IterOptions{
+			LowerBound: prefix,
+			UpperBound: keys.After(prefix),
+		})
 		if err != nil {
 			return err
 		}
@@ -134,7 +138,10 @@ func (b *batch) see(u *record.Unit, second uint32) error {
 // removeLives removes the lives of a unit that ended before a time.
 func (m Maintenance) removeLives(ctx context.Context, u *record.Unit, second uint32) error {
 	prefix := keys.Axis(u.Number, keys.AxisTime)
-	it, err := m.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
+	it, err := m.db.pebble.NewIter(&pebble.IterOptions{
+		LowerBound: prefix,
+		UpperBound: keys.After(prefix),
+	})
 	if err != nil {
 		return err
 	}

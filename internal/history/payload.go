@@ -14,7 +14,9 @@ import (
 
 // dataOf is what is stored of an event's data: of a payload with two objects the newer one, and of
 // a merge patch the object, where the version that it is to is known.
-func (b *batch) dataOf(u *record.Unit, e *event.Event, last *lastVersion, seq keys.Sequence) ([]byte, error) {
+func (b *batch) dataOf(
+	u *record.Unit, e *event.Event, last *lastVersion, seq keys.Sequence,
+) ([]byte, error) {
 	switch {
 	case len(e.Data) == 0:
 		return nil, nil
@@ -38,7 +40,9 @@ func (b *batch) dataOf(u *record.Unit, e *event.Event, last *lastVersion, seq ke
 }
 
 // previous is the object in the version before an event's, nil where it is not known.
-func (b *batch) previous(u *record.Unit, e *event.Event, last *lastVersion, seq keys.Sequence) ([]byte, error) {
+func (b *batch) previous(
+	u *record.Unit, e *event.Event, last *lastVersion, seq keys.Sequence,
+) ([]byte, error) {
 	before := keys.NewSequence(seq.Era, e.Previous, false)
 	if e.Previous == "" || before.Compare(seq) > 0 {
 		return nil, nil
@@ -49,7 +53,8 @@ func (b *batch) previous(u *record.Unit, e *event.Event, last *lastVersion, seq 
 		}
 		return last.objectJSON(), nil
 	}
-	v, err := query.StoredVersion(b.db, &query.Object{Unit: u, Namespace: e.Namespace, Name: e.Name}, before)
+	v, err := query.StoredVersion(b.db,
+		&query.Object{Unit: u, Namespace: e.Namespace, Name: e.Name}, before)
 	if err != nil || v == nil || v.Form() != record.FormObject {
 		return nil, err
 	}

@@ -48,7 +48,8 @@ func (m Maintenance) Retain(ctx context.Context, r Retention, now time.Time) err
 		return m.db.ReadError(err)
 	}
 	// What was removed takes space until tables are rewritten.
-	return m.db.ReadError(m.db.pebble.Compact(ctx, []byte{keys.SpaceVersion}, []byte{keys.SpaceVersion + 1},
+	return m.db.ReadError(m.db.pebble.Compact(ctx, []byte{keys.SpaceVersion},
+		[]byte{keys.SpaceVersion + 1},
 		false))
 }
 
@@ -61,7 +62,10 @@ func (m Maintenance) extent() (oldest, newest uint32, err error) {
 		}
 		sources[u.SourceNumber] = true
 		prefix := keys.Timeline(u.SourceNumber)
-		it, err := m.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
+		it, err := m.db.pebble.NewIter(&pebble.IterOptions{
+			LowerBound: prefix,
+			UpperBound: keys.After(prefix),
+		})
 		if err != nil {
 			return 0, 0, err
 		}
@@ -94,7 +98,8 @@ func (m Maintenance) removeBefore(ctx context.Context, second uint32) error {
 		return err // nothing is older, and nothing will be missing
 	}
 	// Questions know first that something is about to be missing.
-	if err := m.db.pebble.Set(horizonKey, binary.BigEndian.AppendUint32(nil, horizon), m.db.sync); err != nil {
+	if err := m.db.pebble.Set(horizonKey, binary.BigEndian.AppendUint32(nil, horizon),
+		m.db.sync); err != nil {
 		return err
 	}
 	sources := map[uint32]bool{}
@@ -145,7 +150,8 @@ func (m Maintenance) removeOf(ctx context.Context, source, bucket uint32) error 
 		if u == nil {
 			return record.ErrUnreadable
 		}
-		if err := m.trim(&query.Object{Unit: u, Namespace: e.Namespace, Name: e.Name}, bucket*keys.BucketSeconds); err != nil {
+		if err := m.trim(&query.Object{Unit: u, Namespace: e.Namespace, Name: e.Name},
+			bucket*keys.BucketSeconds); err != nil {
 			return err
 		}
 	}

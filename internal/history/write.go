@@ -174,7 +174,8 @@ func (b *batch) add(e *event.Event) error {
 	}
 	if e.AboutInformer() || e.UID == "" || e.ResourceVersion == "" || e.Name == "" ||
 		e.Resource == "" || record.OpCode(e.Op) == 0 ||
-		strings.IndexByte(e.Namespace, keys.Separator) >= 0 || strings.IndexByte(e.Name, keys.Separator) >= 0 {
+		strings.IndexByte(e.Namespace, keys.Separator) >= 0 ||
+		strings.IndexByte(e.Name, keys.Separator) >= 0 {
 		return b.addMark(u, e)
 	}
 	if err := b.checkCluster(e); err != nil {
@@ -339,7 +340,8 @@ func (b *batch) next(u *record.Unit, object int, last *lastVersion) (next *nextV
 		Version: seq.Version, Unit: u.Number, Name: name, Seq: seq,
 	}
 	if h.Kind == record.Delta {
-		if next.whole, err = query.Rebased(it, &query.Object{Unit: u, Namespace: namespace, Name: name}, seq, h); err != nil {
+		if next.whole, err = query.Rebased(it,
+			&query.Object{Unit: u, Namespace: namespace, Name: name}, seq, h); err != nil {
 			return nil, err
 		}
 	}
@@ -402,7 +404,8 @@ func (b *batch) has(key []byte) (bool, error) {
 // addToTimeline notes what happened, by namespace and time, and what it changed, where the version
 // before is at hand. It fills in the shape and the form of v.
 func (b *batch) addToTimeline(
-	u *record.Unit, e *event.Event, d *record.Derived, data []byte, v, last *lastVersion, isNewest, hasAlive bool,
+	u *record.Unit, e *event.Event, d *record.Derived, data []byte, v, last *lastVersion, isNewest,
+	hasAlive bool,
 ) error {
 	w := b.w
 	entry := keys.Entry{

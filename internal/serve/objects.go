@@ -72,7 +72,8 @@ func (q *request) get(t *resourceType, namespace, name string) {
 			return
 		}
 		if v.Form() != record.FormObject {
-			q.notFound(fmt.Sprintf("the stream has no whole object of %s %q (payload)", t.Resource, name))
+			q.notFound(fmt.Sprintf("the stream has no whole object of %s %q (payload)", t.Resource,
+				name))
 			return
 		}
 		form := formOf(q.r)

@@ -160,7 +160,8 @@ func (q *request) group(group, version string, parts []string) {
 	case !q.access.allows(types[i], namespace):
 		q.forbid(types[i], namespace)
 	case len(parts) > 2 && parts[2] != "status" || len(parts) > 3:
-		q.notFound(fmt.Sprintf("a history has objects, and no %s of them", strings.Join(parts[2:], "/")))
+		q.notFound(fmt.Sprintf("a history has objects, and no %s of them",
+			strings.Join(parts[2:], "/")))
 	case len(parts) >= 2:
 		q.get(types[i], namespace, parts[1])
 	default:
@@ -198,7 +199,8 @@ func (q *request) json(code int, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {
 		q.cfg.Log.Error("an answer can't be encoded", "path", q.r.URL.Path, "err", err)
-		code, body = http.StatusInternalServerError, []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure"}`)
+		code, body = http.StatusInternalServerError,
+			[]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure"}`)
 	}
 	q.w.Header().Set("Content-Type", "application/json")
 	q.w.WriteHeader(code)

@@ -64,12 +64,12 @@ type Maker struct {
 	Fence   *nats.Fence
 	Confirm func(context.Context) error
 	Feeds   *Feeds // nil where it is not known what feeds the sinks
-	// Serve lets others ask a history that is open; nil for nobody who asks.
+	// Serve lets others ask a history that is open; nil where nothing can ask.
 	Serve func(questions *query.Questions) (end func())
 }
 
-// Make is the sink, and the broker that has to run for it, nil for none. Nothing is started and
-// nobody is contacted. What the error is about, Problems tells.
+// Make is the sink, and the broker that has to run for it, nil for none. Nothing is started or
+// contacted. Problems reports what the error is about.
 func (m *Maker) Make(c *config.Sink) (sinks.Sink, Service, error) {
 	sink, broker, err := kindOf(c).make(m, m.Log.With("sink", c.Name))
 	if err != nil {
@@ -85,8 +85,8 @@ type Service interface {
 }
 
 // Check asks the broker of a sink whether it is as the configuration wants it, and changes nothing.
-// topics are those that a template stands for, as far as they depend on no object. What the error
-// is about, Problems tells.
+// topics are those that a template stands for, as far as they depend on no object. Problems
+// reports what the error is about.
 func (m *Maker) Check(
 	ctx context.Context, c *config.Sink, topics func(template string) []string,
 ) error {

@@ -162,7 +162,8 @@ func (a *archiver) load() error {
 		return err
 	}
 	if err := json.Unmarshal(text, &a.stored); err != nil {
-		return fmt.Errorf("archive %s: the position in %s can't be read: %w", a.Dir, a.report.Source, err)
+		return fmt.Errorf("archive %s: the position in %s can't be read: %w", a.Dir,
+			a.report.Source, err)
 	}
 	return nil
 }
@@ -258,7 +259,8 @@ func (a *archiver) fill(
 		}
 		for list := reader.Removed(); removed < len(list); removed++ {
 			b.removed++
-			b.events = append(b.events, removalMark(a.report.Source, list[removed], newest[m.Lane], m.Stored))
+			b.events = append(b.events,
+				removalMark(a.report.Source, list[removed], newest[m.Lane], m.Stored))
 		}
 		b.messages++
 		if !m.Stored.IsZero() {

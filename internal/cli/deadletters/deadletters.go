@@ -212,7 +212,8 @@ func (p *letterList) add(l *streams.DeadLetter) error {
 	if l.Truncated {
 		reason += " (it has no payload)"
 	}
-	fmt.Fprintf(p.table, "%s\t%s\t%s\t%s\t%s\t%s\n", terminal.Plain(l.Position), l.Stored.Format(time.RFC3339),
+	fmt.Fprintf(p.table, "%s\t%s\t%s\t%s\t%s\t%s\n", terminal.Plain(l.Position),
+		l.Stored.Format(time.RFC3339),
 		terminal.Plain(l.Type), terminal.Plain(l.Subject), terminal.Bytes(l.Bytes), reason)
 	if p.count%rows == 0 {
 		return p.table.Flush()

@@ -93,7 +93,8 @@ func (s *resending) sendTo(ctx context.Context, sink string, ids []string) error
 			s.bar.Show(done, source.Progress{Read: uint64(done), Total: uint64(s.total)})
 		}
 		if answer.Waiting != "" || len(ids) == before {
-			return command.Failed(fmt.Errorf("sink %s: %s; %s not sent", sink, terminal.OneLine(answer.Waiting),
+			return command.Failed(fmt.Errorf("sink %s: %s; %s not sent", sink,
+				terminal.OneLine(answer.Waiting),
 				terminal.Amount(len(ids), "event")))
 		}
 	}

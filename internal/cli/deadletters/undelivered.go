@@ -82,7 +82,8 @@ Exit codes: 0, also when there are none; 2 when the state directory cannot be re
 			for i := range entries {
 				entries[i].Event = nil // get prints it
 			}
-			return command.Failed(terminal.PrintJSON(cmd.OutOrStdout(), append([]undelivered.Entry{}, entries...)))
+			return command.Failed(terminal.PrintJSON(cmd.OutOrStdout(),
+				append([]undelivered.Entry{}, entries...)))
 		}
 		return command.Failed(writeUndelivered(cmd.OutOrStdout(), entries))
 	}
@@ -105,7 +106,8 @@ func writeUndelivered(w io.Writer, entries []undelivered.Entry) error {
 		var about struct{ Type, Subject string }
 		_ = json.Unmarshal(e.Event, &about) // empty columns where it cannot be read
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", shortID(e), terminal.Plain(e.Sink),
-			e.Kept.UTC().Format(time.RFC3339), terminal.Plain(about.Type), terminal.Plain(about.Subject),
+			e.Kept.UTC().Format(time.RFC3339), terminal.Plain(about.Type),
+			terminal.Plain(about.Subject),
 			terminal.Bytes(e.Bytes),
 			terminal.OneLine(cmp.Or(e.Problem, e.Reason)))
 	}

@@ -73,7 +73,8 @@ could not start.`,
 
 func runArchive(cmd *cobra.Command, o streams.ArchiveOptions) error {
 	stderr := cmd.ErrOrStderr()
-	o.Log = command.NewLogger(config.Log{Level: o.Config.Log.Level, Format: o.Config.Log.Format}, stderr)
+	o.Log = command.NewLogger(config.Log{Level: o.Config.Log.Level, Format: o.Config.Log.Format},
+		stderr)
 	ctx, stop := command.UntilSignal(cmd.Context(), o.Log, os.Exit)
 	defer stop()
 	o.Stdin = cmd.InOrStdin()
@@ -99,9 +100,12 @@ func runArchive(cmd *cobra.Command, o streams.ArchiveOptions) error {
 
 // printArchived says what was read and stored.
 func printArchived(w io.Writer, r *streams.ArchiveReport) {
-	fmt.Fprintf(w, "bridge: %s: %s read: %s and %s stored, %s, %s; %s takes %s\n", terminal.Plain(r.Source),
-		terminal.Amount(r.Messages, "message"), terminal.Amount(r.Versions, "version"), terminal.Amount(r.Marks, "mark"),
-		terminal.Amount(r.Repeats, "repeat"), terminal.Amount(r.Other, "other message"), terminal.Plain(r.Dir),
+	fmt.Fprintf(w, "bridge: %s: %s read: %s and %s stored, %s, %s; %s takes %s\n",
+		terminal.Plain(r.Source),
+		terminal.Amount(r.Messages, "message"), terminal.Amount(r.Versions, "version"),
+		terminal.Amount(r.Marks, "mark"),
+		terminal.Amount(r.Repeats, "repeat"), terminal.Amount(r.Other, "other message"),
+		terminal.Plain(r.Dir),
 		terminal.Bytes(int64(r.DiskBytes)))
 	if r.Removed > 0 {
 		fmt.Fprintf(w, "bridge: %s: messages that the stream had removed before they "+

@@ -154,7 +154,8 @@ func (o *historyOptions) find(
 		return nil, command.Failed(o.neverSeen(h.Objects, units, name))
 	}
 	for _, other := range others {
-		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: informer %s has the object too; this is of informer %s\n",
+		fmt.Fprintf(cmd.ErrOrStderr(),
+			"bridge: informer %s has the object too; this is of informer %s\n",
 			terminal.Plain(other.Informer), terminal.Plain(best.Unit.Informer))
 	}
 	return best, nil

@@ -211,7 +211,8 @@ func warnUnknownResources(cmd *cobra.Command, resources query.Resources, access 
 			if of := slices.IndexFunc(known, func(k string) bool { return strings.HasPrefix(k, name+".") }); of >= 0 {
 				hint = fmt.Sprintf(": did you mean %q?", known[of])
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "bridge: --tokens: entry %d: the history has no resource %q%s\n",
+			fmt.Fprintf(cmd.ErrOrStderr(),
+				"bridge: --tokens: entry %d: the history has no resource %q%s\n",
 				i+1, name, hint)
 		}
 	}

@@ -102,7 +102,8 @@ func (o *historyOptions) version(
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s%s: resourceVersion %s, %s at %s%s\n",
 		terminal.Plain(object.String()), asOf,
-		terminal.Plain(v.Event.ResourceVersion), operation(v), query.ShowTime(v.Time), terminal.Plain(made))
+		terminal.Plain(v.Event.ResourceVersion), operation(v), query.ShowTime(v.Time),
+		terminal.Plain(made))
 	form := v.Form()
 	if form == record.FormNone {
 		return nil, command.Failed(fmt.Errorf("%s: no body is known: %s", object, notKnown(form)))
@@ -167,7 +168,8 @@ times, or it is not known; 2 when there is no history.`,
 		if older.IsZero() {
 			a, err = db.Questions.Objects.VersionBefore(b)
 			if err == nil && a == nil {
-				err = fmt.Errorf("%s has no version before resourceVersion %s", object, b.Event.ResourceVersion)
+				err = fmt.Errorf("%s has no version before resourceVersion %s", object,
+					b.Event.ResourceVersion)
 			}
 			err = command.Failed(err)
 		} else {

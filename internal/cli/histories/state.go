@@ -60,7 +60,8 @@ there is no history.`,
 		if selectorErr != nil {
 			selectorErr = fmt.Errorf("--selector: %w", selectorErr)
 		}
-		if err := errors.Join(command.CheckOutput(o.output, "table", "yaml", "json"), err, selectorErr); err != nil {
+		if err := errors.Join(command.CheckOutput(o.output, "table", "yaml", "json"), err,
+			selectorErr); err != nil {
 			return err
 		}
 		return o.run(cmd, p, selector)

@@ -93,7 +93,8 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 	}
 	wanted := func(u *record.Unit) bool { return slices.Contains(units, u) }
 	holes, err := db.Questions.Coverage.HolesOf(units, s.since.At, s.until.At)
-	if err := errors.Join(warnHorizon(cmd, db.Questions.Coverage, s.since.At), command.Failed(err)); err != nil {
+	if err := errors.Join(warnHorizon(cmd, db.Questions.Coverage, s.since.At),
+		command.Failed(err)); err != nil {
 		return err
 	}
 	printHoles(cmd, holes)
@@ -230,7 +231,8 @@ func (r *timelineRows) flush() error {
 		for _, row := range g.rows {
 			times := ""
 			if row.count > 1 {
-				times = fmt.Sprintf(" (%d times until %s)", row.count, row.last.Local().Format("15:04:05"))
+				times = fmt.Sprintf(" (%d times until %s)", row.count,
+					row.last.Local().Format("15:04:05"))
 			}
 			fmt.Fprintf(t, "%s%s\t%s%s\t%s\t%s\t%s\n", indent, query.ShowTime(row.first), row.op, times,
 				terminal.OneLine(row.object),
@@ -242,7 +244,8 @@ func (r *timelineRows) flush() error {
 		fmt.Fprintln(r.out, "nothing happened")
 	}
 	if r.beyond > 0 {
-		fmt.Fprintf(r.out, "\n%s left out: narrow the time, or use -o json\n", terminal.Amount(r.beyond, "change"))
+		fmt.Fprintf(r.out, "\n%s left out: narrow the time, or use -o json\n",
+			terminal.Amount(r.beyond, "change"))
 	}
 	if r.heartbeats > 0 {
 		fmt.Fprintf(r.out, "\n%s of %s left out: --heartbeats lists them\n",

@@ -67,7 +67,8 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 			o.warn(cmd, db.Questions, object, holes, span.until.At)); err != nil {
 			return err
 		}
-		return command.Failed(writeVersions(cmd.OutOrStdout(), db.Questions.Objects, object, span, field, o.output))
+		return command.Failed(writeVersions(cmd.OutOrStdout(), db.Questions.Objects, object, span,
+			field, o.output))
 	}
 	return cmd
 }

@@ -81,16 +81,19 @@ func getObject(cmd *cobra.Command, unit store.Unit, key resource.Key, output str
 		// What the body is like does not matter for it.
 		return command.Failed(writeMeta(cmd.OutOrStdout(), unit, key, stored))
 	case err != nil:
-		return command.Failed(fmt.Errorf("%s of %s, version %s: %w", key, unit.Name, stored.Version, err))
+		return command.Failed(fmt.Errorf("%s of %s, version %s: %w", key, unit.Name, stored.Version,
+			err))
 	case stored.Deleted:
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s of %s is deleted as of version %s (uid %s)\n",
-			terminal.Plain(string(key)), unit.Name, terminal.Plain(string(stored.Version)), terminal.Plain(stored.UID))
+			terminal.Plain(string(key)), unit.Name, terminal.Plain(string(stored.Version)),
+			terminal.Plain(stored.UID))
 		return nil
 	default:
 		if v := bodyVersion(stored.Body); v != "" && v != stored.Version {
 			fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this is version %s of %s; of version %s, "+
 				"which was sent, the state has no object (state.bodiesPerSecond)\n",
-				terminal.Plain(string(v)), terminal.Plain(string(key)), terminal.Plain(string(stored.Version)))
+				terminal.Plain(string(v)), terminal.Plain(string(key)),
+				terminal.Plain(string(stored.Version)))
 		}
 		out := cmd.OutOrStdout()
 		return command.Failed(printBody(out, stored.Body, terminal.Is(out)))
@@ -142,7 +145,8 @@ func writeMeta(w io.Writer, unit store.Unit, key resource.Key, s store.Stored) e
 		state = "deleted as of this version"
 	}
 	_, err := fmt.Fprintf(w, "unit:    %s\nobject:  %s\nuid:     %s\nversion: %s\nstate:   %s\n",
-		unit.Name, terminal.Plain(string(key)), terminal.Plain(s.UID), terminal.Plain(string(s.Version)), terminal.Plain(state))
+		unit.Name, terminal.Plain(string(key)), terminal.Plain(s.UID),
+		terminal.Plain(string(s.Version)), terminal.Plain(state))
 	return err
 }
 

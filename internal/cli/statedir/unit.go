@@ -37,7 +37,8 @@ func findUnit(in *store.Inspector, meant string) (store.Unit, error) {
 		}
 	}
 	if len(units) == 0 {
-		return store.Unit{}, command.Refused(fmt.Errorf("there is no %q: no informer has any state", meant))
+		return store.Unit{}, command.Refused(fmt.Errorf("there is no %q: no informer has any state",
+			meant))
 	}
 	return store.Unit{}, command.Refused(fmt.Errorf("no informer has state under the name %q; there "+
 		"are:\n%s", meant, unitNames(units)))

@@ -96,7 +96,8 @@ func (h Timeline) TimeOf(cluster string, version uint64) (last time.Time, err er
 			if at := time.Unix(int64(e.Second), 0); isKey && e.Version <= version && at.After(last) {
 				last = at
 			}
-			if isKey && !last.IsZero() && e.Second/keys.BucketSeconds < keys.Seconds(last)/keys.BucketSeconds {
+			if isKey && !last.IsZero() &&
+				e.Second/keys.BucketSeconds < keys.Seconds(last)/keys.BucketSeconds {
 				break // the buckets before are older
 			}
 		}

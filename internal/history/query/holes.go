@@ -224,8 +224,11 @@ func (h Coverage) addSince(m *Mark, synced time.Time) error {
 
 // lastSeen is the start of the last minute up to a time in which a watch reported a version up to
 // one, in the last era up to one that has such a minute; the zero time for none.
-func (h Coverage) lastSeen(u *record.Unit, era uint32, version uint64, at time.Time) (time.Time, error) {
-	first, last := keys.Clock(u.Number, 0, 0), keys.Clock(u.Number, era, keys.Seconds(at)/keys.ClockSeconds)
+func (h Coverage) lastSeen(
+	u *record.Unit, era uint32, version uint64, at time.Time,
+) (time.Time, error) {
+	first, last := keys.Clock(u.Number, 0, 0),
+		keys.Clock(u.Number, era, keys.Seconds(at)/keys.ClockSeconds)
 	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: first, UpperBound: append(last, 0)})
 	if err != nil {
 		return time.Time{}, err

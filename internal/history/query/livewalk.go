@@ -65,7 +65,8 @@ func (w *liveWalk) begin(now *reader, q *StateQuery) error {
 	case !q.At.At.IsZero():
 		axis, number = keys.AxisTime, uint64(keys.Seconds(q.At.At))
 	}
-	if err := w.add(now, keys.InUnit(nil, keys.SpaceAlive, w.unit.Number), axis, names, from, number); err != nil {
+	if err := w.add(now, keys.InUnit(nil, keys.SpaceAlive, w.unit.Number), axis, names, from,
+		number); err != nil {
 		return err
 	}
 	if !q.At.IsZero() {

@@ -108,7 +108,8 @@ func readMark(u *record.Unit, document []byte) (*Mark, error) {
 	m := &Mark{Unit: u, Event: e, Time: record.TimeOf(&e)}
 	var data Removal
 	if json.Unmarshal(e.InformerData(), &data) == nil { // another payload has no reason
-		m.Reason, m.From, m.To, m.Since, m.Until = data.Reason, data.From, data.To, data.Since, data.Until
+		m.Reason, m.From, m.To, m.Since, m.Until = data.Reason, data.From, data.To, data.Since,
+			data.Until
 	}
 	return m, nil
 }

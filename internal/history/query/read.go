@@ -156,7 +156,8 @@ func (r *reader) readVersion() (*Version, error) {
 	}
 	d, err := r.decode(seq, h)
 	if err != nil {
-		return nil, fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.GroupResource(), namespace, name, err)
+		return nil, fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.GroupResource(), namespace,
+			name, err)
 	}
 	v := &r.scratch.version
 	if !r.reuses {
@@ -166,7 +167,9 @@ func (r *reader) readVersion() (*Version, error) {
 }
 
 // atSequence is a version, nil when it is not stored.
-func (r *reader) atSequence(u *record.Unit, namespace, name string, seq keys.Sequence) (*Version, error) {
+func (r *reader) atSequence(
+	u *record.Unit, namespace, name string, seq keys.Sequence,
+) (*Version, error) {
 	key := seq.Append(keys.AppendObject(nil, u.Number, namespace, name))
 	if !r.it.SeekGE(key) || !bytes.Equal(r.it.Key(), key) {
 		return nil, r.err()
@@ -300,7 +303,8 @@ func (r *reader) lastAt(o *Object, p Point) (seq keys.Sequence, found bool, err 
 		}
 		from := era
 		if newest.Entered > 0 {
-			from = binary.BigEndian.AppendUint64(append(bytes.Clone(era), keys.ClassEntered), newest.Entered)
+			from = binary.BigEndian.AppendUint64(append(bytes.Clone(era), keys.ClassEntered),
+				newest.Entered)
 		}
 		key := binary.BigEndian.AppendUint64(append(bytes.Clone(from), keys.ClassNumber), p.Version)
 		if r.it.SeekLT(keys.After(key)) && bytes.HasPrefix(r.it.Key(), era) {

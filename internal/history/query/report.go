@@ -62,7 +62,8 @@ func (v *Version) report(changes []diff.Change) VersionReport {
 	r := VersionReport{
 		Time: v.Time, TimeSource: e.TimeSource, Operation: string(e.Op), Version: e.ResourceVersion,
 		Previous: e.Previous,
-		UID:      e.UID, Manager: v.Manager(), Initial: e.Initial, Inferred: e.Inferred, Known: v.Form(),
+		UID:      e.UID, Manager: v.Manager(), Initial: e.Initial, Inferred: e.Inferred,
+		Known: v.Form(),
 	}
 	for _, c := range changes {
 		r.Changed = append(r.Changed, ChangeReport{c.Path, c.Old, c.New, c.Omitted})
@@ -141,7 +142,8 @@ func (h Objects) Existing(o *Object, p Point) (*Version, error) {
 		return nil, err
 	}
 	if p.IsBefore(horizon) {
-		return nil, fmt.Errorf("what %s was at %s %w: this history is kept from %s on (retention)", o, p,
+		return nil, fmt.Errorf("what %s was at %s %w: this history is kept from %s on (retention)",
+			o, p,
 			ErrNotKnown, ShowTime(horizon))
 	}
 	v, err := h.At(o, p)
@@ -181,7 +183,8 @@ func (h Objects) notYet(o *Object, p Point, horizon time.Time) error {
 		e := &first.Event
 		if e.Op == event.Added && !e.Initial && !e.Inferred && e.Cause != "entered-selector" &&
 			!first.Time.Before(horizon) && (p.Version == 0 || horizon.IsZero()) {
-			return fmt.Errorf("%s %w at %s: it was created at %s (resourceVersion %s)", o, ErrDidNotExist, p,
+			return fmt.Errorf("%s %w at %s: it was created at %s (resourceVersion %s)", o,
+				ErrDidNotExist, p,
 				ShowTime(first.Time), e.ResourceVersion)
 		}
 		return fmt.Errorf("what %s was at %s %w: the history of it begins at %s (resourceVersion %s)", o,

@@ -55,7 +55,8 @@ type state struct {
 
 func (s *state) run() error {
 	units := slices.SortedFunc(slices.Values(s.Units), func(a, b *record.Unit) int {
-		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.GroupResource(), b.GroupResource()),
+		return cmp.Or(cmp.Compare(a.Source, b.Source),
+			cmp.Compare(a.GroupResource(), b.GroupResource()),
 			cmp.Compare(a.Number, b.Number))
 	})
 	for len(units) > 0 {

@@ -55,7 +55,8 @@ func (o *Object) prefix() []byte {
 
 // versionOf makes a version of its text. Its data is a part of text.
 func versionOf(
-	u *record.Unit, namespace, name string, seq keys.Sequence, h record.Header, text []byte, base string,
+	u *record.Unit, namespace, name string, seq keys.Sequence, h record.Header, text []byte,
+	base string,
 ) (*Version, error) {
 	v := &Version{}
 	return v, v.read(u, namespace, name, seq, h, text, base)
@@ -63,7 +64,8 @@ func versionOf(
 
 // read makes v the version of a text. Its data is a part of text.
 func (v *Version) read(
-	u *record.Unit, namespace, name string, seq keys.Sequence, h record.Header, text []byte, base string,
+	u *record.Unit, namespace, name string, seq keys.Sequence, h record.Header, text []byte,
+	base string,
 ) error {
 	*v = Version{Unit: u, Time: h.Time, seq: seq}
 	v.Event = event.Event{

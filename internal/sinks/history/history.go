@@ -252,7 +252,10 @@ func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 func (s *Sink) append(ctx context.Context, events []*event.Event) error {
 	db := s.open()
 	if db == nil {
-		return &sinks.Error{Class: sinks.Reconnect, Err: fmt.Errorf("history %s is not open", s.cfg.Dir)}
+		return &sinks.Error{
+			Class: sinks.Reconnect,
+			Err:   fmt.Errorf("history %s is not open", s.cfg.Dir),
+		}
 	}
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Patience)
 	defer cancel()
@@ -293,7 +296,10 @@ func (s *Sink) Blocked() error {
 func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, attempts int) error {
 	dead := *e
 	dead.Extensions = append(slices.Clip(e.Extensions),
-		event.Attribute{Name: "deadletterreason", Value: strings.Join(strings.Fields(reason.Error()), " ")},
+		event.Attribute{
+			Name:  "deadletterreason",
+			Value: strings.Join(strings.Fields(reason.Error()), " "),
+		},
 		event.Attribute{Name: "deadletterattempts", Value: strconv.Itoa(attempts)})
 	return s.append(ctx, []*event.Event{&dead})
 }
