@@ -429,7 +429,9 @@ func (r *reader) fromDisk(key resource.Key, rec *record, now known) bool {
 		q = r.newest(q, rec, now)
 	}
 	if last := r.last[key]; last != nil && last.dead && last.ID != rec.ID {
-		for len(q) > 0 && q[0].is(last) { // told by lists of two runs under one id, and refused in one call
+		// Told by lists of two runs under one id, and refused in one call. Behind a rewind the same
+		// state has another id.
+		for len(q) > 0 && q[0].is(last) && (!q[0].is(rec) || len(q) > 1 && q[1].is(last)) {
 			q = q[1:]
 		}
 	}
