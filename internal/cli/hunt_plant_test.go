@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -88,15 +89,15 @@ func (h *hunt) serve() {
 	}
 	answer("/apis", `{"kind":"APIGroupList","apiVersion":"v1","groups":[`+strings.Join(list, ",")+`]}`)
 	answer("/api/v1", `{"kind":"APIResourceList","groupVersion":"v1","resources":[`+strings.Join(resources, ",")+`]}`)
-	h.serveLeases(mux)
+	serveLeases(h.t, mux, h.leases)
 	answer("/api/v1/namespaces/kube-system", `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"11111111-2222-3333-4444-555555555555"}}`)
 	s := httptest.NewServer(mux)
 	h.t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
 	h.api = s.URL
 }
 
-// serveLeases serves the Leases of replicas.
-func (h *hunt) serveLeases(mux *http.ServeMux) {
+// serveLeases serves the Leases of replicas, and lets them do everything.
+func serveLeases(t testing.TB, mux *http.ServeMux, leases *testkit.Leases) {
 	reply := func(w http.ResponseWriter, lease *coordinationv1.Lease, err error) {
 		w.Header().Set("Content-Type", "application/json")
 		var status apierrors.APIStatus
@@ -110,12 +111,12 @@ func (h *hunt) serveLeases(mux *http.ServeMux) {
 	written := func(r *http.Request) *coordinationv1.Lease {
 		lease := &coordinationv1.Lease{}
 		if err := json.NewDecoder(r.Body).Decode(lease); err != nil {
-			h.t.Error(err)
+			t.Error(err)
 		}
 		return lease
 	}
 	const path = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-	client := h.leases.Client()
+	client := leases.Client()
 	mux.HandleFunc("GET "+path+"/{name}", func(w http.ResponseWriter, r *http.Request) {
 		lease, err := client.Get(r.Context(), r.PathValue("namespace"), r.PathValue("name"))
 		reply(w, lease, err)

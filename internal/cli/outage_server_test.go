@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // scroll is an API server with a history that was written before: version v is the next state of
@@ -36,6 +38,7 @@ func newScroll(t testing.TB, changes, pods, size int) (s *scroll, url string) {
 	mux := http.NewServeMux()
 	serveDiscovery(mux, `{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","shortNames":["po"],"verbs":["get","list","watch"]}`)
 	mux.HandleFunc("GET /api/v1/pods", s.serve)
+	serveLeases(t, mux, testkit.NewLeases())
 	server := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		server.CloseClientConnections()
@@ -60,8 +63,21 @@ func (s *scroll) serve(w http.ResponseWriter, r *http.Request) {
 			s.lists.Add(1)
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[]}`, firstVersion+s.released.Load())
+		_, _ = w.Write(s.list(s.released.Load()))
 	}
+}
+
+// list is what exists at a version, in one page: the newest version of each pod that was added.
+func (s *scroll) list(version int64) []byte {
+	list := fmt.Appendf(nil, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[`, firstVersion+version)
+	first := max(0, version-s.pods) + 1
+	for v := first; v <= version; v++ {
+		if v > first {
+			list = append(list, ',')
+		}
+		list = s.pod(list, v)
+	}
+	return append(list, "]}"...)
 }
 
 // watch sends the changes behind a version as they happen, and bookmarks while nothing does.
@@ -95,11 +111,17 @@ func (s *scroll) frame(dst []byte, version int64) []byte {
 	if version <= s.pods {
 		kind = "ADDED"
 	}
+	dst = fmt.Appendf(dst, `{"type":"%s","object":`, kind)
+	return append(s.pod(dst, version), "}\n"...)
+}
+
+// pod is the object that has a version.
+func (s *scroll) pod(dst []byte, version int64) []byte {
 	pod := (version - 1) % s.pods
-	dst = fmt.Appendf(dst, `{"type":"%s","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"pod-%d","namespace":"shop","uid":"uid-%d","resourceVersion":"%d",`+
-		`"creationTimestamp":"2026-11-21T10:00:00Z"},"spec":{"containers":[{"name":"c","env":[`, kind, pod, pod, firstVersion+version)
+	dst = fmt.Appendf(dst, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"pod-%d","namespace":"shop","uid":"uid-%d","resourceVersion":"%d",`+
+		`"creationTimestamp":"2026-11-21T10:00:00Z"},"spec":{"containers":[{"name":"c","env":[`, pod, pod, firstVersion+version)
 	dst = append(dst, s.padding...)
-	return append(dst, `]}]}}}`+"\n"...)
+	return append(dst, `]}]}}`...)
 }
 
 // serveDiscovery answers what the bridge asks of a cluster before it watches.
