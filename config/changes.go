@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // CheckReload returns why a running bridge with configuration c can't become next: a Problem for
@@ -26,11 +28,11 @@ var live = []string{"informers", "sinks", "log.level"}
 
 // fixed finds the keys of a section that are different and are not live.
 func fixed(before, after reflect.Value, path string, found func(path string, was reflect.Value)) {
-	for _, f := range fieldsOf(before.Type()) {
-		was, is, at := before.Field(f.index), after.Field(f.index), join(path, f.key)
+	for _, f := range settings.Fields(before.Type()) {
+		was, is, at := before.Field(f.Index), after.Field(f.Index), settings.Join(path, f.Key)
 		switch {
 		case slices.Contains(live, at):
-		case f.isSection:
+		case f.IsSection:
 			fixed(was, is, at, found)
 		case !reflect.DeepEqual(was.Interface(), is.Interface()):
 			found(at, was)
@@ -42,9 +44,9 @@ func fixed(before, after reflect.Value, path string, found func(path string, was
 func (c *Config) shown(path string, v reflect.Value) string {
 	o := c.origins[path]
 	if v.Kind() == reflect.String {
-		return o.hide(fmt.Sprintf("%q", v.Interface()))
+		return o.Hide(fmt.Sprintf("%q", v.Interface()))
 	}
-	return o.hide(fmt.Sprint(v.Interface()))
+	return o.Hide(fmt.Sprint(v.Interface()))
 }
 
 // checkEmbedded finds embedded servers that come, go or move: a server that others read from is not

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 func TestWhatARunningBridgeCanBecome(t *testing.T) {
@@ -43,7 +44,7 @@ sinks:
 			}
 			err := load(before).CheckReload(load(strings.Replace(before, test.replace, test.by, 1)))
 			var got []string
-			for _, p := range config.Problems(err) {
+			for _, p := range settings.Problems(err) {
 				got = append(got, p.Error())
 			}
 			if !slices.EqualFunc(got, test.problems, strings.Contains) {

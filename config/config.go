@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/kubebridge/bridge/internal/settings"
+)
 
 // Config is the whole configuration of `bridge`. Every key may be left out: a bridge without a file
 // streams every resource but Leases and Events into an embedded NATS JetStream server, and into a
@@ -54,7 +58,7 @@ type Config struct {
 	// 127.0.0.1:4222.
 	Sinks []Sink `yaml:"sinks"`
 
-	origins origins
+	origins settings.Origins
 	// since is what the configurations before this one have withheld in this process; nil for the
 	// first.
 	since *limits

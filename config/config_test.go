@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 var update = flag.Bool("update", false, "write the golden files, docs/configuration.md and docs/configuration")
@@ -334,14 +335,14 @@ func TestProblemsOfVariablesAndFlagsNameThem(t *testing.T) {
 		t.Fatal("it was accepted")
 	}
 	golden(t, "testdata/variables.golden", err.Error()+"\n")
-	if got := len(config.Problems(err)); got != 5 {
+	if got := len(settings.Problems(err)); got != 5 {
 		t.Errorf("%d problems, want 5", got)
 	}
 }
 
 func TestAMissingFileIsSaidPlainly(t *testing.T) {
 	_, err := config.Load(config.Options{File: "testdata/none.yaml"})
-	if err == nil || err.Error() != "configuration file testdata/none.yaml does not exist" || config.Problems(err) != nil {
+	if err == nil || err.Error() != "configuration file testdata/none.yaml does not exist" || settings.Problems(err) != nil {
 		t.Errorf("got %v", err)
 	}
 }
@@ -397,26 +398,6 @@ func TestASecretComesFromAFile(t *testing.T) {
 	}
 	if _, err := config.ReadSecret("", file); err == nil {
 		t.Error("an empty file was taken for a secret")
-	}
-}
-
-func TestSizesReadAndPrint(t *testing.T) {
-	for text, want := range map[string]config.Size{
-		"0": 0, "512": 512, "1KiB": 1 << 10, "64MiB": 64 << 20, "64Mi": 64 << 20, "10 GiB": 10 << 30, "2TiB": 2 << 40,
-		"500kB": 500e3, "500KB": 500e3, "1.5GB": 1.5e9, "7B": 7, "-1": -1,
-	} {
-		got, err := config.ParseSize(text)
-		if err != nil || got != want {
-			t.Errorf("%q: got %d, %v, want %d", text, got, err, want)
-		}
-		if again, err := config.ParseSize(got.String()); err != nil || again != got {
-			t.Errorf("%q prints as %q, which reads as %d, %v", text, got, again, err)
-		}
-	}
-	for _, text := range []string{"", "MiB", "1 parsec", "9e99GiB", "NaN", "Inf", "1,5MiB", "9223372036854775808"} {
-		if got, err := config.ParseSize(text); err == nil {
-			t.Errorf("%q was read as %d", text, got)
-		}
 	}
 }
 
@@ -566,7 +547,7 @@ func TestMessages(t *testing.T) {
 		}
 	}
 	_, err := load(t, "sinks: [{name: s, kafka: {brokers: [h:1], sasl: {mechanism: GSSAPI}}}]")
-	if got := config.Problems(err); len(got) != 1 || got[0].Path != "sinks[0].kafka.sasl.mechanism" {
+	if got := settings.Problems(err); len(got) != 1 || got[0].Path != "sinks[0].kafka.sasl.mechanism" {
 		t.Errorf("of a mechanism that is not known: %v", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // Default is the configuration of `bridge run` without a file: every resource but Leases and
@@ -29,15 +31,15 @@ func base() *Config {
 			{Name: "nats", NATS: &NATS{Embedded: true}},
 			{Name: "history", History: &History{Retention: 7 * 24 * time.Hour, MaxBytes: 1 << 30}},
 		},
-		origins: origins{},
+		origins: settings.Origins{},
 	}
-	fill(reflect.ValueOf(c).Elem(), "", origins{}, false)
+	settings.Fill(reflect.ValueOf(c).Elem(), "", settings.Origins{}, false)
 	return c
 }
 
 // fillDefaults gives every key of informers and sinks that was not given its default.
 func (c *Config) fillDefaults() {
-	fill(reflect.ValueOf(c).Elem(), "", c.origins, true)
+	settings.Fill(reflect.ValueOf(c).Elem(), "", c.origins, true)
 	c.fillHTTP()
 	for i := range c.Sinks {
 		c.Sinks[i].NATS.fillBucket()
@@ -65,7 +67,7 @@ func (inf *Informer) fillBindings(sinks []Sink) {
 
 // fillInherited gives bindings what they leave to their informer. What is wrong there is told
 // there.
-func (inf *Informer) fillInherited(path string, given origins) {
+func (inf *Informer) fillInherited(path string, given settings.Origins) {
 	for i := range inf.Sinks {
 		b, at := &inf.Sinks[i], fmt.Sprintf("%s[%d]", path, i)
 		if _, ok := given[at+".delivery"]; !ok && b.Delivery == "" {
@@ -78,40 +80,4 @@ func (inf *Informer) fillInherited(path string, given origins) {
 			b.Resync = max(inf.Resync, 0)
 		}
 	}
-}
-
-// fill sets the keys of a section that were not given to the defaults of their tags. With
-// inLists it also looks into informers and sinks.
-func fill(section reflect.Value, path string, given origins, inLists bool) {
-	for _, f := range fieldsOf(section.Type()) {
-		v, at := section.Field(f.index), join(path, f.key)
-		switch {
-		case f.isSection:
-			if v.Kind() == reflect.Pointer {
-				if v = v.Elem(); !v.IsValid() {
-					continue // a section that is left out has no defaults: it is off
-				}
-			}
-			fill(v, at, given, inLists)
-		case f.isList():
-			for i := 0; inLists && i < v.Len(); i++ {
-				fill(v.Index(i), fmt.Sprintf("%s[%d]", at, i), given, inLists)
-			}
-		case f.hasValue:
-			// A key that was given keeps its value even where that is zero: "resync: 0s" and
-			// "address: ''" mean something.
-			if _, ok := given[at]; !ok && v.IsZero() {
-				v.Set(reflect.ValueOf(mustParse(&f)))
-			}
-		}
-	}
-}
-
-// mustParse reads the default of a tag, which a test has read before.
-func mustParse(f *field) any {
-	v, err := parse(f.typ, f.fallback)
-	if err != nil {
-		panic(fmt.Sprintf("config: default of %s: %v", f.key, err))
-	}
-	return v
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // HTTP posts events to an endpoint, as the HTTP protocol binding of CloudEvents says. An event of
@@ -49,7 +51,7 @@ func (c *Config) fillHTTP() {
 		h := c.Sinks[i].HTTP
 		if value := os.Getenv(sinkVariable); h != nil && h.URL == "" && value != "" {
 			h.URL = URL(value)
-			c.origins[fmt.Sprintf("sinks[%d].http.url", i)] = origin{text: sinkVariable}
+			c.origins[fmt.Sprintf("sinks[%d].http.url", i)] = settings.Origin{Text: sinkVariable}
 		}
 	}
 }
@@ -57,34 +59,34 @@ func (c *Config) fillHTTP() {
 // longestTimeout is below the time after which the publisher gives a call up.
 const longestTimeout = 25 * time.Second
 
-func (h *HTTP) validate(ps *problems, path string) {
+func (h *HTTP) validate(ps *settings.Report, path string) {
 	switch {
 	case h.URL != "":
 		validateEndpoint(ps, path+".url", h.URL)
-	case !ps.has(path + ".url"):
-		ps.add(path+".url", "required, unless the variable %s names the endpoint", sinkVariable)
+	case !ps.Has(path + ".url"):
+		ps.Add(path+".url", "required, unless the variable %s names the endpoint", sinkVariable)
 	}
 	if h.DeadLetterURL != "" {
 		validateEndpoint(ps, path+".deadLetterURL", h.DeadLetterURL)
 	}
 	h.validateHeaders(ps, path)
 	if h.Timeout == 0 || h.Timeout > longestTimeout {
-		ps.add(path+".timeout", "want above 0 and at most %v, got %v", longestTimeout, h.Timeout)
+		ps.Add(path+".timeout", "want above 0 and at most %v, got %v", longestTimeout, h.Timeout)
 	}
 	if h.Concurrency < 1 || h.Concurrency > 1000 {
-		ps.add(path+".concurrency", "want 1 to 1000, got %d", h.Concurrency)
+		ps.Add(path+".concurrency", "want 1 to 1000, got %d", h.Concurrency)
 	}
 	h.TLS.validate(ps, path+".tls")
 	if h.TLS != nil && !slices.ContainsFunc(h.urls(),
 		func(u *url.URL) bool { return u.Scheme == "https" }) {
-		ps.add(path+".tls", "has no effect without a URL of https://")
+		ps.Add(path+".tls", "has no effect without a URL of https://")
 	}
 }
 
-func validateEndpoint(ps *problems, path string, address URL) {
+func validateEndpoint(ps *settings.Report, path string, address URL) {
 	u, err := url.Parse(string(address))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "" {
-		ps.add(path, "want a URL such as https://events.example.com/in, got %q", address.String())
+		ps.Add(path, "want a URL such as https://events.example.com/in, got %q", address.String())
 	}
 }
 
@@ -99,17 +101,17 @@ var ownHeaders = []string{
 	"te", "trailer", "keep-alive",
 }
 
-func (h *HTTP) validateHeaders(ps *problems, path string) {
+func (h *HTTP) validateHeaders(ps *settings.Report, path string) {
 	for name, value := range h.Headers {
 		at := path + ".headers." + name
 		switch lower := strings.ToLower(name); {
 		case name != lower: // reported
 		case !headerName.MatchString(name):
-			ps.add(at, "is no name of a header")
+			ps.Add(at, "is no name of a header")
 		case slices.Contains(ownHeaders, name) || strings.HasPrefix(name, "ce-"):
-			ps.add(at, "is set by the bridge; attributes of your own are in informers[].attributes")
+			ps.Add(at, "is set by the bridge; attributes of your own are in informers[].attributes")
 		case !headerValue.MatchString(string(value)):
-			ps.add(at, "a header holds printable ASCII only")
+			ps.Add(at, "a header holds printable ASCII only")
 		}
 	}
 	hasUser := slices.ContainsFunc(h.urls()[:min(1, len(h.urls()))], func(u *url.URL) bool { return u.User != nil })
@@ -140,9 +142,9 @@ func (h *HTTP) places() (places []string) {
 	return places
 }
 
-func (h *HTTP) warn(ps *problems, path string, p protection) {
+func (h *HTTP) warn(ps *settings.Report, path string, p protection) {
 	if p == anyCertificate {
-		ps.add(path+".tls.insecureSkipVerify", skipsVerify)
+		ps.Add(path+".tls.insecureSkipVerify", skipsVerify)
 	}
 	for i, u := range h.urls() {
 		if u.Scheme != "http" || onLoopback(u) {
@@ -151,7 +153,7 @@ func (h *HTTP) warn(ps *problems, path string, p protection) {
 		keys := givenKeys(setting{"tokenFile", i == 0 && h.TokenFile != ""}, setting{"headers", i == 0 && len(h.Headers) > 0},
 			setting{[]string{"url", "deadLetterURL"}[i], u.User != nil})
 		if len(keys) > 0 {
-			ps.add(join(path, keys[0]), "is sent in plain text: use https://")
+			ps.Add(settings.Join(path, keys[0]), "is sent in plain text: use https://")
 		}
 	}
 }

@@ -68,13 +68,13 @@ func (s *schemaWriter) value(f reflect.StructField) map[string]any {
 	switch f.Type.String() {
 	case "time.Duration":
 		return text(`^([0-9.]+(ns|us|µs|ms|s|m|h|d|w))+$|^0$`) // a number has no unit
-	case "config.Size":
+	case "settings.Size":
 		schema := text(`^[0-9.]+ ?([TGMK]iB?|[TGMkK]?B)?$`)
 		schema["type"], schema["minimum"] = []string{"string", "number", "null"}, 0
 		return schema
-	case "[]string", "[]config.URL":
+	case "[]string", "[]settings.URL":
 		return map[string]any{"type": []string{"array", "null"}, "items": map[string]any{"type": "string"}}
-	case "map[string]string", "map[string]config.Secret":
+	case "map[string]string", "map[string]settings.Secret":
 		return map[string]any{"type": []string{"object", "null"}, "additionalProperties": map[string]any{"type": []string{"string", "number", "boolean"}}}
 	}
 	switch f.Type.Kind() {

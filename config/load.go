@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"slices"
-	"strings"
 
-	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/pflag"
-	"github.com/spf13/viper"
+
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // Options say where a configuration is read from.
@@ -37,23 +35,25 @@ func Load(o Options) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loader{problems: &problems{origins: origins{}}, viper: viper.New()}
-	l.environment = &environment{problems: l.problems}
-	l.file(o.File, data)
-	l.scalars(reflect.TypeFor[Config](), nil, o.Flags)
-	c, err := l.decode()
+	c := base()
+	report := &settings.Report{Origins: c.origins}
+	r := settings.Reader{
+		File: o.File, Data: data, Flags: o.Flags, Prefix: envPrefix, OtherNames: otherNames,
+	}
+	items, err := r.Decode(c, report)
 	if err != nil {
 		return nil, err
 	}
-	l.environment.lists(c)
-	l.environment.unknown()
-	c.origins = l.origins
-	c.fillDefaults()
-	c.validate(l.problems)
-	if o.Sections != nil {
-		l.keep(o.Sections)
+	if !c.origins.Given("sinks") && c.State.Mode == "memory" { // it lies in the state directory
+		c.Sinks = slices.DeleteFunc(c.Sinks, func(s Sink) bool { return s.History != nil })
 	}
-	if err := l.err(); err != nil {
+	items.Apply()
+	c.fillDefaults()
+	c.validate(report)
+	if o.Sections != nil {
+		report.Keep(envPrefix, o.Sections)
+	}
+	if err := report.Err(); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -73,107 +73,35 @@ func (o Options) read() ([]byte, error) {
 	return data, nil
 }
 
-// loader puts the layers together: viper holds the defaults, the file, the variables and the flags
-// of the keys outside of lists, and knows which wins.
-type loader struct {
-	*problems
-	viper       *viper.Viper
-	environment *environment
-}
+// envPrefix begins the name of every environment variable that sets a key.
+const envPrefix settings.Prefix = "BRIDGE_"
 
-// file hands the YAML file to viper.
-func (l *loader) file(name string, data []byte) {
-	r := &reader{problems: l.problems, file: name}
-	l.origins[""] = origin{text: name}
-	root := r.parseYAML(data)
-	if root == nil {
-		return
-	}
-	settings := r.section(root, reflect.TypeFor[Config](), "")
-	if err := l.viper.MergeConfigMap(settings); err != nil {
-		l.add("", "%v", err)
-	}
-}
+// EnvName is the variable that sets the key at a path: BRIDGE_STATE_DIR for state.dir,
+// BRIDGE_INFORMERS_WORKLOADS_LABEL_SELECTOR or BRIDGE_INFORMERS_0_LABEL_SELECTOR for labelSelector
+// of the first informer, whose name is workloads.
+func EnvName(path ...string) string { return envPrefix.Name(path...) }
 
-// scalars binds the variables and flags of the keys outside of lists. One that can't be understood
-// is reported and not bound.
-func (l *loader) scalars(t reflect.Type, path []string, flags map[string]*pflag.Flag) {
-	for _, f := range fieldsOf(t) {
-		at := append(slices.Clip(path), f.key)
-		switch {
-		case f.isSection:
-			l.scalars(section(f.typ), at, flags)
-		case f.isScalar():
-			l.bindVariable(&f, at)
-			l.bindFlag(&f, strings.Join(at, "."), flags)
-		}
-	}
-}
-
-func (l *loader) bindVariable(f *field, at []string) {
-	name, path := EnvName(at...), strings.Join(at, ".")
-	text, ok := l.environment.lookup(name)
-	if !ok || !l.understood(f, path, name, text) {
-		return
-	}
-	l.origins[path] = origin{text: name}
-	if err := l.viper.BindEnv(path, name); err != nil {
-		l.add(path, "%v", err)
-	}
-}
-
-func (l *loader) bindFlag(f *field, path string, flags map[string]*pflag.Flag) {
-	flag := flags[path]
-	if flag == nil || !flag.Changed || !l.understood(f, path, "--"+flag.Name, flag.Value.String()) {
-		return
-	}
-	l.origins[path] = origin{text: "--" + flag.Name}
-	if err := l.viper.BindPFlag(path, flag); err != nil {
-		l.add(path, "%v", err)
-	}
-}
-
-func (l *loader) understood(f *field, path, source, text string) bool {
-	_, err := parse(f.typ, text)
-	if err != nil {
-		l.addAt(origin{text: source}, path, "%v%s", err, quote(f.typ, text))
-	}
-	return err == nil
-}
-
-// decode lays what viper holds over the defaults. Lists replace the default ones, they don't extend
-// them.
-func (l *loader) decode() (*Config, error) {
-	c := base()
-	if l.viper.IsSet("informers") {
-		c.Informers = nil
-	}
-	if l.viper.IsSet("sinks") {
-		c.Sinks = nil
-	}
-	err := l.viper.UnmarshalExact(c, viper.DecodeHook(decodeText),
-		func(d *mapstructure.DecoderConfig) {
-			d.TagName = "yaml"
-			d.WeaklyTypedInput = false
-		})
-	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	if !l.viper.IsSet("sinks") && c.State.Mode == "memory" { // it lies in the state directory
-		c.Sinks = slices.DeleteFunc(c.Sinks, func(s Sink) bool { return s.History != nil })
-	}
-	return c, nil
-}
-
-// decodeText reads the texts of variables and flags; what comes from the file has its type already.
-func decodeText(from, to reflect.Type, value any) (any, error) {
-	if from.Kind() != reflect.String || from == to || !isLeaf(to) {
-		return value, nil
-	}
-	return parse(to, value.(string))
-}
-
-func isLeaf(t reflect.Type) bool {
-	f := field{typ: t, isSection: section(t) != nil}
-	return f.isScalar() && t.Kind() != reflect.Interface
+// otherNames are words that other tools, or former texts, have for a key.
+var otherNames = map[string]string{
+	"bootstrapServers": "brokers",
+	"ca":               "caFile",
+	"cert":             "certFile",
+	"discovery":        "discoveryInterval",
+	"drain":            "shutdownTimeout",
+	"duplicates":       "duplicateWindow",
+	"handshakeFirst":   "tlsFirst",
+	"key":              "keyFile",
+	"kind":             "resources",
+	"kinds":            "resources",
+	"lag":              "maxLag",
+	"on":               "changedParts",
+	"queue":            "maxInFlightBytes",
+	"recall":           "readBack",
+	"reload":           "reloadInterval",
+	"sample":           "sampleRatio",
+	"sync":             "commitInterval",
+	"undelivered":      "maxUndeliveredBytes",
+	"url":              "servers",
+	"user":             "username",
+	"watchdog":         "watchIdleTimeout",
 }

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // Who may edit the file of a running bridge is often not who may read Secrets: in a cluster the
@@ -45,7 +47,7 @@ func (c *Config) variables() map[variable]string {
 		}
 		key := itemNumber.ReplaceAllString(path, "[]")
 		// It was expanded before, so it has no mistakes.
-		_, _ = expand(o.reference, func(name string) (string, bool) {
+		_, _ = settings.Expand(o.Reference, func(name string) (string, bool) {
 			v := variable{key, name}
 			if first, known := found[v]; !known || path < first {
 				found[v] = path
@@ -114,7 +116,7 @@ func (l *limits) checkVariables(next *Config) (found []error) {
 				"using ${%s}, which this key did not use before, %s", v.name, needsRestart))
 		}
 	}
-	return InOrder(found)
+	return settings.InOrder(found)
 }
 
 func (l *limits) checkInformer(next *Config, i int) (found []error) {

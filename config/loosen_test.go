@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 func problemsOf(err error) (list []string) {
-	for _, p := range config.Problems(err) {
+	for _, p := range settings.Problems(err) {
 		list = append(list, p.Error())
 	}
 	return list

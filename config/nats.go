@@ -156,7 +156,7 @@ type Placement struct {
 // urls are the servers whose URLs can be parsed; validation reports the others.
 func (n *NATS) urls() (list []*url.URL) {
 	for _, address := range n.Servers {
-		if u, err := address.parse(); err == nil {
+		if u, err := address.Parse(); err == nil {
 			list = append(list, u)
 		}
 	}

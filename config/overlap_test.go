@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 func TestOverlap(t *testing.T) {
 	const kafka = `kafka: {brokers: ["k:9092"]}`
-	load := func(first, second, sinks string) []*config.Problem {
+	load := func(first, second, sinks string) []*settings.Problem {
 		t.Helper()
-		return config.Problems(loadText(fmt.Sprintf("informers:\n  - {name: one, %s}\n  - {name: two, %s}\nsinks:\n%s", first, second, sinks)))
+		return settings.Problems(loadText(fmt.Sprintf("informers:\n  - {name: one, %s}\n  - {name: two, %s}\nsinks:\n%s", first, second, sinks)))
 	}
 	one := func(sink string) string { return "  - {name: s, " + sink + "}\n" }
 	pods := func(rest string) string { return "resources: [pods], " + rest }

@@ -335,17 +335,17 @@ func typeName(f reflect.StructField) string {
 	switch f.Type.String() {
 	case "time.Duration":
 		return "duration"
-	case "config.Size":
+	case "settings.Size":
 		return "size"
-	case "config.Secret":
+	case "settings.Secret":
 		return "secret"
-	case "config.URL":
+	case "settings.URL":
 		return "URL"
 	case "[]string":
 		return "list of strings"
-	case "[]config.URL":
+	case "[]settings.URL":
 		return "list of URLs"
-	case "map[string]string", "map[string]config.Secret":
+	case "map[string]string", "map[string]settings.Secret":
 		return "map of strings"
 	}
 	switch f.Type.Kind() {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // ReadSecret is the value of a secret that is given either as itself or by a file (password and
@@ -34,18 +36,18 @@ var accountDirs = []string{
 // validateSecretFile refuses a file with a secret that is the bridge's own identity: it would be
 // sent to whatever broker the configuration names. /proc has the environment of the process, and
 // other ways to the same files.
-func validateSecretFile(ps *problems, path, file string) {
+func validateSecretFile(ps *settings.Report, path, file string) {
 	if file == "" {
 		return
 	}
 	for _, dir := range accountDirs {
 		if within(dir, file) {
-			ps.add(path, "a token of the service account is not for brokers: mount a Secret of their own")
+			ps.Add(path, "a token of the service account is not for brokers: mount a Secret of their own")
 			return
 		}
 	}
 	if within("/proc", file) {
-		ps.add(path, "a file of /proc is not for brokers: mount a Secret of their own")
+		ps.Add(path, "a file of /proc is not for brokers: mount a Secret of their own")
 	}
 }
 

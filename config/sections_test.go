@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 func TestSections(t *testing.T) {
@@ -11,9 +12,9 @@ func TestSections(t *testing.T) {
 admin: {address: "127.0.0.1:1", adddress: x}
 informers: [{name: pods, namspaces: [a], sinks: [{name: none}]}]
 `
-	load := func(data string, sections ...string) (*config.Config, []*config.Problem) {
+	load := func(data string, sections ...string) (*config.Config, []*settings.Problem) {
 		c, err := config.Load(config.Options{File: "bridge.yaml", Data: []byte(data), Sections: sections})
-		return c, config.Problems(err)
+		return c, settings.Problems(err)
 	}
 	t.Run("a mistake in another section is not reported", func(t *testing.T) {
 		c, found := load("admin: {address: \"127.0.0.1:1\"}\ninformers: [{name: 3, namspaces: [a]}]\n", "admin")

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // Standby has several bridges of one configuration stand by for each other. All of them watch, each
@@ -40,17 +42,17 @@ type StandbyLease struct {
 	Namespace string `yaml:"namespace"`
 }
 
-func (s *Standby) validate(ps *problems, c *Config) {
+func (s *Standby) validate(ps *settings.Report, c *Config) {
 	if s.LeaseDuration < time.Second || s.LeaseDuration%time.Second != 0 {
-		ps.add("standby.leaseDuration", "want whole seconds, at least 1s, got %v", s.LeaseDuration)
+		ps.Add("standby.leaseDuration", "want whole seconds, at least 1s, got %v", s.LeaseDuration)
 	}
 	if s.RenewDeadline >= s.LeaseDuration {
-		ps.add("standby.renewDeadline", "must be shorter than leaseDuration (%v), is %v", s.LeaseDuration,
+		ps.Add("standby.renewDeadline", "must be shorter than leaseDuration (%v), is %v", s.LeaseDuration,
 			s.RenewDeadline)
 	}
 	const jitter = 1.2 // so that a leader tries twice at least, as in client-go's election
 	if s.RetryPeriod <= 0 || float64(s.RenewDeadline) <= jitter*float64(s.RetryPeriod) {
-		ps.add("standby.retryPeriod",
+		ps.Add("standby.retryPeriod",
 			"must be more than 0, and less than renewDeadline (%v) divided by %v, is %v", s.RenewDeadline,
 			jitter, s.RetryPeriod)
 	}
@@ -58,22 +60,22 @@ func (s *Standby) validate(ps *problems, c *Config) {
 		return
 	}
 	if s.Lease.Name == "" {
-		ps.add("standby.lease.name", "required")
+		ps.Add("standby.lease.name", "required")
 	}
 	if c.State.Mode == "memory" {
-		ps.add("standby.enabled", "needs a state on disk: what the leader has not delivered waits "+
+		ps.Add("standby.enabled", "needs a state on disk: what the leader has not delivered waits "+
 			"there; set state.mode: disk")
 	}
 	for i := range c.Informers {
 		if c.Informers[i].Snapshot != "initial" {
-			ps.add(fmt.Sprintf("informers[%d].snapshot", i),
+			ps.Add(fmt.Sprintf("informers[%d].snapshot", i),
 				"must be initial with standby.enabled: a bridge that stands by has to know what exists, and "+
 					"its start is no start of the stream; it is %q", c.Informers[i].Snapshot)
 		}
 	}
 	for i, sink := range c.Sinks {
 		if sink.NATS != nil && sink.NATS.Embedded {
-			ps.add(fmt.Sprintf("sinks[%d].nats.embedded", i),
+			ps.Add(fmt.Sprintf("sinks[%d].nats.embedded", i),
 				"can't be combined with standby.enabled: each bridge would publish into a server of its own, "+
 					"which goes with it; run a NATS server, and name its url")
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // twoSinks is a configuration with two sinks that one informer feeds, and one that feeds each of
@@ -45,7 +46,7 @@ func TestTwoSinksOfAnInformerMayNotHaveOneStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := loadText(twoSinks(c.first, c.second))
-			problems := config.Problems(err)
+			problems := settings.Problems(err)
 			if len(problems) != 1 || problems[0].Path != "sinks[1].nats.stream.name" {
 				t.Fatalf("got %v", err)
 			}

@@ -3,17 +3,19 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // validatePayloads refuses payloads that a sink can't send, or that a compacted topic loses. Such a
 // topic keeps the last record of each key only, and a record without a value deletes the key.
-func (c *Config) validatePayloads(ps *problems) {
+func (c *Config) validatePayloads(ps *settings.Report) {
 	for i := range c.Informers {
 		for j := range c.Informers[i].Sinks {
 			b := &c.Informers[i].Sinks[j]
 			sink := c.sink(b.Name)
 			if sink != nil && b.Payload == "debezium" && sink.Encoding == "structured" {
-				ps.add(fmt.Sprintf("informers[%d].sinks[%d].payload", i, j),
+				ps.Add(fmt.Sprintf("informers[%d].sinks[%d].payload", i, j),
 					"with encoding: structured on sink %s "+
 						"the message is a CloudEvent, which no engine takes for debezium-json: use encoding: binary",
 					b.Name)
@@ -22,7 +24,7 @@ func (c *Config) validatePayloads(ps *problems) {
 				continue
 			}
 			if lost := b.lostByCompaction(sink); lost != "" {
-				ps.add(fmt.Sprintf("informers[%d].sinks[%d].payload", i, j),
+				ps.Add(fmt.Sprintf("informers[%d].sinks[%d].payload", i, j),
 					"the topic of sink %s is compacted, and %s", b.Name, lost)
 			}
 		}

@@ -5,14 +5,16 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
-func (k *Kafka) validate(ps *problems, path string) {
+func (k *Kafka) validate(ps *settings.Report, path string) {
 	if k.MaxTopics < 1 {
-		ps.add(path+".maxTopics", "want at least 1, got %d", k.MaxTopics)
+		ps.Add(path+".maxTopics", "want at least 1, got %d", k.MaxTopics)
 	}
-	if len(k.Brokers) == 0 && !ps.has(path+".brokers") {
-		ps.add(path+".brokers", "required: addresses such as [kafka-0.kafka:9092]")
+	if len(k.Brokers) == 0 && !ps.Has(path+".brokers") {
+		ps.Add(path+".brokers", "required: addresses such as [kafka-0.kafka:9092]")
 	}
 	for i, b := range k.Brokers {
 		validateHostPort(ps, fmt.Sprintf("%s.brokers[%d]", path, i), b)
@@ -25,25 +27,25 @@ func (k *Kafka) validate(ps *problems, path string) {
 		k.SASL.validate(ps, path+".sasl")
 	}
 	if k.SASL != nil && k.SASL.Mechanism == mskIAM && k.TLS == nil {
-		ps.add(path+".tls", "required for AWS_MSK_IAM: tls: {}")
+		ps.Add(path+".tls", "required for AWS_MSK_IAM: tls: {}")
 	}
 	k.TLS.validate(ps, path+".tls")
 	k.validateView(ps, path)
 }
 
 // validateTopic refuses a topic that Kafka would, and one that an object would change in its life.
-func validateTopic(ps *problems, path, template string) {
+func validateTopic(ps *settings.Report, path, template string) {
 	validateTemplate(ps, path, template)
 	for _, field := range []string{"{op}", "{type}"} {
 		if strings.Contains(template, field) {
-			ps.add(path, "%s changes from event to event: an object's events would lie in several topics, "+
+			ps.Add(path, "%s changes from event to event: an object's events would lie in several topics, "+
 				"without order; use it in a consumer's filter", field)
 		}
 	}
 	for i, c := range outsideFields(template) {
 		if c != '.' && c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') &&
 			(c < 'A' || c > 'Z') {
-			ps.add(path, "a topic holds letters, digits and . _ - only, got %q at %d of %q", c, i, template)
+			ps.Add(path, "a topic holds letters, digits and . _ - only, got %q at %d of %q", c, i, template)
 			return
 		}
 	}
@@ -70,7 +72,7 @@ func outsideFields(template string) string {
 // mskIAM is the mechanism of Amazon MSK, by the name that Kafka's clients have for it.
 const mskIAM = "AWS_MSK_IAM"
 
-func (s *SASL) validate(ps *problems, path string) {
+func (s *SASL) validate(ps *settings.Report, path string) {
 	validateAtMostOne(ps, path, setting{"password", s.Password != ""},
 		setting{"passwordFile", s.PasswordFile != ""})
 	hasPassword := s.Password != "" || s.PasswordFile != ""
@@ -80,14 +82,14 @@ func (s *SASL) validate(ps *problems, path string) {
 	case "OAUTHBEARER":
 		switch {
 		case s.TokenFile == "" && s.OAuth == nil:
-			ps.add(path+".tokenFile", "required for OAUTHBEARER: tokenFile or oauth")
+			ps.Add(path+".tokenFile", "required for OAUTHBEARER: tokenFile or oauth")
 		case s.TokenFile != "" && s.OAuth != nil:
-			ps.add(path+".oauth", "cannot be combined with tokenFile: keep one of tokenFile, oauth")
+			ps.Add(path+".oauth", "cannot be combined with tokenFile: keep one of tokenFile, oauth")
 		}
 		s.OAuth.validate(ps, path+".oauth")
 		for i, extension := range s.Extensions {
 			if !saslExtension.MatchString(extension) || strings.HasPrefix(extension, "auth=") {
-				ps.add(fmt.Sprintf("%s.extensions[%d]", path, i),
+				ps.Add(fmt.Sprintf("%s.extensions[%d]", path, i),
 					"want name=value, such as logicalCluster=lkc-abc")
 			}
 		}
@@ -101,11 +103,11 @@ func (s *SASL) validate(ps *problems, path string) {
 	default: // reported; what it requires is not known
 		return
 	}
-	if s.Username == "" && !ps.has(path+".username") {
-		ps.add(path+".username", "required for %s", s.Mechanism)
+	if s.Username == "" && !ps.Has(path+".username") {
+		ps.Add(path+".username", "required for %s", s.Mechanism)
 	}
-	if !hasPassword && !ps.has(path+".password") {
-		ps.add(path+".password", "required for %s: password or passwordFile", s.Mechanism)
+	if !hasPassword && !ps.Has(path+".password") {
+		ps.Add(path+".password", "required for %s: password or passwordFile", s.Mechanism)
 	}
 	s.validateUnused(ps, path, append(s.bearerKeys(), setting{"aws", s.AWS != nil}))
 }
@@ -126,9 +128,9 @@ func (s *SASL) bearerKeys() []setting {
 	}
 }
 
-func (s *SASL) validateUnused(ps *problems, path string, others []setting) {
+func (s *SASL) validateUnused(ps *settings.Report, path string, others []setting) {
 	for _, key := range givenKeys(others...) {
-		ps.add(join(path, key), "has no effect with %s", s.Mechanism)
+		ps.Add(settings.Join(path, key), "has no effect with %s", s.Mechanism)
 	}
 }
 
@@ -137,16 +139,16 @@ var (
 	awsRole   = regexp.MustCompile(`^arn:aws[a-z-]*:iam::\d{12}:role/\S+$`)
 )
 
-func (a *AWS) validate(ps *problems, path string) {
+func (a *AWS) validate(ps *settings.Report, path string) {
 	if a == nil {
 		return
 	}
 	// A region becomes part of the address of AWS's service.
 	if a.Region != "" && !awsRegion.MatchString(a.Region) {
-		ps.add(path+".region", "want a region such as eu-central-1, got %q", a.Region)
+		ps.Add(path+".region", "want a region such as eu-central-1, got %q", a.Region)
 	}
 	if a.RoleARN != "" && !awsRole.MatchString(a.RoleARN) {
-		ps.add(path+".roleARN", "want the ARN of a role such as "+
+		ps.Add(path+".roleARN", "want the ARN of a role such as "+
 			"arn:aws:iam::123456789012:role/bridge, got %q", a.RoleARN)
 	}
 }
@@ -154,24 +156,24 @@ func (a *AWS) validate(ps *problems, path string) {
 // saslExtension is a name and a printable value, as in RFC 7628.
 var saslExtension = regexp.MustCompile(`^[A-Za-z]+=[ -~]+$`)
 
-func (o *OAuth) validate(ps *problems, path string) {
+func (o *OAuth) validate(ps *settings.Report, path string) {
 	if o == nil {
 		return
 	}
 	u, err := url.Parse(o.TokenURL)
 	switch {
 	case o.TokenURL == "":
-		ps.add(path+".tokenURL", "required")
+		ps.Add(path+".tokenURL", "required")
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil:
 		// Without the value: it may hold a password.
-		ps.add(path+".tokenURL", "want a URL such as https://idp.example.com/oauth/token, without a user")
+		ps.Add(path+".tokenURL", "want a URL such as https://idp.example.com/oauth/token, without a user")
 	}
 	if o.ClientID == "" {
-		ps.add(path+".clientID", "required")
+		ps.Add(path+".clientID", "required")
 	}
 	validateAtMostOne(ps, path, setting{"clientSecret", o.ClientSecret != ""},
 		setting{"clientSecretFile", o.ClientSecretFile != ""})
-	if o.ClientSecret == "" && o.ClientSecretFile == "" && !ps.has(path+".clientSecret") {
-		ps.add(path+".clientSecret", "required: clientSecret or clientSecretFile")
+	if o.ClientSecret == "" && o.ClientSecretFile == "" && !ps.Has(path+".clientSecret") {
+		ps.Add(path+".clientSecret", "required: clientSecret or clientSecretFile")
 	}
 }

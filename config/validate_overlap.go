@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // validateOverlap refuses to send one object to one Kafka topic or NATS stream twice: by two
@@ -17,7 +19,7 @@ import (
 // CloudEvents lets consumers take two events with one source and id for the same event. Here they
 // would differ: in their payload, or in their type, since what one informer knew the other has
 // added.
-func (c *Config) validateOverlap(ps *problems) {
+func (c *Config) validateOverlap(ps *settings.Report) {
 	for i := range c.Informers {
 		for j := range i + 1 {
 			c.validateOverlapOf(ps, j, i)
@@ -25,11 +27,11 @@ func (c *Config) validateOverlap(ps *problems) {
 	}
 }
 
-func (c *Config) validateOverlapOf(ps *problems, first, second int) {
+func (c *Config) validateOverlapOf(ps *settings.Report, first, second int) {
 	a, b := &c.Informers[first], &c.Informers[second]
 	shared := a.sharedResource(b)
-	if shared == "" || ps.within(fmt.Sprintf("informers[%d]", first)) ||
-		ps.within(fmt.Sprintf("informers[%d]", second)) {
+	if shared == "" || ps.Within(fmt.Sprintf("informers[%d]", first)) ||
+		ps.Within(fmt.Sprintf("informers[%d]", second)) {
 		return
 	}
 	for i := range b.Sinks {
@@ -47,7 +49,7 @@ func (c *Config) validateOverlapOf(ps *problems, first, second int) {
 			if first == second {
 				what, remedy = "this informer", "give the sinks different ones in "+place
 			}
-			ps.add(fmt.Sprintf("informers[%d].sinks[%d]", second, i),
+			ps.Add(fmt.Sprintf("informers[%d].sinks[%d]", second, i),
 				"%s sends %s to sink %s too, into the same place: one id would have two contents; %s",
 				what, shared, bindings[j].Name, remedy)
 			return

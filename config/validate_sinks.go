@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
-func (s *Sink) validate(ps *problems, path string) {
+func (s *Sink) validate(ps *settings.Report, path string) {
 	s.validateKind(ps, path)
 	if s.NATS != nil {
 		s.NATS.validate(ps, path+".nats")
@@ -17,47 +19,47 @@ func (s *Sink) validate(ps *problems, path string) {
 	if s.HTTP != nil {
 		s.HTTP.validate(ps, path+".http")
 	}
-	if s.Stdout != nil && ps.origins.given(path+".encoding") {
-		ps.add(path+".encoding", "has no effect with stdout, which has its format")
+	if s.Stdout != nil && ps.Origins.Given(path+".encoding") {
+		ps.Add(path+".encoding", "has no effect with stdout, which has its format")
 	}
-	if s.History != nil && ps.origins.given(path+".encoding") {
-		ps.add(path+".encoding", "has no effect with history, which stores attributes and data")
+	if s.History != nil && ps.Origins.Given(path+".encoding") {
+		ps.Add(path+".encoding", "has no effect with history, which stores attributes and data")
 	}
 	if s.RateLimit.Burst > 0 && s.RateLimit.PerSecond == 0 {
-		ps.add(path+".rateLimit.burst", "has no effect without rateLimit.perSecond")
+		ps.Add(path+".rateLimit.burst", "has no effect without rateLimit.perSecond")
 	}
 	if s.RateLimit.BurstBytes > 0 && s.RateLimit.BytesPerSecond == 0 {
-		ps.add(path+".rateLimit.burstBytes", "has no effect without rateLimit.bytesPerSecond")
+		ps.Add(path+".rateLimit.burstBytes", "has no effect without rateLimit.bytesPerSecond")
 	}
 	s.validateOversize(ps, path+".oversize")
 	if s.Retry.Initial > s.Retry.Max {
-		ps.add(path+".retry.max", "is %v, below retry.initial of %v", s.Retry.Max, s.Retry.Initial)
+		ps.Add(path+".retry.max", "is %v, below retry.initial of %v", s.Retry.Max, s.Retry.Initial)
 	}
 	if s.Retry.Initial == 0 {
-		ps.add(path+".retry.initial",
+		ps.Add(path+".retry.initial",
 			"must be above 0: attempts without a pause keep a broker from recovering")
 	}
 	if s.MaxInFlightBytes == 0 {
-		ps.add(path+".maxInFlightBytes", "must be above 0")
+		ps.Add(path+".maxInFlightBytes", "must be above 0")
 	}
 }
 
 // validateOversize checks the ways to send what is too large.
-func (s *Sink) validateOversize(ps *problems, path string) {
+func (s *Sink) validateOversize(ps *settings.Report, path string) {
 	for i, way := range s.Oversize {
 		switch {
 		case way != "trim" && way != "claim" && way != "reference":
-			ps.add(path, "there are trim, claim and reference, got %q", way)
+			ps.Add(path, "there are trim, claim and reference, got %q", way)
 		case slices.Contains(s.Oversize[:i], way):
-			ps.add(path, "%s is there twice", way)
+			ps.Add(path, "%s is there twice", way)
 		case way == "claim" && (s.NATS == nil || s.NATS.Objects.Bucket == ""):
-			ps.add(path, "claim needs nats.objects.bucket, a place to keep payloads")
+			ps.Add(path, "claim needs nats.objects.bucket, a place to keep payloads")
 		}
 	}
 }
 
 // validateKind checks that a sink is exactly one thing.
-func (s *Sink) validateKind(ps *problems, path string) {
+func (s *Sink) validateKind(ps *settings.Report, path string) {
 	var kinds []string
 	for _, k := range []struct {
 		name  string
@@ -75,22 +77,22 @@ func (s *Sink) validateKind(ps *problems, path string) {
 	}
 	switch {
 	case len(kinds) > 1:
-		ps.add(path, "set only one of nats, kafka, http, history, stdout, got %s",
+		ps.Add(path, "set only one of nats, kafka, http, history, stdout, got %s",
 			strings.Join(kinds, " and "))
-	case len(kinds) == 0 && !ps.has(path):
-		ps.add(path, "missing sink type: set one of nats, kafka, http, history, stdout")
+	case len(kinds) == 0 && !ps.Has(path):
+		ps.Add(path, "missing sink type: set one of nats, kafka, http, history, stdout")
 	}
 }
 
-func (t *TLS) validate(ps *problems, path string) {
+func (t *TLS) validate(ps *settings.Report, path string) {
 	switch {
 	case t == nil:
 	case t.CertFile != "" && t.KeyFile == "":
-		ps.add(path+".keyFile", "required beside certFile")
+		ps.Add(path+".keyFile", "required beside certFile")
 	case t.KeyFile != "" && t.CertFile == "":
-		ps.add(path+".certFile", "required beside keyFile")
+		ps.Add(path+".certFile", "required beside keyFile")
 	case t.InsecureSkipVerify && t.CAFile != "":
-		ps.add(path+".caFile", "has no effect beside insecureSkipVerify")
+		ps.Add(path+".caFile", "has no effect beside insecureSkipVerify")
 	}
 }
 
@@ -101,9 +103,9 @@ type setting struct {
 }
 
 // givenKeys are the keys that are given.
-func givenKeys(settings ...setting) []string {
+func givenKeys(several ...setting) []string {
 	var keys []string
-	for _, s := range settings {
+	for _, s := range several {
 		if s.given {
 			keys = append(keys, s.key)
 		}
@@ -112,15 +114,15 @@ func givenKeys(settings ...setting) []string {
 }
 
 // validateAtMostOne complains of the second of several keys that exclude each other.
-func validateAtMostOne(ps *problems, path string, settings ...setting) {
-	if keys := givenKeys(settings...); len(keys) > 1 {
-		ps.add(join(path, keys[1]), "cannot be combined with %s: keep one of %s", keys[0],
+func validateAtMostOne(ps *settings.Report, path string, several ...setting) {
+	if keys := givenKeys(several...); len(keys) > 1 {
+		ps.Add(settings.Join(path, keys[1]), "cannot be combined with %s: keep one of %s", keys[0],
 			strings.Join(keys, ", "))
 	}
 }
 
 // validateHistories allows each directory once, and needs one where no state directory is.
-func (c *Config) validateHistories(ps *problems) {
+func (c *Config) validateHistories(ps *settings.Report) {
 	seen := map[string]int{}
 	for i, s := range c.Sinks {
 		if s.History == nil {
@@ -128,10 +130,10 @@ func (c *Config) validateHistories(ps *problems) {
 		}
 		path := fmt.Sprintf("sinks[%d].history.dir", i)
 		if s.History.Dir == "" && c.State.Mode == "memory" {
-			ps.add(path, "required with state.mode memory: there is no state directory")
+			ps.Add(path, "required with state.mode memory: there is no state directory")
 		}
 		if first, found := seen[s.History.Dir]; found {
-			ps.add(path, "sinks[%d] writes to the same directory; give each its own", first)
+			ps.Add(path, "sinks[%d] writes to the same directory; give each its own", first)
 		}
 		seen[s.History.Dir] = i
 	}
@@ -139,13 +141,13 @@ func (c *Config) validateHistories(ps *problems) {
 
 // validateEmbedded allows one embedded server: two would want the same address, or the same
 // directory for their streams.
-func (c *Config) validateEmbedded(ps *problems) {
+func (c *Config) validateEmbedded(ps *settings.Report) {
 	first := -1
 	for i, s := range c.Sinks {
 		switch {
 		case s.NATS == nil || !s.NATS.Embedded:
 		case first >= 0:
-			ps.add(fmt.Sprintf("sinks[%d].nats.embedded", i),
+			ps.Add(fmt.Sprintf("sinks[%d].nats.embedded", i),
 				"sinks[%d] runs the embedded server already; leave embedded out here, and use "+
 					"its address in servers", first)
 		default:

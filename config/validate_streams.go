@@ -8,21 +8,22 @@ import (
 	"strings"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // validateStreams refuses two sinks that get events of one informer in one stream. A message's id
 // says of which informer and event it is, not of which sink: the stream would take the second
 // sink's for duplicates of the first one's. Where the servers or the accounts are called by other
 // names, the sinks find it when they are opened.
-func (c *Config) validateStreams(ps *problems) {
+func (c *Config) validateStreams(ps *settings.Report) {
 	for i := range c.Sinks {
 		path := fmt.Sprintf("sinks[%d].nats.stream.name", i)
 		for j := range i {
 			informer := c.sharedStream(&c.Sinks[j], &c.Sinks[i])
-			if informer == "" || ps.has(path) {
+			if informer == "" || ps.Has(path) {
 				continue
 			}
-			ps.add(path, "%q is a stream of sinks[%d] (%s) too, and informer %s feeds both: a stream "+
+			ps.Add(path, "%q is a stream of sinks[%d] (%s) too, and informer %s feeds both: a stream "+
 				"takes each event once, so the second sink's would be dropped; "+
 				"give this one a stream of its own, as nats.stream.name: %s, and with nats.subject subjects "+
 				"that do not overlap with those of %s",

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // A view is a sink that holds the newest state of each object that exists, and nothing else: a
@@ -21,7 +23,7 @@ func (n *NATS) fillBucket() {
 const cleanupPolicy = "cleanup.policy"
 
 // fillView sets what a compacted topic needs.
-func (k *Kafka) fillView(path string, given origins) {
+func (k *Kafka) fillView(path string, given settings.Origins) {
 	if k == nil || !k.View {
 		return
 	}
@@ -32,10 +34,10 @@ func (k *Kafka) fillView(path string, given origins) {
 		k.CreateTopics = &CreateTopics{}
 	}
 	if k.CreateTopics.Config[cleanupPolicy] == "" {
-		settings := map[string]string{cleanupPolicy: "compact"}
-		maps.Copy(settings, k.CreateTopics.Config)
-		settings[cleanupPolicy] = "compact"
-		k.CreateTopics.Config = settings
+		topic := map[string]string{}
+		maps.Copy(topic, k.CreateTopics.Config)
+		topic[cleanupPolicy] = "compact"
+		k.CreateTopics.Config = topic
 	}
 }
 
@@ -62,16 +64,16 @@ func (s *Sink) KeepsNewest() bool {
 }
 
 // validateView refuses what contradicts a view.
-func (k *Kafka) validateView(ps *problems, path string) {
+func (k *Kafka) validateView(ps *settings.Report, path string) {
 	if !k.View {
 		return
 	}
 	if !k.Tombstones {
-		ps.add(path+".tombstones", "false contradicts view: a deleted object would stay in the "+
+		ps.Add(path+".tombstones", "false contradicts view: a deleted object would stay in the "+
 			"topic. Leave it out")
 	}
 	if policy := k.CreateTopics.Config[cleanupPolicy]; policy != "compact" {
-		ps.add(path+".createTopics", "cleanup.policy %s contradicts view, which needs compact: objects "+
+		ps.Add(path+".createTopics", "cleanup.policy %s contradicts view, which needs compact: objects "+
 			"that do not change would vanish. Leave it out", policy)
 	}
 }
@@ -84,39 +86,39 @@ var bucketSettings = []string{
 }
 
 // validateBucket refuses settings that follow from the mode.
-func (n *NATS) validateBucket(ps *problems, path string) {
+func (n *NATS) validateBucket(ps *settings.Report, path string) {
 	if n.Mode != "kv" {
 		if n.Bucket != "" {
-			ps.add(path+".bucket", "has no effect without mode: kv")
+			ps.Add(path+".bucket", "has no effect without mode: kv")
 		}
 		return
 	}
 	switch {
 	case n.Bucket == "":
-		ps.add(path+".bucket", "required with mode kv: the name of the bucket, such as K8S")
+		ps.Add(path+".bucket", "required with mode kv: the name of the bucket, such as K8S")
 	case !bucketName.MatchString(n.Bucket):
-		ps.add(path+".bucket", "want letters, digits, dashes and underscores, got %q", n.Bucket)
+		ps.Add(path+".bucket", "want letters, digits, dashes and underscores, got %q", n.Bucket)
 	}
 	follow := []string{"subject", "deadLetterSubject"}
 	for _, key := range bucketSettings {
 		follow = append(follow, "stream."+key)
 	}
 	for _, key := range follow {
-		if ps.origins.given(path + "." + key) {
-			ps.add(path+"."+key, "has no effect with mode kv: leave it out")
+		if ps.Origins.Given(path + "." + key) {
+			ps.Add(path+"."+key, "has no effect with mode kv: leave it out")
 		}
 	}
 	if n.Stream.Manage == "off" {
-		ps.add(path+".stream.manage", "off is not for mode kv, which reads the bucket: take verify")
+		ps.Add(path+".stream.manage", "off is not for mode kv, which reads the bucket: take verify")
 	}
 }
 
 // validateViews refuses what would let a view differ from the cluster permanently.
-func (c *Config) validateViews(ps *problems) {
+func (c *Config) validateViews(ps *settings.Report) {
 	for i := range c.Sinks {
 		for j := range i {
 			if sameBucket(&c.Sinks[j], &c.Sinks[i]) {
-				ps.add(fmt.Sprintf("sinks[%d].nats.bucket", i),
+				ps.Add(fmt.Sprintf("sinks[%d].nats.bucket", i),
 					"%q is the bucket of sinks[%d] (%s) too: each would "+
 						"delete what the other has; give this one a bucket of its own",
 					c.Sinks[i].NATS.Bucket, j, c.Sinks[j].Name)
@@ -139,22 +141,22 @@ func sameBucket(a, b *Sink) bool {
 }
 
 // validateView checks what an informer sends to a view.
-func (c *Config) validateView(ps *problems, i, j int) {
+func (c *Config) validateView(ps *settings.Report, i, j int) {
 	inf, informer := &c.Informers[i], fmt.Sprintf("informers[%d]", i)
 	b, binding := &inf.Sinks[j], fmt.Sprintf("%s.sinks[%d]", informer, j)
 	view := "sink " + b.Name + " holds the newest state of each object"
 	if b.Payload == "patch" || b.Payload == "reference" || b.Payload == "debezium" {
-		ps.add(binding+".payload", "%s, and payload %s is none. Use payload: object", view, b.Payload)
+		ps.Add(binding+".payload", "%s, and payload %s is none. Use payload: object", view, b.Payload)
 	}
 	if b.Delivery == "history" && c.sink(b.Name).Kafka != nil {
-		ps.add(binding+".delivery", "%s, and a compacted topic keeps no history. Leave it out", view)
+		ps.Add(binding+".delivery", "%s, and a compacted topic keeps no history. Leave it out", view)
 	}
 	const remedy = "Select objects with labelSelector, fieldSelector, namespaces or namespaceSelector"
 	for path, filter := range map[string]string{
 		informer + ".filter": inf.Filter, binding + ".filter": b.Filter,
 	} {
 		if filter != "" {
-			ps.add(path, "%s: one whose change is kept back would stay as it was. %s", view, remedy)
+			ps.Add(path, "%s: one whose change is kept back would stay as it was. %s", view, remedy)
 		}
 	}
 	for path, operations := range map[string][]string{
@@ -162,17 +164,17 @@ func (c *Config) validateView(ps *problems, i, j int) {
 	} {
 		for _, op := range []string{"added", "updated", "deleted"} {
 			if len(operations) > 0 && !slices.Contains(operations, op) {
-				ps.add(path, "%s, so it takes added, updated and deleted. Leave the key out", view)
+				ps.Add(path, "%s, so it takes added, updated and deleted. Leave the key out", view)
 				break
 			}
 		}
 	}
 	if inf.Snapshot == "never" {
-		ps.add(informer+".snapshot", "%s, and never leaves out those that exist. Use snapshot: initial",
+		ps.Add(informer+".snapshot", "%s, and never leaves out those that exist. Use snapshot: initial",
 			view)
 	}
 	if inf.Queue.WhenFull == "drop-oldest" {
-		ps.add(informer+".queue.whenFull",
+		ps.Add(informer+".queue.whenFull",
 			"%s: one whose change is dropped would stay as it was. Use whenFull: block", view)
 	}
 	for k := range i {
@@ -180,7 +182,7 @@ func (c *Config) validateView(ps *problems, i, j int) {
 		feeds := slices.ContainsFunc(other.Sinks, func(o Binding) bool { return o.Name == b.Name })
 		apart := c.sharedPlace(b.Name, b.Name, false) == ""
 		if shared := other.sharedResource(inf); feeds && shared != "" && !apart {
-			ps.add(binding, "informer %s sends %s to %s too: one object would have two states there. "+
+			ps.Add(binding, "informer %s sends %s to %s too: one object would have two states there. "+
 				"Let them select other objects, or take a second sink", other.Name, shared, b.Name)
 		}
 	}

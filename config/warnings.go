@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // Warnings returns what a person may not have meant, as Problems: a bridge runs with it all the
 // same.
 func (c *Config) Warnings() (list []error) {
-	ps := &problems{origins: c.origins}
+	ps := &settings.Report{Origins: c.origins}
 	for i := range c.Sinks {
 		s, path := &c.Sinks[i], fmt.Sprintf("sinks[%d]", i)
 		switch {
@@ -25,7 +26,7 @@ func (c *Config) Warnings() (list []error) {
 			s.HTTP.warn(ps, path+".http", s.protection())
 		}
 	}
-	for _, p := range ps.list {
+	for _, p := range ps.List() {
 		list = append(list, p)
 	}
 	return list
@@ -33,31 +34,31 @@ func (c *Config) Warnings() (list []error) {
 
 const skipsVerify = "accepts any certificate, so whoever is between can read and change everything"
 
-func (n *NATS) warn(ps *problems, path string, p protection) {
+func (n *NATS) warn(ps *settings.Report, path string, p protection) {
 	secrets := givenKeys(
 		setting{"username", n.Username != ""}, setting{"token", n.Token != ""},
 		setting{"tokenFile", n.TokenFile != ""},
 		setting{"servers", n.urlHasUser()})
 	if p == plainText && len(secrets) > 0 && !n.onLoopback() {
-		ps.add(join(path, secrets[0]),
+		ps.Add(settings.Join(path, secrets[0]),
 			"is sent in plain text unless the server asks for TLS: use tls:// or the section tls")
 	}
 	if p == anyCertificate {
-		ps.add(path+".tls.insecureSkipVerify", skipsVerify)
+		ps.Add(path+".tls.insecureSkipVerify", skipsVerify)
 	}
 	warnOfMany(ps, path+".stream.name", n.Stream.Name, "a stream", n.Stream.MaxStreams)
 }
 
-func (k *Kafka) warn(ps *problems, path string, p protection) {
+func (k *Kafka) warn(ps *settings.Report, path string, p protection) {
 	if p == plainText && k.SASL != nil &&
 		slices.Contains([]string{"PLAIN", "OAUTHBEARER"}, k.SASL.Mechanism) {
-		ps.add(path+".sasl.mechanism", "%s sends its secret in plain text: set tls", k.SASL.Mechanism)
+		ps.Add(path+".sasl.mechanism", "%s sends its secret in plain text: set tls", k.SASL.Mechanism)
 	}
 	if k.SASL != nil && k.SASL.OAuth != nil && strings.HasPrefix(k.SASL.OAuth.TokenURL, "http://") {
-		ps.add(path+".sasl.oauth.tokenURL", "the client's secret is sent in plain text: use https://")
+		ps.Add(path+".sasl.oauth.tokenURL", "the client's secret is sent in plain text: use https://")
 	}
 	if p == anyCertificate {
-		ps.add(path+".tls.insecureSkipVerify", skipsVerify)
+		ps.Add(path+".tls.insecureSkipVerify", skipsVerify)
 	}
 	warnOfMany(ps, path+".topic", k.Topic, "a topic", k.MaxTopics)
 	warnOfMany(ps, path+".deadLetterTopic", k.DeadLetterTopic, "a topic", k.MaxTopics)
@@ -65,7 +66,7 @@ func (k *Kafka) warn(ps *problems, path string, p protection) {
 
 // warnOfMany warns of a template whose fields have a value for each object, or values that whoever
 // writes an object chooses.
-func warnOfMany(ps *problems, path, text, what string, most int) {
+func warnOfMany(ps *settings.Report, path, text, what string, most int) {
 	template, err := event.ParseTemplate(text)
 	if err != nil {
 		return // reported, or not given
@@ -73,10 +74,10 @@ func warnOfMany(ps *problems, path, text, what string, most int) {
 	for _, field := range template.Fields() {
 		switch {
 		case field == "name" || field == "uid":
-			ps.add(path, "{%s} makes %s for each object: events for more than %d are dead letters",
+			ps.Add(path, "{%s} makes %s for each object: events for more than %d are dead letters",
 				field, what, most)
 		case strings.HasPrefix(field, "attributes."):
-			ps.add(path, "whoever writes an object may choose {%s}: events go where they want, and "+
+			ps.Add(path, "whoever writes an object may choose {%s}: events go where they want, and "+
 				"each value makes %s, of which there may be %d; route by {namespace} to keep tenants apart",
 				field, what, most)
 		}

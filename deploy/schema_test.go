@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 const configSchema = "../config/bridge.schema.json"
@@ -123,7 +124,7 @@ func shapeProblems(t *testing.T, content any, path string) (list []string) {
 	text, err := yaml.Marshal(content)
 	must(t, err)
 	_, err = config.Load(config.Options{File: "bridge.yaml", Data: text})
-	for _, p := range config.Problems(err) {
+	for _, p := range settings.Problems(err) {
 		if line := p.Error(); strings.Contains(line, path) && slices.ContainsFunc(shapes, func(s string) bool { return strings.Contains(line, s) }) {
 			list = append(list, line)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // control is what the admin server can change: it does what operators ask for.
@@ -123,7 +124,7 @@ func (c *control) Reload(ctx context.Context, by admin.Caller) (string, error) {
 		return "", err
 	}
 	message, err := c.reloader.reload(ctx, "asked for by "+by.String())
-	if problems := config.Problems(err); len(problems) > 0 {
+	if problems := settings.Problems(err); len(problems) > 0 {
 		lines := []string{"the configuration has " + plural(len(problems), "problem") +
 			", so the one of before stays:"}
 		for _, p := range problems {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/kube"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // What an API server can't tell just now is no mistake of the file.
@@ -52,8 +53,8 @@ func TestAChangeWaitsForWhatTheAPIServerCantTellNow(t *testing.T) {
 			}
 			r := &reloader{pipeline: &assembled{planner: &planner{resolver: resolver}}}
 			_, err = r.discover(t.Context(), c)
-			if err == nil || errors.Is(err, errNotNow) != test.later || (len(config.Problems(err)) == 0) != test.later {
-				t.Errorf("%v; %d problems of the file", err, len(config.Problems(err)))
+			if err == nil || errors.Is(err, errNotNow) != test.later || (len(settings.Problems(err)) == 0) != test.later {
+				t.Errorf("%v; %d problems of the file", err, len(settings.Problems(err)))
 			}
 		})
 	}

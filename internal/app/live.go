@@ -20,6 +20,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // Live is what a check of a configuration against its surroundings has found.
@@ -76,7 +77,7 @@ func (l *liveCheck) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return errors.Join(config.InOrder(l.problems)...)
+	return errors.Join(settings.InOrder(l.problems)...)
 }
 
 func (l *liveCheck) kubernetes(ctx context.Context) {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/metric"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // Results of reading the configuration again.
@@ -60,7 +60,7 @@ func (o *outcome) note(why string, changes bridge.Changes, err error) {
 		Time: time.Now().UTC(), Why: why, Result: reloadApplied,
 		Changes: changes.String(),
 	}
-	switch problems := config.Problems(err); {
+	switch problems := settings.Problems(err); {
 	case errors.Is(err, bridge.ErrStopping):
 		return
 	case len(problems) > 0:

@@ -16,6 +16,7 @@ import (
 	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/kube"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // reloader makes a running bridge what its configuration has become. Its methods may be called
@@ -87,11 +88,11 @@ func (r *reloader) reload(ctx context.Context, why string) (done string, err err
 	case errors.Is(err, bridge.ErrStopping):
 		return "", err
 	case err != nil:
-		for _, problem := range config.Problems(err) {
+		for _, problem := range settings.Problems(err) {
 			r.log.Error("the configuration is refused; the one of before stays", "why", why,
 				"problem", problem.Error())
 		}
-		if len(config.Problems(err)) == 0 {
+		if len(settings.Problems(err)) == 0 {
 			r.log.Error("the configuration could not be changed; the one of before stays",
 				"why", why, "err", err)
 		}

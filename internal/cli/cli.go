@@ -12,12 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/cli/deadletters"
 	"github.com/kubebridge/bridge/internal/cli/histories"
 	"github.com/kubebridge/bridge/internal/cli/statedir"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // Run runs a command of the program of this build. It returns the exit code.
@@ -45,7 +45,7 @@ func Run(
 // report prints an error for a person: problems of a configuration one per line as they are, so
 // that editors can jump to them.
 func report(w io.Writer, err error) {
-	problems := config.Problems(err)
+	problems := settings.Problems(err)
 	if len(problems) == 0 {
 		fmt.Fprintf(w, "bridge: %s\n", terminal.Plain(strings.TrimSuffix(err.Error(), "\n")))
 		return

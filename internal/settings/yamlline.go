@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ func (r *reader) unparsable(data []byte, err error) {
 	if m := yamlLine.FindStringSubmatch(message); m != nil {
 		message = m[2]
 	}
-	r.addAt(origin{text: fmt.Sprintf("%s:%d", r.file, number), line: number}, "", "%s%s", message,
+	r.addAt(Origin{Text: fmt.Sprintf("%s:%d", r.file, number), Line: number}, "", "%s%s", message,
 		hint(message, lines[number-1]))
 }
 

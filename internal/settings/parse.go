@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"errors"
@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// parse reads the text of a scalar as the type of its key. It is the one place where texts become
+// Parse reads the text of a scalar as the type of its key. It is the one place where texts become
 // values, whether they come from the file, a variable, a flag or a default tag. Errors say what is
 // wanted; they don't repeat the text.
-func parse(t reflect.Type, text string) (any, error) {
+func Parse(t reflect.Type, text string) (any, error) {
 	switch t {
 	case durationType:
 		return parseDuration(text)
@@ -35,7 +35,7 @@ func parse(t reflect.Type, text string) (any, error) {
 	case reflect.Float32, reflect.Float64:
 		return parseFloat(t, text)
 	}
-	panic("config: no parser for " + t.String())
+	panic("settings: no parser for " + t.String())
 }
 
 // longUnits are days and weeks, which time.ParseDuration does not have.

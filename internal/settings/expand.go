@@ -1,14 +1,14 @@
-package config
+package settings
 
 import (
 	"fmt"
 	"strings"
 )
 
-// expand puts the values of environment variables in the place of ${NAME}; $${ is a literal ${.
+// Expand puts the values of environment variables in the place of ${NAME}; $${ is a literal ${.
 // What comes out of a variable is never expanded again, nor read as YAML: a password may hold
 // anything.
-func expand(text string, lookup func(string) (string, bool)) (string, error) {
+func Expand(text string, lookup func(string) (string, bool)) (string, error) {
 	var out strings.Builder
 	for {
 		before, after, found := strings.Cut(text, "${")

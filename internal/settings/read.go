@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"bytes"
@@ -20,8 +20,9 @@ import (
 // schema on the way. It walks nodes rather than decoded values because only nodes know their line,
 // and whether 0123 was meant as a text.
 type reader struct {
-	*problems
-	file string
+	*Report
+	file       string
+	otherNames map[string]string
 }
 
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\s*)?line (\d+): (.*)`)
@@ -52,20 +53,20 @@ func (r *reader) parseYAML(data []byte) *yaml.Node {
 
 // syntax reports an error of the YAML decoder, with its line in the place where all others have it.
 func (r *reader) syntax(err error) {
-	message, o := err.Error(), origin{text: r.file}
+	message, o := err.Error(), Origin{Text: r.file}
 	if m := yamlLine.FindStringSubmatch(message); m != nil {
-		o.line, _ = strconv.Atoi(m[1])
-		o.text, message = fmt.Sprintf("%s:%d", r.file, o.line), m[2]
+		o.Line, _ = strconv.Atoi(m[1])
+		o.Text, message = fmt.Sprintf("%s:%d", r.file, o.Line), m[2]
 	}
 	r.addAt(o, "", "%s", message)
 }
 
 // at is the origin of a node.
-func (r *reader) at(n *yaml.Node) origin {
+func (r *reader) at(n *yaml.Node) Origin {
 	if n.Line == 0 {
-		return origin{text: r.file}
+		return Origin{Text: r.file}
 	}
-	return origin{text: fmt.Sprintf("%s:%d", r.file, n.Line), line: n.Line}
+	return Origin{Text: fmt.Sprintf("%s:%d", r.file, n.Line), Line: n.Line}
 }
 
 // section reads a mapping as the keys of struct type t. What is wrong is reported and left out.
@@ -79,20 +80,20 @@ func (r *reader) section(n *yaml.Node, t reflect.Type, path string) map[string]a
 		r.addAt(r.at(n), path, "want a map, got %s", describe(n))
 		return out
 	}
-	fields := fieldsOf(t)
+	fields := Fields(t)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		f := findField(fields, key.Value)
 		if f == nil {
-			r.addAt(r.at(key), join(path, key.Value), "unknown key%s", unknownKey(key.Value, fields))
+			r.addAt(r.at(key), Join(path, key.Value), "unknown key%s", r.unknownKey(key.Value, fields))
 			continue
 		}
-		at := join(path, f.key)
-		r.origins[at] = r.at(key)
+		at := Join(path, f.Key)
+		r.Origins[at] = r.at(key)
 		if v, ok := r.value(value, f, at); ok {
-			out[f.key] = v
+			out[f.Key] = v
 		} else {
-			delete(r.origins, at) // so it gets its default, and nothing more is said of it
+			delete(r.Origins, at) // so it gets its default, and nothing more is said of it
 		}
 	}
 	return out
@@ -100,18 +101,18 @@ func (r *reader) section(n *yaml.Node, t reflect.Type, path string) map[string]a
 
 // value reads the value of one key. ok is false where there is none: it is wrong, or null, which
 // means the default.
-func (r *reader) value(n *yaml.Node, f *field, path string) (v any, ok bool) {
+func (r *reader) value(n *yaml.Node, f *Field, path string) (v any, ok bool) {
 	n = resolve(n)
 	switch {
-	case f.isSection:
-		return r.section(n, section(f.typ), path), true
+	case f.IsSection:
+		return r.section(n, section(f.Type), path), true
 	case isNull(n):
 		return nil, false
-	case f.isList():
-		return r.sections(n, section(f.typ.Elem()), path)
-	case f.typ == textsType || f.typ == urlsType:
+	case f.IsList():
+		return r.sections(n, section(f.Type.Elem()), path)
+	case f.Type == textsType || f.Type == urlsType:
 		return r.texts(n, path)
-	case f.typ.Kind() == reflect.Map:
+	case f.Type.Kind() == reflect.Map:
 		return r.textMap(n, path)
 	}
 	return r.scalar(n, f, path)
@@ -125,8 +126,8 @@ func (r *reader) sections(n *yaml.Node, t reflect.Type, path string) (any, bool)
 	list := []any{}
 	for i, item := range n.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		r.origins[at] = r.at(item)
-		if item = resolve(item); item.Kind == yaml.ScalarNode && objectName.MatchString(item.Value) {
+		r.Origins[at] = r.at(item)
+		if item = resolve(item); item.Kind == yaml.ScalarNode && itemName.MatchString(item.Value) {
 			r.addAt(r.at(item), at, "want a map, got a single value: write {name: %s}", item.Value)
 			list = append(list, map[string]any{"name": item.Value})
 			continue
@@ -144,7 +145,7 @@ func (r *reader) texts(n *yaml.Node, path string) (any, bool) {
 	list := []string{}
 	for i, item := range n.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		r.origins[at] = r.at(item)
+		r.Origins[at] = r.at(item)
 		if text, ok := r.text(resolve(item), at, "a string"); ok {
 			list = append(list, text)
 		}
@@ -160,8 +161,8 @@ func (r *reader) textMap(n *yaml.Node, path string) (any, bool) {
 	out := map[string]any{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
-		at := join(path, key.Value)
-		r.origins[at] = r.at(key)
+		at := Join(path, key.Value)
+		r.Origins[at] = r.at(key)
 		if key.Value != strings.ToLower(key.Value) { // viper would make it so, silently
 			r.addAt(r.at(key), at, "want a name in lower case")
 		}
@@ -172,18 +173,18 @@ func (r *reader) textMap(n *yaml.Node, path string) (any, bool) {
 	return out, true
 }
 
-// objectName matches the names of informers and sinks.
-var objectName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+// itemName matches what can be the name of an item of a list.
+var itemName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-func (r *reader) scalar(n *yaml.Node, f *field, path string) (any, bool) {
+func (r *reader) scalar(n *yaml.Node, f *Field, path string) (any, bool) {
 	text, ok := r.text(n, path, f.wanted())
 	if !ok {
 		return nil, false
 	}
-	v, err := parse(f.typ, text)
+	v, err := Parse(f.Type, text)
 	if err != nil {
 		// Quoted as it stands in the file: what a variable held may be a secret in the wrong place.
-		r.addAt(r.at(n), path, "%v%s", err, quote(f.typ, n.Value))
+		r.addAt(r.at(n), path, "%v%s", err, quote(f.Type, n.Value))
 		return nil, false
 	}
 	return v, true
@@ -195,15 +196,15 @@ func (r *reader) text(n *yaml.Node, path, wanted string) (string, bool) {
 		r.addAt(r.at(n), path, "want %s, got %s", wanted, describe(n))
 		return "", false
 	}
-	text, err := expand(n.Value, os.LookupEnv)
+	text, err := Expand(n.Value, os.LookupEnv)
 	if err != nil {
 		r.addAt(r.at(n), path, "%v", err)
 		return "", false
 	}
 	if text != n.Value {
 		o := r.at(n)
-		o.reference, o.value = n.Value, text
-		r.origins[path] = o
+		o.Reference, o.Value = n.Value, text
+		r.Origins[path] = o
 	}
 	return text, true
 }
@@ -231,43 +232,18 @@ func describe(n *yaml.Node) string {
 	return "a single value"
 }
 
-func findField(fields []field, key string) *field {
+func findField(fields []Field, key string) *Field {
 	for i := range fields {
-		if fields[i].key == key {
+		if fields[i].Key == key {
 			return &fields[i]
 		}
 	}
 	return nil
 }
 
-// otherNames are words that other tools, or former texts, have for a key.
-var otherNames = map[string]string{
-	"bootstrapServers": "brokers",
-	"ca":               "caFile",
-	"cert":             "certFile",
-	"discovery":        "discoveryInterval",
-	"drain":            "shutdownTimeout",
-	"duplicates":       "duplicateWindow",
-	"handshakeFirst":   "tlsFirst",
-	"key":              "keyFile",
-	"kind":             "resources",
-	"kinds":            "resources",
-	"lag":              "maxLag",
-	"on":               "changedParts",
-	"queue":            "maxInFlightBytes",
-	"recall":           "readBack",
-	"reload":           "reloadInterval",
-	"sample":           "sampleRatio",
-	"sync":             "commitInterval",
-	"undelivered":      "maxUndeliveredBytes",
-	"url":              "servers",
-	"user":             "username",
-	"watchdog":         "watchIdleTimeout",
-}
-
 // unknownKey is the suggestion for a key that is none of fields.
-func unknownKey(key string, fields []field) string {
-	if other := otherNames[key]; findField(fields, other) != nil {
+func (r *reader) unknownKey(key string, fields []Field) string {
+	if other := r.otherNames[key]; findField(fields, other) != nil {
 		return fmt.Sprintf(": did you mean %q?", other)
 	}
 	keys := keysOf(fields)
@@ -288,10 +264,10 @@ func beginWith(written string, keys []string) (found []string) {
 	return found
 }
 
-func keysOf(fields []field) []string {
+func keysOf(fields []Field) []string {
 	keys := make([]string, len(fields))
 	for i, f := range fields {
-		keys[i] = f.key
+		keys[i] = f.Key
 	}
 	return keys
 }

@@ -1,0 +1,150 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Size is a number of bytes. In YAML it is a number with a unit: 64MiB, 10GiB, 500kB; a bare number
+// is bytes.
+type Size int64
+
+// units of a Size, larger ones and longer names first, as String and ParseSize look for them.
+var units = []struct {
+	name  string
+	bytes float64
+}{
+	{"TiB", 1 << 40},
+	{"GiB", 1 << 30},
+	{"MiB", 1 << 20},
+	{"KiB", 1 << 10},
+	{"TB", 1e12},
+	{"GB", 1e9},
+	{"MB", 1e6},
+	{"kB", 1e3},
+	{"KB", 1e3},
+	{"Ti", 1 << 40},
+	{"Gi", 1 << 30},
+	{"Mi", 1 << 20},
+	{"Ki", 1 << 10},
+	{"B", 1},
+}
+
+var errSize = errors.New("want a size such as 64MiB, 10GiB or 500kB")
+
+// ParseSize reads a size. Its errors don't repeat the text.
+func ParseSize(text string) (Size, error) {
+	number, factor := strings.TrimSpace(text), 1.0
+	for _, u := range units {
+		if n, ok := strings.CutSuffix(number, u.name); ok {
+			number, factor = strings.TrimSpace(n), u.bytes
+			break
+		}
+	}
+	f, err := strconv.ParseFloat(number, 64)
+	if err != nil || math.IsNaN(f) || f*factor >= math.MaxInt64 || f*factor <= math.MinInt64 {
+		return 0, errSize
+	}
+	return Size(f * factor), nil
+}
+
+// String is the size in the largest binary unit that divides it.
+func (s Size) String() string {
+	for _, u := range units[:4] {
+		if s != 0 && s%Size(u.bytes) == 0 {
+			return fmt.Sprintf("%d%s", s/Size(u.bytes), u.name)
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
+}
+
+// MarshalYAML writes the size as String does.
+func (s Size) MarshalYAML() (any, error) { return s.String(), nil }
+
+// Masked stands for a secret wherever one is printed.
+const Masked = "********"
+
+// Secret is a password or a token. However it is printed, logged or encoded, it shows as Masked;
+// string(s) is the value.
+type Secret string
+
+// String is Masked, or "" for an empty secret.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return Masked
+}
+
+// GoString is what %#v prints.
+func (s Secret) GoString() string { return strconv.Quote(s.String()) }
+
+// MarshalText masks the secret in JSON and other encodings.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// MarshalYAML masks the secret in YAML.
+func (s Secret) MarshalYAML() (any, error) { return s.String(), nil }
+
+// LogValue masks the secret in slog attributes.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// URL is an address that may hold credentials. Printed, they show as Masked; string(u) is the
+// value.
+type URL string
+
+// String is the URL with what is between the scheme and the last @ masked.
+func (u URL) String() string {
+	text := string(u)
+	at := strings.LastIndexByte(text, '@')
+	if at < 0 {
+		return text
+	}
+	scheme := ""
+	if end := strings.Index(text[:at], "://"); end >= 0 {
+		scheme = text[:end+len("://")]
+	}
+	return scheme + Masked + text[at:]
+}
+
+// GoString is what %#v prints.
+func (u URL) GoString() string { return strconv.Quote(u.String()) }
+
+// MarshalText masks credentials in JSON and other encodings.
+func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// MarshalYAML masks credentials in YAML.
+func (u URL) MarshalYAML() (any, error) { return u.String(), nil }
+
+// LogValue masks credentials in slog attributes.
+func (u URL) LogValue() slog.Value { return slog.StringValue(u.String()) }
+
+// Parse returns the parts of the URL. An error does not repeat its password.
+func (u URL) Parse() (*url.URL, error) {
+	parsed, err := url.Parse(string(u))
+	if err != nil || parsed.Host == "" || strings.Contains(parsed.Host, ",") {
+		return nil, fmt.Errorf("want a URL such as nats://127.0.0.1:4222, got %q", u.String())
+	}
+	return parsed, nil
+}
+
+// nextURL is a comma after which another URL begins. Other commas may be part of a password.
+var nextURL = regexp.MustCompile(`,\s*[a-zA-Z][a-zA-Z0-9+.-]*://`)
+
+// parseURLs splits the value of a variable into URLs.
+func parseURLs(text string) (list []URL) {
+	for text != "" {
+		end := len(text)
+		if next := nextURL.FindStringIndex(text); next != nil {
+			end = next[0]
+		}
+		list = append(list, URL(strings.TrimSpace(text[:end])))
+		text = strings.TrimPrefix(text[end:], ",")
+	}
+	return list
+}
