@@ -21,7 +21,7 @@ func (r *replica) progressFor(u *pipeline.Pipeline, sinkKey string) standby.Unit
 	if r.isDoubtful(u, &p) {
 		return standby.Unit{}
 	}
-	return p
+	return p.Of(sinkKey)
 }
 
 // doubtPatience is how long progress may be far ahead of a pipeline's own watch before that is

@@ -74,6 +74,8 @@ type Log struct {
 	memory memory
 	disk   disk
 	drop   drop
+	placed int   // entries that are placed, and not appended
+	end    Reach // when that was 0
 	uncommitted
 	closed bool
 }
@@ -119,6 +121,7 @@ func Open(cfg Config) (*Log, error) {
 		return nil, err
 	}
 	l.memory.base, l.memory.next = l.disk.next, l.disk.next
+	l.lookAtEndLocked()
 	return l, nil
 }
 
@@ -136,6 +139,8 @@ func (l *Log) Place(e *Entry) {
 	}
 	if e.waiting = e.For.count(); e.waiting == 0 {
 		l.settleLocked(e)
+	} else {
+		l.placed++
 	}
 	l.unlockAndWake(before)
 	l.cfg.Committer.Changed()
@@ -145,6 +150,7 @@ func (l *Log) Place(e *Entry) {
 func (l *Log) Mark(kind MarkKind, version resource.Version) {
 	l.mu.Lock()
 	l.marks.Mark(kind, version)
+	l.lookAtEndLocked()
 	l.mu.Unlock()
 	l.cfg.Committer.Changed()
 }
@@ -191,7 +197,17 @@ func (l *Log) append(entries []*Entry) {
 		m.bytes += e.size
 		m.count++
 	}
+	l.placed -= len(entries)
+	l.lookAtEndLocked()
 	l.changedLocked()
+}
+
+// lookAtEndLocked notes up to which version everything is in the log, when nothing is decided and
+// not in it.
+func (l *Log) lookAtEndLocked() {
+	if l.placed == 0 {
+		l.end = Reach{l.marks.Marked(), l.memory.next}
+	}
 }
 
 // Offer lets the listeners read that wait in Cursor.Read: their steps run here.
@@ -370,18 +386,39 @@ func (l *Log) Status() Status {
 	}
 }
 
-// Delivered is where the listeners stand: all of them have acked everything before low, and next is
-// the position of the next entry. Unless cursors count, what is settled is acked.
-func (l *Log) Delivered() (low, next Position) {
+// Reach says that every change up to a version is in the log before a position.
+type Reach struct {
+	Version resource.Version
+	Next    Position
+}
+
+// Delivered is how far the listeners are.
+type Delivered struct {
+	// Settled is what all of them have acked, or has its place on disk.
+	Settled Reach
+	// End is what is in the log.
+	End Reach
+	// Lows are by listener: it has acked everything before. Lowest is the lowest of them.
+	Lows   []Position
+	Lowest Position
+	// Low is Lowest; but unless cursors count, what is settled is acked: then it is the end.
+	Low Position
+}
+
+// Delivered returns how far the listeners are.
+func (l *Log) Delivered() Delivered {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	low, next = l.memory.next, l.memory.next
-	if l.cursorsCountLocked() {
-		for _, c := range l.cursors {
-			low = min(low, c.lowLocked())
-		}
+	next := l.memory.next
+	d := Delivered{Settled: Reach{l.watermark, next}, End: l.end, Lowest: next, Low: next}
+	for _, c := range l.cursors {
+		low := c.lowLocked()
+		d.Lows, d.Lowest = append(d.Lows, low), min(d.Lowest, low)
 	}
-	return low, next
+	if l.cursorsCountLocked() {
+		d.Low = d.Lowest
+	}
+	return d
 }
 
 // missing is the error about an entry that a cursor needs and that is nowhere.

@@ -30,7 +30,8 @@ type Watermark struct {
 	open    int         // entries that are not settled
 	marks   queue[mark] // that were not passed, in order; at most one behind each entry
 	passed  progress
-	listed  bool // a ListEnd was passed since ListEnded was asked
+	marked  progress // as if all entries were settled
+	listed  bool     // a ListEnd was passed since ListEnded was asked
 }
 
 // progress is what marks make of versions.
@@ -50,7 +51,8 @@ type mark struct {
 
 // New starts at a saved watermark, "" for none.
 func New(from resource.Version) *Watermark {
-	return &Watermark{first: 1, passed: progress{complete: from}}
+	saved := progress{complete: from}
+	return &Watermark{first: 1, passed: saved, marked: saved}
 }
 
 // Append takes the next entry, and gives its position.
@@ -94,6 +96,7 @@ func (w *Watermark) Mark(kind MarkKind, version resource.Version) {
 	m := w.marks.at(n - 1)
 	m.take(kind, version)
 	m.listed = m.listed || kind == ListEnd
+	w.marked.take(kind, version)
 	w.pass()
 }
 
@@ -145,6 +148,9 @@ func (p *progress) take(kind MarkKind, version resource.Version) {
 
 // Version is the watermark.
 func (w *Watermark) Version() resource.Version { return w.passed.complete }
+
+// Marked is what the watermark would be if all entries were settled.
+func (w *Watermark) Marked() resource.Version { return w.marked.complete }
 
 // ListEnded reports whether a ListEnd was passed since the last call.
 func (w *Watermark) ListEnded() bool {

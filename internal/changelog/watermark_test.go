@@ -3,6 +3,7 @@ package changelog_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/kubebridge/bridge/internal/changelog"
@@ -58,6 +59,12 @@ func (p *plain) watermark() (complete resource.Version) {
 	return complete
 }
 
+// asIfSettled is the same stream without entries.
+func (p *plain) asIfSettled() *plain {
+	marks := slices.DeleteFunc(slices.Clone(p.stream), func(s step) bool { return s.entry })
+	return &plain{from: p.from, stream: marks}
+}
+
 // play does the same to both: script says what comes next, of up to n.
 func play(t *testing.T, steps int, next func(n int) int) {
 	t.Helper()
@@ -91,6 +98,9 @@ func play(t *testing.T, steps int, next func(n int) int) {
 			w.Mark(kind, v)
 			p.stream = append(p.stream, step{kind: kind, version: v})
 			trace += fmt.Sprintf(" mark %d %s", kind, v)
+		}
+		if got, want := w.Marked(), p.asIfSettled().watermark(); got != want {
+			t.Fatalf("marked is %s, want %s:%s", got, want, trace)
 		}
 		if got, want := w.Version(), p.watermark(); got != want || w.Open() != len(open) {
 			t.Fatalf("the watermark is %s, want %s; %d entries are open, want %d:%s", got, want, w.Open(), len(open), trace)

@@ -17,7 +17,9 @@ import (
 // So a Delivery also finds up to which version of the Namespaces the selection was applied, and
 // what came of it was acknowledged.
 //
-// Both are samples, so no change carries them. The price: progress is as fine as the leader looks,
+// Where a sink is unavailable, the others go on: so a Delivery also finds how far each of them is.
+//
+// All are samples, so no change carries them. The price: progress is as fine as the leader looks,
 // once a second.
 //
 // It is owned by one goroutine, and outlives the pipeline of its name.
@@ -27,6 +29,8 @@ type Delivery struct {
 	at      resource.Version
 	epoch   int
 	samples []sample
+	ends    []sample // of the log; for the sinks that are further than all
+	further map[string]resource.Version
 
 	selection resource.Version        // of the Namespaces, that is acknowledged
 	selecting sample                  // that is pending; no version for none
@@ -34,10 +38,7 @@ type Delivery struct {
 }
 
 // sample says that everything up to a version is in the log before a position.
-type sample struct {
-	version resource.Version
-	next    changelog.Position
-}
+type sample = changelog.Reach
 
 // maxSamples bounds what is kept while a sink is unavailable for long; with more, every other one
 // is forgotten.
@@ -47,7 +48,7 @@ const maxSamples = 512
 func (r *Replica) NewDelivery(from *standby.Unit) *Delivery {
 	return &Delivery{
 		id: r.p.id, scope: r.p.cfg.ReplicaScope(),
-		at: from.Delivered, epoch: from.Epoch, selection: from.Selection,
+		at: from.Delivered, further: from.Further, epoch: from.Epoch, selection: from.Selection,
 	}
 }
 
@@ -58,7 +59,7 @@ func (d *Delivery) Continues(p *Pipeline) bool {
 		return false
 	}
 	if d.id != p.id { // positions in the log of the pipeline before say nothing about this one's
-		d.id, d.samples, d.selecting, d.applied = p.id, nil, sample{}, nil
+		d.id, d.samples, d.ends, d.selecting, d.applied = p.id, nil, nil, sample{}, nil
 	}
 	return true
 }
@@ -74,55 +75,89 @@ func (d *Delivery) Progress(p *Pipeline) (standby.Unit, error) {
 	if err != nil {
 		return standby.Unit{}, err
 	}
-	watermark := p.informer.Log().Status().Watermark
-	low, next := p.informer.Log().Delivered()
+	log := p.informer.Log().Delivered()
 	if again, err := p.indexer.Meta().Epoch(); err != nil || again != epoch {
 		return d.unit(p), err // the server's history went back at this moment
 	}
 	if epoch.Number != d.epoch { // versions of the epoch before can't be compared
 		*d = Delivery{id: d.id, scope: d.scope, epoch: epoch.Number, selection: d.selection}
 	}
-	d.addSelection(selection, low, next)
-	if !epoch.Open { // else the watermark is of the epoch before
-		d.add(watermark, low, next)
+	d.addSelection(selection, log.Low, log.Settled.Next)
+	if !epoch.Open { // else the versions are of the epoch before
+		d.samples = addSample(d.samples, log.Settled, d.at)
+		d.samples, d.at = passed(d.samples, log.Low, d.at)
+		d.addFurther(p.Replica.sinkKeys, &log)
 	}
 	return d.unit(p), nil
 }
 
 func (d *Delivery) unit(p *Pipeline) standby.Unit {
 	return standby.Unit{
-		Scope: p.cfg.ReplicaScope(), Delivered: d.at, Epoch: d.epoch,
+		Scope: p.cfg.ReplicaScope(), Delivered: d.at, Further: d.further, Epoch: d.epoch,
 		Selection: d.selection, Selectors: p.indexer.Meta().Selection(),
 	}
 }
 
-func (d *Delivery) add(watermark resource.Version, low, next changelog.Position) {
-	n := len(d.samples)
-	if watermark != "" && watermark != d.at && (n == 0 || d.samples[n-1].version != watermark) {
-		d.samples = append(d.samples, sample{watermark, next})
-	}
-	for len(d.samples) > 0 && d.samples[0].next <= low {
-		d.at = d.samples[0].version
-		d.samples = d.samples[1:]
-	}
-	if len(d.samples) > maxSamples {
-		for i := range maxSamples / 2 {
-			d.samples[i] = d.samples[2*i+1]
+// addFurther looks how far each sink is.
+func (d *Delivery) addFurther(sinkKeys []string, log *changelog.Delivered) {
+	d.ends = addSample(d.ends, log.End, d.at)
+	var further map[string]resource.Version
+	for n, key := range sinkKeys {
+		at := d.further[key]
+		if log.Lows[n] > log.Lowest {
+			_, at = passed(d.ends, log.Lows[n], at)
 		}
-		d.samples = d.samples[:maxSamples/2]
+		if at == "" || d.at != "" && !at.Newer(d.at) {
+			continue
+		}
+		if further == nil {
+			further = map[string]resource.Version{}
+		}
+		further[key] = at
 	}
+	d.further = further
+	d.ends, _ = passed(d.ends, log.Lowest, d.at)
+}
+
+// addSample adds a sample, unless it says what is known.
+func addSample(samples []sample, s sample, known resource.Version) []sample {
+	n := len(samples)
+	if s.Version == "" || s.Version == known || n > 0 && samples[n-1].Version == s.Version {
+		return samples
+	}
+	samples = append(samples, s)
+	if len(samples) > maxSamples {
+		for i := range maxSamples / 2 {
+			samples[i] = samples[2*i+1]
+		}
+		samples = samples[:maxSamples/2]
+	}
+	return samples
+}
+
+// passed returns what is left of the samples before a position, and the version of the last before
+// it; at where there is none.
+func passed(
+	samples []sample, low changelog.Position, at resource.Version,
+) ([]sample, resource.Version) {
+	n := 0
+	for n < len(samples) && samples[n].Next <= low {
+		at = samples[n].Version
+		n++
+	}
+	return samples[n:], at
 }
 
 // addSelection adds a selection that was applied: it is acknowledged when everything before the
 // position is.
 func (d *Delivery) addSelection(version resource.Version, low, next changelog.Position) {
-	if d.selecting.version != "" && d.selecting.next <= low {
-		d.selection, d.selecting = d.selecting.version, sample{}
+	if d.selecting.Version != "" && d.selecting.Next <= low {
+		d.selection, d.selecting = d.selecting.Version, sample{}
 	}
-	if version == "" || d.selecting.version != "" {
+	if version == "" || d.selecting.Version != "" {
 		return
 	}
-	if d.selecting = (sample{version, next}); next <= low {
+	if d.selecting = (sample{Version: version, Next: next}); next <= low {
 		d.selection, d.selecting = version, sample{}
 	}
 }

@@ -162,6 +162,10 @@ func TestFarAhead(t *testing.T) {
 		{"99999999999", "opaque", false},
 		{"opaque", "90", false},
 	} {
+		further := standby.Unit{Delivered: "1", Further: map[string]resource.Version{"js": c.delivered}}
+		if got := further.IsFarAheadOf(c.seen); got != c.want && c.delivered != "" {
+			t.Errorf("%+v: %t: one sink is further", c, got)
+		}
 		if got := (&standby.Unit{Delivered: c.delivered}).IsFarAheadOf(c.seen); got != c.want {
 			t.Errorf("%s far ahead of %s: %t", c.delivered, c.seen, got)
 		}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/standby"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -163,14 +165,14 @@ func TestABoardIsItsLastTakers(t *testing.T) {
 		}
 		progress := standby.Progress{
 			Units: map[string]standby.Unit{"all/pods": {
-				Scope: "labels=", Delivered: "17",
+				Scope: "labels=", Delivered: "17", Further: map[string]resource.Version{"js": "19"},
 				Epoch: 1,
 			}}, Sinks: map[string][]byte{"js": []byte("position")},
 		}
 		testkit.OK(t, first.put(&progress))
 		testkit.OK(t, first.put(&progress))
 		got, led, err := second.board.Get(ctx)
-		if err != nil || !led || got.Units["all/pods"] != progress.Units["all/pods"] ||
+		if err != nil || !led || !reflect.DeepEqual(got.Units, progress.Units) ||
 			string(got.Sinks["js"]) != "position" {
 			t.Fatalf("got %+v, %t, %v", got, led, err)
 		}

@@ -1,6 +1,8 @@
 package standby
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/kubebridge/bridge/internal/resource"
@@ -36,7 +38,10 @@ type Unit struct {
 	// Delivered is the version of the API server up to which every change has reached all sinks of
 	// the unit; "" for nothing yet.
 	Delivered resource.Version `json:"v,omitempty"`
-	// Epoch of the server's history that Delivered is of.
+	// Further has the sinks that are further than Delivered, by key: while one of the unit's sinks
+	// is unavailable, Delivered stands still.
+	Further map[string]resource.Version `json:"f,omitempty"`
+	// Epoch of the server's history that Delivered and Further are of.
 	Epoch int `json:"e,omitempty"`
 	// Selection is the version of the Namespaces up to which all events of changes of the selected
 	// ones have reached all sinks; "" where none are selected by their labels.
@@ -45,21 +50,40 @@ type Unit struct {
 	Selectors int `json:"l,omitempty"`
 }
 
+// Of returns the progress of one sink.
+func (p *Unit) Of(sinkKey string) Unit {
+	of := *p
+	of.Delivered, of.Further = p.furthest(sinkKey), nil
+	return of
+}
+
+// furthest is the newest version of Delivered and those of some sinks.
+func (p *Unit) furthest(sinkKeys ...string) resource.Version {
+	version := p.Delivered
+	for _, key := range sinkKeys {
+		if further := p.Further[key]; version == "" || further.Newer(version) {
+			version = further
+		}
+	}
+	return version
+}
+
 // maxAhead is by how many versions the leader may be ahead of what a follower has seen: more than
 // an API server writes while a follower's watch is interrupted for some minutes.
 const maxAhead = 10_000_000
 
-// IsFarAheadOf reports whether Delivered is far beyond the last version that a follower has seen
+// IsFarAheadOf reports whether any sink is far beyond the last version that a follower has seen
 // itself. Such a progress is not believed yet: the follower would settle events that may never have
 // been sent. Where versions have no order, or nothing was seen, there is nothing to compare.
 func (p *Unit) IsFarAheadOf(seen resource.Version) bool {
-	if !p.Delivered.Newer(seen) {
+	furthest := p.furthest(slices.Collect(maps.Keys(p.Further))...)
+	if !furthest.Newer(seen) {
 		return false
 	}
 	before, err := strconv.ParseUint(string(seen), 10, 64)
 	if err != nil {
 		return false
 	}
-	now, err := strconv.ParseUint(string(p.Delivered), 10, 64)
+	now, err := strconv.ParseUint(string(furthest), 10, 64)
 	return err != nil || now-before > maxAhead
 }
