@@ -277,8 +277,10 @@ func lieAboutAcks(t *testing.T, lie func(message) []byte) (strays float64) {
 	ts := newTestServer(t)
 	l := newLiar(t, ts.url())
 	registry := prometheus.NewRegistry()
-	sink := ts.openSink(l.use, ackTimeout(100*time.Millisecond), quick,
+	sink := ts.newSink(l.use, ackTimeout(100*time.Millisecond), quick,
 		func(c *nats.Config) { c.Metrics = registry })
+	t.Cleanup(func() { _ = sink.Close() })
+	patiently(t, func() error { return sink.Open(t.Context()) })
 	mustStore(t, sink, ev("a", 1), ev("b", 1))
 	l.answer(acks, 3, lie)
 	harm := allocated(func() {
@@ -312,7 +314,7 @@ func lieAboutAcks(t *testing.T, lie func(message) []byte) (strays float64) {
 func lieAboutStreams(t *testing.T, lie func(message) []byte) {
 	t.Helper()
 	ts := newTestServer(t)
-	before := ts.openSink(quick)
+	before := ts.openSink()
 	mustStore(t, before, ev("a", 1))
 	position := before.Position()
 	mustStore(t, before, ev("a", 2))
