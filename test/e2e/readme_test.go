@@ -427,6 +427,7 @@ func (w *walk) quickLook(c *readmeCommand) {
 	for deadline := time.Now().Add(5 * time.Minute); !w.built() && time.Now().Before(deadline); {
 		time.Sleep(100 * time.Millisecond)
 	}
+	s.shows(regexp.MustCompile(` synced +deployments\.apps `), regexp.MustCompile(` synced +pods `))
 	w.webLives()
 	w.run("kubectl delete pod -n shop --grace-period 0 --force $(kubectl get pods -n shop -o name | head -1 | cut -d/ -f2)")
 	patterns := []*regexp.Regexp{}
