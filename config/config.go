@@ -59,9 +59,6 @@ type Config struct {
 	Sinks []Sink `yaml:"sinks"`
 
 	origins settings.Origins
-	// since is what the configurations before this one have withheld in this process; nil for the
-	// first.
-	since *limits
 }
 
 // Kubernetes says which API server to read, and how fast.

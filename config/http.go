@@ -142,7 +142,7 @@ func (h *HTTP) places() (places []string) {
 	return places
 }
 
-func (h *HTTP) warn(ps *settings.Report, path string, p protection) {
+func (h *HTTP) warn(ps *settings.Report, path string, p Protection) {
 	if p == anyCertificate {
 		ps.Add(path+".tls.insecureSkipVerify", skipsVerify)
 	}

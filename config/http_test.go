@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/kubebridge/bridge/config/reload"
 )
 
 func httpSink(section string) string { return "sinks: [{name: s, http: {" + section + "}}]" }
@@ -103,7 +105,7 @@ func TestHTTPSink(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = before.CheckReload(after)
+			err = reload.NewGuard(before).Check(after)
 			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", next, err, want)
 			}

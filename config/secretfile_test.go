@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/config/reload"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 func TestSecretFiles(t *testing.T) {
@@ -57,7 +59,7 @@ func TestSendingSecrets(t *testing.T) {
 		t.Errorf("it is not allowed: %v", err)
 	}
 	err := c.CheckSecrets(false)
-	if got := problemsOf(err); len(got) != 1 || !strings.Contains(got[0], "informers[1].secrets: sending values of Secrets takes a second key") {
+	if got := settings.Problems(err); len(got) != 1 || !strings.Contains(got[0].Error(), "informers[1].secrets: sending values of Secrets takes a second key") {
 		t.Errorf("got %q", got)
 	}
 	if err := mustLoad(t, "").CheckSecrets(false); err != nil {
@@ -138,7 +140,7 @@ sinks:
 				t.Errorf("%s: %v", wrong, err)
 			}
 		}
-		err := mustLoad(t, "cluster: ${LEAKED}").CheckReload(mustLoad(t, "cluster: other"))
+		err := reload.NewGuard(mustLoad(t, "cluster: ${LEAKED}")).Check(mustLoad(t, "cluster: other"))
 		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), `"${LEAKED}"`) {
 			t.Errorf("a reload: %v", err)
 		}

@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Sink is one destination of events. A sink that is slow or away delays no other. Exactly one of
 // `nats`, `kafka`, `http`, `history` and `stdout` says what it is.
@@ -114,4 +117,23 @@ type TLS struct {
 	// InsecureSkipVerify accepts any certificate. For tests: whoever is between can read and change
 	// everything.
 	InsecureSkipVerify bool `yaml:"insecureSkipVerify"`
+}
+
+// ReadOnce are the files of a sink that are read when it is made, and not again: what they hold is
+// part of the configuration. Other credentials are read at each connection.
+func (s *Sink) ReadOnce() []string {
+	var files []string
+	if s.NATS != nil {
+		files = append(files, s.NATS.PasswordFile, s.NATS.TokenFile)
+	}
+	if k := s.Kafka; k != nil && k.SASL != nil {
+		files = append(files, k.SASL.PasswordFile)
+	}
+	if k := s.Kafka; k != nil && k.TLS != nil {
+		files = append(files, k.TLS.CAFile)
+	}
+	if h := s.HTTP; h != nil && h.TLS != nil {
+		files = append(files, h.TLS.CAFile)
+	}
+	return slices.DeleteFunc(files, func(f string) bool { return f == "" })
 }

@@ -19,11 +19,11 @@ func (c *Config) Warnings() (list []error) {
 		s, path := &c.Sinks[i], fmt.Sprintf("sinks[%d]", i)
 		switch {
 		case s.NATS != nil:
-			s.NATS.warn(ps, path+".nats", s.protection())
+			s.NATS.warn(ps, path+".nats", s.Protection())
 		case s.Kafka != nil:
-			s.Kafka.warn(ps, path+".kafka", s.protection())
+			s.Kafka.warn(ps, path+".kafka", s.Protection())
 		case s.HTTP != nil:
-			s.HTTP.warn(ps, path+".http", s.protection())
+			s.HTTP.warn(ps, path+".http", s.Protection())
 		}
 	}
 	for _, p := range ps.List() {
@@ -34,7 +34,7 @@ func (c *Config) Warnings() (list []error) {
 
 const skipsVerify = "accepts any certificate, so whoever is between can read and change everything"
 
-func (n *NATS) warn(ps *settings.Report, path string, p protection) {
+func (n *NATS) warn(ps *settings.Report, path string, p Protection) {
 	secrets := givenKeys(
 		setting{"username", n.Username != ""}, setting{"token", n.Token != ""},
 		setting{"tokenFile", n.TokenFile != ""},
@@ -49,7 +49,7 @@ func (n *NATS) warn(ps *settings.Report, path string, p protection) {
 	warnOfMany(ps, path+".stream.name", n.Stream.Name, "a stream", n.Stream.MaxStreams)
 }
 
-func (k *Kafka) warn(ps *settings.Report, path string, p protection) {
+func (k *Kafka) warn(ps *settings.Report, path string, p Protection) {
 	if p == plainText && k.SASL != nil &&
 		slices.Contains([]string{"PLAIN", "OAUTHBEARER"}, k.SASL.Mechanism) {
 		ps.Add(path+".sasl.mechanism", "%s sends its secret in plain text: set tls", k.SASL.Mechanism)

@@ -6,6 +6,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubebridge/bridge/config/reload"
 )
 
 // reloadable is a configuration that the edits of the test below change.
@@ -69,7 +71,8 @@ func TestAChangedConfigurationMakesANewPodWhereTheBridgeCantFollow(t *testing.T)
 			must(t, err)
 			next, err := load(t, configurationOf(t, changed))
 			must(t, err)
-			made, forth, back := makesPods(t, reloadable, changed), running.CheckReload(next), next.CheckReload(running)
+			made := makesPods(t, reloadable, changed)
+			forth, back := reload.NewGuard(running).Check(next), reload.NewGuard(next).Check(running)
 			if made != (forth != nil || back != nil) {
 				t.Errorf("a new pod is made: %v; the bridge says %v, and of the way back %v", made, forth, back)
 			}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/config/reload"
 	"github.com/kubebridge/bridge/internal/app/rights"
 	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/bridge"
@@ -32,6 +33,7 @@ type reloader struct {
 	changing *semaphore.Weighted
 	// assembler is of the configuration that runs.
 	assembler *assembler
+	guard     *reload.Guard
 	pipeline  *assembled
 	secrets   map[string]string // what the files that are read once hold, by sink
 	done      string            // the content that was dealt with last, applied or refused
@@ -51,6 +53,7 @@ func newReloader(o *Options, results *outcome) *reloader {
 // read.
 func (r *reloader) begin(a *assembler, p *assembled, began string) {
 	r.assembler, r.pipeline, r.secrets = a, p, secretsOf(a.config)
+	r.guard = reload.NewGuard(a.config)
 	if contentOf(r.file) == began {
 		r.done = r.content()
 	}
@@ -119,7 +122,7 @@ func (r *reloader) change(
 		return done, "", err
 	}
 	before := r.assembler.config
-	if err := before.CheckReload(next); err != nil {
+	if err := r.guard.Check(next); err != nil {
 		return done, "", err
 	}
 	after := *r.assembler
@@ -139,6 +142,7 @@ func (r *reloader) change(
 	r.pipeline.db.SetBodiesPerSecond(after.bodiesPerSecond())
 	r.pipeline.rights.Change(c.Units)
 	r.pipeline.planner, r.assembler, r.secrets = planner, &after, secrets
+	r.guard.Follow(next)
 	if err := forgetOwnKey(next, r.pipeline.db); err != nil {
 		r.log.Error("the redaction key of before is still in the state directory", "err", err)
 	}

@@ -28,12 +28,13 @@ var pods = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespace
 
 // outbox is a Publisher that settles at once, or what it holds when it is told.
 type outbox struct {
-	mu    sync.Mutex
-	cond  *sync.Cond
-	hold  bool
-	held  []*publisher.Item
-	lines []string
-	raw   []event.Event
+	mu       sync.Mutex
+	cond     *sync.Cond
+	hold     bool
+	held     []*publisher.Item
+	settling int // how many came and are not held, nor settled yet
+	lines    []string
+	raw      []event.Event
 }
 
 func newOutbox() *outbox {
@@ -57,9 +58,16 @@ func (o *outbox) Add(_ context.Context, items []*publisher.Item) error {
 		o.held = append(o.held, items...)
 	}
 	o.cond.Broadcast()
+	if !hold {
+		o.settling += len(items)
+	}
 	o.mu.Unlock()
 	if !hold {
 		settle(items)
+		o.mu.Lock()
+		o.settling -= len(items)
+		o.cond.Broadcast()
+		o.mu.Unlock()
 	}
 	return nil
 }
@@ -84,19 +92,22 @@ func (o *outbox) release() {
 	settle(held)
 }
 
-// wait waits until n events have come and gives them, and forgets them.
+// wait waits until n events have come, and what is not held is settled. It gives the events, and
+// forgets them.
 func (o *outbox) wait(t *testing.T, n int) []string {
 	t.Helper()
+	late := false
 	stop := time.AfterFunc(patience, func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
+		late = true
 		o.lines = append(o.lines, slices.Repeat([]string{"(nothing came)"}, n)...)
 		o.cond.Broadcast()
 	})
 	defer stop.Stop()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for len(o.lines) < n {
+	for (len(o.lines) < n || o.settling > 0) && !late {
 		o.cond.Wait()
 	}
 	lines := o.lines

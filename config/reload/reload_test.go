@@ -1,12 +1,11 @@
-package config_test
+package reload_test
 
 import (
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/config/reload"
 )
 
 func TestWhatARunningBridgeCanBecome(t *testing.T) {
@@ -35,18 +34,8 @@ sinks:
 		"one of another name": {"name: own", "name: mine", []string{"sinks[0].nats.embedded: an embedded NATS server can't be added", "sinks: the embedded NATS server of sink own can't be taken away"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			load := func(text string) *config.Config {
-				c, err := config.Load(config.Options{File: "bridge.yaml", Data: []byte(text)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return c
-			}
-			err := load(before).CheckReload(load(strings.Replace(before, test.replace, test.by, 1)))
-			var got []string
-			for _, p := range settings.Problems(err) {
-				got = append(got, p.Error())
-			}
+			next := mustLoad(t, strings.Replace(before, test.replace, test.by, 1))
+			got := problemsOf(reload.NewGuard(mustLoad(t, before)).Check(next))
 			if !slices.EqualFunc(got, test.problems, strings.Contains) {
 				t.Errorf("got %q, want %q", got, test.problems)
 			}

@@ -1,4 +1,4 @@
-package config_test
+package reload_test
 
 import (
 	"fmt"
@@ -6,8 +6,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/config/reload"
 	"github.com/kubebridge/bridge/internal/settings"
 )
+
+func mustLoad(t *testing.T, yaml string) *config.Config {
+	t.Helper()
+	c, err := config.Load(config.Options{File: "bridge.yaml", Data: []byte(yaml)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
 
 func problemsOf(err error) (list []string) {
 	for _, p := range settings.Problems(err) {
@@ -80,7 +91,7 @@ func TestLoosening(t *testing.T) {
 			if changed == guarded {
 				t.Fatal("the test changes nothing")
 			}
-			got := problemsOf(mustLoad(t, guarded).CheckReload(mustLoad(t, changed)))
+			got := problemsOf(reload.NewGuard(mustLoad(t, guarded)).Check(mustLoad(t, changed)))
 			if !slices.EqualFunc(got, test.problems, strings.Contains) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.problems, "\n"))
 			}
@@ -98,17 +109,18 @@ func TestLooseningBySteps(t *testing.T) {
 	without := strings.Split(guarded, "  - {name: a")[0] + "  - {name: b, resources: [pods]}\n" +
 		guarded[strings.Index(guarded, "sinks:"):]
 	back := strings.Replace(without, "  - {name: b", "  - {name: a, resources: [secrets], secrets: send}\n  - {name: b", 1)
-	first, second, third := mustLoad(t, guarded), mustLoad(t, without), mustLoad(t, back)
-	if err := first.CheckReload(second); err != nil {
+	guard, second := reload.NewGuard(mustLoad(t, guarded)), mustLoad(t, without)
+	if err := guard.Check(second); err != nil {
 		t.Fatalf("an informer can't be taken out: %v", err)
 	}
-	got := problemsOf(second.CheckReload(third))
+	guard.Follow(second)
+	got := problemsOf(guard.Check(mustLoad(t, back)))
 	for _, want := range []string{"informers[0].secrets", "data.dsn", "status.y", "redactEnv"} {
 		if !slices.ContainsFunc(got, func(p string) bool { return strings.Contains(p, want) }) {
 			t.Errorf("no problem with %s, but %q", want, got)
 		}
 	}
-	if err := second.CheckReload(mustLoad(t, guarded)); err != nil {
+	if err := guard.Check(mustLoad(t, guarded)); err != nil {
 		t.Errorf("it can't be brought back as it was: %v", err)
 	}
 }
@@ -142,18 +154,19 @@ func TestLooseningByVariables(t *testing.T) {
 			fmt.Sprintf(sink, "b", "B", "b.${SITE}.{name}"), 1), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := problemsOf(mustLoad(t, running).CheckReload(mustLoad(t, test.text)))
+			got := problemsOf(reload.NewGuard(mustLoad(t, running)).Check(mustLoad(t, test.text)))
 			if !slices.EqualFunc(got, test.problems, strings.Contains) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.problems, "\n"))
 			}
 		})
 	}
 	t.Run("it can be brought back", func(t *testing.T) {
-		first, without := mustLoad(t, running), mustLoad(t, strings.Replace(running, "${SITE}", "x", 1))
-		if err := first.CheckReload(without); err != nil {
+		guard, without := reload.NewGuard(mustLoad(t, running)), mustLoad(t, strings.Replace(running, "${SITE}", "x", 1))
+		if err := guard.Check(without); err != nil {
 			t.Fatal(err)
 		}
-		if err := without.CheckReload(mustLoad(t, running)); err != nil {
+		guard.Follow(without)
+		if err := guard.Check(mustLoad(t, running)); err != nil {
 			t.Error(err)
 		}
 	})

@@ -1,4 +1,6 @@
-package config
+// Package reload decides which configuration a running bridge may take up without a restart: none
+// that moves what it is made of, and none that sends more of the objects, or to another place.
+package reload
 
 import (
 	"errors"
@@ -6,21 +8,40 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/settings"
 )
 
-// CheckReload returns why a running bridge with configuration c can't become next: a Problem for
-// each key that only a restart changes, and for each change that would let more data leave; nil
-// when it can.
-func (c *Config) CheckReload(next *Config) error {
+// Guard knows which configuration a process runs, and which it may run next. Make it with NewGuard.
+// It is not for concurrent use.
+type Guard struct {
+	running *config.Config
+	limits  limits
+}
+
+// NewGuard makes the guard of a process that was started with a configuration.
+func NewGuard(started *config.Config) *Guard {
+	g := &Guard{}
+	g.Follow(started)
+	return g
+}
+
+// Follow says that the process runs another configuration now.
+func (g *Guard) Follow(running *config.Config) {
+	g.running = running
+	g.limits.add(running)
+}
+
+// Check returns why the process can't run the next configuration: a settings.Problem for each key
+// that only a restart changes, and for each change that would let more data leave; nil when it can.
+func (g *Guard) Check(next *config.Config) error {
 	var problems []error
-	fixed(reflect.ValueOf(c).Elem(), reflect.ValueOf(next).Elem(), "",
+	fixed(reflect.ValueOf(g.running).Elem(), reflect.ValueOf(next).Elem(), "",
 		func(path string, was reflect.Value) {
 			problems = append(problems, next.ProblemAt(path,
-				"can't be changed while the bridge runs, where it is %v: restart it", c.shown(path, was)))
+				"can't be changed while the bridge runs, where it is %v: restart it", g.shown(path, was)))
 		})
-	next.since = c.limits()
-	return errors.Join(slices.Concat(problems, c.checkEmbedded(next), c.checkLoosening(next))...)
+	return errors.Join(slices.Concat(problems, g.checkEmbedded(next), g.checkLoosening(next))...)
 }
 
 // live are the keys that a running bridge changes.
@@ -41,8 +62,8 @@ func fixed(before, after reflect.Value, path string, found func(path string, was
 }
 
 // shown is a value as a person may see it: variables as the file names them, secrets masked.
-func (c *Config) shown(path string, v reflect.Value) string {
-	o := c.origins[path]
+func (g *Guard) shown(path string, v reflect.Value) string {
+	o := g.running.Origins()[path]
 	if v.Kind() == reflect.String {
 		return o.Hide(fmt.Sprintf("%q", v.Interface()))
 	}
@@ -51,8 +72,8 @@ func (c *Config) shown(path string, v reflect.Value) string {
 
 // checkEmbedded finds embedded servers that come, go or move: a server that others read from is not
 // taken down by a change of a file.
-func (c *Config) checkEmbedded(next *Config) (problems []error) {
-	was, is := c.embedded(), next.embedded()
+func (g *Guard) checkEmbedded(next *config.Config) (problems []error) {
+	was, is := embedded(g.running), embedded(next)
 	for i := range next.Sinks {
 		s := &next.Sinks[i]
 		at := fmt.Sprintf("sinks[%d].nats", i)
@@ -80,31 +101,12 @@ func (c *Config) checkEmbedded(next *Config) (problems []error) {
 }
 
 // embedded are the NATS sinks with a server of their own, by name.
-func (c *Config) embedded() map[string]*NATS {
-	found := map[string]*NATS{}
+func embedded(c *config.Config) map[string]*config.NATS {
+	found := map[string]*config.NATS{}
 	for _, s := range c.Sinks {
 		if s.NATS != nil && s.NATS.Embedded {
 			found[s.Name] = s.NATS
 		}
 	}
 	return found
-}
-
-// ReadOnce are the files of a sink that are read when it is made, and not again: what they hold is
-// part of the configuration. Other credentials are read at each connection.
-func (s *Sink) ReadOnce() []string {
-	var files []string
-	if s.NATS != nil {
-		files = append(files, s.NATS.PasswordFile, s.NATS.TokenFile)
-	}
-	if k := s.Kafka; k != nil && k.SASL != nil {
-		files = append(files, k.SASL.PasswordFile)
-	}
-	if k := s.Kafka; k != nil && k.TLS != nil {
-		files = append(files, k.TLS.CAFile)
-	}
-	if h := s.HTTP; h != nil && h.TLS != nil {
-		files = append(files, h.TLS.CAFile)
-	}
-	return slices.DeleteFunc(files, func(f string) bool { return f == "" })
 }

@@ -1,14 +1,13 @@
-package config
+package reload
 
 import (
 	"fmt"
-	"maps"
-	"net"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/settings"
 )
 
@@ -28,7 +27,7 @@ type limits struct {
 	secrets      bool     // whether some informer redacts Secrets
 	redact, drop []string // the paths of all informers
 	redactEnv    bool
-	places       map[string]protection // where sinks send to, with the best protection so far
+	places       map[string]config.Protection // where sinks send to, with the best protection so far
 	variables    map[variable]bool     // which were used, and by which keys
 }
 
@@ -39,9 +38,9 @@ type variable struct{ key, name string }
 var itemNumber = regexp.MustCompile(`\[\d+\]`)
 
 // variables are those that informers and sinks use, with a path of each.
-func (c *Config) variables() map[variable]string {
+func variables(c *config.Config) map[variable]string {
 	found := map[variable]string{}
-	for path, o := range c.origins {
+	for path, o := range c.Origins() {
 		if !strings.HasPrefix(path, "informers[") && !strings.HasPrefix(path, "sinks[") {
 			continue // only a restart changes it, or it is not sent
 		}
@@ -58,28 +57,25 @@ func (c *Config) variables() map[variable]string {
 	return found
 }
 
-// limits returns those of the configurations so far, c included.
-func (c *Config) limits() *limits {
-	l := limits{places: map[string]protection{}, variables: map[variable]bool{}}
-	if c.since != nil {
-		l = *c.since
-		l.places, l.variables = maps.Clone(l.places), maps.Clone(l.variables)
+// add adds those of a configuration that runs now.
+func (l *limits) add(c *config.Config) {
+	if l.places == nil {
+		l.places, l.variables = map[string]config.Protection{}, map[variable]bool{}
 	}
-	for v := range c.variables() {
+	for v := range variables(c) {
 		l.variables[v] = true
 	}
 	for i := range c.Informers {
-		l.add(&c.Informers[i])
+		l.addInformer(&c.Informers[i])
 	}
 	for i := range c.Sinks {
-		for _, place := range c.Sinks[i].places() {
-			l.places[place] = max(l.places[place], c.Sinks[i].protection())
+		for _, place := range c.Sinks[i].Places() {
+			l.places[place] = max(l.places[place], c.Sinks[i].Protection())
 		}
 	}
-	return &l
 }
 
-func (l *limits) add(inf *Informer) {
+func (l *limits) addInformer(inf *config.Informer) {
 	l.secrets = l.secrets || inf.Secrets != "send"
 	l.redact = union(l.redact, inf.Redact)
 	l.drop = union(l.drop, inf.Drop)
@@ -88,16 +84,18 @@ func (l *limits) add(inf *Informer) {
 
 // checkLoosening returns a Problem for each change that would send more of the objects, or send
 // them to a place where nothing is sent now.
-func (c *Config) checkLoosening(next *Config) (found []error) {
-	l := c.limits()
+func (g *Guard) checkLoosening(next *config.Config) (found []error) {
+	l := &g.limits
+	running := g.running.Informers
 	for i := range next.Informers {
 		inf := &next.Informers[i]
 		// An informer that is new, or selects other objects than before, may select what any other
 		// redacts: under another name of the resource, or by "*".
 		withheld := *l
-		if j := slices.Index(c.informerNames(), inf.Name); j >= 0 && sameSelection(&c.Informers[j], inf) {
+		j := slices.IndexFunc(running, func(r config.Informer) bool { return r.Name == inf.Name })
+		if j >= 0 && sameSelection(&running[j], inf) {
 			withheld = limits{}
-			withheld.add(&c.Informers[j])
+			withheld.addInformer(&running[j])
 		}
 		found = append(found, withheld.checkInformer(next, i)...)
 	}
@@ -109,8 +107,8 @@ func (c *Config) checkLoosening(next *Config) (found []error) {
 
 // checkVariables finds variables in keys that did not use them: a password of the environment
 // could be put into a subject.
-func (l *limits) checkVariables(next *Config) (found []error) {
-	for v, path := range next.variables() {
+func (l *limits) checkVariables(next *config.Config) (found []error) {
+	for v, path := range variables(next) {
 		if !l.variables[v] {
 			found = append(found, next.ProblemAt(path,
 				"using ${%s}, which this key did not use before, %s", v.name, needsRestart))
@@ -119,7 +117,7 @@ func (l *limits) checkVariables(next *Config) (found []error) {
 	return settings.InOrder(found)
 }
 
-func (l *limits) checkInformer(next *Config, i int) (found []error) {
+func (l *limits) checkInformer(next *config.Config, i int) (found []error) {
 	inf := &next.Informers[i]
 	report := func(key, format string, args ...any) {
 		path := fmt.Sprintf("informers[%d].%s", i, key)
@@ -140,12 +138,12 @@ func (l *limits) checkInformer(next *Config, i int) (found []error) {
 	return found
 }
 
-func (l *limits) checkSink(next *Config, i int) (found []error) {
+func (l *limits) checkSink(next *config.Config, i int) (found []error) {
 	sink := &next.Sinks[i]
-	for _, place := range sink.places() {
+	for _, place := range sink.Places() {
 		was, known := l.places[place]
 		what := fmt.Sprintf("sending to %s, where no sink sends now,", place)
-		switch is := sink.protection(); {
+		switch is := sink.Protection(); {
 		case known && is >= was:
 			continue
 		case known:
@@ -157,12 +155,12 @@ func (l *limits) checkSink(next *Config, i int) (found []error) {
 }
 
 // sameSelection reports whether two informers select the same objects.
-func sameSelection(a, b *Informer) bool {
+func sameSelection(a, b *config.Informer) bool {
 	type selection struct {
 		resources, exclude, namespaces                  []string
 		namespaceSelector, labelSelector, fieldSelector string
 	}
-	of := func(i *Informer) selection {
+	of := func(i *config.Informer) selection {
 		return selection{
 			i.Resources, i.Exclude, i.Namespaces,
 			i.NamespaceSelector, i.LabelSelector, i.FieldSelector,
@@ -183,72 +181,4 @@ func without(list []string, others ...[]string) []string {
 	have := slices.Concat(others...)
 	return slices.DeleteFunc(slices.Clone(list),
 		func(s string) bool { return slices.Contains(have, s) })
-}
-
-// places returns the addresses that a sink connects to.
-func (s *Sink) places() (places []string) {
-	switch {
-	case s.NATS != nil:
-		for _, u := range s.NATS.urls() {
-			port := u.Port()
-			if port == "" {
-				port = "4222"
-			}
-			places = append(places, net.JoinHostPort(u.Hostname(), port))
-		}
-	case s.Kafka != nil:
-		places = slices.Clone(s.Kafka.Brokers)
-		if sasl := s.Kafka.SASL; sasl != nil && sasl.OAuth != nil {
-			places = append(places, sasl.OAuth.TokenURL) // which gets the client's secret
-		}
-	case s.HTTP != nil:
-		places = s.HTTP.places()
-	case s.History != nil:
-		places = []string{"history " + s.History.Dir}
-	case s.Stdout != nil:
-		places = []string{"standard output"}
-	}
-	return places
-}
-
-// protection is how a connection is protected, the weakest first.
-type protection int
-
-const (
-	plainText protection = iota
-	anyCertificate
-	checkedTLS
-)
-
-func (p protection) String() string {
-	return [...]string{"plain text", "TLS that takes any certificate", "TLS"}[p]
-}
-
-// protection returns the least that the configuration of a sink ensures.
-func (s *Sink) protection() protection {
-	var section *TLS
-	encrypted := true
-	switch {
-	case s.NATS != nil:
-		section = s.NATS.TLS
-		for _, u := range s.NATS.urls() {
-			encrypted = encrypted && (section != nil || u.Scheme == "tls" || u.Scheme == "wss")
-		}
-	case s.Kafka != nil:
-		section, encrypted = s.Kafka.TLS, s.Kafka.TLS != nil
-	case s.HTTP != nil:
-		section = s.HTTP.TLS
-		for _, u := range s.HTTP.urls() {
-			encrypted = encrypted && u.Scheme == "https"
-		}
-	default:
-		return checkedTLS // it has no connection
-	}
-	switch {
-	case !encrypted:
-		return plainText
-	case section != nil && section.InsecureSkipVerify:
-		return anyCertificate
-	}
-	return checkedTLS
 }
