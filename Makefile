@@ -10,6 +10,8 @@ MODULE    := github.com/kubebridge/bridge
 MODULES   := . client deploy test/e2e test/bench test/kafka test/page test/monitoring test/controllerruntime test/recipes test/recipes/connect
 # The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
 KUBE_LDFLAGS := -s -w
+# With the race detector a program ends a second late unless told otherwise, and tests start many.
+export GORACE ?= atexit_sleep_ms=10
 GO_FILES = $(shell git ls-files '*.go')
 
 # Packages of other languages are exactly those that are locked, by their hashes (make lock). Nothing

@@ -28,7 +28,7 @@ type limits struct {
 	redact, drop []string // the paths of all informers
 	redactEnv    bool
 	places       map[string]config.Protection // where sinks send to, with the best protection so far
-	variables    map[variable]bool     // which were used, and by which keys
+	variables    map[variable]bool            // which were used, and by which keys
 }
 
 // variable is one of the environment that a key uses. The key has no numbers of items: other

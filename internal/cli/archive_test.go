@@ -18,7 +18,6 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/query"
-	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -29,6 +28,7 @@ func TestArchive(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program")
 	}
+	t.Parallel()
 	program := buildBridge(t)
 	events := testkit.Events(t, 11, 200, 20)
 	want := historyOf(t, events)
@@ -63,13 +63,7 @@ func TestArchive(t *testing.T) {
 		})
 		testkit.OK(t, err)
 		testkit.OK(t, s.Open(t.Context()))
-		for i := range events {
-			_, err := s.Lane(t.Context(), &events[i])
-			testkit.OK(t, err)
-			m := &sinks.Message{Event: &events[i]}
-			s.Publish(t.Context(), []*sinks.Message{m})
-			testkit.OK(t, m.Err)
-		}
+		publishAll(t, s, events)
 		testkit.OK(t, s.Close())
 		dir := filepath.Join(t.TempDir(), "archive")
 		from := "kafka://" + c.ListenAddrs()[0] + "/k8s.prod.*"

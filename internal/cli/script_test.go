@@ -32,6 +32,7 @@ func TestScripts(t *testing.T) {
 			cluster := newCluster(t)
 			env.Setenv("CLUSTER", cluster)
 			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("GORACE", os.Getenv("GORACE"))
 			for _, name := range []string{"ADMIN", "OTHER", "THIRD"} { // where nobody listens yet
 				address := testkit.Address(t)
 				_, port, _ := strings.Cut(address, ":")

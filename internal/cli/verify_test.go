@@ -132,6 +132,15 @@ func storeEvents(t *testing.T, url string, events []event.Event) {
 	testkit.OK(t, err)
 	testkit.OK(t, sink.Open(t.Context()))
 	defer sink.Close()
+	for i := range events {
+		events[i].Run = "/" + time.Duration(i).String()
+	}
+	publishAll(t, sink, events)
+}
+
+// publishAll sends events, those of one object in order.
+func publishAll(t *testing.T, sink sinks.Sink, events []event.Event) {
+	t.Helper()
 	batch, objects := []*sinks.Message{}, map[string]bool{}
 	send := func() {
 		sink.Publish(t.Context(), batch)
@@ -143,7 +152,8 @@ func storeEvents(t *testing.T, url string, events []event.Event) {
 	}
 	for i := range events {
 		e := &events[i]
-		e.Run = "/" + time.Duration(i).String()
+		_, err := sink.Lane(t.Context(), e)
+		testkit.OK(t, err)
 		if objects[e.PartitionKey] || len(batch) == 256 {
 			send()
 		}
