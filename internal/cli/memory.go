@@ -37,10 +37,11 @@ func boundMemory(log *slog.Logger, container memlimit.Provider) (synced func()) 
 // settling is how long after the first lists most of what they have read is sent and committed.
 const settling = 3 * time.Second
 
-// freeMemory gives back to the system what the first lists needed, a little later.
+// freeMemory gives back to the system what the start and the first lists needed, a little later.
 func freeMemory(ctx context.Context) {
 	if ratelimit.Sleep(ctx, settling) == nil {
 		debug.FreeOSMemory()
+		freeProgram()
 	}
 }
 
