@@ -20,10 +20,20 @@ const (
 	moreGoroutines = "one more idle resource, goroutines"
 	manyInSync     = "start to in sync with the idle resources (s)"
 	manyRequests   = "requests of each idle resource for that (lists and watches)"
+	bodyCPU        = "CPU per update all out, every body written (µs)"
+	unitsInSync    = "start to in sync with a resource in a namespace 1,000 times (s)"
+	unitRequests   = "requests of each of them for that (lists and watches)"
 )
 
 var moreRows = []struct{ name, goal string }{
-	{moreSink, "≤ 12"}, {moreMemory, "≤ 60"}, {moreGoroutines, "≤ 3"}, {manyInSync, ""}, {manyRequests, ""},
+	{moreSink, "≤ 12"},
+	{moreMemory, "≤ 60"},
+	{moreGoroutines, "≤ 3"},
+	{manyInSync, ""},
+	{manyRequests, ""},
+	{bodyCPU, "≤ 60"},
+	{unitsInSync, "as `qps` has it"},
+	{unitRequests, ""},
 }
 
 // measureMore measures what one more sink costs, and one more resource in which nothing happens.
@@ -51,6 +61,16 @@ func (b *bench) measureMore(ctx context.Context) (figures, error) {
 	f[moreGoroutines] = (many[moreGoroutines] - few[moreGoroutines]) / idleResources
 	f[manyInSync] = many[manyInSync]
 	f[manyRequests] = (many[manyRequests] - few[manyRequests]) / idleResources
+	bodies, err := b.measure(ctx, bridgeOfBody, pods, b.updates, false)
+	if err != nil {
+		return nil, err
+	}
+	f[bodyCPU] = bodies[updateCPU]
+	units, err := b.measureIdle(ctx, bridgeOfUnits)
+	if err != nil {
+		return nil, err
+	}
+	f[unitsInSync], f[unitRequests] = units[manyInSync], units[manyRequests]/(unitResources*unitNamespaces)
 	return f, nil
 }
 
