@@ -139,7 +139,8 @@ type Informer struct {
 type InformerQueue struct {
 	// Memory is the bound of the change log, for each resource. The DeltaFIFO before it gets a
 	// quarter of it. Backlog that waits longer than five seconds in the change log, or exceeds the
-	// bound, lies in the state directory; one object larger than it still passes.
+	// bound, lies in the state directory; one object larger than it still passes. All resources
+	// together hold at most a quarter of the memory that the process may use.
 	Memory Size `yaml:"memory" default:"16MiB"`
 	// Spool is the bound of the backlog of sinks in the state directory, for each resource: an
 	// outage of a sink may last until that much has changed. What happens when it is reached,

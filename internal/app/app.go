@@ -62,6 +62,8 @@ type Options struct {
 	// Progress is run while the bridge runs and drains, with the status to show; nil for nobody who
 	// looks. Run waits for its end.
 	Progress func(ctx context.Context, status func() ProcessStatus)
+	// QueueBytes is as in bridge.Config.
+	QueueBytes int64
 	// OnSynced is called once, when all resources of the start are in sync.
 	OnSynced func()
 	// Fatal ends the process: the state can't be written any more, and parts wait for it that could
@@ -92,7 +94,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	warnOfReaders(&c.State, log)
 	registry := newRegistry()
 	a := &assembler{
-		config: c, log: log, registry: registry, fatal: o.Fatal, onSynced: o.OnSynced,
+		config: c, log: log, registry: registry, fatal: o.Fatal, onSynced: o.OnSynced, queueBytes: o.QueueBytes,
 		version: versionOf(o.Source.file), undelivered: newUndelivered(&c.State,
 			registry), feeds: sinkmaker.NewFeeds(c),
 	}

@@ -53,6 +53,8 @@ type assembler struct {
 	fatal func(error)
 	// onSynced is called once, when all resources of the start are in sync; may be nil.
 	onSynced func()
+	// queueBytes is as in bridge.Config.
+	queueBytes int64
 	// tracer, nil for none.
 	tracer *tracing.Tracer
 	// undelivered keeps what no broker takes; nil for nothing.
@@ -135,7 +137,7 @@ func (a *assembler) assemble(ctx context.Context) (*assembled, error) {
 		Standby:  a.replicas.bridge(),
 		Version:  a.version,
 		OnSettle: a.onSettle,
-		OnSynced: a.onSynced,
+		OnSynced: a.onSynced, QueueBytes: a.queueBytes,
 	}
 	if a.tracer != nil {
 		c.Trace, c.Services = a.tracer.Parent, append(c.Services, a.tracer)

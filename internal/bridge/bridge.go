@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/kubebridge/bridge/internal/budget"
 	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/namespaces"
@@ -54,6 +55,9 @@ type Config struct {
 	OnSettle func(sink string, settled []*publisher.Item)
 	// OnSynced is called once, when all resources of the start are in sync. May be nil.
 	OnSynced func()
+	// QueueBytes is how much the queues of all units hold in memory together, beside the bound of
+	// each; 0 for no bound.
+	QueueBytes int64
 	// CommitInterval is how often settled changes are committed; default 200 ms.
 	CommitInterval time.Duration
 	// Watchdog reopens a watch that sent neither event nor bookmark for so long; default 0 for
@@ -101,6 +105,7 @@ type Bridge struct {
 	cfg        Config // constant after New
 	log        *slog.Logger
 	committer  *checkpoint.Committer
+	budget     *budget.Budget // of the queues of all units
 	sinks      sinkRunners
 	roster     roster
 	namespaces *namespaces.Watcher
@@ -129,7 +134,7 @@ func New(cfg Config) (*Bridge, error) {
 	}
 	b := &Bridge{
 		cfg: cfg, log: cfg.Log, roster: roster{gone: map[string]retired{}},
-		changes:  countChanges(cfg.Registerer),
+		changes: countChanges(cfg.Registerer), budget: budget.New(cfg.QueueBytes),
 		requests: make(chan *request), ended: make(chan struct{}), changing: semaphore.NewWeighted(1),
 		process: rand.Text()[:8],
 	}
@@ -147,6 +152,7 @@ func New(cfg Config) (*Bridge, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.registerBudget()
 	b.replica = b.newReplica()
 	for _, sc := range cfg.Sinks {
 		if err := b.addSink(sc); err != nil {
@@ -171,6 +177,16 @@ func New(cfg Config) (*Bridge, error) {
 	return b, errors.Join(problems...)
 }
 
+func (b *Bridge) registerBudget() {
+	metrics := metric.With(b.cfg.Registerer)
+	metrics.GaugeFunc("bridge_queue_bytes", "What the queues of all resources hold in memory.",
+		func() float64 { return float64(b.budget.Used()) })
+	metrics.GaugeFunc("bridge_queue_limit_bytes",
+		"What the queues of all resources may hold in memory together; 0 for no limit. Beyond half "+
+			"of it each queue has an equal part of the rest.",
+		func() float64 { return float64(b.cfg.QueueBytes) })
+}
+
 // newPipeline opens the state of a pipeline and connects its stages.
 func (b *Bridge) newPipeline(
 	cfg pipeline.Config, relist, unclean bool,
@@ -180,7 +196,7 @@ func (b *Bridge) newPipeline(
 	}
 	env := pipeline.Env{
 		Cluster: b.cfg.Cluster, Client: b.cfg.Client, DB: b.cfg.DB, Committer: b.committer,
-		Namespaces: b.namespaces, Sink: b.sinks.forPipeline,
+		Budget: b.budget, Namespaces: b.namespaces, Sink: b.sinks.forPipeline,
 		Owners: b.owners, OnDelete: b.ownerCache.deleted, Trace: b.cfg.Trace,
 		Watchdog: b.cfg.Watchdog, Identify: b.cfg.Identify, Log: b.log, Registerer: b.cfg.Registerer,
 	}

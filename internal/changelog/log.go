@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/kubebridge/bridge/internal/budget"
 	"github.com/kubebridge/bridge/internal/condition"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/handover"
@@ -44,6 +45,8 @@ type Config struct {
 	Listeners []string
 	// MemoryBytes is how much the log holds in memory; default 16 MiB.
 	MemoryBytes int
+	// Account bounds the log's memory together with that of others; nil for MemoryBytes alone.
+	Account *budget.Account
 	// SpoolAfter is how long an entry may wait for its listeners before it is written to disk;
 	// default 5 s.
 	SpoolAfter time.Duration
@@ -231,6 +234,7 @@ func (l *Log) HasRoom() bool { return l.cfg.Indexer.Log().Available() && !l.full
 
 // changedLocked informs whoever looks at what is in memory.
 func (l *Log) changedLocked() {
+	l.cfg.Account.Set(l.memory.bytes)
 	l.metrics.bytes.Set(float64(l.memory.bytes))
 	l.metrics.entries.Set(float64(l.memory.count))
 	l.cond.Broadcast()
@@ -242,7 +246,7 @@ func (l *Log) waitRoom(ctx context.Context, enough func() bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return condition.Wait(ctx, l.cond, func() bool {
-		return l.memory.bytes < l.cfg.MemoryBytes || enough()
+		return !l.fullLocked() || enough()
 	})
 }
 
@@ -250,8 +254,13 @@ func (l *Log) waitRoom(ctx context.Context, enough func() bool) error {
 func (l *Log) full() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.memory.bytes >= l.cfg.MemoryBytes
+	return l.fullLocked()
 }
+
+func (l *Log) fullLocked() bool { return l.memory.bytes >= l.boundLocked() }
+
+// boundLocked is how much the log may hold in memory now.
+func (l *Log) boundLocked() int { return l.cfg.Account.Bound(l.cfg.MemoryBytes) }
 
 // find gives the entry at a position, nil when it is not in memory, or acked by all.
 func (m *memory) find(at Position) *Entry {

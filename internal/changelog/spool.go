@@ -150,7 +150,7 @@ func (l *Log) Spool(ctx context.Context, by time.Time) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.memory.leaveFront(func(*Entry) bool { return l.memory.bytes > l.cfg.MemoryBytes/2 })
+	l.memory.leaveFront(func(*Entry) bool { return l.memory.bytes > l.boundLocked()/2 })
 	l.changedLocked()
 	return nil
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"log/slog"
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -32,6 +33,22 @@ func boundMemory(log *slog.Logger, container memlimit.Provider) (synced func()) 
 	}
 	debug.SetGCPercent(startPercent)
 	return func() { debug.SetGCPercent(syncedPercent) }
+}
+
+// queueBytes is how much the queues of all resources may hold together: a quarter of the memory
+// that the process may use. As much again may be garbage, and the rest is for the index, the sinks
+// and the state database. The process may use what boundMemory has set, else the memory of the
+// machine. 0 where that is not known.
+func queueBytes(machine memlimit.Provider) int64 {
+	limit := debug.SetMemoryLimit(-1)
+	if limit == math.MaxInt64 {
+		total, err := machine()
+		if err != nil {
+			return 0
+		}
+		limit = int64(min(total, math.MaxInt64))
+	}
+	return limit / 4
 }
 
 // settling is how long after the first lists most of what they have read is sent and committed.

@@ -68,3 +68,19 @@ func TestMemoryIsSampledWhereTheProfileCanBeSeen(t *testing.T) {
 		t.Errorf("without pprof a sample for every %d bytes", runtime.MemProfileRate)
 	}
 }
+
+func TestQueueBytes(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	debug.SetMemoryLimit(math.MaxInt64)
+	if got := queueBytes(memlimit.Limit(8 << 30)); got != 2<<30 {
+		t.Errorf("%d bytes of a machine with 8 GiB", got)
+	}
+	if got := queueBytes(limited(memlimit.ErrNoLimit)); got != 0 {
+		t.Errorf("%d bytes of a machine whose memory is not known, want no bound", got)
+	}
+	debug.SetMemoryLimit(1 << 30)
+	if got := queueBytes(memlimit.Limit(8 << 30)); got != 256<<20 {
+		t.Errorf("%d bytes of a limit of 1 GiB", got)
+	}
+}

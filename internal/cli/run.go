@@ -87,6 +87,7 @@ func (r *runner) run(c *config.Config) error {
 	defer stop()
 	bounding.Go(func() { boundProcs(ctx) })
 	synced := boundMemory(options.Log, memlimit.FromCgroup)
+	options.QueueBytes = queueBytes(memlimit.FromSystem)
 	options.OnSynced = func() {
 		synced()
 		bounding.Go(func() { freeMemory(ctx) })

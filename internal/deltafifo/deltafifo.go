@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubebridge/bridge/internal/budget"
 	"github.com/kubebridge/bridge/internal/handover"
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -32,6 +33,8 @@ type KnownObjects interface {
 type Config struct {
 	// MaxBytes that wait; default 16 MiB. One object that is larger passes alone.
 	MaxBytes int
+	// Account bounds them together with what other queues hold; nil for MaxBytes alone.
+	Account *budget.Account
 	// Known objects; required.
 	Known KnownObjects
 	// Resumed is set when the known objects are the whole state already, and the stream continues
@@ -195,6 +198,7 @@ func (f *FIFO) add(ctx context.Context, d *Delta) (now bool, err error) {
 	}
 	f.items = append(f.items, *d)
 	f.bytes += size
+	f.cfg.Account.Set(f.bytes)
 	f.metrics.added(d.Type, f.bytes)
 	switch d.Type {
 	case Added, Updated, Deleted, Unselected, Bookmark:
@@ -206,7 +210,7 @@ func (f *FIFO) add(ctx context.Context, d *Delta) (now bool, err error) {
 
 // waitRoomLocked waits until size bytes have room. It lets go of the lock while it waits.
 func (f *FIFO) waitRoomLocked(ctx context.Context, size int) error {
-	for !f.closed && f.bytes > 0 && f.bytes+size > f.cfg.MaxBytes {
+	for !f.closed && f.bytes > 0 && f.bytes+size > f.cfg.Account.Bound(f.cfg.MaxBytes) {
 		if f.room == nil {
 			f.room = make(chan struct{})
 		}

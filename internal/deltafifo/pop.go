@@ -165,6 +165,7 @@ func (f *FIFO) dropLocked(n int) {
 		clear(f.items[f.head:])
 		f.items, f.head = f.items[:waiting], 0
 	}
+	f.cfg.Account.Set(f.bytes)
 	f.metrics.popped(f.bytes)
 	f.makeRoomLocked()
 }

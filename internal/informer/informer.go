@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kubebridge/bridge/internal/budget"
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/controller"
 	"github.com/kubebridge/bridge/internal/deltafifo"
@@ -45,6 +46,8 @@ type Config struct {
 	Listeners []ListenerConfig
 	// LogBytes is how much the change log holds in memory; default 16 MiB.
 	LogBytes int
+	// LogAccount bounds that together with what other queues hold; nil for LogBytes alone.
+	LogAccount *budget.Account
 	// SpoolAfter is how long a change may wait for its sinks before it is written to the log on
 	// disk; default 5 s.
 	SpoolAfter time.Duration
@@ -114,7 +117,7 @@ func (i *Informer) openLog() (err error) {
 	}
 	i.log, err = changelog.Open(changelog.Config{
 		Indexer: i.cfg.Indexer, Type: i.cfg.Type, Committer: i.cfg.Committer, Listeners: names,
-		MemoryBytes: i.cfg.LogBytes, SpoolAfter: i.cfg.SpoolAfter, SpoolBytes: i.cfg.SpoolBytes,
+		MemoryBytes: i.cfg.LogBytes, Account: i.cfg.LogAccount, SpoolAfter: i.cfg.SpoolAfter, SpoolBytes: i.cfg.SpoolBytes,
 		DropOldest: i.cfg.DropOldest, Log: i.cfg.Log, Registerer: i.cfg.Registerer,
 	})
 	return err

@@ -148,7 +148,7 @@ func (p *Pipeline) Close() error {
 	if err := p.env.Committer.Untrack(p.informer.Log()); err != nil {
 		return err
 	}
-	p.metrics.End()
+	p.release()
 	p.life.happened(closed)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kubebridge/bridge/internal/budget"
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/controller"
@@ -30,10 +31,12 @@ import (
 
 // Env is what all pipelines of a bridge share.
 type Env struct {
-	Cluster    string
-	Client     *reflector.Client
-	DB         *store.DB
-	Committer  *checkpoint.Committer
+	Cluster   string
+	Client    *reflector.Client
+	DB        *store.DB
+	Committer *checkpoint.Committer
+	// Budget is of what all pipelines hold in memory; nil for what each is configured to hold.
+	Budget     *budget.Budget
 	Namespaces *namespaces.Watcher
 	// Sink returns a sink that runs; ok is false when there is none of that name.
 	Sink func(name string) (s Sink, ok bool)
@@ -101,6 +104,8 @@ type Pipeline struct {
 	began     time.Time             // when its state was opened
 	selected  *namespaces.Selection // nil without a namespaceSelector
 	metrics   *metric.Scope
+	waiting   *budget.Account // of the FIFO
+	logged    *budget.Account // of the change log
 	refresh   bodyRefresh
 	life      life
 }
@@ -120,15 +125,23 @@ func New(cfg Config, env Env, start Start) (*Pipeline, error) {
 		"informer": cfg.Informer, "resource": cfg.Type.String(), "namespace": cfg.Namespace,
 	})
 	p.metrics.Begin()
+	p.waiting, p.logged = env.Budget.Account(), env.Budget.Account()
 	for _, step := range []func() error{p.openState, p.addFIFO, p.addInformer, p.addReflector} {
 		if err := step(); err != nil {
-			p.metrics.End()
+			p.release()
 			return nil, fmt.Errorf("informer %s: %w", p.name, err)
 		}
 	}
 	p.registerMetrics()
 	env.Committer.Track(p.informer.Log())
 	return p, nil
+}
+
+// release gives back what the pipeline shares with others.
+func (p *Pipeline) release() {
+	p.metrics.End()
+	p.waiting.Close()
+	p.logged.Close()
 }
 
 // Name is the Config's.
@@ -192,7 +205,7 @@ func (p *Pipeline) redactState() error {
 func (p *Pipeline) addFIFO() (err error) {
 	p.fifo, err = deltafifo.New(deltafifo.Config{
 		MaxBytes: max(cmp.Or(p.cfg.Memory, 16<<20)/4, 1), Known: p.indexer.Listing(),
-		Resumed:    p.From() != "",
+		Resumed: p.From() != "", Account: p.waiting,
 		Registerer: p.metrics,
 	})
 	return err
@@ -211,7 +224,7 @@ func (p *Pipeline) addInformer() (err error) {
 		Name: p.name, Type: p.cfg.Type, Shard: p.cfg.Shard,
 		FIFO: p.fifo, Indexer: p.indexer, Committer: p.env.Committer, Listeners: listeners,
 		Config:   p.controllerConfig(),
-		LogBytes: p.cfg.Memory, SpoolBytes: p.spoolBytes(), DropOldest: p.cfg.DropOldest,
+		LogBytes: p.cfg.Memory, LogAccount: p.logged, SpoolBytes: p.spoolBytes(), DropOldest: p.cfg.DropOldest,
 		Selection: p.selection(), Holds: p.holds,
 		Log: p.log.With("resource", p.cfg.Type.String()), Registerer: p.metrics,
 	}

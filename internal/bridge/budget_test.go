@@ -1,0 +1,71 @@
+package bridge_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Many resources whose sink is unavailable hold no more together than the budget has for them, and
+// nothing is lost by that.
+func TestQueueBudget(t *testing.T) {
+	const units, own, limit = 12, 1 << 20, 1 << 20
+	for name, budget := range map[string]int64{"with a budget": limit, "without": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := calmBroker("sink")
+				r := newRig(t)
+				r.cfg.QueueBytes = budget
+				r.cfg.Units = nil
+				for i := range units {
+					r.cfg.Units = append(r.cfg.Units,
+						pipeline.Config{Informer: fmt.Sprint("i", i), Type: pods, Queue: pipeline.Queue{Memory: own}})
+				}
+				r.addSink(b.name, b.connect(0))
+				var want []string
+				for i := range 7 {
+					r.Create(resource.MakeKey("shop", fmt.Sprint("p", i)), nil)
+				}
+				for range units {
+					for i := range 7 {
+						want = append(want, fmt.Sprint("added p", i))
+					}
+					want = append(want, "synced")
+				}
+				r.start()
+				expect(t, b, want...)
+
+				b.set(away)
+				lines := r.churnNoise(0, 400)
+				most := 0
+				for range 60 {
+					held := 0
+					for _, s := range r.Status().Informers {
+						held += s.LogBytes + s.QueuedBytes
+					}
+					most = max(most, held)
+					time.Sleep(500 * time.Millisecond)
+				}
+				switch isBounded := most < 2*limit; {
+				case budget > 0 && !isBounded:
+					t.Errorf("the queues held %d bytes of %d", most, limit)
+				case budget == 0 && isBounded:
+					t.Errorf("the queues held %d bytes: the test shows nothing", most)
+				}
+				b.set(calm)
+				want = nil
+				for range units {
+					want = append(want, lines...)
+				}
+				time.Sleep(5 * time.Minute)
+				expect(t, b, want...)
+				_, err := r.end()
+				ok(t, err)
+			})
+		})
+	}
+}
