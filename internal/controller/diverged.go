@@ -65,6 +65,9 @@ func (c *Controller) setDiverged(ctx context.Context, version resource.Version) 
 		return err
 	}
 	c.diverged = true
-	c.cfg.Diverged()
+	select {
+	case c.cfg.Diverged <- struct{}{}:
+	default: // nobody has received the last one
+	}
 	return nil
 }

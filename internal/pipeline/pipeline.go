@@ -96,13 +96,16 @@ type Pipeline struct {
 	recovery  recovery.Case    // what to read with; the first list decides on its gap
 	informer  *informer.Informer
 	reflector *reflector.Reflector
-	id        uint64 // another for each pipeline, also of the same name
-	start     Start
-	began     time.Time             // when its state was opened
-	selected  *namespaces.Selection // nil without a namespaceSelector
-	metrics   *metric.Scope
-	refresh   bodyRefresh
-	life      life
+	// diverged has room for one. The controller sends when a list shows that the server's history
+	// is another, and the reflector receives.
+	diverged chan struct{}
+	id       uint64 // another for each pipeline, also of the same name
+	start    Start
+	began    time.Time             // when its state was opened
+	selected *namespaces.Selection // nil without a namespaceSelector
+	metrics  *metric.Scope
+	refresh  bodyRefresh
+	life     life
 }
 
 // ids counts pipelines.
@@ -110,7 +113,10 @@ var ids atomic.Uint64
 
 // New opens the state and connects the stages. It starts nothing.
 func New(cfg Config, env Env, start Start) (*Pipeline, error) {
-	p := &Pipeline{cfg: cfg, env: env, name: cfg.Name(), id: ids.Add(1), start: start, life: newLife()}
+	p := &Pipeline{
+		cfg: cfg, env: env, name: cfg.Name(), id: ids.Add(1), start: start, life: newLife(),
+		diverged: make(chan struct{}, 1),
+	}
 	p.Replica, p.Snapshots, p.Objects = &Replica{p: p}, &Snapshots{p: p}, &Objects{p: p}
 	p.log = env.Log.With("informer", cfg.Informer)
 	if cfg.Namespace != "" {
@@ -226,7 +232,7 @@ func (p *Pipeline) controllerConfig() controller.Config {
 		Selective:  p.cfg.selective(), Leavable: p.cfg.leavable(),
 		Enterable:  p.cfg.selectsHere() && p.cfg.Snapshot != SnapshotNever,
 		Resnapshot: p.cfg.Snapshot == SnapshotAlways, Unclean: p.start.Unclean,
-		Forgotten: p.forgotten, Diverged: func() { p.reflector.Diverged() },
+		Forgotten: p.forgotten, Diverged: p.diverged,
 	}
 	if p.cfg.Owners {
 		cfg.Owners = p.env.Owners
@@ -301,10 +307,10 @@ func (p *Pipeline) addReflector() (err error) {
 			return p.cfg.Shard.Has(p.cfg.Type, obj.Namespace, obj.Name)
 		}
 	}
-	p.reflector, err = reflector.New(cfg)
-	if err == nil && p.recovery == recovery.Rewound {
-		p.reflector.Diverged()
+	if cfg.Diverged = p.diverged; p.recovery == recovery.Rewound {
+		p.diverged <- struct{}{}
 	}
+	p.reflector, err = reflector.New(cfg)
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +25,7 @@ type Reflector struct {
 	metrics *metrics
 	status  status
 	gate    *gate
-	// diverged is set by Diverged, and reset by the next probe.
+	// diverged is set when Config.Diverged says so, and reset by the next probe.
 	diverged atomic.Bool
 
 	// Run owns all fields below.
@@ -79,6 +80,18 @@ func (r *Reflector) Run(ctx context.Context) error {
 	defer r.status.phase(Stopped)
 	if r.awaitNamespaces(ctx); ctx.Err() != nil {
 		return nil
+	}
+	select {
+	case <-r.cfg.Diverged: // in an earlier run: before the first step
+		r.diverged.Store(true)
+	default:
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var cutting sync.WaitGroup
+	defer cutting.Wait()
+	defer stop()
+	if r.cfg.Diverged != nil {
+		cutting.Go(func() { r.cutWhenDiverged(ctx) })
 	}
 	r.report(state{}, r.state)
 	for {
