@@ -186,6 +186,7 @@ func (c *Controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	done := c.newChange(event.Change{Op: event.Synced, Version: d.Version})
 	done.Kind, done.Listing, done.Since = changelog.OfListEnd, c.listed, c.list.From
 	c.emit(done)
+	c.place(changelog.Mark{}) // the note below is behind it
 	c.rescoped(&c.list.Relist, d.Version)
 	if !c.listed.DeletesUnknown { // else a start lists again
 		if err := c.env.Indexer.Meta().EndList(d.Version); err != nil {
