@@ -69,7 +69,7 @@ func (c *Controller) place(m changelog.Mark) {
 
 func (c *Controller) overlay(ch *changelog.Entry) {
 	upTo := cmp.Or(ch.Told, ch.Version)
-	if ch.OfList || c.list.Rewound || c.list.Left {
+	if ch.OfList || c.list.Rewound() || c.list.Leaves() {
 		upTo = "" // versions say nothing
 	}
 	c.env.Indexer.Announcements().Meet(ch.Key, ch.UID, upTo, ch.Seq)

@@ -52,7 +52,7 @@ func TestADivergedHistoryIsKnownUntilItIsToldWhateverComesBetween(t *testing.T) 
 		if at := r.position(); at != "96" {
 			t.Errorf("the watermark is %s: a run after a crash would go on behind what is undone", at)
 		}
-		rewound := resource.Relist{Reason: resource.ReasonRewound, From: "200", To: "203", Rewound: true}
+		rewound := resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "200", To: "203"}
 		r.list(rewound, "203", "a@50", "b@201")
 		want(t, out.wait(t, 3),
 			"informer.gap  all/pods/gap/200/203/epoch/1 inferred",
@@ -127,7 +127,7 @@ func TestWhatACrashLeftUnknownIsToldThoughAListShowsFirstThatTheHistoryIsAnother
 		r.list(expired, "200", "a@50", "b@60")
 		r.bookmark("201")
 		out.wait(t, 2)
-		r.list(resource.Relist{Reason: resource.ReasonRewound, From: "200", To: "203", Rewound: true}, "203", "a@50", "b@60")
+		r.list(resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "200", To: "203"}, "203", "a@50", "b@60")
 		want(t, out.wait(t, 4),
 			"informer.gap  all/pods/gap/200/203/epoch/1 inferred",
 			"resource.updated a ua/50/epoch/1 inferred",

@@ -152,19 +152,19 @@ func (r *Reflector) report(before, after state) {
 	why := after.relist
 	switch {
 	case after.relists == before.relists:
-		if why != nil && why.Rewound && before.relist != nil && !before.relist.Rewound {
+		if why != nil && why.Rewound() && before.relist != nil && !before.relist.Rewound() {
 			r.log.Warn("the API server's history went back",
 				"resource_version", cmp.Or(why.From, after.reached), "server_version", why.To)
 		}
 		return
-	case why.Initial:
+	case why.Initial():
 		r.log.Debug("listing everything")
 	default:
 		r.log.Warn("versions are missing: listing everything to find what changed",
 			"reason", why.Reason, "resource_version", why.From, "server_version", why.To)
 	}
 	reason := why.Reason
-	if why.Initial {
+	if why.Initial() {
 		reason = relistInitial
 	}
 	r.metrics.relists.With(reason).Inc()

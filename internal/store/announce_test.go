@@ -149,15 +149,15 @@ func TestMissingIsWhatWasAnnouncedAndNotListed(t *testing.T) {
 	testkit.OK(t, before.Announcements().Announce(list))
 	ix := newIndexer(t, db, nil)
 	testkit.OK(t, ix.Listing().Mark([]resource.Key{"shop/listed"}))
-	missing := func(rewound bool) (out []string) {
-		for m, err := range ix.Listing().Missing("50", resource.Relist{Rewound: rewound}) {
+	missing := func(kind resource.RelistKind) (out []string) {
+		for m, err := range ix.Listing().Missing("50", resource.Relist{Kind: kind}) {
 			testkit.OK(t, err)
 			out = append(out, string(m))
 		}
 		return out
 	}
-	want(t, missing(false), "shop/gone")
-	want(t, missing(true), "shop/gone", "shop/newer")
+	want(t, missing(resource.RelistGap), "shop/gone")
+	want(t, missing(resource.RelistRewound), "shop/gone", "shop/newer")
 }
 
 func TestAnnouncingAgainWritesNothing(t *testing.T) {

@@ -75,7 +75,7 @@ func (l *Listing) Marked(key resource.Key) (bool, error) {
 func (l *Listing) Missing(
 	version resource.Version, why resource.Relist,
 ) iter.Seq2[resource.Key, error] {
-	anyVersion, in := why.Rewound || why.Left, inNamespace(why.Namespace)
+	anyVersion, in := why.Rewound() || why.Leaves(), inNamespace(why.Namespace)
 	return func(yield func(resource.Key, error) bool) {
 		if why.Incomplete || l.unmarked {
 			return

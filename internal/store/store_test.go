@@ -223,17 +223,17 @@ func TestMissingAreTheKnownThatWereNotListed(t *testing.T) {
 	ix.Update("shop/onway", live(pod(t, "onway", "5"), 4))
 	testkit.OK(t, ix.Listing().Clear())
 	testkit.OK(t, ix.Listing().Mark([]resource.Key{"shop/listed", "shop/unknown"}))
-	missing := func(rewound bool) (out []string) {
-		for m, err := range ix.Listing().Missing("50", resource.Relist{Rewound: rewound}) {
+	missing := func(kind resource.RelistKind) (out []string) {
+		for m, err := range ix.Listing().Missing("50", resource.Relist{Kind: kind}) {
 			testkit.OK(t, err)
 			out = append(out, string(m))
 		}
 		return out
 	}
-	want(t, missing(false), "shop/gone", "shop/onway")
-	want(t, missing(true), "shop/gone", "shop/newer", "shop/onway")
+	want(t, missing(resource.RelistGap), "shop/gone", "shop/onway")
+	want(t, missing(resource.RelistRewound), "shop/gone", "shop/newer", "shop/onway")
 	testkit.OK(t, ix.Listing().Clear())
-	want(t, missing(false), "shop/gone", "shop/listed", "shop/onway")
+	want(t, missing(resource.RelistGap), "shop/gone", "shop/listed", "shop/onway")
 }
 
 // What is known at the end of a list that began with nothing was in it, so a first snapshot of a
