@@ -2,10 +2,10 @@
 // which version of the API server is complete, and the part that lies on disk. It is the one keeper
 // of "how far is this change".
 //
-// Takes in: of each delta its entries, in the order in which they were decided, and what it says of
-// versions (Place), from the controller; entries that listeners may read (Append); from each
-// listener what it is done with (Cursor.Ack). Hands on: entries to the listeners (Cursor.Read, or Headers and Load),
-// and checkpoints to the committer: the watermark, states of objects, entries for the disk,
+// Takes in: of each delta its entries, in the order of decision, and what it says of versions
+// (Place), from the controller; entries that listeners may read (Append); from each listener what
+// it is done with (Cursor.Ack). Hands on: entries to the listeners (Cursor.Read, or Headers and
+// Load), and checkpoints to the committer: the watermark, states of objects, entries for the disk,
 // cursors.
 //
 //	placed -> appended -> settled -> committed

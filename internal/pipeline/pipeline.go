@@ -149,7 +149,7 @@ func (p *Pipeline) Log() *slog.Logger { return p.log }
 func (p *Pipeline) openState() (err error) {
 	p.indexer, err = p.env.DB.Indexer(store.IndexerConfig{
 		Name: p.name, Scope: p.cfg.Scope(), Narrowing: p.cfg.narrowing(), Type: p.cfg.Type,
-		Indexes: p.cfg.Indexes, ExactBodies: p.cfg.needsExactBodies(),
+		ExactBodies: p.cfg.needsExactBodies(),
 	})
 	if err != nil {
 		return err

@@ -187,6 +187,12 @@ func (i Item) Object() (*resource.Object, error) {
 // costs memory for unsettled changes, not for the objects.
 func (ix *Indexer) All() iter.Seq2[Item, error] { return ix.all("") }
 
+// InNamespace is All of the objects of one namespace, "" for all. It reads no others: keys are in
+// order of namespaces.
+func (ix *Indexer) InNamespace(namespace string) iter.Seq2[Item, error] {
+	return ix.all(inNamespace(namespace))
+}
+
 // all yields those whose keys begin with in.
 func (ix *Indexer) all(in resource.Key) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {

@@ -51,7 +51,7 @@ func TestAResetForgetsOneUnitAndNothingElse(t *testing.T) {
 	if again, err := db.Database().Secret(); err != nil || string(again) != string(secret) {
 		t.Errorf("the key of redaction is another, %v", err)
 	}
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	want(t, keys(t, ix))
 	if pos, err := ix.Meta().Position(); err != nil || pos.Version != "" {
 		t.Errorf("Position: %+v, %v", pos, err)
@@ -95,7 +95,7 @@ func TestAResetOfRecordsThatDoNotParseGetsRidOfThem(t *testing.T) {
 	overwrite(t, dir, "r\x00\x00\x00\x01shop/b", "\xff")
 	overwrite(t, dir, "p\x00\x00\x00\x01", "{")
 	reset(t, dir, "all/pods", false)
-	want(t, keys(t, newIndexer(t, openDB(t, dir), nil)))
+	want(t, keys(t, newIndexer(t, openDB(t, dir))))
 }
 
 func TestAResetWhileABridgeRunsIsRefused(t *testing.T) {
@@ -124,7 +124,7 @@ func TestACrashDuringAResetLeavesAllOrNothing(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	db, err := store.Open(statedb.Options{Dir: "db", FS: disk})
 	testkit.OK(t, err)
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	settle(t, db, ix, "9", map[resource.Key]store.Settled{
 		"shop/a": live(pod(t, "a", "5"), 1), "shop/b": live(pod(t, "b", "6"), 2), "shop/c": dead(pod(t, "c", "6"), "12", 3),
 	})
