@@ -176,7 +176,7 @@ func (a *assembler) openState(clusterID string) (*store.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := db.Database().BindCluster(clusterID); err != nil {
+	if err := db.Database().Identity().BindCluster(clusterID); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	db.SetBodiesPerSecond(a.bodiesPerSecond())

@@ -161,7 +161,7 @@ func New(cfg Config) (*Bridge, error) {
 			continue
 		}
 		names[uc.Name()] = true
-		u, err := b.newPipeline(uc, false, !cfg.DB.Database().WasClean())
+		u, err := b.newPipeline(uc, false, !cfg.DB.Database().Runs().WasClean())
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -213,7 +213,7 @@ var ErrDrain = errors.New("drain deadline passed before everything was sent; the
 // Run works until ctx ends and everything read by then is settled, or the drain deadline has passed
 // (ErrDrain); or until something fails that only a restart can heal.
 func (b *Bridge) Run(ctx context.Context) error {
-	if err := b.cfg.DB.Database().BeginRun(); err != nil {
+	if err := b.cfg.DB.Database().Runs().Begin(); err != nil {
 		return err
 	}
 	if err := b.run(ctx); errors.Is(err, errFollowed) {
@@ -224,7 +224,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	if !b.roster.isClean() {
 		return nil // it has not found out what the run before has sent
 	}
-	return b.cfg.DB.Database().EndRun()
+	return b.cfg.DB.Database().Runs().End()
 }
 
 func (b *Bridge) run(ctx context.Context) error {

@@ -92,8 +92,7 @@ type Pipeline struct {
 	log       *slog.Logger
 	fifo      *deltafifo.FIFO
 	indexer   *store.Indexer
-	saved     resource.Version // the watermark on disk when the state was opened, "" for none
-	recovery  recovery.Case    // what to read with; the first list decides on its gap
+	opened    opened
 	informer  *informer.Informer
 	reflector *reflector.Reflector
 	// diverged has room for one. The controller sends when a list shows that the server's history
@@ -106,6 +105,13 @@ type Pipeline struct {
 	metrics  *metric.Scope
 	refresh  bodyRefresh
 	life     life
+}
+
+// opened is what was found when the state was opened.
+type opened struct {
+	at       time.Time
+	saved    resource.Version // the watermark on disk, "" for none
+	recovery recovery.Case    // what to read with; the first list decides on its gap
 }
 
 // ids counts pipelines.
@@ -160,9 +166,9 @@ func (p *Pipeline) openState() (err error) {
 	position, errPosition := p.indexer.Meta().Position()
 	pending, errPending := p.indexer.Meta().ListPending()
 	diverged, err := p.indexer.Meta().Diverged()
-	p.saved, p.began = position.Version, time.Now()
-	p.recovery = recovery.Recover(&recovery.Found{
-		Diverged: diverged, Pending: pending, Watermark: p.saved != "", Lists: p.lists(),
+	p.opened.saved, p.opened.at = position.Version, time.Now()
+	p.opened.recovery = recovery.Recover(&recovery.Found{
+		Diverged: diverged, Pending: pending, Watermark: p.opened.saved != "", Lists: p.lists(),
 		NoSnapshot: p.cfg.Snapshot == SnapshotNever,
 	})
 	return errors.Join(errPosition, errPending, err)
@@ -297,8 +303,8 @@ func (p *Pipeline) addReflector() (err error) {
 	cfg.Parse = p.cfg.Parse
 	cfg.Parse.Type = p.cfg.Type
 	cfg.Watchdog = p.watchdog()
-	cfg.Snapshot = p.recovery != recovery.Now
-	cfg.From, cfg.Reached = p.From(), p.saved
+	cfg.Snapshot = p.opened.recovery != recovery.Now
+	cfg.From, cfg.Reached = p.From(), p.opened.saved
 	if err := p.addNamespaces(&cfg); err != nil {
 		return err
 	}
@@ -307,7 +313,7 @@ func (p *Pipeline) addReflector() (err error) {
 			return p.cfg.Shard.Has(p.cfg.Type, obj.Namespace, obj.Name)
 		}
 	}
-	if cfg.Diverged = p.diverged; p.recovery == recovery.Rewound {
+	if cfg.Diverged = p.diverged; p.opened.recovery == recovery.Rewound {
 		p.diverged <- struct{}{}
 	}
 	p.reflector, err = reflector.New(cfg)
@@ -360,8 +366,8 @@ func (p *Pipeline) addNamespaces(cfg *reflector.Config) error {
 
 // From is the version after which it resumed, "" for none.
 func (p *Pipeline) From() resource.Version {
-	if p.lists() || p.recovery == recovery.Interrupted {
+	if p.lists() || p.opened.recovery == recovery.Interrupted {
 		return ""
 	}
-	return p.saved
+	return p.opened.saved
 }

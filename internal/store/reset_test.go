@@ -25,7 +25,7 @@ func reset(t *testing.T, dir, unit string, keepObjects bool) {
 func TestAResetForgetsOneUnitAndNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	db := leaveState(t, dir)
-	secret, err := db.Database().Secret()
+	secret, err := db.Database().Identity().Secret()
 	testkit.OK(t, err)
 	testkit.OK(t, db.Close())
 	reset(t, dir, "all/pods", false)
@@ -47,8 +47,8 @@ func TestAResetForgetsOneUnitAndNothingElse(t *testing.T) {
 	testkit.OK(t, in.Close())
 
 	db = openDB(t, dir)
-	testkit.OK(t, db.Database().BindCluster("cluster-1"))
-	if again, err := db.Database().Secret(); err != nil || string(again) != string(secret) {
+	testkit.OK(t, db.Database().Identity().BindCluster("cluster-1"))
+	if again, err := db.Database().Identity().Secret(); err != nil || string(again) != string(secret) {
 		t.Errorf("the key of redaction is another, %v", err)
 	}
 	ix := newIndexer(t, db)
