@@ -292,8 +292,12 @@ func (b *Bridge) run(ctx context.Context) error {
 		planner: b.cfg.Planner, planInterval: b.cfg.PlanInterval,
 	}
 	units.start(unitsCtx, "", func(context.Context) error { return reconciler.run(read) })
-	services.start(servicesCtx, "", func(context.Context) error { return b.progress(read) })
-	units.start(unitsCtx, "", func(context.Context) error { return b.refreshBodies(read) })
+	progress := startProgress{pipelines: b.roster.all, onSynced: b.cfg.OnSynced, log: b.log}
+	services.start(servicesCtx, "", func(context.Context) error { return progress.run(read) })
+	refresh := bodyRefresh{
+		left: b.cfg.DB.BodiesLeft, pipelines: b.roster.all, stateErr: b.stateErr,
+	}
+	units.start(unitsCtx, "", func(context.Context) error { return refresh.run(read) })
 	services.start(servicesCtx, "", func(ended context.Context) error {
 		<-read.Done() // whatever ends the bridge ends reading
 		b.deadline(ctx, hard, ended, failed)
