@@ -63,7 +63,7 @@ type assembler struct {
 
 // assembled is a bridge with what belongs to it.
 type assembled struct {
-	*bridge.Bridge
+	bridge *bridge.Bridge
 	db     *store.DB
 	rights *rights.ListCheck
 	// What a change of the configuration continues from.
@@ -77,7 +77,7 @@ func (p *assembled) Close() error { return p.db.Close() }
 // Reasons is why the pipeline is not ready, as the admin server shows it.
 func (p *assembled) reasons() []admin.Reason {
 	var list []admin.Reason
-	for _, r := range p.Ready() {
+	for _, r := range p.bridge.Ready() {
 		list = append(list, admin.Reason{What: r.Component, Message: r.Message})
 	}
 	return append(list, p.rights.Reasons()...)
@@ -297,7 +297,7 @@ func (a *assembler) bridge(
 		c.Planner, c.PlanInterval = p.ask, interval
 	}
 	b, err := bridge.New(c)
-	return &assembled{Bridge: b, db: c.DB, rights: check, cluster: c.Cluster, planner: p}, err
+	return &assembled{bridge: b, db: c.DB, rights: check, cluster: c.Cluster, planner: p}, err
 }
 
 // unit is what all units of an informer have in common.
