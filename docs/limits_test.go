@@ -98,3 +98,24 @@ func receiver(of ast.Expr) string {
 	}
 	return ""
 }
+
+// maxWords of a decision, without its title.
+const maxWords = 300
+
+// TestDecisions: a page that is read is short.
+func TestDecisions(t *testing.T) {
+	n := 0
+	sources(t, ".md", func(file string, text []byte) {
+		if path.Dir(file) != "docs/decisions" {
+			return
+		}
+		n++
+		_, body, _ := strings.Cut(string(text), "\n")
+		if words := len(strings.Fields(body)); words > maxWords {
+			t.Errorf("%s has %d words, more than %d", file, words, maxWords)
+		}
+	})
+	if n < 30 {
+		t.Errorf("only %d decisions were found", n)
+	}
+}
