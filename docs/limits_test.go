@@ -119,3 +119,14 @@ func TestDecisions(t *testing.T) {
 		t.Errorf("only %d decisions were found", n)
 	}
 }
+
+// maxDoc is how many lines a doc.go may have.
+const maxDoc = 40
+
+func TestPackageComments(t *testing.T) {
+	sources(t, "/doc.go", func(file string, text []byte) {
+		if lines := strings.Count(string(text), "\n"); isProduct(file) && lines > maxDoc {
+			t.Errorf("%s has %d lines, more than %d", file, lines, maxDoc)
+		}
+	})
+}
