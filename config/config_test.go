@@ -370,7 +370,7 @@ sinks:
 		if strings.Contains(text, "hunter2") {
 			t.Errorf("%s shows a secret: %s", how, text)
 		}
-		if !strings.Contains(text, config.Masked) {
+		if !strings.Contains(text, settings.Masked) {
 			t.Errorf("%s shows no mask: %s", how, text)
 		}
 	}

@@ -76,11 +76,6 @@ func (o Options) read() ([]byte, error) {
 // envPrefix begins the name of every environment variable that sets a key.
 const envPrefix settings.Prefix = "BRIDGE_"
 
-// EnvName is the variable that sets the key at a path: BRIDGE_STATE_DIR for state.dir,
-// BRIDGE_INFORMERS_WORKLOADS_LABEL_SELECTOR or BRIDGE_INFORMERS_0_LABEL_SELECTOR for labelSelector
-// of the first informer, whose name is workloads.
-func EnvName(path ...string) string { return envPrefix.Name(path...) }
-
 // otherNames are words that other tools, or former texts, have for a key.
 var otherNames = map[string]string{
 	"bootstrapServers": "brokers",

@@ -10,6 +10,3 @@ type Secret = settings.Secret
 
 // URL is an address that may hold credentials. Printed, they are masked.
 type URL = settings.URL
-
-// Masked stands for a secret wherever one is printed.
-const Masked = settings.Masked

@@ -68,7 +68,7 @@ func TestSendingSecrets(t *testing.T) {
 }
 
 func TestMaskedURLs(t *testing.T) {
-	const m = config.Masked
+	const m = settings.Masked
 	for url, want := range map[string]string{
 		"":                      "",
 		"nats://h:4222":         "nats://h:4222",
@@ -110,8 +110,8 @@ sinks:
 	}
 	for _, want := range []string{
 		"cluster: ${LEAKED}\n", "shutdownTimeout: ${PACE}\n", "dir: /var/${LEAKED}/$${x}\n", "- ${LEAKED}\n",
-		"- nats://${LEAKED}:4222\n", "password: '${LEAKED}'\n", "- nats://" + config.Masked + "@h\n",
-		"token: '" + config.Masked + "'\n", "- ${LEAKED}:9092\n", "cleanup.policy: ${LEAKED}\n",
+		"- nats://${LEAKED}:4222\n", "password: '${LEAKED}'\n", "- nats://" + settings.Masked + "@h\n",
+		"token: '" + settings.Masked + "'\n", "- ${LEAKED}:9092\n", "cleanup.policy: ${LEAKED}\n",
 	} {
 		if !strings.Contains(printed, want) {
 			t.Errorf("no %q in\n%s", want, printed)

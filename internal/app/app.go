@@ -148,7 +148,7 @@ func Run(ctx context.Context, o Options) (err error) {
 			defer end()
 			reloading.Go(func() { r.follow(following, o.Hangups, c.ReloadInterval) })
 		}
-		return p.Run(ctx)
+		return p.bridge.Run(ctx)
 	})
 }
 

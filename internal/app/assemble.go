@@ -65,7 +65,7 @@ type assembler struct {
 
 // assembled is a bridge with what belongs to it.
 type assembled struct {
-	*bridge.Bridge
+	bridge *bridge.Bridge
 	db     *store.DB
 	rights *rights.ListCheck
 	// What a change of the configuration continues from.
@@ -79,7 +79,7 @@ func (p *assembled) Close() error { return p.db.Close() }
 // Reasons is why the pipeline is not ready, as the admin server shows it.
 func (p *assembled) reasons() []admin.Reason {
 	var list []admin.Reason
-	for _, r := range p.Ready() {
+	for _, r := range p.bridge.Ready() {
 		list = append(list, admin.Reason{What: r.Component, Message: r.Message})
 	}
 	return append(list, p.rights.Reasons()...)
@@ -134,8 +134,7 @@ func (a *assembler) assemble(ctx context.Context) (*assembled, error) {
 		Watchdog: k.WatchIdleTimeout, CommitInterval: a.config.State.CommitInterval,
 		Drain: a.config.ShutdownTimeout,
 		Log:   a.log, Registerer: a.registry,
-		Standby:  a.replicas.bridge(),
-		Version:  a.version,
+		Standby:  a.replicas.bridge(a.version),
 		OnSettle: a.onSettle,
 		OnSynced: a.onSynced, QueueBytes: a.queueBytes,
 	}
@@ -178,7 +177,7 @@ func (a *assembler) openState(clusterID string) (*store.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := db.Database().BindCluster(clusterID); err != nil {
+	if err := db.Database().Identity().BindCluster(clusterID); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	db.SetBodiesPerSecond(a.bodiesPerSecond())
@@ -299,7 +298,7 @@ func (a *assembler) bridge(
 		c.Planner, c.PlanInterval = p.ask, interval
 	}
 	b, err := bridge.New(c)
-	return &assembled{Bridge: b, db: c.DB, rights: check, cluster: c.Cluster, planner: p}, err
+	return &assembled{bridge: b, db: c.DB, rights: check, cluster: c.Cluster, planner: p}, err
 }
 
 // unit is what all units of an informer have in common.

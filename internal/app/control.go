@@ -52,10 +52,10 @@ func (c *control) Pause(ctx context.Context, by admin.Caller, kind, name string)
 		return "", err
 	}
 	if kind == "sink" {
-		return done(p.PauseSink(ctx, name, by.String()), "sink %s is paused: what is for it waits",
-			name)
+		return done(p.bridge.PauseSink(ctx, name, by.String()),
+			"sink %s is paused: what is for it waits", name)
 	}
-	return done(p.PauseInformer(ctx, name, by.String()), "informer %s is paused: it reads "+
+	return done(p.bridge.PauseInformer(ctx, name, by.String()), "informer %s is paused: it reads "+
 		"nothing; what it has read is sent", name)
 }
 
@@ -66,9 +66,9 @@ func (c *control) Resume(ctx context.Context, _ admin.Caller, kind, name string)
 		return "", err
 	}
 	if kind == "sink" {
-		return done(p.ResumeSink(ctx, name), "sink %s goes on", name)
+		return done(p.bridge.ResumeSink(ctx, name), "sink %s goes on", name)
 	}
-	return done(p.ResumeInformer(ctx, name), "informer %s goes on", name)
+	return done(p.bridge.ResumeInformer(ctx, name), "informer %s goes on", name)
 }
 
 // Snapshot implements admin.Controller.
@@ -89,7 +89,7 @@ func (c *control) Snapshot(
 				err)}
 		}
 	}
-	units, err := p.SendSnapshot(ctx, req)
+	units, err := p.bridge.SendSnapshot(ctx, req)
 	return done(err, "sending again what is known of %s; the log says when all of it is queued",
 		strings.Join(units, ", "))
 }

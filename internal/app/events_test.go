@@ -286,7 +286,7 @@ func (p *play) start(file string) error {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(p.t.Context()))
 	done := make(chan error, 1)
-	go func() { done <- b.Run(ctx) }()
+	go func() { done <- b.bridge.Run(ctx) }()
 	p.stop = func() error {
 		cancel()
 		return errors.Join(<-done, db.Close())

@@ -41,7 +41,7 @@ func (l *inspector) Object(_ context.Context, resource, namespace, name string) 
 	if p == nil {
 		return nil, &admin.Error{Code: http.StatusServiceUnavailable, Err: errors.New(why)}
 	}
-	states, err := p.Object(resource, namespace, name)
+	states, err := p.bridge.Object(resource, namespace, name)
 	switch {
 	case errors.Is(err, bridge.ErrNotWatched):
 		return nil, &admin.Error{Code: http.StatusNotFound, Err: err}

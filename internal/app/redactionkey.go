@@ -41,7 +41,7 @@ func redactorOf(c *config.Config, db *store.DB) (*resource.Redactor, error) {
 	if redactor, err := keyFromFile(c); err != nil || redactor != nil {
 		return redactor, err
 	}
-	key, err := db.Database().Secret()
+	key, err := db.Database().Identity().Secret()
 	if err != nil {
 		return nil, err
 	}
@@ -54,5 +54,5 @@ func forgetOwnKey(c *config.Config, db *store.DB) error {
 	if c.Redaction.KeyFile == "" {
 		return nil
 	}
-	return db.Database().ForgetSecret()
+	return db.Database().Identity().ForgetSecret()
 }

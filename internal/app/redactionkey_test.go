@@ -151,7 +151,7 @@ func TestRedactionKey(t *testing.T) {
 		p.run("")
 		db, err := store.Open(statedb.Options{Dir: "state", FS: p.fs})
 		testkit.OK(t, err)
-		own, err := db.Database().Secret()
+		own, err := db.Database().Identity().Secret()
 		testkit.OK(t, err)
 		testkit.OK(t, db.Close())
 		if !p.holds(own) {

@@ -163,7 +163,7 @@ func (r *reloader) reconfigure(
 	defer cancel(nil)
 	go whileSame(ctx, content, r.files(),
 		func() { cancel(fmt.Errorf("%w: the file has changed again meanwhile", errNotNow)) })
-	return r.pipeline.Reconfigure(ctx, c)
+	return r.pipeline.bridge.Reconfigure(ctx, c)
 }
 
 // plan says what is to change. It asks the API server, and contacts nobody else.

@@ -105,7 +105,7 @@ func (c *control) resend(ctx context.Context, r resending) (answer admin.Resent,
 	if err != nil {
 		return answer, err
 	}
-	resent, err := p.Resend(ctx, r.sink, read.events, r.returned)
+	resent, err := p.bridge.Resend(ctx, r.sink, read.events, r.returned)
 	if err != nil && resent == nil {
 		_, err = done(err, "")
 		return answer, err

@@ -58,9 +58,9 @@ func Sample(ctx context.Context, o SampleOptions) (printed int, all bool, err er
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
+	go func() { ended <- p.bridge.Run(ctx) }()
 	printed, all, printErr := stream.print(ctx, o.Out, o.Events*len(o.Config.Sinks),
-		func() bool { return isShown(p.Status()) })
+		func() bool { return isShown(p.bridge.Status()) })
 	stream.finish()
 	cancel()
 	switch err = <-ended; {

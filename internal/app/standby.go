@@ -73,11 +73,11 @@ func identity(configured string) (string, error) {
 }
 
 // bridge is the part for the bridge; nil for none.
-func (r *replicas) bridge() *bridge.Standby {
+func (r *replicas) bridge(version string) *bridge.Standby {
 	if r == nil {
 		return nil
 	}
-	return &bridge.Standby{Lease: r.lease, ProgressLease: r.board}
+	return &bridge.Standby{Lease: r.lease, ProgressLease: r.board, Version: version}
 }
 
 // Fence is what keeps a replica that led before out of a stream; nil for none.

@@ -18,7 +18,7 @@ func standsBy(t *testing.T) (*replicas, *bridge.Standby) {
 		t.Fatal(err)
 	}
 	r := &replicas{lease: lease, board: standby.NewProgressLease(c), name: "tools_bridge"}
-	return r, r.bridge()
+	return r, r.bridge("1")
 }
 
 func TestNoTwoProcessesHaveOneIdentity(t *testing.T) {

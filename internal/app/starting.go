@@ -87,7 +87,7 @@ func (s *starting) status() ProcessStatus {
 		r.Starting = why
 		return r
 	}
-	r.Status, r.Reload = new(p.Status()), s.outcome.status()
+	r.Status, r.Reload = new(p.bridge.Status()), s.outcome.status()
 	return r
 }
 

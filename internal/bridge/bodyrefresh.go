@@ -3,31 +3,39 @@ package bridge
 import (
 	"context"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/pipeline"
 )
 
 // quietFor is how long no update may have left a stale body on disk before bodies are refreshed.
 const quietFor = 10 * time.Second
 
-// refreshBodies refreshes the stale bodies of all pipelines whenever there is no flood of updates,
-// until ctx ends.
-func (b *Bridge) refreshBodies(ctx context.Context) error {
+// bodyRefresh refreshes the stale bodies of all pipelines whenever there is no flood of updates.
+type bodyRefresh struct {
+	left      func() int64 // how many bodies updates have left stale; it only grows
+	pipelines func() []*pipeline.Pipeline
+	stateErr  func() error // nothing is refreshed while the state can't be written
+}
+
+// run works until ctx ends.
+func (b *bodyRefresh) run(ctx context.Context) error {
 	tick := time.NewTicker(quietFor / 2)
 	defer tick.Stop()
-	left, since := b.cfg.DB.BodiesLeft(), time.Now()
+	left, since := b.left(), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		if now := b.cfg.DB.BodiesLeft(); now != left {
+		if now := b.left(); now != left {
 			left, since = now, time.Now()
 		}
 		if time.Since(since) < quietFor || b.stateErr() != nil {
 			continue
 		}
-		for _, u := range b.roster.all() {
-			u.RefreshBodies(func() bool { return b.cfg.DB.BodiesLeft() == left })
+		for _, u := range b.pipelines() {
+			u.RefreshBodies(func() bool { return b.left() == left })
 		}
 	}
 }

@@ -69,8 +69,6 @@ type Config struct {
 	// Standby makes it one of several replicas, of which one publishes; nil for the only one. It
 	// needs a state on disk.
 	Standby *Standby
-	// Version tells configurations apart that replicas have; "" for not known.
-	Version string
 	// Drain is how long a stop may take; default 15 s.
 	Drain time.Duration
 	Log   *slog.Logger
@@ -167,7 +165,7 @@ func New(cfg Config) (*Bridge, error) {
 			continue
 		}
 		names[uc.Name()] = true
-		u, err := b.newPipeline(uc, false, !cfg.DB.Database().WasClean())
+		u, err := b.newPipeline(uc, false, !cfg.DB.Database().Runs().WasClean())
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -229,7 +227,7 @@ var ErrDrain = errors.New("drain deadline passed before everything was sent; the
 // Run works until ctx ends and everything read by then is settled, or the drain deadline has passed
 // (ErrDrain); or until something fails that only a restart can heal.
 func (b *Bridge) Run(ctx context.Context) error {
-	if err := b.cfg.DB.Database().BeginRun(); err != nil {
+	if err := b.cfg.DB.Database().Runs().Begin(); err != nil {
 		return err
 	}
 	if err := b.run(ctx); errors.Is(err, errFollowed) {
@@ -240,7 +238,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	if !b.roster.isClean() {
 		return nil // it has not found out what the run before has sent
 	}
-	return b.cfg.DB.Database().EndRun()
+	return b.cfg.DB.Database().Runs().End()
 }
 
 func (b *Bridge) run(ctx context.Context) error {
@@ -308,8 +306,12 @@ func (b *Bridge) run(ctx context.Context) error {
 		planner: b.cfg.Planner, planInterval: b.cfg.PlanInterval,
 	}
 	units.start(unitsCtx, "", func(context.Context) error { return reconciler.run(read) })
-	services.start(servicesCtx, "", func(context.Context) error { return b.progress(read) })
-	units.start(unitsCtx, "", func(context.Context) error { return b.refreshBodies(read) })
+	progress := startProgress{pipelines: b.roster.all, onSynced: b.cfg.OnSynced, log: b.log}
+	services.start(servicesCtx, "", func(context.Context) error { return progress.run(read) })
+	refresh := bodyRefresh{
+		left: b.cfg.DB.BodiesLeft, pipelines: b.roster.all, stateErr: b.stateErr,
+	}
+	units.start(unitsCtx, "", func(context.Context) error { return refresh.run(read) })
 	services.start(servicesCtx, "", func(ended context.Context) error {
 		<-read.Done() // whatever ends the bridge ends reading
 		b.deadline(ctx, hard, ended, failed)

@@ -227,7 +227,7 @@ func (r *reconciler) appear(cfg pipeline.Config) error {
 func (r *reconciler) start(cfg pipeline.Config, backfill []string) (*pipeline.Pipeline, error) {
 	unclean, known := r.unclean[cfg.Name()]
 	if !known {
-		unclean = !r.b.cfg.DB.Database().WasClean()
+		unclean = !r.b.cfg.DB.Database().Runs().WasClean()
 	}
 	u, err := r.b.newPipeline(cfg, len(backfill) > 0, unclean)
 	if err != nil {

@@ -24,6 +24,8 @@ type Standby struct {
 	ProgressLease ProgressLease
 	// Interval of writing the leader's progress, and of reading it; default 1 s.
 	Interval time.Duration
+	// Version tells configurations apart that replicas have; "" for not known.
+	Version string
 }
 
 // Lease decides who leads: *standby.Lease.
@@ -79,7 +81,7 @@ func (b *Bridge) newReplica() *replica {
 	r := &replica{
 		cfg: *b.cfg.Standby, log: b.log, roster: &b.roster, sinks: &b.sinks,
 		changing: b.changing, stopping: b.ended,
-		version: b.cfg.Version, doubtful: map[string]time.Time{},
+		version: b.cfg.Standby.Version, doubtful: map[string]time.Time{},
 	}
 	r.cfg.Interval = cmp.Or(r.cfg.Interval, time.Second)
 	r.metrics = newReplicaMetrics(b.cfg.Registerer, r)

@@ -300,7 +300,7 @@ func TestAStandbyIsReadyWithWhatItsLeaderDoesNotHave(t *testing.T) {
 				p := newReloadPair(t)
 				other := p.unit
 				other.Informer = "other"
-				p.second.cfg.Units, p.second.cfg.Version = append(p.second.cfg.Units, other), version
+				p.second.cfg.Units, p.second.cfg.Standby.Version = append(p.second.cfg.Units, other), version
 				asked := 0 // a standby's sinks are not open: it does not wait for them
 				p.second.cfg.Sinks[0].Sink = rememberer{p.second.cfg.Sinks[0].Sink, sinks.Trace{}, nil, &asked}
 				p.Create("shop/a", nil)

@@ -23,7 +23,7 @@ func newReloadPair(t *testing.T) *reloadPair {
 	p := &reloadPair{pair: newPair(t)}
 	p.unit = p.cfg.Units[0]
 	for _, r := range []*rig{p.rig, p.second} {
-		r.cfg.Version = "1"
+		r.cfg.Standby.Version = "1"
 	}
 	return p
 }

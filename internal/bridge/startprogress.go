@@ -2,33 +2,42 @@ package bridge
 
 import (
 	"context"
+	"log/slog"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/pipeline"
 )
 
 // progressInterval is how often an unfinished start is told.
 const progressInterval = 10 * time.Second
 
-// progress logs how far the first lists are, and when they have ended; a cluster of many objects
-// takes minutes.
-func (b *Bridge) progress(ctx context.Context) error {
+// startProgress logs how far the first lists are, and when they have ended; a cluster of many
+// objects takes minutes.
+type startProgress struct {
+	pipelines func() []*pipeline.Pipeline
+	onSynced  func() // called once, when all are in sync; may be nil
+	log       *slog.Logger
+}
+
+// run returns when all pipelines are in sync, or ctx ends.
+func (p *startProgress) run(ctx context.Context) error {
 	began, tick := time.Now(), time.NewTicker(time.Second)
 	defer tick.Stop()
 	told := began
 	for {
-		synced, resources, listed := b.populated()
+		synced, resources, listed := p.populated()
 		if synced == resources {
-			b.log.Info("all resources are in sync with the API server", "resources", synced, "objects",
-				listed,
-				"took", time.Since(began).Round(time.Millisecond).String())
-			if b.cfg.OnSynced != nil {
-				b.cfg.OnSynced()
+			p.log.Info("all resources are in sync with the API server", "resources", synced,
+				"objects", listed, "took", time.Since(began).Round(time.Millisecond).String())
+			if p.onSynced != nil {
+				p.onSynced()
 			}
 			return nil
 		}
 		if time.Since(told) >= progressInterval {
 			told = time.Now()
-			b.log.Info("syncing with the API server", "resources", resources, "in_sync", synced, "objects",
-				listed)
+			p.log.Info("syncing with the API server", "resources", resources, "in_sync", synced,
+				"objects", listed)
 		}
 		select {
 		case <-ctx.Done():
@@ -39,8 +48,8 @@ func (b *Bridge) progress(ctx context.Context) error {
 }
 
 // populated returns how many pipelines are in sync, of how many, and how many objects were listed.
-func (b *Bridge) populated() (synced, resources, listed int) {
-	units := b.roster.all()
+func (p *startProgress) populated() (synced, resources, listed int) {
+	units := p.pipelines()
 	for _, u := range units {
 		s := u.Status()
 		listed += s.Listed

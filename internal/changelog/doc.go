@@ -1,11 +1,10 @@
-// Package changelog is the log of one informer: the order of its changes, who has read how far,
-// which version of the API server is complete, and the part that lies on disk. It is the one keeper
-// of "how far is this change".
+// Package changelog is the log of one informer, and the one keeper of "how far is this change":
+// order, cursors, the complete version of the API server, and the part that lies on disk.
 //
-// Takes in: entries in the order in which they were decided (Place) and what deltas say of versions
-// (Mark), from the controller; entries that listeners may read (Append); from each listener what it
-// is done with (Cursor.Ack). Hands on: entries to the listeners (Cursor.Read, or Headers and Load),
-// and checkpoints to the committer: the watermark, states of objects, entries for the disk,
+// Takes in: of each delta its entries, in the order of decision, and what it says of versions
+// (Place), from the controller; entries that listeners may read (Append); from each listener what
+// it is done with (Cursor.Ack). Hands on: entries to the listeners (Cursor.Read, or Headers and
+// Load), and checkpoints to the committer: the watermark, states of objects, entries for the disk,
 // cursors.
 //
 //	placed -> appended -> settled -> committed
@@ -25,11 +24,11 @@
 //     the object's entries.
 //   - L5 What is read is pending, from under the same lock, until it is acked.
 //   - L6 What all have acked is trimmed on disk, with a commit that has the cursors.
-//   - L8 A hold on a position of a sink is released after all have acked its entry, or it is
+//   - L7 A hold on a position of a sink is released after all have acked its entry, or it is
 //     spooled.
-//   - L9 Memory is at most the bound and one batch. Full memory spools, and then keeps its newest
+//   - L8 Memory is at most the bound and one batch. Full memory spools, and then keeps its newest
 //     half.
-//   - L10 A drop takes the front of the log on disk. First nobody can read there; then each cursor
+//   - L9 A drop takes the front of the log on disk. First nobody can read there; then each cursor
 //     gets what it had not acked (lost); the next commit writes the cursors and trims. A loss is
 //     read before the cursor's next entry, and cleared by its ack.
 //

@@ -131,11 +131,24 @@ func Open(cfg Config) (*Log, error) {
 // Cursor is that of the n-th listener.
 func (l *Log) Cursor(n int) *Cursor { return l.cursors[n] }
 
-// Place gives an entry its place in the order of decision. One that is for nobody is settled by
-// that; Append follows for all others.
-func (l *Log) Place(e *Entry) {
+// Place takes what was decided of one delta. It gives the entries their places in the order of
+// decision, and puts the delta's mark behind them. An entry that is for nobody is settled by that.
+// Append follows for all others.
+func (l *Log) Place(entries []*Entry, m Mark) {
 	l.mu.Lock()
 	before := l.states.Ready()
+	for _, e := range entries {
+		l.placeLocked(e)
+	}
+	if m.Kind != NoMark {
+		l.marks.Mark(m.Kind, m.Version)
+		l.lookAtEndLocked()
+	}
+	l.unlockAndWake(before)
+	l.cfg.Committer.Changed()
+}
+
+func (l *Log) placeLocked(e *Entry) {
 	e.place = l.marks.Append()
 	if key := e.stateKey(); key != "" {
 		l.states.Append(key, e.place)
@@ -145,17 +158,6 @@ func (l *Log) Place(e *Entry) {
 	} else {
 		l.placed++
 	}
-	l.unlockAndWake(before)
-	l.cfg.Committer.Changed()
-}
-
-// Mark notes a version of the stream, behind all entries that were placed so far.
-func (l *Log) Mark(kind MarkKind, version resource.Version) {
-	l.mu.Lock()
-	l.marks.Mark(kind, version)
-	l.lookAtEndLocked()
-	l.mu.Unlock()
-	l.cfg.Committer.Changed()
 }
 
 // settleLocked settles an entry, and has its state committed.

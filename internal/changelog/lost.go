@@ -9,7 +9,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// lost is what a cursor needed of the entries that were dropped from the log on disk (L10). Losses
+// lost is what a cursor needed of the entries that were dropped from the log on disk (L9). Losses
 // are counted on a stand, outside the lock, and then given to the cursor.
 type lost struct {
 	// kept are entries that only this cursor has, in order of their positions: gaps, the last of

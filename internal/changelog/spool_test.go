@@ -16,7 +16,7 @@ func TestRunWakesUpForWhatIsAppended(t *testing.T) {
 		for n := range 3 {
 			time.Sleep(time.Hour)
 			e := r.entry("a", 10+n, 0b11)
-			r.Place(e)
+			r.Place([]*changelog.Entry{e}, changelog.Mark{})
 			r.Append([]*changelog.Entry{e})
 			before := r.Status().DiskBytes
 			if time.Sleep(4 * time.Second); r.Status().DiskBytes != before {

@@ -10,12 +10,20 @@ import (
 // Position is the place of an entry among all of its informer, from 1 on.
 type Position uint64
 
+// Mark is what a delta says of versions. Its zero value says nothing.
+type Mark struct {
+	Kind    MarkKind
+	Version resource.Version
+}
+
 // MarkKind says what the version of a mark means.
 type MarkKind uint8
 
 const (
+	// NoMark is the kind of a mark that says nothing.
+	NoMark MarkKind = iota
 	// Event is a version of the watch. Others of the same version may follow.
-	Event MarkKind = iota
+	Event
 	// Bookmark is a version up to which the API server has sent everything.
 	Bookmark
 	// ListEnd is the version of a complete list. It alone may move the watermark back: when the

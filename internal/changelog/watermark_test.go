@@ -90,7 +90,7 @@ func play(t *testing.T, steps int, next func(n int) int) {
 			trace += fmt.Sprintf(" settle %d", open[i])
 			open = append(open[:i], open[i+1:]...)
 		default:
-			kind := changelog.MarkKind(action - 4)
+			kind := changelog.Event + changelog.MarkKind(action-4)
 			if version += next(4) - 1; kind == changelog.ListEnd && next(2) == 0 {
 				version -= 3
 			}

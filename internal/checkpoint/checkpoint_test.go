@@ -61,8 +61,12 @@ func ok(t testing.TB, err error) {
 func (b *bench) event(name, version string) changelog.Position {
 	b.t.Helper()
 	at := b.item(name, version, false)
-	b.Mark(changelog.Event, resource.Version(version))
+	b.mark(changelog.Event, resource.Version(version))
 	return at
+}
+
+func (b *bench) mark(kind changelog.MarkKind, version resource.Version) {
+	b.Place(nil, changelog.Mark{Kind: kind, Version: version})
 }
 
 // item appends a change that says nothing of versions, and has it read.
@@ -76,7 +80,7 @@ func (b *bench) item(name, version string, isDeleted bool) changelog.Position {
 		change.Op = event.Deleted
 	}
 	e := &changelog.Entry{Change: change, For: 1}
-	b.Place(e)
+	b.Place([]*changelog.Entry{e}, changelog.Mark{})
 	b.Append([]*changelog.Entry{e})
 	b.Cursor(0).Claim([]changelog.Header{e.Header()}, e.Position+1)
 	return e.Position
@@ -110,10 +114,10 @@ func TestTheWatermarkIsCommitted(t *testing.T) {
 	b.wantWatermark("12")
 	b.settle(at[3])
 	b.wantWatermark("13") // 14 is settled, and nothing later was seen
-	b.Mark(changelog.Bookmark, "500")
+	b.mark(changelog.Bookmark, "500")
 	b.wantWatermark("500")
 	item := b.item("pod-6", "6", false)
-	b.Mark(changelog.ListEnd, "7")
+	b.mark(changelog.ListEnd, "7")
 	b.wantWatermark("500")
 	b.settle(item)
 	b.wantWatermark("7")
@@ -193,9 +197,9 @@ func (c *commits) Recalled() []byte { return nil }
 func TestRunSleepsUntilSomethingChanges(t *testing.T) {
 	none := func(*store.Batch) {}
 	for name, change := range map[string]func(b *bench){
-		"a place":              func(b *bench) { b.Place(&changelog.Entry{Kind: changelog.OfGap}) },
+		"a place":              func(b *bench) { b.Place([]*changelog.Entry{{Kind: changelog.OfGap}}, changelog.Mark{}) },
 		"an acknowledgement":   func(b *bench) { b.settle(b.event("a", "10")) },
-		"a version":            func(b *bench) { b.Mark(changelog.Bookmark, "500") },
+		"a version":            func(b *bench) { b.mark(changelog.Bookmark, "500") },
 		"a note":               func(b *bench) { b.Note(none) },
 		"a note for the next":  func(b *bench) { b.NoteNext(none) },
 		"a body to catch up":   func(b *bench) { b.CatchUp(nil) },
@@ -261,7 +265,7 @@ func TestTheWatermarkNeverPassesWhatIsNotSettled(t *testing.T) {
 			case 3:
 				if rng.IntN(5) == 0 {
 					version++
-					b.Mark(changelog.Bookmark, resource.Version(fmt.Sprint(version)))
+					b.mark(changelog.Bookmark, resource.Version(fmt.Sprint(version)))
 					version++
 				}
 			}
@@ -289,10 +293,10 @@ func TestTombstonesThatOneCommitLeavesAreDroppedByLaterOnes(t *testing.T) {
 	const n = 12_000
 	for i := range n {
 		at := b.item(fmt.Sprintf("shop/p%06d", i), "1000", true)
-		b.Mark(changelog.Event, "1000")
+		b.mark(changelog.Event, "1000")
 		b.settle(at)
 	}
-	b.Mark(changelog.Bookmark, "1001")
+	b.mark(changelog.Bookmark, "1001")
 	left := func() int {
 		ok(t, b.committer.Commit())
 		count := 0
@@ -306,7 +310,7 @@ func TestTombstonesThatOneCommitLeavesAreDroppedByLaterOnes(t *testing.T) {
 		return count
 	}
 	got := []int{left()}
-	b.Mark(changelog.Bookmark, "1002")
+	b.mark(changelog.Bookmark, "1002")
 	for range 2 {
 		got = append(got, left())
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/statedb"
@@ -37,7 +38,7 @@ type Committer struct {
 	changed atomic.Bool   // since the last commit began
 	roused  chan struct{} // of one slot: changed was set
 
-	token chan struct{} // holds one: whoever has it commits
+	committing *semaphore.Weighted // of 1: whoever has it commits
 
 	mu    sync.Mutex
 	logs  []*changelog.Log
@@ -56,9 +57,9 @@ func New(cfg Config) (*Committer, error) {
 	}
 	c := &Committer{
 		cfg: cfg, metrics: newMetrics(cfg.Registerer),
-		wake: make(chan struct{}, 1), roused: make(chan struct{}, 1), token: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), roused: make(chan struct{}, 1),
+		committing: semaphore.NewWeighted(1),
 	}
-	c.token <- struct{}{}
 	return c, nil
 }
 
@@ -138,8 +139,10 @@ func (c *Committer) Commit() error {
 
 // commit reports also whether there was nothing to commit.
 func (c *Committer) commit() (empty bool, err error) {
-	<-c.token
-	defer func() { c.token <- struct{}{} }()
+	if err := c.committing.Acquire(context.Background(), 1); err != nil {
+		return false, err // this context does not end
+	}
+	defer c.committing.Release(1)
 	c.changed.Store(false)
 	c.mu.Lock()
 	logs, sinks := slices.Clone(c.logs), slices.Clone(c.sinks)

@@ -87,10 +87,11 @@ func TestArchive(t *testing.T) {
 		requireSameHistory(t, dir, want)
 	})
 	t.Run("two archivers of one directory are refused", func(t *testing.T) {
-		db, err := history.Open(history.Options{Dir: t.TempDir()})
+		dir := t.TempDir()
+		db, err := history.Open(history.Options{Dir: dir})
 		testkit.OK(t, err)
 		defer db.Close()
-		out, err := exec.CommandContext(t.Context(), program, "archive", "--from", jetStream(t)+"/K8S", "--dir", db.Dir()).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), program, "archive", "--from", jetStream(t)+"/K8S", "--dir", dir).CombinedOutput()
 		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != command.ExitRefused || !strings.Contains(string(out), "is written by another process") { //nolint:errorlint // it is not wrapped
 			t.Errorf("%v: %s", err, out)
 		}

@@ -54,6 +54,7 @@ type Controller struct {
 
 // batch is what was decided in this turn and not handed on yet.
 type batch struct {
+	decided []*changelog.Entry // of the delta that is being decided; they have no place yet
 	changes []*changelog.Entry
 	bytes   int            // of changes
 	marks   []resource.Key // objects that a list held
@@ -163,7 +164,7 @@ func (c *Controller) TryProcess(deltas deltafifo.Deltas) (n int, err error) {
 				return n, err
 			}
 		}
-		c.put(m)
+		c.place(m)
 		n++
 	}
 	c.env.Log.Append(c.batch.changes)
@@ -232,46 +233,35 @@ func (c *Controller) decideAndMark(ctx context.Context, d *deltafifo.Delta) erro
 	if err := c.decide(ctx, d); err != nil {
 		return err
 	}
-	c.put(m)
+	c.place(m)
 	return nil
 }
 
-// mark is what a delta says of versions.
-type mark struct {
-	kind    changelog.MarkKind
-	version resource.Version
-	says    bool // else nothing
-}
-
-// mark is asked before the delta is decided.
-func (c *Controller) mark(d *deltafifo.Delta) (m mark) {
-	m.kind, m.version, m.says = markOf(d)
-	m.says = m.says && !c.diverged && (m.kind != changelog.ListEnd || !c.diverges(m.version))
+// mark is what a delta says of versions. It is asked before the delta is decided.
+func (c *Controller) mark(d *deltafifo.Delta) changelog.Mark {
+	m := markOf(d)
+	if c.diverged || m.Kind == changelog.ListEnd && c.diverges(m.Version) {
+		return changelog.Mark{}
+	}
 	return m
 }
 
-func (c *Controller) put(m mark) {
-	if m.says {
-		c.env.Log.Mark(m.kind, m.version)
-	}
-}
-
 // markOf is what a delta says of versions while the server's history is the one that is known.
-func markOf(d *deltafifo.Delta) (kind changelog.MarkKind, version resource.Version, ok bool) {
+func markOf(d *deltafifo.Delta) (m changelog.Mark) {
 	switch d.Type {
 	case deltafifo.Bookmark:
-		return changelog.Bookmark, d.Version, true
+		return changelog.Mark{Kind: changelog.Bookmark, Version: d.Version}
 	case deltafifo.ReplaceEnd:
-		// else the stream continues from where it was
-		return changelog.ListEnd, d.Version, !d.Relist.Partial()
-	case deltafifo.Added, deltafifo.Updated, deltafifo.Unselected, deltafifo.Deleted:
-		if d.FinalStateUnknown || d.Listed {
-			return 0, "", false // part of a list
+		if !d.Relist.Partial() { // else the stream continues from where it was
+			return changelog.Mark{Kind: changelog.ListEnd, Version: d.Version}
 		}
-		return changelog.Event, d.Object.Version, true
+	case deltafifo.Added, deltafifo.Updated, deltafifo.Unselected, deltafifo.Deleted:
+		if !d.FinalStateUnknown && !d.Listed { // else it is part of a list
+			return changelog.Mark{Kind: changelog.Event, Version: d.Object.Version}
+		}
 	default:
-		return 0, "", false
 	}
+	return m
 }
 
 // decide makes the changes of one delta.

@@ -146,8 +146,8 @@ func (x *decider) exists(alive bool) {
 		c.Cause = x.causeOfAdd()
 	}
 	if x.Type == deltafifo.Replaced {
-		c.Initial = x.list.Initial
-		c.Inferred = !x.list.Initial && !x.list.Partial()
+		c.Initial = x.list.Initial()
+		c.Inferred = !x.list.Initial() && !x.list.Partial()
 	}
 	x.add(c)
 }
@@ -179,7 +179,7 @@ func (x *decider) unchanged() bool {
 	switch {
 	case !x.known.Found:
 		return false
-	case x.list.Rewound:
+	case x.list.Rewound():
 		isEqual := known.UID == x.Object.UID && known.Version == x.Object.Version
 		return isEqual && !known.Deleted && !x.list.Unclean
 	}
@@ -189,7 +189,7 @@ func (x *decider) unchanged() bool {
 // covered decides an item of a list that is known already. It is published when the first list
 // publishes every object, in the known state: the list may be from an API server that is behind.
 func (x *decider) covered() {
-	if x.list.Round == 0 || !x.list.Initial || !x.known.alive() {
+	if x.list.Round == 0 || !x.list.Initial() || !x.known.alive() {
 		return
 	}
 	known := &x.known.Record
@@ -299,7 +299,7 @@ func outdated(d *deltafifo.Delta, k *Known, l *List) bool {
 	if !d.Listed {
 		return covers(k.Record, d.Object.Version)
 	}
-	return !l.Rewound && k.Record.Version.Newer(d.Object.Version)
+	return !l.Rewound() && k.Record.Version.Newer(d.Object.Version)
 }
 
 // leaves decides an object that was selected and is not any more, as the API server does where it
@@ -326,14 +326,14 @@ func (x *decider) leaves(was store.Record, last Source) {
 // late as the first version of another object of its name. After a rewind no version of before
 // counts.
 func (x *decider) gone(was store.Record, last Source, asOf resource.Version, cause string) {
-	if asOf == "" || !x.list.Rewound && !asOf.Newer(was.Version) {
+	if asOf == "" || !x.list.Rewound() && !asOf.Newer(was.Version) {
 		asOf = was.Version
 	}
 	c := Decision{Last: last, Change: event.Change{
 		Op: event.Deleted, UID: was.UID, Version: was.Version, Before: was.Version, Inferred: true,
 		Cause: cause, GoneAsOf: asOf,
 	}}
-	if cause == event.CauseLeft || x.list.Left {
+	if cause == event.CauseLeft || x.list.Leaves() {
 		c.Forget = x.known.Outside
 	}
 	if cause == event.CauseLeft {
@@ -361,7 +361,7 @@ func (x *decider) beforeThis() resource.Version {
 		uid = x.Skipped.UID
 	}
 	for _, was := range x.known.Left {
-		if was.UID == uid && !x.list.Rewound && first.Newer(was.Version) {
+		if was.UID == uid && !x.list.Rewound() && first.Newer(was.Version) {
 			first = was.Version
 		}
 	}
@@ -371,7 +371,7 @@ func (x *decider) beforeThis() resource.Version {
 // beforeNext returns the version as of which an object was gone that others have followed under its
 // name: the one before the first of these, or asOf without any.
 func (x *decider) beforeNext(next []store.Record, asOf resource.Version) resource.Version {
-	if len(next) == 0 || x.list.Rewound {
+	if len(next) == 0 || x.list.Rewound() {
 		return asOf
 	}
 	return next[0].Version.Before()
@@ -382,7 +382,7 @@ func (x *decider) beforeNext(next []store.Record, asOf resource.Version) resourc
 // tell.
 func (x *decider) leftBefore(uid string, version resource.Version) (before []store.Record) {
 	for _, was := range x.known.Left {
-		if was.UID != uid && (x.list.Rewound || x.list.Left || !was.Version.Newer(version)) {
+		if was.UID != uid && (x.list.Rewound() || x.list.Leaves() || !was.Version.Newer(version)) {
 			before = append(before, was)
 		}
 	}
@@ -422,7 +422,7 @@ func (x *decider) causeOfMissing() string {
 	switch {
 	case !x.known.Outside:
 		return x.causeOfDelete()
-	case x.list.Left && x.list.Gone:
+	case x.list.Kind == resource.RelistDeleted:
 		return event.CauseDeleted
 	default:
 		return event.CauseLeft

@@ -20,19 +20,19 @@ var tableDeltas = map[string]func() (deltafifo.Delta, List){
 	"Updated":              func() (deltafifo.Delta, List) { return deltaOf(deltafifo.Updated), List{} },
 	"Replaced in a relist": func() (deltafifo.Delta, List) { return deltaOf(deltafifo.Replaced), relisted() },
 	"Replaced in a first list": func() (deltafifo.Delta, List) {
-		return deltaOf(deltafifo.Replaced), List{Relist: resource.Relist{Initial: true}}
+		return deltaOf(deltafifo.Replaced), List{Relist: resource.Relist{Kind: resource.RelistInitial}}
 	},
 	"Replaced with `snapshot: always`": func() (deltafifo.Delta, List) {
-		return deltaOf(deltafifo.Replaced), List{Relist: resource.Relist{Initial: true}, Round: 7}
+		return deltaOf(deltafifo.Replaced), List{Relist: resource.Relist{Kind: resource.RelistInitial}, Round: 7}
 	},
 	"Replaced after a rewind": func() (deltafifo.Delta, List) {
-		return deltaOf(deltafifo.Replaced), List{Relist: resource.Relist{Rewound: true}}
+		return deltaOf(deltafifo.Replaced), List{Relist: resource.Relist{Kind: resource.RelistRewound}}
 	},
 	"Replaced after a rewind and a crash": func() (deltafifo.Delta, List) {
-		return deltaOf(deltafifo.Replaced), List{Relist: resource.Relist{Rewound: true}, Unclean: true}
+		return deltaOf(deltafifo.Replaced), List{Relist: resource.Relist{Kind: resource.RelistRewound}, Unclean: true}
 	},
 	"Replaced in a list of one namespace": func() (deltafifo.Delta, List) {
-		return deltaOf(deltafifo.Replaced), List{Relist: resource.Relist{Namespace: "shop"}}
+		return deltaOf(deltafifo.Replaced), List{Relist: resource.Relist{Kind: resource.RelistEnters, Namespace: "shop"}}
 	},
 	"Deleted": func() (deltafifo.Delta, List) { return deltaOf(deltafifo.Deleted), List{} },
 	"Deleted with an unknown final state": func() (deltafifo.Delta, List) {
@@ -192,9 +192,9 @@ func readDecisions(t *testing.T) (rows []decisionRow) {
 
 func TestCauses(t *testing.T) {
 	selective := func(l List) List { l.Selective = true; return l }
-	left := List{Relist: resource.Relist{Namespace: "shop", Left: true}}
-	ended := List{Relist: resource.Relist{Namespace: "shop", Left: true, Gone: true}}
-	entering := List{Relist: resource.Relist{Namespace: "shop"}}
+	left := List{Relist: resource.Relist{Kind: resource.RelistLeaves, Namespace: "shop"}}
+	ended := List{Relist: resource.Relist{Kind: resource.RelistDeleted, Namespace: "shop"}}
+	entering := List{Relist: resource.Relist{Kind: resource.RelistEnters, Namespace: "shop"}}
 	same, outside := tableKnown["same uid"][0], tableKnown["same uid"][0]
 	outside.Outside = true
 	missing, _ := tableDeltas["Deleted with an unknown final state"]()

@@ -31,7 +31,7 @@ const maxOlderItems = 256
 // too: nothing that was deleted by then is alive in a later state.
 func (c *Controller) compare(d *deltafifo.Delta, known *Known, found bool) {
 	switch was := &known.Record; {
-	case c.cfg.Diverged == nil || c.list.Rewound || c.list.Partial():
+	case c.cfg.Diverged == nil || c.list.Rewound() || c.list.Partial():
 	case !found || was.UID != d.Object.UID || !was.Version.Newer(d.Object.Version):
 		delete(c.olderItems, d.Key)
 	case len(c.olderItems) < maxOlderItems:
@@ -65,6 +65,9 @@ func (c *Controller) setDiverged(ctx context.Context, version resource.Version) 
 		return err
 	}
 	c.diverged = true
-	c.cfg.Diverged()
+	select {
+	case c.cfg.Diverged <- struct{}{}:
+	default: // nobody has received the last one
+	}
 	return nil
 }

@@ -13,8 +13,8 @@ func (c *Controller) newChange(ch event.Change) *changelog.Entry {
 	return &changelog.Entry{Change: ch}
 }
 
-// emit numbers a change, makes it the newest state of its object, gives it its place in the stream
-// and puts it into the batch.
+// emit numbers a change, makes it the newest state of its object, and puts it into the batch. The
+// log learns of it with the rest of its delta, in place.
 func (c *Controller) emit(ch *changelog.Entry) {
 	ch.Seq = c.number.Add(1)
 	ch.Era = event.Era{Epoch: c.epoch, Selection: c.env.Indexer.Meta().Selection()}
@@ -40,7 +40,7 @@ func (c *Controller) emit(ch *changelog.Entry) {
 	if ch.Kind == changelog.OfObject && c.selectors.any {
 		c.selectListeners(ch)
 	}
-	c.env.Log.Place(ch)
+	c.batch.decided = append(c.batch.decided, ch)
 	if ch.For == 0 {
 		c.keptBack(ch)
 		return
@@ -57,9 +57,19 @@ func (c *Controller) keptBack(ch *changelog.Entry) {
 	}
 }
 
+// place gives what was decided since the last call its place in the log, and puts a mark behind it.
+func (c *Controller) place(m changelog.Mark) {
+	if len(c.batch.decided) == 0 && m.Kind == changelog.NoMark {
+		return
+	}
+	c.env.Log.Place(c.batch.decided, m)
+	clear(c.batch.decided)
+	c.batch.decided = c.batch.decided[:0]
+}
+
 func (c *Controller) overlay(ch *changelog.Entry) {
 	upTo := cmp.Or(ch.Told, ch.Version)
-	if ch.OfList || c.list.Rewound || c.list.Left {
+	if ch.OfList || c.list.Rewound() || c.list.Leaves() {
 		upTo = "" // versions say nothing
 	}
 	c.env.Indexer.Announcements().Meet(ch.Key, ch.UID, upTo, ch.Seq)

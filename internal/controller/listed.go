@@ -21,21 +21,21 @@ func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 	if err := c.rescope(ctx, d); err != nil {
 		return err
 	}
-	if d.Relist.Only {
+	if d.Relist.Kind == resource.RelistSelection {
 		c.rescoped(d.Relist, "")
 		return nil
 	}
 	// A list that begins again has told its gap. But history that goes back while a list is under
 	// way is another gap: what comes from here on is of another epoch, and the stream has to say so
 	// first.
-	again := c.list.Reason != "" && (c.list.Rewound || !d.Relist.Rewound)
+	again := c.list.Reason != "" && (c.list.Rewound() || !d.Relist.Rewound())
 	c.list.Relist, c.listed = *d.Relist, event.Listing{}
 	clear(c.olderItems)
 	c.list.Namespaces = nil // they may be many, and the gap's own place is told without them
 	if err := c.beginMarks(); err != nil {
 		return err
 	}
-	if c.list.Rewound {
+	if c.list.Rewound() {
 		if err := c.beginEpoch(ctx); err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 			return err
 		}
 	}
-	if c.list.Initial {
+	if c.list.Initial() {
 		if err := c.decideFirstGap(ctx, d, again); err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (c *Controller) decideFirstGap(ctx context.Context, d *deltafifo.Delta, aga
 	var ledUpTo resource.Version
 	var forgotten Forgotten
 	found := recovery.Found{
-		Diverged: c.list.Rewound, Pending: c.pending, Watermark: position.Version != "", Lists: true,
+		Diverged: c.list.Rewound(), Pending: c.pending, Watermark: position.Version != "", Lists: true,
 		Known: !empty, Complete: owed || again,
 	}
 	if c.cfg.Succeeds != nil {
@@ -169,12 +169,12 @@ func (c *Controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	if c.list.Partial() {
 		c.rescoped(&c.list.Relist, d.Version)
 		c.env.Logger.Info("a namespace is in sync with the selection",
-			"namespace", c.list.Namespace, "selected", !c.list.Left, "objects", c.listed.Items)
+			"namespace", c.list.Namespace, "selected", !c.list.Leaves(), "objects", c.listed.Items)
 		c.list.Relist = resource.Relist{}
 		return c.env.Indexer.Listing().Clear()
 	}
 	level := slog.LevelInfo
-	if c.list.Initial {
+	if c.list.Initial() {
 		level = slog.LevelDebug // the whole bridge tells of its start
 	}
 	c.env.Logger.Log(context.Background(), level, "in sync with the API server",
@@ -186,6 +186,7 @@ func (c *Controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	done := c.newChange(event.Change{Op: event.Synced, Version: d.Version})
 	done.Kind, done.Listing, done.Since = changelog.OfListEnd, c.listed, c.list.From
 	c.emit(done)
+	c.place(changelog.Mark{}) // the note below is behind it
 	c.rescoped(&c.list.Relist, d.Version)
 	if !c.listed.DeletesUnknown { // else a start lists again
 		if err := c.env.Indexer.Meta().EndList(d.Version); err != nil {

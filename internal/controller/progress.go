@@ -66,6 +66,7 @@ func (c *Controller) reportOmits(ctx context.Context) error {
 	}
 	c.now = time.Now()
 	c.progress(position.Version, due)
+	c.place(changelog.Mark{})
 	if err := c.handOn(ctx); err != nil {
 		return err
 	}

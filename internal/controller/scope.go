@@ -127,9 +127,9 @@ func (s *scope) arrived(why *resource.Relist, version resource.Version) map[stri
 				State: resource.NamespaceIn, Entered: was.Entered,
 				AsOf: version,
 			})
-		case why.Only, why.Incomplete: // those that leave are told by a Relist of their own
+		case why.Kind == resource.RelistSelection, why.Incomplete: // those that leave are told by a Relist of their own
 			continue
-		case was.State == resource.NamespaceLeaving && why.Gone:
+		case was.State == resource.NamespaceLeaving && why.Kind == resource.RelistDeleted:
 			s.setLocked(name, store.Namespace{State: resource.NamespaceOut, Entered: was.Entered})
 			revisions[name] = moved{s.revision, true}
 			continue
@@ -176,7 +176,7 @@ func (c *Controller) rescope(ctx context.Context, d *deltafifo.Delta) error {
 	var news []string
 	again := false
 	switch {
-	case why.Partial() && why.Left:
+	case why.Leaves():
 		c.scope.leave(why.Namespace)
 		news = []string{why.Namespace}
 	case why.Partial():

@@ -42,7 +42,7 @@ func (c *Controller) attribute(dec *Decision, d *deltafifo.Delta, known *Known) 
 		if dec.By, isKnown = writes.Since(before.Written); isKnown && !at.Before(last) {
 			dec.Time, dec.TimeSource = at, event.TimeManagedFields
 		}
-	case c.list.Rewound:
+	case c.list.Rewound():
 		dec.Written = resource.Written{} // of what was undone
 	}
 	dec.Written = writes.After(dec.Written)

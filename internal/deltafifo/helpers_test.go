@@ -59,7 +59,7 @@ func object(name, version string) *resource.Object {
 // list queues a whole list of "name@version" items.
 func list(t testing.TB, f *deltafifo.FIFO, version resource.Version, items ...string) {
 	t.Helper()
-	testkit.OK(t, f.BeginReplace(t.Context(), resource.Relist{Initial: true}))
+	testkit.OK(t, f.BeginReplace(t.Context(), resource.Relist{Kind: resource.RelistInitial}))
 	for _, item := range items {
 		name, v, _ := strings.Cut(item, "@")
 		testkit.OK(t, f.Replace(t.Context(), object(name, v)))

@@ -92,7 +92,7 @@ func TestReplace(t *testing.T) {
 		tell()
 		testkit.OK(t, f.BeginReplace(ctx, resource.Relist{}))
 		// gives up the list before, and begins none
-		testkit.OK(t, f.BeginReplace(ctx, resource.Relist{Only: true}))
+		testkit.OK(t, f.BeginReplace(ctx, resource.Relist{Kind: resource.RelistSelection}))
 		tell()
 		var listed []bool
 		for f.Stats().Deltas > 0 {

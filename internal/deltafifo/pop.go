@@ -218,7 +218,7 @@ func (l *listState) follow(d Deltas) (synced bool) {
 		switch d := &d[i]; d.Type {
 		case ReplaceBegin:
 			l.relist, l.incomplete = d.Relist, false
-			if d.Relist.Only {
+			if d.Relist.Kind == resource.RelistSelection {
 				l.relist = nil
 			}
 		case ReplaceEnd:

@@ -15,9 +15,6 @@ const (
 	ByExpression = "filter"
 )
 
-// Reasons are all of them.
-var Reasons = []string{ByOperation, ByIgnored, ByExpression}
-
 // Rules are what the configuration says. The zero Rules keep nothing back.
 type Rules struct {
 	// Operations that are sent; none for all.

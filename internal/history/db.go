@@ -120,9 +120,6 @@ func open(o Options, readOnly bool) (*DB, error) {
 	return opened, nil
 }
 
-// Dir is the directory.
-func (db *DB) Dir() string { return db.shared.dir }
-
 // Full is why the disk refuses writes, nil while it takes them.
 func (db *DB) Full() error {
 	if db.shared.disk == nil {

@@ -23,7 +23,8 @@ import (
 // Writer stores events. Append is called by one goroutine at a time.
 type Writer struct {
 	db *database
-	// busy has a value while Append runs, or a commit of it. Its holder owns the other fields.
+	// busy has a value while Append runs, or a commit of it. Its holder owns the other fields. It
+	// is no semaphore: whoever waits for it also waits for the end of the database.
 	busy    chan struct{}
 	last    lastVersions
 	delta   record.Encoder

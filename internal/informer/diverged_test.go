@@ -1,7 +1,6 @@
 package informer_test
 
 import (
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -10,9 +9,11 @@ import (
 )
 
 // proofs counts how often a list has shown that the server's history is another.
-type proofs struct{ atomic.Int32 }
+type proofs chan struct{}
 
-func (p *proofs) count(c *informer.Config) { c.Diverged = func() { p.Add(1) } }
+func newProofs() proofs { return make(proofs, 9) }
+
+func (p proofs) count(c *informer.Config) { c.Diverged = p }
 
 func (r *rig) noted() bool {
 	r.t.Helper()
@@ -31,7 +32,7 @@ func (r *rig) position() resource.Version {
 
 func TestADivergedHistoryIsKnownUntilItIsToldWhateverComesBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, out, found := memory(t), newOutbox(), &proofs{}
+		db, out, found := memory(t), newOutbox(), newProofs()
 		r := newRig(t, db, []*outbox{out}, found.count)
 		r.list(initial, "90", "a@50", "b@60")
 		r.update("a", "95")
@@ -45,13 +46,13 @@ func TestADivergedHistoryIsKnownUntilItIsToldWhateverComesBetween(t *testing.T) 
 		r.bookmark("202")
 		want(t, out.wait(t, 1), "resource.updated b ub/201")
 		eventually(t, "the bookmark is decided", func() bool { return r.informer.Log().Status().Unsettled == 0 && r.fifo.Stats().Deltas == 0 })
-		if found.Load() != 1 || !r.noted() {
-			t.Errorf("found %d times, noted %v: want 1, true", found.Load(), r.noted())
+		if len(found) != 1 || !r.noted() {
+			t.Errorf("found %d times, noted %v: want 1, true", len(found), r.noted())
 		}
 		if at := r.position(); at != "96" {
 			t.Errorf("the watermark is %s: a run after a crash would go on behind what is undone", at)
 		}
-		rewound := resource.Relist{Reason: resource.ReasonRewound, From: "200", To: "203", Rewound: true}
+		rewound := resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "200", To: "203"}
 		r.list(rewound, "203", "a@50", "b@201")
 		want(t, out.wait(t, 3),
 			"informer.gap  all/pods/gap/200/203/epoch/1 inferred",
@@ -93,7 +94,7 @@ func TestNoListOfTheSameHistoryLooksLikeAnotherHistory(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				out, found := newOutbox(), &proofs{}
+				out, found := newOutbox(), newProofs()
 				r := newRig(t, memory(t), []*outbox{out}, found.count)
 				r.list(initial, "90", "a@50", "b@60")
 				r.update("a", "95")
@@ -103,7 +104,7 @@ func TestNoListOfTheSameHistoryLooksLikeAnotherHistory(t *testing.T) {
 				test.tell(r)
 				ok(t, r.fifo.EndReplace(t.Context(), test.version))
 				r.stop()
-				if found.Load() != 0 || r.noted() {
+				if len(found) != 0 || r.noted() {
 					t.Error("the server's history is taken for another")
 				}
 			})
@@ -115,7 +116,7 @@ func TestNoListOfTheSameHistoryLooksLikeAnotherHistory(t *testing.T) {
 // says nothing of b as long as it is not known in which state it was sent.
 func TestWhatACrashLeftUnknownIsToldThoughAListShowsFirstThatTheHistoryIsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, out, found := memory(t), newOutbox(), &proofs{}
+		db, out, found := memory(t), newOutbox(), newProofs()
 		r := newRig(t, db, []*outbox{out})
 		r.list(initial, "90", "a@50", "b@60")
 		r.update("a", "95")
@@ -126,7 +127,7 @@ func TestWhatACrashLeftUnknownIsToldThoughAListShowsFirstThatTheHistoryIsAnother
 		r.list(expired, "200", "a@50", "b@60")
 		r.bookmark("201")
 		out.wait(t, 2)
-		r.list(resource.Relist{Reason: resource.ReasonRewound, From: "200", To: "203", Rewound: true}, "203", "a@50", "b@60")
+		r.list(resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "200", To: "203"}, "203", "a@50", "b@60")
 		want(t, out.wait(t, 4),
 			"informer.gap  all/pods/gap/200/203/epoch/1 inferred",
 			"resource.updated a ua/50/epoch/1 inferred",
@@ -140,11 +141,11 @@ func TestWhatACrashLeftUnknownIsToldThoughAListShowsFirstThatTheHistoryIsAnother
 func TestAListedObjectThatIsNotSelectedIsComparedAndNotGone(t *testing.T) {
 	for name, test := range map[string]struct {
 		version string
-		found   int32
+		found   int
 	}{"in an older state than is known": {"50", 1}, "in a later one": {"150", 0}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				out, found := newOutbox(), &proofs{}
+				out, found := newOutbox(), newProofs()
 				r := newRig(t, memory(t), []*outbox{out}, selects, found.count)
 				r.list(initial, "90", "a@50")
 				r.update("a", "95")
@@ -159,7 +160,7 @@ func TestAListedObjectThatIsNotSelectedIsComparedAndNotGone(t *testing.T) {
 				told = append(told, "informer.synced  all/pods/synced/200")
 				want(t, out.wait(t, len(told)), told...)
 				r.stop()
-				if got := found.Load(); got != test.found {
+				if got := len(found); got != test.found {
 					t.Errorf("the history is taken for another %d times, want %d", got, test.found)
 				}
 			})
@@ -169,7 +170,7 @@ func TestAListedObjectThatIsNotSelectedIsComparedAndNotGone(t *testing.T) {
 
 func TestADeleteThatIsOlderThanWhatIsKnownShowsThatTheHistoryIsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out, found := newOutbox(), &proofs{}
+		out, found := newOutbox(), newProofs()
 		r := newRig(t, memory(t), []*outbox{out}, found.count)
 		r.list(initial, "90", "a@50")
 		r.update("a", "95")
@@ -179,7 +180,7 @@ func TestADeleteThatIsOlderThanWhatIsKnownShowsThatTheHistoryIsAnother(t *testin
 		r.delete("a", "70")
 		ok(t, r.fifo.EndReplace(t.Context(), "200"))
 		r.stop()
-		if found.Load() != 1 {
+		if len(found) != 1 {
 			t.Error("nobody was told")
 		}
 	})

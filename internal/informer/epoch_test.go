@@ -11,7 +11,7 @@ import (
 func TestARewindMetAgainAfterACrashIsTheSameEpochAndALaterOneIsNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rewound := func(from resource.Version) resource.Relist {
-			return resource.Relist{Reason: resource.ReasonRewound, From: from, To: "60", Rewound: true}
+			return resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: from, To: "60"}
 		}
 		db, before := memory(t), newOutbox()
 		died := newRig(t, db, []*outbox{before})
@@ -58,7 +58,7 @@ func TestARewindThatASnapshotFindsIsToldAsOne(t *testing.T) {
 
 		out := newOutbox()
 		r := newRig(t, db, []*outbox{out})
-		r.list(resource.Relist{Initial: true, Reason: resource.ReasonRewound, From: "100", To: "60", Rewound: true}, "60", "a@40")
+		r.list(resource.Relist{Kind: resource.RelistInitialRewound, Reason: resource.ReasonRewound, From: "100", To: "60"}, "60", "a@40")
 		out.wait(t, 3)
 		if data := string(out.raw[0].Data); !strings.Contains(data, `"reason":"rewound"`) {
 			t.Errorf("the gap is told as %s", data)
@@ -75,7 +75,7 @@ func TestRewindDuringAList(t *testing.T) {
 		out.wait(t, 2)
 		ok(t, r.fifo.BeginReplace(t.Context(), resource.Relist{Reason: resource.ReasonUnreadable, From: "100", To: "100"}))
 		want(t, out.wait(t, 1), "informer.gap  all/pods/gap/100/100 inferred")
-		r.list(resource.Relist{Reason: resource.ReasonRewound, From: "100", To: "60", Rewound: true}, "60", "a@50")
+		r.list(resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "100", To: "60"}, "60", "a@50")
 		want(t, out.wait(t, 3), "informer.gap  all/pods/gap/100/60/epoch/1 inferred",
 			"resource.updated a ua/50/epoch/1 inferred", "informer.synced  all/pods/synced/60/epoch/1")
 		r.stop()

@@ -51,7 +51,7 @@ func TestARewindWaitsForADiskThatIsFull(t *testing.T) {
 		r.list(initial, "100", "a@95")
 		out.wait(t, 2)
 		full.Store(true)
-		r.list(resource.Relist{Reason: resource.ReasonRewound, From: "100", To: "60", Rewound: true}, "60", "a@40")
+		r.list(resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "100", To: "60"}, "60", "a@40")
 		eventually(t, "it is tried again", func() bool {
 			select {
 			case err := <-r.done:

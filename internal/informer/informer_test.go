@@ -289,7 +289,7 @@ func (r *rig) list(why resource.Relist, version resource.Version, items ...strin
 }
 
 var (
-	initial = resource.Relist{Initial: true}
+	initial = resource.Relist{Kind: resource.RelistInitial}
 	expired = resource.Relist{Reason: resource.ReasonExpired, From: "3", To: "20"}
 )
 
@@ -438,7 +438,7 @@ func TestAfterARewindOnlyEqualVersionsAreUnchanged(t *testing.T) {
 		out.wait(t, 4)
 		r.delete("after", "99") // leaves a tombstone of the lost future
 		out.wait(t, 1)
-		rewound := resource.Relist{Reason: resource.ReasonRewound, From: "99", To: "60", Rewound: true}
+		rewound := resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "99", To: "60"}
 		r.list(rewound, "60", "same@50", "newer@40", "after@55")
 		want(t, out.wait(t, 4),
 			"informer.gap  all/pods/gap/99/60/epoch/1 inferred",
@@ -453,7 +453,7 @@ func TestAfterARewindOnlyEqualVersionsAreUnchanged(t *testing.T) {
 		r = newRig(t, db, []*outbox{out})
 		r.update("newer", "63")
 		want(t, out.wait(t, 1), "resource.updated newer unewer/63/epoch/1")
-		r.list(resource.Relist{Reason: resource.ReasonRewound, From: "63", To: "61", Rewound: true}, "61", "same@50", "newer@61")
+		r.list(resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "63", To: "61"}, "61", "same@50", "newer@61")
 		want(t, out.wait(t, 3),
 			"informer.gap  all/pods/gap/63/61/epoch/2 inferred",
 			"resource.updated newer unewer/61/epoch/2 inferred",

@@ -20,7 +20,7 @@ func TestARewindForgetsWhatWasDeletedAtTheSameMoment(t *testing.T) {
 		out.wait(t, 3)
 		out.setHold(true)
 		r.delete("b", "99")
-		r.list(resource.Relist{Reason: resource.ReasonRewound, From: "99", To: "55", Rewound: true}, "55", "a@50")
+		r.list(resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "99", To: "55"}, "55", "a@50")
 		r.add("b", "70") // a version that the lost tombstone would cover
 		synctest.Wait()
 		out.release()

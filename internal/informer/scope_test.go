@@ -21,7 +21,7 @@ func TestANamespaceHasNotLeftByAListThatTakesNothingForGone(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				out := newOutbox()
 				r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) { c.Namespaces, c.Selective = true, true })
-				all := resource.Relist{Initial: true, Namespaces: map[string]resource.Version{"shop": "1"}}
+				all := resource.Relist{Kind: resource.RelistInitial, Namespaces: map[string]resource.Version{"shop": "1"}}
 				r.list(all, "10", "a@4")
 				out.wait(t, 2)
 				none := expired

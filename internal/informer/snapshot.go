@@ -18,9 +18,11 @@ type Snapshot struct {
 	Round int64
 	// Sink that gets it; "" for all.
 	Sink string
-	// Wants reports whether an object is meant; nil for all. object gives its state, for those who
-	// need more than the key; it may be nil.
-	Wants func(key resource.Key, object func() (*resource.Object, error)) (bool, error)
+	// Namespace of the objects; "" for all.
+	Namespace string
+	// Wants reports whether an object is meant; nil for all. object gives its state, which may be
+	// nil.
+	Wants func(object func() (*resource.Object, error)) (bool, error)
 }
 
 // Snapshot queues a Synced of every object that is meant, as it is known when its turn comes, in
@@ -36,12 +38,12 @@ func (i *Informer) Snapshot(ctx context.Context, s Snapshot) (queued, stale int,
 	if s.Sink != "" {
 		listeners = i.log.Set([]string{s.Sink})
 	}
-	for item, err := range i.cfg.Indexer.All() {
+	for item, err := range i.cfg.Indexer.InNamespace(s.Namespace) {
 		if err != nil {
 			return queued, stale, fmt.Errorf("snapshot of %s: %w", i.cfg.Name, err)
 		}
 		if s.Wants != nil {
-			wanted, err := s.Wants(item.Key, item.Object)
+			wanted, err := s.Wants(item.Object)
 			if err != nil {
 				return queued, stale, fmt.Errorf("snapshot of %s: %s: %w", i.cfg.Name, item.Key, err)
 			}

@@ -39,7 +39,7 @@ func TestStep(t *testing.T) {
 				r := newRig(t, memory(t), []*outbox{out.outbox}, func(c *informer.Config) {
 					c.Listeners[0].Publisher = out
 				})
-				r.list(resource.Relist{Initial: true}, "5", "a@1")
+				r.list(resource.Relist{Kind: resource.RelistInitial}, "5", "a@1")
 				out.wait(t, 2)
 				synctest.Wait()
 				out.tried = 0
@@ -118,7 +118,7 @@ func TestBatch(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			out := newOutbox()
 			r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) { c.Selector = laborious{} })
-			r.list(resource.Relist{Initial: true}, "5", "a@1", "b@2", "c@3")
+			r.list(resource.Relist{Kind: resource.RelistInitial}, "5", "a@1", "b@2", "c@3")
 			out.wait(t, 4)
 			synctest.Wait()
 			for _, name := range []string{"a", "b"} {

@@ -206,7 +206,7 @@ func (b *reader) start(t *testing.T, db *store.DB, c *cluster) {
 	at, _ := strconv.Atoi(string(position.Version))
 	switch {
 	case diverged || b.rewound:
-		b.relist(c, resource.Relist{Reason: resource.ReasonRewound, Rewound: true})
+		b.relist(c, resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound})
 	case at == 0:
 		b.relist(c, initial)
 	case at < c.compacted:
@@ -325,7 +325,7 @@ func checkTable(t *testing.T, rng *rand.Rand) {
 				b.start(t, db, c)
 			} else {
 				c = backup
-				b.relist(c, resource.Relist{Reason: resource.ReasonRewound, Rewound: true})
+				b.relist(c, resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound})
 			}
 			c.lives = lives
 			backup = c.back()

@@ -80,7 +80,7 @@ func TestAServerThatHangsIsUnreachable(t *testing.T) {
 	resolver := newResolver(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := resolver.ServerVersion(ctx); kube.Classify(err) != kube.Unreachable {
+	if _, err := resolver.Discover(ctx); kube.Classify(err) != kube.Unreachable {
 		t.Errorf("got class %v: %v", kube.Classify(err), err)
 	}
 }
@@ -122,15 +122,5 @@ func TestTheClusterIsKnownByKubeSystem(t *testing.T) {
 				t.Errorf("got %q, %v", got, err)
 			}
 		})
-	}
-}
-
-func TestTheVersionIsTheServers(t *testing.T) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`{"major":"1","minor":"36","gitVersion":"v1.36.3"}`))
-	})
-	if got, err := newResolver(t, mux).ServerVersion(t.Context()); got != "v1.36.3" || err != nil {
-		t.Errorf("got %q, %v", got, err)
 	}
 }

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,20 +35,6 @@ func (r *Resolver) Discover(ctx context.Context) (*Catalog, error) {
 		return nil, fmt.Errorf("ask %s what it serves: %w", r.host, Explain(err, r.host))
 	}
 	return newCatalog(found), nil
-}
-
-// ServerVersion is the version of the API server: "v1.36.2". Every authenticated user may ask for
-// it.
-func (r *Resolver) ServerVersion(ctx context.Context) (string, error) {
-	body, _, err := send(ctx, r.client.Get().AbsPath("/version"))
-	if err != nil {
-		return "", fmt.Errorf("ask %s for its version: %w", r.host, Explain(err, r.host))
-	}
-	var info struct{ GitVersion string }
-	if err := json.Unmarshal(body, &info); err != nil {
-		return "", fmt.Errorf("ask %s for its version: %w", r.host, err)
-	}
-	return info.GitVersion, nil
 }
 
 // Ready asks whether the API server has everything that it serves: one that has just been started

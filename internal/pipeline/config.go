@@ -58,8 +58,6 @@ type Config struct {
 	// redacted as Parse says now.
 	Redaction string
 	Sinks     []Binding
-	// Indexes of the Indexer; may be nil.
-	Indexes map[string]store.IndexFunc
 	// Reflector has its limits.
 	Reflector reflector.Limits
 }
@@ -183,7 +181,7 @@ func (c *Config) leavable() bool {
 // rather than to show the last state of a deleted one: as the old object of an update, for a
 // selector that reads them, to be sent again, to make attributes, or in an index.
 func (c *Config) needsExactBodies() bool {
-	exact := c.selectsHere() || c.Owners || len(c.Lifts) > 0 || len(c.Indexes) > 0 ||
+	exact := c.selectsHere() || c.Owners || len(c.Lifts) > 0 ||
 		c.selector(c.Filter) != nil
 	for _, b := range c.Sinks {
 		exact = exact || b.Resync > 0 || b.Payload.NeedsOld() || c.selector(b.Filter) != nil

@@ -95,19 +95,29 @@ type Pipeline struct {
 	log       *slog.Logger
 	fifo      *deltafifo.FIFO
 	indexer   *store.Indexer
-	saved     resource.Version // the watermark on disk when the state was opened, "" for none
-	recovery  recovery.Case    // what to read with; the first list decides on its gap
+	opened    opened
 	informer  *informer.Informer
 	reflector *reflector.Reflector
-	id        uint64 // another for each pipeline, also of the same name
-	start     Start
-	began     time.Time             // when its state was opened
-	selected  *namespaces.Selection // nil without a namespaceSelector
-	metrics   *metric.Scope
-	waiting   *budget.Account // of the FIFO
-	logged    *budget.Account // of the change log
-	refresh   bodyRefresh
-	life      life
+	// diverged has room for one. The controller sends when a list shows that the server's history
+	// is another, and the reflector receives.
+	diverged chan struct{}
+	id       uint64 // another for each pipeline, also of the same name
+	start    Start
+	selected *namespaces.Selection // nil without a namespaceSelector
+	metrics  *metric.Scope
+	accounts accounts
+	refresh  bodyRefresh
+	life     life
+}
+
+// accounts are what the pipeline holds of the Env's Budget.
+type accounts struct{ fifo, log *budget.Account }
+
+// opened is what was found when the state was opened.
+type opened struct {
+	at       time.Time
+	saved    resource.Version // the watermark on disk, "" for none
+	recovery recovery.Case    // what to read with; the first list decides on its gap
 }
 
 // ids counts pipelines.
@@ -115,7 +125,10 @@ var ids atomic.Uint64
 
 // New opens the state and connects the stages. It starts nothing.
 func New(cfg Config, env Env, start Start) (*Pipeline, error) {
-	p := &Pipeline{cfg: cfg, env: env, name: cfg.Name(), id: ids.Add(1), start: start, life: newLife()}
+	p := &Pipeline{
+		cfg: cfg, env: env, name: cfg.Name(), id: ids.Add(1), start: start, life: newLife(),
+		diverged: make(chan struct{}, 1),
+	}
 	p.Replica, p.Snapshots, p.Objects = &Replica{p: p}, &Snapshots{p: p}, &Objects{p: p}
 	p.log = env.Log.With("informer", cfg.Informer)
 	if cfg.Namespace != "" {
@@ -125,7 +138,7 @@ func New(cfg Config, env Env, start Start) (*Pipeline, error) {
 		"informer": cfg.Informer, "resource": cfg.Type.String(), "namespace": cfg.Namespace,
 	})
 	p.metrics.Begin()
-	p.waiting, p.logged = env.Budget.Account(), env.Budget.Account()
+	p.accounts = accounts{fifo: env.Budget.Account(), log: env.Budget.Account()}
 	for _, step := range []func() error{p.openState, p.addFIFO, p.addInformer, p.addReflector} {
 		if err := step(); err != nil {
 			p.release()
@@ -140,8 +153,8 @@ func New(cfg Config, env Env, start Start) (*Pipeline, error) {
 // release gives back what the pipeline shares with others.
 func (p *Pipeline) release() {
 	p.metrics.End()
-	p.waiting.Close()
-	p.logged.Close()
+	p.accounts.fifo.Close()
+	p.accounts.log.Close()
 }
 
 // Name is the Config's.
@@ -156,7 +169,7 @@ func (p *Pipeline) Log() *slog.Logger { return p.log }
 func (p *Pipeline) openState() (err error) {
 	p.indexer, err = p.env.DB.Indexer(store.IndexerConfig{
 		Name: p.name, Scope: p.cfg.Scope(), Narrowing: p.cfg.narrowing(), Type: p.cfg.Type,
-		Indexes: p.cfg.Indexes, ExactBodies: p.cfg.needsExactBodies(),
+		ExactBodies: p.cfg.needsExactBodies(),
 	})
 	if err != nil {
 		return err
@@ -167,9 +180,9 @@ func (p *Pipeline) openState() (err error) {
 	position, errPosition := p.indexer.Meta().Position()
 	pending, errPending := p.indexer.Meta().ListPending()
 	diverged, err := p.indexer.Meta().Diverged()
-	p.saved, p.began = position.Version, time.Now()
-	p.recovery = recovery.Recover(&recovery.Found{
-		Diverged: diverged, Pending: pending, Watermark: p.saved != "", Lists: p.lists(),
+	p.opened.saved, p.opened.at = position.Version, time.Now()
+	p.opened.recovery = recovery.Recover(&recovery.Found{
+		Diverged: diverged, Pending: pending, Watermark: p.opened.saved != "", Lists: p.lists(),
 		NoSnapshot: p.cfg.Snapshot == SnapshotNever,
 	})
 	return errors.Join(errPosition, errPending, err)
@@ -205,7 +218,7 @@ func (p *Pipeline) redactState() error {
 func (p *Pipeline) addFIFO() (err error) {
 	p.fifo, err = deltafifo.New(deltafifo.Config{
 		MaxBytes: max(cmp.Or(p.cfg.Memory, 16<<20)/4, 1), Known: p.indexer.Listing(),
-		Resumed: p.From() != "", Account: p.waiting,
+		Resumed: p.From() != "", Account: p.accounts.fifo,
 		Registerer: p.metrics,
 	})
 	return err
@@ -224,7 +237,7 @@ func (p *Pipeline) addInformer() (err error) {
 		Name: p.name, Type: p.cfg.Type, Shard: p.cfg.Shard,
 		FIFO: p.fifo, Indexer: p.indexer, Committer: p.env.Committer, Listeners: listeners,
 		Config:   p.controllerConfig(),
-		LogBytes: p.cfg.Memory, LogAccount: p.logged, SpoolBytes: p.spoolBytes(), DropOldest: p.cfg.DropOldest,
+		LogBytes: p.cfg.Memory, LogAccount: p.accounts.log, SpoolBytes: p.spoolBytes(), DropOldest: p.cfg.DropOldest,
 		Selection: p.selection(), Holds: p.holds,
 		Log: p.log.With("resource", p.cfg.Type.String()), Registerer: p.metrics,
 	}
@@ -239,7 +252,7 @@ func (p *Pipeline) controllerConfig() controller.Config {
 		Selective:  p.cfg.selective(), Leavable: p.cfg.leavable(),
 		Enterable:  p.cfg.selectsHere() && p.cfg.Snapshot != SnapshotNever,
 		Resnapshot: p.cfg.Snapshot == SnapshotAlways, Unclean: p.start.Unclean,
-		Forgotten: p.forgotten, Diverged: func() { p.reflector.Diverged() },
+		Forgotten: p.forgotten, Diverged: p.diverged,
 	}
 	if p.cfg.Owners {
 		cfg.Owners = p.env.Owners
@@ -304,8 +317,8 @@ func (p *Pipeline) addReflector() (err error) {
 	cfg.Parse = p.cfg.Parse
 	cfg.Parse.Type = p.cfg.Type
 	cfg.Watchdog = p.watchdog()
-	cfg.Snapshot = p.recovery != recovery.Now
-	cfg.From, cfg.Reached = p.From(), p.saved
+	cfg.Snapshot = p.opened.recovery != recovery.Now
+	cfg.From, cfg.Reached = p.From(), p.opened.saved
 	if err := p.addNamespaces(&cfg); err != nil {
 		return err
 	}
@@ -314,10 +327,10 @@ func (p *Pipeline) addReflector() (err error) {
 			return p.cfg.Shard.Has(p.cfg.Type, obj.Namespace, obj.Name)
 		}
 	}
-	p.reflector, err = reflector.New(cfg)
-	if err == nil && p.recovery == recovery.Rewound {
-		p.reflector.Diverged()
+	if cfg.Diverged = p.diverged; p.opened.recovery == recovery.Rewound {
+		p.diverged <- struct{}{}
 	}
+	p.reflector, err = reflector.New(cfg)
 	return err
 }
 
@@ -367,8 +380,8 @@ func (p *Pipeline) addNamespaces(cfg *reflector.Config) error {
 
 // From is the version after which it resumed, "" for none.
 func (p *Pipeline) From() resource.Version {
-	if p.lists() || p.recovery == recovery.Interrupted {
+	if p.lists() || p.opened.recovery == recovery.Interrupted {
 		return ""
 	}
-	return p.saved
+	return p.opened.saved
 }

@@ -69,7 +69,7 @@ func (r *Replica) History() (from resource.Version, epoch int, ok bool) {
 }
 
 // Began is when the pipeline's state was opened.
-func (r *Replica) Began() time.Time { return r.p.began }
+func (r *Replica) Began() time.Time { return r.p.opened.at }
 
 // Selectors is how often another selector of namespaces was configured.
 func (r *Replica) Selectors() int { return r.p.indexer.Meta().Selection() }

@@ -80,7 +80,9 @@ func (s *Snapshots) Send(ctx context.Context, req *SnapshotRequest, round int64)
 	log.Info("sending a snapshot that was asked for")
 	incomplete := p.refreshNow(ctx)
 	n, stale, err := p.informer.Snapshot(ctx,
-		informer.Snapshot{Round: round, Sink: req.Sink, Wants: req.wants()})
+		informer.Snapshot{
+			Round: round, Sink: req.Sink, Namespace: req.Namespace, Wants: req.wants(),
+		})
 	switch {
 	case err == nil && incomplete != nil && stale > 0:
 		log.Warn("the snapshot that was asked for is in flight, without objects of which a flood of "+
@@ -101,18 +103,12 @@ func (s *Snapshots) Send(ctx context.Context, req *SnapshotRequest, round int64)
 	}
 }
 
-// wants reports which objects are asked for; nil for all.
-func (r *SnapshotRequest) wants() func(resource.Key, func() (*resource.Object, error)) (bool, error) {
-	if r.Namespace == "" && r.Selector == nil {
+// wants reports which objects of the namespace are asked for; nil for all.
+func (r *SnapshotRequest) wants() func(func() (*resource.Object, error)) (bool, error) {
+	if r.Selector == nil {
 		return nil
 	}
-	return func(key resource.Key, object func() (*resource.Object, error)) (bool, error) {
-		if namespace, _ := key.Split(); r.Namespace != "" && namespace != r.Namespace {
-			return false, nil
-		}
-		if r.Selector == nil {
-			return true, nil
-		}
+	return func(object func() (*resource.Object, error)) (bool, error) {
 		obj, err := object()
 		if err != nil || obj == nil {
 			return false, err

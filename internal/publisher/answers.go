@@ -78,6 +78,16 @@ func (w *worker) judgeItem(ctx context.Context, s *sent, it *Item) {
 	}
 }
 
+// What the sink answers decides what happens (sinks.Classify):
+//
+//   - Retry delays the lane alone, exponentially with jitter. Other lanes go on.
+//   - Reconnect pauses the whole sink with one backoff. After it one worker tries one message; its
+//     answer ends the pause or starts a longer one.
+//   - Refused sends the message to the dead letters; later messages of the lane go on behind it. A
+//     dead letter that can't be stored either is tried again: nothing is dropped but where the
+//     configuration says so.
+//   - Stopped leaves the item as it is.
+
 // classify is sinks.Classify, but Stopped only when the publisher itself is being stopped: a sink
 // that gave up for another reason is asked again.
 func (p *Publisher) classify(ctx context.Context, err error) sinks.Class {

@@ -19,7 +19,8 @@ type detachment struct {
 // Detach takes back what s has added. It waits for the calls of the sink that hold some of it, and
 // cancels them when ctx ends. What the sink has acknowledged is settled, also behind an item that
 // is not. All else stays unsettled; tried are those of it that were in a call and have no answer,
-// so that the sink may have stored them. After it s is not called any more.
+// so that the sink may have stored them. Whoever adds them later sends the same ids in other calls:
+// the sink knows which of them it has sent without an answer. After Detach s is not called.
 //
 // No call of Add with items of s may be under way, or follow.
 func (p *Publisher) Detach(ctx context.Context, s Settler) (tried []*Item) {

@@ -170,10 +170,8 @@ func New(cfg Config) (*Publisher, error) {
 		p.marks.sink, p.recalled = r, newRecalled(cfg.Saved.Recalled)
 	}
 	p.capacity = newCapacity(cfg.MaxItems, cfg.MaxBytes, p.door.closed)
-	p.queue = ratelimit.NewQueue(ratelimit.Config[*lane]{
-		Limiter: ratelimit.FullJitter(
-			ratelimit.Exponential[*lane](cfg.Retry.Initial, cfg.Retry.Max)),
-	})
+	p.queue = ratelimit.NewQueue(ratelimit.FullJitter(
+		ratelimit.Exponential[*lane](cfg.Retry.Initial, cfg.Retry.Max)))
 	p.metrics = newMetrics(cfg.Registerer, p)
 	return p, nil
 }

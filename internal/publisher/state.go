@@ -2,7 +2,19 @@ package publisher
 
 import "fmt"
 
-// itemState is how far an item is; doc.go has the diagram.
+// itemState is how far an item is.
+//
+//	new ──Add──> queued ──────in a call──────> sending ──stored──> stored
+//	               │ │  ▲                        │  │
+//	               │ │  └────── tried <──retry───┘  └──refused──> refused
+//	               │ │            (also in a call)                  │
+//	               │ └──found by Recall──> recalled                 ├──> dead-lettered
+//	               │                                                ├──> kept, in a file
+//	               │                                                ├──> returned (Item.Return)
+//	               └──too large──> refused                          └──> lost
+//
+// Stored, recalled, dead-lettered, kept, returned and lost items are settled, in their place in the
+// lane. Detach makes what is queued, tried or refused pending: the adder's again, and not settled.
 type itemState uint8
 
 const (

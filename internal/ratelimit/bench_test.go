@@ -33,11 +33,12 @@ func BenchmarkQueue(b *testing.B) {
 	b.Run("ours one by one", func(b *testing.B) {
 		b.ReportAllocs()
 		q := newQueue[string]()
+		var batch []string
 		for b.Loop() {
 			for _, key := range keys {
 				q.Add(key)
-				key, _ := q.Get(b.Context())
-				q.Done(key)
+				batch, _ = q.GetBatch(b.Context(), batch[:0], 1)
+				q.Done(batch...)
 			}
 		}
 	})

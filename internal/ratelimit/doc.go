@@ -10,16 +10,16 @@
 //     worker's Done.
 //   - A waiting key is handed out once, however often it was added. Keys come in the order of their
 //     first Add.
-//   - Add, AddAfter, AddRateLimited, Done, Return and Forget return at once. Get and GetBatch block
-//     until there is a key, the context ends or the queue was shut down.
+//   - Add, AddAfter, AddRateLimited, Done, Return and Forget return at once. GetBatch blocks until
+//     there is a key, the context ends or the queue was shut down.
 //   - A queue that was shut down accepts no new key but loses none: waiting keys are still handed
 //     out, delayed keys are handed out at once, and a key that fails during the drain may be added
 //     again, with its delay.
 //
-// The limiters are client-go's (util/workqueue), with what they lack for a process that runs for
-// months: jitter, and a bound on how many failing keys are remembered. The queue is our own, in
-// client-go's words. Theirs hands out one key per call, and its drain returns while keys still wait
-// and drops those that are delayed (kubernetes/kubernetes pull request 141079).
+// The limiters are client-go's (util/workqueue), with jitter. They remember a failing key until
+// Forget. The queue is our own, in client-go's words. Theirs hands out one key per call, and drops
+// delayed keys when it is shut down. Waiting for the workers of a queue that was shut down is the
+// caller's.
 //
 // # Start and stop
 //

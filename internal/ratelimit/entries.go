@@ -109,14 +109,9 @@ func (q *Queue[K]) flush() {
 // unlock ends a critical section, and then notifies those who wait for its changes.
 func (q *Queue[K]) unlock() {
 	wake := q.ready.len > 0 || q.down && len(q.delayed) == 0
-	last := q.down && !q.done && len(q.entries) == 0
-	q.done = q.done || last
 	q.mu.Unlock()
 	if wake {
 		q.signal()
-	}
-	if last {
-		close(q.drained)
 	}
 }
 

@@ -56,21 +56,6 @@ func TestFullJitterStaysBelowTheDelayAndFillsTheRange(t *testing.T) {
 	}
 }
 
-func TestBoundedForgetsTheOldestFailure(t *testing.T) {
-	const ms = time.Millisecond
-	limiter := ratelimit.Bounded(ratelimit.Exponential[string](ms, time.Second), 2)
-	wantDelays(t, limiter, "one", ms, 2*ms)
-	wantDelays(t, limiter, "two", ms)
-	wantDelays(t, limiter, "three", ms) // pushes "one" out
-	if got := limiter.NumRequeues("one"); got != 0 {
-		t.Errorf("%d failures of the oldest key are still known", got)
-	}
-	wantDelays(t, limiter, "two", 2*ms)
-	limiter.Forget("three") // makes room
-	wantDelays(t, limiter, "four", ms)
-	wantDelays(t, limiter, "two", 4*ms)
-}
-
 func TestBackoffDoublesWithinItsBoundsUntilReset(t *testing.T) {
 	b := ratelimit.Backoff{Initial: 100 * time.Millisecond, Max: time.Second}
 	for round := range 3 {

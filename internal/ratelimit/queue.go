@@ -1,24 +1,16 @@
 package ratelimit
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 )
 
-// ErrShutDown is returned by Get and GetBatch when the queue was shut down and has nothing more to
-// hand out.
+// ErrShutDown is returned by GetBatch when the queue was shut down and has nothing more to hand
+// out.
 var ErrShutDown = errors.New("queue is shut down")
-
-// Config of a Queue.
-type Config[K comparable] struct {
-	// Limiter spaces AddRateLimited; default Bounded(FullJitter(Exponential(100 ms, 30 s))).
-	Limiter Limiter[K]
-}
 
 // Queue hands keys to workers, each key to one worker at a time.
 type Queue[K comparable] struct {
@@ -26,8 +18,6 @@ type Queue[K comparable] struct {
 	// wake holds a token while there may be a key for a waiting worker. Whoever takes it passes it
 	// on when keys are left, so one slot wakes any number of workers in sequence.
 	wake chan struct{}
-	// drained is closed when the queue is shut down and knows no key any more.
-	drained chan struct{}
 
 	mu      sync.Mutex
 	entries map[K]*entry[K] // guarded by mu: every key that waits, is delayed or is with a worker
@@ -37,18 +27,13 @@ type Queue[K comparable] struct {
 	timer *time.Timer
 	free  fifo[K] // guarded by mu: entries for reuse
 	down  bool    // guarded by mu: no new keys
-	done  bool    // guarded by mu: drained is closed, or about to be
 }
 
-// NewQueue makes a queue. It starts nothing.
-func NewQueue[K comparable](cfg Config[K]) *Queue[K] {
-	if cfg.Limiter == nil {
-		cfg.Limiter = Bounded(FullJitter(Exponential[K](100*time.Millisecond, 30*time.Second)), 0)
-	}
+// NewQueue makes a queue whose limiter spaces AddRateLimited. It starts nothing.
+func NewQueue[K comparable](limiter Limiter[K]) *Queue[K] {
 	return &Queue[K]{
-		limiter: cfg.Limiter,
+		limiter: limiter,
 		wake:    make(chan struct{}, 1),
-		drained: make(chan struct{}),
 		entries: map[K]*entry[K]{},
 	}
 }
@@ -88,14 +73,6 @@ func (q *Queue[K]) AddRateLimited(key K) { q.AddAfter(key, q.limiter.When(key)) 
 // Forget clears the failures of a key. It stays in the queue if it is there.
 func (q *Queue[K]) Forget(key K) { q.limiter.Forget(key) }
 
-// Len is how many keys wait to be handed out. Delayed keys, and those with a worker, are not
-// counted.
-func (q *Queue[K]) Len() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.ready.len
-}
-
 // Delayed is how many keys are held back for a while.
 func (q *Queue[K]) Delayed() int {
 	q.mu.Lock()
@@ -103,20 +80,9 @@ func (q *Queue[K]) Delayed() int {
 	return len(q.delayed)
 }
 
-// Get blocks until there is a key, and gives it to the caller until Done or Return. It returns
-// ErrShutDown when nothing waits any more in a queue that was shut down, and ctx's error when ctx
-// ends.
-func (q *Queue[K]) Get(ctx context.Context) (key K, err error) {
-	var one [1]K
-	keys, err := q.GetBatch(ctx, one[:0], 1)
-	if err != nil {
-		return key, err
-	}
-	return keys[0], nil
-}
-
-// GetBatch is Get for up to limit keys at once: it appends to keys what is there, at least one key,
-// and doesn't wait for more.
+// GetBatch blocks until there is a key, and gives up to limit keys to the caller until Done or
+// Return. It appends to keys what is there, and doesn't wait for more. It returns ErrShutDown when
+// nothing waits any more in a queue that was shut down, and ctx's error when ctx ends.
 func (q *Queue[K]) GetBatch(ctx context.Context, keys []K, limit int) ([]K, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -203,20 +169,4 @@ func (q *Queue[K]) ShutDown() {
 	q.down = true
 	q.flush()
 	q.unlock()
-}
-
-// ShutDownWithDrain is ShutDown, and waits until every key was handed out and done, retries
-// included, or ctx ends. Workers must go on calling Get until it tells them ErrShutDown.
-func (q *Queue[K]) ShutDownWithDrain(ctx context.Context) error {
-	q.ShutDown()
-	select {
-	case <-q.drained:
-		return nil
-	case <-ctx.Done():
-		q.mu.Lock()
-		left := len(q.entries)
-		q.mu.Unlock()
-		return fmt.Errorf("drain ended with %d keys left: %w", left, cmp.Or(context.Cause(ctx),
-			ctx.Err()))
-	}
 }

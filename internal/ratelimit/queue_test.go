@@ -13,11 +13,22 @@ import (
 	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
-func newQueue[K comparable]() *ratelimit.Queue[K] { return ratelimit.NewQueue(ratelimit.Config[K]{}) }
+func newQueue[K comparable]() *ratelimit.Queue[K] {
+	return ratelimit.NewQueue(ratelimit.Exponential[K](100*time.Millisecond, 30*time.Second))
+}
+
+// get is GetBatch for one key.
+func get[K comparable](ctx context.Context, q *ratelimit.Queue[K]) (key K, err error) {
+	keys, err := q.GetBatch(ctx, nil, 1)
+	if err != nil {
+		return key, err
+	}
+	return keys[0], nil
+}
 
 func mustGet[K comparable](t *testing.T, q *ratelimit.Queue[K], want K) {
 	t.Helper()
-	key, err := q.Get(t.Context())
+	key, err := get(t.Context(), q)
 	if err != nil || key != want {
 		t.Fatalf("Get = %v, %v; want %v", key, err, want)
 	}
@@ -35,7 +46,7 @@ func wantEmpty[K comparable](t *testing.T, q *ratelimit.Queue[K]) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
-	if key, err := q.Get(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if key, err := get(ctx, q); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Get = %v, %v; want it to block", key, err)
 	}
 }
@@ -58,7 +69,7 @@ func TestManyProducersAndConsumersEmptyTheQueue(t *testing.T) {
 		for range 10 {
 			consumers.Go(func() {
 				for {
-					key, err := q.Get(t.Context())
+					key, err := get(t.Context(), q)
 					if err != nil {
 						return
 					}
@@ -78,9 +89,7 @@ func TestManyProducersAndConsumersEmptyTheQueue(t *testing.T) {
 			})
 		}
 		producers.Wait()
-		if err := q.ShutDownWithDrain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		q.ShutDown()
 		q.Add(1000) // after the shutdown: ignored
 		consumers.Wait()
 		wantLen(t, q, 0)
@@ -105,7 +114,7 @@ func TestKeysAddedByTheirWorkersComeAgain(t *testing.T) {
 		for range 10 {
 			consumers.Go(func() {
 				for {
-					key, err := q.Get(t.Context())
+					key, err := get(t.Context(), q)
 					if err != nil {
 						return
 					}
@@ -123,9 +132,7 @@ func TestKeysAddedByTheirWorkersComeAgain(t *testing.T) {
 		for i := range 50 {
 			q.Add(i)
 		}
-		if err := q.ShutDownWithDrain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		q.ShutDown()
 		consumers.Wait()
 		for i := range 50 {
 			if counts[i] != 3 {
@@ -199,52 +206,6 @@ func TestAddsWhileProcessingCollapseAndWaitForDone(t *testing.T) {
 	})
 }
 
-// Upstream: TestQueueDrainageUsingShutDownWithDrain.
-func TestDrainWaitsForKeysInProcessing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newQueue[string]()
-		q.Add("foo", "bar")
-		mustGet(t, q, "foo")
-		mustGet(t, q, "bar")
-		drained := make(chan error, 1)
-		go func() { drained <- q.ShutDownWithDrain(t.Context()) }()
-		synctest.Wait()
-		if _, err := q.Get(t.Context()); !errors.Is(err, ratelimit.ErrShutDown) {
-			t.Fatalf("Get during the drain = %v, want ErrShutDown", err)
-		}
-		q.Done("foo")
-		synctest.Wait()
-		if len(drained) != 0 {
-			t.Fatal("drain returned while bar was in processing")
-		}
-		q.Done("bar")
-		if err := <-drained; err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
-// client-go's drain returns here, with two keys queued (kubernetes/kubernetes pull request 141079).
-func TestDrainWaitsForKeysThatWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newQueue[string]()
-		q.Add("foo", "bar")
-		drained := make(chan error, 1)
-		go func() { drained <- q.ShutDownWithDrain(t.Context()) }()
-		synctest.Wait()
-		if len(drained) != 0 {
-			t.Fatal("drain returned while two keys waited")
-		}
-		for _, key := range []string{"foo", "bar"} {
-			mustGet(t, q, key)
-			q.Done(key)
-		}
-		if err := <-drained; err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
 // Upstream: TestNoQueueDrainageUsingShutDown.
 func TestShutDownDoesNotWait(t *testing.T) {
 	q := newQueue[string]()
@@ -254,44 +215,19 @@ func TestShutDownDoesNotWait(t *testing.T) {
 	q.ShutDown() // the test hangs if it waits
 }
 
-// Upstream: TestForceQueueShutdownUsingShutDown. Here the context forces the end.
-func TestAnEndedContextEndsTheDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newQueue[string]()
-		q.Add("foo", "bar")
-		mustGet(t, q, "foo")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		start := time.Now()
-		err := q.ShutDownWithDrain(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Minute {
-			t.Fatalf("drain = %v after %v, want the deadline after 1m", err, time.Since(start))
-		}
-	})
-}
-
 // Upstream: TestQueueDrainageUsingShutDownWithDrainWithDirtyItem.
-func TestDrainWaitsForAKeyAddedWhileProcessing(t *testing.T) {
+func TestAKeyAddedWhileProcessingComesAgainAfterShutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue[string]()
 		q.Add("foo")
 		mustGet(t, q, "foo")
 		q.Add("foo")
-		drained := make(chan error, 1)
-		go func() { drained <- q.ShutDownWithDrain(t.Context()) }()
-		synctest.Wait()
+		q.ShutDown()
 		q.Done("foo")
 		mustGet(t, q, "foo")
-		synctest.Wait()
-		if len(drained) != 0 {
-			t.Fatal("drain returned before the second round was done")
-		}
 		q.Done("foo")
-		if err := <-drained; err != nil {
-			t.Fatal(err)
-		}
-		if _, err := q.Get(t.Context()); !errors.Is(err, ratelimit.ErrShutDown) {
-			t.Fatalf("Get = %v, want ErrShutDown", err)
+		if _, err := get(t.Context(), q); !errors.Is(err, ratelimit.ErrShutDown) {
+			t.Fatalf("get = %v, want ErrShutDown", err)
 		}
 	})
 }
@@ -360,7 +296,7 @@ func TestEveryWaitingWorkerIsWoken(t *testing.T) {
 		var workers sync.WaitGroup
 		for range 8 {
 			workers.Go(func() {
-				if _, err := q.Get(t.Context()); err != nil {
+				if _, err := get(t.Context(), q); err != nil {
 					t.Error(err)
 				}
 			})
@@ -371,7 +307,7 @@ func TestEveryWaitingWorkerIsWoken(t *testing.T) {
 
 		for range 8 { // and all of them learn of the shutdown
 			workers.Go(func() {
-				if _, err := q.Get(t.Context()); !errors.Is(err, ratelimit.ErrShutDown) {
+				if _, err := get(t.Context(), q); !errors.Is(err, ratelimit.ErrShutDown) {
 					t.Errorf("Get = %v, want ErrShutDown", err)
 				}
 			})
@@ -389,7 +325,7 @@ func TestAWorkerThatGivesUpPassesTheWakeUpOn(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var workers sync.WaitGroup
 			workers.Go(func() {
-				if _, err := q.Get(ctx); err == nil {
+				if _, err := get(ctx, q); err == nil {
 					q.Return(1)
 				}
 			})

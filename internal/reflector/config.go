@@ -50,6 +50,11 @@ type Config struct {
 	// a lower version has gone back in its history. "" for none.
 	Reached resource.Version
 
+	// Diverged says that an object is in an older state than before: the server's history is
+	// another, though its version is not lower. What is being read is broken off, and everything is
+	// listed and compared by equality. nil: nobody says so.
+	Diverged <-chan struct{}
+
 	// Parse is what is removed and redacted. Its Type is set from Type.
 	Parse resource.ParseOptions
 	Limits

@@ -17,7 +17,7 @@ import (
 // when the watch ends.
 func (r *Reflector) list(ctx context.Context) outcome {
 	why := r.state.relist
-	if why.Left {
+	if why.Leaves() {
 		return outcome{err: r.dropNamespace(ctx)}
 	}
 	if why.Partial() {
@@ -221,7 +221,7 @@ func (r *Reflector) endRelist(ctx context.Context, v resource.Version) error {
 		return fromStore(err)
 	}
 	level := slog.LevelInfo
-	if r.state.relist.Initial {
+	if r.state.relist.Initial() {
 		level = slog.LevelDebug // whoever starts many reflectors logs about all of them
 	}
 	r.state = r.state.listed(at(v))

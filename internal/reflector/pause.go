@@ -93,12 +93,18 @@ func (g *gate) open(ctx context.Context) (step context.Context, end func(), ok b
 	}, true
 }
 
-// Diverged is called when the API server has an older state of an object than before: its history
-// is another, though its version is not lower. Everything is listed and compared by equality. It
-// may be called from any goroutine, and returns at once.
-func (r *Reflector) Diverged() {
-	r.diverged.Store(true)
-	r.gate.cutStep()
+// cutWhenDiverged ends the running step whenever the Store has found that the server's history is
+// another, until ctx ends.
+func (r *Reflector) cutWhenDiverged(ctx context.Context) {
+	for {
+		select {
+		case <-r.cfg.Diverged:
+			r.diverged.Store(true)
+			r.gate.cutStep()
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // cutStep ends the running step.

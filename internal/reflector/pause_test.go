@@ -100,3 +100,41 @@ func TestAPausedReflectorCanBeStopped(t *testing.T) {
 		}
 	})
 }
+
+func TestADivergedHistoryIsListedAndCompared(t *testing.T) {
+	for name, test := range map[string]struct {
+		early, late int // divergences before Run, and while it watches
+		want        []string
+	}{
+		"found by an earlier run": {1, 0, []string{
+			"begin rewound 98..98 rewound", "replace shop/a@98", "end 98",
+		}},
+		"found while it watches": {0, 1, []string{
+			"begin rewound 98..98 rewound", "replace shop/a@98", "end 98",
+		}},
+		"found twice": {1, 1, []string{
+			"begin rewound 98..98 rewound", "replace shop/a@98", "end 98",
+			"begin rewound 98..98 rewound", "replace shop/a@98", "end 98",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, pods)
+				c.Create("shop/a", nil)
+				diverged := make(chan struct{}, 1)
+				for range test.early {
+					diverged <- struct{}{}
+				}
+				c.follow(pods, func(cfg *reflector.Config) {
+					cfg.From, cfg.Diverged = c.Version(), diverged
+				})
+				c.later(time.Second)
+				for range test.late {
+					diverged <- struct{}{}
+				}
+				c.later(time.Second)
+				c.expect(test.want...)
+			})
+		})
+	}
+}

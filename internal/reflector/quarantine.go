@@ -172,7 +172,7 @@ func (r *Reflector) skipItem(
 		return err
 	}
 	switch {
-	case alone && r.state.relist.Rewound:
+	case alone && r.state.relist.Rewound():
 		// What is known of it may belong to the lost history, and have a later version than those
 		// to come.
 		obj := objectOf(refused)
@@ -221,7 +221,7 @@ func objectOf(refused *resource.RefusedError) *resource.Object {
 // object may belong to the lost history, with a version that would cover those to come: then the
 // object must be understood.
 func (r *Reflector) skippable(refused *resource.RefusedError) bool {
-	return !r.state.relist.Rewound && !errors.Is(refused, resource.ErrWrongKind)
+	return !r.state.relist.Rewound() && !errors.Is(refused, resource.ErrWrongKind)
 }
 
 // quarantineOnly reports what can't be understood where nothing else has to be done about it. An

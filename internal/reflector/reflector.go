@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +25,7 @@ type Reflector struct {
 	metrics *metrics
 	status  status
 	gate    *gate
-	// diverged is set by Diverged, and reset by the next probe.
+	// diverged is set when Config.Diverged says so, and reset by the next probe.
 	diverged atomic.Bool
 
 	// Run owns all fields below.
@@ -79,6 +80,18 @@ func (r *Reflector) Run(ctx context.Context) error {
 	defer r.status.phase(Stopped)
 	if r.awaitNamespaces(ctx); ctx.Err() != nil {
 		return nil
+	}
+	select {
+	case <-r.cfg.Diverged: // in an earlier run: before the first step
+		r.diverged.Store(true)
+	default:
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var cutting sync.WaitGroup
+	defer cutting.Wait()
+	defer stop()
+	if r.cfg.Diverged != nil {
+		cutting.Go(func() { r.cutWhenDiverged(ctx) })
 	}
 	r.report(state{}, r.state)
 	for {
@@ -139,19 +152,19 @@ func (r *Reflector) report(before, after state) {
 	why := after.relist
 	switch {
 	case after.relists == before.relists:
-		if why != nil && why.Rewound && before.relist != nil && !before.relist.Rewound {
+		if why != nil && why.Rewound() && before.relist != nil && !before.relist.Rewound() {
 			r.log.Warn("the API server's history went back",
 				"resource_version", cmp.Or(why.From, after.reached), "server_version", why.To)
 		}
 		return
-	case why.Initial:
+	case why.Initial():
 		r.log.Debug("listing everything")
 	default:
 		r.log.Warn("versions are missing: listing everything to find what changed",
 			"reason", why.Reason, "resource_version", why.From, "server_version", why.To)
 	}
 	reason := why.Reason
-	if why.Initial {
+	if why.Initial() {
 		reason = relistInitial
 	}
 	r.metrics.relists.With(reason).Inc()

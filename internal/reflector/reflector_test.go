@@ -118,10 +118,10 @@ func (s *recorder) EndReplace(ctx context.Context, v resource.Version) error {
 
 func (s *recorder) BeginReplace(ctx context.Context, why resource.Relist) error {
 	call := fmt.Sprintf("begin %s %s..%s", why.Reason, why.From, why.To)
-	if why.Initial {
+	if why.Initial() {
 		call = "begin initial"
 	}
-	if why.Rewound {
+	if why.Rewound() {
 		call += " rewound"
 	}
 	return s.note(ctx, call, nil)

@@ -140,7 +140,10 @@ func nextMove(
 		leaves := state == resource.NamespaceLeaving || state.Selected() && !wanted
 		forgotten := state == resource.NamespaceOut && !set.Exists[name]
 		if (leaves || forgotten) && (!ok || name < why.Namespace) {
-			why, ok = resource.Relist{Namespace: name, Left: true, Gone: !set.Exists[name]}, true
+			why, ok = resource.Relist{Kind: resource.RelistLeaves, Namespace: name}, true
+			if !set.Exists[name] {
+				why.Kind = resource.RelistDeleted
+			}
 		}
 	}
 	if ok {
@@ -148,7 +151,7 @@ func nextMove(
 	}
 	for name, at := range set.Selected {
 		if states[name] != resource.NamespaceIn && (!ok || name < why.Namespace) {
-			why, ok = resource.Relist{Namespace: name, Entered: at}, true
+			why, ok = resource.Relist{Kind: resource.RelistEnters, Namespace: name, Entered: at}, true
 		}
 	}
 	return why, ok
@@ -165,7 +168,7 @@ func (r *Reflector) beginMove() bool {
 		return false
 	}
 	why.To = r.state.at.version
-	if why.Left {
+	if why.Leaves() {
 		r.scope.states[why.Namespace] = resource.NamespaceLeaving
 		delete(r.scope.asOf, why.Namespace)
 		r.metrics.left.Inc()
@@ -176,7 +179,7 @@ func (r *Reflector) beginMove() bool {
 	}
 	r.state = r.state.move(why)
 	r.log.Info("the selection of namespaces has changed", "namespace", why.Namespace,
-		"selected", !why.Left)
+		"selected", !why.Leaves())
 	return true
 }
 
@@ -210,10 +213,10 @@ func (r *Reflector) endMove(ctx context.Context, v resource.Version) error {
 	why := r.state.relist
 	r.state = r.state.listed(r.state.at)
 	switch {
-	case !why.Left:
+	case !why.Leaves():
 		r.scope.asOf[why.Namespace] = v
 		r.scope.states[why.Namespace] = resource.NamespaceIn
-	case why.Gone:
+	case why.Kind == resource.RelistDeleted:
 		delete(r.scope.states, why.Namespace)
 	default:
 		r.scope.states[why.Namespace] = resource.NamespaceOut
@@ -265,7 +268,7 @@ func (r *Reflector) takeSelection(ctx context.Context) error {
 	if r.cfg.Namespaces == nil {
 		return nil
 	}
-	why := resource.Relist{Namespaces: r.nextSelection(), Only: true}
+	why := resource.Relist{Kind: resource.RelistSelection, Namespaces: r.nextSelection()}
 	if err := r.cfg.Store.BeginReplace(ctx, why); err != nil {
 		return fromStore(err)
 	}

@@ -115,7 +115,7 @@ func (s state) next(o outcome) (state, wait) {
 func first(from, reached resource.Version, snapshot bool) state {
 	s := state{at: at(from)}
 	if from == "" && snapshot {
-		s = s.list(resource.Relist{Initial: true})
+		s = s.list(resource.Relist{Kind: resource.RelistInitial})
 		if s.reached = reached; reached != "" {
 			s.step = toProbe
 		}
@@ -155,10 +155,8 @@ func (s state) listed(at position) state {
 func (s state) locate(o outcome) state {
 	suspect := s.suspect
 	s.suspect = ""
-	rewound := resource.Relist{
-		Reason: resource.ReasonRewound, Rewound: true, From: s.at.version,
-		To: o.server,
-	}
+	rewound := resource.Relist{From: s.at.version, To: o.server}
+	rewound.Rewind()
 	switch {
 	case o.diverged && s.at.version != "":
 		return s.list(rewound)
@@ -183,7 +181,7 @@ func (s state) correct(o outcome) state {
 	why := *s.relist
 	why.To = o.server
 	if o.diverged || why.From.Newer(o.server) || s.reached.Newer(o.server) {
-		why.Rewound, why.Reason = true, resource.ReasonRewound
+		why.Rewind()
 	}
 	s.step, s.relist = toList, &why
 	return s

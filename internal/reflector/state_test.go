@@ -41,7 +41,7 @@ func TestNext(t *testing.T) {
 		cutLate    = &brokenError{errCut, true}
 		backoff    = wait{backoff: true}
 		relist     = resource.Relist{Reason: resource.ReasonExpired, From: "5", To: "9"}
-		namespace  = resource.Relist{Namespace: "shop", From: "5", To: "7"}
+		namespace  = resource.Relist{Kind: resource.RelistEnters, Namespace: "shop", From: "5", To: "7"}
 	)
 	probing := state{at: at("7")}
 	watching := state{step: toWatch, at: at("7")}
@@ -51,7 +51,7 @@ func TestNext(t *testing.T) {
 	suspects := func(reason string) func(*state) {
 		return func(s *state) { failed(s); s.suspect = reason }
 	}
-	rewound := resource.Relist{Reason: resource.ReasonRewound, Rewound: true, From: "7", To: "6"}
+	rewound := resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "7", To: "6"}
 	expired := resource.Relist{Reason: resource.ReasonExpired, From: "7", To: "9"}
 	stuckTimes := func(n int, closed bool) func(*state) {
 		return func(s *state) { s.stuck.times, s.stuck.closed = n, closed }
@@ -122,8 +122,7 @@ func TestNext(t *testing.T) {
 			listing.with(func(s *state) {
 				s.reached = "12"
 				s.relist = &resource.Relist{
-					Reason: resource.ReasonRewound, Rewound: true,
-					From: "5", To: "9",
+					Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "5", To: "9",
 				}
 			}),
 			wait{},

@@ -46,12 +46,12 @@ var inAll = []string{
 
 // catalog are the resources that the history has. It is made once for each history that is lent.
 func (q *request) catalog() ([]*resourceType, error) {
-	q.mu.Lock()
-	types := q.types
-	if q.typesOf != q.history {
+	q.server.mu.Lock()
+	types := q.server.types
+	if q.server.typesOf != q.history {
 		types = nil
 	}
-	q.mu.Unlock()
+	q.server.mu.Unlock()
 	if types != nil {
 		return types, nil
 	}
@@ -59,9 +59,9 @@ func (q *request) catalog() ([]*resourceType, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.types, q.typesOf = types, q.history
+	q.server.mu.Lock()
+	defer q.server.mu.Unlock()
+	q.server.types, q.server.typesOf = types, q.history
 	return types, nil
 }
 

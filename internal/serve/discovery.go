@@ -56,7 +56,7 @@ func (q *request) discovery(parts []string) {
 		list.Groups = append(list.Groups, g)
 	}
 	if len(parts) == 2 {
-		q.notFound(q.what() + " has no group " + parts[1])
+		q.notFound(q.server.what() + " has no group " + parts[1])
 		return
 	}
 	q.json(http.StatusOK, list)
@@ -101,7 +101,7 @@ func (q *request) resourceList(group, version string) {
 		}
 	}
 	if len(list.APIResources) == 0 && group != "" {
-		q.notFound(q.what() + " has nothing of " + list.GroupVersion)
+		q.notFound(q.server.what() + " has nothing of " + list.GroupVersion)
 		return
 	}
 	q.json(http.StatusOK, list)

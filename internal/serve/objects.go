@@ -97,7 +97,7 @@ func (q *request) get(t *resourceType, namespace, name string) {
 		return
 	}
 	q.notFound(fmt.Sprintf("%s %q not found in %s", cmp.Or(t.Resource+"."+t.Group, t.Resource), name,
-		q.what()))
+		q.server.what()))
 }
 
 // encode makes an object as the client wants it; of a table it is the row.

@@ -68,7 +68,8 @@ func New(cfg Config) (*Server, error) {
 
 // request is one, with the history that answers it.
 type request struct {
-	*Server
+	server  *Server
+	cfg     *Config // of server
 	history *query.Questions
 	w       http.ResponseWriter
 	r       *http.Request
@@ -79,7 +80,7 @@ type request struct {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	q := &request{Server: s, w: w, r: r, access: s.accessOf(r)}
+	q := &request{server: s, cfg: &s.cfg, w: w, r: r, access: s.accessOf(r)}
 	if q.access == nil {
 		q.refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized,
 			"send the token of the kubeconfig that 'bridge serve' printed, or one of its --tokens")
@@ -129,7 +130,7 @@ func (q *request) route() {
 	case parts[0] == "api" && len(parts) == 1, parts[0] == "apis" && len(parts) <= 2:
 		q.discovery(parts)
 	default:
-		q.notFound("there is no " + q.r.URL.Path + " in " + q.what())
+		q.notFound("there is no " + q.r.URL.Path + " in " + q.server.what())
 	}
 }
 
@@ -155,7 +156,7 @@ func (q *request) group(group, version string, parts []string) {
 	})
 	switch {
 	case i < 0:
-		q.notFound(fmt.Sprintf("%s has no %s of %s", q.what(), parts[0],
+		q.notFound(fmt.Sprintf("%s has no %s of %s", q.server.what(), parts[0],
 			strings.TrimPrefix(group+"/"+version, "/")))
 	case !q.access.allows(types[i], namespace):
 		q.forbid(types[i], namespace)

@@ -18,7 +18,7 @@ import (
 
 // watcher is one watch.
 type watcher struct {
-	*request
+	q         *request
 	t         *resourceType
 	namespace string // "*" for all
 	selection selection
@@ -49,7 +49,7 @@ func (q *request) watch(t *resourceType, namespace string, s selection) {
 		defer cancel()
 	}
 	w := &watcher{
-		request: q, t: t, namespace: cmp.Or(namespace, "*"), selection: s, form: formOf(q.r),
+		q: q, t: t, namespace: cmp.Or(namespace, "*"), selection: s, form: formOf(q.r),
 		bookmarks: values.Get("allowWatchBookmarks") == "true",
 	}
 	version, err := q.version()
@@ -88,20 +88,21 @@ func (q *request) watch(t *resourceType, namespace string, s selection) {
 
 // isGone reports whether retention has removed what follows a version.
 func (w *watcher) isGone(from, version uint64) bool {
-	horizon, err := w.history.Coverage.Horizon()
+	horizon, err := w.q.history.Coverage.Horizon()
 	if err != nil || horizon.IsZero() || from >= version {
 		return false
 	}
-	for e, err := range w.history.Timeline.Entries(w.cfg.Cluster, "*", horizon, time.Time{}, nil) {
+	entries := w.q.history.Timeline.Entries(w.q.cfg.Cluster, "*", horizon, time.Time{}, nil)
+	for e, err := range entries {
 		return err == nil && from < e.Number()
 	}
 	return false
 }
 
-func (w *watcher) flush() { _ = http.NewResponseController(w.w).Flush() } // the next write tells
+func (w *watcher) flush() { _ = http.NewResponseController(w.q.w).Flush() } // the next write tells
 
 func (w *watcher) line(line []byte) error {
-	if _, err := w.w.Write(line); err != nil {
+	if _, err := w.q.w.Write(line); err != nil {
 		return errClient
 	}
 	return nil
@@ -109,9 +110,9 @@ func (w *watcher) line(line []byte) error {
 
 // state sends all objects as they are at the point.
 func (w *watcher) state(ctx context.Context) error {
-	for v, err := range w.history.Objects.State(query.StateQuery{
+	for v, err := range w.q.history.Objects.State(query.StateQuery{
 		Units:     w.t.units,
-		Namespace: w.namespace, At: w.point(),
+		Namespace: w.namespace, At: w.q.point(),
 	}) {
 		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return err
@@ -131,7 +132,7 @@ func (w *watcher) send(kind string, v *query.Version) error {
 	if v.Form() != record.FormObject {
 		return nil
 	}
-	body, err := w.encode(w.t, v, w.form)
+	body, err := w.q.encode(w.t, v, w.form)
 	if err != nil {
 		return err
 	}
@@ -208,10 +209,10 @@ const reorderSeconds = 5
 // that has its state, and from where the first client began for one that comes back.
 func (w *watcher) replay(ctx context.Context, from, version uint64) error {
 	began := w.start(from == version)
-	zero := w.cfg.At.At // where the pace counts from
-	if w.cfg.At.Version > 0 {
+	zero := w.q.cfg.At.At // where the pace counts from
+	if w.q.cfg.At.Version > 0 {
 		var err error
-		if zero, err = w.history.Timeline.TimeOf(w.cfg.Cluster, version); err != nil {
+		if zero, err = w.q.history.Timeline.TimeOf(w.q.cfg.Cluster, version); err != nil {
 			return err
 		}
 	}
@@ -233,12 +234,13 @@ func (w *watcher) replay(ctx context.Context, from, version uint64) error {
 		return nil
 	}
 	wanted := func(u *record.Unit) bool { return slices.Contains(w.t.units, u) }
-	for e, err := range w.history.Timeline.Steps(w.cfg.Cluster, w.namespace, since, time.Time{}, wanted) {
+	steps := w.q.history.Timeline.Steps(w.q.cfg.Cluster, w.namespace, since, time.Time{}, wanted)
+	for e, err := range steps {
 		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return err
 		}
-		isState := from == version && w.cfg.At.Version == 0 && !e.Time.After(w.cfg.At.At)
-		if isState || (from != version || w.cfg.At.Version > 0) && e.Number() <= from {
+		isState := from == version && w.q.cfg.At.Version == 0 && !e.Time.After(w.q.cfg.At.At)
+		if isState || (from != version || w.q.cfg.At.Version > 0) && e.Number() <= from {
 			continue
 		}
 		heap.Push(pending, e)
@@ -255,23 +257,23 @@ func (w *watcher) replay(ctx context.Context, from, version uint64) error {
 // start is when the replay began.
 func (w *watcher) start(fresh bool) time.Time {
 	now := time.Now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.began.IsZero() {
-		w.began = now
+	w.q.server.mu.Lock()
+	defer w.q.server.mu.Unlock()
+	if w.q.server.began.IsZero() {
+		w.q.server.began = now
 	}
 	if fresh {
 		return now
 	}
-	return w.began
+	return w.q.server.began
 }
 
 // due waits until a change that came after the point by so much is to be sent.
 func (w *watcher) due(ctx context.Context, began time.Time, after time.Duration) error {
-	if w.cfg.Speed == 0 {
+	if w.q.cfg.Speed == 0 {
 		return nil
 	}
-	wait := time.Until(began.Add(time.Duration(float64(after) / w.cfg.Speed)))
+	wait := time.Until(began.Add(time.Duration(float64(after) / w.q.cfg.Speed)))
 	if wait <= 0 {
 		return nil
 	}
@@ -316,7 +318,7 @@ func (h *steps) Pop() any {
 // behind its version.
 func (w *watcher) follow(ctx context.Context, from uint64) error {
 	if w.bookmarks {
-		listed, err := w.history.Coverage.ListedVersion(w.t.units)
+		listed, err := w.q.history.Coverage.ListedVersion(w.t.units)
 		if err != nil {
 			return err
 		}
@@ -340,7 +342,7 @@ func (w *watcher) follow(ctx context.Context, from uint64) error {
 			}
 			quiet = time.Now()
 		}
-		if err := ratelimit.Sleep(ctx, w.cfg.Poll); err != nil {
+		if err := ratelimit.Sleep(ctx, w.q.cfg.Poll); err != nil {
 			return err
 		}
 	}
@@ -351,7 +353,7 @@ func (w *watcher) follow(ctx context.Context, from uint64) error {
 func (w *watcher) differences(
 	ctx context.Context, known map[query.Object]query.Head, from uint64, first bool,
 ) (n int, err error) {
-	h, release, err := w.cfg.Open()
+	h, release, err := w.q.cfg.Open()
 	if err != nil {
 		return 0, err
 	}

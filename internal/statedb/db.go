@@ -2,15 +2,12 @@ package statedb
 
 import (
 	"cmp"
-	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -70,12 +67,11 @@ type DB struct {
 	dir    string
 	sync   *pebble.WriteOptions
 	close  func() error
-	// wasClean: the run before ended in order, or there was none. Set by Open.
-	wasClean bool
-	disk     *diskState // nil in memory
-	writes   writes
-	fatal    *fatal
-	used     atomic.Uint64 // bytes, when they were last counted
+	runs   Runs
+	disk   *diskState // nil in memory
+	writes writes
+	fatal  *fatal
+	used   atomic.Uint64 // bytes, when they were last counted
 }
 
 // Open opens the state directory, or creates it. It never repairs or rebuilds: what it does not
@@ -90,7 +86,7 @@ func Open(o Options) (*DB, error) {
 	if err := db.open(o, pebbleOptions(o)); err != nil {
 		return nil, openError(o.Dir, err)
 	}
-	if err := cmp.Or(db.checkFormat(), db.readClean()); err != nil {
+	if err := cmp.Or(db.checkFormat(), db.runs.read()); err != nil {
 		return nil, errors.Join(db.ReadError(err), db.Close())
 	}
 	if db.disk != nil {
@@ -116,6 +112,7 @@ func newDB(o Options) *DB {
 		db.sync = pebble.Sync
 		db.disk = newDiskState(o, db.fatal)
 	}
+	db.runs.db = db
 	return db
 }
 
@@ -222,51 +219,11 @@ func openError(dir string, err error) error {
 	}
 }
 
-// BindCluster remembers whose objects these are (the uid of the namespace kube-system), and refuses
-// those of another cluster with ErrOtherCluster. An empty id is not checked.
-func (db *DB) BindCluster(id string) error {
-	if id == "" {
-		return nil
-	}
-	known, err := db.Get(MetaKey("cluster"))
-	switch {
-	case err != nil:
-		return err
-	case known == nil:
-		return db.set(MetaKey("cluster"), []byte(id))
-	case string(known) != id:
-		return fmt.Errorf("state directory %s %w: it was made with cluster %s, this one is %s; "+
-			"give each cluster its own state.dir", db.dir, ErrOtherCluster, known, id)
-	default:
-		return nil
-	}
-}
+// Runs is the mark of a run that ended in order.
+func (db *DB) Runs() *Runs { return &db.runs }
 
-// Secret is a random key of this state directory, created at the first call: redacted values are
-// hashed with it, so that a change of value stays visible across restarts and the value does not.
-func (db *DB) Secret() ([]byte, error) {
-	key, err := db.Get(MetaKey("secret"))
-	if err != nil || key != nil {
-		return key, err
-	}
-	key = make([]byte, 32)
-	rand.Read(key)
-	return key, db.set(MetaKey("secret"), key)
-}
-
-// ForgetSecret removes the key that Secret has made, also from the files that held it.
-func (db *DB) ForgetSecret() error {
-	name := MetaKey("secret")
-	key, err := db.Get(name)
-	if err != nil || key == nil {
-		return err
-	}
-	if err := db.pebble.Delete(name, db.sync); err != nil {
-		return Wrap(err)
-	}
-	return Wrap(errors.Join(db.pebble.Flush(), db.pebble.Compact(context.Background(), name,
-		append(slices.Clone(name), 0), false)))
-}
+// Identity is whose state this is.
+func (db *DB) Identity() Identity { return Identity{db} }
 
 // MetaKey is the key of a value that belongs to no unit: format, cluster, secret.
 func MetaKey(name string) []byte { return append([]byte{'M'}, name...) }

@@ -41,10 +41,10 @@ func TestADirectoryOfSomethingElseIsRefused(t *testing.T) {
 
 func TestStateOfAnotherClusterIsRefused(t *testing.T) {
 	db := open(t, t.TempDir())
-	testkit.OK(t, db.BindCluster("one"))
-	testkit.OK(t, db.BindCluster("one"))
-	testkit.OK(t, db.BindCluster(""))
-	if err := db.BindCluster("two"); !errors.Is(err, statedb.ErrOtherCluster) || !strings.Contains(err.Error(), "state.dir") {
+	testkit.OK(t, db.Identity().BindCluster("one"))
+	testkit.OK(t, db.Identity().BindCluster("one"))
+	testkit.OK(t, db.Identity().BindCluster(""))
+	if err := db.Identity().BindCluster("two"); !errors.Is(err, statedb.ErrOtherCluster) || !strings.Contains(err.Error(), "state.dir") {
 		t.Errorf("BindCluster: %v, want ErrOtherCluster and what to do", err)
 	}
 }
@@ -52,10 +52,10 @@ func TestStateOfAnotherClusterIsRefused(t *testing.T) {
 func TestTheSecretOfADirectoryStays(t *testing.T) {
 	dir := t.TempDir()
 	db := open(t, dir)
-	first, err := db.Secret()
+	first, err := db.Identity().Secret()
 	testkit.OK(t, err)
 	testkit.OK(t, db.Close())
-	second, err := open(t, dir).Secret()
+	second, err := open(t, dir).Identity().Secret()
 	testkit.OK(t, err)
 	if len(first) != 32 || string(first) != string(second) {
 		t.Errorf("%x, then %x", first, second)

@@ -24,7 +24,7 @@ func (db *DB) checkFormat() error {
 		return err
 	}
 	if version == nil {
-		db.wasClean = true
+		db.runs.wasClean = true
 		return db.set(MetaKey("format"), []byte(FormatVersion))
 	}
 	if string(version) == FormatVersion {

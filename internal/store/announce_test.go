@@ -29,7 +29,7 @@ func left(ix *store.Indexer, key resource.Key) (out []string) {
 
 func TestWhatWasAnnouncedIsLeftUntilItIsSettledOrMet(t *testing.T) {
 	db := openDB(t, t.TempDir())
-	first := newIndexer(t, db, nil)
+	first := newIndexer(t, db)
 	a, b, c := life(t, "a", "one", "5"), life(t, "a", "two", "7"), life(t, "c", "three", "9")
 	testkit.OK(t, first.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: a, Seq: 1, Unknown: true}}))
 	testkit.OK(t, first.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: b, Seq: 3}, {Key: "shop/c", Object: c, Seq: 4, Unknown: true}}))
@@ -38,7 +38,7 @@ func TestWhatWasAnnouncedIsLeftUntilItIsSettledOrMet(t *testing.T) {
 		t.Errorf("Empty: %v, %v; an object was announced", empty, err)
 	}
 
-	second := newIndexer(t, db, nil) // as after a crash
+	second := newIndexer(t, db) // as after a crash
 	want(t, left(second, "shop/a"), "one@5", "two@7")
 	want(t, left(second, "shop/c"), "three@9")
 	for key, objects := range map[resource.Key][]*resource.Object{"shop/a": {a, b}, "shop/c": {c}} {
@@ -59,11 +59,11 @@ func TestWhatWasAnnouncedIsLeftUntilItIsSettledOrMet(t *testing.T) {
 	// settled by a change of another object, as far as it knows
 	want(t, left(second, "shop/c"), "three@9")
 
-	third := newIndexer(t, db, nil)
+	third := newIndexer(t, db)
 	want(t, left(third, "shop/a"), "two@7")
 	third.Announcements().Meet("shop/c", "three", "", 1)
 	settle(t, db, third, "", map[resource.Key]store.Settled{"shop/c": live(c, 1)})
-	want(t, left(newIndexer(t, db, nil), "shop/c"))
+	want(t, left(newIndexer(t, db), "shop/c"))
 	settled, err := third.Object("shop/c")
 	testkit.OK(t, err)
 	if settled == nil || string(settled.Raw) != string(c.Raw) {
@@ -75,16 +75,16 @@ func TestWhatWasAnnouncedIsLeftUntilItIsSettledOrMet(t *testing.T) {
 // settled does not take that away.
 func TestWhatIsAnnouncedAgainStaysWhenWhatWasBeforeIsSettled(t *testing.T) {
 	db := openDB(t, t.TempDir())
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	first, again := life(t, "a", "one", "5"), life(t, "a", "one", "9")
 	testkit.OK(t, ix.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: first, Seq: 1, Unknown: true}, {Key: "shop/a", Object: again, Seq: 3}}))
 	settled := func(s store.Settled, want1 ...string) *store.Indexer {
 		settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": s})
-		after := newIndexer(t, db, nil) // as after a crash
+		after := newIndexer(t, db) // as after a crash
 		want(t, left(after, "shop/a"), want1...)
 		return after
 	}
-	want(t, left(newIndexer(t, db, nil), "shop/a"), "one@9")
+	want(t, left(newIndexer(t, db), "shop/a"), "one@9")
 	after := settled(dead(first, "7", 2), "one@9")
 	last, err := after.Announcements().LeftObject("shop/a", "one")
 	testkit.OK(t, err)
@@ -98,7 +98,7 @@ func TestWhatIsAnnouncedAgainStaysWhenWhatWasBeforeIsSettled(t *testing.T) {
 // there since is not taken for it.
 func TestABodyIsWrittenAgainWhenItsPlaceWasUsed(t *testing.T) {
 	db := openDB(t, t.TempDir())
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	a, b := life(t, "a", "one", "5"), life(t, "a", "two", "7")
 	testkit.OK(t, ix.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: b, Seq: 3, Unknown: true}}))
 	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(a, 2)})
@@ -116,7 +116,7 @@ func TestABodyIsWrittenAgainWhenItsPlaceWasUsed(t *testing.T) {
 func TestABodyThatIsInItsPlaceIsNotWrittenAgain(t *testing.T) {
 	const size = 4 << 10
 	db := openDB(t, "")
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	text := make([]byte, size/2)
 	rand.NewChaCha8([32]byte{}).Read(text)
 	announced, later := pod(t, "a", "5", fmt.Sprintf(`,"x":"%x"`, text)), pod(t, "b", "6", fmt.Sprintf(`,"x":"%x"`, text))
@@ -140,31 +140,31 @@ func TestABodyThatIsInItsPlaceIsNotWrittenAgain(t *testing.T) {
 
 func TestMissingIsWhatWasAnnouncedAndNotListed(t *testing.T) {
 	db := openDB(t, "")
-	before := newIndexer(t, db, nil)
+	before := newIndexer(t, db)
 	var list []store.Announcement
 	for i, name := range []string{"gone", "listed", "newer"} {
 		version := []string{"5", "6", "60"}[i]
 		list = append(list, store.Announcement{Key: resource.Key("shop/" + name), Object: pod(t, name, version), Seq: uint64(i + 1), Unknown: true})
 	}
 	testkit.OK(t, before.Announcements().Announce(list))
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	testkit.OK(t, ix.Listing().Mark([]resource.Key{"shop/listed"}))
-	missing := func(rewound bool) (out []string) {
-		for m, err := range ix.Listing().Missing("50", resource.Relist{Rewound: rewound}) {
+	missing := func(kind resource.RelistKind) (out []string) {
+		for m, err := range ix.Listing().Missing("50", resource.Relist{Kind: kind}) {
 			testkit.OK(t, err)
 			out = append(out, string(m))
 		}
 		return out
 	}
-	want(t, missing(false), "shop/gone")
-	want(t, missing(true), "shop/gone", "shop/newer")
+	want(t, missing(resource.RelistGap), "shop/gone")
+	want(t, missing(resource.RelistRewound), "shop/gone", "shop/newer")
 }
 
 func TestAnnouncingAgainWritesNothing(t *testing.T) {
 	db := openDB(t, "")
 	a := pod(t, "a", "5")
-	testkit.OK(t, newIndexer(t, db, nil).Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: a, Seq: 1, Unknown: true}}))
-	ix := newIndexer(t, db, nil)
+	testkit.OK(t, newIndexer(t, db).Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: a, Seq: 1, Unknown: true}}))
+	ix := newIndexer(t, db)
 	testkit.OK(t, ix.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: pod(t, "a", "8"), Seq: 1, Unknown: true}}))
 	want(t, left(ix, "shop/a"), "uid-a@5")
 }
@@ -202,30 +202,30 @@ func BenchmarkAnnounceAndSettle(b *testing.B) {
 // object.
 func TestAnAnnouncementOfALaterLifeUnderASelectorIsNotMetByAnEarlierOne(t *testing.T) {
 	db := openDB(t, t.TempDir())
-	first := newIndexer(t, db, nil)
+	first := newIndexer(t, db)
 	five, seven := life(t, "a", "one", "5"), life(t, "a", "one", "7")
 	testkit.OK(t, first.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: five, Seq: 1, Unknown: true}}))
 	testkit.OK(t, first.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: seven, Seq: 3}}))
 
-	second := newIndexer(t, db, nil)
+	second := newIndexer(t, db)
 	second.Announcements().Meet("shop/a", "one", "5", 1)
 	want(t, left(second, "shop/a"), "one@7")
 	settle(t, db, second, "", map[resource.Key]store.Settled{"shop/a": dead(five, "6", 2)})
-	want(t, left(newIndexer(t, db, nil), "shop/a"), "one@7")
+	want(t, left(newIndexer(t, db), "shop/a"), "one@7")
 }
 
 // TestHostileName has a tenant who names objects like the keys of others. The API server takes any
 // character but / and % in the name of a Role.
 func TestHostileName(t *testing.T) {
 	db := openDB(t, t.TempDir())
-	first := newIndexer(t, db, nil)
+	first := newIndexer(t, db)
 	name := "victim\x00one\x005"
 	hostile := life(t, "a", "two", "7")
 	hostile.Name = name
 	testkit.OK(t, first.Announcements().Announce([]store.Announcement{
 		{Key: resource.Key("shop/" + name), Object: hostile, Seq: 1, Unknown: true},
 	}))
-	second := newIndexer(t, db, nil)
+	second := newIndexer(t, db)
 	want(t, left(second, "shop/victim"))
 	want(t, left(second, resource.Key("shop/"+name)), "two@7")
 	last, err := second.Announcements().LeftObject(resource.Key("shop/"+name), "two")

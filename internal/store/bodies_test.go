@@ -125,7 +125,7 @@ func TestAnInformerThatBeganWithNothingFindsWhatItHasCommitted(t *testing.T) {
 	dir := t.TempDir()
 	for _, run := range []string{"the first", "the next"} {
 		db := openDB(t, dir)
-		ix := newIndexer(t, db, nil)
+		ix := newIndexer(t, db)
 		if run == "the first" {
 			odd, gone := pod(t, "odd", "1"), identified(t, bodyUID, "2")
 			settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/odd": live(odd, 1), "shop/a": dead(gone, "3", 2)})
@@ -141,7 +141,7 @@ func TestAnInformerThatBeganWithNothingFindsWhatItHasCommitted(t *testing.T) {
 
 func TestAnInformerThatBeganWithNothingAsksTheDatabaseWhenItKnowsNoMore(t *testing.T) {
 	db := openDB(t, "")
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	const n = 10_000 // more than are kept in memory of those that have no short form
 	settled := map[resource.Key]store.Settled{}
 	for i := range n {

@@ -29,10 +29,10 @@ func TestARecordIsTheSameFromMemoryAndFromDisk(t *testing.T) {
 		{UID: "any", Version: "5x", Written: written, EventTime: 7},
 	} {
 		db := openDB(t, "")
-		ix := newIndexer(t, db, nil)
+		ix := newIndexer(t, db)
 		obj := pod(t, "a", "1")
 		settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": {Record: r, Object: obj, Seq: 1}})
-		for _, from := range []*store.Indexer{ix, newIndexer(t, db, nil)} {
+		for _, from := range []*store.Indexer{ix, newIndexer(t, db)} {
 			if got, found, err := from.Get("shop/a"); got != r || !found || err != nil {
 				t.Errorf("%+v, %v, %v; want %+v", got, found, err, r)
 			}
@@ -43,7 +43,7 @@ func TestARecordIsTheSameFromMemoryAndFromDisk(t *testing.T) {
 func TestWhatIsKeptInMemoryFollowsEachCommit(t *testing.T) {
 	const uid, next = "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd", "6f0c6a4e-2a3d-4d7b-9c1e-00000000abcd"
 	db := openDB(t, "")
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	obj := pod(t, "a", "1")
 	for i, r := range []store.Record{
 		{UID: uid, Version: "5", Written: written, EventTime: 9}, {UID: uid, Version: "6"}, {UID: uid, Version: "7", Deleted: true}, {UID: next, Version: "9"}, {UID: "odd", Version: "10"},

@@ -3,16 +3,15 @@
 // database, which internal/statedb opens and writes.
 //
 // Takes in: each change the controller decides (Update, Delete), and what is settled, in atomic
-// commits (Batch). Hands out: an object's newest version and body, objects by index, and consistent
-// iteration over all of them.
+// commits (Batch). Hands out: an object's newest version and body, and consistent iteration over
+// all of them, or those of a namespace.
 //
 // An Indexer has the objects; what else is known of its unit is with types of their own: Meta,
 // Announcements, Listing, Behind, Log.
 //
 // A read sees the newest state the controller has applied. A crash leaves the last settled state,
 // so after a restart the old object of a replayed change is again the version before it. In memory
-// an object at rest costs its cached record and its index entries, if index functions are
-// registered; bodies are read from the database's cache or disk.
+// an object at rest costs its cached record; bodies are read from the database's cache or disk.
 //
 // A full or read-only disk fails commits with statedb.ErrUnavailable until it accepts writes again;
 // reads continue (docs/design.md).

@@ -43,7 +43,7 @@ func TestADamagedTableEndsTheProcessWithWhatCanBeDone(t *testing.T) {
 	// else a compaction has met it while it was opened
 	if err == nil {
 		defer db.Close()
-		for item, err := range newIndexer(t, db, nil).All() {
+		for item, err := range newIndexer(t, db).All() {
 			if err == nil {
 				_, err = item.Object()
 			}

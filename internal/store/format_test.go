@@ -33,7 +33,7 @@ func TestStateOfAnotherFormatIsRefusedAndStays(t *testing.T) {
 			t.Errorf("format %s: Open: %v, want ErrForeign: %s", c.format, err, c.want)
 		}
 		overwrite(t, dir, "Mformat", statedb.FormatVersion)
-		if err := openDB(t, dir).Database().BindCluster("cluster-2"); !errors.Is(err, statedb.ErrOtherCluster) {
+		if err := openDB(t, dir).Database().Identity().BindCluster("cluster-2"); !errors.Is(err, statedb.ErrOtherCluster) {
 			t.Errorf("format %s: what was there is gone: %v", c.format, err)
 		}
 	}

@@ -106,7 +106,7 @@ func (u *unwell) open(fs *vfs.MemFS) {
 		Log: slog.New(slog.NewTextHandler(u.log, nil)), Fatal: u.fatal,
 	})
 	testkit.OK(u.t, err)
-	u.DB, u.ix = db, newIndexer(u.t, db, nil)
+	u.DB, u.ix = db, newIndexer(u.t, db)
 }
 
 func newUnwell(t *testing.T) *unwell {

@@ -11,13 +11,13 @@ import (
 // TestGone has an inferred delete announced, and the process die before it is settled.
 func TestGone(t *testing.T) {
 	db := openDB(t, t.TempDir())
-	first := newIndexer(t, db, nil)
+	first := newIndexer(t, db)
 	a := life(t, "a", "one", "5")
 	settle(t, db, first, "", map[resource.Key]store.Settled{"shop/a": live(a, 1)})
 	announced := store.Gone{UID: "one", Version: "7", AsOf: "20", Epoch: 300}
 	testkit.OK(t, first.Announcements().Announce([]store.Announcement{{Key: "shop/a", Gone: &announced, Seq: 2}}))
 
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	for name, test := range map[string]struct{ gone, want store.Gone }{
 		"a later list": {
 			store.Gone{UID: "one", Version: "7", AsOf: "30", Epoch: 300}, announced,
@@ -50,7 +50,7 @@ func TestGone(t *testing.T) {
 	t.Run("it stays when bodies are rewritten", func(t *testing.T) {
 		same := func(b []byte) ([]byte, error) { return b, nil }
 		testkit.OK(t, ix.Rewrite(same, same))
-		if got := newIndexer(t, db, nil).Announcements().Owed("shop/a", announced); got != announced {
+		if got := newIndexer(t, db).Announcements().Owed("shop/a", announced); got != announced {
 			t.Errorf("owed is %+v, want %+v", got, announced)
 		}
 	})
@@ -58,7 +58,7 @@ func TestGone(t *testing.T) {
 		ix.Announcements().Meet("shop/a", "one", "20", 1)
 		settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": dead(a, "20", 1)})
 		later := store.Gone{UID: "one", Version: "7", AsOf: "30", Epoch: 300}
-		if got := newIndexer(t, db, nil).Announcements().Owed("shop/a", later); got != later {
+		if got := newIndexer(t, db).Announcements().Owed("shop/a", later); got != later {
 			t.Errorf("owed is %+v, want %+v", got, later)
 		}
 	})

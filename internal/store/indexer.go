@@ -12,10 +12,6 @@ import (
 	"github.com/kubebridge/bridge/internal/statedb"
 )
 
-// IndexFunc returns the values under which an object is found in one index. It must be pure and not
-// keep the object.
-type IndexFunc func(*resource.Object) []string
-
 // IndexerConfig of one informer's Indexer.
 type IndexerConfig struct {
 	// Name of the informer's unit, unique in the database.
@@ -29,8 +25,6 @@ type IndexerConfig struct {
 	Narrowing Narrowing
 	// Type of the objects.
 	Type resource.Type
-	// Indexes by name; may be nil.
-	Indexes map[string]IndexFunc
 	// ExactBodies writes each body with its version, whatever DB.SetBodiesPerSecond: for units
 	// that need an object as it was at a version.
 	ExactBodies bool
@@ -50,7 +44,6 @@ type Indexer struct {
 	overlay   map[resource.Key]Settled
 	records   *recordCache // what was committed since the start
 	uncached  *uncached    // nil: what is not cached may be in the database
-	indexes   map[string]*index
 	announced Announcements
 	listing   Listing
 	behind    Behind
@@ -66,19 +59,15 @@ func (db *DB) Indexer(cfg IndexerConfig) (*Indexer, error) {
 	}
 	ix := &Indexer{
 		db: db, id: id, cfg: cfg, overlay: map[resource.Key]Settled{},
-		records: newRecordCache(), indexes: map[string]*index{},
+		records: newRecordCache(),
 	}
 	ix.announced.ix, ix.announced.byKey = ix, map[resource.Key][]announcement{}
 	ix.listing.ix, ix.behind.ix = ix, ix
-	for name, fn := range cfg.Indexes {
-		ix.indexes[name] = newIndex(fn)
-	}
 	if ix.meta, err = db.newMeta(id, cfg.Name); err != nil {
 		return nil, err
 	}
 	ix.log = Log{db, id}
-	if err := errors.Join(ix.announced.load(), ix.buildIndexes(),
-		ix.checkEmpty(), ix.behind.load()); err != nil {
+	if err := errors.Join(ix.announced.load(), ix.checkEmpty(), ix.behind.load()); err != nil {
 		return nil, fmt.Errorf("state of informer %s: %w", cfg.Name, err)
 	}
 	return ix, nil
@@ -229,14 +218,9 @@ func (ix *Indexer) parseBody(key resource.Key, stored []byte) (*resource.Object,
 // Update makes s the newest state of an object: it lives, or is gone. Seq orders the changes of one
 // informer.
 func (ix *Indexer) Update(key resource.Key, s Settled) {
-	var values map[string][]string
-	if !s.Deleted {
-		values = ix.indexValues(s.Object)
-	}
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	ix.overlay[key] = s
-	ix.reindexLocked(key, values)
 }
 
 // Settled is the state in which a change leaves an object.

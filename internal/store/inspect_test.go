@@ -24,7 +24,7 @@ import (
 func leaveState(t *testing.T, dir string) *store.DB {
 	t.Helper()
 	db := openDB(t, dir)
-	testkit.OK(t, db.Database().BindCluster("cluster-1"))
+	testkit.OK(t, db.Database().Identity().BindCluster("cluster-1"))
 	ix, err := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods, Scope: "labels=app=x"})
 	testkit.OK(t, err)
 	settle(t, db, ix, "9", map[resource.Key]store.Settled{

@@ -28,7 +28,7 @@ func leaveTables(t *testing.T) (dir string) {
 	})
 	db, err := store.Open(statedb.Options{Dir: dir, MemTableBytes: 64 << 10})
 	testkit.OK(t, err)
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	for i := range 20 {
 		settled := map[resource.Key]store.Settled{}
 		for j := range 10 {
@@ -66,7 +66,7 @@ func count(t *testing.T, dir string) (n int, err error) {
 		return 0, err
 	}
 	defer func() { testkit.OK(t, db.Close()) }()
-	return len(keys(t, newIndexer(t, db, nil))), nil
+	return len(keys(t, newIndexer(t, db))), nil
 }
 
 func TestAListOfFilesThatLostWhatWasWrittenIsRefusedAndLeftAsItIs(t *testing.T) {

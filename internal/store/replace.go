@@ -75,7 +75,7 @@ func (l *Listing) Marked(key resource.Key) (bool, error) {
 func (l *Listing) Missing(
 	version resource.Version, why resource.Relist,
 ) iter.Seq2[resource.Key, error] {
-	anyVersion, in := why.Rewound || why.Left, inNamespace(why.Namespace)
+	anyVersion, in := why.Rewound() || why.Leaves(), inNamespace(why.Namespace)
 	return func(yield func(resource.Key, error) bool) {
 		if why.Incomplete || l.unmarked {
 			return
@@ -186,6 +186,12 @@ func (i Item) Object() (*resource.Object, error) {
 // All yields the live objects in order of their keys: the newest state of each at the call. It
 // costs memory for unsettled changes, not for the objects.
 func (ix *Indexer) All() iter.Seq2[Item, error] { return ix.all("") }
+
+// InNamespace is All of the objects of one namespace, "" for all. It reads no others: keys are in
+// order of namespaces.
+func (ix *Indexer) InNamespace(namespace string) iter.Seq2[Item, error] {
+	return ix.all(inNamespace(namespace))
+}
 
 // all yields those whose keys begin with in.
 func (ix *Indexer) all(in resource.Key) iter.Seq2[Item, error] {

@@ -25,7 +25,7 @@ func reset(t *testing.T, dir, unit string, keepObjects bool) {
 func TestAResetForgetsOneUnitAndNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	db := leaveState(t, dir)
-	secret, err := db.Database().Secret()
+	secret, err := db.Database().Identity().Secret()
 	testkit.OK(t, err)
 	testkit.OK(t, db.Close())
 	reset(t, dir, "all/pods", false)
@@ -47,11 +47,11 @@ func TestAResetForgetsOneUnitAndNothingElse(t *testing.T) {
 	testkit.OK(t, in.Close())
 
 	db = openDB(t, dir)
-	testkit.OK(t, db.Database().BindCluster("cluster-1"))
-	if again, err := db.Database().Secret(); err != nil || string(again) != string(secret) {
+	testkit.OK(t, db.Database().Identity().BindCluster("cluster-1"))
+	if again, err := db.Database().Identity().Secret(); err != nil || string(again) != string(secret) {
 		t.Errorf("the key of redaction is another, %v", err)
 	}
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	want(t, keys(t, ix))
 	if pos, err := ix.Meta().Position(); err != nil || pos.Version != "" {
 		t.Errorf("Position: %+v, %v", pos, err)
@@ -95,7 +95,7 @@ func TestAResetOfRecordsThatDoNotParseGetsRidOfThem(t *testing.T) {
 	overwrite(t, dir, "r\x00\x00\x00\x01shop/b", "\xff")
 	overwrite(t, dir, "p\x00\x00\x00\x01", "{")
 	reset(t, dir, "all/pods", false)
-	want(t, keys(t, newIndexer(t, openDB(t, dir), nil)))
+	want(t, keys(t, newIndexer(t, openDB(t, dir))))
 }
 
 func TestAResetWhileABridgeRunsIsRefused(t *testing.T) {
@@ -124,7 +124,7 @@ func TestACrashDuringAResetLeavesAllOrNothing(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	db, err := store.Open(statedb.Options{Dir: "db", FS: disk})
 	testkit.OK(t, err)
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	settle(t, db, ix, "9", map[resource.Key]store.Settled{
 		"shop/a": live(pod(t, "a", "5"), 1), "shop/b": live(pod(t, "b", "6"), 2), "shop/c": dead(pod(t, "c", "6"), "12", 3),
 	})

@@ -29,7 +29,7 @@ func TestDiskShare(t *testing.T) {
 		db, err := store.Open(statedb.Options{Dir: "state", FS: measured{vfs.NewMem(), &free}})
 		testkit.OK(t, err)
 		defer db.Close()
-		ix := newIndexer(t, db, nil)
+		ix := newIndexer(t, db)
 		const gib = 1 << 30
 		for _, c := range []struct {
 			free uint64

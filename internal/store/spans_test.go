@@ -16,7 +16,7 @@ import (
 // again.
 func TestATableOfBodiesHoldsNothingElse(t *testing.T) {
 	db := openDB(t, "")
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	for n := range 3 {
 		settled := map[resource.Key]store.Settled{}
 		var list []store.Announcement

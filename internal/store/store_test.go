@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -28,9 +27,9 @@ func openDB(t *testing.T, dir string) *store.DB {
 	return db
 }
 
-func newIndexer(t *testing.T, db *store.DB, indexes map[string]store.IndexFunc) *store.Indexer {
+func newIndexer(t *testing.T, db *store.DB) *store.Indexer {
 	t.Helper()
-	ix, err := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods, Indexes: indexes})
+	ix, err := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,27 +87,9 @@ func want[T comparable](t *testing.T, got []T, expected ...T) {
 	}
 }
 
-// field indexes objects by one string in their JSON.
-func field(path ...string) store.IndexFunc {
-	return func(obj *resource.Object) []string {
-		var value any
-		if json.Unmarshal(obj.Raw, &value) != nil {
-			return nil
-		}
-		for _, name := range path {
-			members, _ := value.(map[string]any)
-			value = members[name]
-		}
-		if text, ok := value.(string); ok && text != "" {
-			return []string{text}
-		}
-		return nil
-	}
-}
-
 func TestWhatIsOnItsWayIsReadBeforeWhatIsSettled(t *testing.T) {
 	db := openDB(t, t.TempDir())
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	one, two := pod(t, "a", "1"), pod(t, "a", "2")
 	ix.Update("shop/a", live(one, 1))
 	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(one, 1)})
@@ -132,14 +113,14 @@ func TestWhatIsOnItsWayIsReadBeforeWhatIsSettled(t *testing.T) {
 func TestACrashLeavesTheLastSettledState(t *testing.T) {
 	dir := t.TempDir()
 	db := openDB(t, dir)
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	one, two := pod(t, "a", "1", `,"spec":{"x":1}`), pod(t, "a", "2")
 	settle(t, db, ix, "1", map[resource.Key]store.Settled{"shop/a": live(one, 1)})
 	ix.Update("shop/a", live(two, 2))
 	testkit.OK(t, db.Close())
 
 	db = openDB(t, dir)
-	ix = newIndexer(t, db, nil)
+	ix = newIndexer(t, db)
 	obj, err := ix.Object("shop/a")
 	if err != nil || string(obj.Raw) != string(one.Raw) || obj.Version != "1" || obj.UID != one.UID {
 		t.Fatalf("Object: %+v, %v; want version 1, byte for byte", obj, err)
@@ -152,7 +133,7 @@ func TestACrashLeavesTheLastSettledState(t *testing.T) {
 
 func TestTombstonesStayUntilTheWatermarkHasPassedThem(t *testing.T) {
 	db := openDB(t, t.TempDir())
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	a, b := pod(t, "a", "5"), pod(t, "b", "6")
 	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(a, 1), "shop/b": live(b, 2)})
 	settle(t, db, ix, "6", map[resource.Key]store.Settled{"shop/a": dead(a, "9", 3), "shop/b": dead(b, "10", 4)})
@@ -177,7 +158,7 @@ func TestTombstonesStayUntilTheWatermarkHasPassedThem(t *testing.T) {
 
 func TestAnObjectThatCameAgainIsNotLostWithItsTombstone(t *testing.T) {
 	db := openDB(t, t.TempDir())
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	a, again := pod(t, "a", "5"), pod(t, "a", "12")
 	settle(t, db, ix, "5", map[resource.Key]store.Settled{"shop/a": dead(a, "9", 1)})
 	// The watermark passes the deletion in the same commit that settles the new object.
@@ -188,7 +169,7 @@ func TestAnObjectThatCameAgainIsNotLostWithItsTombstone(t *testing.T) {
 
 func TestAVersionWithoutOrderLeavesNoTombstone(t *testing.T) {
 	db := openDB(t, t.TempDir())
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	a := pod(t, "a", "x-1")
 	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(a, 1)})
 	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": dead(a, "x-2", 2)})
@@ -199,7 +180,7 @@ func TestAVersionWithoutOrderLeavesNoTombstone(t *testing.T) {
 
 func TestIterationMergesWhatIsOnItsWay(t *testing.T) {
 	db := openDB(t, "")
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	settled := map[resource.Key]store.Settled{}
 	for i, name := range []string{"b", "d", "f"} {
 		settled[resource.Key("shop/"+name)] = live(pod(t, name, "1"), uint64(i))
@@ -214,7 +195,7 @@ func TestIterationMergesWhatIsOnItsWay(t *testing.T) {
 
 func TestMissingAreTheKnownThatWereNotListed(t *testing.T) {
 	db := openDB(t, "")
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	settle(t, db, ix, "", map[resource.Key]store.Settled{
 		"shop/listed": live(pod(t, "listed", "1"), 1),
 		"shop/gone":   live(pod(t, "gone", "2"), 2),
@@ -223,23 +204,23 @@ func TestMissingAreTheKnownThatWereNotListed(t *testing.T) {
 	ix.Update("shop/onway", live(pod(t, "onway", "5"), 4))
 	testkit.OK(t, ix.Listing().Clear())
 	testkit.OK(t, ix.Listing().Mark([]resource.Key{"shop/listed", "shop/unknown"}))
-	missing := func(rewound bool) (out []string) {
-		for m, err := range ix.Listing().Missing("50", resource.Relist{Rewound: rewound}) {
+	missing := func(kind resource.RelistKind) (out []string) {
+		for m, err := range ix.Listing().Missing("50", resource.Relist{Kind: kind}) {
 			testkit.OK(t, err)
 			out = append(out, string(m))
 		}
 		return out
 	}
-	want(t, missing(false), "shop/gone", "shop/onway")
-	want(t, missing(true), "shop/gone", "shop/newer", "shop/onway")
+	want(t, missing(resource.RelistGap), "shop/gone", "shop/onway")
+	want(t, missing(resource.RelistRewound), "shop/gone", "shop/newer", "shop/onway")
 	testkit.OK(t, ix.Listing().Clear())
-	want(t, missing(false), "shop/gone", "shop/listed", "shop/onway")
+	want(t, missing(resource.RelistGap), "shop/gone", "shop/listed", "shop/onway")
 }
 
 // What is known at the end of a list that began with nothing was in it, so a first snapshot of a
 // million objects marks none.
 func TestAListMarksObjectsWhenSomethingWasKnown(t *testing.T) {
-	ix := newIndexer(t, openDB(t, ""), nil)
+	ix := newIndexer(t, openDB(t, ""))
 	list := func(keys ...resource.Key) {
 		t.Helper()
 		testkit.OK(t, ix.Listing().Begin())
@@ -268,52 +249,37 @@ func TestAListMarksObjectsWhenSomethingWasKnown(t *testing.T) {
 	check(0, "shop/a", "shop/b", "shop/c")
 }
 
-// TestIndex, TestMultiIndexKeys, TestThreadSafeStoreDeleteRemovesEmptySetsFromIndex,
-// _AddKeepsNonEmptySetPostDeleteFromIndex, _IndexingFunctionsWithMultipleValues,
-// TestGetIndexFuncValues of client-go.
-func TestIndexesFollowTheNewestState(t *testing.T) {
-	db := openDB(t, t.TempDir())
-	indexes := map[string]store.IndexFunc{
-		"namespace": store.IndexByNamespace, "node": field("spec", "nodeName"), "app": field("metadata", "labels", "app"), "owner": store.IndexByOwner,
+func TestANamespaceIsARangeOfKeys(t *testing.T) {
+	db := openDB(t, "")
+	ix := newIndexer(t, db)
+	of := func(namespace, name, version string) *resource.Object {
+		obj := pod(t, name, version)
+		obj.Namespace = namespace
+		return obj
 	}
-	ix := newIndexer(t, db, indexes)
-	onNode := func(name, node, version string) *resource.Object {
-		return pod(t, name, version, `,"spec":{"containers":[{"nodeName":"no"}],"nodeName":"`+node+`"}`)
+	settle(t, db, ix, "", map[resource.Key]store.Settled{
+		"shop/a":   live(of("shop", "a", "1"), 1),
+		"shop-2/a": live(of("shop-2", "a", "2"), 2),
+		"web/a":    live(of("web", "a", "3"), 3),
+	})
+	ix.Update("shop/b", live(of("shop", "b", "4"), 4))
+	ix.Update("web/b", live(of("web", "b", "5"), 5))
+	for namespace, expected := range map[string][]resource.Key{
+		"shop": {"shop/a", "shop/b"}, "web": {"web/a", "web/b"}, "none": nil,
+		"": {"shop-2/a", "shop/a", "shop/b", "web/a", "web/b"},
+	} {
+		var got []resource.Key
+		for item, err := range ix.InNamespace(namespace) {
+			testkit.OK(t, err)
+			got = append(got, item.Key)
+		}
+		want(t, got, expected...)
 	}
-	a, b := onNode("a", "n1", "1"), onNode("b", "n1", "2")
-	ix.Update("shop/a", live(a, 1))
-	ix.Update("shop/b", live(b, 2))
-	want(t, ix.IndexKeys("node", "n1"), "shop/a", "shop/b")
-	want(t, ix.IndexKeys("namespace", "shop"), "shop/a", "shop/b")
-	want(t, ix.IndexKeys("app", ""))
-
-	ix.Update("shop/a", live(onNode("a", "n2", "3"), 3))
-	want(t, ix.IndexKeys("node", "n1"), "shop/b")
-	want(t, ix.IndexValues("node"), "n1", "n2")
-	ix.Update("shop/b", dead(b, "4", 4))
-	want(t, ix.IndexValues("node"), "n2")
-	objects, err := ix.ByIndex("node", "n2")
-	if err != nil || len(objects) != 1 || objects[0].Version != "3" {
-		t.Errorf("ByIndex: %v, %v", objects, err)
-	}
-	if got := ix.IndexKeys("no such index", "x"); got != nil {
-		t.Errorf("an index that is not there has %v", got)
-	}
-}
-
-func TestIndexesAreBuiltAgainFromTheSettledState(t *testing.T) {
-	dir := t.TempDir()
-	db := openDB(t, dir)
-	a := pod(t, "a", "1", `,"spec":{"nodeName":"n1"}`)
-	settle(t, db, newIndexer(t, db, nil), "", map[resource.Key]store.Settled{"shop/a": live(a, 1)})
-	testkit.OK(t, db.Close())
-	ix := newIndexer(t, openDB(t, dir), map[string]store.IndexFunc{"node": field("spec", "nodeName")})
-	want(t, ix.IndexKeys("node", "n1"), "shop/a")
 }
 
 func TestInformersDoNotSeeEachOthersState(t *testing.T) {
 	db := openDB(t, "")
-	first := newIndexer(t, db, nil)
+	first := newIndexer(t, db)
 	second, err := db.Indexer(store.IndexerConfig{Name: "other/pods", Type: pods})
 	testkit.OK(t, err)
 	settle(t, db, first, "7", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
@@ -339,7 +305,7 @@ func TestAnotherScopeForgetsThePositionAndKeepsTheState(t *testing.T) {
 func TestADamagedDatabaseIsRefusedAndLeftAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	db := openDB(t, dir)
-	settle(t, db, newIndexer(t, db, nil), "1", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
+	settle(t, db, newIndexer(t, db), "1", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
 	testkit.OK(t, db.Close())
 	manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
 	if err != nil || len(manifests) == 0 {
@@ -356,7 +322,7 @@ func TestADamagedDatabaseIsRefusedAndLeftAsItIs(t *testing.T) {
 func TestDataWithoutAManifestIsRefusedAndLeftAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	db := openDB(t, dir)
-	settle(t, db, newIndexer(t, db, nil), "1", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
+	settle(t, db, newIndexer(t, db), "1", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
 	testkit.OK(t, db.Close())
 	markers, err := filepath.Glob(filepath.Join(dir, "marker.manifest.*"))
 	if err != nil || len(markers) == 0 {

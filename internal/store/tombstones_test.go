@@ -29,7 +29,7 @@ func graves(t *testing.T, ix *store.Indexer) int {
 
 func TestManyTombstonesAreDroppedInSeveralBatches(t *testing.T) {
 	db := openDB(t, "")
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	buried(t, db, ix, 25_000)
 	b := db.NewBatch()
 	more := b.SetPosition(ix, "1001", 0)

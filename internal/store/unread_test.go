@@ -10,7 +10,7 @@ import (
 
 func TestUnread(t *testing.T) {
 	db := openDB(t, t.TempDir())
-	ix := newIndexer(t, db, nil)
+	ix := newIndexer(t, db)
 	a := life(t, "a", "one", "5")
 	commit := func(seq uint64) {
 		t.Helper()
@@ -21,7 +21,7 @@ func TestUnread(t *testing.T) {
 		if got := ix.Announcements().Unread("shop/a"); got != now {
 			t.Errorf("unread: %v, want %v", got, now)
 		}
-		if got := newIndexer(t, db, nil).Announcements().Unread("shop/a"); got != later { // as after a crash
+		if got := newIndexer(t, db).Announcements().Unread("shop/a"); got != later { // as after a crash
 			t.Errorf("unread after a restart: %v, want %v", got, later)
 		}
 	}
@@ -30,7 +30,7 @@ func TestUnread(t *testing.T) {
 	testkit.OK(t, ix.Announcements().MarkUnread("shop/a", "one", 2))
 	testkit.OK(t, ix.Announcements().MarkUnread("shop/a", "one", 3))
 	is(true, true)
-	want(t, left(newIndexer(t, db, nil), "shop/a"))
+	want(t, left(newIndexer(t, db), "shop/a"))
 	ix.Announcements().Meet("shop/a", "one", "7", 4) // the next version, which is not settled
 	is(false, true)
 	testkit.OK(t, ix.Announcements().MarkUnread("shop/a", "one", 5))

@@ -33,7 +33,7 @@ bridge runs with it.`,
 		if err != nil {
 			return err
 		}
-		defer state.Close()
+		defer state.inspector.Close()
 		t := terminal.NewTable(cmd.OutOrStdout())
 		row := func(what, found string, err error) error {
 			result := "good"
@@ -44,9 +44,9 @@ bridge runs with it.`,
 			return err
 		}
 		fmt.Fprintln(t, "PART\tSTATE\tFOUND")
-		keys, err := state.Check()
+		keys, err := state.inspector.Check()
 		errs := []error{row("database", terminal.Amount(int(keys), "key"), err)}
-		units, err := state.Units()
+		units, err := state.inspector.Units()
 		errs = append(errs, err)
 		for _, u := range units {
 			found, err := checkUnit(u)

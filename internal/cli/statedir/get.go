@@ -51,8 +51,8 @@ read; 2 when there is no such unit, no state, or a bridge runs with it.`,
 		if err != nil {
 			return err
 		}
-		defer state.Close()
-		unit, err := findUnit(state.Inspector, args[0])
+		defer state.inspector.Close()
+		unit, err := findUnit(state.inspector, args[0])
 		if err != nil {
 			return err
 		}

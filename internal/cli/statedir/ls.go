@@ -50,8 +50,8 @@ Exit codes: 0, 1 when something can't be read, 2 when there is no state or a bri
 		if err != nil {
 			return err
 		}
-		defer state.Close()
-		report, problems := listState(state.Inspector)
+		defer state.inspector.Close()
+		report, problems := listState(state.inspector)
 		if output == "json" {
 			err = terminal.PrintJSON(cmd.OutOrStdout(), report)
 		} else {

@@ -106,8 +106,8 @@ func planReset(
 	if err != nil {
 		return p, err
 	}
-	defer state.Close()
-	unit, err := findUnit(state.Inspector, name)
+	defer state.inspector.Close()
+	unit, err := findUnit(state.inspector, name)
 	if err != nil {
 		return p, err
 	}

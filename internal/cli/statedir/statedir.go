@@ -42,8 +42,8 @@ Damage is reported and left as it is.`,
 
 // openedState is the state of a stopped bridge, to be read.
 type openedState struct {
-	*store.Inspector
-	options statedb.Options
+	inspector *store.Inspector
+	options   statedb.Options
 }
 
 // openState opens the database in state.dir. Close it: no bridge can start until then.

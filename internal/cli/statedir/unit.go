@@ -89,8 +89,8 @@ func completeUnits(s *command.Settings) cobra.CompletionFunc {
 		if err != nil {
 			return nil, none
 		}
-		defer state.Close()
-		units, err := state.Units()
+		defer state.inspector.Close()
+		units, err := state.inspector.Units()
 		if err != nil {
 			return nil, none
 		}

@@ -93,14 +93,12 @@ func isAny(err error, targets ...error) bool {
 
 // Codes of the JetStream API that the client library has no name for.
 const (
-	codeHeaderTooLarge    jetstream.ErrorCode = 10097
-	codeNotExpectedStream jetstream.ErrorCode = 10060
-	codeInvalidConfig     jetstream.ErrorCode = 10052
-	codeStreamOverlap     jetstream.ErrorCode = 10065
-	codeWrongLastID       jetstream.ErrorCode = 10070
-	codeNoReplicas        jetstream.ErrorCode = 10074
-	codeMaxBytesRequired  jetstream.ErrorCode = 10113
-	codeMaxBytesExceeded  jetstream.ErrorCode = 10122
+	codeHeaderTooLarge   jetstream.ErrorCode = 10097
+	codeInvalidConfig    jetstream.ErrorCode = 10052
+	codeStreamOverlap    jetstream.ErrorCode = 10065
+	codeNoReplicas       jetstream.ErrorCode = 10074
+	codeMaxBytesRequired jetstream.ErrorCode = 10113
+	codeMaxBytesExceeded jetstream.ErrorCode = 10122
 )
 
 // classOfCode classifies the server's own errors. What an error says about the message itself stays

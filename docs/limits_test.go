@@ -1,0 +1,132 @@
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	maxMethods = 20 // exported, of one type
+	maxFields  = 20 // of one struct
+)
+
+// large are structs that may have more fields, and why.
+var large = map[string]string{
+	"config.Informer": "each field is a key of the configuration, and keys of an informer are flat",
+	"config.NATS":     "each field is a key of the configuration, and keys of a sink are flat",
+}
+
+// TestLimits: a type that does not keep them is two.
+func TestLimits(t *testing.T) {
+	methods, fields := map[string]int{}, map[string]int{}
+	sources(t, ".go", func(file string, text []byte) {
+		if !isProduct(file) {
+			return
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, decl := range parsed.Decls {
+			countDecl(decl, path.Dir(file), methods, fields)
+		}
+	})
+	if len(methods) < 200 || len(fields) < 500 {
+		t.Errorf("only %d types with methods and %d structs were found", len(methods), len(fields))
+	}
+	for of, n := range methods {
+		if n > maxMethods {
+			t.Errorf("%s has %d exported methods, more than %d", of, n, maxMethods)
+		}
+	}
+	for of, n := range fields {
+		if n > maxFields && large[of] == "" {
+			t.Errorf("%s has %d fields, more than %d", of, n, maxFields)
+		}
+	}
+	for of := range large {
+		if fields[of] <= maxFields {
+			t.Errorf("%s is no exception: it has %d fields", of, fields[of])
+		}
+	}
+}
+
+// isProduct leaves out tests, and modules that only tests need.
+func isProduct(file string) bool {
+	top, _, _ := strings.Cut(file, "/")
+	return slices.Contains([]string{"client", "cmd", "config", "internal"}, top) &&
+		!strings.HasSuffix(file, "_test.go")
+}
+
+// countDecl counts the exported method, or the fields, of one declaration in a directory.
+func countDecl(decl ast.Decl, dir string, methods, fields map[string]int) {
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		if d.Recv != nil && d.Name.IsExported() {
+			methods[dir+"."+receiver(d.Recv.List[0].Type)]++
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			named, ok := spec.(*ast.TypeSpec)
+			if !ok {
+				continue
+			}
+			if of, ok := named.Type.(*ast.StructType); ok {
+				fields[dir+"."+named.Name.Name] = of.Fields.NumFields()
+			}
+		}
+	}
+}
+
+// receiver is the name of a method's type.
+func receiver(of ast.Expr) string {
+	switch of := of.(type) {
+	case *ast.StarExpr:
+		return receiver(of.X)
+	case *ast.IndexExpr:
+		return receiver(of.X)
+	case *ast.IndexListExpr:
+		return receiver(of.X)
+	case *ast.Ident:
+		return of.Name
+	}
+	return ""
+}
+
+// maxWords of a decision, without its title.
+const maxWords = 300
+
+// TestDecisions: a page that is read is short.
+func TestDecisions(t *testing.T) {
+	n := 0
+	sources(t, ".md", func(file string, text []byte) {
+		if path.Dir(file) != "docs/decisions" {
+			return
+		}
+		n++
+		_, body, _ := strings.Cut(string(text), "\n")
+		if words := len(strings.Fields(body)); words > maxWords {
+			t.Errorf("%s has %d words, more than %d", file, words, maxWords)
+		}
+	})
+	if n < 30 {
+		t.Errorf("only %d decisions were found", n)
+	}
+}
+
+// maxDoc is how many lines a doc.go may have.
+const maxDoc = 40
+
+func TestPackageComments(t *testing.T) {
+	sources(t, "/doc.go", func(file string, text []byte) {
+		if lines := strings.Count(string(text), "\n"); isProduct(file) && lines > maxDoc {
+			t.Errorf("%s has %d lines, more than %d", file, lines, maxDoc)
+		}
+	})
+}
