@@ -52,7 +52,8 @@ func (h *hunt) collect() {
 	h.otlp = s.URL
 }
 
-// endpoints takes events over HTTP. One refuses them, so that they go to its place for dead letters.
+// endpoints takes events over HTTP. One refuses them, so that they go to its place for dead
+// letters.
 func (h *hunt) endpoints() {
 	h.posted = map[string]*testkit.Buffer{"http": {}, "http dead letter": {}}
 	mux := http.NewServeMux()
