@@ -110,8 +110,10 @@ func (b *broker) connect(run int) *session {
 func (s *session) kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.killed = true
-	close(s.dead)
+	if !s.killed {
+		s.killed = true
+		close(s.dead)
+	}
 }
 
 // Open implements sinks.Sink.

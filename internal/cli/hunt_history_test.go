@@ -54,8 +54,9 @@ func (h *hunt) served(place, dir, watch string, args ...string) {
 	cmd := exec.CommandContext(h.t.Context(), h.program, append([]string{"serve", "--dir", dir}, args...)...)
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, stderr, time.Minute
 	testkit.OK(h.t, cmd.Start())
-	h.until("bridge serve listens", func() bool {
-		return strings.Contains(stderr.String(), "the kubeconfig is on standard output")
+	h.until("bridge serve listens", func() bool { // either may be read here first
+		return stdout.String() != "" &&
+			strings.Contains(stderr.String(), "the kubeconfig is on standard output")
 	})
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(stdout.String()))
 	testkit.OK(h.t, err)

@@ -52,6 +52,28 @@ func (h *hunt) collect() {
 	h.otlp = s.URL
 }
 
+// endpoints takes events over HTTP. One refuses them, so that they go to its place for dead
+// letters.
+func (h *hunt) endpoints() {
+	h.posted = map[string]*testkit.Buffer{"http": {}, "http dead letter": {}}
+	mux := http.NewServeMux()
+	for path, place := range map[string]string{"/hook": "http", "/refused": "http dead letter"} {
+		mux.HandleFunc("POST "+path, func(_ http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return // a bridge that is ended
+			}
+			fmt.Fprintf(h.posted[place], "%v %s\n", r.Header, body)
+		})
+	}
+	mux.HandleFunc("POST /refuse", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+	})
+	s := httptest.NewServer(mux)
+	h.t.Cleanup(s.Close)
+	h.hook = s.URL
+}
+
 func (h *hunt) spans() int { return len(h.traces.String()) }
 
 // serve serves Secrets, ConfigMaps, Pods, and the kinds that are known to hold credentials, over
@@ -139,7 +161,7 @@ func serveLeases(t testing.TB, mux *http.ServeMux, leases *testkit.Leases) {
 func (h *hunt) value(place string) string {
 	if h.needles[place] == "" {
 		// Short: a timeline leaves long values out.
-		h.needles[place] = fmt.Sprintf("hunter2-%03d-", len(h.places))
+		h.needles[place] = fmt.Sprintf("hunter2-%04d-", len(h.places))
 		h.places = append(h.places, place)
 	}
 	return h.needles[place]

@@ -2,11 +2,13 @@ package cli
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -94,7 +96,7 @@ func (h *hunt) plain(place string, text []byte) {
 		text = text[at+len(begin):]
 		digits, _, _ := bytes.Cut(text[:min(len(text), 8)], []byte("-"))
 		number, err := strconv.Atoi(string(digits))
-		if err != nil {
+		if err != nil || len(digits) != 4 { // part of a value, beside other bytes of a difference
 			continue
 		}
 		if at := h.places[number]; !slices.Contains(h.found[at], place) {
@@ -109,6 +111,9 @@ func (h *hunt) searchStreams(js jetstream.JetStream) {
 		testkit.OK(h.t, err)
 		for seq := max(info.State.FirstSeq, 1); seq <= info.State.LastSeq; seq++ {
 			m, err := s.GetMsg(h.t.Context(), seq)
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				continue // a bucket keeps the newest of each key
+			}
 			testkit.OK(h.t, err)
 			h.messages++
 			if strings.HasPrefix(m.Subject, "dead.") {
@@ -116,6 +121,27 @@ func (h *hunt) searchStreams(js jetstream.JetStream) {
 			}
 			h.in("stream "+info.Config.Name, fmt.Appendf(nil, "%s %v %s", m.Subject, m.Header, m.Data))
 		}
+	}
+}
+
+func (h *hunt) searchPosted() {
+	for place, text := range h.posted {
+		h.in(place, []byte(text.String()))
+	}
+}
+
+// profiles looks at all profiles that the bridge serves, inflated where they are packed.
+func (h *hunt) profiles(place string) {
+	for _, profile := range []string{
+		"cmdline", "heap", "heap?debug=1", "allocs", "goroutine?debug=2", "block", "mutex",
+		"threadcreate", "profile?seconds=1", "trace?seconds=1",
+	} {
+		text := []byte(h.get("/debug/pprof/" + profile))
+		if packed, err := gzip.NewReader(bytes.NewReader(text)); err == nil {
+			text, err = io.ReadAll(packed)
+			testkit.OK(h.t, err)
+		}
+		h.in(place, text)
 	}
 }
 

@@ -73,6 +73,7 @@ var showing = []string{
 	"stream object", "stream change", "stream patch", "stream metadata", // forms of the payload
 	"stream structured", "stream knative", "stream latest", "stream away", "core subject",
 	"stream small", "stream OBJ_claimed", // dead letters, and payloads that are stored apart
+	"stream debezium", "stream KV_view", "http", "http dead letter", "deadletters get",
 	"topic", "stdout", "live tail", "object view", "statedir get", "sample", "undelivered get",
 	"undelivered of second", "first state", "second state", "follower state",
 	"object view of the follower", "first history", "second history", "archive", "show", "diff",
@@ -89,8 +90,13 @@ var silent = []string{
 	"log", "log of the follower", "metrics", "metrics of the follower", "page", "page of the follower",
 	"status", "status of the follower", "traces", "leases", "statedir ls", "undelivered ls", "validate",
 	"validate --live", "validate --print", "rbac", "verify", "status command", "archive command",
-	"/history/search", "/history/resources", "serve log",
+	"/history/search", "/history/resources", "serve log", "deadletters ls", "schema", "profiles",
+	"profiles of the follower",
 }
+
+// everything are the places where each value of the informer "all" comes by, in each version: what
+// a rule takes out is found there without the rule.
+var everything = []string{"stream debezium", "http"}
 
 // allRules take out every planted value.
 var allRules = []string{"redact: [data.dsn, spec.list.*]", "drop: [data.dropped]", "redactEnv: true"}
@@ -116,12 +122,22 @@ func TestPlantedValuesWithoutOneRule(t *testing.T) {
 			h.runsOnce(c.rules)
 			for place := range h.needles {
 				want := slices.ContainsFunc(c.found, func(begin string) bool { return strings.HasPrefix(place, begin) })
-				if found := h.found[place]; (len(found) > 0) != want {
+				found := h.found[place]
+				if (len(found) > 0) != want {
 					t.Errorf("%s was found in %v", place, found)
+				}
+				if !want || strings.HasPrefix(place, "kind ") || strings.HasPrefix(place, "malformed ") {
+					continue // the latter are of no object that is sent
+				}
+				for _, at := range everything {
+					if !slices.Contains(found, at) {
+						t.Errorf("%s was not found in %s", place, at)
+					}
 				}
 			}
 			for _, place := range []string{
-				"topic", "history", "show", "diff", "history --field", "timeline", "/history/versions",
+				"topic", "stream debezium", "stream KV_view", "http", "http dead letter",
+				"history", "show", "diff", "history --field", "timeline", "/history/versions",
 				"/history/object", "/history/diff", "/history/timeline", "/history/state", "serve list",
 				"serve table", "serve watch", "serve get", "serve --live list", "serve --live watch",
 			} {
@@ -193,6 +209,9 @@ type hunt struct {
 
 	messages, records, keys, files, texts, deadLetters, entries, tailed, undelivered, pages int
 
+	posted map[string]*testkit.Buffer // to HTTP endpoints, by place
+	hook   string                     // where the endpoints are
+
 	kinds  map[string][]string // paths of credentials by kind
 	traces *testkit.Buffer
 	otlp   string // where traces are sent
@@ -206,6 +225,7 @@ func newHunt(t *testing.T) *hunt {
 	h.readKinds()
 	h.serve()
 	h.collect()
+	h.endpoints()
 	var err error
 	h.nats, err = server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: filepath.Join(h.dir, "nats"), NoSigs: true, NoLog: true})
 	testkit.OK(t, err)
@@ -224,20 +244,20 @@ func newHunt(t *testing.T) *hunt {
 const nowhere = "nats://127.0.0.1:1"
 
 // config binds the informer of Secrets, ConfigMaps and Pods to a sink for each form, one that
-// refuses, one that is unavailable, Kafka, and standard output. Objects of the other kinds take the
-// same way from the reader on: they go to three of the sinks. The bridge called follower has a
-// standby.
+// refuses, one that is unavailable, Kafka, HTTP endpoints, a view, and standard output. Objects
+// of the other kinds take the same way from the reader on: they go to four of the sinks. The bridge
+// called follower has a standby.
 func (h *hunt) config(name string, rules []string, state, away, admin string) string {
 	var bindings, sinks strings.Builder
 	stream := func(name, payload, url, nats, more string) {
 		if payload != "" {
-			fmt.Fprintf(&bindings, "      - {name: %s, payload: %s}\n", name, payload)
+			fmt.Fprintf(&bindings, "      - {name: %s, payload: %s, filter: 'object.metadata.name.startsWith(\"x\") == false'}\n", name, payload)
 		}
 		fmt.Fprintf(&sinks, "  - {name: %s, nats: {servers: [%q], stream: {name: %s}, subject: \"%s.{resource}.{name}.{op}\"%s}%s}\n",
 			name, url, name, name, nats, more)
 	}
 	url := h.nats.ClientURL()
-	for _, payload := range []string{"object", "change", "patch", "metadata", "reference"} {
+	for _, payload := range []string{"object", "change", "patch", "metadata", "reference", "debezium"} {
 		stream(payload, payload, url, "", "")
 	}
 	bindings.WriteString("      - {name: knative, payload: object, types: knative}\n      - {name: latest, payload: change, delivery: latest}\n")
@@ -254,10 +274,11 @@ func (h *hunt) config(name string, rules []string, state, away, admin string) st
 	if name != "" {
 		standby = fmt.Sprintf("standby: {enabled: true, identity: %q, lease: {namespace: shop}}\nredaction: {keyFile: %q}", name, filepath.Join(h.dir, "key"))
 	}
+	rule := strings.Join(rules, "\n    ")
 	return fmt.Sprintf(`
 cluster: test
 state: {dir: %q}
-admin: {address: %q}
+admin: {address: %q, pprof: true}
 log: {level: debug}
 tracing: {endpoint: %q, sampleRatio: 1}
 kubernetes: {kubeconfig: %q}
@@ -265,7 +286,6 @@ kubernetes: {kubeconfig: %q}
 informers:
   - name: all
     resources: [secrets, configmaps, pods]
-    filter: object.metadata.name.startsWith("x") == false
     attributes: {level: data.level, dsn: data.dsn}
     owners: true
     %s
@@ -274,10 +294,14 @@ informers:
       - {name: core, payload: change, operations: [added, updated, deleted]}
       - {name: out, payload: change}
       - {name: kept, payload: change}
+      - {name: view}
+      - {name: hook, payload: change}
+      - {name: refused, payload: change}
   - name: kinds
     resources: [%s]
     %s
     sinks:
+      - {name: view}
       - {name: kafka, payload: change}
       - {name: lost, payload: change}
       - {name: away, payload: change}
@@ -286,8 +310,11 @@ sinks:
   - {name: core, nats: {servers: [%q], mode: core, subject: "core.{resource}"}}
   - {name: out, stdout: {format: json}}
   - {name: kept, history: {}}
-`, state, admin, h.otlp, filepath.Join(h.dir, "kubeconfig"), standby, strings.Join(rules, "\n    "), bindings.String(),
-		strings.Join(slices.Sorted(maps.Keys(h.kinds)), ", "), strings.Join(rules, "\n    "), sinks.String(), h.kafka.ListenAddrs()[0], url)
+  - {name: hook, http: {url: "%[13]s/hook"}}
+  - {name: refused, http: {url: "%[13]s/refuse", deadLetterURL: "%[13]s/refused"}}
+  - {name: view, nats: {servers: [%[12]q], mode: kv, bucket: view}}
+`, state, admin, h.otlp, filepath.Join(h.dir, "kubeconfig"), standby, rule, bindings.String(),
+		strings.Join(slices.Sorted(maps.Keys(h.kinds)), ", "), rule, sinks.String(), h.kafka.ListenAddrs()[0], url, h.hook)
 }
 
 // runs lets one bridge run until the sink that is unavailable has something on disk, copies its
@@ -346,6 +373,7 @@ func (h *hunt) runs(rules []string) {
 	h.searchDatabase("second history", filepath.Join(second, "history"))
 	h.in("traces", []byte(h.traces.String()))
 	h.in("core subject", []byte(h.core.String()))
+	h.searchPosted()
 	h.commands(second)
 }
 
@@ -357,6 +385,8 @@ func (h *hunt) commands(state string) {
 	h.command("validate --live", "validate", "--config", file, "--allow-secrets", "--live")
 	h.command("validate --print", "validate", "--config", file, "--allow-secrets", "--print")
 	h.command("rbac", "rbac", "--config", file)
+	h.command("schema", "schema", "--config", file)
+	h.deadLettersOf("small", file)
 	h.command("statedir ls", "statedir", "ls", "--state-dir", state)
 	h.command("statedir get", "statedir", "get", "secrets", "shop/db", "--state-dir", state)
 	h.command("verify", "verify", "--from", h.nats.ClientURL()+"/change")
@@ -370,6 +400,15 @@ func (h *hunt) commands(state string) {
 	for line := range strings.Lines(list) {
 		if id, _, _ := strings.Cut(line, " "); strings.Contains(line, "secrets") {
 			h.command("undelivered get", "undelivered", "get", id, "--state-dir", state)
+		}
+	}
+}
+
+// deadLettersOf reads the dead letters of a sink.
+func (h *hunt) deadLettersOf(sink, file string) {
+	for line := range strings.Lines(h.command("deadletters ls", "deadletters", "ls", "--sink", sink, "--config", file)) {
+		if position, _, _ := strings.Cut(line, " "); strings.Contains(position, "/") {
+			h.command("deadletters get", "deadletters", "get", position, "--sink", sink, "--config", file)
 		}
 	}
 }
@@ -444,6 +483,7 @@ func (h *hunt) runsOnce(rules []string) {
 	end()
 	h.searchStreams(js)
 	h.searchKafka()
+	h.searchPosted()
 	h.searchDatabase("history", filepath.Join(state, "history"))
 	h.questions(filepath.Join(state, "history"))
 	h.serves(filepath.Join(state, "history"))
@@ -509,6 +549,7 @@ func (h *hunt) bridge(name string, rules []string, state, away string) (end func
 		h.in("live tail"+of, []byte(tail.String()))
 		h.tailed += strings.Count(tail.String(), `"payload":`)
 		h.in("metrics"+of, []byte(h.get("/metrics")))
+		h.profiles("profiles" + of)
 		for _, page := range []string{"/", "/readyz", "/healthz"} {
 			if text := h.get(page); text != "" {
 				h.in("page"+of, []byte(text))

@@ -30,6 +30,9 @@ func (e *Event) Set(name, value string) error {
 		if err != nil {
 			return fmt.Errorf("time %q is not RFC 3339", value)
 		}
+		if year := t.UTC().Year(); year < 0 || year > 9999 {
+			return fmt.Errorf("time %q is not RFC 3339 in UTC", value)
+		}
 		e.Time = t
 	case "apiversion":
 		e.APIVersion = value
@@ -43,9 +46,23 @@ func (e *Event) Set(name, value string) error {
 	case "inferred":
 		e.Inferred = value == "true"
 	default:
+		if !isAttributeName(name) {
+			return fmt.Errorf("attribute %q: want letters a to z and digits", name)
+		}
 		e.Extensions = append(e.Extensions, Attribute{name, value})
 	}
 	return nil
+}
+
+// isAttributeName reports whether CloudEvents allows a name. Names are written as they are: one
+// with a quote in it, in a forged dead letter, would write attributes of its own.
+func isAttributeName(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != ""
 }
 
 // text is the field of an attribute that is a text and nothing more; nil for any other.
@@ -126,7 +143,10 @@ func opOf(typ string) Op {
 	return ""
 }
 
-var errNoEvent = errors.New("it is no CloudEvent")
+var (
+	errNoEvent = errors.New("it is no CloudEvent")
+	errNoJSON  = errors.New("its data is no JSON")
+)
 
 // ParseStructured reads an event in CloudEvents' JSON format, as AppendStructured writes it. Data
 // is a part of what is given, but for data_base64.
@@ -165,6 +185,9 @@ func (e *Event) member(in *jsontext.Decoder, name string, document []byte) error
 		text, err := jsontext.AppendUnquote(nil, value)
 		if err == nil {
 			e.Data, err = base64.StdEncoding.AppendDecode(nil, text)
+		}
+		if err == nil && !jsontext.Value(e.Data).IsValid() {
+			err = errNoJSON // it would be written as it is
 		}
 		return err
 	case value.Kind() == '"':

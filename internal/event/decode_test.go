@@ -1,7 +1,9 @@
 package event_test
 
 import (
+	"bytes"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -81,6 +83,9 @@ func TestDecode(t *testing.T) {
 		"an object without an id is no event":   `{"source":"s","type":"t"}`,
 		"another version of CloudEvents is not": `{"specversion":"0.3","id":"1","source":"s","type":"t"}`,
 		"nor is a time that is none":            `{"id":"1","source":"s","type":"t","time":"now"}`,
+		"nor is a time that is none in UTC":     `{"id":"1","source":"s","type":"t","time":"9999-12-31T23:59:59-01:00"}`,
+		"nor is a name that brings another":     `{"id":"1","source":"s","type":"t","a\":\"x\",\"id":"2"}`,
+		"nor is data in base64 that is no JSON": `{"id":"1","source":"s","type":"t","data_base64":"MSwiaWQiOiIyIg=="}`,
 		"nor is what ends too soon":             `{"id":"1","source":"s","type":"t","data":{"a":`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,4 +94,43 @@ func TestDecode(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzParseStructured reads what others have stored as an event. What can be read is written as a
+// document that reads as the same event, and holds no more than what was read.
+func FuzzParseStructured(f *testing.F) {
+	f.Add(event.AppendStructured(nil, full()))
+	for _, document := range []string{
+		`{"id":"1","source":"s","type":"t","a\":\"x\",\"id":"2"}`,
+		`{"id":"1","source":"s","type":"t","data_base64":"MSwiaWQiOiIyIg=="}`,
+		`{"id":"1","source":"s","type":"t","time":"9999-12-31T23:59:59-01:00"}`,
+		`{"id":"1","source":"s","type":"t","data": [ 1 ] ,"initial":true,"x":null}`,
+		`{"id":"\ud800","source":"s","type":"t"}`, `{"id":"1","id":"2"}`, `{"data":[[[[`, `[]`,
+	} {
+		f.Add([]byte(document))
+	}
+	attributes := func(e *event.Event) (all []event.Attribute) {
+		e.Each(func(name, value string) { all = append(all, event.Attribute{Name: name, Value: value}) })
+		return all
+	}
+	f.Fuzz(func(t *testing.T, document []byte) {
+		e, err := event.ParseStructured(document)
+		if err != nil {
+			return
+		}
+		if len(e.Data) > len(document) {
+			t.Errorf("%d bytes hold data of %d", len(document), len(e.Data))
+		}
+		written := event.AppendStructured(nil, &e)
+		again, err := event.ParseStructured(written)
+		if err != nil {
+			t.Fatalf("%q is written as %q: %v", document, written, err)
+		}
+		if got, want := attributes(&again), attributes(&e); !slices.Equal(got, want) {
+			t.Errorf("attributes %q, want %q", got, want)
+		}
+		if !bytes.Equal(again.Data, e.Data) {
+			t.Errorf("data %q, want %q", again.Data, e.Data)
+		}
+	})
 }

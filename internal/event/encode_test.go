@@ -123,6 +123,33 @@ func FuzzSubjectToken(f *testing.F) {
 	})
 }
 
+// FuzzKeyToken reads a token of a key as others may have written it in a bucket, and writes any
+// value as one. Two values never meet, and nothing but what was written is read.
+func FuzzKeyToken(f *testing.F) {
+	seedValues(f)
+	for _, token := range []string{"=2E", "=2e", "=", "=4", "=ZZ", "a=2Db", "=41", "--"} {
+		f.Add(token)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		key := string(event.AppendKeyToken(nil, text))
+		if !validKey.MatchString(key) || key[0] == '_' {
+			t.Errorf("%q became %q, which can't be part of a key", text, key)
+		}
+		if len(key) > max(1, 3*len(text)) {
+			t.Errorf("%d bytes became %d", len(text), len(key))
+		}
+		if value, ok := event.ParseKeyToken(key); !ok || value != text {
+			t.Errorf("%q became %q, which reads as %q", text, key, value)
+		}
+		if value, ok := event.ParseKeyToken(text); ok && string(event.AppendKeyToken(nil, value)) != text {
+			t.Errorf("%q reads as %q, which is written in another way", text, value)
+		}
+	})
+}
+
+// validKey is what a token of a key in a bucket may hold, but for "/", which is in none.
+var validKey = regexp.MustCompile(`^[-_=0-9A-Za-z]+$`)
+
 func FuzzTopicPart(f *testing.F) {
 	seedValues(f)
 	f.Fuzz(func(t *testing.T, value string) {

@@ -25,7 +25,8 @@ const (
 	askPatience = time.Second
 	// askPatienceReplicas is the same where there are other replicas. They know the informer's
 	// epoch by the leader's progress, but not by how much one sink is ahead of it. So no sink is
-	// asked later.
+	// asked later, and one that takes longer than this to open is never told the gap. It is only
+	// waited for while no replica has ever led, which is once.
 	askPatienceReplicas = 10 * time.Second
 	// lookPatience is how long an available sink that can't look is asked again, each second.
 	lookPatience = 10 * time.Second

@@ -192,7 +192,7 @@ func isPanic(err error) bool {
 // panicked counts and logs a panic during the work on one event.
 func (p *Publisher) panicked(message string, e *event.Event, err error) {
 	p.metrics.panics.Inc()
-	p.warnings.panicked.log(p.cfg.Log, slog.LevelError, message, "id", e.ID, "subject", e.Subject,
+	p.warnings.panicked.Log(p.cfg.Log, slog.LevelError, message, "id", e.ID, "subject", e.Subject,
 		"err", err)
 }
 

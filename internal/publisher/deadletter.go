@@ -97,7 +97,7 @@ func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, err
 	class := w.p.classify(ctx, err)
 	switch {
 	case err == nil:
-		w.p.warnings.deadLettered.warn(log, "message was refused; it is in the dead letters")
+		w.p.warnings.deadLettered.Warn(log, "message was refused; it is in the dead letters")
 		w.p.countDeadLetter(outcomeSent)
 		it.on(onDeadLetter)
 	case errors.Is(err, sinks.ErrNoDeadLetter):
@@ -117,19 +117,19 @@ func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, err
 func (w *worker) keepOrLose(it *Item, why error, log *slog.Logger) (sinks.Class, error) {
 	err := w.keepItem(it, why)
 	if err == nil {
-		w.p.warnings.kept.log(log, slog.LevelError,
+		w.p.warnings.kept.Log(log, slog.LevelError,
 			"message was refused; it is kept in the state directory, since no place for dead "+
 				"letters is configured")
 		return 0, nil
 	}
 	log = log.With("err", err)
 	if !errors.Is(err, errNoKeeper) && !errors.Is(err, ErrNoRoom) {
-		w.p.warnings.pending.warn(log,
+		w.p.warnings.pending.Warn(log,
 			"message was refused, has no place in the dead letters, and can't be kept in the state "+
 				"directory now; the object waits until it can")
 		return sinks.Retry, err
 	}
-	w.p.warnings.lost.log(log, slog.LevelError,
+	w.p.warnings.lost.Log(log, slog.LevelError,
 		"message was refused and is lost; configure deadLetterSubject or deadLetterTopic "+
 			"to keep such messages")
 	w.p.countDeadLetter(outcomeDropped)
@@ -149,7 +149,7 @@ func (w *worker) pendingDeadLetter(
 	if w.p.cfg.DeadLetterWait > 0 && time.Since(it.pendingSince) >= w.p.cfg.DeadLetterWait {
 		err := w.keepItem(it, why)
 		if err == nil {
-			w.p.warnings.kept.log(log, slog.LevelError, "message was refused, and for too long "+
+			w.p.warnings.kept.Log(log, slog.LevelError, "message was refused, and for too long "+
 				"its dead letter too; it is kept in the state directory, and the object's next "+
 				"event is sent")
 			return 0, nil
@@ -160,7 +160,7 @@ func (w *worker) pendingDeadLetter(
 		w.p.metrics.deadLetters[outcomeRefused].Inc()
 		class = sinks.Retry
 	}
-	w.p.warnings.pending.warn(log,
+	w.p.warnings.pending.Warn(log,
 		"message was refused, and its dead letter too; the object waits until the dead-letter "+
 			"destination takes it")
 	return class, why

@@ -108,7 +108,7 @@ func (w *worker) fitItem(ctx context.Context, it *Item) error {
 		}
 		if it.full == nil {
 			w.p.metrics.oversized[way].Inc()
-			w.p.warnings.oversize.warn(w.p.cfg.Log,
+			w.p.warnings.oversize.Warn(w.p.cfg.Log,
 				"event is too large for the broker and is sent in a smaller form", "id", full.ID, "subject",
 				full.Subject,
 				"form", string(way), "size", len(full.Data), "reason", tooLarge)
@@ -179,7 +179,7 @@ func (w *worker) claim(ctx context.Context, full *event.Event) (*event.Event, er
 	case errors.Is(err, sinks.ErrNoClaims):
 		return nil, nil
 	case class == sinks.Refused:
-		w.p.warnings.claim.warn(w.p.cfg.Log, "payload can't be kept elsewhere", "id", full.ID, "size",
+		w.p.warnings.claim.Warn(w.p.cfg.Log, "payload can't be kept elsewhere", "id", full.ID, "size",
 			len(full.Data), "err", err)
 		return nil, nil
 	default:

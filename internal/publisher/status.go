@@ -124,7 +124,7 @@ func (p *Publisher) countRetries(class sinks.Class, err error) {
 	p.metrics.retries[class].Inc()
 	if class == sinks.Retry {
 		p.failed(err)
-		p.warnings.retry.warn(p.cfg.Log, "message was not acknowledged; it is sent again", "err", err)
+		p.warnings.retry.Warn(p.cfg.Log, "message was not acknowledged; it is sent again", "err", err)
 	}
 }
 

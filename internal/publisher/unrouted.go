@@ -122,7 +122,7 @@ func (p *Publisher) isUnrouted(it *Item) bool {
 func (p *Publisher) keepUnrouted(it *Item, err error) (fewer <-chan struct{}) {
 	if !errors.Is(err, errBehind) {
 		p.routeFailed(err)
-		p.warnings.route.warn(p.cfg.Log, "can't tell where an event goes; its object waits", "subject",
+		p.warnings.route.Warn(p.cfg.Log, "can't tell where an event goes; its object waits", "subject",
 			it.Message.Event.Subject, "err", err)
 	}
 	key := objectOf(it.Message.Event)
@@ -185,7 +185,7 @@ func (p *Publisher) routeWaiting(ctx context.Context) (progress bool) {
 		if sinks.Classify(err) == sinks.Reconnect {
 			away = err
 		}
-		p.warnings.route.warn(p.cfg.Log, "still can't tell where an event goes; its object waits",
+		p.warnings.route.Warn(p.cfg.Log, "still can't tell where an event goes; its object waits",
 			"resource", key.resource, "namespace", key.namespace, "name", key.name, "err", err)
 		if away != nil {
 			break // asking for the others would only wait for the same broker

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/kubebridge/bridge/internal/jsonscan"
+	"github.com/kubebridge/bridge/internal/logthrottle"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -78,6 +80,12 @@ type quarantine struct {
 	unidentified bool
 }
 
+// warnings are those that come once per version of an object: a tenant may write any number of
+// versions that can't be understood.
+type warnings struct {
+	unreadable, panicked logthrottle.Throttle
+}
+
 // maxSkipped is how many items of a list may be skipped. With more, the list itself is wrong, or a
 // proxy damages it, and it is read again.
 const maxSkipped = 64
@@ -112,11 +120,12 @@ func (r *Reflector) understand(ctx context.Context, err error, raw []byte, at in
 	if !r.quarantine.first(u.ID()) {
 		return err
 	}
-	r.log.Error("the API server sent what can't be understood",
+	r.warnings.unreadable.Log(r.log, slog.LevelError, "the API server sent what can't be understood",
 		"key", u.Key, "reason", u.Reason, "bytes", u.Size, "digest", u.Digest,
 		"err", unreadable.err)
 	if failed, ok := errors.AsType[*resource.PanicError](unreadable.err); ok {
-		r.log.Error("this is a defect of the bridge: please report it", "key", u.Key, "err", failed,
+		r.warnings.panicked.Log(r.log, slog.LevelError,
+			"this is a defect of the bridge: please report it", "key", u.Key, "err", failed,
 			"stack", string(failed.Stack))
 	}
 	if failed := r.cfg.Store.Quarantine(ctx, u); failed != nil {

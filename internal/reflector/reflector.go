@@ -36,6 +36,7 @@ type Reflector struct {
 	// is followed at once, however many other failures there were; only those in a row wait.
 	expiries   backoff
 	quarantine quarantine
+	warnings   warnings
 	scope      scope
 }
 

@@ -41,6 +41,12 @@ func FuzzParse(f *testing.F) {
 		if !jsontext.Value(raw).IsValid() {
 			return // encoding/json would merge what comes twice
 		}
+		if errors.Is(err, resource.ErrDepth) {
+			if bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) <= resource.MaxDepth {
+				t.Fatalf("Parse: %v", err)
+			}
+			return // encoding/json takes ten times as many levels
+		}
 		want, wantErr := reference(raw, keep)
 		if (err != nil) != (wantErr != nil) {
 			t.Fatalf("Parse: %v, encoding/json: %v", err, wantErr)

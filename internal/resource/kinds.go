@@ -10,7 +10,7 @@ import (
 
 // credentialPaths are the places of credentials in kinds other than Secrets, by the kind as
 // Type.String names it. docs/redaction.md has the same list, which a test compares, and says which
-// paths were not yet compared with the type definitions of the project that owns the kind.
+// versions of the projects' type definitions it was compared with.
 //
 // Values of Helm charts are here because charts take passwords that way. Ciphertexts (the
 // encryptedData of a SealedSecret) and references to Secrets are not: they reveal nothing.
@@ -22,10 +22,20 @@ func credentialPaths() map[string][]string {
 	fakeStore := []string{"spec.provider.fake.data.*.value"}
 	crossplaneRelease := []string{"spec.forProvider.set.*.value", "spec.forProvider.values"}
 	return map[string][]string{
-		"applications.argoproj.io": argoSources("operation.sync", "spec", "status.history.*",
-			"status.operationState.operation.sync", "status.operationState.syncResult",
-			"status.sync.comparedTo"),
-		"applicationsets.argoproj.io": argoSources("spec.template.spec"),
+		"applications.argoproj.io": slices.Concat(
+			argoSources("operation.sync", "spec", "status.history.*",
+				"status.operationState.operation.sync", "status.operationState.syncResult",
+				"status.sync.comparedTo"),
+			argoValues("spec.sourceHydrator.drySource",
+				"status.sourceHydrator.currentOperation.sourceHydrator.drySource",
+				"status.sourceHydrator.lastSuccessfulOperation.sourceHydrator.drySource"),
+			// whole objects, where a directory of one's own was synced
+			[]string{"operation.sync.manifests.*", "status.operationState.operation.sync.manifests.*"}),
+		"applicationsets.argoproj.io": slices.Concat(
+			argoSources("spec.template.spec", "spec.generators.*.*.template.spec"),
+			argoValues("spec.template.spec.sourceHydrator.drySource",
+				"spec.generators.*.*.template.spec.sourceHydrator.drySource"),
+			[]string{"spec.templatePatch"}),
 		"authconfigs.management.cattle.io": {
 			"additionalClientIds.*", "applicationSecret", "clientSecret", "oauthCredential",
 			"openLdapConfig.serviceAccountPassword", "privateKey", "serviceAccountCredential",
@@ -47,15 +57,16 @@ func credentialPaths() map[string][]string {
 			"spec.kubeadmConfigSpec"),
 		"kubeadmcontrolplanetemplates.controlplane.cluster.x-k8s.io": kubeadm(
 			"spec.template.spec.kubeadmConfigSpec"),
-		"kustomizations.kustomize.toolkit.fluxcd.io": {"spec.postBuild.substitute.*"},
-		"machineconfigs.machineconfiguration.openshift.io": {
-			"spec.config.passwd.users.*.passwordHash", "spec.config.storage.files.*.contents.source",
-		},
-		"oauthaccesstokens.oauth.openshift.io":    oauthToken,
-		"oauthauthorizetokens.oauth.openshift.io": {"codeChallenge", "state"},
-		"oauthclients.oauth.openshift.io":         {"additionalSecrets.*", "secret"},
+		"kustomizations.kustomize.toolkit.fluxcd.io":       {"spec.postBuild.substitute.*"},
+		"machineconfigs.machineconfiguration.openshift.io": ignition("spec.config"),
+		"oauthaccesstokens.oauth.openshift.io":             oauthToken,
+		"oauthauthorizetokens.oauth.openshift.io":          {"codeChallenge", "state"},
+		"oauthclients.oauth.openshift.io":                  {"additionalSecrets.*", "secret"},
 		"objects.kubernetes.crossplane.io": manifests("spec.forProvider.manifest",
 			"status.atProvider.manifest"),
+		// Addresses of chats hold their token, and who knows a path may call the webhook.
+		"providers.notification.toolkit.fluxcd.io": {"spec.address", "spec.proxy"},
+		"receivers.notification.toolkit.fluxcd.io": {"status.url", "status.webhookPath"},
 		"releases.helm.crossplane.io":              crossplaneRelease,
 		"releases.helm.m.crossplane.io":            crossplaneRelease,
 		"samltokens.management.cattle.io":          {"token"},
@@ -67,28 +78,53 @@ func credentialPaths() map[string][]string {
 	}
 }
 
-// argoSources are the values that an Application hands to Helm, to a plugin and to Jsonnet, at each
-// of the places where it has a source or several.
+// argoSources are argoValues of each of the places where an Application has a source or several.
 func argoSources(places ...string) (paths []string) {
 	for _, place := range places {
-		for _, source := range []string{".source.", ".sources.*."} {
-			for _, value := range []string{
-				"directory.jsonnet.extVars.*.value", "directory.jsonnet.tlas.*.value",
-				"helm.parameters.*.value", "helm.values", "helm.valuesObject", "plugin.env.*.value",
-				"plugin.parameters.*.array.*", "plugin.parameters.*.map.*", "plugin.parameters.*.string",
-			} {
-				paths = append(paths, place+source+value)
-			}
+		paths = append(paths, argoValues(place+".source", place+".sources.*")...)
+	}
+	return paths
+}
+
+// argoValues are the values that an Application hands to Helm, to a plugin and to Jsonnet.
+func argoValues(sources ...string) (paths []string) {
+	for _, source := range sources {
+		for _, value := range []string{
+			"directory.jsonnet.extVars.*.value", "directory.jsonnet.tlas.*.value",
+			"helm.parameters.*.value", "helm.values", "helm.valuesObject", "plugin.env.*.value",
+			"plugin.parameters.*.array.*", "plugin.parameters.*.map.*", "plugin.parameters.*.string",
+		} {
+			paths = append(paths, source+"."+value)
 		}
+	}
+	return paths
+}
+
+// ignition are the places of passwords, keys and files in a configuration of Ignition, and of what
+// it needs to fetch them.
+func ignition(at string) []string {
+	paths := []string{
+		at + ".ignition.proxy.httpProxy", at + ".ignition.proxy.httpsProxy",
+		at + ".passwd.groups.*.passwordHash", at + ".passwd.users.*.passwordHash",
+	}
+	for _, resource := range []string{
+		".ignition.config.append.*", ".ignition.config.merge.*", ".ignition.config.replace",
+		".storage.files.*.append.*", ".storage.files.*.contents", ".storage.luks.*.keyFile",
+	} {
+		paths = append(paths, at+resource+".httpHeaders.*.value", at+resource+".source")
 	}
 	return paths
 }
 
 // kubeadm are the places of join tokens, passwords and files in the configuration of kubeadm.
 func kubeadm(at string) []string {
+	const discovery = ".joinConfiguration.discovery."
 	return []string{
-		at + ".files.*.content", at + ".initConfiguration.bootstrapTokens.*.token",
-		at + ".joinConfiguration.discovery.bootstrapToken.token", at + ".users.*.passwd",
+		at + ".files.*.content", at + ".ignition.containerLinuxConfig.additionalConfig",
+		at + ".initConfiguration.bootstrapTokens.*.token", at + discovery + "bootstrapToken.token",
+		at + discovery + "file.kubeConfig.user.authProvider.config.*",
+		at + discovery + "file.kubeConfig.user.exec.env.*.value",
+		at + discovery + "tlsBootstrapToken", at + ".users.*.passwd",
 	}
 }
 

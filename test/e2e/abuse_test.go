@@ -106,8 +106,10 @@ func TestAbuse(t *testing.T) {
 
 	reader := &read.JetStream{URL: b.NATS, Stream: "K8S", Filter: "k8s.*.*.*.*." + l.namespace + ".>"}
 	only := func(_, namespace, _ string) bool { return namespace == l.namespace }
-	events := l.completeWithin(2*time.Minute, "the other tenant's events", reader, ledger,
-		check.Options{Informers: informerOf("app", collections...), Only: only})
+	options := check.Options{Informers: informerOf("app", collections...), Only: only}
+	events := l.completeWithin(2*time.Minute, "the other tenant's events", reader, ledger, options)
+	teams := &teamTopics{read.Kafka{Brokers: []string{broker}, Prefix: "team."}, l.namespace}
+	l.completeWithin(2*time.Minute, "the other tenant's events in Kafka", teams, ledger, options)
 	t.Logf("%d changes of the other tenant; memory at most %d MiB", ledger.Len(), memory/mib)
 	before, during := p.latencies(stored(events), quiet, busy), p.latencies(stored(events), busy, calm)
 	t.Logf("from a plain watch to the stream: %s in quiet, %s under abuse", before, during)

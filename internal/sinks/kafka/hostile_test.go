@@ -23,6 +23,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
@@ -35,6 +36,7 @@ type liar struct {
 	mu     sync.Mutex
 	key    kmsg.Key
 	times  int    // how often it still lies
+	told   int    // answers that were other than the broker's, or late
 	effort uint64 // what its lies have made the process allocate
 	lie    func(version int16, frame []byte) []byte
 }
@@ -44,7 +46,7 @@ type liar struct {
 func (l *liar) answer(key kmsg.Key, times int, lie func(version int16, frame []byte) []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.key, l.times, l.lie = key, times, lie
+	l.key, l.times, l.lie, l.told = key, times, lie, 0
 }
 
 func (l *liar) take(key kmsg.Key) func(int16, []byte) []byte {
@@ -61,6 +63,30 @@ func (l *liar) left() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.times
+}
+
+// tell gives what the liar says in place of a frame, and counts it where that is no truth.
+func (l *liar) tell(lie func(int16, []byte) []byte, version int16, frame []byte) []byte {
+	truth, began := slices.Clone(frame), time.Now()
+	effort := allocated(func() { frame = lie(version, frame) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.effort += effort
+	if !bytes.Equal(frame, truth) || time.Since(began) > 0 { // in a bubble: only a lie sleeps
+		l.told++
+	}
+	return frame
+}
+
+// requireLies fails where the liar was not asked, or had nothing to change: then the test shows
+// nothing. Call it before the next answer.
+func (l *liar) requireLies(t *testing.T) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.told == 0 {
+		t.Error("no lie was told")
+	}
 }
 
 func (l *liar) use(c *kafka.Config) {
@@ -109,8 +135,7 @@ func (c *liarConn) next() error {
 		int16(binary.BigEndian.Uint16(c.written[6:]))
 	c.written = nil
 	if lie := c.liar.take(key); lie != nil {
-		c.liar.effort += allocated(func() { frame = lie(version, frame) })
-		if len(frame) == 0 {
+		if frame = c.liar.tell(lie, version, frame); len(frame) == 0 {
 			_ = c.Conn.Close()
 			return io.EOF
 		}
@@ -197,10 +222,14 @@ func generalLies() map[string]func(int16, []byte) []byte {
 }
 
 // inBubble runs a test with a liar before a broker with one partition, where time is fake.
-func inBubble(t *testing.T, run func(t *testing.T, c *kfake.Cluster, l *liar)) {
+func inBubble(
+	t *testing.T, run func(t *testing.T, c *kfake.Cluster, l *liar), more ...kfake.Opt,
+) {
 	synctest.Test(t, func(t *testing.T) {
 		l := new(liar)
-		c := newCluster(t, kfake.ListenFn(l.virtual.Listen), kfake.SeedTopics(1, podsTopic))
+		c := newCluster(t, append([]kfake.Opt{
+			kfake.ListenFn(l.virtual.Listen), kfake.SeedTopics(1, podsTopic),
+		}, more...)...)
 		run(t, c, l)
 		c.Close()
 	})
@@ -233,7 +262,7 @@ func (l *liar) allocates(t *testing.T, f func()) (bytes uint64) {
 func TestHostileBroker(t *testing.T) {
 	for _, key := range []kmsg.Key{
 		kmsg.ApiVersions, kmsg.Metadata, kmsg.InitProducerID, kmsg.ListOffsets, kmsg.Produce,
-		kmsg.DescribeConfigs, kmsg.Fetch,
+		kmsg.DescribeConfigs, kmsg.Fetch, kmsg.SASLHandshake, kmsg.SASLAuthenticate, kmsg.CreateTopics,
 	} {
 		for name, lie := range generalLies() {
 			t.Run(key.Name()+": "+name, func(t *testing.T) { lieAbout(t, key, lie) })
@@ -257,14 +286,22 @@ func TestHostileBroker(t *testing.T) {
 // stored in the end, in order.
 func lieAbout(t *testing.T, key kmsg.Key, lie func(int16, []byte) []byte) {
 	t.Helper()
+	if key == kmsg.CreateTopics {
+		lieAboutCreation(t, lie)
+		return
+	}
+	const user, password = "bridge", "secret"
+	login := func(c *kafka.Config) {
+		c.Connection.SASL = &kafka.SASL{Mechanism: "PLAIN", Username: user, Password: password}
+	}
 	inBubble(t, func(t *testing.T, c *kfake.Cluster, l *liar) {
-		dying := openSink(t, c, l.use)
+		dying := openSink(t, c, l.use, login)
 		publish(t, dying, podEvents("web", 1, 2)...)
 		position := dying.Position()
 		publish(t, dying, podEvents("web", 3, 4)...)
 		_ = dying.Close()
 
-		s := newSink(t, c, l.use, func(c *kafka.Config) { c.Log = nil })
+		s := newSink(t, c, l.use, login, func(c *kafka.Config) { c.Log = nil })
 		const times = 5
 		l.answer(key, times, lie)
 		l.allocates(t, func() {
@@ -272,11 +309,35 @@ func lieAbout(t *testing.T, key kmsg.Key, lie func(int16, []byte) []byte) {
 			asRetry(t, func() error { return s.Recall(t.Context(), position, func(string) {}) })
 			publishPatiently(t, s, podEvents("web", 5, 7))
 		})
+		l.requireLies(t)
 		l.answer(key, times, lie)
 		publishPatiently(t, s, podEvents("web", 8, 9))
 		_ = s.Close()
 		l.answer(key, 0, nil)
-		requireInOrder(t, ids(readAll(t, c, podsTopic, kgo.Dialer(l.virtual.DialContext))), 9)
+		requireInOrder(t, ids(readAll(t, c, podsTopic, kgo.Dialer(l.virtual.DialContext),
+			kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism()))), 9)
+	}, kfake.EnableSASL(), kfake.Superuser("PLAIN", user, password))
+}
+
+// lieAboutCreation lies to a sink that creates its topic. What it publishes is stored in the end,
+// in order.
+func lieAboutCreation(t *testing.T, lie func(int16, []byte) []byte) {
+	t.Helper()
+	inBubble(t, func(t *testing.T, c *kfake.Cluster, l *liar) {
+		const made = "made"
+		s := newSink(t, c, l.use, func(c *kafka.Config) {
+			c.Log = nil
+			c.Topics.Events, c.Topics.Create = mustTemplate(t, made), &kafka.CreateTopics{Partitions: 1}
+		})
+		l.answer(kmsg.CreateTopics, 5, lie)
+		l.allocates(t, func() {
+			asRetry(t, func() error { return s.Open(t.Context()) })
+			publishPatiently(t, s, podEvents("web", 1, 3))
+		})
+		l.requireLies(t)
+		_ = s.Close()
+		l.answer(kmsg.CreateTopics, 0, nil)
+		requireInOrder(t, ids(readAll(t, c, made, kgo.Dialer(l.virtual.DialContext))), 3)
 	})
 }
 
@@ -326,6 +387,23 @@ func requireInOrder(t *testing.T, got []string, n int) {
 	if want := wantIDs("web", 1, n); !slices.Equal(first, want) {
 		t.Errorf("the log holds %v", got)
 	}
+}
+
+const notEnoughReplicasAfterAppend = 20
+
+// contradiction says of a batch that it is stored and that it is not, in this order or the other
+// one.
+func contradiction(isErrorFirst bool) particularLie {
+	return particularLie{kmsg.Produce, as(func(r *kmsg.ProduceResponse) {
+		truth := r.Topics[0].Partitions[0]
+		lie := truth
+		lie.ErrorCode, lie.BaseOffset = notEnoughReplicasAfterAppend, -1
+		answers := []kmsg.ProduceResponseTopicPartition{truth, lie}
+		if isErrorFirst {
+			slices.Reverse(answers)
+		}
+		r.Topics[0].Partitions = answers
+	})}
 }
 
 type particularLie struct {
@@ -405,6 +483,11 @@ func particularLies() map[string]particularLie {
 			kmsg.Produce,
 			as(func(r *kmsg.ProduceResponse) { r.Topics[0].Partitions[0].BaseOffset = math.MaxInt64 }),
 		},
+		"an ack that is an error": {kmsg.Produce, as(func(r *kmsg.ProduceResponse) {
+			r.Topics[0].Partitions[0].ErrorCode = notEnoughReplicasAfterAppend
+		})},
+		"an ack and an error": contradiction(false),
+		"an error and an ack": contradiction(true),
 		"an error and a long story": {kmsg.Produce, as(func(r *kmsg.ProduceResponse) {
 			r.Topics[0].Partitions[0].ErrorCode = 999
 			r.Topics[0].Partitions[0].ErrorMessage = new(strings.Repeat("x", math.MaxInt16))
@@ -420,6 +503,49 @@ func particularLies() map[string]particularLie {
 		"records of another topic": {
 			kmsg.Fetch,
 			as(func(r *kmsg.FetchResponse) { r.Topics[0].Topic = "another" }),
+		},
+		"no mechanism": {
+			kmsg.SASLHandshake,
+			as(func(r *kmsg.SASLHandshakeResponse) { r.ErrorCode, r.SupportedMechanisms = 33, nil }),
+		},
+		"mechanisms without end": {kmsg.SASLHandshake, as(func(r *kmsg.SASLHandshakeResponse) {
+			r.ErrorCode, r.SupportedMechanisms = 33, slices.Repeat([]string{"PLAIN"}, 100_000)
+		})},
+		"a refused password": {kmsg.SASLAuthenticate, as(func(r *kmsg.SASLAuthenticateResponse) {
+			r.ErrorCode, r.ErrorMessage = 58, new(strings.Repeat("x", math.MaxInt16))
+		})},
+		"a challenge where none is due": {
+			kmsg.SASLAuthenticate,
+			as(func(r *kmsg.SASLAuthenticateResponse) { r.SASLAuthBytes = []byte("r=x,s=eA==,i=9999999999") }),
+		},
+		"a session that has ended": {
+			kmsg.SASLAuthenticate,
+			as(func(r *kmsg.SASLAuthenticateResponse) { r.SessionLifetimeMillis = 1 }),
+		},
+		"a session before its beginning": {
+			kmsg.SASLAuthenticate,
+			as(func(r *kmsg.SASLAuthenticateResponse) { r.SessionLifetimeMillis = math.MinInt64 }),
+		},
+		"a session without end": {
+			kmsg.SASLAuthenticate,
+			as(func(r *kmsg.SASLAuthenticateResponse) { r.SessionLifetimeMillis = math.MaxInt64 }),
+		},
+		"a created topic of another name": {
+			kmsg.CreateTopics,
+			as(func(r *kmsg.CreateTopicsResponse) { r.Topics[0].Topic = "another" }),
+		},
+		"nothing was created": {
+			kmsg.CreateTopics,
+			as(func(r *kmsg.CreateTopicsResponse) { r.Topics = nil }),
+		},
+		"a topic was created and was there": {kmsg.CreateTopics, as(func(r *kmsg.CreateTopicsResponse) {
+			again := r.Topics[0]
+			again.ErrorCode = 36
+			r.Topics = append(r.Topics, again)
+		})},
+		"a creation that failed without a reason": {
+			kmsg.CreateTopics,
+			as(func(r *kmsg.CreateTopicsResponse) { r.Topics[0].ErrorCode = 999 }),
 		},
 		"no version of anything": {kmsg.ApiVersions, as(func(r *kmsg.ApiVersionsResponse) {
 			for i := range r.ApiKeys {

@@ -133,6 +133,10 @@ func (c *conn) authenticate(ctx context.Context, address string, make mechanismF
 	return nil
 }
 
+// mostOffered is how many mechanisms an error names. Kafka has six; an answer may hold any number,
+// and each attempt would log them.
+const mostOffered = 10
+
 func (c *conn) handshake(name string) error {
 	// in version 0, tokens went without requests around them
 	if c.versions[protocol.SaslHandshake] < 1 {
@@ -143,8 +147,9 @@ func (c *conn) handshake(name string) error {
 		return err
 	}
 	if answer := res.(*saslhandshake.Response); answer.ErrorCode != 0 {
-		return fmt.Errorf("%w: the listener offers %q, not %s", kafkago.Error(answer.ErrorCode),
-			answer.Mechanisms, name)
+		offered := answer.Mechanisms[:min(len(answer.Mechanisms), mostOffered)]
+		return fmt.Errorf("%w: the listener offers %s, not %s", kafkago.Error(answer.ErrorCode),
+			clip(fmt.Sprintf("%q", offered)), name)
 	}
 	return nil
 }

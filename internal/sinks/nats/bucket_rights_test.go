@@ -1,9 +1,14 @@
 package nats_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
@@ -16,42 +21,85 @@ var rightsOfBucket = []string{
 	"$JS.API.CONSUMER.>", "$JS.API.DIRECT.GET.KV_SHOP", "$JS.API.DIRECT.GET.KV_SHOP.>",
 }
 
-func TestBucketRights(t *testing.T) {
-	ts := newTestServer(t, restricted(rightsOfBucket, "_bridge.>"))
+// liveInBucket opens a sink, stores entries, compares them with a list after somebody has deleted
+// one, and reads them back as after a crash and as after the loss of the state. It returns what
+// went wrong first, with what the sinks have logged.
+func liveInBucket(t *testing.T, ts *testServer) (err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	var log testkit.Buffer
-	open := func() *nats.Sink {
-		return ts.openSink(inBucket, func(c *nats.Config) {
-			c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
-			c.Connection.InboxPrefix = "_bridge"
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, errors.New(log.String()))
+		}
+	}()
+	open := func() (*nats.Sink, error) {
+		s := asBridge(t, ts, func(c *nats.Config) {
+			inBucket(c)
 			c.Log = slog.New(slog.NewTextHandler(&log, nil))
-			c.Connection.Timeout, c.AckTimeout = time.Second, time.Second
 		})
+		return s, s.Open(ctx)
 	}
-	first := open()
+	first, err := open()
+	if err != nil {
+		return err
+	}
 	from := first.Position()
-	mustStore(t, first, ev("web", 1), ev("api", 1))
+	for _, m := range call(t, first, ev("web", 1), ev("api", 1)) {
+		if m.Err != nil {
+			return m.Err
+		}
+	}
 	_ = first.Close()
 	js := ts.jetStream() // of the owner
-	if err := bucket(t, js).Delete(t.Context(), key+"web"); err != nil {
+	if err := bucket(t, js).Delete(ctx, key+"web"); err != nil {
 		t.Fatal(err)
 	}
-	second := open()
-	mustStore(t, second, ev("web", 1)) // the stream knows its id, and the key is gone
+	second, err := open()
+	if err != nil {
+		return err
+	}
+	// The stream knows its id, and the key is gone.
+	if m := call(t, second, ev("web", 1))[0]; m.Err != nil {
+		return m.Err
+	}
 	if err := publishEnd(t, second, 9, "web"); err != nil {
-		t.Fatal(err)
+		return err
 	}
-	wantEntries(t, js, map[string]string{
+	if got, want := entries(t, js), map[string]string{
 		key + "web": "1", "_informers.workloads.deployments_apps.synced": "9",
+	}; !maps.Equal(got, want) {
+		return fmt.Errorf("the bucket has %v, want %v", got, want)
+	}
+	third, err := open()
+	if err != nil {
+		return err
+	}
+	var recalled int
+	if err := third.Recall(ctx, from, func(string) { recalled++ }); err != nil || recalled == 0 {
+		return errors.Join(errors.New("not recalled"), err)
+	}
+	found, err := third.Remembers(ctx, listEnd(1), func(sinks.Trace) bool { return true })
+	if err == nil && !found {
+		err = errors.New("not remembered")
+	}
+	return err
+}
+
+func TestBucketRights(t *testing.T) {
+	t.Run("these are enough", func(t *testing.T) {
+		t.Parallel()
+		if err := liveInBucket(t, newTestServer(t, restricted(rightsOfBucket, "_bridge.>"))); err != nil {
+			t.Error(err)
+		}
 	})
-	third := open()
-	if len(recalled(t, third, from)) == 0 {
-		t.Error("nothing was read back")
-	}
-	found, err := third.Remembers(t.Context(), listEnd(1), func(sinks.Trace) bool { return true })
-	if err != nil || !found {
-		t.Errorf("not remembered: %v", err)
-	}
-	if t.Failed() {
-		t.Log(log.String())
+	for i, right := range rightsOfBucket {
+		t.Run("what is said without "+right+" names it", func(t *testing.T) {
+			t.Parallel()
+			fewer := slices.Delete(slices.Clone(rightsOfBucket), i, i+1)
+			ts := newTestServer(t, restricted(fewer, "_bridge.>"))
+			wantNamed(t, liveInBucket(t, ts), strings.TrimSuffix(right, ">"))
+		})
 	}
 }

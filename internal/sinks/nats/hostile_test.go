@@ -33,7 +33,7 @@ type liar struct {
 	about *regexp.Regexp // the subjects of the messages to lie about
 	times int
 	lie   func(frame message) []byte
-	told  int
+	told  int // answers that were other than the server's
 }
 
 // message is what a server sends on a subject.
@@ -92,8 +92,27 @@ func (l *liar) take(line string) func(message) []byte {
 		return nil
 	}
 	l.times--
-	l.told++
 	return l.lie
+}
+
+// tell gives what the liar says in place of a frame, and counts it where that is another one.
+func (l *liar) tell(lie func(message) []byte, m message, frame []byte) []byte {
+	said := lie(m)
+	if !bytes.Equal(said, frame) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.told++
+	}
+	return said
+}
+
+// requireLies fails where the liar was not asked, or had nothing to change: then the test shows
+// nothing. Call it before the next answer.
+func (l *liar) requireLies(t *testing.T) {
+	t.Helper()
+	if l.lies() == 0 {
+		t.Error("no lie was told")
+	}
 }
 
 func (l *liar) accept(running *sync.WaitGroup) {
@@ -129,7 +148,7 @@ func (l *liar) carry(to io.Writer, from *bufio.Reader) {
 			}
 			frame, m.payload = append(frame, m.payload...), m.payload[:size]
 			if lie := l.take(m.line); lie != nil {
-				frame = lie(m)
+				frame = l.tell(lie, m, frame)
 			}
 		}
 		if _, err := to.Write(frame); err != nil {
@@ -288,10 +307,11 @@ func lieAboutAcks(t *testing.T, lie func(message) []byte) (strays float64) {
 			storePatiently(t, sink, ev("a", version))
 		}
 	})
-	l.answer(acks, 0, nil)
+	l.requireLies(t)
 	if told := l.lies(); harm > maxHarm {
 		t.Errorf("%d lies allocated %d MiB", told, harm>>20)
 	}
+	l.answer(acks, 0, nil)
 	storePatiently(t, sink, ev("a", 5))
 	requireVersions(t, ts, 5)
 	stream, err := ts.jetStream().Stream(t.Context(), "K8S")
@@ -326,6 +346,7 @@ func lieAboutStreams(t *testing.T, lie func(message) []byte) {
 		patiently(t, func() error { return sink.Open(t.Context()) })
 		patiently(t, func() error { return sink.Recall(t.Context(), position, func(string) {}) })
 	})
+	l.requireLies(t)
 	l.answer(acks, 0, nil)
 	if harm > maxHarm {
 		t.Errorf("%d MiB were allocated", harm>>20)
