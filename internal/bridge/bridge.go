@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/namespaces"
@@ -101,6 +102,7 @@ type Bridge struct {
 	cfg        Config // constant after New
 	log        *slog.Logger
 	committer  *checkpoint.Committer
+	spooler    *changelog.Spooler
 	sinks      sinkRunners
 	roster     roster
 	namespaces *namespaces.Watcher
@@ -147,6 +149,7 @@ func New(cfg Config) (*Bridge, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.spooler = changelog.NewSpooler(0)
 	b.replica = b.newReplica()
 	for _, sc := range cfg.Sinks {
 		if err := b.addSink(sc); err != nil {
@@ -180,7 +183,7 @@ func (b *Bridge) newPipeline(
 	}
 	env := pipeline.Env{
 		Cluster: b.cfg.Cluster, Client: b.cfg.Client, DB: b.cfg.DB, Committer: b.committer,
-		Namespaces: b.namespaces, Sink: b.sinks.forPipeline,
+		Spooler: b.spooler, Namespaces: b.namespaces, Sink: b.sinks.forPipeline,
 		Owners: b.owners, OnDelete: b.ownerCache.deleted, Trace: b.cfg.Trace,
 		Watchdog: b.cfg.Watchdog, Identify: b.cfg.Identify, Log: b.log, Registerer: b.cfg.Registerer,
 	}
@@ -249,6 +252,7 @@ func (b *Bridge) run(ctx context.Context) error {
 		_ = s.WaitReady(read) // why it failed, Run tells; a stop does not wait for it
 	}
 	commits.start(commitsCtx, "", b.committer.Run)
+	commits.start(commitsCtx, "", b.spooler.Run)
 	publish := func() {
 		for _, out := range b.sinks.all() {
 			b.startSink(publishingCtx, publishing, out)

@@ -15,7 +15,7 @@
 //	running  Offer                  running    another step follows
 //	running  the step gives true    waiting
 //	running  the step gives false   away       Wait returns, or the goroutine of Park starts
-//	waiting  Wait's context ends    away       Wait returns; where running, when the step has ended
+//	waiting  Wait's context ends    away       Wait returns; while running, behind the step
 //
 // There are never two steps of one consumer at once, and the consumer does not run while one does.
 // So what the consumer owns, its step may use without a lock.

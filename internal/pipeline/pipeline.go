@@ -34,6 +34,7 @@ type Env struct {
 	Client     *reflector.Client
 	DB         *store.DB
 	Committer  *checkpoint.Committer
+	Spooler    *changelog.Spooler
 	Namespaces *namespaces.Watcher
 	// Sink returns a sink that runs; ok is false when there is none of that name.
 	Sink func(name string) (s Sink, ok bool)
@@ -210,7 +211,7 @@ func (p *Pipeline) addInformer() (err error) {
 	cfg := informer.Config{
 		Name: p.name, Type: p.cfg.Type, Shard: p.cfg.Shard,
 		FIFO: p.fifo, Indexer: p.indexer, Committer: p.env.Committer, Listeners: listeners,
-		Config:   p.controllerConfig(),
+		Spooler: p.env.Spooler, Config: p.controllerConfig(),
 		LogBytes: p.cfg.Memory, SpoolBytes: p.spoolBytes(), DropOldest: p.cfg.DropOldest,
 		Selection: p.selection(), Holds: p.holds,
 		Log: p.log.With("resource", p.cfg.Type.String()), Registerer: p.metrics,
