@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/kubebridge/bridge/internal/budget"
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/namespaces"
@@ -104,6 +105,7 @@ type Bridge struct {
 	log        *slog.Logger
 	committer  *checkpoint.Committer
 	budget     *budget.Budget // of the queues of all units
+	spooler    *changelog.Spooler
 	sinks      sinkRunners
 	roster     roster
 	namespaces *namespaces.Watcher
@@ -151,6 +153,7 @@ func New(cfg Config) (*Bridge, error) {
 		return nil, err
 	}
 	b.registerBudget()
+	b.spooler = changelog.NewSpooler(0)
 	b.replica = b.newReplica()
 	for _, sc := range cfg.Sinks {
 		if err := b.addSink(sc); err != nil {
@@ -194,7 +197,7 @@ func (b *Bridge) newPipeline(
 	}
 	env := pipeline.Env{
 		Cluster: b.cfg.Cluster, Client: b.cfg.Client, DB: b.cfg.DB, Committer: b.committer,
-		Budget: b.budget, Namespaces: b.namespaces, Sink: b.sinks.forPipeline,
+		Spooler: b.spooler, Budget: b.budget, Namespaces: b.namespaces, Sink: b.sinks.forPipeline,
 		Owners: b.owners, OnDelete: b.ownerCache.deleted, Trace: b.cfg.Trace,
 		Watchdog: b.cfg.Watchdog, Identify: b.cfg.Identify, Log: b.log, Registerer: b.cfg.Registerer,
 	}
@@ -263,6 +266,7 @@ func (b *Bridge) run(ctx context.Context) error {
 		_ = s.WaitReady(read) // why it failed, Run tells; a stop does not wait for it
 	}
 	commits.start(commitsCtx, "", b.committer.Run)
+	commits.start(commitsCtx, "", b.spooler.Run)
 	publish := func() {
 		for _, out := range b.sinks.all() {
 			b.startSink(publishingCtx, publishing, out)

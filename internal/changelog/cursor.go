@@ -14,13 +14,13 @@ import (
 const headers = 256
 
 // Cursor is where a listener stands: it has read everything before next, and acked it but for what
-// is pending. Read, TryRead and Claim are called by one goroutine at a time; all other methods may
-// be called concurrently.
+// is pending. Read, TryRead, Park and Claim are called by one goroutine at a time; all other
+// methods may be called concurrently.
 type Cursor struct {
 	log  *Log
 	name string
 	bit  Listeners
-	spot *handover.Spot // where Read waits
+	spot *handover.Spot // where the listener parks
 
 	// Guarded by Log.mu.
 	next    Position
@@ -91,31 +91,35 @@ func (c *Cursor) keep(kept *pending) {
 	c.pending = *kept
 }
 
-// Read gives up to cap(buf) entries, in order. They are pending from then on. Where there are none
-// it waits, and lets whoever appends some run step, which may use TryRead. It returns nothing when
-// step has given false. It returns ErrEnd when nothing will come.
-func (c *Cursor) Read(ctx context.Context, buf []*Entry, step func() bool) ([]*Entry, error) {
+// Read gives up to n entries, in order, in buf or a larger slice. They are pending from then on. It
+// gives nothing where there are none yet: Park follows. It returns ErrEnd when nothing will come.
+func (c *Cursor) Read(buf []*Entry, n int) ([]*Entry, error) {
 	for {
-		found, none, err := c.read(buf, true)
-		if none {
-			return nil, c.spot.Wait(ctx, step)
-		}
-		if err != nil || len(found) > 0 {
+		found, none, err := c.read(buf, n, true)
+		if none || err != nil || len(found) > 0 {
 			return found, err
 		}
 	}
 }
 
+// Park has whoever appends entries run step, which may use TryRead, until it gives false: then
+// resume runs on a new goroutine. It reports false, and does nothing, where something may have come
+// since the last Read.
+func (c *Cursor) Park(step func() bool, resume func()) bool { return c.spot.Park(step, resume) }
+
+// Unpark has step run once more.
+func (c *Cursor) Unpark() { c.spot.Offer() }
+
 // TryRead is Read for a step. It gives nothing where something has to be waited for, and then
 // reports whether there is no more.
-func (c *Cursor) TryRead(buf []*Entry) (found []*Entry, none bool) {
-	found, none, err := c.read(buf, false)
+func (c *Cursor) TryRead(buf []*Entry, n int) (found []*Entry, none bool) {
+	found, none, err := c.read(buf, n, false)
 	return found, none && err == nil
 }
 
 // read looks once, at what is on disk only if that is asked for. none is set when there is nothing,
 // and something will come.
-func (c *Cursor) read(buf []*Entry, disk bool) (found []*Entry, none bool, err error) {
+func (c *Cursor) read(buf []*Entry, n int, disk bool) (found []*Entry, none bool, err error) {
 	l := c.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,14 +133,14 @@ func (c *Cursor) read(buf []*Entry, disk bool) (found []*Entry, none bool, err e
 		c.pending.add(kept[0].Position, kept[0].Observed)
 		return append(buf[:0], kept[0]), false, nil
 	case c.next < m.base && disk:
-		found, err = c.readDiskLocked(cap(buf))
+		found, err = c.readDiskLocked(n)
 		return found, false, err
 	case c.next < m.base:
 		return nil, false, nil
 	}
 	buf = buf[:0]
 	for _, e := range m.entries[m.index(c.next):] {
-		if len(buf) == cap(buf) {
+		if len(buf) == n {
 			return buf, false, nil
 		}
 		c.next = e.Position + 1

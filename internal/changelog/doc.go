@@ -34,7 +34,8 @@
 //
 // L1 to L4 go by places, all else by positions in the log (docs/decisions/0023-two-orders.md).
 //
-// Blocking: Read, Room, Spool and Commit wait, the rest does not. Run is the one goroutine. One
-// lock guards a Log and its cursors. It is not held while anything is encoded, read from disk, or
+// Blocking: Room, Spool, EndSpooling, Commit and reads from disk wait, the rest does not. A Log has
+// no goroutine: Spooler.Run is the one that spools what is old, in all logs of a bridge. One lock
+// guards a Log and its cursors. It is not held while anything is encoded, read from disk, or
 // committed.
 package changelog

@@ -1,7 +1,6 @@
 package changelog
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -24,12 +23,9 @@ type drop struct {
 	done Position
 }
 
-// dropOldest makes room on disk. Where the commit fails a later one makes it.
-func (l *Log) dropOldest(ctx context.Context) error {
-	if err := l.spooling.Acquire(ctx, 1); err != nil {
-		return err
-	}
-	defer l.spooling.Release(1)
+// dropOldest makes room on disk. Where the commit fails a later one makes it. The caller has
+// l.spooling.
+func (l *Log) dropOldest() error {
 	// What was staged has to be there, and what all have acked gone, before anything is counted as
 	// lost. A drop whose commit has failed ends by this.
 	if err := l.cfg.Committer.Commit(); err != nil {

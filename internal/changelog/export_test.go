@@ -1,6 +1,4 @@
 package changelog
 
-import "context"
-
 // DropOldest makes room on disk, as far as it is full.
-func (l *Log) DropOldest() error { return l.dropOldest(context.Background()) }
+func (l *Log) DropOldest() error { return l.dropOldest() }

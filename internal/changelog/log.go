@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
@@ -47,9 +47,8 @@ type Config struct {
 	MemoryBytes int
 	// Account bounds the log's memory together with that of others; nil for MemoryBytes alone.
 	Account *budget.Account
-	// SpoolAfter is how long an entry may wait for its listeners before it is written to disk;
-	// default 5 s.
-	SpoolAfter time.Duration
+	// Spooler writes to disk what has waited for its listeners; nil: nothing goes there for that.
+	Spooler *Spooler
 	// SpoolBytes is how much the log may hold on disk; default 10 GiB. When that is reached, Room
 	// waits. Negative: nothing goes to disk for having waited, and Room waits when memory is full.
 	SpoolBytes int64
@@ -68,7 +67,8 @@ type Log struct {
 	cursors  []*Cursor
 	metrics  *metrics
 	spooling *semaphore.Weighted // of 1: whoever has it spools, or drops
-	appended chan struct{}       // of one slot: wakes Run
+	watched  atomic.Bool         // the Spooler looks after it
+	told     bool                // that nothing may go to disk; owned by the Spooler's Run
 
 	mu     sync.Mutex // guards all below, and of entries and cursors what they say
 	cond   *sync.Cond // signalled when something changes that somebody waits for
@@ -98,7 +98,6 @@ type memory struct {
 // Open finds what a run before has left on disk.
 func Open(cfg Config) (*Log, error) {
 	cfg.MemoryBytes = cmp.Or(cfg.MemoryBytes, 16<<20)
-	cfg.SpoolAfter = cmp.Or(cfg.SpoolAfter, 5*time.Second)
 	cfg.SpoolBytes = cmp.Or(cfg.SpoolBytes, 10<<30)
 	position, err := cfg.Indexer.Meta().Position()
 	if err != nil {
@@ -106,8 +105,7 @@ func Open(cfg Config) (*Log, error) {
 	}
 	l := &Log{
 		cfg: cfg, metrics: newMetrics(&cfg), spooling: semaphore.NewWeighted(1),
-		appended: make(chan struct{}, 1),
-		marks:    New(position.Version), states: NewStates(),
+		marks: New(position.Version), states: NewStates(),
 		uncommitted: uncommitted{watermark: position.Version, epoch: position.Epoch},
 	}
 	l.cond = sync.NewCond(&l.mu)
@@ -185,9 +183,8 @@ func (l *Log) unlockAndWake(before int) {
 // no lock.
 func (l *Log) Append(entries []*Entry) {
 	l.append(entries)
-	select {
-	case l.appended <- struct{}{}:
-	default: // it is awake
+	if l.spoolsOld() {
+		l.cfg.Spooler.watch(l)
 	}
 }
 
@@ -215,7 +212,7 @@ func (l *Log) lookAtEndLocked() {
 	}
 }
 
-// Offer lets the listeners read that wait in Cursor.Read: their steps run here.
+// Offer lets the listeners read that have parked: their steps run here.
 func (l *Log) Offer() {
 	for _, c := range l.cursors {
 		c.spot.Offer()

@@ -9,53 +9,6 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// errDiskFull is logged while a full disk budget, or a disk that is nearly full, holds the reading
-// back.
-var errDiskFull = errors.New("there is no room left for the log on disk")
-
-// Run spools entries that are pending for longer than they may be, until ctx ends: so the watermark
-// continues while a sink is unavailable, and a restart finds everything on disk. It sleeps while
-// there are none.
-func (l *Log) Run(ctx context.Context) error {
-	if l.cfg.SpoolBytes < 0 {
-		return nil
-	}
-	every := min(l.cfg.SpoolAfter/4, time.Second)
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	told := false
-	for {
-		if l.oldestUnspooled().IsZero() {
-			tick.Stop()
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-l.appended:
-			}
-			tick.Reset(every)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		tooOld := time.Now().Add(-l.cfg.SpoolAfter)
-		if oldest := l.oldestUnspooled(); oldest.IsZero() || oldest.After(tooOld) {
-			continue
-		}
-		if l.blocked() {
-			if !told {
-				l.cfg.Log.Error("reading stops until a sink has taken something",
-					"err", errDiskFull, "bytes", l.Status().DiskBytes)
-			}
-			told = true
-			continue
-		}
-		told = false
-		l.spoolOrWait(ctx, tooOld)
-	}
-}
-
 // oldestUnspooled is when the first change was observed that is neither settled nor on disk; zero
 // when there is none.
 func (l *Log) oldestUnspooled() time.Time {
@@ -109,22 +62,20 @@ func (l *Log) blocked() bool {
 
 // spoolOrWait spools; when that fails it waits a moment, since nothing may be dropped.
 func (l *Log) spoolOrWait(ctx context.Context, by time.Time) {
-	var err error
-	if l.cfg.DropOldest && l.diskFull() {
-		err = l.dropOldest(ctx)
-	}
-	if err == nil {
-		err = l.Spool(ctx, by)
-	}
+	err := l.spool(ctx, by, l.stageOrDrop)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	if !errors.Is(err, statedb.ErrUnavailable) { // which the database reports, once
-		l.cfg.Log.Error("changes can't be written to the log on disk; reading waits", "err", err)
-	}
+	l.reportSpooling(err)
 	select {
 	case <-ctx.Done():
 	case <-time.After(time.Second):
+	}
+}
+
+func (l *Log) reportSpooling(err error) {
+	if err != nil && !errors.Is(err, statedb.ErrUnavailable) { // which the database reports, once
+		l.cfg.Log.Error("changes can't be written to the log on disk; reading waits", "err", err)
 	}
 }
 
@@ -137,22 +88,42 @@ func (l *Log) diskFull() bool {
 // Spool writes what is neither settled nor on disk, and was observed by a time, to disk, with the
 // settled states that it leaves, in one commit; then it lets half of a full memory go. These
 // entries are settled; the listeners have still to ack them.
-func (l *Log) Spool(ctx context.Context, by time.Time) error {
+func (l *Log) Spool(ctx context.Context, by time.Time) error { return l.spool(ctx, by, l.stage) }
+
+func (l *Log) spool(
+	ctx context.Context, by time.Time, stage func(by time.Time) (bytes int, err error),
+) error {
 	if err := l.spooling.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer l.spooling.Release(1)
-	if err := l.Stage(by); err != nil {
+	if _, err := stage(by); err != nil {
 		return err
 	}
 	if err := l.cfg.Committer.Commit(); err != nil {
 		return err
 	}
+	l.halve()
+	return nil
+}
+
+// halve lets half of a full memory go, after a commit.
+func (l *Log) halve() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.memory.leaveFront(func(*Entry) bool { return l.memory.bytes > l.boundLocked()/2 })
 	l.changedLocked()
-	return nil
+}
+
+// stageOrDrop is stage, where DropOldest says so after room was made on disk. The caller has
+// l.spooling.
+func (l *Log) stageOrDrop(by time.Time) (bytes int, err error) {
+	if l.cfg.DropOldest && l.diskFull() {
+		if err := l.dropOldest(); err != nil {
+			return 0, err
+		}
+	}
+	return l.stage(by)
 }
 
 // staged is an entry that the next commit writes to disk. What it says is copied: when all have
@@ -166,18 +137,24 @@ type staged struct {
 // Stage has the next commit write to disk what is neither settled nor there, and was observed by a
 // time. That time itself counts: who spools everything passes the present, and a clock may show the
 // same time twice. What is before that in the log goes too, though it may be younger: on disk is a
-// prefix of the log, with no hole.
+// prefix of the log, with no hole. The caller has l.spooling, or the Spooler is done with the log.
 func (l *Log) Stage(by time.Time) error {
+	_, err := l.stage(by)
+	return err
+}
+
+// stage is Stage, and gives the size of what it has staged.
+func (l *Log) stage(by time.Time) (bytes int, err error) {
 	work := l.unspooled(by)
 	for n := range work {
-		var err error
 		if work[n].data, err = l.encode(&work[n].says); err != nil {
-			return err
+			return 0, err
 		}
+		bytes += len(work[n].data)
 	}
 	release(l.settleStaged(work))
 	l.cfg.Committer.Changed()
-	return nil
+	return bytes, nil
 }
 
 func (l *Log) unspooled(by time.Time) (work []staged) {

@@ -5,24 +5,25 @@ import (
 	"sync"
 )
 
-// Spot is where one consumer waits. Wait is called by the consumer, Offer by any number of
-// producers.
+// Spot is where one consumer waits. Wait and Park are called by the consumer, Offer by any number
+// of producers.
 type Spot struct {
 	wake chan struct{} // of one slot: the consumer's Wait returns
 
-	mu    sync.Mutex
-	state state       // guarded by mu
-	step  func() bool // guarded by mu: of the Wait that has not returned
-	token bool        // guarded by mu: an Offer that no step has seen
-	ended bool        // guarded by mu: Wait's context has ended while its step runs
+	mu     sync.Mutex
+	state  state       // guarded by mu
+	step   func() bool // guarded by mu: of the Wait that has not returned, or of Park
+	resume func()      // guarded by mu: of Park; nil in Wait
+	token  bool        // guarded by mu: an Offer that no step has seen
+	ended  bool        // guarded by mu: Wait's context has ended while its step runs
 }
 
 type state uint8
 
 const (
 	away    state = iota // the consumer is at work
-	waiting              // it is in Wait
-	running              // it is in Wait, and a producer runs its step
+	waiting              // it is in Wait, or parked
+	running              // the same, and a producer runs its step
 )
 
 // New makes a Spot.
@@ -52,6 +53,24 @@ func (s *Spot) Wait(ctx context.Context, step func() bool) error {
 	return context.Cause(ctx)
 }
 
+// Park is Wait without a goroutine that waits. It returns at once; when a step gives false, resume
+// runs on a new goroutine. It reports false, and does nothing, where an Offer came since the last
+// Wait or Park: the consumer has to look itself. A context that ends must be offered, and the step
+// give false then.
+//
+// A goroutine that waits keeps its stack, of 4 KB and more. With "*" there are hundreds of
+// consumers that wait for hours.
+func (s *Spot) Park(step func() bool, resume func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.token {
+		s.token = false
+		return false
+	}
+	s.state, s.step, s.resume = waiting, step, resume
+	return true
+}
+
 // leave ends the wait. It reports false when a producer runs the step, or has ended the wait: then
 // the consumer is woken.
 func (s *Spot) leave() bool {
@@ -66,7 +85,7 @@ func (s *Spot) leave() bool {
 }
 
 // Offer says that there is something to do. Where the consumer waits, its step runs here; where it
-// does not, or another producer runs its step, it is done later.
+// does not, or another producer runs its step, it is done later. It returns when its step has.
 func (s *Spot) Offer() {
 	s.mu.Lock()
 	if s.state != waiting {
@@ -91,12 +110,22 @@ func (s *Spot) Offer() {
 func (s *Spot) settleLocked(more bool) bool {
 	switch {
 	case !more, s.ended:
-		s.state, s.step, s.ended = away, nil, false
-		s.wake <- struct{}{} // there is room: one Wait is woken once
+		s.wakeLocked()
 		return true
 	case s.token:
 		return false
 	}
 	s.state = waiting
 	return true
+}
+
+// wakeLocked has the consumer look itself.
+func (s *Spot) wakeLocked() {
+	resume := s.resume
+	s.state, s.step, s.resume, s.ended = away, nil, nil, false
+	if resume != nil {
+		go resume()
+		return
+	}
+	s.wake <- struct{}{} // there is room: one Wait is woken once
 }

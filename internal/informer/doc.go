@@ -14,7 +14,7 @@
 // A resync and a Snapshot put a Sync of each object into the FIFO, so they are in order with its
 // changes.
 //
-// Run starts one goroutine for the controller, one for the log, one for each listener, and one for
-// each resync period, and returns when they have ended. End follows, where another informer is to
-// continue with the state in the same process.
+// Run is the controller's goroutine. It starts one for each resync period. A listener that is sent
+// every change has one while it has something to do, the others always. Run returns when all have
+// ended. End follows, where another informer is to continue with the state in the same process.
 package informer

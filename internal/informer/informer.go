@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -48,9 +48,8 @@ type Config struct {
 	LogBytes int
 	// LogAccount bounds that together with what other queues hold; nil for LogBytes alone.
 	LogAccount *budget.Account
-	// SpoolAfter is how long a change may wait for its sinks before it is written to the log on
-	// disk; default 5 s.
-	SpoolAfter time.Duration
+	// Spooler writes changes that have waited for their sinks to the log on disk; nil for none.
+	Spooler *changelog.Spooler
 	// SpoolBytes is how much the log may hold on disk; default 10 GiB. When that is reached,
 	// reading stops. Negative: a full memory stops reading.
 	SpoolBytes int64
@@ -117,7 +116,7 @@ func (i *Informer) openLog() (err error) {
 	}
 	i.log, err = changelog.Open(changelog.Config{
 		Indexer: i.cfg.Indexer, Type: i.cfg.Type, Committer: i.cfg.Committer, Listeners: names,
-		MemoryBytes: i.cfg.LogBytes, Account: i.cfg.LogAccount, SpoolAfter: i.cfg.SpoolAfter, SpoolBytes: i.cfg.SpoolBytes,
+		MemoryBytes: i.cfg.LogBytes, Account: i.cfg.LogAccount, Spooler: i.cfg.Spooler, SpoolBytes: i.cfg.SpoolBytes,
 		DropOldest: i.cfg.DropOldest, Log: i.cfg.Log, Registerer: i.cfg.Registerer,
 	})
 	return err
@@ -179,20 +178,16 @@ func (i *Informer) Run(ctx context.Context) error {
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	aside, stopAside := context.WithCancel(ctx)
-	defer stopAside()
-	g.Go(func() error { return i.log.Run(aside) })
 	resync, stopResync := context.WithCancel(ctx)
-	var listening atomic.Int64
-	listening.Store(int64(len(i.listeners)))
+	defer stopResync()
+	var listening sync.WaitGroup
 	for n, l := range i.listeners {
-		g.Go(func() error {
-			defer func() {
-				if listening.Add(-1) == 0 {
-					stopAside()
-				}
-			}()
-			return l.Run(ctx)
+		listening.Add(1)
+		l.Start(ctx, func(err error) {
+			defer listening.Done()
+			if err != nil {
+				g.Go(func() error { return err }) // ends the others
+			}
 		})
 		if every := i.cfg.Listeners[n].Resync; every > 0 {
 			g.Go(func() error { return i.resync(resync, every, 1<<n) })
@@ -205,6 +200,8 @@ func (i *Informer) Run(ctx context.Context) error {
 	if err != nil {
 		g.Go(func() error { return fmt.Errorf("informer %s: %w", i.cfg.Name, err) }) // ends the others
 	}
+	listening.Wait()
+	i.log.EndSpooling()
 	return g.Wait()
 }
 

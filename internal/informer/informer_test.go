@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
@@ -191,6 +192,7 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 			Config: processor.Config{Name: fmt.Sprint("sink-", i), Publisher: o, Maker: maker},
 		})
 	}
+	waiting(5 * time.Second)(&cfg)
 	for _, o := range options {
 		o(&cfg)
 	}
@@ -199,9 +201,15 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 	r.committer.Track(r.informer.Log())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	r.cancel = cancel
+	go func() { _ = cfg.Spooler.Run(ctx) }()
 	go func() { r.done <- r.informer.Run(ctx) }()
 	t.Cleanup(cancel)
 	return r
+}
+
+// waiting has changes wait that long for their listeners before they go to disk.
+func waiting(after time.Duration) option {
+	return func(c *informer.Config) { c.Spooler = changelog.NewSpooler(after) }
 }
 
 // stop closes the FIFO and waits until everything is settled, then commits.

@@ -163,7 +163,7 @@ func TestTheOldObjectIsWhatTheListenerWasSentLast(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				options := []option{latest(1), func(c *informer.Config) { c.Listeners[0].Maker = maker }}
 				if where == "disk" {
-					options = append(options, func(c *informer.Config) { c.SpoolAfter, c.LogBytes = 20*time.Millisecond, 1 })
+					options = append(options, waiting(20*time.Millisecond), func(c *informer.Config) { c.LogBytes = 1 })
 				}
 				out, all := newOutbox(), newOutbox()
 				r := newRig(t, memory(t), []*outbox{out, all}, options...)

@@ -53,7 +53,7 @@ func TestCursorsThatStandStillAreNotWrittenAgain(t *testing.T) {
 		}
 		eventually(t, "something lies on disk", func() bool { return r.informer.Status().Log.DiskBytes > 0 })
 		eventually(t, "all cursors are on disk", func() bool {
-			time.Sleep(30 * time.Millisecond) // more than SpoolAfter
+			time.Sleep(30 * time.Millisecond) // more than they wait
 			ok(t, r.committer.Commit())
 			return empty()
 		})

@@ -16,7 +16,8 @@ import (
 // spooling writes what is pending to disk soon, and memory and windows small, so that listeners
 // have to read from there.
 func spooling(c *informer.Config) {
-	c.SpoolAfter, c.LogBytes = 20*time.Millisecond, 64<<10
+	waiting(20 * time.Millisecond)(c)
+	c.LogBytes = 64 << 10
 	for i := range c.Listeners {
 		c.Listeners[i].Window = 100
 	}

@@ -35,6 +35,7 @@ type Env struct {
 	Client    *reflector.Client
 	DB        *store.DB
 	Committer *checkpoint.Committer
+	Spooler   *changelog.Spooler
 	// Budget is of what all pipelines hold in memory; nil for what each is configured to hold.
 	Budget     *budget.Budget
 	Namespaces *namespaces.Watcher
@@ -236,8 +237,9 @@ func (p *Pipeline) addInformer() (err error) {
 	cfg := informer.Config{
 		Name: p.name, Type: p.cfg.Type, Shard: p.cfg.Shard,
 		FIFO: p.fifo, Indexer: p.indexer, Committer: p.env.Committer, Listeners: listeners,
-		Config:   p.controllerConfig(),
-		LogBytes: p.cfg.Memory, LogAccount: p.accounts.log, SpoolBytes: p.spoolBytes(), DropOldest: p.cfg.DropOldest,
+		Spooler: p.env.Spooler, Config: p.controllerConfig(),
+		LogBytes: p.cfg.Memory, LogAccount: p.accounts.log,
+		SpoolBytes: p.spoolBytes(), DropOldest: p.cfg.DropOldest,
 		Selection: p.selection(), Holds: p.holds,
 		Log: p.log.With("resource", p.cfg.Type.String()), Registerer: p.metrics,
 	}

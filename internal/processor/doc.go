@@ -15,7 +15,13 @@
 // waits for it. Duplicates: none are made. Blocking: a full publisher blocks the listener; its
 // cursor stays, and the log keeps what it has not read.
 //
-// Run uses one goroutine. While it waits for an entry, the goroutine that appends one makes the
-// event and adds it (Listener.step). New starts nothing. Detach follows Run, where another listener
-// is to continue in the same process.
+// Start starts one goroutine. Where every entry is sent, that ends when there are no more: the
+// listener is parked. Then the goroutine that appends an entry makes the event and adds it
+// (Listener.step). What the step can't do, such as to wait for a full publisher, a new goroutine of
+// the listener does. So do the end of the log and that of the context. New starts nothing. Detach
+// follows the end, where another listener is to continue in the same process.
+//
+//	running ── nothing to read ──> parked ── append: step gives true ──> parked
+//	   ^                             │
+//	   └── step gives false, log closed, context ended
 package processor

@@ -23,14 +23,14 @@ type following struct {
 	since time.Time // when the first entry was observed that the leader has not delivered
 	left  int       // of Listener.left and leftover
 
-	// Owned by Run.
+	// Owned by run.
 	found     []changelog.Header // read and not claimed, in order
 	next      changelog.Position // behind them
 	selection resource.Version   // that was known when they were read
 }
 
 // Follow sets what the leader has delivered, and whether it has ended the unit. Where there are no
-// other replicas, Lead is called before Run, and Follow never.
+// other replicas, Lead is called before Start, and Follow never.
 func (l *Listener) Follow(progress standby.Unit, ended bool) {
 	l.mu.Lock()
 	l.following.stand.Progress, l.following.stand.Ended = progress, ended

@@ -10,29 +10,59 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// runHistory is Run for a listener that is sent every change.
-func (l *Listener) runHistory(ctx context.Context) error {
-	l.buf = make([]*changelog.Entry, 0, readSize)
-	l.items = make([]*publisher.Item, 0, readSize)
+// runHistory is run for a listener that is sent every change. It calls ended when that has ended.
+func (l *Listener) runHistory(ctx context.Context, ended func(error)) {
+	forget := context.AfterFunc(ctx, l.cursor.Unpark) // so that the step sees that ctx has ended
+	step := func() bool { return ctx.Err() == nil && l.step() }
+	var resume func()
+	resume = func() {
+		if parked, err := l.passRead(ctx, step, resume); !parked {
+			forget()
+			ended(err)
+		}
+	}
 	if err := l.passAll(ctx, l.unsent(l.left)); err != nil {
-		return err
+		forget()
+		ended(err)
+		return
 	}
 	l.left = nil
-	for {
-		entries, err := l.cursor.Read(ctx, l.buf, l.step)
-		if errors.Is(err, changelog.ErrEnd) {
-			return l.waitEmpty(ctx)
-		}
-		if err != nil {
-			return err
-		}
-		if len(l.refused) > 0 {
-			entries, l.refused = l.refused, nil
-		}
-		if err := l.passAll(ctx, l.unsent(entries)); err != nil {
-			return err
+	resume()
+}
+
+// passRead passes on what the log has. It reports true when that is all so far: then it has parked,
+// and this goroutine may touch the listener no more.
+func (l *Listener) passRead(
+	ctx context.Context, step func() bool, resume func(),
+) (parked bool, err error) {
+	for ctx.Err() == nil {
+		entries, err := l.read()
+		switch {
+		case errors.Is(err, changelog.ErrEnd):
+			return false, l.waitEmpty(ctx)
+		case err != nil:
+			return false, err
+		case len(entries) > 0:
+			if err := l.passAll(ctx, l.unsent(entries)); err != nil {
+				return false, err
+			}
+		case l.cursor.Park(step, resume):
+			return true, nil
 		}
 	}
+	return false, context.Cause(ctx)
+}
+
+// read gives what the step has read and not passed on, or what the log has, if anything.
+func (l *Listener) read() (entries []*changelog.Entry, err error) {
+	if entries, l.refused = l.refused, nil; len(entries) > 0 {
+		return entries, nil
+	}
+	entries, err = l.cursor.Read(l.buf, readSize)
+	if len(entries) > 0 {
+		l.buf = entries
+	}
+	return entries, err
 }
 
 // stepSize and stepBytes bound what a step passes on: more pay for a goroutine of their own. The
@@ -43,14 +73,15 @@ const (
 	stepBytes = 64 << 10
 )
 
-// step passes on what was appended while Run waits, on the goroutine that has appended it. It
-// reports false where Run has to continue: there is more, it is large, or something has to be
-// waited for.
+// step passes on what was appended while the listener is parked, on the goroutine that has appended
+// it. It reports false where a goroutine of its own has to continue: there is more, it is large, or
+// something has to be waited for.
 func (l *Listener) step() bool {
-	entries, none := l.cursor.TryRead(l.buf[:0:stepSize])
+	entries, none := l.cursor.TryRead(l.buf, stepSize)
 	if len(entries) == 0 {
 		return none
 	}
+	l.buf = entries
 	n := len(entries)
 	if entries = l.unsent(entries); len(entries) == 0 {
 		return n < stepSize

@@ -23,14 +23,15 @@ type Listener struct {
 	env       Env
 	cursor    *changelog.Cursor
 	collapsed *metric.Counter
-	epochs    int                // added to the epoch of each change: see outlive; owned by Run
-	left      []*changelog.Entry // pending since a run before; owned by Run
-	// Owned by Run, and by its step while Run waits.
-	buf     []*changelog.Entry
+	epochs    int                // added to the epoch of each change: see outlive; owned by run
+	left      []*changelog.Entry // pending since a run before; owned by run
+	// Owned by run, and by the step while it is parked. They grow as they are needed: most
+	// listeners of a "*" pass on one event in their life.
+	buf     []*changelog.Entry // what is read is put there
 	items   []*publisher.Item
-	refused []*changelog.Entry // read by the step, and left to Run
+	refused []*changelog.Entry // read by the step, and left to run
 	// Of a listener with Latest only.
-	leftover []changelog.Header // pending since a run before, not queued yet; owned by Run
+	leftover []changelog.Header // pending since a run before, not queued yet; owned by run
 	settled  atomic.Uint64      // counts calls of Settle, and what else may let more be sent
 	awaiting atomic.Bool        // a goroutine waits until the publisher's demand changes
 
@@ -88,21 +89,26 @@ func (l *Listener) Prepare() (err error) {
 	return err
 }
 
-// Run passes entries on until the log ends and everything is settled, or ctx ends. While another
-// replica leads, it acks what that one has delivered.
-func (l *Listener) Run(ctx context.Context) error {
-	if leads, err := l.follow(ctx); err != nil || !leads {
-		return err
+// Start passes entries on until the log ends and everything is settled, or ctx ends; then it calls
+// ended, once. While another replica leads, it acks what that one has delivered. A listener that is
+// sent every change has no goroutine while it has nothing to do.
+func (l *Listener) Start(ctx context.Context, ended func(error)) { go l.run(ctx, ended) }
+
+func (l *Listener) run(ctx context.Context, ended func(error)) {
+	leads, err := l.follow(ctx)
+	switch {
+	case err != nil || !leads:
+		ended(err)
+	case l.cfg.Latest:
+		ended(l.runLatest(ctx))
+	default:
+		l.runHistory(ctx, ended)
 	}
-	if l.cfg.Latest {
-		return l.runLatest(ctx)
-	}
-	return l.runHistory(ctx)
 }
 
 // Detach takes back from the publisher what the listener has added; ctx bounds how long it waits
 // for calls of the sink that hold some of it. What was added and is not settled stays pending in
-// the cursor. Run has returned.
+// the cursor. The listener has ended.
 func (l *Listener) Detach(ctx context.Context) {
 	tried := l.cfg.Publisher.Detach(ctx, l)
 	var positions []changelog.Position

@@ -1,0 +1,176 @@
+package changelog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// errDiskFull is logged while a full disk budget, or a disk that is nearly full, holds the reading
+// back.
+var errDiskFull = errors.New("there is no room left for the log on disk")
+
+// sharedBytes is how much of several logs goes to disk with one commit, and one log more.
+const sharedBytes = 16 << 20
+
+// Spooler spools, of all logs of a bridge, entries that are pending for longer than they may be: so
+// the watermarks continue while a sink is unavailable, and a restart finds everything on disk. With
+// "*" there are hundreds of logs, and most have nothing to spool for hours: so it is one goroutine
+// for all, and looks only at logs that have. One commit writes what is old in several of them.
+type Spooler struct {
+	after time.Duration
+	added chan struct{} // of one slot: there is a log to look after
+
+	mu   sync.Mutex
+	logs []*Log // guarded by mu: may have entries that are neither settled nor on disk
+}
+
+// NewSpooler makes a Spooler of logs that have one Committer. after is how long an entry may wait
+// for its listeners before it is written to disk; 0 for 5 s.
+func NewSpooler(after time.Duration) *Spooler {
+	return &Spooler{after: cmp.Or(after, 5*time.Second), added: make(chan struct{}, 1)}
+}
+
+// Run spools until ctx ends. It sleeps while no log has anything to spool.
+func (s *Spooler) Run(ctx context.Context) error {
+	every := min(s.after/4, time.Second)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if len(s.watched()) == 0 {
+			tick.Stop()
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-s.added:
+			}
+			tick.Reset(every)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		s.spool(time.Now().Add(-s.after))
+	}
+}
+
+// spool spools what was observed by a time. A log that may not go to disk, or that another
+// goroutine spools, waits for the next call; it does not hold up the others.
+func (s *Spooler) spool(by time.Time) {
+	var staged []*Log
+	bytes := 0
+	for _, l := range s.watched() {
+		oldest := l.oldestUnspooled()
+		if oldest.IsZero() {
+			s.forget(l)
+		}
+		if oldest.IsZero() || oldest.After(by) || !l.maySpool() || !s.begin(l) {
+			continue
+		}
+		n, err := l.stageOrDrop(by)
+		if err != nil {
+			l.reportSpooling(err)
+			l.spooling.Release(1)
+			continue
+		}
+		staged = append(staged, l)
+		if bytes += n; bytes >= sharedBytes {
+			s.commit(staged)
+			staged, bytes = nil, 0
+		}
+	}
+	s.commit(staged)
+}
+
+// commit ends the spooling of logs that were staged.
+func (s *Spooler) commit(staged []*Log) {
+	if len(staged) == 0 {
+		return
+	}
+	err := staged[0].Commit()
+	for _, l := range staged {
+		if err == nil {
+			l.halve()
+		}
+		l.reportSpooling(err)
+		l.spooling.Release(1)
+	}
+}
+
+func (s *Spooler) watched() []*Log {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.logs)
+}
+
+// watch has the Spooler look after a log that has something to spool.
+func (s *Spooler) watch(l *Log) {
+	if l.watched.Load() {
+		return
+	}
+	s.mu.Lock()
+	if !l.watched.Load() {
+		l.watched.Store(true)
+		s.logs = append(s.logs, l)
+	}
+	s.mu.Unlock()
+	select {
+	case s.added <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// forget ends watch, unless something was appended since. Whoever appends after that look finds
+// that the log is not watched.
+func (s *Spooler) forget(l *Log) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.watched.Store(false)
+	if !l.oldestUnspooled().IsZero() {
+		l.watched.Store(true)
+		return
+	}
+	s.logs = slices.DeleteFunc(s.logs, func(other *Log) bool { return other == l })
+}
+
+// begin has the Spooler spool a log, if nobody else does and EndSpooling was not called. The log is
+// released when its commit has ended.
+func (s *Spooler) begin(l *Log) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.logs, l) && l.spooling.TryAcquire(1)
+}
+
+// end forgets a log, and returns when the Spooler does nothing with it any more.
+func (s *Spooler) end(l *Log) {
+	s.mu.Lock()
+	s.logs = slices.DeleteFunc(s.logs, func(other *Log) bool { return other == l })
+	s.mu.Unlock()
+	_ = l.spooling.Acquire(context.Background(), 1) // it has no end
+	l.spooling.Release(1)
+}
+
+// spoolsOld reports whether entries go to disk for having waited.
+func (l *Log) spoolsOld() bool { return l.cfg.Spooler != nil && l.cfg.SpoolBytes >= 0 }
+
+// EndSpooling has nothing more go to disk for having waited. It returns when nothing does.
+func (l *Log) EndSpooling() {
+	if l.spoolsOld() {
+		l.cfg.Spooler.end(l)
+	}
+}
+
+// maySpool reports whether something may go to disk. Where not, it is logged once.
+func (l *Log) maySpool() bool {
+	blocked := l.blocked()
+	if blocked && !l.told {
+		l.cfg.Log.Error("reading stops until a sink has taken something",
+			"err", errDiskFull, "bytes", l.Status().DiskBytes)
+	}
+	l.told = blocked
+	return !blocked
+}
