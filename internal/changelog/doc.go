@@ -35,7 +35,6 @@
 // L1 to L4 go by places, all else by positions in the log (docs/decisions/0023-two-orders.md).
 //
 // Blocking: Room, Spool, EndSpooling, Commit and reads from disk wait, the rest does not. A Log has
-// no goroutine: Spooler.Run is the one that spools what is old, in all logs of a bridge. One lock
-// guards a Log and its cursors. It is not held while anything is encoded, read from disk, or
-// committed.
+// no goroutine: Spooler.Run spools what is old, in all logs of a bridge. One lock guards a Log and
+// its cursors. It is not held while anything is encoded, read from disk, or committed.
 package changelog
