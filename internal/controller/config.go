@@ -10,6 +10,7 @@ import (
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/handover"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
@@ -45,11 +46,10 @@ type Config struct {
 	// version of the server at least; "" for not known. A first list is a gap then, in which
 	// objects may have been deleted. nil: there are none.
 	Succeeds func() (from resource.Version, led bool)
-	// Diverged is sent to when a list shows that the API server's history is another than the one
+	// Diverged is set when a list shows that the API server's history is another than the one
 	// that was read before, though its version is not lower: an object is in an older state than
-	// before. A list after a rewind has to follow. The channel has room for one: if it is full, it
-	// says so already. nil: nothing is done about it.
-	Diverged chan<- struct{}
+	// before. A list after a rewind has to follow. nil: nothing is done about it.
+	Diverged *handover.Signal
 	// Forgotten reports which brokers hold events of an earlier run, of which nothing is known here
 	// any more. It is asked before the first list, which waits for the answer. nil: there are none.
 	Forgotten func(ctx context.Context) Forgotten

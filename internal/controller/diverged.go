@@ -65,9 +65,6 @@ func (c *Controller) setDiverged(ctx context.Context, version resource.Version) 
 		return err
 	}
 	c.diverged = true
-	select {
-	case c.cfg.Diverged <- struct{}{}:
-	default: // nobody has received the last one
-	}
+	c.cfg.Diverged.Set()
 	return nil
 }

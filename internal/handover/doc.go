@@ -19,4 +19,7 @@
 //
 // There are never two steps of one consumer at once, and the consumer does not run while one does.
 // So what the consumer owns, its step may use without a lock.
+//
+// A Signal is for the other direction: it says to a part that it should look, as data that both
+// share.
 package handover

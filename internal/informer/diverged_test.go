@@ -1,19 +1,29 @@
 package informer_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
+	"github.com/kubebridge/bridge/internal/handover"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // proofs counts how often a list has shown that the server's history is another.
-type proofs chan struct{}
+type proofs struct {
+	signal handover.Signal
+	times  atomic.Int64
+}
 
-func newProofs() proofs { return make(proofs, 9) }
+func newProofs() *proofs { return &proofs{} }
 
-func (p proofs) count(c *informer.Config) { c.Diverged = p }
+func (p *proofs) count(c *informer.Config) {
+	c.Diverged = &p.signal
+	p.signal.Watch(func() { p.times.Add(1) })
+}
+
+func (p *proofs) found() int { return int(p.times.Load()) }
 
 func (r *rig) noted() bool {
 	r.t.Helper()
@@ -46,8 +56,8 @@ func TestADivergedHistoryIsKnownUntilItIsToldWhateverComesBetween(t *testing.T) 
 		r.bookmark("202")
 		want(t, out.wait(t, 1), "resource.updated b ub/201")
 		eventually(t, "the bookmark is decided", func() bool { return r.informer.Log().Status().Unsettled == 0 && r.fifo.Stats().Deltas == 0 })
-		if len(found) != 1 || !r.noted() {
-			t.Errorf("found %d times, noted %v: want 1, true", len(found), r.noted())
+		if found.found() != 1 || !r.noted() {
+			t.Errorf("found %d times, noted %v: want 1, true", found.found(), r.noted())
 		}
 		if at := r.position(); at != "96" {
 			t.Errorf("the watermark is %s: a run after a crash would go on behind what is undone", at)
@@ -104,7 +114,7 @@ func TestNoListOfTheSameHistoryLooksLikeAnotherHistory(t *testing.T) {
 				test.tell(r)
 				ok(t, r.fifo.EndReplace(t.Context(), test.version))
 				r.stop()
-				if len(found) != 0 || r.noted() {
+				if found.found() != 0 || r.noted() {
 					t.Error("the server's history is taken for another")
 				}
 			})
@@ -160,7 +170,7 @@ func TestAListedObjectThatIsNotSelectedIsComparedAndNotGone(t *testing.T) {
 				told = append(told, "informer.synced  all/pods/synced/200")
 				want(t, out.wait(t, len(told)), told...)
 				r.stop()
-				if got := len(found); got != test.found {
+				if got := found.found(); got != test.found {
 					t.Errorf("the history is taken for another %d times, want %d", got, test.found)
 				}
 			})
@@ -180,7 +190,7 @@ func TestADeleteThatIsOlderThanWhatIsKnownShowsThatTheHistoryIsAnother(t *testin
 		r.delete("a", "70")
 		ok(t, r.fifo.EndReplace(t.Context(), "200"))
 		r.stop()
-		if len(found) != 1 {
+		if found.found() != 1 {
 			t.Error("nobody was told")
 		}
 	})

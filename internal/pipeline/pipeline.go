@@ -18,6 +18,7 @@ import (
 	"github.com/kubebridge/bridge/internal/controller"
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/handover"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/namespaces"
@@ -99,9 +100,9 @@ type Pipeline struct {
 	opened    opened
 	informer  *informer.Informer
 	reflector *reflector.Reflector
-	// diverged has room for one. The controller sends when a list shows that the server's history
-	// is another, and the reflector receives.
-	diverged chan struct{}
+	// diverged is set by the controller when a list shows that the server's history is another. The
+	// reflector watches it.
+	diverged *handover.Signal
 	id       uint64 // another for each pipeline, also of the same name
 	start    Start
 	selected *namespaces.Selection // nil without a namespaceSelector
@@ -128,7 +129,7 @@ var ids atomic.Uint64
 func New(cfg Config, env Env, start Start) (*Pipeline, error) {
 	p := &Pipeline{
 		cfg: cfg, env: env, name: cfg.Name(), id: ids.Add(1), start: start, life: newLife(),
-		diverged: make(chan struct{}, 1),
+		diverged: &handover.Signal{},
 	}
 	p.Replica, p.Snapshots, p.Objects = &Replica{p: p}, &Snapshots{p: p}, &Objects{p: p}
 	p.log = env.Log.With("informer", cfg.Informer)
@@ -330,7 +331,7 @@ func (p *Pipeline) addReflector() (err error) {
 		}
 	}
 	if cfg.Diverged = p.diverged; p.opened.recovery == recovery.Rewound {
-		p.diverged <- struct{}{}
+		p.diverged.Set()
 	}
 	p.reflector, err = reflector.New(cfg)
 	return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubebridge/bridge/internal/handover"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -50,10 +51,10 @@ type Config struct {
 	// a lower version has gone back in its history. "" for none.
 	Reached resource.Version
 
-	// Diverged says that an object is in an older state than before: the server's history is
+	// Diverged is set when an object is in an older state than before: the server's history is
 	// another, though its version is not lower. What is being read is broken off, and everything is
 	// listed and compared by equality. nil: nobody says so.
-	Diverged <-chan struct{}
+	Diverged *handover.Signal
 
 	// Parse is what is removed and redacted. Its Type is set from Type.
 	Parse resource.ParseOptions

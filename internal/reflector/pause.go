@@ -93,21 +93,7 @@ func (g *gate) open(ctx context.Context) (step context.Context, end func(), ok b
 	}, true
 }
 
-// cutWhenDiverged ends the running step whenever the Store has found that the server's history is
-// another, until ctx ends.
-func (r *Reflector) cutWhenDiverged(ctx context.Context) {
-	for {
-		select {
-		case <-r.cfg.Diverged:
-			r.diverged.Store(true)
-			r.gate.cutStep()
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// cutStep ends the running step.
+// cutStep ends the running step, if there is one.
 func (g *gate) cutStep() {
 	g.mu.Lock()
 	cut := g.cut

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubebridge/bridge/internal/handover"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -121,16 +122,16 @@ func TestADivergedHistoryIsListedAndCompared(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, pods)
 				c.Create("shop/a", nil)
-				diverged := make(chan struct{}, 1)
+				diverged := &handover.Signal{}
 				for range test.early {
-					diverged <- struct{}{}
+					diverged.Set()
 				}
 				c.follow(pods, func(cfg *reflector.Config) {
 					cfg.From, cfg.Diverged = c.Version(), diverged
 				})
 				c.later(time.Second)
 				for range test.late {
-					diverged <- struct{}{}
+					diverged.Set()
 				}
 				c.later(time.Second)
 				c.expect(test.want...)

@@ -9,8 +9,6 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/ratelimit"
@@ -25,8 +23,6 @@ type Reflector struct {
 	metrics *metrics
 	status  status
 	gate    *gate
-	// diverged is set when Config.Diverged says so, and reset by the next probe.
-	diverged atomic.Bool
 
 	// Run owns all fields below.
 
@@ -82,18 +78,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 	if r.awaitNamespaces(ctx); ctx.Err() != nil {
 		return nil
 	}
-	select {
-	case <-r.cfg.Diverged: // in an earlier run: before the first step
-		r.diverged.Store(true)
-	default:
-	}
-	ctx, stop := context.WithCancel(ctx)
-	var cutting sync.WaitGroup
-	defer cutting.Wait()
-	defer stop()
-	if r.cfg.Diverged != nil {
-		cutting.Go(func() { r.cutWhenDiverged(ctx) })
-	}
+	defer r.cfg.Diverged.Watch(r.gate.cutStep)()
 	r.report(state{}, r.state)
 	for {
 		step, end, ok := r.gate.enter(ctx, func() { r.status.phase(Paused) })
@@ -110,7 +95,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 
 // attempt makes one step, and waits after a failed one. It returns an error of the Store.
 func (r *Reflector) attempt(ctx context.Context) error {
-	if r.diverged.Load() {
+	if r.cfg.Diverged.IsSet() {
 		r.state.step = toProbe
 	}
 	started := time.Now()
