@@ -161,7 +161,7 @@ func serveLeases(t testing.TB, mux *http.ServeMux, leases *testkit.Leases) {
 func (h *hunt) value(place string) string {
 	if h.needles[place] == "" {
 		// Short: a timeline leaves long values out.
-		h.needles[place] = fmt.Sprintf("hunter2-%03d-", len(h.places))
+		h.needles[place] = fmt.Sprintf("hunter2-%04d-", len(h.places))
 		h.places = append(h.places, place)
 	}
 	return h.needles[place]

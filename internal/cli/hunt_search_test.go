@@ -96,7 +96,7 @@ func (h *hunt) plain(place string, text []byte) {
 		text = text[at+len(begin):]
 		digits, _, _ := bytes.Cut(text[:min(len(text), 8)], []byte("-"))
 		number, err := strconv.Atoi(string(digits))
-		if err != nil {
+		if err != nil || len(digits) != 4 { // part of a value, beside other bytes of a difference
 			continue
 		}
 		if at := h.places[number]; !slices.Contains(h.found[at], place) {
