@@ -287,6 +287,7 @@ func BenchmarkWide(b *testing.B) {
 	for name, rules := range map[string]filter.Rules{
 		"ignore": {Ignore: []resource.Path{seen}},
 		"filter": {Expression: compile(b, `op == "deleted" || object != old`)},
+		"a part": {Expression: compile(b, `object.data != old.data`)},
 		"both": {
 			Ignore:     []resource.Path{seen},
 			Expression: compile(b, `op == "deleted" || object != old`),
