@@ -29,7 +29,8 @@ type procs struct {
 }
 
 // next takes the share of one processor that was used for a time, and whether something ready had
-// a long wait for a processor meanwhile. It gives the time after which to look again.
+// a long wait for a processor meanwhile, or will have one behind a large object. It gives the time
+// after which to look again.
 func (p *procs) next(share float64, waited bool, lasted time.Duration) time.Duration {
 	switch {
 	case share > busyShare, waited:
@@ -50,7 +51,10 @@ func (p *procs) next(share float64, waited bool, lasted time.Duration) time.Dura
 // environment (GOMAXPROCS) says how many. With more, each goroutine that becomes ready has an idle
 // processor woken to look for work. A change passes five goroutines, and at 500 changes a second
 // that was two fifths of what one costs.
-func boundProcs(ctx context.Context) {
+//
+// large has an element when a large object has come: work on it is about to take a processor for
+// milliseconds.
+func boundProcs(ctx context.Context, large <-chan struct{}) {
 	if os.Getenv("GOMAXPROCS") != "" || runtime.GOMAXPROCS(0) == 1 {
 		return
 	}
@@ -65,15 +69,23 @@ func boundProcs(ctx context.Context) {
 	timer := time.NewTimer(slowLook)
 	defer timer.Stop()
 	for {
+		wake := large // with all processors it is early enough at the next look
+		if !p.one {
+			wake = nil
+		}
+		isLarge := false
 		select {
 		case <-ctx.Done():
 			return
+		case <-wake:
+			isLarge = true
 		case <-timer.C:
+			isLarge = received(large)
 		}
 		nowUsed, now, one := cpuTime(), time.Now(), p.one
 		lasted := now.Sub(at)
 		share := (nowUsed - used).Seconds() / lasted.Seconds()
-		timer.Reset(p.next(share, waits.grew(), lasted))
+		timer.Reset(p.next(share, waits.grew() || isLarge, lasted))
 		used, at = nowUsed, now
 		switch {
 		case p.one && !one:
@@ -81,6 +93,15 @@ func boundProcs(ctx context.Context) {
 		case !p.one && one:
 			runtime.SetDefaultGOMAXPROCS()
 		}
+	}
+}
+
+func received(from <-chan struct{}) bool {
+	select {
+	case <-from:
+		return true
+	default:
+		return false
 	}
 }
 

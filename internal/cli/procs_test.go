@@ -46,7 +46,7 @@ func TestProcs(t *testing.T) {
 func TestProcsLeavesToTheEnvironmentHowMany(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "3")
 	before := runtime.GOMAXPROCS(0)
-	boundProcs(context.Background()) // returns
+	boundProcs(context.Background(), nil) // returns
 	if now := runtime.GOMAXPROCS(0); now != before {
 		t.Errorf("%d processors, before %d", now, before)
 	}
@@ -61,11 +61,28 @@ func TestProcsBoundsAndGivesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go boundProcs(ctx)
-		time.Sleep(calmTime + 2*slowLook)
-		if n := runtime.GOMAXPROCS(0); n != 1 {
-			t.Errorf("after %s of calm: %d processors", calmTime, n)
+		large := make(chan struct{}, 1)
+		go boundProcs(ctx, large)
+		calm := func() {
+			t.Helper()
+			time.Sleep(calmTime + 2*slowLook)
+			if n := runtime.GOMAXPROCS(0); n != 1 {
+				t.Errorf("after %s of calm: %d processors", calmTime, n)
+			}
 		}
+		calm()
+		large <- struct{}{}
+		synctest.Wait()
+		if n := runtime.GOMAXPROCS(0); n != before {
+			t.Errorf("after a large object: %d processors, want %d", n, before)
+		}
+		time.Sleep(calmTime - slowLook)
+		large <- struct{}{}
+		time.Sleep(calmTime - slowLook)
+		if n := runtime.GOMAXPROCS(0); n != before {
+			t.Errorf("with large objects: %d processors, want %d", n, before)
+		}
+		calm()
 		cancel()
 		synctest.Wait()
 		if n := runtime.GOMAXPROCS(0); n != before {

@@ -14,6 +14,7 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/cli/command"
+	"github.com/kubebridge/bridge/internal/large"
 )
 
 func newRunCommand(build Build) *cobra.Command {
@@ -85,7 +86,7 @@ func (r *runner) run(c *config.Config) error {
 	var bounding sync.WaitGroup
 	defer bounding.Wait()
 	defer stop()
-	bounding.Go(func() { boundProcs(ctx) })
+	bounding.Go(func() { boundProcs(ctx, large.Seen()) })
 	synced := boundMemory(options.Log, memlimit.FromCgroup)
 	options.QueueBytes = queueBytes(memlimit.FromSystem)
 	options.OnSynced = func() {

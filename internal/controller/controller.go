@@ -10,6 +10,7 @@ import (
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/large"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
 )
@@ -20,7 +21,7 @@ const decidedBytes = 4 << 20
 
 // promptBytes is how large an object is before which those are handed on that wait for no
 // announcement. Deciding takes time in proportion to the object: filters decode it.
-const promptBytes = 64 << 10
+const promptBytes = large.Bytes
 
 // Controller is the loop between the FIFO and the log. Its fields are owned by the goroutine of Run
 // where they don't say otherwise.

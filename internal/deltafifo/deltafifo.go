@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/budget"
 	"github.com/kubebridge/bridge/internal/handover"
+	"github.com/kubebridge/bridge/internal/large"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -191,6 +192,7 @@ func (f *FIFO) put(ctx context.Context, d Delta) error {
 // add queues a delta, and reports whether it is not left to Flush to have it processed.
 func (f *FIFO) add(ctx context.Context, d *Delta) (now bool, err error) {
 	size := d.size()
+	large.Note(size)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.waitRoomLocked(ctx, size); err != nil {

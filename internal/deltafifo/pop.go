@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/kubebridge/bridge/internal/large"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -76,7 +77,7 @@ func (f *FIFO) take(ctx context.Context, p Processor) error {
 // stepSize and stepBytes bound what a step processes: more pay for a goroutine of their own.
 const (
 	stepSize  = 32
-	stepBytes = 64 << 10
+	stepBytes = large.Bytes
 )
 
 // step processes what is there while Pop waits, on the goroutine that has put it in. It reports

@@ -113,8 +113,8 @@ func (e *Expression) String() string { return e.text }
 func (e *Expression) namesOld() bool { return e != nil && e.old }
 
 // matches evaluates the expression for a change.
-func (e *Expression) matches(t resource.Type, c *event.Change) (bool, error) {
-	out, _, err := e.program.Eval(&activation{typ: t, change: c})
+func (e *Expression) matches(t resource.Type, c *event.Change, known trees) (bool, error) {
+	out, _, err := e.program.Eval(&activation{typ: t, change: c, trees: known})
 	if err != nil {
 		return false, err
 	}

@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/kubebridge/bridge/internal/event"
@@ -87,13 +88,14 @@ func (f *Filter) Rejects(c *event.Change) (reason string, err error) {
 	if f.operations != nil && !slices.Contains(f.operations, c.Op) {
 		return ByOperation, nil
 	}
-	if f.ignored != nil && f.touchesNothing(c) {
+	var known trees
+	if f.ignored != nil && f.touchesNothing(c, &known) {
 		return ByIgnored, nil
 	}
 	if f.expression == nil {
 		return "", nil
 	}
-	matches, err := f.expression.matches(f.typ, c)
+	matches, err := f.expression.matches(f.typ, c, known)
 	if err == nil && !matches {
 		return ByExpression, nil
 	}
@@ -101,12 +103,13 @@ func (f *Filter) Rejects(c *event.Change) (reason string, err error) {
 }
 
 // touchesNothing reports whether a change is an update of nothing that counts.
-func (f *Filter) touchesNothing(c *event.Change) bool {
+func (f *Filter) touchesNothing(c *event.Change, known *trees) bool {
 	if c.Op != event.Updated || c.Old == nil || c.Object == nil {
 		return false
 	}
 	if len(f.on) == 0 {
-		return patch.Equal(c.Old.Raw, c.Object.Raw, f.ignored)
+		return bytes.Equal(c.Old.Raw, c.Object.Raw) ||
+			patch.EqualValues(known.oldOf(c), known.objectOf(c), f.ignored)
 	}
 	return !slices.ContainsFunc(f.on, func(member string) bool {
 		return !patch.Equal(orNull(resource.Member(c.Old.Raw, member)),

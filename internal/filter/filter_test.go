@@ -52,22 +52,22 @@ func compile(t testing.TB, text string) *filter.Expression {
 
 func TestExpressions(t *testing.T) {
 	for text, want := range map[string]bool{
-		`object.status.phase == "Failed"`:                                                                        true,
-		`object.status.phase == "Failed" && old.status.phase != "Failed"`:                                        true,
-		`object.status.phase in ["Failed", "Unknown"]`:                                                           true,
-		`old.status.phase == "Failed"`:                                                                           false,
-		`object.status == old.status`:                                                                            false,
-		`object.spec == old.spec`:                                                                                true,
-		`object.spec.containers == old.spec.containers`:                                                          true,
-		`object.metadata.labels == {"x.io/y": "z", "app": "web"}`:                                                true,
-		`{"x.io/y": "z", "app": "web"} == object.metadata.labels`:                                                true,
-		`op == "updated"`:                                                                                        true,
-		`op in ["added", "deleted"]`:                                                                             false,
-		`object.metadata.labels.app == "web"`:                                                                    true,
-		`object.metadata.labels["x.io/y"] == "z"`:                                                                true,
-		`meta.labels["x.io/y"] == "z" && meta.labels.app.startsWith("we")`:                                       true,
-		`"app" in meta.labels && !("web" in meta.labels)`:                                                        true,
-		`meta.annotations["none"] == "x"`:                                                                        false,
+		`object.status.phase == "Failed"`:                                  true,
+		`object.status.phase == "Failed" && old.status.phase != "Failed"`:  true,
+		`object.status.phase in ["Failed", "Unknown"]`:                     true,
+		`old.status.phase == "Failed"`:                                     false,
+		`object.status == old.status`:                                      false,
+		`object.spec == old.spec`:                                          true,
+		`object.spec.containers == old.spec.containers`:                    true,
+		`object.metadata.labels == {"x.io/y": "z", "app": "web"}`:          true,
+		`{"x.io/y": "z", "app": "web"} == object.metadata.labels`:          true,
+		`op == "updated"`:                                                  true,
+		`op in ["added", "deleted"]`:                                       false,
+		`object.metadata.labels.app == "web"`:                              true,
+		`object.metadata.labels["x.io/y"] == "z"`:                          true,
+		`meta.labels["x.io/y"] == "z" && meta.labels.app.startsWith("we")`: true,
+		`"app" in meta.labels && !("web" in meta.labels)`:                  true,
+		`meta.annotations["none"] == "x"`:                                  false,
 		`meta.namespace == "shop" && meta.name == "web" && meta.kind == "Pod" && meta.resource == "pods"`:        true,
 		`meta.apiVersion == "v1" && meta.group == "" && meta.uid == "u" && meta.resourceVersion == "8"`:          true,
 		`meta.manager == "kubectl" && meta.generation == 1 && !meta.deleting && !meta.initial && !meta.inferred`: true,
@@ -268,6 +268,37 @@ func BenchmarkRejects(b *testing.B) {
 			for b.Loop() {
 				if _, err := f.Rejects(c); err != nil {
 					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkWide is of an object of many members that were all renamed.
+func BenchmarkWide(b *testing.B) {
+	seen, err := resource.ParsePath("metadata.annotations.seen")
+	if err != nil {
+		b.Fatal(err)
+	}
+	version := func(round int) *resource.Object {
+		return &resource.Object{Raw: testkit.Wide(30_000, round, false)}
+	}
+	c := &event.Change{Op: event.Updated, Key: "evil/wide", Object: version(2), Old: version(1)}
+	for name, rules := range map[string]filter.Rules{
+		"ignore": {Ignore: []resource.Path{seen}},
+		"filter": {Expression: compile(b, `op == "deleted" || object != old`)},
+		"a part": {Expression: compile(b, `object.data != old.data`)},
+		"both": {
+			Ignore:     []resource.Path{seen},
+			Expression: compile(b, `op == "deleted" || object != old`),
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			f := filter.New(rules, pods)
+			b.ReportAllocs()
+			for b.Loop() {
+				if reason, err := f.Rejects(c); err != nil || reason != "" {
+					b.Fatal(reason, err)
 				}
 			}
 		})

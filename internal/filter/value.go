@@ -96,8 +96,18 @@ func (o *object) Contains(value ref.Val) ref.Val {
 	return types.Bool(ok && o.find(string(name)) != nil)
 }
 
-// Size is the number of members.
-func (o *object) Size() ref.Val { return types.Int(len(o.look().List)) }
+// Size is the number of members. CEL asks for it to account for a comparison, which needs no table
+// of them.
+func (o *object) Size() ref.Val {
+	if o.members != nil {
+		return types.Int(len(o.members.List))
+	}
+	n := 0
+	for w := o.json.Walk(); w.Next(); {
+		n++
+	}
+	return types.Int(n)
+}
 
 // Iterator goes over the names.
 func (o *object) Iterator() traits.Iterator {

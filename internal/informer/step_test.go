@@ -1,6 +1,7 @@
 package informer_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -131,4 +132,47 @@ func TestBatch(t *testing.T) {
 			r.stop()
 		})
 	})
+	t.Run("a change does not wait until the event of a large one behind it is made", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			out := &reluctant{outbox: newOutbox(), gate: make(chan struct{})}
+			r := newRig(t, memory(t), []*outbox{out.outbox}, func(c *informer.Config) { c.Listeners[0].Publisher = out })
+			r.list(resource.Relist{Initial: true}, "5", "a@1", "b@2", "c@3", "d@4")
+			for range 5 { // the end of the list comes alone
+				synctest.Wait()
+				select {
+				case out.gate <- struct{}{}:
+				default:
+				}
+			}
+			out.added = nil
+			r.update("a", "6") // its Add is not over before the others are there
+			synctest.Wait()
+			r.update("a", "7")
+			r.update("b", "8")
+			r.grow("c", "9", 100<<10)
+			r.update("d", "10")
+			synctest.Wait()
+			close(out.gate)
+			synctest.Wait()
+			if want := []int{1, 2, 1, 1}; !slices.Equal(out.added, want) {
+				t.Errorf("added %v at a time, want %v", out.added, want)
+			}
+			r.stop()
+		})
+	})
+}
+
+// reluctant is an outbox that takes nothing at once, and whose Add waits at a gate.
+type reluctant struct {
+	*outbox
+	gate  chan struct{}
+	added []int // how many items each Add had
+}
+
+func (o *reluctant) TryAdd([]*publisher.Item) bool { return false }
+
+func (o *reluctant) Add(ctx context.Context, items []*publisher.Item) error {
+	o.added = append(o.added, len(items))
+	<-o.gate
+	return o.outbox.Add(ctx, items)
 }

@@ -1,6 +1,9 @@
 package jsonscan
 
-import "io"
+import (
+	"io"
+	"sync"
+)
 
 const (
 	smallBuffer = 2 << 10
@@ -8,6 +11,11 @@ const (
 	// ends in a message to the server. Only a value that needs more gets more.
 	fullBuffer = 128 << 10
 )
+
+// large has buffers (*[]byte) that are larger than fullBuffer. One is needed for the time of one
+// value, and doubling up to it made four times the size of the value in garbage. A pool keeps them
+// for that value's next version, and the garbage collector empties it where none comes.
+var large sync.Pool
 
 // input is what a Scanner reads, and how far it is. Without a reader everything is there from the
 // beginning.
@@ -90,10 +98,24 @@ func (s *Scanner) makeRoom() {
 	case cap(s.b)-len(s.b) >= size/2:
 		return
 	}
-	from := s.b
-	if size != len(s.buf) {
-		s.buf = make([]byte, size)
+	before, from := s.buf, s.b
+	if size != len(before) {
+		s.buf = newBuffer(size)
 	}
 	s.b = s.buf[:copy(s.buf, from)]
 	s.full = false
+	if len(before) > fullBuffer && size != len(before) {
+		unused := before // before itself would be on the heap, in every call
+		large.Put(&unused)
+	}
+}
+
+// newBuffer makes a buffer of a size. A large one may be larger.
+func newBuffer(size int) []byte {
+	if size > fullBuffer {
+		if b, ok := large.Get().(*[]byte); ok && len(*b) >= size {
+			return *b
+		}
+	}
+	return make([]byte, size)
 }

@@ -121,6 +121,8 @@ func TestPairs(t *testing.T) {
 		"another order":            {`{"a":1,"b":2,"c":3}`, `{"c":1,"a":2,"b":3}`},
 		"one more, one fewer":      {`{"a":1,"b":2,"c":3}`, `{"a":1,"x":2,"c":3}`},
 		"a name escaped":           {`{"\u0061":1,"b":2}`, `{"a":1,"\u0062":2}`},
+		"many, some escaped":       {many(100, `,"%d":0`), `{"\u0039\u0039":1,` + many(99, `,"\u0030%d":2`)[1:]},
+		"many of one beginning":    {many(100, `,"name-%d":"name-%[1]d"`), many(100, `,"name-%d-":"name-%[1]d"`)},
 		"nothing":                  {`{}`, `{}`},
 		"many":                     {many(100, `,"%d":0`), many(120, `,"%02d":1`)},
 		"many in another order":    {many(100, `,"%d":0`), `{"99":1,` + many(99, `,"%d":2`)[1:]},

@@ -125,6 +125,12 @@ func skipSpace(raw []byte, i int) int {
 
 // stringEnd is the offset behind the string whose text begins at an offset.
 func stringEnd(raw []byte, text int) int {
+	// Most names are so short that a call of IndexByte would take longer.
+	for i := text; i < min(text+12, len(raw)) && raw[i] != '\\'; i++ {
+		if raw[i] == '"' {
+			return i + 1
+		}
+	}
 	for i := text; ; {
 		n := bytes.IndexByte(raw[i:], '"')
 		if n < 0 {

@@ -142,7 +142,7 @@ func TestDepth(t *testing.T) {
 	})
 }
 
-func mustPath(t *testing.T, text string) resource.Path {
+func mustPath(t testing.TB, text string) resource.Path {
 	t.Helper()
 	p, err := resource.ParsePath(text)
 	if err != nil {

@@ -11,8 +11,13 @@ import (
 // only one version has, and that holds nothing else, is no difference either. The order of members
 // does not count. Below 128 levels only equal bytes are equal.
 func Equal(old, changed []byte, except *resource.Paths) bool {
-	return bytes.Equal(old, changed) || equal(jsontree.Parse(old), jsontree.Parse(changed), except,
-		0)
+	return bytes.Equal(old, changed) ||
+		EqualValues(jsontree.Parse(old), jsontree.Parse(changed), except)
+}
+
+// EqualValues is Equal for versions that are indexed already.
+func EqualValues(old, changed jsontree.Value, except *resource.Paths) bool {
+	return equal(old, changed, except, 0)
 }
 
 // equal compares two values, one of which may be missing.

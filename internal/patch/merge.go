@@ -63,7 +63,11 @@ func (m *merger) name(name string, begin int) {
 	if len(m.out) > begin {
 		m.out = append(m.out, ',')
 	}
-	m.out, _ = jsontext.AppendQuote(m.out, name) // names in valid JSON are valid UTF-8
+	if isPlain(name) {
+		m.out = append(append(append(m.out, '"'), name...), '"')
+	} else {
+		m.out, _ = jsontext.AppendQuote(m.out, name) // names in valid JSON are valid UTF-8
+	}
 	m.out = append(m.out, ':')
 }
 

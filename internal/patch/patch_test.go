@@ -14,6 +14,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/kubebridge/bridge/internal/patch"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // The public suite tests those who apply patches. Here its documents are the two versions, and its
@@ -363,6 +365,30 @@ func BenchmarkUpdate(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			patch.Merge(pod, changed)
+		}
+	})
+}
+
+// BenchmarkWide is of an object of many members that were all renamed.
+func BenchmarkWide(b *testing.B) {
+	old, changed := testkit.Wide(30_000, 1, false), testkit.Wide(30_000, 2, false)
+	b.Run("Diff", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			patch.Diff(old, changed)
+		}
+	})
+	b.Run("Merge", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			patch.Merge(old, changed)
+		}
+	})
+	b.Run("Equal", func(b *testing.B) {
+		seen := resource.NewPaths(mustPath(b, "metadata.annotations.seen"), mustPath(b, "metadata.resourceVersion"))
+		b.ReportAllocs()
+		for b.Loop() {
+			patch.Equal(old, changed, seen)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/kubebridge/bridge/internal/changelog"
+	"github.com/kubebridge/bridge/internal/large"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
@@ -70,7 +71,7 @@ func (l *Listener) read() (entries []*changelog.Entry, err error) {
 // of a large object for one sink must not delay the small ones of another.
 const (
 	stepSize  = 32
-	stepBytes = 64 << 10
+	stepBytes = large.Bytes
 )
 
 // step passes on what was appended while the listener is parked, on the goroutine that has appended
@@ -154,7 +155,11 @@ func (l *Listener) pass(ctx context.Context, entries []*changelog.Entry) error {
 // publisher.
 func (l *Listener) add(ctx context.Context, entries []*changelog.Entry, of *copies) error {
 	for len(entries) > 0 {
-		inflights, err := l.take(ctx, entries)
+		next := entries
+		if of == nil {
+			next = entries[:upToLarge(entries)]
+		}
+		inflights, err := l.take(ctx, next)
 		if err != nil {
 			return err
 		}
@@ -164,6 +169,18 @@ func (l *Listener) add(ctx context.Context, entries []*changelog.Entry, of *copi
 		}
 	}
 	return nil
+}
+
+// upToLarge is how many entries have their events made together: those before the first large one,
+// or that alone. To compare the versions of a large object takes milliseconds, for which no small
+// change before it has to wait.
+func upToLarge(entries []*changelog.Entry) int {
+	isLarge := func(e *changelog.Entry) bool { return e.Size() > large.Bytes }
+	n := slices.IndexFunc(entries, isLarge)
+	if n < 0 {
+		return len(entries)
+	}
+	return max(n, 1)
 }
 
 // itemsOf makes the events of inflights, which are copies of one where of says so. The slice is

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 const testLimit = 1 << 16
@@ -255,6 +256,30 @@ func BenchmarkFrame(b *testing.B) {
 		b.Fatal(err)
 	}
 }
+
+// BenchmarkWideFrame has a large frame among many small ones, as the API server sends them.
+func BenchmarkWideFrame(b *testing.B) {
+	frame := []byte(`{"type":"MODIFIED","object":`)
+	frame = append(append(frame, testkit.Wide(30_000, 1, true)...), "}\n"...)
+	for range 50 {
+		frame = append(frame, `{"type":"MODIFIED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":`+
+			`{"name":"a","namespace":"b","uid":"c","resourceVersion":"5"}}}`+"\n"...)
+	}
+	b.SetBytes(int64(len(frame)))
+	b.ReportAllocs()
+	b.ResetTimer()
+	configMaps := resource.Type{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true}
+	err := reflector.EachFrame(&inParts{&repeat{text: frame, left: b.N}}, 4<<20,
+		resource.ParseOptions{Type: configMaps}, func(reflector.Frame) {})
+	if !errors.Is(err, io.EOF) {
+		b.Fatal(err)
+	}
+}
+
+// inParts reads no more at once than a frame of HTTP/2 has.
+type inParts struct{ io.Reader }
+
+func (r *inParts) Read(p []byte) (int, error) { return r.Reader.Read(p[:min(len(p), 16<<10)]) }
 
 func BenchmarkPageOf500(b *testing.B) {
 	var list bytes.Buffer

@@ -14,6 +14,7 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 // stack: it is not kept by anything made here.
 func (p *parser) object(at span, opts *ParseOptions) *Object {
 	writtenAt := p.writtenAt()
+	p.sumEdits()
 	out, entries := p.copy(at, opts.Type)
 	obj, owners := newObject(p.owners.n)
 	obj.Raw = out
@@ -62,14 +63,36 @@ func (p *parser) needsAPIVersion(t Type) bool {
 	return p.seen&fieldAPIVersion == 0 && t.Version != ""
 }
 
+// sumEdits prepares editedBytes. Each string of the object asks for that, and an object may have
+// ten thousand owners behind ten thousand edits: no string can look at all edits before it.
+func (p *parser) sumEdits() {
+	longer := 0
+	for i := range p.edits.n {
+		e := p.edits.at(i)
+		longer += len(e.with) - (e.End - e.Start)
+		e.longer = longer
+	}
+}
+
 // editedBytes is by how much the first n edits make the object longer.
 func (p *parser) editedBytes(n int) int {
-	size := 0
-	for i := range n {
-		e := p.edits.at(i)
-		size += len(e.with) - (e.End - e.Start)
+	if n == 0 {
+		return 0
 	}
-	return size
+	return p.edits.at(n - 1).longer
+}
+
+// editsBefore counts the edits that begin before an offset of the input.
+func (p *parser) editsBefore(offset int) int {
+	low, high := 0, p.edits.n
+	for low < high {
+		if middle := (low + high) / 2; p.edits.at(middle).Start < offset {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low
 }
 
 // copy makes the object's own bytes: with kind and apiVersion in the order that watch frames have
@@ -142,10 +165,6 @@ func (p *parser) string(t span, out []byte, shift int) string {
 	if bytes.IndexByte(p.Bytes(t), '\\') >= 0 {
 		return string(p.Text(t))
 	}
-	before := 0 // edits before the string
-	for before < p.edits.n && p.edits.at(before).Start < t.Start {
-		before++
-	}
-	shift += p.editedBytes(before)
+	shift += p.editedBytes(p.editsBefore(t.Start))
 	return view(out[t.Start+shift : t.End+shift])
 }

@@ -1,5 +1,7 @@
 package resource
 
+import "slices"
+
 // few is a list whose first elements need no allocation: it stays on the stack together with what
 // holds it, which a slice of a local array does not.
 type few[T any] struct {
@@ -12,6 +14,9 @@ func (l *few[T]) add(v T) {
 	if l.n < len(l.first) {
 		l.first[l.n] = v
 	} else {
+		if len(l.more) == cap(l.more) { // append grows a long list by a quarter, and copies it often
+			l.more = slices.Grow(l.more, max(len(l.more), 4))
+		}
 		l.more = append(l.more, v)
 	}
 	l.n++

@@ -35,6 +35,9 @@ const (
 	useDigest      = "kubebridge/digest/1"
 )
 
+// keyIDSize in bytes: enough to tell keys apart, and it says nothing of a random key.
+const keyIDSize = 4
+
 // NewRedactor makes a Redactor. The key is kept secret and comes from a random source.
 func NewRedactor(key []byte) (*Redactor, error) {
 	if len(key) < MinRedactionKey {
@@ -42,8 +45,7 @@ func NewRedactor(key []byte) (*Redactor, error) {
 			len(key), MinRedactionKey)
 	}
 	r := &Redactor{key: slices.Clone(key)}
-	const size = 4 // bytes: it tells keys apart, and says nothing of a random key
-	r.keyID = hex.EncodeToString(r.mac(useKeyID).Sum(nil)[:size])
+	r.keyID = hex.EncodeToString(r.mac(useKeyID).Sum(nil)[:keyIDSize])
 	return r, nil
 }
 
@@ -88,28 +90,43 @@ func (r *Redactor) of(t Type, namespace, name string) objectRedactor {
 	return o
 }
 
-// objectRedactor makes the fingerprints of one object.
+// objectRedactor makes the fingerprints of one object. It is not safe for concurrent use.
 type objectRedactor struct {
 	*Redactor
 	object []byte // which one it is
+
+	// keyed is used for all values: a new one hashes the key again, which takes longer than a value
+	// does, and an object may have a hundred thousand values.
+	keyed hash.Hash
+	// begin is what all hashes begin with: the use and the object. The field of a value follows.
+	begin, sum []byte
 }
 
-// fingerprint is the JSON string that stands for a value at a field, see appendMember and
-// appendItem.
-func (r *objectRedactor) fingerprint(field, value []byte) []byte {
+// fingerprintSize is how long a fingerprint is, with its quotes.
+const fingerprintSize = len(`"redacted::"`) + 2*keyIDSize + 2*fingerprintBytes
+
+// fingerprintBytes is how much of a hash a fingerprint shows.
+const fingerprintBytes = 8
+
+// appendFingerprint appends the JSON string that stands for a value at a field, see appendMember
+// and appendItem.
+func (r *objectRedactor) appendFingerprint(to, field, value []byte) []byte {
 	if r.keep && isFingerprint(value) {
-		return slices.Concat([]byte{'"'}, value, []byte{'"'})
+		return append(append(append(to, '"'), value...), '"')
 	}
-	mac := r.mac(useFingerprint)
-	mac.Write(r.object)
-	mac.Write(binary.AppendUvarint(nil, uint64(len(field))))
-	mac.Write(field)
-	mac.Write(value)
-	const size = 8 // bytes
-	out := append(make([]byte, 0, 48), `"redacted:`...)
-	out = append(append(out, r.keyID...), ':')
-	out = hex.AppendEncode(out, mac.Sum(nil)[:size])
-	return append(out, '"')
+	if r.keyed == nil {
+		r.keyed = hmac.New(sha256.New, r.key)
+		r.begin = append([]byte(useFingerprint), r.object...)
+	}
+	r.keyed.Reset()
+	begin := binary.AppendUvarint(r.begin, uint64(len(field)))
+	begin = append(begin, field...)
+	r.keyed.Write(begin)
+	r.keyed.Write(value)
+	r.begin, r.sum = begin[:len(r.begin)], r.keyed.Sum(r.sum[:0])
+	to = append(append(to, `"redacted:`...), r.keyID...)
+	to = hex.AppendEncode(append(to, ':'), r.sum[:fingerprintBytes])
+	return append(to, '"')
 }
 
 // appendPart appends a text that can't run into the next one.

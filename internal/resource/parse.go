@@ -235,6 +235,8 @@ type ownerSpans struct {
 type edit struct {
 	span
 	with []byte
+	// longer is by how much this edit and those before it make the object longer; see sumEdits.
+	longer int
 	// secret says that it is a value of a Secret, whose member's name begins at key.
 	secret secretMap
 	key    int

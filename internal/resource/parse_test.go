@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/jsonscan"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 var (
@@ -289,6 +290,28 @@ func BenchmarkParse(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := resource.Parse(raw, bb.opts); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkWide is of objects of tens of thousands of members.
+func BenchmarkWide(b *testing.B) {
+	redactor := newRedactor(b)
+	for name, bb := range map[string]struct {
+		raw  []byte
+		opts resource.ParseOptions
+	}{
+		"ConfigMap": {testkit.Wide(30_000, 1, true), resource.ParseOptions{Type: resource.Type{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true}}},
+		"Secret":    {testkit.WideSecret(75_000, 1), resource.ParseOptions{Type: secrets, Redactor: redactor}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(bb.raw)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := resource.Parse(bb.raw, bb.opts); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -21,12 +21,13 @@ const (
 	secretAnnotations
 )
 
-// path of the map. data and stringData have one: a value has the same fingerprint in both.
-func (m secretMap) path() []byte {
+// appendPath appends the path of the map. data and stringData have one: a value has the same
+// fingerprint in both.
+func (m secretMap) appendPath(to []byte) []byte {
 	if m == secretAnnotations {
-		return appendMember(appendMember(nil, "metadata"), "annotations")
+		return appendMember(appendMember(to, "metadata"), "annotations")
 	}
-	return appendMember(nil, "data")
+	return appendMember(to, "data")
 }
 
 // redactMap replaces the values of the map that comes next and keeps its keys.
@@ -48,6 +49,7 @@ func (p *parser) redactMap(m secretMap, place string) {
 // name is known.
 func (p *parser) fingerprints(opts *ParseOptions) {
 	var object objectRedactor
+	var field, out, decoded []byte // used for all values
 	for i := range p.edits.n {
 		e := p.edits.at(i)
 		if e.secret == notSecret {
@@ -55,23 +57,29 @@ func (p *parser) fingerprints(opts *ParseOptions) {
 		}
 		if object.Redactor == nil {
 			object = opts.Redactor.of(opts.Type, string(p.Text(p.namespace)), string(p.Text(p.name)))
+			out = make([]byte, 0, p.edits.n*fingerprintSize)
 		}
 		member := jsonscan.Of(p.Bytes(span{Start: e.key, End: e.End}))
-		field := appendMember(e.secret.path(), string(member.Key()))
-		e.with = object.fingerprint(field, secretValue(&member, e.secret))
+		field = appendMember(e.secret.appendPath(field[:0]), view(member.Key()))
+		var value []byte
+		value, decoded = secretValue(&member, e.secret, decoded)
+		begin := len(out)
+		out = object.appendFingerprint(out, field, value)
+		e.with = out[begin:len(out):len(out)]
 	}
 }
 
 // secretValue reads the value that comes next, whatever type it has. Values of data are decoded, so
-// that a value is the same in data and in stringData.
-func secretValue(s *jsonscan.Scanner, m secretMap) []byte {
-	value := textOf(s)
+// that a value is the same in data and in stringData; buf may be written over, and is what to hand
+// in with the next value.
+func secretValue(s *jsonscan.Scanner, m secretMap, buf []byte) (value, _ []byte) {
+	value = textOf(s)
 	if m == secretData {
-		if decoded, err := base64.StdEncoding.AppendDecode(nil, value); err == nil {
-			return decoded
+		if decoded, err := base64.StdEncoding.AppendDecode(buf[:0], value); err == nil {
+			return decoded, decoded
 		}
 	}
-	return value
+	return value, buf
 }
 
 // textOf is what is hashed of the value that comes next: the text of a string, else the JSON.

@@ -10,6 +10,7 @@ type rewriter struct {
 	out      []byte
 	from     int        // what is before it was copied or taken out
 	way      []waypoint // from the object to the value that comes next
+	path     []byte     // of field, which uses it again
 }
 
 // waypoint is one member or item on the way to a value.
@@ -27,9 +28,10 @@ type waypoint struct {
 const maxNamed = 64
 
 // field is the path of the value that comes next. Items with a name are known by it, so that an
-// item that is put before them changes no fingerprint of theirs.
+// item that is put before them changes no fingerprint of theirs. The path is valid until the next
+// call.
 func (w *rewriter) field() []byte {
-	var field []byte
+	field := w.path[:0]
 	for i := range w.way {
 		p := &w.way[i]
 		if !p.item {
@@ -41,6 +43,7 @@ func (w *rewriter) field() []byte {
 		}
 		field = appendItem(field, p.index, p.name)
 	}
+	w.path = field
 	return field
 }
 
@@ -95,7 +98,7 @@ func (w *rewriter) redact() {
 		return
 	}
 	w.copyTo(start)
-	w.out = append(w.out, w.redactor.fingerprint(w.field(), value)...)
+	w.out = w.redactor.appendFingerprint(w.out, w.field(), value)
 	w.from = w.Pos()
 }
 

@@ -49,6 +49,7 @@ func newHostile(l *lab, group string) *hostile {
 	h.kinds = []abuse{
 		{"deep objects", 200 * time.Millisecond, h.deep},
 		{"wide objects", 500 * time.Millisecond, h.wide},
+		{"wide secrets", 500 * time.Millisecond, h.wideSecrets},
 		{"huge objects", 500 * time.Millisecond, h.huge},
 		{"patches of long paths", time.Second, h.longPaths},
 		{"odd names", 200 * time.Millisecond, h.oddNames},
@@ -140,6 +141,37 @@ func (h *hostile) wide(ctx context.Context, round int) error {
 		data[fmt.Sprintf("k%d-%d", round, i)] = ""
 	}
 	return h.putMap(ctx, "wide", data)
+}
+
+// wideSecrets have as many values to redact as fit, and owners behind annotations: each annotation
+// is replaced, and moves each string behind it. All owners are one that exists: for each other the
+// garbage collector would ask the API server.
+func (h *hostile) wideSecrets(ctx context.Context, round int) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("wide-", round%2)}}
+	if round%2 == 0 {
+		secret.Data = make(map[string][]byte, 30_000)
+		for i := range 30_000 {
+			secret.Data[fmt.Sprintf("k%d-%d", round, i)] = nil
+		}
+	} else {
+		secret.Annotations = make(map[string]string, 10_000)
+		for i := range 10_000 { // names and values of 256 KiB at most
+			secret.Annotations[fmt.Sprintf("a%d-%d", round, i)] = ""
+		}
+		owner, err := h.client.CoreV1().ConfigMaps(h.namespace).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		secret.OwnerReferences = slices.Repeat([]metav1.OwnerReference{{
+			APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID,
+		}}, 5_000)
+	}
+	secrets := h.client.CoreV1().Secrets(h.namespace)
+	if _, err := secrets.Update(ctx, secret, metav1.UpdateOptions{}); err == nil {
+		return nil
+	}
+	_, err := secrets.Create(ctx, secret, metav1.CreateOptions{})
+	return err
 }
 
 // huge objects are about as large as etcd takes them.

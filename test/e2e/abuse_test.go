@@ -51,11 +51,13 @@ sinks:
 
 // What the well-behaved tenant may notice: twice the latency of the quiet time, or of a plain
 // program beside the bridge, since abuse makes the API server late, and takes what processors there
-// are. A latency of some milliseconds doubles by itself, so there is a floor.
+// are. On top of that comes what the plain program does not do: the bridge keeps the order of the
+// watch, so a small change right behind a frame of a megabyte waits until that is checked, decided
+// and sent. That is 5 ms of a processor, for which others compete: see decision 35.
 const (
-	abuseFactor = 2
-	abuseFloor  = 50 * time.Millisecond
-	abuseMemory = 512 * mib // half of what the chart allows
+	abuseFactor    = 2
+	abuseAllowance = 10 * time.Millisecond
+	abuseMemory    = 512 * mib // half of what the chart allows
 )
 
 // TestAbuse has a tenant write whatever the API server takes, beside a tenant whose events must
@@ -120,7 +122,7 @@ func TestAbuse(t *testing.T) {
 	for _, what := range evil.missing() {
 		t.Errorf("nothing of the hostile tenant's %s came through: it shows nothing", what)
 	}
-	if base := max(before.at(99), plainDuring.at(99)); *abuseJudge && during.at(99) > abuseFactor*base+abuseFloor {
+	if base := max(before.at(99), plainDuring.at(99)); *abuseJudge && during.at(99) > abuseFactor*base+abuseAllowance {
 		t.Errorf("the other tenant's p99 is %v under abuse, where %v is due to others", during.at(99), base)
 	}
 	if min(len(before), len(during), len(plainDuring)) < 20 {

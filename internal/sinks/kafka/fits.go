@@ -39,6 +39,10 @@ func (s *Sink) Fits(e *event.Event) error {
 		return asRefused(fmt.Errorf("%w: a batch of %d bytes, %d before compression, the topic's "+
 			"max.message.bytes is %d", sinks.ErrTooLarge, compressed, size, most))
 	}
+	if size <= maxRequest {
+		s.fitted.keep(e, bytes, size, work.writer.count)
+		work.bytes = nil
+	}
 	return nil
 }
 

@@ -23,6 +23,7 @@ type inflightBatch struct {
 type scratch struct {
 	writer batchWriter
 	bytes  []byte
+	size   int // of the last batch, before compression
 }
 
 // encodeBatch encodes as many of the messages as fit a batch, at least one. The batch's bytes
@@ -30,6 +31,10 @@ type scratch struct {
 func (l *lane) encodeBatch(
 	work *scratch, messages []*sinks.Message, enc encoder,
 ) (*inflightBatch, int, error) {
+	if bytes, size, count := l.sink.fitted.take(messages[0].Event); bytes != nil {
+		work.bytes, work.size = bytes, size
+		return l.stamped(bytes, count, messages[:1]), 1, nil
+	}
 	w, n, now := &work.writer, 0, time.Now()
 	w.reset()
 	for _, m := range messages {
@@ -47,7 +52,7 @@ func (l *lane) encodeBatch(
 		}
 		n++
 	}
-	if w.size() > maxRequest {
+	if work.size = w.size(); work.size > maxRequest {
 		return nil, 1, fmt.Errorf("more than %d bytes are never sent", maxRequest)
 	}
 	bytes, err := w.finish(work.bytes[:0], l.sink.codec)
@@ -55,12 +60,17 @@ func (l *lane) encodeBatch(
 		return nil, 1, fmt.Errorf("compress: %w", err)
 	}
 	work.bytes = bytes
+	return l.stamped(bytes, w.count, messages[:n]), n, nil
+}
+
+// stamped makes encoded messages the lane's next batch.
+func (l *lane) stamped(bytes []byte, records int32, messages []*sinks.Message) *inflightBatch {
 	stamp(bytes, l.producer.id, l.producer.epoch, l.sequence)
-	batch := &inflightBatch{bytes: bytes, sequence: l.sequence, records: w.count}
+	batch := &inflightBatch{bytes: bytes, sequence: l.sequence, records: records}
 	if l.unverified() {
-		batch.setIDs(messages[:n])
+		batch.setIDs(messages)
 	}
-	return batch, n, nil
+	return batch
 }
 
 // smaller returns how many messages to try after a batch of n was refused. Where the batch was too

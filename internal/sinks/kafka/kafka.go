@@ -23,6 +23,7 @@ type Sink struct {
 	log     *slog.Logger
 	metrics *metrics
 	scratch sync.Pool // *scratch
+	fitted  fitted
 	names   sync.Pool // *[]byte, topic names being built
 
 	mu      sync.RWMutex

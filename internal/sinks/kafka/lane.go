@@ -95,7 +95,7 @@ func (l *lane) publish(ctx context.Context, messages []*sinks.Message, enc encod
 			limit = l.smaller(batch, n, err)
 		case result == refused:
 			messages[0].Err = asRefused(fmt.Errorf("%s refused a record of %d bytes: %w", l.topic,
-				work.writer.size(), asTooLarge(err)))
+				work.size, asTooLarge(err)))
 			messages, limit = messages[1:], len(messages)
 		default:
 			l.keepPending(batch, messages[:n])
