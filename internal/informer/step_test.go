@@ -136,7 +136,7 @@ func TestBatch(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			out := &reluctant{outbox: newOutbox(), gate: make(chan struct{})}
 			r := newRig(t, memory(t), []*outbox{out.outbox}, func(c *informer.Config) { c.Listeners[0].Publisher = out })
-			r.list(resource.Relist{Initial: true}, "5", "a@1", "b@2", "c@3", "d@4")
+			r.list(resource.Relist{Kind: resource.RelistInitial}, "5", "a@1", "b@2", "c@3", "d@4")
 			for range 5 { // the end of the list comes alone
 				synctest.Wait()
 				select {
