@@ -120,14 +120,13 @@ func New(cfg Config, env Env, start Start) (*Pipeline, error) {
 	p.metrics = metric.NewScope(env.Registerer, prometheus.Labels{
 		"informer": cfg.Informer, "resource": cfg.Type.String(), "namespace": cfg.Namespace,
 	})
-	p.metrics.Begin()
 	for _, step := range []func() error{p.openState, p.addFIFO, p.addInformer, p.addReflector} {
 		if err := step(); err != nil {
-			p.metrics.End()
 			return nil, fmt.Errorf("informer %s: %w", p.name, err)
 		}
 	}
 	p.registerMetrics()
+	p.metrics.Begin()
 	env.Committer.Track(p.informer.Log())
 	return p, nil
 }
