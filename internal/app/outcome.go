@@ -34,7 +34,7 @@ type ReloadStatus struct {
 // outcome keeps how reloads went. Its methods may be called concurrently.
 type outcome struct {
 	count   *metric.Counters
-	current prometheus.Gauge
+	current *metric.Gauge
 
 	mu   sync.Mutex
 	last *ReloadStatus // guarded by mu; replaced and never changed; nil before the first

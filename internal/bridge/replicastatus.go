@@ -62,7 +62,7 @@ func times(n int) string {
 // replicaMetrics are of the bridge among its replicas.
 type replicaMetrics struct {
 	takeovers *metric.Counter
-	short     prometheus.Gauge
+	short     *metric.Gauge
 }
 
 func newReplicaMetrics(reg prometheus.Registerer, r *replica) *replicaMetrics {

@@ -7,7 +7,7 @@ import (
 )
 
 type metrics struct {
-	bytes, entries, diskBytes prometheus.Gauge
+	bytes, entries, diskBytes *metric.Gauge
 	dropped                   *prometheus.CounterVec
 }
 

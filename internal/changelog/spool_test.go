@@ -22,12 +22,21 @@ type shared struct {
 	during  func() // a commit; nil for nothing
 }
 
+func (s *shared) setDuring(during func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.during = during
+}
+
 func (s *shared) Changed() {}
 func (s *shared) Wake()    {}
 
 func (s *shared) Commit() error {
-	if s.during != nil {
-		s.during()
+	s.mu.Lock()
+	during := s.during
+	s.mu.Unlock()
+	if during != nil {
+		during()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +145,7 @@ func TestSpooler(t *testing.T) {
 		for _, r := range rigs {
 			r.appendNew("a", 10)
 		}
-		s.during = func() { <-release }
+		s.setDuring(func() { <-release })
 		go func() { ok(t, rigs[0].Spool(t.Context(), time.Now())) }()
 		synctest.Wait()
 		time.Sleep(7 * time.Second)
@@ -150,7 +159,7 @@ func TestSpooler(t *testing.T) {
 		s, rigs := openShared(t, 1)
 		release, ended := make(chan struct{}), false
 		rigs[0].appendNew("a", 10)
-		s.during = func() { <-release }
+		s.setDuring(func() { <-release })
 		time.Sleep(7 * time.Second)
 		go func() {
 			rigs[0].EndSpooling()

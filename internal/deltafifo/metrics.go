@@ -9,7 +9,7 @@ import (
 // metrics of one FIFO. Every method is called with the FIFO's lock held and does not block.
 type metrics struct {
 	deltas [typesEnd]*metric.Counter // by DeltaType
-	bytes  prometheus.Gauge
+	bytes  *metric.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer, maxBytes int) *metrics {

@@ -23,10 +23,13 @@ type Counter struct {
 func (c *Counter) Inc() { c.Add(1) }
 
 // Add counts n, which is not negative.
-func (c *Counter) Add(n float64) {
+func (c *Counter) Add(n float64) { add(&c.bits, n) }
+
+// add adds to a float64.
+func add(bits *atomic.Uint64, n float64) {
 	for {
-		before := c.bits.Load()
-		if c.bits.CompareAndSwap(before, math.Float64bits(math.Float64frombits(before)+n)) {
+		before := bits.Load()
+		if bits.CompareAndSwap(before, math.Float64bits(math.Float64frombits(before)+n)) {
 			return
 		}
 	}
@@ -58,12 +61,7 @@ type Counters struct {
 }
 
 func newCounters(name, help, label string, values ...string) *Counters {
-	c := &Counters{label: label, known: make([]Counter, len(values))}
-	var labels []string
-	if label != "" {
-		labels = []string{label}
-	}
-	c.desc = prometheus.NewDesc(name, help, labels, nil)
+	c := &Counters{desc: describe(name, help, label), label: label, known: make([]Counter, len(values))}
 	for n, value := range values {
 		c.known[n].of, c.known[n].value = c, value
 	}

@@ -7,6 +7,8 @@
 package metric
 
 import (
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -26,6 +28,32 @@ func WithLabel(reg prometheus.Registerer, name, value string) Factory {
 	return With(prometheus.WrapRegistererWith(prometheus.Labels{name: value}, reg))
 }
 
+func (f Factory) register(c prometheus.Collector) {
+	if f.reg != nil {
+		f.reg.MustRegister(c)
+	}
+}
+
+// descs are the descriptors of Counters and Gauges, by what they say. There are hundreds of metrics
+// of one name, one for each resource, and they differ in the labels of their Scope only.
+var descs sync.Map // of *prometheus.Desc, by words
+
+type words struct{ name, help, label string }
+
+// describe is a descriptor of metrics with a label, "" for none.
+func describe(name, help, label string) *prometheus.Desc {
+	key := words{name, help, label}
+	if desc, ok := descs.Load(key); ok {
+		return desc.(*prometheus.Desc)
+	}
+	var labels []string
+	if label != "" {
+		labels = []string{label}
+	}
+	desc, _ := descs.LoadOrStore(key, prometheus.NewDesc(name, help, labels, nil))
+	return desc.(*prometheus.Desc)
+}
+
 // Counter makes a counter.
 func (f Factory) Counter(name, help string) *Counter {
 	return f.Counters(name, help, "", "").With("")
@@ -35,9 +63,7 @@ func (f Factory) Counter(name, help string) *Counter {
 // later, which then begin with their first count.
 func (f Factory) Counters(name, help, label string, values ...string) *Counters {
 	c := newCounters(name, help, label, values...)
-	if f.reg != nil {
-		f.reg.MustRegister(c)
-	}
+	f.register(c)
 	return c
 }
 
@@ -47,8 +73,10 @@ func (f Factory) CountersOf(name, help string, labels ...string) *prometheus.Cou
 }
 
 // Gauge makes a gauge.
-func (f Factory) Gauge(name, help string) prometheus.Gauge {
-	return f.auto.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+func (f Factory) Gauge(name, help string) *Gauge {
+	g := &Gauge{desc: describe(name, help, "")}
+	f.register(g)
+	return g
 }
 
 // Gauges makes a gauge for each of the values of a label.
@@ -63,7 +91,7 @@ func (f Factory) Gauges(name, help, label string, values ...string) *prometheus.
 // GaugeFunc makes a gauge that is read from the program at each scrape. value may be called
 // concurrently.
 func (f Factory) GaugeFunc(name, help string, value func() float64) {
-	f.auto.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+	f.register(&gaugeFunc{describe(name, help, ""), value})
 }
 
 // FlagFunc makes a gauge that is 1 while on is true, else 0. on may be called concurrently.

@@ -112,6 +112,39 @@ func TestScope(t *testing.T) {
 		after.Begin()
 		expect(t, registry, map[string]float64{"queued": 2})
 	})
+	t.Run("those of one name in two scopes differ in the labels of the scopes", func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		var scopes []*metric.Scope
+		for _, resource := range []string{"pods", "nodes"} {
+			s := metric.NewScope(registry, prometheus.Labels{"resource": resource})
+			f := metric.With(s)
+			f.Gauge("queued", "Queued.").Add(2)
+			f.Counters("events_total", "Events.", "type", "added").With("added").Inc()
+			metric.WithLabel(s, "sink", "lake").GaugeFunc("age", "Age.", func() float64 { return 3 })
+			s.Begin()
+			scopes = append(scopes, s)
+		}
+		expect(t, registry, map[string]float64{
+			"queued pods": 2, "events_total pods added": 1, "age pods lake": 3,
+			"queued nodes": 2, "events_total nodes added": 1, "age nodes lake": 3,
+		})
+		scopes[0].End()
+		expect(t, registry, map[string]float64{"queued nodes": 2, "events_total nodes added": 1, "age nodes lake": 3})
+	})
+	t.Run("two scopes with the same metrics and labels are a mistake", func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		before, after := metric.NewScope(registry, nil), metric.NewScope(registry, nil)
+		for _, s := range []*metric.Scope{before, after} {
+			metric.With(s).Gauge("queued", "Queued.")
+		}
+		before.Begin()
+		defer func() {
+			if recover() == nil {
+				t.Error("the second one begins")
+			}
+		}()
+		after.Begin()
+	})
 	t.Run("without a registerer it has nothing", func(t *testing.T) {
 		s := metric.NewScope(nil, nil)
 		metric.With(s).Counter("events_total", "Events.").Inc()

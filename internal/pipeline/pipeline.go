@@ -115,6 +115,11 @@ type Pipeline struct {
 // accounts are what the pipeline holds of the Env's Budget.
 type accounts struct{ fifo, log *budget.Account }
 
+func (a *accounts) close() {
+	a.fifo.Close()
+	a.log.Close()
+}
+
 // opened is what was found when the state was opened.
 type opened struct {
 	at       time.Time
@@ -139,15 +144,15 @@ func New(cfg Config, env Env, start Start) (*Pipeline, error) {
 	p.metrics = metric.NewScope(env.Registerer, prometheus.Labels{
 		"informer": cfg.Informer, "resource": cfg.Type.String(), "namespace": cfg.Namespace,
 	})
-	p.metrics.Begin()
 	p.accounts = accounts{fifo: env.Budget.Account(), log: env.Budget.Account()}
 	for _, step := range []func() error{p.openState, p.addFIFO, p.addInformer, p.addReflector} {
 		if err := step(); err != nil {
-			p.release()
+			p.accounts.close()
 			return nil, fmt.Errorf("informer %s: %w", p.name, err)
 		}
 	}
 	p.registerMetrics()
+	p.metrics.Begin()
 	env.Committer.Track(p.informer.Log())
 	return p, nil
 }
@@ -155,8 +160,7 @@ func New(cfg Config, env Env, start Start) (*Pipeline, error) {
 // release gives back what the pipeline shares with others.
 func (p *Pipeline) release() {
 	p.metrics.End()
-	p.accounts.fifo.Close()
-	p.accounts.log.Close()
+	p.accounts.close()
 }
 
 // Name is the Config's.

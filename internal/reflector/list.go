@@ -47,11 +47,15 @@ func (r *Reflector) fallBack(ctx context.Context, err error) (pages bool) {
 
 // watchList replaces everything by the initial events of a watch, and continues to watch.
 func (r *Reflector) watchList(ctx context.Context) outcome {
+	return r.follow(ctx, r.watchListQuery(), true)
+}
+
+func (r *Reflector) watchListQuery() url.Values {
 	q := r.query()
 	r.since(q)
 	q.Set("sendInitialEvents", "true")
 	q.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
-	return r.follow(ctx, q, true)
+	return q
 }
 
 // takeInitial hands on one of the initial events. They are the state as ADDED events, in no order

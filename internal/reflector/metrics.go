@@ -15,7 +15,7 @@ type metrics struct {
 	added, modified, deleted, passed     *metric.Counter
 	entered, left                        *metric.Counter
 	errors, relists, quarantined         *metric.Counters
-	lastSeen                             prometheus.Gauge
+	lastSeen                             *metric.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {

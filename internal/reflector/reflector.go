@@ -71,6 +71,9 @@ func New(cfg Config) (*Reflector, error) {
 // Status is what the reflector is doing. It may be called from any goroutine, at any time.
 func (r *Reflector) Status() Status { return r.status.get() }
 
+// unstarted is the state before the first step.
+var unstarted state
+
 // Run follows the collection until ctx ends, and then returns nil; or until the Store fails, and
 // then returns its error. Everything else is retried. It may be called once.
 func (r *Reflector) Run(ctx context.Context) error {
@@ -79,7 +82,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 		return nil
 	}
 	defer r.cfg.Diverged.Watch(r.gate.cutStep)()
-	r.report(state{}, r.state)
+	r.report(&unstarted, &r.state)
 	for {
 		step, end, ok := r.gate.enter(ctx, func() { r.status.phase(Paused) })
 		if !ok {
@@ -94,12 +97,21 @@ func (r *Reflector) Run(ctx context.Context) error {
 }
 
 // attempt makes one step, and waits after a failed one. It returns an error of the Store.
+//
+// A watch lasts for hours. What comes behind it is in conclude, so that its variables are not on
+// the stack meanwhile: Go shrinks a stack only while less than a quarter of it is used. With 5.0 KB
+// in use it stayed at 16 KB, with 3.2 KB it shrinks to 8 KB.
 func (r *Reflector) attempt(ctx context.Context) error {
 	if r.cfg.Diverged.IsSet() {
 		r.state.step = toProbe
 	}
 	started := time.Now()
 	o := r.step(ctx)
+	return r.conclude(ctx, started, &o)
+}
+
+// conclude decides what follows a step, and waits after a failed one.
+func (r *Reflector) conclude(ctx context.Context, started time.Time, o *outcome) error {
 	r.cfg.Store.Flush()
 	o.took, o.paused = time.Since(started), ctx.Err() != nil
 	if failed, ok := errors.AsType[*storeError](o.err); ok && !o.paused {
@@ -107,8 +119,8 @@ func (r *Reflector) attempt(ctx context.Context) error {
 	}
 	before := r.state
 	var pause wait
-	r.state, pause = before.next(o)
-	r.report(before, r.state)
+	r.state, pause = before.next(*o)
+	r.report(&before, &r.state)
 	if o.err != nil && !o.paused {
 		r.metrics.errors.With(reasonOf(o.err)).Inc()
 		r.pause(ctx, r.delay(pause), o.err)
@@ -134,7 +146,7 @@ func (r *Reflector) step(ctx context.Context) outcome {
 }
 
 // report logs and counts what has become due after a step.
-func (r *Reflector) report(before, after state) {
+func (r *Reflector) report(before, after *state) {
 	why := after.relist
 	switch {
 	case after.relists == before.relists:

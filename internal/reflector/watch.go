@@ -40,9 +40,7 @@ func (r *Reflector) watch(ctx context.Context) outcome {
 // what it brings. The outcome has no error when the server ended the watch in order.
 func (r *Reflector) follow(ctx context.Context, q url.Values, initial bool) outcome {
 	timeout := r.cfg.WatchTimeout + time.Duration(rand.Float64()*float64(r.cfg.WatchTimeout))
-	q.Set("watch", "true")
-	q.Set("allowWatchBookmarks", "true")
-	q.Set("timeoutSeconds", seconds(timeout))
+	setWatch(q, timeout)
 	p := patience{silence: r.cfg.Watchdog, total: timeout + slack}
 	if initial {
 		p.silence = r.cfg.WatchListTimeout
@@ -60,6 +58,13 @@ func (r *Reflector) follow(ctx context.Context, q url.Values, initial bool) outc
 		s.started, timeout,
 		r.state.at.version != from,
 	})
+}
+
+// setWatch asks for a watch.
+func setWatch(q url.Values, timeout time.Duration) {
+	q.Set("watch", "true")
+	q.Set("allowWatchBookmarks", "true")
+	q.Set("timeoutSeconds", seconds(timeout))
 }
 
 // watchStats describes a watch.

@@ -9,8 +9,8 @@ import (
 
 type metrics struct {
 	stored   *metric.Counters
-	bytes    prometheus.Gauge
-	horizon  prometheus.Gauge
+	bytes    *metric.Gauge
+	horizon  *metric.Gauge
 	failures *metric.Counter
 }
 

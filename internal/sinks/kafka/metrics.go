@@ -19,8 +19,8 @@ type metrics struct {
 	damaged     *metric.Counter
 	connections *metric.Counter
 	seconds     prometheus.Histogram
-	waiting     prometheus.Gauge
-	unused      prometheus.Gauge
+	waiting     *metric.Gauge
+	unused      *metric.Gauge
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {

@@ -151,7 +151,7 @@ func (t *retryLog) attemptFailed(attempt int, err error) {
 	}
 	if !t.counted {
 		t.counted = true
-		s.metrics.waiting.Inc()
+		s.metrics.waiting.Add(1)
 	}
 	if attempt == 0 || time.Since(t.began) < quietPeriod || time.Since(t.warned) < warnEvery {
 		s.log.Debug("trying again", "what", t.what, "lane", t.lane.name, "attempt", attempt+1,
@@ -166,7 +166,7 @@ func (t *retryLog) attemptFailed(attempt int, err error) {
 
 func (t *retryLog) done(result outcome) {
 	if t.counted {
-		t.lane.sink.metrics.waiting.Dec()
+		t.lane.sink.metrics.waiting.Add(-1)
 		t.lane.sink.blocked.clear(t.lane)
 	}
 	if !t.warned.IsZero() && result != resend {

@@ -16,7 +16,7 @@ type metrics struct {
 	seconds     prometheus.Histogram
 	strayAcks   *metric.Counters
 	disconnects *metric.Counter
-	connected   prometheus.Gauge
+	connected   *metric.Gauge
 }
 
 const outcomeStored = "stored"
