@@ -182,7 +182,8 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: body, Request: r}, nil
 }
 
-func TestArchiveWatchesThatEndAtOnce(t *testing.T) {
+// An archive is read to its end, though each watch on it ends at once.
+func TestShortArchiveWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var watches atomic.Int64
 		transport := answers(func(r *http.Request) string {

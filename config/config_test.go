@@ -36,7 +36,8 @@ func mustLoad(t *testing.T, yaml string) *config.Config {
 	return c
 }
 
-func TestTheDefaultIsWhatRunsWithoutAFile(t *testing.T) {
+// The default configuration is what runs without a file.
+func TestDefaults(t *testing.T) {
 	c, err := config.Load(config.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +59,8 @@ func TestAnEmptyFileIsTheDefault(t *testing.T) {
 	}
 }
 
-func TestWhatIsPrintedCanBeReadAgain(t *testing.T) {
+// A configuration that is printed can be read again.
+func TestPrintRoundTrip(t *testing.T) {
 	example, err := os.ReadFile("bridge.example.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +118,7 @@ func TestTheExampleHasEveryKey(t *testing.T) {
 
 // Each testdata/bad-*.yaml has its errors beside it. They are what people see, so they are reviewed
 // as text.
-func TestBadFilesAreRefusedWithEveryProblem(t *testing.T) {
+func TestBadFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad-*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no test files", err)
@@ -192,7 +194,8 @@ sinks:
 	}
 }
 
-func TestABindingHasWhatItsInformerSaysUnlessItSaysOtherwise(t *testing.T) {
+// A binding has the values of its informer, unless it has its own.
+func TestBindingDefaults(t *testing.T) {
 	t.Setenv("BRIDGE_INFORMERS_ALL_SINKS_2_RESYNC", "5m")
 	c, err := config.Load(config.Options{File: "f", Data: []byte(`
 informers:
@@ -215,7 +218,8 @@ sinks: [{name: a, stdout: {}}, {name: b, stdout: {}}, {name: c, stdout: {}}]
 	}
 }
 
-func TestVariablesInTheFileAreExpanded(t *testing.T) {
+// Variables in the file are expanded.
+func TestVariablesInFile(t *testing.T) {
 	t.Setenv("PW", "a: {b} ${HOME} \"'#\n- x")
 	t.Setenv("N", "7")
 	c := mustLoad(t, `
@@ -231,7 +235,8 @@ sinks: [{name: s, nats: {username: u, password: "${PW}"}}]
 	}
 }
 
-func TestAFlagBeatsAVariableBeatsTheFile(t *testing.T) {
+// A flag beats a variable, and a variable beats the file.
+func TestPrecedence(t *testing.T) {
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	flags.String("state-dir", "flag-default", "")
 	byPath := map[string]*pflag.Flag{"state.dir": flags.Lookup("state-dir")}
@@ -283,7 +288,8 @@ func TestVariablesReachIntoLists(t *testing.T) {
 	}
 }
 
-func TestVariablesThatNameNoKeyAreRefused(t *testing.T) {
+// Variables that name no key are refused.
+func TestUnknownVariables(t *testing.T) {
 	for name, want := range map[string]string{
 		"BRIDGE_STATE_DIRR":             "BRIDGE_STATE_DIRR: no such key: did you mean BRIDGE_STATE_DIR?",
 		"BRIDGE_STAT_DIR":               "BRIDGE_STAT_DIR: no such key: did you mean BRIDGE_STATE_DIR?",
@@ -320,7 +326,8 @@ func TestVariablesThatNameNoKeyAreRefused(t *testing.T) {
 	}
 }
 
-func TestProblemsOfVariablesAndFlagsNameThem(t *testing.T) {
+// Problems of variables and flags name the variable or the flag.
+func TestProblemSources(t *testing.T) {
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	flags.String("log-level", "", "")
 	flags.String("shutdown-timeout", "", "")
@@ -340,14 +347,16 @@ func TestProblemsOfVariablesAndFlagsNameThem(t *testing.T) {
 	}
 }
 
-func TestAMissingFileIsSaidPlainly(t *testing.T) {
+// A missing file is reported plainly.
+func TestMissingFile(t *testing.T) {
 	_, err := config.Load(config.Options{File: "testdata/none.yaml"})
 	if err == nil || err.Error() != "configuration file testdata/none.yaml does not exist" || settings.Problems(err) != nil {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestSecretsAreMaskedHoweverTheyArePrinted(t *testing.T) {
+// Secrets are masked however they are printed.
+func TestMaskedSecrets(t *testing.T) {
 	c := mustLoad(t, `
 sinks:
   - name: a
@@ -401,7 +410,8 @@ func TestASecretComesFromAFile(t *testing.T) {
 	}
 }
 
-func TestAConfigMadeInGoIsCheckedToo(t *testing.T) {
+// A configuration made in Go is checked too.
+func TestConfigInGo(t *testing.T) {
 	c := config.Default()
 	c.Informers[0].Sinks[0].Name = "nast"
 	c.ShutdownTimeout = -1

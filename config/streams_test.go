@@ -30,7 +30,8 @@ func loadText(text string) error {
 	return err
 }
 
-func TestTwoSinksOfAnInformerMayNotHaveOneStream(t *testing.T) {
+// Two sinks of an informer may not have one stream.
+func TestStreamOfTwoSinks(t *testing.T) {
 	for name, c := range map[string]struct{ first, second string }{
 		"by default":                {`nats: {servers: ["nats://h:4222"]}`, `nats: {servers: ["nats://h:4222"], subject: "other.{name}"}`},
 		"with the port left out":    {`nats: {servers: ["nats://h:4222"]}`, `nats: {servers: ["nats://H"]}`},
@@ -59,7 +60,8 @@ func TestTwoSinksOfAnInformerMayNotHaveOneStream(t *testing.T) {
 	}
 }
 
-func TestSinksMayShareAStreamWhereNothingIsLost(t *testing.T) {
+// Sinks may share a stream where nothing is lost.
+func TestStreamSharing(t *testing.T) {
 	for name, c := range map[string]struct{ first, second string }{
 		"another name":              {`nats: {}`, `nats: {stream: {name: K8S2}}`},
 		"another server":            {`nats: {servers: ["nats://a"]}`, `nats: {servers: ["nats://b"]}`},

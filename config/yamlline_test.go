@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-func TestAMistakeInTheYAMLIsToldAtItsLine(t *testing.T) {
+// A mistake in the YAML is reported at its line.
+func TestYAMLErrorLine(t *testing.T) {
 	informers := "cluster: c\ninformers:\n  - name: a\n    resources: [pods]\n"
 	for name, c := range map[string]struct {
 		text string

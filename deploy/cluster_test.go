@@ -190,7 +190,7 @@ func live(t *testing.T) *cluster {
 
 // Whatever the chart makes of the main combinations of values, the API server takes it, without a
 // warning.
-func TestTheAPIServerTakesWhatTheChartMakes(t *testing.T) {
+func TestChartOnAPIServer(t *testing.T) {
 	c := live(t)
 	for name, v := range cases(t) {
 		t.Run(name, func(t *testing.T) {

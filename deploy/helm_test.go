@@ -164,7 +164,7 @@ func TestTheChartRenders(t *testing.T) {
 
 // Helm carries all numbers as floating point, so a large one could come out as 1e+10, which the
 // bridge does not take.
-func TestTheConfigurationComesOutAsItWentIn(t *testing.T) {
+func TestChartConfigRoundTrip(t *testing.T) {
 	for name, v := range cases(t) {
 		t.Run(name, func(t *testing.T) {
 			if v["existingConfig"] != nil {

@@ -81,7 +81,8 @@ func exampleValues(t *testing.T) values {
 	return withoutMissing(t, v)
 }
 
-func TestKustomizeMakesWhatTheChartMakes(t *testing.T) {
+// Kustomize makes the manifests that the chart makes.
+func TestKustomizeLikeChart(t *testing.T) {
 	made, rendered := kustomize(t, example), objects(t, mustRender(t, exampleValues(t)))
 	for _, o := range rendered {
 		withoutHelm(o)
@@ -175,13 +176,15 @@ func keys(maps ...map[string]string) func(func(string) bool) {
 	}
 }
 
-func TestTheRightsOfTheExampleAreThoseThatTheBridgePrints(t *testing.T) {
+// The rights of the example are those that the bridge prints.
+func TestExampleRights(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(example, "bridge.yaml"))
 	must(t, err)
 	golden(t, filepath.Join(example, "rbac.yaml"), rbacOf(t, string(text), "--offline", "--namespace", namespace))
 }
 
-func TestTheAPIServerTakesWhatKustomizeMakes(t *testing.T) {
+// The API server accepts the manifests that Kustomize makes.
+func TestKustomizeOnAPIServer(t *testing.T) {
 	c := live(t)
 	must(t, c.apply(t.Context(), kustomize(t, example), true))
 	if warnings := c.takeWarnings(); len(warnings) > 0 {

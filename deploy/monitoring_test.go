@@ -30,7 +30,8 @@ func copyMonitoring() error {
 	return nil
 }
 
-func TestTheChartsMonitoringIsThatOfTheProject(t *testing.T) {
+// The chart's alerts and dashboard are those of the project.
+func TestChartMonitoring(t *testing.T) {
 	for _, name := range monitored {
 		original, err := os.ReadFile(filepath.Join("monitoring", name))
 		copied, copyErr := os.ReadFile(filepath.Join(chartDir, "files", name))
@@ -42,7 +43,7 @@ func TestTheChartsMonitoringIsThatOfTheProject(t *testing.T) {
 
 // What goes through YAML, templates and a ConfigMap must come out as it was: rules are full of
 // braces.
-func TestRulesAndDashboardComeOutAsTheyWentIn(t *testing.T) {
+func TestMonitoringRoundTrip(t *testing.T) {
 	v := withoutMissing(t, readValues(t, minimal+"prometheusRule: {enabled: true}\ndashboard: {enabled: true}\n"))
 	list := objects(t, mustRender(t, v))
 	if _, ok := v["prometheusRule"]; ok {

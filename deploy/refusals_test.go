@@ -16,7 +16,7 @@ config:
 
 // What is wrong must be told in words, with its place, before anything is installed: the golden
 // file is read by people.
-func TestWrongValuesAreRefusedReadably(t *testing.T) {
+func TestWrongValues(t *testing.T) {
 	var out strings.Builder
 	for _, c := range []struct{ what, values string }{
 		{"no sinks", `config: {informers: [{name: a, resources: [pods]}]}`},

@@ -287,8 +287,9 @@ func readImage(t *testing.T, file string) v1.Image {
 	return img
 }
 
+// The Containerfile makes the image that is released.
 // The recipe for a container engine must not become another image than the one that is released.
-func TestTheContainerfileMakesTheSameImage(t *testing.T) {
+func TestContainerfile(t *testing.T) {
 	text, err := os.ReadFile("image/Containerfile")
 	must(t, err)
 	img, err := image.Build(&image.Config{Arch: "amd64"})

@@ -36,7 +36,7 @@ func makesPods(t *testing.T, before, after string) bool {
 
 // A new pod is made of exactly those changes that the bridge says it can't make while it runs,
 // forth or back.
-func TestAChangedConfigurationMakesANewPodWhereTheBridgeCantFollow(t *testing.T) {
+func TestRolloutOfConfiguration(t *testing.T) {
 	for _, edit := range []struct{ what, before, after string }{
 		{"another informer", "informers: [", "informers: [{name: more, resources: [services]}, "},
 		{"another resource", "[pods]", "[pods, services]"},
@@ -87,7 +87,8 @@ func configurationOf(t *testing.T, text string) string {
 	return configMap.Object["data"].(map[string]any)["bridge.yaml"].(string)
 }
 
-func TestEveryChangeMakesANewPodWhereNothingIsReadAgain(t *testing.T) {
+// Every change makes a new pod where nothing is read again.
+func TestRolloutWithoutReload(t *testing.T) {
 	for what, values := range map[string]string{
 		"as the values want it":    minimal + "onConfigChange: restart\n",
 		"where files are not read": strings.Replace(minimal, "config:\n", "config:\n  reloadInterval: 0s\n", 1),
@@ -105,7 +106,8 @@ func TestReplicasFollowToo(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotInTheConfigurationMakesANewPod(t *testing.T) {
+// A change outside the configuration makes a new pod.
+func TestRolloutOfOtherValues(t *testing.T) {
 	for _, more := range []string{"env: [{name: A, value: b}]", "image: {tag: v9}", "secrets: [{name: nats}]", "resources: {limits: {memory: 2Gi}}"} {
 		if !makesPods(t, minimal, minimal+more+"\n") {
 			t.Errorf("%s makes no new pod", more)
@@ -113,8 +115,9 @@ func TestWhatIsNotInTheConfigurationMakesANewPod(t *testing.T) {
 	}
 }
 
+// The configuration is mounted so that the pod sees its changes.
 // A volume with a subPath is never brought up to date.
-func TestTheConfigurationIsMountedSoThatItFollows(t *testing.T) {
+func TestConfigurationMount(t *testing.T) {
 	set := as[appsv1.StatefulSet](t, find(t, objects(t, mustRender(t, readValues(t, minimal))), "StatefulSet", ""))
 	for _, m := range set.Spec.Template.Spec.Containers[0].VolumeMounts {
 		if m.SubPath != "" || m.SubPathExpr != "" {

@@ -120,7 +120,7 @@ func told(rights map[kube.Right]bool) []string {
 
 // The chart can't ask the bridge while it renders, so it finds the rights by itself: they must be
 // the same.
-func TestTheRightsOfTheChartAreThoseThatTheBridgePrints(t *testing.T) {
+func TestChartRights(t *testing.T) {
 	all := cases(t)
 	all["versions and groups"] = readValues(t, `config: {informers: [{name: a, resources: [Pods, deployments.v1.apps, pods.v1, things.v2.example.org, "*.example.com"]}], sinks: [{name: s, stdout: {}}]}`)
 	all["names"] = readValues(t, `config: {informers: [
@@ -149,7 +149,7 @@ func TestTheRightsOfTheChartAreThoseThatTheBridgePrints(t *testing.T) {
 
 // Where the chart can't find the rights, the bridge's own words go in as values, and come out as
 // they went in; those for another selection are refused.
-func TestGivenRightsAreTheChartsRights(t *testing.T) {
+func TestGivenRights(t *testing.T) {
 	for name, v := range cases(t) {
 		if name == "memory" || name == "given-rights" {
 			continue
@@ -169,7 +169,8 @@ func TestGivenRightsAreTheChartsRights(t *testing.T) {
 	}
 }
 
-func TestBridgesThatStandByMayWriteTheirLeases(t *testing.T) {
+// Replicas may write their leases.
+func TestLeaseRights(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(chartDir, "ci", "standby-values.yaml"))
 	must(t, err)
 	rendered, err := renderWith(t, readValues(t, string(text)), func(c chart.Charter, v map[string]any, o common.ReleaseOptions, k *common.Capabilities) (common.Values, error) {

@@ -271,7 +271,7 @@ func (c *cluster) putConfigMap(t *testing.T, name, value string) {
 // The whole of it: what the chart makes is applied, admitted under PodSecurity's strictest level,
 // and what the pod says is run here, out of the image's own file system, with the token, the
 // configuration and the secrets that the API server gives to that pod.
-func TestTheBridgeRunsAsTheChartSaysIt(t *testing.T) {
+func TestChartPod(t *testing.T) {
 	needRoot(t)
 	c := live(t)
 	s := broker(t)

@@ -20,7 +20,8 @@ import (
 
 const configSchema = "../config/bridge.schema.json"
 
-func TestTheSchemaOfTheValuesHoldsThatOfTheConfiguration(t *testing.T) {
+// The schema of the values contains the schema of the configuration.
+func TestValuesSchema(t *testing.T) {
 	schema, err := valuesSchema()
 	must(t, err)
 	golden(t, filepath.Join(chartDir, "values.schema.json"), schema)
@@ -78,7 +79,7 @@ func compile(t *testing.T) *jsonschema.Schema {
 
 // Each value of the example is made wrong in turn, in each of some ways: the schema and the bridge
 // must agree on whether it is.
-func TestTheSchemaAndTheBridgeAgree(t *testing.T) {
+func TestSchemaLikeBridge(t *testing.T) {
 	schema := compile(t)
 	text, err := os.ReadFile("../config/bridge.example.yaml")
 	must(t, err)

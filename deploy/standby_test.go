@@ -15,7 +15,7 @@ import (
 // Two pods as the chart makes them, out of the image's file system, each with its token, rights and
 // volume: one leads, and when it is killed the other continues where it was. The first one comes
 // back with its volume, and stands by.
-func TestTwoPodsOfTheChartStandByForEachOther(t *testing.T) {
+func TestChartStandby(t *testing.T) {
 	needRoot(t)
 	c := live(t)
 	s := broker(t)

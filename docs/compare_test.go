@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
+// What is wrong with a list is found.
 // The comparison finds what it is there for.
-func TestWhatIsWrongWithAListIsFound(t *testing.T) {
+func TestCaseProblems(t *testing.T) {
 	upstream := []goTest{
 		{file: "a/x_test.go", name: "TestOne"},
 		{file: "a/x_test.go", name: "TestTable", subtests: []string{"first", "second/half"}},
@@ -44,14 +45,14 @@ func TestWhatIsWrongWithAListIsFound(t *testing.T) {
 }
 
 // Reading finds the tests of this file as they are.
-func TestReadingFindsTestsAndTheirSubtests(t *testing.T) {
+func TestReadTests(t *testing.T) {
 	for _, test := range readTests(t, ".") {
 		switch test.name {
-		case "TestWhatIsWrongWithAListIsFound":
-			if test.file != "compare_test.go" || !test.literals["all is there"] || test.literals["TestReadingFinds"] {
+		case "TestCaseProblems":
+			if test.file != "compare_test.go" || !test.literals["all is there"] || test.literals["TestReadTests"] {
 				t.Errorf("read %+v", test)
 			}
-		case "TestReadingFindsTestsAndTheirSubtests":
+		case "TestReadTests":
 			if !slices.Equal(test.subtests, []string{"a table's", "a call's"}) {
 				t.Errorf("subtests %q", test.subtests)
 			}

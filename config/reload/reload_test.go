@@ -8,7 +8,8 @@ import (
 	"github.com/kubebridge/bridge/config/reload"
 )
 
-func TestWhatARunningBridgeCanBecome(t *testing.T) {
+// What a running bridge can become by a reload, and what it can't.
+func TestReloadableChanges(t *testing.T) {
 	const before = `
 cluster: here
 informers:

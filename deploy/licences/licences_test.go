@@ -7,7 +7,8 @@ import (
 	"github.com/kubebridge/bridge/deploy/licences"
 )
 
-func TestWhatTheBridgeIsCompiledOfIsAllowed(t *testing.T) {
+// Every module that the bridge is compiled of has a licence that is allowed.
+func TestDependencyLicences(t *testing.T) {
 	modules, err := licences.Find(t.Context(), "../..", "./cmd/bridge", "amd64", "arm64")
 	if err != nil {
 		t.Fatal(err)
@@ -23,7 +24,8 @@ func TestWhatTheBridgeIsCompiledOfIsAllowed(t *testing.T) {
 	}
 }
 
-func TestALicenceThatNobodyHasAllowedIsRefused(t *testing.T) {
+// A licence that nobody has allowed is refused.
+func TestUnknownLicence(t *testing.T) {
 	for want, m := range map[string]licences.Module{
 		"under GPL-3.0, which nobody":   {Path: "m", Files: []licences.File{{Name: "COPYING", IDs: []string{"GPL-3.0"}, Known: 100}}},
 		"only 40 % of sub/LICENSE":      {Path: "m", Files: []licences.File{{Name: "sub/LICENSE", IDs: []string{"MIT"}, Known: 40}}},

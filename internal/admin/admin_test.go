@@ -82,7 +82,8 @@ func get(t *testing.T, url, accept string) (code int, contentType, body string) 
 	return response.StatusCode, response.Header.Get("Content-Type"), string(text)
 }
 
-func TestReadinessFollowsTheReasons(t *testing.T) {
+// Readiness follows the reasons.
+func TestReadiness(t *testing.T) {
 	var reasons atomic.Pointer[[]admin.Reason]
 	reasons.Store(&[]admin.Reason{
 		{What: "informer workloads/pods", Message: "has not synced"},
@@ -119,7 +120,8 @@ func TestReadinessFollowsTheReasons(t *testing.T) {
 	}
 }
 
-func TestMetricsAndStatusAreServed(t *testing.T) {
+// Metrics and status are served.
+func TestMetricsAndStatus(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "bridge_test_events_total", Help: "Events."})
 	registry.MustRegister(counter)
@@ -139,14 +141,16 @@ func TestMetricsAndStatusAreServed(t *testing.T) {
 	}
 }
 
-func TestAStatusThatCantBeEncodedIsNoHalfDocument(t *testing.T) {
+// A status that can't be encoded is an error, not half a document.
+func TestStatusEncodingError(t *testing.T) {
 	url, _ := start(t, admin.Config{Status: func() any { return map[string]any{"a": 1, "b": func() {}} }, Access: ownUser})
 	if code, _, body := get(t, url+"/status", ""); code != 500 || strings.Contains(body, "{") {
 		t.Errorf("got %d %s", code, body)
 	}
 }
 
-func TestOneFailingCollectorHidesNoOther(t *testing.T) {
+// One failing collector hides no other metric.
+func TestFailingCollector(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	desc := prometheus.NewDesc("bridge_test_broken", "Broken.", nil, nil)
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "bridge_test_fine", Help: "Fine."}, func() float64 { return 1 }), broken{desc})
@@ -163,7 +167,8 @@ func (b broken) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.NewInvalidMetric(b.desc, errors.New("broken"))
 }
 
-func TestProfilesAreServedOnlyWhenAskedFor(t *testing.T) {
+// Profiles are served only when the configuration asks for them.
+func TestProfiles(t *testing.T) {
 	with, _ := start(t, admin.Config{Pprof: true, Access: ownUser})
 	without, _ := start(t, admin.Config{Access: ownUser})
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/cmdline"} {
@@ -192,7 +197,8 @@ func TestOnlyReadingIsAllowed(t *testing.T) {
 	}
 }
 
-func TestAnAddressInUseIsSaidPlainly(t *testing.T) {
+// An address in use is reported plainly.
+func TestAddressInUse(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +214,8 @@ func TestAnAddressInUseIsSaidPlainly(t *testing.T) {
 	}
 }
 
-func TestAnAddressWithoutAPortIsRefused(t *testing.T) {
+// An address without a port is refused.
+func TestAddressWithoutPort(t *testing.T) {
 	if _, err := admin.New(admin.Config{Address: "localhost"}); err == nil || !strings.Contains(err.Error(), "want host:port") {
 		t.Errorf("got %v", err)
 	}
@@ -229,7 +236,8 @@ func TestAStopLetsARequestFinish(t *testing.T) {
 	}
 }
 
-func TestAHangingRequestDoesNotDelayTheStopForLong(t *testing.T) {
+// A hanging request does not delay the stop for long.
+func TestStopWithHangingRequest(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	defer close(release)
 	url, stop := start(t, admin.Config{Status: func() any { close(entered); <-release; return nil }, Access: ownUser})

@@ -99,7 +99,8 @@ func access() admin.Access {
 	return admin.Access{Token: func() (string, error) { return token, nil }}
 }
 
-func TestACommandReachesTheControllerWithWhoAsked(t *testing.T) {
+// A command reaches the controller with the name of its client.
+func TestCommand(t *testing.T) {
 	c := &controller{}
 	url, _ := start(t, admin.Config{Control: c, Access: access()})
 	for path, body := range map[string]string{
@@ -121,7 +122,8 @@ func TestACommandReachesTheControllerWithWhoAsked(t *testing.T) {
 	}
 }
 
-func TestRefusedEventsAreNamedByTheCommandAndByItsAnswer(t *testing.T) {
+// A command names the refused events, and its answer names what became of them.
+func TestCommandOnEvents(t *testing.T) {
 	for _, what := range []string{"undelivered", "deadletters"} {
 		c := &controller{}
 		url, _ := start(t, admin.Config{Control: c, Access: access()})
@@ -136,7 +138,8 @@ func TestRefusedEventsAreNamedByTheCommandAndByItsAnswer(t *testing.T) {
 	}
 }
 
-func TestWhoMayNotGiveCommandsIsRefused(t *testing.T) {
+// A client without the right to give commands is refused.
+func TestCommandRights(t *testing.T) {
 	c := &controller{}
 	url, _ := start(t, admin.Config{Control: c, Access: access()})
 	for name, test := range map[string]struct {
@@ -175,7 +178,8 @@ func TestWhoMayNotGiveCommandsIsRefused(t *testing.T) {
 	}
 }
 
-func TestWithoutATokenThereAreNoCommands(t *testing.T) {
+// Without a token there are no commands.
+func TestCommandWithoutToken(t *testing.T) {
 	for name, of := range map[string]func() (string, error){
 		"none":            nil,
 		"an empty one":    func() (string, error) { return "", nil },
@@ -211,7 +215,8 @@ func outsideAddress(t *testing.T) string {
 	return ""
 }
 
-func TestAnErrorIsAnsweredAsItSays(t *testing.T) {
+// An error of a command is answered with its own code and text.
+func TestCommandErrors(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		code int

@@ -68,7 +68,8 @@ func with(t *testing.T, url string, headers map[string]string) *http.Response {
 	return response
 }
 
-func TestATailSendsEventsUntilTheReaderGoes(t *testing.T) {
+// A tail sends events until the reader closes it.
+func TestTailStream(t *testing.T) {
 	l := newLooked()
 	url, stop := start(t, admin.Config{Look: l, Access: ownUser})
 	response := with(t, url+"/tail?filter=op%3D%3D%22added%22&payload=true", nil)
@@ -111,7 +112,8 @@ func wait(t *testing.T, done <-chan struct{}, what string) {
 	}
 }
 
-func TestWhatCantBeLookedAtIsSaidPlainly(t *testing.T) {
+// A request for something that can't be shown is answered plainly.
+func TestInspectionErrors(t *testing.T) {
 	url, _ := start(t, admin.Config{Look: newLooked(), Access: ownUser})
 	for path, want := range map[string]string{
 		"/tail?filter=bad":             "no such key",
@@ -131,7 +133,8 @@ func TestWhatCantBeLookedAtIsSaidPlainly(t *testing.T) {
 	}
 }
 
-func TestBrowsersGetThePageAndNothingFromElsewhere(t *testing.T) {
+// Browsers get the page, and nothing from elsewhere.
+func TestStatusPageFiles(t *testing.T) {
 	url, _ := start(t, admin.Config{})
 	page := with(t, url+"/", map[string]string{"Accept": "text/html,*/*"})
 	policy := page.Header.Get("Content-Security-Policy")

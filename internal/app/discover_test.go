@@ -14,8 +14,9 @@ import (
 	"github.com/kubebridge/bridge/internal/settings"
 )
 
+// A change waits for what the API server can't report now.
 // What an API server can't tell just now is no mistake of the file.
-func TestAChangeWaitsForWhatTheAPIServerCantTellNow(t *testing.T) {
+func TestReloadDiscoveryFailure(t *testing.T) {
 	answers := map[string]string{
 		"/readyz": "ok",
 		"/api":    `{"kind":"APIVersions","versions":["v1"]}`,

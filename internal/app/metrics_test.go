@@ -194,7 +194,8 @@ func documented(t *testing.T) map[string]bool {
 	return found
 }
 
-func TestEveryMetricIsInTheOperationsTable(t *testing.T) {
+// Every metric is in the table of operations.md, and nothing else is.
+func TestMetricsTable(t *testing.T) {
 	code, docs := everyMetric(t), documented(t)
 	for name := range code {
 		if !docs[name] {
@@ -211,8 +212,9 @@ func TestEveryMetricIsInTheOperationsTable(t *testing.T) {
 	}
 }
 
+// Every row of the table says what to do.
 // A metric that nobody knows what to do about helps nobody.
-func TestEveryRowOfTheTableSaysWhatToDo(t *testing.T) {
+func TestMetricsRemedies(t *testing.T) {
 	text, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +247,7 @@ func TestLabelsAreBounded(t *testing.T) {
 }
 
 // What alerts and the dashboard ask for is there. What they mean is tested in test/monitoring.
-func TestAlertsAndDashboardAskForMetricsThatAreThere(t *testing.T) {
+func TestQueriedMetrics(t *testing.T) {
 	code := everyMetric(t)
 	used := regexp.MustCompile(`\bbridge_[a-z_]+`)
 	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
@@ -286,7 +288,8 @@ var unpanelled = map[string]string{
 	"bridge_tail_dropped_total":                    "the same",
 }
 
-func TestEveryMetricIsOnTheDashboardOrLeftOutOnPurpose(t *testing.T) {
+// Every metric is on the dashboard, or left out on purpose.
+func TestDashboardMetrics(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,8 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 )
 
-func TestAChangeThatWaitsIsGivenUpWhenTheFileChangesAgain(t *testing.T) {
+// A pending change is given up when the file changes again.
+func TestReloadSuperseded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bridge.yaml")
 	write := func(text string) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -43,7 +44,8 @@ func TestAChangeThatWaitsIsGivenUpWhenTheFileChangesAgain(t *testing.T) {
 	whileSame(ctx, contentOf(file), []string{file}, func() { t.Error("it ended, and the file has not changed") })
 }
 
-func TestWhatOnlyTheLeaderCanDoIsAConflict(t *testing.T) {
+// A command that only the leader can carry out is a conflict.
+func TestStandbyConflict(t *testing.T) {
 	_, err := done(fmt.Errorf("%w; ask pod-0, which leads", bridge.ErrStandby), "")
 	if refused, ok := errors.AsType[*admin.Error](err); !ok || refused.Code != http.StatusConflict {
 		t.Errorf("got %v", err)

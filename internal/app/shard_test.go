@@ -9,13 +9,15 @@ import (
 	"github.com/kubebridge/bridge/config"
 )
 
-func TestAShardHasTheNumberOfItsPod(t *testing.T) {
+// A shard has the number of its pod.
+func TestShardOfPod(t *testing.T) {
 	for host, want := range map[string]string{"bridge-0": "0/3", "kube-bridge-2": "2/3", "bridge-3": "", "bridge": "", "bridge-x": "", "": ""} {
 		checkShardOfHost(t, host, want, false)
 	}
 }
 
-func TestPodsBehindTheLastShardAreReplicasOfTheFirstOnes(t *testing.T) {
+// Pods with a number beyond the last shard are replicas of the first shards.
+func TestShardReplicas(t *testing.T) {
 	for host, want := range map[string]string{
 		"bridge-0": "0/3", "bridge-2": "2/3", "bridge-3": "0/3", "bridge-4": "1/3", "bridge-11": "2/3",
 		"bridge": "", "bridge-x": "", "bridge--": "", "": "",
@@ -36,9 +38,9 @@ func checkShardOfHost(t *testing.T, host, want string, replicas bool) {
 	}
 }
 
-// TestEachShardHasItsLeaseAndItsFence: replicas of two shards that had one of them in common would
+// TestShardLeases: replicas of two shards that had one of them in common would
 // keep each other out.
-func TestEachShardHasItsLeaseAndItsFence(t *testing.T) {
+func TestShardLeases(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, []byte(`
 clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]

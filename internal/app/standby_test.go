@@ -21,7 +21,8 @@ func standsBy(t *testing.T) (*replicas, *bridge.Standby) {
 	return r, r.bridge("1")
 }
 
-func TestNoTwoProcessesHaveOneIdentity(t *testing.T) {
+// No two processes have one identity.
+func TestReplicaIdentity(t *testing.T) {
 	first, err := identity("pod-0")
 	if err != nil {
 		t.Fatal(err)

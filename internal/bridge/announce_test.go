@@ -18,7 +18,7 @@ func (r *rig) crash() {
 
 // What was sent and not committed is known to nobody after a crash but by its announcement. If it
 // is gone behind a gap, its delete must be told all the same, or its readers keep it forever.
-func TestADeleteBehindAGapIsToldOfWhatWasSentAndNotCommitted(t *testing.T) {
+func TestAnnouncedDeletedInGap(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		// before the crash, while the bridge is unavailable, and what is told then
@@ -101,7 +101,7 @@ func TestADeleteBehindAGapIsToldOfWhatWasSentAndNotCommitted(t *testing.T) {
 
 // A delete that the watch told before the crash and a list infers after it have one id, and say
 // different things. A broker that is read back has the first, so it is not sent the second.
-func TestADeleteThatABrokerHasIsNotInferredAgain(t *testing.T) {
+func TestAnnouncedDeleteInBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t)
@@ -140,7 +140,8 @@ func sameDeathSameID(t *testing.T, b *broker) {
 	}
 }
 
-func TestAFirstSnapshotThatACrashCutShortIsHealedByTheNext(t *testing.T) {
+// A first snapshot that a crash cut short is completed by the next.
+func TestCrashInFirstSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t, b)
@@ -158,8 +159,9 @@ func TestAFirstSnapshotThatACrashCutShortIsHealedByTheNext(t *testing.T) {
 	})
 }
 
+// After a crash without a gap, the watch reports what was announced.
 // When the versions in between are there, the watch tells them and there is nothing to infer.
-func TestAfterACrashWithoutAGapTheWatchTellsWhatWasAnnounced(t *testing.T) {
+func TestAnnouncedWithoutGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t, b)

@@ -53,8 +53,9 @@ func (r *natsRig) podsInBucket() (map[string]bool, error) {
 	return got, nil
 }
 
+// A bucket is healed when the state is lost.
 // The state directory is lost each time: the bridge knows of nothing.
-func TestBucketIsHealedWhenTheStateIsLost(t *testing.T) {
+func TestBucketAfterLostState(t *testing.T) {
 	for name, change := range map[string]func(*nats.Config){
 		"binary": intoBucket,
 		"structured": func(c *nats.Config) {

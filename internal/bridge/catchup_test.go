@@ -107,7 +107,8 @@ func (f *flooded) upToDate(within time.Duration) {
 	}
 }
 
-func TestWhatAFloodLeavesBehindIsBroughtUpToDateWhenItIsQuiet(t *testing.T) {
+// What a flood left stale is brought up to date when the resource is quiet again.
+func TestCatchup(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		then func(f *flooded)
@@ -171,7 +172,8 @@ func TestWhatAFloodLeavesBehindIsBroughtUpToDateWhenItIsQuiet(t *testing.T) {
 	}
 }
 
-func TestAFewObjectsAreAskedForByTheirNames(t *testing.T) {
+// A few stale objects are requested by name.
+func TestCatchupByName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 45)
 		f.upToDate(5 * time.Minute)
@@ -195,7 +197,8 @@ func TestAFewObjectsAreAskedForByTheirNames(t *testing.T) {
 	})
 }
 
-func TestPagesAreAskedForWhereNamesAreNotSelected(t *testing.T) {
+// Stale objects are requested by pages where names can't be selected.
+func TestCatchupByPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 45)
 		f.upToDate(5 * time.Minute)
@@ -211,7 +214,8 @@ func TestPagesAreAskedForWhereNamesAreNotSelected(t *testing.T) {
 	})
 }
 
-func TestInAFloodNothingIsAskedFor(t *testing.T) {
+// Nothing is requested during a flood.
+func TestCatchupDuringFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 45)
 		before := len(f.Requests(testkit.Any))
@@ -228,8 +232,9 @@ func TestInAFloodNothingIsAskedFor(t *testing.T) {
 	})
 }
 
+// A flood ends the rest of a catch-up.
 // One that comes amid a pass ends it.
-func TestAFloodEndsWhatItHasNotLeft(t *testing.T) {
+func TestCatchupInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 200)
 		before := len(f.Requests(testkit.Any))
@@ -248,7 +253,8 @@ func TestAFloodEndsWhatItHasNotLeft(t *testing.T) {
 	})
 }
 
-func TestASnapshotHasWhatAFloodLeftBehind(t *testing.T) {
+// A snapshot has the objects that a flood left stale.
+func TestSnapshotAfterFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 45)
 		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
@@ -268,7 +274,7 @@ func TestASnapshotHasWhatAFloodLeftBehind(t *testing.T) {
 }
 
 // What sinks have had before the snapshot was asked for is in it, also what no commit had by then.
-func TestASnapshotHasWhatASinkHadBeforeItsCommit(t *testing.T) {
+func TestSnapshotBeforeCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 45, func(c *bridge.Config) { c.CommitInterval = time.Minute })
 		f.flood(f.objects)
@@ -284,8 +290,9 @@ func TestASnapshotHasWhatASinkHadBeforeItsCommit(t *testing.T) {
 	})
 }
 
+// A snapshot amid a flood has everything.
 // Each object comes, by the snapshot or by a change that was made after it was asked for.
-func TestASnapshotAmidAFloodHasEverything(t *testing.T) {
+func TestSnapshotDuringFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 100)
 		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
@@ -310,7 +317,8 @@ func TestASnapshotAmidAFloodHasEverything(t *testing.T) {
 	})
 }
 
-func TestASnapshotSaysWhatItCouldNotRead(t *testing.T) {
+// A snapshot reports how many objects it could not read.
+func TestSnapshotReadErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 45)
 		behind := f.behind()
@@ -329,8 +337,9 @@ func TestASnapshotSaysWhatItCouldNotRead(t *testing.T) {
 	})
 }
 
+// An inferred delete has the last state when the resource was quiet.
 // What a gap has deleted is told with the last state that was sent.
-func TestAnInferredDeleteBearsTheLastStateWhenItWasQuiet(t *testing.T) {
+func TestInferredDeleteAfterFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 45)
 		f.upToDate(5 * time.Minute)

@@ -68,7 +68,8 @@ func dropper(t *testing.T) (r *rig, behind, live *broker) {
 	return r, behind, live
 }
 
-func TestAFullDiskDropsTheOldestForTheSinkThatIsBehind(t *testing.T) {
+// A full disk drops the oldest changes for the sink that lags.
+func TestDropForLaggingSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, behind, live := dropper(t)
 		r.start()
@@ -98,7 +99,8 @@ func TestAFullDiskDropsTheOldestForTheSinkThatIsBehind(t *testing.T) {
 	})
 }
 
-func TestWhatWasDroppedIsToldAfterACrash(t *testing.T) {
+// Dropped changes are reported after a crash.
+func TestDropBeforeCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, behind, live := dropper(t)
 		r.start()
@@ -127,7 +129,8 @@ func TestWhatWasDroppedIsToldAfterACrash(t *testing.T) {
 	})
 }
 
-func TestAGapIsToldWhenAllThatIsAroundItWasDropped(t *testing.T) {
+// A gap is reported when everything around it was dropped.
+func TestDropAroundGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, behind, live := dropper(t)
 		r.start()

@@ -120,7 +120,8 @@ func (f *follow) finish() {
 	ok(f.t, err)
 }
 
-func TestAResourceThatAppearsIsWatched(t *testing.T) {
+// A resource that appears is watched.
+func TestNewResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollow(t)
 		f.begin(pods)
@@ -137,7 +138,8 @@ func TestAResourceThatAppearsIsWatched(t *testing.T) {
 	})
 }
 
-func TestAllObjectsOfAResourceThatAppearsAreChanges(t *testing.T) {
+// All objects of a resource that appears are sent as changes.
+func TestNewResourceObjects(t *testing.T) {
 	for unknown, want := range map[bool][]string{false: {"added w", "synced"}, true: nil} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFollow(t, func(u *pipeline.Config) { u.Snapshot = pipeline.SnapshotNever })
@@ -152,7 +154,8 @@ func TestAllObjectsOfAResourceThatAppearsAreChanges(t *testing.T) {
 	}
 }
 
-func TestAResourceThatGoesStopsAndComesBack(t *testing.T) {
+// A resource that disappears stops, and comes back.
+func TestRemovedResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollow(t)
 		f.v1.Create("shop/a", nil)
@@ -191,7 +194,8 @@ func TestAResourceThatGoesStopsAndComesBack(t *testing.T) {
 	})
 }
 
-func TestANamedResourceThatGoesIsMissed(t *testing.T) {
+// A resource that the configuration names is reported as missing when it disappears.
+func TestRemovedNamedResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollow(t, func(u *pipeline.Config) { u.Named = true })
 		f.begin(pods, widgets)
@@ -206,7 +210,8 @@ func TestANamedResourceThatGoesIsMissed(t *testing.T) {
 	})
 }
 
-func TestAResourceIsNotGoneBeforeBothSaySo(t *testing.T) {
+// A resource is gone only when discovery and its requests both report so.
+func TestRemovalInDoubt(t *testing.T) {
 	for name, happens := range map[string]func(f *follow){
 		"only what the server tells of itself": func(f *follow) { f.catalog.serve(pods) },
 		"only a request":                       func(f *follow) { vanish(f.v1) },
@@ -234,7 +239,8 @@ func TestAResourceIsNotGoneBeforeBothSaySo(t *testing.T) {
 	}
 }
 
-func TestAResourceMovesToAnotherVersionWithoutAList(t *testing.T) {
+// A resource moves to another version of the API without a list.
+func TestVersionMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollow(t)
 		f.v1.Create("shop/a", nil)
@@ -260,7 +266,7 @@ func TestAResourceMovesToAnotherVersionWithoutAList(t *testing.T) {
 
 // A sink that is unavailable does not make a resource stop that could go on: it moves when its
 // backlog was sent.
-func TestAMoveWaitsForASinkThatIsAway(t *testing.T) {
+func TestVersionMoveInOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollow(t)
 		f.begin(pods, widgets)
@@ -287,7 +293,8 @@ func TestAMoveWaitsForASinkThatIsAway(t *testing.T) {
 	})
 }
 
-func TestADefinitionThatChangesIsALookAtWhatIsServed(t *testing.T) {
+// A changed definition makes the bridge ask again what is served.
+func TestDiscoveryOnCRDChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		definitions := resource.Type{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions", Kind: "CustomResourceDefinition"}
 		f := newFollow(t)

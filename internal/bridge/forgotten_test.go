@@ -26,7 +26,8 @@ func (s rememberer) Remembers(_ context.Context, _ *event.Event, ours func(sinks
 	return s.err == nil && ours(s.holds), s.err
 }
 
-func TestOnlyASinkThatHasEventsOfBeforeIsToldThatTheStateIsGone(t *testing.T) {
+// Only a sink with earlier events is told by a gap that the state was lost.
+func TestLostStateGap(t *testing.T) {
 	mine := sinks.Trace{MessageID: "all/uid-1/7", PartitionKey: "pods/shop/web"}
 	tests := map[string]struct {
 		holds sinks.Trace
@@ -83,7 +84,7 @@ func TestOnlyASinkThatHasEventsOfBeforeIsToldThatTheStateIsGone(t *testing.T) {
 
 // What comes again after a state was lost has ids that nobody has seen, and from then on the same
 // ones.
-func TestIDsAreOthersWhenTheStateWasLost(t *testing.T) {
+func TestLostStateIDs(t *testing.T) {
 	for holds, epoch := range map[string]string{
 		"all/uid-1/7":                                      "/epoch/1",
 		"all/uid-1/deleted/epoch/3":                        "/epoch/4",
@@ -135,7 +136,7 @@ func TestIDsAreOthersWhenTheStateWasLost(t *testing.T) {
 
 // A broker that is unavailable at the first start delays no other sink. It is asked when it is
 // available, also by another process, and gets everything: behind a gap if it holds events.
-func TestUnavailableAtTheFirstStart(t *testing.T) {
+func TestUnavailableAtFirstStart(t *testing.T) {
 	for name, tt := range map[string]struct {
 		holds    string // the last id
 		crash    bool   // the process dies before the sink is available

@@ -70,7 +70,8 @@ func (r *rig) catchUp() {
 	r.t.Errorf("it does not catch up with %s: %+v, %v", r.Version(), r.Status(), r.Ready())
 }
 
-func TestAFullOrReadOnlyDiskHoldsTheBridgeBackAndEndsNothing(t *testing.T) {
+// A full or read-only disk holds the bridge back, and ends nothing.
+func TestFullDiskBackpressure(t *testing.T) {
 	for why, words := range map[syscall.Errno]string{syscall.ENOSPC: "is full", syscall.EROFS: "is read-only"} {
 		t.Run(words, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -124,7 +125,8 @@ func TestAFullOrReadOnlyDiskHoldsTheBridgeBackAndEndsNothing(t *testing.T) {
 	}
 }
 
-func TestAStopWhileTheDiskIsFullEndsInTimeAndTheRestFollowsAfterTheNextStart(t *testing.T) {
+// A stop while the disk is full ends in time, and the rest follows after the next start.
+func TestFullDiskStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, disk := calmBroker("sink"), &moody{}
 		r := newRig(t, b)
@@ -185,7 +187,8 @@ func (n narrow) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: n.free.Load(), TotalBytes: 1 << 30}, nil
 }
 
-func TestOnANearlyFullDiskReadingWaitsForTheSinksAndNothingIsDropped(t *testing.T) {
+// On a nearly full disk reading waits for the sinks, and nothing is dropped.
+func TestNearlyFullDisk(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			var free atomic.Uint64

@@ -11,7 +11,7 @@ import (
 
 // The sink goes away with the end of a WatchList, before which an object was deleted, and the
 // process dies: the watch continues behind that end, and would not bring the delete again.
-func TestADeleteBeforeTheEndOfAWatchListIsNotLostByACrash(t *testing.T) {
+func TestWatchListDeleteAndCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t, b)

@@ -11,10 +11,10 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// TestADropLosesOnlyWhatItTells plays the model with logs on disk that are soon full and drop their
+// TestDropModel plays the model with logs on disk that are soon full and drop their
 // oldest: what a sink was not sent lies in a gap that it was told, and all else of the promises
 // holds. (Every sink gets every version.)
-func TestADropLosesOnlyWhatItTells(t *testing.T) {
+func TestDropModel(t *testing.T) {
 	drops := 0
 	for round := range *modelRounds {
 		seed := *modelSeed + uint64(round)
@@ -33,7 +33,7 @@ func TestADropLosesOnlyWhatItTells(t *testing.T) {
 			})
 		})
 		if !ok {
-			t.Fatalf("to see it again: go test ./internal/bridge -run ADropLoses -bridge.model.rounds 1 -bridge.model.steps %d -bridge.model.seed %d", *modelSteps, seed)
+			t.Fatalf("to see it again: go test ./internal/bridge -run DropModel -bridge.model.rounds 1 -bridge.model.steps %d -bridge.model.seed %d", *modelSteps, seed)
 		}
 	}
 	if *modelRounds >= 10 && drops == 0 {

@@ -39,12 +39,12 @@ var (
 	modelVerbose = flag.Bool("bridge.model.verbose", false, "show the bridge's log")
 )
 
-// TestEveryStreamIsCorrectUnderAllFaultsAtOnce runs the whole pipeline, from a scripted API server
+// TestModelUnderAllFaults runs the whole pipeline, from a scripted API server
 // to brokers in memory, through random histories: writes, expired versions, rewinds, broken
 // streams, refusals; brokers that are away, hang, refuse, or take a message and lose the answer;
 // stops and crashes, which lose what was not synced. A reader then compares each stream with what
 // the server truly did.
-func TestEveryStreamIsCorrectUnderAllFaultsAtOnce(t *testing.T) {
+func TestModelUnderAllFaults(t *testing.T) {
 	for round := range *modelRounds {
 		seed := *modelSeed + uint64(round)
 		if *modelSeed == 0 {

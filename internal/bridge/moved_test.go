@@ -22,7 +22,7 @@ func (f *follow) both(change func(s *testkit.Server)) {
 // A resource can move to another version of the API while the bridge is down, or because the
 // configuration names another. What was read in the old one may then still be on disk: as changes
 // that wait for a sink, and as the last known state of an object.
-func TestWhatWasReadInAnotherVersionOfTheAPISaysSo(t *testing.T) {
+func TestOldAPIVersionInBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollow(t)
 		f.cfg.Drain, f.cfg.Registerer, f.cfg.Planner = 10*time.Second, nil, nil

@@ -18,13 +18,13 @@ import (
 
 var namespaceType = resource.Type{Version: "v1", Resource: "namespaces", Kind: "Namespace"}
 
-// TestTheSelectionOfNamespacesIsFollowedThroughCrashes relabels, deletes and makes namespaces, at
+// TestNamespaceModel relabels, deletes and makes namespaces, at
 // any time: while brokers are away, while no bridge runs, before and after crashes, which lose what
 // was not synced. Whoever drops events with an id that he has seen must hold what the selected
 // namespaces hold, must have seen the versions of each object in order and without a hole, and
 // never two states under one id.
-func TestTheSelectionOfNamespacesIsFollowedThroughCrashes(t *testing.T) {
-	rounds(t, "SelectionOfNamespaces", func(t *testing.T, seed uint64) {
+func TestNamespaceModel(t *testing.T) {
+	rounds(t, "NamespaceModel", func(t *testing.T, seed uint64) {
 		newScoped(t, seed).play(*modelSteps)
 	})
 }

@@ -200,7 +200,8 @@ func wantLines(t *testing.T, got []string, want ...string) {
 	}
 }
 
-func TestEventsTooLargeForTheBrokerArriveInASmallerForm(t *testing.T) {
+// Events too large for the broker arrive in a smaller form.
+func TestOversizeForms(t *testing.T) {
 	r := newNATSRig(t)
 	r.run(nil, nil)
 	r.put("web", 100, 0)
@@ -220,7 +221,8 @@ func TestEventsTooLargeForTheBrokerArriveInASmallerForm(t *testing.T) {
 	}
 }
 
-func TestAPayloadTooLargeForAMessageIsKeptInTheObjectStore(t *testing.T) {
+// A payload too large for a message is kept in the object store.
+func TestObjectStorePayload(t *testing.T) {
 	r := newNATSRig(t)
 	r.run([]publisher.Oversize{publisher.Claim}, func(c *nats.Config) { c.Objects.Bucket = "LARGE" })
 	r.put("web", 30_000, 0)
@@ -242,7 +244,8 @@ func TestAPayloadTooLargeForAMessageIsKeptInTheObjectStore(t *testing.T) {
 	}
 }
 
-func TestADeadLetterLetsLaterEventsOfItsObjectGoOn(t *testing.T) {
+// Later events of an object continue behind its dead letter.
+func TestDeadLetterUnblocksObject(t *testing.T) {
 	r := newNATSRig(t)
 	r.run([]publisher.Oversize{}, nil)
 	r.put("web", 100, 0)
@@ -258,8 +261,9 @@ func TestADeadLetterLetsLaterEventsOfItsObjectGoOn(t *testing.T) {
 	}
 }
 
+// A dead letter without a stream waits for one.
 // Nothing takes the dead letters: they wait, with what is behind them, and other objects don't.
-func TestADeadLetterWithoutAStreamWaitsForOne(t *testing.T) {
+func TestDeadLetterWithoutStream(t *testing.T) {
 	r := newNATSRig(t)
 	events := jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.test.core.>"}, Duplicates: 2 * time.Minute}
 	_, err := r.js.CreateStream(t.Context(), events)
@@ -279,7 +283,8 @@ func TestADeadLetterWithoutAStreamWaitsForOne(t *testing.T) {
 	wantLines(t, lines(r.await(8), "web"), "web added", "web dead", "web updated")
 }
 
-func TestWhatNeitherTheStreamNorTheDeadLettersTakeIsKeptAndTheObjectGoesOn(t *testing.T) {
+// What neither the stream nor the dead letters accept is kept, and the object continues.
+func TestUndeliveredFile(t *testing.T) {
 	r, dir := newNATSRig(t), t.TempDir()
 	folder := undelivered.New(undelivered.Config{Dir: filepath.Join(dir, "undelivered"), MaxBytes: 1 << 20})
 	r.keep = func(e *event.Event, refused, deadLetter error, attempts int) error {
@@ -340,7 +345,8 @@ func (r *natsRig) gaps() (gaps []string) {
 	return gaps
 }
 
-func TestAStateThatIsGoneIsAGapForASinkThatHasEventsOfBefore(t *testing.T) {
+// A lost state is a gap for a sink with earlier events.
+func TestLostStateGapOnNATS(t *testing.T) {
 	for name, change := range map[string]func(*nats.Config){"binary": nil, "structured": func(c *nats.Config) { c.Encoding = nats.Structured }} {
 		t.Run(name, func(t *testing.T) {
 			r := newNATSRig(t)

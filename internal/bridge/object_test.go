@@ -15,8 +15,9 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
+// The last settled state of an object is shown.
 // What is shown of an object is what is settled, not what is in flight.
-func TestAnObjectsLastSettledStateIsShown(t *testing.T) {
+func TestSettledObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lake := calmBroker("lake")
 		r := newRig(t, lake)
@@ -81,8 +82,9 @@ func TestAnObjectsLastSettledStateIsShown(t *testing.T) {
 	})
 }
 
+// An object of an earlier version is shown as such.
 // In a flood of updates the state knows newer versions than it has objects of; that is told.
-func TestAnObjectOfAnEarlierVersionSaysSo(t *testing.T) {
+func TestStaleObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, calmBroker("lake"))
 		r.bodies = 1

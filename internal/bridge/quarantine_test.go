@@ -41,7 +41,8 @@ func (b *broker) quarantine(t *testing.T) (events []quarantined, ids []string) {
 
 const poison = `{"poison":true,"metadata":{"namespace":"shop"}}`
 
-func TestWhatCanNotBeUnderstoodIsToldWithItsBytesAndReconciled(t *testing.T) {
+// Bytes that can't be understood are reported, and reconciled by a relist.
+func TestQuarantineAndRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t, b)
@@ -83,7 +84,8 @@ func TestWhatCanNotBeUnderstoodIsToldWithItsBytesAndReconciled(t *testing.T) {
 	})
 }
 
-func TestBytesThatAreTooManyAreCutOff(t *testing.T) {
+// Quarantined bytes beyond the limit are cut off.
+func TestQuarantineCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t, b)
@@ -100,7 +102,8 @@ func TestBytesThatAreTooManyAreCutOff(t *testing.T) {
 	})
 }
 
-func TestBytesOfASecretThatCanNotBeUnderstoodStayHome(t *testing.T) {
+// The bytes of a Secret that can't be understood are not sent.
+func TestQuarantinedSecretBytes(t *testing.T) {
 	secrets := resource.Type{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}
 	const hidden = "hunter2"
 	coded := base64.StdEncoding.EncodeToString([]byte(hidden))
@@ -160,7 +163,8 @@ func files(t *testing.T, r *rig, dir string) (contents []string) {
 	return contents
 }
 
-func TestBytesThatNoListCanBeReadPastAreToldOnceAndStopNoOtherResource(t *testing.T) {
+// Bytes that stop every list are reported once, and stop no other resource.
+func TestQuarantinedListBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t)
@@ -250,7 +254,8 @@ func TestDepth(t *testing.T) {
 	})
 }
 
-func TestAnObjectThatCanNotBeUnderstoodIsNeitherTakenForGoneNorInTheWay(t *testing.T) {
+// An object that can't be understood is not deleted, and holds up no other.
+func TestQuarantinedObject(t *testing.T) {
 	garble := func(obj map[string]any) { obj["metadata"].(map[string]any)["generation"] = "poison" }
 	tests := map[string]struct {
 		garble func(map[string]any)

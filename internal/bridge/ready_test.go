@@ -31,7 +31,8 @@ func (r *rig) ready() {
 	}
 }
 
-func TestAWatchThatBringsNothingIsOpenedAgainAndNotReadyUntilItDoes(t *testing.T) {
+// A watch that brings nothing is reopened, and the bridge is not ready until it brings something.
+func TestNotReadySilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, calmBroker("sink"))
 		r.cfg.Watchdog = 2 * time.Minute
@@ -59,7 +60,8 @@ func TestAWatchThatBringsNothingIsOpenedAgainAndNotReadyUntilItDoes(t *testing.T
 	})
 }
 
-func TestASinkThatLagsMakesItNotReady(t *testing.T) {
+// A sink that lags makes the bridge not ready.
+func TestNotReadyLaggingSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("slow")
 		r := newRig(t, b)
@@ -100,7 +102,8 @@ func TestASinkThatLagsMakesItNotReady(t *testing.T) {
 	})
 }
 
-func TestAFullDiskThatStopsReadingIsNotReady(t *testing.T) {
+// A full disk that stops reading makes the bridge not ready.
+func TestNotReadyFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, behind, _ := dropper(t)
 		r.cfg.Units[0].DropOldest = false
@@ -129,8 +132,9 @@ func TestAFullDiskThatStopsReadingIsNotReady(t *testing.T) {
 	})
 }
 
+// Nothing is reported in sync before it is.
 // A watch from an expired version may be accepted, and told so within.
-func TestNothingIsSaidToBeInSyncBeforeItIs(t *testing.T) {
+func TestNotReadyBeforeSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t, b)

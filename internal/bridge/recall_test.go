@@ -43,11 +43,11 @@ func (r recaller) Recall(_ context.Context, from []byte, found func(string)) err
 	return nil
 }
 
-// TestWhatWasAcknowledgedBeforeACrashIsNotSentAgain runs the pipeline through random changes,
+// TestReadBackModel runs the pipeline through random changes,
 // outages, lost answers, crashes and stops. Every broker must hold every change once, in the
 // object's order: a change that is told twice was not recalled, one that is missing was taken for
 // another.
-func TestWhatWasAcknowledgedBeforeACrashIsNotSentAgain(t *testing.T) {
+func TestReadBackModel(t *testing.T) {
 	crashes, recalled := 0, 0
 	for round := range *modelRounds {
 		seed := *modelSeed + uint64(round)
@@ -63,7 +63,7 @@ func TestWhatWasAcknowledgedBeforeACrashIsNotSentAgain(t *testing.T) {
 			})
 		})
 		if !ran {
-			t.Fatalf("to see it again: go test ./internal/bridge -run BeforeACrash -bridge.model.rounds 1 -bridge.model.steps %d -bridge.model.seed %d", *modelSteps, seed)
+			t.Fatalf("to see it again: go test ./internal/bridge -run ReadBackModel -bridge.model.rounds 1 -bridge.model.steps %d -bridge.model.seed %d", *modelSteps, seed)
 		}
 	}
 	t.Logf("%d crashes, %d changes stored without the checkpoint knowing", crashes, recalled)

@@ -65,7 +65,8 @@ func (r *reload) finish() {
 	ok(r.t, err)
 }
 
-func TestAnInformerThatHasNotChangedDoesNotNotice(t *testing.T) {
+// A reload does not touch an informer that has not changed.
+func TestReloadUnchanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		r.start()
@@ -91,7 +92,8 @@ func TestAnInformerThatHasNotChangedDoesNotNotice(t *testing.T) {
 	})
 }
 
-func TestAnInformerThatIsTakenAwayGoesOnWhereItStoodWhenItIsBack(t *testing.T) {
+// An informer that was removed continues from its position when it is added again.
+func TestReloadRemovedInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		r.widgets.Create("shop/w", nil)
@@ -113,7 +115,8 @@ func TestAnInformerThatIsTakenAwayGoesOnWhereItStoodWhenItIsBack(t *testing.T) {
 	})
 }
 
-func TestAnotherSelectorIsAGapAsAfterARestart(t *testing.T) {
+// Another selector is a gap, as after a restart.
+func TestReloadSelector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		r.Create("shop/p", nil)
@@ -128,7 +131,8 @@ func TestAnotherSelectorIsAGapAsAfterARestart(t *testing.T) {
 	})
 }
 
-func TestASelectorOfNamespacesThatIsTakenAwayAgainIsNoReasonNotToBeReady(t *testing.T) {
+// A namespace selector that is removed again does not keep the bridge from being ready.
+func TestReloadNamespaceSelector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t) // whose API server gives no namespaces
 		r.start()
@@ -149,7 +153,8 @@ func TestASelectorOfNamespacesThatIsTakenAwayAgainIsNoReasonNotToBeReady(t *test
 	})
 }
 
-func TestASinkIsAddedToAnInformerTakenOutAndReplaced(t *testing.T) {
+// A sink is added to an informer, removed from it, and replaced.
+func TestReloadSinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		r.start()
@@ -199,7 +204,7 @@ func TestASinkIsAddedToAnInformerTakenOutAndReplaced(t *testing.T) {
 
 // Whatever waits for a sink that is unavailable, an informer that sends to it can begin again, and
 // reads on; nothing comes twice, or in another order.
-func TestAnInformerBeginsAnewWhileASinkIsAway(t *testing.T) {
+func TestReloadInOutage(t *testing.T) {
 	for name, replace := range map[string]bool{"that stays": false, "that is replaced": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -253,7 +258,8 @@ func versionsOf(b *broker) (versions []string) {
 	return versions
 }
 
-func TestASinkThatCanNeverBeOpenedDoesNotEndARunningBridge(t *testing.T) {
+// A sink that can never be opened does not end a running bridge.
+func TestReloadUnopenableSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		r.start()
@@ -275,7 +281,8 @@ func TestASinkThatCanNeverBeOpenedDoesNotEndARunningBridge(t *testing.T) {
 	})
 }
 
-func TestWhatCanNotBeDoneChangesNothing(t *testing.T) {
+// A change that can't be made changes nothing.
+func TestReloadRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		r.start()
@@ -298,7 +305,8 @@ func TestWhatCanNotBeDoneChangesNothing(t *testing.T) {
 	})
 }
 
-func TestAChangeDuringAStartIsMadeBehindItAndOneDuringAStopIsNot(t *testing.T) {
+// A change during a start is made after it, and a change during a stop is not made.
+func TestReloadDuringStartAndStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		s := &service{diary: &diary{}, after: time.Minute}
@@ -328,8 +336,9 @@ func TestAChangeDuringAStartIsMadeBehindItAndOneDuringAStopIsNot(t *testing.T) {
 	})
 }
 
+// A change whose client disconnects is made, and is reported.
 // Else whoever asks takes what runs for what ran before, and makes later changes from there.
-func TestAChangeWhoseClientGoesAwayIsMadeAndSaysSo(t *testing.T) {
+func TestReloadClientGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		r.start()
@@ -347,7 +356,8 @@ func TestAChangeWhoseClientGoesAwayIsMadeAndSaysSo(t *testing.T) {
 	})
 }
 
-func TestAStopWhileAChangeWaitsForASinkIsAStop(t *testing.T) {
+// A stop while a change waits for a sink is a stop.
+func TestStopDuringReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		r.start()
@@ -387,7 +397,8 @@ func TestAStopWhileAChangeWaitsForASinkIsAStop(t *testing.T) {
 	})
 }
 
-func TestAPausedInformerAndSinkAreToldAndStayPausedThroughAChange(t *testing.T) {
+// A paused informer and a paused sink are reported, and stay paused through a change.
+func TestReloadWhilePaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		r.start()
@@ -434,7 +445,8 @@ func TestAPausedInformerAndSinkAreToldAndStayPausedThroughAChange(t *testing.T) 
 	})
 }
 
-func TestASnapshotThatIsAskedForIsSentInOrderAndUnderNewIDs(t *testing.T) {
+// A requested snapshot is sent in order and under new ids.
+func TestSnapshotRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		blue := func(obj map[string]any) { obj["metadata"].(map[string]any)["labels"] = map[string]any{"color": "blue"} }
@@ -488,7 +500,7 @@ func TestASnapshotThatIsAskedForIsSentInOrderAndUnderNewIDs(t *testing.T) {
 }
 
 // Changes that come while a snapshot is sent keep their order with it, and the backlog is bounded.
-func TestASnapshotAmongChangesIsInOrderAndBounded(t *testing.T) {
+func TestSnapshotAmongChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		r.cfg.Units[0].Memory = 32 << 10

@@ -34,7 +34,7 @@ func redactingWith(t *testing.T, u pipeline.Config, path, key string) pipeline.C
 
 // What was read before, and waits for a sink, must not be sent as it was: the operator was told
 // that the change is made. Only what is in a call of the sink at that moment is out of reach.
-func TestWhatAChangeTakesOutOfObjectsIsTakenOutOfWhatWaitsForASink(t *testing.T) {
+func TestReloadRedaction(t *testing.T) {
 	type given struct {
 		order  sinks.Order
 		mood   mood

@@ -11,11 +11,11 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// TestEveryStreamIsCorrectThroughChangesOfTheConfiguration is the model test, in which the bridge
+// TestReloadModel is the model test, in which the bridge
 // is also told, at any moment and whatever its brokers do, to begin its informer again, and to
 // replace its sinks. A reader must not see that it was.
-func TestEveryStreamIsCorrectThroughChangesOfTheConfiguration(t *testing.T) {
-	rounds(t, "ChangesOfTheConfiguration", func(t *testing.T, seed uint64) {
+func TestReloadModel(t *testing.T) {
+	rounds(t, "ReloadModel", func(t *testing.T, seed uint64) {
 		m := newModel(t, seed)
 		m.poison(seed)
 		m.reloads = true

@@ -63,7 +63,8 @@ func (r *rig) restart(change func(*pipeline.Config)) {
 	r.start()
 }
 
-func TestASelectorThatIsTakenBackBringsEverythingUnderOtherIds(t *testing.T) {
+// A selector that is reverted brings everything under other ids.
+func TestSelectHereReverted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, b := newSelectRig(t)
 		r.Create("shop/p", labelled("web"))
@@ -83,7 +84,8 @@ func TestASelectorThatIsTakenBackBringsEverythingUnderOtherIds(t *testing.T) {
 	})
 }
 
-func TestASelectorThatIsEvaluatedElsewhereTakesNoList(t *testing.T) {
+// Changing where the selector is evaluated needs no list.
+func TestSelectHereWithoutList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, b := newSelectRig(t)
 		r.cfg.Units[0].SelectHere = false
@@ -113,7 +115,7 @@ func TestASelectorThatIsEvaluatedElsewhereTakesNoList(t *testing.T) {
 
 // What left within history that the server has undone is selected as it was, and what is selected
 // no more in the restored one leaves.
-func TestASelectorHereSurvivesARewind(t *testing.T) {
+func TestSelectHereRewind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, b := newSelectRig(t)
 		r.Create("shop/p", labelled("web"))
@@ -139,7 +141,7 @@ func TestASelectorHereSurvivesARewind(t *testing.T) {
 
 // A list tells of another object that has the name, and is not selected, that the known one has
 // died.
-func TestAnUnselectedSuccessorTellsADeath(t *testing.T) {
+func TestSelectHereSuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, b := newSelectRig(t)
 		r.Create("shop/p", labelled("web"))
@@ -159,8 +161,9 @@ func TestAnUnselectedSuccessorTellsADeath(t *testing.T) {
 	})
 }
 
+// Labels are selected within namespaces and shards.
 // Namespaces, shards and labels are selected one after the other in the same place.
-func TestLabelsAreSelectedWithinNamespacesAndShards(t *testing.T) {
+func TestSelectHereInShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, b := newSelectRig(t)
 		spaces := testkit.NewServer(t, namespaceType)

@@ -11,14 +11,14 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// TestWhatLeavesASelectorHereIsToldApartThroughCrashes relabels objects at any time, with a label
+// TestSelectHereModel relabels objects at any time, with a label
 // selector that the bridge evaluates, which in half of the rounds is another at some starts, as is
 // who evaluates it: while brokers are away, while no bridge runs, before and after crashes, which
 // lose what was not synced, and across versions that the cluster forgets. Whoever drops events with
 // an id that he has seen must hold what is selected, and each cause that was told must be what
 // happened.
-func TestWhatLeavesASelectorHereIsToldApartThroughCrashes(t *testing.T) {
-	rounds(t, "LeavesASelectorHere", func(t *testing.T, seed uint64) {
+func TestSelectHereModel(t *testing.T) {
+	rounds(t, "SelectHereModel", func(t *testing.T, seed uint64) {
 		newChosen(t, seed).play(*modelSteps)
 	})
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// TestEverySinkHasWhatItsFilterLetsThrough runs sinks with filters of their own through outages,
+// TestFilterModel runs sinks with filters of their own through outages,
 // stops and crashes, in a cluster that forgets nothing. In the end each sink must have every change
 // that its filters let through and no other, in order, with the version before it as old object;
 // although a change that one sink waits for may be followed by one that it does not want.
-func TestEverySinkHasWhatItsFilterLetsThrough(t *testing.T) {
-	rounds(t, "EverySinkHas", func(t *testing.T, seed uint64) {
+func TestFilterModel(t *testing.T) {
+	rounds(t, "FilterModel", func(t *testing.T, seed uint64) {
 		newSelective(t, seed).play(*modelSteps)
 	})
 }

@@ -67,7 +67,8 @@ func (d diarist) Close() error {
 	return d.session.Close()
 }
 
-func TestServicesAreReadyBeforeSinksOpenAndEndLast(t *testing.T) {
+// Services are ready before sinks open, and end last.
+func TestServiceOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &diary{}
 		b := calmBroker("sink")
@@ -85,8 +86,9 @@ func TestServicesAreReadyBeforeSinksOpenAndEndLast(t *testing.T) {
 	})
 }
 
+// A stop does not wait for a service that is not ready.
 // An embedded broker with a large stream may take minutes to be ready.
-func TestAStopDoesNotWaitForAServiceThatIsNotReady(t *testing.T) {
+func TestServiceStoppedEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, calmBroker("sink"))
 		r.cfg.Services = []bridge.Service{&service{diary: &diary{}, after: -1}}
@@ -97,7 +99,8 @@ func TestAStopDoesNotWaitForAServiceThatIsNotReady(t *testing.T) {
 	})
 }
 
-func TestAServiceThatFailsEndsTheBridge(t *testing.T) {
+// A service that fails ends the bridge.
+func TestServiceFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, calmBroker("sink"))
 		failure := errors.New("no space left for the stream")

@@ -91,10 +91,10 @@ func (s *replicatedShards) sent() map[int]int {
 	return n
 }
 
-// TestEachShardHasItsOwnLeaderAndStandby ends the leader of one shard while objects change: the
+// TestShardStandby ends the leader of one shard while objects change: the
 // standby of that shard continues, no other pod changes its part, and a reader of all shards sees
 // every change once, without a list.
-func TestEachShardHasItsOwnLeaderAndStandby(t *testing.T) {
+func TestShardStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newReplicatedShards(t)
 		first := len(s.cluster.all)

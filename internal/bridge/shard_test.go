@@ -102,11 +102,11 @@ func (s *shards) settle() {
 	synctest.Wait()
 }
 
-// TestThreeShardsGoOnWhereTwoWere grows from two to three while objects change: the new one is
+// TestShardsGrow grows from two to three while objects change: the new one is
 // started, and when it is in sync the others are stopped in order and started with the new count.
 // Nothing may be lost, no object may be told to be deleted that lives, and those that go on list
 // nothing.
-func TestThreeShardsGoOnWhereTwoWere(t *testing.T) {
+func TestShardsGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShards(t, 40)
 		s.start(0, 2)
@@ -192,9 +192,9 @@ func (s *shards) judge(writes []*write) (repeats int) {
 	return repeats
 }
 
-// TestAShardOfFewerListsAndTellsNoDeletes goes back from three to two: what a shard gets of another
+// TestShardsShrink goes back from three to two: what a shard gets of another
 // it has to list, which is told as a gap. In the end a reader holds what there is.
-func TestAShardOfFewerListsAndTellsNoDeletes(t *testing.T) {
+func TestShardsShrink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShards(t, 40)
 		for i := range 3 {
@@ -214,9 +214,9 @@ func TestAShardOfFewerListsAndTellsNoDeletes(t *testing.T) {
 	})
 }
 
-// TestAShardOfAnotherNumberListsAndTellsNoDeletes gives each process the share of the other, as a
+// TestShardsRenumbered gives each process the share of the other, as a
 // pod gets it that another count sends to another shard. What it has no more is not deleted.
-func TestAShardOfAnotherNumberListsAndTellsNoDeletes(t *testing.T) {
+func TestShardsRenumbered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShards(t, 40)
 		s.start(0, 2)

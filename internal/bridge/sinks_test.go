@@ -15,7 +15,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-func TestASinkThatIsAwayAtTheStartIsWaitedForAndHoldsUpNoOther(t *testing.T) {
+// A sink that is unavailable at the start is waited for, and holds up no other.
+func TestSinkUnavailableAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late, other := calmBroker("late"), calmBroker("other")
 		late.set(away)
@@ -41,8 +42,9 @@ func TestASinkThatIsAwayAtTheStartIsWaitedForAndHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// A sink that stalls holds up neither reading nor another sink.
 // A stalled sink costs memory up to the bound, then disk; the watermark continues.
-func TestASinkThatStallsHoldsUpNeitherReadingNorAnother(t *testing.T) {
+func TestStalledSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stalled, other := calmBroker("stalled"), calmBroker("other")
 		r := newRig(t, stalled, other)
@@ -84,7 +86,8 @@ func (broken) Open(context.Context) error {
 	return &sinks.Error{Class: sinks.Refused, Err: errors.New("wrong password: set it in sinks.broken")}
 }
 
-func TestASinkThatCanNeverBeOpenedEndsTheBridge(t *testing.T) {
+// A sink that can never be opened ends the bridge.
+func TestUnopenableSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("good")
 		r := newRig(t, b)

@@ -40,8 +40,9 @@ func fill(t *testing.T, name string) {
 	ok(t, file.Close())
 }
 
+// A real disk that fills up and is freed under load loses nothing.
 // The file system is real, the time is not.
-func TestARealDiskThatFillsUpAndIsFreedUnderLoadLosesNothing(t *testing.T) {
+func TestFullRealDisk(t *testing.T) {
 	smallDisk(t, 24<<20)
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
@@ -88,8 +89,9 @@ func TestARealDiskThatFillsUpAndIsFreedUnderLoadLosesNothing(t *testing.T) {
 	})
 }
 
+// A history on a full disk stops no other sink.
 // The history has a disk of its own, which is full: it is reported, and the other sink goes on.
-func TestAHistoryOnAFullDiskStopsNoOtherSink(t *testing.T) {
+func TestFullHistoryDisk(t *testing.T) {
 	smallDisk(t, 24<<20)
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")

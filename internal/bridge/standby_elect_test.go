@@ -68,7 +68,7 @@ func (p *pair) leads(r *rig) {
 
 // The leader has not sent a delete when it dies, one replica knows of it, and another has begun
 // behind it: whenever that is, the delete is sent.
-func TestAReplicaThatKnowsNothingLeavesTheLeaseToOneThatIsInSync(t *testing.T) {
+func TestElectionOfInSyncReplica(t *testing.T) {
 	for i := range 12 {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPair(t)
@@ -100,7 +100,7 @@ func TestAReplicaThatKnowsNothingLeavesTheLeaseToOneThatIsInSync(t *testing.T) {
 
 // A leader that is killed is started again with its volume, while the other replica has just begun:
 // it continues with what it has.
-func TestALeaderThatComesBackGoesBeforeAReplicaThatHasJustBegun(t *testing.T) {
+func TestElectionOfReturnedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		p.Create("shop/a", nil)
@@ -130,7 +130,7 @@ func TestALeaderThatComesBackGoesBeforeAReplicaThatHasJustBegun(t *testing.T) {
 
 // A replica that had to lead knows nothing of a delete that was not sent: a gap reports it. One
 // that does know comes back and follows: the lease does not change hands for it.
-func TestAReplicaThatHoldsWhatTheLeaderCanNotKnowFollows(t *testing.T) {
+func TestElectionKeepsLeader(t *testing.T) {
 	for range 4 { // who is elected is up to chance
 		synctest.Test(t, testLostDelete)
 	}
@@ -178,7 +178,7 @@ func testLostDelete(t *testing.T) {
 
 // One bridge becomes two replicas. It stopped while its broker was unavailable, and the new one
 // leads first: a gap reports what was not sent.
-func TestOneBridgeBecomesTwoReplicas(t *testing.T) {
+func TestGrowToTwoReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		asked := 0
@@ -217,7 +217,7 @@ func TestOneBridgeBecomesTwoReplicas(t *testing.T) {
 
 // The first of several replicas may come after a bridge that was alone, whose state it does not
 // have.
-func TestTheFirstLeaderTellsAGapWhereTheBrokerHasEventsOfBefore(t *testing.T) {
+func TestFirstLeaderGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		asked := 0
@@ -248,7 +248,8 @@ func (stuck) Take(context.Context) (p standby.Progress, led bool, err error) {
 	return p, false, errors.New("leases are forbidden")
 }
 
-func TestAReplicaThatCanNotTakeOverSaysSoAndGivesTheLeaseBack(t *testing.T) {
+// A replica that can't take over reports so, and gives the lease back.
+func TestTakeoverFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		p.cfg.Standby.ProgressLease = stuck{p.cfg.Standby.ProgressLease}
@@ -271,7 +272,8 @@ func TestAReplicaThatCanNotTakeOverSaysSoAndGivesTheLeaseBack(t *testing.T) {
 	})
 }
 
-func TestAStandbySendsNoSnapshotAndSaysWhoWould(t *testing.T) {
+// A standby sends no snapshot, and names the replica that would.
+func TestStandbySnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		p.Create("shop/a", nil)
@@ -293,7 +295,7 @@ func TestAStandbySendsNoSnapshotAndSaysWhoWould(t *testing.T) {
 
 // A configuration is rolled out one replica after the other, each when the one before is ready:
 // what only the new one has does not hold it up.
-func TestAStandbyIsReadyWithWhatItsLeaderDoesNotHave(t *testing.T) {
+func TestStandbyReadiness(t *testing.T) {
 	for name, version := range map[string]string{"another configuration": "2", "the same configuration, as far as is known": "1"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -328,7 +330,7 @@ func TestAStandbyIsReadyWithWhatItsLeaderDoesNotHave(t *testing.T) {
 
 // A standby that waits for its leader to take a change stops waiting when it is told that the
 // change is old.
-func TestAStandbyGivesUpAChangeThatItsLeaderWillNeverHave(t *testing.T) {
+func TestStandbyReloadGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReloadPair(t)
 		p.begin()

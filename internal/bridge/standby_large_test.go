@@ -30,7 +30,8 @@ func (b bulky) Outline(position []byte) []byte {
 	return binary.AppendUvarint(nil, place)
 }
 
-func TestWhatALeaderWithLargePositionsHasSentAndNotToldDoesNotComeTwice(t *testing.T) {
+// What a leader with large positions sent and did not report is not sent twice.
+func TestTakeoverLargePositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		registry := prometheus.NewRegistry()

@@ -45,7 +45,7 @@ func (s *scopedPair) step() {
 // Namespaces come into the selection and leave it while one replica leads and the other stands by;
 // whatever the leader had sent of that when it dies, the other sends the rest: objects that are
 // older than everything that was delivered, and deletes.
-func TestAStandbyFollowsTheSelectionOfNamespaces(t *testing.T) {
+func TestStandbyNamespaces(t *testing.T) {
 	for name, sent := range map[string]bool{"which the leader has sent": true, "which the leader has not sent": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestAStandbyFollowsTheSelectionOfNamespaces(t *testing.T) {
 
 // The leader may learn later than its standby that a namespace is selected, or list it later: what
 // it delivers until then says nothing of its objects.
-func TestAStandbyHasANamespaceBeforeTheLeader(t *testing.T) {
+func TestStandbyNamespaceFirst(t *testing.T) {
 	for name, c := range map[string]struct {
 		hidden string   // from the leader
 		before []string // what the leader sends

@@ -93,7 +93,7 @@ func (p *reloadPair) metadata() pipeline.Config {
 
 // Each replica takes a changed configuration when it sees it. Whichever is first, and whichever
 // leads in between, nothing is missing, nothing comes twice, and no list is asked for.
-func TestReplicasTakeAChangedConfigurationWhileTheyRun(t *testing.T) {
+func TestStandbyReload(t *testing.T) {
 	for name, dies := range map[string]string{
 		"and the leader lives on":           "",
 		"and the leader dies before both":   "before",
@@ -156,8 +156,9 @@ func TestReplicasTakeAChangedConfigurationWhileTheyRun(t *testing.T) {
 	}
 }
 
+// A standby that restarts an informer keeps what the leader has not sent.
 // The standby's backlog is kept when its informer begins again, and sent if it has to be.
-func TestAStandbyThatBeginsAnInformerAnewKeepsWhatTheLeaderHasNotSent(t *testing.T) {
+func TestStandbyReloadBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReloadPair(t)
 		p.begin()
@@ -196,7 +197,7 @@ func TestAStandbyThatBeginsAnInformerAnewKeepsWhatTheLeaderHasNotSent(t *testing
 
 // A sink that is new gets everything from when the leader has it, also from a replica that has it
 // later, and when the leader dies then.
-func TestANewSinkMissesNothingWhenTheLeaderDiesBehindTheStandbysChange(t *testing.T) {
+func TestStandbyReloadNewSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReloadPair(t)
 		p.Create("shop/a", nil)
@@ -225,7 +226,7 @@ func TestANewSinkMissesNothingWhenTheLeaderDiesBehindTheStandbysChange(t *testin
 
 // A replica that has to publish before it has the new sink leaves a hole there. It tells of it when
 // it has the sink, and sends what there is.
-func TestASinkThatTheLeaderHadAndItsSuccessorGetsLaterIsToldOfAGap(t *testing.T) {
+func TestStandbyReloadSinkGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReloadPair(t)
 		p.Create("shop/a", nil)
@@ -250,7 +251,7 @@ func TestASinkThatTheLeaderHadAndItsSuccessorGetsLaterIsToldOfAGap(t *testing.T)
 
 // A sink that the leader does not feed any more is not missing anything if its successor still has
 // it.
-func TestASinkThatTheLeaderHasLeftGetsEverythingFromASuccessorThatStillHasIt(t *testing.T) {
+func TestStandbyReloadOldSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReloadPair(t)
 		more := calmBroker("more")
@@ -281,8 +282,9 @@ func TestASinkThatTheLeaderHasLeftGetsEverythingFromASuccessorThatStillHasIt(t *
 	})
 }
 
+// Replicas with different selections do not settle by each other.
 // What the leader has delivered of one selection says nothing of another.
-func TestReplicasWithDifferentSelectionsDoNotSettleByEachOther(t *testing.T) {
+func TestStandbyReloadSelections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReloadPair(t)
 		p.unit.FieldSelector = "metadata.name!=b"
@@ -317,7 +319,7 @@ func TestReplicasWithDifferentSelectionsDoNotSettleByEachOther(t *testing.T) {
 
 // A selection that is wider holds objects that are older than what was delivered of the narrower
 // one: a leader that dies before it has sent them has delivered nothing of it.
-func TestALeaderThatDiesBehindAChangeOfItsSelectionHasDeliveredNothingOfIt(t *testing.T) {
+func TestStandbyReloadWider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReloadPair(t)
 		p.unit.FieldSelector = "metadata.name!=b"
@@ -349,7 +351,7 @@ func TestALeaderThatDiesBehindAChangeOfItsSelectionHasDeliveredNothingOfIt(t *te
 
 // A standby that sees the file first waits for the leader, for a while: what is new begins at the
 // leader.
-func TestAStandbyWaitsForTheLeaderToTakeAChangeFirst(t *testing.T) {
+func TestStandbyReloadOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		leader func(*reloadPair)
 		within time.Duration
@@ -394,7 +396,7 @@ func TestAStandbyWaitsForTheLeaderToTakeAChangeFirst(t *testing.T) {
 
 // An informer that is new begins at the leader; the standby lists when the leader has it, and can
 // take over when the leader has passed that list.
-func TestANewInformerAndOneThatGoesAreFollowed(t *testing.T) {
+func TestStandbyReloadInformers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReloadPair(t)
 		p.Create("shop/a", nil)

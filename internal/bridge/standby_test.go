@@ -99,7 +99,8 @@ func (p *pair) lists() int {
 	}))
 }
 
-func TestAStandbySendsNothingAndTakesOverOutOfItsLog(t *testing.T) {
+// A standby sends nothing, and takes over out of its log.
+func TestTakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		p.Create("shop/a", nil)
@@ -131,7 +132,8 @@ func TestAStandbySendsNothingAndTakesOverOutOfItsLog(t *testing.T) {
 	})
 }
 
-func TestAReplicaThatTakesOverBeforeItIsInSyncTellsAGap(t *testing.T) {
+// A replica that takes over before it is in sync reports a gap.
+func TestTakeoverBeforeSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		p.Create("shop/a", nil)
@@ -154,7 +156,8 @@ func TestAReplicaThatTakesOverBeforeItIsInSyncTellsAGap(t *testing.T) {
 	})
 }
 
-func TestALeaderThatStopsHandsOverAtOnceAndNothingComesTwice(t *testing.T) {
+// A leader that stops hands over at once, and nothing is sent twice.
+func TestLeaderHandover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		p.Create("shop/a", nil)
@@ -177,7 +180,8 @@ func TestALeaderThatStopsHandsOverAtOnceAndNothingComesTwice(t *testing.T) {
 	})
 }
 
-func TestALeaderThatIsCutOffFromTheAPIServerStopsSending(t *testing.T) {
+// A leader that is cut off from the API server stops sending.
+func TestLeaderCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		p.start()
@@ -205,7 +209,8 @@ func TestALeaderThatIsCutOffFromTheAPIServerStopsSending(t *testing.T) {
 	})
 }
 
-func TestReplicasGiveTheSameIDsAfterTheServersHistoryWentBack(t *testing.T) {
+// Replicas give the same ids after the server's history was rewound.
+func TestReplicaIDsAfterRewind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		v := p.Create("shop/a", nil)

@@ -11,7 +11,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-func TestACleanStopSendsWhatWasReadAndTheNextStartOnlyProbes(t *testing.T) {
+// A clean stop sends what was read, and the next start only probes.
+func TestCleanStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t, b)
@@ -42,7 +43,8 @@ func TestACleanStopSendsWhatWasReadAndTheNextStartOnlyProbes(t *testing.T) {
 	})
 }
 
-func TestWhatADrainDoesNotFinishIsSentAfterTheNextStart(t *testing.T) {
+// What a drain does not finish is sent after the next start.
+func TestUnfinishedDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck, other := calmBroker("stuck"), calmBroker("other")
 		r := newRig(t, stuck, other)
@@ -74,7 +76,7 @@ func TestWhatADrainDoesNotFinishIsSentAfterTheNextStart(t *testing.T) {
 
 // After a long pause the next attempt may be due long after the deadline: a drain makes one at
 // once.
-func TestADrainEndsThePauseOfABroker(t *testing.T) {
+func TestDrainDuringPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t, b)
@@ -102,7 +104,8 @@ func TestTheCauseOfAStopIsLogged(t *testing.T) {
 	})
 }
 
-func TestACrashSendsAgainOnlyWhatWasNotCommitted(t *testing.T) {
+// After a crash only what was not committed is sent again.
+func TestCrashRepeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t, b)

@@ -6,7 +6,7 @@ import (
 )
 
 // Every event carries the context that is made of its source and id, also one that is sent again.
-func TestEventsBearTheirTraceparent(t *testing.T) {
+func TestEventTraceparent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lake := calmBroker("lake")
 		r := newRig(t, lake)

@@ -14,9 +14,10 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
+// A server that was restored and is ahead is noticed by its objects.
 // As after etcdutl snapshot restore --bump-revision --mark-compacted; and as where clients have
 // written before the bridge was back, and etcd was compacted since.
-func TestAServerThatWasRestoredAndIsAheadIsNoticedByItsObjects(t *testing.T) {
+func TestRestoredServerAhead(t *testing.T) {
 	for name, features := range map[string]testkit.Features{"by WatchList": {}, "by pages": {NoWatchList: true}} {
 		for _, crash := range []bool{false, true} {
 			if crash {
@@ -84,7 +85,7 @@ func TestAServerThatWasRestoredAndIsAheadIsNoticedByItsObjects(t *testing.T) {
 // The list that follows from a rewind is not settled when the bridge dies, and the server has
 // reached the known version when it is back: a watch from there would be silent about all that is
 // undone.
-func TestARewindThatACrashBrokeOffIsGoneThrough(t *testing.T) {
+func TestInterruptedRewind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t, b)
@@ -117,7 +118,7 @@ func TestARewindThatACrashBrokeOffIsGoneThrough(t *testing.T) {
 
 // The list of a gap is not settled when the bridge dies, and the next server still has the history
 // since the watermark: a watch from there would bring versions that are older than what was sent.
-func TestAListOfAGapThatACrashBrokeOffBeginsAgain(t *testing.T) {
+func TestInterruptedGapList(t *testing.T) {
 	for _, snapshot := range []pipeline.Snapshot{pipeline.SnapshotInitial, pipeline.SnapshotNever} {
 		t.Run(string(snapshot), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -159,8 +160,9 @@ func TestAListOfAGapThatACrashBrokeOffBeginsAgain(t *testing.T) {
 	}
 }
 
+// A server that is behind is not taken for a restored one.
 // A WatchList may begin with what a watch cache had before, and tell the rest before its end.
-func TestAServerThatIsBehindIsNotTakenForARestoredOne(t *testing.T) {
+func TestServerBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t, b)

@@ -26,7 +26,8 @@ func (p byPath) RoundTrip(req *http.Request) (*http.Response, error) {
 	return p.others.RoundTrip(req)
 }
 
-func TestAResourceThatIsForbiddenIsNotReadyAndStopsNoOther(t *testing.T) {
+// A forbidden resource is not ready, and stops no other.
+func TestForbiddenResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t, b)
@@ -68,7 +69,8 @@ func TestTwoUnitsDoNotShareAState(t *testing.T) {
 	})
 }
 
-func TestEachListenerGetsItsResync(t *testing.T) {
+// Each listener gets its resync.
+func TestListenerResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		brokers := []*broker{calmBroker("often"), calmBroker("seldom"), calmBroker("never")}
 		r := newRig(t, brokers...)
@@ -97,7 +99,8 @@ func TestEachListenerGetsItsResync(t *testing.T) {
 	})
 }
 
-func TestASnapshotIsTakenWhenItIsAskedFor(t *testing.T) {
+// A snapshot is taken when the mode asks for it.
+func TestSnapshotModes(t *testing.T) {
 	for mode, want := range map[pipeline.Snapshot][2][]string{
 		pipeline.SnapshotInitial: {{"added a", "synced"}, {"updated a"}},
 		pipeline.SnapshotNever:   {{}, {"added a"}}, // it was not known before

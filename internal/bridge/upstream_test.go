@@ -17,7 +17,7 @@ import (
 // As TestResetWatch and TestSharedInformerWatchDisruption: what changed while no watch was open
 // reaches everyone, from the watch's history or, when that is lost, by a list. Whoever resyncs gets
 // everything besides.
-func TestWhatChangedWhileNoWatchWasOpenReachesEveryone(t *testing.T) {
+func TestChangesWithoutWatch(t *testing.T) {
 	for name, expired := range map[string]bool{"and the server has the history": false, "and the history is lost": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestWhatChangedWhileNoWatchWasOpenReachesEveryone(t *testing.T) {
 
 // As TestInformerWatcherDeletedFinalStateUnknown: what a list no longer holds is deleted, with the
 // last state that was known.
-func TestADeleteThatNobodySawHasTheLastKnownState(t *testing.T) {
+func TestUnseenDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker("sink")
 		r := newRig(t, b)
@@ -93,7 +93,7 @@ func TestADeleteThatNobodySawHasTheLastKnownState(t *testing.T) {
 }
 
 // As TestSharedInformerErrorHandling: an error of the first list is told as it was said.
-func TestAnErrorOfTheFirstListIsTold(t *testing.T) {
+func TestFirstListError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, calmBroker("sink"))
 		status := testkit.NewStatus(http.StatusForbidden, metav1.StatusReasonForbidden)

@@ -123,7 +123,8 @@ func TestTheWatermarkIsCommitted(t *testing.T) {
 	b.wantWatermark("7")
 }
 
-func TestANoteIsWrittenWithWhatWasAppendedBeforeIt(t *testing.T) {
+// A note is written with the entries that were appended before it.
+func TestNotes(t *testing.T) {
 	b := newBench(t)
 	var written []string
 	note := func(what string) func(*store.Batch) {
@@ -143,7 +144,8 @@ func TestANoteIsWrittenWithWhatWasAppendedBeforeIt(t *testing.T) {
 	}
 }
 
-func TestACommitHoldsTheLastVersionOfEachObject(t *testing.T) {
+// A commit holds the last version of each object.
+func TestLastVersions(t *testing.T) {
 	b := newBench(t)
 	first, second := b.event("a", "10"), b.event("a", "11")
 	b.settle(first)
@@ -155,7 +157,8 @@ func TestACommitHoldsTheLastVersionOfEachObject(t *testing.T) {
 	}
 }
 
-func TestRunCommitsWhatIsSettledAndOnceMoreAtTheEnd(t *testing.T) {
+// Run commits what is settled, and once more at the end.
+func TestRunCommits(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -194,7 +197,8 @@ func (c *commits) Position() []byte {
 }
 func (c *commits) Recalled() []byte { return nil }
 
-func TestRunSleepsUntilSomethingChanges(t *testing.T) {
+// Run sleeps until something changes.
+func TestIdleRun(t *testing.T) {
 	none := func(*store.Batch) {}
 	for name, change := range map[string]func(b *bench){
 		"a place":              func(b *bench) { b.Place([]*changelog.Entry{{Kind: changelog.OfGap}}, changelog.Mark{}) },
@@ -235,7 +239,7 @@ func TestRunSleepsUntilSomethingChanges(t *testing.T) {
 
 // The rule, stated independently: the watermark may be v only if every event up to v is settled and
 // one after v, or a mark at or after v, was begun.
-func TestTheWatermarkNeverPassesWhatIsNotSettled(t *testing.T) {
+func TestWatermarkRule(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for round := range 200 {
@@ -288,7 +292,7 @@ func TestTheWatermarkNeverPassesWhatIsNotSettled(t *testing.T) {
 
 // An informer that hears nothing more has no new watermark, and drops the rest of what the last one
 // has passed all the same.
-func TestTombstonesThatOneCommitLeavesAreDroppedByLaterOnes(t *testing.T) {
+func TestLeftoverTombstones(t *testing.T) {
 	b := newBench(t)
 	const n = 12_000
 	for i := range n {

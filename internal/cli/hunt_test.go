@@ -102,7 +102,7 @@ var everything = []string{"stream debezium", "http"}
 var allRules = []string{"redact: [data.dsn, spec.list.*]", "drop: [data.dropped]", "redactEnv: true"}
 
 // Each rule is what keeps its values at home: without it these are found, and the others are not.
-func TestPlantedValuesWithoutOneRule(t *testing.T) {
+func TestPlantedValuesPerRule(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules []string
 		found []string // how the places begin
@@ -152,7 +152,7 @@ func TestPlantedValuesWithoutOneRule(t *testing.T) {
 // What was stored while everything could be sent is in no file of the state when redaction is
 // turned on: not in tables, not in logs of the database that are written over later. Undelivered
 // files and the history keep what they had.
-func TestPlantedValuesThatWereStored(t *testing.T) {
+func TestPlantedValuesStored(t *testing.T) {
 	t.Parallel()
 	h := newHunt(t)
 	h.plant()

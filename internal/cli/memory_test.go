@@ -10,7 +10,8 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-func TestGarbageIsBoundedUnlessTheEnvironmentSaysHow(t *testing.T) {
+// Garbage is bounded, unless the environment sets the limits.
+func TestGarbageLimits(t *testing.T) {
 	tests := map[string]struct {
 		env           map[string]string
 		container     memlimit.Provider
@@ -56,7 +57,8 @@ func gcPercent() int {
 
 func limited(err error) memlimit.Provider { return func() (uint64, error) { return 0, err } }
 
-func TestMemoryIsSampledWhereTheProfileCanBeSeen(t *testing.T) {
+// Memory is sampled where the profile can be read.
+func TestMemoryProfile(t *testing.T) {
 	rate := runtime.MemProfileRate
 	t.Cleanup(func() { runtime.MemProfileRate = rate })
 	sampleMemory(true)

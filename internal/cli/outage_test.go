@@ -42,7 +42,7 @@ const (
 // A broker is unavailable while everything changes, and the bridge is killed twice, once without
 // and once with it. The streams remember ids for a tenth of a second, so that it is the bridge that
 // sends nothing twice.
-func TestAnOutageCostsDiskNotMemoryAndDelaysNoOtherSink(t *testing.T) {
+func TestOutage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}

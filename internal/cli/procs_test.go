@@ -43,7 +43,8 @@ func TestProcs(t *testing.T) {
 	}
 }
 
-func TestProcsLeavesToTheEnvironmentHowMany(t *testing.T) {
+// The number of processors is left to GOMAXPROCS where the environment sets it.
+func TestProcsFromEnvironment(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "3")
 	before := runtime.GOMAXPROCS(0)
 	boundProcs(context.Background(), nil) // returns

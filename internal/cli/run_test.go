@@ -33,7 +33,7 @@ func kubeconfigFile(t *testing.T) string {
 
 // Without a file, everything goes into a NATS server that any client can read: the promise of the
 // README.
-func TestRunWithoutAFileFillsAnEmbeddedServer(t *testing.T) {
+func TestRunWithoutFile(t *testing.T) {
 	address := testkit.Address(t)
 	t.Setenv("BRIDGE_SINKS_NATS_NATS_SERVERS", "nats://"+address)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -100,7 +100,8 @@ func connect(t *testing.T, url string, stderr *testkit.Buffer) *natsgo.Conn {
 	}
 }
 
-func TestAnEmbeddedServerWhosePortIsTakenIsRefused(t *testing.T) {
+// An embedded server whose port is in use is refused.
+func TestEmbeddedServerPortInUse(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +115,8 @@ func TestAnEmbeddedServerWhosePortIsTakenIsRefused(t *testing.T) {
 	}
 }
 
-func TestAStartThatIsBrokenOffIsClean(t *testing.T) {
+// An interrupted start leaves nothing behind.
+func TestInterruptedStart(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var stderr testkit.Buffer

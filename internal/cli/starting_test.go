@@ -80,7 +80,8 @@ func (r *awayRun) stop() {
 	}
 }
 
-func TestAnAPIServerThatIsAwayAtTheStartIsWaitedFor(t *testing.T) {
+// An API server that is unavailable at the start is waited for.
+func TestStartWithoutAPIServer(t *testing.T) {
 	r := startAway(t)
 	r.waitFor("/readyz", http.StatusServiceUnavailable, "nothing answers at http://"+r.apiServer)
 	r.waitFor("/status", http.StatusOK, "nothing answers at")
@@ -106,7 +107,8 @@ func TestAnAPIServerThatIsAwayAtTheStartIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestABridgeThatWaitsForItsAPIServerCanBeStopped(t *testing.T) {
+// A bridge that waits for its API server can be stopped.
+func TestStopWithoutAPIServer(t *testing.T) {
 	r := startAway(t)
 	r.waitFor("/readyz", http.StatusServiceUnavailable, "nothing answers at")
 	r.stop()

@@ -14,8 +14,9 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
+// A watch of the status continues when the bridge is unavailable.
 // A watch shows rates, survives an end of the bridge, and ends with its context.
-func TestAWatchGoesOnWhenTheBridgeIsAway(t *testing.T) {
+func TestStatusWatch(t *testing.T) {
 	var published, away atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

@@ -16,7 +16,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-func TestAMissingTopicIsToldAtOnceByAllWhoAreAsked(t *testing.T) {
+// Every command that is asked for a missing topic reports so at once.
+func TestMissingTopicCommands(t *testing.T) {
 	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "k8s.dev-cluster.secrets"))
 	if err != nil {
 		t.Fatal(err)

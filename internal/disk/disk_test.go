@@ -75,7 +75,8 @@ func read(t *testing.T, fs vfs.FS, name string) string {
 	return string(all)
 }
 
-func TestWhatASyncLostOfAJournalIsWrittenAgain(t *testing.T) {
+// What a failed sync lost of a journal is written again.
+func TestJournalRewrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, name := range []string{"000004.log", "MANIFEST-000001"} {
 			mem := vfs.NewCrashableMem()
@@ -101,7 +102,8 @@ func TestWhatASyncLostOfAJournalIsWrittenAgain(t *testing.T) {
 	})
 }
 
-func TestAllOfALongTailIsWrittenAgain(t *testing.T) {
+// A long tail of a journal is written again completely.
+func TestJournalLongTail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := vfs.NewCrashableMem()
 		slow := &forgetful{FS: mem, err: syscall.ENOSPC}
@@ -130,7 +132,8 @@ func TestAllOfALongTailIsWrittenAgain(t *testing.T) {
 	})
 }
 
-func TestASyncOfATableThatFailedIsToldWhenThereIsSpaceAgain(t *testing.T) {
+// A failed sync of a table is reported when there is space again.
+func TestTableSyncFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := &forgetful{FS: vfs.NewMem(), err: syscall.ENOSPC}
 		fs := disk.New(full, disk.Config{})
@@ -154,7 +157,8 @@ func TestASyncOfATableThatFailedIsToldWhenThereIsSpaceAgain(t *testing.T) {
 	})
 }
 
-func TestErrorsOfAnotherKindArePassedOn(t *testing.T) {
+// Errors of another kind are passed on.
+func TestOtherDiskErrors(t *testing.T) {
 	broken := &forgetful{FS: vfs.NewMem(), err: syscall.EIO, fails: 2}
 	fs := disk.New(broken, disk.Config{})
 	fs.BePatient()
@@ -168,7 +172,8 @@ func TestErrorsOfAnotherKindArePassedOn(t *testing.T) {
 	}
 }
 
-func TestBeforeItIsPatientAFullDiskIsAnError(t *testing.T) {
+// A full disk is an error until the file system is patient.
+func TestFullDiskBeforePatience(t *testing.T) {
 	full := &forgetful{FS: vfs.NewMem(), err: syscall.ENOSPC, fails: 1}
 	file, err := disk.New(full, disk.Config{}).Create("000004.log", vfs.WriteCategoryUnspecified)
 	testkit.OK(t, err)
@@ -178,7 +183,8 @@ func TestBeforeItIsPatientAFullDiskIsAnError(t *testing.T) {
 	}
 }
 
-func TestAJournalThatIsNotSyncedKeepsLittleInMemory(t *testing.T) {
+// A journal that is not synced keeps little in memory.
+func TestJournalMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := vfs.NewCrashableMem()
 		var synced []int64

@@ -10,7 +10,7 @@ import (
 
 // With the three of a frame (internal/reflector) and the one of a message (internal/sinks/nats), an
 // object's road costs five allocations.
-func TestAnEventCostsOneAllocation(t *testing.T) {
+func TestEventAllocations(t *testing.T) {
 	typ := resource.Type{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Namespaced: true}
 	m, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: typ})
 	if err != nil {

@@ -45,7 +45,7 @@ func TestHeaderValueBytes(t *testing.T) {
 	}
 }
 
-func FuzzEncodedHeaderValuesAreVisibleASCIIAndDecode(f *testing.F) {
+func FuzzHeaderValue(f *testing.F) {
 	f.Add(`a "b" 100% Ω`)
 	f.Fuzz(func(t *testing.T, value string) {
 		encoded := event.HeaderValue(value)

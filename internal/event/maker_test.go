@@ -26,7 +26,8 @@ func newMaker(t *testing.T, cfg event.MakerConfig) *event.Maker {
 	return m
 }
 
-func TestIdsAreTheSameForTheSameChange(t *testing.T) {
+// Ids are the same for the same change.
+func TestStableIDs(t *testing.T) {
 	for name, test := range map[string]struct {
 		change    event.Change
 		selective bool
@@ -98,7 +99,8 @@ func TestAnObjectsEvent(t *testing.T) {
 	}
 }
 
-func TestAClusterScopedObjectsEvent(t *testing.T) {
+// The event of a cluster-scoped object.
+func TestClusterScopedObject(t *testing.T) {
 	e := newMaker(t, event.MakerConfig{Type: nodes}).Object(&event.Change{Op: event.Deleted, Key: "n1", UID: "u", Version: "9", Observed: observed})
 	if e.Subject != "api/v1/nodes/n1" || e.PartitionKey != "nodes//n1" || e.Namespace != "" || e.Name != "n1" {
 		t.Errorf("subject %q, partition key %q, namespace %q, name %q", e.Subject, e.PartitionKey, e.Namespace, e.Name)
@@ -211,13 +213,15 @@ func TestEventsAboutTheInformer(t *testing.T) {
 	}
 }
 
-func TestAnUnknownPayloadIsRefused(t *testing.T) {
+// An unknown payload is refused.
+func TestUnknownPayload(t *testing.T) {
 	if _, err := event.NewMaker(event.MakerConfig{Payload: "everything"}); err == nil {
 		t.Error("NewMaker took it")
 	}
 }
 
-func TestTheSourceIsAURIWhateverTheClusterIsCalled(t *testing.T) {
+// The source is a URI, whatever the name of the cluster is.
+func TestSourceURI(t *testing.T) {
 	for cluster, want := range map[string]string{
 		"prod-eu-1":                            "/clusters/prod-eu-1",
 		"arn:aws:eks:eu-west-1:1:cluster/prod": "/clusters/arn:aws:eks:eu-west-1:1:cluster/prod",

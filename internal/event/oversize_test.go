@@ -22,7 +22,8 @@ func extension(e *event.Event, name string) string {
 
 const lastApplied = `"kubectl.kubernetes.io/last-applied-configuration":"{\"a\":[1,2]}\n"`
 
-func TestTrimmingCutsWhatIsExpendableAndNothingElse(t *testing.T) {
+// Trimming cuts what is expendable, and nothing else.
+func TestTrim(t *testing.T) {
 	for name, c := range map[string]struct{ data, want string }{
 		"the only annotation":   {`{"kind":"Pod","metadata":{"annotations":{` + lastApplied + `},"name":"a"}}`, `{"kind":"Pod","metadata":{"annotations":{},"name":"a"}}`},
 		"the first of two":      {`{"metadata":{"annotations":{` + lastApplied + ` , "b":"c"}}}`, `{"metadata":{"annotations":{ "b":"c"}}}`},
@@ -62,7 +63,8 @@ func TestTrimmingCutsWhatIsExpendableAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestAReferenceHoldsTheMetadata(t *testing.T) {
+// A reference holds the metadata.
+func TestReferencePayload(t *testing.T) {
 	meta := `{"name":"a","labels":{"x":"y"}}`
 	for name, data := range map[string]string{
 		"of an object": `{"kind":"Pod","spec":{"metadata":{"name":"wrong"}}, "metadata" : ` + meta + `,"status":{}}`,

@@ -9,7 +9,7 @@ import (
 
 // A patch can't be made smaller and still be a patch: what is too large says only which object it
 // is about.
-func TestAPatchThatIsTooLargeBecomesABareReference(t *testing.T) {
+func TestOversizePatch(t *testing.T) {
 	e := event.Event{Data: []byte(`{"metadata":{"managedFields":[],"resourceVersion":"8"}}`), DataType: event.MergePatchContentType}
 	if trimmed := event.Trimmed(&e); trimmed != nil {
 		t.Errorf("trimmed to %s", trimmed.Data)

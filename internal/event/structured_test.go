@@ -44,7 +44,8 @@ func attributes(e *event.Event) (names []string, values map[string]string) {
 	return names, values
 }
 
-func TestAttributesComeInAFixedOrderWithoutEmptyOnes(t *testing.T) {
+// Attributes come in a fixed order, without empty ones.
+func TestAttributeOrder(t *testing.T) {
 	names, values := attributes(full())
 	want := "specversion id source type subject time datacontenttype partitionkey sequence apiversion kind informer resource namespace name " +
 		"uid resourceversion previous manager lastmanager cause initial inferred traceparent another"
@@ -63,7 +64,8 @@ func TestAttributesComeInAFixedOrderWithoutEmptyOnes(t *testing.T) {
 	}
 }
 
-func TestAttributeNamesAreWhatCloudEventsAllows(t *testing.T) {
+// Attribute names are those that CloudEvents allows.
+func TestCloudEventsNames(t *testing.T) {
 	names, _ := attributes(full())
 	for _, name := range names {
 		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") != "" || len(name) > 20 {
@@ -96,7 +98,8 @@ func read(t *testing.T, text []byte) (map[string]string, []byte) {
 	return values, got.Data()
 }
 
-func TestTheSDKReadsStructuredEvents(t *testing.T) {
+// The SDK of CloudEvents reads structured events.
+func TestStructuredEventsInSDK(t *testing.T) {
 	noData, noTime := full(), full()
 	noData.Data = nil
 	noTime.Time = time.Time{}

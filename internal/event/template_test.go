@@ -113,15 +113,17 @@ func FuzzTopics(f *testing.F) {
 	})
 }
 
+// Default topics fit for names of clusters up to 181 characters.
 // The longest resource is a label of 63 characters.
-func TestDefaultTopicsFitForClustersUpTo181Characters(t *testing.T) {
+func TestDefaultTopicLength(t *testing.T) {
 	e := event.Event{Routing: event.Routing{Cluster: strings.Repeat("c", 181)}, ObjectAttributes: event.ObjectAttributes{Resource: strings.Repeat("r", 63)}}
 	if got := len(topic(t, &e)); got != 249 {
 		t.Errorf("the longest topic has %d characters, want the 249 that Kafka takes", got)
 	}
 }
 
-func TestTemplateErrorsSayWhatIsWrong(t *testing.T) {
+// Errors of templates report what is wrong.
+func TestTemplateErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                 "empty",
 		"k8s.{cluster":     "{ without }",

@@ -22,7 +22,8 @@ func unnamed(t testing.TB, version string, values int) *event.Change {
 	return &event.Change{Op: event.Updated, Key: "shop/web", Object: parse(t, raw), Old: parse(t, raw), UID: "u", Version: "8"}
 }
 
-func TestAFilterDecodesOnlyWhatItNames(t *testing.T) {
+// A filter decodes only the fields that it names.
+func TestFilterDecoding(t *testing.T) {
 	for _, text := range []string{
 		`object.status.phase == "Failed"`,
 		`object.status.phase != old.status.phase`,

@@ -104,7 +104,8 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-func TestAnExpressionKnowsWhatItNeeds(t *testing.T) {
+// An expression knows which objects it needs.
+func TestExpressionNeeds(t *testing.T) {
 	for text, want := range map[string]bool{
 		`object.status.phase == "Failed"`: false, `meta.name == "old"`: false, `old.spec != object.spec`: true,
 		`object.spec.containers.exists(c, c.image != old.spec.image)`: true,
@@ -115,7 +116,8 @@ func TestAnExpressionKnowsWhatItNeeds(t *testing.T) {
 	}
 }
 
-func TestBadExpressionsAreRefusedWithTheirPlace(t *testing.T) {
+// Bad expressions are refused, with the place of the mistake.
+func TestBadExpressions(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                          "Syntax error",
 		`object.status.phase = "x"`: `1:21: "=" is not CEL: write "=="`,
@@ -140,7 +142,8 @@ func TestBadExpressionsAreRefusedWithTheirPlace(t *testing.T) {
 	}
 }
 
-func TestAChangeWhoseFilterFailsIsSent(t *testing.T) {
+// A change whose filter fails is sent.
+func TestFilterFailure(t *testing.T) {
 	long := fmt.Sprintf(`{"metadata":{"name":"a","resourceVersion":"8"},"l":[%s1]}`, strings.Repeat("1,", 2000))
 	for name, test := range map[string]struct{ text, object, want string }{
 		"a type that does not fit": {`object.spec.replicas.startsWith("x")`, after, "no such overload"},
@@ -159,7 +162,8 @@ func TestAChangeWhoseFilterFailsIsSent(t *testing.T) {
 	}
 }
 
-func TestAnObjectThatIsNotKnownIsNull(t *testing.T) {
+// An unknown object is null.
+func TestUnknownObject(t *testing.T) {
 	c := &event.Change{Op: event.Deleted, Key: "shop/web", UID: "u", Version: "8"}
 	for text, want := range map[string]string{
 		`object == null && old == null`: "", `object.spec.x == 1`: filter.ByExpression, `op == "deleted" && meta.labels.x != "y" && meta.generation == 0`: "",
@@ -182,7 +186,8 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-func TestUpdatesThatTouchNothingThatCounts(t *testing.T) {
+// Updates that touch only ignored paths.
+func TestIgnoredUpdates(t *testing.T) {
 	path := func(text string) []resource.Path {
 		p, err := resource.ParsePath(text)
 		if err != nil {

@@ -40,7 +40,8 @@ func (r *rig) position() resource.Version {
 	return position.Version
 }
 
-func TestADivergedHistoryIsKnownUntilItIsToldWhateverComesBetween(t *testing.T) {
+// A diverged history is known until it is reported, whatever comes between.
+func TestDivergedUntilReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out, found := memory(t), newOutbox(), newProofs()
 		r := newRig(t, db, []*outbox{out}, found.count)
@@ -73,7 +74,8 @@ func TestADivergedHistoryIsKnownUntilItIsToldWhateverComesBetween(t *testing.T) 
 	})
 }
 
-func TestNoListOfTheSameHistoryLooksLikeAnotherHistory(t *testing.T) {
+// A list of the same history is never taken for another history.
+func TestDivergedFalseAlarm(t *testing.T) {
 	tests := map[string]struct {
 		tell    func(r *rig)
 		version resource.Version
@@ -124,7 +126,7 @@ func TestNoListOfTheSameHistoryLooksLikeAnotherHistory(t *testing.T) {
 
 // A run before had sent what nobody knows. What a list proves undone is told by equality, and that
 // says nothing of b as long as it is not known in which state it was sent.
-func TestWhatACrashLeftUnknownIsToldThoughAListShowsFirstThatTheHistoryIsAnother(t *testing.T) {
+func TestDivergedAfterCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out, found := memory(t), newOutbox(), newProofs()
 		r := newRig(t, db, []*outbox{out})
@@ -147,8 +149,9 @@ func TestWhatACrashLeftUnknownIsToldThoughAListShowsFirstThatTheHistoryIsAnother
 	})
 }
 
+// A listed object that is not selected is compared, and is not gone.
 // What is not selected any more is listed all the same: it is compared, and is there.
-func TestAListedObjectThatIsNotSelectedIsComparedAndNotGone(t *testing.T) {
+func TestDivergedUnselected(t *testing.T) {
 	for name, test := range map[string]struct {
 		version string
 		found   int
@@ -178,7 +181,8 @@ func TestAListedObjectThatIsNotSelectedIsComparedAndNotGone(t *testing.T) {
 	}
 }
 
-func TestADeleteThatIsOlderThanWhatIsKnownShowsThatTheHistoryIsAnother(t *testing.T) {
+// A delete that is older than what is known shows that the history is another.
+func TestDivergedOldDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, found := newOutbox(), newProofs()
 		r := newRig(t, memory(t), []*outbox{out}, found.count)

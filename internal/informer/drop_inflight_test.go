@@ -34,7 +34,7 @@ func ahead(c *informer.Config) { c.Listeners[0].Window = 100_000 }
 
 // What is with the publisher when its entry is dropped is lost if the process then dies: also the
 // last that was dropped.
-func TestADropInFlightIsToldAfterACrash(t *testing.T) {
+func TestDropInFlight(t *testing.T) {
 	for name, more := range map[string]bool{"at once": false, "when more was dropped since": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestGapsAreNotDropped(t *testing.T) {
 
 // Without the end of a list nobody knows how far it reached: so what the list stands for counts as
 // lost with it.
-func TestADropOfAListsEndTellsFromWhereTheListWas(t *testing.T) {
+func TestDropOfListEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		why  resource.Relist
 		from string

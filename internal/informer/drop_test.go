@@ -100,7 +100,8 @@ func (r *rig) resting(watermark int) {
 	})
 }
 
-func TestAFullDiskBudgetThatDropsTheOldestTellsEachSinkWhatItLost(t *testing.T) {
+// A full disk budget that drops the oldest reports to each sink what it lost.
+func TestDropOldest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const last = 6100
 		registry := prometheus.NewRegistry()
@@ -148,7 +149,8 @@ func counted(t *testing.T, registry *prometheus.Registry, sink string) int {
 	return 0
 }
 
-func TestAGapOfDroppedChangesIsToldAfterARestart(t *testing.T) {
+// A gap of dropped changes is reported after a restart.
+func TestDropGapAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, before := memory(t), newOutbox()
 		before.setHold(true)
@@ -181,7 +183,8 @@ func TestAGapOfDroppedChangesIsToldAfterARestart(t *testing.T) {
 	})
 }
 
-func TestAGapThatIsBeingToldIsFollowedByTheNext(t *testing.T) {
+// A gap that is being reported is followed by the next.
+func TestDropDuringGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, dead := memory(t), newOutbox()
 		dead.setHold(true)

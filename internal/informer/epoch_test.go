@@ -8,7 +8,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-func TestARewindMetAgainAfterACrashIsTheSameEpochAndALaterOneIsNot(t *testing.T) {
+// A rewind that is met again after a crash is the same epoch, and a later one is not.
+func TestRewindEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rewound := func(from resource.Version) resource.Relist {
 			return resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: from, To: "60"}
@@ -47,7 +48,8 @@ func TestARewindMetAgainAfterACrashIsTheSameEpochAndALaterOneIsNot(t *testing.T)
 	})
 }
 
-func TestARewindThatASnapshotFindsIsToldAsOne(t *testing.T) {
+// A rewind that a snapshot finds is reported as a rewind.
+func TestRewindFoundBySnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, before := memory(t), newOutbox()
 		died := newRig(t, db, []*outbox{before})

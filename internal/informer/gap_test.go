@@ -12,7 +12,7 @@ import (
 
 // A run that died before it knew of anything has begun the epoch already: what it may have sent
 // keeps its ids.
-func TestTheEpochBehindAStateThatIsGoneIsBegunOnce(t *testing.T) {
+func TestEpochAfterLostState(t *testing.T) {
 	for _, test := range []struct{ own, held, want int }{{0, 0, 1}, {0, 4, 5}, {5, 4, 5}, {5, 5, 5}, {5, 7, 8}} {
 		t.Run(fmt.Sprintf("of own %d and held %d is %d", test.own, test.held, test.want), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

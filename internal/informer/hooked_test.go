@@ -35,7 +35,8 @@ func (h *hooked) into(c *informer.Config) {
 	c.Committer = h
 }
 
-func TestARewindWaitsForADiskThatIsFull(t *testing.T) {
+// A rewind waits while the disk is full.
+func TestRewindOnFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		var full atomic.Bool
@@ -66,8 +67,9 @@ func TestARewindWaitsForADiskThatIsFull(t *testing.T) {
 	})
 }
 
+// What is acked before it is written is trimmed.
 // What is acked before the commit that writes it is written and trimmed by one batch.
-func TestWhatIsAckedBeforeItIsWrittenIsTrimmed(t *testing.T) {
+func TestAckBeforeWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		out.setHold(true)
@@ -108,8 +110,9 @@ func sized(t *testing.T, name, version string, bytes int) *resource.Object {
 	return parsed
 }
 
+// Many large objects that are gone do not pass the bound of the log.
 // What is gone is looked up, and so is counted nowhere before it is in the log.
-func TestManyLargeObjectsThatAreGoneDoNotPassTheLogsBound(t *testing.T) {
+func TestLargeDeletes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) { c.LogBytes, c.SpoolBytes = 1<<20, -1 })

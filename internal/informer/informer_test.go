@@ -301,7 +301,8 @@ var (
 	expired = resource.Relist{Reason: resource.ReasonExpired, From: "3", To: "20"}
 )
 
-func TestChangesAreDecidedByWhatIsKnown(t *testing.T) {
+// Changes are decided by the known state.
+func TestDecidedChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		r := newRig(t, memory(t), []*outbox{out})
@@ -326,7 +327,8 @@ func TestChangesAreDecidedByWhatIsKnown(t *testing.T) {
 	})
 }
 
-func TestWhatIsSettledIsNotPublishedAgainAfterARestart(t *testing.T) {
+// What is settled is not published again after a restart.
+func TestRestartSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		r := newRig(t, db, []*outbox{out})
@@ -354,7 +356,8 @@ func TestWhatIsSettledIsNotPublishedAgainAfterARestart(t *testing.T) {
 	})
 }
 
-func TestATombstoneIsGoneWhenTheWatermarkHasPassedIt(t *testing.T) {
+// A tombstone is gone when the watermark has passed it.
+func TestTombstoneExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		r := newRig(t, db, []*outbox{out})
@@ -373,7 +376,8 @@ func TestATombstoneIsGoneWhenTheWatermarkHasPassedIt(t *testing.T) {
 	})
 }
 
-func TestANewUIDIsADeleteAndThenAnAdd(t *testing.T) {
+// A new UID is a delete, and then an add.
+func TestNewUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		r := newRig(t, memory(t), []*outbox{out})
@@ -390,7 +394,8 @@ func TestANewUIDIsADeleteAndThenAnAdd(t *testing.T) {
 	})
 }
 
-func TestARelistPublishesOnlyTheDifferencesAfterAGapEvent(t *testing.T) {
+// After a gap event, a relist publishes only the differences.
+func TestRelistDifferences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		r := newRig(t, db, []*outbox{out})
@@ -418,7 +423,8 @@ func TestARelistPublishesOnlyTheDifferencesAfterAGapEvent(t *testing.T) {
 	})
 }
 
-func TestAListThatBeginsAgainTellsItsGapOnce(t *testing.T) {
+// A list that starts again reports its gap once.
+func TestRestartedListGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		r := newRig(t, memory(t), []*outbox{out})
@@ -438,7 +444,7 @@ func TestAListThatBeginsAgainTellsItsGapOnce(t *testing.T) {
 
 // After a rewind the server gives out versions again, for other states: ids bear the epoch from
 // then on, or a broker that removes duplicates would take news for what it has.
-func TestAfterARewindOnlyEqualVersionsAreUnchanged(t *testing.T) {
+func TestRewindEqualVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		r := newRig(t, db, []*outbox{out})
@@ -470,7 +476,8 @@ func TestAfterARewindOnlyEqualVersionsAreUnchanged(t *testing.T) {
 	})
 }
 
-func TestAnObjectIsSettledWhenAllListenersHaveSettledIt(t *testing.T) {
+// An object is settled when all listeners have settled it.
+func TestSettledByAllListeners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memory(t)
 		fast, slow := newOutbox(), newOutbox()
@@ -492,7 +499,8 @@ func TestAnObjectIsSettledWhenAllListenersHaveSettledIt(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotSettledIsPublishedAgainAfterARestartWithTheSameID(t *testing.T) {
+// What is not settled is published again after a restart, with the same id.
+func TestRestartUnsettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		out.hold = true
@@ -511,7 +519,8 @@ func TestWhatIsNotSettledIsPublishedAgainAfterARestartWithTheSameID(t *testing.T
 	})
 }
 
-func TestAGapEventHasTheWayToItself(t *testing.T) {
+// A gap event waits until everything before it is settled.
+func TestGapEventAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		r := newRig(t, memory(t), []*outbox{out})
@@ -535,7 +544,8 @@ func TestAGapEventHasTheWayToItself(t *testing.T) {
 	})
 }
 
-func TestResyncTellsTheListenersThatAskedAndNoOthers(t *testing.T) {
+// A resync reaches the listeners that asked for it, and no others.
+func TestResyncListeners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, other := newOutbox(), newOutbox()
 		r := newRig(t, memory(t), []*outbox{asked, other}, func(c *informer.Config) { c.Listeners[0].Resync = 20 * time.Millisecond })
@@ -551,7 +561,8 @@ func TestResyncTellsTheListenersThatAskedAndNoOthers(t *testing.T) {
 	})
 }
 
-func TestAlwaysPublishesWhatIsKnownAsSynced(t *testing.T) {
+// The mode Always publishes known objects as synced.
+func TestSnapshotAlways(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		r := newRig(t, db, []*outbox{out})
@@ -568,7 +579,8 @@ func TestAlwaysPublishesWhatIsKnownAsSynced(t *testing.T) {
 	})
 }
 
-func TestAFullLogHoldsTheControllerBack(t *testing.T) {
+// A full log holds the controller back.
+func TestFullLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		out.hold = true
@@ -592,7 +604,8 @@ func TestAFullLogHoldsTheControllerBack(t *testing.T) {
 	})
 }
 
-func TestItEndsAtOnceWhenItsContextEnds(t *testing.T) {
+// The informer ends at once when its context ends.
+func TestContextEnd(t *testing.T) {
 	out := newOutbox()
 	out.hold = true
 	db := memory(t)

@@ -14,7 +14,7 @@ import (
 
 // A list without a position finds what was told before it: what happened in between is missing, and
 // its deletes are inferred.
-func TestASnapshotThatIsNotTheFirstIsAGap(t *testing.T) {
+func TestSecondSnapshotGap(t *testing.T) {
 	t.Run("after one that a stop has cut short", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			db, out := memory(t), newOutbox()

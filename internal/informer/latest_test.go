@@ -50,7 +50,8 @@ func (r *rig) seen(n int) {
 	eventually(r.t, fmt.Sprintf("%d changes wait", n), func() bool { return r.informer.Status().Log.Entries == n })
 }
 
-func TestOfWhatWaitsOnlyTheNewestIsSent(t *testing.T) {
+// Of the pending changes of an object, only the newest is sent.
+func TestLatestPending(t *testing.T) {
 	tests := []struct {
 		name    string
 		changes []string // while nothing can be sent; "a" is known, at version 1
@@ -116,7 +117,8 @@ func TestOfWhatWaitsOnlyTheNewestIsSent(t *testing.T) {
 	}
 }
 
-func TestAResyncIsNeedlessBesideAChange(t *testing.T) {
+// A resync is not sent beside a change.
+func TestLatestResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, all := newOutbox(), newOutbox()
 		r := newRig(t, memory(t), []*outbox{out, all}, latest(1))
@@ -137,7 +139,8 @@ func TestAResyncIsNeedlessBesideAChange(t *testing.T) {
 	})
 }
 
-func TestWhatIsWithThePublisherHoldsBackOnlyItsObject(t *testing.T) {
+// An event in flight holds back only its object.
+func TestLatestInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, all := newOutbox(), newOutbox()
 		r := newRig(t, memory(t), []*outbox{out, all}, latest(10))
@@ -155,7 +158,8 @@ func TestWhatIsWithThePublisherHoldsBackOnlyItsObject(t *testing.T) {
 	})
 }
 
-func TestTheOldObjectIsWhatTheListenerWasSentLast(t *testing.T) {
+// The old object is the one that the listener was sent last.
+func TestLatestOldObject(t *testing.T) {
 	maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods, Payload: event.PayloadChange})
 	ok(t, err)
 	for _, where := range []string{"memory", "disk"} {
@@ -207,7 +211,8 @@ func (r *rig) churn(from, n, objects int) (lines []string) {
 	return lines
 }
 
-func TestWhatLiesOnDiskCollapsesTooAlsoAfterACrash(t *testing.T) {
+// Changes on disk collapse too, also after a crash.
+func TestLatestOnDisk(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprint("crash ", crash), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -248,7 +253,8 @@ func TestWhatLiesOnDiskCollapsesTooAlsoAfterACrash(t *testing.T) {
 	}
 }
 
-func TestAfterACrashAnObjectThatWasNeverSentIsStillAdded(t *testing.T) {
+// After a crash, an object that was never sent is still added.
+func TestLatestNeverSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memory(t)
 		out := newOutbox()
@@ -310,7 +316,8 @@ func TestWhatIsReadAheadIsBounded(t *testing.T) {
 	})
 }
 
-func TestTheOldestIsNotDroppedUnderAListenerThatHasReadAhead(t *testing.T) {
+// The oldest change is not dropped under a listener that has read ahead.
+func TestLatestReadAheadDrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memory(t)
 		ix, err := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods})
@@ -343,7 +350,8 @@ func (onlyB) Rejects(c *event.Change) (string, error) {
 
 func (onlyB) NeedsOld() bool { return false }
 
-func TestWhatARunBeforeHasDroppedIsToldToSinksThatGetTheNewestStatesNow(t *testing.T) {
+// What an earlier run dropped is reported to sinks that now get the newest states.
+func TestLatestEarlierDrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memory(t)
 		filtered := func(c *informer.Config) { c.Listeners[1].Selector = onlyB{} }

@@ -23,7 +23,8 @@ func (o *outbox) settleOf(name string) {
 	settle(done)
 }
 
-func TestADeleteBeforeTheEndOfAListIsPartOfTheList(t *testing.T) {
+// A delete before the end of a list is part of the list.
+func TestDeleteBeforeListEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		r := newRig(t, memory(t), []*outbox{out})
@@ -50,8 +51,9 @@ func TestADeleteBeforeTheEndOfAListIsPartOfTheList(t *testing.T) {
 	})
 }
 
+// What was not selected and died before the end of a list is not inferred.
 // It was told, though within a list.
-func TestWhatIsNotSelectedAndDiedBeforeTheEndOfAListIsNotInferred(t *testing.T) {
+func TestUnselectedDeleteInList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		r := newRig(t, memory(t), []*outbox{out}, selects)
@@ -67,8 +69,9 @@ func TestWhatIsNotSelectedAndDiedBeforeTheEndOfAListIsNotInferred(t *testing.T) 
 	})
 }
 
+// A delete with the version of the last state is reported.
 // An aggregated API server may give a delete the version of the last state.
-func TestADeleteWithTheVersionOfTheLastStateIsTold(t *testing.T) {
+func TestDeleteOfSameVersion(t *testing.T) {
 	for name, item := range map[string]func(r *rig){
 		"that a watch told": func(r *rig) { r.add("a", "11") },
 		"of a list":         func(r *rig) { r.list(initial, "11", "a@11") },

@@ -12,7 +12,7 @@ import (
 
 // A clock may show one time twice, as it does in a synctest bubble: what was observed at the moment
 // of spooling is spooled too.
-func TestARewindForgetsWhatWasDeletedAtTheSameMoment(t *testing.T) {
+func TestRewindSameMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		r := newRig(t, memory(t), []*outbox{out})
@@ -33,7 +33,8 @@ func TestARewindForgetsWhatWasDeletedAtTheSameMoment(t *testing.T) {
 	})
 }
 
-func TestCursorsThatStandStillAreNotWrittenAgain(t *testing.T) {
+// Cursors that do not move are not written again.
+func TestIdleCursors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		out.setHold(true)

@@ -51,7 +51,8 @@ func (o *outbox) steps(t *testing.T) []string {
 	return steps
 }
 
-func TestTheOldObjectIsTheVersionBefore(t *testing.T) {
+// The old object is the version before.
+func TestOldObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		r := newRig(t, db, []*outbox{out}, changes(t))
@@ -84,7 +85,8 @@ func TestTheOldObjectIsTheVersionBefore(t *testing.T) {
 	})
 }
 
-func TestTheOldObjectLiesOnDiskWithItsChange(t *testing.T) {
+// The old object lies on disk with its change.
+func TestOldObjectOnDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		r := newRig(t, db, []*outbox{out}, changes(t), spooling)
@@ -111,7 +113,7 @@ func TestTheOldObjectLiesOnDiskWithItsChange(t *testing.T) {
 
 // With a budget of bodies that is used up, the state on disk may be an earlier one than the last
 // that was sent.
-func TestAnInferredDeleteBearsTheLastVersionAndTheLastBodyOnDisk(t *testing.T) {
+func TestInferredDeleteOldObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, err := store.Open(statedb.Options{})
 		ok(t, err)

@@ -18,7 +18,8 @@ func secretly(t *testing.T, version string) *resource.Object {
 	return obj
 }
 
-func TestWhatIsRedactedLaterIsRedactedOnDiskToo(t *testing.T) {
+// What is redacted later is redacted on disk too.
+func TestRedactionOnDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		r := newRig(t, db, []*outbox{out}, changes(t), spooling)

@@ -53,7 +53,7 @@ func (s *stuck) count() int {
 
 // One change that does not settle keeps its place at the front of the log, and those behind it as
 // empty shells.
-func TestAChangeThatIsStuckDoesNotKeepTheObjectsBehindIt(t *testing.T) {
+func TestStuckChangeMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const objects, size = 200, 1 << 20
 		sink := &stuck{}

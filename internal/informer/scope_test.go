@@ -8,8 +8,9 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
+// A namespace has not left by a list that infers no deletes.
 // A run after a crash has to tell it: the list did not.
-func TestANamespaceHasNotLeftByAListThatTakesNothingForGone(t *testing.T) {
+func TestNamespaceInPartialList(t *testing.T) {
 	for name, end := range map[string]struct {
 		of    resource.Identity
 		state resource.NamespaceState

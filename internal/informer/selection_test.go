@@ -44,7 +44,8 @@ func selecting(all versions, each ...versions) option {
 	}
 }
 
-func TestWhatIsKeptBackIsSettledAndKnown(t *testing.T) {
+// A change that is kept back is settled and known.
+func TestFilteredChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		r := newRig(t, db, []*outbox{out}, changes(t), selecting("old 11 13 15"))
@@ -75,7 +76,7 @@ func TestWhatIsKeptBackIsSettledAndKnown(t *testing.T) {
 
 // A later change that one sink does not want, or none, is settled before an earlier one that a sink
 // still has to take.
-func TestAStateDoesNotOvertakeAChangeThatIsOnItsWay(t *testing.T) {
+func TestFilteredOrder(t *testing.T) {
 	for name, selectors := range map[string]option{
 		"of two sinks one does not want it": selecting("", "12 13"),
 		"nobody wants it":                   selecting("12 13"),
@@ -146,7 +147,8 @@ func TestAStateDoesNotOvertakeAChangeThatIsOnItsWay(t *testing.T) {
 	}
 }
 
-func TestASelectorThatFailsKeepsNothingBack(t *testing.T) {
+// A selector that fails keeps nothing back.
+func TestFilterFailureCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, reg := newOutbox(), prometheus.NewRegistry()
 		r := newRig(t, memory(t), []*outbox{out}, selecting("", "5"), func(c *informer.Config) { c.Registerer = reg })

@@ -51,7 +51,8 @@ func updates(from, to int) []string {
 	return lines
 }
 
-func TestWhatWaitsGoesToDiskAndMemoryStaysBounded(t *testing.T) {
+// Pending changes go to disk, and memory stays bounded.
+func TestSpool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		r := newRig(t, db, []*outbox{out}, spooling)
@@ -83,7 +84,8 @@ func TestWhatWaitsGoesToDiskAndMemoryStaysBounded(t *testing.T) {
 	})
 }
 
-func TestAfterACrashTheLogOnDiskGoesOutFirstAndInOrder(t *testing.T) {
+// After a crash the log on disk is sent first, and in order.
+func TestSpoolAfterCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		r := newRig(t, db, []*outbox{out}, spooling)
@@ -111,7 +113,8 @@ func TestAfterACrashTheLogOnDiskGoesOutFirstAndInOrder(t *testing.T) {
 	})
 }
 
-func TestASettledChangeIsNotSentAgainFromDisk(t *testing.T) {
+// A settled change is not sent again from disk.
+func TestSpoolSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		out.setHold(true)
@@ -141,7 +144,8 @@ func TestASettledChangeIsNotSentAgainFromDisk(t *testing.T) {
 	})
 }
 
-func TestASinkThatStandsStillDoesNotHoldBackAnother(t *testing.T) {
+// A stalled sink does not hold back another.
+func TestSpoolStalledSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		live, dead := newOutbox(), newOutbox()
 		dead.setHold(true)
@@ -157,7 +161,8 @@ func TestASinkThatStandsStillDoesNotHoldBackAnother(t *testing.T) {
 	})
 }
 
-func TestAfterARestartEachSinkGetsWhatItHasNotHad(t *testing.T) {
+// After a restart each sink gets what it has not had.
+func TestSpoolAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memory(t)
 		live, dead := newOutbox(), newOutbox()
@@ -187,7 +192,8 @@ func TestAfterARestartEachSinkGetsWhatItHasNotHad(t *testing.T) {
 	})
 }
 
-func TestAFullDiskBudgetStopsReadingAndDropsNothing(t *testing.T) {
+// A full disk budget stops reading, and drops nothing.
+func TestSpoolDiskBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		out.setHold(true)
@@ -249,7 +255,8 @@ func TestAGapLiesOnDiskInItsPlace(t *testing.T) {
 	})
 }
 
-func TestAFailingDiskHoldsReadingBackUntilItWorksAgain(t *testing.T) {
+// A failing disk holds reading back until it works again.
+func TestSpoolFailingDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, err := store.Open(statedb.Options{})
 		ok(t, err)
@@ -281,7 +288,8 @@ func TestAFailingDiskHoldsReadingBackUntilItWorksAgain(t *testing.T) {
 	})
 }
 
-func TestItEndsWhileItWaitsForTheDisk(t *testing.T) {
+// The informer ends while it waits for the disk.
+func TestSpoolStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		out.setHold(true)

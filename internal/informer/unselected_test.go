@@ -13,7 +13,8 @@ func (r *rig) unselected(name, version string, gone bool) {
 
 func selects(c *informer.Config) { c.Selective, c.Enterable = true, true }
 
-func TestOnlyWhatWasSelectedLeaves(t *testing.T) {
+// Only an object that was selected leaves the selection.
+func TestLeavingObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		r := newRig(t, memory(t), []*outbox{out}, selects)
@@ -40,8 +41,9 @@ func TestOnlyWhatWasSelectedLeaves(t *testing.T) {
 	})
 }
 
+// A list that is older than the watch makes no object leave.
 // A list may be older than what a watch has told.
-func TestAListThatIsOlderThanTheWatchTellsNobodyToLeave(t *testing.T) {
+func TestLeavingInOldList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		r := newRig(t, memory(t), []*outbox{out}, selects)

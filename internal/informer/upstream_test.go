@@ -29,7 +29,7 @@ func ofObjects(lines []string) []string {
 
 // As TestDeltaFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue and its sister: what a list does not
 // hold is deleted, once, also when it was still in the queue as the list came.
-func TestAListDeletesWhatWasOnlyInTheQueue(t *testing.T) {
+func TestListDeletesQueued(t *testing.T) {
 	tests := []struct {
 		name string
 		fill func(r *rig)
@@ -82,7 +82,7 @@ func TestAListDeletesWhatWasOnlyInTheQueue(t *testing.T) {
 
 // As TestReplaceEvents: what a list makes of what was known. Deletes come last here: they are known
 // when the list has ended.
-func TestAListMakesAddsUpdatesAndDeletes(t *testing.T) {
+func TestListDifferences(t *testing.T) {
 	tests := []struct {
 		name  string
 		known []string
@@ -126,7 +126,7 @@ func TestAListMakesAddsUpdatesAndDeletes(t *testing.T) {
 
 // As TestListenerResyncPeriods: each listener at its own period, and none that asked for none. A
 // Synced has the round of its listener's period, which is what another replica would give it.
-func TestListenersResyncAtTheirOwnPeriods(t *testing.T) {
+func TestResyncPeriods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outboxes := []*outbox{newOutbox(), newOutbox(), newOutbox()}
 		periods := []time.Duration{0, 2 * time.Second, 3 * time.Second}

@@ -82,7 +82,8 @@ func sameError(t *testing.T, raw []byte, name string, got, want error) {
 	}
 }
 
-func TestItAcceptsWhatJsontextAccepts(t *testing.T) {
+// The scanner accepts what jsontext accepts.
+func TestLikeJsontext(t *testing.T) {
 	for _, text := range texts {
 		check(t, []byte(text))
 	}
@@ -189,7 +190,8 @@ func TestAReadersErrorIsTold(t *testing.T) {
 	}
 }
 
-func TestOneLargeValueIsNoReasonToKeepMuch(t *testing.T) {
+// The buffer is small again after one large value.
+func TestBufferAfterLargeValue(t *testing.T) {
 	const large = 4 << 20
 	text := `"` + strings.Repeat("x", large) + `" ` + strings.Repeat(`"y" `, 200_000)
 	s := jsonscan.NewReader(&chunks{[]byte(text), 16 << 10})
@@ -204,9 +206,9 @@ func TestOneLargeValueIsNoReasonToKeepMuch(t *testing.T) {
 	}
 }
 
-// TestALargeValueInSmallPiecesIsReadOnce takes a moment; it would take many minutes if each piece
+// TestLargeValueInPieces takes a moment; it would take many minutes if each piece
 // began the value again.
-func TestALargeValueInSmallPiecesIsReadOnce(t *testing.T) {
+func TestLargeValueInPieces(t *testing.T) {
 	const pieces = 1 << 18
 	for name, text := range map[string]string{
 		"strings": `{"a":["` + strings.Repeat(`x","`, 4*pieces) + `"]}`, "one string": `"` + strings.Repeat("x", 16*pieces) + `"`,

@@ -38,7 +38,8 @@ func kubeconfigFile(t *testing.T, text string) string {
 	return file
 }
 
-func TestTheContextSaysWhichServerAndHowItsClusterIsCalled(t *testing.T) {
+// The context names the server and the cluster.
+func TestKubeconfigContext(t *testing.T) {
 	file := kubeconfigFile(t, kubeconfig)
 	// Relative paths in a kubeconfig are relative to it.
 	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "ca.pem"), nil, 0o600); err != nil {
@@ -61,7 +62,8 @@ func TestTheContextSaysWhichServerAndHowItsClusterIsCalled(t *testing.T) {
 	}
 }
 
-func TestAWrongKubeconfigIsSaidPlainly(t *testing.T) {
+// A wrong kubeconfig is reported plainly.
+func TestWrongKubeconfig(t *testing.T) {
 	file := kubeconfigFile(t, kubeconfig)
 	none := kubeconfigFile(t, strings.Replace(kubeconfig, "current-context: dev", "", 1))
 	for _, test := range []struct{ name, file, context, want string }{

@@ -203,7 +203,8 @@ func once(first, then http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-func TestDiscoveryAsksForOneDocumentFirst(t *testing.T) {
+// Discovery asks for the one aggregated document first.
+func TestAggregatedDiscovery(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{path...}", func(w http.ResponseWriter, r *http.Request) {
 		want := "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
@@ -220,8 +221,8 @@ func TestDiscoveryAsksForOneDocumentFirst(t *testing.T) {
 	}
 }
 
-// TestDiscoveryFindsWhatClientGoFinds compares the two with documents of a real API server.
-func TestDiscoveryFindsWhatClientGoFinds(t *testing.T) {
+// TestDiscoveryLikeClientGo compares the two with documents of a real API server.
+func TestDiscoveryLikeClientGo(t *testing.T) {
 	for _, format := range []string{"aggregated", "legacy"} {
 		t.Run(format, func(t *testing.T) {
 			server := httptest.NewServer(apiServer(t, format))

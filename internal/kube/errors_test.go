@@ -76,7 +76,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestAServerThatHangsIsUnreachable(t *testing.T) {
+// A server that hangs is unreachable.
+func TestHangingServer(t *testing.T) {
 	resolver := newResolver(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -85,7 +86,8 @@ func TestAServerThatHangsIsUnreachable(t *testing.T) {
 	}
 }
 
-func TestTheCallersOwnEndIsNoFault(t *testing.T) {
+// The end of the caller's context is no fault of the server.
+func TestCancelledCaller(t *testing.T) {
 	resolver := newResolver(t, http.NotFoundHandler())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -101,7 +103,8 @@ func TestTheCallersOwnEndIsNoFault(t *testing.T) {
 	}
 }
 
-func TestTheClusterIsKnownByKubeSystem(t *testing.T) {
+// The cluster is identified by the namespace kube-system.
+func TestClusterID(t *testing.T) {
 	const path = "GET /api/v1/namespaces/kube-system"
 	for name, test := range map[string]struct {
 		handler http.HandlerFunc

@@ -7,7 +7,8 @@ import (
 	"github.com/kubebridge/bridge/internal/kube"
 )
 
-func TestAPinnedNameMeansLaterWhatItMeansNow(t *testing.T) {
+// A pinned name means later what it means now.
+func TestPinnedNames(t *testing.T) {
 	catalog, err := newResolver(t, apiServer(t, "aggregated")).Discover(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,8 @@ func texts(types []resource.Type) string {
 	return strings.Join(list, " ")
 }
 
-func TestNamesMeanWhatKubectlTakesThemFor(t *testing.T) {
+// Names mean the resources that kubectl takes them for.
+func TestKubectlNames(t *testing.T) {
 	catalogs(t, func(t *testing.T, c *kube.Catalog) {
 		for name, want := range map[string]string{
 			"pods":                   "pods.v1",
@@ -80,7 +81,8 @@ func TestNamesMeanWhatKubectlTakesThemFor(t *testing.T) {
 	})
 }
 
-func TestATypeSaysWhatItsObjectsAre(t *testing.T) {
+// A resolved type has the kind of its objects, and whether they have a namespace.
+func TestResolvedTypes(t *testing.T) {
 	catalogs(t, func(t *testing.T, c *kube.Catalog) {
 		types, err := c.Resolve(kube.Selection{Names: []string{"nodes", "deploy"}})
 		want := []resource.Type{
@@ -165,7 +167,8 @@ func TestExcludingTakesOut(t *testing.T) {
 	})
 }
 
-func TestNamespacedLeavesOutWhatIsInNoNamespace(t *testing.T) {
+// Namespaced leaves out resources without a namespace.
+func TestNamespacedTypes(t *testing.T) {
 	catalogs(t, func(t *testing.T, c *kube.Catalog) {
 		types, err := c.Resolve(kube.Selection{Names: []string{"*"}, Namespaced: true})
 		if err != nil || len(types) == 0 {
@@ -182,7 +185,8 @@ func TestNamespacedLeavesOutWhatIsInNoNamespace(t *testing.T) {
 	})
 }
 
-func TestUnknownNamesComeWithTheNearest(t *testing.T) {
+// Unknown names are reported with the nearest ones.
+func TestUnknownNames(t *testing.T) {
 	server := http.NewServeMux()
 	api, apis := read(t, "testdata/aggregated_api.json"), read(t, "testdata/aggregated_apis.json")
 	for path, body := range map[string]string{"/api": api, "/apis": apis} {
@@ -213,7 +217,8 @@ exclude evnets: the API server has no such resource: did you mean "events"?`
 	}
 }
 
-func TestAGroupThatIsDownHidesOnlyItself(t *testing.T) {
+// An API group that is unavailable hides only itself.
+func TestUnavailableGroup(t *testing.T) {
 	catalogs(t, func(t *testing.T, c *kube.Catalog) {
 		if _, down := c.Unavailable()[schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}]; !down || len(c.Unavailable()) != 1 {
 			t.Errorf("unavailable: %v", c.Unavailable())

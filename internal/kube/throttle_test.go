@@ -14,7 +14,8 @@ import (
 	"github.com/kubebridge/bridge/internal/kube"
 )
 
-func TestOneLimitHoldsForAllClientsTogether(t *testing.T) {
+// One limit holds for all clients together.
+func TestSharedLimit(t *testing.T) {
 	var requests atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
 	defer server.Close()
@@ -46,7 +47,8 @@ func TestOneLimitHoldsForAllClientsTogether(t *testing.T) {
 	}
 }
 
-func TestWithoutALimitNothingWaits(t *testing.T) {
+// Without a limit nothing waits.
+func TestNoLimit(t *testing.T) {
 	config, _, err := kube.RESTConfig(kubeconfigFile(t, kubeconfig), "", 0, 0)
 	if err != nil || config.WrapTransport != nil || config.QPS >= 0 {
 		t.Errorf("throttled: %v, %v", config, err)

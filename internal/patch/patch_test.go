@@ -20,7 +20,7 @@ import (
 
 // The public suite tests those who apply patches. Here its documents are the two versions, and its
 // own patches show that the library that ours are checked with applies them as it should.
-func TestDiffOfTheDocumentsInThePublicSuite(t *testing.T) {
+func TestDiffOfPublicSuite(t *testing.T) {
 	for _, file := range []string{"tests.json", "spec_tests.json"} {
 		data, err := os.ReadFile("testdata/" + file)
 		if err != nil {
@@ -55,7 +55,7 @@ func TestDiffOfTheDocumentsInThePublicSuite(t *testing.T) {
 }
 
 // The examples of RFC 6902, appendix A, that a diff can make: those with add, remove and replace.
-func TestDiffGivesTheExamplesOfTheRFC(t *testing.T) {
+func TestDiffOfRFCExamples(t *testing.T) {
 	for _, tt := range []struct{ name, old, changed, want string }{
 		{"A.1 adding an object member", `{"foo":"bar"}`, `{"baz":"qux","foo":"bar"}`, `[{"op":"add","path":"/baz","value":"qux"}]`},
 		{"A.2 adding an array element", `{"foo":["bar","baz"]}`, `{"foo":["bar","qux","baz"]}`, `[{"op":"add","path":"/foo/1","value":"qux"}]`},
@@ -96,7 +96,8 @@ var rfc7386 = [][3]string{
 	{`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
 }
 
-func TestMergeOfTheExamplesOfTheRFC(t *testing.T) {
+// The examples of the RFC, as merge patches.
+func TestMergeOfRFCExamples(t *testing.T) {
 	for _, tt := range rfc7386 {
 		t.Run(tt[0]+" and "+tt[1], func(t *testing.T) {
 			if got := applyMerge(decode(t, []byte(tt[0])), decode(t, []byte(tt[1]))); !reflect.DeepEqual(got, decode(t, []byte(tt[2]))) {
@@ -129,7 +130,8 @@ func TestMergeSaysWhatItCanNot(t *testing.T) {
 	}
 }
 
-func TestPatchesAreExactAboutNumbersAndSilentAboutOrder(t *testing.T) {
+// Patches are exact about numbers, and ignore the order of members.
+func TestNumbersAndOrder(t *testing.T) {
 	old, changed := []byte(`{"a":9007199254740992,"b":{"x":1,"y":2}}`), []byte(`{"b":{"y":2,"x":1},"a":9007199254740993}`)
 	if got := string(patch.Diff(old, changed)); got != `[{"op":"replace","path":"/a","value":9007199254740993}]` {
 		t.Errorf("Diff = %s", got)
@@ -145,8 +147,9 @@ func TestPatchesAreExactAboutNumbersAndSilentAboutOrder(t *testing.T) {
 	}
 }
 
+// A patch is not longer than what it makes.
 // What is different as a whole is replaced as a whole.
-func TestAPatchIsNotLongerThanWhatItMakes(t *testing.T) {
+func TestPatchLength(t *testing.T) {
 	got := string(patch.Diff([]byte(`{"list":[1,2,3,4,5,6,7,8]}`), []byte(`{"list":[9]}`)))
 	if got != `[{"op":"replace","path":"/list","value":[9]}]` {
 		t.Error(got)

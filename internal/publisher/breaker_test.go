@@ -22,7 +22,8 @@ func objects(n int) []string {
 	return ids
 }
 
-func TestCallsThatFailTogetherStartOnePause(t *testing.T) {
+// Calls that fail together start one pause.
+func TestOutageSinglePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.limits = sinks.Limits{Messages: 1, Concurrency: 8}
@@ -47,7 +48,8 @@ func TestCallsThatFailTogetherStartOnePause(t *testing.T) {
 	})
 }
 
-func TestWhatWaitedForTheBrokerHasNoDelaysOfItsOwn(t *testing.T) {
+// What waited for the broker has no delays of its own.
+func TestOutageWithoutDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		begun := time.Now()
@@ -70,7 +72,8 @@ func TestWhatWaitedForTheBrokerHasNoDelaysOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestABrokerThatTakesProbesOnlyIsNotHammered(t *testing.T) {
+// A broker that accepts only probes is not hammered.
+func TestOutageProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.limits.Concurrency = 1
@@ -99,7 +102,8 @@ func TestABrokerThatTakesProbesOnlyIsNotHammered(t *testing.T) {
 	})
 }
 
-func TestANewOutageStartsWithAShortPause(t *testing.T) {
+// A new outage starts with a short pause.
+func TestOutageAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		var away atomic.Bool
@@ -131,7 +135,8 @@ func TestANewOutageStartsWithAShortPause(t *testing.T) {
 	})
 }
 
-func TestDeadLettersWaitForTheBrokerToo(t *testing.T) {
+// Dead letters wait for the broker too.
+func TestOutageDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.onMessage = func(*event.Event) answer { return answer{err: errTooBig} }

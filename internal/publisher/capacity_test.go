@@ -56,7 +56,8 @@ func TestAddBlocksAtTheBounds(t *testing.T) {
 	})
 }
 
-func TestAddersAreServedInTheirOrder(t *testing.T) {
+// Callers of Add are served in their order.
+func TestAddOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.onPublish = func(ctx context.Context, _ []*sinks.Message) { <-ctx.Done() }
@@ -87,7 +88,8 @@ func TestAddersAreServedInTheirOrder(t *testing.T) {
 	})
 }
 
-func TestAnAdderThatGivesUpLeavesItsPlace(t *testing.T) {
+// A caller of Add that gives up leaves its place in the queue.
+func TestAddCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.onPublish = func(context.Context, []*sinks.Message) { time.Sleep(time.Minute) }

@@ -161,7 +161,8 @@ func TestDetachDuringACall(t *testing.T) {
 	}
 }
 
-func TestDetachOfOneSettlerOfACall(t *testing.T) {
+// One of two settlers of a call is detached.
+func TestDetachOfOneSettler(t *testing.T) {
 	t.Run("a call that is cancelled is made again for the others at once", func(t *testing.T) {
 		eachOrder(t, func(t *testing.T, order sinks.Order) {
 			sink, mine, others := newSink(t, order), newRecorder(t), newRecorder(t)

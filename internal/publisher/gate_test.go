@@ -24,7 +24,8 @@ func (g *gate) ask() error {
 	return nil
 }
 
-func TestNothingIsSentWhileTheGateIsShut(t *testing.T) {
+// Nothing is sent while the gate is shut.
+func TestGateShut(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		var g gate
 		g.shut.Store(true)
@@ -50,8 +51,9 @@ func TestNothingIsSentWhileTheGateIsShut(t *testing.T) {
 	})
 }
 
+// An answer that comes behind a shut gate settles nothing.
 // What it is answered may be about what another process has stored.
-func TestAnAnswerThatComesBehindAShutGateSettlesNothing(t *testing.T) {
+func TestGateLateAnswer(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		var g gate
 		sink, r := newSink(t, order), newRecorder(t)
@@ -71,7 +73,8 @@ func TestAnAnswerThatComesBehindAShutGateSettlesNothing(t *testing.T) {
 	})
 }
 
-func TestNoDeadLetterIsSentWhileTheGateIsShut(t *testing.T) {
+// No dead letter is sent while the gate is shut.
+func TestGateDeadLetter(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		var asked, opened atomic.Int32
 		sink, r := newSink(t, order), newRecorder(t)

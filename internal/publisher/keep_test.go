@@ -41,7 +41,8 @@ func (k *keeper) seen() (kept []string, failures int) {
 	return slices.Clone(k.kept), k.failures
 }
 
-func TestADeadLetterThatIsRefusedForTooLongIsKeptAndTheObjectGoesOn(t *testing.T) {
+// A dead letter that is refused for too long is kept in a file, and the object continues.
+func TestKeptDeadLetter(t *testing.T) {
 	for name, place := range map[string]error{"refuses": errTooBig, "is busy": errBusy} {
 		t.Run("the place "+name, func(t *testing.T) {
 			eachOrder(t, func(t *testing.T, order sinks.Order) {
@@ -70,7 +71,8 @@ func TestADeadLetterThatIsRefusedForTooLongIsKeptAndTheObjectGoesOn(t *testing.T
 	}
 }
 
-func TestABrokerThatIsAwayIsNoPlaceThatRefuses(t *testing.T) {
+// An unavailable broker is not taken for a place that refuses.
+func TestKeptNothingInOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.onMessage = refuse("a/1")
@@ -85,7 +87,8 @@ func TestABrokerThatIsAwayIsNoPlaceThatRefuses(t *testing.T) {
 	})
 }
 
-func TestARefusedMessageWithoutAPlaceIsKeptAtOnce(t *testing.T) {
+// A refused message without a place for dead letters is kept at once.
+func TestKeptRefusedMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.onMessage = refuse("a/1", "b/1")
@@ -108,7 +111,8 @@ func TestARefusedMessageWithoutAPlaceIsKeptAtOnce(t *testing.T) {
 	})
 }
 
-func TestARefusedMessageWithoutAPlaceWaitsForAKeeperThatFails(t *testing.T) {
+// A refused message without a place for dead letters waits while the keeper fails.
+func TestKeeperFailure(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
 		sink.onMessage = refuse("a/1")

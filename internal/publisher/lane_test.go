@@ -14,7 +14,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-func TestAnObjectWithoutALaneKeepsItsOrderAndDelaysNoOther(t *testing.T) {
+// An object without a lane keeps its order, and delays no other.
+func TestLaneMissing(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
 		begun := time.Now()
@@ -43,7 +44,8 @@ func TestAnObjectWithoutALaneKeepsItsOrderAndDelaysNoOther(t *testing.T) {
 	})
 }
 
-func TestAnEventThatNoLaneTakesIsADeadLetter(t *testing.T) {
+// An event that no lane accepts is a dead letter.
+func TestLaneDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.onLane = func(e *event.Event) error {
@@ -61,7 +63,8 @@ func TestAnEventThatNoLaneTakesIsADeadLetter(t *testing.T) {
 	})
 }
 
-func TestAnOutageIsFoundWithOneLookUpNotOnePerObject(t *testing.T) {
+// An outage is found with one look-up, not with one per object.
+func TestLaneLookUpsInOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		begun := time.Now()
@@ -106,7 +109,8 @@ func TestDrainLooksUpLanesAtOnce(t *testing.T) {
 	})
 }
 
-func TestALookUpThatTheCallerEndsTakesNothing(t *testing.T) {
+// A look-up that the caller ends blocks nothing.
+func TestLaneLookUpCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -128,7 +132,8 @@ func TestALookUpThatTheCallerEndsTakesNothing(t *testing.T) {
 	})
 }
 
-func TestRunWaitsForLookUpsBeforeItClosesTheSink(t *testing.T) {
+// Run waits for look-ups before it closes the sink.
+func TestLaneLookUpsAtClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.onLane = func(*event.Event) error {
@@ -149,7 +154,8 @@ func TestRunWaitsForLookUpsBeforeItClosesTheSink(t *testing.T) {
 	})
 }
 
-func TestAllPlacesThatAreMissingAreNamed(t *testing.T) {
+// All places that are missing are named.
+func TestLanesBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		missing := true
@@ -170,7 +176,8 @@ func TestAllPlacesThatAreMissingAreNamed(t *testing.T) {
 	})
 }
 
-func TestASinkThatKnowsItsBrokerIsAwayIsNotConnected(t *testing.T) {
+// A sink that knows that its broker is unavailable is not connected.
+func TestLaneOfUnconnectedSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &knowingSink{scriptedSink: newSink(t, sinks.ByObject)}
 		p := start(t, sink, publisher.Config{})

@@ -12,7 +12,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-func TestOpenIsTriedAgainAndAddWaitsForIt(t *testing.T) {
+// Open is tried again, and Add waits for it.
+func TestOpenRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.onOpen = func(attempt int) error {
@@ -37,7 +38,8 @@ func TestOpenIsTriedAgainAndAddWaitsForIt(t *testing.T) {
 	})
 }
 
-func TestAnOpenErrorForTheOperatorEndsRun(t *testing.T) {
+// An error of Open that needs the operator ends Run.
+func TestOpenPermanentError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newSink(t, sinks.ByObject)
 		sink.onOpen = func(int) error { return errBadAuth }
@@ -57,7 +59,8 @@ func TestAnOpenErrorForTheOperatorEndsRun(t *testing.T) {
 	})
 }
 
-func TestAStopWhileOpeningEndsRunWithoutAnError(t *testing.T) {
+// A stop while opening ends Run without an error.
+func TestOpenStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newSink(t, sinks.ByObject)
 		sink.onOpen = func(int) error { return errAway }
@@ -70,7 +73,8 @@ func TestAStopWhileOpeningEndsRunWithoutAnError(t *testing.T) {
 	})
 }
 
-func TestNewRefusesWhatCanNotBeMeant(t *testing.T) {
+// New refuses a configuration that makes no sense.
+func TestConfigProblems(t *testing.T) {
 	sink := newSink(t, sinks.ByObject)
 	bad := publisher.Config{Sink: sink}
 	bad.RateLimit.PerSecond = -1
@@ -86,7 +90,8 @@ func TestNewRefusesWhatCanNotBeMeant(t *testing.T) {
 	}
 }
 
-func TestMetricsExistBeforeTheyAreMovedAndFollow(t *testing.T) {
+// Metrics exist from the start, and are updated.
+func TestMetricsFromStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)

@@ -10,8 +10,9 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
+// What is settled is shown with its outcome.
 // Those who look on see every item once, in the order of its object, with what became of it.
-func TestWhatIsSettledIsShownWithItsOutcome(t *testing.T) {
+func TestOutcome(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		for _, test := range []struct {
 			place error

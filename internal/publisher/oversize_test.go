@@ -95,7 +95,8 @@ func oversized(r *recorder) []*publisher.Item {
 	return items
 }
 
-func TestAnEventThatIsTooLargeIsSentInTheFirstFormThatFits(t *testing.T) {
+// An event that is too large is sent in the first form that fits.
+func TestOversize(t *testing.T) {
 	for name, c := range map[string]struct {
 		ways    []publisher.Oversize
 		limit   int
@@ -150,7 +151,8 @@ func TestAnEventThatIsTooLargeIsSentInTheFirstFormThatFits(t *testing.T) {
 	}
 }
 
-func TestAClaimThatFailsIsTriedAgainAndDelaysItsLaneOnly(t *testing.T) {
+// A claim that fails is tried again, and delays only its lane.
+func TestOversizeClaimRetry(t *testing.T) {
 	for name, class := range map[string]sinks.Class{"busy": sinks.Retry, "away": sinks.Reconnect} {
 		t.Run(name, func(t *testing.T) {
 			eachOrder(t, func(t *testing.T, order sinks.Order) {
@@ -185,7 +187,8 @@ func TestAClaimThatFailsIsTriedAgainAndDelaysItsLaneOnly(t *testing.T) {
 	}
 }
 
-func TestAWayThatASinkCanNotGoIsRefused(t *testing.T) {
+// A form for large events that the sink does not support is refused.
+func TestOversizeUnsupported(t *testing.T) {
 	sink := newSink(t, sinks.ByObject)
 	for _, way := range []publisher.Oversize{"shrink", publisher.Claim} {
 		if _, err := publisher.New(publisher.Config{Sink: sink, Name: "test", Oversize: []publisher.Oversize{way}}); err == nil {

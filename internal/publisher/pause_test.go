@@ -10,7 +10,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-func TestAPausedSinkIsSentNothingUntilItIsResumed(t *testing.T) {
+// A paused sink is sent nothing until it is resumed.
+func TestPausedSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		p := start(t, sink, publisher.Config{})
@@ -50,7 +51,8 @@ func TestAPauseDoesNotEndAnOutage(t *testing.T) {
 	})
 }
 
-func TestAPatientPublisherWaitsForTheOperatorToo(t *testing.T) {
+// A patient publisher also waits for the operator.
+func TestPatientPublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.onOpen = func(attempt int) error {

@@ -34,7 +34,8 @@ func eachOrder(t *testing.T, test func(t *testing.T, order sinks.Order)) {
 	}
 }
 
-func TestItemsArriveInOrderAndAreSettled(t *testing.T) {
+// Items arrive in order and are settled.
+func TestOrder(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
 		p := start(t, sink, publisher.Config{})
@@ -65,7 +66,8 @@ func TestReadyObjectsShareACall(t *testing.T) {
 	})
 }
 
-func TestACallHoldsNoMoreBytesThanTheLimit(t *testing.T) {
+// A call holds no more bytes than the limit.
+func TestCallBytes(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
 		sink.limits = sinks.Limits{Bytes: 250}
@@ -81,7 +83,8 @@ func TestACallHoldsNoMoreBytesThanTheLimit(t *testing.T) {
 	})
 }
 
-func TestAMessageThatFailsIsSentAgainBeforeTheNext(t *testing.T) {
+// A message that fails is sent again before the next.
+func TestRetryOrder(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
 		attempts := 0
@@ -107,7 +110,8 @@ func TestAMessageThatFailsIsSentAgainBeforeTheNext(t *testing.T) {
 	})
 }
 
-func TestASinkThatGivesUpByItselfIsAskedAgain(t *testing.T) {
+// A call that the sink cancels by itself is tried again.
+func TestRetryAfterGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		attempts := 0
@@ -126,7 +130,8 @@ func TestASinkThatGivesUpByItselfIsAskedAgain(t *testing.T) {
 	})
 }
 
-func TestALaneThatGotOnStartsOverWithItsDelays(t *testing.T) {
+// A lane that succeeded starts over with its delays.
+func TestDelayReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		failures := map[string]int{"a/1": 14, "a/2": 1}
@@ -149,7 +154,8 @@ func TestALaneThatGotOnStartsOverWithItsDelays(t *testing.T) {
 	})
 }
 
-func TestSettledItemsCanBeAddedAgain(t *testing.T) {
+// Settled items can be added again.
+func TestItemReuse(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink := newSink(t, order)
 		sink.onMessage = refuse("a/2")
@@ -176,7 +182,8 @@ func TestSettledItemsCanBeAddedAgain(t *testing.T) {
 	})
 }
 
-func TestALaneThatFailsDelaysNoOther(t *testing.T) {
+// A lane that fails delays no other.
+func TestFailingLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.onMessage = func(e *event.Event) answer {
@@ -204,7 +211,8 @@ func TestALaneThatFailsDelaysNoOther(t *testing.T) {
 	})
 }
 
-func TestACallThatHangsKeepsOnlyItsWorker(t *testing.T) {
+// A call that hangs keeps only its worker.
+func TestHangingCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.limits.Concurrency = 2
@@ -234,7 +242,8 @@ func TestACallThatHangsKeepsOnlyItsWorker(t *testing.T) {
 	})
 }
 
-func TestAnOutagePausesTheWholeSinkOnce(t *testing.T) {
+// An outage pauses the whole sink once.
+func TestOutagePause(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
 		sink.limits = sinks.Limits{Messages: 10, Concurrency: 4}
@@ -280,7 +289,8 @@ func TestAnOutagePausesTheWholeSinkOnce(t *testing.T) {
 	})
 }
 
-func TestARefusedMessageGoesToTheDeadLettersAndTheLaneGoesOn(t *testing.T) {
+// A refused message goes to the dead letters, and the lane continues.
+func TestDeadLetter(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
 		sink.onMessage = refuse("a/2", "a/3")
@@ -304,7 +314,8 @@ func TestARefusedMessageGoesToTheDeadLettersAndTheLaneGoesOn(t *testing.T) {
 	})
 }
 
-func TestARefusedMessageWithoutAPlaceIsSettledToo(t *testing.T) {
+// A refused message without a place for dead letters is settled too.
+func TestDeadLetterWithoutPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.onMessage = refuse("a/1")
@@ -328,7 +339,7 @@ func TestARefusedMessageWithoutAPlaceIsSettledToo(t *testing.T) {
 
 // A dead letter is the last trace of a change: it waits until its place takes it, and holds up its
 // own object only.
-func TestADeadLetterThatIsRefusedIsNotDropped(t *testing.T) {
+func TestDeadLetterRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.onMessage = refuse("a/1")
@@ -400,7 +411,8 @@ func TestTheRateLimitIsExact(t *testing.T) {
 	})
 }
 
-func TestTheRateLimitCountsBytesToo(t *testing.T) {
+// The rate limit counts bytes too.
+func TestRateLimitBytes(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
 		cfg := publisher.Config{}
@@ -421,7 +433,8 @@ func TestTheRateLimitCountsBytesToo(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotAnsweredAtTheEndStaysUnsettled(t *testing.T) {
+// What is not answered at the end stays unsettled.
+func TestUnansweredAtEnd(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
 		sink.onPublish = func(ctx context.Context, batch []*sinks.Message) {
@@ -449,7 +462,8 @@ func TestWhatIsNotAnsweredAtTheEndStaysUnsettled(t *testing.T) {
 	})
 }
 
-func TestTheEndOfRunEndsABlockedAdd(t *testing.T) {
+// The end of Run ends a blocked Add.
+func TestBlockedAdd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.onMessage = func(*event.Event) answer { return answer{err: errBusy} }
@@ -464,7 +478,8 @@ func TestTheEndOfRunEndsABlockedAdd(t *testing.T) {
 	})
 }
 
-func TestDrainEndsDelaysOnceAndTellsWhatIsLeft(t *testing.T) {
+// Drain ends delays once, and reports what is left.
+func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		begun := time.Now()
@@ -490,7 +505,8 @@ func TestDrainEndsDelaysOnceAndTellsWhatIsLeft(t *testing.T) {
 	})
 }
 
-func TestDrainEndsThePauseOfAnOutage(t *testing.T) {
+// Drain ends the pause of an outage.
+func TestDrainInOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		var away atomic.Bool

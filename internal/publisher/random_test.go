@@ -36,10 +36,10 @@ func (c *chaos) below(n int) int {
 	return c.IntN(n)
 }
 
-// TestOrderAndCompletenessUnderRandomFaults is the promise of the package under all faults at once:
+// TestRandomFaults is the promise of the package under all faults at once:
 // messages that are busy, stored without an answer, refused; calls that are slow or hang; outages;
 // lanes that can't be told; dead letters that fail.
-func TestOrderAndCompletenessUnderRandomFaults(t *testing.T) {
+func TestRandomFaults(t *testing.T) {
 	for round := range *rounds {
 		seed := *firstSeed + uint64(round)
 		if *firstSeed == 0 {
@@ -100,9 +100,9 @@ func underFaults(t *testing.T, order sinks.Order, seed uint64) {
 	}
 }
 
-// TestAStopAtAnyMomentLosesNothing ends Run at random moments and continues with a new publisher
+// TestRandomStops ends Run at random moments and continues with a new publisher
 // from what was not settled, as a bridge does that starts again from its checkpoint.
-func TestAStopAtAnyMomentLosesNothing(t *testing.T) {
+func TestRandomStops(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		c := &chaos{Rand: rand.New(rand.NewPCG(rand.Uint64(), 0))}
 		sink, r := newSink(t, order), newRecorder(t)

@@ -35,7 +35,8 @@ func (s *readableSink) Recall(_ context.Context, _ []byte, found func(string)) e
 	return nil
 }
 
-func TestWhatTheSinkHoldsIsNotSentAgainUnlessItMustComeAgain(t *testing.T) {
+// What the sink holds is not sent again, unless it must be.
+func TestRecall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := &readableSink{scriptedSink: newSink(t, sinks.ByObject), holds: []string{"/a/1", "/b/2"}}, newRecorder(t)
 		p := start(t, sink, publisher.Config{})
@@ -53,7 +54,7 @@ func TestWhatTheSinkHoldsIsNotSentAgainUnlessItMustComeAgain(t *testing.T) {
 
 // A commit asks for the position while the sink is being closed, and what it says then means
 // nothing.
-func TestThePositionOfASinkThatWasClosedMeanwhileIsItsLast(t *testing.T) {
+func TestPositionAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, answer := make(chan struct{}), make(chan struct{})
 		var late atomic.Bool
@@ -83,7 +84,8 @@ func TestThePositionOfASinkThatWasClosedMeanwhileIsItsLast(t *testing.T) {
 	})
 }
 
-func TestWhatIsFoundIsPartOfTheCheckpointForAnHour(t *testing.T) {
+// What is read back is part of the checkpoint for an hour.
+func TestRecallInCheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &readableSink{scriptedSink: newSink(t, sinks.ByObject), holds: []string{"/a/1"}}
 		p := start(t, sink, publisher.Config{})

@@ -34,7 +34,8 @@ func took(t *testing.T, b *ratelimit.Bucket, events, bytes int) time.Duration {
 	return time.Since(start)
 }
 
-func TestBucketHoldsTheStricterRate(t *testing.T) {
+// A bucket with two rates keeps the stricter one.
+func TestBucketStricterRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket(t, ratelimit.BucketConfig{PerSecond: 10, Burst: 5, BytesPerSecond: 1000, BurstBytes: 1000})
 		for _, step := range []struct {
@@ -55,7 +56,8 @@ func TestBucketHoldsTheStricterRate(t *testing.T) {
 	})
 }
 
-func TestMoreThanABurstWaitsForAllOfIt(t *testing.T) {
+// A request larger than the burst waits for all of it.
+func TestBucketBeyondBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket(t, ratelimit.BucketConfig{PerSecond: 10, Burst: 3, BytesPerSecond: 100, BurstBytes: 100})
 		if got := took(t, b, 23, 0); got != 2*time.Second {
@@ -83,7 +85,8 @@ func TestBucketDefaults(t *testing.T) {
 	}
 }
 
-func TestAnEndedContextEndsTheWait(t *testing.T) {
+// An ended context ends the wait.
+func TestBucketCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket(t, ratelimit.BucketConfig{PerSecond: 1, Burst: 1})
 		took(t, b, 1, 0)

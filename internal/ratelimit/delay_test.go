@@ -53,8 +53,9 @@ func TestTheEarliestDelayCounts(t *testing.T) {
 	})
 }
 
+// A later key with a shorter delay comes first.
 // Upstream: TestAddTwoFireEarly.
-func TestALaterKeyWithAShorterDelayComesFirst(t *testing.T) {
+func TestShorterDelayFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue[string]()
 		start := time.Now()
@@ -67,8 +68,9 @@ func TestALaterKeyWithAShorterDelayComesFirst(t *testing.T) {
 	})
 }
 
+// Delayed keys come in the order in which they are due.
 // Upstream: TestCopyShifting.
-func TestDelayedKeysComeInTheOrderTheyAreDue(t *testing.T) {
+func TestDelayOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue[string]()
 		q.AddAfter("foo", time.Second)
@@ -83,8 +85,9 @@ func TestDelayedKeysComeInTheOrderTheyAreDue(t *testing.T) {
 	})
 }
 
+// A failing key waits as long as the limiter says.
 // Upstream: TestRateLimitingQueue.
-func TestAFailingKeyWaitsAsTheLimiterSays(t *testing.T) {
+func TestDelayOfFailingKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := ratelimit.NewQueue(ratelimit.Exponential[string](time.Millisecond, time.Second))
 		fail := func(key string, want time.Duration) {
@@ -102,7 +105,8 @@ func TestAFailingKeyWaitsAsTheLimiterSays(t *testing.T) {
 	})
 }
 
-func TestADelayThatEndsWhileProcessingWaitsForDone(t *testing.T) {
+// A delay that ends while the key is processed waits for Done.
+func TestDelayEndsInProcessing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue[string]()
 		q.Add("foo")
@@ -127,8 +131,9 @@ func TestADelayOutlivesDone(t *testing.T) {
 	})
 }
 
+// A shutdown hands out delayed keys at once.
 // client-go drops delayed keys at shutdown.
-func TestShutDownHandsOutDelayedKeysAtOnce(t *testing.T) {
+func TestDelayAtShutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue[string]()
 		start := time.Now()
@@ -143,7 +148,8 @@ func TestShutDownHandsOutDelayedKeysAtOnce(t *testing.T) {
 	})
 }
 
-func TestAKeyThatFailsDuringTheDrainIsTriedAgainAfterItsDelay(t *testing.T) {
+// A key that fails during the drain is tried again after its delay.
+func TestDelayDuringDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue[string]()
 		q.Add("foo")

@@ -16,8 +16,9 @@ func wantDelays(t *testing.T, limiter ratelimit.Limiter[string], key string, wan
 	}
 }
 
+// The exponential limiter doubles the delay of a key until Forget.
 // Upstream: TestItemExponentialFailureRateLimiter.
-func TestExponentialDoublesPerKeyUntilForget(t *testing.T) {
+func TestExponential(t *testing.T) {
 	const ms = time.Millisecond
 	limiter := ratelimit.Exponential[string](ms, time.Second)
 	wantDelays(t, limiter, "one", ms, 2*ms, 4*ms, 8*ms, 16*ms)
@@ -29,8 +30,9 @@ func TestExponentialDoublesPerKeyUntilForget(t *testing.T) {
 	wantDelays(t, limiter, "one", ms)
 }
 
+// The exponential limiter never overflows.
 // Upstream: TestItemExponentialFailureRateLimiterOverFlow.
-func TestExponentialNeverOverflows(t *testing.T) {
+func TestExponentialOverflow(t *testing.T) {
 	limiter := ratelimit.Exponential[string](time.Millisecond, 1000*time.Second)
 	for range 2000 {
 		limiter.When("one")
@@ -38,7 +40,8 @@ func TestExponentialNeverOverflows(t *testing.T) {
 	wantDelays(t, limiter, "one", 1000*time.Second)
 }
 
-func TestFullJitterStaysBelowTheDelayAndFillsTheRange(t *testing.T) {
+// Full jitter stays below the delay and fills the range.
+func TestFullJitter(t *testing.T) {
 	limiter := ratelimit.FullJitter(ratelimit.Exponential[string](time.Second, time.Second))
 	low, high := 0, 0
 	for range 1000 {
@@ -56,7 +59,8 @@ func TestFullJitterStaysBelowTheDelayAndFillsTheRange(t *testing.T) {
 	}
 }
 
-func TestBackoffDoublesWithinItsBoundsUntilReset(t *testing.T) {
+// The backoff doubles within its bounds until it is reset.
+func TestBackoff(t *testing.T) {
 	b := ratelimit.Backoff{Initial: 100 * time.Millisecond, Max: time.Second}
 	for round := range 3 {
 		for i, full := range []time.Duration{100, 200, 400, 800, 1000, 1000} {

@@ -51,8 +51,9 @@ func wantEmpty[K comparable](t *testing.T, q *ratelimit.Queue[K]) {
 	}
 }
 
+// Many producers and consumers empty the queue.
 // Upstream: TestBasic.
-func TestManyProducersAndConsumersEmptyTheQueue(t *testing.T) {
+func TestManyWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue[int]()
 		var producers, consumers sync.WaitGroup
@@ -104,8 +105,9 @@ func TestManyProducersAndConsumersEmptyTheQueue(t *testing.T) {
 	})
 }
 
+// Keys that are added by their workers come again.
 // Upstream: TestAddWhileProcessing.
-func TestKeysAddedByTheirWorkersComeAgain(t *testing.T) {
+func TestAddByWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue[int]()
 		var consumers sync.WaitGroup
@@ -153,8 +155,9 @@ func TestLenCountsAKeyOnce(t *testing.T) {
 	wantLen(t, q, 2)
 }
 
+// A key that is added while it is processed comes again.
 // Upstream: TestReinsert.
-func TestAKeyAddedWhileProcessingComesAgain(t *testing.T) {
+func TestAddInProcessing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue[string]()
 		q.Add("foo")
@@ -179,8 +182,9 @@ func TestTwoAddsCollapse(t *testing.T) {
 	})
 }
 
+// Adds while a key is processed collapse, and wait for Done.
 // Upstream: TestCollapseWhileProcessing.
-func TestAddsWhileProcessingCollapseAndWaitForDone(t *testing.T) {
+func TestCollapseInProcessing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue[string]()
 		q.Add("foo")
@@ -216,7 +220,7 @@ func TestShutDownDoesNotWait(t *testing.T) {
 }
 
 // Upstream: TestQueueDrainageUsingShutDownWithDrainWithDirtyItem.
-func TestAKeyAddedWhileProcessingComesAgainAfterShutDown(t *testing.T) {
+func TestReAddAtShutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue[string]()
 		q.Add("foo")
@@ -255,7 +259,8 @@ func TestADoneKeyCanBeCollected(t *testing.T) {
 	t.Fatal("the queue keeps the key alive")
 }
 
-func TestGetBatchTakesWhatIsThereInOrder(t *testing.T) {
+// GetBatch takes the keys that are there, in order.
+func TestGetBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue[int]()
 		q.Add(1, 2, 3, 4, 5)
@@ -273,7 +278,8 @@ func TestGetBatchTakesWhatIsThereInOrder(t *testing.T) {
 	})
 }
 
-func TestReturnedKeysComeFirstAndInOrder(t *testing.T) {
+// Returned keys come first, and in order.
+func TestReturnedKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue[int]()
 		q.Add(1, 2, 3, 4)
@@ -290,7 +296,8 @@ func TestReturnedKeysComeFirstAndInOrder(t *testing.T) {
 	})
 }
 
-func TestEveryWaitingWorkerIsWoken(t *testing.T) {
+// Every waiting worker is woken up.
+func TestWakeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue[int]()
 		var workers sync.WaitGroup
@@ -318,7 +325,8 @@ func TestEveryWaitingWorkerIsWoken(t *testing.T) {
 	})
 }
 
-func TestAWorkerThatGivesUpPassesTheWakeUpOn(t *testing.T) {
+// A worker that gives up passes its wake-up on.
+func TestWakeUpPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 1000 {
 			q := newQueue[int]()

@@ -17,8 +17,9 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
+// NewClient does what the configuration says.
 // Over real sockets: TLS, HTTP/2, a bearer token, and a server that lies behind a path.
-func TestNewClientCarriesWhatTheConfigurationSays(t *testing.T) {
+func TestNewClient(t *testing.T) {
 	kube := testkit.NewServer(t, pods)
 	kube.Create("shop/a", nil)
 	var proto, token, agent atomic.Value
@@ -95,7 +96,8 @@ func base(t *testing.T, transport http.RoundTripper) *http.Transport {
 	}
 }
 
-func TestTheTransportIsTunedAndNobodyElses(t *testing.T) {
+// The transport is tuned, and is not the one of others.
+func TestTransport(t *testing.T) {
 	cfg := &rest.Config{
 		Host: "https://127.0.0.1:1", BearerToken: "token",
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
@@ -117,7 +119,8 @@ func TestTheTransportIsTunedAndNobodyElses(t *testing.T) {
 	}
 }
 
-func TestNewChecksItsConfiguration(t *testing.T) {
+// New checks its configuration.
+func TestConfigProblems(t *testing.T) {
 	_, err := reflector.New(reflector.Config{
 		From: "0", Limits: reflector.Limits{WatchTimeout: time.Millisecond},
 	})

@@ -67,7 +67,8 @@ func TestASnapshotIsListedByPages(t *testing.T) {
 	}
 }
 
-func TestThePageSizeIs500ByDefault(t *testing.T) {
+// The page size is 500 by default.
+func TestDefaultPageSize(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, paged(0))
@@ -78,7 +79,7 @@ func TestThePageSizeIs500ByDefault(t *testing.T) {
 }
 
 // As TestReflectorListExtract: an item of a list looks like an object of a watch.
-func TestItemsLookLikeObjectsOfAWatch(t *testing.T) {
+func TestListItems(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a")
@@ -94,7 +95,8 @@ func TestItemsLookLikeObjectsOfAWatch(t *testing.T) {
 	})
 }
 
-func TestAnEmptyCollectionIsAWholeList(t *testing.T) {
+// An empty collection is a complete list.
+func TestEmptyCollection(t *testing.T) {
 	for _, items := range []string{"[]", "null"} {
 		run(t, func(t *testing.T) {
 			c := newCluster(t, pods)
@@ -105,8 +107,9 @@ func TestAnEmptyCollectionIsAWholeList(t *testing.T) {
 	}
 }
 
+// A continue token that expired restarts the list.
 // As TestReflectorExpiredExactResourceVersion and TestReflectorFullListIfExpired.
-func TestAContinueTokenThatExpiredRestartsTheList(t *testing.T) {
+func TestExpiredToken(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a", "shop/b", "shop/c")
@@ -119,7 +122,8 @@ func TestAContinueTokenThatExpiredRestartsTheList(t *testing.T) {
 	})
 }
 
-func TestTokensThatAlwaysExpireEndInAListOfOnePage(t *testing.T) {
+// Tokens that always expire end in a list of one page.
+func TestAlwaysExpiredTokens(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a", "shop/b", "shop/c")
@@ -137,7 +141,8 @@ func TestTokensThatAlwaysExpireEndInAListOfOnePage(t *testing.T) {
 	})
 }
 
-func TestPagesOfDifferentVersionsAreNoList(t *testing.T) {
+// Pages of different versions make no list.
+func TestPageVersions(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.Faults.Answer(testkit.Continues, 1, page("98", "", "["+item("b", "98")+"]"))
@@ -150,7 +155,8 @@ func TestPagesOfDifferentVersionsAreNoList(t *testing.T) {
 	})
 }
 
-func TestAListThatBreaksOffIsGivenUp(t *testing.T) {
+// A list that breaks off is given up.
+func TestBrokenOffList(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a", "shop/b")
@@ -177,8 +183,9 @@ func TestAListThatHangsIsGivenUp(t *testing.T) {
 	})
 }
 
+// Answers that are no list are refused.
 // As TestIsUnsupportedTableObject.
-func TestAnswersThatAreNoListAreRefused(t *testing.T) {
+func TestAnswersWithoutList(t *testing.T) {
 	const meta = `"metadata":{"resourceVersion":"5"}`
 	tests := map[string]string{
 		"a table": `{"kind":"Table","apiVersion":"meta.k8s.io/v1",` +
@@ -260,7 +267,8 @@ func (c *cluster) sinceOf() (since []string) {
 	return since
 }
 
-func TestALostListAsksForLessAndLess(t *testing.T) {
+// A list that is lost again and again asks for less, and at last for one page.
+func TestListFallbacks(t *testing.T) {
 	tests := []struct {
 		name  string
 		match testkit.Match
@@ -347,7 +355,8 @@ func TestASlowListIsNoSilence(t *testing.T) {
 	})
 }
 
-func TestAProbeReadsNoMoreThanItNeeds(t *testing.T) {
+// A probe reads no more than it needs.
+func TestProbeSize(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.Faults.Answer(testkit.Probes, 1, func(w http.ResponseWriter, r *http.Request) {

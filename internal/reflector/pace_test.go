@@ -19,7 +19,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-func TestAnExpiredVersionIsListedAtOnceHoweverOftenRequestsFailedBefore(t *testing.T) {
+// An expired version is listed at once, however often requests failed before.
+func TestExpiryAfterFailures(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a")
@@ -47,7 +48,8 @@ func TestAnExpiredVersionIsListedAtOnceHoweverOftenRequestsFailedBefore(t *testi
 	})
 }
 
-func TestExpiredVersionsInARowAreListedEverSlower(t *testing.T) {
+// Versions that expire in a row are listed at growing intervals.
+func TestExpiryInARow(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		watches := func(r testkit.Request) bool {
@@ -75,7 +77,7 @@ func TestExpiredVersionsInARowAreListedEverSlower(t *testing.T) {
 
 // A connection that is cut now and then, with something coming through between, does not make the
 // backoff grow.
-func TestCutsOfAWatchThatBringsSomethingAreNoFailuresInARow(t *testing.T) {
+func TestCutsWithProgress(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
@@ -94,7 +96,8 @@ func TestCutsOfAWatchThatBringsSomethingAreNoFailuresInARow(t *testing.T) {
 	})
 }
 
-func TestAConnectionThatIsLostBetweenFramesIsNotCutAmidOne(t *testing.T) {
+// A connection that is lost between frames is not reported as cut within one.
+func TestCutBetweenFrames(t *testing.T) {
 	const whole = `{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"}}}`
 	for text, amid := range map[string]bool{
 		"": false, whole: false, whole + "\n": false,

@@ -13,7 +13,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-func TestAPauseStopsReadingAndResumeGoesOnWhereItStood(t *testing.T) {
+// A pause stops reading, and a resume continues from the same position.
+func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
@@ -41,7 +42,8 @@ func TestAPauseStopsReadingAndResumeGoesOnWhereItStood(t *testing.T) {
 	})
 }
 
-func TestWhatExpiresInAPauseIsAGap(t *testing.T) {
+// A version that expires during a pause is a gap.
+func TestPauseAndExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
@@ -57,7 +59,8 @@ func TestWhatExpiresInAPauseIsAGap(t *testing.T) {
 	})
 }
 
-func TestAPauseEndsABackoffAListAndACallOfTheStore(t *testing.T) {
+// A pause ends a backoff, a list and a call of the store.
+func TestPauseInterrupts(t *testing.T) {
 	for name, fail := range map[string]func(*cluster){
 		"a backoff": func(c *cluster) {
 			c.Faults.Refuse(testkit.Any, -1, http.StatusForbidden,
@@ -89,7 +92,8 @@ func TestAPauseEndsABackoffAListAndACallOfTheStore(t *testing.T) {
 	}
 }
 
-func TestAPausedReflectorCanBeStopped(t *testing.T) {
+// A paused reflector can be stopped.
+func TestPauseAndStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, nil)
@@ -102,7 +106,7 @@ func TestAPausedReflectorCanBeStopped(t *testing.T) {
 	})
 }
 
-func TestADivergedHistoryIsListedAndCompared(t *testing.T) {
+func TestDiverged(t *testing.T) {
 	for name, test := range map[string]struct {
 		early, late int // divergences before Run, and while it watches
 		want        []string

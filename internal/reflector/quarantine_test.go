@@ -13,7 +13,8 @@ import (
 
 const poison = `{"metadata":{"name":"a","resourceVersion":"98"},"poison":true}`
 
-func TestAFrameThatCanNotBeUnderstoodIsQuarantinedAndListed(t *testing.T) {
+// A frame that can't be understood is quarantined, and a list follows.
+func TestQuarantinedFrame(t *testing.T) {
 	tests := map[string]string{
 		"an unknown type":      `{"type":"CHANGED","object":` + poison + `}`,
 		"no metadata":          `{"type":"ADDED","object":{"poison":true}}`,
@@ -57,7 +58,8 @@ func TestAFrameThatCanNotBeUnderstoodIsQuarantinedAndListed(t *testing.T) {
 	}
 }
 
-func TestTheTypeMayComeAfterTheObject(t *testing.T) {
+// The type may come after the object.
+func TestTypeAfterObject(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
@@ -66,7 +68,8 @@ func TestTheTypeMayComeAfterTheObject(t *testing.T) {
 	})
 }
 
-func TestAListThatCanNotBeReadToItsEndDoesNotSpin(t *testing.T) {
+// A list that can't be read to its end is not repeated without a pause.
+func TestUnreadableList(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.Faults.Answer(testkit.Lists, -1, page("98", "", `[{"metadata":{"name":nobody}}]`))
@@ -81,7 +84,8 @@ func TestAListThatCanNotBeReadToItsEndDoesNotSpin(t *testing.T) {
 	})
 }
 
-func TestAPoisonousEventDoesNotSpin(t *testing.T) {
+// Many events that can't be read do not cause a list each.
+func TestUnreadableEvents(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
@@ -95,7 +99,8 @@ func TestAPoisonousEventDoesNotSpin(t *testing.T) {
 	})
 }
 
-func TestHalfAFrameIsACutConnection(t *testing.T) {
+// Half a frame is a cut connection.
+func TestHalfFrame(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
@@ -113,7 +118,8 @@ func TestHalfAFrameIsACutConnection(t *testing.T) {
 	})
 }
 
-func TestBytesOfSecretsAreNotQuarantined(t *testing.T) {
+// Bytes of secrets are not quarantined.
+func TestQuarantineOfSecrets(t *testing.T) {
 	redactor, err := resource.NewRedactor([]byte("0123456789abcdef"))
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +150,8 @@ func TestBytesOfSecretsAreNotQuarantined(t *testing.T) {
 	}
 }
 
-func TestASecretIsHandedOnRedacted(t *testing.T) {
+// A secret is handed on redacted.
+func TestRedactedSecret(t *testing.T) {
 	run(t, func(t *testing.T) {
 		redactor, err := resource.NewRedactor([]byte("0123456789abcdef"))
 		if err != nil {
@@ -164,7 +171,8 @@ func TestASecretIsHandedOnRedacted(t *testing.T) {
 	})
 }
 
-func TestWhatIsQuarantinedHasOneIDHoweverTheStreamIsCut(t *testing.T) {
+// What is quarantined has the same id, wherever the stream is cut.
+func TestQuarantineID(t *testing.T) {
 	tests := map[string]struct{ reason, frame string }{
 		"bad JSON": {"syntax", `{"type":"ADDED","object":{"poison":tru}}`},
 		"too large": {"too-large", `{"type":"ADDED","object":{"poison":"` +

@@ -12,7 +12,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-func TestAServerThatWentBackIsListedAnew(t *testing.T) {
+// A server that was rewound is listed again.
+func TestRewind(t *testing.T) {
 	t.Run("while the reflector was away", func(t *testing.T) {
 		run(t, func(t *testing.T) {
 			c := newCluster(t, pods)
@@ -92,7 +93,8 @@ func watchedTo100(t *testing.T) *cluster {
 	return c
 }
 
-func TestAnExpiredVersionIsListedNotOlderThanTheServer(t *testing.T) {
+// After an expired version, the list is not older than the server.
+func TestExpiredVersion(t *testing.T) {
 	for name, watchList := range map[string]bool{"by WatchList": true, "by pages": false} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(t *testing.T) {
@@ -126,9 +128,10 @@ func TestAnExpiredVersionIsListedNotOlderThanTheServer(t *testing.T) {
 	}
 }
 
+// An error event ends the stream.
 // As TestReflectorWatchHandler; what follows an ERROR does not count
 // (kubernetes/kubernetes#130898).
-func TestAnErrorEventEndsTheStream(t *testing.T) {
+func TestErrorEvent(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a")
@@ -146,7 +149,8 @@ func TestAnErrorEventEndsTheStream(t *testing.T) {
 	})
 }
 
-func TestEmptyClosesAtOneVersionAreAnExpiredVersion(t *testing.T) {
+// Watches from one version that close empty mean that the version expired.
+func TestEmptyCloses(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		saved := c.Version()
@@ -165,7 +169,8 @@ func TestEmptyClosesAtOneVersionAreAnExpiredVersion(t *testing.T) {
 	})
 }
 
-func TestEmptyClosesWhereNothingHappenedAreNoGap(t *testing.T) {
+// Watches that close empty where nothing happened are no gap.
+func TestEmptyClosesWhenIdle(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.Faults.Answer(testkit.Watches, 12, func(w http.ResponseWriter, _ *http.Request) {
@@ -179,8 +184,9 @@ func TestEmptyClosesWhereNothingHappenedAreNoGap(t *testing.T) {
 	})
 }
 
+// A server that lags is listed consistently.
 // As TestReflectorFullListIfTooLarge.
-func TestAServerThatLagsIsListedConsistently(t *testing.T) {
+func TestLaggingServer(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		saved := c.Version()
@@ -201,8 +207,9 @@ func TestAServerThatLagsIsListedConsistently(t *testing.T) {
 	})
 }
 
+// A busy server is left alone as long as it asks.
 // As TestBackoffOnTooManyRequests and TestNoRelistOnTooManyRequests.
-func TestABusyServerIsLeftAloneAsLongAsItAsks(t *testing.T) {
+func TestBusyServerRetryAfter(t *testing.T) {
 	t.Run("as answer", func(t *testing.T) {
 		run(t, func(t *testing.T) {
 			c := newCluster(t, pods)
@@ -235,8 +242,9 @@ func TestABusyServerIsLeftAloneAsLongAsItAsks(t *testing.T) {
 	})
 }
 
+// A broken connection is tried again at growing intervals.
 // As TestReflectorListAndWatchInitConnBackoff and TestNewReflectorWithCustomBackoff.
-func TestABrokenConnectionIsTriedAgainEverSlower(t *testing.T) {
+func TestConnectionBackoff(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.Faults.Break(testkit.Any, -1)
@@ -263,7 +271,8 @@ func TestABrokenConnectionIsTriedAgainEverSlower(t *testing.T) {
 	})
 }
 
-func TestTheDefaultBackoffIsThatOfClientGo(t *testing.T) {
+// The default backoff is that of client-go.
+func TestDefaultBackoff(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.Faults.Break(testkit.Any, -1)
@@ -281,7 +290,8 @@ func TestTheDefaultBackoffIsThatOfClientGo(t *testing.T) {
 	})
 }
 
-func TestTheBackoffStartsOverAfterTwoQuietMinutes(t *testing.T) {
+// The backoff starts over after two quiet minutes.
+func TestBackoffReset(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.Faults.Refuse(testkit.Watches, 6, http.StatusServiceUnavailable,
@@ -298,7 +308,8 @@ func TestTheBackoffStartsOverAfterTwoQuietMinutes(t *testing.T) {
 	})
 }
 
-func TestARefusalIsNoEmptyCollection(t *testing.T) {
+// A refused list is no empty collection.
+func TestRefusedList(t *testing.T) {
 	for code, reason := range map[int]metav1.StatusReason{
 		401: metav1.StatusReasonUnauthorized, 403: metav1.StatusReasonForbidden,
 		404: metav1.StatusReasonNotFound,
@@ -342,8 +353,9 @@ func TestARefusedWatchIsNotListed(t *testing.T) {
 	})
 }
 
+// An internal error is tried again from the same version.
 // As TestRetryInternalError.
-func TestAnInternalErrorIsTriedAgainFromTheSameVersion(t *testing.T) {
+func TestInternalError(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
@@ -359,7 +371,8 @@ func TestAnInternalErrorIsTriedAgainFromTheSameVersion(t *testing.T) {
 	})
 }
 
-func TestAnInternalErrorThatComesBackIsListed(t *testing.T) {
+// An internal error that comes back leads to a list.
+func TestRepeatedInternalError(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a")
@@ -373,9 +386,10 @@ func TestAnInternalErrorThatComesBackIsListed(t *testing.T) {
 	})
 }
 
+// A storage read error leads to a list.
 // As TestReflectorReplacesStoreOnUnsafeDelete: the deletion of a corrupt object is only told as an
 // error.
-func TestAStorageReadErrorIsListed(t *testing.T) {
+func TestStorageReadError(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a")
@@ -388,7 +402,8 @@ func TestAStorageReadErrorIsListed(t *testing.T) {
 	})
 }
 
-func TestAQuietResourceIsNotListedForOneEventTooFarBack(t *testing.T) {
+// A quiet resource is not listed because the version before its last event expired.
+func TestExpiryAfterOneEvent(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
@@ -405,7 +420,8 @@ func TestAQuietResourceIsNotListedForOneEventTooFarBack(t *testing.T) {
 	})
 }
 
-func TestADeletionIsNotTakenForAllOfItsVersion(t *testing.T) {
+// A deletion is not taken for all events of its version.
+func TestExpiryAfterDeletion(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a")

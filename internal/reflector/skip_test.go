@@ -20,7 +20,8 @@ func unidentified(obj map[string]any) {
 	delete(obj["metadata"].(map[string]any), "name")
 }
 
-func TestAListGoesOnBehindAnItemThatCanNotBeUnderstood(t *testing.T) {
+// A list continues behind an item that can't be understood.
+func TestSkippedItem(t *testing.T) {
 	tests := map[string]struct {
 		poison  func(map[string]any)
 		skipped string
@@ -64,7 +65,8 @@ func TestAListGoesOnBehindAnItemThatCanNotBeUnderstood(t *testing.T) {
 	}
 }
 
-func TestAListThatTookNothingForGoneIsFollowedByAnotherWhenTheWatchEnds(t *testing.T) {
+// A list that could infer no deletes is followed by another when the watch ends.
+func TestSkippedItemRelist(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, widgets)
 		c.create("shop/a")
@@ -77,7 +79,8 @@ func TestAListThatTookNothingForGoneIsFollowedByAnotherWhenTheWatchEnds(t *testi
 	})
 }
 
-func TestAnObjectThatEveryListSparesIsToldOnceAndItsNextStatesNeedNoList(t *testing.T) {
+// An object that every list skips is reported once, and its next states need no list.
+func TestSkippedItemInEveryList(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a")
@@ -117,7 +120,8 @@ func TestAnObjectThatEveryListSparesIsToldOnceAndItsNextStatesNeedNoList(t *test
 	})
 }
 
-func TestAListOfWhichTooMuchCanNotBeUnderstoodIsReadAgain(t *testing.T) {
+// A list of which too much can't be understood is read again.
+func TestSkippedItemsTooMany(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		for i := range 65 {
@@ -138,7 +142,8 @@ func TestAListOfWhichTooMuchCanNotBeUnderstoodIsReadAgain(t *testing.T) {
 	})
 }
 
-func TestWhatNobodyWantsIsNotQuarantined(t *testing.T) {
+// An object outside the selection is not quarantined.
+func TestSkippedUnselected(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.Create("shop/a", garbled)
@@ -185,8 +190,9 @@ type selection struct{ set reflector.NamespaceSet }
 // Current implements reflector.Namespaces.
 func (s *selection) Current() (*reflector.NamespaceSet, <-chan struct{}) { return &s.set, nil }
 
+// The list of a namespace skips items too when it is the first.
 // A process that resumes has listed nothing when a namespace comes into the selection.
-func TestTheListOfANamespaceSparesTooWhenItIsTheFirst(t *testing.T) {
+func TestSkippedItemOfNamespace(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a")

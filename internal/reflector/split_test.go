@@ -167,7 +167,8 @@ func FuzzList(f *testing.F) {
 	})
 }
 
-func TestAFrameMayBeAsLargeAsTheLimitAndNoLarger(t *testing.T) {
+// A frame may be as large as the limit, and no larger.
+func TestFrameLimit(t *testing.T) {
 	for _, extra := range []int{0, 1} {
 		object := `{"metadata":{"name":"a","resourceVersion":"98"},"x":""}`
 		object = strings.Replace(object, `""`, `"`+strings.Repeat("x", testLimit-len(object)+extra)+
@@ -230,7 +231,8 @@ func podFrame(tb testing.TB) []byte {
 	return append(append([]byte(`{"type":"MODIFIED","object":`), readPod(tb)...), "}\n"...)
 }
 
-func TestAFrameCostsThreeAllocations(t *testing.T) {
+// A frame costs three allocations.
+func TestFrameAllocations(t *testing.T) {
 	const n = 1000
 	frame := podFrame(t)
 	perRun := testing.AllocsPerRun(5, func() {

@@ -13,7 +13,7 @@ import (
 
 // Before a first list is complete there is no version to resume from. What it has told is known all
 // the same, and would cover what a restored server tells.
-func TestAServerThatWentBackWhileAFirstListFailedIsKnown(t *testing.T) {
+func TestRewindInFirstList(t *testing.T) {
 	for name, watchList := range map[string]bool{"by WatchList": true, "by pages": false} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(t *testing.T) {
@@ -41,7 +41,8 @@ func TestAServerThatWentBackWhileAFirstListFailedIsKnown(t *testing.T) {
 	}
 }
 
-func TestAServerThatWentBackWhileAFirstListWasPausedIsKnown(t *testing.T) {
+// A rewind of the server is noticed while a first list is paused.
+func TestRewindInPausedList(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.SetFeatures(testkit.Features{NoInitialEnd: true})
@@ -59,8 +60,9 @@ func TestAServerThatWentBackWhileAFirstListWasPausedIsKnown(t *testing.T) {
 	})
 }
 
+// A rewind of the server is noticed while a list of any version fails.
 // Once a version had expired, a list asks for any.
-func TestAServerThatWentBackWhileAListOfAnyVersionFailedIsKnown(t *testing.T) {
+func TestRewindInAnyVersionList(t *testing.T) {
 	for name, code := range map[string]int{
 		"by a 410":              http.StatusGone,
 		"by a 503 behind a 410": http.StatusServiceUnavailable,
@@ -91,7 +93,8 @@ func TestAServerThatWentBackWhileAListOfAnyVersionFailedIsKnown(t *testing.T) {
 	}
 }
 
-func TestAListThatIsMadeThoughMuchIsKnownAsksWhereTheServerIs(t *testing.T) {
+// A list with a known version asks first where the server is.
+func TestRewindBeforeList(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a")

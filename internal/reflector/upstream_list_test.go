@@ -19,9 +19,10 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
+// A too large version is recognized by what servers say of it.
 // As TestReflectorFullListIfTooLarge: what servers of different age say of a version from their
 // future.
-func TestATooLargeVersionIsKnownByWhatServersSayOfIt(t *testing.T) {
+func TestTooLargeVersion(t *testing.T) {
 	const known = "Too large resource version"
 	tests := []struct {
 		name    string
@@ -76,9 +77,10 @@ func TestATooLargeVersionIsKnownByWhatServersSayOfIt(t *testing.T) {
 	}
 }
 
+// A later page is requested by its token alone.
 // As the cases of TestListPager_List with a resourceVersion: a token holds the version, and has
 // no other.
-func TestALaterPageAsksByItsTokenAlone(t *testing.T) {
+func TestPageToken(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		saved := c.Version()
@@ -105,10 +107,11 @@ func TestALaterPageAsksByItsTokenAlone(t *testing.T) {
 	})
 }
 
+// Answers may be larger than a page.
 // As TestReflectorNotPaginatingNotConsistentReads and
 // TestReflectorPaginatingNonConsistentReadsIfWatchCacheDisabled: a server that answers from its
 // cache may not care for the limit.
-func TestAnswersMayBeLargerThanAPage(t *testing.T) {
+func TestOversizePage(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		var items, want []string
@@ -124,8 +127,9 @@ func TestAnswersMayBeLargerThanAPage(t *testing.T) {
 	})
 }
 
+// A cancel within a list ends Run, and is not the end of the list.
 // As the case of TestListPager_EachListItem that cancels.
-func TestACancelAmidAListEndsRunAndNoList(t *testing.T) {
+func TestCancelInList(t *testing.T) {
 	for name, watchList := range map[string]bool{"of pages": false, "of a WatchList": true} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(t *testing.T) {
@@ -162,7 +166,7 @@ func TestACancelAmidAListEndsRunAndNoList(t *testing.T) {
 }
 
 // As TestReflectorListExtract: an object that is kept does not keep those that came with it.
-func TestOneObjectDoesNotKeepThoseThatCameWithIt(t *testing.T) {
+func TestObjectMemory(t *testing.T) {
 	for name, watchList := range map[string]bool{"in a page": false, "in a WatchList": true} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(t *testing.T) {
@@ -197,7 +201,7 @@ func TestOneObjectDoesNotKeepThoseThatCameWithIt(t *testing.T) {
 
 // As TestReflectorDataConsistencyDetector and TestReflectorRespectStoreTransformer: an object is
 // the same on whatever road it came, and cut alike.
-func TestAnObjectIsTheSameOnEveryRoad(t *testing.T) {
+func TestSameObjectEverywhere(t *testing.T) {
 	for _, typ := range []resource.Type{pods, widgets} {
 		t.Run(typ.String(), func(t *testing.T) {
 			roads := map[string]string{}
@@ -231,7 +235,7 @@ func TestAnObjectIsTheSameOnEveryRoad(t *testing.T) {
 
 // As TestWatchListResourceVersion: the initial events are in no order, and none of them is a
 // position.
-func TestAWatchListHasNoVersionBeforeItsEnd(t *testing.T) {
+func TestWatchListVersion(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.SetFeatures(testkit.Features{NoInitialEnd: true})
@@ -252,8 +256,9 @@ func TestAWatchListHasNoVersionBeforeItsEnd(t *testing.T) {
 	})
 }
 
+// A bookmark ends the initial events only if it says so.
 // As the case of TestWatchList that looks at the annotation's value.
-func TestABookmarkEndsTheInitialEventsOnlyIfItSaysSo(t *testing.T) {
+func TestWatchListBookmark(t *testing.T) {
 	for _, value := range []string{`"false"`, `""`, `"True"`} {
 		t.Run(value, func(t *testing.T) {
 			run(t, func(t *testing.T) {
@@ -273,8 +278,9 @@ func TestABookmarkEndsTheInitialEventsOnlyIfItSaysSo(t *testing.T) {
 	}
 }
 
+// Plain watches follow a WatchList.
 // As the cases of TestWatchList in which a watch ends after the initial events.
-func TestAfterAWatchListComePlainWatches(t *testing.T) {
+func TestWatchListThenWatch(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a")
@@ -297,9 +303,10 @@ func TestAfterAWatchListComePlainWatches(t *testing.T) {
 	})
 }
 
+// A WatchList that always fails is replaced by pages.
 // As the case of TestWatchList in which any error forces the fallback. A server may fail at what it
 // does not know with any status.
-func TestAWatchListThatAlwaysFailsIsListedByPages(t *testing.T) {
+func TestWatchListFallback(t *testing.T) {
 	tests := map[string]func(*cluster){
 		"401": func(c *cluster) {
 			c.Faults.Refuse(testkit.WatchLists, -1, 401,
@@ -355,8 +362,9 @@ func TestAWatchListThatAlwaysFailsIsListedByPages(t *testing.T) {
 	}
 }
 
+// A list may have any number of pages.
 // As the cases of TestListPager_List and TestListPager_EachListItem by number of pages.
-func TestAListMayHaveAnyNumberOfPages(t *testing.T) {
+func TestNumberOfPages(t *testing.T) {
 	const size = 10
 	for objects, pages := range map[int]int{0: 1, 9: 1, 10: 1, 11: 2, 20: 2, 21: 3} {
 		t.Run(fmt.Sprint(objects, " objects"), func(t *testing.T) {

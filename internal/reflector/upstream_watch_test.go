@@ -17,8 +17,9 @@ import (
 
 // Cases of client-go's tests that no other test here has. docs/upstream-cases.md is the whole list.
 
+// Nothing is requested when the context has ended.
 // As TestReflectorWatchStoppedBefore and TestReflectorHandleWatchStoppedBefore.
-func TestNothingIsAskedForWhenTheContextHasEnded(t *testing.T) {
+func TestEndedContext(t *testing.T) {
 	for name, change := range map[string]func(*reflector.Config){
 		"for a snapshot": func(cfg *reflector.Config) { cfg.Snapshot = true },
 		"for pages": func(cfg *reflector.Config) {
@@ -53,7 +54,7 @@ func TestNothingIsAskedForWhenTheContextHasEnded(t *testing.T) {
 
 // As TestReflectorResourceVersionUpdate: every event moves the version, deletions and bookmarks
 // too.
-func TestEveryEventMovesTheVersion(t *testing.T) {
+func TestEventVersions(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, nil)
@@ -110,9 +111,10 @@ func verb(i int) string {
 	return "update"
 }
 
+// Any error event ends the watch, and the next one continues.
 // As TestCloseWatchChannelOnError and the cases of TestRetryWatcher that recover from an error
 // within the stream.
-func TestAnyErrorEventEndsTheWatchAndTheNextGoesOn(t *testing.T) {
+func TestWatchAfterErrorEvent(t *testing.T) {
 	tests := map[string]string{
 		"a timeout":                      `{"kind":"Status","status":"Failure","reason":"Timeout","code":504}`,
 		"an internal error":              `{"kind":"Status","status":"Failure","reason":"InternalError","code":500}`,
@@ -167,7 +169,7 @@ func TestABusyServerIsNeverListed(t *testing.T) {
 }
 
 // As the last case of TestRetryInternalError: what went well in between starts the count over.
-func TestAnEventForgivesTheErrorsBefore(t *testing.T) {
+func TestErrorCountReset(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
@@ -186,8 +188,9 @@ func TestAnEventForgivesTheErrorsBefore(t *testing.T) {
 	})
 }
 
+// The watch timeout is the least time for which a watch asks.
 // As TestWatchTimeout.
-func TestTheWatchTimeoutIsTheLeastOfAll(t *testing.T) {
+func TestWatchTimeout(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, func(cfg *reflector.Config) {

@@ -12,7 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-func TestManyObjectsThatCanNotBeUnderstoodAreOneLine(t *testing.T) {
+func TestOneLineForMany(t *testing.T) {
 	run(t, func(t *testing.T) {
 		var log testkit.Buffer
 		c := newCluster(t, pods)

@@ -14,8 +14,9 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
+// A watch hands on every event in order.
 // As TestReflectorWatchHandler and TestReflectorResourceVersionUpdate.
-func TestAWatchHandsOnEveryEventInOrder(t *testing.T) {
+func TestWatchOrder(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
@@ -37,8 +38,9 @@ func TestAWatchHandsOnEveryEventInOrder(t *testing.T) {
 	})
 }
 
+// A reflector that resumes probes, and lists nothing.
 // As TestReflectorResyncWithResourceVersion, but across a restart of the program.
-func TestResumingProbesAndListsNothing(t *testing.T) {
+func TestResume(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a", "shop/b", "shop/c")
@@ -63,7 +65,8 @@ func TestResumingProbesAndListsNothing(t *testing.T) {
 	})
 }
 
-func TestWithoutSnapshotItBeginsNow(t *testing.T) {
+// Without a snapshot the reflector starts from now.
+func TestNoSnapshot(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a")
@@ -76,7 +79,8 @@ func TestWithoutSnapshotItBeginsNow(t *testing.T) {
 	})
 }
 
-func TestBookmarksMoveTheVersionOfAnIdleWatch(t *testing.T) {
+// Bookmarks move the version of an idle watch.
+func TestBookmarks(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
@@ -94,7 +98,7 @@ func TestBookmarksMoveTheVersionOfAnIdleWatch(t *testing.T) {
 
 // As TestReflectorHandleWatchResultChanClosedAfter: a watch that the server ends is opened again at
 // once, without a list.
-func TestAWatchThatEndedIsOpenedAgain(t *testing.T) {
+func TestReopenedWatch(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
@@ -110,8 +114,9 @@ func TestAWatchThatEndedIsOpenedAgain(t *testing.T) {
 	})
 }
 
+// Watches ask to be ended at random times.
 // As TestWatchTimeout.
-func TestWatchesAskToBeEndedAtRandomTimes(t *testing.T) {
+func TestRandomWatchTimeouts(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
@@ -131,7 +136,8 @@ func TestWatchesAskToBeEndedAtRandomTimes(t *testing.T) {
 	})
 }
 
-func TestAWatchThatIsNotEndedInTimeIsCut(t *testing.T) {
+// A watch that is not ended in time is cut.
+func TestOverdueWatch(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.SetFeatures(testkit.Features{IgnoresTimeout: true})
@@ -152,7 +158,8 @@ func TestAWatchThatIsNotEndedInTimeIsCut(t *testing.T) {
 	})
 }
 
-func TestTheWatchdogCutsASilentWatch(t *testing.T) {
+// The watchdog cuts a silent watch.
+func TestWatchdog(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, func(cfg *reflector.Config) {
@@ -171,8 +178,9 @@ func TestTheWatchdogCutsASilentWatch(t *testing.T) {
 	})
 }
 
+// Silence without bookmarks is no failure.
 // Of Events and of many aggregated servers no bookmarks come.
-func TestSilenceWithoutBookmarksIsNoFailure(t *testing.T) {
+func TestSilenceWithoutBookmarks(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, func(cfg *reflector.Config) {
@@ -194,7 +202,8 @@ func TestSilenceWithoutBookmarksIsNoFailure(t *testing.T) {
 	})
 }
 
-func TestAnExpiredVersionIsNotInSyncBeforeEverythingIsListed(t *testing.T) {
+// After an expired version, the reflector is not in sync before everything is listed.
+func TestSyncAfterExpiry(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		from := c.Version()
@@ -231,7 +240,8 @@ func TestASlowStoreIsNoSilence(t *testing.T) {
 	})
 }
 
-func TestOnlyWhatTheStoreTookIsThePosition(t *testing.T) {
+// Only what the store accepted is the position.
+func TestPosition(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
@@ -251,8 +261,9 @@ func TestOnlyWhatTheStoreTookIsThePosition(t *testing.T) {
 	})
 }
 
+// A cut amid the events of one version loses none.
 // A lease that expires deletes many Events at one version (kubernetes/kubernetes#110210).
-func TestACutAmidEventsOfOneVersionLosesNone(t *testing.T) {
+func TestCutInOneVersion(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a", "shop/b", "shop/c")
@@ -274,8 +285,9 @@ func TestACutAmidEventsOfOneVersionLosesNone(t *testing.T) {
 	})
 }
 
+// Run returns when its context ends.
 // As TestReflectorStopWatch and TestRunUntil.
-func TestRunReturnsWhenItsContextEnds(t *testing.T) {
+func TestRunCancelled(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
@@ -294,7 +306,8 @@ func TestRunReturnsWhenItsContextEnds(t *testing.T) {
 	})
 }
 
-func TestRunReturnsWhileTheStoreBlocks(t *testing.T) {
+// Run returns while the store blocks.
+func TestRunCancelledInStore(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
@@ -344,7 +357,8 @@ func TestAnErrorOfTheStoreEndsRun(t *testing.T) {
 	}
 }
 
-func TestFramesMayBePrettyPrintedOrCompressed(t *testing.T) {
+// Frames may be pretty-printed or compressed.
+func TestFrameForms(t *testing.T) {
 	for name, features := range map[string]testkit.Features{
 		"pretty": {Pretty: true}, "gzip": {Gzip: true}, "both": {Pretty: true, Gzip: true},
 	} {
@@ -361,7 +375,8 @@ func TestFramesMayBePrettyPrintedOrCompressed(t *testing.T) {
 	}
 }
 
-func TestSelectorsGoWithListAndWatchButNotWithTheProbe(t *testing.T) {
+// Selectors are sent with the list and the watch, but not with the probe.
+func TestSelectors(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		label := func(o map[string]any) {
@@ -397,7 +412,8 @@ func TestSelectorsGoWithListAndWatchButNotWithTheProbe(t *testing.T) {
 	})
 }
 
-func TestAProbeThatIsForbiddenIsTriedWithTheSelectors(t *testing.T) {
+// A probe that is forbidden is tried again with the selectors.
+func TestForbiddenProbe(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.Faults.Refuse(func(r testkit.Request) bool { return r.Query.Get("fieldSelector") == "" }, -1,
@@ -411,7 +427,8 @@ func TestAProbeThatIsForbiddenIsTriedWithTheSelectors(t *testing.T) {
 	})
 }
 
-func TestVersionsWithoutAnOrderCanBeFollowed(t *testing.T) {
+// Versions without an order can be followed.
+func TestUnorderedVersions(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, widgets)
 		c.SetFeatures(testkit.Features{Unordered: true})
@@ -425,8 +442,9 @@ func TestVersionsWithoutAnOrderCanBeFollowed(t *testing.T) {
 	})
 }
 
+// A deletion with the version of the last state is handed on.
 // As aggregated API servers do that leave the version of the last state in a deletion.
-func TestADeletionWithTheVersionOfTheLastStateIsHandedOn(t *testing.T) {
+func TestDeletionOfSameVersion(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a")

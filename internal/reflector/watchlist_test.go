@@ -31,8 +31,9 @@ func TestAWatchListGoesOnAsAWatch(t *testing.T) {
 	})
 }
 
+// A server without WatchList is remembered.
 // As TestNewReflectorWithDisablementWatchList and the fallback of client-go.
-func TestAServerWithoutWatchListIsRemembered(t *testing.T) {
+func TestWatchListUnsupported(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.SetFeatures(testkit.Features{NoWatchList: true})
@@ -54,7 +55,8 @@ func (c *cluster) expireNow() {
 	c.Streams.Cut()
 }
 
-func TestAForbiddenWatchStillLists(t *testing.T) {
+// A reflector whose watch is forbidden still lists.
+func TestForbiddenWatch(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/a")
@@ -71,9 +73,10 @@ func TestAForbiddenWatchStillLists(t *testing.T) {
 	})
 }
 
+// A WatchList without its end is given up.
 // As TestInitialEventsEndBookmarkTicker, which only warns; here it gives up
 // (kubernetes/kubernetes#140890).
-func TestAWatchListWithoutItsEndIsGivenUp(t *testing.T) {
+func TestWatchListWithoutEnd(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.SetFeatures(testkit.Features{NoInitialEnd: true})
@@ -87,7 +90,8 @@ func TestAWatchListWithoutItsEndIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestChangesDoNotMakeUpForAMissingEnd(t *testing.T) {
+// Changes do not replace the missing end of a WatchList.
+func TestWatchListOfChanges(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.SetFeatures(testkit.Features{NoInitialEnd: true})
@@ -104,7 +108,8 @@ func TestChangesDoNotMakeUpForAMissingEnd(t *testing.T) {
 	})
 }
 
-func TestAPlainBookmarkShowsThatTheEndWasSwallowed(t *testing.T) {
+// A plain bookmark shows that the end was lost.
+func TestWatchListSwallowedEnd(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.SetFeatures(testkit.Features{NoInitialEnd: true})
@@ -116,7 +121,8 @@ func TestAPlainBookmarkShowsThatTheEndWasSwallowed(t *testing.T) {
 	})
 }
 
-func TestAWatchListThatBreaksOffIsTriedThreeTimes(t *testing.T) {
+// A WatchList that breaks off is tried three times.
+func TestWatchListBrokenOff(t *testing.T) {
 	for name, breakOff := range map[string]func(*cluster){
 		"closed": func(c *cluster) { c.Streams.Close() },
 		"cut":    func(c *cluster) { c.Streams.Cut() },
@@ -140,7 +146,7 @@ func TestAWatchListThatBreaksOffIsTriedThreeTimes(t *testing.T) {
 
 // Behind the end they would be covered by the list's version: a crash, or a pause while there is no
 // room for them, would lose them.
-func TestWhatIsDeletedBeforeTheEndIsHandedOnBeforeIt(t *testing.T) {
+func TestWatchListDeletes(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.SetFeatures(testkit.Features{NoInitialEnd: true})
@@ -161,7 +167,8 @@ func TestWhatIsDeletedBeforeTheEndIsHandedOnBeforeIt(t *testing.T) {
 	})
 }
 
-func TestAListIsMadeAgainWhereAPauseMeetsItsDeletes(t *testing.T) {
+// A list is made again when a pause meets its deletes.
+func TestWatchListPause(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.SetFeatures(testkit.Features{NoInitialEnd: true})
@@ -182,7 +189,8 @@ func TestAListIsMadeAgainWhereAPauseMeetsItsDeletes(t *testing.T) {
 	})
 }
 
-func TestAServerThatWentBackBehindADeleteOfAListIsKnown(t *testing.T) {
+// A server that was rewound behind a delete within a list is noticed.
+func TestRewindAfterListDelete(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.SetFeatures(testkit.Features{NoInitialEnd: true})
@@ -200,7 +208,7 @@ func TestAServerThatWentBackBehindADeleteOfAListIsKnown(t *testing.T) {
 
 // What does not match is handed on by its name, wherever it is met: in a list, before its end, and
 // in the watch.
-func TestWhatDoesNotMatchIsHandedOnByItsName(t *testing.T) {
+func TestUnselectedObjects(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.SetFeatures(testkit.Features{NoInitialEnd: true})
@@ -232,7 +240,8 @@ func TestWhatDoesNotMatchIsHandedOnByItsName(t *testing.T) {
 	})
 }
 
-func TestAWatchListMeets410And504And429(t *testing.T) {
+// A WatchList that fails with 410, 429 or 500 is tried again.
+func TestWatchListStatusCodes(t *testing.T) {
 	tests := []struct {
 		name   string
 		code   int

@@ -8,7 +8,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-func TestLabelsAreSelectedInTheBytesOfAnObject(t *testing.T) {
+// Labels are selected in the bytes of an object.
+func TestLabelSelection(t *testing.T) {
 	for _, tt := range []struct{ object, selector, matches string }{
 		{`{"metadata":{"labels":{"app":"web","tier":""}}}`, "app=web,tier,tier!=x,!none", "yes"},
 		{`{"metadata":{"labels":{"app":"web"}}}`, "app in (a,b)", "no"},
@@ -30,7 +31,8 @@ func TestLabelsAreSelectedInTheBytesOfAnObject(t *testing.T) {
 	}
 }
 
-func TestASelectionCostsThreeAllocations(t *testing.T) {
+// A selection costs three allocations.
+func TestLabelAllocations(t *testing.T) {
 	selector, err := labels.Parse("app=web,tier in (a,b)")
 	if err != nil {
 		t.Fatal(err)

@@ -75,7 +75,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-func TestParseReadsTheMetadataOfAPod(t *testing.T) {
+// Parse reads the metadata of a pod.
+func TestParseMetadata(t *testing.T) {
 	raw := readTestdata(t, "pod.json")
 	obj, err := resource.Parse(raw, resource.ParseOptions{Type: pods})
 	if err != nil {
@@ -106,7 +107,8 @@ func TestParseReadsTheMetadataOfAPod(t *testing.T) {
 	}
 }
 
-func TestParseKeepsNothingOfTheInput(t *testing.T) {
+// Parse keeps nothing of its input.
+func TestParseCopies(t *testing.T) {
 	raw := readTestdata(t, "pod.json")
 	obj, err := resource.Parse(raw, resource.ParseOptions{Type: pods})
 	if err != nil {
@@ -122,7 +124,8 @@ func TestParseKeepsNothingOfTheInput(t *testing.T) {
 	}
 }
 
-func TestAppendingToRawDoesNotTouchTheManager(t *testing.T) {
+// An append to Raw does not change the manager.
+func TestAppendToRaw(t *testing.T) {
 	obj := mustParse(t, string(readTestdata(t, "pod.json")), resource.ParseOptions{Type: pods})
 	_ = append(obj.Raw, "xxxxxxxxxxxxxxxx"...)
 	if by, _ := obj.Writes.Sole(); by.Manager != "kubelet" {
@@ -203,7 +206,8 @@ func TestParseEdits(t *testing.T) {
 	}
 }
 
-func TestParseKeepsManagedFieldsWhenAsked(t *testing.T) {
+// Parse keeps managed fields when asked to.
+func TestParseManagedFields(t *testing.T) {
 	raw := readTestdata(t, "pod.json")
 	obj := mustParse(t, string(raw), resource.ParseOptions{Type: pods, KeepManagedFields: true})
 	if !bytes.Equal(obj.Raw, raw) {
@@ -214,7 +218,8 @@ func TestParseKeepsManagedFieldsWhenAsked(t *testing.T) {
 	}
 }
 
-func TestParseReadsEscapedStringsDecoded(t *testing.T) {
+// Parse decodes escaped strings.
+func TestParseEscapes(t *testing.T) {
 	obj := mustParse(t, `{"metadata":{"name":"a\u0062c","namespace":"ü\ud83d\ude00","uid":"\"","resourceVersion":"\u0035",
 		"managedFields":[{"manager":"x\ny","time":"2020-11-20T09:14:09Z"}],"ownerReferences":[{"name":"o\/p","controller":true},{"name":"q"}]}}`, resource.ParseOptions{})
 	want := resource.Meta{

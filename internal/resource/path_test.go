@@ -7,7 +7,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-func TestPathsAreReadAsTheyAreWritten(t *testing.T) {
+// Paths are read as they are written.
+func TestPaths(t *testing.T) {
 	for text, want := range map[string]string{
 		"spec":                              "",
 		"status.conditions.*.lastHeartbeat": "",
@@ -43,7 +44,8 @@ func TestPathsAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-func TestAPathReachesAPlaceAndWhatIsAroundIt(t *testing.T) {
+// A path reaches a place, and what is around it.
+func TestPathReaches(t *testing.T) {
 	for text, want := range map[string]bool{
 		"metadata.name": true, "metadata": true, "*": true, "*.name": true, "metadata.*": true,
 		"metadata.name.x": false, "metadata.uid": false, "spec.*": false, "*.uid": false,

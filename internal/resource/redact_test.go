@@ -54,7 +54,8 @@ func fingerprint(typ resource.Type, namespace, name, value string, field ...stri
 		keyed("kubebridge/fingerprint/1" + part(typ.Group) + part(typ.Resource) + part(namespace) + part(name) + part(path) + value)[:16]
 }
 
-func TestASecretIsRedactedAsInTheGoldenFile(t *testing.T) {
+// A secret is redacted as in the golden file.
+func TestRedactedSecretGolden(t *testing.T) {
 	obj := mustParse(t, string(readTestdata(t, "secret.json")), resource.ParseOptions{Type: secrets, Redactor: newRedactor(t)})
 	const golden = "testdata/secret.redacted.json"
 	if *update {
@@ -76,7 +77,8 @@ func TestASecretIsRedactedAsInTheGoldenFile(t *testing.T) {
 	}
 }
 
-func TestFingerprintsAreOfTheDecodedValue(t *testing.T) {
+// Fingerprints are of the decoded value.
+func TestFingerprintOfDecoded(t *testing.T) {
 	of := func(value string, field ...string) string {
 		return `"` + fingerprint(secrets, "", "s", value, field...) + `"`
 	}
@@ -255,7 +257,8 @@ func TestAnnotationsOfSecrets(t *testing.T) {
 	})
 }
 
-func TestRedactionFailsClosedAndTellsNothing(t *testing.T) {
+// Redaction fails closed, and reveals nothing.
+func TestRedactionFailure(t *testing.T) {
 	const meta = `"metadata":{"name":"s","resourceVersion":"1"}`
 	tests := []struct {
 		name, in string
@@ -281,7 +284,8 @@ func TestRedactionFailsClosedAndTellsNothing(t *testing.T) {
 	}
 }
 
-func TestOnlyCoreSecretsAreRedacted(t *testing.T) {
+// Only Secrets of the core group are redacted.
+func TestForeignSecrets(t *testing.T) {
 	const in = `{"metadata":{"name":"s","resourceVersion":"1"},"data":{"a":"b"}}`
 	other := resource.Type{Group: "example.com", Version: "v1", Resource: "secrets"}
 	for _, opts := range []resource.ParseOptions{
@@ -295,7 +299,8 @@ func TestOnlyCoreSecretsAreRedacted(t *testing.T) {
 	}
 }
 
-func TestAShortRedactionKeyIsRefused(t *testing.T) {
+// A short redaction key is refused.
+func TestShortRedactionKey(t *testing.T) {
 	if _, err := resource.NewRedactor([]byte("short")); err == nil {
 		t.Error("NewRedactor took a key of 5 bytes")
 	}

@@ -69,7 +69,8 @@ func TestRulesTakeOutWhatTheyName(t *testing.T) {
 	}
 }
 
-func TestVariablesThatLookLikeSecretsAreRedacted(t *testing.T) {
+// Variables that look like secrets are redacted.
+func TestRulesOnVariables(t *testing.T) {
 	const in = `{"spec":{"template":{"spec":{"initContainers":[{"name":"i","env":[{"value":"s1","name":"DB_PASSWORD"}]}],"containers":[{"name":"c","env":[
 		{"name":"API_TOKEN","value":"s2"},{"name":"LEVEL","value":"debug"},{"name":"URL","value":"https://u:s3@h/"},
 		{"name":"TOKEN_REF","valueFrom":{"secretKeyRef":{"name":"x","key":"y"}}}, {"name":"EMPTY_SECRET"}, null],"args":["--password"]}]}}},
@@ -91,7 +92,8 @@ func TestVariablesThatLookLikeSecretsAreRedacted(t *testing.T) {
 	}
 }
 
-func TestRulesKeepWhatIsKnownOfAnObject(t *testing.T) {
+// Rules keep what is known of an object.
+func TestRulesKeepMetadata(t *testing.T) {
 	const in = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","managedFields":[
 		{"manager":"kubectl","time":"2026-01-01T00:00:00Z","fieldsV1":{"v:\"hunter2\"":{}}}]},"spec":{"list":["hunter2"]}}`
 	obj := mustParse(t, in, resource.ParseOptions{Type: pods, KeepManagedFields: true, Rules: newRules(t, resource.RulesConfig{Redact: pathsOf(t, "spec.list.*")})})
@@ -103,7 +105,8 @@ func TestRulesKeepWhatIsKnownOfAnObject(t *testing.T) {
 	}
 }
 
-func TestASecretsManagedFieldsAreCutEvenWhenOthersAreKept(t *testing.T) {
+// The managed fields of a Secret are cut, even when others are kept.
+func TestRulesOnManagedFields(t *testing.T) {
 	const in = `{"metadata":{"name":"s","resourceVersion":"1","managedFields":[{"manager":"m","time":"2026-01-01T00:00:00Z","fieldsV1":{"v:\"hunter2\"":{}}}]}}`
 	obj := mustParse(t, in, resource.ParseOptions{Type: secrets, KeepManagedFields: true, Redactor: newRedactor(t)})
 	if bytes.Contains(obj.Raw, []byte("hunter2")) || obj.Writes.Entries != "m\x00\x00\x00\x00" {
@@ -111,7 +114,8 @@ func TestASecretsManagedFieldsAreCutEvenWhenOthersAreKept(t *testing.T) {
 	}
 }
 
-func TestRulesMustNotReachWhatIdentifiesAnObject(t *testing.T) {
+// Rules must not reach the fields that identify an object.
+func TestRulesOnIdentity(t *testing.T) {
 	for text, bad := range map[string]bool{
 		"metadata.name": true, "metadata": true, "*": true, "*.uid": true, "metadata.*": true, "kind": true,
 		"metadata.labels": false, "spec.name": false, "metadata.annotations.*": false, "metadata.ownerReferences": false,

@@ -7,7 +7,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-func TestEveryObjectIsOfOneShardAndMovesToNewOnesOnly(t *testing.T) {
+// Every object is in one shard, and moves only to new ones.
+func TestShards(t *testing.T) {
 	typ := resource.Type{Group: "apps", Version: "v1", Resource: "deployments", Kind: "Deployment", Namespaced: true}
 	const objects = 10_000
 	before := make([]int, objects)

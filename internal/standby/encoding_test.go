@@ -42,7 +42,8 @@ func manyUnits(n int) map[string]standby.Unit {
 	return units
 }
 
-func TestAProgressThatIsLargeIsToldInASmallerForm(t *testing.T) {
+// A large progress is reported in a smaller form.
+func TestLargeProgress(t *testing.T) {
 	outline := map[string][]byte{"lake": []byte("outline"), "audit": []byte("other outline")}
 	few := manyUnits(20)
 	for name, c := range map[string]struct {
@@ -191,7 +192,8 @@ func FuzzProgress(f *testing.F) {
 	})
 }
 
-func TestAProgressWithoutOutlinesThatIsTooLargeIsToldWithoutPositions(t *testing.T) {
+// A progress that is still too large without outlines is reported without positions.
+func TestOversizeProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := campaign(t, testkit.NewLeases(), "first")
 		defer first.stop()

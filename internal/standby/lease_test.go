@@ -67,7 +67,8 @@ func (c *candidate) leads() bool {
 	}
 }
 
-func TestALeaderThatCannotRenewStopsBeforeAnotherBegins(t *testing.T) {
+// A leader that can't renew its lease stops before another begins.
+func TestLeaseNotRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := testkit.NewLeases()
 		first := campaign(t, server, "first")
@@ -112,7 +113,8 @@ func TestALeaderThatCannotRenewStopsBeforeAnotherBegins(t *testing.T) {
 	})
 }
 
-func TestALeaseThatIsReleasedIsTakenAtOnce(t *testing.T) {
+// A lease that is released is taken at once.
+func TestLeaseReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := testkit.NewLeases()
 		first := campaign(t, server, "first")
@@ -133,7 +135,8 @@ func TestALeaseThatIsReleasedIsTakenAtOnce(t *testing.T) {
 	})
 }
 
-func TestALeaseThatIsNotReleasedExpires(t *testing.T) {
+// A lease that is not released expires.
+func TestLeaseExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := testkit.NewLeases()
 		first := campaign(t, server, "first")
@@ -187,7 +190,8 @@ func TestABoardIsItsLastTakers(t *testing.T) {
 	})
 }
 
-func TestABoardThatSomebodyDeletesIsMadeAgain(t *testing.T) {
+// A board that somebody deletes is made again.
+func TestDeletedBoard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		server := testkit.NewLeases()
@@ -216,7 +220,8 @@ func TestABoardThatSomebodyDeletesIsMadeAgain(t *testing.T) {
 	})
 }
 
-func TestAReplicaThatIsUnfitLeavesAVacantLeaseToOthersForAWhile(t *testing.T) {
+// An unfit replica leaves a vacant lease to others for a while.
+func TestUnfitReplica(t *testing.T) {
 	never := func() string { return "" }
 	unfit := func() string { return "it knows nothing" }
 	for name, tt := range map[string]struct {
@@ -273,7 +278,8 @@ func TestAReplicaThatIsUnfitLeavesAVacantLeaseToOthersForAWhile(t *testing.T) {
 	}
 }
 
-func TestAReplicaThatIsUnfitMakesALeaseThatIsMissingOnlyAfterAWhile(t *testing.T) {
+// An unfit replica creates a missing lease only after a while.
+func TestUnfitReplicaAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		c := campaignIf(t, testkit.NewLeases(),

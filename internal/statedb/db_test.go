@@ -27,7 +27,8 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 	}
 }
 
-func TestADirectoryOfSomethingElseIsRefused(t *testing.T) {
+// A directory of something else is refused.
+func TestForeignDirectory(t *testing.T) {
 	dir := t.TempDir()
 	testkit.OK(t, os.WriteFile(filepath.Join(dir, "thesis.tex"), []byte("precious"), 0o600))
 	if _, err := statedb.Open(statedb.Options{Dir: dir}); !errors.Is(err, statedb.ErrForeign) {
@@ -39,7 +40,8 @@ func TestADirectoryOfSomethingElseIsRefused(t *testing.T) {
 	}
 }
 
-func TestStateOfAnotherClusterIsRefused(t *testing.T) {
+// The state of another cluster is refused.
+func TestStateOfOtherCluster(t *testing.T) {
 	db := open(t, t.TempDir())
 	testkit.OK(t, db.Identity().BindCluster("one"))
 	testkit.OK(t, db.Identity().BindCluster("one"))
@@ -49,7 +51,8 @@ func TestStateOfAnotherClusterIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheSecretOfADirectoryStays(t *testing.T) {
+// The secret of a directory stays the same.
+func TestDirectorySecret(t *testing.T) {
 	dir := t.TempDir()
 	db := open(t, dir)
 	first, err := db.Identity().Secret()

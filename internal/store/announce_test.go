@@ -27,7 +27,8 @@ func left(ix *store.Indexer, key resource.Key) (out []string) {
 	return out
 }
 
-func TestWhatWasAnnouncedIsLeftUntilItIsSettledOrMet(t *testing.T) {
+// What was announced is kept until it is settled or met.
+func TestAnnouncement(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	first := newIndexer(t, db)
 	a, b, c := life(t, "a", "one", "5"), life(t, "a", "two", "7"), life(t, "c", "three", "9")
@@ -73,7 +74,7 @@ func TestWhatWasAnnouncedIsLeftUntilItIsSettledOrMet(t *testing.T) {
 
 // An object that left the selection and came again is announced again: that what was told before is
 // settled does not take that away.
-func TestWhatIsAnnouncedAgainStaysWhenWhatWasBeforeIsSettled(t *testing.T) {
+func TestAnnouncementRepeated(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	ix := newIndexer(t, db)
 	first, again := life(t, "a", "one", "5"), life(t, "a", "one", "9")
@@ -96,7 +97,7 @@ func TestWhatIsAnnouncedAgainStaysWhenWhatWasBeforeIsSettled(t *testing.T) {
 
 // The body lies in its place since the announcement. What another life of the name has written
 // there since is not taken for it.
-func TestABodyIsWrittenAgainWhenItsPlaceWasUsed(t *testing.T) {
+func TestAnnouncedBodyRewritten(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	ix := newIndexer(t, db)
 	a, b := life(t, "a", "one", "5"), life(t, "a", "two", "7")
@@ -113,7 +114,8 @@ func TestABodyIsWrittenAgainWhenItsPlaceWasUsed(t *testing.T) {
 	}
 }
 
-func TestABodyThatIsInItsPlaceIsNotWrittenAgain(t *testing.T) {
+// A body that is in its place is not written again.
+func TestAnnouncedBodyInPlace(t *testing.T) {
 	const size = 4 << 10
 	db := openDB(t, "")
 	ix := newIndexer(t, db)
@@ -138,7 +140,8 @@ func TestABodyThatIsInItsPlaceIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
-func TestMissingIsWhatWasAnnouncedAndNotListed(t *testing.T) {
+// What was announced and not listed is missing.
+func TestAnnouncedAndNotListed(t *testing.T) {
 	db := openDB(t, "")
 	before := newIndexer(t, db)
 	var list []store.Announcement
@@ -160,7 +163,8 @@ func TestMissingIsWhatWasAnnouncedAndNotListed(t *testing.T) {
 	want(t, missing(resource.RelistRewound), "shop/gone", "shop/newer")
 }
 
-func TestAnnouncingAgainWritesNothing(t *testing.T) {
+// Announcing again writes nothing.
+func TestAnnouncementUnchanged(t *testing.T) {
 	db := openDB(t, "")
 	a := pod(t, "a", "5")
 	testkit.OK(t, newIndexer(t, db).Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: a, Seq: 1, Unknown: true}}))
@@ -200,7 +204,7 @@ func BenchmarkAnnounceAndSettle(b *testing.B) {
 
 // What is told again after a crash meets what it told before, not what came later of the same
 // object.
-func TestAnAnnouncementOfALaterLifeUnderASelectorIsNotMetByAnEarlierOne(t *testing.T) {
+func TestAnnouncementOfLaterLife(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	first := newIndexer(t, db)
 	five, seven := life(t, "a", "one", "5"), life(t, "a", "one", "7")

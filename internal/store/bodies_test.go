@@ -69,7 +69,8 @@ func (b *bodies) settle(uid, version string) string {
 	return body.UID[:1] + "@" + string(body.Version)
 }
 
-func TestBeyondTheirBudgetBodiesStayAsTheyWere(t *testing.T) {
+// Beyond their budget, bodies stay as they were.
+func TestBodyBudget(t *testing.T) {
 	other := "6" + bodyUID[1:]
 	for _, test := range []struct {
 		name  string
@@ -121,7 +122,8 @@ func TestBeyondTheirBudgetBodiesStayAsTheyWere(t *testing.T) {
 	}
 }
 
-func TestAnInformerThatBeganWithNothingFindsWhatItHasCommitted(t *testing.T) {
+// An informer that began with nothing finds what it has committed.
+func TestEmptyStartCommitted(t *testing.T) {
 	dir := t.TempDir()
 	for _, run := range []string{"the first", "the next"} {
 		db := openDB(t, dir)
@@ -139,7 +141,8 @@ func TestAnInformerThatBeganWithNothingFindsWhatItHasCommitted(t *testing.T) {
 	}
 }
 
-func TestAnInformerThatBeganWithNothingAsksTheDatabaseWhenItKnowsNoMore(t *testing.T) {
+// An informer that began with nothing asks the database for what its memory does not have.
+func TestEmptyStartReadsDatabase(t *testing.T) {
 	db := openDB(t, "")
 	ix := newIndexer(t, db)
 	const n = 10_000 // more than are kept in memory of those that have no short form

@@ -11,7 +11,7 @@ var written = resource.Written{At: 0xfedcba98, Entries: 0x76543210}
 
 // What is kept in memory must give back exactly what was settled, whatever form uids and versions
 // have.
-func TestARecordIsTheSameFromMemoryAndFromDisk(t *testing.T) {
+func TestCachedRecord(t *testing.T) {
 	for _, r := range []store.Record{
 		{UID: "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd", Version: "1000000001"},
 		{UID: "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd", Version: "18446744073709551615"},
@@ -40,7 +40,8 @@ func TestARecordIsTheSameFromMemoryAndFromDisk(t *testing.T) {
 	}
 }
 
-func TestWhatIsKeptInMemoryFollowsEachCommit(t *testing.T) {
+// What is kept in memory follows each commit.
+func TestCacheAfterCommit(t *testing.T) {
 	const uid, next = "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd", "6f0c6a4e-2a3d-4d7b-9c1e-00000000abcd"
 	db := openDB(t, "")
 	ix := newIndexer(t, db)

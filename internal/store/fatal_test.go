@@ -32,7 +32,8 @@ func told(t *testing.T, fatal <-chan error) error {
 	}
 }
 
-func TestADamagedTableEndsTheProcessWithWhatCanBeDone(t *testing.T) {
+// A damaged table ends the process, with what can be done.
+func TestDamagedTable(t *testing.T) {
 	dir := leaveTables(t)
 	for _, table := range tablesOfBodies(t, dir) {
 		flipBit(t, table)
@@ -59,7 +60,8 @@ func TestADamagedTableEndsTheProcessWithWhatCanBeDone(t *testing.T) {
 	isDamage(t, err)
 }
 
-func TestADamagedTableThatIsReadFirstIsToldByOpen(t *testing.T) {
+// A damaged table that is read first is reported by Open.
+func TestDamagedTableAtOpen(t *testing.T) {
 	dir := leaveTables(t)
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 	testkit.OK(t, err)
@@ -102,7 +104,8 @@ func flipBit(t *testing.T, name string) {
 	testkit.OK(t, os.WriteFile(name, data, 0o600))
 }
 
-func TestADiskThatFailsEndsTheProcessAndWhatWasCommittedIsThere(t *testing.T) {
+// A disk that fails ends the process, and what was committed is there.
+func TestFailingDisk(t *testing.T) {
 	for name, of := range map[string]func(errorfs.Op) bool{
 		"the log can't be written":       on("*.log", errorfs.OpFileWrite),
 		"the log can't be synced":        on("*.log", errorfs.OpFileSync, errorfs.OpFileSyncData),
@@ -136,7 +139,8 @@ func TestADiskThatFailsEndsTheProcessAndWhatWasCommittedIsThere(t *testing.T) {
 	}
 }
 
-func TestADiskThatIsFullAtTheStartIsAnErrorAndNotTheEnd(t *testing.T) {
+// A disk that is full at the start is an error, and does not end the process.
+func TestFullDiskAtStart(t *testing.T) {
 	used := vfs.NewCrashableMem()
 	u := &unwell{t: t, disk: &faults{}, acked: map[resource.Key]string{}}
 	u.open(used)

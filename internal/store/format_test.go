@@ -16,7 +16,8 @@ import (
 // marker is the file by which Pebble knows its format; a new directory has this one.
 const marker = "marker.format-version.000011.024"
 
-func TestStateOfAnotherFormatIsRefusedAndStays(t *testing.T) {
+// The state of another format is refused, and left as it is.
+func TestOtherFormat(t *testing.T) {
 	newer, err := strconv.Atoi(statedb.FormatVersion)
 	testkit.OK(t, err)
 	for _, c := range []struct{ format, want string }{
@@ -41,7 +42,7 @@ func TestStateOfAnotherFormatIsRefusedAndStays(t *testing.T) {
 
 // What a newer Pebble has written, ours can't read. It must not be taken for damage, whose remedies
 // would lose it.
-func TestFilesOfANewerPebbleAreToldAsSuch(t *testing.T) {
+func TestNewerPebble(t *testing.T) {
 	dir := t.TempDir()
 	testkit.OK(t, leaveState(t, dir).Close())
 	testkit.OK(t, os.Rename(filepath.Join(dir, marker), filepath.Join(dir, strings.TrimSuffix(marker, "024")+"999")))
@@ -56,7 +57,7 @@ func TestFilesOfANewerPebbleAreToldAsSuch(t *testing.T) {
 
 // A bridge with a newer Pebble writes what the one before can read, until somebody decides
 // otherwise: fails when an update of the library has raised its format in silence.
-func TestPebblesFormatIsTheOneThatWasDecided(t *testing.T) {
+func TestPebbleFormat(t *testing.T) {
 	dir := t.TempDir()
 	testkit.OK(t, leaveState(t, dir).Close())
 	if _, err := os.Stat(filepath.Join(dir, marker)); err != nil {

@@ -182,7 +182,8 @@ func (u *unwell) check(what string) {
 	}
 }
 
-func TestADiskThatTakesNoWritesHoldsCommitsBackAndLosesNone(t *testing.T) {
+// A disk that accepts no writes holds commits back, and loses none.
+func TestFullDiskCommits(t *testing.T) {
 	cases := map[string]struct {
 		err error
 		of  func(errorfs.Op) bool

@@ -80,7 +80,8 @@ func contents(t *testing.T, dir string) string {
 	return all.String()
 }
 
-func TestAnInspectorTellsWhatABridgeLeft(t *testing.T) {
+// An inspector reports what a bridge left.
+func TestInspect(t *testing.T) {
 	dir := t.TempDir()
 	before := time.Now()
 	testkit.OK(t, leaveState(t, dir).Close())
@@ -129,7 +130,8 @@ func TestAnInspectorTellsWhatABridgeLeft(t *testing.T) {
 	want(t, keys, "shop/a", "shop/b")
 }
 
-func TestAnInspectorReadsObjectsAsTheyWereSettled(t *testing.T) {
+// An inspector reads objects as they were settled.
+func TestInspectObjects(t *testing.T) {
 	dir := t.TempDir()
 	testkit.OK(t, leaveState(t, dir).Close())
 	u := cacheUnit(t, inspect(t, dir), "all/pods")
@@ -150,7 +152,8 @@ func TestAnInspectorReadsObjectsAsTheyWereSettled(t *testing.T) {
 	}
 }
 
-func TestAnInspectorReadsWhatACrashLeftAndChangesNothing(t *testing.T) {
+// An inspector reads what a crash left, and changes nothing.
+func TestInspectAfterCrash(t *testing.T) {
 	dir, crashed := t.TempDir(), t.TempDir()
 	leaveState(t, dir)
 	testkit.OK(t, os.CopyFS(crashed, os.DirFS(dir))) // as after kill -9: nothing was closed
@@ -169,7 +172,8 @@ func TestAnInspectorReadsWhatACrashLeftAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestInspectingMakesNoDirectory(t *testing.T) {
+// An inspector creates no directory.
+func TestInspectNoDirectory(t *testing.T) {
 	missing, empty := filepath.Join(t.TempDir(), "db"), t.TempDir()
 	for _, dir := range []string{missing, empty} {
 		if _, err := store.Inspect(statedb.Options{Dir: dir}); !errors.Is(err, statedb.ErrNoState) {
@@ -187,7 +191,8 @@ func TestInspectingMakesNoDirectory(t *testing.T) {
 	}
 }
 
-func TestInspectingADirectoryInUseIsRefused(t *testing.T) {
+// An inspector refuses a directory in use.
+func TestInspectInUse(t *testing.T) {
 	dir := t.TempDir()
 	leaveState(t, dir)
 	if _, err := store.Inspect(statedb.Options{Dir: dir}); !errors.Is(err, statedb.ErrInUse) || !strings.Contains(err.Error(), "stop the bridge") {
@@ -195,7 +200,8 @@ func TestInspectingADirectoryInUseIsRefused(t *testing.T) {
 	}
 }
 
-func TestInspectingSomethingElseIsRefusedAndLeavesItAsItIs(t *testing.T) {
+// An inspector refuses a directory of something else, and leaves it as it is.
+func TestInspectForeignDirectory(t *testing.T) {
 	files := t.TempDir()
 	testkit.OK(t, os.WriteFile(filepath.Join(files, "thesis.tex"), []byte("precious"), 0o600))
 
@@ -237,7 +243,8 @@ func overwrite(t *testing.T, dir, key, value string) {
 	testkit.OK(t, p.Close())
 }
 
-func TestADamagedListOfFilesIsToldAndLeftAsItIs(t *testing.T) {
+// A damaged manifest is reported, and left as it is.
+func TestInspectDamagedManifest(t *testing.T) {
 	damage := map[string]func(file string){
 		"MANIFEST-*":        func(file string) { testkit.OK(t, os.WriteFile(file, []byte("not a manifest"), 0o600)) },
 		"marker.manifest.*": func(file string) { testkit.OK(t, os.Remove(file)) },
@@ -265,7 +272,8 @@ func TestADamagedListOfFilesIsToldAndLeftAsItIs(t *testing.T) {
 	}
 }
 
-func TestADamagedBlockIsToldByWhoeverReadsIt(t *testing.T) {
+// A damaged block is reported by whatever reads it.
+func TestInspectDamagedBlock(t *testing.T) {
 	dir := t.TempDir()
 	db := leaveState(t, dir)
 	ix, err := db.Indexer(store.IndexerConfig{Name: "third/pods", Type: pods})
@@ -298,7 +306,8 @@ func TestADamagedBlockIsToldByWhoeverReadsIt(t *testing.T) {
 	}
 }
 
-func TestARecordThatDoesNotParseIsCountedAndTheOthersRead(t *testing.T) {
+// A record that does not parse is counted, and the others are read.
+func TestInspectBadRecord(t *testing.T) {
 	dir := t.TempDir()
 	testkit.OK(t, leaveState(t, dir).Close())
 	overwrite(t, dir, "r\x00\x00\x00\x01shop/b", "\xff")

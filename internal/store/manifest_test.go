@@ -69,7 +69,8 @@ func count(t *testing.T, dir string) (n int, err error) {
 	return len(keys(t, newIndexer(t, db))), nil
 }
 
-func TestAListOfFilesThatLostWhatWasWrittenIsRefusedAndLeftAsItIs(t *testing.T) {
+// A manifest that lost what was written is refused, and left as it is.
+func TestManifestShortened(t *testing.T) {
 	left := leaveTables(t)
 	manifest, err := os.ReadFile(theManifest(t, left))
 	testkit.OK(t, err)
@@ -111,7 +112,8 @@ func TestAListOfFilesThatLostWhatWasWrittenIsRefusedAndLeftAsItIs(t *testing.T) 
 	}
 }
 
-func TestAListOfFilesThatACrashHasCutOffIsNotTakenForDamage(t *testing.T) {
+// A manifest that a crash has cut off is not taken for damaged.
+func TestManifestCutByCrash(t *testing.T) {
 	left := leaveTables(t)
 	for name, after := range map[string][]byte{"nothing": nil, "half a record": []byte("\x01\x02\x03\x04\x40\x00\x01torn"), "zeros": make([]byte, 4096)} {
 		dir := copyOf(t, left)
@@ -125,7 +127,8 @@ func TestAListOfFilesThatACrashHasCutOffIsNotTakenForDamage(t *testing.T) {
 	}
 }
 
-func TestWithoutANoteOfItsLengthAListOfFilesIsTakenAsItIs(t *testing.T) {
+// A manifest whose length was not recorded is accepted as it is.
+func TestManifestWithoutLength(t *testing.T) {
 	left := leaveTables(t)
 	for name, harm := range map[string]func(file string) error{
 		"none": os.Remove,
@@ -141,7 +144,8 @@ func TestWithoutANoteOfItsLengthAListOfFilesIsTakenAsItIs(t *testing.T) {
 	}
 }
 
-func TestDamageToTheListOfFilesSaysWhatIsDamaged(t *testing.T) {
+// An error of a damaged manifest says what is damaged.
+func TestManifestDamage(t *testing.T) {
 	dir := leaveTables(t)
 	file := theManifest(t, dir)
 	data, err := os.ReadFile(file)

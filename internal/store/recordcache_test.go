@@ -18,7 +18,8 @@ func aKey(n int) resource.Key {
 	return resource.Key(fmt.Sprintf("shop/%d-%s", n, strings.Repeat("x", n*7%500)))
 }
 
-func TestATableIsAMapOfWhatItTakes(t *testing.T) {
+// A table is a map of what was put into it.
+func TestTableAsMap(t *testing.T) {
 	type record struct {
 		uid     byte
 		version uint64
@@ -72,7 +73,8 @@ func TestATableIsAMapOfWhatItTakes(t *testing.T) {
 	}
 }
 
-func TestATableKeepsNothingOfItsKeys(t *testing.T) {
+// A table keeps nothing of its keys.
+func TestTableKeyMemory(t *testing.T) {
 	table := store.NewTable()
 	memory := []byte("shop/web")
 	table.Put(resource.Key(unsafe.String(&memory[0], len(memory))), 1, 5)
@@ -82,7 +84,8 @@ func TestATableKeepsNothingOfItsKeys(t *testing.T) {
 	}
 }
 
-func TestATableUsesTheMemoryOfWhatIsGone(t *testing.T) {
+// A table reuses the memory of deleted records.
+func TestTableMemoryReuse(t *testing.T) {
 	table := store.NewTable()
 	const alive = 2000
 	key := func(n int) resource.Key { return resource.Key(fmt.Sprintf("shop/pod-%08d", n)) }

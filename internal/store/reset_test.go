@@ -22,7 +22,8 @@ func reset(t *testing.T, dir, unit string, keepObjects bool) {
 	testkit.OK(t, store.Reset(statedb.Options{Dir: dir}, unit, keepObjects))
 }
 
-func TestAResetForgetsOneUnitAndNothingElse(t *testing.T) {
+// A reset deletes the state of one unit, and nothing else.
+func TestReset(t *testing.T) {
 	dir := t.TempDir()
 	db := leaveState(t, dir)
 	secret, err := db.Database().Identity().Secret()
@@ -72,7 +73,8 @@ func rawKeys(t *testing.T, dir string) (keys []string) {
 	return keys
 }
 
-func TestAResetThatKeepsObjectsForgetsThePosition(t *testing.T) {
+// A reset that keeps objects deletes the position.
+func TestResetOfPosition(t *testing.T) {
 	dir := t.TempDir()
 	testkit.OK(t, leaveState(t, dir).Close())
 	before := rawKeys(t, dir)
@@ -89,7 +91,8 @@ func TestAResetThatKeepsObjectsForgetsThePosition(t *testing.T) {
 	}
 }
 
-func TestAResetOfRecordsThatDoNotParseGetsRidOfThem(t *testing.T) {
+// A reset deletes records that do not parse.
+func TestResetOfBadRecords(t *testing.T) {
 	dir := t.TempDir()
 	testkit.OK(t, leaveState(t, dir).Close())
 	overwrite(t, dir, "r\x00\x00\x00\x01shop/b", "\xff")
@@ -98,7 +101,8 @@ func TestAResetOfRecordsThatDoNotParseGetsRidOfThem(t *testing.T) {
 	want(t, keys(t, newIndexer(t, openDB(t, dir))))
 }
 
-func TestAResetWhileABridgeRunsIsRefused(t *testing.T) {
+// A reset while a bridge runs is refused.
+func TestResetInUse(t *testing.T) {
 	dir := t.TempDir()
 	leaveState(t, dir)
 	if err := store.Reset(statedb.Options{Dir: dir}, "all/pods", false); !errors.Is(err, statedb.ErrInUse) {
@@ -106,7 +110,8 @@ func TestAResetWhileABridgeRunsIsRefused(t *testing.T) {
 	}
 }
 
-func TestAResetOfAUnitThatIsNotThereChangesNothing(t *testing.T) {
+// A reset of an unknown unit changes nothing.
+func TestResetOfUnknownUnit(t *testing.T) {
 	dir := t.TempDir()
 	testkit.OK(t, leaveState(t, dir).Close())
 	before := contents(t, dir)
@@ -120,7 +125,7 @@ func TestAResetOfAUnitThatIsNotThereChangesNothing(t *testing.T) {
 
 // A crash is tried before every operation on the file system, with nothing left of what was not
 // synced.
-func TestACrashDuringAResetLeavesAllOrNothing(t *testing.T) {
+func TestResetCrash(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	db, err := store.Open(statedb.Options{Dir: "db", FS: disk})
 	testkit.OK(t, err)

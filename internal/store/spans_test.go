@@ -14,7 +14,7 @@ import (
 
 // Else each flush of a first list would overlap all before it, and its bodies be merged again and
 // again.
-func TestATableOfBodiesHoldsNothingElse(t *testing.T) {
+func TestBodyTables(t *testing.T) {
 	db := openDB(t, "")
 	ix := newIndexer(t, db)
 	for n := range 3 {

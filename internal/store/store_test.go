@@ -87,7 +87,8 @@ func want[T comparable](t *testing.T, got []T, expected ...T) {
 	}
 }
 
-func TestWhatIsOnItsWayIsReadBeforeWhatIsSettled(t *testing.T) {
+// What is in flight is read before what is settled.
+func TestOverlay(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	ix := newIndexer(t, db)
 	one, two := pod(t, "a", "1"), pod(t, "a", "2")
@@ -110,7 +111,8 @@ func TestWhatIsOnItsWayIsReadBeforeWhatIsSettled(t *testing.T) {
 	}
 }
 
-func TestACrashLeavesTheLastSettledState(t *testing.T) {
+// A crash leaves the last settled state.
+func TestStateAfterCrash(t *testing.T) {
 	dir := t.TempDir()
 	db := openDB(t, dir)
 	ix := newIndexer(t, db)
@@ -131,7 +133,8 @@ func TestACrashLeavesTheLastSettledState(t *testing.T) {
 	}
 }
 
-func TestTombstonesStayUntilTheWatermarkHasPassedThem(t *testing.T) {
+// Tombstones stay until the watermark has passed them.
+func TestTombstones(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	ix := newIndexer(t, db)
 	a, b := pod(t, "a", "5"), pod(t, "b", "6")
@@ -156,7 +159,8 @@ func TestTombstonesStayUntilTheWatermarkHasPassedThem(t *testing.T) {
 	tombstone("shop/b", false)
 }
 
-func TestAnObjectThatCameAgainIsNotLostWithItsTombstone(t *testing.T) {
+// An object that was recreated is not lost with its tombstone.
+func TestTombstoneOfRecreated(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	ix := newIndexer(t, db)
 	a, again := pod(t, "a", "5"), pod(t, "a", "12")
@@ -167,7 +171,8 @@ func TestAnObjectThatCameAgainIsNotLostWithItsTombstone(t *testing.T) {
 	want(t, keys(t, ix), "shop/a@12")
 }
 
-func TestAVersionWithoutOrderLeavesNoTombstone(t *testing.T) {
+// A version without order leaves no tombstone.
+func TestTombstoneWithoutOrder(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	ix := newIndexer(t, db)
 	a := pod(t, "a", "x-1")
@@ -178,7 +183,8 @@ func TestAVersionWithoutOrderLeavesNoTombstone(t *testing.T) {
 	}
 }
 
-func TestIterationMergesWhatIsOnItsWay(t *testing.T) {
+// Iteration merges what is in flight with what is settled.
+func TestIteration(t *testing.T) {
 	db := openDB(t, "")
 	ix := newIndexer(t, db)
 	settled := map[resource.Key]store.Settled{}
@@ -193,7 +199,8 @@ func TestIterationMergesWhatIsOnItsWay(t *testing.T) {
 	want(t, keys(t, ix), "shop/a@2", "shop/b@1", "shop/d@3", "shop/z@5")
 }
 
-func TestMissingAreTheKnownThatWereNotListed(t *testing.T) {
+// The known objects that were not listed are missing.
+func TestMissing(t *testing.T) {
 	db := openDB(t, "")
 	ix := newIndexer(t, db)
 	settle(t, db, ix, "", map[resource.Key]store.Settled{
@@ -219,7 +226,7 @@ func TestMissingAreTheKnownThatWereNotListed(t *testing.T) {
 
 // What is known at the end of a list that began with nothing was in it, so a first snapshot of a
 // million objects marks none.
-func TestAListMarksObjectsWhenSomethingWasKnown(t *testing.T) {
+func TestListMarks(t *testing.T) {
 	ix := newIndexer(t, openDB(t, ""))
 	list := func(keys ...resource.Key) {
 		t.Helper()
@@ -277,7 +284,8 @@ func TestANamespaceIsARangeOfKeys(t *testing.T) {
 	}
 }
 
-func TestInformersDoNotSeeEachOthersState(t *testing.T) {
+// Informers do not see each other's state.
+func TestInformerIsolation(t *testing.T) {
 	db := openDB(t, "")
 	first := newIndexer(t, db)
 	second, err := db.Indexer(store.IndexerConfig{Name: "other/pods", Type: pods})
@@ -289,7 +297,8 @@ func TestInformersDoNotSeeEachOthersState(t *testing.T) {
 	}
 }
 
-func TestAnotherScopeForgetsThePositionAndKeepsTheState(t *testing.T) {
+// Another scope deletes the position, and keeps the state.
+func TestScopeChange(t *testing.T) {
 	db := openDB(t, "")
 	ix, err := db.Indexer(store.IndexerConfig{Name: "x", Type: pods, Scope: "app=a"})
 	testkit.OK(t, err)
@@ -302,7 +311,8 @@ func TestAnotherScopeForgetsThePositionAndKeepsTheState(t *testing.T) {
 	want(t, keys(t, ix), "shop/a@1")
 }
 
-func TestADamagedDatabaseIsRefusedAndLeftAsItIs(t *testing.T) {
+// A damaged database is refused, and left as it is.
+func TestDamagedDatabase(t *testing.T) {
 	dir := t.TempDir()
 	db := openDB(t, dir)
 	settle(t, db, newIndexer(t, db), "1", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
@@ -319,7 +329,8 @@ func TestADamagedDatabaseIsRefusedAndLeftAsItIs(t *testing.T) {
 	}
 }
 
-func TestDataWithoutAManifestIsRefusedAndLeftAsItIs(t *testing.T) {
+// Data without a manifest is refused, and left as it is.
+func TestDataWithoutManifest(t *testing.T) {
 	dir := t.TempDir()
 	db := openDB(t, dir)
 	settle(t, db, newIndexer(t, db), "1", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})

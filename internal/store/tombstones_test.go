@@ -27,7 +27,8 @@ func graves(t *testing.T, ix *store.Indexer) int {
 	return n
 }
 
-func TestManyTombstonesAreDroppedInSeveralBatches(t *testing.T) {
+// Many tombstones are dropped in several batches.
+func TestTombstoneBatches(t *testing.T) {
 	db := openDB(t, "")
 	ix := newIndexer(t, db)
 	buried(t, db, ix, 25_000)
@@ -52,7 +53,8 @@ func TestManyTombstonesAreDroppedInSeveralBatches(t *testing.T) {
 	}
 }
 
-func TestAnotherSelectionForgetsAllThatIsGone(t *testing.T) {
+// Another selection deletes all tombstones.
+func TestTombstonesOfSelection(t *testing.T) {
 	db := openDB(t, "")
 	cfg := store.IndexerConfig{Name: "all/pods", Type: pods, Scope: "labels=a"}
 	ix, err := db.Indexer(cfg)

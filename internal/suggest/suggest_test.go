@@ -7,7 +7,8 @@ import (
 	"github.com/kubebridge/bridge/internal/suggest"
 )
 
-func TestTheNearestNameIsSuggested(t *testing.T) {
+// The nearest name is suggested.
+func TestNearest(t *testing.T) {
 	known := []string{"pods", "nodes", "Deployments"}
 	for misspelt, want := range map[string]string{
 		"pdos":        `: did you mean "pods"?`,

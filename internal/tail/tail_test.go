@@ -89,7 +89,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-func TestWhatABufferCantHoldIsToldAndDelaysNobody(t *testing.T) {
+// What a buffer can't hold is reported, and delays nobody.
+func TestBufferOverflow(t *testing.T) {
 	h := tail.New(nil)
 	w := watch(t, h, tail.Options{})
 	other := watch(t, h, tail.Options{Filter: `meta.name == "web-4999"`})
@@ -109,7 +110,8 @@ func TestWhatABufferCantHoldIsToldAndDelaysNobody(t *testing.T) {
 	}
 }
 
-func TestPayloadsAreBoundedAndOnlyWhereAskedFor(t *testing.T) {
+// Payloads are bounded, and sent only where asked for.
+func TestPayloads(t *testing.T) {
 	h := tail.New(nil)
 	with, without := watch(t, h, tail.Options{Payload: true}), watch(t, h, tail.Options{})
 	for range 1000 {

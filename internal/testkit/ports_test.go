@@ -7,7 +7,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-func TestAddressesAreFreeAndDifferent(t *testing.T) {
+// Addresses are free and different.
+func TestAddresses(t *testing.T) {
 	given := map[string]bool{}
 	for range 20 {
 		address := testkit.Address(t)

@@ -28,7 +28,7 @@ var (
 )
 
 // client-go's own informer is the independent witness that the server speaks as an API server does.
-func TestAnInformerOfClientGoFollowsTheServer(t *testing.T) {
+func TestClientGoInformer(t *testing.T) {
 	tests := map[string]testkit.Features{
 		"by WatchList":         {},
 		"by pages":             {NoWatchList: true},
@@ -121,7 +121,8 @@ func get(t *testing.T, s *testkit.Server, query string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-func TestOptionsAreCheckedAsByAnAPIServer(t *testing.T) {
+// Options are checked as by an API server.
+func TestOptionChecks(t *testing.T) {
 	s := testkit.NewServer(t, pods)
 	s.Create("shop/a", nil)
 	s.Expire()
@@ -152,7 +153,8 @@ func TestOptionsAreCheckedAsByAnAPIServer(t *testing.T) {
 	}
 }
 
-func TestAWatchReplaysItsHistoryAndIsEndedInTime(t *testing.T) {
+// A watch replays its history, and is ended in time.
+func TestWatchReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testkit.NewServer(t, pods)
 		s.Create("shop/a", nil)
@@ -196,7 +198,8 @@ func TestRewindBringsBackWhatWas(t *testing.T) {
 	}
 }
 
-func TestFaultsMeetTheRequestsTheyAreFor(t *testing.T) {
+// Faults meet the requests that they are for.
+func TestFaultMatching(t *testing.T) {
 	s := testkit.NewServer(t, pods)
 	s.Faults.RefuseBusy(testkit.Probes, 1, time.Second)
 	s.Faults.CutAfter(testkit.Lists, 1, 10)

@@ -93,7 +93,8 @@ func run(t *testing.T, cfg tracing.Config) (tracer *tracing.Tracer, end func()) 
 	}
 }
 
-func TestASpanIsFromObservedToSettledAndInTheEventsTrace(t *testing.T) {
+// A span lasts from observed to settled, and is in the trace of the event.
+func TestSpan(t *testing.T) {
 	r := newReceiver(t, nil)
 	registry := prometheus.NewRegistry()
 	tracer, end := run(t, tracing.Config{Endpoint: r.URL, Sample: 1, Registerer: registry})
@@ -125,8 +126,9 @@ func TestASpanIsFromObservedToSettledAndInTheEventsTrace(t *testing.T) {
 	}
 }
 
+// A traceparent is made of the event alone.
 // Whoever sends an event again, after a crash or from another replica, says the same.
-func TestATraceParentIsMadeOfTheEventAlone(t *testing.T) {
+func TestTraceparent(t *testing.T) {
 	parent := func(sample float64, informer, sink, id string) string {
 		tracer, err := tracing.New(tracing.Config{Endpoint: "http://127.0.0.1:1", Sample: sample})
 		if err != nil {
@@ -154,7 +156,8 @@ func TestATraceParentIsMadeOfTheEventAlone(t *testing.T) {
 	}
 }
 
-func TestASampleIsItsShareAndTheRestIsNotSent(t *testing.T) {
+// A sample has its share of the spans, and the rest is not sent.
+func TestSampling(t *testing.T) {
 	r := newReceiver(t, nil)
 	tracer, end := run(t, tracing.Config{Endpoint: r.URL, Sample: 0.1})
 	ids := make([]string, 2000)
@@ -168,7 +171,8 @@ func TestASampleIsItsShareAndTheRestIsNotSent(t *testing.T) {
 	}
 }
 
-func TestACollectorThatHangsDelaysNobodyAndIsBounded(t *testing.T) {
+// A collector that hangs delays nobody, and its backlog is bounded.
+func TestHangingCollector(t *testing.T) {
 	hang := make(chan struct{})
 	r := newReceiver(t, hang)
 	registry := prometheus.NewRegistry()

@@ -39,7 +39,8 @@ func files(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-func TestTwoInformersEventsOfOneChangeHaveAFileEach(t *testing.T) {
+// The events of two informers about one change have a file each.
+func TestFilePerInformer(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "undelivered")
 	f := undelivered.New(undelivered.Config{Dir: dir, MaxBytes: 1 << 20})
 	for _, informer := range []string{"all", "some"} {
@@ -54,7 +55,8 @@ func TestTwoInformersEventsOfOneChangeHaveAFileEach(t *testing.T) {
 	}
 }
 
-func TestAnEventIsKeptInAFileOnceWithWhatRefusedIt(t *testing.T) {
+// An event is kept in one file, once, with what refused it.
+func TestFileOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "undelivered")
 	for range 2 { // as after a crash
 		f := undelivered.New(undelivered.Config{Dir: dir, MaxBytes: 1 << 20})
@@ -86,7 +88,8 @@ func TestAnEventIsKeptInAFileOnceWithWhatRefusedIt(t *testing.T) {
 	}
 }
 
-func TestTheFilesHaveABoundAndTakenAwayTheyMakeRoom(t *testing.T) {
+// The files have a bound, and make room when they are removed.
+func TestFileBound(t *testing.T) {
 	dir, reg := filepath.Join(t.TempDir(), "undelivered"), prometheus.NewRegistry()
 	f := undelivered.New(undelivered.Config{Dir: dir, MaxBytes: 1500, Registerer: reg})
 	keep := func(id string) error {
@@ -112,7 +115,8 @@ func TestTheFilesHaveABoundAndTakenAwayTheyMakeRoom(t *testing.T) {
 	}
 }
 
-func TestWhatCanNotBeWrittenIsNotSaidToBeKept(t *testing.T) {
+// An event that can't be written is not reported as kept.
+func TestWriteFailure(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a file")
 	if err := os.WriteFile(dir, nil, 0o600); err != nil {
 		t.Fatal(err)

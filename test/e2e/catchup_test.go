@@ -64,8 +64,9 @@ func (l *lab) lists(place int64) (lists []harness.Request) {
 	return lists
 }
 
+// What a flood leaves stale is read from the API server.
 // A real API server gives pages of all, and one object by its name, to who may list.
-func TestWhatAFloodLeavesBehindIsReadFromTheAPIServer(t *testing.T) {
+func TestFloodCatchup(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	const objects = 30

@@ -63,10 +63,10 @@ func TestCrash(t *testing.T) {
 	c.run()
 }
 
-// TestCrashWithoutDeduplication is TestCrash with one sink only, which stores what comes again, and
+// TestCrashWithoutDedup is TestCrash with one sink only, which stores what comes again, and
 // an API server that does not forget: so all that may come again is what was acknowledged and not
 // committed, and nothing at all may be missing.
-func TestCrashWithoutDeduplication(t *testing.T) {
+func TestCrashWithoutDedup(t *testing.T) {
 	c := newCrash(t, crashing(t), 8)
 	c.addJetStream("JetStream, without a window of duplicates (100 ms)", crashForgetful)
 	c.run()

@@ -15,7 +15,7 @@ import (
 // Without informers and sinks in the configuration, everything but Leases and Events goes to an
 // embedded NATS server. Only its address is another than the default here, since the machine may
 // have a NATS server already.
-func TestWithoutAConfigurationEverythingIsStreamed(t *testing.T) {
+func TestDefaultConfiguration(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	address, err := harness.FreeAddress()

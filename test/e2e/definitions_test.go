@@ -196,7 +196,8 @@ func (d *definition) deleted(r reader, name string) {
 	d.told(r, told+" v2", told+" v2 inferred", told+" v1 inferred")
 }
 
-func TestADefinitionThatAppearsMovesAndVanishesIsFollowed(t *testing.T) {
+// A definition that appears, moves and disappears is followed.
+func TestDefinitionLifecycle(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		resources string

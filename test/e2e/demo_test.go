@@ -14,7 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestTheDemoShowsEventsAndLeavesNothingBehind(t *testing.T) {
+// The demo shows events, and leaves nothing behind.
+func TestDemo(t *testing.T) {
 	t.Parallel()
 	if _, err := controlPlaneBinary(); err != nil { // the demo would build it too, at the same time
 		t.Fatal(err)

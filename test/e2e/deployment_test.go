@@ -59,7 +59,8 @@ func kafkaReader(brokers ...string) *read.Kafka {
 	return &read.Kafka{Brokers: brokers, Prefix: "k8s." + clusterName + "."}
 }
 
-func TestADeploymentReachesEverySinkCompletely(t *testing.T) {
+// A deployment reaches every sink completely.
+func TestDeployment(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	broker := startKafka(t).ListenAddrs()[0]

@@ -25,10 +25,10 @@ const (
 
 var orders = []order{leaderThenKilled, standbyThenKilled, bothThenKilled, nobodyKilled}
 
-// TestReplicasTakeAChangedConfigurationNearFailovers changes the configuration while everything
+// TestReplicasNearFailovers changes the configuration while everything
 // changes, which each replica gets at its own time, and kills the leader near that. Nothing is lost
 // or out of order, no event is in the stream twice, and no list is asked for.
-func TestReplicasTakeAChangedConfigurationNearFailovers(t *testing.T) {
+func TestReplicasNearFailovers(t *testing.T) {
 	f := newFailover(t)
 	f.begin()
 	_, from, err := f.Requests(f.ctx, f.User, 0)

@@ -74,10 +74,10 @@ func (s *shardedRun) failOver(shard int) {
 	s.roles()
 }
 
-// TestEachObjectIsOfOneShardWhoseLeadersAreKilled kills the leaders of two shards under load.
+// TestShardLeadersKilled kills the leaders of two shards under load.
 // Nothing is lost or out of order, no event is in the stream twice, no list is asked for, and each
 // object is of one shard from the beginning to the end.
-func TestEachObjectIsOfOneShardWhoseLeadersAreKilled(t *testing.T) {
+func TestShardLeadersKilled(t *testing.T) {
 	s := newSharded(t)
 	s.begin()
 	_, from, err := s.Requests(s.ctx, s.User, 0)

@@ -63,7 +63,7 @@ sinks:
 
 // Every form of payload, filter, redaction and delivery is held against what an independent watch
 // saw of the same churn.
-func TestEveryFormTellsWhatTheAPIServerDid(t *testing.T) {
+func TestEveryForm(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	secret := secretValue()

@@ -34,7 +34,8 @@ func TestHistory(t *testing.T) {
 	t.Run("a restored etcd is told as a gap, and what was undone is published", func(t *testing.T) { etcdIsRestored(t, c) })
 }
 
-func TestHistoryOfAServerWithoutWatchList(t *testing.T) {
+// The history of a server without WatchList.
+func TestHistoryWithoutWatchList(t *testing.T) {
 	t.Parallel()
 	c := paged(t)
 	installWidgets(t, c)

@@ -95,7 +95,7 @@ func storeProblems(want, got cache.Store) (problems []string) {
 // An informer on what the bridge has stored has in the end what one on the API server has, also
 // after the bridge was killed. On a stream, which has every version, both tell the same of each
 // object.
-func TestInformersOnWhatTheBridgeStores(t *testing.T) {
+func TestInformersOnStoredState(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	l.each(20, func(i int) { l.createConfigMap(fmt.Sprintf("before-%d", i), "value") })

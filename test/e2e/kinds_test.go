@@ -14,7 +14,8 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-func TestCustomResourcesAreDeliveredAsBuiltInOnes(t *testing.T) {
+// Custom resources are delivered as built-in ones are.
+func TestCustomResources(t *testing.T) {
 	t.Parallel()
 	c := live(t)
 	installWidgets(t, c)
@@ -46,7 +47,8 @@ func TestCustomResourcesAreDeliveredAsBuiltInOnes(t *testing.T) {
 	l.stop(b)
 }
 
-func TestClusterScopedObjectsWithAnyNameAreDelivered(t *testing.T) {
+// Cluster-scoped objects with any name are delivered.
+func TestClusterScopedNames(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	collections := []truth.Collection{truth.Cluster("clusterroles", rbacv1.GroupName, "v1"), truth.Cluster("nodes", "", "v1"), truth.Cluster("namespaces", "", "v1")}
@@ -96,7 +98,7 @@ func TestClusterScopedObjectsWithAnyNameAreDelivered(t *testing.T) {
 
 // A controller that replaces an object under its name is the case in which a key alone does not
 // tell one object from the other.
-func TestAnObjectThatComesBackUnderItsNameIsAnotherObject(t *testing.T) {
+func TestRecreatedObject(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	collection := truth.Core("configmaps", l.namespace)

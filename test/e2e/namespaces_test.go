@@ -113,11 +113,11 @@ func (s *teams) change(ctx context.Context, n int) error {
 	return err
 }
 
-// TestNamespacesAreSelectedByTheirLabels relabels namespaces under load, while the bridge runs, is
+// TestNamespaceLabels relabels namespaces under load, while the bridge runs, is
 // killed, and is stopped. Whoever reads the stream must hold what the selected namespaces hold,
 // with the versions of each object in order and without a hole while its namespace is selected; and
 // a restart lists nothing of it.
-func TestNamespacesAreSelectedByTheirLabels(t *testing.T) {
+func TestNamespaceLabels(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	s := newTeams(l, 3)

@@ -478,7 +478,7 @@ func (w *walk) firstHistory(c *readmeCommand) {
 }
 
 // demo runs the demo in the cluster that kubectl talks to. The one with a cluster of its own, which
-// is a minute of linking, is run by TestTheDemoShowsEventsAndLeavesNothingBehind.
+// is a minute of linking, is run by TestDemo.
 func (w *walk) demo(*readmeCommand) {
 	w.contains("make demo", w.run("make --dry-run demo"), `cmd/demo`)
 	s := w.start("make demo CLUSTER=1")

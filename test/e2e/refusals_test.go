@@ -52,7 +52,8 @@ func (l *lab) refuses(b *harness.Bridge, words ...string) {
 	}
 }
 
-func TestWhatIsWrongAtTheStartIsRefusedWithOneMessage(t *testing.T) {
+// What is wrong at the start is refused with one message.
+func TestWrongAtStart(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	for _, c := range []struct {
@@ -91,7 +92,8 @@ func (l *lab) in(t *testing.T) *lab {
 	return &sub
 }
 
-func TestAnAPIServerThatCanNotBeUsedIsToldOrRefused(t *testing.T) {
+// An API server that can't be used is reported or refused.
+func TestUnusableAPIServer(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	t.Run("nobody answers", func(t *testing.T) {
@@ -131,7 +133,7 @@ func TestAnAPIServerThatCanNotBeUsedIsToldOrRefused(t *testing.T) {
 
 // A right that is missing for one resource stops neither the others nor the bridge, and needs no
 // restart once it is given.
-func TestAMissingRightStopsOneResourceOnly(t *testing.T) {
+func TestMissingRight(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	maps := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}}
@@ -193,7 +195,8 @@ const outside = `
 sinks: [{name: js, nats: {servers: ["${NATS_URL}"]}}]
 `
 
-func TestANATSServerThatIsAwayIsToldAndWaitedFor(t *testing.T) {
+// A NATS server that is unavailable is reported, and waited for.
+func TestUnavailableNATS(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	address, err := harness.FreeAddress()
@@ -215,7 +218,8 @@ func TestANATSServerThatIsAwayIsToldAndWaitedFor(t *testing.T) {
 	l.stop(b)
 }
 
-func TestAStreamWithAnotherConfigurationIsRefusedAndLeftAsItIs(t *testing.T) {
+// A stream with another configuration is refused, and left as it is.
+func TestOtherStreamConfiguration(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	url := startNATS(t, "")
@@ -237,7 +241,8 @@ func TestAStreamWithAnotherConfigurationIsRefusedAndLeftAsItIs(t *testing.T) {
 	}
 }
 
-func TestAStateDirectoryThatIsNotOursIsRefused(t *testing.T) {
+// A state directory that is not ours is refused.
+func TestForeignStateDirectory(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	t.Run("another bridge uses it", func(t *testing.T) {
@@ -291,7 +296,8 @@ func changeFormat(t *testing.T, dir string) {
 	}
 }
 
-func TestAnAddressThatIsInUseIsRefused(t *testing.T) {
+// An admin address that is in use is refused.
+func TestAdminAddressInUse(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	address, err := harness.FreeAddress()

@@ -48,7 +48,7 @@ func (c reloadConfig) String() string {
 // Informers are added, changed and removed, a sink is replaced, files are bad, while everything
 // changes: nothing is lost, repeated or reordered, and the informer that has not changed neither
 // sends a request nor is slower.
-func TestAConfigurationThatChangesUnderLoadLosesNothingAndTouchesNoOther(t *testing.T) {
+func TestReloadUnderLoad(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	collections := []truth.Collection{truth.Core("configmaps", l.namespace), truth.Core("podtemplates", l.namespace), truth.Core("limitranges", l.namespace)}

@@ -55,7 +55,8 @@ func (l *lab) onlyProbes(requests []harness.Request, resources int) {
 	}
 }
 
-func TestACleanRestartListsNothingAndRepeatsNothing(t *testing.T) {
+// A clean restart lists nothing, and repeats nothing.
+func TestCleanRestart(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	l.createDeployment("web", 3)
@@ -97,7 +98,7 @@ func TestACleanRestartListsNothingAndRepeatsNothing(t *testing.T) {
 
 // The short form of the crash suite: the bridge, its broker with it, is killed at moments that it
 // does not choose.
-func TestKillingTheBridgeLosesAndRepeatsNothing(t *testing.T) {
+func TestKillingTheBridge(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	const kills, workers = 5, 4
@@ -146,7 +147,7 @@ func TestKillingTheBridgeLosesAndRepeatsNothing(t *testing.T) {
 
 // The backlog of a sink survives every way in which a bridge can end: on disk, or because the
 // position that a restart resumes from stays behind it.
-func TestAnOutageOfASinkSurvivesKillsAndStops(t *testing.T) {
+func TestOutageAcrossRestarts(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	address, err := harness.FreeAddress()
@@ -237,7 +238,8 @@ func unsettled(ctx context.Context, b *harness.Bridge) (problems []string) {
 	return problems
 }
 
-func TestAKafkaThatIsAwayDelaysNoOtherSink(t *testing.T) {
+// An unavailable Kafka delays no other sink.
+func TestUnavailableKafka(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	address, err := harness.FreeAddress()

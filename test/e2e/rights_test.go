@@ -106,7 +106,8 @@ informers:
   - {name: chosen, resources: [serviceaccounts], namespaceSelector: "kubernetes.io/metadata.name=${NS}"}
 `
 
-func TestTheRolesThatArePrintedAreEnough(t *testing.T) {
+// The printed roles are enough.
+func TestPrintedRoles(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	l.grant(needsRights+embedded, nil)
@@ -132,7 +133,8 @@ func TestTheRolesThatArePrintedAreEnough(t *testing.T) {
 	l.stop(b)
 }
 
-func TestTheRolesOfEverythingAreEnough(t *testing.T) {
+// The printed roles for all resources are enough.
+func TestPrintedRolesOfEverything(t *testing.T) {
 	t.Parallel()
 	for name, yaml := range map[string]string{
 		"in a namespace":   `informers: [{name: app, resources: ["*"], exclude: [leases, events], namespaces: ["${NS}"]}]`,
@@ -149,7 +151,8 @@ func TestTheRolesOfEverythingAreEnough(t *testing.T) {
 	}
 }
 
-func TestEachRightThatIsMissingIsNamed(t *testing.T) {
+// Each right that is missing is named.
+func TestEachMissingRight(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	token := l.Token

@@ -33,7 +33,8 @@ informers:
   - {name: app, resources: [secrets], namespaces: ["${NS}"], secrets: "${SECRETS}"}
 `
 
-func TestFiveHundredSecretsAreSentWhenAskedFor(t *testing.T) {
+// Five hundred Secrets are sent when asked for.
+func TestSentSecrets(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	api := l.client.CoreV1().Secrets(l.namespace)
@@ -62,7 +63,7 @@ func TestFiveHundredSecretsAreSentWhenAskedFor(t *testing.T) {
 
 // The same search finds the values where they were asked for: else it would prove nothing that it
 // finds none elsewhere.
-func TestValuesOfSecretsStayHomeUnlessAskedFor(t *testing.T) {
+func TestSecretsStayHome(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"redacted", "send"} {
 		t.Run(mode, func(t *testing.T) {

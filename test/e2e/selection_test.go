@@ -21,10 +21,10 @@ informers:
   - {name: team, resources: [configmaps], namespaces: ["${NS}"], labelSelector: "team in (a,b),!hidden", selectAt: bridge}
 `
 
-// TestWhatLeavesASelectorIsToldApart relabels objects under load, while the bridge runs, is killed,
+// TestLeftSelector relabels objects under load, while the bridge runs, is killed,
 // and is stopped. The stream must be exactly what follows from the watch of a witness that selects
 // nothing: which events, in which order, with which ids, causes and states.
-func TestWhatLeavesASelectorIsToldApart(t *testing.T) {
+func TestLeftSelector(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
 	ledger := l.witness(truth.Core("configmaps", l.namespace))

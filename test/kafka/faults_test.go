@@ -21,10 +21,10 @@ var (
 	faultRate = flag.Int("faults.rate", 1500, "changes per second meanwhile")
 )
 
-// TestNothingIsLostReorderedOrDoubled runs a bridge into three brokers while these are killed and
+// TestBrokerFaults runs a bridge into three brokers while these are killed and
 // started again, partitions get other leaders, and the bridge itself dies again and again. Then the
 // topic must hold every change of every object once, in its order.
-func TestNothingIsLostReorderedOrDoubled(t *testing.T) {
+func TestBrokerFaults(t *testing.T) {
 	needJars(t)
 	c, err := kafkatest.Start(kafkatest.Options{Nodes: 3, Dir: filepath.Join(dir, "three"), Lib: lib, Properties: map[string]string{
 		"min.insync.replicas": "2",

@@ -18,9 +18,9 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 )
 
-// TestReadersOfOtherMakeUnderstand has librdkafka and the Python CloudEvents SDK read what the sink
+// TestOtherReaders has librdkafka and the Python CloudEvents SDK read what the sink
 // has written: attributes, order and bytes must be those that were sent.
-func TestReadersOfOtherMakeUnderstand(t *testing.T) {
+func TestOtherReaders(t *testing.T) {
 	c := broker(t)
 	python := os.Getenv("PYTHON")
 	if python == "" {
@@ -131,9 +131,9 @@ func stderr(err error) string {
 	return ""
 }
 
-// TestStructuredEventsKeepTheSchema checks them against the JSON schema of CloudEvents, and sees
+// TestStructuredEventsSchema checks them against the JSON schema of CloudEvents, and sees
 // that the check can fail.
-func TestStructuredEventsKeepTheSchema(t *testing.T) {
+func TestStructuredEventsSchema(t *testing.T) {
 	c := broker(t)
 	modules := os.Getenv("NODE_DIR")
 	if modules == "" {
@@ -164,8 +164,8 @@ func TestStructuredEventsKeepTheSchema(t *testing.T) {
 	}
 }
 
-// TestPartitionsAreThoseOfTheJavaProducer has the Java client send records with the keys of events.
-func TestPartitionsAreThoseOfTheJavaProducer(t *testing.T) {
+// TestJavaPartitions has the Java client send records with the keys of events.
+func TestJavaPartitions(t *testing.T) {
 	c := broker(t)
 	topic := fmt.Sprintf("java%d", destinations.Add(1))
 	s := openSink(t, c, func(k *kafka.Config) {

@@ -14,9 +14,9 @@ import (
 
 var errNotHolder = errors.New("another one holds the office")
 
-// TestABrokerTurnsAwayAProcessThatWasSucceeded has a process go on that was stopped while its
+// TestSucceededProcess has a process go on that was stopped while its
 // successor went on with its producer.
-func TestABrokerTurnsAwayAProcessThatWasSucceeded(t *testing.T) {
+func TestSucceededProcess(t *testing.T) {
 	c := broker(t)
 	topic := fmt.Sprintf("succeeded%d", destinations.Add(1))
 	var succeeded atomic.Bool

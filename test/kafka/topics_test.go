@@ -14,7 +14,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 )
 
-func TestTopicsAreMadeAsConfiguredAndForgetWhatIsDeleted(t *testing.T) {
+// Topics are created as configured, and forget what is deleted.
+func TestConfiguredTopics(t *testing.T) {
 	c := broker(t)
 	topic := fmt.Sprintf("made%d", destinations.Add(1))
 	s := openSink(t, c, func(k *kafka.Config) {
@@ -45,9 +46,9 @@ func TestTopicsAreMadeAsConfiguredAndForgetWhatIsDeleted(t *testing.T) {
 	}
 }
 
-// TestATopicThatGrowsKeepsItsOrder gives a topic more partitions while the sink writes: every
+// TestGrowingTopicOrder gives a topic more partitions while the sink writes: every
 // object stays where it was.
-func TestATopicThatGrowsKeepsItsOrder(t *testing.T) {
+func TestGrowingTopicOrder(t *testing.T) {
 	c := broker(t)
 	topic := fmt.Sprintf("grows%d", destinations.Add(1))
 	s := openSink(t, c, func(k *kafka.Config) { k.Topics.Events = template(t, topic) })

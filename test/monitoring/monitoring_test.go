@@ -21,7 +21,8 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-func TestEveryAlertHasAUnitTestInWhichItFires(t *testing.T) {
+// Every alert has a unit test in which it fires.
+func TestEveryAlertFires(t *testing.T) {
 	tests := read(t, "alerts_test.yaml")
 	alerts := regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(read(t, "alerts.yaml"), -1)
 	for _, alert := range alerts {
@@ -91,7 +92,8 @@ func expressions(document any, found []string) []string {
 	return found
 }
 
-func TestEveryExpressionOfTheDashboardCanBeEvaluated(t *testing.T) {
+// Every expression of the dashboard can be evaluated.
+func TestDashboardExpressions(t *testing.T) {
 	var document any
 	if err := json.Unmarshal([]byte(read(t, "dashboard.json")), &document); err != nil {
 		t.Fatal(err)

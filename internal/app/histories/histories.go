@@ -37,7 +37,7 @@ type openHistory struct {
 
 // maxQuestions is how many are answered at a time: on half of the processors. With as many as
 // there are processors, or more, all sinks publish later by tens of milliseconds
-// (TestPublishingBesideQuestions).
+// (TestPublishBesideQuestions).
 var maxQuestions = max(runtime.GOMAXPROCS(0)/2, 1)
 
 // Serve lets others ask a history, until end is called, which waits for those that do.

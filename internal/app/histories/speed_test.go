@@ -26,8 +26,8 @@ import (
 )
 
 var (
-	speedEvents = flag.Int("speed.events", 2000, "events of TestArchiveSpeed, and of the history of TestPublishingBesideQuestions")
-	speedPairs  = flag.Int("speed.pairs", 1, "pairs of rounds of TestPublishingBesideQuestions")
+	speedEvents = flag.Int("speed.events", 2000, "events of TestArchiveSpeed, and of the history of TestPublishBesideQuestions")
+	speedPairs  = flag.Int("speed.pairs", 1, "pairs of rounds of TestPublishBesideQuestions")
 	speedRound  = flag.Duration("speed.round", 200*time.Millisecond, "length of a round")
 )
 
@@ -129,9 +129,9 @@ func usedTime(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// TestPublishingBesideQuestions publishes into JetStream at a fixed pace, with a history that is
+// TestPublishBesideQuestions publishes into JetStream at a fixed pace, with a history that is
 // asked all the time and with one that is not, in pairs of rounds: make bench-beside.
-func TestPublishingBesideQuestions(t *testing.T) {
+func TestPublishBesideQuestions(t *testing.T) {
 	sink := speedSink(t, speedServer(t))
 	db, err := history.Open(history.Options{Dir: t.TempDir()})
 	testkit.OK(t, err)

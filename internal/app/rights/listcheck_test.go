@@ -17,7 +17,7 @@ import (
 
 // A right that was missing is asked for until it is there, also when the API server did not answer
 // once meanwhile.
-func TestARightThatIsGrantedEndsTheReasonWhyTheBridgeIsNotReady(t *testing.T) {
+func TestGrantedRight(t *testing.T) {
 	const review = `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":`
 	for name, answers := range map[string][]string{
 		"after an error":          {review + `false}}`, "", review + `true}}`},

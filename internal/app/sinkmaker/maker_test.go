@@ -111,7 +111,8 @@ func TestTheDefaultMakesItsSink(t *testing.T) {
 	}
 }
 
-func TestTwoSinksOfAKindShareARegistry(t *testing.T) {
+// Two sinks of a kind share a registry.
+func TestSharedRegistry(t *testing.T) {
 	m := newMaker(t)
 	for _, name := range []string{"a", "b"} {
 		for _, s := range []config.Sink{
@@ -125,7 +126,8 @@ func TestTwoSinksOfAKindShareARegistry(t *testing.T) {
 	}
 }
 
-func TestNoLimitInTheConfigurationIsNoneInTheStream(t *testing.T) {
+// No limit in the configuration is none in the stream.
+func TestUnlimitedStream(t *testing.T) {
 	if got := natsStream(&config.NATS{}); got.MaxAge >= 0 {
 		t.Errorf("0 became the sink's default: %v", got.MaxAge)
 	}
@@ -149,7 +151,8 @@ func TestAllSubjects(t *testing.T) {
 	}
 }
 
-func TestARenewedCertificateIsReadAgain(t *testing.T) {
+// A renewed certificate is read again.
+func TestRenewedCertificate(t *testing.T) {
 	cert, key := certificate(t)
 	c, err := tlsConfig(&config.TLS{CAFile: cert, CertFile: cert, KeyFile: key, ServerName: "broker"})
 	if err != nil || c.RootCAs == nil || c.ServerName != "broker" {
@@ -171,7 +174,8 @@ func TestARenewedCertificateIsReadAgain(t *testing.T) {
 	}
 }
 
-func TestWrongTLSFilesAreSaidPlainly(t *testing.T) {
+// Wrong TLS files are reported plainly.
+func TestWrongTLSFiles(t *testing.T) {
 	cert, key := certificate(t)
 	for want, c := range map[string]*config.TLS{
 		"tls.caFile: open ":                          {CAFile: cert + "-missing"},

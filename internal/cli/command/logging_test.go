@@ -11,7 +11,8 @@ import (
 	"github.com/kubebridge/bridge/config"
 )
 
-func TestDurationsAreReadableInAnyFormatOfTheLog(t *testing.T) {
+// Durations are readable in every format of the log.
+func TestLogDurations(t *testing.T) {
 	for _, format := range []string{"json", "text"} {
 		var out bytes.Buffer
 		NewLogger(config.Log{Level: "info", Format: format}, &out).Info("trying again", "delay", 1500*time.Millisecond)

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-func TestTheFirstSignalEndsTheContextAndTheSecondTheProcess(t *testing.T) {
+// The first signal ends the context, and the second ends the process.
+func TestTwoSignals(t *testing.T) {
 	exited := make(chan int, 1)
 	ctx, stop := UntilSignal(t.Context(), slog.New(slog.DiscardHandler), func(code int) { exited <- code })
 	defer stop()

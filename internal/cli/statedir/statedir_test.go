@@ -67,7 +67,8 @@ func runStateDir(t *testing.T, dir string, args ...string) (code int, stdout, st
 	return code, out.String(), errs.String()
 }
 
-func TestAUnitIsFoundByWhatTellsItFromTheOthers(t *testing.T) {
+// A unit is found by any name that tells it from the others.
+func TestUnitSearch(t *testing.T) {
 	dir := makeState(t, map[string][]string{
 		"all/pods": nil, "all/pods.metrics.k8s.io": nil, "all/deployments.apps": nil, "all/ingresses.networking.k8s.io/shop": nil,
 		"all/events": nil, "all/events.events.k8s.io/shop": nil, "edge/deployments.apps/shop": nil, "edge/jobs.batch": nil, "pods/nodes": nil,
@@ -107,7 +108,8 @@ func TestAUnitIsFoundByWhatTellsItFromTheOthers(t *testing.T) {
 	}
 }
 
-func TestWhatWasProbablyMeantIsNamedNearestFirst(t *testing.T) {
+// The objects that were probably meant are named, the nearest first.
+func TestNearestObjects(t *testing.T) {
 	dir := makeState(t, map[string][]string{"all/pods": {
 		"dev/web", "shop/web-7d9c4-xkq2p", "shop/wbe", "shop/worker", "-shop/web-0", "shop/db", "shop/web-7d9c4-zzzzz", "test/weba", "test/wex", "worker-node",
 	}})
@@ -133,7 +135,8 @@ func TestWhatWasProbablyMeantIsNamedNearestFirst(t *testing.T) {
 	}
 }
 
-func TestADeletedObjectIsToldAndIsNoError(t *testing.T) {
+// A deleted object is reported, and is no error.
+func TestDeletedObject(t *testing.T) {
 	dir := makeState(t, map[string][]string{"all/pods": {"-shop/web"}})
 	code, stdout, stderr := runStateDir(t, dir, "get", "pods", "shop/web")
 	if code != command.ExitClean || stdout != "" || stderr != "bridge: shop/web of all/pods is deleted as of version 12 (uid u)\n" {
@@ -145,7 +148,8 @@ func TestADeletedObjectIsToldAndIsNoError(t *testing.T) {
 	}
 }
 
-func TestRecordsThatCanNotBeUnderstoodAreToldAndCanBeForgotten(t *testing.T) {
+// Records that can't be understood are reported, and can be deleted.
+func TestDamagedRecords(t *testing.T) {
 	dir := makeState(t, map[string][]string{"all/pods": {"shop/a", "shop/b"}})
 	harm(t, dir, "r\x00\x00\x00\x01shop/b", "\xff")
 	harm(t, dir, "p\x00\x00\x00\x01", "{")
@@ -175,8 +179,9 @@ func TestRecordsThatCanNotBeUnderstoodAreToldAndCanBeForgotten(t *testing.T) {
 	}
 }
 
+// A reset does not pretend to repair damaged files.
 // Compaction would come upon the damage again, whatever a reset had deleted.
-func TestAResetDoesNotPretendToMendDamagedFiles(t *testing.T) {
+func TestResetOfDamagedFiles(t *testing.T) {
 	var keys []string
 	for i := range 500 {
 		keys = append(keys, fmt.Sprint("shop/web-", i))
@@ -244,7 +249,8 @@ func TestAResetAsksOnlyATerminal(t *testing.T) {
 	}
 }
 
-func TestAResetTellsWhatWouldNeverBeSent(t *testing.T) {
+// A reset reports what would never be sent.
+func TestResetWithBacklog(t *testing.T) {
 	dir := makeState(t, map[string][]string{"all/pods": {"shop/a"}})
 	db, err := store.Open(statedb.Options{Dir: filepath.Join(dir, "db")})
 	if err != nil {
@@ -270,7 +276,8 @@ func TestAResetTellsWhatWouldNeverBeSent(t *testing.T) {
 	}
 }
 
-func TestAnObjectIsPrintedAsStoredOrWithLineBreaks(t *testing.T) {
+// An object is printed as stored, or with line breaks.
+func TestPrintedObject(t *testing.T) {
 	const body = `{"kind":"Pod","spec":{"b":1,"a":"<"}}`
 	for pretty, want := range map[bool]string{
 		false: body + "\n",
@@ -283,7 +290,8 @@ func TestAnObjectIsPrintedAsStoredOrWithLineBreaks(t *testing.T) {
 	}
 }
 
-func TestAnObjectOfAnEarlierVersionIsShownAsSuch(t *testing.T) {
+// An object of an earlier version is shown as such.
+func TestStaleObjectShown(t *testing.T) {
 	dir := makeState(t, nil)
 	db, err := store.Open(statedb.Options{Dir: filepath.Join(dir, "db")})
 	if err != nil {

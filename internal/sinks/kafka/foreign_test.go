@@ -21,7 +21,8 @@ import (
 // The address of a broker that has moved may be another's by now. That is no missing right, and
 // passes.
 
-func TestReadBackBehindAnotherServer(t *testing.T) {
+// The end of the log is read back though another server answers in between.
+func TestReadBackByAnotherServer(t *testing.T) {
 	c, n := newCluster(t), new(network)
 	dying := openSink(t, c)
 	publish(t, dying, podEvents("web", 1, 3)...)
@@ -71,7 +72,8 @@ func TestReadBackCertificate(t *testing.T) {
 	}
 }
 
-func TestLateBatchBehindAnotherServer(t *testing.T) {
+// A late batch is found though another server answers in between.
+func TestLateBatchByAnotherServer(t *testing.T) {
 	for name, at := range map[string]struct {
 		first []*sinks.Message
 		asked kmsg.Key // by what the place is looked at
@@ -92,7 +94,8 @@ func TestLateBatchBehindAnotherServer(t *testing.T) {
 	}
 }
 
-func TestForgottenProducerBehindAnotherServer(t *testing.T) {
+// A forgotten producer is recovered though another server answers in between.
+func TestForgottenByAnotherServer(t *testing.T) {
 	c, n := newCluster(t), new(network)
 	s := openSink(t, c, n.use)
 	publish(t, s, podEvents("web", 1, 2)...)

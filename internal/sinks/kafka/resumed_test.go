@@ -74,7 +74,8 @@ func deleteBefore(t *testing.T, c *kfake.Cluster, offset int64) {
 	}
 }
 
-func TestUnverifiedAcknowledgement(t *testing.T) {
+// An acknowledgement that can't be verified any more.
+func TestUnverifiedAck(t *testing.T) {
 	var denied atomic.Bool
 	for name, hide := range map[string]func(*testing.T, *kfake.Cluster){
 		"since retention has deleted what it names": func(t *testing.T,

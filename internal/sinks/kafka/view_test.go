@@ -115,7 +115,8 @@ func TestView(t *testing.T) {
 	}
 }
 
-func TestViewOfATopicThatIsNotCompacted(t *testing.T) {
+// A view needs a topic that is compacted and deletes nothing.
+func TestViewWithoutCompaction(t *testing.T) {
 	for policy, refused := range map[string]bool{
 		"delete": true, "compact,delete": true, "compact": false,
 	} {

@@ -247,8 +247,9 @@ func TestBucketAfterCrash(t *testing.T) {
 	}
 }
 
+// A bucket that forgot a value is written again, though the stream remembers its id.
 // The stream remembers an id, and the key holds something else by now.
-func TestBucketThatForgotWhatItRemembers(t *testing.T) {
+func TestBucketForgottenValue(t *testing.T) {
 	ts := newTestServer(t)
 	js := ts.jetStream()
 	first := ts.openSink(inBucket)
@@ -312,7 +313,8 @@ func publishEnd(t *testing.T, sink sinks.Sink, version int, names ...string) err
 	return m.Err
 }
 
-func TestBucketIsComparedWithAList(t *testing.T) {
+// A bucket is compared with a list.
+func TestBucketAgainstList(t *testing.T) {
 	feeding := func(informers ...string) func(*nats.Config) {
 		return func(c *nats.Config) { c.Informers = func() []string { return informers } }
 	}

@@ -137,7 +137,7 @@ func bucketReaders(t *testing.T) map[string][]string {
 
 // The bucket is that of any client: it has the newest value of each object that exists, through a
 // restart of the server and of the sink, and a list that says what is gone.
-func TestIndependentReaderOfABucket(t *testing.T) {
+func TestIndependentReaderBucket(t *testing.T) {
 	readers := bucketReaders(t)
 	for _, encoding := range []string{nats.Binary, nats.Structured} {
 		t.Run(encoding, func(t *testing.T) {

@@ -69,7 +69,8 @@ func publish(sink sinks.Sink, events ...*event.Event) []*sinks.Message {
 	return batch
 }
 
-func TestStdoutKeepsThePromisesOfASink(t *testing.T) {
+// The stdout sink keeps the contract of a sink.
+func TestContract(t *testing.T) {
 	const noIDs = "a stream of lines has no ids: readers remove duplicates"
 	sinktest.Run(t, sinktest.Harness{
 		TooLarge: 1 << 20,
@@ -110,7 +111,8 @@ func readLines(t *testing.T, text string, n int) (all []sinktest.Received) {
 	return all
 }
 
-func TestAnEventIsOneLineWhateverItsPayload(t *testing.T) {
+// An event is one line, whatever its payload is.
+func TestOneLine(t *testing.T) {
 	out := &lines{}
 	e := sinktest.NewEvent("web", 1, 300)
 	e.Data = []byte("{\r\n  \"a\": \"b\\nc\"\n}\n")
@@ -123,7 +125,8 @@ func TestAnEventIsOneLineWhateverItsPayload(t *testing.T) {
 	}
 }
 
-func TestALineThatWasTornIsCompletedAndNotRepeated(t *testing.T) {
+// A torn line is completed, and not repeated.
+func TestTornLine(t *testing.T) {
 	first, second, third := sinktest.NewEvent("a", 1, 300), sinktest.NewEvent("b", 1, 300), sinktest.NewEvent("c", 1, 300)
 	whole := &lines{}
 	publish(newSink(t, stdout.Config{Writer: whole}), first, second, third)
@@ -159,7 +162,8 @@ func unacknowledged(t *testing.T, batch []*sinks.Message) (events []*event.Event
 	return events
 }
 
-func TestATornLineIsCompletedBeforeADeadLetter(t *testing.T) {
+// A torn line is completed before a dead letter.
+func TestTornLineDeadLetter(t *testing.T) {
 	out := &lines{}
 	sink := newSink(t, stdout.Config{Writer: out})
 	e := sinktest.NewEvent("a", 1, 300)
@@ -175,7 +179,8 @@ func TestATornLineIsCompletedBeforeADeadLetter(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheWriterAreSortedAndSayWhatToDo(t *testing.T) {
+// Errors of the writer are classified, and say what to do.
+func TestWriterErrors(t *testing.T) {
 	for _, c := range []struct {
 		err   error
 		class sinks.Class
@@ -195,7 +200,8 @@ func TestErrorsOfTheWriterAreSortedAndSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestAClosedPipeAnswersReconnect(t *testing.T) {
+// A closed pipe is answered with Reconnect.
+func TestClosedPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +214,8 @@ func TestAClosedPipeAnswersReconnect(t *testing.T) {
 	}
 }
 
-func TestTheShortFormatIsForPeople(t *testing.T) {
+// The short format is for people.
+func TestShortFormat(t *testing.T) {
 	e := sinktest.NewEvent("web", 7, 300)
 	clock := e.Time.Local().Format("15:04:05.000")
 	cluster := sinktest.NewEvent("node-1", 8, 300)
@@ -236,7 +243,8 @@ func TestTheShortFormatIsForPeople(t *testing.T) {
 	}
 }
 
-func TestADeadLetterOnATerminalTellsItsReason(t *testing.T) {
+// A dead letter on a terminal reports its reason.
+func TestTerminalDeadLetter(t *testing.T) {
 	out := &lines{}
 	sink := newSink(t, stdout.Config{Writer: out, Format: stdout.Short})
 	if err := sink.DeadLetter(t.Context(), sinktest.NewEvent("web", 7, 300), errors.New("too\nlarge"), 3); err != nil {
@@ -253,7 +261,8 @@ func TestAnUnknownFormatIsRefused(t *testing.T) {
 	}
 }
 
-func TestOnATerminalTheOpIsColoured(t *testing.T) {
+// The operation is coloured on a terminal.
+func TestTerminalColours(t *testing.T) {
 	e := sinktest.NewEvent("web", 7, 300)
 	for op, colour := range map[event.Op]string{event.Added: "32", event.Updated: "33", event.Deleted: "31"} {
 		e.Op = op

@@ -56,7 +56,8 @@ func publishUntil(t *testing.T, sink sinks.Sink, began <-chan struct{}, events .
 	}
 }
 
-func TestAWriteThatACallDidNotWaitForIsNeitherRepeatedNorMixed(t *testing.T) {
+// A write that a call did not wait for is neither repeated nor mixed with others.
+func TestAbandonedWrite(t *testing.T) {
 	a, b, c := sinktest.NewEvent("a", 1, 300), sinktest.NewEvent("b", 1, 300), sinktest.NewEvent("c", 1, 300)
 	whole := &lines{}
 	publish(newSink(t, stdout.Config{Writer: whole}), a, b, c)
@@ -77,7 +78,8 @@ func TestAWriteThatACallDidNotWaitForIsNeitherRepeatedNorMixed(t *testing.T) {
 	}
 }
 
-func TestAReaderThatStopsReadingDoesNotHoldUpTheEnd(t *testing.T) {
+// A reader that stops reading does not hold up the end.
+func TestStalledReader(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -105,8 +105,9 @@ func TestWhatIsRightHasNoProblems(t *testing.T) {
 	}
 }
 
+// Every kind of mistake is a problem.
 // A checker that never complains would pass every bridge.
-func TestEverythingWrongIsAProblem(t *testing.T) {
+func TestProblemKinds(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(events []read.Event) []read.Event
 		want  string
@@ -140,7 +141,8 @@ func TestEverythingWrongIsAProblem(t *testing.T) {
 	}
 }
 
-func TestTheFinalStateAndTheOrderAreCompared(t *testing.T) {
+// The final state and the order are compared.
+func TestFinalStateAndOrder(t *testing.T) {
 	exist := truth.Snapshot(lives(t))
 	good := published(t, lives(t))
 	if problems := append(check.FinalState(exist, good, options), check.Order(good)...); len(problems) > 0 {

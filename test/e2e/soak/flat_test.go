@@ -51,7 +51,8 @@ func TestTooFewSamplesShowNothing(t *testing.T) {
 	}
 }
 
-func TestTheTableAndTheFileHaveEverything(t *testing.T) {
+// The table and the file have every sample.
+func TestSoakReport(t *testing.T) {
 	s := measured(func(s float64) float64 { return 50 + s })
 	var file strings.Builder
 	if err := s.WriteCSV(&file); err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-func TestManagedFieldsAreCutWithOneComma(t *testing.T) {
+// Managed fields are cut with one comma.
+func TestManagedFieldsCut(t *testing.T) {
 	for raw, want := range map[string]string{
 		`{"metadata":{"name":"a","managedFields":[{"x":"]}"}]},"spec":{}}`:            `{"metadata":{"name":"a"},"spec":{}}`,
 		`{"metadata":{"managedFields":[],"name":"a"}}`:                                `{"metadata":{"name":"a"}}`,
