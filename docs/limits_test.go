@@ -1,11 +1,13 @@
 package docs_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -102,15 +104,23 @@ func receiver(of ast.Expr) string {
 // maxWords of a decision, without its title.
 const maxWords = 300
 
-// TestDecisions: a page that is read is short.
+// TestDecisions: a page that is read is short, and a number names one page.
 func TestDecisions(t *testing.T) {
-	n := 0
+	n, numbers := 0, map[string]string{}
 	sources(t, ".md", func(file string, text []byte) {
 		if path.Dir(file) != "docs/decisions" {
 			return
 		}
 		n++
-		_, body, _ := strings.Cut(string(text), "\n")
+		number, _, numbered := strings.Cut(path.Base(file), "-")
+		if other := numbers[number]; numbered && other != "" {
+			t.Errorf("%s and %s have one number", file, other)
+		}
+		numbers[number] = file
+		title, body, _ := strings.Cut(string(text), "\n")
+		if at, _ := strconv.Atoi(number); numbered && !strings.HasPrefix(title, fmt.Sprintf("# %d. ", at)) {
+			t.Errorf("%s begins with %q", file, title)
+		}
 		if words := len(strings.Fields(body)); words > maxWords {
 			t.Errorf("%s has %d words, more than %d", file, words, maxWords)
 		}
