@@ -17,8 +17,8 @@ const (
 	maxFields  = 20 // of one struct
 )
 
-// large are structs that may have more fields, and why.
-var large = map[string]string{
+// exceptions are structs that may have more fields, and why.
+var exceptions = map[string]string{
 	"config.Informer": "each field is a key of the configuration, and keys of an informer are flat",
 	"config.NATS":     "each field is a key of the configuration, and keys of a sink are flat",
 }
@@ -48,11 +48,11 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	for of, n := range fields {
-		if n > maxFields && large[of] == "" {
+		if n > maxFields && exceptions[of] == "" {
 			t.Errorf("%s has %d fields, more than %d", of, n, maxFields)
 		}
 	}
-	for of := range large {
+	for of := range exceptions {
 		if fields[of] <= maxFields {
 			t.Errorf("%s is no exception: it has %d fields", of, fields[of])
 		}

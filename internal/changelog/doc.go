@@ -26,9 +26,9 @@
 //   - L6 What all have acked is trimmed on disk, with a commit that has the cursors.
 //   - L7 A hold on a position of a sink is released after all have acked its entry, or it is
 //     spooled.
-//   - L8 Memory is at most the bound and one batch. Full memory spools, and then keeps its newest
-//     half.
-//   - L9 A drop takes the front of the log on disk. First nobody can read there; then each cursor
+//   - L8 Memory is at most the bound and one batch. Full memory waits; where something lies on
+//     disk already it spools, and then keeps its newest half.
+//   - L9 A drop takes the front of the log on disk. First it can't be read there; then each cursor
 //     gets what it had not acked (lost); the next commit writes the cursors and trims. A loss is
 //     read before the cursor's next entry, and cleared by its ack.
 //

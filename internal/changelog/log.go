@@ -130,7 +130,7 @@ func Open(cfg Config) (*Log, error) {
 func (l *Log) Cursor(n int) *Cursor { return l.cursors[n] }
 
 // Place takes what was decided of one delta. It gives the entries their places in the order of
-// decision, and puts the delta's mark behind them. An entry that is for nobody is settled by that.
+// decision, and puts the delta's mark behind them. An entry without listeners is settled by that.
 // Append follows for all others.
 func (l *Log) Place(entries []*Entry, m Mark) {
 	l.mu.Lock()

@@ -137,8 +137,8 @@ func (s *Spooler) forget(l *Log) {
 	s.logs = slices.DeleteFunc(s.logs, func(other *Log) bool { return other == l })
 }
 
-// begin has the Spooler spool a log, if nobody else does and EndSpooling was not called. The log is
-// released when its commit has ended.
+// begin has the Spooler spool a log, if no other goroutine does and EndSpooling was not called. The
+// log is released when its commit has ended.
 func (s *Spooler) begin(l *Log) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import "sync"
 type Signal struct {
 	mu    sync.Mutex
 	isSet bool   // guarded by mu
-	wake  func() // guarded by mu; nil while nobody watches
+	wake  func() // guarded by mu; nil while it is not watched
 }
 
 // Set sets the signal, and wakes who watches it.

@@ -20,7 +20,7 @@ func TestSignal(t *testing.T) {
 	end()
 	s.Set()
 	if woken != 2 || !s.IsSet() {
-		t.Errorf("woken %d times; nobody watches", woken)
+		t.Errorf("woken %d times; it is not watched", woken)
 	}
 
 	var none *Signal

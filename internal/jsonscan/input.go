@@ -12,10 +12,10 @@ const (
 	fullBuffer = 128 << 10
 )
 
-// large has buffers (*[]byte) that are larger than fullBuffer. One is needed for the time of one
-// value, and doubling up to it made four times the size of the value in garbage. A pool keeps them
-// for that value's next version, and the garbage collector empties it where none comes.
-var large sync.Pool
+// largeBuffers has buffers (*[]byte) that are larger than fullBuffer. One is needed for the time of
+// one value, and doubling up to it made four times the size of the value in garbage. A pool keeps
+// them for that value's next version, and the garbage collector empties it where none comes.
+var largeBuffers sync.Pool
 
 // input is what a Scanner reads, and how far it is. Without a reader everything is there from the
 // beginning.
@@ -106,14 +106,14 @@ func (s *Scanner) makeRoom() {
 	s.full = false
 	if len(before) > fullBuffer && size != len(before) {
 		unused := before // before itself would be on the heap, in every call
-		large.Put(&unused)
+		largeBuffers.Put(&unused)
 	}
 }
 
 // newBuffer makes a buffer of a size. A large one may be larger.
 func newBuffer(size int) []byte {
 	if size > fullBuffer {
-		if b, ok := large.Get().(*[]byte); ok && len(*b) >= size {
+		if b, ok := largeBuffers.Get().(*[]byte); ok && len(*b) >= size {
 			return *b
 		}
 	}

@@ -53,7 +53,7 @@ type Config struct {
 
 	// Diverged is set when an object is in an older state than before: the server's history is
 	// another, though its version is not lower. What is being read is broken off, and everything is
-	// listed and compared by equality. nil: nobody says so.
+	// listed and compared by equality. nil: it is never set.
 	Diverged *handover.Signal
 
 	// Parse is what is removed and redacted. Its Type is set from Type.

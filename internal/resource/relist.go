@@ -44,7 +44,7 @@ const (
 	RelistRewound
 	// RelistInitialRewound is a first snapshot while which the server's history went back.
 	RelistInitialRewound
-	// RelistSelection lists nothing: Namespaces are told, and what is known stays as it is.
+	// RelistSelection lists nothing: it names Namespaces, and what is known stays as it is.
 	RelistSelection
 	// RelistEnters lists one Namespace, which comes into the selection.
 	RelistEnters
