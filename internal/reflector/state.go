@@ -19,9 +19,9 @@ const (
 	toWatch             // hand on what changes
 )
 
-// state is where the reflector is. Run owns it. Each of its methods gives the state that follows: at
-// the end of a step (next, fallBack), where the list of a namespace begins (listAsOf), where a list
-// ends (listed). position alone changes in place, where a change was handed on.
+// state is where the reflector is. Run owns it. Each of its methods gives the state that follows:
+// at the end of a step (next, fallBack), where the list of a namespace begins (listAsOf), where a
+// list ends (listed). position alone changes in place, where a change was handed on.
 type state struct {
 	step step
 	at   position // how far the Store is; the watch continues there
