@@ -64,7 +64,7 @@ func (s *Sink) checkRepeats(ctx context.Context, batch []*sinks.Message, found [
 }
 
 // originOf reads the message that the stream has under an event's id. What gives no answer is asked
-// again, but not for ever: the user may lack the right, or the server never tells.
+// again, but not forever: the user may lack the right, or the server never tells.
 func (s *Sink) originOf(
 	ctx context.Context, e *event.Event, to route, st *stream, seq uint64,
 ) string {
