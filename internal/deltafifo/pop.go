@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/kubebridge/bridge/internal/large"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -73,12 +72,6 @@ func (f *FIFO) take(ctx context.Context, p Processor) error {
 		}
 	}
 }
-
-// stepSize and stepBytes bound what a step processes: more pay for a goroutine of their own.
-const (
-	stepSize  = 32
-	stepBytes = large.Bytes
-)
 
 // step processes what is there while Pop waits, on the goroutine that has put it in. It reports
 // false where Pop has to go on: there is more, or something has to be waited for.
