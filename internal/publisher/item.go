@@ -80,3 +80,10 @@ func (it *Item) prepare(now time.Time) {
 
 // payload is how many bytes the item counts against the bound of one Publish call.
 func (it *Item) payload() int { return it.size - overhead }
+
+func sizeOf(items []*Item) (bytes int) {
+	for _, it := range items {
+		bytes += it.size
+	}
+	return bytes
+}

@@ -3,7 +3,6 @@ package publisher
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/kubebridge/bridge/internal/sinks"
 )
@@ -115,12 +114,4 @@ func (ms *marks) close() {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	ms.closed = true
-}
-
-// Position is where the sink's log has to be read from after a crash at this moment, nil while
-// there is nothing to say: the sink is no sinks.Recaller, or not open yet. A commit asks for it
-// before it takes what is settled, and saves it.
-func (p *Publisher) Position() []byte {
-	p.inDoubt.expire(time.Now())
-	return p.marks.low()
 }

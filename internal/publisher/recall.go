@@ -167,3 +167,11 @@ func (p *Publisher) recognize(it *Item) {
 // Recalled is what a checkpoint has to keep with a Position, so that the next process knows what
 // this one did not send: it holds nothing after an hour. The slice does not change.
 func (p *Publisher) Recalled() []byte { return p.recalled.save(time.Now()) }
+
+// Position is where the sink's log has to be read from after a crash at this moment, nil while
+// there is nothing to say: the sink is no sinks.Recaller, or not open yet. A commit asks for it
+// before it takes what is settled, and saves it.
+func (p *Publisher) Position() []byte {
+	p.inDoubt.expire(time.Now())
+	return p.marks.low()
+}
