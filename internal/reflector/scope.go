@@ -90,6 +90,15 @@ func (r *Reflector) concerns(refused *resource.RefusedError) (yes bool) {
 	return r.cfg.Selects == nil || r.cfg.Selects(obj)
 }
 
+// objectOf returns what is known of a refused object.
+func objectOf(refused *resource.RefusedError) *resource.Object {
+	namespace, name := refused.Key.Split()
+	return &resource.Object{Meta: resource.Meta{
+		Namespace: namespace, Name: name, UID: refused.UID,
+		Version: refused.Version,
+	}}
+}
+
 // listUnselected hands on an unselected item of a list: it may have been selected before.
 func (r *Reflector) listUnselected(ctx context.Context, obj *resource.Object) error {
 	r.metrics.passed.Inc()
@@ -181,18 +190,6 @@ func (r *Reflector) beginMove() bool {
 	r.log.Info("the selection of namespaces has changed", "namespace", why.Namespace,
 		"selected", !why.Leaves())
 	return true
-}
-
-// chooseMoveVersion chooses the version as of which a namespace is listed: the current one, so that
-// the objects of an earlier namespace of its name are gone by then. The list is made as of it, also
-// after a crash, and the watch brings every later version.
-func (r *Reflector) chooseMoveVersion(ctx context.Context) error {
-	if r.state.relist.From != "" {
-		return nil
-	}
-	now, err := r.probe(ctx)
-	r.state = r.state.listAsOf(now)
-	return err
 }
 
 // dropNamespace reports to the Store that nothing of a namespace is wanted any more. That needs no
