@@ -41,15 +41,6 @@ type scope struct {
 // errSelectionChanged ends a watch because namespaces have entered the selection, or left it.
 var errSelectionChanged = errors.New("the selection of namespaces has changed")
 
-// choice is what is done with an object that was read.
-type choice int
-
-const (
-	selected   choice = iota
-	unselected        // reported to the Store: it does not match
-	unwanted          // not reported to the Store
-)
-
 // choose makes the choice. An error is a panic of a selector, which refuses the object.
 func (r *Reflector) choose(obj *resource.Object) (c choice, err *resource.RefusedError) {
 	defer func() {
