@@ -27,11 +27,11 @@ type Publisher struct {
 	breaker  *breaker.Breaker
 	bucket   *ratelimit.Bucket
 
-	opened chan struct{} // closed when the sink is open
-	door   door          // of those who use the sink from outside Run
-	hurry  chan struct{} // a token: a drain waits, don't
-	order  sinks.Order   // set before opened is closed
-	limits sinks.Limits  // set before opened is closed; no zero values, within the bucket's bursts
+	opened   chan struct{} // closed when the sink is open
+	door     door          // of those who use the sink from outside Run
+	draining chan struct{} // a token: Drain waits, so retries do not
+	order    sinks.Order   // set before opened is closed
+	limits   sinks.Limits  // set before opened is closed; no zero values, within the bucket's bursts
 
 	// mu is held for a few list operations at a time, never during a call of the sink, a settler or
 	// the queue.
@@ -60,7 +60,7 @@ func New(cfg Config) (*Publisher, error) {
 		bucket:   bucket,
 		opened:   make(chan struct{}),
 		door:     newDoor(),
-		hurry:    make(chan struct{}, 1),
+		draining: make(chan struct{}, 1),
 		lanes:    map[string]*lane{},
 		unrouted: newUnrouted(),
 	}
@@ -130,7 +130,7 @@ func (p *Publisher) persist(ctx context.Context, step func(context.Context) erro
 		}
 		delay := backoff.Next()
 		p.cfg.Log.Warn("sink can't be opened yet", "err", err, "next_attempt_in", delay.String())
-		if ratelimit.SleepOr(ctx, delay, p.hurry) != nil { // a drain does not wait
+		if ratelimit.SleepOr(ctx, delay, p.draining) != nil { // a drain does not wait
 			return nil
 		}
 	}
@@ -165,8 +165,8 @@ func (p *Publisher) Opened() <-chan struct{} { return p.opened }
 // with items left.
 func (p *Publisher) Drain(ctx context.Context) error {
 	p.queue.Flush()
-	p.breaker.Hurry()
-	signal(p.hurry)
+	p.breaker.RetryNow()
+	signal(p.draining)
 	var err error
 	select {
 	case <-p.capacity.idle():

@@ -23,7 +23,7 @@ func (p *Publisher) retryRoutes(ctx context.Context) {
 			return
 		}
 		for p.unrouted.count.Load() > 0 {
-			if ratelimit.SleepOr(ctx, backoff.Next(), p.hurry) != nil { // a drain does not wait
+			if ratelimit.SleepOr(ctx, backoff.Next(), p.draining) != nil { // a drain does not wait
 				return
 			}
 			if p.routeWaiting(ctx) {
