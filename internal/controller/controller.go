@@ -64,9 +64,9 @@ func New(cfg Config, env Env) (*Controller, error) {
 	return c, c.resume()
 }
 
-// Sure reports whether everything that was ever sent is known: the run before has ended in order,
-// or this one has heard from the API server what it sent last.
-func (c *Controller) Sure() bool { return !c.unclean.Load() }
+// IsClean reports whether everything that was ever sent is known: the run before has ended in
+// order, or this one has heard from the API server what it sent last.
+func (c *Controller) IsClean() bool { return !c.unclean.Load() }
 
 // Newest is the number of the last change that was decided.
 func (c *Controller) Newest() uint64 { return c.number.Load() }

@@ -171,7 +171,7 @@ func (a *accounts) close() {
 
 // IsClean reports whether all that was sent is known: whether what the run before may have sent was
 // read back, or listed.
-func (p *Pipeline) IsClean() bool { return p.informer.Sure() }
+func (p *Pipeline) IsClean() bool { return p.informer.IsClean() }
 
 // Go runs a job beside the pipeline while it reads, and reports whether it does.
 func (p *Pipeline) Go(job func(context.Context)) bool {
