@@ -259,7 +259,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	if r := b.replica; r == nil {
 		publish()
 	} else {
-		r.meet(read)
+		r.prepareElection(read)
 		replicas.start(replicasCtx, "", r.cfg.Lease.Run)
 		r.join(read)
 		reporter := newReporter(r)

@@ -36,7 +36,7 @@ type Lease interface {
 	Name() string
 	Duration() time.Duration
 	Gate() error
-	Defer(unfit func() string)
+	Defer(unsynced func() string)
 	Release()
 }
 
@@ -90,10 +90,10 @@ func (b *Bridge) newReplica() *replica {
 	return r
 }
 
-// meet reads what the others have. A replica that knows nothing of them defers to them.
-func (r *replica) meet(read context.Context) {
+// prepareElection reads what the others have. A replica that knows nothing of them defers to them.
+func (r *replica) prepareElection(read context.Context) {
 	_ = r.read(read)
-	r.cfg.Lease.Defer(r.unfit)
+	r.cfg.Lease.Defer(r.unsynced)
 }
 
 // join waits until it is known who leads, or for a while, and until the leader's progress was read.

@@ -136,9 +136,9 @@ func (r *replica) otherKey() string {
 		"give all replicas one redaction.keyFile", own, leader)
 }
 
-// unfit returns why another replica should lead rather than this one; "" for nothing. Where no
+// unsynced returns why another replica should lead rather than this one; "" for nothing. Where no
 // leader has reported anything, all are alike.
-func (r *replica) unfit() string {
+func (r *replica) unsynced() string {
 	r.mu.Lock()
 	read, err := !r.readAt.IsZero(), r.readErr
 	r.mu.Unlock()
