@@ -75,7 +75,7 @@ type inLog struct {
 	holds []Hold
 }
 
-// Hold keeps the position of a sink that is saved from passing a place: *publisher.Mark.
+// Hold keeps the position of a sink that is saved from passing a place: *publisher.Hold.
 type Hold interface{ Release() }
 
 // AboutAll reports whether the entry is about all objects, or nobody knows about which: nothing may

@@ -7,111 +7,110 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// Mark is a place in the sink's log behind which an item was stored. An item holds it from its
-// first attempt on; when it is settled, the hold is its Settler's, who releases it when no restart
-// will add the item again. Positions that are saved do not pass a mark that is held.
-type Mark struct {
-	position []byte // guarded by marks.mu until it is held for the first time, then constant
-	holds    atomic.Int64
+// Hold keeps the sink's position that is saved from passing a place in the sink's log. Items that
+// have it were stored behind that place. An item has it from its first attempt on. When the item is
+// settled, the hold is its Settler's, who releases it when no restart will add the item again.
+type Hold struct {
+	position []byte // guarded by holds.mu until an item has it, then constant
+	items    atomic.Int64
 }
 
-// Release gives back one hold. A nil Mark (of a sink that has no positions) has none.
-func (m *Mark) Release() {
-	if m != nil {
-		m.holds.Add(-1)
+// Release is called once for each item that had it. A nil Hold is of a sink without positions.
+func (h *Hold) Release() {
+	if h != nil {
+		h.items.Add(-1)
 	}
 }
 
-// maxMarks bounds how many places are remembered while the oldest is held. With more, new items
+// maxHolds bounds how many places are remembered while the oldest is held. With more, new items
 // hold the newest of them, and a restart reads a longer tail.
-const maxMarks = 64
+const maxHolds = 64
 
-// marks are the places of one sink that are held, oldest first, and behind them the one that new
-// items hold.
-type marks struct {
+// holds are those of one sink, the oldest first. The last is for new items.
+type holds struct {
 	sink sinks.Recaller // nil: it has none
 
 	mu     sync.Mutex
-	list   []*Mark
-	held   bool // the last of list has been held
+	list   []*Hold
+	taken  bool // an item has had the last of list
 	closed bool // the sink is: its last position stays
 }
 
-// hold gives the newest mark to n items that are about to be sent for the first time.
-func (ms *marks) hold(n int) *Mark {
-	if ms.sink == nil || n == 0 {
+// take gives the newest hold to n items that are about to be sent for the first time.
+func (hs *holds) take(n int) *Hold {
+	if hs.sink == nil || n == 0 {
 		return nil
 	}
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	last := ms.list[len(ms.list)-1]
-	last.holds.Add(int64(n))
-	ms.held = true
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	last := hs.list[len(hs.list)-1]
+	last.items.Add(int64(n))
+	hs.taken = true
 	return last
 }
 
 // low is a position that everything lies behind that was sent and is still held, or will be sent.
 // What was released before the call is not in that, so a commit asks before it takes what is
 // settled. It is nil while the sink is not open.
-func (ms *marks) low() []byte {
-	if ms.sink == nil || !ms.opened() {
+func (hs *holds) low() []byte {
+	if hs.sink == nil || !hs.opened() {
 		return nil
 	}
-	ms.renew()
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
+	hs.renew()
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	n := 0
-	for n < len(ms.list)-1 && ms.list[n].holds.Load() == 0 {
+	for n < len(hs.list)-1 && hs.list[n].items.Load() == 0 {
 		n++
 	}
-	ms.list = append(ms.list[:0], ms.list[n:]...)
-	return ms.list[0].position
+	hs.list = append(hs.list[:0], hs.list[n:]...)
+	return hs.list[0].position
 }
 
-func (ms *marks) opened() bool {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	return len(ms.list) > 0
+func (hs *holds) opened() bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return len(hs.list) > 0
 }
 
-// renew makes the sink's position of now the newest mark. What is sent from now on lies behind it;
-// what is in flight holds an earlier one.
-func (ms *marks) renew() {
-	ms.mu.Lock()
-	closed := ms.closed
-	ms.mu.Unlock()
+// renew makes the sink's position of now the newest hold. What is sent from now on lies behind it;
+// what is in flight has an earlier one.
+func (hs *holds) renew() {
+	hs.mu.Lock()
+	closed := hs.closed
+	hs.mu.Unlock()
 	if closed {
 		return
 	}
-	position := ms.sink.Position() // without the lock: whoever holds meanwhile holds the mark before
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
+	position := hs.sink.Position() // without the lock: what is sent meanwhile takes the hold before
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	switch {
-	case ms.closed: // meanwhile: the sink may have said what it says when it is closed
-	case len(ms.list) == 0:
-		ms.list = []*Mark{{position: position}}
-	case !ms.held:
-		ms.list[len(ms.list)-1].position = position
-	case len(ms.list) < maxMarks:
-		ms.list = append(ms.list, &Mark{position: position})
-		ms.held = false
+	case hs.closed: // meanwhile: the sink may have said what it says when it is closed
+	case len(hs.list) == 0:
+		hs.list = []*Hold{{position: position}}
+	case !hs.taken:
+		hs.list[len(hs.list)-1].position = position
+	case len(hs.list) < maxHolds:
+		hs.list = append(hs.list, &Hold{position: position})
+		hs.taken = false
 	}
 }
 
 // open takes the first position of a sink that has recalled what it was to.
-func (ms *marks) open() {
-	if ms.sink != nil {
-		ms.renew()
+func (hs *holds) open() {
+	if hs.sink != nil {
+		hs.renew()
 	}
 }
 
 // close takes the last position of a sink that is about to be closed.
-func (ms *marks) close() {
-	if ms.sink == nil || !ms.opened() {
+func (hs *holds) close() {
+	if hs.sink == nil || !hs.opened() {
 		return
 	}
-	ms.renew()
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	ms.closed = true
+	hs.renew()
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	hs.closed = true
 }

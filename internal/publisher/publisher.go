@@ -18,7 +18,7 @@ type Publisher struct {
 	metrics  *metrics
 	warnings warnings
 
-	marks    *marks
+	holds    *holds
 	inDoubt  inDoubt
 	recalled *recalled
 
@@ -54,7 +54,7 @@ func New(cfg Config) (*Publisher, error) {
 	}
 	p := &Publisher{
 		cfg:      cfg,
-		marks:    new(marks),
+		holds:    new(holds),
 		recalled: new(recalled),
 		breaker:  breaker.New(cfg.Retry.Initial, cfg.Retry.Max),
 		bucket:   bucket,
@@ -65,7 +65,7 @@ func New(cfg Config) (*Publisher, error) {
 		unrouted: newUnrouted(),
 	}
 	if r, ok := cfg.Sink.(sinks.Recaller); ok && !cfg.Forget {
-		p.marks.sink, p.recalled = r, newRecalled(cfg.Saved.Recalled)
+		p.holds.sink, p.recalled = r, newRecalled(cfg.Saved.Recalled)
 	}
 	p.capacity = newCapacity(cfg.MaxItems, cfg.MaxBytes, p.door.closed)
 	p.queue = ratelimit.NewQueue(ratelimit.FullJitter(
@@ -87,7 +87,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 	p.door.close()
 	p.queue.ShutDown() // stops its timer
-	p.marks.close()
+	p.holds.close()
 	if closeErr := p.cfg.Sink.Close(); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("close sink %q: %w", p.cfg.Name, closeErr))
 	}

@@ -143,14 +143,14 @@ func (w *worker) compose() {
 		}
 		w.batch = append(w.batch, &it.Message)
 		w.bytes += len(it.Message.Event.Data)
-		if it.Mark == nil {
+		if it.Hold == nil {
 			first++
 		}
 	}
-	mark := w.p.marks.hold(first)
+	hold := w.p.holds.take(first)
 	for _, it := range w.items {
-		if it.Mark == nil && !it.state.settled() {
-			it.Mark = mark
+		if it.Hold == nil && !it.state.settled() {
+			it.Hold = hold
 		}
 	}
 }
