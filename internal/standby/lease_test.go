@@ -221,7 +221,7 @@ func TestDeletedBoard(t *testing.T) {
 }
 
 // An unsynced replica leaves a vacant lease to others for a while.
-func TestUnfitReplica(t *testing.T) {
+func TestUnsyncedReplica(t *testing.T) {
 	never := func() string { return "" }
 	unsynced := func() string { return "it knows nothing" }
 	for name, tt := range map[string]struct {
@@ -279,7 +279,7 @@ func TestUnfitReplica(t *testing.T) {
 }
 
 // An unsynced replica creates a missing lease only after a while.
-func TestUnfitReplicaAlone(t *testing.T) {
+func TestUnsyncedReplicaAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		c := campaignIf(t, testkit.NewLeases(),
