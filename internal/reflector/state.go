@@ -69,6 +69,8 @@ const (
 	maxRestarts = 3
 	// maxWatchLists is how many WatchLists may fail in an unknown way before pages are tried too.
 	maxWatchLists = 3
+	// shortWatch: a watch that brings nothing and ends sooner was in fact refused.
+	shortWatch = time.Second
 )
 
 // outcome is how a step ended.
@@ -307,4 +309,11 @@ func isNoExact(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok && (status.ErrStatus.Code == http.StatusBadRequest ||
 		status.ErrStatus.Code == http.StatusUnprocessableEntity)
+}
+
+// setReached records how far what a list has handed on goes.
+func (s *state) setReached(obj *resource.Object) {
+	if s.reached == "" || obj.Version.Newer(s.reached) {
+		s.reached = obj.Version
+	}
 }
