@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // crash ends the bridge with what was on disk at this moment.
@@ -12,7 +14,7 @@ func (r *rig) crash() {
 	r.t.Helper()
 	after := r.fs.CrashClone(crashed)
 	_, err := r.end()
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	r.fs = after
 }
 
@@ -75,7 +77,7 @@ func TestAnnouncedDeletedInGap(t *testing.T) {
 				r.cfg.CommitInterval = time.Hour
 				r.Create("shop/a", nil)
 				r.start()
-				ok(t, func() error { _, err := r.end(); return err }()) // a is committed
+				testkit.OK(t, func() error { _, err := r.end(); return err }()) // a is committed
 				r.start()
 				expect(t, b, "added a", "synced")
 				c.before(r)
@@ -89,11 +91,11 @@ func TestAnnouncedDeletedInGap(t *testing.T) {
 				expect(t, b, c.told...)
 				sameDeathSameID(t, b)
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 				r.start()
 				expect(t, b) // it is told once
 				_, err = r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 			})
 		})
 	}
@@ -109,7 +111,7 @@ func TestAnnouncedDeleteInBroker(t *testing.T) {
 		r.cfg.CommitInterval = time.Hour
 		r.Create("shop/a", nil)
 		r.start()
-		ok(t, func() error { _, err := r.end(); return err }()) // a is committed
+		testkit.OK(t, func() error { _, err := r.end(); return err }()) // a is committed
 		r.start()
 		r.Create("shop/b", nil)
 		r.Delete("shop/b")
@@ -123,7 +125,7 @@ func TestAnnouncedDeleteInBroker(t *testing.T) {
 		expect(t, b, "gap inferred", "synced")
 		sameDeathSameID(t, b)
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -155,7 +157,7 @@ func TestCrashInFirstSnapshot(t *testing.T) {
 		r.start()
 		expect(t, b, "gap inferred", "added a", "deleted b inferred", "synced")
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -167,7 +169,7 @@ func TestAnnouncedWithoutGap(t *testing.T) {
 		r := newRig(t, b)
 		r.start()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		r.cfg.CommitInterval = time.Hour
 		r.start()
 		r.Create("shop/a", nil)
@@ -178,12 +180,12 @@ func TestAnnouncedWithoutGap(t *testing.T) {
 		r.start()
 		expect(t, b, "added a", "deleted a")
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		r.Skip(1)
 		r.Expire()
 		r.start()
 		expect(t, b, "gap inferred", "synced")
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // Many resources whose sink is unavailable hold no more together than the budget has for them, and
@@ -64,7 +65,7 @@ func TestQueueBudget(t *testing.T) {
 				time.Sleep(5 * time.Minute)
 				expect(t, b, want...)
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 			})
 		})
 	}

@@ -70,7 +70,7 @@ func (f *flooded) earlier() (n int) {
 	for i := range f.objects {
 		namespace, name := key(i).Split()
 		states, err := f.Object("pods", namespace, name)
-		ok(f.t, err)
+		testkit.OK(f.t, err)
 		if s := states[0]; s.Earlier != "" {
 			n++
 		} else if !strings.Contains(string(s.Object), fmt.Sprintf(`"resourceVersion":%q`, s.Version)) {
@@ -94,7 +94,7 @@ func (f *flooded) asked(since int) []testkit.Request {
 func (f *flooded) finish() {
 	f.t.Helper()
 	_, err := f.end()
-	ok(f.t, err)
+	testkit.OK(f.t, err)
 }
 
 // upToDate waits until nothing is behind, and no longer than a time.
@@ -258,7 +258,7 @@ func TestSnapshotAfterFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 45)
 		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
-		ok(t, err)
+		testkit.OK(t, err)
 		f.settle()
 		var lines []string
 		for i := range f.objects {
@@ -281,7 +281,7 @@ func TestSnapshotBeforeCommit(t *testing.T) {
 		f.settle()
 		f.lake.seen = len(f.lake.records())
 		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
-		ok(t, err)
+		testkit.OK(t, err)
 		f.commit()
 		if n := len(f.lake.records()) - f.lake.seen; n != f.objects {
 			t.Errorf("%d of %d objects came", n, f.objects)
@@ -296,7 +296,7 @@ func TestSnapshotDuringFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 100)
 		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
-		ok(t, err)
+		testkit.OK(t, err)
 		for i := range 30 {
 			for j := range 20 {
 				f.Update(key((20*i+j)%60), nil) // the others do not change
@@ -324,7 +324,7 @@ func TestSnapshotReadErrors(t *testing.T) {
 		behind := f.behind()
 		f.Faults.Refuse(testkit.Lists, -1, http.StatusForbidden, metav1.StatusReasonForbidden)
 		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
-		ok(t, err)
+		testkit.OK(t, err)
 		time.Sleep(time.Minute)
 		f.settle()
 		if n := len(f.lake.records()) - f.lake.seen; n != f.objects-behind {
@@ -356,7 +356,7 @@ func TestInferredDeleteAfterFlood(t *testing.T) {
 			var obj struct {
 				Metadata struct{ ResourceVersion string }
 			}
-			ok(t, json.Unmarshal(rec.Data, &obj))
+			testkit.OK(t, json.Unmarshal(rec.Data, &obj))
 			if obj.Metadata.ResourceVersion != rec.ResourceVersion {
 				t.Errorf("version %s has an object of version %s", rec.ResourceVersion, obj.Metadata.ResourceVersion)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // churn writes one object so often, each time with 2 KiB of noise.
@@ -37,7 +38,7 @@ func accounted(t *testing.T, b *broker, from, to resource.Version) (dropped int)
 				Reason, From, To string
 				Dropped          int
 			}
-			ok(t, json.Unmarshal(rec.Data, &gap))
+			testkit.OK(t, json.Unmarshal(rec.Data, &gap))
 			first, end := number(resource.Version(gap.From)), number(resource.Version(gap.To))
 			if gap.Reason != "dropped" || first > next || end < next || gap.Dropped < 1 {
 				t.Fatalf("gap %+v where %d should come", gap, next)
@@ -89,7 +90,7 @@ func TestDropForLaggingSink(t *testing.T) {
 			r.settle()
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		if n := accounted(t, live, first, last); n != 0 {
 			t.Errorf("the sink that was not behind lost %d", n)
 		}
@@ -121,7 +122,7 @@ func TestDropBeforeCrash(t *testing.T) {
 			r.settle()
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		if n := accounted(t, behind, first, last); n == 0 {
 			t.Error("no gap was told after the crash")
 		}
@@ -156,7 +157,7 @@ func TestDropAroundGap(t *testing.T) {
 			r.settle()
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		if told := gapsTold(t, live); !slices.Equal(told, []string{"expired"}) {
 			t.Errorf("the sink that was not behind was told %q", told)
 		}
@@ -175,7 +176,7 @@ func gapsTold(t *testing.T, b *broker) (reasons []string) {
 			continue
 		}
 		var gap struct{ Reason string }
-		ok(t, json.Unmarshal(rec.Data, &gap))
+		testkit.OK(t, json.Unmarshal(rec.Data, &gap))
 		reasons = append(reasons, gap.Reason)
 	}
 	return reasons

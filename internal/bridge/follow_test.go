@@ -117,7 +117,7 @@ func (f *follow) phases() map[string]string {
 func (f *follow) finish() {
 	f.t.Helper()
 	_, err := f.end()
-	ok(f.t, err)
+	testkit.OK(f.t, err)
 }
 
 // A resource that appears is watched.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // rememberer is a sink whose broker holds one message.
@@ -65,14 +66,14 @@ func TestLostStateGap(t *testing.T) {
 					}
 				}
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 
 				r.Create("shop/b", nil)
 				r.Expire()
 				r.start() // with the state that is there now
 				r.settle()
 				_, err = r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 				expect(t, full, "gap inferred", "added b inferred", "synced")
 				if asked != 1 {
 					t.Errorf("asked %d times", asked)
@@ -115,12 +116,12 @@ func TestLostStateIDs(t *testing.T) {
 				r.start()
 				r.settle()
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 				r.start()
 				r.Update("shop/a", nil)
 				r.settle()
 				_, err = r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 				for _, rec := range b.records() {
 					if !strings.HasSuffix(rec.ID, epoch) {
 						t.Errorf("%s, want %s", describe(rec), epoch)
@@ -201,7 +202,7 @@ func TestUnavailableAtFirstStart(t *testing.T) {
 					}
 				}
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 
 				r.start() // with the epoch that is on disk
 				r.Update("shop/b", nil)
@@ -212,7 +213,7 @@ func TestUnavailableAtFirstStart(t *testing.T) {
 					t.Errorf("after a restart %s, want %s", describe(last), tt.epoch)
 				}
 				_, err = r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 			})
 		})
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // moody is a disk that can be made to take no writes.
@@ -115,10 +116,10 @@ func TestFullDiskBackpressure(t *testing.T) {
 					t.Errorf("Ready: %v", reasons)
 				}
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 				r.start()
 				_, err = r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 				expect(t, b) // all of it was committed
 			})
 		})
@@ -158,7 +159,7 @@ func TestFullDiskStop(t *testing.T) {
 		r.fs = after
 		r.start()
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		expect(t, b, "updated p0", "updated p0", "added p1")
 		records := b.records()
 		ids := map[string]int{}
@@ -226,7 +227,7 @@ func TestNearlyFullDisk(t *testing.T) {
 			time.Sleep(time.Minute)
 			expect(t, b, lines...)
 			_, err := r.end()
-			ok(t, err)
+			testkit.OK(t, err)
 		})
 	}
 }

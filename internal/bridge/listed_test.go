@@ -42,6 +42,6 @@ func TestWatchListDeleteAndCrash(t *testing.T) {
 		r.settle()
 		expect(t, b, "added a", "added b", "synced", "deleted a", "updated b")
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }

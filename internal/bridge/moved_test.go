@@ -86,7 +86,7 @@ func inItsVersion(t *testing.T, rec *record) string {
 		APIVersion string
 		Object     struct{ APIVersion string }
 	}
-	ok(t, json.Unmarshal(rec.Data, &data))
+	testkit.OK(t, json.Unmarshal(rec.Data, &data))
 	version := data.APIVersion + data.Object.APIVersion
 	if rec.APIVersion != version || !strings.HasPrefix(rec.Subject, "apis/"+version+"/") || rec.Version != version[strings.IndexByte(version, '/')+1:] {
 		t.Errorf("%s: version %s, subject %s, of %s", describe(rec), rec.Version, rec.Subject, rec.Data)

@@ -54,7 +54,7 @@ func TestLeaveDespiteBadList(t *testing.T) {
 				r.settle()
 				expect(t, b, "added o")
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 			})
 		})
 	}

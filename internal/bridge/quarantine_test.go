@@ -33,7 +33,7 @@ func (b *broker) quarantine(t *testing.T) (events []quarantined, ids []string) {
 			continue
 		}
 		var q quarantined
-		ok(t, json.Unmarshal(rec.Data, &q))
+		testkit.OK(t, json.Unmarshal(rec.Data, &q))
 		events, ids = append(events, q), append(ids, rec.ID)
 	}
 	return events, ids
@@ -71,7 +71,7 @@ func TestQuarantineAndRelist(t *testing.T) {
 		r.Streams.Raw(`{"type":"MODIFIED","object":` + poison + `}`)
 		r.settle()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		var told []string
 		for _, rec := range b.records() {
 			if rec.Op == "quarantined" && rec.acked {
@@ -94,7 +94,7 @@ func TestQuarantineCutOff(t *testing.T) {
 		r.Streams.Raw(`{"type":"ADDED","object":{"metadata":{},"spec":"` + strings.Repeat("x", 600<<10) + `"}}`)
 		r.settle()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		events, _ := b.quarantine(t)
 		if len(events) != 1 || events[0].Reason != "too-large" || !events[0].Partial || len(events[0].Raw) != resource.MaxUnreadable || events[0].Size != 512<<10 || len(events[0].SHA256) != 64 {
 			t.Errorf("%d events", len(events))
@@ -113,7 +113,7 @@ func TestQuarantinedSecretBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				redactor, err := resource.NewRedactor([]byte("0123456789abcdef"))
-				ok(t, err)
+				testkit.OK(t, err)
 				b := calmBroker("sink")
 				r := newRig(t)
 				r.Server = testkit.NewServer(t, secrets)
@@ -125,7 +125,7 @@ func TestQuarantinedSecretBytes(t *testing.T) {
 				r.settle()
 				status := fmt.Sprintf("%+v %v", r.Status(), r.Ready())
 				_, err = r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 				events, _ := b.quarantine(t)
 				if len(events) != 1 || events[0].Raw != nil || events[0].SHA256 != "" || events[0].Message != "" || len(events[0].Fingerprint) != 64 || events[0].Size == 0 {
 					t.Errorf("%+v", events)
@@ -151,14 +151,14 @@ func TestQuarantinedSecretBytes(t *testing.T) {
 func files(t *testing.T, r *rig, dir string) (contents []string) {
 	t.Helper()
 	names, err := r.fs.List(dir)
-	ok(t, err)
+	testkit.OK(t, err)
 	for _, name := range names {
 		f, err := r.fs.Open(r.fs.PathJoin(dir, name))
-		ok(t, err)
+		testkit.OK(t, err)
 		var content bytes.Buffer
 		_, _ = content.ReadFrom(f) // of a directory it fails
 		contents = append(contents, content.String())
-		ok(t, f.Close())
+		testkit.OK(t, f.Close())
 	}
 	return contents
 }
@@ -188,7 +188,7 @@ func TestQuarantinedListBytes(t *testing.T) {
 			t.Errorf("ready: %v", reasons)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		expect(t, b, "quarantined", "synced", "added w")
 	})
 }
@@ -227,7 +227,7 @@ func TestDepth(t *testing.T) {
 		}
 
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		r.Update("shop/c", tooDeep)
 		at := r.Update("shop/d", nil)
 		r.Expire()
@@ -250,7 +250,7 @@ func TestDepth(t *testing.T) {
 		r.settle()
 		expect(t, b, "added c")
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -291,7 +291,7 @@ func TestQuarantinedObject(t *testing.T) {
 					r.start()
 					r.settle()
 					_, err := r.end()
-					ok(t, err)
+					testkit.OK(t, err)
 					expect(t, b, "added a", "added b", "added c", "synced")
 
 					r.Update("shop/b", tt.garble)
@@ -317,13 +317,13 @@ func TestQuarantinedObject(t *testing.T) {
 					expect(t, b, "updated b")
 
 					_, err = r.end()
-					ok(t, err)
+					testkit.OK(t, err)
 					r.Create("shop/e", nil)
 					r.Expire()
 					r.start()
 					r.settle()
 					_, err = r.end()
-					ok(t, err)
+					testkit.OK(t, err)
 					expect(t, b, tt.later...)
 				})
 			})

@@ -56,7 +56,7 @@ func TestNotReadySilentWatch(t *testing.T) {
 		r.settle()
 		r.ready()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -98,7 +98,7 @@ func TestNotReadyLaggingSink(t *testing.T) {
 			t.Errorf("reasons %v after it was sent", r.Ready())
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -128,7 +128,7 @@ func TestNotReadyFullDisk(t *testing.T) {
 		}
 		r.ready()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -141,7 +141,7 @@ func TestNotReadyBeforeSync(t *testing.T) {
 		r.Create("shop/a", nil)
 		r.start()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		expect(t, b, "added a", "synced")
 		r.Create("shop/b", nil)
 		r.Skip(10)
@@ -162,7 +162,7 @@ func TestNotReadyBeforeSync(t *testing.T) {
 		}
 		r.ready()
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		expect(t, b, "gap inferred", "added b inferred", "synced")
 	})
 }

@@ -54,7 +54,7 @@ func keep(names ...string) (list []bridge.SinkConfig) {
 func (r *reload) change(c bridge.Change) bridge.Changes {
 	r.t.Helper()
 	done, err := r.Reconfigure(r.t.Context(), &c)
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	r.settle()
 	return done
 }
@@ -62,7 +62,7 @@ func (r *reload) change(c bridge.Change) bridge.Changes {
 func (r *reload) finish() {
 	r.t.Helper()
 	_, err := r.end()
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 }
 
 // A reload does not touch an informer that has not changed.
@@ -331,8 +331,8 @@ func TestReloadDuringStartAndStop(t *testing.T) {
 			t.Errorf("while it stops: %v", err)
 		}
 		r.a.set(calm)
-		ok(t, <-r.done)
-		ok(t, r.db.Close())
+		testkit.OK(t, <-r.done)
+		testkit.OK(t, r.db.Close())
 	})
 }
 
@@ -382,7 +382,7 @@ func TestStopDuringReload(t *testing.T) {
 		if err := <-r.done; err != nil && !errors.Is(err, bridge.ErrDrain) {
 			t.Error(err)
 		}
-		ok(t, r.db.Close())
+		testkit.OK(t, r.db.Close())
 		r.cfg.Registerer = prometheus.NewRegistry()
 		r.start()
 		time.Sleep(time.Minute)
@@ -404,8 +404,8 @@ func TestReloadWhilePaused(t *testing.T) {
 		r.start()
 		expect(t, r.a, "synced", "synced")
 		expect(t, r.b, "synced", "synced")
-		ok(t, r.PauseInformer(t.Context(), "one", "ada"))
-		ok(t, r.PauseSink(t.Context(), "b", "ada"))
+		testkit.OK(t, r.PauseInformer(t.Context(), "one", "ada"))
+		testkit.OK(t, r.PauseSink(t.Context(), "b", "ada"))
 		r.settle()
 		reasons := fmt.Sprint(r.Ready())
 		for _, want := range []string{"informer one/pods: paused by ada since 2000-01-01T00:00:02Z; 'bridge resume informer one' goes on", "sink b: paused by ada"} {
@@ -428,8 +428,8 @@ func TestReloadWhilePaused(t *testing.T) {
 		r.settle()
 		expect(t, r.a, "updated w")
 		expect(t, r.b)
-		ok(t, r.ResumeInformer(t.Context(), "one"))
-		ok(t, r.ResumeSink(t.Context(), "b"))
+		testkit.OK(t, r.ResumeInformer(t.Context(), "one"))
+		testkit.OK(t, r.ResumeSink(t.Context(), "b"))
 		r.settle()
 		expect(t, r.a, "added p")
 		expect(t, r.b, "added w", "updated w", "added p")
@@ -459,7 +459,7 @@ func TestSnapshotRequest(t *testing.T) {
 			t.Helper()
 			req.Informer = "one"
 			units, err := r.SendSnapshot(t.Context(), req)
-			ok(t, err)
+			testkit.OK(t, err)
 			if !slices.Equal(units, []string{"one/pods"}) {
 				t.Errorf("units %v", units)
 			}
@@ -470,7 +470,7 @@ func TestSnapshotRequest(t *testing.T) {
 		send(pipeline.SnapshotRequest{Namespace: "mail", Resource: "pods"})
 		expect(t, r.a, "synced q")
 		selector, err := labels.Parse("color=blue")
-		ok(t, err)
+		testkit.OK(t, err)
 		send(pipeline.SnapshotRequest{Selector: selector})
 		expect(t, r.a, "synced p")
 		expect(t, r.b, "synced", "synced", "added p", "added q", "synced p", "synced q", "synced q", "synced p")
@@ -513,7 +513,7 @@ func TestSnapshotAmongChanges(t *testing.T) {
 		r.settle()
 		r.b.set(slow)
 		_, err := r.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "one"})
-		ok(t, err)
+		testkit.OK(t, err)
 		if _, err := r.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "one"}); err != nil && !errors.Is(err, pipeline.ErrBusy) {
 			t.Errorf("a second one: %v", err)
 		}

@@ -23,11 +23,11 @@ func redacting(t *testing.T, u pipeline.Config, path string) pipeline.Config {
 func redactingWith(t *testing.T, u pipeline.Config, path, key string) pipeline.Config {
 	t.Helper()
 	redactor, err := resource.NewRedactor([]byte(key))
-	ok(t, err)
+	testkit.OK(t, err)
 	at, err := resource.ParsePath(path)
-	ok(t, err)
+	testkit.OK(t, err)
 	rules, err := resource.NewRules(resource.RulesConfig{Redactor: redactor, Redact: []resource.Path{at}})
-	ok(t, err)
+	testkit.OK(t, err)
 	u.Parse.Redactor, u.Parse.Rules, u.Redaction = redactor, rules, path
 	return u
 }

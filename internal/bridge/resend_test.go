@@ -11,6 +11,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestResend(t *testing.T) {
@@ -29,13 +30,13 @@ func TestResend(t *testing.T) {
 				b.seen = len(b.records())
 				test(t, r, b)
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 			})
 		})
 	}
 	with(t, "events are stored in their order, and each has its answer", func(t *testing.T, r *rig, b *broker) {
 		resent, err := r.Resend(t.Context(), "lake", []*event.Event{again("a", "1"), again("a", "2"), again("b", "7")}, false)
-		ok(t, err)
+		testkit.OK(t, err)
 		for i, answer := range resent {
 			if answer.Outcome != publisher.Acknowledged {
 				t.Errorf("event %d: %+v", i, answer)
@@ -54,7 +55,7 @@ func TestResend(t *testing.T) {
 		if _, err := r.Resend(t.Context(), "other", nil, false); !errors.Is(err, bridge.ErrUnknown) {
 			t.Error(err)
 		}
-		ok(t, r.PauseSink(t.Context(), "lake", "a test"))
+		testkit.OK(t, r.PauseSink(t.Context(), "lake", "a test"))
 		if _, err := r.Resend(t.Context(), "lake", nil, false); !errors.Is(err, bridge.ErrSinkNotReady) {
 			t.Error(err)
 		}
@@ -68,7 +69,7 @@ func TestResend(t *testing.T) {
 				t.Error(err)
 			}
 			_, err := r.end()
-			ok(t, err)
+			testkit.OK(t, err)
 		})
 	})
 	t.Run("what has no answer in time is nobody's, and the bridge ends", func(t *testing.T) {
@@ -85,7 +86,7 @@ func TestResend(t *testing.T) {
 			}
 			b.set(calm)
 			_, err = r.end()
-			ok(t, err)
+			testkit.OK(t, err)
 		})
 	})
 }

@@ -81,11 +81,11 @@ func (r *rig) start() {
 		disk = r.wrap(disk)
 	}
 	r.db, err = store.Open(statedb.Options{Dir: "state", FS: disk, CacheBytes: 1 << 20, MemTableBytes: 256 << 10, Log: r.cfg.Log})
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	r.db.SetBodiesPerSecond(r.bodies)
 	r.cfg.DB = r.db
 	r.Bridge, err = bridge.New(r.cfg)
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	var ctx context.Context
 	ctx, r.stop = context.WithCancelCause(context.WithoutCancel(r.t.Context()))
 	r.done = make(chan error, 1)
@@ -100,7 +100,7 @@ func (r *rig) end() (took time.Duration, err error) {
 	r.stop(errStop)
 	err = <-r.done
 	took = time.Since(began)
-	ok(r.t, r.db.Close())
+	testkit.OK(r.t, r.db.Close())
 	return took, err
 }
 

@@ -58,7 +58,7 @@ func newSelectRig(t *testing.T) (*rig, *broker) {
 func (r *rig) restart(change func(*pipeline.Config)) {
 	r.t.Helper()
 	_, err := r.end()
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	change(&r.cfg.Units[0])
 	r.start()
 }
@@ -80,7 +80,7 @@ func TestSelectHereReverted(t *testing.T) {
 		r.settle()
 		expectTold(t, b, "deleted uid-p-98/deleted/selection/2 deleted")
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -109,7 +109,7 @@ func TestSelectHereWithoutList(t *testing.T) {
 			t.Errorf("%d lists, want the first one only", n)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -135,7 +135,7 @@ func TestSelectHereRewind(t *testing.T) {
 		r.settle()
 		expectTold(t, b, "added uid-p-98/98/epoch/1", "deleted uid-q-99/99/left/epoch/1 left-selector", "gap", "synced")
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -157,7 +157,7 @@ func TestSelectHereSuccessor(t *testing.T) {
 		r.settle()
 		expectTold(t, b, "added uid-p-100/101 entered-selector")
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -202,6 +202,6 @@ func TestSelectHereInShards(t *testing.T) {
 		r.settle()
 		expectTold(t, b, fmt.Sprintf("deleted uid-%s-99/105/deleted left-selector", mine))
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // diary is what happened, in order.
@@ -79,7 +80,7 @@ func TestServiceOrder(t *testing.T) {
 		r.start()
 		expect(t, b, "added a", "synced")
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		if want := []string{"service runs", "service is ready", "sink opens", "sink closes", "service ends"}; !slices.Equal(d.entries, want) {
 			t.Errorf("%q, want %q", d.entries, want)
 		}
@@ -109,6 +110,6 @@ func TestServiceFailure(t *testing.T) {
 		if err := <-r.done; !errors.Is(err, failure) {
 			t.Errorf("Run: %v", err)
 		}
-		ok(t, r.db.Close())
+		testkit.OK(t, r.db.Close())
 	})
 }

@@ -37,7 +37,7 @@ func (s *replicatedShards) begin(pod int, shard resource.Shard) {
 	s.clients[pod] = s.leases.Client()
 	cfg := standby.LeaseConfig{Client: s.clients[pod], Namespace: "tools", Name: standby.LeaseName("bridge", shard), Identity: fmt.Sprint("pod-", pod)}
 	lease, err := standby.NewLease(cfg)
-	ok(s.t, err)
+	testkit.OK(s.t, err)
 	s.run(pod, shard, &bridge.Standby{Lease: lease, ProgressLease: standby.NewProgressLease(cfg)})
 }
 
@@ -54,7 +54,7 @@ func (s *replicatedShards) awaitEnd(pod int) {
 	if err := <-s.lives[pod].done; !errors.Is(err, standby.ErrLost) {
 		s.t.Errorf("pod %d ended with %v", pod, err)
 	}
-	ok(s.t, s.lives[pod].db.Close())
+	testkit.OK(s.t, s.lives[pod].db.Close())
 	delete(s.lives, pod)
 }
 

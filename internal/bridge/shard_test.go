@@ -62,7 +62,7 @@ func (s *shards) run(number int, shard resource.Shard, standby *bridge.Standby) 
 		s.disks[number] = vfs.NewMem()
 	}
 	db, err := store.Open(statedb.Options{Dir: "state", FS: s.disks[number], CacheBytes: 1 << 20, MemTableBytes: 256 << 10})
-	ok(s.t, err)
+	testkit.OK(s.t, err)
 	connected := s.broker.connect(len(s.runs))
 	var sink sinks.Sink = connected
 	if standby != nil {
@@ -76,7 +76,7 @@ func (s *shards) run(number int, shard resource.Shard, standby *bridge.Standby) 
 		Units:  []pipeline.Config{{Informer: "all", Type: pods, Shard: shard, Sinks: []pipeline.Binding{{Sink: "sink"}}}},
 		Sinks:  []bridge.SinkConfig{{Name: "sink", Sink: sink}}, Standby: standby,
 	})
-	ok(s.t, err)
+	testkit.OK(s.t, err)
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(s.t.Context()))
 	l.stop = stop
 	go func() { l.done <- l.bridge.Run(ctx) }()
@@ -88,8 +88,8 @@ func (s *shards) stop(index int) {
 	s.t.Helper()
 	l := s.lives[index]
 	l.stop(errStop)
-	ok(s.t, <-l.done)
-	ok(s.t, l.db.Close())
+	testkit.OK(s.t, <-l.done)
+	testkit.OK(s.t, l.db.Close())
 	delete(s.lives, index)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // A sink that is unavailable at the start is waited for, and holds up no other.
@@ -38,7 +39,7 @@ func TestSinkUnavailableAtStart(t *testing.T) {
 			t.Errorf("Ready: %v", reasons)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -74,7 +75,7 @@ func TestStalledSink(t *testing.T) {
 			t.Errorf("status when all is sent: %+v", s)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -100,7 +101,7 @@ func TestUnopenableSink(t *testing.T) {
 		if strings.Contains(err.Error(), publisher.ErrStopped.Error()) {
 			t.Errorf("what follows from it is told as well: %v", err)
 		}
-		ok(t, r.db.Close())
+		testkit.OK(t, r.db.Close())
 		if !errors.Is(err, bridge.ErrSink) || !strings.Contains(err.Error(), "sink broken") || !strings.Contains(err.Error(), "wrong password") {
 			t.Errorf("Run: %v", err)
 		}

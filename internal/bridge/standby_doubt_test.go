@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/standby"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // forgedLease is the Lease with the progress. Once it is edited, every pipeline has delivered more
@@ -73,7 +74,7 @@ func TestForgedProgress(t *testing.T) {
 			if n := strings.Count(p.log.String(), says); n != warnings {
 				t.Errorf("%s it has warned %d times", when, n)
 			}
-			if n := gauge(t, registry, "bridge_standby_doubtful_resources"); n != 1 {
+			if n := testkit.Metric(t, registry, "bridge_standby_doubtful_resources"); n != 1 {
 				t.Errorf("%s %v resources are doubtful", when, n)
 			}
 		}

@@ -92,7 +92,7 @@ func TestElectionOfInSyncReplica(t *testing.T) {
 				t.Errorf("%d deletes and %d gaps were sent", deletes, gaps)
 			}
 			_, err := third.end()
-			ok(t, err)
+			testkit.OK(t, err)
 			p.endSecond()
 		})
 	}
@@ -123,7 +123,7 @@ func TestElectionOfReturnedLeader(t *testing.T) {
 			t.Errorf("%d deletes and %d gaps were sent", deletes, gaps)
 		}
 		_, err := p.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		p.endSecond()
 	})
 }
@@ -172,7 +172,7 @@ func testLostDelete(t *testing.T) {
 		t.Errorf("the lease was taken %d times, want once by each that led", led)
 	}
 	_, err := third.end()
-	ok(t, err)
+	testkit.OK(t, err)
 	p.endSecond()
 }
 
@@ -210,7 +210,7 @@ func TestGrowToTwoReplicas(t *testing.T) {
 		}
 		inOrder(t, p.broker)
 		_, err := p.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		p.endSecond()
 	})
 }
@@ -236,7 +236,7 @@ func TestFirstLeaderGap(t *testing.T) {
 			t.Errorf("asked %d times, in sync after %v: of what a leader has sent the others know", asked, took)
 		}
 		_, err := p.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		p.endSecond()
 	})
 }
@@ -262,7 +262,7 @@ func TestTakeoverFailure(t *testing.T) {
 		if err := <-p.done; !errors.Is(err, standby.ErrLost) || !strings.Contains(err.Error(), "leases are forbidden") {
 			t.Errorf("it ended with %v", err)
 		}
-		ok(t, p.db.Close())
+		testkit.OK(t, p.db.Close())
 		began := time.Now()
 		p.takesOver()
 		if took := time.Since(began); took > 5*time.Second { // of these, 2 to settle
@@ -286,9 +286,9 @@ func TestStandbySnapshot(t *testing.T) {
 			t.Errorf("got %v, %v", units, err)
 		}
 		_, err = p.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
-		ok(t, err)
+		testkit.OK(t, err)
 		_, err = p.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		p.endSecond()
 	})
 }
@@ -346,7 +346,7 @@ func TestStandbyReloadGivenUp(t *testing.T) {
 		}
 		p.step()
 		_, err := p.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		p.endSecond()
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // reloadPair is a pair whose configuration changes while it runs. Both begin with one informer,
@@ -57,7 +58,7 @@ func (p *reloadPair) becomes(version string, unit pipeline.Config, sinks ...brid
 func (p *reloadPair) reload(r *rig, c *bridge.Change) bridge.Changes {
 	p.t.Helper()
 	done, err := r.Reconfigure(p.t.Context(), c)
-	ok(p.t, err)
+	testkit.OK(p.t, err)
 	p.settle()
 	return done
 }
@@ -148,7 +149,7 @@ func TestStandbyReload(t *testing.T) {
 				if !dead {
 					p.step()
 					_, err := p.end()
-					ok(t, err)
+					testkit.OK(t, err)
 				}
 				p.endSecond()
 			})
@@ -376,7 +377,7 @@ func TestStandbyReloadOrder(t *testing.T) {
 				default:
 				}
 				c.leader(p)
-				ok(t, <-done)
+				testkit.OK(t, <-done)
 				if took := time.Since(began); took > c.within {
 					t.Errorf("it took %v", took)
 				}
@@ -385,7 +386,7 @@ func TestStandbyReloadOrder(t *testing.T) {
 				expect(t, p.broker, "synced", "added a")
 				if name != "which dies" {
 					_, err := p.end()
-					ok(t, err)
+					testkit.OK(t, err)
 					p.takesOver()
 				}
 				p.endSecond()

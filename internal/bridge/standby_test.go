@@ -47,7 +47,7 @@ func newPair(t *testing.T) *pair {
 func (r *rig) stands(client *testkit.LeaseClient, identity string) {
 	cfg := standby.LeaseConfig{Client: client, Namespace: "tools", Name: "bridge", Identity: identity}
 	lease, err := standby.NewLease(cfg)
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	r.cfg.Standby = &bridge.Standby{Lease: lease, ProgressLease: standby.NewProgressLease(cfg)}
 }
 
@@ -59,7 +59,7 @@ func (p *pair) die() {
 	if err := <-p.done; err == nil || !strings.Contains(err.Error(), standby.ErrLost.Error()) {
 		p.t.Errorf("the first ended with %v", err)
 	}
-	ok(p.t, p.db.Close())
+	testkit.OK(p.t, p.db.Close())
 }
 
 // takesOver waits until the second replica leads.
@@ -86,7 +86,7 @@ func (p *pair) awaits(what string, there func() bool) {
 func (p *pair) endSecond() {
 	p.t.Helper()
 	_, err := p.second.end()
-	ok(p.t, err)
+	testkit.OK(p.t, err)
 	if p.t.Failed() {
 		p.t.Log(p.second.log.String())
 	}
@@ -167,7 +167,7 @@ func TestLeaderHandover(t *testing.T) {
 		p.Streams.Bookmark()
 		p.inSync()
 		_, err := p.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		began := time.Now()
 		p.takesOver()
 		if took := time.Since(began); took > 5*time.Second { // of these, 2 to settle
@@ -204,7 +204,7 @@ func TestLeaderCutOff(t *testing.T) {
 		if err := <-p.done; err == nil {
 			t.Error("the first has not ended")
 		}
-		ok(t, p.db.Close())
+		testkit.OK(t, p.db.Close())
 		p.endSecond()
 	})
 }

@@ -38,7 +38,7 @@ func TestCleanStop(t *testing.T) {
 			t.Errorf("requests after a clean stop: %v", requests)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		expect(t, b)
 	})
 }
@@ -70,7 +70,7 @@ func TestUnfinishedDrain(t *testing.T) {
 		expect(t, stuck, "added b", "updated a", "deleted b")
 		expect(t, other) // its part was settled, or lay on disk as settled
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -97,7 +97,7 @@ func TestTheCauseOfAStopIsLogged(t *testing.T) {
 		r := newRig(t, calmBroker("sink"))
 		r.start()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		if log := r.log.String(); !strings.Contains(log, `cause="`+errStop.Error()+`"`) {
 			t.Error("the log does not show the cause")
 		}
@@ -118,12 +118,12 @@ func TestCrashRepeats(t *testing.T) {
 		expect(t, b, "synced", "added a", "added b")
 		after := r.fs.CrashClone(crashed)
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		r.fs = after
 		r.start()
 		expect(t, b, "added b")
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		ids := map[string]int{}
 		for _, rec := range b.records() {
 			ids[rec.ID]++

@@ -25,6 +25,6 @@ func TestOnSynced(t *testing.T) {
 			t.Errorf("called %d times behind it, want once", calls)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }

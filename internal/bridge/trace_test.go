@@ -3,6 +3,8 @@ package bridge_test
 import (
 	"testing"
 	"testing/synctest"
+
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // Every event carries the context that is made of its source and id, also one that is sent again.
@@ -21,7 +23,7 @@ func TestEventTraceparent(t *testing.T) {
 		lake.set(calm)
 		r.settle()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		records := lake.records()
 		for _, rec := range records {
 			if want := "all lake /clusters/test " + rec.ID; rec.TraceParent != want {

@@ -39,7 +39,7 @@ func TestRestoredServerAhead(t *testing.T) {
 					r.Create("shop/d", nil)
 					r.settle()
 					_, err := r.end()
-					ok(t, err)
+					testkit.OK(t, err)
 					expect(t, b, "added a", "added b", "added c", "synced", "updated a", "deleted b", "added d")
 
 					r.Rewind(backup)
@@ -75,7 +75,7 @@ func TestRestoredServerAhead(t *testing.T) {
 						t.Error("a is told under an id that it had before")
 					}
 					_, err = r.end()
-					ok(t, err)
+					testkit.OK(t, err)
 				})
 			})
 		}
@@ -112,7 +112,7 @@ func TestInterruptedRewind(t *testing.T) {
 		r.settle()
 		expect(t, b, "gap inferred", "updated a inferred", "updated b inferred", "synced")
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -130,7 +130,7 @@ func TestInterruptedGapList(t *testing.T) {
 				}
 				r.start()
 				_, err := r.end() // which commits
-				ok(t, err)
+				testkit.OK(t, err)
 				expect(t, b, "added a", "added b", "synced")
 
 				r.cfg.Units[0].Snapshot = snapshot
@@ -154,7 +154,7 @@ func TestInterruptedGapList(t *testing.T) {
 					}
 				}
 				_, err = r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 			})
 		})
 	}
@@ -178,7 +178,7 @@ func TestServerBehind(t *testing.T) {
 		r.Delete("shop/d") // which is remembered, since nothing later comes
 		r.settle()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		expect(t, b, "added a", "added b", "added c", "added d", "synced", "updated a", "updated b", "deleted d")
 
 		r.Delete("shop/b")
@@ -193,6 +193,6 @@ func TestServerBehind(t *testing.T) {
 			}
 		}
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }

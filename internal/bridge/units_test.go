@@ -51,7 +51,7 @@ func TestForbiddenResource(t *testing.T) {
 			t.Errorf("Ready: %v", reasons)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -60,8 +60,8 @@ func TestTwoUnitsDoNotShareAState(t *testing.T) {
 		r := newRig(t, calmBroker("sink"))
 		r.cfg.Units = append(r.cfg.Units, r.cfg.Units[0])
 		db, err := store.Open(statedb.Options{})
-		ok(t, err)
-		defer func() { ok(t, db.Close()) }()
+		testkit.OK(t, err)
+		defer func() { testkit.OK(t, db.Close()) }()
 		r.cfg.DB = db
 		if _, err := bridge.New(r.cfg); err == nil || !strings.Contains(err.Error(), "all/pods") {
 			t.Errorf("two units of one name: %v", err)
@@ -95,7 +95,7 @@ func TestListenerResync(t *testing.T) {
 			}
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -115,12 +115,12 @@ func TestSnapshotModes(t *testing.T) {
 				r.start()
 				expect(t, b, want[0]...)
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 				r.Update("shop/a", nil)
 				r.start()
 				expect(t, b, want[1]...)
 				_, err = r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 			})
 		})
 	}
@@ -134,13 +134,13 @@ func TestAnotherSelectionIsAGap(t *testing.T) {
 		r.Create("shop/b", nil)
 		r.start()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		expect(t, b, "added a", "added b", "synced")
 		r.Delete("shop/b")
 		r.cfg.Units[0].FieldSelector = "metadata.name!=a"
 		r.start()
 		expect(t, b, "gap inferred", "deleted a inferred", "deleted b inferred", "synced")
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }

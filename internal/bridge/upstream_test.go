@@ -58,7 +58,7 @@ func TestChangesWithoutWatch(t *testing.T) {
 					expect(t, b, "synced a", "synced b", "synced c")
 				}
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 			})
 		})
 	}
@@ -88,7 +88,7 @@ func TestUnseenDelete(t *testing.T) {
 			t.Errorf("the delete bears %s", last)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -105,6 +105,6 @@ func TestFirstListError(t *testing.T) {
 			t.Errorf("Ready: %v", reasons)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }

@@ -2,6 +2,7 @@ package publisher_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // Open is tried again, and Add waits for it.
@@ -119,17 +121,11 @@ func TestMetricsFromStart(t *testing.T) {
 // samples.
 func series(t *testing.T, registry *prometheus.Registry, name string) (count int, sum float64) {
 	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() != "bridge_publisher_"+name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
+	for series, value := range testkit.Metrics(t, registry) {
+		series, _, _ = strings.Cut(series, " ")
+		if strings.TrimSuffix(series, "_count") == "bridge_publisher_"+name {
 			count++
-			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			sum += value
 		}
 	}
 	return count, sum

@@ -12,6 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestPanic(t *testing.T) {
@@ -32,7 +33,7 @@ func TestPanic(t *testing.T) {
 			if got := items[1].Outcome(); got != publisher.DeadLettered {
 				t.Errorf("outcome %s", got)
 			}
-			if n := total(t, registry, "bridge_publisher_panics_total"); n != 1 {
+			if n := testkit.Metric(t, registry, "bridge_publisher_panics_total"); n != 1 {
 				t.Errorf("counted %v", n)
 			}
 		})
@@ -79,26 +80,10 @@ func TestPanic(t *testing.T) {
 				if got := items[1].Outcome(); got != test.want {
 					t.Errorf("outcome %s", got)
 				}
-				if n := total(t, registry, "bridge_publisher_panics_total"); n != 1 {
+				if n := testkit.Metric(t, registry, "bridge_publisher_panics_total"); n != 1 {
 					t.Errorf("counted %v", n)
 				}
 			})
 		})
 	}
-}
-
-// total is the value of a counter without labels.
-func total(t *testing.T, registry *prometheus.Registry, name string) float64 {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetCounter().GetValue()
-		}
-	}
-	t.Fatalf("there is no metric %s", name)
-	return 0
 }

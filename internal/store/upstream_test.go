@@ -53,7 +53,7 @@ func TestAnIndexerHoldsWhatWasPut(t *testing.T) {
 			put("a", "5")
 			put("e", "6")
 			holds("shop/b", "")
-			want(t, keys(t, ix), "shop/a@5", "shop/c@3", "shop/e@6")
+			testkit.Want(t, keys(t, ix), "shop/a@5", "shop/c@3", "shop/e@6")
 		})
 	}
 }

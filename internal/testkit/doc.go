@@ -8,7 +8,8 @@
 // come when the test asks for them. Faults are what its next requests meet, Streams are its open
 // watches.
 //
-// Besides it has the helpers that tests of many packages need: OK, Eventually, Buffer.
+// Besides it has the helpers that tests of many packages need: OK, Want, Eventually, Buffer,
+// Metric, Allocated, Heap.
 //
 // All methods may be called concurrently. A Server started by NewServer ends with its test.
 package testkit

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +21,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // liar stands between a sink and a server, and changes what the server says.
@@ -241,15 +241,6 @@ func ackLies() map[string]func(message) []byte {
 	}
 }
 
-// allocated gives how much the process allocates meanwhile.
-func allocated(f func()) (bytes uint64) {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
-
 func TestHostileBroker(t *testing.T) {
 	for name, lie := range generalLies() {
 		t.Run("acks: "+name, func(t *testing.T) { lieAboutAcks(t, lie) })
@@ -302,7 +293,7 @@ func lieAboutAcks(t *testing.T, lie func(message) []byte) (strays float64) {
 	patiently(t, func() error { return sink.Open(t.Context()) })
 	mustStore(t, sink, ev("a", 1), ev("b", 1))
 	l.answer(acks, 3, lie)
-	harm := allocated(func() {
+	harm := testkit.Allocated(func() {
 		for version := 2; version <= 4; version++ {
 			storePatiently(t, sink, ev("a", version))
 		}
@@ -322,7 +313,7 @@ func lieAboutAcks(t *testing.T, lie func(message) []byte) (strays float64) {
 		stream.CachedInfo().State.LastSeq); !strings.Contains(string(sink.Position()), last) {
 		t.Errorf("position %s, want %s", sink.Position(), last)
 	}
-	for name, value := range counted(t, registry) {
+	for name, value := range testkit.Metrics(t, registry) {
 		if strings.HasPrefix(name, "bridge_nats_stray_acks_total") {
 			strays += value
 		}
@@ -342,7 +333,7 @@ func lieAboutStreams(t *testing.T, lie func(message) []byte) {
 	sink := ts.newSink(l.use, ackTimeout(100*time.Millisecond), quick)
 	t.Cleanup(func() { _ = sink.Close() })
 	l.answer(answers, 3, lie)
-	harm := allocated(func() {
+	harm := testkit.Allocated(func() {
 		patiently(t, func() error { return sink.Open(t.Context()) })
 		patiently(t, func() error { return sink.Recall(t.Context(), position, func(string) {}) })
 	})
@@ -428,7 +419,7 @@ func TestForgedDuplicate(t *testing.T) {
 					found++
 				}
 			}
-			if got := counted(t, registry)["bridge_nats_unexpected_duplicates_total "+
+			if got := testkit.Metrics(t, registry)["bridge_nats_unexpected_duplicates_total "+
 				"forged"]; found != 1 || got != 1 {
 				t.Errorf("the delete is there %d times, and counted %v times", found, got)
 			}
@@ -452,7 +443,7 @@ func TestForgedDuplicate(t *testing.T) {
 		if n := len(storedMessages(t, ts.jetStream(), "K8S")); n != 1 {
 			t.Errorf("%d messages are stored", n)
 		}
-		if got := counted(t, registry)["bridge_nats_unexpected_duplicates_total "+
+		if got := testkit.Metrics(t, registry)["bridge_nats_unexpected_duplicates_total "+
 			"checked"]; got != 1 {
 			t.Errorf("counted %v", got)
 		}
