@@ -72,7 +72,7 @@ func TestAnnouncedDeletedInGap(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := calmBroker("sink")
+				b := calmBroker(t, "sink")
 				r := newRig(t, b)
 				r.cfg.CommitInterval = time.Hour
 				r.Create("shop/a", nil)
@@ -105,9 +105,9 @@ func TestAnnouncedDeletedInGap(t *testing.T) {
 // different things. A broker that is read back has the first, so it is not sent the second.
 func TestAnnouncedDeleteInBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t)
-		r.addSink(b.name, recaller{b.connect(0)})
+		r.addSink(b.Name, recaller{b.Connect(0)})
 		r.cfg.CommitInterval = time.Hour
 		r.Create("shop/a", nil)
 		r.start()
@@ -130,9 +130,9 @@ func TestAnnouncedDeleteInBroker(t *testing.T) {
 }
 
 // sameDeathSameID sees that deletes have the ids of their objects, and bear their last known state.
-func sameDeathSameID(t *testing.T, b *broker) {
+func sameDeathSameID(t *testing.T, b *testkit.Broker) {
 	t.Helper()
-	for _, rec := range b.records() {
+	for _, rec := range b.Records() {
 		if !strings.HasSuffix(rec.Type, ".deleted") {
 			continue
 		}
@@ -145,7 +145,7 @@ func sameDeathSameID(t *testing.T, b *broker) {
 // A first snapshot that a crash cut short is completed by the next.
 func TestCrashInFirstSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.cfg.CommitInterval = time.Hour
 		r.Create("shop/a", nil)
@@ -165,7 +165,7 @@ func TestCrashInFirstSnapshot(t *testing.T) {
 // When the versions in between are there, the watch tells them and there is nothing to infer.
 func TestAnnouncedWithoutGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.start()
 		_, err := r.end()

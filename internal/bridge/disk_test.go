@@ -48,7 +48,7 @@ type spooled struct {
 }
 
 // is reports whether a record is of the same change.
-func (c *spooled) is(rec *record) bool {
+func (c *spooled) is(rec *testkit.Record) bool {
 	return c.UID == rec.UID && string(c.Version) == rec.ResourceVersion && strings.HasSuffix(rec.Type, "."+c.Op)
 }
 

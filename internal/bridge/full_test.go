@@ -76,7 +76,7 @@ func TestFullDiskBackpressure(t *testing.T) {
 	for why, words := range map[syscall.Errno]string{syscall.ENOSPC: "is full", syscall.EROFS: "is read-only"} {
 		t.Run(words, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b, disk := calmBroker("sink"), &moody{}
+				b, disk := calmBroker(t, "sink"), &moody{}
 				r := newRig(t, b)
 				r.wrap = disk.wrap
 				r.cfg.Units[0].Memory = 256 << 10
@@ -103,7 +103,7 @@ func TestFullDiskBackpressure(t *testing.T) {
 				if n := s.Informers[0].LogBytes; n > 2*256<<10 {
 					t.Errorf("%d bytes wait in the log", n)
 				}
-				if n := len(b.records()); n > 1000 {
+				if n := len(b.Records()); n > 1000 {
 					t.Errorf("%d events were sent that can't be committed", n)
 				}
 				if n := strings.Count(r.log.String(), "level=ERROR"); n != 1 {
@@ -129,7 +129,7 @@ func TestFullDiskBackpressure(t *testing.T) {
 // A stop while the disk is full ends in time, and the rest follows after the next start.
 func TestFullDiskStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, disk := calmBroker("sink"), &moody{}
+		b, disk := calmBroker(t, "sink"), &moody{}
 		r := newRig(t, b)
 		r.wrap = disk.wrap
 		r.Create("shop/p0", nil)
@@ -161,7 +161,7 @@ func TestFullDiskStop(t *testing.T) {
 		_, err = r.end()
 		testkit.OK(t, err)
 		expect(t, b, "updated p0", "updated p0", "added p1")
-		records := b.records()
+		records := b.Records()
 		ids := map[string]int{}
 		for _, rec := range records {
 			ids[rec.ID]++
@@ -194,7 +194,7 @@ func TestNearlyFullDisk(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var free atomic.Uint64
 			free.Store(1 << 29)
-			b := calmBroker("sink")
+			b := calmBroker(t, "sink")
 			r := newRig(t, b)
 			r.wrap = func(fs vfs.FS) vfs.FS { return narrow{fs, &free} }
 			r.cfg.Units[0].Memory, r.cfg.Units[0].DropOldest = 256<<10, drop
@@ -202,8 +202,8 @@ func TestNearlyFullDisk(t *testing.T) {
 				r.Create(resource.MakeKey("shop", fmt.Sprint("p", i)), nil)
 			}
 			r.start()
-			b.seen = 8
-			b.set(away)
+			b.Seen = 8
+			b.Set(testkit.Unreachable)
 			lines := r.churnNoise(0, 200)
 			time.Sleep(20 * time.Second)
 			onDisk := r.Status().Informers[0].SpoolBytes
@@ -220,7 +220,7 @@ func TestNearlyFullDisk(t *testing.T) {
 			if reasons := fmt.Sprint(r.Ready()); !strings.Contains(reasons, "nearly full") {
 				t.Errorf("Ready: %s", reasons)
 			}
-			b.set(calm) // that makes room by itself
+			b.Set(testkit.Healthy) // that makes room by itself
 			time.Sleep(time.Minute)
 			free.Store(1 << 29)
 			r.catchUp()

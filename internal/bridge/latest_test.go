@@ -10,8 +10,8 @@ import (
 )
 
 // newest is a rig with a sink that is sent the newest states only.
-func newest(t *testing.T) (*rig, *broker) {
-	b := calmBroker("sink")
+func newest(t *testing.T) (*rig, *testkit.Broker) {
+	b := calmBroker(t, "sink")
 	r := newRig(t, b)
 	r.cfg.Units[0].Sinks = []pipeline.Binding{{Sink: "sink", Latest: true}}
 	r.start()
@@ -49,7 +49,7 @@ func TestLatestMeansLatest(t *testing.T) {
 			r.Create("shop/b", nil)
 			time.Sleep(time.Second)
 			expect(t, b, "synced", "added a", "added b")
-			b.set(away)
+			b.Set(testkit.Unreachable)
 			r.Update("shop/a", nil)
 			time.Sleep(time.Minute)
 			for range 3 {
@@ -58,7 +58,7 @@ func TestLatestMeansLatest(t *testing.T) {
 			}
 			r.Update("shop/a", nil)
 			time.Sleep(time.Second)
-			b.set(calm)
+			b.Set(testkit.Healthy)
 			time.Sleep(time.Minute)
 			expect(t, b, "updated a", "updated b", "updated a")
 			_, err := r.end()

@@ -20,7 +20,7 @@ import (
 // What is shown of an object is what is settled, not what is in flight.
 func TestSettledObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lake := calmBroker("lake")
+		lake := calmBroker(t, "lake")
 		r := newRig(t, lake)
 		registry := prometheus.NewRegistry()
 		r.cfg.Registerer = registry
@@ -49,13 +49,13 @@ func TestSettledObject(t *testing.T) {
 		objects(1)
 
 		settled := states[0].Version
-		lake.set(away)
+		lake.Set(testkit.Unreachable)
 		r.Update("shop/a", nil)
 		r.settle()
 		if states, err = r.Object("pods", "shop", "a"); err != nil || states[0].Version != settled {
 			t.Errorf("%v: what no sink has is shown as settled: %+v", err, states)
 		}
-		lake.set(calm)
+		lake.Set(testkit.Healthy)
 		time.Sleep(time.Minute)
 		r.Delete("shop/a")
 		r.settle()
@@ -82,7 +82,7 @@ func TestSettledObject(t *testing.T) {
 // In a flood of updates the state knows newer versions than it has objects of; that is told.
 func TestStaleObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, calmBroker("lake"))
+		r := newRig(t, calmBroker(t, "lake"))
 		r.bodies = 1
 		r.start()
 		keys := []resource.Key{"shop/a", "shop/b", "shop/c", "shop/d", "shop/e", "shop/f"}

@@ -41,7 +41,7 @@ type rig struct {
 }
 
 // newRig follows pods. It is called within a synctest bubble.
-func newRig(t *testing.T, brokers ...*broker) *rig {
+func newRig(t *testing.T, brokers ...*testkit.Broker) *rig {
 	r := &rig{Server: testkit.NewServer(t, pods), t: t, fs: vfs.NewCrashableMem(), log: &logBuffer{}}
 	r.cfg = bridge.Config{
 		Cluster: "test", Units: []pipeline.Config{{Informer: "all", Type: pods}},
@@ -49,7 +49,7 @@ func newRig(t *testing.T, brokers ...*broker) *rig {
 		Log:    slog.New(slog.NewTextHandler(r.log, nil)),
 	}
 	for _, b := range brokers {
-		r.addSink(b.name, b.connect(0))
+		r.addSink(b.Name, b.Connect(0))
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -60,8 +60,10 @@ func newRig(t *testing.T, brokers ...*broker) *rig {
 }
 
 // calmBroker is a broker that answers everything.
-func calmBroker(name string) *broker {
-	return newBroker(name, 1, sinks.ByObject, sinks.Limits{})
+func calmBroker(t *testing.T, name string) *testkit.Broker {
+	b := testkit.NewBroker(t, name, sinks.ByObject)
+	b.Seed = 1
+	return b
 }
 
 // addSink adds a sink that every unit sends to.
@@ -111,12 +113,11 @@ func (r *rig) settle() {
 }
 
 // expect compares what a broker has acknowledged since the last call with lines such as "added a".
-func expect(t *testing.T, b *broker, lines ...string) {
+func expect(t *testing.T, b *testkit.Broker, lines ...string) {
 	t.Helper()
 	var got []string
-	records := b.records()
-	for _, rec := range records[b.seen:] {
-		if !rec.acked {
+	for _, rec := range b.Next() {
+		if !rec.Acked {
 			continue
 		}
 		line := rec.Type[strings.LastIndexByte(rec.Type, '.')+1:]
@@ -128,11 +129,10 @@ func expect(t *testing.T, b *broker, lines ...string) {
 		}
 		got = append(got, line)
 	}
-	b.seen = len(records)
 	slices.Sort(got) // between objects there is no order
 	slices.Sort(lines)
 	if !slices.Equal(got, lines) {
-		t.Errorf("%s has\n\t%s\nwant\n\t%s", b.name, strings.Join(got, "\n\t"), strings.Join(lines, "\n\t"))
+		t.Errorf("%s has\n\t%s\nwant\n\t%s", b.Name, strings.Join(got, "\n\t"), strings.Join(lines, "\n\t"))
 	}
 }
 

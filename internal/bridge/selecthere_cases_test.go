@@ -26,21 +26,19 @@ func labelled(app string) func(map[string]any) {
 
 // told are the names of objects, ids and causes of what a broker has since the last call, sorted:
 // between objects there is no order.
-func told(b *broker) (lines []string) {
-	records := b.records()
-	for _, rec := range records[b.seen:] {
+func told(b *testkit.Broker) (lines []string) {
+	for _, rec := range b.Next() {
 		if rec.Name == "" {
 			lines = append(lines, string(rec.Op))
 			continue
 		}
 		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s %s", rec.Op, rec.ID, rec.Cause)))
 	}
-	b.seen = len(records)
 	slices.Sort(lines)
 	return lines
 }
 
-func expectTold(t *testing.T, b *broker, lines ...string) {
+func expectTold(t *testing.T, b *testkit.Broker, lines ...string) {
 	t.Helper()
 	if got := told(b); !slices.Equal(got, lines) {
 		t.Errorf("told\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(lines, "\n\t"))
@@ -48,8 +46,8 @@ func expectTold(t *testing.T, b *broker, lines ...string) {
 }
 
 // newSelectRig follows the pods with app=web.
-func newSelectRig(t *testing.T) (*rig, *broker) {
-	b := calmBroker("a")
+func newSelectRig(t *testing.T) (*rig, *testkit.Broker) {
+	b := calmBroker(t, "a")
 	r := newRig(t, b)
 	r.cfg.Units[0].LabelSelector, r.cfg.Units[0].SelectHere = "app=web", true
 	return r, b

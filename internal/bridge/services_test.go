@@ -54,27 +54,27 @@ func (s *service) WaitReady(ctx context.Context) error {
 
 // diarist is a sink that notes what happens.
 type diarist struct {
-	*session
+	*testkit.Session
 	*diary
 }
 
 func (d diarist) Open(ctx context.Context) error {
 	d.note("sink opens")
-	return d.session.Open(ctx)
+	return d.Session.Open(ctx)
 }
 
 func (d diarist) Close() error {
 	d.note("sink closes")
-	return d.session.Close()
+	return d.Session.Close()
 }
 
 // Services are ready before sinks open, and end last.
 func TestServiceOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &diary{}
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t)
-		r.addSink(b.name, diarist{b.connect(0), d})
+		r.addSink(b.Name, diarist{b.Connect(0), d})
 		r.cfg.Services = []bridge.Service{&service{diary: d, after: time.Second}}
 		r.Create("shop/a", nil)
 		r.start()
@@ -91,7 +91,7 @@ func TestServiceOrder(t *testing.T) {
 // An embedded broker with a large stream may take minutes to be ready.
 func TestServiceStoppedEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, calmBroker("sink"))
+		r := newRig(t, calmBroker(t, "sink"))
 		r.cfg.Services = []bridge.Service{&service{diary: &diary{}, after: -1}}
 		r.start()
 		if took, err := r.end(); err != nil || took > time.Second {
@@ -103,7 +103,7 @@ func TestServiceStoppedEarly(t *testing.T) {
 // A service that fails ends the bridge.
 func TestServiceFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, calmBroker("sink"))
+		r := newRig(t, calmBroker(t, "sink"))
 		failure := errors.New("no space left for the stream")
 		r.cfg.Services = []bridge.Service{&service{diary: &diary{}, fails: failure}}
 		r.start()

@@ -44,7 +44,7 @@ func (s *replicatedShards) begin(pod int, shard resource.Shard) {
 // die ends a pod as kill -9 does: nothing that it sends from now on arrives, and it does not renew
 // its lease.
 func (s *replicatedShards) die(pod int) {
-	s.lives[pod].sessions[0].kill()
+	s.lives[pod].sessions[0].Kill()
 	s.clients[pod].Cut(true)
 }
 
@@ -85,8 +85,8 @@ func (s *replicatedShards) awaits(what string, there func() bool) {
 // sent counts the events of each pod.
 func (s *replicatedShards) sent() map[int]int {
 	n := map[int]int{}
-	for _, rec := range s.broker.records() {
-		n[rec.run]++
+	for _, rec := range s.broker.Records() {
+		n[rec.Process]++
 	}
 	return n
 }

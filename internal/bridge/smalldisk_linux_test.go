@@ -46,7 +46,7 @@ func fill(t *testing.T, name string) {
 func TestFullRealDisk(t *testing.T) {
 	smallDisk(t, 24<<20)
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.wrap = func(vfs.FS) vfs.FS { return vfs.Default }
 		r.cfg.Units[0].Memory = 256 << 10
@@ -54,7 +54,7 @@ func TestFullRealDisk(t *testing.T) {
 			r.Create(resource.MakeKey("shop", fmt.Sprint("p", i)), nil)
 		}
 		r.start()
-		b.seen = 8
+		b.Seen = 8
 		const rounds, changes = 3, 500
 		for round := range rounds {
 			fill(t, "filler")
@@ -95,7 +95,7 @@ func TestFullRealDisk(t *testing.T) {
 func TestFullHistoryDisk(t *testing.T) {
 	smallDisk(t, 24<<20)
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		archive, err := kept.New(kept.Config{Dir: "history", Log: r.cfg.Log})
 		testkit.OK(t, err)
@@ -105,7 +105,7 @@ func TestFullHistoryDisk(t *testing.T) {
 		}
 		r.start()
 		r.settle()
-		b.seen = 8
+		b.Seen = 8
 		fill(t, "filler")
 		lines := r.churnNoise(0, 500)
 		time.Sleep(time.Minute)

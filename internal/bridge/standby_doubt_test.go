@@ -59,7 +59,7 @@ func TestForgedProgress(t *testing.T) {
 		p.settle()
 		expect(t, p.broker, "added a", "synced")
 
-		p.sessions[0].kill() // what the leader sends from now on does not arrive
+		p.sessions[0].Kill() // what the leader sends from now on does not arrive
 		lease.edited.Store(true)
 		p.Create("shop/b", nil)
 		p.Update("shop/a", nil)

@@ -43,7 +43,7 @@ func TestRedactionKeysOfReplicas(t *testing.T) {
 		p.die()
 		p.takesOver()
 		change(3)
-		for _, rec := range p.broker.records() {
+		for _, rec := range p.broker.Records() {
 			sent = append(sent, isFingerprint.FindAllString(string(rec.Data), -1)...)
 		}
 		p.endSecond()

@@ -40,7 +40,7 @@ func TestTakeoverLargePositions(t *testing.T) {
 		p.cfg.Registerer = registry
 		for i, r := range []*rig{p.rig, p.second} {
 			r.cfg.Sinks, r.cfg.Units[0].Sinks = nil, nil
-			r.addSink(p.broker.name, bulky{recaller{p.sessions[i]}})
+			r.addSink(p.broker.Name, bulky{recaller{p.sessions[i]}})
 		}
 		p.Create("shop/a", nil)
 		p.start()

@@ -29,7 +29,7 @@ func (p byPath) RoundTrip(req *http.Request) (*http.Response, error) {
 // A forbidden resource is not ready, and stops no other.
 func TestForbiddenResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		other := testkit.NewServer(t, widgets)
 		r.cfg.Client.HTTP = &http.Client{Transport: byPath{other.HTTP().Transport, r.HTTP().Transport}}
@@ -57,7 +57,7 @@ func TestForbiddenResource(t *testing.T) {
 
 func TestTwoUnitsDoNotShareAState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, calmBroker("sink"))
+		r := newRig(t, calmBroker(t, "sink"))
 		r.cfg.Units = append(r.cfg.Units, r.cfg.Units[0])
 		db, err := store.Open(statedb.Options{})
 		testkit.OK(t, err)
@@ -72,7 +72,7 @@ func TestTwoUnitsDoNotShareAState(t *testing.T) {
 // Each listener gets its resync.
 func TestListenerResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		brokers := []*broker{calmBroker("often"), calmBroker("seldom"), calmBroker("never")}
+		brokers := []*testkit.Broker{calmBroker(t, "often"), calmBroker(t, "seldom"), calmBroker(t, "never")}
 		r := newRig(t, brokers...)
 		r.cfg.Units[0].Sinks[0].Resync, r.cfg.Units[0].Sinks[1].Resync = time.Minute, 90*time.Second
 		r.Create("shop/a", nil)
@@ -87,7 +87,7 @@ func TestListenerResync(t *testing.T) {
 		}{{60 * time.Second, "often"}, {30 * time.Second, "seldom"}, {30 * time.Second, "often"}, {time.Minute, "often seldom"}} {
 			time.Sleep(step.after)
 			for _, b := range brokers {
-				if strings.Contains(step.due, b.name) {
+				if strings.Contains(step.due, b.Name) {
 					expect(t, b, "synced a", "synced b")
 				} else {
 					expect(t, b)
@@ -108,7 +108,7 @@ func TestSnapshotModes(t *testing.T) {
 	} {
 		t.Run(string(mode), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := calmBroker("sink")
+				b := calmBroker(t, "sink")
 				r := newRig(t, b)
 				r.cfg.Units[0].Snapshot = mode
 				r.Create("shop/a", nil)
@@ -128,7 +128,7 @@ func TestSnapshotModes(t *testing.T) {
 
 func TestAnotherSelectionIsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.Create("shop/a", nil)
 		r.Create("shop/b", nil)

@@ -68,7 +68,6 @@ func TestRewindOnFullDisk(t *testing.T) {
 	})
 }
 
-// What is acked before it is written is trimmed.
 // What is acked before the commit that writes it is written and trimmed by one batch.
 func TestAckBeforeWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -111,7 +110,6 @@ func sized(t *testing.T, name, version string, bytes int) *resource.Object {
 	return parsed
 }
 
-// Many large objects that are gone do not pass the bound of the log.
 // What is gone is looked up, and so is counted nowhere before it is in the log.
 func TestLargeDeletes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 func TestOpenRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.onOpen = func(attempt int) error {
-			return []error{errAway, errBusy, errors.New("of no class"), nil}[attempt-1]
+		sink.OnOpen = func(attempt int) error {
+			return []error{testkit.ErrUnreachable, testkit.ErrBusy, errors.New("of no class"), nil}[attempt-1]
 		}
 		var told []error
 		p := start(t, sink, publisher.Config{OnOpenError: func(err error) { told = append(told, err) }})
@@ -44,7 +44,7 @@ func TestOpenRetry(t *testing.T) {
 func TestOpenPermanentError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newSink(t, sinks.ByObject)
-		sink.onOpen = func(int) error { return errBadAuth }
+		sink.OnOpen = func(int) error { return errBadAuth }
 		p, err := publisher.New(publisher.Config{Sink: sink, Name: "audit"})
 		if err != nil {
 			t.Fatal(err)
@@ -65,11 +65,11 @@ func TestOpenPermanentError(t *testing.T) {
 func TestOpenStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newSink(t, sinks.ByObject)
-		sink.onOpen = func(int) error { return errAway }
+		sink.OnOpen = func(int) error { return testkit.ErrUnreachable }
 		p := start(t, sink, publisher.Config{})
 		time.Sleep(time.Minute)
 		p.stop() // fails the test when Run returns an error
-		if !sink.closed {
+		if !sink.Closed() {
 			t.Error("the sink was not closed")
 		}
 	})
@@ -97,7 +97,7 @@ func TestMetricsFromStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.onMessage = refuse("a/1")
+		sink.OnMessage = refuse("a/1")
 		p := start(t, sink, publisher.Config{Registerer: registry})
 		for name, want := range map[string]int{
 			"published_total": 1, "retries_total": 2, "dead_letters_total": 4, "queued_items": 1, "queued_bytes": 1,

@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,14 +32,22 @@ func Metrics(t testing.TB, from prometheus.Gatherer) map[string]float64 {
 	return all
 }
 
-// Metric is the value of one series, which is named as in Metrics. It ends the test when there is
-// none.
+// Metric is the value of one series, which is named as in Metrics. The labels may be left out where
+// there is one series. It ends the test when there is none.
 func Metric(t testing.TB, from prometheus.Gatherer, series string) float64 {
 	t.Helper()
 	all := Metrics(t, from)
 	value, found := all[series]
+	for name, v := range all {
+		if strings.HasPrefix(name, series+" ") {
+			if found {
+				t.Fatalf("there is more than one %s", series)
+			}
+			value, found = v, true
+		}
+	}
 	if !found {
-		t.Fatalf("there is no metric %q in %v", series, all)
+		t.Fatalf("there is no metric %s", series)
 	}
 	return value
 }
