@@ -221,7 +221,8 @@ func TestAddressWithoutPort(t *testing.T) {
 	}
 }
 
-func TestAStopLetsARequestFinish(t *testing.T) {
+// A stop lets a request finish.
+func TestStopDuringRequest(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	url, stop := start(t, admin.Config{Status: func() any { close(entered); <-release; return "done" }, Access: ownUser})
 	answered := make(chan string, 1)

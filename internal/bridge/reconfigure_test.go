@@ -307,7 +307,7 @@ func TestReloadRefused(t *testing.T) {
 }
 
 // A change during a start is made after it, and a change during a stop is not made.
-func TestReloadDuringStartAndStop(t *testing.T) {
+func TestReloadAroundStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		s := &service{diary: &diary{}, after: time.Minute}

@@ -92,7 +92,8 @@ func TestDrainDuringPause(t *testing.T) {
 	})
 }
 
-func TestTheCauseOfAStopIsLogged(t *testing.T) {
+// The cause of a stop is logged.
+func TestStopCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, calmBroker(t, "sink"))
 		r.start()

@@ -55,7 +55,8 @@ func TestForbiddenResource(t *testing.T) {
 	})
 }
 
-func TestTwoUnitsDoNotShareAState(t *testing.T) {
+// Two units do not share a state.
+func TestUnitStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, calmBroker(t, "sink"))
 		r.cfg.Units = append(r.cfg.Units, r.cfg.Units[0])
@@ -126,7 +127,8 @@ func TestSnapshotModes(t *testing.T) {
 	}
 }
 
-func TestAnotherSelectionIsAGap(t *testing.T) {
+// Another selection is a gap.
+func TestAnotherSelection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker(t, "sink")
 		r := newRig(t, b)

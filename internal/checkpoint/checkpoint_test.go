@@ -94,7 +94,8 @@ func (b *bench) wantWatermark(version resource.Version) {
 	}
 }
 
-func TestTheWatermarkIsCommitted(t *testing.T) {
+// The watermark is committed.
+func TestWatermarkCommitted(t *testing.T) {
 	b := newBench(t)
 	var at []changelog.Position
 	for n := range 5 {

@@ -281,7 +281,8 @@ func TestLatestNeverSent(t *testing.T) {
 	})
 }
 
-func TestWhatIsReadAheadIsBounded(t *testing.T) {
+// What is read ahead is bounded.
+func TestReadAheadBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const objects = 500
 		out := newOutbox()

@@ -220,7 +220,8 @@ func TestSpoolDiskBudget(t *testing.T) {
 	})
 }
 
-func TestAGapLiesOnDiskInItsPlace(t *testing.T) {
+// A gap lies on disk in its place.
+func TestGapOnDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		r := newRig(t, db, []*outbox{out}, spooling)

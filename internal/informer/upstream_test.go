@@ -162,7 +162,7 @@ func TestResyncPeriods(t *testing.T) {
 
 // As TestRealFIFO_ResyncAtomic and TestDeltaFIFO_ResyncNonExisting: a Sync tells the state there is
 // when it is reached, and nothing of what is gone.
-func TestASyncTellsWhatThereIs(t *testing.T) {
+func TestSyncState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		r := newRig(t, memory(t), []*outbox{out})

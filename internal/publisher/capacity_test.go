@@ -12,7 +12,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-func TestAddBlocksAtTheBounds(t *testing.T) {
+// Add blocks at the bounds.
+func TestAddAtBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newSink(t, sinks.ByObject)
 		sink.Bounds = sinks.Limits{Messages: 2, Concurrency: 1}

@@ -87,7 +87,8 @@ func TestLaneLookUpsInOutage(t *testing.T) {
 	})
 }
 
-func TestDrainLooksUpLanesAtOnce(t *testing.T) {
+// Drain looks up lanes at once.
+func TestDrainLookUps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		var unknown atomic.Bool

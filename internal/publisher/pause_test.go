@@ -34,7 +34,7 @@ func TestPausedSink(t *testing.T) {
 }
 
 // A resume in an outage does not hammer the broker: its backoff continues.
-func TestAPauseDoesNotEndAnOutage(t *testing.T) {
+func TestPauseDuringOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		calls := 0

@@ -54,7 +54,8 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-func TestReadyObjectsShareACall(t *testing.T) {
+// Ready objects share a call.
+func TestSharedCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		sink.Bounds = sinks.Limits{Messages: 3, Concurrency: 1}
@@ -381,7 +382,8 @@ func refuse(ids ...string) func(e *event.Event) testkit.Answer {
 	}
 }
 
-func TestTheRateLimitIsExact(t *testing.T) {
+// The rate limit is exact.
+func TestRateLimit(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
 		registry := prometheus.NewRegistry()

@@ -248,7 +248,8 @@ func TestListMarks(t *testing.T) {
 	check(0, "shop/a", "shop/b", "shop/c")
 }
 
-func TestANamespaceIsARangeOfKeys(t *testing.T) {
+// A namespace is a range of keys.
+func TestNamespaceRange(t *testing.T) {
 	db := openDB(t, "")
 	ix := newIndexer(t, db)
 	of := func(namespace, name, version string) *resource.Object {

@@ -12,7 +12,7 @@ import (
 
 // As TestCache, through doTestStore: what was put is there, until it is replaced or gone; at once,
 // and after it was committed.
-func TestAnIndexerHoldsWhatWasPut(t *testing.T) {
+func TestIndexerContents(t *testing.T) {
 	for name, commit := range map[string]bool{"in flight": false, "settled": true} {
 		t.Run(name, func(t *testing.T) {
 			db := openDB(t, "")

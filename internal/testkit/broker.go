@@ -38,7 +38,8 @@ type Broker struct {
 	changed   chan struct{} // guarded by mu: closed and replaced when the condition changes
 }
 
-// Script is what a test has a broker do. A nil function does nothing. They are called without locks.
+// Script is what a test has a broker do. A nil function does nothing. The functions are called
+// without locks.
 type Script struct {
 	OnOpen    func(attempt int) error
 	OnLane    func(*event.Event) error
