@@ -130,9 +130,9 @@ func TestUnavailableBroker(t *testing.T) {
 	var wg sync.WaitGroup
 	second := podEvents("web", 6, 10)
 	wg.Go(func() { s.Publish(t.Context(), second) })
-	for testkit.Metric(t, registry, "bridge_kafka_lanes_resending") != 1 {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the lane sends again", func() bool {
+		return testkit.Metric(t, registry, "bridge_kafka_lanes_resending") == 1
+	})
 	time.Sleep(200 * time.Millisecond)
 	if !errors.Is(second[0].Err, errUnset) {
 		t.Fatalf("Publish has answered %v while the broker was away", second[0].Err)
