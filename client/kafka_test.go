@@ -177,7 +177,8 @@ func (b *broker) size() (n int64) {
 	return n
 }
 
-func TestTopicThatIsNoView(t *testing.T) {
+// A topic that is no view is refused.
+func TestNoViewTopic(t *testing.T) {
 	b := newBroker(t, "topics")
 	_, problem := 0, error(nil)
 	for _, err := range client.View(b.kafka.connection, podsTopic).Events(t.Context(), "") {
@@ -189,7 +190,7 @@ func TestTopicThatIsNoView(t *testing.T) {
 }
 
 // The end of a list is in each partition: one that has not got it yet may lack objects.
-func TestListEndsInEachPartition(t *testing.T) {
+func TestListEndPartitions(t *testing.T) {
 	b := newBroker(t, "topics")
 	b.put("a")
 	b.put("b")
@@ -241,7 +242,7 @@ func TestNewPartitions(t *testing.T) {
 }
 
 // Where a topic is chosen by namespace, no place says that a list has ended.
-func TestListEndsInAnotherTopic(t *testing.T) {
+func TestListEndTopic(t *testing.T) {
 	b := newBroker(t, "topics")
 	must(t, b.kafka.cluster.CreateTopic("k8s.test.other", 1, nil))
 	b.put("a")

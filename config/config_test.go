@@ -51,7 +51,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestAnEmptyFileIsTheDefault(t *testing.T) {
+// An empty file is the default.
+func TestEmptyFile(t *testing.T) {
 	for _, text := range []string{"", "\n", "# only a comment\n", "---\n", "state:\nsinks:\n", "null\n"} {
 		if got := mustLoad(t, text).String(); got != config.Default().String() {
 			t.Errorf("%q:\n%s", text, got)
@@ -91,7 +92,8 @@ func TestTheExampleLoads(t *testing.T) {
 	}
 }
 
-func TestTheExampleHasEveryKey(t *testing.T) {
+// The example has every key.
+func TestExampleKeys(t *testing.T) {
 	text, err := os.ReadFile("bridge.example.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +158,8 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-func TestValuesKeepWhatWasWritten(t *testing.T) {
+// Values keep what was written.
+func TestValuesKept(t *testing.T) {
 	c := mustLoad(t, `
 cluster: 0123
 kubernetes: {qps: 12.5, burst: 0}
@@ -388,7 +391,8 @@ sinks:
 	}
 }
 
-func TestASecretComesFromAFile(t *testing.T) {
+// A secret comes from a file.
+func TestSecretFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte(" pass word \r\n"), 0o600); err != nil {
 		t.Fatal(err)

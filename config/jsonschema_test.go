@@ -15,7 +15,7 @@ const jsonSchema = "bridge.schema.json"
 // The schema is for editors, and for the Helm chart, which checks values by it before anything is
 // installed. It says what the structs say: keys, types, allowed values, and what is required; what
 // only the bridge can know (names of sinks, selectors, filters) it leaves to `bridge validate`.
-func TestTheJSONSchemaIsUpToDate(t *testing.T) {
+func TestJSONSchema(t *testing.T) {
 	s := &schemaWriter{t: t, comments: comments(t)}
 	schema := s.section(reflect.TypeFor[config.Config]())
 	schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"

@@ -63,7 +63,8 @@ says the API server's audit log, which can be
 
 `
 
-func TestTheReferenceIsUpToDate(t *testing.T) {
+// The reference is up to date.
+func TestReference(t *testing.T) {
 	r := &referenceWriter{t: t, comments: comments(t), examples: map[string]bool{}, pages: map[string]*strings.Builder{}}
 	r.section("", reflect.TypeFor[config.Config]())
 	top := fmt.Sprintf(preamble, r.list.String()) + r.pages[""].String()

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // ownUser admits the tests themselves as readers.
@@ -221,16 +222,24 @@ func TestAddressWithoutPort(t *testing.T) {
 	}
 }
 
-func TestAStopLetsARequestFinish(t *testing.T) {
+// A stop lets a request finish.
+func TestStopDuringRequest(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	url, stop := start(t, admin.Config{Status: func() any { close(entered); <-release; return "done" }, Access: ownUser})
 	answered := make(chan string, 1)
 	go func() { _, _, body := get(t, url+"/status", ""); answered <- body }()
 	<-entered
-	go func() { time.Sleep(50 * time.Millisecond); close(release) }()
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	testkit.Eventually(t, "no other request is taken", func() bool {
+		other, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err == nil {
+			other.Close()
+		}
+		return err != nil
+	})
+	close(release)
+	testkit.OK(t, <-stopped)
 	if body := <-answered; body != "\"done\"\n" {
 		t.Errorf("got %q", body)
 	}

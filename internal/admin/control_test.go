@@ -236,7 +236,8 @@ func TestCommandErrors(t *testing.T) {
 	}
 }
 
-func TestTheLogSaysWhoAsked(t *testing.T) {
+// The log says who asked.
+func TestLogOfCaller(t *testing.T) {
 	var log bytes.Buffer
 	server, err := admin.New(admin.Config{Address: "127.0.0.1:0", Control: &controller{}, Access: access(), Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {

@@ -46,7 +46,8 @@ func TestHowARunEnds(t *testing.T) {
 	}
 }
 
-func TestWhatAStartWaitsFor(t *testing.T) {
+// What a start waits for.
+func TestStartConditions(t *testing.T) {
 	class := func(c kube.Class) error { return &kube.Error{Class: c, Err: errors.New("no")} }
 	synctest.Test(t, func(t *testing.T) {
 		var refused time.Time

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // crash ends the bridge with what was on disk at this moment.
@@ -12,7 +14,7 @@ func (r *rig) crash() {
 	r.t.Helper()
 	after := r.fs.CrashClone(crashed)
 	_, err := r.end()
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	r.fs = after
 }
 
@@ -70,12 +72,12 @@ func TestAnnouncedDeletedInGap(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := calmBroker("sink")
+				b := calmBroker(t, "sink")
 				r := newRig(t, b)
 				r.cfg.CommitInterval = time.Hour
 				r.Create("shop/a", nil)
 				r.start()
-				ok(t, func() error { _, err := r.end(); return err }()) // a is committed
+				testkit.OK(t, func() error { _, err := r.end(); return err }()) // a is committed
 				r.start()
 				expect(t, b, "added a", "synced")
 				c.before(r)
@@ -89,11 +91,11 @@ func TestAnnouncedDeletedInGap(t *testing.T) {
 				expect(t, b, c.told...)
 				sameDeathSameID(t, b)
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 				r.start()
 				expect(t, b) // it is told once
 				_, err = r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 			})
 		})
 	}
@@ -103,13 +105,13 @@ func TestAnnouncedDeletedInGap(t *testing.T) {
 // different things. A broker that is read back has the first, so it is not sent the second.
 func TestAnnouncedDeleteInBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t)
-		r.addSink(b.name, recaller{b.connect(0)})
+		r.addSink(b.Name, recaller{b.Connect(0)})
 		r.cfg.CommitInterval = time.Hour
 		r.Create("shop/a", nil)
 		r.start()
-		ok(t, func() error { _, err := r.end(); return err }()) // a is committed
+		testkit.OK(t, func() error { _, err := r.end(); return err }()) // a is committed
 		r.start()
 		r.Create("shop/b", nil)
 		r.Delete("shop/b")
@@ -123,14 +125,14 @@ func TestAnnouncedDeleteInBroker(t *testing.T) {
 		expect(t, b, "gap inferred", "synced")
 		sameDeathSameID(t, b)
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
 // sameDeathSameID sees that deletes have the ids of their objects, and bear their last known state.
-func sameDeathSameID(t *testing.T, b *broker) {
+func sameDeathSameID(t *testing.T, b *testkit.Broker) {
 	t.Helper()
-	for _, rec := range b.records() {
+	for _, rec := range b.Records() {
 		if !strings.HasSuffix(rec.Type, ".deleted") {
 			continue
 		}
@@ -143,7 +145,7 @@ func sameDeathSameID(t *testing.T, b *broker) {
 // A first snapshot that a crash cut short is completed by the next.
 func TestCrashInFirstSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.cfg.CommitInterval = time.Hour
 		r.Create("shop/a", nil)
@@ -155,7 +157,7 @@ func TestCrashInFirstSnapshot(t *testing.T) {
 		r.start()
 		expect(t, b, "gap inferred", "added a", "deleted b inferred", "synced")
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -163,11 +165,11 @@ func TestCrashInFirstSnapshot(t *testing.T) {
 // When the versions in between are there, the watch tells them and there is nothing to infer.
 func TestAnnouncedWithoutGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.start()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		r.cfg.CommitInterval = time.Hour
 		r.start()
 		r.Create("shop/a", nil)
@@ -178,12 +180,12 @@ func TestAnnouncedWithoutGap(t *testing.T) {
 		r.start()
 		expect(t, b, "added a", "deleted a")
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		r.Skip(1)
 		r.Expire()
 		r.start()
 		expect(t, b, "gap inferred", "synced")
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func intoBucket(c *nats.Config) { c.Mode, c.Bucket = nats.KV, "NOW" }
@@ -107,7 +108,7 @@ func TestBucketOverAnOutage(t *testing.T) {
 func mustRaw(r *natsRig, sequence uint64) *jetstream.RawStreamMsg {
 	r.t.Helper()
 	stream, err := r.js.Stream(r.t.Context(), "KV_NOW")
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	m, err := stream.GetMsg(r.t.Context(), sequence)
 	if err != nil {
 		return &jetstream.RawStreamMsg{} // it was replaced meanwhile

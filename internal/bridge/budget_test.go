@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // Many resources whose sink is unavailable hold no more together than the budget has for them, and
@@ -17,7 +18,7 @@ func TestQueueBudget(t *testing.T) {
 	for name, budget := range map[string]int64{"with a budget": limit, "without": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := calmBroker("sink")
+				b := calmBroker(t, "sink")
 				r := newRig(t)
 				r.cfg.QueueBytes = budget
 				r.cfg.Units = nil
@@ -25,7 +26,7 @@ func TestQueueBudget(t *testing.T) {
 					r.cfg.Units = append(r.cfg.Units,
 						pipeline.Config{Informer: fmt.Sprint("i", i), Type: pods, Queue: pipeline.Queue{Memory: own}})
 				}
-				r.addSink(b.name, b.connect(0))
+				r.addSink(b.Name, b.Connect(0))
 				var want []string
 				for i := range 7 {
 					r.Create(resource.MakeKey("shop", fmt.Sprint("p", i)), nil)
@@ -39,7 +40,7 @@ func TestQueueBudget(t *testing.T) {
 				r.start()
 				expect(t, b, want...)
 
-				b.set(away)
+				b.Set(testkit.Unreachable)
 				lines := r.churnNoise(0, 400)
 				most := 0
 				for range 60 {
@@ -56,7 +57,7 @@ func TestQueueBudget(t *testing.T) {
 				case budget == 0 && isBounded:
 					t.Errorf("the queues held %d bytes: the test shows nothing", most)
 				}
-				b.set(calm)
+				b.Set(testkit.Healthy)
 				want = nil
 				for range units {
 					want = append(want, lines...)
@@ -64,7 +65,7 @@ func TestQueueBudget(t *testing.T) {
 				time.Sleep(5 * time.Minute)
 				expect(t, b, want...)
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 			})
 		})
 	}

@@ -19,14 +19,14 @@ import (
 // flooded is a bridge in whose state a flood of updates has left objects behind.
 type flooded struct {
 	*rig
-	lake    *broker
+	lake    *testkit.Broker
 	objects int
 }
 
 // newFlooded makes objects, in pages of ten, and updates all of them at once; a body a second is
 // written, two at once.
 func newFlooded(t *testing.T, objects int, options ...func(*bridge.Config)) *flooded {
-	f := &flooded{lake: calmBroker("lake"), objects: objects}
+	f := &flooded{lake: calmBroker(t, "lake"), objects: objects}
 	f.rig = newRig(t, f.lake)
 	f.bodies = 1
 	f.cfg.Units[0].Reflector.PageSize = 10
@@ -45,7 +45,7 @@ func newFlooded(t *testing.T, objects int, options ...func(*bridge.Config)) *flo
 	if n := f.behind(); n < objects/2 {
 		t.Fatalf("the flood left %d of %d objects behind", n, objects)
 	}
-	f.lake.seen = len(f.lake.records())
+	f.lake.Next()
 	return f
 }
 
@@ -70,7 +70,7 @@ func (f *flooded) earlier() (n int) {
 	for i := range f.objects {
 		namespace, name := key(i).Split()
 		states, err := f.Object("pods", namespace, name)
-		ok(f.t, err)
+		testkit.OK(f.t, err)
 		if s := states[0]; s.Earlier != "" {
 			n++
 		} else if !strings.Contains(string(s.Object), fmt.Sprintf(`"resourceVersion":%q`, s.Version)) {
@@ -94,7 +94,7 @@ func (f *flooded) asked(since int) []testkit.Request {
 func (f *flooded) finish() {
 	f.t.Helper()
 	_, err := f.end()
-	ok(f.t, err)
+	testkit.OK(f.t, err)
 }
 
 // upToDate waits until nothing is behind, and no longer than a time.
@@ -258,7 +258,7 @@ func TestSnapshotAfterFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 45)
 		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
-		ok(t, err)
+		testkit.OK(t, err)
 		f.settle()
 		var lines []string
 		for i := range f.objects {
@@ -279,11 +279,11 @@ func TestSnapshotBeforeCommit(t *testing.T) {
 		f := newFlooded(t, 45, func(c *bridge.Config) { c.CommitInterval = time.Minute })
 		f.flood(f.objects)
 		f.settle()
-		f.lake.seen = len(f.lake.records())
+		f.lake.Next()
 		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
-		ok(t, err)
+		testkit.OK(t, err)
 		f.commit()
-		if n := len(f.lake.records()) - f.lake.seen; n != f.objects {
+		if n := len(f.lake.Next()); n != f.objects {
 			t.Errorf("%d of %d objects came", n, f.objects)
 		}
 		f.finish()
@@ -296,7 +296,7 @@ func TestSnapshotDuringFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 100)
 		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
-		ok(t, err)
+		testkit.OK(t, err)
 		for i := range 30 {
 			for j := range 20 {
 				f.Update(key((20*i+j)%60), nil) // the others do not change
@@ -305,7 +305,7 @@ func TestSnapshotDuringFlood(t *testing.T) {
 		}
 		f.settle()
 		came := map[string]bool{}
-		for _, rec := range f.lake.records()[f.lake.seen:] {
+		for _, rec := range f.lake.Next() {
 			came[rec.Name] = true
 		}
 		for i := range f.objects {
@@ -324,10 +324,10 @@ func TestSnapshotReadErrors(t *testing.T) {
 		behind := f.behind()
 		f.Faults.Refuse(testkit.Lists, -1, http.StatusForbidden, metav1.StatusReasonForbidden)
 		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
-		ok(t, err)
+		testkit.OK(t, err)
 		time.Sleep(time.Minute)
 		f.settle()
-		if n := len(f.lake.records()) - f.lake.seen; n != f.objects-behind {
+		if n := len(f.lake.Next()); n != f.objects-behind {
 			t.Errorf("%d were sent of %d, of which %d are behind", n, f.objects, behind)
 		}
 		if log := f.log.String(); !strings.Contains(log, fmt.Sprintf("left_out=%d", behind)) {
@@ -348,7 +348,7 @@ func TestInferredDeleteAfterFlood(t *testing.T) {
 		f.Expire()
 		f.start()
 		found := 0
-		for _, rec := range f.lake.records()[f.lake.seen:] {
+		for _, rec := range f.lake.Next() {
 			if !rec.Inferred || !strings.HasSuffix(rec.Type, ".deleted") {
 				continue
 			}
@@ -356,7 +356,7 @@ func TestInferredDeleteAfterFlood(t *testing.T) {
 			var obj struct {
 				Metadata struct{ ResourceVersion string }
 			}
-			ok(t, json.Unmarshal(rec.Data, &obj))
+			testkit.OK(t, json.Unmarshal(rec.Data, &obj))
 			if obj.Metadata.ResourceVersion != rec.ResourceVersion {
 				t.Errorf("version %s has an object of version %s", rec.ResourceVersion, obj.Metadata.ResourceVersion)
 			}

@@ -93,7 +93,9 @@ func newCrash(t *testing.T, at, percent int) *crash {
 	m := &model{t: t, rng: rng, fs: vfs.NewCrashableMem(), tables: 16 << 10, causes: map[string]int{}, commit: 100 * time.Millisecond}
 	m.cluster = newCluster(t, pods, rng, 6)
 	for i := range 3 {
-		m.brokers = append(m.brokers, newBroker(fmt.Sprint("sink", i), 7, sinks.ByObject, sinks.Limits{Messages: 5, Concurrency: 2}))
+		b := testkit.NewBroker(t, fmt.Sprint("sink", i), sinks.ByObject)
+		b.Seed, b.Bounds = 7, sinks.Limits{Messages: 5, Concurrency: 2}
+		m.brokers = append(m.brokers, b)
 	}
 	m.configure(pods)
 	m.commit, m.retry = 100*time.Millisecond, publisher.Config{Retry: publisher.Retry{Initial: 10 * time.Millisecond, Max: time.Second}}
@@ -277,19 +279,19 @@ func (c *crash) steps() []func() {
 			c.start()
 		}
 	}
-	both := func(mood mood) func() {
+	both := func(condition testkit.Condition) func() {
 		return func() {
-			c.brokers[1].set(mood)
-			c.brokers[2].set(mood)
+			c.brokers[1].Set(condition)
+			c.brokers[2].Set(condition)
 		}
 	}
 	return []func(){
 		write(10), c.start, sleep(time.Second),
 		write(5), sleep(150 * time.Millisecond), write(5), sleep(time.Second),
 		func() { c.note("%s", c.cluster.removeSome()) }, sleep(time.Second),
-		both(away), write(60), sleep(7 * time.Second), write(100), sleep(7 * time.Second),
+		both(testkit.Unreachable), write(60), sleep(7 * time.Second), write(100), sleep(7 * time.Second),
 		c.stopLife, write(5), again, sleep(time.Second), write(5), sleep(7 * time.Second),
-		both(calm), sleep(3 * time.Second), write(60), sleep(time.Second), write(60), sleep(time.Second),
+		both(testkit.Healthy), sleep(3 * time.Second), write(60), sleep(time.Second), write(60), sleep(time.Second),
 		func() { c.note("%s", c.cluster.expire()) }, write(3), func() { c.note("%s", c.cluster.expire()); c.cluster.Streams.Cut() },
 		sleep(3 * time.Second), write(60), sleep(time.Second), write(60), sleep(time.Second), c.cluster.Streams.Bookmark, sleep(time.Second),
 		func() { c.note("%s", c.cluster.put(resource.MakeKey("ns0", "o0"))) }, sleep(time.Second),

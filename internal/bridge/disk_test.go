@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // state is what a run begins with: what a test reads out of the database without the bridge.
@@ -47,7 +48,7 @@ type spooled struct {
 }
 
 // is reports whether a record is of the same change.
-func (c *spooled) is(rec *record) bool {
+func (c *spooled) is(rec *testkit.Record) bool {
 	return c.UID == rec.UID && string(c.Version) == rec.ResourceVersion && strings.HasSuffix(rec.Type, "."+c.Op)
 }
 
@@ -55,20 +56,20 @@ func (c *spooled) is(rec *record) bool {
 func readState(t *testing.T, db *store.DB, cfg store.IndexerConfig, keys []resource.Key, sinks ...string) state {
 	t.Helper()
 	ix, err := db.Indexer(cfg)
-	ok(t, err)
+	testkit.OK(t, err)
 	pos, err := ix.Meta().Position()
-	ok(t, err)
+	testkit.OK(t, err)
 	owed, err := ix.Meta().GapOwed()
-	ok(t, err)
+	testkit.OK(t, err)
 	listing, err := ix.Meta().ListPending()
-	ok(t, err)
+	testkit.OK(t, err)
 	s := state{
 		began: time.Now(), watermark: number(pos.Version), gapOwed: owed, listing: listing,
 		known: map[resource.Key]known{}, announced: map[string]int64{}, pending: map[string][]spooled{},
 	}
 	for _, key := range keys {
 		rec, found, err := ix.Get(key)
-		ok(t, err)
+		testkit.OK(t, err)
 		if found {
 			s.known[key] = known{uid: rec.UID, version: number(rec.Version), alive: !rec.Deleted}
 		}
@@ -77,7 +78,7 @@ func readState(t *testing.T, db *store.DB, cfg store.IndexerConfig, keys []resou
 		}
 	}
 	cursors, err := ix.Log().Cursors()
-	ok(t, err)
+	testkit.OK(t, err)
 	for _, sink := range sinks {
 		if saved, found := cursors[sink]; found {
 			s.pending[sink] = pendingOf(t, ix, sink, saved)
@@ -106,15 +107,15 @@ func pendingOf(t *testing.T, ix *store.Indexer, sink string, cursor []byte) (lis
 		passed[last] = true
 	}
 	first, end, err := ix.Log().Bounds()
-	ok(t, err)
+	testkit.OK(t, err)
 	for e, err := range ix.Log().Entries(first, end) {
-		ok(t, err)
+		testkit.OK(t, err)
 		if e.Position < next && !passed[e.Position] {
 			continue
 		}
 		size, n := binary.Uvarint(e.Data)
 		var c spooled
-		ok(t, json.Unmarshal(e.Data[n:n+int(size)], &c))
+		testkit.OK(t, json.Unmarshal(e.Data[n:n+int(size)], &c))
 		if len(c.For) == 0 || slices.Contains(c.For, sink) {
 			list = append(list, c)
 		}

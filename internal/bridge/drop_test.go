@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // churn writes one object so often, each time with 2 KiB of noise.
@@ -25,19 +26,19 @@ func (r *rig) churn(key resource.Key, times int) (last resource.Version) {
 
 // accounted sees that each version of the one object was acknowledged, or lies in a gap that was
 // told before what came later.
-func accounted(t *testing.T, b *broker, from, to resource.Version) (dropped int) {
+func accounted(t *testing.T, b *testkit.Broker, from, to resource.Version) (dropped int) {
 	t.Helper()
 	next, last := number(from), number(to)
-	for _, rec := range b.records() {
+	for _, rec := range b.Records() {
 		at := number(resource.Version(rec.ResourceVersion))
 		switch {
-		case !rec.acked, rec.Op == "synced":
+		case !rec.Acked, rec.Op == "synced":
 		case rec.Op == "gap":
 			var gap struct {
 				Reason, From, To string
 				Dropped          int
 			}
-			ok(t, json.Unmarshal(rec.Data, &gap))
+			testkit.OK(t, json.Unmarshal(rec.Data, &gap))
 			first, end := number(resource.Version(gap.From)), number(resource.Version(gap.To))
 			if gap.Reason != "dropped" || first > next || end < next || gap.Dropped < 1 {
 				t.Fatalf("gap %+v where %d should come", gap, next)
@@ -57,8 +58,8 @@ func accounted(t *testing.T, b *broker, from, to resource.Version) (dropped int)
 }
 
 // dropper is a rig with a sink that may fall behind by some 128 KiB, beside one that does not.
-func dropper(t *testing.T) (r *rig, behind, live *broker) {
-	behind, live = calmBroker("behind"), calmBroker("live")
+func dropper(t *testing.T) (r *rig, behind, live *testkit.Broker) {
+	behind, live = calmBroker(t, "behind"), calmBroker(t, "live")
 	r = newRig(t, behind, live)
 	u := &r.cfg.Units[0]
 	u.Memory, u.Spool, u.DropOldest = 64<<10, 128<<10, true
@@ -75,7 +76,7 @@ func TestDropForLaggingSink(t *testing.T) {
 		r.start()
 		first := r.Create("shop/a", nil)
 		r.settle()
-		behind.set(away)
+		behind.Set(testkit.Unreachable)
 		var last resource.Version
 		for range 30 {
 			last = r.churn("shop/a", 20)
@@ -84,12 +85,12 @@ func TestDropForLaggingSink(t *testing.T) {
 		if s := r.Status().Informers[0]; s.Dropped["behind"] == 0 || s.Dropped["live"] != 0 || number(resource.Version(s.Watermark)) < number(last)-100 {
 			t.Errorf("reading stopped, or nothing was dropped: %+v", s)
 		}
-		behind.set(calm)
+		behind.Set(testkit.Healthy)
 		for range 30 {
 			r.settle()
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		if n := accounted(t, live, first, last); n != 0 {
 			t.Errorf("the sink that was not behind lost %d", n)
 		}
@@ -106,7 +107,7 @@ func TestDropBeforeCrash(t *testing.T) {
 		r.start()
 		first := r.Create("shop/a", nil)
 		r.settle()
-		behind.set(away)
+		behind.Set(testkit.Unreachable)
 		for range 30 {
 			r.churn("shop/a", 20)
 			r.settle()
@@ -114,14 +115,14 @@ func TestDropBeforeCrash(t *testing.T) {
 		after := r.fs.CrashClone(crashed)
 		_, _ = r.end() // the drain ends without it
 		r.fs = after
-		behind.set(calm)
+		behind.Set(testkit.Healthy)
 		r.start()
 		last := r.churn("shop/a", 1)
 		for range 30 {
 			r.settle()
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		if n := accounted(t, behind, first, last); n == 0 {
 			t.Error("no gap was told after the crash")
 		}
@@ -136,7 +137,7 @@ func TestDropAroundGap(t *testing.T) {
 		r.start()
 		r.Create("shop/a", nil)
 		r.settle()
-		behind.set(away)
+		behind.Set(testkit.Unreachable)
 		flood := func() {
 			for range 30 {
 				r.churn("shop/a", 20)
@@ -150,13 +151,13 @@ func TestDropAroundGap(t *testing.T) {
 		r.start()
 		flood()
 		_, _ = r.end()
-		behind.set(calm)
+		behind.Set(testkit.Healthy)
 		r.start()
 		for range 30 {
 			r.settle()
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		if told := gapsTold(t, live); !slices.Equal(told, []string{"expired"}) {
 			t.Errorf("the sink that was not behind was told %q", told)
 		}
@@ -168,14 +169,14 @@ func TestDropAroundGap(t *testing.T) {
 }
 
 // gapsTold are the reasons of the gaps that a broker was told.
-func gapsTold(t *testing.T, b *broker) (reasons []string) {
+func gapsTold(t *testing.T, b *testkit.Broker) (reasons []string) {
 	t.Helper()
-	for _, rec := range b.records() {
-		if !rec.acked || rec.Op != "gap" {
+	for _, rec := range b.Records() {
+		if !rec.Acked || rec.Op != "gap" {
 			continue
 		}
 		var gap struct{ Reason string }
-		ok(t, json.Unmarshal(rec.Data, &gap))
+		testkit.OK(t, json.Unmarshal(rec.Data, &gap))
 		reasons = append(reasons, gap.Reason)
 	}
 	return reasons

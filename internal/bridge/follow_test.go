@@ -59,13 +59,13 @@ func (p byVersion) RoundTrip(req *http.Request) (*http.Response, error) {
 // follow is a rig whose API server begins with pods only, and can serve widgets.
 type follow struct {
 	*rig
-	sink    *broker
+	sink    *testkit.Broker
 	catalog *catalog
 	v1, v2  *testkit.Server
 }
 
 func newFollow(t *testing.T, change ...func(*pipeline.Config)) *follow {
-	f := &follow{sink: calmBroker("sink"), catalog: &catalog{}}
+	f := &follow{sink: calmBroker(t, "sink"), catalog: &catalog{}}
 	f.rig = newRig(t, f.sink)
 	f.v1, f.v2 = testkit.NewServer(t, widgets), testkit.NewServer(t, widgetsV2)
 	f.cfg.Client.HTTP = &http.Client{Transport: byVersion{f.Server, f.v1, f.v2}}
@@ -117,7 +117,7 @@ func (f *follow) phases() map[string]string {
 func (f *follow) finish() {
 	f.t.Helper()
 	_, err := f.end()
-	ok(f.t, err)
+	testkit.OK(f.t, err)
 }
 
 // A resource that appears is watched.
@@ -255,7 +255,7 @@ func TestVersionMove(t *testing.T) {
 		f.v2.Create("shop/b", nil)
 		f.settle()
 		expect(t, f.sink, "updated a", "added b")
-		for _, r := range f.sink.records() {
+		for _, r := range f.sink.Records() {
 			if r.Name == "b" && r.APIVersion != "example.com/v2" {
 				t.Errorf("apiversion %s", r.APIVersion)
 			}
@@ -271,7 +271,7 @@ func TestVersionMoveInOutage(t *testing.T) {
 		f := newFollow(t)
 		f.begin(pods, widgets)
 		expect(t, f.sink, "synced", "synced")
-		f.sink.set(away)
+		f.sink.Set(testkit.Unreachable)
 		f.v1.Create("shop/a", nil)
 		f.v2.Create("shop/a", nil)
 		time.Sleep(30 * time.Second) // it lies on disk
@@ -283,7 +283,7 @@ func TestVersionMoveInOutage(t *testing.T) {
 		if phase := f.phases()["widgets.example.com"]; phase != "watching" {
 			t.Errorf("while the sink is away it is %s: versions may be lost", phase)
 		}
-		f.sink.set(calm)
+		f.sink.Set(testkit.Healthy)
 		time.Sleep(5 * time.Minute)
 		expect(t, f.sink, "added a", "updated a")
 		f.v2.Create("shop/b", nil)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // rememberer is a sink whose broker holds one message.
@@ -46,10 +47,10 @@ func TestLostStateGap(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				full, empty := calmBroker("full"), calmBroker("empty")
+				full, empty := calmBroker(t, "full"), calmBroker(t, "empty")
 				r := newRig(t, empty)
 				asked := 0
-				r.addSink(full.name, rememberer{full.connect(0), tt.holds, tt.err, &asked})
+				r.addSink(full.Name, rememberer{full.Connect(0), tt.holds, tt.err, &asked})
 				r.Create("shop/a", nil)
 				r.start()
 				r.settle()
@@ -59,20 +60,20 @@ func TestLostStateGap(t *testing.T) {
 				} else {
 					expect(t, full, "added a", "synced")
 				}
-				for _, rec := range full.records() {
+				for _, rec := range full.Records() {
 					if rec.Op == event.Gap && (!strings.Contains(string(rec.Data), `"forgotten"`) || !strings.Contains(string(rec.Data), "compare")) {
 						t.Errorf("gap %s", rec.Data)
 					}
 				}
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 
 				r.Create("shop/b", nil)
 				r.Expire()
 				r.start() // with the state that is there now
 				r.settle()
 				_, err = r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 				expect(t, full, "gap inferred", "added b inferred", "synced")
 				if asked != 1 {
 					t.Errorf("asked %d times", asked)
@@ -99,34 +100,34 @@ func TestLostStateIDs(t *testing.T) {
 	} {
 		t.Run(holds, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := calmBroker("sink")
+				b := calmBroker(t, "sink")
 				r := newRig(t)
 				asked := 0
-				r.addSink(b.name, rememberer{b.connect(0), sinks.Trace{MessageID: holds, PartitionKey: "pods/shop/web"}, nil, &asked})
+				r.addSink(b.Name, rememberer{b.Connect(0), sinks.Trace{MessageID: holds, PartitionKey: "pods/shop/web"}, nil, &asked})
 				r.Create("shop/a", nil)
-				b.set(hung) // nothing is settled, and it dies
+				b.Set(testkit.Hung) // nothing is settled, and it dies
 				r.start()
 				r.settle()
 				died := r.fs.CrashClone(crashed)
-				b.set(calm)
+				b.Set(testkit.Healthy)
 				_, _ = r.end()
 				r.fs = died
-				r.cfg.Sinks[0].Sink = rememberer{b.connect(1), sinks.Trace{MessageID: "all/all/pods/synced/99" + epoch, PartitionKey: "pods"}, nil, &asked}
+				r.cfg.Sinks[0].Sink = rememberer{b.Connect(1), sinks.Trace{MessageID: "all/all/pods/synced/99" + epoch, PartitionKey: "pods"}, nil, &asked}
 				r.start()
 				r.settle()
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 				r.start()
 				r.Update("shop/a", nil)
 				r.settle()
 				_, err = r.end()
-				ok(t, err)
-				for _, rec := range b.records() {
+				testkit.OK(t, err)
+				for _, rec := range b.Records() {
 					if !strings.HasSuffix(rec.ID, epoch) {
 						t.Errorf("%s, want %s", describe(rec), epoch)
 					}
 				}
-				if len(b.records()) == 0 {
+				if len(b.Records()) == 0 {
 					t.Error("nothing was sent")
 				}
 			})
@@ -155,11 +156,11 @@ func TestUnavailableAtFirstStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				there, late := calmBroker("there"), calmBroker("late")
+				there, late := calmBroker(t, "there"), calmBroker(t, "late")
 				r := newRig(t, there)
 				var available atomic.Bool
 				holds := sinks.Trace{MessageID: tt.holds, PartitionKey: "pods/shop/web"}
-				r.addSink(late.name, rememberer{unavailable{late.connect(0), &available}, holds, nil, new(int)})
+				r.addSink(late.Name, rememberer{unavailable{late.Connect(0), &available}, holds, nil, new(int)})
 				r.cfg.Units[0].Sinks[1].Latest = tt.latest
 				r.Create("shop/a", nil)
 				r.Create("shop/gone", nil)
@@ -174,7 +175,7 @@ func TestUnavailableAtFirstStart(t *testing.T) {
 					died := r.fs.CrashClone(crashed)
 					_, _ = r.end()
 					r.fs = died
-					r.cfg.Sinks[1].Sink = rememberer{unavailable{late.connect(1), &available}, holds, nil, new(int)}
+					r.cfg.Sinks[1].Sink = rememberer{unavailable{late.Connect(1), &available}, holds, nil, new(int)}
 					r.start()
 				}
 				available.Store(true)
@@ -186,7 +187,7 @@ func TestUnavailableAtFirstStart(t *testing.T) {
 				r.Create("shop/b", nil)
 				r.settle()
 				expect(t, late, append(want, "added b")...)
-				records := late.records()
+				records := late.Records()
 				if tt.wantHeld && records[0].Op != event.Gap {
 					t.Errorf("the first is %s", describe(records[0]))
 				}
@@ -195,24 +196,24 @@ func TestUnavailableAtFirstStart(t *testing.T) {
 						t.Errorf("%s, want %s", describe(rec), tt.epoch)
 					}
 				}
-				for _, rec := range there.records() {
+				for _, rec := range there.Records() {
 					if strings.Contains(rec.ID, "/epoch/") {
 						t.Errorf("the other sink has %s", describe(rec))
 					}
 				}
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 
 				r.start() // with the epoch that is on disk
 				r.Update("shop/b", nil)
 				r.settle()
 				expect(t, late, "updated b")
-				records = late.records()
+				records = late.Records()
 				if last := records[len(records)-1]; !strings.HasSuffix(last.ID, tt.epoch) {
 					t.Errorf("after a restart %s, want %s", describe(last), tt.epoch)
 				}
 				_, err = r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 			})
 		})
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // moody is a disk that can be made to take no writes.
@@ -75,7 +76,7 @@ func TestFullDiskBackpressure(t *testing.T) {
 	for why, words := range map[syscall.Errno]string{syscall.ENOSPC: "is full", syscall.EROFS: "is read-only"} {
 		t.Run(words, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b, disk := calmBroker("sink"), &moody{}
+				b, disk := calmBroker(t, "sink"), &moody{}
 				r := newRig(t, b)
 				r.wrap = disk.wrap
 				r.cfg.Units[0].Memory = 256 << 10
@@ -102,7 +103,7 @@ func TestFullDiskBackpressure(t *testing.T) {
 				if n := s.Informers[0].LogBytes; n > 2*256<<10 {
 					t.Errorf("%d bytes wait in the log", n)
 				}
-				if n := len(b.records()); n > 1000 {
+				if n := len(b.Records()); n > 1000 {
 					t.Errorf("%d events were sent that can't be committed", n)
 				}
 				if n := strings.Count(r.log.String(), "level=ERROR"); n != 1 {
@@ -115,10 +116,10 @@ func TestFullDiskBackpressure(t *testing.T) {
 					t.Errorf("Ready: %v", reasons)
 				}
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 				r.start()
 				_, err = r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 				expect(t, b) // all of it was committed
 			})
 		})
@@ -128,7 +129,7 @@ func TestFullDiskBackpressure(t *testing.T) {
 // A stop while the disk is full ends in time, and the rest follows after the next start.
 func TestFullDiskStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, disk := calmBroker("sink"), &moody{}
+		b, disk := calmBroker(t, "sink"), &moody{}
 		r := newRig(t, b)
 		r.wrap = disk.wrap
 		r.Create("shop/p0", nil)
@@ -158,9 +159,9 @@ func TestFullDiskStop(t *testing.T) {
 		r.fs = after
 		r.start()
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		expect(t, b, "updated p0", "updated p0", "added p1")
-		records := b.records()
+		records := b.Records()
 		ids := map[string]int{}
 		for _, rec := range records {
 			ids[rec.ID]++
@@ -193,7 +194,7 @@ func TestNearlyFullDisk(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var free atomic.Uint64
 			free.Store(1 << 29)
-			b := calmBroker("sink")
+			b := calmBroker(t, "sink")
 			r := newRig(t, b)
 			r.wrap = func(fs vfs.FS) vfs.FS { return narrow{fs, &free} }
 			r.cfg.Units[0].Memory, r.cfg.Units[0].DropOldest = 256<<10, drop
@@ -201,8 +202,8 @@ func TestNearlyFullDisk(t *testing.T) {
 				r.Create(resource.MakeKey("shop", fmt.Sprint("p", i)), nil)
 			}
 			r.start()
-			b.seen = 8
-			b.set(away)
+			b.Seen = 8
+			b.Set(testkit.Unreachable)
 			lines := r.churnNoise(0, 200)
 			time.Sleep(20 * time.Second)
 			onDisk := r.Status().Informers[0].SpoolBytes
@@ -219,14 +220,14 @@ func TestNearlyFullDisk(t *testing.T) {
 			if reasons := fmt.Sprint(r.Ready()); !strings.Contains(reasons, "nearly full") {
 				t.Errorf("Ready: %s", reasons)
 			}
-			b.set(calm) // that makes room by itself
+			b.Set(testkit.Healthy) // that makes room by itself
 			time.Sleep(time.Minute)
 			free.Store(1 << 29)
 			r.catchUp()
 			time.Sleep(time.Minute)
 			expect(t, b, lines...)
 			_, err := r.end()
-			ok(t, err)
+			testkit.OK(t, err)
 		})
 	}
 }

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // newest is a rig with a sink that is sent the newest states only.
-func newest(t *testing.T) (*rig, *broker) {
-	b := calmBroker("sink")
+func newest(t *testing.T) (*rig, *testkit.Broker) {
+	b := calmBroker(t, "sink")
 	r := newRig(t, b)
 	r.cfg.Units[0].Sinks = []pipeline.Binding{{Sink: "sink", Latest: true}}
 	r.start()
@@ -24,7 +25,7 @@ func TestLatestMeansLatest(t *testing.T) {
 			r.Create("shop/a", nil)
 			time.Sleep(time.Second)
 			expect(t, b, "synced", "added a")
-			ok(t, r.PauseSink(t.Context(), "sink", "ada"))
+			testkit.OK(t, r.PauseSink(t.Context(), "sink", "ada"))
 			for range 3 {
 				r.Update("shop/a", nil)
 				time.Sleep(time.Second)
@@ -34,11 +35,11 @@ func TestLatestMeansLatest(t *testing.T) {
 			r.Update("shop/c", nil)
 			time.Sleep(time.Second)
 			expect(t, b)
-			ok(t, r.ResumeSink(t.Context(), "sink"))
+			testkit.OK(t, r.ResumeSink(t.Context(), "sink"))
 			time.Sleep(time.Second)
 			expect(t, b, "updated a", "added c")
 			_, err := r.end()
-			ok(t, err)
+			testkit.OK(t, err)
 		})
 	})
 	t.Run("a broker that was unavailable gets one older event, with which it was tried", func(t *testing.T) {
@@ -48,7 +49,7 @@ func TestLatestMeansLatest(t *testing.T) {
 			r.Create("shop/b", nil)
 			time.Sleep(time.Second)
 			expect(t, b, "synced", "added a", "added b")
-			b.set(away)
+			b.Set(testkit.Unreachable)
 			r.Update("shop/a", nil)
 			time.Sleep(time.Minute)
 			for range 3 {
@@ -57,11 +58,11 @@ func TestLatestMeansLatest(t *testing.T) {
 			}
 			r.Update("shop/a", nil)
 			time.Sleep(time.Second)
-			b.set(calm)
+			b.Set(testkit.Healthy)
 			time.Sleep(time.Minute)
 			expect(t, b, "updated a", "updated b", "updated a")
 			_, err := r.end()
-			ok(t, err)
+			testkit.OK(t, err)
 		})
 	})
 }

@@ -13,7 +13,7 @@ import (
 // process dies: the watch continues behind that end, and would not bring the delete again.
 func TestWatchListDeleteAndCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.SetFeatures(testkit.Features{NoInitialEnd: true})
 		r.Create("shop/a", nil)
@@ -21,7 +21,7 @@ func TestWatchListDeleteAndCrash(t *testing.T) {
 		r.cfg.OnSettle = func(_ string, items []*publisher.Item) {
 			for _, it := range items {
 				if strings.HasSuffix(it.Message.Event.Type, "informer.synced") {
-					b.set(away)
+					b.Set(testkit.Unreachable)
 				}
 			}
 		}
@@ -34,7 +34,7 @@ func TestWatchListDeleteAndCrash(t *testing.T) {
 		_, _ = r.end()
 
 		r.cfg.OnSettle = nil
-		b.set(calm)
+		b.Set(testkit.Healthy)
 		r.fs = died
 		r.SetFeatures(testkit.Features{})
 		r.start()
@@ -42,6 +42,6 @@ func TestWatchListDeleteAndCrash(t *testing.T) {
 		r.settle()
 		expect(t, b, "added a", "added b", "synced", "deleted a", "updated b")
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }

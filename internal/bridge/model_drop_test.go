@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // TestDropModel plays the model with logs on disk that are soon full and drop their
@@ -52,11 +53,11 @@ type lossy struct {
 }
 
 // judgeDrops reads the stream of a broker, and gives the number of drops that it was told.
-func (m *model) judgeDrops(b *broker) int {
+func (m *model) judgeDrops(b *testkit.Broker) int {
 	l := &lossy{newest: map[resource.Key]int64{}, reader: &reader{m: m, b: b, told: map[*write]int{}, buried: map[string]bool{}, folded: map[resource.Key]string{}}}
 	l.run = -1
-	for _, rec := range b.records() {
-		for l.run < rec.run {
+	for _, rec := range b.Records() {
+		for l.run < rec.Process {
 			l.nextRun()
 		}
 		l.take(rec)
@@ -76,7 +77,7 @@ func (l *lossy) nextRun() {
 	}
 }
 
-func (l *lossy) take(rec *record) {
+func (l *lossy) take(rec *testkit.Record) {
 	switch strings.TrimPrefix(rec.Type, "dev.kubebridge.") {
 	case "informer.gap":
 		l.gap(rec)
@@ -104,7 +105,7 @@ func (l *lossy) take(rec *record) {
 
 // tell checks that the first report comes behind all earlier ones of the object, and what a list
 // reported behind its gap.
-func (l *lossy) tell(rec *record, key resource.Key, w *write) {
+func (l *lossy) tell(rec *testkit.Record, key resource.Key, w *write) {
 	if w.version != number(resource.Version(rec.ResourceVersion)) || w.uid != rec.UID {
 		l.problem(rec, "the server made %s", w)
 	}
@@ -124,11 +125,11 @@ func (l *lossy) tell(rec *record, key resource.Key, w *write) {
 
 // skipped reports whether a list had passed over a write that the run before did not settle: after
 // a crash a watch may tell it nevertheless.
-func (l *lossy) skipped(rec *record, w *write) bool {
-	return w.version > l.m.states[rec.run].watermark && l.excused(w)
+func (l *lossy) skipped(rec *testkit.Record, w *write) bool {
+	return w.version > l.m.states[rec.Process].watermark && l.excused(w)
 }
 
-func (l *lossy) gap(rec *record) {
+func (l *lossy) gap(rec *testkit.Record) {
 	var data struct {
 		Reason, From, To string
 		Dropped          int

@@ -69,7 +69,7 @@ type model struct {
 	rng      *rand.Rand
 	cluster  *cluster
 	features testkit.Features // of the cluster
-	brokers  []*broker
+	brokers  []*testkit.Broker
 	unit     pipeline.Config
 	retry    publisher.Config
 	commit   time.Duration
@@ -102,7 +102,7 @@ type moment struct{ at time.Time }
 type life struct {
 	db       *store.DB
 	bridge   *bridge.Bridge
-	sessions []*session
+	sessions []*testkit.Session
 	stop     context.CancelCauseFunc
 	done     chan error
 }
@@ -122,8 +122,9 @@ func newModel(t *testing.T, seed uint64) *model {
 	m.cluster.SetFeatures(m.features)
 	for i := range 1 + rng.IntN(3) {
 		limits := sinks.Limits{Messages: 1 + rng.IntN(20), Concurrency: 1 + rng.IntN(4)}
-		b := newBroker(fmt.Sprint("sink", i), seed, sinks.Order(rng.IntN(2)), limits)
-		b.faulty = !m.one(3)
+		b := testkit.NewBroker(t, fmt.Sprint("sink", i), sinks.Order(rng.IntN(2)))
+		b.Seed, b.Bounds = seed, limits
+		b.Faulty = !m.one(3)
 		m.brokers = append(m.brokers, b)
 	}
 	m.configure(typ)
@@ -171,7 +172,7 @@ func (m *model) configure(typ resource.Type) {
 	}
 	for _, b := range m.brokers {
 		m.unit.Sinks = append(m.unit.Sinks, pipeline.Binding{
-			Sink: b.name, Latest: m.one(3), Resync: pick(m, 0, 0, 7*time.Second, 11*time.Second),
+			Sink: b.Name, Latest: m.one(3), Resync: pick(m, 0, 0, 7*time.Second, 11*time.Second),
 		})
 	}
 }
@@ -236,8 +237,8 @@ func (m *model) report() {
 	m.t.Logf("unit %+v, commits every %s, publisher %+v", m.unit, m.commit, m.retry)
 	m.t.Logf("what happened:\n%s", strings.Join(m.trace, "\n"))
 	for _, b := range m.brokers {
-		m.t.Logf("%s, order %d, limits %+v, has", b.name, b.order, b.limits)
-		for _, rec := range b.records() {
+		m.t.Logf("%s, order %d, limits %+v, has", b.Name, b.Unit, b.Bounds)
+		for _, rec := range b.Records() {
 			m.t.Log(describe(rec))
 		}
 	}
@@ -257,13 +258,13 @@ func (m *model) start() {
 		Client: &reflector.Client{HTTP: cmp.Or(m.http, m.cluster.HTTP()), Base: m.cluster.URL()},
 	}
 	for _, b := range m.brokers {
-		s := b.connect(len(m.states) - 1)
+		s := b.Connect(len(m.states) - 1)
 		l.sessions = append(l.sessions, s)
 		var sink sinks.Sink = s
 		if m.recall {
 			sink = recaller{s}
 		}
-		cfg.Sinks = append(cfg.Sinks, bridge.SinkConfig{Name: b.name, Sink: sink, Publisher: m.retry})
+		cfg.Sinks = append(cfg.Sinks, bridge.SinkConfig{Name: b.Name, Sink: sink, Publisher: m.retry})
 	}
 	var err error
 	if l.bridge, err = bridge.New(cfg); err != nil {
@@ -295,7 +296,7 @@ func (m *model) open() *store.DB {
 func (m *model) read(db *store.DB) state {
 	var names []string
 	for _, b := range m.brokers {
-		names = append(names, b.name)
+		names = append(names, b.Name)
 	}
 	s := readState(m.t, db, store.IndexerConfig{Name: m.unit.Name(), Scope: m.unit.Scope(), Type: m.unit.Type}, m.cluster.names, names...)
 	s.clean, s.history = m.clean, len(m.cluster.histories)-1
@@ -345,7 +346,7 @@ func (m *model) kill() { m.life.kill() }
 
 func (l *life) kill() {
 	for _, s := range l.sessions {
-		s.kill()
+		s.Kill()
 	}
 }
 
@@ -487,12 +488,13 @@ func (m *model) refuse() {
 	}
 }
 
-// upset changes the mood of a broker, to calm most of the time.
+// upset changes the condition of a broker, to healthy most of the time.
 func (m *model) upset() {
 	b := pick(m, m.brokers...)
-	mood := pick(m, calm, calm, calm, calm, away, hung, slow)
-	m.note("%s is %s", b.name, mood)
-	b.set(mood)
+	condition := pick(m, testkit.Healthy, testkit.Healthy, testkit.Healthy, testkit.Healthy,
+		testkit.Unreachable, testkit.Hung, testkit.Slow)
+	m.note("%s is %s", b.Name, condition)
+	b.Set(condition)
 }
 
 // rewind restores the cluster from a backup that is older than the watermark: what is not older
@@ -558,7 +560,7 @@ func (m *model) heal() {
 	m.cluster.Faults.Heal()
 	m.cluster.SetFeatures(testkit.Features{})
 	for _, b := range m.brokers {
-		b.set(calm)
+		b.Set(testkit.Healthy)
 	}
 	if m.life == nil {
 		m.start()
@@ -629,7 +631,7 @@ func (m *model) judge() {
 func (m *model) nothingMore() {
 	counts := make([]int, len(m.brokers))
 	for i, b := range m.brokers {
-		counts[i] = len(b.records())
+		counts[i] = len(b.Records())
 	}
 	before := len(m.cluster.Requests(testkit.Any))
 	m.noResync()
@@ -637,8 +639,8 @@ func (m *model) nothingMore() {
 	time.Sleep(5 * time.Second) // less than any watchdog
 	m.stopLife()
 	for i, b := range m.brokers {
-		for _, rec := range b.records()[counts[i]:] {
-			m.t.Errorf("after a clean restart: %s: %s", b.name, describe(rec))
+		for _, rec := range b.Records()[counts[i]:] {
+			m.t.Errorf("after a clean restart: %s: %s", b.Name, describe(rec))
 		}
 	}
 	for i, q := range m.cluster.Requests(testkit.Any)[before:] {

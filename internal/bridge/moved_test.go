@@ -26,15 +26,15 @@ func TestOldAPIVersionInBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollow(t)
 		f.cfg.Drain, f.cfg.Registerer, f.cfg.Planner = 10*time.Second, nil, nil
-		change := calmBroker("change")
-		f.addSink(change.name, change.connect(0))
+		change := calmBroker(t, "change")
+		f.addSink(change.Name, change.Connect(0))
 		f.cfg.Units[0].Sinks[1].Payload = event.PayloadChange
 		f.both(func(s *testkit.Server) { s.Create("shop/a", nil); s.Create("shop/b", nil); s.Create("shop/c", nil) })
 		f.begin(widgets)
 		expect(t, f.sink, "added a", "added b", "added c", "synced")
 		expect(t, change, "added a", "added b", "added c", "synced")
-		f.sink.set(away)
-		change.set(away)
+		f.sink.Set(testkit.Unreachable)
+		change.Set(testkit.Unreachable)
 		f.both(func(s *testkit.Server) { s.Update("shop/a", nil); s.Delete("shop/c") })
 		time.Sleep(10 * time.Second) // it lies on disk
 		if n := f.Status().Informers[0].SpoolBytes; n == 0 {
@@ -44,8 +44,8 @@ func TestOldAPIVersionInBacklog(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		f.sink.set(calm)
-		change.set(calm)
+		f.sink.Set(testkit.Healthy)
+		change.Set(testkit.Healthy)
 		f.both(func(s *testkit.Server) { s.Update("shop/a", nil) })
 		for i := range f.cfg.Units[0].Sinks {
 			f.cfg.Units[0].Sinks[i].Resync = 5 * time.Second
@@ -54,20 +54,20 @@ func TestOldAPIVersionInBacklog(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		f.finish()
 		expect(t, f.sink, "updated a", "deleted c", "updated a", "synced a", "synced b")
-		for _, b := range []*broker{f.sink, change} {
+		for _, b := range []*testkit.Broker{f.sink, change} {
 			seen := map[string]int{}
-			for _, rec := range b.records() {
-				if rec.run == 0 && rec.Name != "" {
+			for _, rec := range b.Records() {
+				if rec.Process == 0 && rec.Name != "" {
 					seen[inItsVersion(t, rec)]++
 				}
 			}
 			if seen["example.com/v1"] == 0 || seen["example.com/v2"] == 0 {
-				t.Errorf("%s has of each version: %v", b.name, seen)
+				t.Errorf("%s has of each version: %v", b.Name, seen)
 			}
 		}
 		// The patch leads from what the object was, in its version, to what it is.
-		last := change.records()[len(change.records())-1]
-		for _, rec := range change.records() {
+		last := change.Records()[len(change.Records())-1]
+		for _, rec := range change.Records() {
 			if rec.Name == "a" && strings.HasSuffix(rec.Type, ".updated") {
 				last = rec
 			}
@@ -80,13 +80,13 @@ func TestOldAPIVersionInBacklog(t *testing.T) {
 
 // inItsVersion checks that an event's attributes are of the version that its object is in, and
 // gives it.
-func inItsVersion(t *testing.T, rec *record) string {
+func inItsVersion(t *testing.T, rec *testkit.Record) string {
 	t.Helper()
 	var data struct {
 		APIVersion string
 		Object     struct{ APIVersion string }
 	}
-	ok(t, json.Unmarshal(rec.Data, &data))
+	testkit.OK(t, json.Unmarshal(rec.Data, &data))
 	version := data.APIVersion + data.Object.APIVersion
 	if rec.APIVersion != version || !strings.HasPrefix(rec.Subject, "apis/"+version+"/") || rec.Version != version[strings.IndexByte(version, '/')+1:] {
 		t.Errorf("%s: version %s, subject %s, of %s", describe(rec), rec.Version, rec.Subject, rec.Data)

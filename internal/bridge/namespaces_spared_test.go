@@ -17,7 +17,7 @@ func TestLeaveDespiteBadList(t *testing.T) {
 	for name, features := range map[string]testkit.Features{"by WatchList": {}, "by pages": {NoWatchList: true}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b, namespaces := calmBroker("sink"), testkit.NewServer(t, namespaceType)
+				b, namespaces := calmBroker(t, "sink"), testkit.NewServer(t, namespaceType)
 				r := newRig(t, b)
 				r.SetFeatures(features)
 				r.selectNamespaces(namespaces)
@@ -46,7 +46,7 @@ func TestLeaveDespiteBadList(t *testing.T) {
 				time.Sleep(time.Minute)
 				r.settle()
 				expect(t, b, "gap inferred", "quarantined", "synced", "deleted o")
-				if rec := b.records()[len(b.records())-1]; rec.Cause != "left-selector" {
+				if rec := b.Records()[len(b.Records())-1]; rec.Cause != "left-selector" {
 					t.Errorf("%s: cause %q", describe(rec), rec.Cause)
 				}
 
@@ -54,7 +54,7 @@ func TestLeaveDespiteBadList(t *testing.T) {
 				r.settle()
 				expect(t, b, "added o")
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 			})
 		})
 	}

@@ -186,15 +186,15 @@ type held struct {
 }
 
 // latest reports whether a sink gets the newest states only.
-func (s *scoped) latest(b *broker) bool {
-	return slices.ContainsFunc(s.unit.Sinks, func(c pipeline.Binding) bool { return c.Sink == b.name && c.Latest })
+func (s *scoped) latest(b *testkit.Broker) bool {
+	return slices.ContainsFunc(s.unit.Sinks, func(c pipeline.Binding) bool { return c.Sink == b.Name && c.Latest })
 }
 
 // read reads a stream from its beginning, as somebody who drops events with an id that he has seen;
 // judge sees each record before it counts. It gives what he holds.
-func (s *scoped) read(b *broker, judge func(b *broker, rec *record, h *held, version int64)) map[string]*held {
+func (s *scoped) read(b *testkit.Broker, judge func(b *testkit.Broker, rec *testkit.Record, h *held, version int64)) map[string]*held {
 	holds, ids := map[string]*held{}, map[string]string{}
-	for _, rec := range b.records() {
+	for _, rec := range b.Records() {
 		if rec.Name == "" || rec.Op == event.Synced { // what is in the dead letters was told there
 			continue
 		}
@@ -202,7 +202,7 @@ func (s *scoped) read(b *broker, judge func(b *broker, rec *record, h *held, ver
 		what := fmt.Sprint(rec.Op == event.Deleted, " ", rec.PartitionKey, " ", mark)
 		if before, again := ids[rec.ID]; again {
 			if before != what && rec.Op != event.Deleted { // of a delete that a relist tells, the last state may not be the same
-				s.t.Errorf("%s: the id was given to %s: %s", b.name, before, describe(rec))
+				s.t.Errorf("%s: the id was given to %s: %s", b.Name, before, describe(rec))
 			}
 			if !s.latest(b) { // what a sink with the newest states skips, a crash may bring again, and then what follows too
 				continue
@@ -226,40 +226,40 @@ func (s *scoped) read(b *broker, judge func(b *broker, rec *record, h *held, ver
 }
 
 // judge reads a stream, and compares what its reader holds with what there is.
-func (s *scoped) judge(b *broker) {
+func (s *scoped) judge(b *testkit.Broker) {
 	holds := s.read(b, s.judgeRecord)
 	for key, w := range s.cluster.alive {
 		namespace, name := key.Split()
 		h := holds[strings.Join([]string{s.unit.Type.String(), namespace, name}, "/")]
 		switch {
 		case s.selected[namespace] && (h == nil || !h.alive || h.mark != w.mark):
-			s.t.Errorf("%s: a reader does not hold the last state of %s: %s, but %+v", b.name, key, w, h)
+			s.t.Errorf("%s: a reader does not hold the last state of %s: %s, but %+v", b.Name, key, w, h)
 		case !s.selected[namespace] && h != nil && h.alive:
-			s.t.Errorf("%s: a reader still holds %s, which is not selected", b.name, key)
+			s.t.Errorf("%s: a reader still holds %s, which is not selected", b.Name, key)
 		}
 	}
 	s.judgeGone(b, holds)
 }
 
 // judgeGone sees that a reader holds nothing that is gone.
-func (s *scoped) judgeGone(b *broker, holds map[string]*held) {
+func (s *scoped) judgeGone(b *testkit.Broker, holds map[string]*held) {
 	for key, h := range holds {
 		name := resource.Key(key[strings.IndexByte(key, '/')+1:])
 		if h.alive && s.cluster.alive[name] == nil {
-			s.t.Errorf("%s: a reader still holds %s, which is gone", b.name, key)
+			s.t.Errorf("%s: a reader still holds %s, which is gone", b.Name, key)
 		}
 	}
 }
 
 // judgeRecord compares a record with what a reader holds.
-func (s *scoped) judgeRecord(b *broker, rec *record, h *held, version int64) {
+func (s *scoped) judgeRecord(b *testkit.Broker, rec *testkit.Record, h *held, version int64) {
 	switch {
 	case rec.Op == event.Deleted && rec.Cause == "":
-		s.t.Errorf("%s: no cause: %s", b.name, describe(rec))
+		s.t.Errorf("%s: no cause: %s", b.Name, describe(rec))
 	case rec.Op == event.Deleted || !h.alive:
 		return
 	case version <= h.version:
-		s.t.Errorf("%s: after version %d: %s", b.name, h.version, describe(rec))
+		s.t.Errorf("%s: after version %d: %s", b.Name, h.version, describe(rec))
 	}
 	if s.expires {
 		return
@@ -267,7 +267,7 @@ func (s *scoped) judgeRecord(b *broker, rec *record, h *held, version int64) {
 	for _, w := range s.cluster.all {
 		key := s.unit.Type.String() + "/" + string(w.key)
 		if key == rec.PartitionKey && h.uid == rec.UID && w.uid == rec.UID && w.version > h.version && w.version < version {
-			s.t.Errorf("%s: %s was lost before %s", b.name, w, describe(rec))
+			s.t.Errorf("%s: %s was lost before %s", b.Name, w, describe(rec))
 		}
 	}
 }

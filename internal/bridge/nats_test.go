@@ -67,15 +67,15 @@ func (r *natsRig) serve() {
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: r.port, JetStream: true, StoreDir: r.dir, NoSigs: true, NoLog: true, MaxPayload: natsMaxPayload,
 	})
-	ok(t, err)
+	testkit.OK(t, err)
 	s.Start()
 	if !s.ReadyForConnections(20 * time.Second) {
 		t.Fatal("nats-server is not ready after 20s")
 	}
 	nc, err := natsgo.Connect(s.ClientURL())
-	ok(t, err)
+	testkit.OK(t, err)
 	js, err := jetstream.New(nc)
-	ok(t, err)
+	testkit.OK(t, err)
 	r.js, r.url = js, s.ClientURL()
 	r.stop = sync.OnceFunc(func() {
 		nc.Close()
@@ -94,9 +94,9 @@ func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) 
 		change(&cfg)
 	}
 	sink, err := nats.New(cfg)
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	db, err := store.Open(statedb.Options{})
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	retry := publisher.Retry{Initial: 20 * time.Millisecond, Max: 100 * time.Millisecond}
 	bindings := []pipeline.Binding{{Sink: "nats"}}
 	list := []bridge.SinkConfig{{Name: "nats", Sink: sink, Publisher: publisher.Config{
@@ -105,7 +105,7 @@ func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) 
 	for _, also := range r.also {
 		cfg.Connection.URL = also.url
 		sink, err := nats.New(cfg)
-		ok(r.t, err)
+		testkit.OK(r.t, err)
 		bindings = append(bindings, pipeline.Binding{Sink: also.url})
 		list = append(list, bridge.SinkConfig{Name: also.url, Sink: sink, Publisher: publisher.Config{Retry: retry}})
 	}
@@ -114,7 +114,7 @@ func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) 
 		Units: []pipeline.Config{{Informer: cmp.Or(r.informer, "all"), Type: pods, Sinks: bindings}},
 		Sinks: list,
 	})
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(r.t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- b.Run(ctx) }()
@@ -155,7 +155,7 @@ func (r *natsRig) await(n int) (messages []message) {
 		stream, err := r.js.Stream(r.t.Context(), "K8S")
 		for seq := uint64(1); err == nil && seq <= stream.CachedInfo().State.LastSeq; seq++ {
 			m, err := stream.GetMsg(r.t.Context(), seq)
-			ok(r.t, err)
+			testkit.OK(r.t, err)
 			if name := header(m, "ce-name"); name != "" {
 				line := name + " " + m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
 				if header(m, "ce-deadletterreason") != "" {
@@ -233,11 +233,11 @@ func TestObjectStorePayload(t *testing.T) {
 	for i, size := range []int{30_000, 200_000} {
 		m := messages[i]
 		ref, err := url.Parse(header(m.RawStreamMsg, "ce-dataref"))
-		ok(t, err)
+		testkit.OK(t, err)
 		bucket, err := r.js.ObjectStore(t.Context(), ref.Host)
-		ok(t, err)
+		testkit.OK(t, err)
 		data, err := bucket.GetBytes(t.Context(), strings.TrimPrefix(ref.Path, "/"))
-		ok(t, err)
+		testkit.OK(t, err)
 		if !strings.Contains(string(data), strings.Repeat("x", size)) || fmt.Sprint(len(data)) != header(m.RawStreamMsg, "ce-originalsize") || len(m.Data) > 0 {
 			t.Errorf("%s: %d bytes are kept, %s were there", ref, len(data), header(m.RawStreamMsg, "ce-originalsize"))
 		}
@@ -267,7 +267,7 @@ func TestDeadLetterWithoutStream(t *testing.T) {
 	r := newNATSRig(t)
 	events := jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.test.core.>"}, Duplicates: 2 * time.Minute}
 	_, err := r.js.CreateStream(t.Context(), events)
-	ok(t, err)
+	testkit.OK(t, err)
 	r.run([]publisher.Oversize{}, func(c *nats.Config) { c.Stream.Manage = nats.Off })
 	r.put("web", 100, 0)
 	r.await(1)
@@ -279,7 +279,7 @@ func TestDeadLetterWithoutStream(t *testing.T) {
 	wantLines(t, lines(r.await(6), "web"), "web added")
 	events.Subjects = []string{"k8s.test.>"}
 	_, err = r.js.UpdateStream(t.Context(), events)
-	ok(t, err)
+	testkit.OK(t, err)
 	wantLines(t, lines(r.await(8), "web"), "web added", "web dead", "web updated")
 }
 
@@ -292,7 +292,7 @@ func TestUndeliveredFile(t *testing.T) {
 	}
 	r.put("web", 10, 0)
 	_, err := r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.>"}})
-	ok(t, err)
+	testkit.OK(t, err)
 	r.run([]publisher.Oversize{}, func(c *nats.Config) { c.DeadLetter, c.Stream.Manage = "nowhere.{resource}", nats.Off })
 	r.await(1)
 	r.put("web", natsMaxPayload, 0)
@@ -301,12 +301,12 @@ func TestUndeliveredFile(t *testing.T) {
 		t.Errorf("the stream has %q", got)
 	}
 	kept, err := filepath.Glob(filepath.Join(dir, "undelivered", "nats", "*.json"))
-	ok(t, err)
+	testkit.OK(t, err)
 	if len(kept) != 1 {
 		t.Fatalf("kept %q", kept)
 	}
 	raw, err := os.ReadFile(kept[0])
-	ok(t, err)
+	testkit.OK(t, err)
 	if text := string(raw); len(raw) < natsMaxPayload || !strings.Contains(text, "too large") || !strings.Contains(text, "no stream") {
 		t.Errorf("kept %.300s", raw)
 	}
@@ -332,10 +332,10 @@ func (r *natsRig) count(n uint64) {
 func (r *natsRig) gaps() (gaps []string) {
 	r.t.Helper()
 	stream, err := r.js.Stream(r.t.Context(), "K8S")
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
 		m, err := stream.GetMsg(r.t.Context(), seq)
-		ok(r.t, err)
+		testkit.OK(r.t, err)
 		if of, _, found := strings.Cut(m.Header.Get(natsgo.MsgIdHdr), "/gap/"); found {
 			_, reason, _ := strings.Cut(string(m.Data), `"reason":"`)
 			reason, _, _ = strings.Cut(reason, `"`)

@@ -13,13 +13,14 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // The last settled state of an object is shown.
 // What is shown of an object is what is settled, not what is in flight.
 func TestSettledObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lake := calmBroker("lake")
+		lake := calmBroker(t, "lake")
 		r := newRig(t, lake)
 		registry := prometheus.NewRegistry()
 		r.cfg.Registerer = registry
@@ -28,14 +29,9 @@ func TestSettledObject(t *testing.T) {
 			if units := r.Status().Informers; units[0].Objects == nil || *units[0].Objects != want {
 				t.Errorf("%v objects, want %d", units[0].Objects, want)
 			}
-			families, err := registry.Gather()
-			ok(t, err)
-			for _, f := range families {
-				if f.GetName() == "bridge_informer_objects" && f.Metric[0].Gauge.GetValue() == float64(want) {
-					return
-				}
+			if got := testkit.Metric(t, registry, "bridge_informer_objects"); got != float64(want) {
+				t.Errorf("the metric is %v, want %d", got, want)
 			}
-			t.Errorf("the metric is not %d", want)
 		}
 		var shown []string
 		r.cfg.OnSettle = func(sink string, settled []*publisher.Item) {
@@ -46,20 +42,20 @@ func TestSettledObject(t *testing.T) {
 		r.Create("shop/a", nil)
 		r.start()
 		states, err := r.Object("pods", "shop", "a")
-		ok(t, err)
+		testkit.OK(t, err)
 		if len(states) != 1 || states[0].Informer != "all" || states[0].Version == "" || !strings.Contains(string(states[0].Object), `"name":"a"`) {
 			t.Errorf("got %+v", states)
 		}
 		objects(1)
 
 		settled := states[0].Version
-		lake.set(away)
+		lake.Set(testkit.Unreachable)
 		r.Update("shop/a", nil)
 		r.settle()
 		if states, err = r.Object("pods", "shop", "a"); err != nil || states[0].Version != settled {
 			t.Errorf("%v: what no sink has is shown as settled: %+v", err, states)
 		}
-		lake.set(calm)
+		lake.Set(testkit.Healthy)
 		time.Sleep(time.Minute)
 		r.Delete("shop/a")
 		r.settle()
@@ -75,7 +71,7 @@ func TestSettledObject(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		if got := strings.Join(shown, ", "); !strings.HasPrefix(got, "lake a, lake ") {
 			t.Errorf("shown: %s", got)
 		}
@@ -86,7 +82,7 @@ func TestSettledObject(t *testing.T) {
 // In a flood of updates the state knows newer versions than it has objects of; that is told.
 func TestStaleObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, calmBroker("lake"))
+		r := newRig(t, calmBroker(t, "lake"))
 		r.bodies = 1
 		r.start()
 		keys := []resource.Key{"shop/a", "shop/b", "shop/c", "shop/d", "shop/e", "shop/f"}
@@ -104,7 +100,7 @@ func TestStaleObject(t *testing.T) {
 		for _, key := range keys {
 			namespace, name := key.Split()
 			states, err := r.Object("pods", namespace, name)
-			ok(t, err)
+			testkit.OK(t, err)
 			switch s := states[0]; {
 			case s.Earlier == "":
 				exact++
@@ -118,6 +114,6 @@ func TestStaleObject(t *testing.T) {
 			t.Errorf("%d are exact and %d are not, want both", exact, earlier)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }

@@ -25,15 +25,15 @@ type quarantined struct {
 	Raw                                       []byte
 }
 
-// quarantine are the quarantined events that a broker has, once for each id.
-func (b *broker) quarantine(t *testing.T) (events []quarantined, ids []string) {
+// quarantineOf are the quarantined events that a broker has, once for each id.
+func quarantineOf(t *testing.T, b *testkit.Broker) (events []quarantined, ids []string) {
 	t.Helper()
-	for _, rec := range b.records() {
+	for _, rec := range b.Records() {
 		if rec.Type != "dev.kubebridge.informer.quarantined" || slices.Contains(ids, rec.ID) {
 			continue
 		}
 		var q quarantined
-		ok(t, json.Unmarshal(rec.Data, &q))
+		testkit.OK(t, json.Unmarshal(rec.Data, &q))
 		events, ids = append(events, q), append(ids, rec.ID)
 	}
 	return events, ids
@@ -44,7 +44,7 @@ const poison = `{"poison":true,"metadata":{"namespace":"shop"}}`
 // Bytes that can't be understood are reported, and reconciled by a relist.
 func TestQuarantineAndRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.start()
 		r.Create("shop/a", nil)
@@ -54,27 +54,27 @@ func TestQuarantineAndRelist(t *testing.T) {
 		r.settle()
 		r.settle()
 		expect(t, b, "synced", "added a", "quarantined", "gap inferred", "added b inferred", "synced")
-		events, ids := b.quarantine(t)
+		events, ids := quarantineOf(t, b)
 		if len(events) != 1 || string(events[0].Raw) != poison || events[0].Reason != "incomplete" || events[0].Size != len(poison) {
 			t.Errorf("%+v", events)
 		}
 
 		// Not acknowledged, not committed: after a crash the same is told under the same id.
 		after := r.fs.CrashClone(crashed)
-		b.set(away)
+		b.Set(testkit.Unreachable)
 		r.Streams.Raw(`{"type":"ADDED","object":{"kind":"Table"}}`)
 		r.settle()
 		_, _ = r.end()
-		b.set(calm)
+		b.Set(testkit.Healthy)
 		r.fs = after
 		r.start()
 		r.Streams.Raw(`{"type":"MODIFIED","object":` + poison + `}`)
 		r.settle()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		var told []string
-		for _, rec := range b.records() {
-			if rec.Op == "quarantined" && rec.acked {
+		for _, rec := range b.Records() {
+			if rec.Op == "quarantined" && rec.Acked {
 				told = append(told, rec.ID)
 			}
 		}
@@ -87,15 +87,15 @@ func TestQuarantineAndRelist(t *testing.T) {
 // Quarantined bytes beyond the limit are cut off.
 func TestQuarantineCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.cfg.Units[0].Reflector.MaxFrame = 512 << 10
 		r.start()
 		r.Streams.Raw(`{"type":"ADDED","object":{"metadata":{},"spec":"` + strings.Repeat("x", 600<<10) + `"}}`)
 		r.settle()
 		_, err := r.end()
-		ok(t, err)
-		events, _ := b.quarantine(t)
+		testkit.OK(t, err)
+		events, _ := quarantineOf(t, b)
 		if len(events) != 1 || events[0].Reason != "too-large" || !events[0].Partial || len(events[0].Raw) != resource.MaxUnreadable || events[0].Size != 512<<10 || len(events[0].SHA256) != 64 {
 			t.Errorf("%d events", len(events))
 		}
@@ -113,25 +113,25 @@ func TestQuarantinedSecretBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				redactor, err := resource.NewRedactor([]byte("0123456789abcdef"))
-				ok(t, err)
-				b := calmBroker("sink")
+				testkit.OK(t, err)
+				b := calmBroker(t, "sink")
 				r := newRig(t)
 				r.Server = testkit.NewServer(t, secrets)
 				r.cfg.Client.HTTP, r.cfg.Client.Base = r.HTTP(), r.URL()
 				r.cfg.Units[0].Type, r.cfg.Units[0].Parse.Redactor = secrets, redactor
-				r.addSink(b.name, b.connect(0))
+				r.addSink(b.Name, b.Connect(0))
 				r.start()
 				r.Streams.Raw(`{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"},"data":` + data + `}}`)
 				r.settle()
 				status := fmt.Sprintf("%+v %v", r.Status(), r.Ready())
 				_, err = r.end()
-				ok(t, err)
-				events, _ := b.quarantine(t)
+				testkit.OK(t, err)
+				events, _ := quarantineOf(t, b)
 				if len(events) != 1 || events[0].Raw != nil || events[0].SHA256 != "" || events[0].Message != "" || len(events[0].Fingerprint) != 64 || events[0].Size == 0 {
 					t.Errorf("%+v", events)
 				}
 				all := status + r.log.String()
-				for _, rec := range b.records() {
+				for _, rec := range b.Records() {
 					all += string(rec.Data) + rec.ID
 				}
 				for _, path := range files(t, r, "state") {
@@ -151,14 +151,14 @@ func TestQuarantinedSecretBytes(t *testing.T) {
 func files(t *testing.T, r *rig, dir string) (contents []string) {
 	t.Helper()
 	names, err := r.fs.List(dir)
-	ok(t, err)
+	testkit.OK(t, err)
 	for _, name := range names {
 		f, err := r.fs.Open(r.fs.PathJoin(dir, name))
-		ok(t, err)
+		testkit.OK(t, err)
 		var content bytes.Buffer
 		_, _ = content.ReadFrom(f) // of a directory it fails
 		contents = append(contents, content.String())
-		ok(t, f.Close())
+		testkit.OK(t, f.Close())
 	}
 	return contents
 }
@@ -166,12 +166,12 @@ func files(t *testing.T, r *rig, dir string) (contents []string) {
 // Bytes that stop every list are reported once, and stop no other resource.
 func TestQuarantinedListBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t)
 		other := testkit.NewServer(t, widgets)
 		r.cfg.Client.HTTP = &http.Client{Transport: byPath{other.HTTP().Transport, r.HTTP().Transport}}
 		r.cfg.Units = append(r.cfg.Units, pipeline.Config{Informer: "all", Type: widgets})
-		r.addSink(b.name, b.connect(0))
+		r.addSink(b.Name, b.Connect(0))
 		r.SetFeatures(testkit.Features{NoWatchList: true})
 		r.Faults.Answer(testkit.Lists, -1, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -188,7 +188,7 @@ func TestQuarantinedListBytes(t *testing.T) {
 			t.Errorf("ready: %v", reasons)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		expect(t, b, "quarantined", "synced", "added w")
 	})
 }
@@ -200,7 +200,7 @@ func tooDeep(obj map[string]any) {
 
 func TestDepth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.Create("shop/a", nil)
 		r.Create("shop/b", nil)
@@ -220,21 +220,21 @@ func TestDepth(t *testing.T) {
 		r.Create("shop/d", nil)
 		r.settle()
 		expect(t, b, "deleted b", "added d") // with what was last known of it
-		for _, record := range b.records() {
+		for _, record := range b.Records() {
 			if record.Op == "deleted" && (!strings.Contains(string(record.Data), `"name":"b"`) || strings.Contains(string(record.Data), "[[[")) {
 				t.Errorf("%s", record.Data)
 			}
 		}
 
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		r.Update("shop/c", tooDeep)
 		at := r.Update("shop/d", nil)
 		r.Expire()
 		r.start()
 		r.settle()
 		expect(t, b, "gap inferred", "quarantined", "quarantined", "updated d inferred", "synced")
-		if _, ids := b.quarantine(t); len(ids) != 4 { // one is told again, as the same
+		if _, ids := quarantineOf(t, b); len(ids) != 4 { // one is told again, as the same
 			t.Errorf("%q", ids)
 		}
 
@@ -250,7 +250,7 @@ func TestDepth(t *testing.T) {
 		r.settle()
 		expect(t, b, "added c")
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -282,7 +282,7 @@ func TestQuarantinedObject(t *testing.T) {
 		for _, features := range []testkit.Features{{}, {NoWatchList: true}} {
 			t.Run(fmt.Sprintf("%s %+v", name, features), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					b := calmBroker("sink")
+					b := calmBroker(t, "sink")
 					r := newRig(t, b)
 					r.SetFeatures(features)
 					for _, key := range []resource.Key{"shop/a", "shop/b", "shop/c"} {
@@ -291,7 +291,7 @@ func TestQuarantinedObject(t *testing.T) {
 					r.start()
 					r.settle()
 					_, err := r.end()
-					ok(t, err)
+					testkit.OK(t, err)
 					expect(t, b, "added a", "added b", "added c", "synced")
 
 					r.Update("shop/b", tt.garble)
@@ -304,7 +304,7 @@ func TestQuarantinedObject(t *testing.T) {
 						t.Errorf("ready: %v", reasons)
 					}
 					expect(t, b, tt.told...)
-					if events, _ := b.quarantine(t); len(events) != 1 || events[0].Key != tt.key {
+					if events, _ := quarantineOf(t, b); len(events) != 1 || events[0].Key != tt.key {
 						t.Errorf("%+v", events)
 					}
 
@@ -317,13 +317,13 @@ func TestQuarantinedObject(t *testing.T) {
 					expect(t, b, "updated b")
 
 					_, err = r.end()
-					ok(t, err)
+					testkit.OK(t, err)
 					r.Create("shop/e", nil)
 					r.Expire()
 					r.start()
 					r.settle()
 					_, err = r.end()
-					ok(t, err)
+					testkit.OK(t, err)
 					expect(t, b, tt.later...)
 				})
 			})

@@ -34,7 +34,7 @@ func (r *rig) ready() {
 // A watch that brings nothing is reopened, and the bridge is not ready until it brings something.
 func TestNotReadySilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, calmBroker("sink"))
+		r := newRig(t, calmBroker(t, "sink"))
 		r.cfg.Watchdog = 2 * time.Minute
 		r.start()
 		for range 4 { // bookmarks keep it alive
@@ -56,18 +56,18 @@ func TestNotReadySilentWatch(t *testing.T) {
 		r.settle()
 		r.ready()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
 // A sink that lags makes the bridge not ready.
 func TestNotReadyLaggingSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("slow")
+		b := calmBroker(t, "slow")
 		r := newRig(t, b)
 		r.cfg.Units[0].Lag = 10 * time.Minute
 		r.start()
-		b.set(hung)
+		b.Set(testkit.Hung)
 		r.Create("shop/a", nil)
 		r.Skip(10)
 		r.Streams.Bookmark()
@@ -91,14 +91,14 @@ func TestNotReadyLaggingSink(t *testing.T) {
 		if s.OldestSeconds["slow"] < 660 || s.VersionsBehind == nil || *s.VersionsBehind != 0 { // what lies on disk is settled
 			t.Errorf("%+v", s)
 		}
-		b.set(calm)
+		b.Set(testkit.Healthy)
 		time.Sleep(time.Minute) // more than the pause between two attempts
 		r.settle()
 		if lags() || r.Status().Informers[0].OldestSeconds["slow"] != 0 {
 			t.Errorf("reasons %v after it was sent", r.Ready())
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -110,7 +110,7 @@ func TestNotReadyFullDisk(t *testing.T) {
 		r.start()
 		r.Create("shop/a", nil)
 		r.settle()
-		behind.set(hung)
+		behind.Set(testkit.Hung)
 		for range 30 {
 			r.churn("shop/a", 20)
 			r.settle()
@@ -122,13 +122,13 @@ func TestNotReadyFullDisk(t *testing.T) {
 		if !found {
 			t.Errorf("reasons %v", r.Ready())
 		}
-		behind.set(calm)
+		behind.Set(testkit.Healthy)
 		for range 30 {
 			r.settle()
 		}
 		r.ready()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -136,12 +136,12 @@ func TestNotReadyFullDisk(t *testing.T) {
 // A watch from an expired version may be accepted, and told so within.
 func TestNotReadyBeforeSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.Create("shop/a", nil)
 		r.start()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		expect(t, b, "added a", "synced")
 		r.Create("shop/b", nil)
 		r.Skip(10)
@@ -162,7 +162,7 @@ func TestNotReadyBeforeSync(t *testing.T) {
 		}
 		r.ready()
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		expect(t, b, "gap inferred", "added b inferred", "synced")
 	})
 }

@@ -11,32 +11,29 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // recaller is a session of a broker that can be read back.
-type recaller struct{ *session }
+type recaller struct{ *testkit.Session }
 
 // Position implements sinks.Recaller.
 func (r recaller) Position() []byte {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return binary.AppendUvarint(nil, uint64(len(r.log)))
+	return binary.AppendUvarint(nil, uint64(len(r.Records())))
 }
 
 // Recall implements sinks.Recaller. A message that was refused and is not in the dead letters is
 // not stored.
 func (r recaller) Recall(_ context.Context, from []byte, found func(string)) error {
-	if m, _ := r.now(); m == away {
-		return errAway
+	if c, _ := r.Condition(); c == testkit.Unreachable {
+		return testkit.ErrUnreachable
 	}
 	first, n := binary.Uvarint(from)
 	if n <= 0 {
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, rec := range r.log[first:] {
-		if !rec.dead || rec.acked {
+	for _, rec := range r.Records()[first:] {
+		if !rec.Dead || rec.Acked {
 			found(rec.MessageID())
 		}
 	}
@@ -80,7 +77,7 @@ func (m *model) playOnce(steps int) (crashes, recalled int) {
 		m.note("%s", m.cluster.change())
 	}
 	m.start()
-	for !slices.ContainsFunc(m.brokers[0].records(), func(rec *record) bool { return rec.Type == "dev.kubebridge.informer.synced" && rec.acked }) {
+	for !slices.ContainsFunc(m.brokers[0].Records(), func(rec *testkit.Record) bool { return rec.Type == "dev.kubebridge.informer.synced" && rec.Acked }) {
 		time.Sleep(time.Second) // until the first snapshot is done: breaking it off would be a gap
 	}
 	time.Sleep(3 * time.Second)
@@ -121,7 +118,7 @@ func (m *model) stored() (n int) {
 	defer func() { _ = db.Close() }() // nothing was written
 	s := m.read(db)
 	for _, b := range m.brokers {
-		for _, rec := range b.records() {
+		for _, rec := range b.Records() {
 			key := resource.MakeKey(rec.Namespace, rec.Name)
 			if v := number(resource.Version(rec.ResourceVersion)); rec.Name != "" && v > s.watermark && v > s.known[key].version {
 				n++
@@ -132,25 +129,25 @@ func (m *model) stored() (n int) {
 }
 
 // holdsEverythingOnce compares a log with what the server did.
-func (m *model) holdsEverythingOnce(b *broker) {
+func (m *model) holdsEverythingOnce(b *testkit.Broker) {
 	seen := map[string]bool{}
 	last := map[resource.Key]int64{}
-	for _, rec := range b.records() {
-		if rec.dead || rec.again || rec.Name == "" {
+	for _, rec := range b.Records() {
+		if rec.Dead || rec.Again || rec.Name == "" {
 			continue
 		}
 		if seen[rec.ID] {
-			m.t.Errorf("%s: %s: it is there twice", b.name, describe(rec))
+			m.t.Errorf("%s: %s: it is there twice", b.Name, describe(rec))
 		}
 		seen[rec.ID] = true
 		key, version := resource.MakeKey(rec.Namespace, rec.Name), number(resource.Version(rec.ResourceVersion))
 		if version < last[key] {
-			m.t.Errorf("%s: %s: it comes behind version %d", b.name, describe(rec), last[key])
+			m.t.Errorf("%s: %s: it comes behind version %d", b.Name, describe(rec), last[key])
 		}
 		last[key] = version
 	}
-	for _, rec := range b.records() {
-		if rec.dead {
+	for _, rec := range b.Records() {
+		if rec.Dead {
 			seen[rec.ID] = true
 		}
 	}
@@ -160,14 +157,14 @@ func (m *model) holdsEverythingOnce(b *broker) {
 			id = w.uid + "/deleted"
 		}
 		if !seen[id] && w.version > m.states[0].first(m) {
-			m.t.Errorf("%s: missing: %s", b.name, strings.TrimSpace(w.String()))
+			m.t.Errorf("%s: missing: %s", b.Name, strings.TrimSpace(w.String()))
 		}
 	}
 }
 
 // first is the version of the first snapshot: what was overwritten before is not told.
 func (s *state) first(m *model) int64 {
-	for _, rec := range m.brokers[0].records() {
+	for _, rec := range m.brokers[0].Records() {
 		if rec.Type == "dev.kubebridge.informer.synced" {
 			return number(resource.Version(rec.ResourceVersion))
 		}

@@ -26,13 +26,13 @@ import (
 type reload struct {
 	*rig
 	widgets *testkit.Server
-	a, b    *broker
+	a, b    *testkit.Broker
 	one     pipeline.Config
 	two     pipeline.Config
 }
 
 func newReload(t *testing.T) *reload {
-	r := &reload{a: calmBroker("a"), b: calmBroker("b")}
+	r := &reload{a: calmBroker(t, "a"), b: calmBroker(t, "b")}
 	r.rig = newRig(t, r.a, r.b)
 	r.widgets = testkit.NewServer(t, widgets)
 	r.cfg.Client.HTTP = &http.Client{Transport: byPath{r.widgets.HTTP().Transport, r.HTTP().Transport}}
@@ -54,7 +54,7 @@ func keep(names ...string) (list []bridge.SinkConfig) {
 func (r *reload) change(c bridge.Change) bridge.Changes {
 	r.t.Helper()
 	done, err := r.Reconfigure(r.t.Context(), &c)
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	r.settle()
 	return done
 }
@@ -62,7 +62,7 @@ func (r *reload) change(c bridge.Change) bridge.Changes {
 func (r *reload) finish() {
 	r.t.Helper()
 	_, err := r.end()
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 }
 
 // A reload does not touch an informer that has not changed.
@@ -160,14 +160,14 @@ func TestReloadSinks(t *testing.T) {
 		r.start()
 		r.Create("shop/p", nil)
 		r.settle()
-		c := calmBroker("c")
+		c := calmBroker(t, "c")
 		more := r.one
 		more.Sinks = []pipeline.Binding{{Sink: "a"}, {Sink: "c"}}
 		both := []string{"one", "two"}
 		other := r.two
 		other.Sinks = more.Sinks
 		done := r.change(bridge.Change{
-			Informers: both, Changed: both, Units: []pipeline.Config{more, other}, Sinks: append(keep("a"), bridge.SinkConfig{Name: "c", Sink: c.connect(0)}),
+			Informers: both, Changed: both, Units: []pipeline.Config{more, other}, Sinks: append(keep("a"), bridge.SinkConfig{Name: "c", Sink: c.Connect(0)}),
 		})
 		if done.SinksStarted != 1 || done.SinksStopped != 1 || done.SinksReplaced != 0 {
 			t.Errorf("%+v", done)
@@ -179,9 +179,10 @@ func TestReloadSinks(t *testing.T) {
 		expect(t, r.b, "synced", "synced", "added p")
 
 		// Its address has changed: what is sent goes to the new one, and what was sent not again.
-		moved := newBroker("a", 2, r.a.order, r.a.limits)
+		moved := calmBroker(t, "a")
+		moved.Seed = 2
 		done = r.change(bridge.Change{
-			Informers: both, Units: []pipeline.Config{more, other}, Sinks: append(keep("c"), bridge.SinkConfig{Name: "a", Sink: moved.connect(0)}),
+			Informers: both, Units: []pipeline.Config{more, other}, Sinks: append(keep("c"), bridge.SinkConfig{Name: "a", Sink: moved.Connect(0)}),
 		})
 		if done.SinksReplaced != 1 || done.UnitsRestarted != 2 {
 			t.Errorf("%+v", done)
@@ -212,7 +213,7 @@ func TestReloadInOutage(t *testing.T) {
 				r.start()
 				expect(t, r.a, "synced", "synced")
 				expect(t, r.b, "synced", "synced")
-				r.b.set(away)
+				r.b.Set(testkit.Unreachable)
 				want := []string{}
 				for i := range 50 {
 					r.Create("shop/p", nil)
@@ -220,7 +221,7 @@ func TestReloadInOutage(t *testing.T) {
 					if i%10 == 0 {
 						sinks := keep("a", "b")
 						if replace {
-							sinks[1].Sink = r.b.connect(0)
+							sinks[1].Sink = r.b.Connect(0)
 						}
 						done := r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []pipeline.Config{r.one, r.two}, Sinks: sinks})
 						if done.UnitsRestarted == 0 {
@@ -231,7 +232,7 @@ func TestReloadInOutage(t *testing.T) {
 				want[0] = "added p"
 				r.settle()
 				expect(t, r.a, want...)
-				r.b.set(calm)
+				r.b.Set(testkit.Healthy)
 				time.Sleep(time.Minute)
 				r.settle()
 				expect(t, r.b, want...)
@@ -249,9 +250,9 @@ func TestReloadInOutage(t *testing.T) {
 
 // versionsOf are the versions of objects that a broker has acknowledged, in order; they have
 // equally many digits here.
-func versionsOf(b *broker) (versions []string) {
-	for _, rec := range b.records() {
-		if rec.acked && rec.Name != "" {
+func versionsOf(b *testkit.Broker) (versions []string) {
+	for _, rec := range b.Records() {
+		if rec.Acked && rec.Name != "" {
 			versions = append(versions, rec.Sequence)
 		}
 	}
@@ -263,7 +264,7 @@ func TestReloadUnopenableSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		r.start()
-		sinks := []bridge.SinkConfig{{Name: "a"}, {Name: "b", Sink: broken{calmBroker("b").connect(0)}, Publisher: publisher.Config{}}}
+		sinks := []bridge.SinkConfig{{Name: "a"}, {Name: "b", Sink: broken{calmBroker(t, "b").Connect(0)}, Publisher: publisher.Config{}}}
 		both := []string{"one", "two"}
 		units := []pipeline.Config{r.one, r.two}
 		r.change(bridge.Change{Informers: both, Units: units, Sinks: sinks})
@@ -274,7 +275,7 @@ func TestReloadUnopenableSink(t *testing.T) {
 		if reasons := r.Ready(); len(reasons) != 1 || !strings.Contains(reasons[0].String(), "sink b: wrong password") {
 			t.Errorf("Ready: %v", reasons)
 		}
-		sinks[1].Sink = r.b.connect(0)
+		sinks[1].Sink = r.b.Connect(0)
 		r.change(bridge.Change{Informers: both, Units: units, Sinks: sinks})
 		expect(t, r.b, "synced", "synced", "added p")
 		r.finish()
@@ -306,7 +307,7 @@ func TestReloadRefused(t *testing.T) {
 }
 
 // A change during a start is made after it, and a change during a stop is not made.
-func TestReloadDuringStartAndStop(t *testing.T) {
+func TestReloadAroundStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		s := &service{diary: &diary{}, after: time.Minute}
@@ -322,7 +323,7 @@ func TestReloadDuringStartAndStop(t *testing.T) {
 		if n := len(r.Status().Informers); n != 1 {
 			t.Errorf("%d units", n)
 		}
-		r.a.set(hung)
+		r.a.Set(testkit.Hung)
 		r.Create("shop/p", nil)
 		r.settle()
 		r.stop(errStop)
@@ -330,9 +331,9 @@ func TestReloadDuringStartAndStop(t *testing.T) {
 		if _, err := r.Reconfigure(t.Context(), &c); !errors.Is(err, bridge.ErrStopping) {
 			t.Errorf("while it stops: %v", err)
 		}
-		r.a.set(calm)
-		ok(t, <-r.done)
-		ok(t, r.db.Close())
+		r.a.Set(testkit.Healthy)
+		testkit.OK(t, <-r.done)
+		testkit.OK(t, r.db.Close())
 	})
 }
 
@@ -342,7 +343,7 @@ func TestReloadClientGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		r.start()
-		r.a.set(hung)
+		r.a.Set(testkit.Hung)
 		r.Create("shop/p", nil)
 		r.settle()
 		asking, leave := context.WithTimeout(t.Context(), time.Second)
@@ -351,7 +352,7 @@ func TestReloadClientGone(t *testing.T) {
 		if err != nil || done.UnitsStopped != 1 || asking.Err() == nil {
 			t.Errorf("%+v, %v", done, err)
 		}
-		r.a.set(calm)
+		r.a.Set(testkit.Healthy)
 		r.finish()
 	})
 }
@@ -361,7 +362,7 @@ func TestStopDuringReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		r.start()
-		r.a.set(slow)
+		r.a.Set(testkit.Slow)
 		for i := range 200 {
 			r.Create("shop/p", func(obj map[string]any) { obj["n"] = i })
 		}
@@ -378,11 +379,11 @@ func TestStopDuringReload(t *testing.T) {
 		if err := <-result; !errors.Is(err, bridge.ErrStopping) {
 			t.Errorf("the change: %v", err)
 		}
-		r.a.set(calm)
+		r.a.Set(testkit.Healthy)
 		if err := <-r.done; err != nil && !errors.Is(err, bridge.ErrDrain) {
 			t.Error(err)
 		}
-		ok(t, r.db.Close())
+		testkit.OK(t, r.db.Close())
 		r.cfg.Registerer = prometheus.NewRegistry()
 		r.start()
 		time.Sleep(time.Minute)
@@ -404,8 +405,8 @@ func TestReloadWhilePaused(t *testing.T) {
 		r.start()
 		expect(t, r.a, "synced", "synced")
 		expect(t, r.b, "synced", "synced")
-		ok(t, r.PauseInformer(t.Context(), "one", "ada"))
-		ok(t, r.PauseSink(t.Context(), "b", "ada"))
+		testkit.OK(t, r.PauseInformer(t.Context(), "one", "ada"))
+		testkit.OK(t, r.PauseSink(t.Context(), "b", "ada"))
 		r.settle()
 		reasons := fmt.Sprint(r.Ready())
 		for _, want := range []string{"informer one/pods: paused by ada since 2000-01-01T00:00:02Z; 'bridge resume informer one' goes on", "sink b: paused by ada"} {
@@ -422,14 +423,14 @@ func TestReloadWhilePaused(t *testing.T) {
 		expect(t, r.a, "added w")
 		both := []string{"one", "two"}
 		r.change(bridge.Change{
-			Informers: both, Changed: both, Units: []pipeline.Config{r.one, r.two}, Sinks: []bridge.SinkConfig{{Name: "a"}, {Name: "b", Sink: r.b.connect(0)}},
+			Informers: both, Changed: both, Units: []pipeline.Config{r.one, r.two}, Sinks: []bridge.SinkConfig{{Name: "a"}, {Name: "b", Sink: r.b.Connect(0)}},
 		})
 		r.widgets.Update("shop/w", nil)
 		r.settle()
 		expect(t, r.a, "updated w")
 		expect(t, r.b)
-		ok(t, r.ResumeInformer(t.Context(), "one"))
-		ok(t, r.ResumeSink(t.Context(), "b"))
+		testkit.OK(t, r.ResumeInformer(t.Context(), "one"))
+		testkit.OK(t, r.ResumeSink(t.Context(), "b"))
 		r.settle()
 		expect(t, r.a, "added p")
 		expect(t, r.b, "added w", "updated w", "added p")
@@ -459,7 +460,7 @@ func TestSnapshotRequest(t *testing.T) {
 			t.Helper()
 			req.Informer = "one"
 			units, err := r.SendSnapshot(t.Context(), req)
-			ok(t, err)
+			testkit.OK(t, err)
 			if !slices.Equal(units, []string{"one/pods"}) {
 				t.Errorf("units %v", units)
 			}
@@ -470,7 +471,7 @@ func TestSnapshotRequest(t *testing.T) {
 		send(pipeline.SnapshotRequest{Namespace: "mail", Resource: "pods"})
 		expect(t, r.a, "synced q")
 		selector, err := labels.Parse("color=blue")
-		ok(t, err)
+		testkit.OK(t, err)
 		send(pipeline.SnapshotRequest{Selector: selector})
 		expect(t, r.a, "synced p")
 		expect(t, r.b, "synced", "synced", "added p", "added q", "synced p", "synced q", "synced q", "synced p")
@@ -478,7 +479,7 @@ func TestSnapshotRequest(t *testing.T) {
 		expect(t, r.a)
 		expect(t, r.b, "synced p", "synced q")
 		ids := map[string]bool{}
-		for _, rec := range r.b.records() {
+		for _, rec := range r.b.Records() {
 			if ids[rec.ID] {
 				t.Errorf("the id %s comes twice", rec.ID)
 			}
@@ -511,9 +512,9 @@ func TestSnapshotAmongChanges(t *testing.T) {
 		r.start()
 		time.Sleep(time.Minute)
 		r.settle()
-		r.b.set(slow)
+		r.b.Set(testkit.Slow)
 		_, err := r.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "one"})
-		ok(t, err)
+		testkit.OK(t, err)
 		if _, err := r.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "one"}); err != nil && !errors.Is(err, pipeline.ErrBusy) {
 			t.Errorf("a second one: %v", err)
 		}
@@ -526,21 +527,21 @@ func TestSnapshotAmongChanges(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		r.settle()
-		for _, b := range []*broker{r.a, r.b} {
+		for _, b := range []*testkit.Broker{r.a, r.b} {
 			synced, last := map[string]bool{}, map[string]string{}
-			for _, rec := range b.records() {
-				if !rec.acked || rec.Name == "" {
+			for _, rec := range b.Records() {
+				if !rec.Acked || rec.Name == "" {
 					continue
 				}
 				if rec.Sequence < last[rec.Name] {
-					t.Errorf("%s: %s @%s comes behind @%s", b.name, rec.Name, rec.Sequence, last[rec.Name])
+					t.Errorf("%s: %s @%s comes behind @%s", b.Name, rec.Name, rec.Sequence, last[rec.Name])
 				}
 				last[rec.Name] = rec.Sequence
 				synced[rec.Name] = synced[rec.Name] || strings.HasSuffix(rec.Type, ".synced")
 			}
 			for i := range objects {
 				if _, name := key(i).Split(); !synced[name] {
-					t.Errorf("%s: %s was not sent again", b.name, name)
+					t.Errorf("%s: %s was not sent again", b.Name, name)
 				}
 			}
 		}

@@ -23,11 +23,11 @@ func redacting(t *testing.T, u pipeline.Config, path string) pipeline.Config {
 func redactingWith(t *testing.T, u pipeline.Config, path, key string) pipeline.Config {
 	t.Helper()
 	redactor, err := resource.NewRedactor([]byte(key))
-	ok(t, err)
+	testkit.OK(t, err)
 	at, err := resource.ParsePath(path)
-	ok(t, err)
+	testkit.OK(t, err)
 	rules, err := resource.NewRules(resource.RulesConfig{Redactor: redactor, Redact: []resource.Path{at}})
-	ok(t, err)
+	testkit.OK(t, err)
 	u.Parse.Redactor, u.Parse.Rules, u.Redaction = redactor, rules, path
 	return u
 }
@@ -36,29 +36,29 @@ func redactingWith(t *testing.T, u pipeline.Config, path, key string) pipeline.C
 // that the change is made. Only what is in a call of the sink at that moment is out of reach.
 func TestReloadRedaction(t *testing.T) {
 	type given struct {
-		order  sinks.Order
-		mood   mood
-		latest bool
-		raw    int // that are sent after the change
+		order     sinks.Order
+		condition testkit.Condition
+		latest    bool
+		raw       int // that are sent after the change
 	}
 	for name, c := range map[string]given{
-		"that is away":                     {sinks.ByObject, away, false, 0},
-		"that is away, by lane":            {sinks.ByLane, away, false, 0},
-		"that is away, the newest only":    {sinks.ByObject, away, true, 0},
-		"that is in a call":                {sinks.ByObject, hung, false, 1},
-		"that is in a call, by lane":       {sinks.ByLane, hung, false, 1},
-		"that is in a call, of the newest": {sinks.ByObject, hung, true, 1},
+		"that is away":                     {sinks.ByObject, testkit.Unreachable, false, 0},
+		"that is away, by lane":            {sinks.ByLane, testkit.Unreachable, false, 0},
+		"that is away, the newest only":    {sinks.ByObject, testkit.Unreachable, true, 0},
+		"that is in a call":                {sinks.ByObject, testkit.Hung, false, 1},
+		"that is in a call, by lane":       {sinks.ByLane, testkit.Hung, false, 1},
+		"that is in a call, of the newest": {sinks.ByObject, testkit.Hung, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newReload(t)
-				r.b.order = c.order
+				r.b.Unit = c.order
 				r.one.Sinks = slices.Clone(r.one.Sinks)
 				r.one.Sinks[1].Latest = c.latest
 				r.cfg.Units[0] = r.one
 				r.start()
 				expect(t, r.b, "synced", "synced")
-				r.b.set(c.mood)
+				r.b.Set(c.condition)
 				const versions = 20
 				for i := range versions {
 					r.Create("shop/p", func(obj map[string]any) { obj["spec"] = map[string]any{"x": "hunter2", "n": i} })
@@ -73,12 +73,12 @@ func TestReloadRedaction(t *testing.T) {
 				if done.UnitsRestarted != 1 {
 					t.Errorf("%+v", done)
 				}
-				before := len(r.b.records())
-				r.b.set(calm)
+				before := len(r.b.Records())
+				r.b.Set(testkit.Healthy)
 				time.Sleep(time.Minute)
 				r.settle()
 				raw, newest := 0, []byte(nil)
-				for _, rec := range r.b.records()[before:] {
+				for _, rec := range r.b.Records()[before:] {
 					if bytes.Contains(rec.Data, []byte("hunter2")) {
 						raw++
 					}

@@ -34,7 +34,7 @@ func (m *model) reload() {
 		c.Units[0], c.Changed = m.unit, c.Informers
 	}
 	for i, b := range m.brokers {
-		sc := bridge.SinkConfig{Name: b.name}
+		sc := bridge.SinkConfig{Name: b.Name}
 		// With latest, what had no answer from a sink that is replaced collapses with what came
 		// since, as after a crash: a reader that knows of no crash would take the Added that comes
 		// of it for a second one.

@@ -41,7 +41,7 @@ type rig struct {
 }
 
 // newRig follows pods. It is called within a synctest bubble.
-func newRig(t *testing.T, brokers ...*broker) *rig {
+func newRig(t *testing.T, brokers ...*testkit.Broker) *rig {
 	r := &rig{Server: testkit.NewServer(t, pods), t: t, fs: vfs.NewCrashableMem(), log: &logBuffer{}}
 	r.cfg = bridge.Config{
 		Cluster: "test", Units: []pipeline.Config{{Informer: "all", Type: pods}},
@@ -49,7 +49,7 @@ func newRig(t *testing.T, brokers ...*broker) *rig {
 		Log:    slog.New(slog.NewTextHandler(r.log, nil)),
 	}
 	for _, b := range brokers {
-		r.addSink(b.name, b.connect(0))
+		r.addSink(b.Name, b.Connect(0))
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -60,8 +60,10 @@ func newRig(t *testing.T, brokers ...*broker) *rig {
 }
 
 // calmBroker is a broker that answers everything.
-func calmBroker(name string) *broker {
-	return newBroker(name, 1, sinks.ByObject, sinks.Limits{})
+func calmBroker(t *testing.T, name string) *testkit.Broker {
+	b := testkit.NewBroker(t, name, sinks.ByObject)
+	b.Seed = 1
+	return b
 }
 
 // addSink adds a sink that every unit sends to.
@@ -81,11 +83,11 @@ func (r *rig) start() {
 		disk = r.wrap(disk)
 	}
 	r.db, err = store.Open(statedb.Options{Dir: "state", FS: disk, CacheBytes: 1 << 20, MemTableBytes: 256 << 10, Log: r.cfg.Log})
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	r.db.SetBodiesPerSecond(r.bodies)
 	r.cfg.DB = r.db
 	r.Bridge, err = bridge.New(r.cfg)
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	var ctx context.Context
 	ctx, r.stop = context.WithCancelCause(context.WithoutCancel(r.t.Context()))
 	r.done = make(chan error, 1)
@@ -100,7 +102,7 @@ func (r *rig) end() (took time.Duration, err error) {
 	r.stop(errStop)
 	err = <-r.done
 	took = time.Since(began)
-	ok(r.t, r.db.Close())
+	testkit.OK(r.t, r.db.Close())
 	return took, err
 }
 
@@ -111,12 +113,11 @@ func (r *rig) settle() {
 }
 
 // expect compares what a broker has acknowledged since the last call with lines such as "added a".
-func expect(t *testing.T, b *broker, lines ...string) {
+func expect(t *testing.T, b *testkit.Broker, lines ...string) {
 	t.Helper()
 	var got []string
-	records := b.records()
-	for _, rec := range records[b.seen:] {
-		if !rec.acked {
+	for _, rec := range b.Next() {
+		if !rec.Acked {
 			continue
 		}
 		line := rec.Type[strings.LastIndexByte(rec.Type, '.')+1:]
@@ -128,11 +129,10 @@ func expect(t *testing.T, b *broker, lines ...string) {
 		}
 		got = append(got, line)
 	}
-	b.seen = len(records)
 	slices.Sort(got) // between objects there is no order
 	slices.Sort(lines)
 	if !slices.Equal(got, lines) {
-		t.Errorf("%s has\n\t%s\nwant\n\t%s", b.name, strings.Join(got, "\n\t"), strings.Join(lines, "\n\t"))
+		t.Errorf("%s has\n\t%s\nwant\n\t%s", b.Name, strings.Join(got, "\n\t"), strings.Join(lines, "\n\t"))
 	}
 }
 

@@ -26,21 +26,19 @@ func labelled(app string) func(map[string]any) {
 
 // told are the names of objects, ids and causes of what a broker has since the last call, sorted:
 // between objects there is no order.
-func told(b *broker) (lines []string) {
-	records := b.records()
-	for _, rec := range records[b.seen:] {
+func told(b *testkit.Broker) (lines []string) {
+	for _, rec := range b.Next() {
 		if rec.Name == "" {
 			lines = append(lines, string(rec.Op))
 			continue
 		}
 		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s %s", rec.Op, rec.ID, rec.Cause)))
 	}
-	b.seen = len(records)
 	slices.Sort(lines)
 	return lines
 }
 
-func expectTold(t *testing.T, b *broker, lines ...string) {
+func expectTold(t *testing.T, b *testkit.Broker, lines ...string) {
 	t.Helper()
 	if got := told(b); !slices.Equal(got, lines) {
 		t.Errorf("told\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(lines, "\n\t"))
@@ -48,8 +46,8 @@ func expectTold(t *testing.T, b *broker, lines ...string) {
 }
 
 // newSelectRig follows the pods with app=web.
-func newSelectRig(t *testing.T) (*rig, *broker) {
-	b := calmBroker("a")
+func newSelectRig(t *testing.T) (*rig, *testkit.Broker) {
+	b := calmBroker(t, "a")
 	r := newRig(t, b)
 	r.cfg.Units[0].LabelSelector, r.cfg.Units[0].SelectHere = "app=web", true
 	return r, b
@@ -58,7 +56,7 @@ func newSelectRig(t *testing.T) (*rig, *broker) {
 func (r *rig) restart(change func(*pipeline.Config)) {
 	r.t.Helper()
 	_, err := r.end()
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	change(&r.cfg.Units[0])
 	r.start()
 }
@@ -80,7 +78,7 @@ func TestSelectHereReverted(t *testing.T) {
 		r.settle()
 		expectTold(t, b, "deleted uid-p-98/deleted/selection/2 deleted")
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -109,7 +107,7 @@ func TestSelectHereWithoutList(t *testing.T) {
 			t.Errorf("%d lists, want the first one only", n)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -135,7 +133,7 @@ func TestSelectHereRewind(t *testing.T) {
 		r.settle()
 		expectTold(t, b, "added uid-p-98/98/epoch/1", "deleted uid-q-99/99/left/epoch/1 left-selector", "gap", "synced")
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -157,7 +155,7 @@ func TestSelectHereSuccessor(t *testing.T) {
 		r.settle()
 		expectTold(t, b, "added uid-p-100/101 entered-selector")
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -202,6 +200,6 @@ func TestSelectHereInShards(t *testing.T) {
 		r.settle()
 		expectTold(t, b, fmt.Sprintf("deleted uid-%s-99/105/deleted left-selector", mine))
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // TestSelectHereModel relabels objects at any time, with a label
@@ -125,44 +126,44 @@ func (s *chosen) step() {
 func (s *chosen) heal() { s.model.heal() }
 
 // judge reads a stream from its beginning.
-func (s *chosen) judge(b *broker) {
+func (s *chosen) judge(b *testkit.Broker) {
 	now := s.unit.LabelSelector
 	holds := s.read(b, s.judgeRecord)
 	for key, w := range s.cluster.alive {
 		h := holds[s.unit.Type.String()+"/"+string(key)]
 		switch selected := s.matches(now, w); {
 		case selected && (h == nil || !h.alive || h.mark != w.mark):
-			s.t.Errorf("%s: a reader does not hold the last state of %s: %s, but %+v", b.name, key, w, h)
+			s.t.Errorf("%s: a reader does not hold the last state of %s: %s, but %+v", b.Name, key, w, h)
 		case !selected && h != nil && h.alive:
-			s.t.Errorf("%s: a reader still holds %s, which is not selected by %s: %+v", b.name, key, now, h)
+			s.t.Errorf("%s: a reader still holds %s, which is not selected by %s: %+v", b.Name, key, now, h)
 		}
 	}
 	s.judgeGone(b, holds)
 }
 
 // judgeRecord compares a record with what a reader holds, and with what happened.
-func (s *chosen) judgeRecord(b *broker, rec *record, h *held, version int64) {
+func (s *chosen) judgeRecord(b *testkit.Broker, rec *testkit.Record, h *held, version int64) {
 	// What was sent and not settled when it died comes again; with another selector under another
 	// id.
 	again := s.moves && h.uid == rec.UID && version == h.version
 	if h.alive && rec.Op != event.Deleted && version <= h.version && !again {
-		s.t.Errorf("%s: after version %d: %s", b.name, h.version, describe(rec))
+		s.t.Errorf("%s: after version %d: %s", b.Name, h.version, describe(rec))
 	}
 	if err := s.wrongCause(rec, h, version); err != "" {
-		s.t.Errorf("%s: %s: cause %q: %s", b.name, err, rec.Cause, describe(rec))
+		s.t.Errorf("%s: %s: cause %q: %s", b.Name, err, rec.Cause, describe(rec))
 	}
 	if s.expires || s.moves || !h.alive || h.uid != rec.UID {
 		return
 	}
 	for _, w := range s.cluster.all {
 		if w.uid == rec.UID && w.version > h.version && w.version < version && !w.deleted {
-			s.t.Errorf("%s: %s was lost before %s", b.name, w, describe(rec))
+			s.t.Errorf("%s: %s was lost before %s", b.Name, w, describe(rec))
 		}
 	}
 }
 
 // wrongCause says what is wrong with the cause that a record tells.
-func (s *chosen) wrongCause(rec *record, h *held, version int64) string {
+func (s *chosen) wrongCause(rec *testkit.Record, h *held, version int64) string {
 	var at, before, end *write // the write with the record's version, the one before it, and the object's end
 	for _, w := range s.cluster.all {
 		switch {

@@ -11,6 +11,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/filter"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // TestFilterModel runs sinks with filters of their own through outages,
@@ -100,10 +101,10 @@ func (s *selective) play(steps int) {
 }
 
 // judge compares what a broker has with what it should have.
-func (s *selective) judge(b *broker) {
+func (s *selective) judge(b *testkit.Broker) {
 	lets := func(version int64) bool {
 		last := fmt.Sprint(version % 10)
-		return strings.Contains(s.digits[b.name], last) && strings.Contains(s.all, last)
+		return strings.Contains(s.digits[b.Name], last) && strings.Contains(s.all, last)
 	}
 	before := map[int64]int64{} // the version before an update, by version and object
 	latest := map[resource.Key]*write{}
@@ -120,26 +121,26 @@ func (s *selective) judge(b *broker) {
 		}
 	}
 	told, last := map[string]bool{}, map[string]int64{}
-	for _, rec := range b.records() {
+	for _, rec := range b.Records() {
 		version := number(resource.Version(rec.ResourceVersion))
 		if rec.Name == "" || told[rec.ID] || len(s.changed) == 0 || version < s.changed[0].version {
 			continue
 		}
 		told[rec.ID] = true
 		if !lets(version) {
-			s.t.Errorf("%s: its filter does not let it through: %s", b.name, describe(rec))
+			s.t.Errorf("%s: its filter does not let it through: %s", b.Name, describe(rec))
 		}
 		if version <= last[rec.PartitionKey] {
-			s.t.Errorf("%s: after version %d: %s", b.name, last[rec.PartitionKey], describe(rec))
+			s.t.Errorf("%s: after version %d: %s", b.Name, last[rec.PartitionKey], describe(rec))
 		}
 		last[rec.PartitionKey] = version
 		if got := oldVersion(s.t, rec); rec.Op == event.Updated && got != before[version] {
-			s.t.Errorf("%s: the old object is of version %d, not %d: %s", b.name, got, before[version], describe(rec))
+			s.t.Errorf("%s: the old object is of version %d, not %d: %s", b.Name, got, before[version], describe(rec))
 		}
 	}
 	for id, w := range wanted {
 		if !told[id] {
-			s.t.Errorf("%s (digits %s) was never told of %s", b.name, s.digits[b.name], w)
+			s.t.Errorf("%s (digits %s) was never told of %s", b.Name, s.digits[b.Name], w)
 		}
 	}
 }
@@ -152,7 +153,7 @@ func idOf(w *write) string {
 }
 
 // oldVersion is the version of the old object in a payload, 0 when there is none.
-func oldVersion(t *testing.T, rec *record) int64 {
+func oldVersion(t *testing.T, rec *testkit.Record) int64 {
 	var data struct {
 		Old struct {
 			Metadata struct{ ResourceVersion resource.Version }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // diary is what happened, in order.
@@ -53,33 +54,33 @@ func (s *service) WaitReady(ctx context.Context) error {
 
 // diarist is a sink that notes what happens.
 type diarist struct {
-	*session
+	*testkit.Session
 	*diary
 }
 
 func (d diarist) Open(ctx context.Context) error {
 	d.note("sink opens")
-	return d.session.Open(ctx)
+	return d.Session.Open(ctx)
 }
 
 func (d diarist) Close() error {
 	d.note("sink closes")
-	return d.session.Close()
+	return d.Session.Close()
 }
 
 // Services are ready before sinks open, and end last.
 func TestServiceOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &diary{}
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t)
-		r.addSink(b.name, diarist{b.connect(0), d})
+		r.addSink(b.Name, diarist{b.Connect(0), d})
 		r.cfg.Services = []bridge.Service{&service{diary: d, after: time.Second}}
 		r.Create("shop/a", nil)
 		r.start()
 		expect(t, b, "added a", "synced")
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		if want := []string{"service runs", "service is ready", "sink opens", "sink closes", "service ends"}; !slices.Equal(d.entries, want) {
 			t.Errorf("%q, want %q", d.entries, want)
 		}
@@ -90,7 +91,7 @@ func TestServiceOrder(t *testing.T) {
 // An embedded broker with a large stream may take minutes to be ready.
 func TestServiceStoppedEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, calmBroker("sink"))
+		r := newRig(t, calmBroker(t, "sink"))
 		r.cfg.Services = []bridge.Service{&service{diary: &diary{}, after: -1}}
 		r.start()
 		if took, err := r.end(); err != nil || took > time.Second {
@@ -102,13 +103,13 @@ func TestServiceStoppedEarly(t *testing.T) {
 // A service that fails ends the bridge.
 func TestServiceFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, calmBroker("sink"))
+		r := newRig(t, calmBroker(t, "sink"))
 		failure := errors.New("no space left for the stream")
 		r.cfg.Services = []bridge.Service{&service{diary: &diary{}, fails: failure}}
 		r.start()
 		if err := <-r.done; !errors.Is(err, failure) {
 			t.Errorf("Run: %v", err)
 		}
-		ok(t, r.db.Close())
+		testkit.OK(t, r.db.Close())
 	})
 }

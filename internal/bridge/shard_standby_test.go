@@ -37,14 +37,14 @@ func (s *replicatedShards) begin(pod int, shard resource.Shard) {
 	s.clients[pod] = s.leases.Client()
 	cfg := standby.LeaseConfig{Client: s.clients[pod], Namespace: "tools", Name: standby.LeaseName("bridge", shard), Identity: fmt.Sprint("pod-", pod)}
 	lease, err := standby.NewLease(cfg)
-	ok(s.t, err)
+	testkit.OK(s.t, err)
 	s.run(pod, shard, &bridge.Standby{Lease: lease, ProgressLease: standby.NewProgressLease(cfg)})
 }
 
 // die ends a pod as kill -9 does: nothing that it sends from now on arrives, and it does not renew
 // its lease.
 func (s *replicatedShards) die(pod int) {
-	s.lives[pod].sessions[0].kill()
+	s.lives[pod].sessions[0].Kill()
 	s.clients[pod].Cut(true)
 }
 
@@ -54,7 +54,7 @@ func (s *replicatedShards) awaitEnd(pod int) {
 	if err := <-s.lives[pod].done; !errors.Is(err, standby.ErrLost) {
 		s.t.Errorf("pod %d ended with %v", pod, err)
 	}
-	ok(s.t, s.lives[pod].db.Close())
+	testkit.OK(s.t, s.lives[pod].db.Close())
 	delete(s.lives, pod)
 }
 
@@ -85,8 +85,8 @@ func (s *replicatedShards) awaits(what string, there func() bool) {
 // sent counts the events of each pod.
 func (s *replicatedShards) sent() map[int]int {
 	n := map[int]int{}
-	for _, rec := range s.broker.records() {
-		n[rec.run]++
+	for _, rec := range s.broker.Records() {
+		n[rec.Process]++
 	}
 	return n
 }

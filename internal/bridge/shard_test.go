@@ -29,7 +29,7 @@ import (
 type shards struct {
 	t       *testing.T
 	cluster *cluster
-	broker  *broker
+	broker  *testkit.Broker
 	disks   map[int]*vfs.MemFS // by number of the shard
 	lives   map[int]*life
 	runs    map[int]resource.Shard // of the broker's sessions
@@ -38,7 +38,7 @@ type shards struct {
 func newShards(t *testing.T, objects int) *shards {
 	rng := rand.New(rand.NewPCG(7, 0))
 	return &shards{
-		t: t, cluster: newCluster(t, pods, rng, objects), broker: calmBroker("sink"),
+		t: t, cluster: newCluster(t, pods, rng, objects), broker: calmBroker(t, "sink"),
 		disks: map[int]*vfs.MemFS{}, lives: map[int]*life{}, runs: map[int]resource.Shard{},
 	}
 }
@@ -62,21 +62,21 @@ func (s *shards) run(number int, shard resource.Shard, standby *bridge.Standby) 
 		s.disks[number] = vfs.NewMem()
 	}
 	db, err := store.Open(statedb.Options{Dir: "state", FS: s.disks[number], CacheBytes: 1 << 20, MemTableBytes: 256 << 10})
-	ok(s.t, err)
-	connected := s.broker.connect(len(s.runs))
+	testkit.OK(s.t, err)
+	connected := s.broker.Connect(len(s.runs))
 	var sink sinks.Sink = connected
 	if standby != nil {
 		sink = recaller{connected}
 	}
 	s.runs[len(s.runs)] = shard
-	l := &life{db: db, sessions: []*session{connected}, done: make(chan error, 1)}
+	l := &life{db: db, sessions: []*testkit.Session{connected}, done: make(chan error, 1)}
 	l.bridge, err = bridge.New(bridge.Config{
 		Cluster: "test", DB: db, Log: slog.New(slog.DiscardHandler),
 		Client: &reflector.Client{HTTP: s.cluster.HTTP(), Base: s.cluster.URL()},
 		Units:  []pipeline.Config{{Informer: "all", Type: pods, Shard: shard, Sinks: []pipeline.Binding{{Sink: "sink"}}}},
 		Sinks:  []bridge.SinkConfig{{Name: "sink", Sink: sink}}, Standby: standby,
 	})
-	ok(s.t, err)
+	testkit.OK(s.t, err)
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(s.t.Context()))
 	l.stop = stop
 	go func() { l.done <- l.bridge.Run(ctx) }()
@@ -88,8 +88,8 @@ func (s *shards) stop(index int) {
 	s.t.Helper()
 	l := s.lives[index]
 	l.stop(errStop)
-	ok(s.t, <-l.done)
-	ok(s.t, l.db.Close())
+	testkit.OK(s.t, <-l.done)
+	testkit.OK(s.t, l.db.Close())
 	delete(s.lives, index)
 }
 
@@ -154,7 +154,7 @@ func (s *shards) judge(writes []*write) (repeats int) {
 	told := map[string]int{}
 	last := map[string]int64{}   // by process and object
 	alive := map[string]string{} // marks, by object
-	for _, rec := range s.broker.records() {
+	for _, rec := range s.broker.Records() {
 		if rec.Name == "" {
 			continue
 		}
@@ -165,10 +165,10 @@ func (s *shards) judge(writes []*write) (repeats int) {
 		} else {
 			alive[rec.PartitionKey] = markOf(s.t, rec.Data)
 		}
-		if shard := s.runs[rec.run]; !shard.Has(pods, rec.Namespace, rec.Name) {
+		if shard := s.runs[rec.Process]; !shard.Has(pods, rec.Namespace, rec.Name) {
 			s.t.Errorf("shard %s sent what is another's: %s", shard, describe(rec))
 		}
-		stream := fmt.Sprint(rec.run, " ", rec.PartitionKey)
+		stream := fmt.Sprint(rec.Process, " ", rec.PartitionKey)
 		if version := number(resource.Version(rec.ResourceVersion)); version <= last[stream] {
 			s.t.Errorf("after version %d: %s", last[stream], describe(rec))
 		} else {
@@ -188,7 +188,7 @@ func (s *shards) judge(writes []*write) (repeats int) {
 	if len(alive) != len(s.cluster.alive) {
 		s.t.Errorf("a reader holds %d objects, and there are %d", len(alive), len(s.cluster.alive))
 	}
-	s.t.Logf("%d changes, %d events, %d of them with an id that was told before", len(writes), len(s.broker.records()), repeats)
+	s.t.Logf("%d changes, %d events, %d of them with an id that was told before", len(writes), len(s.broker.Records()), repeats)
 	return repeats
 }
 

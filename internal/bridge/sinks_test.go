@@ -13,13 +13,14 @@ import (
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // A sink that is unavailable at the start is waited for, and holds up no other.
 func TestSinkUnavailableAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		late, other := calmBroker("late"), calmBroker("other")
-		late.set(away)
+		late, other := calmBroker(t, "late"), calmBroker(t, "other")
+		late.Set(testkit.Unreachable)
 		r := newRig(t, late, other)
 		r.Create("shop/a", nil)
 		r.start()
@@ -31,14 +32,14 @@ func TestSinkUnavailableAtStart(t *testing.T) {
 		if len(reasons) != 1 || reasons[0].Component != "sink late" || !strings.Contains(reasons[0].Message, "no route") {
 			t.Errorf("Ready: %v", reasons)
 		}
-		late.set(calm)
+		late.Set(testkit.Healthy)
 		time.Sleep(time.Minute)
 		expect(t, late, "added a", "synced", "updated a")
 		if reasons := r.Ready(); len(reasons) > 0 {
 			t.Errorf("Ready: %v", reasons)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -46,11 +47,11 @@ func TestSinkUnavailableAtStart(t *testing.T) {
 // A stalled sink costs memory up to the bound, then disk; the watermark continues.
 func TestStalledSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stalled, other := calmBroker("stalled"), calmBroker("other")
+		stalled, other := calmBroker(t, "stalled"), calmBroker(t, "other")
 		r := newRig(t, stalled, other)
 		r.cfg.Units[0].Memory = 64 << 10
 		r.start()
-		stalled.set(hung)
+		stalled.Set(testkit.Hung)
 		want := []string{"synced"}
 		for i := range 500 {
 			name := fmt.Sprint("pod-", i)
@@ -66,7 +67,7 @@ func TestStalledSink(t *testing.T) {
 		if s.Watermark != string(r.Version()) || s.SpoolBytes == 0 || s.LogBytes > 64<<10 || s.QueuedDeltas > 0 {
 			t.Errorf("status with a stalled sink: %+v", s)
 		}
-		stalled.set(calm)
+		stalled.Set(testkit.Healthy)
 		time.Sleep(time.Minute)
 		r.settle()
 		expect(t, stalled, want...)
@@ -74,12 +75,12 @@ func TestStalledSink(t *testing.T) {
 			t.Errorf("status when all is sent: %+v", s)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
 // broken can't be opened for a reason that only an operator can remove.
-type broken struct{ *session }
+type broken struct{ *testkit.Session }
 
 func (broken) Open(context.Context) error {
 	time.Sleep(time.Second) // by then there is something to send
@@ -89,9 +90,9 @@ func (broken) Open(context.Context) error {
 // A sink that can never be opened ends the bridge.
 func TestUnopenableSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("good")
+		b := calmBroker(t, "good")
 		r := newRig(t, b)
-		r.addSink("broken", broken{calmBroker("broken").connect(0)})
+		r.addSink("broken", broken{calmBroker(t, "broken").Connect(0)})
 		for i := range 5000 { // more than a listener has with its publisher
 			r.Create(resource.Key(fmt.Sprint("shop/p", i)), nil)
 		}
@@ -100,7 +101,7 @@ func TestUnopenableSink(t *testing.T) {
 		if strings.Contains(err.Error(), publisher.ErrStopped.Error()) {
 			t.Errorf("what follows from it is told as well: %v", err)
 		}
-		ok(t, r.db.Close())
+		testkit.OK(t, r.db.Close())
 		if !errors.Is(err, bridge.ErrSink) || !strings.Contains(err.Error(), "sink broken") || !strings.Contains(err.Error(), "wrong password") {
 			t.Errorf("Run: %v", err)
 		}

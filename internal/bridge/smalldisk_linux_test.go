@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/resource"
 	kept "github.com/kubebridge/bridge/internal/sinks/history"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // smallDisk mounts a file system of some bytes and works in it.
@@ -23,7 +24,7 @@ func smallDisk(t *testing.T, size int) {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprint("size=", size)); err != nil {
 		t.Skipf("a small file system can't be mounted here (%v): it takes root", err)
 	}
-	t.Cleanup(func() { ok(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
+	t.Cleanup(func() { testkit.OK(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
 	t.Chdir(dir) // back before the cleanup
 }
 
@@ -31,13 +32,13 @@ func smallDisk(t *testing.T, size int) {
 func fill(t *testing.T, name string) {
 	t.Helper()
 	file, err := os.Create(name)
-	ok(t, err)
+	testkit.OK(t, err)
 	for block := make([]byte, 64<<10); len(block) > 512; {
 		if _, err = file.Write(block); errors.Is(err, syscall.ENOSPC) {
 			block = block[:len(block)/2]
 		}
 	}
-	ok(t, file.Close())
+	testkit.OK(t, file.Close())
 }
 
 // A real disk that fills up and is freed under load loses nothing.
@@ -45,7 +46,7 @@ func fill(t *testing.T, name string) {
 func TestFullRealDisk(t *testing.T) {
 	smallDisk(t, 24<<20)
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.wrap = func(vfs.FS) vfs.FS { return vfs.Default }
 		r.cfg.Units[0].Memory = 256 << 10
@@ -53,7 +54,7 @@ func TestFullRealDisk(t *testing.T) {
 			r.Create(resource.MakeKey("shop", fmt.Sprint("p", i)), nil)
 		}
 		r.start()
-		b.seen = 8
+		b.Seen = 8
 		const rounds, changes = 3, 500
 		for round := range rounds {
 			fill(t, "filler")
@@ -70,7 +71,7 @@ func TestFullRealDisk(t *testing.T) {
 				t.Fatalf("round %d: on a full disk it is not stuck: %s", round, stuck)
 			}
 			time.Sleep(time.Minute)
-			ok(t, os.Remove("filler"))
+			testkit.OK(t, os.Remove("filler"))
 			r.catchUp()
 			expect(t, b, lines...)
 		}
@@ -78,10 +79,10 @@ func TestFullRealDisk(t *testing.T) {
 			t.Errorf("probes are left: %v, %v", left, err)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		r.start()
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		expect(t, b)
 		if n := strings.Count(r.log.String(), "takes writes again; nothing is lost"); n < rounds || n > 4*rounds {
 			t.Errorf("in %d rounds it says %d times that the disk is full:\n%s", rounds, n, r.log)
@@ -94,17 +95,17 @@ func TestFullRealDisk(t *testing.T) {
 func TestFullHistoryDisk(t *testing.T) {
 	smallDisk(t, 24<<20)
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		archive, err := kept.New(kept.Config{Dir: "history", Log: r.cfg.Log})
-		ok(t, err)
+		testkit.OK(t, err)
 		r.addSink("kept", archive)
 		for i := range 7 {
 			r.Create(resource.MakeKey("shop", fmt.Sprint("p", i)), nil)
 		}
 		r.start()
 		r.settle()
-		b.seen = 8
+		b.Seen = 8
 		fill(t, "filler")
 		lines := r.churnNoise(0, 500)
 		time.Sleep(time.Minute)
@@ -116,7 +117,7 @@ func TestFullHistoryDisk(t *testing.T) {
 		if logged := r.log.String(); !strings.Contains(logged, "the history waits for its disk") {
 			t.Errorf("the log has nothing of it:\n%s", logged)
 		}
-		ok(t, os.Remove("filler"))
+		testkit.OK(t, os.Remove("filler"))
 		for range 60 {
 			if archive.Blocked() == nil {
 				break
@@ -127,6 +128,6 @@ func TestFullHistoryDisk(t *testing.T) {
 			t.Errorf("there is room, and it is blocked by %v", why)
 		}
 		_, err = r.end() // when everything is stored
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/standby"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // forgedLease is the Lease with the progress. Once it is edited, every pipeline has delivered more
@@ -58,7 +59,7 @@ func TestForgedProgress(t *testing.T) {
 		p.settle()
 		expect(t, p.broker, "added a", "synced")
 
-		p.sessions[0].kill() // what the leader sends from now on does not arrive
+		p.sessions[0].Kill() // what the leader sends from now on does not arrive
 		lease.edited.Store(true)
 		p.Create("shop/b", nil)
 		p.Update("shop/a", nil)
@@ -73,7 +74,7 @@ func TestForgedProgress(t *testing.T) {
 			if n := strings.Count(p.log.String(), says); n != warnings {
 				t.Errorf("%s it has warned %d times", when, n)
 			}
-			if n := gauge(t, registry, "bridge_standby_doubtful_resources"); n != 1 {
+			if n := testkit.Metric(t, registry, "bridge_standby_doubtful_resources"); n != 1 {
 				t.Errorf("%s %v resources are doubtful", when, n)
 			}
 		}

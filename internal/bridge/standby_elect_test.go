@@ -30,29 +30,29 @@ func (p *pair) newcomer(run int) *rig {
 }
 
 // enters gives a replica that is to start a way of its own to the leases and to the broker.
-func (p *pair) enters(r *rig, run int) (*testkit.LeaseClient, *session) {
-	client, session := p.leases.Client(), p.broker.connect(run)
+func (p *pair) enters(r *rig, run int) (*testkit.LeaseClient, *testkit.Session) {
+	client, session := p.leases.Client(), p.broker.Connect(run)
 	r.cfg.Units = slices.Clone(r.cfg.Units)
 	r.cfg.Units[0].Sinks, r.cfg.Sinks = nil, nil
-	r.addSink(p.broker.name, recaller{session})
+	r.addSink(p.broker.Name, recaller{session})
 	r.stands(client, fmt.Sprint("replica-", run))
 	return client, session
 }
 
 // stored counts the events that a broker has of an operation, about an object or "". An answer may
 // have been lost.
-func stored(b *broker, op event.Op, name string) int {
-	return counts(b, func(rec *record) bool { return rec.Op == op && rec.Name == name })
+func stored(b *testkit.Broker, op event.Op, name string) int {
+	return counts(b, func(rec *testkit.Record) bool { return rec.Op == op && rec.Name == name })
 }
 
 // sent counts those that a replica was told are stored.
-func sent(b *broker, op event.Op, name string) int {
-	return counts(b, func(rec *record) bool { return rec.Op == op && rec.Name == name && rec.acked })
+func sent(b *testkit.Broker, op event.Op, name string) int {
+	return counts(b, func(rec *testkit.Record) bool { return rec.Op == op && rec.Name == name && rec.Acked })
 }
 
-func counts(b *broker, is func(*record) bool) int {
+func counts(b *testkit.Broker, is func(*testkit.Record) bool) int {
 	ids := map[string]bool{}
-	for _, rec := range b.records() {
+	for _, rec := range b.Records() {
 		if is(rec) {
 			ids[rec.ID] = true
 		}
@@ -78,21 +78,21 @@ func TestElectionOfInSyncReplica(t *testing.T) {
 			p.second.start()
 			p.Streams.Bookmark()
 			p.inSync()
-			p.broker.set(away)
+			p.broker.Set(testkit.Unreachable)
 			p.Delete("shop/b") // the second has it in its log
 			third := p.newcomer(2)
 			time.Sleep(time.Duration(i) * 137 * time.Millisecond)
 			third.start()
 			time.Sleep(3 * time.Second)
 			p.die()
-			p.broker.set(calm)
+			p.broker.Set(testkit.Healthy)
 			p.takesOver()
 			time.Sleep(5 * time.Second)
 			if deletes, gaps := stored(p.broker, event.Deleted, "b"), stored(p.broker, event.Gap, ""); deletes != 1 || gaps != 0 {
 				t.Errorf("%d deletes and %d gaps were sent", deletes, gaps)
 			}
 			_, err := third.end()
-			ok(t, err)
+			testkit.OK(t, err)
 			p.endSecond()
 		})
 	}
@@ -108,7 +108,7 @@ func TestElectionOfReturnedLeader(t *testing.T) {
 		p.start()
 		p.settle()
 		expect(t, p.broker, "added a", "added b", "synced")
-		p.broker.set(away)
+		p.broker.Set(testkit.Unreachable)
 		p.Delete("shop/b")
 		time.Sleep(20 * time.Second)
 		p.Streams.Bookmark() // its watermark passes what it has not delivered
@@ -117,13 +117,13 @@ func TestElectionOfReturnedLeader(t *testing.T) {
 		p.die()
 		p.enters(p.rig, 3)
 		p.rig.start()
-		p.broker.set(calm)
+		p.broker.Set(testkit.Healthy)
 		p.leads(p.rig)
 		if deletes, gaps := stored(p.broker, event.Deleted, "b"), stored(p.broker, event.Gap, ""); deletes != 1 || gaps != 0 {
 			t.Errorf("%d deletes and %d gaps were sent", deletes, gaps)
 		}
 		_, err := p.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		p.endSecond()
 	})
 }
@@ -145,7 +145,7 @@ func testLostDelete(t *testing.T) {
 	p.second.start()
 	p.Streams.Bookmark()
 	p.inSync()
-	p.broker.set(away)
+	p.broker.Set(testkit.Unreachable)
 	p.Delete("shop/b")
 	p.Update("shop/a", nil)
 	p.Delete("shop/c")
@@ -156,7 +156,7 @@ func testLostDelete(t *testing.T) {
 	p.settle()
 	third := p.newcomer(2)
 	third.start()
-	p.broker.set(calm)
+	p.broker.Set(testkit.Healthy)
 	p.leads(third)
 	p.Update("shop/a", nil)
 	p.Streams.Bookmark()
@@ -172,7 +172,7 @@ func testLostDelete(t *testing.T) {
 		t.Errorf("the lease was taken %d times, want once by each that led", led)
 	}
 	_, err := third.end()
-	ok(t, err)
+	testkit.OK(t, err)
 	p.endSecond()
 }
 
@@ -189,14 +189,14 @@ func TestGrowToTwoReplicas(t *testing.T) {
 		p.start()
 		p.settle()
 		expect(t, p.broker, "added a", "added b", "synced")
-		p.broker.set(away)
+		p.broker.Set(testkit.Unreachable)
 		p.Delete("shop/b")
 		p.Update("shop/a", nil)
 		time.Sleep(20 * time.Second)
 		if _, err := p.end(); err != nil && !errors.Is(err, bridge.ErrDrain) {
 			t.Error(err)
 		}
-		p.broker.set(calm)
+		p.broker.Set(testkit.Healthy)
 		p.second.start()
 		time.Sleep(time.Minute)
 		p.Streams.Bookmark()
@@ -210,7 +210,7 @@ func TestGrowToTwoReplicas(t *testing.T) {
 		}
 		inOrder(t, p.broker)
 		_, err := p.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		p.endSecond()
 	})
 }
@@ -236,7 +236,7 @@ func TestFirstLeaderGap(t *testing.T) {
 			t.Errorf("asked %d times, in sync after %v: of what a leader has sent the others know", asked, took)
 		}
 		_, err := p.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		p.endSecond()
 	})
 }
@@ -262,7 +262,7 @@ func TestTakeoverFailure(t *testing.T) {
 		if err := <-p.done; !errors.Is(err, standby.ErrLost) || !strings.Contains(err.Error(), "leases are forbidden") {
 			t.Errorf("it ended with %v", err)
 		}
-		ok(t, p.db.Close())
+		testkit.OK(t, p.db.Close())
 		began := time.Now()
 		p.takesOver()
 		if took := time.Since(began); took > 5*time.Second { // of these, 2 to settle
@@ -286,9 +286,9 @@ func TestStandbySnapshot(t *testing.T) {
 			t.Errorf("got %v, %v", units, err)
 		}
 		_, err = p.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
-		ok(t, err)
+		testkit.OK(t, err)
 		_, err = p.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		p.endSecond()
 	})
 }
@@ -346,7 +346,7 @@ func TestStandbyReloadGivenUp(t *testing.T) {
 		}
 		p.step()
 		_, err := p.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		p.endSecond()
 	})
 }

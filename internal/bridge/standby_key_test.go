@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestRedactionKeysOfReplicas(t *testing.T) {
@@ -37,11 +39,11 @@ func TestRedactionKeysOfReplicas(t *testing.T) {
 		for _, reason := range p.second.Ready() {
 			notReady += reason.String()
 		}
-		differs = gauge(t, registry, "bridge_standby_redaction_key_differs")
+		differs = testkit.Metric(t, registry, "bridge_standby_redaction_key_differs")
 		p.die()
 		p.takesOver()
 		change(3)
-		for _, rec := range p.broker.records() {
+		for _, rec := range p.broker.Records() {
 			sent = append(sent, isFingerprint.FindAllString(string(rec.Data), -1)...)
 		}
 		p.endSecond()

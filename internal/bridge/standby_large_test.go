@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // bulky is a session whose positions are too large to be told, and can't be made smaller but by
@@ -38,7 +40,7 @@ func TestTakeoverLargePositions(t *testing.T) {
 		p.cfg.Registerer = registry
 		for i, r := range []*rig{p.rig, p.second} {
 			r.cfg.Sinks, r.cfg.Units[0].Sinks = nil, nil
-			r.addSink(p.broker.name, bulky{recaller{p.sessions[i]}})
+			r.addSink(p.broker.Name, bulky{recaller{p.sessions[i]}})
 		}
 		p.Create("shop/a", nil)
 		p.start()
@@ -47,7 +49,7 @@ func TestTakeoverLargePositions(t *testing.T) {
 		p.inSync()
 		time.Sleep(20 * time.Second)
 		p.settle()
-		if got := gauge(t, registry, "bridge_standby_progress_short"); got != 1 {
+		if got := testkit.Metric(t, registry, "bridge_standby_progress_short"); got != 1 {
 			t.Errorf("the progress that leaves something out is told as %v", got)
 		}
 		p.Create("shop/b", nil) // is sent, and the leader dies before it says so
@@ -59,17 +61,4 @@ func TestTakeoverLargePositions(t *testing.T) {
 		expect(t, p.broker, "added a", "synced", "added b", "added c")
 		p.endSecond()
 	})
-}
-
-func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
-	t.Helper()
-	families, err := registry.Gather()
-	ok(t, err)
-	for _, family := range families {
-		if family.GetName() == name {
-			return family.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	t.Fatalf("there is no %s", name)
-	return 0
 }

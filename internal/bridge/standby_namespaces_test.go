@@ -63,7 +63,7 @@ func TestStandbyNamespaces(t *testing.T) {
 				expect(t, s.broker, "added a", "added o", "synced", "updated a")
 				want := []string{"added l", "deleted o", "updated l"}
 				if !sent {
-					s.broker.set(hung)
+					s.broker.Set(testkit.Hung)
 				}
 				s.label("lab", "prod")
 				s.label("old", "test")
@@ -79,7 +79,7 @@ func TestStandbyNamespaces(t *testing.T) {
 				}
 				lists := s.lists()
 				s.die()
-				s.broker.set(calm)
+				s.broker.Set(testkit.Healthy)
 				s.takesOver()
 				s.Update("lab/l", nil)
 				s.settle()

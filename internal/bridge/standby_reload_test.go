@@ -10,6 +10,7 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // reloadPair is a pair whose configuration changes while it runs. Both begin with one informer,
@@ -57,22 +58,22 @@ func (p *reloadPair) becomes(version string, unit pipeline.Config, sinks ...brid
 func (p *reloadPair) reload(r *rig, c *bridge.Change) bridge.Changes {
 	p.t.Helper()
 	done, err := r.Reconfigure(p.t.Context(), c)
-	ok(p.t, err)
+	testkit.OK(p.t, err)
 	p.settle()
 	return done
 }
 
 // inOrder fails when a version of an object comes for the first time behind a later one.
-func inOrder(t *testing.T, b *broker) {
+func inOrder(t *testing.T, b *testkit.Broker) {
 	t.Helper()
 	last, seen := map[string]string{}, map[string]bool{}
-	for _, rec := range b.records() {
-		if !rec.acked || rec.Name == "" || seen[rec.ID] {
+	for _, rec := range b.Records() {
+		if !rec.Acked || rec.Name == "" || seen[rec.ID] {
 			continue
 		}
 		seen[rec.ID] = true
 		if rec.Sequence < last[rec.Name] {
-			t.Errorf("%s: %s @%s comes behind @%s", b.name, rec.Name, rec.Sequence, last[rec.Name])
+			t.Errorf("%s: %s @%s comes behind @%s", b.Name, rec.Name, rec.Sequence, last[rec.Name])
 		}
 		last[rec.Name] = rec.Sequence
 	}
@@ -117,11 +118,11 @@ func TestStandbyReload(t *testing.T) {
 					if dies != when {
 						return
 					}
-					p.broker.set(hung) // what comes now only the second can send
+					p.broker.Set(testkit.Hung) // what comes now only the second can send
 					write()
 					p.settle()
 					p.die()
-					p.broker.set(calm)
+					p.broker.Set(testkit.Healthy)
 					p.takesOver()
 					dead = true
 					write()
@@ -148,7 +149,7 @@ func TestStandbyReload(t *testing.T) {
 				if !dead {
 					p.step()
 					_, err := p.end()
-					ok(t, err)
+					testkit.OK(t, err)
 				}
 				p.endSecond()
 			})
@@ -163,7 +164,7 @@ func TestStandbyReloadBacklog(t *testing.T) {
 		p := newReloadPair(t)
 		p.begin()
 		expect(t, p.broker, "synced")
-		p.broker.set(away)
+		p.broker.Set(testkit.Unreachable)
 		const objects = 30
 		for i := range objects {
 			p.Create(key(i), nil)
@@ -178,12 +179,12 @@ func TestStandbyReloadBacklog(t *testing.T) {
 			t.Errorf("the standby holds %d events, want %d", held, objects)
 		}
 		p.die()
-		p.broker.set(calm)
+		p.broker.Set(testkit.Healthy)
 		p.takesOver()
 		time.Sleep(time.Minute)
 		p.settle()
 		stored := map[string]bool{} // some without an answer, while the broker was away
-		for _, rec := range p.broker.records() {
+		for _, rec := range p.broker.Records() {
 			stored[rec.Name] = true
 		}
 		for i := range objects {
@@ -202,8 +203,8 @@ func TestStandbyReloadNewSink(t *testing.T) {
 		p := newReloadPair(t)
 		p.Create("shop/a", nil)
 		p.begin()
-		more := calmBroker("more")
-		sinkOf := func(i int) bridge.SinkConfig { return bridge.SinkConfig{Name: "more", Sink: recaller{more.connect(i)}} }
+		more := calmBroker(t, "more")
+		sinkOf := func(i int) bridge.SinkConfig { return bridge.SinkConfig{Name: "more", Sink: recaller{more.Connect(i)}} }
 		p.reload(p.rig, p.becomes("2", p.with("more"), sinkOf(0)))
 		p.Update("shop/a", nil)
 		p.settle()
@@ -232,8 +233,8 @@ func TestStandbyReloadSinkGap(t *testing.T) {
 		p.Create("shop/a", nil)
 		p.Create("shop/b", nil)
 		p.begin()
-		more := calmBroker("more")
-		p.reload(p.rig, p.becomes("2", p.with("more"), bridge.SinkConfig{Name: "more", Sink: more.connect(0)}))
+		more := calmBroker(t, "more")
+		p.reload(p.rig, p.becomes("2", p.with("more"), bridge.SinkConfig{Name: "more", Sink: more.Connect(0)}))
 		p.Update("shop/a", nil)
 		p.settle()
 		expect(t, more, "updated a")
@@ -241,7 +242,7 @@ func TestStandbyReloadSinkGap(t *testing.T) {
 		p.takesOver()
 		p.Update("shop/a", nil) // more does not get it
 		p.settle()
-		p.reload(p.second, p.becomes("2", p.with("more"), bridge.SinkConfig{Name: "more", Sink: more.connect(1)}))
+		p.reload(p.second, p.becomes("2", p.with("more"), bridge.SinkConfig{Name: "more", Sink: more.Connect(1)}))
 		p.Delete("shop/b")
 		p.settle()
 		expect(t, more, "gap inferred", "synced", "synced a", "synced b", "deleted b")
@@ -254,9 +255,9 @@ func TestStandbyReloadSinkGap(t *testing.T) {
 func TestStandbyReloadOldSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newReloadPair(t)
-		more := calmBroker("more")
+		more := calmBroker(t, "more")
 		for i, r := range []*rig{p.rig, p.second} {
-			r.addSink("more", more.connect(i))
+			r.addSink("more", more.Connect(i))
 		}
 		p.unit = p.cfg.Units[0]
 		p.Create("shop/a", nil)
@@ -335,14 +336,14 @@ func TestStandbyReloadWider(t *testing.T) {
 		p.settle()
 		p.settle() // told, and read by the standby
 		expect(t, p.broker, "added a", "synced", "updated a")
-		p.broker.set(hung)
+		p.broker.Set(testkit.Hung)
 		all := p.unit
 		all.FieldSelector = ""
 		p.reload(p.rig, p.becomes("2", all))
 		p.reload(p.second, p.becomes("2", all))
 		time.Sleep(20 * time.Second)
 		p.die()
-		p.broker.set(calm)
+		p.broker.Set(testkit.Healthy)
 		p.takesOver()
 		expect(t, p.broker, "gap inferred", "added b", "synced")
 		p.endSecond()
@@ -376,7 +377,7 @@ func TestStandbyReloadOrder(t *testing.T) {
 				default:
 				}
 				c.leader(p)
-				ok(t, <-done)
+				testkit.OK(t, <-done)
 				if took := time.Since(began); took > c.within {
 					t.Errorf("it took %v", took)
 				}
@@ -385,7 +386,7 @@ func TestStandbyReloadOrder(t *testing.T) {
 				expect(t, p.broker, "synced", "added a")
 				if name != "which dies" {
 					_, err := p.end()
-					ok(t, err)
+					testkit.OK(t, err)
 					p.takesOver()
 				}
 				p.endSecond()

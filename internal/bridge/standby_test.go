@@ -19,25 +19,25 @@ import (
 type pair struct {
 	*rig     // of the one that was started first
 	second   *rig
-	broker   *broker
-	sessions [2]*session
+	broker   *testkit.Broker
+	sessions [2]*testkit.Session
 	clients  [2]*testkit.LeaseClient
 	leases   *testkit.Leases
 }
 
 func newPair(t *testing.T) *pair {
-	b := calmBroker("sink")
+	b := calmBroker(t, "sink")
 	leases := testkit.NewLeases()
 	p := &pair{rig: newRig(t), broker: b, leases: leases}
 	second := *p.rig
 	second.fs, second.log = vfs.NewCrashableMem(), &logBuffer{}
 	p.second = &second
 	for i, r := range []*rig{p.rig, p.second} {
-		p.sessions[i], p.clients[i] = b.connect(i), leases.Client()
+		p.sessions[i], p.clients[i] = b.Connect(i), leases.Client()
 		r.cfg.Units = slices.Clone(r.cfg.Units)
 		r.cfg.Units[0].Sinks = nil
 		r.cfg.Sinks = nil
-		r.addSink(b.name, recaller{p.sessions[i]})
+		r.addSink(b.Name, recaller{p.sessions[i]})
 		r.stands(p.clients[i], fmt.Sprint("replica-", i))
 	}
 	return p
@@ -47,19 +47,19 @@ func newPair(t *testing.T) *pair {
 func (r *rig) stands(client *testkit.LeaseClient, identity string) {
 	cfg := standby.LeaseConfig{Client: client, Namespace: "tools", Name: "bridge", Identity: identity}
 	lease, err := standby.NewLease(cfg)
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	r.cfg.Standby = &bridge.Standby{Lease: lease, ProgressLease: standby.NewProgressLease(cfg)}
 }
 
 // die ends the first replica as kill -9 does: nothing that it sends from now on arrives, and it
 // does not renew its lease.
 func (p *pair) die() {
-	p.sessions[0].kill()
+	p.sessions[0].Kill()
 	p.clients[0].Cut(true)
 	if err := <-p.done; err == nil || !strings.Contains(err.Error(), standby.ErrLost.Error()) {
 		p.t.Errorf("the first ended with %v", err)
 	}
-	ok(p.t, p.db.Close())
+	testkit.OK(p.t, p.db.Close())
 }
 
 // takesOver waits until the second replica leads.
@@ -86,7 +86,7 @@ func (p *pair) awaits(what string, there func() bool) {
 func (p *pair) endSecond() {
 	p.t.Helper()
 	_, err := p.second.end()
-	ok(p.t, err)
+	testkit.OK(p.t, err)
 	if p.t.Failed() {
 		p.t.Log(p.second.log.String())
 	}
@@ -112,7 +112,7 @@ func TestTakeover(t *testing.T) {
 		p.settle()
 		expect(t, p.broker, "added a", "synced", "added b")
 		lists := p.lists()
-		p.broker.set(hung) // what comes now the leader can't send, and writes to its disk, which dies with it
+		p.broker.Set(testkit.Hung) // what comes now the leader can't send, and writes to its disk, which dies with it
 		p.Update("shop/a", nil)
 		p.Delete("shop/b")
 		time.Sleep(20 * time.Second)
@@ -120,7 +120,7 @@ func TestTakeover(t *testing.T) {
 		p.settle()
 		p.die()
 		p.Expire() // what the API server has forgotten the standby has seen
-		p.broker.set(calm)
+		p.broker.Set(testkit.Healthy)
 		p.takesOver()
 		p.Create("shop/c", nil)
 		p.settle()
@@ -139,7 +139,7 @@ func TestTakeoverBeforeSync(t *testing.T) {
 		p.Create("shop/a", nil)
 		p.Create("shop/b", nil)
 		p.start()
-		p.broker.set(away)
+		p.broker.Set(testkit.Unreachable)
 		p.Delete("shop/b")
 		p.second.start() // of b it can't know
 		if s := p.second.Status().Standby; s.InSync {
@@ -149,7 +149,7 @@ func TestTakeoverBeforeSync(t *testing.T) {
 			t.Errorf("not ready for %s", ready)
 		}
 		p.die()
-		p.broker.set(calm)
+		p.broker.Set(testkit.Healthy)
 		p.takesOver()
 		expect(t, p.broker, "added a", "added b", "synced", "gap inferred", "synced") // a is as it was
 		p.endSecond()
@@ -167,7 +167,7 @@ func TestLeaderHandover(t *testing.T) {
 		p.Streams.Bookmark()
 		p.inSync()
 		_, err := p.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		began := time.Now()
 		p.takesOver()
 		if took := time.Since(began); took > 5*time.Second { // of these, 2 to settle
@@ -196,15 +196,15 @@ func TestLeaderCutOff(t *testing.T) {
 		p.takesOver()
 		p.Create("shop/c", nil)
 		p.settle()
-		for _, rec := range p.broker.records() {
-			if by := map[string]int{"a": 0, "b": 0, "c": 1}; rec.Name != "" && rec.run != by[rec.Name] {
-				t.Errorf("%s came from replica %d", rec.Name, rec.run)
+		for _, rec := range p.broker.Records() {
+			if by := map[string]int{"a": 0, "b": 0, "c": 1}; rec.Name != "" && rec.Process != by[rec.Name] {
+				t.Errorf("%s came from replica %d", rec.Name, rec.Process)
 			}
 		}
 		if err := <-p.done; err == nil {
 			t.Error("the first has not ended")
 		}
-		ok(t, p.db.Close())
+		testkit.OK(t, p.db.Close())
 		p.endSecond()
 	})
 }
@@ -231,8 +231,8 @@ func TestReplicaIDsAfterRewind(t *testing.T) {
 		p.Update("shop/a", nil)
 		p.settle()
 		var ids []string
-		for _, rec := range p.broker.records() {
-			if rec.run == 1 && rec.Name != "" {
+		for _, rec := range p.broker.Records() {
+			if rec.Process == 1 && rec.Name != "" {
 				ids = append(ids, rec.ID)
 			}
 		}

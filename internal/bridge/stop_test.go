@@ -14,11 +14,11 @@ import (
 // A clean stop sends what was read, and the next start only probes.
 func TestCleanStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.Create("shop/a", nil)
 		r.start()
-		b.set(slow)
+		b.Set(testkit.Slow)
 		r.Create("shop/b", nil)
 		r.Update("shop/a", nil)
 		r.Delete("shop/b")
@@ -38,7 +38,7 @@ func TestCleanStop(t *testing.T) {
 			t.Errorf("requests after a clean stop: %v", requests)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		expect(t, b)
 	})
 }
@@ -46,14 +46,14 @@ func TestCleanStop(t *testing.T) {
 // What a drain does not finish is sent after the next start.
 func TestUnfinishedDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stuck, other := calmBroker("stuck"), calmBroker("other")
+		stuck, other := calmBroker(t, "stuck"), calmBroker(t, "other")
 		r := newRig(t, stuck, other)
 		r.cfg.Drain = time.Minute
 		r.Create("shop/a", nil)
 		r.start()
 		expect(t, stuck, "added a", "synced")
 		expect(t, other, "added a", "synced")
-		stuck.set(away)
+		stuck.Set(testkit.Unreachable)
 		r.Create("shop/b", nil)
 		r.Update("shop/a", nil)
 		r.Delete("shop/b")
@@ -65,12 +65,12 @@ func TestUnfinishedDrain(t *testing.T) {
 		expect(t, other, "added b", "updated a", "deleted b")
 		expect(t, stuck)
 
-		stuck.set(calm)
+		stuck.Set(testkit.Healthy)
 		r.start()
 		expect(t, stuck, "added b", "updated a", "deleted b")
 		expect(t, other) // its part was settled, or lay on disk as settled
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -78,13 +78,13 @@ func TestUnfinishedDrain(t *testing.T) {
 // once.
 func TestDrainDuringPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.start()
-		b.set(away)
+		b.Set(testkit.Unreachable)
 		r.Create("shop/a", nil)
 		time.Sleep(10 * time.Minute) // attempts are half a minute apart by now
-		b.set(calm)
+		b.Set(testkit.Healthy)
 		if took, err := r.end(); err != nil || took > time.Second {
 			t.Errorf("Run: %v after %v", err, took)
 		}
@@ -92,12 +92,13 @@ func TestDrainDuringPause(t *testing.T) {
 	})
 }
 
-func TestTheCauseOfAStopIsLogged(t *testing.T) {
+// The cause of a stop is logged.
+func TestStopCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, calmBroker("sink"))
+		r := newRig(t, calmBroker(t, "sink"))
 		r.start()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		if log := r.log.String(); !strings.Contains(log, `cause="`+errStop.Error()+`"`) {
 			t.Error("the log does not show the cause")
 		}
@@ -107,7 +108,7 @@ func TestTheCauseOfAStopIsLogged(t *testing.T) {
 // After a crash only what was not committed is sent again.
 func TestCrashRepeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.cfg.CommitInterval = time.Minute
 		r.start()
@@ -118,17 +119,17 @@ func TestCrashRepeats(t *testing.T) {
 		expect(t, b, "synced", "added a", "added b")
 		after := r.fs.CrashClone(crashed)
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		r.fs = after
 		r.start()
 		expect(t, b, "added b")
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		ids := map[string]int{}
-		for _, rec := range b.records() {
+		for _, rec := range b.Records() {
 			ids[rec.ID]++
 		}
-		if len(ids) != 3 || len(b.records()) != 4 {
+		if len(ids) != 3 || len(b.Records()) != 4 {
 			t.Errorf("ids %v", ids)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // reader reads the stream of one broker from its beginning and says what is wrong with it. What it
@@ -18,18 +19,18 @@ import (
 // run began, and what the stream has told since.
 type reader struct {
 	m        *model
-	b        *broker
+	b        *testkit.Broker
 	latest   bool // the sink is sent the newest states only
 	problems []string
 
 	// Of the run.
 	run     int
 	known   map[resource.Key]known
-	queue   map[resource.Key][]spooled // what the log on disk held for this sink when the run began
-	notices int                        // in that log: of gaps and finished lists
-	last    map[resource.Key]*record   // of the run, by object
-	unborn  map[resource.Key]string    // uids of which the log on disk held an added that a later state takes the place of
-	owed    map[resource.Key]bool      // names that must be used again before the list ends
+	queue   map[resource.Key][]spooled       // what the log on disk held for this sink when the run began
+	notices int                              // in that log: of gaps and finished lists
+	last    map[resource.Key]*testkit.Record // of the run, by object
+	unborn  map[resource.Key]string          // uids of which the log on disk held an added that a later state takes the place of
+	owed    map[resource.Key]bool            // names that must be used again before the list ends
 	// poisoned are names of which something was told that can't be understood.
 	poisoned map[resource.Key]bool
 	relist   *gap // between a gap event, or the start of a first snapshot, and its synced event
@@ -74,16 +75,16 @@ type gap struct {
 const initialSnapshot = "" // the reason of the gap that a first snapshot is
 
 // stream reads the whole stream of a broker.
-func (m *model) stream(b *broker) *reader {
+func (m *model) stream(b *testkit.Broker) *reader {
 	r := &reader{
 		m: m, b: b, run: -1, told: map[*write]int{}, buried: map[string]bool{}, folded: map[resource.Key]string{},
 		ids: map[string]string{}, changes: map[string]string{},
 	}
 	for _, s := range m.unit.Sinks {
-		r.latest = r.latest || s.Sink == b.name && s.Latest
+		r.latest = r.latest || s.Sink == b.Name && s.Latest
 	}
-	for _, rec := range b.records() {
-		for r.run < rec.run {
+	for _, rec := range b.Records() {
+		for r.run < rec.Process {
 			r.nextRun()
 		}
 		r.record(rec)
@@ -91,18 +92,18 @@ func (m *model) stream(b *broker) *reader {
 	return r
 }
 
-func (r *reader) problem(rec *record, format string, args ...any) {
+func (r *reader) problem(rec *testkit.Record, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if rec != nil {
 		text = fmt.Sprintf("%s: %s", describe(rec), text)
 	}
-	r.problems = append(r.problems, r.b.name+": "+text)
+	r.problems = append(r.problems, r.b.Name+": "+text)
 }
 
 // describe is a record in a line.
-func describe(rec *record) string {
-	words := []string{fmt.Sprintf("run %d %s", rec.run, rec.at.Format("15:04:05.000")), strings.TrimPrefix(rec.Type, "dev.kubebridge."), rec.Namespace + "/" + rec.Name, rec.ID, "@" + rec.ResourceVersion}
-	for word, is := range map[string]bool{"initial": rec.Initial, "inferred": rec.Inferred, "not acknowledged": !rec.acked, "dead": rec.dead, "again": rec.again} {
+func describe(rec *testkit.Record) string {
+	words := []string{fmt.Sprintf("run %d %s", rec.Process, rec.At.Format("15:04:05.000")), strings.TrimPrefix(rec.Type, "dev.kubebridge."), rec.Namespace + "/" + rec.Name, rec.ID, "@" + rec.ResourceVersion}
+	for word, is := range map[string]bool{"initial": rec.Initial, "inferred": rec.Inferred, "not acknowledged": !rec.Acked, "dead": rec.Dead, "again": rec.Again} {
 		if is {
 			words = append(words, word)
 		}
@@ -115,7 +116,7 @@ func (r *reader) nextRun() {
 	r.run++
 	s := r.m.states[r.run]
 	r.queue, r.notices = map[resource.Key][]spooled{}, 0
-	for _, c := range s.pending[r.b.name] {
+	for _, c := range s.pending[r.b.Name] {
 		if c.Kind != 0 {
 			r.notices++
 		} else if c.Op != "synced" {
@@ -126,7 +127,7 @@ func (r *reader) nextRun() {
 	if r.known = maps.Clone(s.known); r.notices == 0 {
 		r.relist = nil
 	}
-	r.last, r.owed, r.unborn = map[resource.Key]*record{}, map[resource.Key]bool{}, map[resource.Key]string{}
+	r.last, r.owed, r.unborn = map[resource.Key]*testkit.Record{}, map[resource.Key]bool{}, map[resource.Key]string{}
 	r.poisoned = map[resource.Key]bool{}
 	r.announced = maps.Clone(s.announced)
 	maps.Copy(r.announced, r.m.announced[r.run])
@@ -138,8 +139,8 @@ func (r *reader) nextRun() {
 
 // compare sees whether what is settled was told, and what was told is settled.
 func (r *reader) compare(s *state) {
-	if s.clean && len(s.pending[r.b.name]) > 0 {
-		r.problem(nil, "run %d finds unsent changes after a clean stop: %v", r.run, s.pending[r.b.name])
+	if s.clean && len(s.pending[r.b.Name]) > 0 {
+		r.problem(nil, "run %d finds unsent changes after a clean stop: %v", r.run, s.pending[r.b.Name])
 	}
 	for key, k := range s.known {
 		switch {
@@ -174,9 +175,9 @@ func (r *reader) begin(g *gap) {
 	r.gaps = append(r.gaps, g)
 }
 
-func (r *reader) record(rec *record) {
-	r.now = rec.at
-	if r.latest && rec.dead && !rec.acked {
+func (r *reader) record(rec *testkit.Record) {
+	r.now = rec.At
+	if r.latest && rec.Dead && !rec.Acked {
 		return // refused and in no dead letters: a newer state may take its place, as if it had never been sent
 	}
 	switch strings.TrimPrefix(rec.Type, "dev.kubebridge.") {
@@ -198,8 +199,8 @@ func (r *reader) record(rec *record) {
 }
 
 // quarantined finds the write that can't be understood, where it is one and not a broken stream.
-func (r *reader) quarantined(rec *record) {
-	if !rec.again {
+func (r *reader) quarantined(rec *testkit.Record) {
+	if !rec.Again {
 		r.notices--
 	}
 	var q struct {
@@ -237,8 +238,8 @@ func (m *model) garbledIn(raw []byte) (*write, int64) {
 	return m.cluster.byMark[string(mark[1])], number(resource.Version(version[1]))
 }
 
-func (r *reader) gap(rec *record) {
-	if rec.again {
+func (r *reader) gap(rec *testkit.Record) {
+	if rec.Again {
 		return
 	}
 	var data struct{ Reason, From, To string }
@@ -273,8 +274,8 @@ func (r *reader) gap(rec *record) {
 	}
 }
 
-func (r *reader) synced(rec *record) {
-	if rec.again {
+func (r *reader) synced(rec *testkit.Record) {
+	if rec.Again {
 		return
 	}
 	r.notices--
@@ -303,7 +304,7 @@ func (r *reader) synced(rec *record) {
 // rewound reports whether versions can't be compared.
 func (r *reader) rewound() bool { return r.relist != nil && r.relist.reason == resource.ReasonRewound }
 
-func (r *reader) put(rec *record) {
+func (r *reader) put(rec *testkit.Record) {
 	key, w := r.look(rec)
 	if w == nil || r.resent(key, rec) {
 		return
@@ -332,7 +333,7 @@ func (r *reader) put(rec *record) {
 	r.tell(key, rec, now)
 }
 
-func (r *reader) deleted(rec *record) {
+func (r *reader) deleted(rec *testkit.Record) {
 	key, w := r.look(rec)
 	if w == nil || r.resent(key, rec) {
 		return
@@ -374,7 +375,7 @@ func (r *reader) deleted(rec *record) {
 
 // identify checks an id: it is made of the change, the same change has it always, and nothing else
 // has it.
-func (r *reader) identify(rec *record, w *write, want string) {
+func (r *reader) identify(rec *testkit.Record, w *write, want string) {
 	if base, _, _ := strings.Cut(rec.ID, "/epoch/"); base != want {
 		r.problem(rec, "id %s, want %s", rec.ID, want)
 	}
@@ -395,7 +396,7 @@ func (r *reader) identify(rec *record, w *write, want string) {
 }
 
 // watched finds the deletion that a watch told.
-func (r *reader) watched(rec *record, key resource.Key, version int64) {
+func (r *reader) watched(rec *testkit.Record, key resource.Key, version int64) {
 	histories := r.m.cluster.histories[r.history : r.history+1]
 	if len(r.queue[key]) > 0 { // it may be from before a rewind
 		histories = r.m.cluster.histories
@@ -423,12 +424,12 @@ func (r *reader) note(w *write) {
 
 // fromDisk reports whether the record is the next that the log on disk held of its object. It was
 // decided in a run before.
-func (r *reader) fromDisk(key resource.Key, rec *record, now known) bool {
+func (r *reader) fromDisk(key resource.Key, rec *testkit.Record, now known) bool {
 	q := r.queue[key]
 	if r.latest {
 		q = r.newest(q, rec, now)
 	}
-	if last := r.last[key]; last != nil && last.dead && last.ID != rec.ID {
+	if last := r.last[key]; last != nil && last.Dead && last.ID != rec.ID {
 		// Told by lists of two runs under one id, and refused in one call. Behind a rewind the same
 		// state has another id.
 		for len(q) > 0 && q[0].is(last) && (!q[0].is(rec) || len(q) > 1 && q[1].is(last)) {
@@ -454,7 +455,7 @@ func (r *reader) fromDisk(key resource.Key, rec *record, now known) bool {
 
 // newest leaves out what a record takes the place of, of what lay on disk for a sink that is sent
 // the newest states only. The first that is left is an added when one of those was.
-func (r *reader) newest(q []spooled, rec *record, now known) []spooled {
+func (r *reader) newest(q []spooled, rec *testkit.Record, now known) []spooled {
 	key := resource.MakeKey(rec.Namespace, rec.Name)
 	delete(r.unborn, key)
 	for len(q) > 0 {
@@ -478,9 +479,9 @@ func (r *reader) newest(q []spooled, rec *record, now known) []spooled {
 }
 
 // sync checks that what is told again is what was told last.
-func (r *reader) sync(rec *record) {
+func (r *reader) sync(rec *testkit.Record) {
 	key, w := r.look(rec)
-	if w == nil || rec.again || len(r.queue[key]) > 0 {
+	if w == nil || rec.Again || len(r.queue[key]) > 0 {
 		return
 	}
 	k := r.known[key]
@@ -493,12 +494,12 @@ func (r *reader) sync(rec *record) {
 }
 
 // marks checks initial and inferred.
-func (r *reader) marks(rec *record) {
+func (r *reader) marks(rec *testkit.Record) {
 	listing := r.relist != nil
 	switch {
 	case rec.Inferred && listing && r.relist.reason == initialSnapshot:
 		r.owed[resource.MakeKey(rec.Namespace, rec.Name)] = true // a new object of that name, which a WatchList told already
-	case rec.Inferred && !listing && r.abandoned && r.m.restarted(rec.Observed, rec.at):
+	case rec.Inferred && !listing && r.abandoned && r.m.restarted(rec.Observed, rec.At):
 		// an item of the list that was given up, behind a later change of another object
 	case rec.Inferred && !listing && r.incomplete && strings.HasSuffix(rec.Type, ".deleted"):
 		// found when the name was used again
@@ -508,7 +509,7 @@ func (r *reader) marks(rec *record) {
 		r.problem(rec, "initial, and nothing is listed")
 	case listing && !rec.Initial && !rec.Inferred && strings.HasSuffix(rec.Type, ".deleted"):
 		// before the end of a WatchList
-	case listing && !rec.Initial && !rec.Inferred && r.m.restarted(r.began, rec.at):
+	case listing && !rec.Initial && !rec.Inferred && r.m.restarted(r.began, rec.At):
 		// The list was given up, and what it was for turned out not to be needed.
 		r.relist, listing, r.abandoned = nil, false, true
 	case listing && !rec.Initial && !rec.Inferred:
@@ -520,7 +521,7 @@ func (r *reader) marks(rec *record) {
 }
 
 // item notes what a list reported about an object.
-func (g *gap) item(rec *record) {
+func (g *gap) item(rec *testkit.Record) {
 	version := int64(math.MaxInt64)
 	if !rec.Inferred || !strings.HasSuffix(rec.Type, ".deleted") {
 		version = number(resource.Version(rec.ResourceVersion))
@@ -528,7 +529,7 @@ func (g *gap) item(rec *record) {
 	g.items[resource.MakeKey(rec.Namespace, rec.Name)] = version
 }
 
-func (r *reader) tell(key resource.Key, rec *record, k known) {
+func (r *reader) tell(key resource.Key, rec *testkit.Record, k known) {
 	r.known[key] = k
 	r.last[key] = rec
 	delete(r.unborn, key)
@@ -536,8 +537,8 @@ func (r *reader) tell(key resource.Key, rec *record, k known) {
 
 // resent reports whether the record was sent again only because its answer got lost; nothing may
 // have passed it.
-func (r *reader) resent(key resource.Key, rec *record) bool {
-	if !rec.again {
+func (r *reader) resent(key resource.Key, rec *testkit.Record) bool {
+	if !rec.Again {
 		return false
 	}
 	if last := r.last[key]; last == nil || last.ID != rec.ID {
@@ -547,7 +548,7 @@ func (r *reader) resent(key resource.Key, rec *record) bool {
 }
 
 // look finds the write whose state an event has.
-func (r *reader) look(rec *record) (resource.Key, *write) {
+func (r *reader) look(rec *testkit.Record) (resource.Key, *write) {
 	var data struct {
 		Metadata struct{ Name, Namespace, UID string }
 		Spec     struct{ Mark string }
@@ -598,7 +599,7 @@ func (r *reader) passed(run int) {
 	s := &r.m.states[run]
 	for _, w := range r.m.cluster.histories[s.history].writes {
 		first, told := r.told[w]
-		waits := slices.ContainsFunc(s.pending[r.b.name], func(c spooled) bool {
+		waits := slices.ContainsFunc(s.pending[r.b.Name], func(c spooled) bool {
 			if garbled, _ := r.m.garbledIn(c.Unreadable.Raw); garbled == w {
 				return true
 			}

@@ -11,7 +11,7 @@ import (
 
 func TestOnSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, calmBroker("sink"))
+		r := newRig(t, calmBroker(t, "sink"))
 		calls := 0
 		r.cfg.OnSynced = func() { calls++ }
 		r.Faults.Refuse(testkit.Any, 1000, http.StatusForbidden, "Forbidden")
@@ -25,6 +25,6 @@ func TestOnSynced(t *testing.T) {
 			t.Errorf("called %d times behind it, want once", calls)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }

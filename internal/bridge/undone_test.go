@@ -25,7 +25,7 @@ func TestRestoredServerAhead(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					b := calmBroker("sink")
+					b := calmBroker(t, "sink")
 					r := newRig(t, b)
 					r.SetFeatures(features)
 					for _, key := range []resource.Key{"shop/a", "shop/b", "shop/c"} {
@@ -39,20 +39,20 @@ func TestRestoredServerAhead(t *testing.T) {
 					r.Create("shop/d", nil)
 					r.settle()
 					_, err := r.end()
-					ok(t, err)
+					testkit.OK(t, err)
 					expect(t, b, "added a", "added b", "added c", "synced", "updated a", "deleted b", "added d")
 
 					r.Rewind(backup)
 					r.Skip(1000)
 					r.Expire()
 					if crash {
-						b.set(away)
+						b.Set(testkit.Unreachable)
 						r.start()
 						r.settle()
 						after := r.fs.CrashClone(crashed)
 						_, _ = r.end()
 						r.fs = after
-						b.set(calm)
+						b.Set(testkit.Healthy)
 					}
 					r.start()
 					r.settle()
@@ -66,7 +66,7 @@ func TestRestoredServerAhead(t *testing.T) {
 					}
 					expect(t, b, told...)
 					epochs := 0
-					for _, rec := range b.records() {
+					for _, rec := range b.Records() {
 						if rec.Name == "a" && rec.Inferred && strings.HasSuffix(rec.ID, "/epoch/1") {
 							epochs++
 						}
@@ -75,7 +75,7 @@ func TestRestoredServerAhead(t *testing.T) {
 						t.Error("a is told under an id that it had before")
 					}
 					_, err = r.end()
-					ok(t, err)
+					testkit.OK(t, err)
 				})
 			})
 		}
@@ -87,7 +87,7 @@ func TestRestoredServerAhead(t *testing.T) {
 // undone.
 func TestInterruptedRewind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		for _, key := range []resource.Key{"shop/a", "shop/b"} {
 			r.Create(key, nil)
@@ -112,7 +112,7 @@ func TestInterruptedRewind(t *testing.T) {
 		r.settle()
 		expect(t, b, "gap inferred", "updated a inferred", "updated b inferred", "synced")
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -122,7 +122,7 @@ func TestInterruptedGapList(t *testing.T) {
 	for _, snapshot := range []pipeline.Snapshot{pipeline.SnapshotInitial, pipeline.SnapshotNever} {
 		t.Run(string(snapshot), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := calmBroker("sink")
+				b := calmBroker(t, "sink")
 				r := newRig(t, b)
 				r.cfg.CommitInterval = time.Hour
 				for _, key := range []resource.Key{"shop/a", "shop/b"} {
@@ -130,7 +130,7 @@ func TestInterruptedGapList(t *testing.T) {
 				}
 				r.start()
 				_, err := r.end() // which commits
-				ok(t, err)
+				testkit.OK(t, err)
 				expect(t, b, "added a", "added b", "synced")
 
 				r.cfg.Units[0].Snapshot = snapshot
@@ -148,13 +148,13 @@ func TestInterruptedGapList(t *testing.T) {
 				r.start()
 				r.settle()
 				expect(t, b, "gap inferred", "updated a", "synced")
-				for _, rec := range b.records() {
+				for _, rec := range b.Records() {
 					if rec.Name == "a" && rec.Op == event.Updated && rec.ResourceVersion != string(newest) {
 						t.Errorf("%s came behind %s", describe(rec), newest)
 					}
 				}
 				_, err = r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 			})
 		})
 	}
@@ -164,7 +164,7 @@ func TestInterruptedGapList(t *testing.T) {
 // A WatchList may begin with what a watch cache had before, and tell the rest before its end.
 func TestServerBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.cfg.Units[0].Snapshot = pipeline.SnapshotAlways
 		for _, key := range []resource.Key{"shop/a", "shop/b", "shop/c", "shop/d"} {
@@ -178,7 +178,7 @@ func TestServerBehind(t *testing.T) {
 		r.Delete("shop/d") // which is remembered, since nothing later comes
 		r.settle()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		expect(t, b, "added a", "added b", "added c", "added d", "synced", "updated a", "updated b", "deleted d")
 
 		r.Delete("shop/b")
@@ -187,12 +187,12 @@ func TestServerBehind(t *testing.T) {
 		r.settle()
 		r.settle()
 		expect(t, b, "gap inferred", "synced a", "synced a", "synced b", "synced b", "synced c", "synced", "deleted b")
-		for _, rec := range b.records() {
+		for _, rec := range b.Records() {
 			if !strings.Contains(string(rec.Data), `"resourceVersion":"`+rec.ResourceVersion+`"`) && rec.Name != "" {
 				t.Errorf("%s has another state: %s", describe(rec), rec.Data)
 			}
 		}
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }

@@ -29,7 +29,7 @@ func (p byPath) RoundTrip(req *http.Request) (*http.Response, error) {
 // A forbidden resource is not ready, and stops no other.
 func TestForbiddenResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		other := testkit.NewServer(t, widgets)
 		r.cfg.Client.HTTP = &http.Client{Transport: byPath{other.HTTP().Transport, r.HTTP().Transport}}
@@ -51,17 +51,18 @@ func TestForbiddenResource(t *testing.T) {
 			t.Errorf("Ready: %v", reasons)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
-func TestTwoUnitsDoNotShareAState(t *testing.T) {
+// Two units do not share a state.
+func TestUnitStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, calmBroker("sink"))
+		r := newRig(t, calmBroker(t, "sink"))
 		r.cfg.Units = append(r.cfg.Units, r.cfg.Units[0])
 		db, err := store.Open(statedb.Options{})
-		ok(t, err)
-		defer func() { ok(t, db.Close()) }()
+		testkit.OK(t, err)
+		defer func() { testkit.OK(t, db.Close()) }()
 		r.cfg.DB = db
 		if _, err := bridge.New(r.cfg); err == nil || !strings.Contains(err.Error(), "all/pods") {
 			t.Errorf("two units of one name: %v", err)
@@ -72,7 +73,7 @@ func TestTwoUnitsDoNotShareAState(t *testing.T) {
 // Each listener gets its resync.
 func TestListenerResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		brokers := []*broker{calmBroker("often"), calmBroker("seldom"), calmBroker("never")}
+		brokers := []*testkit.Broker{calmBroker(t, "often"), calmBroker(t, "seldom"), calmBroker(t, "never")}
 		r := newRig(t, brokers...)
 		r.cfg.Units[0].Sinks[0].Resync, r.cfg.Units[0].Sinks[1].Resync = time.Minute, 90*time.Second
 		r.Create("shop/a", nil)
@@ -87,7 +88,7 @@ func TestListenerResync(t *testing.T) {
 		}{{60 * time.Second, "often"}, {30 * time.Second, "seldom"}, {30 * time.Second, "often"}, {time.Minute, "often seldom"}} {
 			time.Sleep(step.after)
 			for _, b := range brokers {
-				if strings.Contains(step.due, b.name) {
+				if strings.Contains(step.due, b.Name) {
 					expect(t, b, "synced a", "synced b")
 				} else {
 					expect(t, b)
@@ -95,7 +96,7 @@ func TestListenerResync(t *testing.T) {
 			}
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
@@ -108,39 +109,40 @@ func TestSnapshotModes(t *testing.T) {
 	} {
 		t.Run(string(mode), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := calmBroker("sink")
+				b := calmBroker(t, "sink")
 				r := newRig(t, b)
 				r.cfg.Units[0].Snapshot = mode
 				r.Create("shop/a", nil)
 				r.start()
 				expect(t, b, want[0]...)
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 				r.Update("shop/a", nil)
 				r.start()
 				expect(t, b, want[1]...)
 				_, err = r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 			})
 		})
 	}
 }
 
-func TestAnotherSelectionIsAGap(t *testing.T) {
+// Another selection is a gap.
+func TestAnotherSelection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.Create("shop/a", nil)
 		r.Create("shop/b", nil)
 		r.start()
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 		expect(t, b, "added a", "added b", "synced")
 		r.Delete("shop/b")
 		r.cfg.Units[0].FieldSelector = "metadata.name!=a"
 		r.start()
 		expect(t, b, "gap inferred", "deleted a inferred", "deleted b inferred", "synced")
 		_, err = r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }

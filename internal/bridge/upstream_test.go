@@ -21,7 +21,7 @@ func TestChangesWithoutWatch(t *testing.T) {
 	for name, expired := range map[string]bool{"and the server has the history": false, "and the history is lost": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				one, two := calmBroker("one"), calmBroker("two")
+				one, two := calmBroker(t, "one"), calmBroker(t, "two")
 				r := newRig(t, one, two)
 				for i := range r.cfg.Units[0].Sinks {
 					r.cfg.Units[0].Sinks[i].Resync = 10 * time.Minute
@@ -29,7 +29,7 @@ func TestChangesWithoutWatch(t *testing.T) {
 				r.Create("shop/a", nil)
 				r.Create("shop/b", nil)
 				r.start()
-				for _, b := range []*broker{one, two} {
+				for _, b := range []*testkit.Broker{one, two} {
 					expect(t, b, "added a", "added b", "synced")
 				}
 				r.Faults.Refuse(testkit.Watches, -1, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
@@ -41,7 +41,7 @@ func TestChangesWithoutWatch(t *testing.T) {
 					r.Expire()
 				}
 				time.Sleep(time.Minute)
-				for _, b := range []*broker{one, two} {
+				for _, b := range []*testkit.Broker{one, two} {
 					expect(t, b) // nobody could know
 				}
 				r.Faults.Heal()
@@ -50,15 +50,15 @@ func TestChangesWithoutWatch(t *testing.T) {
 				if expired {
 					want = []string{"gap inferred", "updated b inferred", "added c inferred", "synced"}
 				}
-				for _, b := range []*broker{one, two} {
+				for _, b := range []*testkit.Broker{one, two} {
 					expect(t, b, want...)
 				}
 				time.Sleep(6*time.Minute + 30*time.Second)
-				for _, b := range []*broker{one, two} {
+				for _, b := range []*testkit.Broker{one, two} {
 					expect(t, b, "synced a", "synced b", "synced c")
 				}
 				_, err := r.end()
-				ok(t, err)
+				testkit.OK(t, err)
 			})
 		})
 	}
@@ -68,7 +68,7 @@ func TestChangesWithoutWatch(t *testing.T) {
 // last state that was known.
 func TestUnseenDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := calmBroker("sink")
+		b := calmBroker(t, "sink")
 		r := newRig(t, b)
 		r.Create("shop/a", func(o map[string]any) { o["spec"] = map[string]any{"mark": "first"} })
 		r.start()
@@ -82,20 +82,20 @@ func TestUnseenDelete(t *testing.T) {
 		r.Expire()
 		time.Sleep(time.Minute)
 		expect(t, b, "gap inferred", "deleted a inferred", "synced")
-		records := b.records()
+		records := b.Records()
 		last := string(records[len(records)-2].Data)
 		if !strings.Contains(last, `"mark":"first"`) {
 			t.Errorf("the delete bears %s", last)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }
 
 // As TestSharedInformerErrorHandling: an error of the first list is told as it was said.
 func TestFirstListError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, calmBroker("sink"))
+		r := newRig(t, calmBroker(t, "sink"))
 		status := testkit.NewStatus(http.StatusForbidden, metav1.StatusReasonForbidden)
 		status.Message = "Access Denied"
 		r.Faults.RefuseWith(testkit.Any, -1, status)
@@ -105,6 +105,6 @@ func TestFirstListError(t *testing.T) {
 			t.Errorf("Ready: %v", reasons)
 		}
 		_, err := r.end()
-		ok(t, err)
+		testkit.OK(t, err)
 	})
 }

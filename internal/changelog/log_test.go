@@ -15,16 +15,10 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-var pods = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
-
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var pods = testkit.Pods
 
 // rig is a log of two listeners, which is its own committer.
 type rig struct {
@@ -39,8 +33,8 @@ type rig struct {
 func openDB(t *testing.T) *store.DB {
 	t.Helper()
 	db, err := store.Open(statedb.Options{})
-	ok(t, err)
-	t.Cleanup(func() { ok(t, db.Close()) })
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, db.Close()) })
 	return db
 }
 
@@ -50,7 +44,7 @@ func open(t *testing.T, db *store.DB, name string, options ...func(*changelog.Co
 	r := &rig{t: t, db: db, name: name}
 	var err error
 	r.indexer, err = db.Indexer(store.IndexerConfig{Name: name, Type: pods})
-	ok(t, err)
+	testkit.OK(t, err)
 	cfg := changelog.Config{
 		Indexer: r.indexer, Type: pods, Committer: r, Listeners: []string{"one", "two"},
 		MemoryBytes: 1, Log: slog.New(slog.DiscardHandler),
@@ -59,7 +53,7 @@ func open(t *testing.T, db *store.DB, name string, options ...func(*changelog.Co
 		option(&cfg)
 	}
 	r.Log, err = changelog.Open(cfg)
-	ok(t, err)
+	testkit.OK(t, err)
 	return r
 }
 
@@ -84,7 +78,7 @@ func (r *rig) entry(name string, version int, listeners changelog.Listeners) *ch
 	v, key := resource.Version(fmt.Sprint(version)), resource.Key(name)
 	raw := fmt.Sprintf(`{"kind":"Pod","metadata":{"name":%q,"uid":"u","resourceVersion":%q}}`, name, v)
 	obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	return &changelog.Entry{
 		Change: event.Change{
 			Op: event.Updated, Key: key, Object: obj, UID: "u", Version: v, Observed: time.Now(),
@@ -96,7 +90,7 @@ func (r *rig) entry(name string, version int, listeners changelog.Listeners) *ch
 // read reads what there is.
 func (r *rig) read(cursor, n int) []*changelog.Entry {
 	entries, err := r.Cursor(cursor).Read(nil, n)
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	return entries
 }
 
@@ -174,7 +168,7 @@ func (p *scene) step(rng *rand.Rand) {
 		p.ack(cursor, rng.IntN(playedChanges))
 	case 6:
 		by := rng.IntN(playedChanges)
-		ok(p.t, p.Stage(start.Add(time.Duration(by))))
+		testkit.OK(p.t, p.Stage(start.Add(time.Duration(by))))
 		p.say("stage by %d", by)
 	case 7:
 		p.fails = rng.IntN(3)
@@ -274,7 +268,7 @@ func (p *scene) crash() {
 	}
 	for cursor := range 2 {
 		left, err := after.Cursor(cursor).Left()
-		ok(p.t, err)
+		testkit.OK(p.t, err)
 		for more := left; len(more) > 0; more = after.read(cursor, 10) {
 			for _, e := range more {
 				note(cursor, e)
@@ -290,7 +284,7 @@ func (p *scene) crash() {
 	watermark := after.Status().Watermark
 	for _, c := range p.changes {
 		record, known, err := after.indexer.Get(resource.Key(c.name))
-		ok(p.t, err)
+		testkit.OK(p.t, err)
 		if c.entryVersion().NotNewer(watermark) && (!known || c.entryVersion().Newer(record.Version)) {
 			p.t.Fatalf("the watermark is %s, and the state %+v: %s", watermark, record, p.trace)
 		}
@@ -313,7 +307,7 @@ func (c *played) entryVersion() resource.Version { return resource.Version(fmt.S
 // end acks everything.
 func (p *scene) end() {
 	p.fails = 0
-	ok(p.t, p.Commit()) // nobody reads beside a drop that is not durable
+	testkit.OK(p.t, p.Commit()) // nobody reads beside a drop that is not durable
 	for len(p.held) > 0 {
 		p.Append([]*changelog.Entry{p.held[0].entry})
 		p.held = p.held[1:]
@@ -340,7 +334,7 @@ func (p *scene) end() {
 		}
 	}
 	p.Place(nil, changelog.Mark{Kind: changelog.Bookmark, Version: "99"})
-	ok(p.t, p.Commit())
+	testkit.OK(p.t, p.Commit())
 	p.crash()
 	for cursor := range 2 {
 		if len(p.found[cursor]) > 0 {
@@ -348,7 +342,7 @@ func (p *scene) end() {
 		}
 	}
 	first, next, err := p.indexer.Log().Bounds()
-	ok(p.t, err)
+	testkit.OK(p.t, err)
 	s := p.Status()
 	if first != next || s.DiskBytes != 0 || s.Unsettled != 0 || s.Entries != 0 || s.Watermark != "99" {
 		p.t.Fatalf("%+v, on disk from %d to %d: %s", s, first, next, p.trace)
@@ -398,7 +392,7 @@ func TestLog(t *testing.T) {
 		young.Observed = old.Observed.Add(time.Second)
 		r.Place([]*changelog.Entry{old, young}, changelog.Mark{})
 		r.Append([]*changelog.Entry{young, old})
-		ok(t, r.Spool(t.Context(), old.Observed))
+		testkit.OK(t, r.Spool(t.Context(), old.Observed))
 		if first, next, err := r.indexer.Log().Bounds(); err != nil || first != 0 || next != 2 {
 			t.Errorf("on disk is %d to %d, %v; want both", first, next, err)
 		}

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"reflect"
-	"runtime"
 	"testing"
 	"time"
 
@@ -12,9 +11,10 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-var pods = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
+var pods = testkit.Pods
 
 // newRecordLog is a log that encodes and decodes.
 func newRecordLog() *Log {
@@ -98,19 +98,13 @@ func TestRecordLength(t *testing.T) {
 		t.Fatal(err)
 	}
 	data = binary.AppendUvarint(data[:len(data)-1], 1<<32-1) // in place of the length 0
-	before := allocated()
-	if _, err = newRecordLog().decode(42, data); !errors.Is(err, errRecord) {
+	n := testkit.Allocated(func() { _, err = newRecordLog().decode(42, data) })
+	if !errors.Is(err, errRecord) {
 		t.Errorf("got %v", err)
 	}
-	if n := allocated() - before; n > 1<<20 {
+	if n > 1<<20 {
 		t.Errorf("%d bytes were allocated", n)
 	}
-}
-
-func allocated() uint64 {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.TotalAlloc
 }
 
 // FuzzRecord reads entries as a damaged disk may have them.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // shared commits several logs, and counts the commits.
@@ -73,7 +74,7 @@ func openShared(t *testing.T, n int, options ...func(n int, c *changelog.Config)
 	go func() { ended <- spooler.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		ok(t, <-ended)
+		testkit.OK(t, <-ended)
 	})
 	return s, rigs
 }
@@ -146,7 +147,7 @@ func TestSpooler(t *testing.T) {
 			r.appendNew("a", 10)
 		}
 		s.setDuring(func() { <-release })
-		go func() { ok(t, rigs[0].Spool(t.Context(), time.Now())) }()
+		go func() { testkit.OK(t, rigs[0].Spool(t.Context(), time.Now())) }()
 		synctest.Wait()
 		time.Sleep(7 * time.Second)
 		if rigs[1].Status().Unsettled != 0 {

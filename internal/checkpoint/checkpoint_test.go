@@ -18,9 +18,10 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-var pods = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
+var pods = testkit.Pods
 
 // bench is one informer's log over a database in memory, with one listener.
 type bench struct {
@@ -34,27 +35,20 @@ type bench struct {
 func newBench(t testing.TB) *bench {
 	t.Helper()
 	db, err := store.Open(statedb.Options{})
-	ok(t, err)
-	t.Cleanup(func() { ok(t, db.Close()) })
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, db.Close()) })
 	b := &bench{t: t, db: db}
 	b.indexer, err = db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods})
-	ok(t, err)
+	testkit.OK(t, err)
 	b.committer, err = checkpoint.New(checkpoint.Config{DB: db})
-	ok(t, err)
+	testkit.OK(t, err)
 	b.Log, err = changelog.Open(changelog.Config{
 		Indexer: b.indexer, Type: pods, Committer: b.committer, Listeners: []string{"sink"},
 		Log: slog.New(slog.DiscardHandler),
 	})
-	ok(t, err)
+	testkit.OK(t, err)
 	b.committer.Track(b.Log)
 	return b
-}
-
-func ok(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // event appends the change of a watch event, and has it read; settle settles it.
@@ -92,15 +86,16 @@ func (b *bench) settle(at changelog.Position) {
 
 func (b *bench) wantWatermark(version resource.Version) {
 	b.t.Helper()
-	ok(b.t, b.committer.Commit())
+	testkit.OK(b.t, b.committer.Commit())
 	pos, err := b.indexer.Meta().Position()
-	ok(b.t, err)
+	testkit.OK(b.t, err)
 	if pos.Version != version {
 		b.t.Errorf("watermark %q, want %q", pos.Version, version)
 	}
 }
 
-func TestTheWatermarkIsCommitted(t *testing.T) {
+// The watermark is committed.
+func TestWatermarkCommitted(t *testing.T) {
 	b := newBench(t)
 	var at []changelog.Position
 	for n := range 5 {
@@ -134,11 +129,11 @@ func TestNotes(t *testing.T) {
 	b.Note(note("behind the first"))
 	b.NoteNext(note("next"))
 	second := b.event("b", "11")
-	ok(t, b.committer.Commit())
+	testkit.OK(t, b.committer.Commit())
 	b.settle(second)
-	ok(t, b.committer.Commit())
+	testkit.OK(t, b.committer.Commit())
 	b.settle(first)
-	ok(t, b.committer.Commit())
+	testkit.OK(t, b.committer.Commit())
 	if want := []string{"next", "behind the first"}; !slices.Equal(written, want) {
 		t.Errorf("written: %q, want %q", written, want)
 	}
@@ -159,22 +154,21 @@ func TestLastVersions(t *testing.T) {
 
 // Run commits what is settled, and once more at the end.
 func TestRunCommits(t *testing.T) {
+	synctest.Test(t, runCommits)
+}
+
+func runCommits(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.committer.Run(ctx) }()
 	b.settle(b.event("a", "10"))
 	second := b.event("a", "11")
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		pos, err := b.indexer.Meta().Position()
-		ok(t, err)
-		if pos.Version == "10" {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("nothing was committed")
-		}
-		time.Sleep(10 * time.Millisecond)
+	time.Sleep(time.Second)
+	pos, err := b.indexer.Meta().Position()
+	testkit.OK(t, err)
+	if pos.Version != "10" {
+		t.Errorf("after a second %q is committed, want 10", pos.Version)
 	}
 	b.settle(second)
 	b.event("a", "12")
@@ -182,7 +176,7 @@ func TestRunCommits(t *testing.T) {
 	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	pos, err := b.indexer.Meta().Position()
+	pos, err = b.indexer.Meta().Position()
 	if err != nil || pos.Version != "11" {
 		t.Errorf("Position: %+v, %v; want 11", pos, err)
 	}
@@ -207,7 +201,7 @@ func TestIdleRun(t *testing.T) {
 		"a note":               func(b *bench) { b.Note(none) },
 		"a note for the next":  func(b *bench) { b.NoteNext(none) },
 		"a body to catch up":   func(b *bench) { b.CatchUp(nil) },
-		"what goes to disk":    func(b *bench) { ok(b.t, b.Stage(time.Now())) },
+		"what goes to disk":    func(b *bench) { testkit.OK(b.t, b.Stage(time.Now())) },
 		"an event without ack": func(b *bench) { b.Cursor(0).Tried([]changelog.Position{b.event("a", "10")}) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -231,7 +225,7 @@ func TestIdleRun(t *testing.T) {
 					}
 				}
 				cancel()
-				ok(t, <-done)
+				testkit.OK(t, <-done)
 			})
 		})
 	}
@@ -273,9 +267,9 @@ func TestWatermarkRule(t *testing.T) {
 					version++
 				}
 			}
-			ok(t, b.committer.Commit())
+			testkit.OK(t, b.committer.Commit())
 			pos, err := b.indexer.Meta().Position()
-			ok(t, err)
+			testkit.OK(t, err)
 			var watermark int
 			_, _ = fmt.Sscan(string(pos.Version), &watermark)
 			for s, e := range events {
@@ -302,11 +296,11 @@ func TestLeftoverTombstones(t *testing.T) {
 	}
 	b.mark(changelog.Bookmark, "1001")
 	left := func() int {
-		ok(t, b.committer.Commit())
+		testkit.OK(t, b.committer.Commit())
 		count := 0
 		for i := range n {
 			_, found, err := b.indexer.Get(resource.Key(fmt.Sprintf("shop/p%06d", i)))
-			ok(t, err)
+			testkit.OK(t, err)
 			if found {
 				count++
 			}

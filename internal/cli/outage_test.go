@@ -264,11 +264,7 @@ func (o *outage) start() {
 	if err := o.process.Start(); err != nil {
 		o.t.Fatal(err)
 	}
-	for began := time.Now(); o.scroll.watches.Load() == watches; time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			o.t.Fatal("nothing is watched after a minute")
-		}
-	}
+	testkit.Eventually(o.t, "the pods are watched", func() bool { return o.scroll.watches.Load() != watches })
 }
 
 // kill is kill -9, after a look at how much memory the process has had.

@@ -54,7 +54,7 @@ func TestProcsFromEnvironment(t *testing.T) {
 }
 
 // In a bubble the time that a test waits costs no CPU.
-func TestProcsBoundsAndGivesBack(t *testing.T) {
+func TestProcsBounds(t *testing.T) {
 	if _, ok := os.LookupEnv("GOMAXPROCS"); ok || runtime.GOMAXPROCS(0) == 1 {
 		t.Skip("there is one processor, or the environment says how many")
 	}

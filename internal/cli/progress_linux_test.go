@@ -55,7 +55,9 @@ func TestProgressOnATerminal(t *testing.T) {
 		last := lines[len(lines)-1]
 		return strings.HasPrefix(last, "not ready | lake: 0 sent") && strings.Contains(last, "| sink lake: ")
 	})
-	time.Sleep(3 * progressInterval) // it is drawn again in its place
+	testkit.Eventually(t, "it is drawn again", func() bool {
+		return strings.Count(sent.String(), "not ready |") > 3
+	})
 	shown := on()
 	if n := strings.Count(shown, "not ready |"); n != 1 {
 		t.Errorf("the line is there %d times:\n%s", n, shown)

@@ -101,7 +101,7 @@ func connect(t *testing.T, url string, stderr *testkit.Buffer) *natsgo.Conn {
 }
 
 // An embedded server whose port is in use is refused.
-func TestEmbeddedServerPortInUse(t *testing.T) {
+func TestEmbeddedPortInUse(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -27,23 +27,23 @@ func TestOrder(t *testing.T) {
 		testkit.OK(t, f.Delete(ctx, object("a", "5")))
 		testkit.OK(t, f.Delete(ctx, object("a", "6")))
 		testkit.OK(t, f.Update(ctx, object("b", "7")))
-		want(t, popAll(t, f),
+		testkit.Want(t, popAll(t, f),
 			"Added a 1", "Added b 2", "Updated a 3", "Bookmark 4", "Deleted a 5", "Deleted a 6", "Updated b 7")
 	})
 	t.Run("what is added while others wait does not pass them", func(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{})
 		list(t, f, "9", "foo@5", "bar@6")
 		testkit.OK(t, f.Update(t.Context(), object("foo", "10")))
-		want(t, pop(t, f), "ReplaceBegin")
+		testkit.Want(t, pop(t, f), "ReplaceBegin")
 		testkit.OK(t, f.Update(t.Context(), object("foo", "11")))
-		want(t, popAll(t, f),
+		testkit.Want(t, popAll(t, f),
 			"Replaced foo 5", "Replaced bar 6", "ReplaceEnd 9", "Updated foo 10", "Updated foo 11")
 	})
 	t.Run("a delete of an unknown object is handed out", func(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{})
 		testkit.OK(t, f.Add(t.Context(), object("foo", "10")))
 		testkit.OK(t, f.Delete(t.Context(), object("baz", "20")))
-		want(t, popAll(t, f), "Added foo 10", "Deleted baz 20")
+		testkit.Want(t, popAll(t, f), "Added foo 10", "Deleted baz 20")
 	})
 	t.Run("a Sync comes behind the changes that wait", func(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{})
@@ -117,7 +117,7 @@ func TestBound(t *testing.T) {
 	t.Run("an object that is larger passes alone", func(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{MaxBytes: 10})
 		testkit.OK(t, f.Add(t.Context(), object("a", "1")))
-		want(t, popAll(t, f), "Added a 1")
+		testkit.Want(t, popAll(t, f), "Added a 1")
 	})
 	t.Run("a Sync counts", func(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{MaxBytes: 64 << 10})
@@ -148,25 +148,18 @@ func TestBound(t *testing.T) {
 	})
 	t.Run("a queue that a flood has filled gives its memory back", func(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{})
-		before := allocated()
+		before := testkit.Heap()
 		for range 50_000 { // as deltas they take more than 5 MB
 			testkit.OK(t, f.Bookmark(t.Context(), "1"))
 		}
 		for f.Stats().Deltas > 0 {
 			testkit.OK(t, f.Pop(t.Context(), process(func(deltafifo.Deltas) error { return nil })))
 		}
-		if grown := allocated() - before; grown > 1<<20 {
+		if grown := testkit.Heap() - before; grown > 1<<20 {
 			t.Errorf("%d bytes are kept", grown)
 		}
 		runtime.KeepAlive(f)
 	})
-}
-
-func allocated() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
 
 func TestEnd(t *testing.T) {
@@ -177,7 +170,7 @@ func TestEnd(t *testing.T) {
 		if err := f.Add(t.Context(), object("b", "2")); !errors.Is(err, deltafifo.ErrClosed) {
 			t.Errorf("Add after Close: %v", err)
 		}
-		want(t, pop(t, f), "Added a 1")
+		testkit.Want(t, pop(t, f), "Added a 1")
 		if err := popNothing(t, f); !errors.Is(err, deltafifo.ErrClosed) {
 			t.Errorf("Pop: %v, want ErrClosed", err)
 		}

@@ -84,7 +84,7 @@ func TestFlush(t *testing.T) {
 	run("processes on its goroutine", steps{takes: -1}, func(t *testing.T, f *deltafifo.FIFO, s *steps, _ chan error) {
 		update(t, f, "a", 1, 2)
 		f.Flush()
-		want(t, s.lines, "Updated a 1", "Updated a 2")
+		testkit.Want(t, s.lines, "Updated a 1", "Updated a 2")
 		if s.tried != 2 || f.Stats().Deltas != 0 || f.Stats().Bytes != 0 {
 			t.Errorf("%d of 2 were tried, %+v", s.tried, f.Stats())
 		}
@@ -93,7 +93,7 @@ func TestFlush(t *testing.T) {
 		update(t, f, "a", 1, 2, 3)
 		f.Flush()
 		synctest.Wait()
-		want(t, s.lines, "Updated a 1", "Updated a 2", "Updated a 3")
+		testkit.Want(t, s.lines, "Updated a 1", "Updated a 2", "Updated a 3")
 		if s.tried != 1 {
 			t.Errorf("%d were tried, want 1", s.tried)
 		}
@@ -107,7 +107,7 @@ func TestFlush(t *testing.T) {
 		testkit.OK(t, f.EndReplace(t.Context(), "2"))
 		f.Flush()
 		synctest.Wait()
-		want(t, s.lines, "ReplaceBegin", "Deleted a 1", "ReplaceEnd 2")
+		testkit.Want(t, s.lines, "ReplaceBegin", "Deleted a 1", "ReplaceEnd 2")
 		if s.tried != 0 {
 			t.Errorf("%d were tried, want none", s.tried)
 		}
@@ -121,7 +121,7 @@ func TestFlush(t *testing.T) {
 		time.Sleep(time.Second)
 		update(t, f, "a", 3)
 		f.Flush()
-		want(t, s.lines, "Updated a 0", "Updated a 1", "Updated a 2", "Updated a 3")
+		testkit.Want(t, s.lines, "Updated a 0", "Updated a 1", "Updated a 2", "Updated a 3")
 		if s.tried != 2 {
 			t.Errorf("%d were tried, want the first and the last", s.tried)
 		}
@@ -143,7 +143,7 @@ func TestFlush(t *testing.T) {
 		large.Raw = make([]byte, 17<<20)
 		testkit.OK(t, f.Update(t.Context(), large))
 		synctest.Wait()
-		want(t, s.lines, "Updated a 1", "Updated a 2")
+		testkit.Want(t, s.lines, "Updated a 1", "Updated a 2")
 	})
 	errFailed := errors.New("failed")
 	run("ends the FIFO with an error of TryProcess", steps{takes: -1, fails: errFailed}, func(t *testing.T, f *deltafifo.FIFO, _ *steps, ended chan error) {
@@ -191,7 +191,7 @@ func TestStepsKeepOrder(t *testing.T) {
 		f.Close()
 		synctest.Wait()
 	})
-	want(t, s.lines, added...)
+	testkit.Want(t, s.lines, added...)
 	if s.tried == 0 || s.tried == len(added) {
 		t.Errorf("%d of %d were tried, want some", s.tried, len(added))
 	}

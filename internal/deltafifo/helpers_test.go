@@ -117,10 +117,3 @@ func line(d *deltafifo.Delta) string {
 	}
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
-
-func want(t testing.TB, got []string, lines ...string) {
-	t.Helper()
-	if !slices.Equal(got, lines) {
-		t.Errorf("processed\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(lines, "\n\t"))
-	}
-}

@@ -21,14 +21,14 @@ func TestReplace(t *testing.T) {
 		testkit.OK(t, f.Update(ctx, object("a", "5")))
 		list(t, f, "9", "a@7", "b@8")
 		testkit.OK(t, f.Update(ctx, object("b", "10")))
-		want(t, pop(t, f), "Updated a 5") // not with the list's a: a gap is told in between
-		want(t, pop(t, f), "ReplaceBegin")
-		want(t, pop(t, f), "Replaced a 7", "Replaced b 8")
+		testkit.Want(t, pop(t, f), "Updated a 5") // not with the list's a: a gap is told in between
+		testkit.Want(t, pop(t, f), "ReplaceBegin")
+		testkit.Want(t, pop(t, f), "Replaced a 7", "Replaced b 8")
 		if k.asked != 0 {
 			t.Error("the known objects were asked before the items were processed")
 		}
-		want(t, pop(t, f), "Deleted gone 9 unknown", "Deleted lost 9 unknown", "ReplaceEnd 9")
-		want(t, pop(t, f), "Updated b 10")
+		testkit.Want(t, pop(t, f), "Deleted gone 9 unknown", "Deleted lost 9 unknown", "ReplaceEnd 9")
+		testkit.Want(t, pop(t, f), "Updated b 10")
 	})
 	t.Run("many of them come in several calls", func(t *testing.T) {
 		k := &known{}
@@ -37,7 +37,7 @@ func TestReplace(t *testing.T) {
 		}
 		f := newFIFO(t, deltafifo.Config{Known: k})
 		list(t, f, "9")
-		want(t, pop(t, f), "ReplaceBegin")
+		testkit.Want(t, pop(t, f), "ReplaceBegin")
 		var calls []int
 		testkit.OK(t, f.Pop(t.Context(), process(func(d deltafifo.Deltas) error {
 			calls = append(calls, len(d))
@@ -73,7 +73,7 @@ func TestReplace(t *testing.T) {
 		list(t, f, "20", "foo@3", "foo@4", "bar@15")
 		testkit.OK(t, f.Bookmark(ctx, "30"))
 		list(t, f, "56")
-		want(t, popAll(t, f), "Deleted foo 3", "Bookmark 4",
+		testkit.Want(t, popAll(t, f), "Deleted foo 3", "Bookmark 4",
 			"ReplaceBegin", "Replaced foo 3", "ReplaceEnd 10",
 			"ReplaceBegin", "Replaced foo 3", "Replaced foo 4", "Replaced bar 15", "ReplaceEnd 20",
 			"Bookmark 30", "ReplaceBegin", "ReplaceEnd 56")

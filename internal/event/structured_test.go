@@ -118,7 +118,8 @@ func TestStructuredEventsInSDK(t *testing.T) {
 	}
 }
 
-func TestEmptyDataIsNoData(t *testing.T) {
+// Empty data is no data.
+func TestEmptyData(t *testing.T) {
 	e := full()
 	e.Data = []byte{}
 	text := event.AppendStructured(nil, e)

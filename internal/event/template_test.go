@@ -142,7 +142,8 @@ func TestTemplateErrors(t *testing.T) {
 	}
 }
 
-func TestEveryFieldOfATemplate(t *testing.T) {
+// A template may name every field.
+func TestTemplateFields(t *testing.T) {
 	e := event.Event{
 		Routing: event.Routing{Cluster: "cl", Group: "gr", Version: "v1"}, Informer: "inf", ObjectAttributes: event.ObjectAttributes{
 			Resource: "res", Kind: "Kind", Namespace: "ns", Name: "na", UID: "ui",
@@ -159,7 +160,8 @@ func TestEveryFieldOfATemplate(t *testing.T) {
 	}
 }
 
-func TestPatternKeepsWhatIsKnown(t *testing.T) {
+// A pattern keeps what is known.
+func TestPatternKeeps(t *testing.T) {
 	known := map[string]string{"cluster": "prod.eu", "op": ""}
 	if got := mustParse(t, defaultSubject).Pattern("*", known, event.AppendSubjectToken); got != "k8s.prod_eu.*.*.*.*.*.-" {
 		t.Errorf("pattern %q", got)

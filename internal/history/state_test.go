@@ -2,7 +2,6 @@ package history_test
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -165,17 +164,11 @@ func TestState(t *testing.T) {
 			_, err := db.Writer.Append(t.Context(), []*event.Event{podVersion(i, 1000+i, 0, at, strings.Repeat(fmt.Sprintf(`{"%d":0},`, i), size/10))})
 			testkit.OK(t, err)
 		}
-		heap := func() uint64 {
-			var m runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&m)
-			return m.HeapAlloc
-		}
-		begun, most, n := heap(), uint64(0), 0
+		begun, most, n := testkit.Heap(), int64(0), 0
 		for _, err := range db.Questions.Objects.State(query.StateQuery{Units: db.Questions.Resources.Units(), Namespace: "*"}) {
 			testkit.OK(t, err)
 			if n++; n%300 == 0 {
-				most = max(most, heap())
+				most = max(most, testkit.Heap())
 			}
 		}
 		if n != objects || most > begun+objects*size/4 {

@@ -12,6 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // slowDisk is a database on a disk whose fsync takes as long as told.
@@ -25,8 +26,8 @@ func slowDisk(t *testing.T) (*store.DB, *atomic.Int64) {
 		return nil
 	})
 	db, err := store.Open(statedb.Options{Dir: "state", FS: errorfs.Wrap(vfs.NewMem(), slow)})
-	ok(t, err)
-	t.Cleanup(func() { ok(t, db.Close()) })
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, db.Close()) })
 	return db, &fsync
 }
 
@@ -42,14 +43,14 @@ func TestAnnouncements(t *testing.T) {
 			fsync.Store(int64(time.Second))
 			r.do("add b 2", "update a 3", "update b 4")
 			time.Sleep(100 * time.Millisecond)
-			want(t, out.taken(), "resource.updated a ua/3")
+			testkit.Want(t, out.taken(), "resource.updated a ua/3")
 			r.do("add c 5", "delete b 6", "update a 7")
 			time.Sleep(100 * time.Millisecond)
-			want(t, out.taken(), "resource.updated a ua/7")
+			testkit.Want(t, out.taken(), "resource.updated a ua/7")
 			// An update of b that came while b was being announced goes with that commit or with
 			// the next.
 			time.Sleep(2 * time.Second)
-			want(t, out.taken(), "resource.added b ub/2", "resource.updated b ub/4", "resource.added c uc/5", "resource.deleted b ub/deleted")
+			testkit.Want(t, out.taken(), "resource.added b ub/2", "resource.updated b ub/4", "resource.added c uc/5", "resource.deleted b ub/deleted")
 			fsync.Store(0)
 			r.stop()
 		})
@@ -66,7 +67,7 @@ func TestAnnouncements(t *testing.T) {
 			time.Sleep(time.Second) // b is announced, and c is being
 			r.do("update b 5")
 			time.Sleep(2 * time.Second)
-			want(t, out.taken(), "resource.added b ub/2", "resource.updated b ub/3", "resource.added c uc/4", "resource.updated b ub/5")
+			testkit.Want(t, out.taken(), "resource.added b ub/2", "resource.updated b ub/3", "resource.added c uc/4", "resource.updated b ub/5")
 			fsync.Store(0)
 			r.stop()
 		})
@@ -81,7 +82,7 @@ func TestAnnouncements(t *testing.T) {
 			time.Sleep(time.Second)
 			out.taken()
 			r.do("add b 2", "update a 3", "update b 4")
-			want(t, out.wait(t, 3), "resource.added b ub/2", "resource.updated a ua/3", "resource.updated b ub/4")
+			testkit.Want(t, out.wait(t, 3), "resource.added b ub/2", "resource.updated a ua/3", "resource.updated b ub/4")
 			r.stop()
 		})
 	})
@@ -96,10 +97,10 @@ func TestAnnouncements(t *testing.T) {
 			fsync.Store(int64(time.Second))
 			r.do("add b 2", "update a 3")
 			time.Sleep(100 * time.Millisecond)
-			want(t, out.taken(), "resource.updated a ua/3")
+			testkit.Want(t, out.taken(), "resource.updated a ua/3")
 			r.quarantine("", "4")
 			r.do("update a 5")
-			want(t, out.wait(t, 3), "resource.added b ub/2",
+			testkit.Want(t, out.wait(t, 3), "resource.added b ub/2",
 				"informer.quarantined  all/pods/quarantined/too-deep/u/4", "resource.updated a ua/5")
 			fsync.Store(0)
 			r.stop()
@@ -114,7 +115,7 @@ func TestAnnouncements(t *testing.T) {
 			r.do("add a 1", "add b 2")
 			r.bookmark(resource.Version("3"))
 			r.stop()
-			want(t, out.taken(), "resource.added a ua/1", "resource.added b ub/2")
+			testkit.Want(t, out.taken(), "resource.added a ua/1", "resource.added b ub/2")
 			if s := r.informer.Log().Status(); s.Unsettled != 0 {
 				t.Errorf("%+v", s)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // partitioned is an outbox whose sink has three partitions.
@@ -34,7 +35,7 @@ func TestBroadcast(t *testing.T) {
 			r := newRig(t, memory(t), []*outbox{out}, broadcasting(out))
 			r.list(initial, "10", "a@4")
 			r.update("a", "11")
-			want(t, out.wait(t, 5), append(append([]string{"resource.added a ua/4 initial"}, copies(synced)...), "resource.updated a ua/11")...)
+			testkit.Want(t, out.wait(t, 5), append(append([]string{"resource.added a ua/4 initial"}, copies(synced)...), "resource.updated a ua/11")...)
 			for n, e := range out.raw {
 				if wantPart := max(0, min(n, 4)%4); e.Part != wantPart {
 					t.Errorf("%s is for part %d, want %d", e.ID, e.Part, wantPart)
@@ -58,7 +59,7 @@ func TestBroadcast(t *testing.T) {
 			out.held = nil
 			out.mu.Unlock()
 			settle(held[:2])
-			ok(t, r.committer.Commit())
+			testkit.OK(t, r.committer.Commit())
 			if got := r.informer.Log().Status().Watermark; got != "" {
 				t.Errorf("watermark %q while a copy is missing", got)
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/kubebridge/bridge/internal/handover"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // proofs counts how often a list has shown that the server's history is another.
@@ -28,15 +29,15 @@ func (p *proofs) found() int { return int(p.times.Load()) }
 func (r *rig) noted() bool {
 	r.t.Helper()
 	diverged, err := r.indexer.Meta().Diverged()
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	return diverged
 }
 
 func (r *rig) position() resource.Version {
 	r.t.Helper()
-	ok(r.t, r.committer.Commit())
+	testkit.OK(r.t, r.committer.Commit())
 	position, err := r.indexer.Meta().Position()
-	ok(r.t, err)
+	testkit.OK(r.t, err)
 	return position.Version
 }
 
@@ -49,14 +50,14 @@ func TestDivergedUntilReported(t *testing.T) {
 		r.update("a", "95")
 		r.bookmark("96")
 		out.wait(t, 4)
-		eventually(t, "the bookmark is passed", func() bool { return r.position() == "96" })
+		testkit.Eventually(t, "the bookmark is passed", func() bool { return r.position() == "96" })
 
 		r.list(expired, "200", "a@50", "b@60")
-		want(t, out.wait(t, 2), "informer.gap  all/pods/gap/3/20 inferred", "informer.synced  all/pods/synced/200")
+		testkit.Want(t, out.wait(t, 2), "informer.gap  all/pods/gap/3/20 inferred", "informer.synced  all/pods/synced/200")
 		r.update("b", "201") // on the watch that the list went on as
 		r.bookmark("202")
-		want(t, out.wait(t, 1), "resource.updated b ub/201")
-		eventually(t, "the bookmark is decided", func() bool { return r.informer.Log().Status().Unsettled == 0 && r.fifo.Stats().Deltas == 0 })
+		testkit.Want(t, out.wait(t, 1), "resource.updated b ub/201")
+		testkit.Eventually(t, "the bookmark is decided", func() bool { return r.informer.Log().Status().Unsettled == 0 && r.fifo.Stats().Deltas == 0 })
 		if found.found() != 1 || !r.noted() {
 			t.Errorf("found %d times, noted %v: want 1, true", found.found(), r.noted())
 		}
@@ -65,11 +66,11 @@ func TestDivergedUntilReported(t *testing.T) {
 		}
 		rewound := resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "200", To: "203"}
 		r.list(rewound, "203", "a@50", "b@201")
-		want(t, out.wait(t, 3),
+		testkit.Want(t, out.wait(t, 3),
 			"informer.gap  all/pods/gap/200/203/epoch/1 inferred",
 			"resource.updated a ua/50/epoch/1 inferred",
 			"informer.synced  all/pods/synced/203/epoch/1")
-		eventually(t, "it is settled", func() bool { return r.position() == "203" && !r.noted() })
+		testkit.Eventually(t, "it is settled", func() bool { return r.position() == "203" && !r.noted() })
 		r.stop()
 	})
 }
@@ -95,11 +96,11 @@ func TestDivergedFalseAlarm(t *testing.T) {
 		}, "200"},
 		"that has a later state which can't be read": {func(r *rig) {
 			r.replace("a", "50")
-			ok(r.t, r.fifo.Skip(r.t.Context(), resource.Identity{Key: "shop/a", UID: "ua"}))
+			testkit.OK(r.t, r.fifo.Skip(r.t.Context(), resource.Identity{Key: "shop/a", UID: "ua"}))
 		}, "200"},
 		"that has what can't be read, of any object": {func(r *rig) {
 			r.replace("a", "50")
-			ok(r.t, r.fifo.Skip(r.t.Context(), resource.Identity{}))
+			testkit.OK(r.t, r.fifo.Skip(r.t.Context(), resource.Identity{}))
 		}, "200"},
 		"with another object of the name": {func(r *rig) { r.replace("a#2", "50") }, "200"},
 	}
@@ -112,9 +113,9 @@ func TestDivergedFalseAlarm(t *testing.T) {
 				r.update("a", "95")
 				r.delete("b", "97")
 				out.wait(t, 5)
-				ok(t, r.fifo.BeginReplace(t.Context(), expired))
+				testkit.OK(t, r.fifo.BeginReplace(t.Context(), expired))
 				test.tell(r)
-				ok(t, r.fifo.EndReplace(t.Context(), test.version))
+				testkit.OK(t, r.fifo.EndReplace(t.Context(), test.version))
 				r.stop()
 				if found.found() != 0 || r.noted() {
 					t.Error("the server's history is taken for another")
@@ -140,7 +141,7 @@ func TestDivergedAfterCrash(t *testing.T) {
 		r.bookmark("201")
 		out.wait(t, 2)
 		r.list(resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "200", To: "203"}, "203", "a@50", "b@60")
-		want(t, out.wait(t, 4),
+		testkit.Want(t, out.wait(t, 4),
 			"informer.gap  all/pods/gap/200/203/epoch/1 inferred",
 			"resource.updated a ua/50/epoch/1 inferred",
 			"resource.updated b ub/60/epoch/1 inferred",
@@ -163,15 +164,15 @@ func TestDivergedUnselected(t *testing.T) {
 				r.list(initial, "90", "a@50")
 				r.update("a", "95")
 				out.wait(t, 3)
-				ok(t, r.fifo.BeginReplace(t.Context(), expired))
+				testkit.OK(t, r.fifo.BeginReplace(t.Context(), expired))
 				r.unselected("a", test.version, false)
-				ok(t, r.fifo.EndReplace(t.Context(), "200"))
+				testkit.OK(t, r.fifo.EndReplace(t.Context(), "200"))
 				told := []string{"informer.gap  all/pods/gap/3/20 inferred"}
 				if test.found == 0 {
 					told = append(told, "resource.deleted a ua/150/left inferred") // and not as one that died
 				}
 				told = append(told, "informer.synced  all/pods/synced/200")
-				want(t, out.wait(t, len(told)), told...)
+				testkit.Want(t, out.wait(t, len(told)), told...)
 				r.stop()
 				if got := found.found(); got != test.found {
 					t.Errorf("the history is taken for another %d times, want %d", got, test.found)
@@ -189,10 +190,10 @@ func TestDivergedOldDelete(t *testing.T) {
 		r.list(initial, "90", "a@50")
 		r.update("a", "95")
 		out.wait(t, 3)
-		ok(t, r.fifo.BeginReplace(t.Context(), expired))
+		testkit.OK(t, r.fifo.BeginReplace(t.Context(), expired))
 		r.replace("a", "50")
 		r.delete("a", "70")
-		ok(t, r.fifo.EndReplace(t.Context(), "200"))
+		testkit.OK(t, r.fifo.EndReplace(t.Context(), "200"))
 		r.stop()
 		if found.found() != 1 {
 			t.Error("nobody was told")

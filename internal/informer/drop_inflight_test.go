@@ -11,6 +11,7 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // settleUpTo settles what is held of pod "a" before a version, and continues holding the rest.
@@ -46,14 +47,14 @@ func TestDropInFlight(t *testing.T) {
 				for range 30 { // with the publisher before it goes
 					r.flood(last, last+step)
 					last += step
-					eventually(t, "everything is with the publisher", func() bool { return dead.got(last - 1) })
+					testkit.Eventually(t, "everything is with the publisher", func() bool { return dead.got(last - 1) })
 				}
 				r.resting(last)
 				first, _, err := r.indexer.Log().Bounds()
-				ok(t, err)
+				testkit.OK(t, err)
 				inFlight := 100 + int(first) - 1 // the last that was dropped
 				dead.settleUpTo(t, inFlight)
-				ok(t, r.committer.Commit())
+				testkit.OK(t, r.committer.Commit())
 				if more {
 					r.flood(last, last+3000)
 					last += 3000
@@ -63,7 +64,7 @@ func TestDropInFlight(t *testing.T) {
 				after := newOutbox()
 				r2 := newRig(t, db, []*outbox{after}, spooling, dropping)
 				r2.flood(last, last+100)
-				eventually(t, "it has the last", func() bool { return after.got(last + 99) })
+				testkit.Eventually(t, "it has the last", func() bool { return after.got(last + 99) })
 				r2.stop()
 				if told := losses(t, after.events()); !slices.ContainsFunc(told, func(g gapData) bool { return g.holds(inFlight) }) {
 					t.Errorf("%d was with the publisher; told was %+v", inFlight, told)
@@ -79,7 +80,7 @@ func losses(t *testing.T, events []event.Event) (told []gapData) {
 	for i := range events {
 		var g gapData
 		if events[i].Op == event.Gap {
-			ok(t, json.Unmarshal(events[i].Data, &g))
+			testkit.OK(t, json.Unmarshal(events[i].Data, &g))
 		}
 		if g.Reason == resource.ReasonDropped {
 			told = append(told, g)
@@ -122,12 +123,12 @@ func TestGapsAreNotDropped(t *testing.T) {
 		again := newOutbox()
 		again.setHold(true)
 		r = newRig(t, db, []*outbox{again}, spooling, dropping)
-		eventually(t, "a gap is told", func() bool { return len(again.events()) == 1 })
+		testkit.Eventually(t, "a gap is told", func() bool { return len(again.events()) == 1 })
 		flood()
 		r.resting(end)
 		after := newOutbox()
 		r = newRig(t, db, []*outbox{after}, spooling, dropping)
-		eventually(t, "it has the last", func() bool { return after.got(end - 1) })
+		testkit.Eventually(t, "it has the last", func() bool { return after.got(end - 1) })
 		r.stop()
 
 		var got []string
@@ -138,7 +139,7 @@ func TestGapsAreNotDropped(t *testing.T) {
 		if len(told) != 1 || !told[0].holds(100) || !told[0].holds(2600) || told[0].Dropped < 9000 {
 			t.Fatalf("told was %+v", told)
 		}
-		want(t, got,
+		testkit.Want(t, got,
 			fmt.Sprintf("all/pods/gap/%d/%d", second-2, second-1),
 			fmt.Sprintf("all/pods/gap/%d/%d", second, second+1),
 			after.events()[2].ID)
@@ -168,7 +169,7 @@ func TestDropOfListEnd(t *testing.T) {
 				r.flood(301, 3301)
 				r.resting(3301)
 				dead.release()
-				eventually(t, "it has the last", func() bool { return dead.got(3300) })
+				testkit.Eventually(t, "it has the last", func() bool { return dead.got(3300) })
 				r.stop()
 				if told := losses(t, dead.events()); len(told) != 1 || told[0].From != test.from || !told[0].holds(301) {
 					t.Errorf("told was %+v", told)

@@ -13,6 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // dropping lets a log of 64 KiB on disk drop its oldest.
@@ -53,7 +54,7 @@ func (s *story) read(events []event.Event) {
 func (s *story) gap(e *event.Event) {
 	s.t.Helper()
 	var g gapData
-	ok(s.t, json.Unmarshal(e.Data, &g))
+	testkit.OK(s.t, json.Unmarshal(e.Data, &g))
 	from, to := version(s.t, g.From), version(s.t, g.To)
 	if g.Reason != "dropped" || from != s.next || to < from || g.Dropped != to-from+1 {
 		s.t.Fatalf("gap %+v where %d should come", g, s.next)
@@ -66,7 +67,7 @@ func (s *story) gap(e *event.Event) {
 func version(t *testing.T, text string) int {
 	t.Helper()
 	v, err := strconv.Atoi(text)
-	ok(t, err)
+	testkit.OK(t, err)
 	return v
 }
 
@@ -94,8 +95,8 @@ func (r *rig) flood(from, to int) {
 // resting waits until everything that was read is settled or on disk.
 func (r *rig) resting(watermark int) {
 	r.t.Helper()
-	eventually(r.t, "everything is on disk", func() bool {
-		ok(r.t, r.committer.Commit())
+	testkit.Eventually(r.t, "everything is on disk", func() bool {
+		testkit.OK(r.t, r.committer.Commit())
 		return r.informer.Log().Status().Watermark == resource.Version(fmt.Sprint(watermark))
 	})
 }
@@ -115,7 +116,7 @@ func TestDropOldest(t *testing.T) {
 			t.Errorf("%d bytes on disk", s.Log.DiskBytes)
 		}
 		dead.release()
-		eventually(t, "both have the last", func() bool { return dead.got(last-1) && live.got(last-1) })
+		testkit.Eventually(t, "both have the last", func() bool { return dead.got(last-1) && live.got(last-1) })
 		r.stop()
 
 		forLive, forDead := story{t: t, next: 100}, story{t: t, next: 100}
@@ -127,26 +128,11 @@ func TestDropOldest(t *testing.T) {
 		if forLive.next != last {
 			t.Errorf("the other sink got %+v", forLive)
 		}
-		if got := counted(t, registry, "sink-0") + counted(t, registry, "sink-1"); got != forLive.dropped+forDead.dropped {
-			t.Errorf("counted %d, told %d and %d", got, forLive.dropped, forDead.dropped)
+		const dropped = "bridge_informer_dropped_total spool-full "
+		if got := testkit.Metric(t, registry, dropped+"sink-0") + testkit.Metric(t, registry, dropped+"sink-1"); int(got) != forLive.dropped+forDead.dropped {
+			t.Errorf("counted %v, told %d and %d", got, forLive.dropped, forDead.dropped)
 		}
 	})
-}
-
-// counted is how much the metrics say was dropped for a sink.
-func counted(t *testing.T, registry *prometheus.Registry, sink string) int {
-	t.Helper()
-	families, err := registry.Gather()
-	ok(t, err)
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == "bridge_informer_dropped_total" && m.GetLabel()[1].GetValue() == sink {
-				return int(m.GetCounter().GetValue())
-			}
-		}
-	}
-	t.Fatal("no metric for", sink)
-	return 0
 }
 
 // A gap of dropped changes is reported after a restart.
@@ -162,13 +148,13 @@ func TestDropGapAfterRestart(t *testing.T) {
 		again := newOutbox()
 		again.setHold(true)
 		newRig(t, db, []*outbox{again}, spooling, dropping)
-		eventually(t, "the gap is told", func() bool { return len(again.events()) == 1 })
+		testkit.Eventually(t, "the gap is told", func() bool { return len(again.events()) == 1 })
 
 		// It dies again, before the gap was acknowledged.
 		after := newOutbox()
 		r3 := newRig(t, db, []*outbox{after}, spooling, dropping)
 		r3.flood(4100, 4200)
-		eventually(t, "it has the last", func() bool { return after.got(4199) })
+		testkit.Eventually(t, "it has the last", func() bool { return after.got(4199) })
 		r3.stop()
 
 		first, s := again.events()[0], story{t: t, next: 100}
@@ -194,11 +180,11 @@ func TestDropDuringGap(t *testing.T) {
 		r2dead := newOutbox()
 		r2dead.setHold(true)
 		r2 := newRig(t, db, []*outbox{r2dead}, spooling, dropping)
-		eventually(t, "the first gap is told", func() bool { return len(r2dead.events()) == 1 })
+		testkit.Eventually(t, "the first gap is told", func() bool { return len(r2dead.events()) == 1 })
 		r2.flood(3100, 6100)
 		r2.resting(6100)
 		r2dead.release()
-		eventually(t, "it has the last", func() bool { return r2dead.got(6099) })
+		testkit.Eventually(t, "it has the last", func() bool { return r2dead.got(6099) })
 		r2.stop()
 
 		s := story{t: t, next: 100}

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // A rewind that is met again after a crash is the same epoch, and a later one is not.
@@ -20,9 +21,9 @@ func TestRewindEpoch(t *testing.T) {
 		before.wait(t, 2)
 		// Else the rewind would put them into the log on disk, and the run after would tell them
 		// again.
-		eventually(t, "the snapshot is settled", func() bool { return died.informer.Status().Log.Entries == 0 })
+		testkit.Eventually(t, "the snapshot is settled", func() bool { return died.informer.Status().Log.Entries == 0 })
 		died.list(rewound("102"), "60", "a@40")
-		want(t, before.wait(t, 3),
+		testkit.Want(t, before.wait(t, 3),
 			"informer.gap  all/pods/gap/102/60/epoch/1 inferred",
 			"resource.updated a ua/40/epoch/1 inferred",
 			"informer.synced  all/pods/synced/60/epoch/1")
@@ -32,14 +33,14 @@ func TestRewindEpoch(t *testing.T) {
 		out := newOutbox()
 		r := newRig(t, db, []*outbox{out})
 		r.list(rewound("100"), "60", "a@40")
-		want(t, out.wait(t, 3),
+		testkit.Want(t, out.wait(t, 3),
 			"informer.gap  all/pods/gap/100/60/epoch/1 inferred",
 			"resource.updated a ua/40/epoch/1 inferred",
 			"informer.synced  all/pods/synced/60/epoch/1")
 		r.update("a", "100")
 		out.wait(t, 1)
 		r.list(rewound("100"), "60", "a@40")
-		want(t, out.wait(t, 3),
+		testkit.Want(t, out.wait(t, 3),
 			"informer.gap  all/pods/gap/100/60/epoch/2 inferred",
 			"resource.updated a ua/40/epoch/2 inferred",
 			"informer.synced  all/pods/synced/60/epoch/2")
@@ -55,7 +56,7 @@ func TestRewindFoundBySnapshot(t *testing.T) {
 		died := newRig(t, db, []*outbox{before})
 		died.list(initial, "100", "a@95")
 		before.wait(t, 2)
-		eventually(t, "the snapshot is settled", func() bool { return died.position() == "100" })
+		testkit.Eventually(t, "the snapshot is settled", func() bool { return died.position() == "100" })
 		died.stop()
 
 		out := newOutbox()
@@ -75,10 +76,10 @@ func TestRewindDuringAList(t *testing.T) {
 		r := newRig(t, memory(t), []*outbox{out})
 		r.list(initial, "100", "a@90")
 		out.wait(t, 2)
-		ok(t, r.fifo.BeginReplace(t.Context(), resource.Relist{Reason: resource.ReasonUnreadable, From: "100", To: "100"}))
-		want(t, out.wait(t, 1), "informer.gap  all/pods/gap/100/100 inferred")
+		testkit.OK(t, r.fifo.BeginReplace(t.Context(), resource.Relist{Reason: resource.ReasonUnreadable, From: "100", To: "100"}))
+		testkit.Want(t, out.wait(t, 1), "informer.gap  all/pods/gap/100/100 inferred")
 		r.list(resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "100", To: "60"}, "60", "a@50")
-		want(t, out.wait(t, 3), "informer.gap  all/pods/gap/100/60/epoch/1 inferred",
+		testkit.Want(t, out.wait(t, 3), "informer.gap  all/pods/gap/100/60/epoch/1 inferred",
 			"resource.updated a ua/50/epoch/1 inferred", "informer.synced  all/pods/synced/60/epoch/1")
 		r.stop()
 	})

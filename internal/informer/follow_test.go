@@ -10,6 +10,7 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/standby"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // following lets another replica lead.
@@ -46,9 +47,9 @@ func TestFollow(t *testing.T) {
 				}
 				r.delivered("13") // the last of this leader: it is applied late
 				r.informer.Lead()
-				want(t, out.wait(t, 1), "resource.deleted a ua/deleted")
+				testkit.Want(t, out.wait(t, 1), "resource.deleted a ua/deleted")
 				r.add("d", "16")
-				want(t, out.wait(t, 1), "resource.added d ud/16")
+				testkit.Want(t, out.wait(t, 1), "resource.added d ud/16")
 				r.stop()
 				if n := len(out.events()); n != 2 {
 					t.Errorf("%d events", n)
@@ -77,7 +78,7 @@ func TestFollow(t *testing.T) {
 			if at := r.position(); at != "13" {
 				t.Errorf("the watermark is %s at the end", at)
 			}
-			want(t, out.lines)
+			testkit.Want(t, out.lines)
 		})
 	})
 	t.Run("what was pending in a run before", func(t *testing.T) {
@@ -103,7 +104,7 @@ func TestFollow(t *testing.T) {
 					synctest.Wait()
 					r.delivered("5")
 					r.informer.Lead()
-					want(t, out.wait(t, 1), "resource.added c uc/6")
+					testkit.Want(t, out.wait(t, 1), "resource.added c uc/6")
 					r.stop()
 				})
 			})
@@ -121,7 +122,7 @@ func TestFollow(t *testing.T) {
 			}
 			r.delivered("3000")
 			r.informer.Lead()
-			eventually(t, "the last has come", func() bool { return out.got(last - 1) })
+			testkit.Eventually(t, "the last has come", func() bool { return out.got(last - 1) })
 			r.stop()
 			if first := out.events()[0]; first.ResourceVersion != "3001" {
 				t.Errorf("the first is of version %s", first.ResourceVersion)
@@ -139,7 +140,7 @@ func TestFollow(t *testing.T) {
 			r.flood(100, last)
 			r.resting(last)
 			r.informer.Lead()
-			eventually(t, "the last has come", func() bool { return out.got(last - 1) })
+			testkit.Eventually(t, "the last has come", func() bool { return out.got(last - 1) })
 			r.stop()
 			s := story{t: t, next: 100}
 			s.read(out.events())
@@ -159,7 +160,7 @@ func TestFollow(t *testing.T) {
 			synctest.Wait()
 			r.informer.Lead()
 			r.update("a", fmt.Sprint(last+1))
-			eventually(t, "the next has come", func() bool { return out.got(last + 1) })
+			testkit.Eventually(t, "the next has come", func() bool { return out.got(last + 1) })
 			r.stop()
 			if n := len(out.events()); n != 1 {
 				t.Errorf("%d events", n)
@@ -189,10 +190,10 @@ func TestFollowItemWithoutVersion(t *testing.T) {
 					synctest.Wait()
 					r.delivered("")
 					skipped := resource.Identity{Key: "shop/a", UID: "another", Version: tt.version}
-					ok(t, r.fifo.BeginReplace(t.Context(), expired))
-					ok(t, r.fifo.Skip(t.Context(), skipped))
-					ok(t, r.fifo.EndReplace(t.Context(), "20"))
-					eventually(t, "it is on disk", func() bool { return r.position() == "20" })
+					testkit.OK(t, r.fifo.BeginReplace(t.Context(), expired))
+					testkit.OK(t, r.fifo.Skip(t.Context(), skipped))
+					testkit.OK(t, r.fifo.EndReplace(t.Context(), "20"))
+					testkit.Eventually(t, "it is on disk", func() bool { return r.position() == "20" })
 					if fromDisk {
 						r.crash()
 						r = newRig(t, db, []*outbox{out}, following)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/controller"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // A run that died before it knew of anything has begun the epoch already: what it may have sent
@@ -18,20 +19,20 @@ func TestEpochAfterLostState(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				db, out := memory(t), newOutbox()
 				r := newRig(t, db, []*outbox{out}, func(c *informer.Config) {
-					ok(t, c.Indexer.Meta().AdoptEpoch(test.own))
+					testkit.OK(t, c.Indexer.Meta().AdoptEpoch(test.own))
 					c.Forgotten = func(context.Context) controller.Forgotten {
 						return controller.Forgotten{Holding: []string{"sink-0"}, Epoch: test.held}
 					}
 				})
 				r.list(initial, "10", "a@4")
 				id := fmt.Sprintf("/epoch/%d", test.want)
-				want(t, out.wait(t, 3),
+				testkit.Want(t, out.wait(t, 3),
 					"informer.gap  all/pods/gap//"+id+" inferred",
 					"resource.added a ua/4"+id+" initial",
 					"informer.synced  all/pods/synced/10"+id)
 				r.stop()
 				epoch, err := r.indexer.Meta().Epoch()
-				ok(t, err)
+				testkit.OK(t, err)
 				if epoch.Number != test.want || epoch.Open {
 					t.Errorf("on disk: %+v", epoch)
 				}

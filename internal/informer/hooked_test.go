@@ -13,6 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // hooked is a Committer with something before each commit; nil for nothing.
@@ -53,7 +54,7 @@ func TestRewindOnFullDisk(t *testing.T) {
 		out.wait(t, 2)
 		full.Store(true)
 		r.list(resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "100", To: "60"}, "60", "a@40")
-		eventually(t, "it is tried again", func() bool {
+		testkit.Eventually(t, "it is tried again", func() bool {
 			select {
 			case err := <-r.done:
 				t.Fatalf("the informer ends: %v", err)
@@ -62,12 +63,11 @@ func TestRewindOnFullDisk(t *testing.T) {
 			return tried.Load() > 1
 		})
 		full.Store(false)
-		want(t, out.wait(t, 3), "informer.gap  all/pods/gap/100/60/epoch/1 inferred", "resource.updated a ua/40/epoch/1 inferred", "informer.synced  all/pods/synced/60/epoch/1")
+		testkit.Want(t, out.wait(t, 3), "informer.gap  all/pods/gap/100/60/epoch/1 inferred", "resource.updated a ua/40/epoch/1 inferred", "informer.synced  all/pods/synced/60/epoch/1")
 		r.stop()
 	})
 }
 
-// What is acked before it is written is trimmed.
 // What is acked before the commit that writes it is written and trimmed by one batch.
 func TestAckBeforeWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -90,10 +90,10 @@ func TestAckBeforeWrite(t *testing.T) {
 			r.add(fmt.Sprint("p", n), fmt.Sprint(100+n))
 		}
 		out.wait(t, 50)
-		eventually(t, "nothing is on disk any more", func() bool {
-			ok(t, r.committer.Commit())
+		testkit.Eventually(t, "nothing is on disk any more", func() bool {
+			testkit.OK(t, r.committer.Commit())
 			first, next, err := r.indexer.Log().Bounds()
-			ok(t, err)
+			testkit.OK(t, err)
 			return met.Load() && first == next && r.informer.Status().Log.DiskBytes == 0
 		})
 		r.stop()
@@ -106,28 +106,27 @@ func sized(t *testing.T, name, version string, bytes int) *resource.Object {
 	raw := slices.Clone(obj.Raw)
 	raw = append(raw[:len(raw)-1], `,"padding":"`+strings.Repeat("abcdefgh", bytes/8)+`"}`...)
 	parsed, err := resource.Parse(raw, resource.ParseOptions{Type: pods})
-	ok(t, err)
+	testkit.OK(t, err)
 	return parsed
 }
 
-// Many large objects that are gone do not pass the bound of the log.
 // What is gone is looked up, and so is counted nowhere before it is in the log.
 func TestLargeDeletes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) { c.LogBytes, c.SpoolBytes = 1<<20, -1 })
 		const objects, size = 120, 256 << 10
-		ok(t, r.fifo.BeginReplace(t.Context(), initial))
+		testkit.OK(t, r.fifo.BeginReplace(t.Context(), initial))
 		for n := range objects {
-			ok(t, r.fifo.Replace(t.Context(), sized(t, fmt.Sprint("p", n), fmt.Sprint(10+n), size)))
+			testkit.OK(t, r.fifo.Replace(t.Context(), sized(t, fmt.Sprint("p", n), fmt.Sprint(10+n), size)))
 		}
-		ok(t, r.fifo.EndReplace(t.Context(), "500"))
+		testkit.OK(t, r.fifo.EndReplace(t.Context(), "500"))
 		out.wait(t, objects+1)
 		out.setHold(true)
 		r.list(expired, "600")
 		out.wait(t, 1) // the gap, behind which the rest waits
 		var most int
-		eventually(t, "the log is full", func() bool {
+		testkit.Eventually(t, "the log is full", func() bool {
 			most = max(most, r.informer.Status().Log.Bytes)
 			return most >= 1<<20
 		})

@@ -23,9 +23,10 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-var pods = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
+var pods = testkit.Pods
 
 // outbox is a Publisher that settles at once, or what it holds when it is told.
 type outbox struct {
@@ -175,14 +176,14 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 	r := &rig{t: t, db: db, done: make(chan error, 1)}
 	var err error
 	r.indexer, err = db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods})
-	ok(t, err)
+	testkit.OK(t, err)
 	r.committer, err = checkpoint.New(checkpoint.Config{DB: db})
-	ok(t, err)
+	testkit.OK(t, err)
 	fifo, err := deltafifo.New(deltafifo.Config{Known: r.indexer.Listing(), MaxBytes: 256 << 10})
-	ok(t, err)
+	testkit.OK(t, err)
 	r.fifo = queue{fifo}
 	maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods})
-	ok(t, err)
+	testkit.OK(t, err)
 	cfg := informer.Config{
 		Name: "all/pods", Type: pods, FIFO: fifo, Indexer: r.indexer, Committer: r.committer,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -197,7 +198,7 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 		o(&cfg)
 	}
 	r.informer, err = informer.New(cfg)
-	ok(t, err)
+	testkit.OK(t, err)
 	r.committer.Track(r.informer.Log())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	r.cancel = cancel
@@ -218,11 +219,11 @@ func (r *rig) stop() {
 	r.fifo.Close()
 	select {
 	case err := <-r.done:
-		ok(r.t, err)
+		testkit.OK(r.t, err)
 	case <-time.After(patience):
 		r.t.Fatal("the informer does not end")
 	}
-	ok(r.t, r.committer.Commit())
+	testkit.OK(r.t, r.committer.Commit())
 }
 
 // crash ends the informer. What is not committed is lost.
@@ -234,16 +235,9 @@ func (r *rig) crash() {
 func memory(t *testing.T) *store.DB {
 	t.Helper()
 	db, err := store.Open(statedb.Options{})
-	ok(t, err)
-	t.Cleanup(func() { ok(t, db.Close()) })
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, db.Close()) })
 	return db
-}
-
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // pod "a" has uid "ua", and "a#2" is another pod of that name with uid "ua2".
@@ -252,48 +246,43 @@ func pod(t *testing.T, name, version string) *resource.Object {
 	name, again, _ := strings.Cut(name, "#")
 	raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"namespace":"shop","uid":%q,"resourceVersion":%q}}`, name, "u"+name+again, version)
 	obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
-	ok(t, err)
+	testkit.OK(t, err)
 	return obj
 }
 
-func want(t *testing.T, got []string, lines ...string) {
-	t.Helper()
-	if !slices.Equal(got, lines) {
-		t.Errorf("events\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(lines, "\n\t"))
-	}
+func (r *rig) add(name, version string) {
+	testkit.OK(r.t, r.fifo.Add(r.t.Context(), pod(r.t, name, version)))
 }
 
-func (r *rig) add(name, version string) { ok(r.t, r.fifo.Add(r.t.Context(), pod(r.t, name, version))) }
-
 func (r *rig) update(name, version string) {
-	ok(r.t, r.fifo.Update(r.t.Context(), pod(r.t, name, version)))
+	testkit.OK(r.t, r.fifo.Update(r.t.Context(), pod(r.t, name, version)))
 }
 
 func (r *rig) delete(name, version string) {
-	ok(r.t, r.fifo.Delete(r.t.Context(), pod(r.t, name, version)))
+	testkit.OK(r.t, r.fifo.Delete(r.t.Context(), pod(r.t, name, version)))
 }
 
 func (r *rig) replace(name, version string) {
-	ok(r.t, r.fifo.Replace(r.t.Context(), pod(r.t, name, version)))
+	testkit.OK(r.t, r.fifo.Replace(r.t.Context(), pod(r.t, name, version)))
 }
 
 func (r *rig) bookmark(version resource.Version) {
-	ok(r.t, r.fifo.Bookmark(r.t.Context(), version))
+	testkit.OK(r.t, r.fifo.Bookmark(r.t.Context(), version))
 }
 
 // resync asks for a Synced for the first listener, whatever changed meanwhile.
 func (r *rig) resync(name string) {
-	ok(r.t, r.fifo.Resync(r.t.Context(), resource.MakeKey("shop", name), 1, 0, math.MaxUint64))
+	testkit.OK(r.t, r.fifo.Resync(r.t.Context(), resource.MakeKey("shop", name), 1, 0, math.MaxUint64))
 }
 
 // list replaces everything by "name@version" items.
 func (r *rig) list(why resource.Relist, version resource.Version, items ...string) {
-	ok(r.t, r.fifo.BeginReplace(r.t.Context(), why))
+	testkit.OK(r.t, r.fifo.BeginReplace(r.t.Context(), why))
 	for _, item := range items {
 		name, v, _ := strings.Cut(item, "@")
 		r.replace(name, v)
 	}
-	ok(r.t, r.fifo.EndReplace(r.t.Context(), version))
+	testkit.OK(r.t, r.fifo.EndReplace(r.t.Context(), version))
 }
 
 var (
@@ -307,7 +296,7 @@ func TestDecidedChanges(t *testing.T) {
 		out := newOutbox()
 		r := newRig(t, memory(t), []*outbox{out})
 		r.list(initial, "10", "a@4", "b@7")
-		want(t, out.wait(t, 3),
+		testkit.Want(t, out.wait(t, 3),
 			"resource.added a ua/4 initial",
 			"resource.added b ub/7 initial",
 			"informer.synced  all/pods/synced/10")
@@ -315,7 +304,7 @@ func TestDecidedChanges(t *testing.T) {
 		r.add("a", "12") // the server says added; the pod is known
 		r.update("c", "13")
 		r.delete("b", "14")
-		want(t, out.wait(t, 4),
+		testkit.Want(t, out.wait(t, 4),
 			"resource.updated a ua/11",
 			"resource.updated a ua/12",
 			"resource.added c uc/13",
@@ -351,7 +340,7 @@ func TestRestartSettled(t *testing.T) {
 		r.delete("b", "13")
 		r.add("c", "14")
 		r.update("c", "15")
-		want(t, out.wait(t, 1), "resource.updated c uc/15")
+		testkit.Want(t, out.wait(t, 1), "resource.updated c uc/15")
 		r.stop()
 	})
 }
@@ -366,7 +355,7 @@ func TestTombstoneExpiry(t *testing.T) {
 		r.bookmark("20")
 		out.wait(t, 2)
 		r.stop()
-		ok(t, r.committer.Commit())
+		testkit.OK(t, r.committer.Commit())
 		r = newRig(t, db, []*outbox{out})
 		r.bookmark("30")
 		r.stop()
@@ -383,13 +372,13 @@ func TestNewUID(t *testing.T) {
 		r := newRig(t, memory(t), []*outbox{out})
 		r.add("a", "11")
 		r.update("a#2", "15") // the delete of the first was never seen
-		want(t, out.wait(t, 3),
+		testkit.Want(t, out.wait(t, 3),
 			"resource.added a ua/11",
 			"resource.deleted a ua/deleted inferred",
 			"resource.added a ua2/15")
 		r.delete("a#2", "16")
 		r.add("a#3", "17")
-		want(t, out.wait(t, 2), "resource.deleted a ua2/deleted", "resource.added a ua3/17")
+		testkit.Want(t, out.wait(t, 2), "resource.deleted a ua2/deleted", "resource.added a ua3/17")
 		r.stop()
 	})
 }
@@ -404,7 +393,7 @@ func TestRelistDifferences(t *testing.T) {
 		r.update("newer", "30") // after the version that the list will have
 		out.wait(t, 1)
 		r.list(expired, "20", "same@1", "changed@12", "again#2@13", "new@14", "newer@5")
-		want(t, out.wait(t, 7),
+		testkit.Want(t, out.wait(t, 7),
 			"informer.gap  all/pods/gap/3/20 inferred",
 			"resource.updated changed uchanged/12 inferred",
 			"resource.deleted again uagain/deleted inferred",
@@ -430,10 +419,10 @@ func TestRestartedListGap(t *testing.T) {
 		r := newRig(t, memory(t), []*outbox{out})
 		r.list(initial, "10", "a@1", "b@2")
 		out.wait(t, 3)
-		ok(t, r.fifo.BeginReplace(t.Context(), expired))
+		testkit.OK(t, r.fifo.BeginReplace(t.Context(), expired))
 		r.replace("a", "11")
 		r.list(expired, "21", "b@2") // by now a is gone
-		want(t, out.wait(t, 4),
+		testkit.Want(t, out.wait(t, 4),
 			"informer.gap  all/pods/gap/3/20 inferred",
 			"resource.updated a ua/11 inferred",
 			"resource.deleted a ua/deleted inferred",
@@ -454,21 +443,21 @@ func TestRewindEqualVersions(t *testing.T) {
 		out.wait(t, 1)
 		rewound := resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "99", To: "60"}
 		r.list(rewound, "60", "same@50", "newer@40", "after@55")
-		want(t, out.wait(t, 4),
+		testkit.Want(t, out.wait(t, 4),
 			"informer.gap  all/pods/gap/99/60/epoch/1 inferred",
 			"resource.updated newer unewer/40/epoch/1 inferred",
 			"resource.added after uafter/55/epoch/1 inferred",
 			"informer.synced  all/pods/synced/60/epoch/1")
 		r.update("newer", "61")
 		r.delete("after", "62")
-		want(t, out.wait(t, 2), "resource.updated newer unewer/61/epoch/1", "resource.deleted after uafter/deleted/epoch/1")
+		testkit.Want(t, out.wait(t, 2), "resource.updated newer unewer/61/epoch/1", "resource.deleted after uafter/deleted/epoch/1")
 		r.stop()
 
 		r = newRig(t, db, []*outbox{out})
 		r.update("newer", "63")
-		want(t, out.wait(t, 1), "resource.updated newer unewer/63/epoch/1")
+		testkit.Want(t, out.wait(t, 1), "resource.updated newer unewer/63/epoch/1")
 		r.list(resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "63", To: "61"}, "61", "same@50", "newer@61")
-		want(t, out.wait(t, 3),
+		testkit.Want(t, out.wait(t, 3),
 			"informer.gap  all/pods/gap/63/61/epoch/2 inferred",
 			"resource.updated newer unewer/61/epoch/2 inferred",
 			"informer.synced  all/pods/synced/61/epoch/2")
@@ -487,7 +476,7 @@ func TestSettledByAllListeners(t *testing.T) {
 		r.bookmark("20")
 		fast.wait(t, 1)
 		slow.wait(t, 1)
-		ok(t, r.committer.Commit())
+		testkit.OK(t, r.committer.Commit())
 		if s := r.informer.Log().Status(); s.Watermark != "" || s.Unsettled == 0 {
 			t.Errorf("with one listener behind it stands at %+v", s)
 		}
@@ -506,13 +495,13 @@ func TestRestartUnsettled(t *testing.T) {
 		out.hold = true
 		r := newRig(t, db, []*outbox{out})
 		r.add("a", "11")
-		want(t, out.wait(t, 1), "resource.added a ua/11")
-		ok(t, r.committer.Commit()) // and then the process dies
+		testkit.Want(t, out.wait(t, 1), "resource.added a ua/11")
+		testkit.OK(t, r.committer.Commit()) // and then the process dies
 
 		after := newOutbox()
 		r2 := newRig(t, db, []*outbox{after})
 		r2.add("a", "11")
-		want(t, after.wait(t, 1), "resource.added a ua/11")
+		testkit.Want(t, after.wait(t, 1), "resource.added a ua/11")
 		r2.stop()
 		out.release()
 		r.stop()
@@ -531,7 +520,7 @@ func TestGapEventAlone(t *testing.T) {
 		out.mu.Unlock()
 		r.update("a", "11")
 		r.list(expired, "20", "a@12")
-		want(t, out.wait(t, 1), "resource.updated a ua/11")
+		testkit.Want(t, out.wait(t, 1), "resource.updated a ua/11")
 		time.Sleep(50 * time.Millisecond) // if it did not wait, the gap would come now
 		out.mu.Lock()
 		if len(out.lines) > 0 {
@@ -539,7 +528,7 @@ func TestGapEventAlone(t *testing.T) {
 		}
 		out.mu.Unlock()
 		out.release()
-		want(t, out.wait(t, 3), "informer.gap  all/pods/gap/3/20 inferred", "resource.updated a ua/12 inferred", "informer.synced  all/pods/synced/20")
+		testkit.Want(t, out.wait(t, 3), "informer.gap  all/pods/gap/3/20 inferred", "resource.updated a ua/12 inferred", "informer.synced  all/pods/synced/20")
 		r.stop()
 	})
 }
@@ -554,9 +543,9 @@ func TestResyncListeners(t *testing.T) {
 		if !strings.HasPrefix(got[2], "resource.synced a ua/1/sync/") {
 			t.Errorf("events %v, want a synced of a third", got)
 		}
-		want(t, other.wait(t, 2), "resource.added a ua/1 initial", "informer.synced  all/pods/synced/10")
+		testkit.Want(t, other.wait(t, 2), "resource.added a ua/1 initial", "informer.synced  all/pods/synced/10")
 		r.update("a", "11")
-		want(t, other.wait(t, 1), "resource.updated a ua/11")
+		testkit.Want(t, other.wait(t, 1), "resource.updated a ua/11")
 		r.stop()
 	})
 }
@@ -610,19 +599,19 @@ func TestContextEnd(t *testing.T) {
 	out.hold = true
 	db := memory(t)
 	ix, err := db.Indexer(store.IndexerConfig{Name: "x", Type: pods})
-	ok(t, err)
+	testkit.OK(t, err)
 	c, err := checkpoint.New(checkpoint.Config{DB: db})
-	ok(t, err)
+	testkit.OK(t, err)
 	fifo, err := deltafifo.New(deltafifo.Config{Known: ix.Listing()})
-	ok(t, err)
+	testkit.OK(t, err)
 	maker, err := event.NewMaker(event.MakerConfig{Type: pods})
-	ok(t, err)
+	testkit.OK(t, err)
 	i, err := informer.New(informer.Config{Name: "x", FIFO: fifo, Indexer: ix, Committer: c, Listeners: []informer.ListenerConfig{{Config: processor.Config{Publisher: out, Maker: maker}}}})
-	ok(t, err)
+	testkit.OK(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- i.Run(ctx) }()
-	ok(t, fifo.Add(t.Context(), pod(t, "a", "1")))
+	testkit.OK(t, fifo.Add(t.Context(), pod(t, "a", "1")))
 	out.wait(t, 1)
 	why := errors.New("out of time")
 	cancel(why)

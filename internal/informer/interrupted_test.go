@@ -10,6 +10,7 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // A list without a position finds what was told before it: what happened in between is missing, and
@@ -19,15 +20,15 @@ func TestSecondSnapshotGap(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			db, out := memory(t), newOutbox()
 			r := newRig(t, db, []*outbox{out})
-			ok(t, r.fifo.BeginReplace(t.Context(), initial))
+			testkit.OK(t, r.fifo.BeginReplace(t.Context(), initial))
 			r.replace("a", "4")
 			r.replace("b", "5")
-			want(t, out.wait(t, 2), "resource.added a ua/4 initial", "resource.added b ub/5 initial")
+			testkit.Want(t, out.wait(t, 2), "resource.added a ua/4 initial", "resource.added b ub/5 initial")
 			r.stop()
 
 			r = newRig(t, db, []*outbox{out})
 			r.list(initial, "20", "a@14")
-			want(t, out.wait(t, 4),
+			testkit.Want(t, out.wait(t, 4),
 				"informer.gap  all/pods/gap// inferred",
 				"resource.updated a ua/14 initial",
 				"resource.deleted b ub/deleted inferred",
@@ -39,14 +40,14 @@ func TestSecondSnapshotGap(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			out := newOutbox()
 			r := newRig(t, memory(t), []*outbox{out})
-			ok(t, r.fifo.BeginReplace(t.Context(), initial))
+			testkit.OK(t, r.fifo.BeginReplace(t.Context(), initial))
 			r.replace("a", "4")
 			out.wait(t, 1)
-			ok(t, r.fifo.BeginReplace(t.Context(), initial))
+			testkit.OK(t, r.fifo.BeginReplace(t.Context(), initial))
 			r.replace("a", "5")
-			want(t, out.wait(t, 2), "informer.gap  all/pods/gap// inferred", "resource.updated a ua/5 initial")
+			testkit.Want(t, out.wait(t, 2), "informer.gap  all/pods/gap// inferred", "resource.updated a ua/5 initial")
 			r.list(initial, "20")
-			want(t, out.wait(t, 2), "resource.deleted a ua/deleted inferred", "informer.synced  all/pods/synced/20")
+			testkit.Want(t, out.wait(t, 2), "resource.deleted a ua/deleted inferred", "informer.synced  all/pods/synced/20")
 			r.stop()
 		})
 	})
@@ -55,7 +56,7 @@ func TestSecondSnapshotGap(t *testing.T) {
 			db, out := memory(t), newOutbox()
 			out.hold = true
 			r := newRig(t, db, []*outbox{out})
-			ok(t, r.fifo.BeginReplace(t.Context(), initial))
+			testkit.OK(t, r.fifo.BeginReplace(t.Context(), initial))
 			r.replace("a", "4")
 			r.replace("b", "5")
 			out.wait(t, 2)
@@ -64,7 +65,7 @@ func TestSecondSnapshotGap(t *testing.T) {
 			out = newOutbox()
 			r = newRig(t, db, []*outbox{out})
 			r.list(initial, "20", "a@4", "c@7", "b@8")
-			want(t, out.wait(t, 5),
+			testkit.Want(t, out.wait(t, 5),
 				"resource.added a ua/4 initial",
 				"resource.added c uc/7 initial",
 				"informer.gap  all/pods/gap// inferred",
@@ -78,16 +79,16 @@ func TestSecondSnapshotGap(t *testing.T) {
 			db, out := memory(t), newOutbox()
 			r := newRig(t, db, []*outbox{out})
 			r.list(initial, "10", "a@4")
-			want(t, out.wait(t, 2), "resource.added a ua/4 initial", "informer.synced  all/pods/synced/10")
+			testkit.Want(t, out.wait(t, 2), "resource.added a ua/4 initial", "informer.synced  all/pods/synced/10")
 			r.crash() // nothing is committed: an object that was created since may be gone
 
 			for range 2 {
 				out = newOutbox()
 				out.hold = true
 				r = newRig(t, db, []*outbox{out})
-				ok(t, r.fifo.BeginReplace(t.Context(), initial))
+				testkit.OK(t, r.fifo.BeginReplace(t.Context(), initial))
 				r.replace("a", "4")
-				want(t, out.wait(t, 1), "informer.gap  all/pods/gap// inferred")
+				testkit.Want(t, out.wait(t, 1), "informer.gap  all/pods/gap// inferred")
 				r.crash()
 			}
 		})
@@ -101,10 +102,10 @@ func TestSecondSnapshotGap(t *testing.T) {
 			r.stop()
 
 			_, err := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods, Scope: "another"})
-			ok(t, err)
+			testkit.OK(t, err)
 			r = newRig(t, db, []*outbox{out})
 			r.list(initial, "20", "a@4")
-			want(t, out.wait(t, 2), "informer.gap  all/pods/gap///selection/2 inferred", "informer.synced  all/pods/synced/20/selection/2")
+			testkit.Want(t, out.wait(t, 2), "informer.gap  all/pods/gap///selection/2 inferred", "informer.synced  all/pods/synced/20/selection/2")
 			r.stop()
 		})
 	})
@@ -113,11 +114,11 @@ func TestSecondSnapshotGap(t *testing.T) {
 			db := memory(t)
 			out := newOutbox()
 			r := newRig(t, db, []*outbox{out})
-			ok(t, r.fifo.BeginReplace(t.Context(), initial))
+			testkit.OK(t, r.fifo.BeginReplace(t.Context(), initial))
 			r.replace("a", "4")
 			r.replace("b", "5")
 			out.wait(t, 2)
-			ok(t, r.committer.Commit())
+			testkit.OK(t, r.committer.Commit())
 			r.replace("c", "6")
 			out.wait(t, 1)
 			r.crash()
@@ -129,13 +130,13 @@ func TestSecondSnapshotGap(t *testing.T) {
 					return f
 				}
 			})
-			ok(t, r.fifo.BeginReplace(t.Context(), initial))
+			testkit.OK(t, r.fifo.BeginReplace(t.Context(), initial))
 			for _, item := range []string{"a@4", "b@5", "c@6", "d@7", "d@8"} { // d changes meanwhile
 				name, version, _ := strings.Cut(item, "@")
 				r.replace(name, version)
 			}
-			ok(t, r.fifo.EndReplace(t.Context(), "20"))
-			want(t, out.wait(t, 4),
+			testkit.OK(t, r.fifo.EndReplace(t.Context(), "20"))
+			testkit.Want(t, out.wait(t, 4),
 				"resource.added c uc/6 initial", "resource.added d ud/7 initial",
 				"resource.updated d ud/8 initial", "informer.synced  all/pods/synced/20")
 			r.stop()
@@ -145,11 +146,11 @@ func TestSecondSnapshotGap(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			out := newOutbox()
 			r := newRig(t, memory(t), []*outbox{out})
-			ok(t, r.fifo.BeginReplace(t.Context(), initial))
+			testkit.OK(t, r.fifo.BeginReplace(t.Context(), initial))
 			r.list(initial, "20", "a@4")
-			want(t, out.wait(t, 2), "resource.added a ua/4 initial", "informer.synced  all/pods/synced/20")
+			testkit.Want(t, out.wait(t, 2), "resource.added a ua/4 initial", "informer.synced  all/pods/synced/20")
 			r.list(resource.Relist{Reason: resource.ReasonExpired, From: "20", To: "30"}, "30", "a@4")
-			want(t, out.wait(t, 2), "informer.gap  all/pods/gap/20/30 inferred", "informer.synced  all/pods/synced/30")
+			testkit.Want(t, out.wait(t, 2), "informer.gap  all/pods/gap/20/30 inferred", "informer.synced  all/pods/synced/30")
 			r.stop()
 		})
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/processor"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // latest makes the first listener one that is sent the newest states only, with this many events
@@ -47,7 +48,7 @@ func (r *rig) do(changes ...string) {
 // settled by all.
 func (r *rig) seen(n int) {
 	r.t.Helper()
-	eventually(r.t, fmt.Sprintf("%d changes wait", n), func() bool { return r.informer.Status().Log.Entries == n })
+	testkit.Eventually(r.t, fmt.Sprintf("%d changes wait", n), func() bool { return r.informer.Status().Log.Entries == n })
 }
 
 // Of the pending changes of an object, only the newest is sent.
@@ -105,7 +106,7 @@ func TestLatestPending(t *testing.T) {
 				synctest.Wait() // it has read everything
 				out.release()
 				r.stop()
-				want(t, out.taken(), tt.want...)
+				testkit.Want(t, out.taken(), tt.want...)
 				if n := len(history) + len(all.taken()); n < len(tt.changes) {
 					t.Errorf("a listener with history was sent %d of %d changes", n, len(tt.changes))
 				}
@@ -135,7 +136,7 @@ func TestLatestResync(t *testing.T) {
 		synctest.Wait() // it has read everything
 		out.release()
 		r.stop()
-		want(t, out.taken(), "resource.updated a ua/10", "resource.added y uy/25", "resource.updated b ub/11", "resource.synced c uc/3/sync/0")
+		testkit.Want(t, out.taken(), "resource.updated a ua/10", "resource.added y uy/25", "resource.updated b ub/11", "resource.synced c uc/3/sync/0")
 	})
 }
 
@@ -146,22 +147,22 @@ func TestLatestInFlight(t *testing.T) {
 		r := newRig(t, memory(t), []*outbox{out, all}, latest(10))
 		out.setHold(true)
 		r.do("add a 1")
-		want(t, out.wait(t, 1), "resource.added a ua/1")
+		testkit.Want(t, out.wait(t, 1), "resource.added a ua/1")
 		r.do("update a 2", "update a 3", "add b 4")
-		want(t, out.wait(t, 1), "resource.added b ub/4")
+		testkit.Want(t, out.wait(t, 1), "resource.added b ub/4")
 		r.do("update a 5")
 		all.wait(t, 5)
 		synctest.Wait() // it has read everything
 		out.release()
 		r.stop()
-		want(t, out.taken(), "resource.updated a ua/5")
+		testkit.Want(t, out.taken(), "resource.updated a ua/5")
 	})
 }
 
 // The old object is the one that the listener was sent last.
 func TestLatestOldObject(t *testing.T) {
 	maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods, Payload: event.PayloadChange})
-	ok(t, err)
+	testkit.OK(t, err)
 	for _, where := range []string{"memory", "disk"} {
 		t.Run("in "+where, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -180,12 +181,12 @@ func TestLatestOldObject(t *testing.T) {
 				r.do("update a 10", "update a 11", "add b 12", "update b 13", "update a 14")
 				all.wait(t, 5) // when that has come, the other listener has read it too
 				if where == "disk" {
-					eventually(t, "all is on disk", func() bool { return r.informer.Status().Log.Entries == 0 })
+					testkit.Eventually(t, "all is on disk", func() bool { return r.informer.Status().Log.Entries == 0 })
 				}
 				synctest.Wait() // it has read everything
 				out.release()
 				r.stop()
-				want(t, out.taken(), "resource.updated a ua/14", "resource.added b ub/13")
+				testkit.Want(t, out.taken(), "resource.updated a ua/14", "resource.added b ub/13")
 				data := fmt.Sprintf(`{"object":%s,"old":%s,"patch":`, pod(t, "a", "14").Raw, pod(t, "a", "1").Raw)
 				if got := string(out.raw[2].Data); !strings.HasPrefix(got, data) {
 					t.Errorf("a change to 14 after 1 is %s", got)
@@ -225,8 +226,8 @@ func TestLatestOnDisk(t *testing.T) {
 				out.wait(t, 1)
 				lines := r.churn(100, 3000, 10)
 				r.bookmark("5000")
-				eventually(t, "everything is on disk", func() bool {
-					ok(t, r.committer.Commit())
+				testkit.Eventually(t, "everything is on disk", func() bool {
+					testkit.OK(t, r.committer.Commit())
 					return r.informer.Log().Status().Watermark == "5000"
 				})
 				if crash {
@@ -241,7 +242,7 @@ func TestLatestOnDisk(t *testing.T) {
 				r.stop()
 				got := out.taken()
 				slices.Sort(got)
-				want(t, got, lines...)
+				testkit.Want(t, got, lines...)
 				if n := len(all.taken()); n < 3000-100 { // some were with the outbox before
 					t.Errorf("the listener with history was sent %d", n)
 				}
@@ -264,7 +265,7 @@ func TestLatestNeverSent(t *testing.T) {
 		out.wait(t, 1)
 		r.do("add a 2", "update a 3", "update a 4", "update a 5")
 		r.seen(3) // z, and of a the first and the last
-		ok(t, r.committer.Commit())
+		testkit.OK(t, r.committer.Commit())
 		// The process dies.
 		after := newOutbox()
 		r = newRig(t, db, []*outbox{after}, latest(1))
@@ -280,7 +281,8 @@ func TestLatestNeverSent(t *testing.T) {
 	})
 }
 
-func TestWhatIsReadAheadIsBounded(t *testing.T) {
+// What is read ahead is bounded.
+func TestReadAheadBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const objects = 500
 		out := newOutbox()
@@ -290,8 +292,8 @@ func TestWhatIsReadAheadIsBounded(t *testing.T) {
 		out.wait(t, 1)
 		r.churn(1000, objects*4, objects)
 		r.bookmark("9000")
-		eventually(t, "the watermark passes what lies on disk", func() bool {
-			ok(t, r.committer.Commit())
+		testkit.Eventually(t, "the watermark passes what lies on disk", func() bool {
+			testkit.OK(t, r.committer.Commit())
 			return r.informer.Log().Status().Watermark == "9000"
 		})
 		out.release()
@@ -321,11 +323,11 @@ func TestLatestReadAheadDrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memory(t)
 		ix, err := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods})
-		ok(t, err)
+		testkit.OK(t, err)
 		r := newRig(t, memory(t), []*outbox{newOutbox()})
 		defer r.stop()
 		maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods})
-		ok(t, err)
+		testkit.OK(t, err)
 		_, err = informer.New(informer.Config{
 			Name: "all/pods", Type: pods, FIFO: r.fifo, Indexer: ix, Committer: r.committer, DropOldest: true,
 			Listeners: []informer.ListenerConfig{{
@@ -412,10 +414,10 @@ func TestDemand(t *testing.T) {
 			synctest.Wait()
 			r.do("update a 12", "add b 13", "update b 14")
 			synctest.Wait()
-			want(t, d.taken())
+			testkit.Want(t, d.taken())
 			d.set(100)
 			synctest.Wait()
-			want(t, d.taken(), "resource.added a ua/12", "resource.added b ub/14")
+			testkit.Want(t, d.taken(), "resource.added a ua/12", "resource.added b ub/14")
 			r.stop()
 		})
 	})
@@ -427,11 +429,11 @@ func TestDemand(t *testing.T) {
 			synctest.Wait()
 			r.do("add b 11", "update a 12", "update b 13")
 			synctest.Wait()
-			want(t, d.taken(), "resource.added a ua/10")
+			testkit.Want(t, d.taken(), "resource.added a ua/10")
 			d.release()
 			d.set(100)
 			synctest.Wait()
-			want(t, d.taken(), "resource.added b ub/13", "resource.updated a ua/12")
+			testkit.Want(t, d.taken(), "resource.added b ub/13", "resource.updated a ua/12")
 			r.stop()
 		})
 	})

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // settleOf settles what is held of an object, and continues holding the rest.
@@ -30,14 +31,14 @@ func TestDeleteBeforeListEnd(t *testing.T) {
 		r := newRig(t, memory(t), []*outbox{out})
 		r.list(initial, "50", "a@40", "b@41")
 		out.wait(t, 3)
-		eventually(t, "the first list is settled", func() bool { return r.position() == "50" })
-		ok(t, r.fifo.BeginReplace(t.Context(), expired))
+		testkit.Eventually(t, "the first list is settled", func() bool { return r.position() == "50" })
+		testkit.OK(t, r.fifo.BeginReplace(t.Context(), expired))
 		r.replace("a", "98")
 		out.wait(t, 2)
 		out.setHold(true)
 		r.delete("a", "102")
-		ok(t, r.fifo.EndReplace(t.Context(), "104"))
-		want(t, out.wait(t, 2), "resource.deleted a ua/deleted", "resource.deleted b ub/deleted inferred")
+		testkit.OK(t, r.fifo.EndReplace(t.Context(), "104"))
+		testkit.Want(t, out.wait(t, 2), "resource.deleted a ua/deleted", "resource.deleted b ub/deleted inferred")
 		if at := r.position(); at != "50" {
 			t.Errorf("the watermark is %s before anything of the list's end is settled", at)
 		}
@@ -46,7 +47,7 @@ func TestDeleteBeforeListEnd(t *testing.T) {
 			t.Errorf("the watermark is %s: after a crash b would not be missed", at)
 		}
 		out.release()
-		eventually(t, "the list is settled", func() bool { return r.position() == "104" })
+		testkit.Eventually(t, "the list is settled", func() bool { return r.position() == "104" })
 		r.stop()
 	})
 }
@@ -59,12 +60,12 @@ func TestUnselectedDeleteInList(t *testing.T) {
 		r := newRig(t, memory(t), []*outbox{out}, selects)
 		r.list(initial, "50", "a@40", "b@41")
 		out.wait(t, 3)
-		ok(t, r.fifo.BeginReplace(t.Context(), expired))
+		testkit.OK(t, r.fifo.BeginReplace(t.Context(), expired))
 		r.unselected("a", "60", true)
 		r.unselected("b", "61", false)
-		ok(t, r.fifo.EndReplace(t.Context(), "70"))
+		testkit.OK(t, r.fifo.EndReplace(t.Context(), "70"))
 		got := out.wait(t, 4)
-		want(t, got[1:3], "resource.deleted a ua/deleted", "resource.deleted b ub/61/left inferred")
+		testkit.Want(t, got[1:3], "resource.deleted a ua/deleted", "resource.deleted b ub/61/left inferred")
 		r.stop()
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // A clock may show one time twice, as it does in a synctest bubble: what was observed at the moment
@@ -24,7 +25,7 @@ func TestRewindSameMoment(t *testing.T) {
 		r.add("b", "70") // a version that the lost tombstone would cover
 		synctest.Wait()
 		out.release()
-		want(t, out.wait(t, 4),
+		testkit.Want(t, out.wait(t, 4),
 			"resource.deleted b ub/deleted",
 			"informer.gap  all/pods/gap/99/55/epoch/1 inferred",
 			"informer.synced  all/pods/synced/55/epoch/1",
@@ -45,17 +46,17 @@ func TestIdleCursors(t *testing.T) {
 		out.wait(t, 100) // its window is full
 		empty := func() bool {
 			batch := db.NewBatch()
-			defer func() { ok(t, batch.Commit()) }()
+			defer func() { testkit.OK(t, batch.Commit()) }()
 			log := r.informer.Log()
 			checkpoint := log.Checkpoint()
 			checkpoint.Write(batch)
 			log.Committed(checkpoint, errors.New("only to look"))
 			return batch.Empty()
 		}
-		eventually(t, "something lies on disk", func() bool { return r.informer.Status().Log.DiskBytes > 0 })
-		eventually(t, "all cursors are on disk", func() bool {
+		testkit.Eventually(t, "something lies on disk", func() bool { return r.informer.Status().Log.DiskBytes > 0 })
+		testkit.Eventually(t, "all cursors are on disk", func() bool {
 			time.Sleep(30 * time.Millisecond) // more than they wait
-			ok(t, r.committer.Commit())
+			testkit.OK(t, r.committer.Commit())
 			return empty()
 		})
 		if cursors, err := r.indexer.Log().Cursors(); len(cursors) != 1 || err != nil {

@@ -11,12 +11,13 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // changes makes all listeners send the old object with updates.
 func changes(t *testing.T) option {
 	maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods, Payload: event.PayloadChange})
-	ok(t, err)
+	testkit.OK(t, err)
 	return func(c *informer.Config) {
 		for i := range c.Listeners {
 			c.Listeners[i].Maker = maker
@@ -41,7 +42,7 @@ func (o *outbox) steps(t *testing.T) []string {
 			Object, Old versioned
 			Patch       []struct{ Value string }
 		}
-		ok(t, json.Unmarshal(e.Data, &data))
+		testkit.OK(t, json.Unmarshal(e.Data, &data))
 		step := data.Object.Metadata.ResourceVersion + " from " + data.Old.Metadata.ResourceVersion
 		if len(data.Patch) == 1 {
 			step += " by " + data.Patch[0].Value
@@ -58,7 +59,7 @@ func TestOldObject(t *testing.T) {
 		r := newRig(t, db, []*outbox{out}, changes(t))
 		r.list(initial, "10", "a@4")
 		out.wait(t, 2)
-		ok(t, r.committer.Commit()) // the first old object comes from the database
+		testkit.OK(t, r.committer.Commit()) // the first old object comes from the database
 		out.setHold(true)
 		r.update("a", "11")
 		r.update("a", "12") // these from the overlay
@@ -66,7 +67,7 @@ func TestOldObject(t *testing.T) {
 		r.add("a#2", "14")
 		r.update("a#2", "15")
 		out.wait(t, 5)
-		want(t, out.steps(t), "4 from ", "11 from 4 by 11", "12 from 11 by 12", "13 from ", "14 from ", "15 from 14 by 15")
+		testkit.Want(t, out.steps(t), "4 from ", "11 from 4 by 11", "12 from 11 by 12", "13 from ", "14 from ", "15 from 14 by 15")
 
 		// A crash: 11 is settled and committed, what comes after it is not. It comes again, from
 		// the same old object.
@@ -74,13 +75,13 @@ func TestOldObject(t *testing.T) {
 		held := out.held
 		out.mu.Unlock()
 		settle(held[:1])
-		ok(t, r.committer.Commit())
+		testkit.OK(t, r.committer.Commit())
 		after := newOutbox()
 		r2 := newRig(t, db, []*outbox{after}, changes(t))
 		r2.update("a", "11")
 		r2.update("a", "12")
 		after.wait(t, 1)
-		want(t, after.steps(t), "12 from 11 by 12")
+		testkit.Want(t, after.steps(t), "12 from 11 by 12")
 		r2.stop()
 	})
 }
@@ -99,14 +100,14 @@ func TestOldObjectOnDisk(t *testing.T) {
 			lines = append(lines, fmt.Sprintf("%d from %d by %d", v, v-1, v))
 		}
 		r.bookmark("2000")
-		eventually(t, "everything is on disk", func() bool {
-			ok(t, r.committer.Commit())
+		testkit.Eventually(t, "everything is on disk", func() bool {
+			testkit.OK(t, r.committer.Commit())
 			return r.informer.Log().Status().Watermark == "2000"
 		})
 		after := newOutbox() // the process dies, and another begins
 		r2 := newRig(t, db, []*outbox{after}, changes(t), spooling)
 		after.wait(t, 1000)
-		want(t, after.steps(t), lines...)
+		testkit.Want(t, after.steps(t), lines...)
 		r2.stop()
 	})
 }
@@ -116,31 +117,31 @@ func TestOldObjectOnDisk(t *testing.T) {
 func TestInferredDeleteOldObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, err := store.Open(statedb.Options{})
-		ok(t, err)
+		testkit.OK(t, err)
 		db.SetBodiesPerSecond(1)
-		t.Cleanup(func() { ok(t, db.Close()) })
+		t.Cleanup(func() { testkit.OK(t, db.Close()) })
 		out := newOutbox()
 		r := newRig(t, db, []*outbox{out})
 		r.list(initial, "10")
 		out.wait(t, 1)
 		const uid = "5f0c6a4e-2a3d-4d7b-9c1e-00000000abcd"
 		onDisk, version := "", 10
-		eventually(t, "an update leaves the body", func() bool {
+		testkit.Eventually(t, "an update leaves the body", func() bool {
 			version++
 			raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"shop","uid":%q,"resourceVersion":"%d"}}`, uid, version)
 			obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
-			ok(t, err)
-			ok(t, r.fifo.Update(t.Context(), obj))
+			testkit.OK(t, err)
+			testkit.OK(t, r.fifo.Update(t.Context(), obj))
 			out.wait(t, 1)
-			ok(t, r.committer.Commit())
+			testkit.OK(t, r.committer.Commit())
 			body, err := r.indexer.Object("shop/a")
-			ok(t, err)
+			testkit.OK(t, err)
 			onDisk = string(body.Version)
 			return onDisk != fmt.Sprint(version)
 		})
 		r.resync("a") // sends nothing: the version before must not come behind the last
 		r.list(expired, "5000")
-		want(t, out.wait(t, 3),
+		testkit.Want(t, out.wait(t, 3),
 			"informer.gap  all/pods/gap/3/20 inferred",
 			"resource.deleted a "+uid+"/deleted inferred",
 			"informer.synced  all/pods/synced/5000")
@@ -150,7 +151,7 @@ func TestInferredDeleteOldObject(t *testing.T) {
 		var data struct {
 			Metadata struct{ ResourceVersion string }
 		}
-		ok(t, json.Unmarshal(gone.Data, &data))
+		testkit.OK(t, json.Unmarshal(gone.Data, &data))
 		if gone.ResourceVersion != fmt.Sprint(version) || data.Metadata.ResourceVersion != onDisk {
 			t.Errorf("version %s with an object of %s; want %d and %s", gone.ResourceVersion, data.Metadata.ResourceVersion, version, onDisk)
 		}

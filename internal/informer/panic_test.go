@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // fragile is a Selector that panics for one object.
@@ -33,7 +34,7 @@ func TestPanic(t *testing.T) {
 		r.add("a", "11")
 		r.add("poison", "12")
 		r.add("b", "13")
-		want(t, out.wait(t, 3), "resource.added a ua/11", "resource.added poison upoison/12", "resource.added b ub/13")
+		testkit.Want(t, out.wait(t, 3), "resource.added a ua/11", "resource.added poison upoison/12", "resource.added b ub/13")
 		r.stop()
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP bridge_informer_filter_errors_total Changes that were sent because the filter of a sink, or of all (sink empty), failed.
@@ -52,14 +53,14 @@ bridge_informer_filter_errors_total{sink="sink-0"} 1
 				}
 				return ""
 			}})
-			ok(t, err)
+			testkit.OK(t, err)
 			c.Listeners[0].Maker = maker
 		}
 		r := newRig(t, db, []*outbox{out}, poisoned)
 		r.add("a", "11")
 		r.add("poison", "12")
 		r.add("b", "13")
-		want(t, out.wait(t, 3), "resource.added a ua/11", "resource.added poison upoison/12", "resource.added b ub/13")
+		testkit.Want(t, out.wait(t, 3), "resource.added a ua/11", "resource.added poison upoison/12", "resource.added b ub/13")
 		for _, e := range out.raw {
 			if failed := e.Name == "poison"; failed != (e.Err != nil) || failed != (e.Data == nil) {
 				t.Errorf("%s: %v, %s", e.ID, e.Err, e.Data)
@@ -69,7 +70,7 @@ bridge_informer_filter_errors_total{sink="sink-0"} 1
 		r = newRig(t, db, []*outbox{out}, poisoned)
 		r.add("poison", "12")
 		r.add("c", "14")
-		want(t, out.wait(t, 1), "resource.added c uc/14")
+		testkit.Want(t, out.wait(t, 1), "resource.added c uc/14")
 		r.stop()
 	})
 }

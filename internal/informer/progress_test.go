@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // omitting has the stream of the first listener leave versions out.
@@ -29,8 +30,8 @@ func TestOmits(t *testing.T) {
 			out, other := newOutbox(), newOutbox()
 			r := newRig(t, db, []*outbox{out, other}, options...)
 			synctest.Wait()
-			want(t, out.taken(), lines...)
-			want(t, other.taken())
+			testkit.Want(t, out.taken(), lines...)
+			testkit.Want(t, other.taken())
 			r.stop()
 		}
 		out := newOutbox()
@@ -56,23 +57,23 @@ func TestProgress(t *testing.T) {
 			r.add("a", "11")
 			r.bookmark("20")
 			synctest.Wait()
-			want(t, out.taken(), "resource.added a ua/11")
+			testkit.Want(t, out.taken(), "resource.added a ua/11")
 			out.release()
 			synctest.Wait()
-			want(t, out.taken(), "informer.progress  all/pods/progress/20")
+			testkit.Want(t, out.taken(), "informer.progress  all/pods/progress/20")
 			r.bookmark("30")
 			synctest.Wait()
-			want(t, out.taken())
+			testkit.Want(t, out.taken())
 			time.Sleep(time.Minute)
 			r.bookmark("30")
 			r.bookmark("40")
 			synctest.Wait()
-			want(t, out.taken(), "informer.progress  all/pods/progress/30")
+			testkit.Want(t, out.taken(), "informer.progress  all/pods/progress/30")
 			time.Sleep(time.Minute)
 			r.bookmark("30") // reported already
 			synctest.Wait()
-			want(t, out.taken())
-			want(t, other.taken(), "resource.added a ua/11")
+			testkit.Want(t, out.taken())
+			testkit.Want(t, other.taken(), "resource.added a ua/11")
 			r.stop()
 			if got := r.informer.Log().Status().Watermark; got != "40" {
 				t.Errorf("watermark %s, want 40", got)
@@ -90,7 +91,7 @@ func TestProgress(t *testing.T) {
 			out.release()
 			r.do("update a 21")
 			synctest.Wait()
-			want(t, out.taken(), "resource.added z uz/9", "resource.added a ua/11", "informer.progress  all/pods/progress/20", "resource.updated a ua/21")
+			testkit.Want(t, out.taken(), "resource.added z uz/9", "resource.added a ua/11", "informer.progress  all/pods/progress/20", "resource.updated a ua/21")
 			r.stop()
 		})
 	})
@@ -100,7 +101,7 @@ func TestProgress(t *testing.T) {
 			r := newRig(t, memory(t), []*outbox{out}, every, broadcasting(out))
 			r.bookmark("20")
 			synctest.Wait()
-			want(t, out.taken(), copies("informer.progress  all/pods/progress/20/partition/%d")...)
+			testkit.Want(t, out.taken(), copies("informer.progress  all/pods/progress/20/partition/%d")...)
 			r.stop()
 		})
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // quarantine passes on what can't be understood, of a pod or, without a name, of who knows what.
@@ -18,7 +19,7 @@ func (r *rig) quarantine(name, version string) {
 	if name != "" {
 		u.Key = resource.Key("shop/" + name)
 	}
-	ok(r.t, r.fifo.Quarantine(r.t.Context(), u))
+	testkit.OK(r.t, r.fifo.Quarantine(r.t.Context(), u))
 }
 
 func TestQuarantine(t *testing.T) {
@@ -32,7 +33,7 @@ func TestQuarantine(t *testing.T) {
 				r.quarantine("deep", "2")
 				r.add("b", "3")
 				synctest.Wait()
-				want(t, out.taken(), "resource.added stuck ustuck/1",
+				testkit.Want(t, out.taken(), "resource.added stuck ustuck/1",
 					"informer.quarantined  all/pods/quarantined/too-deep/udeep/2", "resource.added b ub/3")
 				out.release()
 				r.stop()
@@ -48,12 +49,12 @@ func TestQuarantine(t *testing.T) {
 			r.quarantine("", "2")
 			r.add("b", "3")
 			synctest.Wait()
-			want(t, out.taken(), "resource.added a ua/1")
+			testkit.Want(t, out.taken(), "resource.added a ua/1")
 			out.settleOf("a")
 			synctest.Wait()
-			want(t, out.taken(), "informer.quarantined  all/pods/quarantined/too-deep/u/2")
+			testkit.Want(t, out.taken(), "informer.quarantined  all/pods/quarantined/too-deep/u/2")
 			out.release()
-			want(t, out.wait(t, 1), "resource.added b ub/3")
+			testkit.Want(t, out.wait(t, 1), "resource.added b ub/3")
 			r.stop()
 		})
 	})
@@ -73,7 +74,7 @@ func TestQuarantine(t *testing.T) {
 			synctest.Wait()
 			out.release()
 			r.stop()
-			want(t, out.taken(), "resource.added a ua/3", "informer.quarantined  all/pods/quarantined/too-deep/ua/4",
+			testkit.Want(t, out.taken(), "resource.added a ua/3", "informer.quarantined  all/pods/quarantined/too-deep/ua/4",
 				"informer.quarantined  all/pods/quarantined/too-deep/ua/5", "resource.updated a ua/7")
 		})
 	})
@@ -100,7 +101,7 @@ func TestQuarantine(t *testing.T) {
 					r.quarantine("a", "50")
 					r.quarantine("a", "55") // its delete
 					next.tell(r)
-					want(t, out.wait(t, 4)[2:], "resource.deleted a ua/deleted inferred", next.line)
+					testkit.Want(t, out.wait(t, 4)[2:], "resource.deleted a ua/deleted inferred", next.line)
 					r.stop()
 				})
 			})

@@ -3,7 +3,6 @@ package informer_test
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // stuck is a Publisher that settles everything at once but the object named "stuck".
@@ -63,16 +63,13 @@ func TestStuckChangeMemory(t *testing.T) {
 			raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"o%d","namespace":"shop","uid":"u","resourceVersion":"%d"},"spec":%q}`,
 				i, 100+i, strings.Repeat("x", size))
 			obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
-			ok(t, err)
-			ok(t, r.fifo.Add(t.Context(), obj))
+			testkit.OK(t, err)
+			testkit.OK(t, r.fifo.Add(t.Context(), obj))
 		}
-		eventually(t, "all but one are settled", func() bool { return sink.count() == objects })
-		ok(t, r.committer.Commit())
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		if m.HeapAlloc > objects*size/2 {
-			t.Errorf("%d MiB are held after %d MiB were settled", m.HeapAlloc>>20, objects*size>>20)
+		testkit.Eventually(t, "all but one are settled", func() bool { return sink.count() == objects })
+		testkit.OK(t, r.committer.Commit())
+		if held := testkit.Heap(); held > objects*size/2 {
+			t.Errorf("%d MiB are held after %d MiB were settled", held>>20, objects*size>>20)
 		}
 		settle(sink.held)
 		r.stop()

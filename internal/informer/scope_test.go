@@ -6,6 +6,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // A namespace has not left by a list that infers no deletes.
@@ -27,12 +28,12 @@ func TestNamespaceInPartialList(t *testing.T) {
 				out.wait(t, 2)
 				none := expired
 				none.Namespaces = map[string]resource.Version{}
-				ok(t, r.fifo.BeginReplace(t.Context(), none))
-				ok(t, r.fifo.Skip(t.Context(), end.of))
-				ok(t, r.fifo.EndReplace(t.Context(), "20"))
+				testkit.OK(t, r.fifo.BeginReplace(t.Context(), none))
+				testkit.OK(t, r.fifo.Skip(t.Context(), end.of))
+				testkit.OK(t, r.fifo.EndReplace(t.Context(), "20"))
 				r.stop()
 				states, err := r.indexer.Meta().Namespaces()
-				ok(t, err)
+				testkit.OK(t, err)
 				if states["shop"].State != end.state {
 					t.Errorf("the namespace stands at %v, want %v", states["shop"].State, end.state)
 				}

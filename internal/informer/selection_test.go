@@ -13,6 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // versions is a Selector that keeps back the versions it is made of, and fails on "err".
@@ -57,7 +58,7 @@ func TestFilteredChanges(t *testing.T) {
 		r.delete("b", "15")
 		r.bookmark("20")
 		out.wait(t, 4)
-		want(t, out.steps(t), "4 from ", "12 from 11 by 12", "14 from ")
+		testkit.Want(t, out.steps(t), "4 from ", "12 from 11 by 12", "14 from ")
 		r.stop()
 		if got := r.informer.Log().Status().Watermark; got != "20" {
 			t.Errorf("watermark %s", got)
@@ -95,8 +96,8 @@ func TestFilteredOrder(t *testing.T) {
 					r := newRig(t, db, []*outbox{slow, fast}, options...)
 					r.list(initial, "10", "a@4")
 					slow.wait(t, 2)
-					eventually(t, "the list is settled", func() bool {
-						ok(t, r.committer.Commit())
+					testkit.Eventually(t, "the list is settled", func() bool {
+						testkit.OK(t, r.committer.Commit())
 						return r.informer.Log().Status().Watermark == "10"
 					})
 					slow.setHold(true)
@@ -107,12 +108,12 @@ func TestFilteredOrder(t *testing.T) {
 					r.bookmark("20")
 					r.add("b", "21")
 					slow.wait(t, 1)
-					ok(t, r.committer.Commit())
+					testkit.OK(t, r.committer.Commit())
 					known := resource.Version("4") // 11 is in flight
 					if spooled {
 						known = "13"
-						eventually(t, "everything is on disk", func() bool {
-							ok(t, r.committer.Commit())
+						testkit.Eventually(t, "everything is on disk", func() bool {
+							testkit.OK(t, r.committer.Commit())
 							return r.informer.Log().Status().Watermark == "20"
 						})
 					} else if got := r.informer.Log().Status().Watermark; got == "20" {
@@ -135,7 +136,7 @@ func TestFilteredOrder(t *testing.T) {
 					after.wait(t, 3)
 					steps := after.steps(t)
 					slices.Sort(steps) // which object comes first is not promised
-					want(t, steps, "11 from 4 by 11", "21 from ", "22 from 13 by 22")
+					testkit.Want(t, steps, "11 from 4 by 11", "21 from ", "22 from 13 by 22")
 					r2.stop()
 					if rec, _, err := r2.indexer.Get("shop/a"); rec.Version != "22" || err != nil {
 						t.Errorf("settled is %s, %v", rec.Version, err)
@@ -154,7 +155,7 @@ func TestFilterFailureCount(t *testing.T) {
 		r := newRig(t, memory(t), []*outbox{out}, selecting("", "5"), func(c *informer.Config) { c.Registerer = reg })
 		r.add("a", "5")
 		r.update("a", "666")
-		want(t, out.wait(t, 1), "resource.updated a ua/666")
+		testkit.Want(t, out.wait(t, 1), "resource.updated a ua/666")
 		r.stop()
 		if err := testutil.GatherAndCompare(reg, strings.NewReader(`
 # HELP bridge_informer_filter_errors_total Changes that were sent because the filter of a sink, or of all (sink empty), failed.

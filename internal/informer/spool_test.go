@@ -11,6 +11,7 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // spooling writes what is pending to disk soon, and memory and windows small, so that listeners
@@ -25,16 +26,6 @@ func spooling(c *informer.Config) {
 
 // patience is how long something may take that takes a moment on a machine that does nothing else.
 const patience = 2 * time.Minute
-
-// eventually waits until something is so.
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !so(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("never happened:", what)
-		}
-	}
-}
 
 func (o *outbox) setHold(hold bool) {
 	o.mu.Lock()
@@ -63,8 +54,8 @@ func TestSpool(t *testing.T) {
 			r.update("a", fmt.Sprint(v)) // would block forever if the log could not overflow
 		}
 		r.bookmark("5000")
-		eventually(t, "the watermark passes what lies on disk", func() bool {
-			ok(t, r.committer.Commit())
+		testkit.Eventually(t, "the watermark passes what lies on disk", func() bool {
+			testkit.OK(t, r.committer.Commit())
 			return r.informer.Log().Status().Watermark == "5000"
 		})
 		s := r.informer.Status()
@@ -73,7 +64,7 @@ func TestSpool(t *testing.T) {
 			t.Errorf("%d bytes in memory and %d on disk", s.Log.Bytes, s.Log.DiskBytes)
 		}
 		out.release()
-		want(t, out.wait(t, 4000), updates(100, 4100)...)
+		testkit.Want(t, out.wait(t, 4000), updates(100, 4100)...)
 		r.stop()
 		if s := r.informer.Status(); s.Log.DiskBytes != 0 {
 			t.Errorf("%d bytes are left on disk when all is settled", s.Log.DiskBytes)
@@ -96,8 +87,8 @@ func TestSpoolAfterCrash(t *testing.T) {
 			r.update("a", fmt.Sprint(v))
 		}
 		r.bookmark("2000")
-		eventually(t, "everything is on disk", func() bool {
-			ok(t, r.committer.Commit())
+		testkit.Eventually(t, "everything is on disk", func() bool {
+			testkit.OK(t, r.committer.Commit())
 			return r.informer.Log().Status().Watermark == "2000"
 		})
 		// The process dies; what it had with the publisher is never settled.
@@ -105,7 +96,7 @@ func TestSpoolAfterCrash(t *testing.T) {
 		r2 := newRig(t, db, []*outbox{after}, spooling)
 		r2.update("a", "1099") // a replay: covered by what lies on disk
 		r2.update("a", "2001")
-		want(t, after.wait(t, 1001), append(updates(100, 1100), "resource.updated a ua/2001")...)
+		testkit.Want(t, after.wait(t, 1001), append(updates(100, 1100), "resource.updated a ua/2001")...)
 		if got := string(after.raw[0].Data); got != string(pod(t, "a", "100").Raw) {
 			t.Errorf("read back from disk: %s", got)
 		}
@@ -125,8 +116,8 @@ func TestSpoolSettled(t *testing.T) {
 		}
 		r.bookmark("200")
 		out.wait(t, 4)
-		eventually(t, "everything is on disk", func() bool {
-			ok(t, r.committer.Commit())
+		testkit.Eventually(t, "everything is on disk", func() bool {
+			testkit.OK(t, r.committer.Commit())
 			return r.informer.Log().Status().Watermark == "200"
 		})
 		out.mu.Lock()
@@ -135,11 +126,11 @@ func TestSpoolSettled(t *testing.T) {
 		out.mu.Unlock()
 		settle(held[1:2]) // b
 		settle(held[3:4]) // d
-		ok(t, r.committer.Commit())
+		testkit.OK(t, r.committer.Commit())
 
 		after := newOutbox()
 		r2 := newRig(t, db, []*outbox{after}, spooling)
-		want(t, after.wait(t, 2), "resource.added a ua/100", "resource.added c uc/102")
+		testkit.Want(t, after.wait(t, 2), "resource.added a ua/100", "resource.added c uc/102")
 		r2.stop()
 	})
 }
@@ -154,9 +145,9 @@ func TestSpoolStalledSink(t *testing.T) {
 		for v := 100; v < 3100; v++ {
 			r.update("a", fmt.Sprint(v))
 		}
-		want(t, live.wait(t, 3001)[1:], updates(100, 3100)...)
+		testkit.Want(t, live.wait(t, 3001)[1:], updates(100, 3100)...)
 		dead.release()
-		want(t, dead.wait(t, 3001)[1:], updates(100, 3100)...)
+		testkit.Want(t, dead.wait(t, 3001)[1:], updates(100, 3100)...)
 		r.stop()
 	})
 }
@@ -173,8 +164,8 @@ func TestSpoolAfterRestart(t *testing.T) {
 		}
 		r.bookmark("1000")
 		live.wait(t, 500)
-		eventually(t, "everything is on disk", func() bool {
-			ok(t, r.committer.Commit())
+		testkit.Eventually(t, "everything is on disk", func() bool {
+			testkit.OK(t, r.committer.Commit())
 			return r.informer.Log().Status().Watermark == "1000"
 		})
 		live2, dead2, fresh := newOutbox(), newOutbox(), newOutbox()
@@ -186,8 +177,8 @@ func TestSpoolAfterRestart(t *testing.T) {
 			t.Errorf("the sink that was behind got %s … %s", got[0], got[499])
 		}
 		r2.update("a", "1001")
-		want(t, live2.wait(t, 1), "resource.updated a ua/1001")
-		want(t, fresh.wait(t, 1), "resource.updated a ua/1001")
+		testkit.Want(t, live2.wait(t, 1), "resource.updated a ua/1001")
+		testkit.Want(t, fresh.wait(t, 1), "resource.updated a ua/1001")
 		r2.stop()
 	})
 }
@@ -208,7 +199,7 @@ func TestSpoolDiskBudget(t *testing.T) {
 				}
 			}
 		}()
-		eventually(t, "the disk is full", func() bool { return r.informer.Status().Log.DiskBytes >= 64<<10 })
+		testkit.Eventually(t, "the disk is full", func() bool { return r.informer.Status().Log.DiskBytes >= 64<<10 })
 		time.Sleep(100 * time.Millisecond)
 		const room = 64<<10 + 512<<10 // the bound, and what one round may add
 		if s := r.informer.Status(); s.Log.DiskBytes > room {
@@ -229,7 +220,8 @@ func TestSpoolDiskBudget(t *testing.T) {
 	})
 }
 
-func TestAGapLiesOnDiskInItsPlace(t *testing.T) {
+// A gap lies on disk in its place.
+func TestGapOnDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		r := newRig(t, db, []*outbox{out}, spooling)
@@ -239,13 +231,13 @@ func TestAGapLiesOnDiskInItsPlace(t *testing.T) {
 		r.update("a", "11")
 		r.list(expired, "20", "a@12")
 		out.wait(t, 1)
-		eventually(t, "everything is on disk", func() bool {
-			ok(t, r.committer.Commit())
+		testkit.Eventually(t, "everything is on disk", func() bool {
+			testkit.OK(t, r.committer.Commit())
 			return r.informer.Log().Status().Watermark == "20"
 		})
 		after := newOutbox()
 		r2 := newRig(t, db, []*outbox{after}, spooling)
-		want(t, after.wait(t, 5),
+		testkit.Want(t, after.wait(t, 5),
 			"resource.updated a ua/11",
 			"informer.gap  all/pods/gap/3/20 inferred",
 			"resource.updated a ua/12 inferred",
@@ -259,7 +251,7 @@ func TestAGapLiesOnDiskInItsPlace(t *testing.T) {
 func TestSpoolFailingDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, err := store.Open(statedb.Options{})
-		ok(t, err)
+		testkit.OK(t, err)
 		defer db.Close()
 		out := newOutbox()
 		out.setHold(true)
@@ -274,7 +266,7 @@ func TestSpoolFailingDisk(t *testing.T) {
 				_ = r.fifo.Add(t.Context(), pod(t, "a", fmt.Sprint(v)))
 			}
 		}()
-		eventually(t, "it has tried", func() bool { return broken.tried() > 0 })
+		testkit.Eventually(t, "it has tried", func() bool { return broken.tried() > 0 })
 		if s := r.informer.Status(); s.Log.Bytes > 64<<10+256*1024 {
 			t.Errorf("%d bytes in memory", s.Log.Bytes)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // impatient is an outbox that may refuse what is tried, and counts what it takes of that.
@@ -67,7 +68,7 @@ func TestStep(t *testing.T) {
 		r.add("b", "6")
 		r.update("b", "7")
 		synctest.Wait()
-		want(t, out.lines, "resource.added b ub/6", "resource.updated b ub/7")
+		testkit.Want(t, out.lines, "resource.added b ub/6", "resource.updated b ub/7")
 	})
 	run("what the publisher refuses comes by itself, in order", func(t *testing.T, r *rig, out *impatient) {
 		out.refuses = true
@@ -77,7 +78,7 @@ func TestStep(t *testing.T) {
 		out.refuses = false
 		time.Sleep(time.Millisecond)
 		r.update("a", "8")
-		want(t, out.lines, "resource.updated a ua/6", "resource.updated a ua/7", "resource.updated a ua/8")
+		testkit.Want(t, out.lines, "resource.updated a ua/6", "resource.updated a ua/7", "resource.updated a ua/8")
 		if out.tried != 1 {
 			t.Errorf("%d were tried, want the last", out.tried)
 		}
@@ -85,7 +86,7 @@ func TestStep(t *testing.T) {
 	run("a large change is work for its listener, not for who has read it", func(t *testing.T, r *rig, out *impatient) {
 		r.grow("a", "6", 100<<10)
 		synctest.Wait()
-		want(t, out.taken(), "resource.updated a ua/6")
+		testkit.Want(t, out.taken(), "resource.updated a ua/6")
 		if out.tried != 0 {
 			t.Errorf("%d were tried, want none", out.tried)
 		}
@@ -97,8 +98,8 @@ func (r *rig) grow(name, version string, size int) {
 	raw := slices.Clone(pod(r.t, name, version).Raw)
 	raw = append(raw[:len(raw)-1], fmt.Sprintf(`,"spec":%q}`, strings.Repeat("x", size))...)
 	obj, err := resource.Parse(raw, resource.ParseOptions{Type: pods})
-	ok(r.t, err)
-	ok(r.t, r.fifo.Update(r.t.Context(), obj))
+	testkit.OK(r.t, err)
+	testkit.OK(r.t, r.fifo.Update(r.t.Context(), obj))
 }
 
 // laborious is a Selector that takes a second for a large object.
@@ -123,12 +124,12 @@ func TestBatch(t *testing.T) {
 			out.wait(t, 4)
 			synctest.Wait()
 			for _, name := range []string{"a", "b"} {
-				ok(t, r.fifo.FIFO.Update(t.Context(), pod(t, name, "6")))
+				testkit.OK(t, r.fifo.FIFO.Update(t.Context(), pod(t, name, "6")))
 			}
 			r.grow("c", "7", 100<<10)
 			time.Sleep(time.Millisecond)
-			want(t, out.taken(), "resource.updated a ua/6", "resource.updated b ub/6")
-			want(t, out.wait(t, 1), "resource.updated c uc/7")
+			testkit.Want(t, out.taken(), "resource.updated a ua/6", "resource.updated b ub/6")
+			testkit.Want(t, out.wait(t, 1), "resource.updated c uc/7")
 			r.stop()
 		})
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestSync(t *testing.T) {
@@ -27,7 +28,7 @@ func TestSync(t *testing.T) {
 			r.list(initial, "10", "a@1", "b@2")
 			synctest.Wait()
 			out.taken()
-			ok(t, r.committer.Commit())
+			testkit.OK(t, r.committer.Commit())
 			r.add("slow", "11") // keeps the controller from deciding what follows
 			synctest.Wait()
 			r.update("a", "12")
@@ -38,11 +39,11 @@ func TestSync(t *testing.T) {
 			synced := func(object string) string {
 				return fmt.Sprintf("resource.synced %s/sync/%d", object, time.Now().UnixNano()/int64(time.Minute))
 			}
-			want(t, out.taken(), "resource.added slow uslow/11", "resource.updated a ua/12", // and no Synced of a
+			testkit.Want(t, out.taken(), "resource.added slow uslow/11", "resource.updated a ua/12", // and no Synced of a
 				synced("b ub/2"), synced("slow uslow/11"))
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			want(t, out.taken(), synced("a ua/12"), synced("b ub/2"), synced("slow uslow/11"))
+			testkit.Want(t, out.taken(), synced("a ua/12"), synced("b ub/2"), synced("slow uslow/11"))
 			r.stop()
 		})
 	})
@@ -50,8 +51,8 @@ func TestSync(t *testing.T) {
 		out := newOutbox()
 		r := newRig(t, memory(t), []*outbox{out})
 		r.add("a", "1")
-		ok(t, r.fifo.Snapshot(t.Context(), "shop/a", 1, 77))
+		testkit.OK(t, r.fifo.Snapshot(t.Context(), "shop/a", 1, 77))
 		r.stop()
-		want(t, out.taken(), "resource.added a ua/1", "resource.synced a ua/1/sync/77 initial")
+		testkit.Want(t, out.taken(), "resource.added a ua/1", "resource.synced a ua/1/sync/77 initial")
 	})
 }

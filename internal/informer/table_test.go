@@ -14,6 +14,7 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // table is a table of the current state: of each name the event with the greatest sequence. A tie
@@ -97,14 +98,14 @@ func TestInferredDelete(t *testing.T) {
 				var deletes [][]string
 				for version := 100; version <= 300; version += 100 { // two crashes during the list
 					r, out = start(t, db, version < 300)
-					ok(t, r.fifo.BeginReplace(t.Context(), later))
+					testkit.OK(t, r.fifo.BeginReplace(t.Context(), later))
 					synctest.Wait()
 					settle(out.held)
 					for _, item := range test.list {
 						name, v, _ := strings.Cut(item, "@")
 						r.replace(name, v)
 					}
-					ok(t, r.fifo.EndReplace(t.Context(), resource.Version(strconv.Itoa(version))))
+					testkit.OK(t, r.fifo.EndReplace(t.Context(), resource.Version(strconv.Itoa(version))))
 					synctest.Wait()
 					var lines []string
 					for i := range out.raw {
@@ -200,9 +201,9 @@ func (b *reader) start(t *testing.T, db *store.DB, c *cluster) {
 	unclean := b.crashed
 	b.rig = newRig(t, db, []*outbox{b.out}, func(c *informer.Config) { c.Unclean = unclean })
 	position, err := b.indexer.Meta().Position()
-	ok(t, err)
+	testkit.OK(t, err)
 	diverged, err := b.indexer.Meta().Diverged()
-	ok(t, err)
+	testkit.OK(t, err)
 	at, _ := strconv.Atoi(string(position.Version))
 	switch {
 	case diverged || b.rewound:
@@ -223,9 +224,9 @@ func (b *reader) start(t *testing.T, db *store.DB, c *cluster) {
 // whose history goes back from one that is met again.
 func (b *reader) settled(t *testing.T) bool {
 	position, err := b.indexer.Meta().Position()
-	ok(t, err)
+	testkit.OK(t, err)
 	diverged, err := b.indexer.Meta().Diverged()
-	ok(t, err)
+	testkit.OK(t, err)
 	return position.Version != "" && !diverged && !b.rewound
 }
 
@@ -310,7 +311,7 @@ func checkTable(t *testing.T, rng *rand.Rand) {
 			c.change(rng)
 			b.relist(c, resource.Relist{Reason: resource.ReasonExpired, From: "1"})
 		case 2:
-			ok(t, b.committer.Commit())
+			testkit.OK(t, b.committer.Commit())
 		case 3, 4:
 			b.answer(rng.IntN(1 + b.held()))
 		case 5:

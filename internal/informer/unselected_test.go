@@ -5,10 +5,11 @@ import (
 	"testing/synctest"
 
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func (r *rig) unselected(name, version string, gone bool) {
-	ok(r.t, r.fifo.Unselected(r.t.Context(), pod(r.t, name, version), gone))
+	testkit.OK(r.t, r.fifo.Unselected(r.t.Context(), pod(r.t, name, version), gone))
 }
 
 func selects(c *informer.Config) { c.Selective, c.Enterable = true, true }
@@ -27,14 +28,14 @@ func TestLeavingObjects(t *testing.T) {
 		r.unselected("a", "14", true)
 		r.unselected("b", "15", true)
 		r.unselected("c#2", "16", false) // another pod of that name
-		want(t, out.wait(t, 3), "resource.deleted a ua/13/left", "resource.deleted b ub/deleted", "resource.deleted c uc/deleted inferred")
+		testkit.Want(t, out.wait(t, 3), "resource.deleted a ua/13/left", "resource.deleted b ub/deleted", "resource.deleted c uc/deleted inferred")
 		r.update("a", "17")
-		want(t, out.wait(t, 1), "resource.added a ua/17")
+		testkit.Want(t, out.wait(t, 1), "resource.added a ua/17")
 		r.unselected("x", "18", false)
 		r.unselected("x", "19", false)
 		r.stop()
 		position, err := r.indexer.Meta().Position()
-		ok(t, err)
+		testkit.OK(t, err)
 		if position.Version != "18" {
 			t.Errorf("the watermark is %s; what nobody is told of moves it too", position.Version)
 		}
@@ -51,11 +52,11 @@ func TestLeavingInOldList(t *testing.T) {
 		out.wait(t, 3)
 		r.update("a", "30")
 		out.wait(t, 1)
-		ok(t, r.fifo.BeginReplace(t.Context(), expired))
+		testkit.OK(t, r.fifo.BeginReplace(t.Context(), expired))
 		r.unselected("a", "25", false)
 		r.unselected("b", "7", false) // in the version that is known: what is selected has changed
-		ok(t, r.fifo.EndReplace(t.Context(), "26"))
-		want(t, out.wait(t, 3),
+		testkit.OK(t, r.fifo.EndReplace(t.Context(), "26"))
+		testkit.Want(t, out.wait(t, 3),
 			"informer.gap  all/pods/gap/3/20 inferred",
 			"resource.deleted b ub/7/left inferred",
 			"informer.synced  all/pods/synced/26")

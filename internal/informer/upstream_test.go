@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // Cases of client-go's tests that no other test here has. docs/upstream-cases.md is the whole list.
@@ -74,7 +75,7 @@ func TestListDeletesQueued(t *testing.T) {
 				r := newRig(t, memory(t), []*outbox{out})
 				tt.fill(r)
 				r.stop()
-				want(t, ofObjects(out.taken()), tt.want...)
+				testkit.Want(t, ofObjects(out.taken()), tt.want...)
 			})
 		})
 	}
@@ -110,10 +111,10 @@ func TestListDifferences(t *testing.T) {
 				out.wait(t, len(tt.known))
 				r.list(expired, "20", tt.list...)
 				r.stop()
-				want(t, ofObjects(out.taken()), tt.want...)
+				testkit.Want(t, ofObjects(out.taken()), tt.want...)
 				var left []string
 				for item, err := range r.indexer.All() {
-					ok(t, err)
+					testkit.OK(t, err)
 					left = append(left, strings.TrimPrefix(string(item.Key), "shop/")+"@"+string(item.Version))
 				}
 				if !slices.Equal(left, tt.list) {
@@ -138,7 +139,7 @@ func TestResyncPeriods(t *testing.T) {
 		r.list(initial, "10", "a@1", "b@2")
 		synctest.Wait()
 		for _, out := range outboxes {
-			want(t, out.taken(), "resource.added a ua/1 initial", "resource.added b ub/2 initial", "informer.synced  all/pods/synced/10")
+			testkit.Want(t, out.taken(), "resource.added a ua/1 initial", "resource.added b ub/2 initial", "informer.synced  all/pods/synced/10")
 		}
 		start := time.Now()
 		for second := 1; second <= 12; second++ {
@@ -161,7 +162,7 @@ func TestResyncPeriods(t *testing.T) {
 
 // As TestRealFIFO_ResyncAtomic and TestDeltaFIFO_ResyncNonExisting: a Sync tells the state there is
 // when it is reached, and nothing of what is gone.
-func TestASyncTellsWhatThereIs(t *testing.T) {
+func TestSyncState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		r := newRig(t, memory(t), []*outbox{out})
@@ -172,10 +173,10 @@ func TestASyncTellsWhatThereIs(t *testing.T) {
 		r.resync("b")
 		r.resync("unknown")
 		r.update("a", "4")
-		want(t, out.wait(t, 1), "resource.updated a ua/4")
+		testkit.Want(t, out.wait(t, 1), "resource.updated a ua/4")
 		r.resync("a")
-		want(t, out.wait(t, 1), "resource.synced a ua/4/sync/0")
+		testkit.Want(t, out.wait(t, 1), "resource.synced a ua/4/sync/0")
 		r.stop()
-		want(t, out.taken())
+		testkit.Want(t, out.taken())
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // writtenPod is pod "a" in a version, with managedFields entries "manager@second", in seconds since
@@ -18,7 +19,7 @@ func writtenPod(t *testing.T, version string, created int, entries string) *reso
 	t.Helper()
 	at := func(second string) string {
 		d, err := time.ParseDuration(second + "s")
-		ok(t, err)
+		testkit.OK(t, err)
 		return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(d).Format(time.RFC3339)
 	}
 	var fields []string
@@ -32,7 +33,7 @@ func writtenPod(t *testing.T, version string, created int, entries string) *reso
 		`"resourceVersion":%q,"creationTimestamp":%q,"managedFields":[%s]}}`,
 		version, at(fmt.Sprint(created)), strings.Join(fields, ","))
 	obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
-	ok(t, err)
+	testkit.OK(t, err)
 	return obj
 }
 
@@ -66,25 +67,25 @@ func (o *outbox) attributions() (lines []string) {
 func TestAttribution(t *testing.T) {
 	type step func(r *rig)
 	added := func(version string, entries string) step {
-		return func(r *rig) { ok(r.t, r.fifo.Add(r.t.Context(), writtenPod(r.t, version, 1, entries))) }
+		return func(r *rig) { testkit.OK(r.t, r.fifo.Add(r.t.Context(), writtenPod(r.t, version, 1, entries))) }
 	}
 	updated := func(version string, entries string) step {
-		return func(r *rig) { ok(r.t, r.fifo.Update(r.t.Context(), writtenPod(r.t, version, 1, entries))) }
+		return func(r *rig) { testkit.OK(r.t, r.fifo.Update(r.t.Context(), writtenPod(r.t, version, 1, entries))) }
 	}
 	deleted := func(version string, entries string) step {
-		return func(r *rig) { ok(r.t, r.fifo.Delete(r.t.Context(), writtenPod(r.t, version, 1, entries))) }
+		return func(r *rig) { testkit.OK(r.t, r.fifo.Delete(r.t.Context(), writtenPod(r.t, version, 1, entries))) }
 	}
 	listed := func(why resource.Relist, version string, entries string) step {
 		return func(r *rig) {
-			ok(r.t, r.fifo.BeginReplace(r.t.Context(), why))
-			ok(r.t, r.fifo.Replace(r.t.Context(), writtenPod(r.t, version, 1, entries)))
-			ok(r.t, r.fifo.EndReplace(r.t.Context(), resource.Version(version)))
+			testkit.OK(r.t, r.fifo.BeginReplace(r.t.Context(), why))
+			testkit.OK(r.t, r.fifo.Replace(r.t.Context(), writtenPod(r.t, version, 1, entries)))
+			testkit.OK(r.t, r.fifo.EndReplace(r.t.Context(), resource.Version(version)))
 		}
 	}
 	unread := func(version string) step {
 		return func(r *rig) {
 			u := &resource.Unreadable{Reason: "too-deep", Key: "shop/a", Version: resource.Version(version), Digest: strings.Repeat("0", 64)}
-			ok(r.t, r.fifo.Quarantine(r.t.Context(), u))
+			testkit.OK(r.t, r.fifo.Quarantine(r.t.Context(), u))
 		}
 	}
 	resynced := func(r *rig) { r.resync("a") }

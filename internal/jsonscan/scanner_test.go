@@ -180,7 +180,8 @@ func (c *chunks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestAReadersErrorIsTold(t *testing.T) {
+// A reader's error is reported.
+func TestReaderError(t *testing.T) {
 	broken := errors.New("broken")
 	for _, text := range []string{``, `{`, `{"a`, `{"a\`, `{"a":1`, `{"a":tr`, `["é`[:4]} {
 		s := jsonscan.NewReader(io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken)))

@@ -30,7 +30,8 @@ func refuse(code int32, reason metav1.StatusReason, message string) http.Handler
 	})
 }
 
-func TestErrorsSayWhatToDo(t *testing.T) {
+// Errors say what to do.
+func TestErrorRemedies(t *testing.T) {
 	trusted := httptest.NewUnstartedServer(http.NotFoundHandler())
 	trusted.Config.ErrorLog = log.New(t.Output(), "", 0) // the failed handshake
 	trusted.StartTLS()

@@ -95,7 +95,8 @@ func TestResolvedTypes(t *testing.T) {
 	})
 }
 
-func TestTheStarIsEverythingOnce(t *testing.T) {
+// The star is everything once.
+func TestStarSelection(t *testing.T) {
 	catalogs(t, func(t *testing.T, c *kube.Catalog) {
 		types, err := c.Resolve(kube.Selection{Names: []string{"*", "pods", "po", "deployments.v1.apps"}})
 		if err != nil {

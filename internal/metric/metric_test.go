@@ -8,31 +8,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/metric"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
-
-// values are the metrics of a registry, by name and labels' values.
-func values(t *testing.T, registry *prometheus.Registry) map[string]float64 {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]float64{}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			name := family.GetName()
-			for _, label := range m.GetLabel() {
-				name += " " + label.GetValue()
-			}
-			found[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetHistogram().GetSampleSum()
-		}
-	}
-	return found
-}
 
 func expect(t *testing.T, registry *prometheus.Registry, want map[string]float64) {
 	t.Helper()
-	if got := values(t, registry); !maps.Equal(got, want) {
+	if got := testkit.Metrics(t, registry); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -56,9 +37,9 @@ func TestFactory(t *testing.T) {
 		f.Histogram("seconds", "Seconds.", []float64{1, 10}).Observe(4)
 		f.GaugeFunc("read", "Read.", func() float64 { return 5 })
 		metric.WithLabel(registry, "sink", "lake").FlagFunc("flag", "Flag.", func() bool { return on })
-		expect(t, registry, map[string]float64{"counter": 2, "gauge": 3, "seconds": 4, "read": 5, "flag lake": 1})
+		expect(t, registry, map[string]float64{"counter": 2, "gauge": 3, "seconds_count": 1, "seconds_sum": 4, "read": 5, "flag lake": 1})
 		on = false
-		expect(t, registry, map[string]float64{"counter": 2, "gauge": 3, "seconds": 4, "read": 5, "flag lake": 0})
+		expect(t, registry, map[string]float64{"counter": 2, "gauge": 3, "seconds_count": 1, "seconds_sum": 4, "read": 5, "flag lake": 0})
 	})
 	t.Run("a value that is not known from the start has its own counter", func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()

@@ -108,7 +108,8 @@ func TestMergeOfRFCExamples(t *testing.T) {
 	}
 }
 
-func TestMergeSaysWhatItCanNot(t *testing.T) {
+// Merge names what it can not do.
+func TestMergeErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name, old, changed string
 		want               bool

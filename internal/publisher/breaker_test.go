@@ -11,6 +11,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // objects is one id for each of n objects.
@@ -26,14 +27,14 @@ func objects(n int) []string {
 func TestOutageSinglePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.limits = sinks.Limits{Messages: 1, Concurrency: 8}
+		sink.Bounds = sinks.Limits{Messages: 1, Concurrency: 8}
 		begun := time.Now()
-		sink.onPublish = func(context.Context, []*sinks.Message) { time.Sleep(time.Millisecond) }
-		sink.onMessage = func(*event.Event) answer {
+		sink.OnPublish = func(context.Context, []*sinks.Message) { time.Sleep(time.Millisecond) }
+		sink.OnMessage = func(*event.Event) testkit.Answer {
 			if time.Since(begun) <= time.Millisecond {
-				return answer{err: errAway}
+				return testkit.Answer{Err: testkit.ErrUnreachable}
 			}
-			return answer{}
+			return testkit.Answer{}
 		}
 		p := start(t, sink, publisher.Config{})
 		p.add(r.items(objects(8)...))
@@ -53,11 +54,11 @@ func TestOutageWithoutDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		begun := time.Now()
-		sink.onMessage = func(*event.Event) answer {
+		sink.OnMessage = func(*event.Event) testkit.Answer {
 			if time.Now().Equal(begun) {
-				return answer{err: errAway}
+				return testkit.Answer{Err: testkit.ErrUnreachable}
 			}
-			return answer{}
+			return testkit.Answer{}
 		}
 		hour := publisher.Retry{Initial: time.Hour, Max: time.Hour}
 		p := start(t, sink, publisher.Config{Retry: hour})
@@ -76,18 +77,18 @@ func TestOutageWithoutDelays(t *testing.T) {
 func TestOutageProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.limits.Concurrency = 1
+		sink.Bounds.Concurrency = 1
 		batches, large := 0, false
-		sink.onPublish = func(_ context.Context, batch []*sinks.Message) {
+		sink.OnPublish = func(_ context.Context, batch []*sinks.Message) {
 			if large = len(batch) > 1; large {
 				batches++
 			}
 		}
-		sink.onMessage = func(*event.Event) answer {
+		sink.OnMessage = func(*event.Event) testkit.Answer {
 			if large {
-				return answer{err: errAway}
+				return testkit.Answer{Err: testkit.ErrUnreachable}
 			}
-			return answer{}
+			return testkit.Answer{}
 		}
 		p := start(t, sink, publisher.Config{Retry: publisher.Retry{Initial: 100 * time.Millisecond, Max: time.Minute}})
 		p.add(r.items(objects(5000)...))
@@ -108,11 +109,11 @@ func TestOutageAgain(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		var away atomic.Bool
 		away.Store(true)
-		sink.onMessage = func(*event.Event) answer {
+		sink.OnMessage = func(*event.Event) testkit.Answer {
 			if away.Load() {
-				return answer{err: errAway}
+				return testkit.Answer{Err: testkit.ErrUnreachable}
 			}
-			return answer{}
+			return testkit.Answer{}
 		}
 		p := start(t, sink, publisher.Config{Retry: publisher.Retry{Initial: 100 * time.Millisecond, Max: time.Hour}})
 		p.add(r.items("a/1"))
@@ -139,12 +140,12 @@ func TestOutageAgain(t *testing.T) {
 func TestOutageDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.onMessage = func(*event.Event) answer { return answer{err: errTooBig} }
+		sink.OnMessage = func(*event.Event) testkit.Answer { return testkit.Answer{Err: testkit.ErrTooLarge} }
 		begun, attempts := time.Now(), 0
-		sink.onDeadLetter = func(*event.Event) error {
+		sink.OnDeadLetter = func(*event.Event) error {
 			if time.Since(begun) < time.Minute {
 				attempts++
-				return errAway
+				return testkit.ErrUnreachable
 			}
 			return nil
 		}
@@ -154,8 +155,8 @@ func TestOutageDeadLetters(t *testing.T) {
 		if attempts > 16 {
 			t.Errorf("%d attempts at dead letters in a minute of outage, want one per pause", attempts)
 		}
-		if len(sink.dead) != 20 {
-			t.Errorf("%d dead letters, want 20", len(sink.dead))
+		if len(sink.DeadLetters()) != 20 {
+			t.Errorf("%d dead letters, want 20", len(sink.DeadLetters()))
 		}
 	})
 }

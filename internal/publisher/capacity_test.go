@@ -12,11 +12,12 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-func TestAddBlocksAtTheBounds(t *testing.T) {
+// Add blocks at the bounds.
+func TestAddAtBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newSink(t, sinks.ByObject)
-		sink.limits = sinks.Limits{Messages: 2, Concurrency: 1}
-		sink.onPublish = func(context.Context, []*sinks.Message) { time.Sleep(time.Second) }
+		sink.Bounds = sinks.Limits{Messages: 2, Concurrency: 1}
+		sink.OnPublish = func(context.Context, []*sinks.Message) { time.Sleep(time.Second) }
 		p := start(t, sink, publisher.Config{MaxItems: 10, MaxBytes: 8000})
 		recorders := map[string]*recorder{"small": newRecorder(t), "large": newRecorder(t)}
 		var adders sync.WaitGroup
@@ -60,7 +61,7 @@ func TestAddBlocksAtTheBounds(t *testing.T) {
 func TestAddOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.onPublish = func(ctx context.Context, _ []*sinks.Message) { <-ctx.Done() }
+		sink.OnPublish = func(ctx context.Context, _ []*sinks.Message) { <-ctx.Done() }
 		p := start(t, sink, publisher.Config{MaxBytes: 10_000, PublishTimeout: 24 * time.Hour})
 		sized := func(id string, bytes int) []*publisher.Item {
 			items := r.items(id)
@@ -92,7 +93,7 @@ func TestAddOrder(t *testing.T) {
 func TestAddCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.onPublish = func(context.Context, []*sinks.Message) { time.Sleep(time.Minute) }
+		sink.OnPublish = func(context.Context, []*sinks.Message) { time.Sleep(time.Minute) }
 		p := start(t, sink, publisher.Config{MaxItems: 2, PublishTimeout: time.Hour})
 		p.add(r.items("a/1"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -13,6 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // detach takes back what a recorder has added, waits for calls for so long, and gives the ids of
@@ -38,11 +39,11 @@ func TestDetach(t *testing.T) {
 			var away atomic.Bool
 			away.Store(true)
 			sink, mine, others := newSink(t, order), newRecorder(t), newRecorder(t)
-			sink.onMessage = func(*event.Event) answer {
+			sink.OnMessage = func(*event.Event) testkit.Answer {
 				if away.Load() {
-					return answer{err: errAway}
+					return testkit.Answer{Err: testkit.ErrUnreachable}
 				}
-				return answer{}
+				return testkit.Answer{}
 			}
 			p := start(t, sink, publisher.Config{})
 			p.add(mine.items("a/1", "b/1", "c/1"))
@@ -60,7 +61,7 @@ func TestDetach(t *testing.T) {
 			for _, object := range []string{"d", "e"} {
 				wantOrder(t, sink, object, object+"/1", object+"/2")
 			}
-			if got := sink.storedOf("b"); got != "" {
+			if got := storedOf(sink, "b"); got != "" {
 				t.Errorf("sent all the same: %q", got)
 			}
 		})
@@ -68,7 +69,7 @@ func TestDetach(t *testing.T) {
 	t.Run("a sink that is away is not back because nothing is left to try", func(t *testing.T) {
 		eachOrder(t, func(t *testing.T, order sinks.Order) {
 			sink, r, later := newSink(t, order), newRecorder(t), newRecorder(t)
-			sink.onMessage = func(*event.Event) answer { return answer{err: errAway} }
+			sink.OnMessage = func(*event.Event) testkit.Answer { return testkit.Answer{Err: testkit.ErrUnreachable} }
 			p := start(t, sink, publisher.Config{})
 			p.add(r.items("a/1", "b/1"))
 			time.Sleep(10 * time.Second)
@@ -79,7 +80,7 @@ func TestDetach(t *testing.T) {
 			if s := p.Status(); s.Connected || s.QueuedItems != 0 {
 				t.Errorf("%+v", s)
 			}
-			sink.onMessage = nil
+			sink.OnMessage = nil
 			p.add(later.items("a/2"))
 			p.drain()
 			wantOrder(t, sink, "a", "a/2")
@@ -96,7 +97,7 @@ func TestDetach(t *testing.T) {
 			}
 			p.Resume()
 			p.drain()
-			if got := sink.storedOf("a"); got != "" {
+			if got := storedOf(sink, "a"); got != "" {
 				t.Errorf("sent all the same: %q", got)
 			}
 		})
@@ -107,19 +108,19 @@ func TestDetach(t *testing.T) {
 // it is not. Nothing that is behind it is sent.
 func TestDetachDuringACall(t *testing.T) {
 	for name, c := range map[string]struct {
-		answer         answer
+		answer         testkit.Answer
 		hangs          time.Duration
 		settled, tried string
 	}{
-		"stored":     {answer{}, time.Second, "a/1", ""},
-		"not stored": {answer{err: errBusy}, time.Second, "", "a/1"},
-		"away":       {answer{err: errAway}, time.Second, "", "a/1"},
-		"no answer":  {answer{err: context.Canceled}, time.Hour, "", "a/1"},
+		"stored":     {testkit.Answer{}, time.Second, "a/1", ""},
+		"not stored": {testkit.Answer{Err: testkit.ErrBusy}, time.Second, "", "a/1"},
+		"away":       {testkit.Answer{Err: testkit.ErrUnreachable}, time.Second, "", "a/1"},
+		"no answer":  {testkit.Answer{Err: context.Canceled}, time.Hour, "", "a/1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachOrder(t, func(t *testing.T, order sinks.Order) {
 				sink, r, later := newSink(t, order), newRecorder(t), newRecorder(t)
-				sink.onPublish = func(ctx context.Context, batch []*sinks.Message) {
+				sink.OnPublish = func(ctx context.Context, batch []*sinks.Message) {
 					if batch[0].Event.ID != "a/1" {
 						return
 					}
@@ -128,11 +129,11 @@ func TestDetachDuringACall(t *testing.T) {
 					case <-ctx.Done():
 					}
 				}
-				sink.onMessage = func(e *event.Event) answer {
+				sink.OnMessage = func(e *event.Event) testkit.Answer {
 					if e.ID == "a/1" {
 						return c.answer
 					}
-					return answer{}
+					return testkit.Answer{}
 				}
 				p := start(t, sink, publisher.Config{})
 				p.add(r.items("a/1"))
@@ -148,7 +149,7 @@ func TestDetachDuringACall(t *testing.T) {
 				}
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				if got := sink.storedOf("a"); strings.Contains(got, "a/2") {
+				if got := storedOf(sink, "a"); strings.Contains(got, "a/2") {
 					t.Errorf("sent all the same: %q", got)
 				}
 				p.add(later.items("a/3")) // nothing of before is there any more
@@ -166,18 +167,18 @@ func TestDetachOfOneSettler(t *testing.T) {
 	t.Run("a call that is cancelled is made again for the others at once", func(t *testing.T) {
 		eachOrder(t, func(t *testing.T, order sinks.Order) {
 			sink, mine, others := newSink(t, order), newRecorder(t), newRecorder(t)
-			sink.limits.Concurrency = 1
+			sink.Bounds.Concurrency = 1
 			calls := 0
-			sink.onPublish = func(ctx context.Context, _ []*sinks.Message) {
+			sink.OnPublish = func(ctx context.Context, _ []*sinks.Message) {
 				if calls++; calls == 1 {
 					<-ctx.Done()
 				}
 			}
-			sink.onMessage = func(*event.Event) answer {
+			sink.OnMessage = func(*event.Event) testkit.Answer {
 				if calls == 1 {
-					return answer{err: context.Canceled}
+					return testkit.Answer{Err: context.Canceled}
 				}
-				return answer{}
+				return testkit.Answer{}
 			}
 			p := start(t, sink, publisher.Config{})
 			p.Pause()
@@ -197,21 +198,21 @@ func TestDetachOfOneSettler(t *testing.T) {
 	t.Run("a sink that is tried after an outage is tried again", func(t *testing.T) {
 		eachOrder(t, func(t *testing.T, order sinks.Order) {
 			sink, mine, others := newSink(t, order), newRecorder(t), newRecorder(t)
-			sink.limits.Concurrency = 1
+			sink.Bounds.Concurrency = 1
 			calls := 0
-			sink.onPublish = func(ctx context.Context, _ []*sinks.Message) {
+			sink.OnPublish = func(ctx context.Context, _ []*sinks.Message) {
 				if calls++; calls == 2 {
 					<-ctx.Done()
 				}
 			}
-			sink.onMessage = func(*event.Event) answer {
+			sink.OnMessage = func(*event.Event) testkit.Answer {
 				switch calls {
 				case 1:
-					return answer{err: errAway}
+					return testkit.Answer{Err: testkit.ErrUnreachable}
 				case 2:
-					return answer{err: context.Canceled}
+					return testkit.Answer{Err: context.Canceled}
 				}
-				return answer{}
+				return testkit.Answer{}
 			}
 			p := start(t, sink, publisher.Config{})
 			p.add(mine.items("a/1"))
@@ -231,8 +232,8 @@ func TestDetachOfRefused(t *testing.T) {
 	t.Run("what the sink has behind a refused message is settled", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			sink, r, others := newSink(t, sinks.ByLane), newRecorder(t), newRecorder(t)
-			sink.onMessage = refuse("a/1")
-			sink.onDeadLetter = func(*event.Event) error { return errBusy }
+			sink.OnMessage = refuse("a/1")
+			sink.OnDeadLetter = func(*event.Event) error { return testkit.ErrBusy }
 			p := start(t, sink, publisher.Config{})
 			p.add(append(r.items("a/1", "a/2"), others.items("a/3")...))
 			time.Sleep(time.Minute)
@@ -240,22 +241,22 @@ func TestDetachOfRefused(t *testing.T) {
 			tried := p.detach(r, time.Second)
 			p.drain()
 			wantOrder(t, sink, "a", "a/2", "a/3")
-			if others.ids() != "a/3" || r.ids() != "a/2" || tried != "" || len(sink.dead) > 0 || len(sink.stored["a"]) != 2 {
-				t.Errorf("settled: %q and %q, tried: %q, dead letters: %q", others.ids(), r.ids(), tried, sink.dead)
+			if others.ids() != "a/3" || r.ids() != "a/2" || tried != "" || len(sink.DeadLetters()) > 0 || len(sink.Stored("a")) != 2 {
+				t.Errorf("settled: %q and %q, tried: %q, dead letters: %q", others.ids(), r.ids(), tried, sink.DeadLetters())
 			}
 		})
 	})
 	t.Run("no dead letter is begun", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			sink, r := newSink(t, sinks.ByLane), newRecorder(t)
-			sink.onMessage = refuse("a/1", "a/2")
-			sink.onDeadLetter = func(*event.Event) error { time.Sleep(time.Second); return nil }
+			sink.OnMessage = refuse("a/1", "a/2")
+			sink.OnDeadLetter = func(*event.Event) error { time.Sleep(time.Second); return nil }
 			p := start(t, sink, publisher.Config{})
 			p.add(r.items("a/1", "a/2"))
 			synctest.Wait()
 			p.detach(r, time.Minute)
 			p.drain()
-			if got := strings.Join(sink.dead, " "); got != "a/1" || r.ids() != "a/1" {
+			if got := strings.Join(sink.DeadLetters(), " "); got != "a/1" || r.ids() != "a/1" {
 				t.Errorf("dead letters: %q, settled: %q", got, r.ids())
 			}
 		})
@@ -268,9 +269,9 @@ func TestDetachOfWaiting(t *testing.T) {
 			var unknown atomic.Bool
 			unknown.Store(true)
 			sink, r, others := newSink(t, order), newRecorder(t), newRecorder(t)
-			sink.onLane = func(*event.Event) error {
+			sink.OnLane = func(*event.Event) error {
 				if unknown.Load() {
-					return errBusy
+					return testkit.ErrBusy
 				}
 				return nil
 			}
@@ -281,8 +282,8 @@ func TestDetachOfWaiting(t *testing.T) {
 			unknown.Store(false)
 			p.drain()
 			wantOrder(t, sink, "a", "a/3", "a/4")
-			if r.ids() != "" || others.ids() != "a/3 a/4" || sink.storedOf("b") != "" {
-				t.Errorf("settled: %q and %q, stored: %q", r.ids(), others.ids(), sink.storedOf("b"))
+			if r.ids() != "" || others.ids() != "a/3 a/4" || storedOf(sink, "b") != "" {
+				t.Errorf("settled: %q and %q, stored: %q", r.ids(), others.ids(), storedOf(sink, "b"))
 			}
 		})
 	})
@@ -321,8 +322,8 @@ func TestDetachOfWaiting(t *testing.T) {
 	t.Run("a publisher that has ended gives everything back", func(t *testing.T) {
 		eachOrder(t, func(t *testing.T, order sinks.Order) {
 			sink, r := newSink(t, order), newRecorder(t)
-			sink.onPublish = func(ctx context.Context, _ []*sinks.Message) { <-ctx.Done() }
-			sink.onMessage = func(*event.Event) answer { return answer{err: context.Canceled} }
+			sink.OnPublish = func(ctx context.Context, _ []*sinks.Message) { <-ctx.Done() }
+			sink.OnMessage = func(*event.Event) testkit.Answer { return testkit.Answer{Err: context.Canceled} }
 			p := start(t, sink, publisher.Config{})
 			p.add(r.items("a/1", "a/2", "b/1"))
 			synctest.Wait()
@@ -337,20 +338,20 @@ func TestDetachOfWaiting(t *testing.T) {
 
 func TestPositionAfterDetach(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
-		sink := &readableSink{scriptedSink: newSink(t, order)}
+		sink := &readableSink{Session: newSink(t, order)}
 		now := byte(1)
 		sink.position = func() []byte { return []byte{now} }
 		calls := 0
-		sink.onPublish = func(ctx context.Context, _ []*sinks.Message) {
+		sink.OnPublish = func(ctx context.Context, _ []*sinks.Message) {
 			if calls++; calls == 1 {
 				<-ctx.Done()
 			}
 		}
-		sink.onMessage = func(*event.Event) answer {
+		sink.OnMessage = func(*event.Event) testkit.Answer {
 			if calls == 1 {
-				return answer{err: context.Canceled, stored: true}
+				return testkit.Answer{Err: context.Canceled, Stored: true}
 			}
-			return answer{}
+			return testkit.Answer{}
 		}
 		r, other, again := newRecorder(t), newRecorder(t), newRecorder(t)
 		p := start(t, sink, publisher.Config{})

@@ -10,6 +10,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 var errShut = errors.New("the gate is shut")
@@ -30,16 +31,16 @@ func TestGateShut(t *testing.T) {
 		var g gate
 		g.shut.Store(true)
 		sink, r := newSink(t, order), newRecorder(t)
-		sink.onMessage = func(e *event.Event) answer {
+		sink.OnMessage = func(e *event.Event) testkit.Answer {
 			if e.ID == "b/1" {
-				return answer{err: errTooBig}
+				return testkit.Answer{Err: testkit.ErrTooLarge}
 			}
-			return answer{}
+			return testkit.Answer{}
 		}
 		p := start(t, sink, publisher.Config{Gate: g.ask})
 		p.add(r.items("a/1", "b/1", "a/2"))
 		time.Sleep(time.Minute)
-		if calls := sink.allCalls(); len(calls) > 0 || r.count() > 0 {
+		if calls := sink.Calls(); len(calls) > 0 || r.count() > 0 {
 			t.Errorf("%d calls and %d items settled behind a gate that is shut", len(calls), r.count())
 		}
 		g.shut.Store(false)
@@ -58,7 +59,7 @@ func TestGateLateAnswer(t *testing.T) {
 		var g gate
 		sink, r := newSink(t, order), newRecorder(t)
 		var calls atomic.Int32
-		sink.onPublish = func(context.Context, []*sinks.Message) { g.shut.Store(calls.Add(1) == 1) }
+		sink.OnPublish = func(context.Context, []*sinks.Message) { g.shut.Store(calls.Add(1) == 1) }
 		p := start(t, sink, publisher.Config{Gate: g.ask})
 		p.add(r.items("a/1"))
 		time.Sleep(time.Minute)
@@ -78,7 +79,7 @@ func TestGateDeadLetter(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		var asked, opened atomic.Int32
 		sink, r := newSink(t, order), newRecorder(t)
-		sink.onMessage = func(*event.Event) answer { return answer{err: errTooBig} }
+		sink.OnMessage = func(*event.Event) testkit.Answer { return testkit.Answer{Err: testkit.ErrTooLarge} }
 		p := start(t, sink, publisher.Config{Gate: func() error {
 			if asked.Add(1) > 2 && opened.Load() == 0 { // it was open before and after the attempt that was refused
 				return errShut
@@ -87,20 +88,13 @@ func TestGateDeadLetter(t *testing.T) {
 		}})
 		p.add(r.items("a/1"))
 		time.Sleep(time.Minute)
-		if n := sink.deadCount(); n > 0 || r.count() > 0 {
+		if n := len(sink.DeadLetters()); n > 0 || r.count() > 0 {
 			t.Errorf("%d dead letters and %d items settled behind a gate that is shut", n, r.count())
 		}
 		opened.Store(1)
 		p.drain()
-		if n := sink.deadCount(); n != 1 || r.count() != 1 {
+		if n := len(sink.DeadLetters()); n != 1 || r.count() != 1 {
 			t.Errorf("%d dead letters and %d items settled, want 1 of each", n, r.count())
 		}
 	})
-}
-
-// deadCount is how many dead letters the sink has.
-func (s *scriptedSink) deadCount() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.dead)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // Each recorder stands for a pipeline: a resource of an informer.
@@ -31,7 +32,7 @@ func TestIsolation(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			sink := newSink(t, sinks.ByObject)
 			var created atomic.Bool
-			sink.onLane = func(e *event.Event) error {
+			sink.OnLane = func(e *event.Event) error {
 				if topic, _, _ := strings.Cut(e.ID, "/"); topic != "good" && !created.Load() {
 					return &sinks.Error{Class: sinks.Retry, Err: fmt.Errorf("topic %q does not exist", topic)}
 				}
@@ -76,7 +77,7 @@ func TestIsolation(t *testing.T) {
 	t.Run("one topic gets a sixteenth", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			sink := newSink(t, sinks.ByObject)
-			sink.onLane = func(*event.Event) error {
+			sink.OnLane = func(*event.Event) error {
 				return &sinks.Error{Class: sinks.Retry, Err: errors.New("topic does not exist")}
 			}
 			p := start(t, sink, publisher.Config{})
@@ -97,11 +98,11 @@ func TestIsolation(t *testing.T) {
 	t.Run("pipelines that are stuck leave room for others", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			sink := newSink(t, sinks.ByObject)
-			sink.onMessage = func(e *event.Event) answer {
+			sink.OnMessage = func(e *event.Event) testkit.Answer {
 				if strings.HasPrefix(e.ID, "stuck") {
-					return answer{err: errBusy}
+					return testkit.Answer{Err: testkit.ErrBusy}
 				}
-				return answer{stored: true}
+				return testkit.Answer{Stored: true}
 			}
 			p, good := start(t, sink, publisher.Config{}), newRecorder(t)
 			ctx, cancel := context.WithCancel(t.Context())

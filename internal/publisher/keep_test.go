@@ -13,6 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // keeper keeps what it is given, after it has failed some times.
@@ -43,12 +44,12 @@ func (k *keeper) seen() (kept []string, failures int) {
 
 // A dead letter that is refused for too long is kept in a file, and the object continues.
 func TestKeptDeadLetter(t *testing.T) {
-	for name, place := range map[string]error{"refuses": errTooBig, "is busy": errBusy} {
+	for name, place := range map[string]error{"refuses": testkit.ErrTooLarge, "is busy": testkit.ErrBusy} {
 		t.Run("the place "+name, func(t *testing.T) {
 			eachOrder(t, func(t *testing.T, order sinks.Order) {
 				sink, r := newSink(t, order), newRecorder(t)
-				sink.onMessage = refuse("a/1")
-				sink.onDeadLetter = func(*event.Event) error { return place }
+				sink.OnMessage = refuse("a/1")
+				sink.OnDeadLetter = func(*event.Event) error { return place }
 				k := &keeper{failures: 2}
 				p := start(t, sink, publisher.Config{Keep: k.keep, DeadLetterWait: 10 * time.Minute, Retry: publisher.Retry{Max: 10 * time.Second}})
 				p.add(r.items("a/1", "a/2", "b/1"))
@@ -75,8 +76,8 @@ func TestKeptDeadLetter(t *testing.T) {
 func TestKeptNothingInOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.onMessage = refuse("a/1")
-		sink.onDeadLetter = func(*event.Event) error { return errAway }
+		sink.OnMessage = refuse("a/1")
+		sink.OnDeadLetter = func(*event.Event) error { return testkit.ErrUnreachable }
 		k := &keeper{}
 		p := start(t, sink, publisher.Config{Keep: k.keep, DeadLetterWait: time.Minute})
 		p.add(r.items("a/1"))
@@ -91,8 +92,8 @@ func TestKeptNothingInOutage(t *testing.T) {
 func TestKeptRefusedMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.onMessage = refuse("a/1", "b/1")
-		sink.onDeadLetter = func(*event.Event) error { return sinks.ErrNoDeadLetter }
+		sink.OnMessage = refuse("a/1", "b/1")
+		sink.OnDeadLetter = func(*event.Event) error { return sinks.ErrNoDeadLetter }
 		k := &keeper{failures: 1, err: fmt.Errorf("folder: %w", publisher.ErrNoRoom)}
 		var shown []string
 		p := start(t, sink, publisher.Config{Keep: k.keep, OnSettle: func(settled []*publisher.Item) {
@@ -115,8 +116,8 @@ func TestKeptRefusedMessage(t *testing.T) {
 func TestKeeperFailure(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
-		sink.onMessage = refuse("a/1")
-		sink.onDeadLetter = func(*event.Event) error { return sinks.ErrNoDeadLetter }
+		sink.OnMessage = refuse("a/1")
+		sink.OnDeadLetter = func(*event.Event) error { return sinks.ErrNoDeadLetter }
 		k := &keeper{failures: 5}
 		var lost []string
 		p := start(t, sink, publisher.Config{Keep: k.keep, OnSettle: func(settled []*publisher.Item) {

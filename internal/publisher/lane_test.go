@@ -12,6 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // An object without a lane keeps its order, and delays no other.
@@ -19,9 +20,9 @@ func TestLaneMissing(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
 		begun := time.Now()
-		sink.onLane = func(e *event.Event) error {
+		sink.OnLane = func(e *event.Event) error {
 			if e.Name == "a" && e.ID != "a/1" && time.Since(begun) < 10*time.Second {
-				return errBusy
+				return testkit.ErrBusy
 			}
 			return nil
 		}
@@ -48,16 +49,16 @@ func TestLaneMissing(t *testing.T) {
 func TestLaneDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.onLane = func(e *event.Event) error {
+		sink.OnLane = func(e *event.Event) error {
 			if e.ID == "a/2" {
-				return errTooBig // a topic name that is too long, for example
+				return testkit.ErrTooLarge // a topic name that is too long, for example
 			}
 			return nil
 		}
 		p := start(t, sink, publisher.Config{})
 		p.add(r.items("a/1", "a/2", "b/1"))
 		p.drain()
-		if got := strings.Join(sink.dead, " "); got != "a/2" || r.count() != 3 {
+		if got := strings.Join(sink.DeadLetters(), " "); got != "a/2" || r.count() != 3 {
 			t.Errorf("dead letters %q, %d settled", got, r.count())
 		}
 	})
@@ -69,9 +70,9 @@ func TestLaneLookUpsInOutage(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		begun := time.Now()
 		var lookUps atomic.Int64
-		sink.onLane = func(*event.Event) error {
+		sink.OnLane = func(*event.Event) error {
 			if lookUps.Add(1); time.Since(begun) < time.Minute {
-				return errAway
+				return testkit.ErrUnreachable
 			}
 			return nil
 		}
@@ -86,14 +87,15 @@ func TestLaneLookUpsInOutage(t *testing.T) {
 	})
 }
 
-func TestDrainLooksUpLanesAtOnce(t *testing.T) {
+// Drain looks up lanes at once.
+func TestDrainLookUps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		var unknown atomic.Bool
 		unknown.Store(true)
-		sink.onLane = func(*event.Event) error {
+		sink.OnLane = func(*event.Event) error {
 			if unknown.Load() {
-				return errBusy
+				return testkit.ErrBusy
 			}
 			return nil
 		}
@@ -114,7 +116,7 @@ func TestLaneLookUpCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		sink.onLane = func(e *event.Event) error {
+		sink.OnLane = func(e *event.Event) error {
 			if e.ID == "b/1" {
 				cancel()
 				return ctx.Err()
@@ -136,9 +138,9 @@ func TestLaneLookUpCancelled(t *testing.T) {
 func TestLaneLookUpsAtClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.onLane = func(*event.Event) error {
+		sink.OnLane = func(*event.Event) error {
 			time.Sleep(time.Second)
-			if sink.closed {
+			if sink.Closed() {
 				t.Error("the sink was closed during a look-up")
 			}
 			return nil
@@ -159,7 +161,7 @@ func TestLanesBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		missing := true
-		sink.onLane = func(e *event.Event) error {
+		sink.OnLane = func(e *event.Event) error {
 			if missing {
 				return &sinks.Error{Class: sinks.Retry, Err: errors.New("no topic " + e.Name)}
 			}
@@ -179,18 +181,18 @@ func TestLanesBlocked(t *testing.T) {
 // A sink that knows that its broker is unavailable is not connected.
 func TestLaneOfUnconnectedSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sink := &knowingSink{scriptedSink: newSink(t, sinks.ByObject)}
+		sink := &knowingSink{Session: newSink(t, sinks.ByObject)}
 		p := start(t, sink, publisher.Config{})
 		synctest.Wait()
 		if s := p.Status(); !s.Connected || s.Blocked != "" {
 			t.Errorf("status %+v", s)
 		}
-		sink.why = errAway
-		if s := p.Status(); s.Connected || s.LastError != errAway.Error() || s.Blocked != "" {
+		sink.why = testkit.ErrUnreachable
+		if s := p.Status(); s.Connected || s.LastError != testkit.ErrUnreachable.Error() || s.Blocked != "" {
 			t.Errorf("away: status %+v", s)
 		}
-		sink.why = errBusy
-		if s := p.Status(); !s.Connected || s.Blocked != errBusy.Error() {
+		sink.why = testkit.ErrBusy
+		if s := p.Status(); !s.Connected || s.Blocked != testkit.ErrBusy.Error() {
 			t.Errorf("blocked: status %+v", s)
 		}
 		sink.why = nil
@@ -199,7 +201,7 @@ func TestLaneOfUnconnectedSink(t *testing.T) {
 
 // knowingSink knows why nothing can be stored without being asked to.
 type knowingSink struct {
-	*scriptedSink
+	*testkit.Session
 	why error
 }
 

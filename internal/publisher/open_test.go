@@ -2,6 +2,7 @@ package publisher_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,14 +11,15 @@ import (
 
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // Open is tried again, and Add waits for it.
 func TestOpenRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.onOpen = func(attempt int) error {
-			return []error{errAway, errBusy, errors.New("of no class"), nil}[attempt-1]
+		sink.OnOpen = func(attempt int) error {
+			return []error{testkit.ErrUnreachable, testkit.ErrBusy, errors.New("of no class"), nil}[attempt-1]
 		}
 		var told []error
 		p := start(t, sink, publisher.Config{OnOpenError: func(err error) { told = append(told, err) }})
@@ -42,7 +44,7 @@ func TestOpenRetry(t *testing.T) {
 func TestOpenPermanentError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newSink(t, sinks.ByObject)
-		sink.onOpen = func(int) error { return errBadAuth }
+		sink.OnOpen = func(int) error { return errBadAuth }
 		p, err := publisher.New(publisher.Config{Sink: sink, Name: "audit"})
 		if err != nil {
 			t.Fatal(err)
@@ -63,11 +65,11 @@ func TestOpenPermanentError(t *testing.T) {
 func TestOpenStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newSink(t, sinks.ByObject)
-		sink.onOpen = func(int) error { return errAway }
+		sink.OnOpen = func(int) error { return testkit.ErrUnreachable }
 		p := start(t, sink, publisher.Config{})
 		time.Sleep(time.Minute)
 		p.stop() // fails the test when Run returns an error
-		if !sink.closed {
+		if !sink.Closed() {
 			t.Error("the sink was not closed")
 		}
 	})
@@ -95,7 +97,7 @@ func TestMetricsFromStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.onMessage = refuse("a/1")
+		sink.OnMessage = refuse("a/1")
 		p := start(t, sink, publisher.Config{Registerer: registry})
 		for name, want := range map[string]int{
 			"published_total": 1, "retries_total": 2, "dead_letters_total": 4, "queued_items": 1, "queued_bytes": 1,
@@ -119,17 +121,11 @@ func TestMetricsFromStart(t *testing.T) {
 // samples.
 func series(t *testing.T, registry *prometheus.Registry, name string) (count int, sum float64) {
 	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() != "bridge_publisher_"+name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
+	for series, value := range testkit.Metrics(t, registry) {
+		series, _, _ = strings.Cut(series, " ")
+		if strings.TrimSuffix(series, "_count") == "bridge_publisher_"+name {
 			count++
-			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			sum += value
 		}
 	}
 	return count, sum

@@ -24,8 +24,8 @@ func TestOutcome(t *testing.T) {
 			{nil, true, publisher.Returned},
 		} {
 			sink, r := newSink(t, order), newRecorder(t)
-			sink.onMessage = refuse("a/2")
-			sink.onDeadLetter = func(*event.Event) error {
+			sink.OnMessage = refuse("a/2")
+			sink.OnDeadLetter = func(*event.Event) error {
 				if test.back {
 					t.Error("what is the adder's went to the dead letters")
 				}

@@ -16,11 +16,12 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // sizedSink is a scripted sink with a limit of size, and a place for payloads.
 type sizedSink struct {
-	*scriptedSink
+	*testkit.Session
 	limit   int
 	onClaim func(e *event.Event) error
 
@@ -30,15 +31,15 @@ type sizedSink struct {
 }
 
 func newSizedSink(t *testing.T, order sinks.Order, limit int) *sizedSink {
-	s := &sizedSink{scriptedSink: newSink(t, order), limit: limit}
-	s.onMessage = func(e *event.Event) answer {
+	s := &sizedSink{Session: newSink(t, order), limit: limit}
+	s.OnMessage = func(e *event.Event) testkit.Answer {
 		if err := s.Fits(e); err != nil {
 			t.Errorf("%s was sent with %d bytes", e.ID, len(e.Data))
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.got = append(s.got, *e)
-		return answer{stored: true}
+		return testkit.Answer{Stored: true}
 	}
 	return s
 }
@@ -129,15 +130,14 @@ func TestOversize(t *testing.T) {
 				if sink.form("a/2") != c.a2 || sink.form("a/3") != c.a3 || sink.form("b/1") != c.b1 || sink.form("a/1") != "" {
 					t.Errorf("sent as %q, %q, %q", sink.form("a/2"), sink.form("a/3"), sink.form("b/1"))
 				}
-				slices.Sort(sink.dead)
-				if got := strings.Join(sink.dead, " "); got != c.dead {
+				if got := strings.Join(slices.Sorted(slices.Values(sink.DeadLetters())), " "); got != c.dead {
 					t.Errorf("dead letters %q, want %q", got, c.dead)
 				}
 				if _, counted := series(t, registry, "oversized_total"); counted != c.counted {
 					t.Errorf("%v are counted, want %v", counted, c.counted)
 				}
 				want := slices.DeleteFunc(numbered("a", 4), func(id string) bool { return strings.Contains(c.dead, id) })
-				wantOrder(t, sink.scriptedSink, "a", want...)
+				wantOrder(t, sink.Session, "a", want...)
 				for i, it := range items {
 					if it.Message.Event != before[i] {
 						t.Errorf("item %d comes back with another event", i)
@@ -157,7 +157,7 @@ func TestOversizeClaimRetry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachOrder(t, func(t *testing.T, order sinks.Order) {
 				sink, r := newSizedSink(t, order, 160), newRecorder(t)
-				sink.limits = sinks.Limits{Concurrency: 1}
+				sink.Bounds = sinks.Limits{Concurrency: 1}
 				var attempts atomic.Int32
 				sink.onClaim = func(*event.Event) error {
 					if attempts.Add(1) < 20 {
@@ -172,13 +172,13 @@ func TestOversizeClaimRetry(t *testing.T) {
 				p.add(items[5:])
 				time.Sleep(50 * time.Millisecond)
 				synctest.Wait()
-				wantOrder(t, sink.scriptedSink, "c", "c/1")
+				wantOrder(t, sink.Session, "c", "c/1")
 				if n := attempts.Load(); n == 0 || n > 10 {
 					t.Errorf("%d attempts within 50 ms", n)
 				}
 				time.Sleep(10 * time.Minute)
 				p.drain()
-				wantOrder(t, sink.scriptedSink, "a", numbered("a", 4)...)
+				wantOrder(t, sink.Session, "a", numbered("a", 4)...)
 				if sink.form("a/3") != "claimed store:a/3" {
 					t.Errorf("a/3 was sent as %q", sink.form("a/3"))
 				}

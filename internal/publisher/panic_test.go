@@ -12,6 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestPanic(t *testing.T) {
@@ -23,41 +24,41 @@ func TestPanic(t *testing.T) {
 			items[1].Message.Event.Err = event.NewPanicError(errors.New("a bug"))
 			p.add(items)
 			p.drain()
-			if !slices.Equal(sink.dead, []string{"poison/1"}) || sink.reasons[0].Error() != "panic: *errors.errorString" {
-				t.Errorf("dead letters %v, %v", sink.dead, sink.reasons)
+			if !slices.Equal(sink.DeadLetters(), []string{"poison/1"}) || sink.Reasons()[0].Error() != "panic: *errors.errorString" {
+				t.Errorf("dead letters %v, %v", sink.DeadLetters(), sink.Reasons())
 			}
-			if sink.storedOf("a") != "a/1 a/2" || sink.storedOf("b") != "b/1" || sink.storedOf("poison") != "" {
-				t.Errorf("stored %v", sink.stored)
+			if storedOf(sink, "a") != "a/1 a/2" || storedOf(sink, "b") != "b/1" || storedOf(sink, "poison") != "" {
+				t.Errorf("stored %v and %v", sink.Stored("a"), sink.Stored("b"))
 			}
 			if got := items[1].Outcome(); got != publisher.DeadLettered {
 				t.Errorf("outcome %s", got)
 			}
-			if n := total(t, registry, "bridge_publisher_panics_total"); n != 1 {
+			if n := testkit.Metric(t, registry, "bridge_publisher_panics_total"); n != 1 {
 				t.Errorf("counted %v", n)
 			}
 		})
 	})
 	for name, test := range map[string]struct {
-		script func(sink *scriptedSink, poison func(*event.Event))
+		script func(sink *testkit.Session, poison func(*event.Event))
 		want   publisher.Outcome
 		dead   []string
 	}{
-		"lane": {func(sink *scriptedSink, poison func(*event.Event)) {
-			sink.onLane = func(e *event.Event) error { poison(e); return nil }
+		"lane": {func(sink *testkit.Session, poison func(*event.Event)) {
+			sink.OnLane = func(e *event.Event) error { poison(e); return nil }
 		}, publisher.DeadLettered, []string{"poison/1"}},
-		"message": {func(sink *scriptedSink, poison func(*event.Event)) {
-			sink.onMessage = func(e *event.Event) answer {
+		"message": {func(sink *testkit.Session, poison func(*event.Event)) {
+			sink.OnMessage = func(e *event.Event) testkit.Answer {
 				var err error
 				func() {
 					defer sinks.Recover(&err)
 					poison(e)
 				}()
-				return answer{err: err}
+				return testkit.Answer{Err: err}
 			}
 		}, publisher.DeadLettered, []string{"poison/1"}},
-		"message, and its dead letter": {func(sink *scriptedSink, poison func(*event.Event)) {
-			sink.onLane = func(e *event.Event) error { poison(e); return nil }
-			sink.onDeadLetter = func(e *event.Event) error { poison(e); return nil }
+		"message, and its dead letter": {func(sink *testkit.Session, poison func(*event.Event)) {
+			sink.OnLane = func(e *event.Event) error { poison(e); return nil }
+			sink.OnDeadLetter = func(e *event.Event) error { poison(e); return nil }
 		}, publisher.Kept, nil},
 	} {
 		t.Run("a panic at a "+name+" stops no other object", func(t *testing.T) {
@@ -73,32 +74,16 @@ func TestPanic(t *testing.T) {
 				items := r.items("a/1", "poison/1", "a/2", "b/1")
 				p.add(items)
 				p.drain()
-				if sink.storedOf("a") != "a/1 a/2" || sink.storedOf("b") != "b/1" || !slices.Equal(sink.dead, test.dead) {
-					t.Errorf("stored %v, dead letters %v", sink.stored, sink.dead)
+				if storedOf(sink, "a") != "a/1 a/2" || storedOf(sink, "b") != "b/1" || !slices.Equal(sink.DeadLetters(), test.dead) {
+					t.Errorf("stored %v and %v, dead letters %v", sink.Stored("a"), sink.Stored("b"), sink.DeadLetters())
 				}
 				if got := items[1].Outcome(); got != test.want {
 					t.Errorf("outcome %s", got)
 				}
-				if n := total(t, registry, "bridge_publisher_panics_total"); n != 1 {
+				if n := testkit.Metric(t, registry, "bridge_publisher_panics_total"); n != 1 {
 					t.Errorf("counted %v", n)
 				}
 			})
 		})
 	}
-}
-
-// total is the value of a counter without labels.
-func total(t *testing.T, registry *prometheus.Registry, name string) float64 {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetCounter().GetValue()
-		}
-	}
-	t.Fatalf("there is no metric %s", name)
-	return 0
 }

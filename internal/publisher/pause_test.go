@@ -8,6 +8,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // A paused sink is sent nothing until it is resumed.
@@ -26,18 +27,18 @@ func TestPausedSink(t *testing.T) {
 		}
 		p.Resume()
 		p.drain()
-		if r.count() != 4 || sink.storedOf("a") != "a/1 a/2 a/3" {
-			t.Errorf("settled %s; a is %s", r.ids(), sink.storedOf("a"))
+		if r.count() != 4 || storedOf(sink, "a") != "a/1 a/2 a/3" {
+			t.Errorf("settled %s; a is %s", r.ids(), storedOf(sink, "a"))
 		}
 	})
 }
 
 // A resume in an outage does not hammer the broker: its backoff continues.
-func TestAPauseDoesNotEndAnOutage(t *testing.T) {
+func TestPauseDuringOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		calls := 0
-		sink.onMessage = func(*event.Event) answer { calls++; return answer{err: errAway} }
+		sink.OnMessage = func(*event.Event) testkit.Answer { calls++; return testkit.Answer{Err: testkit.ErrUnreachable} }
 		p := start(t, sink, publisher.Config{Retry: publisher.Retry{Initial: time.Hour, Max: time.Hour}})
 		p.add(r.items("a/1"))
 		synctest.Wait()
@@ -55,7 +56,7 @@ func TestAPauseDoesNotEndAnOutage(t *testing.T) {
 func TestPatientPublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.onOpen = func(attempt int) error {
+		sink.OnOpen = func(attempt int) error {
 			if attempt < 5 {
 				return errBadAuth
 			}

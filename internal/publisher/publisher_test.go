@@ -17,11 +17,12 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-func wantOrder(t *testing.T, sink *scriptedSink, object string, ids ...string) {
+func wantOrder(t *testing.T, sink *testkit.Session, object string, ids ...string) {
 	t.Helper()
-	if got := sink.storedOf(object); got != strings.Join(ids, " ") {
+	if got := storedOf(sink, object); got != strings.Join(ids, " ") {
 		t.Errorf("%s was stored as %q, want %q", object, got, ids)
 	}
 }
@@ -53,14 +54,15 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-func TestReadyObjectsShareACall(t *testing.T) {
+// Ready objects share a call.
+func TestSharedCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.limits = sinks.Limits{Messages: 3, Concurrency: 1}
+		sink.Bounds = sinks.Limits{Messages: 3, Concurrency: 1}
 		p := start(t, sink, publisher.Config{})
 		p.add(r.items("a/1", "b/1", "c/1", "d/1", "e/1"))
 		p.drain()
-		if calls := sink.allCalls(); len(calls) != 2 || calls[0].messages != 3 || calls[1].messages != 2 {
+		if calls := sink.Calls(); len(calls) != 2 || calls[0].Messages != 3 || calls[1].Messages != 2 {
 			t.Errorf("calls %v, want one with 3 messages and one with 2", calls)
 		}
 	})
@@ -70,7 +72,7 @@ func TestReadyObjectsShareACall(t *testing.T) {
 func TestCallBytes(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
-		sink.limits = sinks.Limits{Bytes: 250}
+		sink.Bounds = sinks.Limits{Bytes: 250}
 		p := start(t, sink, publisher.Config{})
 		items := r.items(append(numbered("a", 10), "b/1", "c/1", "d/1", "e/1")...)
 		for i, it := range items {
@@ -88,14 +90,14 @@ func TestRetryOrder(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
 		attempts := 0
-		sink.onMessage = func(e *event.Event) answer {
+		sink.OnMessage = func(e *event.Event) testkit.Answer {
 			if e.ID != "a/2" {
-				return answer{}
+				return testkit.Answer{}
 			}
 			if attempts++; attempts <= 5 {
-				return answer{err: errBusy, stored: attempts%2 == 0}
+				return testkit.Answer{Err: testkit.ErrBusy, Stored: attempts%2 == 0}
 			}
-			return answer{}
+			return testkit.Answer{}
 		}
 		p := start(t, sink, publisher.Config{})
 		p.add(r.items("a/1", "a/2", "a/3"))
@@ -115,11 +117,11 @@ func TestRetryAfterGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		attempts := 0
-		sink.onMessage = func(*event.Event) answer {
+		sink.OnMessage = func(*event.Event) testkit.Answer {
 			if attempts++; attempts <= 3 {
-				return answer{err: context.Canceled} // not ours
+				return testkit.Answer{Err: context.Canceled} // not ours
 			}
-			return answer{}
+			return testkit.Answer{}
 		}
 		p := start(t, sink, publisher.Config{})
 		p.add(r.items("a/1"))
@@ -135,11 +137,11 @@ func TestDelayReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		failures := map[string]int{"a/1": 14, "a/2": 1}
-		sink.onMessage = func(e *event.Event) answer {
+		sink.OnMessage = func(e *event.Event) testkit.Answer {
 			if failures[e.ID]--; failures[e.ID] >= 0 {
-				return answer{err: errBusy}
+				return testkit.Answer{Err: testkit.ErrBusy}
 			}
-			return answer{}
+			return testkit.Answer{}
 		}
 		p := start(t, sink, publisher.Config{Retry: publisher.Retry{Initial: time.Millisecond, Max: time.Hour}})
 		p.add(r.items("a/1", "a/2"))
@@ -158,7 +160,7 @@ func TestDelayReset(t *testing.T) {
 func TestItemReuse(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink := newSink(t, order)
-		sink.onMessage = refuse("a/2")
+		sink.OnMessage = refuse("a/2")
 		p := start(t, sink, publisher.Config{})
 		var items []*publisher.Item
 		for range 3 {
@@ -175,8 +177,8 @@ func TestItemReuse(t *testing.T) {
 				t.Errorf("settled %q", got)
 			}
 		}
-		if len(sink.dead) != 3 {
-			t.Errorf("dead letters %q, want a/2 three times", sink.dead)
+		if len(sink.DeadLetters()) != 3 {
+			t.Errorf("dead letters %q, want a/2 three times", sink.DeadLetters())
 		}
 		wantOrder(t, sink, "a", "a/1", "a/3", "a/1", "a/3", "a/1", "a/3")
 	})
@@ -186,11 +188,11 @@ func TestItemReuse(t *testing.T) {
 func TestFailingLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.onMessage = func(e *event.Event) answer {
+		sink.OnMessage = func(e *event.Event) testkit.Answer {
 			if e.Name == "stuck" {
-				return answer{err: errBusy}
+				return testkit.Answer{Err: testkit.ErrBusy}
 			}
-			return answer{}
+			return testkit.Answer{}
 		}
 		p := start(t, sink, publisher.Config{})
 		for i := range 100 {
@@ -215,9 +217,9 @@ func TestFailingLane(t *testing.T) {
 func TestHangingCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.limits.Concurrency = 2
+		sink.Bounds.Concurrency = 2
 		hangs := 0
-		sink.onPublish = func(ctx context.Context, batch []*sinks.Message) {
+		sink.OnPublish = func(ctx context.Context, batch []*sinks.Message) {
 			if batch[0].Event.Name == "stuck" && hangs < 2 {
 				hangs++
 				<-ctx.Done()
@@ -246,15 +248,15 @@ func TestHangingCall(t *testing.T) {
 func TestOutagePause(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
-		sink.limits = sinks.Limits{Messages: 10, Concurrency: 4}
+		sink.Bounds = sinks.Limits{Messages: 10, Concurrency: 4}
 		begun := time.Now()
 		const outage = 5 * time.Minute
-		sink.onPublish = func(context.Context, []*sinks.Message) { time.Sleep(time.Millisecond) }
-		sink.onMessage = func(*event.Event) answer {
+		sink.OnPublish = func(context.Context, []*sinks.Message) { time.Sleep(time.Millisecond) }
+		sink.OnMessage = func(*event.Event) testkit.Answer {
 			if time.Since(begun) < outage {
-				return answer{err: errAway}
+				return testkit.Answer{Err: testkit.ErrUnreachable}
 			}
-			return answer{}
+			return testkit.Answer{}
 		}
 		p := start(t, sink, publisher.Config{Retry: publisher.Retry{Initial: 100 * time.Millisecond, Max: 10 * time.Second}})
 		var ids []string
@@ -263,7 +265,7 @@ func TestOutagePause(t *testing.T) {
 		}
 		p.add(r.items(ids...))
 		time.Sleep(time.Minute)
-		if s := p.Status(); s.Connected || s.LastError != "no route to host" || s.QueuedItems != len(ids) {
+		if s := p.Status(); s.Connected || s.LastError != testkit.ErrUnreachable.Error() || s.QueuedItems != len(ids) {
 			t.Errorf("status during the outage: %+v", s)
 		}
 		time.Sleep(outage)
@@ -271,10 +273,10 @@ func TestOutagePause(t *testing.T) {
 			t.Errorf("%d of %d items settled after the outage", r.count(), len(ids))
 		}
 		probes := 0
-		for _, call := range sink.allCalls() {
-			if since := call.at.Sub(begun); since > time.Millisecond && since < outage {
-				if probes++; call.messages != 1 {
-					t.Errorf("a probe with %d messages after %v", call.messages, since)
+		for _, call := range sink.Calls() {
+			if since := call.At.Sub(begun); since > time.Millisecond && since < outage {
+				if probes++; call.Messages != 1 {
+					t.Errorf("a probe with %d messages after %v", call.Messages, since)
 				}
 			}
 		}
@@ -293,11 +295,11 @@ func TestOutagePause(t *testing.T) {
 func TestDeadLetter(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
-		sink.onMessage = refuse("a/2", "a/3")
+		sink.OnMessage = refuse("a/2", "a/3")
 		failures := 0
-		sink.onDeadLetter = func(e *event.Event) error {
+		sink.OnDeadLetter = func(e *event.Event) error {
 			if failures++; failures <= 3 {
-				return []error{errBusy, errAway, context.Canceled}[failures-1]
+				return []error{testkit.ErrBusy, testkit.ErrUnreachable, context.Canceled}[failures-1]
 			}
 			return nil
 		}
@@ -305,8 +307,8 @@ func TestDeadLetter(t *testing.T) {
 		p.add(r.items("a/1", "a/2", "a/3", "a/4", "b/1"))
 		p.drain()
 		wantOrder(t, sink, "a", "a/1", "a/4")
-		if got := strings.Join(sink.dead, " "); got != "a/2 a/3" || !errors.Is(sink.reasons[0], errTooBig) {
-			t.Errorf("dead letters %q, because of %v", got, sink.reasons)
+		if got := strings.Join(sink.DeadLetters(), " "); got != "a/2 a/3" || !errors.Is(sink.Reasons()[0], testkit.ErrTooLarge) {
+			t.Errorf("dead letters %q, because of %v", got, sink.Reasons())
 		}
 		if s := p.Status(); s.DeadLetters != 2 || s.Published != 3 || r.count() != 5 {
 			t.Errorf("status %+v, %d settled", s, r.count())
@@ -318,8 +320,8 @@ func TestDeadLetter(t *testing.T) {
 func TestDeadLetterWithoutPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.onMessage = refuse("a/1")
-		sink.onDeadLetter = func(*event.Event) error { return sinks.ErrNoDeadLetter }
+		sink.OnMessage = refuse("a/1")
+		sink.OnDeadLetter = func(*event.Event) error { return sinks.ErrNoDeadLetter }
 		var log bytes.Buffer
 		p := start(t, sink, publisher.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
 		p.add(r.items("a/1", "a/2"))
@@ -342,13 +344,13 @@ func TestDeadLetterWithoutPlace(t *testing.T) {
 func TestDeadLetterRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.onMessage = refuse("a/1")
+		sink.OnMessage = refuse("a/1")
 		var healed atomic.Bool
-		sink.onDeadLetter = func(*event.Event) error {
+		sink.OnDeadLetter = func(*event.Event) error {
 			if healed.Load() {
 				return nil
 			}
-			return errTooBig
+			return testkit.ErrTooLarge
 		}
 		registry := prometheus.NewRegistry()
 		p := start(t, sink, publisher.Config{Registerer: registry})
@@ -365,22 +367,23 @@ func TestDeadLetterRefused(t *testing.T) {
 		healed.Store(true)
 		p.drain()
 		wantOrder(t, sink, "a", "a/2")
-		if got := strings.Join(sink.dead, " "); got != "a/1" || r.count() != 3 {
+		if got := strings.Join(sink.DeadLetters(), " "); got != "a/1" || r.count() != 3 {
 			t.Errorf("dead letters %q, %d settled", got, r.count())
 		}
 	})
 }
 
-func refuse(ids ...string) func(e *event.Event) answer {
-	return func(e *event.Event) answer {
+func refuse(ids ...string) func(e *event.Event) testkit.Answer {
+	return func(e *event.Event) testkit.Answer {
 		if slices.Contains(ids, e.ID) {
-			return answer{err: errTooBig}
+			return testkit.Answer{Err: testkit.ErrTooLarge}
 		}
-		return answer{}
+		return testkit.Answer{}
 	}
 }
 
-func TestTheRateLimitIsExact(t *testing.T) {
+// The rate limit is exact.
+func TestRateLimit(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
 		registry := prometheus.NewRegistry()
@@ -402,10 +405,10 @@ func TestTheRateLimitIsExact(t *testing.T) {
 			t.Errorf("the metric tells of %vs of waiting, want 5s at least", waited)
 		}
 		sent := 0
-		for _, call := range sink.allCalls() {
-			sent += call.messages
-			if allowed := 5 + int(call.at.Sub(begun).Seconds()*10+0.001); sent > allowed {
-				t.Errorf("%d messages were sent after %v, the rate allows %d", sent, call.at.Sub(begun), allowed)
+		for _, call := range sink.Calls() {
+			sent += call.Messages
+			if allowed := 5 + int(call.At.Sub(begun).Seconds()*10+0.001); sent > allowed {
+				t.Errorf("%d messages were sent after %v, the rate allows %d", sent, call.At.Sub(begun), allowed)
 			}
 		}
 	})
@@ -437,12 +440,12 @@ func TestRateLimitBytes(t *testing.T) {
 func TestUnansweredAtEnd(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
-		sink.onPublish = func(ctx context.Context, batch []*sinks.Message) {
+		sink.OnPublish = func(ctx context.Context, batch []*sinks.Message) {
 			if batch[0].Event.ID == "a/2" {
 				<-ctx.Done()
 			}
 		}
-		sink.limits.Messages = 1
+		sink.Bounds.Messages = 1
 		p := start(t, sink, publisher.Config{})
 		p.add(r.items("a/1", "a/2", "a/3"))
 		synctest.Wait()
@@ -450,7 +453,7 @@ func TestUnansweredAtEnd(t *testing.T) {
 		if got := r.ids(); got != "a/1" {
 			t.Errorf("settled %q, want a/1", got)
 		}
-		if !sink.closed {
+		if !sink.Closed() {
 			t.Error("the sink was not closed")
 		}
 		if err := p.Add(t.Context(), r.items("b/1")); !errors.Is(err, publisher.ErrStopped) {
@@ -466,7 +469,7 @@ func TestUnansweredAtEnd(t *testing.T) {
 func TestBlockedAdd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
-		sink.onMessage = func(*event.Event) answer { return answer{err: errBusy} }
+		sink.OnMessage = func(*event.Event) testkit.Answer { return testkit.Answer{Err: testkit.ErrBusy} }
 		p := start(t, sink, publisher.Config{MaxItems: 1})
 		added := make(chan error)
 		go func() { added <- p.Add(t.Context(), r.items("a/1", "a/2")) }()
@@ -483,11 +486,11 @@ func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		begun := time.Now()
-		sink.onMessage = func(e *event.Event) answer {
+		sink.OnMessage = func(e *event.Event) testkit.Answer {
 			if e.Name == "never" || time.Since(begun) < time.Second {
-				return answer{err: errBusy}
+				return testkit.Answer{Err: testkit.ErrBusy}
 			}
-			return answer{}
+			return testkit.Answer{}
 		}
 		hour := publisher.Retry{Initial: 1000 * time.Hour, Max: 1000 * time.Hour}
 		p := start(t, sink, publisher.Config{Retry: hour})
@@ -511,11 +514,11 @@ func TestDrainInOutage(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
 		var away atomic.Bool
 		away.Store(true)
-		sink.onMessage = func(*event.Event) answer {
+		sink.OnMessage = func(*event.Event) testkit.Answer {
 			if away.Load() {
-				return answer{err: errAway}
+				return testkit.Answer{Err: testkit.ErrUnreachable}
 			}
-			return answer{}
+			return testkit.Answer{}
 		}
 		hour := publisher.Retry{Initial: time.Hour, Max: time.Hour}
 		p := start(t, sink, publisher.Config{Retry: hour})

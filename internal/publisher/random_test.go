@@ -15,6 +15,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 var (
@@ -54,7 +55,7 @@ func TestRandomFaults(t *testing.T) {
 func underFaults(t *testing.T, order sinks.Order, seed uint64) {
 	c := &chaos{Rand: rand.New(rand.NewPCG(seed, uint64(order)))}
 	sink := newSink(t, order)
-	sink.limits = sinks.Limits{Messages: 1 + c.below(40), Bytes: 2000, Concurrency: 1 + c.below(6)}
+	sink.Bounds = sinks.Limits{Messages: 1 + c.below(40), Bytes: 2000, Concurrency: 1 + c.below(6)}
 	refused := &sync.Map{}
 	script(sink, c, refused)
 	p := start(t, sink, publisher.Config{
@@ -90,7 +91,7 @@ func underFaults(t *testing.T, order sinks.Order, seed uint64) {
 		for o := range objects {
 			object := fmt.Sprint(prefix, o)
 			want := slices.DeleteFunc(numbered(object, perObject), func(id string) bool { _, ok := refused.Load(id); return ok })
-			if got := sink.storedOf(object); got != strings.Join(want, " ") {
+			if got := storedOf(sink, object); got != strings.Join(want, " ") {
 				t.Errorf("%s was stored as\n%s\nwant\n%s", object, got, want)
 			}
 		}
@@ -106,9 +107,9 @@ func TestRandomStops(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		c := &chaos{Rand: rand.New(rand.NewPCG(rand.Uint64(), 0))}
 		sink, r := newSink(t, order), newRecorder(t)
-		sink.limits = sinks.Limits{Messages: 8, Concurrency: 3}
+		sink.Bounds = sinks.Limits{Messages: 8, Concurrency: 3}
 		script(sink, c, &sync.Map{})
-		sink.onDeadLetter = nil
+		sink.OnDeadLetter = nil
 		const objects, perObject = 10, 100
 		items := shuffled(c, r, "o", objects, perObject)
 		for _, it := range items {
@@ -135,7 +136,7 @@ func TestRandomStops(t *testing.T) {
 		for o := range objects {
 			object := fmt.Sprint("o", o)
 			want := strings.Join(numbered(object, perObject), " ")
-			if got := strings.Join(firsts(sink.stored[object]), " "); got != want {
+			if got := strings.Join(firsts(sink.Stored(object)), " "); got != want {
 				t.Errorf("%s was stored as\n%s\nwant\n%s", object, got, want)
 			}
 		}
@@ -179,7 +180,7 @@ func shuffled(c *chaos, r *recorder, prefix string, objects, perObject int) []*p
 }
 
 // script makes a sink fail in every way it can. What it refuses it refuses always, and notes.
-func script(sink *scriptedSink, c *chaos, refused *sync.Map) {
+func script(sink *testkit.Session, c *chaos, refused *sync.Map) {
 	var mu sync.Mutex
 	var back time.Time // the end of the current outage
 	away := func() bool {
@@ -190,7 +191,7 @@ func script(sink *scriptedSink, c *chaos, refused *sync.Map) {
 		}
 		return time.Now().Before(back)
 	}
-	sink.onPublish = func(ctx context.Context, _ []*sinks.Message) {
+	sink.OnPublish = func(ctx context.Context, _ []*sinks.Message) {
 		switch {
 		case c.one(300):
 			<-ctx.Done()
@@ -198,36 +199,36 @@ func script(sink *scriptedSink, c *chaos, refused *sync.Map) {
 			time.Sleep(time.Duration(c.below(20)) * time.Millisecond)
 		}
 	}
-	sink.onMessage = func(e *event.Event) answer {
+	sink.OnMessage = func(e *event.Event) testkit.Answer {
 		if len(e.Data)%40 == 7 {
 			refused.Store(e.ID, true)
-			return answer{err: errTooBig}
+			return testkit.Answer{Err: testkit.ErrTooLarge}
 		}
 		switch {
 		case away():
-			return answer{err: errAway, stored: c.one(2)}
+			return testkit.Answer{Err: testkit.ErrUnreachable, Stored: c.one(2)}
 		case c.one(15):
-			return answer{err: errBusy, stored: c.one(2)}
+			return testkit.Answer{Err: testkit.ErrBusy, Stored: c.one(2)}
 		case c.one(500):
-			return answer{err: context.Canceled} // a sink's own context
+			return testkit.Answer{Err: context.Canceled} // a sink's own context
 		}
-		return answer{}
+		return testkit.Answer{}
 	}
-	sink.onLane = func(*event.Event) error {
+	sink.OnLane = func(*event.Event) error {
 		switch {
 		case c.one(200):
-			return errBusy
+			return testkit.ErrBusy
 		case c.one(500):
-			return errAway
+			return testkit.ErrUnreachable
 		}
 		return nil
 	}
-	sink.onDeadLetter = func(*event.Event) error {
+	sink.OnDeadLetter = func(*event.Event) error {
 		switch {
 		case away():
-			return errAway
+			return testkit.ErrUnreachable
 		case c.one(4):
-			return errBusy
+			return testkit.ErrBusy
 		case c.one(4):
 			return sinks.ErrNoDeadLetter
 		}

@@ -10,11 +10,12 @@ import (
 
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // readableSink is a sink that holds messages of an earlier process.
 type readableSink struct {
-	*scriptedSink
+	*testkit.Session
 	holds    []string      // MessageIDs
 	position func() []byte // nil for always the same
 	found    func(string)
@@ -38,7 +39,7 @@ func (s *readableSink) Recall(_ context.Context, _ []byte, found func(string)) e
 // What the sink holds is not sent again, unless it must be.
 func TestRecall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sink, r := &readableSink{scriptedSink: newSink(t, sinks.ByObject), holds: []string{"/a/1", "/b/2"}}, newRecorder(t)
+		sink, r := &readableSink{Session: newSink(t, sinks.ByObject), holds: []string{"/a/1", "/b/2"}}, newRecorder(t)
 		p := start(t, sink, publisher.Config{})
 		items := r.items("a/1", "b/1", "b/2")
 		for _, it := range items[1:] {
@@ -46,7 +47,7 @@ func TestRecall(t *testing.T) {
 		}
 		p.add(items)
 		p.drain()
-		if a, b := sink.stored["a"], sink.stored["b"]; len(a) != 0 || !slices.Equal(b, []string{"b/1", "b/2"}) {
+		if a, b := sink.Stored("a"), sink.Stored("b"); len(a) != 0 || !slices.Equal(b, []string{"b/1", "b/2"}) {
 			t.Errorf("of a %q was sent, of b %q; want nothing of a, and all of b: it would end in an old state", a, b)
 		}
 	})
@@ -58,7 +59,7 @@ func TestPositionAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, answer := make(chan struct{}), make(chan struct{})
 		var late atomic.Bool
-		sink := &readableSink{scriptedSink: newSink(t, sinks.ByObject)}
+		sink := &readableSink{Session: newSink(t, sinks.ByObject)}
 		sink.position = func() []byte {
 			if late.CompareAndSwap(true, false) {
 				close(asked)
@@ -87,7 +88,7 @@ func TestPositionAfterClose(t *testing.T) {
 // What is read back is part of the checkpoint for an hour.
 func TestRecallInCheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sink := &readableSink{scriptedSink: newSink(t, sinks.ByObject), holds: []string{"/a/1"}}
+		sink := &readableSink{Session: newSink(t, sinks.ByObject), holds: []string{"/a/1"}}
 		p := start(t, sink, publisher.Config{})
 		synctest.Wait()
 		kept := func(when string, want bool) {

@@ -7,10 +7,11 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestTryAdd(t *testing.T) {
-	type test func(t *testing.T, sink *scriptedSink, r *recorder, p *running)
+	type test func(t *testing.T, sink *testkit.Session, r *recorder, p *running)
 	run := func(name string, cfg publisher.Config, test test) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -29,7 +30,7 @@ func TestTryAdd(t *testing.T) {
 			t.Errorf("%d items are queued after it took none, want %d", got, before)
 		}
 	}
-	run("takes all, behind what was added before", publisher.Config{}, func(t *testing.T, sink *scriptedSink, r *recorder, p *running) {
+	run("takes all, behind what was added before", publisher.Config{}, func(t *testing.T, sink *testkit.Session, r *recorder, p *running) {
 		p.add(r.items("a/1", "b/1"))
 		tryAdd(t, p, r.items("a/2", "c/1"), true)
 		p.add(r.items("a/3"))
@@ -43,7 +44,7 @@ func TestTryAdd(t *testing.T) {
 	t.Run("takes none while the sink is not open", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			sink, open := newSink(t, sinks.ByObject), make(chan struct{})
-			sink.onOpen = func(int) error {
+			sink.OnOpen = func(int) error {
 				<-open
 				return nil
 			}
@@ -55,7 +56,7 @@ func TestTryAdd(t *testing.T) {
 			p.drain()
 		})
 	})
-	run("takes none where not all have room", publisher.Config{MaxItems: 2}, func(t *testing.T, sink *scriptedSink, r *recorder, p *running) {
+	run("takes none where not all have room", publisher.Config{MaxItems: 2}, func(t *testing.T, sink *testkit.Session, r *recorder, p *running) {
 		synctest.Wait()
 		items := r.items("a/1", "b/1", "c/1")
 		tryAdd(t, p, items, false)
@@ -65,11 +66,11 @@ func TestTryAdd(t *testing.T) {
 			t.Errorf("%d settled, want 3", r.count())
 		}
 	})
-	run("takes none where a lane is not known", publisher.Config{}, func(t *testing.T, sink *scriptedSink, r *recorder, p *running) {
+	run("takes none where a lane is not known", publisher.Config{}, func(t *testing.T, sink *testkit.Session, r *recorder, p *running) {
 		known := false
-		sink.onLane = func(e *event.Event) error {
+		sink.OnLane = func(e *event.Event) error {
 			if e.Name == "b" && !known {
-				return errBusy
+				return testkit.ErrBusy
 			}
 			return nil
 		}
@@ -80,11 +81,11 @@ func TestTryAdd(t *testing.T) {
 		tryAdd(t, p, items, true)
 		p.drain()
 	})
-	run("takes none behind an item whose lane is not known", publisher.Config{}, func(t *testing.T, sink *scriptedSink, r *recorder, p *running) {
+	run("takes none behind an item whose lane is not known", publisher.Config{}, func(t *testing.T, sink *testkit.Session, r *recorder, p *running) {
 		known := false
-		sink.onLane = func(*event.Event) error {
+		sink.OnLane = func(*event.Event) error {
 			if !known {
-				return errBusy
+				return testkit.ErrBusy
 			}
 			return nil
 		}
@@ -94,7 +95,7 @@ func TestTryAdd(t *testing.T) {
 		p.drain()
 		wantOrder(t, sink, "a", "a/1")
 	})
-	run("takes none after the end", publisher.Config{}, func(t *testing.T, sink *scriptedSink, r *recorder, p *running) {
+	run("takes none after the end", publisher.Config{}, func(t *testing.T, sink *testkit.Session, r *recorder, p *running) {
 		synctest.Wait()
 		p.stop()
 		tryAdd(t, p, r.items("a/1"), false)

@@ -21,7 +21,7 @@ func mustGetAt[K comparable](t *testing.T, q *ratelimit.Queue[K], start time.Tim
 }
 
 // Upstream: TestSimpleQueue.
-func TestADelayedKeyComesOnce(t *testing.T) {
+func TestDelayedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue[string]()
 		start := time.Now()

@@ -145,7 +145,7 @@ func TestAddByWorker(t *testing.T) {
 }
 
 // Upstream: TestLen.
-func TestLenCountsAKeyOnce(t *testing.T) {
+func TestLenOfKeys(t *testing.T) {
 	q := newQueue[string]()
 	q.Add("foo")
 	wantLen(t, q, 1)
@@ -211,7 +211,7 @@ func TestCollapseInProcessing(t *testing.T) {
 }
 
 // Upstream: TestNoQueueDrainageUsingShutDown.
-func TestShutDownDoesNotWait(t *testing.T) {
+func TestShutDown(t *testing.T) {
 	q := newQueue[string]()
 	q.Add("foo", "bar")
 	mustGet(t, q, "foo")
@@ -237,7 +237,7 @@ func TestReAddAtShutDown(t *testing.T) {
 }
 
 // Upstream: TestGarbageCollection.
-func TestADoneKeyCanBeCollected(t *testing.T) {
+func TestDoneKeyCollected(t *testing.T) {
 	q := newQueue[*[64]byte]()
 	collected := make(chan struct{})
 	func() {

@@ -59,16 +59,12 @@ func TestNewClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- refl.Run(ctx) }()
-	for !refl.Status().Synced && ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the first list is read", func() bool { return refl.Status().Synced })
 	kube.Create("shop/b", nil)
-	for refl.Status().Version != "99" && ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the watch is read", func() bool { return refl.Status().Version == "99" })
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("Run: %v", err)

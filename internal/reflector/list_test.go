@@ -31,7 +31,7 @@ func item(name, version string) string {
 }
 
 // As TestReflectorListAndWatch and TestReflectorWatchListPageSize.
-func TestASnapshotIsListedByPages(t *testing.T) {
+func TestSnapshotPages(t *testing.T) {
 	// widgets have their list's metadata behind the items
 	for _, typ := range []resource.Type{pods, widgets} {
 		t.Run(typ.String(), func(t *testing.T) {
@@ -171,7 +171,8 @@ func TestBrokenOffList(t *testing.T) {
 	})
 }
 
-func TestAListThatHangsIsGivenUp(t *testing.T) {
+// A list that hangs is given up.
+func TestHangingList(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.Faults.Hang(testkit.Lists, 1)
@@ -225,7 +226,8 @@ func TestAnswersWithoutList(t *testing.T) {
 	}
 }
 
-func TestALoginPageIsNoList(t *testing.T) {
+// A login page is no list.
+func TestLoginPage(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.Faults.Answer(testkit.Any, 1, func(w http.ResponseWriter, _ *http.Request) {
@@ -312,7 +314,8 @@ func TestListFallbacks(t *testing.T) {
 	}
 }
 
-func TestASlowListIsNoSilence(t *testing.T) {
+// A slow list is no silence.
+func TestSlowList(t *testing.T) {
 	t.Run("while items come", func(t *testing.T) {
 		run(t, func(t *testing.T) {
 			c := newCluster(t, pods)

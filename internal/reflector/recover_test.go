@@ -340,7 +340,8 @@ func TestRefusedList(t *testing.T) {
 	}
 }
 
-func TestARefusedWatchIsNotListed(t *testing.T) {
+// A refused watch is not listed.
+func TestRefusedWatch(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.Faults.Refuse(testkit.Watches, 20, http.StatusInternalServerError,

@@ -245,21 +245,12 @@ func (c *cluster) expectAttempts(match testkit.Match, want int, what string) {
 }
 
 // metric is the value of a counter, the sum over all labels unless one is given.
-func (c *cluster) metric(name, label string) float64 {
+func (c *cluster) metric(name, label string) (sum float64) {
 	c.t.Helper()
-	families, err := c.reg.Gather()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	sum := 0.0
-	for _, f := range families {
-		if f.GetName() != "bridge_reflector_"+name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			if label == "" || m.GetLabel()[0].GetValue() == label {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
+	for series, value := range testkit.Metrics(c.t, c.reg) {
+		series, first, _ := strings.Cut(series, " ")
+		if series == "bridge_reflector_"+name && (label == "" || first == label) {
+			sum += value
 		}
 	}
 	return sum

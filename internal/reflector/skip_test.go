@@ -160,7 +160,8 @@ func TestSkippedUnselected(t *testing.T) {
 	})
 }
 
-func TestAListWithHolesIsNotEnded(t *testing.T) {
+// A list with holes is not ended.
+func TestListWithHoles(t *testing.T) {
 	t.Run("after the server's history has gone back", func(t *testing.T) {
 		run(t, func(t *testing.T) {
 			c := newCluster(t, pods)

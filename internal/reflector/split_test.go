@@ -189,7 +189,8 @@ func TestFrameLimit(t *testing.T) {
 	}
 }
 
-func TestAStreamMayBeCutAnywhere(t *testing.T) {
+// A stream may be cut anywhere.
+func TestCutStream(t *testing.T) {
 	frame := `{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"98"}}}` + "\n"
 	for n := range len(frame) - 1 {
 		got, err := frames([]byte(frame[:n]), 10)

@@ -79,7 +79,7 @@ func TestEventVersions(t *testing.T) {
 
 // As the cases of TestRetryWatcher that survive closed watches: each watch continues where the one
 // before ended, wherever the versions are.
-func TestManyWatchesAreOneStream(t *testing.T) {
+func TestManyWatches(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, c.from(c.Version()))
@@ -101,7 +101,7 @@ func TestManyWatchesAreOneStream(t *testing.T) {
 	})
 }
 
-// versions of a and b in TestManyWatchesAreOneStream.
+// versions of a and b in TestManyWatches.
 var versions = [][2]int{{98, 100}, {101, 203}, {204, 406}, {407, 709}}
 
 func verb(i int) string {
@@ -151,7 +151,7 @@ func TestWatchAfterErrorEvent(t *testing.T) {
 }
 
 // As TestNoRelistOnTooManyRequests.
-func TestABusyServerIsNeverListed(t *testing.T) {
+func TestBusyServer(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.Faults.Refuse(testkit.Watches, 12, http.StatusTooManyRequests,

@@ -223,7 +223,8 @@ func TestSyncAfterExpiry(t *testing.T) {
 	})
 }
 
-func TestASlowStoreIsNoSilence(t *testing.T) {
+// A slow store is no silence.
+func TestSlowStore(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, func(cfg *reflector.Config) {
@@ -322,7 +323,8 @@ func TestRunCancelledInStore(t *testing.T) {
 	})
 }
 
-func TestAnErrorOfTheStoreEndsRun(t *testing.T) {
+// An error of the store ends Run.
+func TestStoreError(t *testing.T) {
 	full := errors.New("disk is full")
 	for _, call := range []string{
 		"begin initial", "replace shop/a@98", "end 98", "add shop/b@99",

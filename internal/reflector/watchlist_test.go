@@ -14,7 +14,7 @@ import (
 )
 
 // As TestWatchList and TestWatchListResourceVersion.
-func TestAWatchListGoesOnAsAWatch(t *testing.T) {
+func TestWatchListContinues(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.create("shop/b", "shop/a")
@@ -281,7 +281,8 @@ func TestWatchListStatusCodes(t *testing.T) {
 	}
 }
 
-func TestWatchListCanBeDisabled(t *testing.T) {
+// WatchList can be disabled.
+func TestWatchListDisabled(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.follow(pods, func(cfg *reflector.Config) { cfg.DisableWatchList = true })

@@ -56,7 +56,8 @@ func TestPathReaches(t *testing.T) {
 	}
 }
 
-func TestAPathFindsAValue(t *testing.T) {
+// A path finds a value.
+func TestPathLookup(t *testing.T) {
 	raw := []byte(`{"metadata":{"labels":{"a.b/c":"x"},"\u006eame":"n"}}`)
 	for text, want := range map[string]string{`metadata.labels["a.b/c"]`: `"x"`, "metadata.name": `"n"`, "metadata.name.x": "", "spec": ""} {
 		if got := string(mustPath(t, text).Find(raw)); got != want {

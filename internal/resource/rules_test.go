@@ -33,7 +33,8 @@ func pathsOf(t testing.TB, texts ...string) []resource.Path {
 	return paths
 }
 
-func TestRulesTakeOutWhatTheyName(t *testing.T) {
+// Rules take out what they name, and nothing else.
+func TestRulesTakeOut(t *testing.T) {
 	f := func(value string, field ...string) string {
 		return `"` + fingerprint(resource.Type{}, "", "", value, field...) + `"`
 	}

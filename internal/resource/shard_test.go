@@ -58,7 +58,8 @@ func TestTheSplitNeverChanges(t *testing.T) {
 	}
 }
 
-func TestAShardIsReadAndCompared(t *testing.T) {
+// A shard is read and compared.
+func TestShardReplay(t *testing.T) {
 	for _, text := range []string{"", "3", "3/3", "-1/3", "0/0", "a/3", "0/b", "auto/3"} {
 		if s, err := resource.ParseShard(text); err == nil {
 			t.Errorf("%q is %v", text, s)

@@ -91,7 +91,8 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-func TestEntriesThatAreNoWrites(t *testing.T) {
+// Entries that are no writes.
+func TestOtherEntries(t *testing.T) {
 	honest := entryJSON("kubectl 01")
 	for name, entry := range map[string]string{
 		"without a time":            `{"manager":"a"}`,

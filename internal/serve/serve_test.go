@@ -297,15 +297,6 @@ func informed(t *testing.T, s *site) func() map[string]string {
 	}
 }
 
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) { // a server and its client have real time
-		if time.Now().After(deadline) {
-			t.Fatal("never: " + what)
-		}
-	}
-}
-
 func TestReplay(t *testing.T) {
 	events := script(t, 5, 30, 20)
 	for name, p := range map[string]query.Point{
@@ -315,7 +306,7 @@ func TestReplay(t *testing.T) {
 			s := newSite(t, events, serve.Config{At: p})
 			state := informed(t, s)
 			want := stateOf(events, time.Time{})
-			until(t, fmt.Sprint("the last state ", want), func() bool { return maps.Equal(state(), want) })
+			testkit.Eventually(t, fmt.Sprint("the last state ", want), func() bool { return maps.Equal(state(), want) })
 		})
 	}
 	at := events[len(events)/3].Time
@@ -419,12 +410,12 @@ func TestLive(t *testing.T) {
 	third := len(events) / 3
 	s := newSite(t, events[:third], serve.Config{Live: true})
 	state := informed(t, s)
-	until(t, "the first state", func() bool { return maps.Equal(state(), stateOf(events[:third], time.Time{})) })
+	testkit.Eventually(t, "the first state", func() bool { return maps.Equal(state(), stateOf(events[:third], time.Time{})) })
 	for from := third; from < len(events); from += 40 {
 		to := min(from+40, len(events))
 		s.append(events[from:to])
 		want := stateOf(events[:to], time.Time{})
-		until(t, fmt.Sprint("the state after ", to), func() bool { return maps.Equal(state(), want) })
+		testkit.Eventually(t, fmt.Sprint("the state after ", to), func() bool { return maps.Equal(state(), want) })
 	}
 	list, err := s.client.Resource(pods).List(t.Context(), metav1.ListOptions{})
 	testkit.OK(t, err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -136,11 +135,9 @@ func TestHostileProgress(t *testing.T) {
 		"text":                       `hello`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			_, err := standby.Decode(text)
-			runtime.ReadMemStats(&after)
-			if harm := (after.TotalAlloc - before.TotalAlloc) >> 20; err == nil || harm > 32 {
+			var err error
+			made := testkit.Allocated(func() { _, err = standby.Decode(text) })
+			if harm := made >> 20; err == nil || harm > 32 {
 				t.Errorf("%v after %d MiB", err, harm)
 			}
 		})

@@ -152,7 +152,8 @@ func TestLeaseExpiry(t *testing.T) {
 	})
 }
 
-func TestABoardIsItsLastTakers(t *testing.T) {
+// A board belongs to the one that took it last.
+func TestBoardOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		server := testkit.NewLeases()

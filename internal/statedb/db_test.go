@@ -19,7 +19,8 @@ func open(t *testing.T, dir string) *statedb.DB {
 	return db
 }
 
-func TestADirectoryInUseIsRefused(t *testing.T) {
+// A directory in use is refused.
+func TestDirectoryInUse(t *testing.T) {
 	dir := t.TempDir()
 	open(t, dir)
 	if _, err := statedb.Open(statedb.Options{Dir: dir}); !errors.Is(err, statedb.ErrInUse) {

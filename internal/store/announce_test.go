@@ -34,14 +34,14 @@ func TestAnnouncement(t *testing.T) {
 	a, b, c := life(t, "a", "one", "5"), life(t, "a", "two", "7"), life(t, "c", "three", "9")
 	testkit.OK(t, first.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: a, Seq: 1, Unknown: true}}))
 	testkit.OK(t, first.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: b, Seq: 3}, {Key: "shop/c", Object: c, Seq: 4, Unknown: true}}))
-	want(t, left(first, "shop/a")) // they are this run's
+	testkit.Want(t, left(first, "shop/a")) // they are this run's
 	if empty, err := first.Empty(); empty || err != nil {
 		t.Errorf("Empty: %v, %v; an object was announced", empty, err)
 	}
 
 	second := newIndexer(t, db) // as after a crash
-	want(t, left(second, "shop/a"), "one@5", "two@7")
-	want(t, left(second, "shop/c"), "three@9")
+	testkit.Want(t, left(second, "shop/a"), "one@5", "two@7")
+	testkit.Want(t, left(second, "shop/c"), "three@9")
 	for key, objects := range map[resource.Key][]*resource.Object{"shop/a": {a, b}, "shop/c": {c}} {
 		if _, found, err := second.Get(key); found || err != nil {
 			t.Errorf("%s is known: %v, %v", key, found, err)
@@ -55,16 +55,16 @@ func TestAnnouncement(t *testing.T) {
 		}
 	}
 	second.Announcements().Meet("shop/a", "one", "", 1)
-	want(t, left(second, "shop/a"), "two@7")
+	testkit.Want(t, left(second, "shop/a"), "two@7")
 	settle(t, db, second, "", map[resource.Key]store.Settled{"shop/a": dead(a, "6", 2), "shop/c": live(c, 5)})
 	// settled by a change of another object, as far as it knows
-	want(t, left(second, "shop/c"), "three@9")
+	testkit.Want(t, left(second, "shop/c"), "three@9")
 
 	third := newIndexer(t, db)
-	want(t, left(third, "shop/a"), "two@7")
+	testkit.Want(t, left(third, "shop/a"), "two@7")
 	third.Announcements().Meet("shop/c", "three", "", 1)
 	settle(t, db, third, "", map[resource.Key]store.Settled{"shop/c": live(c, 1)})
-	want(t, left(newIndexer(t, db), "shop/c"))
+	testkit.Want(t, left(newIndexer(t, db), "shop/c"))
 	settled, err := third.Object("shop/c")
 	testkit.OK(t, err)
 	if settled == nil || string(settled.Raw) != string(c.Raw) {
@@ -82,10 +82,10 @@ func TestAnnouncementRepeated(t *testing.T) {
 	settled := func(s store.Settled, want1 ...string) *store.Indexer {
 		settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": s})
 		after := newIndexer(t, db) // as after a crash
-		want(t, left(after, "shop/a"), want1...)
+		testkit.Want(t, left(after, "shop/a"), want1...)
 		return after
 	}
-	want(t, left(newIndexer(t, db), "shop/a"), "one@9")
+	testkit.Want(t, left(newIndexer(t, db), "shop/a"), "one@9")
 	after := settled(dead(first, "7", 2), "one@9")
 	last, err := after.Announcements().LeftObject("shop/a", "one")
 	testkit.OK(t, err)
@@ -159,8 +159,8 @@ func TestAnnouncedAndNotListed(t *testing.T) {
 		}
 		return out
 	}
-	want(t, missing(resource.RelistGap), "shop/gone")
-	want(t, missing(resource.RelistRewound), "shop/gone", "shop/newer")
+	testkit.Want(t, missing(resource.RelistGap), "shop/gone")
+	testkit.Want(t, missing(resource.RelistRewound), "shop/gone", "shop/newer")
 }
 
 // Announcing again writes nothing.
@@ -170,7 +170,7 @@ func TestAnnouncementUnchanged(t *testing.T) {
 	testkit.OK(t, newIndexer(t, db).Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: a, Seq: 1, Unknown: true}}))
 	ix := newIndexer(t, db)
 	testkit.OK(t, ix.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: pod(t, "a", "8"), Seq: 1, Unknown: true}}))
-	want(t, left(ix, "shop/a"), "uid-a@5")
+	testkit.Want(t, left(ix, "shop/a"), "uid-a@5")
 }
 
 // A new object costs its announcement, an fsync of up to 256 of them, and no second body.
@@ -213,9 +213,9 @@ func TestAnnouncementOfLaterLife(t *testing.T) {
 
 	second := newIndexer(t, db)
 	second.Announcements().Meet("shop/a", "one", "5", 1)
-	want(t, left(second, "shop/a"), "one@7")
+	testkit.Want(t, left(second, "shop/a"), "one@7")
 	settle(t, db, second, "", map[resource.Key]store.Settled{"shop/a": dead(five, "6", 2)})
-	want(t, left(newIndexer(t, db), "shop/a"), "one@7")
+	testkit.Want(t, left(newIndexer(t, db), "shop/a"), "one@7")
 }
 
 // TestHostileName has a tenant who names objects like the keys of others. The API server takes any
@@ -230,8 +230,8 @@ func TestHostileName(t *testing.T) {
 		{Key: resource.Key("shop/" + name), Object: hostile, Seq: 1, Unknown: true},
 	}))
 	second := newIndexer(t, db)
-	want(t, left(second, "shop/victim"))
-	want(t, left(second, resource.Key("shop/"+name)), "two@7")
+	testkit.Want(t, left(second, "shop/victim"))
+	testkit.Want(t, left(second, resource.Key("shop/"+name)), "two@7")
 	last, err := second.Announcements().LeftObject(resource.Key("shop/"+name), "two")
 	testkit.OK(t, err)
 	if last == nil || last.UID != "two" {

@@ -45,7 +45,7 @@ func TestGone(t *testing.T) {
 		})
 	}
 	t.Run("it is no object that was added", func(t *testing.T) {
-		want(t, left(ix, "shop/a"))
+		testkit.Want(t, left(ix, "shop/a"))
 	})
 	t.Run("it stays when bodies are rewritten", func(t *testing.T) {
 		same := func(b []byte) ([]byte, error) { return b, nil }

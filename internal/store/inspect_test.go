@@ -98,7 +98,7 @@ func TestInspect(t *testing.T) {
 	for _, u := range units {
 		names = append(names, u.Name+" "+u.Scope)
 	}
-	want(t, names, "all/pods labels=app=x", "other/pods ")
+	testkit.Want(t, names, "all/pods labels=app=x", "other/pods ")
 
 	usage, err := units[0].Usage()
 	testkit.OK(t, err)
@@ -127,7 +127,7 @@ func TestInspect(t *testing.T) {
 		testkit.OK(t, err)
 		keys = append(keys, string(key))
 	}
-	want(t, keys, "shop/a", "shop/b")
+	testkit.Want(t, keys, "shop/a", "shop/b")
 }
 
 // An inspector reads objects as they were settled.

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"testing"
 	"unsafe"
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // aKey is one of n keys, of lengths from a few bytes to more than a table takes.
@@ -110,12 +110,12 @@ func BenchmarkKnown(b *testing.B) {
 			for n := range keys {
 				keys[n] = resource.Key(fmt.Sprintf("shop/web-%08d-x7k2p", n*7919%objects))
 			}
-			before := heap()
+			before := testkit.Heap()
 			table := store.NewTable()
 			for n := range keys {
 				table.Put(keys[len(keys)-1-n], 1, uint64(n))
 			}
-			bytes := heap() - before
+			bytes := testkit.Heap() - before
 			n := 0
 			for b.Loop() {
 				if _, _, _, ok := table.Get(keys[n%objects]); !ok {
@@ -126,12 +126,4 @@ func BenchmarkKnown(b *testing.B) {
 			b.ReportMetric(float64(bytes)/float64(objects), "B/object")
 		})
 	}
-}
-
-// heap is what is alive, in bytes.
-func heap() int64 {
-	runtime.GC()
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return int64(stats.HeapAlloc)
 }

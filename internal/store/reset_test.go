@@ -53,7 +53,7 @@ func TestReset(t *testing.T) {
 		t.Errorf("the key of redaction is another, %v", err)
 	}
 	ix := newIndexer(t, db)
-	want(t, keys(t, ix))
+	testkit.Want(t, keys(t, ix))
 	if pos, err := ix.Meta().Position(); err != nil || pos.Version != "" {
 		t.Errorf("Position: %+v, %v", pos, err)
 	}
@@ -79,10 +79,10 @@ func TestResetOfPosition(t *testing.T) {
 	testkit.OK(t, leaveState(t, dir).Close())
 	before := rawKeys(t, dir)
 	reset(t, dir, "all/pods", true)
-	want(t, rawKeys(t, dir), before...) // the position has no version any more
+	testkit.Want(t, rawKeys(t, dir), before...) // the position has no version any more
 	ix, err := openDB(t, dir).Indexer(store.IndexerConfig{Name: "all/pods", Type: pods, Scope: "labels=app=x"})
 	testkit.OK(t, err)
-	want(t, keys(t, ix), "shop/a@5", "shop/b@6")
+	testkit.Want(t, keys(t, ix), "shop/a@5", "shop/b@6")
 	if pos, err := ix.Meta().Position(); err != nil || pos.Version != "" {
 		t.Errorf("Position: %+v, %v", pos, err)
 	}
@@ -98,7 +98,7 @@ func TestResetOfBadRecords(t *testing.T) {
 	overwrite(t, dir, "r\x00\x00\x00\x01shop/b", "\xff")
 	overwrite(t, dir, "p\x00\x00\x00\x01", "{")
 	reset(t, dir, "all/pods", false)
-	want(t, keys(t, newIndexer(t, openDB(t, dir))))
+	testkit.Want(t, keys(t, newIndexer(t, openDB(t, dir))))
 }
 
 // A reset while a bridge runs is refused.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -78,13 +77,6 @@ func keys(t *testing.T, ix *store.Indexer) []string {
 		out = append(out, string(item.Key)+"@"+string(item.Version))
 	}
 	return out
-}
-
-func want[T comparable](t *testing.T, got []T, expected ...T) {
-	t.Helper()
-	if !slices.Equal(got, expected) {
-		t.Errorf("got %v, want %v", got, expected)
-	}
 }
 
 // What is in flight is read before what is settled.
@@ -168,7 +160,7 @@ func TestTombstoneOfRecreated(t *testing.T) {
 	// The watermark passes the deletion in the same commit that settles the new object.
 	settle(t, db, ix, "11", map[resource.Key]store.Settled{"shop/a": live(again, 2)})
 	settle(t, db, ix, "12", nil)
-	want(t, keys(t, ix), "shop/a@12")
+	testkit.Want(t, keys(t, ix), "shop/a@12")
 }
 
 // A version without order leaves no tombstone.
@@ -196,7 +188,7 @@ func TestIteration(t *testing.T) {
 	ix.Update("shop/d", live(pod(t, "d", "3"), 11))
 	ix.Update("shop/f", dead(pod(t, "f", "1"), "4", 12))
 	ix.Update("shop/z", live(pod(t, "z", "5"), 13))
-	want(t, keys(t, ix), "shop/a@2", "shop/b@1", "shop/d@3", "shop/z@5")
+	testkit.Want(t, keys(t, ix), "shop/a@2", "shop/b@1", "shop/d@3", "shop/z@5")
 }
 
 // The known objects that were not listed are missing.
@@ -218,10 +210,10 @@ func TestMissing(t *testing.T) {
 		}
 		return out
 	}
-	want(t, missing(resource.RelistGap), "shop/gone", "shop/onway")
-	want(t, missing(resource.RelistRewound), "shop/gone", "shop/newer", "shop/onway")
+	testkit.Want(t, missing(resource.RelistGap), "shop/gone", "shop/onway")
+	testkit.Want(t, missing(resource.RelistRewound), "shop/gone", "shop/newer", "shop/onway")
 	testkit.OK(t, ix.Listing().Clear())
-	want(t, missing(resource.RelistGap), "shop/gone", "shop/listed", "shop/onway")
+	testkit.Want(t, missing(resource.RelistGap), "shop/gone", "shop/listed", "shop/onway")
 }
 
 // What is known at the end of a list that began with nothing was in it, so a first snapshot of a
@@ -243,7 +235,7 @@ func TestListMarks(t *testing.T) {
 			testkit.OK(t, err)
 			got = append(got, string(m))
 		}
-		want(t, got, missing...)
+		testkit.Want(t, got, missing...)
 		if n, err := ix.Marks(); n != marks || err != nil {
 			t.Errorf("%d marks, %v; want %d", n, err, marks)
 		}
@@ -256,7 +248,8 @@ func TestListMarks(t *testing.T) {
 	check(0, "shop/a", "shop/b", "shop/c")
 }
 
-func TestANamespaceIsARangeOfKeys(t *testing.T) {
+// A namespace is a range of keys.
+func TestNamespaceRange(t *testing.T) {
 	db := openDB(t, "")
 	ix := newIndexer(t, db)
 	of := func(namespace, name, version string) *resource.Object {
@@ -280,7 +273,7 @@ func TestANamespaceIsARangeOfKeys(t *testing.T) {
 			testkit.OK(t, err)
 			got = append(got, item.Key)
 		}
-		want(t, got, expected...)
+		testkit.Want(t, got, expected...)
 	}
 }
 
@@ -291,7 +284,7 @@ func TestInformerIsolation(t *testing.T) {
 	second, err := db.Indexer(store.IndexerConfig{Name: "other/pods", Type: pods})
 	testkit.OK(t, err)
 	settle(t, db, first, "7", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
-	want(t, keys(t, second))
+	testkit.Want(t, keys(t, second))
 	if pos, err := second.Meta().Position(); pos.Version != "" || err != nil {
 		t.Errorf("Position: %+v, %v", pos, err)
 	}
@@ -308,7 +301,7 @@ func TestScopeChange(t *testing.T) {
 	if pos, err := ix.Meta().Position(); pos.Version != "" || err != nil {
 		t.Errorf("Position: %+v, %v", pos, err)
 	}
-	want(t, keys(t, ix), "shop/a@1")
+	testkit.Want(t, keys(t, ix), "shop/a@1")
 }
 
 // A damaged database is refused, and left as it is.

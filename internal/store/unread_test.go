@@ -30,7 +30,7 @@ func TestUnread(t *testing.T) {
 	testkit.OK(t, ix.Announcements().MarkUnread("shop/a", "one", 2))
 	testkit.OK(t, ix.Announcements().MarkUnread("shop/a", "one", 3))
 	is(true, true)
-	want(t, left(newIndexer(t, db), "shop/a"))
+	testkit.Want(t, left(newIndexer(t, db), "shop/a"))
 	ix.Announcements().Meet("shop/a", "one", "7", 4) // the next version, which is not settled
 	is(false, true)
 	testkit.OK(t, ix.Announcements().MarkUnread("shop/a", "one", 5))

@@ -12,7 +12,7 @@ import (
 
 // As TestCache, through doTestStore: what was put is there, until it is replaced or gone; at once,
 // and after it was committed.
-func TestAnIndexerHoldsWhatWasPut(t *testing.T) {
+func TestIndexerContents(t *testing.T) {
 	for name, commit := range map[string]bool{"in flight": false, "settled": true} {
 		t.Run(name, func(t *testing.T) {
 			db := openDB(t, "")
@@ -53,7 +53,7 @@ func TestAnIndexerHoldsWhatWasPut(t *testing.T) {
 			put("a", "5")
 			put("e", "6")
 			holds("shop/b", "")
-			want(t, keys(t, ix), "shop/a@5", "shop/c@3", "shop/e@6")
+			testkit.Want(t, keys(t, ix), "shop/a@5", "shop/c@3", "shop/e@6")
 		})
 	}
 }

@@ -130,7 +130,8 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-func TestAnEventIsACopy(t *testing.T) {
+// What a reader gets of an event is a copy.
+func TestEventCopy(t *testing.T) {
 	h := tail.New(nil)
 	w := watch(t, h, tail.Options{})
 	it := item(event.Added, "", "pods", "shop", "web")
@@ -151,7 +152,8 @@ func TestNobodyLooksForNothing(t *testing.T) {
 	}
 }
 
-func TestOnlySoManyMayLook(t *testing.T) {
+// Only so many readers may look at once.
+func TestReaderLimit(t *testing.T) {
 	h := tail.New(nil)
 	var all []*tail.Watcher
 	for range tail.MaxWatchers {

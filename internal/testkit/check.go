@@ -2,6 +2,9 @@ package testkit
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,8 +23,24 @@ func OK(t testing.TB, err error) {
 	}
 }
 
-// Eventually waits until so is true, and ends the test when it is not within 30 seconds. It is for
-// what a synctest bubble can't hold: processes, sockets, embedded servers.
+// Want fails the test when two lists differ, and prints both, an element in a line.
+func Want[T comparable](t testing.TB, got []T, want ...T) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%swant\n%s", lines(got), lines(want))
+	}
+}
+
+func lines[T any](list []T) string {
+	var b strings.Builder
+	for _, e := range list {
+		fmt.Fprintf(&b, "\t%v\n", e)
+	}
+	return b.String()
+}
+
+// Eventually waits until so is true, and ends the test when it is not within 30 seconds: of the
+// bubble's time, or of real time for what a bubble can't hold, as processes and embedded servers.
 func Eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !so(); time.Sleep(10 * time.Millisecond) {

@@ -8,7 +8,11 @@
 // come when the test asks for them. Faults are what its next requests meet, Streams are its open
 // watches.
 //
-// Besides it has the helpers that tests of many packages need: OK, Eventually, Buffer.
+// A Broker is where events go: a log in memory, with faults on demand and by chance. Its Sessions
+// are sinks, and fail the test when they are not used as sinks.Sink says.
+//
+// Besides it has the helpers that tests of many packages need: OK, Want, Eventually, Buffer,
+// Metric, Allocated, Heap.
 //
 // All methods may be called concurrently. A Server started by NewServer ends with its test.
 package testkit

@@ -184,7 +184,8 @@ func TestWatchReplay(t *testing.T) {
 	})
 }
 
-func TestRewindBringsBackWhatWas(t *testing.T) {
+// Rewind brings back what was.
+func TestRewindStates(t *testing.T) {
 	s := testkit.NewServer(t, pods)
 	s.Create("shop/a", nil)
 	then := s.Version()

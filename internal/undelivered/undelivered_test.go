@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/testkit"
 	"github.com/kubebridge/bridge/internal/undelivered"
 )
 
@@ -102,7 +103,7 @@ func TestFileBound(t *testing.T) {
 		t.Fatalf("more than the bound is kept: %v", err)
 	}
 	held := files(t, dir)
-	if events, bytes := metric(t, reg, "events"), metric(t, reg, "bytes"); int(events) != len(held) || bytes < 500 || bytes > 1500 {
+	if events, bytes := testkit.Metric(t, reg, "bridge_undelivered_events"), testkit.Metric(t, reg, "bridge_undelivered_bytes"); int(events) != len(held) || bytes < 500 || bytes > 1500 {
 		t.Errorf("metrics: %v events of %v bytes, in %d files", events, bytes, len(held))
 	}
 	for path := range held {
@@ -125,19 +126,4 @@ func TestWriteFailure(t *testing.T) {
 	if err := f.Keep(newEvent("u/1", `{}`), undelivered.Refusal{Sink: "lake"}); err == nil {
 		t.Error("it says that it is kept")
 	}
-}
-
-func metric(t *testing.T, reg *prometheus.Registry, name string) float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() == "bridge_undelivered_"+name {
-			return family.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	t.Fatalf("no metric %s", name)
-	return 0
 }

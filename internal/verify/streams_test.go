@@ -213,7 +213,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-func TestVersionsThatAreNoNumbers(t *testing.T) {
+// Versions that are no numbers.
+func TestOddVersions(t *testing.T) {
 	r := check(stream(t, "added web u1 abc initial\nsynced abc\nupdated web u1 def previous=abc\nupdated web u1 def previous=abc\nupdated web u1 xyz previous=ghi"))
 	if r.Faults[verify.Break] != 1 || len(r.Found) != 1 || r.Repeats != 1 || len(r.Notes) == 0 {
 		t.Errorf("report %+v\n%s", r, describe(r))

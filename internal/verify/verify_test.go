@@ -2,7 +2,6 @@ package verify_test
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -87,13 +86,7 @@ func TestMemory(t *testing.T) {
 		Informer: "workloads", Op: event.Added, OriginAttributes: event.OriginAttributes{Initial: true},
 	}
 	c := verify.New(verify.Config{})
-	heap := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	before := heap()
+	before := testkit.Heap()
 	for version := range 3 * objects {
 		e.Name = fmt.Sprintf("deployment-%05d-5d78c9869d-x7k2p", version%objects)
 		e.UID = fmt.Sprintf("%08x-1234-4321-8000-000000000000", version%objects)
@@ -106,7 +99,7 @@ func TestMemory(t *testing.T) {
 		}
 		c.Feed(&e, verify.Place{Lane: "K8S", Offset: uint64(version)})
 	}
-	each := (heap() - before) / objects
+	each := (testkit.Heap() - before) / objects
 	if r := c.Report(); !r.OK || r.Objects != objects {
 		t.Fatalf("report %+v\n%s", r, describe(r))
 	}

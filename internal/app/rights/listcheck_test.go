@@ -13,6 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // A right that was missing is asked for until it is there, also when the API server did not answer
@@ -52,17 +53,11 @@ func TestGrantedRight(t *testing.T) {
 				case <-time.After(time.Minute):
 					t.Fatal("it does not ask any more")
 				}
-				for deadline := time.Now().Add(time.Minute); answer == answers[0] && answer != "" && len(c.Reasons()) == 0; time.Sleep(time.Millisecond) {
-					if time.Now().After(deadline) {
-						t.Fatal("the right is not missing")
-					}
-				}
+				testkit.Eventually(t, "the right is missing", func() bool {
+					return answer != answers[0] || answer == "" || len(c.Reasons()) > 0
+				})
 			}
-			for deadline := time.Now().Add(time.Minute); len(c.Reasons()) > 0; time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatalf("the right is granted, and yet: %v", c.Reasons())
-				}
-			}
+			testkit.Eventually(t, "the right is granted", func() bool { return len(c.Reasons()) == 0 })
 		})
 	}
 }

@@ -58,7 +58,7 @@ func newMaker(t *testing.T) *Maker {
 
 // Every kind of sink with every kind of setting is taken by its package: what config accepts, the
 // sinks do too.
-func TestTheExampleMakesItsSinks(t *testing.T) {
+func TestExampleSinks(t *testing.T) {
 	cert, key := certificate(t)
 	text, err := os.ReadFile("../../../config/bridge.example.yaml")
 	if err != nil {
@@ -104,7 +104,8 @@ func TestTheExampleMakesItsSinks(t *testing.T) {
 	}
 }
 
-func TestTheDefaultMakesItsSink(t *testing.T) {
+// The default makes its sink.
+func TestDefaultSink(t *testing.T) {
 	c := config.Default()
 	if _, broker, err := newMaker(t).Make(&c.Sinks[0]); err != nil || broker == nil {
 		t.Errorf("broker %v, %v", broker, err)

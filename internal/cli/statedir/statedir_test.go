@@ -238,7 +238,7 @@ type quiet struct{ pebble.Logger }
 func (quiet) Infof(string, ...any) {}
 
 // An answer in a pipe is not an answer: whoever writes scripts says --yes.
-func TestAResetAsksOnlyATerminal(t *testing.T) {
+func TestResetPrompt(t *testing.T) {
 	dir := makeState(t, map[string][]string{"all/pods": {"shop/a"}})
 	code, _, stderr := runStateDir(t, dir, "reset", "pods")
 	if code != command.ExitRefused || !strings.Contains(stderr, "say --yes") {

@@ -2,7 +2,6 @@ package diff
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -33,10 +32,8 @@ func TestChangesSize(t *testing.T) {
 	} {
 		t.Run(what+" below a long name", func(t *testing.T) {
 			older, newer := []byte(version("1")), []byte(version("2"))
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			list := Changes(older, newer)
-			runtime.ReadMemStats(&after)
+			var list []Change
+			used := testkit.Allocated(func() { list = Changes(older, newer) })
 			paths := 0
 			for _, c := range list {
 				paths += len(c.Path)
@@ -45,7 +42,7 @@ func TestChangesSize(t *testing.T) {
 			if len(list) == 0 || paths > 5*input {
 				t.Errorf("%d changes, %d bytes of paths for %d bytes of objects", len(list), paths, input)
 			}
-			if used := after.TotalAlloc - before.TotalAlloc; used > 32*uint64(input) {
+			if used > 32*uint64(input) {
 				t.Errorf("%d bytes were allocated for %d bytes of objects", used, input)
 			}
 		})

@@ -59,7 +59,7 @@ func TestClock(t *testing.T) {
 					testkit.OK(t, m.Err)
 				}
 				testkit.Eventually(t, "retention has ended once", func() bool {
-					return values(t, registry)["bridge_history_bytes"] > 0
+					return testkit.Metrics(t, registry)["bridge_history_bytes"] > 0
 				})
 				testkit.OK(t, s.Close())
 			}

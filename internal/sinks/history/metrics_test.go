@@ -16,24 +16,6 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// values are those of all metrics, with the value of their label.
-func values(t *testing.T, registry *prometheus.Registry) map[string]float64 {
-	t.Helper()
-	families, err := registry.Gather()
-	testkit.OK(t, err)
-	all := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			name := f.GetName()
-			for _, l := range m.GetLabel() {
-				name += " " + l.GetValue()
-			}
-			all[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
-		}
-	}
-	return all
-}
-
 // timesApart gives events times that are some time apart.
 func timesApart(events []event.Event, apart time.Duration) []event.Event {
 	for i := range events {
@@ -75,14 +57,14 @@ func TestMetrics(t *testing.T) {
 		"bridge_history_horizon_timestamp_seconds": 0,
 		"bridge_history_retention_failures_total":  0,
 	} {
-		if got, there := values(t, first)[name]; got != want || !there {
+		if got, there := testkit.Metrics(t, first)[name]; got != want || !there {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	if got := values(t, first)["bridge_history_bytes"]; got <= 0 {
+	if got := testkit.Metrics(t, first)["bridge_history_bytes"]; got <= 0 {
 		t.Errorf("it takes %v bytes", got)
 	}
-	if got := values(t, again)["bridge_history_horizon_timestamp_seconds"]; got <= float64(events[0].Observed.Unix()) {
+	if got := testkit.Metrics(t, again)["bridge_history_horizon_timestamp_seconds"]; got <= float64(events[0].Observed.Unix()) {
 		t.Errorf("the horizon is %v after a retention of a minute", got)
 	}
 }
@@ -105,10 +87,10 @@ func TestRetentionFails(t *testing.T) {
 			testkit.OK(t, m.Err)
 		}
 		testkit.Eventually(t, "retention has ended once", func() bool { // it is measured after it
-			return values(t, registry)["bridge_history_bytes"] > 0
+			return testkit.Metrics(t, registry)["bridge_history_bytes"] > 0
 		})
 		testkit.OK(t, s.Close())
-		return values(t, registry)
+		return testkit.Metrics(t, registry)
 	}
 	const failures, stored = "bridge_history_retention_failures_total", "bridge_history_stored_total version"
 	db, err := store.Open(store.Options{Dir: dir})

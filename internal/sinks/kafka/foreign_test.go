@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // The address of a broker that has moved may be another's by now. That is no missing right, and
@@ -117,9 +117,7 @@ func publishUntilBlocked(t *testing.T, s *kafka.Sink, messages []*sinks.Message)
 		defer close(done)
 		s.Publish(t.Context(), messages)
 	}()
-	for s.Blocked() == nil {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the sink is blocked", func() bool { return s.Blocked() != nil })
 	return func() {
 		t.Helper()
 		<-done

@@ -13,7 +13,6 @@ import (
 	"github.com/cloudevents/sdk-go/v2/binding/format"
 	"github.com/cloudevents/sdk-go/v2/binding/spec"
 	ce "github.com/cloudevents/sdk-go/v2/event"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -262,25 +261,6 @@ func cloudEvent(t testing.TB, r *kgo.Record) *ce.Event {
 		t.Fatalf("record at %d: %v", r.Offset, err)
 	}
 	return e
-}
-
-// metric reads one value, of the series whose only label has the given value ("" for a metric
-// without labels).
-func metric(t testing.TB, registry *prometheus.Registry, name, label string) float64 {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			if family.GetName() == name && (label == "" || m.GetLabel()[0].GetValue() == label) {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	t.Fatalf("no metric %s of %q", name, label)
-	return 0
 }
 
 // topicsOf lists the topics of a cluster.

@@ -10,7 +10,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +26,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // liar stands between a sink and a broker, and answers in the broker's place.
@@ -68,7 +68,7 @@ func (l *liar) left() int {
 // tell gives what the liar says in place of a frame, and counts it where that is no truth.
 func (l *liar) tell(lie func(int16, []byte) []byte, version int16, frame []byte) []byte {
 	truth, began := slices.Clone(frame), time.Now()
-	effort := allocated(func() { frame = lie(version, frame) })
+	effort := testkit.Allocated(func() { frame = lie(version, frame) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.effort += effort
@@ -239,20 +239,11 @@ func inBubble(
 // race detector slices.Grow also allocates what it appends.
 const maxHarm = 64 << (20 + raceFactor)
 
-// allocated gives how much a function allocates, of memory that is freed again too.
-func allocated(f func()) (bytes uint64) {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
-
 // allocates fails when a function allocates more than that, not counting the liar's effort.
 func (l *liar) allocates(t *testing.T, f func()) (bytes uint64) {
 	t.Helper()
 	before := l.effort
-	bytes = allocated(f)
+	bytes = testkit.Allocated(f)
 	if bytes -= l.effort - before; bytes > maxHarm {
 		t.Errorf("%d MiB were allocated", bytes>>20)
 	}
@@ -696,7 +687,7 @@ func readBackWith(
 	if silent {
 		want = 0
 	}
-	if got := metric(t, registry, "bridge_kafka_damaged_batches_total", ""); got != want ||
+	if got := testkit.Metric(t, registry, "bridge_kafka_damaged_batches_total"); got != want ||
 		strings.Contains(said.String(), "can't be read back") == silent {
 		t.Errorf("%v damaged batches; it said %s", got, &said)
 	}

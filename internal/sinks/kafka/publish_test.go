@@ -15,6 +15,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestPublishOrder(t *testing.T) {
@@ -184,10 +185,10 @@ func TestBatchSplit(t *testing.T) {
 			t.Fatalf("record %d is no tombstone", i+1)
 		}
 	}
-	if n := metric(t, registry, "bridge_kafka_batches_total", "stored"); n < 5 {
+	if n := testkit.Metric(t, registry, "bridge_kafka_batches_total stored"); n < 5 {
 		t.Errorf("%v batches for 80 records of 600 bytes below a limit of %d", n, limit)
 	}
-	if n := metric(t, registry, "bridge_kafka_batches_total", "refused"); n != 0 {
+	if n := testkit.Metric(t, registry, "bridge_kafka_batches_total refused"); n != 0 {
 		t.Errorf("the broker had to refuse %v batches", n)
 	}
 }

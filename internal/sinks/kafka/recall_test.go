@@ -108,7 +108,8 @@ func TestLateBatch(t *testing.T) {
 	}
 }
 
-func TestUnusedPlaceIsPassedOn(t *testing.T) {
+// The place of a partition that was not used is passed on.
+func TestUnusedPlace(t *testing.T) {
 	c, position, release := heldBatch(t)
 	for range 2 {
 		unused := resumed(t, c, position)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // requireLog fails unless the topic holds exactly these records in this order.
@@ -129,9 +130,9 @@ func TestUnavailableBroker(t *testing.T) {
 	var wg sync.WaitGroup
 	second := podEvents("web", 6, 10)
 	wg.Go(func() { s.Publish(t.Context(), second) })
-	for metric(t, registry, "bridge_kafka_lanes_resending", "") != 1 {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the lane sends again", func() bool {
+		return testkit.Metric(t, registry, "bridge_kafka_lanes_resending") == 1
+	})
 	time.Sleep(200 * time.Millisecond)
 	if !errors.Is(second[0].Err, errUnset) {
 		t.Fatalf("Publish has answered %v while the broker was away", second[0].Err)
@@ -139,7 +140,7 @@ func TestUnavailableBroker(t *testing.T) {
 	n.setDown(false)
 	wg.Wait()
 	requireStored(t, second)
-	if got := metric(t, registry, "bridge_kafka_lanes_resending", ""); got != 0 {
+	if got := testkit.Metric(t, registry, "bridge_kafka_lanes_resending"); got != 0 {
 		t.Errorf("%v lanes are still said to be resending", got)
 	}
 	requireLog(t, c, wantIDs("web", 1, 10))
@@ -238,7 +239,7 @@ func TestRecreatedTopic(t *testing.T) {
 	publish(t, s, podEvents("web", 6, 9)...)
 	publish(t, s, podEvents("web", 10, 10)...)
 	requireLog(t, c, wantIDs("web", 6, 10))
-	if got := metric(t, registry, "bridge_kafka_acknowledged_lost_total", ""); got != 1 {
+	if got := testkit.Metric(t, registry, "bridge_kafka_acknowledged_lost_total"); got != 1 {
 		t.Errorf("the loss of acknowledged events was told %v times", got)
 	}
 }

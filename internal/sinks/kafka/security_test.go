@@ -13,7 +13,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // authority signs certificates for the tests.
@@ -352,11 +352,8 @@ func TestAnotherProtocol(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			requireOpenError(t, s, kafka.Unusable.Error())
-			runtime.ReadMemStats(&after)
-			if made := after.TotalAlloc - before.TotalAlloc; made > 8<<20 {
+			made := testkit.Allocated(func() { requireOpenError(t, s, kafka.Unusable.Error()) })
+			if made > 8<<20 {
 				t.Errorf("%d bytes of memory were made for an answer of %d", made, len(answer))
 			}
 		})

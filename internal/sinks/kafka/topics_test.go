@@ -16,6 +16,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestMissingTopic(t *testing.T) {
@@ -171,7 +172,7 @@ func TestTopicGrownBetweenRuns(t *testing.T) {
 			if !slices.Equal(lanes, before) {
 				t.Errorf("lanes were %v and are %v", before, lanes)
 			}
-			if got := metric(t, reg, "bridge_kafka_unused_partitions", ""); got != 3 ||
+			if got := testkit.Metric(t, reg, "bridge_kafka_unused_partitions"); got != 3 ||
 				!strings.Contains(log.String(), "newPartitions: use") {
 				t.Errorf("%v unused partitions; log %s", got, log)
 			}
@@ -181,7 +182,7 @@ func TestTopicGrownBetweenRuns(t *testing.T) {
 
 			used, lanes, reg, log := run(position,
 				func(c *kafka.Config) { c.Topics.NewPartitions = kafka.UsePartitions })
-			if got := metric(t, reg, "bridge_kafka_unused_partitions", ""); slices.Equal(lanes,
+			if got := testkit.Metric(t, reg, "bridge_kafka_unused_partitions"); slices.Equal(lanes,
 				before) || got != 0 || !strings.Contains(log.String(), "another partition") {
 				t.Errorf("lanes %v, %v unused partitions; log %s", lanes, got, log)
 			}
@@ -439,11 +440,11 @@ func TestConfigProblems(t *testing.T) {
 func TestMetricsAtStart(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	s := openSink(t, newCluster(t), func(c *kafka.Config) { c.Registerer = registry })
-	if got := metric(t, registry, "bridge_kafka_batches_total", "refused"); got != 0 {
+	if got := testkit.Metric(t, registry, "bridge_kafka_batches_total refused"); got != 0 {
 		t.Errorf("%v batches were refused", got)
 	}
 	publish(t, s, podEvents("web", 1, 4)...)
-	if got := metric(t, registry, "bridge_kafka_records_total", ""); got != 4 {
+	if got := testkit.Metric(t, registry, "bridge_kafka_records_total"); got != 4 {
 		t.Errorf("%v records are counted, want 4", got)
 	}
 }

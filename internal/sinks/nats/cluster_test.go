@@ -16,6 +16,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // clusterMessages is how many messages a test of a cluster sends at least; `make test-jetstream`
@@ -283,5 +284,5 @@ func (c *faultyCluster) read() found {
 
 // duplicates is how many messages the stream said that it had already.
 func (c *faultyCluster) duplicates() int {
-	return int(counted(c.t, c.metrics)["bridge_nats_duplicates_total"])
+	return int(testkit.Metrics(c.t, c.metrics)["bridge_nats_duplicates_total"])
 }

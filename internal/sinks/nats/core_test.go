@@ -25,15 +25,7 @@ func TestCoreWithoutJetStream(t *testing.T) {
 		t.Errorf("the answer took %v", took)
 	}
 	ts.start()
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		err := call(t, sink, ev("a", 2))[0].Err
-		if err == nil {
-			return
-		}
-		if time.Since(began) > patience {
-			t.Fatalf("30s after the server came back: %v", err)
-		}
-	}
+	eventually(t, "publish after the server is back", func() error { return call(t, sink, ev("a", 2))[0].Err })
 }
 
 func TestCoreFlush(t *testing.T) {

@@ -2,6 +2,7 @@ package nats_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -143,16 +144,12 @@ func newTestCluster(t *testing.T) [3]*testServer {
 			o.LameDuckDuration, o.LameDuckGracePeriod = time.Second, 100*time.Millisecond
 		})
 	}
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		for _, ts := range servers {
-			if ts.s.JetStreamIsLeader() && len(ts.s.JetStreamClusterPeers()) == 3 {
-				return servers
-			}
-		}
-		if time.Since(began) > patience {
-			t.Fatal("the cluster has no leader")
-		}
-	}
+	testkit.Eventually(t, "the cluster has a leader", func() bool {
+		return slices.ContainsFunc(servers[:], func(ts *testServer) bool {
+			return ts.s.JetStreamIsLeader() && len(ts.s.JetStreamClusterPeers()) == 3
+		})
+	})
+	return servers
 }
 
 // A half-dead network takes bytes and delivers none. Neither the write nor the wait may last longer
@@ -185,13 +182,5 @@ func TestStalledPeer(t *testing.T) {
 		}
 	}
 	proxy.freeze(false)
-	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		err := call(t, sink, ev("a", 2))[0].Err
-		if err == nil {
-			break
-		}
-		if time.Since(began) > patience {
-			t.Fatalf("the network healed %v ago: %v", patience, err)
-		}
-	}
+	eventually(t, "publish after the network is back", func() error { return call(t, sink, ev("a", 2))[0].Err })
 }

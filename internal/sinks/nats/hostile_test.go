@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +22,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // liar stands between a sink and a server, and changes what the server says.
@@ -254,15 +254,6 @@ func ackLies() map[string]func(message) []byte {
 	}
 }
 
-// allocated gives how much the process allocates meanwhile.
-func allocated(f func()) (bytes uint64) {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
-
 func TestHostileBroker(t *testing.T) {
 	for name, lie := range generalLies() {
 		t.Run("acks: "+name, func(t *testing.T) { lieAboutAcks(t, lie) })
@@ -323,7 +314,7 @@ func lieAboutAcks(t *testing.T, lie func(message) []byte) (strays float64) {
 	patiently(t, func() error { return sink.Open(t.Context()) })
 	mustStore(t, sink, ev("a", 1), ev("b", 1))
 	l.answer(acks, 3, lie)
-	harm := allocated(func() {
+	harm := testkit.Allocated(func() {
 		for version := 2; version <= 4; version++ {
 			storePatiently(t, sink, ev("a", version))
 		}
@@ -343,7 +334,7 @@ func lieAboutAcks(t *testing.T, lie func(message) []byte) (strays float64) {
 		stream.CachedInfo().State.LastSeq); !strings.Contains(string(sink.Position()), last) {
 		t.Errorf("position %s, want %s", sink.Position(), last)
 	}
-	for name, value := range counted(t, registry) {
+	for name, value := range testkit.Metrics(t, registry) {
 		if strings.HasPrefix(name, "bridge_nats_stray_acks_total") {
 			strays += value
 		}
@@ -360,8 +351,10 @@ func recall(ctx context.Context, sink *nats.Sink, position []byte) error {
 	return sink.Recall(ctx, position, func(string) {})
 }
 
+var large = sinktest.NewEvent("web", 1, 256<<10)
+
 func claim(ctx context.Context, sink *nats.Sink, _ []byte) error {
-	_, err := sink.Claim(ctx, sinktest.NewEvent("web", 1, 1<<20))
+	_, err := sink.Claim(ctx, large)
 	return err
 }
 
@@ -379,7 +372,7 @@ func lieAbout(t *testing.T, of func(*nats.Config), lie func(message) []byte, ask
 	t.Cleanup(func() { _ = sink.Close() })
 	for _, ask := range asked {
 		l.answer(answers, 3, lie)
-		harm := allocated(func() {
+		harm := testkit.Allocated(func() {
 			patiently(t, func() error { return ask(t.Context(), sink, position) })
 		})
 		l.requireLies(t)
@@ -419,7 +412,7 @@ func lieAboutDuplicate(t *testing.T, lie func(message) []byte) {
 	end := deleted("a")
 	forge(t, ts, "k8s.test.junk", end.Informer+"/"+end.ID, nil)
 	l.answer(answers, 2, lie)
-	harm := allocated(func() { storePatiently(t, sink, end) })
+	harm := testkit.Allocated(func() { storePatiently(t, sink, end) })
 	l.requireLies(t)
 	l.answer(acks, 0, nil)
 	if harm > maxHarm {
@@ -509,7 +502,7 @@ func TestForgedDuplicate(t *testing.T) {
 					found++
 				}
 			}
-			if got := counted(t, registry)["bridge_nats_unexpected_duplicates_total "+
+			if got := testkit.Metrics(t, registry)["bridge_nats_unexpected_duplicates_total "+
 				"forged"]; found != 1 || got != 1 {
 				t.Errorf("the delete is there %d times, and counted %v times", found, got)
 			}
@@ -533,7 +526,7 @@ func TestForgedDuplicate(t *testing.T) {
 		if n := len(storedMessages(t, ts.jetStream(), "K8S")); n != 1 {
 			t.Errorf("%d messages are stored", n)
 		}
-		if got := counted(t, registry)["bridge_nats_unexpected_duplicates_total "+
+		if got := testkit.Metrics(t, registry)["bridge_nats_unexpected_duplicates_total "+
 			"checked"]; got != 1 {
 			t.Errorf("counted %v", got)
 		}

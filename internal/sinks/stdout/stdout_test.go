@@ -255,7 +255,8 @@ func TestTerminalDeadLetter(t *testing.T) {
 	}
 }
 
-func TestAnUnknownFormatIsRefused(t *testing.T) {
+// An unknown format is refused.
+func TestUnknownFormat(t *testing.T) {
 	if _, err := stdout.New(stdout.Config{Format: "xml"}); err == nil || !strings.Contains(err.Error(), "auto, json, short") {
 		t.Errorf("got %v", err)
 	}
