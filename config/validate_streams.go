@@ -49,7 +49,7 @@ func (c *Config) sharedStream(a, b *Sink) string {
 		feeds := func(s *Sink) bool {
 			return slices.ContainsFunc(inf.Sinks, func(b Binding) bool { return b.Name == s.Name })
 		}
-		if feeds(a) && feeds(b) && meet(c.streamTokens(a, inf), c.streamTokens(b, inf)) {
+		if feeds(a) && feeds(b) && canBeEqual(c.streamTokens(a, inf), c.streamTokens(b, inf)) {
 			return inf.Name
 		}
 	}
@@ -114,9 +114,9 @@ func (c *Config) streamTokens(s *Sink, inf *Informer) (tokens []string) {
 	return tokens
 }
 
-// meet reports whether two names can be the same for one event. A field that both begin or end with
-// has one value then.
-func meet(a, b []string) bool {
+// canBeEqual reports whether two names can be the same for one event. A field that both begin or
+// end with has one value then.
+func canBeEqual(a, b []string) bool {
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
 		a, b = a[1:], b[1:]
 	}
@@ -124,19 +124,20 @@ func meet(a, b []string) bool {
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
 	width := len(b) + 1
-	// whether what is left of a from i meets what is left of b from j
+	// whether what is left of a from i can equal what is left of b from j
 	table := make([]bool, (len(a)+1)*width)
 	for i := len(a); i >= 0; i-- {
 		for j := len(b); j >= 0; j-- {
-			table[i*width+j] = meetFrom(a[i:], b[j:],
+			table[i*width+j] = canBeEqualFrom(a[i:], b[j:],
 				func(i2, j2 int) bool { return table[(i+i2)*width+j+j2] })
 		}
 	}
 	return table[0]
 }
 
-// meetFrom says so of what is left, by what is known of less. A field takes one character or more.
-func meetFrom(a, b []string, less func(i, j int) bool) bool {
+// canBeEqualFrom says so of what is left, by what is known of less. A field takes one character or
+// more.
+func canBeEqualFrom(a, b []string, less func(i, j int) bool) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return len(a) == len(b)
 	}

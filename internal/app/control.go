@@ -66,9 +66,9 @@ func (c *control) Resume(ctx context.Context, _ admin.Caller, kind, name string)
 		return "", err
 	}
 	if kind == "sink" {
-		return done(p.bridge.ResumeSink(ctx, name), "sink %s goes on", name)
+		return done(p.bridge.ResumeSink(ctx, name), "sink %s resumes", name)
 	}
-	return done(p.bridge.ResumeInformer(ctx, name), "informer %s goes on", name)
+	return done(p.bridge.ResumeInformer(ctx, name), "informer %s resumes", name)
 }
 
 // Snapshot implements admin.Controller.

@@ -157,8 +157,8 @@ func (b *Breaker) Held() bool {
 	return b.held
 }
 
-// Hurry ends the current pause now: the next worker probes.
-func (b *Breaker) Hurry() {
+// RetryNow ends the current pause now: the next worker probes.
+func (b *Breaker) RetryNow() {
 	b.mu.Lock()
 	b.until = time.Time{}
 	changed := b.renewLocked()

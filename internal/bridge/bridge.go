@@ -188,25 +188,6 @@ func (b *Bridge) registerBudget() {
 		func() float64 { return float64(b.cfg.QueueBytes) })
 }
 
-// newPipeline opens the state of a pipeline and connects its stages.
-func (b *Bridge) newPipeline(
-	cfg pipeline.Config, relist, unclean bool,
-) (*pipeline.Pipeline, error) {
-	if cfg.Owners {
-		b.ownerCache.enable()
-	}
-	env := pipeline.Env{
-		Cluster: b.cfg.Cluster, Client: b.cfg.Client, DB: b.cfg.DB, Committer: b.committer,
-		Spooler: b.spooler, Budget: b.budget, Namespaces: b.namespaces, Sink: b.sinks.forPipeline,
-		Owners: b.owners, OnDelete: b.ownerCache.deleted, Trace: b.cfg.Trace,
-		Watchdog: b.cfg.Watchdog, Identify: b.cfg.Identify, Log: b.log, Registerer: b.cfg.Registerer,
-	}
-	if b.replica != nil {
-		env.Replicas = b.replica
-	}
-	return pipeline.New(cfg, env, pipeline.Start{Relist: relist, Unclean: unclean, Run: b.process})
-}
-
 func (b *Bridge) addSink(sc SinkConfig) error {
 	if b.sinks.get(sc.Name) != nil {
 		return fmt.Errorf("sink %s: the name is used twice", sc.Name)
@@ -278,7 +259,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	if r := b.replica; r == nil {
 		publish()
 	} else {
-		r.meet(read)
+		r.prepareElection(read)
 		replicas.start(replicasCtx, "", r.cfg.Lease.Run)
 		r.join(read)
 		reporter := newReporter(r)

@@ -10,10 +10,6 @@ import (
 	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
-// leaderFirst is how long a standby waits for the leader to take a changed configuration. Then it
-// takes it alone: they may not have the same file, or the leader's is refused.
-const leaderFirst = 2 * time.Minute
-
 // awaitLeader waits until the leader has a version of the configuration, or this replica leads. So
 // what starts again starts at the leader first: its first list is the older one, and nothing that a
 // standby has pending is older than what the leader has sent.

@@ -25,6 +25,19 @@ const maxOwnerCache = 8192
 // little.
 type ownerKey struct{ namespace, uid string }
 
+// controllerOf is the owner that manages an object. Its strings do not share the object's memory.
+func controllerOf(meta *resource.Meta) (resource.Owner, bool) {
+	for _, o := range meta.Owners {
+		if o.Controller {
+			return resource.Owner{
+				APIVersion: strings.Clone(o.APIVersion), Kind: strings.Clone(o.Kind),
+				Name: strings.Clone(o.Name), UID: strings.Clone(o.UID), Controller: true,
+			}, true
+		}
+	}
+	return resource.Owner{}, false
+}
+
 // longestOwner bounds what is remembered of one controller: an owner reference may hold a megabyte.
 const longestOwner = 1024
 

@@ -1,8 +1,6 @@
 package bridge
 
 import (
-	"strings"
-
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -33,19 +31,6 @@ func (b *Bridge) above(owner resource.Owner, namespace string) (resource.Owner, 
 		b.ownerCache.remove(meta.Namespace, owner.UID)
 	}
 	return controller, ok
-}
-
-// controllerOf is the owner that manages an object. Its strings do not share the object's memory.
-func controllerOf(meta *resource.Meta) (resource.Owner, bool) {
-	for _, o := range meta.Owners {
-		if o.Controller {
-			return resource.Owner{
-				APIVersion: strings.Clone(o.APIVersion), Kind: strings.Clone(o.Kind),
-				Name: strings.Clone(o.Name), UID: strings.Clone(o.UID), Controller: true,
-			}, true
-		}
-	}
-	return resource.Owner{}, false
 }
 
 // known is the metadata of an owner, nil when no pipeline has it.

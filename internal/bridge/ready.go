@@ -8,15 +8,6 @@ import (
 	"github.com/kubebridge/bridge/internal/pipeline"
 )
 
-// Reason is why the bridge is not ready.
-type Reason struct {
-	// Component is "informer <name>/<resource>", "sink <name>", "namespaces" or "state".
-	Component string `json:"component"`
-	Message   string `json:"message"`
-}
-
-func (r Reason) String() string { return r.Component + ": " + r.Message }
-
 // Ready returns the reasons why the bridge is not ready. It is ready when every informer is in sync
 // with the API server, neither stalled nor behind by more than its limit, every sink is connected
 // and not blocked by an event, and the last commit was written.

@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,9 +11,6 @@ import (
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/pipeline"
 )
-
-// errChanged ends sinks that another configuration has not, or replaces.
-var errChanged = errors.New("the configuration has changed")
 
 // reconciler keeps the pipelines in sync with what the API server serves: it starts those whose
 // resource has appeared, moves those whose version has changed, and stops those whose resource has
@@ -243,4 +239,23 @@ func (r *reconciler) start(cfg pipeline.Config, backfill []string) (*pipeline.Pi
 		u.Go(func(ctx context.Context) { r.b.replica.backfill(ctx, u, backfill) })
 	}
 	return u, nil
+}
+
+// newPipeline opens the state of a pipeline and connects its stages.
+func (b *Bridge) newPipeline(
+	cfg pipeline.Config, relist, unclean bool,
+) (*pipeline.Pipeline, error) {
+	if cfg.Owners {
+		b.ownerCache.enable()
+	}
+	env := pipeline.Env{
+		Cluster: b.cfg.Cluster, Client: b.cfg.Client, DB: b.cfg.DB, Committer: b.committer,
+		Spooler: b.spooler, Budget: b.budget, Namespaces: b.namespaces, Sink: b.sinks.forPipeline,
+		Owners: b.owners, OnDelete: b.ownerCache.deleted, Trace: b.cfg.Trace,
+		Watchdog: b.cfg.Watchdog, Identify: b.cfg.Identify, Log: b.log, Registerer: b.cfg.Registerer,
+	}
+	if b.replica != nil {
+		env.Replicas = b.replica
+	}
+	return pipeline.New(cfg, env, pipeline.Start{Relist: relist, Unclean: unclean, Run: b.process})
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/ratelimit"
-	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/standby"
 )
 
@@ -37,7 +36,7 @@ type Lease interface {
 	Name() string
 	Duration() time.Duration
 	Gate() error
-	Defer(unfit func() string)
+	Defer(unsynced func() string)
 	Release()
 }
 
@@ -50,6 +49,9 @@ type ProgressLease interface {
 
 // errFollowed ends a replica that did not lead: it has nothing to send.
 var errFollowed = errors.New("stopped as standby")
+
+// ErrStandby is returned for what only the leader can do.
+var ErrStandby = errors.New("this replica stands by, and sends nothing")
 
 // replica is this process among its replicas: what it knows of the leader, and whether it leads.
 type replica struct {
@@ -88,10 +90,10 @@ func (b *Bridge) newReplica() *replica {
 	return r
 }
 
-// meet reads what the others have. A replica that knows nothing of them defers to them.
-func (r *replica) meet(read context.Context) {
+// prepareElection reads what the others have. A replica that knows nothing of them defers to them.
+func (r *replica) prepareElection(read context.Context) {
 	_ = r.read(read)
-	r.cfg.Lease.Defer(r.unfit)
+	r.cfg.Lease.Defer(r.unsynced)
 }
 
 // join waits until it is known who leads, or for a while, and until the leader's progress was read.
@@ -255,22 +257,6 @@ func (r *replica) prepare(u *pipeline.Pipeline) error {
 	return nil
 }
 
-func (r *replica) happened(e replicaEvent) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.state = r.state.next(e)
-}
-
-func (r *replica) is(s replicaState) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.state == s
-}
-
-// follows reports whether another replica is to publish. It is false for a bridge that has no
-// others.
-func (r *replica) follows() bool { return r != nil && !r.is(leading) }
-
 // sends is an error while another replica is to publish.
 func (r *replica) sends() error {
 	switch {
@@ -281,40 +267,4 @@ func (r *replica) sends() error {
 	default:
 		return fmt.Errorf("%w; ask %s, which leads", ErrStandby, r.cfg.Lease.Leader())
 	}
-}
-
-// OthersLed reports whether another replica leads or has led.
-func (r *replica) OthersLed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.led
-}
-
-// progressOf is the leader's progress of a unit; ok is false when there is none, or the leader
-// selects something else.
-func (r *replica) progressOf(u *pipeline.Pipeline) (p standby.Unit, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p, ok = r.progress.Units[u.Name()]
-	// Where a leader has selected something else since, objects that came back are published again,
-	// however old they are: versions delivered before say nothing of them.
-	if p.Scope != u.Config().ReplicaScope() ||
-		r.state == leading && p.Selectors < u.Replica.Selectors() {
-		return standby.Unit{}, false
-	}
-	return p, ok
-}
-
-// leaderReported reports whether any progress of a leader is known.
-func (r *replica) leaderReported() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.progress.Units) > 0
-}
-
-// Succeeds reports whether others have published a pipeline's changes before, and up to which
-// version at least.
-func (r *replica) Succeeds(u *pipeline.Pipeline) (from resource.Version, led bool) {
-	p, ok := r.progressOf(u)
-	return p.Delivered, ok || r.OthersLed() && !r.leaderReported()
 }

@@ -45,6 +45,17 @@ func (r *replica) unitBehind(u *pipeline.Pipeline) string {
 	return ""
 }
 
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// leaderFirst is how long a standby waits for the leader to take a changed configuration. Then it
+// takes it alone: they may not have the same file, or the leader's is refused.
+const leaderFirst = 2 * time.Minute
+
 // unitUnready is unitBehind, but for a pipeline that the leader's configuration does not have, or
 // has with another selection. Such a pipeline begins with its list, whoever leads. Else a
 // configuration that is rolled out would wait for itself.
@@ -90,6 +101,14 @@ func (r *replica) notReady() []Reason {
 	return reasons
 }
 
+// age is how long ago something was; 0 for never.
+func age(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return time.Since(t)
+}
+
 // redactionKey is the id of the key with which the bridge redacts; "" where it redacts nothing.
 func (r *replica) redactionKey() string {
 	for _, u := range r.roster.all() {
@@ -117,9 +136,9 @@ func (r *replica) otherKey() string {
 		"give all replicas one redaction.keyFile", own, leader)
 }
 
-// unfit returns why another replica should lead rather than this one; "" for nothing. Where no
+// unsynced returns why another replica should lead rather than this one; "" for nothing. Where no
 // leader has reported anything, all are alike.
-func (r *replica) unfit() string {
+func (r *replica) unsynced() string {
 	r.mu.Lock()
 	read, err := !r.readAt.IsZero(), r.readErr
 	r.mu.Unlock()

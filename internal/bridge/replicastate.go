@@ -40,3 +40,19 @@ func (s replicaState) next(e replicaEvent) replicaState {
 	}
 	panic(fmt.Sprintf("replica: event %d in state %d", e, s))
 }
+
+func (r *replica) happened(e replicaEvent) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state = r.state.next(e)
+}
+
+func (r *replica) is(s replicaState) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state == s
+}
+
+// follows reports whether another replica is to publish. It is false for a bridge that has no
+// others.
+func (r *replica) follows() bool { return r != nil && !r.is(leading) }

@@ -1,9 +1,6 @@
 package bridge
 
 import (
-	"fmt"
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/metric"
@@ -50,13 +47,6 @@ func (r *replica) held() (n int) {
 		n += u.Replica.Held()
 	}
 	return n
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
 }
 
 // replicaMetrics are of the bridge among its replicas.
@@ -116,12 +106,4 @@ func newReplicaMetrics(reg prometheus.Registerer, r *replica) *replicaMetrics {
 			"1 while the progress that this leader reports is too large for its object, and leaves "+
 				"positions of sinks out."),
 	}
-}
-
-// age is how long ago something was; 0 for never.
-func age(t time.Time) time.Duration {
-	if t.IsZero() {
-		return 0
-	}
-	return time.Since(t)
 }

@@ -108,7 +108,7 @@ type resending struct {
 func (r *resending) Settle(items []*publisher.Item) {
 	r.mu.Lock()
 	for _, it := range items {
-		it.Mark.Release()
+		it.Hold.Release()
 		r.resent[it.Seq] = Resent{it.Outcome(), it.Refused()}
 	}
 	r.left -= len(items)

@@ -74,6 +74,9 @@ func (o *sinkRunners) set(list []*sinkRunner) {
 // remove.
 var ErrSink = errors.New("can't be opened")
 
+// errChanged ends sinks that another configuration has not, or replaces.
+var errChanged = errors.New("the configuration has changed")
+
 // newSinkRunner makes a sink's publisher, and starts nothing. A patient one retries where only an
 // operator can remove the cause.
 func (b *Bridge) newSinkRunner(sc SinkConfig, patient bool) (*sinkRunner, error) {

@@ -2,15 +2,11 @@ package bridge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/pipeline"
 )
-
-// ErrStandby is returned for what only the leader can do.
-var ErrStandby = errors.New("this replica stands by, and sends nothing")
 
 // SendSnapshot has the pipelines of an informer send the objects that they know again, as synced
 // and initial, each in order with its changes. Watches continue, and nothing is listed but the

@@ -2,6 +2,7 @@ package changelog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,8 +11,14 @@ import (
 	"github.com/kubebridge/bridge/internal/handover"
 )
 
-// headers is how many headers are read at once.
-const headers = 256
+// ErrEnd is returned by Cursor.Read when the log was closed and the cursor is behind its last
+// entry.
+var ErrEnd = errors.New("end of the change log")
+
+// missing is the error about an entry that a cursor needs and that is nowhere.
+func missing(at Position) error {
+	return fmt.Errorf("entry %d is neither in memory nor on disk", at)
+}
 
 // Cursor is where a listener stands: it has read everything before next, and acked it but for what
 // is pending. Read, TryRead, Park and Claim are called by one goroutine at a time; all other
@@ -109,6 +116,13 @@ func (c *Cursor) Park(step func() bool, resume func()) bool { return c.spot.Park
 
 // Unpark has step run once more.
 func (c *Cursor) Unpark() { c.spot.Offer() }
+
+// Offer lets the listeners read that have parked: their steps run here.
+func (l *Log) Offer() {
+	for _, c := range l.cursors {
+		c.spot.Offer()
+	}
+}
 
 // TryRead is Read for a step. It gives nothing where something has to be waited for, and then
 // reports whether there is no more.
@@ -338,16 +352,6 @@ func (c *Cursor) Ack(acks []Ack) {
 	l.unlockAndWake(before)
 	release(released)
 	l.cfg.Committer.Changed()
-}
-
-// release releases holds, after what they are about is settled or is pending no more: a position of
-// a sink that is saved behind them must not come with a cursor that has it pending.
-func release(holds []Hold) {
-	for _, h := range holds {
-		if h != nil {
-			h.Release()
-		}
-	}
 }
 
 // Tried says that the sink may have the events of some of what is pending: they were in a call that

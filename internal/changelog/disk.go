@@ -1,14 +1,14 @@
 package changelog
 
 import (
-	"fmt"
-	"time"
-
 	"github.com/kubebridge/bridge/internal/store"
 )
 
 // readBytes bounds what a listener reads back from disk at once.
 const readBytes = 4 << 20
+
+// headers is how many headers are read at once.
+const headers = 256
 
 // disk is the account of the part of the log that lies on disk: entries that waited too long, in
 // their order, one copy for all listeners. It is written with the commits, and trimmed behind the
@@ -158,33 +158,4 @@ func (l *Log) diskHeaders(from, to Position, bit Listeners) ([]Header, Position,
 		}
 	}
 	return found, to, nil
-}
-
-// restore gives the cursors the places they had, when a run before has left something on disk.
-func (l *Log) restore() error {
-	cursors, err := l.cfg.Indexer.Log().Cursors()
-	if err != nil {
-		return err
-	}
-	stands := map[string]stand{}
-	for name, saved := range cursors {
-		s, err := decodeStand(saved)
-		if err != nil {
-			return fmt.Errorf("cursor: %w", err)
-		}
-		stands[name] = s
-		// New entries come behind every place that a listener may have.
-		l.disk.next = max(l.disk.next, s.next)
-	}
-	for _, c := range l.cursors {
-		c.next = l.disk.next // a new listener has nothing to catch up on
-		if s, ok := stands[c.name]; ok {
-			l.report(c, &s, s.restart())
-			c.next, c.tried, c.lost = s.next, s.tried, s.lost
-			for _, at := range s.pending {
-				c.pending.add(at, time.Time{})
-			}
-		}
-	}
-	return nil
 }

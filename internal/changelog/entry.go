@@ -3,6 +3,7 @@ package changelog
 import (
 	"cmp"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
@@ -74,7 +75,7 @@ type inLog struct {
 	holds []Hold
 }
 
-// Hold keeps the position of a sink that is saved from passing a place: *publisher.Mark.
+// Hold keeps the position of a sink that is saved from passing a place: *publisher.Hold.
 type Hold interface{ Release() }
 
 // AboutAll reports whether the entry is about all objects, or nobody knows about which: nothing may
@@ -163,3 +164,32 @@ func (e *Entry) told() resource.Version {
 }
 
 func (s Listeners) count() int { return bits.OnesCount64(uint64(s)) }
+
+// Set gives the listeners of sinks by name, everyone for no names; sinks that are not there any
+// more are left out.
+func (l *Log) Set(names []string) Listeners {
+	if len(names) == 0 {
+		return l.everyone
+	}
+	var set Listeners
+	for _, c := range l.cursors {
+		if slices.Contains(names, c.name) {
+			set |= c.bit
+		}
+	}
+	return set
+}
+
+// Names are the listeners of a set; none for everyone.
+func (l *Log) names(set Listeners) []string {
+	if set&l.everyone == l.everyone {
+		return nil
+	}
+	var names []string
+	for _, c := range l.cursors {
+		if set&c.bit != 0 {
+			names = append(names, c.name)
+		}
+	}
+	return names
+}

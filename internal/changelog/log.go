@@ -2,28 +2,20 @@ package changelog
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/kubebridge/bridge/internal/budget"
-	"github.com/kubebridge/bridge/internal/condition"
-	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/handover"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
 )
-
-// ErrEnd is returned by Cursor.Read when the log was closed and the cursor is behind its last
-// entry.
-var ErrEnd = errors.New("end of the change log")
 
 // Committer makes durable what the logs have settled: *checkpoint.Committer.
 type Committer interface {
@@ -83,18 +75,6 @@ type Log struct {
 	closed bool
 }
 
-// memory is the newest part of the log.
-type memory struct {
-	// entries are in order of their positions. Those that all have acked (size 0) go when they are
-	// at the front, or when they are most of it: one that is not acked must not keep all later
-	// ones.
-	entries []*Entry
-	base    Position // from which on everything that is not acked is in memory
-	next    Position // of the next entry
-	bytes   int
-	count   int // of entries that are not acked
-}
-
 // Open finds what a run before has left on disk.
 func Open(cfg Config) (*Log, error) {
 	cfg.MemoryBytes = cmp.Or(cfg.MemoryBytes, 16<<20)
@@ -126,6 +106,35 @@ func Open(cfg Config) (*Log, error) {
 	return l, nil
 }
 
+// restore gives the cursors the places they had, when a run before has left something on disk.
+func (l *Log) restore() error {
+	cursors, err := l.cfg.Indexer.Log().Cursors()
+	if err != nil {
+		return err
+	}
+	stands := map[string]stand{}
+	for name, saved := range cursors {
+		s, err := decodeStand(saved)
+		if err != nil {
+			return fmt.Errorf("cursor: %w", err)
+		}
+		stands[name] = s
+		// New entries come behind every place that a listener may have.
+		l.disk.next = max(l.disk.next, s.next)
+	}
+	for _, c := range l.cursors {
+		c.next = l.disk.next // a new listener has nothing to catch up on
+		if s, ok := stands[c.name]; ok {
+			l.report(c, &s, s.restart())
+			c.next, c.tried, c.lost = s.next, s.tried, s.lost
+			for _, at := range s.pending {
+				c.pending.add(at, time.Time{})
+			}
+		}
+	}
+	return nil
+}
+
 // Cursor is that of the n-th listener.
 func (l *Log) Cursor(n int) *Cursor { return l.cursors[n] }
 
@@ -155,26 +164,6 @@ func (l *Log) placeLocked(e *Entry) {
 		l.settleLocked(e)
 	} else {
 		l.placed++
-	}
-}
-
-// settleLocked settles an entry, and has its state committed.
-func (l *Log) settleLocked(e *Entry) {
-	if key := e.stateKey(); key != "" {
-		l.states.Settle(key, e.place, e.State())
-	}
-	l.marks.Settle(e.place)
-}
-
-// enough is how many states to be committed have a commit come early.
-const enough = 1000
-
-// unlockAndWake ends what may have settled entries. before is how many states were ready before it.
-func (l *Log) unlockAndWake(before int) {
-	after := l.states.Ready()
-	l.mu.Unlock()
-	if before < enough && after >= enough {
-		l.cfg.Committer.Wake()
 	}
 }
 
@@ -212,13 +201,6 @@ func (l *Log) lookAtEndLocked() {
 	}
 }
 
-// Offer lets the listeners read that have parked: their steps run here.
-func (l *Log) Offer() {
-	for _, c := range l.cursors {
-		c.spot.Offer()
-	}
-}
-
 // Close says that no entry will be appended.
 func (l *Log) Close() {
 	l.mu.Lock()
@@ -230,206 +212,3 @@ func (l *Log) Close() {
 
 // HasRoom reports whether Room would return at once.
 func (l *Log) HasRoom() bool { return l.cfg.Indexer.Log().Available() && !l.full() }
-
-// changedLocked informs whoever looks at what is in memory.
-func (l *Log) changedLocked() {
-	l.cfg.Account.Set(l.memory.bytes)
-	l.metrics.bytes.Set(float64(l.memory.bytes))
-	l.metrics.entries.Set(float64(l.memory.count))
-	l.cond.Broadcast()
-}
-
-// waitRoom waits until there is room in memory, or enough reports that something else is to be
-// done.
-func (l *Log) waitRoom(ctx context.Context, enough func() bool) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return condition.Wait(ctx, l.cond, func() bool {
-		return !l.fullLocked() || enough()
-	})
-}
-
-// full reports whether there is no room in memory.
-func (l *Log) full() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.fullLocked()
-}
-
-func (l *Log) fullLocked() bool { return l.memory.bytes >= l.boundLocked() }
-
-// boundLocked is how much the log may hold in memory now.
-func (l *Log) boundLocked() int { return l.cfg.Account.Bound(l.cfg.MemoryBytes) }
-
-// find gives the entry at a position, nil when it is not in memory, or acked by all.
-func (m *memory) find(at Position) *Entry {
-	if n := m.index(at); n < len(m.entries) && m.entries[n].Position == at && m.entries[n].size > 0 {
-		return m.entries[n]
-	}
-	return nil
-}
-
-// index is the place of the first entry at or after a position.
-func (m *memory) index(from Position) int {
-	n, _ := slices.BinarySearchFunc(m.entries, from, func(e *Entry, at Position) int {
-		return cmp.Compare(e.Position, at)
-	})
-	return n
-}
-
-// release takes an entry that all have acked out of the log.
-func (m *memory) release(e *Entry) {
-	m.leave(e)
-	// Nobody reads it: don't keep the object while the entry waits to be dropped, nor its strings,
-	// which share the object's memory.
-	e.Change, e.Told = event.Change{}, ""
-}
-
-// leave takes an entry out of the account.
-func (m *memory) leave(e *Entry) {
-	m.bytes -= e.size
-	m.count--
-	e.size = 0
-}
-
-// trim drops entries that all have acked.
-func (m *memory) trim() {
-	if m.count == 0 {
-		clear(m.entries)
-		m.entries = m.entries[:0]
-		return
-	}
-	front := 0
-	for m.entries[front].size == 0 {
-		m.entries[front] = nil
-		front++
-	}
-	m.entries = m.entries[front:]
-	if len(m.entries) > 1024 && m.count < len(m.entries)/2 {
-		m.entries = slices.DeleteFunc(m.entries, func(e *Entry) bool { return e.size == 0 })
-	}
-}
-
-// leaveFront takes entries out of memory from its front, as long as they lie on disk and while says
-// so. Listeners that have not read them will read them from disk.
-func (m *memory) leaveFront(while func(e *Entry) bool) {
-	n := 0
-	for ; n < len(m.entries) && while(m.entries[n]); n++ {
-		e := m.entries[n]
-		if e.size > 0 && !e.spooled {
-			break
-		}
-		if e.size > 0 {
-			m.leave(e)
-		}
-		m.base = e.Position + 1
-		m.entries[n] = nil
-	}
-	m.entries = m.entries[n:]
-}
-
-// unspooled gives the first entry that is neither settled nor on disk, nil for none.
-func (m *memory) unspooled() *Entry {
-	for _, e := range m.entries {
-		if e.size > 0 && !e.spooled {
-			return e
-		}
-	}
-	return nil
-}
-
-// Names are the listeners of a set; none for everyone.
-func (l *Log) names(set Listeners) []string {
-	if set&l.everyone == l.everyone {
-		return nil
-	}
-	var names []string
-	for _, c := range l.cursors {
-		if set&c.bit != 0 {
-			names = append(names, c.name)
-		}
-	}
-	return names
-}
-
-// Set gives the listeners of sinks by name, everyone for no names; sinks that are not there any
-// more are left out.
-func (l *Log) Set(names []string) Listeners {
-	if len(names) == 0 {
-		return l.everyone
-	}
-	var set Listeners
-	for _, c := range l.cursors {
-		if slices.Contains(names, c.name) {
-			set |= c.bit
-		}
-	}
-	return set
-}
-
-// Status of a log.
-type Status struct {
-	// Watermark that was committed: a restart resumes there.
-	Watermark resource.Version
-	// Unsettled entries, and settled states that wait for the next commit.
-	Unsettled, Uncommitted int
-	// Entries in memory that are not acked by all, and their Bytes, of at most Capacity.
-	Entries, Bytes, Capacity int
-	// DiskBytes of the part on disk, of at most DiskCapacity, which is 0 when nothing goes there.
-	DiskBytes, DiskCapacity int64
-	// DiskFull is set when nothing more goes to disk, so that Room waits.
-	DiskFull bool
-}
-
-// Status is how full the log is, and how far it is committed.
-func (l *Log) Status() Status {
-	blocked := l.blocked()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return Status{
-		Watermark: l.watermark, Unsettled: l.marks.Open(), Uncommitted: l.states.Ready(),
-		Entries: l.memory.count, Bytes: l.memory.bytes, Capacity: l.cfg.MemoryBytes,
-		DiskBytes: l.disk.bytes, DiskCapacity: max(0, l.cfg.SpoolBytes),
-		DiskFull: blocked && l.disk.inUse(),
-	}
-}
-
-// Reach says that every change up to a version is in the log before a position.
-type Reach struct {
-	Version resource.Version
-	Next    Position
-}
-
-// Delivered is how far the listeners are.
-type Delivered struct {
-	// Settled is what all of them have acked, or has its place on disk.
-	Settled Reach
-	// End is what is in the log.
-	End Reach
-	// Lows are by listener: it has acked everything before. Lowest is the lowest of them.
-	Lows   []Position
-	Lowest Position
-	// Low is Lowest; but unless cursors count, what is settled is acked: then it is the end.
-	Low Position
-}
-
-// Delivered returns how far the listeners are.
-func (l *Log) Delivered() Delivered {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	next := l.memory.next
-	d := Delivered{Settled: Reach{l.watermark, next}, End: l.end, Lowest: next, Low: next}
-	for _, c := range l.cursors {
-		low := c.lowLocked()
-		d.Lows, d.Lowest = append(d.Lows, low), min(d.Lowest, low)
-	}
-	if l.cursorsCountLocked() {
-		d.Low = d.Lowest
-	}
-	return d
-}
-
-// missing is the error about an entry that a cursor needs and that is nowhere.
-func missing(at Position) error {
-	return fmt.Errorf("entry %d is neither in memory nor on disk", at)
-}

@@ -3,6 +3,7 @@ package changelog
 import (
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
 )
@@ -27,6 +28,107 @@ func (s *stand) has(at Position) bool {
 func (s *stand) below(at Position) int {
 	n, _ := slices.BinarySearch(s.pending, at)
 	return n
+}
+
+// lose counts an entry that is dropped, unless the cursor has acked it.
+func (s *stand) lose(e *Entry) {
+	switch {
+	case e.Position < s.next && !s.has(e.Position):
+	case e.Kind == OfGap:
+		s.keepGap(e)
+	default:
+		s.count(e.Position, e.loss())
+	}
+}
+
+// keepGap keeps a gap in place of an earlier one with its reason.
+func (s *stand) keepGap(e *Entry) {
+	n := slices.IndexFunc(s.lost.kept, func(k *Entry) bool {
+		return k.Kind == OfGap && k.Relist.Reason == e.Relist.Reason
+	})
+	if n >= 0 {
+		earlier := s.lost.kept[n]
+		s.lost.kept = slices.Delete(s.lost.kept, n, n+1)
+		s.count(earlier.Position, earlier.loss())
+	}
+	gap := *e
+	s.lost.keep(&gap)
+}
+
+// count counts a loss at a position.
+func (s *stand) count(at Position, loss event.Loss) {
+	switch {
+	case loss.Events == 0:
+	case at < s.next:
+		s.lost.inFlight = s.lost.inFlight.And(loss)
+	default:
+		s.counted, s.countedAt = s.counted.And(loss), max(s.countedAt, at)
+	}
+}
+
+// keepCounted has what was counted reported, and gives how much that is. It is added to an event
+// that was not read: several drops become one. The position is that of an entry that was dropped,
+// so no other event has it.
+func (s *stand) keepCounted() (events int) {
+	loss, at, observed := s.counted, s.countedAt, s.lost.at
+	if loss.Events == 0 {
+		return 0
+	}
+	if e := s.unread(); e != nil {
+		loss, at, observed = e.Loss.And(loss), max(at, e.Position), e.Observed
+	}
+	s.keepLoss(at, loss, observed)
+	return s.counted.Events
+}
+
+// unread is the event about a loss that the cursor has not read, nil for none. There is at most
+// one.
+func (s *stand) unread() *Entry {
+	for _, e := range s.lost.from(s.next) {
+		if e.Kind == OfDropped {
+			return e
+		}
+	}
+	return nil
+}
+
+// keepLoss keeps an event about a loss, in place of the one that was not read.
+func (s *stand) keepLoss(at Position, loss event.Loss, observed time.Time) {
+	if before := s.unread(); before != nil {
+		s.lost.kept = slices.DeleteFunc(s.lost.kept, func(e *Entry) bool { return e == before })
+	}
+	s.lost.keep(&Entry{
+		Change: event.Change{Op: event.Gap, Observed: observed}, Kind: OfDropped, Loss: loss,
+		Position: at,
+	})
+}
+
+// restart finds what was lost with the process: what was pending below a drop and was not kept is
+// nowhere. Whether it was sent nobody knows. It gives how many changes that are.
+func (s *stand) restart() int {
+	var gone []Position
+	for _, at := range s.pending[:s.below(s.lost.below)] {
+		if s.lost.find(at) == nil {
+			gone = append(gone, at)
+		}
+	}
+	loss := s.lost.inFlight
+	s.lost.inFlight = event.Loss{}
+	isGone := func(at Position) bool { _, found := slices.BinarySearch(gone, at); return found }
+	s.tried = slices.DeleteFunc(s.tried, isGone)
+	s.pending = slices.DeleteFunc(s.pending, isGone)
+	if loss.Events = min(loss.Events, len(gone)); loss.Events == 0 {
+		return 0
+	}
+	if e := s.unread(); e != nil {
+		s.keepLoss(e.Position, loss.And(e.Loss), e.Observed)
+		return loss.Events
+	}
+	// In the place of the last of them, and pending as that was: before what is pending behind it.
+	at := gone[len(gone)-1]
+	s.keepLoss(at, loss, s.lost.at)
+	s.pending = slices.Insert(s.pending, s.below(at), at)
+	return loss.Events
 }
 
 // encode writes next, how many positions were tried and how many are pending, the distances of

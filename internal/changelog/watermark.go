@@ -7,7 +7,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Position is the place of an entry among all of its informer, from 1 on.
+// Position is the number of an entry among all of its informer, from 1 on.
 type Position uint64
 
 // Mark is what a delta says of versions. Its zero value says nothing.

@@ -82,6 +82,24 @@ func (c *Committer) Untrack(l *changelog.Log) error {
 	return nil
 }
 
+// Follow saves a sink's position with each commit from now on.
+func (c *Committer) Follow(name string, source Positioned) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sinks = append(c.sinks, &sink{name: name, source: source})
+}
+
+// Unfollow ends it, after what it says by now is committed. After an error it is followed still.
+func (c *Committer) Unfollow(name string) error {
+	if err := c.Commit(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sinks = slices.DeleteFunc(slices.Clone(c.sinks), func(s *sink) bool { return s.name == name })
+	return nil
+}
+
 // Changed says that there is something to commit.
 func (c *Committer) Changed() {
 	if c.changed.Load() || c.changed.Swap(true) {

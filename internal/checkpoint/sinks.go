@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"bytes"
-	"slices"
 
 	"github.com/kubebridge/bridge/internal/store"
 )
@@ -27,24 +26,6 @@ type sink struct {
 }
 
 type place struct{ position, recalled []byte }
-
-// Follow saves a sink's position with each commit from now on.
-func (c *Committer) Follow(name string, source Positioned) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sinks = append(c.sinks, &sink{name: name, source: source})
-}
-
-// Unfollow ends it, after what it says by now is committed. After an error it is followed still.
-func (c *Committer) Unfollow(name string) error {
-	if err := c.Commit(); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sinks = slices.DeleteFunc(slices.Clone(c.sinks), func(s *sink) bool { return s.name == name })
-	return nil
-}
 
 // write puts what has moved into a batch. It comes before the trackers hand out what is settled:
 // what the position has passed was settled before it was asked for, and so is in this commit or an

@@ -11,6 +11,10 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
+// decidedBytes is how much of changes waits for the rest of its turn: what a delta carries is
+// counted in the FIFO, but what is looked up for it is not.
+const decidedBytes = 4 << 20
+
 // fastCommit is how long changes wait for an announcement that they do not need. A commit that
 // takes longer is one of a disk that others use too: then changes of other objects pass it.
 const fastCommit = 5 * time.Millisecond

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,10 +13,6 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
 )
-
-// decidedBytes is how much of changes waits for the rest of its turn: what a delta carries is
-// counted in the FIFO, but what is looked up for it is not.
-const decidedBytes = 4 << 20
 
 // promptBytes is how large an object is before which those are handed on that wait for no
 // announcement. Deciding takes time in proportion to the object: filters decode it.
@@ -53,20 +48,6 @@ type Controller struct {
 	unclean atomic.Bool
 }
 
-// batch is what was decided in this turn and not handed on yet.
-type batch struct {
-	decided []*changelog.Entry // of the delta that is being decided; they have no place yet
-	changes []*changelog.Entry
-	bytes   int            // of changes
-	marks   []resource.Key // objects that a list held
-	news    []store.Announcement
-}
-
-func (b *batch) reset() {
-	clear(b.changes)
-	b.changes, b.marks, b.news, b.bytes = b.changes[:0], b.marks[:0], b.news[:0], 0
-}
-
 // New takes up the state of the run before, and starts nothing.
 func New(cfg Config, env Env) (*Controller, error) {
 	c := &Controller{
@@ -83,9 +64,9 @@ func New(cfg Config, env Env) (*Controller, error) {
 	return c, c.resume()
 }
 
-// Sure reports whether everything that was ever sent is known: the run before has ended in order,
-// or this one has heard from the API server what it sent last.
-func (c *Controller) Sure() bool { return !c.unclean.Load() }
+// IsClean reports whether everything that was ever sent is known: the run before has ended in
+// order, or this one has heard from the API server what it sent last.
+func (c *Controller) IsClean() bool { return !c.unclean.Load() }
 
 // Newest is the number of the last change that was decided.
 func (c *Controller) Newest() uint64 { return c.number.Load() }
@@ -115,11 +96,6 @@ func (c *Controller) Run(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// persist makes something durable that what follows depends on. It waits while the disk refuses.
-func (c *Controller) persist(ctx context.Context, write func() error) error {
-	return store.RetryUntilWritten(ctx, c.env.Indexer, c.env.Logger, write)
 }
 
 // Process decides deltas and hands their changes to the log.
@@ -185,45 +161,6 @@ func isPlain(d *deltafifo.Delta, known *Known) bool {
 	default:
 		return false
 	}
-}
-
-// handOn puts what was decided into the log. What adds an object comes there when its announcement
-// is durable. What is about all objects comes behind everything before it, and before everything
-// after it.
-func (c *Controller) handOn(ctx context.Context) error {
-	if err := c.env.Indexer.Listing().Mark(c.batch.marks); err != nil {
-		return err
-	}
-	if len(c.batch.changes) > 0 {
-		if err := c.append(ctx); err != nil {
-			return err
-		}
-	}
-	c.batch.reset()
-	return nil
-}
-
-func (c *Controller) append(ctx context.Context) error {
-	aboutAll := func(e *changelog.Entry) bool { return e.Kind.AboutAll(e.Key) }
-	if !slices.ContainsFunc(c.batch.changes, aboutAll) {
-		if err := c.env.Log.Room(ctx); err != nil {
-			return err
-		}
-		defer c.env.Log.Offer()
-		return c.announcer.append(ctx, c.batch.changes, c.batch.news)
-	}
-	if err := c.announcer.wait(ctx); err != nil {
-		return err
-	}
-	if err := c.announcer.announce(ctx, c.batch.news); err != nil {
-		return err
-	}
-	if err := c.env.Log.Room(ctx); err != nil {
-		return err
-	}
-	c.env.Log.Append(c.batch.changes)
-	c.env.Log.Offer()
-	return nil
 }
 
 // decideAndMark decides a delta, and puts what it says of versions behind its changes. While the

@@ -40,6 +40,12 @@ var tableDeltas = map[string]func() (deltafifo.Delta, List){
 		d.Object, d.Version, d.FinalStateUnknown = nil, "50", true
 		return d, relisted()
 	},
+	"Deleted as its namespace leaves": func() (deltafifo.Delta, List) {
+		d := deltaOf(deltafifo.Deleted)
+		d.Object, d.Version, d.FinalStateUnknown = nil, "50", true
+		leaves := resource.Relist{Kind: resource.RelistLeaves, Namespace: "shop"}
+		return d, List{Selective: true, Relist: leaves}
+	},
 	"Unselected": func() (deltafifo.Delta, List) { return deltaOf(deltafifo.Unselected), List{} },
 	"Unselected in a relist": func() (deltafifo.Delta, List) {
 		d := deltaOf(deltafifo.Unselected)
@@ -116,6 +122,7 @@ func checkDecision(t *testing.T, delta, known, change string) {
 	}
 	for _, k := range tableKnown[known] {
 		d, l := makeDelta()
+		k.Outside = l.Leaves()
 		got := Decide(nil, &d, &k, &l)
 		var words []string
 		for i := range got {

@@ -11,6 +11,16 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
+// reasonInterrupted is the reason of a gap before a list that has no position to resume from,
+// although something is known: a first snapshot that was broken off, another selection, or a
+// snapshot at each start. What happened since is not told by any watch.
+const reasonInterrupted = "interrupted"
+
+// reasonTakeover is the reason of a gap before a list of a replica that others were publishing
+// before. It is reported when the replica has to publish before they have passed its list: what was
+// deleted until then is not known.
+const reasonTakeover = "takeover"
+
 // tellGap tells a gap to some listeners; 0 for everyone.
 func (c *Controller) tellGap(
 	d *deltafifo.Delta, why resource.Relist, listeners changelog.Listeners,

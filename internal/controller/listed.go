@@ -66,16 +66,6 @@ func (c *Controller) beginMarks() error {
 	return c.env.Indexer.Listing().Begin()
 }
 
-// reasonInterrupted is the reason of a gap before a list that has no position to resume from,
-// although something is known: a first snapshot that was broken off, another selection, or a
-// snapshot at each start. What happened since is not told by any watch.
-const reasonInterrupted = "interrupted"
-
-// reasonTakeover is the reason of a gap before a list of a replica that others were publishing
-// before. It is reported when the replica has to publish before they have passed its list: what was
-// deleted until then is not known.
-const reasonTakeover = "takeover"
-
 // decideFirstGap gives a list without a position the reason of its gap, if there is one. That there
 // are no events of an earlier run the brokers are asked for once, however often the list restarts.
 func (c *Controller) decideFirstGap(ctx context.Context, d *deltafifo.Delta, again bool) error {

@@ -79,7 +79,7 @@ func New(cfg Config) (*FIFO, error) {
 	metrics := newMetrics(cfg.Registerer, cfg.MaxBytes)
 	f := &FIFO{cfg: cfg, metrics: metrics, spot: handover.New()}
 	f.synced.Store(cfg.Resumed)
-	f.registerDeltas(cfg.Registerer)
+	registerDeltas(cfg.Registerer, func() int { return f.Stats().Deltas })
 	return f, nil
 }
 
@@ -179,6 +179,12 @@ func (f *FIFO) Flush() {
 // floodGap is how soon one Flush follows another in a flood. Then Pop processes what was put in, in
 // large batches, while the producer reads on.
 const floodGap = 100 * time.Microsecond
+
+// stepSize and stepBytes bound what a step processes: more pay for a goroutine of their own.
+const (
+	stepSize  = 32
+	stepBytes = large.Bytes
+)
 
 // put waits for room and queues a delta.
 func (f *FIFO) put(ctx context.Context, d Delta) error {

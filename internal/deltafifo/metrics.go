@@ -36,8 +36,8 @@ func (m *metrics) added(t DeltaType, bytes int) {
 func (m *metrics) popped(bytes int) { m.bytes.Set(float64(bytes)) }
 
 // registerDeltas shows how many deltas wait.
-func (f *FIFO) registerDeltas(reg prometheus.Registerer) {
+func registerDeltas(reg prometheus.Registerer, queued func() int) {
 	metric.With(reg).GaugeFunc("bridge_deltafifo_queued_deltas",
 		"Deltas that the controller has not processed yet.",
-		func() float64 { return float64(f.Stats().Deltas) })
+		func() float64 { return float64(queued()) })
 }

@@ -235,9 +235,9 @@ func (i *Informer) resync(ctx context.Context, every time.Duration, bit changelo
 	}
 }
 
-// Sure reports whether everything that was ever sent is known: the run before has ended in order,
-// or this one has heard from the API server what it sent last.
-func (i *Informer) Sure() bool { return i.controller.Sure() }
+// IsClean reports whether everything that was ever sent is known: the run before has ended in
+// order, or this one has heard from the API server what it sent last.
+func (i *Informer) IsClean() bool { return i.controller.IsClean() }
 
 // History is the version since which the informer has seen everything, in an epoch of the server's
 // history. ok is false while a list is under way, and before the first.

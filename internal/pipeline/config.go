@@ -103,6 +103,13 @@ func (c *Config) Name() string {
 	return name
 }
 
+// makerConfig has what makes sources and ids.
+func (c *Config) makerConfig(cluster string) event.MakerConfig {
+	return event.MakerConfig{
+		Cluster: cluster, Informer: c.Informer, Type: c.Type, Namespace: c.Namespace, Shard: c.Shard,
+	}
+}
+
 // Scope is what the pipeline selects. When it changes, the saved position does not cover it any
 // more.
 func (c *Config) Scope() string {

@@ -110,7 +110,7 @@ func (p *Pipeline) remembers(
 	if !ok {
 		return false, 0, nil
 	}
-	maker, err := event.NewMaker(p.makerConfig())
+	maker, err := event.NewMaker(p.cfg.makerConfig(p.env.Cluster))
 	if err != nil {
 		return false, 0, err
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/budget"
 )
 
 // Drain is why a pipeline is draining while the bridge runs.
@@ -153,9 +155,23 @@ func (p *Pipeline) Close() error {
 	return nil
 }
 
+// release gives back what the pipeline shares with others.
+func (p *Pipeline) release() {
+	p.metrics.End()
+	p.accounts.close()
+}
+
+// accounts are what the pipeline holds of the Env's Budget.
+type accounts struct{ fifo, log *budget.Account }
+
+func (a *accounts) close() {
+	a.fifo.Close()
+	a.log.Close()
+}
+
 // IsClean reports whether all that was sent is known: whether what the run before may have sent was
 // read back, or listed.
-func (p *Pipeline) IsClean() bool { return p.informer.Sure() }
+func (p *Pipeline) IsClean() bool { return p.informer.IsClean() }
 
 // Go runs a job beside the pipeline while it reads, and reports whether it does.
 func (p *Pipeline) Go(job func(context.Context)) bool {

@@ -112,14 +112,6 @@ type Pipeline struct {
 	life     life
 }
 
-// accounts are what the pipeline holds of the Env's Budget.
-type accounts struct{ fifo, log *budget.Account }
-
-func (a *accounts) close() {
-	a.fifo.Close()
-	a.log.Close()
-}
-
 // opened is what was found when the state was opened.
 type opened struct {
 	at       time.Time
@@ -155,12 +147,6 @@ func New(cfg Config, env Env, start Start) (*Pipeline, error) {
 	p.metrics.Begin()
 	env.Committer.Track(p.informer.Log())
 	return p, nil
-}
-
-// release gives back what the pipeline shares with others.
-func (p *Pipeline) release() {
-	p.metrics.End()
-	p.accounts.close()
 }
 
 // Name is the Config's.
@@ -275,7 +261,7 @@ func (p *Pipeline) listener(b *Binding) (l informer.ListenerConfig, err error) {
 	if !ok {
 		return l, fmt.Errorf("there is no sink %q", b.Sink)
 	}
-	cfg := p.makerConfig()
+	cfg := p.cfg.makerConfig(p.env.Cluster)
 	cfg.Payload, cfg.Types, cfg.Lifts = b.Payload, b.Types, p.cfg.Lifts
 	cfg.Selective = p.cfg.LabelSelector != "" || p.cfg.FieldSelector != ""
 	cfg.Exact = p.cfg.selectsHere() && !p.cfg.leavable()
@@ -292,14 +278,6 @@ func (p *Pipeline) listener(b *Binding) (l informer.ListenerConfig, err error) {
 		},
 		Selector: p.cfg.selector(b.Filter), Resync: b.Resync, Progress: b.Progress,
 	}, err
-}
-
-// makerConfig has what makes sources and ids.
-func (p *Pipeline) makerConfig() event.MakerConfig {
-	return event.MakerConfig{
-		Cluster: p.env.Cluster, Informer: p.cfg.Informer, Type: p.cfg.Type, Namespace: p.cfg.Namespace,
-		Shard: p.cfg.Shard,
-	}
 }
 
 // spoolBytes is the bound of the log on disk. Without a state directory that would be memory too,
@@ -339,10 +317,6 @@ func (p *Pipeline) addReflector() (err error) {
 	}
 	p.reflector, err = reflector.New(cfg)
 	return err
-}
-
-func (p *Pipeline) watchdog() time.Duration {
-	return cmp.Or(p.cfg.Reflector.Watchdog, p.env.Watchdog)
 }
 
 // addSelectors has the API server evaluate the selectors, or the reflector the one of labels.

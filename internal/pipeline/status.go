@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -138,6 +139,10 @@ func (p *Pipeline) PendingFor() (sinks []string) {
 // stallSlack is for a watch that was cut by the watchdog and is being opened again: its silence
 // means nothing meanwhile.
 const stallSlack = 30 * time.Second
+
+func (p *Pipeline) watchdog() time.Duration {
+	return cmp.Or(p.cfg.Reflector.Watchdog, p.env.Watchdog)
+}
 
 // NotReady returns why the pipeline is not ready; "" when it is, or has nothing to be in sync with.
 // follows: another replica publishes, and what is pending for sinks is its matter.

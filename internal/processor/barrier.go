@@ -65,18 +65,3 @@ func (l *Listener) broadcast(
 	parts = min(parts, l.cfg.Window) // all are in flight together
 	return slices.Repeat(entries, parts), &copies{left: parts}, nil
 }
-
-// exists reports, with the end of a list, whether an object exists; nil with any other entry, and
-// where an item of the list could not be read, which may be any object that is not known.
-func (l *Listener) exists(e *changelog.Entry) func(namespace, name string) (bool, error) {
-	if e.Kind != changelog.OfListEnd || e.Listing.Unreadable > 0 {
-		return nil
-	}
-	return func(namespace, name string) (bool, error) {
-		if !l.env.Shard.Has(l.env.Type, namespace, name) {
-			return true, nil // as far as this replica knows
-		}
-		record, found, err := l.env.Indexer.Get(resource.MakeKey(namespace, name))
-		return found && !record.Deleted, err
-	}
-}

@@ -67,3 +67,6 @@ type Env struct {
 	// Registerer for metrics; nil for none.
 	Registerer prometheus.Registerer
 }
+
+// readSize is how many changes a listener takes from the log at once.
+const readSize = 256

@@ -1,9 +1,78 @@
 package processor
 
 import (
+	"context"
+	"slices"
+
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/large"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
+
+// add makes the events of entries, which are copies of one where of says so, and adds them to the
+// publisher.
+func (l *Listener) add(ctx context.Context, entries []*changelog.Entry, of *copies) error {
+	for len(entries) > 0 {
+		next := entries
+		if of == nil {
+			next = entries[:upToLarge(entries)]
+		}
+		inflights, err := l.take(ctx, next)
+		if err != nil {
+			return err
+		}
+		entries = entries[len(inflights):]
+		if err := l.cfg.Publisher.Add(ctx, l.itemsOf(inflights, of)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// upToLarge is how many entries have their events made together: those before the first large one,
+// or that alone. To compare the versions of a large object takes milliseconds, for which no small
+// change before it has to wait.
+func upToLarge(entries []*changelog.Entry) int {
+	isLarge := func(e *changelog.Entry) bool { return e.Size() > large.Bytes }
+	n := slices.IndexFunc(entries, isLarge)
+	if n < 0 {
+		return len(entries)
+	}
+	return max(n, 1)
+}
+
+// itemsOf makes the events of inflights, which are copies of one where of says so. The slice is
+// used again.
+func (l *Listener) itemsOf(inflights []*inflight, of *copies) []*publisher.Item {
+	l.items = l.items[:0]
+	for i, p := range inflights {
+		p.event = l.event(p.entry)
+		if p.copies = of; of != nil {
+			p.event = p.event.Copy(i)
+		}
+		p.item.Message = sinks.Message{Event: &p.event, Exists: l.exists(p.entry)}
+		l.items = append(l.items, &p.item)
+	}
+	return l.items
+}
+
+// exists reports, with the end of a list, whether an object exists; nil with any other entry, and
+// where an item of the list could not be read, which may be any object that is not known.
+func (l *Listener) exists(e *changelog.Entry) func(namespace, name string) (bool, error) {
+	if e.Kind != changelog.OfListEnd || e.Listing.Unreadable > 0 {
+		return nil
+	}
+	return func(namespace, name string) (bool, error) {
+		if !l.env.Shard.Has(l.env.Type, namespace, name) {
+			return true, nil // as far as this replica knows
+		}
+		record, found, err := l.env.Indexer.Get(resource.MakeKey(namespace, name))
+		return found && !record.Deleted, err
+	}
+}
 
 // event makes the event of an entry.
 func (l *Listener) event(e *changelog.Entry) event.Event {

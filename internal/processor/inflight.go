@@ -94,9 +94,9 @@ func (l *Listener) acks(items []*publisher.Item) []changelog.Ack {
 	for _, it := range items {
 		p := l.inflights[it.Seq]
 		ack := changelog.Ack{At: p.entry.Position}
-		if it.Mark != nil {
-			ack.Hold = it.Mark
-			it.Mark = nil
+		if it.Hold != nil {
+			ack.Hold = it.Hold
+			it.Hold = nil
 		}
 		if of := p.copies; of != nil {
 			if ack.Hold != nil {

@@ -14,9 +14,6 @@ import (
 	"github.com/kubebridge/bridge/internal/publisher"
 )
 
-// readSize is how many changes a listener takes from the log at once.
-const readSize = 256
-
 // Listener makes events of the entries that a cursor reads, and adds them to its publisher.
 type Listener struct {
 	cfg       Config

@@ -2,21 +2,12 @@ package publisher
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"time"
-
-	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // chunk is how many items are let in at once: large enough to pay for the locks, small enough for
 // adders to alternate.
 const chunk = 256
-
-// refusedLane holds items that the sink refused before it named a lane. No sink's name starts with
-// a zero byte.
-const refusedLane = "\x00refused"
 
 // Add takes items in their order. It blocks while the sink is not open yet, and while the bounds on
 // what is queued are reached. Items of one object leave in the order in which Add took them;
@@ -153,49 +144,6 @@ func (p *Publisher) findLane(ctx context.Context, it *Item) error {
 	return p.nameLane(ctx, it)
 }
 
-// nameLane asks the sink for the lane of an item. An item that is refused gets the lane for refused
-// items, and so does an event that could not be made.
-func (p *Publisher) nameLane(ctx context.Context, it *Item) error {
-	err := it.Message.Event.Err
-	if err != nil {
-		p.panicked("an event could not be made; it is a dead letter", it.Message.Event, err)
-	} else if it.lane, err = p.laneOf(ctx, it.Message.Event); err != nil &&
-		sinks.Classify(err) != sinks.Refused {
-		return err
-	}
-	if err != nil {
-		it.lane = refusedLane
-		it.refuse(err)
-	}
-	p.recognize(it) // behind Lane, which may have recalled it
-	return nil
-}
-
-func (p *Publisher) laneOf(ctx context.Context, e *event.Event) (lane string, err error) {
-	defer p.reportPanic(e, &err)
-	defer sinks.Recover(&err)
-	return p.cfg.Sink.Lane(ctx, e)
-}
-
-// reportPanic counts and logs the panic that an error of the work on one event is.
-func (p *Publisher) reportPanic(e *event.Event, err *error) {
-	if isPanic(*err) {
-		p.panicked("a panic in the work on one event; it is refused", e, *err)
-	}
-}
-
-func isPanic(err error) bool {
-	_, ok := errors.AsType[*event.PanicError](err)
-	return ok
-}
-
-// panicked counts and logs a panic during the work on one event.
-func (p *Publisher) panicked(message string, e *event.Event, err error) {
-	p.metrics.panics.Inc()
-	p.warnings.panicked.Log(p.cfg.Log, slog.LevelError, message, "id", e.ID, "subject", e.Subject,
-		"err", err)
-}
-
 // enqueue appends items to their lanes.
 func (p *Publisher) enqueue(items []*Item) {
 	var fresh [chunk]*lane
@@ -212,20 +160,4 @@ func (p *Publisher) enqueue(items []*Item) {
 	if n > 0 {
 		p.queue.Add(fresh[:n]...)
 	}
-}
-
-// giveBack frees the capacity of items that were admitted but not taken.
-func (p *Publisher) giveBack(items []*Item) {
-	for len(items) > 0 {
-		mine := sameSettler(items)
-		p.capacity.release(mine[0].Settler, len(mine), sizeOf(mine))
-		items = items[len(mine):]
-	}
-}
-
-func sizeOf(items []*Item) (bytes int) {
-	for _, it := range items {
-		bytes += it.size
-	}
-	return bytes
 }

@@ -33,6 +33,55 @@ func (w *worker) putBack() {
 	w.onward, w.first, w.delayed = w.onward[:0], w.first[:0], w.delayed[:0]
 }
 
+// unpick ends the round of lanes that are not released.
+func (w *worker) unpick(first, delayed []*lane) {
+	if len(first)+len(delayed) == 0 {
+		return
+	}
+	var left swept
+	w.p.mu.Lock()
+	for _, lanes := range [][]*lane{first, delayed} {
+		for _, l := range lanes {
+			l.worker = nil
+			w.p.sweepLocked(l, &left)
+		}
+	}
+	w.p.mu.Unlock()
+	w.p.handBack(&left)
+}
+
+// release puts back the lanes that can go on, and frees those that are empty.
+func (w *worker) release(lanes []*lane) {
+	if len(lanes) == 0 {
+		return
+	}
+	w.remaining, w.emptied = w.remaining[:0], w.emptied[:0]
+	var left swept
+	w.p.mu.Lock()
+	for _, l := range lanes {
+		l.worker = nil
+		w.p.sweepLocked(l, &left)
+		if l.head == nil {
+			delete(w.p.lanes, l.name)
+			w.emptied = append(w.emptied, l)
+		} else {
+			w.remaining = append(w.remaining, l)
+		}
+	}
+	w.p.mu.Unlock()
+	w.p.handBack(&left)
+	w.p.queue.Add(w.remaining...)
+	w.p.queue.Done(lanes...)
+	for i, l := range w.emptied {
+		if l.failed { // it got empty without getting on
+			w.p.queue.Forget(l)
+		}
+		*l = lane{} // nobody knows it any more: not the map, not the queue, not the limiter
+		lanePool.Put(l)
+		w.emptied[i] = nil
+	}
+}
+
 // judge writes each message's answer to its item, up to the first failure of each lane. It returns
 // an error that says that the broker can't be reached, if there was one.
 func (w *worker) judge(ctx context.Context) (down error) {
@@ -139,32 +188,6 @@ func (w *worker) collect() {
 func (w *worker) settle() {
 	w.same = w.p.settle(w.settled, w.same)
 	w.settled = w.settled[:0]
-}
-
-// settle uses same for the items of one settler, and gives it back to be used again.
-func (p *Publisher) settle(settled, same []*Item) []*Item {
-	for _, it := range settled {
-		it.restore()
-	}
-	p.inDoubt.settled(settled)
-	p.watch(settled)
-	for rest := settled; len(rest) > 0; {
-		settler := rest[0].Settler
-		same = same[:0]
-		others := rest[:0]
-		for _, it := range rest {
-			if it.Settler == settler {
-				same = append(same, it)
-			} else {
-				others = append(others, it)
-			}
-		}
-		rest = others
-		items, bytes := len(same), sizeOf(same)
-		settler.Settle(same) // from here on the items are the settler's
-		p.capacity.release(settler, items, bytes)
-	}
-	return same
 }
 
 // direct decides where a lane goes after its answers.

@@ -148,6 +148,15 @@ func (c *capacity) release(s Settler, items, bytes int) {
 	}
 }
 
+// giveBack frees the capacity of items that were admitted but not taken.
+func (p *Publisher) giveBack(items []*Item) {
+	for len(items) > 0 {
+		mine := sameSettler(items)
+		p.capacity.release(mine[0].Settler, len(mine), sizeOf(mine))
+		items = items[len(mine):]
+	}
+}
+
 // holdLocked changes what a settler holds, and what is reserved for it.
 func (c *capacity) holdLocked(h *holding, items, bytes int) {
 	before := c.lackLocked(h.load)

@@ -90,8 +90,8 @@ func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, err
 	e := it.event()
 	log := w.p.cfg.Log.With("id", e.ID, "subject", e.Subject, "reason", it.refused, "size",
 		len(e.Data), "attempts", it.attempts)
-	if it.Mark == nil {
-		it.Mark = w.p.marks.hold(1)
+	if it.Hold == nil {
+		it.Hold = w.p.holds.take(1)
 	}
 	err := w.deadLetter(ctx, e, it)
 	class := w.p.classify(ctx, err)

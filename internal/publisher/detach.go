@@ -133,8 +133,8 @@ func (p *Publisher) handBack(out *swept) {
 	}
 	for _, it := range out.back {
 		it.restore()
-		it.Mark.Release()
-		it.Mark = nil
+		it.Hold.Release()
+		it.Hold = nil
 	}
 	p.giveBack(out.back)
 }

@@ -381,12 +381,12 @@ func TestPositionAfterDetach(t *testing.T) {
 	})
 }
 
-// release gives back the marks of what was settled.
+// release releases the holds of what was settled.
 func release(r *recorder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for it := range r.settled {
-		it.Mark.Release()
-		it.Mark = nil
+		it.Hold.Release()
+		it.Hold = nil
 	}
 }

@@ -1,9 +1,13 @@
 package publisher
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 )
+
+// ErrStopped is returned by Add and Drain when Run has ended.
+var ErrStopped = errors.New("publisher has stopped")
 
 // door lets callers use the sink until Run is about to close it.
 type door struct {

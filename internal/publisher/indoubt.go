@@ -6,46 +6,46 @@ import (
 	"time"
 )
 
-// inDoubt holds the marks of items that Detach has taken back after they were in a call without an
+// inDoubt has the holds of items that Detach has taken back after they were in a call without an
 // answer. Each is held until the same event is settled: a process or a sink that takes over before
 // that reads the sink's log from before it, and so learns whether the event is stored.
 type inDoubt struct {
-	count atomic.Int64 // len(marks), for those who look without the lock
+	count atomic.Int64 // len(holds), for those who look without the lock
 
 	mu    sync.Mutex
-	marks map[string]heldMark // guarded by mu, by MessageID
+	holds map[string]earlierHold // guarded by mu, by MessageID
 }
 
-type heldMark struct {
-	mark  *Mark
+type earlierHold struct {
+	hold  *Hold
 	since time.Time
 }
 
-// keepInDoubt bounds how long a mark is held: an event that was not added again by then never is,
+// keepInDoubt bounds how long a hold is kept: an event that was not added again by then never is,
 // and the sink's position must get on.
 const keepInDoubt = time.Hour
 
 // add takes over the item's hold.
 func (d *inDoubt) add(it *Item) {
-	mark := it.Mark
-	if it.Mark = nil; mark == nil {
+	hold := it.Hold
+	if it.Hold = nil; hold == nil {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.marks == nil {
-		d.marks = map[string]heldMark{}
+	if d.holds == nil {
+		d.holds = map[string]earlierHold{}
 	}
 	id := it.Message.Event.MessageID()
-	if earlier, ok := d.marks[id]; ok {
-		mark.Release()
-		mark = earlier.mark
+	if earlier, ok := d.holds[id]; ok {
+		hold.Release()
+		hold = earlier.hold
 	}
-	d.marks[id] = heldMark{mark, time.Now()}
-	d.count.Store(int64(len(d.marks)))
+	d.holds[id] = earlierHold{hold, time.Now()}
+	d.count.Store(int64(len(d.holds)))
 }
 
-// settled gives the marks of items that are settled to their settlers, in place of later ones.
+// settled gives the holds of items that are settled to their settlers, in place of later ones.
 func (d *inDoubt) settled(items []*Item) {
 	if d.count.Load() == 0 {
 		return
@@ -54,13 +54,13 @@ func (d *inDoubt) settled(items []*Item) {
 	defer d.mu.Unlock()
 	for _, it := range items {
 		id := it.Message.Event.MessageID()
-		if earlier, ok := d.marks[id]; ok {
-			it.Mark.Release()
-			it.Mark = earlier.mark
-			delete(d.marks, id)
+		if earlier, ok := d.holds[id]; ok {
+			it.Hold.Release()
+			it.Hold = earlier.hold
+			delete(d.holds, id)
 		}
 	}
-	d.count.Store(int64(len(d.marks)))
+	d.count.Store(int64(len(d.holds)))
 }
 
 // expire releases what was held for too long.
@@ -70,11 +70,11 @@ func (d *inDoubt) expire(now time.Time) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for id, in := range d.marks {
+	for id, in := range d.holds {
 		if now.Sub(in.since) >= keepInDoubt {
-			in.mark.Release()
-			delete(d.marks, id)
+			in.hold.Release()
+			delete(d.holds, id)
 		}
 	}
-	d.count.Store(int64(len(d.marks)))
+	d.count.Store(int64(len(d.holds)))
 }

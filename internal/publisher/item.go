@@ -18,8 +18,8 @@ type Item struct {
 	Message sinks.Message // Message.Event is set by the adder
 	Settler Settler       // told once, when the item is settled
 	Seq     uint64        // the settler's own mark; the publisher doesn't look at it
-	// Mark is what the item holds when it is settled, for the Settler to release; nil for nothing.
-	Mark *Mark
+	// Hold is the item's when it is settled, for the Settler to release; nil for nothing.
+	Hold *Hold
 	// Return settles the item where the sink refuses it (Returned): the adder has it elsewhere, so
 	// it goes neither to the dead letters nor into a file. Set by the adder.
 	Return bool
@@ -80,3 +80,10 @@ func (it *Item) prepare(now time.Time) {
 
 // payload is how many bytes the item counts against the bound of one Publish call.
 func (it *Item) payload() int { return it.size - overhead }
+
+func sizeOf(items []*Item) (bytes int) {
+	for _, it := range items {
+		bytes += it.size
+	}
+	return bytes
+}

@@ -1,8 +1,12 @@
 package publisher
 
 import (
+	"context"
 	"sync"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // lane is a FIFO of items that must arrive in their order. While it is in Publisher.lanes it is in
@@ -94,4 +98,32 @@ func (p *Publisher) settledLocked(l *lane, settled []*Item) []*Item {
 		settled = append(settled, it)
 	}
 	return settled
+}
+
+// refusedLane holds items that the sink refused before it named a lane. No sink's name starts with
+// a zero byte.
+const refusedLane = "\x00refused"
+
+// nameLane asks the sink for the lane of an item. An item that is refused gets the lane for refused
+// items, and so does an event that could not be made.
+func (p *Publisher) nameLane(ctx context.Context, it *Item) error {
+	err := it.Message.Event.Err
+	if err != nil {
+		p.panicked("an event could not be made; it is a dead letter", it.Message.Event, err)
+	} else if it.lane, err = p.laneOf(ctx, it.Message.Event); err != nil &&
+		sinks.Classify(err) != sinks.Refused {
+		return err
+	}
+	if err != nil {
+		it.lane = refusedLane
+		it.refuse(err)
+	}
+	p.recognize(it) // behind Lane, which may have recalled it
+	return nil
+}
+
+func (p *Publisher) laneOf(ctx context.Context, e *event.Event) (lane string, err error) {
+	defer p.reportPanic(e, &err)
+	defer sinks.Recover(&err)
+	return p.cfg.Sink.Lane(ctx, e)
 }

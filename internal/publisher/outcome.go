@@ -1,7 +1,5 @@
 package publisher
 
-import "time"
-
 // Outcome is what became of an item.
 type Outcome string
 
@@ -45,14 +43,3 @@ func (it *Item) Refused() error { return it.refused }
 // Attempts is in how many calls of the sink the item was, none for what was recalled. It holds as
 // Outcome does.
 func (it *Item) Attempts() int { return it.attempts }
-
-// watch shows what is settled to those who look on, before its settlers have it back.
-func (p *Publisher) watch(settled []*Item) {
-	if len(settled) == 0 {
-		return
-	}
-	p.metrics.delivered(settled, time.Now())
-	if p.cfg.OnSettle != nil {
-		p.cfg.OnSettle(settled)
-	}
-}

@@ -4,39 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
-
-// Oversize is a way to make an event fit that is too large for its broker.
-type Oversize string
-
-// The ways. Each is tried in the order of Config.Oversize; an event that fits by none goes to the
-// dead letters.
-const (
-	Trim  Oversize = "trim"  // cut the last-applied annotation and managedFields
-	Claim Oversize = "claim" // keep the payload elsewhere; the event has a dataref
-	// the object's metadata instead of the object, or if that is too large nothing
-	Reference Oversize = "reference"
-)
-
-// Oversizes are all ways, as the configuration may name them.
-var Oversizes = []Oversize{Trim, Claim, Reference}
-
-// validateOversize refuses ways that there are not, or that the sink can't go.
-func validateOversize(ways []Oversize, sink sinks.Sink) error {
-	for _, way := range ways {
-		if !slices.Contains(Oversizes, way) {
-			return fmt.Errorf("oversize %q: there are %v", way, Oversizes)
-		}
-		if _, ok := sink.(sinks.ClaimChecker); way == Claim && !ok {
-			return errors.New("oversize claim: the sink has no place to keep payloads")
-		}
-	}
-	return nil
-}
 
 // fit makes the messages of the batch small enough for the broker, and takes those out that it
 // can't, with what is behind them in their lanes. down is an error that says that the broker can't

@@ -138,10 +138,10 @@ func (r *recalled) save(now time.Time) []byte {
 // recall reads back what an earlier process has stored behind the saved position, where the sink
 // can.
 func (p *Publisher) recall(ctx context.Context) error {
-	if p.marks.sink == nil {
+	if p.holds.sink == nil {
 		return nil
 	}
-	if err := p.marks.sink.Recall(ctx, p.cfg.Saved.Position, p.recalled.found); err != nil {
+	if err := p.holds.sink.Recall(ctx, p.cfg.Saved.Position, p.recalled.found); err != nil {
 		return err
 	}
 	p.recalled.seal(time.Now())
@@ -149,7 +149,7 @@ func (p *Publisher) recall(ctx context.Context) error {
 		p.cfg.Log.Info("read back what the sink holds since the last checkpoint; it is not sent again",
 			"messages", n)
 	}
-	p.marks.open()
+	p.holds.open()
 	return nil
 }
 
@@ -167,3 +167,11 @@ func (p *Publisher) recognize(it *Item) {
 // Recalled is what a checkpoint has to keep with a Position, so that the next process knows what
 // this one did not send: it holds nothing after an hour. The slice does not change.
 func (p *Publisher) Recalled() []byte { return p.recalled.save(time.Now()) }
+
+// Position is where the sink's log has to be read from after a crash at this moment, nil while
+// there is nothing to say: the sink is no sinks.Recaller, or not open yet. A commit asks for it
+// before it takes what is settled, and saves it.
+func (p *Publisher) Position() []byte {
+	p.inDoubt.expire(time.Now())
+	return p.holds.low()
+}

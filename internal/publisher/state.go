@@ -8,10 +8,11 @@ import "fmt"
 //	               │ │  ▲                        │  │
 //	               │ │  └────── tried <──retry───┘  └──refused──> refused
 //	               │ │            (also in a call)                  │
-//	               │ └──found by Recall──> recalled                 ├──> dead-lettered
+//	               │ └──found by Recall──> recalled <──found later──┤
+//	               │                                                ├──> dead-lettered
 //	               │                                                ├──> kept, in a file
 //	               │                                                ├──> returned (Item.Return)
-//	               └──too large──> refused                          └──> lost
+//	               └──too large (also tried)──> refused             └──> lost
 //
 // Stored, recalled, dead-lettered, kept, returned and lost items are settled, in their place in the
 // lane. Detach makes what is queued, tried or refused pending: the adder's again, and not settled.

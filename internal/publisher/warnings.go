@@ -1,9 +1,34 @@
 package publisher
 
-import "github.com/kubebridge/bridge/internal/logthrottle"
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/logthrottle"
+)
 
 // warnings are those that come once per message during a fault.
 type warnings struct {
 	retry, route, oversize, claim, panicked logthrottle.Throttle
 	deadLettered, kept, lost, pending       logthrottle.Throttle // of refused messages
+}
+
+// reportPanic counts and logs the panic that an error of the work on one event is.
+func (p *Publisher) reportPanic(e *event.Event, err *error) {
+	if isPanic(*err) {
+		p.panicked("a panic in the work on one event; it is refused", e, *err)
+	}
+}
+
+func isPanic(err error) bool {
+	_, ok := errors.AsType[*event.PanicError](err)
+	return ok
+}
+
+// panicked counts and logs a panic during the work on one event.
+func (p *Publisher) panicked(message string, e *event.Event, err error) {
+	p.metrics.panics.Inc()
+	p.warnings.panicked.Log(p.cfg.Log, slog.LevelError, message, "id", e.ID, "subject", e.Subject,
+		"err", err)
 }

@@ -143,14 +143,14 @@ func (w *worker) compose() {
 		}
 		w.batch = append(w.batch, &it.Message)
 		w.bytes += len(it.Message.Event.Data)
-		if it.Mark == nil {
+		if it.Hold == nil {
 			first++
 		}
 	}
-	mark := w.p.marks.hold(first)
+	hold := w.p.holds.take(first)
 	for _, it := range w.items {
-		if it.Mark == nil && !it.state.settled() {
-			it.Mark = mark
+		if it.Hold == nil && !it.state.settled() {
+			it.Hold = hold
 		}
 	}
 }
@@ -211,53 +211,4 @@ func (w *worker) publish(ctx context.Context) {
 	}
 	w.p.metrics.counts.inFlight.Add(-int64(len(w.batch)))
 	done()
-}
-
-// unpick ends the round of lanes that are not released.
-func (w *worker) unpick(first, delayed []*lane) {
-	if len(first)+len(delayed) == 0 {
-		return
-	}
-	var left swept
-	w.p.mu.Lock()
-	for _, lanes := range [][]*lane{first, delayed} {
-		for _, l := range lanes {
-			l.worker = nil
-			w.p.sweepLocked(l, &left)
-		}
-	}
-	w.p.mu.Unlock()
-	w.p.handBack(&left)
-}
-
-// release puts back the lanes that can go on, and frees those that are empty.
-func (w *worker) release(lanes []*lane) {
-	if len(lanes) == 0 {
-		return
-	}
-	w.remaining, w.emptied = w.remaining[:0], w.emptied[:0]
-	var left swept
-	w.p.mu.Lock()
-	for _, l := range lanes {
-		l.worker = nil
-		w.p.sweepLocked(l, &left)
-		if l.head == nil {
-			delete(w.p.lanes, l.name)
-			w.emptied = append(w.emptied, l)
-		} else {
-			w.remaining = append(w.remaining, l)
-		}
-	}
-	w.p.mu.Unlock()
-	w.p.handBack(&left)
-	w.p.queue.Add(w.remaining...)
-	w.p.queue.Done(lanes...)
-	for i, l := range w.emptied {
-		if l.failed { // it got empty without getting on
-			w.p.queue.Forget(l)
-		}
-		*l = lane{} // nobody knows it any more: not the map, not the queue, not the limiter
-		lanePool.Put(l)
-		w.emptied[i] = nil
-	}
 }

@@ -27,6 +27,7 @@ var (
 		"events")
 	errSwallowed = errors.New("the bookmark that ends the initial events of a WatchList is " +
 		"missing")
+	errBroke        = errors.New("the watch broke") // any brokenError
 	errInconsistent = errors.New("the pages of a list are of different versions")
 )
 
@@ -36,6 +37,16 @@ var ErrFrameTooLarge = errors.New("frame is too large")
 // ErrOtherCluster is returned by Config.Identify when the API server belongs to another cluster
 // than before.
 var ErrOtherCluster = errors.New("the API server is another cluster's than before")
+
+// brokenError is an error of a watch that the server had accepted.
+type brokenError struct {
+	err      error
+	progress bool // it had received something before
+}
+
+func (e *brokenError) Error() string        { return e.err.Error() }
+func (e *brokenError) Unwrap() error        { return e.err }
+func (e *brokenError) Is(target error) bool { return target == errBroke }
 
 // unreadableError is a frame or a list that can't be understood.
 type unreadableError struct {

@@ -36,6 +36,15 @@ type frame struct {
 	status *apierrors.StatusError
 }
 
+// choice is what is done with an object that was read.
+type choice int
+
+const (
+	selected   choice = iota
+	unselected        // reported to the Store: it does not match
+	unwanted          // not reported to the Store
+)
+
 // values reads JSON values in sequence, none larger than a limit, in one pass: bytes that it
 // returns are valid until the next release.
 type values struct {

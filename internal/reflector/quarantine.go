@@ -185,7 +185,7 @@ func (r *Reflector) skipItem(
 		// What is known of it may belong to the lost history, and have a later version than those
 		// to come.
 		obj := objectOf(refused)
-		r.setReached(obj)
+		r.state.setReached(obj)
 		return fromStore(r.cfg.Store.Unselected(ctx, obj, false))
 	case alone:
 	case r.quarantine.items == maxSkipped:
@@ -214,15 +214,6 @@ func (r *Reflector) remember(key resource.Key) {
 func (r *Reflector) isolated(refused *resource.RefusedError) bool {
 	return refused.Identified() && (errors.Is(refused, resource.ErrDepth) ||
 		errors.Is(refused, ErrFrameTooLarge) || isPanic(refused))
-}
-
-// objectOf returns what is known of a refused object.
-func objectOf(refused *resource.RefusedError) *resource.Object {
-	namespace, name := refused.Key.Split()
-	return &resource.Object{Meta: resource.Meta{
-		Namespace: namespace, Name: name, UID: refused.UID,
-		Version: refused.Version,
-	}}
 }
 
 // skippable reports whether a list may continue behind an item. An item of another kind shows that

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/ratelimit"
@@ -207,28 +206,3 @@ func (r *Reflector) pause(ctx context.Context, delay time.Duration, err error) {
 	r.status.phase(BackingOff)
 	_ = ratelimit.Sleep(ctx, delay)
 }
-
-// seen records that the server sent something that counts.
-func (r *Reflector) seen(change func(*Status)) {
-	now := time.Now()
-	r.metrics.lastSeen.Set(float64(now.UnixMilli()) / 1000)
-	r.status.set(func(s *Status) {
-		s.LastSeen, s.LastError, s.NotFound = now, "", false
-		change(s)
-	})
-}
-
-// query returns what every request for the collection has.
-func (r *Reflector) query() url.Values {
-	q := url.Values{}
-	if r.cfg.LabelSelector != "" {
-		q.Set("labelSelector", r.cfg.LabelSelector)
-	}
-	if r.cfg.FieldSelector != "" {
-		q.Set("fieldSelector", r.cfg.FieldSelector)
-	}
-	return q
-}
-
-// seconds formats a duration as the API server expects it.
-func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }

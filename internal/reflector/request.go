@@ -185,3 +185,18 @@ func (s *stream) close() {
 		_ = s.body.Close() // nothing was written; nothing can be lost
 	}
 }
+
+// query returns what every request for the collection has.
+func (r *Reflector) query() url.Values {
+	q := url.Values{}
+	if r.cfg.LabelSelector != "" {
+		q.Set("labelSelector", r.cfg.LabelSelector)
+	}
+	if r.cfg.FieldSelector != "" {
+		q.Set("fieldSelector", r.cfg.FieldSelector)
+	}
+	return q
+}
+
+// seconds formats a duration as the API server expects it.
+func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }

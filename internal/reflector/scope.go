@@ -41,15 +41,6 @@ type scope struct {
 // errSelectionChanged ends a watch because namespaces have entered the selection, or left it.
 var errSelectionChanged = errors.New("the selection of namespaces has changed")
 
-// choice is what is done with an object that was read.
-type choice int
-
-const (
-	selected   choice = iota
-	unselected        // reported to the Store: it does not match
-	unwanted          // not reported to the Store
-)
-
 // choose makes the choice. An error is a panic of a selector, which refuses the object.
 func (r *Reflector) choose(obj *resource.Object) (c choice, err *resource.RefusedError) {
 	defer func() {
@@ -88,6 +79,15 @@ func (r *Reflector) concerns(refused *resource.RefusedError) (yes bool) {
 		}
 	}()
 	return r.cfg.Selects == nil || r.cfg.Selects(obj)
+}
+
+// objectOf returns what is known of a refused object.
+func objectOf(refused *resource.RefusedError) *resource.Object {
+	namespace, name := refused.Key.Split()
+	return &resource.Object{Meta: resource.Meta{
+		Namespace: namespace, Name: name, UID: refused.UID,
+		Version: refused.Version,
+	}}
 }
 
 // listUnselected hands on an unselected item of a list: it may have been selected before.
@@ -181,18 +181,6 @@ func (r *Reflector) beginMove() bool {
 	r.log.Info("the selection of namespaces has changed", "namespace", why.Namespace,
 		"selected", !why.Leaves())
 	return true
-}
-
-// chooseMoveVersion chooses the version as of which a namespace is listed: the current one, so that
-// the objects of an earlier namespace of its name are gone by then. The list is made as of it, also
-// after a crash, and the watch brings every later version.
-func (r *Reflector) chooseMoveVersion(ctx context.Context) error {
-	if r.state.relist.From != "" {
-		return nil
-	}
-	now, err := r.probe(ctx)
-	r.state = r.state.listAsOf(now)
-	return err
 }
 
 // dropNamespace reports to the Store that nothing of a namespace is wanted any more. That needs no

@@ -19,8 +19,9 @@ const (
 	toWatch             // hand on what changes
 )
 
-// state is where the reflector is. Run owns it. It changes at the end of a step (next), where a
-// list ends (listed), and where a change was handed on (position).
+// state is where the reflector is. Run owns it. Each of its methods gives the state that follows:
+// at the end of a step (next, fallBack), where the list of a namespace begins (listAsOf), where a
+// list ends (listed). position alone changes in place, where a change was handed on.
 type state struct {
 	step step
 	at   position // how far the Store is; the watch continues there
@@ -68,6 +69,8 @@ const (
 	maxRestarts = 3
 	// maxWatchLists is how many WatchLists may fail in an unknown way before pages are tried too.
 	maxWatchLists = 3
+	// shortWatch: a watch that brings nothing and ends sooner was in fact refused.
+	shortWatch = time.Second
 )
 
 // outcome is how a step ended.
@@ -306,4 +309,11 @@ func isNoExact(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok && (status.ErrStatus.Code == http.StatusBadRequest ||
 		status.ErrStatus.Code == http.StatusUnprocessableEntity)
+}
+
+// setReached records how far what a list has handed on goes.
+func (s *state) setReached(obj *resource.Object) {
+	if s.reached == "" || obj.Version.Newer(s.reached) {
+		s.reached = obj.Version
+	}
 }

@@ -85,3 +85,23 @@ func (s *status) set(change func(*Status)) {
 }
 
 func (s *status) phase(p Phase) { s.set(func(s *Status) { s.Phase = p }) }
+
+// seen records that the server sent something that counts.
+func (r *Reflector) seen(change func(*Status)) {
+	now := time.Now()
+	r.metrics.lastSeen.Set(float64(now.UnixMilli()) / 1000)
+	r.status.set(func(s *Status) {
+		s.LastSeen, s.LastError, s.NotFound = now, "", false
+		change(s)
+	})
+}
+
+// publishPosition shows the new position in the status.
+func (r *Reflector) publishPosition() {
+	r.seen(func(s *Status) {
+		s.Synced = true
+		if s.Version != r.state.at.version {
+			s.Version, r.state.stuck = r.state.at.version, stuck{}
+		}
+	})
+}

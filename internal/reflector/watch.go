@@ -14,20 +14,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// brokenError is an error of a watch that the server had accepted.
-type brokenError struct {
-	err      error
-	progress bool // it had received something before
-}
-
-func (e *brokenError) Error() string        { return e.err.Error() }
-func (e *brokenError) Unwrap() error        { return e.err }
-func (e *brokenError) Is(target error) bool { return target == errBroke }
-
-const (
-	shortWatch = time.Second      // a watch that brings nothing and ends sooner was in fact refused
-	slack      = 30 * time.Second // for a server that is late to end a watch
-)
+// slack is for a server that is late to end a watch.
+const slack = 30 * time.Second
 
 // watch follows what changes from now on.
 func (r *Reflector) watch(ctx context.Context) outcome {
@@ -193,7 +181,7 @@ func (r *Reflector) goneUnread(
 	case !wanted:
 		return nil
 	case initial:
-		r.setReached(f.obj)
+		r.state.setReached(f.obj)
 		return fromStore(r.cfg.Store.Unselected(ctx, f.obj, true))
 	case r.state.at.has(f.obj, true):
 		return nil
@@ -264,15 +252,3 @@ func (r *Reflector) bookmark(ctx context.Context, v resource.Version) error {
 	r.publishPosition()
 	return nil
 }
-
-// publishPosition shows the new position in the status.
-func (r *Reflector) publishPosition() {
-	r.seen(func(s *Status) {
-		s.Synced = true
-		if s.Version != r.state.at.version {
-			s.Version, r.state.stuck = r.state.at.version, stuck{}
-		}
-	})
-}
-
-var errBroke = errors.New("the watch broke")

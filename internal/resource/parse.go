@@ -217,13 +217,13 @@ type parser struct {
 	// doubtful: what it says of itself may be wrong.
 	doubtful bool
 	seen     fieldSet
-	edits    few[edit] // in the order of the input
+	edits    smallSlice[edit] // in the order of the input
 
 	namespace, name, uid, version, deletion, created span
 	generation                                       int64
-	owners                                           few[ownerSpans]
+	owners                                           smallSlice[ownerSpans]
 
-	writes few[entrySpans] // the managedFields entries of the newest second
+	writes smallSlice[entrySpans] // the managedFields entries of the newest second
 }
 
 type ownerSpans struct {

@@ -118,6 +118,13 @@ func (e *elector) release(ctx context.Context) {
 	}
 }
 
+// mayRelease reports whether the lease may be released, and not expire.
+func (l *Lease) mayRelease() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.releasing
+}
+
 // read reads the object. It reports whether it is known now, or known to be missing.
 func (e *elector) read(ctx context.Context) bool {
 	cfg := &e.lease.cfg
@@ -139,6 +146,17 @@ func (e *elector) read(ctx context.Context) bool {
 	e.last, e.exists = object, true
 	e.lease.recordLeader(holderOf(object))
 	return true
+}
+
+// recordLeader records who has the lease.
+func (l *Lease) recordLeader(holder string) {
+	l.mu.Lock()
+	before := l.leader
+	l.leader = holder
+	l.mu.Unlock()
+	if before != holder && holder != "" && holder != l.cfg.Identity {
+		l.log.Info("another replica leads", "leader", holder)
+	}
 }
 
 // write makes the lease this replica's from now on.
@@ -182,6 +200,17 @@ func (e *elector) put(ctx context.Context, spec coordinationv1.LeaseSpec) error 
 		e.lease.log.Warn("can't write the lease, trying again", "err", err)
 	}
 	return err
+}
+
+// recordWrite records that the API server has accepted a record from this replica, in answer to a
+// request that began at a time.
+func (l *Lease) recordWrite(holder string, began time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leader = holder
+	if holder == l.cfg.Identity && !l.releasing {
+		l.renewed = began
+	}
 }
 
 // isMine reports whether the lease is this replica's, as far as it has seen.

@@ -175,32 +175,3 @@ func (l *Lease) Release() {
 	defer l.mu.Unlock()
 	l.releasing, l.renewed = true, time.Time{}
 }
-
-// mayRelease reports whether the lease may be released, and not expire.
-func (l *Lease) mayRelease() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.releasing
-}
-
-// recordWrite records that the API server has accepted a record from this replica, in answer to a
-// request that began at a time.
-func (l *Lease) recordWrite(holder string, began time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.leader = holder
-	if holder == l.cfg.Identity && !l.releasing {
-		l.renewed = began
-	}
-}
-
-// recordLeader records who has the lease.
-func (l *Lease) recordLeader(holder string) {
-	l.mu.Lock()
-	before := l.leader
-	l.leader = holder
-	l.mu.Unlock()
-	if before != holder && holder != "" && holder != l.cfg.Identity {
-		l.log.Info("another replica leads", "leader", holder)
-	}
-}

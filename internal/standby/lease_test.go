@@ -30,9 +30,9 @@ func campaign(t *testing.T, server *testkit.Leases, identity string) *candidate 
 	return campaignIf(t, server, identity, nil)
 }
 
-// campaignIf has a process take part that gives way to others while it is unfit.
+// campaignIf has a process take part that gives way to others while it is unsynced.
 func campaignIf(
-	t *testing.T, server *testkit.Leases, identity string, unfit func() string,
+	t *testing.T, server *testkit.Leases, identity string, unsynced func() string,
 ) *candidate {
 	t.Helper()
 	c := &candidate{client: server.Client(), done: make(chan error, 1)}
@@ -43,7 +43,7 @@ func campaignIf(
 	var err error
 	c.Lease, err = standby.NewLease(cfg)
 	testkit.OK(t, err)
-	c.Defer(unfit)
+	c.Defer(unsynced)
 	c.board = standby.NewProgressLease(cfg)
 	var ctx context.Context
 	ctx, c.stop = context.WithCancel(t.Context())
@@ -221,10 +221,10 @@ func TestDeletedBoard(t *testing.T) {
 	})
 }
 
-// An unfit replica leaves a vacant lease to others for a while.
-func TestUnfitReplica(t *testing.T) {
+// An unsynced replica leaves a vacant lease to others for a while.
+func TestUnsyncedReplica(t *testing.T) {
 	never := func() string { return "" }
-	unfit := func() string { return "it knows nothing" }
+	unsynced := func() string { return "it knows nothing" }
 	for name, tt := range map[string]struct {
 		other    func() string // nil for nobody else
 		released bool
@@ -236,8 +236,8 @@ func TestUnfitReplica(t *testing.T) {
 			to: 33 * time.Second,
 		},
 		"another one is fit": {other: never},
-		"another one is unfit too": {
-			other: unfit, from: 45 * time.Second,
+		"another one is unsynced too": {
+			other: unsynced, from: 45 * time.Second,
 			to: 48 * time.Second,
 		},
 	} {
@@ -246,7 +246,7 @@ func TestUnfitReplica(t *testing.T) {
 				server := testkit.NewLeases()
 				leader := campaign(t, server, "leader")
 				time.Sleep(10 * time.Millisecond)
-				candidates := []*candidate{campaignIf(t, server, "unfit", unfit)}
+				candidates := []*candidate{campaignIf(t, server, "unsynced", unsynced)}
 				if tt.other != nil {
 					candidates = append(candidates, campaignIf(t, server, "other", tt.other))
 				}
@@ -269,7 +269,7 @@ func TestUnfitReplica(t *testing.T) {
 				switch {
 				case tt.to == 0:
 					if candidates[0].leads() || !candidates[1].leads() || took > 18*time.Second {
-						t.Errorf("the unfit one leads: %t, after %v", candidates[0].leads(), took)
+						t.Errorf("the unsynced one leads: %t, after %v", candidates[0].leads(), took)
 					}
 				case took < tt.from || took > tt.to:
 					t.Errorf("it leads after %v, want %v to %v", took, tt.from, tt.to)
@@ -279,18 +279,18 @@ func TestUnfitReplica(t *testing.T) {
 	}
 }
 
-// An unfit replica creates a missing lease only after a while.
-func TestUnfitReplicaAlone(t *testing.T) {
+// An unsynced replica creates a missing lease only after a while.
+func TestUnsyncedReplicaAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		c := campaignIf(t, testkit.NewLeases(),
-			"unfit", func() string { return "it knows nothing" })
+			"unsynced", func() string { return "it knows nothing" })
 		defer c.stop()
 		<-c.Elected()
 		if took := time.Since(began); took < 30*time.Second || took > 33*time.Second {
 			t.Errorf("it took %v", took)
 		}
 		time.Sleep(time.Minute)
-		testkit.OK(t, c.Gate()) // it renews what it has, though it is unfit
+		testkit.OK(t, c.Gate()) // it renews what it has, though it is unsynced
 	})
 }

@@ -324,10 +324,6 @@ func parseAnnouncement(uid string, value []byte) (a announcement, body []byte, e
 	return a, value[end:], nil
 }
 
-var errAnnouncement = errors.New("state database: an announcement does not " +
-	"parse; the directory is " +
-	"damaged: restore it from a copy, or reset the informer")
-
 // load reads the announcements of earlier runs.
 func (as *Announcements) load() error {
 	it, err := as.ix.iterator(spaceAnnounced)

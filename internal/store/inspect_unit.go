@@ -96,6 +96,19 @@ func (u Unit) Keys() iter.Seq2[resource.Key, error] {
 	}
 }
 
+// Objects counts the existing objects, as of the last commit. It reads all records, so don't call
+// it often.
+func (ix *Indexer) Objects() (int, error) {
+	n := 0
+	for _, err := range (Unit{Name: ix.cfg.Name, ix: ix}).Keys() {
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
 // entry is a key and its value in the database. They are valid until the next one.
 type entry struct{ key, value []byte }
 

@@ -166,3 +166,7 @@ func parseRecord(b []byte) (r Record, err error) {
 	r.Version = resource.Version(rest)
 	return r, nil
 }
+
+var errAnnouncement = errors.New("state database: an announcement does not " +
+	"parse; the directory is " +
+	"damaged: restore it from a copy, or reset the informer")

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"strings"
 
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -145,4 +146,72 @@ func (t *recordCache) grow() {
 		size, used = min(2*len(t.chunks[last]), maxChunk), 0
 	}
 	t.chunks, t.used = append(t.chunks, make([]byte, size)), used
+}
+
+// cacheLocked caches a committed record.
+func (ix *Indexer) cacheLocked(key resource.Key, r Record) {
+	if k, ok := pack(r); ok && ix.records.put(key, k) {
+		return
+	}
+	ix.records.remove(key)
+	if ix.uncached != nil && !ix.uncached.add(key) {
+		ix.uncached = nil
+	}
+}
+
+// dropCache leaves all records to the database.
+func (ix *Indexer) dropCache() {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	ix.records = newRecordCache()
+	ix.uncached = nil
+}
+
+// cacheLookup is the cached record of an object, as of the last commit. A commit looks each up at
+// most once.
+type cacheLookup struct {
+	cachedRecord
+	ok, done bool
+}
+
+func (k *cacheLookup) find(ix *Indexer, key resource.Key) {
+	if k.done {
+		return
+	}
+	k.done = true
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	k.cachedRecord, k.ok = ix.records.get(key)
+}
+
+// isUID reports whether an object with this uid was committed since the start.
+func (k *cacheLookup) isUID(uid string) bool {
+	var packed [16]byte
+	return k.ok && packUUID(&packed, uid) && k.uid == packed
+}
+
+// maxUncached bounds the memory of uncached, to about a MiB.
+const maxUncached = 8192
+
+// uncached are the keys of records that are in the database and not in the cache, of an informer
+// that began with none. With it the database is not asked for a new object: in a first list all are
+// new, and that question takes longer than everything else that is decided about them.
+type uncached struct{ keys map[resource.Key]struct{} }
+
+// mayExist reports whether the database must be asked.
+func (o *uncached) mayExist(key resource.Key) bool {
+	if o == nil {
+		return true
+	}
+	_, there := o.keys[key]
+	return there
+}
+
+// add adds a key. It is false when there are too many.
+func (o *uncached) add(key resource.Key) bool {
+	if len(o.keys) >= maxUncached {
+		return false
+	}
+	o.keys[resource.Key(strings.Clone(string(key)))] = struct{}{}
+	return true
 }

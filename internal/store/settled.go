@@ -9,6 +9,33 @@ import (
 	"github.com/kubebridge/bridge/internal/statedb"
 )
 
+// Settle writes an object's last settled state.
+func (b *Batch) Settle(ix *Indexer, key resource.Key, s Settled) {
+	bodyInPlace := b.dropAnnounced(ix, key, &s)
+	b.value = s.Record.append(b.value[:0])
+	var k cacheLookup
+	if !s.Deleted {
+		b.put(b.keyOf(spaceRecord, ix, key), b.value)
+		leaves := !bodyInPlace && b.leavesBody(ix, key, &k, &s)
+		if !bodyInPlace && !leaves {
+			b.body = ix.db.bodies.encode(b.body, s.Object.Raw)
+			b.put(b.keyOf(spaceBody, ix, key), b.body)
+		}
+		b.setBehind(ix, key, &k, leaves)
+		return
+	}
+	b.setBehind(ix, key, &k, false)
+	b.Fail(b.batch.Delete(b.keyOf(spaceBody, ix, key), nil))
+	if !s.Version.Ordered() {
+		// Without an order no watermark ever passes it, and a replay can't be distinguished from a
+		// change: keep nothing.
+		b.Fail(b.batch.Delete(b.keyOf(spaceRecord, ix, key), nil))
+		return
+	}
+	b.put(b.keyOf(spaceRecord, ix, key), b.value)
+	b.put(tombstoneKey(ix.id, s.Version, key), nil)
+}
+
 // Stored is the last settled state of one object: all sinks have it, or it is spooled for them.
 type Stored struct {
 	Record
@@ -59,17 +86,4 @@ func getFrom(from pebble.Reader, key []byte) ([]byte, error) {
 	}
 	value = append([]byte{}, value...)
 	return value, closer.Close()
-}
-
-// Objects counts the existing objects, as of the last commit. It reads all records, so don't call
-// it often.
-func (ix *Indexer) Objects() (int, error) {
-	n := 0
-	for _, err := range (Unit{Name: ix.cfg.Name, ix: ix}).Keys() {
-		if err != nil {
-			return n, err
-		}
-		n++
-	}
-	return n, nil
 }

@@ -36,17 +36,17 @@ var (
 // resumption is the state of an unverified lane: it resumes an earlier process's producer, and has
 // not yet seen a batch of its own in the log. How far a range was read is kept for the next call.
 type resumption struct {
-	began time.Time
-	own   logRange // where the lane's first batch should lie, while that is read
-	late  logRange // where late batches are looked for
+	began    time.Time
+	expected logRange // where the lane's first batch should lie, while that is read
+	late     logRange // where late batches are looked for
 }
 
 // rangeAt returns the range in which a batch at this offset lies.
 func (r *resumption) rangeAt(offset int64) *logRange {
-	if r.own.end != offset+1 {
-		r.own = logRange{from: offset, end: offset + 1}
+	if r.expected.end != offset+1 {
+		r.expected = logRange{from: offset, end: offset + 1}
 	}
-	return &r.own
+	return &r.expected
 }
 
 // lateRange returns the range between the offsets, without what was read of it before.
@@ -107,8 +107,8 @@ func (l *lane) batchAt(
 	if offset < 0 {
 		return batchHead{}, nil, errNotFound
 	}
-	own, none := l.resumed.rangeAt(offset), true
-	err = l.read(ctx, own, batchVisitor{wantIDs: l.isOwn, batch: func(b batchHead,
+	expected, none := l.resumed.rangeAt(offset), true
+	err = l.read(ctx, expected, batchVisitor{wantIDs: l.isOwn, batch: func(b batchHead,
 		its []string,
 	) error {
 		if b.offset == offset {
@@ -117,7 +117,7 @@ func (l *lane) batchAt(
 		return nil
 	}})
 	if err == nil {
-		*own = logRange{}
+		*expected = logRange{}
 		if none {
 			err = errNotFound
 		}

@@ -19,7 +19,7 @@ var errUnbounded = errors.New("the server announces a message that is too large:
 
 // boundedConn refuses what is too large before the client library allocates memory for it: that
 // allocates as much as the server announces. Encrypted connections and WebSocket frames are not
-// checked.
+// checked: docs/security.md says what remains.
 type boundedConn struct {
 	net.Conn
 	begun   bool   // something was written

@@ -80,6 +80,9 @@ func (s *Sink) Claim(ctx context.Context, e *event.Event) (dataref string, err e
 	if s.objects == nil {
 		return "", sinks.ErrNoClaims
 	}
+	if _, err := s.limits(); err != nil {
+		return "", err
+	}
 	sum := sha256.Sum256(e.Data)
 	name := e.MessageID() + "/" + hex.EncodeToString(sum[:claimDigest])
 	dataref = dataRefScheme + s.cfg.Objects.Bucket + "/" + escapePath(name)

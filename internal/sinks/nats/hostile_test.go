@@ -21,6 +21,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -224,6 +225,18 @@ func generalLies() map[string]func(message) []byte {
 	}
 }
 
+// answerLies are the general lies about what an answer says, not about the protocol below it.
+func answerLies() map[string]func(message) []byte {
+	all, lies := generalLies(), map[string]func(message) []byte{}
+	for _, name := range []string{
+		"silence", "twice", "and an error", "nothing", "no JSON", "half an answer",
+		"an error that is none", "an INFO of another server",
+	} {
+		lies[name] = all[name]
+	}
+	return lies
+}
+
 func ackLies() map[string]func(message) []byte {
 	return map[string]func(message) []byte{
 		"said twice":                    twice,
@@ -246,7 +259,15 @@ func TestHostileBroker(t *testing.T) {
 		t.Run("acks: "+name, func(t *testing.T) { lieAboutAcks(t, lie) })
 	}
 	for name, lie := range generalLies() {
-		t.Run("answers: "+name, func(t *testing.T) { lieAboutStreams(t, lie) })
+		t.Run("answers: "+name, func(t *testing.T) { lieAboutStream(t, lie, open, recall) })
+	}
+	for name, lie := range answerLies() {
+		t.Run("a fence: "+name, func(t *testing.T) { lieAboutFence(t, lie) })
+		t.Run("a bucket: "+name, func(t *testing.T) { lieAboutBucket(t, lie) })
+		t.Run("large payloads: "+name, func(t *testing.T) { lieAboutPayloads(t, lie) })
+		if !strings.HasPrefix(name, "an INFO") { // then it is asked in vain, and taken for stored
+			t.Run("a duplicate: "+name, func(t *testing.T) { lieAboutDuplicate(t, lie) })
+		}
 	}
 	for name, lie := range ackLies() {
 		t.Run("acks: "+name, func(t *testing.T) {
@@ -270,9 +291,9 @@ func TestHostileBroker(t *testing.T) {
 		},
 	} {
 		t.Run("answers: "+name, func(t *testing.T) {
-			lieAboutStreams(t, func(m message) []byte {
+			lieAboutStream(t, func(m message) []byte {
 				return m.saying(strings.Replace(string(m.payload), change[0], change[1], 1))
-			})
+			}, open)
 		})
 	}
 }
@@ -321,8 +342,23 @@ func lieAboutAcks(t *testing.T, lie func(message) []byte) (strays float64) {
 	return strays
 }
 
-// lieAboutStreams lies about the API while a sink opens and recalls.
-func lieAboutStreams(t *testing.T, lie func(message) []byte) {
+// question is what a sink asks of a server, beside the acks of what it publishes.
+type question func(ctx context.Context, sink *nats.Sink, position []byte) error
+
+func open(ctx context.Context, sink *nats.Sink, _ []byte) error { return sink.Open(ctx) }
+
+func recall(ctx context.Context, sink *nats.Sink, position []byte) error {
+	return sink.Recall(ctx, position, func(string) {})
+}
+
+func claim(ctx context.Context, sink *nats.Sink, _ []byte) error {
+	_, err := sink.Claim(ctx, sinktest.NewEvent("web", 1, 1<<20))
+	return err
+}
+
+// lieAbout lies about the answers to each question of a sink. In the end the sink works. It gives
+// the server, whose stream has two versions of object a from before, and which got the third.
+func lieAbout(t *testing.T, of func(*nats.Config), lie func(message) []byte, asked ...question) *testServer {
 	t.Helper()
 	ts := newTestServer(t)
 	before := ts.openSink()
@@ -330,20 +366,65 @@ func lieAboutStreams(t *testing.T, lie func(message) []byte) {
 	position := before.Position()
 	mustStore(t, before, ev("a", 2))
 	l := newLiar(t, ts.url())
-	sink := ts.newSink(l.use, ackTimeout(100*time.Millisecond), quick)
+	sink := ts.newSink(l.use, ackTimeout(100*time.Millisecond), quick, of)
 	t.Cleanup(func() { _ = sink.Close() })
-	l.answer(answers, 3, lie)
-	harm := testkit.Allocated(func() {
-		patiently(t, func() error { return sink.Open(t.Context()) })
-		patiently(t, func() error { return sink.Recall(t.Context(), position, func(string) {}) })
-	})
+	for _, ask := range asked {
+		l.answer(answers, 3, lie)
+		harm := testkit.Allocated(func() {
+			patiently(t, func() error { return ask(t.Context(), sink, position) })
+		})
+		l.requireLies(t)
+		if harm > maxHarm {
+			t.Errorf("%d MiB were allocated", harm>>20)
+		}
+		l.answer(acks, 0, nil)
+	}
+	storePatiently(t, sink, ev("a", 3))
+	return ts
+}
+
+func lieAboutStream(t *testing.T, lie func(message) []byte, asked ...question) {
+	requireVersions(t, lieAbout(t, func(*nats.Config) {}, lie, asked...), 3)
+}
+
+func lieAboutFence(t *testing.T, lie func(message) []byte) {
+	requireVersions(t, lieAbout(t, new(office).of(0), lie, open), 3)
+}
+
+func lieAboutBucket(t *testing.T, lie func(message) []byte) {
+	ts := lieAbout(t, inBucket, lie, open)
+	wantEntries(t, ts.jetStream(), map[string]string{key + "a": "3"})
+}
+
+func lieAboutPayloads(t *testing.T, lie func(message) []byte) {
+	requireVersions(t, lieAbout(t, withBucket, lie, open, claim), 3)
+}
+
+// lieAboutDuplicate lies about the message that has the id of a delete which is published: whatever
+// the server says of it, the delete is stored.
+func lieAboutDuplicate(t *testing.T, lie func(message) []byte) {
+	t.Helper()
+	ts := newTestServer(t)
+	l := newLiar(t, ts.url())
+	sink := ts.openSink(l.use, ackTimeout(100*time.Millisecond), quick)
+	end := deleted("a")
+	forge(t, ts, "k8s.test.junk", end.Informer+"/"+end.ID, nil)
+	l.answer(answers, 2, lie)
+	harm := testkit.Allocated(func() { storePatiently(t, sink, end) })
 	l.requireLies(t)
 	l.answer(acks, 0, nil)
 	if harm > maxHarm {
 		t.Errorf("%d MiB were allocated", harm>>20)
 	}
-	storePatiently(t, sink, ev("a", 3))
-	requireVersions(t, ts, 3)
+	found := 0
+	for _, m := range storedMessages(t, ts.jetStream(), "K8S") {
+		if m.Header.Get("ce-id") == end.ID {
+			found++
+		}
+	}
+	if found == 0 {
+		t.Error("the delete is not in the stream")
+	}
 }
 
 // quick shortens the waits for a server that does not answer.

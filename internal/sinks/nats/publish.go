@@ -124,6 +124,25 @@ func (s *Sink) writeFailed(c *call, i int, err error) bool {
 	return false
 }
 
+// unanswered is the error of a question to the server's API, with what the server reported shortly
+// before. A question is small: where it does not fit, the server's limits are not believed.
+func (s *Sink) unanswered(err error) error {
+	if isAny(err, nats.ErrMaxPayload, nats.ErrHeadersNotSupported) {
+		return s.distrustServer(err)
+	}
+	return classified(s.withServerError(err))
+}
+
+// missingRight is what the server said shortly before of a right that the user lacks; nil for
+// nothing. Such a question has no answer.
+func (s *Sink) missingRight() error {
+	said := s.serverError.since(s.cfg.Connection.Timeout + s.cfg.AckTimeout)
+	if errors.Is(said, nats.ErrPermissionViolation) {
+		return said
+	}
+	return nil
+}
+
 // distrustServer ends a connection whose server reports limits that no NATS server has: with them,
 // every event would be refused. The next connection reads the server's limits again.
 func (s *Sink) distrustServer(err error) error {

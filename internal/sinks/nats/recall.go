@@ -100,14 +100,13 @@ func (s *Sink) Recall(ctx context.Context, from []byte, found func(messageID str
 	if ctx.Err() != nil {
 		return stopped(ctx.Err())
 	}
-	if said := s.serverError.since(s.cfg.Connection.Timeout + s.cfg.AckTimeout); said != nil &&
-		errors.Is(said, nats.ErrPermissionViolation) {
+	if said := s.missingRight(); said != nil {
 		s.log.Warn("the stream can't be read back without permission for consumers: what was "+
 			"sent just before a crash is sent again; "+
 			"grant it, or set readBack: false", "err", said)
 		return nil
 	}
-	return classified(s.withServerError(fmt.Errorf("read back the stream: %w", err)))
+	return s.unanswered(fmt.Errorf("read back the stream: %w", err))
 }
 
 // streamRange is a part of a stream: from a sequence or a time on.

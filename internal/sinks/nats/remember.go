@@ -70,15 +70,15 @@ func (s *Sink) lastIs(
 		return false, nil
 	}
 	if err != nil {
-		return false, classified(s.withServerError(fmt.Errorf("look at stream %s: %w", name, err)))
+		return false, s.unanswered(fmt.Errorf("look at stream %s: %w", name, err))
 	}
 	m, err := stream.GetLastMsgForSubject(ctx, subject)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return false, nil
 	case err != nil:
-		return false, classified(s.withServerError(fmt.Errorf(
-			"look at the last message of %s in stream %s: %w", subject, name, err)))
+		return false, s.unanswered(fmt.Errorf("look at the last message of %s in stream %s: %w",
+			subject, name, err))
 	}
 	id := m.Header.Get(nats.MsgIdHdr)
 	return id != "" &&

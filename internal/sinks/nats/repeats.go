@@ -63,29 +63,47 @@ func (s *Sink) checkRepeats(ctx context.Context, batch []*sinks.Message, found [
 	}
 }
 
-// originOf reads the message that the stream has under an event's id.
+// originOf reads the message that the stream has under an event's id. What gives no answer is asked
+// again, but not forever: the user may lack the right, or the server never tells.
 func (s *Sink) originOf(
 	ctx context.Context, e *event.Event, to route, st *stream, seq uint64,
 ) string {
+	const attempts = 3
+	for range attempts {
+		m, err := s.messageAt(ctx, st, seq)
+		switch {
+		case err == nil:
+			return s.compareWith(m, e, to)
+		case errors.Is(err, jetstream.ErrMsgNotFound) && s.cfg.Mode == KV:
+			return originReplaced
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			return originForged // or deleted meanwhile; then the event is stored again
+		case s.missingRight() != nil, ctx.Err() != nil:
+			return originUnchecked
+		}
+	}
+	return originUnchecked
+}
+
+// messageAt reads a message of a stream.
+func (s *Sink) messageAt(
+	ctx context.Context, st *stream, seq uint64,
+) (*jetstream.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
 	defer cancel()
 	js, err := s.jetStream(s.conn)
 	if err != nil {
-		return originUnchecked
+		return nil, err
 	}
 	there, err := js.Stream(ctx, st.name)
 	if err != nil {
-		return originUnchecked
+		return nil, err
 	}
-	m, err := there.GetMsg(ctx, seq)
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound) && s.cfg.Mode == KV:
-		return originReplaced
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return originForged // or deleted meanwhile; then the event is stored again
-	case err != nil:
-		return originUnchecked
-	}
+	return there.GetMsg(ctx, seq)
+}
+
+// compareWith compares a message with what the event's own would be.
+func (s *Sink) compareWith(m *jetstream.RawStreamMsg, e *event.Event, to route) string {
 	enc := encoders.Get().(*encoder)
 	defer enc.release()
 	enc.encode(e, to, s.cfg.Encoding, nil)

@@ -28,7 +28,7 @@ func (s *Sink) search(ctx context.Context, overdue []*sinks.Message, to route) e
 	case err == nil, bounded.Err() != nil:
 		return &sinks.Error{Class: sinks.Retry, Err: errSearching}
 	default:
-		return classified(s.withServerError(err))
+		return s.unanswered(err)
 	}
 }
 

@@ -173,8 +173,8 @@ func (s *Sink) resolveStream(ctx context.Context, e *event.Event) error {
 	}
 	// The operator can fix it while the bridge runs: the object's events wait, they are not
 	// refused.
-	if sinks.Classify(classified(err)) == sinks.Refused {
+	if err = s.unanswered(err); sinks.Classify(err) == sinks.Refused {
 		return &sinks.Error{Class: sinks.Retry, Err: err}
 	}
-	return classified(s.withServerError(err))
+	return err
 }

@@ -3,7 +3,6 @@ package nats
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -120,15 +119,13 @@ func (s *Sink) sweep(ctx context.Context, end *sinks.Message, to route) error {
 	case ctx.Err() != nil:
 		return stopped(ctx.Err())
 	}
-	if said := s.serverError.since(s.cfg.Connection.Timeout + s.cfg.AckTimeout); said != nil &&
-		errors.Is(said, nats.ErrPermissionViolation) {
+	if said := s.missingRight(); said != nil {
 		s.log.Warn("the bucket can't be compared with the list without permission for consumers: "+
 			"keys of objects that vanished while the bridge had no state stay; grant it",
 			"bucket", s.cfg.Bucket, "err", said)
 		return nil
 	}
-	return classified(s.withServerError(fmt.Errorf("compare bucket %s with the list: %w",
-		s.cfg.Bucket, err)))
+	return s.unanswered(fmt.Errorf("compare bucket %s with the list: %w", s.cfg.Bucket, err))
 }
 
 func (s *Sink) sweepKeys(ctx context.Context, end *sinks.Message, to route) error {

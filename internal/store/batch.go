@@ -26,33 +26,6 @@ func (db *DB) NewBatch() *Batch {
 	return &Batch{db: db, batch: db.state.NewBatch()}
 }
 
-// Settle writes an object's last settled state.
-func (b *Batch) Settle(ix *Indexer, key resource.Key, s Settled) {
-	bodyInPlace := b.dropAnnounced(ix, key, &s)
-	b.value = s.Record.append(b.value[:0])
-	var k cacheLookup
-	if !s.Deleted {
-		b.put(b.keyOf(spaceRecord, ix, key), b.value)
-		leaves := !bodyInPlace && b.leavesBody(ix, key, &k, &s)
-		if !bodyInPlace && !leaves {
-			b.body = ix.db.bodies.encode(b.body, s.Object.Raw)
-			b.put(b.keyOf(spaceBody, ix, key), b.body)
-		}
-		b.setBehind(ix, key, &k, leaves)
-		return
-	}
-	b.setBehind(ix, key, &k, false)
-	b.Fail(b.batch.Delete(b.keyOf(spaceBody, ix, key), nil))
-	if !s.Version.Ordered() {
-		// Without an order no watermark ever passes it, and a replay can't be distinguished from a
-		// change: keep nothing.
-		b.Fail(b.batch.Delete(b.keyOf(spaceRecord, ix, key), nil))
-		return
-	}
-	b.put(b.keyOf(spaceRecord, ix, key), b.value)
-	b.put(tombstoneKey(ix.id, s.Version, key), nil)
-}
-
 // keyOf is objectKey in the batch's own memory: it is valid until the next.
 func (b *Batch) keyOf(space byte, ix *Indexer, key resource.Key) []byte {
 	b.key = append(appendPrefix(b.key[:0], space, ix.id), key...)

@@ -5,8 +5,45 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/standby"
 )
+
+// progressOf is the leader's progress of a unit; ok is false when there is none, or the leader
+// selects something else.
+func (r *replica) progressOf(u *pipeline.Pipeline) (p standby.Unit, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, ok = r.progress.Units[u.Name()]
+	// Where a leader has selected something else since, objects that came back are published again,
+	// however old they are: versions delivered before say nothing of them.
+	if p.Scope != u.Config().ReplicaScope() ||
+		r.state == leading && p.Selectors < u.Replica.Selectors() {
+		return standby.Unit{}, false
+	}
+	return p, ok
+}
+
+// leaderReported reports whether any progress of a leader is known.
+func (r *replica) leaderReported() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.progress.Units) > 0
+}
+
+// OthersLed reports whether another replica leads or has led.
+func (r *replica) OthersLed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.led
+}
+
+// Succeeds reports whether others have published a pipeline's changes before, and up to which
+// version at least.
+func (r *replica) Succeeds(u *pipeline.Pipeline) (from resource.Version, led bool) {
+	p, ok := r.progressOf(u)
+	return p.Delivered, ok || r.OthersLed() && !r.leaderReported()
+}
 
 // Replicas get a changed configuration one after the other, and one may have to take over in
 // between. So the leader reports which sinks it feeds, and its progress is about these only.

@@ -2,15 +2,15 @@ package resource
 
 import "slices"
 
-// few is a list whose first elements need no allocation: it stays on the stack together with what
-// holds it, which a slice of a local array does not.
-type few[T any] struct {
+// smallSlice is a list whose first elements need no allocation: it stays on the stack together with
+// what holds it, which a slice of a local array does not.
+type smallSlice[T any] struct {
 	n     int
 	first [2]T
 	more  []T
 }
 
-func (l *few[T]) add(v T) {
+func (l *smallSlice[T]) add(v T) {
 	if l.n < len(l.first) {
 		l.first[l.n] = v
 	} else {
@@ -23,9 +23,9 @@ func (l *few[T]) add(v T) {
 }
 
 // clear empties the list.
-func (l *few[T]) clear() { l.n, l.more = 0, l.more[:0] }
+func (l *smallSlice[T]) clear() { l.n, l.more = 0, l.more[:0] }
 
-func (l *few[T]) at(i int) *T {
+func (l *smallSlice[T]) at(i int) *T {
 	if i < len(l.first) {
 		return &l.first[i]
 	}

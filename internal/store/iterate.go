@@ -1,0 +1,124 @@
+package store
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// iterator over one space of the informer's keys.
+func (ix *Indexer) iterator(space byte) (*pebble.Iterator, error) {
+	return ix.iteratorOf(space, "")
+}
+
+// iteratorOf is one over the keys that begin with in.
+func (ix *Indexer) iteratorOf(space byte, in resource.Key) (*pebble.Iterator, error) {
+	return ix.db.iterator(ix.id, space, in)
+}
+
+// iterator over the keys of a unit in one space that begin with in.
+func (db *DB) iterator(id uint32, space byte, in resource.Key) (*pebble.Iterator, error) {
+	begin := objectKey(space, id, in)
+	it, err := db.pebble.NewIter(&pebble.IterOptions{
+		LowerBound: begin,
+		UpperBound: after(begin),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("state database: %w", err)
+	}
+	return it, nil
+}
+
+// inNamespace is what the keys of a namespace's objects begin with; of all objects for "".
+func inNamespace(namespace string) resource.Key {
+	if namespace == "" {
+		return ""
+	}
+	return resource.MakeKey(namespace, "")
+}
+
+// Item is one live object of an iteration.
+type Item struct {
+	Key resource.Key
+	Record
+	ix     *Indexer
+	object *resource.Object // when it is unsettled
+}
+
+// Object is the item's state, nil when it is gone by now.
+func (i Item) Object() (*resource.Object, error) {
+	if i.object != nil {
+		return i.object, nil
+	}
+	return i.ix.settledObject(i.Key)
+}
+
+// All yields the live objects in order of their keys: the newest state of each at the call. It
+// costs memory for unsettled changes, not for the objects.
+func (ix *Indexer) All() iter.Seq2[Item, error] { return ix.all("") }
+
+// InNamespace is All of the objects of one namespace, "" for all. It reads no others: keys are in
+// order of namespaces.
+func (ix *Indexer) InNamespace(namespace string) iter.Seq2[Item, error] {
+	return ix.all(inNamespace(namespace))
+}
+
+// all yields those whose keys begin with in.
+func (ix *Indexer) all(in resource.Key) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		// The overlay first: what a commit moves from it to the database in between is then in
+		// both, never in none.
+		ix.mu.RLock()
+		overlay := maps.Clone(ix.overlay)
+		ix.mu.RUnlock()
+		maps.DeleteFunc(overlay,
+			func(key resource.Key, _ Settled) bool {
+				return !strings.HasPrefix(string(key),
+					string(in))
+			})
+		onWay := slices.Sorted(maps.Keys(overlay))
+		it, err := ix.iteratorOf(spaceRecord, in)
+		if err != nil {
+			yield(Item{}, err)
+			return
+		}
+		defer it.Close()
+		emit := func(key resource.Key) bool {
+			over := overlay[key]
+			return over.Deleted ||
+				yield(Item{Key: key, Record: over.Record, ix: ix, object: over.Object}, nil)
+		}
+		for it.First(); it.Valid(); it.Next() {
+			key := resource.Key(it.Key()[len(prefix(spaceRecord, 0)):])
+			for len(onWay) > 0 && onWay[0] < key {
+				if !emit(onWay[0]) {
+					return
+				}
+				onWay = onWay[1:]
+			}
+			if len(onWay) > 0 && onWay[0] == key {
+				continue // the overlay's is newer; it is next
+			}
+			rec, err := parseRecord(it.Value())
+			if err == nil && rec.Deleted {
+				continue
+			}
+			if !yield(Item{Key: key, Record: rec, ix: ix}, err) || err != nil {
+				return
+			}
+		}
+		for _, key := range onWay {
+			if !emit(key) {
+				return
+			}
+		}
+		if err := it.Error(); err != nil {
+			yield(Item{}, fmt.Errorf("state database: %w", err))
+		}
+	}
+}
