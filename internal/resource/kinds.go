@@ -19,7 +19,10 @@ func credentialPaths() map[string][]string {
 	secretTemplate := func(at string) []string {
 		return []string{at + ".template.data.*", at + ".template.templateFrom.*.literal"}
 	}
-	fakeStore := []string{"spec.provider.fake.data.*.value"}
+	secretStore := []string{
+		"spec.provider.fake.data.*.value", "spec.provider.vault.headers.*",
+		"spec.provider.webhook.body", "spec.provider.webhook.headers.*",
+	}
 	crossplaneRelease := []string{"spec.forProvider.set.*.value", "spec.forProvider.values"}
 	return map[string][]string{
 		"applications.argoproj.io": slices.Concat(
@@ -43,13 +46,19 @@ func credentialPaths() map[string][]string {
 		},
 		"challenges.acme.cert-manager.io":            {"spec.key", "spec.token"},
 		"clusterexternalsecrets.external-secrets.io": secretTemplate("spec.externalSecretSpec.target"),
+		"clustergenerators.generators.external-secrets.io": {
+			"spec.generator.fakeSpec.data.*", "spec.generator.webhookSpec.body",
+			"spec.generator.webhookSpec.headers.*",
+		},
+		"clusterpushsecrets.external-secrets.io": secretTemplate("spec.pushSecretSpec"),
 		"clusterregistrationtokens.management.cattle.io": {
 			"status.command", "status.insecureCommand", "status.insecureNodeCommand",
 			"status.insecureWindowsNodeCommand", "status.manifestUrl", "status.nodeCommand", "status.token",
 			"status.windowsNodeCommand",
 		},
-		"clustersecretstores.external-secrets.io":           fakeStore,
+		"clustersecretstores.external-secrets.io":           secretStore,
 		"externalsecrets.external-secrets.io":               secretTemplate("spec.target"),
+		"fakes.generators.external-secrets.io":              {"spec.data.*"},
 		"helmreleases.helm.toolkit.fluxcd.io":               {"spec.values"},
 		"kubeadmconfigs.bootstrap.cluster.x-k8s.io":         kubeadm("spec"),
 		"kubeadmconfigtemplates.bootstrap.cluster.x-k8s.io": kubeadm("spec.template.spec"),
@@ -66,15 +75,17 @@ func credentialPaths() map[string][]string {
 			"status.atProvider.manifest"),
 		// Addresses of chats hold their token, and who knows a path may call the webhook.
 		"providers.notification.toolkit.fluxcd.io": {"spec.address", "spec.proxy"},
+		"pushsecrets.external-secrets.io":          secretTemplate("spec"),
 		"receivers.notification.toolkit.fluxcd.io": {"status.url", "status.webhookPath"},
 		"releases.helm.crossplane.io":              crossplaneRelease,
 		"releases.helm.m.crossplane.io":            crossplaneRelease,
 		"samltokens.management.cattle.io":          {"token"},
 		"sealedsecrets.bitnami.com":                {"spec.template.data.*"},
-		"secretstores.external-secrets.io":         fakeStore,
+		"secretstores.external-secrets.io":         secretStore,
 		"tokens.management.cattle.io":              {"token"},
 		"useroauthaccesstokens.oauth.openshift.io": oauthToken,
 		"users.management.cattle.io":               {"password"},
+		"webhooks.generators.external-secrets.io":  {"spec.body", "spec.headers.*"},
 	}
 }
 
