@@ -155,34 +155,53 @@ var knownPaths = sync.OnceValue(func() map[groupResource]*Paths {
 	known := map[groupResource]*Paths{}
 	for name, texts := range credentialPaths() {
 		resource, group, _ := strings.Cut(name, ".")
-		paths := copyPaths()
-		for _, text := range texts {
-			p, err := ParsePath(text)
-			if err != nil {
-				panic(fmt.Sprintf("%s: %v", name, err)) // a test parses all
-			}
-			paths = append(paths, p)
-		}
+		paths := append(copyPaths(), mustPaths(name, texts)...)
 		known[groupResource{group, resource}] = NewPaths(paths...)
 	}
 	return known
 })
 
 // unredacted are kinds that often hold credentials in places that are not known well enough to be
-// redacted by default, and where to look for them.
-var unredacted = map[string]string{
-	"clusterissuers.cert-manager.io":                      "spec.acme.solvers.*.dns01.webhook.config",
-	"clusters.management.cattle.io":                       "spec and status",
-	"controllerconfigs.machineconfiguration.openshift.io": "spec.internalRegistryPullSecret",
-	"issuers.cert-manager.io":                             "spec.acme.solvers.*.dns01.webhook.config",
-	"virtualmachineinstances.kubevirt.io":                 "user data of cloud-init in spec.volumes",
-	"virtualmachines.kubevirt.io": "user data of cloud-init in " +
-		"spec.template.spec.volumes",
-}
+// redacted by default, and these places. docs/redaction.md has the same list.
+var unredacted = sync.OnceValue(func() map[string][]Path {
+	webhook := []string{"spec.acme.solvers.*.dns01.webhook.config"}
+	cloudInit := func(volumes string) []string {
+		return []string{volumes + ".*.cloudInitConfigDrive", volumes + ".*.cloudInitNoCloud"}
+	}
+	known := map[string][]Path{}
+	for name, texts := range map[string][]string{
+		"clusterissuers.cert-manager.io": webhook,
+		"clusters.management.cattle.io": {
+			"spec.amazonElasticContainerServiceConfig", "spec.azureKubernetesServiceConfig",
+			"spec.genericEngineConfig", "spec.googleKubernetesEngineConfig",
+			"spec.importedConfig.kubeConfig", "spec.rancherKubernetesEngineConfig",
+			"status.appliedSpec", "status.failedSpec", "status.serviceAccountToken",
+		},
+		"controllerconfigs.machineconfiguration.openshift.io": {"spec.internalRegistryPullSecret"},
+		"issuers.cert-manager.io":                             webhook,
+		"virtualmachineinstances.kubevirt.io":                 cloudInit("spec.volumes"),
+		"virtualmachines.kubevirt.io":                         cloudInit("spec.template.spec.volumes"),
+	} {
+		known[name] = mustPaths(name, texts)
+	}
+	return known
+})
 
-// Unredacted says where objects of a type often hold credentials that are not redacted by default;
-// "" where nothing is known of the type.
-func Unredacted(t Type) string { return unredacted[t.String()] }
+// Unredacted are the places where objects of a type often hold credentials that are not redacted by
+// default; none where nothing is known of the type.
+func Unredacted(t Type) []Path { return unredacted()[t.String()] }
 
 // UnredactedKinds are the names of the types for which Unredacted has an answer, sorted.
-func UnredactedKinds() []string { return slices.Sorted(maps.Keys(unredacted)) }
+func UnredactedKinds() []string { return slices.Sorted(maps.Keys(unredacted())) }
+
+// mustPaths parses the paths of a kind, which tests do too.
+func mustPaths(name string, texts []string) (paths []Path) {
+	for _, text := range texts {
+		p, err := ParsePath(text)
+		if err != nil {
+			panic(fmt.Sprintf("%s: %v", name, err))
+		}
+		paths = append(paths, p)
+	}
+	return paths
+}
