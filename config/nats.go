@@ -108,7 +108,8 @@ type Stream struct {
 	// object's life. There are at most `maxStreams`.
 	Name string `yaml:"name" default:"K8S"`
 	// MaxStreams bounds the streams that a name with fields makes. Events for more are dead
-	// letters.
+	// letters. It has no default where `manage: create` makes streams of {name}, {uid} or
+	// attributes: who writes objects chooses these, and the first names take what there may be.
 	MaxStreams int `yaml:"maxStreams" default:"1000"`
 	// Subjects are what the stream stores. Left out: the constant beginning of `subject` with
 	// everything below it, as `k8s.prod.>`, and the dead letters.

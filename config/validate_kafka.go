@@ -23,6 +23,10 @@ func (k *Kafka) validate(ps *settings.Report, path string) {
 	if k.DeadLetterTopic != "" {
 		validateTopic(ps, path+".deadLetterTopic", k.DeadLetterTopic)
 	}
+	if k.CreateTopics != nil {
+		requireLimit(ps, path+".topic", path+".maxTopics", k.Topic, "a topic")
+		requireLimit(ps, path+".deadLetterTopic", path+".maxTopics", k.DeadLetterTopic, "a topic")
+	}
 	if k.SASL != nil {
 		k.SASL.validate(ps, path+".sasl")
 	}

@@ -141,6 +141,9 @@ func (s *Stream) validate(ps *settings.Report, path string) {
 	if s.Name == "" || strings.ContainsAny(s.Name, " \t\r\n.*>/\\") {
 		ps.Add(path+".name", "want the name of a stream, without spaces and . * > / \\, got %q", s.Name)
 	}
+	if s.Manage == "create" {
+		requireLimit(ps, path+".name", path+".maxStreams", s.Name, "a stream")
+	}
 	if s.MaxStreams < 1 {
 		ps.Add(path+".maxStreams", "want at least 1, got %d", s.MaxStreams)
 	}

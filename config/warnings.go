@@ -67,20 +67,38 @@ func (k *Kafka) warn(ps *settings.Report, path string, p Protection) {
 // warnOfMany warns of a template whose fields have a value for each object, or values that whoever
 // writes an object chooses.
 func warnOfMany(ps *settings.Report, path, text, what string, most int) {
-	template, err := event.ParseTemplate(text)
-	if err != nil {
-		return // reported, or not given
-	}
-	for _, field := range template.Fields() {
-		switch {
-		case field == "name" || field == "uid":
+	for _, field := range chosenFields(text) {
+		if !strings.HasPrefix(field, "attributes.") {
 			ps.Add(path, "{%s} makes %s for each object: events for more than %d are dead letters",
 				field, what, most)
-		case strings.HasPrefix(field, "attributes."):
-			ps.Add(path, "whoever writes an object may choose {%s}: events go where they want, and "+
-				"each value makes %s, of which there may be %d; route by {namespace} to keep tenants apart",
-				field, what, most)
+			continue
 		}
+		ps.Add(path, "whoever writes an object may choose {%s}: events go where they want, and "+
+			"each value makes %s, of which there may be %d; route by {namespace} to keep tenants apart",
+			field, what, most)
+	}
+}
+
+// chosenFields are the fields of a template of which whoever writes objects makes as many values as
+// they like.
+func chosenFields(text string) []string {
+	template, err := event.ParseTemplate(text)
+	if err != nil {
+		return nil // reported, or not given
+	}
+	return slices.DeleteFunc(slices.Clone(template.Fields()), func(field string) bool {
+		return field != "name" && field != "uid" && !strings.HasPrefix(field, "attributes.")
+	})
+}
+
+// requireLimit refuses to make a topic or a stream for each value of a field that whoever writes
+// objects chooses, until the file says how many: the first values take all that there may be, and
+// those of everybody else are dead letters then.
+func requireLimit(ps *settings.Report, path, key, text, what string) {
+	if chosen := chosenFields(text); len(chosen) > 0 && !ps.Origins.Given(key) {
+		ps.Add(path, "whoever writes an object makes %s with each value of {%s}: say in %s how many "+
+			"may be made for all together, or name them by {namespace} or {resource}", what, chosen[0],
+			key[strings.LastIndex(key, ".")+1:])
 	}
 }
 

@@ -3,7 +3,34 @@ package config_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/kubebridge/bridge/config"
 )
+
+// The first names that somebody makes take all the topics and streams that there may be, so the
+// file has to say how many.
+func TestLimitOfChosenNames(t *testing.T) {
+	const topic, stream = "sinks[0].kafka.topic: whoever writes an object makes a topic with each value of {attributes.team}: say in maxTopics",
+		"sinks[0].nats.stream.name: whoever writes an object makes a stream with each value of {name}: say in maxStreams"
+	for _, test := range []struct{ name, sink, want string }{
+		{"a topic", `kafka: {brokers: ["k:9"], topic: "{attributes.team}", createTopics: {}}`, topic},
+		{"dead letters", `kafka: {brokers: ["k:9"], deadLetterTopic: "dead.{uid}", createTopics: {}}`, "sinks[0].kafka.deadLetterTopic: whoever"},
+		{"a stream", `nats: {subject: "k.{name}", stream: {name: "K-{name}"}}`, stream},
+		{"a topic with a limit", `kafka: {brokers: ["k:9"], topic: "{attributes.team}", maxTopics: 1000, createTopics: {}}`, ""},
+		{"a topic that the bridge does not make", `kafka: {brokers: ["k:9"], topic: "{attributes.team}"}`, ""},
+		{"a topic for each namespace", `kafka: {brokers: ["k:9"], topic: "{namespace}", createTopics: {}}`, ""},
+		{"a stream with a limit", `nats: {subject: "k.{name}", stream: {name: "K-{name}", maxStreams: 9}}`, ""},
+		{"a stream that the bridge does not make", `nats: {subject: "k.{name}", stream: {name: "K-{name}", manage: verify}}`, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := config.Load(config.Options{Data: []byte("informers: [{name: i, resources: [pods], attributes: {team: metadata.labels.team}}]\n" +
+				"sinks: [{name: s, " + test.sink + "}]")})
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
 
 func TestWarnings(t *testing.T) {
 	for _, test := range []struct{ name, sink, want string }{
@@ -18,7 +45,7 @@ func TestWarnings(t *testing.T) {
 		{"a topic for each object", `kafka: {brokers: ["k:9"], topic: "k8s.{name}"}`, "sinks[0].kafka.topic: {name} makes a topic for each object: events for more than 1000"},
 		{"a topic for each label", `kafka: {brokers: ["k:9"], topic: "team.{attributes.team}", maxTopics: 9}`, "whoever writes an object may choose {attributes.team}"},
 		{"dead letters of each object", `kafka: {brokers: ["k:9"], deadLetterTopic: "dead.{uid}"}`, "sinks[0].kafka.deadLetterTopic: {uid} makes a topic"},
-		{"a stream for each object", `nats: {subject: "k.{name}", stream: {name: "K-{name}"}}`, "sinks[0].nats.stream.name: {name} makes a stream"},
+		{"a stream for each object", `nats: {subject: "k.{name}", stream: {name: "K-{name}", maxStreams: 9}}`, "sinks[0].nats.stream.name: {name} makes a stream"},
 
 		{"a topic for each namespace", `kafka: {brokers: ["k:9"], topic: "k8s.{namespace}.{resource}"}`, ""},
 		{"a subject for each object", `nats: {subject: "k8s.{namespace}.{name}"}`, ""},

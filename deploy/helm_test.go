@@ -71,6 +71,20 @@ func renderHooks(t *testing.T, v values) string {
 	return text
 }
 
+// renderNotes is what `helm install` prints.
+func renderNotes(t *testing.T, v values) (string, error) {
+	t.Helper()
+	loaded, err := loader.LoadDir(chartDir)
+	must(t, err)
+	release := common.ReleaseOptions{Name: "bridge", Namespace: namespace, Revision: 1, IsInstall: true}
+	top, err := util.ToRenderValues(loaded, withImage(v), release, nil)
+	if err != nil {
+		return "", err
+	}
+	files, err := engine.Render(loaded, top)
+	return files["bridge/templates/NOTES.txt"], err
+}
+
 func renderFiles(t *testing.T, v values, toRender toRenderValues, wanted func(string) bool) (string, error) {
 	t.Helper()
 	loaded, err := loader.LoadDir(chartDir)

@@ -127,6 +127,7 @@ func TestChartRights(t *testing.T) {
 		{name: a, resources: [secrets], fieldSelector: "metadata.name=x,metadata.namespace=y"},
 		{name: b, resources: [secrets], fieldSelector: "metadata.name==z", namespaces: [shop]},
 		{name: c, resources: [configmaps], fieldSelector: "metadata.name!=z"}], sinks: [{name: s, stdout: {}}]}`)
+	all["excluded"] = readValues(t, `config: {informers: [{name: a, resources: ["*.apps", "*.batch", secrets, events, pods, services, deployments.v1.apps], exclude: [po, Secret.v1, events.events.k8s.io, deployments.apps, "*.batch"]}], sinks: [{name: s, stdout: {}}]}`)
 	all["covered"] = readValues(t, `config: {informers: [{name: a, resources: ["*"]}, {name: b, resources: [pods], namespaces: [shop]}], sinks: [{name: s, stdout: {}}]}`)
 	for name, v := range all {
 		if name == "memory" || name == "given-rights" {
@@ -195,13 +196,19 @@ func TestLeaseRights(t *testing.T) {
 	}
 }
 
-// A role can't subtract, so "*" without Secrets names what it allows.
+// A role can't subtract, so "*" without Secrets names what it allows. So does "*.", which the
+// bridge refuses at its start, when the role is there already.
 func TestExcludedSecrets(t *testing.T) {
 	for name, informer := range map[string]string{
-		"everywhere":       `resources: ["*"], exclude: [secrets, events]`,
-		"in a namespace":   `resources: ["*"], exclude: [leases.coordination.k8s.io, Secret.v1], namespaces: [shop]`,
-		"of one name":      `resources: ["*"], exclude: [secrets], fieldSelector: metadata.name=x`,
-		"of two wildcards": `resources: ["*", "*.apps"], exclude: [secrets]`,
+		"everywhere":        `resources: ["*"], exclude: [secrets, events]`,
+		"in a namespace":    `resources: ["*"], exclude: [leases.coordination.k8s.io, Secret.v1], namespaces: [shop]`,
+		"of one name":       `resources: ["*"], exclude: [secrets], fieldSelector: metadata.name=x`,
+		"of two wildcards":  `resources: ["*", "*.apps"], exclude: [secrets]`,
+		"of the core group": `resources: ["*.", deployments.apps], exclude: [secrets]`,
+		"by a singular":     `resources: ["*.", deployments.apps], exclude: [Secret, po]`,
+		"by a version":      `resources: ["*.", "*.apps"], exclude: [SECRETS.v1.]`,
+		"by a dot":          `resources: ["*.", "*.apps"], exclude: [secrets.]`,
+		"beside its name":   `resources: ["*.", secrets, "*.apps"], exclude: [secrets]`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := readValues(t, "config: {informers: [{name: a, "+informer+"}], sinks: [{name: s, stdout: {}}]}")
@@ -234,6 +241,29 @@ func TestExcludedSecrets(t *testing.T) {
 			}
 		})
 	}
+	t.Run("the whole group", func(t *testing.T) {
+		for _, exclude := range []string{`["*."]`, `["*"]`, "[secrets]"} {
+			v := readValues(t, `config: {informers: [{name: a, resources: [secrets], exclude: `+exclude+`}, {name: b, resources: ["*", "*."], exclude: `+exclude+`}], sinks: [{name: s, stdout: {}}]}`)
+			for _, r := range rightsOf(t, objects(t, mustRender(t, v)), namespace+"/bridge") {
+				if strings.Contains(r, "secrets") || r == "list *" || strings.Contains(r, "*.*") {
+					t.Errorf("%s: it allows to read Secrets: %s", exclude, r)
+				}
+			}
+		}
+	})
+	t.Run("other resources of the core group", func(t *testing.T) {
+		v := readValues(t, `config: {informers: [{name: a, resources: ["*."], exclude: [po, cm, ev]}], sinks: [{name: s, stdout: {}}]}`)
+		rights := strings.Join(rightsOf(t, objects(t, mustRender(t, v)), namespace+"/bridge"), "\n")
+		if !strings.Contains(rights, "list secrets") || strings.Contains(rights, "list pods") || strings.Contains(rights, "configmaps") || strings.Contains(rights, "events") {
+			t.Error(rights)
+		}
+	})
+	t.Run("by a variable", func(t *testing.T) {
+		_, err := render(t, readValues(t, `config: {informers: [{name: a, resources: ["*"], exclude: ["${WHAT}"]}], sinks: [{name: s, stdout: {}}]}`))
+		if err == nil || !strings.Contains(err.Error(), "config.informers[0].exclude: what a variable holds is not known here") {
+			t.Error(err)
+		}
+	})
 	t.Run("a named Secret stays", func(t *testing.T) {
 		v := readValues(t, `config: {informers: [
 			{name: a, resources: ["*"], exclude: [secrets]},
@@ -243,4 +273,29 @@ func TestExcludedSecrets(t *testing.T) {
 			t.Errorf("list and watch on Secrets in shop are not the only rights to them:\n%s", rights)
 		}
 	})
+}
+
+// Who installs the chart learns what the role can't express.
+func TestNotesOfExclude(t *testing.T) {
+	for name, c := range map[string]struct {
+		informer     string
+		groups, more bool
+	}{
+		"nothing is excluded": {`resources: ["*"]`, false, false},
+		"Secrets":             {`resources: ["*"], exclude: [secret, pods.v1]`, true, false},
+		"another group":       {`resources: ["*.apps"], exclude: [deployments.apps]`, false, true},
+		"both":                {`resources: ["*"], exclude: [Secret.v1, deployments.v1.apps, "*.batch"]`, true, true},
+		"no wildcard":         {`resources: [pods], exclude: [secrets, deployments.apps]`, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			notes, err := renderNotes(t, readValues(t, "config: {informers: [{name: a, "+c.informer+"}], sinks: [{name: s, stdout: {}}]}"))
+			must(t, err)
+			if got := strings.Contains(notes, `config.informers has "*" without Secrets`); got != c.groups {
+				t.Errorf("it says that groups are named: %v\n%s", got, notes)
+			}
+			if got := strings.Contains(notes, ".apps, though config excludes it"); got != c.more {
+				t.Errorf("it says that something can't be taken out: %v\n%s", got, notes)
+			}
+		})
+	}
 }

@@ -46,17 +46,34 @@ func kindsServed(c *config.Config, selected [][]resource.Type) (list []error) {
 	return list
 }
 
-// kindWarning is a warning of one kind, or none: where an informer says what it takes out of
-// objects, or that Secrets are sent, its author has decided.
+// kindWarning is a warning of one kind, or none: where an informer says what becomes of the kind's
+// credentials, or that Secrets are sent, its author has decided.
 func kindWarning(c *config.Config, informer int, t resource.Type) []error {
 	inf := &c.Informers[informer]
-	where := resource.Unredacted(t)
-	if where == "" || inf.Secrets == "send" || len(inf.Redact) > 0 || len(inf.Drop) > 0 {
+	places := resource.Unredacted(t)
+	if len(places) == 0 || inf.Secrets == "send" || decided(inf, places) {
 		return nil
 	}
 	return []error{c.ProblemAt(fmt.Sprintf("informers[%d].resources", informer),
 		"%s often hold credentials (%s), and these are not redacted: name their paths in redact "+
-			"or drop, or exclude the kind", t, where)}
+			"or drop, or exclude the kind", t, listOf(places))}
+}
+
+// decided reports whether a path of redact or drop is about one of some places: it leads there, to
+// something around it, or into it. A rule for another kind decides nothing.
+func decided(inf *config.Informer, places []resource.Path) bool {
+	return slices.ContainsFunc(slices.Concat(inf.Redact, inf.Drop), func(text string) bool {
+		rule, err := resource.ParsePath(text)
+		return err == nil && slices.ContainsFunc(places, rule.Overlaps)
+	})
+}
+
+func listOf(places []resource.Path) string {
+	texts := make([]string, len(places))
+	for i, p := range places {
+		texts[i] = p.String()
+	}
+	return strings.Join(texts, ", ")
 }
 
 // ownKeys warns where several processes, or several lives of one, would redact with keys of their

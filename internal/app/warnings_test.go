@@ -25,7 +25,8 @@ func TestWarnings(t *testing.T) {
 		return out
 	}
 	const (
-		machines = "virtualmachines.kubevirt.io often hold credentials (user data of cloud-init in spec.template.spec.volumes), " +
+		machines = "virtualmachines.kubevirt.io often hold credentials (spec.template.spec.volumes.*.cloudInitConfigDrive, " +
+			"spec.template.spec.volumes.*.cloudInitNoCloud), " +
 			"and these are not redacted: name their paths in redact or drop, or exclude the kind"
 		memory = "state.mode: without redaction.keyFile each start has another redaction key: every redacted value would look changed"
 	)
@@ -36,6 +37,9 @@ func TestWarnings(t *testing.T) {
 		"nothing to warn of":                  {"informers: [{name: a, resources: [pods]}]\n", nil},
 		"a kind with credentials":             {"informers:\n  - name: a\n    resources: [virtualmachines.kubevirt.io]\n", []string{"bridge.yaml:3: informers[0].resources: " + machines}},
 		"one that is redacted":                {"informers: [{name: a, resources: [virtualmachines.kubevirt.io], drop: [spec.template.spec.volumes]}]\n", nil},
+		"one that is redacted within":         {"informers: [{name: a, resources: [virtualmachines.kubevirt.io], redact: ['spec.template.spec.volumes.*.*.userData']}]\n", nil},
+		"a rule for something else":           {"informers:\n  - {name: a, resources: [virtualmachines.kubevirt.io], redact: [spec.values], drop: [metadata.labels, spec.volumes]}\n", []string{"bridge.yaml:2: informers[0].resources: " + machines}},
+		"a rule for one of two kinds":         {"informers:\n  - {name: a, resources: [virtualmachines.kubevirt.io, issuers.cert-manager.io], redact: ['spec.acme.solvers.*.dns01.webhook.config']}\n", []string{"bridge.yaml:2: informers[0].resources: " + machines}},
 		"one of an author who sends secrets":  {"informers: [{name: a, resources: [virtualmachines.kubevirt.io], secrets: send}]\n", nil},
 		"a state in memory":                   {"informers: [{name: a, resources: [secrets]}]\nstate: {mode: memory}\nsinks: [{name: n, nats: {}}]\n", []string{"bridge.yaml:2: " + memory}},
 		"a state in memory, on a terminal":    {"informers: [{name: a, resources: [secrets]}]\nstate: {mode: memory}\n", nil},

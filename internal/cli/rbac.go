@@ -23,8 +23,10 @@ metadata.name allows that object only. The bindings are for a service account.
 
 The API server is asked what the names of resources and "*" mean now. Roles made of that do not
 cover CRDs that are installed later: print them again then, or keep "*" as it is written with
---wildcards, which allows to read everything, what the configuration excludes too. --offline makes
-no request, and keeps "*" too; names then need their group (deployments.apps).
+--wildcards. A role can't subtract, so that allows to read what the configuration excludes from
+"*", too, but for Secrets: "*" without them names the resources of the core group, and the groups
+that there are now. --offline makes no request, and keeps "*" too; names then need their group
+(deployments.apps), and "*" without Secrets has no groups of CRDs.
 
 The Helm chart makes the same roles out of its values by itself, as --offline does. Where it can't
 (short names, variables), or where "*" should be what it means now, --output helm-values prints the

@@ -19,7 +19,10 @@ func credentialPaths() map[string][]string {
 	secretTemplate := func(at string) []string {
 		return []string{at + ".template.data.*", at + ".template.templateFrom.*.literal"}
 	}
-	fakeStore := []string{"spec.provider.fake.data.*.value"}
+	secretStore := []string{
+		"spec.provider.fake.data.*.value", "spec.provider.vault.headers.*",
+		"spec.provider.webhook.body", "spec.provider.webhook.headers.*",
+	}
 	crossplaneRelease := []string{"spec.forProvider.set.*.value", "spec.forProvider.values"}
 	return map[string][]string{
 		"applications.argoproj.io": slices.Concat(
@@ -43,13 +46,19 @@ func credentialPaths() map[string][]string {
 		},
 		"challenges.acme.cert-manager.io":            {"spec.key", "spec.token"},
 		"clusterexternalsecrets.external-secrets.io": secretTemplate("spec.externalSecretSpec.target"),
+		"clustergenerators.generators.external-secrets.io": {
+			"spec.generator.fakeSpec.data.*", "spec.generator.webhookSpec.body",
+			"spec.generator.webhookSpec.headers.*",
+		},
+		"clusterpushsecrets.external-secrets.io": secretTemplate("spec.pushSecretSpec"),
 		"clusterregistrationtokens.management.cattle.io": {
 			"status.command", "status.insecureCommand", "status.insecureNodeCommand",
 			"status.insecureWindowsNodeCommand", "status.manifestUrl", "status.nodeCommand", "status.token",
 			"status.windowsNodeCommand",
 		},
-		"clustersecretstores.external-secrets.io":           fakeStore,
+		"clustersecretstores.external-secrets.io":           secretStore,
 		"externalsecrets.external-secrets.io":               secretTemplate("spec.target"),
+		"fakes.generators.external-secrets.io":              {"spec.data.*"},
 		"helmreleases.helm.toolkit.fluxcd.io":               {"spec.values"},
 		"kubeadmconfigs.bootstrap.cluster.x-k8s.io":         kubeadm("spec"),
 		"kubeadmconfigtemplates.bootstrap.cluster.x-k8s.io": kubeadm("spec.template.spec"),
@@ -66,15 +75,17 @@ func credentialPaths() map[string][]string {
 			"status.atProvider.manifest"),
 		// Addresses of chats hold their token, and who knows a path may call the webhook.
 		"providers.notification.toolkit.fluxcd.io": {"spec.address", "spec.proxy"},
+		"pushsecrets.external-secrets.io":          secretTemplate("spec"),
 		"receivers.notification.toolkit.fluxcd.io": {"status.url", "status.webhookPath"},
 		"releases.helm.crossplane.io":              crossplaneRelease,
 		"releases.helm.m.crossplane.io":            crossplaneRelease,
 		"samltokens.management.cattle.io":          {"token"},
 		"sealedsecrets.bitnami.com":                {"spec.template.data.*"},
-		"secretstores.external-secrets.io":         fakeStore,
+		"secretstores.external-secrets.io":         secretStore,
 		"tokens.management.cattle.io":              {"token"},
 		"useroauthaccesstokens.oauth.openshift.io": oauthToken,
 		"users.management.cattle.io":               {"password"},
+		"webhooks.generators.external-secrets.io":  {"spec.body", "spec.headers.*"},
 	}
 }
 
@@ -144,34 +155,53 @@ var knownPaths = sync.OnceValue(func() map[groupResource]*Paths {
 	known := map[groupResource]*Paths{}
 	for name, texts := range credentialPaths() {
 		resource, group, _ := strings.Cut(name, ".")
-		paths := copyPaths()
-		for _, text := range texts {
-			p, err := ParsePath(text)
-			if err != nil {
-				panic(fmt.Sprintf("%s: %v", name, err)) // a test parses all
-			}
-			paths = append(paths, p)
-		}
+		paths := append(copyPaths(), mustPaths(name, texts)...)
 		known[groupResource{group, resource}] = NewPaths(paths...)
 	}
 	return known
 })
 
 // unredacted are kinds that often hold credentials in places that are not known well enough to be
-// redacted by default, and where to look for them.
-var unredacted = map[string]string{
-	"clusterissuers.cert-manager.io":                      "spec.acme.solvers.*.dns01.webhook.config",
-	"clusters.management.cattle.io":                       "spec and status",
-	"controllerconfigs.machineconfiguration.openshift.io": "spec.internalRegistryPullSecret",
-	"issuers.cert-manager.io":                             "spec.acme.solvers.*.dns01.webhook.config",
-	"virtualmachineinstances.kubevirt.io":                 "user data of cloud-init in spec.volumes",
-	"virtualmachines.kubevirt.io": "user data of cloud-init in " +
-		"spec.template.spec.volumes",
-}
+// redacted by default, and these places. docs/redaction.md has the same list.
+var unredacted = sync.OnceValue(func() map[string][]Path {
+	webhook := []string{"spec.acme.solvers.*.dns01.webhook.config"}
+	cloudInit := func(volumes string) []string {
+		return []string{volumes + ".*.cloudInitConfigDrive", volumes + ".*.cloudInitNoCloud"}
+	}
+	known := map[string][]Path{}
+	for name, texts := range map[string][]string{
+		"clusterissuers.cert-manager.io": webhook,
+		"clusters.management.cattle.io": {
+			"spec.amazonElasticContainerServiceConfig", "spec.azureKubernetesServiceConfig",
+			"spec.genericEngineConfig", "spec.googleKubernetesEngineConfig",
+			"spec.importedConfig.kubeConfig", "spec.rancherKubernetesEngineConfig",
+			"status.appliedSpec", "status.failedSpec", "status.serviceAccountToken",
+		},
+		"controllerconfigs.machineconfiguration.openshift.io": {"spec.internalRegistryPullSecret"},
+		"issuers.cert-manager.io":                             webhook,
+		"virtualmachineinstances.kubevirt.io":                 cloudInit("spec.volumes"),
+		"virtualmachines.kubevirt.io":                         cloudInit("spec.template.spec.volumes"),
+	} {
+		known[name] = mustPaths(name, texts)
+	}
+	return known
+})
 
-// Unredacted says where objects of a type often hold credentials that are not redacted by default;
-// "" where nothing is known of the type.
-func Unredacted(t Type) string { return unredacted[t.String()] }
+// Unredacted are the places where objects of a type often hold credentials that are not redacted by
+// default; none where nothing is known of the type.
+func Unredacted(t Type) []Path { return unredacted()[t.String()] }
 
 // UnredactedKinds are the names of the types for which Unredacted has an answer, sorted.
-func UnredactedKinds() []string { return slices.Sorted(maps.Keys(unredacted)) }
+func UnredactedKinds() []string { return slices.Sorted(maps.Keys(unredacted())) }
+
+// mustPaths parses the paths of a kind, which tests do too.
+func mustPaths(name string, texts []string) (paths []Path) {
+	for _, text := range texts {
+		p, err := ParsePath(text)
+		if err != nil {
+			panic(fmt.Sprintf("%s: %v", name, err))
+		}
+		paths = append(paths, p)
+	}
+	return paths
+}

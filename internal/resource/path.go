@@ -109,6 +109,17 @@ func (p Path) Reaches(names ...string) bool {
 	return true
 }
 
+// Overlaps reports whether both paths may lead to one place, or one of them to something around the
+// place of the other.
+func (p Path) Overlaps(other Path) bool {
+	for i := range min(len(p.steps), len(other.steps)) {
+		if a, b := p.steps[i], other.steps[i]; !a.any && !b.any && a.name != b.name {
+			return false
+		}
+	}
+	return true
+}
+
 // Find gives the value at an exact path, nil when there is none.
 func (p Path) Find(raw []byte) []byte {
 	for _, s := range p.steps {

@@ -56,6 +56,25 @@ func TestPathReaches(t *testing.T) {
 	}
 }
 
+func TestPathOverlaps(t *testing.T) {
+	for _, test := range []struct {
+		one, other string
+		want       bool
+	}{
+		{"spec.a", "spec.a", true},
+		{"spec", "spec.a", true},
+		{"spec.*.b", "spec.a", true},
+		{"spec.*.b", "spec.a.*", true},
+		{"spec.a", "spec.b", false},
+		{"spec.*.b", "spec.a.c", false},
+	} {
+		one, other := mustPath(t, test.one), mustPath(t, test.other)
+		if one.Overlaps(other) != test.want || other.Overlaps(one) != test.want {
+			t.Errorf("%s and %s: want %v", one, other, test.want)
+		}
+	}
+}
+
 // A path finds a value.
 func TestPathLookup(t *testing.T) {
 	raw := []byte(`{"metadata":{"labels":{"a.b/c":"x"},"\u006eame":"n"}}`)

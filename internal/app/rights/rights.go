@@ -91,7 +91,7 @@ func Needed(c *config.Config, catalog *kube.Catalog) (list []Need, problems []er
 }
 
 // neededEver are the rights for what the configuration selects whatever the API server serves: a
-// wildcard stays one.
+// wildcard stays one, but for what kube.OfflineSelection can take out of it.
 func neededEver(c *config.Config, catalog *kube.Catalog) (list []Need, problems []error) {
 	list = append([]Need{{Right: kube.ReadClusterID}}, leaseNeeds(c)...)
 	for i := range c.Informers {
@@ -100,22 +100,22 @@ func neededEver(c *config.Config, catalog *kube.Catalog) (list []Need, problems 
 		for j, name := range inf.Resources {
 			at := fmt.Sprintf("informers[%d].resources[%d]", i, j)
 			if catalog != nil && !kube.IsWildcard(name) {
-				types, err := catalog.Resolve(kube.Selection{
-					Names:      []string{name},
-					Namespaced: Selection(inf).Namespaced,
-				})
+				s := Selection(inf)
+				s.Names, s.Exclude = []string{name}, nil
+				_, err := catalog.Resolve(s)
 				problems = append(problems, c.ProblemsAt(at, err)...)
+				s.Exclude = inf.Exclude
+				types, _ := catalog.Resolve(s) // a misspelt exclude takes nothing out
 				for _, t := range types {
 					list = append(list, needs(inf, at, t.Group, t.Resource)...)
 				}
 				continue
 			}
-			group, resource, err := kube.Offline(name)
-			if err != nil {
-				problems = append(problems, c.ProblemsAt(at, err)...)
-				continue
+			selected, err := kube.OfflineSelection(name, inf.Exclude, catalog)
+			problems = append(problems, c.ProblemsAt(at, err)...)
+			for _, gr := range selected {
+				list = append(list, needs(inf, at, gr.Group, gr.Resource)...)
 			}
-			list = append(list, needs(inf, at, group, resource)...)
 		}
 	}
 	return list, problems

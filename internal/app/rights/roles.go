@@ -118,27 +118,51 @@ func (o *RolesOptions) header(file string, c *config.Config) string {
 	fmt.Fprintf(&out, "# What the bridge needs for %s. Beside it the bridge asks what the API "+
 		"server serves, which\n", name)
 	out.WriteString("# every authenticated user may by default (ClusterRole system:discovery).\n")
-	switch wild, excludes := uses(c); {
+	wild, excludes, noSecrets := uses(c)
+	switch {
 	case !wild:
 	case !o.Offline && !o.Wildcards:
 		out.WriteString("# Wildcards are what the API server serves now: print this again when a " +
 			"CRD was installed.\n")
 	case excludes:
-		out.WriteString("# Wildcards are as they are written: what exclude takes out can't be " +
-			"taken out of a role.\n")
+		out.WriteString("# Wildcards are as they are written. What exclude takes out of groups other " +
+			"than the core group\n# can't be taken out of a role: rights that were printed without " +
+			o.wildcardsFlag() + " are exact.\n")
+	}
+	if noSecrets && (o.Offline || o.Wildcards) {
+		fmt.Fprintf(&out, "# \"*\" without Secrets names the resources of the core group, and the "+
+			"groups of %s.\n", o.whoseGroups())
 	}
 	return out.String()
 }
 
-// uses reports whether a configuration has wildcards, and excludes something from them.
-func uses(c *config.Config) (wildcards, excludes bool) {
+func (o *RolesOptions) wildcardsFlag() string {
+	if o.Offline {
+		return "--offline"
+	}
+	return "--wildcards"
+}
+
+// whoseGroups says which groups kube.OfflineSelection names.
+func (o *RolesOptions) whoseGroups() string {
+	if o.Offline {
+		return "Kubernetes\n# itself: those of CRDs are not in it"
+	}
+	return "the API\n# server now: print this again when a CRD was installed"
+}
+
+// uses reports whether a configuration has wildcards, excludes something from them, and excludes
+// Secrets from "*".
+func uses(c *config.Config) (wildcards, excludes, noSecrets bool) {
 	for i := range c.Informers {
-		for _, name := range c.Informers[i].Resources {
+		inf := &c.Informers[i]
+		for _, name := range inf.Resources {
 			if kube.IsWildcard(name) {
 				wildcards = true
-				excludes = excludes || len(c.Informers[i].Exclude) > 0
+				excludes = excludes || len(inf.Exclude) > 0
+				noSecrets = noSecrets || name == "*" && kube.ExcludesSecrets(inf.Exclude)
 			}
 		}
 	}
-	return wildcards, excludes
+	return wildcards, excludes, noSecrets
 }

@@ -1,6 +1,6 @@
 {{/*
 The rights of a configuration, as `bridge rbac --offline` finds them: list and watch on each resource of each informer, in its namespaces or in all, and on the namespaces that are selected by their labels.
-Where "*" excludes Secrets, no rule allows to read them: a role can't subtract, so core resources are named, and the groups are those that the API server has while this is rendered.
+Where an informer excludes Secrets, no rule for it allows to read them. A role can't subtract: "*." without some resources names the others of the core group, and so does "*" without Secrets, whose other groups are those that the API server has while this is rendered.
 */}}
 
 {{/* The informers of the configuration, or the bridge's default one. */}}
@@ -26,25 +26,65 @@ Where "*" excludes Secrets, no rule allows to read them: a role can't subtract, 
 {{- list "configmaps" "endpoints" "events" "limitranges" "namespaces" "nodes" "persistentvolumeclaims" "persistentvolumes" "pods" "podtemplates" "replicationcontrollers" "resourcequotas" "secrets" "serviceaccounts" "services" | toJson }}
 {{- end }}
 
-{{/* Whether an informer excludes Secrets. */}}
-{{- define "bridge.excludesSecrets" -}}
-{{- range .exclude }}{{- if regexMatch "^secrets?(\\.v1)?\\.?$" (lower .) }}true{{- end }}{{- end }}
+{{/* What an informer excludes, as the bridge reads it: resources as "group/resource", "*" for all. Takes the informer. */}}
+{{- define "bridge.excluded" -}}
+{{- $core := fromJsonArray (include "bridge.core" .) -}}
+{{- $short := dict "cm" "configmaps" "ep" "endpoints" "ev" "events" "limits" "limitranges" "ns" "namespaces" "no" "nodes" "pvc" "persistentvolumeclaims" "pv" "persistentvolumes" "po" "pods" "rc" "replicationcontrollers" "quota" "resourcequotas" "sa" "serviceaccounts" "svc" "services" -}}
+{{- $all := list -}}
+{{- range .exclude }}
+{{- $name := lower . }}
+{{- if eq $name "*" }}{{- $all = append $all "*/*" }}
+{{- else if hasPrefix "*." $name }}{{- $all = append $all (printf "%s/*" (trimPrefix "*." $name)) }}
+{{- else }}
+{{- $word := first (splitList "." $name) }}
+{{- $group := rest (splitList "." $name) }}
+{{- if $group }}{{- if regexMatch "^v[0-9]" (first $group) }}{{- $group = rest $group }}{{- end }}{{- end }}
+{{- $group = join "." $group }}
+{{- if not $group }}
+{{- if has (printf "%ss" $word) $core }}{{- $word = printf "%ss" $word }}{{- else }}{{- $word = get $short $word | default $word }}{{- end }}
+{{- end }}
+{{- $all = append $all (printf "%s/%s" $group $word) }}
+{{- if has (last $all) (list "/events" "events.k8s.io/events") }}{{- $all = append $all "/events" }}{{- $all = append $all "events.k8s.io/events" }}{{- end }}
+{{- end }}
+{{- end }}
+{{- $all | toJson }}
 {{- end }}
 
-{{/* The rules for "*" without Secrets. Takes the informer and the root. */}}
-{{- define "bridge.allButSecrets" -}}
+{{/* Whether an informer excludes Secrets. */}}
+{{- define "bridge.excludesSecrets" -}}
+{{- $excluded := fromJsonArray (include "bridge.excluded" .) -}}
+{{- if or (has "*/*" $excluded) (has "/*" $excluded) (has "/secrets" $excluded) }}true{{- end }}
+{{- end }}
+
+{{/* What the name of a resource selects in an informer, as groups and resources of rules. Takes the informer, the name, its path and the root. */}}
+{{- define "bridge.selected" -}}
 {{- $inf := index . 0 -}}
+{{- $excluded := fromJsonArray (include "bridge.excluded" $inf) -}}
+{{- $parts := splitList "/" (include "bridge.resource" (list (index . 1) (index . 2))) -}}
+{{- $group := first $parts -}}
+{{- $resource := last $parts -}}
+{{- $all := fromJsonArray (include "bridge.core" .) -}}
 {{- $core := list -}}
-{{- range fromJsonArray (include "bridge.core" .) }}
-{{- if and (ne . "secrets") (not (has . $inf.exclude)) }}{{- $core = append $core . }}{{- end }}
+{{- range $all }}
+{{- if not (or (has "*/*" $excluded) (has "/*" $excluded) (has (printf "/%s" .) $excluded)) }}{{- $core = append $core . }}{{- end }}
 {{- end }}
+{{- $rules := list -}}
+{{- if or (has "*/*" $excluded) (has (printf "%s/*" $group) $excluded) (has (printf "%s/%s" $group $resource) $excluded) -}}
+{{- else if and (eq $group "") (eq $resource "*") (lt (len $core) (len $all)) -}}
+{{- with $core }}{{- $rules = list (dict "apiGroups" (list "") "resources" .) }}{{- end -}}
+{{- else if and (eq $group "*") (include "bridge.excludesSecrets" $inf) -}}
+{{- with $core }}{{- $rules = list (dict "apiGroups" (list "") "resources" .) }}{{- end -}}
 {{- $groups := list -}}
-{{- range (index . 1).Capabilities.APIVersions }}
-{{- $group := first (splitList "/" .) }}
-{{- if not (regexMatch "^v[0-9]+((alpha|beta)[0-9]+)?$" $group) }}{{- $groups = append $groups $group }}{{- end }}
+{{- range (index . 3).Capabilities.APIVersions }}
+{{- $name := first (splitList "/" .) }}
+{{- $isCore := regexMatch "^v[0-9]+((alpha|beta)[0-9]+)?$" $name }}
+{{- if not (or $isCore (eq $name "events.k8s.io") (has (printf "%s/*" $name) $excluded)) }}{{- $groups = append $groups $name }}{{- end }}
 {{- end }}
-{{- $verbs := list "list" "watch" -}}
-{{- list (dict "apiGroups" (list "") "resources" $core "verbs" $verbs) (dict "apiGroups" (uniq $groups | sortAlpha) "resources" (list "*") "verbs" $verbs) | toJson }}
+{{- with $groups }}{{- $rules = append $rules (dict "apiGroups" (uniq . | sortAlpha) "resources" (list "*")) }}{{- end -}}
+{{- else -}}
+{{- $rules = list (dict "apiGroups" (list $group) "resources" (list $resource)) -}}
+{{- end -}}
+{{- $rules | toJson }}
 {{- end }}
 
 {{/* Group and resource of a name, as "group/resource". Takes the name and its path. */}}
@@ -98,7 +138,7 @@ Where "*" excludes Secrets, no rule allows to read them: a role can't subtract, 
 {{- $roles := dict "" (dict "get//namespaces/kube-system" (dict "apiGroups" (list "") "resources" (list "namespaces") "resourceNames" (list "kube-system") "verbs" (list "get"))) -}}
 {{- range $i, $inf := (include "bridge.informers" . | fromJson).list }}
 {{- $path := printf "config.informers[%d]" $i }}
-{{- range $key := list "resources" "namespaces" "namespaceSelector" "fieldSelector" }}
+{{- range $key := list "resources" "exclude" "namespaces" "namespaceSelector" "fieldSelector" }}
 {{- include "bridge.constant" (list (printf "%s.%s" $path $key) (get $inf $key)) }}
 {{- end }}
 {{- if $inf.namespaceSelector }}
@@ -109,16 +149,10 @@ Where "*" excludes Secrets, no rule allows to read them: a role can't subtract, 
 {{- $rules := default dict (get $roles $namespace) }}
 {{- range $j, $resource := $inf.resources }}
 {{- $at := printf "%s.resources[%d]" $path $j }}
-{{- if and (eq $resource "*") (include "bridge.excludesSecrets" $inf) }}
-{{- range $k, $rule := fromJsonArray (include "bridge.allButSecrets" (list $inf $)) }}
+{{- range $rule := fromJsonArray (include "bridge.selected" (list $inf $resource $at $)) }}
+{{- $_ := set $rule "verbs" (list "list" "watch") }}
 {{- if $name }}{{- $_ := set $rule "resourceNames" (list $name) }}{{- end }}
-{{- $_ := set $rules (printf "all but secrets/%d/%d/%s" $i $k $name) $rule }}
-{{- end }}
-{{- else }}
-{{- $parts := splitList "/" (include "bridge.resource" (list $resource $at)) }}
-{{- $rule := dict "apiGroups" (list (first $parts)) "resources" (list (last $parts)) "verbs" (list "list" "watch") }}
-{{- if $name }}{{- $_ := set $rule "resourceNames" (list $name) }}{{- end }}
-{{- $_ := set $rules (printf "%s/%s/%s" (first $parts) (last $parts) $name) $rule }}
+{{- $_ := set $rules (printf "%s/%s/%s" (join "," $rule.apiGroups) (join "," $rule.resources) $name) $rule }}
 {{- end }}
 {{- end }}
 {{- $_ := set $roles $namespace $rules }}
