@@ -193,7 +193,7 @@ func isPanic(err error) bool {
 func (p *Publisher) panicked(message string, e *event.Event, err error) {
 	p.metrics.panics.Inc()
 	p.warnings.panicked.Log(p.cfg.Log, slog.LevelError, message, "id", e.ID, "subject", e.Subject,
-		"err", err)
+		"err", err.Error(), "stack", event.StackOf(err))
 }
 
 // enqueue appends items to their lanes.

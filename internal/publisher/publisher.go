@@ -224,6 +224,11 @@ func (p *Publisher) persist(ctx context.Context, step func(context.Context) erro
 			return nil
 		}
 		p.failed(err)
+		if isPanic(err) {
+			p.metrics.panics.Inc()
+			p.warnings.panicked.Log(p.cfg.Log, slog.LevelError, "a panic while the sink was opened or "+
+				"read back; it is tried again", "err", err.Error(), "stack", event.StackOf(err))
+		}
 		if p.cfg.OnOpenError != nil {
 			p.cfg.OnOpenError(err)
 		}

@@ -63,10 +63,18 @@ func (s *Sink) checkRepeats(ctx context.Context, batch []*sinks.Message, found [
 	}
 }
 
-// originOf reads the message that the stream has under an event's id.
+// originOf reads the message that the stream has under an event's id. A panic at it leaves the
+// origin unchecked, as an answer that does not come does.
 func (s *Sink) originOf(
 	ctx context.Context, e *event.Event, to route, st *stream, seq uint64,
-) string {
+) (origin string) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			origin = originUnchecked
+			s.log.Error("a panic at a message that the stream holds under an event's id", "id", e.ID,
+				"err", event.NewPanicError(recovered))
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
 	defer cancel()
 	js, err := s.jetStream(s.conn)
