@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
@@ -167,6 +168,16 @@ func (h *hunt) value(place string) string {
 	return h.needles[place]
 }
 
+// zipped is a value in an object that is zipped and in base64.
+func (h *hunt) zipped(place string) string {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := fmt.Fprintf(w, `{"data":{"password":%q}}`, h.value(place))
+	testkit.OK(h.t, err)
+	testkit.OK(h.t, w.Close())
+	return base64.StdEncoding.EncodeToString(packed.Bytes())
+}
+
 // plant makes objects with values in them, or new values in objects that are there. They have a
 // managed fields entry that repeats one.
 func (h *hunt) plant() {
@@ -188,11 +199,15 @@ func (h *hunt) plant() {
 	}
 	const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 	put("secrets", "db", func(obj, annotations map[string]any) {
-		obj["data"] = map[string]any{"password": encoded("data of a secret")}
+		obj["data"] = map[string]any{
+			"password": encoded("data of a secret"),
+			"release":  base64.StdEncoding.EncodeToString([]byte(h.zipped("data of a secret, zipped as Helm's" + round))),
+		}
 		obj["stringData"] = map[string]any{"token": h.value("stringData of a secret" + round)}
 		annotations[lastApplied] = `{"data":{"password":"` + h.value("last applied of a secret"+round) + `"}}`
 		annotations["openshift.io/token-secret.value"] = h.value("token in an annotation of a secret" + round)
 		annotations["banzaicloud.com/last-applied"] = encoded("packed copy of a secret")
+		annotations["objectset.rio.cattle.io/applied"] = h.zipped("zipped copy of a secret" + round)
 	})
 	put("secrets", "malformed", func(obj, _ map[string]any) { // not published: told, without its bytes
 		obj["data"] = h.value("malformed secret" + round)

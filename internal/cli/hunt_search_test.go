@@ -77,9 +77,31 @@ func (h *hunt) in(place string, text []byte) {
 		h.plain(place, decoded)
 		rest = rest[at+1:]
 	}
+	h.searchZipped(place, text)
+	for _, raw := range twiceEncoded.FindAll(text, -1) {
+		decoded, _ := base64.StdEncoding.DecodeString(string(raw[:len(raw)/4*4]))
+		h.searchZipped(place, decoded)
+	}
 	for _, raw := range quarantinedBytes.FindAllSubmatch(text, -1) {
 		decoded, _ := base64.StdEncoding.DecodeString(string(raw[1]))
 		h.plain(place, decoded)
+	}
+}
+
+// How gzip begins in base64, and that in base64.
+var (
+	encodedZip   = regexp.MustCompile(`H4sI[A-Za-z0-9+/]+=*`)
+	twiceEncoded = regexp.MustCompile(`SDRzS[A-Za-z0-9+/]+=*`)
+)
+
+// searchZipped looks for values in what is zipped and in base64.
+func (h *hunt) searchZipped(place string, text []byte) {
+	for _, raw := range encodedZip.FindAll(text, -1) {
+		packed, _ := base64.StdEncoding.DecodeString(string(raw[:len(raw)/4*4]))
+		if r, err := gzip.NewReader(bytes.NewReader(packed)); err == nil {
+			unzipped, _ := io.ReadAll(r) // as much as there is
+			h.plain(place, unzipped)
+		}
 	}
 }
 

@@ -114,6 +114,11 @@ func TestPlantedValuesPerRule(t *testing.T) {
 		"without redact":    {allRules[1:], []string{"redacted path", "item of a list"}},
 		"without drop":      {[]string{allRules[0], allRules[2]}, []string{"dropped path"}},
 		"without redactEnv": {allRules[:2], []string{"env by its"}},
+		// Only Secrets are redacted beside it. Their managed fields are always cut.
+		"with managed fields": {[]string{"keepManagedFields: true"}, []string{
+			"managed fields of configmaps", "managed fields of pods", "last applied of a config map",
+			"redacted path", "dropped path", "item of a list", "env by its",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -28,6 +29,15 @@ func NewPanicError(recovered any) *PanicError {
 }
 
 func (e *PanicError) Error() string { return e.reason }
+
+// StackOf returns the stack of the panic that an error wraps, "" for none.
+func StackOf(err error) string {
+	e, ok := errors.AsType[*PanicError](err)
+	if !ok {
+		return ""
+	}
+	return string(e.stack)
+}
 
 // LogValue adds the stack where the error is logged.
 func (e *PanicError) LogValue() slog.Value {

@@ -122,6 +122,9 @@ func (w *worker) judgeItem(ctx context.Context, s *sent, it *Item) {
 		w.p.reportPanic(it.Message.Event, &err)
 		it.refuse(err)
 	default:
+		if isPanic(err) {
+			w.p.panicked("a panic at the answer to an event; it is sent again", it.Message.Event, err)
+		}
 		it.on(onFail)
 		s.err, s.class = err, class
 	}

@@ -55,8 +55,8 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 		deadLetters: map[string]*metric.Counter{},
 		oversized:   map[Oversize]*metric.Counter{},
 		panics: f.Counter("bridge_publisher_panics_total",
-			"Panics during the work on one event. An event that could not be made is a dead letter with "+
-				"the reason panic; the log has the stack."),
+			"Panics during the work on one event, or on what the broker has answered. An event that "+
+				"could not be made is a dead letter with the reason panic; the log has the stack."),
 		rateLimited: f.Counter("bridge_publisher_rate_limited_seconds_total",
 			"How long batches that were ready have waited for the rate limit, over all "+
 				"callers of the sink."),

@@ -154,6 +154,9 @@ func (w *worker) claim(ctx context.Context, full *event.Event) (*event.Event, er
 			len(full.Data), "err", err)
 		return nil, nil
 	default:
+		if isPanic(err) {
+			w.p.panicked("a panic where a payload is kept elsewhere; it is tried again", full, err)
+		}
 		return nil, fmt.Errorf("keep the payload of %s: %w", full.ID, err)
 	}
 }

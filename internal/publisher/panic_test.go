@@ -1,7 +1,10 @@
 package publisher_test
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -82,6 +85,57 @@ func TestPanic(t *testing.T) {
 				}
 				if n := testkit.Metric(t, registry, "bridge_publisher_panics_total"); n != 1 {
 					t.Errorf("counted %v", n)
+				}
+			})
+		})
+	}
+}
+
+// What the broker has sent may make a sink panic, which recovers and names the panic.
+func TestPanicAtAnswer(t *testing.T) {
+	bug := func() (err error) {
+		defer sinks.RecoverAnswer(&err)
+		panic("hunter2")
+	}
+	for name, script := range map[string]func(sink *testkit.Session){
+		"while it is opened": func(sink *testkit.Session) {
+			sink.OnOpen = func(attempt int) error {
+				if attempt == 1 {
+					return fmt.Errorf("take the fence: %w", bug())
+				}
+				return nil
+			}
+		},
+		"at the answer to an event": func(sink *testkit.Session) {
+			asked := 0
+			sink.OnMessage = func(*event.Event) (a testkit.Answer) {
+				if asked++; asked == 1 {
+					a.Err = bug()
+				}
+				return a
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				sink, registry := newSink(t, sinks.ByObject), prometheus.NewRegistry()
+				script(sink)
+				p, r := start(t, sink, publisher.Config{
+					Registerer: registry,
+					Log:        slog.New(slog.NewTextHandler(&log, nil)),
+				}), newRecorder(t)
+				p.add(r.items("a/1", "a/2"))
+				p.drain()
+				if storedOf(sink, "a") != "a/1 a/2" || sink.DeadLetters() != nil {
+					t.Errorf("stored %v, dead letters %v", sink.Stored("a"), sink.DeadLetters())
+				}
+				if n := testkit.Metric(t, registry, "bridge_publisher_panics_total"); n != 1 {
+					t.Errorf("counted %v", n)
+				}
+				if text := log.String(); !strings.Contains(text, "panic_test.go") ||
+					strings.Contains(text, "hunter2") {
+					t.Errorf("want the stack, and not what it panicked with: %s", text)
 				}
 			})
 		})

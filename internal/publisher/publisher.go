@@ -122,6 +122,7 @@ func (p *Publisher) persist(ctx context.Context, step func(context.Context) erro
 			return nil
 		}
 		p.failed(err)
+		p.reportOpenPanic(err)
 		if p.cfg.OnOpenError != nil {
 			p.cfg.OnOpenError(err)
 		}

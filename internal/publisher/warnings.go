@@ -21,6 +21,15 @@ func (p *Publisher) reportPanic(e *event.Event, err *error) {
 	}
 }
 
+// reportOpenPanic counts and logs the panic that an error of opening the sink is.
+func (p *Publisher) reportOpenPanic(err error) {
+	if isPanic(err) {
+		p.metrics.panics.Inc()
+		p.warnings.panicked.Log(p.cfg.Log, slog.LevelError, "a panic while the sink was opened or "+
+			"read back; it is tried again", "err", err.Error(), "stack", event.StackOf(err))
+	}
+}
+
 func isPanic(err error) bool {
 	_, ok := errors.AsType[*event.PanicError](err)
 	return ok
@@ -30,5 +39,5 @@ func isPanic(err error) bool {
 func (p *Publisher) panicked(message string, e *event.Event, err error) {
 	p.metrics.panics.Inc()
 	p.warnings.panicked.Log(p.cfg.Log, slog.LevelError, message, "id", e.ID, "subject", e.Subject,
-		"err", err)
+		"err", err.Error(), "stack", event.StackOf(err))
 }

@@ -62,6 +62,14 @@ func Recover(err *error) {
 	}
 }
 
+// RecoverAnswer is deferred around the work on what a broker has sent: a panic there is an error of
+// that call alone. Whether the broker did what it was asked for is not known.
+func RecoverAnswer(err *error) {
+	if recovered := recover(); recovered != nil {
+		*err = &Error{Class: Retry, Err: event.NewPanicError(recovered)}
+	}
+}
+
 // ErrTooLarge is the reason of a message that the broker would refuse, or has refused, for its
 // size.
 var ErrTooLarge = errors.New("message is too large")

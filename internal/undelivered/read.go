@@ -82,13 +82,16 @@ func read(root *os.Root, name string) (e Entry, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return e, err
 	}
-	e.ID = strings.TrimSuffix(path.Base(name), ".json")
 	if err == nil {
 		err = json.Unmarshal(raw, &e)
 	}
 	if err != nil {
-		e.Problem = err.Error()
+		e = Entry{Problem: err.Error()}
+	} else {
+		e.Problem = "" // else a file could name one
 	}
+	// A file that was edited may name another one, which Remove would delete.
+	e.ID = strings.TrimSuffix(path.Base(name), ".json")
 	e.Sink, e.Bytes = path.Dir(name), int64(len(raw))
 	return e, nil
 }

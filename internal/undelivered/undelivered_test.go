@@ -23,7 +23,7 @@ func newEvent(id, data string) *event.Event {
 }
 
 // files are the paths and contents in a directory.
-func files(t *testing.T, dir string) map[string]string {
+func files(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

@@ -241,14 +241,15 @@ func (h *hostile) flood(ctx context.Context, round int) error {
 	return err
 }
 
-// namespaces come and go, a hundred names again and again, each with an object in it.
+// namespaces come and go, a hundred names again and again, each with an object in it. A
+// namespaceSelector selects them.
 func (h *hostile) namespaces(ctx context.Context, round int) error {
 	const lives = 5 // rounds
 	name := func(round int) string { return fmt.Sprintf("%s-%d", h.namespace, round%100) }
 	if round >= lives {
 		_ = h.client.CoreV1().Namespaces().Delete(ctx, name(round-lives), metav1.DeleteOptions{})
 	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name(round)}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name(round), Labels: map[string]string{"tenant": "evil"}}}
 	if _, err := h.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
 		return err
 	}

@@ -44,10 +44,23 @@ informers:
     filter: op == "deleted" || object != old
     queue: {memory: 8MiB}
     sinks: [{name: js}, {name: teams, payload: change}]
+  - {name: chosen, resources: [configmaps], namespaceSelector: tenant, sinks: [{name: chosen}]}
 sinks:
   - {name: js, maxInFlightBytes: 16MiB, nats: {servers: ["nats://${NATS_ADDRESS}"], embedded: true}}
   - {name: teams, maxInFlightBytes: 16MiB, kafka: {brokers: ["${KAFKA}"], topic: "team.{attributes.team}"}}
+  - {name: chosen, maxInFlightBytes: 16MiB, kafka: {brokers: ["${KAFKA}"]}}
 `
+
+// chosenConfig has only the namespaces of tenants: what comes and goes there while it starts.
+const chosenConfig = `
+informers:
+  - {name: chosen, resources: [configmaps], namespaceSelector: tenant}
+sinks:
+  - {name: chosen, kafka: {brokers: ["${KAFKA}"], topic: starts}}
+`
+
+// abuseStarts is how many bridges start while namespaces come and go.
+const abuseStarts = 5
 
 // What the well-behaved tenant may notice: twice the latency of the quiet time, or of a plain
 // program beside the bridge, since abuse makes the API server late, and takes what processors there
@@ -68,7 +81,11 @@ func TestAbuse(t *testing.T) {
 	good.define("v1:stored")
 	evil := newHostile(l, good.group)
 	// The hostile tenant's topics are missing but for that of objects without a team.
-	broker := startKafka(t, kfake.SeedTopics(1, "team.good", "team.-")).ListenAddrs()[0]
+	const maps = "k8s." + clusterName + ".configmaps"
+	broker := startKafka(t, kfake.SeedTopics(1, "team.good", "team.-", maps, "starts")).ListenAddrs()[0]
+	label := []byte(`{"metadata":{"labels":{"tenant":"good"}}}`)
+	_, err := l.client.CoreV1().Namespaces().Patch(l.ctx, l.namespace, types.MergePatchType, label, metav1.PatchOptions{})
+	must(t, err)
 	collections := []truth.Collection{
 		truth.Core("configmaps", l.namespace),
 		{Group: good.group, Version: "v1", Resource: "things", Namespaced: true, Namespace: l.namespace},
@@ -100,6 +117,11 @@ func TestAbuse(t *testing.T) {
 	memory := watchMemory(t, l, b, *abuseTime)
 	cpu += metric(t, l, b, "process_cpu_seconds_total")
 	calm := time.Now()
+	for i := range abuseStarts { // after what is timed
+		late := l.bridge(fmt.Sprint("late-", i), chosenConfig, with(map[string]string{"KAFKA": broker}))
+		l.start(late)
+		l.stop(late)
+	}
 	peace()
 	wait()
 	stop()
@@ -112,6 +134,13 @@ func TestAbuse(t *testing.T) {
 	events := l.completeWithin(2*time.Minute, "the other tenant's events", reader, ledger, options)
 	teams := &teamTopics{read.Kafka{Brokers: []string{broker}, Prefix: "team."}, l.namespace}
 	l.completeWithin(2*time.Minute, "the other tenant's events in Kafka", teams, ledger, options)
+	ofMaps := check.Options{
+		Informers: map[string]string{"configmaps": "chosen"},
+		Only:      func(resource, namespace, _ string) bool { return resource == "configmaps" && namespace == l.namespace },
+	}
+	chosen := l.completeWithin(2*time.Minute, "the other tenant's events by its namespace's label",
+		&chosenTopic{read.Kafka{Brokers: []string{broker}, Prefix: maps}, l.namespace}, ledger, ofMaps)
+	requireOfBoth(t, chosen, evil.namespace)
 	t.Logf("%d changes of the other tenant; memory at most %d MiB", ledger.Len(), memory/mib)
 	before, during := p.latencies(stored(events), quiet, busy), p.latencies(stored(events), busy, calm)
 	t.Logf("from a plain watch to the stream: %s in quiet, %s under abuse", before, during)
@@ -135,6 +164,28 @@ func TestAbuse(t *testing.T) {
 		t.Error("the bridge was restarted")
 	}
 	l.stop(b)
+}
+
+// requireOfBoth fails unless namespaces of the hostile tenant came, went and were selected. Its own
+// one is not: it has no label.
+func requireOfBoth(t *testing.T, events []read.Event, own string) {
+	t.Helper()
+	came, went := 0, 0
+	for i := range events {
+		switch namespace := events[i].Attribute("namespace"); {
+		case namespace == own:
+			t.Fatalf("%s is of a namespace that is not selected", events[i].ID())
+		case !strings.HasPrefix(namespace, own+"-"):
+		case events[i].Op() == "deleted":
+			went++
+		default:
+			came++
+		}
+	}
+	if *abuseOnly == "" && (came == 0 || went == 0) {
+		t.Errorf("%d objects came with namespaces that are selected, %d went: it shows nothing", came, went)
+	}
+	t.Logf("of namespaces that came and went: %d events, and %d of deleted objects", came, went)
 }
 
 func raceFactor() int {

@@ -68,11 +68,14 @@ func TestSecretsStayHome(t *testing.T) {
 	for _, mode := range []string{"redacted", "send"} {
 		t.Run(mode, func(t *testing.T) {
 			l := newLab(t, live(t))
-			values := []string{secretValue(), secretValue(), secretValue(), secretValue(), secretValue(), secretValue()}
-			l.createSecret("before", values[:3])
+			var values []string
+			for range 2 * plantedPerSecret {
+				values = append(values, secretValue())
+			}
+			l.createSecret("before", values[:plantedPerSecret])
 			b := l.bridge("bridge", secretsInformer+embedded, with(map[string]string{"SECRETS": mode, "BRIDGE_ALLOW_SECRETS": fmt.Sprint(mode == "send")}), withLogLevel("debug"))
 			l.start(b)
-			l.createSecret("after", values[3:])
+			l.createSecret("after", values[plantedPerSecret:])
 			must(t, l.client.CoreV1().Secrets(l.namespace).Delete(l.ctx, "before", metav1.DeleteOptions{}))
 
 			found := l.searchEverywhere(b, values)
@@ -96,8 +99,10 @@ func secretValue() string {
 	return "hunter2-" + hex.EncodeToString(b)
 }
 
+const plantedPerSecret = 4
+
 // createSecret creates a Secret with one value in its data, one in the copy that kubectl apply
-// keeps, and one in the annotation in which OpenShift keeps a token.
+// keeps, one in the annotation in which OpenShift keeps a token, and one in a packed copy.
 func (l *lab) createSecret(name string, values []string) {
 	l.t.Helper()
 	copied, err := json.Marshal(map[string]any{"stringData": map[string]string{"password": values[1]}})
@@ -105,6 +110,7 @@ func (l *lab) createSecret(name string, values []string) {
 	_, err = l.client.CoreV1().Secrets(l.namespace).Create(l.ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 			corev1.LastAppliedConfigAnnotation: string(copied), "openshift.io/token-secret.value": values[2],
+			"banzaicloud.com/last-applied": base64.StdEncoding.EncodeToString([]byte(values[len(values)-1])),
 		}},
 		StringData: map[string]string{"password": values[0]},
 	}, metav1.CreateOptions{})

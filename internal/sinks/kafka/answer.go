@@ -20,6 +20,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
 	"github.com/segmentio/kafka-go/protocol/saslhandshake"
+
+	"github.com/kubebridge/bridge/internal/event"
 )
 
 // kafka-go's decoder believes every length in an answer and allocates as much at once, and may loop
@@ -58,7 +60,7 @@ func decodeAnswer(data []byte, version int16, answer protocol.Message) (err erro
 // recoverMalformed makes a panic of a decoder an error: what the broker has sent caused it.
 func recoverMalformed(err *error) {
 	if p := recover(); p != nil {
-		*err = fmt.Errorf("%w: %v", errMalformed, p)
+		*err = fmt.Errorf("%w: %w", errMalformed, event.NewPanicError(p))
 	}
 }
 

@@ -36,6 +36,18 @@ func DecodeAnswer(key protocol.ApiKey, version int16, data []byte) (size int) {
 	return maxListMemory - d.memory
 }
 
+// DecodePanic gives the error of a decoder that panics.
+func DecodePanic() error { return decodeAnswer(nil, 0, nil) }
+
+// RecordPanic gives the error of a batch at whose first record something panics.
+func RecordPanic(batch []byte) error {
+	p, err := readPage(batch, 0)
+	if err != nil {
+		return err
+	}
+	return p.batches[0].each(0, func(*record) { panic("a bug") })
+}
+
 // ReadLog gives the ids of a log's part that look like a sink's own, and the offset behind it.
 func ReadLog(data []byte, from int64) (ids []string, next int64) {
 	s := new(Sink)

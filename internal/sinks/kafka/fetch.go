@@ -167,8 +167,9 @@ const maxPageBatches = 50_000
 // readPage reads the heads of the batches of an answer. A broker sends whole batches, so the first
 // may begin before the requested offset, and cuts the last. The sink may cut the first too, when
 // that is very large: then its records can't be read.
-func readPage(records []byte, from int64) (page, error) {
-	p := page{next: from}
+func readPage(records []byte, from int64) (p page, err error) {
+	defer recoverMalformed(&err)
+	p = page{next: from}
 	for len(records) > 0 && len(p.batches) < maxPageBatches {
 		b, rest, err := readBatch(records)
 		switch {

@@ -236,7 +236,8 @@ func inBubble(
 }
 
 // maxHarm is what the answers of one subtest may make the process allocate, all in all. With the
-// race detector slices.Grow also allocates what it appends.
+// race detector slices.Grow also allocates what it appends. So `make test` runs the tests of
+// hostile brokers without it too: 64 MiB is what is promised.
 const maxHarm = 64 << (20 + raceFactor)
 
 // allocates fails when a function allocates more than that, not counting the liar's effort.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
@@ -193,9 +194,13 @@ func (s *Sink) warnDamaged(lane string, b *logBatch, err error) {
 		s.recall.warned = time.Now()
 	}
 	s.recall.mu.Unlock()
-	if !again {
-		s.log.Warn("a batch can't be read back, and is taken for another producer's; if it is "+
-			"this sink's, its events are sent again, with the same ids",
-			"lane", lane, "offset", b.offset, "producer_id", b.producer, "err", err)
+	if again {
+		return
 	}
+	args := []any{"lane", lane, "offset", b.offset, "producer_id", b.producer, "err", err}
+	if stack := event.StackOf(err); stack != "" {
+		args = append(args, "stack", stack)
+	}
+	s.log.Warn("a batch can't be read back, and is taken for another producer's; if it is this "+
+		"sink's, its events are sent again, with the same ids", args...)
 }

@@ -77,6 +77,7 @@ const claimDigest = 16
 
 // Claim stores the event's payload in the object store.
 func (s *Sink) Claim(ctx context.Context, e *event.Event) (dataref string, err error) {
+	defer sinks.RecoverAnswer(&err)
 	if s.objects == nil {
 		return "", sinks.ErrNoClaims
 	}

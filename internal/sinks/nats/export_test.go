@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 
@@ -33,6 +34,11 @@ func AnswerBeforeSending() (before, after string) {
 func ParseAck(data []byte) (stream string, seq uint64, ok bool) {
 	a := parseAck(&nats.Msg{Data: data})
 	return a.stream, a.seq, a.kind == stored || a.kind == duplicate
+}
+
+// OriginOfNothing looks up a duplicate of no stream, which panics.
+func OriginOfNothing(ctx context.Context, s *Sink) string {
+	return s.originOf(ctx, &event.Event{ID: "7"}, s.events, nil, 1)
 }
 
 // CheckServer follows what a server sends, in parts, and gives how much of a message is to come.

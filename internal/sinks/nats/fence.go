@@ -228,7 +228,8 @@ func (s *Sink) readFence(
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxFenceRequests)
 	for i := range f.subjects {
-		g.Go(func() error {
+		g.Go(func() (err error) {
+			defer sinks.RecoverAnswer(&err)
 			m, err := found.GetLastMsgForSubject(ctx, f.subjects[i].name)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				return nil
@@ -252,7 +253,8 @@ func (s *Sink) writeFence(
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxFenceRequests)
 	for i := range f.subjects {
-		g.Go(func() error {
+		g.Go(func() (err error) {
+			defer sinks.RecoverAnswer(&err)
 			ack, err := js.PublishMsg(ctx, s.fenceMessage(f.subjects[i].name),
 				jetstream.WithExpectLastSequencePerSubject(before[i]))
 			if err != nil {
@@ -357,7 +359,8 @@ func (s *Sink) reacquireFences(ctx context.Context, batch []*sinks.Message) erro
 	return nil
 }
 
-func (s *Sink) reacquireFence(ctx context.Context, st *stream) error {
+func (s *Sink) reacquireFence(ctx context.Context, st *stream) (err error) {
+	defer sinks.RecoverAnswer(&err)
 	f := st.fence
 	if err := f.busy.Acquire(ctx, 1); err != nil {
 		return err

@@ -107,7 +107,8 @@ func (s *Sink) Open(ctx context.Context) error {
 }
 
 // prepare makes a new connection ready for Publish.
-func (s *Sink) prepare(ctx context.Context, conn *nats.Conn) error {
+func (s *Sink) prepare(ctx context.Context, conn *nats.Conn) (err error) {
+	defer sinks.RecoverAnswer(&err)
 	if !conn.HeadersSupported() {
 		return fmt.Errorf("%w: NATS 2.2 or newer is needed", nats.ErrHeadersNotSupported)
 	}

@@ -193,11 +193,12 @@ func (s *Sink) namesOfStreams(
 	return names, lister.Err()
 }
 
-// readTail reads the headers of a part of a stream, each with its sequence.
+// readRange reads the headers of a part of a stream, each with its sequence.
 func (s *Sink) readRange(
 	ctx context.Context, js jetstream.JetStream, t streamRange, found func(m jetstream.Msg,
 		sequence uint64),
-) error {
+) (err error) {
+	defer sinks.RecoverAnswer(&err)
 	cfg := jetstream.OrderedConsumerConfig{
 		HeadersOnly: true, InactiveThreshold: 30 * time.Second,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.first,

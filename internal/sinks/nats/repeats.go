@@ -64,10 +64,18 @@ func (s *Sink) checkRepeats(ctx context.Context, batch []*sinks.Message, found [
 }
 
 // originOf reads the message that the stream has under an event's id. What gives no answer is asked
-// again, but not forever: the user may lack the right, or the server never tells.
+// again, but not forever: the user may lack the right, or the server never tells. A panic at it
+// leaves the origin unchecked too.
 func (s *Sink) originOf(
 	ctx context.Context, e *event.Event, to route, st *stream, seq uint64,
-) string {
+) (origin string) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			origin = originUnchecked
+			s.log.Error("a panic at a message that the stream holds under an event's id", "id", e.ID,
+				"err", event.NewPanicError(recovered))
+		}
+	}()
 	const attempts = 3
 	for range attempts {
 		m, err := s.messageAt(ctx, st, seq)
