@@ -64,7 +64,7 @@ func live(t *testing.T, ts *testServer) error {
 			c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
 			c.Connection.InboxPrefix = "_bridge"
 			c.Log = slog.New(slog.NewTextHandler(&log, nil))
-			c.Connection.Timeout, c.AckTimeout = 300*time.Millisecond, 300*time.Millisecond
+			c.Connection.Timeout, c.AckTimeout = 2*time.Second, 2*time.Second
 		})
 		t.Cleanup(func() { _ = s.Close() })
 		return s, s.Open(ctx)
@@ -138,7 +138,7 @@ func asBridge(t *testing.T, ts *testServer, change func(*nats.Config)) *nats.Sin
 	s := ts.newSink(func(c *nats.Config) {
 		c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
 		c.Connection.InboxPrefix = "_bridge"
-		c.Connection.Timeout, c.AckTimeout = 300*time.Millisecond, 300*time.Millisecond
+		c.Connection.Timeout, c.AckTimeout = 500*time.Millisecond, 500*time.Millisecond
 		change(c)
 	})
 	t.Cleanup(func() { _ = s.Close() })
