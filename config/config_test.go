@@ -436,6 +436,7 @@ func FuzzLoad(f *testing.F) {
 		f.Add(data)
 	}
 	f.Add([]byte("a: &a [*a]"))
+	f.Add([]byte("cluster: a$${b}"))
 	f.Add([]byte("sinks: &s [{name: x, nats: {}}]\ninformers: *s"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 4096 {
@@ -448,14 +449,11 @@ func FuzzLoad(f *testing.F) {
 		if err := c.Validate(); err != nil {
 			t.Errorf("loaded, but is not valid: %v", err)
 		}
-		if again, err := config.Load(config.Options{File: "again.yaml", Data: []byte(escape(c.String()))}); err == nil && again.String() != c.String() {
+		if again, err := config.Load(config.Options{File: "again.yaml", Data: []byte(c.String())}); err == nil && again.String() != c.String() {
 			t.Errorf("loaded:\n%s\nloaded again:\n%s", c, again)
 		}
 	})
 }
-
-// escape keeps ${ in a printed configuration from being expanded a second time.
-func escape(text string) string { return strings.ReplaceAll(text, "${", "$${") }
 
 func TestDurations(t *testing.T) {
 	for text, want := range map[string]time.Duration{
