@@ -43,31 +43,3 @@ func (r *teamTopics) Refresh(ctx context.Context) ([]read.Event, error) {
 	}
 	return events, nil
 }
-
-// chosenTopic reads the topic of the sink "chosen" as if no namespaces were selected: package check
-// compares with events that have no cause then.
-type chosenTopic struct {
-	read.Kafka
-	namespace string // whose events count
-}
-
-func (r *chosenTopic) Refresh(ctx context.Context) ([]read.Event, error) {
-	all, err := r.Kafka.Refresh(ctx)
-	if err != nil {
-		return nil, err
-	}
-	events := slices.Clone(all)
-	for i := range events {
-		e := &events[i]
-		if !e.AboutObject() || e.Attribute("namespace") != r.namespace {
-			continue
-		}
-		want := map[string]string{"added": "created", "deleted": "deleted"}[e.Op()]
-		if cause := e.Attribute("cause"); e.Attribute("initial") == "" && cause != want {
-			return nil, fmt.Errorf("the cause of %s is %q, want %q", e.ID(), cause, want)
-		}
-		e.Event = e.Clone()
-		e.SetExtension("cause", nil)
-	}
-	return events, nil
-}

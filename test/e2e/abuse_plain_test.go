@@ -19,9 +19,13 @@ import (
 )
 
 // plainName is the name of a link to the test program that makes it the plain program: a process
-// that runs an embedded NATS server, watches all ConfigMaps, and does nothing but to publish the
-// pulses. Beside a bridge it shows how late the API server and the machine are by themselves.
+// that runs an embedded NATS server, watches all ConfigMaps, and does nothing but to publish what it
+// reads, as it stands, into one stream. Beside a bridge it shows how late the API server, the
+// machine, and a stream with large messages are by themselves.
 const plainName = "plain"
+
+// plainPayload is the largest message that its server takes, as that of the bridge does.
+const plainPayload = 8 << 20
 
 // plainProgram is a running one.
 type plainProgram struct {
@@ -85,7 +89,7 @@ func publishPulses(ctx context.Context, kubeconfig, dir string) error {
 	if err != nil {
 		return err
 	}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: dir, MaxPayload: plainPayload, NoSigs: true, NoLog: true})
 	if err != nil {
 		return err
 	}
@@ -100,33 +104,51 @@ func publishPulses(ctx context.Context, kubeconfig, dir string) error {
 	if err != nil {
 		return err
 	}
-	stream, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "PULSES", Subjects: []string{"pulse"}})
+	stream, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "PLAIN", Subjects: []string{"pulse", "other"}})
 	if err != nil {
 		return err
 	}
-	err = watchPulses(ctx, client, func(n int64) {
-		_, _ = js.PublishAsync("pulse", fmt.Append(nil, n)) // what is not stored is not timed
-	})
+	// What is not stored is not timed.
+	err = watchMaps(ctx, client, func(line []byte) { _, _ = js.PublishAsync("other", bytes.Clone(line)) },
+		func(n int64) { _, _ = js.PublishAsync("pulse", fmt.Append(nil, n)) })
 	if err != nil {
 		return err
 	}
 	<-js.PublishAsyncComplete()
-	last, err := stream.Info(context.WithoutCancel(ctx))
+	return printPulses(context.WithoutCancel(ctx), stream)
+}
+
+// printPulses prints each pulse of a stream, and when it was stored.
+func printPulses(ctx context.Context, stream jetstream.Stream) error {
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter("pulse"))
 	if err != nil {
 		return err
 	}
-	for seq := uint64(1); seq <= last.State.LastSeq; seq++ {
-		m, err := stream.GetMsg(context.WithoutCancel(ctx), seq)
+	reader, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{"pulse"}})
+	if err != nil {
+		return err
+	}
+	for range info.State.Subjects["pulse"] {
+		m, err := reader.Next()
 		if err != nil {
 			return err
 		}
-		fmt.Println(string(m.Data), m.Time.UnixNano())
+		about, err := m.Metadata()
+		if err != nil {
+			return err
+		}
+		fmt.Println(string(m.Data()), about.Timestamp.UnixNano())
 	}
 	return nil
 }
 
-// watchPulses reads the lines of a watch of all ConfigMaps, as the bridge has one, and keeps none.
+// watchPulses tells of the pulses of a watch of all ConfigMaps.
 func watchPulses(ctx context.Context, client kubernetes.Interface, note func(n int64)) error {
+	return watchMaps(ctx, client, func([]byte) {}, note)
+}
+
+// watchMaps reads the lines of a watch of all ConfigMaps, as the bridge has one, and keeps none.
+func watchMaps(ctx context.Context, client kubernetes.Interface, other func(line []byte), note func(n int64)) error {
 	for ctx.Err() == nil {
 		stream, err := client.CoreV1().RESTClient().Get().Resource("configmaps").Param("watch", "true").Stream(ctx)
 		if err != nil {
@@ -139,6 +161,8 @@ func watchPulses(ctx context.Context, client kubernetes.Interface, note func(n i
 			}
 			if n, ok := pulseIn(line); ok && bytes.Contains(line[:min(len(line), 300)], []byte(`"name":"pulse"`)) {
 				note(n)
+			} else {
+				other(line)
 			}
 		}
 		stream.Close()

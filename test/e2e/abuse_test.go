@@ -44,14 +44,13 @@ informers:
     filter: op == "deleted" || object != old
     queue: {memory: 8MiB}
     sinks: [{name: js}, {name: teams, payload: change}]
-  - {name: chosen, resources: [configmaps], namespaceSelector: tenant, sinks: [{name: chosen}]}
 sinks:
   - {name: js, maxInFlightBytes: 16MiB, nats: {servers: ["nats://${NATS_ADDRESS}"], embedded: true}}
   - {name: teams, maxInFlightBytes: 16MiB, kafka: {brokers: ["${KAFKA}"], topic: "team.{attributes.team}"}}
-  - {name: chosen, maxInFlightBytes: 16MiB, kafka: {brokers: ["${KAFKA}"]}}
 `
 
-// chosenConfig has only the namespaces of tenants: what comes and goes there while it starts.
+// chosenConfig has only the namespaces of tenants. It is no part of abuseConfig: it reads all large
+// objects again, which the plain program beside the bridge does not.
 const chosenConfig = `
 informers:
   - {name: chosen, resources: [configmaps], namespaceSelector: tenant}
@@ -59,17 +58,20 @@ sinks:
   - {name: chosen, kafka: {brokers: ["${KAFKA}"], topic: starts}}
 `
 
-// abuseStarts is how many bridges start while namespaces come and go.
-const abuseStarts = 5
+// abuseStarts is how many bridges start while namespaces come and go, and abuseStay how long each
+// follows them.
+const (
+	abuseStarts = 5
+	abuseStay   = 2 * time.Second
+)
 
 // What the well-behaved tenant may notice: twice the latency of the quiet time, or of a plain
-// program beside the bridge, since abuse makes the API server late, and takes what processors there
-// are. On top of that comes what the plain program does not do: the bridge keeps the order of the
-// watch, so a small change right behind a frame of a megabyte waits until that is checked, decided
-// and sent. That is 5 ms of a processor, for which others compete: see decision 35.
+// program beside the bridge that publishes what it reads. Abuse makes the API server and the stream
+// late, and takes what processors there are. On top of that comes what the plain program does not
+// do: the bridge checks and decides each frame, makes patches, and feeds two sinks. See decision 35.
 const (
 	abuseFactor    = 2
-	abuseAllowance = 10 * time.Millisecond
+	abuseAllowance = 5 * time.Millisecond
 	abuseMemory    = 512 * mib // half of what the chart allows
 )
 
@@ -81,8 +83,7 @@ func TestAbuse(t *testing.T) {
 	good.define("v1:stored")
 	evil := newHostile(l, good.group)
 	// The hostile tenant's topics are missing but for that of objects without a team.
-	const maps = "k8s." + clusterName + ".configmaps"
-	broker := startKafka(t, kfake.SeedTopics(1, "team.good", "team.-", maps, "starts")).ListenAddrs()[0]
+	broker := startKafka(t, kfake.SeedTopics(1, "team.good", "team.-", "starts")).ListenAddrs()[0]
 	label := []byte(`{"metadata":{"labels":{"tenant":"good"}}}`)
 	_, err := l.client.CoreV1().Namespaces().Patch(l.ctx, l.namespace, types.MergePatchType, label, metav1.PatchOptions{})
 	must(t, err)
@@ -120,6 +121,7 @@ func TestAbuse(t *testing.T) {
 	for i := range abuseStarts { // after what is timed
 		late := l.bridge(fmt.Sprint("late-", i), chosenConfig, with(map[string]string{"KAFKA": broker}))
 		l.start(late)
+		time.Sleep(abuseStay)
 		l.stop(late)
 	}
 	peace()
@@ -134,13 +136,9 @@ func TestAbuse(t *testing.T) {
 	events := l.completeWithin(2*time.Minute, "the other tenant's events", reader, ledger, options)
 	teams := &teamTopics{read.Kafka{Brokers: []string{broker}, Prefix: "team."}, l.namespace}
 	l.completeWithin(2*time.Minute, "the other tenant's events in Kafka", teams, ledger, options)
-	ofMaps := check.Options{
-		Informers: map[string]string{"configmaps": "chosen"},
-		Only:      func(resource, namespace, _ string) bool { return resource == "configmaps" && namespace == l.namespace },
-	}
-	chosen := l.completeWithin(2*time.Minute, "the other tenant's events by its namespace's label",
-		&chosenTopic{read.Kafka{Brokers: []string{broker}, Prefix: maps}, l.namespace}, ledger, ofMaps)
-	requireOfBoth(t, chosen, evil.namespace)
+	started, err := (&read.Kafka{Brokers: []string{broker}, Prefix: "starts"}).Refresh(l.ctx)
+	must(t, err)
+	requireOfBoth(t, started, evil.namespace)
 	t.Logf("%d changes of the other tenant; memory at most %d MiB", ledger.Len(), memory/mib)
 	before, during := p.latencies(stored(events), quiet, busy), p.latencies(stored(events), busy, calm)
 	t.Logf("from a plain watch to the stream: %s in quiet, %s under abuse", before, during)
