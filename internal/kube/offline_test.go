@@ -44,12 +44,12 @@ func TestOfflineSelection(t *testing.T) {
 			for _, gr := range selected {
 				got = append(got, gr.String())
 			}
-			for _, want := range strings.Fields(test.has) {
+			for want := range strings.FieldsSeq(test.has) {
 				if !slices.Contains(got, want) {
 					t.Errorf("%q does not have %s", got, want)
 				}
 			}
-			for _, not := range strings.Fields(test.hasNot) {
+			for not := range strings.FieldsSeq(test.hasNot) {
 				if slices.Contains(got, not) {
 					t.Errorf("%q has %s", got, not)
 				}

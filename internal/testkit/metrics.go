@@ -17,10 +17,11 @@ func Metrics(t testing.TB, from prometheus.Gatherer) map[string]float64 {
 	all := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
-			labels := ""
+			var b strings.Builder
 			for _, l := range m.GetLabel() {
-				labels += " " + l.GetValue()
+				b.WriteString(" " + l.GetValue())
 			}
+			labels := b.String()
 			if h := m.GetHistogram(); h != nil {
 				all[family.GetName()+"_count"+labels] = float64(h.GetSampleCount())
 				all[family.GetName()+"_sum"+labels] = h.GetSampleSum()

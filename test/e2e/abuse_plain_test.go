@@ -19,9 +19,9 @@ import (
 )
 
 // plainName is the name of a link to the test program that makes it the plain program: a process
-// that runs an embedded NATS server, watches all ConfigMaps, and does nothing but to publish what it
-// reads, as it stands, into one stream. Beside a bridge it shows how late the API server, the
-// machine, and a stream with large messages are by themselves.
+// that runs an embedded NATS server, watches all ConfigMaps, and publishes what it reads, as it
+// stands, into one stream. Beside a bridge it shows how late the API server, the machine, and a
+// stream with large messages are by themselves.
 const plainName = "plain"
 
 // plainPayload is the largest message that its server takes, as that of the bridge does.

@@ -68,7 +68,7 @@ const (
 // What the well-behaved tenant may notice: twice the latency of the quiet time, or of a plain
 // program beside the bridge that publishes what it reads. Abuse makes the API server and the stream
 // late, and takes what processors there are. On top of that comes what the plain program does not
-// do: the bridge checks and decides each frame, makes patches, and feeds two sinks. See decision 35.
+// do: the bridge checks and decides each frame, makes patches, and feeds two sinks: decision 35.
 const (
 	abuseFactor    = 2
 	abuseAllowance = 5 * time.Millisecond
