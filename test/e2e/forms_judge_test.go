@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -60,7 +61,10 @@ func (j *judge) expected(ch *truth.Change) map[string]any {
 			}
 		}
 	}
-	return starred(o, func(text string) bool { return strings.Contains(text, j.secret) }).(map[string]any)
+	needles := needlesOf(j.secret)
+	return starred(o, func(text string) bool {
+		return slices.ContainsFunc(needles, func(n []byte) bool { return strings.Contains(text, string(n)) })
+	}).(map[string]any)
 }
 
 // plain is the object less what is dropped.
