@@ -449,7 +449,11 @@ func FuzzLoad(f *testing.F) {
 		if err := c.Validate(); err != nil {
 			t.Errorf("loaded, but is not valid: %v", err)
 		}
-		if again, err := config.Load(config.Options{File: "again.yaml", Data: []byte(c.String())}); err == nil && again.String() != c.String() {
+		again, err := config.Load(config.Options{File: "again.yaml", Data: []byte(c.String())})
+		if err != nil {
+			t.Fatalf("loaded:\n%s\nnot loaded again: %v", c, err)
+		}
+		if again.String() != c.String() {
 			t.Errorf("loaded:\n%s\nloaded again:\n%s", c, again)
 		}
 	})

@@ -155,3 +155,16 @@ func (c *Config) validateEmbedded(ps *settings.Report) {
 		}
 	}
 }
+
+// requireLimit refuses a name of topics or streams with a field that whoever writes objects
+// chooses, until the limit in key is given: the first values use it up, and events of all others
+// become dead letters.
+func requireLimit(ps *settings.Report, path, key, text, what string) {
+	chosen := chosenFields(text)
+	if len(chosen) == 0 || ps.Origins.Given(key) {
+		return
+	}
+	ps.Add(path, "whoever writes an object chooses {%s}, and each value makes %s: set %s, the limit "+
+		"for all of them together, or use {namespace} or {resource} in the name", chosen[0], what,
+		key[strings.LastIndex(key, ".")+1:])
+}

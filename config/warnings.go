@@ -91,17 +91,6 @@ func chosenFields(text string) []string {
 	})
 }
 
-// requireLimit refuses to make a topic or a stream for each value of a field that whoever writes
-// objects chooses, until the file says how many: the first values take all that there may be, and
-// those of everybody else are dead letters then.
-func requireLimit(ps *settings.Report, path, key, text, what string) {
-	if chosen := chosenFields(text); len(chosen) > 0 && !ps.Origins.Given(key) {
-		ps.Add(path, "whoever writes an object makes %s with each value of {%s}: say in %s how many "+
-			"may be made for all together, or name them by {namespace} or {resource}", what, chosen[0],
-			key[strings.LastIndex(key, ".")+1:])
-	}
-}
-
 func (n *NATS) urlHasUser() bool {
 	return slices.ContainsFunc(n.urls(), func(u *url.URL) bool { return u.User != nil })
 }

@@ -10,8 +10,10 @@ import (
 // The first names that somebody makes take all the topics and streams that there may be, so the
 // file has to say how many.
 func TestLimitOfChosenNames(t *testing.T) {
-	const topic, stream = "sinks[0].kafka.topic: whoever writes an object makes a topic with each value of {attributes.team}: say in maxTopics",
-		"sinks[0].nats.stream.name: whoever writes an object makes a stream with each value of {name}: say in maxStreams"
+	const topic, stream = "sinks[0].kafka.topic: whoever writes an object chooses {attributes.team}, and each value makes " +
+		"a topic: set maxTopics",
+		"sinks[0].nats.stream.name: whoever writes an object chooses {name}, and each value makes a " +
+			"stream: set maxStreams"
 	for _, test := range []struct{ name, sink, want string }{
 		{"a topic", `kafka: {brokers: ["k:9"], topic: "{attributes.team}", createTopics: {}}`, topic},
 		{"dead letters", `kafka: {brokers: ["k:9"], deadLetterTopic: "dead.{uid}", createTopics: {}}`, "sinks[0].kafka.deadLetterTopic: whoever"},

@@ -127,7 +127,14 @@ func TestChartRights(t *testing.T) {
 		{name: a, resources: [secrets], fieldSelector: "metadata.name=x,metadata.namespace=y"},
 		{name: b, resources: [secrets], fieldSelector: "metadata.name==z", namespaces: [shop]},
 		{name: c, resources: [configmaps], fieldSelector: "metadata.name!=z"}], sinks: [{name: s, stdout: {}}]}`)
-	all["excluded"] = readValues(t, `config: {informers: [{name: a, resources: ["*.apps", "*.batch", secrets, events, pods, services, deployments.v1.apps], exclude: [po, Secret.v1, events.events.k8s.io, deployments.apps, "*.batch"]}], sinks: [{name: s, stdout: {}}]}`)
+	all["excluded"] = readValues(t, `config: {informers: [{name: a,
+		resources: ["*.apps", "*.batch", secrets, events, pods, services, deployments.v1.apps],
+		exclude: [po, Secret.v1, events.events.k8s.io, deployments.apps, "*.batch"]}], sinks: [{name: s, stdout: {}}]}`)
+	all["short names"] = readValues(t, `config: {informers: [{name: a,
+		resources: [configmaps, endpoints, events, limitranges, namespaces, nodes, persistentvolumeclaims,
+			persistentvolumes, pods, podtemplates, replicationcontrollers, resourcequotas, serviceaccounts,
+			services, secrets],
+		exclude: [cm, ep, ev, limits, ns, "no", pvc, pv, po, rc, quota, sa, svc]}], sinks: [{name: s, stdout: {}}]}`)
 	all["covered"] = readValues(t, `config: {informers: [{name: a, resources: ["*"]}, {name: b, resources: [pods], namespaces: [shop]}], sinks: [{name: s, stdout: {}}]}`)
 	for name, v := range all {
 		if name == "memory" || name == "given-rights" {
@@ -243,7 +250,8 @@ func TestExcludedSecrets(t *testing.T) {
 	}
 	t.Run("the whole group", func(t *testing.T) {
 		for _, exclude := range []string{`["*."]`, `["*"]`, "[secrets]"} {
-			v := readValues(t, `config: {informers: [{name: a, resources: [secrets], exclude: `+exclude+`}, {name: b, resources: ["*", "*."], exclude: `+exclude+`}], sinks: [{name: s, stdout: {}}]}`)
+			v := readValues(t, `config: {informers: [{name: a, resources: [secrets], exclude: `+exclude+`},
+				{name: b, resources: ["*", "*."], exclude: `+exclude+`}], sinks: [{name: s, stdout: {}}]}`)
 			for _, r := range rightsOf(t, objects(t, mustRender(t, v)), namespace+"/bridge") {
 				if strings.Contains(r, "secrets") || r == "list *" || strings.Contains(r, "*.*") {
 					t.Errorf("%s: it allows to read Secrets: %s", exclude, r)
@@ -252,15 +260,19 @@ func TestExcludedSecrets(t *testing.T) {
 		}
 	})
 	t.Run("other resources of the core group", func(t *testing.T) {
-		v := readValues(t, `config: {informers: [{name: a, resources: ["*."], exclude: [po, cm, ev]}], sinks: [{name: s, stdout: {}}]}`)
+		v := readValues(t, `config: {informers: [{name: a, resources: ["*."], exclude: [po, cm, ev]}],
+			sinks: [{name: s, stdout: {}}]}`)
 		rights := strings.Join(rightsOf(t, objects(t, mustRender(t, v)), namespace+"/bridge"), "\n")
-		if !strings.Contains(rights, "list secrets") || strings.Contains(rights, "list pods") || strings.Contains(rights, "configmaps") || strings.Contains(rights, "events") {
+		if !strings.Contains(rights, "list secrets") || strings.Contains(rights, "list pods") ||
+			strings.Contains(rights, "configmaps") || strings.Contains(rights, "events") {
 			t.Error(rights)
 		}
 	})
 	t.Run("by a variable", func(t *testing.T) {
-		_, err := render(t, readValues(t, `config: {informers: [{name: a, resources: ["*"], exclude: ["${WHAT}"]}], sinks: [{name: s, stdout: {}}]}`))
-		if err == nil || !strings.Contains(err.Error(), "config.informers[0].exclude: what a variable holds is not known here") {
+		_, err := render(t, readValues(t, `config: {informers: [{name: a, resources: ["*"],
+			exclude: ["${WHAT}"]}], sinks: [{name: s, stdout: {}}]}`))
+		const want = "config.informers[0].exclude: what a variable holds is not known here"
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Error(err)
 		}
 	})
@@ -288,7 +300,8 @@ func TestNotesOfExclude(t *testing.T) {
 		"no wildcard":         {`resources: [pods], exclude: [secrets, deployments.apps]`, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			notes, err := renderNotes(t, readValues(t, "config: {informers: [{name: a, "+c.informer+"}], sinks: [{name: s, stdout: {}}]}"))
+			notes, err := renderNotes(t, readValues(t,
+				"config: {informers: [{name: a, "+c.informer+"}], sinks: [{name: s, stdout: {}}]}"))
 			must(t, err)
 			if got := strings.Contains(notes, `config.informers has "*" without Secrets`); got != c.groups {
 				t.Errorf("it says that groups are named: %v\n%s", got, notes)

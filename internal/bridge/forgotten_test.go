@@ -103,7 +103,8 @@ func TestLostStateIDs(t *testing.T) {
 				b := calmBroker(t, "sink")
 				r := newRig(t)
 				asked := 0
-				r.addSink(b.Name, rememberer{b.Connect(0), sinks.Trace{MessageID: holds, PartitionKey: "pods/shop/web"}, nil, &asked})
+				trace := sinks.Trace{MessageID: holds, PartitionKey: "pods/shop/web"}
+				r.addSink(b.Name, rememberer{b.Connect(0), trace, nil, &asked})
 				r.Create("shop/a", nil)
 				b.Set(testkit.Hung) // nothing is settled, and it dies
 				r.start()
@@ -112,7 +113,8 @@ func TestLostStateIDs(t *testing.T) {
 				b.Set(testkit.Healthy)
 				_, _ = r.end()
 				r.fs = died
-				r.cfg.Sinks[0].Sink = rememberer{b.Connect(1), sinks.Trace{MessageID: "all/all/pods/synced/99" + epoch, PartitionKey: "pods"}, nil, &asked}
+				trace.MessageID, trace.PartitionKey = "all/all/pods/synced/99"+epoch, "pods"
+				r.cfg.Sinks[0].Sink = rememberer{b.Connect(1), trace, nil, &asked}
 				r.start()
 				r.settle()
 				_, err := r.end()

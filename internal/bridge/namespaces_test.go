@@ -192,7 +192,10 @@ func (s *scoped) latest(b *testkit.Broker) bool {
 
 // read reads a stream from its beginning, as somebody who drops events with an id that he has seen;
 // judge sees each record before it counts. It gives what he holds.
-func (s *scoped) read(b *testkit.Broker, judge func(b *testkit.Broker, rec *testkit.Record, h *held, version int64)) map[string]*held {
+func (s *scoped) read(
+	b *testkit.Broker,
+	judge func(b *testkit.Broker, rec *testkit.Record, h *held, version int64),
+) map[string]*held {
 	holds, ids := map[string]*held{}, map[string]string{}
 	for _, rec := range b.Records() {
 		if rec.Name == "" || rec.Op == event.Synced { // what is in the dead letters was told there

@@ -234,7 +234,7 @@ func TestDepth(t *testing.T) {
 		r.start()
 		r.settle()
 		expect(t, b, "gap inferred", "quarantined", "quarantined", "updated d inferred", "synced")
-		if _, ids := quarantineOf(t, b); len(ids) != 4 { // one is told again, as the same
+		if _, ids := quarantineOf(t, b); len(ids) != 4 { // one is reported again, under the same id
 			t.Errorf("%q", ids)
 		}
 

@@ -77,7 +77,10 @@ func (m *model) playOnce(steps int) (crashes, recalled int) {
 		m.note("%s", m.cluster.change())
 	}
 	m.start()
-	for !slices.ContainsFunc(m.brokers[0].Records(), func(rec *testkit.Record) bool { return rec.Type == "dev.kubebridge.informer.synced" && rec.Acked }) {
+	isSynced := func(rec *testkit.Record) bool {
+		return rec.Type == "dev.kubebridge.informer.synced" && rec.Acked
+	}
+	for !slices.ContainsFunc(m.brokers[0].Records(), isSynced) {
 		time.Sleep(time.Second) // until the first snapshot is done: breaking it off would be a gap
 	}
 	time.Sleep(3 * time.Second)

@@ -17,7 +17,6 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/pipeline"
-	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -167,7 +166,8 @@ func TestReloadSinks(t *testing.T) {
 		other := r.two
 		other.Sinks = more.Sinks
 		done := r.change(bridge.Change{
-			Informers: both, Changed: both, Units: []pipeline.Config{more, other}, Sinks: append(keep("a"), bridge.SinkConfig{Name: "c", Sink: c.Connect(0)}),
+			Informers: both, Changed: both, Units: []pipeline.Config{more, other},
+			Sinks: append(keep("a"), bridge.SinkConfig{Name: "c", Sink: c.Connect(0)}),
 		})
 		if done.SinksStarted != 1 || done.SinksStopped != 1 || done.SinksReplaced != 0 {
 			t.Errorf("%+v", done)
@@ -182,7 +182,8 @@ func TestReloadSinks(t *testing.T) {
 		moved := calmBroker(t, "a")
 		moved.Seed = 2
 		done = r.change(bridge.Change{
-			Informers: both, Units: []pipeline.Config{more, other}, Sinks: append(keep("c"), bridge.SinkConfig{Name: "a", Sink: moved.Connect(0)}),
+			Informers: both, Units: []pipeline.Config{more, other},
+			Sinks: append(keep("c"), bridge.SinkConfig{Name: "a", Sink: moved.Connect(0)}),
 		})
 		if done.SinksReplaced != 1 || done.UnitsRestarted != 2 {
 			t.Errorf("%+v", done)
@@ -264,7 +265,8 @@ func TestReloadUnopenableSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReload(t)
 		r.start()
-		sinks := []bridge.SinkConfig{{Name: "a"}, {Name: "b", Sink: broken{calmBroker(t, "b").Connect(0)}, Publisher: publisher.Config{}}}
+		sink := broken{calmBroker(t, "b").Connect(0)}
+		sinks := []bridge.SinkConfig{{Name: "a"}, {Name: "b", Sink: sink}}
 		both := []string{"one", "two"}
 		units := []pipeline.Config{r.one, r.two}
 		r.change(bridge.Change{Informers: both, Units: units, Sinks: sinks})
@@ -423,7 +425,8 @@ func TestReloadWhilePaused(t *testing.T) {
 		expect(t, r.a, "added w")
 		both := []string{"one", "two"}
 		r.change(bridge.Change{
-			Informers: both, Changed: both, Units: []pipeline.Config{r.one, r.two}, Sinks: []bridge.SinkConfig{{Name: "a"}, {Name: "b", Sink: r.b.Connect(0)}},
+			Informers: both, Changed: both, Units: []pipeline.Config{r.one, r.two},
+			Sinks: []bridge.SinkConfig{{Name: "a"}, {Name: "b", Sink: r.b.Connect(0)}},
 		})
 		r.widgets.Update("shop/w", nil)
 		r.settle()

@@ -42,12 +42,12 @@ func TestReloadRedaction(t *testing.T) {
 		raw       int // that are sent after the change
 	}
 	for name, c := range map[string]given{
-		"that is away":                     {sinks.ByObject, testkit.Unreachable, false, 0},
-		"that is away, by lane":            {sinks.ByLane, testkit.Unreachable, false, 0},
-		"that is away, the newest only":    {sinks.ByObject, testkit.Unreachable, true, 0},
-		"that is in a call":                {sinks.ByObject, testkit.Hung, false, 1},
-		"that is in a call, by lane":       {sinks.ByLane, testkit.Hung, false, 1},
-		"that is in a call, of the newest": {sinks.ByObject, testkit.Hung, true, 1},
+		"that is unavailable":                  {sinks.ByObject, testkit.Unreachable, false, 0},
+		"that is unavailable, by lane":         {sinks.ByLane, testkit.Unreachable, false, 0},
+		"that is unavailable, the newest only": {sinks.ByObject, testkit.Unreachable, true, 0},
+		"that is in a call":                    {sinks.ByObject, testkit.Hung, false, 1},
+		"that is in a call, by lane":           {sinks.ByLane, testkit.Hung, false, 1},
+		"that is in a call, of the newest":     {sinks.ByObject, testkit.Hung, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -188,7 +188,8 @@ func (s *shards) judge(writes []*write) (repeats int) {
 	if len(alive) != len(s.cluster.alive) {
 		s.t.Errorf("a reader holds %d objects, and there are %d", len(alive), len(s.cluster.alive))
 	}
-	s.t.Logf("%d changes, %d events, %d of them with an id that was told before", len(writes), len(s.broker.Records()), repeats)
+	s.t.Logf("%d changes, %d events, %d of them with an id that was sent before", len(writes),
+		len(s.broker.Records()), repeats)
 	return repeats
 }
 

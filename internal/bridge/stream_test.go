@@ -29,7 +29,7 @@ type reader struct {
 	queue   map[resource.Key][]spooled       // what the log on disk held for this sink when the run began
 	notices int                              // in that log: of gaps and finished lists
 	last    map[resource.Key]*testkit.Record // of the run, by object
-	unborn  map[resource.Key]string          // uids of which the log on disk held an added that a later state takes the place of
+	unborn  map[resource.Key]string          // uids whose added, in the log on disk, a later state replaces
 	owed    map[resource.Key]bool            // names that must be used again before the list ends
 	// poisoned are names of which something was told that can't be understood.
 	poisoned map[resource.Key]bool
@@ -102,8 +102,15 @@ func (r *reader) problem(rec *testkit.Record, format string, args ...any) {
 
 // describe is a record in a line.
 func describe(rec *testkit.Record) string {
-	words := []string{fmt.Sprintf("run %d %s", rec.Process, rec.At.Format("15:04:05.000")), strings.TrimPrefix(rec.Type, "dev.kubebridge."), rec.Namespace + "/" + rec.Name, rec.ID, "@" + rec.ResourceVersion}
-	for word, is := range map[string]bool{"initial": rec.Initial, "inferred": rec.Inferred, "not acknowledged": !rec.Acked, "dead": rec.Dead, "again": rec.Again} {
+	words := []string{
+		fmt.Sprintf("run %d %s", rec.Process, rec.At.Format("15:04:05.000")),
+		strings.TrimPrefix(rec.Type, "dev.kubebridge."), rec.Namespace + "/" + rec.Name, rec.ID,
+		"@" + rec.ResourceVersion,
+	}
+	for word, is := range map[string]bool{
+		"initial": rec.Initial, "inferred": rec.Inferred, "not acknowledged": !rec.Acked,
+		"dead": rec.Dead, "again": rec.Again,
+	} {
 		if is {
 			words = append(words, word)
 		}

@@ -307,7 +307,7 @@ func (c *played) entryVersion() resource.Version { return resource.Version(fmt.S
 // end acks everything.
 func (p *scene) end() {
 	p.fails = 0
-	testkit.OK(p.t, p.Commit()) // nobody reads beside a drop that is not durable
+	testkit.OK(p.t, p.Commit()) // a listener does not read while a drop is not durable
 	for len(p.held) > 0 {
 		p.Append([]*changelog.Entry{p.held[0].entry})
 		p.held = p.held[1:]

@@ -70,8 +70,8 @@ func (m *memory) index(from Position) int {
 // release takes an entry that all have acked out of the log.
 func (m *memory) release(e *Entry) {
 	m.leave(e)
-	// Nobody reads it: don't keep the object while the entry waits to be dropped, nor its strings,
-	// which share the object's memory.
+	// No listener reads it any more. Until the entry is dropped, it must not keep the object alive:
+	// its strings share the object's memory.
 	e.Change, e.Told = event.Change{}, ""
 }
 

@@ -103,8 +103,8 @@ func (s *stand) keepLoss(at Position, loss event.Loss, observed time.Time) {
 	})
 }
 
-// restart finds what was lost with the process: what was pending below a drop and was not kept is
-// nowhere. Whether it was sent nobody knows. It gives how many changes that are.
+// restart counts the changes that were lost with the process: those pending below a drop that were
+// not kept. Whether they were sent is unknown.
 func (s *stand) restart() int {
 	var gone []Position
 	for _, at := range s.pending[:s.below(s.lost.below)] {

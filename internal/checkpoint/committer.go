@@ -89,7 +89,8 @@ func (c *Committer) Follow(name string, source Positioned) {
 	c.sinks = append(c.sinks, &sink{name: name, source: source})
 }
 
-// Unfollow ends it, after what it says by now is committed. After an error it is followed still.
+// Unfollow stops that, after a commit with what the sink says now. After an error the sink is still
+// followed.
 func (c *Committer) Unfollow(name string) error {
 	if err := c.Commit(); err != nil {
 		return err

@@ -21,7 +21,7 @@ func TestReplace(t *testing.T) {
 		testkit.OK(t, f.Update(ctx, object("a", "5")))
 		list(t, f, "9", "a@7", "b@8")
 		testkit.OK(t, f.Update(ctx, object("b", "10")))
-		testkit.Want(t, pop(t, f), "Updated a 5") // not with the list's a: a gap is told in between
+		testkit.Want(t, pop(t, f), "Updated a 5") // not with the list's a: a gap event is in between
 		testkit.Want(t, pop(t, f), "ReplaceBegin")
 		testkit.Want(t, pop(t, f), "Replaced a 7", "Replaced b 8")
 		if k.asked != 0 {

@@ -50,7 +50,8 @@ func TestAnnouncements(t *testing.T) {
 			// An update of b that came while b was being announced goes with that commit or with
 			// the next.
 			time.Sleep(2 * time.Second)
-			testkit.Want(t, out.taken(), "resource.added b ub/2", "resource.updated b ub/4", "resource.added c uc/5", "resource.deleted b ub/deleted")
+			testkit.Want(t, out.taken(), "resource.added b ub/2", "resource.updated b ub/4",
+				"resource.added c uc/5", "resource.deleted b ub/deleted")
 			fsync.Store(0)
 			r.stop()
 		})
@@ -67,7 +68,8 @@ func TestAnnouncements(t *testing.T) {
 			time.Sleep(time.Second) // b is announced, and c is being
 			r.do("update b 5")
 			time.Sleep(2 * time.Second)
-			testkit.Want(t, out.taken(), "resource.added b ub/2", "resource.updated b ub/3", "resource.added c uc/4", "resource.updated b ub/5")
+			testkit.Want(t, out.taken(), "resource.added b ub/2", "resource.updated b ub/3",
+				"resource.added c uc/4", "resource.updated b ub/5")
 			fsync.Store(0)
 			r.stop()
 		})

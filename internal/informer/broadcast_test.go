@@ -3,6 +3,7 @@ package informer_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -35,7 +36,9 @@ func TestBroadcast(t *testing.T) {
 			r := newRig(t, memory(t), []*outbox{out}, broadcasting(out))
 			r.list(initial, "10", "a@4")
 			r.update("a", "11")
-			testkit.Want(t, out.wait(t, 5), append(append([]string{"resource.added a ua/4 initial"}, copies(synced)...), "resource.updated a ua/11")...)
+			want := slices.Concat([]string{"resource.added a ua/4 initial"}, copies(synced),
+				[]string{"resource.updated a ua/11"})
+			testkit.Want(t, out.wait(t, 5), want...)
 			for n, e := range out.raw {
 				if wantPart := max(0, min(n, 4)%4); e.Part != wantPart {
 					t.Errorf("%s is for part %d, want %d", e.ID, e.Part, wantPart)

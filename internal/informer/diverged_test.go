@@ -57,7 +57,9 @@ func TestDivergedUntilReported(t *testing.T) {
 		r.update("b", "201") // on the watch that the list went on as
 		r.bookmark("202")
 		testkit.Want(t, out.wait(t, 1), "resource.updated b ub/201")
-		testkit.Eventually(t, "the bookmark is decided", func() bool { return r.informer.Log().Status().Unsettled == 0 && r.fifo.Stats().Deltas == 0 })
+		testkit.Eventually(t, "the bookmark is decided", func() bool {
+			return r.informer.Log().Status().Unsettled == 0 && r.fifo.Stats().Deltas == 0
+		})
 		if found.found() != 1 || !r.noted() {
 			t.Errorf("found %d times, noted %v: want 1, true", found.found(), r.noted())
 		}

@@ -129,7 +129,9 @@ func TestDropOldest(t *testing.T) {
 			t.Errorf("the other sink got %+v", forLive)
 		}
 		const dropped = "bridge_informer_dropped_total spool-full "
-		if got := testkit.Metric(t, registry, dropped+"sink-0") + testkit.Metric(t, registry, dropped+"sink-1"); int(got) != forLive.dropped+forDead.dropped {
+		got := testkit.Metric(t, registry, dropped+"sink-0") +
+			testkit.Metric(t, registry, dropped+"sink-1")
+		if int(got) != forLive.dropped+forDead.dropped {
 			t.Errorf("counted %v, told %d and %d", got, forLive.dropped, forDead.dropped)
 		}
 	})

@@ -76,7 +76,8 @@ func TestRewindDuringAList(t *testing.T) {
 		r := newRig(t, memory(t), []*outbox{out})
 		r.list(initial, "100", "a@90")
 		out.wait(t, 2)
-		testkit.OK(t, r.fifo.BeginReplace(t.Context(), resource.Relist{Reason: resource.ReasonUnreadable, From: "100", To: "100"}))
+		relist := resource.Relist{Reason: resource.ReasonUnreadable, From: "100", To: "100"}
+		testkit.OK(t, r.fifo.BeginReplace(t.Context(), relist))
 		testkit.Want(t, out.wait(t, 1), "informer.gap  all/pods/gap/100/100 inferred")
 		r.list(resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "100", To: "60"}, "60", "a@50")
 		testkit.Want(t, out.wait(t, 3), "informer.gap  all/pods/gap/100/60/epoch/1 inferred",

@@ -63,7 +63,9 @@ func TestRewindOnFullDisk(t *testing.T) {
 			return tried.Load() > 1
 		})
 		full.Store(false)
-		testkit.Want(t, out.wait(t, 3), "informer.gap  all/pods/gap/100/60/epoch/1 inferred", "resource.updated a ua/40/epoch/1 inferred", "informer.synced  all/pods/synced/60/epoch/1")
+		testkit.Want(t, out.wait(t, 3), "informer.gap  all/pods/gap/100/60/epoch/1 inferred",
+			"resource.updated a ua/40/epoch/1 inferred",
+			"informer.synced  all/pods/synced/60/epoch/1")
 		r.stop()
 	})
 }

@@ -450,7 +450,8 @@ func TestRewindEqualVersions(t *testing.T) {
 			"informer.synced  all/pods/synced/60/epoch/1")
 		r.update("newer", "61")
 		r.delete("after", "62")
-		testkit.Want(t, out.wait(t, 2), "resource.updated newer unewer/61/epoch/1", "resource.deleted after uafter/deleted/epoch/1")
+		testkit.Want(t, out.wait(t, 2), "resource.updated newer unewer/61/epoch/1",
+			"resource.deleted after uafter/deleted/epoch/1")
 		r.stop()
 
 		r = newRig(t, db, []*outbox{out})
@@ -528,7 +529,8 @@ func TestGapEventAlone(t *testing.T) {
 		}
 		out.mu.Unlock()
 		out.release()
-		testkit.Want(t, out.wait(t, 3), "informer.gap  all/pods/gap/3/20 inferred", "resource.updated a ua/12 inferred", "informer.synced  all/pods/synced/20")
+		testkit.Want(t, out.wait(t, 3), "informer.gap  all/pods/gap/3/20 inferred",
+			"resource.updated a ua/12 inferred", "informer.synced  all/pods/synced/20")
 		r.stop()
 	})
 }

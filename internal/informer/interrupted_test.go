@@ -105,7 +105,8 @@ func TestSecondSnapshotGap(t *testing.T) {
 			testkit.OK(t, err)
 			r = newRig(t, db, []*outbox{out})
 			r.list(initial, "20", "a@4")
-			testkit.Want(t, out.wait(t, 2), "informer.gap  all/pods/gap///selection/2 inferred", "informer.synced  all/pods/synced/20/selection/2")
+			testkit.Want(t, out.wait(t, 2), "informer.gap  all/pods/gap///selection/2 inferred",
+				"informer.synced  all/pods/synced/20/selection/2")
 			r.stop()
 		})
 	})

@@ -136,7 +136,8 @@ func TestLatestResync(t *testing.T) {
 		synctest.Wait() // it has read everything
 		out.release()
 		r.stop()
-		testkit.Want(t, out.taken(), "resource.updated a ua/10", "resource.added y uy/25", "resource.updated b ub/11", "resource.synced c uc/3/sync/0")
+		testkit.Want(t, out.taken(), "resource.updated a ua/10", "resource.added y uy/25",
+			"resource.updated b ub/11", "resource.synced c uc/3/sync/0")
 	})
 }
 

@@ -67,7 +67,8 @@ func TestOldObject(t *testing.T) {
 		r.add("a#2", "14")
 		r.update("a#2", "15")
 		out.wait(t, 5)
-		testkit.Want(t, out.steps(t), "4 from ", "11 from 4 by 11", "12 from 11 by 12", "13 from ", "14 from ", "15 from 14 by 15")
+		testkit.Want(t, out.steps(t), "4 from ", "11 from 4 by 11", "12 from 11 by 12", "13 from ",
+			"14 from ", "15 from 14 by 15")
 
 		// A crash: 11 is settled and committed, what comes after it is not. It comes again, from
 		// the same old object.

@@ -34,7 +34,8 @@ func TestPanic(t *testing.T) {
 		r.add("a", "11")
 		r.add("poison", "12")
 		r.add("b", "13")
-		testkit.Want(t, out.wait(t, 3), "resource.added a ua/11", "resource.added poison upoison/12", "resource.added b ub/13")
+		testkit.Want(t, out.wait(t, 3), "resource.added a ua/11",
+			"resource.added poison upoison/12", "resource.added b ub/13")
 		r.stop()
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP bridge_informer_filter_errors_total Changes that were sent because the filter of a sink, or of all (sink empty), failed.
@@ -60,7 +61,8 @@ bridge_informer_filter_errors_total{sink="sink-0"} 1
 		r.add("a", "11")
 		r.add("poison", "12")
 		r.add("b", "13")
-		testkit.Want(t, out.wait(t, 3), "resource.added a ua/11", "resource.added poison upoison/12", "resource.added b ub/13")
+		testkit.Want(t, out.wait(t, 3), "resource.added a ua/11",
+			"resource.added poison upoison/12", "resource.added b ub/13")
 		for _, e := range out.raw {
 			if failed := e.Name == "poison"; failed != (e.Err != nil) || failed != (e.Data == nil) {
 				t.Errorf("%s: %v, %s", e.ID, e.Err, e.Data)

@@ -91,7 +91,8 @@ func TestProgress(t *testing.T) {
 			out.release()
 			r.do("update a 21")
 			synctest.Wait()
-			testkit.Want(t, out.taken(), "resource.added z uz/9", "resource.added a ua/11", "informer.progress  all/pods/progress/20", "resource.updated a ua/21")
+			testkit.Want(t, out.taken(), "resource.added z uz/9", "resource.added a ua/11",
+				"informer.progress  all/pods/progress/20", "resource.updated a ua/21")
 			r.stop()
 		})
 	})

@@ -28,7 +28,8 @@ func TestLeavingObjects(t *testing.T) {
 		r.unselected("a", "14", true)
 		r.unselected("b", "15", true)
 		r.unselected("c#2", "16", false) // another pod of that name
-		testkit.Want(t, out.wait(t, 3), "resource.deleted a ua/13/left", "resource.deleted b ub/deleted", "resource.deleted c uc/deleted inferred")
+		testkit.Want(t, out.wait(t, 3), "resource.deleted a ua/13/left",
+			"resource.deleted b ub/deleted", "resource.deleted c uc/deleted inferred")
 		r.update("a", "17")
 		testkit.Want(t, out.wait(t, 1), "resource.added a ua/17")
 		r.unselected("x", "18", false)

@@ -139,7 +139,8 @@ func TestResyncPeriods(t *testing.T) {
 		r.list(initial, "10", "a@1", "b@2")
 		synctest.Wait()
 		for _, out := range outboxes {
-			testkit.Want(t, out.taken(), "resource.added a ua/1 initial", "resource.added b ub/2 initial", "informer.synced  all/pods/synced/10")
+			testkit.Want(t, out.taken(), "resource.added a ua/1 initial",
+				"resource.added b ub/2 initial", "informer.synced  all/pods/synced/10")
 		}
 		start := time.Now()
 		for second := 1; second <= 12; second++ {

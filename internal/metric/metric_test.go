@@ -37,9 +37,13 @@ func TestFactory(t *testing.T) {
 		f.Histogram("seconds", "Seconds.", []float64{1, 10}).Observe(4)
 		f.GaugeFunc("read", "Read.", func() float64 { return 5 })
 		metric.WithLabel(registry, "sink", "lake").FlagFunc("flag", "Flag.", func() bool { return on })
-		expect(t, registry, map[string]float64{"counter": 2, "gauge": 3, "seconds_count": 1, "seconds_sum": 4, "read": 5, "flag lake": 1})
+		expect(t, registry, map[string]float64{
+			"counter": 2, "gauge": 3, "seconds_count": 1, "seconds_sum": 4, "read": 5, "flag lake": 1,
+		})
 		on = false
-		expect(t, registry, map[string]float64{"counter": 2, "gauge": 3, "seconds_count": 1, "seconds_sum": 4, "read": 5, "flag lake": 0})
+		expect(t, registry, map[string]float64{
+			"counter": 2, "gauge": 3, "seconds_count": 1, "seconds_sum": 4, "read": 5, "flag lake": 0,
+		})
 	})
 	t.Run("a value that is not known from the start has its own counter", func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()

@@ -241,7 +241,8 @@ func TestDetachOfRefused(t *testing.T) {
 			tried := p.detach(r, time.Second)
 			p.drain()
 			wantOrder(t, sink, "a", "a/2", "a/3")
-			if others.ids() != "a/3" || r.ids() != "a/2" || tried != "" || len(sink.DeadLetters()) > 0 || len(sink.Stored("a")) != 2 {
+			if others.ids() != "a/3" || r.ids() != "a/2" || tried != "" ||
+				len(sink.DeadLetters()) > 0 || len(sink.Stored("a")) != 2 {
 				t.Errorf("settled: %q and %q, tried: %q, dead letters: %q", others.ids(), r.ids(), tried, sink.DeadLetters())
 			}
 		})

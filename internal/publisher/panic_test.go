@@ -27,7 +27,8 @@ func TestPanic(t *testing.T) {
 			items[1].Message.Event.Err = event.NewPanicError(errors.New("a bug"))
 			p.add(items)
 			p.drain()
-			if !slices.Equal(sink.DeadLetters(), []string{"poison/1"}) || sink.Reasons()[0].Error() != "panic: *errors.errorString" {
+			if !slices.Equal(sink.DeadLetters(), []string{"poison/1"}) ||
+				sink.Reasons()[0].Error() != "panic: *errors.errorString" {
 				t.Errorf("dead letters %v, %v", sink.DeadLetters(), sink.Reasons())
 			}
 			if storedOf(sink, "a") != "a/1 a/2" || storedOf(sink, "b") != "b/1" || storedOf(sink, "poison") != "" {
@@ -77,7 +78,8 @@ func TestPanic(t *testing.T) {
 				items := r.items("a/1", "poison/1", "a/2", "b/1")
 				p.add(items)
 				p.drain()
-				if storedOf(sink, "a") != "a/1 a/2" || storedOf(sink, "b") != "b/1" || !slices.Equal(sink.DeadLetters(), test.dead) {
+				if storedOf(sink, "a") != "a/1 a/2" || storedOf(sink, "b") != "b/1" ||
+					!slices.Equal(sink.DeadLetters(), test.dead) {
 					t.Errorf("stored %v and %v, dead letters %v", sink.Stored("a"), sink.Stored("b"), sink.DeadLetters())
 				}
 				if got := items[1].Outcome(); got != test.want {

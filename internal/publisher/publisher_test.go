@@ -307,7 +307,8 @@ func TestDeadLetter(t *testing.T) {
 		p.add(r.items("a/1", "a/2", "a/3", "a/4", "b/1"))
 		p.drain()
 		wantOrder(t, sink, "a", "a/1", "a/4")
-		if got := strings.Join(sink.DeadLetters(), " "); got != "a/2 a/3" || !errors.Is(sink.Reasons()[0], testkit.ErrTooLarge) {
+		if got := strings.Join(sink.DeadLetters(), " "); got != "a/2 a/3" ||
+			!errors.Is(sink.Reasons()[0], testkit.ErrTooLarge) {
 			t.Errorf("dead letters %q, because of %v", got, sink.Reasons())
 		}
 		if s := p.Status(); s.DeadLetters != 2 || s.Published != 3 || r.count() != 5 {

@@ -90,7 +90,10 @@ func (r *recorder) items(ids ...string) []*publisher.Item {
 			r.t.Fatal(err)
 		}
 		items[i] = &publisher.Item{Settler: r, Seq: seq}
-		items[i].Message.Event = &event.Event{ID: id, ObjectAttributes: event.ObjectAttributes{Name: object, Resource: "pods"}, Subject: object, PartitionKey: object, Data: []byte(`{"n":` + n + `}`)}
+		items[i].Message.Event = &event.Event{
+			ID: id, ObjectAttributes: event.ObjectAttributes{Name: object, Resource: "pods"},
+			Subject: object, PartitionKey: object, Data: []byte(`{"n":` + n + `}`),
+		}
 	}
 	return items
 }

@@ -410,7 +410,9 @@ func TestLive(t *testing.T) {
 	third := len(events) / 3
 	s := newSite(t, events[:third], serve.Config{Live: true})
 	state := informed(t, s)
-	testkit.Eventually(t, "the first state", func() bool { return maps.Equal(state(), stateOf(events[:third], time.Time{})) })
+	testkit.Eventually(t, "the first state", func() bool {
+		return maps.Equal(state(), stateOf(events[:third], time.Time{}))
+	})
 	for from := third; from < len(events); from += 40 {
 		to := min(from+40, len(events))
 		s.append(events[from:to])

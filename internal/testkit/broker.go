@@ -61,9 +61,9 @@ type Record struct {
 	event.Event
 	Process int // that sent it
 	At      time.Time
-	Acked   bool  // the sender was told; settles what was refused too
+	Acked   bool  // the sender got the answer; settles what was refused too
 	Dead    bool  // in the dead letters, or dropped because there are none
-	Again   bool  // sent again by the same process, because that was not told
+	Again   bool  // sent again by the same process, which got no answer
 	Reason  error // why it is a dead letter
 }
 

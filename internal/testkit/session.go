@@ -19,17 +19,17 @@ type Session struct {
 
 	contract
 
-	attempts map[string]int     // guarded by Broker.mu
-	untold   map[string]bool    // guarded by Broker.mu: stored without an answer
-	refused  map[string]*Record // guarded by Broker.mu: not in the dead letters yet
-	killed   bool               // guarded by Broker.mu
+	attempts   map[string]int     // guarded by Broker.mu
+	unanswered map[string]bool    // guarded by Broker.mu: stored without an answer
+	refused    map[string]*Record // guarded by Broker.mu: not in the dead letters yet
+	killed     bool               // guarded by Broker.mu
 }
 
 // Connect gives a process its sink.
 func (b *Broker) Connect(process int) *Session {
 	return &Session{
 		Broker: b, process: process, dead: make(chan struct{}), contract: contract{busy: map[string]bool{}},
-		attempts: map[string]int{}, untold: map[string]bool{}, refused: map[string]*Record{},
+		attempts: map[string]int{}, unanswered: map[string]bool{}, refused: map[string]*Record{},
 	}
 }
 
@@ -162,7 +162,8 @@ func (s *Session) message(ctx context.Context, e *event.Event) error {
 	switch {
 	case a.Err == nil || a.Stored:
 		if rec := s.refused[e.ID]; rec != nil { // it was in no dead letters yet, and is taken now
-			s.log = slices.DeleteFunc(s.log, func(r *Record) bool { return r == rec })
+			// A copy: what Records has returned does not change.
+			s.log = slices.DeleteFunc(slices.Clone(s.log), func(r *Record) bool { return r == rec })
 			delete(s.refused, e.ID)
 		}
 		s.storeLocked(e, a.Err == nil)
@@ -170,7 +171,7 @@ func (s *Session) message(ctx context.Context, e *event.Event) error {
 		// Its place in the stream is here, whenever it becomes a dead letter.
 		s.refused[e.ID] = s.storeLocked(e, false)
 		s.refused[e.ID].Dead = true
-		s.untold[e.ID] = false
+		s.unanswered[e.ID] = false
 	}
 	return a.Err
 }
@@ -196,9 +197,9 @@ func (s *Session) decideLocked(ctx context.Context, e *event.Event, attempt int,
 }
 
 func (s *Session) storeLocked(e *event.Event, acked bool) *Record {
-	rec := &Record{Event: *e, Process: s.process, At: time.Now(), Acked: acked, Again: s.untold[e.ID]}
+	rec := &Record{Event: *e, Process: s.process, At: time.Now(), Acked: acked, Again: s.unanswered[e.ID]}
 	s.log = append(s.log, rec)
-	s.untold[e.ID] = !acked
+	s.unanswered[e.ID] = !acked
 	return rec
 }
 

@@ -103,7 +103,9 @@ func TestFileBound(t *testing.T) {
 		t.Fatalf("more than the bound is kept: %v", err)
 	}
 	held := files(t, dir)
-	if events, bytes := testkit.Metric(t, reg, "bridge_undelivered_events"), testkit.Metric(t, reg, "bridge_undelivered_bytes"); int(events) != len(held) || bytes < 500 || bytes > 1500 {
+	events := testkit.Metric(t, reg, "bridge_undelivered_events")
+	bytes := testkit.Metric(t, reg, "bridge_undelivered_bytes")
+	if int(events) != len(held) || bytes < 500 || bytes > 1500 {
 		t.Errorf("metrics: %v events of %v bytes, in %d files", events, bytes, len(held))
 	}
 	for path := range held {

@@ -89,7 +89,10 @@ func publishPulses(ctx context.Context, kubeconfig, dir string) error {
 	if err != nil {
 		return err
 	}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: dir, MaxPayload: plainPayload, NoSigs: true, NoLog: true})
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: dir, MaxPayload: plainPayload,
+		NoSigs: true, NoLog: true,
+	})
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,8 @@ func TestMetrics(t *testing.T) {
 	if got := testkit.Metrics(t, first)["bridge_history_bytes"]; got <= 0 {
 		t.Errorf("it takes %v bytes", got)
 	}
-	if got := testkit.Metrics(t, again)["bridge_history_horizon_timestamp_seconds"]; got <= float64(events[0].Observed.Unix()) {
+	got := testkit.Metrics(t, again)["bridge_history_horizon_timestamp_seconds"]
+	if got <= float64(events[0].Observed.Unix()) {
 		t.Errorf("the horizon is %v after a retention of a minute", got)
 	}
 }

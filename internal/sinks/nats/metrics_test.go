@@ -38,7 +38,9 @@ func TestMetrics(t *testing.T) {
 		"bridge_nats_unexpected_duplicates_total unchecked": 1,
 	}
 	got := testkit.Metrics(t, registry)
-	maps.DeleteFunc(got, func(name string, _ float64) bool { return strings.HasPrefix(name, "bridge_nats_publish_seconds_") })
+	maps.DeleteFunc(got, func(name string, _ float64) bool {
+		return strings.HasPrefix(name, "bridge_nats_publish_seconds_")
+	})
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -63,55 +63,53 @@ func (s *Sink) checkRepeats(ctx context.Context, batch []*sinks.Message, found [
 	}
 }
 
-// originOf reads the message that the stream has under an event's id. What gives no answer is asked
-// again, but not forever: the user may lack the right, or the server never tells. A panic at it
-// leaves the origin unchecked too.
+// originOf finds out whose message the stream has under an event's id. A question without an answer
+// is asked again, but not forever: the user may lack the right, or the server never answers.
 func (s *Sink) originOf(
 	ctx context.Context, e *event.Event, to route, st *stream, seq uint64,
-) (origin string) {
-	defer func() {
-		if recovered := recover(); recovered != nil {
-			origin = originUnchecked
-			s.log.Error("a panic at a message that the stream holds under an event's id", "id", e.ID,
-				"err", event.NewPanicError(recovered))
-		}
-	}()
+) string {
 	const attempts = 3
+	var err error
 	for range attempts {
-		m, err := s.messageAt(ctx, st, seq)
-		switch {
-		case err == nil:
-			return s.compareWith(m, e, to)
-		case errors.Is(err, jetstream.ErrMsgNotFound) && s.cfg.Mode == KV:
-			return originReplaced
-		case errors.Is(err, jetstream.ErrMsgNotFound):
-			return originForged // or deleted meanwhile; then the event is stored again
-		case s.missingRight() != nil, ctx.Err() != nil:
-			return originUnchecked
+		var origin string
+		if origin, err = s.compareStored(ctx, e, to, st, seq); err == nil {
+			return origin
 		}
+		if s.missingRight() != nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if stack := event.StackOf(err); stack != "" {
+		s.log.Error("a panic at a message that the stream holds under an event's id", "id", e.ID,
+			"err", err.Error(), "stack", stack)
 	}
 	return originUnchecked
 }
 
-// messageAt reads a message of a stream.
-func (s *Sink) messageAt(
-	ctx context.Context, st *stream, seq uint64,
-) (*jetstream.RawStreamMsg, error) {
+// compareStored compares the message that the stream has with what the event's own would be.
+func (s *Sink) compareStored(
+	ctx context.Context, e *event.Event, to route, st *stream, seq uint64,
+) (origin string, err error) {
+	defer sinks.RecoverAnswer(&err)
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
 	defer cancel()
 	js, err := s.jetStream(s.conn)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	there, err := js.Stream(ctx, st.name)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return there.GetMsg(ctx, seq)
-}
-
-// compareWith compares a message with what the event's own would be.
-func (s *Sink) compareWith(m *jetstream.RawStreamMsg, e *event.Event, to route) string {
+	m, err := there.GetMsg(ctx, seq)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound) && s.cfg.Mode == KV:
+		return originReplaced, nil
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return originForged, nil // or deleted meanwhile; then the event is stored again
+	case err != nil:
+		return "", err
+	}
 	enc := encoders.Get().(*encoder)
 	defer enc.release()
 	enc.encode(e, to, s.cfg.Encoding, nil)
@@ -120,9 +118,9 @@ func (s *Sink) compareWith(m *jetstream.RawStreamMsg, e *event.Event, to route) 
 		m.Header.Get(nats.MsgIdHdr) == want.Header.Get(nats.MsgIdHdr) &&
 		m.Header.Get("ce-type") == headerOf(want, "ce-type")
 	if same {
-		return originChecked
+		return originChecked, nil
 	}
-	return originForged
+	return originForged, nil
 }
 
 // headerOf returns a header as it was set: the keys of the encoder's messages are not in canonical

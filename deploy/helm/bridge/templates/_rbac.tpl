@@ -29,7 +29,10 @@ Where an informer excludes Secrets, no rule for it allows to read them. A role c
 {{/* What an informer excludes, as the bridge reads it: resources as "group/resource", "*" for all. Takes the informer. */}}
 {{- define "bridge.excluded" -}}
 {{- $core := fromJsonArray (include "bridge.core" .) -}}
-{{- $short := dict "cm" "configmaps" "ep" "endpoints" "ev" "events" "limits" "limitranges" "ns" "namespaces" "no" "nodes" "pvc" "persistentvolumeclaims" "pv" "persistentvolumes" "po" "pods" "rc" "replicationcontrollers" "quota" "resourcequotas" "sa" "serviceaccounts" "svc" "services" -}}
+{{- $short := dict "cm" "configmaps" "ep" "endpoints" "ev" "events" "limits" "limitranges"
+      "ns" "namespaces" "no" "nodes" "pvc" "persistentvolumeclaims" "pv" "persistentvolumes"
+      "po" "pods" "rc" "replicationcontrollers" "quota" "resourcequotas" "sa" "serviceaccounts"
+      "svc" "services" -}}
 {{- $all := list -}}
 {{- range .exclude }}
 {{- $name := lower . }}
