@@ -22,18 +22,23 @@ const (
 	slowLook, fastLook = time.Second, 100 * time.Millisecond
 )
 
-// procs decides whether the scheduler has one processor or all.
+// spareProcs are more processors than there are: while large objects are worked on, as many things
+// go on at a time, and what becomes ready has not to wait until one of them pauses. The kernel then
+// shares the real ones, a few milliseconds each, and lets go first who has used least.
+const spareProcs = 4
+
+// procs decides how many processors the scheduler has: one, all, or more than there are.
 type procs struct {
-	calm time.Duration
-	one  bool
+	calm, small time.Duration // for how long little was used, and no large object came
+	one, more   bool
 }
 
 // next takes the share of one processor that was used for a time, and whether something ready had
-// a long wait for a processor meanwhile, or will have one behind a large object. It gives the time
-// after which to look again.
-func (p *procs) next(share float64, waited bool, lasted time.Duration) time.Duration {
+// a long wait for a processor meanwhile, or a large object has come. It gives the time after which
+// to look again.
+func (p *procs) next(share float64, waited, isLarge bool, lasted time.Duration) time.Duration {
 	switch {
-	case share > busyShare, waited:
+	case isLarge, share > busyShare, waited:
 		p.calm, p.one = 0, false
 	case share > calmShare:
 		p.calm = 0
@@ -41,10 +46,26 @@ func (p *procs) next(share float64, waited bool, lasted time.Duration) time.Dura
 		p.calm += lasted
 		p.one = p.one || p.calm >= calmTime
 	}
+	if p.small += lasted; isLarge {
+		p.small = 0
+	}
+	p.more = isLarge || p.more && p.small < calmTime
 	if p.one && share > littleShare {
 		return fastLook
 	}
 	return slowLook
+}
+
+// set has the scheduler use as many as next has decided.
+func (p *procs) set() {
+	if p.one {
+		runtime.GOMAXPROCS(1)
+		return
+	}
+	runtime.SetDefaultGOMAXPROCS()
+	if p.more {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + spareProcs)
+	}
 }
 
 // boundProcs gives the scheduler one processor while one is enough, until ctx ends; unless the
@@ -53,24 +74,20 @@ func (p *procs) next(share float64, waited bool, lasted time.Duration) time.Dura
 // that was two fifths of what one costs.
 //
 // large has an element when a large object has come: work on it is about to take a processor for
-// milliseconds.
+// milliseconds. From then on there are more than all, until none has come for calmTime.
 func boundProcs(ctx context.Context, large <-chan struct{}) {
-	if os.Getenv("GOMAXPROCS") != "" || runtime.GOMAXPROCS(0) == 1 {
+	if os.Getenv("GOMAXPROCS") != "" {
 		return
 	}
 	var p procs
-	defer func() {
-		if p.one {
-			runtime.SetDefaultGOMAXPROCS()
-		}
-	}()
+	defer runtime.SetDefaultGOMAXPROCS()
 	used, at := cpuTime(), time.Now()
 	waits := newWaits()
 	timer := time.NewTimer(slowLook)
 	defer timer.Stop()
 	for {
-		wake := large // with all processors it is early enough at the next look
-		if !p.one {
+		wake := large
+		if p.more { // it is early enough at the next look
 			wake = nil
 		}
 		isLarge := false
@@ -82,16 +99,13 @@ func boundProcs(ctx context.Context, large <-chan struct{}) {
 		case <-timer.C:
 			isLarge = received(large)
 		}
-		nowUsed, now, one := cpuTime(), time.Now(), p.one
+		nowUsed, now, before := cpuTime(), time.Now(), p
 		lasted := now.Sub(at)
 		share := (nowUsed - used).Seconds() / lasted.Seconds()
-		timer.Reset(p.next(share, waits.grew() || isLarge, lasted))
+		timer.Reset(p.next(share, waits.grew(), isLarge, lasted))
 		used, at = nowUsed, now
-		switch {
-		case p.one && !one:
-			runtime.GOMAXPROCS(1)
-		case !p.one && one:
-			runtime.SetDefaultGOMAXPROCS()
+		if p.one != before.one || p.more != before.more {
+			p.set()
 		}
 	}
 }

@@ -12,32 +12,43 @@ import (
 )
 
 func TestProcs(t *testing.T) {
-	const waited = 0.2 // a share with a long wait
+	const one, all, more = "one processor", "all processors", "more than all"
+	// Shares with a long wait, and with a large object.
+	const waited, isLarge, floodOfLarge = 0.2, 0.21, 0.91
 	for name, tt := range map[string]struct {
 		shares []float64 // a second each
-		one    bool
+		want   string
 		again  time.Duration
 	}{
-		"at first":                       {[]float64{0.1}, false, slowLook},
-		"calm for a moment":              {[]float64{0.1, 0.1, 0.1, 0.1}, false, slowLook},
-		"calm":                           {[]float64{0.1, 0.1, 0.1, 0.1, 0.1}, true, fastLook},
-		"idle":                           {[]float64{0, 0, 0, 0, 0, 0.01}, true, slowLook},
-		"calm with an interruption":      {[]float64{0.1, 0.1, 0.1, 0.4, 0.1, 0.1}, false, slowLook},
-		"calm, then a little busier":     {[]float64{0, 0, 0, 0, 0, 0.4}, true, fastLook},
-		"calm, then a flood":             {[]float64{0, 0, 0, 0, 0, 0.9}, false, slowLook},
-		"calm, then a long wait":         {[]float64{0, 0, 0, 0, 0, waited}, false, slowLook},
-		"a long wait, and calm":          {[]float64{waited, 0, 0, 0, 0, 0}, true, slowLook},
-		"a flood, and calm for a moment": {[]float64{0, 0, 0, 0, 0, 0.9, 0, 0, 0, 0}, false, slowLook},
-		"a flood, and calm":              {[]float64{0, 0, 0, 0, 0, 0.9, 0, 0, 0, 0, 0}, true, slowLook},
+		"at first":                       {[]float64{0.1}, all, slowLook},
+		"calm for a moment":              {[]float64{0.1, 0.1, 0.1, 0.1}, all, slowLook},
+		"calm":                           {[]float64{0.1, 0.1, 0.1, 0.1, 0.1}, one, fastLook},
+		"idle":                           {[]float64{0, 0, 0, 0, 0, 0.01}, one, slowLook},
+		"calm with an interruption":      {[]float64{0.1, 0.1, 0.1, 0.4, 0.1, 0.1}, all, slowLook},
+		"calm, then a little busier":     {[]float64{0, 0, 0, 0, 0, 0.4}, one, fastLook},
+		"calm, then a flood":             {[]float64{0, 0, 0, 0, 0, 0.9}, all, slowLook},
+		"calm, then a long wait":         {[]float64{0, 0, 0, 0, 0, waited}, all, slowLook},
+		"a long wait, and calm":          {[]float64{waited, 0, 0, 0, 0, 0}, one, slowLook},
+		"a flood, and calm for a moment": {[]float64{0, 0, 0, 0, 0, 0.9, 0, 0, 0, 0}, all, slowLook},
+		"a flood, and calm":              {[]float64{0, 0, 0, 0, 0, 0.9, 0, 0, 0, 0, 0}, one, slowLook},
+		"a large object":                 {[]float64{isLarge}, more, slowLook},
+		"calm, then a large object":      {[]float64{0, 0, 0, 0, 0, isLarge}, more, slowLook},
+		"a large object, and calm for a moment": {
+			[]float64{isLarge, 0, 0, 0, 0}, more, slowLook,
+		},
+		"a large object, and calm":  {[]float64{isLarge, 0, 0, 0, 0, 0}, one, slowLook},
+		"large objects in a flood":  {[]float64{0.9, floodOfLarge, 0.9, 0.9}, more, slowLook},
+		"a flood behind large ones": {[]float64{floodOfLarge, 0.9, 0.9, 0.9, 0.9, 0.9}, all, slowLook},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p procs
 			var again time.Duration
 			for _, share := range tt.shares {
-				again = p.next(share, share == waited, time.Second)
+				again = p.next(share, share == waited, share == isLarge || share == floodOfLarge, time.Second)
 			}
-			if p.one != tt.one || again != tt.again {
-				t.Errorf("one processor: %v, look after %s; want %v, %s", p.one, again, tt.one, tt.again)
+			got := map[procs]string{{}: all, {one: true}: one, {more: true}: more}[procs{one: p.one, more: p.more}]
+			if got != tt.want || again != tt.again {
+				t.Errorf("%q, look after %s; want %q, %s", got, again, tt.want, tt.again)
 			}
 		})
 	}
@@ -55,8 +66,8 @@ func TestProcsFromEnvironment(t *testing.T) {
 
 // In a bubble the time that a test waits costs no CPU.
 func TestProcsBounds(t *testing.T) {
-	if _, ok := os.LookupEnv("GOMAXPROCS"); ok || runtime.GOMAXPROCS(0) == 1 {
-		t.Skip("there is one processor, or the environment says how many")
+	if _, ok := os.LookupEnv("GOMAXPROCS"); ok {
+		t.Skip("the environment says how many processors there are")
 	}
 	before := runtime.GOMAXPROCS(0)
 	synctest.Test(t, func(t *testing.T) {
@@ -64,31 +75,27 @@ func TestProcsBounds(t *testing.T) {
 		defer cancel()
 		large := make(chan struct{}, 1)
 		go boundProcs(ctx, large)
-		calm := func() {
+		expect := func(when string, want int) {
 			t.Helper()
-			time.Sleep(calmTime + 2*slowLook)
-			if n := runtime.GOMAXPROCS(0); n != 1 {
-				t.Errorf("after %s of calm: %d processors", calmTime, n)
+			synctest.Wait()
+			if n := runtime.GOMAXPROCS(0); n != want {
+				t.Errorf("%s: %d processors, want %d", when, n, want)
 			}
 		}
-		calm()
 		large <- struct{}{}
-		synctest.Wait()
-		if n := runtime.GOMAXPROCS(0); n != before {
-			t.Errorf("after a large object: %d processors, want %d", n, before)
-		}
+		expect("after a large object at the start", before+spareProcs)
+		time.Sleep(calmTime + 2*slowLook)
+		expect("after a calm time", 1)
+		large <- struct{}{}
+		expect("after a large object", before+spareProcs)
 		time.Sleep(calmTime - slowLook)
 		large <- struct{}{}
 		time.Sleep(calmTime - slowLook)
-		if n := runtime.GOMAXPROCS(0); n != before {
-			t.Errorf("with large objects: %d processors, want %d", n, before)
-		}
-		calm()
+		expect("with large objects", before+spareProcs)
+		time.Sleep(calmTime + 2*slowLook)
+		expect("after another calm time", 1)
 		cancel()
-		synctest.Wait()
-		if n := runtime.GOMAXPROCS(0); n != before {
-			t.Errorf("after its end: %d processors, want %d", n, before)
-		}
+		expect("after its end", before)
 	})
 }
 

@@ -1,8 +1,9 @@
 // Package large says what a large object is, and tells who watches the processors that one came.
 //
 // An object of half a megabyte is read, decided, compared and compressed for ten milliseconds and
-// more. With one processor everything else waits for that: small objects of others too. Waits for
-// a processor show it late, and only by chance, since the runtime notes one of eight.
+// more. Where as many large ones are worked on as there are processors, everything else waits for
+// that: small objects of others too. Waits for a processor show it late, and only by chance, since
+// the runtime notes one of eight.
 package large
 
 // Bytes is from which size on an object is large: work on it takes a millisecond.
