@@ -16,30 +16,30 @@ type uncommitted struct {
 	passed    bool // tombstones are left that watermark has passed
 	listed    bool // the end of a list was passed by a commit that failed
 	spooled   []store.LogEntry
-	notes     []note       // that wait for their place, or for the next commit
+	writes    []write      // that wait for their place, or for the next commit
 	bodies    []store.Body // of objects that are behind
 }
 
-// note is something that is written with a commit.
-type note struct {
+// write is what else is written with a commit.
+type write struct {
 	after Position // a place
-	write func(*store.Batch)
+	do    func(*store.Batch)
 }
 
-// Note has something written in the first commit that has everything settled that was placed so
-// far; and again in the one after where a commit fails. write must not block, and may find that
+// AtCommit has something written in the first commit that has everything settled that was placed so
+// far; and again in the one after where a commit fails. do must not block, and may find that
 // there is nothing to write any more.
-func (l *Log) Note(write func(*store.Batch)) {
+func (l *Log) AtCommit(do func(*store.Batch)) {
 	l.mu.Lock()
-	l.notes = append(l.notes, note{l.marks.Last(), write})
+	l.writes = append(l.writes, write{l.marks.Last(), do})
 	l.mu.Unlock()
 	l.cfg.Committer.Changed()
 }
 
-// NoteNext is Note for the next commit, whatever is settled.
-func (l *Log) NoteNext(write func(*store.Batch)) {
+// AtNextCommit is AtCommit for the next commit, whatever is settled.
+func (l *Log) AtNextCommit(do func(*store.Batch)) {
 	l.mu.Lock()
-	l.notes = append(l.notes, note{0, write})
+	l.writes = append(l.writes, write{0, do})
 	l.mu.Unlock()
 	l.cfg.Committer.Changed()
 }
@@ -75,13 +75,13 @@ func (l *Log) Checkpoint() *Checkpoint {
 	c := &Checkpoint{log: l, uncommitted: l.uncommitted, states: l.states.Take()}
 	c.listed = l.marks.ListEnded() || l.listed
 	l.spooled, l.bodies, l.listed = nil, nil, false
-	notes := l.notes
-	c.notes, l.notes = nil, nil
-	for _, n := range notes {
-		if n.after < l.marks.First() {
-			c.notes = append(c.notes, n)
+	writes := l.writes
+	c.writes, l.writes = nil, nil
+	for _, w := range writes {
+		if w.after < l.marks.First() {
+			c.writes = append(c.writes, w)
 		} else {
-			l.notes = append(l.notes, n)
+			l.writes = append(l.writes, w)
 		}
 	}
 	c.watermark = l.marks.Version()
@@ -141,8 +141,8 @@ func (c *Checkpoint) Write(batch *store.Batch) {
 	for _, e := range c.spooled {
 		batch.AppendLog(ix, e)
 	}
-	for _, n := range c.notes {
-		n.write(batch)
+	for _, w := range c.writes {
+		w.do(batch)
 	}
 	c.writeCursors(batch)
 	if c.from < c.before {
@@ -164,7 +164,7 @@ func (c *Checkpoint) writeCursors(batch *store.Batch) {
 	}
 }
 
-// Committed notes how the commit of a checkpoint has ended. What a failed one did not write comes
+// Committed records how the commit of a checkpoint has ended. What a failed one did not write comes
 // again, behind what was settled since.
 func (l *Log) Committed(c *Checkpoint, err error) {
 	if err == nil {
@@ -183,7 +183,7 @@ func (l *Log) committed(c *Checkpoint, err error) (dropped bool) {
 		l.states.PutBack(c.states)
 		l.spooled = append(c.spooled, l.spooled...)
 		l.bodies = append(c.bodies, l.bodies...)
-		l.notes = append(c.notes, l.notes...)
+		l.writes = append(c.writes, l.writes...)
 		l.listed = c.listed
 		return false
 	}

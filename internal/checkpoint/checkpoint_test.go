@@ -126,8 +126,8 @@ func TestNotes(t *testing.T) {
 		return func(*store.Batch) { written = append(written, what) }
 	}
 	first := b.event("a", "10")
-	b.Note(note("behind the first"))
-	b.NoteNext(note("next"))
+	b.AtCommit(note("behind the first"))
+	b.AtNextCommit(note("next"))
 	second := b.event("b", "11")
 	testkit.OK(t, b.committer.Commit())
 	b.settle(second)
@@ -198,8 +198,8 @@ func TestIdleRun(t *testing.T) {
 		"a place":              func(b *bench) { b.Place([]*changelog.Entry{{Kind: changelog.OfGap}}, changelog.Mark{}) },
 		"an acknowledgement":   func(b *bench) { b.settle(b.event("a", "10")) },
 		"a version":            func(b *bench) { b.mark(changelog.Bookmark, "500") },
-		"a note":               func(b *bench) { b.Note(none) },
-		"a note for the next":  func(b *bench) { b.NoteNext(none) },
+		"a note":               func(b *bench) { b.AtCommit(none) },
+		"a note for the next":  func(b *bench) { b.AtNextCommit(none) },
 		"a body to catch up":   func(b *bench) { b.CatchUp(nil) },
 		"what goes to disk":    func(b *bench) { testkit.OK(b.t, b.Stage(time.Now())) },
 		"an event without ack": func(b *bench) { b.Cursor(0).Tried([]changelog.Position{b.event("a", "10")}) },

@@ -14,20 +14,20 @@ type batch struct {
 	decided []*changelog.Entry // of the delta that is being decided; they have no place yet
 	changes []*changelog.Entry
 	bytes   int            // of changes
-	marks   []resource.Key // objects that a list held
+	listed  []resource.Key // objects that a list held
 	news    []store.Announcement
 }
 
 func (b *batch) reset() {
 	clear(b.changes)
-	b.changes, b.marks, b.news, b.bytes = b.changes[:0], b.marks[:0], b.news[:0], 0
+	b.changes, b.listed, b.news, b.bytes = b.changes[:0], b.listed[:0], b.news[:0], 0
 }
 
 // handOn puts what was decided into the log. What adds an object comes there when its announcement
 // is durable. What is about all objects comes behind everything before it, and before everything
 // after it.
 func (c *Controller) handOn(ctx context.Context) error {
-	if err := c.env.Indexer.Listing().Mark(c.batch.marks); err != nil {
+	if err := c.env.Indexer.Listing().Add(c.batch.listed); err != nil {
 		return err
 	}
 	if len(c.batch.changes) > 0 {

@@ -115,11 +115,11 @@ func (c *Controller) Process(ctx context.Context, deltas deltafifo.Deltas) error
 }
 
 // isDue reports whether what was decided is handed on before the next delta is. What needs a write
-// to the disk is handed on in large parts: announcements, and marks of a list.
+// to the disk is handed on in large parts: announcements, and which objects a list held.
 func (c *Controller) isDue(next *deltafifo.Delta) bool {
 	isLarge := next.Object != nil && next.Object.Size() > promptBytes
 	return c.batch.bytes > decidedBytes ||
-		isLarge && len(c.batch.changes) > 0 && len(c.batch.news)+len(c.batch.marks) == 0
+		isLarge && len(c.batch.changes) > 0 && len(c.batch.news)+len(c.batch.listed) == 0
 }
 
 // TryProcess decides changes of objects that are known already, and progress, and hands them on. It

@@ -53,10 +53,10 @@ func (c *Controller) tellPostponed(d *deltafifo.Delta, known *Known) {
 // isFirstOfList reports whether a delta is the first of its object in this list. What follows in
 // the same list is a change that was not missed. It is asked while the gap is postponed only.
 func (c *Controller) isFirstOfList(d *deltafifo.Delta) (bool, error) {
-	if !c.postponed || slices.Contains(c.batch.marks, d.Key) {
+	if !c.postponed || slices.Contains(c.batch.listed, d.Key) {
 		return false, nil
 	}
-	isListed, err := c.env.Indexer.Listing().Marked(d.Key)
+	isListed, err := c.env.Indexer.Listing().Has(d.Key)
 	return !isListed, err
 }
 

@@ -32,7 +32,7 @@ func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 	c.list.Relist, c.listed = *d.Relist, event.Listing{}
 	clear(c.olderItems)
 	c.list.Namespaces = nil // they may be many, and the gap's own place is told without them
-	if err := c.beginMarks(); err != nil {
+	if err := c.beginListing(); err != nil {
 		return err
 	}
 	if c.list.Rewound() {
@@ -58,8 +58,8 @@ func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 	return nil
 }
 
-// beginMarks prepares for noting what a list holds.
-func (c *Controller) beginMarks() error {
+// beginListing prepares for noting what a list holds.
+func (c *Controller) beginListing() error {
 	if c.list.Partial() {
 		return c.env.Indexer.Listing().Clear()
 	}
@@ -134,7 +134,7 @@ func (c *Controller) beginEpoch(ctx context.Context) error {
 func (c *Controller) account(d *deltafifo.Delta, known *Known) {
 	switch {
 	case d.Type == deltafifo.Replaced:
-		c.batch.marks = append(c.batch.marks, d.Key)
+		c.batch.listed = append(c.batch.listed, d.Key)
 		c.listed.Items++
 		c.compare(d, known, known.Found)
 	case d.Type == deltafifo.Skipped && d.Key == "":
@@ -142,13 +142,13 @@ func (c *Controller) account(d *deltafifo.Delta, known *Known) {
 		c.listed.DeletesUnknown = true // the FIFO takes nothing for gone
 	case d.Type == deltafifo.Skipped:
 		c.listed.Unreadable++
-		c.batch.marks = append(c.batch.marks, d.Key)
+		c.batch.listed = append(c.batch.listed, d.Key)
 		delete(c.olderItems, d.Key) // this may be its later state
 	case d.Listed:
 		c.compare(d, known, known.alive())
 		exists := d.Type == deltafifo.Unselected && !d.Gone
 		if exists && known.alive() && outdated(d, known, &c.list) {
-			c.batch.marks = append(c.batch.marks, d.Key)
+			c.batch.listed = append(c.batch.listed, d.Key)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func (c *Controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	done := c.newChange(event.Change{Op: event.Synced, Version: d.Version})
 	done.Kind, done.Listing, done.Since = changelog.OfListEnd, c.listed, c.list.From
 	c.emit(done)
-	c.place(changelog.Mark{}) // the note below is behind it
+	c.place(changelog.Mark{}) // what is written below is behind it
 	c.rescoped(&c.list.Relist, d.Version)
 	if !c.listed.DeletesUnknown { // else a start lists again
 		if err := c.env.Indexer.Meta().EndList(d.Version); err != nil {

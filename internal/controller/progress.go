@@ -70,7 +70,7 @@ func (c *Controller) reportOmits(ctx context.Context) error {
 	if err := c.handOn(ctx); err != nil {
 		return err
 	}
-	c.env.Log.Note(func(b *store.Batch) {
+	c.env.Log.AtCommit(func(b *store.Batch) {
 		for sink, keys := range changed {
 			b.SetOmits(c.env.Indexer, sink, keys)
 		}

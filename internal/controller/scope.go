@@ -198,7 +198,7 @@ func (c *Controller) rescope(ctx context.Context, d *deltafifo.Delta) error {
 	}
 	slices.Sort(news)
 	revisions := c.scope.revisionsOf(news)
-	c.env.Log.NoteNext(func(b *store.Batch) { c.scope.write(b, c.env.Indexer, revisions) })
+	c.env.Log.AtNextCommit(func(b *store.Batch) { c.scope.write(b, c.env.Indexer, revisions) })
 	return c.persist(ctx, c.env.Log.Commit)
 }
 
@@ -210,6 +210,6 @@ func (c *Controller) rescoped(why *resource.Relist, version resource.Version) {
 	}
 	revisions := c.scope.arrived(why, version)
 	if len(revisions) > 0 {
-		c.env.Log.Note(func(b *store.Batch) { c.scope.write(b, c.env.Indexer, revisions) })
+		c.env.Log.AtCommit(func(b *store.Batch) { c.scope.write(b, c.env.Indexer, revisions) })
 	}
 }

@@ -368,8 +368,8 @@ func (as *Announcements) missing(
 			continue
 		}
 		rec, found, err := as.ix.Get(key)
-		marked, errMark := as.ix.db.state.Get(objectKey(spaceMark, as.ix.id, key))
-		if err = errors.Join(err, errMark); err == nil && (marked != nil || found && !rec.Deleted) {
+		listed, errListed := as.ix.db.state.Get(objectKey(spaceListed, as.ix.id, key))
+		if err = errors.Join(err, errListed); err == nil && (listed != nil || found && !rec.Deleted) {
 			continue
 		}
 		if !yield(key, err) || err != nil {

@@ -151,7 +151,7 @@ func TestAnnouncedAndNotListed(t *testing.T) {
 	}
 	testkit.OK(t, before.Announcements().Announce(list))
 	ix := newIndexer(t, db)
-	testkit.OK(t, ix.Listing().Mark([]resource.Key{"shop/listed"}))
+	testkit.OK(t, ix.Listing().Add([]resource.Key{"shop/listed"}))
 	missing := func(kind resource.RelistKind) (out []string) {
 		for m, err := range ix.Listing().Missing("50", resource.Relist{Kind: kind}) {
 			testkit.OK(t, err)

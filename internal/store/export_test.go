@@ -38,9 +38,9 @@ func (t Table) Bytes() (n int) {
 	return n
 }
 
-// Marks counts the objects that are marked as listed.
-func (ix *Indexer) Marks() (n int, err error) {
-	it, err := ix.iterator(spaceMark)
+// CountListed counts the objects that were listed.
+func (ix *Indexer) CountListed() (n int, err error) {
+	it, err := ix.iterator(spaceListed)
 	if err != nil {
 		return 0, err
 	}

@@ -32,7 +32,7 @@ func leaveState(t *testing.T, dir string) *store.DB {
 		"shop/b": live(pod(t, "b", "6"), 2),
 		"shop/c": dead(pod(t, "c", "6"), "12", 3),
 	})
-	testkit.OK(t, ix.Listing().Mark([]resource.Key{"shop/a"}))
+	testkit.OK(t, ix.Listing().Add([]resource.Key{"shop/a"}))
 	waiting := db.NewBatch()
 	waiting.AppendLog(ix, store.LogEntry{Position: 3, Data: []byte("12345")})
 	waiting.AppendLog(ix, store.LogEntry{Position: 4, Data: []byte("1234567")})

@@ -20,7 +20,7 @@ const (
 	spaceLog       = 'l' // position -> a change of the log
 	spaceCursor    = 'c' // listener -> where it stands in the log
 	spaceSink      = 's' // sink -> where its broker's log is to be read from after a crash
-	spaceMark      = 'm' // object key -> nothing: listed since the last ReplaceBegin
+	spaceListed    = 'm' // object key -> nothing: listed since the last ReplaceBegin
 	// object key, uid, the version where it is not the first -> an announcement
 	spaceAnnounced = 'a'
 	spaceBehind    = 'o' // object key -> nothing: its body is of an earlier version than its record
@@ -31,7 +31,7 @@ const (
 // unitSpaces are all spaces whose keys begin with an informer's number: what a reset empties.
 var unitSpaces = []byte{
 	spacePosition, spaceMeta, spaceRecord, spaceBody, spaceTombstone, spaceLog, spaceCursor,
-	spaceMark, spaceAnnounced, spaceNamespace, spaceBehind, spaceOmits,
+	spaceListed, spaceAnnounced, spaceNamespace, spaceBehind, spaceOmits,
 }
 
 func informerKey(name string) []byte { return append([]byte{spaceInformer}, name...) }

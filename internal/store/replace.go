@@ -11,60 +11,60 @@ import (
 	"github.com/kubebridge/bridge/internal/statedb"
 )
 
-// Marks say which objects a list held. They live in the database, so that a relist of a million
-// objects costs no memory; they need not survive a crash, since the relist does not either.
-
 // Listing is the list of objects that the controller works through. It belongs to the controller.
+//
+// Which objects the list held is in the database, so that a relist of a million objects costs no
+// memory. It need not survive a crash, since the relist does not either.
 type Listing struct {
-	ix       *Indexer
-	unmarked bool // it began when nothing was known
+	ix    *Indexer
+	first bool // it began when nothing was known
 }
 
 // Begin forgets which objects were listed: a list of everything begins. While nothing is known
-// no object is marked: whatever is known at the list's end was in it.
+// no object is added: whatever is known at the list's end was in it.
 func (l *Listing) Begin() error {
 	if err := l.Clear(); err != nil {
 		return err
 	}
 	empty, err := l.ix.Empty()
-	l.unmarked = empty && err == nil
+	l.first = empty && err == nil
 	return err
 }
 
 // Clear forgets which objects were listed: a list of a namespace begins, or a list has ended.
 func (l *Listing) Clear() error {
-	if l.unmarked {
-		l.unmarked = false
+	if l.first {
+		l.first = false
 		return nil
 	}
-	begin := prefix(spaceMark, l.ix.id)
+	begin := prefix(spaceListed, l.ix.id)
 	batch := l.ix.db.pebble.NewBatch()
 	return l.ix.db.state.Finish(batch, pebble.NoSync, batch.DeleteRange(begin, after(begin), nil))
 }
 
-// Mark remembers that objects were listed.
-func (l *Listing) Mark(keys []resource.Key) error {
-	if len(keys) == 0 || l.unmarked {
+// Add remembers that objects were listed.
+func (l *Listing) Add(keys []resource.Key) error {
+	if len(keys) == 0 || l.first {
 		return nil
 	}
 	batch := l.ix.db.pebble.NewBatch()
 	var errs []error
 	for _, key := range keys {
-		if err := batch.Set(objectKey(spaceMark, l.ix.id, key), nil, nil); err != nil {
+		if err := batch.Set(objectKey(spaceListed, l.ix.id, key), nil, nil); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return l.ix.db.state.Finish(batch, pebble.NoSync, errs...)
 }
 
-// Marked reports whether an object was listed, as far as Mark was told.
-func (l *Listing) Marked(key resource.Key) (bool, error) {
-	mark, err := l.ix.db.state.Get(objectKey(spaceMark, l.ix.id, key))
-	return mark != nil, err
+// Has reports whether an object was listed, as far as Add was told.
+func (l *Listing) Has(key resource.Key) (bool, error) {
+	listed, err := l.ix.db.state.Get(objectKey(spaceListed, l.ix.id, key))
+	return listed != nil, err
 }
 
 // Missing yields the keys of known objects that the list as of version did not have: those that
-// were not marked, and are not newer than the list. After a rewind, and when the list's namespace
+// were not added, and are not newer than the list. After a rewind, and when the list's namespace
 // has left the selection, versions are not compared. Of a list of one namespace only its own
 // objects can be missing; of an incomplete one, none. Objects that an earlier run has announced,
 // were not met since, and are not in the list are missing too. It does not see changes that are
@@ -74,25 +74,25 @@ func (l *Listing) Missing(
 ) iter.Seq2[resource.Key, error] {
 	anyVersion, in := why.Rewound() || why.Leaves(), inNamespace(why.Namespace)
 	return func(yield func(resource.Key, error) bool) {
-		if why.Incomplete || l.unmarked {
+		if why.Incomplete || l.first {
 			return
 		}
-		marks, err := l.ix.iteratorOf(spaceMark, in)
+		listed, err := l.ix.iteratorOf(spaceListed, in)
 		if err != nil {
 			yield("", err)
 			return
 		}
-		defer marks.Close()
-		marked := marks.First()
+		defer listed.Close()
+		more := listed.First()
 		for item, err := range l.ix.all(in) {
 			if err != nil {
 				yield("", err)
 				return
 			}
-			for marked && markOf(marks) < item.Key {
-				marked = marks.Next()
+			for more && listedKey(listed) < item.Key {
+				more = listed.Next()
 			}
-			if marked && markOf(marks) == item.Key {
+			if more && listedKey(listed) == item.Key {
 				continue
 			}
 			if !anyVersion && item.Version.Newer(version) {
@@ -102,7 +102,7 @@ func (l *Listing) Missing(
 				return
 			}
 		}
-		if err := marks.Error(); err != nil {
+		if err := listed.Error(); err != nil {
 			yield("", fmt.Errorf("state database: %w", err))
 			return
 		}
@@ -110,8 +110,8 @@ func (l *Listing) Missing(
 	}
 }
 
-func markOf(it *pebble.Iterator) resource.Key {
-	return resource.Key(it.Key()[len(prefix(spaceMark, 0)):])
+func listedKey(it *pebble.Iterator) resource.Key {
+	return resource.Key(it.Key()[len(prefix(spaceListed, 0)):])
 }
 
 // Empty reports whether no object was ever known or announced; a deleted one that is not forgotten

@@ -26,7 +26,7 @@ func TestBodyTables(t *testing.T) {
 			list = append(list, store.Announcement{Key: key, Object: obj, Seq: uint64(n*10 + i + 1), Unknown: true})
 			settled[key] = live(obj, uint64(n*10+i+1))
 		}
-		testkit.OK(t, ix.Listing().Mark(slices.Collect(maps.Keys(settled))))
+		testkit.OK(t, ix.Listing().Add(slices.Collect(maps.Keys(settled))))
 		testkit.OK(t, ix.Announcements().Announce(list))
 		settle(t, db, ix, "", settled)
 		tables, err := db.FlushedTables()

@@ -202,7 +202,7 @@ func TestMissing(t *testing.T) {
 	})
 	ix.Update("shop/onway", live(pod(t, "onway", "5"), 4))
 	testkit.OK(t, ix.Listing().Clear())
-	testkit.OK(t, ix.Listing().Mark([]resource.Key{"shop/listed", "shop/unknown"}))
+	testkit.OK(t, ix.Listing().Add([]resource.Key{"shop/listed", "shop/unknown"}))
 	missing := func(kind resource.RelistKind) (out []string) {
 		for m, err := range ix.Listing().Missing("50", resource.Relist{Kind: kind}) {
 			testkit.OK(t, err)
@@ -217,8 +217,8 @@ func TestMissing(t *testing.T) {
 }
 
 // What is known at the end of a list that began with nothing was in it, so a first snapshot of a
-// million objects marks none.
-func TestListMarks(t *testing.T) {
+// million objects adds none.
+func TestFirstListing(t *testing.T) {
 	ix := newIndexer(t, openDB(t, ""))
 	list := func(keys ...resource.Key) {
 		t.Helper()
@@ -226,9 +226,9 @@ func TestListMarks(t *testing.T) {
 		for i, key := range keys {
 			ix.Update(key, live(pod(t, string(key[len("shop/"):]), "5"), uint64(i+1)))
 		}
-		testkit.OK(t, ix.Listing().Mark(keys))
+		testkit.OK(t, ix.Listing().Add(keys))
 	}
-	check := func(marks int, missing ...string) {
+	check := func(listed int, missing ...string) {
 		t.Helper()
 		var got []string
 		for m, err := range ix.Listing().Missing("50", resource.Relist{}) {
@@ -236,8 +236,8 @@ func TestListMarks(t *testing.T) {
 			got = append(got, string(m))
 		}
 		testkit.Want(t, got, missing...)
-		if n, err := ix.Marks(); n != marks || err != nil {
-			t.Errorf("%d marks, %v; want %d", n, err, marks)
+		if n, err := ix.CountListed(); n != listed || err != nil {
+			t.Errorf("%d listed, %v; want %d", n, err, listed)
 		}
 	}
 	list("shop/a", "shop/b")

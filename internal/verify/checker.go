@@ -147,7 +147,7 @@ func (c *Checker) subject(u *unit, e *event.Event, at Place) subject {
 		u.unordered++
 		s.place = order{version: c.objects.hash(e.ResourceVersion)}
 		if e.Op == event.Deleted {
-			s.place.marks = deletedMark
+			s.place.suffixes = deletedSuffix
 		}
 	}
 	var smaller bool

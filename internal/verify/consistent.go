@@ -120,8 +120,8 @@ func contradictionOfID(e *event.Event) string {
 // cutEra takes the epoch and the selection off the end of an id. era is their sum.
 func cutEra(id string) (rest string, era uint64, ok bool) {
 	rest = id
-	for _, mark := range []string{"/selection/", "/epoch/"} {
-		before, number, found := strings.Cut(rest, mark)
+	for _, part := range []string{"/selection/", "/epoch/"} {
+		before, number, found := strings.Cut(rest, part)
 		if !found {
 			continue
 		}

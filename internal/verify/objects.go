@@ -19,20 +19,20 @@ type object struct {
 
 	uid uint64 // its hash
 	stage
-	name  uint32 // place in names
-	unit  uint32
-	lane  uint32
-	round uint16 // of the unit's snapshots, when it was last seen
-	marks uint8  // of the newest events, markBits each
-	count uint8  // of the newest events that are remembered
-	alive bool
+	name     uint32 // place in names
+	unit     uint32
+	lane     uint32
+	round    uint16 // of the unit's snapshots, when it was last seen
+	suffixes uint8  // of the newest events, suffixBits each
+	count    uint8  // of the newest events that are remembered
+	alive    bool
 	// listed is set while the cluster is compared: the API server has it.
 	listed bool
 }
 
 // place of a remembered event.
 func (o *object) place(i int) order {
-	return order{o.versions[i], o.stage, marks(o.marks>>(i*markBits)) & (1<<markBits - 1)}
+	return order{o.versions[i], o.stage, suffixes(o.suffixes>>(i*suffixBits)) & (1<<suffixBits - 1)}
 }
 
 // newest is the place of the newest event.
@@ -47,7 +47,7 @@ func (o *object) push(at order, id, data uint32) {
 	copy(o.ids[1:], o.ids[:])
 	copy(o.data[1:], o.data[:])
 	o.versions[0], o.ids[0], o.data[0] = at.version, id, data
-	o.marks = o.marks<<markBits | uint8(at.marks)
+	o.suffixes = o.suffixes<<suffixBits | uint8(at.suffixes)
 	o.count = min(o.count+1, ringSize)
 }
 
@@ -55,7 +55,7 @@ func (o *object) push(at order, id, data uint32) {
 // by a list, it is of an earlier version than the one that the watch told.
 func (o *object) find(at order, id uint32) int {
 	for i := range int(o.count) {
-		if has := o.place(i); o.ids[i] == id && (has == at || has.marks&at.marks&deletedMark != 0) {
+		if has := o.place(i); o.ids[i] == id && (has == at || has.suffixes&at.suffixes&deletedSuffix != 0) {
 			return i
 		}
 	}

@@ -10,7 +10,7 @@ import (
 type order struct {
 	version uint64
 	stage
-	marks marks
+	suffixes suffixes
 }
 
 // stage is a part of an object's events in which versions ascend.
@@ -24,12 +24,12 @@ func (s stage) compare(other stage) int {
 	return cmp.Or(cmp.Compare(s.era, other.era), cmp.Compare(s.entered, other.entered))
 }
 
-// marks are what a sequence has behind the version.
-type marks uint8
+// suffixes are what a sequence has behind the version.
+type suffixes uint8
 
 const (
-	deletedMark marks = 1 << iota
-	markBits          = 1
+	deletedSuffix suffixes = 1 << iota
+	suffixBits             = 1
 )
 
 // parseOrder reads a sequence, as "00000000.00000000000000048213.deleted". It reports false for one
@@ -47,15 +47,15 @@ func parseOrder(sequence string) (o order, ok bool) {
 			return order{}, false
 		}
 	}
-	version, mark, _ := strings.Cut(rest, ".")
+	version, suffix, _ := strings.Cut(rest, ".")
 	if o.version, err = strconv.ParseUint(version, 10, 64); err != nil {
 		return order{}, false
 	}
-	switch mark {
+	switch suffix {
 	case "":
 		return o, true
 	case "deleted":
-		o.marks |= deletedMark
+		o.suffixes |= deletedSuffix
 		return o, true
 	}
 	return order{}, false
@@ -63,7 +63,7 @@ func parseOrder(sequence string) (o order, ok bool) {
 
 // compare is negative when o is before other.
 func (o order) compare(other order) int {
-	return cmp.Or(o.compareVersions(other), cmp.Compare(o.marks, other.marks))
+	return cmp.Or(o.compareVersions(other), cmp.Compare(o.suffixes, other.suffixes))
 }
 
 // compareVersions leaves out what comes behind the plain version.

@@ -51,21 +51,21 @@ func (w *batchWriter) reset() {
 // size is what the batch takes before compression, in bytes.
 func (w *batchWriter) size() int { return posRecords - sizePrefix + len(w.records) }
 
-// mark is a place that truncate can go back to: a record that does not fit is taken out again.
-type mark struct {
+// savepoint is a place that truncate can go back to: a record that does not fit is taken out again.
+type savepoint struct {
 	bytes     int
 	count     int32
 	firstTime int64
 	maxTime   int64
 }
 
-func (w *batchWriter) mark() mark {
-	return mark{bytes: len(w.records), count: w.count, firstTime: w.firstTime, maxTime: w.maxTime}
+func (w *batchWriter) savepoint() savepoint {
+	return savepoint{bytes: len(w.records), count: w.count, firstTime: w.firstTime, maxTime: w.maxTime}
 }
 
-func (w *batchWriter) truncate(m mark) {
-	w.records, w.count, w.firstTime, w.maxTime = w.records[:m.bytes], m.count, m.firstTime,
-		m.maxTime
+func (w *batchWriter) truncate(to savepoint) {
+	w.records, w.count, w.firstTime, w.maxTime = w.records[:to.bytes], to.count, to.firstTime,
+		to.maxTime
 }
 
 // add appends a record. A nil key or value is a null; headers are already encoded, count of them.

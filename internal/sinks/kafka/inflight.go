@@ -38,7 +38,7 @@ func (l *lane) encodeBatch(
 	w, n, now := &work.writer, 0, time.Now()
 	w.reset()
 	for _, m := range messages {
-		before := w.mark()
+		before := w.savepoint()
 		if err := enc.tryPut(w, m.Event, now); err != nil {
 			if n == 0 {
 				return nil, 1, err
