@@ -14,7 +14,7 @@ import (
 // Many resources whose sink is unavailable hold no more together than the budget has for them, and
 // nothing is lost by that.
 func TestQueueBudget(t *testing.T) {
-	const units, own, limit = 12, 1 << 20, 1 << 20
+	const units, own, limit = 6, 1 << 20, 1 << 20
 	for name, budget := range map[string]int64{"with a budget": limit, "without": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestQueueBudget(t *testing.T) {
 				expect(t, b, want...)
 
 				b.Set(testkit.Unreachable)
-				lines := r.churnNoise(0, 400)
+				lines := r.churnNoise(0, 200)
 				most := 0
 				for range 60 {
 					held := 0

@@ -21,7 +21,7 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-var crashPoints = flag.Int("bridge.crash.points", 40, "how many of the operations on the disk the process dies at, evenly spread; 0 for each, in each way")
+var crashPoints = flag.Int("bridge.crash.points", 20, "how many of the operations on the disk the process dies at, evenly spread; 0 for each, in each way")
 
 // TestCrashPoints lets the process die before the n-th write, sync,
 // creation, renaming or removal of a file in a short life that has all in it: a snapshot, changes,

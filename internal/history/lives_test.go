@@ -18,7 +18,7 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-var lifeRounds = flag.Int("history.lives", 4, "rounds of TestLives; 25 take minutes")
+var lifeRounds = flag.Int("history.lives", 2, "rounds of TestLives; 25 take minutes")
 
 // livesBegan is the time of the first event.
 var livesBegan = time.Date(2026, 11, 22, 14, 0, 0, 0, time.UTC)

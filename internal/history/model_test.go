@@ -22,7 +22,7 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-var modelRounds = flag.Int("history.rounds", 15, "rounds of TestModel")
+var modelRounds = flag.Int("history.rounds", 8, "rounds of TestModel")
 
 // model is a history as plain maps: by object, by sequence.
 type model map[string]map[string]*event.Event

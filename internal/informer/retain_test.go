@@ -55,7 +55,7 @@ func (s *stuck) count() int {
 // empty shells.
 func TestStuckChangeMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const objects, size = 200, 1 << 20
+		const objects, size = 200, 256 << 10
 		sink := &stuck{}
 		r := newRig(t, memory(t), []*outbox{newOutbox()}, func(c *informer.Config) { c.Listeners[0].Publisher = sink })
 		r.add("stuck", "10")

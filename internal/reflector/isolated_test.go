@@ -116,14 +116,14 @@ func TestIsolated(t *testing.T) {
 	small := func(cfg *reflector.Config) { cfg.MaxFrame = smallFrame }
 	for name, poison := range strange {
 		t.Run(name, func(t *testing.T) {
-			t.Run("200 in a list are told once each, and the list ends", func(t *testing.T) {
+			t.Run("70 in a list are told once each, and the list ends", func(t *testing.T) {
 				for way, change := range ways {
 					if way == "watch" {
 						continue
 					}
 					run(t, func(t *testing.T) {
 						c := newCluster(t, widgets)
-						for i := range 200 {
+						for i := range 70 {
 							c.Create(resource.Key(fmt.Sprintf("shop/b%d", i)), poison)
 						}
 						c.create("shop/c")
@@ -132,10 +132,10 @@ func TestIsolated(t *testing.T) {
 							change(c,
 								cfg)
 						})
-						for _, end := range []string{"end 298", "end 299"} {
+						for _, end := range []string{"end 168", "end 169"} {
 							calls := c.store.take()
-							if !slices.Contains(calls, "replace shop/c@298") ||
-								calls[len(calls)-1] != end || len(c.store.unreadable) != 200 {
+							if !slices.Contains(calls, "replace shop/c@168") ||
+								calls[len(calls)-1] != end || len(c.store.unreadable) != 70 {
 								t.Fatalf("%s: %d quarantined, the store was told %q", way,
 									len(c.store.unreadable), calls)
 							}
@@ -144,17 +144,17 @@ func TestIsolated(t *testing.T) {
 					})
 				}
 			})
-			t.Run("200 in a watch are told once each, and nothing is listed", func(t *testing.T) {
+			t.Run("70 in a watch are told once each, and nothing is listed", func(t *testing.T) {
 				run(t, func(t *testing.T) {
 					c := newCluster(t, widgets)
 					c.follow(widgets,
 						func(cfg *reflector.Config) { small(cfg); cfg.From = c.Version() })
-					for i := range 200 {
+					for i := range 70 {
 						c.Create(resource.Key(fmt.Sprintf("shop/b%d", i)), poison)
 					}
 					c.create("shop/c")
-					c.expect("add shop/c@298")
-					if len(c.store.unreadable) != 200 || c.store.unreadable[0].Version != "98" ||
+					c.expect("add shop/c@168")
+					if len(c.store.unreadable) != 70 || c.store.unreadable[0].Version != "98" ||
 						c.metric("relists_total", "") != 0 {
 						t.Errorf("%d quarantined", len(c.store.unreadable))
 					}

@@ -301,7 +301,7 @@ func TestInspectDamagedBlock(t *testing.T) {
 	if !errors.Is(err, statedb.ErrDamaged) || !strings.Contains(err.Error(), "checksum") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("Usage: %v, want ErrDamaged, in one line", err)
 	}
-	if _, found, err := cacheUnit(t, in, "all/pods").Object("shop/a"); !found || err != nil {
+	if _, found, err := cacheUnit(t, in, "third/pods").Object("shop/web-999"); !found || err != nil {
 		t.Errorf("what is not damaged can't be read: %v, %v", found, err)
 	}
 }
