@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	abuseTime  = flag.Duration("abuse.time", 30*time.Second, "how long TestAbuse has a hostile tenant; make test-abuse takes 10 minutes")
+	abuseTime  = flag.Duration("abuse.time", 15*time.Second, "how long TestAbuse has a hostile tenant; make test-abuse takes 10 minutes")
 	abuseOnly  = flag.String("abuse.only", "", "a regular expression: only these kinds of abuse, to learn which one costs what")
 	abuseJudge = flag.Bool("abuse.judge", false, "whether TestAbuse fails for the other tenant's latency, which needs a machine without other work")
 )

@@ -82,7 +82,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		now = c
 	}
 	reloads := 0
-	for i := range 6 {
+	for i := range 3 {
 		reload(reloadConfig{memory: 9 + i, retry: now.retry, more: now.more}, "1 restarted")
 		reload(reloadConfig{memory: now.memory, retry: 21 + i, more: now.more}, "1 replaced")
 		reload(reloadConfig{memory: now.memory, retry: now.retry, more: !now.more}, "resources: ")
