@@ -14,9 +14,10 @@ type Kafka struct {
 	// same over an object's life, or its order is lost. Events go to at most `maxTopics` topics.
 	// Resources of two groups with one name share the default topic: see `apiversion`.
 	Topic string `yaml:"topic" default:"k8s.{cluster}.{resource}"`
-	// MaxTopics bounds the topics that events go to. Events for more are dead letters. It has no
-	// default where `createTopics` makes topics of {name}, {uid} or attributes: who writes objects
-	// chooses these, and the first names take what there may be.
+	// MaxTopics bounds the topics that events go to. Events for more are dead letters. It also
+	// bounds how many topics that got nothing in the last run are remembered, for reading back and
+	// for `newPartitions`. It has no default where `createTopics` makes topics of {name}, {uid} or
+	// attributes: who writes objects chooses these, and the first names take what there may be.
 	MaxTopics int `yaml:"maxTopics" default:"1000"`
 	// DeadLetterTopic is the template of the topic for events that the broker refuses permanently,
 	// and those too large for it that `oversize` has no form for: the event with the reason,

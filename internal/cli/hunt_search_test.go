@@ -167,23 +167,33 @@ func (h *hunt) profiles(place string) {
 	}
 }
 
-func (h *hunt) offset() (n int64) {
-	for _, p := range h.kafka.PartitionInfos("k8s") {
+// offset is how many events are in Kafka.
+func (h *hunt) offset() int64 { return h.offsetOf("k8s") }
+
+func (h *hunt) offsetOf(topic string) (n int64) {
+	for _, p := range h.kafka.PartitionInfos(topic) {
 		n += p.HighWatermark
 	}
 	return n
 }
 
 func (h *hunt) searchKafka() {
-	client, err := kgo.NewClient(kgo.SeedBrokers(h.kafka.ListenAddrs()...), kgo.ConsumeTopics("k8s"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	h.records += h.searchTopic("topic", "k8s")
+	h.searchTopic("topic dead", "dead")
+	h.searchTopic("topic narrow", "narrow")
+}
+
+func (h *hunt) searchTopic(place, topic string) (records int) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(h.kafka.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	testkit.OK(h.t, err)
 	defer client.Close()
-	for want := h.offset(); int64(h.records) < want; {
+	for want := h.offsetOf(topic); int64(records) < want; {
 		for _, r := range client.PollFetches(h.t.Context()).Records() {
-			h.records++
-			h.in("topic", fmt.Appendf(nil, "%s %v %s", r.Key, r.Headers, r.Value))
+			records++
+			h.in(place, fmt.Appendf(nil, "%s %v %s", r.Key, r.Headers, r.Value))
 		}
 	}
+	return records
 }
 
 func (h *hunt) searchFiles(dir string) {

@@ -49,8 +49,8 @@ func TestPlantedValuesAreNowhere(t *testing.T) {
 				}
 			}
 			for _, place := range showing {
-				if found := h.foundAt(place); found != test.found {
-					t.Errorf("%s shows planted values: %t", place, found)
+				if found := h.foundAt(place); found != test.found || h.searched[place] == 0 {
+					t.Errorf("%s shows planted values: %t, of %d bytes", place, found, h.searched[place])
 				}
 			}
 			for _, place := range silent {
@@ -73,8 +73,9 @@ var showing = []string{
 	"stream object", "stream change", "stream patch", "stream metadata", // forms of the payload
 	"stream structured", "stream knative", "stream latest", "stream away", "core subject",
 	"stream small", "stream OBJ_claimed", // dead letters, and payloads that are stored apart
-	"stream debezium", "stream KV_view", "http", "http dead letter", "deadletters get",
-	"topic", "stdout", "live tail", "object view", "statedir get", "sample", "undelivered get",
+	"stream debezium", "stream KV_view", "http", "http dead letter", "topic", "topic dead",
+	"deadletters get of small", "deadletters get of narrow", "stdout", "live tail", "object view",
+	"statedir get", "sample", "undelivered get",
 	"undelivered of second", "first state", "second state", "follower state",
 	"object view of the follower", "first history", "second history", "archive", "show", "diff",
 	"history command", "history --field", "state command", "timeline", "watch",
@@ -96,7 +97,7 @@ var silent = []string{
 
 // everything are the places where each value of the informer "all" comes by, in each version: what
 // a rule takes out is found there without the rule.
-var everything = []string{"stream debezium", "http"}
+var everything = []string{"stream debezium", "http", "topic dead"}
 
 // allRules take out every planted value.
 var allRules = []string{"redact: [data.dsn, spec.list.*]", "drop: [data.dropped]", "redactEnv: true"}
@@ -141,7 +142,7 @@ func TestPlantedValuesPerRule(t *testing.T) {
 				}
 			}
 			for _, place := range []string{
-				"topic", "stream debezium", "stream KV_view", "http", "http dead letter",
+				"topic", "topic dead", "stream debezium", "stream KV_view", "http", "http dead letter",
 				"history", "show", "diff", "history --field", "timeline", "/history/versions",
 				"/history/object", "/history/diff", "/history/timeline", "/history/state", "serve list",
 				"serve table", "serve watch", "serve get", "serve --live list", "serve --live watch",
@@ -239,8 +240,9 @@ func newHunt(t *testing.T) *hunt {
 	if !h.nats.ReadyForConnections(10 * time.Second) {
 		t.Fatal("the NATS server does not start")
 	}
-	h.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "k8s"))
+	h.kafka, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "k8s", "dead"))
 	testkit.OK(t, err)
+	testkit.OK(t, h.kafka.CreateTopic("narrow", 1, map[string]string{"max.message.bytes": "2500"}))
 	t.Cleanup(h.kafka.Close)
 	return h
 }
@@ -249,9 +251,9 @@ func newHunt(t *testing.T) *hunt {
 const nowhere = "nats://127.0.0.1:1"
 
 // config binds the informer of Secrets, ConfigMaps and Pods to a sink for each form, one that
-// refuses, one that is unavailable, Kafka, HTTP endpoints, a view, and standard output. Objects
-// of the other kinds take the same way from the reader on: they go to four of the sinks. The bridge
-// called follower has a standby.
+// refuses, one that is unavailable, Kafka, also with a topic that refuses most objects for their
+// size, HTTP endpoints, a view, and standard output. Objects of the other kinds take the same way
+// from the reader on: they go to four of the sinks. The bridge called follower has a standby.
 func (h *hunt) config(name string, rules []string, state, away, admin string) string {
 	var bindings, sinks strings.Builder
 	stream := func(name, payload, url, nats, more string) {
@@ -302,6 +304,7 @@ informers:
       - {name: view}
       - {name: hook, payload: change}
       - {name: refused, payload: change}
+      - {name: narrow, payload: change}
   - name: kinds
     resources: [%s]
     %s
@@ -312,7 +315,8 @@ informers:
       - {name: away, payload: change}
 sinks:
 %s  - {name: kafka, kafka: {brokers: [%q], topic: k8s}}
-  - {name: core, nats: {servers: [%q], mode: core, subject: "core.{resource}"}}
+  - {name: narrow, oversize: [], kafka: {brokers: [%[11]q], topic: narrow, deadLetterTopic: dead, compression: none}}
+  - {name: core, nats: {servers: [%[12]q], mode: core, subject: "core.{resource}"}}
   - {name: out, stdout: {format: json}}
   - {name: kept, history: {}}
   - {name: hook, http: {url: "%[13]s/hook"}}
@@ -392,6 +396,7 @@ func (h *hunt) commands(state string) {
 	h.command("rbac", "rbac", "--config", file)
 	h.command("schema", "schema", "--config", file)
 	h.deadLettersOf("small", file)
+	h.deadLettersOf("narrow", file)
 	h.command("statedir ls", "statedir", "ls", "--state-dir", state)
 	h.command("statedir get", "statedir", "get", "secrets", "shop/db", "--state-dir", state)
 	h.command("verify", "verify", "--from", h.nats.ClientURL()+"/change")
@@ -413,7 +418,7 @@ func (h *hunt) commands(state string) {
 func (h *hunt) deadLettersOf(sink, file string) {
 	for line := range strings.Lines(h.command("deadletters ls", "deadletters", "ls", "--sink", sink, "--config", file)) {
 		if position, _, _ := strings.Cut(line, " "); strings.Contains(position, "/") {
-			h.command("deadletters get", "deadletters", "get", position, "--sink", sink, "--config", file)
+			h.command("deadletters get of "+sink, "deadletters", "get", position, "--sink", sink, "--config", file)
 		}
 	}
 }
@@ -484,6 +489,9 @@ func (h *hunt) runsOnce(rules []string) {
 	h.until("the first versions are in Kafka", func() bool { return h.offset() >= int64(len(h.servers)) })
 	h.plant() // what a diff shows
 	h.until("the second versions are in Kafka", func() bool { return h.offset() >= 2*int64(len(h.servers)) })
+	h.until("the narrow topic, or the one of its dead letters, has everything", func() bool {
+		return h.offsetOf("narrow")+h.offsetOf("dead") >= 2*4+3 // versions of objects, ends of lists
+	})
 	h.ask(2)
 	end()
 	h.searchStreams(js)

@@ -92,7 +92,8 @@ type Topics struct {
 	// DeadLetters is the topic of refused events; nil: DeadLetter returns sinks.ErrNoDeadLetter.
 	DeadLetters *event.Template
 	// Max is how many topics the events may go to; default 1000. A template may have fields that
-	// the users of a cluster choose: each topic takes memory here and in the brokers.
+	// the users of a cluster choose: each topic takes memory here and in the brokers. A position
+	// keeps as many topics of earlier runs.
 	Max int
 	// Create says how a missing topic is created; nil: topics must exist.
 	Create *CreateTopics

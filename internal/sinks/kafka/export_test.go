@@ -102,6 +102,14 @@ func PlacesOf(saved []byte) map[string]int {
 	return count
 }
 
+// TopicsOf are all topics of a position, with places or without.
+func TopicsOf(saved []byte) []string {
+	p, _ := readPosition(saved)
+	names := slices.AppendSeq(slices.Collect(maps.Keys(p.Topics)), maps.Keys(p.Partitions))
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // OffsetsOf are the offsets of a topic's partitions in a position.
 func OffsetsOf(saved []byte, topic string) (offsets []int64) {
 	p, _ := readPosition(saved)

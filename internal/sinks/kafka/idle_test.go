@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
@@ -100,4 +102,84 @@ func TestOutline(t *testing.T) {
 			t.Errorf("%s was not found among %v", id, *found)
 		}
 	}
+}
+
+// Each run writes to other topics, as with topics that are named by labels.
+func TestManyIdleTopics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 3
+		var virtual kfake.VirtualNetwork
+		c := newCluster(t, kfake.ListenFn(virtual.Listen))
+		of := func(topic, n int) *sinks.Message {
+			m := podEvents("web", n, n)[0]
+			m.Event.Resource = fmt.Sprintf("team%02d", topic)
+			return m
+		}
+		names := func(from, to int) (all []string) {
+			for i := from; i < to; i++ {
+				all = append(all, fmt.Sprintf("k8s.test.team%02d", i))
+			}
+			return all
+		}
+		var position []byte
+		// run begins one a minute after the last.
+		run := func() (s *kafka.Sink, found *[]string) {
+			time.Sleep(time.Minute)
+			s = openSink(t, c, func(c *kafka.Config) {
+				c.Connection.Dial, c.Topics.Max = virtual.DialContext, most
+				c.Topics.Create = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
+			})
+			return s, recallFrom(t, s, position)
+		}
+		want := func(what string, topics []string) {
+			t.Helper()
+			t.Logf("%s the position has %d bytes", what, len(position))
+			if got := kafka.TopicsOf(position); !slices.Equal(got, topics) {
+				t.Errorf("%s the position has the topics %v, want %v", what, got, topics)
+			}
+		}
+		next := 0
+		for n := range 6 {
+			s, _ := run()
+			for range most {
+				publish(t, s, of(next, 1))
+				next++
+			}
+			position = s.Position()
+			want(fmt.Sprint("after run ", n), names(max(0, next-2*most), next))
+		}
+		dying, _ := run()
+		publish(t, dying, of(next-most-1, 2)) // the next run leaves it out, but reads it back
+		s, found := run()
+		if want := []string{"workloads/uid-web/2"}; !slices.Equal(*found, want) {
+			t.Errorf("of what is left out %v was read back, want %v", *found, want)
+		}
+		position = s.Position()
+		want("after a run that has read all", names(next-most, next))
+		for range 3 {
+			s, _ := run()
+			position = s.Position()
+			want("after a run without events", names(next-most, next))
+		}
+		if outline, _ := run(); len(kafka.TopicsOf(outline.Outline(position))) != most {
+			t.Errorf("the outline is %s", outline.Outline(position))
+		}
+
+		dying, _ = run()
+		publishEach(t, dying, of(0, 2), of(next-1, 2)) // one that is forgotten, and one that is not
+		s, found = run()
+		if want := []string{"workloads/uid-web/2"}; !slices.Equal(*found, want) {
+			t.Errorf("of what is kept %v was read back, want %v", *found, want)
+		}
+		*found = nil
+		if _, err := s.Lane(t.Context(), of(0, 3).Event); err != nil {
+			t.Error(err)
+		}
+		if want := []string{"workloads/uid-web/2"}; !slices.Equal(*found, want) {
+			t.Errorf("of what was forgotten %v was read back, want %v", *found, want)
+		}
+		position = dying.Position()
+		want("when one is busy again", append(names(0, 1), names(next-most, next)...))
+		c.Close()
+	})
 }

@@ -41,22 +41,18 @@ func (s *partitionPins) of(topic string) int {
 	return s.pinned[topic]
 }
 
-// idle returns the pins of topics that are not in use: they stay valid.
-func (s *partitionPins) idle(inUse map[string][]place) map[string]int {
+// idle returns the pins of idle topics that have no places: they stay valid.
+func (s *partitionPins) idle(places map[string][]place, idle map[string]int64) map[string]int {
 	s.mu.Lock()
 	before := s.pinned
 	s.mu.Unlock()
-	var idle map[string]int
-	for name, n := range before {
-		if _, ok := inUse[name]; ok {
-			continue
+	pins := map[string]int{}
+	for name := range idle {
+		if n := before[name]; n > 0 && places[name] == nil {
+			pins[name] = n
 		}
-		if idle == nil {
-			idle = map[string]int{}
-		}
-		idle[name] = n
 	}
-	return idle
+	return pins
 }
 
 // pinnedPartitions returns how many partitions of a topic get events. now is how many it has. More

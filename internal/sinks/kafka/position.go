@@ -2,9 +2,12 @@ package kafka
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -17,8 +20,11 @@ type position struct {
 	// Partitions is how many partitions of further topics get events: topics that had none since
 	// the start.
 	Partitions map[string]int `json:"partitions,omitempty"`
+	// Idle are the topics of both that had no event since the start, with the time of the last
+	// position that had them in use, in Unix seconds.
+	Idle map[string]int64 `json:"idle,omitempty"`
 	// Time of the last change. Partitions that are missing here have got nothing from this sink
-	// before it.
+	// before it, or were read back in this run and got nothing since (see idleSince).
 	Time time.Time `json:"time"`
 }
 
@@ -67,27 +73,27 @@ type places struct {
 // Position implements sinks.Recaller.
 func (s *Sink) Position() []byte {
 	now := time.Now() // before the offsets are read: what a new lane writes is later
-	topics := s.allPlaces()
-	idle := s.pins.idle(topics)
+	topics, idle := s.allPlaces()
+	partitions := s.pins.idle(topics, idle)
 	p := &s.recall.places
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.bytes != nil && maps.EqualFunc(p.last.Topics, topics, slices.Equal[[]place]) &&
-		maps.Equal(p.last.Partitions, idle) {
+		maps.Equal(p.last.Partitions, partitions) && maps.Equal(p.last.Idle, idle) {
 		return p.bytes
 	}
 	p.last = position{
-		Version: positionVersion, Topics: topics, Partitions: idle,
+		Version: positionVersion, Topics: topics, Partitions: partitions, Idle: idle,
 		Time: s.recall.positionTime(now).UTC(),
 	}
 	p.bytes, _ = json.Marshal(&p.last) // can't fail: strings, numbers and a time
 	return p.bytes
 }
 
-// allPlaces returns the places of all lanes. A lane that has not started is where an earlier
-// process has left it.
-func (s *Sink) allPlaces() map[string][]place {
-	topics := map[string][]place{}
+// allPlaces returns the places of all lanes, and which idle topics are kept. A lane that has not
+// started is where an earlier process has left it.
+func (s *Sink) allPlaces() (topics map[string][]place, idle map[string]int64) {
+	topics = map[string][]place{}
 	for _, t := range s.inUse() {
 		places := make([]place, len(t.lanes))
 		for i, l := range t.lanes {
@@ -99,8 +105,9 @@ func (s *Sink) allPlaces() map[string][]place {
 		}
 		topics[t.name] = places
 	}
-	maps.Copy(topics, s.recall.idleTopics(topics))
-	return topics
+	idle = s.recall.idleSince(topics)
+	maps.Copy(topics, s.recall.idleTopics(idle))
+	return topics, idle
 }
 
 // Outline implements sinks.Outliner: it keeps how many partitions of each topic get events, and the
@@ -110,7 +117,9 @@ func (s *Sink) Outline(saved []byte) []byte {
 	if !ok {
 		return nil
 	}
-	out := position{Version: positionVersion, Partitions: maps.Clone(p.Partitions), Time: p.Time}
+	out := position{
+		Version: positionVersion, Partitions: maps.Clone(p.Partitions), Idle: p.Idle, Time: p.Time,
+	}
 	if out.Partitions == nil {
 		out.Partitions = map[string]int{}
 	}
@@ -129,4 +138,29 @@ func readPosition(saved []byte) (position, bool) {
 		return position{}, false
 	}
 	return p, true
+}
+
+// idleSince returns the topics of a position that the next run keeps as long as they get nothing,
+// and since when they are idle. Of more than most it leaves out those that are idle longest: topics
+// that are named by labels would add up over restarts. It keeps what the last run wrote to: a batch
+// there may not be visible yet.
+func (p position) idleSince(most int) map[string]int64 {
+	since := maps.Clone(p.Idle)
+	if since == nil {
+		since = map[string]int64{}
+	}
+	for _, names := range []iter.Seq[string]{maps.Keys(p.Topics), maps.Keys(p.Partitions)} {
+		for name := range names {
+			since[name] = cmp.Or(p.Idle[name], p.Time.Unix())
+		}
+	}
+	newest := slices.SortedFunc(maps.Keys(since), func(a, b string) int {
+		return cmp.Or(cmp.Compare(since[b], since[a]), strings.Compare(a, b))
+	})
+	for _, name := range newest[min(most, len(newest)):] {
+		if p.Idle[name] != 0 {
+			delete(since, name)
+		}
+	}
+	return since
 }

@@ -31,7 +31,7 @@ func (s *Sink) Recall(ctx context.Context, from []byte, found func(messageID str
 			"before the last end may be sent again, with the same ids")
 		return nil
 	}
-	s.recall.begin(saved, found)
+	s.recall.begin(saved, s.config.Topics.Max, found)
 	s.pins.load(saved)
 	s.applyPins()
 	deadline := time.Now().Add(leaderTimeout)

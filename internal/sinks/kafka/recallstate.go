@@ -19,7 +19,9 @@ type recall struct {
 	// immutable; it is replaced as a whole.
 	resume atomic.Pointer[map[string][]place]
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// guarded by mu, and never changed: the topics that a position keeps while they are idle
+	idle   map[string]int64
 	warned time.Time // guarded by mu: the last warning of a damaged batch
 	// guarded by mu: topics that were looked up; false: and not found
 	topics map[string]bool
@@ -27,12 +29,12 @@ type recall struct {
 	unread map[string]map[int]bool
 }
 
-// begin starts over after an earlier attempt.
-func (r *recall) begin(saved position, found func(string)) {
+// begin starts over after an earlier attempt. maxIdle is how many idle topics a position keeps.
+func (r *recall) begin(saved position, maxIdle int, found func(string)) {
 	r.reset()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.saved, r.found = saved, found
+	r.saved, r.idle, r.found = saved, saved.idleSince(maxIdle), found
 }
 
 // reset ends all recalling.
@@ -40,7 +42,7 @@ func (r *recall) reset() {
 	r.resume.Store(nil)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.saved, r.found = position{}, nil
+	r.saved, r.idle, r.found = position{}, nil, nil
 	r.topics, r.unread = map[string]bool{}, map[string]map[int]bool{}
 }
 
@@ -53,18 +55,28 @@ func (r *recall) resumePlace(topic string, partition int) place {
 	return unused
 }
 
-// idleTopics returns the places of topics whose lanes can be resumed, and have got nothing since
-// the start.
-func (r *recall) idleTopics(inUse map[string][]place) map[string][]place {
-	idle := map[string][]place{}
+// idleTopics returns the places of those of the topics whose lanes can be resumed.
+func (r *recall) idleTopics(idle map[string]int64) map[string][]place {
+	topics := map[string][]place{}
 	if resume := r.resume.Load(); resume != nil {
 		for name, places := range *resume {
-			if _, ok := inUse[name]; !ok &&
+			if idle[name] != 0 &&
 				slices.ContainsFunc(places, func(p place) bool { return p != unused }) {
-				idle[name] = places
+				topics[name] = places
 			}
 		}
 	}
+	return topics
+}
+
+// idleSince returns the topics that have got nothing since the start and are kept, and since when
+// they are idle.
+func (r *recall) idleSince(inUse map[string][]place) map[string]int64 {
+	r.mu.Lock()
+	kept := r.idle
+	r.mu.Unlock()
+	idle := maps.Clone(kept)
+	maps.DeleteFunc(idle, func(name string, _ int64) bool { return inUse[name] != nil })
 	return idle
 }
 
