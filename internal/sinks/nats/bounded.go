@@ -14,8 +14,12 @@ const (
 	maxControl = 1 << 20 // an INFO names all servers of a cluster
 )
 
-var errUnbounded = errors.New("the server announces a message that is too large: it is not " +
-	"believed")
+var (
+	errUnbounded = errors.New("the server announces a message that is too large: it is not " +
+		"believed")
+	errAmbiguous = errors.New("the server sends a control line that the protocol does not allow: " +
+		"it is not believed")
+)
 
 // boundedConn refuses what is too large before the client library allocates memory for it: that
 // allocates as much as the server announces. Encrypted connections and WebSocket frames are not
@@ -75,17 +79,33 @@ func (b *boundedConn) check(p []byte) error {
 	return nil
 }
 
-// sizeIn returns how many bytes follow a control line.
+// sizeIn returns how many bytes follow a control line. Lines in which the client library would read
+// something else are refused: behind a \r in the middle it drops the last byte of the line, and a
+// line without arguments continues for it behind the \n.
 func sizeIn(line []byte) (int, error) {
 	const lineEnd = 2
 	line = bytes.TrimRight(line, "\r \t")
-	kind, _, _ := bytes.Cut(line, []byte(" "))
-	if !bytes.EqualFold(kind, []byte("MSG")) && !bytes.EqualFold(kind, []byte("HMSG")) {
-		return 0, nil
+	kind, arguments := line, []byte(nil)
+	if end := bytes.IndexAny(line, " \t"); end >= 0 {
+		kind, arguments = line[:end], line[end+1:]
 	}
-	size, err := strconv.ParseUint(string(line[bytes.LastIndexAny(line, " \t")+1:]), 10, 31)
+	isMessage := isKind(kind, "MSG") || isKind(kind, "HMSG")
+	switch {
+	case !isMessage && !isKind(kind, "INFO") && !isKind(kind, "-ERR"):
+		return 0, nil
+	case len(arguments) == 0:
+		return 0, errAmbiguous
+	case !isMessage:
+		return 0, nil
+	case bytes.IndexByte(arguments, '\r') >= 0:
+		return 0, errAmbiguous
+	}
+	last := arguments[bytes.LastIndexAny(arguments, " \t")+1:]
+	size, err := strconv.ParseUint(string(last), 10, 31)
 	if err != nil || size > maxFrame {
 		return 0, errUnbounded
 	}
 	return int(size) + lineEnd, nil
 }
+
+func isKind(kind []byte, name string) bool { return bytes.EqualFold(kind, []byte(name)) }

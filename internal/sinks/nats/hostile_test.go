@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"regexp"
 	"strconv"
@@ -195,10 +196,28 @@ func late() func(message) []byte {
 	}
 }
 
+// announcements are messages that the client library has no memory for, or which end the process.
+func announcements() map[string]func(message) []byte {
+	return map[string]func(message) []byte{
+		"a message of 2 GiB":      raw("MSG _INBOX.x 1 2147483647\r\n"),
+		"a message of 2^62 bytes": raw("MSG _INBOX.x 1 4611686018427387904\r\n"),
+		"a message of 2^70 bytes": raw("MSG _INBOX.x 1 1180591620717411303424\r\n"),
+		"a message of -1 bytes":   raw("MSG _INBOX.x 1 -1\r\n"),
+		"headers of 2 GiB":        raw("HMSG _INBOX.x 1 12 2147483647\r\nNATS/1.0\r\n"),
+		"2 GiB behind a tab":      raw("MSG\t_INBOX.x 1 2147483647\r\n"),
+		"2 GiB before the end":    raw("MSG _INBOX.x\r1 1 2147483647 5\n"),
+		"2 GiB in an empty INFO": raw("INFO \nMSG x 1 100\r\n" +
+			"MSG _INBOX.x 1 2147483647\r\n"),
+		"2 GiB in an empty error": raw("-ERR \nMSG x 1 100\r\n" +
+			"MSG _INBOX.x 1 2147483647\r\n"),
+	}
+}
+
 // generalLies are about any message.
 func generalLies() map[string]func(message) []byte {
 	large := strings.Repeat("x", 1<<20)
-	return map[string]func(message) []byte{
+	lies := announcements()
+	maps.Copy(lies, map[string]func(message) []byte{
 		"silence":        raw(""),
 		"late":           late(),
 		"twice":          twice,
@@ -210,19 +229,16 @@ func generalLies() map[string]func(message) []byte {
 		"1 MiB":          say(large),
 		"an error of 1 MiB": say(`{"error":{"code":500,"err_code":10077,"description":"` +
 			large + `"}}`),
-		"an error of the future":  say(`{"error":{"code":999,"err_code":65535,"description":"x"}}`),
-		"an error that is none":   say(`{"error":7}`),
-		"nested without end":      say(strings.Repeat(`{"error":`, 20_000)),
-		"a message of 2 GiB":      raw("MSG _INBOX.x 1 2147483647\r\n"),
-		"a message of 2^70 bytes": raw("MSG _INBOX.x 1 1180591620717411303424\r\n"),
-		"a message of -1 bytes":   raw("MSG _INBOX.x 1 -1\r\n"),
-		"headers of 2 GiB":        raw("HMSG _INBOX.x 1 12 2147483647\r\nNATS/1.0\r\n"),
+		"an error of the future": say(`{"error":{"code":999,"err_code":65535,"description":"x"}}`),
+		"an error that is none":  say(`{"error":7}`),
+		"nested without end":     say(strings.Repeat(`{"error":`, 20_000)),
 		"an error of the server": raw("-ERR 'Permissions Violation for Publish to " +
 			"\"k8s.test.a\"'\r\n"),
 		"what is no NATS":           raw("HTTP/1.1 400 Bad Request\r\n\r\n"),
 		"an INFO without end":       raw("INFO {" + strings.Repeat(" ", 2<<20)),
 		"an INFO of another server": raw(`INFO {"server_id":"x","max_payload":-5,"headers":false,"connect_urls":["a","b"]}` + "\r\n"),
-	}
+	})
+	return lies
 }
 
 // answerLies are the general lies about what an answer says, not about the protocol below it.
