@@ -1,111 +1,94 @@
 package nats
 
 import (
+	"bufio"
 	"bytes"
-	"errors"
+	"context"
+	"crypto/tls"
+	"fmt"
 	"net"
-	"strconv"
+
+	"github.com/nats-io/nats.go"
 )
 
-// Bounds of what a server may send. The sink reads answers, and single messages that are not larger
-// than what it sends.
-const (
-	maxFrame   = 32 << 20
-	maxControl = 1 << 20 // an INFO names all servers of a cluster
-)
-
-var (
-	errUnbounded = errors.New("the server announces a message that is too large: it is not " +
-		"believed")
-	errAmbiguous = errors.New("the server sends a control line that the protocol does not allow: " +
-		"it is not believed")
-)
-
-// boundedConn refuses what is too large before the client library allocates memory for it: that
-// allocates as much as the server announces. Encrypted connections and WebSocket frames are not
-// checked: docs/security.md says what remains.
+// boundedConn checks what a server sends before the client library reads it: that allocates as much
+// memory as the server announces. It sits above TLS.
+//
+// A server may ask for TLS with its first line, INFO. Until the client answers that line, it gets no
+// byte behind it. So whatever else came in plain text is still here when TLS begins, and nobody can
+// have it taken for something that came by TLS.
 type boundedConn struct {
-	net.Conn
-	begun   bool   // something was written
-	opaque  bool   // it does not begin with CONNECT, as the plain protocol does
-	line    []byte // an incomplete control line
-	payload int    // bytes of a message that are still to come
+	net.Conn                      // the TLS connection, once there is one
+	in       *bufio.Reader        // of Conn
+	check    func(p []byte) error // is given all that was read, in order
+	answered bool                 // the client has written something
+	unheard  bool                 // TLS began, and nothing was read since
+	broken   error                // why there is no TLS; for the next Read or Write
+}
+
+func newBoundedConn(conn net.Conn) *boundedConn {
+	return &boundedConn{Conn: conn, in: bufio.NewReader(conn), check: new(protocol).check}
+}
+
+// startTLS makes the connection one of TLS.
+func (b *boundedConn) startTLS(ctx context.Context, config *tls.Config) error {
+	if n := b.in.Buffered(); n > 0 {
+		return fmt.Errorf("%w: %d bytes of plain text came where TLS has to begin: somebody on "+
+			"the network may have put them there", nats.ErrTLS, n)
+	}
+	conn := tls.Client(b.Conn, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return fmt.Errorf("%w: %w", nats.ErrTLS, err)
+	}
+	b.Conn, b.unheard = conn, true
+	b.in.Reset(conn)
+	return nil
 }
 
 func (b *boundedConn) Write(p []byte) (int, error) {
-	if !b.begun && len(p) > 0 {
-		b.begun, b.opaque = true, p[0] != 'C'
+	if b.broken != nil {
+		return 0, b.broken
+	}
+	if !b.answered { // set once, before there is another goroutine that reads
+		b.answered = true
 	}
 	return b.Conn.Write(p)
 }
 
 func (b *boundedConn) Read(p []byte) (int, error) {
-	n, err := b.Conn.Read(p)
-	if !b.opaque {
-		if bad := b.check(p[:n]); bad != nil {
-			_ = b.Close()
-			return 0, bad
-		}
+	n, err := b.read(p)
+	if bad := b.check(p[:n]); bad != nil {
+		_ = b.Close()
+		return 0, bad
 	}
 	return n, err
 }
 
-// check follows the protocol through what was read.
-func (b *boundedConn) check(p []byte) error {
-	for len(p) > 0 {
-		if b.payload > 0 {
-			n := min(len(p), b.payload)
-			p, b.payload = p[n:], b.payload-n
-			continue
-		}
-		end := bytes.IndexByte(p, '\n')
-		if end < 0 {
-			b.line = append(b.line, p...)
-			if len(b.line) > maxControl {
-				return errUnbounded
-			}
-			return nil
-		}
-		line := p[:end]
-		if len(b.line) > 0 {
-			line = append(b.line, line...)
-		}
-		size, err := sizeIn(line)
-		if err != nil {
-			return err
-		}
-		p, b.line, b.payload = p[end+1:], b.line[:0], size
+func (b *boundedConn) read(p []byte) (int, error) {
+	if b.broken != nil {
+		return 0, b.broken
 	}
-	return nil
+	if !b.answered {
+		if _, err := b.in.Peek(1); err != nil {
+			return 0, b.explained(err)
+		}
+		here, _ := b.in.Peek(b.in.Buffered())
+		if end := bytes.IndexByte(here, '\n') + 1; end > 0 {
+			p = p[:min(end, len(p))]
+		}
+	}
+	n, err := b.in.Read(p)
+	if n > 0 {
+		b.unheard = false
+	}
+	return n, b.explained(err)
 }
 
-// sizeIn returns how many bytes follow a control line. Lines in which the client library would read
-// something else are refused: behind a \r in the middle it drops the last byte of the line, and a
-// line without arguments continues for it behind the \n.
-func sizeIn(line []byte) (int, error) {
-	const lineEnd = 2
-	line = bytes.TrimRight(line, "\r \t")
-	kind, arguments := line, []byte(nil)
-	if end := bytes.IndexAny(line, " \t"); end >= 0 {
-		kind, arguments = line[:end], line[end+1:]
+// explained says of an error right after the handshake what it may mean: with TLS 1.3 a server that
+// refuses the client's certificate does so when the client takes the handshake for done.
+func (b *boundedConn) explained(err error) error {
+	if err == nil || !b.unheard {
+		return err
 	}
-	isMessage := isKind(kind, "MSG") || isKind(kind, "HMSG")
-	switch {
-	case !isMessage && !isKind(kind, "INFO") && !isKind(kind, "-ERR"):
-		return 0, nil
-	case len(arguments) == 0:
-		return 0, errAmbiguous
-	case !isMessage:
-		return 0, nil
-	case bytes.IndexByte(arguments, '\r') >= 0:
-		return 0, errAmbiguous
-	}
-	last := arguments[bytes.LastIndexAny(arguments, " \t")+1:]
-	size, err := strconv.ParseUint(string(last), 10, 31)
-	if err != nil || size > maxFrame {
-		return 0, errUnbounded
-	}
-	return int(size) + lineEnd, nil
+	return fmt.Errorf("%w: no answer after the handshake: %w", nats.ErrTLS, err)
 }
-
-func isKind(kind []byte, name string) bool { return bytes.EqualFold(kind, []byte(name)) }

@@ -43,7 +43,7 @@ func OriginOfNothing(ctx context.Context, s *Sink) string {
 
 // CheckServer follows what a server sends, in parts, and gives how much of a message is to come.
 func CheckServer(data []byte, part int) (payload int, err error) {
-	var b boundedConn
+	var b protocol
 	for chunk := range slices.Chunk(data, max(part, 1)) {
 		if err := b.check(chunk); err != nil {
 			return 0, err

@@ -30,6 +30,7 @@ import (
 type liar struct {
 	listener net.Listener
 	target   string
+	wire     wire
 
 	mu    sync.Mutex
 	about *regexp.Regexp // the subjects of the messages to lie about
@@ -53,11 +54,16 @@ func (m message) saying(payload string) []byte {
 
 func newLiar(t *testing.T, target string) *liar {
 	t.Helper()
+	return newLiarOver(t, plain, strings.TrimPrefix(target, "nats://"))
+}
+
+func newLiarOver(t *testing.T, w wire, target string) *liar {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &liar{listener: listener, target: strings.TrimPrefix(target, "nats://")}
+	l := &liar{listener: listener, target: target, wire: w}
 	var running sync.WaitGroup
 	running.Go(func() { l.accept(&running) })
 	t.Cleanup(func() {
@@ -67,7 +73,10 @@ func newLiar(t *testing.T, target string) *liar {
 	return l
 }
 
-func (l *liar) use(c *nats.Config) { c.Connection.URL = "nats://" + l.listener.Addr().String() }
+func (l *liar) use(c *nats.Config) {
+	c.Connection.URL = l.wire.scheme + "://" + l.listener.Addr().String()
+	c.Connection.TLS = l.wire.settings
+}
 
 // Subjects of what a server says to a sink.
 var (
@@ -128,10 +137,20 @@ func (l *liar) accept(running *sync.WaitGroup) {
 			_ = from.Close()
 			continue
 		}
-		end := func() { _, _ = from.Close(), to.Close() }
-		running.Go(func() { defer end(); _, _ = io.Copy(to, from) })
-		running.Go(func() { defer end(); l.carry(from, bufio.NewReader(to)) })
+		running.Go(func() { l.join(from, to, running) })
 	}
+}
+
+// join hands on between the client and the server, until one of them ends the connection.
+func (l *liar) join(from, to net.Conn, running *sync.WaitGroup) {
+	end := func() { _, _ = from.Close(), to.Close() }
+	defer end()
+	client, out, in, err := l.wire.begin(from, to)
+	if err != nil {
+		return
+	}
+	running.Go(func() { defer end(); _, _ = io.Copy(to, client) })
+	l.carry(out, bufio.NewReader(in))
 }
 
 // carry hands on what the server says.
@@ -272,10 +291,10 @@ func ackLies() map[string]func(message) []byte {
 
 func TestHostileBroker(t *testing.T) {
 	for name, lie := range generalLies() {
-		t.Run("acks: "+name, func(t *testing.T) { lieAboutAcks(t, lie) })
+		t.Run("acks: "+name, func(t *testing.T) { lieAboutAcks(t, plain, lie) })
 	}
 	for name, lie := range generalLies() {
-		t.Run("answers: "+name, func(t *testing.T) { lieAboutStream(t, lie, open, recall) })
+		t.Run("answers: "+name, func(t *testing.T) { lieAboutStream(t, plain, lie, open, recall) })
 	}
 	for name, lie := range answerLies() {
 		t.Run("a fence: "+name, func(t *testing.T) { lieAboutFence(t, lie) })
@@ -287,7 +306,7 @@ func TestHostileBroker(t *testing.T) {
 	}
 	for name, lie := range ackLies() {
 		t.Run("acks: "+name, func(t *testing.T) {
-			strays := lieAboutAcks(t, lie)
+			strays := lieAboutAcks(t, plain, lie)
 			if isError := strings.HasPrefix(name, "that") ||
 				strings.HasPrefix(name, "of another expected"); strays == 0 && !isError {
 				t.Error("no answer was found to be a lie")
@@ -307,10 +326,21 @@ func TestHostileBroker(t *testing.T) {
 		},
 	} {
 		t.Run("answers: "+name, func(t *testing.T) {
-			lieAboutStream(t, func(m message) []byte {
+			lieAboutStream(t, plain, func(m message) []byte {
 				return m.saying(strings.Replace(string(m.payload), change[0], change[1], 1))
 			}, open)
 		})
+	}
+}
+
+// What a server announces is bounded in TLS too.
+func TestHostileAnnouncements(t *testing.T) {
+	for protocol, w := range wires(t) {
+		for _, name := range []string{"a message of 2 GiB", "a message of 2^62 bytes"} {
+			t.Run(protocol+": "+name, func(t *testing.T) {
+				lieAboutAcks(t, w, announcements()[name])
+			})
+		}
 	}
 }
 
@@ -319,10 +349,10 @@ const maxHarm = 64 << 20
 
 // lieAboutAcks lies about the acks of some messages. All are stored in the end, in order, and the
 // sink knows where the stream is. It gives how many acks were not believed.
-func lieAboutAcks(t *testing.T, lie func(message) []byte) (strays float64) {
+func lieAboutAcks(t *testing.T, w wire, lie func(message) []byte) (strays float64) {
 	t.Helper()
-	ts := newTestServer(t)
-	l := newLiar(t, ts.url())
+	ts := newTestServer(t, w.server)
+	l := newLiarOver(t, w, w.target(&ts.opts))
 	registry := prometheus.NewRegistry()
 	sink := ts.newSink(l.use, ackTimeout(100*time.Millisecond), quick,
 		func(c *nats.Config) { c.Metrics = registry })
@@ -376,14 +406,16 @@ func claim(ctx context.Context, sink *nats.Sink, _ []byte) error {
 
 // lieAbout lies about the answers to each question of a sink. In the end the sink works. It gives
 // the server, whose stream has two versions of object a from before, and which got the third.
-func lieAbout(t *testing.T, of func(*nats.Config), lie func(message) []byte, asked ...question) *testServer {
+func lieAbout(
+	t *testing.T, w wire, of func(*nats.Config), lie func(message) []byte, asked ...question,
+) *testServer {
 	t.Helper()
-	ts := newTestServer(t)
+	ts := newTestServer(t, w.server)
 	before := ts.openSink()
 	mustStore(t, before, ev("a", 1))
 	position := before.Position()
 	mustStore(t, before, ev("a", 2))
-	l := newLiar(t, ts.url())
+	l := newLiarOver(t, w, w.target(&ts.opts))
 	sink := ts.newSink(l.use, ackTimeout(100*time.Millisecond), quick, of)
 	t.Cleanup(func() { _ = sink.Close() })
 	for _, ask := range asked {
@@ -401,21 +433,21 @@ func lieAbout(t *testing.T, of func(*nats.Config), lie func(message) []byte, ask
 	return ts
 }
 
-func lieAboutStream(t *testing.T, lie func(message) []byte, asked ...question) {
-	requireVersions(t, lieAbout(t, func(*nats.Config) {}, lie, asked...), 3)
+func lieAboutStream(t *testing.T, w wire, lie func(message) []byte, asked ...question) {
+	requireVersions(t, lieAbout(t, w, func(*nats.Config) {}, lie, asked...), 3)
 }
 
 func lieAboutFence(t *testing.T, lie func(message) []byte) {
-	requireVersions(t, lieAbout(t, new(office).of(0), lie, open), 3)
+	requireVersions(t, lieAbout(t, plain, new(office).of(0), lie, open), 3)
 }
 
 func lieAboutBucket(t *testing.T, lie func(message) []byte) {
-	ts := lieAbout(t, inBucket, lie, open)
+	ts := lieAbout(t, plain, inBucket, lie, open)
 	wantEntries(t, ts.jetStream(), map[string]string{key + "a": "3"})
 }
 
 func lieAboutPayloads(t *testing.T, lie func(message) []byte) {
-	requireVersions(t, lieAbout(t, withBucket, lie, open, claim), 3)
+	requireVersions(t, lieAbout(t, plain, withBucket, lie, open, claim), 3)
 }
 
 // lieAboutDuplicate lies about the message that has the id of a delete which is published: whatever
