@@ -11,12 +11,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// boundedConn checks what a server sends before the client library reads it: that allocates as much
-// memory as the server announces. It sits above TLS.
+// boundedConn checks what a server sends before the client library reads it. That library allocates
+// as much memory as the server announces. The check sees plain text: TLS is below it.
 //
-// A server may ask for TLS with its first line, INFO. Until the client answers that line, it gets no
-// byte behind it. So whatever else came in plain text is still here when TLS begins, and nobody can
-// have it taken for something that came by TLS.
+// A server may ask for TLS with its first line, INFO. Until the client answers that line, it gets
+// no byte behind it. Otherwise somebody on the network could put commands behind INFO, and the
+// client would read them as if they had come by TLS (STARTTLS injection).
 type boundedConn struct {
 	net.Conn                      // the TLS connection, once there is one
 	in       *bufio.Reader        // of Conn
@@ -26,8 +26,9 @@ type boundedConn struct {
 	broken   error                // why there is no TLS; for the next Read or Write
 }
 
-func newBoundedConn(conn net.Conn) *boundedConn {
-	return &boundedConn{Conn: conn, in: bufio.NewReader(conn), check: new(protocol).check}
+func newBoundedConn(conn net.Conn, check func(p []byte) error) *boundedConn {
+	const size = 32 << 10 // as nats.go reads: then its reads are not copied
+	return &boundedConn{Conn: conn, in: bufio.NewReaderSize(conn, size), check: check}
 }
 
 // startTLS makes the connection one of TLS.
@@ -68,7 +69,7 @@ func (b *boundedConn) read(p []byte) (int, error) {
 	if b.broken != nil {
 		return 0, b.broken
 	}
-	if !b.answered {
+	if !b.answered { // no more than a line
 		if _, err := b.in.Peek(1); err != nil {
 			return 0, b.explained(err)
 		}

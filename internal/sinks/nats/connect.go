@@ -21,7 +21,8 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 	life, cancel := context.WithCancel(context.Background())
 	// until it is connected, the connection lives as long as ctx
 	stop := context.AfterFunc(ctx, cancel)
-	dial := &dialer{ctx: life, config: &s.cfg.Connection}
+	servers := s.cfg.Connection.servers()
+	dial := &dialer{ctx: life, config: &s.cfg.Connection, servers: servers}
 	options, err := s.options(dial)
 	if err != nil {
 		cancel()
@@ -33,7 +34,7 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 		s.connectionClosed(conn)
 		close(closed)
 	}))
-	conn, err := nats.Connect(s.cfg.Connection.URL, options...)
+	conn, err := nats.Connect(servers.url, options...)
 	if err != nil {
 		cancel()
 		if dial.failed != nil && errors.Is(err, nats.ErrNoServers) {
@@ -82,7 +83,20 @@ func (s *Sink) options(dial *dialer) ([]nats.Option, error) {
 	if c.InboxPrefix != "" {
 		options = append(options, nats.CustomInboxPrefix(c.InboxPrefix))
 	}
-	return c.TLS.with(c.Auth.with(options))
+	options, err := c.Auth.with(options)
+	if err == nil {
+		_, err = c.TLS.config("") // errors in its files now, not with each attempt
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case dial.servers.webSocket, c.TLS == TLS{}: // TLS begins where the URL or the server ask for it
+		return options, nil
+	case c.TLS.HandshakeFirst:
+		return append(options, nats.TLSHandshakeFirst()), nil
+	default:
+		return append(options, nats.Secure()), nil
+	}
 }
 
 // with adds how to authenticate.
@@ -117,22 +131,6 @@ func (a *Auth) readToken() string {
 	return strings.TrimSpace(string(text))
 }
 
-// with adds when TLS begins; the dialer begins it. The choice is left to URL and server when nothing
-// is configured.
-func (t *TLS) with(options []nats.Option, err error) ([]nats.Option, error) {
-	if err != nil || *t == (TLS{}) {
-		return options, err
-	}
-	if _, err := t.config(""); err != nil { // rather now than with each attempt
-		return nil, err
-	}
-	options = append(options, nats.Secure())
-	if t.HandshakeFirst {
-		options = append(options, nats.TLSHandshakeFirst())
-	}
-	return options, nil
-}
-
 // disconnected is called by the client when the connection broke, and once more when it is closed.
 func (s *Sink) disconnected(conn *nats.Conn, err error) {
 	s.metrics.connected.Set(0)
@@ -153,8 +151,7 @@ func (s *Sink) disconnected(conn *nats.Conn, err error) {
 func (s *Sink) reconnected(conn *nats.Conn) {
 	s.outage.end()
 	s.metrics.connected.Set(1)
-	s.log.Info("reconnected", "url", conn.ConnectedUrlRedacted(),
-		"server", conn.ConnectedServerName())
+	s.log.Info("reconnected", "address", conn.ConnectedAddr(), "server", conn.ConnectedServerName())
 }
 
 func (s *Sink) connectionClosed(conn *nats.Conn) {

@@ -14,28 +14,43 @@ import (
 
 // dialer is the nats.CustomDialer of all connections: each one is bounded, and ends with a context.
 //
-// nats.go puts its own TLS above the connection that Dial returns, where the bounds are blind. But
-// first it asks SkipTLSHandshake, at the moment at which TLS has to begin: before or behind INFO.
-// The dialer then begins TLS itself, under the bounds, as nats.go would (makeTLSConn in nats.go).
+// nats.go would put its own TLS above the connection that Dial returns, and boundedConn would see
+// what is encrypted. But before that it calls SkipTLSHandshake, at the moment at which TLS has to
+// begin: before INFO or behind it. The dialer then begins TLS itself, below the check, in the way
+// of makeTLSConn in nats.go. With WebSockets TLS begins in Dial: see Connection.servers.
 //
 // nats.go calls it from one goroutine at a time.
 type dialer struct {
-	ctx    context.Context //nolint:containedctx // the connection's life; nats.go hands in none
-	config *Connection
-	conn   *boundedConn // the last one
-	server string       // the name that its certificate must have
-	name   string       // of the last server that was dialled by a name
-	failed error        // of the last attempt to dial
+	ctx     context.Context //nolint:containedctx // the connection's life; nats.go hands in none
+	config  *Connection
+	servers servers
+	conn    *boundedConn // the last one
+	server  string       // the name that its certificate must have
+	name    string       // of the last server that was dialled by a name
+	failed  error        // of the last attempt to dial
 }
 
 // Dial implements nats.CustomDialer.
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	if d.conn != nil {
+		_ = d.conn.Close() // nats.go forgets to, where it could not reconnect (doReconnect)
+	}
 	conn, err := (&net.Dialer{Timeout: d.config.Timeout}).DialContext(d.ctx, network, address)
 	if err != nil {
 		d.failed = err
 		return nil, err
 	}
-	d.conn, d.server = newBoundedConn(conn), d.serverAt(address)
+	check := new(protocol).check
+	if d.servers.webSocket {
+		check = new(webSocket).check
+	}
+	d.conn, d.server = newBoundedConn(conn, check), d.serverAt(address)
+	if d.servers.secure {
+		if err := d.startTLS(); err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+	}
 	return d.conn, nil
 }
 
@@ -59,9 +74,9 @@ func (d *dialer) startTLS() error {
 	return d.conn.startTLS(ctx, config)
 }
 
-// serverAt returns the name that the certificate of a server must have. The servers of a cluster
-// are announced by their addresses, and often have no certificates for these: as with nats.go, they
-// must have one for the name by which the bridge has found the cluster.
+// serverAt returns the name that the certificate of a server must have, unless TLS.ServerName says
+// it. Servers of a cluster announce each other by IP addresses, and often have no certificates for
+// these. As with nats.go, they must have one for the name by which the bridge found the cluster.
 func (d *dialer) serverAt(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	switch {

@@ -333,7 +333,7 @@ func TestHostileBroker(t *testing.T) {
 	}
 }
 
-// What a server announces is bounded in TLS too.
+// What a server announces is bounded in TLS and in WebSockets too.
 func TestHostileAnnouncements(t *testing.T) {
 	for protocol, w := range wires(t) {
 		for _, name := range []string{"a message of 2 GiB", "a message of 2^62 bytes"} {
@@ -342,6 +342,10 @@ func TestHostileAnnouncements(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestHostileCompression(t *testing.T) {
+	lieAboutAcks(t, overWebSocket(t, "ws", nil), raw(string(bomb())))
 }
 
 // maxHarm is what a server's lies may make the process allocate, all in all.

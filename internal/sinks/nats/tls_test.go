@@ -107,13 +107,20 @@ func (a *authority) config(names ...string) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 }
 
+// mutualConfig asks for client certificates of the same authority.
+func (a *authority) mutualConfig() *tls.Config {
+	config := a.config()
+	config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+	config.ClientCAs.AddCert(a.cert)
+	return config
+}
+
 // server options with TLS, which asks for client certificates of the same authority when mutual is
 // set.
 func (a *authority) server(mutual, handshakeFirst bool) func(*server.Options) {
 	config := a.config()
 	if mutual {
-		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-		config.ClientCAs.AddCert(a.cert)
+		config = a.mutualConfig()
 	}
 	return func(o *server.Options) {
 		o.TLSConfig, o.TLSTimeout, o.TLSHandshakeFirst = config, 5, handshakeFirst
@@ -149,6 +156,37 @@ func TestTLS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ts := newTestServer(t, a.server(c.mutual, c.first))
 			mustStore(t, ts.openSink(withTLS(c.settings)), ev("a", 1))
+		})
+	}
+}
+
+// TLS of WebSockets, as a server has it, and with all that a URL may have.
+func TestWebSocket(t *testing.T) {
+	a := newAuthority(t)
+	certFile, keyFile := a.issue()
+	mutual := nats.TLS{CAFile: a.caFile, CertFile: certFile, KeyFile: keyFile}
+	for name, c := range map[string]struct {
+		scheme   string
+		settings nats.TLS
+	}{
+		"without TLS":               {"ws", nats.TLS{}},
+		"with a client certificate": {"wss", mutual},
+		"by the section only":       {"ws", mutual},
+	} {
+		t.Run(name, func(t *testing.T) {
+			port := testkit.Port(t)
+			ts := newTestServer(t, withUser("bridge", "s3/cr@t", nil), func(o *server.Options) {
+				o.Websocket = server.WebsocketOpts{Host: "127.0.0.1", Port: port, NoTLS: true}
+				if c.settings != (nats.TLS{}) {
+					o.Websocket.NoTLS, o.Websocket.TLSConfig = false, a.mutualConfig()
+				}
+			})
+			url := fmt.Sprintf("%s://bridge:s3%%2Fcr%%40t@127.0.0.1:%d", c.scheme, port)
+			sink := ts.openSink(withTLS(c.settings),
+				func(cfg *nats.Config) { cfg.Connection.URL = url })
+			mustStore(t, sink, ev("a", 1))
+			ts.restart()
+			storePatiently(t, sink, ev("a", 2))
 		})
 	}
 }
