@@ -1,91 +1,95 @@
 package nats
 
 import (
+	"bufio"
 	"bytes"
-	"errors"
+	"context"
+	"crypto/tls"
+	"fmt"
 	"net"
-	"strconv"
+
+	"github.com/nats-io/nats.go"
 )
 
-// Bounds of what a server may send. The sink reads answers, and single messages that are not larger
-// than what it sends.
-const (
-	maxFrame   = 32 << 20
-	maxControl = 1 << 20 // an INFO names all servers of a cluster
-)
-
-var errUnbounded = errors.New("the server announces a message that is too large: it is not " +
-	"believed")
-
-// boundedConn refuses what is too large before the client library allocates memory for it: that
-// allocates as much as the server announces. Encrypted connections and WebSocket frames are not
-// checked: docs/security.md says what remains.
+// boundedConn checks what a server sends before the client library reads it. That library allocates
+// as much memory as the server announces. The check sees plain text: TLS is below it.
+//
+// A server may ask for TLS with its first line, INFO. Until the client answers that line, it gets
+// no byte behind it. Otherwise somebody on the network could put commands behind INFO, and the
+// client would read them as if they had come by TLS (STARTTLS injection).
 type boundedConn struct {
-	net.Conn
-	begun   bool   // something was written
-	opaque  bool   // it does not begin with CONNECT, as the plain protocol does
-	line    []byte // an incomplete control line
-	payload int    // bytes of a message that are still to come
+	net.Conn                      // the TLS connection, once there is one
+	in       *bufio.Reader        // of Conn
+	check    func(p []byte) error // is given all that was read, in order
+	answered bool                 // the client has written something
+	unheard  bool                 // TLS began, and nothing was read since
+	broken   error                // why there is no TLS; for the next Read or Write
+}
+
+func newBoundedConn(conn net.Conn, check func(p []byte) error) *boundedConn {
+	const size = 32 << 10 // as nats.go reads: then its reads are not copied
+	return &boundedConn{Conn: conn, in: bufio.NewReaderSize(conn, size), check: check}
+}
+
+// startTLS makes the connection one of TLS.
+func (b *boundedConn) startTLS(ctx context.Context, config *tls.Config) error {
+	if n := b.in.Buffered(); n > 0 {
+		return fmt.Errorf("%w: %d bytes of plain text came where TLS has to begin: somebody on "+
+			"the network may have put them there", nats.ErrTLS, n)
+	}
+	conn := tls.Client(b.Conn, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return fmt.Errorf("%w: %w", nats.ErrTLS, err)
+	}
+	b.Conn, b.unheard = conn, true
+	b.in.Reset(conn)
+	return nil
 }
 
 func (b *boundedConn) Write(p []byte) (int, error) {
-	if !b.begun && len(p) > 0 {
-		b.begun, b.opaque = true, p[0] != 'C'
+	if b.broken != nil {
+		return 0, b.broken
+	}
+	if !b.answered { // set once, before there is another goroutine that reads
+		b.answered = true
 	}
 	return b.Conn.Write(p)
 }
 
 func (b *boundedConn) Read(p []byte) (int, error) {
-	n, err := b.Conn.Read(p)
-	if !b.opaque {
-		if bad := b.check(p[:n]); bad != nil {
-			_ = b.Close()
-			return 0, bad
-		}
+	n, err := b.read(p)
+	if bad := b.check(p[:n]); bad != nil {
+		_ = b.Close()
+		return 0, bad
 	}
 	return n, err
 }
 
-// check follows the protocol through what was read.
-func (b *boundedConn) check(p []byte) error {
-	for len(p) > 0 {
-		if b.payload > 0 {
-			n := min(len(p), b.payload)
-			p, b.payload = p[n:], b.payload-n
-			continue
-		}
-		end := bytes.IndexByte(p, '\n')
-		if end < 0 {
-			b.line = append(b.line, p...)
-			if len(b.line) > maxControl {
-				return errUnbounded
-			}
-			return nil
-		}
-		line := p[:end]
-		if len(b.line) > 0 {
-			line = append(b.line, line...)
-		}
-		size, err := sizeIn(line)
-		if err != nil {
-			return err
-		}
-		p, b.line, b.payload = p[end+1:], b.line[:0], size
+func (b *boundedConn) read(p []byte) (int, error) {
+	if b.broken != nil {
+		return 0, b.broken
 	}
-	return nil
+	if !b.answered { // no more than a line
+		if _, err := b.in.Peek(1); err != nil {
+			return 0, b.explained(err)
+		}
+		here, _ := b.in.Peek(b.in.Buffered())
+		if end := bytes.IndexByte(here, '\n') + 1; end > 0 {
+			p = p[:min(end, len(p))]
+		}
+	}
+	n, err := b.in.Read(p)
+	if n > 0 {
+		b.unheard = false
+	}
+	return n, b.explained(err)
 }
 
-// sizeIn returns how many bytes follow a control line.
-func sizeIn(line []byte) (int, error) {
-	const lineEnd = 2
-	line = bytes.TrimRight(line, "\r \t")
-	kind, _, _ := bytes.Cut(line, []byte(" "))
-	if !bytes.EqualFold(kind, []byte("MSG")) && !bytes.EqualFold(kind, []byte("HMSG")) {
-		return 0, nil
+// explained says of an error right after the handshake what it may mean: with TLS 1.3 a server that
+// refuses the client's certificate does so when the client takes the handshake for done.
+func (b *boundedConn) explained(err error) error {
+	if err == nil || !b.unheard {
+		return err
 	}
-	size, err := strconv.ParseUint(string(line[bytes.LastIndexAny(line, " \t")+1:]), 10, 31)
-	if err != nil || size > maxFrame {
-		return 0, errUnbounded
-	}
-	return int(size) + lineEnd, nil
+	return fmt.Errorf("%w: no answer after the handshake: %w", nats.ErrTLS, err)
 }

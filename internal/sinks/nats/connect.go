@@ -2,14 +2,11 @@ package nats
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -24,16 +21,9 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 	life, cancel := context.WithCancel(context.Background())
 	// until it is connected, the connection lives as long as ctx
 	stop := context.AfterFunc(ctx, cancel)
-	var failed atomic.Pointer[error] // the last attempt
-	options, err := s.options(func(network, address string) (net.Conn, error) {
-		conn, err := (&net.Dialer{Timeout: s.cfg.Connection.Timeout}).DialContext(life, network,
-			address)
-		if err != nil {
-			failed.Store(&err)
-			return nil, err
-		}
-		return &boundedConn{Conn: conn}, nil
-	})
+	servers := s.cfg.Connection.servers()
+	dial := &dialer{ctx: life, config: &s.cfg.Connection, servers: servers}
+	options, err := s.options(dial)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -44,12 +34,12 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 		s.connectionClosed(conn)
 		close(closed)
 	}))
-	conn, err := nats.Connect(s.cfg.Connection.URL, options...)
+	conn, err := nats.Connect(servers.url, options...)
 	if err != nil {
 		cancel()
-		if why := failed.Load(); why != nil && errors.Is(err, nats.ErrNoServers) {
+		if dial.failed != nil && errors.Is(err, nats.ErrNoServers) {
 			// the client does not report the attempts
-			err = fmt.Errorf("%w (%s)", err, (*why).Error())
+			err = fmt.Errorf("%w (%s)", err, dial.failed.Error())
 		}
 		return nil, errors.Join(err, ctx.Err())
 	}
@@ -64,12 +54,14 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 	return conn, nil
 }
 
-func (s *Sink) options(dial dialFunc) ([]nats.Option, error) {
+func (s *Sink) options(dial *dialer) ([]nats.Option, error) {
 	c := &s.cfg.Connection
 	options := []nats.Option{
 		nats.Name(c.Name),
 		nats.Timeout(c.Timeout),
 		nats.SetCustomDialer(dial),
+		// The dialer gets the name of the server: the certificate must have it.
+		nats.SkipHostLookup(),
 		// Without a connection a publish must fail, not wait in a buffer of the client: the caller
 		// sends the message again, and a buffered one would be stored behind its successors.
 		nats.ReconnectBufSize(-1),
@@ -91,7 +83,20 @@ func (s *Sink) options(dial dialFunc) ([]nats.Option, error) {
 	if c.InboxPrefix != "" {
 		options = append(options, nats.CustomInboxPrefix(c.InboxPrefix))
 	}
-	return c.TLS.with(c.Auth.with(options))
+	options, err := c.Auth.with(options)
+	if err == nil {
+		_, err = c.TLS.config("") // errors in its files now, not with each attempt
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case dial.servers.webSocket, c.TLS == TLS{}: // TLS begins where the URL or the server ask for it
+		return options, nil
+	case c.TLS.HandshakeFirst:
+		return append(options, nats.TLSHandshakeFirst()), nil
+	default:
+		return append(options, nats.Secure()), nil
+	}
 }
 
 // with adds how to authenticate.
@@ -126,35 +131,6 @@ func (a *Auth) readToken() string {
 	return strings.TrimSpace(string(text))
 }
 
-// with adds TLS. It leaves the choice to URL and server when nothing is configured.
-func (t *TLS) with(options []nats.Option, err error) ([]nats.Option, error) {
-	if err != nil || *t == (TLS{}) {
-		return options, err
-	}
-	config := &tls.Config{
-		MinVersion: tls.VersionTLS12, ServerName: t.ServerName,
-		InsecureSkipVerify: t.Insecure,
-	}
-	options = append(options, nats.Secure(config))
-	if t.CAFile != "" {
-		options = append(options, nats.RootCAs(t.CAFile))
-	}
-	if t.CertFile != "" {
-		options = append(options, nats.ClientCert(t.CertFile, t.KeyFile))
-	}
-	if t.HandshakeFirst {
-		options = append(options, nats.TLSHandshakeFirst())
-	}
-	return options, nil
-}
-
-// dialFunc implements nats.CustomDialer. The client library's own dialer does not end with a
-// context.
-type dialFunc func(network, address string) (net.Conn, error)
-
-// Dial implements nats.CustomDialer.
-func (d dialFunc) Dial(network, address string) (net.Conn, error) { return d(network, address) }
-
 // disconnected is called by the client when the connection broke, and once more when it is closed.
 func (s *Sink) disconnected(conn *nats.Conn, err error) {
 	s.metrics.connected.Set(0)
@@ -175,8 +151,7 @@ func (s *Sink) disconnected(conn *nats.Conn, err error) {
 func (s *Sink) reconnected(conn *nats.Conn) {
 	s.outage.end()
 	s.metrics.connected.Set(1)
-	s.log.Info("reconnected", "url", conn.ConnectedUrlRedacted(),
-		"server", conn.ConnectedServerName())
+	s.log.Info("reconnected", "address", conn.ConnectedAddr(), "server", conn.ConnectedServerName())
 }
 
 func (s *Sink) connectionClosed(conn *nats.Conn) {

@@ -43,13 +43,26 @@ func OriginOfNothing(ctx context.Context, s *Sink) string {
 
 // CheckServer follows what a server sends, in parts, and gives how much of a message is to come.
 func CheckServer(data []byte, part int) (payload int, err error) {
-	var b boundedConn
+	var c protocol
+	err = checkParts(data, part, c.check)
+	return c.payload, err
+}
+
+// CheckWebSocket does so for what a server sends over WebSocket, and gives how much of a frame is
+// to come as well.
+func CheckWebSocket(data []byte, part int) (payload int, frame uint64, err error) {
+	var w webSocket
+	err = checkParts(data, part, w.check)
+	return w.payload, w.left, err
+}
+
+func checkParts(data []byte, part int, check func([]byte) error) error {
 	for chunk := range slices.Chunk(data, max(part, 1)) {
-		if err := b.check(chunk); err != nil {
-			return 0, err
+		if err := check(chunk); err != nil {
+			return err
 		}
 	}
-	return b.payload, nil
+	return nil
 }
 
 // TailOf is the part of a stream that is read behind a saved position.

@@ -31,8 +31,25 @@ func FuzzServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, part int) {
 		whole, err := nats.CheckServer(data, len(data))
 		parts, errParts := nats.CheckServer(data, part)
-		if whole != parts || (err == nil) != (errParts == nil) {
+		if (err == nil) != (errParts == nil) || err == nil && whole != parts {
 			t.Errorf("%d bytes are to come (%v), in parts %d (%v)", whole, err, parts, errParts)
+		}
+	})
+}
+
+// FuzzWebSocket does so for what a server may send over WebSocket.
+func FuzzWebSocket(f *testing.F) {
+	const response = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"
+	f.Add([]byte(response+"\x82\x7e\x00\x09INFO {}\r\n\x89\x02hi\x02\x07MSG a 1\x80\x03 5\n"), 3)
+	f.Add([]byte(response+"\x82\x7f\x00\x00\x00\x00\x00\x00\x00\x14MSG a 1 2147483647\r\n"), 1)
+	f.Add([]byte("\n\xc2\x00"), 1)
+	f.Fuzz(func(t *testing.T, data []byte, part int) {
+		whole, frame, err := nats.CheckWebSocket(data, len(data))
+		parts, frameParts, errParts := nats.CheckWebSocket(data, part)
+		if (err == nil) != (errParts == nil) ||
+			err == nil && (whole != parts || frame != frameParts) {
+			t.Errorf("%d bytes in a frame of %d are to come (%v), in parts %d in %d (%v)", whole,
+				frame, err, parts, frameParts, errParts)
 		}
 	})
 }

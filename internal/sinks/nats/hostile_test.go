@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"regexp"
 	"strconv"
@@ -29,6 +30,7 @@ import (
 type liar struct {
 	listener net.Listener
 	target   string
+	wire     wire
 
 	mu    sync.Mutex
 	about *regexp.Regexp // the subjects of the messages to lie about
@@ -52,11 +54,16 @@ func (m message) saying(payload string) []byte {
 
 func newLiar(t *testing.T, target string) *liar {
 	t.Helper()
+	return newLiarOver(t, plain, strings.TrimPrefix(target, "nats://"))
+}
+
+func newLiarOver(t *testing.T, w wire, target string) *liar {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &liar{listener: listener, target: strings.TrimPrefix(target, "nats://")}
+	l := &liar{listener: listener, target: target, wire: w}
 	var running sync.WaitGroup
 	running.Go(func() { l.accept(&running) })
 	t.Cleanup(func() {
@@ -66,7 +73,10 @@ func newLiar(t *testing.T, target string) *liar {
 	return l
 }
 
-func (l *liar) use(c *nats.Config) { c.Connection.URL = "nats://" + l.listener.Addr().String() }
+func (l *liar) use(c *nats.Config) {
+	c.Connection.URL = l.wire.scheme + "://" + l.listener.Addr().String()
+	c.Connection.TLS = l.wire.settings
+}
 
 // Subjects of what a server says to a sink.
 var (
@@ -127,10 +137,20 @@ func (l *liar) accept(running *sync.WaitGroup) {
 			_ = from.Close()
 			continue
 		}
-		end := func() { _, _ = from.Close(), to.Close() }
-		running.Go(func() { defer end(); _, _ = io.Copy(to, from) })
-		running.Go(func() { defer end(); l.carry(from, bufio.NewReader(to)) })
+		running.Go(func() { l.join(from, to, running) })
 	}
+}
+
+// join hands on between the client and the server, until one of them ends the connection.
+func (l *liar) join(from, to net.Conn, running *sync.WaitGroup) {
+	end := func() { _, _ = from.Close(), to.Close() }
+	defer end()
+	client, out, in, err := l.wire.begin(from, to)
+	if err != nil {
+		return
+	}
+	running.Go(func() { defer end(); _, _ = io.Copy(to, client) })
+	l.carry(out, bufio.NewReader(in))
 }
 
 // carry hands on what the server says.
@@ -195,10 +215,28 @@ func late() func(message) []byte {
 	}
 }
 
+// announcements are messages that the client library has no memory for, or which end the process.
+func announcements() map[string]func(message) []byte {
+	return map[string]func(message) []byte{
+		"a message of 2 GiB":      raw("MSG _INBOX.x 1 2147483647\r\n"),
+		"a message of 2^62 bytes": raw("MSG _INBOX.x 1 4611686018427387904\r\n"),
+		"a message of 2^70 bytes": raw("MSG _INBOX.x 1 1180591620717411303424\r\n"),
+		"a message of -1 bytes":   raw("MSG _INBOX.x 1 -1\r\n"),
+		"headers of 2 GiB":        raw("HMSG _INBOX.x 1 12 2147483647\r\nNATS/1.0\r\n"),
+		"2 GiB behind a tab":      raw("MSG\t_INBOX.x 1 2147483647\r\n"),
+		"2 GiB before the end":    raw("MSG _INBOX.x\r1 1 2147483647 5\n"),
+		"2 GiB in an empty INFO": raw("INFO \nMSG x 1 100\r\n" +
+			"MSG _INBOX.x 1 2147483647\r\n"),
+		"2 GiB in an empty error": raw("-ERR \nMSG x 1 100\r\n" +
+			"MSG _INBOX.x 1 2147483647\r\n"),
+	}
+}
+
 // generalLies are about any message.
 func generalLies() map[string]func(message) []byte {
 	large := strings.Repeat("x", 1<<20)
-	return map[string]func(message) []byte{
+	lies := announcements()
+	maps.Copy(lies, map[string]func(message) []byte{
 		"silence":        raw(""),
 		"late":           late(),
 		"twice":          twice,
@@ -210,19 +248,16 @@ func generalLies() map[string]func(message) []byte {
 		"1 MiB":          say(large),
 		"an error of 1 MiB": say(`{"error":{"code":500,"err_code":10077,"description":"` +
 			large + `"}}`),
-		"an error of the future":  say(`{"error":{"code":999,"err_code":65535,"description":"x"}}`),
-		"an error that is none":   say(`{"error":7}`),
-		"nested without end":      say(strings.Repeat(`{"error":`, 20_000)),
-		"a message of 2 GiB":      raw("MSG _INBOX.x 1 2147483647\r\n"),
-		"a message of 2^70 bytes": raw("MSG _INBOX.x 1 1180591620717411303424\r\n"),
-		"a message of -1 bytes":   raw("MSG _INBOX.x 1 -1\r\n"),
-		"headers of 2 GiB":        raw("HMSG _INBOX.x 1 12 2147483647\r\nNATS/1.0\r\n"),
+		"an error of the future": say(`{"error":{"code":999,"err_code":65535,"description":"x"}}`),
+		"an error that is none":  say(`{"error":7}`),
+		"nested without end":     say(strings.Repeat(`{"error":`, 20_000)),
 		"an error of the server": raw("-ERR 'Permissions Violation for Publish to " +
 			"\"k8s.test.a\"'\r\n"),
 		"what is no NATS":           raw("HTTP/1.1 400 Bad Request\r\n\r\n"),
 		"an INFO without end":       raw("INFO {" + strings.Repeat(" ", 2<<20)),
 		"an INFO of another server": raw(`INFO {"server_id":"x","max_payload":-5,"headers":false,"connect_urls":["a","b"]}` + "\r\n"),
-	}
+	})
+	return lies
 }
 
 // answerLies are the general lies about what an answer says, not about the protocol below it.
@@ -256,10 +291,10 @@ func ackLies() map[string]func(message) []byte {
 
 func TestHostileBroker(t *testing.T) {
 	for name, lie := range generalLies() {
-		t.Run("acks: "+name, func(t *testing.T) { lieAboutAcks(t, lie) })
+		t.Run("acks: "+name, func(t *testing.T) { lieAboutAcks(t, plain, lie) })
 	}
 	for name, lie := range generalLies() {
-		t.Run("answers: "+name, func(t *testing.T) { lieAboutStream(t, lie, open, recall) })
+		t.Run("answers: "+name, func(t *testing.T) { lieAboutStream(t, plain, lie, open, recall) })
 	}
 	for name, lie := range answerLies() {
 		t.Run("a fence: "+name, func(t *testing.T) { lieAboutFence(t, lie) })
@@ -271,7 +306,7 @@ func TestHostileBroker(t *testing.T) {
 	}
 	for name, lie := range ackLies() {
 		t.Run("acks: "+name, func(t *testing.T) {
-			strays := lieAboutAcks(t, lie)
+			strays := lieAboutAcks(t, plain, lie)
 			if isError := strings.HasPrefix(name, "that") ||
 				strings.HasPrefix(name, "of another expected"); strays == 0 && !isError {
 				t.Error("no answer was found to be a lie")
@@ -291,11 +326,26 @@ func TestHostileBroker(t *testing.T) {
 		},
 	} {
 		t.Run("answers: "+name, func(t *testing.T) {
-			lieAboutStream(t, func(m message) []byte {
+			lieAboutStream(t, plain, func(m message) []byte {
 				return m.saying(strings.Replace(string(m.payload), change[0], change[1], 1))
 			}, open)
 		})
 	}
+}
+
+// What a server announces is bounded in TLS and in WebSockets too.
+func TestHostileAnnouncements(t *testing.T) {
+	for protocol, w := range wires(t) {
+		for _, name := range []string{"a message of 2 GiB", "a message of 2^62 bytes"} {
+			t.Run(protocol+": "+name, func(t *testing.T) {
+				lieAboutAcks(t, w, announcements()[name])
+			})
+		}
+	}
+}
+
+func TestHostileCompression(t *testing.T) {
+	lieAboutAcks(t, overWebSocket(t, "ws", nil), raw(string(bomb())))
 }
 
 // maxHarm is what a server's lies may make the process allocate, all in all.
@@ -303,10 +353,10 @@ const maxHarm = 64 << 20
 
 // lieAboutAcks lies about the acks of some messages. All are stored in the end, in order, and the
 // sink knows where the stream is. It gives how many acks were not believed.
-func lieAboutAcks(t *testing.T, lie func(message) []byte) (strays float64) {
+func lieAboutAcks(t *testing.T, w wire, lie func(message) []byte) (strays float64) {
 	t.Helper()
-	ts := newTestServer(t)
-	l := newLiar(t, ts.url())
+	ts := newTestServer(t, w.server)
+	l := newLiarOver(t, w, w.target(&ts.opts))
 	registry := prometheus.NewRegistry()
 	sink := ts.newSink(l.use, ackTimeout(100*time.Millisecond), quick,
 		func(c *nats.Config) { c.Metrics = registry })
@@ -360,14 +410,16 @@ func claim(ctx context.Context, sink *nats.Sink, _ []byte) error {
 
 // lieAbout lies about the answers to each question of a sink. In the end the sink works. It gives
 // the server, whose stream has two versions of object a from before, and which got the third.
-func lieAbout(t *testing.T, of func(*nats.Config), lie func(message) []byte, asked ...question) *testServer {
+func lieAbout(
+	t *testing.T, w wire, of func(*nats.Config), lie func(message) []byte, asked ...question,
+) *testServer {
 	t.Helper()
-	ts := newTestServer(t)
+	ts := newTestServer(t, w.server)
 	before := ts.openSink()
 	mustStore(t, before, ev("a", 1))
 	position := before.Position()
 	mustStore(t, before, ev("a", 2))
-	l := newLiar(t, ts.url())
+	l := newLiarOver(t, w, w.target(&ts.opts))
 	sink := ts.newSink(l.use, ackTimeout(100*time.Millisecond), quick, of)
 	t.Cleanup(func() { _ = sink.Close() })
 	for _, ask := range asked {
@@ -385,21 +437,21 @@ func lieAbout(t *testing.T, of func(*nats.Config), lie func(message) []byte, ask
 	return ts
 }
 
-func lieAboutStream(t *testing.T, lie func(message) []byte, asked ...question) {
-	requireVersions(t, lieAbout(t, func(*nats.Config) {}, lie, asked...), 3)
+func lieAboutStream(t *testing.T, w wire, lie func(message) []byte, asked ...question) {
+	requireVersions(t, lieAbout(t, w, func(*nats.Config) {}, lie, asked...), 3)
 }
 
 func lieAboutFence(t *testing.T, lie func(message) []byte) {
-	requireVersions(t, lieAbout(t, new(office).of(0), lie, open), 3)
+	requireVersions(t, lieAbout(t, plain, new(office).of(0), lie, open), 3)
 }
 
 func lieAboutBucket(t *testing.T, lie func(message) []byte) {
-	ts := lieAbout(t, inBucket, lie, open)
+	ts := lieAbout(t, plain, inBucket, lie, open)
 	wantEntries(t, ts.jetStream(), map[string]string{key + "a": "3"})
 }
 
 func lieAboutPayloads(t *testing.T, lie func(message) []byte) {
-	requireVersions(t, lieAbout(t, withBucket, lie, open, claim), 3)
+	requireVersions(t, lieAbout(t, plain, withBucket, lie, open, claim), 3)
 }
 
 // lieAboutDuplicate lies about the message that has the id of a delete which is published: whatever

@@ -8,10 +8,12 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // authority is a CA of a test, with the files it has written.
@@ -65,15 +68,18 @@ func (a *authority) sign(
 	return key, der
 }
 
-// issue writes a certificate for 127.0.0.1 and its key.
-func (a *authority) issue() (certFile, keyFile string) {
+// issue writes a certificate and its key: for these names, or without any for 127.0.0.1.
+func (a *authority) issue(names ...string) (certFile, keyFile string) {
 	a.t.Helper()
-	key, der := a.sign(&x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "bridge"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "bridge"}, DNSNames: names,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.cert)
+	}
+	if len(names) == 0 {
+		template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	}
+	key, der := a.sign(template, a.cert)
 	dir := a.t.TempDir()
 	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	keyDER, _ := x509.MarshalPKCS8PrivateKey(key)
@@ -90,18 +96,31 @@ func (a *authority) write(path, kind string, der []byte) {
 	}
 }
 
-// server options with TLS, which asks for client certificates of the same authority when mutual is
-// set.
-func (a *authority) server(mutual, handshakeFirst bool) func(*server.Options) {
-	certFile, keyFile := a.issue()
+// config is that of a server, with a certificate as issue makes it.
+func (a *authority) config(names ...string) *tls.Config {
+	a.t.Helper()
+	certFile, keyFile := a.issue(names...)
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	config := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+}
+
+// mutualConfig asks for client certificates of the same authority.
+func (a *authority) mutualConfig() *tls.Config {
+	config := a.config()
+	config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+	config.ClientCAs.AddCert(a.cert)
+	return config
+}
+
+// server options with TLS, which asks for client certificates of the same authority when mutual is
+// set.
+func (a *authority) server(mutual, handshakeFirst bool) func(*server.Options) {
+	config := a.config()
 	if mutual {
-		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-		config.ClientCAs.AddCert(a.cert)
+		config = a.mutualConfig()
 	}
 	return func(o *server.Options) {
 		o.TLSConfig, o.TLSTimeout, o.TLSHandshakeFirst = config, 5, handshakeFirst
@@ -141,6 +160,37 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// TLS of WebSockets, as a server has it, and with all that a URL may have.
+func TestWebSocket(t *testing.T) {
+	a := newAuthority(t)
+	certFile, keyFile := a.issue()
+	mutual := nats.TLS{CAFile: a.caFile, CertFile: certFile, KeyFile: keyFile}
+	for name, c := range map[string]struct {
+		scheme   string
+		settings nats.TLS
+	}{
+		"without TLS":               {"ws", nats.TLS{}},
+		"with a client certificate": {"wss", mutual},
+		"by the section only":       {"ws", mutual},
+	} {
+		t.Run(name, func(t *testing.T) {
+			port := testkit.Port(t)
+			ts := newTestServer(t, withUser("bridge", "s3/cr@t", nil), func(o *server.Options) {
+				o.Websocket = server.WebsocketOpts{Host: "127.0.0.1", Port: port, NoTLS: true}
+				if c.settings != (nats.TLS{}) {
+					o.Websocket.NoTLS, o.Websocket.TLSConfig = false, a.mutualConfig()
+				}
+			})
+			url := fmt.Sprintf("%s://bridge:s3%%2Fcr%%40t@127.0.0.1:%d", c.scheme, port)
+			sink := ts.openSink(withTLS(c.settings),
+				func(cfg *nats.Config) { cfg.Connection.URL = url })
+			mustStore(t, sink, ev("a", 1))
+			ts.restart()
+			storePatiently(t, sink, ev("a", 2))
+		})
+	}
+}
+
 func TestTLSErrors(t *testing.T) {
 	a, stranger := newAuthority(t), newAuthority(t)
 	for name, c := range map[string]struct {
@@ -169,6 +219,71 @@ func TestTLSErrors(t *testing.T) {
 			err := ts.newSink(withTLS(c.settings)).Open(t.Context())
 			wantClass(t, err, sinks.Refused)
 			wantMentions(t, err, c.says)
+		})
+	}
+}
+
+// The servers of a cluster announce each other by addresses, for which they have no certificates.
+func TestClusterOfOneName(t *testing.T) {
+	a := newAuthority(t)
+	config := a.config("localhost")
+	ports := [2]int{testkit.Port(t), testkit.Port(t)}
+	var servers [2]*testServer
+	for i := range servers {
+		servers[i] = newTestServer(t, func(o *server.Options) {
+			o.JetStream, o.TLSConfig, o.TLSTimeout = false, config, 5
+			o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: ports[i]}
+			o.Routes = server.RoutesFromStr(fmt.Sprintf("nats://127.0.0.1:%d", ports[1-i]))
+		})
+	}
+	testkit.Eventually(t, "the servers know each other", func() bool {
+		return servers[0].s.NumRoutes() > 0 && servers[1].s.NumRoutes() > 0
+	})
+	sink := openOver(t, fmt.Sprintf("tls://localhost:%d", servers[0].opts.Port),
+		withTLS(nats.TLS{CAFile: a.caFile}), func(c *nats.Config) { c.Mode = nats.Core })
+	mustStore(t, sink, ev("a", 1))
+	servers[0].stop()
+	storePatiently(t, sink, ev("a", 2))
+}
+
+// The files are read again for each connection.
+func TestCertificateRotation(t *testing.T) {
+	a, next := newAuthority(t), newAuthority(t)
+	ts := newTestServer(t, a.server(false, false))
+	sink := ts.openSink(withTLS(nats.TLS{CAFile: a.caFile}))
+	mustStore(t, sink, ev("a", 1))
+	ts.stop()
+	text, err := os.ReadFile(next.caFile)
+	if err == nil {
+		err = os.WriteFile(a.caFile, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.server(false, false)(&ts.opts)
+	ts.start()
+	storePatiently(t, sink, ev("a", 2))
+}
+
+// Somebody on the network puts plain text where TLS has to begin: the sink must not take that for
+// something the server has said.
+func TestPlainTextBeforeTLS(t *testing.T) {
+	a := newAuthority(t)
+	for name, text := range map[string]string{
+		"a command":             "PONG\r\n",
+		"a message":             "MSG _INBOX.x 1 2\r\n{}\r\n",
+		"half a line":           "P",
+		"a line without an end": strings.Repeat("x", 8<<10),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := a.startTLS(text)
+			ts := newTestServer(t, w.server)
+			l := newLiarOver(t, w, w.target(&ts.opts))
+			err := ts.newSink(l.use).Open(t.Context())
+			if err == nil {
+				t.Fatal("it has opened")
+			}
+			wantMentions(t, err, "plain text")
 		})
 	}
 }
