@@ -20,7 +20,7 @@ func (s *Sink) Check(ctx context.Context) (connect, stream error) {
 			err)), nil
 	}
 	defer s.disconnect(conn)
-	url := conn.ConnectedUrlRedacted()
+	url := s.cfg.Connection.connectedTo(conn)
 	if !conn.HeadersSupported() {
 		return classified(fmt.Errorf("NATS at %s: %w: NATS 2.2 or newer is needed", url,
 			nats.ErrHeadersNotSupported)), nil

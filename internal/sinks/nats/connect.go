@@ -151,7 +151,8 @@ func (s *Sink) disconnected(conn *nats.Conn, err error) {
 func (s *Sink) reconnected(conn *nats.Conn) {
 	s.outage.end()
 	s.metrics.connected.Set(1)
-	s.log.Info("reconnected", "address", conn.ConnectedAddr(), "server", conn.ConnectedServerName())
+	s.log.Info("reconnected", "url", s.cfg.Connection.connectedTo(conn),
+		"server", conn.ConnectedServerName())
 }
 
 func (s *Sink) connectionClosed(conn *nats.Conn) {

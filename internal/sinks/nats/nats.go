@@ -89,7 +89,7 @@ func (s *Sink) Open(ctx context.Context) error {
 	if err != nil {
 		return classified(fmt.Errorf("connect to NATS at %s: %w", s.cfg.Connection.redactedURL(), err))
 	}
-	url, began := conn.ConnectedUrlRedacted(), time.Now()
+	url, began := s.cfg.Connection.connectedTo(conn), time.Now()
 	if err := s.prepare(ctx, conn); err != nil {
 		s.disconnect(conn)
 		s.streams.clear()

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/url"
 	"strings"
+
+	"github.com/nats-io/nats.go"
 )
 
 var errCompressed = errors.New("the server sends a compressed WebSocket frame, which the bridge " +
@@ -109,4 +111,13 @@ func (c *Connection) servers() servers {
 	}
 	s.url, s.secure = strings.Join(urls, ","), s.webSocket && (s.secure || c.TLS != TLS{})
 	return s
+}
+
+// connectedTo is the URL of the server, without secrets.
+func (c *Connection) connectedTo(conn *nats.Conn) string {
+	server := conn.ConnectedUrlRedacted()
+	if c.servers().secure {
+		server = strings.Replace(server, "ws://", "wss://", 1)
+	}
+	return server
 }
