@@ -322,10 +322,14 @@ func (h *historyRun) killed(b *harness.Bridge) {
 }
 
 // absent is a bridge that is killed, and an API server that forgets what happened then. Each kind
-// is hidden from its own last change on, which may be its marker.
+// is hidden from what the bridge had committed of it, which is its marker or later.
 func (h *historyRun) absent(b *harness.Bridge) {
 	h.t.Helper()
 	from := h.reached(b).first
+	h.seen() // a version is complete when a later one came
+	eventually(h.t, "the bridge has committed the markers", testPatience, func() []string {
+		return h.uncommitted(b, from.version)
+	})
 	h.meanwhile(func() {
 		time.Sleep(*historyTime / 2)
 		b.Kill()
@@ -334,6 +338,20 @@ func (h *historyRun) absent(b *harness.Bridge) {
 	h.forget("compact", "restart-apiserver")
 	h.start(b)
 	h.hidden = append(h.hidden, stretch{from, h.reached(b).last})
+}
+
+// uncommitted are the resources of which the bridge has not committed everything up to a version.
+func (h *historyRun) uncommitted(b *harness.Bridge, version uint64) (problems []string) {
+	s, err := b.Status(h.ctx)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, i := range s.Informers {
+		if i.Watermark == "" || versionNumber(i.Watermark) < version {
+			problems = append(problems, fmt.Sprintf("%s is committed up to %q, not %d", i.Resource, i.Watermark, version))
+		}
+	}
+	return problems
 }
 
 // restored is an etcd that goes back to a backup while the bridge runs.
