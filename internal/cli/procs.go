@@ -22,9 +22,10 @@ const (
 	slowLook, fastLook = time.Second, 100 * time.Millisecond
 )
 
-// spareProcs are more processors than there are: while large objects are worked on, as many things
-// go on at a time, and what becomes ready has not to wait until one of them pauses. The kernel then
-// shares the real ones, a few milliseconds each, and lets go first who has used least.
+// spareProcs is how many processors the scheduler has beyond those that there are, while large
+// objects come. A goroutine that works on one takes a processor for milliseconds; with spare ones,
+// others that become ready need not wait for it. The kernel shares the real processors between
+// them, a few milliseconds each, and prefers the thread that has used least.
 const spareProcs = 4
 
 // procs decides how many processors the scheduler has: one, all, or more than there are.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"os"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -66,9 +65,9 @@ func TestProcsFromEnvironment(t *testing.T) {
 
 // In a bubble the time that a test waits costs no CPU.
 func TestProcsBounds(t *testing.T) {
-	if _, ok := os.LookupEnv("GOMAXPROCS"); ok {
-		t.Skip("the environment says how many processors there are")
-	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	t.Setenv("GOMAXPROCS", "") // which tests may be run with
+	runtime.SetDefaultGOMAXPROCS()
 	before := runtime.GOMAXPROCS(0)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

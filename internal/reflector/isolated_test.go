@@ -116,7 +116,7 @@ func TestIsolated(t *testing.T) {
 	small := func(cfg *reflector.Config) { cfg.MaxFrame = smallFrame }
 	for name, poison := range strange {
 		t.Run(name, func(t *testing.T) {
-			t.Run("70 in a list are told once each, and the list ends", func(t *testing.T) {
+			t.Run("70 in a list are reported once each, and the list ends", func(t *testing.T) {
 				for way, change := range ways {
 					if way == "watch" {
 						continue
@@ -144,7 +144,7 @@ func TestIsolated(t *testing.T) {
 					})
 				}
 			})
-			t.Run("70 in a watch are told once each, and nothing is listed", func(t *testing.T) {
+			t.Run("70 in a watch are reported once each, and nothing is listed", func(t *testing.T) {
 				run(t, func(t *testing.T) {
 					c := newCluster(t, widgets)
 					c.follow(widgets,

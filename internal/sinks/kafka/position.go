@@ -145,10 +145,7 @@ func readPosition(saved []byte) (position, bool) {
 // that are named by labels would add up over restarts. It keeps what the last run wrote to: a batch
 // there may not be visible yet.
 func (p position) idleSince(most int) map[string]int64 {
-	since := maps.Clone(p.Idle)
-	if since == nil {
-		since = map[string]int64{}
-	}
+	since := map[string]int64{}
 	for _, names := range []iter.Seq[string]{maps.Keys(p.Topics), maps.Keys(p.Partitions)} {
 		for name := range names {
 			since[name] = cmp.Or(p.Idle[name], p.Time.Unix())
