@@ -195,16 +195,20 @@ func requireKept(t *testing.T, db *history.DB, known model, random *rand.Rand, n
 	}
 }
 
-// countedFS counts writes to files, and does something before one of them.
+// countedFS counts writes to files, of compactions too, and does something before one of them.
 type countedFS struct {
 	vfs.FS
 	writes atomic.Uint64
-	when   uint64
-	do     func()
+	plan   atomic.Pointer[plan]
+}
+
+type plan struct {
+	write uint64 // before which it is done
+	do    func()
 }
 
 // at does something before a write, which must come later.
-func (f *countedFS) at(write uint64, do func()) { f.when, f.do = write, do }
+func (f *countedFS) at(write uint64, do func()) { f.plan.Store(&plan{write, do}) }
 
 func (f *countedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.FS.Create(name, category)
@@ -217,8 +221,8 @@ type countedFile struct {
 }
 
 func (f *countedFile) Write(p []byte) (int, error) {
-	if f.fs.writes.Add(1) == f.fs.when {
-		f.fs.do()
+	if plan, n := f.fs.plan.Load(), f.fs.writes.Add(1); plan != nil && plan.write == n {
+		plan.do()
 	}
 	return f.File.Write(p)
 }
