@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/pipeline"
@@ -112,14 +113,34 @@ func (w *reporter) current() (p standby.Progress, err error) {
 		Sinks: map[string][]byte{}, Outlines: map[string][]byte{},
 		Version: r.configuration(), RedactionKey: r.redactionKey(),
 	}
+	outs := r.sinks.all()
+	steps := map[string]*positionStep{}
+	for _, out := range outs { // before the units are looked at: they cover what these are behind
+		steps[out.key] = &positionStep{
+			time: time.Now(), position: out.publisher.Position(),
+			needs: map[string]pipeline.Frontier{},
+		}
+	}
 	for _, u := range r.roster.all() {
-		if p.Units[u.Name()], err = w.delivery(u).Progress(u); err != nil {
+		d := w.delivery(u)
+		if p.Units[u.Name()], err = d.Progress(u); err != nil {
 			return p, err
 		}
 		p.Feeds[u.Config().Informer] = u.Replica.SinkKeys()
+		frontier := d.Frontier(u)
+		for _, key := range p.Feeds[u.Config().Informer] {
+			if s := steps[key]; s != nil && !d.Covers(&frontier, key) {
+				s.needs[u.Name()] = frontier
+			}
+		}
 	}
-	for _, out := range r.sinks.all() {
-		position := w.history(out.key).at(time.Now(), out.publisher.Position())
+	for _, out := range outs {
+		h := w.history(out.key)
+		h.add(steps[out.key])
+		position := h.covered(time.Now(), func(unit string, f *pipeline.Frontier) bool {
+			_, runs := p.Units[unit]
+			return !runs || w.deliveries[unit].Covers(f, out.key) // one that has ended was delivered
+		})
 		if position == nil {
 			continue
 		}
@@ -151,7 +172,7 @@ func (w *reporter) history(key string) *positionHistory {
 	h := w.positions[key]
 	if h == nil {
 		h = &positionHistory{}
-		h.at(time.Now(), w.replica.inherited(key))
+		h.add(&positionStep{time: time.Now(), position: w.replica.inherited(key)})
 		w.positions[key] = h
 	}
 	return h
@@ -164,26 +185,55 @@ func (r *replica) inherited(key string) []byte {
 	return r.progress.Sinks[key]
 }
 
-// positionHistory returns positions of a sink's log with a delay. A change may be with the broker
-// before the progress covers it, since that waits for the changes before it and for a later one. A
-// replica that takes over reads the log from there.
-type positionHistory struct{ steps []positionAt }
+// positionHistory has the positions of a sink's log from which another replica may have to read. A
+// replica that takes over sends what the progress does not cover, unless it finds it behind the
+// position. So a position is reported when the progress covers what was acknowledged before it.
+type positionHistory struct{ steps []*positionStep }
 
-type positionAt struct {
+// positionStep is a position that a sink had at a time.
+type positionStep struct {
 	time     time.Time
 	position []byte
+	needs    map[string]pipeline.Frontier // by unit, where the progress of that time is not so far
 }
 
-// positionDelay is how much of a broker's log a replica that takes over reads, in time.
+// positionDelay is how much of a broker's log a replica that takes over reads at least, in time:
+// for what no version says whether the progress covers it, as items of a list that has not ended.
 const positionDelay = 3 * time.Second
 
-// at adds the position of now and returns the newest that is old enough, or the oldest.
-func (h *positionHistory) at(now time.Time, position []byte) []byte {
-	if position != nil {
-		h.steps = append(h.steps, positionAt{now, position})
+// maxPositions bounds what is kept while something is not covered for long, as while one object has
+// no topic; with more, every other one is forgotten. Each may have 64 KiB and more.
+const maxPositions = 16
+
+// add adds the newest step.
+func (h *positionHistory) add(s *positionStep) {
+	if s.position == nil {
+		return
 	}
-	for len(h.steps) > 1 && now.Sub(h.steps[1].time) >= positionDelay {
-		h.steps = h.steps[1:]
+	if h.steps = append(h.steps, s); len(h.steps) <= maxPositions {
+		return
+	}
+	kept := h.steps[:1]
+	for i := 2; i < len(h.steps); i += 2 {
+		kept = append(kept, h.steps[i])
+	}
+	h.steps = kept
+}
+
+// covered returns the newest position that can be reported now, or the oldest; nil for none.
+func (h *positionHistory) covered(
+	now time.Time, isCovered func(unit string, f *pipeline.Frontier) bool,
+) []byte {
+	isReady := func(s *positionStep) bool {
+		for unit, f := range s.needs {
+			if !isCovered(unit, &f) {
+				return false
+			}
+		}
+		return now.Sub(s.time) >= positionDelay
+	}
+	for len(h.steps) > 1 && isReady(h.steps[1]) {
+		h.steps = slices.Delete(h.steps, 0, 1)
 	}
 	if len(h.steps) == 0 {
 		return nil

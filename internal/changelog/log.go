@@ -65,6 +65,7 @@ type Log struct {
 	mu     sync.Mutex // guards all below, and of entries and cursors what they say
 	cond   *sync.Cond // signalled when something changes that somebody waits for
 	marks  *Watermark
+	front  front
 	states *States
 	memory memory
 	disk   disk
@@ -149,6 +150,7 @@ func (l *Log) Place(entries []*Entry, m Mark) {
 	}
 	if m.Kind != NoMark {
 		l.marks.Mark(m.Kind, m.Version)
+		l.front.follow(m, l.marks.Front())
 		l.lookAtEndLocked()
 	}
 	l.unlockAndWake(before)

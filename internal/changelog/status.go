@@ -1,6 +1,10 @@
 package changelog
 
-import "github.com/kubebridge/bridge/internal/resource"
+import (
+	"slices"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
 
 // Status of a log.
 type Status struct {
@@ -46,6 +50,11 @@ type Delivered struct {
 	Lowest Position
 	// Low is Lowest; but unless cursors count, what is settled is acked: then it is the end.
 	Low Position
+	// Newest is the newest version that anything in the log is of, but for items of a list that has
+	// not ended.
+	Newest resource.Version
+	// Front is set when all of them have acked everything, and Settled says so of all but Front.
+	Front *Front
 }
 
 // Delivered returns how far the listeners are.
@@ -60,6 +69,11 @@ func (l *Log) Delivered() Delivered {
 	}
 	if l.cursorsCountLocked() {
 		d.Low = d.Lowest
+	}
+	d.Newest = l.marks.Newest()
+	isAcked := l.placed == 0 && l.marks.Open() == 0 && d.Low == next
+	if isAcked && l.watermark == l.marks.Version() && l.front.Version != "" && !l.front.isPartial {
+		d.Front = &Front{l.front.Version, slices.Clone(l.front.Objects)}
 	}
 	return d
 }

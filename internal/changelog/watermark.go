@@ -1,6 +1,7 @@
 package changelog
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -14,6 +15,8 @@ type Position uint64
 type Mark struct {
 	Kind    MarkKind
 	Version resource.Version
+	// Key of the object that an Event is of; "" for not known.
+	Key resource.Key
 }
 
 // MarkKind says what the version of a mark means.
@@ -159,6 +162,12 @@ func (w *Watermark) Version() resource.Version { return w.passed.complete }
 
 // Marked is what the watermark would be if all entries were settled.
 func (w *Watermark) Marked() resource.Version { return w.marked.complete }
+
+// Front is the version of the last Event, as long as others of it may follow; "" for none.
+func (w *Watermark) Front() resource.Version { return w.marked.front }
+
+// Newest is the version of the last mark.
+func (w *Watermark) Newest() resource.Version { return cmp.Or(w.marked.front, w.marked.complete) }
 
 // ListEnded reports whether a ListEnd was passed since the last call.
 func (w *Watermark) ListEnded() bool {

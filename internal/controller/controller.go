@@ -195,7 +195,7 @@ func markOf(d *deltafifo.Delta) (m changelog.Mark) {
 		}
 	case deltafifo.Added, deltafifo.Updated, deltafifo.Unselected, deltafifo.Deleted:
 		if !d.FinalStateUnknown && !d.Listed { // else it is part of a list
-			return changelog.Mark{Kind: changelog.Event, Version: d.Object.Version}
+			return changelog.Mark{Kind: changelog.Event, Version: d.Object.Version, Key: d.Key}
 		}
 	default:
 	}

@@ -31,6 +31,9 @@ type Delivery struct {
 	samples []sample
 	ends    []sample // of the log; for the sinks that are further than all
 	further map[string]resource.Version
+	front   *standby.Front   // the last one that at has not passed; nil for none
+	hasAll  bool             // at and front are all that is in the log
+	newest  resource.Version // that the log has had in this epoch, over all its lives
 
 	selection resource.Version        // of the Namespaces, that is acknowledged
 	selecting sample                  // that is pending; no version for none
@@ -48,7 +51,8 @@ const maxSamples = 512
 func (r *Replica) NewDelivery(from *standby.Unit) *Delivery {
 	return &Delivery{
 		id: r.p.id, scope: r.p.cfg.ReplicaScope(),
-		at: from.Delivered, further: from.Further, epoch: from.Epoch, selection: from.Selection,
+		at: from.Delivered, further: from.Further, front: from.Front, epoch: from.Epoch,
+		selection: from.Selection,
 	}
 }
 
@@ -87,14 +91,64 @@ func (d *Delivery) Progress(p *Pipeline) (standby.Unit, error) {
 		d.samples = addSample(d.samples, log.Settled, d.at)
 		d.samples, d.at = passed(d.samples, log.Low, d.at)
 		d.addFurther(p.Replica.sinkKeys, &log)
+		d.addFront(&log)
 	}
 	return d.unit(p), nil
 }
 
+// addFront looks what of the version after d.at is delivered. What was once told stays told until
+// d.at has passed it: after a reload the log may not know of that version yet.
+func (d *Delivery) addFront(log *changelog.Delivered) {
+	if d.newest == "" || log.Newest.Newer(d.newest) {
+		d.newest = log.Newest
+	}
+	d.hasAll = log.Front != nil
+	switch {
+	case d.hasAll:
+		d.front = (*standby.Front)(log.Front)
+	case d.front != nil && d.front.Version.NotNewer(d.at):
+		d.front = nil
+	}
+}
+
+// Frontier is what the progress has to reach before it covers all that sinks have acknowledged up
+// to a moment.
+type Frontier struct {
+	epoch             int
+	newest, selection resource.Version
+}
+
+// Frontier is that of the last Progress. Items of a list that has not ended are not in it.
+func (d *Delivery) Frontier(p *Pipeline) Frontier {
+	f := Frontier{epoch: d.epoch, newest: d.newest}
+	if last := p.selection(); last != nil {
+		f.selection = last()
+	}
+	return f
+}
+
+// Covers reports whether the last Progress has reached a frontier, for one sink.
+func (d *Delivery) Covers(f *Frontier, sinkKey string) bool {
+	at := d.at
+	if further := d.further[sinkKey]; further.Newer(at) {
+		at = further
+	}
+	switch {
+	case f.epoch != d.epoch:
+		return d.epoch > f.epoch && at != ""
+	case f.selection != "" && !f.selection.NotNewer(d.selection):
+		return false
+	case f.newest == "" || d.hasAll && f.newest.NotNewer(d.front.Version):
+		return true
+	default:
+		return f.newest.NotNewer(at)
+	}
+}
+
 func (d *Delivery) unit(p *Pipeline) standby.Unit {
 	return standby.Unit{
-		Scope: p.cfg.ReplicaScope(), Delivered: d.at, Further: d.further, Epoch: d.epoch,
-		Selection: d.selection, Selectors: p.indexer.Meta().Selection(),
+		Scope: p.cfg.ReplicaScope(), Delivered: d.at, Further: d.further, Front: d.front,
+		Epoch: d.epoch, Selection: d.selection, Selectors: p.indexer.Meta().Selection(),
 	}
 }
 

@@ -74,9 +74,9 @@ func changeOf(h *changelog.Header, selection resource.Version) standby.Change {
 	case changelog.OfGap: // a list follows
 		c.OfList = true
 	case changelog.OfQuarantined:
-		c.OfList = h.Told == "" // else no list follows
+		c.OfList, c.Key = h.Told == "", h.Key // else no list follows
 	case changelog.OfObject:
-		c.Repeats = h.Op == event.Synced
+		c.Repeats, c.Key = h.Op == event.Synced, h.Key
 	case changelog.OfListEnd, changelog.OfDropped, changelog.OfProgress:
 	}
 	return c

@@ -3,6 +3,7 @@ package resource
 import (
 	"strings"
 
+	"github.com/cespare/xxhash/v2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -72,6 +73,9 @@ func MakeKey(namespace, name string) Key {
 	}
 	return Key(namespace + "/" + name)
 }
+
+// Digest stands for the key where its name must not be shown. It is the same in every process.
+func (k Key) Digest() uint64 { return xxhash.Sum64String(string(k)) }
 
 // Split gives back the namespace ("" for cluster-scoped objects) and the name. Neither can contain
 // a slash.

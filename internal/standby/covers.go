@@ -1,6 +1,10 @@
 package standby
 
-import "github.com/kubebridge/bridge/internal/resource"
+import (
+	"slices"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
 
 // Stand is where a replica stands to its leader, for one sink of one unit.
 type Stand struct {
@@ -24,6 +28,8 @@ type Change struct {
 	OfList bool
 	// Repeats: it is nothing new.
 	Repeats bool
+	// Key of the object that it is of; "" for none.
+	Key resource.Key
 	// Selection is the version of the Namespaces that this replica knew of by then; "" where none
 	// are selected by their labels.
 	Selection resource.Version
@@ -53,6 +59,11 @@ func Covers(c *Change, s *Stand, h *History) bool {
 	case c.OfList:
 		return h.Complete && h.Epoch == p.Epoch && h.From.NotNewer(p.Delivered)
 	default:
-		return c.Version.NotNewer(p.Delivered)
+		return c.Version.NotNewer(p.Delivered) || p.Front.has(c)
 	}
+}
+
+func (f *Front) has(c *Change) bool {
+	return f != nil && c.Key != "" && c.Version == f.Version &&
+		slices.Contains(f.Objects, c.Key.Digest())
 }

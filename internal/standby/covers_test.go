@@ -1,11 +1,16 @@
 package standby
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/kubebridge/bridge/internal/resource"
+)
 
 func TestCovers(t *testing.T) {
 	follows := func(p Unit) Stand { return Stand{Progress: p} }
 	leads := func(p Unit) Stand { return Stand{Progress: p, Leads: true} }
 	listed := History{From: "5", Complete: true}
+	told := &Front{Version: "10", Objects: []uint64{resource.Key("shop/a").Digest()}}
 	tests := map[string]struct {
 		change  Change
 		stand   Stand
@@ -28,6 +33,23 @@ func TestCovers(t *testing.T) {
 		},
 		"of an epoch before one in which nothing is delivered": {
 			Change{Version: "10"}, follows(Unit{Epoch: 1}), listed, false,
+		},
+
+		"of an object that is told of a version": {
+			Change{Version: "10", Key: "shop/a"}, follows(Unit{Delivered: "9", Front: told}), listed, true,
+		},
+		"of another object of that version": {
+			Change{Version: "10", Key: "shop/b"}, follows(Unit{Delivered: "9", Front: told}), listed, false,
+		},
+		"of that object in another version": {
+			Change{Version: "11", Key: "shop/a"}, follows(Unit{Delivered: "9", Front: told}), listed, false,
+		},
+		"of no known object of that version": {
+			Change{Version: "10"}, follows(Unit{Delivered: "9", Front: told}), listed, false,
+		},
+		"of that object, and in a list": {
+			Change{Version: "10", Key: "shop/a", OfList: true},
+			follows(Unit{Delivered: "4", Front: told}), listed, false,
 		},
 
 		"of a list that is under way": {

@@ -41,13 +41,22 @@ type Unit struct {
 	// Further has the sinks that are further than Delivered, by key: while one of the unit's sinks
 	// is unavailable, Delivered stands still.
 	Further map[string]resource.Version `json:"f,omitempty"`
-	// Epoch of the server's history that Delivered and Further are of.
+	// Front is of a version after Delivered, of which more may come; nil for none.
+	Front *Front `json:"t,omitempty"`
+	// Epoch of the server's history that Delivered, Further and Front are of.
 	Epoch int `json:"e,omitempty"`
 	// Selection is the version of the Namespaces up to which all events of changes of the selected
 	// ones have reached all sinks; "" where none are selected by their labels.
 	Selection resource.Version `json:"n,omitempty"`
 	// Selectors is how often the unit has selected something else before, for the ids.
 	Selectors int `json:"l,omitempty"`
+}
+
+// Front has the objects whose change in a version has reached all sinks, by their Key.Digest: names
+// are not for everybody who may read a Lease.
+type Front struct {
+	Version resource.Version `json:"v"`
+	Objects []uint64         `json:"o"`
 }
 
 // Of returns the progress of one sink.
