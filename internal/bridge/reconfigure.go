@@ -265,7 +265,7 @@ func (r *reconfiguration) takeOut(ctx context.Context, u *pipeline.Pipeline) err
 // changeSinks ends the sinks that are not wanted any more, or are replaced, and starts the new
 // ones.
 func (r *reconfiguration) changeSinks() error {
-	before := map[string]bool{}
+	before, unread := map[string]bool{}, map[string][]byte{}
 	for _, out := range r.b.sinks.all() {
 		before[out.name] = true
 		if !r.replaced[out.name] {
@@ -275,6 +275,7 @@ func (r *reconfiguration) changeSinks() error {
 		if err := r.b.endSink(out); err != nil {
 			return err
 		}
+		unread[out.key] = out.publisher.Unread() // a leader before may have reported it
 		r.done.SinksStopped++
 	}
 	list := make([]*sinkRunner, 0, len(r.change.Sinks))
@@ -287,6 +288,7 @@ func (r *reconfiguration) changeSinks() error {
 		if err != nil {
 			return err
 		}
+		out.publisher.Inherit(unread[out.key])
 		if r.b.pauses.of(kindSink, sc.Name) != nil {
 			out.publisher.Pause()
 		}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -101,5 +102,35 @@ func TestSentOnce(t *testing.T) {
 		p.Streams.Bookmark()
 		time.Sleep(10 * time.Second)
 		expect(t, p.broker, want...)
+	})
+}
+
+// TestSinkReplacedUnopened has a sink that a reload replaces, before it was ever open, hand on from
+// where the broker has to be read.
+func TestSinkReplacedUnopened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		p.start()
+		p.second.start()
+		p.Create("shop/a", nil)
+		p.Streams.Bookmark()
+		p.inSync()
+		p.settle()
+		p.Update("shop/a", nil)
+		time.Sleep(100 * time.Millisecond) // the progress does not cover it yet
+		expect(t, p.broker, "synced", "added a", "updated a")
+		p.broker.Set(testkit.Unreachable)
+		p.die()
+		p.takesOver()
+		sink := recaller{p.broker.Connect(2)}
+		_, err := p.second.Reconfigure(t.Context(), &bridge.Change{
+			Version: "2", Informers: []string{"all"},
+			Units: p.second.cfg.Units, Sinks: []bridge.SinkConfig{{Name: "sink", Sink: sink}},
+		})
+		testkit.OK(t, err)
+		p.broker.Set(testkit.Healthy)
+		time.Sleep(time.Minute)
+		expect(t, p.broker)
+		p.endSecond()
 	})
 }

@@ -40,3 +40,12 @@ func (p *Publisher) Inherit(position []byte) {
 		p.cfg.Saved.Position = position
 	}
 }
+
+// Unread is the position from which the sink's log has still to be read; nil once that has begun.
+// A publisher that takes the place of one that was never open inherits it.
+func (p *Publisher) Unread() []byte {
+	if p.holds.low() != nil {
+		return nil
+	}
+	return p.cfg.Saved.Position
+}
