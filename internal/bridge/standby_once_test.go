@@ -41,7 +41,7 @@ func TestSentOnce(t *testing.T) {
 					} else {
 						disk.set(0)
 						p.settle()
-						_, _ = p.end() // what waits is an error
+						_, _ = p.end() // an event that is not sent is an error
 					}
 					p.broker.OnMessage = nil
 					p.takesOver()
