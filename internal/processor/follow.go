@@ -87,7 +87,9 @@ func (l *Listener) ackLeft(d *delivered) {
 		}
 		return has
 	})
-	l.cursor.Ack(acks)
+	if len(acks) > 0 { // else there is nothing to commit
+		l.cursor.Ack(acks)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.following.left = len(l.left) + len(l.leftover)
@@ -137,7 +139,9 @@ func (l *Listener) claimDelivered(d *delivered) bool {
 		acks = append(acks, changelog.Ack{At: f.found[i].Position})
 	}
 	l.cursor.Claim(f.found[:len(acks)], next)
-	l.cursor.Ack(acks)
+	if len(acks) > 0 {
+		l.cursor.Ack(acks)
+	}
 	f.found = f.found[len(acks):]
 	return len(f.found) == 0
 }
