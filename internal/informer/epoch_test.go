@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -111,6 +112,46 @@ func TestRewindBehindAnnouncement(t *testing.T) {
 		testkit.Want(t, out.wait(t, 2),
 			"resource.added x ux2/70/epoch/1", "resource.updated x ux2/71/epoch/1")
 		fsync.Store(0)
+		r.stop()
+	})
+}
+
+// An informer that is ended while the log has no room loses what it has decided. What the run
+// before has sent of that is not known again, whatever bookmark was read: a list after a rewind
+// tells everything.
+func TestRewindAfterAbort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, out := memory(t), newOutbox()
+		r := newRig(t, db, []*outbox{out})
+		r.list(initial, "90", "a@40", "b@50")
+		out.wait(t, 3)
+		r.stop()
+
+		out.setHold(true)
+		r = newRig(t, db, []*outbox{out})
+		r.do("update b 102")
+		out.wait(t, 1)
+		r.crash()
+
+		r = newRig(t, db, []*outbox{out}, func(c *informer.Config) {
+			c.Unclean, c.LogBytes, c.SpoolBytes = true, 64<<10, -1
+		})
+		r.grow("a", "101", 100<<10)
+		out.wait(t, 1)
+		testkit.OK(t, r.fifo.FIFO.Update(t.Context(), pod(t, "b", "102")))
+		r.bookmark("103")
+		synctest.Wait()
+		r.crash()
+		isClean := r.informer.IsClean()
+
+		out = newOutbox()
+		r = newRig(t, db, []*outbox{out}, func(c *informer.Config) { c.Unclean = !isClean })
+		r.list(resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "90", To: "60"}, "60", "a@40", "b@50")
+		testkit.Want(t, out.wait(t, 4),
+			"informer.gap  all/pods/gap/90/60/epoch/1 inferred",
+			"resource.updated a ua/40/epoch/1 inferred",
+			"resource.updated b ub/50/epoch/1 inferred",
+			"informer.synced  all/pods/synced/60/epoch/1")
 		r.stop()
 	})
 }
