@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -65,4 +66,14 @@ func (c *Controller) append(ctx context.Context) error {
 // persist makes something durable that what follows depends on. It waits while the disk refuses.
 func (c *Controller) persist(ctx context.Context, write func() error) error {
 	return store.RetryUntilWritten(ctx, c.env.Indexer, c.env.Logger, write)
+}
+
+// spool puts everything on disk that was decided before this delta, and so settles it. The log has
+// it all once the announcer holds nothing: a change that waits for an announcement has its place,
+// and is not appended. The wait may last until there is room in the log.
+func (c *Controller) spool(ctx context.Context) error {
+	if err := c.announcer.wait(ctx); err != nil {
+		return err
+	}
+	return c.persist(ctx, func() error { return c.env.Log.Spool(ctx, time.Now()) })
 }

@@ -72,8 +72,13 @@ func (c *Controller) IsClean() bool { return !c.unclean.Load() }
 func (c *Controller) Newest() uint64 { return c.number.Load() }
 
 // Run pops and decides until the FIFO is closed and empty, then closes the log.
-func (c *Controller) Run(ctx context.Context) error {
+func (c *Controller) Run(ctx context.Context) (err error) {
 	defer c.env.Log.Close()
+	defer func() {
+		if err != nil { // what was decided may be lost, and what the run before has sent of it
+			c.unclean.Store(c.cfg.Unclean)
+		}
+	}()
 	ctx, stop := context.WithCancel(ctx)
 	defer c.announcer.writing.Wait()
 	defer stop()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"time"
 
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/deltafifo"
@@ -118,8 +117,7 @@ func (c *Controller) decideFirstGap(ctx context.Context, d *deltafifo.Delta, aga
 // end of an earlier list would end the epoch. The epoch is on disk before the tombstones go, which
 // may take long: after a crash the list begins again.
 func (c *Controller) beginEpoch(ctx context.Context) error {
-	spool := func() error { return c.env.Log.Spool(ctx, time.Now()) }
-	if err := c.persist(ctx, spool); err != nil {
+	if err := c.spool(ctx); err != nil {
 		return err
 	}
 	epoch, err := c.env.Indexer.Meta().BeginEpoch()

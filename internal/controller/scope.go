@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -187,9 +186,9 @@ func (c *Controller) rescope(ctx context.Context, d *deltafifo.Delta) error {
 	}
 	if again {
 		// Deletes that are on their way would take the announcements of the same objects with them
-		// when they are settled.
-		spool := func() error { return c.env.Log.Spool(ctx, time.Now()) }
-		if err := c.persist(ctx, spool); err != nil {
+		// when they are settled. And what is written below says no more that they are to come: a
+		// crash before they are settled would forget them.
+		if err := c.spool(ctx); err != nil {
 			return err
 		}
 	}

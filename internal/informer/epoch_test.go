@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -82,6 +84,74 @@ func TestRewindDuringAList(t *testing.T) {
 		r.list(resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "100", To: "60"}, "60", "a@50")
 		testkit.Want(t, out.wait(t, 3), "informer.gap  all/pods/gap/100/60/epoch/1 inferred",
 			"resource.updated a ua/50/epoch/1 inferred", "informer.synced  all/pods/synced/60/epoch/1")
+		r.stop()
+	})
+}
+
+// A change that waits for an announcement is settled before an epoch begins. A tombstone of before
+// would cover another object of the name, in a version that the server gives out again.
+func TestRewindBehindAnnouncement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, fsync := slowDisk(t)
+		out := newOutbox()
+		r := newRig(t, db, []*outbox{out})
+		r.do("list 100 a@95")
+		time.Sleep(time.Second)
+		out.taken()
+		fsync.Store(int64(200 * time.Millisecond))
+		r.do("add x 101", "delete x 102")
+		time.Sleep(20 * time.Millisecond)
+		r.list(resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "102", To: "60"}, "60", "a@40")
+		testkit.Want(t, out.wait(t, 5),
+			"resource.added x ux/101",
+			"resource.deleted x ux/deleted",
+			"informer.gap  all/pods/gap/102/60/epoch/1 inferred",
+			"resource.updated a ua/40/epoch/1 inferred",
+			"informer.synced  all/pods/synced/60/epoch/1")
+		r.do("add x#2 70", "update x#2 71")
+		testkit.Want(t, out.wait(t, 2),
+			"resource.added x ux2/70/epoch/1", "resource.updated x ux2/71/epoch/1")
+		fsync.Store(0)
+		r.stop()
+	})
+}
+
+// An informer that is ended while the log has no room loses what it has decided. What the run
+// before has sent of that is not known again, whatever bookmark was read: a list after a rewind
+// tells everything.
+func TestRewindAfterAbort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, out := memory(t), newOutbox()
+		r := newRig(t, db, []*outbox{out})
+		r.list(initial, "90", "a@40", "b@50")
+		out.wait(t, 3)
+		r.stop()
+
+		out.setHold(true)
+		r = newRig(t, db, []*outbox{out})
+		r.do("update b 102")
+		out.wait(t, 1)
+		r.crash()
+
+		r = newRig(t, db, []*outbox{out}, func(c *informer.Config) {
+			c.Unclean, c.LogBytes, c.SpoolBytes = true, 64<<10, -1
+		})
+		r.grow("a", "101", 100<<10)
+		out.wait(t, 1)
+		testkit.OK(t, r.fifo.FIFO.Update(t.Context(), pod(t, "b", "102")))
+		r.bookmark("103")
+		synctest.Wait()
+		r.crash()
+		isClean := r.informer.IsClean()
+
+		out = newOutbox()
+		r = newRig(t, db, []*outbox{out}, func(c *informer.Config) { c.Unclean = !isClean })
+		r.list(resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "90", To: "60"}, "60", "a@40", "b@50")
+		testkit.Want(t, out.wait(t, 4),
+			"informer.gap  all/pods/gap/90/60/epoch/1 inferred",
+			"resource.updated a ua/40/epoch/1 inferred",
+			"resource.updated b ub/50/epoch/1 inferred",
+			"informer.synced  all/pods/synced/60/epoch/1")
 		r.stop()
 	})
 }

@@ -2,6 +2,7 @@ package reflector_test
 
 import (
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,4 +143,34 @@ func TestDiverged(t *testing.T) {
 			})
 		})
 	}
+}
+
+// pausing pauses the reflector when a step has ended, the first time.
+type pausing struct {
+	*recorder
+	pause func()
+}
+
+func (s *pausing) Flush() { s.pause() }
+
+// A divergence is not forgotten when the probe that takes its signal is cut.
+func TestDivergedAndPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.Create("shop/a", nil)
+		diverged := &handover.Signal{}
+		diverged.Set()
+		c.follow(pods, func(cfg *reflector.Config) {
+			cfg.From, cfg.Diverged = c.Version(), diverged
+			cfg.Store = &pausing{c.store, sync.OnceFunc(func() { c.refl.Pause() })}
+		})
+		c.later(time.Second)
+		if phase := c.refl.Status().Phase; phase != reflector.Paused {
+			t.Errorf("phase %s", phase)
+		}
+		c.expect()
+		c.refl.Resume()
+		c.later(time.Second)
+		c.expect("begin rewound 98..98 rewound", "replace shop/a@98", "end 98")
+	})
 }

@@ -116,6 +116,9 @@ func (r *Reflector) conclude(ctx context.Context, started time.Time, o *outcome)
 	if failed, ok := errors.AsType[*storeError](o.err); ok && !o.paused {
 		return failed.err
 	}
+	if o.paused && o.diverged {
+		r.cfg.Diverged.Set() // nothing follows from the probe that took the signal: another one does
+	}
 	before := r.state
 	var pause wait
 	r.state, pause = before.next(*o)
