@@ -115,7 +115,8 @@ func (l *Listener) acks(items []*publisher.Item) []changelog.Ack {
 	return acks
 }
 
-// takeBack makes the inflights of items free.
+// takeBack makes the inflights of items free, as if they were new: what one event has left, such as
+// the Exists of its message, must not go with the next.
 func (l *Listener) takeBack(items []*publisher.Item) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +125,7 @@ func (l *Listener) takeBack(items []*publisher.Item) {
 		if p.object != nil {
 			l.queue.done(p.object)
 		}
-		p.entry, p.first, p.object, p.copies, p.event = nil, nil, nil, nil, event.Event{}
+		*p = inflight{item: publisher.Item{Settler: l, Seq: it.Seq}}
 		l.free = append(l.free, p)
 	}
 	l.cond.Broadcast()
