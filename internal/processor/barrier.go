@@ -2,10 +2,12 @@ package processor
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -13,6 +15,8 @@ import (
 // of its destination; 0 for as it is.
 type Broadcaster interface {
 	Parts(ctx context.Context, e *event.Event) (int, error)
+	// KeepHolds takes over the holds of copies that are settled while others are not, by MessageID.
+	KeepHolds(holds map[string]*publisher.Hold)
 }
 
 // passBarrier passes on an entry about all objects, when everything before it is settled, and
@@ -63,5 +67,25 @@ func (l *Listener) broadcast(
 		return entries, nil, err
 	}
 	parts = min(parts, l.cfg.Window) // all are in flight together
-	return slices.Repeat(entries, parts), &copies{left: parts}, nil
+	return slices.Repeat(entries, parts), &copies{left: parts, holds: holds{}}, nil
+}
+
+// handOver gives the publisher, after Detach, the holds of copies that are settled while others are
+// not. All copies will be added again. After a crash before that, the sink must find those that it
+// has: so the position that is saved may not pass them yet.
+func (l *Listener) handOver() {
+	b, ok := l.cfg.Publisher.(Broadcaster)
+	if !ok {
+		return
+	}
+	handed := holds{}
+	l.mu.Lock()
+	for _, p := range l.inflights {
+		if of := p.copies; of != nil {
+			maps.Copy(handed, of.holds)
+			clear(of.holds)
+		}
+	}
+	l.mu.Unlock()
+	b.KeepHolds(handed)
 }

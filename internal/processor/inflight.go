@@ -22,16 +22,24 @@ type inflight struct {
 // copies are several inflights of one entry, which is acked when all are settled.
 type copies struct {
 	left  int
-	holds holds
+	holds holds // of those that are settled
 }
 
-// holds are several as one.
-type holds []changelog.Hold
+// holds are those of several events as one, by MessageID.
+type holds map[string]*publisher.Hold
 
 // Release releases all.
 func (hs holds) Release() {
 	for _, h := range hs {
 		h.Release()
+	}
+}
+
+// settle counts a copy that is settled, and takes over its hold.
+func (of *copies) settle(p *inflight) {
+	of.left--
+	if p.item.Hold != nil {
+		of.holds[p.event.MessageID()] = p.item.Hold
 	}
 }
 
@@ -94,18 +102,14 @@ func (l *Listener) acks(items []*publisher.Item) []changelog.Ack {
 	for _, it := range items {
 		p := l.inflights[it.Seq]
 		ack := changelog.Ack{At: p.entry.Position}
-		if it.Hold != nil {
-			ack.Hold = it.Hold
-			it.Hold = nil
-		}
-		if of := p.copies; of != nil {
-			if ack.Hold != nil {
-				of.holds = append(of.holds, ack.Hold)
-				ack.Hold = of.holds
-			}
-			if of.left--; of.left > 0 {
+		switch of := p.copies; {
+		case of != nil:
+			if of.settle(p); of.left > 0 {
 				continue
 			}
+			ack.Hold = of.holds // also where this copy has none, as one that was recalled
+		case it.Hold != nil:
+			ack.Hold = it.Hold
 		}
 		if p.first != nil {
 			acks = append(acks, changelog.Ack{At: p.first.Position})
@@ -115,7 +119,8 @@ func (l *Listener) acks(items []*publisher.Item) []changelog.Ack {
 	return acks
 }
 
-// takeBack makes the inflights of items free.
+// takeBack makes the inflights of items free, as if they were new: what one event has left, such as
+// the Exists of its message, must not go with the next.
 func (l *Listener) takeBack(items []*publisher.Item) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +129,7 @@ func (l *Listener) takeBack(items []*publisher.Item) {
 		if p.object != nil {
 			l.queue.done(p.object)
 		}
-		p.entry, p.first, p.object, p.copies, p.event = nil, nil, nil, nil, event.Event{}
+		*p = inflight{item: publisher.Item{Settler: l, Seq: it.Seq}}
 		l.free = append(l.free, p)
 	}
 	l.cond.Broadcast()

@@ -119,6 +119,7 @@ func (l *Listener) Detach(ctx context.Context) {
 	}
 	l.mu.Unlock()
 	l.cursor.Tried(positions)
+	l.handOver()
 }
 
 // Status says what one listener has with its publisher.

@@ -167,6 +167,32 @@ func (b *bench) end() {
 	}
 }
 
+// The event that ends a list, and no other one, can say which objects exist: a sink that keeps the
+// present state compares all that it holds.
+func TestExists(t *testing.T) {
+	for _, latest := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, processor.Config{Latest: latest})
+			passed := func(e string, exists bool) {
+				t.Helper()
+				synctest.Wait()
+				if got := b.held[0].Message.Exists != nil; line(b.held[0]) != e || got != exists {
+					t.Errorf("latest %v: %s has Exists: %v", latest, line(b.held[0]), got)
+				}
+				b.settle(0)
+				synctest.Wait()
+			}
+			b.append(&changelog.Entry{Kind: changelog.OfListEnd})
+			passed("informer.synced all/pods/synced/1", true)
+			for _, id := range []string{"a/2", "a/3"} {
+				b.change(event.Added, "a", "a", 0)
+				passed("resource.added "+id, false)
+			}
+			b.end()
+		})
+	}
+}
+
 // TestListener has any changes, in any order of reads and answers, reach the publisher.
 func TestListener(t *testing.T) {
 	const seeds, actions = 50, 40

@@ -17,12 +17,8 @@ const chunk = 256
 // others do until Detach has taken them back, which is what an adder calls that ends by such an
 // error.
 func (p *Publisher) Add(ctx context.Context, items []*Item) error {
-	select {
-	case <-p.opened:
-	case <-p.door.closed:
-		return ErrStopped
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := p.awaitOpen(ctx); err != nil {
+		return err
 	}
 	for len(items) > 0 {
 		next := items[:min(len(items), chunk)]
@@ -51,6 +47,18 @@ func (p *Publisher) Add(ctx context.Context, items []*Item) error {
 		}
 	}
 	return nil
+}
+
+// awaitOpen waits until the sink is open.
+func (p *Publisher) awaitOpen(ctx context.Context) error {
+	select {
+	case <-p.opened:
+		return nil
+	case <-p.door.closed:
+		return ErrStopped
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // hasEnded is the context of who does not wait.

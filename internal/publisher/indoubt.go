@@ -7,8 +7,9 @@ import (
 )
 
 // inDoubt has the holds of items that Detach has taken back after they were in a call without an
-// answer. Each is held until the same event is settled: a process or a sink that takes over before
-// that reads the sink's log from before it, and so learns whether the event is stored.
+// answer, and those that KeepHolds has taken over. Each is held until the same event is settled: a
+// process or a sink that takes over before that reads the sink's log from before it, and so learns
+// whether the event is stored.
 type inDoubt struct {
 	count atomic.Int64 // len(holds), for those who look without the lock
 
@@ -27,16 +28,26 @@ const keepInDoubt = time.Hour
 
 // add takes over the item's hold.
 func (d *inDoubt) add(it *Item) {
-	hold := it.Hold
-	if it.Hold = nil; hold == nil {
-		return
+	if it.Hold != nil {
+		d.keep(it.Message.Event.MessageID(), it.Hold)
+		it.Hold = nil
 	}
+}
+
+// KeepHolds takes over the holds of events that were settled, by MessageID, and that are to be
+// added again all the same: their settler has called Detach before all their copies were settled.
+func (p *Publisher) KeepHolds(holds map[string]*Hold) {
+	for id, hold := range holds {
+		p.inDoubt.keep(id, hold)
+	}
+}
+
+func (d *inDoubt) keep(id string, hold *Hold) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.holds == nil {
 		d.holds = map[string]earlierHold{}
 	}
-	id := it.Message.Event.MessageID()
 	if earlier, ok := d.holds[id]; ok {
 		hold.Release()
 		hold = earlier.hold

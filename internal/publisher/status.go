@@ -16,7 +16,7 @@ type Status struct {
 	QueuedBytes   int       `json:"queuedBytes"`   // what they count against the bound
 	CapacityItems int       `json:"capacityItems"` // the bounds
 	CapacityBytes int       `json:"capacityBytes"`
-	Unrouted      int       `json:"unrouted"`          // objects whose lane the sink can't tell yet
+	Unrouted      int       `json:"unrouted"`          // objects and informers without a lane yet
 	InFlight      int       `json:"inFlight"`          // messages in calls of the sink
 	OldestSeconds float64   `json:"oldestSeconds"`     // how long the oldest queued item has waited
 	Published     uint64    `json:"published"`         // messages acknowledged
@@ -46,7 +46,7 @@ func (p *Publisher) Status() Status {
 		Opened:        p.isOpen(),
 		CapacityItems: p.capacity.maxItems,
 		CapacityBytes: p.capacity.maxBytes,
-		Unrouted:      int(p.unrouted.count.Load()),
+		Unrouted:      int(p.unrouted.number()),
 		InFlight:      int(p.metrics.counts.inFlight.Load()),
 		OldestSeconds: p.age().Seconds(),
 		Published:     p.metrics.counts.published.Load(),
@@ -77,7 +77,7 @@ func (p *Publisher) connected() bool {
 
 // blocked is why some messages can't go: the sink can't tell their lane, or says so.
 func (p *Publisher) blocked() error {
-	if why := p.metrics.counts.route.Load(); why != nil && p.unrouted.count.Load() > 0 {
+	if why := p.metrics.counts.route.Load(); why != nil && p.unrouted.number() > 0 {
 		return why.err
 	}
 	if b, ok := p.cfg.Sink.(sinks.Blocker); ok {

@@ -27,7 +27,7 @@ const (
 )
 
 // unrouted are items whose lane the sink can't tell yet, in their order per object. Publisher.mu
-// guards all fields but now and count.
+// guards all fields but now, count and broadcasts.
 type unrouted struct {
 	objects map[object]*waiting
 	routes  map[string]*load // by waiting.route
@@ -35,6 +35,8 @@ type unrouted struct {
 	fewer   chan struct{} // closed, and replaced, when there are fewer
 	now     chan struct{} // a token: an item was added. Not guarded
 	count   atomic.Int64  // len(objects), for those who look without the lock
+	// broadcasts are the calls of Parts that wait: their events are not added yet.
+	broadcasts atomic.Int64
 	// asked is the object of whose first item the sink is being asked; zero for none. cancel ends
 	// that.
 	asked  object
@@ -53,6 +55,9 @@ func newUnrouted() unrouted {
 		fewer: make(chan struct{}), now: make(chan struct{}, 1),
 	}
 }
+
+// number is how many objects and informers wait.
+func (u *unrouted) number() int64 { return u.count.Load() + u.broadcasts.Load() }
 
 // fitsLocked reports whether another item of a size and route fits in the parts of the capacity.
 // The first of a route does.

@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -49,6 +51,36 @@ func TestTopicCreatedLater(t *testing.T) {
 			t.Fatal(m.Err)
 		}
 	}
+}
+
+// An event about an informer waits for a topic that is missing: sent as one, it would be in one
+// partition only.
+func TestPartsOfMissingTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var virtual kfake.VirtualNetwork
+		c := newCluster(t, kfake.ListenFn(virtual.Listen))
+		s := newSink(t, c, func(c *kafka.Config) { c.Connection.Dial = virtual.DialContext })
+		p, err := publisher.New(publisher.Config{Sink: s, Name: "kafka"})
+		testkit.OK(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- p.Run(ctx) }()
+		gap := podEvent("", 1)
+		gap.Resource = "deployments"
+		parts := make(chan int, 1)
+		go func() {
+			n, _ := p.Parts(ctx, gap)
+			parts <- n
+		}()
+		time.Sleep(time.Minute)
+		testkit.OK(t, c.CreateTopic("k8s.test.deployments", 3, nil))
+		if n := <-parts; n != 3 {
+			t.Errorf("%d copies, want one for each of 3 partitions", n)
+		}
+		cancel()
+		testkit.OK(t, <-ended)
+		c.Close()
+	})
 }
 
 func TestCreateTopics(t *testing.T) {
