@@ -19,6 +19,9 @@ import (
 //
 // Where a sink is unavailable, the others go on: so a Delivery also finds how far each of them is.
 //
+// The newest version of a quiet resource is not complete until a later one or a bookmark comes. So
+// a Delivery also tells of which objects it is, once everything is acknowledged.
+//
 // All are samples, so no change carries them. The price: progress is as fine as the leader looks,
 // once a second.
 //
