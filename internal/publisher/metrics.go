@@ -104,7 +104,7 @@ func gauges(f metric.Factory, p *Publisher) {
 		"Lanes that wait for the end of their retry's backoff.",
 		func() float64 { return float64(p.queue.Delayed()) })
 	f.GaugeFunc("bridge_publisher_unrouted_objects", "Objects whose topic is not known yet.",
-		func() float64 { return float64(p.unrouted.number()) })
+		func() float64 { return float64(p.withoutLane()) })
 	f.GaugeFunc("bridge_publisher_oldest_seconds", "How long the oldest queued item has waited.",
 		func() float64 { return p.age().Seconds() })
 	f.FlagFunc("bridge_publisher_paused", "1 while an operator has paused the sink.", p.breaker.Held)

@@ -46,7 +46,7 @@ func (p *Publisher) Status() Status {
 		Opened:        p.isOpen(),
 		CapacityItems: p.capacity.maxItems,
 		CapacityBytes: p.capacity.maxBytes,
-		Unrouted:      int(p.unrouted.number()),
+		Unrouted:      int(p.withoutLane()),
 		InFlight:      int(p.metrics.counts.inFlight.Load()),
 		OldestSeconds: p.age().Seconds(),
 		Published:     p.metrics.counts.published.Load(),
@@ -75,9 +75,14 @@ func (p *Publisher) connected() bool {
 	return p.breaker.Connected() && (why == nil || sinks.Classify(why) != sinks.Reconnect)
 }
 
+// withoutLane is how many objects and informers wait until the sink can tell a lane.
+func (p *Publisher) withoutLane() int64 {
+	return p.unrouted.count.Load() + p.unrouted.broadcasts.Load()
+}
+
 // blocked is why some messages can't go: the sink can't tell their lane, or says so.
 func (p *Publisher) blocked() error {
-	if why := p.metrics.counts.route.Load(); why != nil && p.unrouted.number() > 0 {
+	if why := p.metrics.counts.route.Load(); why != nil && p.withoutLane() > 0 {
 		return why.err
 	}
 	if b, ok := p.cfg.Sink.(sinks.Blocker); ok {

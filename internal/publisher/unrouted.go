@@ -56,9 +56,6 @@ func newUnrouted() unrouted {
 	}
 }
 
-// number is how many objects and informers wait.
-func (u *unrouted) number() int64 { return u.count.Load() + u.broadcasts.Load() }
-
 // fitsLocked reports whether another item of a size and route fits in the parts of the capacity.
 // The first of a route does.
 func (u *unrouted) fitsLocked(route string, size int, c *capacity) bool {
