@@ -95,7 +95,8 @@ const (
 	busyFrom   = 1.3
 )
 
-// TestFailover takes the leader away in every way while everything changes. Nothing is lost,
+// TestFailover takes the leader away in every way while everything changes, then in two ways while
+// nothing does. Nothing is lost,
 // nothing is out of order, no event is in the stream twice, no list is asked for, and the successor
 // publishes within about the lease's duration and two seconds.
 func TestFailover(t *testing.T) {
@@ -108,6 +109,8 @@ func TestFailover(t *testing.T) {
 		f.failOver(ways[i%len(ways)])
 	}
 	must(t, f.churn.Stop())
+	f.quietFailOver(killed)
+	f.quietFailOver(stopped)
 	f.converge()
 	byWatch, byPage := lists(f.requestsSince(from))
 	f.judge(count, byWatch+byPage)
@@ -203,6 +206,36 @@ func (f *failoverRun) failOver(by way) {
 	f.took[by] = append(f.took[by], succession{f.untilFirstEvent(gone), busy()})
 	f.bringBack(leader, by)
 	f.replicas[0], f.replicas[1] = successor, leader
+}
+
+// quietFailOver takes the leader away some seconds after the last change. Its successor has nothing
+// to send.
+func (f *failoverRun) quietFailOver(by way) {
+	f.t.Helper()
+	leader, successor := f.replicas[0], f.replicas[1]
+	f.ready(successor)
+	f.converge()
+	time.Sleep(5 * time.Second) // and no bookmark comes, which is what completes the last version
+	before := f.stored()
+	f.takeAway(leader, by)
+	f.leads(successor)
+	time.Sleep(2 * time.Second)
+	if after := f.stored(); after != before {
+		f.t.Errorf("%s while nothing changed: events in JetStream and Kafka %v before, %v after", by, before, after)
+	}
+	f.bringBack(leader, by)
+	f.replicas[0], f.replicas[1] = successor, leader
+}
+
+// stored is how many events JetStream and Kafka have.
+func (f *failoverRun) stored() (counts [2]int) {
+	f.t.Helper()
+	for i, r := range []reader{f.jetStream, f.kafka} {
+		events, err := r.Refresh(f.ctx)
+		must(f.t, err)
+		counts[i] = len(events)
+	}
+	return counts
 }
 
 // busyness begins to measure how busy the machine is; what it gives ends that, and tells.
