@@ -178,13 +178,15 @@ func TestFullDiskStop(t *testing.T) {
 	})
 }
 
-// narrow is a disk that says how much is left on it.
+// narrow is a disk that says how much is left on it, and counts how often it is asked.
 type narrow struct {
 	vfs.FS
-	free *atomic.Uint64
+	free  *atomic.Uint64
+	asked *atomic.Int64
 }
 
 func (n narrow) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	n.asked.Add(1)
 	return vfs.DiskUsage{AvailBytes: n.free.Load(), TotalBytes: 1 << 30}, nil
 }
 
@@ -196,7 +198,7 @@ func TestNearlyFullDisk(t *testing.T) {
 			free.Store(1 << 29)
 			b := calmBroker(t, "sink")
 			r := newRig(t, b)
-			r.wrap = func(fs vfs.FS) vfs.FS { return narrow{fs, &free} }
+			r.wrap = func(fs vfs.FS) vfs.FS { return narrow{fs, &free, new(atomic.Int64)} }
 			r.cfg.Units[0].Memory, r.cfg.Units[0].DropOldest = 256<<10, drop
 			for i := range 7 {
 				r.Create(resource.MakeKey("shop", fmt.Sprint("p", i)), nil)
@@ -230,4 +232,49 @@ func TestNearlyFullDisk(t *testing.T) {
 			testkit.OK(t, err)
 		})
 	}
+}
+
+// When space is freed while a sink is unavailable, reading continues within seconds: else the API
+// server would forget what was not read, with the disk empty.
+func TestFreedDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var free atomic.Uint64
+		var asked atomic.Int64
+		free.Store(1 << 29)
+		b := calmBroker(t, "sink")
+		r := newRig(t, b)
+		r.wrap = func(fs vfs.FS) vfs.FS { return narrow{fs, &free, &asked} }
+		r.cfg.Units[0].Memory = 256 << 10
+		for i := range 7 {
+			r.Create(resource.MakeKey("shop", fmt.Sprint("p", i)), nil)
+		}
+		r.start()
+		b.Seen = 8
+		b.Set(testkit.Unreachable)
+		lines := r.churnNoise(0, 200)
+		time.Sleep(20 * time.Second)
+		free.Store(40 << 20) // a twentieth of 1 GiB is 51 MiB
+		r.settle()
+		lines = append(lines, r.churnNoise(200, 1000)...)
+		time.Sleep(time.Hour)
+		if r.Status().Informers[0].Watermark == string(r.Version()) {
+			t.Fatal("all was read on a nearly full disk: the test shows nothing")
+		}
+		free.Store(1 << 29)
+		time.Sleep(3 * time.Second)
+		r.catchUp()
+		if reasons := fmt.Sprint(r.Ready()); strings.Contains(reasons, "state") {
+			t.Errorf("Ready: %s", reasons)
+		}
+		before := asked.Load()
+		time.Sleep(time.Hour) // nothing happens
+		if n := asked.Load() - before; n > 1 {
+			t.Errorf("in an hour in which nothing changes the disk is asked %d times", n)
+		}
+		b.Set(testkit.Healthy)
+		time.Sleep(time.Minute)
+		expect(t, b, lines...)
+		_, err := r.end()
+		testkit.OK(t, err)
+	})
 }
