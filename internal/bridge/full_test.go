@@ -1,10 +1,12 @@
 package bridge_test
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,6 +19,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -274,6 +277,74 @@ func TestFreedDisk(t *testing.T) {
 		b.Set(testkit.Healthy)
 		time.Sleep(time.Minute)
 		expect(t, b, lines...)
+		_, err := r.end()
+		testkit.OK(t, err)
+	})
+}
+
+// A resource that appears while the disk is full is watched when the disk has space again.
+func TestFullDiskAppearance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, disk := calmBroker(t, "sink"), &moody{}
+		r := newRig(t, b)
+		r.wrap = disk.wrap
+		other := testkit.NewServer(t, widgets)
+		r.cfg.Client.HTTP = &http.Client{Transport: byPath{other.HTTP().Transport, r.HTTP().Transport}}
+		r.cfg.PlanInterval = 2 * time.Minute
+		// At first the API server can't tell whether there are widgets. So those that exist when
+		// they appear are no changes.
+		var answers atomic.Bool
+		r.cfg.Unknown = func(t resource.Type) bool { return t == widgets }
+		r.cfg.Planner = func(context.Context) (bridge.Plan, error) {
+			plan := bridge.Plan{Units: r.cfg.Units, Unknown: r.cfg.Unknown}
+			if answers.Load() {
+				u := r.cfg.Units[0]
+				u.Type, u.Snapshot = widgets, pipeline.SnapshotNever
+				plan = bridge.Plan{Units: append(slices.Clone(plan.Units), u)}
+			}
+			return plan, nil
+		}
+		r.Create("shop/p", nil)
+		r.start()
+		expect(t, b, "added p", "synced")
+
+		disk.set(syscall.ENOSPC)
+		r.Update("shop/p", nil)
+		time.Sleep(5 * time.Second)
+		first := r.cfg
+		first.Units = slices.Clone(first.Units)
+		first.Units[0].Informer = "first"
+		if _, err := bridge.New(first); !errors.Is(err, statedb.ErrUnavailable) {
+			t.Errorf("a start on a full disk: %v", err)
+		}
+		answers.Store(true)
+		other.Create("shop/w", nil)
+		time.Sleep(5 * time.Minute)
+		select {
+		case err := <-r.done:
+			t.Fatalf("the bridge has ended: %v", err)
+		default:
+		}
+		if s := r.Status().Informers; len(s) != 1 {
+			t.Errorf("%+v", s)
+		}
+		const told = "level=WARN msg=\"a resource that the API server serves is not watched"
+		if n := strings.Count(r.log.String(), told); n != 1 {
+			t.Errorf("it is logged %d times that a resource waits", n)
+		}
+		if n := strings.Count(r.log.String(), "level=ERROR"); n != 1 {
+			t.Errorf("there are %d errors in the log", n)
+		}
+		expect(t, b, "updated p") // was sent before the disk was found to be full
+		disk.set(0)
+		time.Sleep(5 * time.Second)
+		r.Update("shop/p", nil)
+		other.Create("shop/new", nil)
+		r.settle()
+		expect(t, b, "updated p", "added new")
+		if reasons := r.Ready(); len(reasons) > 0 {
+			t.Errorf("Ready: %v", reasons)
+		}
 		_, err := r.end()
 		testkit.OK(t, err)
 	})
