@@ -21,6 +21,7 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -348,4 +349,138 @@ func TestFullDiskAppearance(t *testing.T) {
 		_, err := r.end()
 		testkit.OK(t, err)
 	})
+}
+
+// closed is a sink that calls a function when it has closed.
+type closed struct {
+	sinks.Sink
+	then func()
+}
+
+func (c closed) Close() error {
+	defer c.then()
+	return c.Sink.Close()
+}
+
+// A change of the configuration on a full disk changes nothing. One on a disk that fills up
+// meanwhile is made when there is space again. Neither ends the bridge.
+func TestFullDiskReload(t *testing.T) {
+	run := func(name string, test func(t *testing.T, r *reload, disk *moody)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, disk := newReload(t), &moody{}
+				r.wrap = disk.wrap
+				test(t, r, disk)
+			})
+		})
+	}
+	three := func(r *reload) bridge.Change { // one more informer, and no sink "spare"
+		third := r.one
+		third.Informer, third.Namespace = "three", "other"
+		return bridge.Change{
+			Informers: []string{"one", "two", "three"}, Changed: []string{"three"},
+			Units: []pipeline.Config{r.one, r.two, third}, Sinks: keep("a", "b"),
+		}
+	}
+	begin := func(t *testing.T, r *reload) (result chan error, done *bridge.Changes) {
+		result, done = make(chan error, 1), new(bridge.Changes)
+		go func() {
+			c, err := three(r), error(nil)
+			*done, err = r.Reconfigure(context.WithoutCancel(t.Context()), &c)
+			result <- err
+		}()
+		return result, done
+	}
+	works := func(t *testing.T, r *reload) {
+		t.Helper()
+		r.a.Seen = len(r.a.Records())
+		r.Create("other/q", nil)
+		r.widgets.Create("shop/w", nil)
+		r.settle()
+		expect(t, r.a, "added q", "added q", "added w")
+		if reasons := r.Ready(); len(reasons) > 0 {
+			t.Errorf("Ready: %v", reasons)
+		}
+		r.finish()
+	}
+	run("a full disk refuses it", func(t *testing.T, r *reload, disk *moody) {
+		r.cfg.Sinks = append(r.cfg.Sinks, bridge.SinkConfig{Name: "spare", Sink: calmBroker(t, "spare").Connect(0)})
+		r.start()
+		disk.set(syscall.ENOSPC)
+		r.Create("shop/p", nil)
+		r.settle()
+		result, _ := begin(t, r)
+		time.Sleep(time.Minute)
+		select {
+		case err := <-result:
+			if !errors.Is(err, statedb.ErrUnavailable) || !strings.Contains(err.Error(), "nothing was changed") {
+				t.Errorf("Reconfigure: %v", err)
+			}
+		default:
+			t.Error("Reconfigure waits")
+		}
+		if s := r.Status(); len(s.Informers) != 2 || len(s.Sinks) != 3 {
+			t.Errorf("%+v", s)
+		}
+		disk.set(0)
+		r.settle()
+		if done := r.change(three(r)); done.UnitsStarted != 1 || done.SinksStopped != 1 {
+			t.Errorf("%+v", done)
+		}
+		works(t, r)
+	})
+	// fills has the disk fill up when the sink has ended, and, with a commit under way, before the
+	// commit that ends it.
+	fills := func(t *testing.T, r *reload, disk *moody, committing bool) (result chan error, done *bridge.Changes) {
+		sink := closed{calmBroker(t, "spare").Connect(0), func() {
+			disk.set(syscall.ENOSPC)
+			if committing {
+				r.Update("shop/p", nil)
+				time.Sleep(time.Second)
+			}
+		}}
+		r.cfg.Sinks = append(r.cfg.Sinks, bridge.SinkConfig{Name: "spare", Sink: sink})
+		r.Create("shop/p", nil)
+		r.start()
+		result, done = begin(t, r)
+		time.Sleep(time.Minute)
+		select {
+		case err := <-result:
+			t.Fatalf("on a full disk the change has ended: %v", err)
+		case err := <-r.done:
+			t.Fatalf("the bridge has ended: %v", err)
+		default:
+		}
+		if reasons := fmt.Sprint(r.Ready()); !strings.Contains(reasons, "is full") {
+			t.Errorf("Ready: %s", reasons)
+		}
+		return result, done
+	}
+	for when, committing := range map[string]bool{"a sink ends": true, "an informer starts": false} {
+		run("a disk that is full when "+when+" holds it up", func(t *testing.T, r *reload, disk *moody) {
+			result, done := fills(t, r, disk, committing)
+			disk.set(0)
+			testkit.OK(t, <-result)
+			if done.UnitsStarted != 1 || done.SinksStopped != 1 {
+				t.Errorf("%+v", done)
+			}
+			r.settle()
+			works(t, r)
+		})
+		run("a stop when "+when+" is a stop", func(t *testing.T, r *reload, disk *moody) {
+			result, _ := fills(t, r, disk, committing)
+			r.stop(errStop)
+			if err := <-result; !errors.Is(err, bridge.ErrStopping) {
+				t.Errorf("Reconfigure: %v", err)
+			}
+			err := <-r.done
+			isOfDisk := errors.Is(err, statedb.ErrUnavailable) || errors.Is(err, bridge.ErrDrain)
+			if !isOfDisk || errors.Is(err, bridge.ErrStopping) {
+				t.Errorf("Run: %v, want that the disk took nothing more", err)
+			}
+			disk.set(0)
+			time.Sleep(time.Minute)
+			testkit.OK(t, r.db.Close())
+		})
+	}
 }
