@@ -17,12 +17,15 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -456,6 +459,47 @@ func TestFullDiskReload(t *testing.T) {
 		}
 		return result, done
 	}
+	run("a stop leaves the mark of a clean end out where a unit is not started again", func(t *testing.T, r *reload, disk *moody) {
+		r.start()
+		after := r.fs.CrashClone(crashed)
+		r.finish()
+		r.fs, r.cfg.Registerer = after, prometheus.NewRegistry()
+		r.Faults.Refuse(testkit.Any, -1, http.StatusForbidden, metav1.StatusReasonForbidden)
+		r.cfg.Sinks = append(r.cfg.Sinks, bridge.SinkConfig{
+			Name: "spare", Sink: closed{calmBroker(t, "spare").Connect(0), func() { disk.set(syscall.ENOSPC) }},
+		})
+		r.start() // one does not know what was sent before the crash
+		r.widgets.Create("shop/v", nil)
+		r.widgets.Streams.Bookmark()
+		r.settle()
+		r.a.Set(testkit.Hung)
+		r.widgets.Create("shop/w", nil)
+		r.settle()
+		result := make(chan error, 1)
+		go func() {
+			c := three(r)
+			c.Informers, c.Changed = append(c.Informers, "first"), []string{"first", "one"}
+			c.Units[2].Informer = "first"
+			_, err := r.Reconfigure(context.WithoutCancel(t.Context()), &c)
+			result <- err
+		}()
+		time.Sleep(time.Minute)
+		r.stop(errStop)
+		if err := <-result; !errors.Is(err, bridge.ErrStopping) {
+			t.Errorf("Reconfigure: %v", err)
+		}
+		disk.set(0)
+		time.Sleep(5 * time.Second)
+		r.a.Set(testkit.Healthy)
+		testkit.OK(t, <-r.done)
+		testkit.OK(t, r.db.Close())
+		db, err := store.Open(statedb.Options{Dir: "state", FS: r.fs})
+		testkit.OK(t, err)
+		if db.Database().Runs().WasClean() {
+			t.Error("the run is said to know all that was sent")
+		}
+		testkit.OK(t, db.Close())
+	})
 	for when, committing := range map[string]bool{"a sink ends": true, "an informer starts": false} {
 		run("a disk that is full when "+when+" holds it up", func(t *testing.T, r *reload, disk *moody) {
 			result, done := fills(t, r, disk, committing)

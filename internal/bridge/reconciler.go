@@ -22,8 +22,8 @@ type reconciler struct {
 	b             *Bridge
 	startPipeline func(*pipeline.Pipeline)
 	startSink     func(*sinkRunner)
-	// unclean has the pipelines that ended for a change of the configuration, and whether one may
-	// have sent what is not known on disk.
+	// unclean has the pipelines that ended for a change of the configuration and have no successor
+	// yet, and whether one may have sent what is not known on disk.
 	unclean map[string]bool
 	// asked is when the plan was last asked for, and last what the signs were then.
 	asked time.Time
@@ -57,6 +57,7 @@ const secondLook = 3 * time.Second
 // run works until ctx ends.
 func (r *reconciler) run(ctx context.Context) error {
 	defer close(r.b.ended)
+	defer r.leaveUnclean()
 	tick := time.NewTicker(min(time.Second, r.planInterval))
 	defer tick.Stop()
 	r.asked = time.Now()
@@ -92,6 +93,16 @@ func (r *reconciler) run(ctx context.Context) error {
 			return err
 		}
 		r.previous, r.heldBack = plan, false
+	}
+}
+
+// leaveUnclean says at the end that a pipeline which may have sent what is not known has no
+// successor that would find out: its informer was removed, or a stop came before it was started.
+func (r *reconciler) leaveUnclean() {
+	for _, unclean := range r.unclean {
+		if unclean {
+			r.b.roster.setUnclean()
+		}
 	}
 }
 

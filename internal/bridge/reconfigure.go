@@ -263,9 +263,6 @@ func (r *reconfiguration) takeOut(ctx context.Context, u *pipeline.Pipeline) err
 		}
 	}
 	r.reconciler.unclean[u.Name()] = unclean
-	if unclean && r.wanted[u.Name()] == nil {
-		r.b.roster.setUnclean()
-	}
 	return nil
 }
 
