@@ -18,6 +18,7 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // reloader makes a running bridge what its configuration has become. Its methods may be called
@@ -82,6 +83,9 @@ func (r *reloader) reload(ctx context.Context, why string) (done string, err err
 	defer r.changing.Release(1)
 	began, content := time.Now(), r.content()
 	changes, level, err := r.change(ctx, content)
+	if errors.Is(err, statedb.ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", errNotNow, err)
+	}
 	// else whoever asked may be gone, and the file is tried again
 	if err == nil || !errors.Is(err, errNotNow) && ctx.Err() == nil {
 		r.done = content

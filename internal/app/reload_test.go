@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/admin"
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // A pending change is given up when the file changes again.
@@ -49,5 +53,27 @@ func TestStandbyConflict(t *testing.T) {
 	_, err := done(fmt.Errorf("%w; ask pod-0, which leads", bridge.ErrStandby), "")
 	if refused, ok := errors.AsType[*admin.Error](err); !ok || refused.Code != http.StatusConflict {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A change that a full disk refuses is tried again with the same file.
+func TestReloadOnFullDisk(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "bridge.yaml")
+	testkit.OK(t, os.WriteFile(file, []byte("informers: []"), 0o600))
+	full := fmt.Errorf("nothing was changed: %w", statedb.ErrUnavailable)
+	load := func() (*config.Config, error) { return nil, full } // as if it came this far
+	r := newReloader(&Options{Source: NewSource(file, load), Log: slog.New(slog.DiscardHandler)}, newOutcome(nil))
+	r.assembler = &assembler{config: &config.Config{}}
+	r.changing.Release(1)
+	_, err := r.reload(t.Context(), "a test")
+	if !errors.Is(err, errNotNow) {
+		t.Errorf("reload: %v", err)
+	}
+	if _, done := r.look(t.Context()); done {
+		t.Error("the file is not looked at again")
+	}
+	_, err = done(err, "")
+	if refused, ok := errors.AsType[*admin.Error](err); !ok || refused.Code != http.StatusServiceUnavailable {
+		t.Errorf("the command is told %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // reconciler keeps the pipelines in sync with what the API server serves: it starts those whose
@@ -20,13 +22,15 @@ type reconciler struct {
 	b             *Bridge
 	startPipeline func(*pipeline.Pipeline)
 	startSink     func(*sinkRunner)
-	// unclean has the pipelines that ended for a change of the configuration, and whether one may
-	// have sent what is not known on disk.
+	// unclean has the pipelines that ended for a change of the configuration and have no successor
+	// yet, and whether one may have sent what is not known on disk.
 	unclean map[string]bool
 	// asked is when the plan was last asked for, and last what the signs were then.
 	asked time.Time
 	last  string
 	again time.Time // when to ask once more, since discovery may lag behind a sign; zero for never
+	// heldBack: the last plan could not be applied, since the disk takes no writes.
+	heldBack bool
 	// previous is the last plan.
 	previous Plan
 	// planner and planInterval are as in Config. A reload replaces them.
@@ -53,6 +57,7 @@ const secondLook = 3 * time.Second
 // run works until ctx ends.
 func (r *reconciler) run(ctx context.Context) error {
 	defer close(r.b.ended)
+	defer r.leaveUnclean()
 	tick := time.NewTicker(min(time.Second, r.planInterval))
 	defer tick.Stop()
 	r.asked = time.Now()
@@ -80,15 +85,39 @@ func (r *reconciler) run(ctx context.Context) error {
 		}
 		err = r.apply(ctx, &plan)
 		r.b.changing.Release(1)
+		if errors.Is(err, statedb.ErrUnavailable) {
+			r.holdBack(err)
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		r.previous = plan
+		r.previous, r.heldBack = plan, false
 	}
 }
 
+// leaveUnclean says at the end that a pipeline which may have sent what is not known has no
+// successor that would find out: its informer was removed, or a stop came before it was started.
+func (r *reconciler) leaveUnclean() {
+	for _, unclean := range r.unclean {
+		if unclean {
+			r.b.roster.setUnclean()
+		}
+	}
+}
+
+// holdBack has the plan made again when the disk takes writes. Until then previous stays, so that
+// what appeared is as new then as it is now. It is logged once.
+func (r *reconciler) holdBack(err error) {
+	if !r.heldBack {
+		r.b.log.Warn("a resource that the API server serves is not watched until the state directory "+
+			"takes writes again", "err", err)
+	}
+	r.heldBack = true
+}
+
 // due reports whether to ask for a plan now: after the interval; when a pipeline's resource is not
-// found; when a CRD or an APIService has changed.
+// found; when a CRD or an APIService has changed; when the disk no longer holds a plan back.
 func (r *reconciler) due(now time.Time) bool {
 	signs := r.signs()
 	changed := signs != r.last
@@ -99,6 +128,8 @@ func (r *reconciler) due(now time.Time) bool {
 	case !r.again.IsZero() && now.After(r.again):
 		r.again = time.Time{}
 	case r.reap():
+	case r.heldBack && r.b.cfg.DB.Database().Unavailable() == nil:
+		r.heldBack = false
 	case now.Sub(r.asked) < r.planInterval:
 		return false
 	}
@@ -152,7 +183,9 @@ func (r *reconciler) reap() (again bool) {
 // remove closes a pipeline that has ended, and reports whether its state is on disk.
 func (r *reconciler) remove(u *pipeline.Pipeline, why pipeline.Drain) bool {
 	if err := u.Close(); err != nil {
-		r.b.log.Error("commit failed, will be tried again", "err", err)
+		if !errors.Is(err, statedb.ErrUnavailable) { // which the database reports, once
+			r.b.log.Error("commit failed, will be tried again", "err", err)
+		}
 		return false
 	}
 	r.b.changes.With(string(why)).Inc()
@@ -219,8 +252,12 @@ func (r *reconciler) appear(cfg pipeline.Config) error {
 }
 
 // start starts a pipeline. backfill are sinks that it begins to feed and that another replica has
-// fed before.
+// fed before. It fails with statedb.ErrUnavailable while the disk takes no writes: a start may have
+// to write, and some of its writes would block until the disk takes them.
 func (r *reconciler) start(cfg pipeline.Config, backfill []string) (*pipeline.Pipeline, error) {
+	if err := r.b.cfg.DB.Database().Unavailable(); err != nil {
+		return nil, fmt.Errorf("start a unit: informer %s: %w", cfg.Name(), err)
+	}
 	unclean, known := r.unclean[cfg.Name()]
 	if !known {
 		unclean = !r.b.cfg.DB.Database().Runs().WasClean()

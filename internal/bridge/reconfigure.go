@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/statedb"
 )
 
 // Change is what a running bridge is to be from now on. What has not changed is not touched: the
@@ -54,8 +56,9 @@ func (c Changes) String() string {
 // name again.
 //
 // It waits for a bridge that is starting, and, where another replica leads, for that one to make
-// the change first. An error that says so left everything as it was; ErrStopping may have left it
-// half done, for a bridge that ends.
+// the change first. An error that says so left everything as it was, such as
+// statedb.ErrUnavailable while the disk takes no writes; ErrStopping may have left it half done,
+// for a bridge that ends. Where the disk fills up meanwhile, it waits until there is space.
 func (b *Bridge) Reconfigure(ctx context.Context, c *Change) (done Changes, err error) {
 	if err := b.replica.awaitLeader(ctx, c.Version); err != nil {
 		return done, err
@@ -100,9 +103,12 @@ func (r *reconfiguration) run(ctx context.Context) error {
 	if err := r.stopUnits(ctx); err != nil {
 		return err
 	}
-	steps := []func() error{r.changeSinks, r.startUnits}
+	steps := []func(context.Context) error{r.changeSinks, r.startUnits}
 	for _, step := range steps {
-		if err := step(); err != nil {
+		switch err := step(ctx); {
+		case errors.Is(err, ErrStopping):
+			return err
+		case err != nil:
 			return &fatalError{fmt.Errorf("change the configuration: %w", err)}
 		}
 	}
@@ -139,7 +145,8 @@ func (r *reconfiguration) check() error {
 			}
 		}
 	}
-	return nil
+	// What ends would wait for the disk, and read nothing meanwhile.
+	return r.b.cfg.DB.Database().Unavailable()
 }
 
 // stopUnits ends the units that are not wanted any more, and those that are to begin again.
@@ -256,15 +263,25 @@ func (r *reconfiguration) takeOut(ctx context.Context, u *pipeline.Pipeline) err
 		}
 	}
 	r.reconciler.unclean[u.Name()] = unclean
-	if unclean && r.wanted[u.Name()] == nil {
-		r.b.roster.setUnclean()
-	}
 	return nil
+}
+
+// untilWritten repeats what writes to disk until the disk takes it: what was begun is finished.
+func (r *reconfiguration) untilWritten(ctx context.Context, do func() error) error {
+	for {
+		err := do()
+		if !errors.Is(err, statedb.ErrUnavailable) {
+			return err
+		}
+		if r.b.cfg.DB.Database().WaitAvailable(ctx) != nil {
+			return ErrStopping
+		}
+	}
 }
 
 // changeSinks ends the sinks that are not wanted any more, or are replaced, and starts the new
 // ones.
-func (r *reconfiguration) changeSinks() error {
+func (r *reconfiguration) changeSinks(ctx context.Context) error {
 	before, unread := map[string]bool{}, map[string][]byte{}
 	for _, out := range r.b.sinks.all() {
 		before[out.name] = true
@@ -272,7 +289,7 @@ func (r *reconfiguration) changeSinks() error {
 			continue
 		}
 		r.b.log.Info("the configuration has changed: the sink stops", "sink", out.name)
-		if err := r.b.endSink(out); err != nil {
+		if err := r.untilWritten(ctx, func() error { return r.b.endSink(out) }); err != nil {
 			return err
 		}
 		unread[out.key] = out.publisher.Unread() // a leader before may have reported it
@@ -309,7 +326,7 @@ func (r *reconfiguration) changeSinks() error {
 
 // startUnits starts what has changed, and starts again what ended for it. The next plan has what
 // else there is to watch.
-func (r *reconfiguration) startUnits() error {
+func (r *reconfiguration) startUnits(ctx context.Context) error {
 	r.b.roster.keepInformers(r.change.Informers)
 	there := map[string]bool{}
 	for _, u := range r.b.roster.all() {
@@ -320,7 +337,7 @@ func (r *reconfiguration) startUnits() error {
 		if there[name] || !again && !slices.Contains(r.change.Changed, uc.Informer) {
 			continue
 		}
-		if err := r.startUnit(*uc, again); err != nil {
+		if err := r.untilWritten(ctx, func() error { return r.startUnit(*uc, again) }); err != nil {
 			return err
 		}
 	}

@@ -147,7 +147,8 @@ func runSink(ctx context.Context, p *publisher.Publisher) error {
 	return fmt.Errorf("%w: %w", ErrSink, err)
 }
 
-// endSink stops a sink and removes it. The pipelines that it was for have ended.
+// endSink stops a sink and removes it. The pipelines that it was for have ended. It can be called
+// again after an error.
 func (b *Bridge) endSink(out *sinkRunner) error {
 	if out.stop != nil {
 		out.stop(errChanged)

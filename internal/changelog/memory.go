@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/condition"
 	"github.com/kubebridge/bridge/internal/event"
@@ -29,12 +30,19 @@ func (l *Log) changedLocked() {
 	l.cond.Broadcast()
 }
 
+// lookAgain is how long waitRoom waits at most.
+const lookAgain = time.Second
+
 // waitRoom waits until there is room in memory, or enough reports that something else is to be
-// done.
-func (l *Log) waitRoom(ctx context.Context, enough func() bool) error {
+// done; but only for a moment, since nothing signals that space was freed on disk, or that other
+// logs hold less of the shared budget. When memory holds only what is spooled, the Spooler does not
+// look after the log either.
+func (l *Log) waitRoom(ctx context.Context, enough func() bool) {
+	ctx, cancel := context.WithTimeout(ctx, lookAgain)
+	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return condition.Wait(ctx, l.cond, func() bool {
+	_ = condition.Wait(ctx, l.cond, func() bool { // the caller looks again
 		return !l.fullLocked() || enough()
 	})
 }

@@ -28,10 +28,11 @@ func (l *Log) Room(ctx context.Context) error {
 		return err
 	}
 	for l.full() {
+		l.lookAtDisk()
 		if l.spilling() {
 			l.spoolOrWait(ctx, time.Now())
-		} else if err := l.waitRoom(ctx, l.spillingLocked); err != nil {
-			return err
+		} else {
+			l.waitRoom(ctx, l.spillingLocked)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -58,6 +59,15 @@ func (l *Log) blocked() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.disk.full() && !l.cfg.DropOldest || !l.cfg.Indexer.Log().Room(l.disk.bytes)
+}
+
+// lookAtDisk looks at a disk that had no space for more, and does nothing where there was. Whoever
+// waits for space calls it: nothing may be committed meanwhile, and then nobody else looks.
+func (l *Log) lookAtDisk() {
+	l.mu.Lock()
+	used := l.disk.bytes
+	l.mu.Unlock()
+	l.cfg.Indexer.Log().Look(used)
 }
 
 // spoolOrWait spools; when that fails it waits a moment, since nothing may be dropped.

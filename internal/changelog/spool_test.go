@@ -5,11 +5,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/kubebridge/bridge/internal/budget"
 	"github.com/kubebridge/bridge/internal/changelog"
+	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -21,6 +26,13 @@ type shared struct {
 	logs    []*changelog.Log
 	commits int
 	during  func() // a commit; nil for nothing
+	err     error  // of each commit; nil for none
+}
+
+func (s *shared) setErr(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
 }
 
 func (s *shared) setDuring(during func()) {
@@ -48,7 +60,10 @@ func (s *shared) Commit() error {
 		checkpoints[i] = l.Checkpoint()
 		checkpoints[i].Write(batch)
 	}
-	err := batch.Commit()
+	err := s.err
+	if err == nil {
+		err = batch.Commit()
+	}
 	for i, l := range s.logs {
 		l.Committed(checkpoints[i], err)
 	}
@@ -57,7 +72,13 @@ func (s *shared) Commit() error {
 
 // openShared opens logs that one Spooler spools after 5 s, until the test ends.
 func openShared(t *testing.T, n int, options ...func(n int, c *changelog.Config)) (*shared, []*rig) {
-	s := &shared{db: openDB(t)}
+	return openSharedIn(t, openDB(t), n, options...)
+}
+
+func openSharedIn(
+	t *testing.T, db *store.DB, n int, options ...func(n int, c *changelog.Config),
+) (*shared, []*rig) {
+	s := &shared{db: db}
 	spooler := changelog.NewSpooler(5 * time.Second)
 	rigs := make([]*rig, n)
 	for i := range rigs {
@@ -175,6 +196,20 @@ func TestSpooler(t *testing.T) {
 		}
 		rigs[0].EndSpooling()
 	})
+	run("what is pending goes to disk soon after space is freed there", func(t *testing.T) {
+		db, free := openNarrow(t)
+		free.Store(1 << 20)
+		_, rigs := openSharedIn(t, db, 1, func(_ int, c *changelog.Config) { c.MemoryBytes = 1 << 20 })
+		testkit.OK(t, db.NewBatch().Commit()) // looks at the disk
+		rigs[0].appendNew("a", 10)
+		if time.Sleep(time.Hour); rigs[0].Status().Unsettled == 0 {
+			t.Fatal("it is on a disk that is nearly full")
+		}
+		free.Store(1 << 29)
+		if time.Sleep(3 * time.Second); rigs[0].Status().Unsettled > 0 {
+			t.Error("it is not on disk")
+		}
+	})
 	run("nothing is forgotten, however appends and acks fall", func(t *testing.T) {
 		_, rigs := openShared(t, 3)
 		var all sync.WaitGroup
@@ -199,6 +234,83 @@ func TestSpooler(t *testing.T) {
 			if got := r.Status().Unsettled; got != 0 {
 				t.Errorf("%s: %d changes are neither acked nor on disk", r.name, got)
 			}
+		}
+	})
+}
+
+// narrow is a disk of 1 GiB that says how much is left on it.
+type narrow struct {
+	vfs.FS
+	free *atomic.Uint64
+}
+
+func (n narrow) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: n.free.Load(), TotalBytes: 1 << 30}, nil
+}
+
+// openNarrow opens a database on a narrow disk that is half empty.
+func openNarrow(t *testing.T) (*store.DB, *atomic.Uint64) {
+	t.Helper()
+	free := &atomic.Uint64{}
+	free.Store(1 << 29)
+	db, err := store.Open(statedb.Options{Dir: "state", FS: narrow{vfs.NewMem(), free}})
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, db.Close()) })
+	return db, free
+}
+
+// Whoever waits for room has it as soon as there is some, also when memory holds nothing any more
+// that the Spooler would look after.
+func TestRoomAfterSpooling(t *testing.T) {
+	waits := func(t *testing.T, r *rig) *atomic.Bool {
+		has := &atomic.Bool{}
+		go func() {
+			testkit.OK(t, r.Room(t.Context()))
+			has.Store(true)
+		}()
+		if time.Sleep(time.Hour); has.Load() {
+			t.Fatal("it does not wait")
+		}
+		return has
+	}
+	run := func(name string, test func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+	}
+	run("space is freed on disk after a shared budget has become smaller", func(t *testing.T) {
+		db, free := openNarrow(t)
+		shares := budget.New(2 << 20)
+		s, rigs := openSharedIn(t, db, 1, func(_ int, c *changelog.Config) {
+			c.MemoryBytes, c.Account = 1<<20, shares.Account()
+		})
+		r := rigs[0]
+		for n := range 100 {
+			r.appendNew("a", 10+n)
+		}
+		time.Sleep(7 * time.Second)
+		if s := r.Status(); s.Unsettled > 0 || s.Entries == 0 {
+			t.Fatalf("%+v, want all in memory and on disk", s)
+		}
+		free.Store(1 << 20)
+		testkit.OK(t, s.Commit())
+		for range 1000 { // of which each has a small part
+			shares.Account().Set(2 << 10)
+		}
+		has := waits(t, r)
+		free.Store(1 << 29)
+		if time.Sleep(3 * time.Second); !has.Load() {
+			t.Error("it still waits, and there is space")
+		}
+	})
+	run("the commit of what was spooled has failed", func(t *testing.T) {
+		s, rigs := openShared(t, 1)
+		r := rigs[0]
+		s.setErr(fmt.Errorf("the disk is full: %w", statedb.ErrUnavailable))
+		r.appendNew("a", 10) // more than the bound
+		has := waits(t, r)
+		s.setErr(nil)
+		testkit.OK(t, s.Commit()) // the committer's next try
+		if time.Sleep(3 * time.Second); !has.Load() {
+			t.Error("it still waits, and all is on disk")
 		}
 	})
 }

@@ -164,11 +164,13 @@ func (l *Log) EndSpooling() {
 	}
 }
 
-// maySpool reports whether something may go to disk. Where not, it is logged once.
+// maySpool reports whether something may go to disk, by what the disk says now. Where not, it is
+// logged once.
 func (l *Log) maySpool() bool {
+	l.lookAtDisk()
 	blocked := l.blocked()
 	if blocked && !l.told {
-		l.cfg.Log.Error("reading stops until a sink has taken something",
+		l.cfg.Log.Error("reading stops until a sink has taken something, or space is freed",
 			"err", errDiskFull, "bytes", l.Status().DiskBytes)
 	}
 	l.told = blocked

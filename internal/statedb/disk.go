@@ -100,7 +100,7 @@ const shareOfFree = 3
 
 // Room reports whether there is space to spool changes for an informer that has used some bytes for
 // that. It is false before the disk is full, so that spooled changes can still be settled and
-// dropped. It does no I/O: the answer is that of the last commit.
+// dropped. It does no I/O: the answer is that of the last commit, or of Look.
 func (db *DB) Room(used int64) bool {
 	d := db.disk
 	if d == nil || d.scarce.Load() {
@@ -108,6 +108,14 @@ func (db *DB) Room(used int64) bool {
 	}
 	left := d.left.Load()
 	return left < 0 || used/shareOfFree <= left
+}
+
+// Look looks at the disk again where there is no Room. While reading waits for space nothing may be
+// committed, so nobody else finds out that space was freed. It costs nothing while there is Room.
+func (db *DB) Look(used int64) {
+	if !db.Room(used) {
+		db.disk.look()
+	}
 }
 
 // look checks, once a second, how much space is left.

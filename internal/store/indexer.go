@@ -134,7 +134,12 @@ func (db *DB) informerID(cfg IndexerConfig) (uint32, error) {
 	return id, b.Commit()
 }
 
+// newInformer takes the next number. While an earlier commit is still to be written it fails: that
+// one may have taken the same number, and be written in the middle of this.
 func (db *DB) newInformer(key []byte, scope string) (uint32, error) {
+	if err := db.state.Unavailable(); err != nil {
+		return 0, err
+	}
 	next := statedb.MetaKey("next-informer")
 	value, err := db.state.Get(next)
 	if err != nil {

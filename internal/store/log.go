@@ -27,6 +27,9 @@ func (l Log) Available() bool { return l.db.state.Unavailable() == nil }
 // statedb.DB.Room.
 func (l Log) Room(used int64) bool { return l.db.state.Room(used) }
 
+// Look looks at the disk again where there is no Room; see statedb.DB.Look.
+func (l Log) Look(used int64) { l.db.state.Look(used) }
+
 // WaitAvailable waits until commits can be made, or until ctx ends.
 func (l Log) WaitAvailable(ctx context.Context) error { return l.db.state.WaitAvailable(ctx) }
 
