@@ -205,7 +205,7 @@ func (r *streamReader) stream(
 	if err != nil {
 		return failed(err)
 	}
-	if r.subject != "" && consumer.CachedInfo().NumPending == 0 {
+	if consumer.CachedInfo().NumPending == 0 { // what is left of the stream ends before here
 		return true
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(2000))

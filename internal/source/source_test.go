@@ -285,6 +285,24 @@ func TestContinue(t *testing.T) {
 			t.Errorf("%d and then %d events, want 50 and 10", len(before.events), len(after.events))
 		}
 	})
+	t.Run("JetStream: what came since may have been deleted, message by message", func(t *testing.T) {
+		s := natsServer(t)
+		publish(t, natsSink(t, s.ClientURL()), events[:5])
+		r := open(t, source.Config{From: s.ClientURL() + "/K8S", Patience: 3 * time.Second})
+		_, err := readAll(t, r)
+		testkit.OK(t, err)
+		publish(t, natsSink(t, s.ClientURL()), events[5:7])
+		stream, err := jetStream(t, s).Stream(t.Context(), "K8S")
+		testkit.OK(t, err)
+		for at := uint64(6); at <= stream.CachedInfo().State.LastSeq; at++ {
+			testkit.OK(t, stream.DeleteMsg(t.Context(), at))
+		}
+		got, err := readAll(t, r)
+		testkit.OK(t, err)
+		if len(got.events) > 0 {
+			t.Errorf("%d events, want none", len(got.events))
+		}
+	})
 	t.Run("JetStream: a stream that was recreated is refused", func(t *testing.T) {
 		s := natsServer(t)
 		publish(t, natsSink(t, s.ClientURL()), events[:5])
