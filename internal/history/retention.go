@@ -9,7 +9,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
@@ -205,56 +204,4 @@ func (m Maintenance) trim(o *query.Object, second uint32) error {
 		return err
 	}
 	return b.Commit(pebble.NoSync) // after a crash it is done again
-}
-
-// removeMarks removes the marks of a unit before a time, but for the end of the last list: it says
-// that the state at the time is complete.
-func (m Maintenance) removeMarks(u *record.Unit, second uint32) error {
-	if u.Source == record.ArchiveSource {
-		return nil // they are few, and may reach over the time
-	}
-	marks := keys.InUnit(nil, keys.SpaceMark, u.Number)
-	end := binary.BigEndian.AppendUint32(bytes.Clone(marks), second)
-	lists, err := m.lastLists(marks, end)
-	if err != nil {
-		return err
-	}
-	b := m.db.pebble.NewBatch()
-	defer b.Close()
-	if err := b.DeleteRange(marks, end, nil); err != nil {
-		return err
-	}
-	for _, list := range lists {
-		if err := b.Set(list.key, list.value, nil); err != nil {
-			return err
-		}
-	}
-	return b.Commit(pebble.NoSync)
-}
-
-type storedMark struct{ key, value []byte }
-
-// lastLists are the marks of the last lists before a key: one for each namespace with lists of its
-// own.
-func (m Maintenance) lastLists(from, to []byte) (map[string]storedMark, error) {
-	it, err := m.db.pebble.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
-	if err != nil {
-		return nil, err
-	}
-	defer it.Close()
-	lists := map[string]storedMark{}
-	for it.First(); it.Valid(); it.Next() {
-		value, err := it.ValueAndErr()
-		if err != nil {
-			return nil, err
-		}
-		e, err := record.ReadMark(value)
-		if err != nil {
-			return nil, err
-		}
-		if e.Op == event.Synced {
-			lists[e.Namespace] = storedMark{bytes.Clone(it.Key()), bytes.Clone(value)}
-		}
-	}
-	return lists, it.Error()
 }
