@@ -9,7 +9,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
@@ -30,8 +29,12 @@ type Maintenance struct{ db *database }
 // DiskBytes is what the history takes on disk.
 func (m Maintenance) DiskBytes() uint64 { return m.db.pebble.Metrics().DiskSpaceUsage() }
 
-// Retain removes what is too old, or too much, once. Others may write and read meanwhile.
+// Retain removes what is too old, or too much, once. Others may write and read meanwhile. now must
+// be no time of a clock that may be ahead; while it is zero, nothing is removed.
 func (m Maintenance) Retain(ctx context.Context, r Retention, now time.Time) error {
+	if now.IsZero() {
+		return nil
+	}
 	if r.Age > 0 {
 		if err := m.removeBefore(ctx, keys.Seconds(now.Add(-r.Age))); err != nil {
 			return m.db.ReadError(err)
@@ -40,17 +43,38 @@ func (m Maintenance) Retain(ctx context.Context, r Retention, now time.Time) err
 	if r.MaxBytes == 0 || m.DiskBytes() <= r.MaxBytes {
 		return nil
 	}
-	oldest, newest, err := m.extent()
-	if err != nil || oldest == newest {
+	horizon, err := m.behindOldestEighth(now)
+	if err != nil || horizon == 0 {
 		return m.db.ReadError(err)
 	}
-	if err := m.removeBefore(ctx, oldest+max((newest-oldest)/8, 1)); err != nil {
+	if err := m.removeBefore(ctx, horizon); err != nil {
 		return m.db.ReadError(err)
 	}
 	// What was removed takes space until tables are rewritten.
 	return m.db.ReadError(m.db.pebble.Compact(ctx, []byte{keys.SpaceVersion},
 		[]byte{keys.SpaceVersion + 1},
 		false))
+}
+
+// behindOldestEighth is where the oldest eighth of the time ends that is kept; 0: nothing is to be
+// removed. An entry of a clock that was ahead is no end of that time: an eighth up to it may be
+// more than there is. An entry that came late is no start: an eighth from it may be known to be
+// incomplete.
+func (m Maintenance) behindOldestEighth(now time.Time) (uint32, error) {
+	oldest, newest, err := m.extent()
+	if err != nil {
+		return 0, err
+	}
+	known, err := m.db.Horizon()
+	if err != nil {
+		return 0, err
+	}
+	oldest, newest = max(oldest, keys.Seconds(known)), min(newest, keys.Seconds(now))
+	if newest <= oldest {
+		return 0, nil
+	}
+	// The horizon is the start of a bucket, and would not move by less than one.
+	return oldest + max((newest-oldest)/8, keys.BucketSeconds), nil
 }
 
 // extent is the first and the last second of the timeline, by its buckets.
@@ -205,56 +229,4 @@ func (m Maintenance) trim(o *query.Object, second uint32) error {
 		return err
 	}
 	return b.Commit(pebble.NoSync) // after a crash it is done again
-}
-
-// removeMarks removes the marks of a unit before a time, but for the end of the last list: it says
-// that the state at the time is complete.
-func (m Maintenance) removeMarks(u *record.Unit, second uint32) error {
-	if u.Source == record.ArchiveSource {
-		return nil // they are few, and may reach over the time
-	}
-	marks := keys.InUnit(nil, keys.SpaceMark, u.Number)
-	end := binary.BigEndian.AppendUint32(bytes.Clone(marks), second)
-	lists, err := m.lastLists(marks, end)
-	if err != nil {
-		return err
-	}
-	b := m.db.pebble.NewBatch()
-	defer b.Close()
-	if err := b.DeleteRange(marks, end, nil); err != nil {
-		return err
-	}
-	for _, list := range lists {
-		if err := b.Set(list.key, list.value, nil); err != nil {
-			return err
-		}
-	}
-	return b.Commit(pebble.NoSync)
-}
-
-type storedMark struct{ key, value []byte }
-
-// lastLists are the marks of the last lists before a key: one for each namespace with lists of its
-// own.
-func (m Maintenance) lastLists(from, to []byte) (map[string]storedMark, error) {
-	it, err := m.db.pebble.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
-	if err != nil {
-		return nil, err
-	}
-	defer it.Close()
-	lists := map[string]storedMark{}
-	for it.First(); it.Valid(); it.Next() {
-		value, err := it.ValueAndErr()
-		if err != nil {
-			return nil, err
-		}
-		e, err := record.ReadMark(value)
-		if err != nil {
-			return nil, err
-		}
-		if e.Op == event.Synced {
-			lists[e.Namespace] = storedMark{bytes.Clone(it.Key()), bytes.Clone(value)}
-		}
-	}
-	return lists, it.Error()
 }

@@ -99,6 +99,50 @@ func TestRetention(t *testing.T) {
 			t.Errorf("the horizon is %v of %v to %v", horizon, events[0].Time, newest)
 		}
 	})
+	t.Run("of a time that a wrong clock observed nothing follows for what is too large", func(t *testing.T) {
+		db := openDir(t, t.TempDir())
+		ahead := podVersion(0, 1<<40, 0, newest.AddDate(1, 0, 0), "")
+		ahead.TimeSource = event.TimeObserved
+		_, err := db.Writer.Append(t.Context(), append(pointers(events), ahead))
+		testkit.OK(t, err)
+		testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{MaxBytes: 1}, newest))
+		horizon, err := db.Questions.Coverage.Horizon()
+		testkit.OK(t, err)
+		if !horizon.After(events[0].Time) || horizon.After(newest.Add(-newest.Sub(events[0].Time)/2)) {
+			t.Errorf("the horizon is %v of %v to %v", horizon, events[0].Time, newest)
+		}
+	})
+	t.Run("what is too large loses something each time, also a short one, and one to which something came late", func(t *testing.T) {
+		db := openDir(t, t.TempDir())
+		began := time.Date(2026, 11, 22, 14, 0, 0, 0, time.UTC)
+		end := began.Add(20 * time.Minute)
+		for i := range 20 {
+			_, err := db.Writer.Append(t.Context(), []*event.Event{podVersion(i, 100+i, 0, began.Add(time.Duration(i)*time.Minute), "")})
+			testkit.OK(t, err)
+		}
+		requireHorizon := func(want time.Time) {
+			t.Helper()
+			testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{MaxBytes: 1}, end))
+			if horizon, err := db.Questions.Coverage.Horizon(); err != nil || !horizon.Equal(want) {
+				t.Fatalf("the horizon is %v, %v; want %v", horizon, err, want)
+			}
+		}
+		requireHorizon(began.Add(5 * time.Minute))
+		_, err := db.Writer.Append(t.Context(), []*event.Event{podVersion(99, 50, 0, began.Add(-24*time.Hour), "")})
+		testkit.OK(t, err)
+		requireHorizon(began.Add(10 * time.Minute))
+		requireHorizon(began.Add(15 * time.Minute))
+		requireHorizon(began.Add(15 * time.Minute)) // the last bucket stays
+	})
+	t.Run("while no time is known nothing is removed", func(t *testing.T) {
+		db := openDir(t, t.TempDir())
+		_, err := db.Writer.Append(t.Context(), pointers(events))
+		testkit.OK(t, err)
+		testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: time.Minute, MaxBytes: 1}, time.Time{}))
+		if horizon, err := db.Questions.Coverage.Horizon(); err != nil || !horizon.IsZero() {
+			t.Errorf("the horizon is %v, %v", horizon, err)
+		}
+	})
 	t.Run("what is young loses nothing, and has no horizon", func(t *testing.T) {
 		db := openDir(t, t.TempDir())
 		testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: time.Hour}, newest))

@@ -155,6 +155,42 @@ func TestState(t *testing.T) {
 			t.Errorf("%d marks are left, want the last list's", marks)
 		}
 	})
+	t.Run("retention keeps what the last list has not healed", func(t *testing.T) {
+		unreadable := func(name string, version int) *event.Event {
+			e := mark("blue", "quarantined/"+name+fmt.Sprint(version), event.Quarantined, version, `{}`)
+			e.PartitionKey = "pods/shop/" + name
+			return e
+		}
+		dropped := mark("blue", "gap/25", event.Gap, 25, `{"reason":"dropped","from":"24","to":"25"}`)
+		db := open(t, append(events[:4:4], events[4], dropped, unreadable("a", 31), change("blue", "b", event.Added, 32),
+			unreadable("b", 33), unreadable("b", 34), change("blue", "c", event.Added, 35), unreadable("c", 36),
+			change("blue", "c", event.Deleted, 37), mark("blue", "synced/40", event.Synced, 40, `{}`),
+			mark("blue", "gap/50", event.Gap, 50, `{"reason":"expired","from":"40","to":"50"}`))...)
+		end := at.Add(3 * time.Hour)
+		for _, age := range []time.Duration{2 * time.Hour, time.Hour} {
+			testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: age}, end))
+			var marks []string
+			for m, err := range db.Questions.Coverage.Marks(db.Questions.Resources.Units()[0], time.Time{}, time.Time{}) {
+				testkit.OK(t, err)
+				marks = append(marks, m.Event.ID)
+			}
+			want := []string{
+				"blue/gap/30", "blue/quarantined/a31", "blue/quarantined/b34", "blue/synced/40", "blue/gap/50",
+			}
+			if !slices.Equal(marks, want) {
+				t.Errorf("left are %q, want %q", marks, want)
+			}
+		}
+		if got := uncertain(t, db, query.Point{At: end}); got != "dropped, , , expired" {
+			t.Errorf("%q", got)
+		}
+		o := &query.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: "a"}
+		v, err := db.Questions.Objects.Existing(o, query.Point{At: end})
+		testkit.OK(t, err)
+		if holes, err := db.Questions.Coverage.Uncertain(o, v, query.Point{At: end}); err != nil || len(holes) != 3 {
+			t.Errorf("%d holes, %v; want the drop, the version and the gap", len(holes), err)
+		}
+	})
 	t.Run("memory does not grow with the answer", func(t *testing.T) {
 		db, err := history.Open(history.Options{Dir: t.TempDir(), LastVersionsBytes: 1, CacheBytes: 1 << 20, MemTableBytes: 1 << 20})
 		testkit.OK(t, err)

@@ -147,7 +147,7 @@ func (b *batch) fill(events []*event.Event, positions []SourcePosition) error {
 			return err
 		}
 	}
-	if err := b.storeReached(); err != nil {
+	if err := errors.Join(b.storeReached(), b.storeNewest(events)); err != nil {
 		return err
 	}
 	for _, p := range positions {

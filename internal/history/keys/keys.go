@@ -10,7 +10,7 @@ import (
 
 // Spaces of the database: the first byte of each key.
 const (
-	spaceMeta     = 'M' // name -> format, cluster identities
+	spaceMeta     = 'M' // name -> format, cluster identities, horizon, newest time
 	SpaceUnit     = 'U' // source, informer, resource -> number and what is constant of a unit
 	spacePosition = 'S' // name of a source -> how far it is read
 	// unit, namespace, name, sequence -> version

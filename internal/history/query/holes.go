@@ -91,6 +91,15 @@ func (m *Mark) concerns(o *Object) bool {
 	return key == o.Unit.GroupResource()+"/"+o.Namespace+"/"+o.Name
 }
 
+// object is the one of which a version could not be parsed; nil where the mark names none.
+func (m *Mark) object() *Object {
+	parts := strings.Split(m.Event.PartitionKey, "/")
+	if m.Event.Op != event.Quarantined || len(parts) != 3 {
+		return nil
+	}
+	return &Object{Unit: m.Unit, Namespace: parts[1], Name: parts[2]}
+}
+
 // isHealed reports whether a list that ends after the mark tells the state again, deletes included.
 func (m *Mark) isHealed(synced time.Time) bool {
 	switch m.Reason {

@@ -72,7 +72,7 @@ func (h Coverage) marks(u *record.Unit, since, until time.Time, yield func(*Mark
 		value, err := it.ValueAndErr()
 		if err == nil {
 			var m *Mark
-			if m, err = readMark(u, value); err == nil {
+			if m, err = ReadMark(u, value); err == nil {
 				if err := h.addSince(m, synced); err != nil {
 					yield(nil, h.db.ReadError(err))
 					return false
@@ -100,7 +100,8 @@ func (h Coverage) marks(u *record.Unit, since, until time.Time, yield func(*Mark
 	return true
 }
 
-func readMark(u *record.Unit, document []byte) (*Mark, error) {
+// ReadMark reads a mark of a unit. Its Since is not known for a gap of a bridge.
+func ReadMark(u *record.Unit, document []byte) (*Mark, error) {
 	e, err := record.ReadMark(document)
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ func (h Coverage) CompleteUntil(units []*record.Unit) (until time.Time, err erro
 		found := false
 		for ok := it.First(); ok && err == nil; ok = it.Next() {
 			var m *Mark
-			if m, err = readMark(u, it.Value()); err == nil {
+			if m, err = ReadMark(u, it.Value()); err == nil {
 				found = true
 				if until.IsZero() || m.Time.Before(until) {
 					until = m.Time

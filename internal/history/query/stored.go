@@ -43,3 +43,22 @@ func Rebased(it *pebble.Iterator, o *Object, seq keys.Sequence, h record.Header)
 	}
 	return record.AppendRebased(nil, &h, d.base, d.text), nil
 }
+
+// Outlasts reports whether a mark of before a time leaves the states from then on uncertain: it is
+// a hole that the last list before that time has not healed, and the object that it names, if it
+// names one, has no later version. synced is the end of that list, zero for none.
+func Outlasts(db Source, m *Mark, synced, at time.Time) (bool, error) {
+	if !m.IsHole() || m.isHealed(synced) {
+		return false, nil
+	}
+	o := m.object()
+	if o == nil {
+		return true, nil
+	}
+	seq, found, err := LastBefore(db, o, at)
+	if err != nil || !found {
+		return true, err
+	}
+	v, err := StoredVersion(db, o, seq)
+	return !m.endsBefore(v), err
+}

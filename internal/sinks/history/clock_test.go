@@ -20,14 +20,16 @@ import (
 // the API server; events are stored meanwhile.
 func TestClock(t *testing.T) {
 	for _, test := range []struct {
-		name    string
-		jump    time.Duration
-		log     string
-		removed bool
+		name     string
+		jump     time.Duration
+		log      string
+		removed  bool
+		observed bool // by the clock of this machine: the last change
 	}{
-		{"ahead by ten years", 10 * 365 * 24 * time.Hour, "is ahead of the newest change", false},
-		{"back by ten years", -10 * 365 * 24 * time.Hour, "is behind the newest change", false},
-		{"not at all", 0, "", true},
+		{"ahead by ten years", 10 * 365 * 24 * time.Hour, "is ahead of the newest change", false, false},
+		{"ahead by ten years, with a delete of then", 10 * 365 * 24 * time.Hour, "is ahead of the newest change", false, true},
+		{"back by ten years", -10 * 365 * 24 * time.Hour, "is behind the newest change", false, false},
+		{"not at all", 0, "", true, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -37,6 +39,9 @@ func TestClock(t *testing.T) {
 			for i := range events { // the last 400 hours
 				events[i].Time = now.Add(-time.Duration(len(events)-i-1) * time.Hour)
 				events[i].TimeSource = event.TimeManagedFields
+			}
+			if last := &events[len(events)-1]; test.observed {
+				last.Time, last.TimeSource = now.Add(test.jump), event.TimeObserved
 			}
 			retention := store.Retention{Age: 500 * time.Hour}
 			if test.removed {

@@ -108,13 +108,11 @@ func (s *Sink) Open(context.Context) error {
 	if err != nil {
 		return classify(err)
 	}
-	for _, cluster := range db.Questions.Resources.Clusters() {
-		newest, err := db.Questions.Timeline.Newest(cluster)
-		if err != nil {
-			return errors.Join(classify(err), db.Close())
-		}
-		s.clock.set(time.Since(s.began), newest)
+	newest, err := db.Maintenance.Newest()
+	if err != nil {
+		return errors.Join(classify(err), db.Close())
 	}
+	s.clock.set(time.Since(s.began), newest)
 	ctx, cancel := context.WithCancel(context.Background())
 	var retention sync.WaitGroup
 	retention.Go(func() { s.retain(ctx, db) })
@@ -139,11 +137,7 @@ func (s *Sink) retain(ctx context.Context, db *history.DB) {
 		}
 		if !time.Now().Before(next) {
 			next = time.Now().Add(retentionEvery)
-			retention := s.cfg.Retention
-			if now.IsZero() {
-				retention.Age = 0 // this history begins
-			}
-			if err := db.Maintenance.Retain(ctx, retention, now); err != nil && ctx.Err() == nil {
+			if err := db.Maintenance.Retain(ctx, s.cfg.Retention, now); err != nil && ctx.Err() == nil {
 				s.metrics.failures.Inc()
 				s.cfg.Log.Error("old versions can't be removed", "dir", s.cfg.Dir, "err", err)
 			}

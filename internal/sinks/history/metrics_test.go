@@ -16,10 +16,11 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// timesApart gives events times that are some time apart.
+// timesApart gives events times of the API server that are some time apart.
 func timesApart(events []event.Event, apart time.Duration) []event.Event {
 	for i := range events {
 		events[i].Time = events[0].Observed.Add(time.Duration(i) * apart)
+		events[i].TimeSource = event.TimeManagedFields
 	}
 	return events
 }
