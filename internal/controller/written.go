@@ -16,8 +16,9 @@ const maxClockSkew = 5 * time.Minute
 
 // attribute finds out who made a change and when, as far as the managedFields of this version and
 // of those before it show that. What can't be known stays empty: an older change's manager would be
-// wrong. The time never goes back for one object, so that of an entry, which is a whole second,
-// gives way to the later one of an earlier event.
+// wrong. The time never goes back for one uid, so that of an entry, which is a whole second, gives
+// way to the later one of an earlier event. It is not compared with that of another object which
+// had the name: a delete that was observed late would hide when its successor was made.
 func (c *Controller) attribute(dec *Decision, d *deltafifo.Delta, known *Known) {
 	var before store.Record
 	if known.Found && known.Record.UID == dec.UID {

@@ -202,7 +202,8 @@ func (w *watcher) change(v, before *query.Version) error {
 }
 
 // reorderSeconds is how far times within a resource may disagree with the order of its versions: a
-// field manager's times are whole seconds, those of deletes are of when they were observed.
+// field manager's times are whole seconds, those of deletes are of when they were observed. Of one
+// name the order of versions is kept however far its times disagree (query.Step.Overtaken).
 const reorderSeconds = 5
 
 // replay sends what came after a version, at the recorded pace: counted from the point for a client
@@ -220,12 +221,18 @@ func (w *watcher) replay(ctx context.Context, from, version uint64) error {
 	if from < version {
 		since = time.Time{} // it is not known when that was
 	}
+	byTime := from == version && w.q.cfg.At.Version == 0 // the client has the state of a time
 	pending := &steps{}
 	give := func(until time.Time) error {
 		for pending.Len() > 0 && ((*pending)[0].Time.Before(until) || until.IsZero()) {
 			e := heap.Pop(pending).(query.Step) //nolint:forcetypeassert // nothing else is in it
 			if err := w.due(ctx, began, e.Time.Sub(zero)); err != nil {
 				return err
+			}
+			if e.Ended != nil && (byTime || e.Ended.Number() > from) {
+				if err := w.change(e.Ended, e.Last); err != nil {
+					return err
+				}
 			}
 			if err := w.change(e.Version, e.Before); err != nil {
 				return err
@@ -239,8 +246,10 @@ func (w *watcher) replay(ctx context.Context, from, version uint64) error {
 		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return err
 		}
-		isState := from == version && w.q.cfg.At.Version == 0 && !e.Time.After(w.q.cfg.At.At)
-		if isState || (from != version || w.q.cfg.At.Version > 0) && e.Number() <= from {
+		if byTime && !e.Time.After(w.q.cfg.At.At) || !byTime && e.Number() <= from {
+			continue
+		}
+		if e.Overtaken { // in the state already, or sent with its successor as Ended
 			continue
 		}
 		heap.Push(pending, e)

@@ -12,8 +12,19 @@ import (
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
-// lastBefore is the last version of an object before a time. Of one object, times never go back
-// within an era, so it lies next to the lowest version that is known of the time after.
+// catchUp is how long versions of one backlog may be observed after its first one. It costs no more
+// than what the hint, which is a minute, already costs.
+const catchUp = keys.ClockSeconds * time.Second
+
+// lastBefore is the highest version of a name with a time before the given one. Within an era and a
+// uid times never go back. But a delete has the time when it was observed, and a successor under
+// the name the time when it was written, so that one may be earlier:
+//
+//	v48 11:00:00 added    the bridge is cut off from 12:00:05 to 12:01:00
+//	v49 12:01:00 deleted  observed when the bridge was back
+//	v50 12:00:10 added    as its managedFields say
+//
+// v50 proves that v49 happened by 12:00:10. So at 12:00:30 the answer is v50.
 func (r *reader) lastBefore(o *Object, at time.Time) (seq keys.Sequence, found bool, err error) {
 	prefix := o.prefix()
 	end := keys.After(prefix)
@@ -54,44 +65,57 @@ func (r *reader) lastInEra(
 			return keys.Sequence{}, false, r.it.Error()
 		}
 	}
-	is, err := r.isBefore(at)
+	began := bytes.Clone(r.it.Key())
+	key, err := r.forward(era, at)
 	if err != nil {
 		return keys.Sequence{}, false, err
 	}
-	if is { // forward to the last one that is before
-		var key []byte
-		for is && err == nil {
-			key = append(key[:0], r.it.Key()...)
-			if !r.it.Next() || !bytes.HasPrefix(r.it.Key(), era) {
-				break
-			}
-			is, err = r.isBefore(at)
-		}
+	if key != nil {
 		seq, ok := keys.DecodeSequence(key[len(prefix):])
-		return seq, ok, cmp.Or(err, r.it.Error())
+		return seq, ok, nil
 	}
-	for {
-		if !r.it.Prev() || !bytes.HasPrefix(r.it.Key(), era) {
-			return keys.Sequence{}, false, r.it.Error()
-		}
-		if is, err = r.isBefore(at); err != nil {
+	for ok := r.it.SeekLT(began); ok && bytes.HasPrefix(r.it.Key(), era); ok = r.it.Prev() {
+		t, err := r.time()
+		if err != nil {
 			return keys.Sequence{}, false, err
 		}
-		if is {
+		if t.Before(at) {
 			seq, ok := keys.DecodeSequence(r.it.Key()[len(prefix):])
 			return seq, ok, nil
 		}
 	}
+	return keys.Sequence{}, false, r.it.Error()
 }
 
-// isBefore reports whether the version at the iterator is before a time.
-func (r *reader) isBefore(at time.Time) (bool, error) {
+// forward is the key of the last version before a time, from the iterator on; nil for none. A
+// version that is not before does not end the search: it may be of a backlog with a successor that
+// was written before the time. All of a backlog is observed within catchUp.
+func (r *reader) forward(era []byte, at time.Time) (key []byte, err error) {
+	var end time.Time
+	for ok := true; ok && bytes.HasPrefix(r.it.Key(), era); ok = r.it.Next() {
+		t, err := r.time()
+		switch {
+		case err != nil:
+			return nil, err
+		case t.Before(at):
+			key = append(key[:0], r.it.Key()...)
+		case end.IsZero():
+			end = t.Add(catchUp)
+		case t.After(end):
+			return key, nil
+		}
+	}
+	return key, r.it.Error()
+}
+
+// time is that of the version at the iterator.
+func (r *reader) time() (time.Time, error) {
 	value, err := r.it.ValueAndErr()
 	if err != nil {
-		return false, err
+		return time.Time{}, err
 	}
 	h, err := record.ReadHeader(value)
-	return h.Time.Before(at), err
+	return h.Time, err
 }
 
 // minute is one of a unit.

@@ -178,7 +178,9 @@ func (r *reader) atSequence(
 }
 
 // Versions are those of an object from one time to another, the oldest first. A zero time is no
-// limit. The versions are the caller's. The error is the last element.
+// limit. They follow what the object was before the first time, so a delete which was observed
+// later, but is of before that, is not among them. The versions are the caller's. The error is the
+// last element.
 func (h Objects) Versions(o *Object, since, until time.Time) iter.Seq2[*Version, error] {
 	return func(yield func(*Version, error) bool) {
 		r, err := newReader(h.db)

@@ -20,6 +20,12 @@ import (
 type Step struct {
 	*Version
 	Before *Version
+	// Overtaken is set when a higher version of the name has an earlier time: this one had happened
+	// by then, but was observed later. It changes nothing at its own time.
+	Overtaken bool
+	// Ended is the overtaken delete of the object that had the name before this one, and Last is
+	// what that object was before this step. Both are nil when there is none.
+	Ended, Last *Version
 }
 
 // Entries are what happened in a namespace of a cluster, or in all of them for "*", from one time
@@ -63,7 +69,11 @@ func (h Timeline) Steps(
 			if v == nil || err != nil {
 				return err == nil, err
 			}
-			return yield(Step{v, before}, nil), nil
+			step := Step{Version: v, Before: before}
+			if err := t.r.order(&step, &Object{u, e.Namespace, e.Name}); err != nil {
+				return false, err
+			}
+			return yield(step, nil), nil
 		}
 		if err := t.run(); err != nil {
 			yield(Step{}, h.db.ReadError(err))
