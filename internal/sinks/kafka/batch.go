@@ -146,6 +146,13 @@ func stamp(batch []byte, producer int64, epoch int16, sequence int32) {
 	binary.BigEndian.PutUint32(batch[posCRC:], crc32.Checksum(batch[posAttributes:], castagnoli))
 }
 
+// redate changes the time of all records, which must have the same one. stamp has written the rest.
+func redate(batch []byte, at time.Time) {
+	binary.BigEndian.PutUint64(batch[posFirstTime:], uint64(at.UnixMilli()))
+	binary.BigEndian.PutUint64(batch[posMaxTime:], uint64(at.UnixMilli()))
+	binary.BigEndian.PutUint32(batch[posCRC:], crc32.Checksum(batch[posAttributes:], castagnoli))
+}
+
 // compressTo writes data through kafka-go's codec, which keeps its writers in a pool.
 func compressTo(sink *appender, codec compress.Compression, data []byte) error {
 	w := codec.Codec().NewWriter(sink)

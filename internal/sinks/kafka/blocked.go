@@ -21,6 +21,8 @@ func (b *blocked) set(l *lane, err error) {
 	case errors.Is(err, kafkago.UnknownTopicOrPartition):
 		err = fmt.Errorf("topic %s, or its partition %d, does not exist any more; create it "+
 			"again, with as many partitions: %w", l.topic, l.partition, err)
+	case errors.Is(err, errClock):
+		err = fmt.Errorf("publish to %s: %w", l.name, err)
 	case errors.Is(err, errUnusable):
 		err = fmt.Errorf("the leader of %s can't be used: %w", l.name, err)
 	default:

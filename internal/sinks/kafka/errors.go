@@ -30,6 +30,8 @@ const (
 	// overtaken: a batch of an earlier process was stored in the place of this one, which was not:
 	// encode it again, without the messages of the other.
 	overtaken
+	// misdated: the broker does not accept the records' time, and has not stored this batch.
+	misdated
 	// denied: nothing is accepted until an operator has changed something; whether the batch is
 	// stored is as unknown as before.
 	denied
@@ -41,8 +43,8 @@ const (
 
 func (v outcome) String() string {
 	return [...]string{
-		"stored", "resend", "refused", "forgotten", "overtaken", "denied",
-		"unreachable", "stopped",
+		"stored", "resend", "refused", "forgotten", "overtaken", "misdated",
+		"denied", "unreachable", "stopped",
 	}[v]
 }
 
@@ -93,8 +95,10 @@ func classifyCode(code kafkago.Error) outcome {
 	case 0, kafkago.DuplicateSequenceNumber:
 		return stored
 	case kafkago.MessageSizeTooLarge, kafkago.RecordListTooLarge,
-		kafkago.InvalidTimestamp, kafkago.PolicyViolation, kafkago.InvalidRecord:
+		kafkago.PolicyViolation, kafkago.InvalidRecord:
 		return refused
+	case kafkago.InvalidTimestamp:
+		return misdated
 	case kafkago.OutOfOrderSequenceNumber, kafkago.InvalidProducerEpoch, kafkago.UnknownProducerId,
 		kafkago.ProducerFenced, kafkago.InvalidTransactionState, kafkago.InvalidProducerIDMapping:
 		return forgotten
@@ -118,6 +122,10 @@ var (
 	errCallerGone = errors.New("stopped by the caller")
 	// errUnusable marks a broker that can't serve this sink at all: too old, or not Kafka.
 	errUnusable = errors.New("broker can't be used")
+	// errClock is a refusal of the time at which this machine says that it sends.
+	errClock = errors.New("the broker refuses this machine's clock: set the clocks of the two " +
+		"right, or change the topic's message.timestamp.after.max.ms or " +
+		"message.timestamp.before.max.ms; the events are pending until then")
 	// errNoLeader is a partition without a leader, by the metadata: an election, or brokers that
 	// are unavailable.
 	errNoLeader = errors.New("partition has no leader")

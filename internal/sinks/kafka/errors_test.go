@@ -39,9 +39,10 @@ func TestClassify(t *testing.T) {
 			kafkago.Error(32000),
 		},
 		"refused": {
-			kafkago.MessageSizeTooLarge, kafkago.RecordListTooLarge, kafkago.InvalidTimestamp,
+			kafkago.MessageSizeTooLarge, kafkago.RecordListTooLarge,
 			kafkago.PolicyViolation, kafkago.InvalidRecord,
 		},
+		"misdated": {kafkago.InvalidTimestamp},
 		"forgotten": {
 			kafkago.OutOfOrderSequenceNumber, kafkago.InvalidProducerEpoch,
 			kafkago.UnknownProducerId, kafkago.ProducerFenced,

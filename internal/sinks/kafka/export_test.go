@@ -119,6 +119,13 @@ func OffsetsOf(saved []byte, topic string) (offsets []int64) {
 	return offsets
 }
 
+// Sweeps is how many comparisons with a list will be continued.
+func (s *Sink) Sweeps() int {
+	s.sweeps.mu.Lock()
+	defer s.sweeps.mu.Unlock()
+	return len(s.sweeps.byID)
+}
+
 // Missing is how many topics are remembered that are not there.
 func (s *Sink) Missing() int {
 	s.mu.RLock()

@@ -26,8 +26,9 @@ type scratch struct {
 	size   int // of the last batch, before compression
 }
 
-// encodeBatch encodes as many of the messages as fit a batch, at least one. The batch's bytes
-// belong to work until keepPending copies them. An error refuses the first message.
+// encodeBatch encodes as many of the messages as fit a batch, at least one. All records have the
+// same time, unless they have their events' own: redate relies on it. The batch's bytes belong to
+// work until keepPending copies them. An error refuses the first message.
 func (l *lane) encodeBatch(
 	work *scratch, messages []*sinks.Message, enc encoder,
 ) (*inflightBatch, int, error) {

@@ -25,7 +25,12 @@ import (
 // requireLog fails unless the topic holds exactly these records in this order.
 func requireLog(t testing.TB, c *kfake.Cluster, want []string) {
 	t.Helper()
-	if got := ids(readAll(t, c, podsTopic)); !slices.Equal(got, want) {
+	requireIDs(t, readAll(t, c, podsTopic), want)
+}
+
+func requireIDs(t testing.TB, records []*kgo.Record, want []string) {
+	t.Helper()
+	if got := ids(records); !slices.Equal(got, want) {
 		t.Errorf("the log holds %v, want %v", got, want)
 	}
 }

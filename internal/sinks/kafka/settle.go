@@ -14,9 +14,9 @@ import (
 )
 
 // send sends a batch until the broker has given its final answer (stored, refused), or no answer
-// can be expected (denied, unreachable, stopped). It sends the same bytes each time, but for a new
-// producer identity after the broker has forgotten the old one and the batch was found to be
-// missing.
+// can be expected (denied, unreachable, stopped). It sends the same bytes each time, with two
+// exceptions: another time after the broker has refused the one before, and a new producer identity
+// after the broker has forgotten the old one and the batch was found to be missing.
 func (l *lane) send(ctx context.Context, batch *inflightBatch) (result outcome, err error) {
 	began := time.Now()
 	log := l.newRetryLog(began, "take the batch")
@@ -31,6 +31,8 @@ func (l *lane) send(ctx context.Context, batch *inflightBatch) (result outcome, 
 		switch result {
 		case forgotten:
 			result, err = l.recoverProducer(ctx, batch, attempt, err)
+		case misdated:
+			result, err = l.redate(batch, err)
 		case stored:
 			result, err = l.accept(ctx, batch, offset)
 		default:
@@ -58,6 +60,20 @@ func (l *lane) accept(ctx context.Context, batch *inflightBatch, offset int64) (
 	}
 	l.advance(batch, offset)
 	return stored, nil
+}
+
+// redate gives a batch the present time after the broker has refused the one before: this machine's
+// clock is wrong, or the broker's. The records' own times are no fault of a clock, and stay.
+//
+// The sequence number stays, and with it the number of records: an earlier attempt without an
+// answer may be stored, since brokers check the time before they look for duplicates. They compare
+// batches by producer, number and record count, so they recognize this one.
+func (l *lane) redate(batch *inflightBatch, err error) (outcome, error) {
+	if l.sink.encode.eventTime {
+		return refused, err
+	}
+	redate(batch.bytes, time.Now())
+	return resend, fmt.Errorf("%w: %w", errClock, err)
 }
 
 // recordAttempt remembers whether an attempt may have stored the batch.

@@ -84,12 +84,15 @@ func unsettled(batch []*sinks.Message) error {
 }
 
 // sweep deletes the keys of objects that do not exist. The message ends a list: what comes before
-// it is stored, and nothing of its objects is in flight.
+// it is stored, and nothing of its objects is in flight. An error is never Refused: the caller
+// fails all that follows with it, which are events of other informers where resources share a
+// topic. So a delete that the broker refuses is left out.
 func (s *Sink) sweep(ctx context.Context, l *lane, end *sinks.Message) error {
 	id := l.name + " " + end.Event.ID
 	w := s.sweeps.take(id)
 	if err := s.readKeys(ctx, l, w, end); err != nil {
-		return sinkError(ctx, fmt.Errorf("compare %s with the list: %w", l.name, err))
+		// never as refused, whatever the broker answers: it has seen none of the call's events
+		return l.unanswered(ctx, classify(err), fmt.Errorf("compare with the list: %w", err))
 	}
 	if len(w.gone) > 0 {
 		s.log.Warn("the topic held objects that do not exist: they are deleted", "lane", l.name,
@@ -102,9 +105,14 @@ func (s *Sink) sweep(ctx context.Context, l *lane, end *sinks.Message) error {
 			batch[i] = &sinks.Message{Event: w.gone[key].Deleted(end.Event)}
 		}
 		l.publish(ctx, batch, s.encode)
+		if open := unsettled(batch); open != nil {
+			return open
+		}
 		for i, m := range batch {
 			if m.Err != nil {
-				return m.Err
+				s.log.Error("the broker refuses to delete the key of an object that does not "+
+					"exist: it stays until the next list", "lane", l.name, "key", chunk[i],
+					"err", m.Err)
 			}
 			delete(w.gone, chunk[i])
 		}

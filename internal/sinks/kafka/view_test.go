@@ -1,13 +1,16 @@
 package kafka_test
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -46,23 +49,34 @@ func publishEvents(t *testing.T, s *kafka.Sink, events ...*event.Event) {
 	}
 }
 
-// endList publishes the end of a list of pods to each partition, as the bridge does.
-func endList(t *testing.T, s *kafka.Sink, version int, exists ...string) {
-	t.Helper()
+// listEnd is the end of a list of pods.
+func listEnd(version int) *event.Event {
 	e := podEvent("", version)
 	e.ID = fmt.Sprintf("workloads/pods/synced/%d/epoch/1", version)
 	e.Op, e.Type, e.CompactionKey = event.Synced, "dev.kubebridge.informer.synced",
 		"informers/workloads/pods/synced"
 	e.PartitionKey, e.Namespace, e.UID = "pods", "", ""
+	return e
+}
+
+// exists reports whether a pod is one of these.
+func exists(names ...string) func(namespace, name string) (bool, error) {
+	return func(namespace, name string) (bool, error) {
+		return namespace == "shop" && slices.Contains(names, name), nil
+	}
+}
+
+// endList publishes the end of a list of pods to each partition, as the bridge does.
+func endList(t *testing.T, s *kafka.Sink, version int, names ...string) {
+	t.Helper()
+	e := listEnd(version)
 	parts, err := s.Parts(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for part := range parts {
 		part := e.Copy(part)
-		publish(t, s, &sinks.Message{Event: &part, Exists: func(namespace, name string) (bool, error) {
-			return namespace == "shop" && slices.Contains(exists, name), nil
-		}})
+		publish(t, s, &sinks.Message{Event: &part, Exists: exists(names...)})
 	}
 }
 
@@ -112,6 +126,43 @@ func TestView(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A broker that refuses to delete a key refuses nothing else.
+func TestViewRefusedDelete(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	onePartition := func(c *kafka.Config) { c.Topics.Create.Partitions = 1 }
+	first := openSink(t, c, asView, onePartition)
+	publishEvents(t, first, podEvent("web", 1), podEvent("bad", 1), podEvent("api", 1))
+	_ = first.Close()
+
+	second := openSink(t, c, asView, onePartition) // it knows nothing
+	c.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.PolicyViolation, Count: -1,
+		When: func(r kmsg.Request) bool {
+			records := r.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records
+			return bytes.Contains(records, []byte("uid-bad/deleted/epoch/1"))
+		},
+	})
+	end, other := listEnd(9), podEvent("other", 1)
+	other.Informer = "batch"
+	if _, err := second.Lane(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, second, &sinks.Message{Event: end, Exists: exists("web")}, &sinks.Message{Event: other})
+	want := []string{
+		"informers/workloads/pods/synced", "pods/shop/bad", "pods/shop/other", "pods/shop/web",
+	}
+	if got := table(t, c); !slices.Equal(got, want) {
+		t.Errorf("the topic has %q, want %q", got, want)
+	}
+	if n := second.Sweeps(); n != 0 {
+		t.Errorf("%d sweeps are kept", n)
 	}
 }
 

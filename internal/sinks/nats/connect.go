@@ -165,7 +165,8 @@ func (s *Sink) connectionClosed(conn *nats.Conn) {
 // onServerError is called for errors that belong to no call: permissions violations, failed writes,
 // a server that shuts down.
 func (s *Sink) onServerError(_ *nats.Conn, _ *nats.Subscription, err error) {
-	s.serverError.set(err)
+	s.reported.newest.set(err)
+	s.reported.violations.add(err, s.cfg.Connection.apiPrefix())
 	s.log.Warn("the server or the connection reports an error", "err", err)
 }
 

@@ -35,14 +35,14 @@ type Sink struct {
 	streamName  *event.Template
 	several     bool // streamName has fields
 	streams     *streams
-	position    position  // the last result of Position
-	inDoubt     *inDoubt  // messages without an answer
-	acks        *acks     // calls that wait for acks; unused with Mode Core
-	repeats     repeats   // what the stream had before this process sent it
-	serverError lastError // the newest error that the server reported
-	outage      outage    // of the connection
-	newest      newest    // what a bucket holds that an earlier process has put there
-	sweeps      sweeps    // how far a bucket was compared with a list
+	position    position // the last result of Position
+	inDoubt     *inDoubt // messages without an answer
+	acks        *acks    // calls that wait for acks; unused with Mode Core
+	repeats     repeats  // what the stream had before this process sent it
+	reported    reported // by the server, of no call
+	outage      outage   // of the connection
+	newest      newest   // what a bucket holds that an earlier process has put there
+	sweeps      sweeps   // how far a bucket was compared with a list
 }
 
 var (
@@ -66,7 +66,7 @@ func New(cfg Config) (*Sink, error) {
 		// several sinks may share a dead-letter subject
 		dead:    route{subject: deadLetter, idSuffix: "/dead/" + cfg.Sink},
 		streams: &streams{byName: map[string]*stream{}},
-		inDoubt: newInDoubt(),
+		inDoubt: newInDoubt(), reported: reported{violations: newViolations()},
 	}
 	if cfg.Mode == KV {
 		s.events.prefix = bucketSubject + cfg.Bucket + "."
@@ -214,6 +214,12 @@ func (s *Sink) disconnect(conn *nats.Conn) {
 	}
 }
 
+// reported is what the server reported.
+type reported struct {
+	newest     lastError
+	violations violations
+}
+
 // lastError is the newest error that the server reported. The server does not say which message it
 // is about, so it explains a missing ack and does not answer it.
 type lastError struct {
@@ -245,7 +251,7 @@ func (s *Sink) withServerError(err error) error {
 
 // withErrorSince is withServerError for what took some time.
 func (s *Sink) withErrorSince(age time.Duration, err error) error {
-	if said := s.serverError.since(age); said != nil {
+	if said := s.reported.newest.since(age); said != nil {
 		return fmt.Errorf("%w; the server reported: %w", err, said)
 	}
 	return err

@@ -133,14 +133,10 @@ func (s *Sink) unanswered(err error) error {
 	return classified(s.withServerError(err))
 }
 
-// missingRight is what the server said shortly before of a right that the user lacks; nil for
-// nothing. Such a question has no answer.
-func (s *Sink) missingRight() error {
-	said := s.serverError.since(s.cfg.Connection.Timeout + s.cfg.AckTimeout)
-	if errors.Is(said, nats.ErrPermissionViolation) {
-		return said
-	}
-	return nil
+// missingRight is what the server said shortly before of one of these rights, which the user lacks;
+// nil for nothing. A question without the right has no answer.
+func (s *Sink) missingRight(rights []string) error {
+	return s.reported.violations.since(s.cfg.Connection.Timeout+s.cfg.AckTimeout, rights)
 }
 
 // distrustServer ends a connection whose server reports limits that no NATS server has: with them,

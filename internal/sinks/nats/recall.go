@@ -100,7 +100,7 @@ func (s *Sink) Recall(ctx context.Context, from []byte, found func(messageID str
 	if ctx.Err() != nil {
 		return stopped(ctx.Err())
 	}
-	if said := s.missingRight(); said != nil {
+	if said := s.missingRight(readRights); said != nil {
 		s.log.Warn("the stream can't be read back without permission for consumers: what was "+
 			"sent just before a crash is sent again; "+
 			"grant it, or set readBack: false", "err", said)

@@ -75,7 +75,7 @@ func (s *Sink) originOf(
 		if origin, err = s.compareStored(ctx, e, to, st, seq); err == nil {
 			return origin
 		}
-		if s.missingRight() != nil || ctx.Err() != nil {
+		if s.missingRight(getRights) != nil || ctx.Err() != nil {
 			break
 		}
 	}

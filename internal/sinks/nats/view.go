@@ -3,6 +3,7 @@ package nats
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -119,7 +120,8 @@ func (s *Sink) sweep(ctx context.Context, end *sinks.Message, to route) error {
 	case ctx.Err() != nil:
 		return stopped(ctx.Err())
 	}
-	if said := s.missingRight(); said != nil {
+	_, unread := errors.AsType[*unreadError](err)
+	if said := s.missingRight(readRights); said != nil && unread {
 		s.log.Warn("the bucket can't be compared with the list without permission for consumers: "+
 			"keys of objects that vanished while the bridge had no state stay; grant it",
 			"bucket", s.cfg.Bucket, "err", said)
@@ -127,6 +129,12 @@ func (s *Sink) sweep(ctx context.Context, end *sinks.Message, to route) error {
 	}
 	return s.unanswered(fmt.Errorf("compare bucket %s with the list: %w", s.cfg.Bucket, err))
 }
+
+// unreadError is an error of reading the bucket. A key that can't be deleted, or an object that
+// can't be looked up, is none: the list's end waits for it.
+type unreadError struct{ error }
+
+func (e *unreadError) Unwrap() error { return e.error }
 
 func (s *Sink) sweepKeys(ctx context.Context, end *sinks.Message, to route) error {
 	js, err := s.jetStream(s.conn)
@@ -137,7 +145,7 @@ func (s *Sink) sweepKeys(ctx context.Context, end *sinks.Message, to route) erro
 	found, err := js.Stream(limited, s.cfg.Stream.Name)
 	cancel()
 	if err != nil {
-		return err
+		return &unreadError{err}
 	}
 	about := end.Event
 	state := found.CachedInfo().State
@@ -152,7 +160,7 @@ func (s *Sink) sweepKeys(ctx context.Context, end *sinks.Message, to route) erro
 	if err := s.readRange(ctx, js, t, func(m jetstream.Msg, sequence uint64) {
 		w.look(ctx, m, sequence)
 	}); err != nil {
-		return err
+		return &unreadError{err}
 	}
 	w.flush(ctx)
 	return w.err
