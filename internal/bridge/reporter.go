@@ -122,38 +122,54 @@ func (w *reporter) current() (p standby.Progress, err error) {
 		}
 	}
 	for _, u := range r.roster.all() {
-		d := w.delivery(u)
-		if p.Units[u.Name()], err = d.Progress(u); err != nil {
+		if err := w.addUnit(&p, u, steps); err != nil {
 			return p, err
-		}
-		p.Feeds[u.Config().Informer] = u.Replica.SinkKeys()
-		frontier := d.Frontier(u)
-		for _, key := range p.Feeds[u.Config().Informer] {
-			if s := steps[key]; s != nil && !d.Covers(&frontier, key) {
-				s.needs[u.Name()] = frontier
-			}
 		}
 	}
 	for _, out := range outs {
-		h := w.history(out.key)
-		h.add(steps[out.key])
-		position := h.covered(time.Now(), func(unit string, f *pipeline.Frontier) bool {
-			_, runs := p.Units[unit]
-			return !runs || w.deliveries[unit].Covers(f, out.key) // one that has ended was delivered
-		})
-		if position == nil {
-			continue
-		}
-		p.Sinks[out.key] = position
-		const large = 64 << 10
-		if len(position) < large {
-			continue
-		}
-		if outline := out.publisher.Outline(position); outline != nil {
-			p.Outlines[out.key] = outline
-		}
+		w.addPosition(&p, out, steps[out.key])
 	}
 	return p, nil
+}
+
+// addUnit adds the progress of a unit, and what the new positions of its sinks need of it.
+func (w *reporter) addUnit(
+	p *standby.Progress, u *pipeline.Pipeline, steps map[string]*positionStep,
+) (err error) {
+	d := w.delivery(u)
+	if p.Units[u.Name()], err = d.Progress(u); err != nil {
+		return err
+	}
+	keys := u.Replica.SinkKeys()
+	p.Feeds[u.Config().Informer] = keys
+	frontier := d.Frontier(u)
+	for _, key := range keys {
+		if s := steps[key]; s != nil && !d.Covers(&frontier, key) {
+			s.needs[u.Name()] = frontier
+		}
+	}
+	return nil
+}
+
+// addPosition adds the position of a sink's log that all units allow.
+func (w *reporter) addPosition(p *standby.Progress, out *sinkRunner, step *positionStep) {
+	h := w.history(out.key)
+	h.add(step)
+	position := h.covered(time.Now(), func(unit string, f *pipeline.Frontier) bool {
+		_, runs := p.Units[unit]
+		return !runs || w.deliveries[unit].Covers(f, out.key) // one that has ended was delivered
+	})
+	if position == nil {
+		return
+	}
+	p.Sinks[out.key] = position
+	const large = 64 << 10
+	if len(position) < large {
+		return
+	}
+	if outline := out.publisher.Outline(position); outline != nil {
+		p.Outlines[out.key] = outline
+	}
 }
 
 // delivery of a pipeline. It begins where the leader before stood.

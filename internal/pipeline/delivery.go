@@ -73,6 +73,7 @@ func (d *Delivery) Continues(p *Pipeline) bool {
 
 // Progress returns the progress of now.
 func (d *Delivery) Progress(p *Pipeline) (standby.Unit, error) {
+	d.hasAll = false // until the log was looked at
 	epoch, err := p.indexer.Meta().Epoch()
 	if err != nil {
 		return standby.Unit{}, err
@@ -99,8 +100,8 @@ func (d *Delivery) Progress(p *Pipeline) (standby.Unit, error) {
 	return d.unit(p), nil
 }
 
-// addFront looks what of the version after d.at is delivered. What was once told stays told until
-// d.at has passed it: after a reload the log may not know of that version yet.
+// addFront looks what of the version after d.at is delivered. The last front stays until d.at has
+// passed it: after a reload the log may not know of that version yet.
 func (d *Delivery) addFront(log *changelog.Delivered) {
 	if d.newest == "" || log.Newest.Newer(d.newest) {
 		d.newest = log.Newest
