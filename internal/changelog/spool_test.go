@@ -238,25 +238,15 @@ func TestSpooler(t *testing.T) {
 	})
 }
 
-// narrow is a disk of 1 GiB that says how much is left on it.
-type narrow struct {
-	vfs.FS
-	free *atomic.Uint64
-}
-
-func (n narrow) GetDiskUsage(string) (vfs.DiskUsage, error) {
-	return vfs.DiskUsage{AvailBytes: n.free.Load(), TotalBytes: 1 << 30}, nil
-}
-
-// openNarrow opens a database on a narrow disk that is half empty.
+// openNarrow opens a database on a disk that is half empty.
 func openNarrow(t *testing.T) (*store.DB, *atomic.Uint64) {
 	t.Helper()
-	free := &atomic.Uint64{}
-	free.Store(1 << 29)
-	db, err := store.Open(statedb.Options{Dir: "state", FS: narrow{vfs.NewMem(), free}})
+	disk := &testkit.NarrowFS{FS: vfs.NewMem()}
+	disk.Free.Store(1 << 29)
+	db, err := store.Open(statedb.Options{Dir: "state", FS: disk})
 	testkit.OK(t, err)
 	t.Cleanup(func() { testkit.OK(t, db.Close()) })
-	return db, free
+	return db, &disk.Free
 }
 
 // Whoever waits for room has it as soon as there is some, also when memory holds nothing any more
