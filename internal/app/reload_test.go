@@ -74,6 +74,6 @@ func TestReloadOnFullDisk(t *testing.T) {
 	}
 	_, err = done(err, "")
 	if refused, ok := errors.AsType[*admin.Error](err); !ok || refused.Code != http.StatusServiceUnavailable {
-		t.Errorf("the command is told %v", err)
+		t.Errorf("the command has the answer %v", err)
 	}
 }

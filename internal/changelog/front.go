@@ -4,8 +4,8 @@ import "github.com/kubebridge/bridge/internal/resource"
 
 // Front is the newest version that the watch has sent, while more of it may follow, and of which
 // objects it was so far. The watermark does not pass that version before a later one or a bookmark
-// comes, which may take as long as nothing changes. So other replicas are told by object what of it
-// is delivered.
+// comes, which may take as long as nothing changes. So the progress for other replicas names the
+// objects of it that are delivered.
 type Front struct {
 	Version resource.Version
 	Objects []uint64 // their Key.Digest

@@ -300,7 +300,7 @@ func checkHeld(t *testing.T, held []string, window int, latest bool) {
 // objects, with everything that is needed; and each object begin with its Added or its end.
 func checkLatest(t *testing.T, sent, all []string, needed map[string]bool) {
 	t.Helper()
-	place := map[string]int{} // by id: the first change of an object is told as its Added
+	place := map[string]int{} // by id: the first change of an object is sent as its Added
 	for n, line := range all {
 		_, id, _ := strings.Cut(line, " ")
 		place[id] = n

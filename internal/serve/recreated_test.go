@@ -59,7 +59,7 @@ func TestReplayRecreated(t *testing.T) {
 		"from the first new one":  {query.Point{At: noon.Add(30 * time.Second)}, "51", all[3:]},
 		"from the second new one": {query.Point{At: noon.Add(45 * time.Second)}, "54", all[5:]},
 		"from after the delete":   {query.Point{At: noon.Add(9 * time.Second)}, "49", all},
-		"goes on":                 {query.Point{At: noon}, "50", all[2:]},
+		"from a version between":  {query.Point{At: noon}, "50", all[2:]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, body := s(test.at).request("GET",

@@ -10,7 +10,7 @@ func TestCovers(t *testing.T) {
 	follows := func(p Unit) Stand { return Stand{Progress: p} }
 	leads := func(p Unit) Stand { return Stand{Progress: p, Leads: true} }
 	listed := History{From: "5", Complete: true}
-	told := &Front{Version: "10", Objects: []uint64{resource.Key("shop/a").Digest()}}
+	reported := &Front{Version: "10", Objects: []uint64{resource.Key("shop/a").Digest()}}
 	tests := map[string]struct {
 		change  Change
 		stand   Stand
@@ -35,21 +35,21 @@ func TestCovers(t *testing.T) {
 			Change{Version: "10"}, follows(Unit{Epoch: 1}), listed, false,
 		},
 
-		"of an object that is told of a version": {
-			Change{Version: "10", Key: "shop/a"}, follows(Unit{Delivered: "9", Front: told}), listed, true,
+		"of an object that the leader has reported in that version": {
+			Change{Version: "10", Key: "shop/a"}, follows(Unit{Delivered: "9", Front: reported}), listed, true,
 		},
 		"of another object of that version": {
-			Change{Version: "10", Key: "shop/b"}, follows(Unit{Delivered: "9", Front: told}), listed, false,
+			Change{Version: "10", Key: "shop/b"}, follows(Unit{Delivered: "9", Front: reported}), listed, false,
 		},
 		"of that object in another version": {
-			Change{Version: "11", Key: "shop/a"}, follows(Unit{Delivered: "9", Front: told}), listed, false,
+			Change{Version: "11", Key: "shop/a"}, follows(Unit{Delivered: "9", Front: reported}), listed, false,
 		},
 		"of no known object of that version": {
-			Change{Version: "10"}, follows(Unit{Delivered: "9", Front: told}), listed, false,
+			Change{Version: "10"}, follows(Unit{Delivered: "9", Front: reported}), listed, false,
 		},
 		"of that object, and in a list": {
 			Change{Version: "10", Key: "shop/a", OfList: true},
-			follows(Unit{Delivered: "4", Front: told}), listed, false,
+			follows(Unit{Delivered: "4", Front: reported}), listed, false,
 		},
 
 		"of a list that is under way": {
