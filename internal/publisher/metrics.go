@@ -103,7 +103,8 @@ func gauges(f metric.Factory, p *Publisher) {
 	f.GaugeFunc("bridge_publisher_delayed_lanes",
 		"Lanes that wait for the end of their retry's backoff.",
 		func() float64 { return float64(p.queue.Delayed()) })
-	f.GaugeFunc("bridge_publisher_unrouted_objects", "Objects and informers whose topic is not known yet.",
+	f.GaugeFunc("bridge_publisher_unrouted_objects",
+		"Objects and informers whose topic is not known yet.",
 		func() float64 { return float64(p.withoutLane()) })
 	f.GaugeFunc("bridge_publisher_oldest_seconds", "How long the oldest queued item has waited.",
 		func() float64 { return p.age().Seconds() })
