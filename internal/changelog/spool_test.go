@@ -17,6 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
+	"github.com/kubebridge/bridge/internal/testkit/narrowdisk"
 )
 
 // shared commits several logs, and counts the commits.
@@ -241,7 +242,7 @@ func TestSpooler(t *testing.T) {
 // openNarrow opens a database on a disk that is half empty.
 func openNarrow(t *testing.T) (*store.DB, *atomic.Uint64) {
 	t.Helper()
-	disk := &testkit.NarrowFS{FS: vfs.NewMem()}
+	disk := &narrowdisk.FS{FS: vfs.NewMem()}
 	disk.Free.Store(1 << 29)
 	db, err := store.Open(statedb.Options{Dir: "state", FS: disk})
 	testkit.OK(t, err)
