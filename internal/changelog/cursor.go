@@ -98,11 +98,11 @@ func (c *Cursor) keep(kept *pending) {
 	c.pending = *kept
 }
 
-// Read gives up to n entries, in order, in buf or a larger slice. They are pending from then on. It
-// gives nothing where there are none yet: Park follows. It returns ErrEnd when nothing will come.
-func (c *Cursor) Read(buf []*Entry, n int) ([]*Entry, error) {
+// Read gives up to n entries, in order. They are pending from then on. It gives nothing where there
+// are none yet: Park follows. It returns ErrEnd when nothing will come.
+func (c *Cursor) Read(n int) ([]*Entry, error) {
 	for {
-		found, none, err := c.read(buf, n, true)
+		found, none, err := c.read(n, true)
 		if none || err != nil || len(found) > 0 {
 			return found, err
 		}
@@ -126,14 +126,14 @@ func (l *Log) Offer() {
 
 // TryRead is Read for a step. It gives nothing where something has to be waited for, and then
 // reports whether there is no more.
-func (c *Cursor) TryRead(buf []*Entry, n int) (found []*Entry, none bool) {
-	found, none, err := c.read(buf, n, false)
+func (c *Cursor) TryRead(n int) (found []*Entry, none bool) {
+	found, none, err := c.read(n, false)
 	return found, none && err == nil
 }
 
 // read looks once, at what is on disk only if that is asked for. none is set when there is nothing,
 // and something will come.
-func (c *Cursor) read(buf []*Entry, n int, disk bool) (found []*Entry, none bool, err error) {
+func (c *Cursor) read(n int, disk bool) (found []*Entry, none bool, err error) {
 	l := c.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,28 +145,27 @@ func (c *Cursor) read(buf []*Entry, n int, disk bool) (found []*Entry, none bool
 	case len(kept) > 0: // one alone: what a drop adds to the next it may still add
 		c.next = kept[0].Position + 1
 		c.pending.add(kept[0].Position, kept[0].Observed)
-		return append(buf[:0], kept[0]), false, nil
+		return []*Entry{kept[0]}, false, nil
 	case c.next < m.base && disk:
 		found, err = c.readDiskLocked(n)
 		return found, false, err
 	case c.next < m.base:
 		return nil, false, nil
 	}
-	buf = buf[:0]
 	for _, e := range m.entries[m.index(c.next):] {
-		if len(buf) == n {
-			return buf, false, nil
+		if len(found) == n {
+			return found, false, nil
 		}
 		c.next = e.Position + 1
 		if e.size > 0 && e.For&c.bit != 0 {
-			buf = append(buf, e)
+			found = append(found, e)
 			c.pending.add(e.Position, e.Observed)
 		}
 	}
 	c.next = m.next
 	switch {
-	case len(buf) > 0:
-		return buf, false, nil
+	case len(found) > 0:
+		return found, false, nil
 	case l.closed:
 		return nil, false, ErrEnd
 	}

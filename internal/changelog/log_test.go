@@ -89,7 +89,7 @@ func (r *rig) entry(name string, version int, listeners changelog.Listeners) *ch
 
 // read reads what there is.
 func (r *rig) read(cursor, n int) []*changelog.Entry {
-	entries, err := r.Cursor(cursor).Read(nil, n)
+	entries, err := r.Cursor(cursor).Read(n)
 	testkit.OK(r.t, err)
 	return entries
 }

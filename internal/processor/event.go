@@ -44,19 +44,18 @@ func upToLarge(entries []*changelog.Entry) int {
 	return max(n, 1)
 }
 
-// itemsOf makes the events of inflights, which are copies of one where of says so. The slice is
-// used again.
+// itemsOf makes the events of inflights, which are copies of one where of says so.
 func (l *Listener) itemsOf(inflights []*inflight, of *copies) []*publisher.Item {
-	l.items = l.items[:0]
+	items := make([]*publisher.Item, 0, len(inflights))
 	for i, p := range inflights {
 		p.event = l.event(p.entry)
 		if p.copies = of; of != nil {
 			p.event = p.event.Copy(i)
 		}
 		p.item.Message = sinks.Message{Event: &p.event, Exists: l.exists(p.entry)}
-		l.items = append(l.items, &p.item)
+		items = append(items, &p.item)
 	}
-	return l.items
+	return items
 }
 
 // exists reports, with the end of a list, whether an object exists; nil with any other entry, and

@@ -57,11 +57,7 @@ func (l *Listener) read() (entries []*changelog.Entry, err error) {
 	if entries, l.refused = l.refused, nil; len(entries) > 0 {
 		return entries, nil
 	}
-	entries, err = l.cursor.Read(l.buf, readSize)
-	if len(entries) > 0 {
-		l.buf = entries
-	}
-	return entries, err
+	return l.cursor.Read(readSize)
 }
 
 // stepSize and stepBytes bound what a step passes on: more pay for a goroutine of their own. The
@@ -76,11 +72,10 @@ const (
 // it. It reports false where a goroutine of its own has to continue: there is more, it is large, or
 // something has to be waited for.
 func (l *Listener) step() bool {
-	entries, none := l.cursor.TryRead(l.buf, stepSize)
+	entries, none := l.cursor.TryRead(stepSize)
 	if len(entries) == 0 {
 		return none
 	}
-	l.buf = entries
 	n := len(entries)
 	if entries = l.unsent(entries); len(entries) == 0 {
 		return n < stepSize

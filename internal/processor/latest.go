@@ -5,6 +5,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher"
 )
 
 // A listener with Latest reads the log ahead of what it sends, in memory and on disk, as far as it
@@ -202,14 +203,14 @@ func (l *Listener) sendReady(ctx context.Context) (bool, error) {
 		p.object, p.first = ready[i].object, firsts[i]
 	}
 	l.mu.Unlock()
-	l.items = l.items[:0]
+	items := make([]*publisher.Item, 0, len(inflights))
 	for i, p := range inflights {
 		p.event = l.latestEvent(&ready[i], firsts[i], lasts[i])
 		p.event.Run = "/" + l.cfg.Run
 		p.item.Message.Event = &p.event
-		l.items = append(l.items, &p.item)
+		items = append(items, &p.item)
 	}
-	if err := l.cfg.Publisher.Add(ctx, l.items); err != nil {
+	if err := l.cfg.Publisher.Add(ctx, items); err != nil {
 		return false, err
 	}
 	return true, nil

@@ -11,7 +11,6 @@ import (
 
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/metric"
-	"github.com/kubebridge/bridge/internal/publisher"
 )
 
 // Listener makes events of the entries that a cursor reads, and adds them to its publisher.
@@ -22,11 +21,7 @@ type Listener struct {
 	collapsed *metric.Counter
 	epochs    int                // added to the epoch of each change: see outlive; owned by run
 	left      []*changelog.Entry // pending since a run before; owned by run
-	// Owned by run, and by the step while it is parked. They grow as they are needed: most
-	// listeners of a "*" pass on one event in their life.
-	buf     []*changelog.Entry // what is read is put there
-	items   []*publisher.Item
-	refused []*changelog.Entry // read by the step, and left to run
+	refused   []*changelog.Entry // read by the step, and left to run; owned by both in turns
 	// Of a listener with Latest only.
 	leftover []changelog.Header // pending since a run before, not queued yet; owned by run
 	settled  atomic.Uint64      // counts calls of Settle, and what else may let more be sent

@@ -6,12 +6,14 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/event"
@@ -187,6 +189,29 @@ func TestExists(t *testing.T) {
 			for _, id := range []string{"a/2", "a/3"} {
 				b.change(event.Added, "a", "a", 0)
 				passed("resource.added "+id, false)
+			}
+			b.end()
+		})
+	}
+}
+
+// A listener with nothing on its way keeps no memory of what was.
+func TestIdleListener(t *testing.T) {
+	for _, latest := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, processor.Config{Latest: latest})
+			b.append(&changelog.Entry{Kind: changelog.OfListEnd})
+			b.change(event.Added, "a", "a", 0)
+			var passed []weak.Pointer[publisher.Item]
+			for synctest.Wait(); len(b.held) > 0; synctest.Wait() {
+				passed = append(passed, weak.Make(b.held[0]))
+				b.settle(0)
+			}
+			runtime.GC()
+			for n, it := range passed {
+				if it.Value() != nil {
+					t.Errorf("latest %v: event %d of %d is still held", latest, n, len(passed))
+				}
 			}
 			b.end()
 		})
