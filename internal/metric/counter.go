@@ -2,6 +2,7 @@ package metric
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -14,9 +15,7 @@ import (
 // It is not the library's because of its size: every resource has some sixty counters, and with "*"
 // there are hundreds of resources.
 type Counter struct {
-	of    *Counters
-	value string        // of the label
-	bits  atomic.Uint64 // of a float64
+	bits atomic.Uint64 // of a float64
 }
 
 // Inc counts one.
@@ -37,43 +36,43 @@ func add(bits *atomic.Uint64, n float64) {
 
 func (c *Counter) count() float64 { return math.Float64frombits(c.bits.Load()) }
 
+// sample is a counter as it is read.
+type sample struct {
+	of    *Counters
+	value string // of the label
+	*Counter
+}
+
 // Desc implements prometheus.Metric.
-func (c *Counter) Desc() *prometheus.Desc { return c.of.desc }
+func (s sample) Desc() *prometheus.Desc { return s.of.form.desc }
 
 // Write implements prometheus.Metric.
-func (c *Counter) Write(m *dto.Metric) error {
-	count := c.count()
-	m.Counter = &dto.Counter{Value: &count}
-	if c.of.label != "" {
-		m.Label = []*dto.LabelPair{{Name: &c.of.label, Value: &c.value}}
+func (s sample) Write(m *dto.Metric) error {
+	m.Counter = &dto.Counter{Value: new(s.count())}
+	if label := s.of.form.label; label != "" {
+		m.Label = []*dto.LabelPair{{Name: &label, Value: &s.value}}
 	}
 	return nil
 }
 
 // Counters are counters by the values of one label. Their methods may be called concurrently.
 type Counters struct {
-	desc  *prometheus.Desc
-	label string
-	known []Counter
+	form  *form
+	known []Counter // by the form's values
 
 	mu    sync.Mutex // guards later
 	later map[string]*Counter
 }
 
 func newCounters(name, help, label string, values ...string) *Counters {
-	c := &Counters{desc: describe(name, help, label), label: label, known: make([]Counter, len(values))}
-	for n, value := range values {
-		c.known[n].of, c.known[n].value = c, value
-	}
-	return c
+	f := formOf(name, help, label, values)
+	return &Counters{form: f, known: make([]Counter, len(f.values))}
 }
 
 // With is the counter of a value. One that was not known from the start is made.
 func (c *Counters) With(value string) *Counter {
-	for n := range c.known {
-		if c.known[n].value == value {
-			return &c.known[n]
-		}
+	if n := slices.Index(c.form.values, value); n >= 0 {
+		return &c.known[n]
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +80,7 @@ func (c *Counters) With(value string) *Counter {
 		if c.later == nil {
 			c.later = map[string]*Counter{}
 		}
-		c.later[value] = &Counter{of: c, value: value}
+		c.later[value] = new(Counter)
 	}
 	return c.later[value]
 }
@@ -89,33 +88,33 @@ func (c *Counters) With(value string) *Counter {
 // Counts are what was counted so far, by value. Those that are zero are left out.
 func (c *Counters) Counts() map[string]int {
 	counts := map[string]int{}
-	for _, counter := range c.all() {
-		if n := int(counter.count()); n > 0 {
-			counts[counter.value] = n
+	for _, s := range c.all() {
+		if n := int(s.count()); n > 0 {
+			counts[s.value] = n
 		}
 	}
 	return counts
 }
 
-func (c *Counters) all() []*Counter {
-	all := make([]*Counter, 0, len(c.known))
-	for n := range c.known {
-		all = append(all, &c.known[n])
+func (c *Counters) all() []sample {
+	all := make([]sample, 0, len(c.known))
+	for n, value := range c.form.values {
+		all = append(all, sample{c, value, &c.known[n]})
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, counter := range c.later {
-		all = append(all, counter)
+	for value, counter := range c.later {
+		all = append(all, sample{c, value, counter})
 	}
 	return all
 }
 
 // Describe implements prometheus.Collector.
-func (c *Counters) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
+func (c *Counters) Describe(to chan<- *prometheus.Desc) { to <- c.form.desc }
 
 // Collect implements prometheus.Collector.
 func (c *Counters) Collect(to chan<- prometheus.Metric) {
-	for _, counter := range c.all() {
-		to <- counter
+	for _, s := range c.all() {
+		to <- s
 	}
 }

@@ -7,6 +7,8 @@
 package metric
 
 import (
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,25 +36,36 @@ func (f Factory) register(c prometheus.Collector) {
 	}
 }
 
-// descs are the descriptors of Counters and Gauges, by what they say. There are hundreds of metrics
-// of one name, one for each resource, and they differ in the labels of their Scope only.
-var descs sync.Map // of *prometheus.Desc, by words
+// form is what metrics of one name have in common. There are hundreds of them, one for each
+// resource, and they differ in the labels of their Scope only.
+type form struct {
+	desc   *prometheus.Desc
+	label  string   // "" for none
+	values []string // of the label, from the start
+}
 
-type words struct{ name, help, label string }
+// forms are shared: *form by words.
+var forms sync.Map
 
-// describe is a descriptor of metrics with a label, "" for none.
-func describe(name, help, label string) *prometheus.Desc {
-	key := words{name, help, label}
-	if desc, ok := descs.Load(key); ok {
-		return desc.(*prometheus.Desc)
+type words struct{ name, help, label, values string }
+
+// formOf is the form of metrics with a label, "" for none.
+func formOf(name, help, label string, values []string) *form {
+	key := words{name, help, label, strings.Join(values, "\x00")}
+	if f, ok := forms.Load(key); ok {
+		return f.(*form)
 	}
 	var labels []string
 	if label != "" {
 		labels = []string{label}
 	}
-	desc, _ := descs.LoadOrStore(key, prometheus.NewDesc(name, help, labels, nil))
-	return desc.(*prometheus.Desc)
+	desc := prometheus.NewDesc(name, help, labels, nil)
+	f, _ := forms.LoadOrStore(key, &form{desc, label, slices.Clone(values)})
+	return f.(*form)
 }
+
+// describe is a descriptor of metrics without a label of their own.
+func describe(name, help string) *prometheus.Desc { return formOf(name, help, "", nil).desc }
 
 // Counter makes a counter.
 func (f Factory) Counter(name, help string) *Counter {
@@ -74,7 +87,7 @@ func (f Factory) CountersOf(name, help string, labels ...string) *prometheus.Cou
 
 // Gauge makes a gauge.
 func (f Factory) Gauge(name, help string) *Gauge {
-	g := &Gauge{desc: describe(name, help, "")}
+	g := &Gauge{desc: describe(name, help)}
 	f.register(g)
 	return g
 }
@@ -91,7 +104,7 @@ func (f Factory) Gauges(name, help, label string, values ...string) *prometheus.
 // GaugeFunc makes a gauge that is read from the program at each scrape. value may be called
 // concurrently.
 func (f Factory) GaugeFunc(name, help string, value func() float64) {
-	f.register(&gaugeFunc{describe(name, help, ""), value})
+	f.register(&gaugeFunc{describe(name, help), value})
 }
 
 // FlagFunc makes a gauge that is 1 while on is true, else 0. on may be called concurrently.

@@ -195,7 +195,7 @@ func TestExists(t *testing.T) {
 	}
 }
 
-// A listener with nothing on its way keeps no memory of what was.
+// A listener with nothing in flight keeps no memory of what was.
 func TestIdleListener(t *testing.T) {
 	for _, latest := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
