@@ -92,27 +92,27 @@ type Kubernetes struct {
 // object that all sinks have, the changes that no sink has yet, and where each watch resumes.
 type State struct {
 	// Dir is the directory of the state. It is made when missing, belongs to one running bridge,
-	// and needs a disk that survives a restart: without it the bridge takes a new snapshot, deletes
-	// of the meantime are not noticed, and a gap event with the reason `forgotten` says so.
+	// and needs a disk that survives a restart. Without it the bridge takes a new snapshot, and
+	// deletes of the meantime are not noticed. A gap event with the reason `forgotten` says so.
 	Dir string `yaml:"dir" default:"./bridge-state"`
 	// CommitInterval is how often what was acknowledged is committed and synced to disk. After a
 	// crash at most this much is sent a second time, with the same ids; while another sink is away,
 	// at most five seconds more. Shorter costs more fsyncs.
 	CommitInterval time.Duration `yaml:"commitInterval" default:"200ms"`
 	// BodiesPerSecond bounds how many updated objects are written to the state a second, of all
-	// informers together; their versions always are, and new objects too. In a flood of updates
-	// beyond that, which then takes about half the CPU, objects stay on disk as they were at an
-	// earlier version until a later update of theirs, or until no update was beyond it for ten
-	// seconds: then what is behind is read from the API server, one request a second. Until then an
-	// inferred delete would show the earlier one: the event has the last version, and the object in
-	// it its own. Informers with a filter, `resync`, `attributes`, or a payload of `change` or
-	// `patch` write all of theirs, and where an informer has `owners`, all do. 0: no bound.
+	// informers together. Their versions always are, and new objects too. A flood of updates beyond
+	// that takes about half the CPU. In it objects stay on disk as they were at an earlier version,
+	// until a later update of theirs, or until no update was beyond it for ten seconds. Then what
+	// is behind is read from the API server, one request a second. Until then an inferred delete
+	// would show the earlier one: the event has the last version, and the object in it its own.
+	// Informers with a filter, `resync`, `attributes`, or a payload of `change` or `patch` write
+	// all of theirs, and where an informer has `owners`, all do. 0: no bound.
 	BodiesPerSecond int `yaml:"bodiesPerSecond" default:"1000"`
-	// MaxUndeliveredBytes bounds the folder `undelivered` in the directory: events that a sink has
-	// refused permanently and that have no place in dead letters, or one that did not take them for
-	// the sink's `deadLetterWait`; each in a file, to be read, sent again by other means, and taken
-	// away. When it is full, or 0, such an event waits for its place, and without a place it is
-	// lost.
+	// MaxUndeliveredBytes bounds the folder `undelivered` in the directory. It has events that a
+	// sink has refused permanently and that have no place in dead letters, or one that did not take
+	// them for the sink's `deadLetterWait`. Each is in a file, to be read, sent again by other
+	// means, and taken away. When it is full, or 0, such an event waits for its place, and without
+	// a place it is lost.
 	MaxUndeliveredBytes Size `yaml:"maxUndeliveredBytes" default:"256MiB"`
 	// Mode is `disk`, or `memory` for nothing on disk: every start is then a first start, and the
 	// backlog of a sink is bounded by memory.

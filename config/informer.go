@@ -42,30 +42,30 @@ type Informer struct {
 	FieldSelector string `yaml:"fieldSelector" example:"spec.nodeName=n1"`
 	// SelectAt says who evaluates `labelSelector`. `server`, the API server: nothing else is read,
 	// and that an object has left looks as if it was deleted. `bridge`: everything is read, and
-	// what does not match is left out here, before it costs memory or disk; and events say in
-	// `cause` what happened: `deleted`, or `left-selector` for an object that lives on, with the
-	// last state that matched; and of `added` ones `created`, or `entered-selector` for an object
-	// that was there and came to match. Only objects that were reported are reported to have left:
-	// with `snapshot: never` not those from before the start. Fields of names only can then be
-	// selected in `fieldSelector`, which the API server evaluates in either case. To go from one to
-	// the other takes no list.
+	// what does not match is left out here, before it costs memory or disk. Events then say in
+	// `cause` what happened. Of `deleted` ones it is `deleted`, or `left-selector` for an object
+	// that lives on, with the last state that matched. Of `added` ones it is `created`, or
+	// `entered-selector` for an object that was there and came to match. Only objects that were
+	// reported are reported to have left: with `snapshot: never` not those from before the start.
+	// Fields of names only can then be selected in `fieldSelector`, which the API server evaluates
+	// in either case. To go from one to the other takes no list.
 	SelectAt string `yaml:"selectAt" default:"server" oneof:"server bridge"`
 	// Operations are which changes are sent: `added`, `updated`, `deleted`, and `synced` of a
 	// resync. Empty: all. Events about the informer itself (gaps, and that a list is complete) are
 	// always sent.
 	Operations []string `yaml:"operations"`
 	// Filter is a CEL condition (`object.status.phase == "Failed"`): only changes for which it is
-	// true are sent. It may use `object`, the state after the change, or the last one of a delete;
-	// `old`, the version before an update, else null; `op`, one of `operations`; and `meta` with
-	// kind, apiVersion, group, resource, namespace, name, uid, resourceVersion, generation, labels,
-	// annotations, manager (as in the event), deleting, initial and inferred, which costs nothing
-	// where `object` has to be decoded. What an object does not have is null. There are Kubernetes'
-	// helpers for strings, lists, sets, regular expressions, quantities, URLs and IPs. An
-	// expression that fails or costs too much keeps nothing back: the change is sent and counted
-	// (`bridge_informer_filter_errors_total`). A filter selects changes, not objects: to see the
-	// delete of an object that does not match any more, allow for it (`op == "deleted" || …`). A
-	// filter is no way to keep objects confidential: whoever writes an object can make it so large
-	// that its expression costs too much.
+	// true are sent. It may use four names. `object` is the state after the change, or the last one
+	// of a delete. `old` is the version before an update, else null. `op` is one of `operations`.
+	// `meta` has kind, apiVersion, group, resource, namespace, name, uid, resourceVersion,
+	// generation, labels, annotations, manager (as in the event), deleting, initial and inferred;
+	// it costs nothing where `object` has to be decoded. What an object does not have is null.
+	// There are Kubernetes' helpers for strings, lists, sets, regular expressions, quantities, URLs
+	// and IPs. An expression that fails or costs too much keeps nothing back: the change is sent
+	// and counted (`bridge_informer_filter_errors_total`). A filter selects changes, not objects:
+	// to see the delete of an object that does not match any more, allow for it (`op == "deleted"
+	// || …`). A filter is no way to keep objects confidential: whoever writes an object can make it
+	// so large that its expression costs too much.
 	Filter string `yaml:"filter"`
 	// IgnoreChanges are paths whose changes are no news: an update that touches nothing else is not
 	// sent. A path is names behind dots, with `*` for every member or item and `["…"]` for a name
@@ -78,9 +78,9 @@ type Informer struct {
 	// generation and managedFields do not count. Left out: any.
 	ChangedParts []string `yaml:"changedParts"`
 	// IgnoreHeartbeats ignores what is written only to say that somebody is alive, or was looked
-	// at: `renewTime` of Leases, `lastHeartbeatTime` in the conditions of Nodes, the leader
-	// election annotation of Endpoints and ConfigMaps, and of Endpoints and EndpointSlices the time
-	// of the last trigger and the resourceVersions of the Pods behind them.
+	// at. That is `renewTime` of Leases, `lastHeartbeatTime` in the conditions of Nodes, and the
+	// leader election annotation of Endpoints and ConfigMaps. Of Endpoints and EndpointSlices it is
+	// the time of the last trigger and the resourceVersions of the Pods behind them.
 	IgnoreHeartbeats bool `yaml:"ignoreHeartbeats"`
 	// Attributes are attributes of your own for the events: a name, and the path of the value in
 	// the object, as in `ignoreChanges` but without `*`:
@@ -104,11 +104,12 @@ type Informer struct {
 	// Delivery is `history`: every version is sent; or `latest`: of versions that wait for a slow
 	// sink only the newest is; for sinks that say nothing else.
 	Delivery string `yaml:"delivery" default:"history" oneof:"history latest"`
-	// Secrets is `redacted`: the values of Secrets (`data`, `stringData`, and annotations but for
-	// some harmless names) and credentials in other kinds that are known to hold some are replaced
-	// before anything sends, logs or stores them, see docs/redaction.md; or `send`: they leave the
-	// cluster as they are, and lie in the state directory. `send` takes a second key that is not in
-	// this file: the flag --allow-secrets, or BRIDGE_ALLOW_SECRETS=true.
+	// Secrets is `redacted` or `send`. `redacted`: the values of Secrets (`data`, `stringData`, and
+	// annotations but for some harmless names) and credentials in other kinds that are known to
+	// hold some are replaced (docs/redaction.md). That is done before anything sends, logs or
+	// stores them. `send`: they leave the cluster as they are, and lie in the state directory.
+	// `send` takes a second key that is not in this file: the flag --allow-secrets, or
+	// BRIDGE_ALLOW_SECRETS=true.
 	Secrets string `yaml:"secrets" default:"redacted" oneof:"redacted send"`
 	// Redact are paths, written as in `ignoreChanges`, whose values are replaced by a fingerprint
 	// (docs/redaction.md) in objects of any kind before anything sends, logs or stores them: a
@@ -148,12 +149,12 @@ type InformerQueue struct {
 	// than three times what is left free there, whatever `whenFull` says, so that the others still
 	// have room.
 	Spool Size `yaml:"spool" default:"10GiB"`
-	// WhenFull is `block`: reading stops until a sink has taken something, and nothing is dropped,
-	// but for what the API server forgets meanwhile, which a gap event reports; or `drop-oldest`:
-	// reading continues, and the oldest changes in the state directory are dropped for the sinks
-	// that have not had them. Each of these sinks gets an `informer.gap` event in their place, with
-	// the reason `dropped`. It is here and not at the sink because the changes wait once for all
-	// sinks. Not for `state.mode: memory`.
+	// WhenFull is `block` or `drop-oldest`. `block`: reading stops until a sink has taken
+	// something, and nothing is dropped. What the API server forgets meanwhile a gap event reports.
+	// `drop-oldest`: reading continues, and the oldest changes in the state directory are dropped
+	// for the sinks that have not had them. Each of these sinks gets an `informer.gap` event in
+	// their place, with the reason `dropped`. It is here and not at the sink because the changes
+	// wait once for all sinks. Not for `state.mode: memory`.
 	WhenFull string `yaml:"whenFull" default:"block" oneof:"block drop-oldest"`
 }
 
@@ -164,14 +165,14 @@ type Binding struct {
 	// Payload is what an event's data is. `object`: the object's JSON. `change`: `{"object":…}`,
 	// and of updates also `"old"`, the version before, and `"patch"`, what is different as a JSON
 	// Patch (RFC 6902). `patch`: of updates the JSON Merge Patch (RFC 7386) to the version before,
-	// as `application/merge-patch+json`; of everything else the object, as `application/json`, to
-	// put in the place of what the reader has (so is an update that sets a member to null, which a
-	// merge patch can't say). `metadata`: a PartialObjectMetadata. `reference`: no data, the
-	// attributes name the object. `debezium`:
-	// `{"before":…, "after":…, "source":…, "op":…, "ts_ms":…}` for engines that read debezium-json
-	// (docs/consumers.md says what is in it), not with `encoding: structured`. Deleted events carry
-	// the last state. The version before is the one that the cluster had, whether it was sent to
-	// this sink or a filter kept it back.
+	// as `application/merge-patch+json`. Of everything else it is the object, as
+	// `application/json`, to put in the place of what the reader has. So is an update that sets a
+	// member to null, which a merge patch can't say. `metadata`: a PartialObjectMetadata.
+	// `reference`: no data, the attributes name the object. `debezium`: `{"before":…, "after":…,
+	// "source":…, "op":…, "ts_ms":…}` for engines that read debezium-json (docs/consumers.md says
+	// what is in it), not with `encoding: structured`. Deleted events carry the last state. The
+	// version before is the one that the cluster had, whether it was sent to this sink or a filter
+	// kept it back.
 	Payload string `yaml:"payload" default:"object" oneof:"object change patch metadata reference debezium"`
 	// Types is `bridge`: events are of type `dev.kubebridge.resource.added`, `.updated`,
 	// `.deleted`; or `knative`: they have the types and subjects of Knative's ApiServerSource

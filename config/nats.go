@@ -22,11 +22,10 @@ type NATS struct {
 	// StoreDir is where the embedded server keeps its streams. Needs `embedded`. Left out: the
 	// directory `nats` in `state.dir`.
 	StoreDir string `yaml:"storeDir"`
-	// Mode is `jetstream`: an event is sent when a stream has stored it, duplicates are removed by
-	// the server; or `core`: an event is sent when the server has it, at most once: who is not
-	// listening misses it, and what is lost on the way is lost; or `kv`: a key-value bucket holds
-	// the newest event of each object that exists, and any NATS client gets, lists and watches it
-	// (docs/consumers.md).
+	// Mode is one of three. `jetstream`: an event is sent when a stream has stored it, and the
+	// server removes duplicates. `core`: an event is sent when the server has it, at most once. Who
+	// is not listening misses it. `kv`: a key-value bucket holds the newest event of each object
+	// that exists, and any NATS client gets, lists and watches it (docs/consumers.md).
 	Mode string `yaml:"mode" default:"jetstream" oneof:"jetstream core kv"`
 	// Bucket is the name of the key-value bucket of mode `kv`, which is made when missing. The key
 	// of an object is `<group>.<resource>.<namespace>.<name>`, as `apps.deployments.shop.web`;

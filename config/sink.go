@@ -45,9 +45,9 @@ type Sink struct {
 	// waits forever.
 	DeadLetterWait time.Duration `yaml:"deadLetterWait" default:"10m"`
 	// Oversize are the ways to send an event that is too large for the broker, as it would be
-	// encoded, in the order in which they are tried: `trim`: without the last-applied annotation
-	// and managedFields; `claim`: without its payload, which goes into the object store of
-	// `nats.objects`, with a `dataref` that says where; `reference`: with the object's metadata in
+	// encoded, in the order in which they are tried. `trim`: without the last-applied annotation
+	// and managedFields. `claim`: without its payload, which goes into the object store of
+	// `nats.objects`, with a `dataref` that says where. `reference`: with the object's metadata in
 	// place of the object. Each says so in the attribute `oversize`, with `originalsize` and
 	// `originalsha256` of the payload, and is counted. What fits in none of them, and with an empty
 	// list everything, goes to the dead letters.

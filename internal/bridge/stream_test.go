@@ -52,7 +52,8 @@ type reader struct {
 	ids     map[string]string       // of changes
 	changes map[string]string       // by id
 	folded  map[resource.Key]string // what a consumer holds: marks of what exists
-	// unsure: the run before died, and nothing was listed since. After a rewind everything is told.
+	// unclean: the run before died, and nothing was listed since. After a rewind everything is told.
+	// A unit that a reload ends in the middle is as clean as it began, whatever was listed.
 	unclean bool
 	// announced are the versions of objects of which a run before may have told something, without
 	// anything being settled.
@@ -305,7 +306,7 @@ func (r *reader) synced(rec *testkit.Record) {
 	r.incomplete = listed.Unreadable > 0
 	r.relist.synced = number(resource.Version(rec.ResourceVersion))
 	r.relist = nil
-	r.unclean = r.unclean && r.notices >= 0 // one that lay on disk is of the run before
+	r.unclean = r.unclean && (r.m.reloads || r.notices >= 0) // one that lay on disk is of the run before
 }
 
 // rewound reports whether versions can't be compared.
