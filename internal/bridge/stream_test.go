@@ -52,8 +52,8 @@ type reader struct {
 	ids     map[string]string       // of changes
 	changes map[string]string       // by id
 	folded  map[resource.Key]string // what a consumer holds: marks of what exists
-	// unclean: the run before died, and nothing was listed since. After a rewind everything is told.
-	// A unit that a reload ends in the middle is as clean as it began, whatever was listed.
+	// unclean: the run before died, and nothing was listed since. After a rewind everything is
+	// told. A unit that a reload ends in the middle is as clean as it began.
 	unclean bool
 	// announced are the versions of objects of which a run before may have told something, without
 	// anything being settled.
