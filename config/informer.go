@@ -22,11 +22,11 @@ type Informer struct {
 	// Namespaces are the namespaces to watch. Left out: all, and cluster-scoped objects. When
 	// given, cluster-scoped resources may not be named in `resources`, and `"*"` leaves them out.
 	Namespaces []string `yaml:"namespaces"`
-	// NamespaceSelector is a label selector of Namespaces as kubectl takes it (`env=prod`): objects
+	// NamespaceSelector is a label selector of Namespaces as kubectl takes it (`env=prod`). Objects
 	// of namespaces that match are watched, whatever namespaces come, go and are relabelled. What
-	// is in a namespace that comes to match is sent as `added`; when it does not match any more, as
-	// `deleted` with the attribute `cause: left-selector`, and nothing is reported about it from
-	// then on, not even that it is deleted. Changes count from when the bridge learns of the
+	// is in a namespace that comes to match is sent as `added`. When it does not match any more, it
+	// is sent as `deleted` with the attribute `cause: left-selector`. Nothing is reported about it
+	// from then on, not even that it is deleted. Changes count from when the bridge learns of the
 	// Namespace's labels. One watch of all namespaces is read for each resource, and the others are
 	// left out here, before they cost memory or disk. Cluster-scoped resources are left out as with
 	// `namespaces`, beside which it may not be given. It takes the right to list and watch
@@ -174,12 +174,12 @@ type Binding struct {
 	// version before is the one that the cluster had, whether it was sent to this sink or a filter
 	// kept it back.
 	Payload string `yaml:"payload" default:"object" oneof:"object change patch metadata reference debezium"`
-	// Types is `bridge`: events are of type `dev.kubebridge.resource.added`, `.updated`,
-	// `.deleted`; or `knative`: they have the types and subjects of Knative's ApiServerSource
-	// (`dev.knative.apiserver.resource.add`, `.update`, `.delete`; with payload `reference`
-	// `dev.knative.apiserver.ref.add` and so on, and an ObjectReference as data), so that its
-	// Triggers take them. Resyncs and events about an informer, which Knative does not have, keep
-	// their types.
+	// Types is `bridge` or `knative`. `bridge`: events are of type `dev.kubebridge.resource.added`,
+	// `.updated`, `.deleted`. `knative`: they have the types and subjects of Knative's
+	// ApiServerSource, so that its Triggers take them: `dev.knative.apiserver.resource.add`,
+	// `.update`, `.delete`, and with payload `reference` `dev.knative.apiserver.ref.add` and so on,
+	// and an ObjectReference as data. Resyncs and events about an informer, which Knative does not
+	// have, keep their types.
 	Types string `yaml:"types" default:"bridge" oneof:"bridge knative"`
 	// Operations are which changes are sent to this sink, of those that the informer's `operations`
 	// let through. Empty: all.

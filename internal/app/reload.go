@@ -157,9 +157,9 @@ func (r *reloader) change(
 	return done, level, nil
 }
 
-// reconfigure makes the change, unless the files change once more while it waits for its turn:
-// where another replica leads, that is until the leader has made it, which may never have it if it
-// sees the newer one first.
+// reconfigure makes the change, unless the files change once more while it waits for its turn.
+// Where another replica leads, that is until the leader has made it. The leader may never have it,
+// if it sees the newer one first.
 func (r *reloader) reconfigure(
 	ctx context.Context, c *bridge.Change, content string,
 ) (bridge.Changes, error) {

@@ -33,8 +33,9 @@ type SampleOptions struct {
 
 // Sample prints the first events of a configuration as its sinks would send them, and sends none.
 // It contacts no broker and has its state in memory. It ends when there were enough events of each
-// sink, when all that exists was shown and that was something, and at the timeout or the end of
-// ctx. printed is how many events there were; all reports whether all that exists was shown.
+// sink, or when all that exists was shown and that was something. Else it ends at the timeout or
+// the end of ctx. printed is how many events there were; all reports whether all that exists was
+// shown.
 func Sample(ctx context.Context, o SampleOptions) (printed int, all bool, err error) {
 	o.Config.State.Mode, o.Config.ShutdownTimeout = "memory", time.Second
 	for i := range o.Config.Sinks {

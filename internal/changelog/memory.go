@@ -34,9 +34,9 @@ func (l *Log) changedLocked() {
 const lookAgain = time.Second
 
 // waitRoom waits until there is room in memory, or enough reports that something else is to be
-// done; but only for a moment, since nothing signals that space was freed on disk, or that other
-// logs hold less of the shared budget. When memory holds only what is spooled, the Spooler does not
-// look after the log either.
+// done. It waits only for a moment, since nothing signals that space was freed on disk, or that
+// other logs hold less of the shared budget. When memory holds only what is spooled, the Spooler
+// does not look after the log either.
 func (l *Log) waitRoom(ctx context.Context, enough func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookAgain)
 	defer cancel()

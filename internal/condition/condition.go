@@ -1,7 +1,7 @@
 // Package condition waits on a sync.Cond under a context, for a condition over several fields that
-// no channel shows: who waits for room, for a slow disk, for a drain, or for the next change as a
-// listener of the newest states only. A change that goes to a listener of every change waits here
-// only where there is no room.
+// no channel shows. Who waits here waits for room, for a slow disk, for a drain, or for the next
+// change as a listener of the newest states only. A change that goes to a listener of every change
+// waits here only where there is no room.
 package condition
 
 import (

@@ -12,9 +12,8 @@ import (
 )
 
 // scope is which namespaces are selected, as the stream has told so far. What it says is on disk
-// before anything that follows from it may be sent: that a namespace enters, so that it enters
-// again after a crash, with the same ids; that it leaves, so that it leaves completely before it
-// may come again.
+// before anything that follows from it may be sent. So a namespace that enters does so again after
+// a crash, with the same ids. One that leaves does so completely before it may come again.
 type scope struct {
 	mu sync.Mutex // guards all below; held for a few map operations only
 	// revision counts changes of states. A note about a state that was left since is not written.

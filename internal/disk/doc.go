@@ -1,6 +1,6 @@
-// Package disk is a file system for a database that must outlast a full disk: what the disk can't
-// take for lack of space, or because it is read-only for a while, waits and is tried again, instead
-// of coming back as an error.
+// Package disk is a file system for a database that must outlast a full disk. What the disk can't
+// take for lack of space, or because it is read-only for a while, waits and is tried again. It does
+// not come back as an error.
 //
 // Takes in: the operations of Pebble, which ends its process when its log or its list of files
 // can't be written: an error from its log makes it panic, with a mutex unlocked that a deferred

@@ -100,8 +100,8 @@ type Routing struct {
 	// event: one about an informer must replace neither an object nor one of another type.
 	CompactionKey string
 	// Run is empty, or sets the message apart from what other processes have sent of the same
-	// event: a sink that gets the newest states only may be sent an older one again after a crash,
-	// and must then be sent what came after it again too. It begins with a slash.
+	// event. A sink that gets the newest states only may be sent an older one again after a crash.
+	// Then it must be sent what came after it again too. It begins with a slash.
 	Run string
 }
 

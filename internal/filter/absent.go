@@ -8,8 +8,8 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// absent is what stands where an object has nothing: null to those who compare it, an empty map to
-// those who look into it, and no error as such, so that object.metadata.labels.app == "web" is
+// absent is what stands where an object has nothing. It is null to those who compare it, an empty
+// map to those who look into it, and no error as such. So object.metadata.labels.app == "web" is
 // false of an object without labels.
 type absent struct{}
 

@@ -26,7 +26,7 @@ type Snapshot struct {
 }
 
 // Snapshot queues a Synced of every object that is meant, as it is known when its turn comes, in
-// order with its changes; and gives their number, and that of those which are known in an earlier
+// order with its changes. It gives their number, and that of those which are known in an earlier
 // state only (store.IndexerConfig.ExactBodies): an earlier state must not come behind a later one.
 // It reads no list, and waits while the FIFO is full. When the FIFO is closed, or ctx ends, it
 // returns why.

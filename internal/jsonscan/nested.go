@@ -38,7 +38,7 @@ func (s *Scanner) deeper() bool {
 
 // nested goes over the object or array that comes next. It is the whole grammar in one loop,
 // without calls where bytes are as they nearly always are, since most of the bytes of an object are
-// walked over here: b and i are s.b and s.i, which every call may change.
+// walked over here. b and i are s.b and s.i, which every call may change.
 func (s *Scanner) nested() bool {
 	b, i := s.b, s.i
 	s.spill = s.spill[:0]

@@ -6,9 +6,9 @@ import (
 	"github.com/kubebridge/bridge/internal/jsontree"
 )
 
-// Merge returns the JSON Merge Patch (RFC 7386) that turns the old version into the new one, {}
-// when they are equal. ok is false when there is none: null means removal in a merge patch, so it
-// can't set a member to null. Nor does Merge find one for what differs below 128 levels.
+// Merge returns the JSON Merge Patch (RFC 7386) that turns the old version into the new one. It is
+// {} when they are equal. ok is false when there is none: null means removal in a merge patch, so
+// it can't set a member to null. Nor does Merge find one for what differs below 128 levels.
 func Merge(old, changed []byte) (patch []byte, ok bool) {
 	m := merger{ok: true}
 	before, after := jsontree.Parse(old), jsontree.Parse(changed)

@@ -9,12 +9,12 @@ import (
 )
 
 // A listener with Latest reads the log ahead of what it sends, in memory and on disk, as far as it
-// goes: up to the next event about the informer, so that what such an event says is true, and up to
-// Ahead pending events. Of each object at most one event is with the publisher; of what came since,
-// only the newest is sent. What that makes needless is settled at once, but for the first of the
-// changes of an object that the listener was sent nothing of: it is settled with the event, so that
-// after a crash the event is an Added again; and for the first of those whose old object is needed,
-// for the same reason. It holds back the state of those behind it (changelog.States), so a replay
+// goes. It stops at the next event about the informer, so that what such an event says is true, and
+// at Ahead pending events. Of each object at most one event is with the publisher; of what came
+// since, only the newest is sent. What that makes needless is settled at once, with two exceptions.
+// The first of the changes of an object that the listener was sent nothing of is settled with the
+// event, so that after a crash the event is an Added again. So is the first of those whose old
+// object is needed. It holds back the state of those behind it (changelog.States), so a replay
 // begins there.
 
 // ahead says why reading ahead has stopped.

@@ -54,9 +54,9 @@ type Config struct {
 	// often, from several goroutines, and must not block. nil: always open.
 	Gate func() error
 	// Keep is the last resort for events that the sink has refused and that have no place, or a
-	// place that refuses them too: it keeps them elsewhere, and returns nil when they will be there
-	// after a crash; then they are settled. deadLetter is why the place did not take it. It is
-	// called from several goroutines, and again after an error; but where it is the last resort and
+	// place that refuses them too. It keeps them elsewhere, and returns nil when they will be there
+	// after a crash. Then they are settled. deadLetter is why the place did not take it. It is
+	// called from several goroutines, and again after an error. But where it is the last resort and
 	// its error is ErrNoRoom, the event is lost. nil: without a place such an event is lost, and
 	// its place is asked forever.
 	Keep func(e *event.Event, refused, deadLetter error, attempts int) error

@@ -55,7 +55,7 @@ func (p *position) took(obj *resource.Object, deletion bool) {
 }
 
 // mayBeIncomplete reports whether a watch must start before the last version. Only deletes come
-// several at a time from etcd: without one a watch may start at the last version itself, so that a
-// quiet resource is not listed again for nothing because its last change but one is too old for the
+// several at a time from etcd. Without one a watch may start at the last version itself. So a quiet
+// resource is not listed again for nothing because its last change but one is too old for the
 // server.
 func (p *position) mayBeIncomplete() bool { return p.complete != p.version && !p.deletion }

@@ -45,9 +45,9 @@ type Status struct {
 	Relists map[string]int
 	// Items is how many objects the current list, or else the last one, has handed on.
 	Items int
-	// Synced is set while the Store has the whole state: from the end of a complete list, or when a
-	// resumed watch has brought something or has been open for a second, which one from an expired
-	// version is not; until everything has to be listed again.
+	// Synced is set while the Store has the whole state, until everything has to be listed again.
+	// It is set at the end of a complete list, or when a resumed watch has brought something or has
+	// been open for a second. One from an expired version is not open for so long.
 	Synced bool
 }
 

@@ -36,9 +36,9 @@ type Unreadable struct {
 	// Digest is the SHA-256 of what was read, in hex; where Withheld is set, one under the
 	// redaction key, unless values are redacted nowhere.
 	Digest string `json:"digest"`
-	// Place identifies what the Digest does not: an object by its uid and version, since a watch
-	// and a list may differ in its bytes; what is partial by the version after which it came, and a
-	// digest of what is sure to be the same when it comes again.
+	// Place identifies what the Digest does not. An object it identifies by its uid and version,
+	// since a watch and a list may differ in its bytes. What is partial it identifies by the
+	// version after which it came, and a digest of what is sure to be the same when it comes again.
 	Place string `json:"place,omitempty"`
 }
 

@@ -12,7 +12,7 @@ import (
 type Namespace struct {
 	State resource.NamespaceState
 	// Entered is the version of the Namespace with which it came in, where it had been selected
-	// before: its objects may then come again in a version that was told before, and the ids tell
+	// before. Its objects may then come again in a version that was told before, and the ids tell
 	// one time from the other. "" the first time.
 	Entered resource.Version
 	// AsOf is the version as of which its objects are listed when it enters, or were; "" where

@@ -44,9 +44,9 @@ func Rebased(it *pebble.Iterator, o *Object, seq keys.Sequence, h record.Header)
 	return record.AppendRebased(nil, &h, d.base, d.text), nil
 }
 
-// Outlasts reports whether a mark of before a time leaves the states from then on uncertain: it is
-// a hole that the last list before that time has not healed, and the object that it names, if it
-// names one, has no later version. synced is the end of that list, zero for none.
+// Outlasts reports whether a mark of before a time leaves the states from then on uncertain. It
+// does where it is a hole that the last list before that time has not healed, and the object that
+// it names, if any, has no later version. synced is the end of that list, zero for none.
 func Outlasts(db Source, m *Mark, synced, at time.Time) (bool, error) {
 	if !m.IsHole() || m.isHealed(synced) {
 		return false, nil

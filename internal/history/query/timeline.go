@@ -29,9 +29,9 @@ type Step struct {
 }
 
 // Entries are what happened in a namespace of a cluster, or in all of them for "*", from one time
-// to another, in the order of time: by seconds, and in each by resourceVersion, which is the order
-// of the cluster. "" is what is in no namespace. wanted chooses units, before a version is read.
-// An entry may be read until the next one is asked for. The error is the last element.
+// to another. They are in the order of time: by seconds, and in each by resourceVersion, which is
+// the order of the cluster. "" is what is in no namespace. wanted chooses units, before a version
+// is read. An entry may be read until the next one is asked for. The error is the last element.
 func (h Timeline) Entries(
 	cluster, namespace string, since, until time.Time, wanted func(u *record.Unit) bool,
 ) iter.Seq2[*Entry, error] {
