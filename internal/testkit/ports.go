@@ -9,7 +9,7 @@ import (
 )
 
 // Ports that are given out lie below those that the kernel gives to outgoing connections (32768 and
-// up on Linux), so that nobody takes one while what listens there is being started again. They are
+// up on Linux), so that no other program gets one while its listener is started again. They are
 // in a block that belongs to this process for as long as it lives, so that tests that run at the
 // same time never meet.
 const (
