@@ -177,15 +177,20 @@ func versionOfText(object string) string {
 	return o.ResourceVersion
 }
 
-// served starts bridge serve beside a running bridge, and gives the configuration that it prints.
+// served starts bridge serve beside a running bridge, and gives the configuration that it prints. A
+// file takes that, so it is whole when standard error speaks of it: two pipes have no order.
 func (l *lab) served(b *harness.Bridge, args ...string) *rest.Config {
 	l.t.Helper()
 	binary, err := bridgeBinary()
 	must(l.t, err)
 	args = append([]string{"serve", "--dir", filepath.Join(b.StateDir, "history"), "-n", l.namespace}, args...)
+	path := filepath.Join(l.dir, "past.yaml")
+	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+	must(l.t, err)
+	defer out.Close()
 	cmd := exec.CommandContext(context.WithoutCancel(l.ctx), binary, args...)
-	var out, errs harness.Log
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	var errs harness.Log
+	cmd.Stdout, cmd.Stderr = out, &errs
 	must(l.t, cmd.Start())
 	l.t.Cleanup(func() {
 		_ = cmd.Process.Signal(os.Interrupt)
@@ -199,9 +204,8 @@ func (l *lab) served(b *harness.Bridge, args ...string) *rest.Config {
 		}
 		return nil
 	})
-	c, err := clientcmd.RESTConfigFromKubeConfig([]byte(out.String()))
+	c, err := clientcmd.BuildConfigFromFlags("", path)
 	must(l.t, err)
-	must(l.t, os.WriteFile(filepath.Join(l.dir, "past.yaml"), []byte(out.String()), 0o600))
 	must(l.t, os.Symlink(l.Kubeconfig, filepath.Join(l.dir, "admin.yaml")))
 	return c
 }

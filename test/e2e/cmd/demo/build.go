@@ -50,7 +50,8 @@ func makeBridge(ctx context.Context, root string, compiled io.Writer) error {
 	cmd := exec.CommandContext(ctx, "make", "--silent", "-C", root, "build")
 	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -v"))
 	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, io.MultiWriter(&output, compiled)
+	both := io.MultiWriter(&output, compiled)
+	cmd.Stdout, cmd.Stderr = both, both // of two writers, two goroutines would fill the buffer at once
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("make build: %w\n%s", err, output.String())
 	}
