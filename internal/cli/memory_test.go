@@ -3,6 +3,7 @@ package cli
 import (
 	"log/slog"
 	"math"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"testing"
@@ -32,8 +33,10 @@ func TestGarbageLimits(t *testing.T) {
 				debug.SetGCPercent(percent)
 				debug.SetMemoryLimit(limit)
 			})
-			for key, value := range tt.env {
-				t.Setenv(key, value)
+			for _, key := range []string{"GOGC", "GOMEMLIMIT"} {
+				if t.Setenv(key, tt.env[key]); tt.env[key] == "" {
+					_ = os.Unsetenv(key) // Setenv brings back what it was
+				}
 			}
 			synced := boundMemory(slog.New(slog.DiscardHandler), tt.container)
 			if got := gcPercent(); got != tt.start {

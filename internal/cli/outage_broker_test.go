@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"testing"
@@ -9,6 +11,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // natsBroker is a JetStream server that can be taken away, with a reader that notes when each
@@ -63,6 +67,25 @@ func (b *natsBroker) start() {
 func (b *natsBroker) stop() {
 	b.server.Shutdown()
 	b.server.WaitForShutdown()
+}
+
+// drain waits until the server has stored all that a process has sent which is dead, so that the
+// next one finds it there: the stream does not remember ids for that long. The server has read all
+// when it forgets the connection. It answers in the order in which it stores, so its answer to what
+// it refuses comes behind that.
+func (b *natsBroker) drain() {
+	b.t.Helper()
+	if !b.server.Running() {
+		return
+	}
+	testkit.Eventually(b.t, "only the reader is connected", func() bool { return b.server.NumClients() == 1 })
+	ctx, cancel := context.WithTimeout(b.t.Context(), 30*time.Second)
+	defer cancel()
+	_, err := b.jetStream().Publish(ctx, "k8s.dev.drain", nil, jetstream.WithExpectLastSequence(1))
+	var refused *jetstream.APIError
+	if !errors.As(err, &refused) || refused.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence {
+		b.t.Fatalf("the server has not refused a message that expects to be the second: %v", err)
+	}
 }
 
 func (b *natsBroker) url() string { return b.server.ClientURL() }

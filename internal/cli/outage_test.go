@@ -58,7 +58,7 @@ func TestOutage(t *testing.T) {
 	during := o.latency(calm+1, 2*calm)
 	o.release(int64(*outageChanges) * 6 / 10)
 	o.awaitEvents(o.other, int64(*outageChanges)*4/10)
-	o.kill()
+	o.killDrained()
 	o.start()
 	o.release(int64(*outageChanges))
 	o.awaitEvents(o.other, int64(*outageChanges))
@@ -67,7 +67,7 @@ func TestOutage(t *testing.T) {
 	o.away.start()
 	began := time.Now()
 	o.awaitEvents(o.away, int64(*outageChanges)*6/10)
-	o.kill()
+	o.killDrained()
 	o.start()
 	o.awaitEvents(o.away, int64(*outageChanges))
 	drained := time.Since(began)
@@ -274,6 +274,14 @@ func (o *outage) kill() {
 	_ = o.process.Process.Kill()
 	_ = o.process.Wait()
 	o.process = nil
+}
+
+// killDrained is kill, and what was sent is stored when it returns.
+func (o *outage) killDrained() {
+	o.t.Helper()
+	o.kill()
+	o.away.drain()
+	o.other.drain()
 }
 
 // residentPeak is VmHWM of a process, in bytes.

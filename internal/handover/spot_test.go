@@ -247,44 +247,55 @@ func nilStep(s *handover.Spot) func() bool {
 // TestNothingIsLeft has many producers, and a consumer that does a part in steps and the rest
 // itself: nothing is done twice at once, and nothing is left undone.
 func TestNothingIsLeft(t *testing.T) {
-	const producers, each = 4, 5000
-	s := handover.New()
-	var offered, inside atomic.Int64
-	var done, inline int64 // the consumer's
-	work := func() {
-		if inside.Add(1) != 1 {
-			t.Error("two at once")
-		}
-		for done < offered.Load() {
-			done++
-		}
-		inside.Add(-1)
-	}
-	step := func() bool {
-		if rand.IntN(3) == 0 {
-			return false
-		}
-		inline++
-		work()
-		return done < producers*each
-	}
-	var all sync.WaitGroup
-	for range producers {
-		all.Go(func() {
-			for range each {
-				offered.Add(1)
-				s.Offer()
+	synctest.Test(t, func(t *testing.T) {
+		const producers, each = 4, 5000
+		s := handover.New()
+		var offered, inside atomic.Int64
+		var done, inline int64 // the consumer's
+		work := func() {
+			if inside.Add(1) != 1 {
+				t.Error("two at once")
 			}
-		})
-	}
-	for done < producers*each { // forever, if something is left
-		if err := s.Wait(t.Context(), step); err != nil {
+			for done < offered.Load() {
+				done++
+			}
+			inside.Add(-1)
+		}
+		step := func() bool {
+			inline++
+			if rand.IntN(3) == 0 {
+				return false
+			}
+			work()
+			return done < producers*each
+		}
+		consumed := make(chan error, 1)
+		go func() {
+			for done < producers*each { // forever, if something is left
+				if err := s.Wait(t.Context(), step); err != nil {
+					consumed <- err
+					return
+				}
+				work()
+			}
+			consumed <- nil
+		}()
+		synctest.Wait() // it waits, so the first step runs on a producer's goroutine
+		var all sync.WaitGroup
+		for range producers {
+			all.Go(func() {
+				for range each {
+					offered.Add(1)
+					s.Offer()
+				}
+			})
+		}
+		if err := <-consumed; err != nil {
 			t.Fatal(err)
 		}
-		work()
-	}
-	all.Wait()
-	if inline == 0 {
-		t.Fatal("no step ran on a producer's goroutine")
-	}
+		all.Wait()
+		if inline == 0 {
+			t.Fatal("no step ran on a producer's goroutine")
+		}
+	})
 }
