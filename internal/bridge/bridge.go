@@ -107,7 +107,7 @@ type Bridge struct {
 	budget     *budget.Budget // of the queues of all units
 	spooler    *changelog.Spooler
 	sinks      sinkRunners
-	roster     roster
+	pipelines  pipelines
 	namespaces *namespaces.Watcher
 	ownerCache ownerCache
 	pauses     pauses
@@ -133,7 +133,7 @@ func New(cfg Config) (*Bridge, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Bridge{
-		cfg: cfg, log: cfg.Log, roster: roster{gone: map[string]retired{}},
+		cfg: cfg, log: cfg.Log, pipelines: pipelines{gone: map[string]retired{}},
 		changes: countChanges(cfg.Registerer), budget: budget.New(cfg.QueueBytes),
 		requests: make(chan *request), ended: make(chan struct{}), changing: semaphore.NewWeighted(1),
 		process: rand.Text()[:8],
@@ -173,7 +173,7 @@ func New(cfg Config) (*Bridge, error) {
 			problems = append(problems, err)
 			continue
 		}
-		b.roster.add(u)
+		b.pipelines.add(u)
 	}
 	return b, errors.Join(problems...)
 }
@@ -219,7 +219,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	if !b.roster.isClean() {
+	if !b.pipelines.isClean() {
 		return nil // it has not found out what the run before has sent
 	}
 	return b.cfg.DB.Database().Runs().End()
@@ -279,7 +279,7 @@ func (b *Bridge) run(ctx context.Context) error {
 		units.start(unitsCtx, "informer "+u.Name(),
 			func(hard context.Context) error { return causeFirst(hard, run()) })
 	}
-	for _, u := range b.roster.all() {
+	for _, u := range b.pipelines.all() {
 		start(u)
 	}
 	reconciler := &reconciler{
@@ -291,10 +291,10 @@ func (b *Bridge) run(ctx context.Context) error {
 		planner: b.cfg.Planner, planInterval: b.cfg.PlanInterval,
 	}
 	units.start(unitsCtx, "", func(context.Context) error { return reconciler.run(read) })
-	progress := startProgress{pipelines: b.roster.all, onSynced: b.cfg.OnSynced, log: b.log}
+	progress := startProgress{pipelines: b.pipelines.all, onSynced: b.cfg.OnSynced, log: b.log}
 	services.start(servicesCtx, "", func(context.Context) error { return progress.run(read) })
 	refresh := bodyRefresh{
-		left: b.cfg.DB.BodiesLeft, pipelines: b.roster.all, stateErr: b.stateErr,
+		left: b.cfg.DB.BodiesLeft, pipelines: b.pipelines.all, stateErr: b.stateErr,
 	}
 	units.start(unitsCtx, "", func(context.Context) error { return refresh.run(read) })
 	services.start(servicesCtx, "", func(ended context.Context) error {

@@ -61,7 +61,7 @@ func (r *replica) changed(version string) {
 		return
 	}
 	fed := map[string][]string{}
-	for _, u := range r.roster.all() {
+	for _, u := range r.pipelines.all() {
 		fed[u.Config().Informer] = u.Replica.SinkKeys()
 	}
 	r.mu.Lock()

@@ -16,7 +16,7 @@ var ErrNotWatched = errors.New("no informer watches")
 func (b *Bridge) Object(of, namespace, name string) ([]pipeline.ObjectState, error) {
 	var states []pipeline.ObjectState
 	watched := false
-	for _, u := range b.roster.all() {
+	for _, u := range b.pipelines.all() {
 		c := u.Config()
 		if c.Type.String() != of || c.Namespace != "" && c.Namespace != namespace {
 			continue

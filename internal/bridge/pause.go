@@ -81,7 +81,7 @@ func (r *reconciler) eachOf(name string, pause *pipeline.Pause, do func(*pipelin
 
 // of are the units of an informer.
 func (b *Bridge) of(name string) (units []*pipeline.Pipeline) {
-	for _, u := range b.roster.all() {
+	for _, u := range b.pipelines.all() {
 		if u.Config().Informer == name {
 			units = append(units, u)
 		}
@@ -91,7 +91,7 @@ func (b *Bridge) of(name string) (units []*pipeline.Pipeline) {
 
 // knowsInformer reports whether there is an informer, though none of its resources is served.
 func (b *Bridge) knowsInformer(name string) bool {
-	for _, u := range b.roster.retired() {
+	for _, u := range b.pipelines.retired() {
 		if u.status.Informer == name {
 			return true
 		}

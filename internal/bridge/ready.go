@@ -18,14 +18,14 @@ func (b *Bridge) Ready() []Reason {
 			reasons = append(reasons, Reason{Component: "informer " + name, Message: message})
 		}
 	}
-	for _, u := range b.roster.all() {
+	for _, u := range b.pipelines.all() {
 		if p := b.pauses.of(kindInformer, u.Config().Informer); p != nil {
 			note(u.Name(), pausedReason(p, kindInformer, u.Config().Informer))
 			continue
 		}
 		note(u.Name(), u.NotReady(b.replica.follows()))
 	}
-	for _, u := range b.roster.retired() {
+	for _, u := range b.pipelines.retired() {
 		note(u.name, u.notReady)
 	}
 	if why := b.namespacesNotReady(); why != "" {
@@ -58,7 +58,7 @@ func (b *Bridge) Ready() []Reason {
 // unit selects any: one that did may have ended.
 func (b *Bridge) namespacesNotReady() string {
 	selects := func(u *pipeline.Pipeline) bool { return u.Config().NamespaceSelector != "" }
-	if !slices.ContainsFunc(b.roster.all(), selects) {
+	if !slices.ContainsFunc(b.pipelines.all(), selects) {
 		return ""
 	}
 	return b.namespaces.NotReady()

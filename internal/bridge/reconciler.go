@@ -101,7 +101,7 @@ func (r *reconciler) run(ctx context.Context) error {
 func (r *reconciler) leaveUnclean() {
 	for _, unclean := range r.unclean {
 		if unclean {
-			r.b.roster.setUnclean()
+			r.b.pipelines.setUnclean()
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (r *reconciler) due(now time.Time) bool {
 // new versions of definitions.
 func (r *reconciler) signs() string {
 	var s strings.Builder
-	for _, u := range r.b.roster.all() {
+	for _, u := range r.b.pipelines.all() {
 		status := u.Reader().Status()
 		switch {
 		case status.NotFound:
@@ -166,7 +166,7 @@ func isDefinition(u *pipeline.Pipeline) bool {
 // reap takes out the pipelines that have drained, and reports whether one of them is to start
 // again.
 func (r *reconciler) reap() (again bool) {
-	for _, u := range r.b.roster.all() {
+	for _, u := range r.b.pipelines.all() {
 		why := u.Draining()
 		if why == pipeline.NotDraining {
 			continue
@@ -189,7 +189,7 @@ func (r *reconciler) remove(u *pipeline.Pipeline, why pipeline.Drain) bool {
 		return false
 	}
 	r.b.changes.With(string(why)).Inc()
-	r.b.roster.remove(u, why)
+	r.b.pipelines.remove(u, why)
 	return true
 }
 
@@ -198,7 +198,7 @@ func (r *reconciler) apply(ctx context.Context, plan *Plan) error {
 	r.reap()
 	wanted := plan.byName()
 	exists := map[string]bool{}
-	for _, u := range r.b.roster.all() {
+	for _, u := range r.b.pipelines.all() {
 		exists[u.Name()] = true
 		w, ok := wanted[u.Name()]
 		r.reconcile(u, &w, ok, plan)
@@ -208,7 +208,7 @@ func (r *reconciler) apply(ctx context.Context, plan *Plan) error {
 		if exists[cfg.Name()] || ctx.Err() != nil {
 			continue
 		}
-		if err := r.appear(cfg); err != nil {
+		if err := r.startAppeared(cfg); err != nil {
 			return err
 		}
 	}
@@ -233,8 +233,8 @@ func (r *reconciler) reconcile(u *pipeline.Pipeline, w *pipeline.Config, wanted 
 	}
 }
 
-// appear starts a pipeline for a resource that appeared while the bridge runs.
-func (r *reconciler) appear(cfg pipeline.Config) error {
+// startAppeared starts a pipeline for a resource that appeared while the bridge runs.
+func (r *reconciler) startAppeared(cfg pipeline.Config) error {
 	if cfg.Snapshot == pipeline.SnapshotAlways ||
 		cfg.Snapshot == pipeline.SnapshotNever && r.previous.knows(cfg.Type) {
 		// Always is at every start of the bridge. Never is no objects that exist; but the resource
@@ -270,7 +270,7 @@ func (r *reconciler) start(cfg pipeline.Config, backfill []string) (*pipeline.Pi
 	if r.b.pauses.of(kindInformer, cfg.Informer) != nil {
 		u.Reader().Pause()
 	}
-	r.b.roster.add(u)
+	r.b.pipelines.add(u)
 	r.startPipeline(u)
 	if len(backfill) > 0 {
 		u.Go(func(ctx context.Context) { r.b.replica.backfill(ctx, u, backfill) })

@@ -152,7 +152,7 @@ func (r *reconfiguration) check() error {
 // stopUnits ends the units that are not wanted any more, and those that are to begin again.
 func (r *reconfiguration) stopUnits(ctx context.Context) error {
 	var again, gone []*pipeline.Pipeline
-	for _, u := range r.b.roster.all() {
+	for _, u := range r.b.pipelines.all() {
 		switch {
 		case !r.affects(u):
 			continue
@@ -190,7 +190,7 @@ func (r *reconfiguration) allWanted() map[string]*pipeline.Config {
 	for i := range r.change.Units {
 		wanted[r.change.Units[i].Name()] = &r.change.Units[i]
 	}
-	for _, u := range r.b.roster.all() {
+	for _, u := range r.b.pipelines.all() {
 		informer := u.Config().Informer
 		stays := slices.Contains(r.change.Informers, informer) &&
 			!slices.Contains(r.change.Changed, informer)
@@ -327,9 +327,9 @@ func (r *reconfiguration) changeSinks(ctx context.Context) error {
 // startUnits starts what has changed, and starts again what ended for it. The next plan has what
 // else there is to watch.
 func (r *reconfiguration) startUnits(ctx context.Context) error {
-	r.b.roster.keepInformers(r.change.Informers)
+	r.b.pipelines.keepInformers(r.change.Informers)
 	there := map[string]bool{}
-	for _, u := range r.b.roster.all() {
+	for _, u := range r.b.pipelines.all() {
 		there[u.Name()] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.wanted)) {

@@ -55,13 +55,13 @@ var ErrStandby = errors.New("this replica stands by, and sends nothing")
 
 // replica is this process among its replicas: what it knows of the leader, and whether it leads.
 type replica struct {
-	cfg      Standby
-	log      *slog.Logger
-	roster   *roster
-	sinks    *sinkRunners
-	changing *semaphore.Weighted // of who starts or stops units and sinks, or begins to lead
-	stopping <-chan struct{}     // closed when the bridge makes no more changes
-	metrics  *replicaMetrics
+	cfg       Standby
+	log       *slog.Logger
+	pipelines *pipelines
+	sinks     *sinkRunners
+	changing  *semaphore.Weighted // of who starts or stops units and sinks, or begins to lead
+	stopping  <-chan struct{}     // closed when the bridge makes no more changes
+	metrics   *replicaMetrics
 
 	mu       sync.Mutex // guards all below; held for a few operations in memory
 	state    replicaState
@@ -81,7 +81,7 @@ func (b *Bridge) newReplica() *replica {
 		return nil
 	}
 	r := &replica{
-		cfg: *b.cfg.Standby, log: b.log, roster: &b.roster, sinks: &b.sinks,
+		cfg: *b.cfg.Standby, log: b.log, pipelines: &b.pipelines, sinks: &b.sinks,
 		changing: b.changing, stopping: b.ended,
 		version: b.cfg.Standby.Version, doubtful: map[string]time.Time{},
 	}
@@ -164,7 +164,7 @@ func (r *replica) read(ctx context.Context) error {
 
 // forwardProgress gives the progress to the pipelines.
 func (r *replica) forwardProgress() {
-	for _, u := range r.roster.all() {
+	for _, u := range r.pipelines.all() {
 		_, ok := r.progressOf(u)
 		ended := !ok && u.Draining() == pipeline.Gone && r.leaderReported()
 		u.Replica.Follow(func(key string) standby.Unit { return r.progressFor(u, key) }, ended)
@@ -188,7 +188,7 @@ func (r *replica) takeOver(ctx context.Context, publish func()) error {
 	behind := r.notInSync()
 	r.happened(progressTaken)
 	r.log.Info("this replica leads now, and publishes",
-		"from_another", led, "in_sync", len(r.roster.all())-len(behind), "not_in_sync", len(behind),
+		"from_another", led, "in_sync", len(r.pipelines.all())-len(behind), "not_in_sync", len(behind),
 		"took", time.Since(began).String())
 	for i, why := range behind {
 		if led && i < 10 {
@@ -201,7 +201,7 @@ func (r *replica) takeOver(ctx context.Context, publish func()) error {
 		out.publisher.Inherit(p.Sinks[out.key])
 	}
 	publish()
-	for _, u := range r.roster.all() {
+	for _, u := range r.pipelines.all() {
 		u.Replica.Lead()
 	}
 	return nil

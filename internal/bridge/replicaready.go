@@ -12,7 +12,7 @@ import (
 func (r *replica) notInSync() []Reason { return r.reasons(r.unitBehind) }
 
 func (r *replica) reasons(of func(*pipeline.Pipeline) string) (reasons []Reason) {
-	for _, u := range r.roster.all() {
+	for _, u := range r.pipelines.all() {
 		if u.Draining() != pipeline.NotDraining {
 			continue
 		}
@@ -111,7 +111,7 @@ func age(t time.Time) time.Duration {
 
 // redactionKey is the id of the key with which the bridge redacts; "" where it redacts nothing.
 func (r *replica) redactionKey() string {
-	for _, u := range r.roster.all() {
+	for _, u := range r.pipelines.all() {
 		opts := u.Config().Parse
 		opts.Type = u.Config().Type
 		if id := opts.KeyID(); id != "" {

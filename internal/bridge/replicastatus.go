@@ -43,7 +43,7 @@ func (r *replica) status() *ReplicaStatus {
 }
 
 func (r *replica) held() (n int) {
-	for _, u := range r.roster.all() {
+	for _, u := range r.pipelines.all() {
 		n += u.Replica.Held()
 	}
 	return n

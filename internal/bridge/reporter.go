@@ -121,7 +121,7 @@ func (w *reporter) current() (p standby.Progress, err error) {
 			needs: map[string]pipeline.Frontier{},
 		}
 	}
-	for _, u := range r.roster.all() {
+	for _, u := range r.pipelines.all() {
 		if err := w.addUnit(&p, u, steps); err != nil {
 			return p, err
 		}

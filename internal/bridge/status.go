@@ -39,13 +39,13 @@ func (b *Bridge) Status() Status {
 	if err := b.stateErr(); err != nil {
 		s.State.CommitError = err.Error()
 	}
-	for _, u := range b.roster.all() {
+	for _, u := range b.pipelines.all() {
 		status := u.Status()
 		status.PausedBy = b.pauses.of(kindInformer, u.Config().Informer)
 		status.Objects = u.Objects.Count()
 		s.Informers = append(s.Informers, status)
 	}
-	for _, u := range b.roster.retired() {
+	for _, u := range b.pipelines.retired() {
 		s.Informers = append(s.Informers, u.status)
 	}
 	for _, out := range b.sinks.all() {

@@ -17,7 +17,7 @@ type uncommitted struct {
 	listed    bool // the end of a list was passed by a commit that failed
 	spooled   []store.LogEntry
 	writes    []write      // that wait for their place, or for the next commit
-	bodies    []store.Body // of objects that are behind
+	bodies    []store.Body // of objects whose bodies on disk are stale
 }
 
 // write is what else is written with a commit.
@@ -44,9 +44,9 @@ func (l *Log) AtNextCommit(do func(*store.Batch)) {
 	l.cfg.Committer.Changed()
 }
 
-// CatchUp has bodies of objects that are behind written in the next commit, where their versions
-// are still those that are committed.
-func (l *Log) CatchUp(bodies []store.Body) {
+// RefreshBodies has the next commit write bodies in place of stale ones, where their versions are
+// still those that are committed.
+func (l *Log) RefreshBodies(bodies []store.Body) {
 	l.mu.Lock()
 	l.bodies = append(l.bodies, bodies...)
 	l.mu.Unlock()
@@ -133,7 +133,7 @@ func (c *Checkpoint) Write(batch *store.Batch) {
 		c.passed = batch.DropPassed(ix, c.watermark)
 	}
 	for _, body := range c.bodies {
-		batch.CatchUp(ix, body)
+		batch.RefreshBody(ix, body)
 	}
 	for key, s := range c.states {
 		batch.Settle(ix, key, s)

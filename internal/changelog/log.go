@@ -86,7 +86,7 @@ func Open(cfg Config) (*Log, error) {
 	}
 	l := &Log{
 		cfg: cfg, metrics: newMetrics(&cfg), spooling: semaphore.NewWeighted(1),
-		marks: New(position.Version), states: NewStates(),
+		marks: NewWatermark(position.Version), states: NewStates(),
 		uncommitted: uncommitted{watermark: position.Version, epoch: position.Epoch},
 	}
 	l.cond = sync.NewCond(&l.mu)
@@ -107,7 +107,7 @@ func Open(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// restore gives the cursors the places they had, when a run before has left something on disk.
+// restore gives the cursors the positions they had, when a run before has left something on disk.
 func (l *Log) restore() error {
 	cursors, err := l.cfg.Indexer.Log().Cursors()
 	if err != nil {
@@ -120,7 +120,7 @@ func (l *Log) restore() error {
 			return fmt.Errorf("cursor: %w", err)
 		}
 		stands[name] = s
-		// New entries come behind every place that a listener may have.
+		// New entries come behind every position that a listener may have.
 		l.disk.next = max(l.disk.next, s.next)
 	}
 	for _, c := range l.cursors {

@@ -60,8 +60,8 @@ type mark struct {
 	listed bool // one of them was a ListEnd
 }
 
-// New starts at a saved watermark, "" for none.
-func New(from resource.Version) *Watermark {
+// NewWatermark starts at a saved one, "" for none.
+func NewWatermark(from resource.Version) *Watermark {
 	saved := progress{complete: from}
 	return &Watermark{first: 1, passed: saved, marked: saved}
 }

@@ -68,7 +68,7 @@ func (p *plain) asIfSettled() *plain {
 // play does the same to both: script says what comes next, of up to n.
 func play(t *testing.T, steps int, next func(n int) int) {
 	t.Helper()
-	w, p := changelog.New("4"), &plain{from: "4"}
+	w, p := changelog.NewWatermark("4"), &plain{from: "4"}
 	var at []int // of each entry in p.stream
 	var open []int
 	version, trace := 5, ""
@@ -122,7 +122,7 @@ func TestWatermark(t *testing.T) {
 		}
 	}
 	t.Run("a version is passed only when a later one follows", func(t *testing.T) {
-		w := changelog.New("")
+		w := changelog.NewWatermark("")
 		first, second := w.Append(), w.Append()
 		w.Settle(first)
 		w.Mark(changelog.Event, "10")
@@ -135,7 +135,7 @@ func TestWatermark(t *testing.T) {
 		want(t, w, "10") // and 11 is not settled
 	})
 	t.Run("items of a list do not move it and its end does", func(t *testing.T) {
-		w := changelog.New("")
+		w := changelog.NewWatermark("")
 		w.Settle(w.Append())
 		w.Settle(w.Append())
 		want(t, w, "")
@@ -148,7 +148,7 @@ func TestWatermark(t *testing.T) {
 		want(t, w, "7")
 	})
 	t.Run("a bookmark moves it while nothing changes", func(t *testing.T) {
-		w := changelog.New("10")
+		w := changelog.NewWatermark("10")
 		w.Mark(changelog.Bookmark, "500")
 		want(t, w, "500")
 		entry := w.Append()
@@ -159,7 +159,7 @@ func TestWatermark(t *testing.T) {
 		want(t, w, "502")
 	})
 	t.Run("the end of a list is told once it is passed", func(t *testing.T) {
-		w := changelog.New("100")
+		w := changelog.NewWatermark("100")
 		entry := w.Append()
 		w.Mark(changelog.ListEnd, "20")
 		w.Mark(changelog.Bookmark, "21")
@@ -172,7 +172,7 @@ func TestWatermark(t *testing.T) {
 		}
 	})
 	t.Run("settling an entry twice is a mistake", func(t *testing.T) {
-		w := changelog.New("")
+		w := changelog.NewWatermark("")
 		w.Append()
 		entry := w.Append()
 		w.Settle(entry)

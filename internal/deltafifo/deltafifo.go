@@ -121,8 +121,8 @@ func (f *FIFO) Bookmark(ctx context.Context, version resource.Version) error {
 	return f.put(ctx, Delta{Type: Bookmark, Version: version})
 }
 
-// BeginReplace queues a mark: a list follows, or with Only just another selection of namespaces. A
-// BeginReplace before it that had no EndReplace is given up.
+// BeginReplace queues a mark: a list follows; a RelistSelection is just another selection of
+// namespaces. A BeginReplace before it that had no EndReplace is given up.
 func (f *FIFO) BeginReplace(ctx context.Context, why resource.Relist) error {
 	return f.put(ctx, Delta{Type: ReplaceBegin, Relist: &why})
 }

@@ -39,10 +39,10 @@ type MakerConfig struct {
 
 // Maker makes events of changes. It is immutable and may be used concurrently.
 type Maker struct {
-	cfg     MakerConfig
-	source  string
-	types   map[Op]string
-	phrases phrases
+	cfg      MakerConfig
+	source   string
+	types    map[Op]string
+	prefixes prefixes
 }
 
 // Change is what happened to an object. Its JSON lies in the log on disk, without the objects.
@@ -177,7 +177,7 @@ func NewMaker(cfg MakerConfig) (*Maker, error) {
 	}
 	return &Maker{
 		cfg: cfg, source: SourceOf(cfg.Cluster), types: typeNames(&cfg),
-		phrases: newPhrases(cfg.Type),
+		prefixes: newPrefixes(cfg.Type),
 	}, nil
 }
 
@@ -217,12 +217,12 @@ func (m *Maker) Object(c *Change) (e Event) {
 func (m *Maker) named(c *Change) Event {
 	t := m.cfg.Type
 	namespace, name := c.Key.Split()
-	w := m.words(c, namespace, name)
+	w := m.compose(c, namespace, name)
 	return Event{
 		ID: w.id, Source: m.source, Type: m.types[c.Op], Subject: w.path, Time: c.Time,
 		PartitionKey: w.key, Sequence: w.sequence,
 		ObjectAttributes: ObjectAttributes{
-			APIVersion: m.phrases.apiVersion, Kind: t.Kind, Resource: t.Resource,
+			APIVersion: m.prefixes.apiVersion, Kind: t.Kind, Resource: t.Resource,
 			Namespace: namespace, Name: name, UID: c.UID,
 			ResourceVersion: string(c.Version), Previous: string(c.Before),
 		},
@@ -241,7 +241,7 @@ func (m *Maker) named(c *Change) Event {
 func (m *Maker) in(apiVersion string) *Maker {
 	other := *m
 	other.cfg.Type = m.cfg.Type.In(apiVersion)
-	other.phrases = newPhrases(other.cfg.Type)
+	other.prefixes = newPrefixes(other.cfg.Type)
 	return &other
 }
 

@@ -31,7 +31,7 @@ func (m *Maker) Quarantined(u *resource.Unreadable, era Era, observed time.Time)
 	e := m.about("quarantined", Quarantined, era.in(u.ID()), observed)
 	if u.Key != "" {
 		namespace, name := u.Key.Split()
-		e.PartitionKey = m.phrases.partitionKey(namespace, name)
+		e.PartitionKey = m.prefixes.partitionKey(namespace, name)
 		e.CompactionKey += "/" + string(u.Key)
 	}
 	data := quarantinedData{

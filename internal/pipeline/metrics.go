@@ -40,5 +40,5 @@ func (p *Pipeline) registerMetrics() {
 	m.GaugeFunc("bridge_catchup_behind_objects",
 		"Objects of which the state directory has an earlier version than was sent, since a flood of "+
 			"updates left it there.",
-		func() float64 { return float64(p.indexer.Behind().Count()) })
+		func() float64 { return float64(p.indexer.StaleBodies().Count()) })
 }

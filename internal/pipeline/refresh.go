@@ -71,7 +71,7 @@ func (p *Pipeline) RefreshBodies(isQuiet func() bool) {
 }
 
 func (p *Pipeline) refreshDue() bool {
-	if p.indexer.Behind().Count() == 0 || time.Now().Before(p.refresh.due) ||
+	if p.indexer.StaleBodies().Count() == 0 || time.Now().Before(p.refresh.due) ||
 		p.Draining() != NotDraining || p.Snapshots.busy.Load() {
 		return false
 	}
@@ -136,7 +136,7 @@ const (
 
 // run asks for each stale object by its name, or for pages of all, whichever takes fewer requests.
 func (r *refreshPass) run(ctx context.Context) error {
-	n := r.p.indexer.Behind().Count()
+	n := r.p.indexer.StaleBodies().Count()
 	if n == 0 {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (r *refreshPass) byPages(ctx context.Context) error {
 
 func (r *refreshPass) byName(ctx context.Context) error {
 	for last := resource.Key(""); ; {
-		keys, err := r.p.indexer.Behind().From(last, refreshAtOnce)
+		keys, err := r.p.indexer.StaleBodies().From(last, refreshAtOnce)
 		if err != nil || len(keys) == 0 {
 			return err
 		}
@@ -222,8 +222,8 @@ func (r *refreshPass) request(ctx context.Context, send func() error) error {
 // add keeps an object whose body is stale, until it is written.
 func (r *refreshPass) add(obj *resource.Object) error {
 	key := obj.Key()
-	isBehind, err := r.p.indexer.Behind().Has(key)
-	if err != nil || !isBehind {
+	isStale, err := r.p.indexer.StaleBodies().Has(key)
+	if err != nil || !isStale {
 		return err
 	}
 	r.read = append(r.read, store.Body{Key: key, Object: obj})
@@ -240,16 +240,16 @@ func (r *refreshPass) write() error {
 	}
 	read := r.read
 	r.read, r.bytes = nil, 0
-	r.p.informer.Log().CatchUp(read)
+	r.p.informer.Log().RefreshBodies(read)
 	if err := r.p.informer.Log().Commit(); err != nil {
 		return err
 	}
 	for _, body := range read {
-		isBehind, err := r.p.indexer.Behind().Has(body.Key)
+		isStale, err := r.p.indexer.StaleBodies().Has(body.Key)
 		if err != nil {
 			return err
 		}
-		if !isBehind {
+		if !isStale {
 			r.done++
 			r.p.refresh.objects.Inc()
 		}

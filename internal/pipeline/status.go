@@ -89,7 +89,7 @@ func (p *Pipeline) Status() Status {
 			LogChanges: i.Log.Entries, LogBytes: i.Log.Bytes, SpoolBytes: i.Log.DiskBytes,
 			InFlight: map[string]int{}, Dropped: map[string]int{}, OldestSeconds: map[string]float64{},
 		},
-		SpoolCapacity: i.Log.DiskCapacity, BodiesBehind: p.indexer.Behind().Count(),
+		SpoolCapacity: i.Log.DiskCapacity, BodiesBehind: p.indexer.StaleBodies().Count(),
 	}
 	for _, n := range r.Relists {
 		s.Relists += n

@@ -97,7 +97,7 @@ func (l *Listener) ackLeft(d *delivered) {
 
 // ackDelivered reads on, and acks what comes, up to the first entry that the leader has not
 // delivered.
-func (l *Listener) ackDelivered(d *delivered) (where ahead, err error) {
+func (l *Listener) ackDelivered(d *delivered) (where readAheadState, err error) {
 	f := &l.following
 	_, end, closed := l.cursor.Next()
 	for {

@@ -17,14 +17,14 @@ import (
 // object is needed. It holds back the state of those behind it (changelog.States), so a replay
 // begins there.
 
-// ahead says why reading ahead has stopped.
-type ahead int
+// readAheadState says why reading ahead has stopped.
+type readAheadState int
 
 const (
-	atEnd     ahead = iota // of what there is
-	atBound                // enough is pending
-	atBarrier              // an event about all objects is next
-	atClose                // nothing will come
+	atEnd     readAheadState = iota // of what there is
+	atBound                         // enough is pending
+	atBarrier                       // an event about all objects is next
+	atClose                         // nothing will come
 )
 
 // runLatest is run for a listener that is sent the newest states only.
@@ -55,7 +55,7 @@ func (l *Listener) runLatest(ctx context.Context) error {
 }
 
 // readAhead notes what there is in the log now, and settles what that makes needless.
-func (l *Listener) readAhead() (ahead, error) {
+func (l *Listener) readAhead() (readAheadState, error) {
 	_, end, closed := l.cursor.Next()
 	for {
 		where := l.readBacklog()
@@ -82,7 +82,7 @@ func (l *Listener) readAhead() (ahead, error) {
 }
 
 // readBacklog notes what a run before has left.
-func (l *Listener) readBacklog() ahead {
+func (l *Listener) readBacklog() readAheadState {
 	where, n, delivered, needless := l.addHeaders(l.leftover)
 	l.leftover = l.leftover[n:]
 	l.cursor.Ack(delivered)
@@ -91,7 +91,7 @@ func (l *Listener) readBacklog() ahead {
 }
 
 // note notes what was found; next is behind it. From then on it is pending.
-func (l *Listener) note(found []changelog.Header, next changelog.Position) ahead {
+func (l *Listener) note(found []changelog.Header, next changelog.Position) readAheadState {
 	where, n, delivered, needless := l.addHeaders(found)
 	if n < len(found) {
 		next = found[n].Position
@@ -106,7 +106,7 @@ func (l *Listener) note(found []changelog.Header, next changelog.Position) ahead
 // says why not more.
 func (l *Listener) addHeaders(
 	found []changelog.Header,
-) (where ahead, n int, delivered []changelog.Ack, needless []changelog.Position) {
+) (where readAheadState, n int, delivered []changelog.Ack, needless []changelog.Position) {
 	d := l.delivered()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +129,7 @@ func (l *Listener) full() bool {
 	return l.queue.full()
 }
 
-func (l *Listener) stopsAtLocked(h *changelog.Header) ahead {
+func (l *Listener) stopsAtLocked(h *changelog.Header) readAheadState {
 	switch {
 	case h.Kind.AboutAll(h.Key):
 		return atBarrier
@@ -276,6 +276,6 @@ func (l *Listener) idle() bool {
 }
 
 // awaitMore waits until something was settled since, or there is more to read.
-func (l *Listener) awaitMore(ctx context.Context, where ahead, settled uint64) error {
+func (l *Listener) awaitMore(ctx context.Context, where readAheadState, settled uint64) error {
 	return l.cursor.Wait(ctx, where == atEnd, func() bool { return l.settled.Load() != settled })
 }

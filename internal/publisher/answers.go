@@ -9,7 +9,7 @@ import (
 
 // answer acts on what the sink answered: settles, and sends every lane where its answer says.
 func (w *worker) answer(ctx context.Context, pass breaker.Pass) {
-	down := w.judge(ctx)
+	down := w.readAnswers(ctx)
 	w.tell(ctx, pass, down)
 	w.collect()
 	w.settle()
@@ -82,9 +82,9 @@ func (w *worker) release(lanes []*lane) {
 	}
 }
 
-// judge writes each message's answer to its item, up to the first failure of each lane. It returns
-// an error that says that the broker can't be reached, if there was one.
-func (w *worker) judge(ctx context.Context) (down error) {
+// readAnswers writes each message's answer to its item, up to the first failure of each lane. It
+// returns an error that says that the broker can't be reached, if there was one.
+func (w *worker) readAnswers(ctx context.Context) (down error) {
 	at, acked := 0, 0
 	for i := range w.sent {
 		s := &w.sent[i]
@@ -93,7 +93,7 @@ func (w *worker) judge(ctx context.Context) (down error) {
 				continue
 			}
 			it.attempts++
-			w.judgeItem(ctx, s, it)
+			w.readAnswer(ctx, s, it)
 			if it.state == itemStored {
 				acked++
 			}
@@ -107,7 +107,7 @@ func (w *worker) judge(ctx context.Context) (down error) {
 	return down
 }
 
-func (w *worker) judgeItem(ctx context.Context, s *sent, it *Item) {
+func (w *worker) readAnswer(ctx context.Context, s *sent, it *Item) {
 	err := it.Message.Err
 	switch class := w.p.classify(ctx, err); {
 	case s.err != nil:

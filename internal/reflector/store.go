@@ -17,8 +17,8 @@ type Store interface {
 	// Bookmark: everything up to v was handed on.
 	Bookmark(ctx context.Context, v resource.Version) error
 	// BeginReplace: everything known will be replaced by Replace calls. A BeginReplace without an
-	// EndReplace before it is abandoned: its items may be incomplete. With Only no EndReplace
-	// follows, and with Namespace only what is known of that namespace is replaced.
+	// EndReplace before it is abandoned: its items may be incomplete. Of a RelistSelection no
+	// EndReplace follows. Of one that is Partial only what is known of its namespace is replaced.
 	BeginReplace(ctx context.Context, why resource.Relist) error
 	// Replace hands on one item of the list. Within one list an object may come twice; the later
 	// one counts.

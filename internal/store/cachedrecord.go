@@ -17,21 +17,21 @@ import (
 // that the cache refuses, and deleted objects.
 type cachedRecord struct {
 	uid       [16]byte
-	version   uint64 // with behindBit
+	version   uint64 // with staleBit
 	written   resource.Written
 	eventTime int64
 }
 
-// behindBit in a cached version: the object's body is behind it. No API server counts that far.
-const behindBit = 1 << 63
+// staleBit in a cached version: the object's body is stale. No API server counts that far.
+const staleBit = 1 << 63
 
-func (k cachedRecord) behind() bool { return k.version&behindBit != 0 }
+func (k cachedRecord) isStale() bool { return k.version&staleBit != 0 }
 
-// with returns the record of an object whose body is behind, or is not.
-func (k cachedRecord) with(behind bool) cachedRecord {
-	k.version &^= behindBit
-	if behind {
-		k.version |= behindBit
+// with returns the record of an object whose body is stale, or is not.
+func (k cachedRecord) with(stale bool) cachedRecord {
+	k.version &^= staleBit
+	if stale {
+		k.version |= staleBit
 	}
 	return k
 }
@@ -45,12 +45,12 @@ func pack(r Record) (k cachedRecord, ok bool) {
 	k.written, k.eventTime = r.Written, r.EventTime
 	var err error
 	k.version, err = strconv.ParseUint(string(r.Version), 10, 64)
-	return k, err == nil && !k.behind() && r.Version[0] != '0' // which would not come back
+	return k, err == nil && !k.isStale() && r.Version[0] != '0' // which would not come back
 }
 
 func (k cachedRecord) record() Record {
 	var buf [uuidLen + len("18446744073709551615")]byte
-	text := string(strconv.AppendUint(appendUUID(buf[:0], &k.uid), k.version&^behindBit, 10))
+	text := string(strconv.AppendUint(appendUUID(buf[:0], &k.uid), k.version&^staleBit, 10))
 	return Record{
 		UID: text[:uuidLen], Version: resource.Version(text[uuidLen:]), Written: k.written,
 		EventTime: k.eventTime,

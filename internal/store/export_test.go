@@ -23,10 +23,10 @@ func (t Table) Get(key resource.Key) (uid byte, version uint64, behind, ok bool)
 	if k.eventTime != int64(k.with(false).version) {
 		return 0, 0, false, false
 	}
-	return k.uid[15], k.with(false).version, k.behind(), ok
+	return k.uid[15], k.with(false).version, k.isStale(), ok
 }
 
-func (t Table) SetBehind(key resource.Key, is bool) { t.t.setBehind(key, is) }
+func (t Table) SetStale(key resource.Key, is bool) { t.t.setStale(key, is) }
 
 func (t Table) Remove(key resource.Key) { t.t.remove(key) }
 

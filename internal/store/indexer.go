@@ -44,7 +44,7 @@ type Indexer struct {
 	uncached  *uncached    // nil: what is not cached may be in the database
 	announced Announcements
 	listing   Listing
-	behind    Behind
+	stale     StaleBodies
 	meta      *Meta
 	log       Log
 }
@@ -60,12 +60,12 @@ func (db *DB) Indexer(cfg IndexerConfig) (*Indexer, error) {
 		records: newRecordCache(),
 	}
 	ix.announced.ix, ix.announced.byKey = ix, map[resource.Key][]announcement{}
-	ix.listing.ix, ix.behind.ix = ix, ix
+	ix.listing.ix, ix.stale.ix = ix, ix
 	if ix.meta, err = db.newMeta(id, cfg.Name); err != nil {
 		return nil, err
 	}
 	ix.log = Log{db, id}
-	if err := errors.Join(ix.announced.load(), ix.checkEmpty(), ix.behind.load()); err != nil {
+	if err := errors.Join(ix.announced.load(), ix.checkEmpty(), ix.stale.load()); err != nil {
 		return nil, fmt.Errorf("state of informer %s: %w", cfg.Name, err)
 	}
 	return ix, nil
@@ -80,8 +80,8 @@ func (ix *Indexer) Announcements() *Announcements { return &ix.announced }
 // Listing is the list that is being worked through.
 func (ix *Indexer) Listing() *Listing { return &ix.listing }
 
-// Behind are the objects of which the database has the body of an earlier version only.
-func (ix *Indexer) Behind() *Behind { return &ix.behind }
+// StaleBodies are the objects of which the database has the body of an earlier version only.
+func (ix *Indexer) StaleBodies() *StaleBodies { return &ix.stale }
 
 // Log is the part of the unit's change log that lies on disk.
 func (ix *Indexer) Log() Log { return ix.log }
@@ -166,5 +166,5 @@ func (ix *Indexer) Forget(settled map[resource.Key]Settled) {
 		}
 		ix.cacheLocked(key, s.Record)
 	}
-	ix.behind.committedLocked()
+	ix.stale.committedLocked()
 }

@@ -23,7 +23,7 @@ const (
 	spaceListed    = 'm' // object key -> nothing: listed since the last ReplaceBegin
 	// object key, uid, the version where it is not the first -> an announcement
 	spaceAnnounced = 'a'
-	spaceBehind    = 'o' // object key -> nothing: its body is of an earlier version than its record
+	spaceStale     = 'o' // object key -> nothing: its body is of an earlier version than its record
 	spaceNamespace = 'n' // name -> where it stands, where namespaces are selected
 	spaceOmits     = 'k' // sink -> the keys by which versions are left out; see Omits
 )
@@ -31,7 +31,7 @@ const (
 // unitSpaces are all spaces whose keys begin with an informer's number: what a reset empties.
 var unitSpaces = []byte{
 	spacePosition, spaceMeta, spaceRecord, spaceBody, spaceTombstone, spaceLog, spaceCursor,
-	spaceListed, spaceAnnounced, spaceNamespace, spaceBehind, spaceOmits,
+	spaceListed, spaceAnnounced, spaceNamespace, spaceStale, spaceOmits,
 }
 
 func informerKey(name string) []byte { return append([]byte{spaceInformer}, name...) }

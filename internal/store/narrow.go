@@ -33,7 +33,7 @@ const narrowAtOnce = 10_000
 // changes are still sent from here. The caller writes the new scope afterwards, so a crash amid it
 // starts it again.
 func (db *DB) narrow(id uint32, keep func(resource.Key) bool) error {
-	for _, space := range []byte{spaceRecord, spaceBody, spaceAnnounced, spaceBehind} {
+	for _, space := range []byte{spaceRecord, spaceBody, spaceAnnounced, spaceStale} {
 		if err := db.narrowSpace(space, id, keep); err != nil {
 			return err
 		}

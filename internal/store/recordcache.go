@@ -82,12 +82,12 @@ func (t *recordCache) get(key resource.Key) (k cachedRecord, ok bool) {
 	return k, true
 }
 
-// put stores a record, if it can; whether its body is behind stays as it was. It keeps nothing of
+// put stores a record, if it can; whether its body is stale stays as it was. It keeps nothing of
 // the key's memory.
 func (t *recordCache) put(key resource.Key, k cachedRecord) bool {
 	rec, hash := t.find(key)
 	if rec != nil {
-		k = k.with(binary.LittleEndian.Uint64(rec)&behindBit != 0)
+		k = k.with(binary.LittleEndian.Uint64(rec)&staleBit != 0)
 	} else {
 		units := unitsOf(key)
 		if units > maxUnits || t.refs[hash] != 0 {
@@ -106,8 +106,8 @@ func (t *recordCache) put(key resource.Key, k cachedRecord) bool {
 	return true
 }
 
-// setBehind sets of a cached record whether its body is behind.
-func (t *recordCache) setBehind(key resource.Key, is bool) {
+// setStale sets of a cached record whether its body is stale.
+func (t *recordCache) setStale(key resource.Key, is bool) {
 	if rec, _ := t.find(key); rec != nil {
 		k := cachedRecord{version: binary.LittleEndian.Uint64(rec)}.with(is)
 		binary.LittleEndian.PutUint64(rec, k.version)

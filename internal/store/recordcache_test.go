@@ -47,7 +47,7 @@ func TestTableAsMap(t *testing.T) {
 					delete(model, key)
 				case 1:
 					is := rand.IntN(2) == 0
-					if table.SetBehind(key, is); there {
+					if table.SetStale(key, is); there {
 						before.behind = is
 						model[key] = before
 					}

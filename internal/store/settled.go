@@ -21,10 +21,10 @@ func (b *Batch) Settle(ix *Indexer, key resource.Key, s Settled) {
 			b.body = ix.db.bodies.encode(b.body, s.Object.Raw)
 			b.put(b.keyOf(spaceBody, ix, key), b.body)
 		}
-		b.setBehind(ix, key, &k, leaves)
+		b.setStale(ix, key, &k, leaves)
 		return
 	}
-	b.setBehind(ix, key, &k, false)
+	b.setStale(ix, key, &k, false)
 	b.Fail(b.batch.Delete(b.keyOf(spaceBody, ix, key), nil))
 	if !s.Version.Ordered() {
 		// Without an order no watermark ever passes it, and a replay can't be distinguished from a

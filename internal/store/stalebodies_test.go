@@ -86,7 +86,7 @@ func (l *lagging) change(name string) {
 // read has some objects that are behind read from the API server, which has them in their newest
 // states.
 func (l *lagging) read() {
-	keys, err := l.ix.Behind().From("", 100)
+	keys, err := l.ix.StaleBodies().From("", 100)
 	testkit.OK(l.t, err)
 	for _, key := range keys {
 		if obj := l.newest[key]; obj != nil && l.rng.IntN(2) == 0 {
@@ -99,7 +99,7 @@ func (l *lagging) read() {
 func (l *lagging) commit() error {
 	batch := l.db.NewBatch()
 	for _, body := range l.bodies {
-		batch.CatchUp(l.ix, body)
+		batch.RefreshBody(l.ix, body)
 	}
 	for key, s := range l.settled {
 		batch.Settle(l.ix, key, s)
@@ -136,7 +136,7 @@ func (l *lagging) restart(crash bool) {
 func (l *lagging) check(what string) {
 	l.t.Helper()
 	noted := map[resource.Key]bool{}
-	keys, err := l.ix.Behind().From("", 1000)
+	keys, err := l.ix.StaleBodies().From("", 1000)
 	testkit.OK(l.t, err)
 	for _, key := range keys {
 		noted[key] = true
@@ -144,18 +144,18 @@ func (l *lagging) check(what string) {
 	for key := range l.newest {
 		s, found, err := l.ix.Stored(key)
 		testkit.OK(l.t, err)
-		isBehind := found && !s.Deleted && !strings.Contains(string(s.Body), fmt.Sprintf(`"resourceVersion":%q`, s.Version))
+		isStale := found && !s.Deleted && !strings.Contains(string(s.Body), fmt.Sprintf(`"resourceVersion":%q`, s.Version))
 		if !noted[key] {
 			delete(l.doubt, key)
 		}
-		if isBehind != noted[key] && (isBehind || !l.doubt[key]) {
-			l.t.Errorf("%s: %s is behind: %v, but noted: %v", what, key, isBehind, noted[key])
+		if isStale != noted[key] && (isStale || !l.doubt[key]) {
+			l.t.Errorf("%s: %s is behind: %v, but noted: %v", what, key, isStale, noted[key])
 		}
 		if found && !s.Deleted && !strings.Contains(string(s.Body), fmt.Sprintf(`"uid":%q`, s.UID)) {
 			l.t.Errorf("%s: %s has the body of another object", what, key)
 		}
 	}
-	if n := l.ix.Behind().Count(); n != len(noted) {
+	if n := l.ix.StaleBodies().Count(); n != len(noted) {
 		l.t.Errorf("%s: %d are said to be behind, %d are noted", what, n, len(noted))
 	}
 }
@@ -195,20 +195,20 @@ func (l *lagging) step() (what string) {
 }
 
 // Which objects are stale is recorded, whatever happens.
-func TestBehind(t *testing.T) {
+func TestStaleBodies(t *testing.T) {
 	behind := 0
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLagging(t, seed)
 			for n := range 60 {
 				l.check(fmt.Sprintf("seed %d, step %d, %s", seed, n, l.step()))
-				behind += l.ix.Behind().Count()
+				behind += l.ix.StaleBodies().Count()
 				if t.Failed() {
 					break
 				}
 			}
 			// in the end all can be brought up to date
-			for len(l.newest) > 0 && l.ix.Behind().Count() > 0 && !t.Failed() {
+			for len(l.newest) > 0 && l.ix.StaleBodies().Count() > 0 && !t.Failed() {
 				before := maps.Clone(l.newest)
 				l.read()
 				testkit.OK(t, l.commit())

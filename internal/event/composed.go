@@ -8,32 +8,32 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// words are the attributes of an object's event that have to be put together. They share one
+// composed are the attributes of an object's event that have to be put together. They share one
 // string: one allocation for each event.
-type words struct{ id, path, key, sequence string }
+type composed struct{ id, path, key, sequence string }
 
-// phrases are the parts of words that are the same for all events of a Maker.
-type phrases struct {
+// prefixes are the parts of composed that are the same for all events of a Maker.
+type prefixes struct {
 	apiVersion string
 	api        string // "api/v1", "apis/apps/v1"
 	resource   string // "deployments"
 	group      string // "deployments.apps"
 }
 
-func newPhrases(t resource.Type) phrases {
-	p := phrases{apiVersion: t.APIVersion(), resource: t.Resource, group: t.String()}
+func newPrefixes(t resource.Type) prefixes {
+	p := prefixes{apiVersion: t.APIVersion(), resource: t.Resource, group: t.String()}
 	p.api = strings.TrimSuffix(t.CollectionPath(""), "/"+t.Resource)
 	return p
 }
 
-// partitionKey is the key of an object's events, as words writes it.
-func (p *phrases) partitionKey(namespace, name string) string {
+// partitionKey is the key of an object's events, as compose writes it.
+func (p *prefixes) partitionKey(namespace, name string) string {
 	return p.group + "/" + namespace + "/" + name
 }
 
-// words makes the words of a change.
-func (m *Maker) words(c *Change, namespace, name string) words {
-	p := &m.phrases
+// compose makes the attributes of a change that have to be put together.
+func (m *Maker) compose(c *Change, namespace, name string) composed {
+	p := &m.prefixes
 	var b strings.Builder
 	b.Grow(len(c.UID) + 2*len(c.Version) + len(p.api) + 2*len(namespace) + 2*len(name) +
 		len(p.resource) + len(p.group) + 2*len(c.Entered) + 128)
@@ -57,7 +57,7 @@ func (m *Maker) words(c *Change, namespace, name string) words {
 	key := b.Len()
 	writeSequence(&b, c)
 	s := b.String()
-	return words{id: s[:id], path: s[id:path], key: s[path:key], sequence: s[key:]}
+	return composed{id: s[:id], path: s[id:path], key: s[path:key], sequence: s[key:]}
 }
 
 // writeSequence writes what sorts all events of one object, by its name, as text: the era, the

@@ -8,14 +8,14 @@ import (
 	"github.com/kubebridge/bridge/internal/statedb"
 )
 
-// An object is behind when its body on disk is of an earlier version than its record, because of a
-// flood of updates. A key in the database records that, in the same commit, so that stale bodies
-// can be found without reading all, also after a crash. It costs one small key for each such
-// object, not for each update. An object that is behind always has the key. One whose body is right
-// may have it too, when a failed commit was written after all.
+// A body on disk is stale when it is of an earlier version than its record, because of a flood of
+// updates. A key in the database records that, in the same commit, so that stale bodies can be
+// found without reading all, also after a crash. It costs one small key for each such object, not
+// for each update. An object whose body is stale always has the key. One whose body is right may
+// have it too, when a failed commit was written after all.
 
-// Behind has those of one informer.
-type Behind struct {
+// StaleBodies has the objects of one informer whose bodies are stale.
+type StaleBodies struct {
 	ix *Indexer
 	n  atomic.Int64
 	// changed are the keys that commits since the last successful one add or drop. Owned by the
@@ -27,16 +27,16 @@ type Behind struct {
 type noted struct{ was, is bool }
 
 // Count is how many they are.
-func (b *Behind) Count() int { return int(b.n.Load()) }
+func (b *StaleBodies) Count() int { return int(b.n.Load()) }
 
 // From returns up to limit of them, in order of their keys, after a key; "" for the first.
-func (b *Behind) From(key resource.Key, limit int) (keys []resource.Key, err error) {
-	it, err := b.ix.iterator(spaceBehind)
+func (b *StaleBodies) From(key resource.Key, limit int) (keys []resource.Key, err error) {
+	it, err := b.ix.iterator(spaceStale)
 	if err != nil {
 		return nil, err
 	}
-	begin := len(prefix(spaceBehind, 0))
-	for ok := it.SeekGE(append(objectKey(spaceBehind, b.ix.id, key), 0)); ok &&
+	begin := len(prefix(spaceStale, 0))
+	for ok := it.SeekGE(append(objectKey(spaceStale, b.ix.id, key), 0)); ok &&
 		len(keys) < limit; ok = it.Next() {
 		keys = append(keys, resource.Key(it.Key()[begin:]))
 	}
@@ -44,18 +44,18 @@ func (b *Behind) From(key resource.Key, limit int) (keys []resource.Key, err err
 }
 
 // Has reports whether an object is one of them.
-func (b *Behind) Has(key resource.Key) (bool, error) {
+func (b *StaleBodies) Has(key resource.Key) (bool, error) {
 	if b.n.Load() == 0 {
 		return false, nil
 	}
-	value, err := b.ix.db.state.Get(objectKey(spaceBehind, b.ix.id, key))
+	value, err := b.ix.db.state.Get(objectKey(spaceStale, b.ix.id, key))
 	return value != nil, err
 }
 
 // load counts those of earlier runs.
-func (b *Behind) load() error {
+func (b *StaleBodies) load() error {
 	b.changed = map[resource.Key]noted{}
-	it, err := b.ix.iterator(spaceBehind)
+	it, err := b.ix.iterator(spaceStale)
 	if err != nil {
 		return err
 	}
@@ -67,11 +67,11 @@ func (b *Behind) load() error {
 	return statedb.Wrap(errors.Join(it.Error(), it.Close()))
 }
 
-// setBehind adds to a commit that an object is behind, or is not any more.
-func (b *Batch) setBehind(ix *Indexer, key resource.Key, k *cacheLookup, is bool) {
-	now, retried := ix.behind.changed[key]
+// setStale adds to a commit that the body of an object is stale, or is not any more.
+func (b *Batch) setStale(ix *Indexer, key resource.Key, k *cacheLookup, is bool) {
+	now, retried := ix.stale.changed[key]
 	if !retried {
-		was, err := ix.behind.had(key, k)
+		was, err := ix.stale.had(key, k)
 		b.Fail(err)
 		if was == is {
 			return
@@ -80,29 +80,29 @@ func (b *Batch) setBehind(ix *Indexer, key resource.Key, k *cacheLookup, is bool
 	}
 	now.is = is
 	// a failed commit may be written yet: so this one writes its own result in any case
-	ix.behind.changed[key] = now
+	ix.stale.changed[key] = now
 	if is {
-		b.put(b.keyOf(spaceBehind, ix, key), nil)
+		b.put(b.keyOf(spaceStale, ix, key), nil)
 	} else {
-		b.Fail(b.batch.Delete(b.keyOf(spaceBehind, ix, key), nil))
+		b.Fail(b.batch.Delete(b.keyOf(spaceStale, ix, key), nil))
 	}
 }
 
 // had reports whether an object had the key as of the last commit.
-func (b *Behind) had(key resource.Key, k *cacheLookup) (bool, error) {
+func (b *StaleBodies) had(key resource.Key, k *cacheLookup) (bool, error) {
 	if b.n.Load() == 0 {
 		return false, nil
 	}
 	if k.find(b.ix, key); k.ok {
-		return k.behind(), nil
+		return k.isStale(), nil
 	}
 	return b.Has(key)
 }
 
 // committedLocked takes over the keys of a successful commit.
-func (b *Behind) committedLocked() {
+func (b *StaleBodies) committedLocked() {
 	for key, c := range b.changed {
-		b.ix.records.setBehind(key, c.is)
+		b.ix.records.setStale(key, c.is)
 		switch {
 		case c.is && !c.was:
 			b.n.Add(1)
@@ -119,10 +119,10 @@ type Body struct {
 	Object *resource.Object
 }
 
-// CatchUp writes the body of an object that is behind, if it is of exactly the committed version.
-// It comes before the Settle calls of its batch: they are of later states, which may leave their
-// bodies.
-func (b *Batch) CatchUp(ix *Indexer, body Body) {
+// RefreshBody writes the body of an object whose own is stale, if it is of exactly the committed
+// version. It comes before the Settle calls of its batch: they are of later states, which may leave
+// their bodies.
+func (b *Batch) RefreshBody(ix *Indexer, body Body) {
 	rec, found, err := ix.committed(body.Key)
 	b.Fail(err)
 	if !found || rec.Deleted || rec.UID != body.Object.UID || rec.Version != body.Object.Version {
@@ -130,7 +130,7 @@ func (b *Batch) CatchUp(ix *Indexer, body Body) {
 	}
 	b.body = ix.db.bodies.encode(b.body, body.Object.Raw)
 	b.put(b.keyOf(spaceBody, ix, body.Key), b.body)
-	b.setBehind(ix, body.Key, &cacheLookup{}, false)
+	b.setStale(ix, body.Key, &cacheLookup{}, false)
 }
 
 // committed returns the record of an object as of the last commit.

@@ -9,8 +9,8 @@ import (
 	"github.com/kubebridge/bridge/internal/pipeline"
 )
 
-// roster has the pipelines that run, and what is left of those whose resource has gone.
-type roster struct {
+// pipelines has the pipelines that run, and what is left of those whose resource has gone.
+type pipelines struct {
 	mu sync.Mutex // guards all below; held for a few map operations only
 	// list is replaced and never changed, so that a reader may go through it.
 	list []*pipeline.Pipeline
@@ -29,21 +29,21 @@ type retired struct {
 }
 
 // all are the pipelines that run, those that drain among them. It must not be changed.
-func (r *roster) all() []*pipeline.Pipeline {
+func (r *pipelines) all() []*pipeline.Pipeline {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.list
 }
 
 // retired are the pipelines whose resource has gone, by name.
-func (r *roster) retired() []retired {
+func (r *pipelines) retired() []retired {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.SortedFunc(maps.Values(r.gone),
 		func(a, b retired) int { return strings.Compare(a.name, b.name) })
 }
 
-func (r *roster) add(u *pipeline.Pipeline) {
+func (r *pipelines) add(u *pipeline.Pipeline) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.list = append(slices.Clone(r.list), u)
@@ -51,7 +51,7 @@ func (r *roster) add(u *pipeline.Pipeline) {
 }
 
 // remove takes out a pipeline that has ended.
-func (r *roster) remove(u *pipeline.Pipeline, why pipeline.Drain) {
+func (r *pipelines) remove(u *pipeline.Pipeline, why pipeline.Drain) {
 	isClean, left := u.IsClean(), retired{u.Name(), u.NotReady(false), u.Status()}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,14 +65,14 @@ func (r *roster) remove(u *pipeline.Pipeline, why pipeline.Drain) {
 }
 
 // setUnclean says that a pipeline without a successor may have sent what is not known.
-func (r *roster) setUnclean() {
+func (r *pipelines) setUnclean() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unclean = true
 }
 
 // keepInformers forgets the retired pipelines of all other informers.
-func (r *roster) keepInformers(names []string) {
+func (r *pipelines) keepInformers(names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.gone, func(_ string, p retired) bool {
@@ -82,7 +82,7 @@ func (r *roster) keepInformers(names []string) {
 }
 
 // isClean reports whether every pipeline knows what was sent.
-func (r *roster) isClean() bool {
+func (r *pipelines) isClean() bool {
 	r.mu.Lock()
 	list, unclean := r.list, r.unclean
 	r.mu.Unlock()
