@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kubebridge/bridge/config"
@@ -20,32 +21,29 @@ import (
 
 // A pending change is given up when the file changes again.
 func TestReloadSuperseded(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "bridge.yaml")
-	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "bridge.yaml")
+		write := func(text string) { testkit.OK(t, os.WriteFile(file, []byte(text), 0o600)) }
+		write("v2")
+		changed := false
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			whileSame(ctx, contentOf(file), []string{file}, func() { changed = true })
+		}()
+		time.Sleep(10 * sameInterval)
+		synctest.Wait()
+		if changed {
+			t.Fatal("the file has not changed")
 		}
-	}
-	write("v2")
-	changed, ended := make(chan struct{}), make(chan struct{})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() {
-		defer close(ended)
-		whileSame(ctx, contentOf(file), []string{file}, func() { close(changed) })
-	}()
-	select {
-	case <-changed:
-		t.Fatal("the file has not changed")
-	case <-time.After(sameInterval + sameInterval/2):
-	}
-	write("v3")
-	<-changed
-	<-ended
-	go func() {
-		cancel()
-	}()
-	whileSame(ctx, contentOf(file), []string{file}, func() { t.Error("it ended, and the file has not changed") })
+		write("v3")
+		if <-ended; !changed {
+			t.Error("the file has changed")
+		}
+		time.AfterFunc(10*sameInterval, cancel)
+		whileSame(ctx, contentOf(file), []string{file}, func() { t.Error("it ended, and the file has not changed") })
+	})
 }
 
 // A command that only the leader can carry out is a conflict.
