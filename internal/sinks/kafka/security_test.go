@@ -2,14 +2,8 @@ package kafka_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -28,70 +22,13 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// authority signs certificates for the tests.
-type authority struct {
-	key  *ecdsa.PrivateKey
-	cert *x509.Certificate
-	pool *x509.CertPool
-}
-
-func newAuthority(t testing.TB) *authority {
-	t.Helper()
-	a := &authority{key: newKey(t), pool: x509.NewCertPool()}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test ca"},
-		NotAfter: time.Now().Add(time.Hour),
-		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	a.cert = parse509(t, template, template, a.key, a.key)
-	a.pool.AddCert(a.cert)
-	return a
-}
-
-func newKey(t testing.TB) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func parse509(
-	t testing.TB, template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey,
-) *x509.Certificate {
-	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert
-}
-
-// issue gives a certificate for the loopback address, good for servers and clients.
-func (a *authority) issue(t testing.TB) tls.Certificate {
-	t.Helper()
-	key := newKey(t)
-	cert := parse509(t, &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "broker"},
-		NotAfter:    time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.cert, key, a.key)
-	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
-}
-
 func TestMutualTLS(t *testing.T) {
-	ca := newAuthority(t)
+	ca := testkit.NewCA(t)
 	c := newCluster(t, kfake.TLS(&tls.Config{
-		Certificates: []tls.Certificate{ca.issue(t)}, ClientCAs: ca.pool,
+		Certificates: []tls.Certificate{ca.Issue(t)}, ClientCAs: ca.Pool,
 		ClientAuth: tls.RequireAndVerifyClientCert,
 	}))
-	mine := &tls.Config{RootCAs: ca.pool, Certificates: []tls.Certificate{ca.issue(t)}}
+	mine := &tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{ca.Issue(t)}}
 	s := openSink(t, c, func(c *kafka.Config) { c.Connection.TLS = mine })
 	publish(t, s, podEvents("web", 1, 3)...)
 	if got := readAll(t, c, podsTopic, kgo.DialTLSConfig(mine)); len(got) != 3 {
@@ -100,24 +37,24 @@ func TestMutualTLS(t *testing.T) {
 }
 
 func TestTLSErrors(t *testing.T) {
-	ca, other := newAuthority(t), newAuthority(t)
+	ca, other := testkit.NewCA(t), testkit.NewCA(t)
 	c := newCluster(t, kfake.TLS(&tls.Config{
-		Certificates: []tls.Certificate{ca.issue(t)}, ClientCAs: ca.pool,
+		Certificates: []tls.Certificate{ca.Issue(t)}, ClientCAs: ca.Pool,
 		ClientAuth: tls.RequireAndVerifyClientCert,
 	}))
 	for name, config := range map[string]*tls.Config{
 		"the broker's authority is not trusted": {
-			RootCAs:      other.pool,
-			Certificates: []tls.Certificate{ca.issue(t)},
+			RootCAs:      other.Pool,
+			Certificates: []tls.Certificate{ca.Issue(t)},
 		},
-		"the client has no certificate": {RootCAs: ca.pool},
+		"the client has no certificate": {RootCAs: ca.Pool},
 		"the client's certificate is another's": {
-			RootCAs:      ca.pool,
-			Certificates: []tls.Certificate{other.issue(t)},
+			RootCAs:      ca.Pool,
+			Certificates: []tls.Certificate{other.Issue(t)},
 		},
 		"the name is another": {
-			RootCAs:      ca.pool,
-			Certificates: []tls.Certificate{ca.issue(t)}, ServerName: "elsewhere",
+			RootCAs:      ca.Pool,
+			Certificates: []tls.Certificate{ca.Issue(t)}, ServerName: "elsewhere",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,21 +1,14 @@
 package nats_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
@@ -26,92 +19,48 @@ import (
 
 // authority is a CA of a test, with the files it has written.
 type authority struct {
+	ca     *testkit.CA
 	t      *testing.T
-	cert   *x509.Certificate
-	key    *ecdsa.PrivateKey
 	caFile string
 }
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	a := &authority{t: t, caFile: filepath.Join(t.TempDir(), "ca.pem")}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, IsCA: true,
-		BasicConstraintsValid: true,
-		NotBefore:             time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageCertSign,
-	}
-	var der []byte
-	a.key, der = a.sign(template, nil)
-	a.cert, _ = x509.ParseCertificate(der)
-	a.write(a.caFile, "CERTIFICATE", der)
+	a := &authority{ca: testkit.NewCA(t), t: t, caFile: filepath.Join(t.TempDir(), "ca.pem")}
+	a.write(a.caFile, "CERTIFICATE", a.ca.DER)
 	return a
 }
 
-// sign makes a key and a certificate for it; the authority's own when there is none yet.
-func (a *authority) sign(
-	template *x509.Certificate, parent *x509.Certificate,
-) (*ecdsa.PrivateKey, []byte) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	signer := a.key
-	if parent == nil {
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return key, der
-}
-
-// issue writes a certificate and its key: for these names, or without any for 127.0.0.1.
+// issue writes a certificate and its key.
 func (a *authority) issue(names ...string) (certFile, keyFile string) {
 	a.t.Helper()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "bridge"}, DNSNames: names,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if len(names) == 0 {
-		template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
-	}
-	key, der := a.sign(template, a.cert)
+	cert := a.ca.Issue(a.t, names...)
 	dir := a.t.TempDir()
 	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	keyDER, _ := x509.MarshalPKCS8PrivateKey(key)
-	a.write(certFile, "CERTIFICATE", der)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	testkit.OK(a.t, err)
+	a.write(certFile, "CERTIFICATE", cert.Certificate[0])
 	a.write(keyFile, "PRIVATE KEY", keyDER)
 	return certFile, keyFile
 }
 
 func (a *authority) write(path, kind string, der []byte) {
 	a.t.Helper()
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}),
-		0o600); err != nil {
-		a.t.Fatal(err)
-	}
+	testkit.OK(a.t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 }
 
-// config is that of a server, with a certificate as issue makes it.
+// config is that of a server, with a certificate as Issue makes it.
 func (a *authority) config(names ...string) *tls.Config {
 	a.t.Helper()
-	certFile, keyFile := a.issue(names...)
-	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
-	if err != nil {
-		a.t.Fatal(err)
+	return &tls.Config{
+		Certificates: []tls.Certificate{a.ca.Issue(a.t, names...)}, MinVersion: tls.VersionTLS12,
 	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 }
 
 // mutualConfig asks for client certificates of the same authority.
 func (a *authority) mutualConfig() *tls.Config {
 	config := a.config()
-	config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-	config.ClientCAs.AddCert(a.cert)
+	config.ClientCAs, config.ClientAuth = a.ca.Pool, tls.RequireAndVerifyClientCert
 	return config
 }
 
