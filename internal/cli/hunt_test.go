@@ -389,7 +389,7 @@ func (h *hunt) runs(rules []string) {
 // commands looks at what the commands print.
 func (h *hunt) commands(state string) {
 	file := filepath.Join(h.dir, "bridge.yaml")
-	h.command("sample", "sample", "--config", file, "--events", "100", "--timeout", "2s", "--allow-secrets")
+	h.command("sample", "sample", "--config", file, "--events", "100", "--timeout", "20s", "--allow-secrets")
 	h.command("validate", "validate", "--config", file, "--allow-secrets")
 	h.command("validate --live", "validate", "--config", file, "--allow-secrets", "--live")
 	h.command("validate --print", "validate", "--config", file, "--allow-secrets", "--print")

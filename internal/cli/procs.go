@@ -75,15 +75,15 @@ func (p *procs) set() {
 // that was two fifths of what one costs.
 //
 // large has an element when a large object has come: work on it is about to take a processor for
-// milliseconds. From then on there are more than all, until none has come for calmTime.
-func boundProcs(ctx context.Context, large <-chan struct{}) {
+// milliseconds. From then on there are more than all, until none has come for calmTime. late
+// reports whether goroutines have waited for long since it was asked last: waits.grew.
+func boundProcs(ctx context.Context, large <-chan struct{}, late func() bool) {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return
 	}
 	var p procs
 	defer runtime.SetDefaultGOMAXPROCS()
 	used, at := cpuTime(), time.Now()
-	waits := newWaits()
 	timer := time.NewTimer(slowLook)
 	defer timer.Stop()
 	for {
@@ -103,7 +103,7 @@ func boundProcs(ctx context.Context, large <-chan struct{}) {
 		nowUsed, now, before := cpuTime(), time.Now(), p
 		lasted := now.Sub(at)
 		share := (nowUsed - used).Seconds() / lasted.Seconds()
-		timer.Reset(p.next(share, waits.grew(), isLarge, lasted))
+		timer.Reset(p.next(share, late(), isLarge, lasted))
 		used, at = nowUsed, now
 		if p.one != before.one || p.more != before.more {
 			p.set()

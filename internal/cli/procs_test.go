@@ -57,7 +57,7 @@ func TestProcs(t *testing.T) {
 func TestProcsFromEnvironment(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "3")
 	before := runtime.GOMAXPROCS(0)
-	boundProcs(context.Background(), nil) // returns
+	boundProcs(context.Background(), nil, nil) // returns
 	if now := runtime.GOMAXPROCS(0); now != before {
 		t.Errorf("%d processors, before %d", now, before)
 	}
@@ -73,7 +73,7 @@ func TestProcsBounds(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		large := make(chan struct{}, 1)
-		go boundProcs(ctx, large)
+		go boundProcs(ctx, large, func() bool { return false })
 		expect := func(when string, want int) {
 			t.Helper()
 			synctest.Wait()

@@ -86,7 +86,7 @@ func (r *runner) run(c *config.Config) error {
 	var bounding sync.WaitGroup
 	defer bounding.Wait()
 	defer stop()
-	bounding.Go(func() { boundProcs(ctx, large.Seen()) })
+	bounding.Go(func() { boundProcs(ctx, large.Seen(), newWaits().grew) })
 	synced := boundMemory(options.Log, memlimit.FromCgroup)
 	options.QueueBytes = queueBytes(memlimit.FromSystem)
 	options.OnSynced = func() {

@@ -369,11 +369,11 @@ func TestReplay(t *testing.T) {
 	})
 	t.Run("what retention has removed is gone", func(t *testing.T) {
 		old := newSite(t, events, serve.Config{At: query.Point{At: events[len(events)-1].Time}})
-		if code, body := old.request("GET", "/api/v1/pods?watch=true&resourceVersion=1&timeoutSeconds=1", nil); code != 200 || !strings.Contains(body, `"MODIFIED"`) {
+		if code, body := old.request("GET", "/api/v1/pods?watch=true&resourceVersion=1&timeoutSeconds=4", nil); code != 200 || !strings.Contains(body, `"MODIFIED"`) {
 			t.Errorf("without retention: %d %.200s", code, body)
 		}
 		removing := newSiteRetained(t, events)
-		if code, body := removing.request("GET", "/api/v1/pods?watch=true&resourceVersion=1&timeoutSeconds=1", nil); code != 200 || !strings.Contains(body, `"reason":"Expired"`) {
+		if code, body := removing.request("GET", "/api/v1/pods?watch=true&resourceVersion=1&timeoutSeconds=4", nil); code != 200 || !strings.Contains(body, `"reason":"Expired"`) {
 			t.Errorf("%d %.200s", code, body)
 		}
 	})

@@ -478,7 +478,7 @@ func TestErrors(t *testing.T) {
 		"credentials are not in the errors": {"http://me:secret@host/x", "http://…@host/x"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := source.Open(t.Context(), source.Config{From: test.from, Patience: 500 * time.Millisecond})
+			r, err := source.Open(t.Context(), source.Config{From: test.from, Patience: 4 * time.Second})
 			if err == nil {
 				t.Cleanup(r.Close)
 				_, err = readAll(t, r)

@@ -162,7 +162,7 @@ func TestPublishContext(t *testing.T) {
 				n.setDown(true)
 			} else {
 				n.loseAnswers.Store(1)
-				n.lost = func() { go n.setDown(true) }
+				n.lost = func() { n.setDown(true) }
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 			defer cancel()

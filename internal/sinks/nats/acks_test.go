@@ -63,7 +63,7 @@ func TestAckOrder(t *testing.T) {
 func TestSlowAck(t *testing.T) {
 	ts := newTestServer(t)
 	r := newResponder(t, ts)
-	sink := ts.openSink(unmanaged, ackTimeout(300*time.Millisecond))
+	sink := ts.openSink(unmanaged, ackTimeout(2*time.Second))
 	answers := inBackground(t, sink, ev("a", 1), ev("b", 1))
 	a := r.next()
 	time.Sleep(150 * time.Millisecond)
@@ -83,6 +83,7 @@ func TestNoResend(t *testing.T) {
 	r := newResponder(t, ts)
 	sink := ts.openSink(unmanaged, ackTimeout(200*time.Millisecond))
 	wantClass(t, call(t, sink, ev("a", 1))[0].Err, sinks.Retry)
+	r.next()
 	time.Sleep(300 * time.Millisecond)
 	if ids := r.ids(); !slices.Equal(ids, []string{"workloads/uid-a/1"}) {
 		t.Errorf("the stream was sent %v, want the message once", ids)
@@ -117,16 +118,16 @@ func TestLateAck(t *testing.T) {
 func TestRepeatedAck(t *testing.T) {
 	ts := newTestServer(t)
 	r := newResponder(t, ts)
-	answers := inBackground(t, ts.openSink(unmanaged, ackTimeout(300*time.Millisecond)), ev("a", 1),
-		ev("b", 1))
-	a := r.next()
+	answers := inBackground(t, ts.openSink(unmanaged, ackTimeout(time.Minute)), ev("a", 1), ev("b", 1))
+	a, b := r.next(), r.next()
 	r.ack(a)
 	r.ack(a)
+	r.refuse(b, 10054, "message size exceeds maximum allowed")
 	errs := answers()
 	if errs[0] != nil {
 		t.Errorf("acknowledged twice: %v", errs[0])
 	}
-	wantClass(t, errs[1], sinks.Retry)
+	wantClass(t, errs[1], sinks.Refused)
 }
 
 // Functions subscribe to the events and answer them: a reply that is no ack must not end the wait
@@ -170,11 +171,11 @@ func TestPublishContext(t *testing.T) {
 	for name, newContext := range map[string]func() (context.Context, context.CancelFunc){
 		"cancelled": func() (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(50*time.Millisecond, cancel)
+			time.AfterFunc(time.Second, cancel)
 			return ctx, cancel
 		},
 		"deadline": func() (context.Context, context.CancelFunc) {
-			return context.WithTimeout(t.Context(), 50*time.Millisecond)
+			return context.WithTimeout(t.Context(), time.Second)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +233,7 @@ func TestPublishWithoutOpen(t *testing.T) {
 
 func TestMissingAckReason(t *testing.T) {
 	ts := newTestServer(t, withUser("bridge", "secret", denyPublish("k8s.>")))
-	sink := ts.openSink(unmanaged, ackTimeout(300*time.Millisecond), func(c *nats.Config) {
+	sink := ts.openSink(unmanaged, ackTimeout(2*time.Second), func(c *nats.Config) {
 		c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
 	})
 	err := call(t, sink, ev("a", 1))[0].Err

@@ -32,7 +32,7 @@ func TestCoreFlush(t *testing.T) {
 	ts := newTestServer(t)
 	proxy := newProxy(t, ts.url())
 	sink := openOver(t, proxy.url(), coreMode, ackTimeout(300*time.Millisecond))
-	mustStore(t, sink, ev("a", 1))
+	storePatiently(t, sink, ev("a", 1))
 	proxy.freeze(true)
 	err := call(t, sink, ev("a", 2))[0].Err
 	wantClass(t, err, sinks.Retry)

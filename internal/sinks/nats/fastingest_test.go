@@ -91,7 +91,7 @@ func singleTwice(t *testing.T, nc *natsclient.Conn) error {
 	if err := nc.PublishMsg(m); err != nil {
 		t.Fatal(err)
 	}
-	reply, err := nc.RequestMsg(m, 2*time.Second)
+	reply, err := nc.RequestMsg(m, 20*time.Second)
 	if err != nil {
 		return err
 	}

@@ -158,7 +158,7 @@ func TestStalledPeer(t *testing.T) {
 	ts := newTestServer(t)
 	proxy := newProxy(t, ts.url())
 	sink := openOver(t, proxy.url(), ackTimeout(500*time.Millisecond))
-	mustStore(t, sink, ev("a", 1))
+	storePatiently(t, sink, ev("a", 1))
 	proxy.freeze(true)
 	for version := range 6 { // more than the buffers of the sockets hold, so that writes block too
 		var events []*event.Event

@@ -80,7 +80,7 @@ func (ts *testServer) url() string {
 // client is a connection that is not the sink's.
 func (ts *testServer) client() *natsclient.Conn {
 	ts.t.Helper()
-	nc, err := natsclient.Connect(ts.url(), natsclient.MaxReconnects(-1),
+	nc, err := natsclient.Connect(ts.url(), natsclient.Timeout(patience), natsclient.MaxReconnects(-1),
 		natsclient.ReconnectWait(20*time.Millisecond))
 	if err != nil {
 		ts.t.Fatalf("connect: %v", err)

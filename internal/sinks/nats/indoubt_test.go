@@ -37,7 +37,7 @@ func TestLostAck(t *testing.T) {
 			proxy := newProxy(t, ts.url())
 			sink := openOver(t, proxy.url(), shortMemory, ackTimeout(300*time.Millisecond), change)
 			mustMeet(t, sink, ev("a", 1))
-			mustStore(t, sink, ev("a", 1), ev("b", 1))
+			storePatiently(t, sink, ev("a", 1), ev("b", 1))
 			proxy.mute(true)
 			for _, m := range call(t, sink, ev("a", 2), ev("b", 2), ev("c", 1)) {
 				wantClass(t, m.Err, sinks.Retry)
@@ -53,7 +53,7 @@ func TestLostAck(t *testing.T) {
 				}
 				return nil
 			})
-			mustStore(t, sink, ev("a", 3))
+			storePatiently(t, sink, ev("a", 3))
 			stream := "K8S"
 			if name == "several streams" {
 				stream = "K8S-test-deployments"
@@ -140,7 +140,7 @@ func TestLongSearch(t *testing.T) {
 func TestLostMessage(t *testing.T) {
 	ts := newTestServer(t)
 	sink := ts.openSink(shortMemory, ackTimeout(300*time.Millisecond))
-	mustStore(t, sink, ev("a", 1))
+	storePatiently(t, sink, ev("a", 1))
 	ts.stop()
 	if err := call(t, sink, ev("a", 2))[0].Err; err == nil {
 		t.Fatal("stored without a server")

@@ -114,7 +114,7 @@ func TestRecallWithoutPermission(t *testing.T) {
 	ts := newTestServer(t, withUser("bridge", "secret", denyPublish("$JS.API.CONSUMER.>")))
 	sink := ts.openSink(func(c *nats.Config) {
 		c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
-		c.Connection.Timeout = 500 * time.Millisecond
+		c.Connection.Timeout = 2 * time.Second
 	})
 	from := sink.Position()
 	mustStore(t, sink, ev("a", 1))

@@ -64,7 +64,7 @@ func live(t *testing.T, ts *testServer) error {
 			c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
 			c.Connection.InboxPrefix = "_bridge"
 			c.Log = slog.New(slog.NewTextHandler(&log, nil))
-			c.Connection.Timeout, c.AckTimeout = 2*time.Second, 2*time.Second
+			c.Connection.Timeout, c.AckTimeout = 3*time.Second, 3*time.Second
 		})
 		t.Cleanup(func() { _ = s.Close() })
 		return s, s.Open(ctx)
@@ -138,7 +138,7 @@ func asBridge(t *testing.T, ts *testServer, change func(*nats.Config)) *nats.Sin
 	s := ts.newSink(func(c *nats.Config) {
 		c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
 		c.Connection.InboxPrefix = "_bridge"
-		c.Connection.Timeout, c.AckTimeout = 500*time.Millisecond, 500*time.Millisecond
+		c.Connection.Timeout, c.AckTimeout = 2*time.Second, 2*time.Second
 		change(c)
 	})
 	t.Cleanup(func() { _ = s.Close() })
@@ -167,7 +167,7 @@ func TestRightsOfSettings(t *testing.T) {
 		"objects": {
 			rightsOfObjects, rights, func(*testServer) {}, withBucket,
 			func(ctx context.Context, s *nats.Sink) error {
-				ctx, cancel := context.WithTimeout(ctx, time.Second)
+				ctx, cancel := context.WithTimeout(ctx, 4*time.Second)
 				defer cancel()
 				_, err := s.Claim(ctx, ev("a", 1))
 				return err

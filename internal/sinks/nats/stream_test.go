@@ -183,7 +183,7 @@ func TestNoAPIRights(t *testing.T) {
 	ts := newTestServer(t, withUser("bridge", "secret", denyPublish("$JS.API.>")))
 	err := ts.newSink(func(c *nats.Config) {
 		c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
-		c.Connection.Timeout = 500 * time.Millisecond
+		c.Connection.Timeout = 2 * time.Second
 	}).Open(t.Context())
 	wantClass(t, err, sinks.Retry)
 	wantMentions(t, err, "permission for $JS.API.>", "Permissions Violation")
