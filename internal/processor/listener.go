@@ -19,7 +19,7 @@ type Listener struct {
 	env       Env
 	cursor    *changelog.Cursor
 	collapsed *metric.Counter
-	epochs    int                // added to that of each change; owned by run
+	epochs    int                // added to the epoch of each change; owned by run
 	left      []*changelog.Entry // pending since a run before; owned by run
 	refused   []*changelog.Entry // read by the step, and left to run; owned by both in turns
 	// Of a listener with Latest only.
