@@ -29,63 +29,62 @@ type retired struct {
 }
 
 // all are the pipelines that run, those that drain among them. It must not be changed.
-func (r *pipelines) all() []*pipeline.Pipeline {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.list
+func (p *pipelines) all() []*pipeline.Pipeline {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.list
 }
 
 // retired are the pipelines whose resource has gone, by name.
-func (r *pipelines) retired() []retired {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.SortedFunc(maps.Values(r.gone),
+func (p *pipelines) retired() []retired {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.SortedFunc(maps.Values(p.gone),
 		func(a, b retired) int { return strings.Compare(a.name, b.name) })
 }
 
-func (r *pipelines) add(u *pipeline.Pipeline) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.list = append(slices.Clone(r.list), u)
-	delete(r.gone, u.Name())
+func (p *pipelines) add(u *pipeline.Pipeline) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.list = append(slices.Clone(p.list), u)
+	delete(p.gone, u.Name())
 }
 
 // remove takes out a pipeline that has ended.
-func (r *pipelines) remove(u *pipeline.Pipeline, why pipeline.Drain) {
+func (p *pipelines) remove(u *pipeline.Pipeline, why pipeline.Drain) {
 	isClean, left := u.IsClean(), retired{u.Name(), u.NotReady(false), u.Status()}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.list = slices.DeleteFunc(slices.Clone(r.list),
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.list = slices.DeleteFunc(slices.Clone(p.list),
 		func(other *pipeline.Pipeline) bool { return other == u })
 	// One that has changed has a successor that finds out, or setUnclean is called.
-	r.unclean = r.unclean || !isClean && why != pipeline.Changed
+	p.unclean = p.unclean || !isClean && why != pipeline.Changed
 	if why == pipeline.Gone {
-		r.gone[u.Name()] = left
+		p.gone[u.Name()] = left
 	}
 }
 
 // setUnclean says that a pipeline without a successor may have sent what is not known.
-func (r *pipelines) setUnclean() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.unclean = true
+func (p *pipelines) setUnclean() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unclean = true
 }
 
 // keepInformers forgets the retired pipelines of all other informers.
-func (r *pipelines) keepInformers(names []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	maps.DeleteFunc(r.gone, func(_ string, p retired) bool {
-		return !slices.Contains(names,
-			p.status.Informer)
+func (p *pipelines) keepInformers(names []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.gone, func(_ string, r retired) bool {
+		return !slices.Contains(names, r.status.Informer)
 	})
 }
 
 // isClean reports whether every pipeline knows what was sent.
-func (r *pipelines) isClean() bool {
-	r.mu.Lock()
-	list, unclean := r.list, r.unclean
-	r.mu.Unlock()
+func (p *pipelines) isClean() bool {
+	p.mu.Lock()
+	list, unclean := p.list, p.unclean
+	p.mu.Unlock()
 	return !unclean && !slices.ContainsFunc(list,
 		func(u *pipeline.Pipeline) bool { return !u.IsClean() })
 }

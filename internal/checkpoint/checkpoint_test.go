@@ -200,7 +200,7 @@ func TestIdleRun(t *testing.T) {
 		"a version":            func(b *bench) { b.mark(changelog.Bookmark, "500") },
 		"a note":               func(b *bench) { b.AtCommit(none) },
 		"a note for the next":  func(b *bench) { b.AtNextCommit(none) },
-		"a body to catch up":   func(b *bench) { b.RefreshBodies(nil) },
+		"a body to refresh":    func(b *bench) { b.RefreshBodies(nil) },
 		"what goes to disk":    func(b *bench) { testkit.OK(b.t, b.Stage(time.Now())) },
 		"an event without ack": func(b *bench) { b.Cursor(0).Tried([]changelog.Position{b.event("a", "10")}) },
 	} {

@@ -71,7 +71,7 @@ func (c *Controller) tellForgotten(
 	why := c.list.Relist
 	why.Reason = resource.ReasonForgotten
 	if len(found.Holding) > 0 {
-		if err := c.beginEpochBehind(ctx, found.Epoch); err != nil {
+		if err := c.beginEpochAfter(ctx, found.Epoch); err != nil {
 			return err
 		}
 		c.env.Logger.Warn("the state of an earlier run is gone: everything is sent, and what "+
@@ -87,10 +87,10 @@ func (c *Controller) tellForgotten(
 	return nil
 }
 
-// beginEpochBehind begins an epoch behind the last one of a state that is gone, on disk before any
+// beginEpochAfter begins an epoch behind the last one of a state that is gone, on disk before any
 // event has it. A run that died before anything was settled has done so already: what it may have
 // sent keeps its ids.
-func (c *Controller) beginEpochBehind(ctx context.Context, last int) error {
+func (c *Controller) beginEpochAfter(ctx context.Context, last int) error {
 	own, err := c.env.Indexer.Meta().Epoch()
 	if err != nil {
 		return err

@@ -28,14 +28,14 @@ func (l *Listener) resolve(ctx context.Context, e *changelog.Entry) (send bool, 
 	l.env.Logger.Warn("the state of an earlier run is gone, and the broker, which was unavailable "+
 		"before, holds events of it: everything is sent, and what was deleted since can't be known",
 		"sink", l.cfg.Name)
-	return true, l.beginEpochsBehind(ctx, e.Epoch, last)
+	return true, l.raiseEpochs(ctx, e.Epoch, last)
 }
 
-// beginEpochsBehind puts the events of this sink into an epoch behind last, the latest that its
+// raiseEpochs puts the events of this sink into an epoch behind last, the latest that its
 // broker holds. The informer's own epoch stays: other sinks have events of it, and later entries of
 // the log too. So the difference is added for this sink, on disk before any event has it. A run
 // that died here has done so before: what it may have sent keeps its ids.
-func (l *Listener) beginEpochsBehind(ctx context.Context, epoch, last int) error {
+func (l *Listener) raiseEpochs(ctx context.Context, epoch, last int) error {
 	own := epoch + l.epochs
 	if own > last || own == last && l.epochs > 0 {
 		return nil

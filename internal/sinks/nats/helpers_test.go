@@ -251,6 +251,26 @@ func mustStore(t testing.TB, sink sinks.Sink, events ...*event.Event) {
 	}
 }
 
+// patiently repeats what may heal. What only an operator can heal is repeated by the operator.
+func patiently(t *testing.T, do func() error) {
+	t.Helper()
+	eventually(t, "an answer without an error", func() error {
+		err := do()
+		if err != nil && sinks.Classify(err) == sinks.Stopped {
+			t.Fatal(err)
+		}
+		return err
+	})
+}
+
+// storePatiently sends messages again as the publisher does: of a sink whose patience is short.
+func storePatiently(t *testing.T, sink *nats.Sink, events ...*event.Event) {
+	t.Helper()
+	for _, e := range events {
+		patiently(t, func() error { return call(t, sink, e)[0].Err })
+	}
+}
+
 func wantClass(t testing.TB, err error, class sinks.Class) {
 	t.Helper()
 	if err == nil {

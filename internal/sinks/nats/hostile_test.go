@@ -487,26 +487,6 @@ func lieAboutDuplicate(t *testing.T, lie func(message) []byte) {
 // quick shortens the waits for a server that does not answer.
 func quick(c *nats.Config) { c.Connection.Timeout = 200 * time.Millisecond }
 
-// patiently repeats what may heal. What only an operator can heal is repeated by the operator.
-func patiently(t *testing.T, do func() error) {
-	t.Helper()
-	eventually(t, "what the liar is asked", func() error {
-		err := do()
-		if err != nil && sinks.Classify(err) == sinks.Stopped {
-			t.Fatal(err)
-		}
-		return err
-	})
-}
-
-// storePatiently sends a message again as the publisher does.
-func storePatiently(t *testing.T, sink *nats.Sink, events ...*event.Event) {
-	t.Helper()
-	for _, e := range events {
-		patiently(t, func() error { return call(t, sink, e)[0].Err })
-	}
-}
-
 // requireVersions fails unless the stream has the versions of object a in order.
 func requireVersions(t *testing.T, ts *testServer, n int) {
 	t.Helper()
