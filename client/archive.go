@@ -163,7 +163,7 @@ func (a *archive) open(
 			r.lists++
 		}
 		r.running.Go(func() {
-			if err := r.follow(ctx, p, at); err != nil {
+			if err := r.listAndWatch(ctx, p, at); err != nil {
 				r.send(ctx, archived{err: fmt.Errorf("%s: %w", resourceOf(p).GroupResource(), err)})
 			}
 		})
@@ -173,13 +173,13 @@ func (a *archive) open(
 
 // archived is what the reader of a partition gives.
 type archived struct {
-	*message
+	message  *message
 	endsList bool
 	err      error
 }
 
 type archiveReader struct {
-	*archive
+	archive *archive
 	read    chan archived
 	lists   int // that have not ended
 	stop    context.CancelFunc
@@ -218,8 +218,8 @@ func (r *archiveReader) send(ctx context.Context, m archived) bool {
 	}
 }
 
-// follow lists a resource, unless it was before, and watches it.
-func (r *archiveReader) follow(ctx context.Context, p partition, version int64) (err error) {
+// listAndWatch lists a resource, unless it was before, and watches it.
+func (r *archiveReader) listAndWatch(ctx context.Context, p partition, version int64) (err error) {
 	if version == 0 {
 		if version, err = r.list(ctx, p); err != nil {
 			var status *statusError
@@ -253,7 +253,7 @@ func (r *archiveReader) list(ctx context.Context, p partition) (version int64, e
 		Metadata metav1.ListMeta
 		Items    []json.RawMessage
 	}
-	if err := r.get(ctx, pathOf(gvr.GroupVersion())+"/"+gvr.Resource, nil, &list); err != nil {
+	if err := r.archive.get(ctx, pathOf(gvr.GroupVersion())+"/"+gvr.Resource, nil, &list); err != nil {
 		return 0, err
 	}
 	if version, err = strconv.ParseInt(list.Metadata.ResourceVersion, 10, 64); err != nil {
@@ -283,7 +283,7 @@ func (r *archiveReader) watch(
 	ctx context.Context, p partition, version int64,
 ) (seen int64, err error) {
 	gvr := resourceOf(p)
-	body, err := r.ask(ctx, pathOf(gvr.GroupVersion())+"/"+gvr.Resource, url.Values{
+	body, err := r.archive.ask(ctx, pathOf(gvr.GroupVersion())+"/"+gvr.Resource, url.Values{
 		"watch": {"true"}, "allowWatchBookmarks": {"true"},
 		"resourceVersion": {strconv.FormatInt(version, 10)},
 	})
@@ -302,7 +302,7 @@ func (r *archiveReader) watch(
 			return version, err
 		}
 		if line.Type == "ERROR" {
-			r.epoch.Add(1)
+			r.archive.epoch.Add(1)
 			return version, fmt.Errorf("%w: %s", errLost, bytes.TrimSpace(line.Object))
 		}
 		e, of, err := r.event(gvr, types[line.Type], line.Object)
@@ -323,7 +323,7 @@ func (r *archiveReader) about(gvr schema.GroupVersionResource, kind string) *Eve
 	return &Event{Type: kind, Attributes: map[string]string{
 		"specversion": "1.0", "type": kind, "informer": "archive",
 		"apiversion": gvr.GroupVersion().String(), "resource": gvr.Resource,
-		"sequence": fmt.Sprintf("%020d", r.arrived.Add(1)),
+		"sequence": fmt.Sprintf("%020d", r.archive.arrived.Add(1)),
 	}}
 }
 

@@ -64,7 +64,7 @@ func (c *Client) Run(ctx context.Context) error {
 		c.wake()
 	}()
 	for ctx.Err() == nil {
-		err := c.follow(ctx)
+		err := c.readAll(ctx)
 		if ctx.Err() != nil {
 			break
 		}
@@ -77,8 +77,8 @@ func (c *Client) Run(ctx context.Context) error {
 	return nil
 }
 
-// follow reads from where it was, or from the beginning, until something fails.
-func (c *Client) follow(ctx context.Context) error {
+// readAll reads from where it was, or from the beginning, until something fails.
+func (c *Client) readAll(ctx context.Context) error {
 	now, err := c.source.extents(ctx)
 	if err != nil {
 		return err

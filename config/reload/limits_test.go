@@ -113,7 +113,7 @@ func TestLooseningBySteps(t *testing.T) {
 	if err := guard.Check(second); err != nil {
 		t.Fatalf("an informer can't be taken out: %v", err)
 	}
-	guard.Follow(second)
+	guard.SetRunning(second)
 	got := problemsOf(guard.Check(mustLoad(t, back)))
 	for _, want := range []string{"informers[0].secrets", "data.dsn", "status.y", "redactEnv"} {
 		if !slices.ContainsFunc(got, func(p string) bool { return strings.Contains(p, want) }) {
@@ -165,7 +165,7 @@ func TestLooseningByVariables(t *testing.T) {
 		if err := guard.Check(without); err != nil {
 			t.Fatal(err)
 		}
-		guard.Follow(without)
+		guard.SetRunning(without)
 		if err := guard.Check(mustLoad(t, running)); err != nil {
 			t.Error(err)
 		}

@@ -22,12 +22,12 @@ type Guard struct {
 // NewGuard makes the guard of a process that was started with a configuration.
 func NewGuard(started *config.Config) *Guard {
 	g := &Guard{}
-	g.Follow(started)
+	g.SetRunning(started)
 	return g
 }
 
-// Follow says that the process runs another configuration now.
-func (g *Guard) Follow(running *config.Config) {
+// SetRunning says that the process runs another configuration now.
+func (g *Guard) SetRunning(running *config.Config) {
 	g.running = running
 	g.limits.add(running)
 }

@@ -146,7 +146,7 @@ func Run(ctx context.Context, o Options) (err error) {
 			var reloading sync.WaitGroup
 			defer reloading.Wait()
 			defer end()
-			reloading.Go(func() { r.follow(following, o.Hangups, c.ReloadInterval) })
+			reloading.Go(func() { r.watch(following, o.Hangups, c.ReloadInterval) })
 		}
 		return p.bridge.Run(ctx)
 	})

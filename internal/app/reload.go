@@ -137,16 +137,16 @@ func (r *reloader) change(
 		return done, "", err
 	}
 	c.Version = version
-	after.feeds.Follow(next) // before the new sinks are opened
+	after.feeds.SetConfig(next) // before the new sinks are opened
 	if done, err = r.reconfigure(ctx, c, content); err != nil {
-		after.feeds.Follow(before)
+		after.feeds.SetConfig(before)
 		return done, "", err
 	}
 	// chains of owners may be asked for now
 	r.pipeline.db.SetBodiesPerSecond(after.bodiesPerSecond())
 	r.pipeline.rights.Change(c.Units)
 	r.pipeline.planner, r.assembler, r.secrets = planner, &after, secrets
-	r.guard.Follow(next)
+	r.guard.SetRunning(next)
 	if err := forgetOwnKey(next, r.pipeline.db); err != nil {
 		r.log.Error("the redaction key of before is still in the state directory", "err", err)
 	}

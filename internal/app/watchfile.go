@@ -96,10 +96,10 @@ func (r *reloader) look(ctx context.Context) (content string, done bool) {
 	return content, content == r.done
 }
 
-// Follow reloads at each SIGHUP, and when the configuration file has changed, or a file that is
+// watch reloads at each SIGHUP, and when the configuration file has changed, or a file that is
 // read once, until ctx ends. A change counts when it was seen twice: who writes a file may be in
 // the middle of it. What could not be tried is tried again. 0 looks at no file.
-func (r *reloader) follow(ctx context.Context, hangups <-chan os.Signal, interval time.Duration) {
+func (r *reloader) watch(ctx context.Context, hangups <-chan os.Signal, interval time.Duration) {
 	var ticks <-chan time.Time
 	if interval > 0 {
 		tick := time.NewTicker(interval)

@@ -43,7 +43,7 @@ type Lease interface {
 // ProgressLease is where the leader writes its progress: *standby.ProgressLease.
 type ProgressLease interface {
 	Get(ctx context.Context) (p standby.Progress, led bool, err error)
-	Take(ctx context.Context) (p standby.Progress, led bool, err error)
+	Acquire(ctx context.Context) (p standby.Progress, led bool, err error)
 	Put(ctx context.Context, p *standby.Progress) (standby.PutResult, error)
 }
 
@@ -216,7 +216,7 @@ const takePatience = 3
 func (r *replica) takeProgress(ctx context.Context) (p standby.Progress, led, ok bool, err error) {
 	for began := time.Now(); ctx.Err() == nil; _ = ratelimit.Sleep(ctx, 100*time.Millisecond) {
 		limited, cancel := context.WithTimeout(ctx, 5*time.Second)
-		p, led, err = r.cfg.ProgressLease.Take(limited)
+		p, led, err = r.cfg.ProgressLease.Acquire(limited)
 		cancel()
 		if !r.failsToTake(err) {
 			return p, led, true, nil

@@ -105,7 +105,7 @@ func (b *Bridge) newSinkRunner(sc SinkConfig, patient bool) (*sinkRunner, error)
 	for _, s := range out.metrics {
 		s.Begin()
 	}
-	b.committer.Follow(sc.Name, p)
+	b.committer.AddSink(sc.Name, p)
 	return out, nil
 }
 
@@ -154,7 +154,7 @@ func (b *Bridge) endSink(out *sinkRunner) error {
 		out.stop(errChanged)
 		<-out.ended
 	}
-	if err := b.committer.Unfollow(out.name); err != nil {
+	if err := b.committer.RemoveSink(out.name); err != nil {
 		return fmt.Errorf("sink %s: %w", out.name, err)
 	}
 	for _, s := range out.metrics {

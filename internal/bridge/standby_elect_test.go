@@ -244,7 +244,7 @@ func TestFirstLeaderGap(t *testing.T) {
 // stuck is a board that can't be taken.
 type stuck struct{ bridge.ProgressLease }
 
-func (stuck) Take(context.Context) (p standby.Progress, led bool, err error) {
+func (stuck) Acquire(context.Context) (p standby.Progress, led bool, err error) {
 	return p, false, errors.New("leases are forbidden")
 }
 

@@ -27,8 +27,8 @@ func (l *forgedLease) Get(ctx context.Context) (standby.Progress, bool, error) {
 	return l.forge(p), led, err
 }
 
-func (l *forgedLease) Take(ctx context.Context) (standby.Progress, bool, error) {
-	p, led, err := l.ProgressLease.Take(ctx)
+func (l *forgedLease) Acquire(ctx context.Context) (standby.Progress, bool, error) {
+	p, led, err := l.ProgressLease.Acquire(ctx)
 	return l.forge(p), led, err
 }
 

@@ -72,7 +72,7 @@ type Checkpoint struct {
 func (l *Log) Checkpoint() *Checkpoint {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := &Checkpoint{log: l, uncommitted: l.uncommitted, states: l.states.Take()}
+	c := &Checkpoint{log: l, uncommitted: l.uncommitted, states: l.states.Drain()}
 	c.listed = l.marks.ListEnded() || l.listed
 	l.spooled, l.bodies, l.listed = nil, nil, false
 	writes := l.writes

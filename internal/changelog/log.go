@@ -150,7 +150,7 @@ func (l *Log) Place(entries []*Entry, m Mark) {
 	}
 	if m.Kind != NoMark {
 		l.marks.Mark(m.Kind, m.Version)
-		l.front.follow(m, l.marks.Front())
+		l.front.pass(m, l.marks.Front())
 		l.lookAtEndLocked()
 	}
 	l.unlockAndWake(before)

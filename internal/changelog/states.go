@@ -91,8 +91,8 @@ func (c *chain) settle(i int, state store.Settled) {
 // Ready is how many states are to be committed.
 func (s *States) Ready() int { return len(s.ready) }
 
-// Take hands out what is to be committed. Committed or PutBack follows.
-func (s *States) Take() map[resource.Key]store.Settled {
+// Drain hands out what is to be committed. Committed or PutBack follows.
+func (s *States) Drain() map[resource.Key]store.Settled {
 	if len(s.ready) == 0 { // else the commit and what is settled meanwhile would share the map
 		return nil
 	}

@@ -53,10 +53,10 @@ func TestStates(t *testing.T) {
 	// check compares what was committed, and what is to be committed, with the rule.
 	check := func(t *testing.T, s *changelog.States, e *entries, committed map[resource.Key]uint64, failing bool) {
 		t.Helper()
-		taken := s.Take()
+		taken := s.Drain()
 		if failing {
 			s.PutBack(taken)
-			taken = s.Take()
+			taken = s.Drain()
 		}
 		for key, state := range taken {
 			committed[key] = state.Seq
@@ -106,10 +106,10 @@ func TestStates(t *testing.T) {
 			s.Append("p", changelog.Position(i+1))
 		}
 		s.Settle("p", 1, state(0))
-		taken := s.Take()
+		taken := s.Drain()
 		s.Settle("p", 2, state(1))
 		s.PutBack(taken)
-		if got := s.Take()["p"].Seq; got != 2 {
+		if got := s.Drain()["p"].Seq; got != 2 {
 			t.Errorf("the state of entry %d is to be committed, want 2", got)
 		}
 	})

@@ -209,7 +209,7 @@ func TestIdleRun(t *testing.T) {
 				const interval = 200 * time.Millisecond
 				b := newBench(t)
 				var n commits
-				b.committer.Follow("sink", &n)
+				b.committer.AddSink("sink", &n)
 				done := make(chan error, 1)
 				ctx, cancel := context.WithCancel(t.Context())
 				go func() { done <- b.committer.Run(ctx) }()

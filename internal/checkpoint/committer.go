@@ -82,16 +82,16 @@ func (c *Committer) Untrack(l *changelog.Log) error {
 	return nil
 }
 
-// Follow saves a sink's position with each commit from now on.
-func (c *Committer) Follow(name string, source Positioned) {
+// AddSink saves a sink's position with each commit from now on.
+func (c *Committer) AddSink(name string, source Positioned) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sinks = append(c.sinks, &sink{name: name, source: source})
 }
 
-// Unfollow stops that, after a commit with what the sink says now. After an error the sink is still
-// followed.
-func (c *Committer) Unfollow(name string) error {
+// RemoveSink stops that, after a commit with the sink's position of now. After an error the sink is
+// still there.
+func (c *Committer) RemoveSink(name string) error {
 	if err := c.Commit(); err != nil {
 		return err
 	}

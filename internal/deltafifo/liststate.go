@@ -9,9 +9,9 @@ type listState struct {
 	incomplete bool
 }
 
-// follow notes on deltas in stream order which list they belong to, and reports whether a first
+// annotate notes on deltas in stream order which list they belong to, and reports whether a first
 // population ends with them.
-func (l *listState) follow(d Deltas) (synced bool) {
+func (l *listState) annotate(d Deltas) (synced bool) {
 	for i := range d {
 		switch d := &d[i]; d.Type {
 		case ReplaceBegin:

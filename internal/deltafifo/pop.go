@@ -31,10 +31,10 @@ type Processor interface {
 //
 // While Pop waits, p may process what is put in on the goroutine of whoever calls Flush.
 func (f *FIFO) Pop(ctx context.Context, p Processor) error {
-	if err := f.take(ctx, p); err != nil {
+	if err := f.dequeue(ctx, p); err != nil {
 		return err
 	}
-	synced := f.list.follow(f.batch)
+	synced := f.list.annotate(f.batch)
 	var err error
 	if f.batch[0].Type == ReplaceEnd {
 		err = f.processEnd(ctx, p)
@@ -54,14 +54,14 @@ func (f *FIFO) Pop(ctx context.Context, p Processor) error {
 	return nil
 }
 
-// take waits for the next batch and moves it out of the queue.
-func (f *FIFO) take(ctx context.Context, p Processor) error {
+// dequeue waits for the next batch and moves it out of the queue.
+func (f *FIFO) dequeue(ctx context.Context, p Processor) error {
 	step := func() bool { return f.step(p) }
 	for {
 		f.mu.Lock()
 		n, err := f.batchLocked()
 		if n > 0 {
-			f.takeLocked(n)
+			f.dequeueLocked(n)
 		}
 		f.mu.Unlock()
 		if n > 0 || err != nil {
@@ -136,8 +136,8 @@ func (f *FIFO) batchLocked() (n int, err error) {
 	return min(len(waiting), maxBatch), nil
 }
 
-// takeLocked moves the first n deltas out of the queue.
-func (f *FIFO) takeLocked(n int) {
+// dequeueLocked moves the first n deltas out of the queue.
+func (f *FIFO) dequeueLocked(n int) {
 	f.batch = append(f.batch[:0], f.items[f.head:f.head+n]...)
 	f.dropLocked(n)
 	f.taken = n

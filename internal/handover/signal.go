@@ -41,7 +41,7 @@ func (s *Signal) watch(wake func()) {
 	s.wake = wake
 }
 
-// IsSet reports whether the signal was set since the last Take.
+// IsSet reports whether the signal was set since the last Reset.
 func (s *Signal) IsSet() bool {
 	if s == nil {
 		return false
@@ -51,8 +51,8 @@ func (s *Signal) IsSet() bool {
 	return s.isSet
 }
 
-// Take is IsSet, and resets the signal.
-func (s *Signal) Take() bool {
+// Reset is IsSet, and resets the signal.
+func (s *Signal) Reset() bool {
 	if s == nil {
 		return false
 	}

@@ -9,12 +9,12 @@ func TestSignal(t *testing.T) {
 	if !s.IsSet() || woken != 0 {
 		t.Errorf("set %t, woken %d times: who begins to watch looks itself", s.IsSet(), woken)
 	}
-	if !s.Take() || s.IsSet() || s.Take() {
+	if !s.Reset() || s.IsSet() || s.Reset() {
 		t.Error("Take resets the signal")
 	}
 	s.Set()
 	s.Set()
-	if woken != 2 || !s.Take() {
+	if woken != 2 || !s.Reset() {
 		t.Errorf("woken %d times of 2", woken)
 	}
 	end()
@@ -26,7 +26,7 @@ func TestSignal(t *testing.T) {
 	var none *Signal
 	none.Set()
 	none.Watch(func() { t.Error("woken by no signal") })()
-	if none.IsSet() || none.Take() {
+	if none.IsSet() || none.Reset() {
 		t.Error("a nil Signal is set")
 	}
 }

@@ -100,14 +100,14 @@ func (s *Spot) Offer() {
 		s.mu.Unlock()
 		more := step()
 		s.mu.Lock()
-		done = s.settleLocked(more)
+		done = s.endStepLocked(more)
 	}
 	s.mu.Unlock()
 }
 
-// settleLocked decides what follows a step. It reports false where another one does, for what was
+// endStepLocked decides what follows a step. It reports false where another one does, for what was
 // offered meanwhile.
-func (s *Spot) settleLocked(more bool) bool {
+func (s *Spot) endStepLocked(more bool) bool {
 	switch {
 	case !more, s.ended:
 		s.wakeLocked()

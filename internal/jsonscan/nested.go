@@ -160,7 +160,7 @@ func (s *Scanner) rest(i int) ([]byte, int) { return s.here(s.str(i)) }
 // colon goes over whitespace and a colon.
 func (s *Scanner) colon(i int) ([]byte, int) {
 	s.i = i
-	if !s.Take(':') {
+	if !s.Consume(':') {
 		s.failSyntax("a colon is needed")
 	}
 	return s.here(s.err == nil)

@@ -64,8 +64,8 @@ func (s *Scanner) peek() byte {
 // AtEnd goes over whitespace and reports whether nothing follows.
 func (s *Scanner) AtEnd() bool { return s.Peek() == 0 && s.i == len(s.b) }
 
-// Take consumes the byte c, if it comes next.
-func (s *Scanner) Take(c byte) bool {
+// Consume consumes the byte c, if it comes next.
+func (s *Scanner) Consume(c byte) bool {
 	if s.Peek() != c || s.i == len(s.b) {
 		return false
 	}
@@ -113,7 +113,7 @@ func (s *Scanner) Key() []byte {
 	s.keyAt = s.i
 	text := s.Quoted()
 	escaped := s.escaped
-	if !s.Take(':') {
+	if !s.Consume(':') {
 		s.failSyntax("a colon is needed")
 		return nil
 	}

@@ -20,7 +20,7 @@ func (l *Listener) add(ctx context.Context, entries []*changelog.Entry, of *copi
 		if of == nil {
 			next = entries[:upToLarge(entries)]
 		}
-		inflights, err := l.take(ctx, next)
+		inflights, err := l.acquire(ctx, next)
 		if err != nil {
 			return err
 		}

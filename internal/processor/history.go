@@ -99,7 +99,7 @@ func (l *Listener) tryPass(entries []*changelog.Entry) bool {
 	if slices.ContainsFunc(entries, isAboutAll) {
 		return false
 	}
-	inflights := l.tryTake(entries)
+	inflights := l.tryAcquire(entries)
 	if inflights == nil {
 		return false
 	}
@@ -107,7 +107,7 @@ func (l *Listener) tryPass(entries []*changelog.Entry) bool {
 	if l.cfg.Publisher.TryAdd(items) {
 		return true
 	}
-	l.takeBack(items)
+	l.release(items)
 	return false
 }
 

@@ -43,32 +43,34 @@ func (of *copies) settle(p *inflight) {
 	}
 }
 
-// take waits for room in the window and takes inflights for the first of the entries, at least one.
-func (l *Listener) take(ctx context.Context, entries []*changelog.Entry) ([]*inflight, error) {
+// acquire waits for room in the window and acquires inflights for the first of the entries, at
+// least one.
+func (l *Listener) acquire(ctx context.Context, entries []*changelog.Entry) ([]*inflight, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	hasRoom := func() bool { return l.roomLocked() > 0 }
 	if err := condition.Wait(ctx, l.cond, hasRoom); err != nil {
 		return nil, err
 	}
-	return l.takeLocked(entries), nil
+	return l.acquireLocked(entries), nil
 }
 
-// tryTake takes an inflight for each of the entries, or none where the window has no room for all.
-func (l *Listener) tryTake(entries []*changelog.Entry) []*inflight {
+// tryAcquire acquires an inflight for each of the entries, or none where the window has no room
+// for all.
+func (l *Listener) tryAcquire(entries []*changelog.Entry) []*inflight {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.roomLocked() < len(entries) {
 		return nil
 	}
-	return l.takeLocked(entries)
+	return l.acquireLocked(entries)
 }
 
 // roomLocked is how many more events the window has room for.
 func (l *Listener) roomLocked() int { return l.cfg.Window - len(l.inflights) + len(l.free) }
 
-// takeLocked takes inflights for the first of the entries, as far as the window has room.
-func (l *Listener) takeLocked(entries []*changelog.Entry) []*inflight {
+// acquireLocked acquires inflights for the first of the entries, as far as the window has room.
+func (l *Listener) acquireLocked(entries []*changelog.Entry) []*inflight {
 	for len(l.free) < len(entries) && len(l.inflights) < l.cfg.Window {
 		p := &inflight{}
 		p.item.Settler, p.item.Seq = l, uint64(len(l.inflights))
@@ -87,7 +89,7 @@ func (l *Listener) takeLocked(entries []*changelog.Entry) []*inflight {
 // Settle is called by the publisher with items that are settled.
 func (l *Listener) Settle(items []*publisher.Item) {
 	l.cursor.Ack(l.acks(items))
-	l.takeBack(items)
+	l.release(items)
 	if l.queue != nil {
 		l.settled.Add(1)
 		l.cursor.Wake()
@@ -119,10 +121,10 @@ func (l *Listener) acks(items []*publisher.Item) []changelog.Ack {
 	return acks
 }
 
-// takeBack makes the inflights of items free, as if they were new: what one event has left, such as
+// release makes the inflights of items free, as if they were new: what one event has left, such as
 // the Exists of its message, must not go with the next. When all are free their memory is given up:
 // most listeners are idle most of the time, and a first list leaves thousands.
-func (l *Listener) takeBack(items []*publisher.Item) {
+func (l *Listener) release(items []*publisher.Item) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, it := range items {

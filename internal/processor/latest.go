@@ -86,7 +86,7 @@ func (l *Listener) readBacklog() readAheadState {
 	where, n, delivered, needless := l.addHeaders(l.leftover)
 	l.leftover = l.leftover[n:]
 	l.cursor.Ack(delivered)
-	l.settleNeedless(needless)
+	l.ackNeedless(needless)
 	return where
 }
 
@@ -98,7 +98,7 @@ func (l *Listener) note(found []changelog.Header, next changelog.Position) readA
 	}
 	l.cursor.Claim(found[:n], next)
 	l.cursor.Ack(delivered)
-	l.settleNeedless(needless)
+	l.ackNeedless(needless)
 	return where
 }
 
@@ -139,8 +139,8 @@ func (l *Listener) stopsAtLocked(h *changelog.Header) readAheadState {
 	return atEnd
 }
 
-// settleNeedless acks entries that this listener will not be sent.
-func (l *Listener) settleNeedless(positions []changelog.Position) {
+// ackNeedless acks entries that this listener will not be sent.
+func (l *Listener) ackNeedless(positions []changelog.Position) {
 	if len(positions) == 0 {
 		return
 	}
@@ -185,7 +185,7 @@ func (l *Listener) demand(ctx context.Context) int {
 func (l *Listener) sendReady(ctx context.Context) (bool, error) {
 	most := min(readSize, l.demand(ctx))
 	l.mu.Lock()
-	ready := l.queue.take(min(most, l.roomLocked()))
+	ready := l.queue.pop(min(most, l.roomLocked()))
 	l.mu.Unlock()
 	if len(ready) == 0 {
 		return false, nil
@@ -194,7 +194,7 @@ func (l *Listener) sendReady(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	inflights, err := l.take(ctx, lasts)
+	inflights, err := l.acquire(ctx, lasts)
 	if err != nil {
 		return false, err
 	}

@@ -132,8 +132,8 @@ func (q *latestQueue) full() bool {
 	return q.filled
 }
 
-// take gives up to n events to send, of different objects.
-func (q *latestQueue) take(n int) []pendingEvent {
+// pop removes and returns up to n events to send, of different objects.
+func (q *latestQueue) pop(n int) []pendingEvent {
 	n = min(n, len(q.ready))
 	taken := make([]pendingEvent, n)
 	for i, o := range q.ready[:n] {

@@ -81,7 +81,7 @@ func TestCollapse(t *testing.T) {
 					needless = append(needless, fmt.Sprint(at))
 				}
 			}
-			for taken := q.take(9); len(taken) > 0; taken = q.take(9) {
+			for taken := q.pop(9); len(taken) > 0; taken = q.pop(9) {
 				events = append(events, describe(&taken[0]))
 				q.done(taken[0].object)
 			}
@@ -110,12 +110,12 @@ func TestLatestQueue(t *testing.T) {
 	t.Run("an object has one event with the publisher, and gets in line again", func(t *testing.T) {
 		q := newLatestQueue(100, false)
 		add(q, "a", "a", "b")
-		first := q.take(1)
+		first := q.pop(1)
 		testkit.Want(t, keys(first), "a")
-		testkit.Want(t, keys(q.take(9)), "b")
-		testkit.Want(t, keys(q.take(9)))
+		testkit.Want(t, keys(q.pop(9)), "b")
+		testkit.Want(t, keys(q.pop(9)))
 		q.done(first[0].object)
-		testkit.Want(t, keys(q.take(9)), "a")
+		testkit.Want(t, keys(q.pop(9)), "a")
 	})
 	t.Run("it is full until half of it is taken", func(t *testing.T) {
 		q := newLatestQueue(4, false)
@@ -125,7 +125,7 @@ func TestLatestQueue(t *testing.T) {
 			full = append(full, q.full())
 		}
 		for range 3 {
-			q.take(1)
+			q.pop(1)
 			full = append(full, q.full())
 		}
 		testkit.Want(t, full, false, false, false, true, true, false, false)

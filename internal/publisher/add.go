@@ -26,7 +26,7 @@ func (p *Publisher) Add(ctx context.Context, items []*Item) error {
 		for _, it := range next {
 			it.prepare(now)
 		}
-		n, err := p.capacity.take(ctx, next)
+		n, err := p.capacity.acquire(ctx, next)
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (p *Publisher) TryAdd(items []*Item) bool {
 	for _, it := range items {
 		it.prepare(now)
 	}
-	if !p.capacity.tryTake(items) {
+	if !p.capacity.tryAcquire(items) {
 		return false
 	}
 	for _, it := range items {

@@ -61,9 +61,9 @@ type waiter struct {
 	ready   chan struct{} // closed after granted was set
 }
 
-// take blocks until at least the first of the items fits, and returns how many were admitted. These
-// are of one settler.
-func (c *capacity) take(ctx context.Context, items []*Item) (int, error) {
+// acquire blocks until at least the first of the items fits, and returns how many were admitted.
+// These are of one settler.
+func (c *capacity) acquire(ctx context.Context, items []*Item) (int, error) {
 	items = sameSettler(items)
 	c.mu.Lock()
 	if len(c.waiters) == 0 {
@@ -88,8 +88,8 @@ func (c *capacity) take(ctx context.Context, items []*Item) (int, error) {
 	}
 }
 
-// tryTake admits all of the items, which are of one settler, or none.
-func (c *capacity) tryTake(items []*Item) bool {
+// tryAcquire admits all of the items, which are of one settler, or none.
+func (c *capacity) tryAcquire(items []*Item) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.waiters) > 0 {

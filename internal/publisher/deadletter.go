@@ -91,7 +91,7 @@ func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, err
 	log := w.p.cfg.Log.With("id", e.ID, "subject", e.Subject, "reason", it.refused, "size",
 		len(e.Data), "attempts", it.attempts)
 	if it.Hold == nil {
-		it.Hold = w.p.holds.take(1)
+		it.Hold = w.p.holds.assign(1)
 	}
 	err := w.deadLetter(ctx, e, it)
 	class := w.p.classify(ctx, err)

@@ -77,15 +77,15 @@ func (p *Publisher) sweepLocked(l *lane, out *swept) {
 	for rest.head != nil {
 		it := rest.pop()
 		if d := p.detachmentOfLocked(it); d != nil {
-			p.takeBackLocked(d, it, out)
+			p.reclaimLocked(d, it, out)
 		} else {
 			l.push(it)
 		}
 	}
 }
 
-// takeBackLocked takes back an item that is in no lane any more.
-func (p *Publisher) takeBackLocked(d *detachment, it *Item, out *swept) {
+// reclaimLocked reclaims an item that is in no lane any more.
+func (p *Publisher) reclaimLocked(d *detachment, it *Item, out *swept) {
 	p.ages.remove(it)
 	if it.state.settled() {
 		out.settled = append(out.settled, it)
@@ -114,7 +114,7 @@ func (p *Publisher) sweepUnroutedLocked(out *swept) {
 		for w.lane.head != nil {
 			it := p.unrouted.popLocked(key)
 			if d := p.detachmentOfLocked(it); d != nil {
-				p.takeBackLocked(d, it, out)
+				p.reclaimLocked(d, it, out)
 			} else {
 				others = append(others, it)
 			}

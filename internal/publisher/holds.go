@@ -36,8 +36,8 @@ type holds struct {
 	closed bool // the sink is: its last position stays
 }
 
-// take gives the newest hold to n items that are about to be sent for the first time.
-func (hs *holds) take(n int) *Hold {
+// assign gives the newest hold to n items that are about to be sent for the first time.
+func (hs *holds) assign(n int) *Hold {
 	if hs.sink == nil || n == 0 {
 		return nil
 	}

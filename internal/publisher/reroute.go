@@ -120,7 +120,7 @@ func (p *Publisher) moveIn(key object, hasLane bool) {
 	if hasLane {
 		it := p.unrouted.popLocked(key)
 		if d := p.detachmentOfLocked(it); d != nil {
-			p.takeBackLocked(d, it, &left)
+			p.reclaimLocked(d, it, &left)
 		} else {
 			fresh = p.putLocked(it)
 		}

@@ -147,7 +147,7 @@ func (w *worker) compose() {
 			first++
 		}
 	}
-	hold := w.p.holds.take(first)
+	hold := w.p.holds.assign(first)
 	for _, it := range w.items {
 		if it.Hold == nil && !it.state.settled() {
 			it.Hold = hold

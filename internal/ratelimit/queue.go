@@ -89,7 +89,7 @@ func (q *Queue[K]) GetBatch(ctx context.Context, keys []K, limit int) ([]K, erro
 			q.signal() // the token may have been taken in the last round
 			return keys, err
 		}
-		got, err := q.take(keys, max(limit, 1))
+		got, err := q.appendReady(keys, max(limit, 1))
 		if err != nil || len(got) > len(keys) {
 			return got, err
 		}
@@ -100,8 +100,8 @@ func (q *Queue[K]) GetBatch(ctx context.Context, keys []K, limit int) ([]K, erro
 	}
 }
 
-// take appends the first keys that wait.
-func (q *Queue[K]) take(keys []K, limit int) ([]K, error) {
+// appendReady appends the first keys that wait.
+func (q *Queue[K]) appendReady(keys []K, limit int) ([]K, error) {
 	q.mu.Lock()
 	defer q.unlock()
 	if q.ready.len == 0 && q.down && len(q.delayed) == 0 {

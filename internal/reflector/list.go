@@ -57,7 +57,7 @@ func (r *Reflector) fallBack(ctx context.Context, err error) (pages bool) {
 
 // watchList replaces everything by the initial events of a watch, and continues to watch.
 func (r *Reflector) watchList(ctx context.Context) outcome {
-	return r.follow(ctx, r.watchListQuery(), true)
+	return r.readWatch(ctx, r.watchListQuery(), true)
 }
 
 func (r *Reflector) watchListQuery() url.Values {

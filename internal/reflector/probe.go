@@ -16,7 +16,7 @@ func (r *Reflector) locate(ctx context.Context) (o outcome) {
 	if o.err != nil {
 		return o
 	}
-	o.diverged = r.cfg.Diverged.Take()
+	o.diverged = r.cfg.Diverged.Reset()
 	if r.state.at.version == "" && r.state.relist == nil {
 		o.diverged, o.err = false, r.beginNow(ctx, o.server)
 	}

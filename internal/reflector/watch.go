@@ -21,12 +21,12 @@ const slack = 30 * time.Second
 func (r *Reflector) watch(ctx context.Context) outcome {
 	q := r.query()
 	q.Set("resourceVersion", string(r.state.at.complete))
-	return r.follow(ctx, q, false)
+	return r.readWatch(ctx, q, false)
 }
 
-// follow opens a watch, which begins with the state where it is a WatchList (initial), and hands on
-// what it brings. The outcome has no error when the server ended the watch in order.
-func (r *Reflector) follow(ctx context.Context, q url.Values, initial bool) outcome {
+// readWatch opens a watch, which begins with the state where it is a WatchList (initial), and hands
+// on what it brings. The outcome has no error when the server ended the watch in order.
+func (r *Reflector) readWatch(ctx context.Context, q url.Values, initial bool) outcome {
 	timeout := r.cfg.WatchTimeout + time.Duration(rand.Float64()*float64(r.cfg.WatchTimeout))
 	setWatch(q, timeout)
 	p := patience{silence: r.cfg.Watchdog, total: timeout + slack}

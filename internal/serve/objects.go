@@ -176,8 +176,8 @@ func fieldOf(v *query.Version, path string) string {
 	return string(raw)
 }
 
-// position is where the next page begins.
-type position struct {
+// continueToken is where the next page begins.
+type continueToken struct {
 	Version   uint64 `json:"v"`
 	Namespace string `json:"n"`
 	Name      string `json:"m"`
@@ -211,7 +211,7 @@ func (q *request) list(t *resourceType, namespace string, s selection) {
 	}
 	wanted := query.StateQuery{Units: t.units, Namespace: cmp.Or(namespace, "*"), At: q.point()}
 	if token := values.Get("continue"); token != "" {
-		var at position
+		var at continueToken
 		text, err := base64.RawURLEncoding.DecodeString(token)
 		if err == nil {
 			err = json.Unmarshal(text, &at)
@@ -268,7 +268,7 @@ func (q *request) stream(
 			continue
 		}
 		if limit > 0 && n == limit {
-			text, err := json.Marshal(position{version, lastNamespace, lastName})
+			text, err := json.Marshal(continueToken{version, lastNamespace, lastName})
 			if err != nil {
 				return err
 			}

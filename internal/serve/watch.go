@@ -76,7 +76,7 @@ func (q *request) watch(t *resourceType, namespace string, s selection) {
 	}
 	w.sent = max(w.sent, from)
 	if err == nil && q.cfg.Live {
-		err = w.follow(ctx, from)
+		err = w.stream(ctx, from)
 	} else if err == nil {
 		err = w.replay(ctx, from, version)
 	}
@@ -317,7 +317,7 @@ func (h *steps) Pop() any {
 	return last
 }
 
-// follow sends what a history that is being written gets: it compares the newest version of each
+// stream sends what a history that is being written gets: it compares the newest version of each
 // object with the one that was sent.
 //
 // An event is stored when it arrives, so a client that has the list of a version may lack lower
@@ -325,7 +325,7 @@ func (h *steps) Pop() any {
 // state (client-go's informers), is with the last list that the history has: what the client knows
 // already changes nothing. One without (kubectl get --watch) shows each event, and gets what is
 // behind its version.
-func (w *watcher) follow(ctx context.Context, from uint64) error {
+func (w *watcher) stream(ctx context.Context, from uint64) error {
 	if w.bookmarks {
 		listed, err := w.q.history.Coverage.ListedVersion(w.t.units)
 		if err != nil {

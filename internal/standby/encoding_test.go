@@ -75,7 +75,7 @@ func TestLargeProgress(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				first := campaign(t, testkit.NewLeases(), "first")
 				defer first.stop()
-				_, _, err := first.board.Take(t.Context())
+				_, _, err := first.board.Acquire(t.Context())
 				testkit.OK(t, err)
 				progress := standby.Progress{
 					Units: c.units, Sinks: c.sinks,
@@ -194,7 +194,7 @@ func TestOversizeProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := campaign(t, testkit.NewLeases(), "first")
 		defer first.stop()
-		_, _, err := first.board.Take(t.Context())
+		_, _, err := first.board.Acquire(t.Context())
 		testkit.OK(t, err)
 		progress := standby.Progress{
 			Units: manyUnits(20),

@@ -163,7 +163,7 @@ func TestBoardOwner(t *testing.T) {
 		if _, led, err := second.board.Get(ctx); err != nil || led {
 			t.Fatalf("got %t, %v of a board that nobody made", led, err)
 		}
-		_, led, err := first.board.Take(ctx)
+		_, led, err := first.board.Acquire(ctx)
 		if err != nil || led {
 			t.Fatalf("got %t, %v", led, err)
 		}
@@ -180,7 +180,7 @@ func TestBoardOwner(t *testing.T) {
 			string(got.Sinks["js"]) != "position" {
 			t.Fatalf("got %+v, %t, %v", got, led, err)
 		}
-		if got, led, err = second.board.Take(ctx); err != nil || !led ||
+		if got, led, err = second.board.Acquire(ctx); err != nil || !led ||
 			got.Units["all/pods"].Delivered != "17" {
 			t.Fatalf("got %+v, %t, %v", got, led, err)
 		}
@@ -199,7 +199,7 @@ func TestDeletedBoard(t *testing.T) {
 		first, second := campaign(t, server, "first"), campaign(t, server, "second")
 		defer first.stop()
 		defer second.stop()
-		_, _, err := first.board.Take(ctx)
+		_, _, err := first.board.Acquire(ctx)
 		testkit.OK(t, err)
 		progress := standby.Progress{Units: map[string]standby.Unit{"all/pods": {Delivered: "17"}}}
 		testkit.OK(t, first.put(&progress))
@@ -208,12 +208,12 @@ func TestDeletedBoard(t *testing.T) {
 			t.Errorf("got %v, want that it is tried again", err)
 		}
 		testkit.OK(t, first.put(&progress))
-		if got, led, err := second.board.Take(ctx); err != nil || !led ||
+		if got, led, err := second.board.Acquire(ctx); err != nil || !led ||
 			got.Units["all/pods"].Delivered != "17" {
 			t.Fatalf("got %+v, %t, %v", got, led, err)
 		}
 		server.Delete("tools", "bridge-progress")
-		_, _, err = second.board.Take(ctx)
+		_, _, err = second.board.Acquire(ctx)
 		testkit.OK(t, err)
 		if err := first.put(&progress); !errors.Is(err, standby.ErrTaken) {
 			t.Errorf("got %v, want that the board is another's", err)

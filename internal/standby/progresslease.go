@@ -77,10 +77,10 @@ func (b *ProgressLease) progressIn(object *coordinationv1.Lease) (Progress, erro
 	return p, nil
 }
 
-// Take makes the Lease this replica's, which must be the leader, and returns the last progress of
-// the leader before. From then on that one can't write any more. An error may be temporary: call it
-// again.
-func (b *ProgressLease) Take(ctx context.Context) (p Progress, led bool, err error) {
+// Acquire makes the Lease this replica's, which must be the leader, and returns the last progress
+// of the leader before. From then on that one can't write any more. An error may be temporary: call
+// it again.
+func (b *ProgressLease) Acquire(ctx context.Context) (p Progress, led bool, err error) {
 	object, err := b.client.Get(ctx, b.namespace, b.name)
 	switch {
 	case apierrors.IsNotFound(err):

@@ -81,7 +81,7 @@ func (f *Folder) Keep(e *event.Event, why Refusal) error {
 	if _, err := root.Stat(name); err == nil {
 		return nil // before a crash
 	}
-	if err := f.take(int64(len(raw))); err != nil {
+	if err := f.reserve(int64(len(raw))); err != nil {
 		return err
 	}
 	if err := write(root, why.Sink, name, raw); err != nil {
@@ -161,8 +161,8 @@ func syncDir(root *os.Root, name string) error {
 // fresh is how long a look at the folder counts.
 const fresh = 10 * time.Second
 
-// take counts bytes that are about to be written.
-func (f *Folder) take(bytes int64) error {
+// reserve counts bytes that are about to be written.
+func (f *Folder) reserve(bytes int64) error {
 	if _, err := f.look(time.Now().Add(-fresh)); err != nil {
 		return err
 	}

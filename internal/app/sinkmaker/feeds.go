@@ -55,8 +55,8 @@ func (f *Feeds) lostByCompaction(sink string) func() string {
 	return func() string { return f.config.Load().LostByCompaction(sink) }
 }
 
-// Follow makes it those of another configuration.
-func (f *Feeds) Follow(c *config.Config) {
+// SetConfig makes it those of another configuration.
+func (f *Feeds) SetConfig(c *config.Config) {
 	if f != nil {
 		f.config.Store(c)
 	}

@@ -53,7 +53,7 @@ state of each object is refused: use 'bridge snapshot INFORMER --sink NAME'.` + 
 		}
 		s := newResending(cmd, c, "deadletters")
 		sent := &sentLetters{letters: letters, stay: letters.CanRemove(), next: map[string]uint64{}}
-		s.settled = sent.settle
+		s.settled = sent.record
 		err = d.eachBatch(cmd.Context(), letters, from, args, func(positions []string) error {
 			return s.sendTo(cmd.Context(), letters.Sink, positions)
 		})
@@ -75,8 +75,8 @@ type sentLetters struct {
 	next    map[string]uint64 // behind the last one that was sent, by lane
 }
 
-// settle is for resending.settled.
-func (s *sentLetters) settle(ctx context.Context, answer *admin.Resent) {
+// record is for resending.settled.
+func (s *sentLetters) record(ctx context.Context, answer *admin.Resent) {
 	for _, position := range answer.Done {
 		if p, err := streams.ParsePosition(position); err == nil {
 			s.next[p.Lane] = max(s.next[p.Lane], p.Offset+1)

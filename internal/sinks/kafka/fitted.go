@@ -36,8 +36,8 @@ func (f *fitted) keep(e *event.Event, bytes []byte, size int, count int32) {
 	f.of, f.bytes, f.size, f.count = bytesOf(e), bytes, size, count
 }
 
-// take gives the bytes away, nil when they are of another event.
-func (f *fitted) take(e *event.Event) (bytes []byte, size int, count int32) {
+// reuse gives the bytes away, nil when they are of another event.
+func (f *fitted) reuse(e *event.Event) (bytes []byte, size int, count int32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.bytes == nil || f.of.event != e || f.of != bytesOf(e) {

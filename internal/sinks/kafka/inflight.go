@@ -32,7 +32,7 @@ type scratch struct {
 func (l *lane) encodeBatch(
 	work *scratch, messages []*sinks.Message, enc encoder,
 ) (*inflightBatch, int, error) {
-	if bytes, size, count := l.sink.fitted.take(messages[0].Event); bytes != nil {
+	if bytes, size, count := l.sink.fitted.reuse(messages[0].Event); bytes != nil {
 		work.bytes, work.size = bytes, size
 		return l.stamped(bytes, count, messages[:1]), 1, nil
 	}

@@ -185,9 +185,9 @@ func (s *Sink) Close() error {
 	return nil
 }
 
-// takeProducer hands the producer that Open requested to the first lane that needs one, and
+// nextProducer hands the producer that Open requested to the first lane that needs one, and
 // requests others.
-func (s *Sink) takeProducer(ctx context.Context, c *cluster) (producer, error) {
+func (s *Sink) nextProducer(ctx context.Context, c *cluster) (producer, error) {
 	s.mu.Lock()
 	spare := s.spare
 	s.spare = nil

@@ -141,7 +141,7 @@ func (l *lane) start(ctx context.Context) error {
 	}
 	p := l.producer
 	err := l.retry(ctx, "start", func() (err error) {
-		p, err = l.sink.takeProducer(ctx, l.cluster)
+		p, err = l.sink.nextProducer(ctx, l.cluster)
 		return err
 	})
 	if err != nil {

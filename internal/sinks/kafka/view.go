@@ -30,7 +30,7 @@ type sweep struct {
 	gone map[string]event.Vanished // by key: the last record so far is of no object that exists
 }
 
-func (s *sweeps) take(id string) *sweep {
+func (s *sweeps) getOrAdd(id string) *sweep {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if found := s.byID[id]; found != nil {
@@ -89,7 +89,7 @@ func unsettled(batch []*sinks.Message) error {
 // topic. So a delete that the broker refuses is left out.
 func (s *Sink) sweep(ctx context.Context, l *lane, end *sinks.Message) error {
 	id := l.name + " " + end.Event.ID
-	w := s.sweeps.take(id)
+	w := s.sweeps.getOrAdd(id)
 	if err := s.readKeys(ctx, l, w, end); err != nil {
 		// never as refused, whatever the broker answers: it has seen none of the call's events
 		return l.unanswered(ctx, classify(err), fmt.Errorf("compare with the list: %w", err))

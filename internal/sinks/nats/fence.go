@@ -154,7 +154,7 @@ func (s *Sink) acquireFence(
 	}
 	f := newFence(strings.TrimSuffix(s.cfg.fencePattern(known), "*")+asToken(s.cfg.Sink)+
 		"_", st.replicas)
-	if err := s.takeFence(ctx, conn, st, f); err != nil {
+	if err := s.storeFence(ctx, conn, st, f); err != nil {
 		return err
 	}
 	heeded, err := s.supportsFence(ctx, conn, f)
@@ -170,8 +170,8 @@ func (s *Sink) acquireFence(
 	return nil
 }
 
-// takeFence stores messages on all subjects of a fence.
-func (s *Sink) takeFence(ctx context.Context, conn *nats.Conn, st *stream, f *fence) error {
+// storeFence stores messages on all subjects of a fence.
+func (s *Sink) storeFence(ctx context.Context, conn *nats.Conn, st *stream, f *fence) error {
 	js, err := s.jetStream(conn)
 	if err != nil {
 		return err
@@ -188,16 +188,16 @@ func (s *Sink) takeFence(ctx context.Context, conn *nats.Conn, st *stream, f *fe
 		if !isWrongLast(err) {
 			return err
 		}
-		if err := s.pauseTakeFence(ctx, attempt); err != nil {
+		if err := s.pauseStoreFence(ctx, attempt); err != nil {
 			return err
 		}
 	}
 }
 
-// pauseTakeFence waits before the fence is read again: another process that stores messages there
+// pauseStoreFence waits before the fence is read again: another process that stores messages there
 // without end must not make this one ask the API server without a pause. At most 4 rounds a second,
 // in the end one in 5 s.
-func (s *Sink) pauseTakeFence(ctx context.Context, attempt int) error {
+func (s *Sink) pauseStoreFence(ctx context.Context, attempt int) error {
 	const first, longest = 250 * time.Millisecond, 5 * time.Second
 	d := min(longest, first<<min(attempt, 10))
 	s.log.Warn("another process has written to the fence; reading it again", "attempt", attempt+1)
@@ -369,7 +369,7 @@ func (s *Sink) reacquireFence(ctx context.Context, st *stream) (err error) {
 	if !f.lost.Load() {
 		return nil
 	}
-	if err := s.takeFence(ctx, s.conn, st, f); err != nil {
+	if err := s.storeFence(ctx, s.conn, st, f); err != nil {
 		return err
 	}
 	f.lost.Store(false)
