@@ -94,8 +94,8 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// killArchivers starts an archiver again and again, and kills it after a while. Where the machine is
-// so slow that few of them have written anything by then, it kills more of them, each time later.
+// killArchivers starts an archiver again and again, and kills it after a while. Where the machine
+// is so slow that few of them have written anything by then, it kills more, each time later.
 func killArchivers(t *testing.T, program, from, dir string) error {
 	const kills, most, states = 20, 100, 5
 	found := map[int]bool{}
@@ -105,8 +105,8 @@ func killArchivers(t *testing.T, program, from, dir string) error {
 		if err := cmd.Start(); err != nil {
 			return err
 		}
-		longest := max(kills, n) * 50                                    // ms
-		time.Sleep(time.Duration(rand.IntN(longest)) * time.Millisecond) // the process has a time of its own
+		longest := max(kills, n) * 50 // ms; the process has a time of its own
+		time.Sleep(time.Duration(rand.IntN(longest)) * time.Millisecond)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // with the signal
 		found[countVersions(dir)] = true
