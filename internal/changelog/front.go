@@ -21,8 +21,8 @@ type front struct {
 	isPartial bool // of some objects it is not known, or there are too many
 }
 
-// pass says of a mark that the watermark has taken it; version is that of the Watermark's front.
-func (f *front) pass(m Mark, version resource.Version) {
+// add adds the object of a mark that the watermark has; version is that of the Watermark's front.
+func (f *front) add(m Mark, version resource.Version) {
 	if version != f.Version {
 		*f = front{Front: Front{Version: version, Objects: f.Objects[:0]}}
 	}

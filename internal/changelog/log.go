@@ -150,7 +150,7 @@ func (l *Log) Place(entries []*Entry, m Mark) {
 	}
 	if m.Kind != NoMark {
 		l.marks.Mark(m.Kind, m.Version)
-		l.front.pass(m, l.marks.Front())
+		l.front.add(m, l.marks.Front())
 		l.lookAtEndLocked()
 	}
 	l.unlockAndWake(before)

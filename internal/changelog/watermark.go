@@ -105,9 +105,9 @@ func (w *Watermark) Mark(kind MarkKind, version resource.Version) {
 		n++
 	}
 	m := w.marks.at(n - 1)
-	m.pass(kind, version)
+	m.advance(kind, version)
 	m.listed = m.listed || kind == ListEnd
-	w.marked.pass(kind, version)
+	w.marked.advance(kind, version)
 	w.pass()
 }
 
@@ -129,10 +129,10 @@ func (w *Watermark) passMark(m *mark) {
 		return
 	}
 	if m.complete != "" {
-		w.passed.pass(Bookmark, m.complete)
+		w.passed.advance(Bookmark, m.complete)
 	}
 	if m.front != "" {
-		w.passed.pass(Event, m.front)
+		w.passed.advance(Event, m.front)
 	}
 }
 
@@ -143,8 +143,8 @@ func (p *progress) seen(version resource.Version) {
 	}
 }
 
-// pass says that what stands before a mark is done.
-func (p *progress) pass(kind MarkKind, version resource.Version) {
+// advance moves to a mark, which is the next one of the stream.
+func (p *progress) advance(kind MarkKind, version resource.Version) {
 	p.seen(version)
 	switch {
 	case kind == ListEnd:
