@@ -60,6 +60,10 @@ func newBroker(t testing.TB, kind string) *broker {
 	b.opts.StoreDir = t.TempDir()
 	b.start()
 	t.Cleanup(func() { b.stop() })
+	// nats-server removes the directory of an account with no streams left only after it has
+	// answered the delete: creating the next stream may fail then. So another one stays.
+	_, err := b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER"})
+	must(t, err)
 	b.create()
 	return b
 }
