@@ -24,7 +24,7 @@ type inDoubt struct {
 type unanswered struct {
 	stream  *stream
 	created time.Time // the creation of the stream that the sequences are of
-	since   time.Time
+	since   time.Time // just before it was sent first: the stream counts from its arrival
 	// If the message is stored, its sequence is higher than searchedTo. A search raises that.
 	// searchEnd is where the stream ended when the search began: when searchedTo reaches it, the
 	// message is not there.
@@ -52,8 +52,7 @@ func (s *Sink) recordUnanswered(batch []*sinks.Message, to route, began lastSequ
 		st := s.streamOf(m.Event)
 		if _, ok := d.ids[id]; !ok && st != nil {
 			d.ids[id] = &unanswered{
-				stream: st, created: st.created, searchedTo: began.of(st),
-				since: time.Now(),
+				stream: st, created: st.created, searchedTo: began.of(st), since: began.at,
 			}
 		}
 	}
@@ -117,11 +116,13 @@ func (in *unanswered) overdue() bool {
 
 // lastSequences are the last sequences of the streams at some time.
 type lastSequences struct {
+	at   time.Time
 	one  uint64
 	each map[*stream]uint64 // with several streams
 }
 
 func (s *Sink) lastSequences() (h lastSequences) {
+	h.at = time.Now()
 	if !s.several {
 		if st := s.streams.only.Load(); st != nil {
 			h.one = st.last.Load()

@@ -27,6 +27,23 @@ func storedIDs(t *testing.T, ts *testServer, stream string) (ids []string) {
 	return ids
 }
 
+// The stream has forgotten a message when its answer is given up, as it may where the timeout of an
+// answer is longer than half of the duplicates window.
+func TestLateTimeout(t *testing.T) {
+	ts := newTestServer(t)
+	proxy := newProxy(t, ts.url())
+	sink := openOver(t, proxy.url(), shortMemory, ackTimeout(300*time.Millisecond))
+	storePatiently(t, sink, ev("a", 1))
+	proxy.mute(true)
+	wantClass(t, call(t, sink, ev("a", 2))[0].Err, sinks.Retry)
+	proxy.mute(false)
+	storePatiently(t, sink, ev("a", 2))
+	want := []string{ev("a", 1).MessageID(), ev("a", 2).MessageID()}
+	if got := storedIDs(t, ts, "K8S"); !slices.Equal(got, want) {
+		t.Errorf("the stream holds %q, want %q", got, want)
+	}
+}
+
 func TestLostAck(t *testing.T) {
 	for name, change := range map[string]func(*nats.Config){
 		"one stream":      func(*nats.Config) {},
