@@ -5,7 +5,7 @@ BIN       := bin
 LDFLAGS   := -s -w
 # gRPC's debug pages use html/template, and with it the linker has to keep every exported method of every type: 15 MB of 72.
 TAGS      := grpcnotrace
-TEST_TIME ?= 30m
+TEST_TIME ?= 60m
 MODULE    := github.com/kubebridge/bridge
 MODULES   := . client deploy test/e2e test/bench test/kafka test/page test/monitoring test/controllerruntime test/recipes test/recipes/connect
 # The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
@@ -79,11 +79,11 @@ $(BIN)/charts/.installed: tools/charts/go.mod tools/charts/requirements.txt
 	@$(call python,$(BIN)/charts/venv,tools/charts/requirements.txt)
 	@touch $@
 
-# The second line: what a broker's lies may allocate is judged without the race detector, which
-# allocates too.
+# -p 4: the tests wait more than they compute. The second line: what a broker's lies may allocate is
+# judged without the race detector, which allocates too.
 .PHONY: test
 test: ## The tests of the packages, with the race detector
-	$(GO) test -race -timeout $(TEST_TIME) ./...
+	$(GO) test -race -p 4 -timeout $(TEST_TIME) ./...
 	$(GO) test -timeout $(TEST_TIME) -run '^TestHostile' ./internal/sinks/nats ./internal/sinks/kafka
 
 .PHONY: test-client

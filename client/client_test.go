@@ -411,7 +411,7 @@ func hasSyncedWhenComplete(t *testing.T, b *broker, c *client.Client) {
 func resyncTellsAgain(t *testing.T, b *broker, c *client.Client) {
 	b.put("a")
 	b.synced(1)
-	_, h := start(t, c, client.Options{}, &unstructured.Unstructured{}, time.Second)
+	_, h := start(t, c, client.Options{}, &unstructured.Unstructured{}, 2*time.Second)
 	h.wantLines(t, "list a 1")
 	h.wantLines(t, "update a 1 from 1")
 }

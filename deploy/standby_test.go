@@ -22,7 +22,7 @@ func TestChartStandby(t *testing.T) {
 	v := theValues(t, s)
 	v["replicas"] = 2
 	v["config"].(map[string]any)["standby"] = map[string]any{
-		"enabled": true, "lease": map[string]any{"name": "shop-bridge"}, "leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "100ms",
+		"enabled": true, "lease": map[string]any{"name": "shop-bridge"}, "leaseDuration": "12s", "renewDeadline": "9s", "retryPeriod": "100ms",
 	}
 	pods := install(t, c, v, 2)
 	running := map[string]*running{}

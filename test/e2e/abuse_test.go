@@ -14,6 +14,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -28,9 +29,6 @@ var (
 	abuseOnly  = flag.String("abuse.only", "", "a regular expression: only these kinds of abuse, to learn which one costs what")
 	abuseJudge = flag.Bool("abuse.judge", false, "whether TestAbuse fails for the other tenant's latency, which needs a machine without other work")
 )
-
-// abused is a control plane of its own: what a hostile tenant leaves behind is no other test's.
-var abused = startOnce("abused")
 
 // abuseConfig looks at all that the hostile tenant writes in every way that costs work: filters
 // compare whole objects, patches are made of them, and labels name topics.
@@ -78,7 +76,8 @@ const (
 // TestAbuse has a tenant write whatever the API server takes, beside a tenant whose events must
 // stay complete, in order and as fast as before.
 func TestAbuse(t *testing.T) {
-	l := newLab(t, abused(t))
+	// What a hostile tenant leaves behind is no other test's.
+	l := newLab(t, ownCluster(t, "abused"))
 	good := l.definition()
 	good.define("v1:stored")
 	evil := newHostile(l, good.group)
@@ -237,8 +236,11 @@ func (p *pulses) run(ctx context.Context, l *lab) error {
 	}
 	for n := int64(1); ctx.Err() == nil; n++ {
 		patch := fmt.Appendf(nil, `{"data":{"at":"%d"}}`, n)
-		if _, err := maps.Patch(ctx, "pulse", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			return ignoreEnd(ctx, err)
+		if err := persist(ctx, func() error {
+			_, err := maps.Patch(ctx, "pulse", types.MergePatchType, patch, metav1.PatchOptions{})
+			return err
+		}); err != nil {
+			return err
 		}
 		p.note(n)
 		time.Sleep(20 * time.Millisecond)
@@ -297,18 +299,32 @@ func (d *definition) churn(ctx context.Context) error {
 	things := d.things("v1")
 	for i := 0; ctx.Err() == nil; i++ {
 		name := fmt.Sprint("thing-", i%5)
-		if _, err := things.Create(ctx, thing(d.group, name, i), metav1.CreateOptions{}); err != nil {
-			return ignoreEnd(ctx, err)
-		}
+		calls := []func() error{func() error {
+			_, err := things.Create(ctx, thing(d.group, name, i), metav1.CreateOptions{})
+			if apierrors.IsAlreadyExists(err) { // its answer did not arrive
+				return nil
+			}
+			return err
+		}}
 		for j := range 5 {
 			patch := fmt.Appendf(nil, `{"spec":{"size":%d}}`, 1000+j)
-			if _, err := things.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-				return ignoreEnd(ctx, err)
-			}
-			time.Sleep(20 * time.Millisecond)
+			calls = append(calls, func() error {
+				_, err := things.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+				time.Sleep(20 * time.Millisecond)
+				return err
+			})
 		}
-		if err := things.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			return ignoreEnd(ctx, err)
+		calls = append(calls, func() error {
+			err := things.Delete(ctx, name, metav1.DeleteOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return err
+		})
+		for _, call := range calls {
+			if err := persist(ctx, call); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -80,7 +80,7 @@ func (c *crashRun) forget() {
 func (c *crashRun) restartAPIServer() {
 	c.apiServer <- struct{}{}
 	defer func() { <-c.apiServer }()
-	ctx, cancel := context.WithTimeout(c.ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(c.ctx, startTime)
 	defer cancel()
 	_, err := c.Operate(ctx, "compact")
 	if err == nil {

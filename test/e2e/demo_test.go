@@ -1,45 +1,85 @@
 package e2e_test
 
 import (
-	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubebridge/bridge/test/e2e/harness"
 )
+
+// demoProgram builds the demo, and first what the demo would build with the tests waiting.
+var demoProgram = sync.OnceValues(func() (string, error) {
+	if _, err := controlPlaneBinary(); err != nil {
+		return "", err
+	}
+	program := filepath.Join(workDir, "demo")
+	out, err := exec.Command("go", "build", "-o", program, "./cmd/demo").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return program, nil
+})
+
+// showDemo runs the demo until it has shown everything that is wanted, ends it with Ctrl-C, and
+// gives what it has printed.
+func showDemo(t *testing.T, env, args []string, wants ...string) string {
+	t.Helper()
+	program, err := demoProgram()
+	must(t, err)
+	cmd := exec.Command(program, append(args, "--no-color")...)
+	cmd.Env = append(os.Environ(), env...)
+	var log harness.Log
+	cmd.Stdout, cmd.Stderr = &log, &log
+	must(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	defer func() { _ = cmd.Process.Kill() }()
+	eventually(t, "the demo", startTime, func() (missing []string) {
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended: %v\n%s", err, log.String())
+		default:
+		}
+		for _, want := range wants {
+			if !strings.Contains(log.String(), want) {
+				missing = append(missing, want)
+			}
+		}
+		return missing
+	})
+	must(t, cmd.Process.Signal(os.Interrupt))
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Fatalf("%v\n%s", err, log.String())
+		}
+	case <-time.After(startTime):
+		t.Fatalf("it does not end:\n%s", log.String())
+	}
+	text := log.String()
+	if !regexp.MustCompile(`(?m)^\d+ events in \d+`).MatchString(text) {
+		t.Errorf("it does not say how many events there were:\n%s", text)
+	}
+	return text
+}
 
 // The demo shows events, and leaves nothing behind.
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	if _, err := controlPlaneBinary(); err != nil { // the demo would build it too, at the same time
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	program := filepath.Join(t.TempDir(), "demo")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/demo").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	out, err = exec.CommandContext(ctx, program, "--duration", "11s", "--no-color").CombinedOutput()
-	text := string(out)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	for _, want := range []string{
-		"$ kubectl --namespace shop create deployment web", "apis/apps/v1/namespaces/shop/deployments/web", "api/v1/namespaces/shop/pods/web-",
-		"demo-user", "kwok-controller", "all of this event", "dev.kubebridge.resource.", "events in 11s",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("there is no %q in what it shows:\n%s", want, text)
-		}
-	}
+	text := showDemo(t, nil, nil,
+		"$ kubectl --namespace shop create deployment web",
+		"apis/apps/v1/namespaces/shop/deployments/web", "api/v1/namespaces/shop/pods/web-",
+		"demo-user", "kwok-controller", "all of this event", "dev.kubebridge.resource.")
 	stopped := regexp.MustCompile(`Everything is stopped, and (\S+) is removed`).FindStringSubmatch(text)
 	if stopped == nil {
 		t.Fatalf("it does not say that everything is stopped:\n%s", text)
@@ -55,27 +95,11 @@ func TestDemo(t *testing.T) {
 // TestDemoInYourCluster: with --cluster the demo starts no control plane, and removes what it made.
 func TestDemoInYourCluster(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	program := filepath.Join(t.TempDir(), "demo")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/demo").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	c := live(t)
-	cmd := exec.CommandContext(ctx, program, "--cluster", "--duration", "11s", "--no-color")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
-	out, err = cmd.CombinedOutput()
-	text := string(out)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	for _, want := range []string{"The cluster is https://", "namespaces/bridge-demo/deployments/web", "events in 11s"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("there is no %q in what it shows:\n%s", want, text)
-		}
-	}
-	ns, err := c.client.CoreV1().Namespaces().Get(ctx, "bridge-demo", metav1.GetOptions{})
+	showDemo(t, []string{"KUBECONFIG=" + c.Kubeconfig}, []string{"--cluster"},
+		"The cluster is https://", "namespaces/bridge-demo/deployments/web")
+	namespaces := c.client.CoreV1().Namespaces()
+	ns, err := namespaces.Get(t.Context(), "bridge-demo", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) && (err != nil || ns.DeletionTimestamp == nil) {
 		t.Errorf("its namespace is left: %v", err)
 	}

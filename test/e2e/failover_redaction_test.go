@@ -15,7 +15,7 @@ import (
 )
 
 const redactingReplicas = `
-standby: {enabled: true, lease: {name: redaction, namespace: "${NS}"}, leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 100ms}
+standby: {enabled: true, lease: {name: redaction, namespace: "${NS}"}, leaseDuration: 12s, renewDeadline: 9s, retryPeriod: 100ms}
 redaction: {keyFile: "${KEY}"}
 informers:
   - {name: app, resources: [secrets], namespaces: ["${NS}"]}

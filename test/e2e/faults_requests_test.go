@@ -85,7 +85,7 @@ func (f *faultRun) relisted(b *harness.Bridge, want int) {
 // A version that has expired is a gap, in whichever way it is told. What changed in it and can't be
 // known is told to be missing; the rest is there.
 func versionsExpire(f *faultRun) {
-	const soon = 2 * time.Second
+	const soon = 5 * time.Second // less than what the failures have made of the pause
 	p := f.front()
 	b := f.faulted()
 	f.start(b)

@@ -24,17 +24,15 @@ import (
 
 var faultsTime = flag.Duration("faults.time", 5*time.Second, "how long each kind of fault in TestAPIServerFaults goes on at least")
 
-// faulty is a control plane whose API server and way to it are spoiled in every way. Nothing
-// changes in it but by tests. Its API server answers the second page of a list from etcd, as all
-// did before 1.34.
-var faulty = startOnce("faulty", noControllers, "--etcd-compaction-interval=0", "--apiserver-arg=--feature-gates=ListFromCacheSnapshot=false")
-
 // What goes wrong between the bridge and an API server that is well costs nobody anything: no
 // change is lost, none comes twice or out of order, and no gap is told, since the API server
 // remembers. What the API server does itself disturbs everybody, so that comes one after the other.
 func TestAPIServerFaults(t *testing.T) {
 	t.Parallel()
-	c := faulty(t)
+	// Nothing changes there but by tests. The API server answers the second page of a list from
+	// etcd, as all did before 1.34.
+	c := ownCluster(t, "faulty", noControllers, "--etcd-compaction-interval=0",
+		"--apiserver-arg=--feature-gates=ListFromCacheSnapshot=false")
 	installWidgets(t, c)
 	t.Run("on the way", func(t *testing.T) {
 		for name, test := range map[string]func(*faultRun){

@@ -37,7 +37,8 @@ func TestHistory(t *testing.T) {
 // The history of a server without WatchList.
 func TestHistoryWithoutWatchList(t *testing.T) {
 	t.Parallel()
-	c := paged(t)
+	c := ownCluster(t, "paged", noControllers, "--etcd-compaction-interval=0",
+		"--apiserver-arg=--feature-gates=WatchList=false")
 	installWidgets(t, c)
 	t.Run("a compaction during an absence is told, and only what differs is published", func(t *testing.T) {
 		gapIsToldAndHealed(t, c, listsByPages)
@@ -186,7 +187,7 @@ func (l *lab) caughtUp(witness *truth.Ledger) []truth.Change {
 // operate does something to the control plane.
 func (l *lab) operate(operation string) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(l.ctx, startTime)
 	defer cancel()
 	_, err := l.Operate(ctx, operation)
 	must(l.t, err)

@@ -37,9 +37,6 @@ var (
 	historyKept   = flag.Duration("history.retention", time.Hour, "what the bridge keeps")
 )
 
-// asked has an API server that is restarted and restored.
-var asked = startOnce("asked", noControllers, "--etcd-compaction-interval=0")
-
 const askedConfig = `
 informers:
   - {name: app, resources: [configmaps, services, widgets.example.com]}
@@ -52,7 +49,8 @@ sinks:
 // something, the answer says so.
 func TestHistoryIsTrue(t *testing.T) {
 	t.Parallel()
-	c := asked(t)
+	// Its API server is restarted and restored.
+	c := ownCluster(t, "asked", noControllers, "--etcd-compaction-interval=0")
 	installWidgets(t, c)
 	h := &historyRun{lab: newLab(t, c), seed: cmp.Or(*historySeed, rand.Uint64()), book: newBook()}
 	t.Logf("seed %d", h.seed)

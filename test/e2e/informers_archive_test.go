@@ -21,7 +21,7 @@ import (
 // writes it and over a gap, and so do those of a client that begins then.
 func TestInformersOnAnArchive(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, startOnce("archive", noControllers, "--etcd-compaction-interval=0")(t))
+	l := newLab(t, ownCluster(t, "archive", noControllers, "--etcd-compaction-interval=0"))
 	l.createConfigMap("deleted-in-the-gap", "1")
 	b := l.bridge("bridge", configMaps+kept)
 	l.start(b)
@@ -44,8 +44,9 @@ func TestInformersOnAnArchive(t *testing.T) {
 	archived := informers()
 	equal := func(after string) {
 		t.Helper()
+		// client-go's informer may wait for a minute before it asks an API server again.
 		for i, informer := range archived {
-			eventually(t, fmt.Sprintf("informer %d after %s", i, after), testPatience, func() []string {
+			eventually(t, fmt.Sprintf("informer %d after %s", i, after), 3*testPatience, func() []string {
 				return storeProblems(direct.GetStore(), informer.GetStore())
 			})
 		}

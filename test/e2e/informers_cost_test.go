@@ -178,7 +178,7 @@ func (c *crowd) measure(name string, updates int, lw func() cache.ListerWatcher,
 // TestManyInformers compares informers that share one reader of a bucket with as many that each
 // have a watch on the API server. It has a cluster to itself, whose processes it measures.
 func TestManyInformers(t *testing.T) {
-	l := newLab(t, startOnce("informers", noControllers)(t))
+	l := newLab(t, ownCluster(t, "informers", noControllers))
 	const objects, updates = 200, 100
 	value := strings.Repeat("x", 500)
 	l.each(objects, func(i int) { l.createConfigMap(fmt.Sprintf("map-%d", i), value) })

@@ -122,7 +122,7 @@ func (l *lab) finish(name string, b *harness.Bridge) {
 // start starts a bridge and waits until it is ready.
 func (l *lab) start(b *harness.Bridge) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(l.ctx, startTime)
 	defer cancel()
 	must(l.t, b.StartAndWait(ctx))
 }
@@ -130,7 +130,7 @@ func (l *lab) start(b *harness.Bridge) {
 // stop ends a bridge by SIGTERM, which has to be clean.
 func (l *lab) stop(b *harness.Bridge) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(l.ctx, testPatience)
 	defer cancel()
 	code, err := b.Stop(ctx)
 	must(l.t, err)
@@ -142,7 +142,7 @@ func (l *lab) stop(b *harness.Bridge) {
 // witness watches collections from now until the end of the test.
 func (l *lab) witness(collections ...truth.Collection) *truth.Ledger {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(l.ctx, testPatience)
 	defer cancel()
 	ledger, err := truth.Watch(ctx, l.Admin(), collections...)
 	must(l.t, err)
@@ -188,8 +188,13 @@ func (l *lab) completeWithin(patience time.Duration, what string, r reader, ledg
 	return events
 }
 
-// testPatience is how long a test waits for something that should be there in a moment.
-const testPatience = 30 * time.Second
+// A busy machine may be slow, and a test that passes waits for none of these.
+const (
+	// testPatience is how long a test waits for something that should be there in a moment.
+	testPatience = time.Minute
+	// startTime is for a bridge or a control plane to become ready.
+	startTime = 5 * time.Minute
+)
 
 // saysNotReady waits until a running bridge tells that one of its parts is not ready, with a reason
 // that has the given words in it.

@@ -72,11 +72,13 @@ type cluster struct {
 	dynamic dynamic.Interface
 	// controllers reports whether there are some, and nodes.
 	controllers bool
+	dir         string
 }
 
 const noControllers = "--controllers=false"
 
-// The clusters, each started when the first test asks for it.
+// The clusters that tests share, each started when the first test asks for it. They end with the
+// program.
 var (
 	// live has controllers and nodes: Deployments become running Pods. Tests share it, each in
 	// namespaces of its own.
@@ -84,8 +86,6 @@ var (
 	// still has an API server only: nothing changes but by tests. They restart, compact and restore
 	// it, one after the other.
 	still = startOnce("still", noControllers, "--etcd-compaction-interval=0")
-	// paged is as still, and its API server has no WatchList.
-	paged = startOnce("paged", noControllers, "--etcd-compaction-interval=0", "--apiserver-arg=--feature-gates=WatchList=false")
 )
 
 var (
@@ -94,7 +94,15 @@ var (
 )
 
 func startOnce(name string, flags ...string) func(*testing.T) *cluster {
-	start := sync.OnceValues(func() (*cluster, error) { return startCluster(name, flags) })
+	start := sync.OnceValues(func() (*cluster, error) {
+		c, err := startCluster(name, flags)
+		if err == nil {
+			startedMu.Lock()
+			started = append(started, c)
+			startedMu.Unlock()
+		}
+		return c, err
+	})
 	return func(t *testing.T) *cluster {
 		t.Helper()
 		c, err := start()
@@ -103,23 +111,32 @@ func startOnce(name string, flags ...string) func(*testing.T) *cluster {
 	}
 }
 
+// ownCluster is a cluster of one test, which ends with it.
+func ownCluster(t *testing.T, name string, flags ...string) *cluster {
+	t.Helper()
+	c, err := startCluster(name, flags)
+	must(t, err)
+	t.Cleanup(func() { stopCluster(c) })
+	return c
+}
+
 func startCluster(name string, flags []string) (*cluster, error) {
 	binary, err := controlPlaneBinary()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	dir := filepath.Join(workDir, "cluster-"+name)
+	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
 	cp, err := harness.StartControlPlane(ctx, harness.ControlPlaneConfig{
-		Binary: binary, Dir: filepath.Join(workDir, "cluster-"+name), Flags: flags,
+		Binary: binary, Dir: dir, Flags: flags,
 	})
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{ControlPlane: cp, controllers: !slices.Contains(flags, noControllers)}
-	startedMu.Lock()
-	started = append(started, c)
-	startedMu.Unlock()
+	c := &cluster{
+		ControlPlane: cp, controllers: !slices.Contains(flags, noControllers), dir: dir,
+	}
 	if c.client, err = kubernetes.NewForConfig(cp.Admin()); err != nil {
 		return nil, err
 	}
@@ -128,19 +145,24 @@ func startCluster(name string, flags []string) (*cluster, error) {
 }
 
 func stopClusters() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
 	var stops sync.WaitGroup
 	startedMu.Lock()
 	defer startedMu.Unlock()
 	for _, c := range started {
-		stops.Go(func() {
-			if _, err := c.Stop(ctx); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-			}
-		})
+		stops.Go(func() { stopCluster(c) })
 	}
 	stops.Wait()
+}
+
+func stopCluster(c *cluster) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := c.Stop(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if err := os.RemoveAll(c.dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 }
 
 func must(t *testing.T, err error) {

@@ -179,6 +179,20 @@ func isAnswer(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
 }
 
+// persist calls until the API server has done it, or says that the call is wrong, or ctx ends: the
+// API server may be away, or have too much to do.
+func persist(ctx context.Context, call func() error) error {
+	for {
+		err := call()
+		if err == nil || ctx.Err() != nil {
+			return nil
+		}
+		if isAnswer(err) {
+			return err
+		}
+	}
+}
+
 // churnOnce makes ten changes in 50 ms or more: the machine has other things to do.
 func churnOnce(ctx context.Context, c *cluster, namespace, name string, round int) error {
 	maps := c.client.CoreV1().ConfigMaps(namespace)

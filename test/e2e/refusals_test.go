@@ -26,11 +26,11 @@ import (
 
 const configMaps = `informers: [{name: app, resources: [configmaps], namespaces: ["${NS}"]}]`
 
-// refuses starts a bridge that can't start: it has to end soon with exit code 2, and say why, in
+// refuses starts a bridge that can't start: it has to end with exit code 2, and say why, in
 // one message.
 func (l *lab) refuses(b *harness.Bridge, words ...string) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.ctx, 45*time.Second)
+	ctx, cancel := context.WithTimeout(l.ctx, startTime)
 	defer cancel()
 	code, stderr, err := b.RunToEnd(ctx)
 	if err != nil {

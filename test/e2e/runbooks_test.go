@@ -73,7 +73,7 @@ func TestRunbookKubectl(t *testing.T) {
 	w.run("kubectl apply --server-side -f deploy/testdata/crds && kubectl wait --for condition=Established crd --all")
 	w.namespace("shop")
 	w.run("kubectl apply --server-side --kustomize deploy/kustomize/overlays/example")
-	await := func() { t.Helper(); w.run("kubectl rollout status statefulset bridge --timeout 60s") }
+	await := func() { t.Helper(); w.run("kubectl rollout status statefulset bridge --timeout 240s") }
 	await()
 	done, kubelet := []string{}, 0
 	for _, page := range []string{"runbooks.md", "operations.md"} {

@@ -18,9 +18,6 @@ var (
 	soakDir  = flag.String("soak.report", "", "directory for soak.csv, soak.txt and heap profiles; the test's artifacts when it is not given")
 )
 
-// soaking is a control plane as it is in production: it compacts etcd every 5 minutes.
-var soaking = startOnce("soaking", noControllers)
-
 // The bounds and intervals are those that a user has who says nothing.
 const soakInformers = `
 informers:
@@ -75,7 +72,9 @@ const mib = 1 << 20
 
 func newSoak(t *testing.T) *soakRun {
 	t.Helper()
-	s := &soakRun{crashRun: newCrash(t, soaking(t), 0), series: soak.Series{Columns: soakColumns}}
+	// As in production, etcd is compacted every 5 minutes.
+	c := ownCluster(t, "soaking", noControllers)
+	s := &soakRun{crashRun: newCrash(t, c, 0), series: soak.Series{Columns: soakColumns}}
 	s.kills, s.slower, s.informers = 0, *soakPace, soakInformers
 	s.env = map[string]string{"BRIDGE_ADMIN_PPROF": "true"}
 	if s.out = *soakDir; s.out == "" {

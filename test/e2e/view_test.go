@@ -128,7 +128,7 @@ func (l *lab) requireReaders(
 		{filepath.Join(inNATS, python), filepath.Join(inNATS, "bucket.py"), []string{url, "NOW"}, inBucket},
 	} {
 		name := filepath.Base(reader.script)
-		ctx, cancel := context.WithTimeout(l.ctx, testPatience)
+		ctx, cancel := context.WithTimeout(l.ctx, startTime)
 		cmd := exec.CommandContext(ctx, reader.program, append([]string{reader.script}, reader.of...)...)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
@@ -163,7 +163,7 @@ func (l *lab) requireReaders(
 // make test-view the broker is Apache Kafka.
 func TestView(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, startOnce("view", noControllers, "--etcd-compaction-interval=0")(t))
+	l := newLab(t, ownCluster(t, "view", noControllers, "--etcd-compaction-interval=0"))
 	broker, kafka := startBroker(t, l.dir)
 	address, gate, server := gatedJetStream(t, filepath.Join(l.dir, "nats"))
 	collections := []truth.Collection{

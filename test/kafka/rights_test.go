@@ -139,7 +139,7 @@ func live(
 	t *testing.T, c *kafkatest.Cluster, user, events, dead, made string,
 ) (text string, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var log testkit.Buffer
 	open := func(change func(*kafka.Config)) *kafka.Sink {

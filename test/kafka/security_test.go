@@ -45,7 +45,7 @@ func TestTheSinkAuthenticates(t *testing.T) {
 	} {
 		t.Run("and says what to do about wrong "+what, func(t *testing.T) {
 			s := newSink(t, c, func(k *kafka.Config) {
-				k.Connection.Brokers, k.Connection.Timeout = []string{c.Listener("SASL")}, 5*time.Second
+				k.Connection.Brokers = []string{c.Listener("SASL")}
 			}, wrong)
 			err := s.Open(t.Context())
 			if err == nil || !strings.Contains(err.Error(), "check the sink's") {

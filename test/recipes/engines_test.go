@@ -125,7 +125,7 @@ func (l *lab) python() string { return installed(l.t, "PYTHON") }
 // run runs a program of a page to its end.
 func (l *lab) run(args ...string) string {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(l.t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd, printed := l.start(ctx, args...)
 	if err := cmd.Run(); err != nil {

@@ -73,22 +73,13 @@ func TestFleet(t *testing.T) {
 	for _, cluster := range fleet {
 		must(t, churns[cluster].Stop())
 	}
-	time.Sleep(apart) // the ledgers see the last changes
 
-	want := map[string][]string{}
-	for cluster, ledger := range ledgers {
-		must(t, ledger.Err())
-		changes := ledger.Changes()
-		for i := range changes {
-			if !changes[i].Initial {
-				key := "/clusters/" + cluster + " " + changes[i].Metadata.Name
-				want[key] = append(want[key], id(&changes[i]))
-			}
-		}
-	}
-	var got map[string][]string
-	deadline := time.Now().Add(time.Minute)
-	for done := false; !done && time.Now().Before(deadline); time.Sleep(apart) {
+	var want, got map[string][]string
+	// After a cut the hub's nats-server asks again within half a minute.
+	deadline := time.Now().Add(3 * time.Minute)
+	for done := false; !done && time.Now().Before(deadline); {
+		time.Sleep(apart) // the ledgers see the last changes
+		want = changesOf(t, ledgers)
 		got = map[string][]string{}
 		for _, e := range refresh(t, reader) {
 			key := fmt.Sprint(e.Source(), " ", e.Attribute("name"))
@@ -104,6 +95,23 @@ func TestFleet(t *testing.T) {
 		}
 	}
 	t.Logf("%d objects, %d events", len(want), len(refresh(t, reader)))
+}
+
+// changesOf are the ids of the changes that the ledgers saw, by their objects.
+func changesOf(t *testing.T, ledgers map[string]*truth.Ledger) map[string][]string {
+	t.Helper()
+	ids := map[string][]string{}
+	for cluster, ledger := range ledgers {
+		must(t, ledger.Err())
+		changes := ledger.Changes()
+		for i := range changes {
+			if !changes[i].Initial {
+				key := "/clusters/" + cluster + " " + changes[i].Metadata.Name
+				ids[key] = append(ids[key], id(&changes[i]))
+			}
+		}
+	}
+	return ids
 }
 
 // count is how many events of each cluster the hub has.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
@@ -88,13 +89,21 @@ func TestManifests(t *testing.T) {
 			must(t, kubectl("create", "-f", filepath.Join(dirs[file], definition)))
 		}
 	}
-	must(t, kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"))
+	must(t, kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=240s"))
 	apply := func(path string) error {
 		return kubectl("apply", "--dry-run=server", "--validate=strict", "-f", path)
 	}
 	for file := range modules {
 		t.Run("the API server takes "+file, func(t *testing.T) {
-			if err := apply(filepath.Join(dir, file)); err != nil {
+			// A kind is served some time after its definition is established.
+			var err error
+			for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Second) {
+				err = apply(filepath.Join(dir, file))
+				if err == nil || !strings.Contains(err.Error(), "no matches for kind") {
+					break
+				}
+			}
+			if err != nil {
 				t.Error(err)
 			}
 		})

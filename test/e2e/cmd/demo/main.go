@@ -24,7 +24,6 @@ import (
 )
 
 func main() {
-	duration := flag.Duration("duration", 0, "end by itself after so long; 0: with Ctrl-C")
 	yours := flag.Bool("cluster", false, "in a namespace of the cluster that kubectl talks to, not in one of its own; takes seconds")
 	noColor := flag.Bool("no-color", false, "no colours; also when NO_COLOR is set or the output is no terminal")
 	flag.Usage = func() {
@@ -36,7 +35,7 @@ func main() {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends at once
 	screen := newScreen(os.Stdout, *noColor)
-	d := &demo{screen: screen, duration: *duration, user: user{
+	d := &demo{screen: screen, user: user{
 		screen: screen, namespace: "shop", images: func(round int) (string, string) {
 			return fmt.Sprintf("web:%d.0", round), fmt.Sprintf("web:%d.1", round)
 		},
@@ -57,7 +56,6 @@ const pauseImage = "registry.k8s.io/pause:"
 // demo is what runs. Its fields are set by run, one after the other.
 type demo struct {
 	screen   *screen
-	duration time.Duration
 	yours    bool // the cluster is that of kubectl
 	user     user
 	dir      string
@@ -92,11 +90,6 @@ func (d *demo) run(ctx context.Context) (err error) {
 
 // play changes things and shows what comes of it.
 func (d *demo) play(ctx context.Context) error {
-	if d.duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, d.duration)
-		defer cancel()
-	}
 	began := time.Now()
 	show := &show{screen: d.screen, url: d.bridge.NATS}
 	g, work := errgroup.WithContext(ctx)
