@@ -54,8 +54,8 @@ type Config struct {
 	// Informers say what is watched. Left out: one informer `all` of every resource but Leases and
 	// Events.
 	Informers []Informer `yaml:"informers"`
-	// Sinks say where events go. Left out: one sink `nats`, an embedded NATS JetStream server on
-	// 127.0.0.1:4222.
+	// Sinks say where events go. Left out: two sinks, `nats` (an embedded NATS JetStream server on
+	// 127.0.0.1:4222) and `history` (a week, and at most 1 GiB, below `state.dir`).
 	Sinks []Sink `yaml:"sinks"`
 
 	origins settings.Origins
@@ -104,7 +104,7 @@ type State struct {
 	// that takes about half the CPU. In it objects stay on disk as they were at an earlier version,
 	// until a later update of theirs, or until no update was beyond it for ten seconds. Then what
 	// is behind is read from the API server, one request a second. Until then an inferred delete
-	// would show the earlier one: the event has the last version, and the object in it its own.
+	// has the last version in its attributes, and an earlier state of the object in its data.
 	// Informers with a filter, `resync`, `attributes`, or a payload of `change` or `patch` write
 	// all of theirs, and where an informer has `owners`, all do. 0: no bound.
 	BodiesPerSecond int `yaml:"bodiesPerSecond" default:"1000"`

@@ -10,8 +10,9 @@ type Kafka struct {
 	// ClientID is the name of this client in the broker's log, metrics and quotas.
 	ClientID string `yaml:"clientID" default:"bridge"`
 	// Topic is the template of the topic. Fields: {cluster}, {informer}, {group}, {version},
-	// {resource}, {kind}, {namespace}, {name}, {uid}, {op}, {type}. Use only fields that stay the
-	// same over an object's life, or its order is lost. Events go to at most `maxTopics` topics.
+	// {resource}, {kind}, {namespace}, {name}, {uid}, {op}, {type}, and {attributes.NAME} for
+	// those of the informer's `attributes`. Use only fields that stay the same over an object's
+	// life, or its order is lost. Events go to at most `maxTopics` topics.
 	// Resources of two groups with one name share the default topic: see `apiversion`.
 	Topic string `yaml:"topic" default:"k8s.{cluster}.{resource}"`
 	// MaxTopics bounds the topics that events go to. Events for more are dead letters. It also

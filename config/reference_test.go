@@ -39,7 +39,7 @@ Each section has a page, which begins with examples:
 %s
 Each example is a whole configuration: every key may be left out, and ` + "`bridge run`" + ` without a
 file streams everything but Leases and Events into a NATS JetStream server of its own, and keeps
-every version for a week, in ` + "`history`" + ` below the state directory.
+every version for a week, at most 1 GiB, in ` + "`history`" + ` below the state directory.
 [config/bridge.example.yaml](../config/bridge.example.yaml) has every key in one file. Editors take
 the JSON Schema [config/bridge.schema.json](../config/bridge.schema.json).
 

@@ -60,8 +60,8 @@ type History struct {
 	// Dir is the directory, which one process writes to. Left out: the directory `history` in
 	// `state.dir`.
 	Dir string `yaml:"dir"`
-	// Retention is how long versions are kept. The last version before of an object that still
-	// lived is kept too, so that the state at that time is complete. 0: forever.
+	// Retention is how long versions are kept. Of an object that existed then, the last version
+	// before is kept too, so that the state at that time is complete. 0: forever.
 	Retention time.Duration `yaml:"retention" default:"720h"`
 	// MaxBytes bounds the directory: when it is larger, the oldest versions go. 0: no bound but the
 	// disk.

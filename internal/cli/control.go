@@ -78,9 +78,8 @@ with an id that no event had before (<uid>/<resourceVersion>/sync/<round>), so t
 JetStream nor a consumer takes it for a repeat. Each comes in order with the changes of its object;
 watches go on, and no list is read. Memory stays bounded: what does not fit waits.
 
-Operations and filters of the informer and its sinks hold for it (operation: synced). What the
-objects are, a consumer that has lost its state learns so; what was deleted meanwhile it has to
-conclude from what does not come.
+Operations and filters of the informer and its sinks hold for it (operation: synced). A consumer
+that has lost its state learns in this way which objects exist; what does not come was deleted.
 
 The command returns when it has begun; the log says when all of it is queued. A restart breaks it
 off.` + adminclient.Help,
@@ -132,7 +131,7 @@ func newReloadCommand() *cobra.Command {
 		Use:   "reload",
 		Short: "Make a running bridge read its configuration now",
 		Long: `reload has a running bridge read its configuration again, at once, and says what has
-changed. It does so by itself when the file changes (key reload), and at SIGHUP.
+changed. It does so by itself when the file changes (key reloadInterval), and at SIGHUP.
 
 Informers and sinks that have not changed run on. A file with a mistake is refused as a whole, with
 every problem and its line, and the configuration of before stays; so is one that changes what only

@@ -17,7 +17,8 @@ func newRBACCommand() *cobra.Command {
 		Short: "Print the smallest roles that a configuration needs",
 		Long: `rbac prints what the API server has to allow for a configuration, as YAML for kubectl
 apply: list and watch on the resources that it selects, and nothing else but to read which cluster
-it is (get on the namespace kube-system), and for a namespaceSelector list and watch on namespaces.
+it is (get on the namespace kube-system), for a namespaceSelector list and watch on namespaces, and
+with standby its two Leases.
 Informers with namespaces give a Role in each of them, others a ClusterRole; a fieldSelector of one
 metadata.name allows that object only. The bindings are for a service account.
 
