@@ -90,16 +90,17 @@ func liveInBucket(t *testing.T, ts *testServer) (err error) {
 func TestBucketRights(t *testing.T) {
 	t.Run("these are enough", func(t *testing.T) {
 		t.Parallel()
-		if err := liveInBucket(t, newTestServer(t, restricted(rightsOfBucket, "_bridge.>"))); err != nil {
-			t.Error(err)
-		}
+		wantEnough(t, func() error {
+			return liveInBucket(t, newTestServer(t, restricted(rightsOfBucket, "_bridge.>")))
+		})
 	})
 	for i, right := range rightsOfBucket {
 		t.Run("what is said without "+right+" names it", func(t *testing.T) {
 			t.Parallel()
 			fewer := slices.Delete(slices.Clone(rightsOfBucket), i, i+1)
-			ts := newTestServer(t, restricted(fewer, "_bridge.>"))
-			wantNamed(t, liveInBucket(t, ts), strings.TrimSuffix(right, ">"))
+			wantNamed(t, strings.TrimSuffix(right, ">"), func() error {
+				return liveInBucket(t, newTestServer(t, restricted(fewer, "_bridge.>")))
+			})
 		})
 	}
 }

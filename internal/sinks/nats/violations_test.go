@@ -57,7 +57,7 @@ func TestViolationOfAnEvent(t *testing.T) {
 		if err := second.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		wantNamed(t, call(t, second, ev("bad", 1))[0].Err, ".bad.")
+		wantNamed(t, ".bad.", func() error { return call(t, second, ev("bad", 1))[0].Err })
 		wantClass(t, second.Recall(t.Context(), from, func(string) {}), sinks.Retry)
 		if err := stream.DeleteConsumer(t.Context(), "other"); err != nil {
 			t.Fatal(err)
