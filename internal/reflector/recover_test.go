@@ -139,8 +139,9 @@ func TestErrorEvent(t *testing.T) {
 		c.create("shop/b")
 		c.expect("add shop/b@99")
 		c.Skip(1)
-		c.Streams.Error(testkit.NewStatus(http.StatusGone, metav1.StatusReasonExpired))
-		c.Streams.Raw(`{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"1000"}}}`)
+		// In one write: after the first frame the reflector may open the next stream at once.
+		c.Streams.Raw(`{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}` +
+			`{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"1000"}}}`)
 		c.later(time.Minute)
 		// the first may have been of one event too far back
 		c.Streams.Error(testkit.NewStatus(http.StatusGone, ""))
