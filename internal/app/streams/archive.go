@@ -242,7 +242,20 @@ func (a *archiver) fill(
 		newest = map[string]time.Time{}
 	}
 	b := &archiveBatch{}
+	// mark marks what the stream has removed, before a position behind it is stored.
+	mark := func(lane string, next time.Time) {
+		for list := reader.Removed(); removed < len(list); removed++ {
+			r, until := list[removed], time.Now()
+			if r.Lane == lane && !next.IsZero() {
+				until = next
+			}
+			b.removed++
+			b.events = append(b.events,
+				removalMark(a.report.Source, r, newest[r.Lane], until))
+		}
+	}
 	send := func() error {
+		mark("", time.Time{})
 		b.at = archivePosition{maps.Clone(reader.Position()), maps.Clone(newest)}
 		b.progress = reader.Progress()
 		select {
@@ -257,11 +270,7 @@ func (a *archiver) fill(
 		if err != nil {
 			return errors.Join(err, send())
 		}
-		for list := reader.Removed(); removed < len(list); removed++ {
-			b.removed++
-			b.events = append(b.events,
-				removalMark(a.report.Source, list[removed], newest[m.Lane], m.Stored))
-		}
+		mark(m.Lane, m.Stored)
 		b.messages++
 		if !m.Stored.IsZero() {
 			newest[m.Lane] = m.Stored
@@ -280,13 +289,14 @@ func (a *archiver) fill(
 			}
 		}
 	}
-	if b.messages == 0 {
+	if b.messages == 0 && removed == len(reader.Removed()) {
 		return nil
 	}
 	return send()
 }
 
-// removalMark says that the stream had removed messages before they could be read.
+// removalMark says that the stream had removed messages before they could be read. They were stored
+// between two times.
 func removalMark(from string, r source.Removal, since, until time.Time) *event.Event {
 	data, err := json.Marshal(query.Removal{
 		Reason: query.ReasonRemoved, Lane: r.Lane, From: strconv.FormatUint(r.From, 10),
