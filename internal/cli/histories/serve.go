@@ -239,17 +239,23 @@ func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler
 		MaxHeaderBytes: 64 << 10,
 		BaseContext:    func(net.Listener) context.Context { return ctx },
 	}
-	defer context.AfterFunc(ctx, func() {
+	stopped := make(chan struct{})
+	unhook := context.AfterFunc(ctx, func() {
+		defer close(stopped)
 		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if server.Shutdown(patience) != nil {
 			_ = server.Close() // what is open is broken off
 		}
-	})()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
+	})
+	err := server.Serve(listener)
+	if !unhook() { // the requests that were open
+		<-stopped
 	}
-	return nil
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
 }
 
 // kubeconfigOf is one for a server on this machine.
