@@ -28,6 +28,7 @@ type served struct {
 	version int
 	pods    map[string]int // versions, guarded by mu
 	watches chan string    // lines; "" ends a watch
+	ended   atomic.Int32   // watches
 	asked   []string       // versions that watches began at, guarded by mu
 }
 
@@ -75,6 +76,7 @@ func (s *served) answerPods(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(w).Flush()
+	defer s.ended.Add(1)
 	for {
 		select {
 		case line := <-s.watches:
@@ -157,7 +159,9 @@ func TestArchive(t *testing.T) {
 		h.wantLines(t, "update a 5 from 7", "add b 4", "vanish c 3")
 	})
 	t.Run("after an outage it continues where it was", func(t *testing.T) {
+		ended := s.ended.Load()
 		s.CloseClientConnections()
+		await(t, "the end of the watch", func() bool { return s.ended.Load() > ended })
 		s.watches <- watched("ADDED", "e", 14)
 		h.wantLines(t, "add e 14")
 		if at := s.lastAsked(); at != "6" {

@@ -619,7 +619,7 @@ func TestRunEnds(t *testing.T) {
 
 // A watch that lags behind by more than is kept lists again, and ends in the same state.
 func TestWatchThatLags(t *testing.T) {
-	b := newBroker(t, "bucket")
+	b := newBroker(t, "stream") // which gives every version, also to a reader that is slow
 	b.put("a")
 	b.synced(1)
 	c := run(t, b)

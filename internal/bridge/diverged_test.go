@@ -97,9 +97,10 @@ func TestInterruptedRewind(t *testing.T) {
 		r.settle()
 		r.Update("shop/a", nil)
 		r.settle()
-		r.Rewind(backup)
+		// Before the watch is cut, after which the bridge lists at once.
 		r.Faults.CutAfter(testkit.WatchLists, -1, 400)
 		r.Faults.Refuse(testkit.Lists, -1, 503, metav1.StatusReasonServiceUnavailable)
+		r.Rewind(backup)
 		r.settle()
 		died := r.fs.CrashClone(crashed)
 		_, _ = r.end()

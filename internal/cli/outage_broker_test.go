@@ -31,7 +31,7 @@ type natsBroker struct {
 func newNATSBroker(t *testing.T) *natsBroker {
 	t.Helper()
 	b := &natsBroker{t: t, arrived: map[int64]int64{}, opts: server.Options{
-		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+		Host: "127.0.0.1", Port: testkit.Port(t), JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 	}}
 	b.start()
 	var err error

@@ -177,7 +177,7 @@ func (o *outage) standBy(name string) {
 		o.t.Fatal(err)
 	}
 	writeFile(o.t, o.config, string(text)+fmt.Sprintf(`
-standby: {enabled: true, identity: %s, lease: {namespace: shop}, leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 100ms}
+standby: {enabled: true, identity: %s, lease: {namespace: shop}, leaseDuration: 12s, renewDeadline: 9s, retryPeriod: 100ms}
 `, name))
 }
 

@@ -31,7 +31,7 @@ func (asNobody) Dial(network, address string) (net.Conn, error) {
 // connects reports whether the server admits a client.
 func connects(t *testing.T, url string, options ...natsclient.Option) bool {
 	t.Helper()
-	nc, err := natsclient.Connect(url, options...)
+	nc, err := natsclient.Connect(url, append(options, patient)...)
 	if err == nil {
 		nc.Close()
 		return true

@@ -56,10 +56,10 @@ func TestAccess(t *testing.T) {
 		}{
 			{"of-shop", "/api/v1/namespaces/shop/pods", 200, "web"},
 			{"of-shop", "/api/v1/namespaces/shop/pods/web", 200, "web"},
-			{"of-shop", "/api/v1/namespaces/shop/pods?watch=true&timeoutSeconds=1", 200, "web"},
+			{"of-shop", "/api/v1/namespaces/shop/pods?watch=true&timeoutSeconds=3", 200, "web"},
 			{"of-shop", "/apis/apps/v1/namespaces/shop/deployments", 200, "web"},
 			{"of-shop", "/api/v1/pods", 403, "in all namespaces"},
-			{"of-shop", "/api/v1/pods?watch=true&timeoutSeconds=1", 403, "in all namespaces"},
+			{"of-shop", "/api/v1/pods?watch=true&timeoutSeconds=3", 403, "in all namespaces"},
 			{"of-shop", "/api/v1/pods?fieldSelector=metadata.namespace%3Dshop", 403, "in all namespaces"},
 			{"of-shop", "/api/v1/namespaces//pods", 403, "in all namespaces"},
 			{"of-shop", "/api/v1/namespaces/*/pods", 403, "forbidden"},

@@ -63,7 +63,7 @@ func TestReplayRecreated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, body := s(test.at).request("GET",
-				"/api/v1/pods?watch=true&timeoutSeconds=1&resourceVersion="+test.from, nil)
+				"/api/v1/pods?watch=true&timeoutSeconds=3&resourceVersion="+test.from, nil)
 			var got []string
 			for line := range strings.Lines(body) {
 				_, kind, _ := strings.Cut(line, `"type":"`)

@@ -418,7 +418,7 @@ func TestErrors(t *testing.T) {
 			testkit.OK(t, err)
 		}
 		<-many.PublishAsyncComplete()
-		r := open(t, source.Config{From: s.ClientURL() + "/K8S", Patience: time.Second})
+		r := open(t, source.Config{From: s.ClientURL() + "/K8S", Patience: 5 * time.Second})
 		read := 0
 		var failed error
 		for _, err := range r.Messages(t.Context()) {
@@ -436,7 +436,7 @@ func TestErrors(t *testing.T) {
 		c, err := kfake.NewCluster(kfake.NumBrokers(1))
 		testkit.OK(t, err)
 		publish(t, kafkaSink(t, c.ListenAddrs()), events)
-		r := open(t, source.Config{From: "kafka://" + c.ListenAddrs()[0] + "/k8s.prod.*", Patience: time.Second})
+		r := open(t, source.Config{From: "kafka://" + c.ListenAddrs()[0] + "/k8s.prod.*", Patience: 5 * time.Second})
 		read := 0
 		var failed error
 		for _, err := range r.Messages(t.Context()) {
@@ -615,7 +615,7 @@ func TestSubject(t *testing.T) {
 	if got := read(cfg); len(got) != 0 {
 		t.Errorf("of another stream: %q", got)
 	}
-	cfg.Lanes, cfg.After, cfg.Patience = nil, nil, 2*time.Second
+	cfg.Lanes, cfg.After, cfg.Patience = nil, nil, 5*time.Second
 	read(cfg)
 	if err := source.Delete(t.Context(), cfg, places); err == nil || !strings.Contains(err.Error(), "$JS.API.STREAM.MSG.DELETE.K8S") {
 		t.Errorf("without the right: %v", err)

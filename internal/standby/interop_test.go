@@ -92,7 +92,7 @@ func TestOneElectionWithClientGo(t *testing.T) {
 	}{
 		"a release is taken at once": {to: 1200 * time.Millisecond},
 		"a silent leader is waited for": {
-			cut: true, from: 14 * time.Second, to: 16700 * time.Millisecond,
+			cut: true, from: 14 * time.Second, to: 17500 * time.Millisecond,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

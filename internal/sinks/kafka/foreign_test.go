@@ -108,17 +108,22 @@ func TestForgottenByAnotherServer(t *testing.T) {
 	requireLog(t, c, wantIDs("web", 1, 4))
 }
 
-// publishUntilBlocked begins to publish, and waits until the sink is blocked. The function that it
-// gives wants that to pass, and everything stored.
-func publishUntilBlocked(t *testing.T, s *kafka.Sink, messages []*sinks.Message) (pass func()) {
+// publishUntilBlocked begins to publish, and waits until the sink is blocked. It gives the reason,
+// and a function that wants that to pass, and everything stored.
+func publishUntilBlocked(
+	t *testing.T, s *kafka.Sink, messages []*sinks.Message,
+) (why error, pass func()) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		s.Publish(t.Context(), messages)
 	}()
-	testkit.Eventually(t, "the sink is blocked", func() bool { return s.Blocked() != nil })
-	return func() {
+	testkit.Eventually(t, "the sink is blocked", func() bool {
+		why = s.Blocked()
+		return why != nil
+	})
+	return why, func() {
 		t.Helper()
 		<-done
 		requireStored(t, messages)
@@ -134,8 +139,8 @@ func TestBlockedByAnotherServer(t *testing.T) {
 	publish(t, s, podEvents("web", 1, 1)...)
 	n.cut(c, kmsg.Produce, 6)
 	messages := podEvents("web", 2, 3)
-	done := publishUntilBlocked(t, s, messages)
-	if why := s.Blocked().Error(); !strings.Contains(why, "not of Kafka's protocol") ||
+	why, done := publishUntilBlocked(t, s, messages)
+	if why := why.Error(); !strings.Contains(why, "not of Kafka's protocol") ||
 		!strings.Contains(why, podsTopic+"/0") {
 		t.Errorf("blocked for %q", why)
 	}
@@ -151,8 +156,8 @@ func TestBlockedByDeletedTopic(t *testing.T) {
 		t.Fatal(err)
 	}
 	messages := podEvents("web", 2, 3)
-	done := publishUntilBlocked(t, s, messages)
-	if why := s.Blocked().Error(); !strings.Contains(why, podsTopic) ||
+	why, done := publishUntilBlocked(t, s, messages)
+	if why := why.Error(); !strings.Contains(why, podsTopic) ||
 		!strings.Contains(why, "create it again") {
 		t.Errorf("blocked for %q", why)
 	}

@@ -164,7 +164,7 @@ func TestPublishContext(t *testing.T) {
 				n.loseAnswers.Store(1)
 				n.lost = func() { n.setDown(true) }
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			torn := podEvents("web", 3, 6)
 			s.Publish(ctx, torn)

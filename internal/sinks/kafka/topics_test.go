@@ -43,14 +43,14 @@ func TestTopicCreatedLater(t *testing.T) {
 	if err := c.CreateTopic("k8s.test.deployments", 1, nil); err != nil {
 		t.Fatal(err)
 	}
-	for {
+	testkit.Eventually(t, "it is stored", func() bool {
 		m := &sinks.Message{Event: e}
-		if s.Publish(t.Context(), []*sinks.Message{m}); m.Err == nil {
-			return
-		} else if sinks.Classify(m.Err) != sinks.Retry {
+		s.Publish(t.Context(), []*sinks.Message{m})
+		if class := sinks.Classify(m.Err); m.Err != nil && class != sinks.Retry && class != sinks.Reconnect {
 			t.Fatal(m.Err)
 		}
-	}
+		return m.Err == nil
+	})
 }
 
 // An event about an informer waits for a topic that is missing: sent as one, it would be in one

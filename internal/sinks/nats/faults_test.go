@@ -144,7 +144,7 @@ func newTestCluster(t *testing.T) [3]*testServer {
 			o.LameDuckDuration, o.LameDuckGracePeriod = time.Second, 100*time.Millisecond
 		})
 	}
-	testkit.Eventually(t, "the cluster has a leader", func() bool {
+	await(t, "the cluster has a leader", func() bool {
 		return slices.ContainsFunc(servers[:], func(ts *testServer) bool {
 			return ts.s.JetStreamIsLeader() && len(ts.s.JetStreamClusterPeers()) == 3
 		})

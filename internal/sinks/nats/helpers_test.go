@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -204,6 +205,16 @@ func eventually(t testing.TB, what string, do func() error) {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
+}
+
+func await(t testing.TB, what string, isTrue func() bool) {
+	t.Helper()
+	eventually(t, what, func() error {
+		if !isTrue() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
 }
 
 // parse reads a message as the NATS protocol binding says, with the CloudEvents SDK.

@@ -96,14 +96,14 @@ func TestLostAck(t *testing.T) {
 func TestLongSearch(t *testing.T) {
 	ts := newTestServer(t)
 	proxy := newProxy(t, ts.url())
-	sink := openOver(t, proxy.url(), shortMemory, ackTimeout(time.Second))
+	sink := openOver(t, proxy.url(), shortMemory, ackTimeout(2*time.Second))
 	mustStore(t, sink, ev("a", 1))
 	others := ts.client()
 	js, err := jetstream.New(others)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 6000 { // some 500 KB to read
+	for range 12_000 { // some 1 MB to read
 		if err := others.Publish("k8s.test.other", nil); err != nil {
 			t.Fatal(err)
 		}

@@ -20,10 +20,10 @@ import (
 func recalled(t *testing.T, sink *nats.Sink, from []byte) []string {
 	t.Helper()
 	var ids []string
-	if err := sink.Recall(t.Context(), from,
-		func(id string) { ids = append(ids, id) }); err != nil {
-		t.Fatal(err)
-	}
+	patiently(t, func() error {
+		ids = nil
+		return sink.Recall(t.Context(), from, func(id string) { ids = append(ids, id) })
+	})
 	slices.Sort(ids)
 	return ids
 }

@@ -181,12 +181,15 @@ func TestNoJetStream(t *testing.T) {
 
 func TestNoAPIRights(t *testing.T) {
 	ts := newTestServer(t, withUser("bridge", "secret", denyPublish("$JS.API.>")))
-	err := ts.newSink(func(c *nats.Config) {
+	sink := ts.newSink(func(c *nats.Config) {
 		c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
 		c.Connection.Timeout = 2 * time.Second
-	}).Open(t.Context())
-	wantClass(t, err, sinks.Retry)
-	wantMentions(t, err, "permission for $JS.API.>", "Permissions Violation")
+	})
+	wantNamed(t, "permission for $JS.API.>", func() error {
+		err := sink.Open(t.Context())
+		wantClass(t, err, sinks.Retry)
+		return err
+	})
 }
 
 func TestFullStream(t *testing.T) {

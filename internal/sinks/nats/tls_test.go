@@ -185,7 +185,7 @@ func TestClusterOfOneName(t *testing.T) {
 			o.Routes = server.RoutesFromStr(fmt.Sprintf("nats://127.0.0.1:%d", ports[1-i]))
 		})
 	}
-	testkit.Eventually(t, "the servers know each other", func() bool {
+	await(t, "the servers know each other", func() bool {
 		return servers[0].s.NumRoutes() > 0 && servers[1].s.NumRoutes() > 0
 	})
 	sink := openOver(t, fmt.Sprintf("tls://localhost:%d", servers[0].opts.Port),

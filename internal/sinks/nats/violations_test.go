@@ -25,9 +25,7 @@ func TestViolationOfAnEvent(t *testing.T) {
 		ts := newTestServer(t, restrictedBut(rightsOfBucket, "$KV.SHOP."+key+"bad"))
 		mustStore(t, ts.openSink(inBucket), ev("bad", 1), ev("web", 1)) // as owner
 		s := asBridge(t, ts, inBucket)
-		if err := s.Open(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		patiently(t, func() error { return s.Open(t.Context()) })
 		err := publishEnd(t, s, 9, "web")
 		wantClass(t, err, sinks.Retry)
 		if got := entries(t, ts.jetStream()); len(got) != 2 || got[key+"bad"] != "1" {
@@ -54,9 +52,7 @@ func TestViolationOfAnEvent(t *testing.T) {
 			t.Fatal(err)
 		}
 		second := asBridge(t, ts, func(*nats.Config) {})
-		if err := second.Open(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		patiently(t, func() error { return second.Open(t.Context()) })
 		wantNamed(t, ".bad.", func() error { return call(t, second, ev("bad", 1))[0].Err })
 		wantClass(t, second.Recall(t.Context(), from, func(string) {}), sinks.Retry)
 		if err := stream.DeleteConsumer(t.Context(), "other"); err != nil {
@@ -70,9 +66,7 @@ func TestViolationOfAnEvent(t *testing.T) {
 			"$KV.SHOP."+key+"bad"))
 		mustStore(t, ts.openSink(inBucket), ev("web", 1)) // as owner
 		s := asBridge(t, ts, inBucket)
-		if err := s.Open(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		patiently(t, func() error { return s.Open(t.Context()) })
 		stop, stopped := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(stopped)
@@ -85,9 +79,7 @@ func TestViolationOfAnEvent(t *testing.T) {
 				}
 			}
 		}()
-		if err := publishEnd(t, s, 9); err != nil {
-			t.Error(err)
-		}
+		patiently(t, func() error { return publishEnd(t, s, 9) })
 		close(stop)
 		<-stopped
 	})
