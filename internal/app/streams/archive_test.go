@@ -13,8 +13,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// An archive that follows a stream marks what the stream has removed, also where no message was left
-// to read behind it.
+// An archive that follows a stream marks what the stream has removed, also where no message was
+// left to read behind it.
 func TestArchiveOfEmptiedStream(t *testing.T) {
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
