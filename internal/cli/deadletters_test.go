@@ -340,7 +340,7 @@ func TestDeadLettersOfKafka(t *testing.T) {
 	if code, _, errs := runDeadLetters(t, "rm", "--all"); code != command.ExitRefused || !strings.Contains(errs, "Kafka removes no single records") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumeTopics(topic))
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.DisableFetchSessions())
 	testkit.OK(t, err)
 	defer client.Close()
 	var got []string

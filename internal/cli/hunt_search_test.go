@@ -184,7 +184,7 @@ func (h *hunt) searchKafka() {
 }
 
 func (h *hunt) searchTopic(place, topic string) (records int) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(h.kafka.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(h.kafka.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableFetchSessions())
 	testkit.OK(h.t, err)
 	defer client.Close()
 	for want := h.offsetOf(topic); int64(records) < want; {

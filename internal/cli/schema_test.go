@@ -312,7 +312,7 @@ func readStream(t *testing.T, client *natsgo.Conn, channel, subject string, got 
 
 func readKafka(ctx context.Context, t *testing.T, brokers []string, got *published) {
 	t.Helper()
-	reader, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics("k8s.dev-cluster.pods"),
+	reader, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics("k8s.dev-cluster.pods"), kgo.DisableFetchSessions(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond))
 	testkit.OK(t, err)
 	t.Cleanup(reader.Close)

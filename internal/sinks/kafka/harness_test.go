@@ -132,6 +132,7 @@ func readAll(t testing.TB, c *kfake.Cluster, topic string, opts ...kgo.Opt) []*k
 	client, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(50 * time.Millisecond),
+		kgo.DisableFetchSessions(), // with them, Close has a data race in franz-go
 	}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
