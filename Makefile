@@ -79,11 +79,11 @@ $(BIN)/charts/.installed: tools/charts/go.mod tools/charts/requirements.txt
 	@$(call python,$(BIN)/charts/venv,tools/charts/requirements.txt)
 	@touch $@
 
-# -p 4: the tests wait more than they compute. The second line: what a broker's lies may allocate is
-# judged without the race detector, which allocates too.
+# -p: the tests wait more than they compute, so twice as many packages as processors. The second line:
+# what a broker's lies may allocate is judged without the race detector, which allocates too.
 .PHONY: test
 test: ## The tests of the packages, with the race detector
-	$(GO) test -race -p 4 -timeout $(TEST_TIME) ./...
+	$(GO) test -race -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) -timeout $(TEST_TIME) ./...
 	$(GO) test -timeout $(TEST_TIME) -run '^TestHostile' ./internal/sinks/nats ./internal/sinks/kafka
 
 .PHONY: test-client

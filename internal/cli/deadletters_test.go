@@ -18,7 +18,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kubebridge/bridge/internal/cli/command"
@@ -340,9 +339,7 @@ func TestDeadLettersOfKafka(t *testing.T) {
 	if code, _, errs := runDeadLetters(t, "rm", "--all"); code != command.ExitRefused || !strings.Contains(errs, "Kafka removes no single records") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.DisableFetchSessions())
-	testkit.OK(t, err)
-	defer client.Close()
+	client := consumer(t, cluster.ListenAddrs(), topic)
 	var got []string
 	places := map[string]bool{}
 	for len(got) < len(letters) {

@@ -20,7 +20,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/klauspost/compress/s2"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -184,9 +183,7 @@ func (h *hunt) searchKafka() {
 }
 
 func (h *hunt) searchTopic(place, topic string) (records int) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(h.kafka.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableFetchSessions())
-	testkit.OK(h.t, err)
-	defer client.Close()
+	client := consumer(h.t, h.kafka.ListenAddrs(), topic)
 	for want := h.offsetOf(topic); int64(records) < want; {
 		for _, r := range client.PollFetches(h.t.Context()).Records() {
 			records++

@@ -310,12 +310,20 @@ func readStream(t *testing.T, client *natsgo.Conn, channel, subject string, got 
 	})
 }
 
+// consumer reads a topic from its start.
+func consumer(t *testing.T, brokers []string, topic string) *kgo.Client {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond),
+		kgo.DisableFetchSessions()) // with them, Close has a data race in franz-go
+	testkit.OK(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
 func readKafka(ctx context.Context, t *testing.T, brokers []string, got *published) {
 	t.Helper()
-	reader, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics("k8s.dev-cluster.pods"), kgo.DisableFetchSessions(),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond))
-	testkit.OK(t, err)
-	t.Cleanup(reader.Close)
+	reader := consumer(t, brokers, "k8s.dev-cluster.pods")
 	go func() {
 		for ctx.Err() == nil {
 			reader.PollFetches(ctx).EachRecord(func(r *kgo.Record) {

@@ -180,14 +180,14 @@ func isAnswer(err error) bool {
 }
 
 // persist calls until the API server has done it, or says that the call is wrong, or ctx ends: the
-// API server may be away, or have too much to do.
+// API server may have too much to do.
 func persist(ctx context.Context, call func() error) error {
 	for {
 		err := call()
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
-		if isAnswer(err) {
+		if isAnswer(err) || apierrors.IsNotFound(err) {
 			return err
 		}
 	}

@@ -67,10 +67,10 @@ func TestReloadUnderLoad(t *testing.T) {
 		g.Go(func() error { return churnTemplates(work, l, i) })
 	}
 	g.Go(func() error { return pulse(work, l) })
-	quiet, others := time.Now(), busyness(t)
+	quiet, endQuiet := time.Now(), busyness(t)
 	time.Sleep(5 * time.Second)
-	busy, slowness := time.Now(), 1/others()
-	others = busyness(t)
+	busyBefore := endQuiet()
+	busy, endBusy := time.Now(), busyness(t)
 
 	reload := func(c reloadConfig, want string) {
 		t.Helper()
@@ -96,7 +96,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		reloads += 6
 	}
 	calm := time.Now()
-	slowness = max(1, slowness*others()) // tests run beside this one
+	slower := max(1, endBusy()/busyBefore) // tests run beside this one
 	time.Sleep(time.Second)
 	stopWork()
 	must(t, g.Wait())
@@ -119,7 +119,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	// The machine has other things to do: only what a second stop of the informer would cost is
 	// told from noise.
 	if len(before) < 20 || len(during) < 20 ||
-		float64(at(during, 50)) > slowness*float64(5*at(before, 50)+50*time.Millisecond) {
+		float64(at(during, 50)) > slower*float64(5*at(before, 50)+50*time.Millisecond) {
 		t.Errorf("the latency of the informer that has not changed: %v before, %v during", at(before, 50), at(during, 50))
 	}
 	l.verified(b, "JetStream", jetStream(b))

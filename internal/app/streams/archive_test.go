@@ -13,9 +13,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// An archive that follows a stream marks what the stream has removed, also where no message was
-// left to read behind it.
-func TestArchiveOfEmptiedStream(t *testing.T) {
+func newJetStream(t *testing.T) (url string, js jetstream.JetStream) {
+	t.Helper()
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 	})
@@ -25,29 +24,48 @@ func TestArchiveOfEmptiedStream(t *testing.T) {
 	nc, err := natsclient.Connect(s.ClientURL(), natsclient.Timeout(time.Minute))
 	testkit.OK(t, err)
 	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
+	js, err = jetstream.New(nc)
 	testkit.OK(t, err)
+	return s.ClientURL(), js
+}
+
+// newStream makes a stream. What publish sends is no event, and is counted by an archive only.
+func newStream(
+	t *testing.T, js jetstream.JetStream, name string,
+) (stream jetstream.Stream, publish func(count int)) {
+	t.Helper()
 	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: "K8S", Subjects: []string{"k8s.>"},
+		Name: name, Subjects: []string{name + ".>"},
 	})
 	testkit.OK(t, err)
-	publish := func(count int) {
+	return stream, func(count int) {
 		for range count {
-			_, err := js.Publish(t.Context(), "k8s.other", nil)
+			_, err := js.Publish(t.Context(), name+".other", nil)
 			testkit.OK(t, err)
 		}
 	}
+}
 
+// newArchiver is an archiver, and a reader of what it archives.
+func newArchiver(t *testing.T, from string) (*archiver, source.Reader) {
+	t.Helper()
 	db, err := history.Open(history.Options{Dir: t.TempDir()})
 	testkit.OK(t, err)
 	t.Cleanup(func() { _ = db.Close() })
-	a := &archiver{
-		writer: db.Writer, disk: db.Maintenance,
-		source: source.Config{From: s.ClientURL() + "/K8S"},
-	}
-	reader, err := source.Open(t.Context(), a.source)
+	reader, err := source.Open(t.Context(), source.Config{From: from})
 	testkit.OK(t, err)
 	t.Cleanup(reader.Close)
+	return &archiver{
+		writer: db.Writer, disk: db.Maintenance, source: source.Config{From: from},
+	}, reader
+}
+
+// An archive that follows a stream marks what the stream has removed, also where no message was
+// left to read behind it.
+func TestArchiveOfEmptiedStream(t *testing.T) {
+	url, js := newJetStream(t)
+	stream, publish := newStream(t, js, "K8S")
+	a, reader := newArchiver(t, url+"/K8S")
 	read := func(messages, removed int) {
 		t.Helper()
 		testkit.OK(t, a.readToEnd(t.Context(), reader))
@@ -66,4 +84,28 @@ func TestArchiveOfEmptiedStream(t *testing.T) {
 	}
 	publish(1)
 	read(11, 1)
+}
+
+// What a stream has removed was stored after the newest message that was read of that stream, not
+// of the one that is read next.
+func TestTimesOfRemoval(t *testing.T) {
+	url, js := newJetStream(t)
+	emptied, publish := newStream(t, js, "K8S-A")
+	_, publishOther := newStream(t, js, "K8S-B")
+	a, reader := newArchiver(t, url+"/K8S-*")
+	publish(1)
+	publishOther(1)
+	testkit.OK(t, a.readToEnd(t.Context(), reader))
+	publish(1)
+	testkit.OK(t, emptied.Purge(t.Context()))
+	publishOther(1)
+	batches := make(chan *archiveBatch, 1)
+	testkit.OK(t, a.fill(t.Context(), reader, batches, len(reader.Removed())))
+	b, newest := <-batches, a.stored.Newest
+	if !newest["K8S-A"].Before(newest["K8S-B"]) {
+		t.Fatalf("the test shows nothing: %v", newest)
+	}
+	if len(b.events) != 1 || !b.events[0].Time.Equal(newest["K8S-A"]) {
+		t.Errorf("marks %+v, want one from %v on", b.events, newest["K8S-A"])
+	}
 }
