@@ -18,18 +18,14 @@ import (
 )
 
 // definition is a CRD that a test has for itself: resource things in a group of the lab's
-// namespace.
+// namespace. A test that fails leaves it to the end of the cluster.
 type definition struct {
 	*lab
 	group string
 }
 
 func (l *lab) definition() *definition {
-	d := &definition{lab: l, group: l.namespace + ".example.com"}
-	l.t.Cleanup(func() {
-		_ = d.crds().Delete(l.t.Context(), d.name(), metav1.DeleteOptions{}) // it is gone already, if the test went well
-	})
-	return d
+	return &definition{lab: l, group: l.namespace + ".example.com"}
 }
 
 func (d *definition) name() string { return "things." + d.group }
