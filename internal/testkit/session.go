@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
-	"slices"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
@@ -161,11 +160,6 @@ func (s *Session) message(ctx context.Context, e *event.Event) error {
 	a := s.decideLocked(ctx, e, attempt, said)
 	switch {
 	case a.Err == nil || a.Stored:
-		if rec := s.refused[e.ID]; rec != nil { // it was in no dead letters yet, and is taken now
-			// A copy: what Records has returned does not change.
-			s.log = slices.DeleteFunc(slices.Clone(s.log), func(r *Record) bool { return r == rec })
-			delete(s.refused, e.ID)
-		}
 		s.storeLocked(e, a.Err == nil)
 	case sinks.Classify(a.Err) == sinks.Refused && s.refused[e.ID] == nil:
 		// Its place in the stream is here, whenever it becomes a dead letter.
@@ -177,16 +171,18 @@ func (s *Session) message(ctx context.Context, e *event.Event) error {
 }
 
 // decideLocked is the answer to a message: what the script said, unless something else is wrong.
+// What is refused by chance is never stored, as little as what is too large for a broker.
 func (s *Session) decideLocked(ctx context.Context, e *event.Event, attempt int, said Answer) Answer {
 	about := []any{e.ID, attempt, s.process}
+	refuses := s.Faulty && s.chance(60, "refused", e.ID)
 	switch {
 	case s.killed:
 		return Answer{Err: ErrUnreachable}
 	case ctx.Err() != nil:
-		return Answer{ctx.Err(), s.chance(2, about...)}
+		return Answer{ctx.Err(), !refuses && s.chance(2, about...)}
 	case s.condition == Unreachable:
-		return Answer{ErrUnreachable, s.chance(8, about...)}
-	case s.Faulty && s.chance(60, "refused", e.ID):
+		return Answer{ErrUnreachable, !refuses && s.chance(8, about...)}
+	case refuses:
 		return Answer{Err: ErrTooLarge}
 	case s.Faulty && s.chance(12, append(about, "busy")...):
 		return Answer{ErrBusy, s.chance(2, about...)}
