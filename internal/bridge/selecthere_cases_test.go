@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -80,6 +81,38 @@ func TestSelectHereReverted(t *testing.T) {
 		_, err := r.end()
 		testkit.OK(t, err)
 	})
+}
+
+// A crash may come between what another selector made leave and its commit. When that selector is
+// reverted, readers are told again of what they take for gone, though its version is known.
+func TestSelectorRevertedAfterCrash(t *testing.T) {
+	for _, here := range []bool{true, false} {
+		t.Run(fmt.Sprint("selected here ", here), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, b := newSelectRig(t)
+				r.cfg.Units[0].SelectHere = here
+				r.Create("shop/p", labelled("web"))
+				r.Create("shop/q", labelled("web"))
+				r.start()
+				told(b)
+				r.cfg.CommitInterval = time.Hour
+				r.restart(func(u *pipeline.Config) { u.LabelSelector = "app=db" })
+				left := told(b)
+				if len(left) != 4 || !strings.HasPrefix(left[0], "deleted uid-p-98/98/") {
+					t.Errorf("told %q", left)
+				}
+				r.crash()
+				r.Update("shop/q", nil)
+				r.cfg.Units[0].LabelSelector = "app=web"
+				r.start()
+				expectTold(t, b, "added uid-p-98/98/selection/2", "added uid-q-99/100/selection/2", "gap", "synced")
+				r.restart(func(*pipeline.Config) {})
+				expectTold(t, b)
+				_, err := r.end()
+				testkit.OK(t, err)
+			})
+		})
+	}
 }
 
 // Changing where the selector is evaluated needs no list.

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -266,6 +267,7 @@ func (c *Controller) known(d *deltafifo.Delta) (k Known, err error) {
 	}
 	k.Record, k.Found, err = c.env.Indexer.Get(d.Key)
 	k.Left = c.env.Indexer.Announcements().Left(d.Key)
+	k.Gone = c.env.Indexer.Announcements().Gone(d.Key, k.Record.UID)
 	k.Changed = d.Type == deltafifo.Sync && c.env.Indexer.ChangedSince(d.Key, d.After)
 	k.Outside = c.cfg.Namespaces && !c.scope.of(d.Key).State.Selected()
 	return k, err
@@ -289,7 +291,7 @@ func (c *Controller) carryOut(d *deltafifo.Delta, known *Known, dec *Decision) e
 		namespace, _ := dec.Key.Split()
 		c.scope.leave(namespace)
 	}
-	if dec.GoneAsOf != "" {
+	if dec.GoneAsOf != "" || dec.Inferred && dec.Left != "" {
 		c.owe(dec)
 	}
 	c.attribute(dec, d, known)
@@ -302,12 +304,15 @@ func (c *Controller) carryOut(d *deltafifo.Delta, known *Known, dec *Decision) e
 
 // owe announces an inferred delete, with the version as of which its object is gone. If this run
 // dies before the delete is settled, the next list is of a later version. The event then comes
-// again as it was announced.
+// again as it was announced. If by then the object is selected again, it is told again.
 func (c *Controller) owe(dec *Decision) {
-	gone := c.env.Indexer.Announcements().Owed(dec.Key, store.Gone{
-		UID: dec.UID, Version: dec.Version, AsOf: dec.GoneAsOf, Epoch: c.epoch,
-	})
-	dec.Version, dec.Before, dec.GoneAsOf = gone.Version, gone.Version, gone.AsOf
+	gone := store.Gone{
+		UID: dec.UID, Version: dec.Before, AsOf: cmp.Or(dec.GoneAsOf, dec.Version), Epoch: c.epoch,
+	}
+	if dec.GoneAsOf != "" { // else it is told as of the version that the list has
+		gone = c.env.Indexer.Announcements().Owed(dec.Key, gone)
+		dec.Version, dec.Before, dec.GoneAsOf = gone.Version, gone.Version, gone.AsOf
+	}
 	c.batch.news = append(c.batch.news,
 		store.Announcement{Key: dec.Key, Gone: &gone, Seq: c.number.Load() + 1})
 }

@@ -16,6 +16,8 @@ type Known struct {
 	// Left are objects of this name that an earlier run has announced and this one has not met, the
 	// oldest first.
 	Left []store.Record
+	// Gone is set when an earlier run may have told that the object of Record is gone.
+	Gone bool
 	// Changed is set for a Sync whose object has changed since it was queued.
 	Changed bool
 	// Outside is set when the namespace of the object is not selected.
@@ -165,11 +167,21 @@ func (x *decider) watched() {
 func (x *decider) replaced() {
 	if before := x.leftBefore(x.Object.UID, x.Object.Version); len(before) > 0 {
 		x.succeeds(before)
+	} else if x.returns() {
+		x.exists(false)
 	} else if x.unchanged() {
 		x.covered()
 	} else {
 		x.exists(x.known.alive())
 	}
+}
+
+// returns reports whether readers may have been told that an item of a list is gone. Another
+// selector had made it leave, in the version that is known, and that was not settled.
+func (x *decider) returns() bool {
+	known := &x.known.Record
+	return x.known.Gone && x.known.alive() && known.UID == x.Object.UID &&
+		!known.Version.Newer(x.Object.Version)
 }
 
 // unchanged reports whether an item of a list tells nothing new. After a rewind only equality says

@@ -24,6 +24,7 @@ import (
 //
 // An inferred delete is announced too, with the version as of which the object is gone: after a
 // crash a list would show a later one, and the same event would come again with another content.
+// Or the object is listed, since it is selected again: its readers take it for gone.
 
 // Announcements are those of one informer. Its controller makes them and meets their objects; the
 // committer drops what is settled.
@@ -175,6 +176,17 @@ func (as *Announcements) Owed(key resource.Key, gone Gone) Gone {
 		gone.Version, gone.AsOf = list[i].version, list[i].asOf
 	}
 	return gone
+}
+
+// Gone reports whether an earlier run may have sent an inferred delete of an object, and this run
+// has not met the object.
+func (as *Announcements) Gone(key resource.Key, uid string) bool {
+	if as.left.Load() == 0 {
+		return false
+	}
+	return slices.ContainsFunc(as.announcedOf(key), func(a announcement) bool {
+		return a.kind == announcedGone && a.uid == uid && a.seq == 0
+	})
 }
 
 // withdraw forgets announcements that were not written.
