@@ -2,6 +2,7 @@ package changelog
 
 import (
 	"bytes"
+	"runtime"
 	"slices"
 
 	"github.com/kubebridge/bridge/internal/resource"
@@ -117,6 +118,10 @@ func (l *Log) takeCursorsLocked(c *Checkpoint) {
 // Objects is how many states the commit writes.
 func (c *Checkpoint) Objects() int { return len(c.states) }
 
+// statesAtOnce is how many states are put into a batch before other goroutines may run. A state
+// takes 10 µs, and where the scheduler has one processor, changes that come meanwhile wait.
+const statesAtOnce = 16
+
 // Write puts it into a batch. The position comes first, as Batch asks.
 func (c *Checkpoint) Write(batch *store.Batch) {
 	ix := c.log.cfg.Indexer
@@ -135,7 +140,11 @@ func (c *Checkpoint) Write(batch *store.Batch) {
 	for _, body := range c.bodies {
 		batch.RefreshBody(ix, body)
 	}
+	written := 0
 	for key, s := range c.states {
+		if written++; written%statesAtOnce == 0 {
+			runtime.Gosched()
+		}
 		batch.Settle(ix, key, s)
 	}
 	for _, e := range c.spooled {

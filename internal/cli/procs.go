@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// Who uses less than calmShare of one processor for calmTime is given one; who uses more than
-// busyShare of it, or has something ready wait for longWait, all. A process that does little is
-// looked at less often.
+// Who uses less than calmShare of one processor for calmTime is given one. Who uses more than
+// busyShare of it, or has something ready wait for longWait, in two looks in a row, is given all.
+// One look alone shows what is over when it is seen: the state database writes a table every few
+// seconds, which takes a processor for 5 ms. A process that does little is looked at less often.
 const (
 	calmShare, busyShare = 0.3, 0.5
 	calmTime             = 5 * time.Second
@@ -32,14 +33,17 @@ const spareProcs = 4
 type procs struct {
 	calm, small time.Duration // for how long little was used, and no large object came
 	one, more   bool
+	strained    bool // at the last look
 }
 
 // next takes the share of one processor that was used for a time, and whether something ready had
 // a long wait for a processor meanwhile, or a large object has come. It gives the time after which
 // to look again.
 func (p *procs) next(share float64, waited, isLarge bool, lasted time.Duration) time.Duration {
+	before := p.strained
+	p.strained = share > busyShare || waited
 	switch {
-	case isLarge, share > busyShare, waited:
+	case isLarge, p.strained && before:
 		p.calm, p.one = 0, false
 	case share > calmShare:
 		p.calm = 0
