@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -113,6 +115,40 @@ func TestSelectorRevertedAfterCrash(t *testing.T) {
 			})
 		})
 	}
+}
+
+// While a sink is away, and nothing is spooled, no start has a position, and each one lists. An
+// object that leaves and comes again has a delete of its own each time: readers drop what has an id
+// that they know.
+func TestLeavesTwiceUnsettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, b := newSelectRig(t)
+		r.cfg.Units[0].SelectHere = false
+		r.cfg.Units[0].Queue.Spool = -1
+		away := calmBroker(t, "away")
+		away.Set(testkit.Hung)
+		r.addSink(away.Name, away.Connect(0))
+		r.Create("shop/p", labelled("web"))
+		r.start()
+		expectTold(t, b, "added uid-p-98/98", "synced")
+		for i, step := range []struct{ app, told string }{
+			{"db", "deleted uid-p-98/98/deleted"},
+			{"web", "added uid-p-98/100"},
+			{"db", "deleted uid-p-98/100/deleted"},
+		} {
+			if _, err := r.end(); !errors.Is(err, bridge.ErrDrain) {
+				t.Fatal(err)
+			}
+			r.Update("shop/p", labelled(step.app))
+			r.start()
+			if lines := told(b); !slices.Contains(lines, step.told) {
+				t.Errorf("start %d told %q, want %q", i+1, lines, step.told)
+			}
+		}
+		away.Set(testkit.Healthy)
+		_, err := r.end()
+		testkit.OK(t, err)
+	})
 }
 
 // Changing where the selector is evaluated needs no list.

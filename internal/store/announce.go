@@ -127,18 +127,24 @@ func (as *Announcements) register(a *Announcement, made *announcement) bool {
 	if a.Unknown && len(before) == 0 {
 		made.kind = announcedInPlace
 	}
-	for _, b := range before {
-		switch {
-		case b.uid != made.uid || !b.adds():
-		case b.seq == 0 || b.seq >= a.Seq:
+	if last := newestOf(before, made.uid); last != nil {
+		if (last.seq == 0 || last.seq >= a.Seq) && !toldAsGone(before, last) {
 			*made = announcement{}
 			return false
-		default:
-			made.again = string(made.version)
 		}
+		made.again = string(made.version)
 	}
 	as.byKey[a.Key] = append(before, *made)
 	return true
+}
+
+// toldAsGone reports whether an inferred delete of an object is among the announcements of its key,
+// of the version that was announced last or a later one. What adds it then begins another life: the
+// delete that ends that has a version, and an id, of its own.
+func toldAsGone(list []announcement, last *announcement) bool {
+	return slices.ContainsFunc(list, func(a announcement) bool {
+		return a.kind == announcedGone && a.uid == last.uid && !last.version.Newer(a.version)
+	})
 }
 
 // registerGone records an inferred delete before it is written, and reports whether it must be.
