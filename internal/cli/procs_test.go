@@ -31,6 +31,7 @@ func TestProcs(t *testing.T) {
 		"calm, then long waits":          {[]float64{0, 0, 0, 0, 0, waited, waited}, all, slowLook},
 		"busy, then a long wait":         {[]float64{0, 0, 0, 0, 0, 0.9, waited}, all, slowLook},
 		"long waits now and then":        {[]float64{0, 0, 0, 0, 0, waited, 0.1, waited}, one, fastLook},
+		"a long wait, and calm":          {[]float64{waited, 0, 0, 0, 0}, all, slowLook},
 		"long waits, and calm":           {[]float64{waited, waited, 0, 0, 0, 0, 0}, one, slowLook},
 		"a flood, and calm for a moment": {[]float64{0, 0, 0, 0, 0, 0.9, 0.9, 0, 0, 0, 0}, all, slowLook},
 		"a flood, and calm":              {[]float64{0, 0, 0, 0, 0, 0.9, 0.9, 0, 0, 0, 0, 0}, one, slowLook},
