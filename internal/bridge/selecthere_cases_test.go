@@ -85,8 +85,8 @@ func TestSelectHereReverted(t *testing.T) {
 	})
 }
 
-// A crash may come between what another selector made leave and its commit. When that selector is
-// reverted, readers are told again of what they take for gone, though its version is known.
+// Another selector makes objects leave, and the bridge crashes before it commits that. When the
+// selector is the first one again, the objects come as added, though their versions are known.
 func TestSelectorRevertedAfterCrash(t *testing.T) {
 	for _, here := range []bool{true, false} {
 		t.Run(fmt.Sprint("selected here ", here), func(t *testing.T) {
@@ -117,9 +117,8 @@ func TestSelectorRevertedAfterCrash(t *testing.T) {
 	}
 }
 
-// While a sink is away, and nothing is spooled, no start has a position, and each one lists. An
-// object that leaves and comes again has a delete of its own each time: readers drop what has an id
-// that they know.
+// While a sink is unavailable and nothing is spooled, each start lists. An object that leaves twice
+// has two deletes with ids of their own: consumers drop an id that they know.
 func TestLeavesTwiceUnsettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, b := newSelectRig(t)

@@ -43,7 +43,7 @@ func (p *procs) next(share float64, waited, isLarge bool, lasted time.Duration) 
 	before := p.strained
 	p.strained = share > busyShare || waited
 	switch {
-	case isLarge, p.strained && (before || !p.one):
+	case isLarge, p.strained && (before || !p.one): // with all, one look begins calmTime anew
 		p.calm, p.one = 0, false
 	case share > calmShare:
 		p.calm = 0

@@ -267,7 +267,7 @@ func (c *Controller) known(d *deltafifo.Delta) (k Known, err error) {
 	}
 	k.Record, k.Found, err = c.env.Indexer.Get(d.Key)
 	k.Left = c.env.Indexer.Announcements().Left(d.Key)
-	k.Gone = c.env.Indexer.Announcements().Gone(d.Key, k.Record.UID)
+	k.DeleteAnnounced = c.env.Indexer.Announcements().DeleteAnnounced(d.Key, k.Record.UID)
 	k.Changed = d.Type == deltafifo.Sync && c.env.Indexer.ChangedSince(d.Key, d.After)
 	k.Outside = c.cfg.Namespaces && !c.scope.of(d.Key).State.Selected()
 	return k, err
@@ -303,13 +303,13 @@ func (c *Controller) carryOut(d *deltafifo.Delta, known *Known, dec *Decision) e
 }
 
 // owe announces an inferred delete, with the version as of which its object is gone. If this run
-// dies before the delete is settled, the next list is of a later version. The event then comes
-// again as it was announced. If by then the object is selected again, it is told again.
+// dies before the delete is settled, the next list is of a later version. Then the event has the
+// version that was announced. An object that is selected by then comes as Added.
 func (c *Controller) owe(dec *Decision) {
 	gone := store.Gone{
 		UID: dec.UID, Version: dec.Before, AsOf: cmp.Or(dec.GoneAsOf, dec.Version), Epoch: c.epoch,
 	}
-	if dec.GoneAsOf != "" { // else it is told as of the version that the list has
+	if dec.GoneAsOf != "" { // else the version is that of the list's item
 		gone = c.env.Indexer.Announcements().Owed(dec.Key, gone)
 		dec.Version, dec.Before, dec.GoneAsOf = gone.Version, gone.Version, gone.AsOf
 	}

@@ -16,8 +16,8 @@ type Known struct {
 	// Left are objects of this name that an earlier run has announced and this one has not met, the
 	// oldest first.
 	Left []store.Record
-	// Gone is set when an earlier run may have told that the object of Record is gone.
-	Gone bool
+	// DeleteAnnounced is set when an earlier run may have sent a Deleted of the object of Record.
+	DeleteAnnounced bool
 	// Changed is set for a Sync whose object has changed since it was queued.
 	Changed bool
 	// Outside is set when the namespace of the object is not selected.
@@ -176,11 +176,11 @@ func (x *decider) replaced() {
 	}
 }
 
-// returns reports whether readers may have been told that an item of a list is gone. Another
-// selector had made it leave, in the version that is known, and that was not settled.
+// returns reports whether a Deleted of an item of a list may have been sent. Another selector had
+// made it leave, in the version that is known, and that was not settled.
 func (x *decider) returns() bool {
 	known := &x.known.Record
-	return x.known.Gone && x.known.alive() && known.UID == x.Object.UID &&
+	return x.known.DeleteAnnounced && x.known.alive() && known.UID == x.Object.UID &&
 		!known.Version.Newer(x.Object.Version)
 }
 

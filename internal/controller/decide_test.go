@@ -85,9 +85,9 @@ var tableKnown = map[string][]Known{
 	"a later version": {{Found: true, Record: store.Record{UID: "u", Version: "60"}}},
 	"changed since":   {{Found: true, Record: store.Record{UID: "u", Version: "40"}, Changed: true}},
 	"announced":       {{Left: []store.Record{{UID: "other", Version: "40"}}}},
-	"told as gone": {
-		{Found: true, Gone: true, Record: store.Record{UID: "u", Version: "40"}},
-		{Found: true, Gone: true, Record: store.Record{UID: "u", Version: "50"}},
+	"delete announced": {
+		{Found: true, DeleteAnnounced: true, Record: store.Record{UID: "u", Version: "40"}},
+		{Found: true, DeleteAnnounced: true, Record: store.Record{UID: "u", Version: "50"}},
 	},
 	"gone since": {
 		{Found: true, Record: store.Record{UID: "u", Version: "50", Deleted: true}},

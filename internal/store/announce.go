@@ -128,7 +128,7 @@ func (as *Announcements) register(a *Announcement, made *announcement) bool {
 		made.kind = announcedInPlace
 	}
 	if last := newestOf(before, made.uid); last != nil {
-		if (last.seq == 0 || last.seq >= a.Seq) && !toldAsGone(before, last) {
+		if (last.seq == 0 || last.seq >= a.Seq) && !deletedSince(before, last) {
 			*made = announcement{}
 			return false
 		}
@@ -138,10 +138,10 @@ func (as *Announcements) register(a *Announcement, made *announcement) bool {
 	return true
 }
 
-// toldAsGone reports whether an inferred delete of an object is among the announcements of its key,
-// of the version that was announced last or a later one. What adds it then begins another life: the
-// delete that ends that has a version, and an id, of its own.
-func toldAsGone(list []announcement, last *announcement) bool {
+// deletedSince reports whether an inferred delete of an object is among the announcements of its
+// key, of the version that was announced last or a later one. What adds it then begins another life:
+// the delete that ends that has a version, and an id, of its own.
+func deletedSince(list []announcement, last *announcement) bool {
 	return slices.ContainsFunc(list, func(a announcement) bool {
 		return a.kind == announcedGone && a.uid == last.uid && !last.version.Newer(a.version)
 	})
@@ -184,9 +184,9 @@ func (as *Announcements) Owed(key resource.Key, gone Gone) Gone {
 	return gone
 }
 
-// Gone reports whether an earlier run may have sent an inferred delete of an object, and this run
-// has not met the object.
-func (as *Announcements) Gone(key resource.Key, uid string) bool {
+// DeleteAnnounced reports whether an earlier run may have sent an inferred delete of an object, and
+// this run has not met the object.
+func (as *Announcements) DeleteAnnounced(key resource.Key, uid string) bool {
 	if as.left.Load() == 0 {
 		return false
 	}
