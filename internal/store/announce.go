@@ -139,8 +139,8 @@ func (as *Announcements) register(a *Announcement, made *announcement) bool {
 }
 
 // deletedSince reports whether an inferred delete of an object is among the announcements of its
-// key, of the version that was announced last or a later one. What adds it then begins another life:
-// the delete that ends that has a version, and an id, of its own.
+// key, of the version that was announced last or a later one. What adds it then begins another
+// life: the delete that ends that has a version, and an id, of its own.
 func deletedSince(list []announcement, last *announcement) bool {
 	return slices.ContainsFunc(list, func(a announcement) bool {
 		return a.kind == announcedGone && a.uid == last.uid && !last.version.Newer(a.version)
