@@ -23,7 +23,7 @@ type uncommitted struct {
 
 // write is what else is written with a commit.
 type write struct {
-	after Position // a place
+	after Place
 	do    func(*store.Batch)
 }
 

@@ -32,6 +32,10 @@ const (
 	OfProgress
 )
 
+// Position is the number of an entry in the order in which entries are appended, from 1 on. It
+// stays the same on disk and over restarts.
+type Position uint64
+
 // Entry is a change, or an event about the informer. What it says does not change once it was
 // placed.
 type Entry struct {
@@ -62,7 +66,7 @@ type Entry struct {
 	// Position in the log, from Append on.
 	Position Position `json:"-"`
 
-	place Position // in the order of decision; 0 of one that was read from disk
+	place Place // in the order of decision; 0 of one that was read from disk
 	inLog
 }
 

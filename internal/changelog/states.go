@@ -17,7 +17,7 @@ type States struct {
 	open  map[resource.Key]*chain
 	free  *chain // that are not used, linked by next
 	ready map[resource.Key]store.Settled
-	spare map[resource.Key]store.Settled // empty, for after the next Take; nil for none
+	spare map[resource.Key]store.Settled // empty, for after the next Drain; nil for none
 }
 
 // chain is the entries of an object from the first that is not settled, in order. Of those that are
@@ -28,7 +28,7 @@ type chain struct {
 }
 
 type link struct {
-	at    Position
+	at    Place
 	state *store.Settled // nil while the entry is not settled
 }
 
@@ -42,7 +42,7 @@ func NewStates() *States {
 }
 
 // Append takes the next entry of an object, which will leave a state.
-func (s *States) Append(key resource.Key, at Position) {
+func (s *States) Append(key resource.Key, at Place) {
 	c := s.open[key]
 	if c == nil {
 		if c = s.free; c == nil {
@@ -56,9 +56,9 @@ func (s *States) Append(key resource.Key, at Position) {
 }
 
 // Settle notes that an entry is settled, and the state that it leaves.
-func (s *States) Settle(key resource.Key, at Position, state store.Settled) {
+func (s *States) Settle(key resource.Key, at Place, state store.Settled) {
 	c := s.open[key]
-	i, _ := slices.BinarySearchFunc(c.live(), at, func(l link, at Position) int {
+	i, _ := slices.BinarySearchFunc(c.live(), at, func(l link, at Place) int {
 		return cmp.Compare(l.at, at)
 	})
 	if i > 0 {

@@ -75,10 +75,10 @@ func TestStates(t *testing.T) {
 				committed := map[resource.Key]uint64{}
 				for i := range n {
 					e.keys = append(e.keys, resource.Key(fmt.Sprint("p", objects>>i&1)))
-					s.Append(e.keys[i], changelog.Position(i+1))
+					s.Append(e.keys[i], changelog.Place(i+1))
 				}
 				for _, i := range order {
-					s.Settle(e.keys[i], changelog.Position(i+1), state(i))
+					s.Settle(e.keys[i], changelog.Place(i+1), state(i))
 					e.settled[i] = true
 					check(t, s, e, committed, i%2 == 0)
 				}
@@ -91,9 +91,9 @@ func TestStates(t *testing.T) {
 			for _, i := range order {
 				at := len(e.keys)
 				e.keys, e.settled = append(e.keys, "p"), append(e.settled, false)
-				s.Append("p", changelog.Position(at+1))
+				s.Append("p", changelog.Place(at+1))
 				if i <= at && !e.settled[i] {
-					s.Settle("p", changelog.Position(i+1), state(i))
+					s.Settle("p", changelog.Place(i+1), state(i))
 					e.settled[i] = true
 				}
 				check(t, s, e, committed, false)
@@ -103,7 +103,7 @@ func TestStates(t *testing.T) {
 	t.Run("what a failed commit gives back is older than what was settled since", func(t *testing.T) {
 		s := changelog.NewStates()
 		for i := range 2 {
-			s.Append("p", changelog.Position(i+1))
+			s.Append("p", changelog.Place(i+1))
 		}
 		s.Settle("p", 1, state(0))
 		taken := s.Drain()

@@ -8,8 +8,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Position is the number of an entry among all of its informer, from 1 on.
-type Position uint64
+// Place is the rank of an entry in the order of decision, from 1 on, among all of this run.
+type Place uint64
 
 // Mark is what a delta says of versions. Its zero value says nothing.
 type Mark struct {
@@ -36,7 +36,7 @@ const (
 
 // Watermark follows the entries of one informer.
 type Watermark struct {
-	first   Position    // that is not settled
+	first   Place       // that is not settled
 	settled queue[bool] // of the entries from first on
 	open    int         // entries that are not settled
 	marks   queue[mark] // that were not passed, in order; at most one behind each entry
@@ -54,7 +54,7 @@ type progress struct {
 
 // mark is one mark, or several behind one entry (L3).
 type mark struct {
-	after Position // the last entry before it
+	after Place // the last entry before it
 	first resource.Version
 	progress
 	listed bool // one of them was a ListEnd
@@ -66,18 +66,18 @@ func NewWatermark(from resource.Version) *Watermark {
 	return &Watermark{first: 1, passed: saved, marked: saved}
 }
 
-// Append takes the next entry, and gives its position.
-func (w *Watermark) Append() Position {
+// Append takes the next entry, and gives its place.
+func (w *Watermark) Append() Place {
 	w.settled.push(false)
 	w.open++
 	return w.Last()
 }
 
-// Last is the position of the last entry that was appended, 0 for none.
-func (w *Watermark) Last() Position { return w.first + Position(w.settled.len()) - 1 }
+// Last is the place of the last entry that was appended, 0 for none.
+func (w *Watermark) Last() Place { return w.first + Place(w.settled.len()) - 1 }
 
 // Settle notes that an entry is settled (L1). To settle one twice is a mistake of the caller.
-func (w *Watermark) Settle(p Position) {
+func (w *Watermark) Settle(p Place) {
 	if p < w.first || p > w.Last() || *w.settled.at(int(p - w.first)) {
 		panic(fmt.Sprintf("changelog: entry %d was settled twice, or never appended", p))
 	}
@@ -89,7 +89,7 @@ func (w *Watermark) Settle(p Position) {
 	}
 	if n > 0 {
 		w.settled.drop(n)
-		w.first += Position(n)
+		w.first += Place(n)
 		w.pass()
 	}
 }
@@ -176,8 +176,8 @@ func (w *Watermark) ListEnded() bool {
 	return ended
 }
 
-// First is the position of the first entry that is not settled.
-func (w *Watermark) First() Position { return w.first }
+// First is the place of the first entry that is not settled.
+func (w *Watermark) First() Place { return w.first }
 
 // Open is how many entries are not settled.
 func (w *Watermark) Open() int { return w.open }

@@ -9,8 +9,8 @@
 // replay after a restart) is no change. What a relist finds is marked inferred, and a gap event
 // goes before it. Then the selectors say which listeners a change is for.
 //
-//	Indexer.Get -> Decide -> find objects -> Indexer.Update -> selectors -> announce (fsync)
-//	-> Log.Room -> Log.Append
+//	Indexer.Get -> Decide -> find objects -> Indexer.Update -> selectors -> Log.Place
+//	-> announce (fsync) -> Log.Room -> Log.Append -> Log.Offer
 //
 // Ordering: the changes of an object are appended in the order of the stream. While the fsync of an
 // announcement takes long, changes of other objects pass it. Duplicates: none are made. Blocking: a
