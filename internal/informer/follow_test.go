@@ -120,7 +120,7 @@ func TestFollow(t *testing.T) {
 			if n := r.held(); n != last-100 {
 				t.Errorf("%d entries are held", n)
 			}
-			// A moment later: the commit that had the last of them on disk may not have returned yet.
+			// The commit that had the last of them on disk may not have returned yet.
 			testkit.Eventually(t, "the memory is within its bound",
 				func() bool { return r.informer.Status().Log.Bytes <= 64<<10 })
 			r.delivered("3000")
