@@ -32,8 +32,8 @@ const (
 	OfProgress
 )
 
-// Position is the number of an entry in the order in which entries are appended, from 1 on. It
-// stays the same on disk and over restarts.
+// Position is the number of an entry in the order in which entries are appended, from 1 on. An
+// entry on disk keeps it over restarts.
 type Position uint64
 
 // Entry is a change, or an event about the informer. What it says does not change once it was

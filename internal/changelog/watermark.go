@@ -8,7 +8,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Place is the rank of an entry in the order of decision, from 1 on, among all of this run.
+// Place is the rank of an entry in the order of decision, from 1 on in each run.
 type Place uint64
 
 // Mark is what a delta says of versions. Its zero value says nothing.

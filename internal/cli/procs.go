@@ -12,6 +12,7 @@ import (
 
 // Who uses less than calmShare of one processor for calmTime is given one. Who uses more than
 // busyShare of it, or has something ready wait for longWait, in two looks in a row, is given all.
+// Who has all already keeps them: there one such look restarts calmTime.
 // One look alone shows what is over when it is seen: the state database writes a table every few
 // seconds, which takes a processor for 5 ms. A process that does little is looked at less often.
 const (
@@ -43,7 +44,7 @@ func (p *procs) next(share float64, waited, isLarge bool, lasted time.Duration) 
 	before := p.strained
 	p.strained = share > busyShare || waited
 	switch {
-	case isLarge, p.strained && (before || !p.one): // with all, one look begins calmTime anew
+	case isLarge, p.strained && (before || !p.one):
 		p.calm, p.one = 0, false
 	case share > calmShare:
 		p.calm = 0
