@@ -91,7 +91,7 @@ func (s *served) answerPods(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// put makes or changes a pod, and tells nobody.
+// put makes or changes a pod, and sends no event.
 func (s *served) put(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,20 +30,20 @@ func BenchmarkInformers(b *testing.B) {
 			br.synced(objects)
 			before := heap()
 			c := run(b, br)
-			var told atomic.Int64
+			var reported atomic.Int64
 			informers := make([]cache.SharedIndexInformer, n)
 			for i := range informers {
-				informers[i] = countingInformer(b, c, &told)
+				informers[i] = countingInformer(b, c, &reported)
 			}
-			await(b, "the lists", func() bool { return told.Load() == int64(n)*objects })
+			await(b, "the lists", func() bool { return reported.Load() == int64(n)*objects })
 			taken := heap() - before
-			told.Store(0)
+			reported.Store(0)
 			cpu := cpuTime(b)
 			count := int64(0)
 			for b.Loop() {
 				br.put(fmt.Sprint("pod-", count%objects))
 				count++
-				for told.Load() < int64(n)*count {
+				for reported.Load() < int64(n)*count {
 					runtime.Gosched()
 					time.Sleep(50 * time.Microsecond)
 				}
@@ -55,14 +55,14 @@ func BenchmarkInformers(b *testing.B) {
 	}
 }
 
-func countingInformer(b *testing.B, c *client.Client, told *atomic.Int64) cache.SharedIndexInformer {
+func countingInformer(b *testing.B, c *client.Client, reported *atomic.Int64) cache.SharedIndexInformer {
 	b.Helper()
 	lw, err := c.ListerWatcher(b.Context(), pods, client.Options{})
 	must(b, err)
 	informer := cache.NewSharedIndexInformer(lw, &unstructured.Unstructured{}, 0, cache.Indexers{})
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { told.Add(1) },
-		UpdateFunc: func(any, any) { told.Add(1) },
+		AddFunc:    func(any) { reported.Add(1) },
+		UpdateFunc: func(any, any) { reported.Add(1) },
 	})
 	must(b, err)
 	stop, done := make(chan struct{}), make(chan struct{})

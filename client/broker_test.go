@@ -246,7 +246,7 @@ func run(t testing.TB, b *broker) *client.Client {
 	return c
 }
 
-// handler notes what an informer tells: "add a 1", "update a 1 2", "delete a 2", "vanish a 2".
+// handler notes what an informer reports: "add a 1", "update a 1 2", "delete a 2", "vanish a 2".
 type handler struct {
 	mu    sync.Mutex
 	lines []string
@@ -295,7 +295,7 @@ func (h *handler) take() []string {
 	return lines
 }
 
-// wantLines waits until the handler was told these, in any order where a list comes first.
+// wantLines waits until the handler was called with these, in any order where a list comes first.
 func (h *handler) wantLines(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string

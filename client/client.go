@@ -176,7 +176,7 @@ func (c *Client) apply(m *message) {
 	}
 }
 
-// remove is for a key that somebody else has deleted, or whose delete was told before.
+// remove is for a key that somebody else has deleted, or whose delete was reported before.
 func (c *Client) remove(m *message) {
 	if co := c.collections[m.removed.resource]; co != nil {
 		if o := co.objects[m.removed.key]; o != nil {

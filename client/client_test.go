@@ -32,11 +32,11 @@ func TestSharedInformer(t *testing.T) {
 			for behaviour, test := range map[string]func(*testing.T, *broker, *client.Client){
 				"adds, updates and deletes come in order":             changesComeInOrder,
 				"it has synced when the list is complete":             hasSyncedWhenComplete,
-				"a resync tells every object again":                   resyncTellsAgain,
+				"a resync reports every object again":                 resyncReportsAgain,
 				"what vanished in a gap has an unknown final state":   vanishedInAGap,
 				"a repeat of an older event changes nothing":          repeatsChangeNothing,
 				"an object that comes back under its name is another": comesBack,
-				"it goes on after an outage":                          goesOnAfterAnOutage,
+				"it continues after an outage":                        continuesAfterAnOutage,
 				"a source that was recreated is listed again":         recreated,
 				"objects of types and without have the same content":  typedAndUntyped,
 				"other namespaces are left out":                       namespaces,
@@ -78,7 +78,7 @@ func hasSyncedWhenComplete(t *testing.T, b *broker, c *client.Client) {
 	await(t, "HasSynced", informer.HasSynced)
 }
 
-func resyncTellsAgain(t *testing.T, b *broker, c *client.Client) {
+func resyncReportsAgain(t *testing.T, b *broker, c *client.Client) {
 	b.put("a")
 	b.synced(1)
 	_, h := start(t, c, client.Options{}, &unstructured.Unstructured{}, 2*time.Second)
@@ -97,8 +97,8 @@ func vanishedInAGap(t *testing.T, b *broker, c *client.Client) {
 	b.delete("a")
 	b.put("b")
 	b.put("d")
-	if told := h.take(); len(told) > 0 {
-		t.Errorf("in the gap it told %q", told)
+	if reported := h.take(); len(reported) > 0 {
+		t.Errorf("in the gap it reported %q", reported)
 	}
 	b.synced(3)
 	h.wantLines(t, "vanish a 1", "update b 7 from 2", "update c 3 from 3", "add d 8")
@@ -117,8 +117,8 @@ func vanishedInAGap(t *testing.T, b *broker, c *client.Client) {
 			defer h.mu.Unlock()
 			return len(h.lines) >= 3
 		})
-		if told := strings.Join(h.take(), ","); !strings.Contains(told, "vanish b 7") {
-			t.Errorf("told %s", told)
+		if reported := strings.Join(h.take(), ","); !strings.Contains(reported, "vanish b 7") {
+			t.Errorf("reported %s", reported)
 		}
 	})
 }
@@ -151,7 +151,7 @@ func comesBack(t *testing.T, b *broker, c *client.Client) {
 	h.wantLines(t, "delete a 1", "add a 3")
 }
 
-func goesOnAfterAnOutage(t *testing.T, b *broker, c *client.Client) {
+func continuesAfterAnOutage(t *testing.T, b *broker, c *client.Client) {
 	b.put("a")
 	b.synced(1)
 	_, h := start(t, c, client.Options{}, &unstructured.Unstructured{}, 0)
@@ -206,8 +206,8 @@ func namespaces(t *testing.T, b *broker, c *client.Client) {
 	all.wantLines(t, "list a 1")
 	b.put("b")
 	all.wantLines(t, "add b 3")
-	if told := h.take(); len(told) > 0 {
-		t.Errorf("told %q", told)
+	if reported := h.take(); len(reported) > 0 {
+		t.Errorf("reported %q", reported)
 	}
 }
 
@@ -276,7 +276,7 @@ func TestRunEnds(t *testing.T) {
 		t.Errorf("the watch gave %+v", e)
 	}
 	if _, more := <-w.ResultChan(); more {
-		t.Error("the watch goes on")
+		t.Error("the watch continues")
 	}
 	if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); err == nil ||
 		!strings.Contains(err.Error(), "Run has ended") {

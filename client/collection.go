@@ -54,7 +54,7 @@ type unitCopy struct {
 	objects     int    // that the partition had of the unit then
 }
 
-// change is what watches are told.
+// change is what watches are sent.
 type change struct {
 	op     watch.EventType
 	object *object
@@ -66,7 +66,7 @@ type object struct {
 
 	partition partition
 	raw       []byte
-	isStale   bool // told before a gap that forgot everything, and not since
+	isStale   bool // reported before a gap that forgot everything, and not since
 
 	mu      sync.Mutex
 	decoded map[*runtime.Scheme]runtime.Object // guarded by mu
@@ -103,7 +103,7 @@ func (co *collection) settle(counts map[string]int) {
 		}
 	}
 	if complete && !co.complete {
-		co.expire() // what changed meanwhile was told to nobody
+		co.expire() // what changed meanwhile was reported to nobody
 	}
 	co.complete = complete
 }
@@ -141,12 +141,12 @@ func (co *collection) apply(e *Event, m *message) error {
 	co.objects[key] = now
 	switch {
 	case before == nil:
-		co.tell(watch.Added, now)
+		co.emit(watch.Added, now)
 	case before.uid != now.uid:
-		co.tell(watch.Deleted, before)
-		co.tell(watch.Added, now)
+		co.emit(watch.Deleted, before)
+		co.emit(watch.Added, now)
 	case before.sequence != now.sequence:
-		co.tell(watch.Modified, now)
+		co.emit(watch.Modified, now)
 	default:
 		co.objects[key] = before // nothing has changed
 		before.isStale = false
@@ -156,10 +156,10 @@ func (co *collection) apply(e *Event, m *message) error {
 
 func (co *collection) remove(key string, o *object) {
 	delete(co.objects, key)
-	co.tell(watch.Deleted, o)
+	co.emit(watch.Deleted, o)
 }
 
-func (co *collection) tell(op watch.EventType, o *object) {
+func (co *collection) emit(op watch.EventType, o *object) {
 	if !co.complete {
 		return
 	}

@@ -23,5 +23,5 @@
 // Run reads until its context ends. After an outage it continues where it was. What the informers
 // promise then is what they promise with an API server: where changes may be missing (a gap, a
 // stream that has dropped messages, a bucket that was recreated) each watch ends with 410 Gone. The
-// informer lists again, and tells of objects that vanished by a DeletedFinalStateUnknown.
+// informer lists again, and reports objects that vanished by a DeletedFinalStateUnknown.
 package client

@@ -29,7 +29,7 @@ type Config struct {
 	// Tracing sends OpenTelemetry traces of what the bridge does with changes. Off unless it has an
 	// endpoint.
 	Tracing Tracing `yaml:"tracing"`
-	// Log says what the bridge tells about itself on standard error.
+	// Log says what the bridge logs about itself on standard error.
 	Log Log `yaml:"log"`
 	// ShutdownTimeout is how long a stopping bridge continues to send what it has read. What it
 	// could not send by then is not lost: it is sent after the next start. Keep it below the pod's
@@ -96,8 +96,8 @@ type State struct {
 	// deletes of the meantime are not noticed. A gap event with the reason `forgotten` says so.
 	Dir string `yaml:"dir" default:"./bridge-state"`
 	// CommitInterval is how often what was acknowledged is committed and synced to disk. After a
-	// crash at most this much is sent a second time, with the same ids; while another sink is away,
-	// at most five seconds more. Shorter costs more fsyncs.
+	// crash at most this much is sent a second time, with the same ids; while another sink is
+	// unavailable, at most five seconds more. Shorter costs more fsyncs.
 	CommitInterval time.Duration `yaml:"commitInterval" default:"200ms"`
 	// BodiesPerSecond bounds how many updated objects are written to the state a second, of all
 	// informers together. Their versions always are, and new objects too. A flood of updates beyond
@@ -168,7 +168,7 @@ type Tracing struct {
 	SampleRatio float64 `yaml:"sampleRatio" default:"0.01"`
 }
 
-// Log says what the bridge tells about itself on standard error.
+// Log says what the bridge logs about itself on standard error.
 type Log struct {
 	// Level is the least severe level that is written. `debug` adds requests that
 	// are sent again, and what the libraries of brokers and the database say. No level has a line

@@ -11,7 +11,7 @@ import (
 
 // Default is the configuration of `bridge run` without a file: every resource but Leases and
 // Events, into an embedded NATS JetStream server on 127.0.0.1:4222, and into a history of a week in
-// the state directory. Leases are heartbeats, and Events tell of changes that are in the stream
+// the state directory. Leases are heartbeats, and Events report changes that are in the stream
 // anyway.
 func Default() *Config {
 	c := base()
@@ -65,7 +65,7 @@ func (inf *Informer) fillBindings(sinks []Sink) {
 	}
 }
 
-// fillInherited gives bindings what they leave to their informer. What is wrong there is told
+// fillInherited gives bindings what they leave to their informer. What is wrong there is reported
 // there.
 func (inf *Informer) fillInherited(path string, given settings.Origins) {
 	for i := range inf.Sinks {

@@ -187,14 +187,14 @@ type Binding struct {
 	// Filter is a CEL condition for this sink, beside the informer's `filter`.
 	Filter string `yaml:"filter"`
 	// Delivery is `history` or `latest` for this sink; left out: that of the informer. With
-	// `latest` a sink that can't follow, or was away, gets of each object the newest state only, as
-	// client-go's workqueue has it, whether the others wait in memory or on disk. An object that it
-	// was sent nothing of comes as added, with the newest state. Deletes are always sent, even of
-	// an object that this sink never got, and before one that is created again under the name.
-	// Nothing before an event about the informer is merged with something after it. The version
-	// before an update is then the one that this sink was sent last. After a crash an older state
-	// may come again, and then all that followed it, with the ids of before: take such a stream in
-	// its order, and don't drop by id. Not with `queue.whenFull: drop-oldest`.
+	// `latest` a sink that can't follow, or was unavailable, gets of each object the newest state
+	// only, as client-go's workqueue has it, whether the others wait in memory or on disk. An
+	// object that it was sent nothing of comes as added, with the newest state. Deletes are always
+	// sent, even of an object that this sink never got, and before one that is created again under
+	// the name. Nothing before an event about the informer is merged with something after it. The
+	// version before an update is then the one that this sink was sent last. After a crash an older
+	// state may come again, and then all that followed it, with the ids of before: take such a
+	// stream in its order, and don't drop by id. Not with `queue.whenFull: drop-oldest`.
 	Delivery string `yaml:"delivery" oneof:"history latest"`
 	// Resync is how often this sink is sent every object again; left out: as often as the informer
 	// says.

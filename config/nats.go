@@ -100,12 +100,12 @@ type Stream struct {
 	// Name is the stream's name. Sinks that no informer feeds both may share one. Two that an
 	// informer feeds both need streams of their own, and subjects that do not overlap: a stream
 	// takes each event of an informer once, and would drop what the second sink sends. The
-	// configuration is refused then. Where it can't tell (a cluster called by two names, two users)
+	// configuration is refused then. Where it can't know (a cluster called by two names, two users)
 	// the sink that comes second is not opened, and says why; `manage: off` asks the server
-	// nothing, so there this name alone tells. With fields, as `K8S-{resource}`, there are several
-	// streams, each made with its first event: one stream stores in one thread of the server,
-	// several share the load. The fields must be tokens of `subject`, and stay the same over an
-	// object's life. There are at most `maxStreams`.
+	// nothing, so there this name alone decides. With fields, as `K8S-{resource}`, there are
+	// several streams, each made with its first event: one stream stores in one thread of the
+	// server, several share the load. The fields must be tokens of `subject`, and stay the same
+	// over an object's life. There are at most `maxStreams`.
 	Name string `yaml:"name" default:"K8S"`
 	// MaxStreams bounds the streams that a name with fields makes. Events for more are dead
 	// letters. It has no default where `manage: create` makes streams of {name}, {uid} or

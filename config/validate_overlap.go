@@ -126,7 +126,7 @@ func (inf *Informer) divides(other *Informer) bool {
 func disjointLabels(a, b string) bool {
 	first, errA := labels.ParseToRequirements(a)
 	second, errB := labels.ParseToRequirements(b)
-	if errA != nil || errB != nil { // told elsewhere
+	if errA != nil || errB != nil { // reported elsewhere
 		return true
 	}
 	for i := range first {

@@ -14,7 +14,7 @@ config:
   sinks: [{name: audit, nats: {servers: ["nats://nats.nats:4222"]}}]
 `
 
-// What is wrong must be told in words, with its place, before anything is installed: the golden
+// What is wrong must be reported in words, with its place, before anything is installed: the golden
 // file is read by people.
 func TestWrongValues(t *testing.T) {
 	var out strings.Builder

@@ -294,16 +294,16 @@ func TestChartPod(t *testing.T) {
 	await(t, "it is ready again", func() error { return r.get(k.probeURL(pod.ReadinessProbe)) })
 	await(t, "what it missed comes", contains(t, s, "k8s.prod.core.v1.configmaps.shop.b.added"))
 	if more := subjects(t, s)[before:]; slices.Contains(more, "k8s.prod.core.v1.configmaps.shop.a.added") {
-		t.Errorf("it began anew, so its state was not on the volume: %v", more)
+		t.Errorf("it started from nothing, so its state was not on the volume: %v", more)
 	}
 	if strings.Contains(r.log.String(), "forbidden") || strings.Contains(r.log.String(), brokerPassword) {
-		t.Error("its log tells of missing rights, or the password")
+		t.Error("its log reports missing rights, or the password")
 	}
 	r.stop(grace)
 
 	must(t, c.client.RbacV1().RoleBindings("shop").Delete(t.Context(), "bridge", metav1.DeleteOptions{}))
 	r = k.start()
-	await(t, "a right that is missing is told", func() error {
+	await(t, "a right that is missing is reported", func() error {
 		err := r.get(k.probeURL(pod.ReadinessProbe))
 		if err != nil && strings.Contains(err.Error(), "configmaps") && strings.Contains(err.Error(), "bridge rbac") {
 			return nil

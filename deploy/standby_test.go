@@ -36,7 +36,7 @@ func TestChartStandby(t *testing.T) {
 	write("two-a")
 	for _, k := range pods {
 		await(t, k.pod.Name+" is ready", func() error {
-			write("pulse") // an idle cluster tells how far it is once a minute
+			write("pulse") // an idle cluster reports how far it is once a minute
 			return ready(k)()
 		})
 	}
@@ -61,7 +61,7 @@ func TestChartStandby(t *testing.T) {
 		return ready(leader)()
 	})
 	write("two-d")
-	await(t, "it goes on", contains(t, s, fmt.Sprintf(event, "two-d", "added")))
+	await(t, "it continues", contains(t, s, fmt.Sprintf(event, "two-d", "added")))
 	list := subjects(t, s)
 	for _, name := range []string{"two-a", "two-b", "two-c", "two-d"} {
 		if n := count(list, fmt.Sprintf(event, name, "added")); n != 1 {
@@ -69,11 +69,11 @@ func TestChartStandby(t *testing.T) {
 		}
 	}
 	if i := slices.IndexFunc(list, func(subject string) bool { return strings.Contains(subject, "gap") }); i >= 0 {
-		t.Errorf("a gap was told: %s", list[i])
+		t.Errorf("a gap was reported: %s", list[i])
 	}
 	for name, r := range running {
 		if strings.Contains(r.log.String(), "forbidden") {
-			t.Errorf("%s tells of missing rights", name)
+			t.Errorf("%s reports missing rights", name)
 		}
 	}
 	for _, k := range []*kubelet{leader, standby} { // the standby first
@@ -91,7 +91,7 @@ func writes(t *testing.T, c *cluster) func(name string) {
 	}
 }
 
-// byRole tells the pod that has the lease from the other.
+// byRole gives the pod that has the lease, and the other.
 func byRole(t *testing.T, c *cluster, pods []*kubelet) (leader, standby *kubelet) {
 	t.Helper()
 	lease, err := c.client.CoordinationV1().Leases(namespace).Get(t.Context(), "shop-bridge", metav1.GetOptions{})

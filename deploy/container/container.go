@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// variable marks, and tells, what the second start of the program has to do.
+// variable marks the second start of the program, and says what it has to do.
 const variable = "BRIDGE_CONTAINER_SPEC"
 
 // ErrNotRoot says that this user can't make mounts.

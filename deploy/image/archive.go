@@ -42,7 +42,7 @@ func WriteArchive(file string, index v1.ImageIndex, name string, created time.Ti
 		return err
 	}
 	if err := archive(out, dir, created); err != nil {
-		_ = out.Close() // the first error tells more
+		_ = out.Close() // the first error says more
 		return fmt.Errorf("write %s: %w", file, err)
 	}
 	return out.Close()

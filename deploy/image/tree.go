@@ -63,7 +63,7 @@ func (c *Content) entries() []entry {
 }
 
 // authorities are the root certificates that Mozilla trusts, as the Go team publishes them. Those
-// with constraints that a file can't tell are left out.
+// with constraints that a file can't express are left out.
 func authorities() []byte {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {

@@ -70,7 +70,7 @@ func Find(ctx context.Context, dir, pkg string, architectures ...string) ([]Modu
 	return modules, nil
 }
 
-// listed is a package, as `go list` tells of it.
+// listed is a package, as `go list` reports it.
 type listed struct {
 	Dir      string
 	Standard bool

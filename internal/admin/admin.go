@@ -15,7 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// DefaultAddress is where the server listens unless told otherwise: on this machine only.
+// DefaultAddress is where the server listens where nothing else is configured: on this machine
+// only.
 const DefaultAddress = "127.0.0.1:8080"
 
 // Reason is one thing for which the bridge is not ready.
@@ -126,7 +127,7 @@ func (s *Server) Addr() net.Addr {
 }
 
 // Run serves until ctx ends, and returns when no request is being answered any more. It returns nil
-// for a stop, else why it could not listen or go on.
+// for a stop, else why it could not listen or continue.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.Listen(ctx); err != nil {
 		return err

@@ -32,7 +32,7 @@ func start(t *testing.T, config admin.Config) (url string, stop func() error) {
 		t.Fatal(err)
 	}
 	if server.Addr() != nil {
-		t.Error("it listens before it was told to")
+		t.Error("it listens before it was asked to")
 	}
 	if err := server.Listen(t.Context()); err != nil {
 		t.Fatal(err)

@@ -24,10 +24,10 @@ func TestHowARunEnds(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"told to stop", signalled, nil, "clean"},
-		{"told to stop, and its parts say so", signalled, errors.Join(context.Canceled), "clean"},
-		{"told to stop, and the drain took too long", signalled, bridge.ErrDrain, "clean"},
-		{"told to stop, and the last commit failed", signalled, errors.New("disk full"), "failed"},
+		{"asked to stop", signalled, nil, "clean"},
+		{"asked to stop, and its parts say so", signalled, errors.Join(context.Canceled), "clean"},
+		{"asked to stop, and the drain took too long", signalled, bridge.ErrDrain, "clean"},
+		{"asked to stop, and the last commit failed", signalled, errors.New("disk full"), "failed"},
 		{"a part failed", t.Context(), errors.New("disk full"), "failed"},
 		{"a broker can't be used", t.Context(), fmt.Errorf("%w: no stream", bridge.ErrSink), "not started"},
 		{"it was another cluster", t.Context(), reflector.ErrOtherCluster, "not started"},

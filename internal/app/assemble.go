@@ -102,7 +102,7 @@ func (a *assembler) assemble(ctx context.Context) (*assembled, error) {
 	}
 	cluster := cmp.Or(a.config.Cluster, contextCluster)
 	var parts sinkParts
-	if cluster != "" { // what is wrong with them is told before an API server is waited for
+	if cluster != "" { // what is wrong with them is reported before an API server is waited for
 		if parts, err = a.sinks(cluster); err != nil {
 			return nil, err
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// discovered is what the API server told.
+// discovered is what the API server answered.
 type discovered struct {
 	resolver  *kube.Resolver
 	catalog   *kube.Catalog
@@ -28,8 +28,8 @@ type discovered struct {
 // startTimeout bounds one attempt to ask the API server what there is.
 const startTimeout = 30 * time.Second
 
-// refusals is how long an API server may go on to refuse the credentials before that is taken for
-// its last word: one that starts refuses everybody until it has read who is who, and who may do
+// refusals is how long an API server may continue to refuse the credentials before that is taken
+// for its last word: one that starts refuses everybody until it has read who is who, and who may do
 // what.
 const refusals = 15 * time.Second
 

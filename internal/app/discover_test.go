@@ -15,7 +15,7 @@ import (
 )
 
 // A change waits for what the API server can't report now.
-// What an API server can't tell just now is no mistake of the file.
+// What an API server can't answer just now is no mistake of the file.
 func TestReloadDiscoveryFailure(t *testing.T) {
 	answers := map[string]string{
 		"/readyz": "ok",

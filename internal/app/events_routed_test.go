@@ -13,7 +13,7 @@ import (
 )
 
 // routed prints events with the place where a sink of NATS or Kafka would send them, as `bridge
-// sample` tells it, before the attributes.
+// sample` reports it, before the attributes.
 type routed struct {
 	*absent
 	out         *testkit.Buffer
@@ -21,8 +21,8 @@ type routed struct {
 }
 
 func newRouted(a *absent, c *config.Sink, out *testkit.Buffer) (*routed, error) {
-	told, err := sinkmaker.FormOf(c)
-	return &routed{a, out, told.Destination}, err
+	form, err := sinkmaker.FormOf(c)
+	return &routed{a, out, form.Destination}, err
 }
 
 // Publish implements sinks.Sink.

@@ -71,8 +71,8 @@ func (p *play) discover(c *config.Config) (d discovered, err error) {
 	return d, nil
 }
 
-// tell answers a question about what is served; nil for another request.
-func (p *play) tell(path string) *http.Response {
+// answer answers a question about what is served; nil for another request.
+func (p *play) answer(path string) *http.Response {
 	if path == "/readyz" {
 		return answerOf(http.StatusOK, "ok")
 	}

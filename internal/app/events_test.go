@@ -40,7 +40,7 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-var update = flag.Bool("update", false, "write the events in testdata/events/*.txtar anew")
+var update = flag.Bool("update", false, "rewrite the events in testdata/events/*.txtar")
 
 // Each file shows one feature: what happens in a cluster, a configuration, and exactly the
 // CloudEvents that come of it. The script is at the top; its commands are
@@ -238,9 +238,9 @@ func (p *play) file(name string) *txtar.File {
 
 // RoundTrip sends a request to the server of its resource.
 func (p *play) RoundTrip(r *http.Request) (*http.Response, error) {
-	if told := p.tell(r.URL.Path); told != nil {
-		told.Request = r
-		return told, nil
+	if answer := p.answer(r.URL.Path); answer != nil {
+		answer.Request = r
+		return answer, nil
 	}
 	for _, typ := range p.types() {
 		root := "/" + typ.CollectionPath("")
@@ -308,7 +308,7 @@ func (p *play) sink(_ string, c *config.Sink, _ prometheus.Registerer) (sinks.Si
 	return r, nil, err
 }
 
-// absent is a sink that can be away.
+// absent is a sink that can be unavailable.
 type absent struct {
 	sinks.Sink
 	name string

@@ -109,14 +109,14 @@ func (l *liveCheck) kubernetes(ctx context.Context) {
 	l.askForRights(ctx, resolver, list)
 	var selected [][]resource.Type
 	for i := range l.config.Informers {
-		// what is wrong with it is told
+		// what is wrong with it is reported
 		types, _ := l.catalog.Resolve(rights.Selection(&l.config.Informers[i]))
 		selected = append(selected, types)
 	}
 	l.warnings = kindsServed(l.config, selected)
 }
 
-// askForRights asks for each right once, and tells of a missing one at the first key that needs it.
+// askForRights asks for each right once, and reports a missing one at the first key that needs it.
 func (l *liveCheck) askForRights(ctx context.Context, resolver *kube.Resolver, list []rights.Need) {
 	const atOnce = 8
 	var g errgroup.Group
@@ -163,7 +163,7 @@ func (l *liveCheck) sink(ctx context.Context, i int) {
 	l.addAll(sinkmaker.Problems(l.config, i, err))
 }
 
-// topics are those of a sink that can be told without an event: they depend on no object's
+// topics are those of a sink that can be known without an event: they depend on no object's
 // namespace or name.
 func (l *liveCheck) topics(sink, template string) []string {
 	if l.catalog == nil || l.cluster == "" {

@@ -276,7 +276,7 @@ var unpanelled = map[string]string{
 	"bridge_reflector_namespaces_total":            "with namespaceSelector only, and never a reason to act",
 	"bridge_deltafifo_queued_deltas":               "the queue is shown in bytes, by which it is bounded",
 	"bridge_informer_log_changes":                  "the same",
-	"bridge_standby_redaction_key_differs":         "0 but for a mistake, of which readiness and an alert tell",
+	"bridge_standby_redaction_key_differs":         "0 but for a mistake, which readiness and an alert report",
 	"bridge_nats_connected":                        "bridge_publisher_connected is of all sinks",
 	"bridge_checkpoint_objects_total":              "commits, what they take and what they write are shown",
 	"bridge_catchup_objects_total":                 "how many objects are behind is shown",

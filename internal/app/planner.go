@@ -25,7 +25,7 @@ type planner struct {
 }
 
 // newPlanner makes the planner of a configuration. The names of informers that are in the one
-// before as they are, which may be nil, go on to mean what they mean there.
+// before as they are, which may be nil, continue to mean what they mean there.
 func newPlanner(
 	c *config.Config, d discovered, redactor *resource.Redactor, shard resource.Shard,
 	before *planner,
@@ -75,7 +75,7 @@ func namedOnly(catalog *kube.Catalog, s kube.Selection) map[string]bool {
 		if kube.IsWildcard(name) {
 			continue
 		}
-		// it was resolved before, and what was wrong is told
+		// it was resolved before, and what was wrong is reported
 		types, _ := catalog.Resolve(kube.Selection{Names: []string{name}})
 		for _, t := range types {
 			named[t.String()] = true

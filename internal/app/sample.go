@@ -84,7 +84,7 @@ func isShown(s bridge.Status) bool {
 	return len(s.Informers) > 0
 }
 
-// isStop reports whether a run that was told to end did so for that reason alone.
+// isStop reports whether a run that was asked to end did so for that reason alone.
 func isStop(err error) bool {
 	return err == nil || errors.Is(err, context.Canceled) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, bridge.ErrDrain)

@@ -100,7 +100,7 @@ func (s *starting) close() error {
 	return p.Close()
 }
 
-// registerReadiness shows as a metric what /readyz tells.
+// registerReadiness shows as a metric what /readyz reports.
 func (s *starting) registerReadiness(registry prometheus.Registerer) {
 	metric.With(registry).FlagFunc("bridge_admin_ready",
 		"1 when /readyz answers 200, 0 when it names reasons not to.",

@@ -26,7 +26,7 @@ func contentOf(files ...string) string {
 	return string(h.Sum(nil))
 }
 
-// versionOf tells configurations apart that replicas have: by what a running bridge changes, as it
+// versionOf distinguishes the configurations of replicas: by what a running bridge changes, as it
 // is written in the file, so that replicas may have paths and values of variables of their own. ""
 // without a file.
 func versionOf(file string) string {
@@ -111,7 +111,7 @@ func (r *reloader) watch(ctx context.Context, hangups <-chan os.Signal, interval
 		case <-ctx.Done():
 			return
 		case <-hangups:
-			_, _ = r.reload(ctx, "SIGHUP") // what comes of it is told
+			_, _ = r.reload(ctx, "SIGHUP") // what comes of it is logged
 		case <-ticks:
 			now, done := r.look(ctx)
 			if !done && now == last {

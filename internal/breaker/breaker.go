@@ -18,7 +18,7 @@ type Breaker struct {
 	mu    sync.Mutex
 	state state     // guarded by mu
 	until time.Time // guarded by mu: end of the pause
-	// guarded by mu: counts the pauses, so that answers from before one are told apart
+	// guarded by mu: counts the pauses, so that answers from before one are recognized
 	round   int
 	backoff ratelimit.Backoff // guarded by mu
 	shaken  bool              // guarded by mu: no regular call has succeeded since the last pause
@@ -166,7 +166,7 @@ func (b *Breaker) RetryNow() {
 	close(changed)
 }
 
-// renewLocked replaces the channel that tells of changes; the caller closes the old one after
+// renewLocked replaces the channel that is closed at a change; the caller closes the old one after
 // unlocking.
 func (b *Breaker) renewLocked() chan struct{} {
 	changed := b.changed

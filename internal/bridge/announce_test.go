@@ -19,43 +19,43 @@ func (r *rig) crash() {
 }
 
 // What was sent and not committed is known to nobody after a crash but by its announcement. If it
-// is gone behind a gap, its delete must be told all the same, or its readers keep it forever.
+// is gone behind a gap, its delete must be reported all the same, or its readers keep it forever.
 func TestAnnouncedDeletedInGap(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// before the crash, while the bridge is unavailable, and what is told then
-		before, away func(r *rig)
-		sent, told   []string
+		// before the crash, while the bridge is unavailable, and what is reported then
+		before, away   func(r *rig)
+		sent, reported []string
 	}{
 		{
 			name:   "of an object that was new",
 			before: func(r *rig) { r.Create("shop/b", nil) },
 			away:   func(r *rig) { r.Delete("shop/b") },
-			sent:   []string{"added b"}, told: []string{"gap inferred", "deleted b inferred", "synced"},
+			sent:   []string{"added b"}, reported: []string{"gap inferred", "deleted b inferred", "synced"},
 		},
 		{
 			name:   "of one that was updated since",
 			before: func(r *rig) { r.Create("shop/b", nil); r.Update("shop/b", nil) },
 			away:   func(r *rig) { r.Delete("shop/b") },
-			sent:   []string{"added b", "updated b"}, told: []string{"gap inferred", "deleted b inferred", "synced"},
+			sent:   []string{"added b", "updated b"}, reported: []string{"gap inferred", "deleted b inferred", "synced"},
 		},
 		{
 			name:   "of one that took a known name",
 			before: func(r *rig) { r.Delete("shop/a"); r.Create("shop/a", nil) },
 			away:   func(r *rig) { r.Delete("shop/a") },
-			sent:   []string{"deleted a", "added a"}, told: []string{"gap inferred", "deleted a inferred", "deleted a inferred", "synced"},
+			sent:   []string{"deleted a", "added a"}, reported: []string{"gap inferred", "deleted a inferred", "deleted a inferred", "synced"},
 		},
 		{
 			name:   "of one whose name is another's now",
 			before: func(r *rig) { r.Create("shop/b", nil) },
 			away:   func(r *rig) { r.Delete("shop/b"); r.Create("shop/b", nil) },
-			sent:   []string{"added b"}, told: []string{"gap inferred", "deleted b inferred", "added b inferred", "synced"},
+			sent:   []string{"added b"}, reported: []string{"gap inferred", "deleted b inferred", "added b inferred", "synced"},
 		},
 		{
 			name:   "but not of one that is still there",
 			before: func(r *rig) { r.Create("shop/b", nil) },
 			away:   func(r *rig) { r.Update("shop/b", nil) },
-			sent:   []string{"added b"}, told: []string{"gap inferred", "added b inferred", "synced"},
+			sent:   []string{"added b"}, reported: []string{"gap inferred", "added b inferred", "synced"},
 		},
 		{
 			name: "of each of the lives of a name",
@@ -65,9 +65,9 @@ func TestAnnouncedDeletedInGap(t *testing.T) {
 					r.Delete("shop/b")
 				}
 			},
-			away: func(*rig) {},
-			sent: []string{"added b", "deleted b", "added b", "deleted b", "added b", "deleted b"},
-			told: []string{"gap inferred", "deleted b inferred", "deleted b inferred", "deleted b inferred", "synced"},
+			away:     func(*rig) {},
+			sent:     []string{"added b", "deleted b", "added b", "deleted b", "added b", "deleted b"},
+			reported: []string{"gap inferred", "deleted b inferred", "deleted b inferred", "deleted b inferred", "synced"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -88,12 +88,12 @@ func TestAnnouncedDeletedInGap(t *testing.T) {
 				r.Skip(1)
 				r.Expire()
 				r.start()
-				expect(t, b, c.told...)
+				expect(t, b, c.reported...)
 				sameDeathSameID(t, b)
 				_, err := r.end()
 				testkit.OK(t, err)
 				r.start()
-				expect(t, b) // it is told once
+				expect(t, b) // it is reported once
 				_, err = r.end()
 				testkit.OK(t, err)
 			})
@@ -101,7 +101,7 @@ func TestAnnouncedDeletedInGap(t *testing.T) {
 	}
 }
 
-// A delete that the watch told before the crash and a list infers after it have one id, and say
+// A delete that the watch reported before the crash and a list infers after it have one id, and say
 // different things. A broker that is read back has the first, so it is not sent the second.
 func TestAnnouncedDeleteInBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestAnnouncedDeleteInBroker(t *testing.T) {
 	})
 }
 
-// sameDeathSameID sees that deletes have the ids of their objects, and bear their last known state.
+// sameDeathSameID sees that deletes have the ids of their objects, and have their last known state.
 func sameDeathSameID(t *testing.T, b *testkit.Broker) {
 	t.Helper()
 	for _, rec := range b.Records() {
@@ -162,7 +162,7 @@ func TestCrashInFirstSnapshot(t *testing.T) {
 }
 
 // After a crash without a gap, the watch reports what was announced.
-// When the versions in between are there, the watch tells them and there is nothing to infer.
+// When the versions in between are there, the watch reports them and there is nothing to infer.
 func TestAnnouncedWithoutGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker(t, "sink")

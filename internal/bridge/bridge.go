@@ -37,7 +37,7 @@ type Config struct {
 	DB *store.DB
 	// Units are what is watched.
 	Units []pipeline.Config
-	// Unknown says of which resources the API server could not tell when Units were made; may be
+	// Unknown says of which resources the API server did not answer when Units were made; may be
 	// nil.
 	Unknown func(resource.Type) bool
 	// Planner is asked while the bridge runs whether Units is still what there is to watch:
@@ -116,8 +116,8 @@ type Bridge struct {
 	ended      chan struct{}       // closed when the reconciler takes no more requests
 	replica    *replica            // nil when there are no others
 	changing   *semaphore.Weighted // of who starts or stops units and sinks, or begins to lead
-	// process sets messages apart that may tell of older states than what another process has sent.
-	// It is another when a unit has ended and not all is on disk. Owned by New, then by the
+	// process distinguishes messages that may be of older states than what another process has
+	// sent. It is another when a unit has ended and not all is on disk. Owned by New, then by the
 	// reconciler.
 	process string
 }
@@ -244,7 +244,7 @@ func (b *Bridge) run(ctx context.Context) error {
 		services.start(servicesCtx, "", s.Run)
 	}
 	for _, s := range b.cfg.Services {
-		_ = s.WaitReady(read) // why it failed, Run tells; a stop does not wait for it
+		_ = s.WaitReady(read) // why it failed, Run reports; a stop does not wait for it
 	}
 	commits.start(commitsCtx, "", b.committer.Run)
 	commits.start(commitsCtx, "", b.spooler.Run)
@@ -312,7 +312,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	return err
 }
 
-// causeFirst returns err, later where it follows from the end of a publisher: that one tells why
+// causeFirst returns err, later where it follows from the end of a publisher: that one says why
 // first.
 func causeFirst(hard context.Context, err error) error {
 	if errors.Is(err, publisher.ErrStopped) {
@@ -333,7 +333,7 @@ func (b *Bridge) deadline(ctx, hard, ended context.Context, failed context.Cance
 	b.log.Info("stopping: sending what was read", "cause", context.Cause(ctx), "deadline",
 		b.cfg.Drain.String())
 	for _, p := range b.sinks.all() {
-		// ends the pauses between its attempts; the pipelines tell its success
+		// ends the pauses between its attempts; the pipelines report its success
 		go func() { _ = p.publisher.Drain(hard) }()
 	}
 	select {

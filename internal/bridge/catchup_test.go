@@ -331,14 +331,14 @@ func TestSnapshotReadErrors(t *testing.T) {
 			t.Errorf("%d were sent of %d, of which %d are behind", n, f.objects, behind)
 		}
 		if log := f.log.String(); !strings.Contains(log, fmt.Sprintf("left_out=%d", behind)) {
-			t.Errorf("the log does not tell of the %d", behind)
+			t.Errorf("the log does not report the %d", behind)
 		}
 		f.finish()
 	})
 }
 
 // An inferred delete has the last state when the resource was quiet.
-// What a gap has deleted is told with the last state that was sent.
+// What a gap has deleted is reported with the last state that was sent.
 func TestInferredDeleteAfterFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 45)

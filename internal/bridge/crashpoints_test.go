@@ -25,12 +25,12 @@ var crashPoints = flag.Int("bridge.crash.points", 20, "how many of the operation
 
 // TestCrashPoints lets the process die before the n-th write, sync,
 // creation, renaming or removal of a file in a short life that has all in it: a snapshot, changes,
-// two sinks that are away so that changes go to disk, one of which wants the newest states only, a
-// stop and a start, a relist; flushes, compactions and new lists of files. What was not synced is
-// lost, or half of its blocks, or none, or half of the write that was under way has come to the
-// disk. It then starts again from what is left, lives on to the end, and what the sinks have is
-// compared with what the server did: nothing is missing, nothing is out of order, and again comes
-// only what was not committed, with the same id.
+// two sinks that are unavailable so that changes go to disk, one of which wants the newest states
+// only, a stop and a start, a relist; flushes, compactions and new lists of files. What was not
+// synced is lost, or half of its blocks, or none, or half of the write that was under way has come
+// to the disk. It then starts again from what is left, lives on to the end, and what the sinks have
+// is compared with what the server did: nothing is missing, nothing is out of order, and again
+// comes only what was not committed, with the same id.
 func TestCrashPoints(t *testing.T) {
 	total := 0
 	synctest.Test(t, func(t *testing.T) {

@@ -57,14 +57,14 @@ func TestRestoredServerAhead(t *testing.T) {
 					r.start()
 					r.settle()
 					r.settle()
-					told := []string{
+					reported := []string{
 						"gap inferred", "added b inferred", "deleted d inferred", "synced", // as for what was forgotten
 						"gap inferred", "updated a inferred", "synced", // and for what was undone
 					}
 					if crash { // what was sent from the first list lay on disk; the second is made again, and nobody knows what was sent of c
-						told = append(told, "updated c inferred")
+						reported = append(reported, "updated c inferred")
 					}
-					expect(t, b, told...)
+					expect(t, b, reported...)
 					epochs := 0
 					for _, rec := range b.Records() {
 						if rec.Name == "a" && rec.Inferred && strings.HasSuffix(rec.ID, "/epoch/1") {
@@ -72,7 +72,7 @@ func TestRestoredServerAhead(t *testing.T) {
 						}
 					}
 					if epochs == 0 {
-						t.Error("a is told under an id that it had before")
+						t.Error("a is reported under an id that it had before")
 					}
 					_, err = r.end()
 					testkit.OK(t, err)
@@ -162,7 +162,7 @@ func TestInterruptedGapList(t *testing.T) {
 }
 
 // A server that is behind is not taken for a restored one.
-// A WatchList may begin with what a watch cache had before, and tell the rest before its end.
+// A WatchList may begin with what a watch cache had before, and report the rest before its end.
 func TestServerBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker(t, "sink")

@@ -25,7 +25,7 @@ func (r *rig) churn(key resource.Key, times int) (last resource.Version) {
 }
 
 // accounted sees that each version of the one object was acknowledged, or lies in a gap that was
-// told before what came later.
+// reported before what came later.
 func accounted(t *testing.T, b *testkit.Broker, from, to resource.Version) (dropped int) {
 	t.Helper()
 	next, last := number(from), number(to)
@@ -52,7 +52,7 @@ func accounted(t *testing.T, b *testkit.Broker, from, to resource.Version) (drop
 		}
 	}
 	if next != last+1 {
-		t.Errorf("the last version told is %d, want %d", next-1, last)
+		t.Errorf("the last version reported is %d, want %d", next-1, last)
 	}
 	return dropped
 }
@@ -124,7 +124,7 @@ func TestDropBeforeCrash(t *testing.T) {
 		_, err := r.end()
 		testkit.OK(t, err)
 		if n := accounted(t, behind, first, last); n == 0 {
-			t.Error("no gap was told after the crash")
+			t.Error("no gap was reported after the crash")
 		}
 		accounted(t, live, first, last)
 	})
@@ -158,18 +158,18 @@ func TestDropAroundGap(t *testing.T) {
 		}
 		_, err := r.end()
 		testkit.OK(t, err)
-		if told := gapsTold(t, live); !slices.Equal(told, []string{"expired"}) {
-			t.Errorf("the sink that was not behind was told %q", told)
+		if reported := gapsReported(t, live); !slices.Equal(reported, []string{"expired"}) {
+			t.Errorf("the sink that was not behind got %q", reported)
 		}
 		// The second run may have sent what was dropped before it; so that stays as it is.
-		if told := gapsTold(t, behind); !slices.Equal(told, []string{"dropped", "expired", "dropped"}) {
-			t.Errorf("the sink that was behind was told %q", told)
+		if reported := gapsReported(t, behind); !slices.Equal(reported, []string{"dropped", "expired", "dropped"}) {
+			t.Errorf("the sink that was behind got %q", reported)
 		}
 	})
 }
 
-// gapsTold are the reasons of the gaps that a broker was told.
-func gapsTold(t *testing.T, b *testkit.Broker) (reasons []string) {
+// gapsReported are the reasons of the gaps that a broker got.
+func gapsReported(t *testing.T, b *testkit.Broker) (reasons []string) {
 	t.Helper()
 	for _, rec := range b.Records() {
 		if !rec.Acked || rec.Op != "gap" {

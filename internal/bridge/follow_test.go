@@ -213,8 +213,8 @@ func TestRemovedNamedResource(t *testing.T) {
 // A resource is gone only when discovery and its requests both report so.
 func TestRemovalInDoubt(t *testing.T) {
 	for name, happens := range map[string]func(f *follow){
-		"only what the server tells of itself": func(f *follow) { f.catalog.serve(pods) },
-		"only a request":                       func(f *follow) { vanish(f.v1) },
+		"only what the server says of itself": func(f *follow) { f.catalog.serve(pods) },
+		"only a request":                      func(f *follow) { vanish(f.v1) },
 		"its API group does not answer": func(f *follow) {
 			vanish(f.v1)
 			f.catalog.set(func(c *catalog) { c.types, c.unknown = c.types[:1], true })
@@ -264,7 +264,7 @@ func TestVersionMove(t *testing.T) {
 	})
 }
 
-// A sink that is unavailable does not make a resource stop that could go on: it moves when its
+// A sink that is unavailable does not make a resource stop that could continue: it moves when its
 // backlog was sent.
 func TestVersionMoveInOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -281,7 +281,7 @@ func TestVersionMoveInOutage(t *testing.T) {
 		f.v2.Update("shop/a", nil)
 		f.settle()
 		if phase := f.phases()["widgets.example.com"]; phase != "watching" {
-			t.Errorf("while the sink is away it is %s: versions may be lost", phase)
+			t.Errorf("while the sink is unavailable it is %s: versions may be lost", phase)
 		}
 		f.sink.Set(testkit.Healthy)
 		time.Sleep(5 * time.Minute)

@@ -27,7 +27,7 @@ func (s rememberer) Remembers(_ context.Context, _ *event.Event, ours func(sinks
 	return s.err == nil && ours(s.holds), s.err
 }
 
-// Only a sink with earlier events is told by a gap that the state was lost.
+// Only a sink with earlier events gets a gap, which reports that the state was lost.
 func TestLostStateGap(t *testing.T) {
 	mine := sinks.Trace{MessageID: "all/uid-1/7", PartitionKey: "pods/shop/web"}
 	tests := map[string]struct {
@@ -41,7 +41,7 @@ func TestLostStateGap(t *testing.T) {
 		"an object of another resource":             {holds: sinks.Trace{MessageID: "all/uid-1/7", PartitionKey: "podtemplates/shop/web"}},
 		"an event about the unit of one namespace":  {holds: sinks.Trace{MessageID: "all/all/pods/shop/synced/99", PartitionKey: "pods"}},
 		"an event about a shard of what it is now":  {holds: sinks.Trace{MessageID: "all/all/pods/shard-0-of-2/synced/99", PartitionKey: "pods"}},
-		"something, but can't tell what":            {holds: mine, err: errors.New("no rights")},
+		"something, but can't say what":             {holds: mine, err: errors.New("no rights")},
 		"what has no partition key, from elsewhere": {holds: sinks.Trace{MessageID: "all/uid-1/7"}},
 	}
 	for name, tt := range tests {

@@ -34,7 +34,7 @@ func TestFullDiskAppearance(t *testing.T) {
 		other := testkit.NewServer(t, widgets)
 		r.cfg.Client.HTTP = &http.Client{Transport: byPath{other.HTTP().Transport, r.HTTP().Transport}}
 		r.cfg.PlanInterval = 2 * time.Minute
-		// At first the API server can't tell whether there are widgets. So those that exist when
+		// At first the API server can't say whether there are widgets. So those that exist when
 		// they appear are no changes.
 		var answers atomic.Bool
 		r.cfg.Unknown = func(t resource.Type) bool { return t == widgets }
@@ -71,8 +71,8 @@ func TestFullDiskAppearance(t *testing.T) {
 		if s := r.Status().Informers; len(s) != 1 {
 			t.Errorf("%+v", s)
 		}
-		const told = "level=WARN msg=\"a resource that the API server serves is not watched"
-		if n := strings.Count(r.log.String(), told); n != 1 {
+		const reported = "level=WARN msg=\"a resource that the API server serves is not watched"
+		if n := strings.Count(r.log.String(), reported); n != 1 {
 			t.Errorf("it is logged %d times that a resource waits", n)
 		}
 		if n := strings.Count(r.log.String(), "level=ERROR"); n != 1 {

@@ -17,7 +17,7 @@ func (r *replica) awaitLeader(ctx context.Context, version string) error {
 	if r == nil || version == "" {
 		return nil
 	}
-	told := false
+	logged := false
 	for began := time.Now(); r.follows() &&
 		r.leaderHas() != version; _ = ratelimit.Sleep(ctx, r.cfg.Interval/4) {
 		select {
@@ -32,11 +32,11 @@ func (r *replica) awaitLeader(ctx context.Context, version string) error {
 				"leader", r.cfg.Lease.Leader(), "waited", leaderFirst.String())
 			return nil
 		}
-		if !told {
+		if !logged {
 			r.log.Info("the configuration has changed: waiting until the leader has taken it", "leader",
 				r.cfg.Lease.Leader())
 		}
-		told = true
+		logged = true
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (r *replica) changed(version string) {
 // not sent in the end. So the pipeline lists, and a gap reports it if this replica has to publish
 // before the leader has passed the list.
 func (r *reconfiguration) needsBackfill(uc *pipeline.Config) (sinks []string) {
-	if r.b.replica == nil || !r.b.replica.tellsOf(uc.Name()) {
+	if r.b.replica == nil || !r.b.replica.leaderReports(uc.Name()) {
 		return nil
 	}
 	for _, b := range uc.Sinks {

@@ -101,8 +101,8 @@ func (r *replica) feeds(informer, key string, unknown bool) bool {
 	return slices.Contains(r.progress.Feeds[informer], key)
 }
 
-// tellsOf reports whether the leader has this pipeline, whatever it selects.
-func (r *replica) tellsOf(unit string) bool {
+// leaderReports reports whether the leader has this pipeline, whatever it selects.
+func (r *replica) leaderReports(unit string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, ok := r.progress.Units[unit]

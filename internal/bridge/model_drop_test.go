@@ -13,7 +13,7 @@ import (
 )
 
 // TestDropModel plays the model with logs on disk that are soon full and drop their
-// oldest: what a sink was not sent lies in a gap that it was told, and all else of the promises
+// oldest: what a sink was not sent lies in a gap that it got, and all else of the promises
 // holds. (Every sink gets every version.)
 func TestDropModel(t *testing.T) {
 	drops := 0
@@ -47,14 +47,14 @@ type lossy struct {
 	*reader
 	newest  map[resource.Key]int64
 	dropped []*gap
-	// droppedBack: a drop was told behind a rewind. The deletes that a list infers from a rewind
-	// are no writes of the server, and may be among what was dropped.
+	// droppedBack: a drop was reported behind a rewind. The deletes that a list infers from a
+	// rewind are no writes of the server, and may be among what was dropped.
 	droppedBack bool
 }
 
-// judgeDrops reads the stream of a broker, and gives the number of drops that it was told.
+// judgeDrops reads the stream of a broker, and gives the number of drops that it got.
 func (m *model) judgeDrops(b *testkit.Broker) int {
-	l := &lossy{newest: map[resource.Key]int64{}, reader: &reader{m: m, b: b, told: map[*write]int{}, buried: map[string]bool{}, folded: map[resource.Key]string{}}}
+	l := &lossy{newest: map[resource.Key]int64{}, reader: &reader{m: m, b: b, reported: map[*write]int{}, buried: map[string]bool{}, folded: map[resource.Key]string{}}}
 	l.run = -1
 	for _, rec := range b.Records() {
 		for l.run < rec.Process {
@@ -88,7 +88,7 @@ func (l *lossy) take(rec *testkit.Record) {
 		}
 	case "resource.added", "resource.updated":
 		if key, w := l.look(rec); w != nil {
-			l.tell(rec, key, w)
+			l.report(rec, key, w)
 			l.folded[key] = w.mark
 		}
 	case "resource.deleted":
@@ -103,18 +103,18 @@ func (l *lossy) take(rec *testkit.Record) {
 	}
 }
 
-// tell checks that the first report comes behind all earlier ones of the object, and what a list
+// report checks that the first report comes behind all earlier ones of the object, and what a list
 // reported behind its gap.
-func (l *lossy) tell(rec *testkit.Record, key resource.Key, w *write) {
+func (l *lossy) report(rec *testkit.Record, key resource.Key, w *write) {
 	if w.version != number(resource.Version(rec.ResourceVersion)) || w.uid != rec.UID {
 		l.problem(rec, "the server made %s", w)
 	}
-	switch _, told := l.told[w]; {
-	case told: // again
+	switch _, reported := l.reported[w]; {
+	case reported: // again
 	case w.version < l.newest[key] && !l.skipped(rec, w):
 		l.problem(rec, "it comes behind %d", l.newest[key])
 	case (rec.Inferred || rec.Initial) && l.relist == nil:
-		l.problem(rec, "it is of a list, and no gap was told")
+		l.problem(rec, "it is of a list, and no gap was reported")
 	}
 	l.note(w)
 	l.newest[key] = max(l.newest[key], w.version)
@@ -124,7 +124,7 @@ func (l *lossy) tell(rec *testkit.Record, key resource.Key, w *write) {
 }
 
 // skipped reports whether a list had passed over a write that the run before did not settle: after
-// a crash a watch may tell it nevertheless.
+// a crash a watch may report it nevertheless.
 func (l *lossy) skipped(rec *testkit.Record, w *write) bool {
 	return w.version > l.m.states[rec.Process].watermark && l.excused(w)
 }
@@ -154,7 +154,7 @@ func (l *lossy) gap(rec *testkit.Record) {
 	l.droppedBack = l.droppedBack || l.history > 0
 }
 
-// isDropped reports whether a version lies in a drop that was told.
+// isDropped reports whether a version lies in a drop that was reported.
 func (l *lossy) isDropped(version int64) bool {
 	for _, g := range l.dropped {
 		if g.from <= version && version <= g.to {
@@ -164,16 +164,16 @@ func (l *lossy) isDropped(version int64) bool {
 	return false
 }
 
-// complete sees that every write was told, or lies in a gap; and that what the stream ends with is
-// what the server has, but for what was dropped.
+// complete sees that every write was reported, or lies in a gap; and that what the stream ends with
+// is what the server has, but for what was dropped.
 func (l *lossy) complete() {
 	lost := map[resource.Key]int64{}
 	for _, w := range l.m.cluster.all {
-		_, told := l.told[w]
-		if !told && l.isDropped(w.version) {
+		_, reported := l.reported[w]
+		if !reported && l.isDropped(w.version) {
 			lost[w.key] = w.version
 		}
-		if !told && !(w.deleted && l.buried[w.uid]) && !l.isDropped(w.version) && !l.excused(w) {
+		if !reported && !(w.deleted && l.buried[w.uid]) && !l.isDropped(w.version) && !l.excused(w) {
 			l.problem(nil, "missing, and in no gap: %s", w)
 		}
 	}

@@ -44,7 +44,7 @@ func (m *model) step() {
 	}
 }
 
-// thaw lets the cluster go on when the bridge has worked through a rewind.
+// thaw lets the cluster continue when the bridge has worked through a rewind.
 func (m *model) thaw() {
 	if m.rewinding && m.watermark() <= m.cluster.version() {
 		m.rewinding = false
@@ -150,7 +150,7 @@ func (m *model) upset() {
 }
 
 // rewind restores the cluster from a backup that is older than the watermark: what is not older
-// can't be told from a server that did not go back.
+// can't be distinguished from a server that did not go back.
 func (m *model) rewind() {
 	time.Sleep(time.Millisecond) // so that no other rewind is at the same time
 	synctest.Wait()

@@ -39,9 +39,9 @@ var (
 
 // TestModelUnderAllFaults runs the whole pipeline, from a scripted API server
 // to brokers in memory, through random histories: writes, expired versions, rewinds, broken
-// streams, refusals; brokers that are away, hang, refuse, or take a message and lose the answer;
-// stops and crashes, which lose what was not synced. A reader then compares each stream with what
-// the server truly did.
+// streams, refusals; brokers that are unavailable, hang, refuse, or take a message and lose the
+// answer; stops and crashes, which lose what was not synced. A reader then compares each stream
+// with what the server truly did.
 func TestModelUnderAllFaults(t *testing.T) {
 	for round := range *modelRounds {
 		seed := *modelSeed + uint64(round)
@@ -175,14 +175,14 @@ func (m *model) configure(typ resource.Type) {
 	}
 }
 
-// noResync stops what is told again from time to time.
+// noResync stops what is reported again from time to time.
 func (m *model) noResync() {
 	for i := range m.unit.Sinks {
 		m.unit.Sinks[i].Resync = 0
 	}
 }
 
-// noLatest tells every version to everyone.
+// noLatest sends every version to everyone.
 func (m *model) noLatest() {
 	for i := range m.unit.Sinks {
 		m.unit.Sinks[i].Latest = false

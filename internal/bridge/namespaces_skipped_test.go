@@ -12,7 +12,7 @@ import (
 )
 
 // Nothing may be taken for gone by a list with something of which nobody knows which object it is.
-// What left the selection is told all the same.
+// What left the selection is reported all the same.
 func TestLeaveDespiteBadList(t *testing.T) {
 	for name, features := range map[string]testkit.Features{"by WatchList": {}, "by pages": {NoWatchList: true}} {
 		t.Run(name, func(t *testing.T) {

@@ -19,10 +19,10 @@ import (
 var namespaceType = resource.Type{Version: "v1", Resource: "namespaces", Kind: "Namespace"}
 
 // TestNamespaceModel relabels, deletes and makes namespaces, at
-// any time: while brokers are away, while no bridge runs, before and after crashes, which lose what
-// was not synced. Whoever drops events with an id that he has seen must hold what the selected
-// namespaces hold, must have seen the versions of each object in order and without a hole, and
-// never two states under one id.
+// any time: while brokers are unavailable, while no bridge runs, before and after crashes, which
+// lose what was not synced. Whoever drops events with an id that he has seen must hold what the
+// selected namespaces hold, must have seen the versions of each object in order and without a hole,
+// and never two states under one id.
 func TestNamespaceModel(t *testing.T) {
 	rounds(t, "NamespaceModel", func(t *testing.T, seed uint64) {
 		newScoped(t, seed).play(*modelSteps)
@@ -198,13 +198,13 @@ func (s *scoped) read(
 ) map[string]*held {
 	holds, ids := map[string]*held{}, map[string]string{}
 	for _, rec := range b.Records() {
-		if rec.Name == "" || rec.Op == event.Synced { // what is in the dead letters was told there
+		if rec.Name == "" || rec.Op == event.Synced { // what is in the dead letters was reported there
 			continue
 		}
 		version, mark := number(resource.Version(rec.ResourceVersion)), markOf(s.t, rec.Data)
 		what := fmt.Sprint(rec.Op == event.Deleted, " ", rec.PartitionKey, " ", mark)
 		if before, again := ids[rec.ID]; again {
-			if before != what && rec.Op != event.Deleted { // of a delete that a relist tells, the last state may not be the same
+			if before != what && rec.Op != event.Deleted { // of a delete that a relist reports, the last state may not be the same
 				s.t.Errorf("%s: the id was given to %s: %s", b.Name, before, describe(rec))
 			}
 			if !s.latest(b) { // what a sink with the newest states skips, a crash may bring again, and then what follows too
@@ -218,7 +218,7 @@ func (s *scoped) read(
 			holds[rec.PartitionKey] = h
 		}
 		if rec.Op == event.Deleted && h.uid != rec.UID {
-			continue // of another life of the name, told late
+			continue // of another life of the name, reported late
 		}
 		if !s.latest(b) {
 			judge(b, rec, h, version)

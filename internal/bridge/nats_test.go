@@ -368,7 +368,7 @@ func TestLostStateGapOnNATS(t *testing.T) {
 				t.Errorf("gaps %q", got)
 			}
 
-			r.informer = "another" // which has never told anything
+			r.informer = "another" // which has never reported anything
 			end = r.run(nil, change)
 			r.count(14)
 			end()

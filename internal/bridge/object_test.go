@@ -79,7 +79,7 @@ func TestSettledObject(t *testing.T) {
 }
 
 // An object of an earlier version is shown as such.
-// In a flood of updates the state knows newer versions than it has objects of; that is told.
+// In a flood of updates the state knows newer versions than it has objects of; that is reported.
 func TestStaleObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, calmBroker(t, "lake"))

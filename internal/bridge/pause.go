@@ -20,7 +20,7 @@ var ErrUnknown = pipeline.ErrUnknown
 
 // pausedReason is why something that is paused is not ready.
 func pausedReason(p *pipeline.Pause, kind, name string) string {
-	return fmt.Sprintf("paused by %s since %s; 'bridge resume %s %s' goes on", p.By,
+	return fmt.Sprintf("paused by %s since %s; 'bridge resume %s %s' ends it", p.By,
 		p.Since.UTC().Format(time.RFC3339), kind, name)
 }
 

@@ -50,7 +50,7 @@ func TestQuarantineAndRelist(t *testing.T) {
 		r.Create("shop/a", nil)
 		r.settle()
 		r.Streams.Raw(`{"type":"MODIFIED","object":` + poison + `}`)
-		r.Create("shop/b", nil) // behind what can't be read: only a list can tell it
+		r.Create("shop/b", nil) // behind what can't be read: only a list can report it
 		r.settle()
 		r.settle()
 		expect(t, b, "synced", "added a", "quarantined", "gap inferred", "added b inferred", "synced")
@@ -59,7 +59,7 @@ func TestQuarantineAndRelist(t *testing.T) {
 			t.Errorf("%+v", events)
 		}
 
-		// Not acknowledged, not committed: after a crash the same is told under the same id.
+		// Not acknowledged, not committed: after a crash the same is reported under the same id.
 		after := r.fs.CrashClone(crashed)
 		b.Set(testkit.Unreachable)
 		r.Streams.Raw(`{"type":"ADDED","object":{"kind":"Table"}}`)
@@ -72,14 +72,14 @@ func TestQuarantineAndRelist(t *testing.T) {
 		r.settle()
 		_, err := r.end()
 		testkit.OK(t, err)
-		var told []string
+		var reported []string
 		for _, rec := range b.Records() {
 			if rec.Op == "quarantined" && rec.Acked {
-				told = append(told, rec.ID)
+				reported = append(reported, rec.ID)
 			}
 		}
-		if len(told) != 2 || told[0] != told[1] || told[0] != ids[0] {
-			t.Errorf("told as %q", told)
+		if len(reported) != 2 || reported[0] != reported[1] || reported[0] != ids[0] {
+			t.Errorf("reported as %q", reported)
 		}
 	})
 }
@@ -258,10 +258,10 @@ func TestDepth(t *testing.T) {
 func TestQuarantinedObject(t *testing.T) {
 	garble := func(obj map[string]any) { obj["metadata"].(map[string]any)["generation"] = "poison" }
 	tests := map[string]struct {
-		garble func(map[string]any)
-		key    string
-		told   []string // of the gap in which b was garbled, c deleted, and d created
-		later  []string // when b is well again
+		garble   func(map[string]any)
+		key      string
+		reported []string // of the gap in which b was garbled, c deleted, and d created
+		later    []string // when b is well again
 	}{
 		"of a known key: the rest of the list counts": {
 			garble, "shop/b",
@@ -303,7 +303,7 @@ func TestQuarantinedObject(t *testing.T) {
 					if reasons := r.Ready(); len(reasons) > 0 {
 						t.Errorf("ready: %v", reasons)
 					}
-					expect(t, b, tt.told...)
+					expect(t, b, tt.reported...)
 					if events, _ := quarantineOf(t, b); len(events) != 1 || events[0].Key != tt.key {
 						t.Errorf("%+v", events)
 					}

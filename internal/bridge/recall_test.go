@@ -42,8 +42,8 @@ func (r recaller) Recall(_ context.Context, from []byte, found func(string)) err
 
 // TestReadBackModel runs the pipeline through random changes,
 // outages, lost answers, crashes and stops. Every broker must hold every change once, in the
-// object's order: a change that is told twice was not recalled, one that is missing was taken for
-// another.
+// object's order: a change that is reported twice was not recalled, one that is missing was taken
+// for another.
 func TestReadBackModel(t *testing.T) {
 	crashes, recalled := 0, 0
 	for round := range *modelRounds {
@@ -165,7 +165,7 @@ func (m *model) holdsEverythingOnce(b *testkit.Broker) {
 	}
 }
 
-// first is the version of the first snapshot: what was overwritten before is not told.
+// first is the version of the first snapshot: what was overwritten before is not reported.
 func (s *state) first(m *model) int64 {
 	for _, rec := range m.brokers[0].Records() {
 		if rec.Type == "dev.kubebridge.informer.synced" {

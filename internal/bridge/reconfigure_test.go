@@ -140,13 +140,13 @@ func TestReloadNamespaceSelector(t *testing.T) {
 		both := bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []pipeline.Config{r.one, selecting}, Sinks: keep("a", "b")}
 		r.change(both)
 		if reasons := fmt.Sprint(r.Ready()); !strings.Contains(reasons, "namespaces: ") {
-			t.Errorf("not told: %s", reasons)
+			t.Errorf("not reported: %s", reasons)
 		}
 		both.Units = []pipeline.Config{r.one, r.two}
 		r.change(both)
 		time.Sleep(2 * time.Second) // for the watch to be in sync
 		if reasons := r.Ready(); len(reasons) > 0 {
-			t.Errorf("told although nobody selects any more: %v", reasons)
+			t.Errorf("reported although nobody selects any more: %v", reasons)
 		}
 		r.finish()
 	})
@@ -411,7 +411,7 @@ func TestReloadWhilePaused(t *testing.T) {
 		testkit.OK(t, r.PauseSink(t.Context(), "b", "ada"))
 		r.settle()
 		reasons := fmt.Sprint(r.Ready())
-		for _, want := range []string{"informer one/pods: paused by ada since 2000-01-01T00:00:02Z; 'bridge resume informer one' goes on", "sink b: paused by ada"} {
+		for _, want := range []string{"informer one/pods: paused by ada since 2000-01-01T00:00:02Z; 'bridge resume informer one' ends it", "sink b: paused by ada"} {
 			if !strings.Contains(reasons, want) {
 				t.Errorf("Ready: %s", reasons)
 			}

@@ -32,7 +32,7 @@ func redactingWith(t *testing.T, u pipeline.Config, path, key string) pipeline.C
 	return u
 }
 
-// What was read before, and waits for a sink, must not be sent as it was: the operator was told
+// What was read before, and waits for a sink, must not be sent as it was: the operator reads
 // that the change is made. Only what is in a call of the sink at that moment is out of reach.
 func TestReloadRedaction(t *testing.T) {
 	type given struct {

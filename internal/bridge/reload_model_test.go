@@ -12,7 +12,7 @@ import (
 )
 
 // TestReloadModel is the model test, in which the bridge
-// is also told, at any moment and whatever its brokers do, to begin its informer again, and to
+// is also asked, at any moment and whatever its brokers do, to begin its informer again, and to
 // replace its sinks. A reader must not see that it was.
 func TestReloadModel(t *testing.T) {
 	rounds(t, "ReloadModel", func(t *testing.T, seed uint64) {
@@ -60,7 +60,7 @@ func (m *model) reload() {
 	if m.announced[run] == nil {
 		m.announced[run] = map[string]int64{}
 	}
-	maps.Copy(m.announced[run], m.read(m.life.db).announced) // what had no room by then is not told, and owed if it dies in a gap
+	maps.Copy(m.announced[run], m.read(m.life.db).announced) // what had no room by then is not reported, and owed if it dies in a gap
 }
 
 // restarted reports whether a unit began again between two moments.

@@ -23,7 +23,7 @@ type Standby struct {
 	ProgressLease ProgressLease
 	// Interval of writing the leader's progress, and of reading it; default 1 s.
 	Interval time.Duration
-	// Version tells configurations apart that replicas have; "" for not known.
+	// Version distinguishes the configurations of replicas; "" for not known.
 	Version string
 }
 

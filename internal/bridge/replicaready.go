@@ -25,13 +25,13 @@ func (r *replica) reasons(of func(*pipeline.Pipeline) string) (reasons []Reason)
 
 // unitBehind returns why a pipeline could not take over without a gap; "" when it could.
 func (r *replica) unitBehind(u *pipeline.Pipeline) string {
-	p, told := r.progressOf(u)
+	p, found := r.progressOf(u)
 	from, epoch, listed := u.Replica.History()
 	switch {
-	case !told && r.tellsOf(u.Name()):
+	case !found && r.leaderReports(u.Name()):
 		return "the leader selects something else: it has another configuration"
-	case !told:
-		return "the leader has not told how far it is"
+	case !found:
+		return "the leader has not reported how far it is"
 	case !listed:
 		return "catching up: it is being listed"
 	case epoch != p.Epoch:
@@ -61,7 +61,7 @@ const leaderFirst = 2 * time.Minute
 // configuration that is rolled out would wait for itself.
 func (r *replica) unitUnready(u *pipeline.Pipeline) string {
 	why := r.unitBehind(u)
-	if _, told := r.progressOf(u); why == "" || told || !r.leaderReported() {
+	if _, found := r.progressOf(u); why == "" || found || !r.leaderReported() {
 		return why
 	}
 	if _, _, listed := u.Replica.History(); !listed {

@@ -214,7 +214,8 @@ type positionStep struct {
 }
 
 // positionDelay is how much of a broker's log a replica that takes over reads at least, in time:
-// for what no version tells whether the progress covers it, as items of a list that has not ended.
+// for that of which no version shows whether the progress covers it, as items of a list that has
+// not ended.
 const positionDelay = 3 * time.Second
 
 // maxPositions bounds what is kept while something is not covered for long, as while one object has

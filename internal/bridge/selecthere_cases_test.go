@@ -27,9 +27,9 @@ func labelled(app string) func(map[string]any) {
 	}
 }
 
-// told are the names of objects, ids and causes of what a broker has since the last call, sorted:
-// between objects there is no order.
-func told(b *testkit.Broker) (lines []string) {
+// reported are the names of objects, ids and causes of what a broker has since the last call,
+// sorted: between objects there is no order.
+func reported(b *testkit.Broker) (lines []string) {
 	for _, rec := range b.Next() {
 		if rec.Name == "" {
 			lines = append(lines, string(rec.Op))
@@ -41,10 +41,10 @@ func told(b *testkit.Broker) (lines []string) {
 	return lines
 }
 
-func expectTold(t *testing.T, b *testkit.Broker, lines ...string) {
+func expectReported(t *testing.T, b *testkit.Broker, lines ...string) {
 	t.Helper()
-	if got := told(b); !slices.Equal(got, lines) {
-		t.Errorf("told\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(lines, "\n\t"))
+	if got := reported(b); !slices.Equal(got, lines) {
+		t.Errorf("reported\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(lines, "\n\t"))
 	}
 }
 
@@ -71,15 +71,15 @@ func TestSelectHereReverted(t *testing.T) {
 		r.Create("shop/p", labelled("web"))
 		r.Create("shop/q", labelled("db"))
 		r.start()
-		expectTold(t, b, "added uid-p-98/98", "synced")
+		expectReported(t, b, "added uid-p-98/98", "synced")
 		r.restart(func(u *pipeline.Config) { u.LabelSelector = "app=db" })
-		expectTold(t, b, "added uid-q-99/99/selection/1", "deleted uid-p-98/98/left/selection/1 left-selector", "gap", "synced")
+		expectReported(t, b, "added uid-q-99/99/selection/1", "deleted uid-p-98/98/left/selection/1 left-selector", "gap", "synced")
 		r.restart(func(u *pipeline.Config) { u.LabelSelector = "app=web" })
-		expectTold(t, b, "added uid-p-98/98/selection/2", "deleted uid-q-99/99/left/selection/2 left-selector", "gap", "synced")
+		expectReported(t, b, "added uid-p-98/98/selection/2", "deleted uid-q-99/99/left/selection/2 left-selector", "gap", "synced")
 		r.restart(func(*pipeline.Config) {})
 		r.Delete("shop/p")
 		r.settle()
-		expectTold(t, b, "deleted uid-p-98/deleted/selection/2 deleted")
+		expectReported(t, b, "deleted uid-p-98/deleted/selection/2 deleted")
 		_, err := r.end()
 		testkit.OK(t, err)
 	})
@@ -96,20 +96,20 @@ func TestSelectorRevertedAfterCrash(t *testing.T) {
 				r.Create("shop/p", labelled("web"))
 				r.Create("shop/q", labelled("web"))
 				r.start()
-				told(b)
+				reported(b)
 				r.cfg.CommitInterval = time.Hour
 				r.restart(func(u *pipeline.Config) { u.LabelSelector = "app=db" })
-				left := told(b)
+				left := reported(b)
 				if len(left) != 4 || !strings.HasPrefix(left[0], "deleted uid-p-98/98/") {
-					t.Errorf("told %q", left)
+					t.Errorf("reported %q", left)
 				}
 				r.crash()
 				r.Update("shop/q", nil)
 				r.cfg.Units[0].LabelSelector = "app=web"
 				r.start()
-				expectTold(t, b, "added uid-p-98/98/selection/2", "added uid-q-99/100/selection/2", "gap", "synced")
+				expectReported(t, b, "added uid-p-98/98/selection/2", "added uid-q-99/100/selection/2", "gap", "synced")
 				r.restart(func(*pipeline.Config) {})
-				expectTold(t, b)
+				expectReported(t, b)
 				_, err := r.end()
 				testkit.OK(t, err)
 			})
@@ -129,8 +129,8 @@ func TestLeavesTwiceUnsettled(t *testing.T) {
 		r.addSink(away.Name, away.Connect(0))
 		r.Create("shop/p", labelled("web"))
 		r.start()
-		expectTold(t, b, "added uid-p-98/98", "synced")
-		for i, step := range []struct{ app, told string }{
+		expectReported(t, b, "added uid-p-98/98", "synced")
+		for i, step := range []struct{ app, reported string }{
 			{"db", "deleted uid-p-98/98/deleted"},
 			{"web", "added uid-p-98/100"},
 			{"db", "deleted uid-p-98/100/deleted"},
@@ -140,8 +140,8 @@ func TestLeavesTwiceUnsettled(t *testing.T) {
 			}
 			r.Update("shop/p", labelled(step.app))
 			r.start()
-			if lines := told(b); !slices.Contains(lines, step.told) {
-				t.Errorf("start %d told %q, want %q", i+1, lines, step.told)
+			if lines := reported(b); !slices.Contains(lines, step.reported) {
+				t.Errorf("start %d reported %q, want %q", i+1, lines, step.reported)
 			}
 		}
 		away.Set(testkit.Healthy)
@@ -158,18 +158,18 @@ func TestSelectHereWithoutList(t *testing.T) {
 		r.Create("shop/p", labelled("web"))
 		r.Create("shop/q", labelled("db"))
 		r.start()
-		expectTold(t, b, "added uid-p-98/98", "synced")
+		expectReported(t, b, "added uid-p-98/98", "synced")
 		r.restart(func(u *pipeline.Config) {
 			r.Update("shop/p", labelled("db"))
 			r.Update("shop/q", labelled("web"))
 			u.SelectHere = true
 		})
-		expectTold(t, b, "added uid-q-99/101 entered-selector", "deleted uid-p-98/100/left left-selector")
+		expectReported(t, b, "added uid-q-99/101 entered-selector", "deleted uid-p-98/100/left left-selector")
 		r.restart(func(u *pipeline.Config) {
 			r.Update("shop/q", labelled("db"))
 			u.SelectHere = false
 		})
-		expectTold(t, b, "deleted uid-q-99/101/deleted")
+		expectReported(t, b, "deleted uid-q-99/101/deleted")
 		lists := func(q testkit.Request) bool { return q.Query.Get("sendInitialEvents") == "true" }
 		if n := len(r.Requests(lists)); n != 1 {
 			t.Errorf("%d lists, want the first one only", n)
@@ -189,39 +189,39 @@ func TestSelectHereRewind(t *testing.T) {
 		r.start()
 		r.Streams.Bookmark()
 		r.settle()
-		told(b)
+		reported(b)
 		backup := r.Version()
 		r.Update("shop/p", labelled("db"))
 		r.Update("shop/q", labelled("web"))
 		r.settle()
 		r.Streams.Bookmark()
 		r.settle()
-		expectTold(t, b, "added uid-q-99/101 entered-selector", "deleted uid-p-98/100/left left-selector")
+		expectReported(t, b, "added uid-q-99/101 entered-selector", "deleted uid-p-98/100/left left-selector")
 		r.Rewind(backup)
 		r.settle()
-		expectTold(t, b, "added uid-p-98/98/epoch/1", "deleted uid-q-99/99/left/epoch/1 left-selector", "gap", "synced")
+		expectReported(t, b, "added uid-p-98/98/epoch/1", "deleted uid-q-99/99/left/epoch/1 left-selector", "gap", "synced")
 		_, err := r.end()
 		testkit.OK(t, err)
 	})
 }
 
-// A list tells of another object that has the name, and is not selected, that the known one has
+// A list reports another object that has the name, and is not selected, that the known one has
 // died.
 func TestSelectHereSuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, b := newSelectRig(t)
 		r.Create("shop/p", labelled("web"))
 		r.start()
-		told(b)
+		reported(b)
 		r.restart(func(*pipeline.Config) {
 			r.Delete("shop/p")
 			r.Create("shop/p", labelled("db"))
 			r.Expire()
 		})
-		expectTold(t, b, "deleted uid-p-98/deleted deleted", "gap", "synced")
+		expectReported(t, b, "deleted uid-p-98/deleted deleted", "gap", "synced")
 		r.Update("shop/p", labelled("web"))
 		r.settle()
-		expectTold(t, b, "added uid-p-100/101 entered-selector")
+		expectReported(t, b, "added uid-p-100/101 entered-selector")
 		_, err := r.end()
 		testkit.OK(t, err)
 	})
@@ -251,22 +251,22 @@ func TestSelectHereInShards(t *testing.T) {
 		r.Create(resource.MakeKey("lab", mine), labelled("db"))
 		r.Create(resource.MakeKey("shop", other), labelled("web"))
 		r.start()
-		expectTold(t, b, fmt.Sprintf("added uid-%s-98/98", mine), "synced")
+		expectReported(t, b, fmt.Sprintf("added uid-%s-98/98", mine), "synced")
 		r.Update(resource.MakeKey("lab", mine), labelled("web"))
 		r.Update(resource.MakeKey("shop", other), labelled("db"))
 		r.Update(resource.MakeKey("shop", mine), labelled("db"))
 		r.settle()
-		expectTold(t, b, fmt.Sprintf("deleted uid-%s-98/103/left left-selector", mine))
+		expectReported(t, b, fmt.Sprintf("deleted uid-%s-98/103/left left-selector", mine))
 		spaces.Update("lab", labelled("prod"))
 		r.settle()
-		expectTold(t, b, fmt.Sprintf("added uid-%s-99/101 entered-selector", mine))
+		expectReported(t, b, fmt.Sprintf("added uid-%s-99/101 entered-selector", mine))
 		r.Update(resource.MakeKey("lab", mine), labelled("db"))
 		r.Update(resource.MakeKey("lab", mine), labelled("web"))
 		r.settle()
-		expectTold(t, b, fmt.Sprintf("added uid-%s-99/105 entered-selector", mine), fmt.Sprintf("deleted uid-%s-99/104/left left-selector", mine))
+		expectReported(t, b, fmt.Sprintf("added uid-%s-99/105 entered-selector", mine), fmt.Sprintf("deleted uid-%s-99/104/left left-selector", mine))
 		spaces.Update("lab", labelled("dev"))
 		r.settle()
-		expectTold(t, b, fmt.Sprintf("deleted uid-%s-99/105/deleted left-selector", mine))
+		expectReported(t, b, fmt.Sprintf("deleted uid-%s-99/105/deleted left-selector", mine))
 		_, err := r.end()
 		testkit.OK(t, err)
 	})

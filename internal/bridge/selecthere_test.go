@@ -14,10 +14,10 @@ import (
 
 // TestSelectHereModel relabels objects at any time, with a label
 // selector that the bridge evaluates, which in half of the rounds is another at some starts, as is
-// who evaluates it: while brokers are away, while no bridge runs, before and after crashes, which
-// lose what was not synced, and across versions that the cluster forgets. Whoever drops events with
-// an id that he has seen must hold what is selected, and each cause that was told must be what
-// happened.
+// who evaluates it: while brokers are unavailable, while no bridge runs, before and after crashes,
+// which lose what was not synced, and across versions that the cluster forgets. Whoever drops
+// events with an id that he has seen must hold what is selected, and each cause that was reported
+// must be what happened.
 func TestSelectHereModel(t *testing.T) {
 	rounds(t, "SelectHereModel", func(t *testing.T, seed uint64) {
 		newChosen(t, seed).play(*modelSteps)
@@ -59,8 +59,8 @@ func (s *chosen) matches(selector string, w *write) bool {
 
 func (s *chosen) restart() {
 	if s.moves && s.one(2) {
-		// Where the API server selects, a crash before a gap may have one leaving told under the id
-		// of another.
+		// Where the API server selects, a crash before a gap may have one leaving reported under
+		// the id of another.
 		s.unit.SelectHere = s.expires || !s.one(3)
 		s.choose()
 	}
@@ -162,7 +162,7 @@ func (s *chosen) judgeRecord(b *testkit.Broker, rec *testkit.Record, h *held, ve
 	}
 }
 
-// wrongCause says what is wrong with the cause that a record tells.
+// wrongCause says what is wrong with the cause that a record has.
 func (s *chosen) wrongCause(rec *testkit.Record, h *held, version int64) string {
 	var at, before, end *write // the write with the record's version, the one before it, and the object's end
 	for _, w := range s.cluster.all {
@@ -182,7 +182,7 @@ func (s *chosen) wrongCause(rec *testkit.Record, h *held, version int64) string 
 	switch rec.Cause {
 	case "":
 		if rec.Op == event.Deleted && !s.moves {
-			return "none is told"
+			return "none is reported"
 		}
 	case event.CauseCreated:
 		if rec.Op != event.Added || at == nil || before != nil {
@@ -201,7 +201,7 @@ func (s *chosen) wrongCause(rec *testkit.Record, h *held, version int64) string 
 		case rec.Op != event.Deleted || at == nil || selected(at):
 			return "it did not leave then"
 		case h.alive && h.uid == rec.UID && !s.expires && !s.moves && h.mark != markOf(s.t, rec.Data):
-			return "it does not come with the last state that was told"
+			return "it does not come with the last state that was reported"
 		}
 	default:
 		return "there is no such cause"

@@ -120,13 +120,13 @@ func (s *selective) judge(b *testkit.Broker) {
 			wanted[idOf(w)] = w
 		}
 	}
-	told, last := map[string]bool{}, map[string]int64{}
+	reported, last := map[string]bool{}, map[string]int64{}
 	for _, rec := range b.Records() {
 		version := number(resource.Version(rec.ResourceVersion))
-		if rec.Name == "" || told[rec.ID] || len(s.changed) == 0 || version < s.changed[0].version {
+		if rec.Name == "" || reported[rec.ID] || len(s.changed) == 0 || version < s.changed[0].version {
 			continue
 		}
-		told[rec.ID] = true
+		reported[rec.ID] = true
 		if !lets(version) {
 			s.t.Errorf("%s: its filter does not let it through: %s", b.Name, describe(rec))
 		}
@@ -139,8 +139,8 @@ func (s *selective) judge(b *testkit.Broker) {
 		}
 	}
 	for id, w := range wanted {
-		if !told[id] {
-			s.t.Errorf("%s (digits %s) was never told of %s", b.Name, s.digits[b.Name], w)
+		if !reported[id] {
+			s.t.Errorf("%s (digits %s) never got %s", b.Name, s.digits[b.Name], w)
 		}
 	}
 }

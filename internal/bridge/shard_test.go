@@ -104,8 +104,8 @@ func (s *shards) settle() {
 
 // TestShardsGrow grows from two to three while objects change: the new one is
 // started, and when it is in sync the others are stopped in order and started with the new count.
-// Nothing may be lost, no object may be told to be deleted that lives, and those that go on list
-// nothing.
+// Nothing may be lost, no object may be reported to be deleted that lives, and those that continue
+// list nothing.
 func TestShardsGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShards(t, 40)
@@ -143,22 +143,22 @@ func (s *shards) noLists(since int) {
 	s.t.Helper()
 	for _, r := range s.cluster.Requests(testkit.Any)[since:] {
 		if testkit.Lists(r) || testkit.WatchLists(r) {
-			s.t.Errorf("a shard that goes on listed: %v", r.Query)
+			s.t.Errorf("a shard that continues listed: %v", r.Query)
 		}
 	}
 }
 
-// judge compares the stream with what happened, and counts the events with an id that was told
+// judge compares the stream with what happened, and counts the events with an id that was reported
 // before.
 func (s *shards) judge(writes []*write) (repeats int) {
-	told := map[string]int{}
+	reported := map[string]int{}
 	last := map[string]int64{}   // by process and object
 	alive := map[string]string{} // marks, by object
 	for _, rec := range s.broker.Records() {
 		if rec.Name == "" {
 			continue
 		}
-		if told[rec.ID]++; told[rec.ID] > 1 {
+		if reported[rec.ID]++; reported[rec.ID] > 1 {
 			repeats++
 		} else if rec.Op == event.Deleted {
 			delete(alive, rec.PartitionKey)
@@ -176,7 +176,7 @@ func (s *shards) judge(writes []*write) (repeats int) {
 		}
 	}
 	for _, w := range writes {
-		if told[idOf(w)] == 0 {
+		if reported[idOf(w)] == 0 {
 			s.t.Errorf("lost: %s", w)
 		}
 	}
@@ -194,7 +194,7 @@ func (s *shards) judge(writes []*write) (repeats int) {
 }
 
 // TestShardsShrink goes back from three to two: what a shard gets of another
-// it has to list, which is told as a gap. In the end a reader holds what there is.
+// it has to list, which is reported as a gap. In the end a reader holds what there is.
 func TestShardsShrink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShards(t, 40)
@@ -225,7 +225,7 @@ func TestShardsRenumbered(t *testing.T) {
 		s.stop(0)
 		s.stop(1)
 		s.disks[0], s.disks[1] = s.disks[1], s.disks[0]
-		for index := range 2 { // before anything changes: a delete that nobody watches can't be told
+		for index := range 2 { // before anything changes: a delete that nobody watches can't be reported
 			s.run(index, resource.Shard{Index: index, Count: 2}, nil)
 		}
 		s.settle()

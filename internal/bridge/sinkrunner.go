@@ -25,7 +25,7 @@ type sinkRunner struct {
 	ended     chan struct{}           // closed when it has ended
 }
 
-// keyOf tells sinks apart that may have one name in the configurations of two replicas.
+// keyOf distinguishes sinks that may have one name in the configurations of two replicas.
 func keyOf(sc *SinkConfig) string {
 	if sc.Target == "" {
 		return sc.Name

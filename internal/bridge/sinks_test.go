@@ -99,14 +99,14 @@ func TestUnopenableSink(t *testing.T) {
 		r.start()
 		err := <-r.done
 		if strings.Contains(err.Error(), publisher.ErrStopped.Error()) {
-			t.Errorf("what follows from it is told as well: %v", err)
+			t.Errorf("what follows from it is reported as well: %v", err)
 		}
 		testkit.OK(t, r.db.Close())
 		if !errors.Is(err, bridge.ErrSink) || !strings.Contains(err.Error(), "sink broken") || !strings.Contains(err.Error(), "wrong password") {
 			t.Errorf("Run: %v", err)
 		}
 		if log := r.log.String(); strings.Contains(log, "stopping") {
-			t.Error("the log tells of a stop in order")
+			t.Error("the log reports a stop in order")
 		}
 	})
 }

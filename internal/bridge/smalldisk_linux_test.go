@@ -91,7 +91,7 @@ func TestFullRealDisk(t *testing.T) {
 }
 
 // A history on a full disk stops no other sink.
-// The history has a disk of its own, which is full: it is reported, and the other sink goes on.
+// The history has a disk of its own, which is full: it is reported, and the other sink continues.
 func TestFullHistoryDisk(t *testing.T) {
 	smallDisk(t, 24<<20)
 	synctest.Test(t, func(t *testing.T) {

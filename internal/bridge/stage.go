@@ -41,7 +41,7 @@ func (s *stage) start(ctx context.Context, name string, run func(context.Context
 			ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		case ctx.Err() == nil:
 			s.failed(err)
-		case errors.Is(err, publisher.ErrStopped): // follows from what was told already
+		case errors.Is(err, publisher.ErrStopped): // follows from what was reported already
 		default:
 			s.mu.Lock()
 			defer s.mu.Unlock()

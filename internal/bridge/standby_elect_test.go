@@ -45,7 +45,7 @@ func stored(b *testkit.Broker, op event.Op, name string) int {
 	return counts(b, func(rec *testkit.Record) bool { return rec.Op == op && rec.Name == name })
 }
 
-// sent counts those that a replica was told are stored.
+// sent counts those that a replica knows to be stored.
 func sent(b *testkit.Broker, op event.Op, name string) int {
 	return counts(b, func(rec *testkit.Record) bool { return rec.Op == op && rec.Name == name && rec.Acked })
 }
@@ -317,7 +317,7 @@ func TestStandbyReadiness(t *testing.T) {
 				}
 				behind := p.second.Status().Standby.Behind
 				if len(behind) != 1 || behind[0].Component != "informer other/pods" || p.second.Status().Standby.InSync {
-					t.Errorf("the status tells %v", behind)
+					t.Errorf("the status reports %v", behind)
 				}
 				p.die()
 				p.takesOver()
@@ -328,7 +328,7 @@ func TestStandbyReadiness(t *testing.T) {
 	}
 }
 
-// A standby that waits for its leader to take a change stops waiting when it is told that the
+// A standby that waits for its leader to take a change stops waiting when it learns that the
 // change is old.
 func TestStandbyReloadGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// bulky is a session whose positions are too large to be told, and can't be made smaller but by
+// bulky is a session whose positions are too large to be reported, and can't be made smaller but by
 // leaving all out that is not the place.
 type bulky struct{ recaller }
 
@@ -50,7 +50,7 @@ func TestTakeoverLargePositions(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		p.settle()
 		if got := testkit.Metric(t, registry, "bridge_standby_progress_short"); got != 1 {
-			t.Errorf("the progress that leaves something out is told as %v", got)
+			t.Errorf("the progress that leaves something out is reported as %v", got)
 		}
 		p.Create("shop/b", nil) // is sent, and the leader dies before it says so
 		p.settle()

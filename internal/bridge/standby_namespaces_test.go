@@ -125,7 +125,7 @@ func TestStandbyNamespaceFirst(t *testing.T) {
 				expect(t, s.broker, c.before...)
 				s.die()
 				s.takesOver()
-				expect(t, s.broker, "added l", "updated l", "updated a") // the last again, where the leader could not tell that it was all that it had to send
+				expect(t, s.broker, "added l", "updated l", "updated a") // the last again, where the leader could not know that it was all that it had to send
 				s.endSecond()
 			})
 		})

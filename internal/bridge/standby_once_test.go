@@ -82,7 +82,7 @@ func TestSentOnce(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		expect(t, p.broker, "added b", "updated a")
 	})
-	// The progress ends before what one object waits for, and others go on.
+	// The progress ends before what one object waits for, and others continue.
 	run("one object waits", func(t *testing.T, p *pair, _ *moody) {
 		var waits atomic.Bool
 		waits.Store(true)

@@ -183,7 +183,7 @@ func TestStandbyReloadBacklog(t *testing.T) {
 		p.takesOver()
 		time.Sleep(time.Minute)
 		p.settle()
-		stored := map[string]bool{} // some without an answer, while the broker was away
+		stored := map[string]bool{} // some without an answer, while the broker was unavailable
 		for _, rec := range p.broker.Records() {
 			stored[rec.Name] = true
 		}
@@ -225,7 +225,7 @@ func TestStandbyReloadNewSink(t *testing.T) {
 	})
 }
 
-// A replica that has to publish before it has the new sink leaves a hole there. It tells of it when
+// A replica that has to publish before it has the new sink leaves a hole there. It reports it when
 // it has the sink, and sends what there is.
 func TestStandbyReloadSinkGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -334,7 +334,7 @@ func TestStandbyReloadWider(t *testing.T) {
 		p.settle()
 		p.Streams.Bookmark()
 		p.settle()
-		p.settle() // told, and read by the standby
+		p.settle() // reported, and read by the standby
 		expect(t, p.broker, "added a", "synced", "updated a")
 		p.broker.Set(testkit.Hung)
 		all := p.unit

@@ -8,7 +8,7 @@ import (
 	"github.com/kubebridge/bridge/internal/pipeline"
 )
 
-// progressInterval is how often an unfinished start is told.
+// progressInterval is how often an unfinished start is logged.
 const progressInterval = 10 * time.Second
 
 // startProgress logs how far the first lists are, and when they have ended; a cluster of many
@@ -23,7 +23,7 @@ type startProgress struct {
 func (p *startProgress) run(ctx context.Context) error {
 	began, tick := time.Now(), time.NewTicker(time.Second)
 	defer tick.Stop()
-	told := began
+	logged := began
 	for {
 		synced, resources, listed := p.populated()
 		if synced == resources {
@@ -34,8 +34,8 @@ func (p *startProgress) run(ctx context.Context) error {
 			}
 			return nil
 		}
-		if time.Since(told) >= progressInterval {
-			told = time.Now()
+		if time.Since(logged) >= progressInterval {
+			logged = time.Now()
 			p.log.Info("syncing with the API server", "resources", resources, "in_sync", synced,
 				"objects", listed)
 		}

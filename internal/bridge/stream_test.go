@@ -16,7 +16,7 @@ import (
 
 // reader reads the stream of one broker from its beginning and says what is wrong with it. What it
 // knows of an object at any time is what the bridge must know: the state that was on disk when the
-// run began, and what the stream has told since.
+// run began, and what the stream has reported since.
 type reader struct {
 	m        *model
 	b        *testkit.Broker
@@ -31,7 +31,7 @@ type reader struct {
 	last    map[resource.Key]*testkit.Record // of the run, by object
 	unborn  map[resource.Key]string          // uids whose added, in the log on disk, a later state replaces
 	owed    map[resource.Key]bool            // names that must be used again before the list ends
-	// poisoned are names of which something was told that can't be understood.
+	// poisoned are names of which something was reported that can't be understood.
 	poisoned map[resource.Key]bool
 	relist   *gap // between a gap event, or the start of a first snapshot, and its synced event
 	// first: the run continues with a first snapshot. Its gap comes later, or never.
@@ -43,20 +43,20 @@ type reader struct {
 	incomplete bool
 
 	// Of the whole stream.
-	now     time.Time       // of the record that is looked at
-	began   time.Time       // when relist was
-	history int             // of the cluster's, that the stream is in
-	told    map[*write]int  // in which run a write was told first
-	buried  map[string]bool // uids whose delete was told
-	gaps    []*gap
-	ids     map[string]string       // of changes
-	changes map[string]string       // by id
-	folded  map[resource.Key]string // what a consumer holds: marks of what exists
+	now      time.Time       // of the record that is looked at
+	began    time.Time       // when relist was
+	history  int             // of the cluster's, that the stream is in
+	reported map[*write]int  // in which run a write was reported first
+	buried   map[string]bool // uids whose delete was reported
+	gaps     []*gap
+	ids      map[string]string       // of changes
+	changes  map[string]string       // by id
+	folded   map[resource.Key]string // what a consumer holds: marks of what exists
 	// unclean: the run before died, and nothing was listed since. After a rewind everything is
-	// told. A unit that a reload ends in the middle is as clean as it began.
+	// reported. A unit that a reload ends in the middle is as clean as it began.
 	unclean bool
-	// announced are the versions of objects of which a run before may have told something, without
-	// anything being settled.
+	// announced are the versions of objects of which a run before may have reported something,
+	// without anything being settled.
 	announced map[string]int64
 }
 
@@ -68,8 +68,8 @@ type gap struct {
 	from, to int64
 	history  int // that the versions after from are of
 	synced   int64
-	// items are what the list told so far: what came before is lost for these objects, even if the
-	// list was not finished.
+	// items are what the list reported so far: what came before is lost for these objects, even if
+	// the list was not finished.
 	items map[resource.Key]int64
 }
 
@@ -78,7 +78,7 @@ const initialSnapshot = "" // the reason of the gap that a first snapshot is
 // stream reads the whole stream of a broker.
 func (m *model) stream(b *testkit.Broker) *reader {
 	r := &reader{
-		m: m, b: b, run: -1, told: map[*write]int{}, buried: map[string]bool{}, folded: map[resource.Key]string{},
+		m: m, b: b, run: -1, reported: map[*write]int{}, buried: map[string]bool{}, folded: map[resource.Key]string{},
 		ids: map[string]string{}, changes: map[string]string{},
 	}
 	for _, s := range m.unit.Sinks {
@@ -145,7 +145,7 @@ func (r *reader) nextRun() {
 	}
 }
 
-// compare sees whether what is settled was told, and what was told is settled.
+// compare sees whether what is settled was reported, and what was reported is settled.
 func (r *reader) compare(s *state) {
 	if s.clean && len(s.pending[r.b.Name]) > 0 {
 		r.problem(nil, "run %d finds unsent changes after a clean stop: %v", r.run, s.pending[r.b.Name])
@@ -153,21 +153,21 @@ func (r *reader) compare(s *state) {
 	for key, k := range s.known {
 		switch {
 		case len(r.queue[key]) > 0:
-		case k.alive && !r.latest && !r.wasTold(key, k), !k.alive && !r.buried[k.uid]:
-			r.problem(nil, "run %d begins with %s %+v, which was never told", r.run, key, k)
+		case k.alive && !r.latest && !r.wasReported(key, k), !k.alive && !r.buried[k.uid]:
+			r.problem(nil, "run %d begins with %s %+v, which was never reported", r.run, key, k)
 		}
 	}
 	for key, before := range r.known {
 		if now := s.known[key]; now != before && (now.alive || before.alive) {
 			if s.clean {
-				r.problem(nil, "run %d begins with %s %+v after a clean stop, and %+v was told", r.run, key, now, before)
+				r.problem(nil, "run %d begins with %s %+v after a clean stop, and %+v was reported", r.run, key, now, before)
 			}
 		}
 	}
 }
 
-func (r *reader) wasTold(key resource.Key, k known) bool {
-	for w := range r.told {
+func (r *reader) wasReported(key resource.Key, k known) bool {
+	for w := range r.reported {
 		if w.key == key && w.uid == k.uid && w.version == k.version {
 			return true
 		}
@@ -237,7 +237,7 @@ var (
 )
 
 // garbledIn is the write that bytes which can't be understood are of, and the version that they
-// bear; nil where they are of none. They may be the first bytes only.
+// have; nil where they are of none. They may be the first bytes only.
 func (m *model) garbledIn(raw []byte) (*write, int64) {
 	mark, version := garbledMark.FindSubmatch(raw), garbledVersion.FindSubmatch(raw)
 	if mark == nil || version == nil {
@@ -258,7 +258,7 @@ func (r *reader) gap(rec *testkit.Record) {
 	if r.notices <= 0 && !r.m.caused(g) {
 		r.problem(rec, "a gap that nothing has caused: %+v", *g)
 	}
-	stale := r.notices == 1 // the last on disk: the run that told it died in the middle of the list
+	stale := r.notices == 1 // the last on disk: the run that reported it died in the middle of the list
 	r.notices--
 	if g.reason == resource.ReasonRewound {
 		r.history = r.m.historyAt(rec.Time)
@@ -288,14 +288,14 @@ func (r *reader) synced(rec *testkit.Record) {
 	}
 	r.notices--
 	if r.relist == nil {
-		if r.notices < 0 { // else it lay on disk, and was told without an answer
+		if r.notices < 0 { // else it lay on disk, and was reported without an answer
 			r.problem(rec, "nothing was listed")
 		}
 		return
 	}
 	for key := range r.owed {
 		if r.poisoned[key] {
-			continue // what has the name now is told, and is no object that can be added
+			continue // what has the name now is reported, and is no object that can be added
 		}
 		r.problem(rec, "%s was deleted in a first snapshot, which is no gap", key)
 	}
@@ -331,14 +331,14 @@ func (r *reader) put(rec *testkit.Record) {
 	k := r.known[key]
 	switch {
 	case k == now && (!r.rewound() || !r.unclean), !r.rewound() && w.version <= k.version:
-		r.problem(rec, "it comes behind what was settled or told: %+v", k)
+		r.problem(rec, "it comes behind what was settled or reported: %+v", k)
 	case k.alive && k.uid != w.uid:
 		r.problem(rec, "the object that had the name, %s, was not deleted", k.uid)
 	case (k.alive && r.unborn[key] != w.uid) != strings.HasSuffix(rec.Type, ".updated"):
 		r.problem(rec, "known is %+v", k)
 	}
 	r.marks(rec)
-	r.tell(key, rec, now)
+	r.report(key, rec, now)
 }
 
 func (r *reader) deleted(rec *testkit.Record) {
@@ -347,7 +347,7 @@ func (r *reader) deleted(rec *testkit.Record) {
 		return
 	}
 	if rec.UID != w.uid || w.key != key {
-		r.problem(rec, "it bears %s", w)
+		r.problem(rec, "it has %s", w)
 	}
 	r.identify(rec, w, w.uid+"/deleted")
 	delete(r.folded, key)
@@ -372,13 +372,13 @@ func (r *reader) deleted(rec *testkit.Record) {
 	case rec.Inferred && k.version > version && !r.latest: // a run before may have announced it with a later one
 		r.problem(rec, "the last state that was known is %+v", k)
 	case !rec.Inferred && version <= k.version:
-		r.problem(rec, "it comes behind what was settled or told: %+v", k)
+		r.problem(rec, "it comes behind what was settled or reported: %+v", k)
 	}
 	if rec.Inferred && r.rewound() {
 		version = 0
 	}
 	r.marks(rec)
-	r.tell(key, rec, known{uid: rec.UID, version: version})
+	r.report(key, rec, known{uid: rec.UID, version: version})
 }
 
 // identify checks an id: it is made of the change, the same change has it always, and nothing else
@@ -403,7 +403,7 @@ func (r *reader) identify(rec *testkit.Record, w *write, want string) {
 	r.ids[change], r.changes[rec.ID] = rec.ID, change
 }
 
-// watched finds the deletion that a watch told.
+// watched finds the deletion that a watch reported.
 func (r *reader) watched(rec *testkit.Record, key resource.Key, version int64) {
 	histories := r.m.cluster.histories[r.history : r.history+1]
 	if len(r.queue[key]) > 0 { // it may be from before a rewind
@@ -423,10 +423,10 @@ func (r *reader) watched(rec *testkit.Record, key resource.Key, version int64) {
 	}
 }
 
-// note remembers when a write was told first.
+// note remembers when a write was reported first.
 func (r *reader) note(w *write) {
-	if _, ok := r.told[w]; !ok {
-		r.told[w] = r.run
+	if _, ok := r.reported[w]; !ok {
+		r.reported[w] = r.run
 	}
 }
 
@@ -438,8 +438,8 @@ func (r *reader) fromDisk(key resource.Key, rec *testkit.Record, now known) bool
 		q = r.newest(q, rec, now)
 	}
 	if last := r.last[key]; last != nil && last.Dead && last.ID != rec.ID {
-		// Told by lists of two runs under one id, and refused in one call. Behind a rewind the same
-		// state has another id.
+		// Reported by lists of two runs under one id, and refused in one call. Behind a rewind the
+		// same state has another id.
 		for len(q) > 0 && q[0].is(last) && (!q[0].is(rec) || len(q) > 1 && q[1].is(last)) {
 			q = q[1:]
 		}
@@ -488,7 +488,7 @@ func (r *reader) newest(q []spooled, rec *testkit.Record, now known) []spooled {
 	return nil
 }
 
-// sync checks that what is told again is what was told last.
+// sync checks that what is reported again is what was reported last.
 func (r *reader) sync(rec *testkit.Record) {
 	key, w := r.look(rec)
 	if w == nil || rec.Again || len(r.queue[key]) > 0 {
@@ -508,13 +508,13 @@ func (r *reader) marks(rec *testkit.Record) {
 	listing := r.relist != nil
 	switch {
 	case rec.Inferred && listing && r.relist.reason == initialSnapshot:
-		r.owed[resource.MakeKey(rec.Namespace, rec.Name)] = true // a new object of that name, which a WatchList told already
+		r.owed[resource.MakeKey(rec.Namespace, rec.Name)] = true // a new object of that name, which a WatchList reported already
 	case rec.Inferred && !listing && r.abandoned && r.m.restarted(rec.Observed, rec.At):
 		// an item of the list that was given up, behind a later change of another object
 	case rec.Inferred && !listing && r.incomplete && strings.HasSuffix(rec.Type, ".deleted"):
 		// found when the name was used again
 	case rec.Inferred && !listing:
-		r.problem(rec, "inferred, and no gap was told")
+		r.problem(rec, "inferred, and no gap was reported")
 	case rec.Initial && !listing:
 		r.problem(rec, "initial, and nothing is listed")
 	case listing && !rec.Initial && !rec.Inferred && strings.HasSuffix(rec.Type, ".deleted"):
@@ -539,7 +539,7 @@ func (g *gap) item(rec *testkit.Record) {
 	g.items[resource.MakeKey(rec.Namespace, rec.Name)] = version
 }
 
-func (r *reader) tell(key resource.Key, rec *testkit.Record, k known) {
+func (r *reader) report(key resource.Key, rec *testkit.Record, k known) {
 	r.known[key] = k
 	r.last[key] = rec
 	delete(r.unborn, key)
@@ -575,11 +575,11 @@ func (r *reader) look(rec *testkit.Record) (resource.Key, *write) {
 	return key, w
 }
 
-// complete checks that everything that could be known was told, and that the stream ends in the
+// complete checks that everything that could be known was reported, and that the stream ends in the
 // server's state.
 func (r *reader) complete() {
 	for _, w := range r.m.cluster.all {
-		if _, told := r.told[w]; !told && !r.latest && !r.excused(w) {
+		if _, reported := r.reported[w]; !reported && !r.latest && !r.excused(w) {
 			r.problem(nil, "missing: %s", w)
 		}
 	}
@@ -591,7 +591,7 @@ func (r *reader) complete() {
 		want[key] = w.mark
 		if w.garbled { // it counts as what it was before
 			if r.buried[w.uid] {
-				r.problem(nil, "told as deleted, and there: %s", w)
+				r.problem(nil, "reported as deleted, and there: %s", w)
 			}
 			if want[key] = r.folded[key]; want[key] == "" {
 				delete(want, key)
@@ -603,31 +603,31 @@ func (r *reader) complete() {
 	}
 }
 
-// passed checks the watermark that a run began with: everything up to it was told before, or lies
-// on disk.
+// passed checks the watermark that a run began with: everything up to it was reported before, or
+// lies on disk.
 func (r *reader) passed(run int) {
 	s := &r.m.states[run]
 	for _, w := range r.m.cluster.histories[s.history].writes {
-		first, told := r.told[w]
+		first, reported := r.reported[w]
 		waits := slices.ContainsFunc(s.pending[r.b.Name], func(c spooled) bool {
 			if garbled, _ := r.m.garbledIn(c.Unreadable.Raw); garbled == w {
 				return true
 			}
 			return c.Key == w.key && c.UID == w.uid && number(c.Version) == w.version
 		})
-		if w.version <= s.watermark && !(told && first < run) && !waits && !r.latest && !r.excused(w) {
+		if w.version <= s.watermark && !(reported && first < run) && !waits && !r.latest && !r.excused(w) {
 			r.problem(nil, "run %d begins at %d, and %s was not settled", run, s.watermark, w)
 		}
 	}
 }
 
-// unfollowed reports whether w is the delete of an object that was never told, since it was too
+// unfollowed reports whether w is the delete of an object that was never reported, since it was too
 // deep.
 func (r *reader) unfollowed(w *write) bool {
 	if !w.deleted || !r.m.cluster.deep {
 		return false
 	}
-	for before := range r.told {
+	for before := range r.reported {
 		if before.uid == w.uid && !before.garbled {
 			return false
 		}
@@ -635,7 +635,7 @@ func (r *reader) unfollowed(w *write) bool {
 	return true
 }
 
-// excused reports whether the stream has told that a write may be missing.
+// excused reports whether the stream has reported that a write may be missing.
 func (r *reader) excused(w *write) bool {
 	return r.unfollowed(w) || slices.ContainsFunc(r.gaps, func(g *gap) bool {
 		switch {

@@ -85,14 +85,14 @@ func TestUnseenDelete(t *testing.T) {
 		records := b.Records()
 		last := string(records[len(records)-2].Data)
 		if !strings.Contains(last, `"mark":"first"`) {
-			t.Errorf("the delete bears %s", last)
+			t.Errorf("the delete has %s", last)
 		}
 		_, err := r.end()
 		testkit.OK(t, err)
 	})
 }
 
-// As TestSharedInformerErrorHandling: an error of the first list is told as it was said.
+// As TestSharedInformerErrorHandling: an error of the first list is reported as it was said.
 func TestFirstListError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, calmBroker(t, "sink"))

@@ -136,11 +136,11 @@ func (l *Log) report(c *Cursor, s *stand, events int) {
 	c.dropped += events
 	l.mu.Unlock()
 	l.metrics.dropped.WithLabelValues(c.name, droppedSpoolFull).Add(float64(events))
-	var untold event.Loss
+	var unreported event.Loss
 	for _, e := range s.lost.kept {
-		untold = untold.And(e.Loss)
+		unreported = unreported.And(e.Loss)
 	}
 	l.cfg.Log.Error("the log on disk is full: dropped the oldest that the sink has not had; its "+
-		"stream will tell", "sink", c.name, "events", events, "untold", untold.Events,
-		"from", untold.From, "to", untold.To)
+		"stream will report it", "sink", c.name, "events", events, "unreported", unreported.Events,
+		"from", unreported.From, "to", unreported.To)
 }

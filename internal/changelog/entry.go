@@ -47,13 +47,13 @@ type Entry struct {
 	Since      resource.Version     `json:"since,omitempty"`
 	Loss       event.Loss           `json:"loss,omitzero"`        // of what was dropped
 	Unreadable *resource.Unreadable `json:"unreadable,omitempty"` // of what was quarantined
-	// Unasked is set of a gap that is only told when the sink's broker holds events of an earlier
-	// run. The sink was unavailable before the list, so it is asked when the gap comes.
+	// Unasked is set of a gap that is only reported when the sink's broker holds events of an
+	// earlier run. The sink was unavailable before the list, so it is asked when the gap comes.
 	Unasked bool `json:"unasked,omitempty"`
-	// Told is the version of the delta, where that is not the change's own. OfList is set when it
-	// has none: only the list's end says as of which version it is.
-	Told   resource.Version `json:"told,omitempty"`
-	OfList bool             `json:"ofList,omitempty"`
+	// DeltaVersion is the version of the delta, where that is not the change's own. OfList is set
+	// when it has none: only the list's end says as of which version it is.
+	DeltaVersion resource.Version `json:"deltaVersion,omitempty"`
+	OfList       bool             `json:"ofList,omitempty"`
 
 	// For are the listeners that it is for.
 	For Listeners `json:"-"`
@@ -140,11 +140,11 @@ type Header struct {
 	Op       event.Op
 	UID      string
 	Observed time.Time
-	// Told is the version by which it is known, "" where only a list's end says. Epoch is that of
-	// the version, and OfList as in Entry.
-	Told   resource.Version
-	Epoch  int
-	OfList bool
+	// DeltaVersion is the version by which it is known, "" where only a list's end says. Epoch is
+	// that of the version, and OfList as in Entry.
+	DeltaVersion resource.Version
+	Epoch        int
+	OfList       bool
 	// Tried is set when the sink may have the event that was made of it.
 	Tried bool
 }
@@ -153,18 +153,18 @@ type Header struct {
 func (e *Entry) Header() Header {
 	return Header{
 		Position: e.Position, Kind: e.Kind, Key: e.Key, Op: e.Op, UID: e.UID, Observed: e.Observed,
-		Told: e.told(), Epoch: e.Epoch, OfList: e.OfList,
+		DeltaVersion: e.deltaVersion(), Epoch: e.Epoch, OfList: e.OfList,
 	}
 }
 
-func (e *Entry) told() resource.Version {
+func (e *Entry) deltaVersion() resource.Version {
 	switch {
 	case e.Kind == OfQuarantined:
 		return e.Unreadable.Version
 	case e.Kind == OfDropped:
 		return e.Loss.To
 	}
-	return cmp.Or(e.Told, e.Version)
+	return cmp.Or(e.DeltaVersion, e.Version)
 }
 
 func (s Listeners) count() int { return bits.OnesCount64(uint64(s)) }

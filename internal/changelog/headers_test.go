@@ -12,7 +12,7 @@ func TestHeaders(t *testing.T) {
 		l := &Log{}
 		for at := Position(3); at <= 5; at++ {
 			l.memory.entries = append(l.memory.entries, &Entry{
-				Change: event.Change{Key: "shop/a", Version: "7"}, Told: "8", For: 1, Position: at,
+				Change: event.Change{Key: "shop/a", Version: "7"}, DeltaVersion: "8", For: 1, Position: at,
 				inLog: inLog{size: 1},
 			})
 		}
@@ -22,7 +22,7 @@ func TestHeaders(t *testing.T) {
 	t.Run("of what can be read", func(t *testing.T) {
 		c := newCursor()
 		found, next, err := c.Headers()
-		if err != nil || len(found) != 3 || next != 6 || found[0].Told != "8" || c.next != 3 {
+		if err != nil || len(found) != 3 || next != 6 || found[0].DeltaVersion != "8" || c.next != 3 {
 			t.Errorf("%+v, %d, %v", found, next, err)
 		}
 	})
@@ -39,11 +39,11 @@ func TestHeaders(t *testing.T) {
 			want  resource.Version
 		}{
 			"its own":      {Entry{Change: event.Change{Version: "7"}}, "7"},
-			"of its delta": {Entry{Change: event.Change{Version: "7"}, Told: "8"}, "8"},
+			"of its delta": {Entry{Change: event.Change{Version: "7"}, DeltaVersion: "8"}, "8"},
 			"of an item":   {Entry{Kind: OfQuarantined, Unreadable: &resource.Unreadable{Version: "9"}}, "9"},
 			"of a loss":    {Entry{Kind: OfDropped, Loss: event.Loss{From: "5", To: "6"}}, "6"},
 		} {
-			if got := tt.entry.Header().Told; got != tt.want {
+			if got := tt.entry.Header().DeltaVersion; got != tt.want {
 				t.Errorf("%s: %q, want %q", name, got, tt.want)
 			}
 		}

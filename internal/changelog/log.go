@@ -54,13 +54,13 @@ type Config struct {
 // Log is the changes of one informer that are not acked by all. The newest part is in memory; what
 // is before it lies on disk. All methods may be called concurrently.
 type Log struct {
-	cfg      Config
-	everyone Listeners
-	cursors  []*Cursor
-	metrics  *metrics
-	spooling *semaphore.Weighted // of 1: whoever has it spools, or drops
-	watched  atomic.Bool         // the Spooler looks after it
-	told     bool                // that nothing may go to disk; owned by the Spooler's Run
+	cfg           Config
+	everyone      Listeners
+	cursors       []*Cursor
+	metrics       *metrics
+	spooling      *semaphore.Weighted // of 1: whoever has it spools, or drops
+	watched       atomic.Bool         // the Spooler looks after it
+	blockedLogged bool                // that nothing may go to disk; owned by the Spooler's Run
 
 	mu     sync.Mutex // guards all below, and of entries and cursors what they say
 	cond   *sync.Cond // signalled when something changes that somebody waits for

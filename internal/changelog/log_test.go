@@ -107,12 +107,12 @@ type scene struct {
 }
 
 type played struct {
-	entry   *changelog.Entry
-	name    string
-	version int
-	needs   changelog.Listeners // those that have not acked it
-	read    [2]bool
-	told    [2]bool // as lost, and never read
+	entry    *changelog.Entry
+	name     string
+	version  int
+	needs    changelog.Listeners // those that have not acked it
+	read     [2]bool
+	reported [2]bool // as lost, and never read
 }
 
 const playedChanges = 3
@@ -189,13 +189,13 @@ func (p *scene) step(rng *rand.Rand) {
 	}
 }
 
-// inOrder sees that whatever is before an entry was read, or lost and told.
+// inOrder sees that whatever is before an entry was read, or lost and reported.
 func (p *scene) inOrder(cursor int, e *changelog.Entry) {
 	p.t.Helper()
 	p.say("%d reads %d: %s%+v", cursor, e.Position, e.Version, e.Loss)
 	for _, c := range p.changes {
 		isBefore := !slices.Contains(p.held, c) && c.entry.Position < e.Position
-		if !isBefore || c.read[cursor] || c.needs&(1<<cursor) == 0 || p.isTold(cursor, c) ||
+		if !isBefore || c.read[cursor] || c.needs&(1<<cursor) == 0 || p.isReported(cursor, c) ||
 			covers(e, c) {
 			continue
 		}
@@ -208,12 +208,12 @@ func (p *scene) lost(cursor int, e *changelog.Entry) {
 	p.drops++
 	p.losses[cursor] = append(p.losses[cursor], e)
 	for _, c := range p.changes {
-		c.told[cursor] = c.told[cursor] || !slices.Contains(p.held, c) && covers(e, c) && !c.read[cursor]
+		c.reported[cursor] = c.reported[cursor] || !slices.Contains(p.held, c) && covers(e, c) && !c.read[cursor]
 	}
 }
 
-// isTold reports whether a change lies in a loss that was read.
-func (p *scene) isTold(cursor int, c *played) bool {
+// isReported reports whether a change lies in a loss that was read.
+func (p *scene) isReported(cursor int, c *played) bool {
 	return slices.ContainsFunc(p.losses[cursor], func(e *changelog.Entry) bool { return covers(e, c) })
 }
 
@@ -290,8 +290,8 @@ func (p *scene) crash() {
 		}
 		covered := known && c.entryVersion().NotNewer(record.Version) || c.entryVersion().NotNewer(watermark)
 		for cursor := range 2 {
-			if c.told[cursor] && slices.Contains(found[cursor], fmt.Sprint(c.version)) {
-				p.t.Fatalf("%s/%d comes, and was told as lost: %s", c.name, c.version, p.trace)
+			if c.reported[cursor] && slices.Contains(found[cursor], fmt.Sprint(c.version)) {
+				p.t.Fatalf("%s/%d comes, and was reported as lost: %s", c.name, c.version, p.trace)
 			}
 			lost := covered && !slices.Contains(found[cursor], fmt.Sprint(c.version)) &&
 				!slices.ContainsFunc(losses[cursor], func(e *changelog.Entry) bool { return covers(e, c) })
@@ -365,7 +365,7 @@ func TestLog(t *testing.T) {
 			p.end()
 		}
 	})
-	t.Run("a drop loses only what it tells, whenever it crashes", func(t *testing.T) {
+	t.Run("a drop loses only what it reports, whenever it crashes", func(t *testing.T) {
 		db, drops := openDB(t), 0
 		dropping := func(c *changelog.Config) { c.DropOldest, c.SpoolBytes = true, 300 }
 		for seed := range uint64(1000) {

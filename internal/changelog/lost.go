@@ -71,7 +71,7 @@ func (e *Entry) loss() event.Loss {
 		return event.Loss{Events: 1, From: e.Unreadable.Version, To: e.Unreadable.Version}
 	default: // what a list found to be gone went somewhere in between
 		own := event.Loss{Events: 1, From: e.Version, To: e.Version}
-		return own.And(event.Loss{From: e.Told, To: e.Told})
+		return own.And(event.Loss{From: e.DeltaVersion, To: e.DeltaVersion})
 	}
 }
 

@@ -80,7 +80,7 @@ func (m *memory) release(e *Entry) {
 	m.leave(e)
 	// No listener reads it any more. Until the entry is dropped, it must not keep the object alive:
 	// its strings share the object's memory.
-	e.Change, e.Told = event.Change{}, ""
+	e.Change, e.DeltaVersion = event.Change{}, ""
 }
 
 // leave takes an entry out of the account.

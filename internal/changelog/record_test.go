@@ -51,7 +51,7 @@ func fullEntry(t testing.TB) Entry {
 		},
 		Kind: OfGap, Relist: &resource.Relist{Reason: resource.ReasonExpired, From: "1", To: "2"},
 		Listing: event.Listing{Items: 3}, Since: "4", Unreadable: &resource.Unreadable{Message: "no JSON"}, Unasked: true,
-		Loss: event.Loss{Events: 1}, Told: "13", OfList: true,
+		Loss: event.Loss{Events: 1}, DeltaVersion: "13", OfList: true,
 		For: 2, Position: 42,
 	}
 }

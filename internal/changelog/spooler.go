@@ -169,10 +169,10 @@ func (l *Log) EndSpooling() {
 func (l *Log) maySpool() bool {
 	l.lookAtDisk()
 	blocked := l.blocked()
-	if blocked && !l.told {
+	if blocked && !l.blockedLogged {
 		l.cfg.Log.Error("reading stops until a sink has taken something, or space is freed",
 			"err", errDiskFull, "bytes", l.Status().DiskBytes)
 	}
-	l.told = blocked
+	l.blockedLogged = blocked
 	return !blocked
 }

@@ -158,7 +158,7 @@ func TestWatermark(t *testing.T) {
 		w.Settle(entry)
 		want(t, w, "502")
 	})
-	t.Run("the end of a list is told once it is passed", func(t *testing.T) {
+	t.Run("the end of a list is reported once it is passed", func(t *testing.T) {
 		w := changelog.NewWatermark("100")
 		entry := w.Append()
 		w.Mark(changelog.ListEnd, "20")

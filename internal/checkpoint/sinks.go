@@ -22,7 +22,7 @@ type sink struct {
 	name   string
 	source Positioned
 	saved  place
-	taken  place // by the commit that is going on
+	taken  place // by the commit in progress
 }
 
 type place struct{ position, recalled []byte }

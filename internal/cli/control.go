@@ -76,7 +76,7 @@ func newSnapshotCommand() *cobra.Command {
 		Long: `snapshot sends every object that an informer knows again: as type synced, with initial, and
 with an id that no event had before (<uid>/<resourceVersion>/sync/<round>), so that neither
 JetStream nor a consumer takes it for a repeat. Each comes in order with the changes of its object;
-watches go on, and no list is read. Memory stays bounded: what does not fit waits.
+watches continue, and no list is read. Memory stays bounded: what does not fit waits.
 
 Operations and filters of the informer and its sinks hold for it (operation: synced). A consumer
 that has lost its state learns in this way which objects exist; what does not come was deleted.

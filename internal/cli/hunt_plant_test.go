@@ -209,7 +209,7 @@ func (h *hunt) plant() {
 		annotations["banzaicloud.com/last-applied"] = encoded("packed copy of a secret")
 		annotations["objectset.rio.cattle.io/applied"] = h.zipped("zipped copy of a secret" + round)
 	})
-	put("secrets", "malformed", func(obj, _ map[string]any) { // not published: told, without its bytes
+	put("secrets", "malformed", func(obj, _ map[string]any) { // not published: reported, without its bytes
 		obj["data"] = h.value("malformed secret" + round)
 	})
 	put("configmaps", "app", func(obj, annotations map[string]any) {

@@ -26,7 +26,7 @@ import (
 
 // Where the hunt looks.
 
-// searchLeases looks at what replicas tell each other.
+// searchLeases looks at what replicas report to each other.
 func (h *hunt) searchLeases() {
 	for _, name := range []string{"bridge", "bridge-progress"} {
 		lease, err := h.leases.Client().Get(h.t.Context(), "shop", name)

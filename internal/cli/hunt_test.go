@@ -26,8 +26,8 @@ import (
 
 // Values are planted wherever an object can hold one, and looked for in everything that the bridge
 // has written: every payload form, every kind of sink, dead letters, what waited on disk for a sink
-// that was away, the state directory as a crash leaves it, logs, metrics, status. Where everything
-// may be sent, the same search finds every value; else it would prove nothing.
+// that was unavailable, the state directory as a crash leaves it, logs, metrics, status. Where
+// everything may be sent, the same search finds every value; else it would prove nothing.
 func TestPlantedValuesAreNowhere(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -176,7 +176,7 @@ func TestPlantedValuesStored(t *testing.T) {
 	}
 
 	end = h.bridge("", allRules, state, nowhere)
-	h.until("it is ready but for the sink that is away", func() bool { return strings.Contains(h.get("/status"), `"phase"`) })
+	h.until("it is ready but for the sink that is unavailable", func() bool { return strings.Contains(h.get("/status"), `"phase"`) })
 	before := h.offset()
 	h.servers["configmaps"].Update("shop/app", func(obj map[string]any) { obj["data"] = map[string]any{"level": "new"} })
 	h.until("an update passes", func() bool { return h.offset() > before })
@@ -359,7 +359,7 @@ func (h *hunt) runs(rules []string) {
 
 	h.plant()
 	end = h.bridge("", rules, second, h.nats.ClientURL())
-	h.until("the sink that was away has everything", func() bool {
+	h.until("the sink that was unavailable has everything", func() bool {
 		s, err := js.Stream(h.t.Context(), "away")
 		return err == nil && int(s.CachedInfo().State.Msgs) >= 2*len(h.servers)
 	})

@@ -99,7 +99,7 @@ func (b *natsBroker) jetStream() jetstream.JetStream {
 	return js
 }
 
-// read notes the arrival of every change, also after the server was away.
+// read notes the arrival of every change, also after the server was unavailable.
 func (b *natsBroker) read() {
 	b.t.Helper()
 	consumer, err := b.jetStream().OrderedConsumer(b.t.Context(), "K8S", jetstream.OrderedConsumerConfig{HeadersOnly: true})
@@ -133,7 +133,7 @@ func (b *natsBroker) distinct() int64 {
 
 func (b *natsBroker) name(o *outage) string {
 	if b == o.away {
-		return "the sink that was away"
+		return "the sink that was unavailable"
 	}
 	return "the other sink"
 }

@@ -73,7 +73,7 @@ func TestOutage(t *testing.T) {
 	drained := time.Since(began)
 	o.kill()
 
-	t.Logf("%d changes of %d bytes while a sink was away: at most %d MiB resident (bound by configuration: %d MiB), %d MiB on disk, drained in %v, "+
+	t.Logf("%d changes of %d bytes while a sink was unavailable: at most %d MiB resident (bound by configuration: %d MiB), %d MiB on disk, drained in %v, "+
 		"latency of the other sink p50 %v p99 %v before and p50 %v p99 %v during the outage",
 		*outageChanges, outageSize, o.peak>>20, outageBound>>20, onDisk>>20, drained.Round(time.Millisecond), before[50], before[99], during[50], during[99])
 	if o.peak > outageResident {
@@ -117,7 +117,7 @@ func TestStandbyBesideOutage(t *testing.T) {
 	behind := standby.peak
 	standby.kill()
 
-	t.Logf("a standby while a sink of its leader was away for %d changes of %d bytes: at most %d MiB resident, and %d MiB as it delivered them, "+
+	t.Logf("a standby while a sink of its leader was unavailable for %d changes of %d bytes: at most %d MiB resident, and %d MiB as it delivered them, "+
 		"%d MiB on disk, delivered %v after the leader was killed (lease of 4 s)",
 		changes-changes/10, outageSize, behind>>20, standby.peak>>20, onDisk>>20, drained.Round(time.Millisecond))
 	if standby.peak > outageResident {

@@ -31,7 +31,7 @@ that there are now. --offline makes no request, and keeps "*" too; names then ne
 
 The Helm chart makes the same roles out of its values by itself, as --offline does. Where it can't
 (short names, variables), or where "*" should be what it means now, --output helm-values prints the
-values that tell it the rights.
+values with the rights.
 
 Exit codes: 0 when the roles are printed, 2 when the configuration or a name in it is wrong.`,
 		Example: `  bridge rbac --config bridge.yaml | kubectl apply -f -

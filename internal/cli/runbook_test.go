@@ -21,7 +21,7 @@ import (
 // inlineCode matches code in a line of Markdown, which may go over the end of the line.
 var inlineCode = regexp.MustCompile("`([^`]+)`")
 
-// runbookCommands are the commands of the bridge that the runbooks tell to run, each once.
+// runbookCommands are the commands of the bridge that the runbooks name, each once.
 func runbookCommands(t *testing.T) (commands []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/runbooks.md")

@@ -24,7 +24,7 @@ func newStatusCommand() *cobra.Command {
 		Long: `status asks a running bridge, at its admin address, whether it is ready, and shows for each
 resource of an informer
 
-  phase      listing, watching, and so on; last error tells why it can't
+  phase      listing, watching, and so on; last error says why it can't
   objects    how many exist, as of the last commits
   version    the resourceVersion that was read last
   lag        how long ago the oldest change was observed that a sink has not acknowledged

@@ -23,7 +23,7 @@ func TestStatusWatch(t *testing.T) {
 		case away.Load() > 0:
 			panic(http.ErrAbortHandler)
 		default:
-			fmt.Fprintf(w, `{"version":"v9","started":"2026-01-01T00:00:00Z","ready":false,"reasons":[{"what":"sink lake","message":"is away\n  for long"}],"cluster":"prod","state":{"bytes":2048},
+			fmt.Fprintf(w, `{"version":"v9","started":"2026-01-01T00:00:00Z","ready":false,"reasons":[{"what":"sink lake","message":"is unavailable\n  for long"}],"cluster":"prod","state":{"bytes":2048},
 				"informers":[{"informer":"all","resource":"pods","namespace":"shop","phase":"watching","synced":true,"objects":7,"version":"42","versionsBehind":3,
 				"oldestSeconds":{"lake":200.4,"audit":1},"logBytes":1024,"spoolBytes":1048576,"gaps":{"expired":2}}],
 				"sinks":[{"name":"lake","opened":true,"published":%d,"queuedItems":5,"queuedBytes":100,"lastError":"no\nroute"}]}`, published.Add(1000))
@@ -41,7 +41,7 @@ func TestStatusWatch(t *testing.T) {
 		testkit.Eventually(t, "it shows "+what, func() bool { return strings.Contains(stdout.String(), what) })
 	}
 	until("prod: not ready (bridge v9, runs for ")
-	until("  sink lake: is away for long\n")
+	until("  sink lake: is unavailable for long\n")
 	until("pods in shop  watching  7        42       3m20s  3       1.0 KiB  1.0 MiB  2     -\n")
 	until("  2000       ")
 	if table := stdout.String(); !strings.Contains(table, "  1000       -           5      100 B") {

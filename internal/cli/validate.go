@@ -25,7 +25,7 @@ CI. Whether a resource exists and the bridge may watch it, it does not know.
 
 With --live it asks: the API server whether it has the resources and allows to list and watch them,
 and the brokers whether they can be reached, take the credentials, and have the stream or the topics
-as the configuration wants them. It changes nothing and sends no event, so it can't tell whether the
+as the configuration wants them. It changes nothing and sends no event, so it can't know whether the
 broker's user may write.
 
 Exit codes: 0 when the configuration is good, 2 when it is not.`,

@@ -137,12 +137,12 @@ func printTable(w io.Writer, r *verify.Report) error {
 		x := &r.Resources[i]
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%d\t%d\t%s\n", terminal.OneLine(x.Informer),
 			terminal.OneLine(x.Resource), x.Objects, x.Alive, x.Events,
-			orDash(x.Complete), orDash(x.Newest), len(x.Told), x.Faults, terminal.OneLine(x.Chain))
+			orDash(x.Complete), orDash(x.Newest), len(x.Missing), x.Faults, terminal.OneLine(x.Chain))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	printTold(w, r)
+	printMissing(w, r)
 	printFound(w, r)
 	if len(r.Other) > 0 {
 		fmt.Fprintln(w, "\nMessages that are no events of a bridge:")
@@ -165,13 +165,13 @@ func printTable(w io.Writer, r *verify.Report) error {
 	return err
 }
 
-// printTold prints what the stream itself reports as missing.
-func printTold(w io.Writer, r *verify.Report) {
+// printMissing prints what the stream itself reports as missing.
+func printMissing(w io.Writer, r *verify.Report) {
 	shown, all := 0, 0
 	for i := range r.Resources {
 		x := &r.Resources[i]
-		all += len(x.Told)
-		for _, told := range x.Told {
+		all += len(x.Missing)
+		for _, missing := range x.Missing {
 			if shown++; shown > maxShown {
 				break
 			}
@@ -179,9 +179,9 @@ func printTold(w io.Writer, r *verify.Report) {
 				fmt.Fprintln(w, "\nReported by the stream itself:")
 			}
 			fmt.Fprintf(w, "  %s %s: %s, versions %s to %s (%s)\n", terminal.OneLine(x.Informer),
-				terminal.OneLine(x.Resource), terminal.OneLine(told.Reason), orDash(told.From),
-				orDash(told.To),
-				told.At)
+				terminal.OneLine(x.Resource), terminal.OneLine(missing.Reason), orDash(missing.From),
+				orDash(missing.To),
+				missing.At)
 		}
 	}
 	if all > maxShown {
@@ -203,7 +203,7 @@ func printFound(w io.Writer, r *verify.Report) {
 		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", f.Kind, terminal.OneLine(f.Object), orDash(f.Version),
 			terminal.OneLine(place), terminal.OneLine(f.What))
 	}
-	_ = t.Flush() // the last line's error tells
+	_ = t.Flush() // the last line returns the error
 	if more := len(r.Found) - maxShown; more > 0 {
 		fmt.Fprintf(w, "  and %s more; -o json has the first 1,000\n", terminal.Thousands(more))
 	}

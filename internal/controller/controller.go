@@ -31,7 +31,7 @@ type Controller struct {
 	scope     *scope
 	batch     batch
 	list      List          // that is being worked through
-	postponed bool          // the gap of list is; see tellPostponed
+	postponed bool          // the gap of list is; see emitPostponedGap
 	pending   bool          // as in recovery.Found, when the run began
 	listed    event.Listing // its items so far
 	// olderItems are the known versions of objects of which the list has an older state.
@@ -249,7 +249,7 @@ func (c *Controller) decideKnown(d *deltafifo.Delta, known *Known) error {
 		c.metrics.skipped.Inc()
 	}
 	if c.postponed && first {
-		c.tellPostponed(d, known)
+		c.emitPostponedGap(d, known)
 	}
 	for i := range c.decisions {
 		if err := c.carryOut(d, known, &c.decisions[i]); err != nil {
@@ -296,7 +296,7 @@ func (c *Controller) carryOut(d *deltafifo.Delta, known *Known, dec *Decision) e
 	}
 	c.attribute(dec, d, known)
 	ch := c.newChange(dec.Change)
-	ch.Written, ch.Told, ch.OfList, ch.Forget = dec.Written, dec.Told, dec.OfList, dec.Forget
+	ch.Written, ch.DeltaVersion, ch.OfList, ch.Forget = dec.Written, dec.DeltaVersion, dec.OfList, dec.Forget
 	ch.For = changelog.Listeners(d.Listeners) // none for everyone
 	c.emit(ch)
 	return nil

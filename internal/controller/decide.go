@@ -55,10 +55,10 @@ type Decision struct {
 	event.Change
 	// Last is where the Object is. It is set already when it has come with the delta.
 	Last Source
-	// Told is the version of the delta, where that is not the change's own. OfList is set when it
-	// has none: only the list's end says as of which version it is.
-	Told   resource.Version
-	OfList bool
+	// DeltaVersion is the version of the delta, where that is not the change's own. OfList is set
+	// when it has none: only the list's end says as of which version it is.
+	DeltaVersion resource.Version
+	OfList       bool
 	// Forget is set when nothing is to be remembered of the object: its namespace has left the
 	// selection, and the object may come again as it was.
 	Forget bool
@@ -105,14 +105,14 @@ type decider struct {
 // add appends a decision.
 func (x *decider) add(c Decision) {
 	c.Key = x.Key
-	if told := x.told(); c.Op != event.Synced && told != c.Version {
-		c.Told, c.OfList = told, told == ""
+	if version := x.deltaVersion(); c.Op != event.Synced && version != c.Version {
+		c.DeltaVersion, c.OfList = version, version == ""
 	}
 	x.out = append(x.out, c)
 }
 
-// told is the version that the delta is of.
-func (x *decider) told() resource.Version {
+// deltaVersion is the version that the delta is of.
+func (x *decider) deltaVersion() resource.Version {
 	switch {
 	case x.Object != nil:
 		return x.Object.Version
@@ -154,7 +154,7 @@ func (x *decider) exists(alive bool) {
 	x.add(c)
 }
 
-// watched decides an object that the watch tells of.
+// watched decides an object that the watch reports.
 func (x *decider) watched() {
 	if before := x.unmetBefore(); len(before) > 0 {
 		x.succeeds(before)
@@ -184,7 +184,7 @@ func (x *decider) returns() bool {
 		!known.Version.Newer(x.Object.Version)
 }
 
-// unchanged reports whether an item of a list tells nothing new. After a rewind only equality says
+// unchanged reports whether an item of a list has nothing new. After a rewind only equality says
 // so, and nothing does when it is not known what was sent.
 func (x *decider) unchanged() bool {
 	known := &x.known.Record
@@ -231,7 +231,7 @@ func (x *decider) succeeds(before []store.Record) {
 	x.exists(false)
 }
 
-// sync decides an object that somebody asked for. A change that was decided since tells more: only
+// sync decides an object that somebody asked for. A change that was decided since has more: only
 // a snapshot comes behind it.
 func (x *decider) sync() {
 	if known := &x.known.Record; x.known.alive() && (x.Snapshot || !x.known.Changed) {
@@ -242,7 +242,7 @@ func (x *decider) sync() {
 	}
 }
 
-// deleted decides a delete that the API server tells of.
+// deleted decides a delete that the API server reports.
 func (x *decider) deleted() {
 	if x.known.Found && coversDelete(x.known.Record, x.Object) {
 		return
@@ -292,7 +292,7 @@ func (x *decider) skipped() {
 }
 
 // unselected decides an object that is not selected: one that was has left, unless it is gone, or
-// another has its name. Of an object that is not known nobody was told, and nobody is told.
+// another has its name. An object that is not known was never reported, and is not reported.
 func (x *decider) unselected() {
 	if x.known.alive() {
 		if outdated(x.Delta, x.known, x.list) {
@@ -365,7 +365,7 @@ func (x *decider) left(left []store.Record, asOf resource.Version, cause string)
 // beforeThis returns the version as of which another object that had the name was gone: the one
 // before the first that is known of the delta's object.
 func (x *decider) beforeThis() resource.Version {
-	first, uid := x.told(), ""
+	first, uid := x.deltaVersion(), ""
 	switch {
 	case x.Object != nil:
 		uid = x.Object.UID
@@ -391,7 +391,7 @@ func (x *decider) beforeNext(next []store.Record, asOf resource.Version) resourc
 
 // leftBefore are the objects that an earlier run has announced under this name, and that must be
 // gone as of a version at which the name is free, or another's (uid). Of a later one the watch will
-// tell.
+// report.
 func (x *decider) leftBefore(uid string, version resource.Version) (before []store.Record) {
 	for _, was := range x.known.Left {
 		if was.UID != uid && (x.list.Rewound() || x.list.Leaves() || !was.Version.Newer(version)) {
@@ -402,8 +402,8 @@ func (x *decider) leftBefore(uid string, version resource.Version) (before []sto
 }
 
 // unmetBefore are the objects that an earlier run has announced under the name of a watch event's
-// object, in earlier versions. The watch begins before all that was announced. So it has told what
-// became of these, in events that could not be read.
+// object, in earlier versions. The watch begins before all that was announced. So it has reported
+// what became of these, in events that could not be read.
 func (x *decider) unmetBefore() (before []store.Record) {
 	for _, was := range x.known.Left {
 		if was.UID != x.Object.UID && x.Object.Version.Newer(was.Version) {
@@ -413,8 +413,8 @@ func (x *decider) unmetBefore() (before []store.Record) {
 	return before
 }
 
-// causeOfAdd is what can be told about an object that was not known. Where the API server selects,
-// it tells of one that comes in as of a new one.
+// causeOfAdd is what can be said about an object that was not known. Where the API server selects,
+// it reports one that comes in as a new one.
 func (x *decider) causeOfAdd() string {
 	switch {
 	case !x.list.Selective || x.list.Leavable:
@@ -428,7 +428,7 @@ func (x *decider) causeOfAdd() string {
 	return ""
 }
 
-// causeOfMissing is what can be told about an object that a list does not hold. With its namespace
+// causeOfMissing is what can be said about an object that a list does not hold. With its namespace
 // it has died: a namespace is empty when it goes.
 func (x *decider) causeOfMissing() string {
 	switch {
@@ -441,7 +441,7 @@ func (x *decider) causeOfMissing() string {
 	}
 }
 
-// causeOfDelete is what can be told about a delete that the API server tells of, or a list shows.
+// causeOfDelete is what can be said about a delete that the API server reports, or a list shows.
 func (x *decider) causeOfDelete() string {
 	if !x.list.Selective || x.list.Leavable {
 		return ""

@@ -10,7 +10,7 @@ import (
 
 // An etcd that was restored from a backup, and whose version has overtaken ours before we asked (or
 // was raised, as etcd advises), looks like one that has only forgotten versions. But its objects
-// tell: what was changed after the backup is in an older state again, and versions of one object
+// show it: what was changed after the backup is in an older state again, and versions of one object
 // never go back in one history.
 //
 // A list that is only late must never look like that. What is known was in the history at its
@@ -18,7 +18,7 @@ import (
 // state or a later one, whichever API server answers and whatever its watch cache has. What makes
 // the proof is therefore an item that is older than what is known, where that is no newer than the
 // list itself; a list from a cache that is behind is as of an earlier version. That holds for what
-// an item is as of the list's version. A WatchList may begin with older states, if it tells the
+// an item is as of the list's version. A WatchList may begin with older states, if it reports the
 // later ones before its end: those take the proof back, also when they can't be read, or are
 // deletes.
 

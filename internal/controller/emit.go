@@ -68,7 +68,7 @@ func (c *Controller) place(m changelog.Mark) {
 }
 
 func (c *Controller) overlay(ch *changelog.Entry) {
-	upTo := cmp.Or(ch.Told, ch.Version)
+	upTo := cmp.Or(ch.DeltaVersion, ch.Version)
 	if ch.OfList || c.list.Rewound() || c.list.Leaves() {
 		upTo = "" // versions say nothing
 	}

@@ -13,7 +13,7 @@ import (
 
 // reasonInterrupted is the reason of a gap before a list that has no position to resume from,
 // although something is known: a first snapshot that was broken off, another selection, or a
-// snapshot at each start. What happened since is not told by any watch.
+// snapshot at each start. What happened since is not reported by any watch.
 const reasonInterrupted = "interrupted"
 
 // reasonTakeover is the reason of a gap before a list of a replica that others were publishing
@@ -21,8 +21,8 @@ const reasonInterrupted = "interrupted"
 // deleted until then is not known.
 const reasonTakeover = "takeover"
 
-// tellGap tells a gap to some listeners; 0 for everyone.
-func (c *Controller) tellGap(
+// emitGap reports a gap to some listeners; 0 for everyone.
+func (c *Controller) emitGap(
 	d *deltafifo.Delta, why resource.Relist, listeners changelog.Listeners,
 ) {
 	c.env.Gaps.With(why.Reason).Inc()
@@ -31,11 +31,11 @@ func (c *Controller) tellGap(
 	c.emit(gap)
 }
 
-// tellPostponed reports the gap of a list that continues with a first one, before the first object
-// that shows that something was missed since: one that was published in another version, or is
-// gone. Without such an object nothing is missing: what came and went in between was never
+// emitPostponedGap reports the gap of a list that continues with a first one, before the first
+// object that shows that something was missed since: one that was published in another version, or
+// is gone. Without such an object nothing is missing: what came and went in between was never
 // complete.
-func (c *Controller) tellPostponed(d *deltafifo.Delta, known *Known) {
+func (c *Controller) emitPostponedGap(d *deltafifo.Delta, known *Known) {
 	isMissed := func(dec Decision) bool {
 		isOther := func(was store.Record) bool {
 			return was.UID == dec.UID && was.Version != dec.Version
@@ -47,7 +47,7 @@ func (c *Controller) tellPostponed(d *deltafifo.Delta, known *Known) {
 		return
 	}
 	c.postponed, c.list.Reason = false, reasonInterrupted
-	c.tellGap(d, c.list.Relist, 0)
+	c.emitGap(d, c.list.Relist, 0)
 }
 
 // isFirstOfList reports whether a delta is the first of its object in this list. What follows in
@@ -60,9 +60,9 @@ func (c *Controller) isFirstOfList(d *deltafifo.Delta) (bool, error) {
 	return !isListed, err
 }
 
-// tellForgotten tells those whose sinks hold events of an earlier run, of which the state knows
-// nothing, that the first list is not their first.
-func (c *Controller) tellForgotten(
+// emitForgottenGap reports to those whose sinks hold events of an earlier run, of which the state
+// knows nothing, that the first list is not their first.
+func (c *Controller) emitForgottenGap(
 	ctx context.Context, d *deltafifo.Delta, found *Forgotten,
 ) error {
 	if err := c.persist(ctx, c.env.Indexer.Meta().SetGapOwed); err != nil {
@@ -76,7 +76,7 @@ func (c *Controller) tellForgotten(
 		}
 		c.env.Logger.Warn("the state of an earlier run is gone: everything is sent, and what "+
 			"was deleted since can't be known", "sinks", found.Holding)
-		c.tellGap(d, why, c.env.Log.Set(found.Holding))
+		c.emitGap(d, why, c.env.Log.Set(found.Holding))
 	}
 	if len(found.Unasked) > 0 {
 		ask := c.newChange(event.Change{Op: event.Gap, Version: why.To})

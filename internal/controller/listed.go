@@ -24,13 +24,13 @@ func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		c.rescoped(d.Relist, "")
 		return nil
 	}
-	// A list that begins again has told its gap. But history that goes back while a list is under
-	// way is another gap: what comes from here on is of another epoch, and the stream has to say so
-	// first.
+	// A list that begins again has reported its gap. But history that goes back while a list is
+	// under way is another gap: what comes from here on is of another epoch, and the stream has to
+	// say so first.
 	again := c.list.Reason != "" && (c.list.Rewound() || !d.Relist.Rewound())
 	c.list.Relist, c.listed = *d.Relist, event.Listing{}
 	clear(c.olderItems)
-	c.list.Namespaces = nil // they may be many, and the gap's own place is told without them
+	c.list.Namespaces = nil // they may be many, and the gap's own place is reported without them
 	if err := c.beginListing(); err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 	if c.list.Reason == "" || again {
 		return nil
 	}
-	c.tellGap(d, c.list.Relist, 0)
+	c.emitGap(d, c.list.Relist, 0)
 	return nil
 }
 
@@ -105,7 +105,7 @@ func (c *Controller) decideFirstGap(ctx context.Context, d *deltafifo.Delta, aga
 	case recovery.Continued:
 		c.postponed = true
 	case recovery.Forgotten:
-		return c.tellForgotten(ctx, d, &forgotten)
+		return c.emitForgottenGap(ctx, d, &forgotten)
 	case recovery.Rewound: // the list has its reason
 	case recovery.First, recovery.Resume, recovery.Now:
 	}
@@ -151,7 +151,7 @@ func (c *Controller) account(d *deltafifo.Delta, known *Known) {
 	}
 }
 
-// endReplace tells that a list was worked through.
+// endReplace reports that a list was worked through.
 func (c *Controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	c.list.Incomplete = c.listed.DeletesUnknown
 	if c.list.Partial() {
@@ -163,7 +163,7 @@ func (c *Controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	}
 	level := slog.LevelInfo
 	if c.list.Initial() {
-		level = slog.LevelDebug // the whole bridge tells of its start
+		level = slog.LevelDebug // the whole bridge logs its start
 	}
 	c.env.Logger.Log(context.Background(), level, "in sync with the API server",
 		"version", d.Version, "objects", c.listed.Items, "unreadable", c.listed.Unreadable)

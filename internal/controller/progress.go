@@ -50,11 +50,11 @@ func (c *Controller) reportOmits(ctx context.Context) error {
 	for n := range c.selectors.listeners {
 		l := &c.selectors.listeners[n]
 		now := strings.Join(l.Omits, ",")
-		told, found, err := c.env.Indexer.Meta().Omits(l.Name)
+		reported, found, err := c.env.Indexer.Meta().Omits(l.Name)
 		switch {
 		case err != nil:
 			return err
-		case found && told == now:
+		case found && reported == now:
 			continue
 		case found && position.Version != "": // a new sink does not have what was before
 			due |= l.bit

@@ -6,8 +6,8 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// quarantined tells of something that the API server sent and that can't be understood. Until that
-// is settled the watermark stays before it, so that after a crash it comes, and is told, again.
+// quarantined reports something that the API server sent and that can't be understood. Until that
+// is settled the watermark stays before it, so that after a crash it comes, and is reported, again.
 func (c *Controller) quarantined(d *deltafifo.Delta) error {
 	if err := c.missed(d.Unreadable.Key); err != nil {
 		return err

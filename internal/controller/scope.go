@@ -11,9 +11,9 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// scope is which namespaces are selected, as the stream has told so far. What it says is on disk
-// before anything that follows from it may be sent. So a namespace that enters does so again after
-// a crash, with the same ids. One that leaves does so completely before it may come again.
+// scope is which namespaces are selected, as the stream has reported so far. What it says is on
+// disk before anything that follows from it may be sent. So a namespace that enters does so again
+// after a crash, with the same ids. One that leaves does so completely before it may come again.
 type scope struct {
 	mu sync.Mutex // guards all below; held for a few map operations only
 	// revision counts changes of states. A note about a state that was left since is not written.
@@ -76,7 +76,7 @@ func (s *scope) enter(name string, at, asOf resource.Version) (news, again bool)
 	return true, known
 }
 
-// leave begins to tell that a namespace has left, and reports whether that is news.
+// leave begins to report that a namespace has left, and reports whether that is news.
 func (s *scope) leave(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *scope) arrived(why *resource.Relist, version resource.Version) map[stri
 				State: resource.NamespaceIn, Entered: was.Entered,
 				AsOf: version,
 			})
-		case why.Kind == resource.RelistSelection, why.Incomplete: // those that leave are told by a Relist of their own
+		case why.Kind == resource.RelistSelection, why.Incomplete: // those that leave are reported by a Relist of their own
 			continue
 		case was.State == resource.NamespaceLeaving && why.Kind == resource.RelistDeleted:
 			s.setLocked(name, store.Namespace{State: resource.NamespaceOut, Entered: was.Entered})
@@ -184,7 +184,7 @@ func (c *Controller) rescope(ctx context.Context, d *deltafifo.Delta) error {
 		news, again = c.scope.adopt(why.Namespaces)
 	}
 	if again {
-		// Deletes that are on their way would take the announcements of the same objects with them
+		// Deletes in flight would take the announcements of the same objects with them
 		// when they are settled. And what is written below says no more that they are to come: a
 		// crash before they are settled would forget them.
 		if err := c.spool(ctx); err != nil {

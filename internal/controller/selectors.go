@@ -8,14 +8,14 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// complainEvery bounds how often the log tells that a selector fails; the metrics count each time.
+// complainEvery bounds how often the log says that a selector fails; the metrics count each time.
 const complainEvery = time.Minute
 
 // selection asks one selector and keeps account. It is owned by the controller.
 type selection struct {
 	selector Selector
 	sink     string // "" for that of the informer
-	told     time.Time
+	logged   time.Time
 }
 
 // selectors are those of the informer and its listeners.
@@ -76,8 +76,8 @@ func (c *Controller) rejects(s *selection, ch *changelog.Entry) bool {
 	reason, err := s.ask(&ch.Change)
 	if err != nil {
 		c.metrics.filterErrors.With(s.sink).Inc()
-		if c.now.Sub(s.told) >= complainEvery {
-			s.told = c.now
+		if c.now.Sub(s.logged) >= complainEvery {
+			s.logged = c.now
 			c.env.Logger.Warn("a filter failed, so its event is sent; further failures are counted",
 				"key", ch.Key, "version", ch.Version, "sink", s.sink, "err", err)
 		}

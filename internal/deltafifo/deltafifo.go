@@ -239,7 +239,7 @@ func (f *FIFO) waitRoomLocked(ctx context.Context, size int) error {
 	return nil
 }
 
-// makeRoomLocked lets those go on who wait for room.
+// makeRoomLocked lets those continue who wait for room.
 func (f *FIFO) makeRoomLocked() {
 	if f.room != nil {
 		close(f.room)

@@ -78,22 +78,22 @@ func TestReplace(t *testing.T) {
 			"ReplaceBegin", "Replaced foo 3", "Replaced foo 4", "Replaced bar 15", "ReplaceEnd 20",
 			"Bookmark 30", "ReplaceBegin", "ReplaceEnd 56")
 	})
-	t.Run("what a list tells besides its items is marked", func(t *testing.T) {
+	t.Run("what a list reports besides its items is marked", func(t *testing.T) {
 		f := newFIFO(t, deltafifo.Config{})
 		ctx := t.Context()
-		tell := func() {
+		report := func() {
 			testkit.OK(t, f.Delete(ctx, object("a", "1")))
 			testkit.OK(t, f.Unselected(ctx, object("b", "2"), false))
 		}
-		tell()
+		report()
 		testkit.OK(t, f.BeginReplace(ctx, resource.Relist{}))
-		tell()
+		report()
 		testkit.OK(t, f.EndReplace(ctx, "9"))
-		tell()
+		report()
 		testkit.OK(t, f.BeginReplace(ctx, resource.Relist{}))
 		// gives up the list before, and begins none
 		testkit.OK(t, f.BeginReplace(ctx, resource.Relist{Kind: resource.RelistSelection}))
-		tell()
+		report()
 		var listed []bool
 		for f.Stats().Deltas > 0 {
 			testkit.OK(t, f.Pop(ctx, process(func(d deltafifo.Deltas) error {

@@ -74,7 +74,7 @@ func (f *FIFO) dequeue(ctx context.Context, p Processor) error {
 }
 
 // step processes what is there while Pop waits, on the goroutine that has put it in. It reports
-// false where Pop has to go on: there is more, or something has to be waited for.
+// false where Pop has to continue: there is more, or something has to be waited for.
 func (f *FIFO) step(p Processor) bool {
 	if f.list.relist != nil || !f.synced.Load() {
 		return false

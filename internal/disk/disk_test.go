@@ -81,8 +81,8 @@ func TestJournalRewrite(t *testing.T) {
 		for _, name := range []string{"000004.log", "MANIFEST-000001"} {
 			mem := vfs.NewCrashableMem()
 			slow := &forgetful{FS: mem, err: syscall.ENOSPC}
-			var told []error
-			fs := disk.New(slow, disk.Config{Changed: func(why error) { told = append(told, why) }})
+			var reported []error
+			fs := disk.New(slow, disk.Config{Changed: func(why error) { reported = append(reported, why) }})
 			fs.BePatient()
 			file, err := fs.Create(name, vfs.WriteCategoryUnspecified)
 			testkit.OK(t, err)
@@ -95,8 +95,8 @@ func TestJournalRewrite(t *testing.T) {
 			if got := read(t, mem, name); got != "one two three" {
 				t.Errorf("after a sync that failed and was said to succeed %s holds %q", name, got)
 			}
-			if len(told) != 2 || !errors.Is(told[0], syscall.ENOSPC) || told[1] != nil {
-				t.Errorf("told: %v", told)
+			if len(reported) != 2 || !errors.Is(reported[0], syscall.ENOSPC) || reported[1] != nil {
+				t.Errorf("reported: %v", reported)
 			}
 		}
 	})

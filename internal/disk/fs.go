@@ -16,20 +16,20 @@ import (
 type Config struct {
 	// Retry is how long to wait between attempts; default 1 s.
 	Retry time.Duration
-	// Changed is told why when the disk begins to refuse writes, and nil when it has taken
-	// everything that waited. It is called by whoever writes, one call at a time, and must not
-	// write itself. May be nil.
+	// Changed is called with the reason when the disk begins to refuse writes, and nil when it has
+	// taken everything that waited. It is called by whoever writes, one call at a time, and must
+	// not write itself. May be nil.
 	Changed func(why error)
-	// Failed is told when a write fails for another reason than the disk's space: the disk is
+	// Failed is called when a write fails for another reason than the disk's space: the disk is
 	// broken. It has to end the process; the operation never returns, since Pebble answers such an
 	// error with a crash. Nil: the error is passed on.
 	Failed func(err error)
-	// Synced is told how many bytes of a journal are on disk, after each sync. May be nil.
+	// Synced is called with how many bytes of a journal are on disk, after each sync. May be nil.
 	Synced func(name string, length int64)
 }
 
 // FS is a file system that waits while the disk under it is full or read-only. It does so from the
-// call of BePatient on: before it, and where nobody is named to be told that the disk is broken,
+// call of BePatient on: before it, and where Failed is nil,
 // errors are passed on.
 type FS struct {
 	vfs.FS

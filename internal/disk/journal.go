@@ -71,7 +71,7 @@ func (f *FS) syncDir(name string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// rewrite writes what is not synced in its place, over a second handle: the kernel tells a failed
+// rewrite writes what is not synced in its place, over a second handle: the kernel reports a failed
 // sync only once to the first.
 func (j *journal) rewrite() error {
 	again, err := j.fs.FS.OpenReadWrite(j.name, vfs.WriteCategoryUnspecified)

@@ -6,7 +6,7 @@ import "sync"
 type stall struct {
 	changed func(error)
 	// held while changed is called, so that its calls come one at a time and in order
-	telling sync.Mutex
+	calling sync.Mutex
 
 	mu      sync.Mutex
 	waiting int           // guarded by mu
@@ -15,8 +15,8 @@ type stall struct {
 }
 
 func (s *stall) enter(why error) {
-	s.telling.Lock()
-	defer s.telling.Unlock()
+	s.calling.Lock()
+	defer s.calling.Unlock()
 	s.mu.Lock()
 	s.waiting++
 	first := s.waiting == 1
@@ -31,8 +31,8 @@ func (s *stall) enter(why error) {
 }
 
 func (s *stall) leave() {
-	s.telling.Lock()
-	defer s.telling.Unlock()
+	s.calling.Lock()
+	defer s.calling.Unlock()
 	s.mu.Lock()
 	s.waiting--
 	last := s.waiting == 0

@@ -22,7 +22,7 @@ const (
 const AttrInformerData = "informerdata"
 
 // debeziumOp is what happened to the row. An engine takes a row back by what it was before: where
-// that is not known, the event tells a state.
+// that is not known, the event reports a state.
 func debeziumOp(c *Change) string {
 	switch {
 	case c.Op == Deleted:
@@ -134,7 +134,7 @@ func (m *Maker) appendSource(out []byte, e *Event) []byte {
 	return append(out, '}')
 }
 
-// isSourceAttribute has the attributes that neither the row nor Debezium's own words tell.
+// isSourceAttribute has the attributes that neither the row nor Debezium's own words give.
 var isSourceAttribute = func() map[string]bool {
 	set := map[string]bool{}
 	for _, name := range []string{
@@ -159,7 +159,7 @@ func isDebezium(data []byte) bool {
 		!member(jsontree.Parse(data), "metadata").Exists()
 }
 
-// DebeziumObject is the object that a payload of Debezium tells of: the one after the change, else
+// DebeziumObject is the object that a payload of Debezium is about: the one after the change, else
 // the one before it. ok is false for data of another form; the object is nil where there is none.
 func DebeziumObject(data []byte) (object []byte, ok bool) {
 	if !isDebezium(data) {
@@ -207,8 +207,8 @@ func (e *Event) InformerData() []byte {
 	return nil
 }
 
-// tell gives an event about the informer what it says.
-func (m *Maker) tell(e *Event, data any) {
+// report gives an event about the informer what it says.
+func (m *Maker) report(e *Event, data any) {
 	text := mustJSON(data)
 	if m.cfg.Payload == PayloadDebezium {
 		e.Extensions = append(e.Extensions, Attribute{AttrInformerData, string(text)})

@@ -12,7 +12,7 @@ import (
 )
 
 // Set sets an attribute by its name, as Each gives it. Attributes that the bridge does not know
-// become Extensions. The fields for routing are set as far as attributes tell them.
+// become Extensions. The fields for routing are set as far as attributes give them.
 func (e *Event) Set(name, value string) error {
 	if field := e.text(name); field != nil {
 		*field = value
@@ -124,7 +124,7 @@ const (
 // AboutInformer reports whether the event is about an informer rather than an object.
 func (e *Event) AboutInformer() bool { return strings.HasPrefix(e.Type, informerPrefix) }
 
-// opOf is the op that a type tells; "" for a type that the bridge does not send.
+// opOf is the op of a type; "" for a type that the bridge does not send.
 func opOf(typ string) Op {
 	if word, ok := strings.CutPrefix(typ, resourcePrefix); ok {
 		return Op(word)

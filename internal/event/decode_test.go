@@ -13,7 +13,7 @@ import (
 func TestDecode(t *testing.T) {
 	want := full()
 	want.Time = want.Time.UTC()
-	want.Cluster, want.Observed = "", time.Time{} // no attribute tells them
+	want.Cluster, want.Observed = "", time.Time{} // no attribute has them
 	want.Extensions = []event.Attribute{{Name: "another", Value: "1"}}
 	want.TraceParent, want.DataType = "00-ab", event.ContentType
 
@@ -39,7 +39,7 @@ func TestDecode(t *testing.T) {
 		}
 		want.Type, want.Op = "dev.kubebridge.resource.updated", event.Updated
 		want.APIVersion, want.Group, want.Version = "apps/v1", "apps", "v1"
-		want.Cluster, want.CompactionKey, want.Run = "", "", "" // no attribute tells them
+		want.Cluster, want.CompactionKey, want.Run = "", "", "" // no attribute has them
 		want.Each(func(name, value string) {
 			if err := got.Set(name, value); err != nil {
 				t.Fatal(err)
@@ -58,7 +58,7 @@ func TestDecode(t *testing.T) {
 			t.Errorf("event\n%+v\nwant\n%+v", &got, want)
 		}
 	})
-	t.Run("the type tells the op, also in Knative's words", func(t *testing.T) {
+	t.Run("the type gives the op, also in Knative's words", func(t *testing.T) {
 		for typ, op := range map[string]event.Op{
 			"dev.kubebridge.resource.deleted":      event.Deleted,
 			"dev.kubebridge.informer.gap":          event.Gap,

@@ -8,19 +8,19 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Loss is what a sink was not told, because too much waited for it.
+// Loss is about changes that a sink did not get, because too much was pending for it.
 type Loss struct {
 	// Events is how many; when the bridge died meanwhile, at most how many.
 	Events int `json:"events"`
 	// From and To are the lowest and the highest version among them.
 	From resource.Version `json:"from"`
 	To   resource.Version `json:"to"`
-	// Start says that any version before To may be among them: the end of a list that did not go on
-	// from one.
+	// Start says that any version before To may be among them: the end of a list that did not
+	// continue from one.
 	Start bool `json:"start,omitempty"`
 }
 
-// Between is the loss of one event that tells of what was after one version, "" for from the start,
+// Between is the loss of one event that reports what was after one version, "" for from the start,
 // up to another.
 func Between(after, to resource.Version) Loss {
 	from := cmp.Or(after, to)
@@ -42,9 +42,9 @@ func (l Loss) And(later Loss) Loss {
 	return out
 }
 
-// Dropped makes the event that tells of changes which the bridge had read, and dropped before the
-// sink could have them. The position of the last of them in the change log tells one such event
-// from another: both may be about one version.
+// Dropped makes the event that reports changes which the bridge had read, and dropped before the
+// sink could have them. The position of the last of them in the change log distinguishes one such
+// event from another: both may be about one version.
 func (m *Maker) Dropped(l Loss, era Era, position uint64, observed time.Time) Event {
 	if l.Start {
 		l.From = ""
@@ -52,7 +52,7 @@ func (m *Maker) Dropped(l Loss, era Era, position uint64, observed time.Time) Ev
 	id := "dropped/" + string(l.From) + "/" + string(l.To) + "/" + strconv.FormatUint(position, 10)
 	e := m.about("gap", Gap, id, observed)
 	e.Sequence, e.ResourceVersion = era.sequence(l.To), string(l.To)
-	m.tell(&e, gapData{
+	m.report(&e, gapData{
 		Reason: resource.ReasonDropped, From: string(l.From), To: string(l.To), Dropped: l.Events,
 		Note: "the log on disk was full: these changes, from the version from (none: from the start) " +
 			"to the version to, were dropped before they could be sent and will not come; " +

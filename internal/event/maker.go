@@ -27,8 +27,8 @@ type MakerConfig struct {
 	// Lifts make attributes of what is in the object.
 	Lifts []Lift
 	// Selective is set when something is selected by label or field: then an object may leave and
-	// come back, and is deleted, as far as a watch can tell, more than once. Exact, when it can
-	// tell: CauseDeleted is of an object that has died.
+	// come back, and is deleted, as far as a watch can know, more than once. Exact, when it can
+	// know: CauseDeleted is of an object that has died.
 	Selective, Exact bool
 	// Omits are the configuration's keys by which the sink is not sent every version of an object,
 	// as "filter" or "latest". A consumer must not expect a chain of previous versions then.
@@ -70,7 +70,7 @@ type Change struct {
 	// Entered is the version of the Namespace with which the object's namespace came into a
 	// selection in which it had been before; "" for none.
 	Entered resource.Version `json:"entered,omitempty"`
-	// Cause is why an Added or Deleted was sent under a selector, where it can be told: one of the
+	// Cause is why an Added or Deleted was sent under a selector, where it can be known: one of the
 	// causes below.
 	Cause string `json:"cause,omitempty"`
 	// Left is, of a Deleted of an object that left a selector which is evaluated here, the version
@@ -103,11 +103,11 @@ const (
 	TimeObserved = "observed"
 )
 
-// Era tells the ids of one time from those of another in which versions come that were told before.
+// Era distinguishes the ids of one time from those of another that has the same versions again.
 type Era struct {
 	// Epoch is how often the server's history went back before: after a restore of etcd, versions
 	// are given out again, for other states, and an object whose delete was undone may be deleted
-	// again. It also counts how often the state was lost: everything is told again then, and
+	// again. It also counts how often the state was lost: everything is reported again then, and
 	// whoever drops ids that he has seen is not to drop that.
 	Epoch int `json:"epoch,omitempty"`
 	// Selection is how often the informer has selected something else before: what is selected
@@ -294,11 +294,11 @@ type gapData struct {
 	Note    string `json:"note"`
 }
 
-// Gap makes the event that tells of versions which the bridge could not see.
+// Gap makes the event that reports versions which the bridge could not see.
 func (m *Maker) Gap(r *resource.Relist, era Era, observed time.Time) Event {
 	e := m.about("gap", Gap, era.in(string(r.From)+"/"+string(r.To)), observed)
 	e.Sequence, e.ResourceVersion, e.Inferred = era.sequence(r.To), string(r.To), true
-	m.tell(&e, gapData{
+	m.report(&e, gapData{
 		Reason: r.Reason, From: string(r.From), To: string(r.To), Note: noteOf(r),
 	})
 	return e
@@ -326,19 +326,19 @@ type syncedData struct {
 // Listing is what a list held.
 type Listing struct {
 	Items int `json:"items"` // that were understood
-	// Unreadable are those that were not, each told by a quarantined event.
+	// Unreadable are those that were not, each reported by a quarantined event.
 	Unreadable int `json:"unreadable,omitempty"`
 	// DeletesUnknown: one of them may be any object, so that none was taken for gone.
 	DeletesUnknown bool `json:"deletesUnknown,omitempty"`
 }
 
-// Synced makes the event that tells that a list was worked through: what follows are changes.
+// Synced makes the event that reports that a list was worked through: what follows are changes.
 func (m *Maker) Synced(
 	version resource.Version, listing Listing, era Era, observed time.Time,
 ) Event {
 	e := m.about("synced", Synced, era.in(string(version)), observed)
 	e.Sequence, e.ResourceVersion = era.sequence(version), string(version)
-	m.tell(&e, syncedData{Version: string(version), Listing: listing, Selective: m.cfg.Omits})
+	m.report(&e, syncedData{Version: string(version), Listing: listing, Selective: m.cfg.Omits})
 	return e
 }
 
@@ -352,8 +352,8 @@ type progressData struct {
 // Omits returns the configuration's keys by which the sink is not sent every version.
 func (m *Maker) Omits() []string { return m.cfg.Omits }
 
-// Progress makes the event that tells that all changes up to a version are in the stream before it.
-// It comes again for that version when other versions are left out, so the id has the keys of
+// Progress makes the event that reports that all changes up to a version are in the stream before
+// it. It comes again for that version when other versions are left out, so the id has the keys of
 // these.
 func (m *Maker) Progress(version resource.Version, era Era, observed time.Time) Event {
 	id := string(version)
@@ -362,7 +362,7 @@ func (m *Maker) Progress(version resource.Version, era Era, observed time.Time) 
 	}
 	e := m.about("progress", Progress, era.in(id), observed)
 	e.Sequence, e.ResourceVersion = era.sequence(version), string(version)
-	m.tell(&e, progressData{Version: string(version), Selective: m.cfg.Omits})
+	m.report(&e, progressData{Version: string(version), Selective: m.cfg.Omits})
 	return e
 }
 
@@ -374,7 +374,7 @@ func (m *Maker) about(what string, op Op, id string, observed time.Time) Event {
 		of += "/" + m.cfg.Namespace
 	}
 	if !m.cfg.Shard.All() {
-		// each of them tells of its own
+		// each of them reports its own
 		of += fmt.Sprintf("/shard-%d-of-%d", m.cfg.Shard.Index, m.cfg.Shard.Count)
 	}
 	e := Event{

@@ -8,7 +8,7 @@ import (
 // Payload is what an event carries of its object.
 type Payload string
 
-// The payload forms. Those that tell the difference do so for updates; added, deleted and synced
+// The payload forms. Those that show the difference do so for updates; added, deleted and synced
 // events carry the object.
 const (
 	PayloadObject Payload = "object" // the object's JSON as it is; the default
@@ -76,7 +76,7 @@ func wrap(out, object, old, diff []byte) []byte {
 }
 
 // mergePatch is what makes the object of the one before it. Where there is none, or where a merge
-// patch can't tell the difference because a member became null, it is the object, to put in the
+// patch can't show the difference because a member became null, it is the object, to put in the
 // place of what the reader has: the media type says which.
 func mergePatch(c *Change) (data []byte, mediaType string) {
 	if c.Old != nil {

@@ -24,7 +24,7 @@ type quarantinedData struct {
 	Note string `json:"note"`
 }
 
-// Quarantined makes the event that tells of something which the API server sent and the bridge
+// Quarantined makes the event that reports something which the API server sent and the bridge
 // can't understand. Where the object is known, its partition key keeps the event in order with the
 // object's.
 func (m *Maker) Quarantined(u *resource.Unreadable, era Era, observed time.Time) Event {
@@ -45,7 +45,7 @@ func (m *Maker) Quarantined(u *resource.Unreadable, era Era, observed time.Time)
 	if m.cfg.Payload == PayloadDebezium {
 		data.Raw = nil // an attribute has no room for it
 	}
-	m.tell(&e, data)
+	m.report(&e, data)
 	return e
 }
 
@@ -54,12 +54,12 @@ func note(u *resource.Unreadable) string {
 	const what = "the API server sent what can't be understood: "
 	switch {
 	case u.Listed && u.Key == "":
-		return what + "an item of a list, of which nobody knows which object it is; the list goes on " +
+		return what + "an item of a list, of which nobody knows which object it is; the list continues " +
 			"behind it, and nothing is taken for deleted by it"
 	case u.Listed, u.Version != "":
 		return what + "a state of this object; it counts as what it was before until a state of it can " +
-			"be understood, or it is deleted; all else goes on"
+			"be understood, or it is deleted; all else continues"
 	default:
-		return what + "a list of everything follows, and what differs is told after a gap event"
+		return what + "a list of everything follows, and what differs is reported after a gap event"
 	}
 }

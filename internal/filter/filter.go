@@ -72,7 +72,7 @@ func (r Rules) Keys(t resource.Type) (keys []string) {
 	return keys
 }
 
-// versions are the operations that tell the versions of an object.
+// versions are the operations that report the versions of an object.
 var versions = []event.Op{event.Added, event.Updated, event.Deleted}
 
 func isSubset(of, all []event.Op) bool {

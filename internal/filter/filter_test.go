@@ -223,7 +223,7 @@ func TestIgnoredUpdates(t *testing.T) {
 		"a lease that is taken":       {filter.Rules{Heartbeats: true}, leases, lease("7", "a", "1"), lease("8", "b", "2"), ""},
 		"a node that is alive":        {filter.Rules{Heartbeats: true}, nodes, node("7", "1", "True"), node("8", "2", "True"), filter.ByIgnored},
 		"a node that is not":          {filter.Rules{Heartbeats: true}, nodes, node("7", "1", "True"), node("8", "2", "Unknown"), ""},
-		"a leader that goes on":       {filter.Rules{Heartbeats: true}, resource.Type{Version: "v1", Resource: "endpoints", Kind: "Endpoints"}, leader("7", "1"), leader("8", "2"), filter.ByIgnored},
+		"a leader that continues":     {filter.Rules{Heartbeats: true}, resource.Type{Version: "v1", Resource: "endpoints", Kind: "Endpoints"}, leader("7", "1"), leader("8", "2"), filter.ByIgnored},
 		"an update of an unknown old": {filter.Rules{Ignore: path("*")}, pods, "", newer, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

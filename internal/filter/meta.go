@@ -119,7 +119,7 @@ func (m meta) Type() ref.Type { return metaType }
 // Value is itself.
 func (m meta) Value() any { return m }
 
-// metaProvider tells the compiler of meta's fields.
+// metaProvider gives the compiler meta's fields.
 type metaProvider struct{ types.Provider }
 
 // FindStructType finds meta's type.

@@ -26,7 +26,7 @@ func TestSpot(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { test(t, handover.New()) })
 		})
 	}
-	run("a step runs on the goroutine that offers, and the consumer goes on waiting", func(t *testing.T, s *handover.Spot) {
+	run("a step runs on the goroutine that offers, and the consumer continues to wait", func(t *testing.T, s *handover.Spot) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		steps := 0
 		done := wait(s, ctx, func() bool { steps++; return true })

@@ -1,4 +1,4 @@
-// Package history keeps every version of every object that a stream tells of, and answers what an
+// Package history keeps every version of every object that a stream reports, and answers what an
 // object was at a time, what changed, and what happened in a namespace.
 //
 // In: events, in batches, from a sink or from an archiver that reads a broker. Out: versions of an

@@ -70,7 +70,7 @@ func TestRetention(t *testing.T) {
 			}
 		}
 	})
-	t.Run("writers go on, and what they write is right", func(t *testing.T) {
+	t.Run("writers continue, and what they write is right", func(t *testing.T) {
 		db := openDir(t, t.TempDir())
 		for i := 0; i < len(events); i += 20 {
 			n := min(20, len(events)-i)

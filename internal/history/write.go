@@ -441,7 +441,7 @@ func (b *batch) addToTimeline(
 	return b.Set(w.other, w.value, nil)
 }
 
-// addToClock notes the lowest version that a watch reported in a minute. What a list tells may be
+// addToClock notes the lowest version that a watch reported in a minute. What a list reports may be
 // of any time.
 func (b *batch) addToClock(u *record.Unit, e *event.Event, seq keys.Sequence) error {
 	if e.Initial || e.Inferred || e.Op == event.Synced || !seq.IsNumber() {

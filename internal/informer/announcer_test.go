@@ -15,7 +15,7 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// slowDisk is a database on a disk whose fsync takes as long as told.
+// slowDisk is a database on a disk whose fsync takes as long as asked.
 func slowDisk(t *testing.T) (*store.DB, *atomic.Int64) {
 	t.Helper()
 	var fsync atomic.Int64 // a time.Duration

@@ -7,7 +7,7 @@ import (
 	"github.com/kubebridge/bridge/internal/changelog"
 )
 
-// brokenCommits is a Committer whose commits fail while it is told so.
+// brokenCommits is a Committer whose commits fail while it is asked to.
 type brokenCommits struct {
 	changelog.Committer
 	mu     sync.Mutex

@@ -54,7 +54,7 @@ func TestDivergedUntilReported(t *testing.T) {
 
 		r.list(expired, "200", "a@50", "b@60")
 		testkit.Want(t, out.wait(t, 2), "informer.gap  all/pods/gap/3/20 inferred", "informer.synced  all/pods/synced/200")
-		r.update("b", "201") // on the watch that the list went on as
+		r.update("b", "201") // on the watch that the list continued as
 		r.bookmark("202")
 		testkit.Want(t, out.wait(t, 1), "resource.updated b ub/201")
 		testkit.Eventually(t, "the bookmark is decided", func() bool {
@@ -64,7 +64,7 @@ func TestDivergedUntilReported(t *testing.T) {
 			t.Errorf("found %d times, noted %v: want 1, true", found.found(), r.noted())
 		}
 		if at := r.position(); at != "96" {
-			t.Errorf("the watermark is %s: a run after a crash would go on behind what is undone", at)
+			t.Errorf("the watermark is %s: a run after a crash would continue behind what is undone", at)
 		}
 		rewound := resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "200", To: "203"}
 		r.list(rewound, "203", "a@50", "b@201")
@@ -80,7 +80,7 @@ func TestDivergedUntilReported(t *testing.T) {
 // A list of the same history is never taken for another history.
 func TestDivergedFalseAlarm(t *testing.T) {
 	tests := map[string]struct {
-		tell    func(r *rig)
+		report  func(r *rig)
 		version resource.Version
 	}{
 		"as of an earlier version": {func(r *rig) { r.replace("a", "50") }, "94"},
@@ -88,7 +88,7 @@ func TestDivergedFalseAlarm(t *testing.T) {
 			r.replace("a", "95")
 			r.replace("b", "60")
 		}, "96"},
-		"that tells the later state before its end": {func(r *rig) {
+		"that reports the later state before its end": {func(r *rig) {
 			r.replace("a", "50")
 			r.replace("a", "95")
 		}, "200"},
@@ -116,7 +116,7 @@ func TestDivergedFalseAlarm(t *testing.T) {
 				r.delete("b", "97")
 				out.wait(t, 5)
 				testkit.OK(t, r.fifo.BeginReplace(t.Context(), expired))
-				test.tell(r)
+				test.report(r)
 				testkit.OK(t, r.fifo.EndReplace(t.Context(), test.version))
 				r.stop()
 				if found.found() != 0 || r.noted() {
@@ -127,8 +127,8 @@ func TestDivergedFalseAlarm(t *testing.T) {
 	}
 }
 
-// A run before had sent what nobody knows. What a list proves undone is told by equality, and that
-// says nothing of b as long as it is not known in which state it was sent.
+// A run before had sent what nobody knows. What a list proves undone is reported by equality, and
+// that says nothing of b as long as it is not known in which state it was sent.
 func TestDivergedAfterCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out, found := memory(t), newOutbox(), newProofs()
@@ -169,12 +169,12 @@ func TestDivergedUnselected(t *testing.T) {
 				testkit.OK(t, r.fifo.BeginReplace(t.Context(), expired))
 				r.unselected("a", test.version, false)
 				testkit.OK(t, r.fifo.EndReplace(t.Context(), "200"))
-				told := []string{"informer.gap  all/pods/gap/3/20 inferred"}
+				reported := []string{"informer.gap  all/pods/gap/3/20 inferred"}
 				if test.found == 0 {
-					told = append(told, "resource.deleted a ua/150/left inferred") // and not as one that died
+					reported = append(reported, "resource.deleted a ua/150/left inferred") // and not as one that died
 				}
-				told = append(told, "informer.synced  all/pods/synced/200")
-				testkit.Want(t, out.wait(t, len(told)), told...)
+				reported = append(reported, "informer.synced  all/pods/synced/200")
+				testkit.Want(t, out.wait(t, len(reported)), reported...)
 				r.stop()
 				if got := found.found(); got != test.found {
 					t.Errorf("the history is taken for another %d times, want %d", got, test.found)
@@ -198,7 +198,7 @@ func TestDivergedOldDelete(t *testing.T) {
 		testkit.OK(t, r.fifo.EndReplace(t.Context(), "200"))
 		r.stop()
 		if found.found() != 1 {
-			t.Error("nobody was told")
+			t.Error("nothing was reported")
 		}
 	})
 }

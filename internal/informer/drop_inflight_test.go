@@ -66,16 +66,16 @@ func TestDropInFlight(t *testing.T) {
 				r2.flood(last, last+100)
 				testkit.Eventually(t, "it has the last", func() bool { return after.got(last + 99) })
 				r2.stop()
-				if told := losses(t, after.events()); !slices.ContainsFunc(told, func(g gapData) bool { return g.holds(inFlight) }) {
-					t.Errorf("%d was with the publisher; told was %+v", inFlight, told)
+				if reported := losses(t, after.events()); !slices.ContainsFunc(reported, func(g gapData) bool { return g.holds(inFlight) }) {
+					t.Errorf("%d was with the publisher; reported was %+v", inFlight, reported)
 				}
 			})
 		})
 	}
 }
 
-// losses are what a stream told as dropped.
-func losses(t *testing.T, events []event.Event) (told []gapData) {
+// losses are what a stream reported as dropped.
+func losses(t *testing.T, events []event.Event) (reported []gapData) {
 	t.Helper()
 	for i := range events {
 		var g gapData
@@ -83,10 +83,10 @@ func losses(t *testing.T, events []event.Event) (told []gapData) {
 			testkit.OK(t, json.Unmarshal(events[i].Data, &g))
 		}
 		if g.Reason == resource.ReasonDropped {
-			told = append(told, g)
+			reported = append(reported, g)
 		}
 	}
-	return told
+	return reported
 }
 
 // holds reports whether a version is among what was dropped.
@@ -119,11 +119,11 @@ func TestGapsAreNotDropped(t *testing.T) {
 		second := end - 3
 		flood()
 		r.resting(end)
-		// It dies before anything was acknowledged, and again while the gaps are told.
+		// It dies before anything was acknowledged, and again while the gaps are reported.
 		again := newOutbox()
 		again.setHold(true)
 		r = newRig(t, db, []*outbox{again}, spooling, dropping)
-		testkit.Eventually(t, "a gap is told", func() bool { return len(again.events()) == 1 })
+		testkit.Eventually(t, "a gap is reported", func() bool { return len(again.events()) == 1 })
 		flood()
 		r.resting(end)
 		after := newOutbox()
@@ -135,16 +135,16 @@ func TestGapsAreNotDropped(t *testing.T) {
 		for _, e := range after.events()[:3] {
 			got = append(got, e.ID)
 		}
-		told := losses(t, after.events())
-		if len(told) != 1 || !told[0].holds(100) || !told[0].holds(2600) || told[0].Dropped < 9000 {
-			t.Fatalf("told was %+v", told)
+		reported := losses(t, after.events())
+		if len(reported) != 1 || !reported[0].holds(100) || !reported[0].holds(2600) || reported[0].Dropped < 9000 {
+			t.Fatalf("reported was %+v", reported)
 		}
 		testkit.Want(t, got,
 			fmt.Sprintf("all/pods/gap/%d/%d", second-2, second-1),
 			fmt.Sprintf("all/pods/gap/%d/%d", second, second+1),
 			after.events()[2].ID)
 		if again.events()[0].ID != got[0] {
-			t.Errorf("first told as %s", again.events()[0].ID)
+			t.Errorf("first reported as %s", again.events()[0].ID)
 		}
 	})
 }
@@ -171,8 +171,8 @@ func TestDropOfListEnd(t *testing.T) {
 				dead.release()
 				testkit.Eventually(t, "it has the last", func() bool { return dead.got(3300) })
 				r.stop()
-				if told := losses(t, dead.events()); len(told) != 1 || told[0].From != test.from || !told[0].holds(301) {
-					t.Errorf("told was %+v", told)
+				if reported := losses(t, dead.events()); len(reported) != 1 || reported[0].From != test.from || !reported[0].holds(301) {
+					t.Errorf("reported was %+v", reported)
 				}
 			})
 		})

@@ -26,7 +26,7 @@ type gapData struct {
 }
 
 // story is what a sink got about pod "a", which was updated version by version: each version was
-// sent, or lies in a gap that was told before anything later.
+// sent, or lies in a gap that was reported before anything later.
 type story struct {
 	t         *testing.T
 	next      int // the version that comes next
@@ -44,7 +44,7 @@ func (s *story) read(events []event.Event) {
 			continue
 		}
 		if got := version(s.t, e.ResourceVersion); got != s.next {
-			s.t.Fatalf("%s comes where %d should: order, or a loss that was not told", e.ID, s.next)
+			s.t.Fatalf("%s comes where %d should: order, or a loss that was not reported", e.ID, s.next)
 		}
 		s.next++
 		s.delivered++
@@ -132,7 +132,7 @@ func TestDropOldest(t *testing.T) {
 		got := testkit.Metric(t, registry, dropped+"sink-0") +
 			testkit.Metric(t, registry, dropped+"sink-1")
 		if int(got) != forLive.dropped+forDead.dropped {
-			t.Errorf("counted %v, told %d and %d", got, forLive.dropped, forDead.dropped)
+			t.Errorf("counted %v, reported %d and %d", got, forLive.dropped, forDead.dropped)
 		}
 	})
 }
@@ -150,7 +150,7 @@ func TestDropGapAfterRestart(t *testing.T) {
 		again := newOutbox()
 		again.setHold(true)
 		newRig(t, db, []*outbox{again}, spooling, dropping)
-		testkit.Eventually(t, "the gap is told", func() bool { return len(again.events()) == 1 })
+		testkit.Eventually(t, "the gap is reported", func() bool { return len(again.events()) == 1 })
 
 		// It dies again, before the gap was acknowledged.
 		after := newOutbox()
@@ -162,7 +162,7 @@ func TestDropGapAfterRestart(t *testing.T) {
 		first, s := again.events()[0], story{t: t, next: 100}
 		events := after.events()
 		if events[0].ID != first.ID || events[0].Op != event.Gap {
-			t.Errorf("told as %s, then as %s", first.ID, events[0].ID)
+			t.Errorf("reported as %s, then as %s", first.ID, events[0].ID)
 		}
 		s.read(events)
 		if s.next != 4200 || s.gaps != 1 {
@@ -182,7 +182,7 @@ func TestDropDuringGap(t *testing.T) {
 		r2dead := newOutbox()
 		r2dead.setHold(true)
 		r2 := newRig(t, db, []*outbox{r2dead}, spooling, dropping)
-		testkit.Eventually(t, "the first gap is told", func() bool { return len(r2dead.events()) == 1 })
+		testkit.Eventually(t, "the first gap is reported", func() bool { return len(r2dead.events()) == 1 })
 		r2.flood(3100, 6100)
 		r2.resting(6100)
 		r2dead.release()

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// An informer can be ended while its sinks are away, and another go on with its state, without
-// anything coming twice. What is not acknowledged belongs to the cursor of its listener: it is
-// taken back from the publisher and lies in the log on disk, and the next listener adds it again.
+// An informer can be ended while its sinks are unavailable, and another continue with its state,
+// without anything coming twice. What is not acknowledged belongs to the cursor of its listener: it
+// is taken back from the publisher and lies in the log on disk, and the next listener adds it
+// again.
 
 // detachPatience is how long End waits for the calls of a sink that hold something of this
 // informer.

@@ -21,7 +21,7 @@ func TestRewindEpoch(t *testing.T) {
 		died := newRig(t, db, []*outbox{before})
 		died.list(initial, "100", "a@95")
 		before.wait(t, 2)
-		// Else the rewind would put them into the log on disk, and the run after would tell them
+		// Else the rewind would put them into the log on disk, and the run after would report them
 		// again.
 		testkit.Eventually(t, "the snapshot is settled", func() bool { return died.informer.Status().Log.Entries == 0 })
 		died.list(rewound("102"), "60", "a@40")
@@ -66,7 +66,7 @@ func TestRewindFoundBySnapshot(t *testing.T) {
 		r.list(resource.Relist{Kind: resource.RelistInitialRewound, Reason: resource.ReasonRewound, From: "100", To: "60"}, "60", "a@40")
 		out.wait(t, 3)
 		if data := string(out.raw[0].Data); !strings.Contains(data, `"reason":"rewound"`) {
-			t.Errorf("the gap is told as %s", data)
+			t.Errorf("the gap is reported as %s", data)
 		}
 		r.stop()
 	})
@@ -118,7 +118,7 @@ func TestRewindBehindAnnouncement(t *testing.T) {
 
 // An informer that is ended while the log has no room loses what it has decided. What the run
 // before has sent of that is not known again, whatever bookmark was read: a list after a rewind
-// tells everything.
+// reports everything.
 func TestRewindAfterAbort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()

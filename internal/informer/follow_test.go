@@ -16,7 +16,7 @@ import (
 // following lets another replica lead.
 func following(c *informer.Config) { c.Listeners[0].Follows = true }
 
-// delivered tells the first listener how far the leader is.
+// delivered reports to the first listener how far the leader is.
 func (r *rig) delivered(version resource.Version) {
 	r.informer.Follow(0, standby.Unit{Delivered: version}, false)
 }

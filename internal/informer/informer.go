@@ -170,7 +170,7 @@ func (i *Informer) Log() *changelog.Log { return i.log }
 
 // Run works until the FIFO is closed and everything that came of it is settled, then returns nil;
 // or until ctx ends, or something fails that only a restart of the informer can heal (the state
-// database). End follows, where another informer is to go on with its state in the same process.
+// database). End follows, where another informer is to continue with its state in the same process.
 func (i *Informer) Run(ctx context.Context) error {
 	for _, l := range i.listeners {
 		if err := l.Prepare(); err != nil {
@@ -252,7 +252,7 @@ func (i *Informer) HasSynced() bool { return i.cfg.FIFO.HasSynced() }
 // Status of the informer's log and listeners.
 type Status struct {
 	Log changelog.Status
-	// Gaps told since the start, by reason.
+	// Gaps reported since the start, by reason.
 	Gaps      map[string]int
 	Listeners []processor.Status
 }

@@ -28,7 +28,7 @@ import (
 
 var pods = testkit.Pods
 
-// outbox is a Publisher that settles at once, or what it holds when it is told.
+// outbox is a Publisher that settles at once, or what it holds when it is asked to.
 type outbox struct {
 	mu       sync.Mutex
 	cond     *sync.Cond
@@ -403,7 +403,7 @@ func TestRelistDifferences(t *testing.T) {
 			"informer.synced  all/pods/synced/20")
 		last := out.raw[len(out.raw)-2]
 		if !strings.Contains(string(last.Data), `"resourceVersion":"3"`) {
-			t.Errorf("the inferred delete bears %s, want the last known object", last.Data)
+			t.Errorf("the inferred delete has %s, want the last known object", last.Data)
 		}
 		r.stop()
 		if got := r.informer.Log().Status().Watermark; got != "20" {
@@ -431,7 +431,7 @@ func TestRestartedListGap(t *testing.T) {
 	})
 }
 
-// After a rewind the server gives out versions again, for other states: ids bear the epoch from
+// After a rewind the server gives out versions again, for other states: ids have the epoch from
 // then on, or a broker that removes duplicates would take news for what it has.
 func TestRewindEqualVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

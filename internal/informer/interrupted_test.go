@@ -13,8 +13,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// A list without a position finds what was told before it: what happened in between is missing, and
-// its deletes are inferred.
+// A list without a position finds what was reported before it: what happened in between is missing,
+// and its deletes are inferred.
 func TestSecondSnapshotGap(t *testing.T) {
 	t.Run("after one that a stop has cut short", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestSecondSnapshotGap(t *testing.T) {
 			r.stop()
 		})
 	})
-	t.Run("after one that broke off, and is told once however often it does", func(t *testing.T) {
+	t.Run("after one that broke off, and is reported once however often it does", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			out := newOutbox()
 			r := newRig(t, memory(t), []*outbox{out})
@@ -143,7 +143,7 @@ func TestSecondSnapshotGap(t *testing.T) {
 			r.stop()
 		})
 	})
-	t.Run("but not after one that told nothing", func(t *testing.T) {
+	t.Run("but not after one that reported nothing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			out := newOutbox()
 			r := newRig(t, memory(t), []*outbox{out})

@@ -72,7 +72,7 @@ func TestLatestPending(t *testing.T) {
 			[]string{"resource.deleted a ua/deleted", "resource.added a ua2/13"},
 		},
 		{
-			"each life's delete is told",
+			"each life's delete is reported",
 			[]string{"delete a 10", "add a#2 11", "delete a#2 12", "add a#3 13"},
 			[]string{"resource.deleted a ua/deleted", "resource.deleted a ua2/deleted", "resource.added a ua3/13"},
 		},

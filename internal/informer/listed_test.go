@@ -53,7 +53,7 @@ func TestDeleteBeforeListEnd(t *testing.T) {
 }
 
 // What was not selected and died before the end of a list is not inferred.
-// It was told, though within a list.
+// It was reported, though within a list.
 func TestUnselectedDeleteInList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
@@ -74,8 +74,8 @@ func TestUnselectedDeleteInList(t *testing.T) {
 // An aggregated API server may give a delete the version of the last state.
 func TestDeleteOfSameVersion(t *testing.T) {
 	for name, item := range map[string]func(r *rig){
-		"that a watch told": func(r *rig) { r.add("a", "11") },
-		"of a list":         func(r *rig) { r.list(initial, "11", "a@11") },
+		"that a watch reported": func(r *rig) { r.add("a", "11") },
+		"of a list":             func(r *rig) { r.list(initial, "11", "a@11") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestDeleteOfSameVersion(t *testing.T) {
 				r.stop()
 				lines := out.wait(t, 2)
 				if n := len(lines); lines[n-1] != "resource.deleted a ua/deleted" || lines[0] == lines[n-1] {
-					t.Errorf("told is %q", lines)
+					t.Errorf("reported is %q", lines)
 				}
 				if rec, found, err := r.indexer.Get("shop/a"); found && !rec.Deleted || err != nil {
 					t.Errorf("a is %+v, %v", rec, err)

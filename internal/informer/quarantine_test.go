@@ -58,7 +58,7 @@ func TestQuarantine(t *testing.T) {
 			r.stop()
 		})
 	})
-	t.Run("a listener with the newest states is told of each, between the states around it", func(t *testing.T) {
+	t.Run("a listener with the newest states gets each, between the states around it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			out := newOutbox()
 			r := newRig(t, memory(t), []*outbox{out}, latest(1))
@@ -79,8 +79,8 @@ func TestQuarantine(t *testing.T) {
 		})
 	})
 	for name, next := range map[string]struct {
-		tell func(r *rig)
-		line string
+		report func(r *rig)
+		line   string
 	}{
 		"is added":   {func(r *rig) { r.add("a#2", "60") }, "resource.added a ua2/60"},
 		"is updated": {func(r *rig) { r.update("a#2", "60") }, "resource.added a ua2/60"},
@@ -100,7 +100,7 @@ func TestQuarantine(t *testing.T) {
 					r = newRig(t, db, []*outbox{out}, func(c *informer.Config) { c.Unclean = true })
 					r.quarantine("a", "50")
 					r.quarantine("a", "55") // its delete
-					next.tell(r)
+					next.report(r)
 					testkit.Want(t, out.wait(t, 4)[2:], "resource.deleted a ua/deleted inferred", next.line)
 					r.stop()
 				})

@@ -11,7 +11,7 @@ import (
 )
 
 // A namespace has not left by a list that infers no deletes.
-// A run after a crash has to tell it: the list did not.
+// A run after a crash has to report it: the list did not.
 func TestNamespaceInPartialList(t *testing.T) {
 	for name, end := range map[string]struct {
 		of    resource.Identity

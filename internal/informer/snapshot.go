@@ -14,7 +14,7 @@ var ErrNotSynced = errors.New("it is not in sync with the API server yet")
 
 // Snapshot says what is to be sent again.
 type Snapshot struct {
-	// Round tells one snapshot from another, and is in the ids of its events. Not 0.
+	// Round distinguishes one snapshot from another, and is in the ids of its events. Not 0.
 	Round int64
 	// Sink that gets it; "" for all.
 	Sink string

@@ -207,7 +207,7 @@ func TestSpoolDiskBudget(t *testing.T) {
 		}
 		select {
 		case <-done:
-			t.Error("reading went on")
+			t.Error("reading continued")
 		default:
 		}
 		out.release()

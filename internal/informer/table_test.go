@@ -139,7 +139,7 @@ func TestInferredDelete(t *testing.T) {
 	}
 }
 
-// cluster is an API server: its objects, and the history that it can still tell.
+// cluster is an API server: its objects, and the history that it can still report.
 type cluster struct {
 	version   int
 	lives     int // of names; uids are not reused
@@ -220,8 +220,8 @@ func (b *reader) start(t *testing.T, db *store.DB, c *cluster) {
 	}
 }
 
-// settled reports whether a list is settled in this epoch. Before that nobody can tell a server
-// whose history goes back from one that is met again.
+// settled reports whether a list is settled in this epoch. Before that nobody can distinguish a
+// server whose history goes back from one that is met again.
 func (b *reader) settled(t *testing.T) bool {
 	position, err := b.indexer.Meta().Position()
 	testkit.OK(t, err)

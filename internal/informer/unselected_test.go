@@ -38,13 +38,13 @@ func TestLeavingObjects(t *testing.T) {
 		position, err := r.indexer.Meta().Position()
 		testkit.OK(t, err)
 		if position.Version != "18" {
-			t.Errorf("the watermark is %s; what nobody is told of moves it too", position.Version)
+			t.Errorf("the watermark is %s; what is reported to nobody moves it too", position.Version)
 		}
 	})
 }
 
 // A list that is older than the watch makes no object leave.
-// A list may be older than what a watch has told.
+// A list may be older than what a watch has reported.
 func TestLeavingInOldList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()

@@ -161,8 +161,8 @@ func TestResyncPeriods(t *testing.T) {
 	})
 }
 
-// As TestRealFIFO_ResyncAtomic and TestDeltaFIFO_ResyncNonExisting: a Sync tells the state there is
-// when it is reached, and nothing of what is gone.
+// As TestRealFIFO_ResyncAtomic and TestDeltaFIFO_ResyncNonExisting: a Sync reports the state there
+// is when it is reached, and nothing of what is gone.
 func TestSyncState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()

@@ -100,7 +100,7 @@ func TestAttribution(t *testing.T) {
 		{"created", nil, []step{added("11", "alice@1")}, "added alice@1"},
 		{"created, over the end of a second", nil, []step{added("11", "alice@2")}, "added alice@2"},
 		{
-			"added long after it was created: the server does not tell of its first version", nil,
+			"added long after it was created: the server does not report its first version", nil,
 			[]step{added("11", "alice@4")},
 			"added @1.500",
 		},
@@ -172,7 +172,7 @@ func TestAttribution(t *testing.T) {
 			"added @1.500, deleted @3.000",
 		},
 		{
-			"told again", nil, []step{added("11", "alice@1"), resynced}, "added alice@1, synced @1.000",
+			"reported again", nil, []step{added("11", "alice@1"), resynced}, "added alice@1, synced @1.000",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -6,10 +6,10 @@
 // literals are checked, names that come twice are not. Its depth may be larger: the walk does not
 // recurse, and needs one bit for each level.
 //
-// A Scanner that reads keeps everything from the last Release on, in one piece: what it tells are
+// A Scanner that reads keeps everything from the last Release on, in one piece: what it returns are
 // offsets from there, which stay when more is read. It never goes over a byte twice, wherever the
 // input is cut into reads. When the input ends it stops with what the reader said; what is wrong is
-// told at the first byte that makes it so, which does not depend on how much was read beyond.
+// reported at the first byte that makes it so, which does not depend on how much was read beyond.
 //
 // The zero Scanner walks over nothing. A Scanner starts nothing and is not safe for concurrent use.
 package jsonscan

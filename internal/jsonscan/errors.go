@@ -8,7 +8,7 @@ import (
 // ErrSyntax is what every SyntaxError is.
 var ErrSyntax = errors.New("not valid JSON")
 
-// SyntaxError says where JSON is none. It tells nothing of what stands there, which may be a
+// SyntaxError says where JSON is none. It has nothing of what stands there, which may be a
 // secret.
 type SyntaxError struct {
 	// Offset of the first byte that can't be, in the whole input.

@@ -152,7 +152,7 @@ func (s *Scanner) nested() bool {
 }
 
 // These do what is rare in nested: each continues from an offset, and gives the bytes and the
-// offset to go on from, 0 after an error.
+// offset to continue from, 0 after an error.
 
 // rest goes over the rest of a string.
 func (s *Scanner) rest(i int) ([]byte, int) { return s.here(s.str(i)) }

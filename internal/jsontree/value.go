@@ -95,7 +95,7 @@ func (v Value) Start() int { return int(v.at) }
 // End is the offset behind the value.
 func (v Value) End() int { return int(v.end) }
 
-// first is the value's first byte, which tells its kind; 0 when there is no value.
+// first is the value's first byte, which shows its kind; 0 when there is no value.
 func (v Value) first() byte {
 	if v.doc == nil {
 		return 0

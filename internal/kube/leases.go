@@ -11,7 +11,7 @@ import (
 )
 
 // Leases reads and writes Leases of coordination.k8s.io. Its errors are those of the API server, so
-// that callers can tell a missing object from a conflict. It is safe for concurrent use.
+// that callers can distinguish a missing object from a conflict. It is safe for concurrent use.
 type Leases struct{ client rest.Interface }
 
 // NewLeases makes a client. It makes no request.

@@ -18,7 +18,7 @@ func Namespace(kubeconfig, context string) string {
 	rules.ExplicitPath = kubeconfig
 	raw, err := rules.Load()
 	if err != nil {
-		return "" // RESTConfig tells
+		return "" // RESTConfig returns the error
 	}
 	if api.IsConfigEmpty(raw) && kubeconfig == "" && context == "" {
 		name, err := os.ReadFile(podNamespace)

@@ -151,7 +151,7 @@ func (c *Catalog) otherGroups() (groups []string) {
 	return slices.Compact(groups)
 }
 
-// Offline tells group and resource of a name without asking an API server, "*" for all. It needs
+// Offline returns group and resource of a name without asking an API server, "*" for all. It needs
 // the plural, and the group of what is not in the core group: "pods", "deployments.apps",
 // "widgets.v1.example.com", "*.apps", "*".
 func Offline(name string) (group, resource string, err error) {

@@ -2,7 +2,7 @@ package kube
 
 import "strings"
 
-// Pin gives names that go on to mean what they mean now, whatever the server will serve later:
+// Pin gives names that continue to mean what they mean now, whatever the server will serve later:
 // "widgets" becomes "widgets.example.com", so that a CRD of another group can't take the name over.
 // A version that a name has stays; wildcards, and names that mean nothing now, stay as they are.
 func (c *Catalog) Pin(names []string) []string {

@@ -39,7 +39,7 @@ func (r *Resolver) Discover(ctx context.Context) (*Catalog, error) {
 
 // Ready asks whether the API server has everything that it serves: one that has just been started
 // answers discovery before it knows all custom resources. The error says why not, or that it does
-// not tell; a server that does not know the question is ready.
+// not say; a server that does not know the question is ready.
 func (r *Resolver) Ready(ctx context.Context) error {
 	err := r.client.Get().AbsPath("/readyz").Do(ctx).Error()
 	if err == nil || apierrors.IsNotFound(err) {

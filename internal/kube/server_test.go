@@ -16,7 +16,7 @@ import (
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 // widgets is the group of a CRD with two versions, of which the older is preferred, as both
-// discovery formats tell it.
+// discovery formats report it.
 const (
 	widgetsAggregated = `{"metadata":{"name":"example.com"},"versions":[
 	 {"version":"v1","freshness":"Current","resources":[

@@ -1,4 +1,5 @@
-// Package large says what a large object is, and tells who watches the processors that one came.
+// Package large says what a large object is, and reports its arrival to whoever watches the
+// processors.
 //
 // An object of half a megabyte is read, decided, compared and compressed for ten milliseconds and
 // more. Where as many large ones are worked on as there are processors, everything else waits for

@@ -2,7 +2,8 @@
 // their labels.
 //
 // In: the Namespaces, by a reflector of its own. Out: a Selection for each label selector, which
-// says at any time which namespaces are selected, since which version, and tells when that changes.
+// says at any time which namespaces are selected, since which version, and reports when that
+// changes.
 //
 // Promised: a Selection is complete. It is unknown until the first list has ended, and after that
 // always what the last list and the watch behind it say. Nothing is on disk: each start lists.

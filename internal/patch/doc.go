@@ -1,4 +1,4 @@
-// Package patch tells how one version of an object differs from another: as a JSON Patch (RFC
+// Package patch finds how one version of an object differs from another: as a JSON Patch (RFC
 // 6902), as a JSON Merge Patch (RFC 7386), or whether at all but for some paths.
 //
 // In: the JSON of both versions. It must be valid and have no name twice in one object, as

@@ -1,4 +1,4 @@
-// Package peer tells who is at the other end of a loopback connection.
+// Package peer says who is at the other end of a loopback connection.
 package peer
 
 import (

@@ -17,10 +17,11 @@ import (
 // So a Delivery also finds up to which version of the Namespaces the selection was applied, and
 // what came of it was acknowledged.
 //
-// Where a sink is unavailable, the others go on: so a Delivery also finds how far each of them is.
+// Where a sink is unavailable, the others continue: so a Delivery also finds how far each of them
+// is.
 //
 // The newest version of a quiet resource is not complete until a later one or a bookmark comes. So
-// a Delivery also tells of which objects it is, once everything is acknowledged.
+// a Delivery also says of which objects it is, once everything is acknowledged.
 //
 // All are samples, so no change carries them. The price: progress is as fine as the leader looks,
 // once a second.

@@ -25,7 +25,7 @@ const (
 	askPatience = time.Second
 	// askPatienceReplicas is the same where there are other replicas. They know the informer's
 	// epoch by the leader's progress, but not by how much one sink is ahead of it. So no sink is
-	// asked later, and one that takes longer than this to open is never told the gap. It is only
+	// asked later, and one that takes longer than this to open never gets the gap. It is only
 	// waited for while no replica has ever led, which is once.
 	askPatienceReplicas = 10 * time.Second
 	// lookPatience is how long an available sink that can't look is asked again, each second.
@@ -60,7 +60,7 @@ func (p *Pipeline) forgotten(ctx context.Context) (found controller.Forgotten) {
 			case err != nil && limited.Err() != nil && isAlone:
 				found.Unasked = append(found.Unasked, binding.Sink)
 			case err != nil:
-				p.cantTell(binding.Sink, err)
+				p.logUnknown(binding.Sink, err)
 			case holds:
 				found.Holding, found.Epoch = append(found.Holding, binding.Sink), max(found.Epoch, last)
 			}
@@ -88,16 +88,16 @@ func (p *Pipeline) holds(ctx context.Context, sink string) (holds bool, epoch in
 		case ctx.Err() != nil, errors.Is(err, publisher.ErrStopped):
 			return false, 0, err
 		case time.Since(began) > lookPatience:
-			p.cantTell(sink, err)
+			p.logUnknown(sink, err)
 			return false, 0, nil
 		}
 		_ = ratelimit.Sleep(ctx, time.Second)
 	}
 }
 
-func (p *Pipeline) cantTell(sink string, err error) {
-	p.log.Info("can't tell whether the sink holds events of an earlier run; if it does, what was "+
-		"deleted since is not told",
+func (p *Pipeline) logUnknown(sink string, err error) {
+	p.log.Info("can't find out whether the sink holds events of an earlier run; if it does, what was "+
+		"deleted since is not reported",
 		"sink", sink, "err", err)
 }
 

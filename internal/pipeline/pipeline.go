@@ -60,7 +60,7 @@ type Env struct {
 // Sink is where a listener's events go.
 type Sink struct {
 	Publisher *publisher.Publisher
-	// Key tells sinks of replicas apart, which may have one name and other targets.
+	// Key distinguishes sinks of replicas, which may have one name and other targets.
 	Key string
 }
 

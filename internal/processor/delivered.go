@@ -69,12 +69,12 @@ func (l *Listener) unsent(entries []*changelog.Entry) []*changelog.Entry {
 
 // changeOf is what an entry says of versions.
 func changeOf(h *changelog.Header, selection resource.Version) standby.Change {
-	c := standby.Change{Version: h.Told, Epoch: h.Epoch, OfList: h.OfList, Selection: selection}
+	c := standby.Change{Version: h.DeltaVersion, Epoch: h.Epoch, OfList: h.OfList, Selection: selection}
 	switch h.Kind {
 	case changelog.OfGap: // a list follows
 		c.OfList = true
 	case changelog.OfQuarantined:
-		c.OfList, c.Key = h.Told == "", h.Key // else no list follows
+		c.OfList, c.Key = h.DeltaVersion == "", h.Key // else no list follows
 	case changelog.OfObject:
 		c.Repeats, c.Key = h.Op == event.Synced, h.Key
 	case changelog.OfListEnd, changelog.OfDropped, changelog.OfProgress:

@@ -69,7 +69,7 @@ var hasEnded = func() context.Context {
 }()
 
 // TryAdd takes all of the items, of one Settler, or none, and reports which. It never waits: it
-// takes none while the sink is not open, where there is no room, or where the sink can't tell a
+// takes none while the sink is not open, where there is no room, or where the sink doesn't know a
 // lane from memory.
 func (p *Publisher) TryAdd(items []*Item) bool {
 	select {
@@ -101,7 +101,7 @@ func (p *Publisher) TryAdd(items []*Item) bool {
 	return true
 }
 
-// tryLane asks the sink for the lane of an item, if it can tell it from memory.
+// tryLane asks the sink for the lane of an item, if it knows it from memory.
 func (p *Publisher) tryLane(it *Item) bool {
 	if it.Message.Event.Err != nil || p.isUnrouted(it) {
 		return false

@@ -10,7 +10,7 @@ import (
 // answer acts on what the sink answered: settles, and sends every lane where its answer says.
 func (w *worker) answer(ctx context.Context, pass breaker.Pass) {
 	down := w.readAnswers(ctx)
-	w.tell(ctx, pass, down)
+	w.inform(ctx, pass, down)
 	w.collect()
 	w.settle()
 	for _, s := range w.sent {
@@ -19,7 +19,7 @@ func (w *worker) answer(ctx context.Context, pass breaker.Pass) {
 	w.putBack()
 }
 
-// putBack gives the lanes to the queue again, those that can go on first: their items wait for
+// putBack gives the lanes to the queue again, those that can continue first: their items wait for
 // nothing.
 func (w *worker) putBack() {
 	w.release(w.onward)
@@ -50,7 +50,7 @@ func (w *worker) unpick(first, delayed []*lane) {
 	w.p.handBack(&left)
 }
 
-// release puts back the lanes that can go on, and frees those that are empty.
+// release puts back the lanes that can continue, and frees those that are empty.
 func (w *worker) release(lanes []*lane) {
 	if len(lanes) == 0 {
 		return
@@ -132,11 +132,11 @@ func (w *worker) readAnswer(ctx context.Context, s *sent, it *Item) {
 
 // What the sink answers decides what happens (sinks.Classify):
 //
-//   - Retry delays the lane alone, exponentially with jitter. Other lanes go on.
+//   - Retry delays the lane alone, exponentially with jitter. Other lanes continue.
 //   - Reconnect pauses the whole sink with one backoff. After it one worker tries one message; its
 //     answer ends the pause or starts a longer one.
-//   - Refused sends the message to the dead letters; later messages of the lane go on behind it. A
-//     dead letter that can't be stored either is tried again: nothing is dropped but where the
+//   - Refused sends the message to the dead letters; later messages of the lane continue behind it.
+//     A dead letter that can't be stored either is tried again: nothing is dropped but where the
 //     configuration says so.
 //   - Stopped leaves the item as it is.
 
@@ -150,9 +150,9 @@ func (p *Publisher) classify(ctx context.Context, err error) sinks.Class {
 	return class
 }
 
-// tell lets the breaker know whether the broker answered. A call cut short by ctx says nothing
+// inform lets the breaker know whether the broker answered. A call cut short by ctx says nothing
 // about the broker.
-func (w *worker) tell(ctx context.Context, pass breaker.Pass, down error) {
+func (w *worker) inform(ctx context.Context, pass breaker.Pass, down error) {
 	if down == nil {
 		if ctx.Err() != nil {
 			w.p.breaker.GiveUp(pass)
@@ -186,7 +186,7 @@ func (w *worker) collect() {
 	}
 }
 
-// settle tells the settlers, each once for all of its items, and then frees their capacity. It
+// settle calls the settlers, each once for all of its items, and then frees their capacity. It
 // comes before the lanes are released: settlers see the items of a lane in their order.
 func (w *worker) settle() {
 	w.same = w.p.settle(w.settled, w.same)

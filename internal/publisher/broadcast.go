@@ -9,9 +9,9 @@ import (
 )
 
 // Parts is how many copies of an event about an informer the sink has to be sent; 0 when it is sent
-// as it is. It waits as long as the sink can't tell: an event that is sent meanwhile, as one, would
-// reach the readers of one part only. An event that is refused has no copies: it becomes a dead
-// letter.
+// as it is. It waits as long as the sink doesn't know: an event that is sent meanwhile, as one,
+// would reach the readers of one part only. An event that is refused has no copies: it becomes a
+// dead letter.
 func (p *Publisher) Parts(ctx context.Context, e *event.Event) (int, error) {
 	b, ok := p.cfg.Sink.(sinks.Broadcaster)
 	if !ok {
@@ -50,7 +50,7 @@ func (p *Publisher) awaitParts(
 	backoff := ratelimit.Backoff{Initial: p.cfg.Retry.Initial, Max: p.cfg.Retry.Max}
 	for ; isUnknown(ctx, err); n, err = b.Parts(ctx, e) {
 		p.routeFailed(err)
-		p.warnings.route.Warn(p.cfg.Log, "can't tell where an event goes; its informer waits", "id",
+		p.warnings.route.Warn(p.cfg.Log, "can't find out where an event goes; its informer waits", "id",
 			e.ID, "err", err)
 		if err := ratelimit.Sleep(ctx, backoff.Next()); err != nil {
 			return 0, err

@@ -14,7 +14,7 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// dividedSink is a sink whose destinations have three parts, where it can tell.
+// dividedSink is a sink whose destinations have three parts, where it knows them.
 type dividedSink struct {
 	*testkit.Session
 	fault atomic.Pointer[sinks.Error] // why it can't; nil when it can

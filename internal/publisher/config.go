@@ -64,7 +64,7 @@ type Config struct {
 	// before an event is kept; 0 forever.
 	DeadLetterWait time.Duration
 	// Forget sends everything again that the checkpoint does not know of, even where the sink could
-	// tell what it holds.
+	// say what it holds.
 	Forget bool
 	// Log defaults to none.
 	Log *slog.Logger

@@ -38,7 +38,7 @@ func (w *worker) deadLetterHeads(ctx context.Context, pass breaker.Pass) {
 			w.delayed = append(w.delayed, l)
 		}
 	}
-	w.tell(ctx, pass, down)
+	w.inform(ctx, pass, down)
 	w.putBack()
 }
 

@@ -125,7 +125,7 @@ func (p *Publisher) sweepUnroutedLocked(out *swept) {
 	}
 }
 
-// handBack tells the settlers of what is settled, and frees the capacity of all that was taken out.
+// handBack gives the settlers what is settled, and frees the capacity of all that was taken out.
 // Detach of their settlers returns behind it.
 func (p *Publisher) handBack(out *swept) {
 	if len(out.settled) > 0 {

@@ -66,7 +66,7 @@ func TestDetach(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a sink that is away is not back because nothing is left to try", func(t *testing.T) {
+	t.Run("a sink that is unavailable is not back because nothing is left to try", func(t *testing.T) {
 		eachOrder(t, func(t *testing.T, order sinks.Order) {
 			sink, r, later := newSink(t, order), newRecorder(t), newRecorder(t)
 			sink.OnMessage = func(*event.Event) testkit.Answer { return testkit.Answer{Err: testkit.ErrUnreachable} }

@@ -9,7 +9,7 @@
 // lane is a FIFO in the order of the Add calls. At most one Publish call holds messages of a lane;
 // with sinks.ByObject it holds the first one only. A message that is to be sent again stays at the
 // head of its lane. Items of one lane are settled in their order, and Settle has returned before
-// the next call for the lane starts. An item whose lane can't be told yet keeps all later ones of
+// the next call for the lane starts. An item whose lane is not known yet keeps all later ones of
 // its object behind it.
 //
 // Duplicates and loss: a message is sent again, with the same id, until the sink answers that it is
@@ -20,7 +20,7 @@
 // Blocking and memory: Add blocks while the bounds on items and bytes are reached, and until the
 // sink is open. Adders are served in their order. One half of the capacity is reserved in equal
 // parts for the settlers: a pipeline that is stuck does not take the part of another one. Items
-// whose lane the sink can't tell hold at most a quarter of it, those for one topic or stream a
+// whose lane the sink doesn't know hold at most a quarter of it, those for one topic or stream a
 // sixteenth. Items form linked lists and come back with Settle, so an adder that uses them again
 // makes the path free of allocations. Settle is called with no lock held. It must not wait for Add.
 //

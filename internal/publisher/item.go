@@ -7,7 +7,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// Settler is told when items are settled. All items of a call have this Settler; the slice is the
+// Settler is called when items are settled. All items of a call have this Settler; the slice is the
 // publisher's and valid during the call only. Calls come from several goroutines. Implementations
 // must be comparable (a pointer).
 type Settler interface{ Settle(items []*Item) }
@@ -16,7 +16,7 @@ type Settler interface{ Settle(items []*Item) }
 // the adder may use it again.
 type Item struct {
 	Message sinks.Message // Message.Event is set by the adder
-	Settler Settler       // told once, when the item is settled
+	Settler Settler       // called once, when the item is settled
 	Seq     uint64        // the settler's own mark; the publisher doesn't look at it
 	// Hold is the item's when it is settled, for the Settler to release; nil for nothing.
 	Hold *Hold

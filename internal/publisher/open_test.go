@@ -21,16 +21,16 @@ func TestOpenRetry(t *testing.T) {
 		sink.OnOpen = func(attempt int) error {
 			return []error{testkit.ErrUnreachable, testkit.ErrBusy, errors.New("of no class"), nil}[attempt-1]
 		}
-		var told []error
-		p := start(t, sink, publisher.Config{OnOpenError: func(err error) { told = append(told, err) }})
+		var reported []error
+		p := start(t, sink, publisher.Config{OnOpenError: func(err error) { reported = append(reported, err) }})
 		begun := time.Now()
 		p.add(r.items("a/1"))
 		if took := time.Since(begun); took < 350*time.Millisecond || took > 700*time.Millisecond {
 			t.Errorf("opened after %v, want three backoffs of 100, 200 and 400 ms, each shortened by up to a half", took)
 		}
 		p.drain()
-		if len(told) != 3 {
-			t.Errorf("OnOpenError was told %v", told)
+		if len(reported) != 3 {
+			t.Errorf("OnOpenError got %v", reported)
 		}
 		select {
 		case <-p.Opened():

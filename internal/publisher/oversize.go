@@ -30,7 +30,8 @@ func (w *worker) fit(ctx context.Context) (down error) {
 			w.refused = append(w.refused, s.lane)
 		case class == sinks.Stopped:
 			w.first = append(w.first, s.lane)
-		// the place for payloads may be away while messages are taken: the lane waits, not the sink
+		// the place for payloads may be unavailable while messages are taken: the lane waits, not
+		// the sink
 		default:
 			if class == sinks.Reconnect {
 				down = err

@@ -19,7 +19,7 @@ import (
 )
 
 func TestPanic(t *testing.T) {
-	t.Run("an event that could not be made is a dead letter, and the rest goes on", func(t *testing.T) {
+	t.Run("an event that could not be made is a dead letter, and the rest continues", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			sink, registry := newSink(t, sinks.ByObject), prometheus.NewRegistry()
 			p, r := start(t, sink, publisher.Config{Registerer: registry}), newRecorder(t)

@@ -403,7 +403,7 @@ func TestRateLimit(t *testing.T) {
 			t.Errorf("55 messages at 10/s with 5 at once took %v, want 5s", took)
 		}
 		if _, waited := series(t, registry, "rate_limited_seconds_total"); waited < 5 {
-			t.Errorf("the metric tells of %vs of waiting, want 5s at least", waited)
+			t.Errorf("the metric reports %vs of waiting, want 5s at least", waited)
 		}
 		sent := 0
 		for _, call := range sink.Calls() {

@@ -39,7 +39,7 @@ func (c *chaos) below(n int) int {
 
 // TestRandomFaults is the promise of the package under all faults at once:
 // messages that are busy, stored without an answer, refused; calls that are slow or hang; outages;
-// lanes that can't be told; dead letters that fail.
+// lanes that are not known; dead letters that fail.
 func TestRandomFaults(t *testing.T) {
 	for round := range *rounds {
 		seed := *firstSeed + uint64(round)

@@ -57,7 +57,7 @@ func (p *Publisher) routeWaiting(ctx context.Context) (progress bool) {
 		if sinks.Classify(err) == sinks.Reconnect {
 			away = err
 		}
-		p.warnings.route.Warn(p.cfg.Log, "still can't tell where an event goes; its object waits",
+		p.warnings.route.Warn(p.cfg.Log, "still can't find out where an event goes; its object waits",
 			"resource", key.resource, "namespace", key.namespace, "name", key.name, "err", err)
 		if away != nil {
 			break // asking for the others would only wait for the same broker
@@ -80,8 +80,8 @@ func together(why map[string]error) error {
 	return errors.New(first)
 }
 
-// routeObject moves the items of one object into their lanes, up to the first whose lane can't be
-// told.
+// routeObject moves the items of one object into their lanes, up to the first whose lane is not
+// known.
 func (p *Publisher) routeObject(ctx context.Context, key object) (moved bool, err error) {
 	for {
 		it := p.askFor(key)

@@ -107,7 +107,7 @@ func numbered(object string, n int) []string {
 	return ids
 }
 
-// running is a publisher whose Run is going on.
+// running is a publisher whose Run has not returned.
 type running struct {
 	*publisher.Publisher
 	t    *testing.T

@@ -84,7 +84,7 @@ func (s itemState) next(e itemEvent) itemState {
 	panic(fmt.Sprintf("publisher: event %d in state %d of an item", e, s))
 }
 
-// settled reports whether nothing more is to be done for the item but to tell its settler.
+// settled reports whether nothing more is to be done for the item but to call its settler.
 func (s itemState) settled() bool { return s >= itemStored && s <= itemLost }
 
 // on moves the item to its next state.

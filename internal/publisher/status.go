@@ -10,7 +10,7 @@ import (
 // Status is what a publisher is doing at one moment.
 type Status struct {
 	Opened        bool      `json:"opened"`        // the sink was opened
-	Connected     bool      `json:"connected"`     // and its broker is not known to be away
+	Connected     bool      `json:"connected"`     // and its broker is not known to be unavailable
 	Paused        bool      `json:"paused"`        // by an operator
 	QueuedItems   int       `json:"queuedItems"`   // added and not settled
 	QueuedBytes   int       `json:"queuedBytes"`   // what they count against the bound
@@ -32,7 +32,7 @@ type counts struct {
 	published, retries, deadLetters atomic.Uint64
 	inFlight                        atomic.Int64 // messages in calls of the sink
 	last                            atomic.Pointer[failure]
-	route                           atomic.Pointer[failure] // why the sink could not tell a lane
+	route                           atomic.Pointer[failure] // why the sink did not know a lane
 }
 
 type failure struct {
@@ -69,18 +69,18 @@ func (p *Publisher) Status() Status {
 	return s
 }
 
-// connected reports whether the broker of an open sink is not known to be away.
+// connected reports whether the broker of an open sink is not known to be unavailable.
 func (p *Publisher) connected() bool {
 	why := p.blocked()
 	return p.breaker.Connected() && (why == nil || sinks.Classify(why) != sinks.Reconnect)
 }
 
-// withoutLane is how many objects and informers wait until the sink can tell a lane.
+// withoutLane is how many objects and informers wait until the sink knows a lane.
 func (p *Publisher) withoutLane() int64 {
 	return p.unrouted.count.Load() + p.unrouted.broadcasts.Load()
 }
 
-// blocked is why some messages can't go: the sink can't tell their lane, or says so.
+// blocked is why some messages can't go: the sink doesn't know their lane, or says so.
 func (p *Publisher) blocked() error {
 	if why := p.metrics.counts.route.Load(); why != nil && p.withoutLane() > 0 {
 		return why.err
@@ -108,7 +108,7 @@ func (p *Publisher) isOpen() bool {
 // failed notes an error for Status.
 func (p *Publisher) failed(err error) { p.metrics.counts.last.Store(&failure{err, time.Now()}) }
 
-// routeFailed remembers why the sink can't tell a lane.
+// routeFailed remembers why the sink doesn't know a lane.
 func (p *Publisher) routeFailed(err error) {
 	p.failed(err)
 	p.metrics.counts.route.Store(p.metrics.counts.last.Load())

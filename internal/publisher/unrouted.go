@@ -11,7 +11,7 @@ import (
 // errBehind says that an earlier item of the same object has no lane yet.
 var errBehind = errors.New("an earlier event of the object has no lane yet")
 
-// object names what must stay in order while the sink can't tell its lane.
+// object names what must stay in order while the sink doesn't know its lane.
 type object struct{ group, resource, namespace, name string }
 
 func objectOf(e *event.Event) object {
@@ -20,13 +20,13 @@ func objectOf(e *event.Event) object {
 
 // maxUnrouted and maxPerRoute are the parts of the capacity that unrouted items may hold: all of
 // them a quarter, and those for one topic or stream a sixteenth. What goes there waits; the rest of
-// the capacity is for what can go. A sink tells one topic from another by its error.
+// the capacity is for what can go. A sink distinguishes topics by its error.
 const (
 	maxUnrouted = 4
 	maxPerRoute = 16
 )
 
-// unrouted are items whose lane the sink can't tell yet, in their order per object. Publisher.mu
+// unrouted are items whose lane the sink doesn't know yet, in their order per object. Publisher.mu
 // guards all fields but now, count and broadcasts.
 type unrouted struct {
 	objects map[object]*waiting
@@ -111,13 +111,13 @@ func (p *Publisher) isUnrouted(it *Item) bool {
 	return p.unrouted.objects[objectOf(it.Message.Event)] != nil
 }
 
-// keepUnrouted keeps an item, and with it the later ones of its object, until the sink can tell its
+// keepUnrouted keeps an item, and with it the later ones of its object, until the sink knows its
 // lane. It returns nil, or, when unrouted items hold their part of the capacity, a channel that is
 // closed when they hold less.
 func (p *Publisher) keepUnrouted(it *Item, err error) (fewer <-chan struct{}) {
 	if !errors.Is(err, errBehind) {
 		p.routeFailed(err)
-		p.warnings.route.Warn(p.cfg.Log, "can't tell where an event goes; its object waits", "subject",
+		p.warnings.route.Warn(p.cfg.Log, "can't find out where an event goes; its object waits", "subject",
 			it.Message.Event.Subject, "err", err)
 	}
 	key := objectOf(it.Message.Event)

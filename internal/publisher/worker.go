@@ -103,7 +103,7 @@ func (w *worker) round(ctx context.Context, pass breaker.Pass) {
 		w.publish(ctx)
 		w.answer(ctx, pass)
 	case len(w.refused) == 0: // nothing fits, or can be made to just now
-		w.tell(ctx, pass, down)
+		w.inform(ctx, pass, down)
 		w.putBack()
 	}
 	w.deadLetterHeads(ctx, pass)

@@ -22,7 +22,7 @@ func TestSleep(t *testing.T) {
 			}
 		})
 	}
-	cause := errors.New("told to stop")
+	cause := errors.New("asked to stop")
 	t.Run("it waits for its time", func(t *testing.T) {
 		slept(t, time.Minute, nil, func(ctx context.Context, _ context.CancelCauseFunc) error {
 			return ratelimit.Sleep(ctx, time.Minute)

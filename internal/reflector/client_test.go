@@ -71,7 +71,7 @@ func TestNewClient(t *testing.T) {
 	}
 	if got := strings.Join(store.take(), ", "); got != "begin initial, replace shop/a@98, end "+
 		"98, add shop/b@99" {
-		t.Errorf("the store was told %s", got)
+		t.Errorf("the store got %s", got)
 	}
 	if proto.Load() != "HTTP/2.0" || token.Load() != "Bearer token" ||
 		agent.Load() != "bridge/test" {

@@ -11,8 +11,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// Before a first list is complete there is no version to resume from. What it has told is known all
-// the same, and would cover what a restored server tells.
+// Before a first list is complete there is no version to resume from. What it has reported is known
+// all the same, and would cover what a restored server reports.
 func TestRewindInFirstList(t *testing.T) {
 	for name, watchList := range map[string]bool{"by WatchList": true, "by pages": false} {
 		t.Run(name, func(t *testing.T) {

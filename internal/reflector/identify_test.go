@@ -16,7 +16,7 @@ import (
 // may be read: its objects would be taken for changes, and the missing ones for deletes.
 func TestAnotherCluster(t *testing.T) {
 	for name, relist := range map[string]bool{
-		"where the watch would go on":      false,
+		"where the watch would continue":   false,
 		"where everything would be listed": true,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestAnotherCluster(t *testing.T) {
 						t.Errorf("Run: %v", err)
 					}
 				default:
-					t.Error("Run goes on")
+					t.Error("Run continues")
 				}
 			})
 		})

@@ -136,7 +136,7 @@ func TestIsolated(t *testing.T) {
 							calls := c.store.take()
 							if !slices.Contains(calls, "replace shop/c@168") ||
 								calls[len(calls)-1] != end || len(c.store.unreadable) != 70 {
-								t.Fatalf("%s: %d quarantined, the store was told %q", way,
+								t.Fatalf("%s: %d quarantined, the store got %q", way,
 									len(c.store.unreadable), calls)
 							}
 							c.relist()

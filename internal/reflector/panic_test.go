@@ -81,7 +81,7 @@ func TestPanic(t *testing.T) {
 			}
 			defer func() {
 				if recover() == nil {
-					t.Error("it goes on")
+					t.Error("it continues")
 				}
 			}()
 			_ = r.Run(t.Context())

@@ -14,7 +14,7 @@ import (
 
 // A server that was rewound is listed again.
 func TestRewind(t *testing.T) {
-	t.Run("while the reflector was away", func(t *testing.T) {
+	t.Run("while the reflector was unavailable", func(t *testing.T) {
 		run(t, func(t *testing.T) {
 			c := newCluster(t, pods)
 			c.create("shop/a")
@@ -389,8 +389,8 @@ func TestRepeatedInternalError(t *testing.T) {
 }
 
 // A storage read error leads to a list.
-// As TestReflectorReplacesStoreOnUnsafeDelete: the deletion of a corrupt object is only told as an
-// error.
+// As TestReflectorReplacesStoreOnUnsafeDelete: the deletion of a corrupt object is only reported as
+// an error.
 func TestStorageReadError(t *testing.T) {
 	run(t, func(t *testing.T) {
 		c := newCluster(t, pods)
@@ -411,7 +411,7 @@ func TestExpiryAfterOneEvent(t *testing.T) {
 		c.follow(pods, c.from(c.Version()))
 		c.create("shop/a")
 		synctest.Wait()
-		c.Expire() // 97, from which the watch would go on to be sure of all of 98
+		c.Expire() // 97, from which the watch would continue to be sure of all of 98
 		c.later(2 * time.Second)
 		c.Streams.Cut()
 		c.later(2 * time.Second)

@@ -27,7 +27,7 @@ var (
 	secrets = resource.Type{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}
 )
 
-// recorder is a Store that writes down what it is told: "add shop/a@99".
+// recorder is a Store that writes down its calls: "add shop/a@99".
 type recorder struct {
 	mu      sync.Mutex
 	calls   []string
@@ -148,7 +148,7 @@ func (s *recorder) set(change func(*recorder)) {
 	change(s)
 }
 
-// cluster is a server, a reflector that follows it, and what the reflector told.
+// cluster is a server, a reflector that follows it, and what the reflector reported.
 type cluster struct {
 	*testkit.Server
 	t     *testing.T
@@ -206,12 +206,12 @@ func (c *cluster) from(v resource.Version) func(*reflector.Config) {
 	return func(cfg *reflector.Config) { cfg.From = v }
 }
 
-// expect waits until nothing happens and checks what the store was told since the last time.
+// expect waits until nothing happens and checks what the store got since the last time.
 func (c *cluster) expect(want ...string) {
 	c.t.Helper()
 	synctest.Wait()
 	if got := c.store.take(); !slices.Equal(got, want) {
-		c.t.Errorf("the store was told\n  %s\nwant\n  %s", strings.Join(got, "\n  "),
+		c.t.Errorf("the store got\n  %s\nwant\n  %s", strings.Join(got, "\n  "),
 			strings.Join(want, "\n  "))
 	}
 }

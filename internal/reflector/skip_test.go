@@ -102,7 +102,7 @@ func TestSkippedItemInEveryList(t *testing.T) {
 			t.Errorf("quarantined: %q", c.store.quarantined)
 		}
 
-		// the next list has the same item as the one before: it is skipped, and not told again
+		// the next list has the same item as the one before: it is skipped, and not reported again
 		c.Expire()
 		c.Streams.Cut()
 		c.later(time.Minute)
@@ -110,10 +110,10 @@ func TestSkippedItemInEveryList(t *testing.T) {
 		c.later(time.Minute)
 		calls := c.store.take()
 		if !slices.Contains(calls, "add shop/c@102") {
-			t.Errorf("the store was told %q", calls)
+			t.Errorf("the store got %q", calls)
 		}
 
-		// by a frame that can't be understood either: only a list tells that it is gone
+		// by a frame that can't be understood either: only a list shows that it is gone
 		c.Delete("shop/a")
 		c.later(time.Minute)
 		c.expect("begin unreadable 102..103", "replace shop/b@101", "replace shop/c@102", "end 103")
@@ -170,14 +170,14 @@ func TestListWithHoles(t *testing.T) {
 			c.later(time.Minute)
 			if calls := c.store.take(); slices.ContainsFunc(calls, isEnd) ||
 				c.refl.Status().Synced {
-				t.Errorf("the store was told %q", calls)
+				t.Errorf("the store got %q", calls)
 			}
 			c.Update("shop/b", func(obj map[string]any) {
 				delete(obj["metadata"].(map[string]any), "generation")
 			})
 			c.later(time.Minute)
 			if calls := c.store.take(); !slices.ContainsFunc(calls, isEnd) {
-				t.Errorf("the store was told %q", calls)
+				t.Errorf("the store got %q", calls)
 			}
 		})
 	})
@@ -209,7 +209,7 @@ func TestSkippedItemOfNamespace(t *testing.T) {
 		calls := c.store.take()
 		for _, want := range []string{"replace shop/a@98", "skip shop/b", "add shop/c@100"} {
 			if !slices.Contains(calls, want) {
-				t.Errorf("the store was told %q, not %q", calls, want)
+				t.Errorf("the store got %q, not %q", calls, want)
 			}
 		}
 	})

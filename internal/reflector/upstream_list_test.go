@@ -270,7 +270,7 @@ func TestWatchListBookmark(t *testing.T) {
 				synctest.Wait()
 				calls := c.store.take()
 				if len(calls) < 3 || calls[2] == "end 98" {
-					t.Errorf("the store was told %q", calls)
+					t.Errorf("the store got %q", calls)
 				}
 				c.expectRequests(testkit.Lists, 1, "lists in place of the WatchList")
 			})

@@ -91,7 +91,7 @@ func TestBookmarks(t *testing.T) {
 		c.later(time.Minute)
 		watches := c.Requests(testkit.Watches)
 		if got := watches[len(watches)-1].Query.Get("resourceVersion"); got != "597" {
-			t.Errorf("the watch goes on from %s", got)
+			t.Errorf("the watch continues from %s", got)
 		}
 	})
 }
@@ -280,7 +280,7 @@ func TestCutInOneVersion(t *testing.T) {
 		got := c.store.take()
 		want := []string{"delete shop/a@102", "delete shop/b@102", "delete shop/c@102"}
 		if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
-			t.Errorf("the store was told %q, want %q", got, want)
+			t.Errorf("the store got %q, want %q", got, want)
 		}
 		c.expectRequests(testkit.Lists, 0, "lists")
 	})
@@ -352,7 +352,7 @@ func TestStoreError(t *testing.T) {
 					}
 					c.result <- nil
 				default:
-					t.Error("Run goes on")
+					t.Error("Run continues")
 				}
 			})
 		})

@@ -35,7 +35,7 @@ const (
 	useDigest      = "kubebridge/digest/1"
 )
 
-// keyIDSize in bytes: enough to tell keys apart, and it says nothing of a random key.
+// keyIDSize in bytes: enough to distinguish keys, and it says nothing of a random key.
 const keyIDSize = 4
 
 // NewRedactor makes a Redactor. The key is kept secret and comes from a random source.
@@ -49,8 +49,8 @@ func NewRedactor(key []byte) (*Redactor, error) {
 	return r, nil
 }
 
-// KeyID tells keys apart. Fingerprints begin with it, and those of two keys say nothing about each
-// other.
+// KeyID distinguishes keys. Fingerprints begin with it, and those of two keys say nothing about
+// each other.
 func (r *Redactor) KeyID() string { return r.keyID }
 
 // Again is for objects that were redacted before, maybe by other rules or with another key: it
@@ -147,7 +147,7 @@ func appendItem(field []byte, index int, name string) []byte {
 }
 
 // ErrRedact says that an object holds secrets in a place where they can't be taken out one by one.
-// Such an object is refused as a whole. The error tells the place and never what stands there.
+// Such an object is refused as a whole. The error names the place and never what stands there.
 var ErrRedact = errors.New("can't redact")
 
 // RedactionFormat changes when Parse takes out more of the same objects, or makes other

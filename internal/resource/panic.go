@@ -8,7 +8,7 @@ import (
 
 // PanicError is a panic in the work on one object.
 type PanicError struct {
-	// Stack is where it came from. Neither the Stack nor the error's text tells anything of the
+	// Stack is where it came from. Neither the Stack nor the error's text has anything of the
 	// object.
 	Stack []byte
 	what  string

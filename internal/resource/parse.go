@@ -173,7 +173,7 @@ func (p *parser) panicked(s *jsonscan.Scanner, v any, t Type) error {
 	return &RefusedError{p.identityOrNone(t), Panicked(v)}
 }
 
-// identityOrNone is identity, where all of the metadata was read and it can be told.
+// identityOrNone is identity, where all of the metadata was read and it is known.
 func (p *parser) identityOrNone(t Type) (of Identity) {
 	defer func() { _ = recover() }() // the parser may be in any state
 	if p.seen&fieldMetadataEnd != 0 {
@@ -264,8 +264,8 @@ const (
 	fieldMetadataEnd
 )
 
-// refuse says that this is no object to follow. The walk continues: that it is JSON at all is told
-// first.
+// refuse says that this is no object to follow. The walk continues: that it is JSON at all is
+// reported first.
 func (p *parser) refuse(err error) {
 	if p.refused == nil {
 		p.refused = err

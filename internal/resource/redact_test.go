@@ -17,7 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 var secrets = resource.Type{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}
 
@@ -278,7 +278,7 @@ func TestRedactionFailure(t *testing.T) {
 				t.Fatalf("Parse = %v, %v, want %v", obj, err, tt.want)
 			}
 			if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "22") {
-				t.Errorf("the error tells the value: %v", err)
+				t.Errorf("the error has the value: %v", err)
 			}
 		})
 	}

@@ -5,14 +5,14 @@ type NamespaceState uint8
 
 // The states. A namespace that never was selected has none.
 const (
-	// NamespaceOut was selected, and everybody was told that its objects left. It is remembered,
-	// because its objects may come again, in a version that was told before.
+	// NamespaceOut was selected, and it was reported that its objects left. It is remembered,
+	// because its objects may come again, in a version that was reported before.
 	NamespaceOut NamespaceState = iota + 1
-	// NamespaceEntering is selected, and not all its objects were told yet.
+	// NamespaceEntering is selected, and not all its objects were reported yet.
 	NamespaceEntering
 	// NamespaceIn is selected and in sync.
 	NamespaceIn
-	// NamespaceLeaving is not selected, and not everybody was told yet that its objects left.
+	// NamespaceLeaving is not selected, and not all its objects were reported yet as gone.
 	NamespaceLeaving
 )
 

@@ -21,14 +21,14 @@ type Unreadable struct {
 	Message string `json:"message,omitempty"`
 	// Key of the object, where it is known beyond doubt.
 	Key Key `json:"key,omitempty"`
-	// Listed: it was an item of a list, which went on behind it. Version is set on what a watch
-	// told and went on behind: the object's.
+	// Listed: it was an item of a list, which continued behind it. Version is set on what a watch
+	// reported and continued behind: the object's.
 	Listed  bool    `json:"listed,omitempty"`
 	Version Version `json:"version,omitempty"`
 	// Raw are the first bytes, at most MaxUnreadable; nil where Withheld is set.
 	Raw []byte `json:"raw,omitempty"`
 	// Size is how many bytes there were. Where Partial is set, there were more, or where it ends
-	// can't be told.
+	// is not known.
 	Size    int  `json:"size"`
 	Partial bool `json:"partial,omitempty"`
 	// Withheld: these bytes may hold values to be redacted, and where they stand nobody knows.

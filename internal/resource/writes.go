@@ -24,7 +24,7 @@ type Writes struct {
 	Entries string
 }
 
-// Written is what remains of the Writes of all versions of an object so far: enough to tell who
+// Written is what remains of the Writes of all versions of an object so far: enough to know who
 // made its next version.
 type Written struct {
 	// At is the newest second of an entry, 0 for none. It never goes back.

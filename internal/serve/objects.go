@@ -227,7 +227,7 @@ func (q *request) list(t *resourceType, namespace string, s selection) {
 	} else if q.cfg.Live && limit > 0 {
 		wanted.At = query.Point{Version: version} // the pages are of one moment
 	}
-	if values.Get("continue") == "" { // the first page has told
+	if values.Get("continue") == "" { // the first page has warned
 		if err := q.warnState(wanted); err != nil {
 			q.fail(err)
 			return

@@ -343,7 +343,7 @@ func TestReplay(t *testing.T) {
 			t.Errorf("%d changes %v, want %d %v", len(got), got, len(want), want)
 		}
 	})
-	t.Run("it goes on from where a client was", func(t *testing.T) {
+	t.Run("it continues from where a client was", func(t *testing.T) {
 		half := len(want) / 2
 		version := want[half-1][strings.LastIndexByte(want[half-1], ' ')+1:]
 		if got := changes(t, version, len(want)-half); !slices.Equal(got, want[half:]) {

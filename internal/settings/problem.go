@@ -186,7 +186,7 @@ func (ps *Report) HasAt(path string) bool {
 }
 
 // Has reports whether a problem with the key, or with one directly in it, is already known: what
-// follows from it need not be told.
+// follows from it need not be reported.
 func (ps *Report) Has(path string) bool {
 	return slices.ContainsFunc(ps.list, func(p *Problem) bool {
 		return p.Path == path || parent(p.Path) == path && path != ""

@@ -17,15 +17,15 @@ type Recaller interface {
 	// them: they say what they are. The same place gives the same bytes, or the state database is
 	// written for nothing. It is called between Open and Close, concurrently with everything else.
 	Position() []byte
-	// Recall tells, by event.Event.MessageID, the messages that are stored at or behind a position
-	// that Position gave to an earlier process, dead letters included. It is called after Open and
-	// before the first Lane or Publish, by one goroutine, with nil when nothing was saved: then
-	// only what the sink needs for its next Position is to be done. Its errors are classified as
-	// those of Open are: after Retry and Reconnect it is called again from the start, and telling
-	// an id twice does no harm. What can't be read any more (deleted by retention, a topic or
-	// stream that was recreated) is no error: there is nothing to recall. Of a place that the sink
-	// learns of only later, from an event that goes there, Lane tells what it holds before it
-	// returns; found may be called until Close. What such a place holds that can't be read by then,
-	// the sink itself does not store again.
+	// Recall reports, by event.Event.MessageID, the messages that are stored at or behind a
+	// position that Position gave to an earlier process, dead letters included. It is called after
+	// Open and before the first Lane or Publish, by one goroutine, with nil when nothing was saved:
+	// then only what the sink needs for its next Position is to be done. Its errors are classified
+	// as those of Open are: after Retry and Reconnect it is called again from the start, and
+	// reporting an id twice does no harm. What can't be read any more (deleted by retention, a
+	// topic or stream that was recreated) is no error: there is nothing to recall. Of a place that
+	// the sink learns of only later, from an event that goes there, Lane reports what it holds
+	// before it returns; found may be called until Close. What such a place holds that can't be
+	// read by then, the sink itself does not store again.
 	Recall(ctx context.Context, from []byte, found func(messageID string)) error
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// Trace is what a broker's message tells of the event that it holds.
+// Trace is what a broker's message says of the event that it holds.
 type Trace struct {
 	MessageID    string // event.Event.MessageID
 	PartitionKey string

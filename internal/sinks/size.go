@@ -6,11 +6,11 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// Sizer is a Sink that can tell before it sends a message whether its broker takes it. The caller
-// then makes the event smaller, in a way that its readers can tell, instead of having it refused.
+// Sizer is a Sink that knows before it sends a message whether its broker takes it. The caller
+// then makes the event smaller, in a way that its readers can see, instead of having it refused.
 type Sizer interface {
 	// Fits is nil when the broker takes the event, in the size in which it would be encoded; else
-	// an error that is ErrTooLarge and tells both sizes. It blocks on nothing, and costs next to
+	// an error that is ErrTooLarge and has both sizes. It blocks on nothing, and costs next to
 	// nothing for an event that is far below the limit.
 	Fits(e *event.Event) error
 }

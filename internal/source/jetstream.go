@@ -180,7 +180,7 @@ func removesSingly(c *jetstream.StreamConfig) bool {
 		c.Retention != jetstream.LimitsPolicy
 }
 
-// stream reads one stream. It reports whether to go on.
+// stream reads one stream. It reports whether to continue.
 func (r *streamReader) stream(
 	ctx context.Context, x extent, yield func(*Message, error) bool,
 ) bool {

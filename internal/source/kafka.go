@@ -148,7 +148,7 @@ func (r *topicReader) parts(ctx context.Context) (list []part, err error) {
 
 var errStopped = errors.New("the reader has enough")
 
-// read reads a partition. It reports whether to go on.
+// read reads a partition. It reports whether to continue.
 func (r *topicReader) read(ctx context.Context, p *part, yield func(*Message, error) bool) bool {
 	m := new(Message)
 	for next := p.first; next < p.end; {

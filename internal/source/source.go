@@ -28,7 +28,7 @@ type Message struct {
 	Stored time.Time
 	// Key is the record's, of Kafka.
 	Key []byte
-	// Sink is the name of the sink that has sent the message, where the message tells: a record,
+	// Sink is the name of the sink that has sent the message, where the message has it: a record,
 	// and a dead letter.
 	Sink string
 }

@@ -51,7 +51,7 @@ func TestRead(t *testing.T) {
 func TestContinue(t *testing.T) {
 	events := testkit.Events(t, 4, 30, 8)
 	for _, name := range []string{"JetStream", "Kafka", "a file"} {
-		t.Run(name+": a reader with the position of another one goes on behind it", func(t *testing.T) {
+		t.Run(name+": a reader with the position of another one continues behind it", func(t *testing.T) {
 			cfg := stores[name](t, events)
 			first := open(t, cfg)
 			var got []event.Event

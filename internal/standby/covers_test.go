@@ -82,7 +82,7 @@ func TestCovers(t *testing.T) {
 		"a selection that the leader knows": {
 			Change{Version: "10", Selection: "4"}, follows(Unit{Delivered: "11", Selection: "4"}), listed, true,
 		},
-		"a leader that tells no selection": {
+		"a leader that reports no selection": {
 			Change{Version: "10", Selection: "4"}, follows(Unit{Delivered: "11"}), listed, false,
 		},
 

@@ -366,11 +366,11 @@ func TestALeader(t *testing.T) {
 		lost         bool
 		from, to     time.Duration // when it is lost
 	}{
-		"goes on after a conflict":          {writes: []fault{{lose: conflict}}},
-		"goes on after an answer was lost":  {writes: []fault{{reply: timeout}}},
-		"goes on after errors for a while":  {writes: repeat(fault{lose: broken}, 15), gets: repeat(fault{lose: busy}, 15)},
-		"goes on after a request that hung": {writes: []fault{{lose: context.DeadlineExceeded}}},
-		"goes on when somebody writes a label": {event: func(t *testing.T, s *testkit.Leases) {
+		"continues after a conflict":          {writes: []fault{{lose: conflict}}},
+		"continues after an answer was lost":  {writes: []fault{{reply: timeout}}},
+		"continues after errors for a while":  {writes: repeat(fault{lose: broken}, 15), gets: repeat(fault{lose: busy}, 15)},
+		"continues after a request that hung": {writes: []fault{{lose: context.DeadlineExceeded}}},
+		"continues when somebody writes a label": {event: func(t *testing.T, s *testkit.Leases) {
 			edit(t, s, func(l *coordinationv1.Lease) { l.Labels = map[string]string{"team": "a"} })
 		}},
 		"creates a lease that somebody deletes": {event: func(_ *testing.T, s *testkit.Leases) {

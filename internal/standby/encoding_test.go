@@ -66,7 +66,7 @@ func TestLargeProgress(t *testing.T) {
 			map[string][]byte{"lake": places(600)},
 			nil, false, `"packed":"`,
 		},
-		"outlines are told of what is too large yet": {few, map[string][]byte{
+		"outlines are reported of what is too large yet": {few, map[string][]byte{
 			"lake":  places(15000),
 			"audit": []byte("small"),
 		}, outline, true, `"packed":"`},
@@ -82,14 +82,14 @@ func TestLargeProgress(t *testing.T) {
 					Feeds:   map[string][]string{"workloads": {"lake"}},
 					Version: "v", RedactionKey: "0123abcd", Outlines: outline,
 				}
-				told, err := first.board.Put(t.Context(), &progress)
+				result, err := first.board.Put(t.Context(), &progress)
 				testkit.OK(t, err)
 				object, err := first.client.Get(t.Context(), "tools", "bridge-progress")
 				testkit.OK(t, err)
 				text := object.Annotations["bridge.kubebridge.dev/progress"]
-				if told.Short != c.short || told.Bytes > 200<<10 || told.Bytes != len(text) ||
+				if result.Short != c.short || result.Bytes > 200<<10 || result.Bytes != len(text) ||
 					!strings.Contains(text, c.format) {
-					t.Errorf("told %+v; it begins with %.100s", told, text)
+					t.Errorf("reported %+v; it begins with %.100s", result, text)
 				}
 				got, _, err := first.board.Get(t.Context())
 				testkit.OK(t, err)
@@ -104,7 +104,7 @@ func TestLargeProgress(t *testing.T) {
 					t.Errorf("read %d units, %d sinks, %v, %s", len(got.Units), len(got.Sinks),
 						got.Feeds, got.Version)
 				}
-				t.Logf("%d bytes", told.Bytes)
+				t.Logf("%d bytes", result.Bytes)
 			})
 		})
 	}
@@ -200,11 +200,11 @@ func TestOversizeProgress(t *testing.T) {
 			Units: manyUnits(20),
 			Sinks: map[string][]byte{"lake": places(15000)},
 		}
-		told, err := first.board.Put(t.Context(), &progress)
+		result, err := first.board.Put(t.Context(), &progress)
 		got, _, getErr := first.board.Get(t.Context())
-		if err != nil || getErr != nil || !told.Short || len(got.Sinks) != 0 ||
+		if err != nil || getErr != nil || !result.Short || len(got.Sinks) != 0 ||
 			len(got.Units) != 20 {
-			t.Errorf("told %+v (%v), read %d units and %d sinks (%v)", told, err, len(got.Units),
+			t.Errorf("reported %+v (%v), read %d units and %d sinks (%v)", result, err, len(got.Units),
 				len(got.Sinks), getErr)
 		}
 	})

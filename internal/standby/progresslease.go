@@ -117,9 +117,9 @@ func (b *ProgressLease) create(ctx context.Context) error {
 // Put writes this replica's progress after Take. ErrTaken: another replica has taken the Lease.
 // Other errors may be temporary.
 func (b *ProgressLease) Put(ctx context.Context, p *Progress) (PutResult, error) {
-	encoded, told, err := p.encode(maxProgress)
+	encoded, result, err := p.encode(maxProgress)
 	if err != nil {
-		return told, err
+		return result, err
 	}
 	object := b.last.DeepCopy()
 	if object.Annotations == nil {
@@ -128,13 +128,13 @@ func (b *ProgressLease) Put(ctx context.Context, p *Progress) (PutResult, error)
 	object.Annotations[progressAnnotation] = encoded
 	written, err := b.client.Update(ctx, object)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return told, b.resolveConflict(ctx)
+		return result, b.resolveConflict(ctx)
 	}
 	if err != nil {
-		return told, fmt.Errorf("write the progress: %w", err)
+		return result, fmt.Errorf("write the progress: %w", err)
 	}
 	b.last = written
-	return told, nil
+	return result, nil
 }
 
 // resolveConflict handles a Lease that is not as this replica wrote it: because an answer was lost,

@@ -17,20 +17,20 @@ import (
 // process.
 type fatal struct {
 	log     *slog.Logger
-	tell    func(error)
+	report  func(error)
 	once    sync.Once
 	opening atomic.Bool
 	refused chan error // why the database can't be opened
 }
 
-func newFatal(tell func(error), log *slog.Logger) *fatal {
-	if tell == nil {
-		tell = func(err error) {
-			log.Error("the state database can't go on", "err", err)
+func newFatal(report func(error), log *slog.Logger) *fatal {
+	if report == nil {
+		report = func(err error) {
+			log.Error("the state database can't continue", "err", err)
 			os.Exit(1)
 		}
 	}
-	return &fatal{log: log, tell: tell, refused: make(chan error, 1)}
+	return &fatal{log: log, report: report, refused: make(chan error, 1)}
 }
 
 // whileOpening returns as an error what is fatal while a database is opened: nothing runs on it
@@ -64,7 +64,7 @@ func (f *fatal) because(err error) {
 		}
 		return
 	}
-	f.once.Do(func() { f.tell(err) })
+	f.once.Do(func() { f.report(err) })
 }
 
 // damaged is called when a file is not as it was written, whoever reads it.

@@ -42,7 +42,7 @@ func (db *DB) checkFormat() error {
 
 // newerError is for a directory that a newer bridge has written.
 func newerError(dir, difference string) error {
-	return fmt.Errorf("state directory %s %w but of a newer one: %s; nothing was changed: go on "+
+	return fmt.Errorf("state directory %s %w but of a newer one: %s; nothing was changed: continue "+
 		"with the newer bridge, restore a copy from before the upgrade,"+
 		" or start with an empty directory and a new snapshot", dir, ErrForeign, difference)
 }

@@ -72,8 +72,8 @@ func TestAnnouncement(t *testing.T) {
 	}
 }
 
-// An object that left the selection and came again is announced again: that what was told before is
-// settled does not take that away.
+// An object that left the selection and came again is announced again: that what was reported
+// before is settled does not take that away.
 func TestAnnouncementRepeated(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	ix := newIndexer(t, db)
@@ -202,8 +202,8 @@ func BenchmarkAnnounceAndSettle(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*objects), "µs/object")
 }
 
-// What is told again after a crash meets what it told before, not what came later of the same
-// object.
+// What is reported again after a crash meets what it reported before, not what came later of the
+// same object.
 func TestAnnouncementOfLaterLife(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	first := newIndexer(t, db)

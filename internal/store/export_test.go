@@ -6,7 +6,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Table is the table of known records; a uid is told by one byte.
+// Table is the table of known records; one byte stands for a uid.
 type Table struct{ t *recordCache }
 
 func NewTable() Table { return Table{newRecordCache()} }

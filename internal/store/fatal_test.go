@@ -20,14 +20,14 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// told waits for why the database can't go on.
-func told(t *testing.T, fatal <-chan error) error {
+// reported waits for why the database can't continue.
+func reported(t *testing.T, fatal <-chan error) error {
 	t.Helper()
 	select {
 	case err := <-fatal:
 		return err
 	case <-time.After(20 * time.Second):
-		t.Fatal("nothing is told")
+		t.Fatal("nothing is reported")
 		return nil
 	}
 }
@@ -52,10 +52,10 @@ func TestDamagedTable(t *testing.T) {
 				break // Pebble looks long for the bit that was flipped
 			}
 		}
-		err = told(t, fatal)
+		err = reported(t, fatal)
 	}
 	if !strings.Contains(fmt.Sprint(err), ".sst: ") {
-		t.Errorf("told: %v", err)
+		t.Errorf("reported: %v", err)
 	}
 	isDamage(t, err)
 }
@@ -76,7 +76,7 @@ func TestDamagedTableAtOpen(t *testing.T) {
 func isDamage(t *testing.T, err error) {
 	t.Helper()
 	if !errors.Is(err, statedb.ErrDamaged) || !strings.Contains(err.Error(), "restore it from a copy, or move it away") || strings.Contains(err.Error(), "\n") {
-		t.Errorf("it is told as: %v", err)
+		t.Errorf("it is reported as: %v", err)
 	}
 }
 
@@ -127,9 +127,9 @@ func TestFailingDisk(t *testing.T) {
 				for u.commit() == nil {
 				}
 			}()
-			err := told(t, fatal)
+			err := reported(t, fatal)
 			if !errors.Is(err, syscall.EIO) && !strings.Contains(err.Error(), "input/output error") || strings.Contains(err.Error(), "\n") {
-				t.Errorf("told: %v", err)
+				t.Errorf("reported: %v", err)
 			}
 			after := &unwell{t: t, disk: &faults{}, acked: map[resource.Key]string{"shop/p1": "101"}}
 			after.open(mem.CrashClone(vfs.CrashCloneCfg{}))

@@ -99,7 +99,7 @@ type unwell struct {
 func (u *unwell) open(fs *vfs.MemFS) {
 	u.mem, u.log, u.registry = fs, &bytes.Buffer{}, prometheus.NewRegistry()
 	if u.fatal == nil {
-		u.fatal = func(err error) { u.t.Errorf("the database can't go on: %v", err) }
+		u.fatal = func(err error) { u.t.Errorf("the database can't continue: %v", err) }
 	}
 	db, err := store.Open(statedb.Options{
 		Dir: "state", FS: faulty{errorfs.Wrap(fs, u.disk)}, CacheBytes: 1 << 20, MemTableBytes: 256 << 10, Registerer: u.registry,
@@ -227,7 +227,7 @@ func TestFullDiskCommits(t *testing.T) {
 				u.check("when the disk is well again")
 				testkit.OK(t, u.Close())
 				if n := strings.Count(u.log.String(), "nothing is committed until"); n != strings.Count(u.log.String(), "level=INFO") || n == 0 || n > 3 {
-					t.Errorf("it is told %d times:\n%s", n, u.log)
+					t.Errorf("it is reported %d times:\n%s", n, u.log)
 				}
 				u.open(u.mem)
 				u.check("after a restart")

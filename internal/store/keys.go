@@ -93,7 +93,7 @@ func after(p []byte) []byte {
 }
 
 // Record is what is always known of an object: its identity, its version, whether it is gone, and
-// what tells when and by whom its next version was written.
+// what shows when and by whom its next version was written.
 type Record struct {
 	UID     string
 	Version resource.Version

@@ -130,7 +130,7 @@ func (b *Batch) forgetPosition(id uint32) {
 
 // GapOwed reports whether a list that begins without a position is a gap: a list of everything has
 // ended before, or a sink may hold events of a state that was lost. Else the list continues with a
-// first one, of which no reader was told that it is complete.
+// first one, which was never reported as complete.
 func (m *Meta) GapOwed() (bool, error) {
 	r, err := m.read()
 	if err != nil || r.GapOwed {

@@ -12,13 +12,13 @@ import (
 type Namespace struct {
 	State resource.NamespaceState
 	// Entered is the version of the Namespace with which it came in, where it had been selected
-	// before. Its objects may then come again in a version that was told before, and the ids tell
-	// one time from the other. "" the first time.
+	// before. Its objects may then come again in a version that was reported before, and the ids
+	// distinguish one time from the other. "" the first time.
 	Entered resource.Version
 	// AsOf is the version as of which its objects are listed when it enters, or were; "" where
-	// everything was listed. It is the same after a crash, and nothing of the namespace is told up
-	// to it but the list: or what was told before the crash would be told again in an earlier
-	// state.
+	// everything was listed. It is the same after a crash, and nothing of the namespace is reported
+	// up to it but the list: or what was reported before the crash would be reported again in an
+	// earlier state.
 	AsOf resource.Version
 }
 

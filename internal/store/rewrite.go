@@ -27,13 +27,13 @@ func (ix *Indexer) Rewrite(body, entry func([]byte) ([]byte, error)) error {
 		if err != nil || len(tail) == 0 {
 			return value, err
 		}
-		anew, err := stored(tail)
-		return append(bytes.Clone(value[:len(value)-len(tail)]), anew...), err
+		rewritten, err := stored(tail)
+		return append(bytes.Clone(value[:len(value)-len(tail)]), rewritten...), err
 	}
 	spaces := map[byte]func([]byte) ([]byte,
 		error){spaceBody: stored, spaceLog: entry, spaceAnnounced: announced}
-	for space, anew := range spaces {
-		if err := ix.rewrite(space, anew); err != nil {
+	for space, rewritten := range spaces {
+		if err := ix.rewrite(space, rewritten); err != nil {
 			return err
 		}
 	}
@@ -48,7 +48,7 @@ func (ix *Indexer) Rewrite(body, entry func([]byte) ([]byte, error)) error {
 }
 
 // rewrite replaces every value of a space that changes.
-func (ix *Indexer) rewrite(space byte, anew func([]byte) ([]byte, error)) error {
+func (ix *Indexer) rewrite(space byte, rewritten func([]byte) ([]byte, error)) error {
 	it, err := ix.iterator(space)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (ix *Indexer) rewrite(space byte, anew func([]byte) ([]byte, error)) error 
 	defer it.Close()
 	b := ix.db.NewBatch()
 	for it.First(); it.Valid(); it.Next() {
-		value, err := anew(it.Value())
+		value, err := rewritten(it.Value())
 		if err != nil {
 			return errors.Join(err, b.batch.Close())
 		}

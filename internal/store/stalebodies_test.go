@@ -51,7 +51,7 @@ func (l *lagging) open() {
 	var err error
 	l.db, err = store.Open(statedb.Options{
 		Dir: "state", FS: faulty{errorfs.Wrap(l.fs, l.disk)},
-		Fatal: func(err error) { l.t.Errorf("the database can't go on: %v", err) },
+		Fatal: func(err error) { l.t.Errorf("the database can't continue: %v", err) },
 	})
 	testkit.OK(l.t, err)
 	l.db.SetBodiesPerSecond(1)
@@ -125,7 +125,7 @@ func (l *lagging) restart(crash bool) {
 	testkit.OK(l.t, l.db.Close())
 	l.fs = after
 	l.open()
-	for key, s := range l.settled { // the watch tells them again
+	for key, s := range l.settled { // the watch reports them again
 		l.ix.Update(key, s)
 	}
 	l.bodies = nil

@@ -6,7 +6,7 @@
 //
 // What it promises: no stage waits for those who look. Without a Watcher, Settled is one
 // atomic load. With one, what its filter lets through is copied into its buffer, which is bounded
-// in events and bytes; what does not fit is counted, and Next tells the count. So a Watcher sees
+// in events and bytes; what does not fit is counted, and Next returns the count. So a Watcher sees
 // events in the order in which they were settled, of each sink, but perhaps not all of them.
 //
 // It has no goroutine; nobody starts or stops it.

@@ -106,7 +106,7 @@ func TestBufferOverflow(t *testing.T) {
 	}
 	h.Settled("lake", []*publisher.Item{item(event.Added, "", "pods", "shop", "later")})
 	if b := next(t, w); len(b.Events) != 1 || b.Dropped != 0 {
-		t.Errorf("it does not go on: %+v", b)
+		t.Errorf("it does not continue: %+v", b)
 	}
 }
 

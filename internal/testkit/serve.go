@@ -90,7 +90,7 @@ func invalid(format string, args ...any) *metav1.Status {
 	return status
 }
 
-// tooLarge is how a kube-apiserver tells that it does not have a version yet.
+// tooLarge is how a kube-apiserver says that it does not have a version yet.
 func tooLarge(asked, current int64) *metav1.Status {
 	status := NewStatus(http.StatusGatewayTimeout, metav1.StatusReasonTimeout)
 	status.Message = fmt.Sprintf("Timeout: Too large resource version: %d, current: %d", asked,

@@ -23,7 +23,7 @@ type Server struct {
 
 	mu        sync.Mutex // guards all below; never held while something is written to a connection
 	revision  int64
-	compacted int64                      // watches from before it are told 410
+	compacted int64                      // watches from before it get 410
 	objects   map[resource.Key]*revision // what is there
 	history   []change                   // oldest first
 	tokens    map[string]*snapshot       // paged lists that are under way
@@ -157,7 +157,7 @@ func (s *Server) Skip(n int64) resource.Version {
 	return s.versionOf(s.revision)
 }
 
-// record appends to the history and tells the watchers.
+// record appends to the history and wakes the watchers.
 func (s *Server) record(c change) {
 	s.history = append(s.history, c)
 	for w := range s.watchers {
@@ -166,7 +166,7 @@ func (s *Server) record(c change) {
 }
 
 // Expire forgets the history up to now: watches from an earlier version and continue tokens are
-// told 410. Open watches go on.
+// answered with 410. Open watches continue.
 func (s *Server) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

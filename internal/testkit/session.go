@@ -218,7 +218,7 @@ func (s *Session) DeadLetter(ctx context.Context, e *event.Event, reason error, 
 		return ErrBusy
 	}
 	rec, refused := s.refused[e.ID]
-	if rec == nil { // or a call had the same event twice, as two lists of an epoch tell it
+	if rec == nil { // or a call had the same event twice, as two lists of an epoch report it
 		if !refused && s.OnLane == nil && s.OnMessage == nil && e.Err == nil {
 			s.t.Errorf("%s is a dead letter, and was not refused", e.ID)
 		}

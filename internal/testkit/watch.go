@@ -152,7 +152,7 @@ func (s *Server) sendState(w *watcher) {
 	}
 }
 
-// sendEarlier begins with the state as of a version, and tells what came since.
+// sendEarlier begins with the state as of a version, and sends what came since.
 func (s *Server) sendEarlier(w *watcher, version int64) {
 	objects := s.objectsAt(version)
 	for _, key := range slices.Sorted(maps.Keys(objects)) {
@@ -197,7 +197,7 @@ func (s *Server) stopWatch(w *watcher) {
 	}
 }
 
-// pump writes what the watch has to tell until it ends.
+// pump writes what the watch has to send until it ends.
 func (s *Server) pump(w http.ResponseWriter, r *http.Request, watch *watcher, zip bool) {
 	var timeout <-chan time.Time
 	if n, _ := strconv.Atoi(r.URL.Query().Get("timeoutSeconds")); n > 0 && !s.ignoresTimeout() {

@@ -1,7 +1,7 @@
-// Package tracing tells an OpenTelemetry collector how long each change took from when the bridge
-// observed it to when a sink had it. It gives each event the context of that span, as CloudEvents'
-// distributed tracing extension has it (traceparent). So what consumers do with an event is part of
-// its trace.
+// Package tracing reports to an OpenTelemetry collector how long each change took from when the
+// bridge observed it to when a sink had it. It gives each event the context of that span, as
+// CloudEvents' distributed tracing extension has it (traceparent). So what consumers do with an
+// event is part of its trace.
 //
 // It takes in the source and id of events, for their context, and settled items, for their spans.
 // It hands spans to a collector over OTLP/HTTP.

@@ -33,12 +33,12 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	return m
 }
 
-// counted is an exporter that counts, and tells of failures.
+// counted is an exporter that counts, and logs failures.
 type counted struct {
 	sdktrace.SpanExporter
 	tracer *Tracer
 	log    *slog.Logger
-	told   atomic.Int64 // when the last failure was, in Unix seconds
+	logged atomic.Int64 // when the last failure was, in Unix seconds
 }
 
 // complainEvery keeps a collector that is unavailable from filling the log.
@@ -53,8 +53,8 @@ func (c *counted) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 		return nil
 	}
 	c.tracer.metrics.spans[failed].Add(float64(len(spans)))
-	if now := time.Now().Unix(); now-c.told.Load() >= int64(complainEvery/time.Second) {
-		c.told.Store(now)
+	if now := time.Now().Unix(); now-c.logged.Load() >= int64(complainEvery/time.Second) {
+		c.logged.Store(now)
 		c.log.Warn("spans are lost: the collector does not take them; events are not affected",
 			"spans", len(spans), "err", err)
 	}

@@ -71,7 +71,7 @@ func New(cfg Config) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
-	// The library tells its errors to a global handler; ours come back from the exporter.
+	// The library gives its errors to a global handler; ours come back from the exporter.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		log.Debug("OpenTelemetry", "err",
 			err)
@@ -100,8 +100,8 @@ func (t *Tracer) Run(ctx context.Context) error {
 	<-ctx.Done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
-	// what it says was told by the exporter; and a collector that is unavailable is no failure of
-	// the bridge
+	// what it says was reported by the exporter; and a collector that is unavailable is no failure
+	// of the bridge
 	_ = t.provider.Shutdown(ctx)
 	return nil
 }

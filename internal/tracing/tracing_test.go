@@ -27,7 +27,7 @@ import (
 // receiver takes OTLP over HTTP, as a collector does.
 type receiver struct {
 	*httptest.Server
-	hang chan struct{} // closed to let requests go on; nil not to hold them
+	hang chan struct{} // closed to let requests continue; nil not to hold them
 
 	mu    sync.Mutex
 	spans []*v1.Span // guarded by mu

@@ -242,7 +242,7 @@ func (f *Folder) register(reg prometheus.Registerer) {
 	m := metric.With(reg)
 	gauge := func(name, help string, value func(usage) float64) {
 		m.GaugeFunc(name, help, func() float64 {
-			used, _ := f.look(time.Now().Add(-fresh)) // what can't be read is told by Keep
+			used, _ := f.look(time.Now().Add(-fresh)) // what can't be read is reported by Keep
 			return value(used)
 		})
 	}

@@ -34,7 +34,7 @@ func (c *Checker) checkLink(o *object, n uint32, s *subject) {
 // follows checks an event of an object that is there.
 func (c *Checker) follows(o *object, n uint32, s *subject) {
 	newest := o.newest()
-	// A list tells the newest state only, of what was known when it began; so does a new era.
+	// A list reports the newest state only, of what was known when it began; so does a new era.
 	jump := s.Inferred || s.Initial || s.place.stage.compare(newest.stage) > 0
 	previous := s.previous(c)
 	switch {
@@ -64,7 +64,7 @@ func (c *Checker) unknown(o *object, n uint32, s *subject) {
 	kind, what := Break, fmt.Sprintf("version %s, which was before it, is missing, and so is "+
 		"everything of the object", s.Previous)
 	if s.Op == event.Deleted {
-		kind, what = NoAdd, fmt.Sprintf("version %s of the object was never told", s.Previous)
+		kind, what = NoAdd, fmt.Sprintf("version %s of the object was never reported", s.Previous)
 	}
 	low := order{stage: s.place.stage}
 	if o.count > 0 {
@@ -171,8 +171,8 @@ func (x *hole) has(s *subject) bool {
 	return s.place.compareVersions(x.low) > 0 && s.place.compareVersions(x.high) <= 0
 }
 
-// isTold reports whether the stream itself reports what is missing.
-func (x *hole) isTold() bool {
+// isReported reports whether the stream itself reports what is missing.
+func (x *hole) isReported() bool {
 	if x.Kind == NoDelete || x.high == x.low.at(x.low.version) {
 		return x.unit.coversSince(x.low.version)
 	}

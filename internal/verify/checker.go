@@ -107,8 +107,8 @@ func (c *Checker) object(u *unit, e *event.Event, at Place) {
 	s := c.subject(u, e, at)
 	if s.letter {
 		c.deadLetters++
-		u.tell(e.ID+"/"+reasonDeadLetter,
-			Told{Reason: reasonDeadLetter, From: e.ResourceVersion, To: e.ResourceVersion, At: at})
+		u.addMissing(e.ID+"/"+reasonDeadLetter,
+			Missing{Reason: reasonDeadLetter, From: e.ResourceVersion, To: e.ResourceVersion, At: at})
 	} else if wrong := contradiction(e); wrong != "" {
 		c.faults.add(s.fault(Contradiction, wrong))
 	}
@@ -176,7 +176,7 @@ func (c *Checker) checkLane(o *object, known bool, s *subject) {
 	lane := c.laneOf(s.at.Lane)
 	if known && o.lane != lane && !s.letter {
 		c.faults.add(s.fault(Scattered,
-			"earlier events of the object are in another partition, so that nobody can tell their order"))
+			"earlier events of the object are in another partition, so that nobody can know their order"))
 	}
 	o.lane = lane
 }
@@ -235,9 +235,9 @@ func (c *Checker) synced(o *object, n uint32, known bool, s *subject) {
 		o.push(s.place, s.id, s.data)
 		o.alive, o.uid = true, s.uid
 	case s.ordered && s.place.compare(o.newest()) > 0:
-		// An object that a sink had before it was bound again is told by a snapshot alone.
+		// An object that a sink had before it was bound again is reported by a snapshot alone.
 		if !s.Initial {
-			c.holes.add(n, o.newest(), s.place.version, s, Break, "no event has told this version")
+			c.holes.add(n, o.newest(), s.place.version, s, Break, "no event has reported this version")
 		}
 		o.push(s.place, s.id, s.data)
 		o.alive, o.uid = true, s.uid

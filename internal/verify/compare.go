@@ -38,7 +38,7 @@ type difference struct {
 	extra  bool
 }
 
-// Compare begins a comparison, of which the Report then tells. Its Targets are to be listed.
+// Compare begins a comparison, which is then in the Report. Its Targets are to be listed.
 func (c *Checker) Compare() *Comparison {
 	c.compared = &Comparison{checker: c}
 	return c.compared

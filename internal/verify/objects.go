@@ -52,7 +52,7 @@ func (o *object) push(at order, id, data uint32) {
 }
 
 // find is the number of a remembered event, -1 for none. A delete is known by its id alone: found
-// by a list, it is of an earlier version than the one that the watch told.
+// by a list, it is of an earlier version than the one that the watch reported.
 func (o *object) find(at order, id uint32) int {
 	for i := range int(o.count) {
 		if has := o.place(i); o.ids[i] == id && (has == at || has.suffixes&at.suffixes&deletedSuffix != 0) {

@@ -33,7 +33,7 @@ type Report struct {
 	// Faults are counted by kind; Found are the first of them.
 	Faults map[Kind]int `json:"faults,omitempty"`
 	Found  []Fault      `json:"found,omitempty"`
-	// Resources are what the stream tells of each resource of an informer.
+	// Resources are what the stream reports of each resource of an informer.
 	Resources []Resource `json:"resources,omitempty"`
 	// Cluster is what was compared with the API server.
 	Cluster *Compared `json:"cluster,omitempty"`
@@ -49,7 +49,7 @@ type Compared struct {
 	Objects   int `json:"objects"`
 }
 
-// Resource is what a stream tells of one resource of an informer.
+// Resource is what a stream reports of one resource of an informer.
 type Resource struct {
 	Source   string `json:"source"`
 	Informer string `json:"informer"`
@@ -65,8 +65,8 @@ type Resource struct {
 	// Chain is "checked", or why the chain of previous versions can't be.
 	Chain  string `json:"chain"`
 	Faults int    `json:"faults,omitempty"`
-	// Told are what the stream itself reports as missing.
-	Told []Told `json:"told,omitempty"`
+	// Missing are what the stream itself reports as missing.
+	Missing []Missing `json:"missing,omitempty"`
 }
 
 // Chain of a Resource that was checked.
@@ -145,7 +145,7 @@ func (c *Checker) judge(count map[Kind]int) (found []Fault) {
 	}
 	for _, list := range c.holes.of {
 		for _, x := range list {
-			if len(x.unit.selective) == 0 && !x.isTold() {
+			if len(x.unit.selective) == 0 && !x.isReported() {
 				found = append(found, x.Fault)
 			}
 		}
@@ -171,7 +171,7 @@ func (u *unit) report(found []Fault, whole bool, lanes []string) Resource {
 	r := Resource{
 		Source: u.source, Informer: u.informer, Resource: u.resource, Objects: u.objects,
 		Events: u.events,
-		Chain:  u.chain(whole), Told: u.told,
+		Chain:  u.chain(whole), Missing: u.missing,
 	}
 	if u.newest.version > 0 {
 		r.Newest = fmt.Sprint(u.newest.version)

@@ -145,26 +145,26 @@ func TestStreams(t *testing.T) {
 		"a version that was never there, behind a newer one": {begin + "updated web u1 9 previous=5\nupdated web u1 7 previous=5", "disorder"},
 
 		// Chains.
-		"a version is missing":                                             {begin + "updated web u1 9 previous=8", "break"},
-		"it comes late":                                                    {begin + "updated web u1 9 previous=8\nupdated web u1 8 previous=5", "disorder"},
-		"two are missing, one comes late":                                  {begin + "updated web u1 9 previous=8\nupdated web u1 7 previous=5", "break disorder"},
-		"an update of an object that is deleted":                           {begin + "deleted web u1 7 previous=5\nupdated web u1 9 previous=8", "break"},
-		"an update with an earlier previous":                               {begin + "updated web u1 8 previous=5\nupdated web u1 9 previous=5", "break"},
-		"a list that knows an earlier state":                               {begin + "updated web u1 8 previous=5\ngap expired 5 9\nupdated web u1 9 previous=5 inferred", ""},
-		"an object that is there is added":                                 {begin + "added web u1 8", "break"},
-		"it is added by a list after a crash":                              {begin + "added web u1 8 inferred", ""},
-		"the delete and the next add are swapped":                          {begin + "added web u2 9\ndeleted web u1 8 previous=5", "disorder"},
-		"another object without a delete":                                  {begin + "added web u2 9", "no-delete"},
-		"a delete of what was never added":                                 {begin + "deleted api u2 9 previous=7", "no-add"},
-		"a delete of what nobody knew":                                     {begin + "deleted api u2 9", ""},
-		"an update of what was never added":                                {begin + "updated api u2 9 previous=7", "break"},
-		"the same where nothing says how it began":                         {"added web u1 5\nupdated api u2 9 previous=7", ""},
-		"a delete that a list tells, of what a crash kept from being sent": {begin + "gap expired 5 20\ndeleted api u2 9 previous=9 inferred\nsynced 20", ""},
-		"a delete that a list tells, of an earlier state than was sent":    {begin + "updated web u1 8 previous=5\ngap expired 5 20\ndeleted web u1 5 previous=5 inferred asof=11\nadded web u2 12 inferred\nsynced 20", ""},
-		"the same, and it sorts before what was sent":                      {begin + "updated web u1 8 previous=5\ngap expired 5 20\ndeleted web u1 5 previous=5 inferred\nadded web u2 12 inferred\nsynced 20", "disorder no-delete"},
-		"two lives of a name that a list after a rewind lacks":             {begin + "gap rewound 9 4\ndeleted web u1 5 previous=5 inferred asof=4 epoch=1\ndeleted web u2 8 previous=8 inferred asof=4 epoch=1\nsynced 4", ""},
-		"events without previous":                                          {begin + "updated web u1 8\nupdated web u1 9", ""},
-		"an object that comes into a selection again":                      {begin + "deleted web u1 7 previous=5\nadded web u1 7 entered=9\ndeleted web u1 7 previous=7 entered=9 asof=13 cause=left-selector\nadded web u1 7 entered=11\nupdated web u1 12 previous=7", ""},
+		"a version is missing":                                               {begin + "updated web u1 9 previous=8", "break"},
+		"it comes late":                                                      {begin + "updated web u1 9 previous=8\nupdated web u1 8 previous=5", "disorder"},
+		"two are missing, one comes late":                                    {begin + "updated web u1 9 previous=8\nupdated web u1 7 previous=5", "break disorder"},
+		"an update of an object that is deleted":                             {begin + "deleted web u1 7 previous=5\nupdated web u1 9 previous=8", "break"},
+		"an update with an earlier previous":                                 {begin + "updated web u1 8 previous=5\nupdated web u1 9 previous=5", "break"},
+		"a list that knows an earlier state":                                 {begin + "updated web u1 8 previous=5\ngap expired 5 9\nupdated web u1 9 previous=5 inferred", ""},
+		"an object that is there is added":                                   {begin + "added web u1 8", "break"},
+		"it is added by a list after a crash":                                {begin + "added web u1 8 inferred", ""},
+		"the delete and the next add are swapped":                            {begin + "added web u2 9\ndeleted web u1 8 previous=5", "disorder"},
+		"another object without a delete":                                    {begin + "added web u2 9", "no-delete"},
+		"a delete of what was never added":                                   {begin + "deleted api u2 9 previous=7", "no-add"},
+		"a delete of what nobody knew":                                       {begin + "deleted api u2 9", ""},
+		"an update of what was never added":                                  {begin + "updated api u2 9 previous=7", "break"},
+		"the same where nothing says how it began":                           {"added web u1 5\nupdated api u2 9 previous=7", ""},
+		"a delete that a list reports, of what a crash kept from being sent": {begin + "gap expired 5 20\ndeleted api u2 9 previous=9 inferred\nsynced 20", ""},
+		"a delete that a list reports, of an earlier state than was sent":    {begin + "updated web u1 8 previous=5\ngap expired 5 20\ndeleted web u1 5 previous=5 inferred asof=11\nadded web u2 12 inferred\nsynced 20", ""},
+		"the same, and it sorts before what was sent":                        {begin + "updated web u1 8 previous=5\ngap expired 5 20\ndeleted web u1 5 previous=5 inferred\nadded web u2 12 inferred\nsynced 20", "disorder no-delete"},
+		"two lives of a name that a list after a rewind lacks":               {begin + "gap rewound 9 4\ndeleted web u1 5 previous=5 inferred asof=4 epoch=1\ndeleted web u2 8 previous=8 inferred asof=4 epoch=1\nsynced 4", ""},
+		"events without previous":                                            {begin + "updated web u1 8\nupdated web u1 9", ""},
+		"an object that comes into a selection again":                        {begin + "deleted web u1 7 previous=5\nadded web u1 7 entered=9\ndeleted web u1 7 previous=7 entered=9 asof=13 cause=left-selector\nadded web u1 7 entered=11\nupdated web u1 12 previous=7", ""},
 
 		// What the stream itself reports.
 		"versions that were dropped":                   {begin + "gap dropped 7 8\nupdated web u1 9 previous=8", ""},
@@ -177,11 +177,11 @@ func TestStreams(t *testing.T) {
 		"a delete because it went back":                {begin + "gap rewound 9 6\ndeleted web u1 5 previous=5 inferred asof=3 epoch=1\nadded web u2 4 inferred epoch=1\nsynced 6", ""},
 
 		// Streams that leave versions out.
-		"a filter":                         {begin + "synced 6 selective=filter\nupdated web u1 9 previous=8\nadded web u2 12", ""},
-		"a filter, told after the updates": {"added web u1 5 initial\nupdated web u1 9 previous=8\nsynced 10 selective=filter", ""},
-		"a filter that is added, told by a progress event":   {begin + "updated web u1 9 previous=8\nprogress 20 selective=filter", ""},
-		"disorder in spite of a filter":                      {begin + "synced 6 selective=filter\nupdated web u1 9 previous=8\nupdated web u1 7 previous=5", "disorder"},
-		"an older state after a crash, with delivery latest": {begin + "synced 6 selective=latest\nupdated web u1 9 previous=5\nupdated web u1 7 previous=5\nupdated web u1 9 previous=5", ""},
+		"a filter":                             {begin + "synced 6 selective=filter\nupdated web u1 9 previous=8\nadded web u2 12", ""},
+		"a filter, reported after the updates": {"added web u1 5 initial\nupdated web u1 9 previous=8\nsynced 10 selective=filter", ""},
+		"a filter that is added, reported by a progress event": {begin + "updated web u1 9 previous=8\nprogress 20 selective=filter", ""},
+		"disorder in spite of a filter":                        {begin + "synced 6 selective=filter\nupdated web u1 9 previous=8\nupdated web u1 7 previous=5", "disorder"},
+		"an older state after a crash, with delivery latest":   {begin + "synced 6 selective=latest\nupdated web u1 9 previous=5\nupdated web u1 7 previous=5\nupdated web u1 9 previous=5", ""},
 
 		// Syncs.
 		"a sync of a known state":                {begin + "synced web u1 5", ""},
@@ -282,12 +282,12 @@ func TestCopies(t *testing.T) {
 			t.Errorf("notes %q", notes)
 		}
 	})
-	t.Run("a gap is told in each partition, and is one gap", func(t *testing.T) {
+	t.Run("a gap is reported in each partition, and is one gap", func(t *testing.T) {
 		r := partitions(t,
 			"added web u1 5 initial\nsynced 6\ngap forgotten 6 30\nadded web u1 5 epoch=1\nsynced 30",
 			"added api u2 4 initial\nadded gone u3 6 initial\nsynced 6\ngap forgotten 6 30\nadded api u2 4 epoch=1\nsynced 30")
-		if x := r.Resources[0]; x.Alive != 2 || len(x.Told) != 1 || x.Complete != "30" || !r.OK {
-			t.Errorf("%d objects are there, %d gaps, complete up to %q; want 2, 1 and 30\n%s", x.Alive, len(x.Told), x.Complete, describe(r))
+		if x := r.Resources[0]; x.Alive != 2 || len(x.Missing) != 1 || x.Complete != "30" || !r.OK {
+			t.Errorf("%d objects are there, %d gaps, complete up to %q; want 2, 1 and 30\n%s", x.Alive, len(x.Missing), x.Complete, describe(r))
 		}
 	})
 }

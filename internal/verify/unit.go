@@ -12,7 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// unitKey names what an informer tells of a resource.
+// unitKey names what an informer reports of a resource.
 type unitKey struct{ source, informer, resource string }
 
 // unit is one resource of an informer.
@@ -28,9 +28,9 @@ type unit struct {
 	scopes    map[string]*scope
 	newest    order
 	// rounds are by lane; 0 is for all of them.
-	rounds  map[uint32]round
-	told    []Told
-	toldIDs map[string]bool
+	rounds     map[uint32]round
+	missing    []Missing
+	missingIDs map[string]bool
 
 	objects, events, repeats, unchecked int
 	withoutPrevious, unordered          int
@@ -52,8 +52,8 @@ type scope struct {
 	gap       string // the last version before it
 }
 
-// Told is something that the stream itself says it lacks.
-type Told struct {
+// Missing is something that the stream itself says it lacks.
+type Missing struct {
 	// Reason as gap events have it, as "expired" or "dropped"; or "dead letter", "quarantined".
 	Reason string `json:"reason"`
 	// From and To are versions; what is between them may be missing. Empty: from the start.
@@ -64,8 +64,8 @@ type Told struct {
 	At      Place `json:"at"`
 }
 
-// maxTold bounds how many of them are kept for each unit. What is beyond is counted.
-const maxTold = 10_000
+// maxMissing bounds how many of them are kept for each unit. What is beyond is counted.
+const maxMissing = 10_000
 
 // reasonForgotten and reasonDropped are those of gaps after which the chain has a hole. After a
 // rewind no version can be compared with one of before.
@@ -86,7 +86,7 @@ func (c *Checker) unitOf(e *event.Event) *unit {
 	if u == nil {
 		u = &unit{
 			unitKey: key, number: uint32(len(c.order)), scopes: map[string]*scope{},
-			toldIDs: map[string]bool{}, rounds: map[uint32]round{},
+			missingIDs: map[string]bool{}, rounds: map[uint32]round{},
 		}
 		c.units[key], c.order = u, append(c.order, u)
 	}
@@ -118,7 +118,7 @@ func (u *unit) aboutInformer(e *event.Event, at Place, lane uint32) {
 	case e.Op == event.Synced:
 		u.synced(e, at, lane)
 	case e.Op == event.Quarantined:
-		u.tell(e.ID, Told{Reason: string(e.Op), To: e.ResourceVersion, At: at})
+		u.addMissing(e.ID, Missing{Reason: string(e.Op), To: e.ResourceVersion, At: at})
 	case e.Op == event.Progress:
 		u.reached(e, at)
 	}
@@ -152,17 +152,17 @@ func reasonOf(e *event.Event) string {
 // gap takes a gap event, of which each partition may have a copy. id is the same for all copies.
 func (u *unit) gap(e *event.Event, id string, at Place, lane uint32) {
 	var data gapData
-	_ = json.Unmarshal(e.InformerData(), &data) // it then tells a gap of which nothing is known
-	told := Told{
+	_ = json.Unmarshal(e.InformerData(), &data) // it then reports a gap of which nothing is known
+	missing := Missing{
 		Reason: cmp.Or(data.Reason, "unknown"), From: data.From, To: data.To,
 		Dropped: data.Dropped, At: at,
 	}
-	isNew, s := u.tell(id, told), u.scopeOf(e)
-	isRepeat := !isNew && (lane == 0 || u.toldIDs[e.ID])
+	isNew, s := u.addMissing(id, missing), u.scopeOf(e)
+	isRepeat := !isNew && (lane == 0 || u.missingIDs[e.ID])
 	if data.Reason == reasonForgotten && len(u.scopes) == 1 && !isRepeat {
 		// Nothing is said of what was deleted: what does not come up to the end of the list is
 		// gone.
-		u.toldIDs[e.ID] = true
+		u.missingIDs[e.ID] = true
 		r := u.rounds[lane]
 		r.now++
 		u.rounds[lane] = r
@@ -172,14 +172,14 @@ func (u *unit) gap(e *event.Event, id string, at Place, lane uint32) {
 	}
 }
 
-// tell notes what is reported as missing, once. It reports whether it was new.
-func (u *unit) tell(id string, told Told) bool {
-	if u.toldIDs[id] {
+// addMissing remembers what is reported as missing, once. It reports whether it was new.
+func (u *unit) addMissing(id string, missing Missing) bool {
+	if u.missingIDs[id] {
 		return false
 	}
-	if len(u.told) < maxTold {
-		u.toldIDs[id] = true
-		u.told = append(u.told, told)
+	if len(u.missing) < maxMissing {
+		u.missingIDs[id] = true
+		u.missing = append(u.missing, missing)
 	}
 	return true
 }
@@ -215,33 +215,33 @@ func (u *unit) synced(e *event.Event, at Place, lane uint32) {
 
 // covers reports whether the stream itself reports a version as missing.
 func (u *unit) covers(version uint64) bool {
-	return slices.ContainsFunc(u.told, func(t Told) bool {
-		return (t.Reason == reasonDropped || t.Reason == reasonForgotten) && t.spans(version)
+	return slices.ContainsFunc(u.missing, func(m Missing) bool {
+		return (m.Reason == reasonDropped || m.Reason == reasonForgotten) && m.spans(version)
 	})
 }
 
 // coversInferred reports whether a gap is reported after which an inferred event of a version may
 // come: what was before it may never have been sent.
 func (u *unit) coversInferred(version uint64) bool {
-	return slices.ContainsFunc(u.told, func(t Told) bool {
-		return t.isGap() && (t.Reason == reasonRewound || number(t.From) <= version)
+	return slices.ContainsFunc(u.missing, func(m Missing) bool {
+		return m.isGap() && (m.Reason == reasonRewound || number(m.From) <= version)
 	})
 }
 
 // isGap reports whether versions are missing, rather than one event.
-func (t *Told) isGap() bool {
-	return t.Reason != reasonDeadLetter && t.Reason != string(event.Quarantined)
+func (m *Missing) isGap() bool {
+	return m.Reason != reasonDeadLetter && m.Reason != string(event.Quarantined)
 }
 
 // coversSince reports whether something after a version is reported as missing.
 func (u *unit) coversSince(version uint64) bool {
-	return slices.ContainsFunc(u.told, func(t Told) bool {
-		return t.Reason == reasonForgotten || t.Reason == reasonDropped && number(t.To) >= version
+	return slices.ContainsFunc(u.missing, func(m Missing) bool {
+		return m.Reason == reasonForgotten || m.Reason == reasonDropped && number(m.To) >= version
 	})
 }
 
-func (t *Told) spans(version uint64) bool {
-	return number(t.From) <= version && version <= number(t.To) || t.Reason == reasonForgotten
+func (m *Missing) spans(version uint64) bool {
+	return number(m.From) <= version && version <= number(m.To) || m.Reason == reasonForgotten
 }
 
 // number is a version as a number, 0 for none.
@@ -250,7 +250,7 @@ func number(version string) uint64 {
 	return n
 }
 
-// isAlive reports whether an object is there, as far as the stream tells.
+// isAlive reports whether an object is there, as far as the stream reports.
 func (u *unit) isAlive(o *object) bool {
 	return o.alive && o.round >= u.rounds[0].alive+u.rounds[o.lane].alive
 }

@@ -145,7 +145,7 @@ func printPulses(ctx context.Context, stream jetstream.Stream) error {
 	return nil
 }
 
-// watchPulses tells of the pulses of a watch of all ConfigMaps.
+// watchPulses reports the pulses of a watch of all ConfigMaps.
 func watchPulses(ctx context.Context, client kubernetes.Interface, note func(n int64)) error {
 	return watchMaps(ctx, client, func([]byte) {}, note)
 }

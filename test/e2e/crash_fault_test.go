@@ -87,7 +87,7 @@ func (c *crashRun) restartAPIServer() {
 		_, err = c.Operate(ctx, "restart-apiserver?signal=KILL")
 	}
 	if err == nil {
-		err = c.witnessAnew()
+		err = c.newWitness()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,9 +97,9 @@ func (c *crashRun) restartAPIServer() {
 	}
 }
 
-// witnessAnew begins a new ledger and ends the one before: the history of an API server that was
+// newWitness begins a new ledger and ends the one before: the history of an API server that was
 // restarted begins again.
-func (c *crashRun) witnessAnew() error {
+func (c *crashRun) newWitness() error {
 	ctx, cancel := context.WithTimeout(c.ctx, 30*time.Second)
 	defer cancel()
 	ledger, err := truth.Watch(ctx, c.Admin(), c.collections()...)

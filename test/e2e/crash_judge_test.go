@@ -109,7 +109,7 @@ func (c *crashRun) judgeSink(n int, changes, exist []truth.Change) crash.SinkRep
 	must(c.t, err)
 	r := crash.SinkReport{Name: s.name, Findings: v, Repeats: crash.Explain(c.lives, own, others...)}
 	problems := slices.Concat(v.Problems, r.Repeats.Problems, v.Backwards)
-	if *crashUntold {
+	if *crashUnreported {
 		problems = append(problems, v.Silent...)
 	}
 	if !s.keeps && v.Duplicates > 0 {
@@ -122,7 +122,7 @@ func (c *crashRun) judgeSink(n int, changes, exist []truth.Change) crash.SinkRep
 	return r
 }
 
-// gaps are those that any sink was told.
+// gaps are those that any sink got.
 func (c *crashRun) gaps() (n int) {
 	for _, s := range c.report.Sinks {
 		n += s.Findings.Gaps

@@ -159,8 +159,8 @@ func (c *crashRun) phase(seen lastSeen) crash.Phase {
 	return crash.Running
 }
 
-// awaitWrite waits until the bridge writes to its state, for a while. The file system tells, to the
-// millisecond.
+// awaitWrite waits until the bridge writes to its state, for a while. The file system shows it, to
+// the millisecond.
 func (c *crashRun) awaitWrite() bool {
 	before := crash.LastWrite(c.bridge.StateDir)
 	for until := time.Now().Add(2 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {

@@ -83,7 +83,7 @@ func (c *crashRun) begin() {
 		yaml += s.key
 	}
 	c.bridge = c.lab.bridge("bridge", yaml, with(c.env))
-	must(c.t, c.witnessAnew())
+	must(c.t, c.newWitness())
 	c.churn = crash.StartChurn(c.ctx, c.client, c.namespace, c.seed, c.slower)
 	c.t.Cleanup(func() {
 		_ = c.churn.Stop() // calm has reported its error
@@ -91,6 +91,6 @@ func (c *crashRun) begin() {
 	})
 	c.startBridge()
 	// Before the first position is saved, a restart is another first start, with another snapshot
-	// and no gap to tell.
+	// and no gap to report.
 	eventually(c.t, "the bridge has a position to resume from", testPatience, func() []string { return withoutPosition(c.ctx, c.bridge) })
 }

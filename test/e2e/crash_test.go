@@ -16,9 +16,9 @@ var (
 	crashKills = flag.Int("crash.kills", 0, "how often each crash test kills the bridge; 0 is a short run, which has each kind of trouble once")
 	crashSeed  = flag.Uint64("crash.seed", 0, "what the crash tests do, and when; 0 takes a new one each time")
 	crashFile  = flag.String("crash.report", "", "file to append the reports of the crash tests to")
-	// crashUntold makes a failure of objects that are gone without a deleted, because all
+	// crashUnreported makes a failure of objects that are gone without a deleted, because all
 	// reports of them lie in a gap.
-	crashUntold = flag.Bool("crash.untold", true, "fail for objects that have no deleted, since all of their life lies in a gap that was told")
+	crashUnreported = flag.Bool("crash.unreported", true, "fail for objects that have no deleted, since all of their life lies in a gap that was reported")
 )
 
 // crashing is a control plane that nobody else uses: its API server is killed. It has no
@@ -71,7 +71,7 @@ func TestCrashWithoutDedup(t *testing.T) {
 	c.addJetStream("JetStream, without a window of duplicates (100 ms)", crashForgetful)
 	c.run()
 	if c.gaps() > 0 {
-		t.Errorf("%d gaps were told, though the API server has forgotten nothing", c.gaps())
+		t.Errorf("%d gaps were reported, though the API server has forgotten nothing", c.gaps())
 	}
 }
 

@@ -155,9 +155,9 @@ func (d *definition) phase(b *harness.Bridge, want string) {
 	})
 }
 
-// told waits until the stream tells of a thing in one of these words, and gives all that it tells
-// of things: "added name v1".
-func (d *definition) told(r reader, want ...string) (all []string) {
+// reported waits until the stream reports a thing in one of these words, and gives all that it
+// reports of things: "added name v1".
+func (d *definition) reported(r reader, want ...string) (all []string) {
 	d.t.Helper()
 	eventually(d.t, "the stream has "+strings.Join(want, " or "), testPatience, func() []string {
 		events, err := r.Refresh(d.ctx)
@@ -183,13 +183,13 @@ func (d *definition) told(r reader, want ...string) (all []string) {
 	return all
 }
 
-// deleted waits until the stream tells that a thing is gone. A change of the definition cuts its
-// watches: what is deleted just then is found by a list, and told with what the bridge knew last,
-// in the version that it had it in.
+// deleted waits until the stream reports that a thing is gone. A change of the definition cuts its
+// watches: what is deleted just then is found by a list, and reported with what the bridge knew
+// last, in the version that it had it in.
 func (d *definition) deleted(r reader, name string) {
 	d.t.Helper()
-	told := "deleted " + name
-	d.told(r, told+" v2", told+" v2 inferred", told+" v1 inferred")
+	reported := "deleted " + name
+	d.reported(r, reported+" v2", reported+" v2 inferred", reported+" v1 inferred")
 }
 
 // A definition that appears, moves and disappears is followed.
@@ -220,17 +220,17 @@ func TestDefinitionLifecycle(t *testing.T) {
 				d.define("v1:stored")
 			}
 			d.create("v1", "a")
-			d.told(stream, "added a v1")
+			d.reported(stream, "added a v1")
 			d.phase(b, "watching v1")
 
 			d.define("v1:stored", "v2") // v2 is what the API server prefers now
 			d.create("v1", "b")
 			d.phase(b, "watching v2")
 			d.create("v2", "c")
-			d.told(stream, "added c v2")
+			d.reported(stream, "added c v2")
 			d.define("v1", "v2:stored")
 			d.create("v1", "d")
-			d.told(stream, "added d v2")
+			d.reported(stream, "added d v2")
 			d.define("v2:stored", "v1:unserved")
 			must(t, d.things("v2").Delete(l.ctx, "a", metav1.DeleteOptions{}))
 			d.deleted(stream, "a")
@@ -250,11 +250,11 @@ func TestDefinitionLifecycle(t *testing.T) {
 
 			d.define("v1:stored")
 			d.create("v1", "a")
-			d.told(stream, "added a v1")
+			d.reported(stream, "added a v1")
 			d.phase(b, "watching v1")
 			l.deleteConfigMap("untouched")
 			l.untouched(stream, ledger)
-			t.Logf("told: %q", d.told(stream, "added a v1"))
+			t.Logf("reported: %q", d.reported(stream, "added a v1"))
 			l.stop(b)
 		})
 	}
@@ -274,6 +274,6 @@ func (l *lab) untouched(r reader, ledger *truth.Ledger) {
 		}
 	}
 	if !slices.Equal(marks, []string{"synced"}) {
-		l.t.Errorf("of the informer of config maps the stream tells %q", marks)
+		l.t.Errorf("of the informer of config maps the stream reports %q", marks)
 	}
 }

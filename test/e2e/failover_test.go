@@ -85,7 +85,7 @@ type succession struct {
 	busy float64 // how many times as long a short sleep took as it should have
 }
 
-// What a takeover may take. On a machine that has much else to do, which sleeps tell by how late
+// What a takeover may take. On a machine that has much else to do, which sleeps show by how late
 // they end, single ones take longer: then the bound is on the median of several, and longer by as
 // much as sleeps are. A bridge with the race detector is not held to it in single ones.
 const (
@@ -238,23 +238,23 @@ func (f *failoverRun) stored() (counts [2]int) {
 	return counts
 }
 
-// busyness begins to measure how busy the machine is; what it gives ends that, and tells.
+// busyness begins to measure how busy the machine is; what it gives ends that, and returns it.
 func busyness(t *testing.T) (end func() float64) {
 	const nap = 10 * time.Millisecond
-	stop, told := make(chan struct{}), make(chan float64, 1)
+	stop, busy := make(chan struct{}), make(chan float64, 1)
 	go func() {
 		naps, began := 0, time.Now()
 		for {
 			select {
 			case <-stop:
-				told <- max(1, float64(time.Since(began))/float64(time.Duration(max(naps, 1))*nap))
+				busy <- max(1, float64(time.Since(began))/float64(time.Duration(max(naps, 1))*nap))
 				return
 			case <-time.After(nap):
 				naps++
 			}
 		}
 	}()
-	end = sync.OnceValue(func() float64 { close(stop); return <-told })
+	end = sync.OnceValue(func() float64 { close(stop); return <-busy })
 	t.Cleanup(func() { end() })
 	return end
 }
@@ -376,7 +376,7 @@ func (f *failoverRun) judge(count, lists int) {
 		fmt.Fprintf(&report, "%s: witnessed %d, %s\n", name, v.Witnessed, v)
 		problems := append(v.Problems, v.Silent...)
 		if v.Gaps > 0 {
-			problems = append(problems, fmt.Sprintf("%d gaps were told", v.Gaps))
+			problems = append(problems, fmt.Sprintf("%d gaps were reported", v.Gaps))
 		}
 		if name == "JetStream" && v.Duplicates > 0 {
 			problems = append(problems, fmt.Sprintf("%d events are there twice", v.Duplicates))

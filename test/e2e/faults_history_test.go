@@ -25,7 +25,7 @@ func apiServerRestarts(f *faultRun) {
 		time.Sleep(*faultsTime / 2)
 		f.operate("restart-apiserver?signal=" + signal)
 		changes = append(changes, f.ledger.Changes()...)
-		f.ledger.Stop() // it can't go on either
+		f.ledger.Stop() // it can't continue either
 		f.ledger = f.witness(f.collections()...)
 	}
 	time.Sleep(*faultsTime / 2)
@@ -97,7 +97,7 @@ func longAbsence(f *faultRun) {
 		f.calm()
 		f.operate("compact")
 	}
-	for _, kind := range f.collections() { // each has to have changed, or there is no gap to be told
+	for _, kind := range f.collections() { // each has to have changed, or there is no gap to be reported
 		f.t.Logf("%s: %d changes", kind, countOf(f.ledger.Changes()[len(before):], kind))
 	}
 	after := f.seenAll(len(before))
@@ -114,7 +114,7 @@ func longAbsence(f *faultRun) {
 			deleted++
 		}
 	}
-	f.t.Logf("%d changes while the bridge was away came to %d differences, %d of them deletes", len(after), len(inferred), deleted)
+	f.t.Logf("%d changes while the bridge was down came to %d differences, %d of them deletes", len(after), len(inferred), deleted)
 	if deleted == 0 || len(after) < 2*len(inferred) {
 		f.t.Error("the test shows little")
 	}
@@ -156,7 +156,7 @@ func (f *faultRun) seenAll(from int) (changes []truth.Change) {
 }
 
 // afterSnapshot are the events from the first gap on, when the lists that heal the gaps have ended,
-// which is told last.
+// which is reported last.
 func (f *faultRun) afterSnapshot(b *harness.Bridge) (found []read.Event) {
 	f.t.Helper()
 	stream := jetStream(b)
@@ -167,7 +167,7 @@ func (f *faultRun) afterSnapshot(b *harness.Bridge) (found []read.Event) {
 		}
 		first := slices.IndexFunc(events, func(e read.Event) bool { return e.Type() == "dev.kubebridge.informer.gap" })
 		if first < 0 {
-			return []string{"no gap is told"}
+			return []string{"no gap is reported"}
 		}
 		found = events[first:]
 		ended := 0
@@ -229,7 +229,7 @@ func etcdIsRestoredUnderLoad(f *faultRun) {
 		restored <- err
 	}()
 	// Until the API server is unavailable. A history that has overtaken the versions of before when
-	// a bridge asks can't be told from theirs.
+	// a bridge asks can't be distinguished from theirs.
 	time.Sleep(time.Second)
 	f.calm()
 	must(f.t, <-restored)

@@ -82,8 +82,8 @@ func (f *faultRun) relisted(b *harness.Bridge, want int) {
 	}
 }
 
-// A version that has expired is a gap, in whichever way it is told. What changed in it and can't be
-// known is told to be missing; the rest is there.
+// A version that has expired is a gap, in whichever way it is reported. What changed in it and
+// can't be known is reported to be missing; the rest is there.
 func versionsExpire(f *faultRun) {
 	const soon = 5 * time.Second // less than what the failures have made of the pause
 	p := f.front()
@@ -113,7 +113,7 @@ func versionsExpire(f *faultRun) {
 	f.calm()
 	v := f.judge(b, f.ledger.Changes())
 	if v.Gaps != 2 {
-		f.t.Errorf("%d gaps were told, want 2", v.Gaps)
+		f.t.Errorf("%d gaps were reported, want 2", v.Gaps)
 	}
 	f.relisted(b, 2)
 	f.stop(b)
@@ -130,7 +130,7 @@ func (f *faultRun) waitForRequests(p *faults.Front, match faults.Match, want int
 }
 
 // judge waits until the stream ends in the state of the cluster, and judges it by what witnesses
-// saw: what the bridge itself told to be missing may be missing.
+// saw: what the bridge itself reported to be missing may be missing.
 func (f *faultRun) judge(b *harness.Bridge, changes []truth.Change) *crash.Findings {
 	f.t.Helper()
 	var exist []truth.Change

@@ -22,10 +22,10 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-var faultsTime = flag.Duration("faults.time", 5*time.Second, "how long each kind of fault in TestAPIServerFaults goes on at least")
+var faultsTime = flag.Duration("faults.time", 5*time.Second, "how long each kind of fault in TestAPIServerFaults lasts at least")
 
 // What goes wrong between the bridge and an API server that is well costs nobody anything: no
-// change is lost, none comes twice or out of order, and no gap is told, since the API server
+// change is lost, none comes twice or out of order, and no gap is reported, since the API server
 // remembers. What the API server does itself disturbs everybody, so that comes one after the other.
 func TestAPIServerFaults(t *testing.T) {
 	t.Parallel()
@@ -56,7 +56,7 @@ func TestAPIServerFaults(t *testing.T) {
 		{"an API server that is restarted under load", apiServerRestarts},
 		{"a compaction between two pages of a list", compactionBetweenPages},
 		{"a long absence of the bridge", longAbsence},
-		{"an etcd that is restored while the bridge is away", etcdIsRestoredMeanwhile},
+		{"an etcd that is restored while the bridge is down", etcdIsRestoredMeanwhile},
 		{"an etcd that is restored under load", etcdIsRestoredUnderLoad},
 		{"an API server that comes back while bridges start", apiServerStarts},
 	} {
@@ -124,29 +124,29 @@ func (f *faultRun) calm() {
 	must(f.t, f.churn.Stop())
 }
 
-// exact waits until the stream is what the witness saw, and fails when the bridge told a gap. That
-// its first list was broken off and begun again is none of what a witness sees.
+// exact waits until the stream is what the witness saw, and fails when the bridge reported a gap.
+// That its first list was broken off and begun again is none of what a witness sees.
 func (f *faultRun) exact(b *harness.Bridge) []read.Event {
 	f.t.Helper()
 	const patience = 2 * time.Minute // after failures in a row a request is tried again after up to a minute
 	began := time.Now()
 	events := f.completeWithin(patience, "all changes", jetStream(b), f.ledger, check.Options{Informers: informerOf("app", f.collections()...)})
 	f.awaitBucket(b, f.exist())
-	if told := gapEvents(events); len(told) > 0 {
-		f.t.Errorf("%d gaps were told: %s", len(told), told[0].Data())
+	if reported := gapEvents(events); len(reported) > 0 {
+		f.t.Errorf("%d gaps were reported: %s", len(reported), reported[0].Data())
 	}
 	f.t.Logf("lost 0, reordered 0, twice 0 of %d changes; the last came %v after the end of the changes", len(f.ledger.Changes()), time.Since(began).Round(10*time.Millisecond))
 	return events
 }
 
-// gapEvents are those that tell of a gap after the first list.
-func gapEvents(events []read.Event) (told []read.Event) {
+// gapEvents are those that report a gap after the first list.
+func gapEvents(events []read.Event) (reported []read.Event) {
 	for i := range events {
 		if events[i].Type() == "dev.kubebridge.informer.gap" && !strings.Contains(string(events[i].Data()), `"reason":"interrupted"`) {
-			told = append(told, events[i])
+			reported = append(reported, events[i])
 		}
 	}
-	return told
+	return reported
 }
 
 // changeBig changes large objects until ctx ends: most bytes are theirs, so that connections are

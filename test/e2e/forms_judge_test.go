@@ -17,27 +17,27 @@ import (
 // judge holds streams of several forms against the changes that a witness saw. What may not be seen
 // is a * in what it expects, and in what it reads.
 type judge struct {
-	changes  []told
-	byID     map[string]*told
-	final    map[string]*told // by uid, of what exists
+	changes  []expected
+	byID     map[string]*expected
+	final    map[string]*expected // by uid, of what exists
 	secret   string
 	problems []string
 }
 
-// told is a change as a bridge is to tell it.
-type told struct {
+// expected is a change as a bridge is to report it.
+type expected struct {
 	*truth.Change
 	id     string
 	op     string
 	object map[string]any
-	before *told // of an update, the change before
+	before *expected // of an update, the change before
 }
 
 func newJudge(changes []truth.Change, secret string) *judge {
-	j := &judge{secret: secret, byID: map[string]*told{}, final: map[string]*told{}, changes: make([]told, len(changes))}
+	j := &judge{secret: secret, byID: map[string]*expected{}, final: map[string]*expected{}, changes: make([]expected, len(changes))}
 	for i := range changes {
 		ch := &j.changes[i]
-		*ch = told{Change: &changes[i], op: map[string]string{"ADDED": "added", "MODIFIED": "updated", "DELETED": "deleted"}[changes[i].Type]}
+		*ch = expected{Change: &changes[i], op: map[string]string{"ADDED": "added", "MODIFIED": "updated", "DELETED": "deleted"}[changes[i].Type]}
 		uid := ch.Metadata.UID
 		ch.id = uid + "/" + ch.Metadata.ResourceVersion
 		ch.object = j.expected(ch.Change)
@@ -113,10 +113,10 @@ func (j *judge) forms() map[string]func([]read.Event) []string {
 }
 
 // ofApp reports whether a change is one of the informer app.
-func ofApp(ch *told) bool { return ch.Resource != "leases" }
+func ofApp(ch *expected) bool { return ch.Resource != "leases" }
 
 // all judges a stream that has every change, with a payload that is as it should be.
-func (j *judge) all(payload func(*read.Event, *told) string) func([]read.Event) []string {
+func (j *judge) all(payload func(*read.Event, *expected) string) func([]read.Event) []string {
 	return func(events []read.Event) []string {
 		problems := j.sequence(events, ofApp)
 		for i := range events {
@@ -135,12 +135,12 @@ func (j *judge) all(payload func(*read.Event, *told) string) func([]read.Event) 
 }
 
 // some judges a stream that has some changes.
-func (j *judge) some(wanted func(*told) bool) func([]read.Event) []string {
+func (j *judge) some(wanted func(*expected) bool) func([]read.Event) []string {
 	return func(events []read.Event) []string { return j.sequence(events, wanted) }
 }
 
 // sequence compares the ids of each object's events with those of its changes.
-func (j *judge) sequence(events []read.Event, wanted func(*told) bool) (problems []string) {
+func (j *judge) sequence(events []read.Event, wanted func(*expected) bool) (problems []string) {
 	want, have := map[string]string{}, map[string]string{}
 	for i := range j.changes {
 		if ch := &j.changes[i]; wanted(ch) {
@@ -164,7 +164,7 @@ func (j *judge) sequence(events []read.Event, wanted func(*told) bool) (problems
 	return problems
 }
 
-func attributes(e *read.Event, ch *told) (problems []string) {
+func attributes(e *read.Event, ch *expected) (problems []string) {
 	labels, _ := ch.object["metadata"].(map[string]any)["labels"].(map[string]any)
 	app, _ := labels["app"].(string)
 	for name, want := range map[string]string{"app": app, "uid": ch.Metadata.UID, "resourceversion": ch.Metadata.ResourceVersion, "kind": ch.Kind} {
@@ -215,13 +215,13 @@ func differ(what string, have, want any) string {
 	return what + " has a member too much"
 }
 
-func (j *judge) isObject(e *read.Event, ch *told) string {
+func (j *judge) isObject(e *read.Event, ch *expected) string {
 	return differ("the object", got(e.Data()), ch.object)
 }
 
 // isChange checks the object, the one before it, and that the JSON Patch leads from one to the
 // other.
-func (j *judge) isChange(e *read.Event, ch *told) string {
+func (j *judge) isChange(e *read.Event, ch *expected) string {
 	var c struct{ Object, Old, Patch json.RawMessage }
 	if err := json.Unmarshal(e.Data(), &c); err != nil {
 		return err.Error()
@@ -243,13 +243,13 @@ func (j *judge) isChange(e *read.Event, ch *told) string {
 	return differ("the patched object", object(applied), object(c.Object))
 }
 
-func (j *judge) isMetadata(e *read.Event, ch *told) string {
+func (j *judge) isMetadata(e *read.Event, ch *expected) string {
 	return differ("the metadata", got(e.Data()), map[string]any{
 		"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": ch.object["metadata"],
 	})
 }
 
-func isReference(e *read.Event, _ *told) string {
+func isReference(e *read.Event, _ *expected) string {
 	if len(e.Data()) > 0 {
 		return fmt.Sprintf("it has data: %s", e.Data())
 	}
@@ -338,7 +338,7 @@ func (j *judge) newest(events []read.Event, states map[string][]byte, seen int) 
 			changes++
 		}
 		if ch.op == "deleted" && ofApp(ch) && !deletes[ch.id] {
-			problems = append(problems, ch.id+" was not told")
+			problems = append(problems, ch.id+" was not reported")
 		}
 	}
 	for uid, ch := range j.final {
@@ -388,20 +388,20 @@ func (j *judge) knative(events []read.Event) (problems []string) {
 }
 
 // changesPhase says what the filter of the sink phases says.
-func (j *judge) changesPhase(ch *told) bool {
+func (j *judge) changesPhase(ch *expected) bool {
 	if ch.Resource != "pods" || ch.op == "added" {
 		return false
 	}
 	return ch.op == "deleted" || phase(ch) != phase(ch.before)
 }
 
-func phase(ch *told) any {
+func phase(ch *expected) any {
 	status, _ := ch.object["status"].(map[string]any)
 	return status["phase"]
 }
 
 // isNews says what the informer quiet does not ignore.
-func (j *judge) isNews(ch *told) bool {
+func (j *judge) isNews(ch *expected) bool {
 	if ch.Resource != "leases" && ch.Resource != "configmaps" {
 		return false
 	}
@@ -409,7 +409,7 @@ func (j *judge) isNews(ch *told) bool {
 }
 
 // withoutNoise is what counts of an object. A change of a value that nobody may see does.
-func withoutNoise(ch *told) map[string]any {
+func withoutNoise(ch *expected) map[string]any {
 	o := plain(ch.Change)
 	meta := o["metadata"].(map[string]any)
 	delete(meta, "resourceVersion")

@@ -138,7 +138,7 @@ func (h *historyRun) around(object askedObject, at time.Time) (may []life) {
 	return may
 }
 
-// isHidden reports whether the bridge could not see what was at a moment. It tells the begin of a
+// isHidden reports whether the bridge could not see what was at a moment. It gives the begin of a
 // gap by the minute.
 func (h *historyRun) isHidden(m moment) bool {
 	return slices.ContainsFunc(h.hidden, func(s stretch) bool {
@@ -305,7 +305,7 @@ func (h *historyRun) judgeObject(b *harness.Bridge, v *findings, object askedObj
 	}
 }
 
-// String is what is needed to tell a life from others.
+// String is what distinguishes a life from others.
 func (l life) String() string {
 	return fmt.Sprintf("{%d.%d %s %s@%s %t}", l.era, l.version, l.at.UTC().Format("05.000"), l.resourceVersion, l.uid[:min(len(l.uid), 4)], l.body != "")
 }

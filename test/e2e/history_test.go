@@ -25,13 +25,13 @@ func TestHistory(t *testing.T) {
 	t.Parallel()
 	c := still(t)
 	installWidgets(t, c)
-	t.Run("a compaction during an absence is told, and only what differs is published", func(t *testing.T) {
-		gapIsToldAndHealed(t, c, listsByWatchList)
+	t.Run("a compaction during an absence is reported, and only what differs is published", func(t *testing.T) {
+		gapIsReportedAndHealed(t, c, listsByWatchList)
 	})
 	t.Run("an API server that is killed while everything changes leads to no loss", func(t *testing.T) { apiServerIsKilled(t, c) })
 	t.Run("a table sorted by sequence is right after a crash and a compaction", func(t *testing.T) { crashedBeforeAGap(t, c) })
-	t.Run("who wrote what is right or not told through a gap", func(t *testing.T) { attributedThroughAGap(t, c) })
-	t.Run("a restored etcd is told as a gap, and what was undone is published", func(t *testing.T) { etcdIsRestored(t, c) })
+	t.Run("who wrote what is right or not reported through a gap", func(t *testing.T) { attributedThroughAGap(t, c) })
+	t.Run("a restored etcd is reported as a gap, and what was undone is published", func(t *testing.T) { etcdIsRestored(t, c) })
 }
 
 // The history of a server without WatchList.
@@ -40,8 +40,8 @@ func TestHistoryWithoutWatchList(t *testing.T) {
 	c := ownCluster(t, "paged", noControllers, "--etcd-compaction-interval=0",
 		"--apiserver-arg=--feature-gates=WatchList=false")
 	installWidgets(t, c)
-	t.Run("a compaction during an absence is told, and only what differs is published", func(t *testing.T) {
-		gapIsToldAndHealed(t, c, listsByPages)
+	t.Run("a compaction during an absence is reported, and only what differs is published", func(t *testing.T) {
+		gapIsReportedAndHealed(t, c, listsByPages)
 	})
 	t.Run("a state directory of another cluster is refused", func(t *testing.T) { otherClustersStateIsRefused(t, c, live(t)) })
 }
@@ -86,7 +86,7 @@ func (l *lab) history() []truth.Collection {
 	return []truth.Collection{truth.Core("configmaps", l.namespace), truth.Core("services", l.namespace), truth.Named("widgets", "example.com", "v1", l.namespace)}
 }
 
-func gapIsToldAndHealed(t *testing.T, c *cluster, listed func(*testing.T, []harness.Request, []truth.Collection)) {
+func gapIsReportedAndHealed(t *testing.T, c *cluster, listed func(*testing.T, []harness.Request, []truth.Collection)) {
 	l := newLab(t, c)
 	witness := l.witness(l.history()...)
 	l.populate(600)

@@ -94,7 +94,7 @@ type crowd struct {
 	count     int
 	objects   int
 	informers []cache.SharedIndexInformer
-	told      atomic.Int64
+	reported  atomic.Int64
 	stop      chan struct{}
 	running   sync.WaitGroup
 }
@@ -102,8 +102,8 @@ type crowd struct {
 func (c *crowd) await(what string, n int) {
 	c.t.Helper()
 	eventually(c.t, what, 10*time.Minute, func() []string {
-		if told := c.told.Load(); told < int64(n) {
-			return []string{fmt.Sprintf("%d of %d", told, n)}
+		if reported := c.reported.Load(); reported < int64(n) {
+			return []string{fmt.Sprintf("%d of %d", reported, n)}
 		}
 		return nil
 	})
@@ -113,7 +113,7 @@ func (c *crowd) start(lw cache.ListerWatcher) {
 	c.t.Helper()
 	informer := cache.NewSharedIndexInformer(lw, &corev1.ConfigMap{}, 0, cache.Indexers{})
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { c.told.Add(1) }, UpdateFunc: func(any, any) { c.told.Add(1) },
+		AddFunc: func(any) { c.reported.Add(1) }, UpdateFunc: func(any, any) { c.reported.Add(1) },
 	})
 	must(c.t, err)
 	c.informers = append(c.informers, informer)
@@ -139,7 +139,7 @@ func missing(want []truth.Change, got cache.Store) (problems []string) {
 func (c *crowd) measure(name string, updates int, lw func() cache.ListerWatcher, servers ...int) {
 	c.t.Helper()
 	c.informers, c.stop = nil, make(chan struct{})
-	c.told.Store(0)
+	c.reported.Store(0)
 	heap, cpu, served, began := ownHeap(), ownCPU(c.t), usageOf(c.t, servers...), time.Now()
 	for range c.count {
 		c.start(lw())
@@ -154,7 +154,7 @@ func (c *crowd) measure(name string, updates int, lw func() cache.ListerWatcher,
 		float64(listed.rss-served.rss)/(1<<20))
 
 	cpu, served, began = ownCPU(c.t), usageOf(c.t, servers...), time.Now()
-	c.told.Store(0)
+	c.reported.Store(0)
 	for i := range updates {
 		c.l.updateConfigMap(fmt.Sprintf("map-%d", i%c.objects), fmt.Sprint(name, i))
 	}

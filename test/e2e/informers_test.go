@@ -63,14 +63,14 @@ func (s *transcript) all() map[string][]string {
 func follow(t *testing.T, lw cache.ListerWatcher) (cache.SharedIndexInformer, *transcript) {
 	t.Helper()
 	informer := cache.NewSharedIndexInformer(lw, &corev1.ConfigMap{}, 0, cache.Indexers{})
-	told := &transcript{lines: map[string][]string{}}
-	_, err := informer.AddEventHandler(told)
+	reported := &transcript{lines: map[string][]string{}}
+	_, err := informer.AddEventHandler(reported)
 	must(t, err)
 	go informer.Run(t.Context().Done())
 	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
 		t.Fatal("the informer has not synced")
 	}
-	return informer, told
+	return informer, reported
 }
 
 // storeProblems are the differences between two stores.
@@ -94,7 +94,7 @@ func storeProblems(want, got cache.Store) (problems []string) {
 }
 
 // An informer on what the bridge has stored has in the end what one on the API server has, also
-// after the bridge was killed. On a stream, which has every version, both tell the same of each
+// after the bridge was killed. On a stream, which has every version, both report the same of each
 // object.
 func TestInformersOnStoredState(t *testing.T) {
 	t.Parallel()
@@ -109,9 +109,9 @@ func TestInformersOnStoredState(t *testing.T) {
 	must(t, err)
 	l.awaitBucket(b, l.exists([]truth.Collection{truth.Core("configmaps", l.namespace)}))
 
-	direct, directTold := follow(t, cache.NewListWatchFromClient(l.client.CoreV1().RESTClient(), "configmaps", l.namespace, fields.Everything()))
+	direct, directReported := follow(t, cache.NewListWatchFromClient(l.client.CoreV1().RESTClient(), "configmaps", l.namespace, fields.Everything()))
 	informers := map[string]cache.SharedIndexInformer{}
-	var streamTold *transcript
+	var streamReported *transcript
 	for name, source := range map[string]client.Source{
 		"bucket": client.Bucket(js, "NOW"), "stream": client.Stream(js, "K8S"),
 	} {
@@ -120,9 +120,9 @@ func TestInformersOnStoredState(t *testing.T) {
 		lw, err := c.ListerWatcher(t.Context(), schema.GroupResource{Resource: "configmaps"},
 			client.Options{Scheme: scheme.Scheme})
 		must(t, err)
-		var told *transcript
-		if informers[name], told = follow(t, lw); name == "stream" {
-			streamTold = told
+		var reported *transcript
+		if informers[name], reported = follow(t, lw); name == "stream" {
+			streamReported = reported
 		}
 	}
 	churn := crash.StartChurn(l.ctx, l.client, l.namespace, rand.Uint64(), 1)
@@ -140,13 +140,13 @@ func TestInformersOnStoredState(t *testing.T) {
 	}
 	changes, objects := 0, 0
 	// Handlers are called after the store has changed.
-	eventually(t, "what the informers told", testPatience, func() (problems []string) {
-		want, told := directTold.all(), streamTold.all()
-		changes, objects = 0, len(told)
+	eventually(t, "what the informers reported", testPatience, func() (problems []string) {
+		want, reported := directReported.all(), streamReported.all()
+		changes, objects = 0, len(reported)
 		for name, lines := range want {
 			changes += len(lines)
-			if !slices.Equal(told[name], lines) {
-				problems = append(problems, fmt.Sprintf("%s: %q\nwant %q", name, told[name], lines))
+			if !slices.Equal(reported[name], lines) {
+				problems = append(problems, fmt.Sprintf("%s: %q\nwant %q", name, reported[name], lines))
 			}
 		}
 		return problems

@@ -97,7 +97,7 @@ func TestClusterScopedNames(t *testing.T) {
 }
 
 // A controller that replaces an object under its name is the case in which a key alone does not
-// tell one object from the other.
+// distinguish one object from the other.
 func TestRecreatedObject(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))

@@ -196,11 +196,11 @@ const (
 	startTime = 5 * time.Minute
 )
 
-// saysNotReady waits until a running bridge tells that one of its parts is not ready, with a reason
-// that has the given words in it.
+// saysNotReady waits until a running bridge reports that one of its parts is not ready, with a
+// reason that has the given words in it.
 func (l *lab) saysNotReady(b *harness.Bridge, part string, words ...string) {
 	l.t.Helper()
-	eventually(l.t, "the bridge tells of "+part, testPatience, func() []string {
+	eventually(l.t, "the bridge reports "+part, testPatience, func() []string {
 		if !b.Running() {
 			l.t.Fatalf("the bridge ended; it wrote:\n%s", b.Log.Tail(10))
 		}

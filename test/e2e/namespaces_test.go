@@ -198,7 +198,7 @@ func (s *teams) count(events []read.Event) {
 		}
 	}
 	if kinds["gap"] > 0 {
-		s.t.Errorf("%d gaps were told", kinds["gap"])
+		s.t.Errorf("%d gaps were reported", kinds["gap"])
 	}
 }
 

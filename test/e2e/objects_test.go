@@ -162,7 +162,7 @@ func widget(name string, spec map[string]any) *unstructured.Unstructured {
 }
 
 // churn changes an object of its own in a namespace until ctx ends, over and over from its creation
-// to its delete. What fails is tried again: the API server may be away.
+// to its delete. What fails is tried again: the API server may be unavailable.
 func churn(ctx context.Context, c *cluster, namespace string, number int) error {
 	name := fmt.Sprintf("churn-%d", number)
 	for i := 0; ctx.Err() == nil; i++ {

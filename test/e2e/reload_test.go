@@ -117,7 +117,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	t.Logf("%d changes, %d reloads; latency of the informer that has not changed: p50 %v, p99 %v, max %v (%d) before, p50 %v, p99 %v, max %v (%d) during",
 		len(ledger.Changes()), reloads, at(before, 50), at(before, 99), at(before, 100), len(before), at(during, 50), at(during, 99), at(during, 100), len(during))
 	// The machine has other things to do: only what a second stop of the informer would cost is
-	// told from noise.
+	// distinguished from noise.
 	if len(before) < 20 || len(during) < 20 ||
 		float64(at(during, 50)) > slower*float64(5*at(before, 50)+50*time.Millisecond) {
 		t.Errorf("the latency of the informer that has not changed: %v before, %v during", at(before, 50), at(during, 50))

@@ -90,7 +90,7 @@ func TestCleanRestart(t *testing.T) {
 	l.stop(b)
 
 	place = l.end()
-	l.start(b) // with nothing to tell
+	l.start(b) // with nothing to report
 	l.onlyProbes(l.requestsSince(place), len(l.workloads()))
 	l.stop(b) // sends what it has, so that nothing can still come
 	l.complete("Kafka", kafkaReader(broker), ledger, o)

@@ -201,13 +201,13 @@ func TestEachMissingRight(t *testing.T) {
 		}
 		l.start(b) // its name is configured, so it needs no identity
 		if log := b.Log.String(); !containsAll(log, []string{"kube-system can't be read", "get namespaces", "bridge rbac"}) {
-			t.Errorf("it does not tell:\n%s", b.Log.Tail(10))
+			t.Errorf("it does not report:\n%s", b.Log.Tail(10))
 		}
 		l.stop(b)
 	})
 }
 
-// partWith is the part of a bridge with needsRights that tells of a right that it misses.
+// partWith is the part of a bridge with needsRights that reports a right that it misses.
 func partWith(verb, resource, namespace string) string {
 	switch resource {
 	case "ingressclasses":

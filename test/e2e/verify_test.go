@@ -193,7 +193,7 @@ func (l *lab) saysSelective(b *harness.Bridge, s *read.JetStream, key string) {
 	}
 }
 
-// plant puts events into a selective stream, and wants that verify tells what they are.
+// plant puts events into a selective stream, and wants that verify reports what they are.
 func (l *lab) plant(b *harness.Bridge, s *read.JetStream, key string) {
 	l.t.Helper()
 	events, err := s.Refresh(l.ctx)

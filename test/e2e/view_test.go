@@ -229,7 +229,7 @@ sinks:
 	equal("expired versions")
 
 	// Many changes are undone: a history that has overtaken the versions of before when the bridge
-	// starts can't be told from theirs.
+	// starts can't be distinguished from theirs.
 	l.operate("snapshot?name=view")
 	while(func() {})
 	l.createConfigMap("create-is-undone", "1")

@@ -63,7 +63,7 @@ func TestArchive(t *testing.T) {
 	for round := 1; len(killed) == 0; round++ {
 		h.change()
 		time.Sleep(2 * time.Millisecond)
-		if round%1000 == 0 { // the bridge is away, and what happens then is forgotten
+		if round%1000 == 0 { // the bridge is down, and what happens then is forgotten
 			p.stop()
 			for range 100 {
 				h.change()

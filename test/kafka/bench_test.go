@@ -26,7 +26,7 @@ const benchLanes = 8
 
 // BenchmarkBesidePlainClients sends the same events through the sink, kafka-go's Writer and
 // franz-go: to a broker in this process that stores nothing, and to Apache Kafka. All wait for
-// acks=all and have eight partitions on their way at once. With kfake the CPU is that of client and
+// acks=all and have eight partitions in flight at once. With kfake the CPU is that of client and
 // broker together, which does the same for all.
 func BenchmarkBesidePlainClients(b *testing.B) {
 	for _, broker := range []string{"kfake", "kafka"} {

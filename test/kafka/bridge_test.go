@@ -128,7 +128,7 @@ func (p *bridgeTest) settle(within time.Duration) {
 	}
 }
 
-// quiet leaves out of a test's output what is told at each start.
+// quiet leaves out of a test's output what is reported at each start.
 type quiet struct{ t *testing.T }
 
 func (q quiet) Write(line []byte) (int, error) {

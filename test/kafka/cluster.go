@@ -130,7 +130,7 @@ func (c *Cluster) java(heap string, args ...string) *exec.Cmd {
 		"-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
 		"-cp", filepath.Join(c.options.Lib, "*"),
 	}, args...)
-	return exec.CommandContext(context.Background(), "java", all...) // it ends when it is told to, or with us
+	return exec.CommandContext(context.Background(), "java", all...) // it ends when it is asked to, or with us
 }
 
 // Java is a command that runs a source file with Kafka's jars.
@@ -138,8 +138,8 @@ func (c *Cluster) Java(source string, args ...string) *exec.Cmd {
 	return c.java("-Xmx128m", append([]string{source}, args...)...)
 }
 
-// freeAddresses are addresses that nobody listens on at this moment. Kafka has to be told its ports
-// before it starts.
+// freeAddresses are addresses that nobody listens on at this moment. Kafka has to be given its
+// ports before it starts.
 func freeAddresses(n int) (all []string, err error) {
 	for range n {
 		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")

@@ -14,8 +14,8 @@ import (
 
 var errNotHolder = errors.New("another one holds the office")
 
-// TestSucceededProcess has a process go on that was stopped while its
-// successor went on with its producer.
+// TestSucceededProcess has a process continue that was stopped while its
+// successor continued with its producer.
 func TestSucceededProcess(t *testing.T) {
 	c := broker(t)
 	topic := fmt.Sprintf("succeeded%d", destinations.Add(1))

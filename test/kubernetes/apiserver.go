@@ -14,7 +14,7 @@ const (
 )
 
 // apiServerFlags are the flags of kube-apiserver. Its defaults are kept wherever a client could
-// tell the difference: watch cache, WatchList, priority and fairness are those of a real cluster.
+// see the difference: watch cache, WatchList, priority and fairness are those of a real cluster.
 func apiServerFlags(l layout, o options, port int, etcdURL string) []string {
 	flags := []string{
 		"--etcd-servers=" + etcdURL,
@@ -34,7 +34,7 @@ func apiServerFlags(l layout, o options, port int, etcdURL string) []string {
 
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--allow-privileged=true",
-		// Told to stop, the API server ends the watches. By default it would leave them open and
+		// Asked to stop, the API server ends the watches. By default it would leave them open and
 		// silent for up to a minute, or until it is killed.
 		"--shutdown-watch-termination-grace-period=2s",
 		// Endpoints of the kubernetes Service must not be loopback addresses, and we have no

@@ -48,7 +48,7 @@ type auditEvent struct {
 	Received time.Time `json:"requestReceivedTimestamp"`
 }
 
-// request is one request as the control API tells it.
+// request is one request as the control API gives it.
 type request struct {
 	Time      time.Time `json:"time"`
 	Verb      string    `json:"verb"`

@@ -49,7 +49,7 @@ func (s *supervisor) controlHandler(ctx context.Context) http.Handler {
 		"POST /resume-controllers": func(ctx context.Context, _ parameters) error { return s.resumeControllers(ctx) },
 	} {
 		// Not the request's context: an operation continues when the client gives up, since a
-		// cluster that is left half restored helps nobody. It ends when we are told to stop.
+		// cluster that is left half restored helps nobody. It ends when we are asked to stop.
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.operate(ctx, w, r, do) })
 	}
 	return mux
@@ -160,5 +160,5 @@ var signals = map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // the client has gone away: nobody to tell
+	_ = json.NewEncoder(w).Encode(v) // the client has gone away: nobody to answer
 }

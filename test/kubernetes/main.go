@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// run keeps a control plane up until it is told to stop, which is no error.
+// run keeps a control plane up until it is asked to stop, which is no error.
 func run(opts options) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

@@ -63,7 +63,7 @@ func (p *process) start() error {
 	return nil
 }
 
-// reap waits for the child's end, and tells the supervisor if nobody asked for it.
+// reap waits for the child's end, and calls the supervisor if nobody asked for it.
 func (p *process) reap(cmd *exec.Cmd, ended chan<- struct{}, stopping *atomic.Bool) {
 	err := cmd.Wait()
 	close(ended)

@@ -105,7 +105,7 @@ func (s *supervisor) run(ctx context.Context) error {
 	defer s.stopAll()
 	if err := s.startAll(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil // told to stop while starting
+			return nil // asked to stop while starting
 		}
 		return err
 	}
@@ -268,7 +268,7 @@ func (s *supervisor) announce(control string) error {
 	return err
 }
 
-// progress tells the person who waits what is being waited for.
+// progress shows the person who waits what is being waited for.
 func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "controlplane: "+format+"\n", args...)
 }

@@ -42,7 +42,7 @@ type browser struct {
 	mu         sync.Mutex
 	complaints []string // guarded by mu
 	hosts      map[string]bool
-	bearers    map[string]bool // paths of requests that bore a token
+	bearers    map[string]bool // paths of requests with a token
 }
 
 // elsewhere is a name under which the browser finds this machine, and the bridge does not know

@@ -153,7 +153,7 @@ func TestTheStatusPage(t *testing.T) {
 	step("it can be used without a mouse", func(t *testing.T) { b.keyboard(t) })
 	step("everything that can be operated has a name", func(t *testing.T) { b.names(t) })
 	step("it is readable in light and dark, wide and narrow", func(t *testing.T) { b.readable(t) })
-	step("a broker that is away is told", func(t *testing.T) { s.brokerAway(t, b) })
+	step("a broker that is unavailable is reported", func(t *testing.T) { s.brokerAway(t, b) })
 	if left := b.heardSoFar(""); len(left) > 0 {
 		t.Errorf("the browser complains: %s", strings.Join(left, "\n"))
 	}
@@ -201,7 +201,7 @@ func (s *site) live(t *testing.T, b *browser) {
 	b.click("#events-pause")
 	seen := b.text("#events-sum")
 	s.configMap("unseen", nil)
-	b.until("the count goes on while it is paused", fmt.Sprintf("document.querySelector('#events-sum').textContent !== %q", seen))
+	b.until("the count continues while it is paused", fmt.Sprintf("document.querySelector('#events-sum').textContent !== %q", seen))
 	if b.eval(event("unseen")) == true {
 		t.Error("a paused list moves")
 	}
@@ -237,7 +237,7 @@ func (s *site) filters(t *testing.T, b *browser) {
 	b.click("#events-form button[type=submit]")
 	b.until("no problem any more", `!document.querySelector("#events-problem").checkVisibility()`)
 	b.until("the tail", `document.querySelector("#events-sum").textContent.startsWith("looking")`)
-	b.heardSoFar("") // the browser tells of the 400
+	b.heardSoFar("") // the browser reports the 400
 }
 
 func (s *site) object(t *testing.T, b *browser) {
@@ -254,15 +254,15 @@ func (s *site) object(t *testing.T, b *browser) {
 	b.fill("#object-name", "shown")
 	b.click("#object-form button[type=submit]")
 	b.until("the object again", `document.querySelector("#object-found pre")`)
-	b.heardSoFar("") // the browser tells of the 404
+	b.heardSoFar("") // the browser reports the 404
 }
 
 // history asks what an object was, with the mouse and with the keyboard, and what happened.
 func (s *site) history(t *testing.T, b *browser) {
-	s.configMap("told", map[string]string{"level": "info", "dsn": planted})
-	s.update("told", map[string]string{"level": "debug", "dsn": planted})
-	s.update("told", map[string]string{"level": "debug", "color": "blue"})
-	b.until("the event", event("updated", namespace+"/told", "kept"))
+	s.configMap("reported", map[string]string{"level": "info", "dsn": planted})
+	s.update("reported", map[string]string{"level": "debug", "dsn": planted})
+	s.update("reported", map[string]string{"level": "debug", "color": "blue"})
+	b.until("the event", event("updated", namespace+"/reported", "kept"))
 	b.fill("#history-object", "tol")
 	b.click("#history-form button[type=submit]")
 	rows := `document.querySelectorAll("#history-shown tbody tr")`
@@ -275,7 +275,7 @@ func (s *site) history(t *testing.T, b *browser) {
 		b.until("versions", rows+`.length > 0`)
 	}
 	text := b.text("#history-shown")
-	for _, want := range []string{"configmaps shop/told: 3 versions", `data.level "info" → "debug"`, "data.dsn"} {
+	for _, want := range []string{"configmaps shop/reported: 3 versions", `data.level "info" → "debug"`, "data.dsn"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
@@ -301,13 +301,13 @@ func (s *site) history(t *testing.T, b *browser) {
 		b.click("#timeline-form button[type=submit]")
 		b.until("the timeline", `document.querySelector("#history-shown h3")?.textContent.startsWith("Timeline of shop")`)
 		timeline := b.text("#history-shown")
-		for _, want := range []string{"deleted", "shop/live", "shop/told", "secrets"} {
+		for _, want := range []string{"deleted", "shop/live", "shop/reported", "secrets"} {
 			if !strings.Contains(timeline, want) {
 				t.Errorf("%q is not in\n%s", want, timeline)
 			}
 		}
 		b.shot("timeline")
-		b.eval(`[...document.querySelectorAll("#history-shown button.link")].find((e) => e.textContent === "shop/told").click()`)
+		b.eval(`[...document.querySelectorAll("#history-shown button.link")].find((e) => e.textContent === "shop/reported").click()`)
 		b.until("the versions again", rows+`.length === 3`)
 	})
 	t.Run("an answer that is overtaken changes nothing", func(t *testing.T) {
@@ -332,7 +332,7 @@ func (s *site) history(t *testing.T, b *browser) {
 		b.fill("#history-object", "nothing-like-it")
 		b.click("#history-form button[type=submit]")
 		b.until("that there is none", `document.querySelector("#history-problem").textContent.includes("never seen")`)
-		b.fill("#history-object", "cm/told")
+		b.fill("#history-object", "cm/reported")
 		b.click("#history-form button[type=submit]")
 		b.until("the versions again", rows+`.length === 3`)
 	})
@@ -375,7 +375,7 @@ func (b *browser) keyboard(t *testing.T) {
 	}
 }
 
-// names compares what assistive technology is told: landmarks, and a name for all that can be
+// names compares what assistive technology gets: landmarks, and a name for all that can be
 // operated.
 func (b *browser) names(t *testing.T) {
 	var nodes []*accessibility.Node
@@ -451,7 +451,7 @@ func (s *site) brokerAway(t *testing.T, b *browser) {
 	b.until("that it is not ready", `document.querySelector("#state").textContent === "not ready"`)
 	b.until("why", `document.querySelector("#reasons").checkVisibility() && document.querySelector("#reasons").innerText.includes("sink audit")`)
 	b.until("the sink's state", `[...document.querySelectorAll("#sinks-rows tr")].some((r) => r.innerText.includes("audit") && r.innerText.includes("away"))`)
-	b.until("the other sink goes on", event("configmaps", namespace+"/waits", "stream"))
+	b.until("the other sink continues", event("configmaps", namespace+"/waits", "stream"))
 	b.click("#informers-trouble")
 	b.axeFindsNothing(t)
 	b.shot("broker-away")

@@ -51,7 +51,7 @@ func (s *site) elsewhere(t *testing.T, b *browser) {
 	other := &browser{t: t, ctx: ctx}
 	must(t, chromedp.Run(ctx, chromedp.Navigate(url)))
 	other.asks(t, "send the bridge's token") // another tab has none
-	b.heardSoFar("")                         // the browser tells of the 401s
+	b.heardSoFar("")                         // the browser reports the 401s
 }
 
 // asks waits until the page asks for a token, and sees that it shows nothing meanwhile.

@@ -37,7 +37,7 @@ function clock(time) {
   return `${t.toTimeString().slice(0, 8)}.${String(t.getMilliseconds()).padStart(3, "0")}`;
 }
 
-// show puts text and a class into an element, only when they changed: so that a screen reader is not told twice.
+// show puts text and a class into an element, only when they changed: so that a screen reader does not read it twice.
 function show(e, text, kind) {
   if (e.textContent !== text) e.textContent = text;
   if (kind !== undefined && e.className !== kind) e.className = kind;
@@ -108,7 +108,7 @@ async function poll() {
   nextPoll = setTimeout(poll, document.hidden ? 5 * every : every);
 }
 
-// age tells how old what is shown is, also when no answer comes any more.
+// age shows how old what is shown is, also when no answer comes any more.
 function age() {
   if (answered === 0) return;
   const old = performance.now() - answered;
@@ -275,25 +275,25 @@ async function look() {
     const began = performance.now();
     try {
       const response = await ask(`/tail?${query}`, mine.signal);
-      if (!response) return tell("not allowed");
+      if (!response) return showState("not allowed");
       if (!response.ok) {
         show($("events-problem"), await said(response));
         $("events-problem").hidden = false;
-        if (response.status === 400) return tell("not looking");
+        if (response.status === 400) return showState("not looking");
       } else {
-        tell("looking");
+        showState("looking");
         await read(response.body, mine.signal);
       }
     } catch (error) {
       if (mine.signal.aborted) return;
     }
-    tell("connecting again");
+    showState("connecting again");
     if (performance.now() - began > 5000) wait = 500;
     await new Promise((done) => setTimeout(done, wait));
   }
 }
 
-function tell(state) {
+function showState(state) {
   said_ = state;
   show($("events-sum"), `${state}${seen ? `, ${number(seen)} seen` : ""}${missed ? `, ${number(missed)} not shown: too many at once` : ""}`);
 }
@@ -317,7 +317,7 @@ async function read(body, signal) {
 function arrived(batch) {
   seen += batch.events?.length ?? 0;
   missed += batch.dropped;
-  tell(said_);
+  showState(said_);
   if (paused) return;
   const body = $("events-rows");
   body.prepend(...(batch.events ?? []).slice(-keptEvents).reverse().map(eventRow));
@@ -369,7 +369,7 @@ function clear() {
   $("events-rows").replaceChildren();
   $("events-empty").hidden = false;
   seen = missed = 0;
-  tell(said_);
+  showState(said_);
 }
 
 // --- one object

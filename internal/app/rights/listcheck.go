@@ -56,9 +56,9 @@ func (c *ListCheck) WaitReady(context.Context) error { return nil }
 // Run asks until ctx ends.
 func (c *ListCheck) Run(ctx context.Context) error {
 	open := rightsToList(c.Units)
-	told := map[string]bool{} // by unit
+	reported := map[string]bool{} // by unit
 	for {
-		missing, err := c.look(ctx, open, told)
+		missing, err := c.look(ctx, open, reported)
 		if err == nil {
 			open = missing
 		}
@@ -97,7 +97,7 @@ func rightsToList(units []pipeline.Config) (list []listRight) {
 
 // look asks for the rights, and gives those that are missing.
 func (c *ListCheck) look(
-	ctx context.Context, rights []listRight, told map[string]bool,
+	ctx context.Context, rights []listRight, reported map[string]bool,
 ) (missing []listRight, err error) {
 	for _, right := range rights {
 		allowed, why, err := c.resolver.Allowed(ctx, right.Right)
@@ -111,8 +111,8 @@ func (c *ListCheck) look(
 			continue
 		}
 		missing = append(missing, right)
-		if !told[right.unit] {
-			told[right.unit] = true
+		if !reported[right.unit] {
+			reported[right.unit] = true
 			c.log.Warn("a right is missing: it is needed after a restart and to heal gaps; "+
 				"'bridge rbac' prints the roles for the configuration", "informer", right.unit,
 				"right", right.String(), "reason", why)

@@ -72,7 +72,7 @@ func Needed(c *config.Config, catalog *kube.Catalog) (list []Need, problems []er
 			_, err := catalog.Resolve(s)
 			problems = append(problems, c.ProblemsAt(at, err)...)
 			s.Exclude = inf.Exclude
-			types, _ := catalog.Resolve(s) // what is wrong with an exclude is told below
+			types, _ := catalog.Resolve(s) // what is wrong with an exclude is reported below
 			for _, t := range types {
 				list = append(list, needs(inf, at, t.Group, t.Resource)...)
 			}

@@ -52,7 +52,7 @@ const Help = `
 
 The bridge is found at admin.address of the configuration (--admin-address), and takes commands from
 this machine, from who can read its token: admin.tokenFile, or admin-token in the state directory
-(--token-file). Its log tells who asked.
+(--token-file). Its log says who asked.
 
 Exit codes: 0 when it is done, 1 when the bridge could not do it, 2 when there is no bridge, or it
 refuses.`

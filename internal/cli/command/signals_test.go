@@ -25,7 +25,7 @@ func TestTwoSignals(t *testing.T) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(5 * time.Second):
-		t.Fatal("the context goes on")
+		t.Fatal("the context continues")
 	}
 	if got := context.Cause(ctx).Error(); got != "terminated signal received" {
 		t.Errorf("cause %q", got)
@@ -46,21 +46,21 @@ func TestTwoSignals(t *testing.T) {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	t.Fatal("the process goes on")
+	t.Fatal("the process continues")
 }
 
 func TestRepeatedSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals, done := make(chan os.Signal, 2), make(chan struct{})
-		var told []string
-		go watchSignals(signals, done, func(s os.Signal) { told = append(told, "first "+s.String()) }, func(s os.Signal) { told = append(told, "second "+s.String()) })
+		var reported []string
+		go watchSignals(signals, done, func(s os.Signal) { reported = append(reported, "first "+s.String()) }, func(s os.Signal) { reported = append(reported, "second "+s.String()) })
 		signals <- syscall.SIGTERM
 		signals <- syscall.SIGTERM // as timeout(1) sends it, to the process and to its group
 		time.Sleep(time.Second)
 		signals <- os.Interrupt
 		synctest.Wait()
 		close(done)
-		if got, want := strings.Join(told, ", "), "first terminated, second interrupt"; got != want {
+		if got, want := strings.Join(reported, ", "), "first terminated, second interrupt"; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	})

@@ -90,7 +90,7 @@ Exit codes: 0, also when there are none; 2 when the state directory cannot be re
 	return cmd
 }
 
-// shortID is enough to tell the events of a folder apart in practice. get and rm report it when
+// shortID is enough to distinguish the events of a folder in practice. get and rm report it when
 // not.
 func shortID(e *undelivered.Entry) string { return e.ID[:min(8, len(e.ID))] }
 

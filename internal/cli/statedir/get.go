@@ -26,7 +26,7 @@ or which waits on disk for those that have not. It is the JSON as it is sent: wi
 informer cuts, and with redacted values as they are stored. In a flood of updates the state has an
 earlier version of the object (state.bodiesPerSecond), and get says so.
 
-UNIT is a name that 'bridge statedir ls' lists, or what tells it from the others: pods for
+UNIT is a name that 'bridge statedir ls' lists, or what distinguishes it from the others: pods for
 pods/pods, when no other unit has pods; deployments/shop for apps/deployments.apps/shop.
 
 With --output meta it prints the object's uid and version, and whether it is deleted: a deleted

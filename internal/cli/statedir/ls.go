@@ -89,7 +89,7 @@ type watermark struct {
 	Saved   time.Time        `json:"saved"`
 }
 
-// listState reads everything. What can't be read is left out of the report, and told in the error.
+// listState reads everything. What can't be read is left out of the report, and named in the error.
 func listState(in *store.Inspector) (stateReport, error) {
 	summary, summaryErr := in.Summary()
 	units, unitsErr := in.Units()

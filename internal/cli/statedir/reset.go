@@ -156,7 +156,7 @@ func (p resetPlan) objects() string {
 	return text
 }
 
-// forgotten is what is told afterwards.
+// forgotten is what is printed afterwards.
 func (p resetPlan) forgotten() string {
 	if p.keepObjects {
 		return fmt.Sprintf("its position (%s); it keeps %s, %s waiting", p.position, p.objects(),
@@ -170,7 +170,7 @@ func confirm(in io.Reader, out io.Writer) error {
 	if file, ok := in.(*os.File); !ok || !terminal.Is(file) {
 		return command.Refused(errors.New("nothing was changed: there is no terminal to ask on, say --yes"))
 	}
-	fmt.Fprint(out, "Go on? [y/N] ")
+	fmt.Fprint(out, "Continue? [y/N] ")
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return command.Failed(fmt.Errorf("nothing was changed: read the answer: %w", err))

@@ -24,7 +24,7 @@ settled, and the changes that wait on disk for a sink.
 
 The directory is the one that 'bridge run' uses: the key state.dir of the configuration, or
 --state-dir. It belongs to one process, so a bridge that runs with it has to be stopped first; what
-a running one does, it tells at /status. ls and get only read, and need neither the API server nor a
+a running one does, it reports at /status. ls and get only read, and need neither the API server nor a
 broker. They do not look whether a configuration still has an informer.
 
 Damage is reported and left as it is.`,
@@ -52,7 +52,7 @@ func openState(cmd *cobra.Command, s *command.Settings) (*openedState, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Log.Level = "error" // of the database, when it can't go on
+	c.Log.Level = "error" // of the database, when it can't continue
 	o := statedb.Options{Dir: app.StateDir(c), Log: command.NewLogger(c.Log, cmd.ErrOrStderr())}
 	in, err := store.Inspect(o)
 	if errors.Is(err, statedb.ErrNoState) {

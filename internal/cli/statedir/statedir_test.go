@@ -67,7 +67,7 @@ func runStateDir(t *testing.T, dir string, args ...string) (code int, stdout, st
 	return code, out.String(), errs.String()
 }
 
-// A unit is found by any name that tells it from the others.
+// A unit is found by any name that distinguishes it from the others.
 func TestUnitSearch(t *testing.T) {
 	dir := makeState(t, map[string][]string{
 		"all/pods": nil, "all/pods.metrics.k8s.io": nil, "all/deployments.apps": nil, "all/ingresses.networking.k8s.io/shop": nil,

@@ -12,7 +12,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// findUnit finds the unit that is meant: by its name, else by what of it tells it from the others.
+// findUnit finds the unit that is meant: by its name, else by what of it distinguishes it from the
+// others.
 func findUnit(in *store.Inspector, meant string) (store.Unit, error) {
 	units, err := in.Units()
 	if err != nil {

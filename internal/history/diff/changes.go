@@ -206,10 +206,11 @@ func (l *listItems) find(name string, likely int) int {
 	return -1
 }
 
-// itemNames are the members that tell an item of a list from the others: the first one that it has.
+// itemNames are the members that distinguish an item of a list from the others: the first one that
+// it has.
 var itemNames = []string{"name", "type", "uid", "ip"}
 
-// nameOf is what tells an item of a list from the others, "" for nothing.
+// nameOf is what distinguishes an item of a list from the others, "" for nothing.
 func nameOf(item jsontree.Value) (name string) {
 	if !item.IsObject() {
 		return ""

@@ -34,7 +34,7 @@ func TestChanges(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a heartbeat is told from other changes", func(t *testing.T) {
+	t.Run("a heartbeat is distinguished from other changes", func(t *testing.T) {
 		for path, want := range map[string]bool{
 			"status.conditions[Ready].lastHeartbeatTime": true, "spec.renewTime": true, "metadata.generation": true,
 			"status.conditions[Ready].lastTransitionTime": false, "status.conditions[Ready].status": false, "spec.generation": false,

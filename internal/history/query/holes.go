@@ -100,7 +100,8 @@ func (m *Mark) object() *Object {
 	return &Object{Unit: m.Unit, Namespace: parts[1], Name: parts[2]}
 }
 
-// isHealed reports whether a list that ends after the mark tells the state again, deletes included.
+// isHealed reports whether a list that ends after the mark reports the state again, deletes
+// included.
 func (m *Mark) isHealed(synced time.Time) bool {
 	switch m.Reason {
 	case "expired", "rewound", "interrupted", "takeover", "unreadable":

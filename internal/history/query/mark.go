@@ -58,7 +58,7 @@ func (h Coverage) Marks(u *record.Unit, since, until time.Time) iter.Seq2[*Mark,
 	}
 }
 
-// marks reports whether to go on.
+// marks reports whether to continue.
 func (h Coverage) marks(u *record.Unit, since, until time.Time, yield func(*Mark, error) bool) bool {
 	prefix := keys.InUnit(nil, keys.SpaceMark, u.Number)
 	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})

@@ -173,8 +173,8 @@ func (h Objects) mayHaveExisted(o *Object, v *Version, p Point) error {
 	return fmt.Errorf("whether %s existed at %s %w: %s", o, p, ErrNotKnown, holes[0].What())
 }
 
-// notYet tells an object that did not exist from one that was not known: retention may have removed
-// another one of the name before the first version that is left.
+// notYet distinguishes an object that did not exist from one that was not known: retention may have
+// removed another one of the name before the first version that is left.
 func (h Objects) notYet(o *Object, p Point, horizon time.Time) error {
 	for first, err := range h.Versions(o, time.Time{}, time.Time{}) {
 		if err != nil {

@@ -75,7 +75,7 @@ func (s *state) run() error {
 }
 
 // resource gives the objects of one resource, which several informers may have. It reports whether
-// to go on.
+// to continue.
 func (s *state) resource(units []*record.Unit) (goOn bool, err error) {
 	var walks []*liveWalk
 	defer func() {

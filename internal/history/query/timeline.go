@@ -144,7 +144,7 @@ func (t *timelineWalk) run() (err error) {
 	}
 }
 
-// bucket gives what is in a bucket. It reports whether to go on.
+// bucket gives what is in a bucket. It reports whether to continue.
 func (t *timelineWalk) bucket(bucket uint32) (bool, error) {
 	prefix := keys.AppendBucket(nil, t.source, bucket)
 	if t.namespace != "*" {

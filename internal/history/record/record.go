@@ -290,7 +290,7 @@ type Header struct {
 // Twice as many save a tenth of the space, half as many cost a quarter more.
 const MaxDeltas = 31
 
-// maxText bounds what is allocated for a text whose length a record tells. No broker takes more.
+// maxText bounds what is allocated for a text whose length a record gives. No broker takes more.
 const maxText = 256 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

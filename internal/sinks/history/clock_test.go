@@ -16,8 +16,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// A clock of the machine that jumps is told, and has nothing removed that is young by the times of
-// the API server; events are stored meanwhile.
+// A clock of the machine that jumps is reported, and has nothing removed that is young by the times
+// of the API server; events are stored meanwhile.
 func TestClock(t *testing.T) {
 	for _, test := range []struct {
 		name     string

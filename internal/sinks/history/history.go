@@ -128,12 +128,12 @@ func (s *Sink) Open(context.Context) error {
 func (s *Sink) retain(ctx context.Context, db *history.DB) {
 	ticker := time.NewTicker(measureEvery)
 	defer ticker.Stop()
-	isTold, level := false, slog.LevelInfo // after a pause the newest change is old
+	isLogged, level := false, slog.LevelInfo // after a pause the newest change is old
 	for next := time.Now(); ; level = slog.LevelWarn {
 		now, ahead := s.clock.now(s.cfg.Now().Round(0), time.Since(s.began))
-		if isOff := ahead.Abs() > clockTolerance; isOff != isTold {
+		if isOff := ahead.Abs() > clockTolerance; isOff != isLogged {
 			s.clockChanged(ctx, level, ahead)
-			isTold = isOff
+			isLogged = isOff
 		}
 		if !time.Now().Before(next) {
 			next = time.Now().Add(retentionEvery)
@@ -174,7 +174,7 @@ func (s *Sink) diskChanged(why error) {
 		s.cfg.Log.Info("the history's disk takes writes again", "dir", s.cfg.Dir)
 		return
 	}
-	s.cfg.Log.Error("the history waits for its disk; nothing is lost, and other sinks go on", "dir",
+	s.cfg.Log.Error("the history waits for its disk; nothing is lost, and other sinks continue", "dir",
 		s.cfg.Dir, "err", why)
 }
 

@@ -116,7 +116,7 @@ func (s *settled) Settle(items []*publisher.Item) {
 }
 
 // serveAndKill serves for a while, is unavailable for a while, and so on, until ctx ends. It begins
-// by being away.
+// by being unavailable.
 func (n *network) serveAndKill(ctx context.Context, host string, h nethttp.Handler) {
 	for ctx.Err() == nil {
 		time.Sleep(15 * time.Second)

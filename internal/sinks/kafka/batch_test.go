@@ -19,7 +19,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 var someRecords = []kafka.BatchRecord{
 	{

@@ -45,7 +45,7 @@ func startBroker(t *testing.T, encoding string) *sinktest.Broker {
 				},
 				Topics: kafka.Topics{
 					DeadLetters: mustTemplate(t, "dead.{cluster}"),
-					// kfake tells the broker's own setting for a topic only where the topic has it
+					// kfake gives the broker's own setting for a topic only where the topic has it
 					// too, which Kafka itself does not need.
 					Create: &kafka.CreateTopics{
 						Partitions: 3, ReplicationFactor: 1,

@@ -182,17 +182,17 @@ func explain(err error) error {
 	}
 }
 
-// asReconnect tells the publisher that the whole sink can't continue.
+// asReconnect reports to the publisher that the whole sink can't continue.
 func asReconnect(err error) error {
 	return &sinks.Error{Class: sinks.Reconnect, Err: explain(err)}
 }
 
-// asRetry tells the publisher that this message can't be stored yet.
+// asRetry reports to the publisher that this message can't be stored yet.
 func asRetry(err error) error {
 	return &sinks.Error{Class: sinks.Retry, Err: err}
 }
 
-// asRefused tells the publisher that this message will never be accepted.
+// asRefused reports to the publisher that this message will never be accepted.
 func asRefused(err error) error {
 	return &sinks.Error{Class: sinks.Refused, Err: err}
 }

@@ -17,7 +17,7 @@ type fitted struct {
 	count int32
 }
 
-// eventBytes tells an event from another one that is kept in the same memory later.
+// eventBytes distinguishes an event from another one that is kept in the same memory later.
 type eventBytes struct {
 	event *event.Event
 	id    string

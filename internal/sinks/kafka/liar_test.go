@@ -27,7 +27,7 @@ type liar struct {
 	mu     sync.Mutex
 	key    kmsg.Key
 	times  int    // how often it still lies
-	told   int    // answers that were other than the broker's, or late
+	lied   int    // answers that were other than the broker's, or late
 	effort uint64 // what its lies have made the process allocate
 	lie    func(version int16, frame []byte) []byte
 }
@@ -37,7 +37,7 @@ type liar struct {
 func (l *liar) answer(key kmsg.Key, times int, lie func(version int16, frame []byte) []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.key, l.times, l.lie, l.told = key, times, lie, 0
+	l.key, l.times, l.lie, l.lied = key, times, lie, 0
 }
 
 func (l *liar) take(key kmsg.Key) func(int16, []byte) []byte {
@@ -56,15 +56,15 @@ func (l *liar) left() int {
 	return l.times
 }
 
-// tell gives what the liar says in place of a frame, and counts it where that is no truth.
-func (l *liar) tell(lie func(int16, []byte) []byte, version int16, frame []byte) []byte {
+// reply gives what the liar says in place of a frame, and counts it where that is no truth.
+func (l *liar) reply(lie func(int16, []byte) []byte, version int16, frame []byte) []byte {
 	truth, began := slices.Clone(frame), time.Now()
 	effort := testkit.Allocated(func() { frame = lie(version, frame) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.effort += effort
 	if !bytes.Equal(frame, truth) || time.Since(began) > 0 { // in a bubble: only a lie sleeps
-		l.told++
+		l.lied++
 	}
 	return frame
 }
@@ -75,8 +75,8 @@ func (l *liar) requireLies(t *testing.T) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.told == 0 {
-		t.Error("no lie was told")
+	if l.lied == 0 {
+		t.Error("it never lied")
 	}
 }
 
@@ -126,7 +126,7 @@ func (c *liarConn) next() error {
 		int16(binary.BigEndian.Uint16(c.written[6:]))
 	c.written = nil
 	if lie := c.liar.take(key); lie != nil {
-		if frame = c.liar.tell(lie, version, frame); len(frame) == 0 {
+		if frame = c.liar.reply(lie, version, frame); len(frame) == 0 {
 			_ = c.Conn.Close()
 			return io.EOF
 		}

@@ -26,7 +26,7 @@ type readback struct {
 
 // readBack reads a lane's partition from a place on; from a little before the time of the saved
 // position when the place is unused. It returns the place at which the lane resumes, unused when
-// the log does not tell.
+// the log does not show it.
 func (l *lane) readBack(ctx context.Context, r *readback, found func(id string)) (place, error) {
 	if !r.begun {
 		if err := l.beginReadback(ctx, r); err != nil {

@@ -72,7 +72,7 @@ func (l *Log) retry(ctx context.Context, topic string, try func() error) error {
 		}
 		_ = ratelimit.Sleep(ctx, pause)
 		if topic != "" {
-			_, _ = l.cluster.refresh(ctx, topic) // what it can't tell, try will
+			_, _ = l.cluster.refresh(ctx, topic) // what fails here, try reports
 		}
 	}
 }
@@ -127,7 +127,7 @@ func (l *Log) Bounds(
 	return first, end, err
 }
 
-// Read gives the next records of a partition from an offset on, and the offset to go on with. It
+// Read gives the next records of a partition from an offset on, and the offset to continue with. It
 // may give none, where transactions were aborted or compaction has removed some. An error of yield
 // ends it.
 func (l *Log) Read(

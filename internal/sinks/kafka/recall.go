@@ -111,7 +111,7 @@ func (s *Sink) recallPartition(
 	}
 	if errors.Is(err, errGaveUp) {
 		s.log.Warn("can't read a partition back now; it is read before its next event is sent, "+
-			"and the others go on", "lane", l.name, "err", err)
+			"and the others continue", "lane", l.name, "err", err)
 		s.recall.postpone(l.topic, l.partition)
 		return from, nil
 	}

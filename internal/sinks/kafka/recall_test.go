@@ -162,7 +162,8 @@ func endsAt(req *kmsg.ListOffsetsRequest, offset int64) kmsg.Response {
 	return res
 }
 
-// requireEachOnce wants every message in the log once, the pod's in order, and the lane to go on.
+// requireEachOnce wants every message in the log once, the pod's in order, and the lane to
+// continue.
 func requireEachOnce(t *testing.T, c *kfake.Cluster, s *kafka.Sink, messages []*sinks.Message) {
 	t.Helper()
 	publish(t, s, podEvents("next", 1, 2)...)

@@ -140,7 +140,7 @@ func TestUnavailableBroker(t *testing.T) {
 	})
 	time.Sleep(200 * time.Millisecond)
 	if !errors.Is(second[0].Err, errUnset) {
-		t.Fatalf("Publish has answered %v while the broker was away", second[0].Err)
+		t.Fatalf("Publish has answered %v while the broker was unavailable", second[0].Err)
 	}
 	n.setDown(false)
 	wg.Wait()
@@ -245,7 +245,7 @@ func TestRecreatedTopic(t *testing.T) {
 	publish(t, s, podEvents("web", 10, 10)...)
 	requireLog(t, c, wantIDs("web", 6, 10))
 	if got := testkit.Metric(t, registry, "bridge_kafka_acknowledged_lost_total"); got != 1 {
-		t.Errorf("the loss of acknowledged events was told %v times", got)
+		t.Errorf("the loss of acknowledged events was reported %v times", got)
 	}
 }
 

@@ -147,7 +147,7 @@ func TestLateBatchInNextPosition(t *testing.T) {
 	}
 	for _, id := range wantIDs("web", 4, 5) {
 		if !slices.Contains(noted, "workloads/"+id) {
-			t.Errorf("%s is behind no place, and was not told: %v", id, noted)
+			t.Errorf("%s is behind no place, and was not reported: %v", id, noted)
 		}
 	}
 }

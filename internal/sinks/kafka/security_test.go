@@ -225,7 +225,7 @@ func TestSASLSessionLifetime(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	publish(t, s, podEvents("web", 2, 2)...)
 	if len(said) == before {
-		t.Error("the sink went on over a connection whose session had ended")
+		t.Error("the sink continued over a connection whose session had ended")
 	}
 }
 

@@ -18,7 +18,7 @@ func (s *Sink) checkSettings(
 	limit = s.config.Records.MaxBatchBytes
 	settings, err := c.describe(ctx, name)
 	if err != nil {
-		s.log.Warn("can't read the topic's settings, so can't tell whether they keep what is "+
+		s.log.Warn("can't read the topic's settings, so can't say whether they keep what is "+
 			"acknowledged", "topic", name, "err", explain(err))
 		return limit, 0, nil
 	}

@@ -13,9 +13,9 @@ import (
 
 var errNotHolder = errors.New("another one holds the office")
 
-// TestSucceededProcess has a process go on that was stopped while its
-// successor went on with its producer: the broker takes each sequence number once, and the old one
-// asks before it continues as another producer.
+// TestSucceededProcess has a process continue that was stopped while its
+// successor continued with its producer: the broker takes each sequence number once, and the old
+// one asks before it continues as another producer.
 func TestSucceededProcess(t *testing.T) {
 	c := newCluster(t)
 	var succeeded atomic.Bool

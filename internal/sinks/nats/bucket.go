@@ -34,7 +34,7 @@ const (
 )
 
 // markerTTL is how long the marker of a deleted object stays, where the server can remove it. A
-// reader that was away for longer compares keys, as one that reads for the first time.
+// reader that was gone for longer compares keys, as one that reads for the first time.
 const markerTTL = 24 * time.Hour
 
 var bucketName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)

@@ -86,7 +86,7 @@ func (c *faultyCluster) stepDown() {
 	time.Sleep(200 * time.Millisecond)
 }
 
-// kill ends one server after the other, as far as its peers and clients can tell at once, and
+// kill ends one server after the other, as far as its peers and clients can see at once, and
 // starts it again.
 func (c *faultyCluster) kill() {
 	ts := c.servers[c.next%3]

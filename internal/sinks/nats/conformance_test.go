@@ -12,7 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 )
 
-// max_payload of a server that is not told otherwise; headers make it too much
+// max_payload of a server with defaults; headers make it too much
 const tooLarge = 1 << 20
 
 func TestContractJetStream(t *testing.T) {
@@ -61,7 +61,7 @@ func TestContractCore(t *testing.T) {
 			"what a cancelled call has left open is stored once in other calls": atMostOnce,
 			"stores a message resent after a restart once":                      atMostOnce,
 			"recalls what was stored behind a position":                         atMostOnce,
-			"answers while the broker is away and stores in order once it is back": atMostOnce +
+			"answers while the broker is unavailable and stores in order once it is back": atMostOnce +
 				"; core_test.go tests the answers",
 		},
 	})

@@ -101,8 +101,8 @@ func lieAboutAcks(t *testing.T, w wire, lie func(message) []byte) (strays float6
 		}
 	})
 	l.requireLies(t)
-	if told := l.lies(); harm > maxHarm {
-		t.Errorf("%d lies allocated %d MiB", told, harm>>20)
+	if lies := l.lies(); harm > maxHarm {
+		t.Errorf("%d lies allocated %d MiB", lies, harm>>20)
 	}
 	l.answer(acks, 0, nil)
 	newest := 4

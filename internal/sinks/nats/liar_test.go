@@ -26,7 +26,7 @@ type liar struct {
 	about *regexp.Regexp // the subjects of the messages to lie about
 	times int
 	lie   func(frame message) []byte
-	told  int // answers that were other than the server's
+	lied  int // answers that were other than the server's
 }
 
 // message is what a server sends on a subject.
@@ -77,13 +77,13 @@ var (
 func (l *liar) answer(about *regexp.Regexp, times int, lie func(message) []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.about, l.times, l.lie, l.told = about, times, lie, 0
+	l.about, l.times, l.lie, l.lied = about, times, lie, 0
 }
 
 func (l *liar) lies() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.told
+	return l.lied
 }
 
 func (l *liar) take(line string) func(message) []byte {
@@ -96,13 +96,13 @@ func (l *liar) take(line string) func(message) []byte {
 	return l.lie
 }
 
-// tell gives what the liar says in place of a frame, and counts it where that is another one.
-func (l *liar) tell(lie func(message) []byte, m message, frame []byte) []byte {
+// reply gives what the liar says in place of a frame, and counts it where that is another one.
+func (l *liar) reply(lie func(message) []byte, m message, frame []byte) []byte {
 	said := lie(m)
 	if !bytes.Equal(said, frame) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.told++
+		l.lied++
 	}
 	return said
 }
@@ -112,7 +112,7 @@ func (l *liar) tell(lie func(message) []byte, m message, frame []byte) []byte {
 func (l *liar) requireLies(t *testing.T) {
 	t.Helper()
 	if l.lies() == 0 {
-		t.Error("no lie was told")
+		t.Error("it never lied")
 	}
 }
 
@@ -159,7 +159,7 @@ func (l *liar) carry(to io.Writer, from *bufio.Reader) {
 			}
 			frame, m.payload = append(frame, m.payload...), m.payload[:size]
 			if lie := l.take(m.line); lie != nil {
-				frame = l.tell(lie, m, frame)
+				frame = l.reply(lie, m, frame)
 			}
 		}
 		if _, err := to.Write(frame); err != nil {

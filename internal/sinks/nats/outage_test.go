@@ -28,7 +28,7 @@ func TestOutageError(t *testing.T) {
 			mustStore(t, sink, ev("a", 1))
 			ts.stop()
 			stopped, said := time.Now(), ""
-			eventually(t, "an attempt to connect fails, and that is told", func() error {
+			eventually(t, "an attempt to connect fails, and that is reported", func() error {
 				err := call(t, sink, ev("a", 2))[0].Err
 				wantClass(t, err, sinks.Reconnect)
 				if said = err.Error(); !strings.Contains(said, "connection refused") {
@@ -50,12 +50,12 @@ func TestOutageError(t *testing.T) {
 				t.Errorf("it says: %s", said)
 			}
 			ts.start()
-			eventually(t, "it goes on", func() error { return call(t, sink, ev("a", 2))[0].Err })
+			eventually(t, "it continues", func() error { return call(t, sink, ev("a", 2))[0].Err })
 		})
 	}
 }
 
-// A sink that has nothing to send tells of it too.
+// A sink that has nothing to send reports it too.
 func TestBlocked(t *testing.T) {
 	ts := newTestServer(t)
 	sink := openOver(t, ts.url(), coreMode)
@@ -63,7 +63,7 @@ func TestBlocked(t *testing.T) {
 		t.Fatalf("blocked while the server is there: %v", err)
 	}
 	ts.stop()
-	eventually(t, "it is told", func() error {
+	eventually(t, "it is reported", func() error {
 		err := sink.Blocked()
 		if sinks.Classify(err) != sinks.Reconnect ||
 			!strings.Contains(fmt.Sprint(err), "can't be reached since") {

@@ -9,8 +9,8 @@ import (
 // StreamOwners has which sinks of a process publish to which streams. A stream stores each
 // Nats-Msg-Id once, and the id names the informer and the event of a message, not the sink: of two
 // sinks that get events of one informer, each would lose what the other has stored. The
-// configuration is checked for that by the names in it. Two names of one server it can't tell; Open
-// can, by the stream's name and time of creation.
+// configuration is checked for that by the names in it. It can't see that two names are of one
+// server; Open can, by the stream's name and time of creation.
 type StreamOwners struct {
 	mu   sync.Mutex
 	last uint64        // guarded by mu: the newest number

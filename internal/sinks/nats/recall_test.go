@@ -16,7 +16,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
-// recalled is what a new sink tells of what an earlier one left behind a position.
+// recalled is what a new sink reports of what an earlier one left behind a position.
 func recalled(t *testing.T, sink *nats.Sink, from []byte) []string {
 	t.Helper()
 	var ids []string
@@ -99,13 +99,13 @@ func TestRecallOfAnotherStream(t *testing.T) {
 		mustStore(t, sink, ev("a", 3))
 		wantIDs(t, recalled(t, ts.openSink(), from), ev("a", 3))
 	})
-	t.Run("made anew", func(t *testing.T) {
+	t.Run("recreated", func(t *testing.T) {
 		if err := js.DeleteStream(t.Context(), "K8S"); err != nil {
 			t.Fatal(err)
 		}
-		anew := ts.reopenSink()
-		wantIDs(t, recalled(t, anew, from))
-		mustStore(t, anew, ev("a", 4))
+		reopened := ts.reopenSink()
+		wantIDs(t, recalled(t, reopened, from))
+		mustStore(t, reopened, ev("a", 4))
 		wantIDs(t, recalled(t, ts.openSink(), from), ev("a", 4))
 	})
 }
@@ -134,7 +134,7 @@ func TestLongRecall(t *testing.T) {
 	wantIDs(t, recalled(t, ts.openSink(), from), events...)
 }
 
-// The stream's own window is over long before the bridge is back: only the tail tells what is
+// The stream's own window is over long before the bridge is back: only the tail reports what is
 // there.
 func TestRecallAfterCrash(t *testing.T) {
 	ts := newTestServer(t)

@@ -115,7 +115,7 @@ func TestStreamOwnersOfTemplate(t *testing.T) {
 }
 
 // After a crash of a bridge whose sinks are in one stream by other ways than its configuration
-// tells.
+// names.
 func TestRecallOfSharedStream(t *testing.T) {
 	ts := newTestServer(t)
 	one, two := ts.openSink(both), ts.openSink(both, audit)

@@ -242,7 +242,7 @@ func unsafeSettings(actual jetstream.StreamConfig, clustered, bucket bool) (foun
 	weak(actual.MaxMsgs > 0, "it keeps %d messages (max_msgs), however old they are",
 		actual.MaxMsgs)
 	weak(actual.MaxAge > 0 && actual.MaxAge < time.Hour, "it keeps messages for %v only "+
-		"(max_age): a consumer that is away for longer misses events", actual.MaxAge)
+		"(max_age): a consumer that is gone for longer misses events", actual.MaxAge)
 	weak(actual.Storage == jetstream.MemoryStorage, "it is in memory: a restart of its servers "+
 		"loses its events")
 	return found

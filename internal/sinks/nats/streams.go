@@ -108,7 +108,7 @@ func (c *Config) checkStreamTemplate(subject, deadLetter *event.Template) error 
 			if template != nil && !slices.Contains(strings.Split(template.String(), "."), "{"+
 				field+"}") {
 				problems = append(problems, fmt.Errorf("%s %q: needs {%s} as a token of its own, "+
-					"which stream.name has, to tell the streams apart", key, template, field))
+					"which stream.name has, to distinguish the streams", key, template, field))
 			}
 		}
 	}

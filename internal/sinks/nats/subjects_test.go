@@ -103,7 +103,7 @@ func TestSubject(t *testing.T) {
 		}
 	}
 	if _, ok := header["Content-Type"]; ok {
-		t.Error("a message in binary mode bears Content-Type, which marks structured mode")
+		t.Error("a message in binary mode has Content-Type, which marks structured mode")
 	}
 }
 

@@ -97,7 +97,7 @@ func TestTLS(t *testing.T) {
 			HandshakeFirst: true,
 		}},
 		"with any certificate": {false, false, nats.TLS{Insecure: true}},
-		"with the name it is told": {false, false, nats.TLS{
+		"with the configured name": {false, false, nats.TLS{
 			CAFile:     a.caFile,
 			ServerName: "127.0.0.1",
 		}},

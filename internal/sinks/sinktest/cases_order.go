@@ -59,9 +59,9 @@ func keepsOrderOfConcurrentCallers(t *testing.T, h Harness) {
 }
 
 // publishLane sends the events of one lane, one per call, from a goroutine of its own.
-// tellsALaneFromMemory asks with a context that has ended: the answer is the lane, or that it
+// givesALaneFromMemory asks with a context that has ended: the answer is the lane, or that it
 // stopped, and changes nothing for who asks next.
-func tellsALaneFromMemory(t *testing.T, h Harness) {
+func givesALaneFromMemory(t *testing.T, h Harness) {
 	sink := open(t, h.Start(t))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

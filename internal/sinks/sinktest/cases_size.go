@@ -22,7 +22,7 @@ func tooLarge(h Harness, name string, version int) *event.Event {
 	return e
 }
 
-func tellsWhatIsTooLarge(t *testing.T, h Harness) {
+func reportsWhatIsTooLarge(t *testing.T, h Harness) {
 	b := h.Start(t)
 	sink := open(t, b)
 	sizer, ok := sink.(sinks.Sizer)

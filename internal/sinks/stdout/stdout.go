@@ -152,7 +152,8 @@ func (s *Sink) release() {
 	s.busy.Release(1)
 }
 
-// lineID tells one line from another: a dead letter has the id of its event, and another line.
+// lineID distinguishes one line from another: a dead letter has the id of its event, and another
+// line.
 func lineID(e *event.Event) string {
 	return e.MessageID() + "/" + strconv.Itoa(len(e.Extensions))
 }

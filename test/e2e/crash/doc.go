@@ -3,6 +3,6 @@
 //
 // A Churn changes objects of one namespace until it is stopped. A Gate stands before a broker and
 // cuts it off. Judge compares what a sink holds with what witnesses saw. Unlike package check it
-// knows of gaps: versions that the bridge itself has told to be missing may be missing, and
+// knows of gaps: versions that the bridge itself has reported to be missing may be missing, and
 // whatever is missing, what arrived has to be in order and end in the state of the cluster.
 package crash

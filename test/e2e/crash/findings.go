@@ -18,20 +18,20 @@ type Findings struct {
 	Lost       int // changes that are missing, though no gap covers them
 	Reordered  int // events of an object in a wrong order
 	Duplicates int // events that were there before
-	Altered    int // of those, with another payload, though no relist retold them
-	Renamed    int // changes that came again under another id, so that nobody can tell that it is one
+	Altered    int // of those, with another payload, though no relist repeated them
+	Renamed    int // changes that came again under another id, so that nobody can know that it is one
 	Ghosts     int // objects that are gone, but whose last event is no deleted
-	// Untold are objects that are gone, without a deleted, whose events all lie in a gap that was
-	// told: the bridge was killed before it knew on disk that it had sent them, and a gap says that
-	// what was created and deleted in it can't be known.
-	Untold int
-	Stale  int // objects whose last event is not their state
-	Gaps   int // gap events
-	InGaps int // changes that are missing, and a gap covers them
-	PastTo int // of those, after the version to which the gap reaches by its own word, before the list that healed it
+	// Unreported are objects that are gone, without a deleted, whose events all lie in a gap that
+	// was reported: the bridge was killed before it knew on disk that it had sent them, and a gap
+	// says that what was created and deleted in it can't be known.
+	Unreported int
+	Stale      int // objects whose last event is not their state
+	Gaps       int // gap events
+	InGaps     int // changes that are missing, and a gap covers them
+	PastTo     int // of those, after the version to which the gap reaches by its own word, before the list that healed it
 
 	Problems []string // one for each of Lost, Reordered, Altered, Renamed, Ghosts and Stale
-	Silent   []string // one for each of Untold
+	Silent   []string // one for each of Unreported
 	// Backwards are events with a time before that of an earlier one of their object and epoch. It
 	// is wrong of one bridge. Two replicas observe changes with two clocks, and with a lag each.
 	Backwards []string
@@ -39,8 +39,8 @@ type Findings struct {
 
 // String is the findings as a line of a report.
 func (v *Findings) String() string {
-	return fmt.Sprintf("events %d, lost %d, reordered %d, duplicates %d, altered %d, renamed %d, ghosts %d, untold in gaps %d, stale %d, gaps %d (missing in them %d, of these past their end %d)",
-		v.Events, v.Lost, v.Reordered, v.Duplicates, v.Altered, v.Renamed, v.Ghosts, v.Untold, v.Stale, v.Gaps, v.InGaps, v.PastTo)
+	return fmt.Sprintf("events %d, lost %d, reordered %d, duplicates %d, altered %d, renamed %d, ghosts %d, unreported in gaps %d, stale %d, gaps %d (missing in them %d, of these past their end %d)",
+		v.Events, v.Lost, v.Reordered, v.Duplicates, v.Altered, v.Renamed, v.Ghosts, v.Unreported, v.Stale, v.Gaps, v.InGaps, v.PastTo)
 }
 
 func (v *Findings) complain(count *int, format string, args ...any) {
@@ -52,11 +52,11 @@ func (v *Findings) complain(count *int, format string, args ...any) {
 // objects that exist at the end.
 func Judge(changes, exist []truth.Change, events []read.Event) (*Findings, error) {
 	v := &Findings{}
-	missing, told, err := gaps(events)
+	missing, reported, err := gaps(events)
 	if err != nil {
 		return nil, err
 	}
-	v.Gaps = told
+	v.Gaps = reported
 	first := v.firsts(events)
 	v.Events = len(first)
 	byID := map[string]*read.Event{}
@@ -70,9 +70,9 @@ func Judge(changes, exist []truth.Change, events []read.Event) (*Findings, error
 		return nil, err
 	}
 	v.times(first)
-	untold := v.ghosts(first, exist, byID, missing)
-	v.stale(exist, without(first, untold), "once duplicates are dropped")
-	v.stale(exist, without(events, untold), "with duplicates")
+	unreported := v.ghosts(first, exist, byID, missing)
+	v.stale(exist, without(first, unreported), "once duplicates are dropped")
+	v.stale(exist, without(events, unreported), "with duplicates")
 	return v, nil
 }
 
@@ -95,7 +95,7 @@ func (v *Findings) firsts(events []read.Event) (first []read.Event) {
 			v.Duplicates++
 			// A relist after a crash knows only the state of before; that a deleted object looks
 			// older in its words is its right.
-			if retold := e.Attribute("inferred") == "true" || before.Attribute("inferred") == "true"; !retold && !bytes.Equal(e.Data(), before.Data()) {
+			if repeated := e.Attribute("inferred") == "true" || before.Attribute("inferred") == "true"; !repeated && !bytes.Equal(e.Data(), before.Data()) {
 				v.complain(&v.Altered, "%s comes again with another payload", Describe(e))
 			}
 		}
@@ -103,7 +103,7 @@ func (v *Findings) firsts(events []read.Event) (first []read.Event) {
 	return first
 }
 
-// changeOf is which change an event tells, whatever its id is.
+// changeOf is which change an event reports, whatever its id is.
 func changeOf(e *read.Event) string {
 	if e.Op() == "deleted" {
 		return e.Attribute("uid") + " deleted"
@@ -216,9 +216,9 @@ func (v *Findings) missing(ch *truth.Change, version uint64, gaps []gap) {
 }
 
 // ghosts are objects that don't exist, whatever has become of them, and of which no delete was
-// told. Those whose whole life lies in a gap are given back by their uids.
+// reported. Those whose whole life lies in a gap are given back by their uids.
 func (v *Findings) ghosts(first []read.Event, exist []truth.Change, byID map[string]*read.Event, missing map[string][]gap) map[string]bool {
-	untold := map[string]bool{}
+	unreported := map[string]bool{}
 	alive := map[string]bool{}
 	for i := range exist {
 		alive[exist[i].Metadata.UID] = true
@@ -236,14 +236,14 @@ func (v *Findings) ghosts(first []read.Event, exist []truth.Change, byID map[str
 			continue
 		}
 		if within(begin[uid], e, missing[e.GroupResource()]) {
-			v.Untold++
+			v.Unreported++
 			v.Silent = append(v.Silent, Describe(e)+" is the last event of an object that does not exist any more, though all of its life lies in a gap")
-			untold[uid] = true
+			unreported[uid] = true
 			continue
 		}
 		v.complain(&v.Ghosts, "%s is the last event of an object that does not exist any more", Describe(e))
 	}
-	return untold
+	return unreported
 }
 
 // without leaves out the events of some objects.

@@ -11,17 +11,17 @@ import (
 // gap is an interval of versions of one resource that a stream says it does not have.
 type gap struct {
 	after uint64 // the last version before it
-	to    uint64 // as the gap event tells; the list is no older
+	to    uint64 // as the gap event reports; the list is no older
 	until uint64 // version of the list that healed it
 }
 
 // covers reports whether a version may be missing.
 func (g gap) covers(version uint64) bool { return g.after < version && version <= g.until }
 
-// gaps are those of a stream, by resource ("deployments.apps"), and told is the number of gap
+// gaps are those of a stream, by resource ("deployments.apps"), and reported is the number of gap
 // events. What was before the first list is one too: of that, a snapshot shows the newest versions
 // only.
-func gaps(events []read.Event) (found map[string][]gap, told int, err error) {
+func gaps(events []read.Event) (found map[string][]gap, reported int, err error) {
 	found = map[string][]gap{}
 	open := map[string][]gap{} // waiting for the list that heals them
 	for i := range events {
@@ -33,7 +33,7 @@ func gaps(events []read.Event) (found map[string][]gap, told int, err error) {
 			if err != nil {
 				return nil, 0, err
 			}
-			told++
+			reported++
 			open[resource] = append(open[resource], g)
 		case "dev.kubebridge.informer.synced":
 			version, err := number(e.Attribute("resourceversion"))
@@ -50,13 +50,13 @@ func gaps(events []read.Event) (found map[string][]gap, told int, err error) {
 			delete(open, resource)
 		}
 	}
-	for resource, unhealed := range open { // the list's end was told before, under the same id
+	for resource, unhealed := range open { // the list's end was reported before, under the same id
 		for _, g := range unhealed {
 			g.until = g.to
 			found[resource] = append(found[resource], g)
 		}
 	}
-	return found, told, nil
+	return found, reported, nil
 }
 
 func gapOf(e *read.Event) (g gap, err error) {

@@ -14,7 +14,7 @@ type Phase string
 const (
 	Committing    Phase = "while writing a commit"
 	Listing       Phase = "while relisting"
-	APIServerAway Phase = "while the API server was away"
+	APIServerAway Phase = "while the API server was unavailable"
 	Starting      Phase = "while starting"
 	BrokerAway    Phase = "while a broker was cut off"
 	Running       Phase = "at any other moment"

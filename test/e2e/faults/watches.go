@@ -24,7 +24,7 @@ func Silent(frames int) func(http.Handler) http.Handler {
 // spoiledKey is in the context of a request whose answer's body is to be made into another.
 type spoiledKey struct{}
 
-// spoiled lets an answer go on with something else after some lines.
+// spoiled lets an answer continue with something else after some lines.
 func spoiled(lines int, last func(ended <-chan struct{}) []byte) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

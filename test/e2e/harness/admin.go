@@ -52,7 +52,7 @@ func (b *Bridge) WaitReady(ctx context.Context) error {
 	}
 }
 
-// Status is what /status tells, as far as tests ask for it.
+// Status is what /status reports, as far as tests ask for it.
 type Status struct {
 	Informers []struct {
 		Informer string `json:"informer"`

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Identity is a service account that a bridge uses, so that its requests can be told from those of
-// others.
+// Identity is a service account that a bridge uses, so that its requests can be distinguished from
+// those of others.
 type Identity struct {
 	User  string // as /requests has it
 	Token string

@@ -26,7 +26,7 @@ func TestWhatGrowsIsFound(t *testing.T) {
 	}{
 		"the same all the time":                {func(float64) float64 { return 50 }, false},
 		"warming up":                           {func(s float64) float64 { return min(50, 3*s) }, false},
-		"high while something was away":        {func(s float64) float64 { return map[bool]float64{true: 500, false: 50}[s > 45 && s < 70] }, false},
+		"high while something was unavailable": {func(s float64) float64 { return map[bool]float64{true: 500, false: 50}[s > 45 && s < 70] }, false},
 		"one sample that is high":              {func(s float64) float64 { return map[bool]float64{true: 500, false: 50}[s == 90] }, false},
 		"it falls":                             {func(s float64) float64 { return 100 - s }, false},
 		"it leaks":                             {func(s float64) float64 { return 50 + s/2 }, true},

@@ -27,8 +27,8 @@ type frame struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// errHole is in the error of a watch that can't go on without missing something.
-var errHole = errors.New("it can't go on where it was")
+// errHole is in the error of a watch that can't continue without missing something.
+var errHole = errors.New("it can't continue where it was")
 
 // run watches until ctx ends, over and over.
 func (w *watcher) run(ctx context.Context) error {

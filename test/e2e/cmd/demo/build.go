@@ -73,7 +73,7 @@ func watched(progress func(string), format string, build func(compiled io.Writer
 	}
 }
 
-// lines is a writer that counts them: the compiler tells one for each package.
+// lines is a writer that counts them: the compiler prints one for each package.
 type lines struct{ count atomic.Int64 }
 
 func (l *lines) Write(p []byte) (int, error) {

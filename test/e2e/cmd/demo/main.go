@@ -66,7 +66,7 @@ type demo struct {
 	bridge     *harness.Bridge
 }
 
-// run does everything and leaves nothing behind. It returns nil when it was told to stop.
+// run does everything and leaves nothing behind. It returns nil when it was asked to stop.
 func (d *demo) run(ctx context.Context) (err error) {
 	d.screen.title("bridge streams every change of a Kubernetes cluster as CloudEvents. Here is one, with a cluster to look at. Ctrl-C ends it.")
 	if d.dir, err = os.MkdirTemp("", "bridge-demo-"); err != nil {
@@ -102,7 +102,7 @@ func (d *demo) play(ctx context.Context) error {
 	return err
 }
 
-// unlessStopped is the error, unless it came about because we were told to stop.
+// unlessStopped is the error, unless it came about because we were asked to stop.
 func unlessStopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

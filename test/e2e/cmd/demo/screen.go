@@ -71,14 +71,14 @@ func (s *screen) step(what string, do func(progress func(string)) error) error {
 	} else {
 		s.line("  %s", what)
 	}
-	told := began
+	printed := began
 	err := do(func(far string) {
 		took := time.Since(began).Round(time.Second)
 		switch {
 		case s.terminal:
 			s.write("\r\x1b[K  … %s: %s, %v", cut(what, s.width-45), far, took)
-		case time.Since(told) > 15*time.Second:
-			told = time.Now()
+		case time.Since(printed) > 15*time.Second:
+			printed = time.Now()
 			s.line("    %s, %v", far, took)
 		}
 	})

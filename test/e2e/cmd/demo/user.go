@@ -66,7 +66,7 @@ func (u *user) cleanUp(ctx context.Context) error {
 	return u.client.CoreV1().Namespaces().Delete(ctx, u.namespace, metav1.DeleteOptions{})
 }
 
-// pause waits, and reports whether to go on.
+// pause waits, and reports whether to continue.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
