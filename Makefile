@@ -10,7 +10,7 @@ MODULE    := github.com/kubebridge/bridge
 MODULES   := . client deploy test/e2e test/bench test/kafka test/page test/monitoring test/controllerruntime test/recipes test/recipes/connect
 # The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
 KUBE_LDFLAGS := -s -w
-# With the race detector a program ends a second late unless told otherwise, and tests start many.
+# With the race detector a program ends a second late where GORACE does not say otherwise, and tests start many.
 export GORACE ?= atexit_sleep_ms=10
 GO_FILES = $(shell git ls-files '*.go')
 
@@ -257,7 +257,7 @@ test-view: controlplane $(BIN)/kafka/.fetched $(BIN)/readers/nats/.installed $(B
 	  -failover.kafka=$(CURDIR)/$(BIN)/kafkabroker -failover.kafka.lib=$(CURDIR)/$(BIN)/kafka
 
 .PHONY: test-outage
-test-outage: build ## A broker is away while OUTAGE_CHANGES changes of 6 KB arrive, and the bridge is killed
+test-outage: build ## A broker is unavailable while OUTAGE_CHANGES changes of 6 KB arrive, and the bridge is killed
 	$(GO) test ./internal/cli -run Outage -timeout 60m -v -outage.changes=$(OUTAGE_CHANGES) -outage.bridge=$(CURDIR)/$(BIN)/bridge
 OUTAGE_CHANGES ?= 200000
 

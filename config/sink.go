@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Sink is one destination of events. A sink that is slow or away delays no other. Exactly one of
-// `nats`, `kafka`, `http`, `history` and `stdout` says what it is.
+// Sink is one destination of events. A sink that is slow or unavailable delays no other. Exactly
+// one of `nats`, `kafka`, `http`, `history` and `stdout` says what it is.
 type Sink struct {
 	// Name identifies the sink in informers, metrics, logs and in the state directory: renaming it
 	// is a new sink. Lower-case letters, digits and dashes, beginning with a letter. Required.

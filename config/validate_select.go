@@ -21,7 +21,8 @@ func (inf *Informer) validateSelectAt(ps *settings.Report, path string) {
 			if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
 				ps.Add(path+".fieldSelector",
 					"selectAt: bridge is exact about what leaves, and %s is a field that only the API server "+
-						"can evaluate, which does not say what left: take selectAt back, or write a filter in its place",
+						"can evaluate, which does not say what left: take selectAt back, or write a filter "+
+						"in its place",
 					r.Field)
 			}
 		}

@@ -63,7 +63,7 @@ func TestMonitoringRoundTrip(t *testing.T) {
 		must(t, yaml.Unmarshal([]byte(data["bridge.json"].(string)), &got))
 		must(t, yaml.Unmarshal(text, &want))
 		if !equal(got, want) {
-			t.Error("the dashboard was changed in between")
+			t.Error("the dashboard is another one after the round trip")
 		}
 	}
 }

@@ -87,7 +87,7 @@ func rightsOf(t *testing.T, list []*unstructured.Unstructured, account string) [
 			addRights(rights, r, o.GetNamespace())
 		}
 	}
-	return reported(rights)
+	return textsOf(rights)
 }
 
 func addRights(rights map[kube.Right]bool, r rbacv1.PolicyRule, namespace string) {
@@ -106,7 +106,7 @@ func addRights(rights map[kube.Right]bool, r rbacv1.PolicyRule, namespace string
 	}
 }
 
-func reported(rights map[kube.Right]bool) []string {
+func textsOf(rights map[kube.Right]bool) []string {
 	var list []string
 	for r := range rights {
 		covered := slices.ContainsFunc(slices.Collect(maps.Keys(rights)), func(other kube.Right) bool { return other != r && other.Covers(r) })

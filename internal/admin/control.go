@@ -50,7 +50,7 @@ type SnapshotRequest struct {
 }
 
 // Controller changes a running bridge. Its methods may be called concurrently; what they return
-// says to a person what has been done. An Error says how the request is answered.
+// says, for a person, what has been done. An Error says how the request is answered.
 type Controller interface {
 	// Pause and Resume are about an "informer" or a "sink", by its name.
 	Pause(ctx context.Context, by Caller, kind, name string) (string, error)

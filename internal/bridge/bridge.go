@@ -37,8 +37,8 @@ type Config struct {
 	DB *store.DB
 	// Units are what is watched.
 	Units []pipeline.Config
-	// Unknown says of which resources the API server did not answer when Units were made; may be
-	// nil.
+	// Unknown reports whether the API server could not say if it serves a resource, when Units were
+	// made; may be nil.
 	Unknown func(resource.Type) bool
 	// Planner is asked while the bridge runs whether Units is still what there is to watch:
 	// pipelines start, move and stop as it says. nil: they never change.

@@ -84,7 +84,7 @@ func (r *replica) changed(version string) {
 // not sent in the end. So the pipeline lists, and a gap reports it if this replica has to publish
 // before the leader has passed the list.
 func (r *reconfiguration) needsBackfill(uc *pipeline.Config) (sinks []string) {
-	if r.b.replica == nil || !r.b.replica.leaderReports(uc.Name()) {
+	if r.b.replica == nil || !r.b.replica.leaderRuns(uc.Name()) {
 		return nil
 	}
 	for _, b := range uc.Sinks {

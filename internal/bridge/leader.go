@@ -101,8 +101,8 @@ func (r *replica) feeds(informer, key string, unknown bool) bool {
 	return slices.Contains(r.progress.Feeds[informer], key)
 }
 
-// leaderReports reports whether the leader has this pipeline, whatever it selects.
-func (r *replica) leaderReports(unit string) bool {
+// leaderRuns reports whether the leader has this pipeline, whatever it selects.
+func (r *replica) leaderRuns(unit string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, ok := r.progress.Units[unit]

@@ -41,7 +41,7 @@ func TestOwnerCache(t *testing.T) {
 		check(t, "bank", "gone", "vault")
 		check(t, "bank", "lives", "safe")
 	})
-	t.Run("a uid of another namespace reports nothing", func(t *testing.T) {
+	t.Run("a uid of another namespace reveals nothing", func(t *testing.T) {
 		check(t, "evil", "gone", "")
 		check(t, "evil", "lives", "")
 	})

@@ -133,7 +133,7 @@ func TestNotReadyFullDisk(t *testing.T) {
 }
 
 // Nothing is reported in sync before it is.
-// A watch from an expired version may be accepted, and expire within it.
+// A watch from an expired version may be accepted, and end with a 410 in its stream.
 func TestNotReadyBeforeSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker(t, "sink")

@@ -28,7 +28,7 @@ func (r *replica) unitBehind(u *pipeline.Pipeline) string {
 	p, found := r.progressOf(u)
 	from, epoch, listed := u.Replica.History()
 	switch {
-	case !found && r.leaderReports(u.Name()):
+	case !found && r.leaderRuns(u.Name()):
 		return "the leader selects something else: it has another configuration"
 	case !found:
 		return "the leader has not reported how far it is"

@@ -213,9 +213,8 @@ type positionStep struct {
 	needs    map[string]pipeline.Frontier // by unit, where the progress of that time is not so far
 }
 
-// positionDelay is how much of a broker's log a replica that takes over reads at least, in time:
-// for that of which no version shows whether the progress covers it, as items of a list that has
-// not ended.
+// positionDelay is how much of a broker's log a replica that takes over reads at least, in time.
+// It covers what no version compares with the progress, such as items of a list that has not ended.
 const positionDelay = 3 * time.Second
 
 // maxPositions bounds what is kept while something is not covered for long, as while one object has

@@ -205,8 +205,7 @@ func TestSelectHereRewind(t *testing.T) {
 	})
 }
 
-// A list reports another object that has the name, and is not selected, that the known one has
-// died.
+// A list has another object of the name, which is not selected. So the known one has died.
 func TestSelectHereSuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, b := newSelectRig(t)

@@ -347,7 +347,7 @@ func (r *reader) deleted(rec *testkit.Record) {
 		return
 	}
 	if rec.UID != w.uid || w.key != key {
-		r.problem(rec, "it has %s", w)
+		r.problem(rec, "it has the state of %s", w)
 	}
 	r.identify(rec, w, w.uid+"/deleted")
 	delete(r.folded, key)

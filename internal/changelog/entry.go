@@ -140,8 +140,8 @@ type Header struct {
 	Op       event.Op
 	UID      string
 	Observed time.Time
-	// DeltaVersion is the version by which it is known, "" where only a list's end says. Epoch is
-	// that of the version, and OfList as in Entry.
+	// DeltaVersion is the version of the delta, also where that is the change's own; "" where
+	// only a list's end says it. Epoch is that of the version, and OfList as in Entry.
 	DeltaVersion resource.Version
 	Epoch        int
 	OfList       bool

@@ -116,7 +116,7 @@ func (a *answer) writeSink(w io.Writer, s *bridge.SinkStatus, before *answer) {
 	case !s.Opened:
 		broker = "not open yet"
 	case !s.Connected:
-		broker = "away"
+		broker = "unavailable"
 	case s.Blocked != "":
 		broker = "blocked"
 	case s.Paused:

@@ -51,7 +51,7 @@ func TestStatusWatch(t *testing.T) {
 	until("no bridge answers at " + server.Listener.Addr().String())
 	away.Store(0)
 	before := len(stdout.String())
-	testkit.Eventually(t, "it comes back", func() bool { return strings.Contains(stdout.String()[before:], "lake  away") })
+	testkit.Eventually(t, "it comes back", func() bool { return strings.Contains(stdout.String()[before:], "lake  unavailable") })
 	cancel()
 	if got := <-code; got != command.ExitClean {
 		t.Errorf("exit code %d: %s", got, stderr.String())

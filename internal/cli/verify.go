@@ -137,12 +137,12 @@ func printTable(w io.Writer, r *verify.Report) error {
 		x := &r.Resources[i]
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%d\t%d\t%s\n", terminal.OneLine(x.Informer),
 			terminal.OneLine(x.Resource), x.Objects, x.Alive, x.Events,
-			orDash(x.Complete), orDash(x.Newest), len(x.Missing), x.Faults, terminal.OneLine(x.Chain))
+			orDash(x.Complete), orDash(x.Newest), len(x.Reported), x.Faults, terminal.OneLine(x.Chain))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	printMissing(w, r)
+	printReported(w, r)
 	printFound(w, r)
 	if len(r.Other) > 0 {
 		fmt.Fprintln(w, "\nMessages that are no events of a bridge:")
@@ -165,13 +165,13 @@ func printTable(w io.Writer, r *verify.Report) error {
 	return err
 }
 
-// printMissing prints what the stream itself reports as missing.
-func printMissing(w io.Writer, r *verify.Report) {
+// printReported prints what the stream itself reports as missing.
+func printReported(w io.Writer, r *verify.Report) {
 	shown, all := 0, 0
 	for i := range r.Resources {
 		x := &r.Resources[i]
-		all += len(x.Missing)
-		for _, missing := range x.Missing {
+		all += len(x.Reported)
+		for _, reported := range x.Reported {
 			if shown++; shown > maxShown {
 				break
 			}
@@ -179,9 +179,9 @@ func printMissing(w io.Writer, r *verify.Report) {
 				fmt.Fprintln(w, "\nReported by the stream itself:")
 			}
 			fmt.Fprintf(w, "  %s %s: %s, versions %s to %s (%s)\n", terminal.OneLine(x.Informer),
-				terminal.OneLine(x.Resource), terminal.OneLine(missing.Reason), orDash(missing.From),
-				orDash(missing.To),
-				missing.At)
+				terminal.OneLine(x.Resource), terminal.OneLine(reported.Reason), orDash(reported.From),
+				orDash(reported.To),
+				reported.At)
 		}
 	}
 	if all > maxShown {

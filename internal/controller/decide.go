@@ -231,7 +231,7 @@ func (x *decider) succeeds(before []store.Record) {
 	x.exists(false)
 }
 
-// sync decides an object that somebody asked for. A change that was decided since has more: only
+// sync decides an object that somebody asked for. A change that was decided since is newer: only
 // a snapshot comes behind it.
 func (x *decider) sync() {
 	if known := &x.known.Record; x.known.alive() && (x.Snapshot || !x.known.Changed) {
@@ -390,8 +390,8 @@ func (x *decider) beforeNext(next []store.Record, asOf resource.Version) resourc
 }
 
 // leftBefore are the objects that an earlier run has announced under this name, and that must be
-// gone as of a version at which the name is free, or another's (uid). Of a later one the watch will
-// report.
+// gone as of a version at which the name is free, or another's (uid). The watch will report a
+// later one.
 func (x *decider) leftBefore(uid string, version resource.Version) (before []store.Record) {
 	for _, was := range x.known.Left {
 		if was.UID != uid && (x.list.Rewound() || x.list.Leaves() || !was.Version.Newer(version)) {

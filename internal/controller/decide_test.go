@@ -172,8 +172,8 @@ func checkDetails(t *testing.T, c *Decision, d *deltafifo.Delta, k *Known) {
 	if isUpdate && c.Before != k.Record.Version || !isUpdate && !isLeft && c.Before != "" {
 		t.Errorf("%s is behind %q", wordsOf(c), c.Before)
 	}
-	if reported := cmp.Or(c.DeltaVersion, c.Version); c.Op != event.Synced && reported != "50" {
-		t.Errorf("%s was reported by %q", wordsOf(c), reported)
+	if version := cmp.Or(c.DeltaVersion, c.Version); c.Op != event.Synced && version != "50" {
+		t.Errorf("%s is of a delta of version %q", wordsOf(c), version)
 	}
 }
 

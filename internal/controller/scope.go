@@ -76,7 +76,7 @@ func (s *scope) enter(name string, at, asOf resource.Version) (news, again bool)
 	return true, known
 }
 
-// leave begins to report that a namespace has left, and reports whether that is news.
+// leave marks a namespace as leaving, and reports whether that is news.
 func (s *scope) leave(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,9 +184,9 @@ func (c *Controller) rescope(ctx context.Context, d *deltafifo.Delta) error {
 		news, again = c.scope.adopt(why.Namespaces)
 	}
 	if again {
-		// Deletes in flight would take the announcements of the same objects with them
-		// when they are settled. And what is written below says no more that they are to come: a
-		// crash before they are settled would forget them.
+		// Deletes in flight would take the announcements of the same objects with them when they
+		// are settled. And what is written below says no more that they are to come: a crash before
+		// they are settled would forget them.
 		if err := c.spool(ctx); err != nil {
 			return err
 		}

@@ -66,7 +66,7 @@ type Delta struct {
 	// Snapshot is set on a Sync that was asked for by name, which is never dropped.
 	Snapshot bool
 	// After is, on a Sync of a resync period, the number of the newest change when it was queued. A
-	// later change of the object has more than the Sync.
+	// later change of the object makes the Sync needless.
 	After uint64
 }
 

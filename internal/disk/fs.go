@@ -29,8 +29,7 @@ type Config struct {
 }
 
 // FS is a file system that waits while the disk under it is full or read-only. It does so from the
-// call of BePatient on: before it, and where Failed is nil,
-// errors are passed on.
+// call of BePatient on: before it, and where Failed is nil, errors are passed on.
 type FS struct {
 	vfs.FS
 	cfg     Config

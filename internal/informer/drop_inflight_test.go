@@ -67,7 +67,7 @@ func TestDropInFlight(t *testing.T) {
 				testkit.Eventually(t, "it has the last", func() bool { return after.got(last + 99) })
 				r2.stop()
 				if reported := losses(t, after.events()); !slices.ContainsFunc(reported, func(g gapData) bool { return g.holds(inFlight) }) {
-					t.Errorf("%d was with the publisher; reported was %+v", inFlight, reported)
+					t.Errorf("%d was with the publisher; reported: %+v", inFlight, reported)
 				}
 			})
 		})
@@ -137,7 +137,7 @@ func TestGapsAreNotDropped(t *testing.T) {
 		}
 		reported := losses(t, after.events())
 		if len(reported) != 1 || !reported[0].holds(100) || !reported[0].holds(2600) || reported[0].Dropped < 9000 {
-			t.Fatalf("reported was %+v", reported)
+			t.Fatalf("reported: %+v", reported)
 		}
 		testkit.Want(t, got,
 			fmt.Sprintf("all/pods/gap/%d/%d", second-2, second-1),
@@ -172,7 +172,7 @@ func TestDropOfListEnd(t *testing.T) {
 				testkit.Eventually(t, "it has the last", func() bool { return dead.got(3300) })
 				r.stop()
 				if reported := losses(t, dead.events()); len(reported) != 1 || reported[0].From != test.from || !reported[0].holds(301) {
-					t.Errorf("reported was %+v", reported)
+					t.Errorf("reported: %+v", reported)
 				}
 			})
 		})

@@ -89,7 +89,7 @@ func TestDeleteOfSameVersion(t *testing.T) {
 				r.stop()
 				lines := out.wait(t, 2)
 				if n := len(lines); lines[n-1] != "resource.deleted a ua/deleted" || lines[0] == lines[n-1] {
-					t.Errorf("reported is %q", lines)
+					t.Errorf("got %q", lines)
 				}
 				if rec, found, err := r.indexer.Get("shop/a"); found && !rec.Deleted || err != nil {
 					t.Errorf("a is %+v, %v", rec, err)

@@ -11,7 +11,7 @@
 //     or a group and a version behind it. "*" is everything that can be listed and watched, each
 //     resource once, in its preferred version.
 //   - One API group that does not answer (an aggregated server that is down) hides only its own
-//     resources, and is reported: whoever asks can distinguish "there is no such resource" and
+//     resources, and is reported: whoever asks can distinguish "there is no such resource" from
 //     "nobody knows right now".
 //   - Nothing is cached. A Catalog is what the server served when it was asked, and never changes;
 //     ask again to see CRDs that have come since.

@@ -14,7 +14,7 @@ import (
 
 // A server that was rewound is listed again.
 func TestRewind(t *testing.T) {
-	t.Run("while the reflector was unavailable", func(t *testing.T) {
+	t.Run("while the reflector was down", func(t *testing.T) {
 		run(t, func(t *testing.T) {
 			c := newCluster(t, pods)
 			c.create("shop/a")

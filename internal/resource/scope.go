@@ -5,14 +5,14 @@ type NamespaceState uint8
 
 // The states. A namespace that never was selected has none.
 const (
-	// NamespaceOut was selected, and it was reported that its objects left. It is remembered,
-	// because its objects may come again, in a version that was reported before.
+	// NamespaceOut was selected, and every listener has the deletes of its objects. It is
+	// remembered, because its objects may come again, in a version that was reported before.
 	NamespaceOut NamespaceState = iota + 1
 	// NamespaceEntering is selected, and not all its objects were reported yet.
 	NamespaceEntering
 	// NamespaceIn is selected and in sync.
 	NamespaceIn
-	// NamespaceLeaving is not selected, and not all its objects were reported yet as gone.
+	// NamespaceLeaving is not selected, and a listener may not have the deletes of its objects.
 	NamespaceLeaving
 )
 

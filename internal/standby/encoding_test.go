@@ -66,7 +66,7 @@ func TestLargeProgress(t *testing.T) {
 			map[string][]byte{"lake": places(600)},
 			nil, false, `"packed":"`,
 		},
-		"outlines are reported of what is too large yet": {few, map[string][]byte{
+		"only outlines are reported of what is still too large": {few, map[string][]byte{
 			"lake":  places(15000),
 			"audit": []byte("small"),
 		}, outline, true, `"packed":"`},

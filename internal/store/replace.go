@@ -57,7 +57,7 @@ func (l *Listing) Add(keys []resource.Key) error {
 	return l.ix.db.state.Finish(batch, pebble.NoSync, errs...)
 }
 
-// Has reports whether an object was listed, as far as Add was called.
+// Has reports whether an object was listed, which is whether Add got its key.
 func (l *Listing) Has(key resource.Key) (bool, error) {
 	listed, err := l.ix.db.state.Get(objectKey(spaceListed, l.ix.id, key))
 	return listed != nil, err

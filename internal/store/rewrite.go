@@ -32,8 +32,8 @@ func (ix *Indexer) Rewrite(body, entry func([]byte) ([]byte, error)) error {
 	}
 	spaces := map[byte]func([]byte) ([]byte,
 		error){spaceBody: stored, spaceLog: entry, spaceAnnounced: announced}
-	for space, rewritten := range spaces {
-		if err := ix.rewrite(space, rewritten); err != nil {
+	for space, change := range spaces {
+		if err := ix.rewrite(space, change); err != nil {
 			return err
 		}
 	}
@@ -48,7 +48,7 @@ func (ix *Indexer) Rewrite(body, entry func([]byte) ([]byte, error)) error {
 }
 
 // rewrite replaces every value of a space that changes.
-func (ix *Indexer) rewrite(space byte, rewritten func([]byte) ([]byte, error)) error {
+func (ix *Indexer) rewrite(space byte, change func([]byte) ([]byte, error)) error {
 	it, err := ix.iterator(space)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (ix *Indexer) rewrite(space byte, rewritten func([]byte) ([]byte, error)) e
 	defer it.Close()
 	b := ix.db.NewBatch()
 	for it.First(); it.Valid(); it.Next() {
-		value, err := rewritten(it.Value())
+		value, err := change(it.Value())
 		if err != nil {
 			return errors.Join(err, b.batch.Close())
 		}

@@ -107,8 +107,8 @@ func (c *Checker) object(u *unit, e *event.Event, at Place) {
 	s := c.subject(u, e, at)
 	if s.letter {
 		c.deadLetters++
-		u.addMissing(e.ID+"/"+reasonDeadLetter,
-			Missing{Reason: reasonDeadLetter, From: e.ResourceVersion, To: e.ResourceVersion, At: at})
+		u.addReported(e.ID+"/"+reasonDeadLetter,
+			Reported{Reason: reasonDeadLetter, From: e.ResourceVersion, To: e.ResourceVersion, At: at})
 	} else if wrong := contradiction(e); wrong != "" {
 		c.faults.add(s.fault(Contradiction, wrong))
 	}

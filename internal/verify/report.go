@@ -65,8 +65,8 @@ type Resource struct {
 	// Chain is "checked", or why the chain of previous versions can't be.
 	Chain  string `json:"chain"`
 	Faults int    `json:"faults,omitempty"`
-	// Missing are what the stream itself reports as missing.
-	Missing []Missing `json:"missing,omitempty"`
+	// Reported are what the stream itself reports as missing.
+	Reported []Reported `json:"reported,omitempty"`
 }
 
 // Chain of a Resource that was checked.
@@ -171,7 +171,7 @@ func (u *unit) report(found []Fault, whole bool, lanes []string) Resource {
 	r := Resource{
 		Source: u.source, Informer: u.informer, Resource: u.resource, Objects: u.objects,
 		Events: u.events,
-		Chain:  u.chain(whole), Missing: u.missing,
+		Chain:  u.chain(whole), Reported: u.reported,
 	}
 	if u.newest.version > 0 {
 		r.Newest = fmt.Sprint(u.newest.version)

@@ -286,8 +286,8 @@ func TestCopies(t *testing.T) {
 		r := partitions(t,
 			"added web u1 5 initial\nsynced 6\ngap forgotten 6 30\nadded web u1 5 epoch=1\nsynced 30",
 			"added api u2 4 initial\nadded gone u3 6 initial\nsynced 6\ngap forgotten 6 30\nadded api u2 4 epoch=1\nsynced 30")
-		if x := r.Resources[0]; x.Alive != 2 || len(x.Missing) != 1 || x.Complete != "30" || !r.OK {
-			t.Errorf("%d objects are there, %d gaps, complete up to %q; want 2, 1 and 30\n%s", x.Alive, len(x.Missing), x.Complete, describe(r))
+		if x := r.Resources[0]; x.Alive != 2 || len(x.Reported) != 1 || x.Complete != "30" || !r.OK {
+			t.Errorf("%d objects are there, %d gaps, complete up to %q; want 2, 1 and 30\n%s", x.Alive, len(x.Reported), x.Complete, describe(r))
 		}
 	})
 }

@@ -28,9 +28,9 @@ type unit struct {
 	scopes    map[string]*scope
 	newest    order
 	// rounds are by lane; 0 is for all of them.
-	rounds     map[uint32]round
-	missing    []Missing
-	missingIDs map[string]bool
+	rounds      map[uint32]round
+	reported    []Reported
+	reportedIDs map[string]bool
 
 	objects, events, repeats, unchecked int
 	withoutPrevious, unordered          int
@@ -52,8 +52,8 @@ type scope struct {
 	gap       string // the last version before it
 }
 
-// Missing is something that the stream itself says it lacks.
-type Missing struct {
+// Reported is something that the stream itself says it lacks.
+type Reported struct {
 	// Reason as gap events have it, as "expired" or "dropped"; or "dead letter", "quarantined".
 	Reason string `json:"reason"`
 	// From and To are versions; what is between them may be missing. Empty: from the start.
@@ -64,8 +64,8 @@ type Missing struct {
 	At      Place `json:"at"`
 }
 
-// maxMissing bounds how many of them are kept for each unit. What is beyond is counted.
-const maxMissing = 10_000
+// maxReported bounds how many of them are kept for each unit. What is beyond is counted.
+const maxReported = 10_000
 
 // reasonForgotten and reasonDropped are those of gaps after which the chain has a hole. After a
 // rewind no version can be compared with one of before.
@@ -86,7 +86,7 @@ func (c *Checker) unitOf(e *event.Event) *unit {
 	if u == nil {
 		u = &unit{
 			unitKey: key, number: uint32(len(c.order)), scopes: map[string]*scope{},
-			missingIDs: map[string]bool{}, rounds: map[uint32]round{},
+			reportedIDs: map[string]bool{}, rounds: map[uint32]round{},
 		}
 		c.units[key], c.order = u, append(c.order, u)
 	}
@@ -118,7 +118,7 @@ func (u *unit) aboutInformer(e *event.Event, at Place, lane uint32) {
 	case e.Op == event.Synced:
 		u.synced(e, at, lane)
 	case e.Op == event.Quarantined:
-		u.addMissing(e.ID, Missing{Reason: string(e.Op), To: e.ResourceVersion, At: at})
+		u.addReported(e.ID, Reported{Reason: string(e.Op), To: e.ResourceVersion, At: at})
 	case e.Op == event.Progress:
 		u.reached(e, at)
 	}
@@ -153,16 +153,16 @@ func reasonOf(e *event.Event) string {
 func (u *unit) gap(e *event.Event, id string, at Place, lane uint32) {
 	var data gapData
 	_ = json.Unmarshal(e.InformerData(), &data) // it then reports a gap of which nothing is known
-	missing := Missing{
+	reported := Reported{
 		Reason: cmp.Or(data.Reason, "unknown"), From: data.From, To: data.To,
 		Dropped: data.Dropped, At: at,
 	}
-	isNew, s := u.addMissing(id, missing), u.scopeOf(e)
-	isRepeat := !isNew && (lane == 0 || u.missingIDs[e.ID])
+	isNew, s := u.addReported(id, reported), u.scopeOf(e)
+	isRepeat := !isNew && (lane == 0 || u.reportedIDs[e.ID])
 	if data.Reason == reasonForgotten && len(u.scopes) == 1 && !isRepeat {
 		// Nothing is said of what was deleted: what does not come up to the end of the list is
 		// gone.
-		u.missingIDs[e.ID] = true
+		u.reportedIDs[e.ID] = true
 		r := u.rounds[lane]
 		r.now++
 		u.rounds[lane] = r
@@ -172,14 +172,14 @@ func (u *unit) gap(e *event.Event, id string, at Place, lane uint32) {
 	}
 }
 
-// addMissing remembers what is reported as missing, once. It reports whether it was new.
-func (u *unit) addMissing(id string, missing Missing) bool {
-	if u.missingIDs[id] {
+// addReported remembers what is reported as missing, once. It reports whether it was new.
+func (u *unit) addReported(id string, reported Reported) bool {
+	if u.reportedIDs[id] {
 		return false
 	}
-	if len(u.missing) < maxMissing {
-		u.missingIDs[id] = true
-		u.missing = append(u.missing, missing)
+	if len(u.reported) < maxReported {
+		u.reportedIDs[id] = true
+		u.reported = append(u.reported, reported)
 	}
 	return true
 }
@@ -215,33 +215,33 @@ func (u *unit) synced(e *event.Event, at Place, lane uint32) {
 
 // covers reports whether the stream itself reports a version as missing.
 func (u *unit) covers(version uint64) bool {
-	return slices.ContainsFunc(u.missing, func(m Missing) bool {
-		return (m.Reason == reasonDropped || m.Reason == reasonForgotten) && m.spans(version)
+	return slices.ContainsFunc(u.reported, func(r Reported) bool {
+		return (r.Reason == reasonDropped || r.Reason == reasonForgotten) && r.spans(version)
 	})
 }
 
 // coversInferred reports whether a gap is reported after which an inferred event of a version may
 // come: what was before it may never have been sent.
 func (u *unit) coversInferred(version uint64) bool {
-	return slices.ContainsFunc(u.missing, func(m Missing) bool {
-		return m.isGap() && (m.Reason == reasonRewound || number(m.From) <= version)
+	return slices.ContainsFunc(u.reported, func(r Reported) bool {
+		return r.isGap() && (r.Reason == reasonRewound || number(r.From) <= version)
 	})
 }
 
 // isGap reports whether versions are missing, rather than one event.
-func (m *Missing) isGap() bool {
-	return m.Reason != reasonDeadLetter && m.Reason != string(event.Quarantined)
+func (r *Reported) isGap() bool {
+	return r.Reason != reasonDeadLetter && r.Reason != string(event.Quarantined)
 }
 
 // coversSince reports whether something after a version is reported as missing.
 func (u *unit) coversSince(version uint64) bool {
-	return slices.ContainsFunc(u.missing, func(m Missing) bool {
-		return m.Reason == reasonForgotten || m.Reason == reasonDropped && number(m.To) >= version
+	return slices.ContainsFunc(u.reported, func(r Reported) bool {
+		return r.Reason == reasonForgotten || r.Reason == reasonDropped && number(r.To) >= version
 	})
 }
 
-func (m *Missing) spans(version uint64) bool {
-	return number(m.From) <= version && version <= number(m.To) || m.Reason == reasonForgotten
+func (r *Reported) spans(version uint64) bool {
+	return number(r.From) <= version && version <= number(r.To) || r.Reason == reasonForgotten
 }
 
 // number is a version as a number, 0 for none.

@@ -155,9 +155,9 @@ func (d *definition) phase(b *harness.Bridge, want string) {
 	})
 }
 
-// reported waits until the stream reports a thing in one of these words, and gives all that it
+// await waits until the stream reports a thing in one of these words, and gives all that it
 // reports of things: "added name v1".
-func (d *definition) reported(r reader, want ...string) (all []string) {
+func (d *definition) await(r reader, want ...string) (all []string) {
 	d.t.Helper()
 	eventually(d.t, "the stream has "+strings.Join(want, " or "), testPatience, func() []string {
 		events, err := r.Refresh(d.ctx)
@@ -188,8 +188,8 @@ func (d *definition) reported(r reader, want ...string) (all []string) {
 // last, in the version that it had it in.
 func (d *definition) deleted(r reader, name string) {
 	d.t.Helper()
-	reported := "deleted " + name
-	d.reported(r, reported+" v2", reported+" v2 inferred", reported+" v1 inferred")
+	line := "deleted " + name
+	d.await(r, line+" v2", line+" v2 inferred", line+" v1 inferred")
 }
 
 // A definition that appears, moves and disappears is followed.
@@ -220,17 +220,17 @@ func TestDefinitionLifecycle(t *testing.T) {
 				d.define("v1:stored")
 			}
 			d.create("v1", "a")
-			d.reported(stream, "added a v1")
+			d.await(stream, "added a v1")
 			d.phase(b, "watching v1")
 
 			d.define("v1:stored", "v2") // v2 is what the API server prefers now
 			d.create("v1", "b")
 			d.phase(b, "watching v2")
 			d.create("v2", "c")
-			d.reported(stream, "added c v2")
+			d.await(stream, "added c v2")
 			d.define("v1", "v2:stored")
 			d.create("v1", "d")
-			d.reported(stream, "added d v2")
+			d.await(stream, "added d v2")
 			d.define("v2:stored", "v1:unserved")
 			must(t, d.things("v2").Delete(l.ctx, "a", metav1.DeleteOptions{}))
 			d.deleted(stream, "a")
@@ -250,11 +250,11 @@ func TestDefinitionLifecycle(t *testing.T) {
 
 			d.define("v1:stored")
 			d.create("v1", "a")
-			d.reported(stream, "added a v1")
+			d.await(stream, "added a v1")
 			d.phase(b, "watching v1")
 			l.deleteConfigMap("untouched")
 			l.untouched(stream, ledger)
-			t.Logf("reported: %q", d.reported(stream, "added a v1"))
+			t.Logf("reported: %q", d.await(stream, "added a v1"))
 			l.stop(b)
 		})
 	}

@@ -33,18 +33,18 @@ func TestDepth(t *testing.T) {
 	b := l.bridge("bridge", `informers: [{name: app, resources: ["things.${GROUP}"], namespaces: ["${NS}"]}]`+embedded, with(map[string]string{"GROUP": d.group}))
 	stream := jetStream(b)
 	l.start(b)
-	d.reported(stream, "added a v1")
+	d.await(stream, "added a v1")
 
 	d.deep("v1", "c", 1_000)
 	for _, levels := range []int{1_001, 9_997, 9_998, 9_999, 10_000} {
 		d.deep("v1", fmt.Sprint("deep", levels), levels)
 	}
 	d.create("v1", "b")
-	d.reported(stream, "added b v1")
+	d.await(stream, "added b v1")
 	must(t, d.things("v1").Delete(l.ctx, "deep9999", metav1.DeleteOptions{}))
 	d.create("v1", "d")
 
-	all := d.reported(stream, "added d v1")
+	all := d.await(stream, "added d v1")
 	var quarantined int
 	for _, words := range all {
 		if strings.HasPrefix(words, "quarantined") {

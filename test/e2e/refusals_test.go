@@ -106,7 +106,7 @@ func TestUnusableAPIServer(t *testing.T) {
 		b := l.bridge("bridge", configMaps+embedded)
 		must(t, b.Start())
 		l.saysNotReady(b, "API server", "nothing answers at", address, "is the cluster running")
-		l.stop(b) // it waits, and can be configured not to
+		l.stop(b) // it waits, and can be stopped meanwhile
 	})
 	t.Run("the token is not valid", func(t *testing.T) {
 		t.Parallel() // a refusal is believed when it has lasted

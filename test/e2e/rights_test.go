@@ -201,7 +201,7 @@ func TestEachMissingRight(t *testing.T) {
 		}
 		l.start(b) // its name is configured, so it needs no identity
 		if log := b.Log.String(); !containsAll(log, []string{"kube-system can't be read", "get namespaces", "bridge rbac"}) {
-			t.Errorf("it does not report:\n%s", b.Log.Tail(10))
+			t.Errorf("its log does not name the right:\n%s", b.Log.Tail(10))
 		}
 		l.stop(b)
 	})

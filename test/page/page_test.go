@@ -263,7 +263,7 @@ func (s *site) history(t *testing.T, b *browser) {
 	s.update("reported", map[string]string{"level": "debug", "dsn": planted})
 	s.update("reported", map[string]string{"level": "debug", "color": "blue"})
 	b.until("the event", event("updated", namespace+"/reported", "kept"))
-	b.fill("#history-object", "tol")
+	b.fill("#history-object", "repor")
 	b.click("#history-form button[type=submit]")
 	rows := `document.querySelectorAll("#history-shown tbody tr")`
 	b.until("the only object that was found", rows+`.length > 0`)
@@ -450,7 +450,7 @@ func (s *site) brokerAway(t *testing.T, b *browser) {
 	s.configMap("waits", nil)
 	b.until("that it is not ready", `document.querySelector("#state").textContent === "not ready"`)
 	b.until("why", `document.querySelector("#reasons").checkVisibility() && document.querySelector("#reasons").innerText.includes("sink audit")`)
-	b.until("the sink's state", `[...document.querySelectorAll("#sinks-rows tr")].some((r) => r.innerText.includes("audit") && r.innerText.includes("away"))`)
+	b.until("the sink's state", `[...document.querySelectorAll("#sinks-rows tr")].some((r) => r.innerText.includes("audit") && r.innerText.includes("unavailable"))`)
 	b.until("the other sink continues", event("configmaps", namespace+"/waits", "stream"))
 	b.click("#informers-trouble")
 	b.axeFindsNothing(t)

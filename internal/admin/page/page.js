@@ -223,7 +223,7 @@ function drawSinks(sinks) {
   rows($("sinks-rows"), sinks.map((s) => [s.name, s]), (row, s) => {
     const now = rate(s);
     all += now;
-    const state = s.connected && s.blocked ? ["blocked", "bad"] : s.paused ? ["paused", "warn"] : s.connected ? ["connected", "good"] : s.opened ? ["away", "bad"] : ["not open", "warn"];
+    const state = s.connected && s.blocked ? ["blocked", "bad"] : s.paused ? ["paused", "warn"] : s.connected ? ["connected", "good"] : s.opened ? ["unavailable", "bad"] : ["not open", "warn"];
     const error = s.blocked ? s.blocked : s.lastError ? `${s.lastError} (${duration(Math.max(0, Date.now() - Date.parse(s.lastErrorAt)) / 1000)} ago)` : "";
     cells(row, [
       [s.name], [badge(...state)], [now < 10 ? now.toFixed(1) : number(Math.round(now)), "n"], [number(s.published), "n"],

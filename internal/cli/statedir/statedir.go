@@ -24,8 +24,8 @@ settled, and the changes that wait on disk for a sink.
 
 The directory is the one that 'bridge run' uses: the key state.dir of the configuration, or
 --state-dir. It belongs to one process, so a bridge that runs with it has to be stopped first; what
-a running one does, it reports at /status. ls and get only read, and need neither the API server nor a
-broker. They do not look whether a configuration still has an informer.
+a running one does, it reports at /status. ls and get only read, and need neither the API server nor
+a broker. They do not look whether a configuration still has an informer.
 
 Damage is reported and left as it is.`,
 		Example: `  bridge statedir ls --state-dir /var/lib/bridge

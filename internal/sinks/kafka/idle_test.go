@@ -55,7 +55,7 @@ func TestIdleTopicPlace(t *testing.T) {
 	requireLog(t, c, wantIDs("web", 1, 4))
 	records := readAll(t, c, podsTopic)
 	if records[3].ProducerID != records[0].ProducerID {
-		t.Errorf("producer %d does not continue %d", records[3].ProducerID, records[0].ProducerID)
+		t.Errorf("the lane resumed as producer %d, want %d", records[3].ProducerID, records[0].ProducerID)
 	}
 }
 

@@ -54,7 +54,7 @@ func TestReadBackOfUnknownTopic(t *testing.T) {
 	}
 	publish(t, s, podEvents("web", 6, 6)...)
 	if r := readAll(t, c, podsTopic)[5]; r.ProducerID != last.ProducerID {
-		t.Errorf("producer %d does not continue %d", r.ProducerID, last.ProducerID)
+		t.Errorf("the lane resumed as producer %d, want %d", r.ProducerID, last.ProducerID)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestRetentionWhileReading(t *testing.T) {
 	before := readAll(t, c, podsTopic)[0].ProducerID
 	publish(t, s, podEvents("web", 10, 10)...)
 	if r := readAll(t, c, podsTopic)[4]; r.ProducerID == before {
-		t.Error("the lane continues for a producer of which it has not seen everything")
+		t.Error("the lane continues as a producer of which it has not seen everything")
 	}
 }
 

@@ -58,7 +58,6 @@ func keepsOrderOfConcurrentCallers(t *testing.T, h Harness) {
 	wantHistory(t, b, events)
 }
 
-// publishLane sends the events of one lane, one per call, from a goroutine of its own.
 // givesALaneFromMemory asks with a context that has ended: the answer is the lane, or that it
 // stopped, and changes nothing for who asks next.
 func givesALaneFromMemory(t *testing.T, h Harness) {
@@ -78,6 +77,7 @@ func givesALaneFromMemory(t *testing.T, h Harness) {
 	}
 }
 
+// publishLane sends the events of one lane, one per call, from a goroutine of its own.
 func publishLane(t *testing.T, sink sinks.Sink, events []*event.Event) {
 	for _, e := range events {
 		deadline := time.Now().Add(time.Minute)

@@ -14,7 +14,8 @@ type Options struct {
 	Cluster string
 	// Informers are the names of the informers, by resource ("deployments.apps").
 	Informers map[string]string
-	// Repeats allows events that were there before: delivery is at least once, and ids show it.
+	// Repeats allows events that were there before: delivery is at least once, and their ids show
+	// the repeats.
 	Repeats bool
 	// Only says which objects count; nil for all. Where tests share a cluster, cluster-scoped
 	// objects of others are none of theirs.
