@@ -103,7 +103,7 @@ func (co *collection) settle(counts map[string]int) {
 		}
 	}
 	if complete && !co.complete {
-		co.expire() // what changed meanwhile was reported to nobody
+		co.expire() // no watch was sent what has changed since
 	}
 	co.complete = complete
 }

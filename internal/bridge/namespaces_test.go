@@ -204,7 +204,8 @@ func (s *scoped) read(
 		version, mark := number(resource.Version(rec.ResourceVersion)), markOf(s.t, rec.Data)
 		what := fmt.Sprint(rec.Op == event.Deleted, " ", rec.PartitionKey, " ", mark)
 		if before, again := ids[rec.ID]; again {
-			if before != what && rec.Op != event.Deleted { // of a delete that a relist reports, the last state may not be the same
+			// of a delete that a relist reports, the last state may not be the same
+			if before != what && rec.Op != event.Deleted {
 				s.t.Errorf("%s: the id was given to %s: %s", b.Name, before, describe(rec))
 			}
 			if !s.latest(b) { // what a sink with the newest states skips, a crash may bring again, and then what follows too

@@ -146,7 +146,7 @@ func TestReloadNamespaceSelector(t *testing.T) {
 		r.change(both)
 		time.Sleep(2 * time.Second) // for the watch to be in sync
 		if reasons := r.Ready(); len(reasons) > 0 {
-			t.Errorf("reported although nobody selects any more: %v", reasons)
+			t.Errorf("reported although no informer selects it any more: %v", reasons)
 		}
 		r.finish()
 	})

@@ -60,7 +60,8 @@ func (m *model) reload() {
 	if m.announced[run] == nil {
 		m.announced[run] = map[string]int64{}
 	}
-	maps.Copy(m.announced[run], m.read(m.life.db).announced) // what had no room by then is not reported, and owed if it dies in a gap
+	// what had no room by then is not reported, and owed if it dies in a gap
+	maps.Copy(m.announced[run], m.read(m.life.db).announced)
 }
 
 // restarted reports whether a unit began again between two moments.

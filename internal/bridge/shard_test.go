@@ -225,7 +225,8 @@ func TestShardsRenumbered(t *testing.T) {
 		s.stop(0)
 		s.stop(1)
 		s.disks[0], s.disks[1] = s.disks[1], s.disks[0]
-		for index := range 2 { // before anything changes: a delete that nobody watches can't be reported
+		// before anything changes: a delete that no shard watches can't be reported
+		for index := range 2 {
 			s.run(index, resource.Shard{Index: index, Count: 2}, nil)
 		}
 		s.settle()

@@ -125,7 +125,8 @@ func TestStandbyNamespaceFirst(t *testing.T) {
 				expect(t, s.broker, c.before...)
 				s.die()
 				s.takesOver()
-				expect(t, s.broker, "added l", "updated l", "updated a") // the last again, where the leader could not know that it was all that it had to send
+				// the last again: the leader could not know that it was all that it had to send
+				expect(t, s.broker, "added l", "updated l", "updated a")
 				s.endSecond()
 			})
 		})

@@ -508,7 +508,8 @@ func (r *reader) marks(rec *testkit.Record) {
 	listing := r.relist != nil
 	switch {
 	case rec.Inferred && listing && r.relist.reason == initialSnapshot:
-		r.owed[resource.MakeKey(rec.Namespace, rec.Name)] = true // a new object of that name, which a WatchList reported already
+		// a new object of that name, which a WatchList reported already
+		r.owed[resource.MakeKey(rec.Namespace, rec.Name)] = true
 	case rec.Inferred && !listing && r.abandoned && r.m.restarted(rec.Observed, rec.At):
 		// an item of the list that was given up, behind a later change of another object
 	case rec.Inferred && !listing && r.incomplete && strings.HasSuffix(rec.Type, ".deleted"):

@@ -20,11 +20,11 @@ import (
 // with 50 the collector took 6 % of the CPU of a flood more.
 const startPercent, syncedPercent = 50, 100
 
-// boundMemory sets for the garbage collector what it may use, where the environment (GOGC,
-// GOMEMLIMIT) does not: garbage in proportion to what the configuration lets be alive, and in a
-// container nine tenths of its limit. There is no limit of our own beyond: an index of a cluster
-// that has grown could exceed it, and the collector would do nothing but try. The result is called
-// when all resources are in sync.
+// boundMemory limits the garbage collector where the environment (GOGC, GOMEMLIMIT) does not:
+// garbage in proportion to what the configuration lets be alive, and in a container nine tenths of
+// its limit. There is no limit of our own beyond: an index of a cluster that has grown could exceed
+// it, and the collector would do nothing but try. The result is called when all resources are in
+// sync.
 func boundMemory(log *slog.Logger, container memlimit.Provider) (synced func()) {
 	limit, err := memlimit.Set(memlimit.WithProvider(container))
 	log.Debug("the garbage collector's limit is set", "bytes", limit, "err", err)

@@ -296,7 +296,8 @@ func (c *Controller) carryOut(d *deltafifo.Delta, known *Known, dec *Decision) e
 	}
 	c.attribute(dec, d, known)
 	ch := c.newChange(dec.Change)
-	ch.Written, ch.DeltaVersion, ch.OfList, ch.Forget = dec.Written, dec.DeltaVersion, dec.OfList, dec.Forget
+	ch.DeltaVersion, ch.OfList = dec.DeltaVersion, dec.OfList
+	ch.Written, ch.Forget = dec.Written, dec.Forget
 	ch.For = changelog.Listeners(d.Listeners) // none for everyone
 	c.emit(ch)
 	return nil

@@ -125,7 +125,8 @@ func (s *scope) arrived(why *resource.Relist, version resource.Version) map[stri
 				State: resource.NamespaceIn, Entered: was.Entered,
 				AsOf: version,
 			})
-		case why.Kind == resource.RelistSelection, why.Incomplete: // those that leave are reported by a Relist of their own
+		case why.Kind == resource.RelistSelection, why.Incomplete:
+			// those that leave are reported by a Relist of their own
 			continue
 		case was.State == resource.NamespaceLeaving && why.Kind == resource.RelistDeleted:
 			s.setLocked(name, store.Namespace{State: resource.NamespaceOut, Entered: was.Entered})

@@ -82,8 +82,8 @@ func writeSequence(b *strings.Builder, c *Change) {
 
 // writeID writes the id of a change. An object dies once, whether the watch or a relist reports it;
 // it may leave a selector more than once, with another version each time. Where the API server
-// selects, nobody knows which of the two it was, and the version it had before distinguishes one
-// leaving from the next. An object of a namespace that comes into the selection again may come in a
+// selects, it is unknown which of the two it was, and the version before distinguishes one leaving
+// from the next. An object of a namespace that comes into the selection again may come in a
 // version that was reported before: so its ids have the version of the Namespace; and all ids have
 // their Era.
 func (m *Maker) writeID(b *strings.Builder, c *Change) {

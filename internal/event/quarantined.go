@@ -54,8 +54,8 @@ func note(u *resource.Unreadable) string {
 	const what = "the API server sent what can't be understood: "
 	switch {
 	case u.Listed && u.Key == "":
-		return what + "an item of a list, of which nobody knows which object it is; the list continues " +
-			"behind it, and nothing is taken for deleted by it"
+		return what + "an item of a list, and it is unknown which object it is; the list " +
+			"continues behind it, and nothing is taken for deleted by it"
 	case u.Listed, u.Version != "":
 		return what + "a state of this object; it counts as what it was before until a state of it can " +
 			"be understood, or it is deleted; all else continues"

@@ -127,8 +127,8 @@ func TestDivergedFalseAlarm(t *testing.T) {
 	}
 }
 
-// A run before had sent what nobody knows. What a list proves undone is reported by equality, and
-// that says nothing of b as long as it is not known in which state it was sent.
+// It is unknown which states a run before had sent. What a list proves undone is reported by
+// equality, and that says nothing of b as long as it is not known in which state it was sent.
 func TestDivergedAfterCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out, found := memory(t), newOutbox(), newProofs()

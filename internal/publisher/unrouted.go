@@ -117,8 +117,8 @@ func (p *Publisher) isUnrouted(it *Item) bool {
 func (p *Publisher) keepUnrouted(it *Item, err error) (fewer <-chan struct{}) {
 	if !errors.Is(err, errBehind) {
 		p.routeFailed(err)
-		p.warnings.route.Warn(p.cfg.Log, "can't find out where an event goes; its object waits", "subject",
-			it.Message.Event.Subject, "err", err)
+		p.warnings.route.Warn(p.cfg.Log, "can't find out where an event goes; its object waits",
+			"subject", it.Message.Event.Subject, "err", err)
 	}
 	key := objectOf(it.Message.Event)
 	p.mu.Lock()

@@ -99,7 +99,8 @@ func (w *watcher) isGone(from, version uint64) bool {
 	return false
 }
 
-func (w *watcher) flush() { _ = http.NewResponseController(w.q.w).Flush() } // the next write returns the error
+// flush leaves its error to the next write.
+func (w *watcher) flush() { _ = http.NewResponseController(w.q.w).Flush() }
 
 func (w *watcher) line(line []byte) error {
 	if _, err := w.q.w.Write(line); err != nil {

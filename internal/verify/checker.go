@@ -107,8 +107,9 @@ func (c *Checker) object(u *unit, e *event.Event, at Place) {
 	s := c.subject(u, e, at)
 	if s.letter {
 		c.deadLetters++
-		u.addReported(e.ID+"/"+reasonDeadLetter,
-			Reported{Reason: reasonDeadLetter, From: e.ResourceVersion, To: e.ResourceVersion, At: at})
+		u.addReported(e.ID+"/"+reasonDeadLetter, Reported{
+			Reason: reasonDeadLetter, From: e.ResourceVersion, To: e.ResourceVersion, At: at,
+		})
 	} else if wrong := contradiction(e); wrong != "" {
 		c.faults.add(s.fault(Contradiction, wrong))
 	}
@@ -176,7 +177,7 @@ func (c *Checker) checkLane(o *object, known bool, s *subject) {
 	lane := c.laneOf(s.at.Lane)
 	if known && o.lane != lane && !s.letter {
 		c.faults.add(s.fault(Scattered,
-			"earlier events of the object are in another partition, so that nobody can know their order"))
+			"earlier events of the object are in another partition, so their order is unknown"))
 	}
 	o.lane = lane
 }

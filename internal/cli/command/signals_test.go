@@ -53,7 +53,9 @@ func TestRepeatedSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals, done := make(chan os.Signal, 2), make(chan struct{})
 		var reported []string
-		go watchSignals(signals, done, func(s os.Signal) { reported = append(reported, "first "+s.String()) }, func(s os.Signal) { reported = append(reported, "second "+s.String()) })
+		go watchSignals(signals, done,
+			func(s os.Signal) { reported = append(reported, "first "+s.String()) },
+			func(s os.Signal) { reported = append(reported, "second "+s.String()) })
 		signals <- syscall.SIGTERM
 		signals <- syscall.SIGTERM // as timeout(1) sends it, to the process and to its group
 		time.Sleep(time.Second)
