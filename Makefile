@@ -7,7 +7,7 @@ LDFLAGS   := -s -w
 TAGS      := grpcnotrace
 TEST_TIME ?= 60m
 MODULE    := github.com/kubebridge/bridge
-MODULES   := . client deploy test/e2e test/bench test/kafka test/page test/monitoring test/controllerruntime test/recipes test/recipes/connect
+MODULES    = . client deploy test/e2e test/bench test/kafka test/page test/monitoring test/controllerruntime test/recipes test/recipes/connect
 # The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
 KUBE_LDFLAGS := -s -w
 # With the race detector a program ends a second late where GORACE does not say otherwise, and tests start many.
@@ -43,8 +43,15 @@ controlplane: ## Build bin/controlplane, the Kubernetes control plane for tests 
 	@echo "building the Kubernetes control plane for tests: 4 to 8 minutes the first time, seconds afterwards"
 	cd test/kubernetes && $(GO) build -ldflags '$(KUBE_LDFLAGS)' -o ../../$(BIN)/controlplane .
 
+# The everyday check takes minutes: it has the linters of the two modules that others import, the
+# short form of the tests, and four tests from end to end. docs/testing.md lists what it leaves out.
 .PHONY: check
-check: fmt-check vet lint lint-chart licences site test test-client test-monitoring test-readers test-integration test-page test-deploy test-kafka test-recipes vuln ## Everything that CI checks
+check: MODULES = . client
+check: SHORT = -short
+check: fmt-check vet lint test test-client test-everyday ## The check for every day, and for each push: minutes
+
+.PHONY: check-all
+check-all: fmt-check vet lint lint-chart licences site test test-client test-controllerruntime test-monitoring test-readers test-integration test-page test-deploy test-kafka test-recipes vuln ## Everything: what is run before a release (about an hour)
 
 .PHONY: fmt
 fmt: $(BIN)/gofumpt ## Format the code
@@ -83,13 +90,22 @@ $(BIN)/charts/.installed: tools/charts/go.mod tools/charts/requirements.txt
 # what a broker's lies may allocate is judged without the race detector, which allocates too.
 .PHONY: test
 test: ## The tests of the packages, with the race detector
-	$(GO) test -race -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) -timeout $(TEST_TIME) ./...
+	$(GO) test -race $(SHORT) -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) -timeout $(TEST_TIME) ./...
 	$(GO) test -timeout $(TEST_TIME) -run '^TestHostile' ./internal/sinks/nats ./internal/sinks/kafka
 
 .PHONY: test-client
-test-client: ## The library for consumers, with client-go's informers, controller-runtime, a NATS server and kfake
-	cd client && $(GO) test -race -timeout $(TEST_TIME) ./...
+test-client: ## The library for consumers, with client-go's informers, a NATS server and kfake
+	cd client && $(GO) test -race $(SHORT) -timeout $(TEST_TIME) ./...
+
+.PHONY: test-controllerruntime
+test-controllerruntime: ## The library for consumers with controller-runtime
 	cd test/controllerruntime && $(GO) test -race -timeout $(TEST_TIME) ./...
+
+# What the everyday check has from end to end: kills, a leader that goes, every form, README.
+.PHONY: test-everyday
+test-everyday: build controlplane
+	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -count=1 -race -short -timeout $(TEST_TIME) \
+	  -run '^(TestCrash|TestFailover|TestEveryForm|TestReadme)$$' .
 
 # build: README and the demo build the bridge too, and their tests do not wait for long. count: what
 # the tests build and run, `go test` does not see, and would take an old result for one of today.

@@ -43,13 +43,15 @@ func TestCrashPoints(t *testing.T) {
 		t.Fatalf("a life has only %d operations on the disk", total)
 	}
 	every := 1
-	if *crashPoints > 0 {
-		every = max(1, total / *crashPoints)
+	points := *crashPoints
+	if points > 0 {
+		points = testkit.Rounds(points, 5)
+		every = max(1, total/points)
 	}
 	tried, hit := 0, map[string]int{}
 	for n := 1; n <= total && !t.Failed(); n += every {
 		ways := []int{0, 50, 100, torn}
-		if *crashPoints > 0 {
+		if points > 0 {
 			ways = ways[n/every%4:][:1]
 		}
 		for _, percent := range ways {

@@ -43,7 +43,7 @@ var (
 // answer; stops and crashes, which lose what was not synced. A reader then compares each stream
 // with what the server truly did.
 func TestModelUnderAllFaults(t *testing.T) {
-	for round := range *modelRounds {
+	for round := range testkit.Rounds(*modelRounds, 2) {
 		seed := *modelSeed + uint64(round)
 		if *modelSeed == 0 {
 			seed = rand.Uint64() >> 1

@@ -46,7 +46,7 @@ func (r recaller) Recall(_ context.Context, from []byte, found func(string)) err
 // for another.
 func TestReadBackModel(t *testing.T) {
 	crashes, recalled := 0, 0
-	for round := range *modelRounds {
+	for round := range testkit.Rounds(*modelRounds, 2) {
 		seed := *modelSeed + uint64(round)
 		ran := t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

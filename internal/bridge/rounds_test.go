@@ -5,13 +5,15 @@ import (
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
+
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // rounds plays a randomised test as often as the flags say, each time in a bubble of its own, and
 // says how to see a failure again: run is what -run has to be.
 func rounds(t *testing.T, run string, play func(t *testing.T, seed uint64)) {
 	t.Helper()
-	for round := range *modelRounds {
+	for round := range testkit.Rounds(*modelRounds, 2) {
 		seed := *modelSeed + uint64(round)
 		if *modelSeed == 0 {
 			seed = rand.Uint64() >> 1

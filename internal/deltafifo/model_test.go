@@ -189,7 +189,7 @@ func (m *model) pop() {
 }
 
 func TestModel(t *testing.T) {
-	for round := range *modelRounds {
+	for round := range testkit.Rounds(*modelRounds, 10) {
 		seed := *modelSeed + uint64(round)
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			dice := rand.New(rand.NewPCG(seed, 0))

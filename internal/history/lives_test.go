@@ -98,6 +98,9 @@ func (s *livesScript) restore() (events []*event.Event) {
 // A state is what a walk over all names that were ever known gives: also of objects that come back,
 // after restores, for events that are late or repeated, after crashes and retention.
 func TestLives(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
 	for seed := range uint64(*lifeRounds) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { runLives(t, seed) })
 	}

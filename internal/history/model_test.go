@@ -47,7 +47,7 @@ func (m model) versions(object string) []*event.Event {
 // TestModel writes random events in random batches, late and repeated ones among them, kills the
 // process between two writes, and compares all answers with plain maps.
 func TestModel(t *testing.T) {
-	for round := range *modelRounds {
+	for round := range testkit.Rounds(*modelRounds, 2) {
 		t.Run(fmt.Sprint("seed ", round), func(t *testing.T) { runModel(t, uint64(round)) })
 	}
 }

@@ -26,6 +26,9 @@ var scaleEvents = flag.Int("history.events", 20_000, "events in the history of T
 // the page cache. It prints what the tables of docs/benchmarks.md have, after a tenth of the
 // events and after all of them.
 func TestScale(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures")
+	}
 	g := newScaleScript(min(scaleLive, *scaleEvents/100))
 	dir := t.TempDir()
 	rows := [][]string{

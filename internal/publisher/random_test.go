@@ -41,7 +41,7 @@ func (c *chaos) below(n int) int {
 // messages that are busy, stored without an answer, refused; calls that are slow or hang; outages;
 // lanes that are not known; dead letters that fail.
 func TestRandomFaults(t *testing.T) {
-	for round := range *rounds {
+	for round := range testkit.Rounds(*rounds, 1) {
 		seed := *firstSeed + uint64(round)
 		if *firstSeed == 0 {
 			seed = rand.Uint64()

@@ -23,6 +23,14 @@ func OK(t testing.TB, err error) {
 	}
 }
 
+// Rounds returns how often a randomised test is played: rounds, or at most short with -short.
+func Rounds(rounds, short int) int {
+	if testing.Short() {
+		return min(rounds, short)
+	}
+	return rounds
+}
+
 // Want fails the test when two lists differ, and prints both, an element in a line.
 func Want[T comparable](t testing.TB, got []T, want ...T) {
 	t.Helper()

@@ -93,6 +93,9 @@ func speedEvent(n int) *event.Event {
 
 // TestArchiveSpeed reads a stream into an archive, and says how long that took: make bench-archive.
 func TestArchiveSpeed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures")
+	}
 	url := speedServer(t)
 	sink := speedSink(t, url)
 	const each = 1000
@@ -132,6 +135,9 @@ func usedTime(t *testing.T) time.Duration {
 // TestPublishBesideQuestions publishes into JetStream at a fixed pace, with a history that is
 // asked all the time and with one that is not, in pairs of rounds: make bench-beside.
 func TestPublishBesideQuestions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures")
+	}
 	sink := speedSink(t, speedServer(t))
 	db, err := history.Open(history.Options{Dir: t.TempDir()})
 	testkit.OK(t, err)

@@ -28,6 +28,9 @@ var clusterMessages = flag.Int("jetstream.messages", 20_000, "messages that the 
 const minFaults = 2
 
 func TestClusterFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
 	for name, fault := range map[string]func(*faultyCluster){
 		"the leader steps down":              (*faultyCluster).stepDown,
 		"a server is killed and comes back":  (*faultyCluster).kill,
