@@ -325,11 +325,11 @@ HISTORY_EVENTS ?= 10000000
 
 .PHONY: bench-archive
 bench-archive: ## 1,000,000 events of pods of 6 KB from JetStream into an archive: time, CPU and disk (some GB below $TMPDIR)
-	$(GO) test ./internal/app/histories -count=1 -run '^TestArchiveSpeed$$' -timeout $(TEST_TIME) -v -speed.events 1000000
+	$(GO) test ./internal/app -count=1 -run '^TestArchiveSpeed$$' -timeout $(TEST_TIME) -v -speed.events 1000000
 
 .PHONY: bench-beside
 bench-beside: ## Publishing into JetStream with and without questions to a history all the time, in pairs of rounds: p50 and p99
-	$(GO) test ./internal/app/histories -count=1 -run '^TestPublishBesideQuestions$$' -timeout $(TEST_TIME) -v -speed.events 200000 -speed.pairs 10 -speed.round 10s
+	$(GO) test ./internal/app -count=1 -run '^TestPublishBesideQuestions$$' -timeout $(TEST_TIME) -v -speed.events 200000 -speed.pairs 10 -speed.round 10s
 
 .PHONY: vuln
 vuln: $(BIN)/govulncheck ## Known vulnerabilities in what the bridge calls, where the database can be reached (NEED_VULNDB=1: else it fails)

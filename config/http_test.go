@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubebridge/bridge/config/reload"
+	"github.com/kubebridge/bridge/config"
 )
 
 func httpSink(section string) string { return "sinks: [{name: s, http: {" + section + "}}]" }
@@ -105,7 +105,7 @@ func TestHTTPSink(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = reload.NewGuard(before).Check(after)
+			err = config.NewGuard(before).Check(after)
 			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", next, err, want)
 			}

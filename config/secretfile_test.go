@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/config/reload"
 	"github.com/kubebridge/bridge/internal/settings"
 )
 
@@ -140,7 +139,7 @@ sinks:
 				t.Errorf("%s: %v", wrong, err)
 			}
 		}
-		err := reload.NewGuard(mustLoad(t, "cluster: ${LEAKED}")).Check(mustLoad(t, "cluster: other"))
+		err := config.NewGuard(mustLoad(t, "cluster: ${LEAKED}")).Check(mustLoad(t, "cluster: other"))
 		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), `"${LEAKED}"`) {
 			t.Errorf("a reload: %v", err)
 		}

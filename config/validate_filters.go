@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/filter"
+	"github.com/kubebridge/bridge/internal/event/filter"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/settings"
-	"github.com/kubebridge/bridge/internal/suggest"
+	"github.com/kubebridge/bridge/internal/settings/suggest"
 )
 
 var operations = []string{

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubebridge/bridge/internal/settings"
-	"github.com/kubebridge/bridge/internal/suggest"
+	"github.com/kubebridge/bridge/internal/settings/suggest"
 )
 
 func (inf *Informer) validate(ps *settings.Report, path string, sinkNames []string) {

@@ -7,7 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubebridge/bridge/config/reload"
+	"github.com/kubebridge/bridge/config"
 )
 
 // reloadable is a configuration that the edits of the test below change.
@@ -72,7 +72,7 @@ func TestRolloutOfConfiguration(t *testing.T) {
 			next, err := load(t, configurationOf(t, changed))
 			must(t, err)
 			made := makesPods(t, reloadable, changed)
-			forth, back := reload.NewGuard(running).Check(next), reload.NewGuard(next).Check(running)
+			forth, back := config.NewGuard(running).Check(next), config.NewGuard(next).Check(running)
 			if made != (forth != nil || back != nil) {
 				t.Errorf("a new pod is made: %v; the bridge says %v, and of the way back %v", made, forth, back)
 			}

@@ -26,15 +26,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/admin"
-	"github.com/kubebridge/bridge/internal/app/histories"
+	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/app/tokenfile"
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/history/ask"
 	"github.com/kubebridge/bridge/internal/kube"
+	"github.com/kubebridge/bridge/internal/publisher/tail"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"github.com/kubebridge/bridge/internal/tail"
 )
 
 // StartError is why a bridge could not start, or could not have: its configuration or its
@@ -101,7 +101,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if a.replicas, err = a.newReplicas(); err != nil {
 		return &StartError{err}
 	}
-	asked := new(histories.Set)
+	asked := new(ask.Set)
 	a.sink = func(
 		cluster string, s *config.Sink, metrics prometheus.Registerer,
 	) (sinks.Sink, sinkmaker.Service, error) {
@@ -188,7 +188,7 @@ func newRegistry() *prometheus.Registry {
 // address.
 func listen(
 	ctx context.Context, c *config.Config, registry prometheus.Gatherer, start *starting,
-	commands *control, look *inspector, asked *histories.Set, log *slog.Logger,
+	commands *control, look *inspector, asked *ask.Set, log *slog.Logger,
 ) (*admin.Server, error) {
 	if c.Admin.Address == "" {
 		return nil, nil

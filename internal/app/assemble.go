@@ -13,23 +13,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/app/rights"
 	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/metric"
-	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/publisher/refused"
+	"github.com/kubebridge/bridge/internal/publisher/tracing"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
-	"github.com/kubebridge/bridge/internal/tracing"
-	"github.com/kubebridge/bridge/internal/undelivered"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
 // assembler turns a configuration into a bridge. It is the one place that knows both.
@@ -58,7 +58,7 @@ type assembler struct {
 	// tracer, nil for none.
 	tracer *tracing.Tracer
 	// undelivered keeps what no broker takes; nil for nothing.
-	undelivered *undelivered.Folder
+	undelivered *refused.Folder
 	// onSettle is called with what a sink has settled; nil for nobody.
 	onSettle func(sink string, settled []*publisher.Item)
 }
@@ -247,16 +247,16 @@ func (a *assembler) makeSink(
 // keep puts what a sink can't get rid of into the state directory; nil where there is none.
 func (a *assembler) keep(
 	sink string,
-) func(e *event.Event, refused, deadLetter error, attempts int) error {
+) func(e *event.Event, refusal, deadLetter error, attempts int) error {
 	if a.undelivered == nil {
 		return nil
 	}
-	return func(e *event.Event, refused, deadLetter error, attempts int) error {
-		err := a.undelivered.Keep(e, undelivered.Refusal{
-			Sink: sink, Reason: refused.Error(), DeadLetter: deadLetter.Error(), Attempts: attempts,
+	return func(e *event.Event, refusal, deadLetter error, attempts int) error {
+		err := a.undelivered.Keep(e, refused.Refusal{
+			Sink: sink, Reason: refusal.Error(), DeadLetter: deadLetter.Error(), Attempts: attempts,
 			Kept: time.Now().UTC(),
 		})
-		if errors.Is(err, undelivered.ErrFull) {
+		if errors.Is(err, refused.ErrFull) {
 			return fmt.Errorf("%w: %w", publisher.ErrNoRoom, err)
 		}
 		return err
@@ -302,14 +302,14 @@ func (a *assembler) bridge(
 }
 
 // unit is what all units of an informer have in common.
-func unit(inf *config.Informer, redactor *resource.Redactor) (pipeline.Config, error) {
-	u := pipeline.Config{
+func unit(inf *config.Informer, redactor *resource.Redactor) (informer.Config, error) {
+	u := informer.Config{
 		Informer:      inf.Name,
 		LabelSelector: inf.LabelSelector, FieldSelector: inf.FieldSelector,
 		NamespaceSelector: inf.NamespaceSelector,
 		SelectHere:        inf.SelectAt == "bridge",
-		Snapshot:          pipeline.Snapshot(inf.Snapshot),
-		Queue: pipeline.Queue{
+		Snapshot:          informer.Snapshot(inf.Snapshot),
+		Queue: informer.Queue{
 			Memory: int(inf.Queue.Memory), Spool: int64(inf.Queue.Spool),
 			DropOldest: inf.Queue.WhenFull == "drop-oldest", Lag: inf.MaxLag,
 		},
@@ -339,7 +339,7 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (pipeline.Config, e
 		if err != nil {
 			return u, fmt.Errorf("sink %s: %w", b.Name, err)
 		}
-		u.Sinks = append(u.Sinks, pipeline.Binding{
+		u.Sinks = append(u.Sinks, informer.Binding{
 			Sink: b.Name, Payload: event.Payload(b.Payload), Types: event.Types(b.Types),
 			Filter: rules,
 			Latest: b.Delivery == "latest", Resync: b.Resync, Progress: b.Progress,

@@ -12,10 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/informer"
-	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/settings"
 )
 
@@ -79,7 +78,7 @@ func (c *control) Snapshot(
 	if err != nil {
 		return "", err
 	}
-	req := pipeline.SnapshotRequest{
+	req := informer.SnapshotRequest{
 		Informer: what.Informer, Resource: what.Resource,
 		Namespace: what.Namespace, Sink: what.Sink,
 	}
@@ -146,7 +145,7 @@ func done(err error, format string, args ...any) (string, error) {
 		return fmt.Sprintf(format, args...), nil
 	case errors.Is(err, bridge.ErrUnknown):
 		code = http.StatusNotFound
-	case errors.Is(err, pipeline.ErrBusy), errors.Is(err, informer.ErrNotSynced),
+	case errors.Is(err, informer.ErrBusy), errors.Is(err, informer.ErrNotSynced),
 		errors.Is(err, bridge.ErrStopping), errors.Is(err, bridge.ErrStandby),
 		errors.Is(err, bridge.ErrKeepsNewest):
 		code = http.StatusConflict

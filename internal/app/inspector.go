@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/tail"
+	"github.com/kubebridge/bridge/internal/publisher/tail"
 )
 
 // inspector is what the status page looks through: the live tail, and the objects of the pipeline

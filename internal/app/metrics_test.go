@@ -18,13 +18,13 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/publisher/tail"
+	"github.com/kubebridge/bridge/internal/publisher/tracing"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
-	"github.com/kubebridge/bridge/internal/tail"
-	"github.com/kubebridge/bridge/internal/tracing"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
 // registered is what a metric is, without its values.
@@ -123,7 +123,7 @@ func everyMetric(t *testing.T) map[string]registered {
 	c := bridge.Config{
 		Cluster: "dev", DB: db, Registerer: n,
 		Client: &reflector.Client{HTTP: &http.Client{}, Base: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}},
-		Units:  []pipeline.Config{{Informer: "all", Type: resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}},
+		Units:  []informer.Config{{Informer: "all", Type: resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}},
 	}
 	replicas, standby := standsBy(t)
 	maker.Fence, maker.Confirm, c.Standby = replicas.fence(), replicas.confirm(), standby
@@ -143,7 +143,7 @@ func everyMetric(t *testing.T) map[string]registered {
 			t.Fatal(err)
 		}
 		c.Sinks = append(c.Sinks, bridge.SinkConfig{Name: parsed.Sinks[i].Name, Sink: sink})
-		c.Units[0].Sinks = append(c.Units[0].Sinks, pipeline.Binding{
+		c.Units[0].Sinks = append(c.Units[0].Sinks, informer.Binding{
 			Sink: parsed.Sinks[i].Name, Latest: i == 0, // which has a metric of its own
 		})
 	}

@@ -2,8 +2,8 @@ package app
 
 import (
 	"github.com/kubebridge/bridge/internal/publisher"
-	"github.com/kubebridge/bridge/internal/tail"
-	"github.com/kubebridge/bridge/internal/tracing"
+	"github.com/kubebridge/bridge/internal/publisher/tail"
+	"github.com/kubebridge/bridge/internal/publisher/tracing"
 )
 
 // observe shows what is settled in the live tail and, where the configuration asks for it, sends it

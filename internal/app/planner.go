@@ -9,8 +9,8 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/rights"
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/kube"
-	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -19,7 +19,7 @@ type planner struct {
 	informers  []config.Informer
 	selections []kube.Selection // by informer; names mean what they meant at the start
 	named      []map[string]bool
-	templates  []pipeline.Config // by informer, without type and namespace
+	templates  []informer.Config // by informer, without type and namespace
 	resolver   *kube.Resolver
 	redactor   *resource.Redactor
 }

@@ -12,13 +12,12 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/config/reload"
 	"github.com/kubebridge/bridge/internal/app/rights"
 	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/settings"
-	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
 // reloader makes a running bridge what its configuration has become. Its methods may be called
@@ -34,7 +33,7 @@ type reloader struct {
 	changing *semaphore.Weighted
 	// assembler is of the configuration that runs.
 	assembler *assembler
-	guard     *reload.Guard
+	guard     *config.Guard
 	pipeline  *assembled
 	secrets   map[string]string // what the files that are read once hold, by sink
 	done      string            // the content that was dealt with last, applied or refused
@@ -54,7 +53,7 @@ func newReloader(o *Options, results *outcome) *reloader {
 // read.
 func (r *reloader) begin(a *assembler, p *assembled, began string) {
 	r.assembler, r.pipeline, r.secrets = a, p, secretsOf(a.config)
-	r.guard = reload.NewGuard(a.config)
+	r.guard = config.NewGuard(a.config)
 	if contentOf(r.file) == began {
 		r.done = r.content()
 	}

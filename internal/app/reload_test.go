@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/app/streams"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
-	"github.com/kubebridge/bridge/internal/source"
-	"github.com/kubebridge/bridge/internal/undelivered"
+	"github.com/kubebridge/bridge/internal/publisher/refused"
+	"github.com/kubebridge/bridge/internal/sinks/source"
 )
 
 const (
@@ -40,8 +40,8 @@ func (c *control) SendUndelivered(
 			return readUndelivered(c.undelivered, sink, ids, answer), nil
 		},
 		settled: func(id string) error {
-			err := undelivered.Remove(c.undelivered, undelivered.Entry{
-				ID: id, Refusal: undelivered.Refusal{Sink: sink},
+			err := refused.Remove(c.undelivered, refused.Entry{
+				ID: id, Refusal: refused.Refusal{Sink: sink},
 			})
 			if err != nil {
 				return fmt.Errorf("%s was sent, and its file can't be removed: %w", id, err)
@@ -139,7 +139,7 @@ func readUndelivered(dir, sink string, ids []string, answer *admin.Resent) (read
 		if read.bytes >= resendBytes {
 			break
 		}
-		entry, err := undelivered.Read(dir, sink, id)
+		entry, err := refused.Read(dir, sink, id)
 		var e *event.Event
 		if err == nil {
 			e, err = entry.Parse()

@@ -6,7 +6,7 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/filter"
+	"github.com/kubebridge/bridge/internal/event/filter"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
@@ -77,7 +77,7 @@ func Sample(ctx context.Context, o SampleOptions) (printed int, all bool, err er
 func isShown(s bridge.Status) bool {
 	for i := range s.Informers {
 		u := &s.Informers[i]
-		if u.Phase != string(pipeline.Gone) && (!u.Synced || u.QueuedDeltas > 0 || u.Unsettled > 0) {
+		if u.Phase != string(informer.Gone) && (!u.Synced || u.QueuedDeltas > 0 || u.Unsettled > 0) {
 			return false
 		}
 	}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/sinkmaker"
-	"github.com/kubebridge/bridge/internal/asyncapi"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/event/asyncapi"
 )
 
 // Schema describes what a configuration publishes, as an AsyncAPI document. It contacts nobody.

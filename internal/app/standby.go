@@ -10,8 +10,8 @@ import (
 	"github.com/kubebridge/bridge/internal/app/rights"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/kube"
+	"github.com/kubebridge/bridge/internal/kube/standby"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
-	"github.com/kubebridge/bridge/internal/standby"
 )
 
 // replicas is what several bridges share that stand by for each other.

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/undelivered"
+	"github.com/kubebridge/bridge/internal/publisher/refused"
 )
 
 // UndeliveredDir is the folder of events that no broker accepted.
@@ -14,11 +14,11 @@ func UndeliveredDir(c *config.State) string { return filepath.Join(c.Dir, "undel
 
 // newUndelivered is the folder for what no broker takes; nil without a disk, or with no room for
 // it.
-func newUndelivered(c *config.State, registry prometheus.Registerer) *undelivered.Folder {
+func newUndelivered(c *config.State, registry prometheus.Registerer) *refused.Folder {
 	if c.Mode == "memory" || c.MaxUndeliveredBytes == 0 {
 		return nil
 	}
-	return undelivered.New(undelivered.Config{
+	return refused.New(refused.Config{
 		Dir: UndeliveredDir(c), MaxBytes: int64(c.MaxUndeliveredBytes), Registerer: registry,
 	})
 }

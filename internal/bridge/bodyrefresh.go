@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 )
 
 // quietFor is how long no update may have left a stale body on disk before bodies are refreshed.
@@ -13,7 +13,7 @@ const quietFor = 10 * time.Second
 // bodyRefresh refreshes the stale bodies of all pipelines whenever there is no flood of updates.
 type bodyRefresh struct {
 	left      func() int64 // how many bodies updates have left stale; it only grows
-	pipelines func() []*pipeline.Pipeline
+	pipelines func() []*informer.Informer
 	stateErr  func() error // nothing is refreshed while the state can't be written
 }
 

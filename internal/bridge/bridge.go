@@ -13,12 +13,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/kubebridge/bridge/internal/budget"
-	"github.com/kubebridge/bridge/internal/changelog"
-	"github.com/kubebridge/bridge/internal/checkpoint"
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/informer/changelog"
+	"github.com/kubebridge/bridge/internal/informer/checkpoint"
+	"github.com/kubebridge/bridge/internal/kube/namespaces"
 	"github.com/kubebridge/bridge/internal/metric"
-	"github.com/kubebridge/bridge/internal/namespaces"
-	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/reflector"
@@ -36,7 +35,7 @@ type Config struct {
 	// DB is the state database. The caller opens it before and closes it after Run.
 	DB *store.DB
 	// Units are what is watched.
-	Units []pipeline.Config
+	Units []informer.Config
 	// Unknown reports whether the API server could not say if it serves a resource, when Units were
 	// made; may be nil.
 	Unknown func(resource.Type) bool
@@ -104,7 +103,7 @@ type Bridge struct {
 	cfg        Config // constant after New
 	log        *slog.Logger
 	committer  *checkpoint.Committer
-	budget     *budget.Budget // of the queues of all units
+	budget     *ratelimit.Budget // of the queues of all units
 	spooler    *changelog.Spooler
 	sinks      sinkRunners
 	pipelines  pipelines
@@ -134,7 +133,7 @@ func New(cfg Config) (*Bridge, error) {
 	}
 	b := &Bridge{
 		cfg: cfg, log: cfg.Log, pipelines: pipelines{gone: map[string]retired{}},
-		changes: countChanges(cfg.Registerer), budget: budget.New(cfg.QueueBytes),
+		changes: countChanges(cfg.Registerer), budget: ratelimit.NewBudget(cfg.QueueBytes),
 		requests: make(chan *request), ended: make(chan struct{}), changing: semaphore.NewWeighted(1),
 		process: rand.Text()[:8],
 	}
@@ -269,7 +268,7 @@ func (b *Bridge) run(ctx context.Context) error {
 			func(hard context.Context) error { return r.follow(read, hard, publish) })
 	}
 	units.start(unitsCtx, "namespaces", func(context.Context) error { return b.namespaces.Run(read) })
-	start := func(u *pipeline.Pipeline) {
+	start := func(u *informer.Informer) {
 		if b.replica != nil {
 			if err := b.replica.prepare(u); err != nil {
 				failed(err)

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -24,7 +24,7 @@ func TestQueueBudget(t *testing.T) {
 				r.cfg.Units = nil
 				for i := range units {
 					r.cfg.Units = append(r.cfg.Units,
-						pipeline.Config{Informer: fmt.Sprint("i", i), Type: pods, Queue: pipeline.Queue{Memory: own}})
+						informer.Config{Informer: fmt.Sprint("i", i), Type: pods, Queue: informer.Queue{Memory: own}})
 				}
 				r.addSink(b.Name, b.Connect(0))
 				var want []string

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -257,7 +257,7 @@ func TestCatchupInterrupted(t *testing.T) {
 func TestSnapshotAfterFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 45)
-		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
+		_, err := f.SendSnapshot(t.Context(), informer.SnapshotRequest{Informer: "all"})
 		testkit.OK(t, err)
 		f.settle()
 		var lines []string
@@ -280,7 +280,7 @@ func TestSnapshotBeforeCommit(t *testing.T) {
 		f.flood(f.objects)
 		f.settle()
 		f.lake.Next()
-		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
+		_, err := f.SendSnapshot(t.Context(), informer.SnapshotRequest{Informer: "all"})
 		testkit.OK(t, err)
 		f.commit()
 		if n := len(f.lake.Next()); n != f.objects {
@@ -295,7 +295,7 @@ func TestSnapshotBeforeCommit(t *testing.T) {
 func TestSnapshotDuringFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFlooded(t, 100)
-		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
+		_, err := f.SendSnapshot(t.Context(), informer.SnapshotRequest{Informer: "all"})
 		testkit.OK(t, err)
 		for i := range 30 {
 			for j := range 20 {
@@ -323,7 +323,7 @@ func TestSnapshotReadErrors(t *testing.T) {
 		f := newFlooded(t, 45)
 		behind := f.behind()
 		f.Faults.Refuse(testkit.Lists, -1, http.StatusForbidden, metav1.StatusReasonForbidden)
-		_, err := f.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
+		_, err := f.SendSnapshot(t.Context(), informer.SnapshotRequest{Informer: "all"})
 		testkit.OK(t, err)
 		time.Sleep(time.Minute)
 		f.settle()

@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -101,7 +101,7 @@ func newCrash(t *testing.T, at, percent int) *crash {
 	}
 	m.configure(pods)
 	m.commit, m.retry = 100*time.Millisecond, publisher.Config{Retry: publisher.Retry{Initial: 10 * time.Millisecond, Max: time.Second}}
-	m.unit = pipeline.Config{Informer: "all", Type: pods, Queue: pipeline.Queue{Memory: 16 << 10}, Sinks: m.unit.Sinks, Reflector: m.unit.Reflector}
+	m.unit = informer.Config{Informer: "all", Type: pods, Queue: informer.Queue{Memory: 16 << 10}, Sinks: m.unit.Sinks, Reflector: m.unit.Reflector}
 	m.noLatest()
 	m.noResync()
 	m.unit.Sinks[2].Latest = true

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -120,7 +120,7 @@ func TestInterruptedRewind(t *testing.T) {
 // The list of a gap is not settled when the bridge dies, and the next server still has the history
 // since the watermark: a watch from there would bring versions that are older than what was sent.
 func TestInterruptedGapList(t *testing.T) {
-	for _, snapshot := range []pipeline.Snapshot{pipeline.SnapshotInitial, pipeline.SnapshotNever} {
+	for _, snapshot := range []informer.Snapshot{informer.SnapshotInitial, informer.SnapshotNever} {
 		t.Run(string(snapshot), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := calmBroker(t, "sink")
@@ -167,7 +167,7 @@ func TestServerBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker(t, "sink")
 		r := newRig(t, b)
-		r.cfg.Units[0].Snapshot = pipeline.SnapshotAlways
+		r.cfg.Units[0].Snapshot = informer.SnapshotAlways
 		for _, key := range []resource.Key{"shop/a", "shop/b", "shop/c", "shop/d"} {
 			r.Create(key, nil)
 		}

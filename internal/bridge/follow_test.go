@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -64,7 +64,7 @@ type follow struct {
 	v1, v2  *testkit.Server
 }
 
-func newFollow(t *testing.T, change ...func(*pipeline.Config)) *follow {
+func newFollow(t *testing.T, change ...func(*informer.Config)) *follow {
 	f := &follow{sink: calmBroker(t, "sink"), catalog: &catalog{}}
 	f.rig = newRig(t, f.sink)
 	f.v1, f.v2 = testkit.NewServer(t, widgets), testkit.NewServer(t, widgetsV2)
@@ -86,7 +86,7 @@ func newFollow(t *testing.T, change ...func(*pipeline.Config)) *follow {
 }
 
 // units are units for types.
-func units(like pipeline.Config, types []resource.Type) (list []pipeline.Config) {
+func units(like informer.Config, types []resource.Type) (list []informer.Config) {
 	for _, like.Type = range types {
 		list = append(list, like)
 	}
@@ -142,7 +142,7 @@ func TestNewResource(t *testing.T) {
 func TestNewResourceObjects(t *testing.T) {
 	for unknown, want := range map[bool][]string{false: {"added w", "synced"}, true: nil} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFollow(t, func(u *pipeline.Config) { u.Snapshot = pipeline.SnapshotNever })
+			f := newFollow(t, func(u *informer.Config) { u.Snapshot = informer.SnapshotNever })
 			f.cfg.Unknown = func(resource.Type) bool { return unknown } // then it may have been there before
 			f.v1.Create("shop/w", nil)
 			f.begin(pods)
@@ -197,7 +197,7 @@ func TestRemovedResource(t *testing.T) {
 // A resource that the configuration names is reported as missing when it disappears.
 func TestRemovedNamedResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFollow(t, func(u *pipeline.Config) { u.Named = true })
+		f := newFollow(t, func(u *informer.Config) { u.Named = true })
 		f.begin(pods, widgets)
 		vanish(f.v1)
 		f.catalog.serve(pods)

@@ -17,11 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -42,7 +42,7 @@ func TestFullDiskAppearance(t *testing.T) {
 			plan := bridge.Plan{Units: r.cfg.Units, Unknown: r.cfg.Unknown}
 			if answers.Load() {
 				u := r.cfg.Units[0]
-				u.Type, u.Snapshot = widgets, pipeline.SnapshotNever
+				u.Type, u.Snapshot = widgets, informer.SnapshotNever
 				plan = bridge.Plan{Units: append(slices.Clone(plan.Units), u)}
 			}
 			return plan, nil
@@ -121,7 +121,7 @@ func TestFullDiskReload(t *testing.T) {
 		third.Informer, third.Namespace = "three", "other"
 		return bridge.Change{
 			Informers: []string{"one", "two", "three"}, Changed: []string{"three"},
-			Units: []pipeline.Config{r.one, r.two, third}, Sinks: keep("a", "b"),
+			Units: []informer.Config{r.one, r.two, third}, Sinks: keep("a", "b"),
 		}
 	}
 	begin := func(t *testing.T, r *reload) (result chan error, done *bridge.Changes) {

@@ -18,9 +18,8 @@ import (
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
-	"github.com/kubebridge/bridge/internal/testkit/narrowdisk"
 )
 
 // moody is a disk that can be made to take no writes.
@@ -183,10 +182,10 @@ func TestFullDiskStop(t *testing.T) {
 // nearly full, and more comes. It gives the events that are pending, and how much was on disk
 // before.
 func fillsUp(t *testing.T, drop bool) (
-	r *rig, b *testkit.Broker, disk *narrowdisk.FS, lines []string, onDisk int64,
+	r *rig, b *testkit.Broker, disk *testkit.NarrowDisk, lines []string, onDisk int64,
 ) {
 	t.Helper()
-	disk = new(narrowdisk.FS)
+	disk = new(testkit.NarrowDisk)
 	disk.Free.Store(1 << 29)
 	b = calmBroker(t, "sink")
 	r = newRig(t, b)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
@@ -83,7 +83,7 @@ func (r *replica) changed(version string) {
 // leader, or the one before this replica, has. This replica has not kept for them what that one had
 // not sent in the end. So the pipeline lists, and a gap reports it if this replica has to publish
 // before the leader has passed the list.
-func (r *reconfiguration) needsBackfill(uc *pipeline.Config) (sinks []string) {
+func (r *reconfiguration) needsBackfill(uc *informer.Config) (sinks []string) {
 	if r.b.replica == nil || !r.b.replica.leaderRuns(uc.Name()) {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (r *reconfiguration) needsBackfill(uc *pipeline.Config) (sinks []string) {
 // backfill sends all objects to sinks that a pipeline begins to feed, if this replica publishes
 // before the leader has passed the pipeline's list. The gap says that something is missing; the
 // list, which knows what other sinks have, sends only what differs.
-func (r *replica) backfill(ctx context.Context, u *pipeline.Pipeline, sinks []string) {
+func (r *replica) backfill(ctx context.Context, u *informer.Informer, sinks []string) {
 	for ctx.Err() == nil && !(u.HasSynced() && (!r.follows() || r.unitBehind(u) == "")) {
 		_ = ratelimit.Sleep(ctx, r.cfg.Interval/4)
 	}
@@ -110,7 +110,7 @@ func (r *replica) backfill(ctx context.Context, u *pipeline.Pipeline, sinks []st
 		"objects are sent to them",
 		"resource", u.Config().Type.String(), "sinks", sinks)
 	for _, sink := range sinks {
-		request := pipeline.SnapshotRequest{Informer: u.Config().Informer, Sink: sink}
+		request := informer.SnapshotRequest{Informer: u.Config().Informer, Sink: sink}
 		u.Snapshots.Send(ctx, &request, time.Now().UnixMilli())
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -13,7 +13,7 @@ import (
 func newest(t *testing.T) (*rig, *testkit.Broker) {
 	b := calmBroker(t, "sink")
 	r := newRig(t, b)
-	r.cfg.Units[0].Sinks = []pipeline.Binding{{Sink: "sink", Latest: true}}
+	r.cfg.Units[0].Sinks = []informer.Binding{{Sink: "sink", Latest: true}}
 	r.start()
 	return r, b
 }

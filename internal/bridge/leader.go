@@ -4,14 +4,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/kube/standby"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/standby"
 )
 
 // progressOf is the leader's progress of a unit; ok is false when there is none, or the leader
 // selects something else.
-func (r *replica) progressOf(u *pipeline.Pipeline) (p standby.Unit, ok bool) {
+func (r *replica) progressOf(u *informer.Informer) (p standby.Unit, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, ok = r.progress.Units[u.Name()]
@@ -40,7 +40,7 @@ func (r *replica) OthersLed() bool {
 
 // Succeeds reports whether others have published a pipeline's changes before, and up to which
 // version at least.
-func (r *replica) Succeeds(u *pipeline.Pipeline) (from resource.Version, led bool) {
+func (r *replica) Succeeds(u *informer.Informer) (from resource.Version, led bool) {
 	p, ok := r.progressOf(u)
 	return p.Delivered, ok || r.OthersLed() && !r.leaderReported()
 }
@@ -50,7 +50,7 @@ func (r *replica) Succeeds(u *pipeline.Pipeline) (from resource.Version, led boo
 
 // progressFor is the leader's progress of a pipeline for one of its sinks: nothing for a sink that
 // the leader does not feed. Events for that one stay pending here.
-func (r *replica) progressFor(u *pipeline.Pipeline, sinkKey string) standby.Unit {
+func (r *replica) progressFor(u *informer.Informer, sinkKey string) standby.Unit {
 	p, ok := r.progressOf(u)
 	if !ok || !r.feeds(u.Config().Informer, sinkKey, true) {
 		return standby.Unit{}
@@ -66,7 +66,7 @@ func (r *replica) progressFor(u *pipeline.Pipeline, sinkKey string) standby.Unit
 const doubtPatience = time.Minute
 
 // isDoubtful reports whether the leader's progress of a unit is too far ahead to be believed.
-func (r *replica) isDoubtful(u *pipeline.Pipeline, p *standby.Unit) bool {
+func (r *replica) isDoubtful(u *informer.Informer, p *standby.Unit) bool {
 	seen := u.Reader().Status().Version
 	doubtful := p.IsFarAheadOf(seen)
 	r.mu.Lock()

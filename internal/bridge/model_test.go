@@ -20,13 +20,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -68,7 +68,7 @@ type model struct {
 	cluster  *cluster
 	features testkit.Features // of the cluster
 	brokers  []*testkit.Broker
-	unit     pipeline.Config
+	unit     informer.Config
 	retry    publisher.Config
 	commit   time.Duration
 	recall   bool         // the brokers can be read back
@@ -156,9 +156,9 @@ func (m *model) configure(typ resource.Type) {
 	m.retry = publisher.Config{
 		MaxItems: pick(m, 0, 3, 50), PublishTimeout: 3 * time.Second, Retry: publisher.Retry{Initial: 10 * time.Millisecond, Max: time.Second},
 	}
-	m.unit = pipeline.Config{
+	m.unit = informer.Config{
 		Informer: "all", Type: typ,
-		Queue: pipeline.Queue{
+		Queue: informer.Queue{
 			Memory: pick(m, 0, 1<<10, 16<<10), Spool: pick[int64](m, 0, 0, -1, 8<<10),
 		},
 		Reflector: reflector.Limits{
@@ -169,7 +169,7 @@ func (m *model) configure(typ resource.Type) {
 		},
 	}
 	for _, b := range m.brokers {
-		m.unit.Sinks = append(m.unit.Sinks, pipeline.Binding{
+		m.unit.Sinks = append(m.unit.Sinks, informer.Binding{
 			Sink: b.Name, Latest: m.one(3), Resync: pick(m, 0, 0, 7*time.Second, 11*time.Second),
 		})
 	}
@@ -252,7 +252,7 @@ func (m *model) start() {
 	m.states = append(m.states, m.read(db))
 	l := &life{db: db, done: make(chan error, 1)}
 	cfg := bridge.Config{
-		Cluster: "test", DB: db, Log: slog.New(log), CommitInterval: m.commit, Units: []pipeline.Config{m.unit},
+		Cluster: "test", DB: db, Log: slog.New(log), CommitInterval: m.commit, Units: []informer.Config{m.unit},
 		Client: &reflector.Client{HTTP: cmp.Or(m.http, m.cluster.HTTP()), Base: m.cluster.URL()},
 	}
 	for _, b := range m.brokers {

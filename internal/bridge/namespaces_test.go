@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -187,7 +187,7 @@ type held struct {
 
 // latest reports whether a sink gets the newest states only.
 func (s *scoped) latest(b *testkit.Broker) bool {
-	return slices.ContainsFunc(s.unit.Sinks, func(c pipeline.Binding) bool { return c.Sink == b.Name && c.Latest })
+	return slices.ContainsFunc(s.unit.Sinks, func(c informer.Binding) bool { return c.Sink == b.Name && c.Latest })
 }
 
 // read reads a stream from its beginning, as somebody who drops events with an id that he has seen;

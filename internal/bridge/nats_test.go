@@ -20,15 +20,15 @@ import (
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/publisher/refused"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
-	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
-	"github.com/kubebridge/bridge/internal/undelivered"
 )
 
 // These tests run in real time, since the server's clock is not that of a bubble.
@@ -98,7 +98,7 @@ func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) 
 	db, err := store.Open(statedb.Options{})
 	testkit.OK(r.t, err)
 	retry := publisher.Retry{Initial: 20 * time.Millisecond, Max: 100 * time.Millisecond}
-	bindings := []pipeline.Binding{{Sink: "nats"}}
+	bindings := []informer.Binding{{Sink: "nats"}}
 	list := []bridge.SinkConfig{{Name: "nats", Sink: sink, Publisher: publisher.Config{
 		Oversize: oversize, Retry: retry, Keep: r.keep, DeadLetterWait: time.Second,
 	}}}
@@ -106,12 +106,12 @@ func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) 
 		cfg.Connection.URL = also.url
 		sink, err := nats.New(cfg)
 		testkit.OK(r.t, err)
-		bindings = append(bindings, pipeline.Binding{Sink: also.url})
+		bindings = append(bindings, informer.Binding{Sink: also.url})
 		list = append(list, bridge.SinkConfig{Name: also.url, Sink: sink, Publisher: publisher.Config{Retry: retry}})
 	}
 	b, err := bridge.New(bridge.Config{
 		Cluster: "test", DB: db, Log: log, Client: &reflector.Client{HTTP: r.HTTP(), Base: r.URL()},
-		Units: []pipeline.Config{{Informer: cmp.Or(r.informer, "all"), Type: pods, Sinks: bindings}},
+		Units: []informer.Config{{Informer: cmp.Or(r.informer, "all"), Type: pods, Sinks: bindings}},
 		Sinks: list,
 	})
 	testkit.OK(r.t, err)
@@ -286,9 +286,9 @@ func TestDeadLetterWithoutStream(t *testing.T) {
 // What neither the stream nor the dead letters accept is kept, and the object continues.
 func TestUndeliveredFile(t *testing.T) {
 	r, dir := newNATSRig(t), t.TempDir()
-	folder := undelivered.New(undelivered.Config{Dir: filepath.Join(dir, "undelivered"), MaxBytes: 1 << 20})
-	r.keep = func(e *event.Event, refused, deadLetter error, attempts int) error {
-		return folder.Keep(e, undelivered.Refusal{Sink: "nats", Reason: refused.Error(), DeadLetter: deadLetter.Error(), Attempts: attempts})
+	folder := refused.New(refused.Config{Dir: filepath.Join(dir, "undelivered"), MaxBytes: 1 << 20})
+	r.keep = func(e *event.Event, refusal, deadLetter error, attempts int) error {
+		return folder.Keep(e, refused.Refusal{Sink: "nats", Reason: refusal.Error(), DeadLetter: deadLetter.Error(), Attempts: attempts})
 	}
 	r.put("web", 10, 0)
 	_, err := r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.>"}})

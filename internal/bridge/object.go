@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -13,8 +13,8 @@ var ErrNotWatched = errors.New("no informer watches")
 
 // Object returns the last settled state of an object from each informer that knows it; none when no
 // informer does. Its resource is given as the status has it ("deployments.apps").
-func (b *Bridge) Object(of, namespace, name string) ([]pipeline.ObjectState, error) {
-	var states []pipeline.ObjectState
+func (b *Bridge) Object(of, namespace, name string) ([]informer.ObjectState, error) {
+	var states []informer.ObjectState
 	watched := false
 	for _, u := range b.pipelines.all() {
 		c := u.Config()

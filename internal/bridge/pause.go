@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 )
 
 // kinds of what can be paused.
@@ -16,10 +16,10 @@ const (
 )
 
 // ErrUnknown is returned for an informer or a sink that there is not.
-var ErrUnknown = pipeline.ErrUnknown
+var ErrUnknown = informer.ErrUnknown
 
 // pausedReason is why something that is paused is not ready.
-func pausedReason(p *pipeline.Pause, kind, name string) string {
+func pausedReason(p *informer.Pause, kind, name string) string {
 	return fmt.Sprintf("paused by %s since %s; 'bridge resume %s %s' ends it", p.By,
 		p.Since.UTC().Format(time.RFC3339), kind, name)
 }
@@ -28,22 +28,22 @@ func pausedReason(p *pipeline.Pause, kind, name string) string {
 // sends everything.
 type pauses struct {
 	mu   sync.Mutex
-	list map[string]*pipeline.Pause // guarded by mu; by kind and name
+	list map[string]*informer.Pause // guarded by mu; by kind and name
 }
 
 // of is the pause of something, nil when it is not paused.
-func (p *pauses) of(kind, name string) *pipeline.Pause {
+func (p *pauses) of(kind, name string) *informer.Pause {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.list[kind+" "+name]
 }
 
 // set notes a pause, or with nil its end.
-func (p *pauses) set(kind, name string, pause *pipeline.Pause) {
+func (p *pauses) set(kind, name string, pause *informer.Pause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.list == nil {
-		p.list = map[string]*pipeline.Pause{}
+		p.list = map[string]*informer.Pause{}
 	}
 	p.list[kind+" "+name] = pause
 	if pause == nil {
@@ -55,19 +55,19 @@ func (p *pauses) set(kind, name string, pause *pipeline.Pause) {
 // asks.
 func (b *Bridge) PauseInformer(ctx context.Context, name, by string) error {
 	return b.do(ctx, func(_ context.Context, f *reconciler) error {
-		pause := &pipeline.Pause{By: by, Since: time.Now()}
-		return f.eachOf(name, pause, func(u *pipeline.Pipeline) { u.Reader().Pause() })
+		pause := &informer.Pause{By: by, Since: time.Now()}
+		return f.eachOf(name, pause, func(u *informer.Informer) { u.Reader().Pause() })
 	})
 }
 
 // ResumeInformer ends a pause: reading continues where it stood.
 func (b *Bridge) ResumeInformer(ctx context.Context, name string) error {
 	return b.do(ctx, func(_ context.Context, f *reconciler) error {
-		return f.eachOf(name, nil, func(u *pipeline.Pipeline) { u.Reader().Resume() })
+		return f.eachOf(name, nil, func(u *informer.Informer) { u.Reader().Resume() })
 	})
 }
 
-func (r *reconciler) eachOf(name string, pause *pipeline.Pause, do func(*pipeline.Pipeline)) error {
+func (r *reconciler) eachOf(name string, pause *informer.Pause, do func(*informer.Informer)) error {
 	units := r.b.of(name)
 	if len(units) == 0 && !r.b.knowsInformer(name) {
 		return fmt.Errorf("informer %s: %w", name, ErrUnknown)
@@ -80,7 +80,7 @@ func (r *reconciler) eachOf(name string, pause *pipeline.Pause, do func(*pipelin
 }
 
 // of are the units of an informer.
-func (b *Bridge) of(name string) (units []*pipeline.Pipeline) {
+func (b *Bridge) of(name string) (units []*informer.Informer) {
 	for _, u := range b.pipelines.all() {
 		if u.Config().Informer == name {
 			units = append(units, u)
@@ -107,7 +107,7 @@ func (b *Bridge) PauseSink(ctx context.Context, name, by string) error {
 		if out == nil {
 			return fmt.Errorf("sink %s: %w", name, ErrUnknown)
 		}
-		f.b.pauses.set(kindSink, name, &pipeline.Pause{By: by, Since: time.Now()})
+		f.b.pauses.set(kindSink, name, &informer.Pause{By: by, Since: time.Now()})
 		out.publisher.Pause()
 		return nil
 	})

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 )
 
 // pipelines has the pipelines that run, and what is left of those whose resource has gone.
 type pipelines struct {
 	mu sync.Mutex // guards all below; held for a few map operations only
 	// list is replaced and never changed, so that a reader may go through it.
-	list []*pipeline.Pipeline
+	list []*informer.Informer
 	// gone has the retired pipelines: those whose resource the API server does not serve any more,
 	// by name. The pipeline itself is released: it holds memory.
 	gone map[string]retired
@@ -25,11 +25,11 @@ type pipelines struct {
 type retired struct {
 	name     string
 	notReady string
-	status   pipeline.Status
+	status   informer.Status
 }
 
 // all are the pipelines that run, those that drain among them. It must not be changed.
-func (p *pipelines) all() []*pipeline.Pipeline {
+func (p *pipelines) all() []*informer.Informer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.list
@@ -43,7 +43,7 @@ func (p *pipelines) retired() []retired {
 		func(a, b retired) int { return strings.Compare(a.name, b.name) })
 }
 
-func (p *pipelines) add(u *pipeline.Pipeline) {
+func (p *pipelines) add(u *informer.Informer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.list = append(slices.Clone(p.list), u)
@@ -51,15 +51,15 @@ func (p *pipelines) add(u *pipeline.Pipeline) {
 }
 
 // remove takes out a pipeline that has ended.
-func (p *pipelines) remove(u *pipeline.Pipeline, why pipeline.Drain) {
+func (p *pipelines) remove(u *informer.Informer, why informer.Drain) {
 	isClean, left := u.IsClean(), retired{u.Name(), u.NotReady(false), u.Status()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.list = slices.DeleteFunc(slices.Clone(p.list),
-		func(other *pipeline.Pipeline) bool { return other == u })
+		func(other *informer.Informer) bool { return other == u })
 	// One that has changed has a successor that finds out, or setUnclean is called.
-	p.unclean = p.unclean || !isClean && why != pipeline.Changed
-	if why == pipeline.Gone {
+	p.unclean = p.unclean || !isClean && why != informer.Changed
+	if why == informer.Gone {
 		p.gone[u.Name()] = left
 	}
 }
@@ -86,5 +86,5 @@ func (p *pipelines) isClean() bool {
 	list, unclean := p.list, p.unclean
 	p.mu.Unlock()
 	return !unclean && !slices.ContainsFunc(list,
-		func(u *pipeline.Pipeline) bool { return !u.IsClean() })
+		func(u *informer.Informer) bool { return !u.IsClean() })
 }

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -170,7 +170,7 @@ func TestQuarantinedListBytes(t *testing.T) {
 		r := newRig(t)
 		other := testkit.NewServer(t, widgets)
 		r.cfg.Client.HTTP = &http.Client{Transport: byPath{other.HTTP().Transport, r.HTTP().Transport}}
-		r.cfg.Units = append(r.cfg.Units, pipeline.Config{Informer: "all", Type: widgets})
+		r.cfg.Units = append(r.cfg.Units, informer.Config{Informer: "all", Type: widgets})
 		r.addSink(b.Name, b.Connect(0))
 		r.SetFeatures(testkit.Features{NoWatchList: true})
 		r.Faults.Answer(testkit.Lists, -1, func(w http.ResponseWriter, _ *http.Request) {

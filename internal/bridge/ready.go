@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 )
 
 // Ready returns the reasons why the bridge is not ready. It is ready when every informer is in sync
@@ -57,7 +57,7 @@ func (b *Bridge) Ready() []Reason {
 // namespacesNotReady returns why the selected namespaces are unknown; "" when they are known, or no
 // unit selects any: one that did may have ended.
 func (b *Bridge) namespacesNotReady() string {
-	selects := func(u *pipeline.Pipeline) bool { return u.Config().NamespaceSelector != "" }
+	selects := func(u *informer.Informer) bool { return u.Config().NamespaceSelector != "" }
 	if !slices.ContainsFunc(b.pipelines.all(), selects) {
 		return ""
 	}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/metric"
-	"github.com/kubebridge/bridge/internal/pipeline"
-	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
 // reconciler keeps the pipelines in sync with what the API server serves: it starts those whose
@@ -20,7 +20,7 @@ import (
 // stops pipelines is done one after the other. It is owned by the goroutine that runs it.
 type reconciler struct {
 	b             *Bridge
-	startPipeline func(*pipeline.Pipeline)
+	startPipeline func(*informer.Informer)
 	startSink     func(*sinkRunner)
 	// unclean has the pipelines that ended for a change of the configuration and have no successor
 	// yet, and whether one may have sent what is not known on disk.
@@ -47,7 +47,7 @@ func countChanges(reg prometheus.Registerer) *metric.Counters {
 	return metric.With(reg).Counters("bridge_units_changed_total",
 		"Resources that appeared, moved to another version, went, or were stopped by another "+
 			"configuration while the bridge ran.",
-		"change", appeared, string(pipeline.Gone), string(pipeline.Moving), string(pipeline.Changed))
+		"change", appeared, string(informer.Gone), string(informer.Moving), string(informer.Changed))
 }
 
 // secondLook is how long after a sign of a change the API server is asked once more: its discovery
@@ -157,7 +157,7 @@ func (r *reconciler) signs() string {
 }
 
 // isDefinition reports whether a pipeline's objects define what the API server serves.
-func isDefinition(u *pipeline.Pipeline) bool {
+func isDefinition(u *informer.Informer) bool {
 	name := u.Config().Type.String()
 	return name == "customresourcedefinitions.apiextensions.k8s.io" ||
 		name == "apiservices.apiregistration.k8s.io"
@@ -168,12 +168,12 @@ func isDefinition(u *pipeline.Pipeline) bool {
 func (r *reconciler) reap() (again bool) {
 	for _, u := range r.b.pipelines.all() {
 		why := u.Draining()
-		if why == pipeline.NotDraining {
+		if why == informer.NotDraining {
 			continue
 		}
 		select {
 		case <-u.Ended():
-			again = r.remove(u, why) && why == pipeline.Moving || again
+			again = r.remove(u, why) && why == informer.Moving || again
 		default:
 		}
 	}
@@ -181,7 +181,7 @@ func (r *reconciler) reap() (again bool) {
 }
 
 // remove closes a pipeline that has ended, and reports whether its state is on disk.
-func (r *reconciler) remove(u *pipeline.Pipeline, why pipeline.Drain) bool {
+func (r *reconciler) remove(u *informer.Informer, why informer.Drain) bool {
 	if err := u.Close(); err != nil {
 		if !errors.Is(err, statedb.ErrUnavailable) { // which the database reports, once
 			r.b.log.Error("commit failed, will be tried again", "err", err)
@@ -217,29 +217,29 @@ func (r *reconciler) apply(ctx context.Context, plan *Plan) error {
 
 // reconcile stops a pipeline that the plan does not have, or has in another version. A resource is
 // gone when discovery and a request say so; one alone may be a server that is just starting.
-func (r *reconciler) reconcile(u *pipeline.Pipeline, w *pipeline.Config, wanted bool, plan *Plan) {
+func (r *reconciler) reconcile(u *informer.Informer, w *informer.Config, wanted bool, plan *Plan) {
 	notFound, t := u.Reader().Status().NotFound, u.Config().Type
 	switch {
-	case u.Draining() != pipeline.NotDraining:
+	case u.Draining() != informer.NotDraining:
 	case !wanted && notFound && plan.knows(t):
 		u.Log().Warn("the API server does not serve the resource any more: its informer stops, "+
 			"and its state is kept",
 			"resource", t.String())
-		u.Stop(pipeline.Gone)
+		u.Stop(informer.Gone)
 	case wanted && w.Type != t && plan.knows(t) && (notFound || u.CaughtUp()):
 		u.Log().Info("the resource moves to another version of the API",
 			"resource", t.String(), "from", t.Version, "to", w.Type.Version)
-		u.Stop(pipeline.Moving)
+		u.Stop(informer.Moving)
 	}
 }
 
 // startAppeared starts a pipeline for a resource that appeared while the bridge runs.
-func (r *reconciler) startAppeared(cfg pipeline.Config) error {
-	if cfg.Snapshot == pipeline.SnapshotAlways ||
-		cfg.Snapshot == pipeline.SnapshotNever && r.previous.knows(cfg.Type) {
+func (r *reconciler) startAppeared(cfg informer.Config) error {
+	if cfg.Snapshot == informer.SnapshotAlways ||
+		cfg.Snapshot == informer.SnapshotNever && r.previous.knows(cfg.Type) {
 		// Always is at every start of the bridge. Never is no objects that exist; but the resource
 		// did not exist before, so all its objects are changes.
-		cfg.Snapshot = pipeline.SnapshotInitial
+		cfg.Snapshot = informer.SnapshotInitial
 	}
 	u, err := r.start(cfg, nil)
 	if err != nil {
@@ -254,7 +254,7 @@ func (r *reconciler) startAppeared(cfg pipeline.Config) error {
 // start starts a pipeline. backfill are sinks that it begins to feed and that another replica has
 // fed before. It fails with statedb.ErrUnavailable while the disk takes no writes: a start may have
 // to write, and some of its writes would block until the disk takes them.
-func (r *reconciler) start(cfg pipeline.Config, backfill []string) (*pipeline.Pipeline, error) {
+func (r *reconciler) start(cfg informer.Config, backfill []string) (*informer.Informer, error) {
 	if err := r.b.cfg.DB.Database().Unavailable(); err != nil {
 		return nil, fmt.Errorf("start a unit: informer %s: %w", cfg.Name(), err)
 	}
@@ -280,12 +280,12 @@ func (r *reconciler) start(cfg pipeline.Config, backfill []string) (*pipeline.Pi
 
 // newPipeline opens the state of a pipeline and connects its stages.
 func (b *Bridge) newPipeline(
-	cfg pipeline.Config, relist, unclean bool,
-) (*pipeline.Pipeline, error) {
+	cfg informer.Config, relist, unclean bool,
+) (*informer.Informer, error) {
 	if cfg.Owners {
 		b.ownerCache.enable()
 	}
-	env := pipeline.Env{
+	env := informer.Env{
 		Cluster: b.cfg.Cluster, Client: b.cfg.Client, DB: b.cfg.DB, Committer: b.committer,
 		Spooler: b.spooler, Budget: b.budget, Namespaces: b.namespaces, Sink: b.sinks.forPipeline,
 		Owners: b.owners, OnDelete: b.ownerCache.deleted, Trace: b.cfg.Trace,
@@ -294,5 +294,5 @@ func (b *Bridge) newPipeline(
 	if b.replica != nil {
 		env.Replicas = b.replica
 	}
-	return pipeline.New(cfg, env, pipeline.Start{Relist: relist, Unclean: unclean, Run: b.process})
+	return informer.New(cfg, env, informer.Start{Relist: relist, Unclean: unclean, Run: b.process})
 }

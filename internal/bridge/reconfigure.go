@@ -9,10 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
 // Change is what a running bridge is to be from now on. What has not changed is not touched: the
@@ -24,7 +24,7 @@ type Change struct {
 	// end and start again where they stood.
 	Changed []string
 	// Units, Unknown, Planner and PlanInterval are as in Config.
-	Units        []pipeline.Config
+	Units        []informer.Config
 	Unknown      func(resource.Type) bool
 	Planner      Planner
 	PlanInterval time.Duration
@@ -84,7 +84,7 @@ type reconfiguration struct {
 	reconciler *reconciler
 	b          *Bridge
 	change     *Change
-	wanted     map[string]*pipeline.Config // units that there are to be
+	wanted     map[string]*informer.Config // units that there are to be
 	replaced   map[string]bool             // sinks that end
 	// pipelines that ended to start again, with the keys of their sinks
 	restarts map[string][]string
@@ -151,7 +151,7 @@ func (r *reconfiguration) check() error {
 
 // stopUnits ends the units that are not wanted any more, and those that are to begin again.
 func (r *reconfiguration) stopUnits(ctx context.Context) error {
-	var again, gone []*pipeline.Pipeline
+	var again, gone []*informer.Informer
 	for _, u := range r.b.pipelines.all() {
 		switch {
 		case !r.affects(u):
@@ -163,7 +163,7 @@ func (r *reconfiguration) stopUnits(ctx context.Context) error {
 		}
 		u.Log().Info("the configuration has changed: the informer of the resource stops",
 			"resource", u.Config().Type.String(), "starts_again", r.wanted[u.Name()] != nil)
-		u.Stop(pipeline.Changed)
+		u.Stop(informer.Changed)
 	}
 	if err := r.awaitEnd(ctx, again, min(restartPatience, r.b.cfg.Drain)); err != nil {
 		return err
@@ -185,8 +185,8 @@ func (r *reconfiguration) stopUnits(ctx context.Context) error {
 
 // allWanted are the pipelines that there are to be, by name. A pipeline of an informer that has not
 // changed stays what it is, also when discovery does not have its resource just now.
-func (r *reconfiguration) allWanted() map[string]*pipeline.Config {
-	wanted := map[string]*pipeline.Config{}
+func (r *reconfiguration) allWanted() map[string]*informer.Config {
+	wanted := map[string]*informer.Config{}
 	for i := range r.change.Units {
 		wanted[r.change.Units[i].Name()] = &r.change.Units[i]
 	}
@@ -202,10 +202,10 @@ func (r *reconfiguration) allWanted() map[string]*pipeline.Config {
 }
 
 // affects reports whether a pipeline can't stay as it is.
-func (r *reconfiguration) affects(u *pipeline.Pipeline) bool {
+func (r *reconfiguration) affects(u *informer.Informer) bool {
 	return !slices.Contains(r.change.Informers, u.Config().Informer) ||
 		slices.Contains(r.change.Changed, u.Config().Informer) ||
-		slices.ContainsFunc(u.Config().Sinks, func(b pipeline.Binding) bool { return r.replaced[b.Sink] })
+		slices.ContainsFunc(u.Config().Sinks, func(b informer.Binding) bool { return r.replaced[b.Sink] })
 }
 
 // restartPatience is how long a pipeline that starts again may take to send what it has read: it
@@ -215,7 +215,7 @@ const restartPatience = 5 * time.Second
 // awaitEnd waits until pipelines have sent everything, for a while, and then aborts them. One whose
 // sink is unavailable, or paused, would not end.
 func (r *reconfiguration) awaitEnd(
-	ctx context.Context, units []*pipeline.Pipeline, patience time.Duration,
+	ctx context.Context, units []*informer.Informer, patience time.Duration,
 ) error {
 	deadline := time.Now().Add(patience)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -240,7 +240,7 @@ func (r *reconfiguration) awaitEnd(
 }
 
 // inVain reports whether a pipeline waits for a sink that takes nothing now.
-func (r *reconfiguration) inVain(u *pipeline.Pipeline) bool {
+func (r *reconfiguration) inVain(u *informer.Informer) bool {
 	return slices.ContainsFunc(u.PendingFor(), func(sink string) bool {
 		s := r.b.sinks.get(sink).publisher.Status()
 		return !s.Connected || s.Paused
@@ -248,7 +248,7 @@ func (r *reconfiguration) inVain(u *pipeline.Pipeline) bool {
 }
 
 // takeOut takes out a pipeline that has ended. What its sinks have not acknowledged goes to disk.
-func (r *reconfiguration) takeOut(ctx context.Context, u *pipeline.Pipeline) error {
+func (r *reconfiguration) takeOut(ctx context.Context, u *informer.Informer) error {
 	unclean := !u.IsClean()
 	if err := u.Spool(); err != nil {
 		u.Log().Warn("not all pending events could be put on disk; some of them may be sent twice", "err",
@@ -256,7 +256,7 @@ func (r *reconfiguration) takeOut(ctx context.Context, u *pipeline.Pipeline) err
 		unclean = true
 		r.b.process = rand.Text()[:8]
 	}
-	for !r.reconciler.remove(u, pipeline.Changed) {
+	for !r.reconciler.remove(u, informer.Changed) {
 		// The disk is full: the pipeline has ended, and its last state has to be on it.
 		if ratelimit.Sleep(ctx, time.Second) != nil {
 			return ErrStopping
@@ -344,9 +344,9 @@ func (r *reconfiguration) startUnits(ctx context.Context) error {
 	return nil
 }
 
-func (r *reconfiguration) startUnit(uc pipeline.Config, again bool) error {
-	if again && uc.Snapshot == pipeline.SnapshotAlways {
-		uc.Snapshot = pipeline.SnapshotInitial // always is at every start of the bridge
+func (r *reconfiguration) startUnit(uc informer.Config, again bool) error {
+	if again && uc.Snapshot == informer.SnapshotAlways {
+		uc.Snapshot = informer.SnapshotInitial // always is at every start of the bridge
 	}
 	var joins []string
 	if again {

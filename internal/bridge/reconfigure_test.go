@@ -16,7 +16,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -26,8 +26,8 @@ type reload struct {
 	*rig
 	widgets *testkit.Server
 	a, b    *testkit.Broker
-	one     pipeline.Config
-	two     pipeline.Config
+	one     informer.Config
+	two     informer.Config
 }
 
 func newReload(t *testing.T) *reload {
@@ -36,9 +36,9 @@ func newReload(t *testing.T) *reload {
 	r.widgets = testkit.NewServer(t, widgets)
 	r.cfg.Client.HTTP = &http.Client{Transport: byPath{r.widgets.HTTP().Transport, r.HTTP().Transport}}
 	r.cfg.Registerer = prometheus.NewRegistry()
-	r.one = pipeline.Config{Informer: "one", Type: pods, Sinks: r.cfg.Units[0].Sinks}
-	r.two = pipeline.Config{Informer: "two", Type: widgets, Sinks: r.cfg.Units[0].Sinks}
-	r.cfg.Units = []pipeline.Config{r.one, r.two}
+	r.one = informer.Config{Informer: "one", Type: pods, Sinks: r.cfg.Units[0].Sinks}
+	r.two = informer.Config{Informer: "two", Type: widgets, Sinks: r.cfg.Units[0].Sinks}
+	r.cfg.Units = []informer.Config{r.one, r.two}
 	return r
 }
 
@@ -74,9 +74,9 @@ func TestReloadUnchanged(t *testing.T) {
 		changed := r.two
 		changed.Sinks = slices.Clone(changed.Sinks)
 		changed.Sinks[0].Payload = event.PayloadMetadata
-		r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []pipeline.Config{r.one, changed}, Sinks: keep("a", "b")})
-		r.change(bridge.Change{Informers: []string{"one"}, Units: []pipeline.Config{r.one}, Sinks: keep("a", "b")})
-		r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []pipeline.Config{r.one, r.two}, Sinks: keep("a", "b")})
+		r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []informer.Config{r.one, changed}, Sinks: keep("a", "b")})
+		r.change(bridge.Change{Informers: []string{"one"}, Units: []informer.Config{r.one}, Sinks: keep("a", "b")})
+		r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []informer.Config{r.one, r.two}, Sinks: keep("a", "b")})
 		r.Create("shop/p", nil)
 		r.widgets.Create("shop/w", nil)
 		r.settle()
@@ -98,14 +98,14 @@ func TestReloadRemovedInformer(t *testing.T) {
 		r.widgets.Create("shop/w", nil)
 		r.start()
 		expect(t, r.b, "added w", "synced", "synced")
-		done := r.change(bridge.Change{Informers: []string{"one"}, Units: []pipeline.Config{r.one}, Sinks: keep("a", "b")})
+		done := r.change(bridge.Change{Informers: []string{"one"}, Units: []informer.Config{r.one}, Sinks: keep("a", "b")})
 		if done.UnitsStopped != 1 || r.widgets.Streams.Count() != 0 || len(r.Status().Informers) != 1 {
 			t.Errorf("%+v, %d watches, %+v", done, r.widgets.Streams.Count(), r.Status().Informers)
 		}
 		r.widgets.Update("shop/w", nil)
 		r.settle()
 		expect(t, r.b)
-		done = r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []pipeline.Config{r.one, r.two}, Sinks: keep("a", "b")})
+		done = r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []informer.Config{r.one, r.two}, Sinks: keep("a", "b")})
 		expect(t, r.b, "updated w")
 		if done.UnitsStarted != 1 {
 			t.Errorf("%+v", done)
@@ -124,7 +124,7 @@ func TestReloadSelector(t *testing.T) {
 		expect(t, r.a, "added p", "added q", "synced", "synced")
 		narrow := r.one
 		narrow.FieldSelector = "metadata.name!=q"
-		r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []pipeline.Config{narrow, r.two}, Sinks: keep("a", "b")})
+		r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []informer.Config{narrow, r.two}, Sinks: keep("a", "b")})
 		expect(t, r.a, "gap inferred", "deleted q inferred", "synced")
 		r.finish()
 	})
@@ -137,12 +137,12 @@ func TestReloadNamespaceSelector(t *testing.T) {
 		r.start()
 		selecting := r.two
 		selecting.NamespaceSelector = "env=prod"
-		both := bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []pipeline.Config{r.one, selecting}, Sinks: keep("a", "b")}
+		both := bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"two"}, Units: []informer.Config{r.one, selecting}, Sinks: keep("a", "b")}
 		r.change(both)
 		if reasons := fmt.Sprint(r.Ready()); !strings.Contains(reasons, "namespaces: ") {
 			t.Errorf("not reported: %s", reasons)
 		}
-		both.Units = []pipeline.Config{r.one, r.two}
+		both.Units = []informer.Config{r.one, r.two}
 		r.change(both)
 		time.Sleep(2 * time.Second) // for the watch to be in sync
 		if reasons := r.Ready(); len(reasons) > 0 {
@@ -161,12 +161,12 @@ func TestReloadSinks(t *testing.T) {
 		r.settle()
 		c := calmBroker(t, "c")
 		more := r.one
-		more.Sinks = []pipeline.Binding{{Sink: "a"}, {Sink: "c"}}
+		more.Sinks = []informer.Binding{{Sink: "a"}, {Sink: "c"}}
 		both := []string{"one", "two"}
 		other := r.two
 		other.Sinks = more.Sinks
 		done := r.change(bridge.Change{
-			Informers: both, Changed: both, Units: []pipeline.Config{more, other},
+			Informers: both, Changed: both, Units: []informer.Config{more, other},
 			Sinks: append(keep("a"), bridge.SinkConfig{Name: "c", Sink: c.Connect(0)}),
 		})
 		if done.SinksStarted != 1 || done.SinksStopped != 1 || done.SinksReplaced != 0 {
@@ -182,7 +182,7 @@ func TestReloadSinks(t *testing.T) {
 		moved := calmBroker(t, "a")
 		moved.Seed = 2
 		done = r.change(bridge.Change{
-			Informers: both, Units: []pipeline.Config{more, other},
+			Informers: both, Units: []informer.Config{more, other},
 			Sinks: append(keep("c"), bridge.SinkConfig{Name: "a", Sink: moved.Connect(0)}),
 		})
 		if done.SinksReplaced != 1 || done.UnitsRestarted != 2 {
@@ -224,7 +224,7 @@ func TestReloadInOutage(t *testing.T) {
 						if replace {
 							sinks[1].Sink = r.b.Connect(0)
 						}
-						done := r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []pipeline.Config{r.one, r.two}, Sinks: sinks})
+						done := r.change(bridge.Change{Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []informer.Config{r.one, r.two}, Sinks: sinks})
 						if done.UnitsRestarted == 0 {
 							t.Errorf("%+v", done)
 						}
@@ -268,7 +268,7 @@ func TestReloadUnopenableSink(t *testing.T) {
 		sink := broken{calmBroker(t, "b").Connect(0)}
 		sinks := []bridge.SinkConfig{{Name: "a"}, {Name: "b", Sink: sink}}
 		both := []string{"one", "two"}
-		units := []pipeline.Config{r.one, r.two}
+		units := []informer.Config{r.one, r.two}
 		r.change(bridge.Change{Informers: both, Units: units, Sinks: sinks})
 		r.Create("shop/p", nil)
 		time.Sleep(10 * time.Second)
@@ -291,11 +291,11 @@ func TestReloadRefused(t *testing.T) {
 		r.start()
 		before := len(r.Requests(testkit.Any))
 		nowhere := r.one
-		nowhere.Sinks = []pipeline.Binding{{Sink: "none"}}
+		nowhere.Sinks = []informer.Binding{{Sink: "none"}}
 		for name, c := range map[string]bridge.Change{
-			"a sink that is not there": {Informers: []string{"one"}, Changed: []string{"one"}, Units: []pipeline.Config{nowhere}, Sinks: keep("a", "b")},
-			"a sink that does not run": {Informers: []string{"one"}, Units: []pipeline.Config{r.one}, Sinks: keep("a", "b", "c")},
-			"a unit twice":             {Informers: []string{"one"}, Units: []pipeline.Config{r.one, r.one}, Sinks: keep("a", "b")},
+			"a sink that is not there": {Informers: []string{"one"}, Changed: []string{"one"}, Units: []informer.Config{nowhere}, Sinks: keep("a", "b")},
+			"a sink that does not run": {Informers: []string{"one"}, Units: []informer.Config{r.one}, Sinks: keep("a", "b", "c")},
+			"a unit twice":             {Informers: []string{"one"}, Units: []informer.Config{r.one, r.one}, Sinks: keep("a", "b")},
 		} {
 			if _, err := r.Reconfigure(t.Context(), &c); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
 				t.Errorf("%s: %v", name, err)
@@ -315,7 +315,7 @@ func TestReloadAroundStop(t *testing.T) {
 		s := &service{diary: &diary{}, after: time.Minute}
 		r.cfg.Services = []bridge.Service{s}
 		r.start()
-		c := bridge.Change{Informers: []string{"one"}, Units: []pipeline.Config{r.one}, Sinks: keep("a", "b")}
+		c := bridge.Change{Informers: []string{"one"}, Units: []informer.Config{r.one}, Sinks: keep("a", "b")}
 		impatient, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		if _, err := r.Reconfigure(impatient, &c); !errors.Is(err, context.DeadlineExceeded) {
@@ -350,7 +350,7 @@ func TestReloadClientGone(t *testing.T) {
 		r.settle()
 		asking, leave := context.WithTimeout(t.Context(), time.Second)
 		defer leave()
-		done, err := r.Reconfigure(asking, &bridge.Change{Informers: []string{"two"}, Units: []pipeline.Config{r.two}, Sinks: keep("a", "b")})
+		done, err := r.Reconfigure(asking, &bridge.Change{Informers: []string{"two"}, Units: []informer.Config{r.two}, Sinks: keep("a", "b")})
 		if err != nil || done.UnitsStopped != 1 || asking.Err() == nil {
 			t.Errorf("%+v, %v", done, err)
 		}
@@ -372,7 +372,7 @@ func TestStopDuringReload(t *testing.T) {
 		result := make(chan error, 1)
 		go func() {
 			_, err := r.Reconfigure(context.WithoutCancel(t.Context()), &bridge.Change{
-				Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []pipeline.Config{r.one, r.two}, Sinks: keep("a", "b"),
+				Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []informer.Config{r.one, r.two}, Sinks: keep("a", "b"),
 			})
 			result <- err
 		}()
@@ -425,7 +425,7 @@ func TestReloadWhilePaused(t *testing.T) {
 		expect(t, r.a, "added w")
 		both := []string{"one", "two"}
 		r.change(bridge.Change{
-			Informers: both, Changed: both, Units: []pipeline.Config{r.one, r.two},
+			Informers: both, Changed: both, Units: []informer.Config{r.one, r.two},
 			Sinks: []bridge.SinkConfig{{Name: "a"}, {Name: "b", Sink: r.b.Connect(0)}},
 		})
 		r.widgets.Update("shop/w", nil)
@@ -459,7 +459,7 @@ func TestSnapshotRequest(t *testing.T) {
 		r.start()
 		expect(t, r.a, "synced", "synced", "added p", "added q")
 		requests := len(r.Requests(testkit.Any))
-		send := func(req pipeline.SnapshotRequest) {
+		send := func(req informer.SnapshotRequest) {
 			t.Helper()
 			req.Informer = "one"
 			units, err := r.SendSnapshot(t.Context(), req)
@@ -469,16 +469,16 @@ func TestSnapshotRequest(t *testing.T) {
 			}
 			r.settle()
 		}
-		send(pipeline.SnapshotRequest{})
+		send(informer.SnapshotRequest{})
 		expect(t, r.a, "synced p", "synced q")
-		send(pipeline.SnapshotRequest{Namespace: "mail", Resource: "pods"})
+		send(informer.SnapshotRequest{Namespace: "mail", Resource: "pods"})
 		expect(t, r.a, "synced q")
 		selector, err := labels.Parse("color=blue")
 		testkit.OK(t, err)
-		send(pipeline.SnapshotRequest{Selector: selector})
+		send(informer.SnapshotRequest{Selector: selector})
 		expect(t, r.a, "synced p")
 		expect(t, r.b, "synced", "synced", "added p", "added q", "synced p", "synced q", "synced q", "synced p")
-		send(pipeline.SnapshotRequest{Sink: "b"})
+		send(informer.SnapshotRequest{Sink: "b"})
 		expect(t, r.a)
 		expect(t, r.b, "synced p", "synced q")
 		ids := map[string]bool{}
@@ -494,7 +494,7 @@ func TestSnapshotRequest(t *testing.T) {
 		if n := len(r.Requests(testkit.Any)) - requests; n > 0 {
 			t.Errorf("%d requests", n)
 		}
-		for _, req := range []pipeline.SnapshotRequest{{Informer: "none"}, {Informer: "one", Resource: "widgets"}, {Informer: "one", Sink: "none"}} {
+		for _, req := range []informer.SnapshotRequest{{Informer: "none"}, {Informer: "one", Resource: "widgets"}, {Informer: "one", Sink: "none"}} {
 			if _, err := r.SendSnapshot(t.Context(), req); !errors.Is(err, bridge.ErrUnknown) {
 				t.Errorf("%+v: %v", req, err)
 			}
@@ -516,9 +516,9 @@ func TestSnapshotAmongChanges(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.settle()
 		r.b.Set(testkit.Slow)
-		_, err := r.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "one"})
+		_, err := r.SendSnapshot(t.Context(), informer.SnapshotRequest{Informer: "one"})
 		testkit.OK(t, err)
-		if _, err := r.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "one"}); err != nil && !errors.Is(err, pipeline.ErrBusy) {
+		if _, err := r.SendSnapshot(t.Context(), informer.SnapshotRequest{Informer: "one"}); err != nil && !errors.Is(err, informer.ErrBusy) {
 			t.Errorf("a second one: %v", err)
 		}
 		for i := range objects {

@@ -9,18 +9,18 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // redacting is a unit that takes a value out of objects from now on.
-func redacting(t *testing.T, u pipeline.Config, path string) pipeline.Config {
+func redacting(t *testing.T, u informer.Config, path string) informer.Config {
 	return redactingWith(t, u, path, "0123456789abcdef")
 }
 
-func redactingWith(t *testing.T, u pipeline.Config, path, key string) pipeline.Config {
+func redactingWith(t *testing.T, u informer.Config, path, key string) informer.Config {
 	t.Helper()
 	redactor, err := resource.NewRedactor([]byte(key))
 	testkit.OK(t, err)
@@ -68,7 +68,7 @@ func TestReloadRedaction(t *testing.T) {
 				}
 				r.settle()
 				done := r.change(bridge.Change{
-					Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []pipeline.Config{redacting(t, r.one, "spec.x"), r.two}, Sinks: keep("a", "b"),
+					Informers: []string{"one", "two"}, Changed: []string{"one"}, Units: []informer.Config{redacting(t, r.one, "spec.x"), r.two}, Sinks: keep("a", "b"),
 				})
 				if done.UnitsRestarted != 1 {
 					t.Errorf("%+v", done)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
@@ -25,7 +25,7 @@ func TestReloadModel(t *testing.T) {
 
 // reload begins the informer again, replaces some sinks, or both.
 func (m *model) reload() {
-	c := bridge.Change{Informers: []string{m.unit.Informer}, Units: []pipeline.Config{m.unit}}
+	c := bridge.Change{Informers: []string{m.unit.Informer}, Units: []informer.Config{m.unit}}
 	if m.one(2) {
 		c.Changed = c.Informers
 	}

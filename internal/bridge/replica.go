@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/kube/standby"
 	"github.com/kubebridge/bridge/internal/ratelimit"
-	"github.com/kubebridge/bridge/internal/standby"
 )
 
 // Standby makes the bridge one of several replicas, each with its own state, of which one
@@ -166,7 +166,7 @@ func (r *replica) read(ctx context.Context) error {
 func (r *replica) forwardProgress() {
 	for _, u := range r.pipelines.all() {
 		_, ok := r.progressOf(u)
-		ended := !ok && u.Draining() == pipeline.Gone && r.leaderReported()
+		ended := !ok && u.Draining() == informer.Gone && r.leaderReported()
 		u.Replica.Follow(func(key string) standby.Unit { return r.progressFor(u, key) }, ended)
 	}
 }
@@ -245,7 +245,7 @@ func (r *replica) failsToTake(err error) bool {
 }
 
 // prepare has a unit follow the leader, or lead, before it starts.
-func (r *replica) prepare(u *pipeline.Pipeline) error {
+func (r *replica) prepare(u *informer.Informer) error {
 	p, _ := r.progressOf(u)
 	if err := u.Replica.Adopt(&p); err != nil {
 		return err

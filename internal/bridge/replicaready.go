@@ -5,15 +5,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 )
 
 // notInSync says of each pipeline that could not take over without a gap why that is so.
 func (r *replica) notInSync() []Reason { return r.reasons(r.unitBehind) }
 
-func (r *replica) reasons(of func(*pipeline.Pipeline) string) (reasons []Reason) {
+func (r *replica) reasons(of func(*informer.Informer) string) (reasons []Reason) {
 	for _, u := range r.pipelines.all() {
-		if u.Draining() != pipeline.NotDraining {
+		if u.Draining() != informer.NotDraining {
 			continue
 		}
 		if why := of(u); why != "" {
@@ -24,7 +24,7 @@ func (r *replica) reasons(of func(*pipeline.Pipeline) string) (reasons []Reason)
 }
 
 // unitBehind returns why a pipeline could not take over without a gap; "" when it could.
-func (r *replica) unitBehind(u *pipeline.Pipeline) string {
+func (r *replica) unitBehind(u *informer.Informer) string {
 	p, found := r.progressOf(u)
 	from, epoch, listed := u.Replica.History()
 	switch {
@@ -59,7 +59,7 @@ const leaderFirst = 2 * time.Minute
 // unitUnready is unitBehind, but for a pipeline that the leader's configuration does not have, or
 // has with another selection. Such a pipeline begins with its list, whoever leads. Else a
 // configuration that is rolled out would wait for itself.
-func (r *replica) unitUnready(u *pipeline.Pipeline) string {
+func (r *replica) unitUnready(u *informer.Informer) string {
 	why := r.unitBehind(u)
 	if _, found := r.progressOf(u); why == "" || found || !r.leaderReported() {
 		return why

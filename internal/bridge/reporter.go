@@ -8,15 +8,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/kube/standby"
 	"github.com/kubebridge/bridge/internal/ratelimit"
-	"github.com/kubebridge/bridge/internal/standby"
 )
 
 // reporter writes this replica's progress while it leads. It is owned by one goroutine at a time.
 type reporter struct {
 	replica    *replica
-	deliveries map[string]*pipeline.Delivery // by unit
+	deliveries map[string]*informer.Delivery // by unit
 	positions  map[string]*positionHistory   // by key of the sink
 	last       standby.Progress
 	short      bool // the last one left positions of sinks out
@@ -24,7 +24,7 @@ type reporter struct {
 
 func newReporter(r *replica) *reporter {
 	return &reporter{
-		replica: r, deliveries: map[string]*pipeline.Delivery{},
+		replica: r, deliveries: map[string]*informer.Delivery{},
 		positions: map[string]*positionHistory{},
 	}
 }
@@ -118,7 +118,7 @@ func (w *reporter) current() (p standby.Progress, err error) {
 	for _, out := range outs { // before the units are looked at: they cover what these are behind
 		steps[out.key] = &positionStep{
 			time: time.Now(), position: out.publisher.Position(),
-			needs: map[string]pipeline.Frontier{},
+			needs: map[string]informer.Frontier{},
 		}
 	}
 	for _, u := range r.pipelines.all() {
@@ -134,7 +134,7 @@ func (w *reporter) current() (p standby.Progress, err error) {
 
 // addUnit adds the progress of a unit, and what the new positions of its sinks need of it.
 func (w *reporter) addUnit(
-	p *standby.Progress, u *pipeline.Pipeline, steps map[string]*positionStep,
+	p *standby.Progress, u *informer.Informer, steps map[string]*positionStep,
 ) (err error) {
 	d := w.delivery(u)
 	if p.Units[u.Name()], err = d.Progress(u); err != nil {
@@ -155,7 +155,7 @@ func (w *reporter) addUnit(
 func (w *reporter) addPosition(p *standby.Progress, out *sinkRunner, step *positionStep) {
 	h := w.history(out.key)
 	h.add(step)
-	position := h.covered(time.Now(), func(unit string, f *pipeline.Frontier) bool {
+	position := h.covered(time.Now(), func(unit string, f *informer.Frontier) bool {
 		_, runs := p.Units[unit]
 		return !runs || w.deliveries[unit].Covers(f, out.key) // one that has ended was delivered
 	})
@@ -173,7 +173,7 @@ func (w *reporter) addPosition(p *standby.Progress, out *sinkRunner, step *posit
 }
 
 // delivery of a pipeline. It begins where the leader before stood.
-func (w *reporter) delivery(u *pipeline.Pipeline) *pipeline.Delivery {
+func (w *reporter) delivery(u *informer.Informer) *informer.Delivery {
 	d := w.deliveries[u.Name()]
 	if d == nil || !d.Continues(u) {
 		p, _ := w.replica.progressOf(u)
@@ -210,7 +210,7 @@ type positionHistory struct{ steps []*positionStep }
 type positionStep struct {
 	time     time.Time
 	position []byte
-	needs    map[string]pipeline.Frontier // by unit, where the progress of that time is not so far
+	needs    map[string]informer.Frontier // by unit, where the progress of that time is not so far
 }
 
 // positionDelay is how much of a broker's log a replica that takes over reads at least, in time.
@@ -238,7 +238,7 @@ func (h *positionHistory) add(s *positionStep) {
 
 // covered returns the newest position that can be reported now, or the oldest; nil for none.
 func (h *positionHistory) covered(
-	now time.Time, isCovered func(unit string, f *pipeline.Frontier) bool,
+	now time.Time, isCovered func(unit string, f *informer.Frontier) bool,
 ) []byte {
 	isReady := func(s *positionStep) bool {
 		for unit, f := range s.needs {

@@ -5,16 +5,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 )
 
 // TestPositionHistory has a position reported that is old enough and covered, and few of them kept.
 func TestPositionHistory(t *testing.T) {
 	began := time.Now()
 	at := func(second int) time.Time { return began.Add(time.Duration(second) * time.Second) }
-	needs := map[string]pipeline.Frontier{"pods": {}}
-	covers := func(string, *pipeline.Frontier) bool { return true }
-	never := func(string, *pipeline.Frontier) bool { return false }
+	needs := map[string]informer.Frontier{"pods": {}}
+	covers := func(string, *informer.Frontier) bool { return true }
+	never := func(string, *informer.Frontier) bool { return false }
 	want := func(t *testing.T, position []byte, second int) {
 		t.Helper()
 		if !slices.Equal(position, []byte{byte(second)}) {

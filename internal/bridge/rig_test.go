@@ -14,11 +14,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -44,7 +44,7 @@ type rig struct {
 func newRig(t *testing.T, brokers ...*testkit.Broker) *rig {
 	r := &rig{Server: testkit.NewServer(t, pods), t: t, fs: vfs.NewCrashableMem(), log: &logBuffer{}}
 	r.cfg = bridge.Config{
-		Cluster: "test", Units: []pipeline.Config{{Informer: "all", Type: pods}},
+		Cluster: "test", Units: []informer.Config{{Informer: "all", Type: pods}},
 		Client: &reflector.Client{HTTP: r.HTTP(), Base: r.URL()},
 		Log:    slog.New(slog.NewTextHandler(r.log, nil)),
 	}
@@ -70,7 +70,7 @@ func calmBroker(t *testing.T, name string) *testkit.Broker {
 func (r *rig) addSink(name string, sink sinks.Sink) {
 	r.cfg.Sinks = append(r.cfg.Sinks, bridge.SinkConfig{Name: name, Sink: sink})
 	for i := range r.cfg.Units {
-		r.cfg.Units[i].Sinks = append(r.cfg.Units[i].Sinks, pipeline.Binding{Sink: name})
+		r.cfg.Units[i].Sinks = append(r.cfg.Units[i].Sinks, informer.Binding{Sink: name})
 	}
 }
 

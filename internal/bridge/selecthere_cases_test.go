@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -56,7 +56,7 @@ func newSelectRig(t *testing.T) (*rig, *testkit.Broker) {
 	return r, b
 }
 
-func (r *rig) restart(change func(*pipeline.Config)) {
+func (r *rig) restart(change func(*informer.Config)) {
 	r.t.Helper()
 	_, err := r.end()
 	testkit.OK(r.t, err)
@@ -72,11 +72,11 @@ func TestSelectHereReverted(t *testing.T) {
 		r.Create("shop/q", labelled("db"))
 		r.start()
 		expectReported(t, b, "added uid-p-98/98", "synced")
-		r.restart(func(u *pipeline.Config) { u.LabelSelector = "app=db" })
+		r.restart(func(u *informer.Config) { u.LabelSelector = "app=db" })
 		expectReported(t, b, "added uid-q-99/99/selection/1", "deleted uid-p-98/98/left/selection/1 left-selector", "gap", "synced")
-		r.restart(func(u *pipeline.Config) { u.LabelSelector = "app=web" })
+		r.restart(func(u *informer.Config) { u.LabelSelector = "app=web" })
 		expectReported(t, b, "added uid-p-98/98/selection/2", "deleted uid-q-99/99/left/selection/2 left-selector", "gap", "synced")
-		r.restart(func(*pipeline.Config) {})
+		r.restart(func(*informer.Config) {})
 		r.Delete("shop/p")
 		r.settle()
 		expectReported(t, b, "deleted uid-p-98/deleted/selection/2 deleted")
@@ -98,7 +98,7 @@ func TestSelectorRevertedAfterCrash(t *testing.T) {
 				r.start()
 				reported(b)
 				r.cfg.CommitInterval = time.Hour
-				r.restart(func(u *pipeline.Config) { u.LabelSelector = "app=db" })
+				r.restart(func(u *informer.Config) { u.LabelSelector = "app=db" })
 				left := reported(b)
 				if len(left) != 4 || !strings.HasPrefix(left[0], "deleted uid-p-98/98/") {
 					t.Errorf("reported %q", left)
@@ -108,7 +108,7 @@ func TestSelectorRevertedAfterCrash(t *testing.T) {
 				r.cfg.Units[0].LabelSelector = "app=web"
 				r.start()
 				expectReported(t, b, "added uid-p-98/98/selection/2", "added uid-q-99/100/selection/2", "gap", "synced")
-				r.restart(func(*pipeline.Config) {})
+				r.restart(func(*informer.Config) {})
 				expectReported(t, b)
 				_, err := r.end()
 				testkit.OK(t, err)
@@ -159,13 +159,13 @@ func TestSelectHereWithoutList(t *testing.T) {
 		r.Create("shop/q", labelled("db"))
 		r.start()
 		expectReported(t, b, "added uid-p-98/98", "synced")
-		r.restart(func(u *pipeline.Config) {
+		r.restart(func(u *informer.Config) {
 			r.Update("shop/p", labelled("db"))
 			r.Update("shop/q", labelled("web"))
 			u.SelectHere = true
 		})
 		expectReported(t, b, "added uid-q-99/101 entered-selector", "deleted uid-p-98/100/left left-selector")
-		r.restart(func(u *pipeline.Config) {
+		r.restart(func(u *informer.Config) {
 			r.Update("shop/q", labelled("db"))
 			u.SelectHere = false
 		})
@@ -212,7 +212,7 @@ func TestSelectHereSuccessor(t *testing.T) {
 		r.Create("shop/p", labelled("web"))
 		r.start()
 		reported(b)
-		r.restart(func(*pipeline.Config) {
+		r.restart(func(*informer.Config) {
 			r.Delete("shop/p")
 			r.Create("shop/p", labelled("db"))
 			r.Expire()

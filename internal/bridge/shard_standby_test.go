@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/kube/standby"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/standby"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 

@@ -15,12 +15,12 @@ import (
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -73,7 +73,7 @@ func (s *shards) run(number int, shard resource.Shard, standby *bridge.Standby) 
 	l.bridge, err = bridge.New(bridge.Config{
 		Cluster: "test", DB: db, Log: slog.New(slog.DiscardHandler),
 		Client: &reflector.Client{HTTP: s.cluster.HTTP(), Base: s.cluster.URL()},
-		Units:  []pipeline.Config{{Informer: "all", Type: pods, Shard: shard, Sinks: []pipeline.Binding{{Sink: "sink"}}}},
+		Units:  []informer.Config{{Informer: "all", Type: pods, Shard: shard, Sinks: []informer.Binding{{Sink: "sink"}}}},
 		Sinks:  []bridge.SinkConfig{{Name: "sink", Sink: sink}}, Standby: standby,
 	})
 	testkit.OK(s.t, err)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/metric"
-	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/publisher"
 )
 
@@ -56,12 +56,12 @@ func (o *sinkRunners) get(name string) *sinkRunner {
 }
 
 // forPipeline is the sink of a name, as a pipeline needs it.
-func (o *sinkRunners) forPipeline(name string) (s pipeline.Sink, ok bool) {
+func (o *sinkRunners) forPipeline(name string) (s informer.Sink, ok bool) {
 	out := o.get(name)
 	if out == nil {
 		return s, false
 	}
-	return pipeline.Sink{Publisher: out.publisher, Key: out.key}, true
+	return informer.Sink{Publisher: out.publisher, Key: out.key}, true
 }
 
 func (o *sinkRunners) set(list []*sinkRunner) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 )
 
 // SendSnapshot has the pipelines of an informer send the objects that they know again, as synced
@@ -14,7 +14,7 @@ import (
 // they have ended. A snapshot that a stop or a change of the configuration breaks off is not
 // continued. ErrStandby: another replica leads.
 func (b *Bridge) SendSnapshot(
-	ctx context.Context, req pipeline.SnapshotRequest,
+	ctx context.Context, req informer.SnapshotRequest,
 ) (names []string, err error) {
 	// No other round is the same: those of resyncs are far smaller, and two requests do not come in
 	// one millisecond.
@@ -40,7 +40,7 @@ func (b *Bridge) SendSnapshot(
 
 // selectedBy returns the pipelines that a request is about. All must be able to do it, or none
 // does.
-func (b *Bridge) selectedBy(req *pipeline.SnapshotRequest) (list []*pipeline.Pipeline, err error) {
+func (b *Bridge) selectedBy(req *informer.SnapshotRequest) (list []*informer.Informer, err error) {
 	all := b.of(req.Informer)
 	if len(all) == 0 {
 		return nil, fmt.Errorf("informer %s: %w", req.Informer, ErrUnknown)

@@ -14,10 +14,10 @@ import (
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/kube/standby"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"github.com/kubebridge/bridge/internal/standby"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -281,11 +281,11 @@ func TestStandbySnapshot(t *testing.T) {
 		p.second.start()
 		p.Streams.Bookmark()
 		p.inSync()
-		units, err := p.second.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
+		units, err := p.second.SendSnapshot(t.Context(), informer.SnapshotRequest{Informer: "all"})
 		if !errors.Is(err, bridge.ErrStandby) || !strings.Contains(err.Error(), "replica-0") || units != nil {
 			t.Errorf("got %v, %v", units, err)
 		}
-		_, err = p.SendSnapshot(t.Context(), pipeline.SnapshotRequest{Informer: "all"})
+		_, err = p.SendSnapshot(t.Context(), informer.SnapshotRequest{Informer: "all"})
 		testkit.OK(t, err)
 		_, err = p.end()
 		testkit.OK(t, err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -17,7 +17,7 @@ import (
 // "all", and the sink "sink".
 type reloadPair struct {
 	*pair
-	unit pipeline.Config
+	unit informer.Config
 }
 
 func newReloadPair(t *testing.T) *reloadPair {
@@ -47,9 +47,9 @@ func (p *reloadPair) step() {
 }
 
 // becomes is a change of the configuration in which the one informer is another.
-func (p *reloadPair) becomes(version string, unit pipeline.Config, sinks ...bridge.SinkConfig) *bridge.Change {
+func (p *reloadPair) becomes(version string, unit informer.Config, sinks ...bridge.SinkConfig) *bridge.Change {
 	return &bridge.Change{
-		Version: version, Informers: []string{"all"}, Changed: []string{"all"}, Units: []pipeline.Config{unit},
+		Version: version, Informers: []string{"all"}, Changed: []string{"all"}, Units: []informer.Config{unit},
 		Sinks: append(keep("sink"), sinks...),
 	}
 }
@@ -80,15 +80,15 @@ func inOrder(t *testing.T, b *testkit.Broker) {
 }
 
 // with gives the unit one sink more.
-func (p *reloadPair) with(sink string) pipeline.Config {
+func (p *reloadPair) with(sink string) informer.Config {
 	unit := p.unit
-	unit.Sinks = []pipeline.Binding{{Sink: "sink"}, {Sink: sink}}
+	unit.Sinks = []informer.Binding{{Sink: "sink"}, {Sink: sink}}
 	return unit
 }
 
-func (p *reloadPair) metadata() pipeline.Config {
+func (p *reloadPair) metadata() informer.Config {
 	unit := p.unit
-	unit.Sinks = []pipeline.Binding{{Sink: "sink", Payload: event.PayloadMetadata}}
+	unit.Sinks = []informer.Binding{{Sink: "sink", Payload: event.PayloadMetadata}}
 	return unit
 }
 
@@ -405,7 +405,7 @@ func TestStandbyReloadInformers(t *testing.T) {
 		expect(t, p.broker, "added a", "synced")
 		other := p.unit
 		other.Informer = "other"
-		two := &bridge.Change{Version: "2", Informers: []string{"all", "other"}, Changed: []string{"other"}, Units: []pipeline.Config{p.unit, other}, Sinks: keep("sink")}
+		two := &bridge.Change{Version: "2", Informers: []string{"all", "other"}, Changed: []string{"other"}, Units: []informer.Config{p.unit, other}, Sinks: keep("sink")}
 		for _, r := range []*rig{p.rig, p.second} {
 			if done := p.reload(r, two); done.UnitsStarted != 1 || done.UnitsRestarted != 0 {
 				t.Errorf("%v", done)
@@ -413,7 +413,7 @@ func TestStandbyReloadInformers(t *testing.T) {
 		}
 		expect(t, p.broker, "added a", "synced")
 		p.step()
-		one := &bridge.Change{Version: "3", Informers: []string{"other"}, Units: []pipeline.Config{other}, Sinks: keep("sink")}
+		one := &bridge.Change{Version: "3", Informers: []string{"other"}, Units: []informer.Config{other}, Sinks: keep("sink")}
 		p.reload(p.rig, one)
 		p.Update("shop/a", nil)
 		p.settle()

@@ -11,7 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/standby"
+	"github.com/kubebridge/bridge/internal/kube/standby"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 

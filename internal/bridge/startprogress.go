@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 )
 
 // progressInterval is how often an unfinished start is logged.
@@ -14,7 +14,7 @@ const progressInterval = 10 * time.Second
 // startProgress logs how far the first lists are, and when they have ended; a cluster of many
 // objects takes minutes.
 type startProgress struct {
-	pipelines func() []*pipeline.Pipeline
+	pipelines func() []*informer.Informer
 	onSynced  func() // called once, when all are in sync; may be nil
 	log       *slog.Logger
 }

@@ -1,14 +1,14 @@
 package bridge
 
 import (
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher"
 )
 
 // Status is everything that /status shows.
 type Status struct {
 	Cluster   string            `json:"cluster"`
-	Informers []pipeline.Status `json:"informers"`
+	Informers []informer.Status `json:"informers"`
 	Sinks     []SinkStatus      `json:"sinks"`
 	State     StateStatus       `json:"state"`
 	// Standby is the bridge's part among its replicas; left out where there are no others.
@@ -19,7 +19,7 @@ type Status struct {
 type SinkStatus struct {
 	Name string `json:"name"`
 	// PausedBy says who has paused it, and since when; left out when it is not paused.
-	PausedBy *pipeline.Pause `json:"pausedBy,omitempty"`
+	PausedBy *informer.Pause `json:"pausedBy,omitempty"`
 	publisher.Status
 }
 

@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/pipeline"
-	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -33,7 +33,7 @@ func TestForbiddenResource(t *testing.T) {
 		r := newRig(t, b)
 		other := testkit.NewServer(t, widgets)
 		r.cfg.Client.HTTP = &http.Client{Transport: byPath{other.HTTP().Transport, r.HTTP().Transport}}
-		r.cfg.Units = append(r.cfg.Units, pipeline.Config{Informer: "all", Type: widgets, Sinks: r.cfg.Units[0].Sinks})
+		r.cfg.Units = append(r.cfg.Units, informer.Config{Informer: "all", Type: widgets, Sinks: r.cfg.Units[0].Sinks})
 		r.Faults.Refuse(testkit.Any, -1, http.StatusForbidden, metav1.StatusReasonForbidden)
 		r.start()
 		other.Create("shop/w", nil)
@@ -102,10 +102,10 @@ func TestListenerResync(t *testing.T) {
 
 // A snapshot is taken when the mode asks for it.
 func TestSnapshotModes(t *testing.T) {
-	for mode, want := range map[pipeline.Snapshot][2][]string{
-		pipeline.SnapshotInitial: {{"added a", "synced"}, {"updated a"}},
-		pipeline.SnapshotNever:   {{}, {"added a"}}, // it was not known before
-		pipeline.SnapshotAlways:  {{"added a", "synced"}, {"gap inferred", "updated a", "synced"}},
+	for mode, want := range map[informer.Snapshot][2][]string{
+		informer.SnapshotInitial: {{"added a", "synced"}, {"updated a"}},
+		informer.SnapshotNever:   {{}, {"added a"}}, // it was not known before
+		informer.SnapshotAlways:  {{"added a", "synced"}, {"gap inferred", "updated a", "synced"}},
 	} {
 		t.Run(string(mode), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/query"
@@ -92,7 +91,7 @@ func TestArchive(t *testing.T) {
 		testkit.OK(t, err)
 		defer db.Close()
 		out, err := exec.CommandContext(t.Context(), program, "archive", "--from", jetStream(t)+"/K8S", "--dir", dir).CombinedOutput()
-		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != command.ExitRefused || !strings.Contains(string(out), "is written by another process") { //nolint:errorlint // it is not wrapped
+		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != ExitRefused || !strings.Contains(string(out), "is written by another process") { //nolint:errorlint // it is not wrapped
 			t.Errorf("%v: %s", err, out)
 		}
 	})

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -78,7 +77,7 @@ func TestAsyncAPIParser(t *testing.T) {
 		t.Run(output, func(t *testing.T) {
 			var out, stderr bytes.Buffer
 			args := []string{"schema", "--config", file, "--output", output}
-			if code := run(t.Context(), args, nil, &out, &stderr); code != command.ExitClean {
+			if code := run(t.Context(), args, nil, &out, &stderr); code != ExitClean {
 				t.Fatalf("exit code %d: %s", code, stderr.String())
 			}
 			channels, refused := parse(out.String())

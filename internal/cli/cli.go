@@ -12,10 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubebridge/bridge/internal/cli/command"
-	"github.com/kubebridge/bridge/internal/cli/deadletters"
-	"github.com/kubebridge/bridge/internal/cli/histories"
-	"github.com/kubebridge/bridge/internal/cli/statedir"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/settings"
 )
@@ -31,11 +27,11 @@ func Run(
 	root.SetErr(stderr)
 	ran, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		return command.ExitClean
+		return ExitClean
 	}
-	code, known := command.CodeOf(err)
+	code, known := CodeOf(err)
 	if !known {
-		code, err = command.ExitRefused,
+		code, err = ExitRefused,
 			fmt.Errorf("%w\nRun '%s --help' for usage.", err, ran.CommandPath())
 	}
 	report(stderr, err)
@@ -82,8 +78,8 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 		newVersionCommand(build))
 	root.AddCommand(newStatusCommand(), newTailCommand(), newPauseCommand(), newResumeCommand(),
 		newSnapshotCommand(), newLogLevelCommand(), newReloadCommand(), newTokenCommand())
-	root.AddCommand(histories.Commands()...)
-	root.AddCommand(deadletters.Commands()...)
-	root.AddCommand(statedir.Command())
+	root.AddCommand(historyCommands()...)
+	root.AddCommand(refusedCommands()...)
+	root.AddCommand(Command())
 	return root
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -27,7 +26,7 @@ func TestCommandToAnotherServer(t *testing.T) {
 			args := append(strings.Fields(line), "--admin-address", address, "--token-file", token)
 			code := run(t.Context(), args, nil, io.Discard, &stderr)
 			want := address + " is not the admin endpoint of a bridge that takes commands: 200 OK"
-			if code != command.ExitRefused || !strings.Contains(stderr.String(), want) {
+			if code != ExitRefused || !strings.Contains(stderr.String(), want) {
 				t.Errorf("exit code %d, stderr %q", code, stderr.String())
 			}
 		})

@@ -5,9 +5,6 @@ import (
 	"net/url"
 
 	"github.com/spf13/cobra"
-
-	"github.com/kubebridge/bridge/internal/cli/adminclient"
-	"github.com/kubebridge/bridge/internal/cli/command"
 )
 
 // kindsOfTargets are what can be paused.
@@ -40,9 +37,9 @@ in order.`,
 func newSwitchCommand(action, short, long, example string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: action + " informer|sink NAME", Short: short,
-		Long: long + adminclient.Help, Example: example, Args: cobra.ExactArgs(2),
+		Long: long + Help, Example: example, Args: cobra.ExactArgs(2),
 	}
-	c := adminclient.New(cmd)
+	c := New(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if args[0] != "informer" && args[0] != "sink" {
 			return fmt.Errorf("want informer or sink, got %q", args[0])
@@ -82,13 +79,13 @@ Operations and filters of the informer and its sinks hold for it (operation: syn
 that has lost its state learns in this way which objects exist; what does not come was deleted.
 
 The command returns when it has begun; the log says when all of it is queued. A restart breaks it
-off.` + adminclient.Help,
+off.` + Help,
 		Example: `  bridge snapshot workloads
   bridge snapshot workloads --resource deployments.apps --namespace shop
   bridge snapshot workloads --selector app=web --sink lake`,
 		Args: cobra.ExactArgs(1),
 	}
-	c := adminclient.New(cmd)
+	c := New(cmd)
 	cmd.Flags().StringVar(&what.Resource, "resource", "", "only this resource of the informer, "+
 		"as /status shows it: pods, deployments.apps")
 	cmd.Flags().StringVarP(&what.Namespace, "namespace", "n", "", "only objects in this namespace")
@@ -114,12 +111,12 @@ func newLogLevelCommand() *cobra.Command {
 		Use:   "log-level LEVEL",
 		Short: "Set the level of a running bridge's log",
 		Long: `log-level sets the least severe level that the log of a running bridge has: debug, info,
-warn or error. It ends with a restart, or when log.level of the configuration is changed.` + adminclient.Help,
+warn or error. It ends with a restart, or when log.level of the configuration is changed.` + Help,
 		Example:   `  bridge log-level debug`,
 		Args:      cobra.ExactArgs(1),
-		ValidArgs: command.LogLevels,
+		ValidArgs: LogLevels,
 	}
-	c := adminclient.New(cmd)
+	c := New(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.Do(cmd, "log-level", map[string]string{"level": args[0]})
 	}
@@ -135,11 +132,11 @@ changed. It does so by itself when the file changes (key reloadInterval), and at
 
 Informers and sinks that have not changed run on. A file with a mistake is refused as a whole, with
 every problem and its line, and the configuration of before stays; so is one that changes what only
-a restart can: the cluster, the state directory, the admin server.` + adminclient.Help,
+a restart can: the cluster, the state directory, the admin server.` + Help,
 		Example: `  bridge validate --config bridge.yaml && bridge reload --config bridge.yaml`,
 		Args:    cobra.NoArgs,
 	}
-	c := adminclient.New(cmd)
+	c := New(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.Do(cmd, "reload", struct{}{}) }
 	return cmd
 }

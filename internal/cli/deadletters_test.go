@@ -20,7 +20,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -65,7 +64,7 @@ sinks:
 	go func() { ended <- run(ctx, []string{"run"}, nil, io.Discard, &log) }()
 	t.Cleanup(func() {
 		cancel()
-		if code := <-ended; code != command.ExitClean {
+		if code := <-ended; code != ExitClean {
 			t.Errorf("exit code %d\n%s", code, log.String())
 		}
 	})
@@ -93,7 +92,7 @@ type listedLetter struct{ Position, ID, Type, Reason, Destination string }
 func listDeadLetters(t *testing.T, args ...string) (list []listedLetter) {
 	t.Helper()
 	code, out, errs := runDeadLetters(t, append([]string{"ls", "--sink", "bus", "-o", "json"}, args...)...)
-	if code != command.ExitClean {
+	if code != ExitClean {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	for line := range strings.Lines(out) {
@@ -147,7 +146,7 @@ func TestDeadLetters(t *testing.T) {
 			}
 		}
 		code, out, errs := runDeadLetters(t, "ls", "--sink", "bus", "--limit", "2")
-		if lines := strings.Split(out, "\n"); code != command.ExitClean || len(lines) != 4 || !strings.HasPrefix(lines[0], "POSITION ") {
+		if lines := strings.Split(out, "\n"); code != ExitClean || len(lines) != 4 || !strings.HasPrefix(lines[0], "POSITION ") {
 			t.Errorf("exit code %d\n%s%s", code, out, errs)
 		}
 	})
@@ -155,12 +154,12 @@ func TestDeadLetters(t *testing.T) {
 		for _, name := range []string{letters[0].Position, letters[0].ID} {
 			code, out, errs := runDeadLetters(t, "get", name, "--sink", "bus")
 			var e struct{ ID, DeadLetterReason string }
-			if err := json.Unmarshal([]byte(out), &e); code != command.ExitClean || err != nil || e.ID != letters[0].ID || e.DeadLetterReason == "" {
+			if err := json.Unmarshal([]byte(out), &e); code != ExitClean || err != nil || e.ID != letters[0].ID || e.DeadLetterReason == "" {
 				t.Errorf("exit code %d, %v\n%s%s", code, err, out, errs)
 			}
 		}
 		for _, args := range [][]string{{"get"}, {"send"}, {"rm"}} {
-			if code, _, errs := runDeadLetters(t, append(args, "DEAD/999", "--sink", "bus")...); code != command.ExitFailed || !strings.Contains(errs, "no dead letter DEAD/999") {
+			if code, _, errs := runDeadLetters(t, append(args, "DEAD/999", "--sink", "bus")...); code != ExitFailed || !strings.Contains(errs, "no dead letter DEAD/999") {
 				t.Errorf("%s: exit code %d: %s", args, code, errs)
 			}
 		}
@@ -168,7 +167,7 @@ func TestDeadLetters(t *testing.T) {
 	t.Run("what is refused again stays as it is, with the reason", func(t *testing.T) {
 		before := messages(dead)
 		code, out, errs := runDeadLetters(t, "send", "--all", "--sink", "bus")
-		if code != command.ExitFailed || out != "sent 0 events\n" || messages(dead) != before ||
+		if code != ExitFailed || out != "sent 0 events\n" || messages(dead) != before ||
 			len(tooLarge.FindAllString(errs, -1)) != len(letters) || !strings.Contains(errs, "still in the dead letters") {
 			t.Errorf("exit code %d, %d messages, %d before\n%s%s", code, messages(dead), before, out, errs)
 		}
@@ -180,12 +179,12 @@ func TestDeadLetters(t *testing.T) {
 		// The sink asks for the limit of its stream from time to time.
 		testkit.Eventually(t, "one is sent", func() bool {
 			code, _, _ := runDeadLetters(t, "send", letters[1].Position, "--sink", "bus")
-			return code == command.ExitClean
+			return code == ExitClean
 		})
 		if left := listDeadLetters(t); len(left) != len(letters)-1 {
 			t.Errorf("left: %+v", left)
 		}
-		if code, out, errs := runDeadLetters(t, "send", "--all", "--sink", "bus"); code != command.ExitClean || out != fmt.Sprintf("sent %d events\n", len(letters)-1) {
+		if code, out, errs := runDeadLetters(t, "send", "--all", "--sink", "bus"); code != ExitClean || out != fmt.Sprintf("sent %d events\n", len(letters)-1) {
 			t.Errorf("exit code %d\n%s%s", code, out, errs)
 		}
 		if _, out, _ := runDeadLetters(t, "ls", "--sink", "bus"); out != "No dead letters.\n" || messages(dead) != 1 {
@@ -215,7 +214,7 @@ func TestDeadLetters(t *testing.T) {
 			testkit.OK(t, err)
 		}
 		code, out, errs := runDeadLetters(t, "send", "--all", "--sink", "bus")
-		if code != command.ExitClean || out != fmt.Sprintf("sent %d events\n", many) || messages(dead) != 1 || messages(stream) != before+many {
+		if code != ExitClean || out != fmt.Sprintf("sent %d events\n", many) || messages(dead) != 1 || messages(stream) != before+many {
 			t.Errorf("exit code %d, %d and %d messages\n%s%s", code, messages(dead), messages(stream), out, errs)
 		}
 		for i := range many {
@@ -231,10 +230,10 @@ func TestDeadLetters(t *testing.T) {
 		letter.Header["ce-truncated"] = []string{"true"}
 		_, err := js.PublishMsg(t.Context(), letter)
 		testkit.OK(t, err)
-		if code, _, errs := runDeadLetters(t, "send", "a/1", "--sink", "bus"); code != command.ExitFailed || !strings.Contains(errs, "no payload") {
+		if code, _, errs := runDeadLetters(t, "send", "a/1", "--sink", "bus"); code != ExitFailed || !strings.Contains(errs, "no payload") {
 			t.Errorf("exit code %d: %s", code, errs)
 		}
-		if code, out, errs := runDeadLetters(t, "rm", "a/1", "--sink", "bus"); code != command.ExitClean || out != "removed 1 dead letter\n" || messages(dead) != 1 {
+		if code, out, errs := runDeadLetters(t, "rm", "a/1", "--sink", "bus"); code != ExitClean || out != "removed 1 dead letter\n" || messages(dead) != 1 {
 			t.Errorf("exit code %d: %s%s", code, out, errs)
 		}
 	})
@@ -244,7 +243,7 @@ func TestDeadLetters(t *testing.T) {
 			"hook": "http.deadLetterURL", "out": "only nats and kafka", "none": `there is no sink "none"`,
 		} {
 			for _, args := range [][]string{{"ls"}, {"get", "K8S/1"}, {"send", "--all"}, {"rm", "--all"}} {
-				if code, _, errs := runDeadLetters(t, append(args, "--sink", sink)...); code != command.ExitRefused || !strings.Contains(errs, want) {
+				if code, _, errs := runDeadLetters(t, append(args, "--sink", sink)...); code != ExitRefused || !strings.Contains(errs, want) {
 					t.Errorf("%s %s: exit code %d: %s", args, sink, code, errs)
 				}
 			}
@@ -265,7 +264,7 @@ func TestDeadLettersStay(t *testing.T) {
   - {name: bus, oversize: [], nats: {servers: ["%s"], deadLetterSubject: "dead.{resource}.{op}", stream: {name: K8S, manage: "off"}}}`, url))
 	testkit.Eventually(t, "all are dead letters", func() bool { return len(listDeadLetters(t)) >= 3 })
 	letters := listDeadLetters(t)
-	if code, out, errs := runDeadLetters(t, "send", "--all", "--admin-address", "127.0.0.1:1"); code != command.ExitRefused || !strings.Contains(errs, "no bridge answers") {
+	if code, out, errs := runDeadLetters(t, "send", "--all", "--admin-address", "127.0.0.1:1"); code != ExitRefused || !strings.Contains(errs, "no bridge answers") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	small.MaxMsgSize = -1
@@ -275,7 +274,7 @@ func TestDeadLettersStay(t *testing.T) {
 	testkit.Eventually(t, "all are sent", func() bool {
 		code, stdout, _ := runDeadLetters(t, "send", "--all")
 		out = stdout
-		return code == command.ExitClean
+		return code == ExitClean
 	})
 	behind := fmt.Sprintf("DEAD/%d", len(letters)+1)
 	if !strings.Contains(out, "message delete not permitted") || !strings.HasSuffix(out, "to continue behind them: --from "+behind+"\n") {
@@ -284,10 +283,10 @@ func TestDeadLettersStay(t *testing.T) {
 	if left := listDeadLetters(t); len(left) != len(letters) {
 		t.Errorf("left: %+v", left)
 	}
-	if code, out, errs := runDeadLetters(t, "send", "--all", "--from", behind); code != command.ExitClean || out != "sent 0 events\n" {
+	if code, out, errs := runDeadLetters(t, "send", "--all", "--from", behind); code != ExitClean || out != "sent 0 events\n" {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
-	if code, _, errs := runDeadLetters(t, "rm", "--all"); code != command.ExitFailed || !strings.Contains(errs, "message delete not permitted") {
+	if code, _, errs := runDeadLetters(t, "rm", "--all"); code != ExitFailed || !strings.Contains(errs, "message delete not permitted") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 }
@@ -323,12 +322,12 @@ func TestDeadLettersOfKafka(t *testing.T) {
 	// Two pods, and the end of the list in each partition.
 	testkit.Eventually(t, "all are dead letters", func() bool { return len(listDeadLetters(t)) >= 4 })
 	letters := listDeadLetters(t)
-	if code, _, errs := runDeadLetters(t, "send", "--all"); code != command.ExitFailed || !strings.Contains(errs, "still in the dead letters") || len(listDeadLetters(t)) != len(letters) {
+	if code, _, errs := runDeadLetters(t, "send", "--all"); code != ExitFailed || !strings.Contains(errs, "still in the dead letters") || len(listDeadLetters(t)) != len(letters) {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 	taken.Store(true)
 	code, out, errs := runDeadLetters(t, "send", "--all")
-	if code != command.ExitClean || !strings.HasPrefix(out, fmt.Sprintf("sent %d events\n", len(letters))) || !strings.Contains(out, "Kafka removes no single records") {
+	if code != ExitClean || !strings.HasPrefix(out, fmt.Sprintf("sent %d events\n", len(letters))) || !strings.Contains(out, "Kafka removes no single records") {
 		t.Fatalf("exit code %d\n%s%s", code, out, errs)
 	}
 	_, behind, _ := strings.Cut(strings.TrimSpace(out), "to continue behind them: ")
@@ -336,7 +335,7 @@ func TestDeadLettersOfKafka(t *testing.T) {
 	if left := listDeadLetters(t, from...); len(left) != 0 || len(from) != 4 {
 		t.Errorf("behind %q: %+v", from, left)
 	}
-	if code, _, errs := runDeadLetters(t, "rm", "--all"); code != command.ExitRefused || !strings.Contains(errs, "Kafka removes no single records") {
+	if code, _, errs := runDeadLetters(t, "rm", "--all"); code != ExitRefused || !strings.Contains(errs, "Kafka removes no single records") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 	client := consumer(t, cluster.ListenAddrs(), topic)

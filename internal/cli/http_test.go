@@ -12,7 +12,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -95,7 +94,7 @@ sinks: [{name: broker, http: {}}]
 	}
 	got.mu.Unlock()
 	cancel()
-	if c := <-code; c != command.ExitClean {
+	if c := <-code; c != ExitClean {
 		t.Errorf("exit code %d\n%s", c, stderr.String())
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/event/verify"
 	"github.com/kubebridge/bridge/internal/testkit"
-	"github.com/kubebridge/bridge/internal/verify"
 )
 
 // outageChanges is how many changes arrive while a broker is unavailable; `make test-outage` asks

@@ -11,7 +11,7 @@ import (
 	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/reflector"
 )
 
@@ -75,11 +75,11 @@ func (p *progress) lines(s *app.ProcessStatus, now time.Time, height int) []stri
 		return []string{"starting: " + terminal.OneLine(s.Starting)}
 	}
 	p.remember(s.Status, now)
-	var syncing []*pipeline.Status
+	var syncing []*informer.Status
 	listed, total := 0, 0
 	for i := range s.Informers {
 		u := &s.Informers[i]
-		if u.Phase == string(pipeline.Gone) {
+		if u.Phase == string(informer.Gone) {
 			continue
 		}
 		total++
@@ -103,7 +103,7 @@ func (p *progress) lines(s *app.ProcessStatus, now time.Time, height int) []stri
 }
 
 // resource is the line of a resource that is not in sync.
-func (p *progress) resource(u *pipeline.Status) string {
+func (p *progress) resource(u *informer.Status) string {
 	name := u.Resource
 	if u.Namespace != "" {
 		name += " in " + u.Namespace
@@ -154,7 +154,7 @@ func (p *progress) sink(s *bridge.SinkStatus) string {
 	return text
 }
 
-func key(u *pipeline.Status) string { return u.Informer + " " + u.Resource + " " + u.Namespace }
+func key(u *informer.Status) string { return u.Informer + " " + u.Resource + " " + u.Namespace }
 
 // remember takes a sample, and forgets those that are too old for a rate.
 func (p *progress) remember(s *bridge.Status, now time.Time) {

@@ -7,23 +7,23 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/admin"
 	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestProgressLines(t *testing.T) {
-	listing := func(pods int) pipeline.Status {
-		return pipeline.Status{Informer: "all", Resource: "pods", Phase: "listing", Listed: pods}
+	listing := func(pods int) informer.Status {
+		return informer.Status{Informer: "all", Resource: "pods", Phase: "listing", Listed: pods}
 	}
-	secrets := pipeline.Status{
+	secrets := informer.Status{
 		Informer: "all", Resource: "secrets", Namespace: "shop", Phase: "backing-off", LastError: "is\nforbidden",
 	}
-	synced := func(objects int) pipeline.Status {
-		return pipeline.Status{
+	synced := func(objects int) informer.Status {
+		return informer.Status{
 			Informer: "all", Resource: "nodes", Phase: "watching", Synced: true, Listed: objects, Objects: &objects,
 		}
 	}
@@ -32,7 +32,7 @@ func TestProgressLines(t *testing.T) {
 			Name: "audit", Status: publisher.Status{Published: sent, Connected: connected, QueuedItems: queued},
 		}
 	}
-	status := func(sink bridge.SinkStatus, units ...pipeline.Status) *app.ProcessStatus {
+	status := func(sink bridge.SinkStatus, units ...informer.Status) *app.ProcessStatus {
 		return &app.ProcessStatus{Status: &bridge.Status{Informers: units, Sinks: []bridge.SinkStatus{sink}}}
 	}
 	p, at := &progress{}, time.Unix(0, 0)
@@ -81,7 +81,7 @@ func TestProgressLines(t *testing.T) {
 		at = at.Add(2 * time.Second)
 	}
 	t.Run("many resources take half of the terminal", func(t *testing.T) {
-		units := slices.Repeat([]pipeline.Status{listing(1)}, 40)
+		units := slices.Repeat([]informer.Status{listing(1)}, 40)
 		lines := (&progress{}).lines(status(sink(0, true, 0), units...), at, 24)
 		if len(lines) != 13 || lines[12] != "  and 29 more" {
 			t.Errorf("%d lines:\n%s", len(lines), strings.Join(lines, "\n"))

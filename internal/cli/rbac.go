@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/internal/app/rights"
-	"github.com/kubebridge/bridge/internal/cli/command"
 )
 
 func newRBACCommand() *cobra.Command {
@@ -40,7 +39,7 @@ Exit codes: 0 when the roles are printed, 2 when the configuration or a name in 
   bridge rbac --config bridge.yaml --output helm-values > rights.yaml`,
 		Args: cobra.NoArgs,
 	}
-	s := command.NewSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
+	s := NewSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
 	cmd.Flags().StringVar(&o.Role, "name", "bridge", "name of the roles and of their bindings")
 	cmd.Flags().StringVarP(&o.Namespace, "namespace", "n", "default", "namespace of the bridge's "+
 		"service account")
@@ -49,9 +48,9 @@ Exit codes: 0 when the roles are printed, 2 when the configuration or a name in 
 	cmd.Flags().BoolVar(&o.Offline, "offline", false, "ask no API server; implies --wildcards")
 	cmd.Flags().BoolVar(&o.Wildcards, "wildcards", false,
 		`allow what "*" and "*.group" may ever mean, not what they mean now`)
-	command.OutputFlag(cmd, &output, "yaml", "helm-values")
+	OutputFlag(cmd, &output, "yaml", "helm-values")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := command.CheckOutput(output, "yaml", "helm-values"); err != nil {
+		if err := CheckOutput(output, "yaml", "helm-values"); err != nil {
 			return err
 		}
 		c, err := s.Load()
@@ -61,7 +60,7 @@ Exit codes: 0 when the roles are printed, 2 when the configuration or a name in 
 		o.HelmValues = output == "helm-values"
 		text, err := rights.Roles(cmd.Context(), c, s.File, o)
 		if err != nil {
-			return command.Refused(err)
+			return Refused(err)
 		}
 		fmt.Fprint(cmd.OutOrStdout(), text)
 		return nil

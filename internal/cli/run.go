@@ -13,8 +13,7 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app"
-	"github.com/kubebridge/bridge/internal/cli/command"
-	"github.com/kubebridge/bridge/internal/large"
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 func newRunCommand(build Build) *cobra.Command {
@@ -48,7 +47,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
   BRIDGE_INFORMERS_ALL_RESOURCES=pods,nodes bridge run`,
 		Args: cobra.NoArgs,
 	}
-	s := command.NewSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
+	s := NewSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
 		"state.dir", "admin.address", "log.level", "log.format", "shutdownTimeout", "shard")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := s.Load()
@@ -80,13 +79,13 @@ func (r *runner) run(c *config.Config) error {
 	if r.progress != nil {
 		stderr, options.Progress = r.progress.screen, r.progress.run
 	}
-	options.Log, options.Level = command.NewLeveledLogger(c.Log, stderr)
+	options.Log, options.Level = NewLeveledLogger(c.Log, stderr)
 	sampleMemory(c.Admin.Pprof && c.Admin.Address != "")
-	ctx, stop := command.UntilSignal(r.cmd.Context(), options.Log, os.Exit)
+	ctx, stop := UntilSignal(r.cmd.Context(), options.Log, os.Exit)
 	var bounding sync.WaitGroup
 	defer bounding.Wait()
 	defer stop()
-	bounding.Go(func() { boundProcs(ctx, large.Seen(), newWaits().grew) })
+	bounding.Go(func() { boundProcs(ctx, resource.LargeSeen(), newWaits().grew) })
 	synced := boundMemory(options.Log, memlimit.FromCgroup)
 	options.QueueBytes = queueBytes(memlimit.FromSystem)
 	options.OnSynced = func() {
@@ -98,7 +97,7 @@ func (r *runner) run(c *config.Config) error {
 	}
 	options.Fatal = func(err error) {
 		options.Log.Error("bridge failed", "err", err)
-		os.Exit(command.ExitFailed)
+		os.Exit(ExitFailed)
 	}
 	return ended(app.Run(ctx, options))
 }
@@ -106,9 +105,9 @@ func (r *runner) run(c *config.Config) error {
 // ended is the end of a bridge that was run, with the code that it means.
 func ended(err error) error {
 	if _, ok := errors.AsType[*app.StartError](err); ok {
-		return command.Refused(err)
+		return Refused(err)
 	}
-	return command.Failed(err)
+	return Failed(err)
 }
 
 // onHangup gives a channel that has a value for each SIGHUP, until ctx ends.

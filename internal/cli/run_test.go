@@ -13,7 +13,6 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -76,7 +75,7 @@ func TestRunWithoutFile(t *testing.T) {
 	cancel(errors.New("the test is over"))
 	select {
 	case got := <-code:
-		if got != command.ExitClean {
+		if got != ExitClean {
 			t.Errorf("exit code %d\n%s", got, stderr.String())
 		}
 	case <-time.After(30 * time.Second):
@@ -110,7 +109,7 @@ func TestEmbeddedPortInUse(t *testing.T) {
 	t.Setenv("BRIDGE_SINKS_NATS_NATS_SERVERS", "nats://"+listener.Addr().String())
 	var stderr testkit.Buffer
 	code := run(t.Context(), []string{"run", "--kubeconfig", kubeconfigFile(t), "--state-dir", t.TempDir(), "--admin-address", ""}, nil, io.Discard, &stderr)
-	if code != command.ExitRefused || !strings.Contains(stderr.String(), listener.Addr().String()+" is in use") {
+	if code != ExitRefused || !strings.Contains(stderr.String(), listener.Addr().String()+" is in use") {
 		t.Errorf("exit code %d\n%s", code, stderr.String())
 	}
 }
@@ -120,7 +119,7 @@ func TestInterruptedStart(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var stderr testkit.Buffer
-	if code := run(ctx, []string{"watch", "--kubeconfig", kubeconfigFile(t)}, nil, io.Discard, &stderr); code != command.ExitClean {
+	if code := run(ctx, []string{"watch", "--kubeconfig", kubeconfigFile(t)}, nil, io.Discard, &stderr); code != ExitClean {
 		t.Errorf("exit code %d\n%s", code, stderr.String())
 	}
 }

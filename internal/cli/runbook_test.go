@@ -12,10 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/publisher/refused"
 	"github.com/kubebridge/bridge/internal/testkit"
-	"github.com/kubebridge/bridge/internal/undelivered"
 )
 
 // inlineCode matches code in a line of Markdown, which may go over the end of the line.
@@ -54,11 +53,11 @@ func TestRunbookCommands(t *testing.T) {
 		"informers: [{name: workloads, resources: [pods]}]\nsinks: [{name: out, stdout: {}}, {name: bus, nats: {servers: [\"" + url + "\"]}}]\n"
 	testkit.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	t.Setenv("BRIDGE_CONFIG", file)
-	kept := undelivered.New(undelivered.Config{Dir: filepath.Join(state, "undelivered"), MaxBytes: 1 << 20})
+	kept := refused.New(refused.Config{Dir: filepath.Join(state, "undelivered"), MaxBytes: 1 << 20})
 	keep := func() {
 		testkit.OK(t, kept.Keep(&event.Event{
 			ID: "a/1", Source: "/clusters/c", Type: "dev.kubebridge.resource.added", Time: time.Unix(1e9, 0), Data: []byte(`{}`),
-		}, undelivered.Refusal{Sink: "out", Reason: "too large", Attempts: 1, Kept: time.Now()}))
+		}, refused.Refusal{Sink: "out", Reason: "too large", Attempts: 1, Kept: time.Now()}))
 	}
 	keep()
 	addDeadLetter := func() { // a dead letter, in the place that is the default
@@ -74,15 +73,15 @@ func TestRunbookCommands(t *testing.T) {
 	go func() { ended <- run(ctx, []string{"run"}, nil, io.Discard, &log) }()
 	defer func() {
 		cancel()
-		if code := <-ended; code != command.ExitClean {
+		if code := <-ended; code != ExitClean {
 			t.Errorf("exit code %d\n%s", code, log.String())
 		}
 	}()
 	testkit.Eventually(t, "the bridge is ready", func() bool {
-		return run(ctx, []string{"status"}, nil, io.Discard, io.Discard) == command.ExitClean
+		return run(ctx, []string{"status"}, nil, io.Discard, io.Discard) == ExitClean
 	})
 	var listed testkit.Buffer
-	if code := run(ctx, []string{"undelivered", "ls", "--output", "json"}, nil, &listed, io.Discard); code != command.ExitClean {
+	if code := run(ctx, []string{"undelivered", "ls", "--output", "json"}, nil, &listed, io.Discard); code != ExitClean {
 		t.Fatal(code)
 	}
 	var entries []struct{ ID string }
@@ -103,7 +102,7 @@ func TestRunbookCommands(t *testing.T) {
 			}
 			if args[0] == "resume" { // of what was paused before
 				pause := append([]string{"pause"}, args[1:]...)
-				if code := run(ctx, pause, nil, io.Discard, io.Discard); code != command.ExitClean {
+				if code := run(ctx, pause, nil, io.Discard, io.Discard); code != ExitClean {
 					t.Fatalf("pause: exit code %d", code)
 				}
 			}
@@ -114,17 +113,17 @@ func TestRunbookCommands(t *testing.T) {
 				defer end()
 			}
 			var stdout, stderr testkit.Buffer
-			if code := run(until, args, strings.NewReader(""), &stdout, &stderr); code != command.ExitClean {
+			if code := run(until, args, strings.NewReader(""), &stdout, &stderr); code != ExitClean {
 				t.Errorf("%q: exit code %d\n%s%s", args, code, stdout.String(), stderr.String())
 			}
 		})
 	}
 	var letters testkit.Buffer
-	if code := run(ctx, []string{"dlq", "ls"}, nil, &letters, io.Discard); code != command.ExitClean || letters.String() != "No dead letters.\n" {
+	if code := run(ctx, []string{"dlq", "ls"}, nil, &letters, io.Discard); code != ExitClean || letters.String() != "No dead letters.\n" {
 		t.Errorf("exit code %d: %s", code, letters.String())
 	}
 	var status testkit.Buffer
-	if code := run(ctx, []string{"status", "--output", "json"}, nil, &status, io.Discard); code != command.ExitClean || strings.Contains(status.String(), "pausedBy") {
+	if code := run(ctx, []string{"status", "--output", "json"}, nil, &status, io.Discard); code != ExitClean || strings.Contains(status.String(), "pausedBy") {
 		t.Errorf("exit code %d: %s", code, status.String())
 	}
 	if left, _ := filepath.Glob(filepath.Join(state, "undelivered", "out", "*.json")); len(left) != 0 {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app"
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 )
 
@@ -43,14 +42,14 @@ Exit codes: 0 also when there were fewer events, 2 when it could not start.`,
   bridge sample deployments.apps -n shop --config bridge.yaml
   bridge sample --config bridge.yaml --output json | jq .subject`,
 	}
-	s := command.NewSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
+	s := NewSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
 		"log.level", "log.format")
 	cmd.Flags().IntVar(&o.events, "events", 10, "how many events to print of each sink")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for them")
 	o.selected.addFlags(cmd)
-	command.OutputFlag(cmd, &o.output, "text", "json")
+	OutputFlag(cmd, &o.output, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, resources []string) error {
-		if err := errors.Join(command.CheckOutput(o.output, "text", "json"), o.validate()); err != nil {
+		if err := errors.Join(CheckOutput(o.output, "text", "json"), o.validate()); err != nil {
 			return err
 		}
 		c, err := s.Load()
@@ -58,7 +57,7 @@ Exit codes: 0 also when there were fewer events, 2 when it could not start.`,
 			return err
 		}
 		if err := o.selected.apply(c, namesOf(resources)); err != nil {
-			return command.Refused(err)
+			return Refused(err)
 		}
 		return sample(cmd, c, o)
 	}
@@ -77,8 +76,8 @@ func sample(cmd *cobra.Command, c *config.Config, o sampleOptions) error {
 	if c.Log.Level == "info" {
 		c.Log.Level = "warn"
 	}
-	log := command.NewLogger(c.Log, cmd.ErrOrStderr())
-	ctx, stop := command.UntilSignal(cmd.Context(), log, os.Exit)
+	log := NewLogger(c.Log, cmd.ErrOrStderr())
+	ctx, stop := UntilSignal(cmd.Context(), log, os.Exit)
 	defer stop()
 	printed, all, err := app.Sample(ctx, app.SampleOptions{
 		Config: c, Log: log, Out: cmd.OutOrStdout(), Events: o.events, Timeout: o.timeout,

@@ -7,8 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/kubebridge/bridge/internal/app"
-	"github.com/kubebridge/bridge/internal/asyncapi"
-	"github.com/kubebridge/bridge/internal/cli/command"
+	"github.com/kubebridge/bridge/internal/event/asyncapi"
 )
 
 func newSchemaCommand() *cobra.Command {
@@ -30,11 +29,11 @@ Exit codes: 0 when it is printed, 2 when the configuration is wrong.`,
   bridge schema --forms --output json`,
 		Args: cobra.NoArgs,
 	}
-	s := command.NewSettings(cmd, "cluster")
+	s := NewSettings(cmd, "cluster")
 	cmd.Flags().BoolVar(&forms, "forms", false, "print the schemas of all payloads alone")
-	command.OutputFlag(cmd, &output, "yaml", "json")
+	OutputFlag(cmd, &output, "yaml", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := command.CheckOutput(output, "yaml", "json"); err != nil {
+		if err := CheckOutput(output, "yaml", "json"); err != nil {
 			return err
 		}
 		doc := asyncapi.Forms()

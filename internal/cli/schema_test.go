@@ -21,7 +21,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -73,7 +72,7 @@ type document struct {
 func schemaOf(t *testing.T, file string) *document {
 	t.Helper()
 	var out, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"schema", "--config", file, "--output", "json"}, nil, &out, &stderr); code != command.ExitClean {
+	if code := run(t.Context(), []string{"schema", "--config", file, "--output", "json"}, nil, &out, &stderr); code != ExitClean {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}
 	d := &document{t: t, compiler: jsonschema.NewCompiler()}
@@ -239,7 +238,7 @@ sinks:
 	pods.Delete("shop/web-0")
 	testkit.Eventually(t, "a delete", has(4))
 	cancel()
-	if c := <-code; c != command.ExitClean {
+	if c := <-code; c != ExitClean {
 		t.Errorf("exit code %d\n%s", c, stderr.String())
 	}
 

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -72,7 +71,7 @@ func (r *awayRun) stop() {
 	r.cancel(errors.New("interrupt signal received"))
 	select {
 	case code := <-r.code:
-		if code != command.ExitClean || !strings.Contains(r.stderr.String(), "bridge stopped") {
+		if code != ExitClean || !strings.Contains(r.stderr.String(), "bridge stopped") {
 			r.t.Errorf("exit code %d\n%s", code, r.stderr.String())
 		}
 	case <-time.After(10 * time.Second):

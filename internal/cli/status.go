@@ -11,8 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubebridge/bridge/internal/cli/adminclient"
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 )
 
@@ -48,8 +46,8 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
   kubectl exec bridge-0 -- bridge status`,
 		Args: cobra.NoArgs,
 	}
-	c := adminclient.New(cmd)
-	command.OutputFlag(cmd, &output, "table", "json", "yaml")
+	c := New(cmd)
+	OutputFlag(cmd, &output, "table", "json", "yaml")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again and again, until Ctrl-C; "+
 		"with --output json one line each time")
 	cmd.Flags().BoolVar(&ready, "ready", false, "only whether it is ready, and why not")
@@ -57,7 +55,7 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
 	cmd.MarkFlagsMutuallyExclusive("ready", "output")
 	cmd.Flags().DurationVar(&interval, "interval", interval, "how often, with --watch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := command.CheckOutput(output, "table", "json", "yaml"); err != nil {
+		if err := CheckOutput(output, "table", "json", "yaml"); err != nil {
 			return err
 		}
 		if interval < 100*time.Millisecond {
@@ -65,7 +63,7 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
 		}
 		address, err := c.Address()
 		if err != nil {
-			return command.Refused(err)
+			return Refused(err)
 		}
 		v := &statusView{
 			client: newStatusClient(address, c.Token), out: cmd.OutOrStdout(),
@@ -95,29 +93,29 @@ type statusView struct {
 func (v *statusView) once(ctx context.Context) error {
 	a, err := v.client.ask(ctx)
 	if err != nil {
-		return command.Refused(err)
+		return Refused(err)
 	}
 	if err := v.show(a); err != nil {
-		return command.Refused(err)
+		return Refused(err)
 	}
 	if a.Ready {
 		return nil
 	}
-	return command.Failed(fmt.Errorf("not ready: %s", terminal.Amount(len(a.Reasons), "reason")))
+	return Failed(fmt.Errorf("not ready: %s", terminal.Amount(len(a.Reasons), "reason")))
 }
 
 // ready asks only whether the bridge is ready, and prints what /readyz answers.
 func (v *statusView) ready(ctx context.Context) error {
 	ready, reasons, err := v.client.ready(ctx)
 	if err != nil {
-		return command.Refused(err)
+		return Refused(err)
 	}
 	if ready {
 		fmt.Fprintln(v.out, "ready")
 		return nil
 	}
 	fmt.Fprint(v.out, terminal.Plain(reasons))
-	return command.Failed(errors.New("not ready"))
+	return Failed(errors.New("not ready"))
 }
 
 func (v *statusView) show(a *answer) error {
@@ -172,7 +170,7 @@ func (v *statusView) watch(ctx context.Context, interval time.Duration) error {
 			fmt.Fprintf(v.out, "%s  %v\n", time.Now().Format(time.TimeOnly), err)
 		default:
 			if err := v.show(a); err != nil {
-				return command.Refused(err)
+				return Refused(err)
 			}
 		}
 		select {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 )
 
 // writeJSON writes what the bridge has said, as one document or one line.
@@ -85,7 +85,7 @@ func (a *answer) writeHead(w io.Writer) {
 	}
 }
 
-func writeUnit(w io.Writer, u *pipeline.Status) {
+func writeUnit(w io.Writer, u *informer.Status) {
 	resource, objects, behind := u.Resource, "-", "-"
 	if u.Namespace != "" {
 		resource += " in " + u.Namespace

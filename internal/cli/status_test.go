@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -53,7 +52,7 @@ func TestStatusWatch(t *testing.T) {
 	before := len(stdout.String())
 	testkit.Eventually(t, "it comes back", func() bool { return strings.Contains(stdout.String()[before:], "lake  unavailable") })
 	cancel()
-	if got := <-code; got != command.ExitClean {
+	if got := <-code; got != ExitClean {
 		t.Errorf("exit code %d: %s", got, stderr.String())
 	}
 }
@@ -67,8 +66,8 @@ func TestStatusOfAnotherServer(t *testing.T) {
 		server := httptest.NewServer(answer)
 		var stdout, stderr testkit.Buffer
 		code := run(t.Context(), []string{"status", "--admin-address", server.Listener.Addr().String()}, nil, &stdout, &stderr)
-		if code != command.ExitRefused || !strings.Contains(stderr.String(), name) || stdout.String() != "" {
-			t.Errorf("exit code %d, want %d and %q: %s%s", code, command.ExitRefused, name, stdout.String(), stderr.String())
+		if code != ExitRefused || !strings.Contains(stderr.String(), name) || stdout.String() != "" {
+			t.Errorf("exit code %d, want %d and %q: %s%s", code, ExitRefused, name, stdout.String(), stderr.String())
 		}
 		server.Close()
 	}
@@ -80,13 +79,13 @@ func TestStatusReady(t *testing.T) {
 		status, code   int
 		stdout, stderr string
 	}{
-		{"a ready bridge", "ok\n", 200, command.ExitClean, "ready\n", ""},
+		{"a ready bridge", "ok\n", 200, ExitClean, "ready\n", ""},
 		{
-			"a bridge that waits for a broker", "sink lake: can't reach the broker (for 3m20s)\n", 503, command.ExitFailed,
+			"a bridge that waits for a broker", "sink lake: can't reach the broker (for 3m20s)\n", 503, ExitFailed,
 			"sink lake: can't reach the broker (for 3m20s)\n", "not ready",
 		},
-		{"another server", "<html>", 200, command.ExitRefused, "", "is not the admin endpoint of a bridge"},
-		{"a server without /readyz", "404 page not found\n", 404, command.ExitRefused, "", "it answers 404 Not Found to /readyz"},
+		{"another server", "<html>", 200, ExitRefused, "", "is not the admin endpoint of a bridge"},
+		{"a server without /readyz", "404 page not found\n", 404, ExitRefused, "", "it answers 404 Not Found to /readyz"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

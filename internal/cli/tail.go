@@ -15,10 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubebridge/bridge/internal/cli/adminclient"
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
-	"github.com/kubebridge/bridge/internal/tail"
+	"github.com/kubebridge/bridge/internal/publisher/tail"
 )
 
 func newTailCommand() *cobra.Command {
@@ -44,18 +42,18 @@ Exit codes: 0 after Ctrl-C, 1 when the bridge ended, 2 when it can't be asked.`,
   kubectl exec bridge-0 -- bridge tail`,
 		Args: cobra.NoArgs,
 	}
-	c := adminclient.New(cmd)
+	c := New(cmd)
 	cmd.Flags().StringVar(&filter, "filter", "", "which events, as a CEL condition; none: all")
 	cmd.Flags().BoolVar(&payload, "payload", false, "with the payload, as far as "+
 		terminal.Bytes(tail.MaxPayload)+" of it; for --output json")
-	command.OutputFlag(cmd, &output, "short", "json")
+	OutputFlag(cmd, &output, "short", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := command.CheckOutput(output, "short", "json"); err != nil {
+		if err := CheckOutput(output, "short", "json"); err != nil {
 			return err
 		}
 		address, err := c.Address()
 		if err != nil {
-			return command.Refused(err)
+			return Refused(err)
 		}
 		query := url.Values{}
 		if filter != "" {
@@ -90,14 +88,14 @@ func (t *tailView) run(ctx context.Context, path string) error {
 	t.client.client.Timeout = 0 // a stream has no end
 	response, err := t.client.stream(ctx, path)
 	if err != nil {
-		return command.Refused(err)
+		return Refused(err)
 	}
 	defer response.Body.Close()
 	lines := bufio.NewReaderSize(response.Body, 1<<16)
 	for {
 		line, err := within(response.Body, silence, lines)
 		if err != nil {
-			return command.Failed(fmt.Errorf("the bridge at %s ended the stream: %w",
+			return Failed(fmt.Errorf("the bridge at %s ended the stream: %w",
 				t.client.address, err))
 		}
 		data, ok := bytes.CutPrefix(line, []byte("data: "))
@@ -106,11 +104,11 @@ func (t *tailView) run(ctx context.Context, path string) error {
 		}
 		var batch tail.Batch
 		if err := json.Unmarshal(data, &batch); err != nil {
-			return command.Failed(fmt.Errorf("%s is not the admin endpoint of a bridge of this version: %w",
+			return Failed(fmt.Errorf("%s is not the admin endpoint of a bridge of this version: %w",
 				t.client.address, err))
 		}
 		if err := t.print(&batch); err != nil {
-			return command.Failed(err)
+			return Failed(err)
 		}
 	}
 }

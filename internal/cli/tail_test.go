@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -34,7 +33,7 @@ func TestTail(t *testing.T) {
 	}()
 	testkit.Eventually(t, "the bridge answers", func() bool {
 		code := run(ctx, []string{"status", "--ready", "--admin-address", admin}, nil, io.Discard, io.Discard)
-		return code == command.ExitClean
+		return code == ExitClean
 	})
 	looking, stop := context.WithCancel(ctx)
 	go func() {
@@ -46,14 +45,14 @@ func TestTail(t *testing.T) {
 		return strings.Contains(stdout.String(), "  synced   pods                     shop/web-0 ")
 	})
 	stop()
-	if code := <-ended; code != command.ExitClean {
+	if code := <-ended; code != ExitClean {
 		t.Errorf("exit code %d after Ctrl-C: %s", code, stderr.String())
 	}
 	if got := stdout.String(); strings.Contains(got, "secrets") || strings.Contains(got, "web-1") {
 		t.Errorf("the filter lets through\n%s", got)
 	}
 	cancel()
-	if code := <-ended; code != command.ExitClean {
+	if code := <-ended; code != ExitClean {
 		t.Errorf("exit code %d\n%s", code, log.String())
 	}
 }
@@ -66,12 +65,12 @@ func TestTailOfOthers(t *testing.T) {
 	}{
 		{
 			"a bridge that stops", ": looking\n\ndata: {\"events\":[{\"op\":\"added\",\"resource\":\"pods\",\"namespace\":\"shop\",\"name\":\"a\\u001b[2J\"," +
-				"\"sink\":\"lake\",\"outcome\":\"lost\",\"attempts\":2}],\"dropped\":3}\n\n", 200, command.ExitFailed,
+				"\"sink\":\"lake\",\"outcome\":\"lost\",\"attempts\":2}],\"dropped\":3}\n\n", 200, ExitFailed,
 			"shop/a?[2J", "3 events left out",
 		},
-		{"a filter that is refused", `{"error":"filter: 1:1: undeclared reference to 'x'"}`, 400, command.ExitRefused, "", "undeclared reference to 'x'"},
-		{"another server", "<html>", 404, command.ExitRefused, "", "is not the admin endpoint of a bridge"},
-		{"another version", "data: 7\n\n", 200, command.ExitFailed, "", "of a bridge of this version"},
+		{"a filter that is refused", `{"error":"filter: 1:1: undeclared reference to 'x'"}`, 400, ExitRefused, "", "undeclared reference to 'x'"},
+		{"another server", "<html>", 404, ExitRefused, "", "is not the admin endpoint of a bridge"},
+		{"another version", "data: 7\n\n", 200, ExitFailed, "", "of a bridge of this version"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

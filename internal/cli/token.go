@@ -4,9 +4,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-
-	"github.com/kubebridge/bridge/internal/cli/adminclient"
-	"github.com/kubebridge/bridge/internal/cli/command"
 )
 
 func newTokenCommand() *cobra.Command {
@@ -25,11 +22,11 @@ Exit codes: 0, or 2 when there is no token.`,
   curl --header "Authorization: Bearer $(bridge token)" 127.0.0.1:8080/status`,
 		Args: cobra.NoArgs,
 	}
-	c := &adminclient.Client{Settings: command.NewSettings(cmd, "state.dir")}
+	c := &Client{Settings: NewSettings(cmd, "state.dir")}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		token, err := c.Token()
 		if err != nil {
-			return command.Refused(err)
+			return Refused(err)
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), token)
 		return nil

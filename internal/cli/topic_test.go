@@ -12,7 +12,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -67,7 +66,7 @@ func TestMissingTopicCommands(t *testing.T) {
 	}
 	await(http.StatusOK)
 	cancel(errors.New("the test is over"))
-	if got := <-code; got != command.ExitClean {
+	if got := <-code; got != ExitClean {
 		t.Errorf("exit code %d\n%s", got, stderr.String())
 	}
 }

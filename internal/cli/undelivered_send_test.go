@@ -16,7 +16,6 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -61,7 +60,7 @@ sinks:
 	go func() { ended <- run(ctx, []string{"run"}, nil, io.Discard, &log) }()
 	defer func() {
 		cancel()
-		if code := <-ended; code != command.ExitClean {
+		if code := <-ended; code != ExitClean {
 			t.Errorf("exit code %d\n%s", code, log.String())
 		}
 	}()
@@ -80,19 +79,19 @@ sinks:
 
 	t.Run("what is refused again stays, with the reason", func(t *testing.T) {
 		code, out, errs := undo("send", "--all", "--sink", "bus")
-		if code != command.ExitFailed || out != "sent 0 events\n" || len(files()) != held ||
+		if code != ExitFailed || out != "sent 0 events\n" || len(files()) != held ||
 			len(tooLarge.FindAllString(errs, -1)) != held || !strings.Contains(errs, "still undelivered") {
 			t.Errorf("exit code %d, %d files\n%s%s", code, len(files()), out, errs)
 		}
 	})
 	t.Run("a sink that is paused is refused at once", func(t *testing.T) {
-		if code := run(ctx, []string{"pause", "sink", "bus"}, nil, io.Discard, io.Discard); code != command.ExitClean {
+		if code := run(ctx, []string{"pause", "sink", "bus"}, nil, io.Discard, io.Discard); code != ExitClean {
 			t.Fatal(code)
 		}
-		if code, _, errs := undo("send", "--all"); code != command.ExitFailed || !strings.Contains(errs, "bridge resume sink bus") {
+		if code, _, errs := undo("send", "--all"); code != ExitFailed || !strings.Contains(errs, "bridge resume sink bus") {
 			t.Errorf("exit code %d: %s", code, errs)
 		}
-		if code := run(ctx, []string{"resume", "sink", "bus"}, nil, io.Discard, io.Discard); code != command.ExitClean {
+		if code := run(ctx, []string{"resume", "sink", "bus"}, nil, io.Discard, io.Discard); code != ExitClean {
 			t.Fatal(code)
 		}
 	})
@@ -109,7 +108,7 @@ sinks:
 			code, out, errs = undo("send", "--all")
 			return len(files()) == 0
 		})
-		if code != command.ExitClean {
+		if code != ExitClean {
 			t.Errorf("exit code %d\n%s%s", code, out, errs)
 		}
 		info, err := stream.Info(t.Context())
@@ -131,7 +130,7 @@ sinks:
 		text := `{"sink":"view","reason":"x","event":{"specversion":"1.0","id":"a/1","source":"/clusters/c","type":"dev.kubebridge.resource.added"}}`
 		testkit.OK(t, os.WriteFile(old, []byte(text), 0o600))
 		code, _, errs := undo("send", "ab")
-		if code != command.ExitFailed || !strings.Contains(errs, "keeps the newest state of each object") {
+		if code != ExitFailed || !strings.Contains(errs, "keeps the newest state of each object") {
 			t.Errorf("exit code %d: %s", code, errs)
 		}
 		if _, err := os.Stat(old); err != nil {
@@ -140,7 +139,7 @@ sinks:
 	})
 	t.Run("where no bridge runs nothing is sent", func(t *testing.T) {
 		code, out, errs := undo("send", "--all", "--admin-address", "127.0.0.1:1")
-		if code != command.ExitRefused || out != "sent 0 events\n" || !strings.Contains(errs, "no bridge answers") {
+		if code != ExitRefused || out != "sent 0 events\n" || !strings.Contains(errs, "no bridge answers") {
 			t.Errorf("exit code %d\n%s%s", code, out, errs)
 		}
 	})

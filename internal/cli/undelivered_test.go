@@ -10,19 +10,19 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/undelivered"
+	"github.com/kubebridge/bridge/internal/publisher/refused"
 )
 
 func TestUndelivered(t *testing.T) {
 	dir := t.TempDir()
-	folder := undelivered.New(undelivered.Config{Dir: filepath.Join(dir, "undelivered"), MaxBytes: 1 << 20})
+	folder := refused.New(refused.Config{Dir: filepath.Join(dir, "undelivered"), MaxBytes: 1 << 20})
 	keep := func(sink, name string, age time.Duration) {
 		t.Helper()
 		e := &event.Event{
 			ID: name + "/1", Source: "/clusters/c", Type: "dev.kubebridge.resource.added", Time: time.Unix(1e9, 0),
 			Subject: "api/v1/namespaces/shop/pods/" + name, Data: []byte(`{"kind":"Pod"}`),
 		}
-		why := undelivered.Refusal{Sink: sink, Reason: "too large:\n\x1b[31m9 MiB", Attempts: 1, Kept: time.Now().Add(-age)}
+		why := refused.Refusal{Sink: sink, Reason: "too large:\n\x1b[31m9 MiB", Attempts: 1, Kept: time.Now().Add(-age)}
 		if err := folder.Keep(e, why); err != nil {
 			t.Fatal(err)
 		}

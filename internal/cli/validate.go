@@ -9,7 +9,6 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app"
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 )
 
@@ -35,7 +34,7 @@ Exit codes: 0 when the configuration is good, 2 when it is not.`,
   bridge validate --print                 what 'bridge run' does without a file`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	s := command.NewSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
+	s := NewSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context")
 	cmd.Flags().BoolVar(&live, "live", false, "ask the API server and the brokers too")
 	cmd.Flags().BoolVar(&print, "print", false, "print the whole configuration as YAML, with "+
 		"defaults filled in and secrets masked")
@@ -57,10 +56,10 @@ Exit codes: 0 when the configuration is good, 2 when it is not.`,
 		printWarnings(cmd, app.Warnings(c))
 		var found string
 		if live {
-			log := command.NewLogger(config.Log{Level: "warn", Format: c.Log.Format}, cmd.ErrOrStderr())
+			log := NewLogger(config.Log{Level: "warn", Format: c.Log.Format}, cmd.ErrOrStderr())
 			l, err := app.CheckLive(cmd.Context(), c, log)
 			if err != nil {
-				return command.Refused(err)
+				return Refused(err)
 			}
 			printWarnings(cmd, l.Warnings)
 			found = fmt.Sprintf("; %s has the resources and allows to read them (%s), the "+

@@ -13,9 +13,8 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/streams"
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
-	"github.com/kubebridge/bridge/internal/verify"
+	"github.com/kubebridge/bridge/internal/event/verify"
 )
 
 // verifyOutputs are the values of --output.
@@ -57,7 +56,7 @@ end.`,
   zcat events.json.gz | bridge verify --from -`,
 		Args: cobra.NoArgs,
 	}
-	s := command.NewSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster")
+	s := NewSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster")
 	cmd.Flags().StringVar(&o.From, "from", "",
 		"stream to read: nats://host/STREAM, kafka://host/topic, a file of structured events, or "+
 			"- ; * in a name stands for anything; none: that of the sink")
@@ -69,10 +68,10 @@ end.`,
 		"an event that is missing may be in flight")
 	cmd.Flags().DurationVar(&o.Patience, "timeout", 30*time.Second,
 		"how long to wait for a broker that does not answer")
-	command.OutputFlag(cmd, &output, verifyOutputs...)
+	OutputFlag(cmd, &output, verifyOutputs...)
 	s.CompleteSinks(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := command.CheckOutput(output, verifyOutputs...); err != nil {
+		if err := CheckOutput(output, verifyOutputs...); err != nil {
 			return err
 		}
 		if o.Patience <= 0 || o.Wait < 0 {
@@ -88,8 +87,8 @@ end.`,
 }
 
 func runVerify(cmd *cobra.Command, o streams.VerifyOptions, output string) error {
-	log := command.NewLogger(config.Log{Level: "error", Format: "auto"}, cmd.ErrOrStderr())
-	ctx, stop := command.UntilSignal(cmd.Context(), log, os.Exit)
+	log := NewLogger(config.Log{Level: "error", Format: "auto"}, cmd.ErrOrStderr())
+	ctx, stop := UntilSignal(cmd.Context(), log, os.Exit)
 	defer stop()
 	o.Stdin = cmd.InOrStdin()
 	bar := terminal.NewBar(cmd.ErrOrStderr(), "messages")
@@ -100,14 +99,14 @@ func runVerify(cmd *cobra.Command, o streams.VerifyOptions, output string) error
 	bar.Clear()
 	if report != nil {
 		if printErr := printReport(cmd.OutOrStdout(), report, output); printErr != nil {
-			return command.Refused(printErr)
+			return Refused(printErr)
 		}
 	}
 	switch {
 	case err != nil:
-		return command.Refused(fmt.Errorf("the stream could not be read to its end: %w", err))
+		return Refused(fmt.Errorf("the stream could not be read to its end: %w", err))
 	case !report.OK:
-		return command.Failed(errors.New(summary(report)))
+		return Failed(errors.New(summary(report)))
 	}
 	return nil
 }

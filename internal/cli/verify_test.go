@@ -16,12 +16,11 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/event/verify"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/testkit"
-	"github.com/kubebridge/bridge/internal/verify"
 )
 
 // verifyEvents is how many events are read; docs/verify.md has the figures for 1,000,000.
@@ -78,8 +77,8 @@ func runProgram(t *testing.T, program, from string) *verify.Report {
 	}
 	t.Logf("%d events of %d objects in %v, %.1f s of CPU, at most %d MiB resident", r.Events, r.Objects, took.Round(time.Millisecond),
 		(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), peak()>>20)
-	if code := cmd.ProcessState.ExitCode(); code != command.ExitFailed {
-		t.Errorf("exit code %d, want %d", code, command.ExitFailed)
+	if code := cmd.ProcessState.ExitCode(); code != ExitFailed {
+		t.Errorf("exit code %d, want %d", code, ExitFailed)
 	}
 	return r
 }

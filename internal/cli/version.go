@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubebridge/bridge/internal/cli/command"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 )
 
@@ -71,19 +70,19 @@ func newVersionCommand(build Build) *cobra.Command {
   bridge version --output json`,
 		Args: cobra.NoArgs,
 	}
-	command.OutputFlag(cmd, &output, "text", "json", "yaml")
+	OutputFlag(cmd, &output, "text", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := command.CheckOutput(output, "text", "json", "yaml"); err != nil {
+		if err := CheckOutput(output, "text", "json", "yaml"); err != nil {
 			return err
 		}
 		switch output {
 		case "json":
-			return command.Failed(terminal.PrintJSON(cmd.OutOrStdout(), build))
+			return Failed(terminal.PrintJSON(cmd.OutOrStdout(), build))
 		case "yaml":
-			return command.Failed(terminal.PrintYAML(cmd.OutOrStdout(), build))
+			return Failed(terminal.PrintYAML(cmd.OutOrStdout(), build))
 		}
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), build)
-		return command.Failed(err)
+		return Failed(err)
 	}
 	return cmd
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app"
-	"github.com/kubebridge/bridge/internal/cli/command"
 )
 
 func newWatchCommand(build Build) *cobra.Command {
@@ -33,13 +32,13 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
   bridge watch pods --filter 'object.status.phase == "Failed"'
   bridge watch secrets -o json | jq .manager`,
 	}
-	s := command.NewSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
+	s := NewSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
 		"admin.address", "log.level", "log.format")
 	selected.addFlags(cmd)
 	cmd.Flags().BoolVar(&onlyChanges, "watch-only", false, "leave out the objects that exist")
-	command.OutputFlag(cmd, &output, "auto", "short", "json")
+	OutputFlag(cmd, &output, "auto", "short", "json")
 	cmd.RunE = func(cmd *cobra.Command, resources []string) error {
-		if err := command.CheckOutput(output, "auto", "short", "json"); err != nil {
+		if err := CheckOutput(output, "auto", "short", "json"); err != nil {
 			return err
 		}
 		load := func() (*config.Config, error) {
@@ -56,7 +55,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 					c.Informers[i].Snapshot = "never"
 				}
 			}
-			return c, command.Refused(selected.apply(c, namesOf(resources)))
+			return c, Refused(selected.apply(c, namesOf(resources)))
 		}
 		c, err := load()
 		if err != nil {

@@ -11,9 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kubebridge/bridge/internal/budget"
-	"github.com/kubebridge/bridge/internal/handover"
-	"github.com/kubebridge/bridge/internal/large"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -35,7 +33,7 @@ type Config struct {
 	// MaxBytes that wait; default 16 MiB. One object that is larger passes alone.
 	MaxBytes int
 	// Account bounds them together with what other queues hold; nil for MaxBytes alone.
-	Account *budget.Account
+	Account *ratelimit.Account
 	// Known objects; required.
 	Known KnownObjects
 	// Resumed is set when the known objects are the whole state already, and the stream continues
@@ -50,7 +48,7 @@ type Config struct {
 type FIFO struct {
 	cfg     Config
 	metrics *metrics
-	spot    *handover.Spot // where Pop waits
+	spot    *ratelimit.Spot // where Pop waits
 	synced  atomic.Bool
 
 	// Owned by Pop.
@@ -77,7 +75,7 @@ func New(cfg Config) (*FIFO, error) {
 	}
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 16<<20)
 	metrics := newMetrics(cfg.Registerer, cfg.MaxBytes)
-	f := &FIFO{cfg: cfg, metrics: metrics, spot: handover.New()}
+	f := &FIFO{cfg: cfg, metrics: metrics, spot: ratelimit.NewSpot()}
 	f.synced.Store(cfg.Resumed)
 	registerDeltas(cfg.Registerer, func() int { return f.Stats().Deltas })
 	return f, nil
@@ -183,7 +181,7 @@ const floodGap = 100 * time.Microsecond
 // stepSize and stepBytes bound what a step processes: more pay for a goroutine of their own.
 const (
 	stepSize  = 32
-	stepBytes = large.Bytes
+	stepBytes = resource.LargeBytes
 )
 
 // put waits for room and queues a delta.
@@ -198,7 +196,7 @@ func (f *FIFO) put(ctx context.Context, d Delta) error {
 // add queues a delta, and reports whether it is not left to Flush to have it processed.
 func (f *FIFO) add(ctx context.Context, d *Delta) (now bool, err error) {
 	size := d.size()
-	large.Note(size)
+	resource.NoteLarge(size)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.waitRoomLocked(ctx, size); err != nil {

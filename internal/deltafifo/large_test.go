@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/kubebridge/bridge/internal/deltafifo"
-	"github.com/kubebridge/bridge/internal/large"
+	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -13,7 +13,7 @@ import (
 func TestLargeObjectIsNoted(t *testing.T) {
 	received := func() bool {
 		select {
-		case <-large.Seen():
+		case <-resource.LargeSeen():
 			return true
 		default:
 			return false
@@ -26,7 +26,7 @@ func TestLargeObjectIsNoted(t *testing.T) {
 		t.Error("a small object was noted")
 	}
 	o := object("b", "2")
-	o.Raw = bytes.Repeat([]byte{' '}, large.Bytes)
+	o.Raw = bytes.Repeat([]byte{' '}, resource.LargeBytes)
 	testkit.OK(t, f.Update(t.Context(), o))
 	if !received() {
 		t.Error("a large object was not noted")

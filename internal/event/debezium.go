@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/jsontree"
+	"github.com/kubebridge/bridge/internal/resource/jsontree"
 )
 
 // Operations of Debezium.

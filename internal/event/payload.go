@@ -1,8 +1,8 @@
 package event
 
 import (
-	"github.com/kubebridge/bridge/internal/patch"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/resource/diff"
 )
 
 // Payload is what an event carries of its object.
@@ -61,7 +61,7 @@ func change(c *Change) []byte {
 	if c.Old == nil {
 		return wrap(make([]byte, 0, len(c.Object.Raw)+16), c.Object.Raw, nil, nil)
 	}
-	diff := patch.Diff(c.Old.Raw, c.Object.Raw)
+	diff := diff.Diff(c.Old.Raw, c.Object.Raw)
 	return wrap(make([]byte, 0, len(c.Object.Raw)+len(c.Old.Raw)+len(diff)+32), c.Object.Raw,
 		c.Old.Raw, diff)
 }
@@ -80,7 +80,7 @@ func wrap(out, object, old, diff []byte) []byte {
 // place of what the reader has: the media type says which.
 func mergePatch(c *Change) (data []byte, mediaType string) {
 	if c.Old != nil {
-		if merge, ok := patch.Merge(c.Old.Raw, c.Object.Raw); ok {
+		if merge, ok := diff.Merge(c.Old.Raw, c.Object.Raw); ok {
 			return merge, MergePatchContentType
 		}
 	}

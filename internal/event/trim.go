@@ -1,6 +1,6 @@
 package event
 
-import "github.com/kubebridge/bridge/internal/jsontree"
+import "github.com/kubebridge/bridge/internal/resource/jsontree"
 
 // trim cuts managedFields and the last-applied annotation out of the metadata of a payload's
 // object, or of both objects of a change or of Debezium's form. It copies the bytes only if it cuts

@@ -11,9 +11,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/kubebridge/bridge/internal/disk"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/store/disk"
 )
 
 // database is what the parts of a DB share. It is the source of the questions.

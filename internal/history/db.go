@@ -16,8 +16,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/kubebridge/bridge/internal/disk"
 	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/store/disk"
 )
 
 // Errors that a caller decides by. Each continues "history <dir> …".

@@ -3,9 +3,9 @@ package history
 import (
 	"container/list"
 
-	"github.com/kubebridge/bridge/internal/history/diff"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/resource/diff"
 )
 
 // lastVersion is the newest version of an object, which the next one is stored as a difference to.

@@ -4,12 +4,11 @@ import (
 	"bytes"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/history/diff"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
-	"github.com/kubebridge/bridge/internal/jsontree"
-	"github.com/kubebridge/bridge/internal/patch"
+	"github.com/kubebridge/bridge/internal/resource/diff"
+	"github.com/kubebridge/bridge/internal/resource/jsontree"
 )
 
 // dataOf is what is stored of an event's data: of a payload with two objects the newer one, and of
@@ -25,7 +24,7 @@ func (b *batch) dataOf(
 		if err != nil || base == nil {
 			return e.Data, err
 		}
-		return patch.Apply(base, e.Data), nil
+		return diff.Apply(base, e.Data), nil
 	case bytes.HasPrefix(e.Data, []byte(`{"before":`)):
 		if object, ok := event.DebeziumObject(e.Data); ok {
 			return object, nil

@@ -6,15 +6,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
-	"github.com/kubebridge/bridge/internal/processor"
+	"github.com/kubebridge/bridge/internal/informer/checkpoint"
+	"github.com/kubebridge/bridge/internal/informer/processor"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
 // swallow is a Publisher that settles everything at once.
@@ -50,13 +50,13 @@ func BenchmarkUpdate(b *testing.B) {
 			committer, _ := checkpoint.New(checkpoint.Config{DB: db})
 			fifo, _ := deltafifo.New(deltafifo.Config{Known: indexer.Listing(), MaxBytes: 64 << 10})
 			maker := event.MakerConfig{Cluster: "c", Informer: "all", Type: pods}
-			cfg := informer.Config{Name: "all/pods", Type: pods, FIFO: fifo, Indexer: indexer, Committer: committer}
+			cfg := informer.StagesConfig{Name: "all/pods", Type: pods, FIFO: fifo, Indexer: indexer, Committer: committer}
 			sink := &swallow{}
 			lc := informer.ListenerConfig{Config: processor.Config{Name: "sink", Publisher: sink}}
 			change(b, &maker, &lc)
 			lc.Maker, _ = event.NewMaker(maker)
 			cfg.Listeners = []informer.ListenerConfig{lc}
-			inf, err := informer.New(cfg)
+			inf, err := informer.NewStages(cfg)
 			if err != nil {
 				b.Fatal(err)
 			}

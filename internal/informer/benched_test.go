@@ -3,10 +3,10 @@ package informer_test
 import (
 	"testing"
 
-	"github.com/kubebridge/bridge/internal/controller"
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/filter"
+	"github.com/kubebridge/bridge/internal/event/filter"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/informer/controller"
 )
 
 // benchmarked are the ways that are compared.

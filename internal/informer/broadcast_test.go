@@ -22,7 +22,7 @@ func (partitioned) Parts(context.Context, *event.Event) (int, error) { return 3,
 func (partitioned) KeepHolds(map[string]*publisher.Hold) {}
 
 func broadcasting(out *outbox) option {
-	return func(c *informer.Config) { c.Listeners[0].Publisher = partitioned{out} }
+	return func(c *informer.StagesConfig) { c.Listeners[0].Publisher = partitioned{out} }
 }
 
 func copies(line string) (lines []string) {
@@ -109,7 +109,7 @@ func startHalves(t *testing.T, s *halves) (*publisher.Publisher, option) {
 		cancel()
 		testkit.OK(t, <-done)
 	})
-	return p, func(c *informer.Config) { c.Listeners[0].Publisher = p }
+	return p, func(c *informer.StagesConfig) { c.Listeners[0].Publisher = p }
 }
 
 // TestBroadcastPosition has the position that is saved of a broker's log stay before the first copy

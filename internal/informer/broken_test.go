@@ -4,7 +4,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/kubebridge/bridge/internal/changelog"
+	"github.com/kubebridge/bridge/internal/informer/changelog"
 )
 
 // brokenCommits is a Committer whose commits fail while it is asked to.

@@ -5,21 +5,21 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/kubebridge/bridge/internal/handover"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // proofs counts how often a list has shown that the server's history is another.
 type proofs struct {
-	signal handover.Signal
+	signal ratelimit.Signal
 	times  atomic.Int64
 }
 
 func newProofs() *proofs { return &proofs{} }
 
-func (p *proofs) count(c *informer.Config) {
+func (p *proofs) count(c *informer.StagesConfig) {
 	c.Diverged = &p.signal
 	p.signal.Watch(func() { p.times.Add(1) })
 }
@@ -138,7 +138,7 @@ func TestDivergedAfterCrash(t *testing.T) {
 		out.wait(t, 4)
 		r.stop()
 
-		r = newRig(t, db, []*outbox{out}, found.count, func(c *informer.Config) { c.Unclean = true })
+		r = newRig(t, db, []*outbox{out}, found.count, func(c *informer.StagesConfig) { c.Unclean = true })
 		r.list(expired, "200", "a@50", "b@60")
 		r.bookmark("201")
 		out.wait(t, 2)

@@ -31,7 +31,7 @@ func (o *outbox) settleUpTo(t *testing.T, v int) {
 }
 
 // ahead lets a listener have everything with its publisher.
-func ahead(c *informer.Config) { c.Listeners[0].Window = 100_000 }
+func ahead(c *informer.StagesConfig) { c.Listeners[0].Window = 100_000 }
 
 // What is with the publisher when its entry is dropped is lost if the process then dies: also the
 // last that was dropped.

@@ -17,7 +17,7 @@ import (
 )
 
 // dropping lets a log of 64 KiB on disk drop its oldest.
-func dropping(c *informer.Config) { c.SpoolBytes, c.DropOldest = 64<<10, true }
+func dropping(c *informer.StagesConfig) { c.SpoolBytes, c.DropOldest = 64<<10, true }
 
 // gapData is what a gap event says.
 type gapData struct {
@@ -108,7 +108,7 @@ func TestDropOldest(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		live, dead := newOutbox(), newOutbox()
 		dead.setHold(true)
-		r := newRig(t, memory(t), []*outbox{live, dead}, spooling, dropping, func(c *informer.Config) { c.Registerer = registry })
+		r := newRig(t, memory(t), []*outbox{live, dead}, spooling, dropping, func(c *informer.StagesConfig) { c.Registerer = registry })
 		r.flood(100, last)
 		r.resting(last)
 		const room = 64<<10 + 512<<10 // the bound, and what one round may add

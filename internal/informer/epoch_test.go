@@ -133,7 +133,7 @@ func TestRewindAfterAbort(t *testing.T) {
 		out.wait(t, 1)
 		r.crash()
 
-		r = newRig(t, db, []*outbox{out}, func(c *informer.Config) {
+		r = newRig(t, db, []*outbox{out}, func(c *informer.StagesConfig) {
 			c.Unclean, c.LogBytes, c.SpoolBytes = true, 64<<10, -1
 		})
 		r.grow("a", "101", 100<<10)
@@ -145,7 +145,7 @@ func TestRewindAfterAbort(t *testing.T) {
 		isClean := r.informer.IsClean()
 
 		out = newOutbox()
-		r = newRig(t, db, []*outbox{out}, func(c *informer.Config) { c.Unclean = !isClean })
+		r = newRig(t, db, []*outbox{out}, func(c *informer.StagesConfig) { c.Unclean = !isClean })
 		r.list(resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "90", To: "60"}, "60", "a@40", "b@50")
 		testkit.Want(t, out.wait(t, 4),
 			"informer.gap  all/pods/gap/90/60/epoch/1 inferred",

@@ -8,13 +8,13 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/kube/standby"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/standby"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // following lets another replica lead.
-func following(c *informer.Config) { c.Listeners[0].Follows = true }
+func following(c *informer.StagesConfig) { c.Listeners[0].Follows = true }
 
 // delivered reports to the first listener how far the leader is.
 func (r *rig) delivered(version resource.Version) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/kubebridge/bridge/internal/controller"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/informer/controller"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -18,10 +18,10 @@ func TestEpochAfterLostState(t *testing.T) {
 		t.Run(fmt.Sprintf("of own %d and held %d is %d", test.own, test.held, test.want), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				db, out := memory(t), newOutbox()
-				r := newRig(t, db, []*outbox{out}, func(c *informer.Config) {
+				r := newRig(t, db, []*outbox{out}, func(c *informer.StagesConfig) {
 					testkit.OK(t, c.Indexer.Meta().AdoptEpoch(test.own))
-					c.Forgotten = func(context.Context) controller.Forgotten {
-						return controller.Forgotten{Holding: []string{"sink-0"}, Epoch: test.held}
+					c.Forgotten = func(context.Context) controller.EarlierRuns {
+						return controller.EarlierRuns{Holding: []string{"sink-0"}, Epoch: test.held}
 					}
 				})
 				r.list(initial, "10", "a@4")

@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/changelog"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/informer/changelog"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -31,7 +31,7 @@ func (h *hooked) Commit() error {
 	return h.Committer.Commit()
 }
 
-func (h *hooked) into(c *informer.Config) {
+func (h *hooked) into(c *informer.StagesConfig) {
 	h.Committer = c.Committer
 	c.Committer = h
 }
@@ -75,7 +75,7 @@ func TestAckBeforeWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, out := memory(t), newOutbox()
 		out.setHold(true)
-		var began atomic.Pointer[informer.Informer]
+		var began atomic.Pointer[informer.Stages]
 		var met atomic.Bool
 		hook := &hooked{}
 		hook.before = func() error {
@@ -116,7 +116,7 @@ func sized(t *testing.T, name, version string, bytes int) *resource.Object {
 func TestLargeDeletes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
-		r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) { c.LogBytes, c.SpoolBytes = 1<<20, -1 })
+		r := newRig(t, memory(t), []*outbox{out}, func(c *informer.StagesConfig) { c.LogBytes, c.SpoolBytes = 1<<20, -1 })
 		const objects, size = 120, 256 << 10
 		testkit.OK(t, r.fifo.BeginReplace(t.Context(), initial))
 		for n := range objects {

@@ -1,267 +1,365 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/kubebridge/bridge/internal/budget"
-	"github.com/kubebridge/bridge/internal/changelog"
-	"github.com/kubebridge/bridge/internal/controller"
 	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/informer/changelog"
+	"github.com/kubebridge/bridge/internal/informer/checkpoint"
+	"github.com/kubebridge/bridge/internal/informer/controller"
+	"github.com/kubebridge/bridge/internal/informer/processor"
+	"github.com/kubebridge/bridge/internal/kube/namespaces"
 	"github.com/kubebridge/bridge/internal/metric"
-	"github.com/kubebridge/bridge/internal/processor"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/ratelimit"
+	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/standby"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// Queue is where the controller pops from, and what resyncs are put into: *deltafifo.FIFO.
-type Queue interface {
-	controller.Queue
-	Resync(ctx context.Context, key resource.Key, listeners uint64, round int64, after uint64) error
-	Snapshot(ctx context.Context, key resource.Key, listeners uint64, round int64) error
-	HasSynced() bool
-}
-
-// Config of an Informer.
-type Config struct {
-	// Name of the informer's unit, for logs and errors.
-	Name string
-	Type resource.Type
-	// Shard is the share of the objects that the informer is of.
-	Shard   resource.Shard
-	FIFO    Queue
-	Indexer *store.Indexer
-	// Committer commits the Log, once it tracks that.
-	Committer changelog.Committer
-	// Listeners, at least one and at most 64.
-	Listeners []ListenerConfig
-	// LogBytes is how much the change log holds in memory; default 16 MiB.
-	LogBytes int
-	// LogAccount bounds that together with what other queues hold; nil for LogBytes alone.
-	LogAccount *budget.Account
-	// Spooler writes changes that have waited for their sinks to the log on disk; nil for none.
-	Spooler *changelog.Spooler
-	// SpoolBytes is how much the log may hold on disk; default 10 GiB. When that is reached,
-	// reading stops. Negative: a full memory stops reading.
-	SpoolBytes int64
-	// DropOldest drops the oldest changes on disk when SpoolBytes is reached, instead of stopping
-	// to read. Each listener that had not read them is sent a gap event in their place.
-	DropOldest bool
-	controller.Config
-	// Selection and Holds are those of processor.Env.
-	Selection func() resource.Version
-	Holds     func(ctx context.Context, sink string) (holds bool, epoch int, err error)
-	Log       *slog.Logger
-	// Registerer for metrics; nil for none.
+// Env is what all pipelines of a bridge share.
+type Env struct {
+	Cluster   string
+	Client    *reflector.Client
+	DB        *store.DB
+	Committer *checkpoint.Committer
+	Spooler   *changelog.Spooler
+	// Budget is of what all pipelines hold in memory; nil for what each is configured to hold.
+	Budget     *ratelimit.Budget
+	Namespaces *namespaces.Watcher
+	// Sink returns a sink that runs; ok is false when there is none of that name.
+	Sink func(name string) (s Sink, ok bool)
+	// Replicas is nil where there are no other replicas.
+	Replicas Replicas
+	// Owners returns an object's controller, that one's, and so on. OnDelete is called before an
+	// object is forgotten.
+	Owners   func(obj *resource.Object) []resource.Owner
+	OnDelete func(obj *resource.Object)
+	// Trace returns what makes the traceparent of an informer's events for a sink; may be nil.
+	Trace func(informer, sink string) func(source, id string) string
+	// Watchdog and Identify as in reflector.Config.
+	Watchdog   time.Duration
+	Identify   func(ctx context.Context) error
+	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// ListenerConfig is one sink's binding to the informer.
-type ListenerConfig struct {
-	processor.Config
-	Selector controller.Selector // as in controller.Listener
-	// Resync is how often the listener is sent a Synced of every object; 0 for never.
-	Resync   time.Duration
-	Progress time.Duration // as in controller.Listener
+// Sink is where a listener's events go.
+type Sink struct {
+	Publisher *publisher.Publisher
+	// Key distinguishes sinks of replicas, which may have one name and other targets.
+	Key string
 }
 
-// Informer is the part of the pipeline between a FIFO and the publishers.
+// Replicas is what this replica knows of the others.
+type Replicas interface {
+	// OthersLed reports whether another replica leads or has led.
+	OthersLed() bool
+	// Succeeds reports whether others have published this pipeline's changes before, and up to
+	// which version at least.
+	Succeeds(p *Informer) (from resource.Version, led bool)
+}
+
+// Start says how a pipeline begins.
+type Start struct {
+	// Relist: the position on disk is not enough, so it lists.
+	Relist bool
+	// Unclean: the run of this pipeline before may have sent what is not known on disk.
+	Unclean bool
+	// Run is that of processor.Config.
+	Run string
+}
+
+// Informer is one pipeline from the API server to the publishers. Its methods may be called
+// concurrently, but for those of its life.
 type Informer struct {
-	cfg        Config
-	log        *changelog.Log
-	controller *controller.Controller
-	listeners  []*processor.Listener
-	gaps       *metric.Counters
-	decided    chan struct{} // closed when the controller has ended
+	// Replica, Snapshots and Objects are constant after New.
+	Replica   *Replica
+	Snapshots *Snapshots
+	Objects   *Objects
+
+	cfg       Config
+	env       Env
+	name      string
+	log       *slog.Logger
+	fifo      *deltafifo.FIFO
+	indexer   *store.Indexer
+	opened    opened
+	stages    *Stages
+	reflector *reflector.Reflector
+	// diverged is set by the controller when a list shows that the server's history is another. The
+	// reflector watches it.
+	diverged *ratelimit.Signal
+	id       uint64 // another for each pipeline, also of the same name
+	start    Start
+	selected *namespaces.Selection // nil without a namespaceSelector
+	metrics  *metric.Scope
+	accounts accounts
+	refresh  bodyRefresh
+	life     life
 }
 
-// New checks the configuration and starts nothing.
-func New(cfg Config) (*Informer, error) {
-	switch {
-	case cfg.FIFO == nil || cfg.Indexer == nil || cfg.Committer == nil:
-		return nil, fmt.Errorf("informer %s: fifo, indexer and committer are required", cfg.Name)
-	case len(cfg.Listeners) == 0 || len(cfg.Listeners) > 64:
-		return nil, fmt.Errorf("informer %s: %d sinks; there must be 1 to 64", cfg.Name,
-			len(cfg.Listeners))
-	case cfg.DropOldest && slices.ContainsFunc(cfg.Listeners,
-		func(l ListenerConfig) bool { return l.Latest }):
-		return nil, fmt.Errorf("informer %s: the oldest can't be dropped where a sink gets the newest "+
-			"states only: what it has read ahead lies there", cfg.Name)
+// opened is what was found when the state was opened.
+type opened struct {
+	at       time.Time
+	saved    resource.Version     // the watermark on disk, "" for none
+	recovery controller.StartCase // what to read with; the first list decides on its gap
+}
+
+// ids counts pipelines.
+var ids atomic.Uint64
+
+// New opens the state and connects the stages. It starts nothing.
+func New(cfg Config, env Env, start Start) (*Informer, error) {
+	p := &Informer{
+		cfg: cfg, env: env, name: cfg.Name(), id: ids.Add(1), start: start, life: newLife(),
+		diverged: &ratelimit.Signal{},
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
+	p.Replica, p.Snapshots, p.Objects = &Replica{p: p}, &Snapshots{p: p}, &Objects{p: p}
+	p.log = env.Log.With("informer", cfg.Informer)
+	if cfg.Namespace != "" {
+		p.log = p.log.With("namespace", cfg.Namespace)
 	}
-	i := &Informer{cfg: cfg, gaps: controller.NewGaps(cfg.Registerer), decided: make(chan struct{})}
-	for _, step := range []func() error{i.openLog, i.addController, i.addListeners} {
+	p.metrics = metric.NewScope(env.Registerer, prometheus.Labels{
+		"informer": cfg.Informer, "resource": cfg.Type.String(), "namespace": cfg.Namespace,
+	})
+	p.accounts = accounts{fifo: env.Budget.Account(), log: env.Budget.Account()}
+	for _, step := range []func() error{p.openState, p.addFIFO, p.addInformer, p.addReflector} {
 		if err := step(); err != nil {
-			return nil, fmt.Errorf("informer %s: %w", cfg.Name, err)
+			p.accounts.close()
+			return nil, fmt.Errorf("informer %s: %w", p.name, err)
 		}
 	}
-	return i, nil
+	p.registerMetrics()
+	p.metrics.Begin()
+	env.Committer.Track(p.stages.Log())
+	return p, nil
 }
 
-func (i *Informer) openLog() (err error) {
-	names := make([]string, len(i.cfg.Listeners))
-	for n := range names {
-		names[n] = i.cfg.Listeners[n].Name
+// Name is the Config's.
+func (p *Informer) Name() string { return p.name }
+
+// Config must not be changed.
+func (p *Informer) Config() *Config { return &p.cfg }
+
+// Log has the pipeline's attributes.
+func (p *Informer) Log() *slog.Logger { return p.log }
+
+func (p *Informer) openState() (err error) {
+	p.indexer, err = p.env.DB.Indexer(store.IndexerConfig{
+		Name: p.name, Scope: p.cfg.Scope(), Narrowing: p.cfg.narrowing(), Type: p.cfg.Type,
+		ExactBodies: p.cfg.needsExactBodies(),
+	})
+	if err != nil {
+		return err
 	}
-	i.log, err = changelog.Open(changelog.Config{
-		Indexer: i.cfg.Indexer, Type: i.cfg.Type, Committer: i.cfg.Committer, Listeners: names,
-		MemoryBytes: i.cfg.LogBytes, Account: i.cfg.LogAccount, Spooler: i.cfg.Spooler, SpoolBytes: i.cfg.SpoolBytes,
-		DropOldest: i.cfg.DropOldest, Log: i.cfg.Log, Registerer: i.cfg.Registerer,
+	if err := p.redactState(); err != nil {
+		return err
+	}
+	position, errPosition := p.indexer.Meta().Position()
+	pending, errPending := p.indexer.Meta().ListPending()
+	diverged, err := p.indexer.Meta().Diverged()
+	p.opened.saved, p.opened.at = position.Version, time.Now()
+	p.opened.recovery = controller.Recover(&controller.StartState{
+		Diverged: diverged, Pending: pending, Watermark: p.opened.saved != "", Lists: p.lists(),
+		NoSnapshot: p.cfg.Snapshot == SnapshotNever,
+	})
+	return errors.Join(errPosition, errPending, err)
+}
+
+// lists reports whether it lists everything, whatever is known.
+func (p *Informer) lists() bool { return p.cfg.Snapshot == SnapshotAlways || p.start.Relist }
+
+// redactState takes out of the state on disk what is to be taken out now and was not before. It
+// must not come back as the old object of a change, or as the last state of a deleted object.
+func (p *Informer) redactState() error {
+	opts := p.cfg.Parse
+	opts.Type = p.cfg.Type
+	tag := ""
+	if opts.Redacts() {
+		tag = p.cfg.Redaction
+	}
+	before, err := p.indexer.Meta().Redaction()
+	if err != nil || before == tag {
+		return err
+	}
+	if tag != "" {
+		if err := changelog.Redact(p.indexer, opts.Again()); err != nil {
+			return fmt.Errorf("what the configuration takes out now is still in the state directory, "+
+				"and can't be taken out there: %w", err)
+		}
+	}
+	return p.indexer.Meta().SetRedaction(tag)
+}
+
+// addFIFO bounds it by a quarter of the memory. Deltas pending in the FIFO could as well be in the
+// log: the FIFO only keeps reading and deciding from waiting for each other.
+func (p *Informer) addFIFO() (err error) {
+	p.fifo, err = deltafifo.New(deltafifo.Config{
+		MaxBytes: max(cmp.Or(p.cfg.Memory, 16<<20)/4, 1), Known: p.indexer.Listing(),
+		Resumed: p.From() != "", Account: p.accounts.fifo,
+		Registerer: p.metrics,
 	})
 	return err
 }
 
-func (i *Informer) addController() (err error) {
-	env := controller.Env{
-		FIFO: i.cfg.FIFO, Indexer: i.cfg.Indexer, Log: i.log, Gaps: i.gaps, Logger: i.cfg.Log,
-		Registerer: i.cfg.Registerer,
-	}
-	for _, l := range i.cfg.Listeners {
-		env.Listeners = append(env.Listeners, controller.Listener{
-			Name: l.Name, Selector: l.Selector, NeedsOld: l.Maker.NeedsOld(), Omits: l.Maker.Omits(),
-			Progress: l.Progress,
-		})
-	}
-	i.controller, err = controller.New(i.cfg.Config, env)
-	return err
-}
-
-func (i *Informer) addListeners() error {
-	env := processor.Env{
-		Log: i.log, Indexer: i.cfg.Indexer, Type: i.cfg.Type, Shard: i.cfg.Shard,
-		Selection: i.cfg.Selection, History: i.controller.History, Holds: i.cfg.Holds, Gaps: i.gaps,
-		Logger: i.cfg.Log, Registerer: i.cfg.Registerer,
-	}
-	for n, cfg := range i.cfg.Listeners {
-		l, err := processor.New(cfg.Config, env, n)
+func (p *Informer) addInformer() (err error) {
+	var listeners []ListenerConfig
+	for i := range p.cfg.Sinks {
+		listener, err := p.listener(&p.cfg.Sinks[i])
 		if err != nil {
 			return err
 		}
-		i.listeners = append(i.listeners, l)
+		listeners = append(listeners, listener)
+	}
+	cfg := StagesConfig{
+		Name: p.name, Type: p.cfg.Type, Shard: p.cfg.Shard,
+		FIFO: p.fifo, Indexer: p.indexer, Committer: p.env.Committer, Listeners: listeners,
+		Spooler: p.env.Spooler, Config: p.controllerConfig(),
+		LogBytes: p.cfg.Memory, LogAccount: p.accounts.log,
+		SpoolBytes: p.spoolBytes(), DropOldest: p.cfg.DropOldest,
+		Selection: p.selection(), Holds: p.holds,
+		Log: p.log.With("resource", p.cfg.Type.String()), Registerer: p.metrics,
+	}
+	p.stages, err = NewStages(cfg)
+	return err
+}
+
+func (p *Informer) controllerConfig() controller.Config {
+	cfg := controller.Config{
+		Selector: p.cfg.selector(p.cfg.Filter), OnDelete: p.env.OnDelete,
+		Namespaces: p.cfg.NamespaceSelector != "",
+		Selective:  p.cfg.selective(), Leavable: p.cfg.leavable(),
+		Enterable:  p.cfg.selectsHere() && p.cfg.Snapshot != SnapshotNever,
+		Resnapshot: p.cfg.Snapshot == SnapshotAlways, Unclean: p.start.Unclean,
+		Forgotten: p.forgotten, Diverged: p.diverged,
+	}
+	if p.cfg.Owners {
+		cfg.Owners = p.env.Owners
+	}
+	if p.env.Replicas != nil {
+		cfg.Succeeds = func() (resource.Version, bool) { return p.env.Replicas.Succeeds(p) }
+	}
+	return cfg
+}
+
+func (p *Informer) listener(b *Binding) (l ListenerConfig, err error) {
+	sink, ok := p.env.Sink(b.Sink)
+	if !ok {
+		return l, fmt.Errorf("there is no sink %q", b.Sink)
+	}
+	cfg := p.cfg.makerConfig(p.env.Cluster)
+	cfg.Payload, cfg.Types, cfg.Lifts = b.Payload, b.Types, p.cfg.Lifts
+	cfg.Selective = p.cfg.LabelSelector != "" || p.cfg.FieldSelector != ""
+	cfg.Exact = p.cfg.selectsHere() && !p.cfg.leavable()
+	cfg.Omits = p.cfg.omits(b)
+	if p.env.Trace != nil {
+		cfg.Trace = p.env.Trace(p.cfg.Informer, b.Sink)
+	}
+	p.Replica.sinkKeys = append(p.Replica.sinkKeys, sink.Key)
+	maker, err := event.NewMaker(cfg)
+	return ListenerConfig{
+		Config: processor.Config{
+			Name: b.Sink, Publisher: sink.Publisher, Follows: p.env.Replicas != nil, Maker: maker,
+			Latest: b.Latest, Run: p.start.Run,
+		},
+		Selector: p.cfg.selector(b.Filter), Resync: b.Resync, Progress: b.Progress,
+	}, err
+}
+
+// spoolBytes is the bound of the log on disk. Without a state directory that would be memory too,
+// which is bounded already.
+func (p *Informer) spoolBytes() int64 {
+	if p.env.DB.Database().Dir() == "" {
+		return -1
+	}
+	return p.cfg.Spool
+}
+
+func (p *Informer) addReflector() (err error) {
+	cfg := reflector.Config{
+		Client: p.env.Client, Store: p.fifo, Limits: p.cfg.Reflector, Log: p.log,
+		Registerer: p.metrics,
+	}
+	cfg.Identify = p.env.Identify
+	cfg.Type, cfg.Namespace = p.cfg.Type, p.cfg.Namespace
+	if err := p.addSelectors(&cfg); err != nil {
+		return err
+	}
+	cfg.Parse = p.cfg.Parse
+	cfg.Parse.Type = p.cfg.Type
+	cfg.Watchdog = p.watchdog()
+	cfg.Snapshot = p.opened.recovery != controller.Now
+	cfg.From, cfg.Reached = p.From(), p.opened.saved
+	if err := p.addNamespaces(&cfg); err != nil {
+		return err
+	}
+	if !p.cfg.Shard.All() {
+		cfg.Selects = func(obj *resource.Object) bool {
+			return p.cfg.Shard.Has(p.cfg.Type, obj.Namespace, obj.Name)
+		}
+	}
+	if cfg.Diverged = p.diverged; p.opened.recovery == controller.Rewound {
+		p.diverged.Set()
+	}
+	p.reflector, err = reflector.New(cfg)
+	return err
+}
+
+// addSelectors has the API server evaluate the selectors, or the reflector the one of labels.
+func (p *Informer) addSelectors(cfg *reflector.Config) error {
+	cfg.LabelSelector, cfg.FieldSelector = p.cfg.LabelSelector, p.cfg.FieldSelector
+	if !p.cfg.selectsHere() {
+		return nil
+	}
+	selector, err := labels.Parse(p.cfg.LabelSelector)
+	if err != nil {
+		return fmt.Errorf("labelSelector: %w", err)
+	}
+	cfg.LabelSelector = ""
+	cfg.Matches = func(obj *resource.Object) bool { return selector.Matches(obj.Labels()) }
+	return nil
+}
+
+// addNamespaces has the reflector select namespaces, where the pipeline does.
+func (p *Informer) addNamespaces(cfg *reflector.Config) error {
+	if p.cfg.NamespaceSelector == "" {
+		return nil
+	}
+	selected, err := p.env.Namespaces.Select(p.cfg.NamespaceSelector)
+	if err != nil {
+		return err
+	}
+	p.selected = selected
+	saved, err := p.indexer.Meta().Namespaces()
+	if err != nil {
+		return err
+	}
+	cfg.Namespaces = selected
+	cfg.Selected, cfg.AsOf = map[string]resource.NamespaceState{}, map[string]resource.Version{}
+	for name, n := range saved {
+		cfg.Selected[name] = n.State
+		if n.AsOf != "" {
+			cfg.AsOf[name] = n.AsOf
+		}
 	}
 	return nil
 }
 
-// Follow sets what the leader has delivered to the n-th listener's sink; see processor.Listener.
-func (i *Informer) Follow(n int, progress standby.Unit, ended bool) {
-	i.listeners[n].Follow(progress, ended)
-}
-
-// Lead has all listeners send what the leader before has not delivered.
-func (i *Informer) Lead() {
-	for _, l := range i.listeners {
-		l.Lead()
+// From is the version after which it resumed, "" for none.
+func (p *Informer) From() resource.Version {
+	if p.lists() || p.opened.recovery == controller.Interrupted {
+		return ""
 	}
-}
-
-// Log is what the Committer has to track, from before Run until after End.
-func (i *Informer) Log() *changelog.Log { return i.log }
-
-// Run works until the FIFO is closed and everything that came of it is settled, then returns nil;
-// or until ctx ends, or something fails that only a restart of the informer can heal (the state
-// database). End follows, where another informer is to continue with its state in the same process.
-func (i *Informer) Run(ctx context.Context) error {
-	for _, l := range i.listeners {
-		if err := l.Prepare(); err != nil {
-			return fmt.Errorf("informer %s: %w", i.cfg.Name, err)
-		}
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	resync, stopResync := context.WithCancel(ctx)
-	defer stopResync()
-	var listening sync.WaitGroup
-	for n, l := range i.listeners {
-		listening.Add(1)
-		l.Start(ctx, func(err error) {
-			defer listening.Done()
-			if err != nil {
-				g.Go(func() error { return err }) // ends the others
-			}
-		})
-		if every := i.cfg.Listeners[n].Resync; every > 0 {
-			g.Go(func() error { return i.resync(resync, every, 1<<n) })
-		}
-	}
-	// The controller has no goroutine of its own: with "*" there are hundreds of informers.
-	err := i.controller.Run(ctx)
-	close(i.decided)
-	stopResync()
-	if err != nil {
-		g.Go(func() error { return fmt.Errorf("informer %s: %w", i.cfg.Name, err) }) // ends the others
-	}
-	listening.Wait()
-	i.log.EndSpooling()
-	return g.Wait()
-}
-
-// resync queues a Sync of every object for a listener, each period, until ctx ends. The round is
-// the number of the period, so that it is the same for every replica.
-func (i *Informer) resync(ctx context.Context, every time.Duration, bit changelog.Listeners) error {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		var round int64
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-tick.C:
-			round = now.UnixNano() / int64(every)
-		}
-		if !i.HasSynced() {
-			continue
-		}
-		for item, err := range i.cfg.Indexer.All() {
-			if err != nil {
-				return fmt.Errorf("resync %s: %w", i.cfg.Name, err)
-			}
-			if err := i.cfg.FIFO.Resync(ctx, item.Key, uint64(bit), round, i.controller.Newest()); err != nil {
-				if ctx.Err() != nil || errors.Is(err, deltafifo.ErrClosed) {
-					return nil
-				}
-				return err
-			}
-		}
-	}
-}
-
-// IsClean reports whether everything that was ever sent is known: the run before has ended in
-// order, or this one has heard from the API server what it sent last.
-func (i *Informer) IsClean() bool { return i.controller.IsClean() }
-
-// History is the version since which the informer has seen everything, in an epoch of the server's
-// history. ok is false while a list is under way, and before the first.
-func (i *Informer) History() (from resource.Version, epoch int, ok bool) {
-	return i.controller.History()
-}
-
-// HasSynced reports whether the first population was applied: everything of the first list has been
-// handed to the listeners' log.
-func (i *Informer) HasSynced() bool { return i.cfg.FIFO.HasSynced() }
-
-// Status of the informer's log and listeners.
-type Status struct {
-	Log changelog.Status
-	// Gaps reported since the start, by reason.
-	Gaps      map[string]int
-	Listeners []processor.Status
-}
-
-// Status says what is pending.
-func (i *Informer) Status() Status {
-	s := Status{Log: i.log.Status(), Gaps: i.gaps.Counts()}
-	for _, l := range i.listeners {
-		s.Listeners = append(s.Listeners, l.Status())
-	}
-	return s
+	return p.opened.saved
 }

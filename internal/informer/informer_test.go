@@ -13,16 +13,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/changelog"
-	"github.com/kubebridge/bridge/internal/checkpoint"
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
-	"github.com/kubebridge/bridge/internal/processor"
+	"github.com/kubebridge/bridge/internal/informer/changelog"
+	"github.com/kubebridge/bridge/internal/informer/checkpoint"
+	"github.com/kubebridge/bridge/internal/informer/processor"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -136,7 +136,7 @@ type rig struct {
 	fifo      queue
 	indexer   *store.Indexer
 	committer *checkpoint.Committer
-	informer  *informer.Informer
+	informer  *informer.Stages
 	cancel    context.CancelFunc
 	done      chan error
 }
@@ -169,7 +169,7 @@ func (q queue) Bookmark(ctx context.Context, version resource.Version) error {
 	return q.flush(q.FIFO.Bookmark(ctx, version))
 }
 
-type option func(*informer.Config)
+type option func(*informer.StagesConfig)
 
 func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *rig {
 	t.Helper()
@@ -184,7 +184,7 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 	r.fifo = queue{fifo}
 	maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods})
 	testkit.OK(t, err)
-	cfg := informer.Config{
+	cfg := informer.StagesConfig{
 		Name: "all/pods", Type: pods, FIFO: fifo, Indexer: r.indexer, Committer: r.committer,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
@@ -197,7 +197,7 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 	for _, o := range options {
 		o(&cfg)
 	}
-	r.informer, err = informer.New(cfg)
+	r.informer, err = informer.NewStages(cfg)
 	testkit.OK(t, err)
 	r.committer.Track(r.informer.Log())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -210,7 +210,7 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 
 // waiting has changes wait that long for their listeners before they go to disk.
 func waiting(after time.Duration) option {
-	return func(c *informer.Config) { c.Spooler = changelog.NewSpooler(after) }
+	return func(c *informer.StagesConfig) { c.Spooler = changelog.NewSpooler(after) }
 }
 
 // stop closes the FIFO and waits until everything is settled, then commits.
@@ -539,7 +539,7 @@ func TestGapEventAlone(t *testing.T) {
 func TestResyncListeners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, other := newOutbox(), newOutbox()
-		r := newRig(t, memory(t), []*outbox{asked, other}, func(c *informer.Config) { c.Listeners[0].Resync = 20 * time.Millisecond })
+		r := newRig(t, memory(t), []*outbox{asked, other}, func(c *informer.StagesConfig) { c.Listeners[0].Resync = 20 * time.Millisecond })
 		r.list(initial, "10", "a@1")
 		got := asked.wait(t, 3)
 		if !strings.HasPrefix(got[2], "resource.synced a ua/1/sync/") {
@@ -560,7 +560,7 @@ func TestSnapshotAlways(t *testing.T) {
 		r.list(initial, "10", "a@1")
 		out.wait(t, 2)
 		r.stop()
-		r = newRig(t, db, []*outbox{out}, func(c *informer.Config) { c.Resnapshot = true })
+		r = newRig(t, db, []*outbox{out}, func(c *informer.StagesConfig) { c.Resnapshot = true })
 		r.list(initial, "20", "a@1", "b@12")
 		got := out.wait(t, 4)
 		if got[0] != "informer.gap  all/pods/gap/10/ inferred" || !strings.HasPrefix(got[1], "resource.synced a ua/1/sync/") || got[2] != "resource.added b ub/12 initial" {
@@ -575,7 +575,7 @@ func TestFullLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		out.hold = true
-		r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) { c.LogBytes = 4096 })
+		r := newRig(t, memory(t), []*outbox{out}, func(c *informer.StagesConfig) { c.LogBytes = 4096 })
 		for i := range 2000 {
 			r.add(fmt.Sprint("pod-", i), fmt.Sprint(100+i))
 			if i%500 == 0 {
@@ -608,7 +608,7 @@ func TestContextEnd(t *testing.T) {
 	testkit.OK(t, err)
 	maker, err := event.NewMaker(event.MakerConfig{Type: pods})
 	testkit.OK(t, err)
-	i, err := informer.New(informer.Config{Name: "x", FIFO: fifo, Indexer: ix, Committer: c, Listeners: []informer.ListenerConfig{{Config: processor.Config{Publisher: out, Maker: maker}}}})
+	i, err := informer.NewStages(informer.StagesConfig{Name: "x", FIFO: fifo, Indexer: ix, Committer: c, Listeners: []informer.ListenerConfig{{Config: processor.Config{Publisher: out, Maker: maker}}}})
 	testkit.OK(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error, 1)

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/kubebridge/bridge/internal/controller"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/informer/controller"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -125,8 +125,8 @@ func TestSecondSnapshotGap(t *testing.T) {
 			r.crash()
 
 			out = newOutbox()
-			r = newRig(t, db, []*outbox{out}, func(c *informer.Config) {
-				c.Forgotten = func(context.Context) (f controller.Forgotten) {
+			r = newRig(t, db, []*outbox{out}, func(c *informer.StagesConfig) {
+				c.Forgotten = func(context.Context) (f controller.EarlierRuns) {
 					t.Error("the sinks are asked for what this bridge has sent")
 					return f
 				}

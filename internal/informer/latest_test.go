@@ -10,7 +10,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
-	"github.com/kubebridge/bridge/internal/processor"
+	"github.com/kubebridge/bridge/internal/informer/processor"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -19,7 +19,7 @@ import (
 // latest makes the first listener one that is sent the newest states only, with this many events
 // with the publisher at once.
 func latest(window int) option {
-	return func(c *informer.Config) {
+	return func(c *informer.StagesConfig) {
 		c.Listeners[0].Latest, c.Listeners[0].Window = true, window
 	}
 }
@@ -167,9 +167,9 @@ func TestLatestOldObject(t *testing.T) {
 	for _, where := range []string{"memory", "disk"} {
 		t.Run("in "+where, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				options := []option{latest(1), func(c *informer.Config) { c.Listeners[0].Maker = maker }}
+				options := []option{latest(1), func(c *informer.StagesConfig) { c.Listeners[0].Maker = maker }}
 				if where == "disk" {
-					options = append(options, waiting(20*time.Millisecond), func(c *informer.Config) { c.LogBytes = 1 })
+					options = append(options, waiting(20*time.Millisecond), func(c *informer.StagesConfig) { c.LogBytes = 1 })
 				}
 				out, all := newOutbox(), newOutbox()
 				r := newRig(t, memory(t), []*outbox{out, all}, options...)
@@ -287,7 +287,7 @@ func TestReadAheadBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const objects = 500
 		out := newOutbox()
-		r := newRig(t, memory(t), []*outbox{out}, spooling, latest(1), func(c *informer.Config) { c.Listeners[0].Ahead = 50 })
+		r := newRig(t, memory(t), []*outbox{out}, spooling, latest(1), func(c *informer.StagesConfig) { c.Listeners[0].Ahead = 50 })
 		out.setHold(true)
 		r.do("add z 1")
 		out.wait(t, 1)
@@ -329,7 +329,7 @@ func TestLatestReadAheadDrop(t *testing.T) {
 		defer r.stop()
 		maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods})
 		testkit.OK(t, err)
-		_, err = informer.New(informer.Config{
+		_, err = informer.NewStages(informer.StagesConfig{
 			Name: "all/pods", Type: pods, FIFO: r.fifo, Indexer: ix, Committer: r.committer, DropOldest: true,
 			Listeners: []informer.ListenerConfig{{
 				Config: processor.Config{Name: "sink", Publisher: newOutbox(), Maker: maker, Latest: true},
@@ -357,8 +357,8 @@ func (onlyB) NeedsOld() bool { return false }
 func TestLatestEarlierDrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memory(t)
-		filtered := func(c *informer.Config) { c.Listeners[1].Selector = onlyB{} }
-		newest := func(c *informer.Config) { c.Listeners[0].Latest, c.Listeners[1].Latest = true, true }
+		filtered := func(c *informer.StagesConfig) { c.Listeners[1].Selector = onlyB{} }
+		newest := func(c *informer.StagesConfig) { c.Listeners[0].Latest, c.Listeners[1].Latest = true, true }
 		before := []*outbox{newOutbox(), newOutbox()}
 		before[0].setHold(true)
 		before[1].setHold(true)
@@ -405,7 +405,7 @@ func (d *demanding) set(items int) {
 func TestDemand(t *testing.T) {
 	begin := func(t *testing.T, items int) (*demanding, *rig) {
 		d := &demanding{outbox: newOutbox(), items: items, changed: make(chan struct{})}
-		r := newRig(t, memory(t), []*outbox{d.outbox}, latest(100), func(c *informer.Config) { c.Listeners[0].Publisher = d })
+		r := newRig(t, memory(t), []*outbox{d.outbox}, latest(100), func(c *informer.StagesConfig) { c.Listeners[0].Publisher = d })
 		return d, r
 	}
 	t.Run("while a sink is paused nothing is handed over, and then the newest state", func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -18,7 +18,7 @@ import (
 func changes(t *testing.T) option {
 	maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods, Payload: event.PayloadChange})
 	testkit.OK(t, err)
-	return func(c *informer.Config) {
+	return func(c *informer.StagesConfig) {
 		for i := range c.Listeners {
 			c.Listeners[i].Maker = maker
 		}

@@ -28,7 +28,7 @@ func (fragile) NeedsOld() bool { return false }
 func TestPanic(t *testing.T) {
 	t.Run("of a selector keeps nothing back and is counted", func(t *testing.T) {
 		registry, out := prometheus.NewRegistry(), newOutbox()
-		r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) {
+		r := newRig(t, memory(t), []*outbox{out}, func(c *informer.StagesConfig) {
 			c.Registerer, c.Listeners[0].Selector = registry, fragile{"poison"}
 		})
 		r.add("a", "11")
@@ -47,7 +47,7 @@ bridge_informer_filter_errors_total{sink="sink-0"} 1
 	})
 	t.Run("of a maker gives an event that is a dead letter, and does not come back", func(t *testing.T) {
 		db, out := memory(t), newOutbox()
-		poisoned := func(c *informer.Config) {
+		poisoned := func(c *informer.StagesConfig) {
 			maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods, Trace: func(_, id string) string {
 				if strings.HasPrefix(id, "upoison") {
 					panic("a bug")

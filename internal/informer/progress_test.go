@@ -12,7 +12,7 @@ import (
 
 // omitting has the stream of the first listener leave versions out.
 func omitting(keys ...string) option {
-	return func(c *informer.Config) {
+	return func(c *informer.StagesConfig) {
 		maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods, Omits: keys})
 		if err != nil {
 			panic(err)
@@ -48,7 +48,7 @@ func TestOmits(t *testing.T) {
 }
 
 func TestProgress(t *testing.T) {
-	every := func(c *informer.Config) { c.Listeners[0].Progress = time.Minute }
+	every := func(c *informer.StagesConfig) { c.Listeners[0].Progress = time.Minute }
 	t.Run("a bookmark is reported behind everything before it, at most once in the time given", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			out, other := newOutbox(), newOutbox()

@@ -91,13 +91,13 @@ func TestQuarantine(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					db, out := memory(t), newOutbox()
 					out.setHold(true)
-					r := newRig(t, db, []*outbox{out}, func(c *informer.Config) { c.Unclean = true })
+					r := newRig(t, db, []*outbox{out}, func(c *informer.StagesConfig) { c.Unclean = true })
 					r.add("a", "50")
 					out.wait(t, 1)
 					r.crash()
 
 					out = newOutbox()
-					r = newRig(t, db, []*outbox{out}, func(c *informer.Config) { c.Unclean = true })
+					r = newRig(t, db, []*outbox{out}, func(c *informer.StagesConfig) { c.Unclean = true })
 					r.quarantine("a", "50")
 					r.quarantine("a", "55") // its delete
 					next.report(r)

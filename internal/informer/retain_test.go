@@ -57,7 +57,7 @@ func TestStuckChangeMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const objects, size = 200, 256 << 10
 		sink := &stuck{}
-		r := newRig(t, memory(t), []*outbox{newOutbox()}, func(c *informer.Config) { c.Listeners[0].Publisher = sink })
+		r := newRig(t, memory(t), []*outbox{newOutbox()}, func(c *informer.StagesConfig) { c.Listeners[0].Publisher = sink })
 		r.add("stuck", "10")
 		for i := range objects {
 			raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"o%d","namespace":"shop","uid":"u","resourceVersion":"%d"},"spec":%q}`,

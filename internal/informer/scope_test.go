@@ -23,7 +23,7 @@ func TestNamespaceInPartialList(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				out := newOutbox()
-				r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) { c.Namespaces, c.Selective = true, true })
+				r := newRig(t, memory(t), []*outbox{out}, func(c *informer.StagesConfig) { c.Namespaces, c.Selective = true, true })
 				all := resource.Relist{Kind: resource.RelistInitial, Namespaces: map[string]resource.Version{"shop": "1"}}
 				r.list(all, "10", "a@4")
 				out.wait(t, 2)
@@ -48,7 +48,7 @@ func TestNamespaceInPartialList(t *testing.T) {
 // nothing would say that they have left.
 func TestNamespaceBehindAnnouncement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		selects := func(c *informer.Config) { c.Namespaces, c.Selective = true, true }
+		selects := func(c *informer.StagesConfig) { c.Namespaces, c.Selective = true, true }
 		all := resource.Relist{Kind: resource.RelistInitial, Namespaces: map[string]resource.Version{"shop": "1"}}
 		leaves := resource.Relist{Kind: resource.RelistLeaves, Namespace: "shop"}
 		enters := resource.Relist{Kind: resource.RelistEnters, Namespace: "shop", Entered: "13", From: "12"}

@@ -33,7 +33,7 @@ func (v versions) NeedsOld() bool { return strings.HasPrefix(string(v), "old") }
 
 // selecting gives the informer a selector, and each listener one of its own; "" for none.
 func selecting(all versions, each ...versions) option {
-	return func(c *informer.Config) {
+	return func(c *informer.StagesConfig) {
 		if all != "" {
 			c.Selector = all
 		}
@@ -152,7 +152,7 @@ func TestFilteredOrder(t *testing.T) {
 func TestFilterFailureCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, reg := newOutbox(), prometheus.NewRegistry()
-		r := newRig(t, memory(t), []*outbox{out}, selecting("", "5"), func(c *informer.Config) { c.Registerer = reg })
+		r := newRig(t, memory(t), []*outbox{out}, selecting("", "5"), func(c *informer.StagesConfig) { c.Registerer = reg })
 		r.add("a", "5")
 		r.update("a", "666")
 		testkit.Want(t, out.wait(t, 1), "resource.updated a ua/666")

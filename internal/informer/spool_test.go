@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/informer"
-	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // spooling writes what is pending to disk soon, and memory and windows small, so that listeners
 // have to read from there.
-func spooling(c *informer.Config) {
+func spooling(c *informer.StagesConfig) {
 	waiting(20 * time.Millisecond)(c)
 	c.LogBytes = 64 << 10
 	for i := range c.Listeners {
@@ -169,7 +169,7 @@ func TestSpoolAfterRestart(t *testing.T) {
 			return r.informer.Log().Status().Watermark == "1000"
 		})
 		live2, dead2, fresh := newOutbox(), newOutbox(), newOutbox()
-		swapped := func(c *informer.Config) { // the order in the configuration is another now, and a sink is new
+		swapped := func(c *informer.StagesConfig) { // the order in the configuration is another now, and a sink is new
 			c.Listeners[0].Name, c.Listeners[1].Name, c.Listeners[2].Name = "sink-1", "sink-0", "fresh"
 		}
 		r2 := newRig(t, db, []*outbox{dead2, live2, fresh}, spooling, swapped)
@@ -188,7 +188,7 @@ func TestSpoolDiskBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		out.setHold(true)
-		r := newRig(t, memory(t), []*outbox{out}, spooling, func(c *informer.Config) { c.SpoolBytes = 64 << 10 })
+		r := newRig(t, memory(t), []*outbox{out}, spooling, func(c *informer.StagesConfig) { c.SpoolBytes = 64 << 10 })
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -256,7 +256,7 @@ func TestSpoolFailingDisk(t *testing.T) {
 		out := newOutbox()
 		out.setHold(true)
 		broken := &brokenCommits{}
-		r := newRig(t, db, []*outbox{out}, spooling, func(c *informer.Config) {
+		r := newRig(t, db, []*outbox{out}, spooling, func(c *informer.StagesConfig) {
 			broken.Committer = c.Committer
 			c.Committer = broken
 		})
@@ -285,7 +285,7 @@ func TestSpoolStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		out.setHold(true)
-		r := newRig(t, memory(t), []*outbox{out}, spooling, func(c *informer.Config) { c.SpoolBytes = 1 })
+		r := newRig(t, memory(t), []*outbox{out}, spooling, func(c *informer.StagesConfig) { c.SpoolBytes = 1 })
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		for v := 100; ctx.Err() == nil && v < 1e6; v++ {

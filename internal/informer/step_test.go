@@ -38,7 +38,7 @@ func TestStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				out := &impatient{outbox: newOutbox()}
-				r := newRig(t, memory(t), []*outbox{out.outbox}, func(c *informer.Config) {
+				r := newRig(t, memory(t), []*outbox{out.outbox}, func(c *informer.StagesConfig) {
 					c.Listeners[0].Publisher = out
 				})
 				r.list(resource.Relist{Kind: resource.RelistInitial}, "5", "a@1")
@@ -119,7 +119,7 @@ func TestBatch(t *testing.T) {
 	t.Run("a change does not wait until a large one behind it is decided", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			out := newOutbox()
-			r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) { c.Selector = laborious{} })
+			r := newRig(t, memory(t), []*outbox{out}, func(c *informer.StagesConfig) { c.Selector = laborious{} })
 			r.list(resource.Relist{Kind: resource.RelistInitial}, "5", "a@1", "b@2", "c@3")
 			out.wait(t, 4)
 			synctest.Wait()
@@ -136,7 +136,7 @@ func TestBatch(t *testing.T) {
 	t.Run("a change does not wait until the event of a large one behind it is made", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			out := &reluctant{outbox: newOutbox(), gate: make(chan struct{})}
-			r := newRig(t, memory(t), []*outbox{out.outbox}, func(c *informer.Config) { c.Listeners[0].Publisher = out })
+			r := newRig(t, memory(t), []*outbox{out.outbox}, func(c *informer.StagesConfig) { c.Listeners[0].Publisher = out })
 			r.list(resource.Relist{Kind: resource.RelistInitial}, "5", "a@1", "b@2", "c@3", "d@4")
 			for range 5 { // the end of the list comes alone
 				synctest.Wait()

@@ -16,7 +16,7 @@ func TestSync(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			out := newOutbox()
 			blocked := make(chan struct{})
-			r := newRig(t, memory(t), []*outbox{out}, func(c *informer.Config) {
+			r := newRig(t, memory(t), []*outbox{out}, func(c *informer.StagesConfig) {
 				c.Listeners[0].Resync = time.Minute
 				c.Owners = func(obj *resource.Object) []resource.Owner {
 					if obj.Name == "slow" {

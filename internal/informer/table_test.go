@@ -51,7 +51,7 @@ func TestInferredDelete(t *testing.T) {
 	start := func(t *testing.T, db *store.DB, hold bool) (*rig, *outbox) {
 		out := newOutbox()
 		out.hold = hold
-		return newRig(t, db, []*outbox{out}, func(c *informer.Config) { c.Unclean = hold }), out
+		return newRig(t, db, []*outbox{out}, func(c *informer.StagesConfig) { c.Unclean = hold }), out
 	}
 	for name, test := range map[string]struct {
 		lost func(r *rig) // sent, and not settled
@@ -199,7 +199,7 @@ func (b *reader) start(t *testing.T, db *store.DB, c *cluster) {
 	b.out = newOutbox()
 	b.out.hold = true
 	unclean := b.crashed
-	b.rig = newRig(t, db, []*outbox{b.out}, func(c *informer.Config) { c.Unclean = unclean })
+	b.rig = newRig(t, db, []*outbox{b.out}, func(c *informer.StagesConfig) { c.Unclean = unclean })
 	position, err := b.indexer.Meta().Position()
 	testkit.OK(t, err)
 	diverged, err := b.indexer.Meta().Diverged()

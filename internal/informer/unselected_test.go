@@ -12,7 +12,7 @@ func (r *rig) unselected(name, version string, gone bool) {
 	testkit.OK(r.t, r.fifo.Unselected(r.t.Context(), pod(r.t, name, version), gone))
 }
 
-func selects(c *informer.Config) { c.Selective, c.Enterable = true, true }
+func selects(c *informer.StagesConfig) { c.Selective, c.Enterable = true, true }
 
 // Only an object that was selected leaves the selection.
 func TestLeavingObjects(t *testing.T) {

@@ -131,7 +131,7 @@ func TestResyncPeriods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outboxes := []*outbox{newOutbox(), newOutbox(), newOutbox()}
 		periods := []time.Duration{0, 2 * time.Second, 3 * time.Second}
-		r := newRig(t, memory(t), outboxes, func(c *informer.Config) {
+		r := newRig(t, memory(t), outboxes, func(c *informer.StagesConfig) {
 			for i := range c.Listeners {
 				c.Listeners[i].Resync = periods[i]
 			}

@@ -89,7 +89,7 @@ func TestAttribution(t *testing.T) {
 		}
 	}
 	resynced := func(r *rig) { r.resync("a") }
-	leavable := func(c *informer.Config) { c.Selective, c.Leavable = true, true }
+	leavable := func(c *informer.StagesConfig) { c.Selective, c.Leavable = true, true }
 	rewound := resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonExpired}
 	for _, tt := range []struct {
 		name    string

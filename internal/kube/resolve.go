@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/suggest"
+	"github.com/kubebridge/bridge/internal/settings/suggest"
 )
 
 // fewNames is how many names an error lists.

@@ -3,12 +3,12 @@ package publisher
 import (
 	"context"
 
-	"github.com/kubebridge/bridge/internal/breaker"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // answer acts on what the sink answered: settles, and sends every lane where its answer says.
-func (w *worker) answer(ctx context.Context, pass breaker.Pass) {
+func (w *worker) answer(ctx context.Context, pass ratelimit.Pass) {
 	down := w.readAnswers(ctx)
 	w.inform(ctx, pass, down)
 	w.collect()
@@ -152,7 +152,7 @@ func (p *Publisher) classify(ctx context.Context, err error) sinks.Class {
 
 // inform lets the breaker know whether the broker answered. A call cut short by ctx says nothing
 // about the broker.
-func (w *worker) inform(ctx context.Context, pass breaker.Pass, down error) {
+func (w *worker) inform(ctx context.Context, pass ratelimit.Pass, down error) {
 	if down == nil {
 		if ctx.Err() != nil {
 			w.p.breaker.GiveUp(pass)

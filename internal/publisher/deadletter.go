@@ -7,14 +7,14 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/breaker"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // deadLetterHeads sends the refused heads of lanes to the dead letters. Everything else of the
 // round is settled and put back by then, so poison holds up its own lane only.
-func (w *worker) deadLetterHeads(ctx context.Context, pass breaker.Pass) {
+func (w *worker) deadLetterHeads(ctx context.Context, pass ratelimit.Pass) {
 	if len(w.refused) == 0 {
 		return
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/kubebridge/bridge/internal/breaker"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
@@ -24,7 +23,7 @@ type Publisher struct {
 
 	capacity *capacity
 	queue    *ratelimit.Queue[*lane]
-	breaker  *breaker.Breaker
+	breaker  *ratelimit.Breaker
 	bucket   *ratelimit.Bucket
 
 	opened   chan struct{} // closed when the sink is open
@@ -56,7 +55,7 @@ func New(cfg Config) (*Publisher, error) {
 		cfg:      cfg,
 		holds:    new(holds),
 		recalled: new(recalled),
-		breaker:  breaker.New(cfg.Retry.Initial, cfg.Retry.Max),
+		breaker:  ratelimit.NewBreaker(cfg.Retry.Initial, cfg.Retry.Max),
 		bucket:   bucket,
 		opened:   make(chan struct{}),
 		door:     newDoor(),

@@ -5,13 +5,13 @@ import (
 	"log/slog"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/logthrottle"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
 // warnings are those that come once per message during a fault.
 type warnings struct {
-	retry, route, oversize, claim, panicked logthrottle.Throttle
-	deadLettered, kept, lost, pending       logthrottle.Throttle // of refused messages
+	retry, route, oversize, claim, panicked ratelimit.LogThrottle
+	deadLettered, kept, lost, pending       ratelimit.LogThrottle // of refused messages
 }
 
 // reportPanic counts and logs the panic that an error of the work on one event is.

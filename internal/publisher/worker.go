@@ -3,7 +3,7 @@ package publisher
 import (
 	"context"
 
-	"github.com/kubebridge/bridge/internal/breaker"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
@@ -81,7 +81,7 @@ func (w *worker) batchLanes() int {
 
 // round is one pass through the sink with the lanes the worker has. When ctx ends, what was not
 // answered stays in its lane.
-func (w *worker) round(ctx context.Context, pass breaker.Pass) {
+func (w *worker) round(ctx context.Context, pass ratelimit.Pass) {
 	w.pick(pass.Probe)
 	w.p.queue.Return(w.first...)
 	w.first = w.first[:0]

@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kubebridge/bridge/internal/handover"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -54,7 +54,7 @@ type Config struct {
 	// Diverged is set when an object is in an older state than before: the server's history is
 	// another, though its version is not lower. What is being read is broken off, and everything is
 	// listed and compared by equality. nil: it is never set.
-	Diverged *handover.Signal
+	Diverged *ratelimit.Signal
 
 	// Parse is what is removed and redacted. Its Type is set from Type.
 	Parse resource.ParseOptions

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/kubebridge/bridge/internal/jsonscan"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/resource/jsonscan"
 )
 
 // frame is one frame of a watch: {"type": …, "object": …}.

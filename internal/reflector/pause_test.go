@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubebridge/bridge/internal/handover"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -127,7 +127,7 @@ func TestDiverged(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, pods)
 				c.Create("shop/a", nil)
-				diverged := &handover.Signal{}
+				diverged := &ratelimit.Signal{}
 				for range test.early {
 					diverged.Set()
 				}
@@ -158,7 +158,7 @@ func TestDivergedAndPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, pods)
 		c.Create("shop/a", nil)
-		diverged := &handover.Signal{}
+		diverged := &ratelimit.Signal{}
 		diverged.Set()
 		c.follow(pods, func(cfg *reflector.Config) {
 			cfg.From, cfg.Diverged = c.Version(), diverged

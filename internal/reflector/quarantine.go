@@ -7,9 +7,9 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/kubebridge/bridge/internal/jsonscan"
-	"github.com/kubebridge/bridge/internal/logthrottle"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/resource/jsonscan"
 )
 
 // Why something could not be understood, as metric labels and in events.
@@ -83,7 +83,7 @@ type quarantine struct {
 // warnings are those that come once per version of an object: a tenant may write any number of
 // versions that can't be understood.
 type warnings struct {
-	unreadable, panicked logthrottle.Throttle
+	unreadable, panicked ratelimit.LogThrottle
 }
 
 // maxSkipped is how many items of a list may be skipped. With more, the list itself is wrong, or a

@@ -3,7 +3,7 @@ package resource
 import (
 	"regexp"
 
-	"github.com/kubebridge/bridge/internal/jsonscan"
+	"github.com/kubebridge/bridge/internal/resource/jsonscan"
 )
 
 // envState is how far the walk is on the way to an environment variable of a container, wherever

@@ -3,7 +3,7 @@ package resource
 import (
 	"iter"
 
-	"github.com/kubebridge/bridge/internal/jsonscan"
+	"github.com/kubebridge/bridge/internal/resource/jsonscan"
 )
 
 // Members yields the members of a JSON object in their order: names unescaped, values as they

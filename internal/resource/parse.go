@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/kubebridge/bridge/internal/jsonscan"
+	"github.com/kubebridge/bridge/internal/resource/jsonscan"
 )
 
 // Why bytes are no object that can be followed. Whoever gets one of them quarantines the bytes.

@@ -3,7 +3,7 @@ package resource
 import (
 	"encoding/base64"
 
-	"github.com/kubebridge/bridge/internal/jsonscan"
+	"github.com/kubebridge/bridge/internal/resource/jsonscan"
 )
 
 // Applies reports whether objects of this type hold secrets: core Secrets, in any version.

@@ -1,6 +1,6 @@
 package resource
 
-import "github.com/kubebridge/bridge/internal/jsonscan"
+import "github.com/kubebridge/bridge/internal/resource/jsonscan"
 
 // rewriter copies JSON while it takes values out.
 type rewriter struct {

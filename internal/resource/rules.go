@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubebridge/bridge/internal/jsonscan"
+	"github.com/kubebridge/bridge/internal/resource/jsonscan"
 )
 
 // Rules take values out of objects of any kind, before anything else sees them. They are immutable

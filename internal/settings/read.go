@@ -13,7 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/kubebridge/bridge/internal/suggest"
+	"github.com/kubebridge/bridge/internal/settings/suggest"
 )
 
 // reader turns the nodes of a YAML file into the maps that viper merges, checking each against the

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
 // An announcement records that an Added of an object may have been sent, before anything about the

@@ -3,7 +3,7 @@ package store
 import (
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
 // DB is what one bridge knows: the units of all informers, in one state database.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
 // IndexerConfig of one informer's Indexer.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
 // The part of an informer's change log that lies on disk. What an entry means, and what a cursor

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
 // Namespace is where a namespace stands with an informer that selects namespaces.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/ratelimit"
-	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
 // retryEvery is how long RetryUntilWritten waits after a write that failed.

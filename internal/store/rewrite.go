@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
 // Rewrite rewrites all bodies, those of announcements too, and all entries of the log. When it

@@ -6,7 +6,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
 // Settle writes an object's last settled state.

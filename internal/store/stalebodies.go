@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/statedb"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
 // A body on disk is stale when it is of an earlier version than its record, because of a flood of

@@ -21,10 +21,10 @@ import (
 	store "github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
-	"github.com/kubebridge/bridge/internal/natsserver"
 	keptsink "github.com/kubebridge/bridge/internal/sinks/history"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/sinks/nats/server"
 )
 
 // A bridge keeps a history itself, and sends the same events to Apache Kafka and to JetStream.
@@ -209,7 +209,7 @@ func buildProgram(t *testing.T) string {
 // startNATS gives the URL of a server with JetStream.
 func startNATS(t *testing.T) (url string) {
 	t.Helper()
-	s, err := natsserver.New(natsserver.Config{Port: -1, StoreDir: t.TempDir()})
+	s, err := server.New(server.Config{Port: -1, StoreDir: t.TempDir()})
 	must(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)

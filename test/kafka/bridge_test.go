@@ -12,12 +12,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/kubebridge/bridge/internal/bridge"
-	"github.com/kubebridge/bridge/internal/pipeline"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
-	"github.com/kubebridge/bridge/internal/statedb"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
 	kafkatest "github.com/kubebridge/bridge/test/kafka"
 )
@@ -71,15 +71,15 @@ func (p *bridgeTest) start() {
 	if p.beside != nil {
 		list = append(list, p.beside()...)
 	}
-	var bindings []pipeline.Binding
+	var bindings []informer.Binding
 	for _, s := range list {
-		bindings = append(bindings, pipeline.Binding{Sink: s.Name})
+		bindings = append(bindings, informer.Binding{Sink: s.Name})
 	}
 	l.bridge, err = bridge.New(bridge.Config{
 		Cluster: "test", DB: l.db, Log: log, Drain: 3 * time.Second,
 		Client: &reflector.Client{HTTP: p.server.HTTP(), Base: p.server.URL()},
 		Sinks:  list,
-		Units:  []pipeline.Config{{Informer: "all", Type: pods, Sinks: bindings}},
+		Units:  []informer.Config{{Informer: "all", Type: pods, Sinks: bindings}},
 	})
 	must(p.t, err)
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(p.t.Context()))

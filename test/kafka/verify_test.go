@@ -8,11 +8,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/event/verify"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
-	"github.com/kubebridge/bridge/internal/source"
+	"github.com/kubebridge/bridge/internal/sinks/source"
 	"github.com/kubebridge/bridge/internal/testkit"
-	"github.com/kubebridge/bridge/internal/verify"
 )
 
 // What the sink has stored is read back over TLS with SASL, whatever its compression, and bridge

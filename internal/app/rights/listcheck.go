@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/admin"
+	"github.com/kubebridge/bridge/internal/app/admin"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/kube"
-	"github.com/kubebridge/bridge/internal/pipeline"
 )
 
 // ListCheck asks once whether the bridge may list what it watches. A missing watch shows at once; a
@@ -18,10 +18,10 @@ import (
 // it.
 type ListCheck struct {
 	resolver *kube.Resolver
-	Units    []pipeline.Config // at the start
+	Units    []informer.Config // at the start
 	log      *slog.Logger
 	pause    time.Duration          // between two looks at what is missing
-	changes  chan []pipeline.Config // holds one: the units of a configuration that has changed
+	changes  chan []informer.Config // holds one: the units of a configuration that has changed
 
 	mu      sync.Mutex
 	missing []listRight // guarded by mu
@@ -31,12 +31,12 @@ type ListCheck struct {
 func NewListCheck(resolver *kube.Resolver, log *slog.Logger) *ListCheck {
 	return &ListCheck{
 		resolver: resolver, log: log, pause: 10 * time.Second,
-		changes: make(chan []pipeline.Config, 1),
+		changes: make(chan []informer.Config, 1),
 	}
 }
 
 // Change starts again with other units.
-func (c *ListCheck) Change(units []pipeline.Config) {
+func (c *ListCheck) Change(units []informer.Config) {
 	select {
 	case <-c.changes: // nobody has looked at it
 	default:
@@ -77,7 +77,7 @@ func (c *ListCheck) Run(ctx context.Context) error {
 }
 
 // rightsToList are the rights to list that units need.
-func rightsToList(units []pipeline.Config) (list []listRight) {
+func rightsToList(units []informer.Config) (list []listRight) {
 	for i := range units {
 		u := &units[i]
 		right := kube.Right{

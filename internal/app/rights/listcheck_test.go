@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/kube"
-	"github.com/kubebridge/bridge/internal/pipeline"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -41,8 +41,8 @@ func TestGrantedRight(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := &ListCheck{
-				resolver: resolver, log: slog.New(slog.DiscardHandler), pause: time.Millisecond, changes: make(chan []pipeline.Config, 1),
-				Units: []pipeline.Config{{Informer: "a", Type: resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}},
+				resolver: resolver, log: slog.New(slog.DiscardHandler), pause: time.Millisecond, changes: make(chan []informer.Config, 1),
+				Units: []informer.Config{{Informer: "a", Type: resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}},
 			}
 			done := make(chan error, 1)
 			go func() { done <- c.Run(t.Context()) }()

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/asyncapi"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/event/asyncapi"
 	store "github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/history"

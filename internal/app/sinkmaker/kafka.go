@@ -7,8 +7,8 @@ import (
 	"log/slog"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/asyncapi"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/event/asyncapi"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 )

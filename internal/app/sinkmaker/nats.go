@@ -16,12 +16,12 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/tokenfile"
-	"github.com/kubebridge/bridge/internal/asyncapi"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/event/asyncapi"
 	"github.com/kubebridge/bridge/internal/kube"
-	"github.com/kubebridge/bridge/internal/natsserver"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/sinks/nats/server"
 )
 
 // natsKind publishes to NATS.
@@ -166,17 +166,17 @@ func (m *Maker) embedded(n *config.NATS, log *slog.Logger) (Service, error) {
 		log.Warn("the embedded NATS server can be reached from other machines, and tokens and "+
 			"events pass there in plain text", "host", host)
 	}
-	server, file := "nats --server "+n.Servers[0].String(), embeddedTokenFile(n, m.StateDir)
+	command, file := "nats --server "+n.Servers[0].String(), embeddedTokenFile(n, m.StateDir)
 	hints := log.With("token_of_other_users", file)
 	if n.Mode == nats.KV {
 		hints.Info("objects go to the embedded NATS server; read them with any NATS client",
-			"keys", server+" kv ls "+n.Bucket, "live", server+" kv watch "+n.Bucket)
+			"keys", command+" kv ls "+n.Bucket, "live", command+" kv watch "+n.Bucket)
 	} else {
 		hints.Info("events go to the embedded NATS server; read them with any NATS client",
-			"live", server+" subscribe '"+allSubjects(n.Subject)+"'",
-			"stored", server+" stream view "+n.Stream.Name)
+			"live", command+" subscribe '"+allSubjects(n.Subject)+"'",
+			"stored", command+" stream view "+n.Stream.Name)
 	}
-	return natsserver.New(natsserver.Config{
+	return server.New(server.Config{
 		Host: host, Port: number, StoreDir: embeddedDir(n, m.StateDir), Log: log,
 		OwnUser: !kube.InPod(),
 		Token: func() (string, error) {

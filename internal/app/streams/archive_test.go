@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/history"
-	"github.com/kubebridge/bridge/internal/source"
+	"github.com/kubebridge/bridge/internal/sinks/source"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 

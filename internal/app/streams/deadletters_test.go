@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/source"
+	"github.com/kubebridge/bridge/internal/sinks/source"
 )
 
 func TestDeadLetterRestored(t *testing.T) {

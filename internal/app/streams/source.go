@@ -11,7 +11,7 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/source"
+	"github.com/kubebridge/bridge/internal/sinks/source"
 )
 
 // SourceOptions say which stream to read.

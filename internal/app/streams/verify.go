@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/event/verify"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/ratelimit"
-	"github.com/kubebridge/bridge/internal/source"
-	"github.com/kubebridge/bridge/internal/verify"
+	"github.com/kubebridge/bridge/internal/sinks/source"
 )
 
 // VerifyOptions of Verify.

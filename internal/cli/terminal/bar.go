@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/source"
+	"github.com/kubebridge/bridge/internal/sinks/source"
 )
 
 // Bar is one line on a terminal, written again and again.

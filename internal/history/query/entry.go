@@ -2,9 +2,9 @@ package query
 
 import (
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/history/diff"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/resource/diff"
 )
 
 // Entry is something that happened: a version of an object, or its end, with what it changed in

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/kubebridge/bridge/internal/history/record"
-	"github.com/kubebridge/bridge/internal/suggest"
+	"github.com/kubebridge/bridge/internal/settings/suggest"
 )
 
 // ErrUnknownResource is in the error for a resource that the history has nothing of.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/history/diff"
 	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/resource/diff"
 )
 
 // VersionReport is a version as JSON.

@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/history/diff"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/record"
-	"github.com/kubebridge/bridge/internal/jsontree"
+	"github.com/kubebridge/bridge/internal/resource/diff"
+	"github.com/kubebridge/bridge/internal/resource/jsontree"
 )
 
 // Version is one version of an object, or its end.

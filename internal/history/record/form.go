@@ -2,7 +2,7 @@ package record
 
 import (
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/history/diff"
+	"github.com/kubebridge/bridge/internal/resource/diff"
 )
 
 // Form is what is known of an object in a version.

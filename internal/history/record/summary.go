@@ -6,8 +6,8 @@ import (
 	"strconv"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/history/diff"
 	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/resource/diff"
 )
 
 // A value of the timeline is the code of the op alone, or

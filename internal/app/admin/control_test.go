@@ -1,0 +1,264 @@
+package admin_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/kubebridge/bridge/internal/app/admin"
+)
+
+const token = "s3cret-of-the-bridge"
+
+// controller notes what it is asked for.
+type controller struct {
+	mu    sync.Mutex
+	asked []string // guarded by mu
+	err   error
+}
+
+func (c *controller) note(by admin.Caller, words ...string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = append(c.asked, by.User+": "+strings.Join(words, " "))
+	return "done", c.err
+}
+
+func (c *controller) calls() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked
+}
+
+func (c *controller) Pause(_ context.Context, by admin.Caller, kind, name string) (string, error) {
+	return c.note(by, "pause", kind, name)
+}
+
+func (c *controller) Resume(_ context.Context, by admin.Caller, kind, name string) (string, error) {
+	return c.note(by, "resume", kind, name)
+}
+
+func (c *controller) Snapshot(_ context.Context, by admin.Caller, w admin.SnapshotRequest) (string, error) {
+	return c.note(by, "snapshot", w.Informer, w.Resource, w.Namespace, w.Selector, w.Sink)
+}
+
+func (c *controller) SetLogLevel(_ context.Context, by admin.Caller, level string) (string, error) {
+	return c.note(by, "log-level", level)
+}
+
+func (c *controller) Reload(_ context.Context, by admin.Caller) (string, error) {
+	return c.note(by, "reload")
+}
+
+func (c *controller) SendUndelivered(_ context.Context, by admin.Caller, sink string, ids []string) (admin.Resent, error) {
+	message, err := c.note(by, "undelivered", sink, strings.Join(ids, "+"))
+	return admin.Resent{Message: message, Done: ids, Kept: []admin.KeptEvent{}}, err
+}
+
+func (c *controller) SendDeadLetters(_ context.Context, by admin.Caller, sink string, ids []string) (admin.Resent, error) {
+	message, err := c.note(by, "deadletters", sink, strings.Join(ids, "+"))
+	return admin.Resent{Message: message, Done: ids, Kept: []admin.KeptEvent{}}, err
+}
+
+// request is a POST that is let in, but for what a test changes about it.
+func request(t *testing.T, url, body string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set(admin.UserHeader, "ada")
+	return r
+}
+
+func do(t *testing.T, r *http.Request) (code int, body string) {
+	t.Helper()
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+func access() admin.Access {
+	return admin.Access{Token: func() (string, error) { return token, nil }}
+}
+
+// A command reaches the controller with the name of its client.
+func TestCommand(t *testing.T) {
+	c := &controller{}
+	url, _ := start(t, admin.Config{Control: c, Access: access()})
+	for path, body := range map[string]string{
+		"/control/informers/pods/pause": "", "/control/sinks/lake/resume": "{}",
+		"/control/informers/pods/snapshot": `{"resource":"pods","namespace":"shop","selector":"app=web","sink":"lake"}`,
+		"/control/log-level":               `{"level":"debug"}`, "/control/reload": "",
+	} {
+		if code, answer := do(t, request(t, url+path, body)); code != 200 || answer != "{\n  \"message\": \"done\"\n}\n" {
+			t.Errorf("%s: %d %s", path, code, answer)
+		}
+	}
+	got := strings.Join(c.calls(), "\n")
+	for _, want := range []string{
+		"ada: pause informer pods", "ada: resume sink lake", "ada: snapshot pods pods shop app=web lake", "ada: log-level debug", "ada: reload",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("not asked for %q, but\n%s", want, got)
+		}
+	}
+}
+
+// A command names the refused events, and its answer names what became of them.
+func TestCommandOnEvents(t *testing.T) {
+	for _, what := range []string{"undelivered", "deadletters"} {
+		c := &controller{}
+		url, _ := start(t, admin.Config{Control: c, Access: access()})
+		code, answer := do(t, request(t, url+"/control/sinks/lake/"+what, `{"ids":["a1","b2"]}`))
+		want := `{"message":"done","done":["a1","b2"],"kept":[]}`
+		if got := strings.Join(strings.Fields(answer), ""); code != 200 || got != want {
+			t.Errorf("%d %s", code, got)
+		}
+		if got := strings.Join(c.calls(), "\n"); got != "ada: "+what+" lake a1+b2" {
+			t.Errorf("asked for %q", got)
+		}
+	}
+}
+
+// A client without the right to give commands is refused.
+func TestCommandRights(t *testing.T) {
+	c := &controller{}
+	url, _ := start(t, admin.Config{Control: c, Access: access()})
+	for name, test := range map[string]struct {
+		spoil func(*http.Request)
+		code  int
+		words string
+	}{
+		"without a token":          {func(r *http.Request) { r.Header.Del("Authorization") }, 401, "send the bridge's token"},
+		"with a wrong token":       {func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token+"x") }, 401, "not the bridge's"},
+		"with an empty token":      {func(r *http.Request) { r.Header.Set("Authorization", "Bearer ") }, 401, "send the bridge's token"},
+		"with a password":          {func(r *http.Request) { r.SetBasicAuth("admin", token) }, 401, "send the bridge's token"},
+		"under a foreign host":     {func(r *http.Request) { r.Host = "evil.example.com" }, 403, "ask at a loopback address"},
+		"under a name like ours":   {func(r *http.Request) { r.Host = "localhost.evil.example.com:8080" }, 403, "ask at a loopback address"},
+		"through a proxy":          {func(r *http.Request) { r.Header.Set("X-Forwarded-For", "203.0.113.7") }, 403, "through a proxy"},
+		"by a page":                {func(r *http.Request) { r.Header.Set("Origin", "https://evil.example.com") }, 403, "another origin"},
+		"by a page of another tab": {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403, "another origin"},
+		"by a form":                {func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, 415, "application/json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := request(t, url+"/control/reload", "")
+			test.spoil(r)
+			if code, body := do(t, r); code != test.code || !strings.Contains(body, test.words) || strings.Contains(body, token) {
+				t.Errorf("%d %s", code, body)
+			}
+		})
+	}
+	if calls := c.calls(); len(calls) > 0 {
+		t.Errorf("it was asked for %v", calls)
+	}
+	for _, host := range []string{"localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:8080", "::1"} {
+		r := request(t, url+"/control/reload", "")
+		r.Host = host
+		if code, body := do(t, r); code != 200 {
+			t.Errorf("at %s: %d %s", host, code, body)
+		}
+	}
+}
+
+// Without a token there are no commands.
+func TestCommandWithoutToken(t *testing.T) {
+	for name, of := range map[string]func() (string, error){
+		"none":            nil,
+		"an empty one":    func() (string, error) { return "", nil },
+		"one that is not": func() (string, error) { return "", errors.New("permission denied") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &controller{}
+			url, _ := start(t, admin.Config{Control: c, Access: admin.Access{Token: of}})
+			for _, given := range []string{token, ""} {
+				r := request(t, url+"/control/reload", "")
+				r.Header.Set("Authorization", "Bearer "+given)
+				if code, body := do(t, r); code != 403 || len(c.calls()) > 0 {
+					t.Errorf("%d %s", code, body)
+				}
+			}
+		})
+	}
+}
+
+// outsideAddress is an address of this machine that is not loopback.
+func outsideAddress(t *testing.T) string {
+	t.Helper()
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range list {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() && p.Addr().IsGlobalUnicast() {
+			return p.Addr().String()
+		}
+	}
+	t.Skip("this machine has only loopback addresses")
+	return ""
+}
+
+// An error of a command is answered with its own code and text.
+func TestCommandErrors(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		code int
+	}{
+		{&admin.Error{Code: 404, Err: errors.New("there is no sink lake")}, 404},
+		{errors.New("disk full"), 500},
+	} {
+		url, _ := start(t, admin.Config{Control: &controller{err: test.err}, Access: access()})
+		code, body := do(t, request(t, url+"/control/sinks/lake/pause", ""))
+		if code != test.code || body != `{"error":"`+test.err.Error()+"\"}\n" {
+			t.Errorf("%d %s", code, body)
+		}
+	}
+	url, _ := start(t, admin.Config{Control: &controller{}, Access: access()})
+	if code, body := do(t, request(t, url+"/control/informers/a/snapshot", `{"namspace":"shop"}`)); code != 400 || !strings.Contains(body, "namspace") {
+		t.Errorf("a misspelt member: %d %s", code, body)
+	}
+}
+
+// The log says who asked.
+func TestLogOfCaller(t *testing.T) {
+	var log bytes.Buffer
+	server, err := admin.New(admin.Config{Address: "127.0.0.1:0", Control: &controller{}, Access: access(), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	r := request(t, "http://"+server.Addr().String()+"/control/informers/pods/pause", "")
+	r.Header.Set(admin.UserHeader, "ada@desk "+strings.Repeat("x", 200))
+	do(t, r)
+	cancel()
+	<-done
+	text := log.String()
+	if !strings.Contains(text, "command=pause target=pods remote=127.0.0.1:") || !strings.Contains(text, "ada@desk xxx") || strings.Contains(text, strings.Repeat("x", 120)) {
+		t.Errorf("the log:\n%s", text)
+	}
+	if strings.Contains(text, token) {
+		t.Error("the token is in the log")
+	}
+}

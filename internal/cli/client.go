@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/internal/app/admin"
+	"github.com/kubebridge/bridge/internal/app/tokenfile"
+)
+
+// Client gives commands to a running bridge.
+type Client struct {
+	Settings    *Settings
+	addressFlag string
+	tokenFlag   string // its file
+}
+
+// forClient are the sections that say where a running bridge is: an operator can reach it with a
+// file that has a mistake elsewhere.
+var forClient = []string{"admin", "state"}
+
+// New adds the flags by which a command finds the bridge.
+func New(cmd *cobra.Command) *Client {
+	c := &Client{Settings: NewSettings(cmd, "state.dir")}
+	cmd.Flags().StringVar(&c.addressFlag, "admin-address", "", "host:port of the bridge's admin "+
+		"server; none: admin.address of the configuration")
+	cmd.Flags().StringVar(&c.tokenFlag, "token-file", "", "file with the token of the bridge; none: "+
+		"admin.tokenFile of the configuration, or the one in the state directory")
+	_ = cmd.MarkFlagFilename("token-file") // fails only for a flag that is not there
+	return c
+}
+
+// Help is in the help of all commands for a running bridge.
+const Help = `
+
+The bridge is found at admin.address of the configuration (--admin-address), and takes commands from
+this machine, from who can read its token: admin.tokenFile, or admin-token in the state directory
+(--token-file). Its log says who asked.
+
+Exit codes: 0 when it is done, 1 when the bridge could not do it, 2 when there is no bridge, or it
+refuses.`
+
+// timeout bounds a command; the bridge gives itself less.
+const timeout = 150 * time.Second
+
+// Do sends a command and prints the answer.
+func (c *Client) Do(cmd *cobra.Command, path string, body any) error {
+	var answer struct{ Message string }
+	if err := c.Send(cmd.Context(), path, body, &answer); err != nil {
+		return err
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), answer.Message)
+	return nil
+}
+
+// Send sends a command and reads the answer.
+func (c *Client) Send(ctx context.Context, path string, body, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	address, token, err := c.find()
+	if err != nil {
+		return Refused(err)
+	}
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/control/"+path,
+		bytes.NewReader(data))
+	if err != nil {
+		return Refused(fmt.Errorf("address %s: %w", address, err))
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(admin.UserHeader, whoAsks())
+	// No proxy: the bridge is on this machine, and takes no commands through one.
+	answer, err := (&http.Client{Transport: &http.Transport{}}).Do(req)
+	if err != nil {
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err // without the method and the URL
+		}
+		return Refused(fmt.Errorf("no bridge answers at %s: %w; is it running, with this "+
+			"configuration? (--admin-address)", address, err))
+	}
+	defer answer.Body.Close()
+	return understand(address, answer, into)
+}
+
+// understand reads the answer to a command.
+func understand(address string, answer *http.Response, into any) error {
+	data, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	if err != nil {
+		return Failed(fmt.Errorf("the answer of the bridge at %s broke off: %w", address, err))
+	}
+	var said struct{ Message, Error string }
+	if err := json.Unmarshal(data, &said); err != nil || said.Message == "" && said.Error == "" {
+		return Refused(fmt.Errorf("%s is not the admin endpoint of a bridge that takes commands: %s",
+			address, answer.Status))
+	}
+	switch answer.StatusCode {
+	case http.StatusOK:
+		return json.Unmarshal(data, into)
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return Refused(fmt.Errorf("the bridge at %s refuses: %s", address, said.Error))
+	}
+	return Failed(errors.New(said.Error))
+}
+
+// find returns the address of the bridge and its token.
+func (c *Client) find() (address, token string, err error) {
+	if address, err = c.Address(); err != nil {
+		return "", "", err
+	}
+	token, err = c.Token()
+	return address, token, err
+}
+
+// Address returns the address of the bridge. The configuration is read only without a flag for it.
+func (c *Client) Address() (string, error) {
+	address := c.addressFlag
+	if address == "" {
+		conf, err := c.Settings.LoadSections(forClient)
+		if err != nil {
+			return "", err
+		}
+		if address = conf.Admin.Address; address == "" {
+			return "", errors.New("admin.address is empty: a bridge with this configuration has " +
+				"no admin server to ask (--admin-address names another)")
+		}
+	}
+	return reachable(address)
+}
+
+// Token returns the token of the bridge. The configuration is read only without a flag for it.
+func (c *Client) Token() (string, error) {
+	file := c.tokenFlag
+	if file == "" {
+		conf, err := c.Settings.LoadSections(forClient)
+		if err != nil {
+			return "", err
+		}
+		if file, _, err = tokenfile.Of(conf); err != nil {
+			return "", err
+		}
+	}
+	token, err := tokenfile.Read(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("no admin token at %s: pass --token-file, or the --state-dir or --config "+
+			"that the bridge runs with", file)
+	case errors.Is(err, fs.ErrPermission):
+		return "", fmt.Errorf("%w: run this as the user that the bridge runs as", err)
+	}
+	return token, err
+}
+
+// reachable is where a server that listens at an address is found: one that listens on all
+// addresses, on this machine.
+func reachable(address string) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", fmt.Errorf("admin address %q: want host:port", address)
+	}
+	switch addr, err := netip.ParseAddr(host); {
+	case host == "", err == nil && addr == netip.IPv4Unspecified():
+		host = "127.0.0.1"
+	case err == nil && addr == netip.IPv6Unspecified():
+		host = "::1"
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// whoAsks is the name that the bridge's log gives to who sits here.
+func whoAsks() string {
+	name := cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("USER"))
+	if u, err := user.Current(); name == "" && err == nil {
+		name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil && host != "" {
+		name = strings.TrimPrefix(name+"@"+host, "@")
+	}
+	return name
+}
+
+// Names completes the names of informers or sinks.
+func (c *Client) Names(kind string) []string {
+	conf, err := c.Settings.LoadSections(forClient) // names may be completed in a file with a mistake
+	if err != nil {
+		return nil
+	}
+	var names []string
+	switch kind {
+	case "informer":
+		for i := range conf.Informers {
+			names = append(names, conf.Informers[i].Name)
+		}
+	case "sink":
+		for i := range conf.Sinks {
+			names = append(names, conf.Sinks[i].Name)
+		}
+	}
+	return names
+}

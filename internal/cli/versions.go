@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/internal/cli/terminal"
+	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/resource/diff"
+)
+
+func newHistoryCommand() *cobra.Command {
+	var since, until, field string
+	cmd := &cobra.Command{
+		Use:   "history KIND/NAME",
+		Short: "List every version of an object: when, by whom, what changed",
+		Long: `history lists the versions of one object in their order: when each change was made, what
+happened, the field manager that made it, which fields changed, and the resourceVersion. With
+--field it lists only the changes of one field, with its values.
+
+The manager is the name that a client chose for itself, not an authenticated user. Where the object
+does not show who made a change there is none.
+
+Resources are named as kubectl does: deploy/web, deployments.apps/web, deployment web.
+` + timeHelp + `
+
+Where versions may be missing (a gap, dropped events, messages that the stream had removed) it says
+so.
+
+Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 when there is none.`,
+		Example: `  bridge history deploy/web -n shop
+  bridge history deploy/web -n shop --field spec.replicas
+  bridge history deploy/web -n shop --field 'spec.template.spec.containers[app].image'
+  bridge history node/worker-1 --since 2h --dir /var/lib/history -o json`,
+		Args: cobra.RangeArgs(1, 2),
+	}
+	o := historyFlags(cmd, "table", "json", "yaml")
+	cmd.Flags().StringVar(&since, "since", "", "begin at this time")
+	cmd.Flags().StringVar(&until, "until", "", "end at this time")
+	cmd.Flags().StringVar(&field, "field", "", "list only changes of this field, as spec.replicas")
+	cmd.ValidArgsFunction = o.completeObjects
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := CheckOutput(o.output, "table", "json", "yaml"); err != nil {
+			return err
+		}
+		span, err := parseSpan(since, until, time.Now())
+		if err != nil {
+			return err
+		}
+		db, object, err := o.openObject(cmd, args)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		holes, err := db.Questions.Coverage.Holes(object, span.since.At, span.until.At)
+		if err != nil {
+			return Failed(err)
+		}
+		if err := errors.Join(warnRemoved(cmd, db.Questions, object, span.since.At),
+			o.warn(cmd, db.Questions, object, holes, span.until.At)); err != nil {
+			return err
+		}
+		return Failed(writeVersions(cmd.OutOrStdout(), db.Questions.Objects, object, span,
+			field, o.output))
+	}
+	return cmd
+}
+
+// span is from one point to another. Zero points are no limit.
+type span struct{ since, until query.Point }
+
+func parseSpan(since, until string, now time.Time) (s span, err error) {
+	if since != "" {
+		if s.since, err = query.ParsePoint(since, now); err != nil {
+			return s, fmt.Errorf("--since: %w", err)
+		}
+	}
+	if until != "" {
+		if s.until, err = query.ParsePoint(until, now); err != nil {
+			return s, fmt.Errorf("--until: %w", err)
+		}
+	}
+	if !s.since.At.IsZero() && !s.until.At.IsZero() && s.until.At.Before(s.since.At) {
+		return s, fmt.Errorf("--until %s is before --since %s", s.until, s.since)
+	}
+	return s, nil
+}
+
+// has reports whether a version lies within, as far as resourceVersions say.
+func (s *span) has(v *query.Version) bool {
+	n := v.Number()
+	return (s.since.Version == 0 || n >= s.since.Version) &&
+		(s.until.Version == 0 || n <= s.until.Version)
+}
+
+func writeVersions(
+	w io.Writer, objects query.Objects, object *query.Object, s span, field, output string,
+) error {
+	rows := newVersionRows(w, field, output)
+	var before *query.Version
+	if !s.since.At.IsZero() {
+		var err error
+		if before, err = objects.At(object, query.Point{At: s.since.At.Add(-1)}); err != nil {
+			return err
+		}
+	}
+	for v, err := range objects.Versions(object, s.since.At, s.until.At) {
+		if err != nil {
+			return err
+		}
+		if s.has(v) {
+			rows.add(v, before)
+		}
+		before = v
+	}
+	return rows.flush()
+}
+
+// versionRows prints versions: rows of a table as they come, or a list.
+type versionRows struct {
+	w      io.Writer
+	table  interface{ Flush() error }
+	row    func(format string, args ...any)
+	field  string
+	output string
+	list   []query.VersionReport
+	count  int
+}
+
+func newVersionRows(w io.Writer, field, output string) *versionRows {
+	r := &versionRows{w: w, field: field, output: output, list: []query.VersionReport{}}
+	if output == "table" {
+		t := terminal.NewTable(w)
+		r.table, r.row = t, func(format string, args ...any) { fmt.Fprintf(t, format, args...) }
+		if field == "" {
+			r.row("TIME\tOPERATION\tMANAGER\tVERSION\tCHANGED\n")
+		} else {
+			r.row("TIME\tOPERATION\tMANAGER\tVERSION\tFROM\tTO\n")
+		}
+	}
+	return r
+}
+
+func (r *versionRows) add(v, before *query.Version) {
+	if r.field != "" {
+		r.addField(v, before)
+		return
+	}
+	r.count++
+	if r.output != "table" {
+		r.list = append(r.list, v.Report(before))
+		return
+	}
+	r.row("%s\t%s\t%s\t%s\t%s\n", query.ShowTime(v.Time), operation(v), terminal.OneLine(who(v)),
+		terminal.OneLine(v.Event.ResourceVersion),
+		terminal.OneLine(whatChanged(v, before != nil, v.ChangesSince(before), 0)))
+}
+
+// addField adds a version in which the field is another than in the one before.
+func (r *versionRows) addField(v, before *query.Version) {
+	var old, now []byte
+	if before != nil && !before.Deleted() {
+		old = diff.Field(before.Event.Data, r.field)
+	}
+	if !v.Deleted() {
+		now = diff.Field(v.Event.Data, r.field)
+	}
+	if string(old) == string(now) {
+		return
+	}
+	r.count++
+	if r.output != "table" {
+		report := v.Report(nil)
+		report.Changed = []query.ChangeReport{{Field: r.field, Old: old, New: now}}
+		r.list = append(r.list, report)
+		return
+	}
+	r.row("%s\t%s\t%s\t%s\t%s\t%s\n", query.ShowTime(v.Time), operation(v), terminal.OneLine(who(v)),
+		terminal.OneLine(v.Event.ResourceVersion), shownValue(old), shownValue(now))
+}
+
+func (r *versionRows) flush() error {
+	switch r.output {
+	case "json":
+		return terminal.PrintJSON(r.w, r.list)
+	case "yaml":
+		return terminal.PrintYAML(r.w, r.list)
+	}
+	if r.count == 0 {
+		_, err := fmt.Fprintln(r.w, "nothing changed")
+		return err
+	}
+	return r.table.Flush()
+}
+
+// operation is what happened, and how it is known.
+func operation(v *query.Version) string {
+	op := string(v.Event.Op)
+	switch {
+	case v.Event.Initial:
+		return op + " (first list)"
+	case v.Event.Inferred:
+		return op + " (by a list)"
+	}
+	return op
+}
+
+// maxChanged is how many fields a row names.
+const maxChanged = 4
+
+// whatChanged names the fields of an update in short: of changes, and of more.
+func whatChanged(v *query.Version, hasBefore bool, changes []diff.Change, more int) string {
+	if form := v.Form(); form != record.FormObject && !v.Deleted() {
+		return "(" + notKnown(form) + ")"
+	}
+	if v.Event.Op != "updated" {
+		return ""
+	}
+	if !hasBefore {
+		return "(the version before is not known)"
+	}
+	return fieldNames(changes, more, true)
+}
+
+// fieldNames names fields, with short values if asked for.
+func fieldNames(changes []diff.Change, more int, values bool) string {
+	var names []string
+	for _, c := range changes[:min(len(changes), maxChanged)] {
+		name := c.Path
+		if values && len(c.Old) > 0 && len(c.New) > 0 && len(c.Old) <= 12 && len(c.New) <= 12 {
+			name += " " + string(c.Old) + "→" + string(c.New)
+		}
+		names = append(names, name)
+	}
+	if more += len(changes) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// notKnown says what is missing.
+func notKnown(form record.Form) string {
+	if form == record.FormMetadata {
+		return "the stream has the metadata only"
+	}
+	if form == record.FormPatch {
+		return "the stream has a patch to a version that is not known"
+	}
+	return "the stream has no object"
+}
+
+// shownValue is a JSON value in a cell.
+func shownValue(raw []byte) string {
+	const longest = 60
+	text := terminal.OneLine(string(raw))
+	if text == "" {
+		return "-"
+	}
+	if len(text) > longest {
+		text = strings.ToValidUTF8(text[:longest], "") + "…"
+	}
+	return text
+}

@@ -1,0 +1,125 @@
+package asyncapi_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/event/asyncapi"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// compiler has the schemas of all forms.
+func compiler(t *testing.T) (*jsonschema.Compiler, map[string]any) {
+	t.Helper()
+	text, err := json.Marshal(asyncapi.Forms())
+	testkit.OK(t, err)
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	testkit.OK(t, err)
+	c := jsonschema.NewCompiler()
+	testkit.OK(t, c.AddResource("forms.json", doc))
+	return c, doc.(map[string]any)["definitions"].(map[string]any)
+}
+
+// TestForms holds what events have as data against the schema of the form, also member by member,
+// so that a member that is added later is described.
+func TestForms(t *testing.T) {
+	c, definitions := compiler(t)
+	pods := resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	raw := func(version string) *resource.Object {
+		return &resource.Object{Raw: []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"n":"` + version + `"}}}`)}
+	}
+	maker := func(payload event.Payload, types event.Types) *event.Maker {
+		m, err := event.NewMaker(event.MakerConfig{
+			Cluster: "c", Informer: "all", Type: pods, Payload: payload, Types: types, Omits: []string{"filter"},
+		})
+		testkit.OK(t, err)
+		return m
+	}
+	update := &event.Change{
+		Op: event.Updated, Key: "n/a", UID: "u", Version: "8", Before: "7", Object: raw("8"), Old: raw("7"), Origin: event.Origin{
+			Time:       at,
+			By:         resource.FieldManager{Manager: "m", Operation: "Update", Subresource: "status"},
+			TimeSource: "observed",
+		}, Inferred: true,
+		Cause: "created",
+	}
+	about := maker(event.PayloadObject, event.TypesBridge)
+	for _, tt := range []struct {
+		form  string
+		event event.Event
+	}{
+		{"object", about.Object(update)},
+		{"metadata", maker(event.PayloadMetadata, "").Object(update)},
+		{"reference", maker(event.PayloadReference, event.TypesKnative).Object(update)},
+		{"change", maker(event.PayloadChange, "").Object(update)},
+		{"mergepatch", maker(event.PayloadPatch, "").Object(update)},
+		{"debezium", maker(event.PayloadDebezium, "").Object(update)},
+		{"informer-synced", about.Synced("9", event.Listing{Items: 1, Unreadable: 1, DeletesUnknown: true}, event.Era{}, at)},
+		{"informer-progress", about.Progress("9", event.Era{}, at)},
+		{"informer-gap", about.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "7", To: "9"}, event.Era{}, at)},
+		{"informer-gap", about.Dropped(event.Loss{Events: 2, From: "7", To: "9"}, event.Era{}, 1, at)},
+		{"informer-quarantined", about.Quarantined(&resource.Unreadable{
+			Key: "n/a", Reason: "too deep", Message: "m", Size: 3, Partial: true, Raw: []byte("raw"),
+			Digest: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+		}, event.Era{}, at)},
+	} {
+		t.Run(tt.form, func(t *testing.T) {
+			s, err := c.Compile("forms.json#/definitions/" + tt.form)
+			testkit.OK(t, err)
+			data, err := jsonschema.UnmarshalJSON(bytes.NewReader(tt.event.Data))
+			testkit.OK(t, err)
+			testkit.OK(t, s.Validate(data))
+			if tt.form != "mergepatch" { // whose members are those of the object
+				described(t, tt.form, definitions[tt.form].(map[string]any), data.(map[string]any))
+				if s.Validate(map[string]any{}) == nil {
+					t.Error("an empty object passes")
+				}
+			}
+			if s.Validate([]any{}) == nil {
+				t.Error("a list passes")
+			}
+		})
+	}
+	if len(definitions) != 10 {
+		t.Errorf("%d forms, and not all are tested", len(definitions))
+	}
+}
+
+// described fails t on a member that the schema has no word of.
+func described(t *testing.T, form string, of map[string]any, data map[string]any) {
+	t.Helper()
+	for name, value := range data {
+		inner, ok := of["properties"].(map[string]any)[name].(map[string]any)
+		if !ok {
+			t.Errorf("%s: member %s is not described", form, name)
+			continue
+		}
+		if object, isObject := value.(map[string]any); isObject && inner["properties"] != nil {
+			described(t, form+"."+name, inner, object)
+		}
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	doc := asyncapi.Document("prod.eu_1", []asyncapi.Sink{
+		{Name: "n", Protocol: "nats", Address: "k8s.{cluster}.{attributes.team}.{name}"},
+		{Name: "k", Protocol: "kafka", Address: "k8s.{cluster}"},
+		{Name: "out"},
+	})
+	channels := doc["channels"].(map[string]any)
+	for name, want := range map[string]any{"n": "k8s.prod_eu%5F1.{attributes_team}.{name}", "k": "k8s.prod.eu_5F1", "out": nil} {
+		if got := channels[name].(map[string]any)["address"]; got != want {
+			t.Errorf("%s: address %v, want %v", name, got, want)
+		}
+	}
+	if parameters := channels["n"].(map[string]any)["parameters"].(map[string]any); len(parameters) != 2 || parameters["attributes_team"] == nil {
+		t.Errorf("parameters %v", parameters)
+	}
+}

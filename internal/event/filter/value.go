@@ -1,0 +1,169 @@
+package filter
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/kubebridge/bridge/internal/resource/jsontree"
+)
+
+// valueOf is a JSON value as a CEL value. Objects and lists are not looked into before an
+// expression asks.
+func valueOf(v jsontree.Value) ref.Val {
+	raw := v.Raw()
+	switch {
+	case !v.Exists() || v.IsNull():
+		return types.NullValue
+	case v.IsObject():
+		return &object{json: v}
+	case v.IsArray():
+		return &list{json: v}
+	case raw[0] == '"':
+		text, err := jsontext.AppendUnquote(nil, raw)
+		if err != nil {
+			return types.NewErr("a string is not valid")
+		}
+		return types.String(text)
+	case raw[0] == 't' || raw[0] == 'f':
+		return types.Bool(raw[0] == 't')
+	}
+	return numberOf(string(raw))
+}
+
+func numberOf(text string) ref.Val {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return types.Int(n)
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return types.NewErr("a number is out of range")
+	}
+	return types.Double(f)
+}
+
+// object is a JSON object. It is an Indexer and no Mapper, so that a missing member is absent and
+// not an error.
+type object struct {
+	json    jsontree.Value
+	members *jsontree.Members // nil before an expression looked into it
+	values  []ref.Val         // of the members; nil before an expression asked
+}
+
+func (o *object) look() *jsontree.Members {
+	if o.members == nil {
+		o.members = o.json.Members()
+		o.values = make([]ref.Val, len(o.members.List))
+	}
+	return o.members
+}
+
+func (o *object) find(name string) ref.Val {
+	i := o.look().Find(name)
+	if i < 0 {
+		return nil
+	}
+	if o.values[i] == nil {
+		o.values[i] = valueOf(o.members.List[i].Value)
+	}
+	return o.values[i]
+}
+
+// Get gives a member, or absent.
+func (o *object) Get(index ref.Val) ref.Val {
+	name, ok := index.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(index)
+	}
+	if v := o.find(string(name)); v != nil {
+		return v
+	}
+	return absent{}
+}
+
+// IsSet reports whether a member is there, for has().
+func (o *object) IsSet(field ref.Val) ref.Val { return o.Contains(field) }
+
+// Contains reports whether a member is there, for in.
+func (o *object) Contains(value ref.Val) ref.Val {
+	name, ok := value.(types.String)
+	return types.Bool(ok && o.find(string(name)) != nil)
+}
+
+// Size is the number of members. CEL asks for it to account for a comparison, which needs no table
+// of them.
+func (o *object) Size() ref.Val {
+	if o.members != nil {
+		return types.Int(len(o.members.List))
+	}
+	n := 0
+	for w := o.json.Walk(); w.Next(); {
+		n++
+	}
+	return types.Int(n)
+}
+
+// Iterator goes over the names.
+func (o *object) Iterator() traits.Iterator {
+	var names []ref.Val
+	for _, m := range o.look().List {
+		names = append(names, types.String(m.Name))
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, names).Iterator()
+}
+
+// Equal compares with another object, or with a map that the expression made.
+func (o *object) Equal(other ref.Val) ref.Val {
+	switch other := other.(type) {
+	case *object:
+		return types.Bool(same(o.json, other.json, 0))
+	case traits.Mapper:
+		return types.Bool(other.Size() == o.Size() && o.sameAs(other))
+	}
+	return types.False
+}
+
+// sameAs reports whether a map has all members of the object.
+func (o *object) sameAs(other traits.Mapper) bool {
+	for _, m := range o.look().List {
+		v, found := other.Find(types.String(m.Name))
+		if !found || types.Equal(o.find(m.Name), v) != types.True {
+			return false
+		}
+	}
+	return true
+}
+
+// ConvertToNative is not needed.
+func (o *object) ConvertToNative(t reflect.Type) (any, error) { return nil, errNative(t) }
+
+// ConvertToType gives a map, or its type.
+func (o *object) ConvertToType(t ref.Type) ref.Val { return convert(o, t) }
+
+// Type is a map.
+func (o *object) Type() ref.Type { return types.MapType }
+
+// Value decodes everything.
+func (o *object) Value() any {
+	var v map[string]any
+	_ = json.Unmarshal(o.json.Raw(), &v) // it was valid when it came
+	return v
+}
+
+func errNative(t reflect.Type) error { return fmt.Errorf("can't be made a %s", t) }
+
+func convert(v ref.Val, t ref.Type) ref.Val {
+	switch t.TypeName() {
+	case v.Type().TypeName():
+		return v
+	case types.TypeType.TypeName():
+		return v.Type().(*types.Type)
+	}
+	return types.NewErr("type conversion error from %s to %s", v.Type(), t)
+}

@@ -1,0 +1,135 @@
+package verify_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/event/verify"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// check gives the report of a stream that is read from its start.
+func check(events []event.Event) *verify.Report {
+	c := verify.New(verify.Config{Whole: func() bool { return true }})
+	feed(c, events)
+	return c.Report()
+}
+
+func feed(c *verify.Checker, events []event.Event) {
+	for i := range events {
+		c.Feed(&events[i], verify.Place{Lane: "K8S", Offset: uint64(i + 1)})
+	}
+}
+
+func describe(r *verify.Report) string {
+	var b strings.Builder
+	for _, f := range r.Found {
+		fmt.Fprintf(&b, "%s %s %s at %s: %s\n", f.Kind, f.Object, f.Version, f.At, f.What)
+	}
+	return b.String()
+}
+
+func TestClean(t *testing.T) {
+	events := testkit.Events(t, 1, 300, 12)
+	r := check(events)
+	if !r.OK {
+		t.Errorf("faults in a clean stream:\n%s", describe(r))
+	}
+	if r.Events != len(events) || r.Objects != 300 || r.Alive != 300 || r.Repeats != 0 || len(r.Notes) > 0 {
+		t.Errorf("report %+v", r)
+	}
+	for _, x := range r.Resources {
+		if x.Chain != verify.ChainChecked || x.Complete == "" || x.Newest <= x.Complete {
+			t.Errorf("resource %+v", x)
+		}
+	}
+}
+
+func TestPlantedFaults(t *testing.T) {
+	events, planted := testkit.PlantFaults(t, testkit.Events(t, 2, 300, 12), 2)
+	if len(planted) != 100 {
+		t.Fatalf("%d faults were planted, want 100", len(planted))
+	}
+	r := check(events)
+	found := map[string][]string{}
+	for _, f := range r.Found {
+		found[f.Object] = append(found[f.Object], string(f.Kind))
+	}
+	for object, p := range planted {
+		if !slices.Contains(found[object], p.Kind) {
+			t.Errorf("%s in %s: found %q, want %s", p.What, object, found[object], p.Kind)
+		}
+		delete(found, object)
+	}
+	if len(r.Found) != len(planted) {
+		t.Errorf("%d faults were found, want one for each that was planted", len(r.Found))
+	}
+	for object, kinds := range found {
+		t.Errorf("%s has no fault, found %q", object, kinds)
+	}
+	if t.Failed() {
+		t.Log(describe(r))
+	}
+}
+
+// What an object costs, with a name as a pod has it. A stream of more events costs no more.
+func TestMemory(t *testing.T) {
+	const objects, most = 200_000, 200
+	e := event.Event{
+		Source: "/clusters/prod", Type: "dev.kubebridge.resource.added", ObjectAttributes: event.ObjectAttributes{
+			APIVersion: "v1", Kind: "Pod", Resource: "pods",
+			Namespace: "namespace-of-a-team",
+		}, Routing: event.Routing{Version: "v1"},
+		Informer: "workloads", Op: event.Added, OriginAttributes: event.OriginAttributes{Initial: true},
+	}
+	c := verify.New(verify.Config{})
+	before := testkit.Heap()
+	for version := range 3 * objects {
+		e.Name = fmt.Sprintf("deployment-%05d-5d78c9869d-x7k2p", version%objects)
+		e.UID = fmt.Sprintf("%08x-1234-4321-8000-000000000000", version%objects)
+		e.ResourceVersion = fmt.Sprint(version + 1)
+		e.ID = e.UID + "/" + e.ResourceVersion
+		e.PartitionKey, e.Subject = "pods/"+e.Namespace+"/"+e.Name, "api/v1/namespaces/"+e.Namespace+"/pods/"+e.Name
+		e.Sequence = fmt.Sprintf("00000000.%020d", version+1)
+		if e.Previous = ""; version >= objects {
+			e.Type, e.Op, e.Initial, e.Previous = "dev.kubebridge.resource.updated", event.Updated, false, fmt.Sprint(version+1-objects)
+		}
+		c.Feed(&e, verify.Place{Lane: "K8S", Offset: uint64(version)})
+	}
+	each := (testkit.Heap() - before) / objects
+	if r := c.Report(); !r.OK || r.Objects != objects {
+		t.Fatalf("report %+v\n%s", r, describe(r))
+	}
+	t.Logf("%d bytes for each of %d objects", each, objects)
+	if each >= most {
+		t.Errorf("%d bytes for each object, want less than %d", each, most)
+	}
+}
+
+func TestOlderBridge(t *testing.T) {
+	events := testkit.Events(t, 3, 50, 6)
+	for i := range events {
+		e := &events[i]
+		e.Previous, e.TimeSource = "", ""
+		if e.Sequence != "" {
+			e.Sequence = fmt.Sprintf("%020s", e.ResourceVersion)
+		}
+	}
+	r := check(events)
+	if !r.OK {
+		t.Errorf("what can't be checked is a fault:\n%s", describe(r))
+	}
+	for _, what := range []string{"order can't be checked", "have no previous"} {
+		if !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, what) }) {
+			t.Errorf("notes %q, want one that says %q", r.Notes, what)
+		}
+	}
+	for _, x := range r.Resources {
+		if !strings.HasPrefix(x.Chain, "not checkable in ") {
+			t.Errorf("the chain is %q", x.Chain)
+		}
+	}
+}

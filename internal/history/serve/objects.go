@@ -1,0 +1,335 @@
+package serve
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/resource/diff"
+)
+
+// form is how a client wants objects.
+type form int
+
+const (
+	asObject form = iota
+	asTable
+	asMetadata
+)
+
+// formOf reads Accept. The first kind that is known wins, as with an API server.
+func formOf(r *http.Request) form {
+	for accepted := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
+		media, parameters, err := mime.ParseMediaType(accepted)
+		if err != nil || media != "application/json" ||
+			parameters["as"] != "" && parameters["g"] != "meta.k8s.io" {
+			continue
+		}
+		switch parameters["as"] {
+		case "":
+			return asObject
+		case "Table":
+			if parameters["v"] == "v1" {
+				return asTable
+			}
+		case "PartialObjectMetadata", "PartialObjectMetadataList":
+			return asMetadata
+		}
+	}
+	return asObject
+}
+
+// jsonAs answers with a media type of its own.
+func (q *request) jsonAs(mediaType string, value any) {
+	body, err := json.Marshal(value)
+	if err != nil {
+		q.fail(err)
+		return
+	}
+	q.w.Header().Set("Content-Type", mediaType)
+	_, _ = q.w.Write(append(body, '\n')) // the client has gone
+}
+
+func (q *request) get(t *resourceType, namespace, name string) {
+	wanted := query.StateQuery{Units: t.units, Namespace: namespace, At: q.point(), Only: name}
+	for v, err := range q.history.Objects.State(wanted) {
+		if err != nil {
+			q.fail(err)
+			return
+		}
+		if v.Form() != record.FormObject {
+			q.notFound(fmt.Sprintf("the stream has no whole object of %s %q (payload)", t.Resource,
+				name))
+			return
+		}
+		form := formOf(q.r)
+		body, err := q.encode(t, v, form)
+		if err == nil {
+			err = q.warnObject([]*record.Unit{v.Unit}, namespace, name, v)
+		}
+		if err != nil {
+			q.fail(err)
+			return
+		}
+		q.w.Header().Set("Content-Type", "application/json")
+		if form == asTable {
+			body = appendTable(nil, t, "", "", [][]byte{body}, true)
+		}
+		_, _ = q.w.Write(append(body, '\n')) // the client has gone
+		return
+	}
+	if err := q.warnObject(t.units, namespace, name, nil); err != nil {
+		q.fail(err)
+		return
+	}
+	q.notFound(fmt.Sprintf("%s %q not found in %s", cmp.Or(t.Resource+"."+t.Group, t.Resource), name,
+		q.server.what()))
+}
+
+// encode makes an object as the client wants it; of a table it is the row.
+func (q *request) encode(t *resourceType, v *query.Version, form form) ([]byte, error) {
+	switch form {
+	case asObject:
+	case asMetadata:
+		return metadataOf(v.Event.Data)
+	case asTable:
+		now := time.Now()
+		if !q.cfg.Live { // of a replayed change, when it was
+			if now = q.cfg.At.At; v.Time.After(now) {
+				now = v.Time
+			}
+		}
+		return tableRow(t, v, now, q.r.URL.Query().Get("includeObject"))
+	}
+	return v.Event.Data, nil
+}
+
+// metadataOf is an object as PartialObjectMetadata.
+func metadataOf(object []byte) ([]byte, error) {
+	var o struct {
+		Metadata json.RawMessage `json:"metadata"`
+	}
+	if err := json.Unmarshal(object, &o); err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil,
+		`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%s}`, o.Metadata), nil
+}
+
+// selection is which objects a request wants.
+type selection struct {
+	labels labels.Selector
+	fields fields.Selector
+}
+
+func (q *request) selection() (s selection, err error) {
+	values := q.r.URL.Query()
+	if s.labels, err = labels.Parse(values.Get("labelSelector")); err != nil {
+		return s, fmt.Errorf("labelSelector: %w", err)
+	}
+	if s.fields, err = fields.ParseSelector(values.Get("fieldSelector")); err != nil {
+		return s, fmt.Errorf("fieldSelector: %w", err)
+	}
+	return s, nil
+}
+
+func (s *selection) matches(v *query.Version) bool {
+	if !s.labels.Empty() && !s.labels.Matches(v.Labels()) {
+		return false
+	}
+	for _, r := range s.fields.Requirements() {
+		value := fieldOf(v, r.Field)
+		if (value == r.Value) != (r.Operator != "!=") {
+			return false
+		}
+	}
+	return true
+}
+
+// fieldOf is any field of an object as text, "" for none.
+func fieldOf(v *query.Version, path string) string {
+	switch path {
+	case "metadata.name":
+		return v.Event.Name
+	case "metadata.namespace":
+		return v.Event.Namespace
+	}
+	raw := diff.Field(v.Event.Data, path)
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	return string(raw)
+}
+
+// continueToken is where the next page begins.
+type continueToken struct {
+	Version   uint64 `json:"v"`
+	Namespace string `json:"n"`
+	Name      string `json:"m"`
+}
+
+func (q *request) collection(t *resourceType, namespace string) {
+	values := q.r.URL.Query()
+	s, err := q.selection()
+	if err != nil {
+		q.badRequest(err.Error())
+		return
+	}
+	if watch := values.Get("watch"); watch == "true" || watch == "1" {
+		q.watch(t, namespace, s)
+		return
+	}
+	q.list(t, namespace, s)
+}
+
+func (q *request) list(t *resourceType, namespace string, s selection) {
+	values := q.r.URL.Query()
+	limit, err := strconv.Atoi(cmp.Or(values.Get("limit"), "0"))
+	if err != nil || limit < 0 {
+		q.badRequest("limit: want a number")
+		return
+	}
+	version, err := q.version()
+	if err != nil {
+		q.fail(err)
+		return
+	}
+	wanted := query.StateQuery{Units: t.units, Namespace: cmp.Or(namespace, "*"), At: q.point()}
+	if token := values.Get("continue"); token != "" {
+		var at continueToken
+		text, err := base64.RawURLEncoding.DecodeString(token)
+		if err == nil {
+			err = json.Unmarshal(text, &at)
+		}
+		if err != nil {
+			q.badRequest("continue: it is not of this server")
+			return
+		}
+		wanted.Behind = &query.Object{Namespace: at.Namespace, Name: at.Name}
+		if version = at.Version; q.cfg.Live {
+			wanted.At = query.Point{Version: version}
+		}
+	} else if q.cfg.Live && limit > 0 {
+		wanted.At = query.Point{Version: version} // the pages are of one moment
+	}
+	if values.Get("continue") == "" { // the first page has warned
+		if err := q.warnState(wanted); err != nil {
+			q.fail(err)
+			return
+		}
+	}
+	if err := q.stream(t, wanted, s, limit, version); err != nil {
+		q.cfg.Log.Error("a list was broken off", "resource", t.Resource, "err", err)
+		panic(http.ErrAbortHandler) // the client must not take it for complete
+	}
+}
+
+// stream sends a list as it is read: its metadata comes last.
+func (q *request) stream(
+	t *resourceType, wanted query.StateQuery, s selection, limit int, version uint64,
+) error {
+	form := formOf(q.r)
+	q.w.Header().Set("Content-Type", "application/json")
+	head := fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"items":[`, t.Kind+"List", t.apiVersion())
+	switch form {
+	case asObject:
+	case asTable:
+		head = `{"kind":"Table","apiVersion":"meta.k8s.io/v1","columnDefinitions":` +
+			string(definitionsOf(t)) + `,"rows":[`
+	case asMetadata:
+		head = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[`
+	}
+	if _, err := io.WriteString(q.w, head); err != nil {
+		return nil //nolint:nilerr // the client has gone
+	}
+	n := 0
+	next := ""
+	lastNamespace, lastName := "", ""
+	for v, err := range q.history.Objects.State(wanted) {
+		if err := cmp.Or(err, q.r.Context().Err()); err != nil {
+			return err
+		}
+		if v.Form() != record.FormObject || !s.matches(v) {
+			continue
+		}
+		if limit > 0 && n == limit {
+			text, err := json.Marshal(continueToken{version, lastNamespace, lastName})
+			if err != nil {
+				return err
+			}
+			next = base64.RawURLEncoding.EncodeToString(text)
+			break
+		}
+		body, err := q.encode(t, v, form)
+		if err != nil {
+			return err
+		}
+		if n++; n > 1 {
+			body = append([]byte{','}, body...)
+		}
+		if _, err := q.w.Write(body); err != nil {
+			return nil //nolint:nilerr // the client has gone
+		}
+		lastNamespace, lastName = v.Event.Namespace, v.Event.Name
+	}
+	// the same
+	_, _ = fmt.Fprintf(q.w, `],"metadata":{"resourceVersion":"%d","continue":%q}}`+"\n", version, next)
+	return nil
+}
+
+// version is the resourceVersion of lists: of the point, or the newest one.
+func (q *request) version() (uint64, error) {
+	if q.cfg.Live {
+		return q.history.Timeline.VersionAt(q.cfg.Cluster, time.Time{})
+	}
+	if q.cfg.At.Version > 0 {
+		return q.cfg.At.Version, nil
+	}
+	return q.history.Timeline.VersionAt(q.cfg.Cluster, q.cfg.At.At)
+}
+
+// watchEvent is an event of a watch as a line.
+func watchEvent(kind string, object []byte) []byte {
+	line := fmt.Appendf(nil, `{"type":%q,"object":`, kind)
+	return append(append(line, object...), '}', '\n')
+}
+
+// goneStatus is for versions that the history does not have any more.
+func goneStatus(version uint64) []byte {
+	status := statusOf(http.StatusGone, metav1.StatusReasonExpired,
+		fmt.Sprintf("version %d is from before what this history keeps", version))
+	body, _ := json.Marshal(status) // it has texts only
+	return body
+}
+
+// appendTable is a table of rows.
+func appendTable(
+	dst []byte, t *resourceType, version, next string, rows [][]byte, headers bool,
+) []byte {
+	dst = append(dst,
+		`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"`...)
+	dst = append(append(dst, version...), `","continue":"`...)
+	dst = append(append(dst, next...), `"},"columnDefinitions":`...)
+	if headers {
+		dst = append(dst, definitionsOf(t)...)
+	} else {
+		dst = append(dst, "[]"...)
+	}
+	dst = append(dst, `,"rows":[`...)
+	return append(append(dst, bytes.Join(rows, []byte{','})...), "]}"...)
+}

@@ -1,0 +1,399 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/ratelimit"
+)
+
+// ErrEnd is returned by Cursor.Read when the log was closed and the cursor is behind its last
+// entry.
+var ErrEnd = errors.New("end of the change log")
+
+// missing is the error about an entry that a cursor needs and that is nowhere.
+func missing(at Position) error {
+	return fmt.Errorf("entry %d is neither in memory nor on disk", at)
+}
+
+// Cursor is where a listener stands: it has read everything before next, and acked it but for what
+// is pending. Read, TryRead, Park and Claim are called by one goroutine at a time; all other
+// methods may be called concurrently.
+type Cursor struct {
+	log  *Log
+	name string
+	bit  Listeners
+	spot *ratelimit.Spot // where the listener parks
+
+	// Guarded by Log.mu.
+	next    Position
+	pending pending
+	// tried are positions whose events the sink may have: they were in a call that had no answer.
+	tried     []Position
+	lost      lost
+	savedLost bool // on disk is something that was lost
+	dropped   int  // entries of this run
+
+	saved []byte // on disk, nil when not known; owned by whoever commits
+}
+
+// Left reads what a run before had read and not seen acked. It is called before anything is read.
+func (c *Cursor) Left() ([]*Entry, error) {
+	l := c.log
+	l.mu.Lock()
+	positions := c.pending.positions()
+	l.mu.Unlock()
+	var left []*Entry
+	for _, at := range positions {
+		e, err := c.load(at)
+		if err != nil {
+			return nil, err
+		}
+		if e != nil {
+			left = append(left, e)
+		}
+	}
+	var kept pending
+	for _, e := range left {
+		kept.add(e.Position, e.Observed)
+	}
+	c.keep(&kept)
+	return left, nil
+}
+
+// LeftHeaders is Left for what is needed to read ahead.
+func (c *Cursor) LeftHeaders() ([]Header, error) {
+	l := c.log
+	l.mu.Lock()
+	positions, tried := c.pending.positions(), slices.Clone(c.tried)
+	l.mu.Unlock()
+	var left []Header
+	for _, at := range positions {
+		found, err := c.headersAt(at)
+		if err != nil {
+			return nil, fmt.Errorf("the backlog of sink %s: %w", c.name, err)
+		}
+		for i := range found {
+			_, found[i].Tried = slices.BinarySearch(tried, at)
+		}
+		left = append(left, found...)
+	}
+	var kept pending
+	for i := range left {
+		kept.add(left[i].Position, left[i].Observed)
+	}
+	c.keep(&kept)
+	return left, nil
+}
+
+// keep makes this all that is pending: of the others some are gone, and some are for listeners that
+// are not there any more.
+func (c *Cursor) keep(kept *pending) {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	c.pending = *kept
+}
+
+// Read gives up to n entries, in order. They are pending from then on. It gives nothing where there
+// are none yet: Park follows. It returns ErrEnd when nothing will come.
+func (c *Cursor) Read(n int) ([]*Entry, error) {
+	for {
+		found, none, err := c.read(n, true)
+		if none || err != nil || len(found) > 0 {
+			return found, err
+		}
+	}
+}
+
+// Park has whoever appends entries run step, which may use TryRead, until it gives false: then
+// resume runs on a new goroutine. It reports false, and does nothing, where something may have come
+// since the last Read.
+func (c *Cursor) Park(step func() bool, resume func()) bool { return c.spot.Park(step, resume) }
+
+// Unpark has step run once more.
+func (c *Cursor) Unpark() { c.spot.Offer() }
+
+// Offer lets the listeners read that have parked: their steps run here.
+func (l *Log) Offer() {
+	for _, c := range l.cursors {
+		c.spot.Offer()
+	}
+}
+
+// TryRead is Read for a step. It gives nothing where something has to be waited for, and then
+// reports whether there is no more.
+func (c *Cursor) TryRead(n int) (found []*Entry, none bool) {
+	found, none, err := c.read(n, false)
+	return found, none && err == nil
+}
+
+// read looks once, at what is on disk only if that is asked for. none is set when there is nothing,
+// and something will come.
+func (c *Cursor) read(n int, disk bool) (found []*Entry, none bool, err error) {
+	l := c.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := &l.memory
+	kept := c.lost.from(c.next)
+	switch {
+	case c.next < l.drop.before:
+		return nil, true, nil
+	case len(kept) > 0: // one alone: what a drop adds to the next it may still add
+		c.next = kept[0].Position + 1
+		c.pending.add(kept[0].Position, kept[0].Observed)
+		return []*Entry{kept[0]}, false, nil
+	case c.next < m.base && disk:
+		found, err = c.readDiskLocked(n)
+		return found, false, err
+	case c.next < m.base:
+		return nil, false, nil
+	}
+	for _, e := range m.entries[m.index(c.next):] {
+		if len(found) == n {
+			return found, false, nil
+		}
+		c.next = e.Position + 1
+		if e.size > 0 && e.For&c.bit != 0 {
+			found = append(found, e)
+			c.pending.add(e.Position, e.Observed)
+		}
+	}
+	c.next = m.next
+	switch {
+	case len(found) > 0:
+		return found, false, nil
+	case l.closed:
+		return nil, false, ErrEnd
+	}
+	return nil, true, nil
+}
+
+// readDiskLocked reads what is before memory. The lock is not held meanwhile. What was read is not
+// used when a drop has begun since: that may have counted it as lost.
+func (c *Cursor) readDiskLocked(n int) ([]*Entry, error) {
+	l := c.log
+	from, base, drops := c.next, l.memory.base, l.drop.count
+	l.mu.Unlock()
+	found, next, err := l.readDisk(from, base, c.bit, n)
+	l.mu.Lock()
+	if err != nil || l.drop.count != drops {
+		return nil, err
+	}
+	for _, e := range found {
+		c.pending.add(e.Position, e.Observed)
+	}
+	c.next = next
+	return found, nil
+}
+
+// Headers describes some of what can be read, without waiting, and gives the position behind the
+// last that it looked at. It claims nothing. While the oldest is dropped it may give nothing, and
+// where the cursor stands: what lies there is being counted as lost.
+func (c *Cursor) Headers() (found []Header, next Position, err error) {
+	l := c.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := &l.memory
+	if c.next < l.drop.before {
+		return nil, c.next, nil
+	}
+	if kept := c.lost.from(c.next); len(kept) > 0 {
+		return []Header{kept[0].Header()}, kept[0].Position + 1, nil
+	}
+	if from, base, drops := c.next, m.base, l.drop.count; from < base {
+		l.mu.Unlock()
+		found, next, err = l.diskHeaders(from, base, c.bit)
+		l.mu.Lock()
+		if l.drop.count != drops {
+			return nil, c.next, err
+		}
+		return found, next, err
+	}
+	for _, e := range m.entries[m.index(c.next):] {
+		if len(found) == headers {
+			return found, e.Position, nil
+		}
+		if e.size > 0 && e.For&c.bit != 0 {
+			found = append(found, e.Header())
+		}
+	}
+	return found, m.next, nil
+}
+
+// Claim says that everything before next was read. What of it is for this listener, found, is
+// pending from then on.
+func (c *Cursor) Claim(found []Header, next Position) {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	for i := range found {
+		c.pending.add(found[i].Position, found[i].Observed)
+	}
+	c.next = max(c.next, next)
+}
+
+// Load gives the entry at a position, which is for this listener and not acked by it.
+func (c *Cursor) Load(at Position) (*Entry, error) {
+	l := c.log
+	l.mu.Lock()
+	e := l.memory.find(at)
+	l.mu.Unlock()
+	if e != nil {
+		return e, nil
+	}
+	e, err := c.load(at)
+	if err == nil && e == nil {
+		err = missing(at)
+	}
+	return e, err
+}
+
+// load is Load for what is not in memory, nil for what is nowhere.
+func (c *Cursor) load(at Position) (*Entry, error) {
+	if e := c.keptAt(at); e != nil {
+		return e, nil
+	}
+	found, _, err := c.log.readDisk(at, at+1, c.bit, 1)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// headersAt describes what load gives.
+func (c *Cursor) headersAt(at Position) ([]Header, error) {
+	if e := c.keptAt(at); e != nil {
+		return []Header{e.Header()}, nil
+	}
+	found, _, err := c.log.diskHeaders(at, at+1, c.bit)
+	return found, err
+}
+
+// keptAt gives the entry at a position that was dropped and kept, nil for none.
+func (c *Cursor) keptAt(at Position) *Entry {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	return c.lost.find(at)
+}
+
+// Next is the position to read from, End that behind the last entry, and closed is set when none
+// will come.
+func (c *Cursor) Next() (next, end Position, closed bool) {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	return c.next, c.log.memory.next, c.log.closed
+}
+
+// Wait waits until there is something to read or none will come, where more says that this is of
+// interest; or until enough reports that. Wake has it look again.
+func (c *Cursor) Wait(ctx context.Context, more bool, enough func() bool) error {
+	l := c.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return ratelimit.WaitCond(ctx, l.cond, func() bool {
+		return enough() || more && (l.memory.next > c.next || l.closed)
+	})
+}
+
+// Wake has Wait look again.
+func (c *Cursor) Wake() {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	c.log.cond.Broadcast()
+}
+
+// Ack is what a listener is done with.
+type Ack struct {
+	At Position
+	// Hold is released when no restart will have the listener read the entry again; nil for none.
+	Hold Hold
+}
+
+// Ack says that the listener is done with some of what is pending. What all are done with is
+// settled, and leaves the log.
+func (c *Cursor) Ack(acks []Ack) {
+	l := c.log
+	var released []Hold
+	l.mu.Lock()
+	before := l.states.Ready()
+	for i := range acks {
+		a := &acks[i]
+		if !c.pending.remove(a.At) {
+			panic(fmt.Sprintf("changelog: entry %d was acked twice, or never read", a.At))
+		}
+		e := l.memory.find(a.At)
+		if e == nil { // it lies on disk, where the cursor says so
+			released = append(released, a.Hold)
+			continue
+		}
+		switch e.waiting--; {
+		case e.waiting == 0:
+			if !e.spooled { // else it was settled when it went to disk
+				l.settleLocked(e)
+			}
+			released = append(append(released, e.holds...), a.Hold)
+			e.holds = nil
+			l.memory.release(e)
+		case e.spooled:
+			released = append(released, a.Hold)
+		case a.Hold != nil:
+			e.holds = append(e.holds, a.Hold)
+		}
+	}
+	if !c.lost.isEmpty() {
+		c.lost.settle(c.next, &c.pending)
+	}
+	l.memory.trim()
+	l.changedLocked()
+	l.unlockAndWake(before)
+	release(released)
+	l.cfg.Committer.Changed()
+}
+
+// Tried says that the sink may have the events of some of what is pending: they were in a call that
+// had no answer.
+func (c *Cursor) Tried(at []Position) {
+	c.log.mu.Lock()
+	c.tried = append(c.tried, at...)
+	slices.Sort(c.tried)
+	c.tried = slices.Compact(c.tried) // some were tried before too
+	c.log.mu.Unlock()
+	c.log.cfg.Committer.Changed()
+}
+
+// Dropped is how many entries this run has dropped that the listener had not acked.
+func (c *Cursor) Dropped() int {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	return c.dropped
+}
+
+// Oldest is when the first entry was observed that is pending; zero for none.
+func (c *Cursor) Oldest() time.Time {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	_, observed, _ := c.pending.low()
+	return observed
+}
+
+// lowLocked is the first position that is not acked.
+func (c *Cursor) lowLocked() Position {
+	if at, _, ok := c.pending.low(); ok {
+		return at
+	}
+	return c.next
+}
+
+// standLocked is where the cursor stands now.
+func (c *Cursor) standLocked() stand {
+	s := stand{next: c.next, pending: c.pending.positions(), lost: c.lost}
+	s.lost.kept = slices.Clone(c.lost.kept)
+	for _, at := range c.tried {
+		if s.has(at) {
+			s.tried = append(s.tried, at)
+		}
+	}
+	return s
+}

@@ -1,0 +1,215 @@
+package changelog
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/kubebridge/bridge/internal/ratelimit"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// Committer makes durable what the logs have settled: *checkpoint.Committer.
+type Committer interface {
+	// Commit writes what is settled now, of all logs. When it returns nil that is durable.
+	Commit() error
+	// Changed says that there is something to commit. It does not block.
+	Changed()
+	// Wake has a commit come early. It does not block.
+	Wake()
+}
+
+// Config of a Log. Zero values mean the documented default.
+type Config struct {
+	// Indexer has the part on disk, and the saved position.
+	Indexer   *store.Indexer
+	Type      resource.Type
+	Committer Committer
+	// Listeners by name, at most 64. The n-th has the n-th cursor, and the bit 1<<n.
+	Listeners []string
+	// MemoryBytes is how much the log holds in memory; default 16 MiB.
+	MemoryBytes int
+	// Account bounds the log's memory together with that of others; nil for MemoryBytes alone.
+	Account *ratelimit.Account
+	// Spooler writes to disk what has waited for its listeners; nil: nothing goes there for that.
+	Spooler *Spooler
+	// SpoolBytes is how much the log may hold on disk; default 10 GiB. When that is reached, Room
+	// waits. Negative: nothing goes to disk for having waited, and Room waits when memory is full.
+	SpoolBytes int64
+	// DropOldest drops the oldest on disk when SpoolBytes is reached.
+	DropOldest bool
+	Log        *slog.Logger
+	// Registerer for metrics; nil for none.
+	Registerer prometheus.Registerer
+}
+
+// Log is the changes of one informer that are not acked by all. The newest part is in memory; what
+// is before it lies on disk. All methods may be called concurrently.
+type Log struct {
+	cfg           Config
+	everyone      Listeners
+	cursors       []*Cursor
+	metrics       *metrics
+	spooling      *semaphore.Weighted // of 1: whoever has it spools, or drops
+	watched       atomic.Bool         // the Spooler looks after it
+	blockedLogged bool                // that nothing may go to disk; owned by the Spooler's Run
+
+	mu     sync.Mutex // guards all below, and of entries and cursors what they say
+	cond   *sync.Cond // signalled when something changes that somebody waits for
+	marks  *Watermark
+	front  front
+	states *States
+	memory memory
+	disk   disk
+	drop   drop
+	placed int   // entries that are placed, and not appended
+	end    Reach // when that was 0
+	uncommitted
+	closed bool
+}
+
+// Open finds what a run before has left on disk.
+func Open(cfg Config) (*Log, error) {
+	cfg.MemoryBytes = cmp.Or(cfg.MemoryBytes, 16<<20)
+	cfg.SpoolBytes = cmp.Or(cfg.SpoolBytes, 10<<30)
+	position, err := cfg.Indexer.Meta().Position()
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{
+		cfg: cfg, metrics: newMetrics(&cfg), spooling: semaphore.NewWeighted(1),
+		marks: NewWatermark(position.Version), states: NewStates(),
+		uncommitted: uncommitted{watermark: position.Version, epoch: position.Epoch},
+	}
+	l.cond = sync.NewCond(&l.mu)
+	for n, name := range cfg.Listeners {
+		l.cursors = append(l.cursors, &Cursor{
+			log: l, name: name, bit: 1 << n, spot: ratelimit.NewSpot(),
+		})
+		l.everyone |= 1 << n
+	}
+	if err := l.openDisk(); err != nil {
+		return nil, err
+	}
+	if err := l.restore(); err != nil {
+		return nil, err
+	}
+	l.memory.base, l.memory.next = l.disk.next, l.disk.next
+	l.lookAtEndLocked()
+	return l, nil
+}
+
+// restore gives the cursors the positions they had, when a run before has left something on disk.
+func (l *Log) restore() error {
+	cursors, err := l.cfg.Indexer.Log().Cursors()
+	if err != nil {
+		return err
+	}
+	stands := map[string]stand{}
+	for name, saved := range cursors {
+		s, err := decodeStand(saved)
+		if err != nil {
+			return fmt.Errorf("cursor: %w", err)
+		}
+		stands[name] = s
+		// New entries come behind every position that a listener may have.
+		l.disk.next = max(l.disk.next, s.next)
+	}
+	for _, c := range l.cursors {
+		c.next = l.disk.next // a new listener has nothing to catch up on
+		if s, ok := stands[c.name]; ok {
+			l.report(c, &s, s.restart())
+			c.next, c.tried, c.lost = s.next, s.tried, s.lost
+			for _, at := range s.pending {
+				c.pending.add(at, time.Time{})
+			}
+		}
+	}
+	return nil
+}
+
+// Cursor is that of the n-th listener.
+func (l *Log) Cursor(n int) *Cursor { return l.cursors[n] }
+
+// Place takes what was decided of one delta. It gives the entries their places in the order of
+// decision, and puts the delta's mark behind them. An entry without listeners is settled by that.
+// Append follows for all others.
+func (l *Log) Place(entries []*Entry, m Mark) {
+	l.mu.Lock()
+	before := l.states.Ready()
+	for _, e := range entries {
+		l.placeLocked(e)
+	}
+	if m.Kind != NoMark {
+		l.marks.Mark(m.Kind, m.Version)
+		l.front.add(m, l.marks.Front())
+		l.lookAtEndLocked()
+	}
+	l.unlockAndWake(before)
+	l.cfg.Committer.Changed()
+}
+
+func (l *Log) placeLocked(e *Entry) {
+	e.place = l.marks.Append()
+	if key := e.stateKey(); key != "" {
+		l.states.Append(key, e.place)
+	}
+	if e.waiting = e.For.count(); e.waiting == 0 {
+		l.settleLocked(e)
+	} else {
+		l.placed++
+	}
+}
+
+// Append puts entries at the end, for the listeners to read. The caller has seen to it that there
+// is Room; a batch may pass the bound by its own size. Offer has to follow, once the caller holds
+// no lock.
+func (l *Log) Append(entries []*Entry) {
+	l.append(entries)
+	if l.spoolsOld() {
+		l.cfg.Spooler.watch(l)
+	}
+}
+
+func (l *Log) append(entries []*Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := &l.memory
+	for _, e := range entries {
+		e.Position, e.size = m.next, e.Size()
+		m.next++
+		m.entries = append(m.entries, e)
+		m.bytes += e.size
+		m.count++
+	}
+	l.placed -= len(entries)
+	l.lookAtEndLocked()
+	l.changedLocked()
+}
+
+// lookAtEndLocked notes up to which version everything is in the log, when nothing is decided and
+// not in it.
+func (l *Log) lookAtEndLocked() {
+	if l.placed == 0 {
+		l.end = Reach{l.marks.Marked(), l.memory.next}
+	}
+}
+
+// Close says that no entry will be appended.
+func (l *Log) Close() {
+	l.mu.Lock()
+	l.closed = true
+	l.cond.Broadcast()
+	l.mu.Unlock()
+	l.Offer()
+}
+
+// HasRoom reports whether Room would return at once.
+func (l *Log) HasRoom() bool { return l.cfg.Indexer.Log().Available() && !l.full() }

@@ -1,0 +1,209 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/store/statedb"
+)
+
+// oldestUnspooled is when the first change was observed that is neither settled nor on disk; zero
+// when there is none.
+func (l *Log) oldestUnspooled() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.memory.unspooled(); e != nil {
+		return e.Observed
+	}
+	return time.Time{}
+}
+
+// Room waits until commits can be made, since what can't be committed stays in memory, and until
+// there is room in memory. While sinks keep up that is soon; when the backlog is old it goes to
+// disk, and from then on whatever does not fit follows at once.
+func (l *Log) Room(ctx context.Context) error {
+	if err := l.cfg.Indexer.Log().WaitAvailable(ctx); err != nil {
+		return err
+	}
+	for l.full() {
+		l.lookAtDisk()
+		if l.spilling() {
+			l.spoolOrWait(ctx, time.Now())
+		} else {
+			l.waitRoom(ctx, l.spillingLocked)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// spillingLocked reports whether what does not fit may go to disk at once.
+func (l *Log) spillingLocked() bool {
+	return l.disk.inUse() && (!l.disk.full() || l.cfg.DropOldest) &&
+		l.cfg.Indexer.Log().Room(l.disk.bytes)
+}
+
+func (l *Log) spilling() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.spillingLocked()
+}
+
+// blocked reports whether nothing more may go to disk. A disk that is nearly full is no reason to
+// drop anything: what fills it may be others'.
+func (l *Log) blocked() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.disk.full() && !l.cfg.DropOldest || !l.cfg.Indexer.Log().Room(l.disk.bytes)
+}
+
+// lookAtDisk looks at a disk that had no space for more, and does nothing where there was. Whoever
+// waits for space calls it: nothing may be committed meanwhile, and then nobody else looks.
+func (l *Log) lookAtDisk() {
+	l.mu.Lock()
+	used := l.disk.bytes
+	l.mu.Unlock()
+	l.cfg.Indexer.Log().Look(used)
+}
+
+// spoolOrWait spools; when that fails it waits a moment, since nothing may be dropped.
+func (l *Log) spoolOrWait(ctx context.Context, by time.Time) {
+	err := l.spool(ctx, by, l.stageOrDrop)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	l.reportSpooling(err)
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+	}
+}
+
+func (l *Log) reportSpooling(err error) {
+	if err != nil && !errors.Is(err, statedb.ErrUnavailable) { // which the database reports, once
+		l.cfg.Log.Error("changes can't be written to the log on disk; reading waits", "err", err)
+	}
+}
+
+func (l *Log) diskFull() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.disk.inUse() && l.disk.full()
+}
+
+// Spool writes what is neither settled nor on disk, and was observed by a time, to disk, with the
+// settled states that it leaves, in one commit; then it lets half of a full memory go. These
+// entries are settled; the listeners have still to ack them.
+func (l *Log) Spool(ctx context.Context, by time.Time) error { return l.spool(ctx, by, l.stage) }
+
+func (l *Log) spool(
+	ctx context.Context, by time.Time, stage func(by time.Time) (bytes int, err error),
+) error {
+	if err := l.spooling.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer l.spooling.Release(1)
+	if _, err := stage(by); err != nil {
+		return err
+	}
+	if err := l.cfg.Committer.Commit(); err != nil {
+		return err
+	}
+	l.halve()
+	return nil
+}
+
+// halve lets half of a full memory go, after a commit.
+func (l *Log) halve() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.memory.leaveFront(func(*Entry) bool { return l.memory.bytes > l.boundLocked()/2 })
+	l.changedLocked()
+}
+
+// stageOrDrop is stage, where DropOldest says so after room was made on disk. The caller has
+// l.spooling.
+func (l *Log) stageOrDrop(by time.Time) (bytes int, err error) {
+	if l.cfg.DropOldest && l.diskFull() {
+		if err := l.dropOldest(); err != nil {
+			return 0, err
+		}
+	}
+	return l.stage(by)
+}
+
+// staged is an entry that the next commit writes to disk. What it says is copied: when all have
+// acked it meanwhile, it says nothing any more.
+type staged struct {
+	entry *Entry
+	says  Entry
+	data  []byte
+}
+
+// Stage has the next commit write to disk what is neither settled nor there, and was observed by a
+// time. That time itself counts: who spools everything passes the present, and a clock may show the
+// same time twice. What is before that in the log goes too, though it may be younger: on disk is a
+// prefix of the log, with no hole. The caller has l.spooling, or the Spooler is done with the log.
+func (l *Log) Stage(by time.Time) error {
+	_, err := l.stage(by)
+	return err
+}
+
+// stage is Stage, and gives the size of what it has staged.
+func (l *Log) stage(by time.Time) (bytes int, err error) {
+	work := l.unspooled(by)
+	for n := range work {
+		if work[n].data, err = l.encode(&work[n].says); err != nil {
+			return 0, err
+		}
+		bytes += len(work[n].data)
+	}
+	release(l.settleStaged(work))
+	l.cfg.Committer.Changed()
+	return bytes, nil
+}
+
+func (l *Log) unspooled(by time.Time) (work []staged) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.memory.entries)
+	for ; n > 0; n-- {
+		if e := l.memory.entries[n-1]; e.size > 0 && !e.Observed.After(by) {
+			break
+		}
+	}
+	for _, e := range l.memory.entries[:n] {
+		if e.size > 0 && !e.spooled {
+			work = append(work, staged{entry: e, says: *e})
+		}
+	}
+	return work
+}
+
+// settleStaged settles those that were not settled meanwhile. The cursors of those who have acked
+// them say so, so their holds are released.
+func (l *Log) settleStaged(work []staged) (holds []Hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var entries []store.LogEntry
+	for n := range work {
+		e := work[n].entry
+		if e.size == 0 {
+			continue
+		}
+		e.spooled = true
+		l.settleLocked(e)
+		entries = append(entries, store.LogEntry{Position: uint64(e.Position), Data: work[n].data})
+		holds = append(holds, e.holds...)
+		e.holds = nil
+	}
+	if len(entries) > 0 {
+		l.disk.added(entries)
+		l.spooled = append(l.spooled, entries...)
+	}
+	return holds
+}

@@ -1,0 +1,207 @@
+package checkpoint
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/kubebridge/bridge/internal/informer/changelog"
+	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/store/statedb"
+)
+
+// Config of a Committer. Zero values mean the documented default.
+type Config struct {
+	// DB is the state database; required.
+	DB *store.DB
+	// Interval between commits while something waits; default 200 ms.
+	Interval time.Duration
+	Log      *slog.Logger
+	// Registerer for metrics; nil for none.
+	Registerer prometheus.Registerer
+}
+
+// Committer writes what the logs of all informers have settled, in one atomic batch at a time. All
+// informers share the fsync of a commit.
+type Committer struct {
+	cfg     Config
+	metrics *metrics
+	wake    chan struct{} // of one slot: commit now
+	changed atomic.Bool   // since the last commit began
+	roused  chan struct{} // of one slot: changed was set
+
+	committing *semaphore.Weighted // of 1: whoever has it commits
+
+	mu    sync.Mutex
+	logs  []*changelog.Log
+	sinks []*sink
+	err   error // of the last commit
+}
+
+// New makes a Committer without logs.
+func New(cfg Config) (*Committer, error) {
+	if cfg.DB == nil {
+		return nil, errors.New("checkpoint: a state database is required")
+	}
+	cfg.Interval = cmp.Or(cfg.Interval, 200*time.Millisecond)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Committer{
+		cfg: cfg, metrics: newMetrics(cfg.Registerer),
+		wake: make(chan struct{}, 1), roused: make(chan struct{}, 1),
+		committing: semaphore.NewWeighted(1),
+	}
+	return c, nil
+}
+
+// Track begins to commit a log.
+func (c *Committer) Track(l *changelog.Log) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.logs = append(c.logs, l)
+}
+
+// Untrack ends it: what is settled by then is committed, what settles later is not. After an error
+// it is tracked still.
+func (c *Committer) Untrack(l *changelog.Log) error {
+	if err := c.Commit(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.logs = slices.DeleteFunc(c.logs, func(other *changelog.Log) bool { return other == l })
+	return nil
+}
+
+// AddSink saves a sink's position with each commit from now on.
+func (c *Committer) AddSink(name string, source Positioned) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sinks = append(c.sinks, &sink{name: name, source: source})
+}
+
+// RemoveSink stops that, after a commit with the sink's position of now. After an error the sink is
+// still there.
+func (c *Committer) RemoveSink(name string) error {
+	if err := c.Commit(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sinks = slices.DeleteFunc(slices.Clone(c.sinks), func(s *sink) bool { return s.name == name })
+	return nil
+}
+
+// Changed says that there is something to commit.
+func (c *Committer) Changed() {
+	if c.changed.Load() || c.changed.Swap(true) {
+		return
+	}
+	select {
+	case c.roused <- struct{}{}:
+	default: // it is
+	}
+}
+
+// Wake has a commit come early.
+func (c *Committer) Wake() {
+	select {
+	case c.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// Run commits until ctx ends, and once more then. It sleeps while nothing changes. A commit that
+// fails is tried again: nothing is lost by waiting, and Err says so meanwhile.
+func (c *Committer) Run(ctx context.Context) error {
+	tick := time.NewTicker(c.cfg.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return c.Commit()
+		case <-tick.C:
+		case <-c.wake:
+		}
+		empty, err := c.commit()
+		// ErrUnavailable is reported by the database, once.
+		if err != nil && !errors.Is(err, statedb.ErrUnavailable) {
+			c.cfg.Log.Error("commit failed, will be tried again", "err", err)
+		}
+		if !empty || err != nil || c.changed.Load() {
+			continue
+		}
+		tick.Stop()
+		select {
+		case <-ctx.Done():
+			return c.Commit()
+		case <-c.roused:
+		}
+		tick.Reset(c.cfg.Interval)
+	}
+}
+
+// Commit writes what is settled now. When it returns nil that is durable.
+func (c *Committer) Commit() error {
+	_, err := c.commit()
+	return err
+}
+
+// commit reports also whether there was nothing to commit.
+func (c *Committer) commit() (empty bool, err error) {
+	if err := c.committing.Acquire(context.Background(), 1); err != nil {
+		return false, err // this context does not end
+	}
+	defer c.committing.Release(1)
+	c.changed.Store(false)
+	c.mu.Lock()
+	logs, sinks := slices.Clone(c.logs), slices.Clone(c.sinks)
+	c.mu.Unlock()
+
+	start := time.Now()
+	batch := c.cfg.DB.NewBatch()
+	for _, s := range sinks {
+		s.write(batch)
+	}
+	checkpoints := make([]*changelog.Checkpoint, len(logs))
+	objects := 0
+	for i, l := range logs {
+		checkpoints[i] = l.Checkpoint()
+		objects += checkpoints[i].Objects()
+		checkpoints[i].Write(batch)
+	}
+	empty, bytes := batch.Empty(), batch.Len()
+	err = batch.Commit()
+	for _, s := range sinks {
+		s.committed(err)
+	}
+	for i, l := range logs {
+		l.Committed(checkpoints[i], err)
+	}
+	c.mu.Lock()
+	c.err = err
+	c.mu.Unlock()
+	if err != nil {
+		c.Changed() // it is all still to commit
+	}
+	if !empty {
+		c.metrics.committed(objects, bytes, time.Since(start), err)
+	}
+	return empty, err
+}
+
+// Err is the error of the last commit, nil when it succeeded.
+func (c *Committer) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}

@@ -1,0 +1,339 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/informer/changelog"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// promptBytes is how large an object is before which those are handed on that wait for no
+// announcement. Deciding takes time in proportion to the object: filters decode it.
+const promptBytes = resource.LargeBytes
+
+// Controller is the loop between the FIFO and the log. Its fields are owned by the goroutine of Run
+// where they don't say otherwise.
+type Controller struct {
+	cfg       Config
+	env       Env
+	metrics   *metrics
+	announcer *announcer
+	selectors selectors
+	history   history // may be read concurrently
+	scope     *scope
+	batch     batch
+	list      List          // that is being worked through
+	postponed bool          // the gap of list is; see emitPostponedGap
+	pending   bool          // as in recovery.Found, when the run began
+	listed    event.Listing // its items so far
+	// olderItems are the known versions of objects of which the list has an older state.
+	olderItems map[resource.Key]resource.Version
+	// diverged: a list has shown that the server's history is another, and the list that follows
+	// from that has not begun.
+	diverged  bool
+	decisions []Decision
+	asked     bool          // whether sinks hold events of an earlier run
+	number    atomic.Uint64 // of the last change; set by Run alone
+	epoch     int           // of the server's history
+	now       time.Time
+	// unclean: an earlier run has sent what is not known here, and this one has seen neither a list
+	// nor a bookmark. Set by Run alone.
+	unclean atomic.Bool
+}
+
+// New takes up the state of the run before, and starts nothing.
+func New(cfg Config, env Env) (*Controller, error) {
+	c := &Controller{
+		cfg: cfg, env: env, metrics: newMetrics(env.Registerer), selectors: newSelectors(&cfg, &env),
+		announcer: newAnnouncer(&env), olderItems: map[resource.Key]resource.Version{},
+		list: List{Selective: cfg.Selective, Leavable: cfg.Leavable, Enterable: cfg.Enterable},
+	}
+	c.unclean.Store(cfg.Unclean)
+	namespaces, err := env.Indexer.Meta().Namespaces()
+	if err != nil {
+		return nil, err
+	}
+	c.scope = newScope(namespaces)
+	return c, c.resume()
+}
+
+// IsClean reports whether everything that was ever sent is known: the run before has ended in
+// order, or this one has heard from the API server what it sent last.
+func (c *Controller) IsClean() bool { return !c.unclean.Load() }
+
+// Newest is the number of the last change that was decided.
+func (c *Controller) Newest() uint64 { return c.number.Load() }
+
+// Run pops and decides until the FIFO is closed and empty, then closes the log.
+func (c *Controller) Run(ctx context.Context) (err error) {
+	defer c.env.Log.Close()
+	defer func() {
+		if err != nil { // what was decided may be lost, and what the run before has sent of it
+			c.unclean.Store(c.cfg.Unclean)
+		}
+	}()
+	ctx, stop := context.WithCancel(ctx)
+	defer c.announcer.writing.Wait()
+	defer stop()
+	if c.cfg.Resnapshot {
+		c.list.Round = time.Now().Unix()
+	}
+	if err := c.resume(); err != nil { // once more: an epoch may have been adopted
+		return err
+	}
+	c.epoch = c.history.now()
+	if err := c.reportOmits(ctx); err != nil {
+		return err
+	}
+	for {
+		err := c.env.FIFO.Pop(ctx, c)
+		if errors.Is(err, deltafifo.ErrClosed) {
+			return c.announcer.wait(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Process decides deltas and hands their changes to the log.
+func (c *Controller) Process(ctx context.Context, deltas deltafifo.Deltas) error {
+	c.now = time.Now()
+	for i := range deltas {
+		if c.isDue(&deltas[i]) {
+			if err := c.handOn(ctx); err != nil {
+				return err
+			}
+		}
+		if err := c.decideAndMark(ctx, &deltas[i]); err != nil {
+			return err
+		}
+	}
+	return c.handOn(ctx)
+}
+
+// isDue reports whether what was decided is handed on before the next delta is. What needs a write
+// to the disk is handed on in large parts: announcements, and which objects a list held.
+func (c *Controller) isDue(next *deltafifo.Delta) bool {
+	isLarge := next.Object != nil && next.Object.Size() > promptBytes
+	return c.batch.bytes > decidedBytes ||
+		isLarge && len(c.batch.changes) > 0 && len(c.batch.news)+len(c.batch.listed) == 0
+}
+
+// TryProcess decides changes of objects that are known already, and progress, and hands them on. It
+// stops where something has to be waited for: an announcement, room, the disk, a list, a resync.
+func (c *Controller) TryProcess(deltas deltafifo.Deltas) (n int, err error) {
+	if c.diverged || c.postponed || !c.env.Log.HasRoom() || !c.announcer.isIdle() {
+		return 0, nil
+	}
+	c.now = time.Now()
+	for n < len(deltas) {
+		d := &deltas[n]
+		known, err := c.known(d)
+		if err != nil || !isPlain(d, &known) {
+			break // an error comes again in Process
+		}
+		m := c.mark(d)
+		if d.Type != deltafifo.Bookmark {
+			if err := c.decideKnown(d, &known); err != nil {
+				return n, err
+			}
+		}
+		c.place(m)
+		n++
+	}
+	c.env.Log.Append(c.batch.changes)
+	c.env.Log.Offer()
+	c.batch.reset()
+	return n, nil
+}
+
+// isPlain reports whether deciding a delta announces nothing and waits for nothing.
+func isPlain(d *deltafifo.Delta, known *Known) bool {
+	switch d.Type {
+	case deltafifo.Bookmark:
+		return d.Progress
+	case deltafifo.Updated, deltafifo.Deleted:
+		isAlive := known.Found && !known.Record.Deleted && known.Record.UID == d.Object.UID
+		return isAlive && len(known.Left) == 0
+	default:
+		return false
+	}
+}
+
+// decideAndMark decides a delta, and puts what it says of versions behind its changes. While the
+// server's history has diverged that is nothing: no more of the known history comes, and what
+// diverged from it is not decided yet.
+func (c *Controller) decideAndMark(ctx context.Context, d *deltafifo.Delta) error {
+	m := c.mark(d)
+	if err := c.decide(ctx, d); err != nil {
+		return err
+	}
+	c.place(m)
+	return nil
+}
+
+// mark is what a delta says of versions. It is asked before the delta is decided.
+func (c *Controller) mark(d *deltafifo.Delta) changelog.Mark {
+	m := markOf(d)
+	if c.diverged || m.Kind == changelog.ListEnd && c.diverges(m.Version) {
+		return changelog.Mark{}
+	}
+	return m
+}
+
+// markOf is what a delta says of versions while the server's history is the one that is known.
+func markOf(d *deltafifo.Delta) (m changelog.Mark) {
+	switch d.Type {
+	case deltafifo.Bookmark:
+		return changelog.Mark{Kind: changelog.Bookmark, Version: d.Version}
+	case deltafifo.ReplaceEnd:
+		if !d.Relist.Partial() { // else the stream continues from where it was
+			return changelog.Mark{Kind: changelog.ListEnd, Version: d.Version}
+		}
+	case deltafifo.Added, deltafifo.Updated, deltafifo.Unselected, deltafifo.Deleted:
+		if !d.FinalStateUnknown && !d.Listed { // else it is part of a list
+			return changelog.Mark{Kind: changelog.Event, Version: d.Object.Version, Key: d.Key}
+		}
+	default:
+	}
+	return m
+}
+
+// decide makes the changes of one delta.
+func (c *Controller) decide(ctx context.Context, d *deltafifo.Delta) error {
+	switch d.Type {
+	case deltafifo.Bookmark:
+		if !d.Progress && !c.diverged {
+			c.unclean.Store(false)
+			c.reportProgress(d.Version)
+		}
+		return nil
+	case deltafifo.ReplaceBegin:
+		return c.beginReplace(ctx, d)
+	case deltafifo.ReplaceEnd:
+		return c.endReplace(ctx, d)
+	case deltafifo.Quarantined:
+		return c.quarantined(d)
+	default:
+		return c.decideObject(d)
+	}
+}
+
+// decideObject makes the changes of a delta of an object.
+func (c *Controller) decideObject(d *deltafifo.Delta) error {
+	known, err := c.known(d)
+	if err != nil {
+		return err
+	}
+	return c.decideKnown(d, &known)
+}
+
+func (c *Controller) decideKnown(d *deltafifo.Delta, known *Known) error {
+	first, err := c.isFirstOfList(d)
+	if err != nil {
+		return err
+	}
+	c.account(d, known)
+	c.list.Unclean = c.unclean.Load()
+	c.decisions = Decide(c.decisions[:0], d, known, &c.list)
+	if len(c.decisions) == 0 && d.Object != nil && known.Found {
+		c.metrics.skipped.Inc()
+	}
+	if c.postponed && first {
+		c.emitPostponedGap(d, known)
+	}
+	for i := range c.decisions {
+		if err := c.carryOut(d, known, &c.decisions[i]); err != nil {
+			return err
+		}
+	}
+	clear(c.decisions)
+	return nil
+}
+
+// known looks up what is known of the object of a delta.
+func (c *Controller) known(d *deltafifo.Delta) (k Known, err error) {
+	if d.Key == "" {
+		return k, nil
+	}
+	k.Record, k.Found, err = c.env.Indexer.Get(d.Key)
+	k.Left = c.env.Indexer.Announcements().Left(d.Key)
+	k.DeleteAnnounced = c.env.Indexer.Announcements().DeleteAnnounced(d.Key, k.Record.UID)
+	k.Changed = d.Type == deltafifo.Sync && c.env.Indexer.ChangedSince(d.Key, d.After)
+	k.Outside = c.cfg.Namespaces && !c.scope.of(d.Key).State.Selected()
+	return k, err
+}
+
+// carryOut makes a decision a change. A Synced whose exact state is not known makes none: an
+// earlier one must not come behind the known one.
+func (c *Controller) carryOut(d *deltafifo.Delta, known *Known, dec *Decision) error {
+	if err := c.findObjects(dec); err != nil {
+		return err
+	}
+	switch obj := dec.Object; {
+	case dec.Op == event.Synced && (obj == nil || obj.Version != dec.Version):
+		return nil
+	case dec.Op == event.Added:
+		isUnknown := !known.Found && len(known.Left) == 0
+		c.batch.news = append(c.batch.news, store.Announcement{
+			Key: dec.Key, Object: obj, Seq: c.number.Load() + 1, Unknown: isUnknown,
+		})
+	case dec.Forget:
+		namespace, _ := dec.Key.Split()
+		c.scope.leave(namespace)
+	}
+	if dec.GoneAsOf != "" || dec.Inferred && dec.Left != "" {
+		c.owe(dec)
+	}
+	c.attribute(dec, d, known)
+	ch := c.newChange(dec.Change)
+	ch.DeltaVersion, ch.OfList = dec.DeltaVersion, dec.OfList
+	ch.Written, ch.Forget = dec.Written, dec.Forget
+	ch.For = changelog.Listeners(d.Listeners) // none for everyone
+	c.emit(ch)
+	return nil
+}
+
+// owe announces an inferred delete, with the version as of which its object is gone. If this run
+// dies before the delete is settled, the next list is of a later version. Then the event has the
+// version that was announced. An object that is selected by then comes as Added.
+func (c *Controller) owe(dec *Decision) {
+	gone := store.Gone{
+		UID: dec.UID, Version: dec.Before, AsOf: cmp.Or(dec.GoneAsOf, dec.Version), Epoch: c.epoch,
+	}
+	if dec.GoneAsOf != "" { // else the version is that of the list's item
+		gone = c.env.Indexer.Announcements().Owed(dec.Key, gone)
+		dec.Version, dec.Before, dec.GoneAsOf = gone.Version, gone.Version, gone.AsOf
+	}
+	c.batch.news = append(c.batch.news,
+		store.Announcement{Key: dec.Key, Gone: &gone, Seq: c.number.Load() + 1})
+}
+
+// findObjects looks up the objects of a decision that have not come with the delta: before the
+// change becomes the newest state, so the old object is the version before. That holds also when a
+// crash brings the change again: what is settled then is that version.
+func (c *Controller) findObjects(dec *Decision) (err error) {
+	switch dec.Last {
+	case FromState:
+		dec.Object, err = c.env.Indexer.Object(dec.Key)
+	case FromAnnouncement:
+		dec.Object, err = c.env.Indexer.Announcements().LeftObject(dec.Key, dec.UID)
+	case FromDelta:
+	}
+	if err != nil || !c.selectors.needsOld || dec.Op != event.Updated {
+		return err
+	}
+	old, err := c.env.Indexer.Object(dec.Key)
+	if err == nil && old != nil && old.Version == dec.Before {
+		dec.Old = old
+	}
+	return err
+}

@@ -1,0 +1,72 @@
+package controller
+
+// StartState is what a start finds.
+type StartState struct {
+	// Diverged: the API server's history is another than the one that is known, and no list since
+	// then is settled.
+	Diverged bool
+	// Pending: there is a watermark, and a list of everything had begun that it has not reached. A
+	// watch from there could bring older versions than those that sinks have.
+	Pending bool
+	// Watermark: there is a version from which a watch loses nothing.
+	Watermark bool
+	// Lists: it lists whatever is known, for `snapshot: always`, or since it feeds a sink that only
+	// another replica has fed before.
+	Lists bool
+	// NoSnapshot is `snapshot: never`.
+	NoSnapshot bool
+	// Known: there are objects on disk. Complete: consumers may rely on having all of them, since a
+	// list has ended.
+	Known, Complete bool
+	// Led reports whether other replicas have published before, and Holds whether the broker of a
+	// sink has events of an earlier run. They are asked when no case before theirs holds. nil: no.
+	Led, Holds func() bool
+}
+
+// StartCase is what a start does.
+type StartCase int
+
+const (
+	// Rewound lists, and compares by equality only: the gap is `rewound`.
+	Rewound StartCase = iota
+	// Resume asks for the server's version, and watches from the watermark.
+	Resume
+	// Now watches from now on.
+	Now
+	// Interrupted lists: the gap is `interrupted`.
+	Interrupted
+	// Takeover lists: the gap is `takeover`.
+	Takeover
+	// Continued lists: the gap is `interrupted`, before the first object that shows that one is
+	// there.
+	Continued
+	// Forgotten begins the next epoch and lists: the gap is `forgotten`, for the sinks that hold
+	// events.
+	Forgotten
+	// First lists. There is no gap.
+	First
+)
+
+// Recover returns the first case that holds.
+func Recover(f *StartState) StartCase {
+	ask := func(question func() bool) bool { return question != nil && question() }
+	switch {
+	case f.Diverged:
+		return Rewound
+	case f.Pending:
+		return Interrupted
+	case f.Watermark && !f.Lists:
+		return Resume
+	case f.NoSnapshot:
+		return Now
+	case f.Known && f.Complete:
+		return Interrupted
+	case ask(f.Led):
+		return Takeover
+	case f.Known:
+		return Continued
+	case !f.Watermark && ask(f.Holds):
+		return Forgotten
+	}
+	return First
+}

@@ -1,0 +1,155 @@
+package processor
+
+import (
+	"context"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/informer/changelog"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/ratelimit"
+)
+
+// inflight is one event with the publisher, and the entry that it is made of.
+type inflight struct {
+	item   publisher.Item
+	event  event.Event
+	entry  *changelog.Entry
+	first  *changelog.Entry // whose place the entry takes, and that is acked with it; nil for none
+	object *pendingObject   // of the entry, with Latest
+	copies *copies          // that this is one of; nil for the only one
+}
+
+// copies are several inflights of one entry, which is acked when all are settled.
+type copies struct {
+	left  int
+	holds holds // of those that are settled
+}
+
+// holds are those of several events as one, by MessageID.
+type holds map[string]*publisher.Hold
+
+// Release releases all.
+func (hs holds) Release() {
+	for _, h := range hs {
+		h.Release()
+	}
+}
+
+// settle counts a copy that is settled, and takes over its hold.
+func (of *copies) settle(p *inflight) {
+	of.left--
+	if p.item.Hold != nil {
+		of.holds[p.event.MessageID()] = p.item.Hold
+	}
+}
+
+// acquire waits for room in the window and acquires inflights for the first of the entries, at
+// least one.
+func (l *Listener) acquire(ctx context.Context, entries []*changelog.Entry) ([]*inflight, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	hasRoom := func() bool { return l.roomLocked() > 0 }
+	if err := ratelimit.WaitCond(ctx, l.cond, hasRoom); err != nil {
+		return nil, err
+	}
+	return l.acquireLocked(entries), nil
+}
+
+// tryAcquire acquires an inflight for each of the entries, or none where the window has no room
+// for all.
+func (l *Listener) tryAcquire(entries []*changelog.Entry) []*inflight {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.roomLocked() < len(entries) {
+		return nil
+	}
+	return l.acquireLocked(entries)
+}
+
+// roomLocked is how many more events the window has room for.
+func (l *Listener) roomLocked() int { return l.cfg.Window - len(l.inflights) + len(l.free) }
+
+// acquireLocked acquires inflights for the first of the entries, as far as the window has room.
+func (l *Listener) acquireLocked(entries []*changelog.Entry) []*inflight {
+	for len(l.free) < len(entries) && len(l.inflights) < l.cfg.Window {
+		p := &inflight{}
+		p.item.Settler, p.item.Seq = l, uint64(len(l.inflights))
+		l.inflights = append(l.inflights, p)
+		l.free = append(l.free, p)
+	}
+	n := min(len(entries), len(l.free))
+	taken := append([]*inflight{}, l.free[len(l.free)-n:]...)
+	l.free = l.free[:len(l.free)-n]
+	for i, p := range taken {
+		p.entry = entries[i]
+	}
+	return taken
+}
+
+// Settle is called by the publisher with items that are settled.
+func (l *Listener) Settle(items []*publisher.Item) {
+	l.cursor.Ack(l.acks(items))
+	l.release(items)
+	if l.queue != nil {
+		l.settled.Add(1)
+		l.cursor.Wake()
+	}
+}
+
+// acks is what this listener is done with when items are settled.
+func (l *Listener) acks(items []*publisher.Item) []changelog.Ack {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	acks := make([]changelog.Ack, 0, len(items))
+	for _, it := range items {
+		p := l.inflights[it.Seq]
+		ack := changelog.Ack{At: p.entry.Position}
+		switch of := p.copies; {
+		case of != nil:
+			if of.settle(p); of.left > 0 {
+				continue
+			}
+			ack.Hold = of.holds // also where this copy has none, as one that was recalled
+		case it.Hold != nil:
+			ack.Hold = it.Hold
+		}
+		if p.first != nil {
+			acks = append(acks, changelog.Ack{At: p.first.Position})
+		}
+		acks = append(acks, ack)
+	}
+	return acks
+}
+
+// release makes the inflights of items free, as if they were new: what one event has left, such as
+// the Exists of its message, must not go with the next. When all are free their memory is given up:
+// most listeners are idle most of the time, and a first list leaves thousands.
+func (l *Listener) release(items []*publisher.Item) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, it := range items {
+		p := l.inflights[it.Seq]
+		if p.object != nil {
+			l.queue.done(p.object)
+		}
+		*p = inflight{item: publisher.Item{Settler: l, Seq: it.Seq}}
+		l.free = append(l.free, p)
+	}
+	if len(l.free) == len(l.inflights) {
+		l.inflights, l.free = nil, nil
+	}
+	l.cond.Broadcast()
+}
+
+// waitEmpty waits until everything that was passed on is settled.
+func (l *Listener) waitEmpty(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return ratelimit.WaitCond(ctx, l.cond, func() bool { return len(l.free) == len(l.inflights) })
+}
+
+func (l *Listener) inFlight() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.inflights) - len(l.free)
+}

@@ -1,0 +1,172 @@
+package processor
+
+import (
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/informer/changelog"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// latestQueue is what is pending for a listener that is sent the newest states only, as client-go's
+// workqueue has it: of each object the events to come, and at most one that is with the publisher.
+// It holds positions in the log and no objects, so large objects cost it nothing. It is guarded by
+// the listener's lock.
+type latestQueue struct {
+	// max bounds the pending events. Beyond that the log is read no further ahead.
+	max int
+	// keepFirst keeps the first of changes that collapse, since its old object is that of the
+	// event.
+	keepFirst bool
+
+	objects map[resource.Key]*pendingObject
+	// with something to send, and nothing with the publisher; first come, first served
+	ready  []*pendingObject
+	count  int  // of pending events, of all objects
+	filled bool // max was reached, and half of it not since
+}
+
+// pendingObject has the pending events of one object.
+type pendingObject struct {
+	key    resource.Key
+	events []pendingEvent // in their order
+	busy   bool           // an event is with the publisher
+}
+
+// pendingEvent is one event to come: that of the change at last, in the place of all from first on.
+// Those between the two are settled.
+type pendingEvent struct {
+	object *pendingObject
+	// the same when nothing has collapsed, or nothing of the first is needed
+	first, last changelog.Position
+	op          event.Op
+	uid         string
+	// the listener was sent nothing of this object: it is an Added, whatever the last change is
+	added    bool
+	observed time.Time
+	tried    bool // the sink may have it: it is sent as it was
+}
+
+func newLatestQueue(max int, keepFirst bool) *latestQueue {
+	return &latestQueue{max: max, keepFirst: keepFirst, objects: map[resource.Key]*pendingObject{}}
+}
+
+// add notes a change and gives the positions of those that are needless by that, the new one
+// perhaps among them.
+//
+// The older states of an object are, when it has changed again or is gone. A delete is not: another
+// object may get the name, and who was sent something of this one, maybe before a crash, has to be
+// sent its end. A Sync is needless beside any change, which says more. What is quarantined is sent
+// each time.
+func (q *latestQueue) add(h *changelog.Header) (needless []changelog.Position) {
+	o := q.object(h.Key)
+	if len(o.events) == 0 {
+		q.push(o, h)
+		return nil
+	}
+	last := &o.events[len(o.events)-1]
+	switch {
+	case h.Kind == changelog.OfQuarantined || last.op == event.Quarantined, last.tried && !h.Tried:
+		q.push(o, h)
+	case last.op == event.Synced:
+		needless = append(needless, last.last)
+		*last = newPendingEvent(o, h, last.observed)
+	case h.Op == event.Synced && last.op != event.Deleted:
+		needless = append(needless, h.Position)
+	case last.op == event.Deleted || last.uid != h.UID:
+		q.push(o, h)
+	default:
+		needless = q.collapse(last, h)
+	}
+	return needless
+}
+
+// collapse puts a later change of an object in the place of an earlier one.
+func (q *latestQueue) collapse(
+	last *pendingEvent, h *changelog.Header,
+) (needless []changelog.Position) {
+	if last.first != last.last {
+		needless = append(needless, last.last)
+	}
+	before := *last
+	*last = newPendingEvent(before.object, h, before.observed)
+	if h.Op != event.Deleted && (before.added || q.keepFirst) {
+		last.first, last.added = before.first, last.added || before.added
+		return needless
+	}
+	return append(needless, before.first)
+}
+
+// object finds one, or makes it.
+func (q *latestQueue) object(key resource.Key) *pendingObject {
+	o := q.objects[key]
+	if o == nil {
+		key = resource.Key(strings.Clone(string(key))) // it may share an object's memory
+		o = &pendingObject{key: key}
+		q.objects[key] = o
+	}
+	return o
+}
+
+func newPendingEvent(o *pendingObject, h *changelog.Header, observed time.Time) pendingEvent {
+	return pendingEvent{
+		object: o, first: h.Position, last: h.Position, op: h.Op, uid: strings.Clone(h.UID),
+		added: h.Op == event.Added, observed: observed, tried: h.Tried,
+	}
+}
+
+func (q *latestQueue) push(o *pendingObject, h *changelog.Header) {
+	if len(o.events) == 0 && !o.busy {
+		q.ready = append(q.ready, o)
+	}
+	o.events = append(o.events, newPendingEvent(o, h, h.Observed))
+	q.count++
+}
+
+// full reports whether no more is to be added: from when max is reached until half of it is sent,
+// since what is read and not added is read again.
+func (q *latestQueue) full() bool {
+	q.filled = q.count >= q.max || q.filled && q.count > q.max/2
+	return q.filled
+}
+
+// pop removes and returns up to n events to send, of different objects.
+func (q *latestQueue) pop(n int) []pendingEvent {
+	n = min(n, len(q.ready))
+	taken := make([]pendingEvent, n)
+	for i, o := range q.ready[:n] {
+		taken[i] = o.events[0]
+		o.events, o.busy = o.events[1:], true
+		q.ready[i] = nil
+	}
+	q.count -= n
+	if q.ready = q.ready[n:]; len(q.ready) == 0 {
+		q.ready = nil
+	}
+	return taken
+}
+
+// done notes that the event of an object that was taken is settled.
+func (q *latestQueue) done(o *pendingObject) {
+	o.busy = false
+	if len(o.events) > 0 {
+		q.ready = append(q.ready, o)
+	} else {
+		delete(q.objects, o.key)
+	}
+}
+
+// all are the events to come, in no order.
+func (q *latestQueue) all() iter.Seq[*pendingEvent] {
+	return func(yield func(*pendingEvent) bool) {
+		for _, o := range q.objects {
+			for i := range o.events {
+				if !yield(&o.events[i]) {
+					return
+				}
+			}
+		}
+	}
+}

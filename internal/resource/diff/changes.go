@@ -1,0 +1,275 @@
+package diff
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubebridge/bridge/internal/resource/jsontree"
+)
+
+// Change is a value that differs between two versions of an object.
+type Change struct {
+	// Path as people write it: spec.template.spec.containers[app].image. Items of lists of objects
+	// have their name or type, others their place.
+	Path string
+	// Old and New are the JSON of the value; nil where there was or is none.
+	Old, New []byte
+	// Omitted: Old and New are nil because one of them is too long for where the change is shown.
+	Omitted bool
+}
+
+// IsHeartbeat reports whether the value only says that somebody is alive, or counts versions.
+func (c *Change) IsHeartbeat() bool {
+	leaf := c.Path[strings.LastIndexAny(c.Path, ".]")+1:]
+	switch leaf {
+	case "lastHeartbeatTime", "lastProbeTime", "renewTime", "resourceVersion", "observedGeneration":
+		return true
+	}
+	return c.Path == "metadata.generation" || strings.HasPrefix(c.Path, "metadata.managedFields") ||
+		strings.HasSuffix(c.Path, "annotations[control-plane.alpha.kubernetes.io/leader]")
+}
+
+// maxChangeDepth is the level below which values are compared as a whole.
+const maxChangeDepth = 64
+
+// Changes are the values in which two versions of an object differ, but for the resourceVersion.
+// nil is an object that is not there.
+func Changes(older, newer []byte) (list []Change) {
+	var before, now jsontree.Value
+	if older != nil {
+		before = jsontree.Parse(older)
+	}
+	if newer != nil {
+		now = jsontree.Parse(newer)
+	}
+	w := changeWalker{limit: math.MaxInt}
+	if !same(before, now) {
+		w.value("", before, now, 0)
+	}
+	return w.list
+}
+
+// changeWalker collects changes. A path may be as long as an object, and be above most of its
+// values: so paths have a limit, and what would pass it is one change as a whole.
+type changeWalker struct {
+	list  []Change
+	paths int // bytes of the paths in list
+	limit int // for paths, of the innermost value that is walked
+}
+
+// Paths below a value may have pathsPerByte times its bytes in both versions, and always minPaths:
+// a small value may be far down.
+const (
+	pathsPerByte = 4
+	minPaths     = 4 << 10
+)
+
+// same reports whether both values are there, and equal.
+func same(older, newer jsontree.Value) bool {
+	return older.Exists() && newer.Exists() && older.Equal(newer)
+}
+
+// value walks over two values that are not the same.
+func (w *changeWalker) value(path string, older, newer jsontree.Value, depth int) {
+	if path == "metadata.resourceVersion" {
+		return
+	}
+	before, paths, limit := len(w.list), w.paths, w.limit
+	own := paths + minPaths + pathsPerByte*(len(older.Raw())+len(newer.Raw()))
+	w.limit = min(limit, own)
+	isWhole := false
+	switch {
+	case depth < maxChangeDepth && older.IsObject() && newer.IsObject():
+		for pair := range jsontree.Pairs(older, newer) {
+			if !same(pair.Old, pair.New) {
+				w.value(memberPath(path, pair.Name), pair.Old, pair.New, depth+1)
+			}
+			if w.paths > w.limit {
+				break
+			}
+		}
+	case depth < maxChangeDepth && older.IsArray() && newer.IsArray():
+		w.items(path, older, newer, depth+1)
+	default:
+		isWhole = true
+		w.add(path, older, newer)
+	}
+	if w.limit = limit; w.paths > own && !isWhole {
+		w.list, w.paths = w.list[:before], paths
+		w.add(path, older, newer)
+	}
+}
+
+func (w *changeWalker) add(path string, older, newer jsontree.Value) {
+	w.list, w.paths = append(w.list, Change{Path: path, Old: older.Raw(), New: newer.Raw()}),
+		w.paths+len(path)
+}
+
+func memberPath(path, name string) string {
+	switch {
+	case path == "":
+		return name
+	case strings.ContainsAny(name, "./[] "):
+		return path + "[" + name + "]"
+	}
+	return path + "." + name
+}
+
+// items compares lists: by the names of their items where all have one, else by place.
+func (w *changeWalker) items(path string, older, newer jsontree.Value, depth int) {
+	before, now := listOf(older), listOf(newer)
+	if before.names == nil || now.names == nil {
+		for i := range max(len(before.items), len(now.items)) {
+			var a, b jsontree.Value
+			if i < len(before.items) {
+				a = before.items[i]
+			}
+			if i < len(now.items) {
+				b = now.items[i]
+			}
+			if !w.item(path, strconv.Itoa(i), a, b, depth) {
+				return
+			}
+		}
+		return
+	}
+	for i, name := range now.names {
+		var a jsontree.Value
+		if j := before.find(name, i); j >= 0 {
+			a = before.items[j]
+		}
+		if !w.item(path, name, a, now.items[i], depth) {
+			return
+		}
+	}
+	for i, name := range before.names {
+		if now.find(name, i) < 0 && !w.item(path, name, before.items[i], jsontree.Value{}, depth) {
+			return
+		}
+	}
+}
+
+// item walks over an item of a list. It reports whether there is room for more paths.
+func (w *changeWalker) item(path, name string, older, newer jsontree.Value, depth int) bool {
+	if !same(older, newer) {
+		w.value(path+"["+name+"]", older, newer, depth)
+	}
+	return w.paths <= w.limit
+}
+
+// listItems are the items of a list, with their names: nil where an item has none, or two the same.
+type listItems struct {
+	items []jsontree.Value
+	names []string
+	of    map[string]int // places of the names; nil for few
+}
+
+// fewItems are found as fast without a map.
+const fewItems = 16
+
+func listOf(v jsontree.Value) (l listItems) {
+	for w := v.Walk(); w.Next(); {
+		l.items = append(l.items, w.Value())
+	}
+	l.names = make([]string, 0, len(l.items))
+	if len(l.items) > fewItems {
+		l.of = make(map[string]int, len(l.items))
+	}
+	for i, item := range l.items {
+		name := nameOf(item)
+		if name == "" || l.find(name, -1) >= 0 {
+			l.names = nil
+			break
+		}
+		l.names = append(l.names, name)
+		if l.of != nil {
+			l.of[name] = i
+		}
+	}
+	return l
+}
+
+// find is the place of a name, -1 for none. Most items are where they were: at likely.
+func (l *listItems) find(name string, likely int) int {
+	if likely >= 0 && likely < len(l.names) && l.names[likely] == name {
+		return likely
+	}
+	if l.of == nil {
+		return slices.Index(l.names, name)
+	}
+	if i, is := l.of[name]; is {
+		return i
+	}
+	return -1
+}
+
+// itemNames are the members that distinguish an item of a list from the others: the first one that
+// it has.
+var itemNames = []string{"name", "type", "uid", "ip"}
+
+// nameOf is what distinguishes an item of a list from the others, "" for nothing.
+func nameOf(item jsontree.Value) (name string) {
+	if !item.IsObject() {
+		return ""
+	}
+	best := len(itemNames)
+	for w := item.Walk(); w.Next() && best > 0; {
+		rank := slices.Index(itemNames[:best], w.Name())
+		if rank < 0 {
+			continue
+		}
+		if raw := w.Value().Raw(); len(raw) > 2 && raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
+			name, best = string(raw[1:len(raw)-1]), rank
+		}
+	}
+	return name
+}
+
+// Field is the value at a path as Change has it, nil when there is none.
+func Field(object []byte, path string) []byte {
+	at := jsontree.Parse(object)
+	for _, step := range steps(path) {
+		var next jsontree.Value
+		n, isNumber := -1, false
+		if at.IsArray() {
+			if number, err := strconv.Atoi(step); err == nil {
+				n, isNumber = number, true
+			}
+		}
+		for w, i := at.Walk(), 0; w.Next(); i++ {
+			if at.IsObject() && w.Name() == step || isNumber && i == n ||
+				at.IsArray() && !isNumber && nameOf(w.Value()) == step {
+				next = w.Value()
+				break
+			}
+		}
+		if at = next; !at.Exists() {
+			return nil
+		}
+	}
+	return at.Raw()
+}
+
+// steps takes a path apart.
+func steps(path string) (list []string) {
+	path = strings.TrimPrefix(path, ".")
+	for path != "" {
+		if strings.HasPrefix(path, "[") {
+			if end := strings.IndexByte(path, ']'); end > 0 {
+				list = append(list, path[1:end])
+				path = strings.TrimPrefix(path[end+1:], ".")
+				continue
+			}
+		}
+		end := strings.IndexAny(path, ".[")
+		if end <= 0 {
+			return append(list, path)
+		}
+		list = append(list, path[:end])
+		path = strings.TrimPrefix(path[end:], ".")
+	}
+	return list
+}

@@ -1,0 +1,22 @@
+// Package patch finds how one version of an object differs from another: as a JSON Patch (RFC
+// 6902), as a JSON Merge Patch (RFC 7386), or whether at all but for some paths.
+//
+// In: the JSON of both versions. It must be valid and have no name twice in one object, as
+// everything that a reflector has read. Out: the JSON of a patch, or a verdict. The bytes are never
+// decoded, so numbers are never rounded. The order of members does not matter.
+//
+// # Promises
+//
+//   - Diff applied to the old version gives the new one, whatever the two are.
+//   - Merge applied to the old version gives the new one, or Merge reports that no merge patch can.
+//   - Time and memory are linear in the size of both versions. A patch of Diff is at most as long
+//     as the one that replaces the document.
+//   - Below 128 levels values are compared as bytes, and are not looked into.
+//
+// Nothing here runs, blocks, locks or keeps anything.
+package diff
+
+// maxDepth is the level below which values are compared as bytes. Each level compares its bytes
+// once, so without a limit the time would be levels times bytes. Objects in clusters have some 20
+// levels; the deepest that the API server accepts has 9,999.
+const maxDepth = 128
