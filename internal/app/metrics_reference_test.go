@@ -13,22 +13,24 @@ const (
 	metricsPage = "../../docs/metrics.md"
 	metricsHead = `# Metrics
 
-<!-- Made of the code by "go test ./internal/app -run TestMetricsReference -update". Do not edit. -->
+<!-- Made of the code and of internal/app/testdata/remedies.txt by
+     "go test ./internal/app -run TestMetricsReference -update". Do not edit. -->
 
-Every metric of the admin server's ` + "`/metrics`" + `. [Operations](operations.md#metrics) says when to
-worry about each, and what to do. A histogram has the series ` + "`_bucket`, `_sum` and `_count`" + `.
+Every metric of the admin server's ` + "`/metrics`" + `: what it means, when to act, and how. Names in brackets
+are alerts, which have [runbooks](runbooks.md). A histogram has three series: ` + "`_bucket`, `_sum`" + `
+and ` + "`_count`" + `.
 
-| metric | type | labels | meaning |
-| --- | --- | --- | --- |
+| metric | type | labels | meaning | when to act |
+| --- | --- | --- | --- | --- |
 `
 )
 
 // TestMetricsReference: docs/metrics.md has every metric that is registered, with its type, its
-// labels and its meaning.
+// labels, its meaning and when to act on it.
 func TestMetricsReference(t *testing.T) {
 	var out strings.Builder
 	out.WriteString(metricsHead)
-	found := everyMetric(t)
+	found, when := everyMetric(t), remedies(t)
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		m := found[name]
 		if m.kind == "" {
@@ -41,7 +43,7 @@ func TestMetricsReference(t *testing.T) {
 		if len(m.labels) > 0 {
 			labels = "`" + strings.Join(m.labels, "`, `") + "`"
 		}
-		fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", name, m.kind, labels, m.help)
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", name, m.kind, labels, m.help, when[name])
 	}
 	if *update {
 		if err := os.WriteFile(metricsPage, []byte(out.String()), 0o644); err != nil {

@@ -163,74 +163,50 @@ func everyMetric(t *testing.T) map[string]registered {
 	return found
 }
 
-var (
-	metricsTable = regexp.MustCompile(`(?s)\n## Metrics\n(.*?)\n## `)
-	firstColumn  = regexp.MustCompile("(?m)^\\| (`.*?) \\|")
-	metricName   = regexp.MustCompile("`(bridge_[a-z]+)?(_[a-z_]+)")
-)
-
-// documented are the names in the table of docs/operations.md. A name that begins with an
-// underscore belongs to the stage before it.
-func documented(t *testing.T) map[string]bool {
+// remedies are, by metric, when to act on it and how: the lines of testdata/remedies.txt.
+func remedies(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("testdata/remedies.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := metricsTable.FindSubmatch(text)
-	if table == nil {
-		t.Fatal("docs/operations.md has no section Metrics")
-	}
-	found := map[string]bool{}
-	for _, column := range firstColumn.FindAllStringSubmatch(string(table[1]), -1) {
-		stage := ""
-		for _, name := range metricName.FindAllStringSubmatch(column[1], -1) {
-			if name[1] != "" {
-				stage = name[1]
-			}
-			found[stage+name[2]] = true
+	found := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
 		}
+		name, remedy, ok := strings.Cut(line, " | ")
+		if _, twice := found[name]; !ok || twice || strings.Contains(remedy, "|") {
+			t.Errorf("remedies.txt: want a metric once, and its remedy: %q", line)
+		}
+		found[name] = remedy
 	}
 	return found
 }
 
-// Every metric is in the table of operations.md, and nothing else is.
-func TestMetricsTable(t *testing.T) {
-	code, docs := everyMetric(t), documented(t)
+// TestMetricsRemedies: for every metric there is a line about when to act, and for nothing else.
+// A metric that nobody knows what to do about helps nobody.
+func TestMetricsRemedies(t *testing.T) {
+	code, docs := everyMetric(t), remedies(t)
 	for name := range code {
-		if !docs[name] {
-			t.Errorf("%s is not in docs/operations.md", name)
+		if len(docs[name]) < 10 {
+			t.Errorf("%s: testdata/remedies.txt has %q about when to act", name, docs[name])
 		}
 	}
-	for name := range docs {
+	other := regexp.MustCompile("^see `(bridge_[a-z_]+)`$")
+	for name, remedy := range docs {
 		if _, there := code[name]; !there {
-			t.Errorf("docs/operations.md has %s, which there is not", name)
+			t.Errorf("testdata/remedies.txt has %s, which there is not", name)
+		}
+		if m := other.FindStringSubmatch(remedy); m != nil && (docs[m[1]] == "" || other.MatchString(docs[m[1]])) {
+			t.Errorf("%s: %s, which has no remedy of its own", name, remedy)
 		}
 	}
 	if len(code) < 50 {
 		t.Errorf("only %d metrics were found", len(code))
 	}
 }
-
-// Every row of the table says what to do.
-// A metric that nobody knows what to do about helps nobody.
-func TestMetricsRemedies(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := tableRow.FindAllStringSubmatch(metricsTable.FindStringSubmatch(string(text))[1], -1)
-	for _, row := range rows {
-		if len(row[2]) < 10 || len(row[3]) < 10 {
-			t.Errorf("%s: what it is is %q, what to do %q", row[1], row[2], row[3])
-		}
-	}
-	if len(rows) < 40 {
-		t.Errorf("only %d rows were found", len(rows))
-	}
-}
-
-var tableRow = regexp.MustCompile("(?m)^\\| (`.*?) \\| (.*) \\| ?(.*?) ?\\|$")
 
 // Labels have few values: what a configuration names, or one of a fixed set. Never an object, a
 // subject or an error.
@@ -294,8 +270,8 @@ func TestDashboardMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	docs := documented(t)
-	for name := range docs {
+	code := everyMetric(t)
+	for name := range code {
 		shown := regexp.MustCompile(`\b` + name + `(_bucket|_sum|_count)?\b`).Match(text)
 		switch why := unpanelled[name]; {
 		case !shown && why == "":
@@ -305,7 +281,7 @@ func TestDashboardMetrics(t *testing.T) {
 		}
 	}
 	for name := range unpanelled {
-		if !docs[name] {
+		if _, there := code[name]; !there {
 			t.Errorf("there is no %s any more", name)
 		}
 	}
