@@ -2,6 +2,9 @@
 // no channel shows. Who waits here waits for room, for a slow disk, for a drain, or for the next
 // change as a listener of the newest states only. A change that goes to a listener of every change
 // waits here only where there is no room.
+//
+// A channel in place of the sync.Cond would have to be closed and made again at each change of a
+// field, or count its waiters. That costs an allocation or a field for changes that nobody awaits.
 package condition
 
 import (
