@@ -14,6 +14,7 @@ import (
 const valuesHead = "<!-- Made of values.yaml by `go test . -update` in deploy/. Do not edit below. -->\n"
 
 // TestTheChartsReadme: its table has every value, with the default and the comment of values.yaml.
+// Values without a comment that follow each other and have one default share a row.
 func TestTheChartsReadme(t *testing.T) {
 	file := filepath.Join(chartDir, "README.md")
 	text, err := os.ReadFile(file)
@@ -34,15 +35,24 @@ func valuesTable(t *testing.T) string {
 	schema, err := readJSON("helm/values.base.schema.json")
 	must(t, err)
 	w := &tableWriter{t: t}
-	w.out.WriteString("| value | default | meaning |\n| --- | --- | --- |\n")
 	w.section("", document.Content[0], schema)
-	return w.out.String()
+	var out strings.Builder
+	out.WriteString("| value | default | meaning |\n| --- | --- | --- |\n")
+	for _, r := range w.rows {
+		fmt.Fprintf(&out, "| `%s` | %s | %s |\n", strings.Join(r.names, "`, `"), r.value, r.meaning)
+	}
+	return out.String()
 }
 
-// tableWriter writes a row for each value.
+// tableWriter collects the rows.
 type tableWriter struct {
-	t   *testing.T
-	out strings.Builder
+	t    *testing.T
+	rows []tableRow
+}
+
+type tableRow struct {
+	names          []string
+	value, meaning string
 }
 
 // section writes the rows of a mapping. A value whose keys the schema of the chart names is one
@@ -73,7 +83,11 @@ func (w *tableWriter) row(name, value, meaning string) {
 	if value != "" {
 		value = "`" + strings.ReplaceAll(value, "|", `\|`) + "`"
 	}
-	fmt.Fprintf(&w.out, "| `%s` | %s | %s |\n", name, value, strings.ReplaceAll(meaning, "|", `\|`))
+	if n := len(w.rows); n > 0 && meaning == "" && w.rows[n-1].meaning == "" && w.rows[n-1].value == value {
+		w.rows[n-1].names = append(w.rows[n-1].names, name)
+		return
+	}
+	w.rows = append(w.rows, tableRow{names: []string{name}, value: value, meaning: strings.ReplaceAll(meaning, "|", `\|`)})
 }
 
 // meaningOf is the comment of a value, without the examples at its end.

@@ -101,12 +101,12 @@ func receiver(of ast.Expr) string {
 	return ""
 }
 
-// maxWords of a decision, without its title.
-const maxWords = 300
+// maxWords of a decision, without its title, and of all decisions.
+const maxWords, maxAllWords = 400, 3500
 
 // TestDecisions: a page that is read is short, and a number names one page.
 func TestDecisions(t *testing.T) {
-	n, numbers := 0, map[string]string{}
+	n, all, numbers := 0, 0, map[string]string{}
 	sources(t, ".md", func(file string, text []byte) {
 		if path.Dir(file) != "docs/decisions" {
 			return
@@ -121,11 +121,15 @@ func TestDecisions(t *testing.T) {
 		if at, _ := strconv.Atoi(number); numbered && !strings.HasPrefix(title, fmt.Sprintf("# %d. ", at)) {
 			t.Errorf("%s begins with %q", file, title)
 		}
-		if words := len(strings.Fields(body)); words > maxWords {
+		words := len(strings.Fields(body))
+		if all += words; words > maxWords {
 			t.Errorf("%s has %d words, more than %d", file, words, maxWords)
 		}
 	})
-	if n < 30 {
+	if all > maxAllWords {
+		t.Errorf("the decisions have %d words, more than %d", all, maxAllWords)
+	}
+	if n < 10 {
 		t.Errorf("only %d decisions were found", n)
 	}
 }

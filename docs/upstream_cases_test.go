@@ -15,17 +15,20 @@ import (
 // upstreamFolders are those of client-go whose tests are listed.
 var upstreamFolders = []string{"tools/cache", "tools/pager", "tools/watch", "util/workqueue"}
 
-// TestUpstreamCases compares upstream-cases.md with client-go's tests and with ours. It fails after
-// an upgrade that brought new cases: give each a test of ours, or the reason why it can't come up
+// upstreamCases lists the cases of client-go's tests, each with a test of ours or a reason.
+const upstreamCases = "testdata/upstream_cases.txt"
+
+// TestUpstreamCases compares the list with client-go's tests and with ours. It fails after an
+// upgrade that brought new cases: give each a test of ours, or the reason why it can't come up
 // here.
 func TestUpstreamCases(t *testing.T) {
 	dir, version := clientGo(t)
-	doc, err := os.ReadFile("upstream-cases.md")
+	doc, err := os.ReadFile(upstreamCases)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(doc), "`k8s.io/client-go` "+version) {
-		t.Errorf("go.mod has client-go %s, and upstream-cases.md says that it was compared with another", version)
+	if !strings.Contains(string(doc), "client-go "+version) {
+		t.Errorf("go.mod has client-go %s, and %s was compared with another", version, upstreamCases)
 	}
 	var upstream []goTest
 	for _, folder := range upstreamFolders {
@@ -60,7 +63,7 @@ func clientGo(t *testing.T) (dir, version string) {
 	return dir, version
 }
 
-// listedCase is one row of the document.
+// listedCase is one line of the list.
 type listedCase struct {
 	file          string // of the heading above
 	test, subtest string
@@ -75,7 +78,7 @@ func (c listedCase) String() string {
 	return fmt.Sprintf("%s: %s", c.file, name)
 }
 
-// readCases reads the rows of all tables.
+// readCases reads the lines of a list. An answer "as above" is that of the line before.
 func readCases(doc string) (cases []listedCase) {
 	file := ""
 	for line := range strings.Lines(doc) {
@@ -83,19 +86,21 @@ func readCases(doc string) (cases []listedCase) {
 		if heading, ok := strings.CutPrefix(line, "## "); ok {
 			file = heading
 		}
-		row, ok := strings.CutPrefix(line, "| `")
-		if !ok {
+		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		left, here, _ := strings.Cut(strings.TrimSuffix(row, "|"), "` |")
+		left, here, _ := strings.Cut(line, " |")
 		c := listedCase{file: file, here: strings.TrimSpace(here)}
+		if n := len(cases); c.here == "as above" && n > 0 && cases[n-1].file == file {
+			c.here = cases[n-1].here
+		}
 		c.test, c.subtest, _ = strings.Cut(left, "/")
 		cases = append(cases, c)
 	}
 	return cases
 }
 
-// compareCases says what is wrong with a document.
+// compareCases reports what is wrong with a list.
 func compareCases(doc string, upstream, ours []goTest) (problems []string) {
 	byTest := map[string][]listedCase{}
 	for _, c := range readCases(doc) {
@@ -136,7 +141,7 @@ func missingProblems(test goTest, cases []listedCase) (problems []string) {
 	return problems
 }
 
-// answerProblems checks that a row names tests that exist, or gives a reason.
+// answerProblems checks that a line names tests that exist, or gives a reason.
 func answerProblems(c listedCase, ours []goTest) (problems []string) {
 	named := 0
 	for i, part := range strings.Split(c.here, "`") {

@@ -12,7 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// Cases of client-go's tests that no other test here has. docs/upstream-cases.md is the whole list.
+// Cases of client-go's tests that no other test here has. docs/testdata/upstream_cases.txt has all.
 
 // As TestResetWatch and TestSharedInformerWatchDisruption: what changed while no watch was open
 // reaches everyone, from the watch's history or, when that is lost, by a list. Whoever resyncs gets

@@ -27,7 +27,8 @@ const (
 // spareProcs is how many processors the scheduler has beyond those that there are, while large
 // objects come. A goroutine that works on one takes a processor for milliseconds; with spare ones,
 // others that become ready need not wait for it. The kernel shares the real processors between
-// them, a few milliseconds each, and prefers the thread that has used least.
+// them, a few milliseconds each, and prefers the thread that has used least. In TestAbuse 1 % of a
+// tenant's changes waited 6.1 ms for a worker with two processors, and 2.2 ms with six.
 const spareProcs = 4
 
 // procs decides how many processors the scheduler has: one, all, or more than there are.
@@ -77,7 +78,9 @@ func (p *procs) set() {
 // boundProcs gives the scheduler one processor while one is enough, until ctx ends; unless the
 // environment (GOMAXPROCS) says how many. With more, each goroutine that becomes ready has an idle
 // processor woken to look for work. A change passes five goroutines, and at 500 changes a second
-// that was two fifths of what one costs.
+// that was two fifths of what one costs. With one processor there were 7.8 to 8.5 context switches
+// for each change instead of 12.3 to 13.4, for 0.75 to 0.80 of the CPU. The price is p99: 1.2 to
+// 2.0 ms instead of 0.8 to 0.9. One processor at all times made floods a fifth slower.
 //
 // large has an element when a large object has come: work on it is about to take a processor for
 // milliseconds. From then on there are more than all, until none has come for calmTime. late

@@ -12,7 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// Cases of client-go's tests that no other test here has. docs/upstream-cases.md is the whole list.
+// Cases of client-go's tests that no other test here has. docs/testdata/upstream_cases.txt has all.
 
 // taken gives what has come, without waiting.
 func (o *outbox) taken() []string {

@@ -5,10 +5,14 @@ import (
 	"sync"
 )
 
-// WaitCond is for a condition over several fields, which no channel shows: room, a slow disk, a drain,
-// or the next change of a listener of the newest states. It waits on c, whose lock the caller holds, until ready says so; ready is called with the lock
-// held. It returns ctx's cause when ctx ends first. Whoever changes what ready looks at calls
+// WaitCond waits on c until ready reports true, or returns ctx's cause when ctx ends first. The
+// caller holds c's lock; ready is called with the lock held. Whoever changes what ready reads calls
 // c.Broadcast.
+//
+// It is for a condition over several fields: room, a slow disk, a drain, or the next change of a
+// listener of the newest states. A channel in place of the sync.Cond would have to be closed and
+// made again at each change of a field, or count its waiters. That costs an allocation or a field
+// for changes that nobody awaits.
 func WaitCond(ctx context.Context, c *sync.Cond, ready func() bool) error {
 	if ready() {
 		return nil

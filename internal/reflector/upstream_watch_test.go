@@ -15,7 +15,7 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// Cases of client-go's tests that no other test here has. docs/upstream-cases.md is the whole list.
+// Cases of client-go's tests that no other test here has. docs/testdata/upstream_cases.txt has all.
 
 // Nothing is requested when the context has ended.
 // As TestReflectorWatchStoppedBefore and TestReflectorHandleWatchStoppedBefore.

@@ -12,7 +12,7 @@ import (
 )
 
 // budget bounds what the bodies of updated objects cost: some 30 µs of CPU each, 15 times what a
-// version costs (docs/decisions/0014-bodies-within-a-budget.md).
+// version costs (docs/decisions/0002-one-database.md).
 type budget struct {
 	limiter atomic.Pointer[rate.Limiter] // nil for no bound
 	left    *metric.Counter              // updates that left a body as it was

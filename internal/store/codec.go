@@ -8,7 +8,7 @@ import (
 )
 
 // codec writes bodies as S2 blocks, behind a byte that marks the format: the cheapest that was
-// measured per byte written (docs/decisions/0003-pebble.md). It has no state and may be used
+// measured per byte written (docs/decisions/0002-one-database.md). It has no state and may be used
 // concurrently.
 type codec struct{}
 

@@ -8,7 +8,7 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// Cases of client-go's tests that no other test here has. docs/upstream-cases.md is the whole list.
+// Cases of client-go's tests that no other test here has. docs/testdata/upstream_cases.txt has all.
 
 // As TestCache, through doTestStore: what was put is there, until it is replaced or gone; at once,
 // and after it was committed.

@@ -65,8 +65,11 @@ const (
 
 // What the well-behaved tenant may notice: twice the latency of the quiet time, or of a plain
 // program beside the bridge that publishes what it reads. Abuse makes the API server and the stream
-// late, and takes what processors there are. On top of that comes what the plain program does not
-// do: the bridge checks and decides each frame, makes patches, and feeds two sinks: decision 35.
+// late, and takes what processors there are: at the 99th percentile a program that publishes only
+// the small objects goes from 1 to 5 ms, and one that publishes all that it reads to 13 ms. So
+// absolute times, or the bridge's quiet time alone, would judge the machine. The allowance is for
+// what the plain program does not do: the bridge checks and decides each frame, makes patches, and
+// feeds two sinks.
 const (
 	abuseFactor    = 2
 	abuseAllowance = 5 * time.Millisecond

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// options are the flags of the program. The README has the table of them.
+// options are the flags of the program, which --help lists.
 type options struct {
 	dir           string // everything that is written lies below it
 	port          int    // 0: a free one

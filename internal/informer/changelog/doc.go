@@ -32,7 +32,7 @@
 //     gets what it had not acked (lost); the next commit writes the cursors and trims. A loss is
 //     read before the cursor's next entry, and cleared by its ack.
 //
-// L1 to L4 go by places, all else by positions in the log (docs/decisions/0023-two-orders.md).
+// L1 to L4 go by places, all else by positions in the log (docs/decisions/0005-ids-and-orders.md).
 //
 // Blocking: Room, Spool, EndSpooling, Commit and reads from disk wait, the rest does not. A Log has
 // no goroutine: Spooler.Run spools what is old, in all logs of a bridge. One lock guards a Log and

@@ -12,7 +12,7 @@ import (
 )
 
 // classified sorts an answer. It is the one place that knows what a status means;
-// docs/decisions/0024 says why some of 4xx are not about the event. Neither the URL's secrets nor
+// docs/decisions/0011 says why some of 4xx are not about the event. Neither the URL's secrets nor
 // the endpoint's own words are in the error: the words may repeat the event.
 func classified(to *url.URL, status int) error {
 	answer := fmt.Errorf("%s answered %s", place(to), statusText(status))

@@ -31,5 +31,5 @@
 //
 // Start and stop: New checks the configuration, Open connects, Close ends the connections. There
 // are no goroutines in between: every request runs on its caller's. Of kafka-go the package uses
-// messages, encoder, compression and SASL; decision 4 says why not the rest.
+// messages, encoder, compression and SASL; decision 3 says why not the rest.
 package kafka

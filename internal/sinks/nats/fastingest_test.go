@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Why the sink does not use fast-ingest batches (docs/decisions/0010): a resent batch whose first
+// Why the sink does not use fast-ingest batches (docs/decisions/0004): a resent batch whose first
 // attempt is still in flight through the cluster is acknowledged although nothing of it is stored,
 // and what was acknowledged is gone when the leader is. A single message that is resent so gets an
 // error, and is sent once more. When this test fails, the server has changed, and the decision can.

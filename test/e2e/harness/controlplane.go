@@ -18,7 +18,7 @@ import (
 type ControlPlaneConfig struct {
 	Binary string
 	Dir    string   // for everything it writes
-	Flags  []string // further flags, as in test/kubernetes/README.md
+	Flags  []string // further flags, as controlplane --help lists them
 }
 
 // ControlPlane is a running Kubernetes control plane. Its methods may be called concurrently.
