@@ -16,8 +16,8 @@ import (
 
 // road are the packages that a change goes through, and those that start and stop it.
 var road = []string{
-	"reflector", "deltafifo", "controller", "store", "changelog", "processor", "informer", "publisher",
-	"checkpoint", "standby", "pipeline", "bridge",
+	"reflector", "deltafifo", "informer/controller", "store", "informer/changelog", "informer/processor", "informer",
+	"publisher", "informer/checkpoint", "kube/standby", "bridge",
 }
 
 // TestFileArrows: the files of a package can be read from the top to the bottom, since none uses a

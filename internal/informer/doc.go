@@ -1,5 +1,5 @@
 // Package informer connects the controller, the change log and the listeners of one informer: it is
-// client-go's shared informer and its processor over one log (internal/changelog).
+// client-go's shared informer and its processor over one log (internal/informer/changelog).
 //
 // Takes in: a FIFO of Deltas. Hands on: to the Indexer the newest state, to each listener's
 // publisher the events.

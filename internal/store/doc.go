@@ -1,6 +1,6 @@
 // Package store keeps what the bridge knows of the cluster's objects: the Indexer, which is the
 // settled state on disk plus an overlay of unsettled changes. All informers share one state
-// database, which internal/statedb opens and writes.
+// database, which internal/store/statedb opens and writes.
 //
 // Takes in: each change the controller decides (Update, Delete), and what is settled, in atomic
 // commits (Batch). Hands out: an object's newest version and body, and consistent iteration over

@@ -6,7 +6,7 @@
 // watermark, together.
 //
 // The watermark is the version up to which everything is settled, and beyond which something was
-// seen: internal/changelog has the rules. What is settled ahead of the watermark is in the settled
+// seen: internal/informer/changelog has the rules. What is settled ahead of the watermark is in the settled
 // state of its object, so that a replay from the watermark skips it.
 //
 // Blocking: Commit waits for the disk. A Committer commits on the goroutine of Run, and on those

@@ -1,7 +1,7 @@
 // Package controller decides what changed: client-go's controller.
 //
 // Takes in: Deltas popped from a DeltaFIFO. Hands on: to the Indexer the newest state of each
-// object, to the change log (internal/changelog) the changes, and what deltas say of versions.
+// object, to the change log (internal/informer/changelog) the changes, and what deltas say of versions.
 //
 // It compares each delta with what is known of the object (Decide, which is pure) and makes changes
 // of it: Added, Updated, Deleted, Synced. A new uid under a known name is the delete of the old

@@ -1,7 +1,7 @@
 // Package processor makes events of the changes of one informer, for one sink each: client-go's
 // processorListeners, as cursors in one log.
 //
-// Takes in: entries of the change log (internal/changelog), at the cursor of its sink. Hands on:
+// Takes in: entries of the change log (internal/informer/changelog), at the cursor of its sink. Hands on:
 // events, to the sink's publisher; to the log, what the sink is done with.
 //
 // A Listener is one of three loops. On a standby it makes no events: it acks what the leader has
