@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
-
-	"github.com/spf13/pflag"
+	"strings"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/spf13/pflag"
 )
 
 // Options say where a configuration is read from.
@@ -99,4 +102,158 @@ var otherNames = map[string]string{
 	"url":              "servers",
 	"user":             "username",
 	"watchdog":         "watchIdleTimeout",
+}
+
+// Default is the configuration of `bridge run` without a file: every resource but Leases and
+// Events, into an embedded NATS JetStream server on 127.0.0.1:4222, and into a history of a week in
+// the state directory. Leases are heartbeats, and Events report changes that are in the stream
+// anyway.
+func Default() *Config {
+	c := base()
+	c.fillDefaults()
+	return c
+}
+
+// base is the default before what is left out in its informers and sinks is filled in.
+func base() *Config {
+	c := &Config{
+		Informers: []Informer{{
+			Name:      "all",
+			Resources: []string{"*"},
+			Exclude:   []string{"leases.coordination.k8s.io", "events", "events.events.k8s.io"},
+		}},
+		Sinks: []Sink{
+			{Name: "nats", NATS: &NATS{Embedded: true}},
+			{Name: "history", History: &History{Retention: 7 * 24 * time.Hour, MaxBytes: 1 << 30}},
+		},
+		origins: settings.Origins{},
+	}
+	settings.Fill(reflect.ValueOf(c).Elem(), "", settings.Origins{}, false)
+	return c
+}
+
+// fillDefaults gives every key of informers and sinks that was not given its default.
+func (c *Config) fillDefaults() {
+	settings.Fill(reflect.ValueOf(c).Elem(), "", c.origins, true)
+	c.fillHTTP()
+	for i := range c.Sinks {
+		c.Sinks[i].NATS.fillBucket()
+		c.Sinks[i].Kafka.fillView(fmt.Sprintf("sinks[%d].kafka", i), c.origins)
+	}
+	for i := range c.Informers {
+		c.Informers[i].fillBindings(c.Sinks)
+		c.fillViews(fmt.Sprintf("informers[%d].sinks", i), &c.Informers[i])
+		c.Informers[i].fillInherited(fmt.Sprintf("informers[%d].sinks", i), c.origins)
+	}
+}
+
+// fillBindings sends an informer that names no sinks to all of them.
+func (inf *Informer) fillBindings(sinks []Sink) {
+	if inf.Sinks != nil {
+		return
+	}
+	for i, s := range sinks {
+		if slices.ContainsFunc(sinks[:i], func(other Sink) bool { return other.Name == s.Name }) {
+			continue // a mistake that is reported once, at the sink
+		}
+		inf.Sinks = append(inf.Sinks, Binding{Name: s.Name, Payload: "object", Types: "bridge"})
+	}
+}
+
+// fillInherited gives bindings what they leave to their informer. What is wrong there is reported
+// there.
+func (inf *Informer) fillInherited(path string, given settings.Origins) {
+	for i := range inf.Sinks {
+		b, at := &inf.Sinks[i], fmt.Sprintf("%s[%d]", path, i)
+		if _, ok := given[at+".delivery"]; !ok && b.Delivery == "" {
+			b.Delivery = "history"
+			if inf.Delivery == "latest" {
+				b.Delivery = inf.Delivery
+			}
+		}
+		if _, ok := given[at+".resync"]; !ok && b.Resync == 0 {
+			b.Resync = max(inf.Resync, 0)
+		}
+	}
+}
+
+// ReadSecret is the value of a secret that is given either as itself or by a file (password and
+// passwordFile). Line ends after the value in the file are not part of it. It reads the file each
+// time, so a renewed secret is seen.
+func ReadSecret(value Secret, file string) (Secret, error) {
+	if file == "" {
+		return value, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read secret: %w", err)
+	}
+	text := strings.TrimRight(string(data), "\r\n")
+	if text == "" {
+		return "", fmt.Errorf("read secret: %s is empty", file)
+	}
+	return Secret(text), nil
+}
+
+// accountDirs are where a pod has the token of its service account.
+var accountDirs = []string{
+	"/var/run/secrets/kubernetes.io/serviceaccount", "/run/secrets/kubernetes.io/serviceaccount",
+}
+
+// validateSecretFile refuses a file with a secret that is the bridge's own identity: it would be
+// sent to whatever broker the configuration names. /proc has the environment of the process, and
+// other ways to the same files.
+func validateSecretFile(ps *settings.Report, path, file string) {
+	if file == "" {
+		return
+	}
+	for _, dir := range accountDirs {
+		if within(dir, file) {
+			ps.Add(path, "a token of the service account is not for brokers: mount a Secret of their own")
+			return
+		}
+	}
+	if within("/proc", file) {
+		ps.Add(path, "a file of /proc is not for brokers: mount a Secret of their own")
+	}
+}
+
+// within reports whether a file lies in a directory, by the names as they are written or as the
+// links lead.
+func within(dir, file string) bool {
+	file, err := filepath.Abs(file)
+	if err != nil {
+		return false
+	}
+	realDir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		realDir = dir
+	}
+	realFile, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		realFile = file
+	}
+	return below(dir, file) || below(realDir, realFile) || below(dir, realFile)
+}
+
+func below(dir, file string) bool {
+	return file == dir || strings.HasPrefix(file, dir+string(filepath.Separator))
+}
+
+// AllowSecretsVariable allows `secrets: send` where it is true, as the flag --allow-secrets does.
+const AllowSecretsVariable = "BRIDGE_ALLOW_SECRETS"
+
+// CheckSecrets returns a Problem for each informer that sends values of Secrets, unless the process
+// was allowed to. That is no key of the file: who may edit the file alone must not read Secrets by
+// it.
+func (c *Config) CheckSecrets(allowed bool) error {
+	var problems []error
+	for i := range c.Informers {
+		if c.Informers[i].Secrets == "send" && !allowed {
+			problems = append(problems, c.ProblemAt(fmt.Sprintf("informers[%d].secrets", i),
+				"sending values of Secrets takes a second key beside the file: --allow-secrets or %s=true",
+				AllowSecretsVariable))
+		}
+	}
+	return errors.Join(problems...)
 }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/kubebridge/bridge/internal/settings"
 )
@@ -108,4 +110,176 @@ func embedded(c *Config) map[string]*NATS {
 		}
 	}
 	return found
+}
+
+// Who may edit the file of a running bridge is often not who may read Secrets: in a cluster the
+// file is a ConfigMap. So a change of the file alone never makes more data leave, nor sends it to
+// another place. A restart does that, and who may restart the bridge chooses its whole command
+// line.
+
+const needsRestart = "can't be done while the bridge runs, so that who may edit " +
+	"this file does not " +
+	"read more by that: restart the bridge"
+
+// limits are what a process has withheld since it started, and where it has sent to. They only
+// grow stricter from one configuration to the next: else an informer that is removed by one reload
+// could come back without its redaction by another.
+type limits struct {
+	secrets      bool     // whether some informer redacts Secrets
+	redact, drop []string // the paths of all informers
+	redactEnv    bool
+	places       map[string]Protection // where sinks send to, with the best protection so far
+	variables    map[variable]bool     // which were used, and by which keys
+}
+
+// variable is one of the environment that a key uses. The key has no numbers of items: other
+// informers and sinks may use the same variable in the same way.
+type variable struct{ key, name string }
+
+var itemNumber = regexp.MustCompile(`\[\d+\]`)
+
+// variables are those that informers and sinks use, with a path of each.
+func variables(c *Config) map[variable]string {
+	found := map[variable]string{}
+	for path, o := range c.Origins() {
+		if !strings.HasPrefix(path, "informers[") && !strings.HasPrefix(path, "sinks[") {
+			continue // only a restart changes it, or it is not sent
+		}
+		key := itemNumber.ReplaceAllString(path, "[]")
+		// It was expanded before, so it has no mistakes.
+		_, _ = settings.Expand(o.Reference, func(name string) (string, bool) {
+			v := variable{key, name}
+			if first, known := found[v]; !known || path < first {
+				found[v] = path
+			}
+			return "", true
+		})
+	}
+	return found
+}
+
+// add adds those of a configuration that runs now.
+func (l *limits) add(c *Config) {
+	if l.places == nil {
+		l.places, l.variables = map[string]Protection{}, map[variable]bool{}
+	}
+	for v := range variables(c) {
+		l.variables[v] = true
+	}
+	for i := range c.Informers {
+		l.addInformer(&c.Informers[i])
+	}
+	for i := range c.Sinks {
+		for _, place := range c.Sinks[i].Places() {
+			l.places[place] = max(l.places[place], c.Sinks[i].Protection())
+		}
+	}
+}
+
+func (l *limits) addInformer(inf *Informer) {
+	l.secrets = l.secrets || inf.Secrets != "send"
+	l.redact = union(l.redact, inf.Redact)
+	l.drop = union(l.drop, inf.Drop)
+	l.redactEnv = l.redactEnv || inf.RedactEnv
+}
+
+// checkLoosening returns a Problem for each change that would send more of the objects, or send
+// them to a place where nothing is sent now.
+func (g *Guard) checkLoosening(next *Config) (found []error) {
+	l := &g.limits
+	running := g.running.Informers
+	for i := range next.Informers {
+		inf := &next.Informers[i]
+		// An informer that is new, or selects other objects than before, may select what any other
+		// redacts: under another name of the resource, or by "*".
+		withheld := *l
+		j := slices.IndexFunc(running, func(r Informer) bool { return r.Name == inf.Name })
+		if j >= 0 && sameSelection(&running[j], inf) {
+			withheld = limits{}
+			withheld.addInformer(&running[j])
+		}
+		found = append(found, withheld.checkInformer(next, i)...)
+	}
+	for i := range next.Sinks {
+		found = append(found, l.checkSink(next, i)...)
+	}
+	return append(found, l.checkVariables(next)...)
+}
+
+// checkVariables finds variables in keys that did not use them: a password of the environment
+// could be put into a subject.
+func (l *limits) checkVariables(next *Config) (found []error) {
+	for v, path := range variables(next) {
+		if !l.variables[v] {
+			found = append(found, next.ProblemAt(path,
+				"using ${%s}, which this key did not use before, %s", v.name, needsRestart))
+		}
+	}
+	return settings.InOrder(found)
+}
+
+func (l *limits) checkInformer(next *Config, i int) (found []error) {
+	inf := &next.Informers[i]
+	report := func(key, format string, args ...any) {
+		path := fmt.Sprintf("informers[%d].%s", i, key)
+		found = append(found, next.ProblemAt(path, format+" "+needsRestart, args...))
+	}
+	if l.secrets && inf.Secrets == "send" {
+		report("secrets", "sending values of Secrets")
+	}
+	for _, path := range without(l.redact, inf.Redact, inf.Drop) {
+		report("redact", "sending what is at %s, which is redacted now,", path)
+	}
+	for _, path := range without(l.drop, inf.Drop) {
+		report("drop", "sending what is at %s, which is dropped now,", path)
+	}
+	if l.redactEnv && !inf.RedactEnv {
+		report("redactEnv", "sending environment variables that are redacted now")
+	}
+	return found
+}
+
+func (l *limits) checkSink(next *Config, i int) (found []error) {
+	sink := &next.Sinks[i]
+	for _, place := range sink.Places() {
+		was, known := l.places[place]
+		what := fmt.Sprintf("sending to %s, where no sink sends now,", place)
+		switch is := sink.Protection(); {
+		case known && is >= was:
+			continue
+		case known:
+			what = fmt.Sprintf("sending to %s by %s, where %s is used now,", place, is, was)
+		}
+		found = append(found, next.ProblemAt(fmt.Sprintf("sinks[%d]", i), "%s %s", what, needsRestart))
+	}
+	return found
+}
+
+// sameSelection reports whether two informers select the same objects.
+func sameSelection(a, b *Informer) bool {
+	type selection struct {
+		resources, exclude, namespaces                  []string
+		namespaceSelector, labelSelector, fieldSelector string
+	}
+	of := func(i *Informer) selection {
+		return selection{
+			i.Resources, i.Exclude, i.Namespaces,
+			i.NamespaceSelector, i.LabelSelector, i.FieldSelector,
+		}
+	}
+	return reflect.DeepEqual(of(a), of(b))
+}
+
+// union returns the texts of both lists, each once.
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// without returns what of list is in none of the others.
+func without(list []string, others ...[]string) []string {
+	have := slices.Concat(others...)
+	return slices.DeleteFunc(slices.Clone(list),
+		func(s string) bool { return slices.Contains(have, s) })
 }

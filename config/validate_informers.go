@@ -1,16 +1,21 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/event/filter"
+	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/settings/suggest"
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 func (inf *Informer) validate(ps *settings.Report, path string, sinkNames []string) {
@@ -131,6 +136,241 @@ func (inf *Informer) validateSinks(ps *settings.Report, path string, sinkNames [
 			ps.Add(at, "no sink %q%s", b.Name, suggest.DidYouMean(b.Name, sinkNames, len(sinkNames)))
 		case first < i:
 			ps.Add(at, "%q is bound already, by %s[%d]", b.Name, path, first)
+		}
+	}
+}
+
+var operations = []string{
+	string(event.Added), string(event.Updated), string(event.Deleted),
+	string(event.Synced),
+}
+
+// validateFilter checks what an informer and a binding have in common; path is theirs.
+func validateFilter(ps *settings.Report, path string, ops []string, expression string) {
+	for i, op := range ops {
+		at := fmt.Sprintf("%s.operations[%d]", path, i)
+		switch {
+		case !slices.Contains(operations, op):
+			ps.Add(at, "want one of %s, got %q%s", strings.Join(operations, ", "), op,
+				suggest.DidYouMean(op, operations, 2))
+		case slices.Index(ops, op) < i:
+			ps.Add(at, "%q is listed twice", op)
+		}
+	}
+	if expression == "" {
+		return
+	}
+	if _, err := filter.Compile(expression); err != nil {
+		ps.Add(path+".filter", "%v", err)
+	}
+}
+
+// partName matches the name of a member at the top of an object.
+var partName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*$`)
+
+func (inf *Informer) validateNoise(ps *settings.Report, path string) {
+	validatePaths(ps, path+".ignoreChanges", inf.IgnoreChanges)
+	for i, part := range inf.ChangedParts {
+		at := fmt.Sprintf("%s.changedParts[%d]", path, i)
+		switch {
+		case !partName.MatchString(part):
+			ps.Add(at, "want a member at the top of an object, such as spec, status or metadata, got %q; "+
+				"for what lies deeper there is ignoreChanges", part)
+		case slices.Index(inf.ChangedParts, part) < i:
+			ps.Add(at, "%q is listed twice", part)
+		}
+	}
+	if len(inf.Operations) == 0 || slices.Contains(inf.Operations, string(event.Updated)) {
+		return
+	}
+	for _, key := range givenKeys(
+		setting{"ignoreChanges", len(inf.IgnoreChanges) > 0},
+		setting{"changedParts", len(inf.ChangedParts) > 0},
+		setting{"ignoreHeartbeats", inf.IgnoreHeartbeats},
+	) {
+		ps.Add(path+"."+key, "has no effect without updated in operations")
+	}
+}
+
+// validatePaths checks a list of paths and gives those that can be read.
+func validatePaths(ps *settings.Report, path string, texts []string) {
+	for i, text := range texts {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if _, err := resource.ParsePath(text); err != nil {
+			ps.Add(at, "%v", err)
+		} else if slices.Index(texts, text) < i {
+			ps.Add(at, "%q is listed twice", text)
+		}
+	}
+}
+
+func (inf *Informer) validateRedaction(ps *settings.Report, path string) {
+	for _, list := range []struct {
+		key   string
+		texts []string
+	}{{"redact", inf.Redact}, {"drop", inf.Drop}} {
+		at := path + "." + list.key
+		validatePaths(ps, at, list.texts)
+		for i, text := range list.texts {
+			p, err := resource.ParsePath(text)
+			if err != nil {
+				continue
+			}
+			if err := resource.CheckRule(p); err != nil {
+				ps.Add(fmt.Sprintf("%s[%d]", at, i), "%v", err)
+			}
+		}
+	}
+	if inf.KeepManagedFields && (len(inf.Redact) > 0 || len(inf.Drop) > 0 || inf.RedactEnv) {
+		ps.Add(path+".keepManagedFields",
+			"cannot be combined with redact, drop and redactEnv: managedFields repeat values of the object")
+	}
+}
+
+func validateAttributes(ps *settings.Report, path string, attributes map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		at := settings.Join(path, name)
+		if err := event.CheckAttribute(name); err != nil {
+			ps.Add(at, "%v", err)
+		}
+		if p, err := resource.ParsePath(attributes[name]); err != nil {
+			ps.Add(at, "%v", err)
+		} else if !p.Exact() {
+			ps.Add(at, "path %q leads to many places; an attribute has one value", attributes[name])
+		}
+	}
+}
+
+// validateTemplateAttributes checks that some informer gives its events the attributes that
+// subjects and topics name.
+func (c *Config) validateTemplateAttributes(ps *settings.Report) {
+	var given []string
+	for i := range c.Informers {
+		given = slices.AppendSeq(given, maps.Keys(c.Informers[i].Attributes))
+	}
+	check := func(path, text string) {
+		template, err := event.ParseTemplate(text)
+		if err != nil {
+			return // reported, or not given
+		}
+		for _, name := range template.Attributes() {
+			if !slices.Contains(given, name) {
+				ps.Add(path, "no informer has an attribute %q%s", name,
+					suggest.DidYouMean(name, given, len(given)))
+			}
+		}
+	}
+	for i, s := range c.Sinks {
+		at := fmt.Sprintf("sinks[%d]", i)
+		if s.NATS != nil {
+			check(at+".nats.subject", s.NATS.Subject)
+			check(at+".nats.deadLetterSubject", s.NATS.DeadLetterSubject)
+			check(at+".nats.stream.name", s.NATS.Stream.Name)
+		}
+		if s.Kafka != nil {
+			check(at+".kafka.topic", s.Kafka.Topic)
+			check(at+".kafka.deadLetterTopic", s.Kafka.DeadLetterTopic)
+		}
+	}
+}
+
+// validateSelectAt checks that the bridge can evaluate what it is to evaluate: it does not know how
+// the API server reads the fields of each kind, and it does not see labels that are taken out.
+func (inf *Informer) validateSelectAt(ps *settings.Report, path string) {
+	if inf.SelectAt != "bridge" {
+		return
+	}
+	if selector, err := fields.ParseSelector(inf.FieldSelector); err == nil {
+		for _, r := range selector.Requirements() {
+			if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
+				ps.Add(path+".fieldSelector",
+					"selectAt: bridge is exact about what leaves, and %s is a field that only the API server "+
+						"can evaluate, which does not say what left: take selectAt back, or write a filter "+
+						"in its place",
+					r.Field)
+			}
+		}
+	}
+	inf.validateSeenLabels(ps, path, "redact", inf.Redact)
+	inf.validateSeenLabels(ps, path, "drop", inf.Drop)
+}
+
+// validateSeenLabels checks that paths of values that are taken out leave the labels that are
+// selected by.
+func (inf *Informer) validateSeenLabels(ps *settings.Report, path, key string, texts []string) {
+	selector, err := labels.Parse(inf.LabelSelector)
+	if err != nil {
+		return // reported
+	}
+	requirements, _ := selector.Requirements()
+	for i, text := range texts {
+		p, err := resource.ParsePath(text)
+		if err != nil {
+			continue
+		}
+		for _, r := range requirements {
+			if p.Reaches("metadata", "labels", r.Key()) {
+				ps.Add(fmt.Sprintf("%s.%s[%d]", path, key, i),
+					"takes out the label %s, by which labelSelector selects, and with selectAt: bridge what "+
+						"is left is looked at", r.Key())
+			}
+		}
+	}
+}
+
+// String is the whole configuration as YAML, with defaults filled in, secrets masked, and variables
+// as references. But for the secrets it can be read again: what is not there, or has no effect
+// beside another setting, is left out.
+func (c *Config) String() string {
+	doc, err := c.origins.Node(c)
+	if err != nil {
+		return "configuration: " + err.Error()
+	}
+	sinks := member(doc, "sinks")
+	for i := range c.Sinks {
+		sink := &c.Sinks[i]
+		if sink.Stdout != nil || sink.History != nil {
+			drop(sinks.Content[i], "encoding")
+		}
+		if sink.NATS != nil && sink.NATS.Mode == "core" {
+			nats := member(sinks.Content[i], "nats")
+			drop(nats, "stream")
+			drop(nats, "objects")
+		}
+		if sink.NATS != nil && sink.isView() {
+			nats := member(sinks.Content[i], "nats")
+			drop(nats, "subject")
+			drop(nats, "deadLetterSubject")
+			for _, key := range bucketSettings {
+				drop(member(nats, "stream"), key)
+			}
+		}
+	}
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(doc); err != nil {
+		return "configuration: " + err.Error()
+	}
+	return out.String()
+}
+
+// member is the value of a key, nil when it is not there.
+func member(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// drop takes a key out.
+func drop(n *yaml.Node, key string) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			n.Content = append(n.Content[:i], n.Content[i+2:]...)
+			return
 		}
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/app/rights"
@@ -23,6 +21,7 @@ import (
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/publisher/refused"
+	"github.com/kubebridge/bridge/internal/publisher/tail"
 	"github.com/kubebridge/bridge/internal/publisher/tracing"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/reflector"
@@ -30,6 +29,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/store/statedb"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // assembler turns a configuration into a bridge. It is the one place that knows both.
@@ -346,4 +346,23 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (informer.Config, e
 		})
 	}
 	return u, nil
+}
+
+// observe shows what is settled in the live tail and, where the configuration asks for it, sends it
+// as spans to a collector of traces.
+func (a *assembler) observe(hub *tail.Hub, version string) (err error) {
+	a.onSettle = hub.Settled
+	c := a.config.Tracing
+	if c.Endpoint == "" {
+		return nil
+	}
+	a.tracer, err = tracing.New(tracing.Config{
+		Endpoint: c.Endpoint, Sample: c.SampleRatio, Version: version, Log: a.log,
+		Registerer: a.registry,
+	})
+	a.onSettle = func(sink string, settled []*publisher.Item) {
+		hub.Settled(sink, settled)
+		a.tracer.Settled(sink, settled)
+	}
+	return err
 }

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/publisher/tail"
 	"github.com/kubebridge/bridge/internal/settings"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // control is what the admin server can change: it does what operators ask for.
@@ -154,4 +154,54 @@ func done(err error, format string, args ...any) (string, error) {
 		code = http.StatusServiceUnavailable
 	}
 	return "", &admin.Error{Code: code, Err: err}
+}
+
+// inspector is what the status page looks through: the live tail, and the objects of the pipeline
+// that runs.
+type inspector struct {
+	hub   *tail.Hub
+	start *starting
+}
+
+// Tail implements admin.Inspector.
+func (l *inspector) Tail(o admin.TailOptions) (admin.Tail, error) {
+	w, err := l.hub.Watch(tail.Options{Filter: o.Filter, Payload: o.Payload})
+	switch {
+	case errors.Is(err, tail.ErrTooMany):
+		return nil, &admin.Error{Code: http.StatusServiceUnavailable, Err: err}
+	case err != nil:
+		return nil, &admin.Error{Code: http.StatusBadRequest, Err: err}
+	}
+	return tailOf{w}, nil
+}
+
+// tailOf is a watcher for the admin server, which knows no stage.
+type tailOf struct{ *tail.Watcher }
+
+func (t tailOf) Next(ctx context.Context) (any, error) { return t.Watcher.Next(ctx) }
+
+// Object implements admin.Inspector.
+func (l *inspector) Object(_ context.Context, resource, namespace, name string) (any, error) {
+	p, why := l.start.get()
+	if p == nil {
+		return nil, &admin.Error{Code: http.StatusServiceUnavailable, Err: errors.New(why)}
+	}
+	states, err := p.bridge.Object(resource, namespace, name)
+	switch {
+	case errors.Is(err, bridge.ErrNotWatched):
+		return nil, &admin.Error{Code: http.StatusNotFound, Err: err}
+	case err != nil:
+		return nil, err
+	case len(states) == 0:
+		path := name
+		if namespace != "" {
+			path = namespace + "/" + name
+		}
+		return nil, &admin.Error{
+			Code: http.StatusNotFound,
+			Err: fmt.Errorf("nothing is known of %s %s: it was never settled, or is gone for long",
+				resource, path),
+		}
+	}
+	return states, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/publisher/refused"
 	"github.com/kubebridge/bridge/internal/sinks/source"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -223,4 +225,18 @@ func (c *control) current(ctx context.Context) (*config.Config, error) {
 		return c.config, nil
 	}
 	return c.reloader.current(ctx)
+}
+
+// UndeliveredDir is the folder of events that no broker accepted.
+func UndeliveredDir(c *config.State) string { return filepath.Join(c.Dir, "undelivered") }
+
+// newUndelivered is the folder for what no broker takes; nil without a disk, or with no room for
+// it.
+func newUndelivered(c *config.State, registry prometheus.Registerer) *refused.Folder {
+	if c.Mode == "memory" || c.MaxUndeliveredBytes == 0 {
+		return nil
+	}
+	return refused.New(refused.Config{
+		Dir: UndeliveredDir(c), MaxBytes: int64(c.MaxUndeliveredBytes), Registerer: registry,
+	})
 }

@@ -1,6 +1,9 @@
 package bridge
 
 import (
+	"strings"
+	"sync"
+
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -41,4 +44,103 @@ func (b *Bridge) known(o resource.Owner, namespace string) *resource.Meta {
 		}
 	}
 	return nil
+}
+
+// ownerCache remembers who controls an owner: the pods of a deleted Deployment may go after their
+// ReplicaSet, whose controller is the Deployment. It is in memory and bounded. What it has
+// forgotten, or a run before has seen, is left out of events.
+type ownerCache struct {
+	mu      sync.Mutex                  // guards all below; held for a few map operations
+	enabled bool                        // some informer adds the owners of its objects
+	recent  map[ownerKey]resource.Owner // the controller of an owner
+	older   map[ownerKey]resource.Owner // what recent was before it was full
+}
+
+// maxOwnerCache bounds each of the two maps, at some 300 bytes an entry.
+const maxOwnerCache = 8192
+
+// ownerKey names an owner. An object's owners are in its namespace, or in none. A reference may
+// name any uid, also one of another tenant that was seen in the stream, so the uid alone says too
+// little.
+type ownerKey struct{ namespace, uid string }
+
+// controllerOf is the owner that manages an object. Its strings do not share the object's memory.
+func controllerOf(meta *resource.Meta) (resource.Owner, bool) {
+	for _, o := range meta.Owners {
+		if o.Controller {
+			return resource.Owner{
+				APIVersion: strings.Clone(o.APIVersion), Kind: strings.Clone(o.Kind),
+				Name: strings.Clone(o.Name), UID: strings.Clone(o.UID), Controller: true,
+			}, true
+		}
+	}
+	return resource.Owner{}, false
+}
+
+// longestOwner bounds what is remembered of one controller: an owner reference may hold a megabyte.
+const longestOwner = 1024
+
+func tooLong(o resource.Owner) bool {
+	return len(o.APIVersion)+len(o.Kind)+len(o.Name)+len(o.UID) > longestOwner
+}
+
+// enable makes Deleted remember.
+func (c *ownerCache) enable() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.enabled = true
+}
+
+// deleted remembers the controller of a deleted object. Call it before the object is forgotten.
+func (c *ownerCache) deleted(obj *resource.Object) {
+	c.mu.Lock()
+	enabled := c.enabled
+	c.mu.Unlock()
+	if !enabled {
+		return
+	}
+	if controller, ok := controllerOf(&obj.Meta); ok {
+		c.put(strings.Clone(obj.Namespace), strings.Clone(obj.UID), controller)
+	}
+}
+
+// put remembers the controller of an owner.
+func (c *ownerCache) put(namespace, uid string, controller resource.Owner) {
+	if tooLong(controller) {
+		return
+	}
+	key := ownerKey{namespace, uid}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.recent[key] == controller {
+		return
+	}
+	if c.recent == nil || len(c.recent) >= maxOwnerCache {
+		c.recent, c.older = map[ownerKey]resource.Owner{}, c.recent
+	}
+	c.recent[key] = controller
+}
+
+// remove forgets an owner that has no controller.
+func (c *ownerCache) remove(namespace, uid string) {
+	key := ownerKey{namespace, uid}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.recent, key)
+	delete(c.older, key)
+}
+
+// get returns the controller that an owner had: an owner in the namespace of the object that refers
+// to it, or one of the cluster.
+func (c *ownerCache) get(namespace, uid string) (resource.Owner, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, key := range []ownerKey{{namespace, uid}, {"", uid}} {
+		for _, entries := range []map[ownerKey]resource.Owner{c.recent, c.older} {
+			if controller, ok := entries[key]; ok {
+				return controller, true
+			}
+		}
+	}
+	return resource.Owner{}, false
 }

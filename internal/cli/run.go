@@ -3,17 +3,24 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
-	"github.com/spf13/cobra"
-
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/cli/terminal"
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/spf13/cobra"
 )
 
 func newRunCommand(build Build) *cobra.Command {
@@ -116,4 +123,250 @@ func onHangup(ctx context.Context) <-chan os.Signal {
 	signal.Notify(hangups, syscall.SIGHUP)
 	context.AfterFunc(ctx, func() { signal.Stop(hangups) })
 	return hangups
+}
+
+const (
+	// progressInterval is how often progress is redrawn.
+	progressInterval = 500 * time.Millisecond
+	// ratesOver is the time over which rates are taken, as a multiple of progressInterval.
+	ratesOver = 6
+)
+
+// progress shows on a terminal how far a running bridge is: a line for each resource that is not in
+// sync, with its rate; then one line of state.
+type progress struct {
+	screen  *terminal.Screen
+	samples []counted // of the last ratesOver intervals
+}
+
+// counted is what had been read and sent at a time.
+type counted struct {
+	at     time.Time
+	counts map[string]float64
+}
+
+// newProgress returns nil where progress can't be shown: standard error is no terminal, the log is
+// for programs, or a sink prints its events on this terminal.
+func newProgress(c *config.Config, stdout, stderr io.Writer) *progress {
+	if c.Log.Format == "json" {
+		return nil
+	}
+	for i := range c.Sinks {
+		if c.Sinks[i].Stdout != nil && terminal.Is(stdout) {
+			return nil
+		}
+	}
+	if s := terminal.AsScreen(stderr); s != nil {
+		return &progress{screen: s}
+	}
+	return nil
+}
+
+// run shows the status until ctx ends, and takes it off again.
+func (p *progress) run(ctx context.Context, status func() app.ProcessStatus) {
+	tick := time.NewTicker(progressInterval)
+	defer tick.Stop()
+	defer p.screen.Show(nil)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			s := status()
+			_, height := p.screen.Size()
+			p.screen.Show(p.lines(&s, now, height))
+		}
+	}
+}
+
+// lines are what is shown of a status, at most half a terminal of a height.
+func (p *progress) lines(s *app.ProcessStatus, now time.Time, height int) []string {
+	if s.Status == nil {
+		return []string{"starting: " + terminal.OneLine(s.Starting)}
+	}
+	p.remember(s.Status, now)
+	var syncing []*informer.Status
+	listed, total := 0, 0
+	for i := range s.Informers {
+		u := &s.Informers[i]
+		if u.Phase == string(informer.Gone) {
+			continue
+		}
+		total++
+		listed += u.Listed
+		if !u.Synced && u.PausedBy == nil {
+			syncing = append(syncing, u)
+		}
+	}
+	if len(syncing) == 0 {
+		return []string{p.state(s, total)}
+	}
+	lines := []string{fmt.Sprintf("syncing: %d of %d resources in sync, %d objects listed%s",
+		total-len(syncing), total, listed, p.rate("listed"))}
+	for i, u := range syncing {
+		if i == height/2-1 && len(syncing) > i+1 {
+			return append(lines, fmt.Sprintf("  and %d more", len(syncing)-i))
+		}
+		lines = append(lines, p.resource(u))
+	}
+	return lines
+}
+
+// resource is the line of a resource that is not in sync.
+func (p *progress) resource(u *informer.Status) string {
+	name := u.Resource
+	if u.Namespace != "" {
+		name += " in " + u.Namespace
+	}
+	line := fmt.Sprintf("  %-34s %-11s", name, u.Phase)
+	if u.Phase == string(reflector.Listing) {
+		line += fmt.Sprintf(" %d objects%s", u.Listed, p.rate("listed "+key(u)))
+	}
+	if u.LastError != "" {
+		line += " " + terminal.OneLine(u.LastError)
+	}
+	return line
+}
+
+// state is the one line of a bridge that is in sync.
+func (p *progress) state(s *app.ProcessStatus, resources int) string {
+	objects := 0
+	for i := range s.Informers {
+		if n := s.Informers[i].Objects; n != nil {
+			objects += *n
+		}
+	}
+	parts := []string{
+		fmt.Sprintf("in sync: %s, %s", terminal.Amount(resources, "resource"),
+			terminal.Amount(objects, "object")),
+	}
+	for i := range s.Sinks {
+		parts = append(parts, p.sink(&s.Sinks[i]))
+	}
+	if len(s.Reasons) > 0 { // it comes last: it may be cut
+		parts[0] = "not ready"
+		parts = append(parts, s.Reasons[0].What+": "+terminal.OneLine(s.Reasons[0].Message))
+	}
+	return strings.Join(parts, " | ")
+}
+
+func (p *progress) sink(s *bridge.SinkStatus) string {
+	text := fmt.Sprintf("%s: %d sent%s", s.Name, s.Published, p.rate("sent "+s.Name))
+	switch {
+	case s.PausedBy != nil || s.Paused:
+		text += ", paused"
+	case !s.Connected:
+		text += ", unavailable"
+	}
+	if s.QueuedItems > 0 {
+		text += fmt.Sprintf(", %d queued", s.QueuedItems)
+	}
+	return text
+}
+
+func key(u *informer.Status) string { return u.Informer + " " + u.Resource + " " + u.Namespace }
+
+// remember takes a sample, and forgets those that are too old for a rate.
+func (p *progress) remember(s *bridge.Status, now time.Time) {
+	counts := map[string]float64{}
+	for i := range s.Informers {
+		u := &s.Informers[i]
+		counts["listed"] += float64(u.Listed)
+		counts["listed "+key(u)] = float64(u.Listed)
+	}
+	for i := range s.Sinks {
+		counts["sent "+s.Sinks[i].Name] = float64(s.Sinks[i].Published)
+	}
+	p.samples = append(p.samples, counted{now, counts})
+	if len(p.samples) > ratesOver+1 {
+		p.samples = p.samples[1:]
+	}
+}
+
+// rate is what was counted per second over the samples, as ", 310/s"; "" where it is not known.
+func (p *progress) rate(what string) string {
+	first, last := &p.samples[0], &p.samples[len(p.samples)-1]
+	before, known := first.counts[what]
+	elapsed := last.at.Sub(first.at).Seconds()
+	if n := last.counts[what] - before; known && elapsed > 0 && n >= 0 {
+		return fmt.Sprintf(", %.0f/s", n/elapsed)
+	}
+	return ""
+}
+
+func newWatchCommand(build Build) *cobra.Command {
+	var selected selection
+	var onlyChanges bool
+	output := "auto"
+	cmd := &cobra.Command{
+		Use:   "watch [RESOURCE]...",
+		Short: "Print changes on the terminal: a quick look",
+		Long: `watch prints the changes of resources as they happen, until Ctrl-C. Resources are named as
+kubectl names them, custom ones too; without a name it prints changes of every resource but Leases
+and Events. It begins with the objects that exist.
+
+It sends nothing, keeps its state in memory, and has no admin server unless --admin-address is
+given. On a terminal it prints a short coloured line per event (NO_COLOR turns the colour off),
+elsewhere structured CloudEvents, a line each.
+
+With --config it watches what the configuration selects. Secrets are redacted as the configuration
+says.
+
+Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when it could not start.`,
+		Example: `  bridge watch                                     every resource
+  bridge watch pods -n shop -l app=web
+  bridge watch deployments.apps,services --watch-only
+  bridge watch pods --filter 'object.status.phase == "Failed"'
+  bridge watch secrets -o json | jq .manager`,
+	}
+	s := NewSendingSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster",
+		"admin.address", "log.level", "log.format")
+	selected.addFlags(cmd)
+	cmd.Flags().BoolVar(&onlyChanges, "watch-only", false, "leave out the objects that exist")
+	OutputFlag(cmd, &output, "auto", "short", "json")
+	cmd.RunE = func(cmd *cobra.Command, resources []string) error {
+		if err := CheckOutput(output, "auto", "short", "json"); err != nil {
+			return err
+		}
+		load := func() (*config.Config, error) {
+			c, err := s.Load()
+			if err != nil {
+				return nil, err
+			}
+			if c.Log.Level == "info" {
+				c.Log.Level = "warn" // what is printed is the answer
+			}
+			printOnly(c, output, cmd.Flags().Changed("admin-address"))
+			if onlyChanges {
+				for i := range c.Informers {
+					c.Informers[i].Snapshot = "never"
+				}
+			}
+			return c, Refused(selected.apply(c, namesOf(resources)))
+		}
+		c, err := load()
+		if err != nil {
+			return err
+		}
+		r := &runner{cmd: cmd, build: build, source: app.NewSource(s.File, load), file: s.File != ""}
+		return r.run(c)
+	}
+	return cmd
+}
+
+// printOnly changes a configuration so that it sends and keeps nothing.
+func printOnly(c *config.Config, format string, keepAdmin bool) {
+	const name = "stdout"
+	sink := config.Default().Sinks[0] // for its other defaults
+	sink.Name, sink.NATS, sink.Stdout = name, nil, &config.Stdout{Format: format}
+	c.Sinks = []config.Sink{sink}
+	for i := range c.Informers {
+		binding := c.Informers[i].Sinks[0]
+		binding.Name = name
+		c.Informers[i].Sinks = []config.Binding{binding}
+	}
+	c.State.Mode, c.Standby.Enabled = "memory", false
+	if !keepAdmin {
+		c.Admin.Address = ""
+	}
 }

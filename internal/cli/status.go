@@ -1,17 +1,28 @@
 package cli
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net/http"
 	"os"
+	"os/signal"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
-
+	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
+	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/spf13/cobra"
 )
 
 func newStatusCommand() *cobra.Command {
@@ -179,4 +190,287 @@ func (v *statusView) watch(ctx context.Context, interval time.Duration) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// statusClient asks a running bridge for its status.
+type statusClient struct {
+	address string
+	// Token returns the bridge's token. It is sent only to a bridge that asks for it.
+	secret func() (string, error)
+	client *http.Client
+}
+
+func newStatusClient(address string, secret func() (string, error)) *statusClient {
+	return &statusClient{address, secret, &http.Client{
+		Timeout:   10 * time.Second,
+		Transport: &http.Transport{Proxy: nil},
+	}}
+}
+
+// answer is what a bridge says of itself.
+type answer struct {
+	app.ProcessStatus
+	raw []byte // as it was said, with what this version may not know
+	at  time.Time
+}
+
+// ask asks for the status.
+func (k *statusClient) ask(ctx context.Context) (*answer, error) {
+	a := &answer{at: time.Now()}
+	var err error
+	if a.raw, err = k.get(ctx, "/status"); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(a.raw, &a.ProcessStatus); err != nil || a.Started.IsZero() {
+		return nil, fmt.Errorf("%s is not the admin endpoint of a bridge of this version: its "+
+			"status can't be read", k.address)
+	}
+	return a, nil
+}
+
+func (k *statusClient) get(ctx context.Context, path string) ([]byte, error) {
+	code, body, err := k.send(ctx, path, "")
+	if err == nil && code == http.StatusUnauthorized {
+		token, noToken := k.secret()
+		if noToken != nil {
+			return nil, fmt.Errorf("the bridge at %s asks for its token: %w", k.address, noToken)
+		}
+		code, body, err = k.send(ctx, path, token)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case code == http.StatusOK:
+		return body, nil
+	}
+	return nil, k.refusal(code, body, path)
+}
+
+// ready asks whether the bridge is ready. The reasons why not are a line each.
+func (k *statusClient) ready(ctx context.Context) (ready bool, reasons string, err error) {
+	const path = "/readyz"
+	code, body, err := k.send(ctx, path, "")
+	switch {
+	case err != nil:
+		return false, "", err
+	case code == http.StatusOK && string(body) == "ok\n":
+		return true, "", nil
+	case code == http.StatusServiceUnavailable:
+		return false, string(body), nil
+	}
+	return false, "", k.refusal(code, body, path)
+}
+
+// refusal says what an answer means that is not the one wanted.
+func (k *statusClient) refusal(code int, body []byte, path string) error {
+	var said struct{ Error string }
+	if err := json.Unmarshal(body, &said); err == nil && said.Error != "" {
+		return fmt.Errorf("the bridge at %s refuses: %s", k.address, said.Error)
+	}
+	return fmt.Errorf("%s is not the admin endpoint of a bridge: it answers %d %s to %s", k.address,
+		code, http.StatusText(code), path)
+}
+
+func (k *statusClient) send(
+	ctx context.Context, path, token string,
+) (code int, body []byte, err error) {
+	response, err := k.open(ctx, path, token)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	const longest = 64 << 20
+	if body, err = io.ReadAll(io.LimitReader(response.Body, longest)); err != nil {
+		return 0, nil, k.unanswered(err)
+	}
+	return response.StatusCode, body, nil
+}
+
+// open sends a request, with a token if there is one. The caller closes the answer's body.
+func (k *statusClient) open(ctx context.Context, path, token string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+k.address+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := k.client.Do(request)
+	if err != nil {
+		return nil, k.unanswered(err)
+	}
+	return response, nil
+}
+
+// unanswered says in plain words that nobody is there.
+func (k *statusClient) unanswered(err error) error {
+	switch timeout, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err); {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("no bridge answers at %s: nothing listens there. Does one run, and is "+
+			"this its admin.address (--config, --admin-address)?", k.address)
+	case ok && timeout.Timeout():
+		return fmt.Errorf("no bridge answers at %s within %v", k.address, k.client.Timeout)
+	default:
+		return fmt.Errorf("no bridge answers at %s: %w", k.address, err)
+	}
+}
+
+// untilInterrupted is a context that SIGINT and SIGTERM end.
+func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+}
+
+// writeJSON writes what the bridge has said, as one document or one line.
+func (a *answer) writeJSON(w io.Writer, pretty bool) error {
+	if pretty {
+		return terminal.PrintIndented(w, a.raw)
+	}
+	var line bytes.Buffer
+	if err := json.Compact(&line, a.raw); err != nil {
+		return err
+	}
+	line.WriteByte('\n')
+	_, err := line.WriteTo(w)
+	return err
+}
+
+// writeYAML writes a document that others may follow.
+func (a *answer) writeYAML(w io.Writer) error {
+	if _, err := io.WriteString(w, "---\n"); err != nil {
+		return err
+	}
+	return terminal.PrintYAML(w, json.RawMessage(a.raw))
+}
+
+// writeTable writes for people. Rates need the answer before, which may be nil.
+func (a *answer) writeTable(w io.Writer, before *answer) error {
+	a.writeHead(w)
+	if a.Status == nil {
+		return nil
+	}
+	t := terminal.NewTable(w)
+	fmt.Fprintln(t, "\nINFORMER\tRESOURCE\tPHASE\tOBJECTS\tVERSION\tLAG\tBEHIND\tWAITING\tON "+
+		"DISK\tGAPS\tLAST ERROR")
+	for i := range a.Informers {
+		writeUnit(t, &a.Informers[i])
+	}
+	if err := t.Flush(); err != nil { // the columns of what follows are others
+		return err
+	}
+	fmt.Fprintln(t, "\nSINK\tBROKER\tPUBLISHED\tPER SECOND\tITEMS\tBYTES\tOLDEST\tRETRIES\tDEAD "+
+		"LETTERS\tLAST ERROR")
+	for i := range a.Sinks {
+		a.writeSink(t, &a.Sinks[i], before)
+	}
+	return t.Flush()
+}
+
+func (a *answer) writeHead(w io.Writer) {
+	state := "ready"
+	if !a.Ready {
+		state = "not ready"
+	}
+	name := "bridge"
+	if a.Status != nil {
+		name = a.Cluster
+	}
+	fmt.Fprintf(w, "%s: %s (bridge %s, runs for %s)\n", name, state,
+		cmp.Or(a.Version, "of unknown version"), sinceStart(a.Started))
+	for _, r := range a.Reasons {
+		fmt.Fprintf(w, "  %s: %s", r.What, terminal.OneLine(r.Message))
+		if !r.Since.IsZero() {
+			fmt.Fprintf(w, " (for %v)", time.Since(r.Since).Round(time.Second))
+		}
+		fmt.Fprintln(w)
+	}
+	if s := a.Status; s != nil {
+		fmt.Fprintf(w, "state: %s, %s\n", cmp.Or(s.State.Dir, "in memory"),
+			terminal.Bytes(int64(s.State.Bytes)))
+	}
+}
+
+func writeUnit(w io.Writer, u *informer.Status) {
+	resource, objects, behind := u.Resource, "-", "-"
+	if u.Namespace != "" {
+		resource += " in " + u.Namespace
+	}
+	if u.Objects != nil {
+		objects = strconv.Itoa(*u.Objects)
+	}
+	if u.VersionsBehind != nil {
+		behind = strconv.FormatUint(*u.VersionsBehind, 10)
+	}
+	phase := u.Phase
+	if !u.Synced {
+		phase += " (not in sync)"
+	}
+	gaps := 0
+	for _, n := range u.Gaps {
+		gaps += n
+	}
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", u.Informer, resource, phase,
+		objects, cmp.Or(u.Version, "-"),
+		age(u.OldestSeconds), behind, terminal.Bytes(int64(u.QueuedBytes+u.LogBytes)),
+		terminal.Bytes(u.SpoolBytes), gaps, cmp.Or(terminal.OneLine(u.LastError), "-"))
+}
+
+func (a *answer) writeSink(w io.Writer, s *bridge.SinkStatus, before *answer) {
+	broker := "connected"
+	switch {
+	case !s.Opened:
+		broker = "not open yet"
+	case !s.Connected:
+		broker = "unavailable"
+	case s.Blocked != "":
+		broker = "blocked"
+	case s.Paused:
+		broker = "paused"
+	}
+	lastError := "-"
+	if s.LastError != "" {
+		lastError = fmt.Sprintf("%s (%v ago)", terminal.OneLine(s.LastError),
+			time.Since(s.LastErrorAt).Round(time.Second))
+	}
+	fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%d\t%d\t%s\n", s.Name, broker, s.Published,
+		a.rate(s, before),
+		s.QueuedItems, terminal.Bytes(int64(s.QueuedBytes)), seconds(s.OldestSeconds), s.Retries,
+		s.DeadLetters, lastError)
+}
+
+// rate is what a sink has published per second since the answer before.
+func (a *answer) rate(s *bridge.SinkStatus, before *answer) string {
+	if before == nil || before.Status == nil {
+		return "-"
+	}
+	i := slices.IndexFunc(before.Sinks,
+		func(other bridge.SinkStatus) bool { return other.Name == s.Name })
+	if i < 0 || before.Sinks[i].Published > s.Published { // it was started again
+		return "-"
+	}
+	n := float64(s.Published - before.Sinks[i].Published)
+	return strconv.FormatFloat(n/a.at.Sub(before.at).Seconds(), 'f', 1, 64)
+}
+
+// age is the oldest of all sinks.
+func age(bySink map[string]float64) string {
+	return seconds(slices.Max(append(slices.Collect(maps.Values(bySink)), 0)))
+}
+
+func sinceStart(began time.Time) string {
+	if began.IsZero() {
+		return "unknown time"
+	}
+	return time.Since(began).Round(time.Second).String()
+}
+
+// seconds is "0s", "120ms", "3m20s".
+func seconds(n float64) string {
+	d := time.Duration(n * float64(time.Second))
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
 }

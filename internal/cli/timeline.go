@@ -1,18 +1,21 @@
 package cli
 
 import (
+	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // timelineOptions are the flags of bridge timeline.
@@ -251,4 +254,349 @@ func (r *timelineRows) flush() error {
 			terminal.Amount(r.heartbeats, "heartbeat"), terminal.Amount(len(r.alive), "object"))
 	}
 	return err
+}
+
+// stateOptions are the flags of bridge state.
+type stateOptions struct {
+	*historyOptions
+	at       string
+	all      bool // namespaces
+	kinds    []string
+	selector string
+}
+
+func newStateCommand() *cobra.Command {
+	o := &stateOptions{}
+	cmd := &cobra.Command{
+		Use:   "state",
+		Short: "Print all objects as they were at a time",
+		Long: `state prints all objects of a namespace, or with -A of the cluster, as they were at a time:
+resource by resource, by namespace and name. As YAML they are documents, as JSON one document a
+line: both can be piped into kubectl diff -f -.
+
+Where objects may be missing it says so: a gap, dropped events, or a first list that had not ended
+then. A time or version before the history's horizon is refused. (The state directory of a bridge is
+that of 'bridge statedir'.)
+
+` + timeHelp + `
+
+Exit codes: 0; 1 when the state of that time is not known, or the history can't be read; 2 when
+there is no history.`,
+		Example: `  bridge state --at 14:03 -n shop
+  bridge state --at "2h ago" -A --kind deploy,sts -o yaml
+  bridge state --at 48213 -n shop -l app=web -o json --dir /var/lib/history     at a resourceVersion`,
+		Args: cobra.NoArgs,
+	}
+	o.historyOptions = historyFlags(cmd, "table", "yaml", "json")
+	cmd.Flags().StringVar(&o.at, "at", "",
+		"time or resourceVersion; none: the last state that is known")
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces, and what is in none")
+	cmd.Flags().StringSliceVar(&o.kinds, "kind", nil, "only these resources, as deploy,cm")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "",
+		"only objects with these labels, as app=web")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		p, err := parseAt("--at", o.at)
+		selector, selectorErr := labels.Parse(o.selector)
+		if selectorErr != nil {
+			selectorErr = fmt.Errorf("--selector: %w", selectorErr)
+		}
+		if err := errors.Join(CheckOutput(o.output, "table", "yaml", "json"), err,
+			selectorErr); err != nil {
+			return err
+		}
+		return o.run(cmd, p, selector)
+	}
+	return cmd
+}
+
+func (o *stateOptions) run(cmd *cobra.Command, p query.Point, selector labels.Selector) error {
+	db, err := o.open()
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	cluster, err := o.oneCluster(db.Questions.Resources)
+	if err != nil {
+		return err
+	}
+	q := query.StateQuery{Namespace: o.namespace, At: p}
+	if o.all {
+		q.Namespace = "*"
+	}
+	if q.Units, err = db.Questions.Resources.Select(cluster, o.kinds); err != nil {
+		return Failed(err)
+	}
+	if err := warnState(cmd, db.Questions, q); err != nil {
+		return err
+	}
+	rows := newStateRows(cmd.OutOrStdout(), o.output, o.all)
+	for v, err := range db.Questions.Objects.State(q) {
+		if err != nil {
+			return Failed(err)
+		}
+		if !selector.Empty() && !selector.Matches(v.Labels()) {
+			continue
+		}
+		if err := rows.add(v); err != nil {
+			return Failed(err)
+		}
+	}
+	return Failed(rows.flush(cmd.ErrOrStderr()))
+}
+
+// warnState reports what may be wrong in a state. One of before the horizon is an error.
+func warnState(cmd *cobra.Command, h *query.Questions, q query.StateQuery) error {
+	if err := h.Coverage.CheckState(q); err != nil {
+		return Failed(err)
+	}
+	holes, unlisted, err := h.Coverage.UncertainState(q)
+	if err != nil {
+		return Failed(err)
+	}
+	printHoles(cmd, holes)
+	for _, u := range unlisted {
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s\n", terminal.Plain(u.Warning()))
+	}
+	return warnEnd(cmd, h, q.Units, q.At.At)
+}
+
+// stateRows prints objects as they come.
+type stateRows struct {
+	w       io.Writer
+	output  string
+	all     bool // namespaces
+	table   *tabwriter.Writer
+	count   int
+	missing int // objects without a body
+}
+
+func newStateRows(w io.Writer, output string, all bool) *stateRows {
+	return &stateRows{w: w, output: output, all: all}
+}
+
+// tableChunk is how many rows are aligned with each other: a table is not kept in memory.
+const tableChunk = 500
+
+func (r *stateRows) add(v *query.Version) error {
+	if r.output == "table" {
+		return r.addRow(v)
+	}
+	if form := v.Form(); form != record.FormObject && form != record.FormMetadata ||
+		!json.Valid(v.Event.Data) {
+		r.missing++
+		return nil
+	}
+	r.count++
+	if r.output == "json" {
+		line, err := terminal.JSONLine(json.RawMessage(v.Event.Data))
+		if err == nil {
+			_, err = r.w.Write(line)
+		}
+		return err
+	}
+	if r.count > 1 {
+		if _, err := io.WriteString(r.w, "---\n"); err != nil {
+			return err
+		}
+	}
+	return terminal.PrintYAML(r.w, json.RawMessage(v.Event.Data))
+}
+
+func (r *stateRows) addRow(v *query.Version) error {
+	if r.table == nil {
+		r.table = terminal.NewTable(r.w)
+		fmt.Fprintln(r.table, r.row("NAMESPACE", "NAME", "VERSION", "CHANGED", "MANAGER"))
+	}
+	fmt.Fprintln(r.table, r.row(terminal.OneLine(v.Event.Namespace),
+		terminal.OneLine(v.Unit.GroupResource()+"/"+v.Event.Name),
+		terminal.OneLine(v.Event.ResourceVersion), query.ShowTime(v.Time), terminal.OneLine(who(v))))
+	if r.count++; r.count%tableChunk == 0 {
+		return r.table.Flush()
+	}
+	return nil
+}
+
+// row is one of the table; namespaces are shown where there may be several.
+func (r *stateRows) row(namespace, name, version, changed, manager string) string {
+	row := name + "\t" + version + "\t" + changed + "\t" + manager
+	if r.all {
+		row = namespace + "\t" + row
+	}
+	return row
+}
+
+// flush ends the answer. What can't be printed is reported to stderr.
+func (r *stateRows) flush(stderr io.Writer) error {
+	if r.missing > 0 {
+		fmt.Fprintf(stderr, "bridge: %s left out: the stream has no whole object of them (payload); "+
+			"-o table lists them\n",
+			terminal.Amount(r.missing, "object"))
+	}
+	if r.table != nil {
+		return r.table.Flush()
+	}
+	if r.output == "table" {
+		_, err := fmt.Fprintln(r.w, "no objects")
+		return err
+	}
+	return nil
+}
+
+// edit is a line of a diff: ' ' in both, '-' in the older text only, '+' in the newer one only.
+type edit struct {
+	kind byte
+	line string
+}
+
+// maxEdits bounds the differences that are looked for: what differs in more is replaced as a whole.
+const maxEdits = 2000
+
+// diffLines is a shortest way from one text to another (Myers).
+func diffLines(a, b []string) (edits []edit) {
+	begin := 0
+	for begin < len(a) && begin < len(b) && a[begin] == b[begin] {
+		edits = append(edits, edit{' ', a[begin]})
+		begin++
+	}
+	end := 0
+	for end < len(a)-begin && end < len(b)-begin && a[len(a)-1-end] == b[len(b)-1-end] {
+		end++
+	}
+	edits = append(edits, shortest(a[begin:len(a)-end], b[begin:len(b)-end])...)
+	for _, line := range a[len(a)-end:] {
+		edits = append(edits, edit{' ', line})
+	}
+	return edits
+}
+
+// shortest keeps the furthest points of each number of edits, and walks back over them.
+func shortest(a, b []string) []edit {
+	furthest := map[int]int{1: 0} // x by x-y
+	var trace []map[int]int
+	for d := 0; d <= min(len(a)+len(b), maxEdits); d++ {
+		step := make(map[int]int, 2*d+1)
+		for k := -d; k <= d; k += 2 {
+			x := furthest[k-1] + 1
+			if k == -d || k != d && furthest[k-1] < furthest[k+1] {
+				x = furthest[k+1]
+			}
+			for x < len(a) && x-k < len(b) && a[x] == b[x-k] {
+				x++
+			}
+			step[k] = x
+			if x >= len(a) && x-k >= len(b) {
+				return backtrack(a, b, append(trace, step))
+			}
+		}
+		trace, furthest = append(trace, step), step
+	}
+	var all []edit
+	for _, line := range a {
+		all = append(all, edit{'-', line})
+	}
+	for _, line := range b {
+		all = append(all, edit{'+', line})
+	}
+	return all
+}
+
+func backtrack(a, b []string, trace []map[int]int) []edit {
+	x, y := len(a), len(b)
+	var reversed []edit
+	for d := len(trace) - 1; d > 0; d-- {
+		k, before := x-y, trace[d-1]
+		from := k - 1
+		if k == -d || k != d && before[k-1] < before[k+1] {
+			from = k + 1
+		}
+		fromX := before[from]
+		fromY := fromX - from
+		for x > fromX && y > fromY {
+			x, y = x-1, y-1
+			reversed = append(reversed, edit{' ', a[x]})
+		}
+		if x > fromX {
+			x--
+			reversed = append(reversed, edit{'-', a[x]})
+		} else {
+			y--
+			reversed = append(reversed, edit{'+', b[y]})
+		}
+	}
+	for x > 0 {
+		x--
+		reversed = append(reversed, edit{' ', a[x]})
+	}
+	for i, j := 0, len(reversed)-1; i < j; i, j = i+1, j-1 {
+		reversed[i], reversed[j] = reversed[j], reversed[i]
+	}
+	return reversed
+}
+
+// contextLines are those around a difference.
+const contextLines = 3
+
+var lineColours = map[byte]string{'-': "\x1b[31m", '+': "\x1b[32m", '@': "\x1b[36m"}
+
+// writeUnified writes a unified diff; nothing but a word when the texts are equal.
+func writeUnified(w io.Writer, titleA, titleB string, a, b []string, colour bool) error {
+	edits := diffLines(a, b)
+	out := bufio.NewWriter(w)
+	put := func(kind byte, line string) {
+		if start := lineColours[kind]; colour && start != "" {
+			line = start + terminal.Plain(line) + "\x1b[0m"
+		} else {
+			line = terminal.Plain(line)
+		}
+		fmt.Fprintln(out, line)
+	}
+	differs := false
+	atA, atB := 0, 0 // lines before edits[i]
+	for i := 0; i < len(edits); {
+		if edits[i].kind == ' ' {
+			i, atA, atB = i+1, atA+1, atB+1
+			continue
+		}
+		if !differs {
+			put('-', "--- "+titleA)
+			put('+', "+++ "+titleB)
+			differs = true
+		}
+		begin := max(i-contextLines, 0)
+		for begin < i && edits[begin].kind != ' ' { // never: a hunk has ended before
+			begin++
+		}
+		end, same := i, 0
+		for end < len(edits) && same <= 2*contextLines {
+			if edits[end].kind == ' ' {
+				same++
+			} else {
+				same = 0
+			}
+			end++
+		}
+		end -= max(same-contextLines, 0)
+		before := i - begin
+		countA, countB := 0, 0
+		for _, e := range edits[begin:end] {
+			countA += btoi(e.kind != '+')
+			countB += btoi(e.kind != '-')
+		}
+		put('@', fmt.Sprintf("@@ -%d,%d +%d,%d @@", atA-before+1, countA, atB-before+1, countB))
+		for _, e := range edits[begin:end] {
+			put(e.kind, string(e.kind)+e.line)
+		}
+		i, atA, atB = end, atA-before+countA, atB-before+countB
+	}
+	if !differs {
+		fmt.Fprintln(out, "no difference")
+	}
+	return out.Flush()
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // ErrClosed is returned by the adding methods after Close, and by Pop when nothing is left.
@@ -277,4 +277,81 @@ func (f *FIFO) Stats() Stats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return Stats{Deltas: len(f.items) - f.head + f.taken, Bytes: f.bytes, MaxBytes: f.cfg.MaxBytes}
+}
+
+// listState is the list that handed out deltas belong to.
+type listState struct {
+	relist *resource.Relist // of the ReplaceBegin that has no ReplaceEnd yet; nil between lists
+	// in that list is something of which nobody knows which object it is
+	incomplete bool
+}
+
+// annotate notes on deltas in stream order which list they belong to, and reports whether a first
+// population ends with them.
+func (l *listState) annotate(d Deltas) (synced bool) {
+	for i := range d {
+		switch d := &d[i]; d.Type {
+		case ReplaceBegin:
+			l.relist, l.incomplete = d.Relist, false
+			if d.Relist.Kind == resource.RelistSelection {
+				l.relist = nil
+			}
+		case ReplaceEnd:
+			d.Relist, l.relist = l.ended(), nil
+			synced = true
+		case Skipped:
+			l.incomplete = l.incomplete || d.Key == ""
+		case Replaced, Quarantined:
+		default:
+			synced = synced || l.relist == nil
+			d.Listed = (d.Type == Unselected || d.Type == Deleted) && l.relist != nil
+		}
+	}
+	return synced
+}
+
+// ended is the Relist of a ReplaceEnd. Whoever was handed the ReplaceBegin has the other.
+func (l *listState) ended() *resource.Relist {
+	if l.relist == nil || !l.incomplete {
+		return l.relist
+	}
+	why := *l.relist
+	why.Incomplete = true
+	return &why
+}
+
+// metrics of one FIFO. Every method is called with the FIFO's lock held and does not block.
+type metrics struct {
+	deltas [typesEnd]*metric.Counter // by DeltaType
+	bytes  *metric.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer, maxBytes int) *metrics {
+	f := metric.With(reg)
+	deltas := f.Counters("bridge_deltafifo_deltas_total", "Deltas queued, by type.", "type")
+	m := &metrics{
+		bytes: f.Gauge("bridge_deltafifo_queued_bytes", "Bytes of objects that wait for the "+
+			"controller."),
+	}
+	f.Gauge("bridge_deltafifo_capacity_bytes",
+		"Bytes that may wait for the controller before the reflector "+
+			"blocks.").Set(float64(maxBytes))
+	for t := Added; t < typesEnd; t++ {
+		m.deltas[t] = deltas.With(t.String())
+	}
+	return m
+}
+
+func (m *metrics) added(t DeltaType, bytes int) {
+	m.deltas[t].Inc()
+	m.bytes.Set(float64(bytes))
+}
+
+func (m *metrics) popped(bytes int) { m.bytes.Set(float64(bytes)) }
+
+// registerDeltas shows how many deltas wait.
+func registerDeltas(reg prometheus.Registerer, queued func() int) {
+	metric.With(reg).GaugeFunc("bridge_deltafifo_queued_deltas",
+		"Deltas that the controller has not processed yet.",
+		func() float64 { return float64(queued()) })
 }

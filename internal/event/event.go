@@ -1,9 +1,17 @@
 package event
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // Op is what happened to an object. Its text is the last token of a NATS subject and of the
@@ -137,4 +145,127 @@ func PartOf(id string) int {
 		}
 	}
 	return 0
+}
+
+// Loss is about changes that a sink did not get, because too much was pending for it.
+type Loss struct {
+	// Events is how many; when the bridge died meanwhile, at most how many.
+	Events int `json:"events"`
+	// From and To are the lowest and the highest version among them.
+	From resource.Version `json:"from"`
+	To   resource.Version `json:"to"`
+	// Start says that any version before To may be among them: the end of a list that did not
+	// continue from one.
+	Start bool `json:"start,omitempty"`
+}
+
+// Between is the loss of one event that reports what was after one version, "" for from the start,
+// up to another.
+func Between(after, to resource.Version) Loss {
+	from := cmp.Or(after, to)
+	return Loss{Events: 1, From: from, To: from, Start: after == ""}.And(Loss{From: to, To: to})
+}
+
+// And is this loss and another together, which came later in the stream.
+func (l Loss) And(later Loss) Loss {
+	out := Loss{
+		Events: l.Events + later.Events, From: cmp.Or(l.From, later.From),
+		To: cmp.Or(later.To, l.To), Start: l.Start || later.Start,
+	}
+	if out.From.Newer(later.From) && later.From != "" {
+		out.From = later.From
+	}
+	if l.To.Newer(out.To) {
+		out.To = l.To
+	}
+	return out
+}
+
+// Dropped makes the event that reports changes which the bridge had read, and dropped before the
+// sink could have them. The position of the last of them in the change log distinguishes one such
+// event from another: both may be about one version.
+func (m *Maker) Dropped(l Loss, era Era, position uint64, observed time.Time) Event {
+	if l.Start {
+		l.From = ""
+	}
+	id := "dropped/" + string(l.From) + "/" + string(l.To) + "/" + strconv.FormatUint(position, 10)
+	e := m.about("gap", Gap, id, observed)
+	e.Sequence, e.ResourceVersion = era.sequence(l.To), string(l.To)
+	m.report(&e, gapData{
+		Reason: resource.ReasonDropped, From: string(l.From), To: string(l.To), Dropped: l.Events,
+		Note: "the log on disk was full: these changes, from the version from (none: from the start) " +
+			"to the version to, were dropped before they could be sent and will not come; " +
+			"what follows are later changes. Compare with a list of the resource, or take a new snapshot",
+	})
+	return e
+}
+
+// Vanished is what a sink holds of an object that does not exist, as far as it knows.
+type Vanished struct {
+	Namespace, Name               string
+	UID, Subject, ResourceVersion string // "" where that is not known
+}
+
+// Deleted is the event of an object that vanished before a list, whose end is the event end. The
+// same list makes the same event. Its id lacks nothing but what only the informer could know: where
+// the uid is not known, the object's key stands for it.
+func (v Vanished) Deleted(end *Event) *Event {
+	key := end.PartitionKey + "/" + v.Namespace + "/" + v.Name
+	if v.UID == "" {
+		v.UID = key
+	}
+	if v.Subject == "" {
+		v.Subject = end.Subject + "/" + v.Name
+	}
+	_, era, _ := strings.Cut(end.ID, "/synced/"+end.ResourceVersion)
+	if at := strings.Index(era, "/partition/"); at >= 0 {
+		era = era[:at]
+	}
+	return &Event{
+		ID: v.UID + "/deleted" + era, Source: end.Source, Type: "dev.kubebridge.resource.deleted",
+		Subject: v.Subject, Time: end.Time, PartitionKey: key, Sequence: end.Sequence + ".deleted",
+		ObjectAttributes: ObjectAttributes{
+			APIVersion: end.APIVersion, Kind: end.Kind, Resource: end.Resource,
+			Namespace: v.Namespace, Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion,
+		},
+		OriginAttributes: OriginAttributes{TimeSource: TimeObserved, Inferred: true},
+		Informer:         end.Informer, Op: Deleted, Observed: end.Observed,
+		Routing: Routing{Cluster: end.Cluster, Group: end.Group, Version: end.Version},
+	}
+}
+
+// PanicError is a panic during the work on one object. It says nothing of what the object holds.
+type PanicError struct {
+	reason string
+	stack  []byte
+}
+
+// maxStack bounds the stack in the log, in bytes.
+const maxStack = 8 << 10
+
+// NewPanicError makes the error of what recover has returned. Call it in the deferred function, so
+// that the stack is that of the panic.
+func NewPanicError(recovered any) *PanicError {
+	e := &PanicError{reason: fmt.Sprintf("panic: %T", recovered), stack: debug.Stack()}
+	if err, ok := recovered.(runtime.Error); ok { // another error may quote the object
+		e.reason = "panic: " + err.Error()
+	}
+	e.stack = e.stack[:min(len(e.stack), maxStack)]
+	return e
+}
+
+func (e *PanicError) Error() string { return e.reason }
+
+// StackOf returns the stack of the panic that an error wraps, "" for none.
+func StackOf(err error) string {
+	e, ok := errors.AsType[*PanicError](err)
+	if !ok {
+		return ""
+	}
+	return string(e.stack)
+}
+
+// LogValue adds the stack where the error is logged.
+func (e *PanicError) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("reason", e.reason), slog.String("stack", string(e.stack)))
 }

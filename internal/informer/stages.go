@@ -9,9 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/informer/changelog"
 	"github.com/kubebridge/bridge/internal/informer/controller"
@@ -21,6 +18,8 @@ import (
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 )
 
 // FIFO is where the controller pops from, and what resyncs are put into: *deltafifo.FIFO.
@@ -264,4 +263,32 @@ func (i *Stages) Status() StagesStatus {
 		s.Listeners = append(s.Listeners, l.Status())
 	}
 	return s
+}
+
+// An informer can be ended while its sinks are unavailable, and another continue with its state,
+// without anything coming twice. What is not acknowledged belongs to the cursor of its listener: it
+// is taken back from the publisher and lies in the log on disk, and the next listener adds it
+// again.
+
+// detachPatience is how long End waits for the calls of a sink that hold something of this
+// informer.
+const detachPatience = time.Second
+
+// Decided is closed when everything that the FIFO had when it was closed is in the log.
+func (i *Stages) Decided() <-chan struct{} { return i.decided }
+
+// End takes back what the listeners have added to their publishers, and gives everything that is
+// not settled to the log on disk. The commit that follows makes that durable, with the cursors. Run
+// has returned. After an error some of it is not on disk: it is read again, and may be sent twice.
+// A second call does nothing.
+func (i *Stages) End() error {
+	ctx, cancel := context.WithTimeout(context.Background(), detachPatience)
+	defer cancel()
+	for _, l := range i.listeners {
+		l.Detach(ctx)
+	}
+	if err := i.log.Stage(time.Now()); err != nil {
+		return fmt.Errorf("informer %s: put what is pending on disk: %w", i.cfg.Name, err)
+	}
+	return nil
 }

@@ -2,18 +2,25 @@ package kube
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/kubebridge/bridge/internal/settings/suggest"
+	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
-
-	"github.com/kubebridge/bridge/internal/settings/suggest"
 )
 
 // ErrNoConfig says that there is neither a kubeconfig nor a pod's service account.
@@ -124,3 +131,86 @@ func version() string {
 
 // InPod reports whether this process runs in a pod.
 func InPod() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }
+
+// defaultTimeout bounds a request where the configuration does not.
+const defaultTimeout = 32 * time.Second
+
+// codecs know the API server's errors (Status) and no other type: everything else is read as JSON.
+// client-go's clientset would link the types of the whole Kubernetes API.
+var codecs = func() serializer.CodecFactory {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	return serializer.NewCodecFactory(scheme)
+}()
+
+// newClient makes a client that speaks JSON, for one group version, or with nil for absolute paths.
+// Its limit of requests is that of the configuration's transport. It makes no request.
+func newClient(config *rest.Config, gv *schema.GroupVersion) (rest.Interface, error) {
+	own := rest.CopyConfig(config)
+	own.ContentConfig = rest.ContentConfig{
+		GroupVersion: gv, NegotiatedSerializer: codecs.WithoutConversion(),
+	}
+	own.APIPath = "/apis"
+	own.QPS = -1
+	if own.Timeout == 0 {
+		own.Timeout = defaultTimeout
+	}
+	client, err := rest.UnversionedRESTClientFor(own)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+	return client, nil
+}
+
+// send gives the body of the answer to a request. An error has the message that came with it:
+// Result.Raw alone would say "unknown".
+func send(ctx context.Context, request *rest.Request) (body []byte, contentType string, err error) {
+	answer := request.Do(ctx).ContentType(&contentType)
+	if err := answer.Error(); err != nil {
+		return nil, "", err
+	}
+	body, err = answer.Raw()
+	return body, contentType, err
+}
+
+// throttle bounds the requests of all clients made of the configuration together: lists, watches
+// and discovery alike, whichever client-go package sends them. client-go's own limit is one for
+// each REST client, and none for bare transports. A watch counts once, when it is opened. Zero or
+// less is no limit.
+func throttle(config *rest.Config, qps float32, burst int) {
+	config.QPS, config.Burst = -1, 0 // not a second time by client-go
+	if qps <= 0 {
+		return
+	}
+	limiter := rate.NewLimiter(rate.Limit(qps), max(burst, 1))
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &throttled{next, limiter} })
+}
+
+// throttled waits for its turn before each request.
+type throttled struct {
+	next    http.RoundTripper
+	limiter *rate.Limiter
+}
+
+// RoundTrip blocks until the request may go, or its context has ended.
+func (t *throttled) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := t.limiter.Wait(r.Context()); err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close() // a RoundTripper must, also on errors
+		}
+		return nil, err
+	}
+	return t.next.RoundTrip(r)
+}
+
+// WrappedRoundTripper lets client-go look through to the transport, to cancel requests and to close
+// idle connections.
+func (t *throttled) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// CloseIdleConnections is passed on: http.Client calls it on its own transport only.
+func (t *throttled) CloseIdleConnections() {
+	type closer interface{ CloseIdleConnections() }
+	if c, ok := t.next.(closer); ok {
+		c.CloseIdleConnections()
+	}
+}

@@ -4,7 +4,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Status is what a publisher is doing at one moment.
@@ -137,4 +139,132 @@ func (p *Publisher) countRetries(class sinks.Class, err error) {
 func (p *Publisher) countDeadLetter(outcome string) {
 	p.metrics.counts.deadLetters.Add(1)
 	p.metrics.deadLetters[outcome].Inc()
+}
+
+// Outcomes of a refused message.
+const (
+	outcomeSent = "sent" // it is in the dead letters
+	// there is no place for dead letters, or it has refused it for too long; it was kept elsewhere
+	outcomeKept    = "kept"
+	outcomeDropped = "dropped" // there is no place for dead letters, and it could not be kept
+	outcomeRefused = "refused" // the place refused it; it is asked again
+)
+
+type metrics struct {
+	counts      counts
+	published   *metric.Counter
+	recalled    *metric.Counter
+	retries     map[sinks.Class]*metric.Counter
+	deadLetters map[string]*metric.Counter
+	oversized   map[Oversize]*metric.Counter
+	rateLimited *metric.Counter
+	panics      *metric.Counter
+	delivery    prometheus.Histogram
+	seconds     prometheus.Histogram
+	messages    prometheus.Histogram
+}
+
+// newMetrics makes the metrics and, with a registerer, registers them. Every label value exists
+// from the start.
+func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
+	f := metric.With(registerer)
+	m := &metrics{
+		published: f.Counter("bridge_publisher_published_total",
+			"Messages that the sink acknowledged."),
+		recalled: f.Counter("bridge_publisher_recalled_total",
+			"Messages not sent again after a restart, since the sink held them already."),
+		delivery: f.Histogram("bridge_publisher_delivery_seconds",
+			"How long after the bridge has observed a change the sink has acknowledged its event, what "+
+				"waited on disk included.",
+			prometheus.ExponentialBuckets(0.001, 4, 12)), // to 70 minutes
+		seconds: f.Histogram("bridge_publisher_publish_seconds",
+			"How long one call of the sink took.",
+			prometheus.ExponentialBuckets(0.0005, 2, 16)),
+		messages: f.Histogram("bridge_publisher_batch_messages",
+			"Messages in one call of the sink.",
+			prometheus.ExponentialBuckets(1, 2, 11)),
+		retries:     map[sinks.Class]*metric.Counter{},
+		deadLetters: map[string]*metric.Counter{},
+		oversized:   map[Oversize]*metric.Counter{},
+		panics: f.Counter("bridge_publisher_panics_total",
+			"Panics during the work on one event, or on what the broker has answered. An event that "+
+				"could not be made is a dead letter with the reason panic; the log has the stack."),
+		rateLimited: f.Counter("bridge_publisher_rate_limited_seconds_total",
+			"How long batches that were ready have waited for the rate limit, over all "+
+				"callers of the sink."),
+	}
+	retries := f.Counters("bridge_publisher_retries_total",
+		"Lanes sent back by a failure, by its class.",
+		"class")
+	for _, class := range []sinks.Class{sinks.Retry, sinks.Reconnect} {
+		m.retries[class] = retries.With(class.String())
+	}
+	deadLetters := f.Counters("bridge_publisher_dead_letters_total",
+		"Messages that the sink refused permanently: sent to the dead letters, kept in the state "+
+			"directory, dropped (neither could be done); refused counts the attempts that the "+
+			"place did not take.",
+		"outcome")
+	for _, outcome := range []string{outcomeSent, outcomeKept, outcomeDropped, outcomeRefused} {
+		m.deadLetters[outcome] = deadLetters.With(outcome)
+	}
+	oversized := f.Counters("bridge_publisher_oversized_total",
+		"Events too large for the broker that were sent in a smaller form: trim, claim, reference. "+
+			"Those without one are dead letters.",
+		"form")
+	for _, way := range Oversizes {
+		m.oversized[way] = oversized.With(string(way))
+	}
+	gauges(f, p)
+	return m
+}
+
+// gauges are read from the publisher when somebody asks.
+func gauges(f metric.Factory, p *Publisher) {
+	f.GaugeFunc("bridge_publisher_queued_items", "Items added and not settled.", func() float64 {
+		items, _ := p.capacity.load()
+		return float64(items)
+	})
+	f.GaugeFunc("bridge_publisher_queued_bytes", "Bytes added and not settled.", func() float64 {
+		_, bytes := p.capacity.load()
+		return float64(bytes)
+	})
+	f.Gauge("bridge_publisher_capacity_items", "Bound on queued "+
+		"items.").Set(float64(p.capacity.maxItems))
+	f.Gauge("bridge_publisher_capacity_bytes", "Bound on queued "+
+		"bytes.").Set(float64(p.capacity.maxBytes))
+	f.GaugeFunc("bridge_publisher_delayed_lanes",
+		"Lanes that wait for the end of their retry's backoff.",
+		func() float64 { return float64(p.queue.Delayed()) })
+	f.GaugeFunc("bridge_publisher_unrouted_objects",
+		"Objects and informers whose topic is not known yet.",
+		func() float64 { return float64(p.withoutLane()) })
+	f.GaugeFunc("bridge_publisher_oldest_seconds", "How long the oldest queued item has waited.",
+		func() float64 { return p.age().Seconds() })
+	f.FlagFunc("bridge_publisher_paused", "1 while an operator has paused the sink.", p.breaker.Held)
+	f.FlagFunc("bridge_publisher_blocked",
+		"1 while some messages can't go until somebody acts, although the broker is "+
+			"there: a missing topic.",
+		func() bool {
+			why := p.blocked()
+			return why != nil && sinks.Classify(why) != sinks.Reconnect
+		})
+	f.FlagFunc("bridge_publisher_connected",
+		"1 when the sink is open and its broker is not known to be unavailable.",
+		func() bool { return p.isOpen() && p.connected() })
+}
+
+// delivered notes how long what the sink has acknowledged was in flight.
+func (m *metrics) delivered(settled []*Item, now time.Time) {
+	for _, it := range settled {
+		if at := it.Message.Event.Observed; it.Outcome() == Acknowledged && !at.IsZero() {
+			m.delivery.Observe(now.Sub(at).Seconds())
+		}
+	}
+}
+
+// call notes a call of the sink; what it returns ends it.
+func (m *metrics) call(messages int) (done func()) {
+	start := time.Now()
+	m.messages.Observe(float64(messages))
+	return func() { m.seconds.Observe(time.Since(start).Seconds()) }
 }

@@ -4,14 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net/url"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Reflector keeps a Store in sync with one collection of the API server. See New, Run and Status.
@@ -209,3 +212,205 @@ func (r *Reflector) pause(ctx context.Context, delay time.Duration, err error) {
 	r.status.phase(BackingOff)
 	_ = ratelimit.Sleep(ctx, delay)
 }
+
+// Config is what a Reflector follows, from where, and how patiently. Zero values mean the
+// documented default.
+type Config struct {
+	Client *Client // required
+	Store  Store   // required
+
+	Type          resource.Type // required
+	Namespace     string        // "" for all
+	LabelSelector string        // applied by the API server; "" for all
+	FieldSelector string
+
+	// Namespaces are the only ones whose objects are handed on; nil for all. The requests are still
+	// those of Namespace; objects of other namespaces are dropped before they are handed on. A
+	// namespace that enters the selection is listed by itself (a Relist with its name, and the
+	// items). For one that leaves, that list is empty.
+	Namespaces Namespaces
+	// Selected is the state of the namespaces in the Store, and AsOf the versions as of which some
+	// of the selected ones were listed, or began to be. They are used with Namespaces.
+	Selected map[string]resource.NamespaceState
+	AsOf     map[string]resource.Version
+	// Selects reports whether an object is handed on, by its namespace and name; nil for all. Its
+	// answer must never change.
+	Selects func(obj *resource.Object) bool
+	// Matches reports whether the current state of an object is selected; nil for all. It is a
+	// label selector that the API server does not get: only the Store knows which objects leave the
+	// selection, through its Unselected.
+	Matches func(obj *resource.Object) bool
+
+	// From is the version to resume after; "" for none.
+	From resource.Version
+	// Snapshot lists everything when From is "". Without it the reflector begins with changes from
+	// now on; a Bookmark reports that version to the Store.
+	Snapshot bool
+	// Reached is a version that the Store has reached before, though From is "": an API server with
+	// a lower version has gone back in its history. "" for none.
+	Reached resource.Version
+
+	// Diverged is set when an object is in an older state than before: the server's history is
+	// another, though its version is not lower. What is being read is broken off, and everything is
+	// listed and compared by equality. nil: it is never set.
+	Diverged *ratelimit.Signal
+
+	// Parse is what is removed and redacted. Its Type is set from Type.
+	Parse resource.ParseOptions
+	Limits
+
+	// Identify reports whether the API server is still that of the same cluster. It is asked
+	// whenever a probe succeeds after a failure. An error that is ErrOtherCluster ends Run before
+	// anything is read; others are retried. nil: it is not asked.
+	Identify func(ctx context.Context) error
+
+	Log        *slog.Logger          // default: none
+	Registerer prometheus.Registerer // nil: metrics are not registered
+}
+
+// Limits is how large what is read may be, and how patient the Reflector is.
+type Limits struct {
+	// PageSize is how many items a page of a list has; default 500.
+	PageSize int
+	// MaxFrame is the largest watch frame and the largest item of a list, in bytes; default 16 MiB,
+	// which is client-go's.
+	MaxFrame int64
+	// DisableWatchList lists by pages only. By default WatchList is tried first, and given up
+	// permanently where the server does not have it or a proxy swallows its end. Where it fails
+	// otherwise three times, pages are tried too.
+	DisableWatchList bool
+	// WatchListTimeout is how long a WatchList may send no object before it is given up; default 2
+	// minutes.
+	WatchListTimeout time.Duration
+
+	// WatchTimeout is the least time after which the API server is asked to end a watch; the most
+	// is twice as long. Default 5 minutes. A watch that is not ended half a minute later is cut.
+	WatchTimeout time.Duration
+	// Watchdog cuts a watch that sent neither event nor bookmark for so long. The API server sends
+	// a bookmark every minute, but none for Events, nor do many aggregated servers: where none came
+	// yet, that is no failure. Default 0: only WatchTimeout bounds the silence.
+	Watchdog time.Duration
+	// ListTimeout is how long the API server may send nothing while it answers a list; default 2
+	// minutes.
+	ListTimeout time.Duration
+	Backoff     Backoff
+}
+
+func (l Limits) withDefaults() Limits {
+	l.PageSize = cmp.Or(l.PageSize, 500)
+	l.MaxFrame = cmp.Or(l.MaxFrame, 16<<20)
+	l.WatchListTimeout = cmp.Or(l.WatchListTimeout, 2*time.Minute)
+	l.WatchTimeout = cmp.Or(l.WatchTimeout, 5*time.Minute)
+	l.ListTimeout = cmp.Or(l.ListTimeout, 2*time.Minute)
+	l.Backoff = l.Backoff.withDefaults()
+	return l
+}
+
+func (c Config) withDefaults() Config {
+	c.Parse.Type = c.Type
+	c.Limits = c.Limits.withDefaults()
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	check := func(ok bool, text string) {
+		if !ok {
+			errs = append(errs, errors.New(text))
+		}
+	}
+	check(c.Client != nil && c.Client.HTTP != nil && c.Client.Base != nil, "no Client")
+	check(c.Client == nil || c.Client.HTTP == nil || c.Client.HTTP.Timeout == 0,
+		"Client.HTTP has a Timeout, which would cut every watch")
+	check(c.Store != nil, "no Store")
+	check(c.Type.Version != "" && c.Type.Resource != "" && c.Type.Kind != "", "Type is incomplete")
+	check(c.From != "0", `From is "0", which is no version to resume from`)
+	check(c.PageSize > 0 && c.MaxFrame > 0, "PageSize or MaxFrame is negative")
+	check(c.WatchTimeout >= time.Second, "WatchTimeout is less than a second")
+	check(c.Watchdog >= 0 && c.ListTimeout > 0 && c.WatchListTimeout > 0,
+		"Watchdog, ListTimeout or WatchListTimeout is negative")
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("reflector for %s: %w", c.Type, err)
+	}
+	return nil
+}
+
+type metrics struct {
+	lists, listItems, watches, bookmarks *metric.Counter
+	frameBytes                           *metric.Counter
+	added, modified, deleted, passed     *metric.Counter
+	entered, left                        *metric.Counter
+	errors, relists, quarantined         *metric.Counters
+	lastSeen                             *metric.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	f := metric.With(reg)
+	events := f.Counters("bridge_reflector_events_total",
+		"Watch events handed on, by type.",
+		"type", "added", "modified", "deleted")
+	namespaces := f.Counters("bridge_reflector_namespaces_total",
+		"Namespaces that came into the selection or left it while others were watched, by change.",
+		"change", "entered", "left")
+	return &metrics{
+		passed: f.Counter("bridge_reflector_passed_total",
+			"Watch events about objects that are not wanted: of other namespaces, of another "+
+				"shard, or not selected here by their labels; the last also in lists."),
+		entered: namespaces.With("entered"),
+		left:    namespaces.With("left"),
+		lists: f.Counter("bridge_reflector_lists_total",
+			"Lists begun: a paged list or a WatchList counts once per attempt; probes are not "+
+				"counted."),
+		listItems: f.Counter("bridge_reflector_list_items_total", "Objects read from lists."),
+		watches: f.Counter("bridge_reflector_watches_total",
+			"Watches that the API server accepted, WatchLists included."),
+		bookmarks: f.Counter("bridge_reflector_bookmarks_total", "Bookmarks handed on."),
+		frameBytes: f.Counter("bridge_reflector_frame_bytes_total",
+			"Bytes of watch frames read, after decompression."),
+		quarantined: f.Counters("bridge_reflector_quarantined_total",
+			"Frames and list items that could not be understood, by reason.",
+			"reason", unreadableReasons...),
+		added:    events.With("added"),
+		modified: events.With("modified"),
+		deleted:  events.With("deleted"),
+		errors: f.Counters("bridge_reflector_errors_total",
+			"Requests and streams that failed, by reason.",
+			"reason", reasons...),
+		relists: f.Counters("bridge_reflector_relists_total",
+			"Times that everything known had to be replaced by a list, by reason.",
+			"reason", relistInitial, resource.ReasonExpired, resource.ReasonRewound,
+			resource.ReasonUnreadable),
+		lastSeen: f.Gauge("bridge_reflector_last_seen_timestamp_seconds",
+			"When the API server last sent an event, a bookmark or an item of a list."),
+	}
+}
+
+// registerQuiet shows for how long nothing came.
+func registerQuiet(reg prometheus.Registerer, s *status) {
+	metric.With(reg).GaugeFunc("bridge_reflector_quiet_seconds",
+		"How long the API server has sent neither event, bookmark nor item of a list; 0 before "+
+			"the first.",
+		func() float64 {
+			last := s.get().LastSeen
+			if last.IsZero() {
+				return 0
+			}
+			return time.Since(last).Seconds()
+		})
+}
+
+// registerPaused shows whether an operator has paused the reflector.
+func registerPaused(reg prometheus.Registerer, g *gate) {
+	metric.With(reg).FlagFunc("bridge_reflector_paused", "1 while an operator has paused the "+
+		"informer.",
+		func() bool {
+			closed, _ := g.state()
+			return closed
+		})
+}
+
+// relistInitial is the label of a first snapshot, which is no gap and has no reason.
+const relistInitial = "initial"

@@ -1,11 +1,19 @@
 package reflector
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"net/url"
+	"strconv"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -107,3 +115,200 @@ func (r *Reflector) endRelist(ctx context.Context, v resource.Version) error {
 	r.log.Log(ctx, level, "listed everything", "resource_version", v, "items", r.status.get().Items)
 	return nil
 }
+
+// errEnough ends the reading of a list early.
+var errEnough = errors.New("enough was read")
+
+// page is what the answer to one list request has beside its items.
+type page struct {
+	version  resource.Version
+	next     string // continue token
+	hasItems bool
+}
+
+// readPage splits a list while it is being read: item is called before each item, and reads it.
+// metadata gets the page when its metadata was read, which for lists of custom resources is after
+// the items; it may be nil.
+func readPage(v *values, item func() error, metadata func(page) error) (page, error) {
+	var p page
+	err := v.begin()
+	for err == nil && v.Next('}') {
+		v.release()
+		err = p.member(v, item, metadata)
+	}
+	if err = cmp.Or(err, v.Err()); err != nil {
+		return p, err
+	}
+	return p, p.finish(v)
+}
+
+func (p *page) member(v *values, item func() error, metadata func(page) error) error {
+	switch string(v.Key()) {
+	case "items":
+		if p.hasItems {
+			return &unreadableError{err: resource.ErrDuplicate}
+		}
+		p.hasItems = true
+		return readItems(v, item)
+	case "metadata":
+		if err := p.readMetadata(v); err != nil || metadata == nil {
+			return err
+		}
+		return metadata(*p)
+	case "kind":
+		return checkListKind(v)
+	default:
+		_, err := v.value()
+		return err
+	}
+}
+
+// finish reports whether the page was complete and the only value in the answer.
+func (p *page) finish(v *values) error {
+	v.release()
+	v.begun = false
+	switch atEnd := v.AtEnd(); {
+	case !atEnd:
+		return &unreadableError{err: errors.New("something follows the list in the answer")}
+	case v.Ended() != io.EOF: //nolint:errorlint // one within another error is not the answer's end
+		return v.Ended()
+	case !p.hasItems:
+		return &unreadableError{err: errors.New("list without items")}
+	case p.version == "":
+		return &unreadableError{err: errors.New("list without metadata.resourceVersion")}
+	}
+	return nil
+}
+
+func readItems(v *values, item func() error) error {
+	if v.Peek() == 'n' { // an empty list of some servers
+		_, err := v.value()
+		return err
+	}
+	err := v.enter('[')
+	for err == nil && v.Next(']') {
+		v.release()
+		err = item()
+	}
+	return cmp.Or(err, v.Err())
+}
+
+func (p *page) readMetadata(v *values) error {
+	raw, err := v.value()
+	if err != nil {
+		return err
+	}
+	if p.version != "" {
+		return &unreadableError{err: resource.ErrDuplicate}
+	}
+	var m struct {
+		ResourceVersion resource.Version `json:"resourceVersion"`
+		Continue        string           `json:"continue"`
+		ShardInfo       json.RawMessage  `json:"shardInfo"`
+	}
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return &unreadableError{err: fmt.Errorf("metadata of the list: %w", err)}
+	}
+	if err := m.ResourceVersion.Check(); err != nil {
+		return &unreadableError{err: err}
+	}
+	if len(m.ShardInfo) > 0 && string(m.ShardInfo) != "null" {
+		return &unreadableError{err: errors.New("the list is one shard of the collection, which " +
+			"was not asked for")}
+	}
+	p.version, p.next = m.ResourceVersion, m.Continue
+	return nil
+}
+
+// checkListKind refuses what a server may send in place of the requested list.
+func checkListKind(v *values) error {
+	raw, err := v.value()
+	if err != nil {
+		return err
+	}
+	switch kind := string(raw); kind {
+	case `"Table"`, `"PartialObjectMetadataList"`, `"Status"`:
+		return &unreadableError{err: fmt.Errorf("%s in place of a list", kind)}
+	}
+	return nil
+}
+
+// ErrNotByName is returned when the API server does not select by name: it answers with others.
+var ErrNotByName = errors.New("the API server does not select by metadata.name")
+
+// PageSize is how many items LookPage asks for at once.
+func (r *Reflector) PageSize() int { return r.cfg.PageSize }
+
+// LookPage reads one page of the current state, beside the watch: the Store gets nothing of it, and
+// it changes nothing else. token is "" for the first page, and next for the one after it, "" after
+// the last. Pages need not be of one version. each gets each object that could be understood, as
+// Parse makes it, also those that the Store does not want; unread counts the others. It may be
+// called from any goroutine; an error of each ends it.
+func (r *Reflector) LookPage(
+	ctx context.Context, token string, each func(*resource.Object) error,
+) (next string, unread int, err error) {
+	q := r.query()
+	q.Set("limit", strconv.Itoa(r.cfg.PageSize))
+	if token != "" {
+		q.Set("continue", token)
+	}
+	p, unread, err := r.readList(ctx, r.url, q, each)
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok && isExpired(err) &&
+		status.ErrStatus.Continue != "" {
+		return status.ErrStatus.Continue, unread, nil // the rest, of a later version
+	}
+	return p.next, unread, err
+}
+
+// LookFor is LookPage of one object. It needs no right beyond that to list.
+func (r *Reflector) LookFor(
+	ctx context.Context, key resource.Key, each func(*resource.Object) error,
+) (unread int, err error) {
+	namespace, name := key.Split()
+	q := r.query()
+	byName := "metadata.name=" + name
+	if r.cfg.FieldSelector != "" {
+		byName = r.cfg.FieldSelector + "," + byName
+	}
+	q.Set("fieldSelector", byName)
+	q.Set("limit", "2") // a server that does not know the selector must not send everything
+	u := r.cfg.Client.Base.JoinPath(r.cfg.Type.CollectionPath(namespace))
+	_, unread, err = r.readList(ctx, u, q, func(obj *resource.Object) error {
+		if obj.Key() != key {
+			return fmt.Errorf("%w: asked for %s, it gave %s", ErrNotByName, key, obj.Key())
+		}
+		return each(obj)
+	})
+	return unread, err
+}
+
+// readList reads the answer to one list request.
+func (r *Reflector) readList(
+	ctx context.Context, from *url.URL, q url.Values, each func(*resource.Object) error,
+) (p page, unread int, err error) {
+	s, err := r.getFrom(ctx, from, q, patience{silence: r.cfg.ListTimeout})
+	if err != nil {
+		return p, 0, fmt.Errorf("list %s: %w", r.cfg.Type, err)
+	}
+	defer s.close()
+	v := newValues(s, r.cfg.MaxFrame)
+	item := func() error {
+		s.alive()
+		obj, _, err := v.object(&r.cfg.Parse)
+		if v.Err() != nil {
+			return v.Err()
+		}
+		if err != nil {
+			unread++ // the watch has reported it
+			return nil
+		}
+		return each(obj)
+	}
+	if p, err = readPage(v, item, nil); err != nil {
+		return p, unread, fmt.Errorf("list %s: %w", r.cfg.Type, err)
+	}
+	return p, unread, nil
+}
+
+// RetryAfter is how long the API server asked clients to wait by an error; zero when it did not.
+func RetryAfter(err error) time.Duration { return retryAfter(err) }

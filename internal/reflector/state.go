@@ -1,13 +1,15 @@
 package reflector
 
 import (
+	"cmp"
 	"errors"
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/kubebridge/bridge/internal/resource"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // step is what the reflector does next.
@@ -317,3 +319,108 @@ func (s *state) setReached(obj *resource.Object) {
 		s.reached = obj.Version
 	}
 }
+
+// Backoff is how long to wait before the next attempt. Zero values mean the default, which is
+// client-go's.
+type Backoff struct {
+	Initial time.Duration // the first wait; default 800 ms
+	Max     time.Duration // the longest, before jitter; default 30 s
+	Factor  float64       // from one wait to the next; default 2
+	// Jitter makes a wait longer by a random share of it, up to this one, so that many reflectors
+	// do not all ask a server at once that comes back; default 1, negative for none.
+	Jitter float64
+}
+
+func (b Backoff) withDefaults() Backoff {
+	return Backoff{
+		Initial: cmp.Or(b.Initial, 800*time.Millisecond),
+		Max:     cmp.Or(b.Max, 30*time.Second),
+		Factor:  cmp.Or(b.Factor, 2),
+		Jitter:  max(cmp.Or(b.Jitter, 1), 0),
+	}
+}
+
+// backoff counts failures. It starts over when nothing failed for resetAfter, and not at the first
+// success: an object that can't be read makes every list succeed and every watch fail.
+type backoff struct {
+	Backoff
+	// eager: the first failure of a row does not wait.
+	eager bool
+	next  time.Duration
+	last  time.Time // when the last wait ended
+}
+
+const resetAfter = 2 * time.Minute
+
+// delay returns how long to wait now.
+func (b *backoff) delay() time.Duration {
+	now := time.Now()
+	if b.next == 0 || now.Sub(b.last) > resetAfter {
+		b.next = b.Initial
+		if b.eager {
+			b.last = now
+			return 0
+		}
+	}
+	d := b.next + time.Duration(rand.Float64()*b.Jitter*float64(b.next))
+	b.next = min(time.Duration(float64(b.next)*b.Factor), b.Max)
+	b.last = now.Add(d)
+	return d
+}
+
+// startOver forgets the failures so far.
+func (b *backoff) startOver() { b.next = 0 }
+
+// position is how far the Store has come in the history.
+//
+// A version is no unique position: an expired lease deletes up to 1,000 Events at one version. A
+// watch that is cut amid them must start before that version again, and changes that the Store has
+// already are left out.
+type position struct {
+	// version is that of the last change that the Store took.
+	version resource.Version
+	// complete is the last version of which the Store has surely taken everything, since a later
+	// one was seen.
+	complete resource.Version
+	// taken are the changes at version that the Store took, while version is not complete.
+	taken []taken
+	// deletion: the last change at version was a delete: only deletes come several at a time from
+	// etcd.
+	deletion bool
+}
+
+// name is a Key in two parts, which costs no allocation.
+type name struct{ namespace, name string }
+
+func nameOf(obj *resource.Object) name { return name{obj.Namespace, obj.Name} }
+
+// taken is an object that has changed. Where an API server gives a deletion the version of the last
+// state, both have one version.
+type taken struct {
+	name
+	deletion bool
+}
+
+// at returns a position where everything up to v was taken.
+func at(v resource.Version) position { return position{version: v, complete: v} }
+
+// has reports whether the Store took this change already.
+func (p *position) has(obj *resource.Object, deletion bool) bool {
+	return obj.Version == p.version && slices.Contains(p.taken, taken{nameOf(obj), deletion})
+}
+
+// took records a change.
+func (p *position) took(obj *resource.Object, deletion bool) {
+	if obj.Version != p.version {
+		p.complete, p.version = p.version, obj.Version
+		p.taken = p.taken[:0]
+	}
+	p.taken = append(p.taken, taken{nameOf(obj), deletion})
+	p.deletion = deletion
+}
+
+// mayBeIncomplete reports whether a watch must start before the last version. Only deletes come
+// several at a time from etcd. Without one a watch may start at the last version itself. So a quiet
+// resource is not listed again for nothing because its last change but one is too old for the
+// server.
+func (p *position) mayBeIncomplete() bool { return p.complete != p.version && !p.deletion }

@@ -1,6 +1,15 @@
 package resource
 
-import "strings"
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/kubebridge/bridge/internal/resource/jsonscan"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
 // Object is one version of one object: its JSON as the API server sent it, less what was cut, and
 // the few metadata fields that the pipeline needs. It never changes after it was made.
@@ -60,3 +69,237 @@ func (o *Object) Size() int {
 	const overhead = 256 // an Object, its Key and its place in a queue, rounded up
 	return len(o.Raw) + overhead
 }
+
+// Type is one resource as the API server serves it: what discovery says of it, and no more.
+type Type struct {
+	Group      string // "" for the core group
+	Version    string // "v1"
+	Resource   string // plural, lower case: "deployments"
+	Kind       string // "Deployment"
+	Namespaced bool
+}
+
+// APIVersion is the value of an object's apiVersion member: "apps/v1", or "v1" for the core group.
+func (t Type) APIVersion() string {
+	if t.Group == "" {
+		return t.Version
+	}
+	return t.Group + "/" + t.Version
+}
+
+// String names the type as kubectl does: "deployments.apps", or "pods" for the core group.
+// It is stable across API versions, so state on disk is kept under it.
+func (t Type) String() string {
+	if t.Group == "" {
+		return t.Resource
+	}
+	return t.Resource + "." + t.Group
+}
+
+// GVR is the type in apimachinery's words.
+func (t Type) GVR() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: t.Group, Version: t.Version, Resource: t.Resource}
+}
+
+// root is the path of the type's group and version, without a leading slash.
+func (t Type) root() string {
+	if t.Group == "" {
+		return "api/" + t.Version
+	}
+	return "apis/" + t.Group + "/" + t.Version
+}
+
+// CollectionPath is the URL path of the collection, without a leading slash: of one namespace, or
+// of all for namespace "".
+func (t Type) CollectionPath(namespace string) string {
+	if t.Namespaced && namespace != "" {
+		return t.root() + "/namespaces/" + namespace + "/" + t.Resource
+	}
+	return t.root() + "/" + t.Resource
+}
+
+// ObjectPath is the URL path of one object, without a leading slash:
+// "apis/apps/v1/namespaces/shop/deployments/web".
+func (t Type) ObjectPath(key Key) string {
+	namespace, name := key.Split()
+	return t.CollectionPath(namespace) + "/" + name
+}
+
+// Key names an object within its type as client-go's MetaNamespaceKeyFunc does: "namespace/name",
+// or "name" for cluster-scoped objects.
+type Key string
+
+// MakeKey joins a namespace (which may be empty) and a name.
+func MakeKey(namespace, name string) Key {
+	if namespace == "" {
+		return Key(name)
+	}
+	return Key(namespace + "/" + name)
+}
+
+// Digest stands for the key where its name must not be shown. It is the same in every process.
+func (k Key) Digest() uint64 { return xxhash.Sum64String(string(k)) }
+
+// Split gives back the namespace ("" for cluster-scoped objects) and the name. Neither can contain
+// a slash.
+func (k Key) Split() (namespace, name string) {
+	if namespace, name, ok := strings.Cut(string(k), "/"); ok {
+		return namespace, name
+	}
+	return "", string(k)
+}
+
+// Version is a resourceVersion: where in the history of its resource type an object, a list or a
+// bookmark stands. Versions of one type are comparable (KEP-5504) when both are decimal numbers
+// without leading zeros, however long; aggregated API servers may use others, which can only be
+// equal or not.
+type Version string
+
+// Check reports whether v is short enough to be stored.
+func (v Version) Check() error {
+	if len(v) > MaxIdentity {
+		return ErrVersion
+	}
+	return nil
+}
+
+// Ordered reports whether v is a number, so that it can be compared with another.
+func (v Version) Ordered() bool {
+	if v == "" || v[0] == '0' {
+		return false
+	}
+	for i := range len(v) {
+		if v[i] < '0' || v[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// Compare orders two versions of one resource type: negative when v is older than other, zero when
+// they are the same, positive when it is newer. Where the two have no order, ok is false.
+func (v Version) Compare(other Version) (order int, ok bool) {
+	switch {
+	case v == other:
+		return 0, true
+	case !v.Ordered() || !other.Ordered():
+		return 0, false
+	case len(v) != len(other):
+		return len(v) - len(other), true
+	case v < other:
+		return -1, true
+	default:
+		return 1, true
+	}
+}
+
+// Before returns the version that is one lower, or v where it is no number, or 1.
+func (v Version) Before() Version {
+	if !v.Ordered() || v == "1" {
+		return v
+	}
+	digits := []byte(v)
+	i := len(digits) - 1
+	for ; digits[i] == '0'; i-- {
+		digits[i] = '9'
+	}
+	digits[i]--
+	if digits[0] == '0' {
+		digits = digits[1:]
+	}
+	return Version(digits)
+}
+
+// Newer reports whether v is known to be after other. It is false where the two have no order.
+func (v Version) Newer(other Version) bool {
+	order, ok := v.Compare(other)
+	return ok && order > 0
+}
+
+// NotNewer reports whether v is known to be other or before it. It is false where the two have no
+// order.
+func (v Version) NotNewer(other Version) bool {
+	order, ok := v.Compare(other)
+	return ok && order <= 0
+}
+
+// Labels are an object's labels as they stand in its JSON: what a labels.Selector of apimachinery
+// looks into. They share the object's memory, and so do the values.
+type Labels []byte
+
+// Labels are the object's labels, empty where it has none.
+func (o *Object) Labels() Labels { return Member(Member(o.Raw, "metadata"), "labels") }
+
+// Lookup gives the value of a label, and reports whether there is one.
+func (l Labels) Lookup(label string) (value string, exists bool) {
+	raw := Member(l, label)
+	switch {
+	case len(raw) < 2 || raw[0] != '"':
+		return "", raw != nil
+	case bytes.IndexByte(raw, '\\') < 0:
+		return view(raw[1 : len(raw)-1]), true
+	}
+	_ = json.Unmarshal(raw, &value) // it was scanned before
+	return value, true
+}
+
+// Has reports whether there is a label.
+func (l Labels) Has(label string) bool {
+	_, exists := l.Lookup(label)
+	return exists
+}
+
+// Get is the value of a label, "" where there is none.
+func (l Labels) Get(label string) string {
+	value, _ := l.Lookup(label)
+	return value
+}
+
+// Members yields the members of a JSON object in their order: names unescaped, values as they
+// stand. Of anything else, and of bytes that are no valid JSON, it yields what comes before the
+// mistake. A name may share memory with raw.
+func Members(raw []byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		s := jsonscan.Of(raw)
+		for s.Open('{'); s.Next('}'); {
+			name := s.Key()
+			at := s.Skip()
+			if s.Err() != nil || !yield(view(name), s.Bytes(at)) {
+				return
+			}
+		}
+	}
+}
+
+// Member is the value of a member of a JSON object, nil when there is none.
+func Member(raw []byte, name string) []byte {
+	for found, value := range Members(raw) {
+		if found == name {
+			return value
+		}
+	}
+	return nil
+}
+
+// LargeBytes is the size from which on an object is large: work on it takes a millisecond. An object of
+// half a megabyte is read, decided, compared and compressed for ten milliseconds and more. Where as
+// many large ones are worked on as there are processors, everything else waits for that: small
+// objects of others too. Waits for a processor show it late, and only by chance, since the runtime
+// notes one of eight.
+const LargeBytes = 64 << 10
+
+var largeSeen = make(chan struct{}, 1)
+
+// NoteLarge says that an object of a size has come. It never blocks, and may be called concurrently.
+func NoteLarge(bytes int) {
+	if bytes < LargeBytes {
+		return
+	}
+	select {
+	case largeSeen <- struct{}{}:
+	default:
+	}
+}
+
+// LargeSeen has an element once a large object came since the last one was received.
+func LargeSeen() <-chan struct{} { return largeSeen }

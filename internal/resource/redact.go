@@ -1,7 +1,17 @@
 package resource
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"regexp"
+	"slices"
+	"strconv"
 
 	"github.com/kubebridge/bridge/internal/resource/jsonscan"
 )
@@ -91,3 +101,144 @@ func textOf(s *jsonscan.Scanner) []byte {
 	}
 	return s.Bytes(at)
 }
+
+// Redactor replaces what is secret in an object by a fingerprint. A fingerprint names the key that
+// made it, and is a keyed hash of the value and its place: the group, resource, namespace and name
+// of the object, and the path of the field. A reader who compares two fingerprints of one place,
+// made with one key, learns whether the value changed, and no more. Equal values in two places look
+// different, so nobody can test guesses through an object of their own. A Redactor is immutable and
+// safe for concurrent use.
+type Redactor struct {
+	key   []byte
+	keyID string
+	keep  bool // a fingerprint stays as it is
+}
+
+// MinRedactionKey is the least length of a key in bytes.
+const MinRedactionKey = 16
+
+// What the key is used for, so that a hash of one use is never one of another.
+const (
+	useKeyID       = "kubebridge/key-id/1"
+	useFingerprint = "kubebridge/fingerprint/1"
+	useDigest      = "kubebridge/digest/1"
+)
+
+// keyIDSize in bytes: enough to distinguish keys, and it says nothing of a random key.
+const keyIDSize = 4
+
+// NewRedactor makes a Redactor. The key is kept secret and comes from a random source.
+func NewRedactor(key []byte) (*Redactor, error) {
+	if len(key) < MinRedactionKey {
+		return nil, fmt.Errorf("redaction key has %d bytes: it needs %d or more, from a random source",
+			len(key), MinRedactionKey)
+	}
+	r := &Redactor{key: slices.Clone(key)}
+	r.keyID = hex.EncodeToString(r.mac(useKeyID).Sum(nil)[:keyIDSize])
+	return r, nil
+}
+
+// KeyID distinguishes keys. Fingerprints begin with it, and those of two keys say nothing about
+// each other.
+func (r *Redactor) KeyID() string { return r.keyID }
+
+// Again is for objects that were redacted before, maybe by other rules or with another key: it
+// leaves fingerprints as they are. What the API server sends must not go through it: a value may
+// have the look of a fingerprint.
+func (r *Redactor) Again() *Redactor {
+	if r == nil {
+		return nil
+	}
+	again := *r
+	again.keep = true
+	return &again
+}
+
+func (r *Redactor) mac(use string) hash.Hash {
+	mac := hmac.New(sha256.New, r.key)
+	mac.Write([]byte(use))
+	return mac
+}
+
+// digest is a hash of bytes that depends on the key.
+func (r *Redactor) digest(b []byte) string {
+	mac := r.mac(useDigest)
+	mac.Write(b)
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// isFingerprint matches what fingerprint makes, without the quotes.
+var isFingerprint = regexp.MustCompile(`^redacted:[0-9a-f]{8}:[0-9a-f]{16}$`).Match
+
+// of is the redactor of one object.
+func (r *Redactor) of(t Type, namespace, name string) objectRedactor {
+	o := objectRedactor{Redactor: r}
+	for _, part := range []string{t.Group, t.Resource, namespace, name} {
+		o.object = appendPart(o.object, part)
+	}
+	return o
+}
+
+// objectRedactor makes the fingerprints of one object. It is not safe for concurrent use.
+type objectRedactor struct {
+	*Redactor
+	object []byte // which one it is
+
+	// keyed is used for all values: a new one hashes the key again, which takes longer than a value
+	// does, and an object may have a hundred thousand values.
+	keyed hash.Hash
+	// begin is what all hashes begin with: the use and the object. The field of a value follows.
+	begin, sum []byte
+}
+
+// fingerprintSize is how long a fingerprint is, with its quotes.
+const fingerprintSize = len(`"redacted::"`) + 2*keyIDSize + 2*fingerprintBytes
+
+// fingerprintBytes is how much of a hash a fingerprint shows.
+const fingerprintBytes = 8
+
+// appendFingerprint appends the JSON string that stands for a value at a field, see appendMember
+// and appendItem.
+func (r *objectRedactor) appendFingerprint(to, field, value []byte) []byte {
+	if r.keep && isFingerprint(value) {
+		return append(append(append(to, '"'), value...), '"')
+	}
+	if r.keyed == nil {
+		r.keyed = hmac.New(sha256.New, r.key)
+		r.begin = append([]byte(useFingerprint), r.object...)
+	}
+	r.keyed.Reset()
+	begin := binary.AppendUvarint(r.begin, uint64(len(field)))
+	begin = append(begin, field...)
+	r.keyed.Write(begin)
+	r.keyed.Write(value)
+	r.begin, r.sum = begin[:len(r.begin)], r.keyed.Sum(r.sum[:0])
+	to = append(append(to, `"redacted:`...), r.keyID...)
+	to = hex.AppendEncode(append(to, ':'), r.sum[:fingerprintBytes])
+	return append(to, '"')
+}
+
+// appendPart appends a text that can't run into the next one.
+func appendPart(to []byte, text string) []byte {
+	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
+}
+
+// appendMember adds the member of a name to the path of a field.
+func appendMember(field []byte, name string) []byte { return appendPart(append(field, '.'), name) }
+
+// appendItem adds the item of a list to the path of a field, by its name, or by its index where it
+// has none.
+func appendItem(field []byte, index int, name string) []byte {
+	if name != "" {
+		return appendPart(append(field, '='), name)
+	}
+	return appendPart(append(field, '['), strconv.Itoa(index))
+}
+
+// ErrRedact says that an object holds secrets in a place where they can't be taken out one by one.
+// Such an object is refused as a whole. The error names the place and never what stands there.
+var ErrRedact = errors.New("can't redact")
+
+// RedactionFormat changes when Parse takes out more of the same objects, or makes other
+// fingerprints, than it did before. State on disk that another format made is then redacted again.
+const RedactionFormat = 4

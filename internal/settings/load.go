@@ -146,3 +146,78 @@ func isLeaf(t reflect.Type) bool {
 	f := Field{Type: t, IsSection: section(t) != nil}
 	return f.IsScalar() && t.Kind() != reflect.Interface
 }
+
+// Fill sets the keys of a section that were not given to the defaults of their tags. With
+// inLists it also looks into the items of lists.
+func Fill(section reflect.Value, path string, given Origins, inLists bool) {
+	for _, f := range Fields(section.Type()) {
+		v, at := section.Field(f.Index), Join(path, f.Key)
+		switch {
+		case f.IsSection:
+			if v.Kind() == reflect.Pointer {
+				if v = v.Elem(); !v.IsValid() {
+					continue // a section that is left out has no defaults: it is off
+				}
+			}
+			Fill(v, at, given, inLists)
+		case f.IsList():
+			for i := 0; inLists && i < v.Len(); i++ {
+				Fill(v.Index(i), fmt.Sprintf("%s[%d]", at, i), given, inLists)
+			}
+		case f.HasDefault:
+			// A key that was given keeps its value even where that is zero: "resync: 0s" and
+			// "address: ''" mean something.
+			if _, ok := given[at]; !ok && v.IsZero() {
+				v.Set(reflect.ValueOf(mustParse(&f)))
+			}
+		}
+	}
+}
+
+// mustParse reads the default of a tag, which a test has read before.
+func mustParse(f *Field) any {
+	v, err := Parse(f.Type, f.Default)
+	if err != nil {
+		panic(fmt.Sprintf("settings: default of %s: %v", f.Key, err))
+	}
+	return v
+}
+
+// Expand puts the values of environment variables in the place of ${NAME}; $${ is a literal ${.
+// What comes out of a variable is never expanded again, nor read as YAML: a password may hold
+// anything.
+func Expand(text string, lookup func(string) (string, bool)) (string, error) {
+	var out strings.Builder
+	for {
+		before, after, found := strings.Cut(text, "${")
+		if !found {
+			out.WriteString(text)
+			return out.String(), nil
+		}
+		if literal, ok := strings.CutSuffix(before, "$"); ok {
+			out.WriteString(literal + "${")
+			text = after
+			continue
+		}
+		name, rest, found := strings.Cut(after, "}")
+		if !found || !isVariable(name) {
+			return "", fmt.Errorf("${ without the name of a variable and }; write $${ for a literal ${")
+		}
+		value, ok := lookup(name)
+		if !ok {
+			return "", fmt.Errorf("environment variable %s is not set", name)
+		}
+		out.WriteString(before + value)
+		text = rest
+	}
+}
+
+func isVariable(name string) bool {
+	for i, c := range []byte(name) {
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != ""
+}

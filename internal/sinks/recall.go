@@ -1,6 +1,10 @@
 package sinks
 
-import "context"
+import (
+	"context"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
 
 // Recaller is a Sink that can read back what it has stored. After a crash its broker holds messages
 // that no checkpoint knows of yet; they are found there and not sent again. A sink that can't read
@@ -28,4 +32,20 @@ type Recaller interface {
 	// before it returns; found may be called until Close. What such a place holds that can't be
 	// read by then, the sink itself does not store again.
 	Recall(ctx context.Context, from []byte, found func(messageID string)) error
+}
+
+// Trace is what a broker's message says of the event that it holds.
+type Trace struct {
+	MessageID    string // event.Event.MessageID
+	PartitionKey string
+}
+
+// Rememberer is a Sink that can look whether its broker holds events of an earlier run, of which
+// the state directory may know nothing: it was lost.
+type Rememberer interface {
+	// Remembers takes a look, at the last few messages, where events of the kind of about go, an
+	// event about an informer; ours reports whether a message is one of those. It is called between
+	// Open and Close, concurrently with everything else, and never makes anything. That nothing is
+	// found does not mean that nothing is there.
+	Remembers(ctx context.Context, about *event.Event, ours func(Trace) bool) (bool, error)
 }

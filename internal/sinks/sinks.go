@@ -100,3 +100,30 @@ func Fail(batch []*Message, err error) {
 		m.Err = err
 	}
 }
+
+// Broadcaster is a Sink with destinations of several parts that are read one without the other,
+// such as the partitions of a Kafka topic. An event about all objects of an informer is for the
+// readers of each part: it is sent once for each (event.Event.Copy). A sink that is read as a whole
+// is simply no Broadcaster.
+type Broadcaster interface {
+	// Parts is how many parts the destination of an event has. It blocks and fails as Lane does.
+	Parts(ctx context.Context, e *event.Event) (int, error)
+}
+
+// Sizer is a Sink that knows before it sends a message whether its broker takes it. The caller
+// then makes the event smaller, in a way that its readers can see, instead of having it refused.
+type Sizer interface {
+	// Fits is nil when the broker takes the event, in the size in which it would be encoded; else
+	// an error that is ErrTooLarge and has both sizes. It blocks on nothing, and costs next to
+	// nothing for an event that is far below the limit.
+	Fits(e *event.Event) error
+}
+
+// ClaimChecker is a Sink that can keep a payload where messages have no limit of size.
+type ClaimChecker interface {
+	// Claim stores the event's payload and returns where, as a URI for the attribute dataref. The
+	// same event is stored under the same name, so that a repeated call leaves one copy. nil
+	// promises the same as for Publish. Where the configuration names no place it returns
+	// ErrNoClaims.
+	Claim(ctx context.Context, e *event.Event) (dataref string, err error)
+}

@@ -1,12 +1,15 @@
 package admin
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 
@@ -100,4 +103,51 @@ func (g *guesses) of(r *http.Request) *rate.Limiter {
 		g.by[peer.Addr()] = limiter
 	}
 	return limiter
+}
+
+// peerConn is the other end of a connection.
+type peerConn struct {
+	remote, local net.Addr
+
+	once sync.Once
+	own  bool // written once, by once
+}
+
+type peerKey struct{}
+
+// withPeer is the server's ConnContext: a connection's user is asked for once, not by each request.
+func withPeer(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, peerKey{}, &peerConn{remote: c.RemoteAddr(), local: c.LocalAddr()})
+}
+
+func peerOf(r *http.Request) *peerConn {
+	p, _ := r.Context().Value(peerKey{}).(*peerConn)
+	return p
+}
+
+// isOwnUser reports whether the process at the other end runs as this process's user. It is false
+// where that can't be found out.
+func (p *peerConn) isOwnUser() bool {
+	if p == nil {
+		return false
+	}
+	p.once.Do(func() { p.own = IsOwnUser(p.remote, p.local) })
+	return p.own
+}
+
+// IsOwnUser reports whether the process at the other end of a TCP connection on this machine runs
+// as this process's user. remote and local are the addresses of this end. It is false where that
+// can't be found out. In a pod it says little: sidecars and debug containers share the loopback
+// address and often the user.
+func IsOwnUser(remote, local net.Addr) bool {
+	at, err := netip.ParseAddrPort(remote.String())
+	if err != nil {
+		return false
+	}
+	to, err := netip.ParseAddrPort(local.String())
+	if err != nil {
+		return false
+	}
+	uid, found := userOf(at, to)
+	return found && uid == os.Geteuid()
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -187,4 +188,11 @@ func (s *Server) untilStop(ctx context.Context) (_ context.Context, cancel conte
 		}
 	}()
 	return ctx, cancel
+}
+
+// logPrinter is what promhttp takes for a log.
+type logPrinter struct{ log *slog.Logger }
+
+func (p logPrinter) Println(v ...any) {
+	p.log.Warn("metrics can't be gathered", "err", strings.TrimSpace(fmt.Sprintln(v...)))
 }

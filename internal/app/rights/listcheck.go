@@ -1,15 +1,20 @@
 package rights
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/kube"
+	"github.com/kubebridge/bridge/internal/kube/standby"
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // ListCheck asks once whether the bridge may list what it watches. A missing watch shows at once; a
@@ -135,6 +140,53 @@ func (c *ListCheck) Reasons() []admin.Reason {
 			Message: "not allowed to " + right.String() + "; 'bridge rbac' prints the roles for " +
 				"the configuration",
 		})
+	}
+	return list
+}
+
+// LeaseNamespace is where the lease lies.
+func LeaseNamespace(c *config.Config) string {
+	return cmp.Or(c.Standby.Lease.Namespace, kube.Namespace(c.Kubernetes.Kubeconfig,
+		c.Kubernetes.Context), "default")
+}
+
+// leaseNeeds are the rights that bridges need which stand by for each other: those of all shards,
+// which have one service account.
+func leaseNeeds(c *config.Config) []Need {
+	if !c.Standby.Enabled {
+		return nil
+	}
+	const group, resource = "coordination.k8s.io", "leases"
+	namespace := LeaseNamespace(c)
+	list := []Need{{kube.Right{
+		Verb: "create", Group: group, Resource: resource,
+		Namespace: namespace,
+	}, "standby.lease"}}
+	for _, shard := range allShards(c) {
+		lease := standby.LeaseName(c.Standby.Lease.Name, shard)
+		for _, name := range []string{lease, standby.ProgressLeaseName(lease)} {
+			for _, verb := range []string{"get", "update"} {
+				list = append(list, Need{kube.Right{
+					Verb: verb, Group: group, Resource: resource,
+					Namespace: namespace, Name: name,
+				}, "standby.lease"})
+			}
+		}
+	}
+	return list
+}
+
+// allShards are the shards that the objects are split between: the one of everything where they are
+// not.
+func allShards(c *config.Config) []resource.Shard {
+	_, count, _ := strings.Cut(c.Shard, "/")
+	first, err := resource.ParseShard("0/" + count)
+	if err != nil { // of no shards: a checked configuration has a count
+		return []resource.Shard{{}}
+	}
+	list := make([]resource.Shard, first.Count)
+	for i := range list {
+		list[i] = resource.Shard{Index: i, Count: first.Count}
 	}
 	return list
 }

@@ -3,10 +3,9 @@ package rights
 import (
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/fields"
-
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/kube"
+	"k8s.io/apimachinery/pkg/fields"
 )
 
 // Need is a right that a configuration needs, and the key that it needs it for.
@@ -128,4 +127,20 @@ func rightsOf(list []Need) []kube.Right {
 		rights[i] = n.Right
 	}
 	return rights
+}
+
+// Selection is what an informer selects.
+func Selection(inf *config.Informer) kube.Selection {
+	return kube.Selection{
+		Names: inf.Resources, Exclude: inf.Exclude,
+		Namespaced: len(inf.Namespaces) > 0 || inf.NamespaceSelector != "",
+	}
+}
+
+// Namespaces are those of an informer, or the one "" that means all.
+func Namespaces(inf *config.Informer) []string {
+	if len(inf.Namespaces) == 0 {
+		return []string{""}
+	}
+	return inf.Namespaces
 }

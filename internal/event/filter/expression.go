@@ -9,12 +9,15 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
-	"k8s.io/apiserver/pkg/cel/library"
-
+	"github.com/google/cel-go/interpreter"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/resource/jsontree"
+	"k8s.io/apiserver/pkg/cel/library"
 )
 
 // costLimit bounds one evaluation, in units of CEL: a comparison is about one, so this is enough
@@ -125,4 +128,101 @@ func (e *Expression) matches(t resource.Type, c *event.Change, known trees) (boo
 		return false, nil // a condition that is not there does not hold
 	}
 	return false, fmt.Errorf("the expression gave %s, not true or false", out.Type())
+}
+
+// activation gives an expression its variables, each made when it is first asked for.
+type activation struct {
+	typ    resource.Type
+	change *event.Change
+	trees  trees
+
+	object, old any
+}
+
+// trees are the indexes of a change's objects, each made once, when it is first asked for: that
+// takes a large part of the time of a filter where objects are large.
+type trees struct{ object, old jsontree.Value }
+
+func (t *trees) objectOf(c *event.Change) jsontree.Value {
+	if !t.object.Exists() {
+		t.object = jsontree.Parse(c.Object.Raw)
+	}
+	return t.object
+}
+
+func (t *trees) oldOf(c *event.Change) jsontree.Value {
+	if !t.old.Exists() {
+		t.old = jsontree.Parse(c.Old.Raw)
+	}
+	return t.old
+}
+
+// ResolveName gives a variable.
+func (a *activation) ResolveName(name string) (any, bool) {
+	switch name {
+	case "object":
+		if a.object == nil {
+			a.object = absent{}
+			if a.change.Object != nil {
+				a.object = valueOf(a.trees.objectOf(a.change))
+			}
+		}
+		return a.object, true
+	case "old":
+		if a.old == nil {
+			a.old = absent{}
+			if a.change.Old != nil {
+				a.old = valueOf(a.trees.oldOf(a.change))
+			}
+		}
+		return a.old, true
+	case "op":
+		return string(a.change.Op), true
+	case "meta":
+		return meta{a.typ, a.change}, true
+	}
+	return nil, false
+}
+
+// Parent is none.
+func (a *activation) Parent() interpreter.Activation { return nil }
+
+// comparison is == or !=, to which a member that is absent is null. CEL itself knows null by its
+// address, so that absent can't be it.
+type comparison struct {
+	interpreter.InterpretableCall
+	not bool
+}
+
+// compareAbsent puts a comparison in the place of CEL's own.
+func compareAbsent(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+	call, ok := i.(interpreter.InterpretableCall)
+	if !ok || call.Function() != operators.Equals && call.Function() != operators.NotEquals {
+		return i, nil
+	}
+	return &comparison{InterpretableCall: call, not: call.Function() == operators.NotEquals}, nil
+}
+
+// Exec evaluates both sides and compares them.
+func (c *comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	var sides [2]ref.Val
+	for i, arg := range c.Args() {
+		sides[i] = arg.Exec(frame)
+		if types.IsUnknownOrError(sides[i]) {
+			return sides[i]
+		}
+		if _, ok := sides[i].(absent); ok {
+			sides[i] = types.NullValue
+		}
+	}
+	switch sides[1].(type) {
+	case *object, *list: // a map that the expression made equals no map but those of its own kind
+		sides[0], sides[1] = sides[1], sides[0]
+	}
+	return types.Bool((types.Equal(sides[0], sides[1]) == types.True) != c.not)
+}
+
+// Eval is Exec for a caller without a frame.
+func (c *comparison) Eval(vars interpreter.Activation) ref.Val {
+	return c.Exec(interpreter.AsFrame(vars))
 }

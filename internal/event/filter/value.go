@@ -10,7 +10,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-
 	"github.com/kubebridge/bridge/internal/resource/jsontree"
 )
 
@@ -167,3 +166,95 @@ func convert(v ref.Val, t ref.Type) ref.Val {
 	}
 	return types.NewErr("type conversion error from %s to %s", v.Type(), t)
 }
+
+// list is a JSON array. Its items are made when an expression asks for one of them.
+type list struct {
+	json  jsontree.Value
+	items traits.Lister // nil before
+}
+
+func (l *list) look() traits.Lister {
+	if l.items == nil {
+		var items []ref.Val
+		for w := l.json.Walk(); w.Next(); {
+			items = append(items, valueOf(w.Value()))
+		}
+		l.items = types.NewRefValList(types.DefaultTypeAdapter, items)
+	}
+	return l.items
+}
+
+// Equal compares with another list.
+func (l *list) Equal(other ref.Val) ref.Val {
+	if other, ok := other.(*list); ok {
+		return types.Bool(same(l.json, other.json, 0))
+	}
+	return l.look().Equal(other)
+}
+
+// Add is the list with another one behind it.
+func (l *list) Add(other ref.Val) ref.Val { return l.look().Add(other) }
+
+// Contains reports whether an item is in the list.
+func (l *list) Contains(item ref.Val) ref.Val { return l.look().Contains(item) }
+
+// Get gives the item at an index.
+func (l *list) Get(index ref.Val) ref.Val { return l.look().Get(index) }
+
+// Iterator goes over the items.
+func (l *list) Iterator() traits.Iterator { return l.look().Iterator() }
+
+// Size is the number of items.
+func (l *list) Size() ref.Val { return l.look().Size() }
+
+// ConvertToNative gives a list of Go values.
+func (l *list) ConvertToNative(t reflect.Type) (any, error) { return l.look().ConvertToNative(t) }
+
+// ConvertToType gives a list, or its type.
+func (l *list) ConvertToType(t ref.Type) ref.Val { return convert(l, t) }
+
+// Type is a list.
+func (l *list) Type() ref.Type { return types.ListType }
+
+// Value is the items.
+func (l *list) Value() any { return l.look().Value() }
+
+// absent is what stands where an object has nothing. It is null to those who compare it, an empty
+// map to those who look into it, and no error as such. So object.metadata.labels.app == "web" is
+// false of an object without labels.
+type absent struct{}
+
+// Get gives nothing again.
+func (absent) Get(ref.Val) ref.Val { return absent{} }
+
+// IsSet is false.
+func (absent) IsSet(ref.Val) ref.Val { return types.False }
+
+// Contains is false.
+func (absent) Contains(ref.Val) ref.Val { return types.False }
+
+// Size is 0.
+func (absent) Size() ref.Val { return types.IntZero }
+
+// Iterator has nothing.
+func (absent) Iterator() traits.Iterator {
+	return types.NewRefValList(types.DefaultTypeAdapter, nil).Iterator()
+}
+
+// ConvertToNative is not needed.
+func (absent) ConvertToNative(t reflect.Type) (any, error) { return nil, errNative(t) }
+
+// ConvertToType gives the type of a map.
+func (a absent) ConvertToType(t ref.Type) ref.Val { return convert(a, t) }
+
+// Equal to another that is absent.
+func (absent) Equal(other ref.Val) ref.Val {
+	_, ok := other.(absent)
+	return types.Bool(ok)
+}
+
+// Type is a map.
+func (absent) Type() ref.Type { return types.MapType }
+
+// Value is nothing.
+func (absent) Value() any { return nil }

@@ -4,7 +4,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource/jsontree"
 )
 
 // Listed is an object that the API server has.
@@ -179,4 +184,229 @@ func (p *Comparison) faults() (list []Fault) {
 		list = append(list, f)
 	}
 	return list
+}
+
+// contradiction says how an event of an object contradicts itself; "" when it does not. An id that
+// was reused, a body of another event and a changed version are found by it.
+func contradiction(e *event.Event) string {
+	if wrong := contradictionOfID(e); wrong != "" {
+		return wrong
+	}
+	if !isSequence(e) {
+		return fmt.Sprintf("its sequence is %s, its resourceversion %s and its operation %s", e.Sequence,
+			e.ResourceVersion, e.Op)
+	}
+	if want := groupResource(e) + "/" + e.Namespace + "/" + e.Name; e.PartitionKey != want {
+		return fmt.Sprintf("its partitionkey is %s, its other attributes are of %s", e.PartitionKey, want)
+	}
+	if !strings.HasSuffix(e.Subject, "/"+e.Resource+"/"+e.Name) {
+		return fmt.Sprintf("its subject is %s, its other attributes are of %s", e.Subject, e.PartitionKey)
+	}
+	return contradictionOfData(e)
+}
+
+// groupResource is "deployments.apps", or "pods" for the core group.
+func groupResource(e *event.Event) string {
+	if e.Group == "" {
+		return e.Resource
+	}
+	return e.Resource + "." + e.Group
+}
+
+// isSequence reports whether the sequence of an event is of its other attributes.
+func isSequence(e *event.Event) bool {
+	version, end, entered := e.ResourceVersion, "", ""
+	if _, rest, found := strings.Cut(e.ID, "/entered/"); found {
+		entered, _, _ = strings.Cut(rest, "/")
+		entered = "entered." + padded(entered) + "."
+	}
+	_, has, found := strings.Cut(e.Sequence, ".")
+	if !found { // of an older bridge: no epoch, and nothing for a delete
+		return e.Sequence == "" || e.Sequence == padded(version)
+	}
+	if e.Op == event.Deleted {
+		end = ".deleted"
+		if e.Inferred || e.Cause == event.CauseLeft {
+			version = laterVersion(e)
+		}
+	}
+	return has == entered+padded(version)+end
+}
+
+// laterVersion returns the version as of which a list found an object to be gone, if that can be.
+// It is not before the last one that is known, unless the server's history went back.
+func laterVersion(e *event.Event) string {
+	at, ok := parseOrder(e.Sequence)
+	if ok && (at.era > 0 || at.version > number(e.ResourceVersion)) {
+		return strconv.FormatUint(at.version, 10)
+	}
+	return e.ResourceVersion
+}
+
+// padded is a version as a sequence has it.
+func padded(version string) string {
+	const digits = "00000000000000000000"
+	if _, err := strconv.ParseUint(version, 10, 64); err != nil || version[0] == '0' ||
+		len(version) >= len(digits) {
+		return version
+	}
+	return digits[len(version):] + version
+}
+
+// contradictionOfID compares an id with what it is made of.
+func contradictionOfID(e *event.Event) string {
+	rest, ok := strings.CutPrefix(e.ID, e.UID+"/")
+	if !ok {
+		return fmt.Sprintf("its id is %s, its uid %s", e.ID, e.UID)
+	}
+	rest, era, ok := cutEra(rest)
+	if !ok {
+		return fmt.Sprintf("its id is %s, which the bridge does not make", e.ID)
+	}
+	if at, found := parseOrder(e.Sequence); found {
+		if uint64(at.era) != era {
+			return fmt.Sprintf("its id is %s, its sequence %s", e.ID, e.Sequence)
+		}
+	}
+	rest, _, _ = strings.Cut(rest, "/entered/")
+	version, form, _ := strings.Cut(rest, "/")
+	switch e.Op {
+	case event.Deleted:
+		switch {
+		case rest == "deleted", form == "deleted" && version == e.Previous,
+			form == "left" && version == e.ResourceVersion:
+			return ""
+		}
+	case event.Synced:
+		round, isSync := strings.CutPrefix(form, "sync/")
+		if _, err := strconv.ParseInt(round, 10, 64); isSync && err == nil &&
+			version == e.ResourceVersion {
+			return ""
+		}
+	default:
+		if rest == e.ResourceVersion {
+			return ""
+		}
+	}
+	return fmt.Sprintf("its id is %s, its resourceversion %s and its operation %s", e.ID,
+		e.ResourceVersion, e.Op)
+}
+
+// cutEra takes the epoch and the selection off the end of an id. era is their sum.
+func cutEra(id string) (rest string, era uint64, ok bool) {
+	rest = id
+	for _, part := range []string{"/selection/", "/epoch/"} {
+		before, number, found := strings.Cut(rest, part)
+		if !found {
+			continue
+		}
+		n, err := strconv.ParseUint(number, 10, 32)
+		if err != nil {
+			return id, 0, false
+		}
+		rest, era = before, era+n
+	}
+	return rest, era, true
+}
+
+// contentOf is what the data of equal ids has to be. Debezium's form has the time of the event in
+// it, which an event that was observed twice has twice.
+func contentOf(e *event.Event) []byte {
+	if object, ok := event.DebeziumObject(e.Data); ok {
+		return object
+	}
+	return e.Data
+}
+
+// contradictionOfData compares the metadata of the payload with the attributes. Forms of payload
+// that have no metadata are not compared.
+func contradictionOfData(e *event.Event) string {
+	if len(e.Data) == 0 {
+		return ""
+	}
+	if !jsontext.Value(e.Data).IsValid() {
+		return "its data is no JSON"
+	}
+	metadata, old := metadataOf(jsontree.Parse(e.Data))
+	if !metadata.Exists() {
+		return ""
+	}
+	has := readIdentity(metadata)
+	want := identity{e.UID, e.Namespace, e.Name, e.ResourceVersion}
+	if e.Op == event.Deleted {
+		has.version, want.version = "", "" // the last state that is known may be an earlier one
+	}
+	if wrong := has.differs(want, e.DataType == event.MergePatchContentType); wrong != "" {
+		return "its data has " + wrong
+	}
+	if !old.Exists() {
+		return ""
+	}
+	want.version = e.Previous
+	if wrong := readIdentity(old).differs(want, e.Previous == ""); wrong != "" {
+		return "the old object in its data has " + wrong
+	}
+	return ""
+}
+
+// metadataOf finds the metadata of an object, or of the two objects of a payload with changes.
+func metadataOf(body jsontree.Value) (metadata, old jsontree.Value) {
+	for w := body.Walk(); w.Next(); {
+		switch w.Name() {
+		case "metadata":
+			return w.Value(), old
+		case "object":
+			metadata, _ = metadataOf(w.Value())
+		case "old":
+			old, _ = metadataOf(w.Value())
+		case "after": // of Debezium, as before; of a delete it is null
+			metadata, _ = metadataOf(w.Value())
+		case "before":
+			old, _ = metadataOf(w.Value())
+		}
+	}
+	if !metadata.Exists() { // a delete has its object before the change
+		metadata, old = old, metadata
+	}
+	return metadata, old
+}
+
+// identity is what names an object and its version.
+type identity struct{ uid, namespace, name, version string }
+
+func readIdentity(metadata jsontree.Value) (i identity) {
+	for w := metadata.Walk(); w.Next(); {
+		var into *string
+		switch w.Name() {
+		case "uid":
+			into = &i.uid
+		case "namespace":
+			into = &i.namespace
+		case "name":
+			into = &i.name
+		case "resourceVersion":
+			into = &i.version
+		default:
+			continue
+		}
+		if text, err := jsontext.AppendUnquote(nil, w.Value().Raw()); err == nil {
+			*into = string(text)
+		}
+	}
+	return i
+}
+
+// differs names the first member that is not as wanted; of a patch only members that it has.
+func (i identity) differs(want identity, patch bool) string {
+	for _, m := range []struct{ name, has, want string }{
+		{"the uid", i.uid, want.uid},
+		{"the name", i.name, want.name},
+		{"the namespace", i.namespace, want.namespace},
+		{"the resourceVersion", i.version, want.version},
+	} {
+		if m.has != m.want && !(patch && m.has == "") {
+			return fmt.Sprintf("%s %q, its attributes %q", m.name, m.has, m.want)
+		}
+	}
+	return ""
 }

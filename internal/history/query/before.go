@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
@@ -152,4 +155,137 @@ func lowestAfter(db Source, u *record.Unit, era uint32, at time.Time) (uint64, e
 		return 0, cmp.Or(err, record.ErrUnreadable)
 	}
 	return binary.BigEndian.Uint64(value), nil
+}
+
+// Horizon is the time from which on the history is complete, as far as the stream was. Of what
+// lived then there is the version of before, too. Zero: nothing was ever removed.
+func (h Coverage) Horizon() (time.Time, error) { return h.db.Horizon() }
+
+// CheckState is an error with ErrNotKnown where retention has removed what a state needs: its point
+// is before the horizon.
+func (h Coverage) CheckState(q StateQuery) error {
+	horizon, err := h.Horizon()
+	if err != nil || horizon.IsZero() || len(q.Units) == 0 {
+		return err
+	}
+	since := "from " + ShowTime(horizon) + " on"
+	isBefore := q.At.IsBefore(horizon)
+	if q.At.Version > 0 {
+		first, err := h.firstVersion(q.Units[0].Source, horizon)
+		if err != nil {
+			return err
+		}
+		isBefore = q.At.Version < first
+		since += fmt.Sprintf(", which is resourceVersion %d", first)
+	}
+	if !isBefore {
+		return nil
+	}
+	return fmt.Errorf("the state at %s %w: this history is kept %s (retention)", q.At, ErrNotKnown,
+		since)
+}
+
+// firstVersion is the lowest version that a watch reported since a time; without one the newest
+// that is known. A state of a lower one may need versions of before.
+func (h Coverage) firstVersion(source string, since time.Time) (uint64, error) {
+	first := uint64(math.MaxUint64)
+	for _, u := range h.db.Units() {
+		if u.Source != source || u.Resource == "" {
+			continue
+		}
+		version, err := h.firstOfUnit(u, keys.Seconds(since)/keys.ClockSeconds)
+		if err != nil {
+			return 0, h.db.ReadError(err)
+		}
+		first = min(first, version)
+	}
+	if first == math.MaxUint64 {
+		return Timeline(h).VersionAt((&record.Unit{Source: source}).Cluster(), time.Time{})
+	}
+	return first, nil
+}
+
+// firstOfUnit is the lowest version in the first minute from one on, over all eras; the highest
+// number for none.
+func (h Coverage) firstOfUnit(u *record.Unit, minute uint32) (uint64, error) {
+	prefix := keys.InUnit(nil, keys.SpaceClock, u.Number)
+	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
+	if err != nil {
+		return 0, err
+	}
+	defer it.Close()
+	first := uint64(math.MaxUint64)
+	for ok := it.First(); ok; {
+		key := it.Key()
+		if len(key) != len(prefix)+4+4 || len(it.Value()) != 8 {
+			return 0, record.ErrUnreadable
+		}
+		era := binary.BigEndian.Uint32(key[len(prefix):])
+		if binary.BigEndian.Uint32(key[len(prefix)+4:]) < minute {
+			ok = it.SeekGE(keys.Clock(u.Number, era, minute))
+			continue
+		}
+		first = min(first, binary.BigEndian.Uint64(it.Value()))
+		if era == math.MaxUint32 {
+			break
+		}
+		ok = it.SeekGE(keys.Clock(u.Number, era+1, minute))
+	}
+	return first, it.Error()
+}
+
+// CompleteUntil is the time up to which the stream itself says that all changes of units are in it:
+// the earliest of their newest progress events, of all partitions of which one was read. Zero where
+// one of them has none.
+func (h Coverage) CompleteUntil(units []*record.Unit) (until time.Time, err error) {
+	for _, u := range units {
+		prefix := keys.InUnit(nil, keys.SpaceProgress, u.Number)
+		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
+		if err != nil {
+			return time.Time{}, h.db.ReadError(err)
+		}
+		found := false
+		for ok := it.First(); ok && err == nil; ok = it.Next() {
+			var m *Mark
+			if m, err = ReadMark(u, it.Value()); err == nil {
+				found = true
+				if until.IsZero() || m.Time.Before(until) {
+					until = m.Time
+				}
+			}
+		}
+		if err := cmp.Or(err, it.Error(), it.Close()); err != nil || !found {
+			return time.Time{}, h.db.ReadError(err)
+		}
+	}
+	return until, nil
+}
+
+// ListedVersion is the lowest resourceVersion at which the last list of one of some units was:
+// every version up to it is stored. What came later may be stored in any order of versions. 0 where
+// one of them has no list.
+func (h Coverage) ListedVersion(units []*record.Unit) (uint64, error) {
+	lowest := uint64(0)
+	for i, u := range units {
+		lists := map[string]uint64{} // of each namespace that is listed by itself
+		for m, err := range h.Marks(u, time.Time{}, time.Time{}) {
+			if err != nil {
+				return 0, err
+			}
+			if m.Unit == u && m.Event.AboutInformer() && m.Event.Op == event.Synced {
+				// A version that is no number is 0: nothing is known.
+				lists[m.Event.Namespace], _ = strconv.ParseUint(m.Event.ResourceVersion, 10, 64)
+			}
+		}
+		of := uint64(0)
+		for _, version := range lists {
+			if of == 0 || version < of {
+				of = version
+			}
+		}
+		if i == 0 || of < lowest {
+			lowest = of
+		}
+	}
+	return lowest, nil
 }

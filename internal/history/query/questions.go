@@ -1,11 +1,16 @@
 package query
 
 import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/settings/suggest"
 )
 
 // Source is the database that is asked.
@@ -44,4 +49,193 @@ type Coverage struct{ db Source }
 // New are the questions to a database.
 func New(db Source) *Questions {
 	return &Questions{Resources{db}, Objects{db}, Timeline{db}, Coverage{db}}
+}
+
+// ErrUnknownResource is in the error for a resource that the history has nothing of.
+var ErrUnknownResource = errors.New("the history has no such resource")
+
+// shortNames are those that kubectl knows of the kinds that every cluster has.
+var shortNames = map[string]string{
+	"cj": "cronjobs", "cm": "configmaps", "cr": "controllerrevisions",
+	"crd":  "customresourcedefinitions",
+	"crds": "customresourcedefinitions", "cs": "componentstatuses",
+	"csr":    "certificatesigningrequests",
+	"deploy": "deployments", "ds": "daemonsets", "ep": "endpoints", "ev": "events",
+	"hpa": "horizontalpodautoscalers", "ing": "ingresses", "limits": "limitranges",
+	"netpol": "networkpolicies",
+	"no":     "nodes", "ns": "namespaces", "pc": "priorityclasses", "pdb": "poddisruptionbudgets",
+	"po": "pods",
+	"pv": "persistentvolumes", "pvc": "persistentvolumeclaims", "quota": "resourcequotas",
+	"rc": "replicationcontrollers", "rs": "replicasets", "sa": "serviceaccounts",
+	"sc":  "storageclasses",
+	"sts": "statefulsets", "svc": "services",
+}
+
+// ShortNames are those that kubectl knows of a resource.
+func ShortNames(resource string) (names []string) {
+	for short, long := range shortNames {
+		if long == resource {
+			names = append(names, short)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Units are all that are known, in the order in which they came.
+func (h Resources) Units() []*record.Unit { return h.db.Units() }
+
+// Resolve finds the units of a resource, by a name as kubectl takes it: "pods", "po", "Pod",
+// "deployments.apps", "deployments.v1.apps". cluster is "" for all.
+func (h Resources) Resolve(name, cluster string) ([]*record.Unit, error) {
+	word, rest, qualified := strings.Cut(strings.ToLower(name), ".")
+	var found []*record.Unit
+	var known []string
+	for _, u := range h.db.Units() {
+		if u.Resource == "" || u.Source == record.ArchiveSource || cluster != "" && u.Cluster() != cluster {
+			continue
+		}
+		known = append(known, u.GroupResource())
+		if qualified && rest != u.Group && !strings.HasSuffix(rest, "."+u.Group) && u.Group != "" ||
+			qualified && u.Group == "" && strings.Contains(rest, ".") {
+			continue
+		}
+		if word == u.Resource || word == strings.ToLower(u.Kind) || shortNames[word] == u.Resource {
+			found = append(found, u)
+		}
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	slices.Sort(known)
+	known = slices.Compact(known)
+	names := known
+	for _, k := range known {
+		plural, _, _ := strings.Cut(k, ".")
+		names = append(slices.Clip(names), plural)
+		for short, long := range shortNames {
+			if long == plural {
+				names = append(names, short)
+			}
+		}
+	}
+	slices.Sort(names[len(known):]) // the same hint each time
+	const few = 12
+	if hint := suggest.Nearest(strings.ToLower(name), names, len(name)/3+1); hint != "" {
+		return nil, fmt.Errorf("%s: %w: did you mean %q?", name, ErrUnknownResource, hint)
+	}
+	switch {
+	case len(known) == 0:
+		return nil, fmt.Errorf("%s: %w: it holds no objects", name, ErrUnknownResource)
+	case len(known) > few:
+		return nil, fmt.Errorf("%s: %w", name, ErrUnknownResource)
+	}
+	return nil, fmt.Errorf("%s: %w; there are %s", name, ErrUnknownResource, strings.Join(known, ", "))
+}
+
+// Clusters are the names of those that the history has objects of.
+func (h Resources) Clusters() (names []string) {
+	for _, u := range h.db.Units() {
+		if u.Source != record.ArchiveSource && !slices.Contains(names, u.Cluster()) {
+			names = append(names, u.Cluster())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Select are the units of some resources of a cluster, named as Resolve takes them; of all for
+// none.
+func (h Resources) Select(cluster string, names []string) (units []*record.Unit, err error) {
+	for _, name := range names {
+		found, err := h.Resolve(name, cluster)
+		if err != nil {
+			return nil, err
+		}
+		units = append(units, found...)
+	}
+	if len(names) == 0 {
+		for _, u := range h.db.Units() {
+			if u.Cluster() == cluster && u.Resource != "" {
+				units = append(units, u)
+			}
+		}
+	}
+	slices.SortFunc(units, func(a, b *record.Unit) int { return int(a.Number) - int(b.Number) })
+	return slices.Compact(units), nil
+}
+
+// Point is a place in the history of a cluster: a time, or a resourceVersion. The zero point is the
+// newest version that is known.
+type Point struct {
+	At      time.Time
+	Version uint64
+}
+
+// IsZero reports whether the point is the newest version.
+func (p Point) IsZero() bool { return p.At.IsZero() && p.Version == 0 }
+
+// IsBefore reports whether the point is a time before another.
+func (p Point) IsBefore(at time.Time) bool { return !p.At.IsZero() && p.At.Before(at) }
+
+// String is the point with its time zone.
+func (p Point) String() string {
+	if p.Version > 0 {
+		return "resourceVersion " + strconv.FormatUint(p.Version, 10)
+	}
+	return ShowTime(p.At)
+}
+
+// ShowTime is a time with its zone, so that nobody mistakes one.
+func ShowTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 -07:00") }
+
+// ParsePoint reads a point: 14:03 (the last one that was), 2h ago, a date, RFC 3339, "now", or a
+// resourceVersion. A time of the future is an error.
+func ParsePoint(text string, now time.Time) (p Point, err error) {
+	text = strings.TrimSpace(text)
+	if n, err := strconv.ParseUint(text, 10, 64); err == nil && n > 0 {
+		return Point{Version: n}, nil
+	}
+	if text == "now" {
+		return Point{At: now}, nil
+	}
+	if ago, ok := parseAgo(text); ok {
+		return Point{At: now.Add(-ago)}, nil
+	}
+	for _, layout := range []string{
+		time.RFC3339Nano, "2006-01-02 15:04:05", "2006-01-02 15:04",
+		"2006-01-02T15:04:05", "2006-01-02",
+	} {
+		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			p.At = at
+		}
+	}
+	for _, layout := range []string{"15:04:05", "15:04"} {
+		if clock, err := time.Parse(layout, text); err == nil {
+			p.At = time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(),
+				clock.Second(), 0, now.Location())
+			if p.At.After(now) {
+				p.At = p.At.AddDate(0, 0, -1)
+			}
+		}
+	}
+	switch {
+	case p.At.IsZero():
+		return p, fmt.Errorf("%q is no time: want 14:03, 2h ago, 2026-11-22 14:03, RFC 3339, "+
+			"or a resourceVersion", text)
+	case p.At.After(now):
+		return p, fmt.Errorf("%s is in the future: now is %s", ShowTime(p.At), ShowTime(now))
+	}
+	return p, nil
+}
+
+// parseAgo reads "2h ago", "90m", "3d".
+func parseAgo(text string) (time.Duration, bool) {
+	text = strings.ReplaceAll(strings.TrimSpace(strings.TrimSuffix(text, "ago")), " ", "")
+	if days, found := strings.CutSuffix(text, "d"); found {
+		n, err := strconv.ParseFloat(days, 64)
+		return time.Duration(n * float64(24*time.Hour)), err == nil && n > 0
+	}
+	d, err := time.ParseDuration(text)
+	return d, err == nil && d > 0
 }

@@ -1,17 +1,22 @@
 package query
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"math"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
-
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/resource/diff"
 	"github.com/kubebridge/bridge/internal/resource/jsontree"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Version is one version of an object, or its end.
@@ -121,4 +126,236 @@ func (v *Version) ChangesSince(before *Version) []diff.Change {
 		return nil
 	}
 	return diff.Changes(before.Event.Data, v.Event.Data)
+}
+
+// Entry is something that happened: a version of an object, or its end, with what it changed in
+// short. Its event has no id, no uid and no data.
+type Entry struct {
+	*Version
+	// HasBefore reports whether there is a version before. After the end of an object there is
+	// none.
+	HasBefore bool
+	// Changes are fields that differ from the version before, at most 32, without long values. More
+	// is how many others do.
+	Changes   []diff.Change
+	More      int
+	heartbeat bool
+}
+
+// IsHeartbeat reports whether a change only says that somebody is alive.
+func (e *Entry) IsHeartbeat() bool { return e.heartbeat && e.Event.Op == event.Updated }
+
+// readEntry makes an entry with v of a value of the timeline; nil where it is an op alone.
+func readEntry(v *Version, u *record.Unit, t *keys.Entry, value []byte) (*Entry, error) {
+	if len(value) == 1 {
+		return nil, nil
+	}
+	s, h, base, err := record.ReadSummary(value, t.Seq)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.read(u, t.Namespace, t.Name, t.Seq, h, h.Payload, base); err != nil {
+		return nil, err
+	}
+	if !s.ReadFields(v.Event.Data) {
+		return nil, record.ErrUnreadable
+	}
+	return newEntry(v, &s), nil
+}
+
+// newEntry is one with a version, of which it takes away what a summary does not have.
+func newEntry(v *Version, s *record.Summary) *Entry {
+	v.form = s.Form
+	v.Event.ID, v.Event.UID, v.Event.Data = "", "", nil
+	return &Entry{
+		Version: v, HasBefore: s.Flags&record.HasBefore != 0, Changes: s.Changes, More: s.More,
+		heartbeat: s.Flags&record.IsHeartbeat != 0,
+	}
+}
+
+// summarized is the entry of a version that was read, as it would be with a summary.
+func summarized(v, before *Version) *Entry {
+	flags := byte(0)
+	if before != nil {
+		flags = record.HasBefore
+	}
+	s := record.Summarize(v.Form(), flags, v.ChangesSince(before))
+	return newEntry(v, &s)
+}
+
+// Head says which version of an object is the newest.
+type Head struct {
+	Object  Object
+	Era     uint32
+	Version uint64
+	Deleted bool
+}
+
+// Heads are the newest versions of all objects of units in a namespace, "*" for all, without what
+// they hold. The error is the last element.
+func (h Objects) Heads(units []*record.Unit, namespace string) iter.Seq2[Head, error] {
+	return func(yield func(Head, error) bool) {
+		r, err := newReader(h.db)
+		if err != nil {
+			yield(Head{}, err)
+			return
+		}
+		defer r.Close()
+		for _, u := range units {
+			goOn, err := r.heads(u, namespace, yield)
+			if err != nil {
+				yield(Head{}, h.db.ReadError(err))
+			}
+			if err != nil || !goOn {
+				return
+			}
+		}
+	}
+}
+
+func (r *reader) heads(
+	u *record.Unit, namespace string, yield func(Head, error) bool,
+) (goOn bool, err error) {
+	names := keys.InUnit(nil, keys.SpaceVersion, u.Number)
+	if namespace != "*" {
+		names = append(append(names, namespace...), keys.Separator)
+	}
+	for ok := r.it.SeekGE(names); ok && bytes.HasPrefix(r.it.Key(), names); {
+		prefix, ns, name, _, isKey := keys.SplitVersion(r.it.Key())
+		prefix = bytes.Clone(prefix)
+		if !isKey || !r.it.SeekLT(keys.After(prefix)) {
+			return false, cmp.Or(r.it.Error(), record.ErrUnreadable)
+		}
+		seq, isSequence := keys.DecodeSequence(r.it.Key()[len(prefix):])
+		if !isSequence {
+			return false, record.ErrUnreadable
+		}
+		if !yield(Head{Object{u, ns, name}, seq.Era, seq.Version, seq.Deleted}, nil) {
+			return false, nil
+		}
+		ok = r.it.SeekGE(keys.After(prefix))
+	}
+	return true, r.it.Error()
+}
+
+// VersionAt is the highest resourceVersion of a cluster up to a time, of the newest for the zero
+// time: among the last changes before it, since times and versions may disagree by seconds. 0 for
+// none.
+func (h Timeline) VersionAt(cluster string, at time.Time) (highest uint64, err error) {
+	err = h.lastBuckets(cluster, at, func(e *keys.Entry) {
+		if at.IsZero() || e.Second <= keys.Seconds(at) {
+			highest = max(highest, e.Version)
+		}
+	})
+	return highest, err
+}
+
+// TimeOf is when the last change up to a resourceVersion of a cluster was, the zero time for none.
+func (h Timeline) TimeOf(cluster string, version uint64) (last time.Time, err error) {
+	for _, u := range h.db.Units() {
+		if u.Cluster() != cluster || u.Resource == "" {
+			continue
+		}
+		prefix := keys.Timeline(u.SourceNumber)
+		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
+		if err != nil {
+			return last, h.db.ReadError(err)
+		}
+		for ok := it.Last(); ok; ok = it.Prev() {
+			e, isKey := keys.DecodeEntry(it.Key())
+			if at := time.Unix(int64(e.Second), 0); isKey && e.Version <= version && at.After(last) {
+				last = at
+			}
+			if isKey && !last.IsZero() &&
+				e.Second/keys.BucketSeconds < keys.Seconds(last)/keys.BucketSeconds {
+				break // the buckets before are older
+			}
+		}
+		return last, h.db.ReadError(cmp.Or(it.Error(), it.Close()))
+	}
+	return last, nil
+}
+
+// lastBuckets gives what is in the last two buckets with changes up to a time.
+func (h Timeline) lastBuckets(cluster string, at time.Time, give func(e *keys.Entry)) error {
+	for _, u := range h.db.Units() {
+		if u.Cluster() != cluster || u.Resource == "" {
+			continue
+		}
+		prefix := keys.Timeline(u.SourceNumber)
+		end := keys.After(prefix)
+		if bucket := keys.Seconds(at) / keys.BucketSeconds; !at.IsZero() && bucket < math.MaxUint32 {
+			end = keys.AppendBucket(nil, u.SourceNumber, bucket+1)
+		}
+		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end})
+		if err != nil {
+			return h.db.ReadError(err)
+		}
+		const buckets = 2
+		var current []byte
+		seen := 0
+		for ok := it.Last(); ok; ok = it.Prev() {
+			e, isKey := keys.DecodeEntry(it.Key())
+			if !isKey {
+				return h.db.ReadError(cmp.Or(it.Close(), record.ErrUnreadable))
+			}
+			if head := it.Key()[:len(prefix)+4]; !bytes.Equal(head, current) {
+				if seen++; seen > buckets {
+					break
+				}
+				current = bytes.Clone(head)
+			}
+			give(&e)
+		}
+		return h.db.ReadError(cmp.Or(it.Error(), it.Close()))
+	}
+	return nil
+}
+
+// order finds out where the order of time is not that of a name's versions, which is what happened.
+// The example is at lastBefore: there v49 is Overtaken, and v50 has it as Ended.
+func (r *reader) order(s *Step, o *Object) (err error) {
+	prefix := o.prefix()
+	era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), s.seq.Era)
+	key := s.seq.Append(bytes.Clone(prefix))
+	if s.Overtaken, err = r.isOvertaken(s, era, key); err != nil || s.Overtaken {
+		return err
+	}
+	if s.Before != nil || s.Deleted() || !r.it.SeekLT(key) || !bytes.HasPrefix(r.it.Key(), era) {
+		return r.it.Error()
+	}
+	end, ok := keys.DecodeSequence(r.it.Key()[len(prefix):])
+	observed, err := r.time()
+	if err != nil || !ok || !end.Deleted || !observed.After(s.Time) {
+		return err
+	}
+	// What a reader in the order of time has of the name. It may be an object before the one that
+	// ended: several may have come and gone in one backlog.
+	seq, found, err := r.lastBefore(o, s.Time)
+	if err != nil || !found || seq.Deleted {
+		return err
+	}
+	if s.Last, err = r.atSequence(o.Unit, o.Namespace, o.Name, seq); err != nil || s.Last == nil {
+		return err
+	}
+	s.Ended, err = r.atSequence(o.Unit, o.Namespace, o.Name, end)
+	return err
+}
+
+// isOvertaken reports whether a higher version in the era has an earlier time. A time from
+// managedFields is when the change was made, so nothing that followed is earlier.
+func (r *reader) isOvertaken(s *Step, era, key []byte) (bool, error) {
+	if s.Event.TimeSource == event.TimeManagedFields || !r.it.SeekGE(key) {
+		return false, r.it.Error()
+	}
+	for r.it.Next() && bytes.HasPrefix(r.it.Key(), era) {
+		t, err := r.time()
+		if err != nil || t.Before(s.Time) {
+			return err == nil, err
+		}
+		if t.After(s.Time.Add(catchUp)) {
+			return false, nil
+		}
+	}
+	return false, r.it.Error()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/resource/diff"
 )
 
 // A stored version is
@@ -387,3 +388,66 @@ func (h *Header) check(text []byte) error {
 	}
 	return nil
 }
+
+// Form is what is known of an object in a version.
+type Form string
+
+// The forms.
+const (
+	// FormObject: the object as the stream had it, redacted values included.
+	FormObject Form = "object"
+	// FormMetadata: the metadata of the object.
+	FormMetadata Form = "metadata"
+	// FormPatch: a merge patch to a version that is not known.
+	FormPatch Form = "patch"
+	// FormNone: the names of the object and the version.
+	FormNone Form = "none"
+)
+
+// FormOf is the form of data of a shape.
+func FormOf(s diff.Shape, data []byte, dataType string) Form {
+	switch {
+	case len(data) == 0:
+		return FormNone
+	case dataType == event.MergePatchContentType:
+		return FormPatch
+	case s.Member(data, "metadata") == nil:
+		return FormNone // a reference, as Knative has it
+	case string(s.Member(data, "kind")) == `"PartialObjectMetadata"`:
+		return FormMetadata
+	}
+	return FormObject
+}
+
+// ArchiveSource is the source of the events by which an archiver says what it could not read.
+const ArchiveSource = "/archive"
+
+// Unit is one resource of an informer of a cluster.
+type Unit struct {
+	Number uint32 `json:"number"`
+	// SourceNumber is the same for all units of a Source.
+	SourceNumber uint32 `json:"sourceNumber"`
+	// Source is that of the events: /clusters/<cluster>.
+	Source   string `json:"source"`
+	Informer string `json:"informer"`
+	Resource string `json:"resource"` // "deployments"; "" of an informer's events without one
+	Group    string `json:"group,omitempty"`
+	Kind     string `json:"kind,omitempty"`
+}
+
+// GroupResource is "deployments.apps", or "pods" for the core group.
+func (u *Unit) GroupResource() string {
+	if u.Group == "" {
+		return u.Resource
+	}
+	return u.Resource + "." + u.Group
+}
+
+// Cluster is the name of the cluster, as events' source has it.
+func (u *Unit) Cluster() string { return strings.TrimPrefix(u.Source, "/clusters/") }
+
+// String names the unit within its cluster, as "workloads/deployments.apps".
+func (u *Unit) String() string { return u.Informer + "/" + u.GroupResource() }
+
+// Key is where a unit is stored, as JSON.
+func (u *Unit) Key() []byte { return keys.InUnit(nil, keys.SpaceUnit, u.Number) }

@@ -2,10 +2,15 @@ package changelog
 
 import (
 	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"math/bits"
 	"slices"
 	"time"
 
+	"github.com/klauspost/compress/s2"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
@@ -196,4 +201,220 @@ func (l *Log) names(set Listeners) []string {
 		}
 	}
 	return names
+}
+
+// record is an entry as it lies on disk: a header of JSON behind its length, and the object's
+// bytes, with those of the object before it where a listener needs it, as one S2 block.
+type record struct {
+	Entry
+	// For are the sinks that it is for; all when empty.
+	For       []string `json:"for,omitempty"`
+	HasObject bool     `json:"object,omitempty"`
+	// OldBytes are those at the block's end that are the object before the update. It costs little
+	// there: it is nearly the same.
+	OldBytes int `json:"oldBytes,omitempty"`
+}
+
+// encode gives the entry's form on disk.
+func (l *Log) encode(e *Entry) ([]byte, error) {
+	r := record{Entry: *e, For: l.names(e.For)}
+	var raw []byte
+	if e.Object != nil {
+		r.HasObject, raw = true, e.Object.Raw
+	}
+	if e.Old != nil {
+		r.OldBytes = len(e.Old.Raw)
+		raw = slices.Concat(raw, e.Old.Raw)
+	}
+	return r.join(raw)
+}
+
+// join makes an entry of a record and the bytes of its objects.
+func (r *record) join(raw []byte) ([]byte, error) {
+	header, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode an entry for the log on disk: %w", err)
+	}
+	var size [binary.MaxVarintLen64]byte
+	var block []byte
+	if r.HasObject {
+		block = s2.Encode(nil, raw)
+	}
+	// Exactly as long as it is: it stays in memory until it is committed, and an object takes
+	// several times the room of its block.
+	return slices.Concat(size[:binary.PutUvarint(size[:], uint64(len(header)))], header, block), nil
+}
+
+// maxDecoded is more than two objects can have: the reflector refuses what is larger than 16 MiB.
+// The length of a block comes from the disk, and nothing is allocated for one that no entry has.
+const maxDecoded = 64 << 20
+
+// errRecord is about a log that this bridge can't read.
+var errRecord = errors.New("the log on disk is damaged, or of another version of the bridge; " +
+	"restore the state directory from a copy, or reset the informer")
+
+// decodeHeader reads what an entry says, without its object, whose block it gives.
+func decodeHeader(at Position, data []byte) (r record, block []byte, err error) {
+	size, n := binary.Uvarint(data)
+	if n <= 0 || size > uint64(len(data)-n) {
+		return r, nil, fmt.Errorf("entry %d: %w", at, errRecord)
+	}
+	header, block := data[n:n+int(size)], data[n+int(size):]
+	if err := json.Unmarshal(header, &r); err != nil {
+		return r, nil, fmt.Errorf("entry %d: %w: %w", at, errRecord, err)
+	}
+	return r, block, nil
+}
+
+// decode reads an entry back. It is for the one listener that reads it.
+func (l *Log) decode(at Position, data []byte) (*Entry, error) {
+	r, raw, old, err := split(at, data)
+	if err != nil {
+		return nil, err
+	}
+	e := &r.Entry
+	e.For, e.Position = l.Set(r.For), at
+	if !r.HasObject {
+		return e, nil
+	}
+	if e.Object, err = resource.Restore(raw, l.cfg.Type); err != nil {
+		return nil, fmt.Errorf("entry %d: %w: %w", at, errRecord, err)
+	}
+	if r.OldBytes > 0 { // payloads are made of its bytes alone
+		e.Old = &resource.Object{Raw: slices.Clone(old), Meta: resource.Meta{Version: e.Before}}
+	}
+	return e, nil
+}
+
+// split takes an entry apart: the record, and the bytes of the object and of the one before it.
+func split(at Position, data []byte) (r record, raw, old []byte, err error) {
+	r, block, err := decodeHeader(at, data)
+	if err != nil || !r.HasObject {
+		return r, nil, nil, err
+	}
+	if n, err := s2.DecodedLen(block); err != nil || n > maxDecoded {
+		return r, nil, nil, fmt.Errorf("entry %d: %w: its objects have %d bytes, at most %d are "+
+			"written: %w", at, errRecord, n, maxDecoded, errors.Join(err, s2.ErrTooLarge))
+	}
+	if raw, err = s2.Decode(nil, block); err != nil {
+		return r, nil, nil, fmt.Errorf("entry %d: %w: %w", at, errRecord, err)
+	}
+	if r.OldBytes < 0 || r.OldBytes > len(raw) {
+		return r, nil, nil, fmt.Errorf("entry %d: %w", at, errRecord)
+	}
+	now := len(raw) - r.OldBytes
+	return r, raw[:now], raw[now:], nil
+}
+
+// lost is what a cursor needed of the entries that were dropped from the log on disk (L9). Losses
+// are counted on a stand, outside the lock, and then given to the cursor.
+type lost struct {
+	// kept are entries that only this cursor has, in order of their positions: gaps, the last of
+	// each reason, and events about losses. They are read, acked and restored as all others, and
+	// never changed: a commit may be encoding them.
+	kept []*Entry
+	// inFlight is about what was pending below a position when it was dropped: lost only if the
+	// process ends before it is acked.
+	inFlight event.Loss
+	below    Position
+	at       time.Time // of the last drop
+}
+
+// isEmpty reports whether nothing depends on a drop any more.
+func (ls *lost) isEmpty() bool { return len(ls.kept) == 0 && ls.inFlight.Events == 0 }
+
+// find gives the kept entry at a position, nil for none.
+func (ls *lost) find(at Position) *Entry {
+	if n, found := slices.BinarySearchFunc(ls.kept, at, byPosition); found {
+		return ls.kept[n]
+	}
+	return nil
+}
+
+// from gives the kept entries at and behind a position.
+func (ls *lost) from(at Position) []*Entry {
+	n, _ := slices.BinarySearchFunc(ls.kept, at, byPosition)
+	return ls.kept[n:]
+}
+
+func (ls *lost) keep(e *Entry) {
+	n, _ := slices.BinarySearchFunc(ls.kept, e.Position, byPosition)
+	ls.kept = slices.Insert(ls.kept, n, e)
+}
+
+func byPosition(e *Entry, at Position) int { return cmp.Compare(e.Position, at) }
+
+// settle forgets what a cursor has acked: all before next but what is pending.
+func (ls *lost) settle(next Position, pending *pending) {
+	ls.kept = slices.DeleteFunc(ls.kept, func(e *Entry) bool {
+		_, isPending := pending.find(e.Position)
+		return e.Position < next && !isPending
+	})
+	if low, _, ok := pending.low(); !ok || low >= ls.below {
+		ls.inFlight = event.Loss{}
+	}
+}
+
+// loss is what a stream lacks without the entry: of one about a list, what that stands for.
+func (e *Entry) loss() event.Loss {
+	switch {
+	case e.Kind == OfGap:
+		return event.Between(e.Relist.From, e.Relist.To)
+	case e.Kind == OfListEnd:
+		return event.Between(e.Since, e.Version)
+	case e.Kind == OfProgress:
+		return event.Loss{From: e.Version, To: e.Version} // of no change
+	case e.Unreadable != nil:
+		return event.Loss{Events: 1, From: e.Unreadable.Version, To: e.Unreadable.Version}
+	default: // what a list found to be gone went somewhere in between
+		own := event.Loss{Events: 1, From: e.Version, To: e.Version}
+		return own.And(event.Loss{From: e.DeltaVersion, To: e.DeltaVersion})
+	}
+}
+
+// lostRecord is the form on disk.
+type lostRecord struct {
+	Kept     []keptRecord `json:"kept,omitempty"`
+	InFlight event.Loss   `json:"inFlight,omitzero"`
+	Below    Position     `json:"below,omitempty"`
+	At       time.Time    `json:"at,omitzero"`
+}
+
+type keptRecord struct {
+	Position Position `json:"position"`
+	Entry    *Entry   `json:"entry"`
+}
+
+// append encodes it; nothing when it is empty.
+func (ls *lost) append(dst []byte) ([]byte, error) {
+	if ls.isEmpty() {
+		return dst, nil
+	}
+	r := lostRecord{InFlight: ls.inFlight, Below: ls.below, At: ls.at}
+	for _, e := range ls.kept {
+		r.Kept = append(r.Kept, keptRecord{e.Position, e})
+	}
+	data, err := json.Marshal(r)
+	return append(dst, data...), err
+}
+
+func decodeLost(b []byte) (ls lost, err error) {
+	if len(b) == 0 {
+		return ls, nil
+	}
+	var r lostRecord
+	if err := json.Unmarshal(b, &r); err != nil {
+		return ls, errRecord
+	}
+	ls = lost{inFlight: r.InFlight, below: r.Below, at: r.At}
+	for _, k := range r.Kept {
+		isGap := k.Entry != nil && k.Entry.Kind == OfGap && k.Entry.Relist != nil
+		isLoss := k.Entry != nil && k.Entry.Kind == OfDropped
+		if !isGap && !isLoss || ls.find(k.Position) != nil {
+			return ls, errRecord
+		}
+		k.Entry.Position = k.Position
+		ls.keep(k.Entry)
+	}
+	return ls, nil
 }

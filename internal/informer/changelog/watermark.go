@@ -3,7 +3,9 @@ package changelog
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -181,3 +183,147 @@ func (w *Watermark) First() Place { return w.first }
 
 // Open is how many entries are not settled.
 func (w *Watermark) Open() int { return w.open }
+
+// Front is the newest version that the watch has sent, while more of it may follow, and of which
+// objects it was so far. The watermark does not pass that version before a later one or a bookmark
+// comes, which may take as long as nothing changes. So the progress for other replicas names the
+// objects of it that are delivered.
+type Front struct {
+	Version resource.Version
+	Objects []uint64 // their Key.Digest
+}
+
+// maxFront is how many objects a Front has at most. One etcd transaction seldom writes more than
+// one; with more there is no Front.
+const maxFront = 16
+
+// front is the Front of a log while it is filled.
+type front struct {
+	Front
+	isPartial bool // of some objects it is not known, or there are too many
+}
+
+// add adds the object of a mark that the watermark has; version is that of the Watermark's front.
+func (f *front) add(m Mark, version resource.Version) {
+	if version != f.Version {
+		*f = front{Front: Front{Version: version, Objects: f.Objects[:0]}}
+	}
+	switch {
+	case m.Kind != Event || m.Version != version:
+	case m.Key == "" || len(f.Objects) == maxFront:
+		f.isPartial = true
+	default:
+		f.Objects = append(f.Objects, m.Key.Digest())
+	}
+}
+
+// pending is what a cursor has read and not acked, in order of positions.
+type pending struct {
+	// items are in order. Those that are done go when they are at the front, or when they are most
+	// of them: one that is not acked must not keep all later ones.
+	items queue[pendingItem]
+	done  int
+}
+
+type pendingItem struct {
+	at       Position
+	observed time.Time
+	done     bool
+}
+
+// add adds a position behind all others.
+func (p *pending) add(at Position, observed time.Time) {
+	p.items.push(pendingItem{at: at, observed: observed})
+}
+
+func (p *pending) len() int { return p.items.len() - p.done }
+
+// find gives the index of the first item at or behind a position.
+func (p *pending) find(at Position) (i int, found bool) {
+	i, found = slices.BinarySearchFunc(p.items.live(), at, func(item pendingItem, at Position) int {
+		return cmp.Compare(item.at, at)
+	})
+	return i, found && !p.items.at(i).done
+}
+
+// remove takes a position out, and reports whether it was there.
+func (p *pending) remove(at Position) bool {
+	i, found := p.find(at)
+	if !found {
+		return false
+	}
+	p.items.at(i).done = true
+	p.done++
+	n := 0
+	for n < p.items.len() && p.items.at(n).done {
+		n++
+	}
+	p.items.drop(n)
+	if p.done -= n; p.done > 1024 && p.done > p.items.len()/2 {
+		p.items.filter(func(item *pendingItem) bool { return !item.done })
+		p.done = 0
+	}
+	return true
+}
+
+// low is the first position that is not acked, and when its entry was observed.
+func (p *pending) low() (at Position, observed time.Time, ok bool) {
+	if p.items.len() == 0 {
+		return 0, time.Time{}, false
+	}
+	first := p.items.at(0)
+	return first.at, first.observed, true
+}
+
+// positions are those that are not acked, in order.
+func (p *pending) positions() []Position {
+	out := make([]Position, 0, p.len())
+	for _, item := range p.items.live() {
+		if !item.done {
+			out = append(out, item.at)
+		}
+	}
+	return out
+}
+
+// queue is a FIFO that uses its memory again.
+type queue[T any] struct {
+	items []T
+	head  int
+}
+
+func (q *queue[T]) push(item T) { q.items = append(q.items, item) }
+
+func (q *queue[T]) len() int { return len(q.items) - q.head }
+
+// at is the i-th item.
+func (q *queue[T]) at(i int) *T { return &q.items[q.head+i] }
+
+// live are all items.
+func (q *queue[T]) live() []T { return q.items[q.head:] }
+
+// remove takes the i-th item out.
+func (q *queue[T]) remove(i int) { q.items = slices.Delete(q.items, q.head+i, q.head+i+1) }
+
+// drop takes the first n items out.
+func (q *queue[T]) drop(n int) {
+	clear(q.items[q.head : q.head+n])
+	q.head += n
+	if live := q.len(); live <= q.head { // copied once for each item that was dropped, at most
+		copy(q.items, q.items[q.head:])
+		clear(q.items[live:])
+		q.items, q.head = q.items[:live], 0
+	}
+}
+
+// filter keeps some items.
+func (q *queue[T]) filter(keep func(*T) bool) {
+	kept := q.items[:0]
+	for i := range q.live() {
+		if item := q.at(i); keep(item) {
+			kept = append(kept, *item)
+		}
+	}
+	clear(q.items[len(kept):])
+	q.items, q.head = kept, 0
+}

@@ -3,15 +3,15 @@ package standby
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
 // elector acquires, renews and releases the lease. It follows the rules of client-go's
@@ -239,4 +239,41 @@ func orZero[T any](p *T) (zero T) {
 		return zero
 	}
 	return *p
+}
+
+// deferDurations is for how many lease durations a replica that is not in sync leaves a vacant
+// lease to others: one that is in sync may be restarting.
+const deferDurations = 2
+
+// campaignDelay is how long this replica has left a vacant lease to others. It is owned by the
+// elector.
+type campaignDelay struct {
+	unsynced func() string // why others should lead, "" for no reason; nil for never
+	limit    time.Duration
+	log      *slog.Logger
+	since    time.Time // zero: not at all
+}
+
+// reset begins again: somebody has written the lease since.
+func (d *campaignDelay) reset() { d.since = time.Time{} }
+
+// isOver reports whether this replica may take a lease that is vacant, and not others first.
+func (d *campaignDelay) isOver() bool {
+	if d.unsynced == nil {
+		return true
+	}
+	why := d.unsynced()
+	switch {
+	case why == "":
+		return true
+	case d.since.IsZero():
+		d.since = time.Now()
+		d.log.Warn("nobody leads, and this replica is not in sync: it leaves the lease to others "+
+			"for a while", "why", why, "for", d.limit.String())
+	case time.Since(d.since) >= d.limit:
+		d.log.Warn("nobody else has taken the lease: this replica takes it, though it is not "+
+			"in sync", "why", why)
+		return true
+	}
+	return false
 }

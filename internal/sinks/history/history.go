@@ -20,13 +20,13 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/store/disk"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Config of a Sink. Zero values mean the documented default.
@@ -296,4 +296,96 @@ func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, att
 		},
 		event.Attribute{Name: "deadletterattempts", Value: strconv.Itoa(attempts)})
 	return s.append(ctx, []*event.Event{&dead})
+}
+
+// clock is the time that retention goes by. This machine's own clock may jump, and with it alone a
+// jump ahead would remove everything. So it is believed up to the newest time that the API server
+// gave a change, and the time that has passed since.
+type clock struct {
+	mu     sync.Mutex
+	newest time.Time     // guarded by mu
+	at     time.Duration // when newest was learned, as time that has passed; guarded by mu
+}
+
+// clockTolerance is how far the two may differ before it is logged.
+const clockTolerance = time.Hour
+
+// learn learns the times of changes, while passed has passed.
+func (c *clock) learn(passed time.Duration, events []*event.Event) {
+	for _, e := range events {
+		if e.TimeSource == event.TimeManagedFields { // another time is of this machine's clock
+			c.set(passed, e.Time)
+		}
+	}
+}
+
+// set learns a time, unless it is known that it is later.
+func (c *clock) set(passed time.Duration, t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t.After(c.newest.Add(passed - c.at)) {
+		c.newest, c.at = t, passed
+	}
+}
+
+// now is the earlier one of this machine's time and of the one that is known, and how far this
+// machine's is ahead. Zero: none is known yet.
+func (c *clock) now(machine time.Time, passed time.Duration) (now time.Time, ahead time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.newest.IsZero() {
+		return now, 0
+	}
+	now = c.newest.Add(passed - c.at)
+	if ahead = machine.Sub(now); ahead < 0 {
+		now = machine
+	}
+	return now, ahead
+}
+
+type metrics struct {
+	stored   *metric.Counters
+	bytes    *metric.Gauge
+	horizon  *metric.Gauge
+	failures *metric.Counter
+}
+
+const (
+	kindVersion = "version"
+	kindMark    = "mark"
+	kindRepeat  = "repeat"
+)
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	f := metric.With(registerer)
+	return &metrics{
+		stored: f.Counters("bridge_history_stored_total",
+			"Events stored as versions of objects or as marks of the stream, and repeats of "+
+				"those that were there.",
+			"kind", kindVersion, kindMark, kindRepeat),
+		bytes: f.Gauge("bridge_history_bytes", "What the history takes on disk."),
+		horizon: f.Gauge("bridge_history_horizon_timestamp_seconds",
+			"Time from which on every version is kept; 0 while retention has removed nothing."),
+		failures: f.Counter("bridge_history_retention_failures_total",
+			"Times that old versions could not be removed."),
+	}
+}
+
+func (m *metrics) count(s history.Stored) {
+	m.stored.With(kindVersion).Add(float64(s.Versions))
+	m.stored.With(kindMark).Add(float64(s.Marks))
+	m.stored.With(kindRepeat).Add(float64(s.Repeats))
+}
+
+// measure reads how large the history is, and how far it goes back.
+func (m *metrics) measure(db *history.DB) {
+	m.bytes.Set(float64(db.Maintenance.DiskBytes()))
+	horizon, err := db.Questions.Coverage.Horizon()
+	switch {
+	case err != nil: // questions and retention report it
+	case horizon.IsZero():
+		m.horizon.Set(0)
+	default:
+		m.horizon.Set(float64(horizon.Unix()))
+	}
 }

@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
@@ -273,3 +275,156 @@ func sameHost(a, b *url.URL) bool {
 
 // place is a URL without what may be secret in it.
 func place(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }
+
+// message is an encoded event. It shares no memory with the event: a client may still write it when
+// the answer is there.
+type message struct {
+	header http.Header
+	body   []byte
+}
+
+// encode makes the message of an event. A panic refuses the event.
+func encode(e *event.Event, encoding string) (m message, err error) {
+	defer sinks.Recover(&err)
+	m.header = http.Header{}
+	if encoding == Structured {
+		m.header["Content-Type"] = []string{event.StructuredContentType}
+		m.body = event.AppendStructured(nil, e)
+		return m, nil
+	}
+	e.Each(func(name, value string) {
+		if name == "datacontenttype" {
+			m.header["Content-Type"] = []string{value}
+			return
+		}
+		m.header[headerName(name)] = []string{strings.Clone(event.HeaderValue(value))}
+	})
+	m.body = bytes.Clone(e.Data)
+	return m, nil
+}
+
+// headerName is the header of an attribute, in the form that Go's client writes: Ce-Id.
+func headerName(attribute string) string {
+	return "Ce-" + strings.ToUpper(attribute[:1]) + attribute[1:]
+}
+
+const (
+	// longestPause bounds Retry-After, so that no endpoint stops the sink for days.
+	longestPause = 5 * time.Minute
+	// patience is how long a call waits for the end of a pause. It is well below the time that the
+	// publisher gives a call.
+	patience = 10 * time.Second
+)
+
+var errPaused = errors.New("the endpoint has asked for a pause (Retry-After)")
+
+// pause is the time for which an endpoint has asked to be left alone.
+type pause struct {
+	mu    sync.Mutex
+	until time.Time // guarded by mu
+}
+
+// obey reads Retry-After: seconds, or a date. What is neither is ignored.
+func (p *pause) obey(retryAfter string) {
+	length := time.Duration(0)
+	text := strings.TrimSpace(retryAfter)
+	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil {
+		length = time.Duration(min(seconds, int64(longestPause/time.Second))) * time.Second
+	} else if date, err := http.ParseTime(text); err == nil {
+		length = min(time.Until(date), longestPause)
+	}
+	if length <= 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if until := time.Now().Add(length); until.After(p.until) {
+		p.until = until
+	}
+}
+
+// wait returns nil once the pause is over. Where that takes too long for a call, nothing is sent,
+// and the caller comes again.
+func (p *pause) wait(ctx context.Context) error {
+	p.mu.Lock()
+	left := time.Until(p.until)
+	p.mu.Unlock()
+	if left <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(min(left, patience))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return &sinks.Error{Class: sinks.Stopped, Err: ctx.Err()}
+	case <-timer.C:
+	}
+	if left > patience {
+		return &sinks.Error{Class: sinks.Retry, Err: errPaused}
+	}
+	return nil
+}
+
+// classified sorts an answer. It is the one place that knows what a status means;
+// docs/decisions/0011 says why some of 4xx are not about the event. Neither the URL's secrets nor
+// the endpoint's own words are in the error: the words may repeat the event.
+func classified(to *url.URL, status int) error {
+	answer := fmt.Errorf("%s answered %s", place(to), statusText(status))
+	switch {
+	case status >= 200 && status < 300:
+		return nil
+	case status >= 300 && status < 400:
+		return &sinks.Error{Class: sinks.Retry, Err: fmt.Errorf("%w: a redirect to another host, "+
+			"or with another method, is not followed; set the url that it leads to", answer)}
+	case aboutEndpoint(status), status >= 500:
+		return &sinks.Error{Class: sinks.Retry, Err: answer}
+	case status == http.StatusRequestEntityTooLarge, status == http.StatusRequestHeaderFieldsTooLarge:
+		return &sinks.Error{Class: sinks.Refused, Err: fmt.Errorf("%w: %w", sinks.ErrTooLarge, answer)}
+	}
+	return &sinks.Error{Class: sinks.Refused, Err: answer}
+}
+
+// aboutEndpoint reports whether a status says that the endpoint is not there, not ready, or does
+// not know the bridge: another event would have the same answer.
+func aboutEndpoint(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
+		http.StatusMethodNotAllowed, http.StatusProxyAuthRequired, http.StatusRequestTimeout,
+		http.StatusGone, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return false
+}
+
+// failed sorts an error of the client. An endpoint that took the connection and then failed may do
+// so for this event only, so only its object waits.
+func (s *Sink) failed(ctx context.Context, to *url.URL, connected bool, err error) error {
+	if ctx.Err() != nil {
+		return &sinks.Error{Class: sinks.Stopped, Err: ctx.Err()}
+	}
+	err = stripped(err)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer within %v", s.cfg.Timeout)
+	}
+	class := sinks.Retry
+	if !connected {
+		class = sinks.Reconnect
+	}
+	return &sinks.Error{Class: class, Err: fmt.Errorf("%s: %w", place(to), err)}
+}
+
+// stripped is a client's error without the URL, which may hold secrets.
+func stripped(err error) error {
+	if about, ok := errors.AsType[*url.Error](err); ok {
+		return about.Err
+	}
+	return err
+}
+
+// statusText is "404 Not Found", or "599".
+func statusText(status int) string {
+	if text := http.StatusText(status); text != "" {
+		return strconv.Itoa(status) + " " + text
+	}
+	return strconv.Itoa(status)
+}

@@ -7,11 +7,15 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-
-	"github.com/segmentio/kafka-go/compress"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/metric"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/prometheus/client_golang/prometheus"
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/compress"
 )
 
 // Sink publishes events to Kafka. It is a sinks.Sink; see the package's documentation for what it
@@ -197,4 +201,185 @@ func (s *Sink) nextProducer(ctx context.Context, c *cluster) (producer, error) {
 	}
 	id, epoch, err := c.newProducer(ctx)
 	return producer{id: id, epoch: epoch}, err
+}
+
+// Check reports whether Open would succeed and these topics can be found. It changes nothing.
+// connect is why the brokers can't be used; topics has an error for each topic that is not as it
+// must be. A topic that is missing and would be created is no problem. Settings that may lose
+// events are warned of. Whether the user may write to a topic is not checked: only a write shows
+// that. The sink must not be open.
+func (s *Sink) Check(ctx context.Context, names []string) (topics []error, connect error) {
+	c := newCluster(s.config.Connection, s.metrics)
+	defer c.close()
+	if err := s.checkPatiently(ctx, c); err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("connect to Kafka: no answer from %s: %w",
+				strings.Join(s.config.Connection.Brokers, ", "), err)
+		}
+		return nil, err
+	}
+	for _, name := range names {
+		if err := s.checkOneTopic(ctx, c, name); err != nil {
+			topics = append(topics, sinkError(ctx, err))
+		}
+	}
+	return topics, nil
+}
+
+// checkPatiently retries for a while when a broker answers that it can't serve yet: one that has
+// just started knows of no producers for a second or two.
+func (s *Sink) checkPatiently(ctx context.Context, c *cluster) error {
+	for began := time.Now(); ; {
+		_, err := s.check(ctx, c)
+		code, answered := errors.AsType[kafkago.Error](err)
+		if !answered || !code.Temporary() || time.Since(began) > patience ||
+			ratelimit.Sleep(ctx, 200*time.Millisecond) != nil {
+			return err
+		}
+	}
+}
+
+// checkOneTopic is resolveTopic without creating anything.
+func (s *Sink) checkOneTopic(ctx context.Context, c *cluster, name string) error {
+	if err := checkTopic(name); err != nil {
+		return err
+	}
+	l, err := c.refresh(ctx, name)
+	switch {
+	case errors.Is(err, kafkago.UnknownTopicOrPartition) && s.config.Topics.Create != nil:
+		return nil
+	case errors.Is(err, kafkago.UnknownTopicOrPartition):
+		return &noTopicError{name}
+	case err != nil:
+		return err
+	}
+	_, _, err = s.checkSettings(ctx, c, name, l)
+	return err
+}
+
+var _ sinks.Sizer = (*Sink)(nil)
+
+// maxUsualOverhead is more than what a record takes besides its payload, unless a header is
+// unusually long.
+const maxUsualOverhead = 8 << 10
+
+// Fits returns nil when the topic accepts the event in a batch of its own, compressed as it would
+// be: max.message.bytes is about that. Where the setting can't be read, and for topics not yet
+// looked up, Fits returns nil and the broker decides.
+func (s *Sink) Fits(e *event.Event) error {
+	most := s.maxMessageBytes(e)
+	if most <= 0 || len(e.Data)+maxUsualOverhead < most {
+		return nil
+	}
+	work := s.scratch.Get().(*scratch)
+	defer s.scratch.Put(work)
+	work.writer.reset()
+	s.encode.put(&work.writer, e, time.Now())
+	size := work.writer.size()
+	if size <= most {
+		return nil
+	}
+	bytes, err := work.writer.finish(work.bytes[:0], s.codec)
+	if err != nil {
+		return asRefused(fmt.Errorf("compress: %w", err))
+	}
+	work.bytes = bytes
+	if compressed := len(bytes) - sizePrefix; compressed > most {
+		return asRefused(fmt.Errorf("%w: a batch of %d bytes, %d before compression, the topic's "+
+			"max.message.bytes is %d", sinks.ErrTooLarge, compressed, size, most))
+	}
+	if size <= maxRequest {
+		s.fitted.keep(e, bytes, size, work.writer.count)
+		work.bytes = nil
+	}
+	return nil
+}
+
+// maxMessageBytes returns the largest batch that the topic of an event accepts; 0 when that is not
+// known.
+func (s *Sink) maxMessageBytes(e *event.Event) int {
+	name := s.names.Get().(*[]byte)
+	defer s.names.Put(name)
+	*name = s.config.Topics.Events.Append((*name)[:0], e, event.AppendTopicPart)
+	t, err := s.lookupTopic(*name)
+	if err != nil || t == nil {
+		return 0
+	}
+	return t.maxMessageBytes
+}
+
+// asTooLarge marks a refusal for its size as sinks.ErrTooLarge, whatever code the broker uses.
+func asTooLarge(err error) error {
+	if isTooLarge(err) {
+		return fmt.Errorf("%w: %w", sinks.ErrTooLarge, err)
+	}
+	return err
+}
+
+// metrics of one sink.
+type metrics struct {
+	records     *metric.Counter
+	bytes       *metric.Counter
+	batches     *metric.Counters // by outcome
+	resends     *metric.Counters // by reason
+	recoveries  *metric.Counters // by result
+	lost        *metric.Counter
+	damaged     *metric.Counter
+	connections *metric.Counter
+	seconds     prometheus.Histogram
+	waiting     *metric.Gauge
+	unused      *metric.Gauge
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	f := metric.With(r)
+	return &metrics{
+		records: f.Counter("bridge_kafka_records_total",
+			"Records that brokers have acknowledged, tombstones among them."),
+		bytes: f.Counter("bridge_kafka_bytes_total",
+			"Bytes of acknowledged record batches, after compression."),
+		batches: f.Counters("bridge_kafka_batches_total",
+			"Record batches by their result: stored, refused, unanswered.",
+			"outcome", "stored", "refused", "unanswered"),
+		resends: f.Counters("bridge_kafka_resends_total",
+			"Requests sent again, by the reason.",
+			// and error codes of brokers
+			"reason", "no leader", "not connected", "timeout", "connection lost"),
+		recoveries: f.Counters("bridge_kafka_producer_recoveries_total",
+			"Times a broker had forgotten a lane's producer, by whether the batch in flight was "+
+				"found: stored, missing, unread; and batches of an earlier process that were "+
+				"stored after the start: late.",
+			"batch", "stored", "missing", "unread", "late"),
+		lost: f.Counter("bridge_kafka_acknowledged_lost_total",
+			"Times a partition's log ended before records that it had acknowledged (an unclean "+
+				"election, a re-created topic)."),
+		damaged: f.Counter("bridge_kafka_damaged_batches_total",
+			"Batches of topics that could not be read back: damaged, or larger than any that the "+
+				"sink sends."),
+		connections: f.Counter("bridge_kafka_connections_opened_total",
+			"Connections opened to brokers."),
+		seconds: f.Histogram("bridge_kafka_batch_seconds",
+			"Time from the first attempt to send a batch to its answer.",
+			prometheus.ExponentialBuckets(0.001, 3, 10)),
+		waiting: f.Gauge("bridge_kafka_lanes_resending",
+			"Lanes that send a batch again because it has no final answer."),
+		unused: f.Gauge("bridge_kafka_unused_partitions",
+			"Partitions that topics have got since an earlier run, and that get no events, so "+
+				"that those of an object stay in one."),
+	}
+}
+
+// observe counts a batch that has got its final answer.
+func (m *metrics) observe(result outcome, batch *inflightBatch, took time.Duration) {
+	switch result {
+	case stored:
+		m.batches.With("stored").Inc()
+		m.records.Add(float64(batch.records))
+		m.bytes.Add(float64(len(batch.bytes)))
+		m.seconds.Observe(took.Seconds())
+	case refused:
+		m.batches.With("refused").Inc()
+	default:
+		m.batches.With("unanswered").Inc()
+	}
 }

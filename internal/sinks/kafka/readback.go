@@ -3,13 +3,15 @@ package kafka
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/ratelimit"
+	"github.com/kubebridge/bridge/internal/sinks"
+	kafkago "github.com/segmentio/kafka-go"
 )
 
 // readback is the reading of a partition from a saved place on, and how far it has come: a later
@@ -203,4 +205,129 @@ func (s *Sink) warnDamaged(lane string, b *logBatch, err error) {
 	}
 	s.log.Warn("a batch can't be read back, and is taken for another producer's; if it is this "+
 		"sink's, its events are sent again, with the same ids", args...)
+}
+
+// maxStoredIDs bounds the ids that a lane remembers: records that others write to the topic may
+// look like its own.
+const maxStoredIDs = 100_000
+
+// storedIDs are the ids of messages that are stored, and that callers will send again because they
+// got no answer. Whoever holds the lane owns them.
+type storedIDs struct {
+	inOrder  []string // of pending batches: they come first and in order, see skipInOrder
+	anyOrder map[string]bool
+}
+
+// addInOrder adds the messages of a batch that an earlier call left pending.
+func (s *storedIDs) addInOrder(ids []string) { s.inOrder = append(s.inOrder, ids...) }
+
+// add adds messages that may come at any time. Those beyond the bound are stored twice, with the
+// same ids.
+func (s *storedIDs) add(ids ...string) {
+	if s.anyOrder == nil {
+		s.anyOrder = make(map[string]bool, len(ids))
+	}
+	for _, id := range ids {
+		if len(s.anyOrder) < maxStoredIDs {
+			s.anyOrder[id] = true
+		}
+	}
+}
+
+// skip answers the messages that are known to be stored, and returns the others.
+func (s *storedIDs) skip(messages []*sinks.Message) []*sinks.Message {
+	return s.skipAnyOrder(s.skipInOrder(messages))
+}
+
+// skipInOrder answers the messages of pending batches. They come first and in order where callers
+// send unanswered messages again before any other of the lane. Dead letters have several senders,
+// so theirs may come later.
+func (s *storedIDs) skipInOrder(messages []*sinks.Message) []*sinks.Message {
+	for len(s.inOrder) > 0 && len(messages) > 0 {
+		if s.inOrder[0] != messages[0].Event.MessageID() {
+			s.add(s.inOrder...)
+			s.inOrder = nil
+			break
+		}
+		messages[0].Err = nil
+		s.inOrder, messages = s.inOrder[1:], messages[1:]
+	}
+	return messages
+}
+
+// skipAnyOrder answers the other messages that are stored. A message with a Run must be stored
+// again.
+func (s *storedIDs) skipAnyOrder(messages []*sinks.Message) []*sinks.Message {
+	if len(s.anyOrder) == 0 {
+		return messages
+	}
+	left := make([]*sinks.Message, 0, len(messages))
+	for _, m := range messages {
+		if id := m.Event.MessageID(); s.anyOrder[id] && m.Event.Run == "" {
+			delete(s.anyOrder, id)
+			m.Err = nil
+		} else {
+			left = append(left, m)
+		}
+	}
+	return left
+}
+
+var _ sinks.Rememberer = (*Sink)(nil)
+
+// Remembers reads the last records of each partition of the topic, if that exists.
+func (s *Sink) Remembers(
+	ctx context.Context, about *event.Event, ours func(sinks.Trace) bool,
+) (found bool, err error) {
+	c := s.connected()
+	if c == nil {
+		return false, asReconnect(errNotOpen)
+	}
+	name := string(s.config.Topics.Events.Append(nil, about, event.AppendTopicPart))
+	if checkTopic(name) != nil {
+		return false, nil
+	}
+	l, err := c.refresh(ctx, name)
+	if errors.Is(err, kafkago.UnknownTopicOrPartition) {
+		return false, nil
+	}
+	const looks = 32 // a topic with more partitions is sure to have something in these
+	for p := 0; p < min(len(l.leaders), looks) && err == nil && !found; p++ {
+		found, err = s.lastIs(ctx, c, name, p, ours)
+	}
+	if err != nil {
+		return false, sinkError(ctx, fmt.Errorf("look at the last records of %s: %w", name, err))
+	}
+	return found, nil
+}
+
+// lastIs passes to ours the records in the last batches of a partition. It reads some offsets back:
+// the last ones may belong to control records, or be compacted away.
+func (s *Sink) lastIs(
+	ctx context.Context, c *cluster, topic string, partition int, ours func(sinks.Trace) bool,
+) (found bool, err error) {
+	const back = 100
+	l := newLane(s, c, topic, partition, 0)
+	start, end, err := l.bounds(ctx)
+	if err != nil || start >= end {
+		return false, err
+	}
+	p, err := c.fetch(ctx, topic, partition, max(start, end-back), readAll)
+	if err != nil {
+		return false, err
+	}
+	for _, b := range p.batches {
+		if b.isForeign() {
+			continue
+		}
+		err := b.each(0, func(r *record) {
+			if id := s.messageID(r); !found && id != "" && r.key != nil {
+				found = ours(sinks.Trace{MessageID: id, PartitionKey: string(r.key)})
+			}
+		})
+		if err != nil {
+			s.warnDamaged(l.name, &b, err)
+		}
+	}
+	return found, nil
 }

@@ -1,11 +1,19 @@
 package nats
 
 import (
+	"bytes"
+	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"time"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // call is one Publish call that waits for answers.
@@ -146,4 +154,198 @@ func (c *call) finished() bool {
 	default:
 		return false
 	}
+}
+
+// Ids of messages are predictable. Whoever may publish to the stream can send a message with the id
+// of a later event, and the stream drops the event as a duplicate. So an ack that says duplicate
+// when this process sends an event for the first time is checked: an earlier process has sent it,
+// or somebody hides it. The last event of an object is read back, since nothing later would correct
+// the loss.
+
+// Origins of what the stream had before this process sent it.
+const (
+	originUnchecked = "unchecked"
+	originChecked   = "checked"
+	originForged    = "forged"
+	originReplaced  = "replaced" // in a bucket: what the stream remembers is not there any more
+)
+
+// againToken comes before the end of the id of a message that was sent although the stream had one
+// under its own id. A random text follows.
+const againToken = "/again/"
+
+// repeats remembers forged messages until the event is stored.
+type repeats struct {
+	mu     sync.Mutex
+	forged map[string]bool // guarded by mu: message ids
+	warned time.Time       // guarded by mu
+}
+
+// checkRepeats checks the acks of a call that say duplicate.
+func (s *Sink) checkRepeats(ctx context.Context, batch []*sinks.Message, found []repeat, to route) {
+	for _, r := range found {
+		m := batch[r.message]
+		id := to.id(m.Event)
+		if m.Err != nil || s.inDoubt.has(id) && !s.repeats.isForged(id) {
+			continue
+		}
+		origin := originUnchecked
+		if st := s.streamOf(m.Event); st != nil && (m.Event.Op == event.Deleted ||
+			s.cfg.Mode == KV) {
+			origin = s.originOf(ctx, m.Event, to, st, r.seq)
+		}
+		s.metrics.unexpected.With(origin).Inc()
+		s.warnRepeat(id, origin)
+		if origin == originForged || origin == originReplaced {
+			s.resendForged(ctx, m, to)
+		}
+	}
+}
+
+// originOf finds out whose message the stream has under an event's id. A question without an answer
+// is asked again, but not forever: the user may lack the right, or the server never answers.
+func (s *Sink) originOf(
+	ctx context.Context, e *event.Event, to route, st *stream, seq uint64,
+) string {
+	const attempts = 3
+	var err error
+	for range attempts {
+		var origin string
+		if origin, err = s.compareStored(ctx, e, to, st, seq); err == nil {
+			return origin
+		}
+		if s.missingRight(getRights) != nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if stack := event.StackOf(err); stack != "" {
+		s.log.Error("a panic at a message that the stream holds under an event's id", "id", e.ID,
+			"err", err.Error(), "stack", stack)
+	}
+	return originUnchecked
+}
+
+// compareStored compares the message that the stream has with what the event's own would be.
+func (s *Sink) compareStored(
+	ctx context.Context, e *event.Event, to route, st *stream, seq uint64,
+) (origin string, err error) {
+	defer sinks.RecoverAnswer(&err)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
+	defer cancel()
+	js, err := s.jetStream(s.conn)
+	if err != nil {
+		return "", err
+	}
+	there, err := js.Stream(ctx, st.name)
+	if err != nil {
+		return "", err
+	}
+	m, err := there.GetMsg(ctx, seq)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound) && s.cfg.Mode == KV:
+		return originReplaced, nil
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return originForged, nil // or deleted meanwhile; then the event is stored again
+	case err != nil:
+		return "", err
+	}
+	enc := encoders.Get().(*encoder)
+	defer enc.release()
+	enc.encode(e, to, s.cfg.Encoding, nil)
+	want := enc.message()
+	same := m.Subject == want.Subject && bytes.Equal(m.Data, want.Data) &&
+		m.Header.Get(nats.MsgIdHdr) == want.Header.Get(nats.MsgIdHdr) &&
+		m.Header.Get("ce-type") == headerOf(want, "ce-type")
+	if same {
+		return originChecked, nil
+	}
+	return originForged, nil
+}
+
+// headerOf returns a header as it was set: the keys of the encoder's messages are not in canonical
+// form.
+func headerOf(m *nats.Msg, key string) string {
+	if values := m.Header[key]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// resendForged stores an event under an unpredictable id. Its CloudEvents id stays.
+func (s *Sink) resendForged(ctx context.Context, m *sinks.Message, to route) {
+	id := to.id(m.Event)
+	to.idSuffix += againToken + rand.Text()
+	m.Err = nil
+	s.send(ctx, []*sinks.Message{m}, to)
+	s.repeats.setForged(id, m.Err != nil)
+}
+
+// setForged records whether a message has still to be sent again.
+func (r *repeats) setForged(id string, open bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !open {
+		delete(r.forged, id)
+		return
+	}
+	if r.forged == nil {
+		r.forged = map[string]bool{}
+	}
+	r.forged[id] = true
+}
+
+func (r *repeats) isForged(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.forged[id]
+}
+
+// warnRepeat logs an unexpected duplicate: each forged one, others once in a while.
+func (s *Sink) warnRepeat(id, origin string) {
+	const every = 30 * time.Second
+	r := &s.repeats
+	r.mu.Lock()
+	silent := origin != originForged && time.Since(r.warned) < every
+	if !silent {
+		r.warned = time.Now()
+	}
+	r.mu.Unlock()
+	if !silent {
+		s.log.Warn("the stream held a message under this id before this process sent it: an "+
+			"earlier process did, or somebody else publishes to the stream",
+			"id", id, "origin", origin)
+	}
+}
+
+// baseID returns the message id of an event whose message has another one: a dead letter, so that
+// it is no duplicate of the event, or one that was sent again under an id of its own.
+func baseID(id, suffix string) string {
+	id, _, _ = strings.Cut(id, againToken)
+	return strings.TrimSuffix(id, suffix)
+}
+
+// resyncStreams reads the last sequence of the batch's streams again when an ack contradicted what
+// was known.
+func (s *Sink) resyncStreams(ctx context.Context, batch []*sinks.Message) error {
+	for _, m := range batch {
+		st := s.streamOf(m.Event)
+		if st == nil || !st.doubtful.Load() {
+			continue
+		}
+		js, err := s.jetStream(s.conn)
+		if err != nil {
+			return err
+		}
+		limited, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
+		found, err := js.Stream(limited, st.name)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("read the last sequence of stream %s: %w", st.name, err)
+		}
+		st.last.Store(found.CachedInfo().State.LastSeq)
+		st.doubtful.Store(false)
+		s.log.Warn("an ack contradicted what was known of the stream: forged, or the stream was "+
+			"recreated", "stream", st.name, "last_sequence", st.last.Load())
+	}
+	return nil
 }

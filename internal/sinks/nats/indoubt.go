@@ -1,13 +1,17 @@
 package nats
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/semaphore"
 )
 
 // inDoubt has messages that were sent and not answered: they may be stored. When one is sent again,
@@ -141,4 +145,148 @@ func (h lastSequences) of(st *stream) uint64 {
 		return h.one
 	}
 	return h.each[st]
+}
+
+// errSearching is the answer to a message that is still searched for.
+var errSearching = errors.New("the stream is still searched for messages that were sent without " +
+	"an answer; the message is sent when that is done")
+
+// search reads the streams of overdue messages for them, for at most AckTimeout: the next call
+// continues where it ended. Other calls run meanwhile. The error is for the messages that are still
+// overdue.
+func (s *Sink) search(ctx context.Context, overdue []*sinks.Message, to route) error {
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
+	defer cancel()
+	err := s.searchAll(bounded, overdue, to)
+	switch {
+	case ctx.Err() != nil:
+		return stopped(ctx.Err())
+	case err == nil, bounded.Err() != nil:
+		return &sinks.Error{Class: sinks.Retry, Err: errSearching}
+	default:
+		return s.unanswered(err)
+	}
+}
+
+func (s *Sink) searchAll(ctx context.Context, overdue []*sinks.Message, to route) error {
+	d := s.inDoubt
+	if err := d.searching.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer d.searching.Release(1)
+	for {
+		st := d.overdueIn(overdue, to)
+		if st == nil {
+			return nil
+		}
+		if err := s.searchStream(ctx, st); err != nil {
+			return fmt.Errorf("search for messages without an answer in stream %s: %w", st.name,
+				err)
+		}
+	}
+}
+
+// overdueIn returns a stream in which one of the messages has to be searched for; nil for none.
+func (d *inDoubt) overdueIn(batch []*sinks.Message, to route) *stream {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range batch {
+		if in, ok := d.ids[to.id(m.Event)]; ok && in.overdue() {
+			return in.stream
+		}
+	}
+	return nil
+}
+
+// searchStream reads what a stream has stored since the first of its overdue messages was sent, or
+// since the last search ended.
+func (s *Sink) searchStream(ctx context.Context, st *stream) error {
+	js, err := s.jetStream(s.conn)
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
+	defer cancel()
+	found, err := js.Stream(limited, st.name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		s.inDoubt.streamGone(st)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	info := found.CachedInfo()
+	t := s.inDoubt.searchRange(st, info)
+	reached := t.last
+	if info.State.Msgs > 0 && t.first <= t.last {
+		reached = t.first - 1
+		err = s.readRange(ctx, js, t, func(m jetstream.Msg, sequence uint64) {
+			s.inDoubt.markStored(m.Headers().Get(nats.MsgIdHdr))
+			reached = sequence
+		})
+		if err == nil {
+			reached = t.last
+		}
+	}
+	s.inDoubt.searched(st, reached)
+	return err
+}
+
+// searchRange returns the part of a stream to read.
+func (d *inDoubt) searchRange(st *stream, info *jetstream.StreamInfo) streamRange {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := streamRange{stream: st.name, first: info.State.LastSeq + 1}
+	for _, in := range d.ids {
+		if in.stream != st || !in.overdue() {
+			continue
+		}
+		// recreated, or restored
+		if !info.Created.Equal(in.created) || in.searchedTo > info.State.LastSeq {
+			in.created, in.searchedTo, in.begun = info.Created, 0, false
+		}
+		in.searchedTo = max(in.searchedTo, max(info.State.FirstSeq, 1)-1)
+		if !in.begun {
+			in.begun, in.searchEnd = true, info.State.LastSeq
+		}
+		t.first, t.last = min(t.first, in.searchedTo+1), max(t.last, in.searchEnd)
+	}
+	return t
+}
+
+// markStored records a message that was found.
+func (d *inDoubt) markStored(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if in, ok := d.ids[id]; ok {
+		in.stored = true
+	}
+}
+
+// searched records up to which sequence a stream was read. A message that was searched for to its
+// end is not there, and no longer in doubt.
+func (d *inDoubt) searched(st *stream, reached uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, in := range d.ids {
+		if in.stream != st || !in.begun || in.stored {
+			continue
+		}
+		if in.searchedTo = max(in.searchedTo, reached); in.searchedTo >= in.searchEnd {
+			delete(d.ids, id)
+		}
+	}
+	d.count.Store(int64(len(d.ids)))
+}
+
+// streamGone records that a stream does not exist any more, and none of its messages.
+func (d *inDoubt) streamGone(st *stream) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, in := range d.ids {
+		if in.stream == st && in.overdue() {
+			delete(d.ids, id)
+		}
+	}
+	d.count.Store(int64(len(d.ids)))
 }

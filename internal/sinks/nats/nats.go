@@ -5,14 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/metric"
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Sink publishes events to NATS. It implements sinks.Sink; the package comment says what it
@@ -255,4 +257,177 @@ func (s *Sink) withErrorSince(age time.Duration, err error) error {
 		return fmt.Errorf("%w; the server reported: %w", err, said)
 	}
 	return err
+}
+
+// Check reports whether Open would succeed. It changes nothing. connect is why the server can't be
+// used, stream what is wrong with the stream. A stream that is missing and would be created is no
+// problem. Streams with a template as name are checked when events arrive. Whether the user may
+// publish to the subjects is not checked: only publishing shows that. The sink must not be open.
+func (s *Sink) Check(ctx context.Context) (connect, stream error) {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return classified(fmt.Errorf("connect to NATS at %s: %w", s.cfg.Connection.redactedURL(),
+			err)), nil
+	}
+	defer s.disconnect(conn)
+	url := s.cfg.Connection.connectedTo(conn)
+	if !conn.HeadersSupported() {
+		return classified(fmt.Errorf("NATS at %s: %w: NATS 2.2 or newer is needed", url,
+			nats.ErrHeadersNotSupported)), nil
+	}
+	if s.cfg.Mode == Core || s.cfg.Stream.Manage == Off || s.several {
+		return nil, nil
+	}
+	if err := s.checkExisting(ctx, conn); err != nil {
+		return nil, classified(fmt.Errorf("NATS at %s: %w", url, s.withServerError(err)))
+	}
+	return nil, nil
+}
+
+// checkExisting is ensureStream without creating anything.
+func (s *Sink) checkExisting(ctx context.Context, conn *nats.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
+	defer cancel()
+	js, err := s.jetStream(conn)
+	if err != nil {
+		return err
+	}
+	stream, err := js.Stream(ctx, s.cfg.Stream.Name)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound) && s.cfg.Stream.Manage == Verify:
+		return missingStream(s.cfg.Stream)
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return s.creatable(ctx, js)
+	case err != nil:
+		return explainAPI(s.cfg.Stream.Name, err)
+	}
+	return s.checkStream(stream.CachedInfo().Config, s.cfg.Stream)
+}
+
+// creatable reports an error when another stream has the subjects.
+func (s *Sink) creatable(ctx context.Context, js jetstream.JetStream) error {
+	for _, subject := range s.cfg.Stream.Subjects {
+		if _, err := js.StreamNameBySubject(ctx, subject); err == nil {
+			return overlapError(ctx, js, s.cfg.Stream)
+		}
+	}
+	return nil
+}
+
+// Limits of the protocol that the server does not report.
+const (
+	maxHeader = math.MaxUint16 // of a message in a stream, with its first line
+	// maxSubjects keeps "HPUB subject reply sizes" within max_control_line, 4,096 by default: a
+	// longer line makes the server close the connection, and the resent message would close the
+	// next one.
+	maxSubjects = 4096 - 64
+)
+
+// maxUsualHeader is larger than the headers of an event, unless one is unusually long.
+const maxUsualHeader = 8 << 10
+
+// Fits returns nil when the server and the stream accept the event as it would be encoded. After a
+// reconnect the limits may be others, so Publish checks again.
+func (s *Sink) Fits(e *event.Event) error {
+	if s.conn == nil {
+		return nil
+	}
+	limits, err := s.limits()
+	if err != nil {
+		return nil // Publish reports it
+	}
+	limits = limits.of(s.streamOf(e))
+	if most := len(e.Data) + maxUsualHeader; (limits.payload <= 0 || most < limits.payload) &&
+		(limits.stream <= 0 || most < limits.stream) {
+		return nil
+	}
+	enc := encoders.Get().(*encoder)
+	defer enc.release()
+	enc.encode(e, s.events, s.cfg.Encoding, nil)
+	return classified(limits.check(enc))
+}
+
+// sizeLimits are the sizes that the server accepts; 0 means no limit.
+type sizeLimits struct {
+	payload int // max_payload: headers and data
+	stream  int // the stream's max_msg_size: headers and data
+	header  int
+}
+
+// check reports whether the server would refuse for its size what was encoded last. Checked here it
+// costs no connection: the server answers a payload above max_payload by closing the connection.
+func (l sizeLimits) check(e *encoder) error {
+	msg, header := &e.msg, e.header
+	size := header + len(msg.Data)
+	switch {
+	case len(msg.Subject)+len(msg.Reply) > maxSubjects:
+		return fmt.Errorf("%w: its subject has %d bytes, at most %d fit", ErrTooLarge,
+			len(msg.Subject), maxSubjects-len(msg.Reply))
+	case l.header > 0 && header > l.header:
+		return fmt.Errorf("%w: its headers have %d bytes, a stream takes %d", ErrTooLarge, header,
+			l.header)
+	case l.payload > 0 && size > l.payload:
+		return fmt.Errorf("%w: %d bytes with headers, the server's max_payload is %d", ErrTooLarge,
+			size, l.payload)
+	case l.stream > 0 && size > l.stream:
+		return fmt.Errorf("%w: %d bytes with headers, the stream's max_msg_size is %d", ErrTooLarge,
+			size, l.stream)
+	default:
+		return nil
+	}
+}
+
+type metrics struct {
+	messages    *metric.Counters
+	duplicates  *metric.Counter
+	unexpected  *metric.Counters
+	seconds     prometheus.Histogram
+	strayAcks   *metric.Counters
+	disconnects *metric.Counter
+	connected   *metric.Gauge
+}
+
+const outcomeStored = "stored"
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	f := metric.With(registerer)
+	return &metrics{
+		messages: f.Counters("bridge_nats_messages_total",
+			"Messages given to Publish by their result: stored, or the class of their error.",
+			"outcome", outcomeStored, sinks.Retry.String(), sinks.Reconnect.String(),
+			sinks.Refused.String(), sinks.Stopped.String()),
+		duplicates: f.Counter("bridge_nats_duplicates_total",
+			"Messages among the stored that the stream held already: resent after a lost ack or "+
+				"a restart."),
+		unexpected: f.Counters("bridge_nats_unexpected_duplicates_total",
+			"Messages that the stream held already when this process sent them for the first "+
+				"time: unchecked, "+
+				"checked (of an earlier process), forged, or replaced in a bucket (both were sent "+
+				"again).",
+			"origin", originUnchecked, originChecked, originForged, originReplaced),
+		seconds: f.Histogram("bridge_nats_publish_seconds",
+			"Time of a Publish call, from its first message to its last answer.",
+			prometheus.ExponentialBuckets(0.0005, 2, 15)),
+		strayAcks: f.Counters("bridge_nats_stray_acks_total",
+			"Answers that were not believed: late (after the timeout), foreign (not from the "+
+				"stream, or not possible), "+
+				"unordered (of a sequence that the stream has passed; the message is sent again).",
+			"reason", late.String(), foreign.String(), unordered.String()),
+		disconnects: f.Counter("bridge_nats_disconnects_total", "Connections that broke."),
+		connected:   f.Gauge("bridge_nats_connected", "1 while there is a connection."),
+	}
+}
+
+// published counts the answers of one call.
+func (m *metrics) published(batch []*sinks.Message, took time.Duration) {
+	m.seconds.Observe(took.Seconds())
+	stored := 0
+	for _, message := range batch {
+		if message.Err == nil {
+			stored++
+			continue
+		}
+		m.messages.With(sinks.Classify(message.Err).String()).Inc()
+	}
+	m.messages.With(outcomeStored).Add(float64(stored))
 }

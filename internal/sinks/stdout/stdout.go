@@ -1,6 +1,7 @@
 package stdout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,13 +9,13 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
-
-	"golang.org/x/sync/semaphore"
-	"golang.org/x/term"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/term"
 )
 
 // Values of Config.Format.
@@ -175,4 +176,252 @@ func explain(err error) error {
 			"disk; make room, nothing is lost meanwhile: %w", err)}
 	}
 	return &sinks.Error{Class: sinks.Retry, Err: fmt.Errorf("standard output: %w", err)}
+}
+
+// writing is one write, which continues when nobody waits for it any more.
+type writing struct {
+	buf  []byte
+	owed torn  // what buf begins with
+	ends []int // where each message's line ends in buf
+	// of the messages, by lineID; set when nobody waits any more, since events are the caller's
+	ids  []string
+	done chan struct{}
+
+	// Set before done is closed.
+	written int
+	err     error
+}
+
+// write renders all lines into one buffer and writes them at once. Lines that the writer took to
+// their end are acknowledged.
+func (s *Sink) write(ctx context.Context, batch []*sinks.Message) {
+	w := s.render(batch)
+	go func() {
+		defer close(w.done)
+		w.written, w.err = s.out.Write(w.buf)
+	}()
+	if !w.wait(ctx) {
+		for _, m := range batch {
+			w.ids = append(w.ids, lineID(m.Event))
+		}
+		s.left = w
+		sinks.Fail(batch, stopped(ctx))
+		return
+	}
+	s.conclude(w, func(i int) string { return lineID(batch[i].Event) })
+	for i, m := range batch {
+		if m.Err == nil && w.ends[i] > w.written {
+			m.Err = explain(w.err)
+		}
+	}
+}
+
+// render makes the lines of a batch.
+func (s *Sink) render(batch []*sinks.Message) *writing {
+	w := &writing{owed: s.owed, ends: make([]int, len(batch)), done: make(chan struct{})}
+	w.buf = append(s.buf[:0], s.owed.rest...)
+	for i, m := range batch {
+		// A message that is resent because its line was torn needs the rest of the line, and no
+		// second one.
+		if i > 0 || s.owed.rest == nil || s.owed.id != lineID(m.Event) {
+			w.buf, m.Err = s.tryFormat(w.buf, m.Event)
+		}
+		w.ends[i] = len(w.buf)
+	}
+	s.buf = nil // the writer has it
+	return w
+}
+
+// tryFormat appends the line of an event. A panic refuses the event, which has no line then.
+func (s *Sink) tryFormat(buf []byte, e *event.Event) (out []byte, err error) {
+	out = buf
+	defer sinks.Recover(&err)
+	return s.format(buf, e), nil
+}
+
+// wait is false when ctx ended before the write did.
+func (w *writing) wait(ctx context.Context) bool {
+	select {
+	case <-w.done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// conclude notes what a write that is done has left. id is of a message of it.
+func (s *Sink) conclude(w *writing, id func(i int) string) {
+	s.buf, s.owed = w.buf, w.torn(id)
+}
+
+// finish waits for a write that an earlier call has left, and notes what became of it. It is false
+// when ctx ended before.
+func (s *Sink) finish(ctx context.Context) bool {
+	w := s.left
+	if w == nil {
+		return true
+	}
+	if !w.wait(ctx) {
+		return false
+	}
+	s.left = nil
+	s.conclude(w, func(i int) string { return w.ids[i] })
+	for i, id := range w.ids {
+		if w.ends[i] <= w.written {
+			s.taken[id] = struct{}{}
+		}
+	}
+	return true
+}
+
+// torn is the line that was taken in part.
+func (w *writing) torn(id func(i int) string) torn {
+	if w.written < len(w.owed.rest) {
+		return torn{w.owed.id, slices.Clone(w.owed.rest[w.written:])}
+	}
+	begin := len(w.owed.rest)
+	for i, end := range w.ends {
+		if begin < w.written && w.written < end {
+			return torn{id(i), slices.Clone(w.buf[w.written:end])}
+		}
+		begin = end
+	}
+	return torn{}
+}
+
+// untaken gives the messages whose lines were not taken by a write that nobody waited for.
+func (s *Sink) untaken(batch []*sinks.Message) (rest []*sinks.Message) {
+	if len(s.taken) == 0 {
+		return batch
+	}
+	for _, m := range batch {
+		id := lineID(m.Event)
+		if _, ok := s.taken[id]; !ok {
+			rest = append(rest, m)
+		}
+		delete(s.taken, id)
+	}
+	return rest
+}
+
+// appendJSONLine appends a structured CloudEvent. A payload may hold line breaks between its JSON
+// tokens, and nowhere else: as spaces they mean the same, and the event stays one line.
+func appendJSONLine(dst []byte, e *event.Event) []byte {
+	begin := len(dst)
+	dst = event.AppendStructured(dst, e)
+	for i := begin; i < len(dst); i++ {
+		if dst[i] == '\n' || dst[i] == '\r' {
+			dst[i] = ' '
+		}
+	}
+	return append(dst, '\n')
+}
+
+// shortFormat is a line for people: time, op, resource, object, who, version.
+type shortFormat struct{ colour bool }
+
+// ANSI colours.
+const (
+	reset   = "\x1b[0m"
+	dim     = "\x1b[2m"
+	red     = "\x1b[31m"
+	green   = "\x1b[32m"
+	yellow  = "\x1b[33m"
+	magenta = "\x1b[35m"
+	cyan    = "\x1b[36m"
+)
+
+var opColours = map[event.Op]string{
+	event.Added: green, event.Updated: yellow, event.Deleted: red, event.Synced: cyan,
+	event.Gap: magenta,
+}
+
+func (f shortFormat) appendLine(dst []byte, e *event.Event) []byte {
+	dst = f.paint(dst, dim, e.Time.Local().Format("15:04:05.000"))
+	dst = append(dst, ' ')
+	dst = f.paint(dst, opColours[e.Op], pad(string(e.Op), len(event.Updated)))
+	dst = append(dst, ' ')
+	dst = append(dst, printable(what(e))...)
+	dst = append(dst, ' ')
+	dst = append(dst, printable(who(e))...)
+	if e.Manager != "" {
+		dst = f.paint(append(dst, ' '), dim, "by "+printable(e.Manager))
+	}
+	if e.ResourceVersion != "" {
+		dst = f.paint(append(dst, ' '), dim, "@"+printable(e.ResourceVersion))
+	}
+	for _, note := range notes(e) {
+		dst = append(dst, ' ')
+		dst = f.paint(dst, magenta, printable(note))
+	}
+	return append(dst, '\n')
+}
+
+func (f shortFormat) paint(dst []byte, colour, text string) []byte {
+	if !f.colour || colour == "" {
+		return append(dst, text...)
+	}
+	dst = append(dst, colour...)
+	dst = append(dst, text...)
+	return append(dst, reset...)
+}
+
+// what is the kind of thing: "deployments.apps", or "informer" for events about one.
+func what(e *event.Event) string {
+	switch {
+	case e.Resource == "":
+		return "informer"
+	case e.Group == "":
+		return e.Resource
+	default:
+		return e.Resource + "." + e.Group
+	}
+}
+
+// who is its name.
+func who(e *event.Event) string {
+	switch {
+	case e.Resource == "":
+		return e.Informer
+	case e.Namespace == "":
+		return e.Name
+	default:
+		return e.Namespace + "/" + e.Name
+	}
+}
+
+// notes are what does not hold for most events: flags, the cause, the data of an event about an
+// informer, a dead letter's reason.
+func notes(e *event.Event) (notes []string) {
+	if e.Initial {
+		notes = append(notes, "initial")
+	}
+	if e.Inferred {
+		notes = append(notes, "inferred")
+	}
+	if e.Cause != "" {
+		notes = append(notes, e.Cause)
+	}
+	if e.Resource == "" && len(e.Data) > 0 {
+		notes = append(notes, string(e.Data))
+	}
+	for _, a := range e.Extensions {
+		notes = append(notes, a.Name+"="+cmp.Or(a.Value, `""`))
+	}
+	return notes
+}
+
+func pad(text string, width int) string {
+	return text + strings.Repeat(" ", max(0, width-len(text)))
+}
+
+// printable keeps control characters away from the terminal: a name or a manager may come from
+// anyone.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || 0x7f <= r && r <= 0x9f {
+			return '?'
+		}
+		return r
+	}, text)
 }

@@ -2,6 +2,8 @@ package disk
 
 import (
 	"errors"
+	"io"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -82,4 +84,120 @@ func (j *journal) rewrite() error {
 		err = again.Sync()
 	}
 	return errors.Join(err, again.Close())
+}
+
+// directory is opened to be synced: what lies behind that is in the file system's own journal, so
+// it may be repeated.
+type directory struct {
+	vfs.File
+	fs *FS
+}
+
+// Sync implements vfs.File.
+func (d *directory) Sync() error { return d.fs.try(d.File.Sync) }
+
+// table is a file that Pebble can recreate: sorted tables, options.
+type table struct {
+	vfs.File
+	fs   *FS
+	name string
+}
+
+// Write implements vfs.File.
+func (t *table) Write(p []byte) (written int, err error) {
+	err = t.fs.try(func() error {
+		n, err := t.File.Write(p[written:])
+		written += n
+		return err
+	})
+	return written, err
+}
+
+// WriteAt implements vfs.File.
+func (t *table) WriteAt(p []byte, offset int64) (written int, err error) {
+	err = t.fs.try(func() error {
+		n, err := t.File.WriteAt(p[written:], offset+int64(written))
+		written += n
+		return err
+	})
+	return written, err
+}
+
+// Sync implements vfs.File.
+func (t *table) Sync() error { return t.failLater(t.File.Sync()) }
+
+// SyncData implements vfs.File.
+func (t *table) SyncData() error { return t.failLater(t.File.SyncData()) }
+
+// SyncTo implements vfs.File.
+func (t *table) SyncTo(length int64) (full bool, err error) {
+	full, err = t.File.SyncTo(length)
+	return full, t.failLater(err)
+}
+
+// failLater passes on that a sync failed, when the disk takes writes again: Pebble makes the table
+// again at once.
+func (t *table) failLater(err error) error {
+	_ = t.fs.retry(err, func() error { return t.fs.probe(t.name + ".probe") }) // err says all of it
+	return err
+}
+
+// probe writes and syncs a little.
+func (f *FS) probe(name string) error {
+	file, err := f.FS.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(make([]byte, 4096))
+	return errors.Join(err, file.Sync(), file.Close(), f.FS.Remove(name))
+}
+
+// pieceBytes is how much a piece of a tail holds.
+const pieceBytes = 64 << 10
+
+type piece [pieceBytes]byte
+
+// pieces are used again, by any journal: Pebble begins a log with each memtable, and memory that
+// grew with each of them again was a fifth of all that a first snapshot allocated.
+var pieces = sync.Pool{New: func() any { return new(piece) }}
+
+// tail is memory to which bytes are added behind others, without moving those. The zero tail is
+// empty.
+type tail struct {
+	pieces []*piece // full, but for the last
+	length int
+}
+
+func (t *tail) append(p []byte) {
+	for len(p) > 0 {
+		if t.length == len(t.pieces)*pieceBytes {
+			t.pieces = append(t.pieces, pieces.Get().(*piece))
+		}
+		n := copy(t.pieces[len(t.pieces)-1][t.length%pieceBytes:], p)
+		t.length += n
+		p = p[n:]
+	}
+}
+
+// truncate forgets what lies behind the first bytes.
+func (t *tail) truncate(length int) {
+	keep := (length + pieceBytes - 1) / pieceBytes
+	for i, p := range t.pieces[keep:] {
+		pieces.Put(p)
+		t.pieces[keep+i] = nil
+	}
+	t.pieces, t.length = t.pieces[:keep], length
+}
+
+// writeAt writes all of it.
+func (t *tail) writeAt(w io.WriterAt, offset int64) error {
+	left := t.length
+	for _, p := range t.pieces {
+		n := min(left, pieceBytes)
+		if _, err := w.WriteAt(p[:n], offset); err != nil {
+			return err
+		}
+		left, offset = left-n, offset+int64(n)
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,9 +18,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/kubebridge/bridge/internal/store/disk"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Errors that a caller decides by. Each continues "state directory <name> …".
@@ -285,4 +285,70 @@ func (db *DB) Close() error {
 		return fmt.Errorf("close state database: %w", err)
 	}
 	return nil
+}
+
+// FormatVersion of the keys and values in the database, a number that grows. A directory of another
+// version is refused, whichever is newer; the first version that changes it must convert older
+// ones, in checkFormat.
+const FormatVersion = "4"
+
+// pebbleFormat is Pebble's own format. It is fixed: a newer Pebble would otherwise make a directory
+// unreadable for the bridge before it without a report. The changelog must mention a higher one, as
+// it does a change of FormatVersion.
+const pebbleFormat = pebble.FormatValueSeparation
+
+// checkFormat refuses a database of another format, and notes ours in a new one.
+func (db *DB) checkFormat() error {
+	version, err := db.Get(MetaKey("format"))
+	if err != nil {
+		return err
+	}
+	if version == nil {
+		db.runs.wasClean = true
+		return db.set(MetaKey("format"), []byte(FormatVersion))
+	}
+	if string(version) == FormatVersion {
+		return nil
+	}
+	difference := fmt.Sprintf("it has format %q, this bridge reads %q", version, FormatVersion)
+	theirs, err := strconv.Atoi(string(version))
+	ours, _ := strconv.Atoi(FormatVersion) // it is a number, as a test knows
+	if err == nil && theirs > ours {
+		return newerError(db.dir, difference)
+	}
+	return fmt.Errorf("state directory %s %w: %s; use the bridge that wrote it, or another "+
+		"directory", db.dir, ErrForeign, difference)
+}
+
+// newerError is for a directory that a newer bridge has written.
+func newerError(dir, difference string) error {
+	return fmt.Errorf("state directory %s %w but of a newer one: %s; nothing was changed: continue "+
+		"with the newer bridge, restore a copy from before the upgrade,"+
+		" or start with an empty directory and a new snapshot", dir, ErrForeign, difference)
+}
+
+// Runs is a mark in the database: the last run ended with everything that it had sent settled.
+// Without one, sinks may have got events that are not known here, except announced ones.
+type Runs struct {
+	db *DB
+	// wasClean: the run before ended in order, or there was none. Set by Open.
+	wasClean bool
+}
+
+// WasClean reports whether the last run ended in order, or there was none.
+func (r *Runs) WasClean() bool { return r.wasClean }
+
+// Begin removes the mark, before anything is sent.
+func (r *Runs) Begin() error {
+	b := r.db.pebble.NewBatch()
+	return r.db.Finish(b, pebble.Sync, b.Delete(MetaKey("clean"), nil))
+}
+
+// End sets the mark: everything that was sent is settled, and committed.
+func (r *Runs) End() error { return r.db.set(MetaKey("clean"), nil) }
+
+func (r *Runs) read() error {
+	mark, err := r.db.Get(MetaKey("clean"))
+	r.wasClean = r.wasClean || mark != nil
+	return err
 }

@@ -9,15 +9,21 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/nats-io/nats-server/v2/server"
 )
 
@@ -215,4 +221,75 @@ func (s *Server) ClientURL() string {
 		return ""
 	}
 	return "nats://" + net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Port))
+}
+
+// guard admits clients: those who send the token, and, where OwnUser says so, those of this
+// process's user. Everybody else on this machine could read, forge and purge events.
+type guard struct {
+	token   [sha256.Size]byte
+	ownUser bool
+	server  *server.Server // set before the server starts
+}
+
+func newGuard(cfg *Config) (*guard, error) {
+	token, err := cfg.Token()
+	if err == nil && token == "" {
+		err = errors.New("its token is empty")
+	}
+	return &guard{token: sha256.Sum256([]byte(token)), ownUser: cfg.OwnUser}, err
+}
+
+// Check implements server.Authentication.
+func (g *guard) Check(c server.ClientAuthentication) bool {
+	got := sha256.Sum256([]byte(c.GetOpts().Token))
+	if subtle.ConstantTimeCompare(got[:], g.token[:]) == 1 {
+		return true
+	}
+	local, ok := g.server.Addr().(*net.TCPAddr)
+	return g.ownUser && ok && local.IP.IsLoopback() && admin.IsOwnUser(c.RemoteAddress(), local)
+}
+
+// lockDir keeps a second server out of the directory: NATS does not, and two servers damage each
+// other's streams. The lock ends with the process.
+func lockDir(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("store directory: %w", err)
+	}
+	lock, err := vfs.Default.Lock(filepath.Join(dir, "bridge.lock"))
+	if err != nil {
+		return nil, fmt.Errorf("store directory %s is in use by another process, or can't be "+
+			"locked: %w", dir, err)
+	}
+	// the process is done with it; nothing can be done about an error
+	return func() { _ = lock.Close() }, nil
+}
+
+// serverLog writes the server's log to slog.
+type serverLog struct {
+	log   *slog.Logger
+	fatal chan<- error
+}
+
+func (l serverLog) Noticef(format string, args ...any) {
+	l.log.Debug("nats server", "said", fmt.Sprintf(format, args...))
+}
+
+func (l serverLog) Warnf(format string, args ...any) {
+	l.log.Warn("nats server", "said", fmt.Sprintf(format, args...))
+}
+
+func (l serverLog) Errorf(format string, args ...any) {
+	l.log.Warn("nats server", "said", fmt.Sprintf(format, args...))
+}
+func (l serverLog) Debugf(string, ...any) {}
+func (l serverLog) Tracef(string, ...any) {}
+
+// Fatalf ends Run. The server's own logger would end the process.
+func (l serverLog) Fatalf(format string, args ...any) {
+	err := fmt.Errorf(format, args...)
+	select {
+	case l.fatal <- err:
+	default: // the first is the reason
+		l.log.Error("nats server", "err", err)
+	}
 }

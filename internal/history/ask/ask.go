@@ -1,0 +1,378 @@
+package ask
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/history/record"
+)
+
+// Set is the histories of this process that are open. It answers the admin server.
+type Set struct {
+	mu   sync.Mutex
+	open []*openHistory // guarded by mu
+}
+
+// openHistory is one of them.
+type openHistory struct {
+	history *query.Questions
+	// ending is closed when the history is about to close.
+	ending chan struct{}
+	asking sync.WaitGroup
+	// slots bound the questions at a time, so that they take no more than a share of the processor.
+	slots chan struct{}
+}
+
+// maxQuestions is how many are answered at a time: on half of the processors. With as many as
+// there are processors, or more, all sinks publish later by tens of milliseconds
+// (TestPublishBesideQuestions).
+var maxQuestions = max(runtime.GOMAXPROCS(0)/2, 1)
+
+// Serve lets others ask a history, until end is called, which waits for those that do.
+func (h *Set) Serve(questions *query.Questions) (end func()) {
+	if h == nil {
+		return func() {}
+	}
+	o := &openHistory{
+		history: questions, ending: make(chan struct{}),
+		slots: make(chan struct{}, maxQuestions),
+	}
+	h.mu.Lock()
+	h.open = append(h.open, o)
+	h.mu.Unlock()
+	return func() {
+		h.mu.Lock()
+		h.open = slices.DeleteFunc(h.open, func(other *openHistory) bool { return other == o })
+		h.mu.Unlock()
+		close(o.ending)
+		o.asking.Wait()
+	}
+}
+
+// ask returns a history to ask, the first of several; nil where none is open. The context ends when
+// that history is about to close. Call release afterwards.
+func (h *Set) ask(ctx context.Context) (o *openHistory, _ context.Context, release func()) {
+	h.mu.Lock()
+	if len(h.open) == 0 {
+		h.mu.Unlock()
+		return nil, ctx, func() {}
+	}
+	o = h.open[0]
+	o.asking.Add(1) // with the lock held: end can't have passed it by
+	h.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-o.ending:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return o, ctx, func() { cancel(); o.asking.Done() }
+}
+
+// isEnding reports whether the history is about to close.
+func (o *openHistory) isEnding() bool {
+	select {
+	case <-o.ending:
+		return true
+	default:
+		return false
+	}
+}
+
+// Error is an error of a question with the HTTP status that it is answered with.
+type Error struct {
+	Code int
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// HTTPStatus is what a server answers with.
+func (e *Error) HTTPStatus() int { return e.Code }
+
+func badQuestion(err error) error { return &Error{Code: http.StatusBadRequest, Err: err} }
+
+func notFound(err error) error { return &Error{Code: http.StatusNotFound, Err: err} }
+
+// Ask implements admin.Historian.
+func (h *Set) Ask(ctx context.Context, question string, q url.Values) (any, error) {
+	questions := map[string]func(*asked, context.Context) (any, error){
+		"versions": (*asked).versions, "object": (*asked).object, "diff": (*asked).diff,
+		"timeline": (*asked).timeline, "search": (*asked).search, "resources": (*asked).resources,
+		"state": nil,
+	}
+	answer, known := questions[question]
+	if !known {
+		return nil, notFound(fmt.Errorf("no question %q: there are versions, object, diff, timeline, "+
+			"state, search and resources", question))
+	}
+	if question == "state" { // it outlives this call
+		return h.state(ctx, q)
+	}
+	o, ctx, release := h.ask(ctx)
+	defer release()
+	if o == nil {
+		if question == "resources" {
+			return resourcesReport{Resources: []string{}, Clusters: []string{}}, nil
+		}
+		return nil, noHistory()
+	}
+	if err := o.slot(ctx); err != nil {
+		return nil, err
+	}
+	defer o.free()
+	a := &asked{history: o.history, q: q}
+	result, err := answer(a, ctx)
+	if err == nil {
+		err = ctx.Err()
+	}
+	return result, classifyAnswer(err)
+}
+
+func noHistory() error {
+	return notFound(errors.New("this bridge keeps no history, or it is not open yet: add a " +
+		"sink of kind history"))
+}
+
+// slot waits for one.
+func (o *openHistory) slot(ctx context.Context) error {
+	select {
+	case o.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return &Error{
+			Code: http.StatusServiceUnavailable,
+			Err:  errors.New("too many questions at a time, or the history closes"),
+		}
+	}
+}
+
+func (o *openHistory) free() { <-o.slots }
+
+// classifyAnswer says how an error is answered.
+func classifyAnswer(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled):
+		return &Error{
+			Code: http.StatusServiceUnavailable,
+			Err:  errors.New("the question was broken off"),
+		}
+	case errors.Is(err, query.ErrUnknownResource), errors.Is(err, query.ErrDidNotExist),
+		errors.Is(err, query.ErrNotKnown):
+		return notFound(err)
+	case errors.Is(err, query.ErrSeveralClusters):
+		return badQuestion(fmt.Errorf("%w; give one with cluster=", err))
+	}
+	return err
+}
+
+// asked is one question.
+type asked struct {
+	history *query.Questions
+	q       url.Values
+}
+
+// point is a parameter that is a time or a resourceVersion; the zero point when it is left out.
+func (a *asked) point(name string) (p query.Point, err error) {
+	text := a.q.Get(name)
+	if text == "" {
+		return p, nil
+	}
+	if p, err = query.ParsePoint(text, time.Now()); err != nil {
+		return p, badQuestion(fmt.Errorf("%s: %w", name, err))
+	}
+	return p, nil
+}
+
+// limit is a parameter that bounds an answer.
+func (a *asked) limit(fallback, most int) (int, error) {
+	text := a.q.Get("limit")
+	if text == "" {
+		return fallback, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, badQuestion(fmt.Errorf("limit %q: want 1 to %d", text, most))
+	}
+	return n, nil
+}
+
+// Cluster is the one that is meant.
+func (a *asked) cluster() (string, error) {
+	clusters := a.history.Resources.Clusters()
+	name := a.q.Get("cluster")
+	switch {
+	case name != "":
+		return name, nil
+	case len(clusters) > 1:
+		return "", badQuestion(fmt.Errorf("the history has several clusters, give one with cluster=: %s",
+			strings.Join(clusters, ", ")))
+	case len(clusters) == 0:
+		return "", nil
+	}
+	return clusters[0], nil
+}
+
+// find is the object that is meant: object=deploy/web&namespace=shop.
+func (a *asked) find() (*query.Object, error) {
+	kind, name, found := strings.Cut(a.q.Get("object"), "/")
+	if !found || kind == "" || name == "" || strings.Contains(name, "/") {
+		return nil, badQuestion(errors.New("want object=KIND/NAME, as object=deploy/web&namespace=shop"))
+	}
+	units, err := a.history.Resources.Resolve(kind, a.q.Get("cluster"))
+	if err != nil {
+		return nil, err
+	}
+	object, _, err := a.history.Objects.Find(units, a.q.Get("namespace"), name)
+	if err == nil && object == nil {
+		err = notFound(fmt.Errorf("the history has never seen %s %s in namespace %q", units[0].Resource,
+			name, a.q.Get("namespace")))
+	}
+	return object, err
+}
+
+// objectReport names an object.
+type objectReport struct {
+	Cluster   string `json:"cluster"`
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+func reportObject(o *query.Object) objectReport {
+	return objectReport{o.Unit.Cluster(), o.Unit.GroupResource(), o.Namespace, o.Name}
+}
+
+// holeReport is something that may be missing.
+type holeReport struct {
+	What  string    `json:"what"`
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until,omitzero"`
+}
+
+// maxHoles bounds those of an answer, the newest.
+const maxHoles = 100
+
+func reportHoles(holes []*query.Mark) []holeReport {
+	list := []holeReport{}
+	for _, m := range holes[max(len(holes)-maxHoles, 0):] {
+		list = append(list, holeReport{m.What(), m.Time, m.Until})
+	}
+	return list
+}
+
+// uncertainty says how far an answer can be relied on.
+type uncertainty struct {
+	// Horizon is the time from which on everything is kept.
+	Horizon time.Time `json:"horizon,omitzero"`
+	// Incomplete is what may be missing.
+	Incomplete []holeReport `json:"incomplete"`
+}
+
+func (a *asked) uncertainty(holes []*query.Mark) (u uncertainty, err error) {
+	u.Horizon, err = a.history.Coverage.Horizon()
+	u.Incomplete = reportHoles(holes)
+	return u, err
+}
+
+// namespace is the parameter: all when it is left out.
+func (a *asked) namespace() string { return cmp.Or(a.q.Get("namespace"), "*") }
+
+// units are those of the resources that are asked for.
+func (a *asked) units(cluster string) ([]*record.Unit, error) {
+	var names []string
+	for _, list := range a.q["kind"] {
+		names = append(names, strings.Split(list, ",")...)
+	}
+	return a.history.Resources.Select(cluster, names)
+}
+
+// resourcesReport says of what there is a history.
+type resourcesReport struct {
+	Kept      bool      `json:"kept"`
+	Clusters  []string  `json:"clusters"`
+	Resources []string  `json:"resources"`
+	Horizon   time.Time `json:"horizon,omitzero"`
+}
+
+func (a *asked) resources(_ context.Context) (any, error) {
+	r := resourcesReport{Kept: true, Clusters: a.history.Resources.Clusters(), Resources: []string{}}
+	for _, u := range a.history.Resources.Units() {
+		if u.Resource != "" && u.Source != record.ArchiveSource {
+			r.Resources = append(r.Resources, u.GroupResource())
+		}
+	}
+	slices.Sort(r.Resources)
+	r.Resources = slices.Compact(r.Resources)
+	var err error
+	r.Horizon, err = a.history.Coverage.Horizon()
+	return r, err
+}
+
+// searchReport are the objects that were found.
+type searchReport struct {
+	Objects []objectReport `json:"objects"`
+	// More says that there are others.
+	More bool `json:"more"`
+}
+
+const (
+	defaultFound = 50
+	mostFound    = 1000
+)
+
+// search finds objects whose name has a text in it, or those of one kind: deploy/web.
+func (a *asked) search(ctx context.Context) (any, error) {
+	limit, err := a.limit(defaultFound, mostFound)
+	cluster, clusterErr := a.cluster()
+	if err := cmp.Or(err, clusterErr); err != nil {
+		return nil, err
+	}
+	kind, part, qualified := strings.Cut(a.q.Get("q"), "/")
+	var kinds []string
+	if qualified {
+		kinds = []string{kind}
+	} else {
+		part = kind
+	}
+	units, err := a.history.Resources.Select(cluster, kinds)
+	if err != nil {
+		return nil, err
+	}
+	r := searchReport{Objects: []objectReport{}}
+	seen := map[objectReport]bool{} // of several informers
+	for _, u := range units {
+		for o, err := range a.history.Objects.All(u, a.q.Get("namespace")) {
+			if err := cmp.Or(err, ctx.Err()); err != nil {
+				return nil, err
+			}
+			found := reportObject(&o)
+			if !strings.Contains(o.Name, part) || seen[found] {
+				continue
+			}
+			if len(r.Objects) == limit {
+				r.More = true
+				return r, nil
+			}
+			seen[found] = true
+			r.Objects = append(r.Objects, found)
+		}
+	}
+	return r, nil
+}

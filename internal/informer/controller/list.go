@@ -1,0 +1,422 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/deltafifo"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/informer/changelog"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+)
+
+// What surrounds the items of a list: what it begins with, and what follows from its end.
+
+// beginReplace prepares for the items of a list, and reports the gap that made it necessary: once,
+// however often the list has to begin again.
+func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error {
+	if err := c.rescope(ctx, d); err != nil {
+		return err
+	}
+	if d.Relist.Kind == resource.RelistSelection {
+		c.rescoped(d.Relist, "")
+		return nil
+	}
+	// A list that begins again has reported its gap. But history that goes back while a list is
+	// under way is another gap: what comes from here on is of another epoch, and the stream has to
+	// say so first.
+	again := c.list.Reason != "" && (c.list.Rewound() || !d.Relist.Rewound())
+	c.list.Relist, c.listed = *d.Relist, event.Listing{}
+	clear(c.olderItems)
+	c.list.Namespaces = nil // they may be many, and the gap's own place is reported without them
+	if err := c.beginListing(); err != nil {
+		return err
+	}
+	if c.list.Rewound() {
+		if err := c.beginEpoch(ctx); err != nil {
+			return err
+		}
+	}
+	if !c.list.Partial() { // one namespace more or less is no hole in what is known of the others
+		c.history.begins(c.epoch)
+		if err := c.persist(ctx, c.env.Indexer.Meta().BeginList); err != nil {
+			return err
+		}
+	}
+	if c.list.Initial() {
+		if err := c.decideFirstGap(ctx, d, again); err != nil {
+			return err
+		}
+	}
+	if c.list.Reason == "" || again {
+		return nil
+	}
+	c.emitGap(d, c.list.Relist, 0)
+	return nil
+}
+
+// beginListing prepares for noting what a list holds.
+func (c *Controller) beginListing() error {
+	if c.list.Partial() {
+		return c.env.Indexer.Listing().Clear()
+	}
+	return c.env.Indexer.Listing().Begin()
+}
+
+// decideFirstGap gives a list without a position the reason of its gap, if there is one. That there
+// are no events of an earlier run the brokers are asked for once, however often the list restarts.
+func (c *Controller) decideFirstGap(ctx context.Context, d *deltafifo.Delta, again bool) error {
+	empty, errEmpty := c.env.Indexer.Empty()
+	position, errPosition := c.env.Indexer.Meta().Position()
+	owed, errOwed := c.env.Indexer.Meta().GapOwed()
+	if err := errors.Join(errEmpty, errPosition, errOwed); err != nil {
+		return err
+	}
+	if !empty || c.pending {
+		c.list.From = position.Version
+	}
+	var ledUpTo resource.Version
+	var forgotten EarlierRuns
+	found := StartState{
+		Diverged: c.list.Rewound(), Pending: c.pending, Watermark: position.Version != "", Lists: true,
+		Known: !empty, Complete: owed || again,
+	}
+	if c.cfg.Succeeds != nil {
+		found.Led = func() (led bool) {
+			ledUpTo, led = c.cfg.Succeeds()
+			return led
+		}
+	}
+	if c.cfg.Forgotten != nil && !c.asked {
+		found.Holds = func() bool {
+			c.asked = true
+			forgotten = c.cfg.Forgotten(ctx)
+			return len(forgotten.Holding)+len(forgotten.Unasked) > 0
+		}
+	}
+	c.postponed = false
+	switch Recover(&found) {
+	case Interrupted:
+		c.list.Reason = reasonInterrupted
+	case Takeover:
+		c.list.Reason, c.list.From = reasonTakeover, ledUpTo
+	case Continued:
+		c.postponed = true
+	case Forgotten:
+		return c.emitForgottenGap(ctx, d, &forgotten)
+	case Rewound: // the list has its reason
+	case First, Resume, Now:
+	}
+	return nil
+}
+
+// beginEpoch prepares for another history of the server, and drops tombstones: versions to come may
+// be lower than theirs. What is in flight goes to disk before, or it would leave new ones, and the
+// end of an earlier list would end the epoch. The epoch is on disk before the tombstones go, which
+// may take long: after a crash the list begins again.
+func (c *Controller) beginEpoch(ctx context.Context) error {
+	if err := c.spool(ctx); err != nil {
+		return err
+	}
+	epoch, err := c.env.Indexer.Meta().BeginEpoch()
+	if err != nil {
+		return err
+	}
+	c.epoch, c.diverged = epoch.Number, false
+	return c.env.Indexer.Rewind()
+}
+
+// account notes what a list holds.
+func (c *Controller) account(d *deltafifo.Delta, known *Known) {
+	switch {
+	case d.Type == deltafifo.Replaced:
+		c.batch.listed = append(c.batch.listed, d.Key)
+		c.listed.Items++
+		c.compare(d, known, known.Found)
+	case d.Type == deltafifo.Skipped && d.Key == "":
+		c.listed.Unreadable++
+		c.listed.DeletesUnknown = true // the FIFO takes nothing for gone
+	case d.Type == deltafifo.Skipped:
+		c.listed.Unreadable++
+		c.batch.listed = append(c.batch.listed, d.Key)
+		delete(c.olderItems, d.Key) // this may be its later state
+	case d.Listed:
+		c.compare(d, known, known.alive())
+		exists := d.Type == deltafifo.Unselected && !d.Gone
+		if exists && known.alive() && outdated(d, known, &c.list) {
+			c.batch.listed = append(c.batch.listed, d.Key)
+		}
+	}
+}
+
+// endReplace reports that a list was worked through.
+func (c *Controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
+	c.list.Incomplete = c.listed.DeletesUnknown
+	if c.list.Partial() {
+		c.rescoped(&c.list.Relist, d.Version)
+		c.env.Logger.Info("a namespace is in sync with the selection",
+			"namespace", c.list.Namespace, "selected", !c.list.Leaves(), "objects", c.listed.Items)
+		c.list.Relist = resource.Relist{}
+		return c.env.Indexer.Listing().Clear()
+	}
+	level := slog.LevelInfo
+	if c.list.Initial() {
+		level = slog.LevelDebug // the whole bridge logs its start
+	}
+	c.env.Logger.Log(context.Background(), level, "in sync with the API server",
+		"version", d.Version, "objects", c.listed.Items, "unreadable", c.listed.Unreadable)
+	c.postponed = false
+	if err := c.persist(ctx, c.env.Indexer.Meta().SetGapOwed); err != nil {
+		return err
+	}
+	done := c.newChange(event.Change{Op: event.Synced, Version: d.Version})
+	done.Kind, done.Listing, done.Since = changelog.OfListEnd, c.listed, c.list.From
+	c.emit(done)
+	c.place(changelog.Mark{}) // what is written below is behind it
+	c.rescoped(&c.list.Relist, d.Version)
+	if !c.listed.DeletesUnknown { // else a start lists again
+		if err := c.env.Indexer.Meta().EndList(d.Version); err != nil {
+			return err
+		}
+	}
+	c.history.ends(d.Version)
+	if c.diverges(d.Version) {
+		if err := c.setDiverged(ctx, d.Version); err != nil {
+			return err
+		}
+	}
+	c.list.Relist = resource.Relist{}
+	if !c.diverged {
+		c.unclean.Store(false)
+	}
+	return c.env.Indexer.Listing().Clear()
+}
+
+// reasonInterrupted is the reason of a gap before a list that has no position to resume from,
+// although something is known: a first snapshot that was broken off, another selection, or a
+// snapshot at each start. What happened since is not reported by any watch.
+const reasonInterrupted = "interrupted"
+
+// reasonTakeover is the reason of a gap before a list of a replica that others were publishing
+// before. It is reported when the replica has to publish before they have passed its list: what was
+// deleted until then is not known.
+const reasonTakeover = "takeover"
+
+// emitGap reports a gap to some listeners; 0 for everyone.
+func (c *Controller) emitGap(
+	d *deltafifo.Delta, why resource.Relist, listeners changelog.Listeners,
+) {
+	c.env.Gaps.With(why.Reason).Inc()
+	gap := c.newChange(event.Change{Op: event.Gap, Version: why.To})
+	gap.Kind, gap.Relist, gap.For = changelog.OfGap, &why, listeners
+	c.emit(gap)
+}
+
+// emitPostponedGap reports the gap of a list that continues with a first one, before the first
+// object that shows that something was missed since: one that was published in another version, or
+// is gone. Without such an object nothing is missing: what came and went in between was never
+// complete.
+func (c *Controller) emitPostponedGap(d *deltafifo.Delta, known *Known) {
+	isMissed := func(dec Decision) bool {
+		isOther := func(was store.Record) bool {
+			return was.UID == dec.UID && was.Version != dec.Version
+		}
+		return dec.Op == event.Updated || dec.Op == event.Deleted ||
+			dec.Op == event.Added && slices.ContainsFunc(known.Left, isOther)
+	}
+	if !slices.ContainsFunc(c.decisions, isMissed) {
+		return
+	}
+	c.postponed, c.list.Reason = false, reasonInterrupted
+	c.emitGap(d, c.list.Relist, 0)
+}
+
+// isFirstOfList reports whether a delta is the first of its object in this list. What follows in
+// the same list is a change that was not missed. It is asked while the gap is postponed only.
+func (c *Controller) isFirstOfList(d *deltafifo.Delta) (bool, error) {
+	if !c.postponed || slices.Contains(c.batch.listed, d.Key) {
+		return false, nil
+	}
+	isListed, err := c.env.Indexer.Listing().Has(d.Key)
+	return !isListed, err
+}
+
+// emitForgottenGap reports to those whose sinks hold events of an earlier run, of which the state
+// knows nothing, that the first list is not their first.
+func (c *Controller) emitForgottenGap(
+	ctx context.Context, d *deltafifo.Delta, found *EarlierRuns,
+) error {
+	if err := c.persist(ctx, c.env.Indexer.Meta().SetGapOwed); err != nil {
+		return err
+	}
+	why := c.list.Relist
+	why.Reason = resource.ReasonForgotten
+	if len(found.Holding) > 0 {
+		if err := c.beginEpochAfter(ctx, found.Epoch); err != nil {
+			return err
+		}
+		c.env.Logger.Warn("the state of an earlier run is gone: everything is sent, and what "+
+			"was deleted since can't be known", "sinks", found.Holding)
+		c.emitGap(d, why, c.env.Log.Set(found.Holding))
+	}
+	if len(found.Unasked) > 0 {
+		ask := c.newChange(event.Change{Op: event.Gap, Version: why.To})
+		ask.Kind, ask.Relist, ask.For = changelog.OfGap, &why, c.env.Log.Set(found.Unasked)
+		ask.Unasked = true
+		c.emit(ask)
+	}
+	return nil
+}
+
+// beginEpochAfter begins an epoch behind the last one of a state that is gone, on disk before any
+// event has it. A run that died before anything was settled has done so already: what it may have
+// sent keeps its ids.
+func (c *Controller) beginEpochAfter(ctx context.Context, last int) error {
+	own, err := c.env.Indexer.Meta().Epoch()
+	if err != nil {
+		return err
+	}
+	if own.Number == 0 || own.Number < last {
+		own.Number = last + 1
+		adopt := func() error { return c.env.Indexer.Meta().AdoptEpoch(own.Number) }
+		if err := c.persist(ctx, adopt); err != nil {
+			return err
+		}
+	}
+	c.epoch = own.Number
+	c.history.begins(c.epoch)
+	return nil
+}
+
+// An etcd that was restored from a backup, and whose version has overtaken ours before we asked (or
+// was raised, as etcd advises), looks like one that has only forgotten versions. But its objects
+// show it: what was changed after the backup is in an older state again, and versions of one object
+// never go back in one history.
+//
+// A list that is only late must never look like that. What is known was in the history at its
+// version. So a list of that history, as of this version or a later one, has the object in this
+// state or a later one, whichever API server answers and whatever its watch cache has. What makes
+// the proof is therefore an item that is older than what is known, where that is no newer than the
+// list itself; a list from a cache that is behind is as of an earlier version. That holds for what
+// an item is as of the list's version. A WatchList may begin with older states, if it reports the
+// later ones before its end: those take the proof back, also when they can't be read, or are
+// deletes.
+
+// maxOlderItems bounds how many objects are kept in mind that a list has in an older state. One is
+// a proof.
+const maxOlderItems = 256
+
+// compare notes an item of a list that is older than what is known of the same object, and forgets
+// that when a later state, or its delete, follows in the same list. A delete that is older is noted
+// too: nothing that was deleted by then is alive in a later state.
+func (c *Controller) compare(d *deltafifo.Delta, known *Known, found bool) {
+	switch was := &known.Record; {
+	case c.cfg.Diverged == nil || c.list.Rewound() || c.list.Partial():
+	case !found || was.UID != d.Object.UID || !was.Version.Newer(d.Object.Version):
+		delete(c.olderItems, d.Key)
+	case len(c.olderItems) < maxOlderItems:
+		key := resource.Key(strings.Clone(string(d.Key)))
+		c.olderItems[key] = resource.Version(strings.Clone(string(was.Version)))
+	}
+}
+
+// diverges reports whether a list as of version proves that the history is another. One with an
+// item that nobody can identify proves nothing: that may be the later state of any.
+func (c *Controller) diverges(version resource.Version) bool {
+	if c.listed.DeletesUnknown {
+		return false
+	}
+	for _, known := range c.olderItems {
+		if known.NotNewer(version) {
+			return true
+		}
+	}
+	return false
+}
+
+// setDiverged notes on disk that the history is another. What came with the list that showed it
+// moves the settled state on, and after a crash another list would not show it again. Until
+// everything is compared again nothing moves the watermark.
+func (c *Controller) setDiverged(ctx context.Context, version resource.Version) error {
+	c.env.Logger.Warn("the API server has older states of objects than were published: "+
+		"its history is another, and everything is compared again",
+		"version", version, "older", len(c.olderItems))
+	if err := c.persist(ctx, c.env.Indexer.Meta().SetDiverged); err != nil {
+		return err
+	}
+	c.diverged = true
+	c.cfg.Diverged.Set()
+	return nil
+}
+
+// reportProgress reports to the listeners that want it, and for which it is time, that all changes
+// up to the version of a bookmark are before this event: it waits until they are settled. The id
+// has the version, so a version is reported once.
+func (c *Controller) reportProgress(version resource.Version) {
+	var due changelog.Listeners
+	for n := range c.selectors.listeners {
+		l := &c.selectors.listeners[n]
+		every := l.Progress
+		if every == 0 || version == l.progress.version || c.now.Sub(l.progress.at) < every {
+			continue
+		}
+		l.progress.version, l.progress.at = version, c.now
+		due |= l.bit
+	}
+	c.progress(version, due)
+}
+
+func (c *Controller) progress(version resource.Version, due changelog.Listeners) {
+	if due == 0 {
+		return
+	}
+	ch := c.newChange(event.Change{Op: event.Progress, Version: version})
+	ch.Kind, ch.For = changelog.OfProgress, due
+	c.emit(ch)
+}
+
+// reportOmits reports to the listeners whose stream leaves out other versions than in the run
+// before by which keys it does so. Where a list follows, its end says that. Else nothing would, and
+// whoever checks the chain of versions would take those that are left out for lost.
+func (c *Controller) reportOmits(ctx context.Context) error {
+	position, err := c.env.Indexer.Meta().Position()
+	if err != nil {
+		return err
+	}
+	var due changelog.Listeners
+	changed := map[string]string{} // keys by sink
+	for n := range c.selectors.listeners {
+		l := &c.selectors.listeners[n]
+		now := strings.Join(l.Omits, ",")
+		reported, found, err := c.env.Indexer.Meta().Omits(l.Name)
+		switch {
+		case err != nil:
+			return err
+		case found && reported == now:
+			continue
+		case found && position.Version != "": // a new sink does not have what was before
+			due |= l.bit
+		}
+		changed[l.Name] = now
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	c.now = time.Now()
+	c.progress(position.Version, due)
+	c.place(changelog.Mark{})
+	if err := c.handOn(ctx); err != nil {
+		return err
+	}
+	c.env.Log.AtCommit(func(b *store.Batch) {
+		for sink, keys := range changed {
+			b.SetOmits(c.env.Indexer, sink, keys)
+		}
+	})
+	return nil
+}

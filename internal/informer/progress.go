@@ -1,0 +1,328 @@
+package informer
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/informer/changelog"
+	"github.com/kubebridge/bridge/internal/kube/standby"
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/resource"
+)
+
+// Delivery finds up to which version all sinks of a pipeline have acknowledged everything. The
+// watermark does not say that: it also passes what lies on this replica's disk, which no other
+// replica can read. While something lies there, each watermark is kept with the end of the log at
+// that time, and counts when every listener is past that position.
+//
+// With a namespaceSelector, versions of objects do not say whether the leader has sent them: of a
+// namespace that enters the selection it sends objects of any age, and it may not know of that yet.
+// So a Delivery also finds up to which version of the Namespaces the selection was applied, and
+// what came of it was acknowledged.
+//
+// Where a sink is unavailable, the others continue: so a Delivery also finds how far each of them
+// is.
+//
+// The newest version of a quiet resource is not complete until a later one or a bookmark comes. So
+// a Delivery also says of which objects it is, once everything is acknowledged.
+//
+// All are samples, so no change carries them. The price: progress is as fine as the leader looks,
+// once a second.
+//
+// It is owned by one goroutine, and outlives the pipeline of its name.
+type Delivery struct {
+	id      uint64 // of the pipeline that samples are of
+	scope   string
+	at      resource.Version
+	epoch   int
+	samples []sample
+	ends    []sample // of the log; for the sinks that are further than all
+	further map[string]resource.Version
+	front   *standby.Front   // the last one that at has not passed; nil for none
+	hasAll  bool             // at and front are all that is in the log
+	newest  resource.Version // that the log has had in this epoch, over all its lives
+
+	selection resource.Version        // of the Namespaces, that is acknowledged
+	selecting sample                  // that is pending; no version for none
+	applied   *reflector.NamespaceSet // a selection that the pipeline's state has applied
+}
+
+// sample says that everything up to a version is in the log before a position.
+type sample = changelog.Reach
+
+// maxSamples bounds what is kept while a sink is unavailable for long; with more, every other one
+// is forgotten.
+const maxSamples = 512
+
+// NewDelivery begins where the leader before stood.
+func (r *Replica) NewDelivery(from *standby.Unit) *Delivery {
+	return &Delivery{
+		id: r.p.id, scope: r.p.cfg.ReplicaScope(),
+		at: from.Delivered, further: from.Further, front: from.Front, epoch: from.Epoch,
+		selection: from.Selection,
+	}
+}
+
+// Continues reports whether the Delivery is of this pipeline or one before it with the same scope.
+// Then it continues with this one.
+func (d *Delivery) Continues(p *Informer) bool {
+	if d.scope != p.cfg.ReplicaScope() {
+		return false
+	}
+	if d.id != p.id { // positions in the log of the pipeline before say nothing about this one's
+		d.id, d.samples, d.ends, d.selecting, d.applied = p.id, nil, nil, sample{}, nil
+	}
+	return true
+}
+
+// Progress returns the progress of now.
+func (d *Delivery) Progress(p *Informer) (standby.Unit, error) {
+	d.hasAll = false // until the log was looked at
+	epoch, err := p.indexer.Meta().Epoch()
+	if err != nil {
+		return standby.Unit{}, err
+	}
+	// The versions are read before the positions: what they cover is in the log by then.
+	selection, err := d.appliedSelection(p)
+	if err != nil {
+		return standby.Unit{}, err
+	}
+	log := p.stages.Log().Delivered()
+	if again, err := p.indexer.Meta().Epoch(); err != nil || again != epoch {
+		return d.unit(p), err // the server's history went back at this moment
+	}
+	if epoch.Number != d.epoch { // versions of the epoch before can't be compared
+		*d = Delivery{id: d.id, scope: d.scope, epoch: epoch.Number, selection: d.selection}
+	}
+	d.addSelection(selection, log.Low, log.Settled.Next)
+	if !epoch.Open { // else the versions are of the epoch before
+		d.samples = addSample(d.samples, log.Settled, d.at)
+		d.samples, d.at = passed(d.samples, log.Low, d.at)
+		d.addFurther(p.Replica.sinkKeys, &log)
+		d.addFront(&log)
+	}
+	return d.unit(p), nil
+}
+
+// addFront looks what of the version after d.at is delivered. The last front stays until d.at has
+// passed it: after a reload the log may not know of that version yet.
+func (d *Delivery) addFront(log *changelog.Delivered) {
+	if d.newest == "" || log.Newest.Newer(d.newest) {
+		d.newest = log.Newest
+	}
+	d.hasAll = log.Front != nil
+	switch {
+	case d.hasAll:
+		d.front = (*standby.Front)(log.Front)
+	case d.front != nil && d.front.Version.NotNewer(d.at):
+		d.front = nil
+	}
+}
+
+// Frontier is what the progress has to reach before it covers all that sinks have acknowledged up
+// to a moment.
+type Frontier struct {
+	epoch             int
+	newest, selection resource.Version
+}
+
+// Frontier is that of the last Progress. Items of a list that has not ended are not in it.
+func (d *Delivery) Frontier(p *Informer) Frontier {
+	f := Frontier{epoch: d.epoch, newest: d.newest}
+	if last := p.selection(); last != nil {
+		f.selection = last()
+	}
+	return f
+}
+
+// Covers reports whether the last Progress has reached a frontier, for one sink.
+func (d *Delivery) Covers(f *Frontier, sinkKey string) bool {
+	at := d.at
+	if further := d.further[sinkKey]; further.Newer(at) {
+		at = further
+	}
+	switch {
+	case f.epoch != d.epoch:
+		return d.epoch > f.epoch && at != ""
+	case f.selection != "" && !f.selection.NotNewer(d.selection):
+		return false
+	case f.newest == "" || d.hasAll && f.newest.NotNewer(d.front.Version):
+		return true
+	default:
+		return f.newest.NotNewer(at)
+	}
+}
+
+func (d *Delivery) unit(p *Informer) standby.Unit {
+	return standby.Unit{
+		Scope: p.cfg.ReplicaScope(), Delivered: d.at, Further: d.further, Front: d.front,
+		Epoch: d.epoch, Selection: d.selection, Selectors: p.indexer.Meta().Selection(),
+	}
+}
+
+// addFurther looks how far each sink is.
+func (d *Delivery) addFurther(sinkKeys []string, log *changelog.Delivered) {
+	d.ends = addSample(d.ends, log.End, d.at)
+	var further map[string]resource.Version
+	for n, key := range sinkKeys {
+		at := d.further[key]
+		if log.Lows[n] > log.Lowest {
+			_, at = passed(d.ends, log.Lows[n], at)
+		}
+		if at == "" || d.at != "" && !at.Newer(d.at) {
+			continue
+		}
+		if further == nil {
+			further = map[string]resource.Version{}
+		}
+		further[key] = at
+	}
+	d.further = further
+	d.ends, _ = passed(d.ends, log.Lowest, d.at)
+}
+
+// addSample adds a sample, unless it says what is known.
+func addSample(samples []sample, s sample, known resource.Version) []sample {
+	n := len(samples)
+	if s.Version == "" || s.Version == known || n > 0 && samples[n-1].Version == s.Version {
+		return samples
+	}
+	samples = append(samples, s)
+	if len(samples) > maxSamples {
+		for i := range maxSamples / 2 {
+			samples[i] = samples[2*i+1]
+		}
+		samples = samples[:maxSamples/2]
+	}
+	return samples
+}
+
+// passed returns what is left of the samples before a position, and the version of the last before
+// it; at where there is none.
+func passed(
+	samples []sample, low changelog.Position, at resource.Version,
+) ([]sample, resource.Version) {
+	n := 0
+	for n < len(samples) && samples[n].Next <= low {
+		at = samples[n].Version
+		n++
+	}
+	return samples[n:], at
+}
+
+// addSelection adds a selection that was applied: it is acknowledged when everything before the
+// position is.
+func (d *Delivery) addSelection(version resource.Version, low, next changelog.Position) {
+	if d.selecting.Version != "" && d.selecting.Next <= low {
+		d.selection, d.selecting = d.selecting.Version, sample{}
+	}
+	if version == "" || d.selecting.Version != "" {
+		return
+	}
+	if d.selecting = (sample{Version: version, Next: next}); next <= low {
+		d.selection, d.selecting = version, sample{}
+	}
+}
+
+// appliedSelection is the version of the Namespaces whose selection is applied: what came of it is
+// in the log, or settled. "" while it is not.
+func (d *Delivery) appliedSelection(p *Informer) (resource.Version, error) {
+	if p.selected == nil {
+		return "", nil
+	}
+	set, seen := p.selected.AsOf()
+	if set == nil || set == d.applied {
+		return seen, nil
+	}
+	saved, err := p.indexer.Meta().Namespaces()
+	if err != nil {
+		return "", err
+	}
+	for name := range set.Selected {
+		if saved[name].State != resource.NamespaceIn {
+			return "", nil
+		}
+	}
+	for name, n := range saved {
+		if _, selected := set.Selected[name]; !selected && n.State != resource.NamespaceOut {
+			return "", nil
+		}
+	}
+	d.applied = set
+	return seen, nil
+}
+
+// selection returns the version of the last change of what is selected; nil where there are no
+// other replicas to compare it with.
+func (p *Informer) selection() func() resource.Version {
+	if p.cfg.NamespaceSelector == "" || p.env.Replicas == nil {
+		return nil
+	}
+	return func() resource.Version { return p.selected.LastChange() } // there is none yet
+}
+
+// Replica is a pipeline among those of the same name in other replicas.
+type Replica struct {
+	p *Informer
+	// sinkKeys are the Keys of the sinks, by listener.
+	sinkKeys []string
+}
+
+// Follow gives the listeners what the leader has delivered to their sinks. ended: the leader has
+// ended the pipeline, after everything was delivered.
+func (r *Replica) Follow(delivered func(sinkKey string) standby.Unit, ended bool) {
+	for n, key := range r.sinkKeys {
+		r.p.stages.Follow(n, delivered(key), ended)
+	}
+}
+
+// Lead has the listeners send what the leader before has not delivered.
+func (r *Replica) Lead() { r.p.stages.Lead() }
+
+// Held is how many entries at most are pending, over all sinks, until the leader has delivered
+// them.
+func (r *Replica) Held() (n int) {
+	for _, l := range r.p.stages.Status().Listeners {
+		n += l.Held
+	}
+	return n
+}
+
+// SinkKeys are the keys of the sinks that the pipeline sends to, sorted, never nil.
+func (r *Replica) SinkKeys() []string {
+	keys := append([]string{}, r.sinkKeys...)
+	slices.Sort(keys)
+	return keys
+}
+
+// Adopt takes over from the leader's progress how often the server's history went back and how
+// often the selection changed, when the pipeline knows nothing itself. Call it before Begin.
+func (r *Replica) Adopt(progress *standby.Unit) error {
+	return errors.Join(r.adoptEpoch(progress.Epoch),
+		r.p.indexer.Meta().AdoptSelection(progress.Selectors))
+}
+
+func (r *Replica) adoptEpoch(number int) error {
+	empty, err := r.p.indexer.Empty()
+	if err != nil || !empty || r.p.stages.Log().Status().Watermark != "" {
+		return err
+	}
+	own, err := r.p.indexer.Meta().Epoch()
+	if err != nil || own.Open || own.Number >= number {
+		return err
+	}
+	return r.p.indexer.Meta().AdoptEpoch(number)
+}
+
+// History is the version since which the pipeline has seen everything, in an epoch of the server's
+// history. ok is false while a list is under way, and before the first.
+func (r *Replica) History() (from resource.Version, epoch int, ok bool) {
+	return r.p.stages.History()
+}
+
+// Began is when the pipeline's state was opened.
+func (r *Replica) Began() time.Time { return r.p.opened.at }
+
+// Selectors is how often another selector of namespaces was configured.
+func (r *Replica) Selectors() int { return r.p.indexer.Meta().Selection() }

@@ -1,0 +1,166 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/ratelimit"
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// lane is a FIFO of items that must arrive in their order. While it is in Publisher.lanes it is in
+// the queue exactly once: waiting, delayed or with one worker.
+type lane struct {
+	name       string
+	head, tail *Item // guarded by Publisher.mu
+	// worker has it in its round, and alone takes items out until that ends; nil for none. Guarded
+	// by Publisher.mu.
+	worker *worker
+	failed bool // the limiter counts failures of it; owned by the worker that has the lane
+}
+
+// lanePool is of *lane.
+var lanePool = sync.Pool{New: func() any { return new(lane) }}
+
+func (l *lane) push(it *Item) {
+	if l.tail == nil {
+		l.head = it
+	} else {
+		l.tail.next = it
+	}
+	l.tail = it
+}
+
+func (l *lane) pop() *Item {
+	it := l.head
+	if l.head, it.next = it.next, nil; l.head == nil {
+		l.tail = nil
+	}
+	return it
+}
+
+// ages is the list of all that is queued, oldest first.
+type ages struct{ oldest, newest *Item }
+
+func (a *ages) push(it *Item) {
+	if it.older = a.newest; it.older == nil {
+		a.oldest = it
+	} else {
+		it.older.newer = it
+	}
+	a.newest = it
+}
+
+func (a *ages) remove(it *Item) {
+	if it.older == nil {
+		a.oldest = it.newer
+	} else {
+		it.older.newer = it.newer
+	}
+	if it.newer == nil {
+		a.newest = it.older
+	} else {
+		it.newer.older = it.older
+	}
+	it.older, it.newer = nil, nil
+}
+
+// age is how long the oldest item has been queued.
+func (p *Publisher) age() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ages.oldest == nil {
+		return 0
+	}
+	return time.Since(p.ages.oldest.added)
+}
+
+// putLocked appends an item to its lane; it returns the lane when it is new and has to be queued.
+func (p *Publisher) putLocked(it *Item) *lane {
+	l := p.lanes[it.lane]
+	if l != nil {
+		l.push(it)
+		return nil
+	}
+	l = lanePool.Get().(*lane)
+	l.name = it.lane
+	l.push(it)
+	p.lanes[l.name] = l
+	return l
+}
+
+// settledLocked takes out the items at the head of a lane that are settled.
+func (p *Publisher) settledLocked(l *lane, settled []*Item) []*Item {
+	for l.head != nil && l.head.state.settled() {
+		it := l.pop()
+		p.ages.remove(it)
+		settled = append(settled, it)
+	}
+	return settled
+}
+
+// refusedLane holds items that the sink refused before it named a lane. No sink's name starts with
+// a zero byte.
+const refusedLane = "\x00refused"
+
+// nameLane asks the sink for the lane of an item. An item that is refused gets the lane for refused
+// items, and so does an event that could not be made.
+func (p *Publisher) nameLane(ctx context.Context, it *Item) error {
+	err := it.Message.Event.Err
+	if err != nil {
+		p.panicked("an event could not be made; it is a dead letter", it.Message.Event, err)
+	} else if it.lane, err = p.laneOf(ctx, it.Message.Event); err != nil &&
+		sinks.Classify(err) != sinks.Refused {
+		return err
+	}
+	if err != nil {
+		it.lane = refusedLane
+		it.refuse(err)
+	}
+	p.recognize(it) // behind Lane, which may have recalled it
+	return nil
+}
+
+func (p *Publisher) laneOf(ctx context.Context, e *event.Event) (lane string, err error) {
+	defer p.reportPanic(e, &err)
+	defer sinks.Recover(&err)
+	return p.cfg.Sink.Lane(ctx, e)
+}
+
+// warnings are those that come once per message during a fault.
+type warnings struct {
+	retry, route, oversize, claim, panicked ratelimit.LogThrottle
+	deadLettered, kept, lost, pending       ratelimit.LogThrottle // of refused messages
+}
+
+// reportPanic counts and logs the panic that an error of the work on one event is.
+func (p *Publisher) reportPanic(e *event.Event, err *error) {
+	if isPanic(*err) {
+		p.panicked("a panic in the work on one event; it is refused", e, *err)
+	}
+}
+
+// reportOpenPanic counts and logs the panic that an error of opening the sink is.
+func (p *Publisher) reportOpenPanic(err error) {
+	if isPanic(err) {
+		p.metrics.panics.Inc()
+		p.warnings.panicked.Log(p.cfg.Log, slog.LevelError, "a panic while the sink was opened or "+
+			"read back; it is tried again", "err", err.Error(), "stack", event.StackOf(err))
+	}
+}
+
+func isPanic(err error) bool {
+	_, ok := errors.AsType[*event.PanicError](err)
+	return ok
+}
+
+// panicked counts and logs a panic during the work on one event.
+func (p *Publisher) panicked(message string, e *event.Event, err error) {
+	p.metrics.panics.Inc()
+	p.warnings.panicked.Log(p.cfg.Log, slog.LevelError, message, "id", e.ID, "subject", e.Subject,
+		"err", err.Error(), "stack", event.StackOf(err))
+}

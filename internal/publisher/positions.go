@@ -1,0 +1,201 @@
+package publisher
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// Hold keeps the sink's position that is saved from passing a place in the sink's log. Items that
+// have it were stored behind that place. An item has it from its first attempt on. When the item is
+// settled, the hold is its Settler's, who releases it when no restart will add the item again.
+type Hold struct {
+	position []byte // guarded by holds.mu until an item has it, then constant
+	items    atomic.Int64
+}
+
+// Release is called once for each item that had it. A nil Hold is of a sink without positions.
+func (h *Hold) Release() {
+	if h != nil {
+		h.items.Add(-1)
+	}
+}
+
+// maxHolds bounds how many places are remembered while the oldest is held. With more, new items
+// hold the newest of them, and a restart reads a longer tail.
+const maxHolds = 64
+
+// holds are those of one sink, the oldest first. The last is for new items.
+type holds struct {
+	sink sinks.Recaller // nil: it has none
+
+	mu     sync.Mutex
+	list   []*Hold
+	taken  bool // an item has had the last of list
+	closed bool // the sink is: its last position stays
+}
+
+// assign gives the newest hold to n items that are about to be sent for the first time.
+func (hs *holds) assign(n int) *Hold {
+	if hs.sink == nil || n == 0 {
+		return nil
+	}
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	last := hs.list[len(hs.list)-1]
+	last.items.Add(int64(n))
+	hs.taken = true
+	return last
+}
+
+// low is a position that everything lies behind that was sent and is still held, or will be sent.
+// What was released before the call is not in that, so a commit asks before it takes what is
+// settled. It is nil while the sink is not open.
+func (hs *holds) low() []byte {
+	if hs.sink == nil || !hs.opened() {
+		return nil
+	}
+	hs.renew()
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	n := 0
+	for n < len(hs.list)-1 && hs.list[n].items.Load() == 0 {
+		n++
+	}
+	hs.list = append(hs.list[:0], hs.list[n:]...)
+	return hs.list[0].position
+}
+
+func (hs *holds) opened() bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return len(hs.list) > 0
+}
+
+// renew makes the sink's position of now the newest hold. What is sent from now on lies behind it;
+// what is in flight has an earlier one.
+func (hs *holds) renew() {
+	hs.mu.Lock()
+	closed := hs.closed
+	hs.mu.Unlock()
+	if closed {
+		return
+	}
+	position := hs.sink.Position() // without the lock: what is sent meanwhile takes the hold before
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	switch {
+	case hs.closed: // meanwhile: the sink may have said what it says when it is closed
+	case len(hs.list) == 0:
+		hs.list = []*Hold{{position: position}}
+	case !hs.taken:
+		hs.list[len(hs.list)-1].position = position
+	case len(hs.list) < maxHolds:
+		hs.list = append(hs.list, &Hold{position: position})
+		hs.taken = false
+	}
+}
+
+// open takes the first position of a sink that has recalled what it was to.
+func (hs *holds) open() {
+	if hs.sink != nil {
+		hs.renew()
+	}
+}
+
+// close takes the last position of a sink that is about to be closed.
+func (hs *holds) close() {
+	if hs.sink == nil || !hs.opened() {
+		return
+	}
+	hs.renew()
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	hs.closed = true
+}
+
+// inDoubt has the holds of items that Detach has taken back after they were in a call without an
+// answer, and those that KeepHolds has taken over. Each is held until the same event is settled: a
+// process or a sink that takes over before that reads the sink's log from before it, and so learns
+// whether the event is stored.
+type inDoubt struct {
+	count atomic.Int64 // len(holds), for those who look without the lock
+
+	mu    sync.Mutex
+	holds map[string]earlierHold // guarded by mu, by MessageID
+}
+
+type earlierHold struct {
+	hold  *Hold
+	since time.Time
+}
+
+// keepInDoubt bounds how long a hold is kept: an event that was not added again by then never is,
+// and the sink's position must get on.
+const keepInDoubt = time.Hour
+
+// add takes over the item's hold.
+func (d *inDoubt) add(it *Item) {
+	if it.Hold != nil {
+		d.keep(it.Message.Event.MessageID(), it.Hold)
+		it.Hold = nil
+	}
+}
+
+// KeepHolds takes over the holds of events that were settled, by MessageID, and that are to be
+// added again all the same: their settler has called Detach before all their copies were settled.
+func (p *Publisher) KeepHolds(holds map[string]*Hold) {
+	for id, hold := range holds {
+		p.inDoubt.keep(id, hold)
+	}
+}
+
+func (d *inDoubt) keep(id string, hold *Hold) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.holds == nil {
+		d.holds = map[string]earlierHold{}
+	}
+	if earlier, ok := d.holds[id]; ok {
+		hold.Release()
+		hold = earlier.hold
+	}
+	d.holds[id] = earlierHold{hold, time.Now()}
+	d.count.Store(int64(len(d.holds)))
+}
+
+// settled gives the holds of items that are settled to their settlers, in place of later ones.
+func (d *inDoubt) settled(items []*Item) {
+	if d.count.Load() == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, it := range items {
+		id := it.Message.Event.MessageID()
+		if earlier, ok := d.holds[id]; ok {
+			it.Hold.Release()
+			it.Hold = earlier.hold
+			delete(d.holds, id)
+		}
+	}
+	d.count.Store(int64(len(d.holds)))
+}
+
+// expire releases what was held for too long.
+func (d *inDoubt) expire(now time.Time) {
+	if d.count.Load() == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, in := range d.holds {
+		if now.Sub(in.since) >= keepInDoubt {
+			in.hold.Release()
+			delete(d.holds, id)
+		}
+	}
+	d.count.Store(int64(len(d.holds)))
+}
