@@ -40,7 +40,7 @@ func TestFileArrows(t *testing.T) {
 			}
 		}
 	}
-	if n < 300 {
+	if n < 200 {
 		t.Errorf("only %d files that use another were found", n)
 	}
 }
