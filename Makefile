@@ -220,7 +220,7 @@ test-recipes: ## The pages of docs/consumers: their commands and programs are ru
 	$(MAKE) run-recipes RECIPES="-skip '$(JVM_RECIPES)'"
 
 .PHONY: test-recipes-jvm
-test-recipes-jvm: $(BIN)/jars/streams/.fetched $(BIN)/jars/flink/.fetched ## The same for Kafka Streams and Flink
+test-recipes-jvm: $(BIN)/jars/kafka-streams/.fetched $(BIN)/jars/flink/.fetched ## The same for Kafka Streams and Flink
 	$(MAKE) run-recipes RECIPES="-run '$(JVM_RECIPES)'"
 
 .PHONY: run-recipes
@@ -239,7 +239,7 @@ $(BIN)/recipes/.installed: $(wildcard test/recipes/testdata/*)
 	@$(call python,$(@D)/venv,$(@D)/requirements.txt)
 	@touch $@
 
-$(BIN)/jars/%/.fetched: test/recipes/%/pom.xml test/recipes/%/jars.sha256
+$(BIN)/jars/%/.fetched: docs/consumers/%/pom.xml docs/consumers/%/jars.sha256
 	@echo "fetching the jars of $<"
 	@$(call jars,$(@D),$<)
 	@touch $@

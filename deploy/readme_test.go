@@ -13,23 +13,23 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// TestReadmeInstalls carries out what docs/tour.md says about Helm, with the tour's own
+// TestReadmeInstalls carries out what docs/start.md says about Helm, with the page's own
 // configuration: the commands are taken from it. The other commands are those of TestReadme, in
 // test/e2e.
 func TestReadmeInstalls(t *testing.T) {
-	text, err := os.ReadFile("../docs/tour.md")
+	text, err := os.ReadFile("../docs/start.md")
 	must(t, err)
 	_, configuration, found := strings.Cut(string(text), "\n```yaml\n")
 	configuration, _, closed := strings.Cut(configuration, "```")
 	if !found || !closed {
-		t.Fatal("the tour has no configuration")
+		t.Fatal("the page has no configuration")
 	}
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "bridge.yaml"), []byte(configuration), 0o600))
 	toValues := regexp.MustCompile(`(?m)^.* > values\.yaml$`).FindString(string(text))
 	install := regexp.MustCompile(`(?m)^helm install (.*\\\n)*.*$`).FindString(string(text))
 	if toValues == "" || install == "" {
-		t.Fatalf("the tour does not install: %q, %q", toValues, install)
+		t.Fatalf("the page does not install: %q, %q", toValues, install)
 	}
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", toValues)
 	cmd.Dir = dir

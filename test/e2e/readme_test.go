@@ -293,16 +293,17 @@ func (w *walk) contains(command, output string, patterns ...string) {
 
 func now() string { return time.Now().UTC().Format(time.TimeOnly) }
 
-// TestReadme carries out the commands of README and of the tour in a fresh clone, from top to
-// bottom, and compares what they print with what the pages show. A command that it does not know
-// fails it.
+// TestReadme carries out the commands of README and of docs/start.md in a fresh clone, from top to
+// bottom, and compares what they print with what the pages show. The test's cluster takes the place
+// of kind's. A command that it does not know fails it.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	w := newWalk(t)
+	t.Cleanup(func() { w.run("kubectl delete deployment web --ignore-not-found") })
 	steps := w.steps()
 	known := map[string]bool{}
 	var text string
-	for _, page := range []string{"README.md", "docs/tour.md"} {
+	for _, page := range []string{"README.md", "docs/start.md"} {
 		read, err := os.ReadFile(filepath.Join("../..", page))
 		must(t, err)
 		text += string(read)
@@ -362,7 +363,7 @@ func (w *walk) waits(patterns ...string) func(*readmeCommand) {
 	}
 }
 
-// steps are what README's commands have to show.
+// steps are what the commands have to show.
 func (w *walk) steps() map[string]func(*readmeCommand) {
 	const (
 		status  = "bin/bridge status"
@@ -372,20 +373,34 @@ func (w *walk) steps() map[string]func(*readmeCommand) {
 		install = "helm install bridge deploy/helm/bridge --namespace streaming --create-namespace " +
 			"--values values.yaml --set image.tag=v1.2.3"
 	)
+	created := "" // when the Deployment of docs/start.md was there, with one replica
 	return map[string]func(*readmeCommand){
 		"make build && bin/bridge watch deployments.apps,pods -n shop": w.quickLook,
 		"bin/bridge history deploy/web -n shop --field spec.replicas":  w.firstHistory,
-		"make demo":        w.demo,
-		"make check":       w.check,
-		"make build":       w.prints(),
-		"bin/bridge watch": w.watch,
-		"bin/bridge run":   func(c *readmeCommand) { w.runBridge(c.text, w.natsAddress()) },
+		"make demo":           w.demo,
+		"make check":          w.check,
+		"kind create cluster": func(*readmeCommand) {},
+		"make build":          w.prints(),
+		"bin/bridge watch":    w.watch,
+		"bin/bridge run":      func(c *readmeCommand) { w.runBridge(c.text, w.natsAddress()) },
 
-		"bin/bridge history deploy/web -n shop":                      w.prints("^TIME +OPERATION", "spec.replicas 1→3"),
-		"bin/bridge diff deploy/web -n shop --from 13:00 --to 14:03": w.prints(`^-  replicas: 1$`, `^\+  replicas: 3$`),
-		"bin/bridge timeline -n shop --since 1h":                     w.prints(`Deployment/web`, `spec.replicas`),
-		"nats --server nats://127.0.0.1:4222 subscribe 'k8s.>'":      w.subscribe,
-		"nats --server nats://127.0.0.1:4222 stream view K8S":        w.prints(`^k8s\.[^.]+\.apps\.v1\.deployments\.shop\.web\.added$`),
+		"kubectl create deployment web --image=nginx": func(c *readmeCommand) {
+			w.prints(`^deployment.apps/web created$`)(c)
+			time.Sleep(time.Second) // times are whole seconds
+			created = now()
+			time.Sleep(time.Second)
+		},
+		`kubectl patch deployment web -p '{"spec":{"replicas":3}}'`: func(c *readmeCommand) {
+			w.prints(`^deployment.apps/web patched$`)(c)
+			time.Sleep(2 * time.Second)
+			w.times(created, now())
+		},
+		"bin/bridge history deploy/web --field spec.replicas":   w.waits(`added +kubectl-create .* 1$`, `updated +kubectl-patch +\d+ +1 +3$`),
+		"bin/bridge history deploy/web":                         w.prints("^TIME +OPERATION", "spec.replicas 1→3"),
+		"bin/bridge diff deploy/web --from 13:00 --to 14:03":    w.prints(`^-  replicas: 1$`, `^\+  replicas: 3$`),
+		"bin/bridge timeline --since 10m":                       w.prints(`Deployment/web`, `spec.replicas`),
+		"nats --server nats://127.0.0.1:4222 subscribe 'k8s.>'": w.subscribe,
+		"nats --server nats://127.0.0.1:4222 stream view K8S":   w.prints(`^k8s\.[^.]+\.apps\.v1\.deployments\.default\.web\.added$`),
 
 		"bin/bridge validate bridge.yaml":              w.validate,
 		"bin/bridge rbac --config bridge.yaml":         w.prints(`^kind: ClusterRole$`, `widgets`),
@@ -397,7 +412,7 @@ func (w *walk) steps() map[string]func(*readmeCommand) {
 		"bin/bridge tail --filter 'op == \"deleted\"'": w.tail,
 		verify:  w.prints(`^nothing is wrong$`),
 		archive: w.archive,
-		"bin/bridge show deploy/web -n shop --at 14:03 --dir history": w.prints(`^  name: web$`, `^  replicas: 3$`),
+		"bin/bridge show deploy/web --at 14:03 --dir history": w.prints(`^  name: web$`, `^  replicas: 3$`),
 		"bin/bridge token": w.prints(`^\S{16,}$`),
 
 		values:  w.prints(),

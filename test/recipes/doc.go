@@ -3,7 +3,8 @@
 //
 // A page is its fenced blocks, from top to bottom:
 //
-//   - a block with a title ("```python title="load.py"") is a file of that name;
+//   - a block with a title ("```python title="load.py"") is a file of that name; so is each file of
+//     the folder of the page's name;
 //   - a block of sh is run, in one shell for the whole page. A block that installs packages is not
 //     run: their versions are compared with those that make test-recipes has installed;
 //   - a block of kafka-topics.sh is not run either: its topic is created as it says;

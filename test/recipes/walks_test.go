@@ -163,7 +163,7 @@ func buildGo(t *testing.T, dir string) {
 }
 
 // jars is where the jars of a page are, of the pages that have some.
-var jars = map[string]string{"kafka-streams.md": "streams", "flink.md": "flink"}
+var jars = map[string]string{"kafka-streams.md": "kafka-streams", "flink.md": "flink"}
 
 // broker starts Kafka where a page needs it: Apache Kafka for a page with jars, else kfake, which
 // speaks the protocol.
@@ -232,7 +232,7 @@ func TestFunctions(t *testing.T) { walk(t, "functions.md") }
 
 func TestKafkaStreams(t *testing.T) { walk(t, "kafka-streams.md") }
 
-func TestController(t *testing.T) { walk(t, "controller.md") }
+func TestController(t *testing.T) { walk(t, "controllers.md") }
 
 func TestFlink(t *testing.T) { walk(t, "flink.md") }
 

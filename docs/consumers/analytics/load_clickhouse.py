@@ -1,0 +1,17 @@
+import json
+
+from chdb.session import Session
+from stream import ATTRIBUTES, copy
+
+db = Session("clickhouse")
+columns = ", ".join(f"{name} String" for name in ATTRIBUTES)
+db.query(f"CREATE TABLE IF NOT EXISTS events ({columns}, data String, position UInt64)"
+         " ENGINE = ReplacingMergeTree ORDER BY (source, informer, id)")
+
+
+def store(rows):
+    if rows:
+        db.query("INSERT INTO events FORMAT JSONEachRow " + "\n".join(map(json.dumps, rows)))
+
+
+copy(int(str(db.query("SELECT max(position) FROM events", "TSV"))), store)

@@ -1,0 +1,2 @@
+SELECT namespace, name, web FROM kept /*+ OPTIONS('scan.bounded.mode' = 'latest-offset') */
+  WHERE name = 'colours';
