@@ -50,7 +50,7 @@ func (e *StartError) Unwrap() error { return e.Err }
 type Options struct {
 	Config *config.Config
 	// Source reads the configuration again.
-	Source *Source
+	Source *ConfigInput
 	// Version of the program, for the log, /status and traces.
 	Version string
 	Log     *slog.Logger
@@ -71,8 +71,8 @@ type Options struct {
 	Fatal func(error)
 }
 
-// Source is where a configuration comes from.
-type Source struct {
+// ConfigInput is where a configuration comes from.
+type ConfigInput struct {
 	load  func() (*config.Config, error)
 	file  string // "" for none
 	began string // what the file held when the source was made
@@ -80,8 +80,8 @@ type Source struct {
 
 // NewSource is the source of a configuration that load reads from file, "" for none. Make it before
 // the first load: a change of the file after that is noticed.
-func NewSource(file string, load func() (*config.Config, error)) *Source {
-	return &Source{load: load, file: file, began: contentOf(file)}
+func NewSource(file string, load func() (*config.Config, error)) *ConfigInput {
+	return &ConfigInput{load: load, file: file, began: contentOf(file)}
 }
 
 // Run runs a bridge until ctx ends or something fails. It is nil after a clean stop, and a
@@ -120,7 +120,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := a.observe(hub, o.Version); err != nil {
 		return &StartError{err}
 	}
-	commands := &control{start: start, level: o.Level, config: c}
+	commands := &adminCommands{start: start, level: o.Level, config: c}
 	if a.undelivered != nil {
 		commands.undelivered = UndeliveredDir(&c.State)
 	}
@@ -187,8 +187,8 @@ func newRegistry() *prometheus.Registry {
 // listen takes the admin address, so that a port in use is found before anything runs; nil for no
 // address.
 func listen(
-	ctx context.Context, c *config.Config, registry prometheus.Gatherer, start *starting,
-	commands *control, look *inspector, asked *ask.Set, log *slog.Logger,
+	ctx context.Context, c *config.Config, registry prometheus.Gatherer, start *statusSource,
+	commands *adminCommands, look *inspector, asked *ask.Set, log *slog.Logger,
 ) (*admin.Server, error) {
 	if c.Admin.Address == "" {
 		return nil, nil
@@ -270,46 +270,46 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// starting is what the admin server shows: at first why there is nothing to show yet, then the
+// statusSource is what the admin server shows: at first why there is nothing to show yet, then the
 // pipeline. Its methods may be called concurrently.
-type starting struct {
+type statusSource struct {
 	version  string   // of the program
 	outcome  *outcome // of reloads
 	mu       sync.Mutex
-	pipeline *assembled // guarded by mu; nil until it is assembled
-	why      string     // guarded by mu
+	pipeline *assembly // guarded by mu; nil until it is assembled
+	why      string    // guarded by mu
 	began    time.Time
 }
 
-func newStarting(version string, o *outcome) *starting {
-	return &starting{
+func newStarting(version string, o *outcome) *statusSource {
+	return &statusSource{
 		version: version, outcome: o, why: "the API server has not been asked yet",
 		began: time.Now().UTC(),
 	}
 }
 
 // waits says why the start has to wait.
-func (s *starting) waits(err error) {
+func (s *statusSource) waits(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.why = err.Error()
 }
 
 // runs is called when there is a pipeline.
-func (s *starting) runs(p *assembled) {
+func (s *statusSource) runs(p *assembly) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pipeline = p
 }
 
-func (s *starting) get() (p *assembled, why string) {
+func (s *statusSource) get() (p *assembly, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pipeline, s.why
 }
 
 // Reasons is why the bridge is not ready, as the admin server shows it.
-func (s *starting) reasons() []admin.Reason {
+func (s *statusSource) reasons() []admin.Reason {
 	p, why := s.get()
 	if p == nil {
 		return []admin.Reason{{What: "API server", Message: why}}
@@ -332,7 +332,7 @@ type ProcessStatus struct {
 }
 
 // status is where the process stands.
-func (s *starting) status() ProcessStatus {
+func (s *statusSource) status() ProcessStatus {
 	reasons := s.reasons()
 	if reasons == nil {
 		reasons = []admin.Reason{} // a list for whoever reads it
@@ -351,7 +351,7 @@ func (s *starting) status() ProcessStatus {
 }
 
 // close closes the pipeline's state, if there is one, after nobody asks for its status any more.
-func (s *starting) close() error {
+func (s *statusSource) close() error {
 	p, _ := s.get()
 	if p == nil {
 		return nil
@@ -360,7 +360,7 @@ func (s *starting) close() error {
 }
 
 // registerReadiness shows as a metric what /readyz reports.
-func (s *starting) registerReadiness(registry prometheus.Registerer) {
+func (s *statusSource) registerReadiness(registry prometheus.Registerer) {
 	metric.With(registry).FlagFunc("bridge_admin_ready",
 		"1 when /readyz answers 200, 0 when it names reasons not to.",
 		func() bool { return len(s.reasons()) == 0 })

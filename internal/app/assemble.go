@@ -63,8 +63,8 @@ type assembler struct {
 	onSettle func(sink string, settled []*publisher.Item)
 }
 
-// assembled is a bridge with what belongs to it.
-type assembled struct {
+// assembly is a bridge with what belongs to it.
+type assembly struct {
 	bridge *bridge.Bridge
 	db     *store.DB
 	rights *rights.ListCheck
@@ -74,10 +74,10 @@ type assembled struct {
 }
 
 // Close closes the state, after Run has returned.
-func (p *assembled) Close() error { return p.db.Close() }
+func (p *assembly) Close() error { return p.db.Close() }
 
 // Reasons is why the pipeline is not ready, as the admin server shows it.
-func (p *assembled) reasons() []admin.Reason {
+func (p *assembly) reasons() []admin.Reason {
 	var list []admin.Reason
 	for _, r := range p.bridge.Ready() {
 		list = append(list, admin.Reason{What: r.Component, Message: r.Message})
@@ -87,7 +87,7 @@ func (p *assembled) reasons() []admin.Reason {
 
 // assemble asks the API server what the names in the configuration mean, opens the state, and puts
 // the parts together. Its error joins all that it found wrong.
-func (a *assembler) assemble(ctx context.Context) (*assembled, error) {
+func (a *assembler) assemble(ctx context.Context) (*assembly, error) {
 	k := &a.config.Kubernetes
 	rc, contextCluster, err := kube.RESTConfig(k.Kubeconfig, k.Context, k.QPS, k.Burst)
 	if err != nil {
@@ -274,8 +274,8 @@ func oversize(ways []string) []publisher.Oversize {
 
 // bridge adds the units, one for each resource of an informer in each of its namespaces.
 func (a *assembler) bridge(
-	c bridge.Config, d discovered, check *rights.ListCheck,
-) (*assembled, error) {
+	c bridge.Config, d discoveryResult, check *rights.ListCheck,
+) (*assembly, error) {
 	redactor, err := redactorOf(a.config, c.DB)
 	if err != nil {
 		return nil, err
@@ -298,7 +298,7 @@ func (a *assembler) bridge(
 		c.Planner, c.PlanInterval = p.ask, interval
 	}
 	b, err := bridge.New(c)
-	return &assembled{bridge: b, db: c.DB, rights: check, cluster: c.Cluster, planner: p}, err
+	return &assembly{bridge: b, db: c.DB, rights: check, cluster: c.Cluster, planner: p}, err
 }
 
 // unit is what all units of an informer have in common.

@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// control is what the admin server can change: it does what operators ask for.
-type control struct {
-	start    *starting
+// adminCommands is what the admin server can change: it does what operators ask for.
+type adminCommands struct {
+	start    *statusSource
 	level    *slog.LevelVar
 	reloader *reloader      // nil for a bridge without a file
 	config   *config.Config // of the start
@@ -30,10 +30,10 @@ type control struct {
 	resending   sync.Mutex
 }
 
-var _ admin.Controller = (*control)(nil)
+var _ admin.Controller = (*adminCommands)(nil)
 
 // running is the pipeline, or why there is none yet.
-func (c *control) running() (*assembled, error) {
+func (c *adminCommands) running() (*assembly, error) {
 	p, why := c.start.get()
 	if p == nil {
 		return nil, &admin.Error{
@@ -45,7 +45,7 @@ func (c *control) running() (*assembled, error) {
 }
 
 // Pause implements admin.Controller.
-func (c *control) Pause(ctx context.Context, by admin.Caller, kind, name string) (string, error) {
+func (c *adminCommands) Pause(ctx context.Context, by admin.Caller, kind, name string) (string, error) {
 	p, err := c.running()
 	if err != nil {
 		return "", err
@@ -59,7 +59,7 @@ func (c *control) Pause(ctx context.Context, by admin.Caller, kind, name string)
 }
 
 // Resume implements admin.Controller.
-func (c *control) Resume(ctx context.Context, _ admin.Caller, kind, name string) (string, error) {
+func (c *adminCommands) Resume(ctx context.Context, _ admin.Caller, kind, name string) (string, error) {
 	p, err := c.running()
 	if err != nil {
 		return "", err
@@ -71,7 +71,7 @@ func (c *control) Resume(ctx context.Context, _ admin.Caller, kind, name string)
 }
 
 // Snapshot implements admin.Controller.
-func (c *control) Snapshot(
+func (c *adminCommands) Snapshot(
 	ctx context.Context, _ admin.Caller, what admin.SnapshotRequest,
 ) (string, error) {
 	p, err := c.running()
@@ -94,7 +94,7 @@ func (c *control) Snapshot(
 }
 
 // SetLogLevel implements admin.Controller.
-func (c *control) SetLogLevel(_ context.Context, _ admin.Caller, level string) (string, error) {
+func (c *adminCommands) SetLogLevel(_ context.Context, _ admin.Caller, level string) (string, error) {
 	switch level {
 	case "debug", "info", "warn", "error":
 	default:
@@ -112,7 +112,7 @@ func (c *control) SetLogLevel(_ context.Context, _ admin.Caller, level string) (
 }
 
 // Reload implements admin.Controller.
-func (c *control) Reload(ctx context.Context, by admin.Caller) (string, error) {
+func (c *adminCommands) Reload(ctx context.Context, by admin.Caller) (string, error) {
 	if c.reloader == nil {
 		return "", &admin.Error{
 			Code: http.StatusConflict,
@@ -160,7 +160,7 @@ func done(err error, format string, args ...any) (string, error) {
 // that runs.
 type inspector struct {
 	hub   *tail.Hub
-	start *starting
+	start *statusSource
 }
 
 // Tail implements admin.Inspector.

@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// discovered is what the API server answered.
-type discovered struct {
+// discoveryResult is what the API server answered.
+type discoveryResult struct {
 	resolver  *kube.Resolver
 	catalog   *kube.Catalog
 	clusterID string
@@ -42,7 +42,7 @@ const refusals = 15 * time.Second
 
 // await asks until there is an answer, when the assembler waits. What only a change of the
 // configuration can heal is an error at once.
-func (a *assembler) await(ctx context.Context, rc *rest.Config) (discovered, error) {
+func (a *assembler) await(ctx context.Context, rc *rest.Config) (discoveryResult, error) {
 	began, refused := time.Now(), time.Time{}
 	backoff := wait.Backoff{
 		Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6,
@@ -84,7 +84,7 @@ func worthWaiting(err error, refused *time.Time) bool {
 	}
 }
 
-func (a *assembler) discover(ctx context.Context, rc *rest.Config) (d discovered, err error) {
+func (a *assembler) discover(ctx context.Context, rc *rest.Config) (d discoveryResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	resolver, err := kube.NewResolver(rc)
@@ -164,7 +164,7 @@ type planner struct {
 // newPlanner makes the planner of a configuration. The names of informers that are in the one
 // before as they are, which may be nil, continue to mean what they mean there.
 func newPlanner(
-	c *config.Config, d discovered, redactor *resource.Redactor, shard resource.Shard,
+	c *config.Config, d discoveryResult, redactor *resource.Redactor, shard resource.Shard,
 	before *planner,
 ) (*planner, error) {
 	p := &planner{informers: c.Informers, resolver: d.resolver, redactor: redactor}

@@ -54,7 +54,7 @@ func (p *play) types() []resource.Type {
 }
 
 // discover asks what each informer's resources mean, as the bridge does.
-func (p *play) discover(c *config.Config) (d discovered, err error) {
+func (p *play) discover(c *config.Config) (d discoveryResult, err error) {
 	if d.resolver, err = kube.NewResolver(&rest.Config{Host: p.servers["pods"].URL().String(), Transport: p}); err != nil {
 		return d, err
 	}

@@ -66,14 +66,14 @@ func redaction(inf *config.Informer, redactor *resource.Redactor) (*resource.Rul
 
 // lifts are the attributes that an informer's events have of their objects, in the order of their
 // names.
-func lifts(attributes map[string]string) ([]event.Lift, error) {
-	var list []event.Lift
+func lifts(attributes map[string]string) ([]event.CustomAttribute, error) {
+	var list []event.CustomAttribute
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
 		p, err := resource.ParsePath(attributes[name])
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, event.Lift{Name: name, Path: p})
+		list = append(list, event.CustomAttribute{Name: name, Path: p})
 	}
 	return list, nil
 }

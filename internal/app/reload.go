@@ -36,7 +36,7 @@ type reloader struct {
 	// assembler is of the configuration that runs.
 	assembler *assembler
 	guard     *config.Guard
-	pipeline  *assembled
+	pipeline  *assembly
 	secrets   map[string]string // what the files that are read once hold, by sink
 	done      string            // the content that was dealt with last, applied or refused
 }
@@ -53,7 +53,7 @@ func newReloader(o *Options, results *outcome) *reloader {
 
 // begin makes a reloader for a configuration that runs. began is what its file held before it was
 // read.
-func (r *reloader) begin(a *assembler, p *assembled, began string) {
+func (r *reloader) begin(a *assembler, p *assembly, began string) {
 	r.assembler, r.pipeline, r.secrets = a, p, secretsOf(a.config)
 	r.guard = config.NewGuard(a.config)
 	if contentOf(r.file) == began {
@@ -91,7 +91,7 @@ func (r *reloader) reload(ctx context.Context, why string) (done string, err err
 	if err == nil || !errors.Is(err, errNotNow) && ctx.Err() == nil {
 		r.done = content
 	}
-	r.outcome.note(why, changes, err)
+	r.outcome.record(why, changes, err)
 	switch {
 	case errors.Is(err, bridge.ErrStopping):
 		return "", err
@@ -210,7 +210,7 @@ func (r *reloader) plan(
 // discover asks the API server what the names in a configuration mean now. Names of informers that
 // have not changed mean what they meant, and what of them is not there is not wrong: it was there
 // before.
-func (r *reloader) discover(ctx context.Context, c *config.Config) (d discovered, err error) {
+func (r *reloader) discover(ctx context.Context, c *config.Config) (d discoveryResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	before := r.pipeline.planner
@@ -306,8 +306,8 @@ func newOutcome(registry prometheus.Registerer) *outcome {
 	return o
 }
 
-// note keeps how an attempt went.
-func (o *outcome) note(why string, changes bridge.Changes, err error) {
+// record keeps how an attempt went.
+func (o *outcome) record(why string, changes bridge.Changes, err error) {
 	s := &ReloadStatus{
 		Time: time.Now().UTC(), Why: why, Result: reloadApplied,
 		Changes: changes.String(),

@@ -67,7 +67,7 @@ func TestReloadOnFullDisk(t *testing.T) {
 	if !errors.Is(err, errNotNow) {
 		t.Errorf("reload: %v", err)
 	}
-	if _, done := r.look(t.Context()); done {
+	if _, done := r.readFiles(t.Context()); done {
 		t.Error("the file is not looked at again")
 	}
 	_, err = done(err, "")

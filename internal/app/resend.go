@@ -29,7 +29,7 @@ const (
 )
 
 // SendUndelivered implements admin.Controller.
-func (c *control) SendUndelivered(
+func (c *adminCommands) SendUndelivered(
 	ctx context.Context, _ admin.Caller, sink string, ids []string,
 ) (admin.Resent, error) {
 	return c.resend(ctx, resending{
@@ -54,7 +54,7 @@ func (c *control) SendUndelivered(
 }
 
 // SendDeadLetters implements admin.Controller. Who asked removes what is settled.
-func (c *control) SendDeadLetters(
+func (c *adminCommands) SendDeadLetters(
 	ctx context.Context, _ admin.Caller, sink string, positions []string,
 ) (admin.Resent, error) {
 	return c.resend(ctx, resending{
@@ -91,7 +91,7 @@ func (r *resendable) add(id string, e *event.Event, bytes int) {
 	r.ids, r.events, r.bytes = append(r.ids, id), append(r.events, e), r.bytes+bytes
 }
 
-func (c *control) resend(ctx context.Context, r resending) (answer admin.Resent, err error) {
+func (c *adminCommands) resend(ctx context.Context, r resending) (answer admin.Resent, err error) {
 	p, err := c.running()
 	if err != nil {
 		return answer, err
@@ -157,7 +157,7 @@ func readUndelivered(dir, sink string, ids []string, answer *admin.Resent) (read
 
 // readDeadLetters reads dead letters, as many as may be held in memory. Those that can't be sent
 // are in the answer.
-func (c *control) readDeadLetters(
+func (c *adminCommands) readDeadLetters(
 	ctx context.Context, cluster, sink string, positions []string, answer *admin.Resent,
 ) (read resendable, err error) {
 	conf, err := c.current(ctx)
@@ -220,7 +220,7 @@ func (r *resending) conclude(id string, resent *bridge.Resent, answer *admin.Res
 }
 
 // current is the configuration that the bridge runs with.
-func (c *control) current(ctx context.Context) (*config.Config, error) {
+func (c *adminCommands) current(ctx context.Context) (*config.Config, error) {
 	if c.reloader == nil {
 		return c.config, nil
 	}

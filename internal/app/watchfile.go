@@ -86,8 +86,8 @@ func whileSame(ctx context.Context, content string, files []string, changed func
 	changed()
 }
 
-// look gives what there is now, and reports whether it has been dealt with, or ctx has ended.
-func (r *reloader) look(ctx context.Context) (content string, done bool) {
+// readFiles gives what there is now, and reports whether it has been dealt with, or ctx has ended.
+func (r *reloader) readFiles(ctx context.Context) (content string, done bool) {
 	if r.changing.Acquire(ctx, 1) != nil {
 		return "", true
 	}
@@ -113,7 +113,7 @@ func (r *reloader) watch(ctx context.Context, hangups <-chan os.Signal, interval
 		case <-hangups:
 			_, _ = r.reload(ctx, "SIGHUP") // what comes of it is logged
 		case <-ticks:
-			now, done := r.look(ctx)
+			now, done := r.readFiles(ctx)
 			if !done && now == last {
 				_, _ = r.reload(ctx, "the file has changed")
 			}

@@ -106,10 +106,10 @@ type Bridge struct {
 	budget     *ratelimit.Budget // of the queues of all units
 	spooler    *changelog.Spooler
 	sinks      sinkRunners
-	pipelines  pipelines
+	pipelines  informers
 	namespaces *namespaces.Watcher
 	ownerCache ownerCache
-	pauses     pauses
+	pauses     pausedParts
 	changes    *metric.Counters    // of the units, while the bridge runs
 	requests   chan *request       // for the reconciler
 	ended      chan struct{}       // closed when the reconciler takes no more requests
@@ -132,7 +132,7 @@ func New(cfg Config) (*Bridge, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Bridge{
-		cfg: cfg, log: cfg.Log, pipelines: pipelines{gone: map[string]retired{}},
+		cfg: cfg, log: cfg.Log, pipelines: informers{gone: map[string]removedInformer{}},
 		changes: countChanges(cfg.Registerer), budget: ratelimit.NewBudget(cfg.QueueBytes),
 		requests: make(chan *request), ended: make(chan struct{}), changing: semaphore.NewWeighted(1),
 		process: rand.Text()[:8],

@@ -14,41 +14,41 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// pipelines has the pipelines that run, and what is left of those whose resource has gone.
-type pipelines struct {
+// informers has the pipelines that run, and what is left of those whose resource has gone.
+type informers struct {
 	mu sync.Mutex // guards all below; held for a few map operations only
 	// list is replaced and never changed, so that a reader may go through it.
 	list []*informer.Informer
 	// gone has the retired pipelines: those whose resource the API server does not serve any more,
 	// by name. The pipeline itself is released: it holds memory.
-	gone map[string]retired
+	gone map[string]removedInformer
 	// unclean: a pipeline ended before it found out what a run before has sent.
 	unclean bool
 }
 
-// retired is what is left of a pipeline whose resource has gone.
-type retired struct {
+// removedInformer is what is left of a pipeline whose resource has gone.
+type removedInformer struct {
 	name     string
 	notReady string
 	status   informer.Status
 }
 
 // all are the pipelines that run, those that drain among them. It must not be changed.
-func (p *pipelines) all() []*informer.Informer {
+func (p *informers) all() []*informer.Informer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.list
 }
 
 // retired are the pipelines whose resource has gone, by name.
-func (p *pipelines) retired() []retired {
+func (p *informers) retired() []removedInformer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.SortedFunc(maps.Values(p.gone),
-		func(a, b retired) int { return strings.Compare(a.name, b.name) })
+		func(a, b removedInformer) int { return strings.Compare(a.name, b.name) })
 }
 
-func (p *pipelines) add(u *informer.Informer) {
+func (p *informers) add(u *informer.Informer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.list = append(slices.Clone(p.list), u)
@@ -56,8 +56,8 @@ func (p *pipelines) add(u *informer.Informer) {
 }
 
 // remove takes out a pipeline that has ended.
-func (p *pipelines) remove(u *informer.Informer, why informer.Drain) {
-	isClean, left := u.IsClean(), retired{u.Name(), u.NotReady(false), u.Status()}
+func (p *informers) remove(u *informer.Informer, why informer.Drain) {
+	isClean, left := u.IsClean(), removedInformer{u.Name(), u.NotReady(false), u.Status()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.list = slices.DeleteFunc(slices.Clone(p.list),
@@ -70,23 +70,23 @@ func (p *pipelines) remove(u *informer.Informer, why informer.Drain) {
 }
 
 // setUnclean says that a pipeline without a successor may have sent what is not known.
-func (p *pipelines) setUnclean() {
+func (p *informers) setUnclean() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unclean = true
 }
 
 // keepInformers forgets the retired pipelines of all other informers.
-func (p *pipelines) keepInformers(names []string) {
+func (p *informers) keepInformers(names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.gone, func(_ string, r retired) bool {
+	maps.DeleteFunc(p.gone, func(_ string, r removedInformer) bool {
 		return !slices.Contains(names, r.status.Informer)
 	})
 }
 
 // isClean reports whether every pipeline knows what was sent.
-func (p *pipelines) isClean() bool {
+func (p *informers) isClean() bool {
 	p.mu.Lock()
 	list, unclean := p.list, p.unclean
 	p.mu.Unlock()

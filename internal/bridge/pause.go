@@ -24,22 +24,22 @@ func pausedReason(p *informer.Pause, kind, name string) string {
 		p.Since.UTC().Format(time.RFC3339), kind, name)
 }
 
-// pauses are what operators have paused. They end with the process: a bridge that starts reads and
+// pausedParts are what operators have paused. They end with the process: a bridge that starts reads and
 // sends everything.
-type pauses struct {
+type pausedParts struct {
 	mu   sync.Mutex
 	list map[string]*informer.Pause // guarded by mu; by kind and name
 }
 
-// of is the pause of something, nil when it is not paused.
-func (p *pauses) of(kind, name string) *informer.Pause {
+// find is the pause of something, nil when it is not paused.
+func (p *pausedParts) find(kind, name string) *informer.Pause {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.list[kind+" "+name]
 }
 
 // set notes a pause, or with nil its end.
-func (p *pauses) set(kind, name string, pause *informer.Pause) {
+func (p *pausedParts) set(kind, name string, pause *informer.Pause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.list == nil {
@@ -68,7 +68,7 @@ func (b *Bridge) ResumeInformer(ctx context.Context, name string) error {
 }
 
 func (r *reconciler) eachOf(name string, pause *informer.Pause, do func(*informer.Informer)) error {
-	units := r.b.of(name)
+	units := r.b.unitsOf(name)
 	if len(units) == 0 && !r.b.knowsInformer(name) {
 		return fmt.Errorf("informer %s: %w", name, ErrUnknown)
 	}
@@ -79,8 +79,8 @@ func (r *reconciler) eachOf(name string, pause *informer.Pause, do func(*informe
 	return nil
 }
 
-// of are the units of an informer.
-func (b *Bridge) of(name string) (units []*informer.Informer) {
+// unitsOf are the units of an informer.
+func (b *Bridge) unitsOf(name string) (units []*informer.Informer) {
 	for _, u := range b.pipelines.all() {
 		if u.Config().Informer == name {
 			units = append(units, u)

@@ -267,7 +267,7 @@ func (r *reconciler) start(cfg informer.Config, backfill []string) (*informer.In
 		return nil, fmt.Errorf("start a unit: %w", err)
 	}
 	delete(r.unclean, cfg.Name())
-	if r.b.pauses.of(kindInformer, cfg.Informer) != nil {
+	if r.b.pauses.find(kindInformer, cfg.Informer) != nil {
 		u.Reader().Pause()
 	}
 	r.b.pipelines.add(u)

@@ -306,7 +306,7 @@ func (r *reconfiguration) changeSinks(ctx context.Context) error {
 			return err
 		}
 		out.publisher.Inherit(unread[out.key])
-		if r.b.pauses.of(kindSink, sc.Name) != nil {
+		if r.b.pauses.find(kindSink, sc.Name) != nil {
 			out.publisher.Pause()
 		}
 		if !r.b.replica.follows() {

@@ -58,7 +58,7 @@ var ErrStandby = errors.New("this replica stands by, and sends nothing")
 type replica struct {
 	cfg       Standby
 	log       *slog.Logger
-	pipelines *pipelines
+	pipelines *informers
 	sinks     *sinkRunners
 	changing  *semaphore.Weighted // of who starts or stops units and sinks, or begins to lead
 	stopping  <-chan struct{}     // closed when the bridge makes no more changes
@@ -113,7 +113,7 @@ func (r *replica) join(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.led = r.led || leader != "" && leader != r.cfg.Lease.Identity()
-	r.state = r.state.next(progressRead)
+	r.state = r.state.after(progressRead)
 }
 
 // follow follows the leader until this replica is elected, then takes over. It returns when this

@@ -34,8 +34,8 @@ const (
 	stopped                           // everything read was sent, or waits on disk
 )
 
-// next returns the state after an event. It panics for an event that can't happen in this state.
-func (s replicaState) next(e replicaEvent) replicaState {
+// after returns the state after an event. It panics for an event that can't happen in this state.
+func (s replicaState) after(e replicaEvent) replicaState {
 	switch {
 	case s == joining && e == progressRead:
 		return following
@@ -52,7 +52,7 @@ func (s replicaState) next(e replicaEvent) replicaState {
 func (r *replica) happened(e replicaEvent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.state = r.state.next(e)
+	r.state = r.state.after(e)
 }
 
 func (r *replica) is(s replicaState) bool {

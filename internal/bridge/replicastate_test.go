@@ -23,7 +23,7 @@ func TestReplicaState(t *testing.T) {
 						t.Errorf("it panics with %v", r)
 					}
 				}()
-				if got := state.next(replicaEvent(event)); got != want {
+				if got := state.after(replicaEvent(event)); got != want {
 					t.Errorf("got %d, want %d", got, want)
 				}
 			})

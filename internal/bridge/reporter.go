@@ -17,7 +17,7 @@ import (
 type reporter struct {
 	replica    *replica
 	deliveries map[string]*informer.Delivery // by unit
-	positions  map[string]*positionHistory   // by key of the sink
+	positions  map[string]*pastPositions     // by key of the sink
 	last       standby.Progress
 	short      bool // the last one left positions of sinks out
 }
@@ -25,7 +25,7 @@ type reporter struct {
 func newReporter(r *replica) *reporter {
 	return &reporter{
 		replica: r, deliveries: map[string]*informer.Delivery{},
-		positions: map[string]*positionHistory{},
+		positions: map[string]*pastPositions{},
 	}
 }
 
@@ -184,10 +184,10 @@ func (w *reporter) delivery(u *informer.Informer) *informer.Delivery {
 }
 
 // history of a sink's positions. It begins where the leader before stood.
-func (w *reporter) history(key string) *positionHistory {
+func (w *reporter) history(key string) *pastPositions {
 	h := w.positions[key]
 	if h == nil {
-		h = &positionHistory{}
+		h = &pastPositions{}
 		h.add(&positionStep{time: time.Now(), position: w.replica.inherited(key)})
 		w.positions[key] = h
 	}
@@ -201,10 +201,10 @@ func (r *replica) inherited(key string) []byte {
 	return r.progress.Sinks[key]
 }
 
-// positionHistory has the positions of a sink's log from which another replica may have to read. A
+// pastPositions has the positions of a sink's log from which another replica may have to read. A
 // replica that takes over sends what the progress does not cover, unless it finds it behind the
 // position. So a position is reported when the progress covers what was acknowledged before it.
-type positionHistory struct{ steps []*positionStep }
+type pastPositions struct{ steps []*positionStep }
 
 // positionStep is a position that a sink had at a time.
 type positionStep struct {
@@ -222,7 +222,7 @@ const positionDelay = 3 * time.Second
 const maxPositions = 16
 
 // add adds the newest step.
-func (h *positionHistory) add(s *positionStep) {
+func (h *pastPositions) add(s *positionStep) {
 	if s.position == nil {
 		return
 	}
@@ -237,7 +237,7 @@ func (h *positionHistory) add(s *positionStep) {
 }
 
 // covered returns the newest position that can be reported now, or the oldest; nil for none.
-func (h *positionHistory) covered(
+func (h *pastPositions) covered(
 	now time.Time, isCovered func(unit string, f *informer.Frontier) bool,
 ) []byte {
 	isReady := func(s *positionStep) bool {

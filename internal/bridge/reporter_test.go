@@ -22,14 +22,14 @@ func TestPositionHistory(t *testing.T) {
 		}
 	}
 	t.Run("the newest that is old enough", func(t *testing.T) {
-		var h positionHistory
+		var h pastPositions
 		for second := range 10 {
 			h.add(&positionStep{time: at(second), position: []byte{byte(second)}})
 		}
 		want(t, h.covered(at(9), never), 6) // none needs anything
 	})
 	t.Run("one that needs more, and all behind it, when that is covered", func(t *testing.T) {
-		var h positionHistory
+		var h pastPositions
 		for second := range 10 {
 			s := &positionStep{time: at(second), position: []byte{byte(second)}}
 			if second == 4 {
@@ -41,7 +41,7 @@ func TestPositionHistory(t *testing.T) {
 		want(t, h.covered(at(9), covers), 6)
 	})
 	t.Run("the oldest stays, and some of the others, while nothing is covered", func(t *testing.T) {
-		var h positionHistory
+		var h pastPositions
 		for second := range 200 {
 			h.add(&positionStep{time: at(second), position: []byte{byte(second)}, needs: needs})
 			want(t, h.covered(at(second), never), 0)
@@ -56,7 +56,7 @@ func TestPositionHistory(t *testing.T) {
 		want(t, h.covered(at(202), covers), 199)
 	})
 	t.Run("none without any", func(t *testing.T) {
-		var h positionHistory
+		var h pastPositions
 		h.add(&positionStep{time: began})
 		if position := h.covered(at(9), covers); position != nil {
 			t.Errorf("position %d", position)

@@ -45,7 +45,7 @@ func (b *Bridge) SendSnapshot(
 // selectedBy returns the pipelines that a request is about. All must be able to do it, or none
 // does.
 func (b *Bridge) selectedBy(req *informer.SnapshotRequest) (list []*informer.Informer, err error) {
-	all := b.of(req.Informer)
+	all := b.unitsOf(req.Informer)
 	if len(all) == 0 {
 		return nil, fmt.Errorf("informer %s: %w", req.Informer, ErrUnknown)
 	}

@@ -109,7 +109,7 @@ func (b *Bridge) newSinkRunner(sc SinkConfig, patient bool) (*sinkRunner, error)
 }
 
 // saved is what the state has about a sink.
-func (b *Bridge) saved(sink string) (s publisher.Saved, err error) {
+func (b *Bridge) saved(sink string) (s publisher.SavedPosition, err error) {
 	if s.Position, err = b.cfg.DB.SinkPosition(sink); err == nil {
 		s.Recalled, err = b.cfg.DB.SinkRecalled(sink)
 	}

@@ -45,7 +45,7 @@ func (b *Bridge) Status() Status {
 	}
 	for _, u := range b.pipelines.all() {
 		status := u.Status()
-		status.PausedBy = b.pauses.of(kindInformer, u.Config().Informer)
+		status.PausedBy = b.pauses.find(kindInformer, u.Config().Informer)
 		status.Objects = u.Objects.Count()
 		s.Informers = append(s.Informers, status)
 	}
@@ -54,7 +54,7 @@ func (b *Bridge) Status() Status {
 	}
 	for _, out := range b.sinks.all() {
 		s.Sinks = append(s.Sinks, SinkStatus{
-			Name: out.name, PausedBy: b.pauses.of(kindSink, out.name),
+			Name: out.name, PausedBy: b.pauses.find(kindSink, out.name),
 			Status: out.publisher.Status(),
 		})
 	}
@@ -72,7 +72,7 @@ func (b *Bridge) Ready() []Reason {
 		}
 	}
 	for _, u := range b.pipelines.all() {
-		if p := b.pauses.of(kindInformer, u.Config().Informer); p != nil {
+		if p := b.pauses.find(kindInformer, u.Config().Informer); p != nil {
 			note(u.Name(), pausedReason(p, kindInformer, u.Config().Informer))
 			continue
 		}
@@ -91,7 +91,7 @@ func (b *Bridge) Ready() []Reason {
 		reasons = append(reasons, b.replica.notReady()...)
 	}
 	for _, out := range b.sinks.all() {
-		if p := b.pauses.of(kindSink, out.name); p != nil {
+		if p := b.pauses.find(kindSink, out.name); p != nil {
 			reasons = append(reasons, Reason{
 				Component: "sink " + out.name,
 				Message:   pausedReason(p, kindSink, out.name),

@@ -197,7 +197,7 @@ time with its zone. The API server's times are whole seconds.`
 // warn reports because of what an answer may be incomplete, and where the history ends before a
 // time.
 func (o *historyOptions) warn(
-	cmd *cobra.Command, h *query.Questions, object *query.Object, holes []*query.Mark,
+	cmd *cobra.Command, h *query.Questions, object *query.Object, holes []*query.Notice,
 	until time.Time,
 ) error {
 	printHoles(cmd, holes)
@@ -253,7 +253,7 @@ func warnHorizon(cmd *cobra.Command, coverage query.Coverage, since time.Time) e
 	return Failed(err)
 }
 
-func printHoles(cmd *cobra.Command, holes []*query.Mark) {
+func printHoles(cmd *cobra.Command, holes []*query.Notice) {
 	const most = 5
 	for i, m := range holes {
 		if i == most {

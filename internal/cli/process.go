@@ -146,10 +146,10 @@ type procs struct {
 	strained    bool // at the last look
 }
 
-// next takes the share of one processor that was used for a time, and whether something ready had
+// decide takes the share of one processor that was used for a time, and whether something ready had
 // a long wait for a processor meanwhile, or a large object has come. It gives the time after which
 // to look again.
-func (p *procs) next(share float64, waited, isLarge bool, lasted time.Duration) time.Duration {
+func (p *procs) decide(share float64, waited, isLarge bool, lasted time.Duration) time.Duration {
 	before := p.strained
 	p.strained = share > busyShare || waited
 	switch {
@@ -219,7 +219,7 @@ func boundProcs(ctx context.Context, large <-chan struct{}, late func() bool) {
 		nowUsed, now, before := cpuTime(), time.Now(), p
 		lasted := now.Sub(at)
 		share := (nowUsed - used).Seconds() / lasted.Seconds()
-		timer.Reset(p.next(share, late(), isLarge, lasted))
+		timer.Reset(p.decide(share, late(), isLarge, lasted))
 		used, at = nowUsed, now
 		if p.one != before.one || p.more != before.more {
 			p.set()

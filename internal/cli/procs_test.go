@@ -48,7 +48,7 @@ func TestProcs(t *testing.T) {
 			var p procs
 			var again time.Duration
 			for _, share := range tt.shares {
-				again = p.next(share, share == waited, share == isLarge || share == floodOfLarge, time.Second)
+				again = p.decide(share, share == waited, share == isLarge || share == floodOfLarge, time.Second)
 			}
 			got := map[procs]string{{}: all, {one: true}: one, {more: true}: more}[procs{one: p.one, more: p.more}]
 			if got != tt.want || again != tt.again {

@@ -175,7 +175,7 @@ Exit codes: 0, also when there are none; 2 when the sink has no dead letters, or
 			if err != nil {
 				return errors.Join(list.flush(), Refused(err))
 			}
-			if err := list.add(l); err != nil {
+			if err := list.print(l); err != nil {
 				return Failed(err)
 			}
 			if list.count == limit {
@@ -198,7 +198,7 @@ type letterList struct {
 	table *tabwriter.Writer // of the rows that are not printed yet; nil for none
 }
 
-func (p *letterList) add(l *streams.DeadLetter) error {
+func (p *letterList) print(l *streams.DeadLetter) error {
 	const rows = 100 // that are aligned together
 	if p.count++; p.json {
 		line, err := terminal.JSONLine(l)
@@ -440,14 +440,14 @@ Exit codes: 0, 1 when there is no such event, 2 when the state directory cannot 
 
 var errNamedOrAll = errors.New("name the events, or all of them with --all")
 
-// choice is which events a command is about.
-type choice struct {
+// eventChoice is which events a command is about.
+type eventChoice struct {
 	all  bool
 	sink string
 }
 
 // flags adds the flags of a choice to a command whose arguments are IDs.
-func (c *choice) flags(cmd *cobra.Command, verb string) {
+func (c *eventChoice) flags(cmd *cobra.Command, verb string) {
 	cmd.Flags().BoolVar(&c.all, "all", false, verb+" every event")
 	cmd.Flags().StringVar(&c.sink, "sink", "", "with --all: only events of this sink")
 	cmd.Args = func(_ *cobra.Command, args []string) error {
@@ -461,8 +461,8 @@ func (c *choice) flags(cmd *cobra.Command, verb string) {
 	}
 }
 
-// of returns the chosen events.
-func (c *choice) of(
+// choose returns the chosen events.
+func (c *eventChoice) choose(
 	entries []refused.Entry, args []string,
 ) (chosen []refused.Entry, err error) {
 	for i := range entries {
@@ -481,7 +481,7 @@ func (c *choice) of(
 }
 
 func newUndeliveredRemoveCommand() *cobra.Command {
-	var which choice
+	var which eventChoice
 	cmd := &cobra.Command{
 		Use:     "rm ID...",
 		Aliases: []string{"remove"},
@@ -501,7 +501,7 @@ cannot be read.`,
 		if err != nil {
 			return err
 		}
-		chosen, err := which.of(entries, args)
+		chosen, err := which.choose(entries, args)
 		if err != nil {
 			return Failed(err)
 		}

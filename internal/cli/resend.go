@@ -193,7 +193,7 @@ func (s *sentLetters) print(w io.Writer, all bool) {
 }
 
 func newUndeliveredSendCommand() *cobra.Command {
-	var which choice
+	var which eventChoice
 	cmd := &cobra.Command{
 		Use:   "send ID...",
 		Short: "Make a running bridge send events again",
@@ -222,7 +222,7 @@ state of each object is refused: use 'bridge snapshot INFORMER --sink NAME'.` + 
 		if err != nil {
 			return err
 		}
-		chosen, err := which.of(entries, args)
+		chosen, err := which.choose(entries, args)
 		if err != nil {
 			return Failed(err)
 		}

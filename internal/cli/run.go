@@ -72,7 +72,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 type runner struct {
 	cmd    *cobra.Command
 	build  Build
-	source *app.Source
+	source *app.ConfigInput
 	file   bool // the configuration is from a file
 	// progress is shown on the terminal; nil for none.
 	progress *progress

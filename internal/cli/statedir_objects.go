@@ -140,7 +140,7 @@ func nearKeys(unit store.Unit, meant resource.Key) ([]string, error) {
 	return near.Nearest(), nil
 }
 
-func writeMeta(w io.Writer, unit store.Unit, key resource.Key, s store.Stored) error {
+func writeMeta(w io.Writer, unit store.Unit, key resource.Key, s store.SettledState) error {
 	state := fmt.Sprintf("live, %d bytes stored", s.BodyBytes)
 	if v := bodyVersion(s.Body); v != "" && v != s.Version {
 		state += ", of version " + string(v)

@@ -37,9 +37,9 @@ func makeState(t *testing.T, units map[string][]string) (dir string) {
 		batch := db.NewBatch()
 		for _, text := range keys {
 			if key, gone := strings.CutPrefix(text, "-"); gone {
-				batch.Settle(ix, resource.Key(key), store.Settled{Record: store.Record{UID: "u", Version: "12", Deleted: true}})
+				batch.Settle(ix, resource.Key(key), store.NewState{Record: store.Record{UID: "u", Version: "12", Deleted: true}})
 			} else {
-				batch.Settle(ix, resource.Key(key), store.Settled{Record: store.Record{UID: "u", Version: "7"}, Object: &resource.Object{Raw: []byte(`{"kind":"Pod"}`)}})
+				batch.Settle(ix, resource.Key(key), store.NewState{Record: store.Record{UID: "u", Version: "7"}, Object: &resource.Object{Raw: []byte(`{"kind":"Pod"}`)}})
 			}
 		}
 		if err := batch.Commit(); err != nil {
@@ -302,7 +302,7 @@ func TestStaleObjectShown(t *testing.T) {
 	}
 	const body = `{"kind":"Pod","metadata":{"resourceVersion":"7"}}`
 	batch := db.NewBatch()
-	batch.Settle(ix, "shop/a", store.Settled{Record: store.Record{UID: "u", Version: "9"}, Object: &resource.Object{Raw: []byte(body)}})
+	batch.Settle(ix, "shop/a", store.NewState{Record: store.Record{UID: "u", Version: "9"}, Object: &resource.Object{Raw: []byte(body)}})
 	if err := errors.Join(batch.Commit(), db.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +318,7 @@ func TestStaleObjectShown(t *testing.T) {
 func TestObjectNamesForTerminals(t *testing.T) {
 	const name = "shop/a\x1b]0;owned\x07\u009b2J\x00\r"
 	obeyed := func(r rune) bool { return r != '\n' && r != '\t' && unicode.IsControl(r) }
-	stored := store.Stored{}
+	stored := store.SettledState{}
 	stored.UID, stored.Version = name, name
 	for how, print := range map[string]func(*bytes.Buffer) error{
 		"get --output meta": func(out *bytes.Buffer) error {

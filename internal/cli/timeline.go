@@ -106,7 +106,7 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 		if err != nil {
 			return Failed(err)
 		}
-		if err := rows.add(e); err != nil {
+		if err := rows.print(e); err != nil {
 			return Failed(err)
 		}
 	}
@@ -142,7 +142,7 @@ type timelineRow struct {
 // maxTimelineRows bounds a table.
 const maxTimelineRows = 10_000
 
-func (r *timelineRows) add(e *query.Entry) error {
+func (r *timelineRows) print(e *query.Entry) error {
 	o := r.options
 	switch {
 	case o.deleted && !e.Deleted(),
@@ -337,7 +337,7 @@ func (o *stateOptions) run(cmd *cobra.Command, p query.Point, selector labels.Se
 		if !selector.Empty() && !selector.Matches(v.Labels()) {
 			continue
 		}
-		if err := rows.add(v); err != nil {
+		if err := rows.print(v); err != nil {
 			return Failed(err)
 		}
 	}
@@ -377,7 +377,7 @@ func newStateRows(w io.Writer, output string, all bool) *stateRows {
 // tableChunk is how many rows are aligned with each other: a table is not kept in memory.
 const tableChunk = 500
 
-func (r *stateRows) add(v *query.Version) error {
+func (r *stateRows) print(v *query.Version) error {
 	if r.output == "table" {
 		return r.addRow(v)
 	}

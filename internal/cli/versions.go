@@ -115,7 +115,7 @@ func writeVersions(
 			return err
 		}
 		if s.has(v) {
-			rows.add(v, before)
+			rows.print(v, before)
 		}
 		before = v
 	}
@@ -147,7 +147,7 @@ func newVersionRows(w io.Writer, field, output string) *versionRows {
 	return r
 }
 
-func (r *versionRows) add(v, before *query.Version) {
+func (r *versionRows) print(v, before *query.Version) {
 	if r.field != "" {
 		r.addField(v, before)
 		return

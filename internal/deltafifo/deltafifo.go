@@ -186,15 +186,15 @@ const (
 
 // put waits for room and queues a delta.
 func (f *FIFO) put(ctx context.Context, d Delta) error {
-	now, err := f.add(ctx, &d)
+	now, err := f.enqueue(ctx, &d)
 	if now {
 		f.spot.Offer()
 	}
 	return err
 }
 
-// add queues a delta, and reports whether it is not left to Flush to have it processed.
-func (f *FIFO) add(ctx context.Context, d *Delta) (now bool, err error) {
+// enqueue queues a delta, and reports whether it is not left to Flush to have it processed.
+func (f *FIFO) enqueue(ctx context.Context, d *Delta) (now bool, err error) {
 	size := d.size()
 	resource.NoteLarge(size)
 	f.mu.Lock()

@@ -35,7 +35,7 @@ func update() event.Change {
 
 func debezium(t *testing.T, c event.Change) event.Event {
 	t.Helper()
-	m := newMaker(t, event.MakerConfig{Type: deployments, Payload: event.PayloadDebezium, Lifts: []event.Lift{{Name: "db", Path: path(t, "spec.replicas")}}})
+	m := newMaker(t, event.MakerConfig{Type: deployments, Payload: event.PayloadDebezium, Lifts: []event.CustomAttribute{{Name: "db", Path: path(t, "spec.replicas")}}})
 	return m.Object(&c)
 }
 
@@ -106,11 +106,11 @@ func TestDebezium(t *testing.T) {
 	t.Run("an event about the informer has no data, and says in an attribute what it says", func(t *testing.T) {
 		m := newMaker(t, event.MakerConfig{Type: deployments, Payload: event.PayloadDebezium})
 		for _, e := range []event.Event{
-			m.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "7", To: "9"}, event.Era{}, observed),
-			m.Synced("9", event.Listing{Items: 2}, event.Era{}, observed),
-			m.Progress("9", event.Era{}, observed),
-			m.Quarantined(&resource.Unreadable{Key: "shop/web", Digest: strings.Repeat("0", 64), Raw: []byte("secret")}, event.Era{}, observed),
-			m.Dropped(event.Loss{Events: 1, From: "7", To: "9"}, event.Era{}, 1, observed),
+			m.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "7", To: "9"}, event.IDSuffix{}, observed),
+			m.Synced("9", event.Listing{Items: 2}, event.IDSuffix{}, observed),
+			m.Progress("9", event.IDSuffix{}, observed),
+			m.Quarantined(&resource.Unreadable{Key: "shop/web", Digest: strings.Repeat("0", 64), Raw: []byte("secret")}, event.IDSuffix{}, observed),
+			m.Dropped(event.LossReport{Events: 1, From: "7", To: "9"}, event.IDSuffix{}, 1, observed),
 		} {
 			said := extension(&e, event.AttrInformerData)
 			if e.Data != nil || !json.Valid([]byte(said)) || string(e.InformerData()) != said || strings.Contains(said, "raw") {

@@ -225,8 +225,8 @@ type quarantinedData struct {
 // Quarantined makes the event that reports something which the API server sent and the bridge
 // can't understand. Where the object is known, its partition key keeps the event in order with the
 // object's.
-func (m *Maker) Quarantined(u *resource.Unreadable, era Era, observed time.Time) Event {
-	e := m.about("quarantined", Quarantined, era.in(u.ID()), observed)
+func (m *Maker) Quarantined(u *resource.Unreadable, era IDSuffix, observed time.Time) Event {
+	e := m.about("quarantined", Quarantined, era.appendTo(u.ID()), observed)
 	if u.Key != "" {
 		namespace, name := u.Key.Split()
 		e.PartitionKey = m.prefixes.partitionKey(namespace, name)

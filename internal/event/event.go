@@ -147,8 +147,8 @@ func PartOf(id string) int {
 	return 0
 }
 
-// Loss is about changes that a sink did not get, because too much was pending for it.
-type Loss struct {
+// LossReport is about changes that a sink did not get, because too much was pending for it.
+type LossReport struct {
 	// Events is how many; when the bridge died meanwhile, at most how many.
 	Events int `json:"events"`
 	// From and To are the lowest and the highest version among them.
@@ -161,14 +161,14 @@ type Loss struct {
 
 // Between is the loss of one event that reports what was after one version, "" for from the start,
 // up to another.
-func Between(after, to resource.Version) Loss {
+func Between(after, to resource.Version) LossReport {
 	from := cmp.Or(after, to)
-	return Loss{Events: 1, From: from, To: from, Start: after == ""}.And(Loss{From: to, To: to})
+	return LossReport{Events: 1, From: from, To: from, Start: after == ""}.And(LossReport{From: to, To: to})
 }
 
 // And is this loss and another together, which came later in the stream.
-func (l Loss) And(later Loss) Loss {
-	out := Loss{
+func (l LossReport) And(later LossReport) LossReport {
+	out := LossReport{
 		Events: l.Events + later.Events, From: cmp.Or(l.From, later.From),
 		To: cmp.Or(later.To, l.To), Start: l.Start || later.Start,
 	}
@@ -184,7 +184,7 @@ func (l Loss) And(later Loss) Loss {
 // Dropped makes the event that reports changes which the bridge had read, and dropped before the
 // sink could have them. The position of the last of them in the change log distinguishes one such
 // event from another: both may be about one version.
-func (m *Maker) Dropped(l Loss, era Era, position uint64, observed time.Time) Event {
+func (m *Maker) Dropped(l LossReport, era IDSuffix, position uint64, observed time.Time) Event {
 	if l.Start {
 		l.From = ""
 	}
@@ -200,8 +200,8 @@ func (m *Maker) Dropped(l Loss, era Era, position uint64, observed time.Time) Ev
 	return e
 }
 
-// Vanished is what a sink holds of an object that does not exist, as far as it knows.
-type Vanished struct {
+// MissingObject is what a sink holds of an object that does not exist, as far as it knows.
+type MissingObject struct {
 	Namespace, Name               string
 	UID, Subject, ResourceVersion string // "" where that is not known
 }
@@ -209,7 +209,7 @@ type Vanished struct {
 // Deleted is the event of an object that vanished before a list, whose end is the event end. The
 // same list makes the same event. Its id lacks nothing but what only the informer could know: where
 // the uid is not known, the object's key stands for it.
-func (v Vanished) Deleted(end *Event) *Event {
+func (v MissingObject) Deleted(end *Event) *Event {
 	key := end.PartitionKey + "/" + v.Namespace + "/" + v.Name
 	if v.UID == "" {
 		v.UID = key

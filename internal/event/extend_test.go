@@ -8,14 +8,14 @@ import (
 )
 
 func TestAttributesOfOnesOwn(t *testing.T) {
-	lift := func(name, text string) event.Lift {
+	lift := func(name, text string) event.CustomAttribute {
 		p, err := resource.ParsePath(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return event.Lift{Name: name, Path: p}
+		return event.CustomAttribute{Name: name, Path: p}
 	}
-	m := newMaker(t, event.MakerConfig{Type: deployments, Lifts: []event.Lift{
+	m := newMaker(t, event.MakerConfig{Type: deployments, Lifts: []event.CustomAttribute{
 		lift("team", `metadata.labels["x.io/team"]`), lift("replicas", "spec.replicas"), lift("paused", "spec.paused"),
 		lift("missing", "spec.missing"), lift("list", "spec.list"), lift("bad", "spec.bad"), lift("null", "spec.null"),
 	}})

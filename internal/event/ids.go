@@ -12,9 +12,9 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// composed are the attributes of an object's event that have to be put together. They share one
+// composedAttributes are the attributes of an object's event that have to be put together. They share one
 // string: one allocation for each event.
-type composed struct{ id, path, key, sequence string }
+type composedAttributes struct{ id, path, key, sequence string }
 
 // prefixes are the parts of composed that are the same for all events of a Maker.
 type prefixes struct {
@@ -36,7 +36,7 @@ func (p *prefixes) partitionKey(namespace, name string) string {
 }
 
 // compose makes the attributes of a change that have to be put together.
-func (m *Maker) compose(c *Change, namespace, name string) composed {
+func (m *Maker) compose(c *Change, namespace, name string) composedAttributes {
 	p := &m.prefixes
 	var b strings.Builder
 	b.Grow(len(c.UID) + 2*len(c.Version) + len(p.api) + 2*len(namespace) + 2*len(name) +
@@ -61,7 +61,7 @@ func (m *Maker) compose(c *Change, namespace, name string) composed {
 	key := b.Len()
 	writeSequence(&b, c)
 	s := b.String()
-	return composed{id: s[:id], path: s[id:path], key: s[path:key], sequence: s[key:]}
+	return composedAttributes{id: s[:id], path: s[id:path], key: s[path:key], sequence: s[key:]}
 }
 
 // writeSequence writes what sorts all events of one object, by its name, as text: the era, the
@@ -116,8 +116,8 @@ func (m *Maker) writeID(b *strings.Builder, c *Change) {
 	c.write(b)
 }
 
-// Lift makes an attribute of a value in the object.
-type Lift struct {
+// CustomAttribute makes an attribute of a value in the object.
+type CustomAttribute struct {
 	// Name of the attribute; see CheckAttribute.
 	Name string
 	// Path of the value, without a *. What is no text, number or boolean gives no attribute.

@@ -25,7 +25,7 @@ type MakerConfig struct {
 	Payload Payload // default PayloadObject
 	Types   Types   // default TypesBridge
 	// Lifts make attributes of what is in the object.
-	Lifts []Lift
+	Lifts []CustomAttribute
 	// Selective is set when something is selected by label or field: then an object may leave and
 	// come back, and is deleted, as far as a watch can know, more than once. Exact, when it can
 	// know: CauseDeleted is of an object that has died.
@@ -76,7 +76,7 @@ type Change struct {
 	// Left is, of a Deleted of an object that left a selector which is evaluated here, the version
 	// with which it did; "" for all others.
 	Left resource.Version `json:"left,omitempty"`
-	Era
+	IDSuffix
 	Origin
 	// Observed is when the bridge learned of it.
 	Observed time.Time `json:"observed"`
@@ -103,8 +103,8 @@ const (
 	TimeObserved = "observed"
 )
 
-// Era distinguishes the ids of one time from those of another that has the same versions again.
-type Era struct {
+// IDSuffix distinguishes the ids of one time from those of another that has the same versions again.
+type IDSuffix struct {
 	// Epoch is how often the server's history went back before: after a restore of etcd, versions
 	// are given out again, for other states, and an object whose delete was undone may be deleted
 	// again. It also counts how often the state was lost: everything is reported again then, and
@@ -115,9 +115,9 @@ type Era struct {
 	Selection int `json:"selection,omitempty"`
 }
 
-// in puts the era behind an id.
-func (e Era) in(id string) string {
-	if e == (Era{}) {
+// appendTo puts the era behind an id.
+func (e IDSuffix) appendTo(id string) string {
+	if e == (IDSuffix{}) {
 		return id
 	}
 	var b strings.Builder
@@ -126,7 +126,7 @@ func (e Era) in(id string) string {
 	return b.String()
 }
 
-func (e Era) write(b *strings.Builder) {
+func (e IDSuffix) write(b *strings.Builder) {
 	if e.Epoch > 0 {
 		b.WriteString("/epoch/")
 		b.WriteString(strconv.Itoa(e.Epoch))
@@ -188,7 +188,7 @@ func (m *Maker) NeedsOld() bool { return m.cfg.Payload.NeedsOld() }
 // any replica, after any restart. A panic ends in an event without a payload, whose Err says so.
 func (m *Maker) Object(c *Change) (e Event) {
 	if c.Object != nil && c.Object.APIVersion != "" {
-		m = m.in(c.Object.APIVersion)
+		m = m.forVersion(c.Object.APIVersion)
 	}
 	defer func() {
 		if recovered := recover(); recovered != nil {
@@ -236,9 +236,9 @@ func (m *Maker) named(c *Change) Event {
 	}
 }
 
-// in makes a Maker for objects that are in another version of the API: attributes and subject are
+// forVersion makes a Maker for objects that are in another version of the API: attributes and subject are
 // those of the object that they come with.
-func (m *Maker) in(apiVersion string) *Maker {
+func (m *Maker) forVersion(apiVersion string) *Maker {
 	other := *m
 	other.cfg.Type = m.cfg.Type.In(apiVersion)
 	other.prefixes = newPrefixes(other.cfg.Type)
@@ -247,12 +247,12 @@ func (m *Maker) in(apiVersion string) *Maker {
 
 // fill adds what is read from the object.
 func (m *Maker) fill(e *Event, c *Change) {
-	e.Data, e.DataType = m.cfg.Payload.of(c)
+	e.Data, e.DataType = m.cfg.Payload.encode(c)
 	e.Extensions = m.extensions(c)
 }
 
 // sequence of an event about the informer; see writeSequence.
-func (e Era) sequence(v resource.Version) string {
+func (e IDSuffix) sequence(v resource.Version) string {
 	var b strings.Builder
 	e.writeEra(&b)
 	writePadded(&b, v)
@@ -261,7 +261,7 @@ func (e Era) sequence(v resource.Version) string {
 
 // writeEra writes the number that every sequence begins with: how often versions began to come
 // that had come before.
-func (e Era) writeEra(b *strings.Builder) {
+func (e IDSuffix) writeEra(b *strings.Builder) {
 	const digits = "00000000"
 	text := strconv.Itoa(e.Epoch + e.Selection)
 	b.WriteString(digits[min(len(text), len(digits)):])
@@ -295,8 +295,8 @@ type gapData struct {
 }
 
 // Gap makes the event that reports versions which the bridge could not see.
-func (m *Maker) Gap(r *resource.Relist, era Era, observed time.Time) Event {
-	e := m.about("gap", Gap, era.in(string(r.From)+"/"+string(r.To)), observed)
+func (m *Maker) Gap(r *resource.Relist, era IDSuffix, observed time.Time) Event {
+	e := m.about("gap", Gap, era.appendTo(string(r.From)+"/"+string(r.To)), observed)
 	e.Sequence, e.ResourceVersion, e.Inferred = era.sequence(r.To), string(r.To), true
 	m.report(&e, gapData{
 		Reason: r.Reason, From: string(r.From), To: string(r.To), Note: noteOf(r),
@@ -334,9 +334,9 @@ type Listing struct {
 
 // Synced makes the event that reports that a list was worked through: what follows are changes.
 func (m *Maker) Synced(
-	version resource.Version, listing Listing, era Era, observed time.Time,
+	version resource.Version, listing Listing, era IDSuffix, observed time.Time,
 ) Event {
-	e := m.about("synced", Synced, era.in(string(version)), observed)
+	e := m.about("synced", Synced, era.appendTo(string(version)), observed)
 	e.Sequence, e.ResourceVersion = era.sequence(version), string(version)
 	m.report(&e, syncedData{Version: string(version), Listing: listing, Selective: m.cfg.Omits})
 	return e
@@ -355,12 +355,12 @@ func (m *Maker) Omits() []string { return m.cfg.Omits }
 // Progress makes the event that reports that all changes up to a version are in the stream before
 // it. It comes again for that version when other versions are left out, so the id has the keys of
 // these.
-func (m *Maker) Progress(version resource.Version, era Era, observed time.Time) Event {
+func (m *Maker) Progress(version resource.Version, era IDSuffix, observed time.Time) Event {
 	id := string(version)
 	if len(m.cfg.Omits) > 0 {
 		id += "/" + strings.Join(m.cfg.Omits, "+")
 	}
-	e := m.about("progress", Progress, era.in(id), observed)
+	e := m.about("progress", Progress, era.appendTo(id), observed)
 	e.Sequence, e.ResourceVersion = era.sequence(version), string(version)
 	m.report(&e, progressData{Version: string(version), Selective: m.cfg.Omits})
 	return e

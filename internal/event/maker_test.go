@@ -110,7 +110,7 @@ func TestClusterScopedObject(t *testing.T) {
 // TestSequence has the events of one object in the order in which a sink gets them.
 func TestSequence(t *testing.T) {
 	added, updated, deleted := event.Added, event.Updated, event.Deleted
-	first, second := event.Era{}, event.Era{Epoch: 1}
+	first, second := event.IDSuffix{}, event.IDSuffix{Epoch: 1}
 	for name, events := range map[string][]event.Change{
 		"versions of other lengths": {
 			{Op: added, Version: "1"},
@@ -134,23 +134,23 @@ func TestSequence(t *testing.T) {
 		},
 		"a restored etcd has an older state of the object": {
 			{Op: updated, Version: "900"},
-			{Op: updated, Version: "300", Era: second},
-			{Op: updated, Version: "301", Era: second},
+			{Op: updated, Version: "300", IDSuffix: second},
+			{Op: updated, Version: "301", IDSuffix: second},
 		},
 		"a restored etcd does not have the object, which is created again": {
 			{Op: updated, Version: "900"},
-			{Op: deleted, Version: "900", GoneAsOf: "299", Inferred: true, Era: second},
-			{Op: added, Version: "300", Era: second},
+			{Op: deleted, Version: "900", GoneAsOf: "299", Inferred: true, IDSuffix: second},
+			{Op: added, Version: "300", IDSuffix: second},
 		},
 		"an object that the restored etcd has had unchanged is deleted in a gap": {
-			{Op: updated, Version: "300", Era: first},
-			{Op: deleted, Version: "300", Inferred: true, Era: second},
-			{Op: added, Version: "310", Era: second},
+			{Op: updated, Version: "300", IDSuffix: first},
+			{Op: deleted, Version: "300", Inferred: true, IDSuffix: second},
+			{Op: added, Version: "310", IDSuffix: second},
 		},
 		"another selection": {
 			{Op: updated, Version: "300"},
-			{Op: deleted, Version: "300", Era: event.Era{Selection: 1}},
-			{Op: added, Version: "300", Era: event.Era{Selection: 2}},
+			{Op: deleted, Version: "300", IDSuffix: event.IDSuffix{Selection: 1}},
+			{Op: added, Version: "300", IDSuffix: event.IDSuffix{Selection: 2}},
 		},
 		"a namespace that leaves the selection and comes in again": {
 			{Op: updated, Version: "300"},
@@ -178,7 +178,7 @@ func TestSequence(t *testing.T) {
 	if e.Sequence != "00000000.abc" {
 		t.Errorf("sequence %q of a version that is no number", e.Sequence)
 	}
-	e = m.Object(&event.Change{Op: added, Key: "n1", UID: "u", Version: "7", Era: event.Era{Epoch: 123456789}})
+	e = m.Object(&event.Change{Op: added, Key: "n1", UID: "u", Version: "7", IDSuffix: event.IDSuffix{Epoch: 123456789}})
 	if e.Sequence != "123456789.00000000000000000007" {
 		t.Errorf("sequence %q of a very late epoch", e.Sequence)
 	}
@@ -186,7 +186,7 @@ func TestSequence(t *testing.T) {
 
 func TestEventsAboutTheInformer(t *testing.T) {
 	m := newMaker(t, event.MakerConfig{Type: deployments})
-	gap := m.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "5", To: "900"}, event.Era{}, observed)
+	gap := m.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "5", To: "900"}, event.IDSuffix{}, observed)
 	if gap.Type != "dev.kubebridge.informer.gap" || gap.ID != "workloads/deployments.apps/gap/5/900" || gap.Subject != "apis/apps/v1/deployments" || !gap.Inferred {
 		t.Errorf("gap event %+v", gap)
 	}
@@ -194,20 +194,20 @@ func TestEventsAboutTheInformer(t *testing.T) {
 	if err := json.Unmarshal(gap.Data, &data); err != nil || data.Reason != "expired" || data.From != "5" || data.To != "900" || data.Note == "" {
 		t.Errorf("gap data %s, %v", gap.Data, err)
 	}
-	synced := m.Synced("900", event.Listing{Items: 17}, event.Era{}, observed)
+	synced := m.Synced("900", event.Listing{Items: 17}, event.IDSuffix{}, observed)
 	if synced.Type != "dev.kubebridge.informer.synced" || synced.ID != "workloads/deployments.apps/synced/900" || string(synced.Data) != `{"version":"900","items":17}` {
 		t.Errorf("synced event %+v with data %s", synced, synced.Data)
 	}
-	synced = m.Synced("900", event.Listing{Items: 17, Unreadable: 2, DeletesUnknown: true}, event.Era{}, observed)
+	synced = m.Synced("900", event.Listing{Items: 17, Unreadable: 2, DeletesUnknown: true}, event.IDSuffix{}, observed)
 	if want := `{"version":"900","items":17,"unreadable":2,"deletesUnknown":true}`; string(synced.Data) != want {
 		t.Errorf("synced data %s, want %s", synced.Data, want)
 	}
 	m = newMaker(t, event.MakerConfig{Type: deployments, Omits: []string{"filter", "latest"}})
-	synced = m.Synced("900", event.Listing{Items: 17}, event.Era{}, observed)
+	synced = m.Synced("900", event.Listing{Items: 17}, event.IDSuffix{}, observed)
 	if want := `{"version":"900","items":17,"selective":["filter","latest"]}`; string(synced.Data) != want {
 		t.Errorf("synced data %s, want %s", synced.Data, want)
 	}
-	progress := m.Progress("950", event.Era{}, observed)
+	progress := m.Progress("950", event.IDSuffix{}, observed)
 	if want := `{"version":"950","selective":["filter","latest"]}`; string(progress.Data) != want {
 		t.Errorf("progress data %s, want %s", progress.Data, want)
 	}

@@ -20,12 +20,12 @@ func TestQuarantined(t *testing.T) {
 		u := unreadable
 		u.Key = "shop/web"
 		object := m.Object(&event.Change{Op: event.Updated, Key: u.Key, UID: "u", Version: "7"})
-		if e := m.Quarantined(&u, event.Era{}, time.Now()); e.PartitionKey != object.PartitionKey {
+		if e := m.Quarantined(&u, event.IDSuffix{}, time.Now()); e.PartitionKey != object.PartitionKey {
 			t.Errorf("partition key %q, of the object %q", e.PartitionKey, object.PartitionKey)
 		}
 	})
 	t.Run("one that nobody knows has the informer's", func(t *testing.T) {
-		if e := m.Quarantined(&unreadable, event.Era{}, time.Now()); e.PartitionKey != "pods" {
+		if e := m.Quarantined(&unreadable, event.IDSuffix{}, time.Now()); e.PartitionKey != "pods" {
 			t.Errorf("partition key %q", e.PartitionKey)
 		}
 	})

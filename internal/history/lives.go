@@ -16,8 +16,8 @@ import (
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
-// alive is what the writer knows of an object's entry in spaceAlive.
-type alive struct {
+// lifeEntry is what the writer knows of an object's entry in spaceAlive.
+type lifeEntry struct {
 	isThere bool
 	begin   keys.LifeBegin
 }
@@ -25,10 +25,10 @@ type alive struct {
 // addToLives keeps what lived in order with a new version. isNewest: none of the object is behind
 // it.
 func (b *batch) addToLives(
-	u *record.Unit, e *event.Event, seq keys.Sequence, object []byte, a alive, isNewest bool,
-) (alive, error) {
+	u *record.Unit, e *event.Event, seq keys.Sequence, object []byte, a lifeEntry, isNewest bool,
+) (lifeEntry, error) {
 	at := keys.LifeBegin{Second: keys.Seconds(record.TimeOf(e)), Version: seq.Version} // 0 for no number
-	if err := b.see(u, at.Second); err != nil {
+	if err := b.advanceClock(u, at.Second); err != nil {
 		return a, err
 	}
 	if !seq.Deleted {
@@ -39,7 +39,7 @@ func (b *batch) addToLives(
 		if a.isThere && begin == a.begin {
 			return a, nil
 		}
-		a = alive{true, begin}
+		a = lifeEntry{true, begin}
 		return a, b.setAlive(object, a)
 	}
 	if !a.isThere || !isNewest {
@@ -48,7 +48,7 @@ func (b *batch) addToLives(
 	if err := b.addLife(u, object, seq, a.begin); err != nil {
 		return a, err
 	}
-	return alive{}, b.setAlive(object, alive{})
+	return lifeEntry{}, b.setAlive(object, lifeEntry{})
 }
 
 // addLife stores a finished life. Times of one object do not go back; so that nothing depends on
@@ -74,7 +74,7 @@ func (b *batch) addLife(u *record.Unit, object []byte, end keys.Sequence, begin 
 }
 
 // aliveOf is an object's entry. last is its last version in memory, nil for none.
-func (b *batch) aliveOf(object []byte, last *lastVersion) (a alive, err error) {
+func (b *batch) aliveOf(object []byte, last *lastVersion) (a lifeEntry, err error) {
 	if last != nil {
 		return last.alive, nil
 	}
@@ -89,10 +89,10 @@ func (b *batch) aliveOf(object []byte, last *lastVersion) (a alive, err error) {
 	if !ok {
 		return a, record.ErrUnreadable
 	}
-	return alive{true, begin}, nil
+	return lifeEntry{true, begin}, nil
 }
 
-func (b *batch) setAlive(object []byte, a alive) error {
+func (b *batch) setAlive(object []byte, a lifeEntry) error {
 	b.alive[string(object)] = a
 	if !a.isThere {
 		return b.Delete(keys.Alive(object), nil)
@@ -101,9 +101,9 @@ func (b *batch) setAlive(object []byte, a alive) error {
 	return b.Set(keys.Alive(object), binary.BigEndian.AppendUint64(value, a.begin.Version), nil)
 }
 
-// see keeps the latest time of a cluster. Of what was stored before this process it is the end of
+// advanceClock keeps the latest time of a cluster. Of what was stored before this process it is the end of
 // the last bucket of the timeline.
-func (b *batch) see(u *record.Unit, second uint32) error {
+func (b *batch) advanceClock(u *record.Unit, second uint32) error {
 	latest, known := b.w.latest[u.SourceNumber]
 	if !known {
 		horizon, err := b.db.Horizon()
@@ -209,7 +209,7 @@ func (m Maintenance) removeMarks(u *record.Unit, second uint32) error {
 			if isListed {
 				synced = list.Time
 			}
-			outlasts, err := query.Outlasts(m.db, last.Mark, synced, time.Unix(int64(second), 0))
+			outlasts, err := query.Outlasts(m.db, last.Notice, synced, time.Unix(int64(second), 0))
 			if err != nil {
 				return err
 			}
@@ -233,7 +233,7 @@ type markScope struct {
 }
 
 type storedMark struct {
-	*query.Mark
+	*query.Notice
 	key, value []byte
 }
 

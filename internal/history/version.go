@@ -21,10 +21,10 @@ import (
 	"github.com/kubebridge/bridge/internal/resource/jsontree"
 )
 
-// reached is the highest era of a unit of which a version is stored, and the highest version in it.
+// highestStored is the highest era of a unit of which a version is stored, and the highest version in it.
 // A version that is beyond it can't be stored yet, and no other of its object is behind it: so an
 // object that is not in memory need not be looked for on disk. Most events are beyond it.
-type reached struct {
+type highestStored struct {
 	era     uint32
 	version uint64
 }
@@ -39,7 +39,7 @@ func (b *batch) isBeyond(u *record.Unit, seq keys.Sequence) (bool, error) {
 	return seq.Era > r.era || seq.Era == r.era && isNumber && seq.Version > r.version, nil
 }
 
-func (b *batch) reachedOf(u *record.Unit) (r reached, err error) {
+func (b *batch) reachedOf(u *record.Unit) (r highestStored, err error) {
 	r, known := b.w.reached[u.Number]
 	if known {
 		return r, nil
@@ -50,12 +50,12 @@ func (b *batch) reachedOf(u *record.Unit) (r reached, err error) {
 	case err != nil:
 		return r, err
 	case len(value) == era+8:
-		r = reached{binary.BigEndian.Uint32(value), binary.BigEndian.Uint64(value[era:])}
+		r = highestStored{binary.BigEndian.Uint32(value), binary.BigEndian.Uint64(value[era:])}
 	case value != nil:
 		return r, record.ErrUnreadable
 	}
 	if b.w.reached == nil {
-		b.w.reached = map[uint32]reached{}
+		b.w.reached = map[uint32]highestStored{}
 	}
 	b.w.reached[u.Number] = r
 	return r, nil
@@ -67,7 +67,7 @@ func (b *batch) reach(u *record.Unit, seq keys.Sequence) error {
 	if err != nil {
 		return err
 	}
-	to := reached{seq.Era, seq.Version}
+	to := highestStored{seq.Era, seq.Version}
 	if !seq.IsNumber() || seq.Entered > 0 {
 		to.version = math.MaxUint64 // it lies behind all numbers of the era
 	}
@@ -196,7 +196,7 @@ type lastVersion struct {
 	form  record.Form
 	// deltas is how many follow each other up to this one.
 	deltas int
-	alive  alive
+	alive  lifeEntry
 }
 
 func (v *lastVersion) size() int {
@@ -297,8 +297,8 @@ func (us *units) add(u *record.Unit) {
 	us.next = max(us.next, u.Number+1)
 }
 
-// of is the unit of an event; isNew is set for one that has to be stored.
-func (us *units) of(e *event.Event) (u *record.Unit, isNew bool) {
+// unitOf is the unit of an event; isNew is set for one that has to be stored.
+func (us *units) unitOf(e *event.Event) (u *record.Unit, isNew bool) {
 	name := unitName{e.Source, e.Informer, e.Resource, e.Group}
 	us.mu.RLock()
 	u = us.byName[name]

@@ -30,8 +30,8 @@ type Writer struct {
 	delta   record.Encoder
 	unsaved []*record.Unit // that no commit has stored
 	clock   map[clockAt]uint64
-	latest  map[uint32]uint32  // time of each source
-	reached map[uint32]reached // of each unit
+	latest  map[uint32]uint32        // time of each source
+	reached map[uint32]highestStored // of each unit
 	// Memory that is used again.
 	key, value, other, fields, spare []byte
 }
@@ -52,8 +52,8 @@ type SourcePosition struct {
 	Position json.RawMessage
 }
 
-// Stored is what Append has done with a batch.
-type Stored struct {
+// AppendResult is what Append has done with a batch.
+type AppendResult struct {
 	Versions, Marks, Repeats int
 }
 
@@ -62,17 +62,17 @@ type Stored struct {
 // again. ErrOtherCluster and an event.PanicError refuse a batch, any other error may heal.
 func (w *Writer) Append(
 	ctx context.Context, events []*event.Event, positions ...SourcePosition,
-) (Stored, error) {
+) (AppendResult, error) {
 	select {
 	case w.busy <- struct{}{}: // until the commit has ended
 	case <-ctx.Done():
-		return Stored{}, context.Cause(ctx)
+		return AppendResult{}, context.Cause(ctx)
 	case <-w.db.failed:
-		return Stored{}, w.db.err
+		return AppendResult{}, w.db.err
 	}
 	b := &batch{
 		db: w.db, w: w, Batch: w.db.pebble.NewBatch(), written: map[string]bool{},
-		alive: map[string]alive{},
+		alive: map[string]lifeEntry{},
 	}
 	done := make(chan error, 1)
 	if err := b.fill(events, positions); err != nil || b.Empty() {
@@ -89,9 +89,9 @@ func (w *Writer) Append(
 	case err := <-done:
 		return stored, w.db.ReadError(err)
 	case <-ctx.Done():
-		return Stored{}, context.Cause(ctx)
+		return AppendResult{}, context.Cause(ctx)
 	case <-w.db.failed:
-		return Stored{}, w.db.err
+		return AppendResult{}, w.db.err
 	}
 }
 
@@ -104,7 +104,7 @@ func (w *Writer) Position(source string) (json.RawMessage, error) {
 // ended releases the writer. What was not stored must not be taken for stored.
 func (b *batch) ended(err error) {
 	if err != nil {
-		b.stored = Stored{}
+		b.stored = AppendResult{}
 		b.w.last.clear()
 		clear(b.w.clock)
 		clear(b.w.reached)
@@ -124,12 +124,12 @@ type batch struct {
 	*pebble.Batch
 	db      *database
 	w       *Writer
-	written map[string]bool  // keys of versions and marks that are not committed
-	alive   map[string]alive // by object, what is not committed
-	reached []*record.Unit   // that have reached something new
+	written map[string]bool      // keys of versions and marks that are not committed
+	alive   map[string]lifeEntry // by object, what is not committed
+	reached []*record.Unit       // that have reached something new
 	// versions are those in the database; nil until one is looked for.
 	versions *pebble.Iterator
-	stored   Stored
+	stored   AppendResult
 }
 
 func (b *batch) fill(events []*event.Event, positions []SourcePosition) error {
@@ -165,11 +165,11 @@ func (b *batch) tryAdd(e *event.Event) (err error) {
 			err = event.NewPanicError(recovered)
 		}
 	}()
-	return b.add(e)
+	return b.store(e)
 }
 
-func (b *batch) add(e *event.Event) error {
-	u, isNew := b.db.units.of(e)
+func (b *batch) store(e *event.Event) error {
+	u, isNew := b.db.units.unitOf(e)
 	if isNew {
 		b.w.unsaved = append(b.w.unsaved, u)
 	}
@@ -283,7 +283,7 @@ func (b *batch) place(
 	if isThere, err = b.has(key); err != nil || isThere {
 		return isThere, nil, err
 	}
-	next, err = b.next(u, object, last)
+	next, err = b.versionAfter(u, object, last)
 	return false, next, err
 }
 
@@ -301,9 +301,9 @@ var allVersions = pebble.IterOptions{
 	UpperBound: []byte{keys.SpaceVersion + 1},
 }
 
-// next is the version behind w.key, nil for none. Where the object is not in memory, this batch has
+// versionAfter is the version behind w.key, nil for none. Where the object is not in memory, this batch has
 // stored none but late ones of it, which are whole: the next one in the database is meant.
-func (b *batch) next(u *record.Unit, object int, last *lastVersion) (next *nextVersion, err error) {
+func (b *batch) versionAfter(u *record.Unit, object int, last *lastVersion) (next *nextVersion, err error) {
 	prefix := bytes.Clone(b.w.key[:object])
 	it := b.versions
 	if last != nil {
@@ -363,7 +363,7 @@ func (b *batch) setNext(next *nextVersion) error {
 
 // setVersion stores a version as a difference to the last one, where that is shorter.
 func (b *batch) setVersion(
-	e *event.Event, d *record.Derived, seq keys.Sequence, data []byte, last *lastVersion, isNewest bool,
+	e *event.Event, d *record.DerivedAttributes, seq keys.Sequence, data []byte, last *lastVersion, isNewest bool,
 ) (text []byte, deltas int, err error) {
 	w := b.w
 	const most, slack = 256, 512
@@ -405,7 +405,7 @@ func (b *batch) has(key []byte) (bool, error) {
 // addToTimeline notes what happened, by namespace and time, and what it changed, where the version
 // before is at hand. It fills in the shape and the form of v.
 func (b *batch) addToTimeline(
-	u *record.Unit, e *event.Event, d *record.Derived, data []byte, v, last *lastVersion, isNewest,
+	u *record.Unit, e *event.Event, d *record.DerivedAttributes, data []byte, v, last *lastVersion, isNewest,
 	hasAlive bool,
 ) error {
 	w := b.w

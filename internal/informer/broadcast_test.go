@@ -19,7 +19,7 @@ type partitioned struct{ *outbox }
 
 func (partitioned) Parts(context.Context, *event.Event) (int, error) { return 3, nil }
 
-func (partitioned) KeepHolds(map[string]*publisher.Hold) {}
+func (partitioned) KeepHolds(map[string]*publisher.PositionHold) {}
 
 func broadcasting(out *outbox) option {
 	return func(c *informer.StagesConfig) { c.Listeners[0].Publisher = partitioned{out} }

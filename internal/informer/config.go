@@ -46,7 +46,7 @@ type Config struct {
 	// Shard is the share of the objects that is this process's.
 	Shard resource.Shard
 	// Lifts make attributes of what is in the objects.
-	Lifts []event.Lift
+	Lifts []event.CustomAttribute
 	// Owners adds the chain to the top controller, as far as its objects are known.
 	Owners bool
 	// Filter says which changes are published at all.

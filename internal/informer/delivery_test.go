@@ -10,7 +10,7 @@ import (
 // TestCovers has a progress cover a frontier in its epoch, up to its version or its front, or in a
 // later epoch.
 func TestCovers(t *testing.T) {
-	front := &standby.Front{Version: "12"}
+	front := &standby.NewestVersion{Version: "12"}
 	for name, test := range map[string]struct {
 		progress Delivery
 		frontier Frontier

@@ -114,7 +114,7 @@ func (p *Informer) remembers(
 	if err != nil {
 		return false, 0, err
 	}
-	about := maker.Synced("", event.Listing{}, event.Era{}, time.Time{})
+	about := maker.Synced("", event.Listing{}, event.IDSuffix{}, time.Time{})
 	isOurs := p.isOurs(&about)
 	remembers, err = s.Publisher.Remembers(ctx, &about, func(t sinks.Trace) bool {
 		ours := isOurs(t)

@@ -31,8 +31,8 @@ const (
 	closed             // the last commit was written
 )
 
-// next returns the state after an event. It panics for an event that can't happen in this state.
-func (s state) next(e lifeEvent) state {
+// after returns the state after an event. It panics for an event that can't happen in this state.
+func (s state) after(e lifeEvent) state {
 	switch {
 	case s == created && e == begun:
 		return running
@@ -104,7 +104,7 @@ func (p *Informer) Begin(read, hard context.Context) (run func() error) {
 	l := &p.life
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.state = l.state.next(begun)
+	l.state = l.state.after(begun)
 	l.stop, l.abort = stop, abort
 	l.start = func(job func(context.Context)) bool {
 		if read.Err() != nil {
@@ -148,7 +148,7 @@ func (p *Informer) run(read, hard context.Context, stop context.CancelCauseFunc)
 func (p *Informer) Stop(why Drain) {
 	l := &p.life
 	l.mu.Lock()
-	l.state, l.why = l.state.next(stopped), why
+	l.state, l.why = l.state.after(stopped), why
 	stop := l.stop
 	l.mu.Unlock()
 	stop(why.Cause())
@@ -222,5 +222,5 @@ func (p *Informer) Go(job func(context.Context)) bool {
 func (l *life) happened(e lifeEvent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.state = l.state.next(e)
+	l.state = l.state.after(e)
 }

@@ -39,9 +39,9 @@ type Delivery struct {
 	samples []sample
 	ends    []sample // of the log; for the sinks that are further than all
 	further map[string]resource.Version
-	front   *standby.Front   // the last one that at has not passed; nil for none
-	hasAll  bool             // at and front are all that is in the log
-	newest  resource.Version // that the log has had in this epoch, over all its lives
+	front   *standby.NewestVersion // the last one that at has not passed; nil for none
+	hasAll  bool                   // at and front are all that is in the log
+	newest  resource.Version       // that the log has had in this epoch, over all its lives
 
 	selection resource.Version        // of the Namespaces, that is acknowledged
 	selecting sample                  // that is pending; no version for none
@@ -49,7 +49,7 @@ type Delivery struct {
 }
 
 // sample says that everything up to a version is in the log before a position.
-type sample = changelog.Reach
+type sample = changelog.VersionReached
 
 // maxSamples bounds what is kept while a sink is unavailable for long; with more, every other one
 // is forgotten.
@@ -114,7 +114,7 @@ func (d *Delivery) addFront(log *changelog.Delivered) {
 	d.hasAll = log.Front != nil
 	switch {
 	case d.hasAll:
-		d.front = (*standby.Front)(log.Front)
+		d.front = (*standby.NewestVersion)(log.Front)
 	case d.front != nil && d.front.Version.NotNewer(d.at):
 		d.front = nil
 	}

@@ -23,7 +23,7 @@ func TestState(t *testing.T) {
 						t.Errorf("it panics with %v", r)
 					}
 				}()
-				if got := from.next(lifeEvent(event)); got != want {
+				if got := from.after(lifeEvent(event)); got != want {
 					t.Errorf("got %d, want %d", got, want)
 				}
 			})

@@ -183,17 +183,17 @@ func throttle(config *rest.Config, qps float32, burst int) {
 		return
 	}
 	limiter := rate.NewLimiter(rate.Limit(qps), max(burst, 1))
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &throttled{next, limiter} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &throttledTransport{next, limiter} })
 }
 
-// throttled waits for its turn before each request.
-type throttled struct {
+// throttledTransport waits for its turn before each request.
+type throttledTransport struct {
 	next    http.RoundTripper
 	limiter *rate.Limiter
 }
 
 // RoundTrip blocks until the request may go, or its context has ended.
-func (t *throttled) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *throttledTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := t.limiter.Wait(r.Context()); err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // a RoundTripper must, also on errors
@@ -205,10 +205,10 @@ func (t *throttled) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // WrappedRoundTripper lets client-go look through to the transport, to cancel requests and to close
 // idle connections.
-func (t *throttled) WrappedRoundTripper() http.RoundTripper { return t.next }
+func (t *throttledTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // CloseIdleConnections is passed on: http.Client calls it on its own transport only.
-func (t *throttled) CloseIdleConnections() {
+func (t *throttledTransport) CloseIdleConnections() {
 	type closer interface{ CloseIdleConnections() }
 	if c, ok := t.next.(closer); ok {
 		c.CloseIdleConnections()

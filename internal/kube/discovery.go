@@ -23,8 +23,8 @@ import (
 const acceptDiscovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
 	"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
 
-// served is what an API server serves, as far as it was asked.
-type served struct {
+// servedResources is what an API server serves, as far as it was asked.
+type servedResources struct {
 	groups []*metav1.APIGroup // in the order of the server
 	lists  map[schema.GroupVersion][]metav1.APIResource
 	failed map[schema.GroupVersion]error
@@ -32,8 +32,8 @@ type served struct {
 
 // discover asks for the core group and for all others. A server that has no core group is one of
 // aggregated APIs.
-func (r *Resolver) discover(ctx context.Context) (*served, error) {
-	s := &served{
+func (r *Resolver) discover(ctx context.Context) (*servedResources, error) {
+	s := &servedResources{
 		lists:  map[schema.GroupVersion][]metav1.APIResource{},
 		failed: map[schema.GroupVersion]error{},
 	}
@@ -54,7 +54,7 @@ func (r *Resolver) discover(ctx context.Context) (*served, error) {
 }
 
 // addGroups adds what /api or /apis answers.
-func (r *Resolver) addGroups(ctx context.Context, s *served, path string) error {
+func (r *Resolver) addGroups(ctx context.Context, s *servedResources, path string) error {
 	body, contentType, err := send(ctx,
 		r.client.Get().AbsPath(path).SetHeader("Accept", acceptDiscovery))
 	if err != nil {
@@ -108,7 +108,7 @@ type aggregatedGroups struct {
 // addAggregated adds a document with everything. Versions are in the server's order of preference.
 // A stale one is that of an aggregated API whose own server did not answer: what the document has
 // of it may be gone.
-func (s *served) addAggregated(body []byte) error {
+func (s *servedResources) addAggregated(body []byte) error {
 	var list aggregatedGroups
 	if err := json.Unmarshal(body, &list); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (s *served) addAggregated(body []byte) error {
 }
 
 // addMissingLists asks for the resources of each group version that no document had, all at once.
-func (r *Resolver) addMissingLists(ctx context.Context, s *served) {
+func (r *Resolver) addMissingLists(ctx context.Context, s *servedResources) {
 	var missing []schema.GroupVersion
 	for _, group := range s.groups {
 		for _, v := range group.Versions {
@@ -218,7 +218,7 @@ func (e *entry) watchable() bool {
 func (c *Catalog) Unavailable() map[schema.GroupVersion]error { return c.unavailable }
 
 // newCatalog orders what discovery found.
-func newCatalog(found *served) *Catalog {
+func newCatalog(found *servedResources) *Catalog {
 	c := &Catalog{unavailable: found.failed}
 	for _, group := range found.groups {
 		for _, v := range preferredFirst(group) {
@@ -323,12 +323,12 @@ func ExcludesSecrets(exclude []string) bool {
 	return newExcluded(exclude).has(schema.GroupResource{Resource: "secrets"})
 }
 
-// excluded are the resources that are excluded, with the resource "*" for all of a group, and the
+// excludedResources are the resources that are excluded, with the resource "*" for all of a group, and the
 // group "*" for all groups.
-type excluded map[schema.GroupResource]bool
+type excludedResources map[schema.GroupResource]bool
 
-func newExcluded(names []string) excluded {
-	x := excluded{}
+func newExcluded(names []string) excludedResources {
+	x := excludedResources{}
 	for _, name := range names {
 		gr := excludedName(name)
 		x[gr] = true
@@ -365,13 +365,13 @@ func corePlural(word string) string {
 	return word
 }
 
-func (x excluded) has(gr schema.GroupResource) bool {
+func (x excludedResources) has(gr schema.GroupResource) bool {
 	return x[gr] || x[schema.GroupResource{Group: gr.Group, Resource: "*"}] ||
 		x[schema.GroupResource{Group: "*", Resource: "*"}]
 }
 
 // core are the resources of the core group that are not excluded.
-func (x excluded) core() (list []schema.GroupResource) {
+func (x excludedResources) core() (list []schema.GroupResource) {
 	for _, plural := range coreResources {
 		if gr := (schema.GroupResource{Resource: plural}); !x.has(gr) {
 			list = append(list, gr)
@@ -381,7 +381,7 @@ func (x excluded) core() (list []schema.GroupResource) {
 }
 
 // groups are the other groups, but for those that are excluded whole.
-func (x excluded) groups(catalog *Catalog) (list []schema.GroupResource) {
+func (x excludedResources) groups(catalog *Catalog) (list []schema.GroupResource) {
 	groups := ownGroups
 	if catalog != nil {
 		groups = catalog.otherGroups()

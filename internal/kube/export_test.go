@@ -21,5 +21,5 @@ func CatalogOf(
 	groups []*metav1.APIGroup, lists map[schema.GroupVersion][]metav1.APIResource,
 	failed map[schema.GroupVersion]error,
 ) *Catalog {
-	return newCatalog(&served{groups: groups, lists: lists, failed: failed})
+	return newCatalog(&servedResources{groups: groups, lists: lists, failed: failed})
 }

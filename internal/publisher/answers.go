@@ -19,7 +19,7 @@ func (w *worker) answer(ctx context.Context, pass ratelimit.Pass) {
 	w.collect()
 	w.settle()
 	for _, s := range w.sent {
-		w.direct(s)
+		w.requeueLane(s)
 	}
 	w.putBack()
 }
@@ -43,7 +43,7 @@ func (w *worker) unpick(first, delayed []*lane) {
 	if len(first)+len(delayed) == 0 {
 		return
 	}
-	var left swept
+	var left takenItems
 	w.p.mu.Lock()
 	for _, lanes := range [][]*lane{first, delayed} {
 		for _, l := range lanes {
@@ -61,7 +61,7 @@ func (w *worker) release(lanes []*lane) {
 		return
 	}
 	w.remaining, w.emptied = w.remaining[:0], w.emptied[:0]
-	var left swept
+	var left takenItems
 	w.p.mu.Lock()
 	for _, l := range lanes {
 		l.worker = nil
@@ -112,17 +112,17 @@ func (w *worker) readAnswers(ctx context.Context) (down error) {
 	return down
 }
 
-func (w *worker) readAnswer(ctx context.Context, s *sent, it *Item) {
+func (w *worker) readAnswer(ctx context.Context, s *batchPart, it *Item) {
 	err := it.Message.Err
 	switch class := w.p.classify(ctx, err); {
 	case s.err != nil:
-		it.on(onFail)
+		it.apply(onFail)
 		if err == nil {
 			w.p.cfg.Log.Error("sink acknowledged a message behind one that failed; it is sent "+
 				"again, after that one", "id", it.Message.Event.ID, "lane", it.lane)
 		}
 	case err == nil:
-		it.on(onStore)
+		it.apply(onStore)
 	case class == sinks.Refused:
 		w.p.reportPanic(it.Message.Event, &err)
 		it.refuse(err)
@@ -130,7 +130,7 @@ func (w *worker) readAnswer(ctx context.Context, s *sent, it *Item) {
 		if isPanic(err) {
 			w.p.panicked("a panic at the answer to an event; it is sent again", it.Message.Event, err)
 		}
-		it.on(onFail)
+		it.apply(onFail)
 		s.err, s.class = err, class
 	}
 }
@@ -198,8 +198,8 @@ func (w *worker) settle() {
 	w.settled = w.settled[:0]
 }
 
-// direct decides where a lane goes after its answers.
-func (w *worker) direct(s sent) {
+// requeueLane decides where a lane goes after its answers.
+func (w *worker) requeueLane(s batchPart) {
 	switch {
 	case s.err == nil:
 		if w.headRefused(s.lane) {
@@ -259,7 +259,7 @@ func (w *worker) deadLetterLane(ctx context.Context, l *lane) (sinks.Class, erro
 		if class, err := w.deadLetterItem(ctx, it); err != nil {
 			return class, err
 		}
-		w.sent = append(w.sent[:0], sent{lane: l})
+		w.sent = append(w.sent[:0], batchPart{lane: l})
 		w.collect() // with what was acknowledged behind it
 		w.settle()
 	}
@@ -294,7 +294,7 @@ func (w *worker) tryDeadLetter(ctx context.Context, e *event.Event, it *Item) (e
 // letter is the last trace of a change.
 func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, error) {
 	if it.Return {
-		it.on(onReturn)
+		it.apply(onReturn)
 		return 0, nil
 	}
 	e := it.event()
@@ -309,7 +309,7 @@ func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, err
 	case err == nil:
 		w.p.warnings.deadLettered.Warn(log, "message was refused; it is in the dead letters")
 		w.p.countDeadLetter(outcomeSent)
-		it.on(onDeadLetter)
+		it.apply(onDeadLetter)
 	case errors.Is(err, sinks.ErrNoDeadLetter):
 		return w.keepOrLose(it, err, log)
 	case class == sinks.Reconnect, class == sinks.Stopped:
@@ -343,7 +343,7 @@ func (w *worker) keepOrLose(it *Item, why error, log *slog.Logger) (sinks.Class,
 		"message was refused and is lost; configure deadLetterSubject or deadLetterTopic "+
 			"to keep such messages")
 	w.p.countDeadLetter(outcomeDropped)
-	it.on(onLose)
+	it.apply(onLose)
 	return 0, nil
 }
 
@@ -398,7 +398,7 @@ func (w *worker) keepItem(it *Item, why error) error {
 	} else if err != nil {
 		return err
 	}
-	it.on(onKeep)
+	it.apply(onKeep)
 	w.p.countDeadLetter(outcomeKept)
 	return nil
 }

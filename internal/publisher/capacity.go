@@ -27,31 +27,31 @@ type capacity struct {
 	closed             <-chan struct{} // ends all waiting
 
 	mu       sync.Mutex
-	total    load                 // guarded by mu
-	settlers map[Settler]*holding // guarded by mu
-	part     load                 // guarded by mu: reserved for each settler
-	reserved load                 // guarded by mu: what of that is not held
-	waiters  []*waiter            // guarded by mu
-	idlers   []chan struct{}      // guarded by mu: closed when nothing is queued
+	total    queueSize                 // guarded by mu
+	settlers map[Settler]*settlerShare // guarded by mu
+	part     queueSize                 // guarded by mu: reserved for each settler
+	reserved queueSize                 // guarded by mu: what of that is not held
+	waiters  []*waiter                 // guarded by mu
+	idlers   []chan struct{}           // guarded by mu: closed when nothing is queued
 }
 
-// holding is what one settler holds.
-type holding struct {
-	load
+// settlerShare is what one settler holds.
+type settlerShare struct {
+	queueSize
 	idle    time.Time     // since when it holds nothing
 	emptied chan struct{} // closed when it holds nothing; nil while nobody waits for that
 }
 
 func newCapacity(items, bytes int, closed <-chan struct{}) *capacity {
-	c := &capacity{maxItems: items, maxBytes: bytes, closed: closed, settlers: map[Settler]*holding{}}
+	c := &capacity{maxItems: items, maxBytes: bytes, closed: closed, settlers: map[Settler]*settlerShare{}}
 	c.divideLocked()
 	return c
 }
 
-// load is a number of items and their bytes.
-type load struct{ items, bytes int }
+// queueSize is a number of items and their bytes.
+type queueSize struct{ items, bytes int }
 
-func (l *load) add(items, bytes int) {
+func (l *queueSize) add(items, bytes int) {
 	l.items += items
 	l.bytes += bytes
 }
@@ -160,28 +160,28 @@ func (p *Publisher) giveBack(items []*Item) {
 }
 
 // holdLocked changes what a settler holds, and what is reserved for it.
-func (c *capacity) holdLocked(h *holding, items, bytes int) {
-	before := c.lackLocked(h.load)
+func (c *capacity) holdLocked(h *settlerShare, items, bytes int) {
+	before := c.lackLocked(h.queueSize)
 	h.add(items, bytes)
 	c.total.add(items, bytes)
-	after := c.lackLocked(h.load)
+	after := c.lackLocked(h.queueSize)
 	c.reserved.add(after.items-before.items, after.bytes-before.bytes)
 }
 
 // lackLocked is what of its part a settler does not hold.
-func (c *capacity) lackLocked(held load) load {
-	return load{max(0, c.part.items-held.items), max(0, c.part.bytes-held.bytes)}
+func (c *capacity) lackLocked(held queueSize) queueSize {
+	return queueSize{max(0, c.part.items-held.items), max(0, c.part.bytes-held.bytes)}
 }
 
 // settlerLocked is what a settler holds. A new one changes the parts of all.
-func (c *capacity) settlerLocked(s Settler) *holding {
+func (c *capacity) settlerLocked(s Settler) *settlerShare {
 	if h := c.settlers[s]; h != nil {
 		return h
 	}
-	maps.DeleteFunc(c.settlers, func(_ Settler, h *holding) bool {
+	maps.DeleteFunc(c.settlers, func(_ Settler, h *settlerShare) bool {
 		return h.items == 0 && time.Since(h.idle) > forgetSettler
 	})
-	h := &holding{idle: time.Now()}
+	h := &settlerShare{idle: time.Now()}
 	c.settlers[s] = h
 	c.divideLocked()
 	return h
@@ -190,10 +190,10 @@ func (c *capacity) settlerLocked(s Settler) *holding {
 // divideLocked divides one half among the settlers, and those that may come.
 func (c *capacity) divideLocked() {
 	n := len(c.settlers) + spare
-	c.part = load{c.maxItems / 2 / n, c.maxBytes / 2 / n}
-	c.reserved = load{spare * c.part.items, spare * c.part.bytes}
+	c.part = queueSize{c.maxItems / 2 / n, c.maxBytes / 2 / n}
+	c.reserved = queueSize{spare * c.part.items, spare * c.part.bytes}
 	for _, h := range c.settlers {
-		lack := c.lackLocked(h.load)
+		lack := c.lackLocked(h.queueSize)
 		c.reserved.add(lack.items, lack.bytes)
 	}
 }
@@ -229,7 +229,7 @@ func (c *capacity) admitLocked(items []*Item) (n int, full bool) {
 		if full && (c.total.items > 0 || it.size <= c.maxBytes) {
 			return n, true
 		}
-		lack := c.lackLocked(mine.load)
+		lack := c.lackLocked(mine.queueSize)
 		kept := freeItems < c.reserved.items-lack.items || freeBytes < c.reserved.bytes-lack.bytes
 		within := mine.items < c.part.items && mine.bytes+it.size <= c.part.bytes
 		if kept && !within && mine.items > 0 {
@@ -293,8 +293,8 @@ func (c *capacity) load() (items, bytes int) {
 // ErrStopped is returned by Add and Drain when Run has ended.
 var ErrStopped = errors.New("publisher has stopped")
 
-// door lets callers use the sink until Run is about to close it.
-type door struct {
+// sinkUsers lets callers use the sink until Run is about to close it.
+type sinkUsers struct {
 	running atomic.Bool   // Run was called
 	closed  chan struct{} // closed when no caller is admitted any more
 	left    chan struct{} // closed when the last caller has left after that
@@ -304,10 +304,10 @@ type door struct {
 	closing bool // guarded by mu
 }
 
-func newDoor() door { return door{closed: make(chan struct{}), left: make(chan struct{})} }
+func newDoor() sinkUsers { return sinkUsers{closed: make(chan struct{}), left: make(chan struct{})} }
 
 // enter notes a caller that is about to use the sink; false when Run is about to close it.
-func (d *door) enter() bool {
+func (d *sinkUsers) enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closing {
@@ -317,7 +317,7 @@ func (d *door) enter() bool {
 	return true
 }
 
-func (d *door) leave() {
+func (d *sinkUsers) leave() {
 	d.mu.Lock()
 	d.callers--
 	last := d.closing && d.callers == 0
@@ -328,7 +328,7 @@ func (d *door) leave() {
 }
 
 // close admits no further caller, and waits for those who are inside: at most for one look-up each.
-func (d *door) close() {
+func (d *sinkUsers) close() {
 	d.mu.Lock()
 	d.closing = true
 	none := d.callers == 0

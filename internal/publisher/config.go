@@ -48,7 +48,7 @@ type Config struct {
 	OnSettle func(settled []*Item)
 	// Saved is what the last checkpoint of an earlier process has. What the sink holds behind that
 	// position is not sent again.
-	Saved Saved
+	Saved SavedPosition
 	// Gate is asked before and after each call that stores something; while it gives an error
 	// nothing is sent, and what was sent counts as not answered. Its error is logged. It is called
 	// often, from several goroutines, and must not block. nil: always open.

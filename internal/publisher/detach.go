@@ -26,7 +26,7 @@ type detachment struct {
 // No call of Add with items of s may be under way, or follow.
 func (p *Publisher) Detach(ctx context.Context, s Settler) (tried []*Item) {
 	d := &detachment{settler: s}
-	var left swept
+	var left takenItems
 	p.mu.Lock()
 	p.detaching = append(p.detaching, d)
 	for _, l := range p.lanes {
@@ -51,8 +51,8 @@ func (p *Publisher) Detach(ctx context.Context, s Settler) (tried []*Item) {
 	return d.tried
 }
 
-// swept are items that were taken out of lanes for those who detach.
-type swept struct {
+// takenItems are items that were taken out of lanes for those who detach.
+type takenItems struct {
 	settled []*Item
 	back    []*Item // not settled
 }
@@ -69,7 +69,7 @@ func (p *Publisher) detachmentOfLocked(it *Item) *detachment {
 
 // sweepLocked takes the items of those who detach out of a lane that no worker has. The others keep
 // their order.
-func (p *Publisher) sweepLocked(l *lane, out *swept) {
+func (p *Publisher) sweepLocked(l *lane, out *takenItems) {
 	if len(p.detaching) == 0 {
 		return
 	}
@@ -86,7 +86,7 @@ func (p *Publisher) sweepLocked(l *lane, out *swept) {
 }
 
 // reclaimLocked reclaims an item that is in no lane any more.
-func (p *Publisher) reclaimLocked(d *detachment, it *Item, out *swept) {
+func (p *Publisher) reclaimLocked(d *detachment, it *Item, out *takenItems) {
 	p.ages.remove(it)
 	if it.state.settled() {
 		out.settled = append(out.settled, it)
@@ -94,15 +94,15 @@ func (p *Publisher) reclaimLocked(d *detachment, it *Item, out *swept) {
 	}
 	if it.state == itemTried {
 		d.tried = append(d.tried, it)
-		p.inDoubt.add(it)
+		p.inDoubt.takeHold(it)
 	}
-	it.on(onDetach)
+	it.apply(onDetach)
 	out.back = append(out.back, it)
 }
 
 // sweepUnroutedLocked takes back the items that have no lane yet, but for that of which the sink is
 // being asked: routeObject takes that one back.
-func (p *Publisher) sweepUnroutedLocked(out *swept) {
+func (p *Publisher) sweepUnroutedLocked(out *takenItems) {
 	if len(p.detaching) == 0 {
 		return
 	}
@@ -128,7 +128,7 @@ func (p *Publisher) sweepUnroutedLocked(out *swept) {
 
 // handBack gives the settlers what is settled, and frees the capacity of all that was taken out.
 // Detach of their settlers returns behind it.
-func (p *Publisher) handBack(out *swept) {
+func (p *Publisher) handBack(out *takenItems) {
 	if len(out.settled) > 0 {
 		p.settle(out.settled, nil)
 	}

@@ -20,7 +20,7 @@ type Item struct {
 	Settler Settler       // called once, when the item is settled
 	Seq     uint64        // the settler's own mark; the publisher doesn't look at it
 	// Hold is the item's when it is settled, for the Settler to release; nil for nothing.
-	Hold *Hold
+	Hold *PositionHold
 	// Return settles the item where the sink refuses it (Returned): the adder has it elsewhere, so
 	// it goes neither to the dead letters nor into a file. Set by the adder.
 	Return bool
@@ -54,7 +54,7 @@ func (it *Item) event() *event.Event {
 
 // refuse marks it for the dead letters.
 func (it *Item) refuse(why error) {
-	it.on(onRefuse)
+	it.apply(onRefuse)
 	it.refused = why
 }
 
@@ -74,7 +74,7 @@ func (it *Item) prepare(now time.Time) {
 	*it = Item{
 		Message: it.Message, Settler: it.Settler, Seq: it.Seq, Return: it.Return, added: now,
 	}
-	it.on(onAdd)
+	it.apply(onAdd)
 	it.Message.Err = nil
 	it.size = overhead + len(it.Message.Event.Data)
 }
@@ -185,9 +185,9 @@ const (
 	onDetach
 )
 
-// next is the state behind an event. An event that can't happen in a state is a mistake in this
+// after is the state behind an event. An event that can't happen in a state is a mistake in this
 // package.
-func (s itemState) next(e itemEvent) itemState {
+func (s itemState) after(e itemEvent) itemState {
 	switch {
 	case s == itemNew && e == onAdd:
 		return itemQueued
@@ -218,5 +218,5 @@ func (s itemState) next(e itemEvent) itemState {
 // settled reports whether nothing more is to be done for the item but to call its settler.
 func (s itemState) settled() bool { return s >= itemStored && s <= itemLost }
 
-// on moves the item to its next state.
-func (it *Item) on(e itemEvent) { it.state = it.state.next(e) }
+// apply moves the item to its next state.
+func (it *Item) apply(e itemEvent) { it.state = it.state.after(e) }

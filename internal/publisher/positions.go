@@ -8,16 +8,16 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// Hold keeps the sink's position that is saved from passing a place in the sink's log. Items that
+// PositionHold keeps the sink's position that is saved from passing a place in the sink's log. Items that
 // have it were stored behind that place. An item has it from its first attempt on. When the item is
 // settled, the hold is its Settler's, who releases it when no restart will add the item again.
-type Hold struct {
+type PositionHold struct {
 	position []byte // guarded by holds.mu until an item has it, then constant
 	items    atomic.Int64
 }
 
 // Release is called once for each item that had it. A nil Hold is of a sink without positions.
-func (h *Hold) Release() {
+func (h *PositionHold) Release() {
 	if h != nil {
 		h.items.Add(-1)
 	}
@@ -29,16 +29,16 @@ const maxHolds = 64
 
 // holds are those of one sink, the oldest first. The last is for new items.
 type holds struct {
-	sink sinks.Recaller // nil: it has none
+	sink sinks.ReadBacker // nil: it has none
 
 	mu     sync.Mutex
-	list   []*Hold
+	list   []*PositionHold
 	taken  bool // an item has had the last of list
 	closed bool // the sink is: its last position stays
 }
 
 // assign gives the newest hold to n items that are about to be sent for the first time.
-func (hs *holds) assign(n int) *Hold {
+func (hs *holds) assign(n int) *PositionHold {
 	if hs.sink == nil || n == 0 {
 		return nil
 	}
@@ -89,11 +89,11 @@ func (hs *holds) renew() {
 	switch {
 	case hs.closed: // meanwhile: the sink may have said what it says when it is closed
 	case len(hs.list) == 0:
-		hs.list = []*Hold{{position: position}}
+		hs.list = []*PositionHold{{position: position}}
 	case !hs.taken:
 		hs.list[len(hs.list)-1].position = position
 	case len(hs.list) < maxHolds:
-		hs.list = append(hs.list, &Hold{position: position})
+		hs.list = append(hs.list, &PositionHold{position: position})
 		hs.taken = false
 	}
 }
@@ -116,11 +116,11 @@ func (hs *holds) close() {
 	hs.closed = true
 }
 
-// inDoubt has the holds of items that Detach has taken back after they were in a call without an
+// unansweredHolds has the holds of items that Detach has taken back after they were in a call without an
 // answer, and those that KeepHolds has taken over. Each is held until the same event is settled: a
 // process or a sink that takes over before that reads the sink's log from before it, and so learns
 // whether the event is stored.
-type inDoubt struct {
+type unansweredHolds struct {
 	count atomic.Int64 // len(holds), for those who look without the lock
 
 	mu    sync.Mutex
@@ -128,7 +128,7 @@ type inDoubt struct {
 }
 
 type earlierHold struct {
-	hold  *Hold
+	hold  *PositionHold
 	since time.Time
 }
 
@@ -136,8 +136,8 @@ type earlierHold struct {
 // and the sink's position must get on.
 const keepInDoubt = time.Hour
 
-// add takes over the item's hold.
-func (d *inDoubt) add(it *Item) {
+// takeHold takes over the item's hold.
+func (d *unansweredHolds) takeHold(it *Item) {
 	if it.Hold != nil {
 		d.keep(it.Message.Event.MessageID(), it.Hold)
 		it.Hold = nil
@@ -146,13 +146,13 @@ func (d *inDoubt) add(it *Item) {
 
 // KeepHolds takes over the holds of events that were settled, by MessageID, and that are to be
 // added again all the same: their settler has called Detach before all their copies were settled.
-func (p *Publisher) KeepHolds(holds map[string]*Hold) {
+func (p *Publisher) KeepHolds(holds map[string]*PositionHold) {
 	for id, hold := range holds {
 		p.inDoubt.keep(id, hold)
 	}
 }
 
-func (d *inDoubt) keep(id string, hold *Hold) {
+func (d *unansweredHolds) keep(id string, hold *PositionHold) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.holds == nil {
@@ -167,7 +167,7 @@ func (d *inDoubt) keep(id string, hold *Hold) {
 }
 
 // settled gives the holds of items that are settled to their settlers, in place of later ones.
-func (d *inDoubt) settled(items []*Item) {
+func (d *unansweredHolds) settled(items []*Item) {
 	if d.count.Load() == 0 {
 		return
 	}
@@ -185,7 +185,7 @@ func (d *inDoubt) settled(items []*Item) {
 }
 
 // expire releases what was held for too long.
-func (d *inDoubt) expire(now time.Time) {
+func (d *unansweredHolds) expire(now time.Time) {
 	if d.count.Load() == 0 {
 		return
 	}

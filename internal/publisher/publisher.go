@@ -18,7 +18,7 @@ type Publisher struct {
 	warnings warnings
 
 	holds    *holds
-	inDoubt  inDoubt
+	inDoubt  unansweredHolds
 	recalled *recalled
 
 	capacity *capacity
@@ -27,7 +27,7 @@ type Publisher struct {
 	bucket   *ratelimit.Bucket
 
 	opened   chan struct{} // closed when the sink is open
-	door     door          // of those who use the sink from outside Run
+	door     sinkUsers     // of those who use the sink from outside Run
 	draining chan struct{} // a token: Drain waits, so retries do not
 	order    sinks.Order   // set before opened is closed
 	limits   sinks.Limits  // set before opened is closed; no zero values, within the bucket's bursts
@@ -37,7 +37,7 @@ type Publisher struct {
 	mu        sync.Mutex
 	lanes     map[string]*lane // guarded by mu: those with items
 	ages      ages             // guarded by mu: all items
-	unrouted  unrouted         // guarded by mu
+	unrouted  unroutedItems    // guarded by mu
 	detaching []*detachment    // guarded by mu
 }
 
@@ -63,7 +63,7 @@ func New(cfg Config) (*Publisher, error) {
 		lanes:    map[string]*lane{},
 		unrouted: newUnrouted(),
 	}
-	if r, ok := cfg.Sink.(sinks.Recaller); ok && !cfg.Forget {
+	if r, ok := cfg.Sink.(sinks.ReadBacker); ok && !cfg.Forget {
 		p.holds.sink, p.recalled = r, newRecalled(cfg.Saved.Recalled)
 	}
 	p.capacity = newCapacity(cfg.MaxItems, cfg.MaxBytes, p.door.closed)

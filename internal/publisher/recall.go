@@ -13,8 +13,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// Saved is what the last checkpoint of an earlier process has about a sink.
-type Saved struct {
+// SavedPosition is what the last checkpoint of an earlier process has about a sink.
+type SavedPosition struct {
 	// Position is what Publisher.Position gave; nil for none.
 	Position []byte
 	// Recalled is what Publisher.Recalled gave.
@@ -37,21 +37,21 @@ type recalled struct {
 	left atomic.Int64 // len(ids)
 
 	mu     sync.Mutex
-	ids    map[digest]struct{}
+	ids    map[idDigest]struct{}
 	list   []byte // digests one after the other, in the order they were found
 	next   int    // the place in list of the next one, once it is full
 	shared bool   // list was given out
 	until  time.Time
 }
 
-// digest stands for a MessageID.
-type digest [16]byte
+// idDigest stands for a MessageID.
+type idDigest [16]byte
 
 func newRecalled(saved []byte) *recalled {
-	r := &recalled{ids: map[digest]struct{}{}}
-	for d := range slices.Chunk(saved, len(digest{})) {
-		if len(d) == len(digest{}) {
-			r.note(digest(d))
+	r := &recalled{ids: map[idDigest]struct{}{}}
+	for d := range slices.Chunk(saved, len(idDigest{})) {
+		if len(d) == len(idDigest{}) {
+			r.insert(idDigest(d))
 		}
 	}
 	return r
@@ -60,7 +60,7 @@ func newRecalled(saved []byte) *recalled {
 // found notes an id that was read back. One that is found after the start is remembered as long
 // from then on.
 func (r *recalled) found(id string) {
-	r.note(digestOf([]byte(id)))
+	r.insert(digestOf([]byte(id)))
 	r.mu.Lock()
 	sealed := !r.until.IsZero()
 	r.mu.Unlock()
@@ -69,7 +69,7 @@ func (r *recalled) found(id string) {
 	}
 }
 
-func (r *recalled) note(d digest) {
+func (r *recalled) insert(d idDigest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, ok := r.ids[d]; ok {
@@ -80,7 +80,7 @@ func (r *recalled) note(d digest) {
 	} else {
 		r.list = r.ownLocked()
 		place := r.list[r.next*len(d):]
-		delete(r.ids, digest(place[:len(d)]))
+		delete(r.ids, idDigest(place[:len(d)]))
 		copy(place, d[:])
 		r.next = (r.next + 1) % maxRecalled
 	}
@@ -118,9 +118,9 @@ func (r *recalled) has(e *event.Event) bool {
 	return ok
 }
 
-func digestOf(id []byte) digest {
+func digestOf(id []byte) idDigest {
 	sum := sha256.Sum256(id)
-	return digest(sum[:len(digest{})])
+	return idDigest(sum[:len(idDigest{})])
 }
 
 // save gives what a checkpoint keeps, until there is no use for it any more. The slice does not
@@ -160,7 +160,7 @@ func (p *Publisher) recall(ctx context.Context) error {
 // before it, which the earlier process had skipped.
 func (p *Publisher) recognize(it *Item) {
 	if it.Message.Event.Run == "" && p.recalled.has(it.Message.Event) {
-		it.on(onRecall)
+		it.apply(onRecall)
 		it.refused = nil
 		p.metrics.recalled.Inc()
 	}
@@ -183,7 +183,7 @@ func (p *Publisher) Position() []byte {
 func (p *Publisher) Remembers(
 	ctx context.Context, about *event.Event, ours func(sinks.Trace) bool,
 ) (bool, error) {
-	sink, ok := p.cfg.Sink.(sinks.Rememberer)
+	sink, ok := p.cfg.Sink.(sinks.EarlierRunFinder)
 	if !ok {
 		return false, nil
 	}

@@ -114,7 +114,7 @@ func (p *Publisher) askFor(key object) *Item {
 // lane.
 func (p *Publisher) moveIn(key object, hasLane bool) {
 	var fresh *lane
-	var left swept
+	var left takenItems
 	p.mu.Lock()
 	p.unrouted.asked = object{}
 	if hasLane {

@@ -42,5 +42,5 @@ func behind(s itemState, e itemEvent) (next itemState) {
 			next = itemNew
 		}
 	}()
-	return s.next(e)
+	return s.after(e)
 }

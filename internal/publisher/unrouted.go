@@ -26,12 +26,12 @@ const (
 	maxPerRoute = 16
 )
 
-// unrouted are items whose lane the sink doesn't know yet, in their order per object. Publisher.mu
+// unroutedItems are items whose lane the sink doesn't know yet, in their order per object. Publisher.mu
 // guards all fields but now, count and broadcasts.
-type unrouted struct {
-	objects map[object]*waiting
-	routes  map[string]*load // by waiting.route
-	total   load
+type unroutedItems struct {
+	objects map[object]*objectQueue
+	routes  map[string]*queueSize // by waiting.route
+	total   queueSize
 	fewer   chan struct{} // closed, and replaced, when there are fewer
 	now     chan struct{} // a token: an item was added. Not guarded
 	count   atomic.Int64  // len(objects), for those who look without the lock
@@ -43,38 +43,38 @@ type unrouted struct {
 	cancel context.CancelCauseFunc
 }
 
-// waiting is the unrouted items of one object.
-type waiting struct {
+// objectQueue is the unrouted items of one object.
+type objectQueue struct {
 	lane  lane
 	route string // why the first has no lane, which names where it goes
 }
 
-func newUnrouted() unrouted {
-	return unrouted{
-		objects: map[object]*waiting{}, routes: map[string]*load{},
+func newUnrouted() unroutedItems {
+	return unroutedItems{
+		objects: map[object]*objectQueue{}, routes: map[string]*queueSize{},
 		fewer: make(chan struct{}), now: make(chan struct{}, 1),
 	}
 }
 
 // fitsLocked reports whether another item of a size and route fits in the parts of the capacity.
 // The first of a route does.
-func (u *unrouted) fitsLocked(route string, size int, c *capacity) bool {
-	fits := func(l load, part int) bool {
+func (u *unroutedItems) fitsLocked(route string, size int, c *capacity) bool {
+	fits := func(l queueSize, part int) bool {
 		return l.items == 0 || part*(l.items+1) <= c.maxItems && part*(l.bytes+size) <= c.maxBytes
 	}
 	held := u.routes[route]
 	return fits(u.total, maxUnrouted) && (held == nil || fits(*held, maxPerRoute))
 }
 
-func (u *unrouted) pushLocked(key object, route string, it *Item) {
+func (u *unroutedItems) pushLocked(key object, route string, it *Item) {
 	w := u.objects[key]
 	if w == nil {
-		w = &waiting{route: route}
+		w = &objectQueue{route: route}
 		u.objects[key] = w
 		u.count.Store(int64(len(u.objects)))
 	}
 	if u.routes[w.route] == nil {
-		u.routes[w.route] = &load{}
+		u.routes[w.route] = &queueSize{}
 	}
 	w.lane.push(it)
 	u.total.add(1, it.size)
@@ -82,7 +82,7 @@ func (u *unrouted) pushLocked(key object, route string, it *Item) {
 }
 
 // popLocked takes the first item of an object out.
-func (u *unrouted) popLocked(key object) *Item {
+func (u *unroutedItems) popLocked(key object) *Item {
 	w := u.objects[key]
 	it := w.lane.pop()
 	u.total.add(-1, -it.size)

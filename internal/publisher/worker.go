@@ -16,7 +16,7 @@ type worker struct {
 	p *Publisher
 
 	held  []*lane          // the lanes it has
-	sent  []sent           // what of them is in the batch
+	sent  []batchPart      // what of them is in the batch
 	items []*Item          // the batch, lane by lane
 	batch []*sinks.Message // the messages of items
 	bytes int              // payload of the batch
@@ -35,8 +35,8 @@ type worker struct {
 	emptied   []*lane // scratch of release
 }
 
-// sent is how many items of a lane are in the batch, and what came of them.
-type sent struct {
+// batchPart is how many items of a lane are in the batch, and what came of them.
+type batchPart struct {
 	lane    *lane
 	count   int
 	err     error       // the first that is neither nil nor Refused
@@ -188,7 +188,7 @@ func (w *worker) fill(l *lane, limit int) bool {
 	}
 	if count > 0 {
 		l.worker = w
-		w.sent = append(w.sent, sent{lane: l, count: count})
+		w.sent = append(w.sent, batchPart{lane: l, count: count})
 	}
 	return count > 0
 }
@@ -201,7 +201,7 @@ func (w *worker) publish(ctx context.Context) {
 	}
 	for _, it := range w.items {
 		if !it.state.settled() {
-			it.on(onSend)
+			it.apply(onSend)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.p.cfg.PublishTimeout)

@@ -25,7 +25,7 @@ type frame struct {
 	// refused is why there is none.
 	refused error
 	// choice is what is done with obj.
-	choice choice
+	choice frameAction
 	// object is where the frame's object is; nil before it.
 	object *span
 	// version is a BOOKMARK's; initialEnd marks the one that ends the initial events of a
@@ -36,18 +36,18 @@ type frame struct {
 	status *apierrors.StatusError
 }
 
-// choice is what is done with an object that was read.
-type choice int
+// frameAction is what is done with an object that was read.
+type frameAction int
 
 const (
-	selected   choice = iota
-	unselected        // reported to the Store: it does not match
-	unwanted          // not reported to the Store
+	selected   frameAction = iota
+	unselected             // reported to the Store: it does not match
+	unwanted               // not reported to the Store
 )
 
-// values reads JSON values in sequence, none larger than a limit, in one pass: bytes that it
+// frameReader reads JSON values in sequence, none larger than a limit, in one pass: bytes that it
 // returns are valid until the next release.
-type values struct {
+type frameReader struct {
 	in *stream
 	*jsonscan.Scanner
 	max   int64
@@ -55,22 +55,22 @@ type values struct {
 	start int64 // offset of the current frame
 }
 
-func newValues(in *stream, limit int64) *values {
-	v := &values{in: in, Scanner: jsonscan.NewReader(in), max: limit}
+func newValues(in *stream, limit int64) *frameReader {
+	v := &frameReader{in: in, Scanner: jsonscan.NewReader(in), max: limit}
 	v.release()
 	return v
 }
 
 // release drops what was read, and gives the next value its whole size, and some more for what
 // surrounds it.
-func (v *values) release() {
+func (v *frameReader) release() {
 	const around = 4096
 	v.Release()
 	v.in.allow(v.Offset() + v.max + around)
 }
 
 // value reads the next value, of any kind.
-func (v *values) value() ([]byte, error) {
+func (v *frameReader) value() ([]byte, error) {
 	at := v.Skip()
 	if err := v.Err(); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (v *values) value() ([]byte, error) {
 }
 
 // checkSize returns an error for a value that is too large.
-func (v *values) checkSize(raw []byte) ([]byte, error) {
+func (v *frameReader) checkSize(raw []byte) ([]byte, error) {
 	if int64(len(raw)) > v.max {
 		return v.first(raw), ErrFrameTooLarge
 	}
@@ -87,7 +87,7 @@ func (v *values) checkSize(raw []byte) ([]byte, error) {
 }
 
 // begin moves to the next frame, or to the list. It returns io.EOF where the stream ends before it.
-func (v *values) begin() error {
+func (v *frameReader) begin() error {
 	v.release()
 	atEnd := v.AtEnd()
 	v.release() // the whitespace before it
@@ -100,7 +100,7 @@ func (v *values) begin() error {
 
 // enter opens an object or array. Another value in its place is valid JSON, and not what must be
 // there.
-func (v *values) enter(open byte) error {
+func (v *frameReader) enter(open byte) error {
 	switch c := v.Peek(); c {
 	case open:
 		v.Open(open)
@@ -116,7 +116,7 @@ func (v *values) enter(open byte) error {
 
 // next reads one frame. Its error comes from readError, and is io.EOF at the end of the stream
 // between two frames; raw are the bytes that the error is about, valid until the next read.
-func (v *values) next(opts *resource.ParseOptions) (f frame, raw []byte, err error) {
+func (v *frameReader) next(opts *resource.ParseOptions) (f frame, raw []byte, err error) {
 	err = v.begin()
 	for err == nil && v.Next('}') {
 		err = v.member(&f, opts)
@@ -132,7 +132,7 @@ func (v *values) next(opts *resource.ParseOptions) (f frame, raw []byte, err err
 }
 
 // member reads a member of a frame.
-func (v *values) member(f *frame, opts *resource.ParseOptions) (err error) {
+func (v *frameReader) member(f *frame, opts *resource.ParseOptions) (err error) {
 	switch string(v.Key()) {
 	case "type":
 		if f.event != "" {
@@ -155,7 +155,7 @@ func (v *values) member(f *frame, opts *resource.ParseOptions) (err error) {
 }
 
 // frameObject reads a frame's object, where its expected kind is known.
-func (v *values) frameObject(f *frame, opts *resource.ParseOptions) (at span, err error) {
+func (v *frameReader) frameObject(f *frame, opts *resource.ParseOptions) (at span, err error) {
 	switch f.event {
 	case watch.Added, watch.Modified, watch.Deleted:
 		// A refused object does not end the reading: the rest may show that the frame is no JSON,
@@ -173,7 +173,7 @@ func (v *values) frameObject(f *frame, opts *resource.ParseOptions) (at span, er
 }
 
 // size returns how many bytes of the current frame were read.
-func (v *values) size() int64 { return v.Offset() + int64(v.Pos()) - v.start }
+func (v *frameReader) size() int64 { return v.Offset() + int64(v.Pos()) - v.start }
 
 // span is where an object is in what was read, or, where it was too large to keep, its first bytes.
 type span struct {
@@ -182,7 +182,7 @@ type span struct {
 }
 
 // at returns the bytes of a span, valid until more is read.
-func (v *values) at(p span) []byte {
+func (v *frameReader) at(p span) []byte {
 	if p.cut != nil {
 		return p.cut
 	}
@@ -191,7 +191,7 @@ func (v *values) at(p span) []byte {
 
 // object reads the next object. A RefusedError is of this object alone: what follows it can be
 // read.
-func (v *values) object(opts *resource.ParseOptions) (obj *resource.Object, at span, err error) {
+func (v *frameReader) object(opts *resource.ParseOptions) (obj *resource.Object, at span, err error) {
 	begins := v.Peek()
 	at.Start = v.Pos()
 	level := v.Level()
@@ -213,7 +213,7 @@ func (v *values) object(opts *resource.ParseOptions) (obj *resource.Object, at s
 }
 
 // skip skips the next value; an object however large it is.
-func (v *values) skip() error {
+func (v *frameReader) skip() error {
 	if v.Peek() == '{' {
 		v.drop(v.Pos(), v.Level())
 	} else {
@@ -223,18 +223,18 @@ func (v *values) skip() error {
 }
 
 // drop skips to the end of an object that begins at start, and keeps nothing of it.
-func (v *values) drop(start, level int) {
+func (v *frameReader) drop(start, level int) {
 	v.in.allow(math.MaxInt64)
 	v.Drop(start, level)
 	v.release()
 }
 
 // first returns as much of a value as is kept.
-func (v *values) first(raw []byte) []byte { return raw[:min(int64(len(raw)), v.max)] }
+func (v *frameReader) first(raw []byte) []byte { return raw[:min(int64(len(raw)), v.max)] }
 
 // faultyBytes returns the bytes that an error is about: the object if it was read, else everything
 // from the beginning of the frame.
-func (v *values) faultyBytes(f *frame) []byte {
+func (v *frameReader) faultyBytes(f *frame) []byte {
 	if f.object != nil && v.Err() == nil {
 		return v.at(*f.object)
 	}
@@ -243,7 +243,7 @@ func (v *values) faultyBytes(f *frame) []byte {
 
 // readError classifies an error of reading: the end of the stream (io.EOF, between two values), a
 // lost connection, or bytes that are not the expected JSON.
-func (v *values) readError(err error) error {
+func (v *frameReader) readError(err error) error {
 	cause, broken := v.in.cause(), v.in.broken
 	switch {
 	case broken == nil && errors.Is(err, io.EOF):
@@ -262,7 +262,7 @@ func (v *values) readError(err error) error {
 }
 
 // connectionError is the end of a connection, with where it came.
-func (v *values) connectionError(why error) error {
+func (v *frameReader) connectionError(why error) error {
 	where := errDropped
 	if v.begun {
 		where = errCut
@@ -291,7 +291,7 @@ func eventType(quoted []byte) watch.EventType {
 }
 
 // complete reads what could not be read before the type was known, and reports what is missing.
-func (v *values) complete(f *frame, opts *resource.ParseOptions) (err error) {
+func (v *frameReader) complete(f *frame, opts *resource.ParseOptions) (err error) {
 	switch {
 	case f.object == nil:
 		err = errors.New("frame without an object")

@@ -12,7 +12,7 @@ import (
 
 // locate asks for the server's version. A reflector without a position and without a list begins
 // there.
-func (r *Reflector) locate(ctx context.Context) (o outcome) {
+func (r *Reflector) locate(ctx context.Context) (o stepResult) {
 	if o.server, o.err = r.probe(ctx); o.err == nil {
 		o.err = r.identify(ctx)
 	}
@@ -69,7 +69,7 @@ func (r *Reflector) probeWith(
 	ctx context.Context, q map[string][]string,
 ) (resource.Version, error) {
 	q["limit"] = []string{"1"}
-	s, err := r.get(ctx, q, patience{silence: r.cfg.ListTimeout})
+	s, err := r.get(ctx, q, answerTimeouts{silence: r.cfg.ListTimeout})
 	if err != nil {
 		return "", err
 	}
@@ -93,14 +93,14 @@ func (r *Reflector) probeWith(
 
 // list replaces everything. After a WatchList the same stream continues as a watch, so it returns
 // when the watch ends.
-func (r *Reflector) list(ctx context.Context) outcome {
+func (r *Reflector) list(ctx context.Context) stepResult {
 	why := r.state.relist
 	if why.Leaves() {
-		return outcome{err: r.dropNamespace(ctx)}
+		return stepResult{err: r.dropNamespace(ctx)}
 	}
 	if why.Partial() {
 		if err := r.chooseMoveVersion(ctx); err != nil {
-			return outcome{err: err}
+			return stepResult{err: err}
 		}
 	}
 	r.status.set(func(s *Status) { s.Items = 0 })
@@ -136,7 +136,7 @@ func (r *Reflector) fallBack(ctx context.Context, err error) (pages bool) {
 }
 
 // watchList replaces everything by the initial events of a watch, and continues to watch.
-func (r *Reflector) watchList(ctx context.Context) outcome {
+func (r *Reflector) watchList(ctx context.Context) stepResult {
 	return r.readWatch(ctx, r.watchListQuery(), true)
 }
 
@@ -166,7 +166,7 @@ func (r *Reflector) sinceEntering(q url.Values) {
 }
 
 // pagedList replaces everything by the pages of one list, which are all of one version.
-func (r *Reflector) pagedList(ctx context.Context) (o outcome) {
+func (r *Reflector) pagedList(ctx context.Context) (o stepResult) {
 	q := r.query()
 	if r.state.relist.Partial() {
 		r.sinceEntering(q)
@@ -199,7 +199,7 @@ func (r *Reflector) pagedList(ctx context.Context) (o outcome) {
 }
 
 func (r *Reflector) listPage(ctx context.Context, q url.Values, first bool) (page, error) {
-	s, err := r.get(ctx, q, patience{silence: r.cfg.ListTimeout})
+	s, err := r.get(ctx, q, answerTimeouts{silence: r.cfg.ListTimeout})
 	if err != nil {
 		return page{}, err
 	}

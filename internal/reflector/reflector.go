@@ -24,7 +24,7 @@ type Reflector struct {
 	log     *slog.Logger
 	metrics *metrics
 	status  status
-	gate    *gate
+	gate    *pauseGate
 
 	// Run owns all fields below.
 
@@ -113,7 +113,7 @@ func (r *Reflector) attempt(ctx context.Context) error {
 }
 
 // conclude decides what follows a step, and waits after a failed one.
-func (r *Reflector) conclude(ctx context.Context, started time.Time, o *outcome) error {
+func (r *Reflector) conclude(ctx context.Context, started time.Time, o *stepResult) error {
 	r.cfg.Store.Flush()
 	o.took, o.paused = time.Since(started), ctx.Err() != nil
 	if failed, ok := errors.AsType[*storeError](o.err); ok && !o.paused {
@@ -124,7 +124,7 @@ func (r *Reflector) conclude(ctx context.Context, started time.Time, o *outcome)
 	}
 	before := r.state
 	var pause wait
-	r.state, pause = before.next(*o)
+	r.state, pause = before.after(*o)
 	r.report(&before, &r.state)
 	if o.err != nil && !o.paused {
 		r.metrics.errors.With(reasonOf(o.err)).Inc()
@@ -134,7 +134,7 @@ func (r *Reflector) conclude(ctx context.Context, started time.Time, o *outcome)
 }
 
 // step sends one request, or the requests of one list, and reads the answer to its end.
-func (r *Reflector) step(ctx context.Context) outcome {
+func (r *Reflector) step(ctx context.Context) stepResult {
 	switch r.state.step {
 	case toProbe:
 		r.status.phase(Probing)
@@ -144,7 +144,7 @@ func (r *Reflector) step(ctx context.Context) outcome {
 		return r.list(ctx)
 	case toWatch:
 		if r.beginMove() {
-			return outcome{}
+			return stepResult{}
 		}
 	}
 	return r.watch(ctx)
@@ -403,7 +403,7 @@ func registerQuiet(reg prometheus.Registerer, s *status) {
 }
 
 // registerPaused shows whether an operator has paused the reflector.
-func registerPaused(reg prometheus.Registerer, g *gate) {
+func registerPaused(reg prometheus.Registerer, g *pauseGate) {
 	metric.With(reg).FlagFunc("bridge_reflector_paused", "1 while an operator has paused the "+
 		"informer.",
 		func() bool {

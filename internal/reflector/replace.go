@@ -30,7 +30,7 @@ func (r *Reflector) beginReplace(ctx context.Context) error {
 }
 
 // replace reads one item of a list and hands it on.
-func (r *Reflector) replace(ctx context.Context, v *values) error {
+func (r *Reflector) replace(ctx context.Context, v *frameReader) error {
 	obj, at, err := v.object(&r.cfg.Parse)
 	if v.Err() != nil {
 		return v.Err()
@@ -45,7 +45,7 @@ func (r *Reflector) replace(ctx context.Context, v *values) error {
 	return r.replaceWith(ctx, obj, c)
 }
 
-func (r *Reflector) replaceWith(ctx context.Context, obj *resource.Object, c choice) error {
+func (r *Reflector) replaceWith(ctx context.Context, obj *resource.Object, c frameAction) error {
 	if c == unwanted {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (r *Reflector) takeInitial(ctx context.Context, f *frame) (done bool, err e
 }
 
 // deleteListed hands on that an object was deleted before the list that had it has ended.
-func (r *Reflector) deleteListed(ctx context.Context, obj *resource.Object, c choice) error {
+func (r *Reflector) deleteListed(ctx context.Context, obj *resource.Object, c frameAction) error {
 	if c == unwanted {
 		return nil
 	}
@@ -129,7 +129,7 @@ type page struct {
 // readPage splits a list while it is being read: item is called before each item, and reads it.
 // metadata gets the page when its metadata was read, which for lists of custom resources is after
 // the items; it may be nil.
-func readPage(v *values, item func() error, metadata func(page) error) (page, error) {
+func readPage(v *frameReader, item func() error, metadata func(page) error) (page, error) {
 	var p page
 	err := v.begin()
 	for err == nil && v.Next('}') {
@@ -142,7 +142,7 @@ func readPage(v *values, item func() error, metadata func(page) error) (page, er
 	return p, p.finish(v)
 }
 
-func (p *page) member(v *values, item func() error, metadata func(page) error) error {
+func (p *page) member(v *frameReader, item func() error, metadata func(page) error) error {
 	switch string(v.Key()) {
 	case "items":
 		if p.hasItems {
@@ -164,7 +164,7 @@ func (p *page) member(v *values, item func() error, metadata func(page) error) e
 }
 
 // finish reports whether the page was complete and the only value in the answer.
-func (p *page) finish(v *values) error {
+func (p *page) finish(v *frameReader) error {
 	v.release()
 	v.begun = false
 	switch atEnd := v.AtEnd(); {
@@ -180,7 +180,7 @@ func (p *page) finish(v *values) error {
 	return nil
 }
 
-func readItems(v *values, item func() error) error {
+func readItems(v *frameReader, item func() error) error {
 	if v.Peek() == 'n' { // an empty list of some servers
 		_, err := v.value()
 		return err
@@ -193,7 +193,7 @@ func readItems(v *values, item func() error) error {
 	return cmp.Or(err, v.Err())
 }
 
-func (p *page) readMetadata(v *values) error {
+func (p *page) readMetadata(v *frameReader) error {
 	raw, err := v.value()
 	if err != nil {
 		return err
@@ -221,7 +221,7 @@ func (p *page) readMetadata(v *values) error {
 }
 
 // checkListKind refuses what a server may send in place of the requested list.
-func checkListKind(v *values) error {
+func checkListKind(v *frameReader) error {
 	raw, err := v.value()
 	if err != nil {
 		return err
@@ -286,7 +286,7 @@ func (r *Reflector) LookFor(
 func (r *Reflector) readList(
 	ctx context.Context, from *url.URL, q url.Values, each func(*resource.Object) error,
 ) (p page, unread int, err error) {
-	s, err := r.getFrom(ctx, from, q, patience{silence: r.cfg.ListTimeout})
+	s, err := r.getFrom(ctx, from, q, answerTimeouts{silence: r.cfg.ListTimeout})
 	if err != nil {
 		return p, 0, fmt.Errorf("list %s: %w", r.cfg.Type, err)
 	}

@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// patience is how long an answer may take.
-type patience struct {
+// answerTimeouts is how long an answer may take.
+type answerTimeouts struct {
 	silence time.Duration // without anything that counts (stream.alive); 0 for any time
 	total   time.Duration // from request to end; 0 for any time
 }
@@ -48,7 +48,7 @@ type stream struct {
 
 // get requests the collection. A nil error means that the answer is 200 and JSON; the caller closes
 // the stream.
-func (r *Reflector) get(ctx context.Context, query url.Values, p patience) (*stream, error) {
+func (r *Reflector) get(ctx context.Context, query url.Values, p answerTimeouts) (*stream, error) {
 	if r.state.relist.Partial() {
 		return r.getFrom(ctx,
 			r.cfg.Client.Base.JoinPath(r.cfg.Type.CollectionPath(r.state.relist.Namespace)), query,
@@ -59,7 +59,7 @@ func (r *Reflector) get(ctx context.Context, query url.Values, p patience) (*str
 
 // getFrom is get with its own URL. It may be called from any goroutine.
 func (r *Reflector) getFrom(
-	ctx context.Context, from *url.URL, query url.Values, p patience,
+	ctx context.Context, from *url.URL, query url.Values, p answerTimeouts,
 ) (*stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &stream{

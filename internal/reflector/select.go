@@ -42,7 +42,7 @@ type scope struct {
 var errSelectionChanged = errors.New("the selection of namespaces has changed")
 
 // choose makes the choice. An error is a panic of a selector, which refuses the object.
-func (r *Reflector) choose(obj *resource.Object) (c choice, err *resource.RefusedError) {
+func (r *Reflector) choose(obj *resource.Object) (c frameAction, err *resource.RefusedError) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = resource.Refuse(resource.IdentityOf(obj), resource.Panicked(v))

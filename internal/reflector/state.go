@@ -44,20 +44,20 @@ type state struct {
 	failed bool
 	// watchListOff is set permanently where WatchList does not work.
 	watchListOff bool
-	listing      listing
-	stuck        stuck
+	listing      listFailures
+	stuck        emptyWatches
 }
 
-// listing is what was learned from failures of the current list.
-type listing struct {
+// listFailures is what was learned from failures of the current list.
+type listFailures struct {
 	consistent     bool // list etcd's state, whatever its version is
 	unpaged        bool // in one answer: every page expired before it was read
 	restarts       int  // of paged lists that were not completed
 	watchListTries int  // WatchLists that failed
 }
 
-// stuck counts how often a watch from one version brought nothing.
-type stuck struct {
+// emptyWatches counts how often a watch from one version brought nothing.
+type emptyWatches struct {
 	times  int
 	closed bool // it was closed at once each time, as an expired version of Events is
 }
@@ -75,8 +75,8 @@ const (
 	shortWatch = time.Second
 )
 
-// outcome is how a step ended.
-type outcome struct {
+// stepResult is how a step ended.
+type stepResult struct {
 	err    error
 	paused bool          // it was cut, by Pause or Diverged
 	took   time.Duration // from the request on
@@ -97,8 +97,8 @@ type wait struct {
 	startOver       bool          // the failures before are over
 }
 
-// next is the state after a step, and how long to wait before the next one.
-func (s state) next(o outcome) (state, wait) {
+// after is the state after a step, and how long to wait before the next one.
+func (s state) after(o stepResult) (state, wait) {
 	switch {
 	// as after a lost connection, the server may be another, or at another place of its history
 	case o.paused:
@@ -130,7 +130,7 @@ func first(from, reached resource.Version, snapshot bool) state {
 
 // list makes a list of everything due.
 func (s state) list(why resource.Relist) state {
-	s.step, s.relist, s.listing, s.stuck = toList, &why, listing{}, stuck{}
+	s.step, s.relist, s.listing, s.stuck = toList, &why, listFailures{}, emptyWatches{}
 	s.unidentified = false
 	s.relists++
 	return s
@@ -138,7 +138,7 @@ func (s state) list(why resource.Relist) state {
 
 // move makes a list of one namespace due.
 func (s state) move(why resource.Relist) state {
-	s.step, s.relist, s.listing = toList, &why, listing{}
+	s.step, s.relist, s.listing = toList, &why, listFailures{}
 	return s
 }
 
@@ -157,7 +157,7 @@ func (s state) listed(at position) state {
 }
 
 // locate decides by the server's version.
-func (s state) locate(o outcome) state {
+func (s state) locate(o stepResult) state {
 	suspect := s.suspect
 	s.suspect = ""
 	rewound := resource.Relist{From: s.at.version, To: o.server}
@@ -170,7 +170,7 @@ func (s state) locate(o outcome) state {
 	case s.at.version.Newer(o.server):
 		return s.list(rewound)
 	case suspect == resource.ReasonExpired && s.stuck.closed && o.server == s.at.version:
-		s.stuck = stuck{} // the server is at our version: nothing can be missing
+		s.stuck = emptyWatches{} // the server is at our version: nothing can be missing
 	case suspect != "":
 		return s.list(resource.Relist{Reason: suspect, From: s.at.version, To: o.server})
 	}
@@ -182,7 +182,7 @@ func (s state) locate(o outcome) state {
 
 // correct adapts a running list to a server whose version has changed. What a failed attempt has
 // handed on may belong to the lost history too.
-func (s state) correct(o outcome) state {
+func (s state) correct(o stepResult) state {
 	why := *s.relist
 	why.To = o.server
 	if o.diverged || why.From.Newer(o.server) || s.reached.Newer(o.server) {
@@ -193,7 +193,7 @@ func (s state) correct(o outcome) state {
 }
 
 // recover decides what to do about a step that failed.
-func (s state) recover(o outcome) (state, wait) {
+func (s state) recover(o stepResult) (state, wait) {
 	watching := s.step == toWatch
 	s.step = toProbe
 	if watching && s.unidentified {
@@ -231,7 +231,7 @@ func (s state) recover(o outcome) (state, wait) {
 }
 
 // expired decides what to do about a 410.
-func (s state) expired(o outcome, watching bool) (state, wait) {
+func (s state) expired(o stepResult, watching bool) (state, wait) {
 	switch {
 	case !watching && o.pages == 0:
 		s.listing.consistent = true // the server has compacted the requested version
@@ -241,7 +241,7 @@ func (s state) expired(o outcome, watching bool) (state, wait) {
 		s.at.complete, s.step = s.at.version, toWatch // there is a later version to try, once
 		return s, wait{}
 	default:
-		s.suspect, s.stuck = resource.ReasonExpired, stuck{}
+		s.suspect, s.stuck = resource.ReasonExpired, emptyWatches{}
 	}
 	return s, wait{expiry: true}
 }
@@ -262,14 +262,14 @@ func (s state) countStuck(closed bool) state {
 // worked reports of a watch that broke whether it had been open for a while, and whether the
 // failures before it are over: the backoff must not grow forever for a connection that is cut now
 // and then.
-func (o outcome) worked() (long, over bool) {
+func (o stepResult) worked() (long, over bool) {
 	broken, ok := errors.AsType[*brokenError](o.err)
 	long = ok && o.took > shortWatch
 	return long, long || ok && broken.progress
 }
 
 // restart makes the next attempt one that needs less of the server's history.
-func (l listing) restart() listing {
+func (l listFailures) restart() listFailures {
 	l.restarts++
 	l.consistent = l.consistent || l.restarts >= maxRestarts
 	l.unpaged = l.restarts > maxRestarts
@@ -383,7 +383,7 @@ type position struct {
 	// one was seen.
 	complete resource.Version
 	// taken are the changes at version that the Store took, while version is not complete.
-	taken []taken
+	taken []changedObject
 	// deletion: the last change at version was a delete: only deletes come several at a time from
 	// etcd.
 	deletion bool
@@ -394,9 +394,9 @@ type name struct{ namespace, name string }
 
 func nameOf(obj *resource.Object) name { return name{obj.Namespace, obj.Name} }
 
-// taken is an object that has changed. Where an API server gives a deletion the version of the last
+// changedObject is an object that has changed. Where an API server gives a deletion the version of the last
 // state, both have one version.
-type taken struct {
+type changedObject struct {
 	name
 	deletion bool
 }
@@ -406,7 +406,7 @@ func at(v resource.Version) position { return position{version: v, complete: v} 
 
 // has reports whether the Store took this change already.
 func (p *position) has(obj *resource.Object, deletion bool) bool {
-	return obj.Version == p.version && slices.Contains(p.taken, taken{nameOf(obj), deletion})
+	return obj.Version == p.version && slices.Contains(p.taken, changedObject{nameOf(obj), deletion})
 }
 
 // took records a change.
@@ -415,7 +415,7 @@ func (p *position) took(obj *resource.Object, deletion bool) {
 		p.complete, p.version = p.version, obj.Version
 		p.taken = p.taken[:0]
 	}
-	p.taken = append(p.taken, taken{nameOf(obj), deletion})
+	p.taken = append(p.taken, changedObject{nameOf(obj), deletion})
 	p.deletion = deletion
 }
 

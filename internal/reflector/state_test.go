@@ -60,46 +60,46 @@ func TestNext(t *testing.T) {
 	tests := []struct {
 		name string
 		from state
-		o    outcome
+		o    stepResult
 		want state
 		wait wait
 	}{
 		{
 			"a watch behind a list that took nothing for gone ends in time", incomplete,
-			outcome{watched: true},
+			stepResult{watched: true},
 			incomplete.with(func(s *state) { s.step, s.suspect = toProbe, resource.ReasonUnreadable }),
 			wait{},
 		},
-		{"that list itself ends", incomplete, outcome{}, incomplete, wait{}},
+		{"that list itself ends", incomplete, stepResult{}, incomplete, wait{}},
 		{
 			"such a watch fails", incomplete,
-			outcome{err: broken},
+			stepResult{err: broken},
 			incomplete.with(suspects(resource.ReasonUnreadable)), backoff,
 		},
 		{
 			"the probe behind it",
 			incomplete.with(func(s *state) { s.step, s.suspect = toProbe, resource.ReasonUnreadable }),
-			outcome{server: "9"},
+			stepResult{server: "9"},
 			watching.list(resource.Relist{Reason: resource.ReasonUnreadable, From: "7", To: "9"}),
 			wait{},
 		},
-		{"a probe finds nothing wrong", probing, outcome{server: "9"}, watching, wait{}},
+		{"a probe finds nothing wrong", probing, stepResult{server: "9"}, watching, wait{}},
 		{
 			"a probe finds an older server", probing,
-			outcome{server: "6"},
+			stepResult{server: "6"},
 			probing.list(rewound),
 			wait{},
 		},
 		{
 			"a probe where states were of another history", probing,
-			outcome{server: "6", diverged: true},
+			stepResult{server: "6", diverged: true},
 			probing.list(rewound),
 			wait{},
 		},
 		{
 			"a probe behind a gap",
 			probing.with(func(s *state) { s.suspect = resource.ReasonExpired }),
-			outcome{server: "9"},
+			stepResult{server: "9"},
 			probing.list(expired),
 			wait{},
 		},
@@ -110,15 +110,15 @@ func TestNext(t *testing.T) {
 				stuckTimes(5,
 					true)(s)
 			}),
-			outcome{server: "7"},
+			stepResult{server: "7"},
 			watching,
 			wait{},
 		},
-		{"a probe while a list is due", listing.with(probe), outcome{server: "9"}, listing, wait{}},
+		{"a probe while a list is due", listing.with(probe), stepResult{server: "9"}, listing, wait{}},
 		{
 			"a probe while a list is due that had come " +
 				"further", listing.with(func(s *state) { s.step, s.reached = toProbe, "12" }),
-			outcome{server: "9"},
+			stepResult{server: "9"},
 			listing.with(func(s *state) {
 				s.reached = "12"
 				s.relist = &resource.Relist{
@@ -129,27 +129,27 @@ func TestNext(t *testing.T) {
 		},
 		{
 			"a probe while a namespace is due", watching.move(namespace).with(probe),
-			outcome{server: "9"},
+			stepResult{server: "9"},
 			watching.move(namespace),
 			wait{},
 		},
-		{"a probe fails", probing, outcome{err: broken}, probing.with(failed), backoff},
+		{"a probe fails", probing, stepResult{err: broken}, probing.with(failed), backoff},
 		{
 			"a list expires before its first page", listing,
-			outcome{err: gone},
+			stepResult{err: gone},
 			listing.with(func(s *state) { failed(s); s.listing.consistent = true }),
 			wait{expiry: true},
 		},
 		{
 			"a list expires between its pages", listing,
-			outcome{err: gone, pages: 2},
+			stepResult{err: gone, pages: 2},
 			listing.with(func(s *state) { failed(s); s.listing.restarts = 1 }),
 			wait{expiry: true},
 		},
 		{
 			"a list expires between its pages again " +
 				"and again", listing.with(func(s *state) { s.listing.restarts = 3 }),
-			outcome{err: gone, pages: 2},
+			stepResult{err: gone, pages: 2},
 			listing.with(func(s *state) {
 				failed(s)
 				s.listing.restarts, s.listing.consistent, s.listing.unpaged = 4, true, true
@@ -158,54 +158,54 @@ func TestNext(t *testing.T) {
 		},
 		{
 			"a list is of several versions", listing,
-			outcome{err: errInconsistent, pages: 1},
+			stepResult{err: errInconsistent, pages: 1},
 			listing.with(func(s *state) { failed(s); s.listing.restarts = 1 }), backoff,
 		},
 		{
 			"a list of a version that the server has not", listing,
-			outcome{err: lagging},
+			stepResult{err: lagging},
 			listing.with(func(s *state) { failed(s); s.listing.consistent = true }), backoff,
 		},
 		{
 			"a list can't be understood", listing,
-			outcome{err: unreadable},
+			stepResult{err: unreadable},
 			listing.with(failed),
 			backoff,
 		},
 		{
 			"a list of a namespace from a server without exact versions", watching.move(namespace),
-			outcome{err: apiError(http.StatusBadRequest, metav1.StatusReasonBadRequest)},
+			stepResult{err: apiError(http.StatusBadRequest, metav1.StatusReasonBadRequest)},
 			watching.move(namespace).with(func(s *state) { failed(s); s.listing.consistent = true }), backoff,
 		},
-		{"a watch ends in time", watching, outcome{}, watching, wait{}},
-		{"a watch ends early", watching, outcome{early: true}, watching.with(probe), wait{}},
+		{"a watch ends in time", watching, stepResult{}, watching, wait{}},
+		{"a watch ends early", watching, stepResult{early: true}, watching.with(probe), wait{}},
 		{
 			"a watch is cut after a while", watching,
-			outcome{err: cut, took: time.Minute},
+			stepResult{err: cut, took: time.Minute},
 			watching.with(failed),
 			wait{startOver: true},
 		},
-		{"a watch is cut at once", watching, outcome{err: cut}, watching.with(failed), backoff},
+		{"a watch is cut at once", watching, stepResult{err: cut}, watching.with(failed), backoff},
 		{
 			"a watch is cut soon, and has brought something", watching,
-			outcome{err: cutLate},
+			stepResult{err: cutLate},
 			watching.with(failed),
 			wait{backoff: true, startOver: true},
 		},
-		{"a watch is not accepted", watching, outcome{
+		{"a watch is not accepted", watching, stepResult{
 			err:  errors.New("refused"),
 			took: time.Minute,
 		}, watching.with(failed), backoff},
 		{
 			"a watch expires", watching,
-			outcome{err: gone},
+			stepResult{err: gone},
 			watching.with(suspects(resource.ReasonExpired)),
 			wait{expiry: true},
 		},
 		{
 			"a watch expires from the last version " +
 				"but one", watching.with(func(s *state) { s.at.complete = "6" }),
-			outcome{err: gone},
+			stepResult{err: gone},
 			watching.with(func(s *state) { s.failed = true }),
 			wait{},
 		},
@@ -215,7 +215,7 @@ func TestNext(t *testing.T) {
 				s.at.complete,
 					s.at.deletion = "6", true
 			}),
-			outcome{err: gone},
+			stepResult{err: gone},
 			watching.with(func(s *state) {
 				s.at.complete,
 					s.at.deletion = "6", true
@@ -225,17 +225,17 @@ func TestNext(t *testing.T) {
 		},
 		{
 			"a watch brings what can't be understood", watching,
-			outcome{err: unreadable},
+			stepResult{err: unreadable},
 			watching.with(suspects(resource.ReasonUnreadable)), backoff,
 		},
 		{
 			"a watch is closed at once", watching,
-			outcome{err: closed},
+			stepResult{err: closed},
 			watching.with(func(s *state) { failed(s); stuckTimes(1, true)(s) }), backoff,
 		},
 		{
 			"a watch is closed at once for the fifth time", watching.with(stuckTimes(4, true)),
-			outcome{err: closed},
+			stepResult{err: closed},
 			watching.with(func(s *state) {
 				suspects(resource.ReasonExpired)(s)
 				stuckTimes(5,
@@ -244,7 +244,7 @@ func TestNext(t *testing.T) {
 		},
 		{
 			"a watch brings an error for the fifth time", watching.with(stuckTimes(4, false)),
-			outcome{err: &brokenError{broken, false}},
+			stepResult{err: &brokenError{broken, false}},
 			watching.with(func(s *state) {
 				suspects(resource.ReasonUnreadable)(s)
 				stuckTimes(5,
@@ -253,17 +253,17 @@ func TestNext(t *testing.T) {
 		},
 		{
 			"the server asks for patience", watching,
-			outcome{err: busy},
+			stepResult{err: busy},
 			watching.with(failed),
 			wait{backoff: true, atLeast: 7 * time.Second},
 		},
 		{
 			"a pause", watching,
-			outcome{paused: true, err: cut, took: time.Minute},
+			stepResult{paused: true, err: cut, took: time.Minute},
 			watching.with(failed),
 			wait{},
 		},
-		{"a pause of a list", listing, outcome{paused: true}, listing.with(failed), wait{}},
+		{"a pause of a list", listing, stepResult{paused: true}, listing.with(failed), wait{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -271,7 +271,7 @@ func TestNext(t *testing.T) {
 			if before.relist != nil {
 				before.relist = new(*before.relist)
 			}
-			got, pause := tt.from.next(tt.o)
+			got, pause := tt.from.after(tt.o)
 			if !reflect.DeepEqual(got, tt.want) || pause != tt.wait {
 				t.Errorf("got  %+v (%+v) %+v\nwant %+v (%+v) %+v", got, got.relist, pause, tt.want,
 					tt.want.relist, tt.wait)
@@ -310,7 +310,7 @@ func TestFallBack(t *testing.T) {
 		{"a stream that breaks for the third time", &brokenError{errCut, false}, 2, true, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, pages := state{listing: listing{watchListTries: tt.tries}}.fallBack(tt.err)
+			s, pages := state{listing: listFailures{watchListTries: tt.tries}}.fallBack(tt.err)
 			if pages != tt.pages || s.watchListOff != tt.off {
 				t.Errorf("pages %t, off %t", pages, s.watchListOff)
 			}

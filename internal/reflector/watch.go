@@ -18,7 +18,7 @@ import (
 const slack = 30 * time.Second
 
 // watch follows what changes from now on.
-func (r *Reflector) watch(ctx context.Context) outcome {
+func (r *Reflector) watch(ctx context.Context) stepResult {
 	q := r.query()
 	q.Set("resourceVersion", string(r.state.at.complete))
 	return r.readWatch(ctx, q, false)
@@ -26,10 +26,10 @@ func (r *Reflector) watch(ctx context.Context) outcome {
 
 // readWatch opens a watch, which begins with the state where it is a WatchList (initial), and hands
 // on what it brings. The outcome has no error when the server ended the watch in order.
-func (r *Reflector) readWatch(ctx context.Context, q url.Values, initial bool) outcome {
+func (r *Reflector) readWatch(ctx context.Context, q url.Values, initial bool) stepResult {
 	timeout := r.cfg.WatchTimeout + time.Duration(rand.Float64()*float64(r.cfg.WatchTimeout))
 	setWatch(q, timeout)
-	p := patience{silence: r.cfg.Watchdog, total: timeout + slack}
+	p := answerTimeouts{silence: r.cfg.Watchdog, total: timeout + slack}
 	if initial {
 		p.silence = r.cfg.WatchListTimeout
 	} else {
@@ -38,7 +38,7 @@ func (r *Reflector) readWatch(ctx context.Context, q url.Values, initial bool) o
 	from := r.state.at.version
 	s, err := r.get(ctx, q, p)
 	if err != nil {
-		return outcome{err: err}
+		return stepResult{err: err}
 	}
 	defer s.close()
 	r.metrics.watches.Inc()
@@ -62,25 +62,25 @@ type watchStats struct {
 	progress bool          // it has brought something
 }
 
-// early reports whether the watch ended before its time, as on a server that shuts down.
-func (l watchStats) early() bool { return time.Since(l.started) < l.asked-time.Second }
+// endedEarly reports whether the watch ended before its time, as on a server that shuts down.
+func (l watchStats) endedEarly() bool { return time.Since(l.started) < l.asked-time.Second }
 
 // ended turns the end of a watch into an outcome.
-func (r *Reflector) ended(err error, initial bool, was watchStats) outcome {
+func (r *Reflector) ended(err error, initial bool, was watchStats) stepResult {
 	switch {
 	case errors.Is(err, errSelectionChanged):
-		return outcome{}
+		return stepResult{}
 	case errors.Is(err, errSilent) && !initial && !r.status.get().Bookmarks:
 		// nothing happened, and of that this server sends no bookmarks: ask for its version
-		return outcome{watched: true, early: true}
+		return stepResult{watched: true, early: true}
 	case !errors.Is(err, io.EOF):
-		return outcome{err: &brokenError{err, was.progress}}
+		return stepResult{err: &brokenError{err, was.progress}}
 	case initial && r.state.relist != nil:
-		return outcome{err: &brokenError{errNoInitialEnd, was.progress}}
+		return stepResult{err: &brokenError{errNoInitialEnd, was.progress}}
 	case !was.progress && time.Since(was.started) < shortWatch:
-		return outcome{err: &brokenError{errClosed, was.progress}}
+		return stepResult{err: &brokenError{errClosed, was.progress}}
 	}
-	return outcome{watched: true, early: was.early()}
+	return stepResult{watched: true, early: was.endedEarly()}
 }
 
 // receive hands on frames until the stream ends, which is always an error.
@@ -132,7 +132,7 @@ func (r *Reflector) receive(ctx context.Context, s *stream, initial bool) error 
 }
 
 // next reads one frame, and chooses what is done with its object.
-func (r *Reflector) next(v *values) (f frame, raw []byte, err error) {
+func (r *Reflector) next(v *frameReader) (f frame, raw []byte, err error) {
 	f, raw, err = v.next(&r.cfg.Parse)
 	if err != nil || f.obj == nil {
 		return f, raw, err
@@ -253,15 +253,15 @@ func (r *Reflector) bookmark(ctx context.Context, v resource.Version) error {
 	return nil
 }
 
-// gate is where Run waits while the reflector is paused.
-type gate struct {
+// pauseGate is where Run waits while the reflector is paused.
+type pauseGate struct {
 	mu      sync.Mutex
 	closed  bool
 	changed chan struct{}      // closed and replaced when closed changes
 	cut     context.CancelFunc // ends the running step; nil while there is none
 }
 
-func newGate() *gate { return &gate{changed: make(chan struct{})} }
+func newGate() *pauseGate { return &pauseGate{changed: make(chan struct{})} }
 
 // Pause stops reading: the running request is cancelled, and none is sent until Resume. What the
 // API server has forgotten by then is a gap like any other. It may be called before Run, and more
@@ -277,7 +277,7 @@ func (r *Reflector) Paused() bool {
 	return closed
 }
 
-func (g *gate) set(closed bool) {
+func (g *pauseGate) set(closed bool) {
 	g.mu.Lock()
 	cut, changed := g.cut, g.changed
 	same := g.closed == closed
@@ -294,7 +294,7 @@ func (g *gate) set(closed bool) {
 	}
 }
 
-func (g *gate) state() (closed bool, changed <-chan struct{}) {
+func (g *pauseGate) state() (closed bool, changed <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.closed, g.changed
@@ -303,7 +303,7 @@ func (g *gate) state() (closed bool, changed <-chan struct{}) {
 // enter returns a context for one step, which Pause ends, and a function that ends the step in any
 // case. It waits while the gate is closed, after waiting was called; ok is false when ctx has
 // ended.
-func (g *gate) enter(
+func (g *pauseGate) enter(
 	ctx context.Context, waiting func(),
 ) (step context.Context, end func(), ok bool) {
 	for ctx.Err() == nil {
@@ -324,7 +324,7 @@ func (g *gate) enter(
 }
 
 // open begins a step, unless the gate is closed.
-func (g *gate) open(ctx context.Context) (step context.Context, end func(), ok bool) {
+func (g *pauseGate) open(ctx context.Context) (step context.Context, end func(), ok bool) {
 	step, cancel := context.WithCancel(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -342,7 +342,7 @@ func (g *gate) open(ctx context.Context) (step context.Context, end func(), ok b
 }
 
 // cutStep ends the running step, if there is one.
-func (g *gate) cutStep() {
+func (g *pauseGate) cutStep() {
 	g.mu.Lock()
 	cut := g.cut
 	g.mu.Unlock()

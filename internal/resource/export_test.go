@@ -10,7 +10,7 @@ func HarmlessAnnotations() []string { return slices.Sorted(maps.Keys(harmlessAnn
 
 // Rewrite gives the JSON without what the rules take out.
 func (r *Rules) Rewrite(raw []byte) ([]byte, error) {
-	return r.rewrite(raw, r.redactor.of(Type{}, "", ""))
+	return r.rewrite(raw, r.redactor.forObject(Type{}, "", ""))
 }
 
 // CopiesOfObject are the annotations that hold a copy of the whole object.

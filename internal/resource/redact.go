@@ -66,7 +66,7 @@ func (p *parser) fingerprints(opts *ParseOptions) {
 			continue
 		}
 		if object.Redactor == nil {
-			object = opts.Redactor.of(opts.Type, string(p.Text(p.namespace)), string(p.Text(p.name)))
+			object = opts.Redactor.forObject(opts.Type, string(p.Text(p.namespace)), string(p.Text(p.name)))
 			out = make([]byte, 0, p.edits.n*fingerprintSize)
 		}
 		member := jsonscan.Of(p.Bytes(span{Start: e.key, End: e.End}))
@@ -170,8 +170,8 @@ func (r *Redactor) digest(b []byte) string {
 // isFingerprint matches what fingerprint makes, without the quotes.
 var isFingerprint = regexp.MustCompile(`^redacted:[0-9a-f]{8}:[0-9a-f]{16}$`).Match
 
-// of is the redactor of one object.
-func (r *Redactor) of(t Type, namespace, name string) objectRedactor {
+// forObject is the redactor of one object.
+func (r *Redactor) forObject(t Type, namespace, name string) objectRedactor {
 	o := objectRedactor{Redactor: r}
 	for _, part := range []string{t.Group, t.Resource, namespace, name} {
 		o.object = appendPart(o.object, part)

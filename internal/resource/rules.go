@@ -115,7 +115,7 @@ func CheckRule(p Path) error {
 
 // apply makes the object without what the rules take out. What was read of its managedFields stays.
 func (r *Rules) apply(obj *Object, t Type) (*Object, error) {
-	raw, err := r.rewrite(obj.Raw, r.redactor.of(t, obj.Namespace, obj.Name))
+	raw, err := r.rewrite(obj.Raw, r.redactor.forObject(t, obj.Namespace, obj.Name))
 	if err != nil {
 		return nil, err
 	}

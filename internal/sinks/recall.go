@@ -6,14 +6,14 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// Recaller is a Sink that can read back what it has stored. After a crash its broker holds messages
+// ReadBacker is a Sink that can read back what it has stored. After a crash its broker holds messages
 // that no checkpoint knows of yet; they are found there and not sent again. A sink that can't read
 // back (core NATS, stdout) is simply no Recaller.
 //
 // The publisher asks for a Position every few hundred milliseconds and lets the checkpoint save one
 // behind which everything lies that was sent and is not in the checkpoint too. After a start it
 // hands the saved one to Recall, once, and settles at once what is added with an id that was found.
-type Recaller interface {
+type ReadBacker interface {
 	// Position is the end of what is stored, as far as the sink knows: whatever Publish or
 	// DeadLetter is called with after Position was called will be stored at or behind it. It may be
 	// too early, at the price of a longer tail to read, and never too late. It does no I/O and is
@@ -40,9 +40,9 @@ type Trace struct {
 	PartitionKey string
 }
 
-// Rememberer is a Sink that can look whether its broker holds events of an earlier run, of which
+// EarlierRunFinder is a Sink that can look whether its broker holds events of an earlier run, of which
 // the state directory may know nothing: it was lost.
-type Rememberer interface {
+type EarlierRunFinder interface {
 	// Remembers takes a look, at the last few messages, where events of the kind of about go, an
 	// event about an informer; ours reports whether a message is one of those. It is called between
 	// Open and Close, concurrently with everything else, and never makes anything. That nothing is

@@ -41,7 +41,7 @@ type Announcement struct {
 	Key    resource.Key
 	Object *resource.Object
 	// Gone is set in place of Object for an inferred delete.
-	Gone *Gone
+	Gone *InferredDelete
 	// Seq of the change that adds the object, or deletes it.
 	Seq uint64
 	// Unknown: the object's key has no record at all, not even a tombstone. Its body can be written
@@ -49,8 +49,8 @@ type Announcement struct {
 	Unknown bool
 }
 
-// Gone is an inferred delete of an object.
-type Gone struct {
+// InferredDelete is an inferred delete of an object.
+type InferredDelete struct {
 	UID string
 	// Version is the last one that is known, AsOf the one as of which the object is gone, in the
 	// history of Epoch.
@@ -167,7 +167,7 @@ func (as *Announcements) registerGone(a *Announcement, made *announcement) bool 
 
 // indexGone finds an inferred delete of an object among the announcements of its key, -1 for none.
 // It may be of a later version than the one that is known now: that was lost in the crash.
-func indexGone(list []announcement, gone *Gone) int {
+func indexGone(list []announcement, gone *InferredDelete) int {
 	return slices.IndexFunc(list, func(a announcement) bool {
 		return a.kind == announcedGone && a.uid == gone.UID && a.epoch == gone.Epoch &&
 			!gone.Version.Newer(a.version) && !a.asOf.Newer(gone.AsOf)
@@ -176,7 +176,7 @@ func indexGone(list []announcement, gone *Gone) int {
 
 // Owed returns an inferred delete as an earlier run has announced it, if that run died before the
 // delete was settled; else the delete itself.
-func (as *Announcements) Owed(key resource.Key, gone Gone) Gone {
+func (as *Announcements) Owed(key resource.Key, gone InferredDelete) InferredDelete {
 	list := as.announcedOf(key)
 	if i := indexGone(list, &gone); i >= 0 {
 		gone.Version, gone.AsOf = list[i].version, list[i].asOf
@@ -399,7 +399,7 @@ func (as *Announcements) missing(
 
 // dropAnnounced adds to the commit of an object's state that announcements up to it are no longer
 // needed. It reports whether the state's body is in its place already.
-func (b *Batch) dropAnnounced(ix *Indexer, key resource.Key, s *Settled) (bodyInPlace bool) {
+func (b *Batch) dropAnnounced(ix *Indexer, key resource.Key, s *NewState) (bodyInPlace bool) {
 	as := &ix.announced
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -418,7 +418,7 @@ func (b *Batch) dropAnnounced(ix *Indexer, key resource.Key, s *Settled) (bodyIn
 }
 
 // forget drops from memory what dropAnnounced has dropped from disk.
-func (as *Announcements) forget(settled map[resource.Key]Settled) {
+func (as *Announcements) forget(settled map[resource.Key]NewState) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	for key, s := range settled {

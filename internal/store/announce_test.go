@@ -56,14 +56,14 @@ func TestAnnouncement(t *testing.T) {
 	}
 	second.Announcements().Meet("shop/a", "one", "", 1)
 	testkit.Want(t, left(second, "shop/a"), "two@7")
-	settle(t, db, second, "", map[resource.Key]store.Settled{"shop/a": dead(a, "6", 2), "shop/c": live(c, 5)})
+	settle(t, db, second, "", map[resource.Key]store.NewState{"shop/a": dead(a, "6", 2), "shop/c": live(c, 5)})
 	// settled by a change of another object, as far as it knows
 	testkit.Want(t, left(second, "shop/c"), "three@9")
 
 	third := newIndexer(t, db)
 	testkit.Want(t, left(third, "shop/a"), "two@7")
 	third.Announcements().Meet("shop/c", "three", "", 1)
-	settle(t, db, third, "", map[resource.Key]store.Settled{"shop/c": live(c, 1)})
+	settle(t, db, third, "", map[resource.Key]store.NewState{"shop/c": live(c, 1)})
 	testkit.Want(t, left(newIndexer(t, db), "shop/c"))
 	settled, err := third.Object("shop/c")
 	testkit.OK(t, err)
@@ -79,8 +79,8 @@ func TestAnnouncementRepeated(t *testing.T) {
 	ix := newIndexer(t, db)
 	first, again := life(t, "a", "one", "5"), life(t, "a", "one", "9")
 	testkit.OK(t, ix.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: first, Seq: 1, Unknown: true}, {Key: "shop/a", Object: again, Seq: 3}}))
-	settled := func(s store.Settled, want1 ...string) *store.Indexer {
-		settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": s})
+	settled := func(s store.NewState, want1 ...string) *store.Indexer {
+		settle(t, db, ix, "", map[resource.Key]store.NewState{"shop/a": s})
 		after := newIndexer(t, db) // as after a crash
 		testkit.Want(t, left(after, "shop/a"), want1...)
 		return after
@@ -102,11 +102,11 @@ func TestAnnouncedBodyRewritten(t *testing.T) {
 	ix := newIndexer(t, db)
 	a, b := life(t, "a", "one", "5"), life(t, "a", "two", "7")
 	testkit.OK(t, ix.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: b, Seq: 3, Unknown: true}}))
-	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(a, 2)})
+	settle(t, db, ix, "", map[resource.Key]store.NewState{"shop/a": live(a, 2)})
 	if last, err := ix.Announcements().LeftObject("shop/a", "two"); last != nil || err != nil {
 		t.Errorf("the last state of two is %s, %v", last.Raw, err)
 	}
-	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(b, 3)})
+	settle(t, db, ix, "", map[resource.Key]store.NewState{"shop/a": live(b, 3)})
 	last, err := ix.Object("shop/a")
 	testkit.OK(t, err)
 	if last == nil || last.UID != "two" {
@@ -179,7 +179,7 @@ func BenchmarkAnnounceAndSettle(b *testing.B) {
 	const objects, together = 1024, 256
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
-		batch, settled := db.NewBatch(), map[resource.Key]store.Settled{}
+		batch, settled := db.NewBatch(), map[resource.Key]store.NewState{}
 		for i := 0; i < objects; i += together {
 			var list []store.Announcement
 			for j := range together {
@@ -214,7 +214,7 @@ func TestAnnouncementOfLaterLife(t *testing.T) {
 	second := newIndexer(t, db)
 	second.Announcements().Meet("shop/a", "one", "5", 1)
 	testkit.Want(t, left(second, "shop/a"), "one@7")
-	settle(t, db, second, "", map[resource.Key]store.Settled{"shop/a": dead(five, "6", 2)})
+	settle(t, db, second, "", map[resource.Key]store.NewState{"shop/a": dead(five, "6", 2)})
 	testkit.Want(t, left(newIndexer(t, db), "shop/a"), "one@7")
 }
 

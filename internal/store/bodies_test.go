@@ -56,7 +56,7 @@ func (b *bodies) settle(uid, version string) string {
 	obj := identified(b.t, uid, version)
 	b.seq++
 	b.ix.Update("shop/a", live(obj, b.seq))
-	settle(b.t, b.db, b.ix, "", map[resource.Key]store.Settled{"shop/a": live(obj, b.seq)})
+	settle(b.t, b.db, b.ix, "", map[resource.Key]store.NewState{"shop/a": live(obj, b.seq)})
 	rec, found, err := b.ix.Get("shop/a")
 	if err != nil || !found || string(rec.Version) != version || rec.UID != uid {
 		b.t.Errorf("the record is %+v, %v, %v; want version %s", rec, found, err, version)
@@ -89,14 +89,14 @@ func TestBodyBudget(t *testing.T) {
 			b.open()
 			for i := range 3 { // others use it up
 				obj := pod(b.t, fmt.Sprint("other-", i), "1")
-				settle(b.t, b.db, b.ix, "", map[resource.Key]store.Settled{resource.Key(fmt.Sprint("shop/other-", i)): live(obj, 100)})
+				settle(b.t, b.db, b.ix, "", map[resource.Key]store.NewState{resource.Key(fmt.Sprint("shop/other-", i)): live(obj, 100)})
 			}
 		}, bodyUID, "5@4"},
 		{"after a rewind", false, func(b *bodies) {
 			testkit.OK(b.t, b.ix.Rewind())
 		}, bodyUID, "5@4"},
 		{"after its delete", false, func(b *bodies) {
-			settle(b.t, b.db, b.ix, "", map[resource.Key]store.Settled{"shop/a": dead(identified(b.t, bodyUID, "3"), "3", 50)})
+			settle(b.t, b.db, b.ix, "", map[resource.Key]store.NewState{"shop/a": dead(identified(b.t, bodyUID, "3"), "3", 50)})
 			b.seq = 50
 		}, bodyUID, "5@4"},
 	} {
@@ -130,7 +130,7 @@ func TestEmptyStartCommitted(t *testing.T) {
 		ix := newIndexer(t, db)
 		if run == "the first" {
 			odd, gone := pod(t, "odd", "1"), identified(t, bodyUID, "2")
-			settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/odd": live(odd, 1), "shop/a": dead(gone, "3", 2)})
+			settle(t, db, ix, "", map[resource.Key]store.NewState{"shop/odd": live(odd, 1), "shop/a": dead(gone, "3", 2)})
 		}
 		for key, want := range map[resource.Key]bool{"shop/odd": true, "shop/a": true, "shop/never": false} {
 			if _, found, err := ix.Get(key); found != want || err != nil {
@@ -146,9 +146,9 @@ func TestEmptyStartReadsDatabase(t *testing.T) {
 	db := openDB(t, "")
 	ix := newIndexer(t, db)
 	const n = 10_000 // more than are kept in memory of those that have no short form
-	settled := map[resource.Key]store.Settled{}
+	settled := map[resource.Key]store.NewState{}
 	for i := range n {
-		settled[resource.Key(fmt.Sprintf("shop/p-%d", i))] = store.Settled{Record: store.Record{UID: "odd", Version: "9", Deleted: true}, Seq: 1}
+		settled[resource.Key(fmt.Sprintf("shop/p-%d", i))] = store.NewState{Record: store.Record{UID: "odd", Version: "9", Deleted: true}, Seq: 1}
 	}
 	settle(t, db, ix, "", settled)
 	for key := range settled {

@@ -156,7 +156,7 @@ func (ix *Indexer) cacheLocked(key resource.Key, r Record) {
 		return
 	}
 	ix.records.remove(key)
-	if ix.uncached != nil && !ix.uncached.add(key) {
+	if ix.uncached != nil && !ix.uncached.tryAdd(key) {
 		ix.uncached = nil
 	}
 }
@@ -195,13 +195,13 @@ func (k *cacheLookup) isUID(uid string) bool {
 // maxUncached bounds the memory of uncached, to about a MiB.
 const maxUncached = 8192
 
-// uncached are the keys of records that are in the database and not in the cache, of an informer
+// uncachedKeys are the keys of records that are in the database and not in the cache, of an informer
 // that began with none. With it the database is not asked for a new object: in a first list all are
 // new, and that question takes longer than everything else that is decided about them.
-type uncached struct{ keys map[resource.Key]struct{} }
+type uncachedKeys struct{ keys map[resource.Key]struct{} }
 
 // mayExist reports whether the database must be asked.
-func (o *uncached) mayExist(key resource.Key) bool {
+func (o *uncachedKeys) mayExist(key resource.Key) bool {
 	if o == nil {
 		return true
 	}
@@ -209,8 +209,8 @@ func (o *uncached) mayExist(key resource.Key) bool {
 	return there
 }
 
-// add adds a key. It is false when there are too many.
-func (o *uncached) add(key resource.Key) bool {
+// tryAdd adds a key. It is false when there are too many.
+func (o *uncachedKeys) tryAdd(key resource.Key) bool {
 	if len(o.keys) >= maxUncached {
 		return false
 	}

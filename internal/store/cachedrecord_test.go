@@ -31,7 +31,7 @@ func TestCachedRecord(t *testing.T) {
 		db := openDB(t, "")
 		ix := newIndexer(t, db)
 		obj := pod(t, "a", "1")
-		settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": {Record: r, Object: obj, Seq: 1}})
+		settle(t, db, ix, "", map[resource.Key]store.NewState{"shop/a": {Record: r, Object: obj, Seq: 1}})
 		for _, from := range []*store.Indexer{ix, newIndexer(t, db)} {
 			if got, found, err := from.Get("shop/a"); got != r || !found || err != nil {
 				t.Errorf("%+v, %v, %v; want %+v", got, found, err, r)
@@ -49,11 +49,11 @@ func TestCacheAfterCommit(t *testing.T) {
 	for i, r := range []store.Record{
 		{UID: uid, Version: "5", Written: written, EventTime: 9}, {UID: uid, Version: "6"}, {UID: uid, Version: "7", Deleted: true}, {UID: next, Version: "9"}, {UID: "odd", Version: "10"},
 	} {
-		s := store.Settled{Record: r, Seq: uint64(i + 1)}
+		s := store.NewState{Record: r, Seq: uint64(i + 1)}
 		if !r.Deleted {
 			s.Object = obj
 		}
-		settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": s})
+		settle(t, db, ix, "", map[resource.Key]store.NewState{"shop/a": s})
 		if got, found, err := ix.Get("shop/a"); got != r || !found || err != nil {
 			t.Errorf("%+v, %v, %v; want %+v", got, found, err, r)
 		}

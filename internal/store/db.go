@@ -168,7 +168,7 @@ func (db *DB) BodiesLeft() int64 { return db.budget.n.Load() }
 // leavesBody reports whether a state is committed without its body, so that an earlier version's
 // stays. It is false for the first state of an object, and when no state of it was committed since
 // the start: the first update after a restart writes the body, if not an earlier one.
-func (b *Batch) leavesBody(ix *Indexer, key resource.Key, k *cacheLookup, s *Settled) bool {
+func (b *Batch) leavesBody(ix *Indexer, key resource.Key, k *cacheLookup, s *NewState) bool {
 	budget := b.db.budget
 	limiter := budget.limiter.Load()
 	if limiter == nil || ix.cfg.ExactBodies || limiter.Allow() {

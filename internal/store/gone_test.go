@@ -13,29 +13,29 @@ func TestGone(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	first := newIndexer(t, db)
 	a := life(t, "a", "one", "5")
-	settle(t, db, first, "", map[resource.Key]store.Settled{"shop/a": live(a, 1)})
-	announced := store.Gone{UID: "one", Version: "7", AsOf: "20", Epoch: 300}
+	settle(t, db, first, "", map[resource.Key]store.NewState{"shop/a": live(a, 1)})
+	announced := store.InferredDelete{UID: "one", Version: "7", AsOf: "20", Epoch: 300}
 	testkit.OK(t, first.Announcements().Announce([]store.Announcement{{Key: "shop/a", Gone: &announced, Seq: 2}}))
 
 	ix := newIndexer(t, db)
-	for name, test := range map[string]struct{ gone, want store.Gone }{
+	for name, test := range map[string]struct{ gone, want store.InferredDelete }{
 		"a later list": {
-			store.Gone{UID: "one", Version: "7", AsOf: "30", Epoch: 300}, announced,
+			store.InferredDelete{UID: "one", Version: "7", AsOf: "30", Epoch: 300}, announced,
 		},
 		"a list that knows an earlier state": {
-			store.Gone{UID: "one", Version: "5", AsOf: "30", Epoch: 300}, announced,
+			store.InferredDelete{UID: "one", Version: "5", AsOf: "30", Epoch: 300}, announced,
 		},
 		"another object of the name": {
-			store.Gone{UID: "two", Version: "7", AsOf: "30", Epoch: 300},
-			store.Gone{UID: "two", Version: "7", AsOf: "30", Epoch: 300},
+			store.InferredDelete{UID: "two", Version: "7", AsOf: "30", Epoch: 300},
+			store.InferredDelete{UID: "two", Version: "7", AsOf: "30", Epoch: 300},
 		},
 		"another history": {
-			store.Gone{UID: "one", Version: "7", AsOf: "30", Epoch: 301},
-			store.Gone{UID: "one", Version: "7", AsOf: "30", Epoch: 301},
+			store.InferredDelete{UID: "one", Version: "7", AsOf: "30", Epoch: 301},
+			store.InferredDelete{UID: "one", Version: "7", AsOf: "30", Epoch: 301},
 		},
 		"a later state, which left a selector again": {
-			store.Gone{UID: "one", Version: "25", AsOf: "30", Epoch: 300},
-			store.Gone{UID: "one", Version: "25", AsOf: "30", Epoch: 300},
+			store.InferredDelete{UID: "one", Version: "25", AsOf: "30", Epoch: 300},
+			store.InferredDelete{UID: "one", Version: "25", AsOf: "30", Epoch: 300},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,8 +56,8 @@ func TestGone(t *testing.T) {
 	})
 	t.Run("it goes when the delete is settled", func(t *testing.T) {
 		ix.Announcements().Meet("shop/a", "one", "20", 1)
-		settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": dead(a, "20", 1)})
-		later := store.Gone{UID: "one", Version: "7", AsOf: "30", Epoch: 300}
+		settle(t, db, ix, "", map[resource.Key]store.NewState{"shop/a": dead(a, "20", 1)})
+		later := store.InferredDelete{UID: "one", Version: "7", AsOf: "30", Epoch: 300}
 		if got := newIndexer(t, db).Announcements().Owed("shop/a", later); got != later {
 			t.Errorf("owed is %+v, want %+v", got, later)
 		}

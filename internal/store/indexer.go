@@ -40,9 +40,9 @@ type Indexer struct {
 	// overlay has the newest state of each object with unsettled changes. It is read before the
 	// database, and copied before an iterator is opened: what a commit moves from one to the other
 	// is then seen in both, never in neither.
-	overlay   map[resource.Key]Settled
-	records   *recordCache // what was committed since the start
-	uncached  *uncached    // nil: what is not cached may be in the database
+	overlay   map[resource.Key]NewState
+	records   *recordCache  // what was committed since the start
+	uncached  *uncachedKeys // nil: what is not cached may be in the database
 	announced Announcements
 	listing   Listing
 	stale     StaleBodies
@@ -57,7 +57,7 @@ func (db *DB) Indexer(cfg IndexerConfig) (*Indexer, error) {
 		return nil, fmt.Errorf("state of informer %s: %w", cfg.Name, err)
 	}
 	ix := &Indexer{
-		db: db, id: id, cfg: cfg, overlay: map[resource.Key]Settled{},
+		db: db, id: id, cfg: cfg, overlay: map[resource.Key]NewState{},
 		records: newRecordCache(),
 	}
 	ix.announced.ix, ix.announced.byKey = ix, map[resource.Key][]announcement{}
@@ -94,7 +94,7 @@ func (ix *Indexer) checkEmpty() error {
 		return err
 	}
 	if !it.First() {
-		ix.uncached = &uncached{keys: map[resource.Key]struct{}{}}
+		ix.uncached = &uncachedKeys{keys: map[resource.Key]struct{}{}}
 	}
 	return statedb.Wrap(errors.Join(it.Error(), it.Close()))
 }
@@ -157,7 +157,7 @@ func (db *DB) newInformer(key []byte, scope string) (uint32, error) {
 }
 
 // Forget drops from the overlay what a commit has made durable. Newer changes stay.
-func (ix *Indexer) Forget(settled map[resource.Key]Settled) {
+func (ix *Indexer) Forget(settled map[resource.Key]NewState) {
 	ix.announced.forget(settled)
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
@@ -171,7 +171,7 @@ func (ix *Indexer) Forget(settled map[resource.Key]Settled) {
 }
 
 // Settle writes an object's last settled state.
-func (b *Batch) Settle(ix *Indexer, key resource.Key, s Settled) {
+func (b *Batch) Settle(ix *Indexer, key resource.Key, s NewState) {
 	bodyInPlace := b.dropAnnounced(ix, key, &s)
 	b.value = s.Record.append(b.value[:0])
 	var k cacheLookup
@@ -197,8 +197,8 @@ func (b *Batch) Settle(ix *Indexer, key resource.Key, s Settled) {
 	b.put(tombstoneKey(ix.id, s.Version, key), nil)
 }
 
-// Stored is the last settled state of one object: all sinks have it, or it is spooled for them.
-type Stored struct {
+// SettledState is the last settled state of one object: all sinks have it, or it is spooled for them.
+type SettledState struct {
 	Record
 	// Body is the JSON as it was sent: without what was removed, and redacted. Nil when deleted. It
 	// may be that of an earlier version, which it names (DB.SetBodiesPerSecond).
@@ -210,7 +210,7 @@ type Stored struct {
 // Stored reads the last settled state of an object, without unsettled changes. Found is false when
 // it is not known: it never existed, or its tombstone is gone. With an error about the body, the
 // record is still right. It may be called at any time, also while the Indexer is written.
-func (ix *Indexer) Stored(key resource.Key) (s Stored, found bool, err error) {
+func (ix *Indexer) Stored(key resource.Key) (s SettledState, found bool, err error) {
 	// Record and body as one commit left them.
 	snapshot := ix.db.pebble.NewSnapshot()
 	defer snapshot.Close()

@@ -200,7 +200,9 @@ func (u Unit) entries(space byte) iter.Seq2[entry, error] {
 }
 
 // Object reads the last settled state of an object; see Indexer.Stored.
-func (u Unit) Object(key resource.Key) (s Stored, found bool, err error) { return u.ix.Stored(key) }
+func (u Unit) Object(key resource.Key) (s SettledState, found bool, err error) {
+	return u.ix.Stored(key)
+}
 
 // Check reads every table of the database, also the parts that no unit reads, and checks checksums
 // and order. It returns how many keys there are. It ends at the first damage, which is

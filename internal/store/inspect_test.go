@@ -27,7 +27,7 @@ func leaveState(t *testing.T, dir string) *store.DB {
 	testkit.OK(t, db.Database().Identity().BindCluster("cluster-1"))
 	ix, err := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods, Scope: "labels=app=x"})
 	testkit.OK(t, err)
-	settle(t, db, ix, "9", map[resource.Key]store.Settled{
+	settle(t, db, ix, "9", map[resource.Key]store.NewState{
 		"shop/a": live(pod(t, "a", "5", `,"spec":{"x":1}`), 1),
 		"shop/b": live(pod(t, "b", "6"), 2),
 		"shop/c": dead(pod(t, "c", "6"), "12", 3),
@@ -40,7 +40,7 @@ func leaveState(t *testing.T, dir string) *store.DB {
 	testkit.OK(t, waiting.Commit())
 	other, err := db.Indexer(store.IndexerConfig{Name: "other/pods", Type: pods})
 	testkit.OK(t, err)
-	settle(t, db, other, "", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "5"), 1)})
+	settle(t, db, other, "", map[resource.Key]store.NewState{"shop/a": live(pod(t, "a", "5"), 1)})
 	return db
 }
 
@@ -278,7 +278,7 @@ func TestInspectDamagedBlock(t *testing.T) {
 	db := leaveState(t, dir)
 	ix, err := db.Indexer(store.IndexerConfig{Name: "third/pods", Type: pods})
 	testkit.OK(t, err)
-	settled := map[resource.Key]store.Settled{}
+	settled := map[resource.Key]store.NewState{}
 	for i := range 2000 {
 		name := fmt.Sprint("web-", i)
 		settled[resource.Key("shop/"+name)] = live(pod(t, name, "5", fmt.Sprintf(`,"x":"%x"`, sha256.Sum256([]byte(name)))), 1)

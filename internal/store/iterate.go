@@ -77,7 +77,7 @@ func (ix *Indexer) all(in resource.Key) iter.Seq2[Item, error] {
 		overlay := maps.Clone(ix.overlay)
 		ix.mu.RUnlock()
 		maps.DeleteFunc(overlay,
-			func(key resource.Key, _ Settled) bool {
+			func(key resource.Key, _ NewState) bool {
 				return !strings.HasPrefix(string(key),
 					string(in))
 			})

@@ -30,7 +30,7 @@ func leaveTables(t *testing.T) (dir string) {
 	testkit.OK(t, err)
 	ix := newIndexer(t, db)
 	for i := range 20 {
-		settled := map[resource.Key]store.Settled{}
+		settled := map[resource.Key]store.NewState{}
 		for j := range 10 {
 			name := fmt.Sprint("p", 10*i+j)
 			obj := pod(t, name, fmt.Sprint(100+10*i+j), fmt.Sprintf(`,"x":"%x"`, noise(10*i+j)))

@@ -8,8 +8,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Settled is the state in which a change leaves an object.
-type Settled struct {
+// NewState is the state in which a change leaves an object.
+type NewState struct {
 	Record
 	Object *resource.Object // nil when deleted
 	Seq    uint64
@@ -92,7 +92,7 @@ func (ix *Indexer) parseBody(key resource.Key, stored []byte) (*resource.Object,
 
 // Update makes s the newest state of an object: it lives, or is gone. Seq orders the changes of one
 // informer.
-func (ix *Indexer) Update(key resource.Key, s Settled) {
+func (ix *Indexer) Update(key resource.Key, s NewState) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	ix.overlay[key] = s

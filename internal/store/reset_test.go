@@ -130,7 +130,7 @@ func TestResetCrash(t *testing.T) {
 	db, err := store.Open(statedb.Options{Dir: "db", FS: disk})
 	testkit.OK(t, err)
 	ix := newIndexer(t, db)
-	settle(t, db, ix, "9", map[resource.Key]store.Settled{
+	settle(t, db, ix, "9", map[resource.Key]store.NewState{
 		"shop/a": live(pod(t, "a", "5"), 1), "shop/b": live(pod(t, "b", "6"), 2), "shop/c": dead(pod(t, "c", "6"), "12", 3),
 	})
 	testkit.OK(t, db.Close())

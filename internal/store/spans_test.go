@@ -18,7 +18,7 @@ func TestBodyTables(t *testing.T) {
 	db := openDB(t, "")
 	ix := newIndexer(t, db)
 	for n := range 3 {
-		settled := map[resource.Key]store.Settled{}
+		settled := map[resource.Key]store.NewState{}
 		var list []store.Announcement
 		for i := range 10 {
 			name := fmt.Sprintf("pod-%d-%d", n, i)

@@ -20,11 +20,11 @@ type StaleBodies struct {
 	n  atomic.Int64
 	// changed are the keys that commits since the last successful one add or drop. Owned by the
 	// committer.
-	changed map[resource.Key]noted
+	changed map[resource.Key]keyChange
 }
 
-// noted is whether an object had the key before a commit, and has it after.
-type noted struct{ was, is bool }
+// keyChange is whether an object had the key before a commit, and has it after.
+type keyChange struct{ was, is bool }
 
 // Count is how many they are.
 func (b *StaleBodies) Count() int { return int(b.n.Load()) }
@@ -54,7 +54,7 @@ func (b *StaleBodies) Has(key resource.Key) (bool, error) {
 
 // load counts those of earlier runs.
 func (b *StaleBodies) load() error {
-	b.changed = map[resource.Key]noted{}
+	b.changed = map[resource.Key]keyChange{}
 	it, err := b.ix.iterator(spaceStale)
 	if err != nil {
 		return err

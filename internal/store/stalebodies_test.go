@@ -30,7 +30,7 @@ type lagging struct {
 	ix   *store.Indexer
 	seq  uint64
 
-	settled map[resource.Key]store.Settled
+	settled map[resource.Key]store.NewState
 	bodies  []store.Body
 	newest  map[resource.Key]*resource.Object // nil when deleted
 	// doubt are those of a commit that failed and may have been written yet: with its bodies,
@@ -41,7 +41,7 @@ type lagging struct {
 func newLagging(t *testing.T, seed uint64) *lagging {
 	l := &lagging{
 		t: t, rng: rand.New(rand.NewPCG(seed, 0)), fs: vfs.NewCrashableMem(), disk: &faults{},
-		settled: map[resource.Key]store.Settled{}, newest: map[resource.Key]*resource.Object{}, doubt: map[resource.Key]bool{},
+		settled: map[resource.Key]store.NewState{}, newest: map[resource.Key]*resource.Object{}, doubt: map[resource.Key]bool{},
 	}
 	l.open()
 	return l

@@ -48,7 +48,7 @@ func pod(t *testing.T, name, version string, extra ...string) *resource.Object {
 }
 
 // settle commits objects as settled and forgets them in the overlay, as the checkpoint does.
-func settle(t *testing.T, db *store.DB, ix *store.Indexer, watermark resource.Version, settled map[resource.Key]store.Settled) {
+func settle(t *testing.T, db *store.DB, ix *store.Indexer, watermark resource.Version, settled map[resource.Key]store.NewState) {
 	t.Helper()
 	batch := db.NewBatch()
 	if watermark != "" {
@@ -61,12 +61,12 @@ func settle(t *testing.T, db *store.DB, ix *store.Indexer, watermark resource.Ve
 	ix.Forget(settled)
 }
 
-func live(obj *resource.Object, seq uint64) store.Settled {
-	return store.Settled{Record: store.Record{UID: obj.UID, Version: obj.Version}, Object: obj, Seq: seq}
+func live(obj *resource.Object, seq uint64) store.NewState {
+	return store.NewState{Record: store.Record{UID: obj.UID, Version: obj.Version}, Object: obj, Seq: seq}
 }
 
-func dead(obj *resource.Object, version resource.Version, seq uint64) store.Settled {
-	return store.Settled{Record: store.Record{UID: obj.UID, Version: version, Deleted: true}, Seq: seq}
+func dead(obj *resource.Object, version resource.Version, seq uint64) store.NewState {
+	return store.NewState{Record: store.Record{UID: obj.UID, Version: version, Deleted: true}, Seq: seq}
 }
 
 func keys(t *testing.T, ix *store.Indexer) []string {
@@ -85,7 +85,7 @@ func TestOverlay(t *testing.T) {
 	ix := newIndexer(t, db)
 	one, two := pod(t, "a", "1"), pod(t, "a", "2")
 	ix.Update("shop/a", live(one, 1))
-	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(one, 1)})
+	settle(t, db, ix, "", map[resource.Key]store.NewState{"shop/a": live(one, 1)})
 	ix.Update("shop/a", live(two, 2))
 
 	rec, found, err := ix.Get("shop/a")
@@ -97,7 +97,7 @@ func TestOverlay(t *testing.T) {
 		t.Fatalf("Object: %v, %v; want the one in flight", obj, err)
 	}
 	// A commit of an older change leaves the newer one where it is.
-	ix.Forget(map[resource.Key]store.Settled{"shop/a": live(one, 1)})
+	ix.Forget(map[resource.Key]store.NewState{"shop/a": live(one, 1)})
 	if rec, _, _ := ix.Get("shop/a"); rec.Version != "2" {
 		t.Errorf("after the commit of version 1 it reads %+v", rec)
 	}
@@ -109,7 +109,7 @@ func TestStateAfterCrash(t *testing.T) {
 	db := openDB(t, dir)
 	ix := newIndexer(t, db)
 	one, two := pod(t, "a", "1", `,"spec":{"x":1}`), pod(t, "a", "2")
-	settle(t, db, ix, "1", map[resource.Key]store.Settled{"shop/a": live(one, 1)})
+	settle(t, db, ix, "1", map[resource.Key]store.NewState{"shop/a": live(one, 1)})
 	ix.Update("shop/a", live(two, 2))
 	testkit.OK(t, db.Close())
 
@@ -130,8 +130,8 @@ func TestTombstones(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	ix := newIndexer(t, db)
 	a, b := pod(t, "a", "5"), pod(t, "b", "6")
-	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(a, 1), "shop/b": live(b, 2)})
-	settle(t, db, ix, "6", map[resource.Key]store.Settled{"shop/a": dead(a, "9", 3), "shop/b": dead(b, "10", 4)})
+	settle(t, db, ix, "", map[resource.Key]store.NewState{"shop/a": live(a, 1), "shop/b": live(b, 2)})
+	settle(t, db, ix, "6", map[resource.Key]store.NewState{"shop/a": dead(a, "9", 3), "shop/b": dead(b, "10", 4)})
 	tombstone := func(key resource.Key, expected bool) {
 		t.Helper()
 		rec, found, err := ix.Get(key)
@@ -156,9 +156,9 @@ func TestTombstoneOfRecreated(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	ix := newIndexer(t, db)
 	a, again := pod(t, "a", "5"), pod(t, "a", "12")
-	settle(t, db, ix, "5", map[resource.Key]store.Settled{"shop/a": dead(a, "9", 1)})
+	settle(t, db, ix, "5", map[resource.Key]store.NewState{"shop/a": dead(a, "9", 1)})
 	// The watermark passes the deletion in the same commit that settles the new object.
-	settle(t, db, ix, "11", map[resource.Key]store.Settled{"shop/a": live(again, 2)})
+	settle(t, db, ix, "11", map[resource.Key]store.NewState{"shop/a": live(again, 2)})
 	settle(t, db, ix, "12", nil)
 	testkit.Want(t, keys(t, ix), "shop/a@12")
 }
@@ -168,8 +168,8 @@ func TestTombstoneWithoutOrder(t *testing.T) {
 	db := openDB(t, t.TempDir())
 	ix := newIndexer(t, db)
 	a := pod(t, "a", "x-1")
-	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(a, 1)})
-	settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": dead(a, "x-2", 2)})
+	settle(t, db, ix, "", map[resource.Key]store.NewState{"shop/a": live(a, 1)})
+	settle(t, db, ix, "", map[resource.Key]store.NewState{"shop/a": dead(a, "x-2", 2)})
 	if _, found, err := ix.Get("shop/a"); found || err != nil {
 		t.Errorf("found %v, %v", found, err)
 	}
@@ -179,7 +179,7 @@ func TestTombstoneWithoutOrder(t *testing.T) {
 func TestIteration(t *testing.T) {
 	db := openDB(t, "")
 	ix := newIndexer(t, db)
-	settled := map[resource.Key]store.Settled{}
+	settled := map[resource.Key]store.NewState{}
 	for i, name := range []string{"b", "d", "f"} {
 		settled[resource.Key("shop/"+name)] = live(pod(t, name, "1"), uint64(i))
 	}
@@ -195,7 +195,7 @@ func TestIteration(t *testing.T) {
 func TestMissing(t *testing.T) {
 	db := openDB(t, "")
 	ix := newIndexer(t, db)
-	settle(t, db, ix, "", map[resource.Key]store.Settled{
+	settle(t, db, ix, "", map[resource.Key]store.NewState{
 		"shop/listed": live(pod(t, "listed", "1"), 1),
 		"shop/gone":   live(pod(t, "gone", "2"), 2),
 		"shop/newer":  live(pod(t, "newer", "100"), 3),
@@ -257,7 +257,7 @@ func TestNamespaceRange(t *testing.T) {
 		obj.Namespace = namespace
 		return obj
 	}
-	settle(t, db, ix, "", map[resource.Key]store.Settled{
+	settle(t, db, ix, "", map[resource.Key]store.NewState{
 		"shop/a":   live(of("shop", "a", "1"), 1),
 		"shop-2/a": live(of("shop-2", "a", "2"), 2),
 		"web/a":    live(of("web", "a", "3"), 3),
@@ -283,7 +283,7 @@ func TestInformerIsolation(t *testing.T) {
 	first := newIndexer(t, db)
 	second, err := db.Indexer(store.IndexerConfig{Name: "other/pods", Type: pods})
 	testkit.OK(t, err)
-	settle(t, db, first, "7", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
+	settle(t, db, first, "7", map[resource.Key]store.NewState{"shop/a": live(pod(t, "a", "1"), 1)})
 	testkit.Want(t, keys(t, second))
 	if pos, err := second.Meta().Position(); pos.Version != "" || err != nil {
 		t.Errorf("Position: %+v, %v", pos, err)
@@ -295,7 +295,7 @@ func TestScopeChange(t *testing.T) {
 	db := openDB(t, "")
 	ix, err := db.Indexer(store.IndexerConfig{Name: "x", Type: pods, Scope: "app=a"})
 	testkit.OK(t, err)
-	settle(t, db, ix, "7", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
+	settle(t, db, ix, "7", map[resource.Key]store.NewState{"shop/a": live(pod(t, "a", "1"), 1)})
 	ix, err = db.Indexer(store.IndexerConfig{Name: "x", Type: pods, Scope: "app=b"})
 	testkit.OK(t, err)
 	if pos, err := ix.Meta().Position(); pos.Version != "" || err != nil {
@@ -308,7 +308,7 @@ func TestScopeChange(t *testing.T) {
 func TestDamagedDatabase(t *testing.T) {
 	dir := t.TempDir()
 	db := openDB(t, dir)
-	settle(t, db, newIndexer(t, db), "1", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
+	settle(t, db, newIndexer(t, db), "1", map[resource.Key]store.NewState{"shop/a": live(pod(t, "a", "1"), 1)})
 	testkit.OK(t, db.Close())
 	manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
 	if err != nil || len(manifests) == 0 {
@@ -326,7 +326,7 @@ func TestDamagedDatabase(t *testing.T) {
 func TestDataWithoutManifest(t *testing.T) {
 	dir := t.TempDir()
 	db := openDB(t, dir)
-	settle(t, db, newIndexer(t, db), "1", map[resource.Key]store.Settled{"shop/a": live(pod(t, "a", "1"), 1)})
+	settle(t, db, newIndexer(t, db), "1", map[resource.Key]store.NewState{"shop/a": live(pod(t, "a", "1"), 1)})
 	testkit.OK(t, db.Close())
 	markers, err := filepath.Glob(filepath.Join(dir, "marker.manifest.*"))
 	if err != nil || len(markers) == 0 {

@@ -15,7 +15,7 @@ func buried(t *testing.T, db *store.DB, ix *store.Indexer, n int) {
 	b := db.NewBatch()
 	for i := range n {
 		key := resource.Key(fmt.Sprintf("shop/p%06d", i))
-		b.Settle(ix, key, store.Settled{Record: store.Record{UID: fmt.Sprint("u", i), Version: "1000", Deleted: true}, Seq: uint64(i + 1)})
+		b.Settle(ix, key, store.NewState{Record: store.Record{UID: fmt.Sprint("u", i), Version: "1000", Deleted: true}, Seq: uint64(i + 1)})
 	}
 	testkit.OK(t, b.Commit())
 }

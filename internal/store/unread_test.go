@@ -14,7 +14,7 @@ func TestUnread(t *testing.T) {
 	a := life(t, "a", "one", "5")
 	commit := func(seq uint64) {
 		t.Helper()
-		settle(t, db, ix, "", map[resource.Key]store.Settled{"shop/a": live(a, seq)})
+		settle(t, db, ix, "", map[resource.Key]store.NewState{"shop/a": live(a, seq)})
 	}
 	is := func(now, later bool) {
 		t.Helper()

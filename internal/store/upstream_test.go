@@ -23,7 +23,7 @@ func TestIndexerContents(t *testing.T) {
 				obj := pod(t, name, version)
 				ix.Update(obj.Key(), live(obj, seq))
 				if commit {
-					settle(t, db, ix, "", map[resource.Key]store.Settled{obj.Key(): live(obj, seq)})
+					settle(t, db, ix, "", map[resource.Key]store.NewState{obj.Key(): live(obj, seq)})
 				}
 			}
 			remove := func(name, version string) {
@@ -31,7 +31,7 @@ func TestIndexerContents(t *testing.T) {
 				obj := pod(t, name, version)
 				ix.Update(obj.Key(), dead(obj, obj.Version, seq))
 				if commit {
-					settle(t, db, ix, "", map[resource.Key]store.Settled{obj.Key(): dead(obj, obj.Version, seq)})
+					settle(t, db, ix, "", map[resource.Key]store.NewState{obj.Key(): dead(obj, obj.Version, seq)})
 				}
 			}
 			holds := func(key resource.Key, version resource.Version) {

@@ -100,6 +100,6 @@ func (s *eventScript) synced() {
 				items++
 			}
 		}
-		s.events = append(s.events, m.Synced(resource.Version(fmt.Sprint(s.version)), event.Listing{Items: items}, event.Era{}, s.at))
+		s.events = append(s.events, m.Synced(resource.Version(fmt.Sprint(s.version)), event.Listing{Items: items}, event.IDSuffix{}, s.at))
 	}
 }

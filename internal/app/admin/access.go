@@ -57,7 +57,7 @@ func (s *Server) admits(r *http.Request) error {
 		return &refusal{http.StatusUnauthorized, "send the bridge's token as a bearer token in " +
 			"Authorization: `bridge token` prints it"}
 	}
-	limiter := s.guesses.of(r)
+	limiter := s.guesses.limiterFor(r)
 	switch {
 	case limiter.Tokens() < 1:
 		return &refusal{http.StatusTooManyRequests, "too many wrong tokens from this address: " +
@@ -90,7 +90,7 @@ type guesses struct {
 	by map[netip.Addr]*rate.Limiter
 }
 
-func (g *guesses) of(r *http.Request) *rate.Limiter {
+func (g *guesses) limiterFor(r *http.Request) *rate.Limiter {
 	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // else the zero address, for all of these
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -63,7 +63,7 @@ func (c *ListCheck) Run(ctx context.Context) error {
 	open := rightsToList(c.Units)
 	reported := map[string]bool{} // by unit
 	for {
-		missing, err := c.look(ctx, open, reported)
+		missing, err := c.findMissing(ctx, open, reported)
 		if err == nil {
 			open = missing
 		}
@@ -100,8 +100,8 @@ func rightsToList(units []informer.Config) (list []listRight) {
 	return list
 }
 
-// look asks for the rights, and gives those that are missing.
-func (c *ListCheck) look(
+// findMissing asks for the rights, and gives those that are missing.
+func (c *ListCheck) findMissing(
 	ctx context.Context, rights []listRight, reported map[string]bool,
 ) (missing []listRight, err error) {
 	for _, right := range rights {

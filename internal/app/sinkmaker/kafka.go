@@ -51,7 +51,7 @@ func (k kafkaKind) make(m *Maker, log *slog.Logger) (sinks.Sink, Service, error)
 			Encoding: c.Encoding, Timestamps: k.Timestamps, Tombstones: k.Tombstones,
 			Compression: k.Compression,
 		},
-		View: k.View, Informers: m.Feeds.of(c.Name),
+		View: k.View, Informers: m.Feeds.informersOf(c.Name),
 		LostByCompaction: m.Feeds.lostByCompaction(c.Name), Confirm: m.Confirm,
 		Log: log, Registerer: m.Registry,
 	})

@@ -47,7 +47,7 @@ func (k natsKind) make(m *Maker, log *slog.Logger) (sinks.Sink, Service, error) 
 		Mode: n.Mode, Bucket: n.Bucket, Encoding: c.Encoding,
 		Subject: n.Subject, DeadLetter: n.DeadLetterSubject,
 		Stream: natsStream(n), Objects: natsObjects(n),
-		Informers: m.Feeds.of(c.Name), Owners: m.Feeds.streamOwners(), Fence: m.Fence,
+		Informers: m.Feeds.informersOf(c.Name), Owners: m.Feeds.streamOwners(), Fence: m.Fence,
 		Log: log, Metrics: m.Registry,
 	})
 	if err != nil || !n.Embedded {

@@ -162,7 +162,7 @@ func (l *DeadLetter) AppendEvent(dst []byte) []byte {
 }
 
 // ParsePosition parses the Position of a DeadLetter.
-func ParsePosition(text string) (p source.Place, err error) {
+func ParsePosition(text string) (p source.MessageAddress, err error) {
 	at := strings.LastIndexByte(text, '/')
 	if at > 0 {
 		p.Lane = text[:at]
@@ -188,7 +188,7 @@ func (d *DeadLetters) Remove(ctx context.Context, positions []string) error {
 	if err := d.CanRemove(); err != nil || len(positions) == 0 {
 		return err
 	}
-	places := make([]source.Place, len(positions))
+	places := make([]source.MessageAddress, len(positions))
 	for i, text := range positions {
 		var err error
 		if places[i], err = ParsePosition(text); err != nil {

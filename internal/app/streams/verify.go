@@ -83,7 +83,7 @@ func (v *verification) read(ctx context.Context) error {
 		if m.Other != "" {
 			v.checker.Other(m.Other)
 		} else {
-			v.checker.Feed(&m.Event, verify.Place{Lane: m.Lane, Offset: m.Offset})
+			v.checker.Feed(&m.Event, verify.Position{Lane: m.Lane, Offset: m.Offset})
 		}
 		if v.messages++; v.Progress != nil && v.messages%progressEvery == 0 {
 			v.Progress(v.messages, v.reader.Progress())

@@ -116,7 +116,7 @@ func (e *Expression) String() string { return e.text }
 func (e *Expression) namesOld() bool { return e != nil && e.old }
 
 // matches evaluates the expression for a change.
-func (e *Expression) matches(t resource.Type, c *event.Change, known trees) (bool, error) {
+func (e *Expression) matches(t resource.Type, c *event.Change, known objectTrees) (bool, error) {
 	out, _, err := e.program.Eval(&activation{typ: t, change: c, trees: known})
 	if err != nil {
 		return false, err
@@ -124,7 +124,7 @@ func (e *Expression) matches(t resource.Type, c *event.Change, known trees) (boo
 	switch v := out.(type) {
 	case types.Bool:
 		return bool(v), nil
-	case absent:
+	case absentValue:
 		return false, nil // a condition that is not there does not hold
 	}
 	return false, fmt.Errorf("the expression gave %s, not true or false", out.Type())
@@ -134,23 +134,23 @@ func (e *Expression) matches(t resource.Type, c *event.Change, known trees) (boo
 type activation struct {
 	typ    resource.Type
 	change *event.Change
-	trees  trees
+	trees  objectTrees
 
 	object, old any
 }
 
-// trees are the indexes of a change's objects, each made once, when it is first asked for: that
+// objectTrees are the indexes of a change's objects, each made once, when it is first asked for: that
 // takes a large part of the time of a filter where objects are large.
-type trees struct{ object, old jsontree.Value }
+type objectTrees struct{ object, old jsontree.Value }
 
-func (t *trees) objectOf(c *event.Change) jsontree.Value {
+func (t *objectTrees) objectOf(c *event.Change) jsontree.Value {
 	if !t.object.Exists() {
 		t.object = jsontree.Parse(c.Object.Raw)
 	}
 	return t.object
 }
 
-func (t *trees) oldOf(c *event.Change) jsontree.Value {
+func (t *objectTrees) oldOf(c *event.Change) jsontree.Value {
 	if !t.old.Exists() {
 		t.old = jsontree.Parse(c.Old.Raw)
 	}
@@ -162,7 +162,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	switch name {
 	case "object":
 		if a.object == nil {
-			a.object = absent{}
+			a.object = absentValue{}
 			if a.change.Object != nil {
 				a.object = valueOf(a.trees.objectOf(a.change))
 			}
@@ -170,7 +170,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		return a.object, true
 	case "old":
 		if a.old == nil {
-			a.old = absent{}
+			a.old = absentValue{}
 			if a.change.Old != nil {
 				a.old = valueOf(a.trees.oldOf(a.change))
 			}
@@ -211,7 +211,7 @@ func (c *comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 		if types.IsUnknownOrError(sides[i]) {
 			return sides[i]
 		}
-		if _, ok := sides[i].(absent); ok {
+		if _, ok := sides[i].(absentValue); ok {
 			sides[i] = types.NullValue
 		}
 	}

@@ -94,7 +94,7 @@ func (f *Filter) Rejects(c *event.Change) (reason string, err error) {
 	if f.operations != nil && !slices.Contains(f.operations, c.Op) {
 		return ByOperation, nil
 	}
-	var known trees
+	var known objectTrees
 	if f.ignored != nil && f.touchesNothing(c, &known) {
 		return ByIgnored, nil
 	}
@@ -109,7 +109,7 @@ func (f *Filter) Rejects(c *event.Change) (reason string, err error) {
 }
 
 // touchesNothing reports whether a change is an update of nothing that counts.
-func (f *Filter) touchesNothing(c *event.Change, known *trees) bool {
+func (f *Filter) touchesNothing(c *event.Change, known *objectTrees) bool {
 	if c.Op != event.Updated || c.Old == nil || c.Object == nil {
 		return false
 	}

@@ -80,13 +80,13 @@ func (m meta) object() *resource.Object {
 
 func (m meta) inMetadata(name string) ref.Val {
 	if m.change.Object == nil {
-		return absent{}
+		return absentValue{}
 	}
 	metadata := resource.Member(m.change.Object.Raw, "metadata")
 	if value := resource.Member(metadata, name); value != nil {
 		return valueOf(jsontree.Parse(value))
 	}
-	return absent{}
+	return absentValue{}
 }
 
 // Get gives a field.
@@ -100,7 +100,7 @@ func (m meta) Get(index ref.Val) ref.Val {
 
 // IsSet reports whether a field is there, for has().
 func (m meta) IsSet(field ref.Val) ref.Val {
-	_, missing := m.Get(field).(absent)
+	_, missing := m.Get(field).(absentValue)
 	return types.Bool(!missing)
 }
 

@@ -55,7 +55,7 @@ type object struct {
 	values  []ref.Val         // of the members; nil before an expression asked
 }
 
-func (o *object) look() *jsontree.Members {
+func (o *object) index() *jsontree.Members {
 	if o.members == nil {
 		o.members = o.json.Members()
 		o.values = make([]ref.Val, len(o.members.List))
@@ -64,7 +64,7 @@ func (o *object) look() *jsontree.Members {
 }
 
 func (o *object) find(name string) ref.Val {
-	i := o.look().Find(name)
+	i := o.index().Find(name)
 	if i < 0 {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (o *object) Get(index ref.Val) ref.Val {
 	if v := o.find(string(name)); v != nil {
 		return v
 	}
-	return absent{}
+	return absentValue{}
 }
 
 // IsSet reports whether a member is there, for has().
@@ -111,7 +111,7 @@ func (o *object) Size() ref.Val {
 // Iterator goes over the names.
 func (o *object) Iterator() traits.Iterator {
 	var names []ref.Val
-	for _, m := range o.look().List {
+	for _, m := range o.index().List {
 		names = append(names, types.String(m.Name))
 	}
 	return types.NewRefValList(types.DefaultTypeAdapter, names).Iterator()
@@ -130,7 +130,7 @@ func (o *object) Equal(other ref.Val) ref.Val {
 
 // sameAs reports whether a map has all members of the object.
 func (o *object) sameAs(other traits.Mapper) bool {
-	for _, m := range o.look().List {
+	for _, m := range o.index().List {
 		v, found := other.Find(types.String(m.Name))
 		if !found || types.Equal(o.find(m.Name), v) != types.True {
 			return false
@@ -173,7 +173,7 @@ type list struct {
 	items traits.Lister // nil before
 }
 
-func (l *list) look() traits.Lister {
+func (l *list) index() traits.Lister {
 	if l.items == nil {
 		var items []ref.Val
 		for w := l.json.Walk(); w.Next(); {
@@ -189,26 +189,26 @@ func (l *list) Equal(other ref.Val) ref.Val {
 	if other, ok := other.(*list); ok {
 		return types.Bool(same(l.json, other.json, 0))
 	}
-	return l.look().Equal(other)
+	return l.index().Equal(other)
 }
 
 // Add is the list with another one behind it.
-func (l *list) Add(other ref.Val) ref.Val { return l.look().Add(other) }
+func (l *list) Add(other ref.Val) ref.Val { return l.index().Add(other) }
 
 // Contains reports whether an item is in the list.
-func (l *list) Contains(item ref.Val) ref.Val { return l.look().Contains(item) }
+func (l *list) Contains(item ref.Val) ref.Val { return l.index().Contains(item) }
 
 // Get gives the item at an index.
-func (l *list) Get(index ref.Val) ref.Val { return l.look().Get(index) }
+func (l *list) Get(index ref.Val) ref.Val { return l.index().Get(index) }
 
 // Iterator goes over the items.
-func (l *list) Iterator() traits.Iterator { return l.look().Iterator() }
+func (l *list) Iterator() traits.Iterator { return l.index().Iterator() }
 
 // Size is the number of items.
-func (l *list) Size() ref.Val { return l.look().Size() }
+func (l *list) Size() ref.Val { return l.index().Size() }
 
 // ConvertToNative gives a list of Go values.
-func (l *list) ConvertToNative(t reflect.Type) (any, error) { return l.look().ConvertToNative(t) }
+func (l *list) ConvertToNative(t reflect.Type) (any, error) { return l.index().ConvertToNative(t) }
 
 // ConvertToType gives a list, or its type.
 func (l *list) ConvertToType(t ref.Type) ref.Val { return convert(l, t) }
@@ -217,44 +217,44 @@ func (l *list) ConvertToType(t ref.Type) ref.Val { return convert(l, t) }
 func (l *list) Type() ref.Type { return types.ListType }
 
 // Value is the items.
-func (l *list) Value() any { return l.look().Value() }
+func (l *list) Value() any { return l.index().Value() }
 
-// absent is what stands where an object has nothing. It is null to those who compare it, an empty
+// absentValue is what stands where an object has nothing. It is null to those who compare it, an empty
 // map to those who look into it, and no error as such. So object.metadata.labels.app == "web" is
 // false of an object without labels.
-type absent struct{}
+type absentValue struct{}
 
 // Get gives nothing again.
-func (absent) Get(ref.Val) ref.Val { return absent{} }
+func (absentValue) Get(ref.Val) ref.Val { return absentValue{} }
 
 // IsSet is false.
-func (absent) IsSet(ref.Val) ref.Val { return types.False }
+func (absentValue) IsSet(ref.Val) ref.Val { return types.False }
 
 // Contains is false.
-func (absent) Contains(ref.Val) ref.Val { return types.False }
+func (absentValue) Contains(ref.Val) ref.Val { return types.False }
 
 // Size is 0.
-func (absent) Size() ref.Val { return types.IntZero }
+func (absentValue) Size() ref.Val { return types.IntZero }
 
 // Iterator has nothing.
-func (absent) Iterator() traits.Iterator {
+func (absentValue) Iterator() traits.Iterator {
 	return types.NewRefValList(types.DefaultTypeAdapter, nil).Iterator()
 }
 
 // ConvertToNative is not needed.
-func (absent) ConvertToNative(t reflect.Type) (any, error) { return nil, errNative(t) }
+func (absentValue) ConvertToNative(t reflect.Type) (any, error) { return nil, errNative(t) }
 
 // ConvertToType gives the type of a map.
-func (a absent) ConvertToType(t ref.Type) ref.Val { return convert(a, t) }
+func (a absentValue) ConvertToType(t ref.Type) ref.Val { return convert(a, t) }
 
 // Equal to another that is absent.
-func (absent) Equal(other ref.Val) ref.Val {
-	_, ok := other.(absent)
+func (absentValue) Equal(other ref.Val) ref.Val {
+	_, ok := other.(absentValue)
 	return types.Bool(ok)
 }
 
 // Type is a map.
-func (absent) Type() ref.Type { return types.MapType }
+func (absentValue) Type() ref.Type { return types.MapType }
 
 // Value is nothing.
-func (absent) Value() any { return nil }
+func (absentValue) Value() any { return nil }

@@ -9,15 +9,15 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// Place is where a message lies.
-type Place struct {
+// Position is where a message lies.
+type Position struct {
 	// Lane is what is in order: "K8S", "k8s.prod.pods/3", a file.
 	Lane string `json:"lane"`
 	// Offset in it: a sequence, an offset, the number of a document.
 	Offset uint64 `json:"offset"`
 }
 
-func (p Place) String() string { return fmt.Sprintf("%s %d", p.Lane, p.Offset) }
+func (p Position) String() string { return fmt.Sprintf("%s %d", p.Lane, p.Offset) }
 
 // Config of a Checker.
 type Config struct {
@@ -62,7 +62,7 @@ func (c *Checker) Other(name string) {
 }
 
 // Feed takes the next event of a lane. It keeps nothing of the event.
-func (c *Checker) Feed(e *event.Event, at Place) {
+func (c *Checker) Feed(e *event.Event, at Position) {
 	if e.Op == "" {
 		c.Other("CloudEvent of type " + e.Type)
 		return
@@ -90,7 +90,7 @@ func (c *Checker) Feed(e *event.Event, at Place) {
 // subject is what is known of one event while it is checked.
 type subject struct {
 	*event.Event
-	at   Place
+	at   Position
 	unit *unit
 	// place among the object's events; ordered is false where its version is no number, and then
 	// version is a hash.
@@ -103,7 +103,7 @@ type subject struct {
 }
 
 // object checks an event of an object.
-func (c *Checker) object(u *unit, e *event.Event, at Place) {
+func (c *Checker) object(u *unit, e *event.Event, at Position) {
 	s := c.subject(u, e, at)
 	if s.letter {
 		c.deadLetters++
@@ -138,7 +138,7 @@ func (c *Checker) object(u *unit, e *event.Event, at Place) {
 	}
 }
 
-func (c *Checker) subject(u *unit, e *event.Event, at Place) subject {
+func (c *Checker) subject(u *unit, e *event.Event, at Position) subject {
 	s := subject{
 		Event: e, at: at, unit: u, id: uint32(c.objects.hash(e.ID)),
 		uid: c.objects.hash(e.UID),
@@ -289,11 +289,11 @@ type Fault struct {
 	Kind     Kind   `json:"kind"`
 	Informer string `json:"informer,omitempty"`
 	// Object is its partition key: "deployments.apps/shop/web".
-	Object  string `json:"object"`
-	Version string `json:"version,omitempty"`
-	ID      string `json:"id,omitempty"`
-	At      Place  `json:"at,omitzero"`
-	What    string `json:"what"`
+	Object  string   `json:"object"`
+	Version string   `json:"version,omitempty"`
+	ID      string   `json:"id,omitempty"`
+	At      Position `json:"at,omitzero"`
+	What    string   `json:"what"`
 
 	unit *unit
 	// low is, where versions are missing, the last one before them.

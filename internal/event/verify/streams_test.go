@@ -242,7 +242,7 @@ func TestPartitions(t *testing.T) {
 	events := stream(t, "added web u1 5 initial\nupdated web u1 9 previous=5\nsynced 20 selective=filter")
 	c := verify.New(verify.Config{Whole: func() bool { return true }})
 	for i := range events {
-		c.Feed(&events[i], verify.Place{Lane: fmt.Sprint("topic/", i), Offset: 1})
+		c.Feed(&events[i], verify.Position{Lane: fmt.Sprint("topic/", i), Offset: 1})
 	}
 	if r := c.Report(); r.Faults[verify.Scattered] != 1 {
 		t.Errorf("an object in two partitions: faults %v", r.Faults)
@@ -260,7 +260,7 @@ func partitions(t *testing.T, streams ...string) *verify.Report {
 			if events[i].AboutInformer() {
 				events[i] = events[i].Copy(part)
 			}
-			c.Feed(&events[i], verify.Place{Lane: fmt.Sprint("topic/", part), Offset: uint64(i)})
+			c.Feed(&events[i], verify.Position{Lane: fmt.Sprint("topic/", part), Offset: uint64(i)})
 		}
 	}
 	return c.Report()

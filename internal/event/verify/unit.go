@@ -60,8 +60,8 @@ type Reported struct {
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 	// Dropped is the number of events that were dropped, where that is the reason.
-	Dropped int   `json:"dropped,omitempty"`
-	At      Place `json:"at"`
+	Dropped int      `json:"dropped,omitempty"`
+	At      Position `json:"at"`
 }
 
 // maxReported bounds how many of them are kept for each unit. What is beyond is counted.
@@ -107,7 +107,7 @@ func (u *unit) begin(e *event.Event) {
 }
 
 // aboutInformer is what an informer's event says.
-func (u *unit) aboutInformer(e *event.Event, at Place, lane uint32) {
+func (u *unit) aboutInformer(e *event.Event, at Position, lane uint32) {
 	id, _, isCopy := strings.Cut(e.ID, "/partition/")
 	if !isCopy {
 		lane = 0
@@ -150,7 +150,7 @@ func reasonOf(e *event.Event) string {
 }
 
 // gap takes a gap event, of which each partition may have a copy. id is the same for all copies.
-func (u *unit) gap(e *event.Event, id string, at Place, lane uint32) {
+func (u *unit) gap(e *event.Event, id string, at Position, lane uint32) {
 	var data gapData
 	_ = json.Unmarshal(e.InformerData(), &data) // it then reports a gap of which nothing is known
 	reported := Reported{
@@ -192,7 +192,7 @@ type listData struct {
 
 // reached takes an event that says up to which version a lane is complete, and by which keys
 // versions are left out.
-func (u *unit) reached(e *event.Event, at Place) *scope {
+func (u *unit) reached(e *event.Event, at Position) *scope {
 	var data listData
 	_ = json.Unmarshal(e.InformerData(), &data) // the attribute has the version too
 	s := u.scopeOf(e)
@@ -206,7 +206,7 @@ func (u *unit) reached(e *event.Event, at Place) *scope {
 	return s
 }
 
-func (u *unit) synced(e *event.Event, at Place, lane uint32) {
+func (u *unit) synced(e *event.Event, at Position, lane uint32) {
 	u.reached(e, at).isOpen = false
 	r := u.rounds[lane]
 	r.alive = r.now

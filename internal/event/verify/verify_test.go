@@ -20,7 +20,7 @@ func check(events []event.Event) *verify.Report {
 
 func feed(c *verify.Checker, events []event.Event) {
 	for i := range events {
-		c.Feed(&events[i], verify.Place{Lane: "K8S", Offset: uint64(i + 1)})
+		c.Feed(&events[i], verify.Position{Lane: "K8S", Offset: uint64(i + 1)})
 	}
 }
 
@@ -97,7 +97,7 @@ func TestMemory(t *testing.T) {
 		if e.Previous = ""; version >= objects {
 			e.Type, e.Op, e.Initial, e.Previous = "dev.kubebridge.resource.updated", event.Updated, false, fmt.Sprint(version+1-objects)
 		}
-		c.Feed(&e, verify.Place{Lane: "K8S", Offset: uint64(version)})
+		c.Feed(&e, verify.Position{Lane: "K8S", Offset: uint64(version)})
 	}
 	each := (testkit.Heap() - before) / objects
 	if r := c.Report(); !r.OK || r.Objects != objects {

@@ -28,7 +28,7 @@ type stateOf struct {
 // existing is the version at a parameter's point, the last one when it is left out.
 func (a *asked) existing(
 	o *query.Object, name string,
-) (v *query.Version, holes []*query.Mark, err error) {
+) (v *query.Version, holes []*query.Notice, err error) {
 	p, err := a.point(name)
 	if err != nil {
 		return nil, nil, err
@@ -88,7 +88,7 @@ func (a *asked) diff(_ context.Context) (any, error) {
 				to.Event.ResourceVersion))
 		}
 	} else {
-		var more []*query.Mark
+		var more []*query.Notice
 		from, more, err = a.existing(o, "from")
 		holes = append(holes, more...)
 	}

@@ -269,7 +269,7 @@ type holeReport struct {
 // maxHoles bounds those of an answer, the newest.
 const maxHoles = 100
 
-func reportHoles(holes []*query.Mark) []holeReport {
+func reportHoles(holes []*query.Notice) []holeReport {
 	list := []holeReport{}
 	for _, m := range holes[max(len(holes)-maxHoles, 0):] {
 		list = append(list, holeReport{m.What(), m.Time, m.Until})
@@ -285,7 +285,7 @@ type uncertainty struct {
 	Incomplete []holeReport `json:"incomplete"`
 }
 
-func (a *asked) uncertainty(holes []*query.Mark) (u uncertainty, err error) {
+func (a *asked) uncertainty(holes []*query.Notice) (u uncertainty, err error) {
 	u.Horizon, err = a.history.Coverage.Horizon()
 	u.Incomplete = reportHoles(holes)
 	return u, err

@@ -140,7 +140,7 @@ func (r *reader) lowestAfter(u *record.Unit, era uint32, at time.Time) (lowest u
 }
 
 // lowestAfter is the lowest version that a watch reported after the minute of a time; 0 for none.
-func lowestAfter(db Source, u *record.Unit, era uint32, at time.Time) (uint64, error) {
+func lowestAfter(db DB, u *record.Unit, era uint32, at time.Time) (uint64, error) {
 	lower := keys.Clock(u.Number, era, keys.Seconds(at)/keys.ClockSeconds+1)
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: keys.After(lower[:9])})
 	if err != nil {
@@ -246,7 +246,7 @@ func (h Coverage) CompleteUntil(units []*record.Unit) (until time.Time, err erro
 		}
 		found := false
 		for ok := it.First(); ok && err == nil; ok = it.Next() {
-			var m *Mark
+			var m *Notice
 			if m, err = ReadMark(u, it.Value()); err == nil {
 				found = true
 				if until.IsZero() || m.Time.Before(until) {

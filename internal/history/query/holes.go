@@ -19,10 +19,10 @@ import (
 )
 
 // IsHole reports whether something may be missing because of what the mark says.
-func (m *Mark) IsHole() bool { return m.Event.Op != event.Synced && m.Event.Op != event.Progress }
+func (m *Notice) IsHole() bool { return m.Event.Op != event.Synced && m.Event.Op != event.Progress }
 
 // What says in a few words what may be missing.
-func (m *Mark) What() string {
+func (m *Notice) What() string {
 	switch {
 	case m.Event.Op == event.Quarantined:
 		return "a version that could not be parsed"
@@ -39,7 +39,7 @@ func (m *Mark) What() string {
 }
 
 // Warning is for the reader of an answer that crosses the hole.
-func (m *Mark) Warning() string {
+func (m *Notice) Warning() string {
 	until := ""
 	if !m.Until.IsZero() {
 		until = " to " + ShowTime(m.Until)
@@ -48,7 +48,7 @@ func (m *Mark) Warning() string {
 }
 
 // span is the time in which something may be missing.
-func (m *Mark) span() (begins, ends time.Time) {
+func (m *Notice) span() (begins, ends time.Time) {
 	begins, ends = m.Time, m.Time
 	if !m.Since.IsZero() && m.Since.Before(begins) {
 		begins = m.Since
@@ -61,7 +61,7 @@ func (m *Mark) span() (begins, ends time.Time) {
 
 // versions are those between which something is missing; false where they are no numbers, or were
 // used twice.
-func (m *Mark) versions() (from, to uint64, ok bool) {
+func (m *Notice) versions() (from, to uint64, ok bool) {
 	to, err := strconv.ParseUint(m.To, 10, 64)
 	if m.From != "" && err == nil {
 		from, err = strconv.ParseUint(m.From, 10, 64)
@@ -71,7 +71,7 @@ func (m *Mark) versions() (from, to uint64, ok bool) {
 
 // covers reports whether something may be missing right at a point. A list that came later does not
 // say what was there.
-func (m *Mark) covers(p Point) bool {
+func (m *Notice) covers(p Point) bool {
 	switch {
 	case p.Version > 0:
 		from, to, ok := m.versions()
@@ -84,7 +84,7 @@ func (m *Mark) covers(p Point) bool {
 }
 
 // concerns reports whether a mark is about an object, as one of a version of another object is not.
-func (m *Mark) concerns(o *Object) bool {
+func (m *Notice) concerns(o *Object) bool {
 	key := m.Event.PartitionKey
 	if m.Event.Op != event.Quarantined || !strings.Contains(key, "/") {
 		return m.Event.Namespace == "" || m.Event.Namespace == o.Namespace
@@ -93,7 +93,7 @@ func (m *Mark) concerns(o *Object) bool {
 }
 
 // object is the one of which a version could not be parsed; nil where the mark names none.
-func (m *Mark) object() *Object {
+func (m *Notice) object() *Object {
 	parts := strings.Split(m.Event.PartitionKey, "/")
 	if m.Event.Op != event.Quarantined || len(parts) != 3 {
 		return nil
@@ -103,7 +103,7 @@ func (m *Mark) object() *Object {
 
 // isHealed reports whether a list that ends after the mark reports the state again, deletes
 // included.
-func (m *Mark) isHealed(synced time.Time) bool {
+func (m *Notice) isHealed(synced time.Time) bool {
 	switch m.Reason {
 	case "expired", "rewound", "interrupted", "takeover", "unreadable":
 		return m.Event.Op == event.Gap && m.Event.Source != record.ArchiveSource && synced.After(m.Time)
@@ -112,7 +112,7 @@ func (m *Mark) isHealed(synced time.Time) bool {
 }
 
 // Holes are what may be missing of an object's versions from one time to another.
-func (h Coverage) Holes(o *Object, since, until time.Time) (holes []*Mark, err error) {
+func (h Coverage) Holes(o *Object, since, until time.Time) (holes []*Notice, err error) {
 	for m, err := range h.Marks(o.Unit, since, until) {
 		if err != nil {
 			return nil, err
@@ -126,7 +126,7 @@ func (h Coverage) Holes(o *Object, since, until time.Time) (holes []*Mark, err e
 
 // Uncertain are the holes because of which an object may have been another one at a point than v,
 // its last version of before; nil for none. A list heals a hole for what comes after the list.
-func (h Coverage) Uncertain(o *Object, v *Version, p Point) (holes []*Mark, err error) {
+func (h Coverage) Uncertain(o *Object, v *Version, p Point) (holes []*Notice, err error) {
 	var synced time.Time
 	for m, err := range h.Marks(o.Unit, time.Time{}, time.Time{}) {
 		switch {
@@ -147,13 +147,13 @@ func (h Coverage) Uncertain(o *Object, v *Version, p Point) (holes []*Mark, err 
 			holes = append(holes, m)
 		}
 	}
-	return slices.DeleteFunc(holes, func(m *Mark) bool { return !m.covers(p) && m.isHealed(synced) }),
+	return slices.DeleteFunc(holes, func(m *Notice) bool { return !m.covers(p) && m.isHealed(synced) }),
 		nil
 }
 
 // shows reports whether the list after a gap has a version that came within the gap, and no other
 // one of the object: then it had this one from then on.
-func (h Coverage) shows(m *Mark, o *Object, v *Version) (bool, error) {
+func (h Coverage) shows(m *Notice, o *Object, v *Version) (bool, error) {
 	from, to, ok := m.versions()
 	if !ok || v == nil || v.Deleted() || !v.seq.IsNumber() || v.seq.Version <= from ||
 		v.seq.Version > to {
@@ -176,14 +176,14 @@ func (h Coverage) shows(m *Mark, o *Object, v *Version) (bool, error) {
 }
 
 // endsBefore reports whether a version came after a hole.
-func (m *Mark) endsBefore(v *Version) bool {
+func (m *Notice) endsBefore(v *Version) bool {
 	_, ends := m.span()
 	return v != nil && ends.Before(v.Time)
 }
 
 // isUpTo reports whether a mark is of before a point. One of the archive has no version, and is of
 // before any.
-func (m *Mark) isUpTo(p Point) bool {
+func (m *Notice) isUpTo(p Point) bool {
 	if p.Version == 0 {
 		return p.At.IsZero() || !m.Time.After(p.At)
 	}
@@ -192,7 +192,7 @@ func (m *Mark) isUpTo(p Point) bool {
 }
 
 // HolesOf are what may be missing of the objects of units from one time to another.
-func (h Coverage) HolesOf(units []*record.Unit, since, until time.Time) (holes []*Mark, err error) {
+func (h Coverage) HolesOf(units []*record.Unit, since, until time.Time) (holes []*Notice, err error) {
 	seen := map[string]bool{}
 	for _, u := range units {
 		for m, err := range h.Marks(u, since, until) {
@@ -211,7 +211,7 @@ func (h Coverage) HolesOf(units []*record.Unit, since, until time.Time) (holes [
 // addSince finds out since when a gap has been one, which its event does not have: since the last
 // minute in which something of the cluster was seen in a version up to the gap's first. Without
 // one, since the list before it.
-func (h Coverage) addSince(m *Mark, synced time.Time) error {
+func (h Coverage) addSince(m *Notice, synced time.Time) error {
 	from, err := strconv.ParseUint(m.From, 10, 64)
 	if m.Event.Op != event.Gap || m.Event.Source == record.ArchiveSource || err != nil {
 		return nil
@@ -277,8 +277,8 @@ type Removal struct {
 	Until time.Time `json:"until"`
 }
 
-// Mark is something that the stream says about itself.
-type Mark struct {
+// Notice is something that the stream says about itself.
+type Notice struct {
 	Unit  *record.Unit
 	Event event.Event
 	Time  time.Time
@@ -292,8 +292,8 @@ type Mark struct {
 
 // Marks are those of a unit from one time to another, and of the archive itself, in their order. A
 // zero time is no limit. The error is the last element.
-func (h Coverage) Marks(u *record.Unit, since, until time.Time) iter.Seq2[*Mark, error] {
-	return func(yield func(*Mark, error) bool) {
+func (h Coverage) Marks(u *record.Unit, since, until time.Time) iter.Seq2[*Notice, error] {
+	return func(yield func(*Notice, error) bool) {
 		for _, other := range h.db.Units() {
 			if other != u && (other.Source != record.ArchiveSource || u.Source == record.ArchiveSource) {
 				continue
@@ -306,7 +306,7 @@ func (h Coverage) Marks(u *record.Unit, since, until time.Time) iter.Seq2[*Mark,
 }
 
 // marks reports whether to continue.
-func (h Coverage) marks(u *record.Unit, since, until time.Time, yield func(*Mark, error) bool) bool {
+func (h Coverage) marks(u *record.Unit, since, until time.Time, yield func(*Notice, error) bool) bool {
 	prefix := keys.InUnit(nil, keys.SpaceMark, u.Number)
 	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
 	if err != nil {
@@ -318,7 +318,7 @@ func (h Coverage) marks(u *record.Unit, since, until time.Time, yield func(*Mark
 	for it.First(); it.Valid(); it.Next() {
 		value, err := it.ValueAndErr()
 		if err == nil {
-			var m *Mark
+			var m *Notice
 			if m, err = ReadMark(u, value); err == nil {
 				if err := h.addSince(m, synced); err != nil {
 					yield(nil, h.db.ReadError(err))
@@ -348,12 +348,12 @@ func (h Coverage) marks(u *record.Unit, since, until time.Time, yield func(*Mark
 }
 
 // ReadMark reads a mark of a unit. Its Since is not known for a gap of a bridge.
-func ReadMark(u *record.Unit, document []byte) (*Mark, error) {
+func ReadMark(u *record.Unit, document []byte) (*Notice, error) {
 	e, err := record.ReadMark(document)
 	if err != nil {
 		return nil, err
 	}
-	m := &Mark{Unit: u, Event: e, Time: record.TimeOf(&e)}
+	m := &Notice{Unit: u, Event: e, Time: record.TimeOf(&e)}
 	var data Removal
 	if json.Unmarshal(e.InformerData(), &data) == nil { // another payload has no reason
 		m.Reason, m.From, m.To, m.Since, m.Until = data.Reason, data.From, data.To, data.Since,

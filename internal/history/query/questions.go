@@ -13,8 +13,8 @@ import (
 	"github.com/kubebridge/bridge/internal/settings/suggest"
 )
 
-// Source is the database that is asked.
-type Source interface {
+// DB is the database that is asked.
+type DB interface {
 	NewIter(*pebble.IterOptions) (*pebble.Iterator, error)
 	// Units are all that are known, in the order in which they came.
 	Units() []*record.Unit
@@ -35,19 +35,19 @@ type Questions struct {
 }
 
 // Resources are what a history has objects of.
-type Resources struct{ db Source }
+type Resources struct{ db DB }
 
 // Objects are what objects were.
-type Objects struct{ db Source }
+type Objects struct{ db DB }
 
 // Timeline is what happened, and when.
-type Timeline struct{ db Source }
+type Timeline struct{ db DB }
 
 // Coverage says from when on a history is complete, up to when, and what may be missing between.
-type Coverage struct{ db Source }
+type Coverage struct{ db DB }
 
 // New are the questions to a database.
-func New(db Source) *Questions {
+func New(db DB) *Questions {
 	return &Questions{Resources{db}, Objects{db}, Timeline{db}, Coverage{db}}
 }
 

@@ -17,7 +17,7 @@ import (
 
 // reader reads versions of objects, as of when it was made.
 type reader struct {
-	db Source
+	db DB
 	it *pebble.Iterator
 	// lowest has answers of lowestAfter, for an answer that asks them again and again;
 	// else nil.
@@ -49,7 +49,7 @@ var versionSpace = pebble.IterOptions{
 	UpperBound: []byte{keys.SpaceVersion + 1},
 }
 
-func newReader(db Source) (*reader, error) {
+func newReader(db DB) (*reader, error) {
 	it, err := db.NewIter(&versionSpace)
 	if err != nil {
 		return nil, db.ReadError(err)
@@ -383,7 +383,7 @@ func (h Objects) All(u *record.Unit, namespace string) iter.Seq2[Object, error] 
 // What the writer has to know of what is stored.
 
 // StoredVersion is a version of an object, nil when it is not stored.
-func StoredVersion(db Source, o *Object, seq keys.Sequence) (*Version, error) {
+func StoredVersion(db DB, o *Object, seq keys.Sequence) (*Version, error) {
 	r, err := newReader(db)
 	if err != nil {
 		return nil, err
@@ -393,7 +393,7 @@ func StoredVersion(db Source, o *Object, seq keys.Sequence) (*Version, error) {
 }
 
 // LastBefore is the last version of an object before a time.
-func LastBefore(db Source, o *Object, at time.Time) (seq keys.Sequence, found bool, err error) {
+func LastBefore(db DB, o *Object, at time.Time) (seq keys.Sequence, found bool, err error) {
 	r, err := newReader(db)
 	if err != nil {
 		return seq, false, err
@@ -417,7 +417,7 @@ func Rebased(it *pebble.Iterator, o *Object, seq keys.Sequence, h record.Header)
 // Outlasts reports whether a mark of before a time leaves the states from then on uncertain. It
 // does where it is a hole that the last list before that time has not healed, and the object that
 // it names, if any, has no later version. synced is the end of that list, zero for none.
-func Outlasts(db Source, m *Mark, synced, at time.Time) (bool, error) {
+func Outlasts(db DB, m *Notice, synced, at time.Time) (bool, error) {
 	if !m.IsHole() || m.isHealed(synced) {
 		return false, nil
 	}

@@ -150,15 +150,15 @@ func (s *state) version(walks []*liveWalk, names []byte) (*Version, error) {
 	return best.r.atSequence(at.Unit, at.Namespace, at.Name, newest)
 }
 
-// Unlisted is a unit of which no list had ended at a point: objects may be missing that lived then.
-type Unlisted struct {
+// UnlistedUnit is a unit of which no list had ended at a point: objects may be missing that lived then.
+type UnlistedUnit struct {
 	Unit *record.Unit
 	// Until is when its first list ended, or zero when none has.
 	Until time.Time
 }
 
 // Warning is for the reader of a state.
-func (u *Unlisted) Warning() string {
+func (u *UnlistedUnit) Warning() string {
 	when := "no list of them has ended"
 	if !u.Until.IsZero() {
 		when = "the first list of them ended at " + ShowTime(u.Until)
@@ -169,11 +169,11 @@ func (u *Unlisted) Warning() string {
 
 // UncertainState says what may be wrong in a state: the holes at the point, those before it that no
 // list had healed by then, and the units of which no list had ended. Namespace is as in StateQuery.
-func (h Coverage) UncertainState(q StateQuery) (holes []*Mark, unlisted []Unlisted, err error) {
+func (h Coverage) UncertainState(q StateQuery) (holes []*Notice, unlisted []UnlistedUnit, err error) {
 	seen := map[string]bool{}
 	for _, u := range q.Units {
 		var listed, synced time.Time
-		var found []*Mark
+		var found []*Notice
 		for m, err := range h.Marks(u, time.Time{}, time.Time{}) {
 			if err != nil {
 				return nil, nil, err
@@ -207,7 +207,7 @@ func (h Coverage) UncertainState(q StateQuery) (holes []*Mark, unlisted []Unlist
 			}
 		}
 		if synced.IsZero() {
-			unlisted = append(unlisted, Unlisted{u, listed})
+			unlisted = append(unlisted, UnlistedUnit{u, listed})
 		}
 	}
 	return holes, unlisted, nil

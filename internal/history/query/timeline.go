@@ -82,7 +82,7 @@ func (h Timeline) Steps(
 }
 
 func newTimelineWalk(
-	db Source, cluster, namespace string, since, until time.Time, wanted func(u *record.Unit) bool,
+	db DB, cluster, namespace string, since, until time.Time, wanted func(u *record.Unit) bool,
 ) *timelineWalk {
 	t := &timelineWalk{
 		db: db, namespace: namespace, since: keys.Seconds(since), until: math.MaxUint32,
@@ -101,7 +101,7 @@ func newTimelineWalk(
 
 // timelineWalk is one answer.
 type timelineWalk struct {
-	db           Source
+	db           DB
 	source       uint32
 	namespace    string // "*" for all
 	since, until uint32

@@ -89,11 +89,11 @@ var opCodes = []event.Op{"", event.Added, event.Updated, event.Deleted, event.Sy
 // OpCode is how an op is stored; 0 for one that no object has.
 func OpCode(op event.Op) byte { return byte(max(slices.Index(opCodes, op), 0)) }
 
-// Derived are attributes as they follow from an event's others.
-type Derived struct{ id, typ, subject, partitionKey, sequence string }
+// DerivedAttributes are attributes as they follow from an event's others.
+type DerivedAttributes struct{ id, typ, subject, partitionKey, sequence string }
 
 // Derive makes them of an event.
-func Derive(u *Unit, e *event.Event, seq keys.Sequence) (d Derived) {
+func Derive(u *Unit, e *event.Event, seq keys.Sequence) (d DerivedAttributes) {
 	t := resource.Type{Group: u.Group, Resource: u.Resource, Namespaced: e.Namespace != ""}
 	t.Version = e.APIVersion[strings.LastIndexByte(e.APIVersion, '/')+1:]
 	d.subject = t.ObjectPath(resource.MakeKey(e.Namespace, e.Name))
@@ -131,7 +131,7 @@ func ReadMark(document []byte) (event.Event, error) {
 // AppendText appends the text of an event. data takes the place of the event's own. base is the
 // version of the base, "" for none.
 func AppendText(
-	dst []byte, d *Derived, e *event.Event, seq keys.Sequence, data []byte, base string,
+	dst []byte, d *DerivedAttributes, e *event.Event, seq keys.Sequence, data []byte, base string,
 ) []byte {
 	flags := uint64(0)
 	for _, is := range []struct {

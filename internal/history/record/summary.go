@@ -150,7 +150,7 @@ func (s *Summary) ReadFields(data []byte) (ok bool) {
 // Append appends the value of the timeline for a version. before is the one before it, nil for
 // none. fields is memory that is used again.
 func (s *Summary) Append(
-	dst []byte, e *event.Event, d *Derived, seq keys.Sequence, before *keys.Sequence, fields *[]byte,
+	dst []byte, e *event.Event, d *DerivedAttributes, seq keys.Sequence, before *keys.Sequence, fields *[]byte,
 ) []byte {
 	dst = appendHeader(dst, storedSummary, e.Op, TimeOf(e))
 	dst = append(dst, byte(max(slices.Index(formCodes, s.Form), 0)), s.Flags)

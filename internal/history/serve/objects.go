@@ -338,26 +338,26 @@ func appendTable(
 	return append(append(dst, bytes.Join(rows, []byte{','})...), "]}"...)
 }
 
-// Source lends a history that others may write meanwhile.
-type Source struct {
+// SharedHistory lends a history that others may write meanwhile.
+type SharedHistory struct {
 	dir    string
 	follow bool
 
 	mu      sync.Mutex // guards what follows
-	current *lent
+	current *openHistory
 	seen    string // what the directory looked like
 }
 
-// lent is a history, and how many use it.
-type lent struct {
+// openHistory is a history, and how many use it.
+type openHistory struct {
 	db    *history.DB
 	users int // guarded by Source.mu
 	old   bool
 }
 
 // NewSource opens the history in dir. With follow it is opened again when something was written.
-func NewSource(dir string, follow bool) (*Source, error) {
-	s := &Source{dir: dir, follow: follow}
+func NewSource(dir string, follow bool) (*SharedHistory, error) {
+	s := &SharedHistory{dir: dir, follow: follow}
 	_, release, err := s.Open()
 	if err != nil {
 		return nil, err
@@ -367,7 +367,7 @@ func NewSource(dir string, follow bool) (*Source, error) {
 }
 
 // Open lends the history. Call release when it is not used any more.
-func (s *Source) Open() (h *query.Questions, release func(), err error) {
+func (s *SharedHistory) Open() (h *query.Questions, release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == nil || s.follow {
@@ -381,7 +381,7 @@ func (s *Source) Open() (h *query.Questions, release func(), err error) {
 }
 
 // refresh opens the history again where it has changed. Called with mu held.
-func (s *Source) refresh() error {
+func (s *SharedHistory) refresh() error {
 	seen, err := lookOf(s.dir)
 	if s.current != nil && (err != nil || seen == s.seen) {
 		return nil //nolint:nilerr // what is open still answers
@@ -397,11 +397,11 @@ func (s *Source) refresh() error {
 		s.current.old = true
 		s.closeUnused(s.current)
 	}
-	s.current, s.seen = &lent{db: db}, seen
+	s.current, s.seen = &openHistory{db: db}, seen
 	return nil
 }
 
-func (s *Source) giveBack(l *lent) {
+func (s *SharedHistory) giveBack(l *openHistory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.users--
@@ -409,14 +409,14 @@ func (s *Source) giveBack(l *lent) {
 }
 
 // closeUnused closes a history that nobody will ask any more. Called with mu held.
-func (s *Source) closeUnused(l *lent) {
+func (s *SharedHistory) closeUnused(l *openHistory) {
 	if l.old && l.users == 0 {
 		_ = l.db.Close() // it was only read
 	}
 }
 
 // Close closes the history, once those that use it have given it back.
-func (s *Source) Close() error {
+func (s *SharedHistory) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == nil {

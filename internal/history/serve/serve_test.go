@@ -218,7 +218,7 @@ func TestServe(t *testing.T) {
 				Cluster: "prod", Informer: "all", Type: resource.Type{Group: "example.k8s.io", Version: "v1", Resource: name, Kind: kind},
 			})
 			testkit.OK(t, err)
-			events = append(events, m.Synced("1", event.Listing{}, event.Era{}, time.Now()))
+			events = append(events, m.Synced("1", event.Listing{}, event.IDSuffix{}, time.Now()))
 		}
 		_, body := newSite(t, events, serve.Config{Live: true}).request("GET", "/apis/example.k8s.io/v1", nil)
 		if !strings.Contains(body, `"mutatingadmissionpolicies","singularName":"mutatingadmissionpolicy","namespaced":false`) ||

@@ -9,21 +9,21 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// uncommitted is what the next commit writes beside states and the watermark, and what the last one
+// nextCommit is what the next commit writes beside states and the watermark, and what the last one
 // has written.
-type uncommitted struct {
+type nextCommit struct {
 	watermark resource.Version
 	epoch     int  // of the last list that watermark has passed
 	passed    bool // tombstones are left that watermark has passed
 	listed    bool // the end of a list was passed by a commit that failed
 	spooled   []store.LogEntry
-	writes    []write      // that wait for their place, or for the next commit
-	bodies    []store.Body // of objects whose bodies on disk are stale
+	writes    []commitWrite // that wait for their place, or for the next commit
+	bodies    []store.Body  // of objects whose bodies on disk are stale
 }
 
-// write is what else is written with a commit.
-type write struct {
-	after Place
+// commitWrite is what else is written with a commit.
+type commitWrite struct {
+	after Rank
 	do    func(*store.Batch)
 }
 
@@ -32,7 +32,7 @@ type write struct {
 // there is nothing to write any more.
 func (l *Log) AtCommit(do func(*store.Batch)) {
 	l.mu.Lock()
-	l.writes = append(l.writes, write{l.marks.Last(), do})
+	l.writes = append(l.writes, commitWrite{l.marks.Last(), do})
 	l.mu.Unlock()
 	l.cfg.Committer.Changed()
 }
@@ -40,7 +40,7 @@ func (l *Log) AtCommit(do func(*store.Batch)) {
 // AtNextCommit is AtCommit for the next commit, whatever is settled.
 func (l *Log) AtNextCommit(do func(*store.Batch)) {
 	l.mu.Lock()
-	l.writes = append(l.writes, write{0, do})
+	l.writes = append(l.writes, commitWrite{0, do})
 	l.mu.Unlock()
 	l.cfg.Committer.Changed()
 }
@@ -60,20 +60,20 @@ func (l *Log) Commit() error { return l.cfg.Committer.Commit() }
 // Checkpoint is what one commit writes for a log.
 type Checkpoint struct {
 	log    *Log
-	states map[resource.Key]store.Settled
-	moved  bool    // the watermark, or its epoch
-	stands []stand // of the cursors; nil while nothing lies on disk
+	states map[resource.Key]store.NewState
+	moved  bool          // the watermark, or its epoch
+	stands []cursorState // of the cursors; nil while nothing lies on disk
 	saved  map[*Cursor][]byte
 	// from and before are the positions to trim between, the same for nothing.
 	from, before Position
-	uncommitted
+	nextCommit
 }
 
 // Checkpoint takes what is to be committed. Committed follows, before the next call.
 func (l *Log) Checkpoint() *Checkpoint {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := &Checkpoint{log: l, uncommitted: l.uncommitted, states: l.states.Drain()}
+	c := &Checkpoint{log: l, nextCommit: l.nextCommit, states: l.states.Drain()}
 	c.listed = l.marks.ListEnded() || l.listed
 	l.spooled, l.bodies, l.listed = nil, nil, false
 	writes := l.writes

@@ -30,10 +30,10 @@ type Cursor struct {
 
 	// Guarded by Log.mu.
 	next    Position
-	pending pending
+	pending pendingEntries
 	// tried are positions whose events the sink may have: they were in a call that had no answer.
 	tried     []Position
-	lost      lost
+	lost      droppedEntries
 	savedLost bool // on disk is something that was lost
 	dropped   int  // entries of this run
 
@@ -56,7 +56,7 @@ func (c *Cursor) Left() ([]*Entry, error) {
 			left = append(left, e)
 		}
 	}
-	var kept pending
+	var kept pendingEntries
 	for _, e := range left {
 		kept.add(e.Position, e.Observed)
 	}
@@ -81,7 +81,7 @@ func (c *Cursor) LeftHeaders() ([]Header, error) {
 		}
 		left = append(left, found...)
 	}
-	var kept pending
+	var kept pendingEntries
 	for i := range left {
 		kept.add(left[i].Position, left[i].Observed)
 	}
@@ -91,7 +91,7 @@ func (c *Cursor) LeftHeaders() ([]Header, error) {
 
 // keep makes this all that is pending: of the others some are gone, and some are for listeners that
 // are not there any more.
-func (c *Cursor) keep(kept *pending) {
+func (c *Cursor) keep(kept *pendingEntries) {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
 	c.pending = *kept
@@ -387,8 +387,8 @@ func (c *Cursor) lowLocked() Position {
 }
 
 // standLocked is where the cursor stands now.
-func (c *Cursor) standLocked() stand {
-	s := stand{next: c.next, pending: c.pending.positions(), lost: c.lost}
+func (c *Cursor) standLocked() cursorState {
+	s := cursorState{next: c.next, pending: c.pending.positions(), lost: c.lost}
 	s.lost.kept = slices.Clone(c.lost.kept)
 	for _, at := range c.tried {
 		if s.has(at) {

@@ -8,30 +8,30 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// stand is where a cursor stood at a time, and its form on disk.
-type stand struct {
+// cursorState is where a cursor stood at a time, and its form on disk.
+type cursorState struct {
 	next           Position
 	pending, tried []Position // in order
-	lost           lost
+	lost           droppedEntries
 	// counted is what a drop takes of what is not read, up to countedAt; not on disk.
-	counted   event.Loss
+	counted   event.LossReport
 	countedAt Position
 }
 
 // has reports whether a position is pending.
-func (s *stand) has(at Position) bool {
+func (s *cursorState) has(at Position) bool {
 	_, found := slices.BinarySearch(s.pending, at)
 	return found
 }
 
 // below is how much is pending before a position.
-func (s *stand) below(at Position) int {
+func (s *cursorState) below(at Position) int {
 	n, _ := slices.BinarySearch(s.pending, at)
 	return n
 }
 
 // lose counts an entry that is dropped, unless the cursor has acked it.
-func (s *stand) lose(e *Entry) {
+func (s *cursorState) lose(e *Entry) {
 	switch {
 	case e.Position < s.next && !s.has(e.Position):
 	case e.Kind == OfGap:
@@ -42,7 +42,7 @@ func (s *stand) lose(e *Entry) {
 }
 
 // keepGap keeps a gap in place of an earlier one with its reason.
-func (s *stand) keepGap(e *Entry) {
+func (s *cursorState) keepGap(e *Entry) {
 	n := slices.IndexFunc(s.lost.kept, func(k *Entry) bool {
 		return k.Kind == OfGap && k.Relist.Reason == e.Relist.Reason
 	})
@@ -56,7 +56,7 @@ func (s *stand) keepGap(e *Entry) {
 }
 
 // count counts a loss at a position.
-func (s *stand) count(at Position, loss event.Loss) {
+func (s *cursorState) count(at Position, loss event.LossReport) {
 	switch {
 	case loss.Events == 0:
 	case at < s.next:
@@ -69,7 +69,7 @@ func (s *stand) count(at Position, loss event.Loss) {
 // keepCounted has what was counted reported, and gives how much that is. It is added to an event
 // that was not read: several drops become one. The position is that of an entry that was dropped,
 // so no other event has it.
-func (s *stand) keepCounted() (events int) {
+func (s *cursorState) keepCounted() (events int) {
 	loss, at, observed := s.counted, s.countedAt, s.lost.at
 	if loss.Events == 0 {
 		return 0
@@ -83,7 +83,7 @@ func (s *stand) keepCounted() (events int) {
 
 // unread is the event about a loss that the cursor has not read, nil for none. There is at most
 // one.
-func (s *stand) unread() *Entry {
+func (s *cursorState) unread() *Entry {
 	for _, e := range s.lost.from(s.next) {
 		if e.Kind == OfDropped {
 			return e
@@ -93,7 +93,7 @@ func (s *stand) unread() *Entry {
 }
 
 // keepLoss keeps an event about a loss, in place of the one that was not read.
-func (s *stand) keepLoss(at Position, loss event.Loss, observed time.Time) {
+func (s *cursorState) keepLoss(at Position, loss event.LossReport, observed time.Time) {
 	if before := s.unread(); before != nil {
 		s.lost.kept = slices.DeleteFunc(s.lost.kept, func(e *Entry) bool { return e == before })
 	}
@@ -105,7 +105,7 @@ func (s *stand) keepLoss(at Position, loss event.Loss, observed time.Time) {
 
 // restart counts the changes that were lost with the process: those pending below a drop that were
 // not kept. Whether they were sent is unknown.
-func (s *stand) restart() int {
+func (s *cursorState) restart() int {
 	var gone []Position
 	for _, at := range s.pending[:s.below(s.lost.below)] {
 		if s.lost.find(at) == nil {
@@ -113,7 +113,7 @@ func (s *stand) restart() int {
 		}
 	}
 	loss := s.lost.inFlight
-	s.lost.inFlight = event.Loss{}
+	s.lost.inFlight = event.LossReport{}
 	isGone := func(at Position) bool { _, found := slices.BinarySearch(gone, at); return found }
 	s.tried = slices.DeleteFunc(s.tried, isGone)
 	s.pending = slices.DeleteFunc(s.pending, isGone)
@@ -133,7 +133,7 @@ func (s *stand) restart() int {
 
 // encode writes next, how many positions were tried and how many are pending, the distances of
 // these, and what was lost.
-func (s *stand) encode() ([]byte, error) {
+func (s *cursorState) encode() ([]byte, error) {
 	out := binary.AppendUvarint(nil, uint64(s.next))
 	out = binary.AppendUvarint(out, uint64(len(s.tried)))
 	out = binary.AppendUvarint(out, uint64(len(s.pending)))
@@ -147,7 +147,7 @@ func (s *stand) encode() ([]byte, error) {
 	return s.lost.append(out)
 }
 
-func decodeStand(b []byte) (s stand, err error) {
+func decodeStand(b []byte) (s cursorState, err error) {
 	var head [3]uint64 // next, tried, pending
 	for i := range head {
 		if head[i], b, err = uvarint(b); err != nil {

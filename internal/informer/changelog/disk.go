@@ -14,16 +14,16 @@ const headers = 256
 // their order, one copy for all listeners. It is written with the commits, and trimmed behind the
 // slowest listener.
 type disk struct {
-	max    int64    // bytes; negative when nothing goes there for having waited
-	first  Position // of the first entry that may be there
-	next   Position // behind the last
-	stacks []stack  // what was written together, oldest first
-	bytes  int64    // of all stacks
+	max    int64       // bytes; negative when nothing goes there for having waited
+	first  Position    // of the first entry that may be there
+	next   Position    // behind the last
+	stacks []diskBatch // what was written together, oldest first
+	bytes  int64       // of all stacks
 	gauge  interface{ Set(bytes float64) }
 }
 
-// stack is entries that were written together.
-type stack struct {
+// diskBatch is entries that were written together.
+type diskBatch struct {
 	end   Position // behind its last entry
 	bytes int64
 }
@@ -42,21 +42,21 @@ func (l *Log) openDisk() error {
 		if err != nil {
 			return err
 		}
-		l.disk.add(Position(e.Position)+1, int64(len(e.Data)))
+		l.disk.extendTo(Position(e.Position)+1, int64(len(e.Data)))
 	}
 	return nil
 }
 
-// add notes entries up to a position.
-func (d *disk) add(end Position, bytes int64) {
+// extendTo notes entries up to a position.
+func (d *disk) extendTo(end Position, bytes int64) {
 	d.bytes += bytes
 	d.next = max(d.next, end)
 	// A stack for each MiB is fine enough to account by, and to drop.
 	mergeBelow := max(min(d.max/16, 1<<20), 1)
 	if n := len(d.stacks); n > 0 && d.stacks[n-1].bytes < mergeBelow {
-		d.stacks[n-1] = stack{end, d.stacks[n-1].bytes + bytes}
+		d.stacks[n-1] = diskBatch{end, d.stacks[n-1].bytes + bytes}
 	} else {
-		d.stacks = append(d.stacks, stack{end, bytes})
+		d.stacks = append(d.stacks, diskBatch{end, bytes})
 	}
 	d.gauge.Set(float64(d.bytes))
 }
@@ -70,7 +70,7 @@ func (d *disk) added(entries []store.LogEntry) {
 	if len(d.stacks) == 0 {
 		d.first = Position(entries[0].Position)
 	}
-	d.add(Position(entries[len(entries)-1].Position)+1, bytes)
+	d.extendTo(Position(entries[len(entries)-1].Position)+1, bytes)
 }
 
 // oldest is the position behind the stacks that have to go to make room, at most 16 MiB of it; ok

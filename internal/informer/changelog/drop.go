@@ -17,8 +17,8 @@ import (
 // Gaps stay with the cursors, the last of each reason: no number of events says that the server's
 // history went back, or that a list follows.
 
-// drop is about readers beside a drop of the oldest.
-type drop struct {
+// dropProgress is about readers beside a drop of the oldest.
+type dropProgress struct {
 	before Position // while one is under way, nobody reads before this position; else 0
 	count  int      // of those that have begun
 	// done is before of the last that the cursors know of: the log ends there for them.
@@ -95,7 +95,7 @@ func (l *Log) lose(before Position) error {
 }
 
 // stands is where the cursors stand.
-func (l *Log) stands() (stands []stand) {
+func (l *Log) stands() (stands []cursorState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.cursors {
@@ -106,7 +106,7 @@ func (l *Log) stands() (stands []stand) {
 
 // lose takes over what was counted since s. What was not read is not read yet; some of the rest may
 // be acked.
-func (c *Cursor) lose(s *stand) {
+func (c *Cursor) lose(s *cursorState) {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
 	c.lost = s.lost
@@ -130,7 +130,7 @@ func (l *Log) droppedLocked() bool {
 }
 
 // report says what a cursor has lost, in the log and in metrics; its sink gets an event.
-func (l *Log) report(c *Cursor, s *stand, events int) {
+func (l *Log) report(c *Cursor, s *cursorState, events int) {
 	if events == 0 {
 		return
 	}
@@ -138,7 +138,7 @@ func (l *Log) report(c *Cursor, s *stand, events int) {
 	c.dropped += events
 	l.mu.Unlock()
 	l.metrics.dropped.WithLabelValues(c.name, droppedSpoolFull).Add(float64(events))
-	var unreported event.Loss
+	var unreported event.LossReport
 	for _, e := range s.lost.kept {
 		unreported = unreported.And(e.Loss)
 	}

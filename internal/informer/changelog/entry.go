@@ -50,11 +50,11 @@ type Entry struct {
 	Listing event.Listing    `json:"listing,omitzero"` // of a list that was worked through
 	// Since is the version after which came what the list is about; "" for all.
 	Since      resource.Version     `json:"since,omitempty"`
-	Loss       event.Loss           `json:"loss,omitzero"`        // of what was dropped
+	Loss       event.LossReport     `json:"loss,omitzero"`        // of what was dropped
 	Unreadable *resource.Unreadable `json:"unreadable,omitempty"` // of what was quarantined
-	// Unasked is set of a gap that is only reported when the sink's broker holds events of an
+	// AskBroker is set of a gap that is only reported when the sink's broker holds events of an
 	// earlier run. The sink was unavailable before the list, so it is asked when the gap comes.
-	Unasked bool `json:"unasked,omitempty"`
+	AskBroker bool `json:"unasked,omitempty"`
 	// DeltaVersion is the version of the delta, where that is not the change's own. OfList is set
 	// when it has none: only the list's end says as of which version it is.
 	DeltaVersion resource.Version `json:"deltaVersion,omitempty"`
@@ -71,12 +71,12 @@ type Entry struct {
 	// Position in the log, from Append on.
 	Position Position `json:"-"`
 
-	place Place // in the order of decision; 0 of one that was read from disk
-	inLog
+	place Rank // in the order of decision; 0 of one that was read from disk
+	entryState
 }
 
-// inLog is how far an entry in memory is settled. It is guarded by Log.mu.
-type inLog struct {
+// entryState is how far an entry in memory is settled. It is guarded by Log.mu.
+type entryState struct {
 	size    int  // in bytes; 0 when all have acked it, or it has left memory
 	spooled bool // it lies on disk too, or will with the next commit, and is settled
 	waiting int  // how many listeners have not acked it
@@ -98,8 +98,8 @@ func (k Kind) AboutAll(key resource.Key) bool {
 func (e *Entry) LeavesState() bool { return e.Kind == OfObject && e.Op != event.Synced }
 
 // State is what the entry leaves of its object.
-func (e *Entry) State() store.Settled {
-	s := store.Settled{Object: e.Object, Seq: e.Seq, Record: store.Record{
+func (e *Entry) State() store.NewState {
+	s := store.NewState{Object: e.Object, Seq: e.Seq, Record: store.Record{
 		UID: e.UID, Version: e.Version, Written: e.Written, EventTime: e.Time.UnixNano(),
 	}}
 	if e.Op == event.Deleted {
@@ -306,25 +306,25 @@ func split(at Position, data []byte) (r record, raw, old []byte, err error) {
 	return r, raw[:now], raw[now:], nil
 }
 
-// lost is what a cursor needed of the entries that were dropped from the log on disk (L9). Losses
+// droppedEntries is what a cursor needed of the entries that were dropped from the log on disk (L9). Losses
 // are counted on a stand, outside the lock, and then given to the cursor.
-type lost struct {
+type droppedEntries struct {
 	// kept are entries that only this cursor has, in order of their positions: gaps, the last of
 	// each reason, and events about losses. They are read, acked and restored as all others, and
 	// never changed: a commit may be encoding them.
 	kept []*Entry
 	// inFlight is about what was pending below a position when it was dropped: lost only if the
 	// process ends before it is acked.
-	inFlight event.Loss
+	inFlight event.LossReport
 	below    Position
 	at       time.Time // of the last drop
 }
 
 // isEmpty reports whether nothing depends on a drop any more.
-func (ls *lost) isEmpty() bool { return len(ls.kept) == 0 && ls.inFlight.Events == 0 }
+func (ls *droppedEntries) isEmpty() bool { return len(ls.kept) == 0 && ls.inFlight.Events == 0 }
 
 // find gives the kept entry at a position, nil for none.
-func (ls *lost) find(at Position) *Entry {
+func (ls *droppedEntries) find(at Position) *Entry {
 	if n, found := slices.BinarySearchFunc(ls.kept, at, byPosition); found {
 		return ls.kept[n]
 	}
@@ -332,12 +332,12 @@ func (ls *lost) find(at Position) *Entry {
 }
 
 // from gives the kept entries at and behind a position.
-func (ls *lost) from(at Position) []*Entry {
+func (ls *droppedEntries) from(at Position) []*Entry {
 	n, _ := slices.BinarySearchFunc(ls.kept, at, byPosition)
 	return ls.kept[n:]
 }
 
-func (ls *lost) keep(e *Entry) {
+func (ls *droppedEntries) keep(e *Entry) {
 	n, _ := slices.BinarySearchFunc(ls.kept, e.Position, byPosition)
 	ls.kept = slices.Insert(ls.kept, n, e)
 }
@@ -345,39 +345,39 @@ func (ls *lost) keep(e *Entry) {
 func byPosition(e *Entry, at Position) int { return cmp.Compare(e.Position, at) }
 
 // settle forgets what a cursor has acked: all before next but what is pending.
-func (ls *lost) settle(next Position, pending *pending) {
+func (ls *droppedEntries) settle(next Position, pending *pendingEntries) {
 	ls.kept = slices.DeleteFunc(ls.kept, func(e *Entry) bool {
 		_, isPending := pending.find(e.Position)
 		return e.Position < next && !isPending
 	})
 	if low, _, ok := pending.low(); !ok || low >= ls.below {
-		ls.inFlight = event.Loss{}
+		ls.inFlight = event.LossReport{}
 	}
 }
 
 // loss is what a stream lacks without the entry: of one about a list, what that stands for.
-func (e *Entry) loss() event.Loss {
+func (e *Entry) loss() event.LossReport {
 	switch {
 	case e.Kind == OfGap:
 		return event.Between(e.Relist.From, e.Relist.To)
 	case e.Kind == OfListEnd:
 		return event.Between(e.Since, e.Version)
 	case e.Kind == OfProgress:
-		return event.Loss{From: e.Version, To: e.Version} // of no change
+		return event.LossReport{From: e.Version, To: e.Version} // of no change
 	case e.Unreadable != nil:
-		return event.Loss{Events: 1, From: e.Unreadable.Version, To: e.Unreadable.Version}
+		return event.LossReport{Events: 1, From: e.Unreadable.Version, To: e.Unreadable.Version}
 	default: // what a list found to be gone went somewhere in between
-		own := event.Loss{Events: 1, From: e.Version, To: e.Version}
-		return own.And(event.Loss{From: e.DeltaVersion, To: e.DeltaVersion})
+		own := event.LossReport{Events: 1, From: e.Version, To: e.Version}
+		return own.And(event.LossReport{From: e.DeltaVersion, To: e.DeltaVersion})
 	}
 }
 
 // lostRecord is the form on disk.
 type lostRecord struct {
-	Kept     []keptRecord `json:"kept,omitempty"`
-	InFlight event.Loss   `json:"inFlight,omitzero"`
-	Below    Position     `json:"below,omitempty"`
-	At       time.Time    `json:"at,omitzero"`
+	Kept     []keptRecord     `json:"kept,omitempty"`
+	InFlight event.LossReport `json:"inFlight,omitzero"`
+	Below    Position         `json:"below,omitempty"`
+	At       time.Time        `json:"at,omitzero"`
 }
 
 type keptRecord struct {
@@ -386,7 +386,7 @@ type keptRecord struct {
 }
 
 // append encodes it; nothing when it is empty.
-func (ls *lost) append(dst []byte) ([]byte, error) {
+func (ls *droppedEntries) append(dst []byte) ([]byte, error) {
 	if ls.isEmpty() {
 		return dst, nil
 	}
@@ -398,7 +398,7 @@ func (ls *lost) append(dst []byte) ([]byte, error) {
 	return append(dst, data...), err
 }
 
-func decodeLost(b []byte) (ls lost, err error) {
+func decodeLost(b []byte) (ls droppedEntries, err error) {
 	if len(b) == 0 {
 		return ls, nil
 	}
@@ -406,7 +406,7 @@ func decodeLost(b []byte) (ls lost, err error) {
 	if err := json.Unmarshal(b, &r); err != nil {
 		return ls, errRecord
 	}
-	ls = lost{inFlight: r.InFlight, below: r.Below, at: r.At}
+	ls = droppedEntries{inFlight: r.InFlight, below: r.Below, at: r.At}
 	for _, k := range r.Kept {
 		isGap := k.Entry != nil && k.Entry.Kind == OfGap && k.Entry.Relist != nil
 		isLoss := k.Entry != nil && k.Entry.Kind == OfDropped

@@ -13,7 +13,7 @@ func TestHeaders(t *testing.T) {
 		for at := Position(3); at <= 5; at++ {
 			l.memory.entries = append(l.memory.entries, &Entry{
 				Change: event.Change{Key: "shop/a", Version: "7"}, DeltaVersion: "8", For: 1, Position: at,
-				inLog: inLog{size: 1},
+				entryState: entryState{size: 1},
 			})
 		}
 		l.memory.base, l.memory.next = 3, 6
@@ -41,7 +41,7 @@ func TestHeaders(t *testing.T) {
 			"its own":      {Entry{Change: event.Change{Version: "7"}}, "7"},
 			"of its delta": {Entry{Change: event.Change{Version: "7"}, DeltaVersion: "8"}, "8"},
 			"of an item":   {Entry{Kind: OfQuarantined, Unreadable: &resource.Unreadable{Version: "9"}}, "9"},
-			"of a loss":    {Entry{Kind: OfDropped, Loss: event.Loss{From: "5", To: "6"}}, "6"},
+			"of a loss":    {Entry{Kind: OfDropped, Loss: event.LossReport{From: "5", To: "6"}}, "6"},
 		} {
 			if got := tt.entry.Header().DeltaVersion; got != tt.want {
 				t.Errorf("%s: %q, want %q", name, got, tt.want)

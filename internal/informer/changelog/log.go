@@ -67,10 +67,10 @@ type Log struct {
 	states *States
 	memory memory
 	disk   disk
-	drop   drop
-	placed int   // entries that are placed, and not appended
-	end    Reach // when that was 0
-	uncommitted
+	drop   dropProgress
+	placed int            // entries that are placed, and not appended
+	end    VersionReached // when that was 0
+	nextCommit
 	closed bool
 }
 
@@ -85,7 +85,7 @@ func Open(cfg Config) (*Log, error) {
 	l := &Log{
 		cfg: cfg, metrics: newMetrics(&cfg), spooling: semaphore.NewWeighted(1),
 		marks: NewWatermark(position.Version), states: NewStates(),
-		uncommitted: uncommitted{watermark: position.Version, epoch: position.Epoch},
+		nextCommit: nextCommit{watermark: position.Version, epoch: position.Epoch},
 	}
 	l.cond = sync.NewCond(&l.mu)
 	for n, name := range cfg.Listeners {
@@ -111,7 +111,7 @@ func (l *Log) restore() error {
 	if err != nil {
 		return err
 	}
-	stands := map[string]stand{}
+	stands := map[string]cursorState{}
 	for name, saved := range cursors {
 		s, err := decodeStand(saved)
 		if err != nil {
@@ -148,7 +148,7 @@ func (l *Log) Place(entries []*Entry, m Mark) {
 	}
 	if m.Kind != NoMark {
 		l.marks.Mark(m.Kind, m.Version)
-		l.front.add(m, l.marks.Front())
+		l.front.recordObject(m, l.marks.Front())
 		l.lookAtEndLocked()
 	}
 	l.unlockAndWake(before)
@@ -197,7 +197,7 @@ func (l *Log) append(entries []*Entry) {
 // not in it.
 func (l *Log) lookAtEndLocked() {
 	if l.placed == 0 {
-		l.end = Reach{l.marks.Marked(), l.memory.next}
+		l.end = VersionReached{l.marks.Marked(), l.memory.next}
 	}
 }
 

@@ -41,7 +41,7 @@ func fullEntry(t testing.TB) Entry {
 		Change: event.Change{
 			Op: event.Updated, Key: "shop/a", Object: parse("12"), Old: parse("11"), UID: "u", Version: "12", Before: "11",
 			Owners: []resource.Owner{{Kind: "ReplicaSet", Name: "r"}}, GoneAsOf: "9", Initial: true, Inferred: true,
-			Round: 7, Entered: "5", Cause: event.CauseEntered, Left: "6", Era: event.Era{Epoch: 1, Selection: 2},
+			Round: 7, Entered: "5", Cause: event.CauseEntered, Left: "6", IDSuffix: event.IDSuffix{Epoch: 1, Selection: 2},
 			Origin: event.Origin{
 				By:          resource.FieldManager{Manager: "kubelet", Operation: "Update", Subresource: "status"},
 				LastManager: "kubectl", Time: now.Add(-time.Second),
@@ -50,8 +50,8 @@ func fullEntry(t testing.TB) Entry {
 			Observed: now,
 		},
 		Kind: OfGap, Relist: &resource.Relist{Reason: resource.ReasonExpired, From: "1", To: "2"},
-		Listing: event.Listing{Items: 3}, Since: "4", Unreadable: &resource.Unreadable{Message: "no JSON"}, Unasked: true,
-		Loss: event.Loss{Events: 1}, DeltaVersion: "13", OfList: true,
+		Listing: event.Listing{Items: 3}, Since: "4", Unreadable: &resource.Unreadable{Message: "no JSON"}, AskBroker: true,
+		Loss: event.LossReport{Events: 1}, DeltaVersion: "13", OfList: true,
 		For: 2, Position: 42,
 	}
 }

@@ -136,9 +136,9 @@ func (l *Log) stageOrDrop(by time.Time) (bytes int, err error) {
 	return l.stage(by)
 }
 
-// staged is an entry that the next commit writes to disk. What it says is copied: when all have
+// stagedEntry is an entry that the next commit writes to disk. What it says is copied: when all have
 // acked it meanwhile, it says nothing any more.
-type staged struct {
+type stagedEntry struct {
 	entry *Entry
 	says  Entry
 	data  []byte
@@ -167,7 +167,7 @@ func (l *Log) stage(by time.Time) (bytes int, err error) {
 	return bytes, nil
 }
 
-func (l *Log) unspooled(by time.Time) (work []staged) {
+func (l *Log) unspooled(by time.Time) (work []stagedEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := len(l.memory.entries)
@@ -178,7 +178,7 @@ func (l *Log) unspooled(by time.Time) (work []staged) {
 	}
 	for _, e := range l.memory.entries[:n] {
 		if e.size > 0 && !e.spooled {
-			work = append(work, staged{entry: e, says: *e})
+			work = append(work, stagedEntry{entry: e, says: *e})
 		}
 	}
 	return work
@@ -186,7 +186,7 @@ func (l *Log) unspooled(by time.Time) (work []staged) {
 
 // settleStaged settles those that were not settled meanwhile. The cursors of those who have acked
 // them say so, so their holds are released.
-func (l *Log) settleStaged(work []staged) (holds []Hold) {
+func (l *Log) settleStaged(work []stagedEntry) (holds []Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var entries []store.LogEntry

@@ -206,8 +206,8 @@ func (l *Log) Status() Status {
 	}
 }
 
-// Reach says that every change up to a version is in the log before a position.
-type Reach struct {
+// VersionReached says that every change up to a version is in the log before a position.
+type VersionReached struct {
 	Version resource.Version
 	Next    Position
 }
@@ -215,9 +215,9 @@ type Reach struct {
 // Delivered is how far the listeners are.
 type Delivered struct {
 	// Settled is what all of them have acked, or has its place on disk.
-	Settled Reach
+	Settled VersionReached
 	// End is what is in the log.
-	End Reach
+	End VersionReached
 	// Lows are by listener: it has acked everything before. Lowest is the lowest of them.
 	Lows   []Position
 	Lowest Position
@@ -227,7 +227,7 @@ type Delivered struct {
 	// not ended.
 	Newest resource.Version
 	// Front is set when all of them have acked everything, and Settled says so of all but Front.
-	Front *Front
+	Front *NewestVersion
 }
 
 // Delivered returns how far the listeners are.
@@ -235,7 +235,7 @@ func (l *Log) Delivered() Delivered {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := l.memory.next
-	d := Delivered{Settled: Reach{l.watermark, next}, End: l.end, Lowest: next, Low: next}
+	d := Delivered{Settled: VersionReached{l.watermark, next}, End: l.end, Lowest: next, Low: next}
 	for _, c := range l.cursors {
 		low := c.lowLocked()
 		d.Lows, d.Lowest = append(d.Lows, low), min(d.Lowest, low)
@@ -246,7 +246,7 @@ func (l *Log) Delivered() Delivered {
 	d.Newest = l.marks.Newest()
 	isAcked := l.placed == 0 && l.marks.Open() == 0 && d.Low == next
 	if isAcked && l.watermark == l.marks.Version() && l.front.Version != "" && !l.front.isPartial {
-		d.Front = &Front{l.front.Version, slices.Clone(l.front.Objects)}
+		d.Front = &NewestVersion{l.front.Version, slices.Clone(l.front.Objects)}
 	}
 	return d
 }

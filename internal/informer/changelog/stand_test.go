@@ -10,22 +10,22 @@ import (
 )
 
 // fullStand has something in each field.
-func fullStand() stand {
-	s := stand{
+func fullStand() cursorState {
+	s := cursorState{
 		next: 20, tried: []Position{5, 9}, pending: []Position{3, 5, 9, 17},
-		lost: lost{
-			inFlight: event.Loss{Events: 2, From: "1", To: "7"}, below: 12,
+		lost: droppedEntries{
+			inFlight: event.LossReport{Events: 2, From: "1", To: "7"}, below: 12,
 			at: time.Date(2026, 11, 23, 7, 0, 0, 0, time.UTC),
 		},
 	}
-	s.keepLoss(25, event.Loss{Events: 4, From: "8", To: "9"}, s.lost.at)
+	s.keepLoss(25, event.LossReport{Events: 4, From: "8", To: "9"}, s.lost.at)
 	s.lost.keep(&Entry{Kind: OfGap, Relist: &resource.Relist{Reason: resource.ReasonExpired}, Position: 21})
 	return s
 }
 
 func TestStand(t *testing.T) {
 	t.Run("is read as it was written", func(t *testing.T) {
-		for name, s := range map[string]stand{"full": fullStand(), "new": {}} {
+		for name, s := range map[string]cursorState{"full": fullStand(), "new": {}} {
 			data, err := s.encode()
 			if err != nil {
 				t.Fatal(err)
@@ -44,7 +44,7 @@ func TestStand(t *testing.T) {
 		if n := s.restart(); n != 2 || len(s.pending) != 1 || len(s.tried) != 0 {
 			t.Errorf("%d are lost, pending %v, tried %v", n, s.pending, s.tried)
 		}
-		if e := s.unread(); e.Position != 25 || e.Loss != (event.Loss{Events: 6, From: "1", To: "9"}) {
+		if e := s.unread(); e.Position != 25 || e.Loss != (event.LossReport{Events: 6, From: "1", To: "9"}) {
 			t.Errorf("it reads %+v at %d", e.Loss, e.Position)
 		}
 	})

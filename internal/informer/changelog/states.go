@@ -18,22 +18,22 @@ import (
 // settled, a replay after a crash would take that entry for covered, and it would be lost. The
 // watermark needs no such care: the earlier entry holds it.
 type States struct {
-	open  map[resource.Key]*chain
-	free  *chain // that are not used, linked by next
-	ready map[resource.Key]store.Settled
-	spare map[resource.Key]store.Settled // empty, for after the next Drain; nil for none
+	open  map[resource.Key]*entryChain
+	free  *entryChain // that are not used, linked by next
+	ready map[resource.Key]store.NewState
+	spare map[resource.Key]store.NewState // empty, for after the next Drain; nil for none
 }
 
-// chain is the entries of an object from the first that is not settled, in order. Of those that are
+// entryChain is the entries of an object from the first that is not settled, in order. Of those that are
 // settled one behind the other only the last is there.
-type chain struct {
-	queue[link]
-	next *chain
+type entryChain struct {
+	queue[chainEntry]
+	next *entryChain
 }
 
-type link struct {
-	at    Place
-	state *store.Settled // nil while the entry is not settled
+type chainEntry struct {
+	at    Rank
+	state *store.NewState // nil while the entry is not settled
 }
 
 // maxSpare is how many states there may have been in a map that is used again: one that has grown
@@ -42,27 +42,27 @@ const maxSpare = 4096
 
 // NewStates has no entries and nothing to commit.
 func NewStates() *States {
-	return &States{open: map[resource.Key]*chain{}, ready: map[resource.Key]store.Settled{}}
+	return &States{open: map[resource.Key]*entryChain{}, ready: map[resource.Key]store.NewState{}}
 }
 
 // Append takes the next entry of an object, which will leave a state.
-func (s *States) Append(key resource.Key, at Place) {
+func (s *States) Append(key resource.Key, at Rank) {
 	c := s.open[key]
 	if c == nil {
 		if c = s.free; c == nil {
-			c = &chain{}
+			c = &entryChain{}
 		} else {
 			s.free, c.next = c.next, nil
 		}
 		s.open[key] = c
 	}
-	c.push(link{at: at})
+	c.push(chainEntry{at: at})
 }
 
 // Settle notes that an entry is settled, and the state that it leaves.
-func (s *States) Settle(key resource.Key, at Place, state store.Settled) {
+func (s *States) Settle(key resource.Key, at Rank, state store.NewState) {
 	c := s.open[key]
-	i, _ := slices.BinarySearchFunc(c.live(), at, func(l link, at Place) int {
+	i, _ := slices.BinarySearchFunc(c.live(), at, func(l chainEntry, at Rank) int {
 		return cmp.Compare(l.at, at)
 	})
 	if i > 0 {
@@ -81,7 +81,7 @@ func (s *States) Settle(key resource.Key, at Place, state store.Settled) {
 }
 
 // settle notes that an entry behind others is settled.
-func (c *chain) settle(i int, state store.Settled) {
+func (c *entryChain) settle(i int, state store.NewState) {
 	if i+1 < c.len() && c.at(i+1).state != nil {
 		c.remove(i)
 	} else {
@@ -96,19 +96,19 @@ func (c *chain) settle(i int, state store.Settled) {
 func (s *States) Ready() int { return len(s.ready) }
 
 // Drain hands out what is to be committed. Committed or PutBack follows.
-func (s *States) Drain() map[resource.Key]store.Settled {
+func (s *States) Drain() map[resource.Key]store.NewState {
 	if len(s.ready) == 0 { // else the commit and what is settled meanwhile would share the map
 		return nil
 	}
 	taken := s.ready
 	if s.ready, s.spare = s.spare, nil; s.ready == nil {
-		s.ready = make(map[resource.Key]store.Settled, min(len(taken), maxSpare))
+		s.ready = make(map[resource.Key]store.NewState, min(len(taken), maxSpare))
 	}
 	return taken
 }
 
 // Committed takes back the map of what is durable, to use it again.
-func (s *States) Committed(taken map[resource.Key]store.Settled) {
+func (s *States) Committed(taken map[resource.Key]store.NewState) {
 	if n := len(taken); n > 0 && n <= maxSpare {
 		clear(taken)
 		s.spare = taken
@@ -116,7 +116,7 @@ func (s *States) Committed(taken map[resource.Key]store.Settled) {
 }
 
 // PutBack takes back what a failed commit did not write. What was settled since is later.
-func (s *States) PutBack(taken map[resource.Key]store.Settled) {
+func (s *States) PutBack(taken map[resource.Key]store.NewState) {
 	for key, state := range taken {
 		if _, isLater := s.ready[key]; !isLater {
 			s.ready[key] = state

@@ -66,7 +66,7 @@ func TestStates(t *testing.T) {
 			t.Fatalf("%v of %v: committed are %v, want %v", e.settled, e.keys, committed, want)
 		}
 	}
-	state := func(i int) store.Settled { return store.Settled{Seq: uint64(i + 1)} }
+	state := func(i int) store.NewState { return store.NewState{Seq: uint64(i + 1)} }
 	t.Run("it is the last of the settled prefix, in every order of settling", func(t *testing.T) {
 		const n = 5
 		for objects := range 1 << n {
@@ -75,10 +75,10 @@ func TestStates(t *testing.T) {
 				committed := map[resource.Key]uint64{}
 				for i := range n {
 					e.keys = append(e.keys, resource.Key(fmt.Sprint("p", objects>>i&1)))
-					s.Append(e.keys[i], changelog.Place(i+1))
+					s.Append(e.keys[i], changelog.Rank(i+1))
 				}
 				for _, i := range order {
-					s.Settle(e.keys[i], changelog.Place(i+1), state(i))
+					s.Settle(e.keys[i], changelog.Rank(i+1), state(i))
 					e.settled[i] = true
 					check(t, s, e, committed, i%2 == 0)
 				}
@@ -91,9 +91,9 @@ func TestStates(t *testing.T) {
 			for _, i := range order {
 				at := len(e.keys)
 				e.keys, e.settled = append(e.keys, "p"), append(e.settled, false)
-				s.Append("p", changelog.Place(at+1))
+				s.Append("p", changelog.Rank(at+1))
 				if i <= at && !e.settled[i] {
-					s.Settle("p", changelog.Place(i+1), state(i))
+					s.Settle("p", changelog.Rank(i+1), state(i))
 					e.settled[i] = true
 				}
 				check(t, s, e, committed, false)
@@ -103,7 +103,7 @@ func TestStates(t *testing.T) {
 	t.Run("what a failed commit gives back is older than what was settled since", func(t *testing.T) {
 		s := changelog.NewStates()
 		for i := range 2 {
-			s.Append("p", changelog.Place(i+1))
+			s.Append("p", changelog.Rank(i+1))
 		}
 		s.Settle("p", 1, state(0))
 		taken := s.Drain()

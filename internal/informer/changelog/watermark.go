@@ -10,8 +10,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Place is the rank of an entry in the order of decision, from 1 on in each run.
-type Place uint64
+// Rank is the rank of an entry in the order of decision, from 1 on in each run.
+type Rank uint64
 
 // Mark is what a delta says of versions. Its zero value says nothing.
 type Mark struct {
@@ -38,7 +38,7 @@ const (
 
 // Watermark follows the entries of one informer.
 type Watermark struct {
-	first   Place       // that is not settled
+	first   Rank        // that is not settled
 	settled queue[bool] // of the entries from first on
 	open    int         // entries that are not settled
 	marks   queue[mark] // that were not passed, in order; at most one behind each entry
@@ -56,7 +56,7 @@ type progress struct {
 
 // mark is one mark, or several behind one entry (L3).
 type mark struct {
-	after Place // the last entry before it
+	after Rank // the last entry before it
 	first resource.Version
 	progress
 	listed bool // one of them was a ListEnd
@@ -69,17 +69,17 @@ func NewWatermark(from resource.Version) *Watermark {
 }
 
 // Append takes the next entry, and gives its place.
-func (w *Watermark) Append() Place {
+func (w *Watermark) Append() Rank {
 	w.settled.push(false)
 	w.open++
 	return w.Last()
 }
 
 // Last is the place of the last entry that was appended, 0 for none.
-func (w *Watermark) Last() Place { return w.first + Place(w.settled.len()) - 1 }
+func (w *Watermark) Last() Rank { return w.first + Rank(w.settled.len()) - 1 }
 
 // Settle notes that an entry is settled (L1). To settle one twice is a mistake of the caller.
-func (w *Watermark) Settle(p Place) {
+func (w *Watermark) Settle(p Rank) {
 	if p < w.first || p > w.Last() || *w.settled.at(int(p - w.first)) {
 		panic(fmt.Sprintf("changelog: entry %d was settled twice, or never appended", p))
 	}
@@ -91,7 +91,7 @@ func (w *Watermark) Settle(p Place) {
 	}
 	if n > 0 {
 		w.settled.drop(n)
-		w.first += Place(n)
+		w.first += Rank(n)
 		w.pass()
 	}
 }
@@ -179,16 +179,16 @@ func (w *Watermark) ListEnded() bool {
 }
 
 // First is the place of the first entry that is not settled.
-func (w *Watermark) First() Place { return w.first }
+func (w *Watermark) First() Rank { return w.first }
 
 // Open is how many entries are not settled.
 func (w *Watermark) Open() int { return w.open }
 
-// Front is the newest version that the watch has sent, while more of it may follow, and of which
+// NewestVersion is the newest version that the watch has sent, while more of it may follow, and of which
 // objects it was so far. The watermark does not pass that version before a later one or a bookmark
 // comes, which may take as long as nothing changes. So the progress for other replicas names the
 // objects of it that are delivered.
-type Front struct {
+type NewestVersion struct {
 	Version resource.Version
 	Objects []uint64 // their Key.Digest
 }
@@ -199,14 +199,14 @@ const maxFront = 16
 
 // front is the Front of a log while it is filled.
 type front struct {
-	Front
+	NewestVersion
 	isPartial bool // of some objects it is not known, or there are too many
 }
 
-// add adds the object of a mark that the watermark has; version is that of the Watermark's front.
-func (f *front) add(m Mark, version resource.Version) {
+// recordObject adds the object of a mark that the watermark has; version is that of the Watermark's front.
+func (f *front) recordObject(m Mark, version resource.Version) {
 	if version != f.Version {
-		*f = front{Front: Front{Version: version, Objects: f.Objects[:0]}}
+		*f = front{NewestVersion: NewestVersion{Version: version, Objects: f.Objects[:0]}}
 	}
 	switch {
 	case m.Kind != Event || m.Version != version:
@@ -217,8 +217,8 @@ func (f *front) add(m Mark, version resource.Version) {
 	}
 }
 
-// pending is what a cursor has read and not acked, in order of positions.
-type pending struct {
+// pendingEntries is what a cursor has read and not acked, in order of positions.
+type pendingEntries struct {
 	// items are in order. Those that are done go when they are at the front, or when they are most
 	// of them: one that is not acked must not keep all later ones.
 	items queue[pendingItem]
@@ -232,14 +232,14 @@ type pendingItem struct {
 }
 
 // add adds a position behind all others.
-func (p *pending) add(at Position, observed time.Time) {
+func (p *pendingEntries) add(at Position, observed time.Time) {
 	p.items.push(pendingItem{at: at, observed: observed})
 }
 
-func (p *pending) len() int { return p.items.len() - p.done }
+func (p *pendingEntries) len() int { return p.items.len() - p.done }
 
 // find gives the index of the first item at or behind a position.
-func (p *pending) find(at Position) (i int, found bool) {
+func (p *pendingEntries) find(at Position) (i int, found bool) {
 	i, found = slices.BinarySearchFunc(p.items.live(), at, func(item pendingItem, at Position) int {
 		return cmp.Compare(item.at, at)
 	})
@@ -247,7 +247,7 @@ func (p *pending) find(at Position) (i int, found bool) {
 }
 
 // remove takes a position out, and reports whether it was there.
-func (p *pending) remove(at Position) bool {
+func (p *pendingEntries) remove(at Position) bool {
 	i, found := p.find(at)
 	if !found {
 		return false
@@ -267,7 +267,7 @@ func (p *pending) remove(at Position) bool {
 }
 
 // low is the first position that is not acked, and when its entry was observed.
-func (p *pending) low() (at Position, observed time.Time, ok bool) {
+func (p *pendingEntries) low() (at Position, observed time.Time, ok bool) {
 	if p.items.len() == 0 {
 		return 0, time.Time{}, false
 	}
@@ -276,7 +276,7 @@ func (p *pending) low() (at Position, observed time.Time, ok bool) {
 }
 
 // positions are those that are not acked, in order.
-func (p *pending) positions() []Position {
+func (p *pendingEntries) positions() []Position {
 	out := make([]Position, 0, p.len())
 	for _, item := range p.items.live() {
 		if !item.done {

@@ -86,7 +86,7 @@ func play(t *testing.T, steps int, next func(n int) int) {
 			}
 			i := next(len(open))
 			p.stream[at[open[i]-1]].settled = true
-			w.Settle(changelog.Place(open[i]))
+			w.Settle(changelog.Rank(open[i]))
 			trace += fmt.Sprintf(" settle %d", open[i])
 			open = append(open[:i], open[i+1:]...)
 		default:

@@ -32,13 +32,13 @@ type announcer struct {
 	mu   sync.Mutex
 	cond *sync.Cond // signalled when fewer changes are held, or err is set
 	// now is being written, next is written after it; guarded by mu.
-	now, next held
+	now, next heldChanges
 	busy      bool  // write runs
 	err       error // of write, which has ended
 }
 
-// held are announcements and the changes that wait for them.
-type held struct {
+// heldChanges are announcements and the changes that wait for them.
+type heldChanges struct {
 	news    []store.Announcement
 	keys    map[resource.Key]struct{} // of news, and of changes that wait
 	changes []*changelog.Entry
@@ -52,7 +52,7 @@ func newAnnouncer(env *Env) *announcer {
 	return a
 }
 
-func (h *held) add(changes []*changelog.Entry, news []store.Announcement) {
+func (h *heldChanges) add(changes []*changelog.Entry, news []store.Announcement) {
 	for i := range news {
 		h.keys[news[i].Key] = struct{}{}
 	}
@@ -62,7 +62,7 @@ func (h *held) add(changes []*changelog.Entry, news []store.Announcement) {
 	}
 }
 
-func (h *held) reset() {
+func (h *heldChanges) reset() {
 	clear(h.news)
 	clear(h.keys)
 	clear(h.changes)
@@ -98,7 +98,7 @@ func (a *announcer) append(
 }
 
 // passLocked hands over those changes that wait for no announcement.
-func (a *announcer) passLocked(h *held) {
+func (a *announcer) passLocked(h *heldChanges) {
 	var free []*changelog.Entry
 	waiting := h.changes[:0]
 	for _, ch := range h.changes {

@@ -30,7 +30,7 @@ type Controller struct {
 	metrics   *metrics
 	announcer *announcer
 	selectors selectors
-	history   history // may be read concurrently
+	history   seen // may be read concurrently
 	scope     *scope
 	batch     batch
 	list      List          // that is being worked through
@@ -160,7 +160,7 @@ func (c *Controller) TryProcess(deltas deltafifo.Deltas) (n int, err error) {
 }
 
 // isPlain reports whether deciding a delta announces nothing and waits for nothing.
-func isPlain(d *deltafifo.Delta, known *Known) bool {
+func isPlain(d *deltafifo.Delta, known *KnownState) bool {
 	switch d.Type {
 	case deltafifo.Bookmark:
 		return d.Progress
@@ -240,7 +240,7 @@ func (c *Controller) decideObject(d *deltafifo.Delta) error {
 	return c.decideKnown(d, &known)
 }
 
-func (c *Controller) decideKnown(d *deltafifo.Delta, known *Known) error {
+func (c *Controller) decideKnown(d *deltafifo.Delta, known *KnownState) error {
 	first, err := c.isFirstOfList(d)
 	if err != nil {
 		return err
@@ -264,7 +264,7 @@ func (c *Controller) decideKnown(d *deltafifo.Delta, known *Known) error {
 }
 
 // known looks up what is known of the object of a delta.
-func (c *Controller) known(d *deltafifo.Delta) (k Known, err error) {
+func (c *Controller) known(d *deltafifo.Delta) (k KnownState, err error) {
 	if d.Key == "" {
 		return k, nil
 	}
@@ -272,13 +272,13 @@ func (c *Controller) known(d *deltafifo.Delta) (k Known, err error) {
 	k.Left = c.env.Indexer.Announcements().Left(d.Key)
 	k.DeleteAnnounced = c.env.Indexer.Announcements().DeleteAnnounced(d.Key, k.Record.UID)
 	k.Changed = d.Type == deltafifo.Sync && c.env.Indexer.ChangedSince(d.Key, d.After)
-	k.Outside = c.cfg.Namespaces && !c.scope.of(d.Key).State.Selected()
+	k.Outside = c.cfg.Namespaces && !c.scope.stateOf(d.Key).State.Selected()
 	return k, err
 }
 
 // carryOut makes a decision a change. A Synced whose exact state is not known makes none: an
 // earlier one must not come behind the known one.
-func (c *Controller) carryOut(d *deltafifo.Delta, known *Known, dec *Decision) error {
+func (c *Controller) carryOut(d *deltafifo.Delta, known *KnownState, dec *Decision) error {
 	if err := c.findObjects(dec); err != nil {
 		return err
 	}
@@ -295,7 +295,7 @@ func (c *Controller) carryOut(d *deltafifo.Delta, known *Known, dec *Decision) e
 		c.scope.leave(namespace)
 	}
 	if dec.GoneAsOf != "" || dec.Inferred && dec.Left != "" {
-		c.owe(dec)
+		c.announceDelete(dec)
 	}
 	c.attribute(dec, d, known)
 	ch := c.newChange(dec.Change)
@@ -306,11 +306,11 @@ func (c *Controller) carryOut(d *deltafifo.Delta, known *Known, dec *Decision) e
 	return nil
 }
 
-// owe announces an inferred delete, with the version as of which its object is gone. If this run
+// announceDelete announces an inferred delete, with the version as of which its object is gone. If this run
 // dies before the delete is settled, the next list is of a later version. Then the event has the
 // version that was announced. An object that is selected by then comes as Added.
-func (c *Controller) owe(dec *Decision) {
-	gone := store.Gone{
+func (c *Controller) announceDelete(dec *Decision) {
+	gone := store.InferredDelete{
 		UID: dec.UID, Version: dec.Before, AsOf: cmp.Or(dec.GoneAsOf, dec.Version), Epoch: c.epoch,
 	}
 	if dec.GoneAsOf != "" { // else the version is that of the list's item

@@ -9,8 +9,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// Known is what is known of the object that a delta is about.
-type Known struct {
+// KnownState is what is known of the object that a delta is about.
+type KnownState struct {
 	Record store.Record
 	Found  bool // Record is there; it may be a tombstone
 	// Left are objects of this name that an earlier run has announced and this one has not met, the
@@ -24,7 +24,7 @@ type Known struct {
 	Outside bool
 }
 
-func (k *Known) alive() bool { return k.Found && !k.Record.Deleted }
+func (k *KnownState) alive() bool { return k.Found && !k.Record.Deleted }
 
 // List is what surrounds a delta: the list that it is part of, and what is selected.
 type List struct {
@@ -68,7 +68,7 @@ type Decision struct {
 
 // Decide appends to buf the changes that follow from a delta, in their order. It is the table in
 // docs/design.md.
-func Decide(buf []Decision, d *deltafifo.Delta, k *Known, l *List) []Decision {
+func Decide(buf []Decision, d *deltafifo.Delta, k *KnownState, l *List) []Decision {
 	x := decider{Delta: d, known: k, list: l, out: buf}
 	switch d.Type {
 	case deltafifo.Added, deltafifo.Updated:
@@ -97,7 +97,7 @@ func Decide(buf []Decision, d *deltafifo.Delta, k *Known, l *List) []Decision {
 // decider is one call of Decide.
 type decider struct {
 	*deltafifo.Delta
-	known *Known
+	known *KnownState
 	list  *List
 	out   []Decision
 }
@@ -307,7 +307,7 @@ func (x *decider) unselected() {
 
 // outdated reports whether what is known is newer than an Unselected. In a list that may be the
 // same version: what is selected has changed.
-func outdated(d *deltafifo.Delta, k *Known, l *List) bool {
+func outdated(d *deltafifo.Delta, k *KnownState, l *List) bool {
 	if !d.Listed {
 		return covers(k.Record, d.Object.Version)
 	}

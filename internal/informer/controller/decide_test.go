@@ -76,7 +76,7 @@ func deltaOf(typ deltafifo.DeltaType) deltafifo.Delta {
 
 func relisted() List { return List{Relist: resource.Relist{Reason: resource.ReasonExpired}} }
 
-var tableKnown = map[string][]Known{
+var tableKnown = map[string][]KnownState{
 	"nothing":         {{}},
 	"gone":            {{Found: true, Record: store.Record{UID: "u", Version: "40", Deleted: true}}},
 	"same uid":        {{Found: true, Record: store.Record{UID: "u", Version: "40"}}},
@@ -155,7 +155,7 @@ func wordsOf(c *Decision) string {
 }
 
 // checkDetails checks what holds for each decision.
-func checkDetails(t *testing.T, c *Decision, d *deltafifo.Delta, k *Known) {
+func checkDetails(t *testing.T, c *Decision, d *deltafifo.Delta, k *KnownState) {
 	t.Helper()
 	isKnown := c.UID == k.Record.UID && c.Last == FromState
 	isLeft := c.Last == FromAnnouncement &&
@@ -214,22 +214,22 @@ func TestCauses(t *testing.T) {
 	tests := []struct {
 		name   string
 		delta  deltafifo.Delta
-		known  Known
+		known  KnownState
 		list   List
 		want   string
 		forget bool
 	}{
-		{"all objects are selected", added, Known{}, List{}, "", false},
-		{"an object is made", added, Known{}, selective(List{}), event.CauseCreated, false},
+		{"all objects are selected", added, KnownState{}, List{}, "", false},
+		{"an object is made", added, KnownState{}, selective(List{}), event.CauseCreated, false},
 		{
 			"an update brings one in", updated,
-			Known{},
+			KnownState{},
 			List{Selective: true, Enterable: true},
 			event.CauseEntered, false,
 		},
-		{"an update that may have been missed", updated, Known{}, selective(List{}), "", false},
-		{"the API server selects", added, Known{}, serverSelects, "", false},
-		{"a namespace comes in", deltaOf(deltafifo.Replaced), Known{}, selective(entering), event.CauseEntered, false},
+		{"an update that may have been missed", updated, KnownState{}, selective(List{}), "", false},
+		{"the API server selects", added, KnownState{}, serverSelects, "", false},
+		{"a namespace comes in", deltaOf(deltafifo.Replaced), KnownState{}, selective(entering), event.CauseEntered, false},
 		{"an object is deleted", deltaOf(deltafifo.Deleted), same, selective(List{}), event.CauseDeleted, false},
 		{"an object left or was deleted", deltaOf(deltafifo.Deleted), same, serverSelects, "", false},
 		{"a list lacks an object", missing, same, selective(relisted()), event.CauseDeleted, false},
@@ -248,18 +248,18 @@ func TestCauses(t *testing.T) {
 }
 
 func TestGoneAsOf(t *testing.T) {
-	two := Known{Left: []store.Record{{UID: "one", Version: "30"}, {UID: "two", Version: "45"}}}
+	two := KnownState{Left: []store.Record{{UID: "one", Version: "30"}, {UID: "two", Version: "45"}}}
 	missing, list := tableDeltas["Deleted with an unknown final state"]()
 	tests := []struct {
 		name  string
 		delta deltafifo.Delta
-		known Known
+		known KnownState
 		want  []resource.Version
 	}{
 		{"what a list lacks is gone as of the list", missing, two, []resource.Version{"44", "50"}},
 		{
 			"what a list lacks that is older than what is known", missing,
-			Known{Found: true, Record: store.Record{UID: "u", Version: "60"}},
+			KnownState{Found: true, Record: store.Record{UID: "u", Version: "60"}},
 			[]resource.Version{"60"},
 		},
 		{
@@ -275,13 +275,13 @@ func TestGoneAsOf(t *testing.T) {
 		{
 			"what was announced before an object of the watch is gone, what was announced behind it is not",
 			deltaOf(deltafifo.Added),
-			Known{Left: []store.Record{{UID: "one", Version: "30"}, {UID: "u", Version: "50"}, {UID: "two", Version: "60"}}},
+			KnownState{Left: []store.Record{{UID: "one", Version: "30"}, {UID: "u", Version: "50"}, {UID: "two", Version: "60"}}},
 			[]resource.Version{"49", ""},
 		},
 		{
 			"of a name that another has, which was announced in an earlier version",
 			deltaOf(deltafifo.Replaced),
-			Known{
+			KnownState{
 				Found: true, Record: store.Record{UID: "other", Version: "40"},
 				Left: []store.Record{{UID: "u", Version: "45"}},
 			},

@@ -20,9 +20,9 @@ func (c *Controller) newChange(ch event.Change) *changelog.Entry {
 // log learns of it with the rest of its delta, in place.
 func (c *Controller) emit(ch *changelog.Entry) {
 	ch.Seq = c.number.Add(1)
-	ch.Era = event.Era{Epoch: c.epoch, Selection: c.env.Indexer.Meta().Selection()}
+	ch.IDSuffix = event.IDSuffix{Epoch: c.epoch, Selection: c.env.Indexer.Meta().Selection()}
 	if c.cfg.Namespaces && ch.Kind == changelog.OfObject {
-		ch.Entered = c.scope.of(ch.Key).Entered
+		ch.Entered = c.scope.stateOf(ch.Key).Entered
 	}
 	if ch.For == 0 {
 		ch.For = c.env.Log.Set(nil)
@@ -94,8 +94,8 @@ func (c *Controller) quarantined(d *deltafifo.Delta) error {
 // complainEvery bounds how often the log says that a selector fails; the metrics count each time.
 const complainEvery = time.Minute
 
-// selection asks one selector and keeps account. It is owned by the controller.
-type selection struct {
+// selectorStats asks one selector and keeps account. It is owned by the controller.
+type selectorStats struct {
 	selector Selector
 	sink     string // "" for that of the informer
 	logged   time.Time
@@ -103,7 +103,7 @@ type selection struct {
 
 // selectors are those of the informer and its listeners.
 type selectors struct {
-	own       selection
+	own       selectorStats
 	listeners []listener // in their order
 	any       bool       // there is a selector
 	needsOld  bool       // a selector or a listener needs the object before an update
@@ -113,7 +113,7 @@ type selectors struct {
 type listener struct {
 	Listener
 	bit       changelog.Listeners
-	selection selection
+	selection selectorStats
 	progress  struct { // reported last
 		version resource.Version
 		at      time.Time
@@ -121,11 +121,11 @@ type listener struct {
 }
 
 func newSelectors(cfg *Config, env *Env) selectors {
-	s := selectors{own: selection{selector: cfg.Selector}}
+	s := selectors{own: selectorStats{selector: cfg.Selector}}
 	s.use(cfg.Selector)
 	for n, l := range env.Listeners {
 		s.listeners = append(s.listeners, listener{
-			Listener: l, bit: 1 << n, selection: selection{selector: l.Selector, sink: l.Name},
+			Listener: l, bit: 1 << n, selection: selectorStats{selector: l.Selector, sink: l.Name},
 		})
 		s.needsOld = s.needsOld || l.NeedsOld
 		s.use(l.Selector)
@@ -155,7 +155,7 @@ func (c *Controller) selectListeners(ch *changelog.Entry) {
 	}
 }
 
-func (c *Controller) rejects(s *selection, ch *changelog.Entry) bool {
+func (c *Controller) rejects(s *selectorStats, ch *changelog.Entry) bool {
 	reason, err := s.ask(&ch.Change)
 	if err != nil {
 		c.metrics.filterErrors.With(s.sink).Inc()
@@ -172,7 +172,7 @@ func (c *Controller) rejects(s *selection, ch *changelog.Entry) bool {
 }
 
 // ask asks the selector. A panic is an error: it must not come back at each restart.
-func (s *selection) ask(c *event.Change) (reason string, err error) {
+func (s *selectorStats) ask(c *event.Change) (reason string, err error) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
 			reason, err = "", event.NewPanicError(recovered)

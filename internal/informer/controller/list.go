@@ -132,7 +132,7 @@ func (c *Controller) beginEpoch(ctx context.Context) error {
 }
 
 // account notes what a list holds.
-func (c *Controller) account(d *deltafifo.Delta, known *Known) {
+func (c *Controller) account(d *deltafifo.Delta, known *KnownState) {
 	switch {
 	case d.Type == deltafifo.Replaced:
 		c.batch.listed = append(c.batch.listed, d.Key)
@@ -221,7 +221,7 @@ func (c *Controller) emitGap(
 // object that shows that something was missed since: one that was published in another version, or
 // is gone. Without such an object nothing is missing: what came and went in between was never
 // complete.
-func (c *Controller) emitPostponedGap(d *deltafifo.Delta, known *Known) {
+func (c *Controller) emitPostponedGap(d *deltafifo.Delta, known *KnownState) {
 	isMissed := func(dec Decision) bool {
 		isOther := func(was store.Record) bool {
 			return was.UID == dec.UID && was.Version != dec.Version
@@ -267,7 +267,7 @@ func (c *Controller) emitForgottenGap(
 	if len(found.Unasked) > 0 {
 		ask := c.newChange(event.Change{Op: event.Gap, Version: why.To})
 		ask.Kind, ask.Relist, ask.For = changelog.OfGap, &why, c.env.Log.Set(found.Unasked)
-		ask.Unasked = true
+		ask.AskBroker = true
 		c.emit(ask)
 	}
 	return nil
@@ -314,7 +314,7 @@ const maxOlderItems = 256
 // compare notes an item of a list that is older than what is known of the same object, and forgets
 // that when a later state, or its delete, follows in the same list. A delete that is older is noted
 // too: nothing that was deleted by then is alive in a later state.
-func (c *Controller) compare(d *deltafifo.Delta, known *Known, found bool) {
+func (c *Controller) compare(d *deltafifo.Delta, known *KnownState, found bool) {
 	switch was := &known.Record; {
 	case c.cfg.Diverged == nil || c.list.Rewound() || c.list.Partial():
 	case !found || was.UID != d.Object.UID || !was.Version.Newer(d.Object.Version):

@@ -19,7 +19,7 @@ const maxClockSkew = 5 * time.Minute
 // wrong. The time never goes back for one uid, so that of an entry, which is a whole second, gives
 // way to the later one of an earlier event. It is not compared with that of another object which
 // had the name: a delete that was observed late would hide when its successor was made.
-func (c *Controller) attribute(dec *Decision, d *deltafifo.Delta, known *Known) {
+func (c *Controller) attribute(dec *Decision, d *deltafifo.Delta, known *KnownState) {
 	var before store.Record
 	if known.Found && known.Record.UID == dec.UID {
 		before = known.Record

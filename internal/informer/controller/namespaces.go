@@ -18,32 +18,32 @@ type scope struct {
 	mu sync.Mutex // guards all below; held for a few map operations only
 	// revision counts changes of states. A note about a state that was left since is not written.
 	revision uint64
-	names    map[string]standing
+	names    map[string]namespacePosition
 }
 
-// moved is the revision in which a namespace came to where it stands, and whether it is to be
+// namespaceMove is the revision in which a namespace came to where it stands, and whether it is to be
 // forgotten by then: it does not exist.
-type moved struct {
+type namespaceMove struct {
 	revision uint64
 	gone     bool
 }
 
-// standing is where a namespace stands, and since which revision.
-type standing struct {
+// namespacePosition is where a namespace stands, and since which revision.
+type namespacePosition struct {
 	store.Namespace
 	revision uint64
 }
 
 func newScope(saved map[string]store.Namespace) *scope {
-	s := &scope{names: map[string]standing{}}
+	s := &scope{names: map[string]namespacePosition{}}
 	for name, n := range saved {
-		s.names[name] = standing{Namespace: n}
+		s.names[name] = namespacePosition{Namespace: n}
 	}
 	return s
 }
 
-// of is where the namespace of an object stands.
-func (s *scope) of(key resource.Key) store.Namespace {
+// stateOf is where the namespace of an object stands.
+func (s *scope) stateOf(key resource.Key) store.Namespace {
 	name, _ := key.Split()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *scope) of(key resource.Key) store.Namespace {
 
 func (s *scope) setLocked(name string, n store.Namespace) {
 	s.revision++
-	s.names[name] = standing{n, s.revision}
+	s.names[name] = namespacePosition{n, s.revision}
 }
 
 // enter begins to take a namespace in, and reports whether that is news, and whether it was in
@@ -111,10 +111,10 @@ func (s *scope) adopt(selected map[string]resource.Version) (news []string, agai
 
 // arrived ends what a Relist has begun, with a list as of a version where that matters, and gives
 // the revisions of the namespaces that it was about.
-func (s *scope) arrived(why *resource.Relist, version resource.Version) map[string]moved {
+func (s *scope) arrived(why *resource.Relist, version resource.Version) map[string]namespaceMove {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	revisions := map[string]moved{}
+	revisions := map[string]namespaceMove{}
 	for name, was := range s.names {
 		if why.Partial() && name != why.Namespace {
 			continue
@@ -130,21 +130,21 @@ func (s *scope) arrived(why *resource.Relist, version resource.Version) map[stri
 			continue
 		case was.State == resource.NamespaceLeaving && why.Kind == resource.RelistDeleted:
 			s.setLocked(name, store.Namespace{State: resource.NamespaceOut, Entered: was.Entered})
-			revisions[name] = moved{s.revision, true}
+			revisions[name] = namespaceMove{s.revision, true}
 			continue
 		case was.State == resource.NamespaceLeaving:
 			s.setLocked(name, store.Namespace{State: resource.NamespaceOut, Entered: was.Entered})
 		default:
 			continue
 		}
-		revisions[name] = moved{revision: s.revision}
+		revisions[name] = namespaceMove{revision: s.revision}
 	}
 	return revisions
 }
 
 // write puts into a commit where namespaces stand, but for those that have moved on since these
 // revisions.
-func (s *scope) write(b *store.Batch, ix *store.Indexer, revisions map[string]moved) {
+func (s *scope) write(b *store.Batch, ix *store.Indexer, revisions map[string]namespaceMove) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, at := range revisions {
@@ -159,12 +159,12 @@ func (s *scope) write(b *store.Batch, ix *store.Indexer, revisions map[string]mo
 }
 
 // revisionsOf are the revisions of namespaces.
-func (s *scope) revisionsOf(names []string) map[string]moved {
+func (s *scope) revisionsOf(names []string) map[string]namespaceMove {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	revisions := map[string]moved{}
+	revisions := map[string]namespaceMove{}
 	for _, name := range names {
-		revisions[name] = moved{revision: s.names[name].revision}
+		revisions[name] = namespaceMove{revision: s.names[name].revision}
 	}
 	return revisions
 }

@@ -78,35 +78,35 @@ func Recover(f *StartState) StartCase {
 	return First
 }
 
-// history is how much of the server's history is known. Its methods may be called
+// seen is how much of the server's history is known. Its methods may be called
 // concurrently.
-type history struct {
+type seen struct {
 	mu      sync.Mutex
 	from    resource.Version // since then nothing is missing; "" while that is not known
 	listing bool
 	epoch   int
 }
 
-func (h *history) resumes(from resource.Version, epoch int) {
+func (h *seen) resumes(from resource.Version, epoch int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.from, h.epoch = from, epoch
 }
 
-func (h *history) begins(epoch int) {
+func (h *seen) begins(epoch int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.listing, h.epoch = true, epoch
 }
 
-func (h *history) ends(version resource.Version) {
+func (h *seen) ends(version resource.Version) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.listing, h.from = false, version
 }
 
 // now is the epoch.
-func (h *history) now() int {
+func (h *seen) now() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.epoch

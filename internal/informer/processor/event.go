@@ -13,9 +13,9 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// add makes the events of entries, which are copies of one where of says so, and adds them to the
+// addEvents makes the events of entries, which are copies of one where of says so, and adds them to the
 // publisher.
-func (l *Listener) add(ctx context.Context, entries []*changelog.Entry, of *copies) error {
+func (l *Listener) addEvents(ctx context.Context, entries []*changelog.Entry, of *eventCopies) error {
 	for len(entries) > 0 {
 		next := entries
 		if of == nil {
@@ -46,7 +46,7 @@ func upToLarge(entries []*changelog.Entry) int {
 }
 
 // itemsOf makes the events of inflights, which are copies of one where of says so.
-func (l *Listener) itemsOf(inflights []*inflight, of *copies) []*publisher.Item {
+func (l *Listener) itemsOf(inflights []*inflightEvent, of *eventCopies) []*publisher.Item {
 	items := make([]*publisher.Item, 0, len(inflights))
 	for i, p := range inflights {
 		p.event = l.event(p.entry)
@@ -76,7 +76,7 @@ func (l *Listener) exists(e *changelog.Entry) func(namespace, name string) (bool
 
 // event makes the event of an entry.
 func (l *Listener) event(e *changelog.Entry) event.Event {
-	m, era := l.cfg.Maker, e.Era
+	m, era := l.cfg.Maker, e.IDSuffix
 	era.Epoch += l.epochs
 	switch e.Kind {
 	case changelog.OfGap:
@@ -104,14 +104,14 @@ func (l *Listener) objectEvent(ch *event.Change) event.Event {
 	return l.cfg.Maker.Object(ch)
 }
 
-// delivered is what the leader has delivered, as far as it is known at one moment.
-type delivered struct {
+// leaderDelivery is what the leader has delivered, as far as it is known at one moment.
+type leaderDelivery struct {
 	stand     standby.Stand
-	history   standby.History
+	history   standby.Seen
 	selection resource.Version
 }
 
-func (l *Listener) delivered() (d delivered) {
+func (l *Listener) delivered() (d leaderDelivery) {
 	l.mu.Lock()
 	d.stand = l.following.stand
 	l.mu.Unlock()
@@ -123,14 +123,14 @@ func (l *Listener) delivered() (d delivered) {
 }
 
 // has reports whether the leader has delivered an entry.
-func (d *delivered) has(h *changelog.Header) bool {
+func (d *leaderDelivery) has(h *changelog.Header) bool {
 	change := changeOf(h, d.selection)
 	return standby.Covers(&change, &d.stand, &d.history)
 }
 
 // undelivered acks those of entries that were read which the leader has delivered, and returns the
 // others, in the same slice.
-func (l *Listener) undelivered(entries []*changelog.Entry, d *delivered) []*changelog.Entry {
+func (l *Listener) undelivered(entries []*changelog.Entry, d *leaderDelivery) []*changelog.Entry {
 	if !l.cfg.Follows || len(entries) == 0 {
 		return entries
 	}
@@ -193,7 +193,7 @@ func (l *Listener) selection() resource.Version {
 
 // resolve asks for an entry with Unasked, and reports whether the entry is to be sent.
 func (l *Listener) resolve(ctx context.Context, e *changelog.Entry) (send bool, err error) {
-	if !e.Unasked {
+	if !e.AskBroker {
 		return true, nil
 	}
 	holds, last, err := l.env.Holds(ctx, l.cfg.Name)

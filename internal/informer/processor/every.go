@@ -144,7 +144,7 @@ func (l *Listener) pass(ctx context.Context, entries []*changelog.Entry) error {
 	if isAboutAll(entries[0]) {
 		return l.passBarrier(ctx, entries[0])
 	}
-	return l.add(ctx, entries, nil)
+	return l.addEvents(ctx, entries, nil)
 }
 
 // Broadcaster is a Publisher whose sink is to be sent an event about all objects once for each part
@@ -152,7 +152,7 @@ func (l *Listener) pass(ctx context.Context, entries []*changelog.Entry) error {
 type Broadcaster interface {
 	Parts(ctx context.Context, e *event.Event) (int, error)
 	// KeepHolds takes over the holds of copies that are settled while others are not, by MessageID.
-	KeepHolds(holds map[string]*publisher.Hold)
+	KeepHolds(holds map[string]*publisher.PositionHold)
 }
 
 // passBarrier passes on an entry about all objects, when everything before it is settled, and
@@ -170,7 +170,7 @@ func (l *Listener) passBarrier(ctx context.Context, e *changelog.Entry) error {
 	if err != nil {
 		return err
 	}
-	if err := l.add(ctx, entries, of); err != nil {
+	if err := l.addEvents(ctx, entries, of); err != nil {
 		return err
 	}
 	return l.waitEmpty(ctx)
@@ -181,7 +181,7 @@ func (l *Listener) countGap(e *changelog.Entry) {
 	switch {
 	case e.Kind == changelog.OfDropped:
 		l.env.Gaps.With(resource.ReasonDropped).Inc()
-	case e.Unasked:
+	case e.AskBroker:
 		l.env.Gaps.With(e.Relist.Reason).Inc()
 	}
 }
@@ -191,7 +191,7 @@ func (l *Listener) countGap(e *changelog.Entry) {
 // which the sink recognizes those that it has. of is nil where the sink has no parts.
 func (l *Listener) broadcast(
 	ctx context.Context, e *changelog.Entry,
-) (entries []*changelog.Entry, of *copies, err error) {
+) (entries []*changelog.Entry, of *eventCopies, err error) {
 	entries = []*changelog.Entry{e}
 	b, ok := l.cfg.Publisher.(Broadcaster)
 	if !ok {
@@ -203,7 +203,7 @@ func (l *Listener) broadcast(
 		return entries, nil, err
 	}
 	parts = min(parts, l.cfg.Window) // all are in flight together
-	return slices.Repeat(entries, parts), &copies{left: parts, holds: holds{}}, nil
+	return slices.Repeat(entries, parts), &eventCopies{left: parts, holds: holds{}}, nil
 }
 
 // handOver gives the publisher, after Detach, the holds of copies that are settled while others are

@@ -14,24 +14,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// inflight is one event with the publisher, and the entry that it is made of.
-type inflight struct {
+// inflightEvent is one event with the publisher, and the entry that it is made of.
+type inflightEvent struct {
 	item   publisher.Item
 	event  event.Event
 	entry  *changelog.Entry
 	first  *changelog.Entry // whose place the entry takes, and that is acked with it; nil for none
 	object *pendingObject   // of the entry, with Latest
-	copies *copies          // that this is one of; nil for the only one
+	copies *eventCopies     // that this is one of; nil for the only one
 }
 
-// copies are several inflights of one entry, which is acked when all are settled.
-type copies struct {
+// eventCopies are several inflights of one entry, which is acked when all are settled.
+type eventCopies struct {
 	left  int
 	holds holds // of those that are settled
 }
 
 // holds are those of several events as one, by MessageID.
-type holds map[string]*publisher.Hold
+type holds map[string]*publisher.PositionHold
 
 // Release releases all.
 func (hs holds) Release() {
@@ -41,7 +41,7 @@ func (hs holds) Release() {
 }
 
 // settle counts a copy that is settled, and takes over its hold.
-func (of *copies) settle(p *inflight) {
+func (of *eventCopies) settle(p *inflightEvent) {
 	of.left--
 	if p.item.Hold != nil {
 		of.holds[p.event.MessageID()] = p.item.Hold
@@ -50,7 +50,7 @@ func (of *copies) settle(p *inflight) {
 
 // acquire waits for room in the window and acquires inflights for the first of the entries, at
 // least one.
-func (l *Listener) acquire(ctx context.Context, entries []*changelog.Entry) ([]*inflight, error) {
+func (l *Listener) acquire(ctx context.Context, entries []*changelog.Entry) ([]*inflightEvent, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	hasRoom := func() bool { return l.roomLocked() > 0 }
@@ -62,7 +62,7 @@ func (l *Listener) acquire(ctx context.Context, entries []*changelog.Entry) ([]*
 
 // tryAcquire acquires an inflight for each of the entries, or none where the window has no room
 // for all.
-func (l *Listener) tryAcquire(entries []*changelog.Entry) []*inflight {
+func (l *Listener) tryAcquire(entries []*changelog.Entry) []*inflightEvent {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.roomLocked() < len(entries) {
@@ -75,15 +75,15 @@ func (l *Listener) tryAcquire(entries []*changelog.Entry) []*inflight {
 func (l *Listener) roomLocked() int { return l.cfg.Window - len(l.inflights) + len(l.free) }
 
 // acquireLocked acquires inflights for the first of the entries, as far as the window has room.
-func (l *Listener) acquireLocked(entries []*changelog.Entry) []*inflight {
+func (l *Listener) acquireLocked(entries []*changelog.Entry) []*inflightEvent {
 	for len(l.free) < len(entries) && len(l.inflights) < l.cfg.Window {
-		p := &inflight{}
+		p := &inflightEvent{}
 		p.item.Settler, p.item.Seq = l, uint64(len(l.inflights))
 		l.inflights = append(l.inflights, p)
 		l.free = append(l.free, p)
 	}
 	n := min(len(entries), len(l.free))
-	taken := append([]*inflight{}, l.free[len(l.free)-n:]...)
+	taken := append([]*inflightEvent{}, l.free[len(l.free)-n:]...)
 	l.free = l.free[:len(l.free)-n]
 	for i, p := range taken {
 		p.entry = entries[i]
@@ -137,7 +137,7 @@ func (l *Listener) release(items []*publisher.Item) {
 		if p.object != nil {
 			l.queue.done(p.object)
 		}
-		*p = inflight{item: publisher.Item{Settler: l, Seq: it.Seq}}
+		*p = inflightEvent{item: publisher.Item{Settler: l, Seq: it.Seq}}
 		l.free = append(l.free, p)
 	}
 	if len(l.free) == len(l.inflights) {

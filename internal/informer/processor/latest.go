@@ -75,7 +75,7 @@ func (l *Listener) readAhead() (readAheadState, error) {
 		if err != nil {
 			return 0, err
 		}
-		if where = l.note(found, next); where != atEnd {
+		if where = l.queueHeader(found, next); where != atEnd {
 			return where, nil
 		}
 	}
@@ -90,8 +90,8 @@ func (l *Listener) readBacklog() readAheadState {
 	return where
 }
 
-// note notes what was found; next is behind it. From then on it is pending.
-func (l *Listener) note(found []changelog.Header, next changelog.Position) readAheadState {
+// queueHeader notes what was found; next is behind it. From then on it is pending.
+func (l *Listener) queueHeader(found []changelog.Header, next changelog.Position) readAheadState {
 	where, n, delivered, needless := l.addHeaders(found)
 	if n < len(found) {
 		next = found[n].Position
@@ -118,7 +118,7 @@ func (l *Listener) addHeaders(
 		if where = l.stopsAtLocked(&found[n]); where != atEnd {
 			break
 		}
-		needless = append(needless, l.queue.add(&found[n])...)
+		needless = append(needless, l.queue.queue(&found[n])...)
 	}
 	return where, n, delivered, needless
 }
@@ -152,8 +152,8 @@ func (l *Listener) ackNeedless(positions []changelog.Position) {
 	l.cursor.Ack(acks)
 }
 
-// Demander is a Publisher that says how many items are of use to it now: *publisher.Publisher.
-type Demander interface {
+// DemandReporter is a Publisher that says how many items are of use to it now: *publisher.Publisher.
+type DemandReporter interface {
 	Demand() (items int, changed <-chan struct{})
 }
 
@@ -161,7 +161,7 @@ type Demander interface {
 // while the sink is paused or unavailable the newest states are kept back. When the answer may have
 // changed, the log's waiters are woken.
 func (l *Listener) demand(ctx context.Context) int {
-	d, ok := l.cfg.Publisher.(Demander)
+	d, ok := l.cfg.Publisher.(DemandReporter)
 	if !ok {
 		return readSize
 	}

@@ -53,14 +53,14 @@ func newLatestQueue(max int, keepFirst bool) *latestQueue {
 	return &latestQueue{max: max, keepFirst: keepFirst, objects: map[resource.Key]*pendingObject{}}
 }
 
-// add notes a change and gives the positions of those that are needless by that, the new one
+// queue notes a change and gives the positions of those that are needless by that, the new one
 // perhaps among them.
 //
 // The older states of an object are, when it has changed again or is gone. A delete is not: another
 // object may get the name, and who was sent something of this one, maybe before a crash, has to be
 // sent its end. A Sync is needless beside any change, which says more. What is quarantined is sent
 // each time.
-func (q *latestQueue) add(h *changelog.Header) (needless []changelog.Position) {
+func (q *latestQueue) queue(h *changelog.Header) (needless []changelog.Position) {
 	o := q.object(h.Key)
 	if len(o.events) == 0 {
 		q.push(o, h)

@@ -77,7 +77,7 @@ func TestCollapse(t *testing.T) {
 			q := newLatestQueue(100, c.keepFirst)
 			var needless, events []string
 			for _, h := range headers(c.changes) {
-				for _, at := range q.add(&h) {
+				for _, at := range q.queue(&h) {
 					needless = append(needless, fmt.Sprint(at))
 				}
 			}
@@ -98,7 +98,7 @@ func TestCollapse(t *testing.T) {
 func TestLatestQueue(t *testing.T) {
 	add := func(q *latestQueue, names ...string) {
 		for _, name := range names {
-			q.add(&changelog.Header{Key: resource.Key(name), Op: event.Deleted})
+			q.queue(&changelog.Header{Key: resource.Key(name), Op: event.Deleted})
 		}
 	}
 	keys := func(taken []pendingEvent) (keys []string) {

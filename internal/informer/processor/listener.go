@@ -31,10 +31,10 @@ type Listener struct {
 	cond *sync.Cond // signalled when inflights become free
 	// inflights are made as they are needed, up to the window; free are those that are not with the
 	// publisher. An Item's Seq is the index of its inflight.
-	inflights []*inflight
-	free      []*inflight
+	inflights []*inflightEvent
+	free      []*inflightEvent
 	queue     *latestQueue // what was read ahead; nil without Latest
-	following following
+	following leaderView
 }
 
 // New makes the n-th listener of an informer's log. It starts nothing.

@@ -15,8 +15,8 @@ import (
 // replica leads, the listener sends from its cursor on. What the leader before has delivered it
 // acks without sending it: then too only the prefix was acked before.
 
-// following is how a listener stands to the leader.
-type following struct {
+// leaderView is how a listener stands to the leader.
+type leaderView struct {
 	// Guarded by Listener.mu.
 	stand standby.Stand
 	since time.Time // when the first entry was observed that the leader has not delivered
@@ -77,7 +77,7 @@ func (l *Listener) follow(ctx context.Context) (leads bool, err error) {
 }
 
 // ackLeft acks what is pending since a run before, as far as the leader has delivered it.
-func (l *Listener) ackLeft(d *delivered) {
+func (l *Listener) ackLeft(d *leaderDelivery) {
 	l.left = l.undelivered(l.left, d)
 	var acks []changelog.Ack
 	l.leftover = slices.DeleteFunc(l.leftover, func(h changelog.Header) bool {
@@ -97,7 +97,7 @@ func (l *Listener) ackLeft(d *delivered) {
 
 // ackDelivered reads on, and acks what comes, up to the first entry that the leader has not
 // delivered.
-func (l *Listener) ackDelivered(d *delivered) (where readAheadState, err error) {
+func (l *Listener) ackDelivered(d *leaderDelivery) (where readAheadState, err error) {
 	f := &l.following
 	_, end, closed := l.cursor.Next()
 	for {
@@ -126,7 +126,7 @@ func (l *Listener) ackDelivered(d *delivered) (where readAheadState, err error) 
 }
 
 // claimDelivered claims and acks the first of what was found, and reports whether that is all.
-func (l *Listener) claimDelivered(d *delivered) bool {
+func (l *Listener) claimDelivered(d *leaderDelivery) bool {
 	f := &l.following
 	d.selection = f.selection
 	var acks []changelog.Ack

@@ -9,12 +9,12 @@ import (
 func TestCovers(t *testing.T) {
 	follows := func(p Unit) Stand { return Stand{Progress: p} }
 	leads := func(p Unit) Stand { return Stand{Progress: p, Leads: true} }
-	listed := History{From: "5", Complete: true}
-	reported := &Front{Version: "10", Objects: []uint64{resource.Key("shop/a").Digest()}}
+	listed := Seen{From: "5", Complete: true}
+	reported := &NewestVersion{Version: "10", Objects: []uint64{resource.Key("shop/a").Digest()}}
 	tests := map[string]struct {
 		change  Change
 		stand   Stand
-		history History
+		history Seen
 		want    bool
 	}{
 		"nothing is delivered":      {Change{Version: "10"}, follows(Unit{}), listed, false},
@@ -53,18 +53,18 @@ func TestCovers(t *testing.T) {
 		},
 
 		"of a list that is under way": {
-			Change{Version: "20", OfList: true}, follows(Unit{Delivered: "24"}), History{From: "5"}, false,
+			Change{Version: "20", OfList: true}, follows(Unit{Delivered: "24"}), Seen{From: "5"}, false,
 		},
 		"of a list behind what is delivered": {
 			Change{Version: "20", OfList: true},
 			follows(Unit{Delivered: "24"}),
-			History{From: "25", Complete: true},
+			Seen{From: "25", Complete: true},
 			false,
 		},
 		"of a list that is delivered": {
 			Change{Version: "20", OfList: true},
 			follows(Unit{Delivered: "25"}),
-			History{From: "25", Complete: true},
+			Seen{From: "25", Complete: true},
 			true,
 		},
 		"of a list of another epoch": {

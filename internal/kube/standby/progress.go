@@ -48,7 +48,7 @@ type Unit struct {
 	// is unavailable, Delivered stands still.
 	Further map[string]resource.Version `json:"f,omitempty"`
 	// Front is of a version after Delivered, of which more may come; nil for none.
-	Front *Front `json:"t,omitempty"`
+	Front *NewestVersion `json:"t,omitempty"`
 	// Epoch of the server's history that Delivered, Further and Front are of.
 	Epoch int `json:"e,omitempty"`
 	// Selection is the version of the Namespaces up to which all events of changes of the selected
@@ -58,9 +58,9 @@ type Unit struct {
 	Selectors int `json:"l,omitempty"`
 }
 
-// Front has the objects whose change in a version has reached all sinks, by their Key.Digest: names
+// NewestVersion has the objects whose change in a version has reached all sinks, by their Key.Digest: names
 // are not for everybody who may read a Lease.
-type Front struct {
+type NewestVersion struct {
 	Version resource.Version `json:"v"`
 	Objects []uint64         `json:"o"`
 }
@@ -297,9 +297,9 @@ type Change struct {
 	Selection resource.Version
 }
 
-// History is how much of the server's history this replica has seen. Complete is not set during a
+// Seen is how much of the server's history this replica has seen. Complete is not set during a
 // list, nor before the first.
-type History struct {
+type Seen struct {
 	From     resource.Version // since then nothing is missing
 	Epoch    int
 	Complete bool
@@ -307,7 +307,7 @@ type History struct {
 
 // Covers reports whether a change has reached the sink by the leader, so that this replica does not
 // send it.
-func Covers(c *Change, s *Stand, h *History) bool {
+func Covers(c *Change, s *Stand, h *Seen) bool {
 	p := &s.Progress
 	switch {
 	case c.Repeats || s.Ended: // who follows leaves that to the leader
@@ -325,7 +325,7 @@ func Covers(c *Change, s *Stand, h *History) bool {
 	}
 }
 
-func (f *Front) has(c *Change) bool {
+func (f *NewestVersion) has(c *Change) bool {
 	return f != nil && c.Key != "" && c.Version == f.Version &&
 		slices.Contains(f.Objects, c.Key.Digest())
 }

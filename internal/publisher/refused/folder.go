@@ -164,13 +164,13 @@ const fresh = 10 * time.Second
 
 // reserve counts bytes that are about to be written.
 func (f *Folder) reserve(bytes int64) error {
-	if _, err := f.look(time.Now().Add(-fresh)); err != nil {
+	if _, err := f.contents(time.Now().Add(-fresh)); err != nil {
 		return err
 	}
 	if f.count(bytes) {
 		return nil
 	}
-	if _, err := f.look(time.Now()); err != nil { // somebody may have made room
+	if _, err := f.contents(time.Now()); err != nil { // somebody may have made room
 		return err
 	}
 	if f.count(bytes) {
@@ -197,8 +197,8 @@ func (f *Folder) give(bytes int64) {
 	f.used.files--
 }
 
-// look gives what the folder holds, as it was at some moment since the one given.
-func (f *Folder) look(since time.Time) (usage, error) {
+// contents gives what the folder holds, as it was at some moment since the one given.
+func (f *Folder) contents(since time.Time) (usage, error) {
 	f.mu.Lock()
 	used := f.used
 	f.mu.Unlock()
@@ -243,7 +243,7 @@ func (f *Folder) register(reg prometheus.Registerer) {
 	m := metric.With(reg)
 	gauge := func(name, help string, value func(usage) float64) {
 		m.GaugeFunc(name, help, func() float64 {
-			used, _ := f.look(time.Now().Add(-fresh)) // what can't be read is reported by Keep
+			used, _ := f.contents(time.Now().Add(-fresh)) // what can't be read is reported by Keep
 			return value(used)
 		})
 	}

@@ -225,15 +225,15 @@ func (e *noTopicError) Error() string {
 
 func (e *noTopicError) Unwrap() error { return kafkago.UnknownTopicOrPartition }
 
-// blocked has the lanes that need an operator: retrying alone is not likely to help.
-type blocked struct {
+// blockedLanes has the lanes that need an operator: retrying alone is not likely to help.
+type blockedLanes struct {
 	mu    sync.Mutex
 	lanes map[*lane]error // guarded by mu
 }
 
 // set records why a lane failed for the second time, if an operator must act. The first failure may
 // end when the lane looks up the partition's leader.
-func (b *blocked) set(l *lane, err error) {
+func (b *blockedLanes) set(l *lane, err error) {
 	switch {
 	case errors.Is(err, kafkago.UnknownTopicOrPartition):
 		err = fmt.Errorf("topic %s, or its partition %d, does not exist any more; create it "+
@@ -254,7 +254,7 @@ func (b *blocked) set(l *lane, err error) {
 	b.lanes[l] = err
 }
 
-func (b *blocked) clear(l *lane) {
+func (b *blockedLanes) clear(l *lane) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.lanes, l)

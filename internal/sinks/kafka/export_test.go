@@ -83,7 +83,7 @@ func EncodeBatch(
 		for _, h := range r.Headers {
 			headers = appendString(appendString(headers, h.Key), h.Value)
 		}
-		w.add(r.Time, r.Key, r.Value, headers, len(r.Headers))
+		w.appendRecord(r.Time, r.Key, r.Value, headers, len(r.Headers))
 	}
 	batch, err := w.finish(nil, codec)
 	if err == nil {

@@ -181,8 +181,8 @@ func readPage(records []byte, from int64) (p page, err error) {
 		case err != nil:
 			return p, nil // it is the first of the next page
 		}
-		if b.next() > p.next {
-			p.next = b.next()
+		if b.endOffset() > p.next {
+			p.next = b.endOffset()
 			p.batches = append(p.batches, b)
 		}
 		records = rest
@@ -225,7 +225,7 @@ func (l *lane) read(ctx context.Context, t *logRange, each batchVisitor) error {
 			if err := each.batch(b.batchHead, l.idsIn(&b, t.from, each.wantIDs)); err != nil {
 				return err
 			}
-			t.from = b.next()
+			t.from = b.endOffset()
 		}
 		t.from = p.next
 	}

@@ -27,25 +27,25 @@ type Sink struct {
 	log     *slog.Logger
 	metrics *metrics
 	scratch sync.Pool // *scratch
-	fitted  fitted
+	fitted  lastEncoded
 	names   sync.Pool // *[]byte, topic names being built
 
 	mu      sync.RWMutex
 	cluster *cluster          // nil: not open
 	topics  map[string]*topic // topics that events have gone to; entries stay until Close
-	missing map[string]missing
+	missing map[string]missingTopics
 	recall  recall
 	pins    partitionPins
-	blocked blocked
+	blocked blockedLanes
 	spare   *producer // requested by Open as a check of the right to produce
 	sweeps  sweeps
 }
 
 var (
-	_ sinks.Sink     = (*Sink)(nil)
-	_ sinks.Recaller = (*Sink)(nil)
-	_ sinks.Blocker  = (*Sink)(nil)
-	_ sinks.Outliner = (*Sink)(nil)
+	_ sinks.Sink       = (*Sink)(nil)
+	_ sinks.ReadBacker = (*Sink)(nil)
+	_ sinks.Blocker    = (*Sink)(nil)
+	_ sinks.Outliner   = (*Sink)(nil)
 )
 
 // New checks the configuration. It starts nothing and connects to nothing; its error has all
@@ -59,7 +59,7 @@ func New(config Config) (*Sink, error) {
 	s := &Sink{
 		config: c, codec: codec, encode: newEncoder(c.Records, c.Name), log: c.Log,
 		metrics: newMetrics(c.Registerer),
-		topics:  make(map[string]*topic), missing: make(map[string]missing),
+		topics:  make(map[string]*topic), missing: make(map[string]missingTopics),
 	}
 	s.scratch.New = func() any { return new(scratch) }
 	s.names.New = func() any { return new([]byte) }

@@ -130,7 +130,7 @@ func (l *lane) readUnread(ctx context.Context) error {
 		}
 	}
 	resume, err := l.readBack(ctx, l.unread, func(id string) {
-		l.storedIDs.add(id)
+		l.storedIDs.insert(id)
 		l.sink.recall.found(id)
 	})
 	switch {
@@ -221,9 +221,9 @@ type storedIDs struct {
 // addInOrder adds the messages of a batch that an earlier call left pending.
 func (s *storedIDs) addInOrder(ids []string) { s.inOrder = append(s.inOrder, ids...) }
 
-// add adds messages that may come at any time. Those beyond the bound are stored twice, with the
+// insert adds messages that may come at any time. Those beyond the bound are stored twice, with the
 // same ids.
-func (s *storedIDs) add(ids ...string) {
+func (s *storedIDs) insert(ids ...string) {
 	if s.anyOrder == nil {
 		s.anyOrder = make(map[string]bool, len(ids))
 	}
@@ -245,7 +245,7 @@ func (s *storedIDs) skip(messages []*sinks.Message) []*sinks.Message {
 func (s *storedIDs) skipInOrder(messages []*sinks.Message) []*sinks.Message {
 	for len(s.inOrder) > 0 && len(messages) > 0 {
 		if s.inOrder[0] != messages[0].Event.MessageID() {
-			s.add(s.inOrder...)
+			s.insert(s.inOrder...)
 			s.inOrder = nil
 			break
 		}
@@ -273,7 +273,7 @@ func (s *storedIDs) skipAnyOrder(messages []*sinks.Message) []*sinks.Message {
 	return left
 }
 
-var _ sinks.Rememberer = (*Sink)(nil)
+var _ sinks.EarlierRunFinder = (*Sink)(nil)
 
 // Remembers reads the last records of each partition of the topic, if that exists.
 func (s *Sink) Remembers(

@@ -157,21 +157,21 @@ func (l *Log) Read(
 	return p.next, nil
 }
 
-// aborted follows the transactions of a page that were aborted.
-type aborted struct {
+// abortedTransactions follows the transactions of a page that were aborted.
+type abortedTransactions struct {
 	list []abortedTransaction // not begun yet, by their first offsets
 	open map[int64]bool       // producers with one that has begun
 }
 
-func newAborted(list []abortedTransaction) *aborted {
+func newAborted(list []abortedTransaction) *abortedTransactions {
 	slices.SortFunc(list,
 		func(a, b abortedTransaction) int { return int(min(max(a.first-b.first, -1), 1)) })
-	return &aborted{list: list, open: map[int64]bool{}}
+	return &abortedTransactions{list: list, open: map[int64]bool{}}
 }
 
 // hides reports whether a batch has no records for a reader: it ends a transaction, or is of one
 // that was aborted.
-func (a *aborted) hides(b *logBatch) bool {
+func (a *abortedTransactions) hides(b *logBatch) bool {
 	for len(a.list) > 0 && a.list[0].first <= b.offset {
 		a.open[a.list[0].producer] = true
 		a.list = a.list[1:]

@@ -44,7 +44,7 @@ func (c encoder) put(w *batchWriter, e *event.Event, now time.Time) {
 		c.putBinary(w, e, at, key)
 	}
 	if c.tombstones && e.Op == event.Deleted && key != nil {
-		w.add(at, key, nil, nil, 0)
+		w.appendRecord(at, key, nil, nil, 0)
 	}
 }
 
@@ -75,7 +75,7 @@ func (c encoder) putBinary(w *batchWriter, e *event.Event, at time.Time, key *st
 	if len(value) == 0 && e.CompactionKey == "" {
 		value = []byte{}
 	}
-	w.add(at, key, value, w.headers, count+c.count+1)
+	w.appendRecord(at, key, value, w.headers, count+c.count+1)
 }
 
 // putStructured writes the whole event as the value.
@@ -84,7 +84,7 @@ func (c encoder) putStructured(w *batchWriter, e *event.Event, at time.Time, key
 	w.headers = appendString(w.headers[:0], "content-type")
 	w.headers = appendString(w.headers, structuredContentType)
 	w.headers = c.appendOwn(w.headers, e)
-	w.add(at, key, w.value, w.headers, c.count+2)
+	w.appendRecord(at, key, w.value, w.headers, c.count+2)
 }
 
 // These are not attributes of the event. They distinguish records with the same id: the events of
@@ -175,8 +175,8 @@ func (w *batchWriter) truncate(to savepoint) {
 		to.maxTime
 }
 
-// add appends a record. A nil key or value is a null; headers are already encoded, count of them.
-func (w *batchWriter) add(
+// appendRecord appends a record. A nil key or value is a null; headers are already encoded, count of them.
+func (w *batchWriter) appendRecord(
 	at time.Time, key *string, value []byte, headers []byte, headerCount int,
 ) {
 	timestamp := at.UnixMilli()
@@ -294,9 +294,9 @@ func varintSize(v int64) int {
 	return size
 }
 
-// fitted is the batch that Fits has made last: Publish sends the same event next, and compressing a
+// lastEncoded is the batch that Fits has made last: Publish sends the same event next, and compressing a
 // large one takes most of its time. It is one batch, and no more than a topic takes.
-type fitted struct {
+type lastEncoded struct {
 	mu    sync.Mutex
 	of    eventBytes
 	bytes []byte
@@ -317,14 +317,14 @@ func bytesOf(e *event.Event) eventBytes {
 }
 
 // keep takes the bytes over.
-func (f *fitted) keep(e *event.Event, bytes []byte, size int, count int32) {
+func (f *lastEncoded) keep(e *event.Event, bytes []byte, size int, count int32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.of, f.bytes, f.size, f.count = bytesOf(e), bytes, size, count
 }
 
 // reuse gives the bytes away, nil when they are of another event.
-func (f *fitted) reuse(e *event.Event) (bytes []byte, size int, count int32) {
+func (f *lastEncoded) reuse(e *event.Event) (bytes []byte, size int, count int32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.bytes == nil || f.of.event != e || f.of != bytesOf(e) {

@@ -48,8 +48,8 @@ type logBatch struct {
 	cut        bool   // the answer does not hold all of it
 }
 
-// next is the offset behind the batch.
-func (b *logBatch) next() int64 { return b.offset + int64(b.records) }
+// endOffset is the offset behind the batch.
+func (b *logBatch) endOffset() int64 { return b.offset + int64(b.records) }
 
 // Flags in a batch's attributes, and the bits that name its compression.
 const (
@@ -285,16 +285,16 @@ func inflate(codec compress.Compression, body []byte) (io.ReadCloser, error) {
 	default:
 		return nil, fmt.Errorf("it has an unknown compression (%d)", codec)
 	}
-	return &inflated{from, maxInflated}, nil
+	return &boundedReader{from, maxInflated}, nil
 }
 
-// inflated bounds what is read.
-type inflated struct {
+// boundedReader bounds what is read.
+type boundedReader struct {
 	io.ReadCloser
 	left int
 }
 
-func (r *inflated) Read(b []byte) (int, error) {
+func (r *boundedReader) Read(b []byte) (int, error) {
 	if r.left <= 0 {
 		return 0, errInflated
 	}

@@ -201,7 +201,7 @@ func (l *lane) resumeBehind(b batchHead, ids []string) {
 	for _, id := range ids {
 		l.sink.recall.found(id)
 	}
-	l.storedIDs.add(ids...)
+	l.storedIDs.insert(ids...)
 	l.producer.epoch, l.sequence = b.epoch, sequenceAfter(b.sequence, b.records)
 	l.next = b.offset + int64(b.records)
 	l.publishPlace()

@@ -25,9 +25,9 @@ type topic struct {
 	partitions int
 }
 
-// missing remembers for a moment that a topic does not exist, so that its events do not each look
+// missingTopics remembers for a moment that a topic does not exist, so that its events do not each look
 // it up.
-type missing struct {
+type missingTopics struct {
 	until time.Time
 	err   error
 }
@@ -65,7 +65,7 @@ func (s *Sink) topicOf(
 // lookupTopic returns a topic in use, or the error of one that was missing a moment ago.
 func (s *Sink) lookupTopic(name []byte) (*topic, error) {
 	s.mu.RLock()
-	t, m := s.topics[string(name)], missing{}
+	t, m := s.topics[string(name)], missingTopics{}
 	if t == nil {
 		m = s.missing[string(name)]
 	}
@@ -140,8 +140,8 @@ func (s *Sink) notFound(ctx context.Context, name string, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(s.missing, func(_ string, m missing) bool { return now.After(m.until) })
-	s.missing[name] = missing{until: now.Add(missingFor), err: err}
+	maps.DeleteFunc(s.missing, func(_ string, m missingTopics) bool { return now.After(m.until) })
+	s.missing[name] = missingTopics{until: now.Add(missingFor), err: err}
 	return err
 }
 
@@ -274,7 +274,7 @@ func (s *partitionPins) load(saved position) {
 	s.pinned = before
 }
 
-func (s *partitionPins) of(topic string) int {
+func (s *partitionPins) count(topic string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pinned[topic]
@@ -298,7 +298,7 @@ func (s *partitionPins) idle(places map[string][]place, idle map[string]int64) m
 // partitions move keys: Kafka's consumers read partitions concurrently, so that an object's later
 // events could be read before its earlier ones.
 func (s *Sink) pinnedPartitions(topic string, now int) int {
-	before := s.pins.of(topic)
+	before := s.pins.count(topic)
 	if before == 0 || before >= now {
 		return now // new, or recreated
 	}

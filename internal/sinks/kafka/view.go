@@ -26,8 +26,8 @@ type sweeps struct {
 
 // sweep is one partition that is compared with a list. The call of its lane owns it.
 type sweep struct {
-	next int64                     // the offset to read from
-	gone map[string]event.Vanished // by key: the last record so far is of no object that exists
+	next int64                          // the offset to read from
+	gone map[string]event.MissingObject // by key: the last record so far is of no object that exists
 }
 
 func (s *sweeps) getOrAdd(id string) *sweep {
@@ -39,7 +39,7 @@ func (s *sweeps) getOrAdd(id string) *sweep {
 	if s.byID == nil {
 		s.byID = map[string]*sweep{}
 	}
-	s.byID[id] = &sweep{gone: map[string]event.Vanished{}}
+	s.byID[id] = &sweep{gone: map[string]event.MissingObject{}}
 	return s.byID[id]
 }
 
@@ -131,7 +131,7 @@ func (s *Sink) readKeys(ctx context.Context, l *lane, w *sweep, end *sinks.Messa
 	informers := s.informers()
 	for w.next = max(w.next, first); w.next < last; {
 		next, err := log.Read(ctx, l.topic, l.partition, w.next, func(r *Record) error {
-			return w.look(r, end, informers)
+			return w.visit(r, end, informers)
 		})
 		if err != nil {
 			return err
@@ -148,8 +148,8 @@ func (s *Sink) informers() []string {
 	return s.config.Informers()
 }
 
-// look looks at a record of an object of the list's collection.
-func (w *sweep) look(r *Record, end *sinks.Message, informers []string) error {
+// visit looks at a record of an object of the list's collection.
+func (w *sweep) visit(r *Record, end *sinks.Message, informers []string) error {
 	key, about := string(r.Key), end.Event
 	rest, ours := strings.CutPrefix(key, about.PartitionKey+"/")
 	namespace, name, ok := strings.Cut(rest, "/")
@@ -169,7 +169,7 @@ func (w *sweep) look(r *Record, end *sinks.Message, informers []string) error {
 		delete(w.gone, key)
 		return err
 	}
-	v := event.Vanished{Namespace: namespace, Name: name}
+	v := event.MissingObject{Namespace: namespace, Name: name}
 	v.UID, v.Subject, v.ResourceVersion = r.attributes()
 	w.gone[strings.Clone(key)] = v
 	return nil

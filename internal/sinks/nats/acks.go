@@ -106,7 +106,7 @@ func (a *acks) register(
 	}
 	c := &call{
 		batch: batch, inbox: in, done: make(chan struct{}), pending: len(batch),
-		sent: make([]sending, 0, len(batch)), answered: make([]bool, len(batch)),
+		sent: make([]sentMessage, 0, len(batch)), answered: make([]bool, len(batch)),
 	}
 	for { // a call that lasts longer than 256 others still holds its slot
 		c.number = a.last.Add(1)

@@ -26,27 +26,27 @@ type call struct {
 
 	mu       sync.Mutex // guards the fields below, and the answers in the batch
 	batch    []*sinks.Message
-	sent     []sending // of the messages that were written so far, or refused before
+	sent     []sentMessage // of the messages that were written so far, or refused before
 	answered []bool
 	pending  int
-	repeats  []repeat
+	repeats  []duplicateAck
 }
 
-// sending is what is known of a message when it is written.
-type sending struct {
+// sentMessage is what is known of a message when it is written.
+type sentMessage struct {
 	stream *stream // nil when the stream is not managed
 	after  uint64  // the last sequence of the stream then: the message gets a higher one
 }
 
-// repeat is an ack that says duplicate.
-type repeat struct {
+// duplicateAck is an ack that says duplicate.
+type duplicateAck struct {
 	message int
 	seq     uint64
 }
 
 // aboutToSend is called before a message is written: an earlier answer is forged.
 func (c *call) aboutToSend(st *stream) {
-	in := sending{stream: st}
+	in := sentMessage{stream: st}
 	if st != nil {
 		in.after = st.last.Load()
 	}
@@ -91,7 +91,7 @@ func (c *call) answer(i int, a ack) ackOutcome {
 	c.answered[i] = true
 	c.batch[i].Err = a.err
 	if a.kind == duplicate {
-		c.repeats = append(c.repeats, repeat{i, a.seq})
+		c.repeats = append(c.repeats, duplicateAck{i, a.seq})
 	}
 	c.pending--
 	finished := c.pending == 0
@@ -174,15 +174,15 @@ const (
 // under its own id. A random text follows.
 const againToken = "/again/"
 
-// repeats remembers forged messages until the event is stored.
-type repeats struct {
+// forgedMessages remembers forged messages until the event is stored.
+type forgedMessages struct {
 	mu     sync.Mutex
 	forged map[string]bool // guarded by mu: message ids
 	warned time.Time       // guarded by mu
 }
 
 // checkRepeats checks the acks of a call that say duplicate.
-func (s *Sink) checkRepeats(ctx context.Context, batch []*sinks.Message, found []repeat, to route) {
+func (s *Sink) checkRepeats(ctx context.Context, batch []*sinks.Message, found []duplicateAck, to route) {
 	for _, r := range found {
 		m := batch[r.message]
 		id := to.id(m.Event)
@@ -281,7 +281,7 @@ func (s *Sink) resendForged(ctx context.Context, m *sinks.Message, to route) {
 }
 
 // setForged records whether a message has still to be sent again.
-func (r *repeats) setForged(id string, open bool) {
+func (r *forgedMessages) setForged(id string, open bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !open {
@@ -294,7 +294,7 @@ func (r *repeats) setForged(id string, open bool) {
 	r.forged[id] = true
 }
 
-func (r *repeats) isForged(id string) bool {
+func (r *forgedMessages) isForged(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.forged[id]

@@ -56,7 +56,7 @@ func (s *Sink) recordUnanswered(batch []*sinks.Message, to route, began lastSequ
 		st := s.streamOf(m.Event)
 		if _, ok := d.ids[id]; !ok && st != nil {
 			d.ids[id] = &unanswered{
-				stream: st, created: st.created, searchedTo: began.of(st), since: began.at,
+				stream: st, created: st.created, searchedTo: began.sequenceOf(st), since: began.at,
 			}
 		}
 	}
@@ -140,7 +140,7 @@ func (s *Sink) lastSequences() (h lastSequences) {
 	return h
 }
 
-func (h lastSequences) of(st *stream) uint64 {
+func (h lastSequences) sequenceOf(st *stream) uint64 {
 	if h.each == nil {
 		return h.one
 	}

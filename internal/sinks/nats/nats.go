@@ -37,14 +37,14 @@ type Sink struct {
 	streamName  *event.Template
 	several     bool // streamName has fields
 	streams     *streams
-	position    position // the last result of Position
-	inDoubt     *inDoubt // messages without an answer
-	acks        *acks    // calls that wait for acks; unused with Mode Core
-	repeats     repeats  // what the stream had before this process sent it
-	reported    reported // by the server, of no call
-	outage      outage   // of the connection
-	newest      newest   // what a bucket holds that an earlier process has put there
-	sweeps      sweeps   // how far a bucket was compared with a list
+	position    position       // the last result of Position
+	inDoubt     *inDoubt       // messages without an answer
+	acks        *acks          // calls that wait for acks; unused with Mode Core
+	repeats     forgedMessages // what the stream had before this process sent it
+	reported    serverErrors   // by the server, of no call
+	outage      outage         // of the connection
+	newest      savedSequences // what a bucket holds that an earlier process has put there
+	sweeps      sweeps         // how far a bucket was compared with a list
 }
 
 var (
@@ -68,7 +68,7 @@ func New(cfg Config) (*Sink, error) {
 		// several sinks may share a dead-letter subject
 		dead:    route{subject: deadLetter, idSuffix: "/dead/" + cfg.Sink},
 		streams: &streams{byName: map[string]*stream{}},
-		inDoubt: newInDoubt(), reported: reported{violations: newViolations()},
+		inDoubt: newInDoubt(), reported: serverErrors{violations: newViolations()},
 	}
 	if cfg.Mode == KV {
 		s.events.prefix = bucketSubject + cfg.Bucket + "."
@@ -186,8 +186,8 @@ func (s *Sink) limits() (sizeLimits, error) {
 	return l, nil
 }
 
-// of adds the limit of an event's stream.
-func (l sizeLimits) of(st *stream) sizeLimits {
+// limitFor adds the limit of an event's stream.
+func (l sizeLimits) limitFor(st *stream) sizeLimits {
 	if st != nil {
 		l.stream = st.maxMsgSize
 	}
@@ -216,8 +216,8 @@ func (s *Sink) disconnect(conn *nats.Conn) {
 	}
 }
 
-// reported is what the server reported.
-type reported struct {
+// serverErrors is what the server reported.
+type serverErrors struct {
 	newest     lastError
 	violations violations
 }
@@ -336,7 +336,7 @@ func (s *Sink) Fits(e *event.Event) error {
 	if err != nil {
 		return nil // Publish reports it
 	}
-	limits = limits.of(s.streamOf(e))
+	limits = limits.limitFor(s.streamOf(e))
 	if most := len(e.Data) + maxUsualHeader; (limits.payload <= 0 || most < limits.payload) &&
 		(limits.stream <= 0 || most < limits.stream) {
 		return nil

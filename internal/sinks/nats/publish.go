@@ -44,7 +44,7 @@ func (s *Sink) sendOnce(ctx context.Context, batch []*sinks.Message, to route) {
 }
 
 // send is one attempt. It returns the messages that the stream had already.
-func (s *Sink) send(ctx context.Context, batch []*sinks.Message, to route) []repeat {
+func (s *Sink) send(ctx context.Context, batch []*sinks.Message, to route) []duplicateAck {
 	c, err := s.acks.register(ctx, s.conn, batch)
 	if err != nil {
 		sinks.Fail(batch, err)
@@ -90,7 +90,7 @@ func (s *Sink) write(ctx context.Context, c *call, to route) {
 			c.fail(stopped(err))
 			return
 		}
-		if err := limits.of(st).check(enc); err != nil {
+		if err := limits.limitFor(st).check(enc); err != nil {
 			c.answer(i, failedWith(classified(err)))
 			continue
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-var _ sinks.Recaller = (*Sink)(nil)
+var _ sinks.ReadBacker = (*Sink)(nil)
 
 // positionFormat is the version of Position's format.
 const positionFormat = 1
@@ -242,7 +242,7 @@ func (s *Sink) readRange(
 	}
 }
 
-var _ sinks.Rememberer = (*Sink)(nil)
+var _ sinks.EarlierRunFinder = (*Sink)(nil)
 
 // Remembers reads the last message of the resource, and the last of the kind of about: two
 // requests.

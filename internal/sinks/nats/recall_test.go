@@ -156,7 +156,7 @@ func TestRecallAfterCrash(t *testing.T) {
 	sink := ts.newSink(window)
 	p, err := publisher.New(publisher.Config{
 		Sink: sink, Name: "again", Log: testLog(t),
-		Saved: publisher.Saved{Position: from},
+		Saved: publisher.SavedPosition{Position: from},
 	})
 	if err != nil {
 		t.Fatal(err)

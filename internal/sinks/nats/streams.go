@@ -202,7 +202,7 @@ func (o *StreamOwners) claim(st *stream, s *Sink) error {
 	if o == nil || s.cfg.Informers == nil {
 		return nil
 	}
-	before, number := o.add(st, s)
+	before, number := o.register(st, s)
 	for _, other := range before {
 		if other.cfg.Sink == s.cfg.Sink { // the same sink, whose place this one takes
 			continue
@@ -221,8 +221,8 @@ func (o *StreamOwners) claim(st *stream, s *Sink) error {
 	return nil
 }
 
-// add returns the sinks that publish to the stream already.
-func (o *StreamOwners) add(st *stream, s *Sink) (before []*Sink, number uint64) {
+// register returns the sinks that publish to the stream already.
+func (o *StreamOwners) register(st *stream, s *Sink) (before []*Sink, number uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, in := range o.list {

@@ -25,15 +25,15 @@ import (
 // maxNewest bounds how many keys are remembered, as the publisher bounds the ids that it remembers.
 const maxNewest = 1 << 20
 
-// newest has the sequence attribute of what an earlier process has put under a key behind its last
+// savedSequences has the sequence attribute of what an earlier process has put under a key behind its last
 // checkpoint. What came before it is sent again by this process, and must not replace it.
-type newest struct {
+type savedSequences struct {
 	mu    sync.Mutex
 	byKey map[string]string // guarded by mu, by subject
 }
 
 // found remembers a message that was read back.
-func (n *newest) found(subject, sequence string) {
+func (n *savedSequences) found(subject, sequence string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.byKey == nil {
@@ -45,7 +45,7 @@ func (n *newest) found(subject, sequence string) {
 }
 
 // passed reports whether the key holds a newer event than this one.
-func (n *newest) passed(subject []byte, e *event.Event) bool {
+func (n *savedSequences) passed(subject []byte, e *event.Event) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	sequence, ok := n.byKey[string(subject)]
@@ -158,7 +158,7 @@ func (s *Sink) sweepKeys(ctx context.Context, end *sinks.Message, to route) erro
 	}
 	w := &sweeper{sink: s, end: end, to: to, informers: s.informers()}
 	if err := s.readRange(ctx, js, t, func(m jetstream.Msg, sequence uint64) {
-		w.look(ctx, m, sequence)
+		w.visit(ctx, m, sequence)
 	}); err != nil {
 		return &unreadError{err}
 	}
@@ -193,8 +193,8 @@ type sweeper struct {
 	err       error
 }
 
-// look looks at the entry of a key.
-func (w *sweeper) look(ctx context.Context, m jetstream.Msg, sequence uint64) {
+// visit looks at the entry of a key.
+func (w *sweeper) visit(ctx context.Context, m jetstream.Msg, sequence uint64) {
 	if w.err != nil {
 		return
 	}
@@ -242,7 +242,7 @@ func (w *sweeper) object(subject string) (namespace, name string, ok bool) {
 // deleted is the event of an object that is gone. The same list makes the same event.
 func (w *sweeper) deleted(subject string, header nats.Header) *event.Event {
 	namespace, name, _ := w.object(subject)
-	return event.Vanished{
+	return event.MissingObject{
 		Namespace: namespace, Name: name, UID: attribute(header, "uid"),
 		Subject:         attribute(header, "subject"),
 		ResourceVersion: attribute(header, "resourceversion"),

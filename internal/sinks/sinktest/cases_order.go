@@ -195,7 +195,7 @@ func broadcasts(t *testing.T, h Harness) {
 	}
 	publish(t, sink, NewEvent("before", 1, 300))
 	var position []byte
-	recaller, recalls := sink.(sinks.Recaller)
+	recaller, recalls := sink.(sinks.ReadBacker)
 	if recalls {
 		position = recaller.Position()
 	}

@@ -144,7 +144,7 @@ func settled() int {
 func recalls(t *testing.T, h Harness) {
 	b := h.Start(t)
 	first := open(t, b)
-	recaller, ok := first.(sinks.Recaller)
+	recaller, ok := first.(sinks.ReadBacker)
 	if !ok {
 		t.Skip("the sink can't be read back")
 	}
@@ -190,7 +190,7 @@ func recalls(t *testing.T, h Harness) {
 func recall(t *testing.T, sink sinks.Sink, from []byte) map[string]bool {
 	t.Helper()
 	got := map[string]bool{}
-	if err := sink.(sinks.Recaller).Recall(t.Context(), from,
+	if err := sink.(sinks.ReadBacker).Recall(t.Context(), from,
 		func(id string) { got[id] = true }); err != nil {
 		t.Fatalf("recall: %v", err)
 	}

@@ -167,15 +167,15 @@ func matches(pattern, name string) bool {
 	return ok && strings.HasSuffix(rest, parts[len(parts)-1])
 }
 
-// Place is a message in its lane.
-type Place struct {
+// MessageAddress is a message in its lane.
+type MessageAddress struct {
 	Lane   string
 	Offset uint64
 }
 
 // Delete deletes messages of streams. One that is gone already is no error. Config.From is
 // the address of NATS servers.
-func Delete(ctx context.Context, cfg Config, places []Place) error {
+func Delete(ctx context.Context, cfg Config, places []MessageAddress) error {
 	scheme, rest, _ := strings.Cut(cfg.From, "://")
 	hosts, _, _ := strings.Cut(rest, "/")
 	conn, js, err := dialNATS(ctx, cfg, scheme, hosts)
@@ -197,7 +197,7 @@ func Delete(ctx context.Context, cfg Config, places []Place) error {
 
 // deleteMessage deletes one. streams are those that were asked for before.
 func deleteMessage(
-	ctx context.Context, js jetstream.JetStream, streams map[string]jetstream.Stream, at Place,
+	ctx context.Context, js jetstream.JetStream, streams map[string]jetstream.Stream, at MessageAddress,
 ) error {
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)

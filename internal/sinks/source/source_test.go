@@ -390,7 +390,7 @@ func TestSubject(t *testing.T) {
 		c.Connection.Auth = as("bridge").Auth
 		c.Sink = "a/again/X" // the id is as of one that was sent again
 	}), events)
-	var places []source.Place
+	var places []source.MessageAddress
 	read := func(cfg source.Config) (ids []string) {
 		places = nil
 		r := open(t, cfg)
@@ -400,7 +400,7 @@ func TestSubject(t *testing.T) {
 			if m.Sink != "a" {
 				t.Errorf("%s is of the sink %q", m.Event.ID, m.Sink)
 			}
-			ids, places = append(ids, m.Event.ID), append(places, source.Place{Lane: m.Lane, Offset: m.Offset})
+			ids, places = append(ids, m.Event.ID), append(places, source.MessageAddress{Lane: m.Lane, Offset: m.Offset})
 		}
 		return ids
 	}
@@ -426,7 +426,7 @@ func TestSubject(t *testing.T) {
 	cfg.NATS = as("deleter")
 	testkit.OK(t, source.Delete(t.Context(), cfg, places))
 	testkit.OK(t, source.Delete(t.Context(), cfg, places[:1]))
-	elsewhere := []source.Place{{Lane: "OTHER", Offset: 1}}
+	elsewhere := []source.MessageAddress{{Lane: "OTHER", Offset: 1}}
 	cfg.NATS = as("bridge")
 	err := source.Delete(t.Context(), cfg, elsewhere)
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -43,14 +43,14 @@ type Sink struct {
 
 	busy *semaphore.Weighted // its holder writes, and owns the fields below
 	buf  []byte
-	owed torn
-	left *writing // a write that a call did not wait for; nil for none
+	owed partialLine
+	left *pendingWrite // a write that a call did not wait for; nil for none
 	// messages of such a write whose lines were taken to their end, and whose callers do not know
 	taken map[string]struct{}
 }
 
-// torn is a line of which the writer took only the beginning.
-type torn struct {
+// partialLine is a line of which the writer took only the beginning.
+type partialLine struct {
 	id   string // of its message
 	rest []byte // of the line, not written yet
 }
@@ -178,11 +178,11 @@ func explain(err error) error {
 	return &sinks.Error{Class: sinks.Retry, Err: fmt.Errorf("standard output: %w", err)}
 }
 
-// writing is one write, which continues when nobody waits for it any more.
-type writing struct {
+// pendingWrite is one write, which continues when nobody waits for it any more.
+type pendingWrite struct {
 	buf  []byte
-	owed torn  // what buf begins with
-	ends []int // where each message's line ends in buf
+	owed partialLine // what buf begins with
+	ends []int       // where each message's line ends in buf
 	// of the messages, by lineID; set when nobody waits any more, since events are the caller's
 	ids  []string
 	done chan struct{}
@@ -217,8 +217,8 @@ func (s *Sink) write(ctx context.Context, batch []*sinks.Message) {
 }
 
 // render makes the lines of a batch.
-func (s *Sink) render(batch []*sinks.Message) *writing {
-	w := &writing{owed: s.owed, ends: make([]int, len(batch)), done: make(chan struct{})}
+func (s *Sink) render(batch []*sinks.Message) *pendingWrite {
+	w := &pendingWrite{owed: s.owed, ends: make([]int, len(batch)), done: make(chan struct{})}
 	w.buf = append(s.buf[:0], s.owed.rest...)
 	for i, m := range batch {
 		// A message that is resent because its line was torn needs the rest of the line, and no
@@ -240,7 +240,7 @@ func (s *Sink) tryFormat(buf []byte, e *event.Event) (out []byte, err error) {
 }
 
 // wait is false when ctx ended before the write did.
-func (w *writing) wait(ctx context.Context) bool {
+func (w *pendingWrite) wait(ctx context.Context) bool {
 	select {
 	case <-w.done:
 		return true
@@ -250,7 +250,7 @@ func (w *writing) wait(ctx context.Context) bool {
 }
 
 // conclude notes what a write that is done has left. id is of a message of it.
-func (s *Sink) conclude(w *writing, id func(i int) string) {
+func (s *Sink) conclude(w *pendingWrite, id func(i int) string) {
 	s.buf, s.owed = w.buf, w.torn(id)
 }
 
@@ -275,18 +275,18 @@ func (s *Sink) finish(ctx context.Context) bool {
 }
 
 // torn is the line that was taken in part.
-func (w *writing) torn(id func(i int) string) torn {
+func (w *pendingWrite) torn(id func(i int) string) partialLine {
 	if w.written < len(w.owed.rest) {
-		return torn{w.owed.id, slices.Clone(w.owed.rest[w.written:])}
+		return partialLine{w.owed.id, slices.Clone(w.owed.rest[w.written:])}
 	}
 	begin := len(w.owed.rest)
 	for i, end := range w.ends {
 		if begin < w.written && w.written < end {
-			return torn{id(i), slices.Clone(w.buf[w.written:end])}
+			return partialLine{id(i), slices.Clone(w.buf[w.written:end])}
 		}
 		begin = end
 	}
-	return torn{}
+	return partialLine{}
 }
 
 // untaken gives the messages whose lines were not taken by a write that nobody waited for.

@@ -70,7 +70,7 @@ type DB struct {
 	runs   Runs
 	disk   *diskState // nil in memory
 	writes writes
-	fatal  *fatal
+	fatal  *fatalReporter
 	used   atomic.Uint64 // bytes, when they were last counted
 }
 

@@ -21,8 +21,8 @@ import (
 // check, and not a wrong one.
 const extentFile = "manifest.extent"
 
-// extent writes the file.
-type extent struct {
+// manifestLength writes the file.
+type manifestLength struct {
 	files vfs.FS
 	dir   string
 
@@ -31,7 +31,7 @@ type extent struct {
 }
 
 // synced is called with how far a journal of Pebble's is on disk.
-func (e *extent) synced(name string, length int64) {
+func (e *manifestLength) synced(name string, length int64) {
 	base := path.Base(name)
 	if !strings.HasPrefix(base, "MANIFEST-") {
 		return
@@ -49,7 +49,7 @@ func (e *extent) synced(name string, length int64) {
 	_, _ = e.file.WriteAt(encodeExtent(base, length), 0)
 }
 
-func (e *extent) close() {
+func (e *manifestLength) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.file != nil {

@@ -27,7 +27,7 @@ type diskState struct {
 	log     *slog.Logger
 	metrics *metrics
 	began   time.Time // of the last stall; set and read in changed only
-	extent  extent
+	extent  manifestLength
 
 	scarce atomic.Bool  // there is less than the reserve
 	left   atomic.Int64 // free bytes; -1 before that was checked, and where it is not known
@@ -35,15 +35,15 @@ type diskState struct {
 	looked time.Time // guarded by mu: when that was checked
 }
 
-func newDiskState(o Options, fatal *fatal) *diskState {
+func newDiskState(o Options, fatal *fatalReporter) *diskState {
 	log := fatal.log
 	d := &diskState{inner: cmp.Or(o.FS, vfs.Default), dir: o.Dir, log: log}
 	d.left.Store(-1)
-	d.extent = extent{files: d.inner, dir: o.Dir}
+	d.extent = manifestLength{files: d.inner, dir: o.Dir}
 	d.files = disk.New(d.inner, disk.Config{
 		Changed: d.changed, Synced: d.extent.synced,
 		Failed: func(err error) {
-			fatal.because(fmt.Errorf("state directory %s can't be written: %w; nothing is lost: "+
+			fatal.report(fmt.Errorf("state directory %s can't be written: %w; nothing is lost: "+
 				"see to the disk, or start with a copy on another", o.Dir, err))
 		},
 	})
@@ -119,12 +119,12 @@ func (db *DB) Room(used int64) bool {
 // committed, so nobody else finds out that space was freed. It costs nothing while there is Room.
 func (db *DB) Look(used int64) {
 	if !db.Room(used) {
-		db.disk.look()
+		db.disk.checkSpace()
 	}
 }
 
-// look checks, once a second, how much space is left.
-func (d *diskState) look() {
+// checkSpace checks, once a second, how much space is left.
+func (d *diskState) checkSpace() {
 	d.mu.Lock()
 	recent := time.Since(d.looked) < time.Second
 	if !recent {
@@ -165,30 +165,30 @@ func (db *DB) Health() error {
 // close closes the files beside the database.
 func (d *diskState) close() { d.extent.close() }
 
-// fatal is what happens when Pebble can't continue. It reports that from deep within, with locks
-// held, and must not get control back; so the goroutine stays there, and another one has to end the
-// process.
-type fatal struct {
+// fatalReporter ends the process when Pebble can't continue. Pebble reports that from deep within,
+// with locks held, and must not get control back; so the goroutine stays there, and another one has
+// to end the process.
+type fatalReporter struct {
 	log     *slog.Logger
-	report  func(error)
+	end     func(error)
 	once    sync.Once
 	opening atomic.Bool
 	refused chan error // why the database can't be opened
 }
 
-func newFatal(report func(error), log *slog.Logger) *fatal {
+func newFatal(report func(error), log *slog.Logger) *fatalReporter {
 	if report == nil {
 		report = func(err error) {
 			log.Error("the state database can't continue", "err", err)
 			os.Exit(1)
 		}
 	}
-	return &fatal{log: log, report: report, refused: make(chan error, 1)}
+	return &fatalReporter{log: log, end: report, refused: make(chan error, 1)}
 }
 
 // whileOpening returns as an error what is fatal while a database is opened: nothing runs on it
 // yet.
-func (f *fatal) whileOpening(open func() (*pebble.DB, error)) (*pebble.DB, error) {
+func (f *fatalReporter) whileOpening(open func() (*pebble.DB, error)) (*pebble.DB, error) {
 	type opened struct {
 		db  *pebble.DB
 		err error
@@ -208,8 +208,8 @@ func (f *fatal) whileOpening(open func() (*pebble.DB, error)) (*pebble.DB, error
 	}
 }
 
-// because ends everything.
-func (f *fatal) because(err error) {
+// report ends the process, or the opening of the database.
+func (f *fatalReporter) report(err error) {
 	if f.opening.Load() {
 		select {
 		case f.refused <- err:
@@ -217,13 +217,13 @@ func (f *fatal) because(err error) {
 		}
 		return
 	}
-	f.once.Do(func() { f.report(err) })
+	f.once.Do(func() { f.end(err) })
 }
 
 // damaged is called when a file is not as it was written, whoever reads it.
 func (db *DB) damaged(info pebble.DataCorruptionInfo) {
 	what, _, _ := strings.Cut(fmt.Sprint(info.Details), "\n")
-	db.fatal.because(damagedError(db.dir, fmt.Sprintf("%s: %s", path.Base(info.Path), what)))
+	db.fatal.report(damagedError(db.dir, fmt.Sprintf("%s: %s", path.Base(info.Path), what)))
 }
 
 // damagedError adds what can be done about damage.
@@ -236,7 +236,7 @@ func damagedError(dir, what string) error {
 // pebbleLogger passes Pebble's messages on. Its many Infof are useful to a debugger only.
 type pebbleLogger struct {
 	log   *slog.Logger
-	fatal *fatal
+	fatal *fatalReporter
 }
 
 func (l pebbleLogger) Infof(format string, args ...any) {
@@ -256,7 +256,7 @@ func (l pebbleLogger) Fatalf(format string, args ...any) {
 			err.cause = cause
 		}
 	}
-	l.fatal.because(err)
+	l.fatal.report(err)
 	select {}
 }
 

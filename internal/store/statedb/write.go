@@ -37,7 +37,7 @@ func (db *DB) Release() { db.writes.release() }
 // NewBatch begins a batch for Commit.
 func (db *DB) NewBatch() *pebble.Batch {
 	if db.disk != nil {
-		db.disk.look()
+		db.disk.checkSpace()
 	}
 	return db.pebble.NewBatch()
 }
@@ -142,7 +142,7 @@ func (db *DB) guard(op func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("state database: %v", r)
-			db.fatal.because(err)
+			db.fatal.report(err)
 		}
 	}()
 	return op()
