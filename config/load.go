@@ -10,8 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/spf13/pflag"
+
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // Options say where a configuration is read from.

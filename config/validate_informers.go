@@ -8,14 +8,15 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/event/filter"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/settings/suggest"
-	"go.yaml.in/yaml/v3"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 func (inf *Informer) validate(ps *settings.Report, path string, sinkNames []string) {

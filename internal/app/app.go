@@ -21,6 +21,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/app/sinkmaker"
@@ -32,9 +36,6 @@ import (
 	"github.com/kubebridge/bridge/internal/publisher/tail"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"golang.org/x/sync/errgroup"
 )
 
 // StartError is why a bridge could not start, or could not have: its configuration or its

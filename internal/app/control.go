@@ -9,13 +9,14 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher/tail"
 	"github.com/kubebridge/bridge/internal/settings"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // adminCommands is what the admin server can change: it does what operators ask for.

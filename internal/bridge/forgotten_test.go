@@ -22,7 +22,7 @@ type rememberer struct {
 	asked *int
 }
 
-func (s rememberer) Remembers(_ context.Context, _ *event.Event, ours func(sinks.Trace) bool) (bool, error) {
+func (s rememberer) FindEarlierRun(_ context.Context, _ *event.Event, ours func(sinks.Trace) bool) (bool, error) {
 	*s.asked++
 	return s.err == nil && ours(s.holds), s.err
 }

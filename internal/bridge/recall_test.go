@@ -22,9 +22,9 @@ func (r recaller) Position() []byte {
 	return binary.AppendUvarint(nil, uint64(len(r.Records())))
 }
 
-// Recall implements sinks.Recaller. A message that was refused and is not in the dead letters is
+// ReadBack implements sinks.Recaller. A message that was refused and is not in the dead letters is
 // not stored.
-func (r recaller) Recall(_ context.Context, from []byte, found func(string)) error {
+func (r recaller) ReadBack(_ context.Context, from []byte, found func(string)) error {
 	if c, _ := r.Condition(); c == testkit.Unreachable {
 		return testkit.ErrUnreachable
 	}

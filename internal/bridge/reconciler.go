@@ -7,11 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store/statedb"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // reconciler keeps the pipelines in sync with what the API server serves: it starts those whose

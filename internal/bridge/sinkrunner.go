@@ -7,10 +7,11 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/publisher"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // sinkRunner is a sink that runs, and what ends with it.
@@ -111,7 +112,7 @@ func (b *Bridge) newSinkRunner(sc SinkConfig, patient bool) (*sinkRunner, error)
 // saved is what the state has about a sink.
 func (b *Bridge) saved(sink string) (s publisher.SavedPosition, err error) {
 	if s.Position, err = b.cfg.DB.SinkPosition(sink); err == nil {
-		s.Recalled, err = b.cfg.DB.SinkRecalled(sink)
+		s.Recalled, err = b.cfg.DB.SinkReadBack(sink)
 	}
 	return s, err
 }

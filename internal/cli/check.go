@@ -8,13 +8,14 @@ import (
 	"os"
 	"time"
 
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/app/rights"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/event/asyncapi"
-	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 )
 
 func newValidateCommand() *cobra.Command {

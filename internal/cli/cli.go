@@ -15,9 +15,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/settings"
-	"github.com/spf13/cobra"
 )
 
 // Run runs a command of the program of this build. It returns the exit code.

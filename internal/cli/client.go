@@ -18,9 +18,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/app/tokenfile"
-	"github.com/spf13/cobra"
 )
 
 // Client gives commands to a running bridge.

@@ -9,9 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kubebridge/bridge/config"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/kubebridge/bridge/config"
 )
 
 // Settings are the flags that set a key of the configuration. Their own defaults only show in the

@@ -9,12 +9,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rogpeppe/go-internal/testscript"
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kfake"
-
-	natsgo "github.com/nats-io/nats.go"
 )
 
 // review answers a SelfSubjectAccessReview: everything is allowed but what is in the namespace

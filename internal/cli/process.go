@@ -17,10 +17,11 @@ import (
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+	"k8s.io/klog/v2"
+
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/ratelimit"
-	"k8s.io/klog/v2"
 )
 
 // NewLogger makes the logger that is handed to everything, and lets client-go's klog, which knows

@@ -9,12 +9,13 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/spf13/cobra"
+
 	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/app/streams"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/publisher/refused"
 	"github.com/kubebridge/bridge/internal/sinks/source"
-	"github.com/spf13/cobra"
 )
 
 // resending sends refused events through a running bridge.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/spf13/cobra"
+
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/bridge"
@@ -20,7 +22,6 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/spf13/cobra"
 )
 
 func newRunCommand(build Build) *cobra.Command {

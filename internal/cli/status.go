@@ -18,11 +18,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/informer"
-	"github.com/spf13/cobra"
 )
 
 func newStatusCommand() *cobra.Command {

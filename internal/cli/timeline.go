@@ -11,11 +11,12 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
-	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // timelineOptions are the flags of bridge timeline.

@@ -9,11 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/streams"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/event/verify"
-	"github.com/spf13/cobra"
 )
 
 // verifyOutputs are the values of --output.

@@ -9,10 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // ErrClosed is returned by the adding methods after Close, and by Pop when nothing is left.

@@ -90,7 +90,7 @@ func (*halves) Parts(context.Context, *event.Event) (int, error) { return 2, nil
 
 func (s *halves) Position() []byte { return []byte{s.end} }
 
-func (s *halves) Recall(_ context.Context, _ []byte, found func(string)) error {
+func (s *halves) ReadBack(_ context.Context, _ []byte, found func(string)) error {
 	if s.holds != "" {
 		found(s.holds)
 	}

@@ -53,7 +53,7 @@ func (p *Informer) forgotten(ctx context.Context) (found controller.EarlierRuns)
 		asking.Go(func() { // at once: several brokers may be unavailable
 			limited, cancel := context.WithTimeoutCause(ctx, patience, errNotAnswered)
 			defer cancel()
-			holds, last, err := p.remembers(limited, binding.Sink)
+			holds, last, err := p.findEarlierRun(limited, binding.Sink)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -81,7 +81,7 @@ func (p *Informer) holds(ctx context.Context, sink string) (holds bool, epoch in
 		}
 	}
 	for began := time.Now(); ; {
-		holds, epoch, err = p.remembers(ctx, sink)
+		holds, epoch, err = p.findEarlierRun(ctx, sink)
 		switch {
 		case err == nil:
 			return holds, epoch, nil
@@ -101,9 +101,9 @@ func (p *Informer) logUnknown(sink string, err error) {
 		"sink", sink, "err", err)
 }
 
-// remembers asks a sink whether its broker holds events of the pipeline, and of which epoch the
+// findEarlierRun asks a sink whether its broker holds events of the pipeline, and of which epoch the
 // last of them are.
-func (p *Informer) remembers(
+func (p *Informer) findEarlierRun(
 	ctx context.Context, sink string,
 ) (remembers bool, epoch int, err error) {
 	s, ok := p.env.Sink(sink)
@@ -116,7 +116,7 @@ func (p *Informer) remembers(
 	}
 	about := maker.Synced("", event.Listing{}, event.IDSuffix{}, time.Time{})
 	isOurs := p.isOurs(&about)
-	remembers, err = s.Publisher.Remembers(ctx, &about, func(t sinks.Trace) bool {
+	remembers, err = s.Publisher.FindEarlierRun(ctx, &about, func(t sinks.Trace) bool {
 		ours := isOurs(t)
 		if ours {
 			// Else it is forged. This run publishes in the next epoch, which other replicas have to

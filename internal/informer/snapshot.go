@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/resource"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 var (

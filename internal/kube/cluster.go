@@ -7,13 +7,14 @@ import (
 	"os"
 	"strings"
 
-	"github.com/kubebridge/bridge/internal/resource"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // ClusterID is the uid of the namespace kube-system, which is the nearest that Kubernetes has to an

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/settings/suggest"
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kubebridge/bridge/internal/settings/suggest"
 )
 
 // ErrNoConfig says that there is neither a kubeconfig nor a pod's service account.

@@ -12,10 +12,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/kubebridge/bridge/internal/resource"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // acceptDiscovery asks for everything in one document, which API servers know since 1.30 (v2) or

@@ -9,11 +9,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/settings/suggest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/settings/suggest"
 )
 
 // fewNames is how many names an error lists.

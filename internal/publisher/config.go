@@ -8,10 +8,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Config of a Publisher. Zero values mean the documented default.

@@ -17,9 +17,9 @@ type Publisher struct {
 	metrics  *metrics
 	warnings warnings
 
-	holds    *holds
-	inDoubt  unansweredHolds
-	recalled *recalled
+	holds       *holds
+	inDoubt     unansweredHolds
+	readBackIDs *readBackSet
 
 	capacity *capacity
 	queue    *ratelimit.Queue[*lane]
@@ -52,19 +52,19 @@ func New(cfg Config) (*Publisher, error) {
 		return nil, fmt.Errorf("publisher of sink %q: %w", cfg.Name, err)
 	}
 	p := &Publisher{
-		cfg:      cfg,
-		holds:    new(holds),
-		recalled: new(recalled),
-		breaker:  ratelimit.NewBreaker(cfg.Retry.Initial, cfg.Retry.Max),
-		bucket:   bucket,
-		opened:   make(chan struct{}),
-		door:     newDoor(),
-		draining: make(chan struct{}, 1),
-		lanes:    map[string]*lane{},
-		unrouted: newUnrouted(),
+		cfg:         cfg,
+		holds:       new(holds),
+		readBackIDs: new(readBackSet),
+		breaker:     ratelimit.NewBreaker(cfg.Retry.Initial, cfg.Retry.Max),
+		bucket:      bucket,
+		opened:      make(chan struct{}),
+		door:        newDoor(),
+		draining:    make(chan struct{}, 1),
+		lanes:       map[string]*lane{},
+		unrouted:    newUnrouted(),
 	}
 	if r, ok := cfg.Sink.(sinks.ReadBacker); ok && !cfg.Forget {
-		p.holds.sink, p.recalled = r, newRecalled(cfg.Saved.Recalled)
+		p.holds.sink, p.readBackIDs = r, newReadBackSet(cfg.Saved.Recalled)
 	}
 	p.capacity = newCapacity(cfg.MaxItems, cfg.MaxBytes, p.door.closed)
 	p.queue = ratelimit.NewQueue(ratelimit.FullJitter(
@@ -97,7 +97,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 
 // open opens the sink and has it recall what it holds. It returns nil when ctx ends.
 func (p *Publisher) open(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{p.cfg.Sink.Open, p.recall} {
+	for _, step := range []func(context.Context) error{p.cfg.Sink.Open, p.readBack} {
 		if err := p.persist(ctx, step); err != nil || ctx.Err() != nil {
 			return err
 		}

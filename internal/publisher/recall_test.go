@@ -28,7 +28,7 @@ func (s *readableSink) Position() []byte {
 	return []byte{1}
 }
 
-func (s *readableSink) Recall(_ context.Context, _ []byte, found func(string)) error {
+func (s *readableSink) ReadBack(_ context.Context, _ []byte, found func(string)) error {
 	s.found = found
 	for _, id := range s.holds {
 		found(id)
@@ -93,7 +93,7 @@ func TestRecallInCheckpoint(t *testing.T) {
 		synctest.Wait()
 		kept := func(when string, want bool) {
 			t.Helper()
-			if got := len(p.Recalled()) > 0; got != want {
+			if got := len(p.ReadBackIDs()) > 0; got != want {
 				t.Errorf("%s: kept %v, want %v", when, got, want)
 			}
 		}

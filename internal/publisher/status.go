@@ -4,9 +4,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Status is what a publisher is doing at one moment.

@@ -6,8 +6,9 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/kubebridge/bridge/internal/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // locate asks for the server's version. A reflector without a position and without a list begins

@@ -11,10 +11,11 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Reflector keeps a Store in sync with one collection of the API server. See New, Run and Status.

@@ -12,9 +12,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/resource"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // beginReplace starts an attempt of a list.

@@ -16,11 +16,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/resource"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // answerTimeouts is how long an answer may take.

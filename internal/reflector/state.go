@@ -8,8 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/resource"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // step is what the reflector does next.

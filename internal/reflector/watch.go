@@ -9,9 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/watch"
+
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/resource"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
 // slack is for a server that is late to end a watch.

@@ -7,8 +7,9 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/kubebridge/bridge/internal/resource/jsonscan"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubebridge/bridge/internal/resource/jsonscan"
 )
 
 // Object is one version of one object: its JSON as the API server sent it, less what was cut, and

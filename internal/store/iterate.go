@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/kubebridge/bridge/internal/resource"
 )
 

@@ -69,21 +69,21 @@ func (b *Batch) SetSinkPosition(sink string, position []byte) {
 	b.put(append([]byte{spaceSink}, sink...), position)
 }
 
-// SinkRecalled reads what SetSinkRecalled wrote, nil for nothing.
-func (db *DB) SinkRecalled(sink string) ([]byte, error) { return db.state.Get(recalledKey(sink)) }
+// SinkReadBack reads what SetSinkRecalled wrote, nil for nothing.
+func (db *DB) SinkReadBack(sink string) ([]byte, error) { return db.state.Get(readBackKey(sink)) }
 
 // SetSinkRecalled writes what the sink holds before its position and the state may not know of;
 // empty for nothing. Its bytes are the publisher's matter.
 func (b *Batch) SetSinkRecalled(sink string, ids []byte) {
 	if len(ids) == 0 {
-		b.Fail(b.batch.Delete(recalledKey(sink), nil))
+		b.Fail(b.batch.Delete(readBackKey(sink), nil))
 		return
 	}
-	b.put(recalledKey(sink), ids)
+	b.put(readBackKey(sink), ids)
 }
 
-// recalledKey is no other sink's position: no name of a sink holds a zero byte.
-func recalledKey(sink string) []byte { return append([]byte{spaceSink}, sink+"\x00recalled"...) }
+// readBackKey is no other sink's position: no name of a sink holds a zero byte.
+func readBackKey(sink string) []byte { return append([]byte{spaceSink}, sink+"\x00recalled"...) }
 
 // Cursors reads where the listeners stood at the last commit.
 func (l Log) Cursors() (map[string][]byte, error) {

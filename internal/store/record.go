@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/klauspost/compress/s2"
+
 	"github.com/kubebridge/bridge/internal/resource"
 )
 

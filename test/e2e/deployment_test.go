@@ -6,10 +6,9 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/kubebridge/bridge/test/e2e/check"
 	"github.com/kubebridge/bridge/test/e2e/read"

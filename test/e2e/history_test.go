@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kubebridge/bridge/test/e2e/check"
 	"github.com/kubebridge/bridge/test/e2e/harness"

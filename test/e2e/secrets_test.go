@@ -14,12 +14,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/klauspost/compress/s2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/cockroachdb/pebble/v2"
-	"github.com/klauspost/compress/s2"
 
 	"github.com/kubebridge/bridge/test/e2e/check"
 	"github.com/kubebridge/bridge/test/e2e/harness"

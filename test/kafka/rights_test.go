@@ -155,7 +155,7 @@ func live(
 	m := &sinks.Message{Event: sinktest.NewEvent("web", 1, 500)}
 	_, lane := s.Lane(ctx, m.Event)
 	s.Publish(ctx, []*sinks.Message{m})
-	_, look := s.Remembers(ctx, m.Event, func(sinks.Trace) bool { return false })
+	_, look := s.FindEarlierRun(ctx, m.Event, func(sinks.Trace) bool { return false })
 	letter := s.DeadLetter(ctx, m.Event, errors.New("refused"), 1)
 	_, create := open(func(k *kafka.Config) {
 		k.Topics.Events, k.Topics.Create = template(t, made), &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}

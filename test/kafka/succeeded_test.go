@@ -34,7 +34,7 @@ func TestSucceededProcess(t *testing.T) {
 	})
 	publishAs(t, old, sinktest.NewEvent("web", 1, 300))
 	successor := openSink(t, c, onTopic)
-	must(t, successor.Recall(t.Context(), old.Position(), func(id string) { t.Errorf("recalled %s, which lies before the position", id) }))
+	must(t, successor.ReadBack(t.Context(), old.Position(), func(id string) { t.Errorf("recalled %s, which lies before the position", id) }))
 	succeeded.Store(true)
 	publishAs(t, successor, sinktest.NewEvent("web", 2, 300))
 	publishAs(t, successor, sinktest.NewEvent("web", 3, 300))

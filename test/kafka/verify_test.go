@@ -91,7 +91,7 @@ func readAndCheck(t *testing.T, cfg source.Config) *verify.Report {
 		if !slices.Contains(lanes, m.Lane) {
 			lanes = append(lanes, m.Lane)
 		}
-		checker.Feed(&m.Event, verify.Place{Lane: m.Lane, Offset: m.Offset})
+		checker.Feed(&m.Event, verify.Position{Lane: m.Lane, Offset: m.Offset})
 	}
 	if len(lanes) < 4 {
 		t.Errorf("events in %v only", lanes)

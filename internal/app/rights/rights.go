@@ -3,9 +3,10 @@ package rights
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/fields"
+
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/kube"
-	"k8s.io/apimachinery/pkg/fields"
 )
 
 // Need is a right that a configuration needs, and the key that it needs it for.

@@ -14,10 +14,11 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
 	"github.com/google/cel-go/interpreter"
+	"k8s.io/apiserver/pkg/cel/library"
+
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/resource/jsontree"
-	"k8s.io/apiserver/pkg/cel/library"
 )
 
 // costLimit bounds one evaluation, in units of CEL: a comparison is about one, so this is enough

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource/jsontree"
 )

@@ -11,10 +11,11 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/resource/diff"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // stateOf is an object at a point.

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/resource/diff"
 	"github.com/kubebridge/bridge/internal/resource/jsontree"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Version is one version of an object, or its end.

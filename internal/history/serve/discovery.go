@@ -9,12 +9,13 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/kubebridge/bridge/internal/history/query"
-	"github.com/kubebridge/bridge/internal/history/record"
 	discovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 var readVerbs = []string{"get", "list", "watch"}

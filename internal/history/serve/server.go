@@ -26,9 +26,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/history/query"
 	"go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubebridge/bridge/internal/history/query"
 )
 
 // Config of a Server.

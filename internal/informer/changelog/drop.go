@@ -4,9 +4,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/metric"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A full log on disk that is to drop its oldest (DropOldest) loses whole stacks from its front.

@@ -189,7 +189,7 @@ func (c *commits) Position() []byte {
 	c.Add(1)
 	return nil
 }
-func (c *commits) Recalled() []byte { return nil }
+func (c *commits) ReadBackIDs() []byte { return nil }
 
 // Run sleeps until something changes.
 func TestIdleRun(t *testing.T) {

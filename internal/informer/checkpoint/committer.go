@@ -11,12 +11,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
 	"github.com/kubebridge/bridge/internal/informer/changelog"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/store/statedb"
-	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 )
 
 // Config of a Committer. Zero values mean the documented default.
@@ -213,9 +214,9 @@ type Positioned interface {
 	// Position is where the sink's log has to be read from. It is nil when there is nothing to say,
 	// and what was saved before stays.
 	Position() []byte
-	// Recalled is what lies before it and may not be known either. Each result is a slice that does
+	// ReadBackIDs is what lies before it and may not be known either. Each result is a slice that does
 	// not change.
-	Recalled() []byte
+	ReadBackIDs() []byte
 }
 
 // sink is one whose position goes with each commit. Its fields are owned by whoever commits.
@@ -238,7 +239,7 @@ func (s *sink) write(batch *store.Batch) {
 		return
 	}
 	first := s.saved.position == nil
-	s.taken = place{position, s.source.Recalled()}
+	s.taken = place{position, s.source.ReadBackIDs()}
 	if !bytes.Equal(s.taken.position, s.saved.position) {
 		batch.SetSinkPosition(s.name, s.taken.position)
 	}

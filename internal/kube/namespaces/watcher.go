@@ -10,10 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/reflector"
-	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kubebridge/bridge/internal/reflector"
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // Type is the resource that a Watcher watches.

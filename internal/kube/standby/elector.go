@@ -7,11 +7,12 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/ratelimit"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
 // elector acquires, renews and releases the lease. It follows the rules of client-go's

@@ -9,10 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/resource"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // Leases are the Leases of an API server. Errors are those of the API server (apierrors).

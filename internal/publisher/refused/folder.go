@@ -15,9 +15,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/metric"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // ErrFull is returned by Keep when the files would be larger than their bound.

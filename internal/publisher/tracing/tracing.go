@@ -13,9 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/metric"
-	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -23,6 +20,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/metric"
+	"github.com/kubebridge/bridge/internal/publisher"
 )
 
 // Config of a Tracer.

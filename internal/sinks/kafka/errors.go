@@ -9,8 +9,9 @@ import (
 	"net"
 	"sync"
 
-	"github.com/kubebridge/bridge/internal/sinks"
 	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // outcome is what an answer, or its absence, means for the batch in flight.

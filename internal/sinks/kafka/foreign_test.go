@@ -33,7 +33,7 @@ func TestReadBackByAnotherServer(t *testing.T) {
 	s := openSink(t, c, n.use, logTo(&said))
 	n.cut(c, kmsg.ListOffsets, 2)
 	var found []string
-	if err := s.Recall(t.Context(), position,
+	if err := s.ReadBack(t.Context(), position,
 		func(id string) { found = append(found, id) }); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestReadBackCertificate(t *testing.T) {
 	refuse = true
 	n.setDown(true)
 	n.setDown(false)
-	err := s.Recall(t.Context(), dying.Position(), func(string) {})
+	err := s.ReadBack(t.Context(), dying.Position(), func(string) {})
 	if sinks.Classify(err) != sinks.Reconnect ||
 		!strings.Contains(err.Error(), "check the sink's tls settings") {
 		t.Errorf("Recall gave %v", err)

@@ -71,7 +71,7 @@ func lieAbout(t *testing.T, key kmsg.Key, lie func(int16, []byte) []byte) {
 		l.answer(key, times, lie)
 		l.allocates(t, func() {
 			asRetry(t, func() error { return s.Open(t.Context()) })
-			asRetry(t, func() error { return s.Recall(t.Context(), position, func(string) {}) })
+			asRetry(t, func() error { return s.ReadBack(t.Context(), position, func(string) {}) })
 			publishPatiently(t, s, podEvents("web", 5, 7))
 		})
 		l.requireLies(t)
@@ -448,7 +448,7 @@ func readBackWith(
 	var found []string
 	var err error
 	harm := l.allocates(t, func() {
-		err = s.Recall(t.Context(), position, func(id string) { found = append(found, id) })
+		err = s.ReadBack(t.Context(), position, func(id string) { found = append(found, id) })
 	})
 	if err != nil || l.left() > 0 {
 		t.Fatalf("%v; %d lies are left", err, l.left())

@@ -28,7 +28,7 @@ func elsewhere(from, to int) []*sinks.Message {
 func recallFrom(t *testing.T, s *kafka.Sink, position []byte) *[]string {
 	t.Helper()
 	found := new([]string)
-	if err := s.Recall(t.Context(), position,
+	if err := s.ReadBack(t.Context(), position,
 		func(id string) { *found = append(*found, id) }); err != nil {
 		t.Fatal(err)
 	}

@@ -9,13 +9,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/compress"
+
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"github.com/prometheus/client_golang/prometheus"
-	kafkago "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/compress"
 )
 
 // Sink publishes events to Kafka. It is a sinks.Sink; see the package's documentation for what it
@@ -34,7 +35,7 @@ type Sink struct {
 	cluster *cluster          // nil: not open
 	topics  map[string]*topic // topics that events have gone to; entries stay until Close
 	missing map[string]missingTopics
-	recall  recall
+	recall  readBackState
 	pins    partitionPins
 	blocked blockedLanes
 	spare   *producer // requested by Open as a check of the right to produce

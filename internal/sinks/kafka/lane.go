@@ -8,9 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"golang.org/x/sync/semaphore"
 )
 
 // maxRequest is a batch that no broker accepts: brokers close the connection on requests above

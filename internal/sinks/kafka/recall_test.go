@@ -141,7 +141,7 @@ func TestDeposedLeader(t *testing.T) {
 		return endsAt(asked, 1), nil, true
 	})
 	var found []string
-	if err := openSink(t, c).Recall(t.Context(), position,
+	if err := openSink(t, c).ReadBack(t.Context(), position,
 		func(id string) { found = append(found, id) }); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestRemembers(t *testing.T) {
 	}
 	look := func(want bool, when string) {
 		t.Helper()
-		if got, err := s.Remembers(t.Context(), about, ours); err != nil || got != want {
+		if got, err := s.FindEarlierRun(t.Context(), about, ours); err != nil || got != want {
 			t.Errorf("%s: %v, %v", when, got, err)
 		}
 	}

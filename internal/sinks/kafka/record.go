@@ -7,9 +7,10 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/segmentio/kafka-go/compress"
+
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"github.com/segmentio/kafka-go/compress"
 )
 
 // encoder turns events into records. It is immutable.

@@ -136,13 +136,13 @@ func TestLateBatchInNextPosition(t *testing.T) {
 	var noted []string
 	note := func(id string) { noted = append(noted, id) }
 	second := openSink(t, c)
-	if err := second.Recall(t.Context(), position, note); err != nil {
+	if err := second.ReadBack(t.Context(), position, note); err != nil {
 		t.Fatal(err)
 	}
 	release()
 	publish(t, second, podEvents("other", 1, 1)...) // faster than what the late batch holds
 	third := openSink(t, c)
-	if err := third.Recall(t.Context(), second.Position(), note); err != nil {
+	if err := third.ReadBack(t.Context(), second.Position(), note); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range wantIDs("web", 4, 5) {

@@ -62,7 +62,7 @@ func TestRights(t *testing.T) {
 			m := podEvents("web", 1, 1)[0]
 			_, lane := s.Lane(ctx, m.Event)
 			s.Publish(ctx, []*sinks.Message{m})
-			_, look := s.Remembers(ctx, m.Event, func(sinks.Trace) bool { return false })
+			_, look := s.FindEarlierRun(ctx, m.Event, func(sinks.Trace) bool { return false })
 			letter := s.DeadLetter(ctx, m.Event, errors.New("refused"), 1)
 			_, create := open(func(c *kafka.Config) {
 				c.Topics.Events, c.Topics.Create = mustTemplate(t, made), &kafka.CreateTopics{Partitions: 1}

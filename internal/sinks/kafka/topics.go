@@ -10,9 +10,10 @@ import (
 	"sync"
 	"time"
 
+	kafkago "github.com/segmentio/kafka-go"
+
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/ratelimit"
-	kafkago "github.com/segmentio/kafka-go"
 )
 
 // topic is one that events have gone to. It is immutable: the number of its lanes is the modulus
@@ -96,7 +97,7 @@ func (s *Sink) resolveTopic(ctx context.Context, name string) (*topic, error) {
 	if err != nil {
 		return nil, s.notFound(ctx, name, err)
 	}
-	if err := s.recallNew(ctx, name, time.Now().Add(leaderTimeout)); err != nil {
+	if err := s.readBackNew(ctx, name, time.Now().Add(leaderTimeout)); err != nil {
 		return nil, err
 	}
 	limit, most, err := s.checkSettings(ctx, c, name, l)

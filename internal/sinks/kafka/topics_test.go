@@ -191,7 +191,7 @@ func TestTopicGrownBetweenRuns(t *testing.T) {
 					}
 				})
 				s = openSink(t, c, more...)
-				if err := s.Recall(t.Context(), position, func(string) {}); err != nil {
+				if err := s.ReadBack(t.Context(), position, func(string) {}); err != nil {
 					t.Fatal(err)
 				}
 				return s, lanesOf(t, s), reg, log
@@ -233,13 +233,13 @@ func TestIdleTopicPin(t *testing.T) {
 	grow(t, c, 5)
 	for range 2 {
 		idle := openSink(t, c)
-		if err := idle.Recall(t.Context(), position, func(string) {}); err != nil {
+		if err := idle.ReadBack(t.Context(), position, func(string) {}); err != nil {
 			t.Fatal(err)
 		}
 		position = idle.Position()
 	}
 	s = openSink(t, c)
-	if err := s.Recall(t.Context(), position, func(string) {}); err != nil {
+	if err := s.ReadBack(t.Context(), position, func(string) {}); err != nil {
 		t.Fatal(err)
 	}
 	if after := lanesOf(t, s); !slices.Equal(after, before) {

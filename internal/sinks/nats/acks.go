@@ -12,10 +12,11 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // acks brings the answers of the server to the Publish calls that wait for them. Each call has an

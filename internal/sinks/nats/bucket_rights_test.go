@@ -77,10 +77,10 @@ func liveInBucket(t *testing.T, ts *testServer) (err error) {
 		return err
 	}
 	var recalled int
-	if err := third.Recall(ctx, from, func(string) { recalled++ }); err != nil || recalled == 0 {
+	if err := third.ReadBack(ctx, from, func(string) { recalled++ }); err != nil || recalled == 0 {
 		return errors.Join(errors.New("not recalled"), err)
 	}
-	found, err := third.Remembers(ctx, listEnd(1), func(sinks.Trace) bool { return true })
+	found, err := third.FindEarlierRun(ctx, listEnd(1), func(sinks.Trace) bool { return true })
 	if err == nil && !found {
 		err = errors.New("not remembered")
 	}

@@ -10,10 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // call is one Publish call that waits for answers.

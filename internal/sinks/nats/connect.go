@@ -14,8 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/nats-io/nats.go"
+
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // connect makes one attempt with each server. The client's own retries are not used for the first

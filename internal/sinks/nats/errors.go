@@ -12,9 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // Errors of a message, to be found with errors.Is.

@@ -138,7 +138,7 @@ type question func(ctx context.Context, sink *nats.Sink, position []byte) error
 func open(ctx context.Context, sink *nats.Sink, _ []byte) error { return sink.Open(ctx) }
 
 func recall(ctx context.Context, sink *nats.Sink, position []byte) error {
-	return sink.Recall(ctx, position, func(string) {})
+	return sink.ReadBack(ctx, position, func(string) {})
 }
 
 var large = sinktest.NewEvent("web", 1, 256<<10)
@@ -284,7 +284,7 @@ func TestForgedDuplicate(t *testing.T) {
 				t.Errorf("the delete is there %d times, and counted %v times", found, got)
 			}
 			var recalled []string
-			if err := sink.Recall(t.Context(), []byte(`{"format":1,"streams":[]}`),
+			if err := sink.ReadBack(t.Context(), []byte(`{"format":1,"streams":[]}`),
 				func(id string) { recalled = append(recalled, id) }); err != nil {
 				t.Fatal(err)
 			}

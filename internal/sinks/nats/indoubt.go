@@ -8,10 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // inDoubt has messages that were sent and not answered: they may be stored. When one is sent again,

@@ -9,12 +9,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/metric"
-	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/metric"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // Sink publishes events to NATS. It implements sinks.Sink; the package comment says what it

@@ -31,9 +31,9 @@ func TestPanic(t *testing.T) {
 		position := before.Position()
 		mustStore(t, before, ev("a", 2))
 		sink := ts.openSink()
-		requirePanic(t, sink.Recall(t.Context(), position, func(string) { panic("a bug") }))
+		requirePanic(t, sink.ReadBack(t.Context(), position, func(string) { panic("a bug") }))
 		var found []string
-		err := sink.Recall(t.Context(), position, func(id string) { found = append(found, id) })
+		err := sink.ReadBack(t.Context(), position, func(id string) { found = append(found, id) })
 		if err != nil || len(found) != 1 {
 			t.Errorf("after it %v, %q", err, found)
 		}

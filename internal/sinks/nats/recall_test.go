@@ -22,7 +22,7 @@ func recalled(t *testing.T, sink *nats.Sink, from []byte) []string {
 	var ids []string
 	patiently(t, func() error {
 		ids = nil
-		return sink.Recall(t.Context(), from, func(id string) { ids = append(ids, id) })
+		return sink.ReadBack(t.Context(), from, func(id string) { ids = append(ids, id) })
 	})
 	slices.Sort(ids)
 	return ids

@@ -85,7 +85,7 @@ func live(t *testing.T, ts *testServer) error {
 	if len(recalled(t, second, from)) != 1 {
 		return errors.New("not recalled: " + log.String())
 	}
-	found, err := second.Remembers(ctx, event, func(sinks.Trace) bool { return true })
+	found, err := second.FindEarlierRun(ctx, event, func(sinks.Trace) bool { return true })
 	if err == nil && !found {
 		err = errors.New("not remembered")
 	}

@@ -11,9 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"github.com/nats-io/nats.go"
 )
 
 // stream is what the sink knows of a stream that it publishes to.

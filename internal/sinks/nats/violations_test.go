@@ -54,7 +54,7 @@ func TestViolationOfAnEvent(t *testing.T) {
 		second := asBridge(t, ts, func(*nats.Config) {})
 		patiently(t, func() error { return second.Open(t.Context()) })
 		wantNamed(t, ".bad.", func() error { return call(t, second, ev("bad", 1))[0].Err })
-		wantClass(t, second.Recall(t.Context(), from, func(string) {}), sinks.Retry)
+		wantClass(t, second.ReadBack(t.Context(), from, func(string) {}), sinks.Retry)
 		if err := stream.DeleteConsumer(t.Context(), "other"); err != nil {
 			t.Fatal(err)
 		}

@@ -190,7 +190,7 @@ func recalls(t *testing.T, h Harness) {
 func recall(t *testing.T, sink sinks.Sink, from []byte) map[string]bool {
 	t.Helper()
 	got := map[string]bool{}
-	if err := sink.(sinks.ReadBacker).Recall(t.Context(), from,
+	if err := sink.(sinks.ReadBacker).ReadBack(t.Context(), from,
 		func(id string) { got[id] = true }); err != nil {
 		t.Fatalf("recall: %v", err)
 	}

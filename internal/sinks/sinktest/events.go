@@ -13,6 +13,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/binding/spec"
 	cloudevent "github.com/cloudevents/sdk-go/v2/event"
 	"github.com/cloudevents/sdk-go/v2/types"
+
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 )

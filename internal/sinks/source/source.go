@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Message is one message of a source. It is valid until the next one.

@@ -12,10 +12,11 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/sinks"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/term"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // Values of Config.Format.

@@ -18,8 +18,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/kubebridge/bridge/internal/store/disk"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/store/disk"
 )
 
 // Errors that a caller decides by. Each continues "state directory <name> …".

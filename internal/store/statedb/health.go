@@ -14,9 +14,10 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/store/disk"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // diskState is the state of the disk under the database.

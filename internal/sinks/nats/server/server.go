@@ -23,8 +23,9 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/kubebridge/bridge/internal/app/admin"
 )
 
 const (

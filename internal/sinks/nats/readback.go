@@ -10,10 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 var _ sinks.ReadBacker = (*Sink)(nil)
@@ -66,10 +67,10 @@ func (s *Sink) Position() []byte {
 	return text
 }
 
-// Recall reads the headers of what the streams hold behind a position. With core NATS nothing is
+// ReadBack reads the headers of what the streams hold behind a position. With core NATS nothing is
 // stored, and where somebody else manages the stream its API is not used: then there is nothing to
 // report.
-func (s *Sink) Recall(ctx context.Context, from []byte, found func(messageID string)) error {
+func (s *Sink) ReadBack(ctx context.Context, from []byte, found func(messageID string)) error {
 	if len(from) == 0 || s.cfg.Mode == Core || s.cfg.Stream.Manage == Off {
 		return nil
 	}
@@ -244,9 +245,9 @@ func (s *Sink) readRange(
 
 var _ sinks.EarlierRunFinder = (*Sink)(nil)
 
-// Remembers reads the last message of the resource, and the last of the kind of about: two
+// FindEarlierRun reads the last message of the resource, and the last of the kind of about: two
 // requests.
-func (s *Sink) Remembers(
+func (s *Sink) FindEarlierRun(
 	ctx context.Context, about *event.Event, ours func(sinks.Trace) bool,
 ) (bool, error) {
 	if s.cfg.Mode == Core || s.cfg.Stream.Manage == Off {

@@ -21,7 +21,7 @@ type ReadBacker interface {
 	// them: they say what they are. The same place gives the same bytes, or the state database is
 	// written for nothing. It is called between Open and Close, concurrently with everything else.
 	Position() []byte
-	// Recall reports, by event.Event.MessageID, the messages that are stored at or behind a
+	// ReadBack reports, by event.Event.MessageID, the messages that are stored at or behind a
 	// position that Position gave to an earlier process, dead letters included. It is called after
 	// Open and before the first Lane or Publish, by one goroutine, with nil when nothing was saved:
 	// then only what the sink needs for its next Position is to be done. Its errors are classified
@@ -31,7 +31,7 @@ type ReadBacker interface {
 	// the sink learns of only later, from an event that goes there, Lane reports what it holds
 	// before it returns; found may be called until Close. What such a place holds that can't be
 	// read by then, the sink itself does not store again.
-	Recall(ctx context.Context, from []byte, found func(messageID string)) error
+	ReadBack(ctx context.Context, from []byte, found func(messageID string)) error
 }
 
 // Trace is what a broker's message says of the event that it holds.
@@ -43,9 +43,9 @@ type Trace struct {
 // EarlierRunFinder is a Sink that can look whether its broker holds events of an earlier run, of which
 // the state directory may know nothing: it was lost.
 type EarlierRunFinder interface {
-	// Remembers takes a look, at the last few messages, where events of the kind of about go, an
+	// FindEarlierRun takes a look, at the last few messages, where events of the kind of about go, an
 	// event about an informer; ours reports whether a message is one of those. It is called between
 	// Open and Close, concurrently with everything else, and never makes anything. That nothing is
 	// found does not mean that nothing is there.
-	Remembers(ctx context.Context, about *event.Event, ours func(Trace) bool) (bool, error)
+	FindEarlierRun(ctx context.Context, about *event.Event, ours func(Trace) bool) (bool, error)
 }

@@ -17,7 +17,7 @@ import (
 type SavedPosition struct {
 	// Position is what Publisher.Position gave; nil for none.
 	Position []byte
-	// Recalled is what Publisher.Recalled gave.
+	// Recalled is what Publisher.ReadBackIDs gave.
 	Recalled []byte
 }
 
@@ -30,10 +30,10 @@ const maxRecalled = 1 << 20
 // was, or can't.
 const keepRecalled = time.Hour
 
-// recalled are the messages that earlier processes have stored and that may be added again. They
+// readBackSet are the messages that earlier processes have stored and that may be added again. They
 // are part of the checkpoint: should this process end before the informers have come that far, the
 // next one must know them too, and its own position has passed them.
-type recalled struct {
+type readBackSet struct {
 	left atomic.Int64 // len(ids)
 
 	mu     sync.Mutex
@@ -47,8 +47,8 @@ type recalled struct {
 // idDigest stands for a MessageID.
 type idDigest [16]byte
 
-func newRecalled(saved []byte) *recalled {
-	r := &recalled{ids: map[idDigest]struct{}{}}
+func newReadBackSet(saved []byte) *readBackSet {
+	r := &readBackSet{ids: map[idDigest]struct{}{}}
 	for d := range slices.Chunk(saved, len(idDigest{})) {
 		if len(d) == len(idDigest{}) {
 			r.insert(idDigest(d))
@@ -59,7 +59,7 @@ func newRecalled(saved []byte) *recalled {
 
 // found notes an id that was read back. One that is found after the start is remembered as long
 // from then on.
-func (r *recalled) found(id string) {
+func (r *readBackSet) found(id string) {
 	r.insert(digestOf([]byte(id)))
 	r.mu.Lock()
 	sealed := !r.until.IsZero()
@@ -69,7 +69,7 @@ func (r *recalled) found(id string) {
 	}
 }
 
-func (r *recalled) insert(d idDigest) {
+func (r *readBackSet) insert(d idDigest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, ok := r.ids[d]; ok {
@@ -89,7 +89,7 @@ func (r *recalled) insert(d idDigest) {
 }
 
 // ownLocked is the list for writing into: what save has given out does not change.
-func (r *recalled) ownLocked() []byte {
+func (r *readBackSet) ownLocked() []byte {
 	if r.shared {
 		r.shared = false
 		return slices.Clone(r.list)
@@ -98,14 +98,14 @@ func (r *recalled) ownLocked() []byte {
 }
 
 // seal ends the finding at the start.
-func (r *recalled) seal(now time.Time) {
+func (r *readBackSet) seal(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.until = now.Add(keepRecalled)
 }
 
 // has reports whether an event was found.
-func (r *recalled) has(e *event.Event) bool {
+func (r *readBackSet) has(e *event.Event) bool {
 	if r.left.Load() == 0 {
 		return false
 	}
@@ -125,7 +125,7 @@ func digestOf(id []byte) idDigest {
 
 // save gives what a checkpoint keeps, until there is no use for it any more. The slice does not
 // change.
-func (r *recalled) save(now time.Time) []byte {
+func (r *readBackSet) save(now time.Time) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.until.IsZero() && now.After(r.until) && r.list != nil {
@@ -137,17 +137,17 @@ func (r *recalled) save(now time.Time) []byte {
 	return r.list
 }
 
-// recall reads back what an earlier process has stored behind the saved position, where the sink
+// readBack reads back what an earlier process has stored behind the saved position, where the sink
 // can.
-func (p *Publisher) recall(ctx context.Context) error {
+func (p *Publisher) readBack(ctx context.Context) error {
 	if p.holds.sink == nil {
 		return nil
 	}
-	if err := p.holds.sink.Recall(ctx, p.cfg.Saved.Position, p.recalled.found); err != nil {
+	if err := p.holds.sink.ReadBack(ctx, p.cfg.Saved.Position, p.readBackIDs.found); err != nil {
 		return err
 	}
-	p.recalled.seal(time.Now())
-	if n := p.recalled.left.Load(); n > 0 {
+	p.readBackIDs.seal(time.Now())
+	if n := p.readBackIDs.left.Load(); n > 0 {
 		p.cfg.Log.Info("read back what the sink holds since the last checkpoint; it is not sent again",
 			"messages", n)
 	}
@@ -159,16 +159,16 @@ func (p *Publisher) recall(ctx context.Context) error {
 // letters. An event with a Run comes again: an older state of its object may have been sent again
 // before it, which the earlier process had skipped.
 func (p *Publisher) recognize(it *Item) {
-	if it.Message.Event.Run == "" && p.recalled.has(it.Message.Event) {
+	if it.Message.Event.Run == "" && p.readBackIDs.has(it.Message.Event) {
 		it.apply(onRecall)
 		it.refused = nil
 		p.metrics.recalled.Inc()
 	}
 }
 
-// Recalled is what a checkpoint has to keep with a Position, so that the next process knows what
+// ReadBackIDs is what a checkpoint has to keep with a Position, so that the next process knows what
 // this one did not send: it holds nothing after an hour. The slice does not change.
-func (p *Publisher) Recalled() []byte { return p.recalled.save(time.Now()) }
+func (p *Publisher) ReadBackIDs() []byte { return p.readBackIDs.save(time.Now()) }
 
 // Position is where the sink's log has to be read from after a crash at this moment, nil while
 // there is nothing to say: the sink is no sinks.Recaller, or not open yet. A commit asks for it
@@ -178,9 +178,9 @@ func (p *Publisher) Position() []byte {
 	return p.holds.low()
 }
 
-// Remembers reports whether the sink's broker holds events that ours knows, from an earlier run:
+// FindEarlierRun reports whether the sink's broker holds events that ours knows, from an earlier run:
 // see sinks.Rememberer. It waits for the sink to be open. A sink that can't look remembers nothing.
-func (p *Publisher) Remembers(
+func (p *Publisher) FindEarlierRun(
 	ctx context.Context, about *event.Event, ours func(sinks.Trace) bool,
 ) (bool, error) {
 	sink, ok := p.cfg.Sink.(sinks.EarlierRunFinder)
@@ -198,7 +198,7 @@ func (p *Publisher) Remembers(
 		return false, ErrStopped
 	}
 	defer p.door.leave()
-	found, err := sink.Remembers(ctx, about, ours)
+	found, err := sink.FindEarlierRun(ctx, about, ours)
 	if err != nil {
 		return false, fmt.Errorf("sink %s: %w", p.cfg.Name, err)
 	}
