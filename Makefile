@@ -53,6 +53,10 @@ check: fmt-check vet lint test test-client test-everyday ## The check for every 
 .PHONY: check-all
 check-all: fmt-check vet lint lint-chart licences site test test-client test-controllerruntime test-monitoring test-readers test-integration test-page test-deploy test-kafka test-recipes vuln ## Everything: what is run before a release (about an hour)
 
+.PHONY: house
+house: ## How large the house is: rooms, packages, files, arrows, words
+	@$(GO) test ./docs -count=1 -run '^TestHouse$$' -v | grep -v '^---\|^===\|^ok'
+
 .PHONY: fmt
 fmt: $(BIN)/gofumpt ## Format the code
 	$(BIN)/gofumpt -w $(GO_FILES)
