@@ -32,8 +32,8 @@ const (
 	Progress Op = "progress"
 )
 
-// Event is a CloudEvent in flight to a sink: the attributes of docs/design.md ("The CloudEvent")
-// as plain fields, so that no map is built on the hot path. An Event does not change once it was
+// Event is a CloudEvent in flight to a sink: the attributes of docs/consumers.md ("Attributes") as
+// plain fields, so that no map is built on the hot path. An Event does not change once it was
 // handed to a publisher; its strings and Data may share memory with the object.
 type Event struct {
 	// Attributes, in the words of CloudEvents. Empty ones are not sent.

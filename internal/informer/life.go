@@ -10,7 +10,12 @@ import (
 	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
-// state is where a pipeline is in its life; the diagram is in doc.go.
+// state is where an informer is in its life. Draining has a reason: Drain. A bridge that stops ends
+// the reading, and needs no reason.
+//
+//	created ──Begin──> running ──Stop──> draining
+//	                      │                  │
+//	                      └─── run returns ──┴──> detached ──Close──> ended
 type state int
 
 const (

@@ -143,7 +143,9 @@ func (s NamespaceState) Selected() bool { return s == NamespaceEntering || s == 
 //
 // Objects are split by their names, so that one that is made again under its name stays where it
 // was, behind the delete of the one before. The split is a jump consistent hash: where the count
-// grows, objects move to the new shards only.
+// grows, objects move to the new shards only. The API server's own sharded watch
+// (ShardedListAndWatch, alpha in 1.36) splits by uid, which parts the lives of a name, or by
+// namespace, which parts unevenly.
 type Shard struct {
 	Index int // from 0
 	Count int // 0 and 1: all objects are of shard 0
