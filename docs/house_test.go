@@ -6,37 +6,32 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// floors are the rooms of the product, the lowest first. A room uses only rooms of lower floors.
-var floors = [][]string{
-	{"internal/resource", "internal/ratelimit", "internal/settings", "internal/metric"},
-	{"internal/reflector", "internal/deltafifo", "internal/store", "internal/event"},
-	{"internal/history", "internal/kube"},
-	{"internal/sinks"},
-	{"internal/publisher", "config"},
-	{"internal/informer"},
-	{"internal/bridge"},
-	{"internal/app"},
-	{"internal/cli"},
-	{"cmd/bridge"},
-}
+// floor is a line of the picture in design.md: the number of a floor, and its rooms.
+var floor = regexp.MustCompile(`(?m)^ ?(\d+) (\w[\w/]*(?:, \w+)*)  `)
 
 // beside are rooms that only tests use.
 var beside = []string{"internal/testkit", "internal/sinks/sinktest"}
 
-// TestHouse fails for a room that uses one of its own floor or of a higher one, and for a room that
-// has no floor. With -v it prints how large the house is (make house).
+// TestHouse fails for a room that uses one of its own floor or of a higher one, as the picture in
+// design.md has them, and for a room that has no floor. With -v it prints how large the house is
+// (make house).
 func TestHouse(t *testing.T) {
-	floor := map[string]int{}
-	for n, rooms := range floors {
-		for _, room := range rooms {
-			floor[room] = n
+	floors := map[string]int{}
+	for _, line := range floor.FindAllStringSubmatch(readFile(t, "design.md"), -1) {
+		n, _ := strconv.Atoi(line[1])
+		for room := range strings.SplitSeq(line[2], ", ") {
+			floors[room] = n
 		}
+	}
+	if len(floors) < 17 {
+		t.Fatalf("the picture has %d rooms: %v", len(floors), floors)
 	}
 	h := house{packages: map[string]bool{}, rooms: map[string]bool{}, arrows: map[[2]string]bool{}}
 	for _, file := range tracked(t, "cmd", "config", "internal") {
@@ -51,8 +46,8 @@ func TestHouse(t *testing.T) {
 			t.Fatal(err)
 		}
 		from := roomOf(file)
-		if _, known := floor[from]; !known {
-			t.Errorf("%s: the room %s has no floor", file, from)
+		if floors[from] == 0 {
+			t.Errorf("%s: the picture in design.md has no room %s", file, from)
 		}
 		for _, spec := range f.Imports {
 			imported, _ := strconv.Unquote(spec.Path.Value)
@@ -62,21 +57,25 @@ func TestHouse(t *testing.T) {
 				continue
 			}
 			h.arrows[[2]string{from, to}] = true
-			if at, known := floor[to]; !known || at >= floor[from] {
-				t.Errorf("%s: %s, of floor %d, uses %s, of floor %d", file, from, floor[from], to, at)
+			if at := floors[to]; at == 0 || at >= floors[from] {
+				t.Errorf("%s: %s, of floor %d, uses %s, of floor %d", file, from, floors[from], to, at)
 			}
 		}
 	}
 	h.print(t)
 }
 
-// roomOf returns the room of a file: cmd/bridge, config, or a directory right below internal.
+// roomOf returns the room of a file: cmd/bridge, config, or the name of a directory right below
+// internal.
 func roomOf(file string) string {
 	parts := strings.Split(file, "/")
-	if parts[0] == "config" {
-		return parts[0]
+	switch parts[0] {
+	case "internal":
+		return parts[1]
+	case "cmd":
+		return path.Join(parts[:2]...)
 	}
-	return path.Join(parts[0], parts[1])
+	return parts[0]
 }
 
 // house is what is counted.
