@@ -7,7 +7,7 @@ LDFLAGS   := -s -w
 TAGS      := grpcnotrace
 TEST_TIME ?= 60m
 MODULE    := github.com/kubebridge/bridge
-MODULES    = . client deploy test test/monitoring
+MODULES    = . client deploy test tools
 # The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
 KUBE_LDFLAGS := -s -w
 # With the race detector a program ends a second late where GORACE does not say otherwise, and tests start many.
@@ -16,6 +16,17 @@ GO_FILES = $(shell git ls-files '*.go')
 CONTROLPLANE := CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane
 # count: what the tests build and run, `go test` does not see, and would take an old result for one of today.
 E2E      := cd test/e2e && $(CONTROLPLANE) $(GO) test -count=1
+
+# Programs that want other dependencies than each other and than the linters. Each is installed into
+# $(BIN)/package@version: another version is another directory. Go's checksum database has the hashes
+# of what they are built of.
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
+HELM       := helm.sh/helm/v3/cmd/helm@v3.22.0
+# Of ct we need the module's directory, which has its rules, and build it there. To install a version
+# of it, Go would ask for the list of all versions too, which is not to be had from every proxy.
+CT         := github.com/helm/chart-testing/v3@v3.14.0
+ct_dir      = $$($(GO) mod download -json $(CT) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
 
 # Packages of other languages are exactly those that are locked, by their hashes (make lock). Nothing
 # that they bring runs while they are installed: no scripts of npm, no building of Python packages.
@@ -69,24 +80,23 @@ vet: ## go vet, and that go.mod is tidy
 	@for m in $(MODULES); do (cd $$m && echo "vet $$m" && $(GO) vet ./... && $(GO) mod tidy -diff) || exit 1; done
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint $(BIN)/misspell $(BIN)/actionlint ## golangci-lint, as .golangci.yml says; spelling; workflows; no word that docs/words.txt refuses
+lint: $(BIN)/golangci-lint $(BIN)/misspell $(BIN)/$(ACTIONLINT) ## golangci-lint, as .golangci.yml says; spelling; workflows; no word that docs/words.txt refuses
 	$(GO) test ./docs -run RefusedWords
 	git ls-files '*.md' '*.yaml' '*.yml' '*.tpl' Makefile | grep -v testdata | xargs $(BIN)/misspell -error
-	$(BIN)/actionlint
+	$(BIN)/$(ACTIONLINT)/actionlint
 	@for m in $(MODULES); do (cd $$m && echo "lint $$m" && $(CURDIR)/$(BIN)/golangci-lint run --timeout 15m ./...) || exit 1; done
 
 # chart-testing asks the forge about maintainers, and compares versions with another branch: not here.
 .PHONY: lint-chart
-lint-chart: $(BIN)/charts/.installed ## chart-testing: the chart's metadata, the form of its YAML, and helm lint with each file of ci/
-	@rules=$$(cd tools/charts && $(GO) mod download github.com/helm/chart-testing/v3 && $(GO) list -m -f '{{.Dir}}/etc' github.com/helm/chart-testing/v3); \
-	PATH=$(CURDIR)/$(BIN)/charts:$(CURDIR)/$(BIN)/charts/venv/bin:$$PATH ct lint --charts deploy/helm/bridge \
+lint-chart: $(BIN)/$(CT) $(BIN)/$(HELM) $(BIN)/charts/.installed ## chart-testing: the chart's metadata, the form of its YAML, and helm lint with each file of ci/
+	@rules=$(ct_dir)/etc; \
+	PATH=$(CURDIR)/$(BIN)/$(CT):$(CURDIR)/$(BIN)/$(HELM):$(CURDIR)/$(BIN)/charts/bin:$$PATH ct lint --charts deploy/helm/bridge \
 	  --check-version-increment=false --validate-maintainers=false --chart-yaml-schema $$rules/chart_schema.yaml \
 	  --lint-conf $$rules/lintconf.yaml --helm-lint-extra-args '--strict --set image.tag=0.0.0'
 
-$(BIN)/charts/.installed: tools/charts/go.mod tools/charts/requirements.txt
-	@echo "building chart-testing and Helm: some minutes the first time"
-	@cd tools/charts && $(GO) build -ldflags '$(LDFLAGS)' -o ../../$(BIN)/charts/ tool
-	@$(call python,$(BIN)/charts/venv,tools/charts/requirements.txt)
+$(BIN)/charts/.installed: tools/charts/requirements.txt
+	@echo "installing what checks the form of the chart's YAML"
+	@$(call python,$(BIN)/charts,$<)
 	@touch $@
 
 # -p: the tests wait more than they compute, so twice as many packages as processors. The second line:
@@ -148,13 +158,7 @@ $(BIN)/mkdocs/.installed: docs/requirements.txt
 test-monitoring: $(BIN)/promtool ## The unit tests of the alerts, by promtool, and the dashboard
 	$(BIN)/promtool check rules deploy/monitoring/alerts.yaml
 	$(BIN)/promtool test rules deploy/monitoring/alerts_test.yaml
-	cd test/monitoring && $(GO) test ./...
-
-# Without Prometheus' service discoveries, which are most of it.
-$(BIN)/promtool: test/monitoring/go.mod
-	@echo "building promtool: some minutes the first time"
-	@cd test/monitoring && $(GO) build -tags remove_all_sd -o ../../$@ github.com/prometheus/prometheus/cmd/promtool
-	@touch $@
+	cd tools && $(GO) test ./monitoring
 
 .PHONY: test-kafka
 test-kafka: $(BIN)/kafka/.fetched $(BIN)/python/.installed $(BIN)/node/.installed ## The Kafka sink with Apache Kafka itself, brokers that die, and readers of other make (needs Java 17, Maven, Python, Node)
@@ -340,15 +344,25 @@ vuln: $(BIN)/govulncheck ## Known vulnerabilities in what the bridge calls, wher
 	  echo "NOT TESTED: vulnerabilities. Their database can't be reached from here (with NEED_VULNDB=1 this is a failure)"; \
 	  [ -z "$(NEED_VULNDB)" ] && exit 0; fi; exit $$code
 
-# The tools have a module of their own, so that they are pinned and not in the product's dependency graph.
-$(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/govulncheck $(BIN)/misspell: tools/go.mod
-	@echo "building the tools: some minutes the first time"
-	@cd tools && $(GO) build -o ../$(BIN)/ tool
-	@touch $(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/govulncheck $(BIN)/misspell
-
-$(BIN)/actionlint: tools/workflows/go.mod
-	@cd tools/workflows && $(GO) build -o ../../$(BIN)/ tool
+# The module tools pins these and all that they are built of, outside of the product's dependencies.
+$(BIN)/gofumpt: PACKAGE = mvdan.cc/gofumpt
+$(BIN)/golangci-lint: PACKAGE = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(BIN)/govulncheck: PACKAGE = golang.org/x/vuln/cmd/govulncheck
+$(BIN)/misspell: PACKAGE = github.com/golangci/misspell/cmd/misspell
+# Without Prometheus' service discoveries, which are most of it.
+$(BIN)/promtool: PACKAGE = -tags remove_all_sd github.com/prometheus/prometheus/cmd/promtool
+$(BIN)/gofumpt $(BIN)/golangci-lint $(BIN)/govulncheck $(BIN)/misspell $(BIN)/promtool: tools/go.mod
+	@echo "building $(@F): this may take minutes the first time"
+	@cd tools && $(GO) build -o ../$@ $(PACKAGE)
 	@touch $@
+
+$(addprefix $(BIN)/,$(ACTIONLINT) $(GORELEASER) $(HELM)): $(BIN)/%:
+	@echo "installing $*: this may take minutes the first time"
+	@GOBIN=$(CURDIR)/$@ $(GO) install -ldflags '$(LDFLAGS)' $*
+
+$(BIN)/$(CT):
+	@echo "installing $(CT): this may take minutes the first time"
+	@cd $(ct_dir) && GOBIN=$(CURDIR)/$@ $(GO) install -ldflags '$(LDFLAGS)' ./ct
 
 # requirements.in and package.json name what is wanted; all that belongs to it is locked.
 .PHONY: lock
@@ -381,20 +395,15 @@ release-inputs:
 # A release is not made of what nobody could check: with NEED_VULNDB= on the command line it is.
 .PHONY: release
 release: NEED_VULNDB = 1
-release: vuln $(BIN)/release/goreleaser ## dist/: everything of the release whose tag is checked out, published (see .github/workflows/release.yml)
-	ROOT=$(CURDIR) $(BIN)/release/goreleaser release --clean
+release: vuln $(BIN)/$(GORELEASER) ## dist/: everything of the release whose tag is checked out, published (see .github/workflows/release.yml)
+	ROOT=$(CURDIR) $(BIN)/$(GORELEASER)/goreleaser release --clean
 	cd deploy && $(GO) run ./release -push
 
 .PHONY: snapshot
-snapshot: $(BIN)/release/goreleaser ## dist/: everything of a release but signatures, of this tree; publishes nothing
-	ROOT=$(CURDIR) TAP_TOKEN= $(BIN)/release/goreleaser release --snapshot --clean --skip=sign
+snapshot: $(BIN)/$(GORELEASER) ## dist/: everything of a release but signatures, of this tree; publishes nothing
+	ROOT=$(CURDIR) TAP_TOKEN= $(BIN)/$(GORELEASER)/goreleaser release --snapshot --clean --skip=sign
 	cd deploy && $(GO) run ./release
 	cd deploy && DIST=$(CURDIR)/dist $(GO) test -count=1 -run '^TestARelease$$' .
-
-$(BIN)/release/goreleaser: tools/release/go.mod
-	@echo "building GoReleaser: some minutes the first time"
-	@cd tools/release && $(GO) build -o ../../$(BIN)/release/ tool
-	@touch $@
 
 .PHONY: clean
 clean: ## Remove what was built
