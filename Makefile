@@ -7,12 +7,26 @@ LDFLAGS   := -s -w
 TAGS      := grpcnotrace
 TEST_TIME ?= 60m
 MODULE    := github.com/kubebridge/bridge
-MODULES    = . client deploy test/e2e test/bench test/kafka test/page test/monitoring test/controllerruntime test/recipes test/recipes/connect
+MODULES    = . client deploy test tools
 # The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
 KUBE_LDFLAGS := -s -w
 # With the race detector a program ends a second late where GORACE does not say otherwise, and tests start many.
 export GORACE ?= atexit_sleep_ms=10
 GO_FILES = $(shell git ls-files '*.go')
+CONTROLPLANE := CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane
+# count: what the tests build and run, `go test` does not see, and would take an old result for one of today.
+E2E      := cd test/e2e && $(CONTROLPLANE) $(GO) test -count=1
+
+# Programs that want other dependencies than each other and than the linters. Each is installed into
+# $(BIN)/package@version: another version is another directory. Go's checksum database has the hashes
+# of what they are built of.
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
+HELM       := helm.sh/helm/v3/cmd/helm@v3.22.0
+# Of ct we need the module's directory, which has its rules, and build it there. To install a version
+# of it, Go would ask for the list of all versions too, which is not to be had from every proxy.
+CT         := github.com/helm/chart-testing/v3@v3.14.0
+ct_dir      = $$($(GO) mod download -json $(CT) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
 
 # Packages of other languages are exactly those that are locked, by their hashes (make lock). Nothing
 # that they bring runs while they are installed: no scripts of npm, no building of Python packages.
@@ -70,23 +84,22 @@ vet: ## go vet, and that go.mod is tidy
 	@for m in $(MODULES); do (cd $$m && echo "vet $$m" && $(GO) vet ./... && $(GO) mod tidy -diff) || exit 1; done
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint $(BIN)/misspell $(BIN)/actionlint ## golangci-lint, as .golangci.yml says; spelling; workflows; no word that docs/words.txt refuses
+lint: $(BIN)/golangci-lint $(BIN)/misspell $(BIN)/$(ACTIONLINT) ## golangci-lint, as .golangci.yml says; spelling; workflows; no word that docs/words.txt refuses
 	git ls-files '*.md' '*.yaml' '*.yml' '*.tpl' Makefile | grep -v testdata | xargs $(BIN)/misspell -error
-	$(BIN)/actionlint
+	$(BIN)/$(ACTIONLINT)/actionlint
 	@for m in $(MODULES); do (cd $$m && echo "lint $$m" && $(CURDIR)/$(BIN)/golangci-lint run --timeout 15m ./...) || exit 1; done
 
 # chart-testing asks the forge about maintainers, and compares versions with another branch: not here.
 .PHONY: lint-chart
-lint-chart: $(BIN)/charts/.installed ## chart-testing: the chart's metadata, the form of its YAML, and helm lint with each file of ci/
-	@rules=$$(cd tools/charts && $(GO) mod download github.com/helm/chart-testing/v3 && $(GO) list -m -f '{{.Dir}}/etc' github.com/helm/chart-testing/v3); \
-	PATH=$(CURDIR)/$(BIN)/charts:$(CURDIR)/$(BIN)/charts/venv/bin:$$PATH ct lint --charts deploy/helm/bridge \
+lint-chart: $(BIN)/$(CT) $(BIN)/$(HELM) $(BIN)/charts/.installed ## chart-testing: the chart's metadata, the form of its YAML, and helm lint with each file of ci/
+	@rules=$(ct_dir)/etc; \
+	PATH=$(CURDIR)/$(BIN)/$(CT):$(CURDIR)/$(BIN)/$(HELM):$(CURDIR)/$(BIN)/charts/bin:$$PATH ct lint --charts deploy/helm/bridge \
 	  --check-version-increment=false --validate-maintainers=false --chart-yaml-schema $$rules/chart_schema.yaml \
 	  --lint-conf $$rules/lintconf.yaml --helm-lint-extra-args '--strict --set image.tag=0.0.0'
 
-$(BIN)/charts/.installed: tools/charts/go.mod tools/charts/requirements.txt
-	@echo "building chart-testing and Helm: some minutes the first time"
-	@cd tools/charts && $(GO) build -ldflags '$(LDFLAGS)' -o ../../$(BIN)/charts/ tool
-	@$(call python,$(BIN)/charts/venv,tools/charts/requirements.txt)
+$(BIN)/charts/.installed: tools/charts/requirements.txt
+	@echo "installing what checks the form of the chart's YAML"
+	@$(call python,$(BIN)/charts,$<)
 	@touch $@
 
 # -p: the tests wait more than they compute, so twice as many packages as processors. Without the
@@ -109,19 +122,18 @@ test-controllerruntime: ## The library for consumers with controller-runtime
 # What the everyday check has from end to end: kills, a leader that goes, every form, README.
 .PHONY: test-everyday
 test-everyday: build controlplane
-	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -count=1 -race -short -timeout $(TEST_TIME) \
+	$(E2E) -race -short -timeout $(TEST_TIME) \
 	  -run '^(TestCrash|TestFailover|TestEveryForm|TestReadme)$$' .
 
-# build: README and the demo build the bridge too, and their tests do not wait for long. count: what
-# the tests build and run, `go test` does not see, and would take an old result for one of today.
+# build: README and the demo build the bridge too, and their tests do not wait for long.
 .PHONY: test-integration
 test-integration: build controlplane $(BIN)/readers/nats/.installed $(BIN)/readers/kafka/.installed ## The tests with the real parts: Kubernetes, NATS and Kafka's protocol, end to end
 	cd test/kubernetes && CONTROLPLANE=$(CURDIR)/$(BIN)/controlplane $(GO) test -timeout $(TEST_TIME) ./...
-	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane READERS=$(CURDIR)/$(BIN)/readers $(GO) test -count=1 -race -timeout $(TEST_TIME) ./...
+	export READERS=$(CURDIR)/$(BIN)/readers; $(E2E) -race -timeout $(TEST_TIME) ./...
 
 .PHONY: test-deploy
 test-deploy: controlplane ## The chart, the plain manifests and a release: applied to the real control plane and run as they say (as root in containers; with NEED_ROOT=1 another user is a failure)
-	cd deploy && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -count=1 -timeout $(TEST_TIME) ./...
+	cd deploy && $(CONTROLPLANE) $(GO) test -count=1 -timeout $(TEST_TIME) ./...
 
 .PHONY: test-page
 test-page: controlplane $(BIN)/page/.installed ## The status page in a headless Chromium (that of the machine, $CHROMIUM, or one from npm); screenshots in bin/page/_artifacts
@@ -129,7 +141,7 @@ test-page: controlplane $(BIN)/page/.installed ## The status page in a headless 
 	if ! $$chromium --version >/dev/null 2>&1; then \
 	  echo "NOT TESTED: the status page. No Chromium runs here: apt-get install chromium, or set CHROMIUM (with NEED_CHROMIUM=1 this is a failure)"; \
 	  test -z "$$NEED_CHROMIUM" || exit 1; exit 0; fi; \
-	cd test/page && CHROMIUM=$$chromium AXE=$(CURDIR)/$(BIN)/page/node_modules/axe-core/axe.min.js CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane \
+	cd test/page && CHROMIUM=$$chromium AXE=$(CURDIR)/$(BIN)/page/node_modules/axe-core/axe.min.js $(CONTROLPLANE) \
 	  $(GO) test -count=1 -timeout $(TEST_TIME) -artifacts -outputdir $(CURDIR)/$(BIN)/page .
 
 $(BIN)/page/.installed: $(wildcard test/page/testdata/*)
@@ -151,13 +163,7 @@ $(BIN)/mkdocs/.installed: docs/requirements.txt
 test-monitoring: $(BIN)/promtool ## The unit tests of the alerts, by promtool, and the dashboard
 	$(BIN)/promtool check rules deploy/monitoring/alerts.yaml
 	$(BIN)/promtool test rules deploy/monitoring/alerts_test.yaml
-	cd test/monitoring && $(GO) test ./...
-
-# Without Prometheus' service discoveries, which are most of it.
-$(BIN)/promtool: test/monitoring/go.mod
-	@echo "building promtool: some minutes the first time"
-	@cd test/monitoring && $(GO) build -tags remove_all_sd -o ../../$@ github.com/prometheus/prometheus/cmd/promtool
-	@touch $@
+	cd tools && $(GO) test ./monitoring
 
 .PHONY: test-kafka
 test-kafka: $(BIN)/kafka/.fetched $(BIN)/python/.installed $(BIN)/node/.installed ## The Kafka sink with Apache Kafka itself, brokers that die, and readers of other make (needs Java 17, Maven, Python, Node)
@@ -168,6 +174,10 @@ KAFKA_FLAGS ?=
 .PHONY: bench-kafka
 bench-kafka: $(BIN)/kafka/.fetched ## The Kafka sink beside kafka-go's Writer and franz-go, into kfake and into Apache Kafka
 	cd test/kafka && KAFKA_LIB=$(CURDIR)/$(BIN)/kafka $(GO) test -timeout $(TEST_TIME) -run '^$$' -bench Beside .
+
+.PHONY: kafkabroker
+kafkabroker:
+	cd test/kafka && $(GO) build -o $(CURDIR)/$(BIN)/kafkabroker ./broker
 
 $(BIN)/kafka/.fetched: test/kafka/pom.xml test/kafka/jars.sha256
 	@echo "fetching Apache Kafka's jars (45 MB)"
@@ -187,19 +197,19 @@ $(BIN)/node/.installed: test/kafka/testdata/package.json test/kafka/testdata/pac
 .PHONY: test-crash
 test-crash: controlplane ## Kill the bridge CRASH_KILLS times, twice, while everything changes, and account for every change; bin/crash-report.txt
 	@rm -f $(BIN)/crash-report.txt
-	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -run '^TestCrash' -timeout 120m -v . \
+	$(E2E) -run '^TestCrash' -timeout 120m -v . \
 	  -crash.kills=$(CRASH_KILLS) -crash.report=$(CURDIR)/$(BIN)/crash-report.txt $(CRASH_FLAGS)
 CRASH_KILLS ?= 200
 CRASH_FLAGS ?=
 
 .PHONY: test-history
 test-history: controlplane ## Ask a history for 10,000 objects at random moments and 100 states of each namespace, after kills, a 410, a restored etcd and retention
-	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -run '^TestHistoryIsTrue$$' -timeout 60m -v . \
+	$(E2E) -run '^TestHistoryIsTrue$$' -timeout 60m -v . \
 	  -history.time=20s -history.kills=10 -history.pairs=10000 -history.states=100 -history.retention=1m
 
 .PHONY: soak
 soak: controlplane ## Follow changes for SOAK_TIME, without a broker in the middle, and fail for what grows; bin/soak has the samples
-	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -run '^TestSoak$$' -timeout 12h -v . \
+	$(E2E) -run '^TestSoak$$' -timeout 12h -v . \
 	  -soak.time=$(SOAK_TIME) -soak.report=$(CURDIR)/$(BIN)/soak $(SOAK_FLAGS)
 SOAK_TIME ?= 30m
 SOAK_FLAGS ?=
@@ -229,11 +239,10 @@ test-recipes-jvm: $(BIN)/jars/kafka-streams/.fetched $(BIN)/jars/flink/.fetched 
 	$(MAKE) run-recipes RECIPES="-run '$(JVM_RECIPES)'"
 
 .PHONY: run-recipes
-run-recipes: controlplane $(BIN)/recipes/.installed $(BIN)/kafka/.fetched
+run-recipes: controlplane kafkabroker $(BIN)/recipes/.installed $(BIN)/kafka/.fetched
 	$(GO) build -o $(BIN)/nats-server github.com/nats-io/nats-server/v2
-	cd test/kafka && $(GO) build -o $(CURDIR)/$(BIN)/kafkabroker ./broker
-	cd test/recipes/connect && $(GO) build -ldflags '-s -w' -o $(CURDIR)/$(BIN)/redpanda-connect .
-	cd test/recipes && PYTHON=$(CURDIR)/$(BIN)/recipes/venv/bin/python NODE_DIR=$(CURDIR)/$(BIN)/recipes CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane \
+	cd test/recipes && $(GO) build -ldflags '$(LDFLAGS)' -o $(CURDIR)/$(BIN)/redpanda-connect ./connect
+	cd test/recipes && PYTHON=$(CURDIR)/$(BIN)/recipes/venv/bin/python NODE_DIR=$(CURDIR)/$(BIN)/recipes $(CONTROLPLANE) \
 	  KAFKA_BROKER=$(CURDIR)/$(BIN)/kafkabroker KAFKA_LIB=$(CURDIR)/$(BIN)/kafka JARS=$(CURDIR)/$(BIN)/jars \
 	  NATS_SERVER=$(CURDIR)/$(BIN)/nats-server \
 	  $(GO) test -count=1 -timeout $(TEST_TIME) $(RECIPES) .
@@ -262,19 +271,17 @@ JETSTREAM_MESSAGES ?= 500000
 .PHONY: test-failover
 test-failover: controlplane ## Take the leader of two replicas away FAILOVERS times, in every way, while everything changes; bin/failover-report.txt
 	@rm -f $(BIN)/failover-report.txt
-	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -run '^TestFailover|^TestReplicas' -timeout 120m -v . \
+	$(E2E) -run '^TestFailover|^TestReplicas' -timeout 120m -v . \
 	  -failover.count=$(FAILOVERS) -failover.reloads=$(FAILOVERS) -failover.report=$(CURDIR)/$(BIN)/failover-report.txt $(FAILOVER_KAFKA)
 FAILOVERS ?= 50
 
 .PHONY: test-failover-kafka
-test-failover-kafka: $(BIN)/kafka/.fetched ## test-failover with Apache Kafka in place of kfake (needs Java 17, Maven)
-	cd test/kafka && $(GO) build -o $(CURDIR)/$(BIN)/kafkabroker ./broker
+test-failover-kafka: kafkabroker $(BIN)/kafka/.fetched ## test-failover with Apache Kafka in place of kfake (needs Java 17, Maven)
 	$(MAKE) test-failover FAILOVER_KAFKA='-failover.kafka=$(CURDIR)/$(BIN)/kafkabroker -failover.kafka.lib=$(CURDIR)/$(BIN)/kafka'
 
 .PHONY: test-view
-test-view: controlplane $(BIN)/kafka/.fetched $(BIN)/readers/nats/.installed $(BIN)/readers/kafka/.installed ## The view of the state in Apache Kafka and in a bucket after crashes, outages, expired versions and a restored etcd (needs Java 17, Maven)
-	cd test/kafka && $(GO) build -o $(CURDIR)/$(BIN)/kafkabroker ./broker
-	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane READERS=$(CURDIR)/$(BIN)/readers $(GO) test -count=1 -run '^TestView$$' -timeout $(TEST_TIME) -v . \
+test-view: controlplane kafkabroker $(BIN)/kafka/.fetched $(BIN)/readers/nats/.installed $(BIN)/readers/kafka/.installed ## The view of the state in Apache Kafka and in a bucket after crashes, outages, expired versions and a restored etcd (needs Java 17, Maven)
+	export READERS=$(CURDIR)/$(BIN)/readers; $(E2E) -run '^TestView$$' -timeout $(TEST_TIME) -v . \
 	  -failover.kafka=$(CURDIR)/$(BIN)/kafkabroker -failover.kafka.lib=$(CURDIR)/$(BIN)/kafka
 
 .PHONY: test-outage
@@ -284,7 +291,7 @@ OUTAGE_CHANGES ?= 200000
 
 .PHONY: test-abuse
 test-abuse: controlplane ## A hostile tenant writes what the API server takes for ABUSE_TIME, beside another that must not notice
-	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane $(GO) test -run '^TestAbuse$$' -timeout 2h -v . -abuse.judge -abuse.time=$(ABUSE_TIME)
+	$(E2E) -run '^TestAbuse$$' -timeout 2h -v . -abuse.judge -abuse.time=$(ABUSE_TIME)
 ABUSE_TIME ?= 10m
 
 # An execution costs time for each instrumented line of the program, and `go test -fuzz` instruments
@@ -315,8 +322,7 @@ bench: ## The whole bridge beside the program that people write today: docs/benc
 
 .PHONY: bench-informers
 bench-informers: build controlplane ## INFORMERS informers on one reader of a bucket beside as many watches on the API server: CPU and memory
-	cd test/e2e && CONTROLPLANE_BIN=$(CURDIR)/$(BIN)/controlplane BRIDGE_BIN=$(CURDIR)/$(BIN)/bridge \
-	  $(GO) test -count=1 -run '^TestManyInformers$$' -timeout $(TEST_TIME) -v . -informers.count $(INFORMERS)
+	export BRIDGE_BIN=$(CURDIR)/$(BIN)/bridge; $(E2E) -run '^TestManyInformers$$' -timeout $(TEST_TIME) -v . -informers.count $(INFORMERS)
 INFORMERS ?= 1000
 
 .PHONY: bench-verify
@@ -343,15 +349,25 @@ vuln: $(BIN)/govulncheck ## Known vulnerabilities in what the bridge calls, wher
 	  echo "NOT TESTED: vulnerabilities. Their database can't be reached from here (with NEED_VULNDB=1 this is a failure)"; \
 	  [ -z "$(NEED_VULNDB)" ] && exit 0; fi; exit $$code
 
-# The tools have a module of their own, so that they are pinned and not in the product's dependency graph.
-$(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/govulncheck $(BIN)/misspell: tools/go.mod
-	@echo "building the tools: some minutes the first time"
-	@cd tools && $(GO) build -o ../$(BIN)/ tool
-	@touch $(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/govulncheck $(BIN)/misspell
-
-$(BIN)/actionlint: tools/workflows/go.mod
-	@cd tools/workflows && $(GO) build -o ../../$(BIN)/ tool
+# The module tools pins these and all that they are built of, outside of the product's dependencies.
+$(BIN)/gofumpt: PACKAGE = mvdan.cc/gofumpt
+$(BIN)/golangci-lint: PACKAGE = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(BIN)/govulncheck: PACKAGE = golang.org/x/vuln/cmd/govulncheck
+$(BIN)/misspell: PACKAGE = github.com/golangci/misspell/cmd/misspell
+# Without Prometheus' service discoveries, which are most of it.
+$(BIN)/promtool: PACKAGE = -tags remove_all_sd github.com/prometheus/prometheus/cmd/promtool
+$(BIN)/gofumpt $(BIN)/golangci-lint $(BIN)/govulncheck $(BIN)/misspell $(BIN)/promtool: tools/go.mod
+	@echo "building $(@F): this may take minutes the first time"
+	@cd tools && $(GO) build -o ../$@ $(PACKAGE)
 	@touch $@
+
+$(addprefix $(BIN)/,$(ACTIONLINT) $(GORELEASER) $(HELM)): $(BIN)/%:
+	@echo "installing $*: this may take minutes the first time"
+	@GOBIN=$(CURDIR)/$@ $(GO) install -ldflags '$(LDFLAGS)' $*
+
+$(BIN)/$(CT):
+	@echo "installing $(CT): this may take minutes the first time"
+	@cd $(ct_dir) && GOBIN=$(CURDIR)/$@ $(GO) install -ldflags '$(LDFLAGS)' ./ct
 
 # requirements.in and package.json name what is wanted; all that belongs to it is locked.
 .PHONY: lock
@@ -384,20 +400,15 @@ release-inputs:
 # A release is not made of what nobody could check: with NEED_VULNDB= on the command line it is.
 .PHONY: release
 release: NEED_VULNDB = 1
-release: vuln $(BIN)/release/goreleaser ## dist/: everything of the release whose tag is checked out, published (see .github/workflows/release.yml)
-	ROOT=$(CURDIR) $(BIN)/release/goreleaser release --clean
+release: vuln $(BIN)/$(GORELEASER) ## dist/: everything of the release whose tag is checked out, published (see .github/workflows/release.yml)
+	ROOT=$(CURDIR) $(BIN)/$(GORELEASER)/goreleaser release --clean
 	cd deploy && $(GO) run ./release -push
 
 .PHONY: snapshot
-snapshot: $(BIN)/release/goreleaser ## dist/: everything of a release but signatures, of this tree; publishes nothing
-	ROOT=$(CURDIR) TAP_TOKEN= $(BIN)/release/goreleaser release --snapshot --clean --skip=sign
+snapshot: $(BIN)/$(GORELEASER) ## dist/: everything of a release but signatures, of this tree; publishes nothing
+	ROOT=$(CURDIR) TAP_TOKEN= $(BIN)/$(GORELEASER)/goreleaser release --snapshot --clean --skip=sign
 	cd deploy && $(GO) run ./release
 	cd deploy && DIST=$(CURDIR)/dist $(GO) test -count=1 -run '^TestARelease$$' .
-
-$(BIN)/release/goreleaser: tools/release/go.mod
-	@echo "building GoReleaser: some minutes the first time"
-	@cd tools/release && $(GO) build -o ../../$(BIN)/release/ tool
-	@touch $@
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -6,7 +6,7 @@ require (
 	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/kubebridge/bridge v0.0.0
-	github.com/kubebridge/bridge/test/e2e v0.0.0-00010101000000-000000000000
+	github.com/kubebridge/bridge/test v0.0.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
@@ -126,5 +126,6 @@ require (
 
 replace (
 	github.com/kubebridge/bridge => ..
-	github.com/kubebridge/bridge/test/e2e => ../test/e2e
+	github.com/kubebridge/bridge/client => ../client
+	github.com/kubebridge/bridge/test => ../test
 )

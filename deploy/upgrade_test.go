@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,9 @@ import (
 	"github.com/kubebridge/bridge/deploy/container"
 )
 
+// helmVersion is the package of Helm 3 with its version, in the Makefile.
+var helmVersion = regexp.MustCompile(`helm\.sh/helm/v3/cmd/helm@\S+`)
+
 // helm runs Helm, and has the chart as Helm packs it.
 type helm struct {
 	t              *testing.T
@@ -36,9 +40,11 @@ func newHelm(t *testing.T, c *cluster) *helm {
 	t.Helper()
 	dir := t.TempDir()
 	h := &helm{t: t, program: filepath.Join(workDir, "helm")}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", h.program, "helm.sh/helm/v3/cmd/helm")
-	build.Dir = filepath.Join("..", "tools", "charts")
-	if said, err := build.CombinedOutput(); err != nil {
+	makefile, err := os.ReadFile(filepath.Join("..", "Makefile"))
+	must(t, err)
+	install := exec.CommandContext(t.Context(), "go", "install", string(helmVersion.Find(makefile)))
+	install.Env = append(os.Environ(), "GOBIN="+workDir)
+	if said, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	h.env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "HELM_NAMESPACE="+namespace,

@@ -64,6 +64,19 @@ func TestLocks(t *testing.T) {
 			}
 		}
 	})
+	t.Run("each program that the Makefile has Go install has a version", func(t *testing.T) {
+		makefile := readFile(t, "../Makefile")
+		programs := regexp.MustCompile(`(?m)^[A-Z]+ *:= (\S+\.\S+/\S+@(\S+))$`).
+			FindAllStringSubmatch(makefile, -1)
+		if len(programs) < 4 {
+			t.Errorf("only %d programs were found", len(programs))
+		}
+		for _, program := range programs {
+			if !regexp.MustCompile(`^v\d+\.\d+\.\d+$`).MatchString(program[2]) {
+				t.Errorf("%s has no version that stays the same", program[1])
+			}
+		}
+	})
 }
 
 // named are the files of the repository with that name, from here.

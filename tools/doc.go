@@ -1,5 +1,4 @@
 // Package tools pins the programs that check this project, outside the product's dependency graph.
-// Programs whose dependencies do not fit together have modules of their own: workflows, charts,
-// release.
-// lock has the program that locks the packages of Python.
+// Programs that want other dependencies are in the Makefile, each with its version. charts and lock
+// have the packages of Python that check the chart, and that lock such packages.
 package tools

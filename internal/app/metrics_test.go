@@ -222,7 +222,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-// What alerts and the dashboard ask for is there. What they mean is tested in test/monitoring.
+// What alerts and the dashboard ask for is there. What they mean is tested in tools/monitoring.
 func TestQueriedMetrics(t *testing.T) {
 	code := everyMetric(t)
 	used := regexp.MustCompile(`\bbridge_[a-z_]+`)

@@ -121,7 +121,7 @@ func checkInstalled(t *testing.T, p *page, text string) {
 	}
 	var pins strings.Builder
 	for _, file := range []string{
-		"testdata/requirements.in", "testdata/package.json", controllerModule + "/go.mod",
+		"testdata/requirements.in", "testdata/package.json", goModule + "/go.mod",
 	} {
 		b, err := os.ReadFile(file)
 		must(t, err)

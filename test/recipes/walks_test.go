@@ -145,8 +145,8 @@ const (
 	kafkaAddress = "127.0.0.1:9092"
 )
 
-// controllerModule has the modules that programs in Go import.
-const controllerModule = "../controllerruntime"
+// goModule has the go.mod that programs in Go are built with.
+const goModule = ".."
 
 // buildGo builds the program of a page in Go, with the library of this tree.
 func buildGo(t *testing.T, dir string) {
@@ -156,7 +156,7 @@ func buildGo(t *testing.T, dir string) {
 		return // the page has none
 	}
 	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "labels"), program)
-	cmd.Dir = controllerModule
+	cmd.Dir = goModule
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
