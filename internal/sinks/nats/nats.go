@@ -22,7 +22,6 @@ import (
 // promises.
 type Sink struct {
 	cfg     Options
-	owner   *sinks.Owner // this sink, in Owners
 	log     *slog.Logger
 	metrics *metrics
 	events  route
@@ -64,13 +63,15 @@ func New(cfg Options) (*Sink, error) {
 	}
 	s := &Sink{
 		cfg:     cfg,
-		owner:   &sinks.Owner{Name: cfg.Name, Informers: cfg.Informers},
 		log:     cfg.Log,
 		metrics: newMetrics(cfg.Registry),
 		events:  route{subject: subject},
 		// several sinks may share a dead-letter subject
-		dead:    route{subject: deadLetter, idSuffix: "/dead/" + cfg.Name},
-		streams: &streams{byName: map[string]*stream{}},
+		dead: route{subject: deadLetter, idSuffix: "/dead/" + cfg.Name},
+		streams: &streams{
+			owner:  &sinks.Owner{Name: cfg.Name, Informers: cfg.Informers},
+			byName: map[string]*stream{},
+		},
 		inDoubt: newInDoubt(), reported: serverErrors{violations: newViolations()},
 	}
 	if cfg.Mode == KV {
@@ -98,7 +99,7 @@ func (s *Sink) Open(ctx context.Context) error {
 	if err := s.prepare(ctx, conn); err != nil {
 		s.disconnect(conn)
 		s.streams.clear()
-		s.cfg.Owners.Release(s.owner)
+		s.cfg.Owners.Release(s.streams.owner)
 		return classified(fmt.Errorf("NATS at %s: %w", url, s.withErrorSince(time.Since(began), err)))
 	}
 	s.conn = conn
@@ -205,7 +206,7 @@ func (s *Sink) Close() error {
 	s.disconnect(s.conn)
 	s.conn = nil
 	s.streams.clear()
-	s.cfg.Owners.Release(s.owner)
+	s.cfg.Owners.Release(s.streams.owner)
 	return nil
 }
 

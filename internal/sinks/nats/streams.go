@@ -43,7 +43,8 @@ func (st *stream) reached(sequence uint64) {
 // streams are those that the sink uses: the one of its configuration, or with a template those of
 // the events so far.
 type streams struct {
-	only atomic.Pointer[stream] // the first that was looked up
+	owner *sinks.Owner           // the sink, as Env.Owners knows it
+	only  atomic.Pointer[stream] // the first that was looked up
 
 	mu     sync.RWMutex
 	byName map[string]*stream
@@ -133,7 +134,7 @@ func (s *Sink) streamOf(e *event.Event) *stream {
 func (s *Sink) adoptStream(
 	ctx context.Context, conn *nats.Conn, st *stream, known map[string]string,
 ) error {
-	other, informer := s.cfg.Owners.Claim(st.name, st.created, s.owner)
+	other, informer := s.cfg.Owners.Claim(st.name, st.created, s.streams.owner)
 	if other != "" {
 		return operatorError("stream %s is that of sink %s too, and informer %s feeds both: the stream "+
 			"takes each event once, and would drop what the other sink has stored. Set "+
