@@ -114,7 +114,7 @@ type State struct {
 	// them for the sink's `deadLetterWait`. Each is in a file, to be read, sent again by other
 	// means, and taken away. When it is full, or 0, such an event waits for its place, and without
 	// a place it is lost.
-	MaxUndeliveredBytes Size `yaml:"maxUndeliveredBytes" default:"256MiB"`
+	MaxUndeliveredBytes settings.Size `yaml:"maxUndeliveredBytes" default:"256MiB"`
 	// Mode is `disk`, or `memory` for nothing on disk: every start is then a first start, and the
 	// backlog of a sink is bounded by memory.
 	Mode string `yaml:"mode" default:"disk" oneof:"disk memory"`

@@ -183,10 +183,10 @@ sinks:
 		{"an explicit zero", c.Kubernetes.Burst, 0},
 		{"a duration", c.State.CommitInterval, time.Second},
 		{"an explicitly empty text", c.Admin.Address, ""},
-		{"a size with a fraction", c.Informers[0].Queue.Memory, config.Size(1536 << 10)},
+		{"a size with a fraction", c.Informers[0].Queue.Memory, settings.Size(1536 << 10)},
 		{"a password of digits", string(c.Sinks[0].NATS.Password), "0077"},
 		{"an explicit zero over a default", c.Sinks[0].NATS.Stream.MaxAge, time.Duration(0)},
-		{"a decimal size", c.Sinks[0].NATS.Stream.MaxBytes, config.Size(2e9)},
+		{"a decimal size", c.Sinks[0].NATS.Stream.MaxBytes, settings.Size(2e9)},
 		{"a default beside it", c.Sinks[0].NATS.Stream.Storage, "file"},
 		{"an informer without sinks has all", fmt.Sprint(c.Informers[0].Sinks), "[{s object bridge []  history 0s 0s}]"},
 		{"the encoding", c.Sinks[0].Encoding, "binary"},
@@ -280,7 +280,7 @@ func TestVariablesReachIntoLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := c.Sinks[0].NATS
-	if !slices.Equal(n.Servers, []config.URL{"nats://broker:4222"}) || n.Embedded || n.TLS == nil || n.TLS.CAFile != "/ca.pem" {
+	if !slices.Equal(n.Servers, []settings.URL{"nats://broker:4222"}) || n.Embedded || n.TLS == nil || n.TLS.CAFile != "/ca.pem" {
 		t.Errorf("sink: %+v", n)
 	}
 	if inf := c.Informers[0]; len(inf.Resources) != 2 || inf.Resources[1] != "nodes" || inf.LabelSelector != "a=b" || len(inf.Exclude) != 3 {
@@ -397,19 +397,19 @@ func TestSecretFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte(" pass word \r\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := config.ReadSecret("", file); err != nil || string(got) != " pass word " {
+	if got, err := settings.ReadSecret("", file); err != nil || string(got) != " pass word " {
 		t.Errorf("got %q, %v", string(got), err)
 	}
-	if got, err := config.ReadSecret("direct", ""); err != nil || string(got) != "direct" {
+	if got, err := settings.ReadSecret("direct", ""); err != nil || string(got) != "direct" {
 		t.Errorf("got %q, %v", string(got), err)
 	}
-	if _, err := config.ReadSecret("", file+"-missing"); !errors.Is(err, os.ErrNotExist) {
+	if _, err := settings.ReadSecret("", file+"-missing"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
 	if err := os.WriteFile(file, []byte("\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := config.ReadSecret("", file); err == nil {
+	if _, err := settings.ReadSecret("", file); err == nil {
 		t.Error("an empty file was taken for a secret")
 	}
 }
@@ -484,7 +484,7 @@ func TestServers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []config.URL{"nats://u:a,b@one:4222", "nats://two:4222"}
+		want := []settings.URL{"nats://u:a,b@one:4222", "nats://two:4222"}
 		if got := c.Sinks[0].NATS.Servers; !slices.Equal(got, want) {
 			t.Errorf("got %d servers: %v", len(got), got)
 		}

@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/kubebridge/bridge/internal/settings"
+)
 
 // Informer selects objects and says how their changes are delivered. Each of its resources is
 // listed and watched once, however many sinks it has. Two informers may select the same object; it
@@ -142,13 +146,13 @@ type InformerQueue struct {
 	// quarter of it. Backlog that waits longer than five seconds in the change log, or exceeds the
 	// bound, lies in the state directory; one object larger than it still passes. All resources
 	// together hold at most a quarter of the memory that the process may use.
-	Memory Size `yaml:"memory" default:"16MiB"`
+	Memory settings.Size `yaml:"memory" default:"16MiB"`
 	// Spool is the bound of the backlog of sinks in the state directory, for each resource: an
 	// outage of a sink may last until that much has changed. What happens when it is reached,
 	// `whenFull` says. All resources share the disk: reading also stops for one that takes more
 	// than three times what is left free there, whatever `whenFull` says, so that the others still
 	// have room.
-	Spool Size `yaml:"spool" default:"10GiB"`
+	Spool settings.Size `yaml:"spool" default:"10GiB"`
 	// WhenFull is `block` or `drop-oldest`. `block`: reading stops until a sink has taken
 	// something, and nothing is dropped. What the API server forgets meanwhile a gap event reports.
 	// `drop-oldest`: reading continues, and the oldest changes in the state directory are dropped

@@ -43,7 +43,7 @@ func (s *schemaWriter) section(typ reflect.Type) map[string]any {
 		if key == "" {
 			continue
 		}
-		comment := s.comments[typ.Name()+"."+f.Name]
+		comment := s.comments[typ.String()+"."+f.Name]
 		schema := s.value(f)
 		schema["description"] = keyForName(key, f.Name, comment)
 		if strings.HasSuffix(comment, " Required.") {

@@ -13,6 +13,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/history"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
 // Options say where a configuration is read from.
@@ -124,8 +127,8 @@ func base() *Config {
 			Exclude:   []string{"leases.coordination.k8s.io", "events", "events.events.k8s.io"},
 		}},
 		Sinks: []Sink{
-			{Name: "nats", NATS: &NATS{Embedded: true}},
-			{Name: "history", History: &History{Retention: 7 * 24 * time.Hour, MaxBytes: 1 << 30}},
+			{Name: "nats", NATS: &nats.Config{Embedded: true}},
+			{Name: "history", History: &history.Config{Retention: 7 * 24 * time.Hour, MaxBytes: 1 << 30}},
 		},
 		origins: settings.Origins{},
 	}
@@ -136,10 +139,12 @@ func base() *Config {
 // fillDefaults gives every key of informers and sinks that was not given its default.
 func (c *Config) fillDefaults() {
 	settings.Fill(reflect.ValueOf(c).Elem(), "", c.origins, true)
-	c.fillHTTP()
 	for i := range c.Sinks {
-		c.Sinks[i].NATS.fillBucket()
-		c.Sinks[i].Kafka.fillView(fmt.Sprintf("sinks[%d].kafka", i), c.origins)
+		for key, section := range c.Sinks[i].sections() {
+			if filler, ok := section.(sinks.Filler); ok {
+				filler.Fill(fmt.Sprintf("sinks[%d].%s", i, key), c.origins)
+			}
+		}
 	}
 	for i := range c.Informers {
 		c.Informers[i].fillBindings(c.Sinks)
@@ -176,24 +181,6 @@ func (inf *Informer) fillInherited(path string, given settings.Origins) {
 			b.Resync = max(inf.Resync, 0)
 		}
 	}
-}
-
-// ReadSecret is the value of a secret that is given either as itself or by a file (password and
-// passwordFile). Line ends after the value in the file are not part of it. It reads the file each
-// time, so a renewed secret is seen.
-func ReadSecret(value Secret, file string) (Secret, error) {
-	if file == "" {
-		return value, nil
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("read secret: %w", err)
-	}
-	text := strings.TrimRight(string(data), "\r\n")
-	if text == "" {
-		return "", fmt.Errorf("read secret: %s is empty", file)
-	}
-	return Secret(text), nil
 }
 
 // accountDirs are where a pod has the token of its service account.

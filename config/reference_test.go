@@ -83,42 +83,69 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// comments maps "Type.Field", and "Type", to their comments in the source.
+// sections are the directories with structs that are sections of the configuration, but for those
+// of sinks below ../internal/sinks.
+var sections = []string{".", "../internal/sinks"}
+
+// comments maps the name of a type with that of its package, as reflect has it, and "Type.Field", to
+// their comments in the source.
 func comments(t *testing.T) map[string]string {
 	t.Helper()
-	entries, err := os.ReadDir(".")
+	below, err := filepath.Glob("../internal/sinks/*")
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]string{}
-	for _, entry := range entries {
-		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), entry.Name(), nil, parser.ParseComments)
+	for _, dir := range slices.Concat(sections, below) {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			decl, ok := n.(*ast.GenDecl)
-			if !ok || len(decl.Specs) != 1 {
-				return true
+		for _, name := range files {
+			if !strings.HasSuffix(name, "_test.go") {
+				readComments(t, name, found)
 			}
-			if spec, ok := decl.Specs[0].(*ast.TypeSpec); ok {
-				found[spec.Name.Name] = flat(decl.Doc)
-				if s, ok := spec.Type.(*ast.StructType); ok {
-					for _, f := range s.Fields.List {
-						if f.Tag == nil {
-							continue // not a key
-						}
-						found[spec.Name.Name+"."+f.Names[0].Name] = flat(f.Doc)
-					}
-				}
-			}
-			return true
-		})
+		}
 	}
 	return found
+}
+
+func readComments(t *testing.T, name string, found map[string]string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, decl := range file.Decls {
+		decl, ok := decl.(*ast.GenDecl)
+		if !ok || len(decl.Specs) != 1 {
+			continue
+		}
+		spec, ok := decl.Specs[0].(*ast.TypeSpec)
+		if !ok {
+			continue
+		}
+		s, ok := spec.Type.(*ast.StructType)
+		if !ok || !slices.ContainsFunc(s.Fields.List, func(f *ast.Field) bool { return f.Tag != nil }) {
+			continue // no section
+		}
+		of := file.Name.Name + "." + spec.Name.Name
+		found[of] = about(decl.Doc)
+		for _, f := range s.Fields.List {
+			if f.Tag != nil { // a key
+				found[of+"."+f.Names[0].Name] = flat(f.Doc)
+			}
+		}
+	}
+}
+
+// about is the comment of a type. Of a sink's Config the first paragraph is for who reads the code.
+func about(doc *ast.CommentGroup) string {
+	text := doc.Text()
+	if first, rest, found := strings.Cut(text, "\n\n"); found && strings.HasPrefix(first, "Config is the section ") {
+		text = rest
+	}
+	return strings.Join(strings.Fields(text), " ")
 }
 
 func flat(group *ast.CommentGroup) string {
@@ -157,7 +184,7 @@ func linkTo(path, from string) string {
 
 // section writes a heading and a table of the keys, then the sections below it.
 func (r *referenceWriter) section(path string, typ reflect.Type) {
-	intro := r.sentence(typ.Name())
+	intro := r.sentence(typ.String())
 	if path != "" && !strings.HasSuffix(path, "[]") {
 		intro = keyForName(path[strings.LastIndexByte(path, '.')+1:], typ.Name(), intro)
 	}
@@ -184,7 +211,7 @@ func (r *referenceWriter) section(path string, typ reflect.Type) {
 		if key == "" {
 			continue
 		}
-		comment := r.comments[typ.Name()+"."+f.Name]
+		comment := r.comments[typ.String()+"."+f.Name]
 		if comment == "" {
 			r.t.Errorf("%s.%s has no comment", typ.Name(), f.Name)
 		}
@@ -319,9 +346,11 @@ func (r *referenceWriter) sentence(name string) string {
 	return text
 }
 
-// keyForName puts the key in the place of the Go name that a comment begins with.
+// keyForName puts the key in the place of the Go name that a comment begins with. That of a sink's
+// section is the name of its kind.
 func keyForName(key, name, comment string) string {
-	if rest, ok := strings.CutPrefix(comment, name+" "); ok {
+	first, rest, _ := strings.Cut(comment, " ")
+	if first == name || name == "Config" && strings.EqualFold(first, key) {
 		return "`" + key + "` " + rest
 	}
 	return comment

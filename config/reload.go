@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
 // Guard knows which configuration a process runs, and which it may run next. Make it with NewGuard.
@@ -102,8 +104,8 @@ func (g *Guard) checkEmbedded(next *Config) (problems []error) {
 }
 
 // embedded are the NATS sinks with a server of their own, by name.
-func embedded(c *Config) map[string]*NATS {
-	found := map[string]*NATS{}
+func embedded(c *Config) map[string]*nats.Config {
+	found := map[string]*nats.Config{}
 	for _, s := range c.Sinks {
 		if s.NATS != nil && s.NATS.Embedded {
 			found[s.Name] = s.NATS
@@ -128,8 +130,8 @@ type limits struct {
 	secrets      bool     // whether some informer redacts Secrets
 	redact, drop []string // the paths of all informers
 	redactEnv    bool
-	places       map[string]Protection // where sinks send to, with the best protection so far
-	variables    map[variable]bool     // which were used, and by which keys
+	places       map[string]sinks.Protection // where sinks send to, with the best protection so far
+	variables    map[variable]bool           // which were used, and by which keys
 }
 
 // variable is one of the environment that a key uses. The key has no numbers of items: other
@@ -161,7 +163,7 @@ func variables(c *Config) map[variable]string {
 // add adds those of a configuration that runs now.
 func (l *limits) add(c *Config) {
 	if l.places == nil {
-		l.places, l.variables = map[string]Protection{}, map[variable]bool{}
+		l.places, l.variables = map[string]sinks.Protection{}, map[variable]bool{}
 	}
 	for v := range variables(c) {
 		l.variables[v] = true

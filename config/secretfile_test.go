@@ -78,7 +78,7 @@ func TestMaskedURLs(t *testing.T) {
 		"nats://a:1,u:p@b:2":    "nats://" + m + "@b:2",
 		"u:p,w@h":               m + "@h",
 	} {
-		if got := config.URL(url).String(); got != want {
+		if got := settings.URL(url).String(); got != want {
 			t.Errorf("%s is printed as %s, want %s", url, got, want)
 		}
 	}

@@ -1,11 +1,18 @@
 package config
 
 import (
-	"net"
+	"iter"
+	"reflect"
 	"slices"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/history"
+	"github.com/kubebridge/bridge/internal/sinks/http"
+	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/sinks/stdout"
 )
 
 // Sink is one destination of events. A sink that is slow or unavailable delays no other. Exactly
@@ -15,16 +22,16 @@ type Sink struct {
 	// is a new sink. Lower-case letters, digits and dashes, beginning with a letter. Required.
 	Name string `yaml:"name"`
 	// NATS publishes to NATS JetStream, or to core NATS.
-	NATS *NATS `yaml:"nats"`
+	NATS *nats.Config `yaml:"nats"`
 	// Kafka publishes to Kafka, or to what speaks its protocol.
-	Kafka *Kafka `yaml:"kafka"`
+	Kafka *kafka.Config `yaml:"kafka"`
 	// HTTP posts events to an endpoint.
-	HTTP *HTTP `yaml:"http"`
+	HTTP *http.Config `yaml:"http"`
 	// History keeps every version of every object in a directory, which `bridge history`,
 	// `bridge show` and others answer from.
-	History *History `yaml:"history"`
+	History *history.Config `yaml:"history"`
 	// Stdout prints a line per event on standard output; for a look, and for pipes.
-	Stdout *Stdout `yaml:"stdout"`
+	Stdout *stdout.Config `yaml:"stdout"`
 	// RateLimit bounds how many events and bytes per second are sent.
 	RateLimit RateLimit `yaml:"rateLimit"`
 	// Retry is the backoff between attempts for an event, and between attempts to connect.
@@ -40,7 +47,7 @@ type Sink struct {
 	ReadBack bool `yaml:"readBack" default:"true"`
 	// MaxInFlightBytes bounds the events in flight: those that the sink's client has, and the
 	// broker has not acknowledged yet.
-	MaxInFlightBytes Size `yaml:"maxInFlightBytes" default:"64MiB"`
+	MaxInFlightBytes settings.Size `yaml:"maxInFlightBytes" default:"64MiB"`
 	// DeadLetterWait is how long an event that the broker refuses permanently waits for the place
 	// of its dead letters, where that is refused too (no right, no stream, full) while the broker
 	// answers. Its object waits too, with Kafka its partition. Then the event goes into the folder
@@ -57,27 +64,6 @@ type Sink struct {
 	Oversize []string `yaml:"oversize" default:"trim,reference"`
 }
 
-// History keeps every version of every object in a directory. Feed it with `payload: object`, the
-// default.
-type History struct {
-	// Dir is the directory, which one process writes to. Left out: the directory `history` in
-	// `state.dir`.
-	Dir string `yaml:"dir"`
-	// Retention is how long versions are kept. Of an object that existed then, the last version
-	// before is kept too, so that the state at that time is complete. 0: forever.
-	Retention time.Duration `yaml:"retention" default:"720h"`
-	// MaxBytes bounds the directory: when it is larger, the oldest versions go. 0: no bound but the
-	// disk.
-	MaxBytes Size `yaml:"maxBytes" default:"0"`
-}
-
-// Stdout prints a line per event on standard output.
-type Stdout struct {
-	// Format is `json`: structured CloudEvents; `short`: lines for people; or `auto`: short on a
-	// terminal and JSON elsewhere.
-	Format string `yaml:"format" default:"auto" oneof:"auto json short"`
-}
-
 // RateLimit bounds how many events and bytes per second are sent. What exceeds it waits; nothing is
 // dropped.
 type RateLimit struct {
@@ -87,11 +73,11 @@ type RateLimit struct {
 	// one second's.
 	Burst int `yaml:"burst" default:"0"`
 	// BytesPerSecond is the mean rate in bytes of payload per second. 0: no limit.
-	BytesPerSecond Size `yaml:"bytesPerSecond" default:"0"`
+	BytesPerSecond settings.Size `yaml:"bytesPerSecond" default:"0"`
 	// BurstBytes is how many bytes may be sent at once after a pause; an event that is larger
 	// passes too, once all of it has been earned. Needs `bytesPerSecond`. 0: as many as one
 	// second's.
-	BurstBytes Size `yaml:"burstBytes" default:"0"`
+	BurstBytes settings.Size `yaml:"burstBytes" default:"0"`
 }
 
 // Retry is an exponential backoff with jitter. Nothing is ever given up for having been tried too
@@ -103,42 +89,67 @@ type Retry struct {
 	Max time.Duration `yaml:"max" default:"30s"`
 }
 
-// TLS is how a broker's certificate is checked and how the bridge identifies itself. With Kafka,
-// being there at all (`tls: {}`) turns TLS on; with NATS the URL's scheme `tls://` does, or the
-// server.
-type TLS struct {
-	// CAFile is the path of a PEM file with the authorities that may sign the broker's certificate.
-	// Left out: the system's.
-	CAFile string `yaml:"caFile"`
-	// CertFile is the path of a PEM file with the bridge's own certificate. Needs `keyFile`.
-	CertFile string `yaml:"certFile"`
-	// KeyFile is the path of a PEM file with the private key of `certFile`.
-	KeyFile string `yaml:"keyFile"`
-	// ServerName is the name that the broker's certificate must be for. Left out: the host that is
-	// connected to.
-	ServerName string `yaml:"serverName"`
-	// InsecureSkipVerify accepts any certificate. For tests: whoever is between can read and change
-	// everything.
-	InsecureSkipVerify bool `yaml:"insecureSkipVerify"`
+// Section returns the section that says what the sink is, and its key; nil for none.
+func (s *Sink) Section() (key string, section sinks.Section) {
+	for key, section := range s.sections() {
+		if section != nil {
+			return key, section
+		}
+	}
+	return "", nil
+}
+
+// sections are all kinds of sinks by their keys, in the order of the fields. The section of a kind
+// that is not given is nil.
+func (s *Sink) sections() iter.Seq2[string, sinks.Section] {
+	return func(yield func(string, sinks.Section) bool) {
+		v := reflect.ValueOf(s).Elem()
+		for _, f := range settings.Fields(v.Type()) {
+			section, ok := v.Field(f.Index).Interface().(sinks.Section)
+			if !ok {
+				continue
+			}
+			if v.Field(f.Index).IsNil() {
+				section = nil
+			}
+			if !yield(f.Key, section) {
+				return
+			}
+		}
+	}
+}
+
+// remote returns the section of a sink with a connection; nil for any other.
+func (s *Sink) remote() sinks.Remote {
+	_, section := s.Section()
+	remote, _ := section.(sinks.Remote)
+	return remote
+}
+
+// Common is what the sink has beside its section.
+func (s *Sink) Common() sinks.Common {
+	return sinks.Common{Name: s.Name, Encoding: s.Encoding}
+}
+
+// HistoryDir is where a bridge with this configuration keeps its history: that of its first sink of
+// that kind, or where such a sink would keep one.
+func (c *Config) HistoryDir() string {
+	for i := range c.Sinks {
+		if h := c.Sinks[i].History; h != nil && h.Dir != "" {
+			return h.Dir
+		}
+	}
+	return history.DefaultDir(c.State.Dir)
 }
 
 // ReadOnce are the files of a sink that are read when it is made, and not again: what they hold is
 // part of the configuration. Other credentials are read at each connection.
 func (s *Sink) ReadOnce() []string {
-	var files []string
-	if s.NATS != nil {
-		files = append(files, s.NATS.PasswordFile, s.NATS.TokenFile)
+	remote := s.remote()
+	if remote == nil {
+		return nil
 	}
-	if k := s.Kafka; k != nil && k.SASL != nil {
-		files = append(files, k.SASL.PasswordFile)
-	}
-	if k := s.Kafka; k != nil && k.TLS != nil {
-		files = append(files, k.TLS.CAFile)
-	}
-	if h := s.HTTP; h != nil && h.TLS != nil {
-		files = append(files, h.TLS.CAFile)
-	}
-	return slices.DeleteFunc(files, func(f string) bool { return f == "" })
+	return slices.DeleteFunc(remote.ReadOnce(), func(file string) bool { return file == "" })
 }
 
 // Origins says of each key that was given where it is. Do not change it.
@@ -158,69 +169,18 @@ func (c *Config) ProblemsAt(path string, err error) []error {
 }
 
 // Places returns the addresses that a sink connects to.
-func (s *Sink) Places() (places []string) {
-	switch {
-	case s.NATS != nil:
-		for _, u := range s.NATS.urls() {
-			port := u.Port()
-			if port == "" {
-				port = "4222"
-			}
-			places = append(places, net.JoinHostPort(u.Hostname(), port))
-		}
-	case s.Kafka != nil:
-		places = slices.Clone(s.Kafka.Brokers)
-		if sasl := s.Kafka.SASL; sasl != nil && sasl.OAuth != nil {
-			places = append(places, sasl.OAuth.TokenURL) // which gets the client's secret
-		}
-	case s.HTTP != nil:
-		places = s.HTTP.places()
-	case s.History != nil:
-		places = []string{"history " + s.History.Dir}
-	case s.Stdout != nil:
-		places = []string{"standard output"}
+func (s *Sink) Places() []string {
+	_, section := s.Section()
+	if section == nil {
+		return nil
 	}
-	return places
-}
-
-// Protection is how a connection is protected, the weakest first.
-type Protection int
-
-const (
-	plainText Protection = iota
-	anyCertificate
-	checkedTLS
-)
-
-func (p Protection) String() string {
-	return [...]string{"plain text", "TLS that takes any certificate", "TLS"}[p]
+	return section.Places()
 }
 
 // Protection returns the least that the configuration of a sink ensures.
-func (s *Sink) Protection() Protection {
-	var section *TLS
-	encrypted := true
-	switch {
-	case s.NATS != nil:
-		section = s.NATS.TLS
-		for _, u := range s.NATS.urls() {
-			encrypted = encrypted && (section != nil || u.Scheme == "tls" || u.Scheme == "wss")
-		}
-	case s.Kafka != nil:
-		section, encrypted = s.Kafka.TLS, s.Kafka.TLS != nil
-	case s.HTTP != nil:
-		section = s.HTTP.TLS
-		for _, u := range s.HTTP.urls() {
-			encrypted = encrypted && u.Scheme == "https"
-		}
-	default:
-		return checkedTLS // it has no connection
+func (s *Sink) Protection() sinks.Protection {
+	if remote := s.remote(); remote != nil {
+		return remote.Protection()
 	}
-	switch {
-	case !encrypted:
-		return plainText
-	case section != nil && section.InsecureSkipVerify:
-		return anyCertificate
-	}
-	return checkedTLS
+	return sinks.CheckedTLS // it has no connection
 }

@@ -2,18 +2,16 @@ package config
 
 import (
 	"fmt"
-	"net"
 	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // Validate reports everything that is wrong, joined; Problems lists it. Load has called it already;
@@ -131,7 +129,7 @@ func (s *State) validate(ps *settings.Report) {
 
 func (a *Admin) validate(ps *settings.Report) {
 	if a.Address != "" {
-		validateHostPort(ps, "admin.address", a.Address)
+		ps.HostPort("admin.address", a.Address)
 	}
 }
 
@@ -147,13 +145,6 @@ func (t *Tracing) validate(ps *settings.Report) {
 		// Without the value: it may hold a password.
 		ps.Add("tracing.endpoint", "want a URL such as http://otel-collector:4318, without a user "+
 			"(OTEL_EXPORTER_OTLP_HEADERS holds credentials)")
-	}
-}
-
-func validateHostPort(ps *settings.Report, path, address string) {
-	_, port, err := net.SplitHostPort(address)
-	if n, convErr := strconv.Atoi(port); err != nil || convErr != nil || n < 0 || n > 65535 {
-		ps.Add(path, "want host:port, got %q", address)
 	}
 }
 
@@ -195,28 +186,16 @@ func validateUnique(ps *settings.Report, list string, names []string) {
 	}
 }
 
-func validateTemplate(ps *settings.Report, path, text string) {
-	if _, err := event.ParseTemplate(text); err != nil {
-		ps.Add(path, "%v", err)
-	}
-}
-
 func (s *Sink) validate(ps *settings.Report, path string) {
 	s.validateKind(ps, path)
-	if s.NATS != nil {
-		s.NATS.validate(ps, path+".nats")
-	}
-	if s.Kafka != nil {
-		s.Kafka.validate(ps, path+".kafka")
-	}
-	if s.HTTP != nil {
-		s.HTTP.validate(ps, path+".http")
-	}
-	if s.Stdout != nil && ps.Origins.Given(path+".encoding") {
-		ps.Add(path+".encoding", "has no effect with stdout, which has its format")
-	}
-	if s.History != nil && ps.Origins.Given(path+".encoding") {
-		ps.Add(path+".encoding", "has no effect with history, which stores attributes and data")
+	for key, section := range s.sections() {
+		if section == nil {
+			continue
+		}
+		section.Validate(ps, path+"."+key)
+		if own, ok := section.(sinks.OwnEncoder); ok && ps.Origins.Given(path+".encoding") {
+			ps.Add(path+".encoding", "has no effect with %s", own.OwnEncoding())
+		}
 	}
 	if s.RateLimit.Burst > 0 && s.RateLimit.PerSecond == 0 {
 		ps.Add(path+".rateLimit.burst", "has no effect without rateLimit.perSecond")
@@ -253,64 +232,19 @@ func (s *Sink) validateOversize(ps *settings.Report, path string) {
 
 // validateKind checks that a sink is exactly one thing.
 func (s *Sink) validateKind(ps *settings.Report, path string) {
-	var kinds []string
-	for _, k := range []struct {
-		name  string
-		given bool
-	}{
-		{"nats", s.NATS != nil},
-		{"kafka", s.Kafka != nil},
-		{"http", s.HTTP != nil},
-		{"history", s.History != nil},
-		{"stdout", s.Stdout != nil},
-	} {
-		if k.given {
-			kinds = append(kinds, k.name)
+	var kinds, given []string
+	for key, section := range s.sections() {
+		kinds = append(kinds, key)
+		if section != nil {
+			given = append(given, key)
 		}
 	}
 	switch {
-	case len(kinds) > 1:
-		ps.Add(path, "set only one of nats, kafka, http, history, stdout, got %s",
-			strings.Join(kinds, " and "))
-	case len(kinds) == 0 && !ps.Has(path):
-		ps.Add(path, "missing sink type: set one of nats, kafka, http, history, stdout")
-	}
-}
-
-func (t *TLS) validate(ps *settings.Report, path string) {
-	switch {
-	case t == nil:
-	case t.CertFile != "" && t.KeyFile == "":
-		ps.Add(path+".keyFile", "required beside certFile")
-	case t.KeyFile != "" && t.CertFile == "":
-		ps.Add(path+".certFile", "required beside keyFile")
-	case t.InsecureSkipVerify && t.CAFile != "":
-		ps.Add(path+".caFile", "has no effect beside insecureSkipVerify")
-	}
-}
-
-// setting is one of several keys of which only some may be given.
-type setting struct {
-	key   string
-	given bool
-}
-
-// givenKeys are the keys that are given.
-func givenKeys(several ...setting) []string {
-	var keys []string
-	for _, s := range several {
-		if s.given {
-			keys = append(keys, s.key)
-		}
-	}
-	return keys
-}
-
-// validateAtMostOne complains of the second of several keys that exclude each other.
-func validateAtMostOne(ps *settings.Report, path string, several ...setting) {
-	if keys := givenKeys(several...); len(keys) > 1 {
-		ps.Add(settings.Join(path, keys[1]), "cannot be combined with %s: keep one of %s", keys[0],
-			strings.Join(keys, ", "))
+	case len(given) > 1:
+		ps.Add(path, "set only one of %s, got %s", strings.Join(kinds, ", "),
+			strings.Join(given, " and "))
+	case len(given) == 0 && !ps.Has(path):
+		ps.Add(path, "missing sink type: set one of %s", strings.Join(kinds, ", "))
 	}
 }
 
@@ -347,17 +281,4 @@ func (c *Config) validateEmbedded(ps *settings.Report) {
 			first = i
 		}
 	}
-}
-
-// requireLimit refuses a name of topics or streams with a field that whoever writes objects
-// chooses, until the limit in key is given: the first values use it up, and events of all others
-// become dead letters.
-func requireLimit(ps *settings.Report, path, key, text, what string) {
-	chosen := chosenFields(text)
-	if len(chosen) == 0 || ps.Origins.Given(key) {
-		return
-	}
-	ps.Add(path, "whoever writes an object chooses {%s}, and each value makes %s: set %s, the limit "+
-		"for all of them together, or use {namespace} or {resource} in the name", chosen[0], what,
-		key[strings.LastIndex(key, ".")+1:])
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/settings/suggest"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 func (inf *Informer) validate(ps *settings.Report, path string, sinkNames []string) {
@@ -184,10 +185,10 @@ func (inf *Informer) validateNoise(ps *settings.Report, path string) {
 	if len(inf.Operations) == 0 || slices.Contains(inf.Operations, string(event.Updated)) {
 		return
 	}
-	for _, key := range givenKeys(
-		setting{"ignoreChanges", len(inf.IgnoreChanges) > 0},
-		setting{"changedParts", len(inf.ChangedParts) > 0},
-		setting{"ignoreHeartbeats", inf.IgnoreHeartbeats},
+	for _, key := range settings.GivenKeys(
+		settings.Key("ignoreChanges", len(inf.IgnoreChanges) > 0),
+		settings.Key("changedParts", len(inf.ChangedParts) > 0),
+		settings.Key("ignoreHeartbeats", inf.IgnoreHeartbeats),
 	) {
 		ps.Add(path+"."+key, "has no effect without updated in operations")
 	}
@@ -261,16 +262,12 @@ func (c *Config) validateTemplateAttributes(ps *settings.Report) {
 			}
 		}
 	}
-	for i, s := range c.Sinks {
-		at := fmt.Sprintf("sinks[%d]", i)
-		if s.NATS != nil {
-			check(at+".nats.subject", s.NATS.Subject)
-			check(at+".nats.deadLetterSubject", s.NATS.DeadLetterSubject)
-			check(at+".nats.stream.name", s.NATS.Stream.Name)
-		}
-		if s.Kafka != nil {
-			check(at+".kafka.topic", s.Kafka.Topic)
-			check(at+".kafka.deadLetterTopic", s.Kafka.DeadLetterTopic)
+	for i := range c.Sinks {
+		key, _ := c.Sinks[i].Section()
+		if remote := c.Sinks[i].remote(); remote != nil {
+			for _, t := range remote.Templates() {
+				check(fmt.Sprintf("sinks[%d].%s.%s", i, key, t.Key), t.Text)
+			}
 		}
 	}
 }
@@ -327,23 +324,20 @@ func (c *Config) String() string {
 	if err != nil {
 		return "configuration: " + err.Error()
 	}
-	sinks := member(doc, "sinks")
+	list := member(doc, "sinks")
 	for i := range c.Sinks {
-		sink := &c.Sinks[i]
-		if sink.Stdout != nil || sink.History != nil {
-			drop(sinks.Content[i], "encoding")
+		key, section := c.Sinks[i].Section()
+		if _, ok := section.(sinks.OwnEncoder); ok {
+			drop(list.Content[i], "encoding")
 		}
-		if sink.NATS != nil && sink.NATS.Mode == "core" {
-			nats := member(sinks.Content[i], "nats")
-			drop(nats, "stream")
-			drop(nats, "objects")
-		}
-		if sink.NATS != nil && sink.isView() {
-			nats := member(sinks.Content[i], "nats")
-			drop(nats, "subject")
-			drop(nats, "deadLetterSubject")
-			for _, key := range bucketSettings {
-				drop(member(nats, "stream"), key)
+		if short, ok := section.(sinks.Shortener); ok {
+			for _, path := range short.Unused() {
+				keys := strings.Split(key+"."+path, ".")
+				n := list.Content[i]
+				for _, key := range keys[:len(keys)-1] {
+					n = member(n, key)
+				}
+				drop(n, keys[len(keys)-1])
 			}
 		}
 	}

@@ -80,7 +80,7 @@ func (c *Config) sharedPlace(nameA, nameB string, oneInformer bool) string {
 		}
 	case oneInformer:
 	case a.NATS != nil && b.NATS != nil && a.NATS.Mode != "core" && b.NATS.Mode != "core":
-		same := a == b || a.NATS.sameServer(b.NATS) && a.NATS.Stream.Name == b.NATS.Stream.Name &&
+		same := a == b || a.NATS.SameServer(b.NATS) && a.NATS.Stream.Name == b.NATS.Stream.Name &&
 			a.NATS.Subject == b.NATS.Subject
 		if same && !byInformer(a.NATS.Stream.Name, a.NATS.Subject) {
 			return "nats.subject"

@@ -1,11 +1,7 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -42,7 +38,7 @@ func ownStream(s *Sink) string {
 
 // sharedStream is an informer whose events two sinks would put into one stream; "" for none.
 func (c *Config) sharedStream(a, b *Sink) string {
-	if a.NATS == nil || b.NATS == nil || a.Name == b.Name || !a.NATS.sameServer(b.NATS) ||
+	if a.NATS == nil || b.NATS == nil || a.Name == b.Name || !a.NATS.SameServer(b.NATS) ||
 		sameBucket(a, b) {
 		return ""
 	}
@@ -56,46 +52,6 @@ func (c *Config) sharedStream(a, b *Sink) string {
 		}
 	}
 	return ""
-}
-
-// sameServer reports whether two sinks have streams in one account, by what the configuration calls
-// it.
-func (n *NATS) sameServer(other *NATS) bool {
-	if n.Mode == "core" || other.Mode == "core" || n.Domain != other.Domain ||
-		n.APIPrefix != other.APIPrefix || n.account() != other.account() {
-		return false
-	}
-	hosts := n.hosts()
-	return slices.ContainsFunc(other.hosts(),
-		func(host string) bool { return slices.Contains(hosts, host) })
-}
-
-// account is who the sink is to the server, which says in whose account its streams are.
-func (n *NATS) account() [5]string {
-	user, token := n.Username, string(n.Token)
-	if servers := n.urls(); len(servers) > 0 && servers[0].User != nil && user == "" {
-		user = servers[0].User.Username()
-	}
-	return [5]string{n.CredsFile, n.NkeyFile, token, n.TokenFile, user}
-}
-
-// hosts are the addresses of the servers, each with its port.
-func (n *NATS) hosts() (hosts []string) {
-	for _, s := range n.urls() {
-		hosts = append(hosts, strings.ToLower(s.Hostname())+":"+cmp.Or(s.Port(), defaultPort(s)))
-	}
-	return hosts
-}
-
-func defaultPort(server *url.URL) string {
-	switch server.Scheme {
-	case "ws":
-		return "80"
-	case "wss":
-		return "443"
-	default:
-		return "4222"
-	}
 }
 
 // streamTokens is the name of a sink's streams for events of an informer: characters, and fields
@@ -161,7 +117,7 @@ func (c *Config) validatePayloads(ps *settings.Report) {
 						"the message is a CloudEvent, which no engine takes for debezium-json: use encoding: binary",
 					b.Name)
 			}
-			if sink == nil || sink.Kafka == nil || !sink.Kafka.compacted() || sink.isView() {
+			if sink == nil || sink.Kafka == nil || !sink.Kafka.Compacted() || sink.isView() {
 				continue
 			}
 			if lost := b.lostByCompaction(sink); lost != "" {
@@ -216,43 +172,8 @@ func (c *Config) sink(name string) *Sink {
 	return nil
 }
 
-// compacted reports whether the topics are compacted, as far as the configuration says so.
-func (k *Kafka) compacted() bool {
-	return k.Tombstones ||
-		k.CreateTopics != nil && strings.Contains(k.CreateTopics.Config["cleanup.policy"], "compact")
-}
-
 // A view is a sink that holds the newest state of each object that exists, and nothing else: a
 // key-value bucket, or a compacted topic.
-
-// fillBucket sets what follows from the name of a bucket.
-func (n *NATS) fillBucket() {
-	if n != nil && n.Mode == "kv" && bucketName.MatchString(n.Bucket) {
-		n.Stream.Name = "KV_" + n.Bucket
-		n.Subject = "$KV." + n.Bucket + ".{group}.{resource}.{namespace}.{name}"
-	}
-}
-
-const cleanupPolicy = "cleanup.policy"
-
-// fillView sets what a compacted topic needs.
-func (k *Kafka) fillView(path string, given settings.Origins) {
-	if k == nil || !k.View {
-		return
-	}
-	if _, ok := given[path+".tombstones"]; !ok {
-		k.Tombstones = true
-	}
-	if k.CreateTopics == nil {
-		k.CreateTopics = &CreateTopics{}
-	}
-	if k.CreateTopics.Config[cleanupPolicy] == "" {
-		topic := map[string]string{}
-		maps.Copy(topic, k.CreateTopics.Config)
-		topic[cleanupPolicy] = "compact"
-		k.CreateTopics.Config = topic
-	}
-}
 
 // fillViews has views sent the newest states, unless the binding says otherwise.
 func (c *Config) fillViews(path string, inf *Informer) {
@@ -273,57 +194,7 @@ func (s *Sink) isView() bool {
 // KeepsNewest reports whether the destination keeps only what came last of an object, as far as the
 // configuration says so: an older version that comes late would replace a newer one.
 func (s *Sink) KeepsNewest() bool {
-	return s.isView() || s.Kafka != nil && s.Kafka.compacted()
-}
-
-// validateView refuses what contradicts a view.
-func (k *Kafka) validateView(ps *settings.Report, path string) {
-	if !k.View {
-		return
-	}
-	if !k.Tombstones {
-		ps.Add(path+".tombstones", "false contradicts view: a deleted object would stay in the "+
-			"topic. Leave it out")
-	}
-	if policy := k.CreateTopics.Config[cleanupPolicy]; policy != "compact" {
-		ps.Add(path+".createTopics", "cleanup.policy %s contradicts view, which needs compact: objects "+
-			"that do not change would vanish. Leave it out", policy)
-	}
-}
-
-var bucketName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
-
-// bucketSettings are those of a stream that follow from mode kv.
-var bucketSettings = []string{
-	"name", "maxStreams", "subjects", "maxAge", "maxMsgsPerSubject", "denyDelete", "denyPurge",
-}
-
-// validateBucket refuses settings that follow from the mode.
-func (n *NATS) validateBucket(ps *settings.Report, path string) {
-	if n.Mode != "kv" {
-		if n.Bucket != "" {
-			ps.Add(path+".bucket", "has no effect without mode: kv")
-		}
-		return
-	}
-	switch {
-	case n.Bucket == "":
-		ps.Add(path+".bucket", "required with mode kv: the name of the bucket, such as K8S")
-	case !bucketName.MatchString(n.Bucket):
-		ps.Add(path+".bucket", "want letters, digits, dashes and underscores, got %q", n.Bucket)
-	}
-	follow := []string{"subject", "deadLetterSubject"}
-	for _, key := range bucketSettings {
-		follow = append(follow, "stream."+key)
-	}
-	for _, key := range follow {
-		if ps.Origins.Given(path + "." + key) {
-			ps.Add(path+"."+key, "has no effect with mode kv: leave it out")
-		}
-	}
-	if n.Stream.Manage == "off" {
-		ps.Add(path+".stream.manage", "off is not for mode kv, which reads the bucket: take verify")
-	}
+	return s.isView() || s.Kafka != nil && s.Kafka.Compacted()
 }
 
 // validateViews refuses what would let a view differ from the cluster permanently.
@@ -349,7 +220,7 @@ func (c *Config) validateViews(ps *settings.Report) {
 
 func sameBucket(a, b *Sink) bool {
 	return a.NATS != nil && b.NATS != nil && a.isView() && b.isView() && a.Name != b.Name &&
-		a.NATS.sameServer(b.NATS) &&
+		a.NATS.SameServer(b.NATS) &&
 		a.NATS.Bucket == b.NATS.Bucket && a.NATS.Bucket != ""
 }
 

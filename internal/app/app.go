@@ -27,10 +27,9 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/admin"
-	"github.com/kubebridge/bridge/internal/app/sinkmaker"
-	"github.com/kubebridge/bridge/internal/app/tokenfile"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/history/ask"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/publisher/tail"
@@ -97,7 +96,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	a := &assembler{
 		config: c, log: log, registry: registry, fatal: o.Fatal, onSynced: o.OnSynced, queueBytes: o.QueueBytes,
 		version: versionOf(o.Source.file), undelivered: newUndelivered(&c.State,
-			registry), feeds: sinkmaker.NewFeeds(c),
+			registry), feeds: newFeeds(c),
 	}
 	if a.replicas, err = a.newReplicas(); err != nil {
 		return &StartError{err}
@@ -105,13 +104,19 @@ func Run(ctx context.Context, o Options) (err error) {
 	asked := new(ask.Set)
 	a.sink = func(
 		cluster string, s *config.Sink, metrics prometheus.Registerer,
-	) (sinks.Sink, sinkmaker.Service, error) {
-		m := &sinkmaker.Maker{
-			Cluster: cluster, StateDir: c.State.Dir, Out: o.Stdout, Log: log,
-			Registry: metrics, Feeds: a.feeds, Serve: asked.Serve,
+	) (sinks.Sink, sinks.Service, error) {
+		env := sinks.Env{
+			Cluster: cluster, StateDir: c.State.Dir, Out: o.Stdout, Log: log, Registry: metrics,
 			Fence: a.replicas.fence(), Confirm: a.replicas.confirm(),
+			Serve: func(questions any) func() {
+				return asked.Serve(questions.(*query.Questions)) //nolint:forcetypeassert // see Env
+			},
 		}
-		return m.Make(s)
+		if !kube.InPod() {
+			env.IsOwnUser = admin.IsOwnUser
+		}
+		a.feeds.addTo(&env, s.Name)
+		return newSink(s, env)
 	}
 	results := newOutcome(registry)
 	start := newStarting(o.Version, results)
@@ -139,7 +144,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		if err != nil {
 			return startError(ctx, err)
 		}
-		tokenfile.Provide(c, log)
+		provideToken(c, log)
 		start.runs(p)
 		if r := commands.reloader; r != nil {
 			r.begin(a, p, o.Source.began)
@@ -202,7 +207,7 @@ func listen(
 		History: asked,
 		Control: commands,
 		Access: admin.Access{
-			Token: tokenfile.Reader(c), Remote: c.Admin.Remote,
+			Token: tokenReader(c), Remote: c.Admin.Remote,
 			// A pod's loopback address is shared with sidecars, debug containers and port-forwards.
 			OwnUser: !kube.InPod(),
 		},

@@ -15,7 +15,6 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/app/rights"
-	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
@@ -42,11 +41,11 @@ type assembler struct {
 	// sink makes the sinks for a cluster. They register their metrics with reg.
 	sink func(
 		cluster string, c *config.Sink, reg prometheus.Registerer,
-	) (sinks.Sink, sinkmaker.Service, error)
+	) (sinks.Sink, sinks.Service, error)
 	// replicas are the others that stand by; nil for none.
 	replicas *replicas
-	// Feeds is for the sinks; what is assembled later has the same.
-	feeds *sinkmaker.Feeds
+	// feeds is for the sinks; what is assembled later has the same.
+	feeds *feeds
 	// waiting gets the reason each time that the API server can't be asked yet; nil does not wait
 	// for it.
 	waiting func(error)
@@ -206,7 +205,7 @@ func (a *assembler) sinks(cluster string) (parts sinkParts, err error) {
 	for i := range a.config.Sinks {
 		sink, broker, err := a.makeSink(cluster, &a.config.Sinks[i])
 		if err != nil {
-			errs = append(errs, sinkmaker.Problems(a.config, i, err)...)
+			errs = append(errs, sinkProblems(a.config, i, err)...)
 			continue
 		}
 		if broker != nil {
@@ -221,14 +220,14 @@ func (a *assembler) sinks(cluster string) (parts sinkParts, err error) {
 // registered when it is used.
 func (a *assembler) makeSink(
 	cluster string, c *config.Sink,
-) (sc bridge.SinkConfig, broker sinkmaker.Service, err error) {
+) (sc bridge.SinkConfig, broker sinks.Service, err error) {
 	scope := metric.NewScope(a.registry, prometheus.Labels{"sink": c.Name})
 	sink, broker, err := a.sink(cluster, c, scope)
 	if err != nil {
 		return sc, nil, err
 	}
 	return bridge.SinkConfig{
-		Name: c.Name, Sink: sink, Scope: scope, Target: sinkmaker.Target(c),
+		Name: c.Name, Sink: sink, Scope: scope, Target: sinkTarget(c),
 		KeepsNewest: c.KeepsNewest(),
 		Publisher: publisher.Config{
 			MaxBytes: int(c.MaxInFlightBytes),

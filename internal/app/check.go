@@ -18,11 +18,11 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/rights"
-	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // Live is what a check of a configuration against its surroundings has found.
@@ -152,17 +152,21 @@ func notAllowed(right kube.Right, why string) error {
 // sink asks the broker of a sink.
 func (l *liveCheck) sink(ctx context.Context, i int) {
 	c := &l.config.Sinks[i]
+	_, section := c.Section()
+	remote, ok := section.(sinks.Remote)
+	if !ok {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, brokerTimeout)
 	defer cancel()
-	maker := &sinkmaker.Maker{
+	env := sinks.Env{
 		Cluster: cmp.Or(l.cluster, "unknown"), StateDir: l.config.State.Dir,
-		Out: io.Discard, Log: l.log, Feeds: sinkmaker.NewFeeds(l.config),
+		Out: io.Discard, Log: l.log.With("sink", c.Name),
 	}
-	err := maker.Check(ctx, c, func(template string) []string {
-		return l.topics(c.Name,
-			template)
-	})
-	l.addAll(sinkmaker.Problems(l.config, i, err))
+	newFeeds(l.config).addTo(&env, c.Name)
+	err := remote.Check(ctx, c.Common(), &env,
+		func(template string) []string { return l.topics(c.Name, template) })
+	l.addAll(sinkProblems(l.config, i, err))
 }
 
 // topics are those of a sink that can be known without an event: they depend on no object's

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -21,7 +20,8 @@ type routed struct {
 }
 
 func newRouted(a *absent, c *config.Sink, out *testkit.Buffer) (*routed, error) {
-	form, err := sinkmaker.FormOf(c)
+	_, section := c.Section()
+	form, err := section.Form(c.Common())
 	return &routed{a, out, form.Destination}, err
 }
 

@@ -28,7 +28,6 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/rights"
-	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -295,11 +294,11 @@ func (p *play) start(file string) error {
 }
 
 // sink prints on a buffer of its own.
-func (p *play) sink(_ string, c *config.Sink, _ prometheus.Registerer) (sinks.Sink, sinkmaker.Service, error) {
+func (p *play) sink(_ string, c *config.Sink, _ prometheus.Registerer) (sinks.Sink, sinks.Service, error) {
 	if p.output[c.Name] == nil {
 		p.output[c.Name] = &testkit.Buffer{}
 	}
-	s, err := stdout.New(stdout.Config{Writer: p.output[c.Name], Format: stdout.JSON})
+	s, err := stdout.New(p.output[c.Name], stdout.JSON)
 	a := &absent{Sink: s, name: c.Name, play: p}
 	if err != nil || c.Stdout != nil {
 		return a, nil, err

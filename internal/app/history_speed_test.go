@@ -22,6 +22,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/ask"
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -52,7 +53,10 @@ func speedServer(t *testing.T) (url string) {
 
 func speedSink(t *testing.T, url string) sinks.Sink {
 	t.Helper()
-	s, err := nats.New(nats.Config{Connection: nats.Connection{URL: url}, Cluster: "prod"})
+	s, err := nats.New(nats.Options{
+		Config: settings.WithDefaults(nats.Config{Servers: []settings.URL{settings.URL(url)}}),
+		Common: sinks.Common{Name: "nats", Encoding: sinks.Binary}, Env: sinks.Env{Cluster: "prod"},
+	})
 	testkit.OK(t, err)
 	testkit.OK(t, s.Open(t.Context()))
 	t.Cleanup(func() { testkit.OK(t, s.Close()) })

@@ -16,13 +16,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher/tail"
 	"github.com/kubebridge/bridge/internal/publisher/tracing"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/store/statedb"
 )
@@ -119,14 +119,14 @@ func everyMetric(t *testing.T) map[string]registered {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	maker := &sinkmaker.Maker{Cluster: "dev", StateDir: t.TempDir(), Out: io.Discard, Log: slog.New(slog.DiscardHandler)}
+	env := sinks.Env{Cluster: "dev", StateDir: t.TempDir(), Out: io.Discard, Log: slog.New(slog.DiscardHandler)}
 	c := bridge.Config{
 		Cluster: "dev", DB: db, Registerer: n,
 		Client: &reflector.Client{HTTP: &http.Client{}, Base: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}},
 		Units:  []informer.Config{{Informer: "all", Type: resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}},
 	}
 	replicas, standby := standsBy(t)
-	maker.Fence, maker.Confirm, c.Standby = replicas.fence(), replicas.confirm(), standby
+	env.Fence, env.Confirm, c.Standby = replicas.fence(), replicas.confirm(), standby
 	text := `sinks:
   - {name: nats, nats: {servers: ["nats://127.0.0.1:1"]}}
   - {name: kafka, kafka: {brokers: ["127.0.0.1:1"]}}
@@ -137,8 +137,8 @@ func everyMetric(t *testing.T) map[string]registered {
 		t.Fatal(err)
 	}
 	for i := range parsed.Sinks {
-		maker.Registry = prometheus.WrapRegistererWith(prometheus.Labels{"sink": parsed.Sinks[i].Name}, n)
-		sink, _, err := maker.Make(&parsed.Sinks[i])
+		env.Registry = prometheus.WrapRegistererWith(prometheus.Labels{"sink": parsed.Sinks[i].Name}, n)
+		sink, _, err := newSink(&parsed.Sinks[i], env)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/event/filter"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -88,7 +89,7 @@ func keyFromFile(c *config.Config) (*resource.Redactor, error) {
 	if file == "" {
 		return nil, nil
 	}
-	key, err := config.ReadSecret("", file)
+	key, err := settings.ReadSecret("", file)
 	if err != nil {
 		remedy := ""
 		if errors.Is(err, fs.ErrNotExist) {

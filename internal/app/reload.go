@@ -15,7 +15,6 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/rights"
-	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/metric"
@@ -139,9 +138,9 @@ func (r *reloader) change(
 		return done, "", err
 	}
 	c.Version = version
-	after.feeds.SetConfig(next) // before the new sinks are opened
+	after.feeds.setConfig(next) // before the new sinks are opened
 	if done, err = r.reconfigure(ctx, c, content); err != nil {
-		after.feeds.SetConfig(before)
+		after.feeds.setConfig(before)
 		return done, "", err
 	}
 	// chains of owners may be asked for now
@@ -259,7 +258,7 @@ func (r *reloader) sinks(
 		}
 		// an embedded server runs already: it can't be changed
 		sc, _, err := after.makeSink(r.pipeline.cluster, sink)
-		problems = append(problems, sinkmaker.Problems(after.config, i, err)...)
+		problems = append(problems, sinkProblems(after.config, i, err)...)
 		list = append(list, sc)
 	}
 	return list, errors.Join(problems...)

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/event/asyncapi"
@@ -48,7 +47,7 @@ func Sample(ctx context.Context, o SampleOptions) (printed int, all bool, err er
 	stream := newSampleStream(o.JSON, o.Events)
 	a := &assembler{
 		config: o.Config, log: o.Log,
-		sink: func(_ string, s *config.Sink, _ prometheus.Registerer) (sinks.Sink, sinkmaker.Service, error) {
+		sink: func(_ string, s *config.Sink, _ prometheus.Registerer) (sinks.Sink, sinks.Service, error) {
 			sink, err := newSampleSink(stream, s)
 			return sink, nil, err
 		},
@@ -167,7 +166,7 @@ func (s *sampleSink) text(e *event.Event) []byte {
 
 // sampleSink stands in for a sink: it knows the form of its events, and hands them to the stream.
 type sampleSink struct {
-	form    sinkmaker.Form
+	form    sinks.Form
 	stream  *sampleStream
 	printed int // owned by Publish
 }
@@ -175,7 +174,8 @@ type sampleSink struct {
 var _ sinks.Sink = (*sampleSink)(nil)
 
 func newSampleSink(stream *sampleStream, c *config.Sink) (*sampleSink, error) {
-	form, err := sinkmaker.FormOf(c)
+	_, section := c.Section()
+	form, err := section.Form(c.Common())
 	return &sampleSink{form: form, stream: stream}, err
 }
 
@@ -226,7 +226,8 @@ func Schema(c *config.Config) map[string]any {
 	var list []asyncapi.Sink
 	for i := range c.Sinks {
 		s := &c.Sinks[i]
-		d := sinkmaker.Describe(s)
+		_, section := s.Section()
+		d := section.Describe()
 		if d == nil {
 			continue
 		}

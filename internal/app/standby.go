@@ -11,7 +11,7 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/kube/standby"
-	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // replicas is what several bridges share that stand by for each other.
@@ -81,11 +81,11 @@ func (r *replicas) bridge(version string) *bridge.Standby {
 }
 
 // Fence is what keeps a replica that led before out of a stream; nil for none.
-func (r *replicas) fence() *nats.Fence {
+func (r *replicas) fence() *sinks.Fence {
 	if r == nil {
 		return nil
 	}
-	return &nats.Fence{Name: r.name, Confirm: r.lease.Confirm}
+	return &sinks.Fence{Name: r.name, Confirm: r.lease.Confirm}
 }
 
 // Confirm asks whether this replica leads; nil where there are no others.

@@ -9,11 +9,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-func intoBucket(c *nats.Config) { c.Mode, c.Bucket = nats.KV, "NOW" }
+func intoBucket(c *nats.Options) { c.Mode, c.Bucket = nats.KV, "NOW" }
 
 // awaitBucket waits until the bucket holds exactly these pods, each by its name in the value of its
 // key.
@@ -57,11 +58,11 @@ func (r *natsRig) podsInBucket() (map[string]bool, error) {
 // A bucket is healed when the state is lost.
 // The state directory is lost each time: the bridge knows of nothing.
 func TestBucketAfterLostState(t *testing.T) {
-	for name, change := range map[string]func(*nats.Config){
+	for name, change := range map[string]func(*nats.Options){
 		"binary": intoBucket,
-		"structured": func(c *nats.Config) {
+		"structured": func(c *nats.Options) {
 			intoBucket(c)
-			c.Encoding = nats.Structured
+			c.Encoding = sinks.Structured
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

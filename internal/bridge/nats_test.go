@@ -25,6 +25,8 @@ import (
 	"github.com/kubebridge/bridge/internal/publisher/refused"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/store/statedb"
@@ -86,10 +88,14 @@ func (r *natsRig) serve() {
 }
 
 // run runs a bridge that knows of nothing, until it is stopped or the test ends.
-func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) (end func()) {
+func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Options)) (end func()) {
 	r.t.Helper()
 	log := slog.New(slog.NewTextHandler(r.t.Output(), nil))
-	cfg := nats.Config{Connection: nats.Connection{URL: r.url}, Cluster: "test", Log: log}
+	cfg := nats.Options{
+		Config: settings.WithDefaults(nats.Config{Servers: []settings.URL{settings.URL(r.url)}}),
+		Common: sinks.Common{Name: "nats", Encoding: sinks.Binary},
+		Env:    sinks.Env{Cluster: "test", Log: log},
+	}
 	if change != nil {
 		change(&cfg)
 	}
@@ -103,7 +109,7 @@ func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Config)) 
 		Oversize: oversize, Retry: retry, Keep: r.keep, DeadLetterWait: time.Second,
 	}}}
 	for _, also := range r.also {
-		cfg.Connection.URL = also.url
+		cfg.Servers = []settings.URL{settings.URL(also.url)}
 		sink, err := nats.New(cfg)
 		testkit.OK(r.t, err)
 		bindings = append(bindings, informer.Binding{Sink: also.url})
@@ -224,7 +230,7 @@ func TestOversizeForms(t *testing.T) {
 // A payload too large for a message is kept in the object store.
 func TestObjectStorePayload(t *testing.T) {
 	r := newNATSRig(t)
-	r.run([]publisher.Oversize{publisher.Claim}, func(c *nats.Config) { c.Objects.Bucket = "LARGE" })
+	r.run([]publisher.Oversize{publisher.Claim}, func(c *nats.Options) { c.Objects.Bucket = "LARGE" })
 	r.put("web", 30_000, 0)
 	r.await(1)
 	r.put("web", 200_000, 0)
@@ -268,7 +274,7 @@ func TestDeadLetterWithoutStream(t *testing.T) {
 	events := jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.test.core.>"}, Duplicates: 2 * time.Minute}
 	_, err := r.js.CreateStream(t.Context(), events)
 	testkit.OK(t, err)
-	r.run([]publisher.Oversize{}, func(c *nats.Config) { c.Stream.Manage = nats.Off })
+	r.run([]publisher.Oversize{}, func(c *nats.Options) { c.Stream.Manage = nats.Off })
 	r.put("web", 100, 0)
 	r.await(1)
 	r.put("web", 30_000, 0)
@@ -293,7 +299,7 @@ func TestUndeliveredFile(t *testing.T) {
 	r.put("web", 10, 0)
 	_, err := r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.>"}})
 	testkit.OK(t, err)
-	r.run([]publisher.Oversize{}, func(c *nats.Config) { c.DeadLetter, c.Stream.Manage = "nowhere.{resource}", nats.Off })
+	r.run([]publisher.Oversize{}, func(c *nats.Options) { c.DeadLetterSubject, c.Stream.Manage = "nowhere.{resource}", nats.Off })
 	r.await(1)
 	r.put("web", natsMaxPayload, 0)
 	r.put("web", 10, 0)
@@ -347,7 +353,7 @@ func (r *natsRig) gaps() (gaps []string) {
 
 // A lost state is a gap for a sink with earlier events.
 func TestLostStateGapOnNATS(t *testing.T) {
-	for name, change := range map[string]func(*nats.Config){"binary": nil, "structured": func(c *nats.Config) { c.Encoding = nats.Structured }} {
+	for name, change := range map[string]func(*nats.Options){"binary": nil, "structured": func(c *nats.Options) { c.Encoding = sinks.Structured }} {
 		t.Run(name, func(t *testing.T) {
 			r := newNATSRig(t)
 			r.put("web", 10, 0)

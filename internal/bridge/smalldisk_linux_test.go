@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/sinks"
 	kept "github.com/kubebridge/bridge/internal/sinks/history"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -97,7 +98,7 @@ func TestFullHistoryDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := calmBroker(t, "sink")
 		r := newRig(t, b)
-		archive, err := kept.New(kept.Config{Dir: "history", Log: r.cfg.Log})
+		archive, err := kept.New(kept.Options{Config: kept.Config{Dir: "history"}, Env: sinks.Env{Log: r.cfg.Log}})
 		testkit.OK(t, err)
 		r.addSink("kept", archive)
 		for i := range 7 {

@@ -17,6 +17,8 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -56,9 +58,12 @@ func TestArchive(t *testing.T) {
 		c, err := kfake.NewCluster(kfake.NumBrokers(1))
 		testkit.OK(t, err)
 		t.Cleanup(c.Close)
-		s, err := kafka.New(kafka.Config{
+		s, err := kafka.New(kafka.Options{
+			Config: settings.WithDefaults(kafka.Config{
+				CreateTopics: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: 1},
+			}),
+			Common:     sinks.Common{Encoding: sinks.Binary},
 			Connection: kafka.Connection{Brokers: c.ListenAddrs()},
-			Topics:     kafka.Topics{Create: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: 1}},
 		})
 		testkit.OK(t, err)
 		testkit.OK(t, s.Open(t.Context()))

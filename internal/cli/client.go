@@ -20,8 +20,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/app/admin"
-	"github.com/kubebridge/bridge/internal/app/tokenfile"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // Client gives commands to a running bridge.
@@ -155,11 +156,11 @@ func (c *Client) Token() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if file, _, err = tokenfile.Of(conf); err != nil {
+		if file, _, err = app.TokenFile(conf); err != nil {
 			return "", err
 		}
 	}
-	token, err := tokenfile.Read(file)
+	token, err := settings.ReadToken(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("no admin token at %s: pass --token-file, or the --state-dir or --config "+

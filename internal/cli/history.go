@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
@@ -71,7 +70,7 @@ func (o *historyOptions) directory() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return sinkmaker.HistoryDir(c), nil
+	return c.HistoryDir(), nil
 }
 
 // open opens the history. Its writer need not stop.

@@ -22,6 +22,7 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/sinks/stdout"
 )
 
 func newRunCommand(build Build) *cobra.Command {
@@ -359,7 +360,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 func printOnly(c *config.Config, format string, keepAdmin bool) {
 	const name = "stdout"
 	sink := config.Default().Sinks[0] // for its other defaults
-	sink.Name, sink.NATS, sink.Stdout = name, nil, &config.Stdout{Format: format}
+	sink.Name, sink.NATS, sink.Stdout = name, nil, &stdout.Config{Format: format}
 	c.Sinks = []config.Sink{sink}
 	for i := range c.Informers {
 		binding := c.Informers[i].Sinks[0]

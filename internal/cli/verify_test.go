@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/event/verify"
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -122,11 +123,14 @@ func watchPeak(cmd *exec.Cmd) (end func() int64) {
 // not take a planted repeat for one.
 func storeEvents(t *testing.T, url string, events []event.Event) {
 	t.Helper()
-	sink, err := nats.New(nats.Config{
-		Connection: nats.Connection{URL: url}, Cluster: "prod",
-		Stream: nats.Stream{
-			Storage: "memory", Compression: "none", Duplicates: 100 * time.Millisecond,
-		},
+	sink, err := nats.New(nats.Options{
+		Config: settings.WithDefaults(nats.Config{
+			Servers: []settings.URL{settings.URL(url)},
+			Stream: nats.Stream{
+				Storage: "memory", Compression: "none", DuplicateWindow: 100 * time.Millisecond,
+			},
+		}),
+		Common: sinks.Common{Name: "nats", Encoding: sinks.Binary}, Env: sinks.Env{Cluster: "prod"},
 	})
 	testkit.OK(t, err)
 	testkit.OK(t, sink.Open(t.Context()))

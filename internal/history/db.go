@@ -356,3 +356,7 @@ func (l pebbleLogger) Fatalf(format string, args ...any) {
 	l.db.fail(errors.New(message))
 	select {}
 }
+
+// IsUnavailable reports whether an error means that the disk takes no writes, and may take them
+// again.
+func IsUnavailable(err error) bool { return disk.Unavailable(err) }

@@ -21,6 +21,8 @@ import (
 	store "github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/internal/sinks"
 	keptsink "github.com/kubebridge/bridge/internal/sinks/history"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
@@ -36,13 +38,16 @@ func TestArchive(t *testing.T) {
 	server := startNATS(t)
 	inProcess := t.TempDir()
 	prefix := fmt.Sprintf("case%d.", destinations.Add(1))
-	p := newPipeline(t, c, func(k *kafka.Config) {
-		k.Cluster, k.Topics.Events = "test", template(t, prefix+"{cluster}.{resource}")
+	p := newPipeline(t, c, func(k *kafka.Options) {
+		k.Cluster, k.Topic = "test", prefix+"{cluster}.{resource}"
 	})
 	p.beside = func() []bridge.SinkConfig {
-		stream, err := nats.New(nats.Config{Connection: nats.Connection{URL: server}, Cluster: "test"})
+		stream, err := nats.New(nats.Options{
+			Config: settings.WithDefaults(nats.Config{Servers: []settings.URL{settings.URL(server)}}),
+			Common: sinks.Common{Name: "nats", Encoding: sinks.Binary}, Env: sinks.Env{Cluster: "test"},
+		})
 		must(t, err)
-		kept, err := keptsink.New(keptsink.Config{Dir: inProcess})
+		kept, err := keptsink.New(keptsink.Options{Config: keptsink.Config{Dir: inProcess}})
 		must(t, err)
 		return []bridge.SinkConfig{{Name: "nats", Sink: stream}, {Name: "kept", Sink: kept}}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
@@ -70,10 +71,10 @@ func benchTopic(b *testing.B, kind string) (brokers []string, topic string) {
 }
 
 func newSinkPublisher(b *testing.B, brokers []string, topic, codec string) publisher {
-	s, err := kafka.New(kafka.Config{
+	s, err := kafka.New(kafka.Options{
+		Config:     settings.WithDefaults(kafka.Config{Topic: topic, Compression: codec}),
+		Common:     sinks.Common{Encoding: sinks.Binary},
 		Connection: kafka.Connection{Brokers: brokers},
-		Topics:     kafka.Topics{Events: template(b, topic)},
-		Records:    kafka.Records{Compression: codec},
 	})
 	must(b, err)
 	must(b, s.Open(b.Context()))

@@ -29,7 +29,7 @@ type bridgeTest struct {
 	t       *testing.T
 	server  *testkit.Server
 	cluster *kafkatest.Cluster
-	change  func(*kafka.Config)
+	change  func(*kafka.Options)
 	beside  func() []bridge.SinkConfig // other sinks; nil for none
 	fs      *vfs.MemFS
 	life    *life
@@ -46,7 +46,7 @@ type life struct {
 	done    chan error
 }
 
-func newPipeline(t *testing.T, c *kafkatest.Cluster, change func(*kafka.Config)) *bridgeTest {
+func newPipeline(t *testing.T, c *kafkatest.Cluster, change func(*kafka.Options)) *bridgeTest {
 	p := &bridgeTest{t: t, server: testkit.NewServer(t, pods), cluster: c, change: change, fs: vfs.NewCrashableMem()}
 	t.Cleanup(func() {
 		if p.life != nil {
@@ -66,7 +66,7 @@ func (p *bridgeTest) start() {
 	must(p.t, err)
 	p.runs++
 	log := slog.New(slog.NewTextHandler(quiet{p.t}, &slog.HandlerOptions{Level: slog.LevelInfo})).With("run", p.runs)
-	sink := newSink(p.t, p.cluster, l.network.use, p.change, func(c *kafka.Config) { c.Log = log })
+	sink := newSink(p.t, p.cluster, l.network.use, p.change, func(c *kafka.Options) { c.Log = log })
 	list := []bridge.SinkConfig{{Name: "kafka", Sink: sink}}
 	if p.beside != nil {
 		list = append(list, p.beside()...)

@@ -17,7 +17,7 @@ import (
 )
 
 func TestTheSinkKeepsTheContract(t *testing.T) {
-	for _, encoding := range []string{kafka.Binary, kafka.Structured} {
+	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
 		t.Run(encoding, func(t *testing.T) {
 			c := broker(t)
 			sinktest.Run(t, sinktest.Harness{
@@ -40,10 +40,10 @@ func destination(t *testing.T, c *kafkatest.Cluster, encoding string) *sinktest.
 	prefix, n := fmt.Sprintf("case%d.", destinations.Add(1)), new(network)
 	return &sinktest.Broker{
 		NewSink: func(t *testing.T) sinks.Sink {
-			return newSink(t, c, n.use, func(k *kafka.Config) {
-				k.Cluster, k.Records.Encoding, k.Records.Compression = sinktest.Cluster, encoding, "none"
-				k.Topics.Events, k.Topics.DeadLetters = template(t, prefix+"{cluster}.{resource}"), template(t, prefix+"dead.{cluster}")
-				k.Topics.Create.Config = map[string]string{"max.message.bytes": "40000"}
+			return newSink(t, c, n.use, func(k *kafka.Options) {
+				k.Cluster, k.Encoding, k.Compression = sinktest.Cluster, encoding, "none"
+				k.Topic, k.DeadLetterTopic = prefix+"{cluster}.{resource}", prefix+"dead.{cluster}"
+				k.CreateTopics.Config = map[string]string{"max.message.bytes": "40000"}
 			})
 		},
 		Read:    func(t *testing.T, atLeast int) []sinktest.Received { return readPrefix(t, c, prefix, atLeast) },

@@ -31,8 +31,8 @@ func TestBrokerFaults(t *testing.T) {
 	}})
 	must(t, err)
 	t.Cleanup(c.Close)
-	p := newPipeline(t, c, func(k *kafka.Config) {
-		k.Topics.Create = &kafka.CreateTopics{Partitions: 6, ReplicationFactor: 3, Config: map[string]string{"min.insync.replicas": "2"}}
+	p := newPipeline(t, c, func(k *kafka.Options) {
+		k.CreateTopics = &kafka.CreateTopics{Partitions: 6, ReplicationFactor: 3, Config: map[string]string{"min.insync.replicas": "2"}}
 		k.Connection.Timeout = 5 * time.Second
 	})
 	h := newHistory(p.server, 300, 1500)

@@ -12,7 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	kafkatest "github.com/kubebridge/bridge/test/kafka"
 )
@@ -119,22 +120,16 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func template(t testing.TB, text string) *event.Template {
-	t.Helper()
-	parsed, err := event.ParseTemplate(text)
-	must(t, err)
-	return parsed
-}
-
 // newSink makes a sink for a cluster, not yet open. It makes its topics.
-func newSink(t testing.TB, c *kafkatest.Cluster, change ...func(*kafka.Config)) *kafka.Sink {
+func newSink(t testing.TB, c *kafkatest.Cluster, change ...func(*kafka.Options)) *kafka.Sink {
 	t.Helper()
-	config := kafka.Config{
+	config := kafka.Options{
+		Config: settings.WithDefaults(kafka.Config{
+			CreateTopics: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: len(c.Nodes)},
+		}),
+		Common:     sinks.Common{Encoding: sinks.Binary},
+		Env:        sinks.Env{Log: slog.New(slog.NewTextHandler(t.Output(), nil))},
 		Connection: kafka.Connection{Brokers: c.Addresses()},
-		Topics: kafka.Topics{
-			Create: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: len(c.Nodes)},
-		},
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	for _, f := range change {
 		f(&config)
@@ -145,7 +140,7 @@ func newSink(t testing.TB, c *kafkatest.Cluster, change ...func(*kafka.Config)) 
 	return s
 }
 
-func openSink(t testing.TB, c *kafkatest.Cluster, change ...func(*kafka.Config)) *kafka.Sink {
+func openSink(t testing.TB, c *kafkatest.Cluster, change ...func(*kafka.Options)) *kafka.Sink {
 	t.Helper()
 	s := newSink(t, c, change...)
 	must(t, s.Open(t.Context()))

@@ -16,7 +16,7 @@ type network struct {
 	conns []net.Conn
 }
 
-func (n *network) use(c *kafka.Config) { c.Connection.Dial = n.dial }
+func (n *network) use(c *kafka.Options) { c.Connection.Dial = n.dial }
 
 func (n *network) dial(ctx context.Context, kind, address string) (net.Conn, error) {
 	n.mu.Lock()

@@ -26,7 +26,7 @@ func TestOtherReaders(t *testing.T) {
 	if python == "" {
 		t.Skip("PYTHON does not name an interpreter with the packages of testdata/requirements.txt: run make test-kafka")
 	}
-	for _, encoding := range []string{kafka.Binary, kafka.Structured} {
+	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
 		for _, compression := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 			t.Run(encoding+", "+compression, func(t *testing.T) {
 				topic := fmt.Sprintf("readers%d", destinations.Add(1))
@@ -44,8 +44,8 @@ func TestOtherReaders(t *testing.T) {
 // publishMany sends events of some objects, by key.
 func publishMany(t *testing.T, topic, encoding, compression string) map[string][]*event.Event {
 	t.Helper()
-	s := openSink(t, broker(t), func(k *kafka.Config) {
-		k.Topics.Events, k.Records.Encoding, k.Records.Compression = template(t, topic), encoding, compression
+	s := openSink(t, broker(t), func(k *kafka.Options) {
+		k.Topic, k.Encoding, k.Compression = topic, encoding, compression
 	})
 	sent := map[string][]*event.Event{}
 	for version := 1; version <= 20; version++ {
@@ -140,7 +140,7 @@ func TestStructuredEventsSchema(t *testing.T) {
 		t.Skip("NODE_DIR does not name a directory with the packages of testdata/package.json: run make test-kafka")
 	}
 	topic := fmt.Sprintf("schema%d", destinations.Add(1))
-	publishMany(t, topic, kafka.Structured, "lz4")
+	publishMany(t, topic, sinks.Structured, "lz4")
 	var lines [][]byte
 	for _, r := range readAll(t, c, topic) {
 		lines = append(lines, r.Value)
@@ -168,8 +168,8 @@ func TestStructuredEventsSchema(t *testing.T) {
 func TestJavaPartitions(t *testing.T) {
 	c := broker(t)
 	topic := fmt.Sprintf("java%d", destinations.Add(1))
-	s := openSink(t, c, func(k *kafka.Config) {
-		k.Topics.Events, k.Topics.Create = template(t, topic), &kafka.CreateTopics{Partitions: 12, ReplicationFactor: 1}
+	s := openSink(t, c, func(k *kafka.Options) {
+		k.Topic, k.CreateTopics = topic, &kafka.CreateTopics{Partitions: 12, ReplicationFactor: 1}
 	})
 	var keys, want []string
 	for i := range 400 {

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
@@ -142,23 +143,23 @@ func live(
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var log testkit.Buffer
-	open := func(change func(*kafka.Config)) *kafka.Sink {
-		return openSink(t, c, func(k *kafka.Config) {
+	open := func(change func(*kafka.Options)) *kafka.Sink {
+		return openSink(t, c, func(k *kafka.Options) {
 			k.Connection.Brokers = []string{c.Listener("SASL")}
-			k.Connection.SASL = &kafka.SASL{Mechanism: "PLAIN", Username: user, Password: password}
-			k.Topics.Events, k.Topics.DeadLetters = template(t, events), template(t, dead)
-			k.Topics.Create = nil
+			k.Connection.SASL = &kafka.SASL{Mechanism: "PLAIN", Username: user, Password: settings.Secret(password)}
+			k.Topic, k.DeadLetterTopic = events, dead
+			k.CreateTopics = nil
 			k.Log = slog.New(slog.NewTextHandler(&log, nil))
 		}, change)
 	}
-	s := open(func(*kafka.Config) {})
+	s := open(func(*kafka.Options) {})
 	m := &sinks.Message{Event: sinktest.NewEvent("web", 1, 500)}
 	_, lane := s.Lane(ctx, m.Event)
 	s.Publish(ctx, []*sinks.Message{m})
 	_, look := s.FindEarlierRun(ctx, m.Event, func(sinks.Trace) bool { return false })
 	letter := s.DeadLetter(ctx, m.Event, errors.New("refused"), 1)
-	_, create := open(func(k *kafka.Config) {
-		k.Topics.Events, k.Topics.Create = template(t, made), &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
+	_, create := open(func(k *kafka.Options) {
+		k.Topic, k.CreateTopics = made, &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
 	}).Lane(ctx, m.Event)
 	if err = errors.Join(lane, m.Err, look, letter, create); err != nil {
 		return log.String() + err.Error(), err

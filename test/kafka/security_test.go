@@ -25,26 +25,26 @@ func TestTheSinkAuthenticates(t *testing.T) {
 		{Mechanism: "OAUTHBEARER", TokenFile: token},
 	} {
 		t.Run("by "+sasl.Mechanism+" over TLS", func(t *testing.T) {
-			publishOne(t, c.Listener("SASL"), func(k *kafka.Config) { k.Connection.SASL, k.Connection.TLS = sasl, client(t, "") })
+			publishOne(t, c.Listener("SASL"), func(k *kafka.Options) { k.Connection.SASL, k.Connection.TLS = sasl, client(t, "") })
 		})
 	}
 	t.Run("by a certificate", func(t *testing.T) {
-		publishOne(t, c.Listener("MTLS"), func(k *kafka.Config) { k.Connection.TLS = client(t, "bridge") })
+		publishOne(t, c.Listener("MTLS"), func(k *kafka.Options) { k.Connection.TLS = client(t, "bridge") })
 	})
-	for what, wrong := range map[string]func(*kafka.Config){
-		"user name and password": func(k *kafka.Config) {
+	for what, wrong := range map[string]func(*kafka.Options){
+		"user name and password": func(k *kafka.Options) {
 			k.Connection.SASL, k.Connection.TLS = &kafka.SASL{Mechanism: "SCRAM-SHA-512", Username: user, Password: "wrong"}, client(t, "")
 		},
-		"sasl.mechanism": func(k *kafka.Config) {
+		"sasl.mechanism": func(k *kafka.Options) {
 			k.Connection.TLS = client(t, "")
 			k.Connection.SASL = &kafka.SASL{Mechanism: "PLAIN", Username: user, Password: "wrong"}
 		},
-		"tls settings": func(k *kafka.Config) {
+		"tls settings": func(k *kafka.Options) {
 			k.Connection.Brokers, k.Connection.TLS = []string{c.Listener("MTLS")}, client(t, "")
 		},
 	} {
 		t.Run("and says what to do about wrong "+what, func(t *testing.T) {
-			s := newSink(t, c, func(k *kafka.Config) {
+			s := newSink(t, c, func(k *kafka.Options) {
 				k.Connection.Brokers = []string{c.Listener("SASL")}
 			}, wrong)
 			err := s.Open(t.Context())
@@ -56,11 +56,11 @@ func TestTheSinkAuthenticates(t *testing.T) {
 }
 
 // publishOne sends an event through a listener and finds it in the topic.
-func publishOne(t *testing.T, address string, change func(*kafka.Config)) {
+func publishOne(t *testing.T, address string, change func(*kafka.Options)) {
 	t.Helper()
 	c := broker(t)
 	topic := fmt.Sprintf("secure%d", destinations.Add(1))
-	s := openSink(t, c, func(k *kafka.Config) { k.Connection.Brokers, k.Topics.Events = []string{address}, template(t, topic) }, change)
+	s := openSink(t, c, func(k *kafka.Options) { k.Connection.Brokers, k.Topic = []string{address}, topic }, change)
 	m := &sinks.Message{Event: sinktest.NewEvent("web", 1, 500)}
 	s.Publish(t.Context(), []*sinks.Message{m})
 	must(t, m.Err)

@@ -20,11 +20,11 @@ func TestSucceededProcess(t *testing.T) {
 	c := broker(t)
 	topic := fmt.Sprintf("succeeded%d", destinations.Add(1))
 	var succeeded atomic.Bool
-	onTopic := func(k *kafka.Config) {
-		k.Topics.Events = template(t, topic)
-		k.Topics.Create = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
+	onTopic := func(k *kafka.Options) {
+		k.Topic = topic
+		k.CreateTopics = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
 	}
-	old := openSink(t, c, onTopic, func(k *kafka.Config) {
+	old := openSink(t, c, onTopic, func(k *kafka.Options) {
 		k.Confirm = func(context.Context) error {
 			if succeeded.Load() {
 				return errNotHolder

@@ -18,9 +18,9 @@ import (
 func TestConfiguredTopics(t *testing.T) {
 	c := broker(t)
 	topic := fmt.Sprintf("made%d", destinations.Add(1))
-	s := openSink(t, c, func(k *kafka.Config) {
-		k.Topics.Events, k.Records.Tombstones = template(t, topic+".{resource}"), true
-		k.Topics.Create = &kafka.CreateTopics{Partitions: 5, ReplicationFactor: 1, Config: map[string]string{"cleanup.policy": "compact"}}
+	s := openSink(t, c, func(k *kafka.Options) {
+		k.Topic, k.Tombstones = topic+".{resource}", true
+		k.CreateTopics = &kafka.CreateTopics{Partitions: 5, ReplicationFactor: 1, Config: map[string]string{"cleanup.policy": "compact"}}
 	})
 	last := sinktest.NewEvent("web", 2, 300)
 	last.Op, last.Type = event.Deleted, "dev.kubebridge.resource.deleted"
@@ -51,7 +51,7 @@ func TestConfiguredTopics(t *testing.T) {
 func TestGrowingTopicOrder(t *testing.T) {
 	c := broker(t)
 	topic := fmt.Sprintf("grows%d", destinations.Add(1))
-	s := openSink(t, c, func(k *kafka.Config) { k.Topics.Events = template(t, topic) })
+	s := openSink(t, c, func(k *kafka.Options) { k.Topic = topic })
 	for version := 1; version <= 40; version++ {
 		for i := range 20 {
 			publishAs(t, s, sinktest.NewEvent(fmt.Sprint("web-", i), version, 100))

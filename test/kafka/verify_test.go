@@ -24,8 +24,8 @@ func TestVerify(t *testing.T) {
 		t.Run(compression, func(t *testing.T) {
 			events, planted := testkit.PlantFaults(t, testkit.Events(t, 11, 300, 8), 11)
 			topics := "verify-" + compression + ".{resource}"
-			storeEvents(t, openSink(t, c, func(k *kafka.Config) {
-				k.Topics.Events, k.Records.Compression = template(t, topics), compression
+			storeEvents(t, openSink(t, c, func(k *kafka.Options) {
+				k.Topic, k.Compression = topics, compression
 			}), events)
 			transactions(t, c.Addresses(), "verify-"+compression+".pods")
 			r := readAndCheck(t, source.Config{

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/app/sinkmaker"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/sinks/source"
@@ -52,8 +51,13 @@ func NewDeadLetters(o SourceOptions) (*DeadLetters, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &DeadLetters{Sink: sink.Name, source: source.Config{Patience: o.Patience}}
-	place := sinkmaker.Describe(sink)
+	d := &DeadLetters{Sink: sink.Name, source: source.Config{
+		Client: o.Client, Patience: o.Patience,
+	}}
+	deadLetters := ""
+	if _, section := sink.Section(); section.Describe() != nil {
+		deadLetters = section.Describe().DeadLetters
+	}
 	switch {
 	case sink.HTTP != nil:
 		err = errors.New("what http.deadLetterURL was sent can't be read back; without it, " +
@@ -61,19 +65,19 @@ func NewDeadLetters(o SourceOptions) (*DeadLetters, error) {
 	case sink.NATS == nil && sink.Kafka == nil:
 		err = errors.New("its dead letters are among its events; only nats and kafka have a place " +
 			"for them")
-	case place.DeadLetters == "" && sink.Kafka != nil:
+	case deadLetters == "" && sink.Kafka != nil:
 		err = fmt.Errorf("kafka.deadLetterTopic is not set: %w", errNoDeadLetters)
-	case place.DeadLetters == "":
+	case deadLetters == "":
 		err = fmt.Errorf("nats.deadLetterSubject is off, or the mode is kv: %w", errNoDeadLetters)
 	case sink.Kafka != nil:
 		k := *sink.Kafka
 		k.Topic = k.DeadLetterTopic
-		d.onKafka, err = true, fromKafka(&d.source, &k, &o)
+		d.onKafka, err = true, d.source.UseKafka(&k, o.Config.Cluster)
 	default:
-		if err = fromNATS(&d.source, sink.NATS, &o); err != nil {
+		if err = d.source.UseNATS(sink.NATS, o.Config.Cluster, o.Config.State.Dir); err != nil {
 			break
 		}
-		d.source.Subject, err = subjectPattern(place.DeadLetters, o.Config.Cluster)
+		d.source.Subject, err = subjectPattern(deadLetters, o.Config.Cluster)
 		if sink.NATS.DeadLetterSubject != "" || sink.NATS.Mode == nats.Core {
 			// any stream may have it
 			d.source.From = d.source.From[:strings.LastIndexByte(d.source.From, '/')+1]
@@ -87,7 +91,7 @@ func NewDeadLetters(o SourceOptions) (*DeadLetters, error) {
 
 // subjectPattern is what a template of subjects stands for, with wildcards for whole tokens.
 func subjectPattern(template, cluster string) (string, error) {
-	subject, err := pattern(template, cluster, event.AppendSubjectToken)
+	subject, err := source.Pattern(template, cluster, event.AppendSubjectToken)
 	tokens := strings.Split(subject, ".")
 	for i, token := range tokens {
 		if strings.Contains(token, "*") {

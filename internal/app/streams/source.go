@@ -4,13 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/app/sinkmaker"
-	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks/source"
 )
 
@@ -31,7 +28,9 @@ type SourceOptions struct {
 
 // sourceOf is where to read, with the credentials of the sink.
 func sourceOf(o *SourceOptions) (source.Config, error) {
-	cfg := source.Config{From: o.From, Stdin: o.Stdin, Patience: o.Patience}
+	cfg := source.Config{
+		From: o.From, Stdin: o.Stdin, Client: o.Client, Patience: o.Patience,
+	}
 	if o.From != "" && o.Sink == "" {
 		return cfg, nil
 	}
@@ -41,9 +40,9 @@ func sourceOf(o *SourceOptions) (source.Config, error) {
 	}
 	switch {
 	case sink.NATS != nil:
-		err = fromNATS(&cfg, sink.NATS, o)
+		err = cfg.UseNATS(sink.NATS, o.Config.Cluster, o.Config.State.Dir)
 	case sink.Kafka != nil:
-		err = fromKafka(&cfg, sink.Kafka, o)
+		err = cfg.UseKafka(sink.Kafka, o.Config.Cluster)
 	case sink.HTTP != nil:
 		err = errors.New("an HTTP endpoint can't be asked for what it was sent; keep the events in a " +
 			"stream too, or give --from")
@@ -79,57 +78,4 @@ func sinkOf(o *SourceOptions) (*config.Sink, error) {
 			strings.Join(names, ", "))
 	}
 	return found, nil
-}
-
-// pattern is what a template of streams or topics stands for.
-func pattern(text, cluster string, encode func([]byte, string) []byte) (string, error) {
-	t, err := event.ParseTemplate(text)
-	if err != nil {
-		return "", err
-	}
-	known := map[string]string{}
-	if cluster != "" {
-		known["cluster"] = cluster
-	}
-	return t.Pattern("*", known, encode), nil
-}
-
-func fromNATS(cfg *source.Config, n *config.NATS, o *SourceOptions) error {
-	var err error
-	if cfg.NATS, err = sinkmaker.NATSConnection(n, o.Config.State.Dir, o.Client); err != nil {
-		return err
-	}
-	if cfg.From != "" {
-		return nil
-	}
-	scheme := "nats"
-	var hosts []string
-	for _, server := range n.Servers {
-		address, err := url.Parse(string(server))
-		if err != nil {
-			return errors.New("servers: not a URL") // without the parser's error, which repeats it
-		}
-		host := address.Host
-		if address.User != nil {
-			host = address.User.String() + "@" + host
-		}
-		scheme, hosts = address.Scheme, append(hosts, host)
-	}
-	stream, err := pattern(n.Stream.Name, o.Config.Cluster, event.AppendSubjectToken)
-	cfg.From = scheme + "://" + strings.Join(hosts, ",") + "/" + stream
-	return err
-}
-
-func fromKafka(cfg *source.Config, k *config.Kafka, o *SourceOptions) error {
-	var err error
-	cfg.Kafka, err = sinkmaker.KafkaConnection(k, strings.ReplaceAll(o.Client, " ", "-"))
-	if err != nil {
-		return err
-	}
-	if cfg.From != "" {
-		return nil
-	}
-	topic, err := pattern(k.Topic, o.Config.Cluster, event.AppendTopicPart)
-	cfg.From = "kafka://" + strings.Join(k.Brokers, ",") + "/" + topic
-	return err
 }

@@ -43,15 +43,16 @@ func TestClock(t *testing.T) {
 			if last := &events[len(events)-1]; test.observed {
 				last.Time, last.TimeSource = now.Add(test.jump), event.TimeObserved
 			}
-			retention := store.Retention{Age: 500 * time.Hour}
+			retention := 500 * time.Hour
 			if test.removed {
-				retention.Age = 100 * time.Hour
+				retention = 100 * time.Hour
 			}
 			for range 2 {
 				registry := prometheus.NewPedanticRegistry()
-				s, err := history.New(history.Config{
-					Dir: dir, Retention: retention, Metrics: registry, Log: slog.New(slog.NewTextHandler(&log, nil)),
-					Now: func() time.Time { return time.Now().Add(test.jump) },
+				s, err := history.New(history.Options{
+					Config: history.Config{Dir: dir, Retention: retention},
+					Env:    sinks.Env{Registry: registry, Log: slog.New(slog.NewTextHandler(&log, nil))},
+					Now:    func() time.Time { return time.Now().Add(test.jump) },
 				})
 				testkit.OK(t, err)
 				testkit.OK(t, s.Open(t.Context()))

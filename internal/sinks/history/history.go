@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,31 +24,80 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/event/asyncapi"
 	"github.com/kubebridge/bridge/internal/history"
-	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/metric"
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
-	"github.com/kubebridge/bridge/internal/store/disk"
 )
 
-// Config of a Sink. Zero values mean the documented default.
+// Config is the section `history` of a sink.
+//
+// History keeps every version of every object in a directory. Feed it with `payload: object`, the
+// default.
 type Config struct {
-	// Dir is the directory of the history. It is created when missing.
-	Dir string
-	// Retention is what is kept; the zero value keeps everything.
-	Retention history.Retention
-	// Serve is called with the history when it is open, so that others can ask it. end is called
-	// before it closes, and returns when nobody asks any more. nil: nobody asks.
-	Serve func(questions *query.Questions) (end func())
+	// Dir is the directory, which one process writes to. Left out: the directory `history` in
+	// `state.dir`.
+	Dir string `yaml:"dir"`
+	// Retention is how long versions are kept. Of an object that existed then, the last version
+	// before is kept too, so that the state at that time is complete. 0: forever.
+	Retention time.Duration `yaml:"retention" default:"720h"`
+	// MaxBytes bounds the directory: when it is larger, the oldest versions go. 0: no bound but the
+	// disk.
+	MaxBytes settings.Size `yaml:"maxBytes" default:"0"`
+}
+
+var _ interface {
+	sinks.Section
+	sinks.OwnEncoder
+} = (*Config)(nil)
+
+// Validate finds nothing. Where there is no state directory, config requires the key dir.
+func (*Config) Validate(*settings.Report, string) {}
+
+// OwnEncoding is that of the database.
+func (*Config) OwnEncoding() string { return "history, which stores attributes and data" }
+
+// New makes the sink.
+func (c *Config) New(_ sinks.Common, env *sinks.Env) (sinks.Sink, sinks.Service, error) {
+	o := Options{Config: *c, Env: *env}
+	if c.Dir == "" {
+		o.Dir = DefaultDir(env.StateDir)
+		env.Log.Info("every version of every object is kept", "dir", o.Dir, "ask",
+			"bridge history KIND/NAME; bridge timeline")
+	}
+	sink, err := New(o)
+	return sink, nil, err
+}
+
+// DefaultDir is the directory of a history whose section names none.
+func DefaultDir(stateDir string) string { return filepath.Join(stateDir, "history") }
+
+// Places is the directory.
+func (c *Config) Places() []string { return []string{"history " + c.Dir} }
+
+// Form is that of a structured event.
+func (c *Config) Form(common sinks.Common) (sinks.Form, error) {
+	return sinks.Form{
+		Structured: true,
+		Destination: func(*event.Event) string {
+			return "sink " + common.Name + ": history " + c.Dir
+		},
+	}, nil
+}
+
+// Describe is nil: nobody reads events from a history.
+func (*Config) Describe() *asyncapi.Sink { return nil }
+
+// Options of a Sink.
+type Options struct {
+	Config
+	sinks.Env
 	// Patience is how long a batch waits for a disk that takes no writes; default 5 s.
 	Patience time.Duration
 	// FS replaces the file system, and Now the machine's clock, for tests of their faults.
 	FS  vfs.FS
 	Now func() time.Time
-	// Metrics are registered here. nil: nowhere.
-	Metrics prometheus.Registerer
-	// Log; default: discarded.
-	Log *slog.Logger
 }
 
 // lane is the only one: a directory has one writer.
@@ -55,7 +105,7 @@ const lane = "history"
 
 // Sink stores events. It implements sinks.Sink and sinks.Blocker.
 type Sink struct {
-	cfg     Config
+	cfg     Options
 	metrics *metrics
 	clock   clock
 	began   time.Time // time passes since then, whatever the machine's clock does
@@ -79,7 +129,7 @@ var (
 )
 
 // New checks the configuration.
-func New(cfg Config) (*Sink, error) {
+func New(cfg Options) (*Sink, error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("history sink: it needs a directory")
 	}
@@ -92,7 +142,7 @@ func New(cfg Config) (*Sink, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Sink{cfg: cfg, metrics: newMetrics(cfg.Metrics), began: time.Now()}, nil
+	return &Sink{cfg: cfg, metrics: newMetrics(cfg.Registry), began: time.Now()}, nil
 }
 
 // Open opens the directory, or creates it.
@@ -138,7 +188,7 @@ func (s *Sink) retain(ctx context.Context, db *history.DB) {
 		}
 		if !time.Now().Before(next) {
 			next = time.Now().Add(retentionEvery)
-			if err := db.Maintenance.Retain(ctx, s.cfg.Retention, now); err != nil && ctx.Err() == nil {
+			if err := db.Maintenance.Retain(ctx, s.retention(), now); err != nil && ctx.Err() == nil {
 				s.metrics.failures.Inc()
 				s.cfg.Log.Error("old versions can't be removed", "dir", s.cfg.Dir, "err", err)
 			}
@@ -150,6 +200,11 @@ func (s *Sink) retain(ctx context.Context, db *history.DB) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// retention is what is kept.
+func (s *Sink) retention() history.Retention {
+	return history.Retention{Age: s.cfg.Retention, MaxBytes: uint64(s.cfg.MaxBytes)}
 }
 
 // clockChanged logs that this machine's clock is far from the times of changes, and that it is not
@@ -191,7 +246,7 @@ func classify(err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &sinks.Error{Class: sinks.Stopped, Err: err}
 	case errors.Is(err, history.ErrInUse), errors.Is(err, history.ErrOtherCluster),
-		disk.Unavailable(err):
+		history.IsUnavailable(err):
 		return &sinks.Error{Class: sinks.Reconnect, Err: err}
 	}
 	return &sinks.Error{Class: sinks.Retry, Err: err}

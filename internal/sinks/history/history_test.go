@@ -41,7 +41,7 @@ func TestConformance(t *testing.T) {
 			}))
 			return &sinktest.Broker{
 				NewSink: func(t *testing.T) sinks.Sink {
-					s, err := history.New(history.Config{Dir: dir, FS: files, Patience: 2 * time.Second})
+					s, err := history.New(history.Options{Config: history.Config{Dir: dir}, FS: files, Patience: 2 * time.Second})
 					testkit.OK(t, err)
 					return s
 				},
@@ -98,7 +98,7 @@ func TestRestart(t *testing.T) {
 	t.Run("a message that is sent again after a restart is stored once", func(t *testing.T) {
 		dir := t.TempDir()
 		for range 2 {
-			s, err := history.New(history.Config{Dir: dir})
+			s, err := history.New(history.Options{Config: history.Config{Dir: dir}})
 			testkit.OK(t, err)
 			testkit.OK(t, s.Open(t.Context()))
 			for version := range 3 {
@@ -114,9 +114,9 @@ func TestRestart(t *testing.T) {
 	})
 	t.Run("a directory that another sink has open is waited for", func(t *testing.T) {
 		dir := t.TempDir()
-		first, err := history.New(history.Config{Dir: dir})
+		first, err := history.New(history.Options{Config: history.Config{Dir: dir}})
 		testkit.OK(t, err)
-		second, err := history.New(history.Config{Dir: dir})
+		second, err := history.New(history.Options{Config: history.Config{Dir: dir}})
 		testkit.OK(t, err)
 		testkit.OK(t, first.Open(t.Context()))
 		if err := second.Open(t.Context()); sinks.Classify(err) != sinks.Reconnect {

@@ -28,8 +28,8 @@ func timesApart(events []event.Event, apart time.Duration) []event.Event {
 func TestMetrics(t *testing.T) {
 	dir := t.TempDir()
 	events := timesApart(testkit.Events(t, 3, 5, 4), time.Minute)
-	publish := func(retention store.Retention, registry *prometheus.Registry) {
-		s, err := history.New(history.Config{Dir: dir, Retention: retention, Metrics: registry})
+	publish := func(retention time.Duration, registry *prometheus.Registry) {
+		s, err := history.New(history.Options{Config: history.Config{Dir: dir, Retention: retention}, Env: sinks.Env{Registry: registry}})
 		testkit.OK(t, err)
 		testkit.OK(t, s.Open(t.Context()))
 		var batch []*sinks.Message
@@ -49,8 +49,8 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	first, again := prometheus.NewPedanticRegistry(), prometheus.NewPedanticRegistry()
-	publish(store.Retention{}, first)
-	publish(store.Retention{Age: time.Minute}, again)
+	publish(0, first)
+	publish(time.Minute, again)
 	for name, want := range map[string]float64{
 		"bridge_history_stored_total version":      versions,
 		"bridge_history_stored_total mark":         float64(len(events)) - versions,
@@ -77,7 +77,7 @@ func TestRetentionFails(t *testing.T) {
 	events := timesApart(testkit.Events(t, 3, 50, 100), 100*time.Millisecond)
 	run := func() map[string]float64 {
 		registry := prometheus.NewPedanticRegistry()
-		s, err := history.New(history.Config{Dir: dir, Retention: store.Retention{Age: time.Minute}, Metrics: registry})
+		s, err := history.New(history.Options{Config: history.Config{Dir: dir, Retention: time.Minute}, Env: sinks.Env{Registry: registry}})
 		testkit.OK(t, err)
 		testkit.OK(t, s.Open(t.Context()))
 		var batch []*sinks.Message

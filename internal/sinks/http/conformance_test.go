@@ -1,6 +1,7 @@
 package http_test
 
 import (
+	"cmp"
 	"io"
 	"log"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/http"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
@@ -21,7 +23,7 @@ const tooLarge = 100 << 10
 
 func TestContract(t *testing.T) {
 	const noIDs = "a receiver drops repeats by their ids"
-	for _, encoding := range []string{http.Binary, http.Structured} {
+	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
 		t.Run(encoding, func(t *testing.T) {
 			sinktest.Run(t, sinktest.Harness{
 				TooLarge: tooLarge,
@@ -53,9 +55,13 @@ func startReceiver(t *testing.T, encoding string) *sinktest.Broker {
 	t.Cleanup(r.stop)
 	return &sinktest.Broker{
 		NewSink: func(t *testing.T) sinks.Sink {
-			return newSink(t, http.Config{
-				URL: "http://" + r.address + "/events", DeadLetterURL: "http://" + r.address + "/dead",
-				Encoding: encoding, Timeout: 2 * time.Second,
+			return newSink(t, http.Options{
+				Config: http.Config{
+					URL:           settings.URL("http://" + r.address + "/events"),
+					DeadLetterURL: settings.URL("http://" + r.address + "/dead"),
+					Timeout:       2 * time.Second,
+				},
+				Common: sinks.Common{Encoding: encoding},
 			})
 		},
 		Read:    r.read,
@@ -64,8 +70,10 @@ func startReceiver(t *testing.T, encoding string) *sinktest.Broker {
 	}
 }
 
-func newSink(t *testing.T, cfg http.Config) *http.Sink {
+// newSink makes a sink with the defaults in the place of zero values.
+func newSink(t *testing.T, cfg http.Options) *http.Sink {
 	t.Helper()
+	cfg.Config, cfg.Encoding = settings.WithDefaults(cfg.Config), cmp.Or(cfg.Encoding, sinks.Binary)
 	s, err := http.New(cfg)
 	testkit.OK(t, err)
 	return s

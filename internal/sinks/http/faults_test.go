@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/http"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
@@ -140,7 +141,10 @@ func TestFaults(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				var running sync.WaitGroup
 				running.Go(func() { n.serveAndKill(ctx, "a.test:80", u) })
-				sink, err := http.New(http.Config{URL: endpoint, Dial: n.dial})
+				sink, err := http.New(http.Options{
+					Config: settings.WithDefaults(http.Config{URL: endpoint}),
+					Common: sinks.Common{Encoding: sinks.Binary}, Dial: n.dial,
+				})
 				testkit.OK(t, err)
 				p, err := publisher.New(publisher.Config{Sink: sink, Name: "http"})
 				testkit.OK(t, err)

@@ -2,7 +2,6 @@ package http
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -18,43 +17,22 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// Values of Config.Encoding.
-const (
-	Binary     = "binary"     // attributes as headers, the payload as it is
-	Structured = "structured" // one JSON document with everything in it
-)
-
-// Config of a Sink. Zero values mean the documented default.
-type Config struct {
-	// URL is the endpoint, of scheme http or https. A user and password in it are sent as basic
-	// authentication. Required.
-	URL string
-	// DeadLetterURL gets refused events. Default: none, and DeadLetter returns
-	// sinks.ErrNoDeadLetter.
-	DeadLetterURL string
-	// Encoding is Binary (default) or Structured.
-	Encoding string
-	// Headers are sent with each request to the host of URL, and to no other.
-	Headers map[string]string
-	// Token is asked for each request, and sent as a bearer token to the host of URL, and to no
-	// other. nil: none.
+// Options of a Sink.
+type Options struct {
+	Config
+	sinks.Common
+	// Token replaces the file of the token, and Dial the dialer, for tests.
 	Token func() (string, error)
-	// TLS of connections. Default: the system's authorities.
-	TLS *tls.Config
-	// Timeout of a request, its connection and its answer included. Default 10s.
-	Timeout time.Duration
-	// Concurrency is how many requests may be in flight. Default 16.
-	Concurrency int
-	// Dial replaces the dialer, for tests.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Dial  func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Sink posts events. It implements sinks.Sink.
 type Sink struct {
-	cfg       Config
+	cfg       Options
 	events    *url.URL
 	dead      *url.URL // nil for none
 	client    *http.Client
@@ -64,11 +42,12 @@ type Sink struct {
 
 var _ sinks.Sink = (*Sink)(nil)
 
-// New checks the configuration. It contacts nobody.
-func New(cfg Config) (*Sink, error) {
-	cfg.Encoding = cmp.Or(cfg.Encoding, Binary)
-	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
-	cfg.Concurrency = cmp.Or(cfg.Concurrency, 16)
+// New checks the configuration and reads the files of its section tls. It contacts nobody.
+func New(cfg Options) (*Sink, error) {
+	if cfg.Token == nil && cfg.TokenFile != "" {
+		// It reads the file each time, so that a renewed token is used.
+		cfg.Token = func() (string, error) { return settings.ReadToken(cfg.TokenFile) }
+	}
 	s := &Sink{cfg: cfg}
 	var err error
 	if s.events, err = parseURL(cfg.URL); err != nil {
@@ -79,17 +58,21 @@ func New(cfg Config) (*Sink, error) {
 			return nil, fmt.Errorf("deadLetterURL: %w", err)
 		}
 	}
-	if cfg.Encoding != Binary && cfg.Encoding != Structured {
+	if cfg.Encoding != sinks.Binary && cfg.Encoding != sinks.Structured {
 		return nil, fmt.Errorf("encoding %q: want binary or structured", cfg.Encoding)
 	}
-	s.transport = newTransport(cfg)
+	encryption, err := cfg.TLS.Load()
+	if err != nil {
+		return nil, err
+	}
+	s.transport = newTransport(&cfg, encryption)
 	s.client = &http.Client{Transport: s.transport, CheckRedirect: checkRedirect}
 	return s, nil
 }
 
 // parseURL does not repeat the URL in its errors: it may hold a password.
-func parseURL(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
+func parseURL(text settings.URL) (*url.URL, error) {
+	u, err := url.Parse(string(text))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, errors.New("want a URL such as https://events.example.com/in")
 	}
@@ -98,7 +81,7 @@ func parseURL(text string) (*url.URL, error) {
 
 // newTransport returns a client for one endpoint. It speaks HTTP/1.1 only: a request without an
 // answer then costs its own connection, and no other request.
-func newTransport(cfg Config) *http.Transport {
+func newTransport(cfg *Options, encryption *tls.Config) *http.Transport {
 	dial := cfg.Dial
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: min(cfg.Timeout, 5*time.Second)}).DialContext
@@ -106,7 +89,7 @@ func newTransport(cfg Config) *http.Transport {
 	t := &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            dial,
-		TLSClientConfig:        cfg.TLS,
+		TLSClientConfig:        encryption,
 		TLSHandshakeTimeout:    5 * time.Second,
 		MaxIdleConnsPerHost:    cfg.Concurrency,
 		IdleConnTimeout:        90 * time.Second,
@@ -238,7 +221,7 @@ func (s *Sink) authorize(r *http.Request) error {
 		return nil
 	}
 	for name, value := range s.cfg.Headers {
-		r.Header.Set(name, value)
+		r.Header.Set(name, string(value))
 	}
 	if s.cfg.Token == nil {
 		return nil
@@ -287,7 +270,7 @@ type message struct {
 func encode(e *event.Event, encoding string) (m message, err error) {
 	defer sinks.Recover(&err)
 	m.header = http.Header{}
-	if encoding == Structured {
+	if encoding == sinks.Structured {
 		m.header["Content-Type"] = []string{event.StructuredContentType}
 		m.body = event.AppendStructured(nil, e)
 		return m, nil

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/http"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
@@ -102,7 +103,7 @@ func (m *memoryServer) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Ne
 
 const endpoint = "http://a.test:80/in"
 
-func (n *network) sink(cfg http.Config) *http.Sink {
+func (n *network) sink(cfg http.Options) *http.Sink {
 	if cfg.URL == "" {
 		cfg.URL = endpoint
 	}
@@ -145,7 +146,7 @@ func TestAnswers(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					n := newNetwork(t)
 					n.serve("a.test:80", answer(status))
-					err := publish(t, n.sink(http.Config{}))
+					err := publish(t, n.sink(http.Options{}))
 					if class == settled {
 						testkit.OK(t, err)
 						return
@@ -198,7 +199,7 @@ func TestFailures(t *testing.T) {
 					n.serve("a.test:80", c.h)
 				}
 				began := time.Now()
-				err := publish(t, n.sink(http.Config{URL: "http://user:hunter2@a.test:80/in?code=hunter2"}))
+				err := publish(t, n.sink(http.Options{Config: http.Config{URL: "http://user:hunter2@a.test:80/in?code=hunter2"}}))
 				if err == nil || sinks.Classify(err) != c.class || !strings.Contains(err.Error(), c.says) {
 					t.Errorf("%v, class %v, want %v and %q in it", err, sinks.Classify(err), c.class, c.says)
 				}
@@ -218,7 +219,7 @@ func TestFailures(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			m := &sinks.Message{Event: sinktest.NewEvent("web", 1, 300)}
-			n.sink(http.Config{}).Publish(ctx, []*sinks.Message{m})
+			n.sink(http.Options{}).Publish(ctx, []*sinks.Message{m})
 			if m.Err == nil || sinks.Classify(m.Err) != sinks.Stopped {
 				t.Errorf("%v", m.Err)
 			}
@@ -240,7 +241,7 @@ func TestEndlessAnswer(t *testing.T) {
 				written += count
 			}
 		})
-		testkit.OK(t, publish(t, n.sink(http.Config{})))
+		testkit.OK(t, publish(t, n.sink(http.Options{})))
 		synctest.Wait()
 		if written > 1<<20 {
 			t.Errorf("%d bytes of an answer were read", written)
@@ -271,7 +272,7 @@ func TestRetryAfter(t *testing.T) {
 						w.WriteHeader(c.status)
 					}
 				})
-				s := n.sink(http.Config{})
+				s := n.sink(http.Options{})
 				began := time.Now()
 				for publish(t, s) != nil {
 				}
@@ -315,7 +316,7 @@ func TestRedirects(t *testing.T) {
 				for _, other := range []string{"b.test:80", "a.test:81"} {
 					n.serve(other, func(nethttp.ResponseWriter, *nethttp.Request) { t.Errorf("a request came to %s", other) })
 				}
-				err := publish(t, n.sink(http.Config{Headers: map[string]string{"authorization": "Basic x"}}))
+				err := publish(t, n.sink(http.Options{Config: http.Config{Headers: map[string]settings.Secret{"authorization": "Basic x"}}}))
 				if c.followed {
 					testkit.OK(t, err)
 				} else if err == nil || sinks.Classify(err) != sinks.Retry || !strings.Contains(err.Error(), "redirect") {
@@ -340,8 +341,10 @@ func TestCredentials(t *testing.T) {
 		n.serve("a.test:80", note)
 		n.serve("b.test:80", note)
 		token, tokenErr := "one", error(nil)
-		s := n.sink(http.Config{
-			DeadLetterURL: "http://user:pass@b.test:80/dead", Headers: map[string]string{"x-key": "k"},
+		s := n.sink(http.Options{
+			Config: http.Config{
+				DeadLetterURL: "http://user:pass@b.test:80/dead", Headers: map[string]settings.Secret{"x-key": "k"},
+			},
 			Token: func() (string, error) { return token, tokenErr },
 		})
 		testkit.OK(t, publish(t, s))
@@ -352,7 +355,7 @@ func TestCredentials(t *testing.T) {
 		if err := publish(t, s); sinks.Classify(err) != sinks.Reconnect {
 			t.Errorf("without a token: %v", err)
 		}
-		testkit.OK(t, publish(t, n.sink(http.Config{URL: "http://user:pass@a.test:80/moved"})))
+		testkit.OK(t, publish(t, n.sink(http.Options{Config: http.Config{URL: "http://user:pass@a.test:80/moved"}})))
 		want := map[string][]string{
 			"a.test:80/in":    {"Bearer one|k", "Bearer two|k"},
 			"b.test:80/dead":  {"Basic dXNlcjpwYXNz|"},
@@ -383,7 +386,7 @@ func TestOpen(t *testing.T) {
 				if c.h != nil {
 					n.serve("a.test:80", c.h)
 				}
-				err := n.sink(http.Config{}).Open(t.Context())
+				err := n.sink(http.Options{}).Open(t.Context())
 				if c.open != (err == nil) || err != nil && sinks.Classify(err) != sinks.Reconnect {
 					t.Errorf("%v", err)
 				}
@@ -393,10 +396,10 @@ func TestOpen(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
-	for says, cfg := range map[string]http.Config{
-		"url: want a URL":           {URL: "ftp://user:hunter2@a.test"},
-		"deadLetterURL: want a URL": {URL: endpoint, DeadLetterURL: "hunter2"},
-		`encoding "avro"`:           {URL: endpoint, Encoding: "avro"},
+	for says, cfg := range map[string]http.Options{
+		"url: want a URL":           {Config: http.Config{URL: "ftp://user:hunter2@a.test"}},
+		"deadLetterURL: want a URL": {Config: http.Config{URL: endpoint, DeadLetterURL: "hunter2"}},
+		`encoding "avro"`:           {Config: http.Config{URL: endpoint}, Common: sinks.Common{Encoding: "avro"}},
 	} {
 		if _, err := http.New(cfg); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%v, want %q in it", err, says)

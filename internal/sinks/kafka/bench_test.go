@@ -29,7 +29,7 @@ func BenchmarkPublish(b *testing.B) {
 
 func benchmark(b *testing.B, size int, codec string, lanes int) {
 	c := newCluster(b, kfake.SeedTopics(int32(lanes), podsTopic), kfake.BlackholeProduce())
-	s := openSink(b, c, func(c *kafka.Config) { c.Records.Compression, c.Log = codec, nil })
+	s := openSink(b, c, func(c *kafka.Options) { c.Compression, c.Log = codec, nil })
 	batches := benchBatches(b, s, lanes, 400_000/size*2, size)
 	var next atomic.Int64
 	b.ReportAllocs()
@@ -91,7 +91,7 @@ func payload(size int) []byte {
 
 func BenchmarkLane(b *testing.B) {
 	s := openSink(b, newCluster(b, kfake.SeedTopics(12, podsTopic)),
-		func(c *kafka.Config) { c.Log = nil })
+		func(c *kafka.Options) { c.Log = nil })
 	e := podEvent("web", 1)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -21,8 +21,8 @@ func TestWrongClock(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var virtual kfake.VirtualNetwork
 			c := newCluster(t, kfake.ListenFn(virtual.Listen))
-			s := openSink(t, c, func(c *kafka.Config) {
-				c.Connection.Dial, c.Records.Compression = virtual.DialContext, "lz4"
+			s := openSink(t, c, func(c *kafka.Options) {
+				c.Connection.Dial, c.Compression = virtual.DialContext, "lz4"
 			})
 			publish(t, s, podEvents("web", 1, 1)...)
 			fault := produceFault(c, kerr.InvalidTimestamp, -1)
@@ -68,7 +68,7 @@ func TestWrongClock(t *testing.T) {
 	})
 	t.Run("an event's own time is refused", func(t *testing.T) {
 		c := newCluster(t)
-		s := openSink(t, c, func(c *kafka.Config) { c.Records.Timestamps = kafka.EventTime })
+		s := openSink(t, c, func(c *kafka.Options) { c.Timestamps = kafka.EventTime })
 		produceFault(c, kerr.InvalidTimestamp, 1)
 		messages := podEvents("web", 1, 1)
 		s.Publish(t.Context(), messages)

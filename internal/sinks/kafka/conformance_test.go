@@ -15,7 +15,7 @@ import (
 )
 
 func TestContract(t *testing.T) {
-	for _, encoding := range []string{kafka.Binary, kafka.Structured} {
+	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
 		t.Run(encoding, func(t *testing.T) {
 			sinktest.Run(t, sinktest.Harness{
 				Start:    func(t *testing.T) *sinktest.Broker { return startBroker(t, encoding) },
@@ -38,23 +38,24 @@ func startBroker(t *testing.T, encoding string) *sinktest.Broker {
 	n := new(network)
 	return &sinktest.Broker{
 		NewSink: func(t *testing.T) sinks.Sink {
-			s, err := kafka.New(kafka.Config{
-				Cluster: sinktest.Cluster,
+			s, err := kafka.New(withDefaults(kafka.Options{
+				Env: sinks.Env{
+					Cluster: sinktest.Cluster, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+				},
+				Common: sinks.Common{Encoding: encoding},
 				Connection: kafka.Connection{
 					Brokers: c.ListenAddrs(), Timeout: 2 * time.Second, Dial: n.dial,
 				},
-				Topics: kafka.Topics{
-					DeadLetters: mustTemplate(t, "dead.{cluster}"),
+				Config: kafka.Config{
+					Compression: "none", DeadLetterTopic: "dead.{cluster}",
 					// kfake gives the broker's own setting for a topic only where the topic has it
 					// too, which Kafka itself does not need.
-					Create: &kafka.CreateTopics{
+					CreateTopics: &kafka.CreateTopics{
 						Partitions: 3, ReplicationFactor: 1,
 						Config: map[string]string{"max.message.bytes": "40000"},
 					},
 				},
-				Records: kafka.Records{Compression: "none", Encoding: encoding},
-				Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
-			})
+			}))
 			if err != nil {
 				t.Fatal(err)
 			}

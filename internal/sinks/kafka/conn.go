@@ -39,7 +39,7 @@ type dialer struct {
 }
 
 func newDialer(c Connection) *dialer {
-	mechanism, _ := c.SASL.mechanism() // withDefaults has checked it
+	mechanism, _ := c.mechanism() // check has checked it
 	return &dialer{
 		dial: c.Dial, tls: c.TLS, sasl: mechanism, clientID: c.ClientID, timeout: c.Timeout,
 	}

@@ -46,7 +46,7 @@ type network struct {
 	conns map[*netConn]bool
 }
 
-func (n *network) use(c *kafka.Config) { c.Connection.Dial = n.dial }
+func (n *network) use(c *kafka.Options) { c.Connection.Dial = n.dial }
 
 func (n *network) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	n.mu.Lock()

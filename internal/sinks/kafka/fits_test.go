@@ -21,7 +21,7 @@ func largeEvent(pod, of string, n int) *event.Event {
 // TestFitted: what Fits has compressed is sent by Publish, and nothing else in its place.
 func TestFitted(t *testing.T) {
 	c := newCluster(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "40000"}))
-	s := openSink(t, c, func(c *kafka.Config) { c.Records.Compression = "lz4" })
+	s := openSink(t, c, func(c *kafka.Options) { c.Compression = "lz4" })
 	first := largeEvent("web", "a", 1)
 	if _, err := s.Lane(t.Context(), first); err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ func TestReadBackCertificate(t *testing.T) {
 	dying := openSink(t, c)
 	publish(t, dying, podEvents("web", 1, 3)...)
 	refuse := false
-	s := openSink(t, c, func(c *kafka.Config) {
+	s := openSink(t, c, func(c *kafka.Options) {
 		c.Connection.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			if refuse {
 				return nil, tls.RecordHeaderError{Msg: "first record does not look like a TLS " +

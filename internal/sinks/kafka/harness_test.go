@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 )
@@ -38,14 +40,13 @@ func newCluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 }
 
 // newSink makes a sink for a cluster, not yet open.
-func newSink(t testing.TB, c *kfake.Cluster, change ...func(*kafka.Config)) *kafka.Sink {
+func newSink(t testing.TB, c *kfake.Cluster, change ...func(*kafka.Options)) *kafka.Sink {
 	t.Helper()
-	config := kafka.Config{
+	config := withDefaults(kafka.Options{
 		Connection: kafka.Connection{Brokers: c.ListenAddrs(), Timeout: 2 * time.Second},
-		Records:    kafka.Records{Compression: "none"},
-		Log: slog.New(slog.NewTextHandler(t.Output(),
-			&slog.HandlerOptions{Level: slog.LevelDebug})),
-	}
+		Config:     kafka.Config{Compression: "none"},
+	})
+	config.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for _, f := range change {
 		f(&config)
 	}
@@ -57,23 +58,20 @@ func newSink(t testing.TB, c *kfake.Cluster, change ...func(*kafka.Config)) *kaf
 	return s
 }
 
+// withDefaults puts the defaults into the place of the keys' zero values.
+func withDefaults(o kafka.Options) kafka.Options {
+	o.Config, o.Encoding = settings.WithDefaults(o.Config), cmp.Or(o.Encoding, sinks.Binary)
+	return o
+}
+
 // openSink makes a sink and opens it.
-func openSink(t testing.TB, c *kfake.Cluster, change ...func(*kafka.Config)) *kafka.Sink {
+func openSink(t testing.TB, c *kfake.Cluster, change ...func(*kafka.Options)) *kafka.Sink {
 	t.Helper()
 	s := newSink(t, c, change...)
 	if err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s
-}
-
-func mustTemplate(t testing.TB, text string) *event.Template {
-	t.Helper()
-	parsed, err := event.ParseTemplate(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed
 }
 
 // podEvent is version number n of a pod.
@@ -291,6 +289,6 @@ func newClient(t testing.TB, c *kfake.Cluster) *kgo.Client {
 }
 
 // logTo sends a sink's log to a place where the test can read it.
-func logTo(w io.Writer) func(*kafka.Config) {
-	return func(c *kafka.Config) { c.Log = slog.New(slog.NewTextHandler(w, nil)) }
+func logTo(w io.Writer) func(*kafka.Options) {
+	return func(c *kafka.Options) { c.Log = slog.New(slog.NewTextHandler(w, nil)) }
 }

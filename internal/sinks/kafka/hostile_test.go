@@ -56,7 +56,7 @@ func lieAbout(t *testing.T, key kmsg.Key, lie func(int16, []byte) []byte) {
 		return
 	}
 	const user, password = "bridge", "secret"
-	login := func(c *kafka.Config) {
+	login := func(c *kafka.Options) {
 		c.Connection.SASL = &kafka.SASL{Mechanism: "PLAIN", Username: user, Password: password}
 	}
 	inBubble(t, func(t *testing.T, c *kfake.Cluster, l *liar) {
@@ -66,7 +66,7 @@ func lieAbout(t *testing.T, key kmsg.Key, lie func(int16, []byte) []byte) {
 		publish(t, dying, podEvents("web", 3, 4)...)
 		_ = dying.Close()
 
-		s := newSink(t, c, l.use, login, func(c *kafka.Config) { c.Log = nil })
+		s := newSink(t, c, l.use, login, func(c *kafka.Options) { c.Log = nil })
 		const times = 5
 		l.answer(key, times, lie)
 		l.allocates(t, func() {
@@ -90,9 +90,9 @@ func lieAboutCreation(t *testing.T, lie func(int16, []byte) []byte) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, c *kfake.Cluster, l *liar) {
 		const made = "made"
-		s := newSink(t, c, l.use, func(c *kafka.Config) {
+		s := newSink(t, c, l.use, func(c *kafka.Options) {
 			c.Log = nil
-			c.Topics.Events, c.Topics.Create = mustTemplate(t, made), &kafka.CreateTopics{Partitions: 1}
+			c.Topic, c.CreateTopics = made, &kafka.CreateTopics{Partitions: 1}
 		})
 		l.answer(kmsg.CreateTopics, 5, lie)
 		l.allocates(t, func() {
@@ -443,7 +443,7 @@ func readBackWith(
 	_ = dying.Close()
 	var said bytes.Buffer
 	registry := prometheus.NewRegistry()
-	s := openSink(t, c, l.use, logTo(&said), func(c *kafka.Config) { c.Registerer = registry })
+	s := openSink(t, c, l.use, logTo(&said), func(c *kafka.Options) { c.Registry = registry })
 	l.answer(kmsg.Fetch, 1, lie)
 	var found []string
 	var err error

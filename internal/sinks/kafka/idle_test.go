@@ -125,9 +125,9 @@ func TestManyIdleTopics(t *testing.T) {
 		// run begins one a minute after the last.
 		run := func() (s *kafka.Sink, found *[]string) {
 			time.Sleep(time.Minute)
-			s = openSink(t, c, func(c *kafka.Config) {
-				c.Connection.Dial, c.Topics.Max = virtual.DialContext, most
-				c.Topics.Create = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
+			s = openSink(t, c, func(c *kafka.Options) {
+				c.Connection.Dial, c.MaxTopics = virtual.DialContext, most
+				c.CreateTopics = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
 			})
 			return s, recallFrom(t, s, position)
 		}

@@ -22,7 +22,9 @@ import (
 // Sink publishes events to Kafka. It is a sinks.Sink; see the package's documentation for what it
 // promises.
 type Sink struct {
-	config  Config
+	config  Options
+	topic   *event.Template
+	letters *event.Template // of the dead letters' topic; nil for none
 	codec   compress.Compression
 	encode  encoder
 	log     *slog.Logger
@@ -51,15 +53,21 @@ var (
 
 // New checks the configuration. It starts nothing and connects to nothing; its error has all
 // problems.
-func New(config Config) (*Sink, error) {
-	c, err := config.withDefaults()
-	if err != nil {
+func New(o Options) (*Sink, error) {
+	events, eventsErr := event.ParseTemplate(o.Topic)
+	var letters *event.Template
+	var lettersErr error
+	if o.DeadLetterTopic != "" {
+		letters, lettersErr = event.ParseTemplate(o.DeadLetterTopic)
+	}
+	if err := errors.Join(eventsErr, lettersErr, o.check(events, letters)); err != nil {
 		return nil, fmt.Errorf("kafka sink: %w", err)
 	}
-	codec, _ := codecOf(c.Records.Compression) // withDefaults has checked it
+	codec, _ := codecOf(o.Compression) // check has reported it
 	s := &Sink{
-		config: c, codec: codec, encode: newEncoder(c.Records, c.Name), log: c.Log,
-		metrics: newMetrics(c.Registerer),
+		config: o, topic: events, letters: letters, codec: codec,
+		encode: newEncoder(&o), log: o.Log,
+		metrics: newMetrics(o.Registry),
 		topics:  make(map[string]*topic), missing: make(map[string]missingTopics),
 	}
 	s.scratch.New = func() any { return new(scratch) }
@@ -122,7 +130,7 @@ func (s *Sink) Order() sinks.Order { return sinks.ByLane }
 func (s *Sink) Limits() sinks.Limits {
 	return sinks.Limits{
 		Messages:    1000,
-		Bytes:       min(900<<10, s.config.Records.MaxBatchBytes),
+		Bytes:       min(900<<10, s.config.MaxBatchBytes),
 		Concurrency: s.config.Concurrency,
 	}
 }
@@ -130,7 +138,7 @@ func (s *Sink) Limits() sinks.Limits {
 // Lane names the event's partition: "k8s.prod.pods/3". A new topic is looked up, and created where
 // the configuration says so. The error for a missing topic says how to create it.
 func (s *Sink) Lane(ctx context.Context, e *event.Event) (string, error) {
-	l, err := s.laneOf(ctx, s.config.Topics.Events, e)
+	l, err := s.laneOf(ctx, s.topic, e)
 	if err != nil {
 		return "", err
 	}
@@ -139,7 +147,7 @@ func (s *Sink) Lane(ctx context.Context, e *event.Event) (string, error) {
 
 // Parts is the number of partitions that the topic of an event has, of those in use.
 func (s *Sink) Parts(ctx context.Context, e *event.Event) (int, error) {
-	t, err := s.topicOf(ctx, s.config.Topics.Events, e)
+	t, err := s.topicOf(ctx, s.topic, e)
 	if err != nil {
 		return 0, err
 	}
@@ -151,7 +159,7 @@ func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 	if len(batch) == 0 {
 		return
 	}
-	l, err := s.laneOf(ctx, s.config.Topics.Events, batch[0].Event)
+	l, err := s.laneOf(ctx, s.topic, batch[0].Event)
 	if err != nil {
 		sinks.Fail(batch, err)
 		return
@@ -163,14 +171,14 @@ func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 	l.publish(ctx, batch, s.encode)
 }
 
-// newEncoder returns how the sink of a name turns events into records.
-func newEncoder(r Records, name string) encoder {
+// newEncoder returns how the sink turns events into records.
+func newEncoder(o *Options) encoder {
 	e := encoder{
-		structured: r.Encoding == Structured, tombstones: r.Tombstones,
-		eventTime: r.Timestamps == EventTime,
+		structured: o.Encoding == sinks.Structured, tombstones: o.Tombstones,
+		eventTime: o.Timestamps == EventTime,
 	}
-	if name != "" {
-		e.headers, e.count = appendString(appendString(nil, sinkHeader), name), 1
+	if o.Name != "" {
+		e.headers, e.count = appendString(appendString(nil, sinkHeader), o.Name), 1
 	}
 	return e
 }
@@ -247,7 +255,7 @@ func (s *Sink) checkOneTopic(ctx context.Context, c *cluster, name string) error
 	}
 	l, err := c.refresh(ctx, name)
 	switch {
-	case errors.Is(err, kafkago.UnknownTopicOrPartition) && s.config.Topics.Create != nil:
+	case errors.Is(err, kafkago.UnknownTopicOrPartition) && s.config.CreateTopics != nil:
 		return nil
 	case errors.Is(err, kafkago.UnknownTopicOrPartition):
 		return &noTopicError{name}
@@ -301,7 +309,7 @@ func (s *Sink) Fits(e *event.Event) error {
 func (s *Sink) maxMessageBytes(e *event.Event) int {
 	name := s.names.Get().(*[]byte)
 	defer s.names.Put(name)
-	*name = s.config.Topics.Events.Append((*name)[:0], e, event.AppendTopicPart)
+	*name = s.topic.Append((*name)[:0], e, event.AppendTopicPart)
 	t, err := s.lookupTopic(*name)
 	if err != nil || t == nil {
 		return 0

@@ -290,10 +290,10 @@ func (batch *inflightBatch) setIDs(messages []*sinks.Message) {
 // DeadLetter stores the event in the dead-letter topic, with the attribute deadlettertopic: the
 // topic it was intended for.
 func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, attempts int) error {
-	if s.config.Topics.DeadLetters == nil {
+	if s.letters == nil {
 		return sinks.ErrNoDeadLetter
 	}
-	intended := s.config.Topics.Events.Append(nil, e, event.AppendTopicPart)
+	intended := s.topic.Append(nil, e, event.AppendTopicPart)
 	to := event.Attribute{Name: "deadlettertopic", Value: string(intended)}
 	return sinks.DeadLetter(ctx, e, reason, attempts, to, s.sendLetter)
 }
@@ -301,7 +301,7 @@ func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, att
 // sendLetter stores one letter. The letter of a deleted object is stored without a tombstone: that
 // would delete the letters of earlier events from a compacted topic.
 func (s *Sink) sendLetter(ctx context.Context, letter *event.Event) error {
-	l, err := s.laneOf(ctx, s.config.Topics.DeadLetters, letter)
+	l, err := s.laneOf(ctx, s.letters, letter)
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func (l *liar) requireLies(t *testing.T) {
 	}
 }
 
-func (l *liar) use(c *kafka.Config) {
+func (l *liar) use(c *kafka.Options) {
 	c.Connection.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := l.virtual.DialContext(ctx, network, address)
 		return &liarConn{Conn: conn, liar: l}, err

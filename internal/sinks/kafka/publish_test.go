@@ -19,12 +19,12 @@ import (
 )
 
 func TestPublishOrder(t *testing.T) {
-	for _, encoding := range []string{kafka.Binary, kafka.Structured} {
+	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
 		t.Run(encoding, func(t *testing.T) {
 			c := newCluster(t)
-			s := openSink(t, c, func(c *kafka.Config) {
-				c.Records.Encoding = encoding
-				c.Records.Timestamps = kafka.EventTime
+			s := openSink(t, c, func(c *kafka.Options) {
+				c.Encoding = encoding
+				c.Timestamps = kafka.EventTime
 			})
 			publish(t, s, podEvents("web", 1, 50)...)
 			publish(t, s, podEvents("web", 51, 60)...)
@@ -47,7 +47,7 @@ func TestPublishOrder(t *testing.T) {
 
 func TestStructuredMode(t *testing.T) {
 	c := newCluster(t)
-	s := openSink(t, c, func(c *kafka.Config) { c.Records.Encoding = kafka.Structured })
+	s := openSink(t, c, func(c *kafka.Options) { c.Encoding = sinks.Structured })
 	publish(t, s, podEvents("web", 1, 1)...)
 	r := readAll(t, c, podsTopic)[0]
 	if len(r.Headers) != 2 || r.Headers[1].Key != "informer" ||
@@ -100,7 +100,7 @@ func TestCompression(t *testing.T) {
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		t.Run(codec, func(t *testing.T) {
 			c := newCluster(t)
-			s := openSink(t, c, func(c *kafka.Config) { c.Records.Compression = codec })
+			s := openSink(t, c, func(c *kafka.Options) { c.Compression = codec })
 			messages := podEvents("web", 1, 300)
 			for _, m := range messages {
 				m.Event.Data = append(m.Event.Data, bytes.Repeat([]byte(" "), 2000)...)
@@ -145,7 +145,7 @@ func TestLane(t *testing.T) {
 
 func TestTombstone(t *testing.T) {
 	c := newCluster(t)
-	s := openSink(t, c, func(c *kafka.Config) { c.Records.Tombstones = true })
+	s := openSink(t, c, func(c *kafka.Options) { c.Tombstones = true })
 	messages := podEvents("web", 1, 3)
 	messages[1].Event.Op = event.Deleted
 	publish(t, s, messages...)
@@ -167,9 +167,9 @@ func TestBatchSplit(t *testing.T) {
 	c := newCluster(t,
 		kfake.BrokerConfigs(map[string]string{"message.max.bytes": fmt.Sprint(limit)}))
 	registry := prometheus.NewRegistry()
-	s := openSink(t, c, func(c *kafka.Config) {
-		c.Records.Tombstones, c.Records.MaxBatchBytes = true, limit
-		c.Registerer = registry
+	s := openSink(t, c, func(c *kafka.Options) {
+		c.Tombstones, c.MaxBatchBytes = true, limit
+		c.Registry = registry
 	})
 	messages := podEvents("web", 1, 40)
 	for _, m := range messages {
@@ -221,9 +221,8 @@ func TestOversizeRecord(t *testing.T) {
 }
 
 func TestInvalidTopicName(t *testing.T) {
-	s := openSink(t, newCluster(t), func(c *kafka.Config) {
-		c.Topics.Events = mustTemplate(t,
-			"k8s.{name}")
+	s := openSink(t, newCluster(t), func(c *kafka.Options) {
+		c.Topic = "k8s.{name}"
 	})
 	e := podEvent(strings.Repeat("x", 250), 1)
 	if _, err := s.Lane(t.Context(), e); sinks.Classify(err) != sinks.Refused {

@@ -35,7 +35,7 @@ func (s *Sink) ReadBack(ctx context.Context, from []byte, found func(messageID s
 			"before the last end may be sent again, with the same ids")
 		return nil
 	}
-	s.recall.begin(saved, s.config.Topics.Max, found)
+	s.recall.begin(saved, s.config.MaxTopics, found)
 	s.pins.load(saved)
 	s.applyPins()
 	deadline := time.Now().Add(leaderTimeout)

@@ -87,7 +87,7 @@ func (p place) after(b batchHead) place {
 // 10,000 are read.
 func (l *lane) startBySavedTime(ctx context.Context, start, end int64) (from int64, err error) {
 	const ofEventTime = 10_000
-	if l.sink.config.Records.Timestamps == EventTime {
+	if l.sink.config.Timestamps == EventTime {
 		return max(start, end-ofEventTime), nil
 	}
 	since := l.sink.recall.saved.Time.Add(-clockSkew).UnixMilli()
@@ -284,7 +284,7 @@ func (s *Sink) FindEarlierRun(
 	if c == nil {
 		return false, asReconnect(errNotOpen)
 	}
-	name := string(s.config.Topics.Events.Append(nil, about, event.AppendTopicPart))
+	name := string(s.topic.Append(nil, about, event.AppendTopicPart))
 	if checkTopic(name) != nil {
 		return false, nil
 	}

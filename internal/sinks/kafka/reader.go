@@ -43,8 +43,7 @@ type Header struct {
 
 // NewLog makes a Log. It repeats what fails for as long as patience lasts.
 func NewLog(c Connection, patience time.Duration) (*Log, error) {
-	c, err := c.withDefaults()
-	if err != nil {
+	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
 	return &Log{newCluster(c, newMetrics(nil)), patience}, nil

@@ -69,7 +69,7 @@ func ask(t *testing.T, c *kfake.Cluster) {
 
 // resumed is the process after that: it recalls, and has found nothing behind the position.
 func resumed(
-	t *testing.T, c *kfake.Cluster, position []byte, change ...func(*kafka.Config),
+	t *testing.T, c *kfake.Cluster, position []byte, change ...func(*kafka.Options),
 ) *kafka.Sink {
 	t.Helper()
 	s := openSink(t, c, change...)

@@ -163,7 +163,7 @@ func (c *cluster) create(ctx context.Context, topic string, how *CreateTopics) e
 func (s *Sink) checkSettings(
 	ctx context.Context, c *cluster, name string, l layout,
 ) (limit, most int, err error) {
-	limit = s.config.Records.MaxBatchBytes
+	limit = s.config.MaxBatchBytes
 	settings, err := c.describe(ctx, name)
 	if err != nil {
 		s.log.Warn("can't read the topic's settings, so can't say whether they keep what is "+
@@ -223,7 +223,7 @@ func (s *Sink) lossySettings(settings map[string]string) (found []string) {
 			found = append(found, "cleanup.policy is compact: "+lost)
 		}
 	}
-	if compacted && !s.config.Records.Tombstones {
+	if compacted && !s.config.Tombstones {
 		found = append(found, "cleanup.policy is compact: of each object's history only the last "+
 			"event is kept, and deleted objects are kept forever; "+
 			"set it to delete, or the sink's tombstones to true if the last state is all that is "+
@@ -238,7 +238,7 @@ func (s *Sink) lossySettings(settings map[string]string) (found []string) {
 
 // timeSettings returns settings that do not go with the time of events as the time of records.
 func (s *Sink) timeSettings(settings map[string]string) (found []string) {
-	if s.config.Records.Timestamps != EventTime {
+	if s.config.Timestamps != EventTime {
 		return nil
 	}
 	if settings["message.timestamp.type"] == "LogAppendTime" {

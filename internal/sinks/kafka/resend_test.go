@@ -39,7 +39,7 @@ func TestDelayedAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var virtual kfake.VirtualNetwork
 		c := newCluster(t, kfake.ListenFn(virtual.Listen), kfake.SleepOutOfOrder())
-		s := openSink(t, c, func(c *kafka.Config) { c.Connection.Dial = virtual.DialContext })
+		s := openSink(t, c, func(c *kafka.Options) { c.Connection.Dial = virtual.DialContext })
 
 		// The first attempt sleeps inside the broker until everything else has been stored.
 		release, applied, first := make(chan struct{}), make(chan struct{}), true
@@ -129,7 +129,7 @@ func TestMovedLeader(t *testing.T) {
 
 func TestUnavailableBroker(t *testing.T) {
 	c, n, registry := newCluster(t), new(network), prometheus.NewRegistry()
-	s := openSink(t, c, n.use, func(c *kafka.Config) { c.Registerer = registry })
+	s := openSink(t, c, n.use, func(c *kafka.Options) { c.Registry = registry })
 	publish(t, s, podEvents("web", 1, 5)...)
 	n.setDown(true)
 	var wg sync.WaitGroup
@@ -233,7 +233,7 @@ func TestForgottenProducerAgain(t *testing.T) {
 
 func TestRecreatedTopic(t *testing.T) {
 	c, registry := newCluster(t), prometheus.NewRegistry()
-	s := openSink(t, c, func(c *kafka.Config) { c.Registerer = registry })
+	s := openSink(t, c, func(c *kafka.Options) { c.Registry = registry })
 	publish(t, s, podEvents("web", 1, 5)...)
 	if err := c.DeleteTopic(podsTopic); err != nil {
 		t.Fatal(err)
@@ -265,8 +265,8 @@ func TestManyLanesUnderFaults(t *testing.T) {
 	c := newCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(6, podsTopic))
 	n := new(network)
 	s := openSink(t, c, n.use,
-		func(c *kafka.Config) {
-			c.Records.Compression, c.Connection.Timeout = "lz4", 500*time.Millisecond
+		func(c *kafka.Options) {
+			c.Compression, c.Connection.Timeout = "lz4", 500*time.Millisecond
 		})
 
 	lanes := make(map[string][]*sinks.Message)

@@ -154,7 +154,7 @@ func TestLateBatchInNextPosition(t *testing.T) {
 
 func TestConfirmBeforeResume(t *testing.T) {
 	c, position, release := heldBatch(t)
-	s := resumed(t, c, position, func(c *kafka.Config) {
+	s := resumed(t, c, position, func(c *kafka.Options) {
 		c.Confirm = func(context.Context) error { return errUnreachable }
 	})
 	release()

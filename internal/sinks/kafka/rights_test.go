@@ -49,23 +49,23 @@ func TestRights(t *testing.T) {
 			c := newCluster(t, kfake.EnableSASL(), kfake.EnableACLs(),
 				kfake.SeedTopics(1, podsTopic, dead), kfake.User("PLAIN", "bridge", "secret", acls...))
 			var log testkit.Buffer
-			open := func(change func(*kafka.Config)) *kafka.Sink {
-				return openSink(t, c, change, func(c *kafka.Config) {
+			open := func(change func(*kafka.Options)) *kafka.Sink {
+				return openSink(t, c, change, func(c *kafka.Options) {
 					c.Connection.SASL = &kafka.SASL{Mechanism: "PLAIN", Username: "bridge", Password: "secret"}
-					c.Topics.DeadLetters = mustTemplate(t, dead)
+					c.DeadLetterTopic = dead
 					c.Log = slog.New(slog.NewTextHandler(&log, nil))
 				})
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			s := open(func(*kafka.Config) {})
+			s := open(func(*kafka.Options) {})
 			m := podEvents("web", 1, 1)[0]
 			_, lane := s.Lane(ctx, m.Event)
 			s.Publish(ctx, []*sinks.Message{m})
 			_, look := s.FindEarlierRun(ctx, m.Event, func(sinks.Trace) bool { return false })
 			letter := s.DeadLetter(ctx, m.Event, errors.New("refused"), 1)
-			_, create := open(func(c *kafka.Config) {
-				c.Topics.Events, c.Topics.Create = mustTemplate(t, made), &kafka.CreateTopics{Partitions: 1}
+			_, create := open(func(c *kafka.Options) {
+				c.Topic, c.CreateTopics = made, &kafka.CreateTopics{Partitions: 1}
 			}).Lane(ctx, m.Event)
 
 			err := errors.Join(lane, m.Err, look, letter, create)

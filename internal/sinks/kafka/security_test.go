@@ -29,7 +29,7 @@ func TestMutualTLS(t *testing.T) {
 		ClientAuth: tls.RequireAndVerifyClientCert,
 	}))
 	mine := &tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{ca.Issue(t)}}
-	s := openSink(t, c, func(c *kafka.Config) { c.Connection.TLS = mine })
+	s := openSink(t, c, func(c *kafka.Options) { c.Connection.TLS = mine })
 	publish(t, s, podEvents("web", 1, 3)...)
 	if got := readAll(t, c, podsTopic, kgo.DialTLSConfig(mine)); len(got) != 3 {
 		t.Errorf("%d records", len(got))
@@ -58,7 +58,7 @@ func TestTLSErrors(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			requireOpenError(t, newSink(t, c, func(c *kafka.Config) { c.Connection.TLS = config }),
+			requireOpenError(t, newSink(t, c, func(c *kafka.Options) { c.Connection.TLS = config }),
 				c.ListenAddrs()[0], "check the sink's tls settings")
 		})
 	}
@@ -67,7 +67,7 @@ func TestTLSErrors(t *testing.T) {
 	})
 	t.Run("the listener does not speak TLS", func(t *testing.T) {
 		requireOpenError(t, newSink(t, newCluster(t),
-			func(c *kafka.Config) { c.Connection.TLS = new(tls.Config) }), "handshake")
+			func(c *kafka.Options) { c.Connection.TLS = new(tls.Config) }), "handshake")
 	})
 }
 
@@ -93,7 +93,7 @@ func TestSASLMechanisms(t *testing.T) {
 		t.Run(mechanism, func(t *testing.T) {
 			c := newCluster(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "bridge", "secret"),
 				kfake.Superuser("PLAIN", "reader", "r"))
-			s := openSink(t, c, func(c *kafka.Config) {
+			s := openSink(t, c, func(c *kafka.Options) {
 				c.Connection.SASL = &kafka.SASL{Mechanism: mechanism, Username: "bridge", Password: "secret"}
 			})
 			publish(t, s, podEvents("web", 1, 3)...)
@@ -101,7 +101,7 @@ func TestSASLMechanisms(t *testing.T) {
 				kgo.SASL(plain.Auth{User: "reader", Pass: "r"}.AsMechanism())); len(got) != 3 {
 				t.Errorf("%d records", len(got))
 			}
-			wrong := newSink(t, c, func(c *kafka.Config) {
+			wrong := newSink(t, c, func(c *kafka.Options) {
 				c.Connection.SASL = &kafka.SASL{Mechanism: mechanism, Username: "bridge", Password: "guess"}
 			})
 			requireOpenError(t, wrong, c.ListenAddrs()[0], "check the sink's user name and "+
@@ -112,12 +112,9 @@ func TestSASLMechanisms(t *testing.T) {
 
 func TestUnsupportedSASLMechanism(t *testing.T) {
 	c := newCluster(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "bridge", "secret"))
-	s := newSink(t, c, func(c *kafka.Config) {
-		c.Connection.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", Token: func(context.Context) (string,
-			error,
-		) {
-			return "t", nil
-		}}
+	s := newSink(t, c, func(c *kafka.Options) {
+		c.Connection.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER"}
+		c.Connection.Token = func(context.Context) (string, error) { return "t", nil }
 	})
 	requireOpenError(t, s, "OAUTHBEARER", "SCRAM-SHA-256")
 }
@@ -129,7 +126,7 @@ func TestTokenRotation(t *testing.T) {
 	fakeBearer(c, &said)
 	n := new(network)
 	s := newSink(t, c, n.use,
-		func(c *kafka.Config) {
+		func(c *kafka.Options) {
 			c.Connection.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", TokenFile: file}
 		})
 	requireOpenError(t, s, file)
@@ -153,11 +150,12 @@ func TestSASLExtensions(t *testing.T) {
 	c := newCluster(t)
 	var said []string
 	fakeBearer(c, &said)
-	s := newSink(t, c, func(c *kafka.Config) {
+	s := newSink(t, c, func(c *kafka.Options) {
 		c.Connection.SASL = &kafka.SASL{
-			Mechanism: "OAUTHBEARER", Token: func(context.Context) (string, error) { return "t", nil },
+			Mechanism:  "OAUTHBEARER",
 			Extensions: []string{"logicalCluster=lkc-1", "identityPoolId=pool-1"},
 		}
+		c.Connection.Token = func(context.Context) (string, error) { return "t", nil }
 	})
 	if err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
@@ -193,12 +191,9 @@ func TestRefusedToken(t *testing.T) {
 		answer.SASLAuthBytes = []byte(`{"status":"invalid_token"}`)
 		return answer, nil, true
 	})
-	s := newSink(t, c, func(c *kafka.Config) {
-		c.Connection.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER", Token: func(context.Context) (string,
-			error,
-		) {
-			return "old", nil
-		}}
+	s := newSink(t, c, func(c *kafka.Options) {
+		c.Connection.SASL = &kafka.SASL{Mechanism: "OAUTHBEARER"}
+		c.Connection.Token = func(context.Context) (string, error) { return "old", nil }
 	})
 	requireOpenError(t, s, "invalid_token")
 }
@@ -217,7 +212,7 @@ func TestSASLSessionLifetime(t *testing.T) {
 		answer.SessionLifetimeMillis = 100
 		return answer, nil, true
 	})
-	s := openSink(t, c, func(c *kafka.Config) {
+	s := openSink(t, c, func(c *kafka.Options) {
 		c.Connection.SASL = &kafka.SASL{Mechanism: "PLAIN", Username: "u", Password: "p"}
 	})
 	publish(t, s, podEvents("web", 1, 1)...)
@@ -257,12 +252,12 @@ func TestMissingRights(t *testing.T) {
 }
 
 func TestUnreachableBrokers(t *testing.T) {
-	s, err := kafka.New(kafka.Config{
+	s, err := kafka.New(withDefaults(kafka.Options{
 		Connection: kafka.Connection{
 			Brokers: []string{"127.0.0.1:1", "127.0.0.1:2"},
 			Timeout: time.Second,
 		},
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,12 +275,12 @@ func TestAnotherProtocol(t *testing.T) {
 		"a TLS alert that is not closed": "\x15\x03\x03\x00\x02\x02\x46\x00\x00\x00\x80\x00\x00\x00",
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := kafka.New(kafka.Config{
+			s, err := kafka.New(withDefaults(kafka.Options{
 				Connection: kafka.Connection{
 					Brokers: []string{listenAndSay(t, answer)},
 					Timeout: 2 * time.Second,
 				},
-			})
+			}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -325,12 +320,12 @@ func TestSilentListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	s, err := kafka.New(kafka.Config{
+	s, err := kafka.New(withDefaults(kafka.Options{
 		Connection: kafka.Connection{
 			Brokers: []string{silent.Addr().String()},
 			Timeout: 100 * time.Millisecond,
 		},
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +334,7 @@ func TestSilentListener(t *testing.T) {
 
 func TestCheckTimeout(t *testing.T) {
 	address := listenAndSay(t, "")
-	s, err := kafka.New(kafka.Config{Connection: kafka.Connection{Brokers: []string{address}}})
+	s, err := kafka.New(withDefaults(kafka.Options{Connection: kafka.Connection{Brokers: []string{address}}}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,22 +8,23 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 )
 
 // named gives a sink its name.
-func named(name string, topic string, t *testing.T) func(*kafka.Config) {
-	return func(c *kafka.Config) {
+func named(name string, topic string, t *testing.T) func(*kafka.Options) {
+	return func(c *kafka.Options) {
 		c.Name, c.Cluster = name, "test"
-		c.Topics.Events, c.Topics.DeadLetters = mustTemplate(t, topic), mustTemplate(t, "dead")
+		c.Topic, c.DeadLetterTopic = topic, "dead"
 	}
 }
 
 func TestSharedTopic(t *testing.T) {
-	for _, encoding := range []string{kafka.Binary, kafka.Structured} {
+	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
 		t.Run(encoding, func(t *testing.T) {
 			c := newCluster(t, kfake.SeedTopics(1, podsTopic, "lake.pods", "dead"))
-			encoded := func(c *kafka.Config) { c.Records.Encoding = encoding }
+			encoded := func(c *kafka.Options) { c.Encoding = encoding }
 			audit := openSink(t, c, named("audit", podsTopic, t), encoded)
 			lake := openSink(t, c, named("lake", "lake.{resource}", t), encoded)
 			shared := openSink(t, c, named("shared", podsTopic, t), encoded)
@@ -76,7 +77,7 @@ func TestRecordWithoutSink(t *testing.T) {
 
 func TestUnansweredDeadLetter(t *testing.T) {
 	c := newCluster(t, kfake.SleepOutOfOrder(), kfake.SeedTopics(1, "dead"))
-	s := openSink(t, c, func(c *kafka.Config) { c.Topics.DeadLetters = mustTemplate(t, "dead") })
+	s := openSink(t, c, func(c *kafka.Options) { c.DeadLetterTopic = "dead" })
 	holdNext(t, c, func(ctx context.Context) {
 		if err := s.DeadLetter(ctx, podEvent("a", 1), errUnreachable, 1); !errors.Is(err,
 			context.Canceled) {

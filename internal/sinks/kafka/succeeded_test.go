@@ -19,7 +19,7 @@ var errNotHolder = errors.New("another one holds the office")
 func TestSucceededProcess(t *testing.T) {
 	c := newCluster(t)
 	var succeeded atomic.Bool
-	old := openSink(t, c, func(k *kafka.Config) {
+	old := openSink(t, c, func(k *kafka.Options) {
 		k.Confirm = func(context.Context) error {
 			if succeeded.Load() {
 				return errNotHolder

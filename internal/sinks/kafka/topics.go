@@ -89,7 +89,7 @@ func (s *Sink) resolveTopic(ctx context.Context, name string) (*topic, error) {
 	if c == nil {
 		return nil, asReconnect(errNotOpen)
 	}
-	if most := s.config.Topics.Max; len(s.inUse()) >= most {
+	if most := s.config.MaxTopics; len(s.inUse()) >= most {
 		return nil, asRefused(fmt.Errorf("topic %q: events go to %d topics already; route by "+
 			"fields with fewer values, or raise maxTopics", name, most))
 	}
@@ -152,10 +152,10 @@ func (s *Sink) findTopic(ctx context.Context, c *cluster, name string) (layout, 
 	if !errors.Is(err, kafkago.UnknownTopicOrPartition) {
 		return l, err
 	}
-	if s.config.Topics.Create == nil {
+	if s.config.CreateTopics == nil {
 		return layout{}, &noTopicError{name}
 	}
-	if err := c.create(ctx, name, s.config.Topics.Create); err != nil {
+	if err := c.create(ctx, name, s.config.CreateTopics); err != nil {
 		return layout{}, fmt.Errorf("create topic %q: %w", name,
 			needing("Create on the topic", err))
 	}
@@ -197,7 +197,7 @@ func (s *Sink) checkTopics(ctx context.Context) error {
 		s.recheckTopic(ctx, t)
 	}
 	for _, template := range []*event.Template{
-		s.config.Topics.Events, s.config.Topics.DeadLetters,
+		s.topic, s.letters,
 	} {
 		if template == nil {
 			continue
@@ -304,7 +304,7 @@ func (s *Sink) pinnedPartitions(topic string, now int) int {
 		return now // new, or recreated
 	}
 	log := s.log.With("topic", topic, "partitions", now, "before", before)
-	if s.config.Topics.NewPartitions == UsePartitions {
+	if s.config.NewPartitions == UsePartitions {
 		log.Warn("topic has more partitions than in the last run, and all are used: later events " +
 			"of an object may be in another partition than its earlier ones")
 		return now

@@ -59,7 +59,7 @@ func TestPartsOfMissingTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var virtual kfake.VirtualNetwork
 		c := newCluster(t, kfake.ListenFn(virtual.Listen))
-		s := newSink(t, c, func(c *kafka.Config) { c.Connection.Dial = virtual.DialContext })
+		s := newSink(t, c, func(c *kafka.Options) { c.Connection.Dial = virtual.DialContext })
 		p, err := publisher.New(publisher.Config{Sink: s, Name: "kafka"})
 		testkit.OK(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -85,8 +85,8 @@ func TestPartsOfMissingTopic(t *testing.T) {
 
 func TestCreateTopics(t *testing.T) {
 	c := newCluster(t, kfake.NumBrokers(3))
-	s := openSink(t, c, func(c *kafka.Config) {
-		c.Topics.Create = &kafka.CreateTopics{
+	s := openSink(t, c, func(c *kafka.Options) {
+		c.CreateTopics = &kafka.CreateTopics{
 			Partitions: 7, ReplicationFactor: 3,
 			Config: map[string]string{"retention.ms": "1234567"},
 		}
@@ -110,9 +110,9 @@ func TestManyTopics(t *testing.T) {
 		return e
 	}
 	t.Run("beyond the bound events are refused", func(t *testing.T) {
-		s := openSink(t, newCluster(t), func(c *kafka.Config) {
-			c.Topics.Create = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
-			c.Topics.Max = 3
+		s := openSink(t, newCluster(t), func(c *kafka.Options) {
+			c.CreateTopics = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
+			c.MaxTopics = 3
 		})
 		for i := range 5 {
 			_, err := s.Lane(t.Context(), of(fmt.Sprint("r", i)))
@@ -127,7 +127,7 @@ func TestManyTopics(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var virtual kfake.VirtualNetwork
 			c := newCluster(t, kfake.ListenFn(virtual.Listen))
-			s := openSink(t, c, func(c *kafka.Config) { c.Connection.Dial = virtual.DialContext })
+			s := openSink(t, c, func(c *kafka.Options) { c.Connection.Dial = virtual.DialContext })
 			for _, resource := range []string{"one", "two"} {
 				_, _ = s.Lane(t.Context(), of(resource))
 			}
@@ -142,8 +142,8 @@ func TestManyTopics(t *testing.T) {
 }
 
 func TestOpenChecksTopic(t *testing.T) {
-	s := newSink(t, newCluster(t), func(c *kafka.Config) {
-		c.Topics.Events, c.Cluster = mustTemplate(t, "all.{cluster}"), "test"
+	s := newSink(t, newCluster(t), func(c *kafka.Options) {
+		c.Topic, c.Cluster = "all.{cluster}", "test"
 	})
 	err := s.Open(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "no topic all.test") {
@@ -181,13 +181,13 @@ func TestTopicGrownBetweenRuns(t *testing.T) {
 	for name, constant := range map[string]bool{"met by an event": false, "met by Open": true} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, kfake.SeedTopics(2, podsTopic))
-			run := func(position []byte, more ...func(*kafka.Config)) (s *kafka.Sink,
+			run := func(position []byte, more ...func(*kafka.Options)) (s *kafka.Sink,
 				lanes []string, reg *prometheus.Registry, log *strings.Builder,
 			) {
 				reg, log = prometheus.NewRegistry(), new(strings.Builder)
-				more = append(more, logTo(log), func(c *kafka.Config) {
-					if c.Registerer = reg; constant {
-						c.Topics.Events = mustTemplate(t, podsTopic)
+				more = append(more, logTo(log), func(c *kafka.Options) {
+					if c.Registry = reg; constant {
+						c.Topic = podsTopic
 					}
 				})
 				s = openSink(t, c, more...)
@@ -213,7 +213,7 @@ func TestTopicGrownBetweenRuns(t *testing.T) {
 			}
 
 			used, lanes, reg, log := run(position,
-				func(c *kafka.Config) { c.Topics.NewPartitions = kafka.UsePartitions })
+				func(c *kafka.Options) { c.NewPartitions = kafka.UsePartitions })
 			if got := testkit.Metric(t, reg, "bridge_kafka_unused_partitions"); slices.Equal(lanes,
 				before) || got != 0 || !strings.Contains(log.String(), "another partition") {
 				t.Errorf("lanes %v, %v unused partitions; log %s", lanes, got, log)
@@ -318,7 +318,7 @@ func TestLossySettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log strings.Builder
-		s := openSink(t, c, logTo(&log), func(c *kafka.Config) { c.Records.Tombstones = tombstones })
+		s := openSink(t, c, logTo(&log), func(c *kafka.Options) { c.Tombstones = tombstones })
 		e := podEvent("web", 1)
 		e.Resource = "jobs"
 		if _, err := s.Lane(t.Context(), e); err != nil {
@@ -364,7 +364,7 @@ func TestTimeSettings(t *testing.T) {
 			}
 			var log strings.Builder
 			s := openSink(t, cluster, logTo(&log),
-				func(cfg *kafka.Config) { cfg.Records.Timestamps = c.timestamps })
+				func(cfg *kafka.Options) { cfg.Timestamps = c.timestamps })
 			e := podEvent("web", 1)
 			e.Resource = "jobs"
 			if _, err := s.Lane(t.Context(), e); err != nil {
@@ -389,8 +389,8 @@ func TestLostByCompaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log strings.Builder
-		s := openSink(t, c, logTo(&log), func(c *kafka.Config) {
-			c.Records.Tombstones = true
+		s := openSink(t, c, logTo(&log), func(c *kafka.Options) {
+			c.Tombstones = true
 			c.LostByCompaction = func() string { return "of informer a: everything" }
 		})
 		e := podEvent("web", 1)
@@ -407,8 +407,8 @@ func TestLostByCompaction(t *testing.T) {
 
 func TestDeadLetter(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(1, "dead"))
-	s := openSink(t, c, func(c *kafka.Config) {
-		c.Topics.DeadLetters, c.Records.Tombstones = mustTemplate(t, "dead"), true
+	s := openSink(t, c, func(c *kafka.Options) {
+		c.DeadLetterTopic, c.Tombstones = "dead", true
 	})
 	e := podEvent("web", 1)
 	e.Op = event.Deleted
@@ -443,18 +443,17 @@ func TestNoDeadLetterTopic(t *testing.T) {
 }
 
 func TestConfigProblems(t *testing.T) {
-	_, err := kafka.New(kafka.Config{
+	_, err := kafka.New(kafka.Options{
 		Connection: kafka.Connection{
 			Brokers: []string{"no-port"}, SASL: &kafka.SASL{Mechanism: "GSSAPI"}, Timeout: -1,
 		},
-		Topics: kafka.Topics{
-			Events: mustTemplate(t, "k8s/{name}"), DeadLetters: mustTemplate(t, "dead letters"),
-			NewPartitions: "some",
+		Config: kafka.Config{
+			Topic: "k8s/{name}", DeadLetterTopic: "dead letters",
+			NewPartitions: "some", Compression: "rar", Timestamps: "never",
 		},
-		Records: kafka.Records{
-			Compression: "rar", Encoding: "xml", Timestamps: "never", MaxBatchBytes: -1,
-		},
-		Concurrency: -1,
+		Common:        sinks.Common{Encoding: "xml"},
+		MaxBatchBytes: -1,
+		Concurrency:   -1,
 	})
 	if err == nil {
 		t.Fatal("New took it")
@@ -471,7 +470,7 @@ func TestConfigProblems(t *testing.T) {
 
 func TestMetricsAtStart(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	s := openSink(t, newCluster(t), func(c *kafka.Config) { c.Registerer = registry })
+	s := openSink(t, newCluster(t), func(c *kafka.Options) { c.Registry = registry })
 	if got := testkit.Metric(t, registry, "bridge_kafka_batches_total refused"); got != 0 {
 		t.Errorf("%v batches were refused", got)
 	}

@@ -113,7 +113,7 @@ func TestReadBackWithoutLeader(t *testing.T) {
 		var virtual kfake.VirtualNetwork
 		c := newCluster(t, kfake.ListenFn(virtual.Listen), kfake.SeedTopics(3, podsTopic))
 		var said strings.Builder
-		in := func(c *kafka.Config) { c.Connection.Dial = virtual.DialContext }
+		in := func(c *kafka.Options) { c.Connection.Dial = virtual.DialContext }
 		dying := openSink(t, c, in)
 		var messages []*sinks.Message
 		for i := range 12 {
@@ -172,7 +172,7 @@ func publishEach(t *testing.T, s *kafka.Sink, messages ...*sinks.Message) {
 
 func TestNewPartitionByEventTime(t *testing.T) {
 	c := newCluster(t)
-	ofEvents := func(c *kafka.Config) { c.Records.Timestamps = kafka.EventTime }
+	ofEvents := func(c *kafka.Options) { c.Timestamps = kafka.EventTime }
 	dying := openSink(t, c, ofEvents)
 	position := dying.Position()
 	publish(t, dying, podEvents("web", 1, 5)...) // in 2026-11: long ago, or to come
@@ -214,7 +214,7 @@ func TestShortLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var virtual kfake.VirtualNetwork
 		c := newCluster(t, kfake.ListenFn(virtual.Listen))
-		in := func(c *kafka.Config) { c.Connection.Dial = virtual.DialContext }
+		in := func(c *kafka.Options) { c.Connection.Dial = virtual.DialContext }
 		dying := openSink(t, c, in)
 		publish(t, dying, podEvents("web", 1, 3)...)
 		position := dying.Position()

@@ -17,9 +17,9 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 )
 
-func asView(c *kafka.Config) {
-	c.View, c.Records.Tombstones = true, true
-	c.Topics.Create = &kafka.CreateTopics{
+func asView(c *kafka.Options) {
+	c.View, c.Tombstones = true, true
+	c.CreateTopics = &kafka.CreateTopics{
 		Partitions: 2, ReplicationFactor: 1, Config: map[string]string{"cleanup.policy": "compact"},
 	}
 }
@@ -81,11 +81,11 @@ func endList(t *testing.T, s *kafka.Sink, version int, names ...string) {
 }
 
 func TestView(t *testing.T) {
-	for _, encoding := range []string{kafka.Binary, kafka.Structured} {
+	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
 		t.Run(encoding, func(t *testing.T) {
-			change := func(c *kafka.Config) {
+			change := func(c *kafka.Options) {
 				asView(c)
-				c.Records.Encoding = encoding
+				c.Encoding = encoding
 				c.Informers = func() []string { return []string{"workloads", "batch"} }
 			}
 			c, err := kfake.NewCluster(kfake.NumBrokers(1))
@@ -113,7 +113,7 @@ func TestView(t *testing.T) {
 			}
 			for _, r := range readAll(t, c, podsTopic) {
 				id, _ := header(r, "ce_id")
-				if encoding == kafka.Binary && string(r.Key) == "pods/shop/web-7" && r.Offset > 25 &&
+				if encoding == sinks.Binary && string(r.Key) == "pods/shop/web-7" && r.Offset > 25 &&
 					len(r.Headers) > 0 && id != "uid-web-7/deleted/epoch/1" {
 					t.Errorf("web-7 is deleted as %s", id)
 				}
@@ -136,7 +136,7 @@ func TestViewRefusedDelete(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	onePartition := func(c *kafka.Config) { c.Topics.Create.Partitions = 1 }
+	onePartition := func(c *kafka.Options) { c.CreateTopics.Partitions = 1 }
 	first := openSink(t, c, asView, onePartition)
 	publishEvents(t, first, podEvent("web", 1), podEvent("bad", 1), podEvent("api", 1))
 	_ = first.Close()

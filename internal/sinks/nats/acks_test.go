@@ -20,8 +20,8 @@ import (
 // ev is a small event.
 func ev(name string, version int) *event.Event { return sinktest.NewEvent(name, version, 300) }
 
-func ackTimeout(d time.Duration) func(*nats.Config) {
-	return func(c *nats.Config) { c.AckTimeout = d }
+func ackTimeout(d time.Duration) func(*nats.Options) {
+	return func(c *nats.Options) { c.AckTimeout = d }
 }
 
 // inBackground runs one Publish call and returns a function that waits for its answers.
@@ -150,7 +150,7 @@ func TestBrokenConnection(t *testing.T) {
 	r := newResponder(t, ts)
 	registry := prometheus.NewRegistry()
 	sink := ts.openSink(unmanaged, ackTimeout(time.Minute),
-		func(c *nats.Config) { c.Metrics = registry })
+		func(c *nats.Options) { c.Registry = registry })
 	answers := inBackground(t, sink, ev("a", 1), ev("b", 1))
 	r.next()
 	b := r.next()
@@ -243,8 +243,8 @@ func TestPublishWithoutOpen(t *testing.T) {
 
 func TestMissingAckReason(t *testing.T) {
 	ts := newTestServer(t, withUser("bridge", "secret", denyPublish("k8s.>")))
-	sink := ts.openSink(unmanaged, ackTimeout(2*time.Second), func(c *nats.Config) {
-		c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
+	sink := ts.openSink(unmanaged, ackTimeout(2*time.Second), func(c *nats.Options) {
+		c.Username, c.Password = "bridge", "secret"
 	})
 	wantNamed(t, "k8s.", func() error {
 		err := call(t, sink, ev("a", 1))[0].Err

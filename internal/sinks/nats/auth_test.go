@@ -44,24 +44,27 @@ func TestAuth(t *testing.T) {
 	seedFile, public := newNKey(t)
 	for name, c := range map[string]struct {
 		server func(*server.Options)
-		auth   nats.Auth
+		auth   nats.Config
 	}{
 		"by user": {
 			withUser("bridge", "s3cret", nil),
-			nats.Auth{User: "bridge", Password: "s3cret"},
+			nats.Config{Username: "bridge", Password: "s3cret"},
 		},
 		"by token": {
 			func(o *server.Options) { o.Authorization = "t0ken" },
-			nats.Auth{Token: "t0ken"},
+			nats.Config{Token: "t0ken"},
 		},
 		"by nkey": {
 			func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} },
-			nats.Auth{NKeyFile: seedFile},
+			nats.Config{NkeyFile: seedFile},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ts := newTestServer(t, c.server)
-			sink := ts.openSink(func(cfg *nats.Config) { cfg.Connection.Auth = c.auth })
+			sink := ts.openSink(func(cfg *nats.Options) {
+				cfg.Username, cfg.Password = c.auth.Username, c.auth.Password
+				cfg.Token, cfg.NkeyFile = c.auth.Token, c.auth.NkeyFile
+			})
 			mustStore(t, sink, ev("a", 1))
 
 			err := ts.newSink().Open(t.Context())
@@ -73,12 +76,12 @@ func TestAuth(t *testing.T) {
 func TestMissingCredentialsFile(t *testing.T) {
 	ts := newTestServer(t)
 	missing := filepath.Join(t.TempDir(), "missing")
-	for name, change := range map[string]func(*nats.Config){
-		"creds": func(c *nats.Config) { c.Connection.Auth.CredsFile = missing },
-		"nkey":  func(c *nats.Config) { c.Connection.Auth.NKeyFile = missing },
-		"CA":    func(c *nats.Config) { c.Connection.TLS.CAFile = missing },
-		"certificate": func(c *nats.Config) {
-			c.Connection.TLS = nats.TLS{CertFile: missing, KeyFile: missing}
+	for name, change := range map[string]func(*nats.Options){
+		"creds": func(c *nats.Options) { c.CredsFile = missing },
+		"nkey":  func(c *nats.Options) { c.NkeyFile = missing },
+		"CA":    func(c *nats.Options) { c.TLS = &sinks.TLS{CAFile: missing} },
+		"certificate": func(c *nats.Options) {
+			c.TLS = &sinks.TLS{CertFile: missing, KeyFile: missing}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,12 +95,7 @@ func TestMissingCredentialsFile(t *testing.T) {
 }
 
 func TestPasswordsInErrors(t *testing.T) {
-	sink, err := nats.New(nats.Config{
-		Connection: nats.Connection{
-			URL: "nats://bridge:s3cret@127.0.0.1:1,nats://t0ken@127.0.0.1:1",
-		},
-		Cluster: "test",
-	})
+	sink, err := nats.New(optionsFor("nats://bridge:s3cret@127.0.0.1:1,nats://t0ken@127.0.0.1:1"))
 	if err != nil {
 		t.Fatal(err)
 	}

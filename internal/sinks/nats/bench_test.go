@@ -19,7 +19,7 @@ func BenchmarkPublish(b *testing.B) {
 		} {
 			b.Run(fmt.Sprintf("%s/%dKB", mode, size>>10), func(b *testing.B) {
 				ts := newTestServer(b)
-				sink := ts.openSink(func(c *nats.Config) {
+				sink := ts.openSink(func(c *nats.Options) {
 					c.Log = nil
 					switch mode {
 					case "core":
@@ -27,7 +27,7 @@ func BenchmarkPublish(b *testing.B) {
 					case "jetstream-memory":
 						c.Stream.Storage = "memory"
 					case "jetstream-structured":
-						c.Encoding = nats.Structured
+						c.Encoding = sinks.Structured
 					}
 				})
 				benchmarkCalls(b, sink, size)
@@ -63,7 +63,7 @@ func benchmarkCalls(b *testing.B, sink sinks.Sink, size int) {
 
 // BenchmarkEncode is the sink's own share: everything up to the socket, which is thrown away.
 func BenchmarkEncode(b *testing.B) {
-	for _, encoding := range []string{nats.Binary, nats.Structured} {
+	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
 		b.Run(encoding, func(b *testing.B) {
 			encode := nats.NewEncodeLoop(encoding)
 			e := sinktest.NewEvent("web", 1, 2<<10)

@@ -263,11 +263,13 @@ type servers struct {
 
 // servers hides the TLS of WebSockets from nats.go, so that the dialer begins it. A dialer that
 // skips it only when nats.go asks does not work there: wsInitHandshake (ws.go) then has no reader.
-func (c *Connection) servers() servers {
+func (c *Options) servers() servers {
 	var s servers
-	urls := strings.Split(c.URL, ",")
-	for i, text := range urls {
-		u, err := url.Parse(strings.TrimSpace(text))
+	urls := make([]string, len(c.Servers))
+	for i, server := range c.Servers {
+		// a comma is between two URLs for the client
+		urls[i] = strings.ReplaceAll(strings.TrimSpace(string(server)), ",", "%2C")
+		u, err := url.Parse(urls[i])
 		if err != nil || u.Scheme != "ws" && u.Scheme != "wss" {
 			continue
 		}
@@ -278,12 +280,12 @@ func (c *Connection) servers() servers {
 			urls[i] = u.String()
 		}
 	}
-	s.url, s.secure = strings.Join(urls, ","), s.webSocket && (s.secure || c.TLS != TLS{})
+	s.url, s.secure = strings.Join(urls, ","), s.webSocket && (s.secure || c.wantsTLS())
 	return s
 }
 
 // connectedTo is the URL of the server, without secrets.
-func (c *Connection) connectedTo(conn *nats.Conn) string {
+func (c *Options) connectedTo(conn *nats.Conn) string {
 	server := conn.ConnectedUrlRedacted()
 	if c.servers().secure {
 		server = strings.Replace(server, "ws://", "wss://", 1)

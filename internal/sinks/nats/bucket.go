@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // A key-value bucket is a stream whose settings and headers the clients of NATS agree on: the
@@ -40,17 +41,17 @@ const markerTTL = 24 * time.Hour
 var bucketName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 
 // setBucket sets what follows from the name of the bucket.
-func (c *Config) setBucket() {
+func (c *Options) setBucket() {
 	c.Subject = bucketSubject + c.Bucket + "." + keyTemplate
-	c.DeadLetter = NoDeadLetter
+	c.DeadLetterSubject = NoDeadLetter
 	c.Stream.Name = bucketStream + c.Bucket
 	c.Stream.Subjects = []string{bucketSubject + c.Bucket + ".>"}
-	c.Stream.MaxAge = -1
+	c.Stream.MaxAge = 0
 	c.Stream.MaxMsgsPerSubject = 1
 	c.Stream.bucket = true
 }
 
-func (c *Config) validateBucket() error {
+func (c *Options) checkBucket() error {
 	if !bucketName.MatchString(c.Bucket) {
 		return fmt.Errorf("bucket %q: want letters, digits, dashes and underscores", c.Bucket)
 	}
@@ -116,7 +117,7 @@ func (s *Sink) warnEmptied(info *jetstream.StreamInfo, saved *savedPosition) {
 			st.Last > info.State.LastSeq) {
 			s.log.Warn("the bucket was deleted or restored since the bridge last wrote to it: it "+
 				"lacks objects that have not changed since; fill it with bridge snapshot",
-				"bucket", s.cfg.Bucket, "sink", s.cfg.Sink)
+				"bucket", s.cfg.Bucket, "sink", s.cfg.Name)
 		}
 	}
 }
@@ -129,7 +130,7 @@ func (e *encoder) encodeEntry(ev *event.Event, encoding string) {
 	switch {
 	case deleted:
 		e.set(operationHeader, operationDelete)
-	case encoding == Structured:
+	case encoding == sinks.Structured:
 		e.set(contentTypeHeader, event.StructuredContentType)
 		e.body = event.AppendStructured(e.body[:0], ev)
 		e.msg.Data = e.body

@@ -35,7 +35,7 @@ func liveInBucket(t *testing.T, ts *testServer) (err error) {
 		}
 	}()
 	open := func() (*nats.Sink, error) {
-		s := asBridge(t, ts, func(c *nats.Config) {
+		s := asBridge(t, ts, func(c *nats.Options) {
 			inBucket(c)
 			c.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})

@@ -18,7 +18,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
-func inBucket(c *nats.Config) { c.Mode, c.Bucket = nats.KV, "SHOP" }
+func inBucket(c *nats.Options) { c.Mode, c.Bucket = nats.KV, "SHOP" }
 
 // bucket is the bucket as any client sees it.
 func bucket(t *testing.T, js jetstream.JetStream) jetstream.KeyValue {
@@ -79,10 +79,10 @@ func listEnd(version int) *event.Event {
 const key = "apps.deployments.shop."
 
 func TestBucket(t *testing.T) {
-	for _, encoding := range []string{nats.Binary, nats.Structured} {
+	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
 		t.Run(encoding, func(t *testing.T) {
 			ts := newTestServer(t)
-			sink := ts.openSink(inBucket, func(c *nats.Config) { c.Encoding = encoding })
+			sink := ts.openSink(inBucket, func(c *nats.Options) { c.Encoding = encoding })
 			js := ts.jetStream()
 			mustStore(t, sink, ev("web", 1), ev("api", 2), listEnd(2))
 			mustStore(t, sink, ev("web", 3), gone("api", 4))
@@ -92,8 +92,8 @@ func TestBucket(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if encoding == nats.Binary && string(entry.Value()) != string(ev("web", 3).Data) ||
-				encoding == nats.Structured && !strings.Contains(string(entry.Value()),
+			if encoding == sinks.Binary && string(entry.Value()) != string(ev("web", 3).Data) ||
+				encoding == sinks.Structured && !strings.Contains(string(entry.Value()),
 					`"specversion":"1.0"`) {
 				t.Errorf("the value is %s", entry.Value())
 			}
@@ -218,10 +218,10 @@ func TestBucketSettings(t *testing.T) {
 
 // What was sent before a crash, and is sent again, must not replace what came after it.
 func TestBucketAfterCrash(t *testing.T) {
-	for name, change := range map[string]func(*nats.Config){
-		"the stream remembers the ids":    func(*nats.Config) {},
-		"it does not remember them":       func(c *nats.Config) { c.Stream.Duplicates = 100 * time.Millisecond },
-		"the attributes are in the value": func(c *nats.Config) { c.Encoding = nats.Structured },
+	for name, change := range map[string]func(*nats.Options){
+		"the stream remembers the ids":    func(*nats.Options) {},
+		"it does not remember them":       func(c *nats.Options) { c.Stream.DuplicateWindow = 100 * time.Millisecond },
+		"the attributes are in the value": func(c *nats.Options) { c.Encoding = sinks.Structured },
 	} {
 		t.Run(name, func(t *testing.T) {
 			ts := newTestServer(t)
@@ -284,7 +284,7 @@ func TestBucketThatWasDeleted(t *testing.T) {
 			var log bytes.Buffer
 			var second *nats.Sink
 			eventually(t, "open", func() error { // nats-server still moves the old store away
-				second = ts.newSink(inBucket, func(c *nats.Config) {
+				second = ts.newSink(inBucket, func(c *nats.Options) {
 					c.Log = slog.New(slog.NewTextHandler(&log, nil))
 				})
 				return second.Open(t.Context())
@@ -315,8 +315,8 @@ func publishEnd(t *testing.T, sink sinks.Sink, version int, names ...string) err
 
 // A bucket is compared with a list.
 func TestBucketAgainstList(t *testing.T) {
-	feeding := func(informers ...string) func(*nats.Config) {
-		return func(c *nats.Config) { c.Informers = func() []string { return informers } }
+	feeding := func(informers ...string) func(*nats.Options) {
+		return func(c *nats.Options) { c.Informers = func() []string { return informers } }
 	}
 	ts := newTestServer(t)
 	js := ts.jetStream()
@@ -397,7 +397,7 @@ func TestBucketOfReplicas(t *testing.T) {
 
 func TestBucketName(t *testing.T) {
 	for _, name := range []string{"", "a.b", "a b", "ä", "a>"} {
-		_, err := nats.New(nats.Config{Mode: nats.KV, Bucket: name})
+		_, err := nats.New(nats.Options{Config: nats.Config{Mode: nats.KV, Bucket: name}})
 		wantMentions(t, err, "bucket", "letters, digits")
 	}
 }

@@ -231,7 +231,7 @@ func (s *Sink) compareStored(
 	ctx context.Context, e *event.Event, to route, st *stream, seq uint64,
 ) (origin string, err error) {
 	defer sinks.RecoverAnswer(&err)
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	js, err := s.jetStream(s.conn)
 	if err != nil {
@@ -337,7 +337,7 @@ func (s *Sink) resyncStreams(ctx context.Context, batch []*sinks.Message) error 
 		if err != nil {
 			return err
 		}
-		limited, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
+		limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 		found, err := js.Stream(limited, st.name)
 		cancel()
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 )
 
-func withBucket(c *nats.Config) { c.Objects.Bucket = "LARGE" }
+func withBucket(c *nats.Options) { c.Objects.Bucket = "LARGE" }
 
 // claimed reads what a dataref names, as a consumer would.
 func claimed(t *testing.T, js jetstream.JetStream, dataref string) []byte {
@@ -78,7 +78,7 @@ func TestBucketCreation(t *testing.T) {
 	ts := newTestServer(t)
 	ts.openSink()
 	err := ts.newSink(withBucket,
-		func(c *nats.Config) { c.Stream.Manage = nats.Verify }).Open(t.Context())
+		func(c *nats.Options) { c.Stream.Manage = nats.Verify }).Open(t.Context())
 	wantClass(t, err, sinks.Refused)
 	wantMentions(t, err, "bucket LARGE does not exist", "manage: create")
 }
@@ -103,10 +103,10 @@ func TestClaimWithoutServer(t *testing.T) {
 
 // What Fits says is what Publish does, to the byte, in each encoding.
 func TestFits(t *testing.T) {
-	for _, encoding := range []string{nats.Binary, nats.Structured} {
+	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
 		t.Run(encoding, func(t *testing.T) {
 			ts := newTestServer(t, func(o *server.Options) { o.MaxPayload = 20_000 })
-			sink := ts.openSink(func(c *nats.Config) { c.Encoding = encoding })
+			sink := ts.openSink(func(c *nats.Options) { c.Encoding = encoding })
 			fit, not := 0, 0
 			for size := 18_000; size < 21_000; size += 37 {
 				e := sinktest.NewEvent("web", size, size)

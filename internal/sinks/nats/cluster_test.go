@@ -68,8 +68,8 @@ type faultyCluster struct {
 
 func newFaultyCluster(t *testing.T) *faultyCluster {
 	c := &faultyCluster{t: t, servers: newTestCluster(t), metrics: prometheus.NewRegistry()}
-	c.sink = newSinkOver(t, c.urls(), ackTimeout(2*time.Second), func(cfg *nats.Config) {
-		cfg.Connection.Timeout, cfg.Metrics = patience, c.metrics
+	c.sink = newSinkOver(t, c.urls(), ackTimeout(2*time.Second), func(cfg *nats.Options) {
+		cfg.Timeout, cfg.Registry = patience, c.metrics
 	})
 	return c
 }

@@ -48,7 +48,7 @@ func cpuTime(b *testing.B) time.Duration {
 }
 
 func benchmarkSink(b *testing.B, size int) {
-	sink := newTestServer(b).openSink(func(c *nats.Config) { c.Log = nil })
+	sink := newTestServer(b).openSink(func(c *nats.Options) { c.Log = nil })
 	const callers = 4
 	perCall := min(512, (900<<10)/size)
 	batches := make([][]*sinks.Message, callers)
@@ -84,7 +84,7 @@ func benchmarkSink(b *testing.B, size int) {
 
 func benchmarkAsync(b *testing.B, size int) {
 	ts := newTestServer(b)
-	ts.openSink(func(c *nats.Config) { c.Log = nil }) // makes the stream
+	ts.openSink(func(c *nats.Options) { c.Log = nil }) // makes the stream
 	js, err := jetstream.New(ts.client(), jetstream.WithPublishAsyncMaxPending(2048))
 	if err != nil {
 		b.Fatal(err)

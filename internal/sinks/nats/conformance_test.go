@@ -16,7 +16,7 @@ import (
 const tooLarge = 1 << 20
 
 func TestContractJetStream(t *testing.T) {
-	for _, encoding := range []string{nats.Binary, nats.Structured} {
+	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
 		t.Run(encoding, func(t *testing.T) {
 			sinktest.Run(t, sinktest.Harness{
 				Start: func(t *testing.T) *sinktest.Broker {
@@ -33,7 +33,7 @@ func jetStreamBroker(t *testing.T, encoding string) *sinktest.Broker {
 	ts := newTestServer(t)
 	return &sinktest.Broker{
 		NewSink: func(*testing.T) sinks.Sink {
-			return ts.newSink(func(c *nats.Config) { c.Encoding = encoding })
+			return ts.newSink(func(c *nats.Options) { c.Encoding = encoding })
 		},
 		Read: func(t *testing.T, n int) []sinktest.Received {
 			var all []sinktest.Received
@@ -85,7 +85,7 @@ func coreBroker(t *testing.T) *sinktest.Broker {
 	_ = listener.Flush()
 	return &sinktest.Broker{
 		NewSink: func(*testing.T) sinks.Sink {
-			return ts.newSink(func(c *nats.Config) { c.Mode = nats.Core })
+			return ts.newSink(func(c *nats.Options) { c.Mode = nats.Core })
 		},
 		Read: func(t *testing.T, n int) []sinktest.Received {
 			for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -28,8 +27,8 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 	life, cancel := context.WithCancel(context.Background())
 	// until it is connected, the connection lives as long as ctx
 	stop := context.AfterFunc(ctx, cancel)
-	servers := s.cfg.Connection.servers()
-	dial := &dialer{ctx: life, config: &s.cfg.Connection, servers: servers}
+	servers := s.cfg.servers()
+	dial := &dialer{ctx: life, config: &s.cfg, servers: servers}
 	options, err := s.options(dial)
 	if err != nil {
 		cancel()
@@ -62,9 +61,9 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 }
 
 func (s *Sink) options(dial *dialer) ([]nats.Option, error) {
-	c := &s.cfg.Connection
+	c := &s.cfg
 	options := []nats.Option{
-		nats.Name(c.Name),
+		nats.Name(c.Client),
 		nats.Timeout(c.Timeout),
 		nats.SetCustomDialer(dial),
 		// The dialer gets the name of the server: the certificate must have it.
@@ -90,39 +89,44 @@ func (s *Sink) options(dial *dialer) ([]nats.Option, error) {
 	if c.InboxPrefix != "" {
 		options = append(options, nats.CustomInboxPrefix(c.InboxPrefix))
 	}
-	options, err := c.Auth.with(options)
+	options, err := c.authenticate(options)
 	if err == nil {
-		_, err = c.TLS.config("") // errors in its files now, not with each attempt
+		_, err = c.tlsConfig("") // errors in its files now, not with each attempt
 	}
 	switch {
 	case err != nil:
 		return nil, err
-	case dial.servers.webSocket, c.TLS == TLS{}: // TLS begins where the URL or the server ask for it
+	case dial.servers.webSocket, !c.wantsTLS(): // TLS begins where the URL or the server ask for it
 		return options, nil
-	case c.TLS.HandshakeFirst:
+	case c.TLSFirst:
 		return append(options, nats.TLSHandshakeFirst()), nil
 	default:
 		return append(options, nats.Secure()), nil
 	}
 }
 
-// with adds how to authenticate.
-func (a *Auth) with(options []nats.Option) ([]nats.Option, error) {
+// wantsTLS reports whether TLS begins whatever the URL and the server ask for.
+func (c *Options) wantsTLS() bool {
+	return c.TLSFirst || c.TLS != nil && *c.TLS != sinks.TLS{}
+}
+
+// authenticate adds how to authenticate.
+func (c *Options) authenticate(options []nats.Option) ([]nats.Option, error) {
 	switch {
-	case a.CredsFile != "":
-		return append(options, nats.UserCredentials(a.CredsFile)), nil
-	case a.NKeyFile != "":
-		option, err := nats.NkeyOptionFromSeed(a.NKeyFile)
+	case c.CredsFile != "":
+		return append(options, nats.UserCredentials(c.CredsFile)), nil
+	case c.NkeyFile != "":
+		option, err := nats.NkeyOptionFromSeed(c.NkeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("nkey file %s: %w", a.NKeyFile, err)
+			return nil, fmt.Errorf("nkey file %s: %w", c.NkeyFile, err)
 		}
 		return append(options, option), nil
-	case a.Token != "":
-		return append(options, nats.Token(a.Token)), nil
-	case a.TokenFile != "":
-		return append(options, nats.TokenHandler(a.readToken)), nil
-	case a.User != "":
-		return append(options, nats.UserInfo(a.User, a.Password)), nil
+	case c.Token != "":
+		return append(options, nats.Token(string(c.Token))), nil
+	case c.TokenFile != "":
+		return append(options, nats.TokenHandler(c.readToken)), nil
+	case c.Username != "":
+		return append(options, nats.UserInfo(c.Username, string(c.Password))), nil
 	default:
 		return options, nil
 	}
@@ -130,8 +134,8 @@ func (a *Auth) with(options []nats.Option) ([]nats.Option, error) {
 
 // readToken returns the token in the file. Without one the server may admit this process by its
 // user.
-func (a *Auth) readToken() string {
-	text, err := os.ReadFile(a.TokenFile)
+func (c *Options) readToken() string {
+	text, err := os.ReadFile(c.TokenFile)
 	if err != nil {
 		return ""
 	}
@@ -158,7 +162,7 @@ func (s *Sink) disconnected(conn *nats.Conn, err error) {
 func (s *Sink) reconnected(conn *nats.Conn) {
 	s.outage.end()
 	s.metrics.connected.Set(1)
-	s.log.Info("reconnected", "url", s.cfg.Connection.connectedTo(conn),
+	s.log.Info("reconnected", "url", s.cfg.connectedTo(conn),
 		"server", conn.ConnectedServerName())
 }
 
@@ -173,15 +177,16 @@ func (s *Sink) connectionClosed(conn *nats.Conn) {
 // a server that shuts down.
 func (s *Sink) onServerError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	s.reported.newest.set(err)
-	s.reported.violations.add(err, s.cfg.Connection.apiPrefix())
+	s.reported.violations.add(err, s.cfg.apiPrefix())
 	s.log.Warn("the server or the connection reports an error", "err", err)
 }
 
 // redactedURL is the URL without passwords and tokens, for errors and logs.
-func (c *Connection) redactedURL() string {
-	urls := strings.Split(c.URL, ",")
-	for i, text := range urls {
-		u, err := url.Parse(strings.TrimSpace(text))
+func (c *Options) redactedURL() string {
+	urls := make([]string, len(c.Servers))
+	for i, server := range c.Servers {
+		urls[i] = string(server)
+		u, err := url.Parse(strings.TrimSpace(urls[i]))
 		switch {
 		case err != nil:
 			urls[i] = "(unreadable URL)"
@@ -198,12 +203,12 @@ func (c *Connection) redactedURL() string {
 // nats.go would put its own TLS above the connection that Dial returns, and boundedConn would see
 // what is encrypted. But before that it calls SkipTLSHandshake, at the moment at which TLS has to
 // begin: before INFO or behind it. The dialer then begins TLS itself, below the check, in the way
-// of makeTLSConn in nats.go. With WebSockets TLS begins in Dial: see Connection.servers.
+// of makeTLSConn in nats.go. With WebSockets TLS begins in Dial: see Options.servers.
 //
 // nats.go calls it from one goroutine at a time.
 type dialer struct {
 	ctx     context.Context //nolint:containedctx // the connection's life; nats.go hands in none
-	config  *Connection
+	config  *Options
 	servers servers
 	conn    *boundedConn // the last one
 	server  string       // the name that its certificate must have
@@ -246,7 +251,7 @@ func (d *dialer) SkipTLSHandshake() bool {
 }
 
 func (d *dialer) startTLS() error {
-	config, err := d.config.TLS.config(d.server)
+	config, err := d.config.tlsConfig(d.server)
 	if err != nil {
 		return err
 	}
@@ -274,9 +279,9 @@ func (d *dialer) serverAt(address string) string {
 }
 
 // names reports whether a host is one of the URL's.
-func (c *Connection) names(host string) bool {
-	for server := range strings.SplitSeq(c.URL, ",") {
-		u, err := url.Parse(strings.TrimSpace(server))
+func (c *Options) names(host string) bool {
+	for _, server := range c.Servers {
+		u, err := url.Parse(strings.TrimSpace(string(server)))
 		if err == nil && u.Hostname() == host {
 			return true
 		}
@@ -284,30 +289,17 @@ func (c *Connection) names(host string) bool {
 	return false
 }
 
-// config is that of a connection with a server. The files are read for each connection, since
+// tlsConfig is that of a connection with a server. The files are read for each connection, since
 // certificates are rotated.
-func (t *TLS) config(server string) (*tls.Config, error) {
-	config := &tls.Config{
-		MinVersion: tls.VersionTLS12, ServerName: cmp.Or(t.ServerName, server),
-		InsecureSkipVerify: t.Insecure,
+func (c *Options) tlsConfig(server string) (*tls.Config, error) {
+	config, err := c.TLS.Load()
+	if err != nil {
+		return nil, err
 	}
-	if t.CAFile != "" {
-		text, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("CA file: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("CA file %s: no certificate is in it", t.CAFile)
-		}
+	if config == nil {
+		config = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	if t.CertFile != "" {
-		certificate, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("client certificate %s: %w", t.CertFile, err)
-		}
-		config.Certificates = []tls.Certificate{certificate}
-	}
+	config.ServerName = cmp.Or(config.ServerName, server)
 	return config, nil
 }
 
@@ -372,7 +364,7 @@ func (e *unreachableError) Unwrap() error { return e.err }
 // Blocked implements sinks.Blocker: a lost connection is reported also while there is nothing to
 // send.
 func (s *Sink) Blocked() error {
-	if away := s.outage.explain(nil, s.cfg.Connection.redactedURL()); away != nil {
+	if away := s.outage.explain(nil, s.cfg.redactedURL()); away != nil {
 		return &sinks.Error{Class: sinks.Reconnect, Err: away}
 	}
 	return nil
@@ -382,7 +374,7 @@ func (s *Sink) Blocked() error {
 func (s *Sink) explain(batch []*sinks.Message) {
 	for _, m := range batch {
 		if m.Err != nil && sinks.Classify(m.Err) == sinks.Reconnect {
-			m.Err = s.outage.explain(m.Err, s.cfg.Connection.redactedURL())
+			m.Err = s.outage.explain(m.Err, s.cfg.redactedURL())
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
-func coreMode(c *nats.Config) { c.Mode = nats.Core }
+func coreMode(c *nats.Options) { c.Mode = nats.Core }
 
 func TestCoreWithoutJetStream(t *testing.T) {
 	ts := newTestServer(t)
@@ -44,7 +44,7 @@ func TestCoreFlush(t *testing.T) {
 func TestCoreWarning(t *testing.T) {
 	var log bytes.Buffer
 	newTestServer(t).openSink(coreMode,
-		func(c *nats.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		func(c *nats.Options) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	if !strings.Contains(log.String(), "level=WARN") ||
 		!strings.Contains(log.String(), "at most once") {
 		t.Errorf("the log says\n%s", log.String())

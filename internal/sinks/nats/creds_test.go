@@ -71,7 +71,7 @@ func TestCredentialsRotation(t *testing.T) {
 	change, creds := operatorMode(t)
 	ts := newTestServer(t, change)
 	path := filepath.Join(t.TempDir(), "bridge.creds")
-	withCreds := func(c *nats.Config) { c.Connection.Auth.CredsFile = path }
+	withCreds := func(c *nats.Options) { c.CredsFile = path }
 
 	_, otherCreds := operatorMode(t) // of an operator that the server does not know
 	if err := os.WriteFile(path, otherCreds, 0o600); err != nil {

@@ -101,7 +101,7 @@ func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func(
 		e.encodeEntry(ev, encoding)
 		return
 	}
-	if encoding == Structured {
+	if encoding == sinks.Structured {
 		e.set(contentTypeHeader, event.StructuredContentType)
 		e.body = event.AppendStructured(e.body[:0], ev)
 		e.msg.Data = e.body
@@ -197,7 +197,7 @@ func (s *Sink) ensureObjects(ctx context.Context, conn *nats.Conn) error {
 	if bucket == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	js, err := s.jetStream(conn)
 	if err != nil {
@@ -224,7 +224,7 @@ func (s *Sink) createObjects(
 	}
 	wanted := jetstream.ObjectStoreConfig{
 		Bucket: c.Bucket, Description: "Payloads of CloudEvents that are too large for a " +
-			"message", TTL: c.MaxAge, MaxBytes: unlimited(c.MaxBytes),
+			"message", TTL: c.MaxAge, MaxBytes: unlimited(int64(c.MaxBytes)),
 		Storage: s.cfg.Stream.storage(), Replicas: s.cfg.Stream.Replicas,
 		Compression: s.cfg.Stream.Compression != "none",
 	}
@@ -284,7 +284,7 @@ func (s *Sink) Claim(ctx context.Context, e *event.Event) (dataref string, err e
 
 // isKept reports whether the bucket has the payload already, of an earlier attempt.
 func (s *Sink) isKept(ctx context.Context, name string, sum [sha256.Size]byte) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	info, err := s.objects.GetInfo(ctx, name)
 	if errors.Is(err, jetstream.ErrObjectNotFound) {

@@ -9,6 +9,7 @@ import (
 	natsclient "github.com/nats-io/nats.go"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 )
@@ -18,9 +19,9 @@ func TestEncoderReuse(t *testing.T) {
 	encode := nats.NewEncoder()
 	for n := range 2000 {
 		e := anEvent(n)
-		encoding := []string{nats.Binary, nats.Binary, nats.Binary, nats.Structured}[rand.IntN(4)]
+		encoding := []string{sinks.Binary, sinks.Binary, sinks.Binary, sinks.Structured}[rand.IntN(4)]
 		want := natsclient.Header{"Nats-Msg-Id": {e.MessageID()}}
-		if encoding == nats.Structured {
+		if encoding == sinks.Structured {
 			want["Content-Type"] = []string{event.StructuredContentType}
 		} else {
 			e.Each(func(name, value string) {
@@ -67,8 +68,8 @@ func TestEncoderAllocations(t *testing.T) {
 	encode := nats.NewEncoder()
 	allocations := func(a, b *event.Event) float64 {
 		return testing.AllocsPerRun(100, func() {
-			encode(a, nats.Binary)
-			encode(b, nats.Binary)
+			encode(a, sinks.Binary)
+			encode(b, sinks.Binary)
 		})
 	}
 	same := (allocations(byHand, byHand) + allocations(deleted, deleted)) / 2

@@ -178,7 +178,7 @@ func (v violations) since(age time.Duration, rights []string) error {
 }
 
 // apiPrefix is the beginning of the JetStream API's subjects, as API chooses it.
-func (c *Connection) apiPrefix() string {
+func (c *Options) apiPrefix() string {
 	switch {
 	case c.Domain != "":
 		return "$JS." + c.Domain + ".API."

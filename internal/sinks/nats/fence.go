@@ -20,23 +20,6 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// Fence keeps out a process that published before this one: it may have been paused, and know
-// nothing of its successor.
-//
-// A process that begins to publish stores a message on a subject of the stream, the fence. Each of
-// its events names the sequence that the last message there must have. The server refuses the event
-// when a successor has stored another message there meanwhile.
-type Fence struct {
-	// Name distinguishes the fences of several bridges that share a stream: it is a token of the
-	// subject. The next token begins with the sink's name: two sinks of one leader in one stream
-	// have fences of their own, or each would fence the other.
-	Name string
-	// Confirm returns nil while this process is the one that may publish. It asks the authority,
-	// and does not answer from memory: it is called after the fence was read and before it is
-	// taken, which only succeeds when nobody took it in between.
-	Confirm func(ctx context.Context) error
-}
-
 // Headers that the server checks before it stores a message. The client library has no name for the
 // second.
 const (
@@ -106,7 +89,7 @@ func (f *fence) release(i int) {
 }
 
 // fenceTemplate is the beginning of the fence's subjects, for a fence of some name.
-func (c *Config) fenceTemplate(name string) (*event.Template, error) {
+func (c *Options) fenceTemplate(name string) (*event.Template, error) {
 	if c.Mode == KV {
 		return event.ParseTemplate(bucketSubject + c.Bucket + "." + fenceToken + "." +
 			string(event.AppendKeyToken(nil, name)))
@@ -136,7 +119,7 @@ func asToken(name string) string {
 
 // fencePattern covers the subjects of the fences of all sinks, of a stream whose fields are known:
 // a stream accepts those of sinks that are added later.
-func (c *Config) fencePattern(known map[string]string) string {
+func (c *Options) fencePattern(known map[string]string) string {
 	t, err := c.fenceTemplate(c.Fence.Name)
 	if err != nil {
 		return "" // it consists of a template that was checked
@@ -152,7 +135,7 @@ func (s *Sink) acquireFence(
 	if s.cfg.Fence == nil {
 		return nil
 	}
-	f := newFence(strings.TrimSuffix(s.cfg.fencePattern(known), "*")+asToken(s.cfg.Sink)+
+	f := newFence(strings.TrimSuffix(s.cfg.fencePattern(known), "*")+asToken(s.cfg.Name)+
 		"_", st.replicas)
 	if err := s.storeFence(ctx, conn, st, f); err != nil {
 		return err
@@ -218,7 +201,7 @@ const maxFenceRequests = 32
 func (s *Sink) readFence(
 	ctx context.Context, js jetstream.JetStream, st *stream, f *fence,
 ) ([]uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*s.cfg.Connection.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*s.cfg.Timeout)
 	defer cancel()
 	found, err := js.Stream(ctx, st.name)
 	if err != nil {
@@ -248,7 +231,7 @@ func (s *Sink) readFence(
 func (s *Sink) writeFence(
 	ctx context.Context, js jetstream.JetStream, f *fence, before []uint64,
 ) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*s.cfg.Connection.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*s.cfg.Timeout)
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxFenceRequests)
@@ -284,7 +267,7 @@ func (s *Sink) supportsFence(ctx context.Context, conn *nats.Conn, f *fence) (bo
 	if err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	m := &nats.Msg{Subject: f.subjects[0].name, Header: nats.Header{}}
 	m.Header.Set(expectedSequenceHeader, *f.subjects[0].sequence.Load())

@@ -23,9 +23,9 @@ type office struct{ holder atomic.Int32 }
 var errNotHolder = errors.New("another one holds the office")
 
 // of is the fence of the process with a number.
-func (o *office) of(number int32) func(*nats.Config) {
-	return func(c *nats.Config) {
-		c.Fence = &nats.Fence{Name: "test", Confirm: func(context.Context) error {
+func (o *office) of(number int32) func(*nats.Options) {
+	return func(c *nats.Options) {
+		c.Fence = &sinks.Fence{Name: "test", Confirm: func(context.Context) error {
 			if o.holder.Load() != number {
 				return errNotHolder
 			}
@@ -110,8 +110,8 @@ func TestFenceTakenMeanwhile(t *testing.T) {
 		o.holder.Store(1)
 		second = openOver(t, ts.url(), o.of(1))
 	})
-	first := ts.newSink(func(c *nats.Config) {
-		c.Fence = &nats.Fence{Name: "test", Confirm: func(context.Context) error {
+	first := ts.newSink(func(c *nats.Options) {
+		c.Fence = &sinks.Fence{Name: "test", Confirm: func(context.Context) error {
 			if o.holder.Load() != 0 {
 				return errNotHolder
 			}

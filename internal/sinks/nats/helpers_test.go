@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
@@ -25,7 +26,7 @@ import (
 type testServer struct {
 	t      testing.TB
 	opts   server.Options
-	owners nats.StreamOwners // of all sinks of the test
+	owners sinks.Owners // of all sinks of the test
 
 	mu sync.Mutex // guards running
 	s  *server.Server
@@ -99,13 +100,27 @@ func (ts *testServer) jetStream() jetstream.JetStream {
 	return js
 }
 
-// newSink makes a sink over the server, with the config changed, not yet open.
-func (ts *testServer) newSink(change ...func(*nats.Config)) *nats.Sink {
-	ts.t.Helper()
-	cfg := nats.Config{
-		Connection: nats.Connection{URL: ts.url()},
-		Cluster:    sinktest.Cluster, Owners: &ts.owners, Log: testLog(ts.t),
+// optionsFor are the defaults, with the addresses of servers with commas between them.
+func optionsFor(urls string) nats.Options {
+	return nats.Options{
+		Config: settings.WithDefaults(nats.Config{Servers: addresses(urls)}),
+		Common: sinks.Common{Name: "nats", Encoding: sinks.Binary},
+		Env:    sinks.Env{Cluster: sinktest.Cluster},
 	}
+}
+
+func addresses(urls string) (list []settings.URL) {
+	for url := range strings.SplitSeq(urls, ",") {
+		list = append(list, settings.URL(url))
+	}
+	return list
+}
+
+// newSink makes a sink over the server, with the config changed, not yet open.
+func (ts *testServer) newSink(change ...func(*nats.Options)) *nats.Sink {
+	ts.t.Helper()
+	cfg := optionsFor(ts.url())
+	cfg.Owners, cfg.Log = &ts.owners, testLog(ts.t)
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -116,7 +131,7 @@ func (ts *testServer) newSink(change ...func(*nats.Config)) *nats.Sink {
 	return sink
 }
 
-func (ts *testServer) openSink(change ...func(*nats.Config)) *nats.Sink {
+func (ts *testServer) openSink(change ...func(*nats.Options)) *nats.Sink {
 	ts.t.Helper()
 	sink := ts.newSink(change...)
 	if err := sink.Open(ts.t.Context()); err != nil {
@@ -137,9 +152,9 @@ func (ts *testServer) reopenSink() *nats.Sink {
 	return sink
 }
 
-func newSinkOver(t testing.TB, url string, change ...func(*nats.Config)) *nats.Sink {
+func newSinkOver(t testing.TB, url string, change ...func(*nats.Options)) *nats.Sink {
 	t.Helper()
-	cfg := nats.Config{Connection: nats.Connection{URL: url}, Cluster: sinktest.Cluster}
+	cfg := optionsFor(url)
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -150,7 +165,7 @@ func newSinkOver(t testing.TB, url string, change ...func(*nats.Config)) *nats.S
 	return sink
 }
 
-func openOver(t testing.TB, url string, change ...func(*nats.Config)) *nats.Sink {
+func openOver(t testing.TB, url string, change ...func(*nats.Options)) *nats.Sink {
 	t.Helper()
 	sink := newSinkOver(t, url, change...)
 	eventually(t, "open", func() error { // as a publisher does: a cluster elects a leader meanwhile

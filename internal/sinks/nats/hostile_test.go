@@ -89,7 +89,7 @@ func lieAboutAcks(t *testing.T, w wire, lie func(message) []byte) (strays float6
 	l := newLiarOver(t, w, w.target(&ts.opts))
 	registry := prometheus.NewRegistry()
 	sink := ts.newSink(l.use, ackTimeout(100*time.Millisecond), quick,
-		func(c *nats.Config) { c.Metrics = registry })
+		func(c *nats.Options) { c.Registry = registry })
 	t.Cleanup(func() { _ = sink.Close() })
 	patiently(t, func() error { return sink.Open(t.Context()) })
 	storePatiently(t, sink, ev("a", 1)) // an ack may be late on a busy machine
@@ -151,7 +151,7 @@ func claim(ctx context.Context, sink *nats.Sink, _ []byte) error {
 // lieAbout lies about the answers to each question of a sink. In the end the sink works. It gives
 // the server, whose stream has two versions of object a from before, and which got the third.
 func lieAbout(
-	t *testing.T, w wire, of func(*nats.Config), lie func(message) []byte, asked ...question,
+	t *testing.T, w wire, of func(*nats.Options), lie func(message) []byte, asked ...question,
 ) *testServer {
 	t.Helper()
 	ts := newTestServer(t, w.server)
@@ -178,7 +178,7 @@ func lieAbout(
 }
 
 func lieAboutStream(t *testing.T, w wire, lie func(message) []byte, asked ...question) {
-	requireVersions(t, lieAbout(t, w, func(*nats.Config) {}, lie, asked...), 3)
+	requireVersions(t, lieAbout(t, w, func(*nats.Options) {}, lie, asked...), 3)
 }
 
 func lieAboutFence(t *testing.T, lie func(message) []byte) {
@@ -225,7 +225,7 @@ func lieAboutDuplicate(t *testing.T, lie func(message) []byte) {
 }
 
 // quick shortens the waits for a server that does not answer.
-func quick(c *nats.Config) { c.Connection.Timeout = 200 * time.Millisecond }
+func quick(c *nats.Options) { c.Timeout = 200 * time.Millisecond }
 
 // requireVersions fails unless the stream has the versions of object a in order.
 func requireVersions(t *testing.T, ts *testServer, n int) {
@@ -269,7 +269,7 @@ func TestForgedDuplicate(t *testing.T) {
 		t.Run(name+" does not hide a delete", func(t *testing.T) {
 			ts := newTestServer(t)
 			registry := prometheus.NewRegistry()
-			sink := ts.openSink(func(c *nats.Config) { c.Metrics = registry })
+			sink := ts.openSink(func(c *nats.Options) { c.Registry = registry })
 			mustStore(t, sink, ev("a", 1))
 			forge(t, ts, "k8s.test.junk", id, data)
 			mustStore(t, sink, gone)
@@ -299,7 +299,7 @@ func TestForgedDuplicate(t *testing.T) {
 		mustStore(t, first, gone)
 		_ = first.Close()
 		registry := prometheus.NewRegistry()
-		mustStore(t, ts.openSink(func(c *nats.Config) { c.Metrics = registry }), deleted("a"))
+		mustStore(t, ts.openSink(func(c *nats.Options) { c.Registry = registry }), deleted("a"))
 		if n := len(storedMessages(t, ts.jetStream(), "K8S")); n != 1 {
 			t.Errorf("%d messages are stored", n)
 		}
@@ -348,8 +348,8 @@ func TestContestedFence(t *testing.T) {
 	var asked []time.Time
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	contested := func(c *nats.Config) {
-		c.Fence = &nats.Fence{Name: "test", Confirm: func(ctx context.Context) error {
+	contested := func(c *nats.Options) {
+		c.Fence = &sinks.Fence{Name: "test", Confirm: func(ctx context.Context) error {
 			if asked = append(asked, time.Now()); len(asked) == 4 {
 				cancel()
 			}
@@ -361,7 +361,7 @@ func TestContestedFence(t *testing.T) {
 		}}
 	}
 	if err := ts.newSink(contested,
-		func(c *nats.Config) { c.Sink = "bridge" }).Open(ctx); err == nil {
+		func(c *nats.Options) { c.Name = "bridge" }).Open(ctx); err == nil {
 		t.Fatal("it has opened")
 	}
 	if len(asked) != 4 {

@@ -206,7 +206,7 @@ func (s *Sink) searchStream(ctx context.Context, st *stream) error {
 	if err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
+	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	found, err := js.Stream(limited, st.name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

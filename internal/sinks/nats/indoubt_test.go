@@ -16,7 +16,7 @@ import (
 
 // shortMemory is a stream that forgets ids at once, as every stream has after an outage that was
 // long enough.
-func shortMemory(c *nats.Config) { c.Stream.Duplicates = 200 * time.Millisecond }
+func shortMemory(c *nats.Options) { c.Stream.DuplicateWindow = 200 * time.Millisecond }
 
 // storedIDs are the ids of the stream in its order.
 func storedIDs(t *testing.T, ts *testServer, stream string) (ids []string) {
@@ -45,8 +45,8 @@ func TestLateTimeout(t *testing.T) {
 }
 
 func TestLostAck(t *testing.T) {
-	for name, change := range map[string]func(*nats.Config){
-		"one stream":      func(*nats.Config) {},
+	for name, change := range map[string]func(*nats.Options){
+		"one stream":      func(*nats.Options) {},
 		"several streams": severalStreams,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -63,9 +63,9 @@ func newLiarOver(t *testing.T, w wire, target string) *liar {
 	return l
 }
 
-func (l *liar) use(c *nats.Config) {
-	c.Connection.URL = l.wire.scheme + "://" + l.listener.Addr().String()
-	c.Connection.TLS = l.wire.settings
+func (l *liar) use(c *nats.Options) {
+	c.Servers = addresses(l.wire.scheme + "://" + l.listener.Addr().String())
+	c.TLS, c.TLSFirst = l.wire.settings, l.wire.first
 }
 
 // Subjects of what a server says to a sink.

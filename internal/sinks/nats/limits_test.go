@@ -132,7 +132,7 @@ func TestLongSubject(t *testing.T) {
 
 func TestNoDeadLetterSubject(t *testing.T) {
 	ts := newTestServer(t)
-	sink := ts.openSink(func(c *nats.Config) { c.DeadLetter = nats.NoDeadLetter })
+	sink := ts.openSink(func(c *nats.Options) { c.DeadLetterSubject = nats.NoDeadLetter })
 	if err := sink.DeadLetter(t.Context(), ev("a", 1), errTest, 1); !errors.Is(err,
 		sinks.ErrNoDeadLetter) {
 		t.Errorf("got %v", err)

@@ -15,7 +15,7 @@ import (
 func TestMetrics(t *testing.T) {
 	ts := newTestServer(t)
 	registry := prometheus.NewPedanticRegistry()
-	sink := ts.openSink(func(c *nats.Config) { c.Metrics = registry })
+	sink := ts.openSink(func(c *nats.Options) { c.Registry = registry })
 	mustStore(t, sink, ev("a", 1), ev("b", 1))
 	mustStore(t, sink, ev("a", 1))
 	_ = call(t, sink, sinktest.NewEvent("c", 1, 2<<20))
@@ -50,7 +50,9 @@ func TestSharedRegistry(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	for _, name := range []string{"audit", "lake"} {
 		wrapped := prometheus.WrapRegistererWith(prometheus.Labels{"sink": name}, registry)
-		if _, err := nats.New(nats.Config{Cluster: "c", Metrics: wrapped}); err != nil {
+		o := optionsFor("nats://127.0.0.1:4222")
+		o.Registry = wrapped
+		if _, err := nats.New(o); err != nil {
 			t.Errorf("sink %s: %v", name, err)
 		}
 	}

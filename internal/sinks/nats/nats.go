@@ -21,7 +21,7 @@ import (
 // Sink publishes events to NATS. It implements sinks.Sink; the package comment says what it
 // promises.
 type Sink struct {
-	cfg     Config
+	cfg     Options
 	log     *slog.Logger
 	metrics *metrics
 	events  route
@@ -55,20 +55,23 @@ var (
 )
 
 // New checks the configuration. Its error has all problems.
-func New(cfg Config) (*Sink, error) {
+func New(cfg Options) (*Sink, error) {
 	cfg = cfg.withDefaults()
-	subject, deadLetter, err := cfg.validate()
+	subject, deadLetter, err := cfg.check()
 	if err != nil {
 		return nil, fmt.Errorf("nats sink: %w", err)
 	}
 	s := &Sink{
 		cfg:     cfg,
 		log:     cfg.Log,
-		metrics: newMetrics(cfg.Metrics),
+		metrics: newMetrics(cfg.Registry),
 		events:  route{subject: subject},
 		// several sinks may share a dead-letter subject
-		dead:    route{subject: deadLetter, idSuffix: "/dead/" + cfg.Sink},
-		streams: &streams{byName: map[string]*stream{}},
+		dead: route{subject: deadLetter, idSuffix: "/dead/" + cfg.Name},
+		streams: &streams{
+			owner:  &sinks.Owner{Name: cfg.Name, Informers: cfg.Informers},
+			byName: map[string]*stream{},
+		},
 		inDoubt: newInDoubt(), reported: serverErrors{violations: newViolations()},
 	}
 	if cfg.Mode == KV {
@@ -90,13 +93,13 @@ func (s *Sink) Open(ctx context.Context) error {
 	}
 	conn, err := s.connect(ctx)
 	if err != nil {
-		return classified(fmt.Errorf("connect to NATS at %s: %w", s.cfg.Connection.redactedURL(), err))
+		return classified(fmt.Errorf("connect to NATS at %s: %w", s.cfg.redactedURL(), err))
 	}
-	url, began := s.cfg.Connection.connectedTo(conn), time.Now()
+	url, began := s.cfg.connectedTo(conn), time.Now()
 	if err := s.prepare(ctx, conn); err != nil {
 		s.disconnect(conn)
 		s.streams.clear()
-		s.cfg.Owners.release(s)
+		s.cfg.Owners.Release(s.streams.owner)
 		return classified(fmt.Errorf("NATS at %s: %w", url, s.withErrorSince(time.Since(began), err)))
 	}
 	s.conn = conn
@@ -203,7 +206,7 @@ func (s *Sink) Close() error {
 	s.disconnect(s.conn)
 	s.conn = nil
 	s.streams.clear()
-	s.cfg.Owners.release(s)
+	s.cfg.Owners.Release(s.streams.owner)
 	return nil
 }
 
@@ -249,7 +252,7 @@ func (l *lastError) since(age time.Duration) error {
 // withServerError adds an error that the server reported shortly before, for example "permissions
 // violation".
 func (s *Sink) withServerError(err error) error {
-	return s.withErrorSince(s.cfg.AckTimeout+s.cfg.Connection.Timeout, err)
+	return s.withErrorSince(s.cfg.AckTimeout+s.cfg.Timeout, err)
 }
 
 // withErrorSince is withServerError for what took some time.
@@ -267,11 +270,11 @@ func (s *Sink) withErrorSince(age time.Duration, err error) error {
 func (s *Sink) Check(ctx context.Context) (connect, stream error) {
 	conn, err := s.connect(ctx)
 	if err != nil {
-		return classified(fmt.Errorf("connect to NATS at %s: %w", s.cfg.Connection.redactedURL(),
+		return classified(fmt.Errorf("connect to NATS at %s: %w", s.cfg.redactedURL(),
 			err)), nil
 	}
 	defer s.disconnect(conn)
-	url := s.cfg.Connection.connectedTo(conn)
+	url := s.cfg.connectedTo(conn)
 	if !conn.HeadersSupported() {
 		return classified(fmt.Errorf("NATS at %s: %w: NATS 2.2 or newer is needed", url,
 			nats.ErrHeadersNotSupported)), nil
@@ -287,7 +290,7 @@ func (s *Sink) Check(ctx context.Context) (connect, stream error) {
 
 // checkExisting is ensureStream without creating anything.
 func (s *Sink) checkExisting(ctx context.Context, conn *nats.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	js, err := s.jetStream(conn)
 	if err != nil {

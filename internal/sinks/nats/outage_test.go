@@ -16,8 +16,8 @@ import (
 // What is shown of a server that is unavailable says so, since when, and why; not what the client's
 // buffer holds.
 func TestOutageError(t *testing.T) {
-	for name, mode := range map[string]func(*nats.Config){
-		"JetStream": func(*nats.Config) {},
+	for name, mode := range map[string]func(*nats.Options){
+		"JetStream": func(*nats.Options) {},
 		"core":      coreMode,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -42,8 +42,8 @@ func TestPanic(t *testing.T) {
 	t.Run("while the fence is taken", func(t *testing.T) {
 		ts := newTestServer(t)
 		var isBroken bool
-		sink := ts.newSink(func(c *nats.Config) {
-			c.Fence = &nats.Fence{Name: "test", Confirm: func(context.Context) error {
+		sink := ts.newSink(func(c *nats.Options) {
+			c.Fence = &sinks.Fence{Name: "test", Confirm: func(context.Context) error {
 				if isBroken {
 					panic("a bug")
 				}
@@ -62,9 +62,9 @@ func TestPanic(t *testing.T) {
 	t.Run("where the origin of a duplicate is looked up", func(t *testing.T) {
 		ts := newTestServer(t)
 		var log bytes.Buffer
-		sink := ts.openSink(func(c *nats.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		sink := ts.openSink(func(c *nats.Options) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 		if got := nats.OriginOfNothing(t.Context(), sink); got != "unchecked" ||
-			!strings.Contains(log.String(), "repeats.go") {
+			!strings.Contains(log.String(), "call.go") {
 			t.Errorf("the origin is %s; the log: %s", got, log.String())
 		}
 	})

@@ -136,7 +136,7 @@ func (s *Sink) unanswered(err error) error {
 // missingRight is what the server said shortly before of one of these rights, which the user lacks;
 // nil for nothing. A question without the right has no answer.
 func (s *Sink) missingRight(rights []string) error {
-	return s.reported.violations.since(s.cfg.Connection.Timeout+s.cfg.AckTimeout, rights)
+	return s.reported.violations.since(s.cfg.Timeout+s.cfg.AckTimeout, rights)
 }
 
 // distrustServer ends a connection whose server reports limits that no NATS server has: with them,

@@ -140,7 +140,7 @@ func (s *Sink) ranges(
 		}
 	}
 	for _, name := range names {
-		limited, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
+		limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 		found, err := js.Stream(limited, name)
 		cancel()
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -185,7 +185,7 @@ func rangeBehind(info *jetstream.StreamInfo, saved *savedPosition) streamRange {
 func (s *Sink) namesOfStreams(
 	ctx context.Context, js jetstream.JetStream,
 ) (names []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	lister := js.StreamNames(ctx, jetstream.WithStreamListSubject(s.cfg.pattern(s.events.subject,
 		nil)))
@@ -212,7 +212,7 @@ func (s *Sink) readRange(
 		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy,
 			0, &t.since
 	}
-	limited, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
+	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	consumer, err := js.OrderedConsumer(limited, t.stream, cfg)
 	cancel()
 	if err != nil {
@@ -228,7 +228,7 @@ func (s *Sink) readRange(
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Stop)()
 	for {
-		m, err := messages.Next(jetstream.NextMaxWait(s.cfg.Connection.Timeout))
+		m, err := messages.Next(jetstream.NextMaxWait(s.cfg.Timeout))
 		if err != nil {
 			return err
 		}
@@ -292,7 +292,7 @@ func (s *Sink) subjectsLike(about *event.Event) []string {
 func (s *Sink) lastIs(
 	ctx context.Context, js jetstream.JetStream, name, subject string, ours func(sinks.Trace) bool,
 ) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	stream, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -332,19 +332,19 @@ func partitionKey(m *jetstream.RawStreamMsg) string {
 
 // Connect connects as a sink does, for a reader of what sinks have stored: with the same bounds on
 // what the server may send. The caller closes the connection.
-func Connect(ctx context.Context, c Connection) (*nats.Conn, error) {
-	cfg := Config{Connection: c}.withDefaults()
+func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
+	cfg := o.withDefaults()
 	s := &Sink{cfg: cfg, log: cfg.Log, metrics: newMetrics(nil)}
 	s.acks = newAcks(s.metrics)
 	conn, err := s.connect(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("connect to NATS at %s: %w", cfg.Connection.redactedURL(), err)
+		return nil, fmt.Errorf("connect to NATS at %s: %w", cfg.redactedURL(), err)
 	}
 	return conn, nil
 }
 
 // API is the JetStream API of a connection: by its domain or prefix where it has one.
-func API(conn *nats.Conn, c Connection) (jetstream.JetStream, error) {
+func API(conn *nats.Conn, c *Config) (jetstream.JetStream, error) {
 	switch {
 	case c.Domain != "":
 		return jetstream.NewWithDomain(conn, c.Domain)

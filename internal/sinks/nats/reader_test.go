@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 )
@@ -48,10 +49,10 @@ func readWithNode(t *testing.T, url string) (messages []read) {
 }
 
 func TestIndependentReader(t *testing.T) {
-	for _, encoding := range []string{nats.Binary, nats.Structured} {
+	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
 		t.Run(encoding, func(t *testing.T) {
 			ts := newTestServer(t)
-			sink := ts.openSink(withBucket, func(c *nats.Config) { c.Encoding = encoding })
+			sink := ts.openSink(withBucket, func(c *nats.Options) { c.Encoding = encoding })
 			events := readersEvents()
 			for _, e := range events {
 				mustStore(t, sink, e) // one by one: the order is part of what is compared
@@ -139,10 +140,10 @@ func bucketReaders(t *testing.T) map[string][]string {
 // restart of the server and of the sink, and a list that says what is gone.
 func TestIndependentReaderBucket(t *testing.T) {
 	readers := bucketReaders(t)
-	for _, encoding := range []string{nats.Binary, nats.Structured} {
+	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
 		t.Run(encoding, func(t *testing.T) {
 			ts := newTestServer(t)
-			change := func(c *nats.Config) { c.Encoding = encoding }
+			change := func(c *nats.Options) { c.Encoding = encoding }
 			first := ts.openSink(inBucket, change)
 			want := map[string]*event.Event{}
 			for version := 1; version <= 3; version++ {
@@ -168,7 +169,7 @@ func TestIndependentReaderBucket(t *testing.T) {
 				got := readBucket(t, command, ts.url())
 				for key, e := range want {
 					value := e.Data
-					if encoding == nats.Structured {
+					if encoding == sinks.Structured {
 						value = event.AppendStructured(nil, e)
 					}
 					if !bytes.Equal(got[key], value) {

@@ -41,8 +41,8 @@ func wantIDs(t *testing.T, got []string, events ...*event.Event) {
 }
 
 func TestRecall(t *testing.T) {
-	for name, change := range map[string]func(*nats.Config){
-		"one stream":      func(*nats.Config) {},
+	for name, change := range map[string]func(*nats.Options){
+		"one stream":      func(*nats.Options) {},
 		"several streams": severalStreams,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,9 +112,9 @@ func TestRecallOfAnotherStream(t *testing.T) {
 
 func TestRecallWithoutPermission(t *testing.T) {
 	ts := newTestServer(t, withUser("bridge", "secret", denyPublish("$JS.API.CONSUMER.>")))
-	sink := ts.openSink(func(c *nats.Config) {
-		c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
-		c.Connection.Timeout = 2 * time.Second
+	sink := ts.openSink(func(c *nats.Options) {
+		c.Username, c.Password = "bridge", "secret"
+		c.Timeout = 2 * time.Second
 	})
 	from := sink.Position()
 	mustStore(t, sink, ev("a", 1))
@@ -145,7 +145,7 @@ func TestRecallAfterCrash(t *testing.T) {
 	if _, err := ts.jetStream().CreateStream(t.Context(), short); err != nil {
 		t.Fatal(err)
 	}
-	window := func(c *nats.Config) { c.Stream.Duplicates = 100 * time.Millisecond }
+	window := func(c *nats.Options) { c.Stream.DuplicateWindow = 100 * time.Millisecond }
 	first := ts.openSink(window)
 	from := first.Position()
 	// acknowledged, and not in any checkpoint
@@ -203,7 +203,7 @@ func of(resource, name string, version int) *event.Event {
 	return e
 }
 
-func severalStreams(c *nats.Config) { c.Stream.Name = "K8S-{cluster}-{resource}" }
+func severalStreams(c *nats.Options) { c.Stream.Name = "K8S-{cluster}-{resource}" }
 
 // mustMeet has the sink find the streams of events, as a publisher does before it publishes them.
 func mustMeet(t *testing.T, sink *nats.Sink, events ...*event.Event) {

@@ -70,4 +70,4 @@ func (r *responder) refuse(m *natsclient.Msg, code int, text string) {
 			code, text))
 }
 
-func unmanaged(c *nats.Config) { c.Stream.Manage = nats.Off }
+func unmanaged(c *nats.Options) { c.Stream.Manage = nats.Off }

@@ -61,11 +61,11 @@ func live(t *testing.T, ts *testServer) error {
 	defer cancel()
 	var log testkit.Buffer
 	open := func() (*nats.Sink, error) {
-		s := ts.newSink(func(c *nats.Config) {
-			c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
-			c.Connection.InboxPrefix = "_bridge"
+		s := ts.newSink(func(c *nats.Options) {
+			c.Username, c.Password = "bridge", "secret"
+			c.InboxPrefix = "_bridge"
 			c.Log = slog.New(slog.NewTextHandler(&log, nil))
-			c.Connection.Timeout, c.AckTimeout = 3*time.Second, 3*time.Second
+			c.Timeout, c.AckTimeout = 3*time.Second, 3*time.Second
 		})
 		t.Cleanup(func() { _ = s.Close() })
 		return s, s.Open(ctx)
@@ -158,11 +158,11 @@ func tried(try func() error, isRight func(error) bool) error {
 }
 
 // asBridge makes a sink of the user that has few rights.
-func asBridge(t *testing.T, ts *testServer, change func(*nats.Config)) *nats.Sink {
-	s := ts.newSink(func(c *nats.Config) {
-		c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
-		c.Connection.InboxPrefix = "_bridge"
-		c.Connection.Timeout, c.AckTimeout = 2*time.Second, 2*time.Second
+func asBridge(t *testing.T, ts *testServer, change func(*nats.Options)) *nats.Sink {
+	s := ts.newSink(func(c *nats.Options) {
+		c.Username, c.Password = "bridge", "secret"
+		c.InboxPrefix = "_bridge"
+		c.Timeout, c.AckTimeout = 2*time.Second, 2*time.Second
 		change(c)
 	})
 	t.Cleanup(func() { _ = s.Close() })
@@ -185,7 +185,7 @@ func TestRightsOfSettings(t *testing.T) {
 		rights  []string // what is taken away
 		others  []string // what stays
 		prepare func(*testServer)
-		change  func(*nats.Config)
+		change  func(*nats.Options)
 		use     func(ctx context.Context, s *nats.Sink) error
 	}{
 		"objects": {
@@ -199,7 +199,7 @@ func TestRightsOfSettings(t *testing.T) {
 		},
 		"dead letters elsewhere": {
 			rightsOfDeadLetters, rights, func(*testServer) {},
-			func(c *nats.Config) { c.DeadLetter = "dead.{resource}" },
+			func(c *nats.Options) { c.DeadLetterSubject = "dead.{resource}" },
 			func(ctx context.Context, s *nats.Sink) error {
 				return s.DeadLetter(ctx, ev("a", 1), errors.New("refused"), 1)
 			},

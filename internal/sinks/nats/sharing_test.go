@@ -14,17 +14,17 @@ import (
 )
 
 // Sinks that put their events into one stream, on subjects of their own.
-func both(c *nats.Config) { c.Stream.Subjects = []string{"k8s.>", "audit.>"} }
+func both(c *nats.Options) { c.Stream.Subjects = []string{"k8s.>", "audit.>"} }
 
-func audit(c *nats.Config) {
-	c.Sink, c.Subject, c.DeadLetter = "audit", "audit.{resource}.{namespace}.{name}", "audit._dead"
+func audit(c *nats.Options) {
+	c.Name, c.Subject, c.DeadLetterSubject = "audit", "audit.{resource}.{namespace}.{name}", "audit._dead"
 }
 
 // fedBy is what feeds a sink, as the test changes it.
-func fedBy(names ...string) (func(*nats.Config), *atomic.Pointer[[]string]) {
+func fedBy(names ...string) (func(*nats.Options), *atomic.Pointer[[]string]) {
 	var now atomic.Pointer[[]string]
 	now.Store(&names)
-	return func(c *nats.Config) { c.Informers = func() []string { return *now.Load() } }, &now
+	return func(c *nats.Options) { c.Informers = func() []string { return *now.Load() } }, &now
 }
 
 // by is an event of another informer.
@@ -60,8 +60,8 @@ func TestStreamOwners(t *testing.T) {
 	one := ts.openSink(both, workloads)
 	mustStore(t, one, ev("a", 1))
 	// The same server by another name.
-	elsewhere := func(c *nats.Config) {
-		c.Connection.URL = strings.Replace(c.Connection.URL, "127.0.0.1", "localhost", 1)
+	elsewhere := func(c *nats.Options) {
+		c.Servers = addresses(strings.Replace(string(c.Servers[0]), "127.0.0.1", "localhost", 1))
 	}
 	two := ts.newSink(both, audit, others, elsewhere)
 	t.Cleanup(func() { _ = two.Close() })
@@ -80,8 +80,8 @@ func TestStreamOwners(t *testing.T) {
 		now.Store(&[]string{"workloads"})
 	})
 	t.Run("a stream of its own is no matter", func(t *testing.T) {
-		ts.openSink(others, func(c *nats.Config) {
-			c.Sink, c.Subject,
+		ts.openSink(others, func(c *nats.Options) {
+			c.Name, c.Subject,
 				c.Stream.Name = "own", "own.{name}", "OWN"
 		})
 	})
@@ -89,8 +89,8 @@ func TestStreamOwners(t *testing.T) {
 		func(t *testing.T) { ts.openSink(both, workloads) })
 	t.Run("when the other is closed it may", func(t *testing.T) {
 		third, _ := fedBy("third")
-		three := ts.openSink(both, third, func(c *nats.Config) { c.Sink = "three" })
-		four := ts.newSink(both, third, func(c *nats.Config) { c.Sink = "four" })
+		three := ts.openSink(both, third, func(c *nats.Options) { c.Name = "three" })
+		four := ts.newSink(both, third, func(c *nats.Options) { c.Name = "four" })
 		if four.Open(t.Context()) == nil {
 			t.Fatal("opened beside another")
 		}
@@ -106,7 +106,7 @@ func TestStreamOwnersOfTemplate(t *testing.T) {
 	ts := newTestServer(t)
 	workloads, now := fedBy("workloads")
 	mustMeet(t, ts.openSink(severalStreams, workloads), ev("a", 1))
-	two := ts.openSink(severalStreams, workloads, func(c *nats.Config) { c.Sink = "two" })
+	two := ts.openSink(severalStreams, workloads, func(c *nats.Options) { c.Name = "two" })
 	_, err := two.Lane(t.Context(), ev("a", 1))
 	wantClass(t, err, sinks.Retry) // the event waits
 	wantMentions(t, err, "stream K8S-test-deployments", "sink nats", "informer workloads")
@@ -127,7 +127,7 @@ func TestRecallOfSharedStream(t *testing.T) {
 
 func TestSharedDeadLetterSubject(t *testing.T) {
 	ts := newTestServer(t)
-	place := func(c *nats.Config) { c.DeadLetter = "k8s.dead" }
+	place := func(c *nats.Options) { c.DeadLetterSubject = "k8s.dead" }
 	one := ts.openSink(both, place)
 	two := ts.openSink(both, audit, place)
 	from := two.Position()
@@ -177,8 +177,8 @@ func TestSharedBucket(t *testing.T) {
 
 func TestFencesOfSharedStream(t *testing.T) {
 	ts := newTestServer(t)
-	fenced := func(c *nats.Config) {
-		c.Fence = &nats.Fence{Name: "bridge", Confirm: func(context.Context) error { return nil }}
+	fenced := func(c *nats.Options) {
+		c.Fence = &sinks.Fence{Name: "bridge", Confirm: func(context.Context) error { return nil }}
 	}
 	one, two := ts.openSink(both, fenced), ts.openSink(both, audit, fenced)
 	for version := range 10 {
@@ -193,7 +193,7 @@ func TestFencesOfSharedTemplate(t *testing.T) {
 	var o office
 	workloads, _ := fedBy("workloads")
 	nodes, _ := fedBy("nodes")
-	named := func(name string) func(*nats.Config) { return func(c *nats.Config) { c.Sink = name } }
+	named := func(name string) func(*nats.Options) { return func(c *nats.Options) { c.Name = name } }
 	one := ts.openSink(severalStreams, workloads, named("one"), o.of(0))
 	two := ts.openSink(severalStreams, nodes, named("two"), o.of(0))
 	mustMeet(t, one, by("workloads", ev("a", 1)))

@@ -18,7 +18,7 @@ import (
 // ensureStream creates the stream or checks the existing one. It never changes one: a change of
 // retention or of limits deletes messages.
 func (s *Sink) ensureStream(ctx context.Context, conn *nats.Conn, wanted Stream) (*stream, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	js, err := s.jetStream(conn)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Sink) ensureStream(ctx context.Context, conn *nats.Conn, wanted Stream)
 }
 
 func (s *Sink) jetStream(conn *nats.Conn) (jetstream.JetStream, error) {
-	return API(conn, s.cfg.Connection)
+	return API(conn, &s.cfg.Config)
 }
 
 func (s *Sink) createStream(
@@ -100,16 +100,16 @@ func (s *Stream) config() jetstream.StreamConfig {
 		Storage:     s.storage(),
 		Replicas:    s.Replicas,
 		MaxAge:      s.MaxAge,
-		MaxBytes:    unlimited(s.MaxBytes),
+		MaxBytes:    unlimited(int64(s.MaxBytes)),
 		MaxMsgs:     -1,
 		MaxMsgSize:  -1,
-		Duplicates:  s.Duplicates,
+		Duplicates:  s.DuplicateWindow,
 		Compression: s.compression(),
 		AllowDirect: true,
 		DenyDelete:  s.DenyDelete,
 		DenyPurge:   s.DenyPurge,
 
-		MaxMsgsPerSubject: unlimited(s.MaxMsgsPerSubject),
+		MaxMsgsPerSubject: unlimited(int64(s.MaxMsgsPerSubject)),
 	}
 	if p := s.Placement; p.Cluster != "" || len(p.Tags) > 0 {
 		config.Placement = &jetstream.Placement{Cluster: p.Cluster, Tags: p.Tags}
@@ -187,8 +187,8 @@ func (s *Stream) differences(actual jetstream.StreamConfig) (problems []string) 
 	differ(actual.Retention != jetstream.LimitsPolicy, "retention is %v, which deletes messages "+
 		"once they were read (wanted Limits)", actual.Retention)
 	differ(actual.Storage != s.storage(), "storage is %v, wanted %v", actual.Storage, s.storage())
-	differ(actual.Duplicates < s.Duplicates, "duplicates window is %v, wanted at least %v",
-		actual.Duplicates, s.Duplicates)
+	differ(actual.Duplicates < s.DuplicateWindow, "duplicates window is %v, wanted at least %v",
+		actual.Duplicates, s.DuplicateWindow)
 	differ(actual.Replicas < s.Replicas, "replicas are %d, wanted %d", actual.Replicas, s.Replicas)
 	differ(actual.NoAck, "it acknowledges nothing (no_ack)")
 	differ(actual.Sealed, "it is sealed")
@@ -212,7 +212,7 @@ func (s *Stream) minorDifferences(actual jetstream.StreamConfig) (differences []
 		actual.Compression, wanted.Compression)
 	differ(s.DenyDelete && !actual.DenyDelete, "single messages may be deleted, wanted deny_delete")
 	differ(s.DenyPurge && !actual.DenyPurge, "it may be purged, wanted deny_purge")
-	differ(s.MaxMsgsPerSubject > 0 && actual.MaxMsgsPerSubject != s.MaxMsgsPerSubject,
+	differ(s.MaxMsgsPerSubject > 0 && actual.MaxMsgsPerSubject != int64(s.MaxMsgsPerSubject),
 		"max messages per subject are %d, wanted %d", actual.MaxMsgsPerSubject, s.MaxMsgsPerSubject)
 	differ(wanted.Placement != nil && !reflect.DeepEqual(actual.Placement, wanted.Placement),
 		"placement is %+v, wanted %+v", actual.Placement, wanted.Placement)

@@ -40,10 +40,11 @@ func TestStreamDefaults(t *testing.T) {
 
 func TestCreateStream(t *testing.T) {
 	ts := newTestServer(t)
-	ts.openSink(func(c *nats.Config) {
+	ts.openSink(func(c *nats.Options) {
 		c.Stream = nats.Stream{
-			Name: "AUDIT", Subjects: []string{"k8s.>"}, MaxAge: -1, MaxBytes: 1 << 20,
-			Storage: "memory", Duplicates: time.Minute, Compression: "none",
+			Name: "AUDIT", Subjects: []string{"k8s.>"}, MaxBytes: 1 << 20,
+			Storage: "memory", DuplicateWindow: time.Minute, Compression: "none",
+			MaxStreams: 1, Manage: nats.Create,
 		}
 	})
 	c := streamConfig(t, ts.jetStream(), "AUDIT")
@@ -141,7 +142,7 @@ func TestExistingStream(t *testing.T) {
 func TestFewerReplicas(t *testing.T) {
 	ts := newTestServer(t)
 	ts.openSink()
-	err := ts.newSink(func(c *nats.Config) { c.Stream.Replicas = 3 }).Open(t.Context())
+	err := ts.newSink(func(c *nats.Options) { c.Stream.Replicas = 3 }).Open(t.Context())
 	wantClass(t, err, sinks.Refused)
 	wantMentions(t, err, "replicas are 1, wanted 3")
 }
@@ -160,7 +161,7 @@ func TestStreamOverlap(t *testing.T) {
 
 func TestVerify(t *testing.T) {
 	ts := newTestServer(t)
-	verify := func(c *nats.Config) { c.Stream.Manage = nats.Verify }
+	verify := func(c *nats.Options) { c.Stream.Manage = nats.Verify }
 	err := ts.newSink(verify).Open(t.Context())
 	wantClass(t, err, sinks.Refused)
 	wantMentions(t, err, "stream K8S does not exist", "k8s.test.>", "manage: create")
@@ -181,9 +182,9 @@ func TestNoJetStream(t *testing.T) {
 
 func TestNoAPIRights(t *testing.T) {
 	ts := newTestServer(t, withUser("bridge", "secret", denyPublish("$JS.API.>")))
-	sink := ts.newSink(func(c *nats.Config) {
-		c.Connection.Auth = nats.Auth{User: "bridge", Password: "secret"}
-		c.Connection.Timeout = 2 * time.Second
+	sink := ts.newSink(func(c *nats.Options) {
+		c.Username, c.Password = "bridge", "secret"
+		c.Timeout = 2 * time.Second
 	})
 	wantNamed(t, "permission for $JS.API.>", func() error {
 		err := sink.Open(t.Context())
@@ -254,7 +255,7 @@ func TestUnsafeSettings(t *testing.T) {
 				t.Fatal(err)
 			}
 			var log bytes.Buffer
-			ts.openSink(func(cfg *nats.Config) {
+			ts.openSink(func(cfg *nats.Options) {
 				cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
 				if existing.Storage == jetstream.MemoryStorage {
 					cfg.Stream.Storage = "memory"
@@ -271,8 +272,8 @@ func TestUnsafeSettings(t *testing.T) {
 func TestSingleReplicaOnCluster(t *testing.T) {
 	servers := newTestCluster(t)
 	var log bytes.Buffer
-	sink := newSinkOver(t, servers[0].url(), func(c *nats.Config) {
-		c.Stream.Replicas, c.Connection.Timeout = 1, 20*time.Second
+	sink := newSinkOver(t, servers[0].url(), func(c *nats.Options) {
+		c.Stream.Replicas, c.Timeout = 1, 20*time.Second
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	})
 	defer sink.Close()

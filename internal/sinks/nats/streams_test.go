@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
@@ -46,7 +47,7 @@ func TestStreamTemplate(t *testing.T) {
 }
 
 func TestManyStreams(t *testing.T) {
-	sink := newTestServer(t).openSink(severalStreams, func(c *nats.Config) { c.Stream.Max = 1 })
+	sink := newTestServer(t).openSink(severalStreams, func(c *nats.Options) { c.Stream.MaxStreams = 1 })
 	mustMeet(t, sink, ev("a", 1))
 	if _, err := sink.Lane(t.Context(), of("pods", "p", 1)); sinks.Classify(err) != sinks.Refused {
 		t.Errorf("a second stream: %v", err)
@@ -119,8 +120,8 @@ func TestStreamTemplateCheck(t *testing.T) {
 		}}, "leave them out"},
 		"no such field": {nats.Config{Stream: nats.Stream{Name: "K8S-{shard}"}}, "{shard}"},
 		"not in the dead": {nats.Config{
-			DeadLetter: "dead.{op}",
-			Stream:     nats.Stream{Name: "K8S-{resource}"},
+			DeadLetterSubject: "dead.{op}",
+			Stream:            nats.Stream{Name: "K8S-{resource}"},
 		}, "deadLetter"},
 		"part of a token": {nats.Config{
 			Subject: "k8s.x{resource}.{name}",
@@ -132,8 +133,10 @@ func TestStreamTemplateCheck(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.config.Cluster = "test"
-			_, err := nats.New(c.config)
+			_, err := nats.New(nats.Options{
+				Config: settings.WithDefaults(c.config),
+				Common: sinks.Common{Encoding: sinks.Binary}, Env: sinks.Env{Cluster: "test"},
+			})
 			wantMentions(t, err, c.says)
 		})
 	}
@@ -155,7 +158,7 @@ func TestDomain(t *testing.T) {
 			Remotes:           []*server.RemoteLeafOpts{{URLs: remote}},
 		}
 	})
-	sink := hub.newSink(func(c *nats.Config) { c.Connection.Domain = "far" })
+	sink := hub.newSink(func(c *nats.Options) { c.Domain = "far" })
 	defer sink.Close()
 	eventually(t, "open", func() error { return sink.Open(t.Context()) })
 	from := sink.Position()
@@ -191,8 +194,8 @@ func TestAPIPrefix(t *testing.T) {
 	testkit.OK(t, err)
 	ts := newTestServer(t, func(o *server.Options) { testkit.OK(t, o.ProcessConfigFile(file)) })
 	open := func(prefix string) (*nats.Sink, error) {
-		sink := ts.newSink(func(c *nats.Config) {
-			c.Connection.Auth, c.Connection.APIPrefix = nats.Auth{User: "bridge", Password: "p"}, prefix
+		sink := ts.newSink(func(c *nats.Options) {
+			c.Username, c.Password, c.APIPrefix = "bridge", "p", prefix
 		})
 		t.Cleanup(func() { sink.Close() })
 		return sink, sink.Open(t.Context())
@@ -207,7 +210,7 @@ func TestAPIPrefix(t *testing.T) {
 
 func TestStreamSettings(t *testing.T) {
 	ts := newTestServer(t)
-	sink := ts.openSink(func(c *nats.Config) {
+	sink := ts.openSink(func(c *nats.Options) {
 		c.Stream.Compression, c.Stream.MaxMsgsPerSubject = "none", 3
 		c.Stream.DenyDelete, c.Stream.DenyPurge = true, true
 		c.Stream.Placement = nats.Placement{Cluster: "eu", Tags: []string{"ssd"}}

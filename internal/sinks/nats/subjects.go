@@ -62,7 +62,7 @@ func DefaultDeadLetter(subject, stream string) string {
 }
 
 // deriveSubjects sets the stream's subjects, and checks that they cover what will be published.
-func (c *Config) deriveSubjects(subject, deadLetter *event.Template) error {
+func (c *Options) deriveSubjects(subject, deadLetter *event.Template) error {
 	if strings.Contains(c.Subject, "{cluster}") && c.Cluster == "" {
 		return fmt.Errorf("cluster is not set, but subject %q names {cluster}", c.Subject)
 	}
@@ -88,7 +88,7 @@ func (c *Config) deriveSubjects(subject, deadLetter *event.Template) error {
 }
 
 // published returns the subjects, with wildcards, of all events with some values known.
-func (c *Config) published(subject, deadLetter *event.Template, known map[string]string) []string {
+func (c *Options) published(subject, deadLetter *event.Template, known map[string]string) []string {
 	subjects := []string{c.pattern(subject, known)}
 	if deadLetter != nil {
 		subjects = append(subjects, c.pattern(deadLetter, known))
@@ -101,7 +101,7 @@ func (c *Config) published(subject, deadLetter *event.Template, known map[string
 
 // pattern returns the template as a subject with wildcards. A token with a field in it can only be
 // matched as a whole.
-func (c *Config) pattern(t *event.Template, known map[string]string) string {
+func (c *Options) pattern(t *event.Template, known map[string]string) string {
 	all := map[string]string{"cluster": c.Cluster}
 	maps.Copy(all, known)
 	token := event.AppendSubjectToken
@@ -121,7 +121,7 @@ func (c *Config) pattern(t *event.Template, known map[string]string) string {
 type pattern []string
 
 // patterns returns those of the templates, without those that are nil.
-func (c *Config) patterns(templates ...*event.Template) (list []pattern) {
+func (c *Options) patterns(templates ...*event.Template) (list []pattern) {
 	for _, t := range templates {
 		if t != nil {
 			list = append(list, strings.Split(c.pattern(t, nil), "."))

@@ -1,11 +1,14 @@
 package nats_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
 	natsclient "github.com/nats-io/nats.go"
 
+	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
@@ -58,7 +61,7 @@ func TestDerivedSubjects(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ts := newTestServer(t)
-			sink := ts.openSink(func(cfg *nats.Config) { cfg.Subject = c.template })
+			sink := ts.openSink(func(cfg *nats.Options) { cfg.Subject = cmp.Or(c.template, cfg.Subject) })
 			stream, err := ts.jetStream().Stream(t.Context(), "K8S")
 			if err != nil {
 				t.Fatal(err)
@@ -108,11 +111,12 @@ func TestSubject(t *testing.T) {
 }
 
 func TestConfigProblems(t *testing.T) {
-	_, err := nats.New(nats.Config{
-		Mode: "jetstreams", Encoding: "xml", Subject: "k8s.{nope}.x", DeadLetter: "dead letters",
-		Connection: nats.Connection{
-			Auth: nats.Auth{Token: "t", User: "u"}, TLS: nats.TLS{CertFile: "c"},
-		},
+	_, err := nats.New(nats.Options{
+		Config: settings.WithDefaults(nats.Config{
+			Mode: "jetstreams", Subject: "k8s.{nope}.x", DeadLetterSubject: "dead letters",
+			Token: "t", Username: "u", TLS: &sinks.TLS{CertFile: "c"},
+		}),
+		Common: sinks.Common{Encoding: "xml"},
 	})
 	wantMentions(t, err, "mode", "encoding", "{nope}", "deadLetter", "auth", "tls")
 
@@ -121,39 +125,48 @@ func TestConfigProblems(t *testing.T) {
 		says string
 	}{
 		"cluster": {nats.Config{}, "cluster is not set"},
-		"stream": {nats.Config{Cluster: "c", Stream: nats.Stream{
+		"stream": {nats.Config{Stream: nats.Stream{
 			Name:    "a.b",
 			Storage: "tape",
 		}}, "stream.storage"},
 		"duplicates": {
-			nats.Config{Cluster: "c", Stream: nats.Stream{MaxAge: 1e9}},
+			nats.Config{Stream: nats.Stream{MaxAge: 1e9}},
 			"longer than stream.maxAge",
 		},
-		"empty token": {nats.Config{Cluster: "c", Subject: "k8s..{name}"}, "empty token"},
-		"wildcard":    {nats.Config{Cluster: "c", Subject: "k8s.*.{name}"}, "wildcards"},
+		"empty token": {nats.Config{Subject: "k8s..{name}"}, "empty token"},
+		"wildcard":    {nats.Config{Subject: "k8s.*.{name}"}, "wildcards"},
 		"reserved": {
-			nats.Config{Cluster: "c", Subject: "$JS.{name}"},
+			nats.Config{Subject: "$JS.{name}"},
 			"belong to the server",
 		},
 		"no constant": {
-			nats.Config{Cluster: "c", Subject: "{kind}.{name}"},
+			nats.Config{Subject: "{kind}.{name}"},
 			"begins with a field",
 		},
 		"not covered": {nats.Config{
-			Cluster: "c",
-			Stream:  nats.Stream{Subjects: []string{"k8s.other.>"}},
+			Stream: nats.Stream{Subjects: []string{"k8s.other.>"}},
 		}, "do not cover [k8s.c."},
 		"dead letter out": {nats.Config{
-			Cluster: "c", DeadLetter: "poison.{name}",
-			Stream: nats.Stream{Subjects: []string{"k8s.c.>"}},
+			DeadLetterSubject: "poison.{name}",
+			Stream:            nats.Stream{Subjects: []string{"k8s.c.>"}},
 		}, "poison.*"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := nats.New(c.cfg)
+			cluster := "c"
+			if name == "cluster" {
+				cluster = ""
+			}
+			_, err := nats.New(nats.Options{
+				Config: settings.WithDefaults(c.cfg),
+				Common: sinks.Common{Encoding: sinks.Binary}, Env: sinks.Env{Cluster: cluster},
+			})
 			wantMentions(t, err, c.says)
 		})
 	}
-	if _, err := nats.New(nats.Config{Cluster: "c", DeadLetter: nats.NoDeadLetter}); err != nil {
+	if _, err := nats.New(nats.Options{
+		Config: settings.WithDefaults(nats.Config{DeadLetterSubject: nats.NoDeadLetter}),
+		Common: sinks.Common{Encoding: sinks.Binary}, Env: sinks.Env{Cluster: "c"},
+	}); err != nil {
 		t.Errorf("a sound configuration: %v", err)
 	}
 }

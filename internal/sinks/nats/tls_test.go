@@ -76,8 +76,8 @@ func (a *authority) server(mutual, handshakeFirst bool) func(*server.Options) {
 	}
 }
 
-func withTLS(settings nats.TLS) func(*nats.Config) {
-	return func(c *nats.Config) { c.Connection.TLS = settings }
+func withTLS(section sinks.TLS) func(*nats.Options) {
+	return func(c *nats.Options) { c.TLS = &section }
 }
 
 func TestTLS(t *testing.T) {
@@ -85,26 +85,24 @@ func TestTLS(t *testing.T) {
 	certFile, keyFile := a.issue()
 	for name, c := range map[string]struct {
 		mutual, first bool
-		settings      nats.TLS
+		settings      sinks.TLS
 	}{
-		"with a CA": {false, false, nats.TLS{CAFile: a.caFile}},
-		"with a client certificate": {true, false, nats.TLS{
+		"with a CA": {false, false, sinks.TLS{CAFile: a.caFile}},
+		"with a client certificate": {true, false, sinks.TLS{
 			CAFile: a.caFile, CertFile: certFile,
 			KeyFile: keyFile,
 		}},
-		"before the greeting": {false, true, nats.TLS{
-			CAFile:         a.caFile,
-			HandshakeFirst: true,
-		}},
-		"with any certificate": {false, false, nats.TLS{Insecure: true}},
-		"with the configured name": {false, false, nats.TLS{
+		"before the greeting":  {false, true, sinks.TLS{CAFile: a.caFile}},
+		"with any certificate": {false, false, sinks.TLS{InsecureSkipVerify: true}},
+		"with the configured name": {false, false, sinks.TLS{
 			CAFile:     a.caFile,
 			ServerName: "127.0.0.1",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ts := newTestServer(t, a.server(c.mutual, c.first))
-			mustStore(t, ts.openSink(withTLS(c.settings)), ev("a", 1))
+			sink := ts.openSink(withTLS(c.settings), func(o *nats.Options) { o.TLSFirst = c.first })
+			mustStore(t, sink, ev("a", 1))
 		})
 	}
 }
@@ -113,12 +111,12 @@ func TestTLS(t *testing.T) {
 func TestWebSocket(t *testing.T) {
 	a := newAuthority(t)
 	certFile, keyFile := a.issue()
-	mutual := nats.TLS{CAFile: a.caFile, CertFile: certFile, KeyFile: keyFile}
+	mutual := sinks.TLS{CAFile: a.caFile, CertFile: certFile, KeyFile: keyFile}
 	for name, c := range map[string]struct {
 		scheme   string
-		settings nats.TLS
+		settings sinks.TLS
 	}{
-		"without TLS":               {"ws", nats.TLS{}},
+		"without TLS":               {"ws", sinks.TLS{}},
 		"with a client certificate": {"wss", mutual},
 		"by the section only":       {"ws", mutual},
 	} {
@@ -126,13 +124,13 @@ func TestWebSocket(t *testing.T) {
 			port := testkit.Port(t)
 			ts := newTestServer(t, withUser("bridge", "s3/cr@t", nil), func(o *server.Options) {
 				o.Websocket = server.WebsocketOpts{Host: "127.0.0.1", Port: port, NoTLS: true}
-				if c.settings != (nats.TLS{}) {
+				if c.settings != (sinks.TLS{}) {
 					o.Websocket.NoTLS, o.Websocket.TLSConfig = false, a.mutualConfig()
 				}
 			})
 			url := fmt.Sprintf("%s://bridge:s3%%2Fcr%%40t@127.0.0.1:%d", c.scheme, port)
 			sink := ts.openSink(withTLS(c.settings),
-				func(cfg *nats.Config) { cfg.Connection.URL = url })
+				func(cfg *nats.Options) { cfg.Servers = addresses(url) })
 			mustStore(t, sink, ev("a", 1))
 			ts.restart()
 			storePatiently(t, sink, ev("a", 2))
@@ -144,22 +142,22 @@ func TestTLSErrors(t *testing.T) {
 	a, stranger := newAuthority(t), newAuthority(t)
 	for name, c := range map[string]struct {
 		server   func(*server.Options)
-		settings nats.TLS
+		settings sinks.TLS
 		says     string
 	}{
 		"unknown CA": {
 			a.server(false, false),
-			nats.TLS{CAFile: stranger.caFile},
+			sinks.TLS{CAFile: stranger.caFile},
 			"unknown authority",
 		},
-		"system's CAs": {a.server(false, false), nats.TLS{}, "certificate"},
-		"another name": {a.server(false, false), nats.TLS{
+		"system's CAs": {a.server(false, false), sinks.TLS{}, "certificate"},
+		"another name": {a.server(false, false), sinks.TLS{
 			CAFile:     a.caFile,
 			ServerName: "nats.example.com",
 		}, "nats.example.com"},
 		"server without it": {
 			func(*server.Options) {},
-			nats.TLS{CAFile: a.caFile},
+			sinks.TLS{CAFile: a.caFile},
 			"secure connection",
 		},
 	} {
@@ -189,7 +187,7 @@ func TestClusterOfOneName(t *testing.T) {
 		return servers[0].s.NumRoutes() > 0 && servers[1].s.NumRoutes() > 0
 	})
 	sink := openOver(t, fmt.Sprintf("tls://localhost:%d", servers[0].opts.Port),
-		withTLS(nats.TLS{CAFile: a.caFile}), func(c *nats.Config) { c.Mode = nats.Core })
+		withTLS(sinks.TLS{CAFile: a.caFile}), func(c *nats.Options) { c.Mode = nats.Core })
 	mustStore(t, sink, ev("a", 1))
 	servers[0].stop()
 	storePatiently(t, sink, ev("a", 2))
@@ -199,7 +197,7 @@ func TestClusterOfOneName(t *testing.T) {
 func TestCertificateRotation(t *testing.T) {
 	a, next := newAuthority(t), newAuthority(t)
 	ts := newTestServer(t, a.server(false, false))
-	sink := ts.openSink(withTLS(nats.TLS{CAFile: a.caFile}))
+	sink := ts.openSink(withTLS(sinks.TLS{CAFile: a.caFile}))
 	mustStore(t, sink, ev("a", 1))
 	ts.stop()
 	text, err := os.ReadFile(next.caFile)

@@ -141,7 +141,7 @@ func (s *Sink) sweepKeys(ctx context.Context, end *sinks.Message, to route) erro
 	if err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, s.cfg.Connection.Timeout)
+	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	found, err := js.Stream(limited, s.cfg.Stream.Name)
 	cancel()
 	if err != nil {

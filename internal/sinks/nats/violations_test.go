@@ -51,7 +51,7 @@ func TestViolationOfAnEvent(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		second := asBridge(t, ts, func(*nats.Config) {})
+		second := asBridge(t, ts, func(*nats.Options) {})
 		patiently(t, func() error { return second.Open(t.Context()) })
 		wantNamed(t, ".bad.", func() error { return call(t, second, ev("bad", 1))[0].Err })
 		wantClass(t, second.ReadBack(t.Context(), from, func(string) {}), sinks.Retry)

@@ -15,14 +15,15 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // wire is how a liar speaks with a sink. The server behind it has no TLS.
 type wire struct {
 	scheme   string
-	settings nats.TLS
+	settings *sinks.TLS
+	first    bool // TLS begins before the server speaks
 	server   func(*server.Options)
 	target   func(*server.Options) string // the server's address for it
 	// begin returns the client with its TLS, and what to write to and to read from in the protocol.
@@ -52,7 +53,7 @@ func wires(t *testing.T) map[string]wire {
 // startTLS speaks TLS behind the server's INFO, with some bytes of plain text between them.
 func (a *authority) startTLS(between string) wire {
 	config, w := a.config(), plain
-	w.settings = nats.TLS{CAFile: a.caFile}
+	w.settings = &sinks.TLS{CAFile: a.caFile}
 	w.begin = func(from, to net.Conn) (net.Conn, io.Writer, io.Reader, error) {
 		in := bufio.NewReader(to)
 		info, err := in.ReadString('\n')
@@ -70,7 +71,7 @@ func (a *authority) startTLS(between string) wire {
 
 func (a *authority) tlsFirst() wire {
 	config, w := a.config(), plain
-	w.settings = nats.TLS{CAFile: a.caFile, HandshakeFirst: true}
+	w.settings, w.first = &sinks.TLS{CAFile: a.caFile}, true
 	w.begin = func(from, to net.Conn) (net.Conn, io.Writer, io.Reader, error) {
 		in := bufio.NewReader(to)
 		info, err := in.ReadString('\n')
@@ -98,7 +99,7 @@ func overWebSocket(t *testing.T, scheme string, a *authority) wire {
 	w.target = func(o *server.Options) string { return fmt.Sprint("127.0.0.1:", port) }
 	var config *tls.Config
 	if a != nil {
-		config, w.settings = a.config(), nats.TLS{CAFile: a.caFile}
+		config, w.settings = a.config(), &sinks.TLS{CAFile: a.caFile}
 	}
 	w.begin = func(from, to net.Conn) (net.Conn, io.Writer, io.Reader, error) {
 		client := from

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
@@ -39,17 +40,17 @@ type streamReader struct {
 func dialNATS(
 	ctx context.Context, cfg Config, scheme, hosts string,
 ) (*natsgo.Conn, jetstream.JetStream, error) {
-	servers := strings.Split(hosts, ",")
-	for i := range servers {
-		servers[i] = scheme + "://" + servers[i]
+	var servers []settings.URL
+	for host := range strings.SplitSeq(hosts, ",") {
+		servers = append(servers, settings.URL(scheme+"://"+host))
 	}
-	c := cfg.NATS
-	c.URL = strings.Join(servers, ",")
-	conn, err := nats.Connect(ctx, c)
+	o := nats.Options{Config: cfg.NATS, Client: cfg.Client}
+	o.Servers = servers
+	conn, err := nats.Connect(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	js, err := nats.API(conn, c)
+	js, err := nats.API(conn, &o.Config)
 	if err != nil {
 		conn.Close()
 	}

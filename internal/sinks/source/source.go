@@ -87,10 +87,12 @@ type Config struct {
 	// From is where to read: nats://host:4222/STREAM, kafka://host:9092/topic, or the path of a
 	// file, "-" for Stdin.
 	From string
-	// NATS and Kafka have what is needed to connect; From has the servers.
-	NATS  nats.Connection
-	Kafka kafka.Connection
-	Stdin Input
+	// NATS and Kafka have what is needed to connect; From has the servers. Client is the name that
+	// NATS shows, as Kafka.ClientID is.
+	NATS   nats.Config
+	Kafka  kafka.Connection
+	Client string
+	Stdin  Input
 	// Subject is what is read of a stream, "" for all of it; it may have wildcards. Where From
 	// names no stream, it is the streams that store the subject.
 	Subject string

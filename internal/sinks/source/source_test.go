@@ -318,11 +318,11 @@ func TestRights(t *testing.T) {
 				}},
 			}
 		})
-		user := func(name string) nats.Auth { return nats.Auth{User: name, Password: "right"} }
-		bridge := func(c *nats.Config) { c.Connection.Auth = user("bridge") }
+		user := func(name string) nats.Config { return nats.Config{Username: name, Password: "right"} }
+		bridge := func(c *nats.Options) { c.Username, c.Password = "bridge", "right" }
 		publish(t, natsSink(t, s.ClientURL(), bridge), events)
 		allRead(t, source.Config{
-			From: s.ClientURL() + "/K8S", NATS: nats.Connection{Auth: user("reader")},
+			From: s.ClientURL() + "/K8S", NATS: user("reader"),
 		})
 	})
 	t.Run("Kafka", func(t *testing.T) {
@@ -340,7 +340,7 @@ func TestRights(t *testing.T) {
 		user := func(name string) *kafka.SASL {
 			return &kafka.SASL{Mechanism: "PLAIN", Username: name, Password: "right"}
 		}
-		bridge := func(c *kafka.Config) { c.Connection.SASL = user("bridge") }
+		bridge := func(c *kafka.Options) { c.Connection.SASL = user("bridge") }
 		publish(t, kafkaSink(t, c.ListenAddrs(), bridge), events)
 		allRead(t, source.Config{
 			From:  "kafka://" + c.ListenAddrs()[0] + "/k8s.prod.*",
@@ -382,13 +382,11 @@ func TestSubject(t *testing.T) {
 			}})
 		}
 	})
-	as := func(user string) nats.Connection {
-		return nats.Connection{Auth: nats.Auth{User: user, Password: "right"}}
-	}
+	as := func(user string) nats.Config { return nats.Config{Username: user, Password: "right"} }
 	events := testkit.Events(t, 5, 20, 6)
-	letters := deadLetters(t, natsSink(t, s.ClientURL(), func(c *nats.Config) {
-		c.Connection.Auth = as("bridge").Auth
-		c.Sink = "a/again/X" // the id is as of one that was sent again
+	letters := deadLetters(t, natsSink(t, s.ClientURL(), func(c *nats.Options) {
+		c.Username, c.Password = "bridge", "right"
+		c.Name = "a/again/X" // the id is as of one that was sent again
 	}), events)
 	var places []source.MessageAddress
 	read := func(cfg source.Config) (ids []string) {

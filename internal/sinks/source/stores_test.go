@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
@@ -117,11 +118,15 @@ func natsServer(t *testing.T, change ...func(*server.Options)) *server.Server {
 	return s
 }
 
-func natsSink(t *testing.T, url string, change ...func(*nats.Config)) sinks.Sink {
+func natsSink(t *testing.T, url string, change ...func(*nats.Options)) sinks.Sink {
 	t.Helper()
-	c := nats.Config{
-		Connection: nats.Connection{URL: url}, Cluster: "prod",
-		Stream: nats.Stream{Storage: "memory", Compression: "none"},
+	c := nats.Options{
+		Config: settings.WithDefaults(nats.Config{
+			Servers: []settings.URL{settings.URL(url)},
+			Stream:  nats.Stream{Storage: "memory", Compression: "none"},
+		}),
+		Common: sinks.Common{Name: "nats", Encoding: sinks.Binary},
+		Env:    sinks.Env{Cluster: "prod"},
 	}
 	for _, f := range change {
 		f(&c)
@@ -131,11 +136,15 @@ func natsSink(t *testing.T, url string, change ...func(*nats.Config)) sinks.Sink
 	return s
 }
 
-func kafkaSink(t *testing.T, brokers []string, change ...func(*kafka.Config)) sinks.Sink {
+func kafkaSink(t *testing.T, brokers []string, change ...func(*kafka.Options)) sinks.Sink {
 	t.Helper()
-	c := kafka.Config{
+	c := kafka.Options{
+		Config: settings.WithDefaults(kafka.Config{
+			CreateTopics: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: 1},
+		}),
+		Common:     sinks.Common{Encoding: sinks.Binary},
+		Env:        sinks.Env{Cluster: "prod"},
 		Connection: kafka.Connection{Brokers: brokers},
-		Topics:     kafka.Topics{Create: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: 1}},
 	}
 	for _, f := range change {
 		f(&c)
@@ -177,12 +186,12 @@ var stores = map[string]func(t *testing.T, events []event.Event) source.Config{
 	},
 	"JetStream, structured": func(t *testing.T, events []event.Event) source.Config {
 		s := natsServer(t)
-		publish(t, natsSink(t, s.ClientURL(), func(c *nats.Config) { c.Encoding = nats.Structured }), events)
+		publish(t, natsSink(t, s.ClientURL(), func(c *nats.Options) { c.Encoding = sinks.Structured }), events)
 		return source.Config{From: s.ClientURL() + "/K8S"}
 	},
 	"streams by a pattern": func(t *testing.T, events []event.Event) source.Config {
 		s := natsServer(t)
-		publish(t, natsSink(t, s.ClientURL(), func(c *nats.Config) { c.Stream.Name = "K8S-{resource}" }), events)
+		publish(t, natsSink(t, s.ClientURL(), func(c *nats.Options) { c.Stream.Name = "K8S-{resource}" }), events)
 		return source.Config{From: s.ClientURL() + "/K8S-*"}
 	},
 	"Kafka": func(t *testing.T, events []event.Event) source.Config {
@@ -192,10 +201,8 @@ var stores = map[string]func(t *testing.T, events []event.Event) source.Config{
 	},
 	"Kafka, structured, zstd, with tombstones": func(t *testing.T, events []event.Event) source.Config {
 		address := kafkaCluster(t)
-		publish(t, kafkaSink(t, []string{address}, func(c *kafka.Config) {
-			c.Records = kafka.Records{
-				Encoding: kafka.Structured, Compression: "zstd", Tombstones: true,
-			}
+		publish(t, kafkaSink(t, []string{address}, func(c *kafka.Options) {
+			c.Encoding, c.Compression, c.Tombstones = sinks.Structured, "zstd", true
 		}), events)
 		return source.Config{From: "kafka://" + address + "/k8s.prod.pods,k8s.prod.deployments"}
 	},

@@ -16,8 +16,24 @@ import (
 	"golang.org/x/term"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/event/asyncapi"
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
+
+// Config is the section `stdout` of a sink.
+//
+// Stdout prints a line per event on standard output.
+type Config struct {
+	// Format is `json`: structured CloudEvents; `short`: lines for people; or `auto`: short on a
+	// terminal and JSON elsewhere.
+	Format string `yaml:"format" default:"auto" oneof:"auto json short"`
+}
+
+var _ interface {
+	sinks.Section
+	sinks.OwnEncoder
+} = (*Config)(nil)
 
 // Values of Config.Format.
 const (
@@ -26,13 +42,35 @@ const (
 	Short = "short" // one line for people per event
 )
 
-// Config of a Sink. Zero values mean the documented default.
-type Config struct {
-	// Writer gets the lines. Default os.Stdout. It is never closed.
-	Writer io.Writer
-	// Format is Auto (default), JSON or Short.
-	Format string
+// Validate finds nothing: the format is one of those in its tag.
+func (*Config) Validate(*settings.Report, string) {}
+
+// OwnEncoding is that of the format.
+func (*Config) OwnEncoding() string { return "stdout, which has its format" }
+
+// New makes the sink.
+func (c *Config) New(_ sinks.Common, env *sinks.Env) (sinks.Sink, sinks.Service, error) {
+	out := env.Out
+	if out == nil {
+		out = os.Stdout
+	}
+	sink, err := New(out, c.Format)
+	return sink, nil, err
 }
+
+// Places is one.
+func (*Config) Places() []string { return []string{"standard output"} }
+
+// Form is that of a structured event.
+func (*Config) Form(c sinks.Common) (sinks.Form, error) {
+	return sinks.Form{
+		Structured:  true,
+		Destination: func(*event.Event) string { return "sink " + c.Name + ": standard output" },
+	}, nil
+}
+
+// Describe says that events are structured.
+func (*Config) Describe() *asyncapi.Sink { return &asyncapi.Sink{Structured: true} }
 
 // lane is the only one: a stream of lines has one order.
 const lane = "stdout"
@@ -58,20 +96,17 @@ type partialLine struct {
 
 var _ sinks.Sink = (*Sink)(nil)
 
-// New checks the configuration.
-func New(cfg Config) (*Sink, error) {
-	if cfg.Writer == nil {
-		cfg.Writer = os.Stdout
-	}
-	s := &Sink{out: cfg.Writer, busy: semaphore.NewWeighted(1), taken: map[string]struct{}{}}
-	terminal := isTerminal(cfg.Writer)
+// New returns a sink that writes lines of a format to out, which it never closes.
+func New(out io.Writer, format string) (*Sink, error) {
+	s := &Sink{out: out, busy: semaphore.NewWeighted(1), taken: map[string]struct{}{}}
+	terminal := isTerminal(out)
 	switch {
-	case cfg.Format == JSON, (cfg.Format == Auto || cfg.Format == "") && !terminal:
+	case format == JSON, format == Auto && !terminal:
 		s.format = appendJSONLine
-	case cfg.Format == Short, cfg.Format == Auto, cfg.Format == "":
+	case format == Short, format == Auto:
 		s.format = shortFormat{colour: terminal && wantsColour()}.appendLine
 	default:
-		return nil, fmt.Errorf("stdout sink: format %q: want one of auto, json, short", cfg.Format)
+		return nil, fmt.Errorf("stdout sink: format %q: want one of auto, json, short", format)
 	}
 	return s, nil
 }

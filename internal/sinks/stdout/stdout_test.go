@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -51,9 +52,9 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
-func newSink(t *testing.T, cfg stdout.Config) *stdout.Sink {
+func newSink(t *testing.T, out io.Writer, format string) *stdout.Sink {
 	t.Helper()
-	sink, err := stdout.New(cfg)
+	sink, err := stdout.New(out, format)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func TestContract(t *testing.T) {
 		Start: func(t *testing.T) *sinktest.Broker {
 			out := &lines{}
 			return &sinktest.Broker{
-				NewSink: func(t *testing.T) sinks.Sink { return newSink(t, stdout.Config{Writer: out}) },
+				NewSink: func(t *testing.T) sinks.Sink { return newSink(t, out, stdout.Auto) },
 				Read:    func(t *testing.T, n int) []sinktest.Received { return readLines(t, out.String(), n) },
 				Break:   func() { out.fail(syscall.ENOSPC, 100) }, // tears a line
 				Restore: func() { out.fail(nil, 0) },
@@ -116,7 +117,7 @@ func TestOneLine(t *testing.T) {
 	out := &lines{}
 	e := sinktest.NewEvent("web", 1, 300)
 	e.Data = []byte("{\r\n  \"a\": \"b\\nc\"\n}\n")
-	publish(newSink(t, stdout.Config{Writer: out}), e)
+	publish(newSink(t, out, stdout.Auto), e)
 	if n := strings.Count(out.String(), "\n"); n != 1 {
 		t.Fatalf("%d lines", n)
 	}
@@ -129,10 +130,10 @@ func TestOneLine(t *testing.T) {
 func TestTornLine(t *testing.T) {
 	first, second, third := sinktest.NewEvent("a", 1, 300), sinktest.NewEvent("b", 1, 300), sinktest.NewEvent("c", 1, 300)
 	whole := &lines{}
-	publish(newSink(t, stdout.Config{Writer: whole}), first, second, third)
+	publish(newSink(t, whole, stdout.Auto), first, second, third)
 	for room := range len(whole.String()) { // torn anywhere, between lines too
 		out := &lines{}
-		sink := newSink(t, stdout.Config{Writer: out})
+		sink := newSink(t, out, stdout.Auto)
 		out.fail(syscall.ENOSPC, room)
 		unsent := unacknowledged(t, publish(sink, first, second, third))
 		if want := strings.Count(whole.String()[room:], "\n"); len(unsent) != want {
@@ -165,7 +166,7 @@ func unacknowledged(t *testing.T, batch []*sinks.Message) (events []*event.Event
 // A torn line is completed before a dead letter.
 func TestTornLineDeadLetter(t *testing.T) {
 	out := &lines{}
-	sink := newSink(t, stdout.Config{Writer: out})
+	sink := newSink(t, out, stdout.Auto)
 	e := sinktest.NewEvent("a", 1, 300)
 	out.fail(syscall.ENOSPC, 50)
 	publish(sink, e)
@@ -193,7 +194,7 @@ func TestWriterErrors(t *testing.T) {
 	} {
 		out := &lines{}
 		out.fail(c.err, 0)
-		err := publish(newSink(t, stdout.Config{Writer: out}), sinktest.NewEvent("a", 1, 300))[0].Err
+		err := publish(newSink(t, out, stdout.Auto), sinktest.NewEvent("a", 1, 300))[0].Err
 		if sinks.Classify(err) != c.class || !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v: got %v (%v), want %v and %q in it", c.err, err, sinks.Classify(err), c.class, c.says)
 		}
@@ -208,7 +209,7 @@ func TestClosedPipe(t *testing.T) {
 	}
 	_ = r.Close()
 	defer w.Close()
-	got := publish(newSink(t, stdout.Config{Writer: w}), sinktest.NewEvent("a", 1, 300))[0].Err
+	got := publish(newSink(t, w, stdout.Auto), sinktest.NewEvent("a", 1, 300))[0].Err
 	if got == nil || sinks.Classify(got) != sinks.Reconnect {
 		t.Errorf("got %v", got)
 	}
@@ -235,7 +236,7 @@ func TestShortFormat(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := &lines{}
-			publish(newSink(t, stdout.Config{Writer: out, Format: stdout.Short}), c.e)
+			publish(newSink(t, out, stdout.Short), c.e)
 			if out.String() != c.want {
 				t.Errorf("got %q\nwant %q", out.String(), c.want)
 			}
@@ -246,7 +247,7 @@ func TestShortFormat(t *testing.T) {
 // A dead letter on a terminal reports its reason.
 func TestTerminalDeadLetter(t *testing.T) {
 	out := &lines{}
-	sink := newSink(t, stdout.Config{Writer: out, Format: stdout.Short})
+	sink := newSink(t, out, stdout.Short)
 	if err := sink.DeadLetter(t.Context(), sinktest.NewEvent("web", 7, 300), errors.New("too\nlarge"), 3); err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +258,7 @@ func TestTerminalDeadLetter(t *testing.T) {
 
 // An unknown format is refused.
 func TestUnknownFormat(t *testing.T) {
-	if _, err := stdout.New(stdout.Config{Format: "xml"}); err == nil || !strings.Contains(err.Error(), "auto, json, short") {
+	if _, err := stdout.New(io.Discard, "xml"); err == nil || !strings.Contains(err.Error(), "auto, json, short") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -60,12 +60,12 @@ func publishUntil(t *testing.T, sink sinks.Sink, began <-chan struct{}, events .
 func TestAbandonedWrite(t *testing.T) {
 	a, b, c := sinktest.NewEvent("a", 1, 300), sinktest.NewEvent("b", 1, 300), sinktest.NewEvent("c", 1, 300)
 	whole := &lines{}
-	publish(newSink(t, stdout.Config{Writer: whole}), a, b, c)
+	publish(newSink(t, whole, stdout.Auto), a, b, c)
 	for room := 0; room <= len(whole.String()); room += 7 { // how much is taken of what was left
 		out := &lines{}
 		out.fail(io.ErrShortWrite, room)
 		h := newHeld(out)
-		sink := newSink(t, stdout.Config{Writer: h})
+		sink := newSink(t, h, stdout.Auto)
 		publishUntil(t, sink, h.began, a, b)
 		publishUntil(t, sink, nil, a, b) // the writer still holds it
 		close(h.let)
@@ -86,7 +86,7 @@ func TestStalledReader(t *testing.T) {
 	}
 	defer w.Close()
 	defer r.Close()
-	p, err := publisher.New(publisher.Config{Sink: newSink(t, stdout.Config{Writer: w}), Name: "out"})
+	p, err := publisher.New(publisher.Config{Sink: newSink(t, w, stdout.Auto), Name: "out"})
 	if err != nil {
 		t.Fatal(err)
 	}

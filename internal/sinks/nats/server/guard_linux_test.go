@@ -10,6 +10,7 @@ import (
 
 	natsclient "github.com/nats-io/nats.go"
 
+	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/sinks/nats/server"
 )
 
@@ -45,9 +46,11 @@ func connects(t *testing.T, url string, options ...natsclient.Option) bool {
 func TestClients(t *testing.T) {
 	token := func() (string, error) { return "0123456789abcdef", nil }
 	for _, ownUser := range []bool{true, false} {
-		e, _ := run(t, server.Config{
-			Port: -1, StoreDir: t.TempDir(), Token: token, OwnUser: ownUser,
-		})
+		cfg := server.Config{Port: -1, StoreDir: t.TempDir(), Token: token}
+		if ownUser {
+			cfg.IsOwnUser = admin.IsOwnUser
+		}
+		e, _ := run(t, cfg)
 		url := e.ClientURL()
 		if !connects(t, url, natsclient.Token("0123456789abcdef")) {
 			t.Error("who has the token is refused")

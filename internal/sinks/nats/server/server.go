@@ -1,4 +1,4 @@
-// Package natsserver runs a NATS server with JetStream in this process: for a first try, for
+// Package server runs a NATS server with JetStream in this process: for a first try, for
 // development, for a single node.
 //
 // It takes a directory and a port; clients connect over TCP as to any other server. What it has
@@ -24,8 +24,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/nats-io/nats-server/v2/server"
-
-	"github.com/kubebridge/bridge/internal/app/admin"
 )
 
 const (
@@ -47,9 +45,10 @@ type Config struct {
 	StoreDir string
 	// Token gives the token that clients must send. Run calls it once. nil: everybody is admitted.
 	Token func() (string, error)
-	// OwnUser admits without the token who connects to a loopback address as the user of this
-	// process. It must not be set in a pod; see peer.IsOwnUser.
-	OwnUser bool
+	// IsOwnUser reports whether the process at the other end of a connection on this machine has the
+	// user of this process. Who connects to a loopback address so is admitted without the token.
+	// nil in a pod, where others have the same user.
+	IsOwnUser func(remote, local net.Addr) bool
 	// Log gets the server's notices as Debug, its warnings and errors as Warn. Default: nothing is
 	// logged.
 	Log *slog.Logger
@@ -224,12 +223,12 @@ func (s *Server) ClientURL() string {
 	return "nats://" + net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Port))
 }
 
-// guard admits clients: those who send the token, and, where OwnUser says so, those of this
+// guard admits clients: those who send the token, and, where IsOwnUser says so, those of this
 // process's user. Everybody else on this machine could read, forge and purge events.
 type guard struct {
-	token   [sha256.Size]byte
-	ownUser bool
-	server  *server.Server // set before the server starts
+	token     [sha256.Size]byte
+	isOwnUser func(remote, local net.Addr) bool // nil for nobody
+	server    *server.Server                    // set before the server starts
 }
 
 func newGuard(cfg *Config) (*guard, error) {
@@ -237,7 +236,7 @@ func newGuard(cfg *Config) (*guard, error) {
 	if err == nil && token == "" {
 		err = errors.New("its token is empty")
 	}
-	return &guard{token: sha256.Sum256([]byte(token)), ownUser: cfg.OwnUser}, err
+	return &guard{token: sha256.Sum256([]byte(token)), isOwnUser: cfg.IsOwnUser}, err
 }
 
 // Check implements server.Authentication.
@@ -247,7 +246,8 @@ func (g *guard) Check(c server.ClientAuthentication) bool {
 		return true
 	}
 	local, ok := g.server.Addr().(*net.TCPAddr)
-	return g.ownUser && ok && local.IP.IsLoopback() && admin.IsOwnUser(c.RemoteAddress(), local)
+	return g.isOwnUser != nil && ok && local.IP.IsLoopback() &&
+		g.isOwnUser(c.RemoteAddress(), local)
 }
 
 // lockDir keeps a second server out of the directory: NATS does not, and two servers damage each

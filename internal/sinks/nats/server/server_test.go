@@ -16,6 +16,7 @@ import (
 	natsclient "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/sinks/nats/server"
@@ -50,8 +51,9 @@ func run(t *testing.T, cfg server.Config) (e *server.Server, stop func() error) 
 
 func openSink(t testing.TB, url string) *nats.Sink {
 	t.Helper()
-	sink, err := nats.New(nats.Config{
-		Connection: nats.Connection{URL: url}, Cluster: sinktest.Cluster,
+	sink, err := nats.New(nats.Options{
+		Config: settings.WithDefaults(nats.Config{Servers: []settings.URL{settings.URL(url)}}),
+		Common: sinks.Common{Name: "nats", Encoding: sinks.Binary}, Env: sinks.Env{Cluster: sinktest.Cluster},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,11 +1,9 @@
-package sinkmaker
+package kafka
 
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -19,9 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/kubebridge/bridge/config"
-	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -40,7 +37,7 @@ func withoutAWS(t *testing.T) {
 }
 
 // signed is the request that a token of MSK is.
-func signed(t *testing.T, c *config.AWS) *url.URL {
+func signed(t *testing.T, c *AWS) *url.URL {
 	t.Helper()
 	token, err := mskToken(t.Context(), c)
 	testkit.OK(t, err)
@@ -93,7 +90,7 @@ func TestMSKToken(t *testing.T) {
 	t.Run("the configured region is before that of the variable", func(t *testing.T) {
 		keys(t)
 		t.Setenv("AWS_REGION", "eu-central-1")
-		if u := signed(t, &config.AWS{Region: "us-east-2"}); u.Host != "kafka.us-east-2.amazonaws.com" {
+		if u := signed(t, &AWS{Region: "us-east-2"}); u.Host != "kafka.us-east-2.amazonaws.com" {
 			t.Errorf("signed %s", u)
 		}
 	})
@@ -101,7 +98,7 @@ func TestMSKToken(t *testing.T) {
 		withoutAWS(t)
 		testkit.OK(t, os.WriteFile(os.Getenv("AWS_CONFIG_FILE"), []byte("[profile lake]\n"+
 			"region = eu-west-1\naws_access_key_id = AKIAFILE\naws_secret_access_key = s\n"), 0o600))
-		u := signed(t, &config.AWS{Profile: "lake"})
+		u := signed(t, &AWS{Profile: "lake"})
 		if u.Host != "kafka.eu-west-1.amazonaws.com" ||
 			!strings.HasPrefix(u.Query().Get("X-Amz-Credential"), "AKIAFILE/") {
 			t.Errorf("signed %s", u)
@@ -130,7 +127,7 @@ func TestMSKToken(t *testing.T) {
 		keys(t)
 		asked := stsServer(t)
 		const role = "arn:aws:iam::210987654321:role/lake"
-		u := signed(t, &config.AWS{Region: "eu-central-1", RoleARN: role})
+		u := signed(t, &AWS{Region: "eu-central-1", RoleARN: role})
 		if q := u.Query(); !strings.HasPrefix(q.Get("X-Amz-Credential"), "ASIA1/") ||
 			q.Get("X-Amz-Security-Token") != "session" || len(*asked) != 1 ||
 			(*asked)[0].Get("RoleArn") != role {
@@ -157,22 +154,13 @@ func TestMSKBroker(t *testing.T) {
 		said = append(said, string(r.(*kmsg.SASLAuthenticateRequest).SASLAuthBytes))
 		return r.ResponseKind(), nil, true
 	})
-	sasl, err := kafkaSASL(&config.SASL{
-		Mechanism: "AWS_MSK_IAM", AWS: &config.AWS{Region: "eu-central-1"},
+	section := settings.WithDefaults(Config{
+		Brokers: cluster.ListenAddrs(), Topic: "pods", MaxTopics: 1,
+		SASL: &SASL{Mechanism: "AWS_MSK_IAM", AWS: &AWS{Region: "eu-central-1"}},
 	})
-	testkit.OK(t, err)
-	topic, err := event.ParseTemplate("pods")
-	testkit.OK(t, err)
-	sink, err := kafka.New(kafka.Config{
-		Name: "lake", Cluster: "dev",
-		Connection: kafka.Connection{Brokers: cluster.ListenAddrs(), SASL: sasl},
-		Topics:     kafka.Topics{Events: topic, Max: 1},
-		Records:    kafka.Records{Encoding: "binary", Compression: "lz4"},
-		Log:        slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-	})
-	testkit.OK(t, err)
-	wrong, err := sink.Check(t.Context(), []string{"pods"})
-	testkit.OK(t, errors.Join(append(wrong, err)...))
+	testkit.OK(t, section.Check(t.Context(), sinks.Common{Name: "lake", Encoding: sinks.Binary},
+		&sinks.Env{Cluster: "dev", Registry: prometheus.NewRegistry()},
+		func(topic string) []string { return []string{topic} }))
 	if len(said) == 0 || mechanisms[0] != "OAUTHBEARER" ||
 		!strings.HasPrefix(said[0], "n,,\x01auth=Bearer aHR0cHM6Ly9rYWZrYS5") { // https://kafka.
 		t.Errorf("the broker was asked for %q and heard %q", mechanisms, said)
@@ -180,8 +168,8 @@ func TestMSKBroker(t *testing.T) {
 }
 
 func TestMSKMistakes(t *testing.T) {
-	start := func(c *config.AWS) error {
-		_, err := kafkaSASL(&config.SASL{Mechanism: "AWS_MSK_IAM", AWS: c})
+	start := func(c *AWS) error {
+		_, _, err := (&SASL{Mechanism: "AWS_MSK_IAM", AWS: c}).load(t.Context())
 		return err
 	}
 	expect := func(t *testing.T, err error, wants ...string) {
@@ -198,11 +186,11 @@ func TestMSKMistakes(t *testing.T) {
 	})
 	t.Run("a profile that is in no file", func(t *testing.T) {
 		withoutAWS(t)
-		expect(t, start(&config.AWS{Profile: "gone"}), "gone")
+		expect(t, start(&AWS{Profile: "gone"}), "gone")
 	})
 	t.Run("no credentials", func(t *testing.T) {
 		withoutAWS(t)
-		token, err := mskToken(t.Context(), &config.AWS{Region: "eu-central-1"})
+		token, err := mskToken(t.Context(), &AWS{Region: "eu-central-1"})
 		testkit.OK(t, err)
 		_, err = token(context.WithoutCancel(t.Context()))
 		expect(t, err, "credentials of AWS (environment, web identity, profile, container or instance)")

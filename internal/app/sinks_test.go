@@ -1,14 +1,17 @@
-package sinkmaker
+package app
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/binary"
 	"encoding/pem"
 	"io"
 	"log/slog"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,11 +19,14 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/history"
 	"github.com/kubebridge/bridge/internal/sinks/http"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/sinks/stdout"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // certificate writes a certificate with its key, and gives their paths.
@@ -49,8 +55,8 @@ func certificate(t *testing.T) (cert, key string) {
 	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", keyDER)
 }
 
-func newMaker(t *testing.T) *Maker {
-	return &Maker{
+func makerEnv(t *testing.T) sinks.Env {
+	return sinks.Env{
 		Cluster: "dev", StateDir: t.TempDir(), Out: io.Discard,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
@@ -60,7 +66,7 @@ func newMaker(t *testing.T) *Maker {
 // sinks do too.
 func TestExampleSinks(t *testing.T) {
 	cert, key := certificate(t)
-	text, err := os.ReadFile("../../../config/bridge.example.yaml")
+	text, err := os.ReadFile("../../config/bridge.example.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,9 +84,9 @@ func TestExampleSinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newMaker(t)
+	env := makerEnv(t)
 	for i := range c.Sinks {
-		sink, broker, err := m.Make(&c.Sinks[i])
+		sink, broker, err := newSink(&c.Sinks[i], env)
 		if err != nil {
 			t.Errorf("%s: %v", c.Sinks[i].Name, err)
 			continue
@@ -107,87 +113,54 @@ func TestExampleSinks(t *testing.T) {
 // The default makes its sink.
 func TestDefaultSink(t *testing.T) {
 	c := config.Default()
-	if _, broker, err := newMaker(t).Make(&c.Sinks[0]); err != nil || broker == nil {
+	if _, broker, err := newSink(&c.Sinks[0], makerEnv(t)); err != nil || broker == nil {
 		t.Errorf("broker %v, %v", broker, err)
 	}
 }
 
 // Two sinks of a kind share a registry.
 func TestSharedRegistry(t *testing.T) {
-	m := newMaker(t)
+	env := makerEnv(t)
 	for _, name := range []string{"a", "b"} {
 		for _, s := range []config.Sink{
-			{Name: name, NATS: &config.NATS{Servers: []config.URL{"nats://h:1"}}},
-			{Name: name + "k", Kafka: &config.Kafka{Brokers: []string{"h:1"}, Topic: "t"}},
+			{Name: name, Encoding: sinks.Binary, NATS: new(settings.WithDefaults(nats.Config{Servers: []settings.URL{"nats://h:1"}}))},
+			{Name: name + "k", Encoding: sinks.Binary, Kafka: new(settings.WithDefaults(kafka.Config{Brokers: []string{"h:1"}, Topic: "t"}))},
 		} {
-			if _, _, err := m.Make(&s); err != nil {
+			if _, _, err := newSink(&s, env); err != nil {
 				t.Errorf("%s: %v", s.Name, err)
 			}
 		}
 	}
 }
 
-// No limit in the configuration is none in the stream.
-func TestUnlimitedStream(t *testing.T) {
-	if got := natsStream(&config.NATS{}); got.MaxAge >= 0 {
-		t.Errorf("0 became the sink's default: %v", got.MaxAge)
+// TestKafkaClientID reads the first request that a broker gets.
+func TestKafkaClientID(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	testkit.OK(t, err)
+	defer listener.Close()
+	s := config.Sink{Name: "lake", Encoding: sinks.Binary, Kafka: new(settings.WithDefaults(kafka.Config{
+		Brokers: []string{listener.Addr().String()}, Topic: "t", ClientID: "cluster-a",
+	}))}
+	sink, _, err := newSink(&s, makerEnv(t))
+	testkit.OK(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	opened := make(chan error, 1)
+	go func() { opened <- sink.Open(ctx) }()
+	conn, err := listener.Accept()
+	testkit.OK(t, err)
+	defer conn.Close()
+	header := make([]byte, 14) // size, key, version, correlation, length of the client's id
+	_, err = io.ReadFull(conn, header)
+	testkit.OK(t, err)
+	name := make([]byte, binary.BigEndian.Uint16(header[12:]))
+	_, err = io.ReadFull(conn, name)
+	testkit.OK(t, err)
+	if string(name) != "cluster-a" {
+		t.Errorf("the broker knows it as %q", name)
 	}
-	if got := natsStream(&config.NATS{Stream: config.Stream{MaxAge: time.Hour}}); got.MaxAge != time.Hour {
-		t.Errorf("got %v", got.MaxAge)
+	cancel()
+	if err := <-opened; err == nil {
+		t.Error("it opened without a broker")
 	}
-}
-
-// The hint of an embedded server names the subjects that the configuration has.
-func TestAllSubjects(t *testing.T) {
-	for template, want := range map[string]string{
-		config.Default().Sinks[0].NATS.Subject: "k8s.>",
-		"shop.{cluster}-{name}":                "shop.>",
-		"shop.k8s-{name}":                      "shop.>",
-		"{cluster}.{name}":                     ">",
-		"one.subject":                          "one.subject",
-	} {
-		if got := allSubjects(template); got != want {
-			t.Errorf("%s: got %s, want %s", template, got, want)
-		}
-	}
-}
-
-// A renewed certificate is read again.
-func TestRenewedCertificate(t *testing.T) {
-	cert, key := certificate(t)
-	c, err := tlsConfig(&config.TLS{CAFile: cert, CertFile: cert, KeyFile: key, ServerName: "broker"})
-	if err != nil || c.RootCAs == nil || c.ServerName != "broker" {
-		t.Fatal(c, err)
-	}
-	first, err := c.GetClientCertificate(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	newCert, newKey := certificate(t)
-	for from, to := range map[string]string{newCert: cert, newKey: key} {
-		if err := os.Rename(from, to); err != nil {
-			t.Fatal(err)
-		}
-	}
-	second, err := c.GetClientCertificate(nil)
-	if err != nil || string(first.Certificate[0]) == string(second.Certificate[0]) {
-		t.Errorf("the old certificate is still used: %v", err)
-	}
-}
-
-// Wrong TLS files are reported plainly.
-func TestWrongTLSFiles(t *testing.T) {
-	cert, key := certificate(t)
-	for want, c := range map[string]*config.TLS{
-		"tls.caFile: open ":                          {CAFile: cert + "-missing"},
-		"tls.caFile: there is no certificate in PEM": {CAFile: key},
-		"tls.certFile: certificate ":                 {CertFile: key, KeyFile: cert},
-	} {
-		if _, err := tlsConfig(c); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("got %v, want %s", err, want)
-		}
-	}
-	if c, err := tlsConfig(nil); c != nil || err != nil {
-		t.Errorf("no section: %v, %v", c, err)
-	}
+	testkit.OK(t, sink.Close())
 }

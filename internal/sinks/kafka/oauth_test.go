@@ -1,4 +1,4 @@
-package sinkmaker
+package kafka
 
 import (
 	"fmt"
@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -31,7 +30,7 @@ func TestTokenSource(t *testing.T) {
 	defer provider.Close()
 	file := filepath.Join(t.TempDir(), "secret")
 	testkit.OK(t, os.WriteFile(file, []byte("hunter2\n"), 0o600))
-	c := &config.OAuth{TokenURL: provider.URL, ClientID: "bridge", ClientSecretFile: file, Scopes: []string{"kafka"}}
+	c := &OAuth{TokenURL: provider.URL, ClientID: "bridge", ClientSecretFile: file, Scopes: []string{"kafka"}}
 	t.Run("a token is used until its end", func(t *testing.T) {
 		s := newTokenSource(c)
 		for range 3 {
