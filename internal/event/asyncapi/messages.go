@@ -15,7 +15,7 @@ func (d *document) messagesOf(s *Sink, stream *Stream) map[string]schema {
 		typ := event.TypeOf(op, stream.Types, stream.Payload)
 		payload := d.payload(stream, op)
 		if s.Oversize && stream.Payload != event.PayloadReference {
-			payload = anyOf(payload, d.use("metadata"), schema{"type": "null"})
+			payload = anyOf(payload, d.useForm("metadata"), schema{"type": "null"})
 		}
 		list[s.Name+"."+stream.Informer+".object."+string(op)] = d.message(s, stream, typ, true, payload)
 	}
@@ -24,7 +24,7 @@ func (d *document) messagesOf(s *Sink, stream *Stream) map[string]schema {
 		about = append(about, event.Progress)
 	}
 	for _, op := range about {
-		payload := d.use("informer-" + string(op))
+		payload := d.useForm("informer-" + string(op))
 		if stream.Payload == event.PayloadDebezium {
 			payload = schema{"type": "null"}
 		}
@@ -38,35 +38,27 @@ func (d *document) messagesOf(s *Sink, stream *Stream) map[string]schema {
 func (d *document) payload(stream *Stream, op event.Op) schema {
 	switch stream.Payload {
 	case event.PayloadChange:
-		return d.use("change")
+		return d.useForm("change")
 	case event.PayloadPatch:
 		if op == event.Updated {
-			return anyOf(d.use("mergepatch"), d.use("object"))
+			return anyOf(d.useForm("mergepatch"), d.useForm("object"))
 		}
-		return d.use("object")
+		return d.useForm("object")
 	case event.PayloadMetadata:
-		return d.use("metadata")
+		return d.useForm("metadata")
 	case event.PayloadDebezium:
-		return d.use("debezium")
+		return d.useForm("debezium")
 	case event.PayloadReference:
 		if stream.Types == event.TypesKnative {
-			return d.use("reference")
+			return d.useForm("reference")
 		}
 		return schema{"type": "null"}
 	default:
 		if op == event.Deleted { // the last state may be unknown
-			return anyOf(d.use("object"), schema{"type": "null"})
+			return anyOf(d.useForm("object"), schema{"type": "null"})
 		}
-		return d.use("object")
+		return d.useForm("object")
 	}
-}
-
-// use adds a form to the schemas of the document, with those that it is made of.
-func (d *document) use(name string) schema {
-	if d.schemas[name] == nil {
-		d.schemas[name] = forms[name](d.use)
-	}
-	return ref("components", "schemas", name)
 }
 
 func anyOf(list ...schema) schema {
