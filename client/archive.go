@@ -153,7 +153,7 @@ func (a *archive) get(ctx context.Context, path string, query url.Values, into a
 }
 
 func (a *archive) open(
-	ctx context.Context, from marks, now map[partition]extent,
+	ctx context.Context, from readOffsets, now map[partition]extent,
 ) (reader, error) {
 	ctx, stop := context.WithCancel(ctx)
 	r := &archiveReader{archive: a, read: make(chan archived), stop: stop}

@@ -49,7 +49,7 @@ func (s jetStream) extents(ctx context.Context) (map[partition]extent, error) {
 }
 
 func (s jetStream) open(
-	ctx context.Context, from marks, _ map[partition]extent,
+	ctx context.Context, from readOffsets, _ map[partition]extent,
 ) (reader, error) {
 	cfg := jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy,

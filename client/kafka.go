@@ -74,7 +74,7 @@ func (s *kafka) extents(ctx context.Context) (map[partition]extent, error) {
 }
 
 func (s *kafka) open(
-	ctx context.Context, from marks, now map[partition]extent,
+	ctx context.Context, from readOffsets, now map[partition]extent,
 ) (reader, error) {
 	if err := s.isCompacted(ctx); err != nil {
 		return nil, err

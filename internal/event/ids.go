@@ -13,8 +13,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// composedAttributes are the attributes of an object's event that have to be put together. They share one
-// string: one allocation for each event.
+// composedAttributes are the attributes of an object's event that have to be put together. They
+// share one string: one allocation for each event.
 type composedAttributes struct{ id, path, key, sequence string }
 
 // prefixes are the parts of composed that are the same for all events of a Maker.

@@ -103,7 +103,8 @@ const (
 	TimeObserved = "observed"
 )
 
-// IDSuffix distinguishes the ids of one time from those of another that has the same versions again.
+// IDSuffix distinguishes the ids of one time from those of another that has the same versions
+// again.
 type IDSuffix struct {
 	// Epoch is how often the server's history went back before: after a restore of etcd, versions
 	// are given out again, for other states, and an object whose delete was undone may be deleted
@@ -236,8 +237,8 @@ func (m *Maker) named(c *Change) Event {
 	}
 }
 
-// forVersion makes a Maker for objects that are in another version of the API: attributes and subject are
-// those of the object that they come with.
+// forVersion makes a Maker for objects that are in another version of the API: attributes and
+// subject are those of the object that they come with.
 func (m *Maker) forVersion(apiVersion string) *Maker {
 	other := *m
 	other.cfg.Type = m.cfg.Type.In(apiVersion)

@@ -39,7 +39,8 @@ func (p Payload) NeedsOld() bool {
 	return p == PayloadChange || p == PayloadPatch || p == PayloadDebezium
 }
 
-// encode makes the payload of a change whose object is known, and its media type, "" for ContentType.
+// encode makes the payload of a change whose object is known, and its media type, "" for
+// ContentType.
 func (p Payload) encode(c *Change) (data []byte, mediaType string) {
 	switch p {
 	case PayloadReference:

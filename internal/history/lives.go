@@ -102,8 +102,8 @@ func (b *batch) setAlive(object []byte, a lifeEntry) error {
 	return b.Set(keys.Alive(object), binary.BigEndian.AppendUint64(value, a.begin.Version), nil)
 }
 
-// advanceClock keeps the latest time of a cluster. Of what was stored before this process it is the end of
-// the last bucket of the timeline.
+// advanceClock keeps the latest time of a cluster. Of what was stored before this process it is the
+// end of the last bucket of the timeline.
 func (b *batch) advanceClock(u *record.Unit, second uint32) error {
 	latest, known := b.w.latest[u.SourceNumber]
 	if !known {
@@ -186,27 +186,27 @@ func (m Maintenance) removeLives(ctx context.Context, u *record.Unit, second uin
 	return cmp.Or(context.Cause(ctx), it.Error(), b.Commit(pebble.NoSync))
 }
 
-// removeMarks removes the marks of a unit before a time, but for those that say something of the
-// state at the time: the end of the last list, and holes that it has not healed.
-func (m Maintenance) removeMarks(u *record.Unit, second uint32) error {
+// removeNotices removes the notices of a unit before a time, but for those that say something of
+// the state at the time: the end of the last list, and holes that it has not healed.
+func (m Maintenance) removeNotices(u *record.Unit, second uint32) error {
 	if u.Source == record.ArchiveSource {
 		return nil // they are few, and may reach over the time
 	}
-	marks := keys.InUnit(nil, keys.SpaceMark, u.Number)
-	end := binary.BigEndian.AppendUint32(bytes.Clone(marks), second)
-	kept, err := m.lastMarks(u, marks, end)
+	notices := keys.InUnit(nil, keys.SpaceNotice, u.Number)
+	end := binary.BigEndian.AppendUint32(bytes.Clone(notices), second)
+	kept, err := m.lastNotices(u, notices, end)
 	if err != nil {
 		return err
 	}
 	b := m.db.pebble.NewBatch()
 	defer b.Close()
-	if err := b.DeleteRange(marks, end, nil); err != nil {
+	if err := b.DeleteRange(notices, end, nil); err != nil {
 		return err
 	}
 	for scope, last := range kept {
 		if scope.op != event.Synced {
 			var synced time.Time
-			list, isListed := kept[markScope{op: event.Synced, namespace: scope.namespace}]
+			list, isListed := kept[noticeScope{op: event.Synced, namespace: scope.namespace}]
 			if isListed {
 				synced = list.Time
 			}
@@ -225,48 +225,48 @@ func (m Maintenance) removeMarks(u *record.Unit, second uint32) error {
 	return b.Commit(pebble.NoSync)
 }
 
-// markScope is what marks have in common of which the last one says all: a state is uncertain since
-// then, or complete.
-type markScope struct {
+// noticeScope is what notices have in common of which the last one says all: a state is uncertain
+// since then, or complete.
+type noticeScope struct {
 	op                      event.Op
 	kind, reason, namespace string
 	object                  string // of which a version could not be parsed
 }
 
-type storedMark struct {
+type storedNotice struct {
 	*query.Notice
 	key, value []byte
 }
 
-// lastMarks are the last marks of each scope before a key.
-func (m Maintenance) lastMarks(
+// lastNotices are the last notices of each scope before a key.
+func (m Maintenance) lastNotices(
 	u *record.Unit, from, to []byte,
-) (map[markScope]storedMark, error) {
+) (map[noticeScope]storedNotice, error) {
 	it, err := m.db.pebble.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
 		return nil, err
 	}
 	defer it.Close()
-	last := map[markScope]storedMark{}
+	last := map[noticeScope]storedNotice{}
 	for it.First(); it.Valid(); it.Next() {
 		value, err := it.ValueAndErr()
 		if err != nil {
 			return nil, err
 		}
-		mark, err := query.ReadMark(u, value)
+		notice, err := query.ReadNotice(u, value)
 		if err != nil {
 			return nil, err
 		}
-		e := &mark.Event
-		scope := markScope{op: e.Op, namespace: e.Namespace}
+		e := &notice.Event
+		scope := noticeScope{op: e.Op, namespace: e.Namespace}
 		switch e.Op {
 		case event.Synced: // of each namespace with lists of its own
 		case event.Quarantined:
 			scope.object = e.PartitionKey
 		default:
-			scope.kind, scope.reason = e.Type, mark.Reason
+			scope.kind, scope.reason = e.Type, notice.Reason
 		}
-		last[scope] = storedMark{mark, bytes.Clone(it.Key()), bytes.Clone(value)}
+		last[scope] = storedNotice{notice, bytes.Clone(it.Key()), bytes.Clone(value)}
 	}
 	return last, it.Error()
 }

@@ -128,7 +128,7 @@ func (m Maintenance) removeBefore(ctx context.Context, second uint32) error {
 	}
 	sources := map[uint32]bool{}
 	for _, u := range m.db.units.all() {
-		if err := cmp.Or(m.removeMarks(u, horizon), m.removeLives(ctx, u, horizon)); err != nil {
+		if err := cmp.Or(m.removeNotices(u, horizon), m.removeLives(ctx, u, horizon)); err != nil {
 			return err
 		}
 		if sources[u.SourceNumber] {

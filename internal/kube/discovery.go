@@ -324,8 +324,8 @@ func ExcludesSecrets(exclude []string) bool {
 	return newExcluded(exclude).has(schema.GroupResource{Resource: "secrets"})
 }
 
-// excludedResources are the resources that are excluded, with the resource "*" for all of a group, and the
-// group "*" for all groups.
+// excludedResources are the resources that are excluded, with the resource "*" for all of a group,
+// and the group "*" for all groups.
 type excludedResources map[schema.GroupResource]bool
 
 func newExcluded(names []string) excludedResources {

@@ -133,7 +133,7 @@ func (r *Rules) rewrite(raw []byte, redactor objectRedactor) ([]byte, error) {
 		Scanner: jsonscan.Of(raw), raw: raw, redactor: redactor,
 		out: make([]byte, 0, len(raw)+len(raw)/8),
 	}
-	at := place{redact: r.redact, drop: r.drop}
+	at := rulesHere{redact: r.redact, drop: r.drop}
 	if r.env {
 		at.env = envAnywhere
 	}

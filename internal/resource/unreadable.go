@@ -39,10 +39,11 @@ type Unreadable struct {
 	// Digest is the SHA-256 of what was read, in hex; where Withheld is set, one under the
 	// redaction key, unless values are redacted nowhere.
 	Digest string `json:"digest"`
-	// Place identifies what the Digest does not. An object it identifies by its uid and version,
-	// since a watch and a list may differ in its bytes. What is partial it identifies by the
-	// version after which it came, and a digest of what is sure to be the same when it comes again.
-	Place string `json:"place,omitempty"`
+	// Occurrence identifies what the Digest does not. An object it identifies by its uid and
+	// version, since a watch and a list may differ in its bytes. What is partial it identifies by
+	// the version after which it came, and a digest of what is sure to be the same when it comes
+	// again.
+	Occurrence string `json:"place,omitempty"`
 }
 
 // Whole says that all bytes belong to what can't be understood.
@@ -65,7 +66,7 @@ func NewUnreadable(
 	}
 	u.Digest = digest(raw)
 	if u.Partial {
-		u.Place = string(after) + "/" + digest(raw[:stable])[:idDigits]
+		u.Occurrence = string(after) + "/" + digest(raw[:stable])[:idDigits]
 	}
 	return u
 }
@@ -74,7 +75,7 @@ func NewUnreadable(
 const idDigits = 32
 
 // ID is the same each time the same comes.
-func (u *Unreadable) ID() string { return u.Reason + "/" + cmp.Or(u.Place, u.Digest[:idDigits]) }
+func (u *Unreadable) ID() string { return u.Reason + "/" + cmp.Or(u.Occurrence, u.Digest[:idDigits]) }
 
 // Bytes is what it costs in a queue.
 func (u *Unreadable) Bytes() int {

@@ -22,7 +22,8 @@ func NewFeeds(c *config.Config) *Feeds {
 	return f
 }
 
-// informersOf gives the names of a sink's informers at the time of its call; nil where nobody knows.
+// informersOf gives the names of a sink's informers at the time of its call; nil where nobody
+// knows.
 func (f *Feeds) informersOf(sink string) func() []string {
 	if f == nil {
 		return nil

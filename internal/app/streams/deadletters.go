@@ -53,7 +53,7 @@ func NewDeadLetters(o SourceOptions) (*DeadLetters, error) {
 		return nil, err
 	}
 	d := &DeadLetters{Sink: sink.Name, source: source.Config{Patience: o.Patience}}
-	place := sinkmaker.Describe(sink)
+	about := sinkmaker.Describe(sink)
 	switch {
 	case sink.HTTP != nil:
 		err = errors.New("what http.deadLetterURL was sent can't be read back; without it, " +
@@ -61,9 +61,9 @@ func NewDeadLetters(o SourceOptions) (*DeadLetters, error) {
 	case sink.NATS == nil && sink.Kafka == nil:
 		err = errors.New("its dead letters are among its events; only nats and kafka have a place " +
 			"for them")
-	case place.DeadLetters == "" && sink.Kafka != nil:
+	case about.DeadLetters == "" && sink.Kafka != nil:
 		err = fmt.Errorf("kafka.deadLetterTopic is not set: %w", errNoDeadLetters)
-	case place.DeadLetters == "":
+	case about.DeadLetters == "":
 		err = fmt.Errorf("nats.deadLetterSubject is off, or the mode is kv: %w", errNoDeadLetters)
 	case sink.Kafka != nil:
 		k := *sink.Kafka
@@ -73,7 +73,7 @@ func NewDeadLetters(o SourceOptions) (*DeadLetters, error) {
 		if err = fromNATS(&d.source, sink.NATS, &o); err != nil {
 			break
 		}
-		d.source.Subject, err = subjectPattern(place.DeadLetters, o.Config.Cluster)
+		d.source.Subject, err = subjectPattern(about.DeadLetters, o.Config.Cluster)
 		if sink.NATS.DeadLetterSubject != "" || sink.NATS.Mode == nats.Core {
 			// any stream may have it
 			d.source.From = d.source.From[:strings.LastIndexByte(d.source.From, '/')+1]
@@ -188,14 +188,14 @@ func (d *DeadLetters) Remove(ctx context.Context, positions []string) error {
 	if err := d.CanRemove(); err != nil || len(positions) == 0 {
 		return err
 	}
-	places := make([]source.MessageAddress, len(positions))
+	addresses := make([]source.MessageAddress, len(positions))
 	for i, text := range positions {
 		var err error
-		if places[i], err = ParsePosition(text); err != nil {
+		if addresses[i], err = ParsePosition(text); err != nil {
 			return err
 		}
 	}
-	return source.Delete(ctx, d.source, places)
+	return source.Delete(ctx, d.source, addresses)
 }
 
 // resentRun is the Run of an event that is sent out of the dead letters. A restart takes a dead

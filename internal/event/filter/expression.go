@@ -140,8 +140,8 @@ type activation struct {
 	object, old any
 }
 
-// objectTrees are the indexes of a change's objects, each made once, when it is first asked for: that
-// takes a large part of the time of a filter where objects are large.
+// objectTrees are the indexes of a change's objects, each made once, when it is first asked for:
+// that takes a large part of the time of a filter where objects are large.
 type objectTrees struct{ object, old jsontree.Value }
 
 func (t *objectTrees) objectOf(c *event.Change) jsontree.Value {

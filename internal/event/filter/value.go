@@ -220,9 +220,9 @@ func (l *list) Type() ref.Type { return types.ListType }
 // Value is the items.
 func (l *list) Value() any { return l.index().Value() }
 
-// absentValue is what stands where an object has nothing. It is null to those who compare it, an empty
-// map to those who look into it, and no error as such. So object.metadata.labels.app == "web" is
-// false of an object without labels.
+// absentValue is what stands where an object has nothing. It is null to those who compare it, an
+// empty map to those who look into it, and no error as such. So object.metadata.labels.app == "web"
+// is false of an object without labels.
 type absentValue struct{}
 
 // Get gives nothing again.

@@ -32,13 +32,12 @@ type object struct {
 	listed bool
 }
 
-// place of a remembered event.
-func (o *object) place(i int) order {
+// orderOf is the order of a remembered event; 0 is the newest.
+func (o *object) orderOf(i int) order {
 	return order{o.versions[i], o.stage, suffixes(o.suffixes>>(i*suffixBits)) & (1<<suffixBits - 1)}
 }
 
-// newest is the place of the newest event.
-func (o *object) newest() order { return o.place(0) }
+func (o *object) newest() order { return o.orderOf(0) }
 
 // push remembers a newer event.
 func (o *object) push(at order, id, data uint32) {
@@ -57,7 +56,7 @@ func (o *object) push(at order, id, data uint32) {
 // by a list, it is of an earlier version than the one that the watch reported.
 func (o *object) find(at order, id uint32) int {
 	for i := range int(o.count) {
-		if has := o.place(i); o.ids[i] == id && (has == at || has.suffixes&at.suffixes&deletedSuffix != 0) {
+		if has := o.orderOf(i); o.ids[i] == id && (has == at || has.suffixes&at.suffixes&deletedSuffix != 0) {
 			return i
 		}
 	}
@@ -66,7 +65,7 @@ func (o *object) find(at order, id uint32) int {
 
 // isBeyond reports whether an event is older than what is remembered.
 func (o *object) isBeyond(at order) bool {
-	return at.stage.compare(o.stage) < 0 || o.count == ringSize && at.compare(o.place(ringSize-1)) < 0
+	return at.stage.compare(o.stage) < 0 || o.count == ringSize && at.compare(o.orderOf(ringSize-1)) < 0
 }
 
 // Sizes of the parts in which memory is taken, so that growing copies nothing.
@@ -152,7 +151,7 @@ func nameIn(key string) string {
 	return name
 }
 
-// order is the place of an event among all events of its object, read from its sequence.
+// order is where an event comes among all events of its object, read from its sequence.
 type order struct {
 	version uint64
 	stage

@@ -164,7 +164,8 @@ func classifyAnswer(err error) error {
 	return err
 }
 
-// request is a question of the admin server: Namespace and Cluster of the Question are its parameters.
+// request is a question of the admin server: Namespace and Cluster of the Question are its
+// parameters.
 type request struct {
 	Question
 	parameters url.Values

@@ -28,7 +28,7 @@ const (
 	// unit, axis, level, block, namespace, name, from -> until: a life that has ended
 	SpaceLife = 'L'
 	// unit, second, id -> event about an informer, or dead letter, in CloudEvents' JSON
-	SpaceMark = 'G'
+	SpaceNotice = 'G'
 	// unit, scope -> version and time of the newest progress
 	SpaceProgress = 'P'
 )
@@ -161,9 +161,9 @@ func Clock(unit, era, minute uint32) []byte {
 	return binary.BigEndian.AppendUint32(key, minute)
 }
 
-// Mark is the key of what the stream said about a unit at a time.
-func Mark(unit, second uint32, id string) []byte {
-	key := InUnit(make([]byte, 0, 16+len(id)), SpaceMark, unit)
+// Notice is the key of what the stream said about a unit at a time.
+func Notice(unit, second uint32, id string) []byte {
+	key := InUnit(make([]byte, 0, 16+len(id)), SpaceNotice, unit)
 	return append(binary.BigEndian.AppendUint32(key, second), id...)
 }
 

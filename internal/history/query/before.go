@@ -248,7 +248,7 @@ func (h Coverage) CompleteUntil(units []*record.Unit) (until time.Time, err erro
 		found := false
 		for ok := it.First(); ok && err == nil; ok = it.Next() {
 			var m *Notice
-			if m, err = ReadMark(u, it.Value()); err == nil {
+			if m, err = ReadNotice(u, it.Value()); err == nil {
 				found = true
 				if until.IsZero() || m.Time.Before(until) {
 					until = m.Time
@@ -269,7 +269,7 @@ func (h Coverage) ListedVersion(units []*record.Unit) (uint64, error) {
 	lowest := uint64(0)
 	for i, u := range units {
 		lists := map[string]uint64{} // of each namespace that is listed by itself
-		for m, err := range h.Marks(u, time.Time{}, time.Time{}) {
+		for m, err := range h.Notices(u, time.Time{}, time.Time{}) {
 			if err != nil {
 				return 0, err
 			}

@@ -19,7 +19,7 @@ import (
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
-// IsHole reports whether something may be missing because of what the mark says.
+// IsHole reports whether something may be missing because of what the notice says.
 func (m *Notice) IsHole() bool { return m.Event.Op != event.Synced && m.Event.Op != event.Progress }
 
 // What says in a few words what may be missing.
@@ -84,7 +84,8 @@ func (m *Notice) covers(p Point) bool {
 	return p.At.After(begins) && p.At.Before(m.Time)
 }
 
-// concerns reports whether a mark is about an object, as one of a version of another object is not.
+// concerns reports whether a notice is about an object, as one of a version of another object is
+// not.
 func (m *Notice) concerns(o *Object) bool {
 	key := m.Event.PartitionKey
 	if m.Event.Op != event.Quarantined || !strings.Contains(key, "/") {
@@ -93,7 +94,7 @@ func (m *Notice) concerns(o *Object) bool {
 	return key == o.Unit.GroupResource()+"/"+o.Namespace+"/"+o.Name
 }
 
-// object is the one of which a version could not be parsed; nil where the mark names none.
+// object is the one of which a version could not be parsed; nil where the notice names none.
 func (m *Notice) object() *Object {
 	parts := strings.Split(m.Event.PartitionKey, "/")
 	if m.Event.Op != event.Quarantined || len(parts) != 3 {
@@ -102,7 +103,7 @@ func (m *Notice) object() *Object {
 	return &Object{Unit: m.Unit, Namespace: parts[1], Name: parts[2]}
 }
 
-// isHealed reports whether a list that ends after the mark reports the state again, deletes
+// isHealed reports whether a list that ends after the notice reports the state again, deletes
 // included.
 func (m *Notice) isHealed(synced time.Time) bool {
 	switch m.Reason {
@@ -114,7 +115,7 @@ func (m *Notice) isHealed(synced time.Time) bool {
 
 // Holes are what may be missing of an object's versions from one time to another.
 func (h Coverage) Holes(o *Object, since, until time.Time) (holes []*Notice, err error) {
-	for m, err := range h.Marks(o.Unit, since, until) {
+	for m, err := range h.Notices(o.Unit, since, until) {
 		if err != nil {
 			return nil, err
 		}
@@ -129,7 +130,7 @@ func (h Coverage) Holes(o *Object, since, until time.Time) (holes []*Notice, err
 // its last version of before; nil for none. A list heals a hole for what comes after the list.
 func (h Coverage) Uncertain(o *Object, v *Version, p Point) (holes []*Notice, err error) {
 	var synced time.Time
-	for m, err := range h.Marks(o.Unit, time.Time{}, time.Time{}) {
+	for m, err := range h.Notices(o.Unit, time.Time{}, time.Time{}) {
 		switch {
 		case err != nil:
 			return nil, err
@@ -182,8 +183,8 @@ func (m *Notice) endsBefore(v *Version) bool {
 	return v != nil && ends.Before(v.Time)
 }
 
-// isUpTo reports whether a mark is of before a point. One of the archive has no version, and is of
-// before any.
+// isUpTo reports whether a notice is of before a point. One of the archive has no version, and is
+// of before any.
 func (m *Notice) isUpTo(p Point) bool {
 	if p.Version == 0 {
 		return p.At.IsZero() || !m.Time.After(p.At)
@@ -196,7 +197,7 @@ func (m *Notice) isUpTo(p Point) bool {
 func (h Coverage) HolesOf(units []*record.Unit, since, until time.Time) (holes []*Notice, err error) {
 	seen := map[string]bool{}
 	for _, u := range units {
-		for m, err := range h.Marks(u, since, until) {
+		for m, err := range h.Notices(u, since, until) {
 			if err != nil {
 				return nil, err
 			}
@@ -260,13 +261,13 @@ func (h Coverage) lastSeen(
 	return time.Time{}, it.Error()
 }
 
-// Type and reason of the mark for what a stream had removed before an archiver read it.
+// Type and reason of the notice for what a stream had removed before an archiver read it.
 const (
 	TypeRemoved   = "dev.kubebridge.informer.gap"
 	ReasonRemoved = "removed"
 )
 
-// Removal is the data of such a mark.
+// Removal is the data of such a notice.
 type Removal struct {
 	Reason string `json:"reason"`
 	Lane   string `json:"lane"`
@@ -291,24 +292,24 @@ type Notice struct {
 	Since, Until time.Time
 }
 
-// Marks are those of a unit from one time to another, and of the archive itself, in their order. A
-// zero time is no limit. The error is the last element.
-func (h Coverage) Marks(u *record.Unit, since, until time.Time) iter.Seq2[*Notice, error] {
+// Notices are those of a unit from one time to another, and of the archive itself, in their order.
+// A zero time is no limit. The error is the last element.
+func (h Coverage) Notices(u *record.Unit, since, until time.Time) iter.Seq2[*Notice, error] {
 	return func(yield func(*Notice, error) bool) {
 		for _, other := range h.db.Units() {
 			if other != u && (other.Source != record.ArchiveSource || u.Source == record.ArchiveSource) {
 				continue
 			}
-			if !h.marks(other, since, until, yield) {
+			if !h.eachNotice(other, since, until, yield) {
 				return
 			}
 		}
 	}
 }
 
-// marks reports whether to continue.
-func (h Coverage) marks(u *record.Unit, since, until time.Time, yield func(*Notice, error) bool) bool {
-	prefix := keys.InUnit(nil, keys.SpaceMark, u.Number)
+// eachNotice reports whether to continue.
+func (h Coverage) eachNotice(u *record.Unit, since, until time.Time, yield func(*Notice, error) bool) bool {
+	prefix := keys.InUnit(nil, keys.SpaceNotice, u.Number)
 	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
 	if err != nil {
 		yield(nil, h.db.ReadError(err))
@@ -320,7 +321,7 @@ func (h Coverage) marks(u *record.Unit, since, until time.Time, yield func(*Noti
 		value, err := it.ValueAndErr()
 		if err == nil {
 			var m *Notice
-			if m, err = ReadMark(u, value); err == nil {
+			if m, err = ReadNotice(u, value); err == nil {
 				if err := h.addSince(m, synced); err != nil {
 					yield(nil, h.db.ReadError(err))
 					return false
@@ -348,9 +349,9 @@ func (h Coverage) marks(u *record.Unit, since, until time.Time, yield func(*Noti
 	return true
 }
 
-// ReadMark reads a mark of a unit. Its Since is not known for a gap of a bridge.
-func ReadMark(u *record.Unit, document []byte) (*Notice, error) {
-	e, err := record.ReadMark(document)
+// ReadNotice reads a notice of a unit. Its Since is not known for a gap of a bridge.
+func ReadNotice(u *record.Unit, document []byte) (*Notice, error) {
+	e, err := record.ReadNotice(document)
 	if err != nil {
 		return nil, err
 	}

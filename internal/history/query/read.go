@@ -415,7 +415,7 @@ func Rebased(it *pebble.Iterator, o *Object, seq keys.Sequence, h record.Header)
 	return record.AppendRebased(nil, &h, d.base, d.text), nil
 }
 
-// Outlasts reports whether a mark of before a time leaves the states from then on uncertain. It
+// Outlasts reports whether a notice of before a time leaves the states from then on uncertain. It
 // does where it is a hole that the last list before that time has not healed, and the object that
 // it names, if any, has no later version. synced is the end of that list, zero for none.
 func Outlasts(db DB, m *Notice, synced, at time.Time) (bool, error) {

@@ -151,7 +151,8 @@ func (s *state) version(walks []*liveWalk, names []byte) (*Version, error) {
 	return best.r.atSequence(at.Unit, at.Namespace, at.Name, newest)
 }
 
-// UnlistedUnit is a unit of which no list had ended at a point: objects may be missing that lived then.
+// UnlistedUnit is a unit of which no list had ended at a point: objects may be missing that lived
+// then.
 type UnlistedUnit struct {
 	Unit *record.Unit
 	// Until is when its first list ended, or zero when none has.
@@ -175,7 +176,7 @@ func (h Coverage) UncertainState(q StateQuery) (holes []*Notice, unlisted []Unli
 	for _, u := range q.Units {
 		var listed, synced time.Time
 		var found []*Notice
-		for m, err := range h.Marks(u, time.Time{}, time.Time{}) {
+		for m, err := range h.Notices(u, time.Time{}, time.Time{}) {
 			if err != nil {
 				return nil, nil, err
 			}

@@ -119,8 +119,8 @@ func Derive(u *Unit, e *event.Event, seq keys.Sequence) (d DerivedAttributes) {
 	return d
 }
 
-// ReadMark reads the event of a mark.
-func ReadMark(document []byte) (event.Event, error) {
+// ReadNotice reads the event of a notice.
+func ReadNotice(document []byte) (event.Event, error) {
 	e, err := event.ParseStructured(bytes.Clone(document))
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrUnreadable, err)

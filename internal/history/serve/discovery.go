@@ -275,7 +275,7 @@ func (t *resourceType) learn(h *query.Questions, u *record.Unit) error {
 		t.Kind, t.Singular = cmp.Or(v.Event.Kind, t.Kind), strings.ToLower(cmp.Or(v.Event.Kind, t.Kind))
 		return nil
 	}
-	for m, err := range h.Coverage.Marks(u, time.Time{}, time.Time{}) {
+	for m, err := range h.Coverage.Notices(u, time.Time{}, time.Time{}) {
 		if err != nil {
 			return err
 		}

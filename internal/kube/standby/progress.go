@@ -58,8 +58,8 @@ type Unit struct {
 	Selectors int `json:"l,omitempty"`
 }
 
-// NewestVersion has the objects whose change in a version has reached all sinks, by their Key.Digest: names
-// are not for everybody who may read a Lease.
+// NewestVersion has the objects whose change in a version has reached all sinks, by their
+// Key.Digest: names are not for everybody who may read a Lease.
 type NewestVersion struct {
 	Version resource.Version `json:"v"`
 	Objects []uint64         `json:"o"`

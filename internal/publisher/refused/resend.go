@@ -57,7 +57,7 @@ func (e *Entry) Parse() (*event.Event, error) {
 func Order(entries []Entry) {
 	type object struct{ sink, source, informer, key string }
 	slices.SortStableFunc(entries, func(a, b Entry) int { return a.Kept.Compare(b.Kept) })
-	rank, places := map[object]int{}, make(map[string]ordered, len(entries))
+	rank, orders := map[object]int{}, make(map[string]ordered, len(entries))
 	for i := range entries {
 		e := &entries[i]
 		parsed, _ := e.Parse() // what can't be read is refused when it is sent
@@ -72,10 +72,10 @@ func Order(entries []Entry) {
 		if parsed != nil {
 			o.sequence = parsed.Sequence
 		}
-		places[e.Sink+"/"+e.ID] = o
+		orders[e.Sink+"/"+e.ID] = o
 	}
 	slices.SortStableFunc(entries, func(a, b Entry) int {
-		x, y := places[a.Sink+"/"+a.ID], places[b.Sink+"/"+b.ID]
+		x, y := orders[a.Sink+"/"+a.ID], orders[b.Sink+"/"+b.ID]
 		return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(x.sequence, y.sequence))
 	})
 }

@@ -278,18 +278,18 @@ func steps(path string) (list []string) {
 // Shape says where the members of an object lie in its JSON; nil for what is no object. Most of
 // them stay as they were from one version to the next. With the shape of the version before, those
 // are compared as bytes, and only what differs is parsed.
-type Shape []place
+type Shape []memberSpan
 
-// place is where a member lies. The name has its quotes.
-type place struct {
+// memberSpan is where a member lies. The name has its quotes.
+type memberSpan struct {
 	name, nameEnd, value, end uint32
 	// isSame: the value was found to be that of the version before.
 	isSame bool
 }
 
-func (p place) nameIn(data []byte) []byte { return data[p.name:p.nameEnd] }
+func (p memberSpan) nameIn(data []byte) []byte { return data[p.name:p.nameEnd] }
 
-func (p place) in(data []byte) []byte { return data[p.value:p.end] }
+func (p memberSpan) in(data []byte) []byte { return data[p.value:p.end] }
 
 // ShapeOf is the shape of data. older is the version before, nil for none: an object or array that
 // begins as the one in its place ends as that one.
@@ -314,7 +314,7 @@ func ShapeOf(data, older []byte, old Shape) Shape {
 		if i == len(data) || data[i] != '"' {
 			return nil
 		}
-		p := place{name: uint32(i), nameEnd: uint32(jsontree.End(data, i))}
+		p := memberSpan{name: uint32(i), nameEnd: uint32(jsontree.End(data, i))}
 		i = skipSpace(data, int(p.nameEnd))
 		if i == len(data) || data[i] != ':' {
 			return nil
@@ -354,7 +354,7 @@ func (s Shape) Member(data []byte, name string) (value []byte) {
 }
 
 // Size is how many bytes it takes in memory.
-func (s Shape) Size() int { return len(s) * int(unsafe.Sizeof(place{})) }
+func (s Shape) Size() int { return len(s) * int(unsafe.Sizeof(memberSpan{})) }
 
 // hasNames reports whether two objects have the same members in the same order.
 func (s Shape) hasNames(data []byte, other Shape, otherData []byte) bool {

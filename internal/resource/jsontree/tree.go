@@ -424,13 +424,13 @@ func unordered(a, b *Walker, hasOld, hasNew bool, yield func(Pair) bool) {
 // the time in which such an update was compared.
 type table struct {
 	doc     *document
-	members []place  // in their order
-	next    int      // behind the last one that was found
-	slots   []uint32 // a place in members + 1 at the hash of its name; nil before it is needed
+	members []memberSpan // in their order
+	next    int          // behind the last one that was found
+	slots   []uint32     // a place in members + 1 at the hash of its name; nil before it is needed
 }
 
-// place is where a member is in its document.
-type place struct {
+// memberSpan is where a member is in its document.
+type memberSpan struct {
 	name     uint32 // offset of its name
 	at, node uint32 // as those of a Value
 	found    bool   // for the table's user
@@ -444,21 +444,21 @@ func (t *table) add(w *Walker) {
 	if n := len(t.members); n == cap(t.members) { // append grows by a quarter, and copies often
 		t.members = slices.Grow(t.members, max(n, fewMembers))
 	}
-	t.members = append(t.members, place{
+	t.members = append(t.members, memberSpan{
 		name: uint32(w.nameAt), at: w.value.at, node: w.value.node,
 	})
 }
 
 // name is in quotes.
-func (t *table) name(m *place) []byte {
+func (t *table) name(m *memberSpan) []byte {
 	return t.doc.raw[m.name:stringEnd(t.doc.raw, int(m.name)+1)]
 }
 
-func (t *table) value(m *place) Value { return t.doc.value(int(m.at), m.node) }
+func (t *table) value(m *memberSpan) Value { return t.doc.value(int(m.at), m.node) }
 
 // find gives the member of a name, which is in quotes; nil when there is none. Members are found
 // fastest in their order, which two versions of an object mostly share.
-func (t *table) find(quoted []byte) *place {
+func (t *table) find(quoted []byte) *memberSpan {
 	if t.next >= len(t.members) || !sameName(t.name(&t.members[t.next]), quoted) {
 		found := t.search(quoted)
 		if found < 0 {
