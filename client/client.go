@@ -219,7 +219,7 @@ func (e *UnknownResourceError) Error() string {
 		"it", e.Source, e.Resource, has)
 }
 
-// Resources are what the source has, once everything that was there has been read.
+// Resources returns what the source has, once everything that was there has been read.
 func (c *Client) Resources(ctx context.Context) ([]schema.GroupResource, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

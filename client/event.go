@@ -53,7 +53,7 @@ func (e *Event) IsDelete() bool {
 		strings.HasSuffix(e.Type, ".delete"))
 }
 
-// Resource is what the event is about.
+// Resource returns what the event is about.
 func (e *Event) Resource() schema.GroupResource {
 	group, _, ok := strings.Cut(e.Attributes["apiversion"], "/")
 	if !ok {
@@ -65,12 +65,12 @@ func (e *Event) Resource() schema.GroupResource {
 // key of the object: namespace and name.
 func (e *Event) key() string { return e.Attributes["namespace"] + "/" + e.Attributes["name"] }
 
-// identity is the same for two messages of one event.
+// identity returns the same for two messages of one event.
 func (e *Event) identity() string {
 	return e.Attributes["source"] + " " + e.Attributes["informer"] + " " + e.Attributes["id"]
 }
 
-// unit is the informer's share of a resource that an event about an informer is about: its id
+// unit returns the informer's share of a resource that an event about an informer is about: its id
 // begins with that.
 func (e *Event) unit() string {
 	what := "/" + e.Type[strings.LastIndexByte(e.Type, '.')+1:] + "/"

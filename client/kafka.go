@@ -187,7 +187,7 @@ func parseKafka(record *kgo.Record) (*Event, error) {
 	return e, nil
 }
 
-// removedBy is what a tombstone removes: the key is <resource.group>/<namespace>/<name>.
+// removedBy returns what a tombstone removes: the key is <resource.group>/<namespace>/<name>.
 func removedBy(key string) *removal {
 	of, object, ok := strings.Cut(key, "/")
 	resource, group, _ := strings.Cut(of, ".")

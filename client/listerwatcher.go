@@ -112,7 +112,7 @@ func supported(options metav1.ListOptions) error {
 	return nil
 }
 
-// snapshot is the complete state, and the place behind it.
+// snapshot returns the complete state, and the place behind it.
 func (lw *ListerWatcher) snapshot(
 	ctx context.Context,
 ) (objects []*object, version string, at cursor, err error) {

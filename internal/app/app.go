@@ -79,8 +79,8 @@ type ConfigInput struct {
 	began string // what the file held when the source was made
 }
 
-// NewSource is the source of a configuration that load reads from file, "" for none. Make it before
-// the first load: a change of the file after that is noticed.
+// NewSource returns the source of a configuration that load reads from file, "" for none. Make it
+// before the first load: a change of the file after that is noticed.
 func NewSource(file string, load func() (*config.Config, error)) *ConfigInput {
 	return &ConfigInput{load: load, file: file, began: contentOf(file)}
 }
@@ -332,7 +332,7 @@ type ProcessStatus struct {
 	Reload *ReloadStatus `json:"reload,omitempty"`
 }
 
-// status is where the process stands.
+// status returns where the process stands.
 func (s *statusSource) status() ProcessStatus {
 	reasons := s.reasons()
 	if reasons == nil {

@@ -63,7 +63,7 @@ func (r *reloader) begin(a *assembler, p *assembly, began string) {
 	r.changing.Release(1)
 }
 
-// current is the configuration that runs.
+// current returns the configuration that runs.
 func (r *reloader) current(ctx context.Context) (*config.Config, error) {
 	if r.changing.Acquire(ctx, 1) != nil {
 		return nil, context.Cause(ctx)
@@ -244,7 +244,7 @@ func (r *reloader) discover(ctx context.Context, c *config.Config) (d discoveryR
 	return d, errors.Join(problems...)
 }
 
-// sinks are all sinks: recreated where they have changed, else by name only.
+// sinks returns all sinks: recreated where they have changed, else by name only.
 func (r *reloader) sinks(
 	after *assembler, secrets map[string]string,
 ) (list []bridge.SinkConfig, err error) {
@@ -333,7 +333,7 @@ func (o *outcome) record(why string, changes bridge.Changes, err error) {
 	o.last = s
 }
 
-// status is the last attempt, nil when there was none.
+// status returns the last attempt, nil when there was none.
 func (o *outcome) status() *ReloadStatus {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -220,7 +220,7 @@ func (r *resendCommand) conclude(id string, resent *bridge.Resent, answer *admin
 	return nil
 }
 
-// current is the configuration that the bridge runs with.
+// current returns the configuration that the bridge runs with.
 func (c *adminCommands) current(ctx context.Context) (*config.Config, error) {
 	if c.reloader == nil {
 		return c.config, nil
@@ -228,11 +228,11 @@ func (c *adminCommands) current(ctx context.Context) (*config.Config, error) {
 	return c.reloader.current(ctx)
 }
 
-// UndeliveredDir is the folder of events that no broker accepted.
+// UndeliveredDir returns the folder of events that no broker accepted.
 func UndeliveredDir(c *config.State) string { return filepath.Join(c.Dir, "undelivered") }
 
-// newUndelivered is the folder for what no broker takes; nil without a disk, or with no room for
-// it.
+// newUndelivered returns the folder for what no broker takes; nil without a disk, or with no room
+// for it.
 func newUndelivered(c *config.State, registry prometheus.Registerer) *refused.Folder {
 	if c.Mode == "memory" || c.MaxUndeliveredBytes == 0 {
 		return nil

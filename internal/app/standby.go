@@ -72,7 +72,7 @@ func identity(configured string) (string, error) {
 	return configured + "_" + strings.ToLower(rand.Text()[:10]), nil
 }
 
-// bridge is the part for the bridge; nil for none.
+// bridge returns the part for the bridge; nil for none.
 func (r *replicas) bridge(version string) *bridge.Standby {
 	if r == nil {
 		return nil

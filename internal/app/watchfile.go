@@ -44,7 +44,7 @@ func versionOf(file string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// secretsOf is what the files with secrets that are read once hold, by sink.
+// secretsOf returns what the files with secrets that are read once hold, by sink.
 func secretsOf(c *config.Config) map[string]string {
 	secrets := map[string]string{}
 	for i := range c.Sinks {
@@ -53,11 +53,11 @@ func secretsOf(c *config.Config) map[string]string {
 	return secrets
 }
 
-// content is what a configuration is made of holds now. The caller holds changing.
+// content returns what a configuration is made of holds now. The caller holds changing.
 func (r *reloader) content() string { return contentOf(r.files()...) }
 
-// files are what a configuration is made of: the file, the redaction key's, and what its sinks read
-// once. The caller holds changing.
+// files returns what a configuration is made of: the file, the redaction key's, and what its sinks
+// read once. The caller holds changing.
 func (r *reloader) files() []string {
 	list := []string{r.file}
 	if key := r.assembler.config.Redaction.KeyFile; key != "" {

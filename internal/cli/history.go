@@ -19,7 +19,7 @@ import (
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
-// historyCommands are the commands of this package.
+// historyCommands returns the commands of this package.
 func historyCommands() []*cobra.Command {
 	return []*cobra.Command{
 		newArchiveCommand(), newHistoryCommand(), newShowCommand(), newDiffCommand(),
@@ -61,7 +61,7 @@ func historyFlags(cmd *cobra.Command, outputs ...string) *historyOptions {
 	return o
 }
 
-// directory is that of the history.
+// directory returns the directory of the history.
 func (o *historyOptions) directory() (string, error) {
 	if o.dir != "" {
 		return o.dir, nil

@@ -110,7 +110,7 @@ func (r *runner) run(c *config.Config) error {
 	return ended(app.Run(ctx, options))
 }
 
-// ended is the end of a bridge that was run, with the code that it means.
+// ended returns the end of a bridge that was run, with the code that it means.
 func ended(err error) error {
 	if _, ok := errors.AsType[*app.StartError](err); ok {
 		return Refused(err)
@@ -180,7 +180,7 @@ func (p *progress) run(ctx context.Context, status func() app.ProcessStatus) {
 	}
 }
 
-// lines are what is shown of a status, at most half a terminal of a height.
+// lines returns what is shown of a status, at most half a terminal of a height.
 func (p *progress) lines(s *app.ProcessStatus, now time.Time, height int) []string {
 	if s.Status == nil {
 		return []string{"starting: " + terminal.OneLine(s.Starting)}
@@ -213,7 +213,7 @@ func (p *progress) lines(s *app.ProcessStatus, now time.Time, height int) []stri
 	return lines
 }
 
-// resource is the line of a resource that is not in sync.
+// resource returns the line of a resource that is not in sync.
 func (p *progress) resource(u *informer.Status) string {
 	name := u.Resource
 	if u.Namespace != "" {
@@ -229,7 +229,7 @@ func (p *progress) resource(u *informer.Status) string {
 	return line
 }
 
-// state is the one line of a bridge that is in sync.
+// state returns the one line of a bridge that is in sync.
 func (p *progress) state(s *app.ProcessStatus, resources int) string {
 	objects := 0
 	for i := range s.Informers {
@@ -284,7 +284,8 @@ func (p *progress) remember(s *bridge.Status, now time.Time) {
 	}
 }
 
-// rate is what was counted per second over the samples, as ", 310/s"; "" where it is not known.
+// rate returns what was counted per second over the samples, as ", 310/s"; "" where it is not
+// known.
 func (p *progress) rate(what string) string {
 	first, last := &p.samples[0], &p.samples[len(p.samples)-1]
 	before, known := first.counts[what]

@@ -178,8 +178,8 @@ func (o *serveOptions) run(cmd *cobra.Command, p query.Point, speed float64) err
 	}), handler))
 }
 
-// access is that of the tokens in the file. Without one it is a token for everything, which the
-// kubeconfig gets.
+// access returns what the tokens of the file may read. Without a file it makes a token for
+// everything, which the kubeconfig gets.
 func (o *serveOptions) access() (token string, access []serve.Access, err error) {
 	if o.tokens == "" {
 		token = rand.Text()
@@ -260,7 +260,7 @@ func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler
 	return err
 }
 
-// kubeconfigOf is one for a server on this machine.
+// kubeconfigOf returns a kubeconfig for a server on this machine.
 func kubeconfigOf(address, cluster, namespace, token string, authority []byte) ([]byte, error) {
 	c := api.NewConfig()
 	c.Clusters[cluster] = &api.Cluster{

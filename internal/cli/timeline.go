@@ -390,7 +390,7 @@ func (r *stateRows) addRow(v *query.Version) error {
 	return nil
 }
 
-// row is one of the table; namespaces are shown where there may be several.
+// row returns a row of the table, with its namespace where there may be several.
 func (r *stateRows) row(namespace, name, version, changed, manager string) string {
 	row := name + "\t" + version + "\t" + changed + "\t" + manager
 	if r.all {

@@ -208,7 +208,7 @@ func printFound(w io.Writer, r *verify.Report) {
 	}
 }
 
-// summary is the report in a line: "wrong: 3 break, 1 disorder".
+// summary returns the report in a line: "wrong: 3 break, 1 disorder".
 func summary(r *verify.Report) string {
 	var wrong []string
 	for _, kind := range verify.Kinds {

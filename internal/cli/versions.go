@@ -198,7 +198,7 @@ func (r *versionRows) flush() error {
 	return r.table.Flush()
 }
 
-// operation is what happened, and how it is known.
+// operation returns what happened, and how it is known.
 func operation(v *query.Version) string {
 	op := string(v.Event.Op)
 	switch {
@@ -254,7 +254,7 @@ func notKnown(form record.Form) string {
 	return "the stream has no object"
 }
 
-// shownValue is a JSON value in a cell.
+// shownValue returns a JSON value in a cell.
 func shownValue(raw []byte) string {
 	const longest = 60
 	text := terminal.OneLine(string(raw))

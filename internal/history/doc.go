@@ -25,9 +25,10 @@
 // other. Versions of one object are neighbours, so that the compression of blocks of 64 KiB finds
 // what is left.
 //
-// The timeline has what each version changed, in short, as package resource/diff finds it: so a question
-// about a namespace reads no versions. Beside the versions lie the lives: which name lived from when to
-// when. So a state looks at the objects of that time, not at all names that were ever known.
+// The timeline has what each version changed, in short, as package resource/diff finds it: so a
+// question about a namespace reads no versions. Beside the versions lie the lives: which name lived
+// from when to when. So a state looks at the objects of that time, not at all names that were ever
+// known.
 //
 // This package opens the database, writes to it, and removes what is too old. Package query
 // answers, package ask answers requests, package serve is an API server over it.

@@ -74,7 +74,7 @@ func (b *batch) addLife(u *record.Unit, object []byte, end keys.Sequence, begin 
 	return b.Set(keys.Life(u.Number, keys.AxisVersion, begin.Version, until, names), value[16:], nil)
 }
 
-// aliveOf is an object's entry. last is its last version in memory, nil for none.
+// aliveOf returns an object's entry. last is its last version in memory, nil for none.
 func (b *batch) aliveOf(object []byte, last *lastVersion) (a lifeEntry, err error) {
 	if last != nil {
 		return last.alive, nil
@@ -238,7 +238,7 @@ type storedNotice struct {
 	key, value []byte
 }
 
-// lastNotices are the last notices of each scope before a key.
+// lastNotices returns the last notices of each scope before a key.
 func (m Maintenance) lastNotices(
 	u *record.Unit, from, to []byte,
 ) (map[noticeScope]storedNotice, error) {

@@ -26,7 +26,7 @@ type Retention struct {
 // Maintenance is for the owner of a history: what is kept, and what that takes.
 type Maintenance struct{ db *database }
 
-// DiskBytes is what the history takes on disk.
+// DiskBytes returns what the history takes on disk.
 func (m Maintenance) DiskBytes() uint64 { return m.db.pebble.Metrics().DiskSpaceUsage() }
 
 // Retain removes what is too old, or too much, once. Others may write and read meanwhile. now must
@@ -56,9 +56,9 @@ func (m Maintenance) Retain(ctx context.Context, r Retention, now time.Time) err
 		false))
 }
 
-// behindOldestEighth is where the oldest eighth of the time ends that is kept; 0: nothing is to be
-// removed. An entry of a clock that was ahead is no end of that time: an eighth up to it may be
-// more than there is. An entry that came late is no start: an eighth from it may be known to be
+// behindOldestEighth returns where the oldest eighth of the time ends that is kept; 0: nothing is
+// to be removed. An entry of a clock that was ahead is no end of that time: an eighth up to it may
+// be more than there is. An entry that came late is no start: an eighth from it may be known to be
 // incomplete.
 func (m Maintenance) behindOldestEighth(now time.Time) (uint32, error) {
 	oldest, newest, err := m.extent()
@@ -77,7 +77,7 @@ func (m Maintenance) behindOldestEighth(now time.Time) (uint32, error) {
 	return oldest + max((newest-oldest)/8, keys.BucketSeconds), nil
 }
 
-// extent is the first and the last second of the timeline, by its buckets.
+// extent returns the first and the last second of the timeline, by its buckets.
 func (m Maintenance) extent() (oldest, newest uint32, err error) {
 	sources := map[uint32]bool{}
 	for _, u := range m.db.units.all() {

@@ -95,7 +95,7 @@ func (w *Writer) Append(
 	}
 }
 
-// Position is what Append has stored for a source last, nil for nothing.
+// Position returns what Append has stored for a source last, nil for nothing.
 func (w *Writer) Position(source string) (json.RawMessage, error) {
 	position, err := w.db.get(keys.Position(source))
 	return position, w.db.ReadError(err)
@@ -301,8 +301,8 @@ var allVersions = pebble.IterOptions{
 	UpperBound: []byte{keys.SpaceVersion + 1},
 }
 
-// versionAfter is the version behind w.key, nil for none. Where the object is not in memory, this
-// batch has stored none but late ones of it, which are whole: the next one in the database is
+// versionAfter returns the version behind w.key, nil for none. Where the object is not in memory,
+// this batch has stored none but late ones of it, which are whole: the next one in the database is
 // meant.
 func (b *batch) versionAfter(u *record.Unit, object int, last *lastVersion) (next *followingVersion, err error) {
 	prefix := bytes.Clone(b.w.key[:object])

@@ -62,10 +62,10 @@ func (o *Object) Identity() *Object {
 	}}
 }
 
-// Key is the object's name within its type.
+// Key returns the object's name within its type.
 func (m *Meta) Key() Key { return MakeKey(m.Namespace, m.Name) }
 
-// Size is what the object costs in a queue, in bytes: its JSON and the bookkeeping around it.
+// Size returns what the object costs in a queue, in bytes: its JSON and the bookkeeping around it.
 func (o *Object) Size() int {
 	const overhead = 256 // an Object, its Key and its place in a queue, rounded up
 	return len(o.Raw) + overhead
@@ -80,7 +80,8 @@ type Type struct {
 	Namespaced bool
 }
 
-// APIVersion is the value of an object's apiVersion member: "apps/v1", or "v1" for the core group.
+// APIVersion returns the value of an object's apiVersion member: "apps/v1", or "v1" for the core
+// group.
 func (t Type) APIVersion() string {
 	if t.Group == "" {
 		return t.Version
@@ -97,12 +98,12 @@ func (t Type) String() string {
 	return t.Resource + "." + t.Group
 }
 
-// GVR is the type in apimachinery's words.
+// GVR returns the type in apimachinery's words.
 func (t Type) GVR() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: t.Group, Version: t.Version, Resource: t.Resource}
 }
 
-// root is the path of the type's group and version, without a leading slash.
+// root returns the path of the type's group and version, without a leading slash.
 func (t Type) root() string {
 	if t.Group == "" {
 		return "api/" + t.Version
@@ -110,8 +111,8 @@ func (t Type) root() string {
 	return "apis/" + t.Group + "/" + t.Version
 }
 
-// CollectionPath is the URL path of the collection, without a leading slash: of one namespace, or
-// of all for namespace "".
+// CollectionPath returns the URL path of the collection, without a leading slash: of one namespace,
+// or of all for namespace "".
 func (t Type) CollectionPath(namespace string) string {
 	if t.Namespaced && namespace != "" {
 		return t.root() + "/namespaces/" + namespace + "/" + t.Resource
@@ -119,7 +120,7 @@ func (t Type) CollectionPath(namespace string) string {
 	return t.root() + "/" + t.Resource
 }
 
-// ObjectPath is the URL path of one object, without a leading slash:
+// ObjectPath returns the URL path of one object, without a leading slash:
 // "apis/apps/v1/namespaces/shop/deployments/web".
 func (t Type) ObjectPath(key Key) string {
 	namespace, name := key.Split()
@@ -228,7 +229,7 @@ func (v Version) NotNewer(other Version) bool {
 // looks into. They share the object's memory, and so do the values.
 type Labels []byte
 
-// Labels are the object's labels, empty where it has none.
+// Labels returns the object's labels, empty where it has none.
 func (o *Object) Labels() Labels { return Member(Member(o.Raw, "metadata"), "labels") }
 
 // Lookup gives the value of a label, and reports whether there is one.
@@ -250,7 +251,7 @@ func (l Labels) Has(label string) bool {
 	return exists
 }
 
-// Get is the value of a label, "" where there is none.
+// Get returns the value of a label, "" where there is none.
 func (l Labels) Get(label string) string {
 	value, _ := l.Lookup(label)
 	return value
@@ -272,7 +273,7 @@ func Members(raw []byte) iter.Seq2[string, []byte] {
 	}
 }
 
-// Member is the value of a member of a JSON object, nil when there is none.
+// Member returns the value of a member of a JSON object, nil when there is none.
 func Member(raw []byte, name string) []byte {
 	for found, value := range Members(raw) {
 		if found == name {

@@ -31,9 +31,9 @@ type waypoint struct {
 // size.
 const maxNamed = 64
 
-// field is the path of the value that comes next. Items with a name are known by it, so that an
-// item that is put before them changes no fingerprint of theirs. The path is valid until the next
-// call.
+// field returns the path of the value that comes next. Items with a name are known by it, so that
+// an item that is put before them changes no fingerprint of theirs. The path is valid until the
+// next call.
 func (w *rewriter) field() []byte {
 	field := w.path[:0]
 	for i := range w.way {
@@ -51,7 +51,7 @@ func (w *rewriter) field() []byte {
 	return field
 }
 
-// itemName is the member "name" of an item, "" where that is no text.
+// itemName returns the member "name" of an item, "" where that is no text.
 func itemName(item []byte) string {
 	name := Member(item, "name")
 	s := jsonscan.Of(name)

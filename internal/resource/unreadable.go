@@ -74,10 +74,10 @@ func NewUnreadable(
 // idDigits is how much of a digest is in an id.
 const idDigits = 32
 
-// ID is the same each time the same comes.
+// ID returns an id, the same each time the same bytes come.
 func (u *Unreadable) ID() string { return u.Reason + "/" + cmp.Or(u.Occurrence, u.Digest[:idDigits]) }
 
-// Bytes is what it costs in a queue.
+// Bytes returns the size in a queue.
 func (u *Unreadable) Bytes() int {
 	const overhead = 512
 	return len(u.Raw) + overhead
@@ -107,5 +107,5 @@ func Panicked(v any) *PanicError {
 
 func (e *PanicError) Error() string { return "panic: " + e.what }
 
-// IdentityOf is what an object says of itself.
+// IdentityOf returns what an object says of itself.
 func IdentityOf(o *Object) Identity { return Identity{o.Key(), o.UID, o.Version} }

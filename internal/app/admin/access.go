@@ -115,7 +115,8 @@ type peerConn struct {
 
 type peerKey struct{}
 
-// withPeer is the server's ConnContext: a connection's user is asked for once, not by each request.
+// withPeer returns the server's ConnContext: a connection's user is asked for once, not by each
+// request.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, &peerConn{remote: c.RemoteAddr(), local: c.LocalAddr()})
 }

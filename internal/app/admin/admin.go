@@ -117,7 +117,7 @@ func (s *Server) Listen(ctx context.Context) error {
 	return nil
 }
 
-// Addr is where the server listens, with the port that it got; nil before Listen and Run.
+// Addr returns where the server listens, with the port that it got; nil before Listen and Run.
 func (s *Server) Addr() net.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -95,7 +95,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	s.text(w, code, readyText(reasons))
 }
 
-// readyText is a line for each reason: "sink lake: can't reach the broker (for 3m20s)".
+// readyText returns a line for each reason: "sink lake: can't reach the broker (for 3m20s)".
 func readyText(reasons []Reason) string {
 	if len(reasons) == 0 {
 		return "ok\n"

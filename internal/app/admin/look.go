@@ -101,7 +101,7 @@ func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// message is the next events, or a sign of life when there are none for long.
+// message returns the next events, or a sign of life when there are none for long.
 func (s *Server) message(ctx context.Context, t Tail) string {
 	wait, cancel := context.WithTimeout(ctx, tailBeat)
 	defer cancel()

@@ -85,7 +85,7 @@ func NewDeadLetters(o SourceOptions) (*DeadLetters, error) {
 	return d, nil
 }
 
-// subjectPattern is what a template of subjects stands for, with wildcards for whole tokens.
+// subjectPattern returns what a template of subjects stands for, with wildcards for whole tokens.
 func subjectPattern(template, cluster string) (string, error) {
 	subject, err := pattern(template, cluster, event.AppendSubjectToken)
 	tokens := strings.Split(subject, ".")
@@ -124,7 +124,7 @@ func (d *DeadLetters) Each(
 	}
 }
 
-// letterOf is a message as a dead letter; nil for anything else.
+// letterOf returns a message as a dead letter; nil for anything else.
 func letterOf(m *source.Message) *DeadLetter {
 	e := &m.Event
 	l := &DeadLetter{
@@ -175,7 +175,7 @@ func ParsePosition(text string) (p source.MessageAddress, err error) {
 
 var errKeepsAll = errors.New("Kafka removes no single records; the retention of the topic does")
 
-// CanRemove is why no dead letter can be removed; nil where the broker may allow it.
+// CanRemove returns why no dead letter can be removed; nil where the broker may allow it.
 func (d *DeadLetters) CanRemove() error {
 	if d.onKafka {
 		return errKeepsAll

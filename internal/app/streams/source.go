@@ -29,7 +29,7 @@ type SourceOptions struct {
 	Patience time.Duration
 }
 
-// sourceOf is where to read, with the credentials of the sink.
+// sourceOf returns where to read, with the credentials of the sink.
 func sourceOf(o *SourceOptions) (source.Config, error) {
 	cfg := source.Config{From: o.From, Stdin: o.Stdin, Patience: o.Patience}
 	if o.From != "" && o.Sink == "" {
@@ -57,7 +57,7 @@ func sourceOf(o *SourceOptions) (source.Config, error) {
 	return cfg, nil
 }
 
-// sinkOf is the sink of a name, or the only one that stores events.
+// sinkOf returns the sink of a name, or the only one that stores events.
 func sinkOf(o *SourceOptions) (*config.Sink, error) {
 	var names []string
 	var found *config.Sink
@@ -81,7 +81,7 @@ func sinkOf(o *SourceOptions) (*config.Sink, error) {
 	return found, nil
 }
 
-// pattern is what a template of streams or topics stands for.
+// pattern returns what a template of streams or topics stands for.
 func pattern(text, cluster string, encode func([]byte, string) []byte) (string, error) {
 	t, err := event.ParseTemplate(text)
 	if err != nil {

@@ -164,7 +164,7 @@ func (d *document) channel(name, title, template string, servers []any, messages
 	d.operations[name] = schema{"action": "send", "channel": ref("channels", name), "messages": refs}
 }
 
-// Parameter is the name of a field of a template as a parameter of a channel.
+// Parameter returns the name of a field of a template as a parameter of a channel.
 func Parameter(field string) string { return strings.ReplaceAll(field, ".", "_") }
 
 var parameterTexts = map[string]string{

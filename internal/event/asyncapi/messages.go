@@ -7,7 +7,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// messagesOf are the messages of a stream, by their names: <sink>.<informer>.object.<op>, and
+// messagesOf returns the messages of a stream, by their names: <sink>.<informer>.object.<op>, and
 // <sink>.<informer>.informer.<op>.
 func (d *document) messagesOf(s *Sink, stream *Stream) map[string]schema {
 	list := map[string]schema{}
@@ -34,7 +34,7 @@ func (d *document) messagesOf(s *Sink, stream *Stream) map[string]schema {
 	return list
 }
 
-// payload is the schema of the data of an event about an object.
+// payload returns the schema of the data of an event about an object.
 func (d *document) payload(stream *Stream, op event.Op) schema {
 	switch stream.Payload {
 	case event.PayloadChange:
@@ -69,7 +69,7 @@ func anyOf(list ...schema) schema {
 	return schema{"anyOf": all}
 }
 
-// message is a message of a type.
+// message returns a message of a type.
 func (d *document) message(s *Sink, stream *Stream, typ string, ofObject bool, data schema) schema {
 	attributes, required := d.attributes(stream, typ, ofObject, s.Oversize)
 	m := schema{
@@ -122,7 +122,7 @@ func (d *document) put(
 	}
 }
 
-// encoded is the schema of a value as it stands in a header.
+// encoded returns the schema of a value as it stands in a header.
 func encoded(value schema, encode func(string) string) schema {
 	text, ok := value["const"].(string)
 	if encode == nil || !ok {
@@ -150,7 +150,7 @@ func (d *document) keyBinding(s *Sink) any {
 	}}}
 }
 
-// deadLetter is an event of any message of the sink, with the reason.
+// deadLetter returns an event of any message of the sink, with the reason.
 func (d *document) deadLetter(s *Sink) schema {
 	attributes, _ := d.attributes(&Stream{Payload: event.PayloadObject}, "", true, true)
 	attributes["deadletterreason"] = text("Why the event was refused")
@@ -165,8 +165,8 @@ func (d *document) deadLetter(s *Sink) schema {
 	return m
 }
 
-// attributes are the schemas of the attributes of an event, and the names of those that it always
-// has.
+// attributes returns the schemas of the attributes of an event, and the names of those that it
+// always has.
 func (d *document) attributes(
 	stream *Stream, typ string, ofObject, oversize bool,
 ) (all map[string]schema, required []string) {

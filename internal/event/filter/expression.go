@@ -111,7 +111,7 @@ func names(a *ast.AST, variable string) bool {
 	return found
 }
 
-// String is the expression as it was written.
+// String returns the expression as it was written.
 func (e *Expression) String() string { return e.text }
 
 func (e *Expression) namesOld() bool { return e != nil && e.old }

@@ -70,7 +70,7 @@ var metaFields = map[string]struct {
 	},
 }
 
-// object is the change's, or an empty one.
+// object returns the change's, or an empty one.
 func (m meta) object() *resource.Object {
 	if m.change.Object == nil {
 		return &resource.Object{}

@@ -14,7 +14,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource/jsontree"
 )
 
-// valueOf is a JSON value as a CEL value. Objects and lists are not looked into before an
+// valueOf returns a JSON value as a CEL value. Objects and lists are not looked into before an
 // expression asks.
 func valueOf(v jsontree.Value) ref.Val {
 	raw := v.Raw()
@@ -96,8 +96,8 @@ func (o *object) Contains(value ref.Val) ref.Val {
 	return types.Bool(ok && o.find(string(name)) != nil)
 }
 
-// Size is the number of members. CEL asks for it to account for a comparison, which needs no table
-// of them.
+// Size returns the number of members. CEL asks for it to account for a comparison, which needs no
+// table of them.
 func (o *object) Size() ref.Val {
 	if o.members != nil {
 		return types.Int(len(o.members.List))
@@ -146,7 +146,7 @@ func (o *object) ConvertToNative(t reflect.Type) (any, error) { return nil, errN
 // ConvertToType gives a map, or its type.
 func (o *object) ConvertToType(t ref.Type) ref.Val { return convert(o, t) }
 
-// Type is a map.
+// Type returns the type of maps.
 func (o *object) Type() ref.Type { return types.MapType }
 
 // Value decodes everything.
@@ -193,7 +193,7 @@ func (l *list) Equal(other ref.Val) ref.Val {
 	return l.index().Equal(other)
 }
 
-// Add is the list with another one behind it.
+// Add returns the list with another one behind it.
 func (l *list) Add(other ref.Val) ref.Val { return l.index().Add(other) }
 
 // Contains reports whether an item is in the list.
@@ -205,7 +205,7 @@ func (l *list) Get(index ref.Val) ref.Val { return l.index().Get(index) }
 // Iterator goes over the items.
 func (l *list) Iterator() traits.Iterator { return l.index().Iterator() }
 
-// Size is the number of items.
+// Size returns the number of items.
 func (l *list) Size() ref.Val { return l.index().Size() }
 
 // ConvertToNative gives a list of Go values.
@@ -214,10 +214,10 @@ func (l *list) ConvertToNative(t reflect.Type) (any, error) { return l.index().C
 // ConvertToType gives a list, or its type.
 func (l *list) ConvertToType(t ref.Type) ref.Val { return convert(l, t) }
 
-// Type is a list.
+// Type returns the type of lists.
 func (l *list) Type() ref.Type { return types.ListType }
 
-// Value is the items.
+// Value returns the items.
 func (l *list) Value() any { return l.index().Value() }
 
 // absentValue is what stands where an object has nothing. It is null to those who compare it, an
@@ -254,7 +254,7 @@ func (absentValue) Equal(other ref.Val) ref.Val {
 	return types.Bool(ok)
 }
 
-// Type is a map.
+// Type returns the type of maps.
 func (absentValue) Type() ref.Type { return types.MapType }
 
 // Value is nothing.

@@ -73,7 +73,7 @@ func (c *Checker) unknown(o *object, n uint32, s *subject) {
 	c.holes.add(n, low, s.previous(c), s, kind, what)
 }
 
-// previous is the version that was before, as a number or a hash as the event's own is.
+// previous returns the version that was before, as a number or a hash as the event's own is.
 func (s *subject) previous(c *Checker) uint64 {
 	if s.ordered {
 		return number(s.Previous)

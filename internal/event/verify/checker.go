@@ -182,7 +182,7 @@ func (c *Checker) checkLane(o *object, known bool, s *subject) {
 	o.lane = lane
 }
 
-// laneOf is the number of a lane, from 1 on.
+// laneOf returns the number of a lane, from 1 on.
 func (c *Checker) laneOf(lane string) uint32 {
 	if c.laneNo == 0 || c.lane != lane {
 		number, found := c.lanes[lane]

@@ -32,7 +32,7 @@ type object struct {
 	listed bool
 }
 
-// orderOf is the order of a remembered event; 0 is the newest.
+// orderOf returns the order of a remembered event; 0 is the newest.
 func (o *object) orderOf(i int) order {
 	return order{o.versions[i], o.stage, suffixes(o.suffixes>>(i*suffixBits)) & (1<<suffixBits - 1)}
 }
@@ -52,8 +52,8 @@ func (o *object) push(at order, id, data uint32) {
 	o.count = min(o.count+1, ringSize)
 }
 
-// find is the number of a remembered event, -1 for none. A delete is known by its id alone: found
-// by a list, it is of an earlier version than the one that the watch reported.
+// find returns the number of a remembered event, -1 for none. A delete is known by its id alone:
+// found by a list, it is of an earlier version than the one that the watch reported.
 func (o *object) find(at order, id uint32) int {
 	for i := range int(o.count) {
 		if has := o.orderOf(i); o.ids[i] == id && (has == at || has.suffixes&at.suffixes&deletedSuffix != 0) {
@@ -96,12 +96,12 @@ func (t *objects) key(unit uint32, name string) uint64 {
 	return t.hash(name) ^ uint64(unit+1)*0x9e3779b97f4a7c15
 }
 
-// at is the object with a number.
+// at returns the object with a number.
 func (t *objects) at(number uint32) *object {
 	return &t.slabs[number/slabObjects][number%slabObjects]
 }
 
-// find is the number of an object.
+// find returns the number of an object.
 func (t *objects) find(unit uint32, name string) (number uint32, found bool) {
 	number, found = t.index[t.key(unit, name)]
 	return number, found
@@ -134,14 +134,14 @@ func (t *objects) keep(name string) uint32 {
 	return uint32(last<<namesShift | at)
 }
 
-// nameOf is an object's name, as "shop/web".
+// nameOf returns an object's name, as "shop/web".
 func (t *objects) nameOf(o *object) string {
 	chunk := t.names[o.name>>namesShift][o.name%namesBytes:]
 	size, n := binary.Uvarint(chunk)
 	return string(chunk[n : n+int(size)])
 }
 
-// nameIn is a key without the resource, which the unit has: "shop/web" of
+// nameIn returns a key without the resource, which the unit has: "shop/web" of
 // "deployments.apps/shop/web".
 func nameIn(key string) string {
 	_, name, found := strings.Cut(key, "/")

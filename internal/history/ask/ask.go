@@ -194,7 +194,7 @@ func (q *request) ofSeveral() *Question {
 	return &several
 }
 
-// kinds are the resources that are asked for, none for all.
+// kinds returns the resources that are asked for, none for all.
 func (q *request) kinds() (names []string) {
 	for _, list := range q.parameters["kind"] {
 		names = append(names, strings.Split(list, ",")...)
@@ -202,7 +202,7 @@ func (q *request) kinds() (names []string) {
 	return names
 }
 
-// limit is a parameter that bounds an answer.
+// limit returns a parameter that bounds an answer.
 func (q *request) limit(fallback, most int) (int, error) {
 	text := q.parameters.Get("limit")
 	if text == "" {

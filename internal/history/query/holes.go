@@ -48,7 +48,7 @@ func (m *Notice) Warning() string {
 	return fmt.Sprintf("this answer may be incomplete: %s, %s%s", m.What(), ShowTime(m.Time), until)
 }
 
-// span is the time in which something may be missing.
+// span returns the time in which something may be missing.
 func (m *Notice) span() (begins, ends time.Time) {
 	begins, ends = m.Time, m.Time
 	if !m.Since.IsZero() && m.Since.Before(begins) {
@@ -60,8 +60,8 @@ func (m *Notice) span() (begins, ends time.Time) {
 	return begins, ends
 }
 
-// versions are those between which something is missing; false where they are no numbers, or were
-// used twice.
+// versions returns the versions between which something is missing; false where they are no
+// numbers, or were used twice.
 func (m *Notice) versions() (from, to uint64, ok bool) {
 	to, err := strconv.ParseUint(m.To, 10, 64)
 	if m.From != "" && err == nil {
@@ -94,7 +94,7 @@ func (m *Notice) concerns(o *Object) bool {
 	return key == o.Unit.GroupResource()+"/"+o.Namespace+"/"+o.Name
 }
 
-// object is the one of which a version could not be parsed; nil where the notice names none.
+// object returns the object of a version that could not be parsed; nil where the notice names none.
 func (m *Notice) object() *Object {
 	parts := strings.Split(m.Event.PartitionKey, "/")
 	if m.Event.Op != event.Quarantined || len(parts) != 3 {
@@ -113,7 +113,7 @@ func (m *Notice) isHealed(synced time.Time) bool {
 	return false
 }
 
-// Holes are what may be missing of an object's versions from one time to another.
+// Holes returns what may be missing of an object's versions from one time to another.
 func (h Coverage) Holes(o *Object, since, until time.Time) (holes []*Notice, err error) {
 	for m, err := range h.Notices(o.Unit, since, until) {
 		if err != nil {
@@ -126,8 +126,8 @@ func (h Coverage) Holes(o *Object, since, until time.Time) (holes []*Notice, err
 	return holes, nil
 }
 
-// Uncertain are the holes because of which an object may have been another one at a point than v,
-// its last version of before; nil for none. A list heals a hole for what comes after the list.
+// Uncertain returns the holes because of which an object may have been another one at a point than
+// v, its last version of before; nil for none. A list heals a hole for what comes after the list.
 func (h Coverage) Uncertain(o *Object, v *Version, p Point) (holes []*Notice, err error) {
 	var synced time.Time
 	for m, err := range h.Notices(o.Unit, time.Time{}, time.Time{}) {
@@ -193,7 +193,7 @@ func (m *Notice) isUpTo(p Point) bool {
 	return err != nil || n <= p.Version
 }
 
-// HolesOf are what may be missing of the objects of units from one time to another.
+// HolesOf returns what may be missing of the objects of units from one time to another.
 func (h Coverage) HolesOf(units []*record.Unit, since, until time.Time) (holes []*Notice, err error) {
 	seen := map[string]bool{}
 	for _, u := range units {
@@ -235,8 +235,8 @@ func (h Coverage) addSince(m *Notice, synced time.Time) error {
 	return nil
 }
 
-// lastSeen is the start of the last minute up to a time in which a watch reported a version up to
-// one, in the last era up to one that has such a minute; the zero time for none.
+// lastSeen returns the start of the last minute up to a time in which a watch reported a version up
+// to one, in the last era up to one that has such a minute; the zero time for none.
 func (h Coverage) lastSeen(
 	u *record.Unit, era uint32, version uint64, at time.Time,
 ) (time.Time, error) {
@@ -292,8 +292,8 @@ type Notice struct {
 	Since, Until time.Time
 }
 
-// Notices are those of a unit from one time to another, and of the archive itself, in their order.
-// A zero time is no limit. The error is the last element.
+// Notices returns the notices about a unit from one time to another, and about the archive itself,
+// in their order. A zero time is no limit. The error is the last element.
 func (h Coverage) Notices(u *record.Unit, since, until time.Time) iter.Seq2[*Notice, error] {
 	return func(yield func(*Notice, error) bool) {
 		for _, other := range h.db.Units() {

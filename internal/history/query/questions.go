@@ -17,11 +17,11 @@ import (
 // DB is the database that is asked.
 type DB interface {
 	NewIter(*pebble.IterOptions) (*pebble.Iterator, error)
-	// Units are all that are known, in the order in which they came.
+	// Units returns all units, in the order in which they came.
 	Units() []*record.Unit
-	// Unit is the one of a number, nil for none.
+	// Unit returns the unit of a number, nil for none.
 	Unit(number uint32) *record.Unit
-	// Horizon is the time before which only the last versions are kept, zero for none.
+	// Horizon returns the time before which only the last versions are kept, zero for none.
 	Horizon() (time.Time, error)
 	// ReadError adds to damage what can be done about it.
 	ReadError(error) error
@@ -47,7 +47,7 @@ type Timeline struct{ db DB }
 // Coverage says from when on a history is complete, up to when, and what may be missing between.
 type Coverage struct{ db DB }
 
-// New are the questions to a database.
+// New returns the questions to a database.
 func New(db DB) *Questions {
 	return &Questions{Resources{db}, Objects{db}, Timeline{db}, Coverage{db}}
 }
@@ -72,7 +72,7 @@ var shortNames = map[string]string{
 	"sts": "statefulsets", "svc": "services",
 }
 
-// ShortNames are those that kubectl knows of a resource.
+// ShortNames returns the short names that kubectl has for a resource.
 func ShortNames(resource string) (names []string) {
 	for short, long := range shortNames {
 		if long == resource {
@@ -83,7 +83,7 @@ func ShortNames(resource string) (names []string) {
 	return names
 }
 
-// Units are all that are known, in the order in which they came.
+// Units returns all units, in the order in which they came.
 func (h Resources) Units() []*record.Unit { return h.db.Units() }
 
 // Resolve finds the units of a resource, by a name as kubectl takes it: "pods", "po", "Pod",
@@ -134,7 +134,7 @@ func (h Resources) Resolve(name, cluster string) ([]*record.Unit, error) {
 	return nil, fmt.Errorf("%s: %w; there are %s", name, ErrUnknownResource, strings.Join(known, ", "))
 }
 
-// Clusters are the names of those that the history has objects of.
+// Clusters returns the names of the clusters that the history has objects of.
 func (h Resources) Clusters() (names []string) {
 	for _, u := range h.db.Units() {
 		if u.Source != record.ArchiveSource && !slices.Contains(names, u.Cluster()) {
@@ -145,8 +145,8 @@ func (h Resources) Clusters() (names []string) {
 	return names
 }
 
-// Select are the units of some resources of a cluster, named as Resolve takes them; of all for
-// none.
+// Select returns the units of some resources of a cluster, named as Resolve takes them. Without
+// names it returns the units of all.
 func (h Resources) Select(cluster string, names []string) (units []*record.Unit, err error) {
 	for _, name := range names {
 		found, err := h.Resolve(name, cluster)
@@ -179,7 +179,7 @@ func (p Point) IsZero() bool { return p.At.IsZero() && p.Version == 0 }
 // IsBefore reports whether the point is a time before another.
 func (p Point) IsBefore(at time.Time) bool { return !p.At.IsZero() && p.At.Before(at) }
 
-// String is the point with its time zone.
+// String returns the point with its time zone.
 func (p Point) String() string {
 	if p.Version > 0 {
 		return "resourceVersion " + strconv.FormatUint(p.Version, 10)
@@ -187,7 +187,7 @@ func (p Point) String() string {
 	return ShowTime(p.At)
 }
 
-// ShowTime is a time with its zone, so that nobody mistakes one.
+// ShowTime returns a time with its zone, so that nobody mistakes one.
 func ShowTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 -07:00") }
 
 // ParsePoint reads a point: 14:03 (the last one that was), 2h ago, a date, RFC 3339, "now", or a

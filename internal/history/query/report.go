@@ -52,7 +52,7 @@ type TimelineReport struct {
 	More int `json:"moreChanged,omitempty"`
 }
 
-// Report is a version with what it changed; before is nil where that is not known.
+// Report returns a version with what it changed; before is nil where that is not known.
 func (v *Version) Report(before *Version) VersionReport {
 	return v.report(v.ChangesSince(before))
 }
@@ -80,7 +80,7 @@ func (r *VersionReport) Size() int {
 	return size
 }
 
-// Report is an entry of a timeline as JSON.
+// Report returns an entry of a timeline as JSON.
 func (e *Entry) Report() TimelineReport {
 	return TimelineReport{
 		Cluster: e.Unit.Cluster(), Resource: e.Unit.GroupResource(), Namespace: e.Event.Namespace,
@@ -134,8 +134,8 @@ var (
 	ErrNotKnown = errors.New("is not known")
 )
 
-// Existing is the version of an object that existed at a point. Where there was none the error says
-// why.
+// Existing returns the version of an object that existed at a point. Where there was none the error
+// says why.
 func (h Objects) Existing(o *Object, p Point) (*Version, error) {
 	horizon, err := h.db.Horizon()
 	if err != nil {
@@ -163,8 +163,8 @@ func (h Objects) Existing(o *Object, p Point) (*Version, error) {
 	return v, nil
 }
 
-// mayHaveExisted is an error where an object that is not known at a point may have existed in a
-// hole. v is the end of the one before, nil for none.
+// mayHaveExisted returns an error where an object that is not known at a point may have existed in
+// a hole. v is the end of the one before, nil for none.
 func (h Objects) mayHaveExisted(o *Object, v *Version, p Point) error {
 	holes, err := Coverage(h).Uncertain(o, v, p)
 	if err != nil || len(holes) == 0 {
@@ -193,7 +193,7 @@ func (h Objects) notYet(o *Object, p Point, horizon time.Time) error {
 	return fmt.Errorf("%s %w", o, ErrNotKnown)
 }
 
-// VersionBefore is the version before one, nil for none, and where the object had ended.
+// VersionBefore returns the version before one, nil for none, and where the object had ended.
 func (h Objects) VersionBefore(v *Version) (*Version, error) {
 	r, err := newReader(h.db)
 	if err != nil {

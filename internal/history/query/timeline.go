@@ -28,10 +28,11 @@ type Step struct {
 	Ended, Last *Version
 }
 
-// Entries are what happened in a namespace of a cluster, or in all of them for "*", from one time
-// to another. They are in the order of time: by seconds, and in each by resourceVersion, which is
-// the order of the cluster. "" is what is in no namespace. wanted chooses units, before a version
-// is read. An entry may be read until the next one is asked for. The error is the last element.
+// Entries returns what happened in a namespace of a cluster, or in all of them for "*", from one
+// time to another. They are in the order of time: by seconds, and in each by resourceVersion, which
+// is the order of the cluster. "" is what is in no namespace. wanted chooses units, before a
+// version is read. An entry may be read until the next one is asked for. The error is the last
+// element.
 func (h Timeline) Entries(
 	cluster, namespace string, since, until time.Time, wanted func(u *record.Unit) bool,
 ) iter.Seq2[*Entry, error] {
@@ -193,7 +194,7 @@ type timelineItem struct {
 	value []byte
 }
 
-// piece are the next entries of a bucket behind one of them, in the order of time.
+// piece returns the next entries of a bucket behind one of them, in the order of time.
 func (t *timelineWalk) piece(
 	prefix []byte, behind keys.Entry, first bool,
 ) (piece []timelineItem, more bool, err error) {
@@ -256,7 +257,8 @@ func (t *timelineWalk) read(e *keys.Entry, u *record.Unit) (v, before *Version, 
 	return v, before, err
 }
 
-// before is the version before one of an object, nil where there is none, or the object had ended.
+// before returns the version before one of an object, nil where there is none, or the object had
+// ended.
 func (r *reader) before(u *record.Unit, namespace, name string, seq keys.Sequence) (*Version, error) {
 	prefix := keys.AppendObject(nil, u.Number, namespace, name)
 	if !r.it.SeekLT(seq.Append(bytes.Clone(prefix))) || !bytes.HasPrefix(r.it.Key(), prefix) {
@@ -269,7 +271,7 @@ func (r *reader) before(u *record.Unit, namespace, name string, seq keys.Sequenc
 	return v, nil
 }
 
-// Newest is the time of the newest entry of a cluster, zero when there is none.
+// Newest returns the time of the newest entry of a cluster, zero when there is none.
 func (h Timeline) Newest(cluster string) (newest time.Time, err error) {
 	for _, u := range h.db.Units() {
 		if u.Cluster() != cluster {

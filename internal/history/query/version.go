@@ -30,7 +30,7 @@ type Version struct {
 	form record.Form // where the event has no data, and the stored version has; else ""
 }
 
-// Form is what is known of the object.
+// Form returns what is known of the object.
 func (v *Version) Form() record.Form {
 	if v.form != "" {
 		return v.form
@@ -87,10 +87,10 @@ func (v *Version) read(
 	return nil
 }
 
-// Number is the resourceVersion as a number, 0 where it is none.
+// Number returns the resourceVersion as a number, 0 where it is none.
 func (v *Version) Number() uint64 { return v.seq.Version }
 
-// Labels are those of the object, as far as they are known.
+// Labels returns the labels of the object, as far as they are known.
 func (v *Version) Labels() labels.Set {
 	set := labels.Set{}
 	for w := jsontree.Parse(diff.Field(v.Event.Data, "metadata.labels")).Walk(); w.Next(); {
@@ -110,7 +110,7 @@ func (v *Version) Manager() string {
 	return v.Event.Manager + "/" + v.Event.ManagerSubresource
 }
 
-// Attribute is one beside those that every event has, "" for none.
+// Attribute returns an attribute that not every event has, "" for none.
 func (v *Version) Attribute(name string) string {
 	for _, a := range v.Event.Extensions {
 		if a.Name == name {
@@ -120,7 +120,7 @@ func (v *Version) Attribute(name string) string {
 	return ""
 }
 
-// ChangesSince are those of an update; nil where one of the two objects is not known.
+// ChangesSince returns the changes of an update; nil where one of the two objects is not known.
 func (v *Version) ChangesSince(before *Version) []diff.Change {
 	if before == nil || before.Deleted() || v.Form() == record.FormNone || v.Form() != before.Form() ||
 		v.Form() == record.FormPatch {
@@ -164,7 +164,8 @@ func readEntry(v *Version, u *record.Unit, t *keys.Entry, value []byte) (*Entry,
 	return newEntry(v, &s), nil
 }
 
-// newEntry is one with a version, of which it takes away what a summary does not have.
+// newEntry returns an entry with a version. It removes from the version what a summary does not
+// have.
 func newEntry(v *Version, s *record.Summary) *Entry {
 	v.form = s.Form
 	v.Event.ID, v.Event.UID, v.Event.Data = "", "", nil
@@ -174,7 +175,7 @@ func newEntry(v *Version, s *record.Summary) *Entry {
 	}
 }
 
-// summarized is the entry of a version that was read, as it would be with a summary.
+// summarized returns the entry of a version that was read, as it would be with a summary.
 func summarized(v, before *Version) *Entry {
 	flags := byte(0)
 	if before != nil {
@@ -192,8 +193,8 @@ type Head struct {
 	Deleted bool
 }
 
-// Heads are the newest versions of all objects of units in a namespace, "*" for all, without what
-// they hold. The error is the last element.
+// Heads returns the newest versions of all objects of units in a namespace, "*" for all, without
+// what they hold. The error is the last element.
 func (h Objects) Heads(units []*record.Unit, namespace string) iter.Seq2[Head, error] {
 	return func(yield func(Head, error) bool) {
 		r, err := newReader(h.db)
@@ -239,9 +240,9 @@ func (r *reader) heads(
 	return true, r.it.Error()
 }
 
-// VersionAt is the highest resourceVersion of a cluster up to a time, of the newest for the zero
-// time: among the last changes before it, since times and versions may disagree by seconds. 0 for
-// none.
+// VersionAt returns the highest resourceVersion of a cluster up to a time, of the newest for the
+// zero time: among the last changes before it, since times and versions may disagree by seconds. 0
+// for none.
 func (h Timeline) VersionAt(cluster string, at time.Time) (highest uint64, err error) {
 	err = h.lastBuckets(cluster, at, func(e *keys.Entry) {
 		if at.IsZero() || e.Second <= keys.Seconds(at) {
@@ -251,7 +252,8 @@ func (h Timeline) VersionAt(cluster string, at time.Time) (highest uint64, err e
 	return highest, err
 }
 
-// TimeOf is when the last change up to a resourceVersion of a cluster was, the zero time for none.
+// TimeOf returns when the last change up to a resourceVersion of a cluster was, the zero time for
+// none.
 func (h Timeline) TimeOf(cluster string, version uint64) (last time.Time, err error) {
 	for _, u := range h.db.Units() {
 		if u.Cluster() != cluster || u.Resource == "" {

@@ -123,7 +123,7 @@ func (q *request) encode(t *resourceType, v *query.Version, form form) ([]byte, 
 	return v.Event.Data, nil
 }
 
-// metadataOf is an object as PartialObjectMetadata.
+// metadataOf returns an object as PartialObjectMetadata.
 func metadataOf(object []byte) ([]byte, error) {
 	var o struct {
 		Metadata json.RawMessage `json:"metadata"`
@@ -297,7 +297,7 @@ func (q *request) stream(
 	return nil
 }
 
-// version is the resourceVersion of lists: of the point, or the newest one.
+// version returns the resourceVersion of lists: of the point, or the newest one.
 func (q *request) version() (uint64, error) {
 	if q.cfg.Live {
 		return q.history.Timeline.VersionAt(q.cfg.Cluster, time.Time{})
@@ -308,7 +308,7 @@ func (q *request) version() (uint64, error) {
 	return q.history.Timeline.VersionAt(q.cfg.Cluster, q.cfg.At.At)
 }
 
-// watchEvent is an event of a watch as a line.
+// watchEvent returns an event of a watch as a line.
 func watchEvent(kind string, object []byte) []byte {
 	line := fmt.Appendf(nil, `{"type":%q,"object":`, kind)
 	return append(append(line, object...), '}', '\n')
@@ -322,7 +322,7 @@ func goneStatus(version uint64) []byte {
 	return body
 }
 
-// appendTable is a table of rows.
+// appendTable returns a table of rows.
 func appendTable(
 	dst []byte, t *resourceType, version, next string, rows [][]byte, headers bool,
 ) []byte {

@@ -232,7 +232,7 @@ type Access struct {
 	Resources []string
 }
 
-// Everything is the access of a token that may read all that the history has.
+// Everything returns the access of a token that may read all that the history has.
 func Everything(token string) Access {
 	return Access{Token: token, Namespaces: []string{"*"}, Resources: []string{"*", secrets}}
 }
@@ -254,7 +254,8 @@ func (t *resourceType) groupResource() string {
 	return strings.TrimSuffix(t.Resource+"."+t.Group, ".")
 }
 
-// accessOf is that of a request's token, nil for another. It takes the same time for each token.
+// accessOf returns what the token of a request may read, nil for an unknown token. It takes the
+// same time for each token.
 func (s *Server) accessOf(r *http.Request) (found *Access) {
 	token, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	got := sha256.Sum256([]byte(token))

@@ -72,7 +72,7 @@ func (p *Unit) Of(sinkKey string) Unit {
 	return of
 }
 
-// furthest is the newest version of Delivered and those of some sinks.
+// furthest returns the newest version of Delivered and those of some sinks.
 func (p *Unit) furthest(sinkKeys ...string) resource.Version {
 	version := p.Delivered
 	for _, key := range sinkKeys {

@@ -112,7 +112,7 @@ func (f *Folder) open() (*os.Root, error) {
 	return os.OpenRoot(f.cfg.Dir)
 }
 
-// fileName is the same for the same event of the same informer.
+// fileName returns the same for the same event of the same informer.
 func fileName(e *event.Event) string {
 	const digits = 32
 	sum := sha256.Sum256([]byte(e.MessageID() + e.Run))
