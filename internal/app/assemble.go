@@ -45,7 +45,7 @@ type assembler struct {
 	) (sinks.Sink, sinkmaker.Service, error)
 	// replicas are the others that stand by; nil for none.
 	replicas *replicas
-	// Feeds is for the sinks; what is assembled later has the same.
+	// feeds is for the sinks; what is assembled later has the same.
 	feeds *sinkmaker.Feeds
 	// waiting gets the reason each time that the API server can't be asked yet; nil does not wait
 	// for it.
@@ -77,7 +77,7 @@ type assembly struct {
 // Close closes the state, after Run has returned.
 func (p *assembly) Close() error { return p.db.Close() }
 
-// Reasons is why the pipeline is not ready, as the admin server shows it.
+// reasons returns why the bridge is not ready, as the admin server shows it.
 func (p *assembly) reasons() []admin.Reason {
 	var list []admin.Reason
 	for _, r := range p.bridge.Ready() {
@@ -149,7 +149,7 @@ func (a *assembler) assemble(ctx context.Context) (*assembly, error) {
 	return p, nil
 }
 
-// ListCheck asks for the bridge's rights, with a rate of its own: what is watched does not wait for
+// listCheck asks for the bridge's rights, with a rate of its own: what is watched does not wait for
 // it.
 func (a *assembler) listCheck() (*rights.ListCheck, error) {
 	const perSecond = 10

@@ -109,7 +109,7 @@ func newSampleStream(json bool, most int) *sampleStream {
 	}
 }
 
-// finish lets the sinks take whatever comes, so that the pipeline can end.
+// finish lets the sinks take whatever comes, so that the bridge can end.
 func (s *sampleStream) finish() { s.once.Do(func() { close(s.finished) }) }
 
 // print prints events until there are enough, there was one and all were shown, or ctx ends. It

@@ -80,7 +80,7 @@ func (r *replicas) bridge(version string) *bridge.Standby {
 	return &bridge.Standby{Lease: r.lease, ProgressLease: r.board, Version: version}
 }
 
-// Fence is what keeps a replica that led before out of a stream; nil for none.
+// fence returns what keeps a replica that led before out of a stream; nil for none.
 func (r *replicas) fence() *nats.Fence {
 	if r == nil {
 		return nil
@@ -88,7 +88,7 @@ func (r *replicas) fence() *nats.Fence {
 	return &nats.Fence{Name: r.name, Confirm: r.lease.Confirm}
 }
 
-// Confirm asks whether this replica leads; nil where there are no others.
+// confirm asks whether this replica leads; nil where there are no others.
 func (r *replicas) confirm() func(context.Context) error {
 	if r == nil {
 		return nil

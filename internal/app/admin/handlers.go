@@ -25,7 +25,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /page.css", pageFile("page.css", "text/css; charset=utf-8"))
 	mux.HandleFunc("GET /page.js", pageFile("page.js", "text/javascript; charset=utf-8"))
 	mux.HandleFunc("GET /history.js", pageFile("history.js", "text/javascript; charset=utf-8"))
-	s.lookRoutes(mux)
+	s.inspectRoutes(mux)
 	s.historyRoutes(mux)
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
