@@ -44,7 +44,7 @@ type StartError struct{ Err error }
 
 func (e *StartError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *StartError) Unwrap() error { return e.Err }
 
 // Options of Run.
@@ -325,7 +325,7 @@ type ProcessStatus struct {
 	Started time.Time      `json:"started"`
 	Ready   bool           `json:"ready"`
 	Reasons []admin.Reason `json:"reasons"` // of not being ready
-	// Starting is why there is no pipeline yet.
+	// Starting is why there is no bridge yet.
 	Starting string `json:"starting,omitempty"`
 	*bridge.Status
 	// Reload is how the last attempt to read the configuration again went.

@@ -417,7 +417,8 @@ func whileSame(ctx context.Context, content string, files []string, changed func
 	changed()
 }
 
-// readFiles gives what there is now, and reports whether it has been dealt with, or ctx has ended.
+// readFiles returns what there is now, and reports whether it has been dealt with, or ctx has
+// ended.
 func (r *reloader) readFiles(ctx context.Context) (content string, done bool) {
 	if r.changing.Acquire(ctx, 1) != nil {
 		return "", true

@@ -118,7 +118,7 @@ func ended(err error) error {
 	return Failed(err)
 }
 
-// onHangup gives a channel that has a value for each SIGHUP, until ctx ends.
+// onHangup returns a channel that has a value for each SIGHUP, until ctx ends.
 func onHangup(ctx context.Context) <-chan os.Signal {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)

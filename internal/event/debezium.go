@@ -209,7 +209,7 @@ func (e *Event) InformerData() []byte {
 	return nil
 }
 
-// report gives an event about the informer what it says.
+// report sets what an event about the informer says.
 func (m *Maker) report(e *Event, data any) {
 	text := mustJSON(data)
 	if m.cfg.Payload == PayloadDebezium {

@@ -22,9 +22,9 @@ import (
 	"github.com/kubebridge/bridge/internal/resource/jsontree"
 )
 
-// highestStored is the highest era of a unit of which a version is stored, and the highest version
-// in it. A version that is beyond it can't be stored yet, and no other of its object is behind it:
-// so an object that is not in memory need not be looked for on disk. Most events are beyond it.
+// highestStored is the highest era of a unit with a stored version, and the highest version stored
+// in it. A version beyond it is new and the newest of its object, so Append does not search the
+// disk. Most events are beyond it.
 type highestStored struct {
 	era     uint32
 	version uint64

@@ -163,7 +163,7 @@ func newClient(config *rest.Config, gv *schema.GroupVersion) (rest.Interface, er
 	return client, nil
 }
 
-// send gives the body of the answer to a request. An error has the message that came with it:
+// send returns the body of the answer to a request. An error has the message that came with it:
 // Result.Raw alone would say "unknown".
 func send(ctx context.Context, request *rest.Request) (body []byte, contentType string, err error) {
 	answer := request.Do(ctx).ContentType(&contentType)

@@ -424,7 +424,7 @@ func Offline(name string) (group, resource string, err error) {
 	return group, resource, nil
 }
 
-// splitName gives the first word of a name, in small letters, and its group without the version.
+// splitName returns the first word of a name, in small letters, and its group without the version.
 func splitName(name string) (word, group string) {
 	word, group, _ = strings.Cut(strings.ToLower(name), ".")
 	if first, rest, _ := strings.Cut(group, "."); isVersion(first) {

@@ -50,7 +50,7 @@ func (w Writes) Sole() (FieldManager, bool) {
 	return by, w.Entries != ""
 }
 
-// Since gives the field manager of the version with these Writes, if they show it beside what was
+// Since returns the field manager of the version with these Writes, if they show it beside what was
 // written before. A write sets the time of at most one entry, that of its own manager. So it is the
 // writer's when no entry was as new before, or all others of the same second were there already.
 // Not every write leaves an entry: one that only removes fields has none, and then no entry is new.

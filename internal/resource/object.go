@@ -142,7 +142,7 @@ func MakeKey(namespace, name string) Key {
 // Digest stands for the key where its name must not be shown. It is the same in every process.
 func (k Key) Digest() uint64 { return xxhash.Sum64String(string(k)) }
 
-// Split gives back the namespace ("" for cluster-scoped objects) and the name. Neither can contain
+// Split returns the namespace ("" for cluster-scoped objects) and the name. Neither can contain
 // a slash.
 func (k Key) Split() (namespace, name string) {
 	if namespace, name, ok := strings.Cut(string(k), "/"); ok {
@@ -232,7 +232,7 @@ type Labels []byte
 // Labels returns the object's labels, empty where it has none.
 func (o *Object) Labels() Labels { return Member(Member(o.Raw, "metadata"), "labels") }
 
-// Lookup gives the value of a label, and reports whether there is one.
+// Lookup returns the value of a label, and reports whether there is one.
 func (l Labels) Lookup(label string) (value string, exists bool) {
 	raw := Member(l, label)
 	switch {

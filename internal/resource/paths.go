@@ -120,7 +120,7 @@ func (p Path) Overlaps(other Path) bool {
 	return true
 }
 
-// Find gives the value at an exact path, nil when there is none.
+// Find returns the value at an exact path, nil when there is none.
 func (p Path) Find(raw []byte) []byte {
 	for _, s := range p.steps {
 		if raw = Member(raw, s.name); raw == nil {

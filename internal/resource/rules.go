@@ -127,7 +127,7 @@ func (r *Rules) apply(obj *Object, t Type) (*Object, error) {
 	return out, nil
 }
 
-// rewrite gives the JSON without what the rules take out, otherwise byte-equal.
+// rewrite returns the JSON without what the rules take out, otherwise byte-equal.
 func (r *Rules) rewrite(raw []byte, redactor objectRedactor) ([]byte, error) {
 	w := rewriter{
 		Scanner: jsonscan.Of(raw), raw: raw, redactor: redactor,

@@ -131,7 +131,7 @@ func (e *Expression) matches(t resource.Type, c *event.Change, known objectTrees
 	return false, fmt.Errorf("the expression gave %s, not true or false", out.Type())
 }
 
-// activation gives an expression its variables, each made when it is first asked for.
+// activation has the variables of an expression, each made when it is first asked for.
 type activation struct {
 	typ    resource.Type
 	change *event.Change
@@ -158,7 +158,7 @@ func (t *objectTrees) oldOf(c *event.Change) jsontree.Value {
 	return t.old
 }
 
-// ResolveName gives a variable.
+// ResolveName returns a variable.
 func (a *activation) ResolveName(name string) (any, bool) {
 	switch name {
 	case "object":

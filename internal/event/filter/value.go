@@ -75,7 +75,7 @@ func (o *object) find(name string) ref.Val {
 	return o.values[i]
 }
 
-// Get gives a member, or absent.
+// Get returns a member, or absent.
 func (o *object) Get(index ref.Val) ref.Val {
 	name, ok := index.(types.String)
 	if !ok {
@@ -143,7 +143,7 @@ func (o *object) sameAs(other traits.Mapper) bool {
 // ConvertToNative is not needed.
 func (o *object) ConvertToNative(t reflect.Type) (any, error) { return nil, errNative(t) }
 
-// ConvertToType gives a map, or its type.
+// ConvertToType returns a map, or its type.
 func (o *object) ConvertToType(t ref.Type) ref.Val { return convert(o, t) }
 
 // Type returns the type of maps.
@@ -199,7 +199,7 @@ func (l *list) Add(other ref.Val) ref.Val { return l.index().Add(other) }
 // Contains reports whether an item is in the list.
 func (l *list) Contains(item ref.Val) ref.Val { return l.index().Contains(item) }
 
-// Get gives the item at an index.
+// Get returns the item at an index.
 func (l *list) Get(index ref.Val) ref.Val { return l.index().Get(index) }
 
 // Iterator goes over the items.
@@ -208,10 +208,10 @@ func (l *list) Iterator() traits.Iterator { return l.index().Iterator() }
 // Size returns the number of items.
 func (l *list) Size() ref.Val { return l.index().Size() }
 
-// ConvertToNative gives a list of Go values.
+// ConvertToNative returns a list of Go values.
 func (l *list) ConvertToNative(t reflect.Type) (any, error) { return l.index().ConvertToNative(t) }
 
-// ConvertToType gives a list, or its type.
+// ConvertToType returns a list, or its type.
 func (l *list) ConvertToType(t ref.Type) ref.Val { return convert(l, t) }
 
 // Type returns the type of lists.
@@ -245,7 +245,7 @@ func (absentValue) Iterator() traits.Iterator {
 // ConvertToNative is not needed.
 func (absentValue) ConvertToNative(t reflect.Type) (any, error) { return nil, errNative(t) }
 
-// ConvertToType gives the type of a map.
+// ConvertToType returns the type of a map.
 func (a absentValue) ConvertToType(t ref.Type) ref.Val { return convert(a, t) }
 
 // Equal to another that is absent.

@@ -136,7 +136,7 @@ func (c *Checker) laneNames(numbers map[uint32]bool) (names []string) {
 	return names
 }
 
-// judge gives the faults, and counts them. What the stream itself reports as missing is none.
+// judge returns the faults, and counts them. What the stream itself reports as missing is no fault.
 func (c *Checker) judge(count map[Kind]int) (found []Fault) {
 	for _, f := range c.faults.kept {
 		if !f.late || !slices.Contains(f.unit.selective, "latest") {

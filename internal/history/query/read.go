@@ -416,9 +416,9 @@ func Rebased(it *pebble.Iterator, o *Object, seq keys.Sequence, h record.Header)
 	return record.AppendRebased(nil, &h, d.base, d.text), nil
 }
 
-// Outlasts reports whether a notice of before a time leaves the states from then on uncertain. It
-// does where it is a hole that the last list before that time has not healed, and the object that
-// it names, if any, has no later version. synced is the end of that list, zero for none.
+// Outlasts reports whether notice m makes states from time at on uncertain. It returns true when m
+// is a hole that the last list before at has not healed, and m names no object, or an object
+// without a later version before at. synced is the end of that list, zero for none.
 func Outlasts(db DB, m *Notice, synced, at time.Time) (bool, error) {
 	if !m.IsHole() || m.isHealed(synced) {
 		return false, nil

@@ -77,7 +77,7 @@ func (s *state) run() error {
 	return nil
 }
 
-// resource gives the objects of one resource, which several informers may have. It reports whether
+// resource yields the objects of one resource, which several informers may have. It reports whether
 // to continue.
 func (s *state) resource(units []*record.Unit) (goOn bool, err error) {
 	var walks []*liveWalk

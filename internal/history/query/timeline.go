@@ -145,7 +145,7 @@ func (t *timelineWalk) run() (err error) {
 	}
 }
 
-// bucket gives what is in a bucket. It reports whether to continue.
+// bucket yields what is in a bucket. It reports whether to continue.
 func (t *timelineWalk) bucket(bucket uint32) (bool, error) {
 	prefix := keys.AppendBucket(nil, t.source, bucket)
 	if t.namespace != "*" {
@@ -225,7 +225,7 @@ func (t *timelineWalk) piece(
 
 func compareItems(a, b timelineItem) int { return a.Compare(&b.Entry) }
 
-// give gives an entry, where it is asked for.
+// give yields an entry, where it is asked for.
 func (t *timelineWalk) give(e *keys.Entry, value []byte) (bool, error) {
 	if e.Second < t.since || e.Second > t.until {
 		return true, nil

@@ -279,7 +279,7 @@ func (h Timeline) TimeOf(cluster string, version uint64) (last time.Time, err er
 	return last, nil
 }
 
-// lastBuckets gives what is in the last two buckets with changes up to a time.
+// lastBuckets yields what is in the last two buckets with changes up to a time.
 func (h Timeline) lastBuckets(cluster string, at time.Time, give func(e *keys.Entry)) error {
 	for _, u := range h.db.Units() {
 		if u.Cluster() != cluster || u.Resource == "" {

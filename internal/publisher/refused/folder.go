@@ -196,7 +196,7 @@ func (f *Folder) give(bytes int64) {
 	f.used.files--
 }
 
-// contents gives what the folder holds, as it was at some moment since the one given.
+// contents returns what the folder holds, as it was at some moment since the one given.
 func (f *Folder) contents(since time.Time) (usage, error) {
 	f.mu.Lock()
 	used := f.used

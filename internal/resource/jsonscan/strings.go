@@ -82,7 +82,7 @@ func (s *Scanner) runes(i int) (int, bool) {
 	return i, true
 }
 
-// at gives the byte at an offset, reading on if it must.
+// at returns the byte at an offset, reading on if it must.
 func (s *Scanner) at(i int) (c byte, ok bool) {
 	if i >= len(s.b) && !s.more() {
 		return 0, s.failAt(i, "a value does not end")

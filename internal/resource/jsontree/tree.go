@@ -457,7 +457,7 @@ func (t *table) name(m *memberSpan) []byte {
 
 func (t *table) value(m *memberSpan) Value { return t.doc.value(int(m.at), m.node) }
 
-// find gives the member of a name, which is in quotes; nil when there is none. Members are found
+// find returns the member of a name, which is in quotes; nil when there is none. Members are found
 // fastest in their order, which two versions of an object mostly share.
 func (t *table) find(quoted []byte) *memberSpan {
 	if t.next >= len(t.members) || !sameName(t.name(&t.members[t.next]), quoted) {
