@@ -24,9 +24,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Archive is the history of a bridge or of bridge archive, as bridge serve --live serves it. config
-// is that of the kubeconfig which it prints. It gives informers, and no Events: a history has the
-// versions of each object in their order, and not the order in which events came.
+// Archive returns the history of a bridge or of bridge archive, as bridge serve --live serves it.
+// config is that of the kubeconfig which it prints. It gives informers, and no Events: a history
+// has the versions of each object in their order, and not the order in which events came.
 func Archive(config *rest.Config) Source {
 	a := &archive{}
 	if a.base, _, a.err = rest.DefaultServerUrlFor(config); a.err == nil {
@@ -59,7 +59,7 @@ func (a *archive) String() string {
 	return "archive " + a.base.Host
 }
 
-// resourceOf is the resource of a partition, whose topic is <resource>.<version>.<group>.
+// resourceOf returns the resource of a partition, whose topic is <resource>.<version>.<group>.
 func resourceOf(p partition) schema.GroupVersionResource {
 	parts := strings.SplitN(p.topic, ".", 3)
 	return schema.GroupVersionResource{Resource: parts[0], Version: parts[1], Group: parts[2]}
@@ -72,7 +72,7 @@ func pathOf(gv schema.GroupVersion) string {
 	return "apis/" + gv.String()
 }
 
-// extents are the resources that can be listed.
+// extents returns the resources that can be listed.
 func (a *archive) extents(ctx context.Context) (map[partition]extent, error) {
 	if a.err != nil {
 		return nil, a.err
@@ -153,7 +153,7 @@ func (a *archive) get(ctx context.Context, path string, query url.Values, into a
 }
 
 func (a *archive) open(
-	ctx context.Context, from marks, now map[partition]extent,
+	ctx context.Context, from readOffsets, now map[partition]extent,
 ) (reader, error) {
 	ctx, stop := context.WithCancel(ctx)
 	r := &archiveReader{archive: a, read: make(chan archived), stop: stop}
@@ -318,7 +318,7 @@ func (r *archiveReader) watch(
 	}
 }
 
-// about is an event without an object.
+// about returns an event without an object.
 func (r *archiveReader) about(gvr schema.GroupVersionResource, kind string) *Event {
 	return &Event{Type: kind, Attributes: map[string]string{
 		"specversion": "1.0", "type": kind, "informer": "archive",
@@ -327,7 +327,7 @@ func (r *archiveReader) about(gvr schema.GroupVersionResource, kind string) *Eve
 	}}
 }
 
-// event is one of an object, and its version.
+// event returns the event of an object, and the version of the object.
 func (r *archiveReader) event(
 	gvr schema.GroupVersionResource, kind string, raw []byte,
 ) (e *Event, version int64, err error) {

@@ -23,7 +23,7 @@ type Client struct {
 	log    *slog.Logger
 
 	// Of Run.
-	read     marks          // nil before the source was opened
+	read     readOffsets    // nil before the source was opened
 	counts   map[string]int // of the partitions of each topic
 	heard    time.Time      // when the source last answered
 	catching bool           // what was there at the begin is still read
@@ -113,7 +113,7 @@ func (c *Client) isLost(now map[partition]extent) bool {
 func (c *Client) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.read, c.catching, c.caughtUp = marks{}, true, false
+	c.read, c.catching, c.caughtUp = readOffsets{}, true, false
 	for _, co := range c.collections {
 		co.reset()
 	}
@@ -219,7 +219,7 @@ func (e *UnknownResourceError) Error() string {
 		"it", e.Source, e.Resource, has)
 }
 
-// Resources are what the source has, once everything that was there has been read.
+// Resources returns what the source has, once everything that was there has been read.
 func (c *Client) Resources(ctx context.Context) ([]schema.GroupResource, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -276,7 +276,7 @@ type backend interface {
 	// extents returns what each partition holds now.
 	extents(ctx context.Context) (map[partition]extent, error)
 	// open reads each partition from its mark on. now is what the partitions held just before.
-	open(ctx context.Context, from marks, now map[partition]extent) (reader, error)
+	open(ctx context.Context, from readOffsets, now map[partition]extent) (reader, error)
 }
 
 // reader reads the messages of a source, in the order of each partition.
@@ -320,14 +320,14 @@ type removal struct {
 	key      string
 }
 
-// mark is how far a partition was read. A next of 0 is the beginning, wherever that is.
-type mark struct {
+// readOffset is how far a partition was read. A next of 0 is the beginning, wherever that is.
+type readOffset struct {
 	id   string
 	next int64
 }
 
-// marks are how far a source was read.
-type marks map[partition]mark
+// readOffsets are how far a source was read.
+type readOffsets map[partition]readOffset
 
 var (
 	errLost  = errors.New("messages that were not read are gone, or the source was recreated")
@@ -337,7 +337,7 @@ var (
 // check returns errLost where the partitions do not continue what was read, and errGrown where
 // there are more. Where messages may have been received and not yet read, a partition may have
 // dropped them: then isDropped is not asked.
-func (m marks) check(now map[partition]extent, isDropped bool) error {
+func (m readOffsets) check(now map[partition]extent, isDropped bool) error {
 	for p, at := range m {
 		holds, ok := now[p]
 		if !ok || holds.id != at.id || at.next > holds.next ||
@@ -352,10 +352,10 @@ func (m marks) check(now map[partition]extent, isDropped bool) error {
 }
 
 // add has new partitions read from their beginning.
-func (m marks) add(now map[partition]extent) {
+func (m readOffsets) add(now map[partition]extent) {
 	for p, holds := range now {
 		if _, ok := m[p]; !ok {
-			m[p] = mark{id: holds.id}
+			m[p] = readOffset{id: holds.id}
 		}
 	}
 }
@@ -371,12 +371,12 @@ func (s Source) extents(ctx context.Context) (map[partition]extent, error) {
 	return now, nil
 }
 
-// read calls take with each message behind the marks, until an error, and moves the marks. It also
-// calls take at the start, and when nothing came for a while and the source was reachable: then
-// without a message. The error is errLost or errGrown where the marks must be compared with the
-// source again.
+// read calls take with each message behind the offsets, until an error, and moves the offsets. It
+// also calls take at the start, and when nothing came for a while and the source was reachable:
+// then without a message. The error is errLost or errGrown where the offsets must be compared with
+// the source again.
 func (s Source) read(
-	ctx context.Context, at marks, now map[partition]extent,
+	ctx context.Context, at readOffsets, now map[partition]extent,
 	take func(m *message, isAtEnd bool) error,
 ) error {
 	in, err := s.backend.open(ctx, at, now)
@@ -405,7 +405,7 @@ func (s Source) read(
 			checked = time.Now()
 		}
 		if m != nil {
-			at[m.partition] = mark{id: at[m.partition].id, next: m.offset + 1}
+			at[m.partition] = readOffset{id: at[m.partition].id, next: m.offset + 1}
 		}
 		if err := take(m, in.atEnd()); err != nil {
 			return err

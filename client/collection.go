@@ -266,7 +266,7 @@ func (co *collection) checkList(u *unit, items int) {
 	}
 }
 
-// payload is the object of an event.
+// payload returns the object of an event.
 func payload(e *Event) ([]byte, error) {
 	if len(e.Data) == 0 {
 		return nil, fmt.Errorf("the event has no object: want payload object, change or metadata")
@@ -287,7 +287,7 @@ func payload(e *Event) ([]byte, error) {
 	return e.Data, nil
 }
 
-// as is the object, decoded for a scheme; nil for unstructured. It is decoded once.
+// as returns the object, decoded for a scheme; nil for unstructured. It is decoded once.
 func (o *object) as(scheme *runtime.Scheme) (runtime.Object, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -323,7 +323,7 @@ func decode(raw []byte, scheme *runtime.Scheme) (runtime.Object, error) {
 	return made, err
 }
 
-// listVersion is a resourceVersion for a list.
+// listVersion returns a resourceVersion for a list.
 func (co *collection) listVersion() string {
 	return strconv.FormatUint(cmp.Or(co.version, 1), 10)
 }

@@ -53,7 +53,7 @@ func (e *Event) IsDelete() bool {
 		strings.HasSuffix(e.Type, ".delete"))
 }
 
-// Resource is what the event is about.
+// Resource returns what the event is about.
 func (e *Event) Resource() schema.GroupResource {
 	group, _, ok := strings.Cut(e.Attributes["apiversion"], "/")
 	if !ok {
@@ -65,12 +65,12 @@ func (e *Event) Resource() schema.GroupResource {
 // key of the object: namespace and name.
 func (e *Event) key() string { return e.Attributes["namespace"] + "/" + e.Attributes["name"] }
 
-// identity is the same for two messages of one event.
+// identity returns the same for two messages of one event.
 func (e *Event) identity() string {
 	return e.Attributes["source"] + " " + e.Attributes["informer"] + " " + e.Attributes["id"]
 }
 
-// unit is the informer's share of a resource that an event about an informer is about: its id
+// unit returns the informer's share of a resource that an event about an informer is about: its id
 // begins with that.
 func (e *Event) unit() string {
 	what := "/" + e.Type[strings.LastIndexByte(e.Type, '.')+1:] + "/"
@@ -149,7 +149,7 @@ var (
 type eventReader struct {
 	source Source
 	yield  func(*Event, error) bool
-	read   marks
+	read   readOffsets
 
 	seed maphash.Seed
 	seen map[uint64]struct{}
@@ -212,9 +212,9 @@ func (r *eventReader) begin(now map[partition]extent) error {
 		case !ok:
 			delete(r.read, p)
 		case holds.id != at.id || at.next > holds.next:
-			r.read[p] = mark{id: holds.id}
+			r.read[p] = readOffset{id: holds.id}
 		case !r.source.isState && at.next > 0 && holds.first > at.next:
-			r.read[p] = mark{id: holds.id, next: holds.first}
+			r.read[p] = readOffset{id: holds.id, next: holds.first}
 		default:
 			continue
 		}
@@ -230,13 +230,13 @@ func (r *eventReader) begin(now map[partition]extent) error {
 
 // recall reads what came before the position, so that its repeats are known.
 func (r *eventReader) recall(ctx context.Context, now map[partition]extent) error {
-	before, until := marks{}, map[partition]int64{}
+	before, until := readOffsets{}, map[partition]int64{}
 	for p, holds := range now {
-		before[p] = mark{id: holds.id, next: holds.next}
+		before[p] = readOffset{id: holds.id, next: holds.next}
 		at := r.read[p].next
 		first := max(holds.first, at-maxIdentities/int64(len(now)))
 		if first < at {
-			before[p], until[p] = mark{id: holds.id, next: first}, at
+			before[p], until[p] = readOffset{id: holds.id, next: first}, at
 		}
 	}
 	if len(until) == 0 {
@@ -278,7 +278,7 @@ func (r *eventReader) take(m *message, _ bool) error {
 
 // position is <topic>/<partition>@<id>:<next> of each partition. The id is there because a stream
 // or topic that was recreated under its name has the same offsets.
-func (m marks) position() Position {
+func (m readOffsets) position() Position {
 	var text []byte
 	for _, p := range slices.SortedFunc(maps.Keys(m), func(a, b partition) int {
 		return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.number, b.number))
@@ -291,21 +291,21 @@ func (m marks) position() Position {
 	return Position(text)
 }
 
-func (p Position) parse() (marks, error) {
-	found := marks{}
+func (p Position) parse() (readOffsets, error) {
+	found := readOffsets{}
 	if p == "" {
 		return found, nil
 	}
 	for text := range strings.SplitSeq(string(p), ",") {
-		place, at, isMark := strings.Cut(text, "@")
-		topic, number, hasNumber := strings.Cut(place, "/")
+		lane, at, hasOffset := strings.Cut(text, "@")
+		topic, number, hasNumber := strings.Cut(lane, "/")
 		id, next, hasNext := strings.Cut(at, ":")
 		of, numberErr := strconv.ParseInt(number, 10, 32)
 		offset, offsetErr := strconv.ParseInt(next, 10, 64)
-		if !isMark || !hasNumber || !hasNext || numberErr != nil || offsetErr != nil {
+		if !hasOffset || !hasNumber || !hasNext || numberErr != nil || offsetErr != nil {
 			return nil, fmt.Errorf("position %q is none that Events gave", string(p))
 		}
-		found[partition{topic, int32(of)}] = mark{id, offset}
+		found[partition{topic, int32(of)}] = readOffset{id, offset}
 	}
 	return found, nil
 }

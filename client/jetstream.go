@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Bucket is a key-value bucket that a sink with mode kv writes.
+// Bucket returns a key-value bucket that a sink with mode kv writes.
 func Bucket(js jetstream.JetStream, bucket string) Source {
 	return Source{
 		backend: jetStream{js: js, stream: "KV_" + bucket, name: "bucket " + bucket, isBucket: true},
@@ -20,7 +20,7 @@ func Bucket(js jetstream.JetStream, bucket string) Source {
 	}
 }
 
-// Stream is a stream that a sink with mode jetstream writes. Its payload is object, change or
+// Stream returns a stream that a sink with mode jetstream writes. Its payload is object, change or
 // metadata where informers read it.
 func Stream(js jetstream.JetStream, stream string) Source {
 	return Source{backend: jetStream{js: js, stream: stream, name: "stream " + stream}}
@@ -49,7 +49,7 @@ func (s jetStream) extents(ctx context.Context) (map[partition]extent, error) {
 }
 
 func (s jetStream) open(
-	ctx context.Context, from marks, _ map[partition]extent,
+	ctx context.Context, from readOffsets, _ map[partition]extent,
 ) (reader, error) {
 	cfg := jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy,

@@ -74,7 +74,7 @@ func (s *kafka) extents(ctx context.Context) (map[partition]extent, error) {
 }
 
 func (s *kafka) open(
-	ctx context.Context, from marks, now map[partition]extent,
+	ctx context.Context, from readOffsets, now map[partition]extent,
 ) (reader, error) {
 	if err := s.isCompacted(ctx); err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func parseKafka(record *kgo.Record) (*Event, error) {
 	return e, nil
 }
 
-// removedBy is what a tombstone removes: the key is <resource.group>/<namespace>/<name>.
+// removedBy returns what a tombstone removes: the key is <resource.group>/<namespace>/<name>.
 func removedBy(key string) *removal {
 	of, object, ok := strings.Cut(key, "/")
 	resource, group, _ := strings.Cut(of, ".")

@@ -24,7 +24,7 @@ type Options struct {
 	Scheme *runtime.Scheme
 }
 
-// ListerWatcher gives what a reflector needs: pass it to cache.NewSharedIndexInformer. It waits
+// ListerWatcher returns what a reflector needs: pass it to cache.NewSharedIndexInformer. It waits
 // until everything that was in the source has been read, so Run must be running. The error is an
 // UnknownResourceError where the source has nothing of the resource. Each informer needs one of its
 // own.
@@ -112,7 +112,7 @@ func supported(options metav1.ListOptions) error {
 	return nil
 }
 
-// snapshot is the complete state, and the place behind it.
+// snapshot returns the complete state, and the place behind it.
 func (lw *ListerWatcher) snapshot(
 	ctx context.Context,
 ) (objects []*object, version string, at cursor, err error) {

@@ -4,9 +4,9 @@
 // In: a checked configuration. Out: a bridge that runs, its admin server, and answers about the
 // configuration (samples, its schema, a check of the cluster and the brokers).
 //
-// Run contacts the API server, opens the state, assembles pipelines and sinks, and blocks until
+// Run contacts the API server, opens the state, assembles informers and sinks, and blocks until
 // its context ends or a part fails. While it runs, the configuration can be read again (reload.go)
-// and the API server's resources can change (planner.go). Brokers are contacted by the sinks,
+// and the API server's resources can change (discover.go). Brokers are contacted by the sinks,
 // after the start.
 package app
 
@@ -43,7 +43,7 @@ type StartError struct{ Err error }
 
 func (e *StartError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *StartError) Unwrap() error { return e.Err }
 
 // Options of Run.
@@ -78,8 +78,8 @@ type ConfigInput struct {
 	began string // what the file held when the source was made
 }
 
-// NewSource is the source of a configuration that load reads from file, "" for none. Make it before
-// the first load: a change of the file after that is noticed.
+// NewSource returns the source of a configuration that load reads from file, "" for none. Make it
+// before the first load: a change of the file after that is noticed.
 func NewSource(file string, load func() (*config.Config, error)) *ConfigInput {
 	return &ConfigInput{load: load, file: file, began: contentOf(file)}
 }
@@ -218,11 +218,11 @@ func listen(
 	return server, server.Listen(ctx)
 }
 
-// Serve runs the pipeline until ctx ends or something fails. The admin server is there before it,
+// serve runs the bridge until ctx ends or something fails. The admin server is there before it,
 // so that a start that has to wait can be watched, and outlives it, for the drain.
 func serve(
 	ctx context.Context, server *admin.Server, log *slog.Logger,
-	pipeline func(context.Context) error,
+	run func(context.Context) error,
 ) error {
 	began := time.Now()
 	g, gctx := errgroup.WithContext(context.WithoutCancel(ctx))
@@ -234,10 +234,10 @@ func serve(
 		defer stopAdmin()
 		work, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		// A failed admin server ends the pipeline too, in order.
+		// A failed admin server ends the bridge too, in order.
 		unhook := context.AfterFunc(gctx, func() { cancel(context.Cause(gctx)) })
 		defer unhook()
-		return pipeline(work)
+		return run(work)
 	})
 	return stopped(ctx, g.Wait(), time.Since(began), log)
 }
@@ -277,12 +277,12 @@ func plural(n int, what string) string {
 }
 
 // statusSource is what the admin server shows: at first why there is nothing to show yet, then the
-// pipeline. Its methods may be called concurrently.
+// bridge. Its methods may be called concurrently.
 type statusSource struct {
 	version  string   // of the program
 	outcome  *outcome // of reloads
 	mu       sync.Mutex
-	pipeline *assembly // guarded by mu; nil until it is assembled
+	assembly *assembly // guarded by mu; nil until it is assembled
 	why      string    // guarded by mu
 	began    time.Time
 }
@@ -301,20 +301,20 @@ func (s *statusSource) waits(err error) {
 	s.why = err.Error()
 }
 
-// runs is called when there is a pipeline.
+// runs is called when there is a bridge.
 func (s *statusSource) runs(p *assembly) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pipeline = p
+	s.assembly = p
 }
 
 func (s *statusSource) get() (p *assembly, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pipeline, s.why
+	return s.assembly, s.why
 }
 
-// Reasons is why the bridge is not ready, as the admin server shows it.
+// reasons returns why the bridge is not ready, as the admin server shows it.
 func (s *statusSource) reasons() []admin.Reason {
 	p, why := s.get()
 	if p == nil {
@@ -324,20 +324,20 @@ func (s *statusSource) reasons() []admin.Reason {
 }
 
 // ProcessStatus is what /status shows: what the process is, whether it is ready, and where the
-// pipeline stands once there is one.
+// bridge stands once there is one.
 type ProcessStatus struct {
 	Version string         `json:"version"`
 	Started time.Time      `json:"started"`
 	Ready   bool           `json:"ready"`
 	Reasons []admin.Reason `json:"reasons"` // of not being ready
-	// Starting is why there is no pipeline yet.
+	// Starting is why there is no bridge yet.
 	Starting string `json:"starting,omitempty"`
 	*bridge.Status
 	// Reload is how the last attempt to read the configuration again went.
 	Reload *ReloadStatus `json:"reload,omitempty"`
 }
 
-// status is where the process stands.
+// status returns where the process stands.
 func (s *statusSource) status() ProcessStatus {
 	reasons := s.reasons()
 	if reasons == nil {
@@ -356,7 +356,7 @@ func (s *statusSource) status() ProcessStatus {
 	return r
 }
 
-// close closes the pipeline's state, if there is one, after nobody asks for its status any more.
+// close closes the bridge's state, if there is one, after nobody asks for its status any more.
 func (s *statusSource) close() error {
 	p, _ := s.get()
 	if p == nil {

@@ -76,7 +76,7 @@ type assembly struct {
 // Close closes the state, after Run has returned.
 func (p *assembly) Close() error { return p.db.Close() }
 
-// Reasons is why the pipeline is not ready, as the admin server shows it.
+// reasons returns why the bridge is not ready, as the admin server shows it.
 func (p *assembly) reasons() []admin.Reason {
 	var list []admin.Reason
 	for _, r := range p.bridge.Ready() {
@@ -148,7 +148,7 @@ func (a *assembler) assemble(ctx context.Context) (*assembly, error) {
 	return p, nil
 }
 
-// ListCheck asks for the bridge's rights, with a rate of its own: what is watched does not wait for
+// listCheck asks for the bridge's rights, with a rate of its own: what is watched does not wait for
 // it.
 func (a *assembler) listCheck() (*rights.ListCheck, error) {
 	const perSecond = 10
@@ -161,8 +161,8 @@ func (a *assembler) listCheck() (*rights.ListCheck, error) {
 	return rights.NewListCheck(resolver, a.log), err
 }
 
-// StateDir is the directory of the state database: one of its own inside state.dir, beside which
-// other things may lie, such as an embedded broker's streams or a volume's lost+found.
+// StateDir returns the directory of the state database: one of its own inside state.dir, beside
+// which other things may lie, such as an embedded broker's streams or a volume's lost+found.
 func StateDir(c *config.Config) string { return filepath.Join(c.State.Dir, "db") }
 
 // openState opens the database.
@@ -184,8 +184,8 @@ func (a *assembler) openState(clusterID string) (*store.DB, error) {
 	return db, nil
 }
 
-// bodiesPerSecond is the configured bound. There is none where chains of owners are asked for: they
-// are made of the bodies of other informers' objects.
+// bodiesPerSecond returns the configured bound. There is none where chains of owners are asked for:
+// they are made of the bodies of other informers' objects.
 func (a *assembler) bodiesPerSecond() int {
 	if slices.ContainsFunc(a.config.Informers,
 		func(inf config.Informer) bool { return inf.Owners }) {
@@ -301,7 +301,7 @@ func (a *assembler) bridge(
 	return &assembly{bridge: b, db: c.DB, rights: check, cluster: c.Cluster, planner: p}, err
 }
 
-// unit is what all units of an informer have in common.
+// unit returns what all units of an informer have in common.
 func unit(inf *config.Informer, redactor *resource.Redactor) (informer.Config, error) {
 	u := informer.Config{
 		Informer:      inf.Name,

@@ -169,8 +169,8 @@ func (l *liveCheck) sink(ctx context.Context, i int) {
 	l.addAll(sinkProblems(l.config, i, err))
 }
 
-// topics are those of a sink that can be known without an event: they depend on no object's
-// namespace or name.
+// topics returns the topics of a sink that can be known without an event: they depend on no
+// object's namespace or name.
 func (l *liveCheck) topics(sink, template string) []string {
 	if l.catalog == nil || l.cluster == "" {
 		return nil
@@ -196,7 +196,7 @@ func (l *liveCheck) topics(sink, template string) []string {
 	return names
 }
 
-// topicOf is the topic of all objects of a type, "" when it depends on the object.
+// topicOf returns the topic of all objects of a type, "" when it depends on the object.
 func topicOf(topic *event.Template, cluster, informer string, t resource.Type) string {
 	const field = "{}" // no topic has it in its name
 	name := topic.Pattern(field, map[string]string{
@@ -209,8 +209,8 @@ func topicOf(topic *event.Template, cluster, informer string, t resource.Type) s
 	return name
 }
 
-// Warnings are what a configuration may say and what is often not meant, each with its place in the
-// file. `bridge validate` prints them and `bridge run` logs them.
+// Warnings returns what a configuration may say and what is often not meant, each with its place in
+// the file. `bridge validate` prints them and `bridge run` logs them.
 func Warnings(c *config.Config) []error {
 	return slices.Concat(ownKeys(c), kindsNamed(c), c.Warnings())
 }
@@ -245,8 +245,8 @@ func kindsServed(c *config.Config, selected [][]resource.Type) (list []error) {
 	return list
 }
 
-// kindWarning is a warning of one kind, or none: where an informer says what becomes of the kind's
-// credentials, or that Secrets are sent, its author has decided.
+// kindWarning returns a warning of one kind, or none: where an informer says what becomes of the
+// kind's credentials, or that Secrets are sent, its author has decided.
 func kindWarning(c *config.Config, informer int, t resource.Type) []error {
 	inf := &c.Informers[informer]
 	places := resource.Unredacted(t)

@@ -33,7 +33,7 @@ type adminCommands struct {
 
 var _ admin.Controller = (*adminCommands)(nil)
 
-// running is the pipeline, or why there is none yet.
+// running returns the bridge, or why there is none yet.
 func (c *adminCommands) running() (*assembly, error) {
 	p, why := c.start.get()
 	if p == nil {
@@ -138,7 +138,7 @@ func (c *adminCommands) Reload(ctx context.Context, by admin.Caller) (string, er
 	return done(err, "%s", message)
 }
 
-// done is the answer to a command.
+// done returns the answer to a command.
 func done(err error, format string, args ...any) (string, error) {
 	code := http.StatusInternalServerError
 	switch {
@@ -157,7 +157,7 @@ func done(err error, format string, args ...any) (string, error) {
 	return "", &admin.Error{Code: code, Err: err}
 }
 
-// inspector is what the status page looks through: the live tail, and the objects of the pipeline
+// inspector is what the status page looks through: the live tail, and the objects of the bridge
 // that runs.
 type inspector struct {
 	hub   *tail.Hub

@@ -197,7 +197,7 @@ func (p *planner) same(i int, before *planner) bool {
 	return j >= 0 && p.templates[i].Redaction == before.templates[j].Redaction
 }
 
-// has is the index of an informer that is there as it is, -1 for none.
+// has returns the index of an informer that is there as it is, -1 for none.
 func (p *planner) has(inf *config.Informer) int {
 	if p == nil {
 		return -1
@@ -206,7 +206,7 @@ func (p *planner) has(inf *config.Informer) int {
 		func(other config.Informer) bool { return reflect.DeepEqual(other, *inf) })
 }
 
-// namedOnly are the resources that a selection has by their names.
+// namedOnly returns the resources that a selection has by their names.
 func namedOnly(catalog *kube.Catalog, s kube.Selection) map[string]bool {
 	named := map[string]bool{}
 	for _, name := range s.Names {
@@ -267,7 +267,7 @@ func (p *planner) plan(catalog *kube.Catalog, types [][]resource.Type) bridge.Pl
 	return plan
 }
 
-// shardOf is the share of the objects that this process has.
+// shardOf returns the share of the objects that this process has.
 func shardOf(c *config.Config) (resource.Shard, error) {
 	if c.Shard == "" {
 		return resource.Shard{}, nil
@@ -283,7 +283,7 @@ func shardOf(c *config.Config) (resource.Shard, error) {
 	return shardOfHost(host, count, c.Standby.Enabled)
 }
 
-// shardOfHost is the shard of the pod of a StatefulSet, whose name ends with its number. With
+// shardOfHost returns the shard of the pod of a StatefulSet, whose name ends with its number. With
 // replicas the numbers begin again behind the last shard. Without, two pods of one shard would both
 // publish, so that is an error.
 func shardOfHost(host, count string, replicas bool) (resource.Shard, error) {
@@ -303,7 +303,7 @@ func shardOfHost(host, count string, replicas bool) (resource.Shard, error) {
 		"those of a StatefulSet's pods do", count, host, want)
 }
 
-// roundRobin is a number modulo a count; what is none is left as it is.
+// roundRobin returns a number modulo a count; what is none is left as it is.
 func roundRobin(number, count string) string {
 	n, err := strconv.ParseUint(number, 10, 31)
 	of, countErr := strconv.ParseUint(count, 10, 31)

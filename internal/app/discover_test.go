@@ -52,7 +52,7 @@ func TestReloadDiscoveryFailure(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := &reloader{pipeline: &assembly{planner: &planner{resolver: resolver}}}
+			r := &reloader{assembly: &assembly{planner: &planner{resolver: resolver}}}
 			_, err = r.discover(t.Context(), c)
 			if err == nil || errors.Is(err, errNotNow) != test.later || (len(settings.Problems(err)) == 0) != test.later {
 				t.Errorf("%v; %d problems of the file", err, len(settings.Problems(err)))

@@ -15,7 +15,7 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// informerRules are what an informer keeps back from all its sinks.
+// informerRules returns what an informer keeps back from all its sinks.
 func informerRules(inf *config.Informer) (filter.Rules, error) {
 	r, err := rules(inf.Operations, inf.Filter)
 	if err != nil {
@@ -49,7 +49,7 @@ func paths(texts []string) ([]resource.Path, error) {
 	return paths, nil
 }
 
-// redaction is what an informer takes out of its objects, nil for nothing.
+// redaction returns what an informer takes out of its objects, nil for nothing.
 func redaction(inf *config.Informer, redactor *resource.Redactor) (*resource.Rules, error) {
 	redact, err := paths(inf.Redact)
 	if err != nil {
@@ -65,8 +65,8 @@ func redaction(inf *config.Informer, redactor *resource.Redactor) (*resource.Rul
 	})
 }
 
-// lifts are the attributes that an informer's events have of their objects, in the order of their
-// names.
+// lifts returns the attributes that an informer's events have of their objects, in the order of
+// their names.
 func lifts(attributes map[string]string) ([]event.CustomAttribute, error) {
 	var list []event.CustomAttribute
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
@@ -105,7 +105,7 @@ func keyFromFile(c *config.Config) (*resource.Redactor, error) {
 	return redactor, nil
 }
 
-// redactorOf is that of the configured file, else that of the state directory.
+// redactorOf returns a redactor with the key of the configured file, else of the state directory.
 func redactorOf(c *config.Config, db *store.DB) (*resource.Redactor, error) {
 	if redactor, err := keyFromFile(c); err != nil || redactor != nil {
 		return redactor, err

@@ -2,15 +2,19 @@ package app
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.yaml.in/yaml/v3"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/kubebridge/bridge/config"
@@ -36,7 +40,7 @@ type reloader struct {
 	// assembler is of the configuration that runs.
 	assembler *assembler
 	guard     *config.Guard
-	pipeline  *assembly
+	assembly  *assembly
 	secrets   map[string]string // what the files that are read once hold, by sink
 	done      string            // the content that was dealt with last, applied or refused
 }
@@ -54,7 +58,7 @@ func newReloader(o *Options, results *outcome) *reloader {
 // begin makes a reloader for a configuration that runs. began is what its file held before it was
 // read.
 func (r *reloader) begin(a *assembler, p *assembly, began string) {
-	r.assembler, r.pipeline, r.secrets = a, p, secretsOf(a.config)
+	r.assembler, r.assembly, r.secrets = a, p, secretsOf(a.config)
 	r.guard = config.NewGuard(a.config)
 	if contentOf(r.file) == began {
 		r.done = r.content()
@@ -62,7 +66,7 @@ func (r *reloader) begin(a *assembler, p *assembly, began string) {
 	r.changing.Release(1)
 }
 
-// current is the configuration that runs.
+// current returns the configuration that runs.
 func (r *reloader) current(ctx context.Context) (*config.Config, error) {
 	if r.changing.Acquire(ctx, 1) != nil {
 		return nil, context.Cause(ctx)
@@ -115,7 +119,7 @@ func (r *reloader) reload(ctx context.Context, why string) (done string, err err
 	return done, nil
 }
 
-// Change finds out what is to change, and changes it. The level is that of the log, where it is
+// change finds out what is to change, and changes it. The level is that of the log, where it is
 // another now: what an operator has set meanwhile stays until the configuration says something
 // else.
 func (r *reloader) change(
@@ -144,11 +148,11 @@ func (r *reloader) change(
 		return done, "", err
 	}
 	// chains of owners may be asked for now
-	r.pipeline.db.SetBodiesPerSecond(after.bodiesPerSecond())
-	r.pipeline.rights.Change(c.Units)
-	r.pipeline.planner, r.assembler, r.secrets = planner, &after, secrets
+	r.assembly.db.SetBodiesPerSecond(after.bodiesPerSecond())
+	r.assembly.rights.Change(c.Units)
+	r.assembly.planner, r.assembler, r.secrets = planner, &after, secrets
 	r.guard.SetRunning(next)
-	if err := forgetOwnKey(next, r.pipeline.db); err != nil {
+	if err := forgetOwnKey(next, r.assembly.db); err != nil {
 		r.log.Error("the redaction key of before is still in the state directory", "err", err)
 	}
 	if next.Log.Level != before.Log.Level {
@@ -168,7 +172,7 @@ func (r *reloader) reconfigure(
 	defer cancel(nil)
 	go whileSame(ctx, content, r.files(),
 		func() { cancel(fmt.Errorf("%w: the file has changed again meanwhile", errNotNow)) })
-	return r.pipeline.bridge.Reconfigure(ctx, c)
+	return r.assembly.bridge.Reconfigure(ctx, c)
 }
 
 // plan says what is to change. It asks the API server, and contacts nobody else.
@@ -183,11 +187,11 @@ func (r *reloader) plan(
 	if err != nil {
 		return nil, nil, err
 	}
-	redactor, err := redactorOf(after.config, r.pipeline.db)
+	redactor, err := redactorOf(after.config, r.assembly.db)
 	if err != nil {
 		return nil, nil, err
 	}
-	planner, err := newPlanner(after.config, found, redactor, shard, r.pipeline.planner)
+	planner, err := newPlanner(after.config, found, redactor, shard, r.assembly.planner)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -199,7 +203,7 @@ func (r *reloader) plan(
 	for i := range after.config.Informers {
 		inf := &after.config.Informers[i]
 		c.Informers = append(c.Informers, inf.Name)
-		if !planner.same(i, r.pipeline.planner) {
+		if !planner.same(i, r.assembly.planner) {
 			c.Changed = append(c.Changed, inf.Name)
 		}
 	}
@@ -213,7 +217,7 @@ func (r *reloader) plan(
 func (r *reloader) discover(ctx context.Context, c *config.Config) (d discoveryResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	before := r.pipeline.planner
+	before := r.assembly.planner
 	d.resolver = before.resolver
 	if err := d.resolver.Ready(ctx); err != nil && kube.Classify(err) != kube.Forbidden {
 		// one that is just starting does not know all custom resources
@@ -243,7 +247,7 @@ func (r *reloader) discover(ctx context.Context, c *config.Config) (d discoveryR
 	return d, errors.Join(problems...)
 }
 
-// sinks are all sinks: recreated where they have changed, else by name only.
+// sinks returns all sinks: recreated where they have changed, else by name only.
 func (r *reloader) sinks(
 	after *assembler, secrets map[string]string,
 ) (list []bridge.SinkConfig, err error) {
@@ -257,7 +261,7 @@ func (r *reloader) sinks(
 			continue
 		}
 		// an embedded server runs already: it can't be changed
-		sc, _, err := after.makeSink(r.pipeline.cluster, sink)
+		sc, _, err := after.makeSink(r.assembly.cluster, sink)
 		problems = append(problems, sinkProblems(after.config, i, err)...)
 		list = append(list, sc)
 	}
@@ -332,9 +336,119 @@ func (o *outcome) record(why string, changes bridge.Changes, err error) {
 	o.last = s
 }
 
-// status is the last attempt, nil when there was none.
+// status returns the last attempt, nil when there was none.
 func (o *outcome) status() *ReloadStatus {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.last
+}
+
+// contentOf returns a digest of what files hold. It reads them, since notifications of changes miss
+// some: a volume of a ConfigMap changes by a link to another directory, editors write a new file
+// and rename it, and network file systems send none.
+func contentOf(files ...string) string {
+	h := sha256.New()
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		fmt.Fprintf(h, "%s %d %v\n", file, len(data), err)
+		h.Write(data)
+	}
+	return string(h.Sum(nil))
+}
+
+// versionOf distinguishes the configurations of replicas: by what a running bridge changes, as it
+// is written in the file, so that replicas may have paths and values of variables of their own. ""
+// without a file.
+func versionOf(file string) string {
+	data, err := os.ReadFile(file)
+	if file == "" || err != nil {
+		return ""
+	}
+	var live struct {
+		Informers, Sinks any
+	}
+	if err := yaml.Unmarshal(data, &live); err != nil {
+		return "" // it is refused
+	}
+	sum := sha256.Sum256(fmt.Append(nil, live)) // maps in the order of their keys
+	return hex.EncodeToString(sum[:4])
+}
+
+// secretsOf returns what the files with secrets that are read once hold, by sink.
+func secretsOf(c *config.Config) map[string]string {
+	secrets := map[string]string{}
+	for i := range c.Sinks {
+		secrets[c.Sinks[i].Name] = contentOf(c.Sinks[i].ReadOnce()...)
+	}
+	return secrets
+}
+
+// content returns what a configuration is made of holds now. The caller holds changing.
+func (r *reloader) content() string { return contentOf(r.files()...) }
+
+// files returns what a configuration is made of: the file, the redaction key's, and what its sinks
+// read once. The caller holds changing.
+func (r *reloader) files() []string {
+	list := []string{r.file}
+	if key := r.assembler.config.Redaction.KeyFile; key != "" {
+		list = append(list, key)
+	}
+	for i := range r.assembler.config.Sinks {
+		list = append(list, r.assembler.config.Sinks[i].ReadOnce()...)
+	}
+	return list
+}
+
+// sameInterval is how often files are read that are not to change.
+const sameInterval = time.Second
+
+// whileSame calls changed when files have another content, or returns when ctx ends.
+func whileSame(ctx context.Context, content string, files []string, changed func()) {
+	tick := time.NewTicker(sameInterval)
+	defer tick.Stop()
+	for contentOf(files...) == content {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	changed()
+}
+
+// readFiles returns what there is now, and reports whether it has been dealt with, or ctx has
+// ended.
+func (r *reloader) readFiles(ctx context.Context) (content string, done bool) {
+	if r.changing.Acquire(ctx, 1) != nil {
+		return "", true
+	}
+	defer r.changing.Release(1)
+	content = r.content()
+	return content, content == r.done
+}
+
+// watch reloads at each SIGHUP, and when the configuration file has changed, or a file that is
+// read once, until ctx ends. A change counts when it was seen twice: who writes a file may be in
+// the middle of it. What could not be tried is tried again. 0 looks at no file.
+func (r *reloader) watch(ctx context.Context, hangups <-chan os.Signal, interval time.Duration) {
+	var ticks <-chan time.Time
+	if interval > 0 {
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		ticks = tick.C
+	}
+	for last := ""; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+			_, _ = r.reload(ctx, "SIGHUP") // what comes of it is logged
+		case <-ticks:
+			now, done := r.readFiles(ctx)
+			if !done && now == last {
+				_, _ = r.reload(ctx, "the file has changed")
+			}
+			last = now
+		}
+	}
 }

@@ -33,7 +33,7 @@ const (
 func (c *adminCommands) SendUndelivered(
 	ctx context.Context, _ admin.Caller, sink string, ids []string,
 ) (admin.Resent, error) {
-	return c.resend(ctx, resending{
+	return c.resend(ctx, resendCommand{
 		sink: sink,
 		read: func(_ context.Context, _ string, answer *admin.Resent) (resendable, error) {
 			if c.undelivered == "" {
@@ -58,7 +58,7 @@ func (c *adminCommands) SendUndelivered(
 func (c *adminCommands) SendDeadLetters(
 	ctx context.Context, _ admin.Caller, sink string, positions []string,
 ) (admin.Resent, error) {
-	return c.resend(ctx, resending{
+	return c.resend(ctx, resendCommand{
 		sink: sink,
 		read: func(
 			ctx context.Context, cluster string, answer *admin.Resent,
@@ -70,8 +70,8 @@ func (c *adminCommands) SendDeadLetters(
 	})
 }
 
-// resending is one command that sends refused events again.
-type resending struct {
+// resendCommand is one command that sends refused events again.
+type resendCommand struct {
 	sink string
 	// read reads them. What can't be sent is in the answer.
 	read func(ctx context.Context, cluster string, answer *admin.Resent) (resendable, error)
@@ -92,7 +92,7 @@ func (r *resendable) add(id string, e *event.Event, bytes int) {
 	r.ids, r.events, r.bytes = append(r.ids, id), append(r.events, e), r.bytes+bytes
 }
 
-func (c *adminCommands) resend(ctx context.Context, r resending) (answer admin.Resent, err error) {
+func (c *adminCommands) resend(ctx context.Context, r resendCommand) (answer admin.Resent, err error) {
 	p, err := c.running()
 	if err != nil {
 		return answer, err
@@ -207,7 +207,7 @@ func (c *adminCommands) readDeadLetters(
 }
 
 // conclude answers for an event. One that was acknowledged is settled, and no other.
-func (r *resending) conclude(id string, resent *bridge.Resent, answer *admin.Resent) error {
+func (r *resendCommand) conclude(id string, resent *bridge.Resent, answer *admin.Resent) error {
 	switch resent.Outcome {
 	case publisher.Acknowledged, publisher.Recalled, publisher.DeadLettered:
 		if err := r.settled(id); err != nil {
@@ -220,7 +220,7 @@ func (r *resending) conclude(id string, resent *bridge.Resent, answer *admin.Res
 	return nil
 }
 
-// current is the configuration that the bridge runs with.
+// current returns the configuration that the bridge runs with.
 func (c *adminCommands) current(ctx context.Context) (*config.Config, error) {
 	if c.reloader == nil {
 		return c.config, nil
@@ -228,11 +228,11 @@ func (c *adminCommands) current(ctx context.Context) (*config.Config, error) {
 	return c.reloader.current(ctx)
 }
 
-// UndeliveredDir is the folder of events that no broker accepted.
+// UndeliveredDir returns the folder of events that no broker accepted.
 func UndeliveredDir(c *config.State) string { return filepath.Join(c.Dir, "undelivered") }
 
-// newUndelivered is the folder for what no broker takes; nil without a disk, or with no room for
-// it.
+// newUndelivered returns the folder for what no broker takes; nil without a disk, or with no room
+// for it.
 func newUndelivered(c *config.State, registry prometheus.Registerer) *refused.Folder {
 	if c.Mode == "memory" || c.MaxUndeliveredBytes == 0 {
 		return nil

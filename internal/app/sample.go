@@ -108,7 +108,7 @@ func newSampleStream(json bool, most int) *sampleStream {
 	}
 }
 
-// finish lets the sinks take whatever comes, so that the pipeline can end.
+// finish lets the sinks take whatever comes, so that the bridge can end.
 func (s *sampleStream) finish() { s.once.Do(func() { close(s.finished) }) }
 
 // print prints events until there are enough, there was one and all were shown, or ctx ends. It
@@ -138,7 +138,8 @@ func (s *sampleStream) print(
 	return n, false, nil
 }
 
-// text is the event as it would be sent: the destination, headers, an empty line, and the message.
+// text returns the event as it would be sent: the destination, headers, an empty line, and the
+// message.
 func (s *sampleSink) text(e *event.Event) []byte {
 	if s.stream.json {
 		return append(event.AppendStructured(nil, e), '\n')
@@ -185,13 +186,13 @@ func (s *sampleSink) Open(context.Context) error { return nil }
 // Close has nothing to close.
 func (s *sampleSink) Close() error { return nil }
 
-// Order is that of the one who prints.
+// Order returns the order of the sink that prints.
 func (s *sampleSink) Order() sinks.Order { return sinks.ByLane }
 
 // Limits allow one call at a time, in small steps: the printer stops after a few events.
 func (s *sampleSink) Limits() sinks.Limits { return sinks.Limits{Messages: 16, Concurrency: 1} }
 
-// Lane is the only one.
+// Lane returns the only one.
 func (s *sampleSink) Lane(context.Context, *event.Event) (string, error) { return "sample", nil }
 
 // Publish hands the first messages to the printer, one by one and as text: an event belongs to the
@@ -244,7 +245,7 @@ func Schema(c *config.Config) map[string]any {
 	return asyncapi.Document(c.Cluster, list)
 }
 
-// streamsOf are what an informer sends to a sink.
+// streamsOf returns what an informer sends to a sink.
 func streamsOf(inf *config.Informer, sink string) (list []asyncapi.Stream) {
 	for i := range inf.Sinks {
 		b := &inf.Sinks[i]

@@ -72,7 +72,7 @@ func identity(configured string) (string, error) {
 	return configured + "_" + strings.ToLower(rand.Text()[:10]), nil
 }
 
-// bridge is the part for the bridge; nil for none.
+// bridge returns the part for the bridge; nil for none.
 func (r *replicas) bridge(version string) *bridge.Standby {
 	if r == nil {
 		return nil
@@ -88,7 +88,7 @@ func (r *replicas) fence() *sinks.Fence {
 	return &sinks.Fence{Name: r.name, Confirm: r.lease.Confirm}
 }
 
-// Confirm asks whether this replica leads; nil where there are no others.
+// confirm asks whether this replica leads; nil where there are no others.
 func (r *replicas) confirm() func(context.Context) error {
 	if r == nil {
 		return nil

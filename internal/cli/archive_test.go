@@ -114,7 +114,7 @@ func TestArchive(t *testing.T) {
 		testkit.OK(t, err)
 		defer db.Close()
 		found := 0
-		for m, err := range db.Questions.Coverage.Marks(db.Questions.Resources.Units()[0], time.Time{}, time.Time{}) {
+		for m, err := range db.Questions.Coverage.Notices(db.Questions.Resources.Units()[0], time.Time{}, time.Time{}) {
 			testkit.OK(t, err)
 			if m.Reason == query.ReasonRemoved {
 				found++

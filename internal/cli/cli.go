@@ -181,10 +181,10 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-// Failed is an error of something that failed while it ran; nil for nil.
+// Failed returns an error of something that failed while it ran; nil for nil.
 func Failed(err error) error { return withCode(ExitFailed, err) }
 
-// Refused is an error because of which a command does not start; nil for nil.
+// Refused returns an error because of which a command does not start; nil for nil.
 func Refused(err error) error { return withCode(ExitRefused, err) }
 
 func withCode(code int, err error) error {
@@ -194,8 +194,8 @@ func withCode(code int, err error) error {
 	return &exitError{code, err}
 }
 
-// CodeOf is the code of a command that ended with an error. It is not known for one about usage,
-// which is of cobra.
+// CodeOf returns the code of a command that ended with an error. It is not known for one about
+// usage, which is of cobra.
 func CodeOf(err error) (code int, known bool) {
 	e, ok := errors.AsType[*exitError](err)
 	if !ok {

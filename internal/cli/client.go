@@ -171,7 +171,7 @@ func (c *Client) Token() (string, error) {
 	return token, err
 }
 
-// reachable is where a server that listens at an address is found: one that listens on all
+// reachable returns where a server that listens at an address is found: one that listens on all
 // addresses, on this machine.
 func reachable(address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
@@ -187,7 +187,7 @@ func reachable(address string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// whoAsks is the name that the bridge's log gives to who sits here.
+// whoAsks returns the name that the bridge's log gives to who sits here.
 func whoAsks() string {
 	name := cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("USER"))
 	if u, err := user.Current(); name == "" && err == nil {

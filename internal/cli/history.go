@@ -12,15 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/internal/cli/terminal"
-	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/ask"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
-	"github.com/kubebridge/bridge/internal/resource"
-	"github.com/kubebridge/bridge/internal/settings/suggest"
 )
 
-// historyCommands are the commands of this package.
+// historyCommands returns the commands of this package.
 func historyCommands() []*cobra.Command {
 	return []*cobra.Command{
 		newArchiveCommand(), newHistoryCommand(), newShowCommand(), newDiffCommand(),
@@ -33,6 +31,7 @@ type historyOptions struct {
 	settings  *Settings
 	dir       string
 	namespace string
+	all       bool // namespaces, of the commands that have the flag
 	cluster   string
 	output    string
 }
@@ -61,7 +60,7 @@ func historyFlags(cmd *cobra.Command, outputs ...string) *historyOptions {
 	return o
 }
 
-// directory is that of the history.
+// directory returns the directory of the history.
 func (o *historyOptions) directory() (string, error) {
 	if o.dir != "" {
 		return o.dir, nil
@@ -87,105 +86,67 @@ func (o *historyOptions) open() (*history.DB, error) {
 	return db, Refused(err)
 }
 
-// oneCluster is the cluster that a question is about.
-func (o *historyOptions) oneCluster(resources query.Resources) (string, error) {
-	clusters := resources.Clusters()
-	switch {
-	case o.cluster != "":
-		return o.cluster, nil
-	case len(clusters) == 1:
-		return clusters[0], nil
-	case len(clusters) == 0:
-		return "", nil
+// openQuestion opens the history for a question of these flags. Close the history.
+func (o *historyOptions) openQuestion() (*history.DB, *ask.Question, error) {
+	db, err := o.open()
+	if err != nil {
+		return nil, nil, err
 	}
-	return "", Refused(fmt.Errorf("the history has several clusters, give one with --cluster: %s",
-		strings.Join(clusters, ", ")))
+	return db, o.question(db.Questions), nil
 }
 
-// splitObject takes "deploy/web", or "deploy" and "web".
-func splitObject(args []string) (kind, name string, err error) {
-	if len(args) == 2 {
-		return args[0], args[1], nil
+func (o *historyOptions) question(h *query.Questions) *ask.Question {
+	q := &ask.Question{
+		History: h, Cluster: o.cluster, Namespace: o.namespace, ClusterOption: "--cluster",
 	}
-	kind, name, found := strings.Cut(args[0], "/")
-	if !found || kind == "" || name == "" || strings.Contains(name, "/") {
-		return "", "", fmt.Errorf("%q: want KIND/NAME, as deploy/web, or KIND NAME", args[0])
+	if o.all {
+		q.Namespace = "*"
 	}
-	return kind, name, nil
+	return q
+}
+
+// failedQuestion returns the error of a question with the exit code.
+func failedQuestion(err error) error {
+	if ask.IsBad(err) {
+		return Refused(err)
+	}
+	return Failed(err)
 }
 
 // openObject opens the history and finds the object that the arguments name. Close the history.
 func (o *historyOptions) openObject(
 	cmd *cobra.Command, args []string,
-) (*history.DB, *query.Object, error) {
-	db, err := o.open()
+) (*history.DB, *ask.Question, *query.Object, error) {
+	kind, name, err := objectArgs(args)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	object, err := o.find(cmd, db.Questions, args)
+	db, q, err := o.openQuestion()
 	if err != nil {
-		return nil, nil, errors.Join(err, db.Close())
+		return nil, nil, nil, err
 	}
-	return db, object, nil
-}
-
-// find finds an object: in the namespace, or in none. Where several informers have it, it is the
-// one with the newest version.
-func (o *historyOptions) find(
-	cmd *cobra.Command, h *query.Questions, args []string,
-) (*query.Object, error) {
-	kind, name, err := splitObject(args)
+	object, others, err := q.Find(kind, name)
 	if err != nil {
-		return nil, err
-	}
-	units, err := h.Resources.Resolve(kind, o.cluster)
-	if err != nil {
-		return nil, Failed(err)
-	}
-	best, others, err := h.Objects.Find(units, o.namespace, name)
-	switch {
-	case errors.Is(err, query.ErrSeveralClusters):
-		return nil, Refused(fmt.Errorf("%w; give one with --cluster", err))
-	case err != nil:
-		return nil, Failed(err)
-	case best == nil:
-		return nil, Failed(o.neverSeen(h.Objects, units, name))
+		return nil, nil, nil, errors.Join(failedQuestion(err), db.Close())
 	}
 	for _, other := range others {
 		fmt.Fprintf(cmd.ErrOrStderr(),
 			"bridge: informer %s has the object too; this is of informer %s\n",
-			terminal.Plain(other.Informer), terminal.Plain(best.Unit.Informer))
+			terminal.Plain(other.Informer), terminal.Plain(object.Unit.Informer))
 	}
-	return best, nil
+	return db, q, object, nil
 }
 
-// neverSeen says that no event ever named an object, and what was probably meant.
-func (o *historyOptions) neverSeen(
-	objects query.Objects, units []*record.Unit, name string,
-) error {
-	var near suggest.Objects
-	meant := resource.MakeKey(o.namespace, name)
-	const most = 100_000 // objects that are compared
-	seen := 0
-	for _, u := range units {
-		for object, err := range objects.All(u, "") {
-			if seen++; err != nil || seen > most {
-				break
-			}
-			key := resource.MakeKey(object.Namespace, object.Name)
-			target := meant
-			if object.Namespace == "" {
-				target = resource.Key(name)
-			}
-			near.Add(string(target), string(key))
-		}
+// objectArgs takes "deploy/web", or "deploy" and "web".
+func objectArgs(args []string) (kind, name string, err error) {
+	if len(args) == 2 {
+		return args[0], args[1], nil
 	}
-	hint := ""
-	if names := near.Nearest(); len(names) > 0 {
-		hint = "; did you mean " + strings.Join(names, ", ") + "?"
+	kind, name, ok := ask.SplitObject(args[0])
+	if !ok {
+		return "", "", fmt.Errorf("%q: want KIND/NAME, as deploy/web, or KIND NAME", args[0])
 	}
-	return fmt.Errorf("the history has never seen %s %s in namespace %s%s", units[0].Resource, name,
-		o.namespace, hint)
+	return kind, name, nil
 }
 
 // timeHelp says what --at, --since and --until take.
@@ -193,58 +154,20 @@ const timeHelp = `Times are 14:03 or 14:03:05 (the last one that was, in the loc
 ago, "2026-11-22 14:03", RFC 3339 (2026-11-22T14:03:00Z), or a resourceVersion. Answers show the
 time with its zone. The API server's times are whole seconds.`
 
-// warn reports because of what an answer may be incomplete, and where the history ends before a
-// time.
-func (o *historyOptions) warn(
-	cmd *cobra.Command, h *query.Questions, object *query.Object, holes []*query.Notice,
-	until time.Time,
-) error {
-	printHoles(cmd, holes)
-	return warnEnd(cmd, h, []*record.Unit{object.Unit}, until)
-}
-
-// warnEnd reports that the history of units of a cluster ends before a time, unless the stream says
-// that it is complete up to it; a zero time is none.
-func warnEnd(
-	cmd *cobra.Command, h *query.Questions, units []*record.Unit, until time.Time,
-) error {
-	if len(units) == 0 {
-		return nil
-	}
-	newest, err := h.Timeline.Newest(units[0].Cluster())
-	complete, completeErr := h.Coverage.CompleteUntil(units)
-	if err = errors.Join(err, completeErr); complete.After(newest) {
-		newest = complete
-	}
-	if err == nil && !until.IsZero() && until.After(newest.Add(time.Second)) {
+// warnEnd reports that the history of units of one cluster ends before a time.
+func warnEnd(cmd *cobra.Command, q *ask.Question, units []*record.Unit, until time.Time) error {
+	end, err := q.EndsBefore(units, until)
+	if err == nil && !end.IsZero() {
 		fmt.Fprintf(cmd.ErrOrStderr(),
 			"bridge: the newest event in this history is of %s: later changes may be missing\n",
-			query.ShowTime(newest))
+			query.ShowTime(end))
 	}
 	return Failed(err)
 }
 
-// warnRemoved reports that older versions of an object were removed: where the first one that is
-// there is not how it came.
-func warnRemoved(
-	cmd *cobra.Command, h *query.Questions, object *query.Object, since time.Time,
-) error {
-	for first, err := range h.Objects.Versions(object, time.Time{}, time.Time{}) {
-		if err != nil {
-			return Failed(err)
-		}
-		if first.Event.Op != event.Added {
-			return warnHorizon(cmd, h.Coverage, since)
-		}
-		break
-	}
-	return nil
-}
-
-// warnHorizon reports that older versions were removed.
-func warnHorizon(cmd *cobra.Command, coverage query.Coverage, since time.Time) error {
-	horizon, err := coverage.Horizon()
-	if err == nil && since.Before(horizon) {
+// warnRemoved reports that older versions were removed before horizon, zero for none.
+func warnRemoved(cmd *cobra.Command, horizon time.Time, err error) error {
+	if err == nil && !horizon.IsZero() {
 		fmt.Fprintf(cmd.ErrOrStderr(),
 			"bridge: this history is kept from %s on (retention): older versions were removed, but for "+
 				"the last one before\n", query.ShowTime(horizon))

@@ -70,9 +70,9 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// UntilSignal is a context that ends with the first SIGINT or SIGTERM, whose name is its cause. A
-// second signal ends the process at once: somebody does not want to wait for the drain. stop ends
-// the watch for signals.
+// UntilSignal returns a context that ends with the first SIGINT or SIGTERM, whose name is its
+// cause. A second signal ends the process at once: somebody does not want to wait for the drain.
+// stop ends the watch for signals.
 func UntilSignal(
 	ctx context.Context, log *slog.Logger, exit func(code int),
 ) (_ context.Context, stop func()) {
@@ -264,7 +264,7 @@ func (w *waits) grew() bool {
 	return grew
 }
 
-// cpuTime is what this process has used.
+// cpuTime returns what this process has used.
 func cpuTime() time.Duration {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
@@ -294,10 +294,10 @@ func boundMemory(log *slog.Logger, container memlimit.Provider) (synced func()) 
 	return func() { debug.SetGCPercent(syncedPercent) }
 }
 
-// queueBytes is how much the queues of all resources may hold together: a quarter of the memory
-// that the process may use. As much again may be garbage, and the rest is for the index, the sinks
-// and the state database. The process may use what boundMemory has set, else the memory of the
-// machine. 0 where that is not known.
+// queueBytes returns how much the queues of all resources may hold together: a quarter of the
+// memory that the process may use. As much again may be garbage, and the rest is for the index, the
+// sinks and the state database. The process may use what boundMemory has set, else the memory of
+// the machine. 0 where that is not known.
 func queueBytes(machine memlimit.Provider) int64 {
 	limit := debug.SetMemoryLimit(-1)
 	if limit == math.MaxInt64 {

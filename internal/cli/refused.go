@@ -21,7 +21,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/source"
 )
 
-// refusedCommands are the commands of this package.
+// refusedCommands returns the commands of this package.
 func refusedCommands() []*cobra.Command {
 	return []*cobra.Command{newDeadLettersCommand(), newUndeliveredCommand()}
 }
@@ -328,7 +328,7 @@ present state of all objects with 'bridge snapshot INFORMER --sink NAME', and re
 	return cmd
 }
 
-// undeliveredEvents are the events in the folder of a configuration, and the folder.
+// undeliveredEvents returns the events in the folder of a configuration, and the folder.
 func undeliveredEvents(s *Settings) (entries []refused.Entry, dir string, err error) {
 	c, err := s.LoadState()
 	if err != nil {

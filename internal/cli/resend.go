@@ -18,8 +18,8 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/source"
 )
 
-// resending sends refused events through a running bridge.
-type resending struct {
+// resendClient sends refused events through a running bridge.
+type resendClient struct {
 	client *Client
 	what   string // "undelivered", or "deadletters"
 	// settled is called with the answers; nil for none.
@@ -31,13 +31,13 @@ type resending struct {
 	sent, kept int
 }
 
-func newResending(cmd *cobra.Command, c *Client, what string) *resending {
+func newResendClient(cmd *cobra.Command, c *Client, what string) *resendClient {
 	errs := cmd.ErrOrStderr()
-	return &resending{client: c, what: what, errs: errs, bar: terminal.NewBar(errs, "events")}
+	return &resendClient{client: c, what: what, errs: errs, bar: terminal.NewBar(errs, "events")}
 }
 
 // keptError says that some were refused again; nil where none were.
-func (s *resending) keptError(where string) error {
+func (s *resendClient) keptError(where string) error {
 	if s.kept == 0 {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (s *resending) keptError(where string) error {
 }
 
 // sendAll sends the events of one sink after those of another.
-func (s *resending) sendAll(ctx context.Context, events []refused.Entry) error {
+func (s *resendClient) sendAll(ctx context.Context, events []refused.Entry) error {
 	var sinks []string
 	ids := map[string][]string{}
 	for i := range events {
@@ -67,7 +67,7 @@ const batchOfIDs = 200
 
 // sendTo sends events of a sink, in their order. It ends at the first command that does not get an
 // answer for all that it tried: later events must not pass those.
-func (s *resending) sendTo(ctx context.Context, sink string, ids []string) error {
+func (s *resendClient) sendTo(ctx context.Context, sink string, ids []string) error {
 	for len(ids) > 0 {
 		batch := ids[:min(len(ids), batchOfIDs)]
 		answer, err := s.send(ctx, sink, batch)
@@ -101,7 +101,7 @@ func (s *resending) sendTo(ctx context.Context, sink string, ids []string) error
 	return nil
 }
 
-func (s *resending) send(
+func (s *resendClient) send(
 	ctx context.Context, sink string, ids []string,
 ) (answer admin.Resent, err error) {
 	err = s.client.Send(ctx, "sinks/"+url.PathEscape(sink)+"/"+s.what,
@@ -144,7 +144,7 @@ state of each object is refused: use 'bridge snapshot INFORMER --sink NAME'.` + 
 		if err != nil {
 			return err
 		}
-		s := newResending(cmd, c, "deadletters")
+		s := newResendClient(cmd, c, "deadletters")
 		sent := &sentLetters{letters: letters, stay: letters.CanRemove(), next: map[string]uint64{}}
 		s.settled = sent.record
 		err = d.eachBatch(cmd.Context(), letters, from, args, func(positions []string) error {
@@ -228,7 +228,7 @@ state of each object is refused: use 'bridge snapshot INFORMER --sink NAME'.` + 
 			return Failed(err)
 		}
 		refused.Order(chosen)
-		s := newResending(cmd, c, "undelivered")
+		s := newResendClient(cmd, c, "undelivered")
 		s.total = len(chosen)
 		err = errors.Join(s.sendAll(cmd.Context(), chosen), s.keptError("still undelivered"))
 		s.bar.Clear()

@@ -111,7 +111,7 @@ func (r *runner) run(c *config.Config) error {
 	return ended(app.Run(ctx, options))
 }
 
-// ended is the end of a bridge that was run, with the code that it means.
+// ended returns the end of a bridge that was run, with the code that it means.
 func ended(err error) error {
 	if _, ok := errors.AsType[*app.StartError](err); ok {
 		return Refused(err)
@@ -119,7 +119,7 @@ func ended(err error) error {
 	return Failed(err)
 }
 
-// onHangup gives a channel that has a value for each SIGHUP, until ctx ends.
+// onHangup returns a channel that has a value for each SIGHUP, until ctx ends.
 func onHangup(ctx context.Context) <-chan os.Signal {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -181,7 +181,7 @@ func (p *progress) run(ctx context.Context, status func() app.ProcessStatus) {
 	}
 }
 
-// lines are what is shown of a status, at most half a terminal of a height.
+// lines returns what is shown of a status, at most half a terminal of a height.
 func (p *progress) lines(s *app.ProcessStatus, now time.Time, height int) []string {
 	if s.Status == nil {
 		return []string{"starting: " + terminal.OneLine(s.Starting)}
@@ -214,7 +214,7 @@ func (p *progress) lines(s *app.ProcessStatus, now time.Time, height int) []stri
 	return lines
 }
 
-// resource is the line of a resource that is not in sync.
+// resource returns the line of a resource that is not in sync.
 func (p *progress) resource(u *informer.Status) string {
 	name := u.Resource
 	if u.Namespace != "" {
@@ -230,7 +230,7 @@ func (p *progress) resource(u *informer.Status) string {
 	return line
 }
 
-// state is the one line of a bridge that is in sync.
+// state returns the one line of a bridge that is in sync.
 func (p *progress) state(s *app.ProcessStatus, resources int) string {
 	objects := 0
 	for i := range s.Informers {
@@ -285,7 +285,8 @@ func (p *progress) remember(s *bridge.Status, now time.Time) {
 	}
 }
 
-// rate is what was counted per second over the samples, as ", 310/s"; "" where it is not known.
+// rate returns what was counted per second over the samples, as ", 310/s"; "" where it is not
+// known.
 func (p *progress) rate(what string) string {
 	first, last := &p.samples[0], &p.samples[len(p.samples)-1]
 	before, known := first.counts[what]

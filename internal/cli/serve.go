@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
+	"github.com/kubebridge/bridge/internal/history/ask"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/serve"
 	"github.com/kubebridge/bridge/internal/settings/suggest"
@@ -78,7 +79,7 @@ history.`,
 	cmd.MarkFlagsMutuallyExclusive("at", "live")
 	cmd.MarkFlagsMutuallyExclusive("speed", "live")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p, err := parseAt("--at", o.at)
+		p, err := ask.ParsePoint("--at", o.at)
 		speed, speedErr := parseSpeed(o.speed)
 		if err := errors.Join(err, speedErr, checkLoopback(o.address)); err != nil {
 			return err
@@ -177,8 +178,8 @@ func (o *serveOptions) run(cmd *cobra.Command, p query.Point, speed float64) err
 	}), handler))
 }
 
-// access is that of the tokens in the file. Without one it is a token for everything, which the
-// kubeconfig gets.
+// access returns what the tokens of the file may read. Without a file it makes a token for
+// everything, which the kubeconfig gets.
 func (o *serveOptions) access() (token string, access []serve.Access, err error) {
 	if o.tokens == "" {
 		token = rand.Text()
@@ -221,14 +222,16 @@ func warnUnknownResources(cmd *cobra.Command, resources query.Resources, access 
 func (o *serveOptions) check(
 	cmd *cobra.Command, h *query.Questions, p query.Point,
 ) (cluster string, err error) {
-	if cluster, err = o.oneCluster(h.Resources); err != nil {
-		return "", err
+	q := o.question(h)
+	q.Namespace = "*"
+	if cluster, err = q.OneCluster(); err != nil {
+		return "", failedQuestion(err)
 	}
-	units, err := h.Resources.Select(cluster, nil)
+	state, err := q.State(nil, p)
 	if err != nil {
-		return "", Failed(err)
+		return "", failedQuestion(err)
 	}
-	return cluster, warnState(cmd, h, query.StateQuery{Units: units, Namespace: "*", At: p})
+	return cluster, warnState(cmd, q, &state)
 }
 
 // serveUntil serves until ctx ends. Watches end at once.
@@ -257,7 +260,7 @@ func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler
 	return err
 }
 
-// kubeconfigOf is one for a server on this machine.
+// kubeconfigOf returns a kubeconfig for a server on this machine.
 func kubeconfigOf(address, cluster, namespace, token string, authority []byte) ([]byte, error) {
 	c := api.NewConfig()
 	c.Clusters[cluster] = &api.Cluster{

@@ -1,16 +1,18 @@
 package cli
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
+	textdiff "github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/internal/cli/terminal"
+	"github.com/kubebridge/bridge/internal/history/ask"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/resource/diff"
@@ -43,16 +45,16 @@ Exit codes: 0; 1 when there was no such object, or it is not known; 2 when there
 		if err := CheckOutput(o.output, "yaml", "json"); err != nil {
 			return err
 		}
-		p, err := parseAt("--at", at)
+		p, err := ask.ParsePoint("--at", at)
 		if err != nil {
 			return err
 		}
-		db, object, err := o.openObject(cmd, args)
+		db, q, object, err := o.openObject(cmd, args)
 		if err != nil {
 			return err
 		}
 		defer db.Close()
-		v, err := o.version(cmd, db.Questions, object, p)
+		v, err := showVersion(cmd, q, object, p)
 		if err != nil {
 			return err
 		}
@@ -61,35 +63,18 @@ Exit codes: 0; 1 when there was no such object, or it is not known; 2 when there
 	return cmd
 }
 
-// parseAt reads a point of a flag; "" is the zero point.
-func parseAt(flag, text string) (p query.Point, err error) {
-	if text == "" {
-		return p, nil
-	}
-	if p, err = query.ParsePoint(text, time.Now()); err != nil {
-		return p, fmt.Errorf("%s: %w", flag, err)
-	}
-	return p, nil
-}
-
-// version is the version at a point, the last one for the zero point. It says which that is, and
-// whether it may be another.
-func (o *historyOptions) version(
-	cmd *cobra.Command, h *query.Questions, object *query.Object, p query.Point,
-) (v *query.Version, err error) {
-	if p.IsZero() {
-		v, err = h.Objects.At(object, query.Point{})
-	} else {
-		v, err = h.Objects.Existing(object, p)
-	}
+// showVersion returns the version at a point, the last one for the zero point. It prints which
+// version that is, and whether it may be another.
+func showVersion(
+	cmd *cobra.Command, q *ask.Question, object *query.Object, p query.Point,
+) (*query.Version, error) {
+	v, holes, err := q.Existing(object, p)
 	if err != nil {
-		return nil, Failed(err)
+		return nil, failedQuestion(err)
 	}
-	if !p.IsZero() {
-		holes, err := h.Coverage.Uncertain(object, v, p)
-		if err = errors.Join(Failed(err), o.warn(cmd, h, object, holes, p.At)); err != nil {
-			return nil, err
-		}
+	printHoles(cmd, holes)
+	if err := warnEnd(cmd, q, []*record.Unit{object.Unit}, p.At); err != nil {
+		return nil, err
 	}
 	asOf := ""
 	if !p.IsZero() {
@@ -149,30 +134,26 @@ times, or it is not known; 2 when there is no history.`,
 		"time or resourceVersion of the newer version; none: the last one")
 	cmd.ValidArgsFunction = o.completeObjects
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		older, err := parseAt("--from", from)
-		newer, toErr := parseAt("--to", to)
+		older, err := ask.ParsePoint("--from", from)
+		newer, toErr := ask.ParsePoint("--to", to)
 		if err := errors.Join(CheckOutput(o.output, "diff", "patch"), err, toErr); err != nil {
 			return err
 		}
-		db, object, err := o.openObject(cmd, args)
+		db, q, object, err := o.openObject(cmd, args)
 		if err != nil {
 			return err
 		}
 		defer db.Close()
-		b, err := o.version(cmd, db.Questions, object, newer)
+		b, err := showVersion(cmd, q, object, newer)
 		if err != nil {
 			return err
 		}
 		var a *query.Version
 		if older.IsZero() {
-			a, err = db.Questions.Objects.VersionBefore(b)
-			if err == nil && a == nil {
-				err = fmt.Errorf("%s has no version before resourceVersion %s", object,
-					b.Event.ResourceVersion)
-			}
-			err = Failed(err)
+			a, err = q.Previous(object, b)
+			err = failedQuestion(err)
 		} else {
-			a, err = o.version(cmd, db.Questions, object, older)
+			a, err = showVersion(cmd, q, object, older)
 		}
 		if err != nil {
 			return err
@@ -183,9 +164,8 @@ times, or it is not known; 2 when there is no history.`,
 }
 
 func printDiff(w io.Writer, a, b *query.Version, output string, colour bool) error {
-	if a.Form() != b.Form() {
-		return fmt.Errorf("the two versions can't be compared: of one the history has the %s, "+
-			"of the other the %s", a.Form(), b.Form())
+	if err := ask.CheckComparable(a, b); err != nil {
+		return err
 	}
 	if output == "patch" {
 		return terminal.PrintIndented(w, diff.Diff(a.Event.Data, b.Event.Data))
@@ -195,10 +175,31 @@ func printDiff(w io.Writer, a, b *query.Version, output string, colour bool) err
 		return err
 	}
 	title := func(v *query.Version) string {
-		return fmt.Sprintf("%s\t%s (resourceVersion %s)", v.Event.PartitionKey, query.ShowTime(v.Time),
-			v.Event.ResourceVersion)
+		return fmt.Sprintf("%s\t%s (resourceVersion %s)", terminal.OneLine(v.Event.PartitionKey),
+			query.ShowTime(v.Time), terminal.OneLine(v.Event.ResourceVersion))
 	}
-	return writeUnified(w, title(a), title(b), lines(older.String()), lines(newer.String()), colour)
+	return writeUnified(w, title(a), older.String(), title(b), newer.String(), colour)
 }
 
-func lines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }
+var lineColours = map[byte]string{'-': "\x1b[31m", '+': "\x1b[32m", '@': "\x1b[36m"}
+
+// writeUnified writes a unified diff of two texts whose titles are lines; nothing but a remark when
+// the texts are equal.
+func writeUnified(w io.Writer, titleA, a, titleB, b string, colour bool) error {
+	text := textdiff.Diff(titleA, []byte(a), titleB, []byte(b))
+	_, hunks, differs := strings.Cut(string(text), "\n") // behind the line of the command diff
+	if !differs {
+		_, err := fmt.Fprintln(w, "no difference")
+		return err
+	}
+	out := bufio.NewWriter(w)
+	for line := range strings.Lines(hunks) {
+		start := lineColours[line[0]]
+		line = terminal.Plain(strings.TrimSuffix(line, "\n"))
+		if colour && start != "" {
+			line = start + line + "\x1b[0m"
+		}
+		fmt.Fprintln(out, line)
+	}
+	return out.Flush()
+}

@@ -105,7 +105,7 @@ func getObject(cmd *cobra.Command, unit store.Unit, key resource.Key, output str
 	}
 }
 
-// bodyVersion is the version of a stored object, "" when it does not say.
+// bodyVersion returns the version of a stored object, "" when it does not say.
 func bodyVersion(body []byte) resource.Version {
 	var object struct {
 		Metadata struct {
@@ -129,7 +129,7 @@ func unknownObject(unit store.Unit, key resource.Key) error {
 	return Failed(fmt.Errorf("%s does not know %s: %s", unit.Name, key, hint))
 }
 
-// nearKeys are the objects of a unit that were probably meant, the nearest first.
+// nearKeys returns the objects of a unit that were probably meant, the nearest first.
 func nearKeys(unit store.Unit, meant resource.Key) ([]string, error) {
 	var near suggest.Objects
 	for key, err := range unit.Keys() {
@@ -341,7 +341,7 @@ func planReset(
 	return p, Failed(err)
 }
 
-// String is what is shown before the question.
+// String returns what is shown before the question.
 func (p resetPlan) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s in %s\n  position: %s\n  objects:  %s\n  waiting:  %s\n", p.unit,
@@ -371,7 +371,7 @@ func (p resetPlan) objects() string {
 	return text
 }
 
-// forgotten is what is printed afterwards.
+// forgotten returns what is printed afterwards.
 func (p resetPlan) forgotten() string {
 	if p.keepObjects {
 		return fmt.Sprintf("its position (%s); it keeps %s, %s waiting", p.position, p.objects(),

@@ -319,7 +319,7 @@ func (k *statusClient) unanswered(err error) error {
 	}
 }
 
-// untilInterrupted is a context that SIGINT and SIGTERM end.
+// untilInterrupted returns a context that SIGINT and SIGTERM end.
 func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 }
@@ -441,7 +441,7 @@ func (a *answer) writeSink(w io.Writer, s *bridge.SinkStatus, before *answer) {
 		s.DeadLetters, lastError)
 }
 
-// rate is what a sink has published per second since the answer before.
+// rate returns what a sink has published per second since the answer before.
 func (a *answer) rate(s *bridge.SinkStatus, before *answer) string {
 	if before == nil || before.Status == nil {
 		return "-"
@@ -455,7 +455,7 @@ func (a *answer) rate(s *bridge.SinkStatus, before *answer) string {
 	return strconv.FormatFloat(n/a.at.Sub(before.at).Seconds(), 'f', 1, 64)
 }
 
-// age is the oldest of all sinks.
+// age returns the oldest of all sinks.
 func age(bySink map[string]float64) string {
 	return seconds(slices.Max(append(slices.Collect(maps.Values(bySink)), 0)))
 }

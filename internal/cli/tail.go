@@ -148,8 +148,8 @@ func (t *tailView) print(b *tail.Batch) error {
 	return nil
 }
 
-// shortEvent is a line for people: when, what, which object, its version, the sink, how long it
-// took.
+// shortEvent returns a line for people: when, what, which object, its version, the sink, how long
+// it took.
 func shortEvent(e *tail.Event) string {
 	object := e.Name
 	if e.Namespace != "" {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubebridge/bridge/internal/cli/terminal"
+	"github.com/kubebridge/bridge/internal/history/ask"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
@@ -23,7 +23,6 @@ import (
 type timelineOptions struct {
 	*historyOptions
 	since, until string
-	all          bool // namespaces
 	kinds        []string
 	managers     []string
 	deleted      bool
@@ -64,7 +63,7 @@ Exit codes: 0; 1 when the history can't be read; 2 when there is none.`,
 		if err := CheckOutput(o.output, "table", "json"); err != nil {
 			return err
 		}
-		span, err := parseSpan(o.since, o.until, time.Now())
+		span, err := parseSpan(o.since, o.until)
 		if err != nil {
 			return err
 		}
@@ -77,33 +76,22 @@ Exit codes: 0; 1 when the history can't be read; 2 when there is none.`,
 }
 
 func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
-	db, err := o.open()
+	db, q, err := o.openQuestion()
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	cluster, err := o.oneCluster(db.Questions.Resources)
+	happened, err := q.Timeline(o.kinds, s.since, s.until)
 	if err != nil {
+		return failedQuestion(err)
+	}
+	horizon, err := q.KeptFrom(s.since.At)
+	if err := warnRemoved(cmd, horizon, err); err != nil {
 		return err
 	}
-	units, err := db.Questions.Resources.Select(cluster, o.kinds)
-	if err != nil {
-		return Failed(err)
-	}
-	namespace := o.namespace
-	if o.all {
-		namespace = "*"
-	}
-	wanted := func(u *record.Unit) bool { return slices.Contains(units, u) }
-	holes, err := db.Questions.Coverage.HolesOf(units, s.since.At, s.until.At)
-	if err := errors.Join(warnHorizon(cmd, db.Questions.Coverage, s.since.At),
-		Failed(err)); err != nil {
-		return err
-	}
-	printHoles(cmd, holes)
+	printHoles(cmd, happened.Holes)
 	rows := &timelineRows{out: cmd.OutOrStdout(), options: o}
-	for e, err := range db.Questions.Timeline.Entries(cluster, namespace, s.since.At, s.until.At,
-		wanted) {
+	for e, err := range happened.Entries {
 		if err != nil {
 			return Failed(err)
 		}
@@ -261,7 +249,6 @@ func (r *timelineRows) flush() error {
 type stateOptions struct {
 	*historyOptions
 	at       string
-	all      bool // namespaces
 	kinds    []string
 	selector string
 }
@@ -296,7 +283,7 @@ there is no history.`,
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "",
 		"only objects with these labels, as app=web")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p, err := parseAt("--at", o.at)
+		p, err := ask.ParsePoint("--at", o.at)
 		selector, selectorErr := labels.Parse(o.selector)
 		if selectorErr != nil {
 			selectorErr = fmt.Errorf("--selector: %w", selectorErr)
@@ -311,27 +298,20 @@ there is no history.`,
 }
 
 func (o *stateOptions) run(cmd *cobra.Command, p query.Point, selector labels.Selector) error {
-	db, err := o.open()
+	db, q, err := o.openQuestion()
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	cluster, err := o.oneCluster(db.Questions.Resources)
+	state, err := q.State(o.kinds, p)
 	if err != nil {
-		return err
+		return failedQuestion(err)
 	}
-	q := query.StateQuery{Namespace: o.namespace, At: p}
-	if o.all {
-		q.Namespace = "*"
-	}
-	if q.Units, err = db.Questions.Resources.Select(cluster, o.kinds); err != nil {
-		return Failed(err)
-	}
-	if err := warnState(cmd, db.Questions, q); err != nil {
+	if err := warnState(cmd, q, &state); err != nil {
 		return err
 	}
 	rows := newStateRows(cmd.OutOrStdout(), o.output, o.all)
-	for v, err := range db.Questions.Objects.State(q) {
+	for v, err := range db.Questions.Objects.State(state.StateQuery) {
 		if err != nil {
 			return Failed(err)
 		}
@@ -345,20 +325,13 @@ func (o *stateOptions) run(cmd *cobra.Command, p query.Point, selector labels.Se
 	return Failed(rows.flush(cmd.ErrOrStderr()))
 }
 
-// warnState reports what may be wrong in a state. One of before the horizon is an error.
-func warnState(cmd *cobra.Command, h *query.Questions, q query.StateQuery) error {
-	if err := h.Coverage.CheckState(q); err != nil {
-		return Failed(err)
-	}
-	holes, unlisted, err := h.Coverage.UncertainState(q)
-	if err != nil {
-		return Failed(err)
-	}
-	printHoles(cmd, holes)
-	for _, u := range unlisted {
+// warnState reports what may be wrong in a state.
+func warnState(cmd *cobra.Command, q *ask.Question, s *ask.State) error {
+	printHoles(cmd, s.Holes)
+	for _, u := range s.Unlisted {
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s\n", terminal.Plain(u.Warning()))
 	}
-	return warnEnd(cmd, h, q.Units, q.At.At)
+	return warnEnd(cmd, q, s.Units, s.At.At)
 }
 
 // stateRows prints objects as they come.
@@ -417,7 +390,7 @@ func (r *stateRows) addRow(v *query.Version) error {
 	return nil
 }
 
-// row is one of the table; namespaces are shown where there may be several.
+// row returns a row of the table, with its namespace where there may be several.
 func (r *stateRows) row(namespace, name, version, changed, manager string) string {
 	row := name + "\t" + version + "\t" + changed + "\t" + manager
 	if r.all {
@@ -441,163 +414,4 @@ func (r *stateRows) flush(stderr io.Writer) error {
 		return err
 	}
 	return nil
-}
-
-// edit is a line of a diff: ' ' in both, '-' in the older text only, '+' in the newer one only.
-type edit struct {
-	kind byte
-	line string
-}
-
-// maxEdits bounds the differences that are looked for: what differs in more is replaced as a whole.
-const maxEdits = 2000
-
-// diffLines is a shortest way from one text to another (Myers).
-func diffLines(a, b []string) (edits []edit) {
-	begin := 0
-	for begin < len(a) && begin < len(b) && a[begin] == b[begin] {
-		edits = append(edits, edit{' ', a[begin]})
-		begin++
-	}
-	end := 0
-	for end < len(a)-begin && end < len(b)-begin && a[len(a)-1-end] == b[len(b)-1-end] {
-		end++
-	}
-	edits = append(edits, shortest(a[begin:len(a)-end], b[begin:len(b)-end])...)
-	for _, line := range a[len(a)-end:] {
-		edits = append(edits, edit{' ', line})
-	}
-	return edits
-}
-
-// shortest keeps the furthest points of each number of edits, and walks back over them.
-func shortest(a, b []string) []edit {
-	furthest := map[int]int{1: 0} // x by x-y
-	var trace []map[int]int
-	for d := 0; d <= min(len(a)+len(b), maxEdits); d++ {
-		step := make(map[int]int, 2*d+1)
-		for k := -d; k <= d; k += 2 {
-			x := furthest[k-1] + 1
-			if k == -d || k != d && furthest[k-1] < furthest[k+1] {
-				x = furthest[k+1]
-			}
-			for x < len(a) && x-k < len(b) && a[x] == b[x-k] {
-				x++
-			}
-			step[k] = x
-			if x >= len(a) && x-k >= len(b) {
-				return backtrack(a, b, append(trace, step))
-			}
-		}
-		trace, furthest = append(trace, step), step
-	}
-	var all []edit
-	for _, line := range a {
-		all = append(all, edit{'-', line})
-	}
-	for _, line := range b {
-		all = append(all, edit{'+', line})
-	}
-	return all
-}
-
-func backtrack(a, b []string, trace []map[int]int) []edit {
-	x, y := len(a), len(b)
-	var reversed []edit
-	for d := len(trace) - 1; d > 0; d-- {
-		k, before := x-y, trace[d-1]
-		from := k - 1
-		if k == -d || k != d && before[k-1] < before[k+1] {
-			from = k + 1
-		}
-		fromX := before[from]
-		fromY := fromX - from
-		for x > fromX && y > fromY {
-			x, y = x-1, y-1
-			reversed = append(reversed, edit{' ', a[x]})
-		}
-		if x > fromX {
-			x--
-			reversed = append(reversed, edit{'-', a[x]})
-		} else {
-			y--
-			reversed = append(reversed, edit{'+', b[y]})
-		}
-	}
-	for x > 0 {
-		x--
-		reversed = append(reversed, edit{' ', a[x]})
-	}
-	for i, j := 0, len(reversed)-1; i < j; i, j = i+1, j-1 {
-		reversed[i], reversed[j] = reversed[j], reversed[i]
-	}
-	return reversed
-}
-
-// contextLines are those around a difference.
-const contextLines = 3
-
-var lineColours = map[byte]string{'-': "\x1b[31m", '+': "\x1b[32m", '@': "\x1b[36m"}
-
-// writeUnified writes a unified diff; nothing but a word when the texts are equal.
-func writeUnified(w io.Writer, titleA, titleB string, a, b []string, colour bool) error {
-	edits := diffLines(a, b)
-	out := bufio.NewWriter(w)
-	put := func(kind byte, line string) {
-		if start := lineColours[kind]; colour && start != "" {
-			line = start + terminal.Plain(line) + "\x1b[0m"
-		} else {
-			line = terminal.Plain(line)
-		}
-		fmt.Fprintln(out, line)
-	}
-	differs := false
-	atA, atB := 0, 0 // lines before edits[i]
-	for i := 0; i < len(edits); {
-		if edits[i].kind == ' ' {
-			i, atA, atB = i+1, atA+1, atB+1
-			continue
-		}
-		if !differs {
-			put('-', "--- "+titleA)
-			put('+', "+++ "+titleB)
-			differs = true
-		}
-		begin := max(i-contextLines, 0)
-		for begin < i && edits[begin].kind != ' ' { // never: a hunk has ended before
-			begin++
-		}
-		end, same := i, 0
-		for end < len(edits) && same <= 2*contextLines {
-			if edits[end].kind == ' ' {
-				same++
-			} else {
-				same = 0
-			}
-			end++
-		}
-		end -= max(same-contextLines, 0)
-		before := i - begin
-		countA, countB := 0, 0
-		for _, e := range edits[begin:end] {
-			countA += btoi(e.kind != '+')
-			countB += btoi(e.kind != '-')
-		}
-		put('@', fmt.Sprintf("@@ -%d,%d +%d,%d @@", atA-before+1, countA, atB-before+1, countB))
-		for _, e := range edits[begin:end] {
-			put(e.kind, string(e.kind)+e.line)
-		}
-		i, atA, atB = end, atA-before+countA, atB-before+countB
-	}
-	if !differs {
-		fmt.Fprintln(out, "no difference")
-	}
-	return out.Flush()
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

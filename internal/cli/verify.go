@@ -195,12 +195,12 @@ func printFound(w io.Writer, r *verify.Report) {
 	fmt.Fprintln(w, "\nFaults:")
 	t := terminal.NewTable(w)
 	for _, f := range r.Found[:min(len(r.Found), maxShown)] {
-		place := "-"
+		at := "-"
 		if f.At.Lane != "" {
-			place = f.At.String()
+			at = f.At.String()
 		}
 		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", f.Kind, terminal.OneLine(f.Object), orDash(f.Version),
-			terminal.OneLine(place), terminal.OneLine(f.What))
+			terminal.OneLine(at), terminal.OneLine(f.What))
 	}
 	_ = t.Flush() // the last line returns the error
 	if more := len(r.Found) - maxShown; more > 0 {
@@ -208,7 +208,7 @@ func printFound(w io.Writer, r *verify.Report) {
 	}
 }
 
-// summary is the report in a line: "wrong: 3 break, 1 disorder".
+// summary returns the report in a line: "wrong: 3 break, 1 disorder".
 func summary(r *verify.Report) string {
 	var wrong []string
 	for _, kind := range verify.Kinds {
@@ -331,7 +331,7 @@ func printArchived(w io.Writer, r *streams.ArchiveReport) {
 	fmt.Fprintf(w, "bridge: %s: %s read: %s and %s stored, %s, %s; %s takes %s\n",
 		terminal.Plain(r.Source),
 		terminal.Amount(r.Messages, "message"), terminal.Amount(r.Versions, "version"),
-		terminal.Amount(r.Marks, "mark"),
+		terminal.Amount(r.Notices, "mark"),
 		terminal.Amount(r.Repeats, "repeat"), terminal.Amount(r.Other, "other message"),
 		terminal.Plain(r.Dir),
 		terminal.Bytes(int64(r.DiskBytes)))

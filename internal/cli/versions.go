@@ -1,15 +1,14 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kubebridge/bridge/internal/cli/terminal"
+	"github.com/kubebridge/bridge/internal/history/ask"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/resource/diff"
@@ -49,24 +48,28 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 		if err := CheckOutput(o.output, "table", "json", "yaml"); err != nil {
 			return err
 		}
-		span, err := parseSpan(since, until, time.Now())
+		span, err := parseSpan(since, until)
 		if err != nil {
 			return err
 		}
-		db, object, err := o.openObject(cmd, args)
+		db, q, object, err := o.openObject(cmd, args)
 		if err != nil {
 			return err
 		}
 		defer db.Close()
-		holes, err := db.Questions.Coverage.Holes(object, span.since.At, span.until.At)
+		holes, err := q.History.Coverage.Holes(object, span.since.At, span.until.At)
 		if err != nil {
 			return Failed(err)
 		}
-		if err := errors.Join(warnRemoved(cmd, db.Questions, object, span.since.At),
-			o.warn(cmd, db.Questions, object, holes, span.until.At)); err != nil {
+		horizon, err := q.Removed(object, span.since.At)
+		if err := warnRemoved(cmd, horizon, err); err != nil {
 			return err
 		}
-		return Failed(writeVersions(cmd.OutOrStdout(), db.Questions.Objects, object, span,
+		printHoles(cmd, holes)
+		if err := warnEnd(cmd, q, []*record.Unit{object.Unit}, span.until.At); err != nil {
+			return err
+		}
+		return Failed(writeVersions(cmd.OutOrStdout(), q.History.Objects, object, span,
 			field, o.output))
 	}
 	return cmd
@@ -75,16 +78,12 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 // span is from one point to another. Zero points are no limit.
 type span struct{ since, until query.Point }
 
-func parseSpan(since, until string, now time.Time) (s span, err error) {
-	if since != "" {
-		if s.since, err = query.ParsePoint(since, now); err != nil {
-			return s, fmt.Errorf("--since: %w", err)
-		}
+func parseSpan(since, until string) (s span, err error) {
+	if s.since, err = ask.ParsePoint("--since", since); err != nil {
+		return s, err
 	}
-	if until != "" {
-		if s.until, err = query.ParsePoint(until, now); err != nil {
-			return s, fmt.Errorf("--until: %w", err)
-		}
+	if s.until, err = ask.ParsePoint("--until", until); err != nil {
+		return s, err
 	}
 	if !s.since.At.IsZero() && !s.until.At.IsZero() && s.until.At.Before(s.since.At) {
 		return s, fmt.Errorf("--until %s is before --since %s", s.until, s.since)
@@ -199,7 +198,7 @@ func (r *versionRows) flush() error {
 	return r.table.Flush()
 }
 
-// operation is what happened, and how it is known.
+// operation returns what happened, and how it is known.
 func operation(v *query.Version) string {
 	op := string(v.Event.Op)
 	switch {
@@ -255,7 +254,7 @@ func notKnown(form record.Form) string {
 	return "the stream has no object"
 }
 
-// shownValue is a JSON value in a cell.
+// shownValue returns a JSON value in a cell.
 func shownValue(raw []byte) string {
 	const longest = 60
 	text := terminal.OneLine(string(raw))

@@ -22,8 +22,8 @@ const (
 // Debezium's: engines stop at a value that they do not know, and pass over one that is null.
 const AttrInformerData = "informerdata"
 
-// debeziumOp is what happened to the row. An engine takes a row back by what it was before: where
-// that is not known, the event reports a state.
+// debeziumOp returns what happened to the row. An engine takes a row back by what it was before:
+// where that is not known, the event reports a state.
 func debeziumOp(c *Change) string {
 	switch {
 	case c.Op == Deleted:
@@ -36,9 +36,9 @@ func debeziumOp(c *Change) string {
 	return debeziumRead
 }
 
-// debezium is an event as Debezium's connectors for databases send it, without a schema: the row
-// before, the row after, where it is from, and what happened. A row has the columns that can be a
-// key, and the object.
+// debezium returns an event as Debezium's connectors for databases send it, without a schema: the
+// row before, the row after, where it is from, and what happened. A row has the columns that can be
+// a key, and the object.
 func (m *Maker) debezium(e *Event, c *Change) []byte {
 	size := 1024 + len(rawOf(c))
 	if c.Old != nil {
@@ -70,7 +70,7 @@ func (m *Maker) debezium(e *Event, c *Change) []byte {
 
 const debeziumHead = `{"before":`
 
-// rawOf is the object of a change, nil where it is not known.
+// rawOf returns the object of a change, nil where it is not known.
 func rawOf(c *Change) []byte {
 	if c.Object == nil {
 		return nil
@@ -78,8 +78,8 @@ func rawOf(c *Change) []byte {
 	return c.Object.Raw
 }
 
-// lastState is the object before a delete. The API server gives it with the version of the delete;
-// the row that an engine has is that of the version before, and otherwise the same.
+// lastState returns the object before a delete. The API server gives it with the version of the
+// delete; the row that an engine has is that of the version before, and otherwise the same.
 func lastState(c *Change) []byte {
 	if c.Object == nil || c.Before == "" || c.Before == c.Version {
 		return rawOf(c)
@@ -160,8 +160,9 @@ func isDebezium(data []byte) bool {
 		!member(jsontree.Parse(data), "metadata").Exists()
 }
 
-// DebeziumObject is the object that a payload of Debezium is about: the one after the change, else
-// the one before it. ok is false for data of another form; the object is nil where there is none.
+// DebeziumObject returns the object that a payload of Debezium is about: the one after the change,
+// else the one before it. ok is false for data of another form; the object is nil where there is
+// none.
 func DebeziumObject(data []byte) (object []byte, ok bool) {
 	if !isDebezium(data) {
 		return nil, false
@@ -175,7 +176,7 @@ func DebeziumObject(data []byte) (object []byte, ok bool) {
 	return nil, true
 }
 
-// debeziumMetadata is a payload of Debezium with the metadata of its objects in their place.
+// debeziumMetadata returns a payload of Debezium with the metadata of its objects in their place.
 func debeziumMetadata(data []byte) []byte {
 	var out []byte
 	from, payload := 0, jsontree.Parse(data)
@@ -195,7 +196,7 @@ func debeziumMetadata(data []byte) []byte {
 	return append(out, data[from:]...)
 }
 
-// InformerData is what an event about an informer says, wherever it has it.
+// InformerData returns what an event about an informer says, wherever it has it.
 func (e *Event) InformerData() []byte {
 	if len(e.Data) > 0 {
 		return e.Data
@@ -208,7 +209,7 @@ func (e *Event) InformerData() []byte {
 	return nil
 }
 
-// report gives an event about the informer what it says.
+// report sets what an event about the informer says.
 func (m *Maker) report(e *Event, data any) {
 	text := mustJSON(data)
 	if m.cfg.Payload == PayloadDebezium {
@@ -231,7 +232,7 @@ const (
 // keep ours.
 var knativeOps = map[Op]string{Added: "add", Updated: "update", Deleted: "delete"}
 
-// typeNames are the types of events about objects.
+// typeNames returns the types of events about objects.
 func typeNames(cfg *MakerConfig) map[Op]string {
 	names := map[Op]string{}
 	for _, op := range []Op{Added, Updated, Deleted, Synced} {
@@ -250,12 +251,12 @@ func typeNames(cfg *MakerConfig) map[Op]string {
 	return names
 }
 
-// TypeOf is the type of an event about an object.
+// TypeOf returns the type of an event about an object.
 func TypeOf(op Op, types Types, payload Payload) string {
 	return typeNames(&MakerConfig{Types: types, Payload: payload})[op]
 }
 
-// knativeSubject is the object's path in Knative's form, which knows neither /api nor
+// knativeSubject returns the object's path in Knative's form, which knows neither /api nor
 // cluster-scoped objects.
 func knativeSubject(t resource.Type, namespace, name string) string {
 	return "/apis/" + t.APIVersion() + "/namespaces/" + namespace + "/" + t.Resource + "/" + name

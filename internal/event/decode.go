@@ -67,7 +67,7 @@ func isAttributeName(name string) bool {
 	return name != ""
 }
 
-// text is the field of an attribute that is a text and nothing more; nil for any other.
+// text returns the field of an attribute that is a text and nothing more; nil for any other.
 func (e *Event) text(name string) *string {
 	switch name {
 	case "id":
@@ -126,7 +126,7 @@ const (
 // AboutInformer reports whether the event is about an informer rather than an object.
 func (e *Event) AboutInformer() bool { return strings.HasPrefix(e.Type, informerPrefix) }
 
-// opOf is the op of a type; "" for a type that the bridge does not send.
+// opOf returns the op of a type; "" for a type that the bridge does not send.
 func opOf(typ string) Op {
 	if word, ok := strings.CutPrefix(typ, resourcePrefix); ok {
 		return Op(word)

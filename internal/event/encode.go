@@ -60,8 +60,8 @@ func AppendKeyToken(dst []byte, value string) []byte {
 	return dst
 }
 
-// ParseKeyToken is the value that AppendKeyToken has made a token of. ok is false for any other
-// text.
+// ParseKeyToken returns the value that AppendKeyToken has made a token of. ok is false for any
+// other text.
 func ParseKeyToken(token string) (value string, ok bool) {
 	if token == "-" {
 		return "", true

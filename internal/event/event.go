@@ -129,15 +129,15 @@ func (e *Event) MessageID() string { return e.Informer + "/" + e.ID }
 // partInfix is in the id of an event about an informer, before the part that it is for.
 const partInfix = "/partition/"
 
-// Copy is the event about an informer for one part of its destination, from 0 on. Each has an id of
-// its own, so that one that is stored is not taken for the others.
+// Copy returns the event about an informer for one part of its destination, from 0 on. Each has an
+// id of its own, so that one that is stored is not taken for the others.
 func (e Event) Copy(part int) Event {
 	e.Part = part + 1
 	e.ID += partInfix + strconv.Itoa(part)
 	return e
 }
 
-// PartOf is the Part of an event about an informer, of which only the id is known.
+// PartOf returns the Part of an event about an informer, of which only the id is known.
 func PartOf(id string) int {
 	if at := strings.LastIndex(id, partInfix); at >= 0 {
 		if part, err := strconv.Atoi(id[at+len(partInfix):]); err == nil && part >= 0 {
@@ -159,8 +159,8 @@ type LossReport struct {
 	Start bool `json:"start,omitempty"`
 }
 
-// Between is the loss of one event that reports what was after one version, "" for from the start,
-// up to another.
+// Between returns the loss of one event that reports what was after one version, "" for from the
+// start, up to another.
 func Between(after, to resource.Version) LossReport {
 	from := cmp.Or(after, to)
 	return LossReport{Events: 1, From: from, To: from, Start: after == ""}.And(LossReport{From: to, To: to})
@@ -206,9 +206,9 @@ type MissingObject struct {
 	UID, Subject, ResourceVersion string // "" where that is not known
 }
 
-// Deleted is the event of an object that vanished before a list, whose end is the event end. The
-// same list makes the same event. Its id lacks nothing but what only the informer could know: where
-// the uid is not known, the object's key stands for it.
+// Deleted returns the event of an object that vanished before a list, whose end is the event end.
+// The same list makes the same event. Its id lacks nothing but what only the informer could know:
+// where the uid is not known, the object's key stands for it.
 func (v MissingObject) Deleted(end *Event) *Event {
 	key := end.PartitionKey + "/" + v.Namespace + "/" + v.Name
 	if v.UID == "" {

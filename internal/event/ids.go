@@ -13,8 +13,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// composedAttributes are the attributes of an object's event that have to be put together. They share one
-// string: one allocation for each event.
+// composedAttributes are the attributes of an object's event that have to be put together. They
+// share one string: one allocation for each event.
 type composedAttributes struct{ id, path, key, sequence string }
 
 // prefixes are the parts of composed that are the same for all events of a Maker.
@@ -31,7 +31,7 @@ func newPrefixes(t resource.Type) prefixes {
 	return p
 }
 
-// partitionKey is the key of an object's events, as compose writes it.
+// partitionKey returns the key of an object's events, as compose writes it.
 func (p *prefixes) partitionKey(namespace, name string) string {
 	return p.group + "/" + namespace + "/" + name
 }
@@ -146,7 +146,7 @@ func CheckAttribute(name string) error {
 	return nil
 }
 
-// extensions are the attributes of an event beside its own, nil for none.
+// extensions returns the attributes of an event beside its own, nil for none.
 func (m *Maker) extensions(c *Change) []Attribute {
 	if len(m.cfg.Lifts) == 0 && len(c.Owners) == 0 {
 		return nil
@@ -174,7 +174,7 @@ func chain(owners []resource.Owner) string {
 	return strings.Join(names, ",")
 }
 
-// scalar is the text of a JSON text, number or boolean; "" of everything else, and of what an
+// scalar returns the text of a JSON text, number or boolean; "" of everything else, and of what an
 // attribute may not hold.
 func scalar(raw []byte) string {
 	if len(raw) == 0 || raw[0] == '{' || raw[0] == '[' || raw[0] == 'n' {

@@ -103,12 +103,13 @@ const (
 	TimeObserved = "observed"
 )
 
-// IDSuffix distinguishes the ids of one time from those of another that has the same versions again.
+// IDSuffix distinguishes the ids of one time from those of another that has the same versions
+// again.
 type IDSuffix struct {
 	// Epoch is how often the server's history went back before: after a restore of etcd, versions
 	// are given out again, for other states, and an object whose delete was undone may be deleted
 	// again. It also counts how often the state was lost: everything is reported again then, and
-	// whoever drops ids that he has seen is not to drop that.
+	// a consumer that drops known ids must not drop that.
 	Epoch int `json:"epoch,omitempty"`
 	// Selection is how often the informer has selected something else before: what is selected
 	// again comes as it was.
@@ -137,8 +138,8 @@ func (e IDSuffix) write(b *strings.Builder) {
 	}
 }
 
-// EpochOf is the epoch that an id has, 0 for none. Whoever may write to the broker chooses it: the
-// caller judges how large it may be.
+// EpochOf returns the epoch that an id has, 0 for none. Whoever may write to the broker chooses it:
+// the caller judges how large it may be.
 func EpochOf(id string) int {
 	_, epoch, found := strings.Cut(id, "/epoch/")
 	if !found {
@@ -160,7 +161,8 @@ const (
 	CauseLeft    = "left-selector"
 )
 
-// SourceOf is the source of all events of a cluster: a URI reference, whatever its name is made of.
+// SourceOf returns the source of all events of a cluster: a URI reference, whatever its name is
+// made of.
 func SourceOf(cluster string) string {
 	return (&url.URL{Path: "/clusters/" + cluster}).EscapedPath()
 }
@@ -213,7 +215,7 @@ func (m *Maker) Object(c *Change) (e Event) {
 	return e
 }
 
-// named is the event of a change without what has to be read from the object.
+// named returns the event of a change without what has to be read from the object.
 func (m *Maker) named(c *Change) Event {
 	t := m.cfg.Type
 	namespace, name := c.Key.Split()
@@ -236,8 +238,8 @@ func (m *Maker) named(c *Change) Event {
 	}
 }
 
-// forVersion makes a Maker for objects that are in another version of the API: attributes and subject are
-// those of the object that they come with.
+// forVersion makes a Maker for objects that are in another version of the API: attributes and
+// subject are those of the object that they come with.
 func (m *Maker) forVersion(apiVersion string) *Maker {
 	other := *m
 	other.cfg.Type = m.cfg.Type.In(apiVersion)

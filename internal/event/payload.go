@@ -39,7 +39,8 @@ func (p Payload) NeedsOld() bool {
 	return p == PayloadChange || p == PayloadPatch || p == PayloadDebezium
 }
 
-// encode makes the payload of a change whose object is known, and its media type, "" for ContentType.
+// encode makes the payload of a change whose object is known, and its media type, "" for
+// ContentType.
 func (p Payload) encode(c *Change) (data []byte, mediaType string) {
 	switch p {
 	case PayloadReference:
@@ -55,14 +56,14 @@ func (p Payload) encode(c *Change) (data []byte, mediaType string) {
 	}
 }
 
-// partialMetadata is the object as a client that asks for metadata only gets it.
+// partialMetadata returns the object as a client that asks for metadata only gets it.
 func partialMetadata(obj *resource.Object) []byte {
 	metadata := resource.Member(obj.Raw, "metadata")
 	out := make([]byte, 0, len(partialHead)+len(metadata)+1)
 	return append(append(append(out, partialHead...), metadata...), '}')
 }
 
-// change is the object, and what it was before an update.
+// change returns the object, and what it was before an update.
 func change(c *Change) []byte {
 	if c.Old == nil {
 		return wrap(make([]byte, 0, len(c.Object.Raw)+16), c.Object.Raw, nil, nil)
@@ -81,9 +82,9 @@ func wrap(out, object, old, diff []byte) []byte {
 	return append(out, '}')
 }
 
-// mergePatch is what makes the object of the one before it. Where there is none, or where a merge
-// patch can't show the difference because a member became null, it is the object, to put in the
-// place of what the reader has: the media type says which.
+// mergePatch returns what makes the object of the one before it. Where there is none, or where a
+// merge patch can't show the difference because a member became null, it is the object, to put in
+// the place of what the reader has: the media type says which.
 func mergePatch(c *Change) (data []byte, mediaType string) {
 	if c.Old != nil {
 		if merge, ok := diff.Merge(c.Old.Raw, c.Object.Raw); ok {
@@ -117,7 +118,7 @@ func trim(data []byte) []byte {
 	return append(t.out, data[t.from:]...)
 }
 
-// metadataOf is the metadata of a payload's object, nil when there is none.
+// metadataOf returns the metadata of a payload's object, nil when there is none.
 func metadataOf(data []byte) []byte {
 	payload := jsontree.Parse(data)
 	if metadata := member(payload, "metadata"); metadata.Exists() {
@@ -126,7 +127,7 @@ func metadataOf(data []byte) []byte {
 	return member(member(payload, "object"), "metadata").Raw()
 }
 
-// member is the value of a member; it does not exist where the object or the member does not.
+// member returns the value of a member; it does not exist where the object or the member does not.
 func member(object jsontree.Value, name string) jsontree.Value {
 	for w := object.Walk(); w.Next(); {
 		if w.Name() == name {
@@ -187,7 +188,7 @@ const (
 	OversizeReference = "reference" // the payload is the object's metadata, or nothing
 )
 
-// Trimmed is the event without what an object can lose and still be the object: its
+// Trimmed returns the event without what an object can lose and still be the object: its
 // kubectl.kubernetes.io/last-applied-configuration annotation and its managedFields. It is nil when
 // there is nothing to cut.
 func Trimmed(e *Event) *Event {
@@ -201,7 +202,7 @@ func Trimmed(e *Event) *Event {
 	return e.resized(OversizeTrimmed, data)
 }
 
-// Claimed is the event with its payload kept elsewhere.
+// Claimed returns the event with its payload kept elsewhere.
 func Claimed(e *Event, dataref string) *Event {
 	small := e.resized(OversizeClaimed, nil)
 	small.DataType = e.DataType // of what is kept
@@ -209,7 +210,7 @@ func Claimed(e *Event, dataref string) *Event {
 	return small
 }
 
-// Reference is the event with the object's metadata, trimmed, in place of the object: a
+// Reference returns the event with the object's metadata, trimmed, in place of the object: a
 // PartialObjectMetadata.
 func Reference(e *Event) *Event {
 	if isDebezium(e.Data) {
@@ -226,10 +227,10 @@ func Reference(e *Event) *Event {
 
 const partialHead = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`
 
-// BareReference is the event without a payload: its attributes name the object.
+// BareReference returns the event without a payload: its attributes name the object.
 func BareReference(e *Event) *Event { return e.resized(OversizeReference, nil) }
 
-// resized is a copy of the event with another payload, and with what it says of the first one.
+// resized returns a copy of the event with another payload, and with what it says of the first one.
 func (e *Event) resized(how string, data []byte) *Event {
 	sum := sha256.Sum256(e.Data)
 	small := *e

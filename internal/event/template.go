@@ -32,7 +32,8 @@ var templateFields = map[string]func(*Event) string{
 	"type":      func(e *Event) string { return e.Type },
 }
 
-// attributeOf is the attribute that a field {attributes.name} names, "" when it is another field.
+// attributeOf returns the attribute that a field {attributes.name} names, "" when it is another
+// field.
 func attributeOf(field string) string {
 	name, ok := strings.CutPrefix(field, "attributes.")
 	if !ok || !validAttribute.MatchString(name) {
@@ -101,7 +102,7 @@ func TemplateFields() []string {
 	return names
 }
 
-// Fields are those that the template names, each once.
+// Fields returns the fields that the template names, each once.
 func (t *Template) Fields() []string {
 	var fields []string
 	for _, p := range t.parts {
@@ -112,7 +113,7 @@ func (t *Template) Fields() []string {
 	return fields
 }
 
-// Values are an event's values of the fields that the template names.
+// Values returns an event's values of the fields that the template names.
 func (t *Template) Values(e *Event) map[string]string {
 	values := map[string]string{}
 	for _, field := range t.Fields() {
@@ -121,7 +122,7 @@ func (t *Template) Values(e *Event) map[string]string {
 	return values
 }
 
-// Attributes are the attributes of one's own that the template names.
+// Attributes returns the attributes of one's own that the template names.
 func (t *Template) Attributes() []string {
 	var names []string
 	for _, p := range t.parts {
@@ -132,7 +133,7 @@ func (t *Template) Attributes() []string {
 	return names
 }
 
-// String is the template as it was written.
+// String returns the template as it was written.
 func (t *Template) String() string { return t.text }
 
 // Append appends the text for an event. encode appends one field's value in a form that fits
@@ -150,7 +151,7 @@ func (t *Template) Append(
 	return dst
 }
 
-// Pattern is the template with every field replaced by wildcard, but for those named in known,
+// Pattern returns the template with every field replaced by wildcard, but for those named in known,
 // whose values are put in: the subjects of a JetStream stream, for example.
 func (t *Template) Pattern(
 	wildcard string, known map[string]string, encode func(dst []byte, value string) []byte,

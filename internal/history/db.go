@@ -124,7 +124,7 @@ func open(o Options, readOnly bool) (*DB, error) {
 	return opened, nil
 }
 
-// Full is why the disk refuses writes, nil while it takes them.
+// Full returns why the disk refuses writes, nil while it takes them.
 func (db *DB) Full() error {
 	if db.shared.disk == nil {
 		return nil
@@ -252,10 +252,10 @@ func (db *database) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
 	return db.pebble.NewIter(o)
 }
 
-// Units are all that are known, in the order in which they came.
+// Units returns all units, in the order in which they came.
 func (db *database) Units() []*record.Unit { return db.units.all() }
 
-// Unit is the one of a number, nil for none.
+// Unit returns the unit of a number, nil for none.
 func (db *database) Unit(number uint32) *record.Unit { return db.units.numbered(number) }
 
 // checkFormat refuses a database of another format, and writes ours into a new one.
@@ -303,7 +303,7 @@ func (db *database) get(key []byte) ([]byte, error) {
 // horizonKey has the time before which only the last versions are kept.
 var horizonKey = keys.Meta("horizon")
 
-// Horizon is what Coverage.Horizon answers.
+// Horizon returns what Coverage.Horizon answers.
 func (db *database) Horizon() (time.Time, error) {
 	value, err := db.get(horizonKey)
 	if err != nil || len(value) != 4 {

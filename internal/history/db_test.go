@@ -220,7 +220,7 @@ func TestAppend(t *testing.T) {
 		_, err = db.Writer.Append(t.Context(), copies)
 		testkit.OK(t, err)
 		var ids []string
-		for m, err := range db.Questions.Coverage.Marks(db.Questions.Resources.Units()[0], time.Time{}, time.Time{}) {
+		for m, err := range db.Questions.Coverage.Notices(db.Questions.Resources.Units()[0], time.Time{}, time.Time{}) {
 			testkit.OK(t, err)
 			ids = append(ids, m.Event.ID)
 		}

@@ -2,7 +2,7 @@
 // object was at a time, what changed, and what happened in a namespace.
 //
 // In: events, in batches, from a sink or from an archiver that reads a broker. Out: versions of an
-// object, the timeline of a namespace or a cluster, the objects that lived at a time, and marks:
+// object, the timeline of a namespace or a cluster, the objects that lived at a time, and notices:
 // what the stream itself says about gaps, drops, and how far it is complete.
 //
 // # Promises
@@ -11,8 +11,8 @@
 //     or nothing.
 //   - The same event written twice is one version. Order does not matter: an event that comes late
 //     finds its place by its sequence.
-//   - A version is given back with the attributes and the bytes that it came with. Of the payload
-//     forms that carry two objects or a patch the object is kept, where it is known.
+//   - A version is returned with the attributes and the bytes that it came with. Of payload forms
+//     with two objects or a patch, the object is kept where it is known.
 //   - Memory is bounded: answers stream, and the writer keeps the last versions of the objects that
 //     change in a cache of a fixed size.
 //   - One process writes. Others may read beside it (Read): they see what was durable when they
@@ -25,12 +25,13 @@
 // other. Versions of one object are neighbours, so that the compression of blocks of 64 KiB finds
 // what is left.
 //
-// The timeline has what each version changed, in short, as package diff finds it: so a question
-// about a namespace reads no versions. Beside the versions lies which names lived when, so that a
-// state looks at what lived then and not at all names that were ever known.
+// The timeline has what each version changed, in short, as package resource/diff finds it: so a
+// question about a namespace reads no versions. Beside the versions lie the lives: which name lived
+// from when to when. So a state looks at the objects of that time, not at all names that were ever
+// known.
 //
 // This package opens the database, writes to it, and removes what is too old. Package query
-// answers.
+// answers, package ask answers requests, package serve is an API server over it.
 //
 // A DB has a part for each kind of user: Writer, Questions, and Maintenance. Append is called by
 // one goroutine at a time, everything else by any. The package starts no goroutines but Pebble's

@@ -1,19 +1,14 @@
 package history
 
 import (
-	"bytes"
 	"cmp"
-	"context"
 	"encoding/binary"
 	"math"
-	"slices"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/keys"
-	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
@@ -74,7 +69,7 @@ func (b *batch) addLife(u *record.Unit, object []byte, end keys.Sequence, begin 
 	return b.Set(keys.Life(u.Number, keys.AxisVersion, begin.Version, until, names), value[16:], nil)
 }
 
-// aliveOf is an object's entry. last is its last version in memory, nil for none.
+// aliveOf returns an object's entry. last is its last version in memory, nil for none.
 func (b *batch) aliveOf(object []byte, last *lastVersion) (a lifeEntry, err error) {
 	if last != nil {
 		return last.alive, nil
@@ -102,8 +97,8 @@ func (b *batch) setAlive(object []byte, a lifeEntry) error {
 	return b.Set(keys.Alive(object), binary.BigEndian.AppendUint64(value, a.begin.Version), nil)
 }
 
-// advanceClock keeps the latest time of a cluster. Of what was stored before this process it is the end of
-// the last bucket of the timeline.
+// advanceClock keeps the latest time of a cluster. Of what was stored before this process it is the
+// end of the last bucket of the timeline.
 func (b *batch) advanceClock(u *record.Unit, second uint32) error {
 	latest, known := b.w.latest[u.SourceNumber]
 	if !known {
@@ -136,137 +131,4 @@ func (b *batch) advanceClock(u *record.Unit, second uint32) error {
 		b.w.latest[u.SourceNumber] = second
 	}
 	return nil
-}
-
-// removeLives removes the lives of a unit that ended before a time.
-func (m Maintenance) removeLives(ctx context.Context, u *record.Unit, second uint32) error {
-	prefix := keys.Axis(u.Number, keys.AxisTime)
-	it, err := m.db.pebble.NewIter(&pebble.IterOptions{
-		LowerBound: prefix,
-		UpperBound: keys.After(prefix),
-	})
-	if err != nil {
-		return err
-	}
-	defer it.Close()
-	b := m.db.pebble.NewBatch()
-	defer func() { _ = b.Close() }() // it gives back memory
-	for ok := it.First(); ok && ctx.Err() == nil; {
-		key := it.Key()
-		value, err := it.ValueAndErr()
-		if err != nil {
-			return err
-		}
-		names, _, until, isLife := keys.SplitLife(key, value)
-		if !isLife || len(value) != 24 {
-			return record.ErrUnreadable
-		}
-		if level := keys.LevelOf(key); keys.BlockOf(key) > uint64(second)>>level {
-			ok = it.SeekGE(append(slices.Clone(prefix), level+1)) // the rest of the level began later
-			continue
-		}
-		if until < uint64(second) {
-			from, until := binary.BigEndian.Uint64(value[8:]), binary.BigEndian.Uint64(value[16:])
-			err := cmp.Or(b.Delete(key, nil),
-				b.Delete(keys.Life(u.Number, keys.AxisVersion, from, until, names), nil))
-			if err != nil {
-				return err
-			}
-		}
-		const few = 1000
-		if b.Count() >= few {
-			if err := b.Commit(pebble.NoSync); err != nil { // after a crash it is done again
-				return err
-			}
-			_ = b.Close()
-			b = m.db.pebble.NewBatch()
-		}
-		ok = it.Next()
-	}
-	return cmp.Or(context.Cause(ctx), it.Error(), b.Commit(pebble.NoSync))
-}
-
-// removeMarks removes the marks of a unit before a time, but for those that say something of the
-// state at the time: the end of the last list, and holes that it has not healed.
-func (m Maintenance) removeMarks(u *record.Unit, second uint32) error {
-	if u.Source == record.ArchiveSource {
-		return nil // they are few, and may reach over the time
-	}
-	marks := keys.InUnit(nil, keys.SpaceMark, u.Number)
-	end := binary.BigEndian.AppendUint32(bytes.Clone(marks), second)
-	kept, err := m.lastMarks(u, marks, end)
-	if err != nil {
-		return err
-	}
-	b := m.db.pebble.NewBatch()
-	defer b.Close()
-	if err := b.DeleteRange(marks, end, nil); err != nil {
-		return err
-	}
-	for scope, last := range kept {
-		if scope.op != event.Synced {
-			var synced time.Time
-			list, isListed := kept[markScope{op: event.Synced, namespace: scope.namespace}]
-			if isListed {
-				synced = list.Time
-			}
-			outlasts, err := query.Outlasts(m.db, last.Notice, synced, time.Unix(int64(second), 0))
-			if err != nil {
-				return err
-			}
-			if !outlasts {
-				continue
-			}
-		}
-		if err := b.Set(last.key, last.value, nil); err != nil {
-			return err
-		}
-	}
-	return b.Commit(pebble.NoSync)
-}
-
-// markScope is what marks have in common of which the last one says all: a state is uncertain since
-// then, or complete.
-type markScope struct {
-	op                      event.Op
-	kind, reason, namespace string
-	object                  string // of which a version could not be parsed
-}
-
-type storedMark struct {
-	*query.Notice
-	key, value []byte
-}
-
-// lastMarks are the last marks of each scope before a key.
-func (m Maintenance) lastMarks(
-	u *record.Unit, from, to []byte,
-) (map[markScope]storedMark, error) {
-	it, err := m.db.pebble.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
-	if err != nil {
-		return nil, err
-	}
-	defer it.Close()
-	last := map[markScope]storedMark{}
-	for it.First(); it.Valid(); it.Next() {
-		value, err := it.ValueAndErr()
-		if err != nil {
-			return nil, err
-		}
-		mark, err := query.ReadMark(u, value)
-		if err != nil {
-			return nil, err
-		}
-		e := &mark.Event
-		scope := markScope{op: e.Op, namespace: e.Namespace}
-		switch e.Op {
-		case event.Synced: // of each namespace with lists of its own
-		case event.Quarantined:
-			scope.object = e.PartitionKey
-		default:
-			scope.kind, scope.reason = e.Type, mark.Reason
-		}
-		last[scope] = storedMark{mark, bytes.Clone(it.Key()), bytes.Clone(value)}
-	}
-	return last, it.Error()
 }

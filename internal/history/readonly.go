@@ -70,7 +70,7 @@ func readBeside(o Options) (*DB, error) {
 // readerPrefix begins the names of the directories of readers.
 const readerPrefix = "reader-"
 
-// readers counts those of this process.
+// readers counts the readers of this process.
 var readers atomic.Uint32
 
 // removeAbandoned removes the directories of readers that were killed.
@@ -127,7 +127,7 @@ func rank(name string) int {
 	return 1
 }
 
-// names are those of a directory's files that are wanted.
+// names returns the names of a directory's files that are wanted.
 func names(dir string, wanted func(name string) bool) (list []string, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {

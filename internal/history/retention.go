@@ -5,10 +5,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
@@ -26,7 +28,7 @@ type Retention struct {
 // Maintenance is for the owner of a history: what is kept, and what that takes.
 type Maintenance struct{ db *database }
 
-// DiskBytes is what the history takes on disk.
+// DiskBytes returns what the history takes on disk.
 func (m Maintenance) DiskBytes() uint64 { return m.db.pebble.Metrics().DiskSpaceUsage() }
 
 // Retain removes what is too old, or too much, once. Others may write and read meanwhile. now must
@@ -56,9 +58,9 @@ func (m Maintenance) Retain(ctx context.Context, r Retention, now time.Time) err
 		false))
 }
 
-// behindOldestEighth is where the oldest eighth of the time ends that is kept; 0: nothing is to be
-// removed. An entry of a clock that was ahead is no end of that time: an eighth up to it may be
-// more than there is. An entry that came late is no start: an eighth from it may be known to be
+// behindOldestEighth returns where the oldest eighth of the time ends that is kept; 0: nothing is
+// to be removed. An entry of a clock that was ahead is no end of that time: an eighth up to it may
+// be more than there is. An entry that came late is no start: an eighth from it may be known to be
 // incomplete.
 func (m Maintenance) behindOldestEighth(now time.Time) (uint32, error) {
 	oldest, newest, err := m.extent()
@@ -77,7 +79,7 @@ func (m Maintenance) behindOldestEighth(now time.Time) (uint32, error) {
 	return oldest + max((newest-oldest)/8, keys.BucketSeconds), nil
 }
 
-// extent is the first and the last second of the timeline, by its buckets.
+// extent returns the first and the last second of the timeline, by its buckets.
 func (m Maintenance) extent() (oldest, newest uint32, err error) {
 	sources := map[uint32]bool{}
 	for _, u := range m.db.units.all() {
@@ -128,7 +130,7 @@ func (m Maintenance) removeBefore(ctx context.Context, second uint32) error {
 	}
 	sources := map[uint32]bool{}
 	for _, u := range m.db.units.all() {
-		if err := cmp.Or(m.removeMarks(u, horizon), m.removeLives(ctx, u, horizon)); err != nil {
+		if err := cmp.Or(m.removeNotices(u, horizon), m.removeLives(ctx, u, horizon)); err != nil {
 			return err
 		}
 		if sources[u.SourceNumber] {
@@ -229,4 +231,137 @@ func (m Maintenance) trim(o *query.Object, second uint32) error {
 		return err
 	}
 	return b.Commit(pebble.NoSync) // after a crash it is done again
+}
+
+// removeLives removes the lives of a unit that ended before a time.
+func (m Maintenance) removeLives(ctx context.Context, u *record.Unit, second uint32) error {
+	prefix := keys.Axis(u.Number, keys.AxisTime)
+	it, err := m.db.pebble.NewIter(&pebble.IterOptions{
+		LowerBound: prefix,
+		UpperBound: keys.After(prefix),
+	})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	b := m.db.pebble.NewBatch()
+	defer func() { _ = b.Close() }() // it gives back memory
+	for ok := it.First(); ok && ctx.Err() == nil; {
+		key := it.Key()
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		names, _, until, isLife := keys.SplitLife(key, value)
+		if !isLife || len(value) != 24 {
+			return record.ErrUnreadable
+		}
+		if level := keys.LevelOf(key); keys.BlockOf(key) > uint64(second)>>level {
+			ok = it.SeekGE(append(slices.Clone(prefix), level+1)) // the rest of the level began later
+			continue
+		}
+		if until < uint64(second) {
+			from, until := binary.BigEndian.Uint64(value[8:]), binary.BigEndian.Uint64(value[16:])
+			err := cmp.Or(b.Delete(key, nil),
+				b.Delete(keys.Life(u.Number, keys.AxisVersion, from, until, names), nil))
+			if err != nil {
+				return err
+			}
+		}
+		const few = 1000
+		if b.Count() >= few {
+			if err := b.Commit(pebble.NoSync); err != nil { // after a crash it is done again
+				return err
+			}
+			_ = b.Close()
+			b = m.db.pebble.NewBatch()
+		}
+		ok = it.Next()
+	}
+	return cmp.Or(context.Cause(ctx), it.Error(), b.Commit(pebble.NoSync))
+}
+
+// removeNotices removes the notices of a unit before a time, but for those that say something of
+// the state at the time: the end of the last list, and holes that it has not healed.
+func (m Maintenance) removeNotices(u *record.Unit, second uint32) error {
+	if u.Source == record.ArchiveSource {
+		return nil // they are few, and may reach over the time
+	}
+	notices := keys.InUnit(nil, keys.SpaceNotice, u.Number)
+	end := binary.BigEndian.AppendUint32(bytes.Clone(notices), second)
+	kept, err := m.lastNotices(u, notices, end)
+	if err != nil {
+		return err
+	}
+	b := m.db.pebble.NewBatch()
+	defer b.Close()
+	if err := b.DeleteRange(notices, end, nil); err != nil {
+		return err
+	}
+	for scope, last := range kept {
+		if scope.op != event.Synced {
+			var synced time.Time
+			list, isListed := kept[noticeScope{op: event.Synced, namespace: scope.namespace}]
+			if isListed {
+				synced = list.Time
+			}
+			outlasts, err := query.Outlasts(m.db, last.Notice, synced, time.Unix(int64(second), 0))
+			if err != nil {
+				return err
+			}
+			if !outlasts {
+				continue
+			}
+		}
+		if err := b.Set(last.key, last.value, nil); err != nil {
+			return err
+		}
+	}
+	return b.Commit(pebble.NoSync)
+}
+
+// noticeScope is what notices have in common of which the last one says all: a state is uncertain
+// since then, or complete.
+type noticeScope struct {
+	op                      event.Op
+	kind, reason, namespace string
+	object                  string // of which a version could not be parsed
+}
+
+type storedNotice struct {
+	*query.Notice
+	key, value []byte
+}
+
+// lastNotices returns the last notices of each scope before a key.
+func (m Maintenance) lastNotices(
+	u *record.Unit, from, to []byte,
+) (map[noticeScope]storedNotice, error) {
+	it, err := m.db.pebble.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	last := map[noticeScope]storedNotice{}
+	for it.First(); it.Valid(); it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return nil, err
+		}
+		notice, err := query.ReadNotice(u, value)
+		if err != nil {
+			return nil, err
+		}
+		e := &notice.Event
+		scope := noticeScope{op: e.Op, namespace: e.Namespace}
+		switch e.Op {
+		case event.Synced: // of each namespace with lists of its own
+		case event.Quarantined:
+			scope.object = e.PartitionKey
+		default:
+			scope.kind, scope.reason = e.Type, notice.Reason
+		}
+		last[scope] = storedNotice{notice, bytes.Clone(it.Key()), bytes.Clone(value)}
+	}
+	return last, it.Error()
 }

@@ -147,7 +147,7 @@ func TestState(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 		marks := 0
-		for _, err := range db.Questions.Coverage.Marks(db.Questions.Resources.Units()[0], time.Time{}, time.Time{}) {
+		for _, err := range db.Questions.Coverage.Notices(db.Questions.Resources.Units()[0], time.Time{}, time.Time{}) {
 			testkit.OK(t, err)
 			marks++
 		}
@@ -170,7 +170,7 @@ func TestState(t *testing.T) {
 		for _, age := range []time.Duration{2 * time.Hour, time.Hour} {
 			testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: age}, end))
 			var marks []string
-			for m, err := range db.Questions.Coverage.Marks(db.Questions.Resources.Units()[0], time.Time{}, time.Time{}) {
+			for m, err := range db.Questions.Coverage.Notices(db.Questions.Resources.Units()[0], time.Time{}, time.Time{}) {
 				testkit.OK(t, err)
 				marks = append(marks, m.Event.ID)
 			}

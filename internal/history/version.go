@@ -22,9 +22,9 @@ import (
 	"github.com/kubebridge/bridge/internal/resource/jsontree"
 )
 
-// highestStored is the highest era of a unit of which a version is stored, and the highest version in it.
-// A version that is beyond it can't be stored yet, and no other of its object is behind it: so an
-// object that is not in memory need not be looked for on disk. Most events are beyond it.
+// highestStored is the highest era of a unit with a stored version, and the highest version stored
+// in it. A version beyond it is new and the newest of its object, so Append does not search the
+// disk. Most events are beyond it.
 type highestStored struct {
 	era     uint32
 	version uint64
@@ -99,7 +99,8 @@ func (b *batch) storeReached() error {
 // entries also have times at which a bridge observed a change, by a clock that may have been wrong.
 var newestKey = keys.Meta("newest")
 
-// Newest is the newest time that the API server gave a change, in seconds. Zero: none is known.
+// Newest returns the newest time that the API server gave a change, in seconds. Zero: none is
+// known.
 func (m Maintenance) Newest() (time.Time, error) {
 	second, err := m.db.newest()
 	if err != nil || second == 0 {
@@ -137,8 +138,8 @@ func (b *batch) storeNewest(events []*event.Event) error {
 	return b.Set(newestKey, binary.BigEndian.AppendUint32(nil, newest), nil)
 }
 
-// dataOf is what is stored of an event's data: of a payload with two objects the newer one, and of
-// a merge patch the object, where the version that it is to is known.
+// dataOf returns what is stored of an event's data: of a payload with two objects the newer one,
+// and of a merge patch the object, where the version that it is to is known.
 func (b *batch) dataOf(
 	u *record.Unit, e *event.Event, last *lastVersion, seq keys.Sequence,
 ) ([]byte, error) {
@@ -164,7 +165,7 @@ func (b *batch) dataOf(
 	return e.Data, nil
 }
 
-// previous is the object in the version before an event's, nil where it is not known.
+// previous returns the object in the version before an event's, nil where it is not known.
 func (b *batch) previous(
 	u *record.Unit, e *event.Event, last *lastVersion, seq keys.Sequence,
 ) ([]byte, error) {
@@ -298,7 +299,7 @@ func (us *units) add(u *record.Unit) {
 	us.next = max(us.next, u.Number+1)
 }
 
-// unitOf is the unit of an event; isNew is set for one that has to be stored.
+// unitOf returns the unit of an event; isNew is set for one that has to be stored.
 func (us *units) unitOf(e *event.Event) (u *record.Unit, isNew bool) {
 	name := unitName{e.Source, e.Informer, e.Resource, e.Group}
 	us.mu.RLock()

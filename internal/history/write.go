@@ -54,7 +54,7 @@ type SourcePosition struct {
 
 // AppendResult is what Append has done with a batch.
 type AppendResult struct {
-	Versions, Marks, Repeats int
+	Versions, Notices, Repeats int
 }
 
 // Append stores events and positions, all or nothing. Durable when it returns nil. The events are
@@ -95,7 +95,7 @@ func (w *Writer) Append(
 	}
 }
 
-// Position is what Append has stored for a source last, nil for nothing.
+// Position returns what Append has stored for a source last, nil for nothing.
 func (w *Writer) Position(source string) (json.RawMessage, error) {
 	position, err := w.db.get(keys.Position(source))
 	return position, w.db.ReadError(err)
@@ -124,7 +124,7 @@ type batch struct {
 	*pebble.Batch
 	db      *database
 	w       *Writer
-	written map[string]bool      // keys of versions and marks that are not committed
+	written map[string]bool      // keys of versions and notices that are not committed
 	alive   map[string]lifeEntry // by object, what is not committed
 	reached []*record.Unit       // that have reached something new
 	// versions are those in the database; nil until one is looked for.
@@ -177,7 +177,7 @@ func (b *batch) store(e *event.Event) error {
 		e.Resource == "" || record.OpCode(e.Op) == 0 ||
 		strings.IndexByte(e.Namespace, keys.Separator) >= 0 ||
 		strings.IndexByte(e.Name, keys.Separator) >= 0 {
-		return b.addMark(u, e)
+		return b.storeNotice(u, e)
 	}
 	if err := b.checkCluster(e); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (b *batch) addVersion(u *record.Unit, e *event.Event) error {
 	w.key = seq.Append(w.key)
 	isNewest := last != nil && bytes.Compare(w.key[object:], last.seq.Append(w.other[:0])) > 0
 	if !isNewest {
-		isThere, next, err := b.place(u, seq, object, last)
+		isThere, next, err := b.findFollower(u, seq, object, last)
 		if err != nil {
 			return err
 		}
@@ -268,11 +268,11 @@ func (b *batch) addVersion(u *record.Unit, e *event.Event) error {
 	return errors.Join(b.reach(u, seq), b.addToClock(u, &stored, seq))
 }
 
-// place looks where the version of w.key belongs that follows none in memory: whether it is stored,
-// and which one comes next; nil for none. object is the length of the prefix.
-func (b *batch) place(
+// findFollower looks where the version of w.key belongs that follows none in memory: whether it is
+// stored, and which one comes next; nil for none. object is the length of the prefix.
+func (b *batch) findFollower(
 	u *record.Unit, seq keys.Sequence, object int, last *lastVersion,
-) (isThere bool, next *nextVersion, err error) {
+) (isThere bool, next *followingVersion, err error) {
 	key := b.w.key
 	if last == nil {
 		isBeyond, err := b.isBeyond(u, seq)
@@ -287,8 +287,8 @@ func (b *batch) place(
 	return false, next, err
 }
 
-// nextVersion is the one behind a version that comes late.
-type nextVersion struct {
+// followingVersion is the one behind a version that comes late.
+type followingVersion struct {
 	keys.Entry
 	op event.Op
 	// whole is set where it is stored as a difference to the one before the late one.
@@ -301,9 +301,10 @@ var allVersions = pebble.IterOptions{
 	UpperBound: []byte{keys.SpaceVersion + 1},
 }
 
-// versionAfter is the version behind w.key, nil for none. Where the object is not in memory, this batch has
-// stored none but late ones of it, which are whole: the next one in the database is meant.
-func (b *batch) versionAfter(u *record.Unit, object int, last *lastVersion) (next *nextVersion, err error) {
+// versionAfter returns the version behind w.key, nil for none. Where the object is not in memory,
+// this batch has stored none but late ones of it, which are whole: the next one in the database is
+// meant.
+func (b *batch) versionAfter(u *record.Unit, object int, last *lastVersion) (next *followingVersion, err error) {
 	prefix := bytes.Clone(b.w.key[:object])
 	it := b.versions
 	if last != nil {
@@ -335,7 +336,7 @@ func (b *batch) versionAfter(u *record.Unit, object int, last *lastVersion) (nex
 	if err != nil {
 		return nil, err
 	}
-	next = &nextVersion{op: h.Op}
+	next = &followingVersion{op: h.Op}
 	next.Entry = keys.Entry{
 		Source: u.SourceNumber, Namespace: namespace, Second: keys.Seconds(h.Time),
 		Version: seq.Version, Unit: u.Number, Name: name, Seq: seq,
@@ -351,7 +352,7 @@ func (b *batch) versionAfter(u *record.Unit, object int, last *lastVersion) (nex
 
 // setNext lets the next version of a late one be without what it has changed, and without a
 // difference to another one than the version before it.
-func (b *batch) setNext(next *nextVersion) error {
+func (b *batch) setNext(next *followingVersion) error {
 	if next.whole != nil {
 		key := next.Seq.Append(keys.AppendObject(nil, next.Unit, next.Namespace, next.Name))
 		if err := b.Set(key, next.whole, nil); err != nil {
@@ -471,8 +472,8 @@ func (b *batch) addToClock(u *record.Unit, e *event.Event, seq keys.Sequence) er
 	return b.Set(key, binary.BigEndian.AppendUint64(nil, seq.Version), nil)
 }
 
-// addMark stores what the stream says about itself, and what is no version of an object.
-func (b *batch) addMark(u *record.Unit, e *event.Event) error {
+// storeNotice stores what the stream says about itself, and what is no version of an object.
+func (b *batch) storeNotice(u *record.Unit, e *event.Event) error {
 	one := *e
 	id, partition, _ := strings.Cut(e.ID, "/partition/") // each partition of a topic has a copy
 	one.ID = id
@@ -482,7 +483,7 @@ func (b *batch) addMark(u *record.Unit, e *event.Event) error {
 		scope, _, _ := strings.Cut(id, "/progress/")
 		return b.Set(keys.Progress(u.Number, scope+"/"+partition), document, nil)
 	}
-	key := keys.Mark(u.Number, keys.Seconds(record.TimeOf(e)), id)
+	key := keys.Notice(u.Number, keys.Seconds(record.TimeOf(e)), id)
 	isThere, err := b.has(key)
 	if err != nil {
 		return err
@@ -492,6 +493,6 @@ func (b *batch) addMark(u *record.Unit, e *event.Event) error {
 		return nil
 	}
 	b.written[string(key)] = true
-	b.stored.Marks++
+	b.stored.Notices++
 	return b.Set(key, document, nil)
 }

@@ -13,7 +13,7 @@ import (
 // quarantine passes on what can't be understood, of a pod or, without a name, of who knows what.
 func (r *rig) quarantine(name, version string) {
 	u := &resource.Unreadable{
-		Reason: "too-deep", Place: "u" + name + "/" + version, Version: resource.Version(version),
+		Reason: "too-deep", Occurrence: "u" + name + "/" + version, Version: resource.Version(version),
 		Digest: strings.Repeat("0", 64),
 	}
 	if name != "" {

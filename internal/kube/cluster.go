@@ -17,9 +17,9 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// ClusterID is the uid of the namespace kube-system, which is the nearest that Kubernetes has to an
-// identity of a cluster: it is made with the cluster and lives as long. It is "" where the bridge
-// may not read that namespace, or there is none.
+// ClusterID returns the uid of the namespace kube-system, which is the nearest that Kubernetes has
+// to an identity of a cluster: it is made with the cluster and lives as long. It is "" where the
+// bridge may not read that namespace, or there is none.
 func (r *Resolver) ClusterID(ctx context.Context) (string, error) {
 	body, _, err := send(ctx, r.client.Get().AbsPath("/api/v1/namespaces/kube-system").
 		SetHeader("Accept",
@@ -95,8 +95,8 @@ func (r *Resolver) Identities(
 // podNamespace is where a pod finds the namespace of its service account.
 const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// Namespace is that of the pod, or, where a kubeconfig is used, that of its context; "" for none.
-// See RESTConfig for the parameters.
+// Namespace returns the namespace of the pod or, with a kubeconfig, of its context; "" for
+// none. See RESTConfig for the parameters.
 func Namespace(kubeconfig, context string) string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig

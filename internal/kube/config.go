@@ -30,10 +30,10 @@ var ErrNoConfig = errors.New("no Kubernetes cluster configured: there is no kube
 	" and this is no pod with a service account; set kubernetes.kubeconfig, or run where " +
 	"kubectl works")
 
-// RESTConfig is how to reach the API server. kubeconfig is the path of a file. Where it is "" the
-// files of $KUBECONFIG are read, else ~/.kube/config, else the service account of the pod. context
-// is the context in the kubeconfig, "" its current one. qps and burst bound the requests per second
-// of everything that is made of the configuration, together; a qps of zero is no limit.
+// RESTConfig returns how to reach the API server. kubeconfig is the path of a file. Where it is ""
+// the files of $KUBECONFIG are read, else ~/.kube/config, else the service account of the pod.
+// context is the context in the kubeconfig, "" its current one. qps and burst bound the requests
+// per second of everything that is made of the configuration, together; a qps of zero is no limit.
 //
 // clusterName is the name of the context's cluster in the kubeconfig, and "" in a pod, which does
 // not know how others call its cluster.
@@ -163,7 +163,7 @@ func newClient(config *rest.Config, gv *schema.GroupVersion) (rest.Interface, er
 	return client, nil
 }
 
-// send gives the body of the answer to a request. An error has the message that came with it:
+// send returns the body of the answer to a request. An error has the message that came with it:
 // Result.Raw alone would say "unknown".
 func send(ctx context.Context, request *rest.Request) (body []byte, contentType string, err error) {
 	answer := request.Do(ctx).ContentType(&contentType)

@@ -214,7 +214,7 @@ func (e *entry) watchable() bool {
 	return slices.Contains(e.verbs, "list") && slices.Contains(e.verbs, "watch")
 }
 
-// Unavailable are the group versions that did not answer, with the reason: their resources are
+// Unavailable returns the group versions that did not answer, with the reason: their resources are
 // unknown, not absent.
 func (c *Catalog) Unavailable() map[schema.GroupVersion]error { return c.unavailable }
 
@@ -290,7 +290,7 @@ var ownGroups = []string{
 	"storage.k8s.io", "storagemigration.k8s.io",
 }
 
-// OfflineSelection is what a name selects when some names are excluded, without asking an API
+// OfflineSelection returns what a name selects when some names are excluded, without asking an API
 // server; "*" for all. A role can't subtract:
 //
 //   - Excluded resources of the core group are taken out of "*." by naming the others.
@@ -324,8 +324,8 @@ func ExcludesSecrets(exclude []string) bool {
 	return newExcluded(exclude).has(schema.GroupResource{Resource: "secrets"})
 }
 
-// excludedResources are the resources that are excluded, with the resource "*" for all of a group, and the
-// group "*" for all groups.
+// excludedResources are the resources that are excluded, with the resource "*" for all of a group,
+// and the group "*" for all groups.
 type excludedResources map[schema.GroupResource]bool
 
 func newExcluded(names []string) excludedResources {
@@ -355,7 +355,7 @@ func excludedName(name string) schema.GroupResource {
 	return schema.GroupResource{Group: group, Resource: word}
 }
 
-// corePlural is the resource of the core group that a word means, else the word.
+// corePlural returns the resource of the core group that a word means, else the word.
 func corePlural(word string) string {
 	if slices.Contains(coreResources, word+"s") {
 		return word + "s"
@@ -371,7 +371,7 @@ func (x excludedResources) has(gr schema.GroupResource) bool {
 		x[schema.GroupResource{Group: "*", Resource: "*"}]
 }
 
-// core are the resources of the core group that are not excluded.
+// core returns the resources of the core group that are not excluded.
 func (x excludedResources) core() (list []schema.GroupResource) {
 	for _, plural := range coreResources {
 		if gr := (schema.GroupResource{Resource: plural}); !x.has(gr) {
@@ -381,7 +381,7 @@ func (x excludedResources) core() (list []schema.GroupResource) {
 	return list
 }
 
-// groups are the other groups, but for those that are excluded whole.
+// groups returns the other groups, but for those that are excluded whole.
 func (x excludedResources) groups(catalog *Catalog) (list []schema.GroupResource) {
 	groups := ownGroups
 	if catalog != nil {
@@ -395,7 +395,7 @@ func (x excludedResources) groups(catalog *Catalog) (list []schema.GroupResource
 	return list
 }
 
-// otherGroups are the groups that have something to watch by "*", but for the core group.
+// otherGroups returns the groups that have something to watch by "*", but for the core group.
 func (c *Catalog) otherGroups() (groups []string) {
 	for i := range c.entries {
 		e := &c.entries[i]
@@ -424,7 +424,7 @@ func Offline(name string) (group, resource string, err error) {
 	return group, resource, nil
 }
 
-// splitName gives the first word of a name, in small letters, and its group without the version.
+// splitName returns the first word of a name, in small letters, and its group without the version.
 func splitName(name string) (word, group string) {
 	word, group, _ = strings.Cut(strings.ToLower(name), ".")
 	if first, rest, _ := strings.Cut(group, "."); isVersion(first) {

@@ -111,7 +111,7 @@ func isUnavailable(err error) bool {
 		status.Code >= http.StatusInternalServerError
 }
 
-// statusOf is the API server's answer, if it was one.
+// statusOf returns the API server's answer, if it was one.
 func statusOf(err error) (metav1.Status, bool) {
 	var status apierrors.APIStatus // no error by itself, so no errors.AsType
 	if errors.As(err, &status) {

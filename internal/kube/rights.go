@@ -99,9 +99,9 @@ type Account struct {
 	ServiceAccount string
 }
 
-// Roles are the smallest roles with the given rights and their bindings, as YAML that kubectl apply
-// takes: a ClusterRole for what is needed in all namespaces, and a Role in each namespace for what
-// is needed there only. The same rights give the same text.
+// Roles returns the smallest roles with the given rights and their bindings, as YAML that kubectl
+// apply takes: a ClusterRole for what is needed in all namespaces, and a Role in each namespace for
+// what is needed there only. The same rights give the same text.
 func Roles(rights []Right, to Account) string {
 	var out strings.Builder
 	rights = withoutCovered(rights)
@@ -114,7 +114,7 @@ func Roles(rights []Right, to Account) string {
 	return out.String()
 }
 
-// RoleValues are the same rights as values of the Helm chart, which makes the roles of them;
+// RoleValues returns the same rights as values of the Helm chart, which makes the roles of them;
 // selection says what they are for.
 func RoleValues(rights []Right, selection string) string {
 	var out strings.Builder
@@ -194,8 +194,8 @@ func rulesOf(rights []Right, namespace string) []rule {
 	return rules
 }
 
-// yamlList is a list of texts in one line, sorted; quoted, since "*" and "on" are something else in
-// YAML.
+// yamlList returns a list of texts in one line, sorted; quoted, since "*" and "on" are something
+// else in YAML.
 func yamlList(list []string) string {
 	list = slices.Compact(slices.Sorted(slices.Values(list)))
 	quoted := make([]string, len(list))

@@ -24,11 +24,11 @@ type Factory struct {
 	reg  prometheus.Registerer
 }
 
-// With is a factory for a Registerer. With a nil one the metrics count, and nobody reads them.
+// With returns a factory for a Registerer. With a nil one the metrics count, and nobody reads them.
 // Two metrics of the same name and labels are a mistake in the program, and panic.
 func With(reg prometheus.Registerer) Factory { return Factory{promauto.With(reg), reg} }
 
-// WithLabel is a factory whose metrics all have a label.
+// WithLabel returns a factory whose metrics all have a label.
 func WithLabel(reg prometheus.Registerer, name, value string) Factory {
 	return With(prometheus.WrapRegistererWith(prometheus.Labels{name: value}, reg))
 }
@@ -52,7 +52,7 @@ var forms sync.Map
 
 type words struct{ name, help, label, values string }
 
-// formOf is the form of metrics with a label, "" for none.
+// formOf returns the form of metrics with a label, "" for none.
 func formOf(name, help, label string, values []string) *form {
 	key := words{name, help, label, strings.Join(values, "\x00")}
 	if f, ok := forms.Load(key); ok {
@@ -67,7 +67,7 @@ func formOf(name, help, label string, values []string) *form {
 	return f.(*form)
 }
 
-// describe is a descriptor of metrics without a label of their own.
+// describe returns a descriptor of metrics without a label of their own.
 func describe(name, help string) *prometheus.Desc { return formOf(name, help, "", nil).desc }
 
 // Counter makes a counter.
@@ -115,7 +115,7 @@ func (f Factory) FlagFunc(name, help string, on func() bool) {
 	f.GaugeFunc(name, help, func() float64 { return Flag(on()) })
 }
 
-// Flag is the value of a gauge for true and false: 1 and 0.
+// Flag returns the value of a gauge for true and false: 1 and 0.
 func Flag(on bool) float64 {
 	if on {
 		return 1
@@ -187,7 +187,7 @@ func newCounters(name, help, label string, values ...string) *Counters {
 	return &Counters{form: f, known: make([]Counter, len(f.values))}
 }
 
-// With is the counter of a value. One that was not known from the start is made.
+// With returns the counter of a value. One that was not known from the start is made.
 func (c *Counters) With(value string) *Counter {
 	if n := slices.Index(c.form.values, value); n >= 0 {
 		return &c.known[n]
@@ -203,7 +203,7 @@ func (c *Counters) With(value string) *Counter {
 	return c.later[value]
 }
 
-// Counts are what was counted so far, by value. Those that are zero are left out.
+// Counts returns what was counted so far, by value. Those that are zero are left out.
 func (c *Counters) Counts() map[string]int {
 	counts := map[string]int{}
 	for _, s := range c.all() {

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Scope is a Registerer that remembers what is registered through it, so that a pipeline or a sink
+// Scope is a Registerer that remembers what is registered through it, so that an informer or a sink
 // that stops takes its metrics with it: one that starts again under the same name registers the
 // same. What is registered before Begin is held back until then: a sink can be made while the one
 // that it replaces still runs. Its methods may be called concurrently. A nil Scope begins and ends,

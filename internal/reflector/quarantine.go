@@ -156,7 +156,7 @@ func (r *Reflector) unreadable(e *unreadableError, raw []byte, at int64) *resour
 	u.Listed, u.Version = e.listed, e.version
 	if refused, ok := errors.AsType[*resource.RefusedError](e.err); ok {
 		if u.Key = refused.Key; refused.Identified() {
-			u.Place = refused.UID + "/" + string(refused.Version)
+			u.Occurrence = refused.UID + "/" + string(refused.Version)
 		}
 	}
 	if !r.cfg.Parse.Redacts() {

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// view is the text of bytes, without a copy. It lives as long as they do and must not outlast a
-// change of them.
+// view returns the text of bytes, without a copy. It lives as long as they do and must not outlast
+// a change of them.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // object copies the input with its edits and makes the Object. The parser itself stays on the
@@ -157,8 +157,8 @@ func (p *parser) owner(o *ownerSpans, out []byte, shift int) Owner {
 	}
 }
 
-// string is a string of the input as the object's own: a view of its copy in out, or decoded where
-// it was escaped.
+// string returns a string of the input as the object's own: a view of its copy in out, or decoded
+// where it was escaped.
 func (p *parser) string(t span, out []byte, shift int) string {
 	if t.Start == t.End {
 		return ""

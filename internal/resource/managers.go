@@ -41,7 +41,7 @@ func (w Writes) Time() time.Time {
 	return time.Unix(int64(w.At), 0).UTC()
 }
 
-// Sole is the field manager of the only entry; false when there is none, or more than one.
+// Sole returns the field manager of the only entry; false when there is none, or more than one.
 func (w Writes) Sole() (FieldManager, bool) {
 	by, _, rest := nextEntry(w.Entries)
 	if rest != "" {
@@ -50,7 +50,7 @@ func (w Writes) Sole() (FieldManager, bool) {
 	return by, w.Entries != ""
 }
 
-// Since gives the field manager of the version with these Writes, if they show it beside what was
+// Since returns the field manager of the version with these Writes, if they show it beside what was
 // written before. A write sets the time of at most one entry, that of its own manager. So it is the
 // writer's when no entry was as new before, or all others of the same second were there already.
 // Not every write leaves an entry: one that only removes fields has none, and then no entry is new.
@@ -71,8 +71,8 @@ func (w Writes) Since(before Written) (by FieldManager, ok bool) {
 	return FieldManager{}, false
 }
 
-// After is what remains of the Writes of the next version. An older second than one before says
-// that a client has sent older managedFields: what was seen before stays.
+// After returns what remains of the Writes of the next version. An older second than one before
+// says that a client has sent older managedFields: what was seen before stays.
 func (w Writes) After(before Written) Written {
 	if w.At < before.At || w.At == 0 {
 		return before
@@ -133,7 +133,7 @@ func (p *parser) wrote(e *entrySpans) {
 	p.writes.add(*e)
 }
 
-// writtenAt is the second of the entries, 0 when there are none.
+// writtenAt returns the second of the entries, 0 when there are none.
 func (p *parser) writtenAt() uint32 {
 	if p.writes.n == 0 {
 		return 0
@@ -146,7 +146,7 @@ func (p *parser) writtenAt() uint32 {
 	return uint32(at.Unix())
 }
 
-// writesSize is what appendWrites appends at most.
+// writesSize returns what appendWrites appends at most.
 func (p *parser) writesSize() (size int) {
 	for i := range p.writes.n {
 		for _, text := range p.writes.at(i).identity() {

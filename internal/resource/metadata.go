@@ -224,7 +224,7 @@ func Restore(raw []byte, t Type) (*Object, error) {
 	return obj, nil
 }
 
-// In is the type in the version of the API that an object is in.
+// In returns the type in the version of the API that an object is in.
 func (t Type) In(apiVersion string) Type {
 	if other, ok := t.otherVersion(apiVersion); ok {
 		return other
@@ -232,8 +232,8 @@ func (t Type) In(apiVersion string) Type {
 	return t
 }
 
-// otherVersion is the type in another version of its group; ok is false for its own, and for what
-// is none of its group.
+// otherVersion returns the type in another version of its group; ok is false for its own, and for
+// what is none of its group.
 func (t Type) otherVersion(apiVersion string) (other Type, ok bool) {
 	group, version, grouped := strings.Cut(apiVersion, "/")
 	if !grouped {

@@ -62,10 +62,10 @@ func (o *Object) Identity() *Object {
 	}}
 }
 
-// Key is the object's name within its type.
+// Key returns the object's name within its type.
 func (m *Meta) Key() Key { return MakeKey(m.Namespace, m.Name) }
 
-// Size is what the object costs in a queue, in bytes: its JSON and the bookkeeping around it.
+// Size returns what the object costs in a queue, in bytes: its JSON and the bookkeeping around it.
 func (o *Object) Size() int {
 	const overhead = 256 // an Object, its Key and its place in a queue, rounded up
 	return len(o.Raw) + overhead
@@ -80,7 +80,8 @@ type Type struct {
 	Namespaced bool
 }
 
-// APIVersion is the value of an object's apiVersion member: "apps/v1", or "v1" for the core group.
+// APIVersion returns the value of an object's apiVersion member: "apps/v1", or "v1" for the core
+// group.
 func (t Type) APIVersion() string {
 	if t.Group == "" {
 		return t.Version
@@ -97,12 +98,12 @@ func (t Type) String() string {
 	return t.Resource + "." + t.Group
 }
 
-// GVR is the type in apimachinery's words.
+// GVR returns the type in apimachinery's words.
 func (t Type) GVR() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: t.Group, Version: t.Version, Resource: t.Resource}
 }
 
-// root is the path of the type's group and version, without a leading slash.
+// root returns the path of the type's group and version, without a leading slash.
 func (t Type) root() string {
 	if t.Group == "" {
 		return "api/" + t.Version
@@ -110,8 +111,8 @@ func (t Type) root() string {
 	return "apis/" + t.Group + "/" + t.Version
 }
 
-// CollectionPath is the URL path of the collection, without a leading slash: of one namespace, or
-// of all for namespace "".
+// CollectionPath returns the URL path of the collection, without a leading slash: of one namespace,
+// or of all for namespace "".
 func (t Type) CollectionPath(namespace string) string {
 	if t.Namespaced && namespace != "" {
 		return t.root() + "/namespaces/" + namespace + "/" + t.Resource
@@ -119,7 +120,7 @@ func (t Type) CollectionPath(namespace string) string {
 	return t.root() + "/" + t.Resource
 }
 
-// ObjectPath is the URL path of one object, without a leading slash:
+// ObjectPath returns the URL path of one object, without a leading slash:
 // "apis/apps/v1/namespaces/shop/deployments/web".
 func (t Type) ObjectPath(key Key) string {
 	namespace, name := key.Split()
@@ -141,7 +142,7 @@ func MakeKey(namespace, name string) Key {
 // Digest stands for the key where its name must not be shown. It is the same in every process.
 func (k Key) Digest() uint64 { return xxhash.Sum64String(string(k)) }
 
-// Split gives back the namespace ("" for cluster-scoped objects) and the name. Neither can contain
+// Split returns the namespace ("" for cluster-scoped objects) and the name. Neither can contain
 // a slash.
 func (k Key) Split() (namespace, name string) {
 	if namespace, name, ok := strings.Cut(string(k), "/"); ok {
@@ -228,10 +229,10 @@ func (v Version) NotNewer(other Version) bool {
 // looks into. They share the object's memory, and so do the values.
 type Labels []byte
 
-// Labels are the object's labels, empty where it has none.
+// Labels returns the object's labels, empty where it has none.
 func (o *Object) Labels() Labels { return Member(Member(o.Raw, "metadata"), "labels") }
 
-// Lookup gives the value of a label, and reports whether there is one.
+// Lookup returns the value of a label, and reports whether there is one.
 func (l Labels) Lookup(label string) (value string, exists bool) {
 	raw := Member(l, label)
 	switch {
@@ -250,7 +251,7 @@ func (l Labels) Has(label string) bool {
 	return exists
 }
 
-// Get is the value of a label, "" where there is none.
+// Get returns the value of a label, "" where there is none.
 func (l Labels) Get(label string) string {
 	value, _ := l.Lookup(label)
 	return value
@@ -272,7 +273,7 @@ func Members(raw []byte) iter.Seq2[string, []byte] {
 	}
 }
 
-// Member is the value of a member of a JSON object, nil when there is none.
+// Member returns the value of a member of a JSON object, nil when there is none.
 func Member(raw []byte, name string) []byte {
 	for found, value := range Members(raw) {
 		if found == name {
@@ -282,16 +283,17 @@ func Member(raw []byte, name string) []byte {
 	return nil
 }
 
-// LargeBytes is the size from which on an object is large: work on it takes a millisecond. An object of
-// half a megabyte is read, decided, compared and compressed for ten milliseconds and more. Where as
-// many large ones are worked on as there are processors, everything else waits for that: small
-// objects of others too. Waits for a processor show it late, and only by chance, since the runtime
-// notes one of eight.
+// LargeBytes is the size from which on an object is large: work on it takes a millisecond. An
+// object of half a megabyte is read, decided, compared and compressed for ten milliseconds and
+// more. Where as many large ones are worked on as there are processors, everything else waits for
+// that: small objects of others too. Waits for a processor show it late, and only by chance, since
+// the runtime notes one of eight.
 const LargeBytes = 64 << 10
 
 var largeSeen = make(chan struct{}, 1)
 
-// NoteLarge says that an object of a size has come. It never blocks, and may be called concurrently.
+// NoteLarge says that an object of a size has come. It never blocks, and may be called
+// concurrently.
 func NoteLarge(bytes int) {
 	if bytes < LargeBytes {
 		return

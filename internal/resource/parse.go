@@ -70,7 +70,7 @@ var ErrSyntax = jsonscan.ErrSyntax
 
 type span = jsonscan.Span
 
-// inner is a quoted string's text.
+// inner returns a quoted string's text.
 func inner(quoted span) span { return span{Start: quoted.Start + 1, End: quoted.End - 1} }
 
 // ParseOptions say what Parse changes in the bytes.
@@ -93,7 +93,7 @@ type ParseOptions struct {
 // Redacts reports whether objects hold values that nobody may see.
 func (o *ParseOptions) Redacts() bool { return o.rules() != nil || o.Redactor.Applies(o.Type) }
 
-// secretKey is the redactor that there is; there is one where Redacts is true.
+// secretKey returns the redactor that there is; there is one where Redacts is true.
 func (o *ParseOptions) secretKey() *Redactor {
 	if o.Redactor != nil || o.Rules == nil {
 		return o.Redactor
@@ -101,7 +101,7 @@ func (o *ParseOptions) secretKey() *Redactor {
 	return o.Rules.redactor
 }
 
-// KeyID is that of the key with which objects are redacted, "" where none are.
+// KeyID returns the id of the key with which objects are redacted, "" where none are.
 func (o *ParseOptions) KeyID() string {
 	if !o.Redacts() {
 		return ""
@@ -109,8 +109,8 @@ func (o *ParseOptions) KeyID() string {
 	return o.secretKey().KeyID()
 }
 
-// Again are the options for what was parsed before and comes back from disk: it is redacted once
-// more, by rules that may be others now.
+// Again returns the options for what was parsed before and comes back from disk: it is redacted
+// once more, by rules that may be others now.
 func (o ParseOptions) Again() ParseOptions {
 	o.KeepManagedFields, o.Redactor, o.Rules = true, o.Redactor.Again(), o.Rules.Again()
 	return o

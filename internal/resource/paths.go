@@ -71,7 +71,7 @@ func bracketed(text string) (s step, rest string, err error) {
 	return s, "", fmt.Errorf(`[ without "name"] or *]`)
 }
 
-// String is the path as ParsePath reads it.
+// String returns the path as ParsePath reads it.
 func (p Path) String() string {
 	var out strings.Builder
 	for i, s := range p.steps {
@@ -120,7 +120,7 @@ func (p Path) Overlaps(other Path) bool {
 	return true
 }
 
-// Find gives the value at an exact path, nil when there is none.
+// Find returns the value at an exact path, nil when there is none.
 func (p Path) Find(raw []byte) []byte {
 	for _, s := range p.steps {
 		if raw = Member(raw, s.name); raw == nil {
@@ -171,12 +171,12 @@ func (n *pathNode) child(s step) *pathNode {
 // none is where no path continues.
 var none = &Paths{}
 
-// Member is what is left of the paths behind the member of a name.
+// Member returns what is left of the paths behind the member of a name.
 func (p *Paths) Member(name string) *Paths {
 	return p.step(func(n *pathNode) *pathNode { return n.names[name] })
 }
 
-// Item is what is left of the paths behind an item of a list.
+// Item returns what is left of the paths behind an item of a list.
 func (p *Paths) Item() *Paths {
 	return p.step(func(*pathNode) *pathNode { return nil })
 }

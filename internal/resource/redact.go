@@ -92,7 +92,7 @@ func secretValue(s *jsonscan.Scanner, m secretMap, buf []byte) (value, _ []byte)
 	return value, buf
 }
 
-// textOf is what is hashed of the value that comes next: the text of a string, else the JSON.
+// textOf returns what is hashed of the value that comes next: the text of a string, else the JSON.
 func textOf(s *jsonscan.Scanner) []byte {
 	isString := s.Peek() == '"'
 	at := s.Skip()
@@ -160,7 +160,7 @@ func (r *Redactor) mac(use string) hash.Hash {
 	return mac
 }
 
-// digest is a hash of bytes that depends on the key.
+// digest returns a hash of bytes that depends on the key.
 func (r *Redactor) digest(b []byte) string {
 	mac := r.mac(useDigest)
 	mac.Write(b)
@@ -170,7 +170,7 @@ func (r *Redactor) digest(b []byte) string {
 // isFingerprint matches what fingerprint makes, without the quotes.
 var isFingerprint = regexp.MustCompile(`^redacted:[0-9a-f]{8}:[0-9a-f]{16}$`).Match
 
-// forObject is the redactor of one object.
+// forObject returns the redactor of one object.
 func (r *Redactor) forObject(t Type, namespace, name string) objectRedactor {
 	o := objectRedactor{Redactor: r}
 	for _, part := range []string{t.Group, t.Resource, namespace, name} {

@@ -191,8 +191,8 @@ func (s Shard) Within(before Shard) bool {
 	return s.Index == before.Index && cmp.Compare(max(s.Count, 1), max(before.Count, 1)) >= 0
 }
 
-// jump is the bucket of a hash among count: Lamping and Veach, A Fast, Minimal Memory, Consistent
-// Hash Algorithm (2014).
+// jump returns the bucket of a hash among count: Lamping and Veach, A Fast, Minimal Memory,
+// Consistent Hash Algorithm (2014).
 func jump(hash uint64, count int) int {
 	bucket, next := int64(-1), int64(0)
 	for next < int64(count) {

@@ -31,9 +31,9 @@ type waypoint struct {
 // size.
 const maxNamed = 64
 
-// field is the path of the value that comes next. Items with a name are known by it, so that an
-// item that is put before them changes no fingerprint of theirs. The path is valid until the next
-// call.
+// field returns the path of the value that comes next. Items with a name are known by it, so that
+// an item that is put before them changes no fingerprint of theirs. The path is valid until the
+// next call.
 func (w *rewriter) field() []byte {
 	field := w.path[:0]
 	for i := range w.way {
@@ -51,7 +51,7 @@ func (w *rewriter) field() []byte {
 	return field
 }
 
-// itemName is the member "name" of an item, "" where that is no text.
+// itemName returns the member "name" of an item, "" where that is no text.
 func itemName(item []byte) string {
 	name := Member(item, "name")
 	s := jsonscan.Of(name)
@@ -61,14 +61,14 @@ func itemName(item []byte) string {
 	return string(s.Text(s.Quoted()))
 }
 
-// place is what holds at the value that comes next.
-type place struct {
+// rulesHere is what holds at the value that comes next.
+type rulesHere struct {
 	redact, drop *Paths
 	env          envState
 }
 
 // untouched reports whether nothing in the value can be meant.
-func (p place) untouched() bool { return p.redact.Empty() && p.drop.Empty() && p.env == envNone }
+func (p rulesHere) untouched() bool { return p.redact.Empty() && p.drop.Empty() && p.env == envNone }
 
 func (w *rewriter) copyTo(end int) {
 	if end > w.from {
@@ -78,7 +78,7 @@ func (w *rewriter) copyTo(end int) {
 }
 
 // value copies the value that comes next.
-func (w *rewriter) value(at place) {
+func (w *rewriter) value(at rulesHere) {
 	switch {
 	case at.redact.End():
 		w.redact()
@@ -106,12 +106,12 @@ func (w *rewriter) redact() {
 	w.from = w.Pos()
 }
 
-func (w *rewriter) object(at place) {
+func (w *rewriter) object(at rulesHere) {
 	kept := false
 	for w.Open('{'); w.Next('}'); {
 		before, end := w.Comma(), w.Pos()
 		name := string(w.Key())
-		inner := place{
+		inner := rulesHere{
 			redact: at.redact.Member(name), drop: at.drop.Member(name),
 			env: at.env.member(name),
 		}
@@ -121,8 +121,8 @@ func (w *rewriter) object(at place) {
 	}
 }
 
-func (w *rewriter) array(at place) {
-	inner := place{redact: at.redact.Item(), drop: at.drop.Item(), env: at.env.item()}
+func (w *rewriter) array(at rulesHere) {
+	inner := rulesHere{redact: at.redact.Item(), drop: at.drop.Item(), env: at.env.item()}
 	// A name that is taken out itself names nothing: it would be another one when the object is
 	// read back.
 	named := len(w.way) < maxNamed && inner.redact.Member("name").Empty() &&
@@ -143,7 +143,7 @@ func (w *rewriter) array(at place) {
 // element copies a member or an item, or takes it out with one comma, so that what remains is JSON.
 // before is where the comma before it stands, -1 for none, and end where the one before it ends
 // when there is none.
-func (w *rewriter) element(at place, before, end int, kept bool) bool {
+func (w *rewriter) element(at rulesHere, before, end int, kept bool) bool {
 	if at.drop.End() {
 		w.Skip()
 		if before >= 0 {

@@ -64,8 +64,8 @@ func copyPaths() []Path {
 	return paths
 }
 
-// rules are those of the configuration, and those for the credentials of a kind that is known to
-// have some.
+// rules returns the rules of the configuration, and the rules for a kind that is known to have
+// credentials.
 func (o *ParseOptions) rules() *Rules {
 	if o.Redactor == nil {
 		return o.Rules
@@ -127,13 +127,13 @@ func (r *Rules) apply(obj *Object, t Type) (*Object, error) {
 	return out, nil
 }
 
-// rewrite gives the JSON without what the rules take out, otherwise byte-equal.
+// rewrite returns the JSON without what the rules take out, otherwise byte-equal.
 func (r *Rules) rewrite(raw []byte, redactor objectRedactor) ([]byte, error) {
 	w := rewriter{
 		Scanner: jsonscan.Of(raw), raw: raw, redactor: redactor,
 		out: make([]byte, 0, len(raw)+len(raw)/8),
 	}
-	at := place{redact: r.redact, drop: r.drop}
+	at := rulesHere{redact: r.redact, drop: r.drop}
 	if r.env {
 		at.env = envAnywhere
 	}
@@ -145,7 +145,7 @@ func (r *Rules) rewrite(raw []byte, redactor objectRedactor) ([]byte, error) {
 	return slices.Clip(w.out), nil
 }
 
-// credentialPaths are the places of credentials in kinds other than Secrets, by the kind as
+// credentialPaths returns the places of credentials in kinds other than Secrets, by the kind as
 // Type.String names it. docs/redaction.md has the same list, which a test compares, and says which
 // versions of the projects' type definitions it was compared with.
 //
@@ -234,7 +234,7 @@ func argoSources(places ...string) (paths []string) {
 	return paths
 }
 
-// argoValues are the values that an Application hands to Helm, to a plugin and to Jsonnet.
+// argoValues returns the values that an Application hands to Helm, to a plugin and to Jsonnet.
 func argoValues(sources ...string) (paths []string) {
 	for _, source := range sources {
 		for _, value := range []string{
@@ -248,8 +248,8 @@ func argoValues(sources ...string) (paths []string) {
 	return paths
 }
 
-// ignition are the places of passwords, keys and files in a configuration of Ignition, and of what
-// it needs to fetch them.
+// ignition returns the places of passwords, keys and files in a configuration of Ignition, and of
+// what it needs to fetch them.
 func ignition(at string) []string {
 	paths := []string{
 		at + ".ignition.proxy.httpProxy", at + ".ignition.proxy.httpsProxy",
@@ -264,7 +264,7 @@ func ignition(at string) []string {
 	return paths
 }
 
-// kubeadm are the places of join tokens, passwords and files in the configuration of kubeadm.
+// kubeadm returns the places of join tokens, passwords and files in the configuration of kubeadm.
 func kubeadm(at string) []string {
 	const discovery = ".joinConfiguration.discovery."
 	return []string{
@@ -276,7 +276,7 @@ func kubeadm(at string) []string {
 	}
 }
 
-// manifests are the places of values in whole objects that may be Secrets.
+// manifests returns the places of values in whole objects that may be Secrets.
 func manifests(places ...string) (paths []string) {
 	for _, at := range places {
 		paths = append(paths, at+".data.*", at+".metadata.annotations.*", at+".stringData.*")
@@ -324,11 +324,11 @@ var unredacted = sync.OnceValue(func() map[string][]Path {
 	return known
 })
 
-// Unredacted are the places where objects of a type often hold credentials that are not redacted by
-// default; none where nothing is known of the type.
+// Unredacted returns the places where objects of a type often hold credentials that are not
+// redacted by default; none where nothing is known of the type.
 func Unredacted(t Type) []Path { return unredacted()[t.String()] }
 
-// UnredactedKinds are the names of the types for which Unredacted has an answer, sorted.
+// UnredactedKinds returns the names of the types for which Unredacted has an answer, sorted.
 func UnredactedKinds() []string { return slices.Sorted(maps.Keys(unredacted())) }
 
 // mustPaths parses the paths of a kind, which tests do too.

@@ -39,10 +39,11 @@ type Unreadable struct {
 	// Digest is the SHA-256 of what was read, in hex; where Withheld is set, one under the
 	// redaction key, unless values are redacted nowhere.
 	Digest string `json:"digest"`
-	// Place identifies what the Digest does not. An object it identifies by its uid and version,
-	// since a watch and a list may differ in its bytes. What is partial it identifies by the
-	// version after which it came, and a digest of what is sure to be the same when it comes again.
-	Place string `json:"place,omitempty"`
+	// Occurrence identifies what the Digest does not. An object it identifies by its uid and
+	// version, since a watch and a list may differ in its bytes. What is partial it identifies by
+	// the version after which it came, and a digest of what is sure to be the same when it comes
+	// again.
+	Occurrence string `json:"place,omitempty"`
 }
 
 // Whole says that all bytes belong to what can't be understood.
@@ -65,7 +66,7 @@ func NewUnreadable(
 	}
 	u.Digest = digest(raw)
 	if u.Partial {
-		u.Place = string(after) + "/" + digest(raw[:stable])[:idDigits]
+		u.Occurrence = string(after) + "/" + digest(raw[:stable])[:idDigits]
 	}
 	return u
 }
@@ -73,10 +74,10 @@ func NewUnreadable(
 // idDigits is how much of a digest is in an id.
 const idDigits = 32
 
-// ID is the same each time the same comes.
-func (u *Unreadable) ID() string { return u.Reason + "/" + cmp.Or(u.Place, u.Digest[:idDigits]) }
+// ID returns an id, the same each time the same bytes come.
+func (u *Unreadable) ID() string { return u.Reason + "/" + cmp.Or(u.Occurrence, u.Digest[:idDigits]) }
 
-// Bytes is what it costs in a queue.
+// Bytes returns the size in a queue.
 func (u *Unreadable) Bytes() int {
 	const overhead = 512
 	return len(u.Raw) + overhead
@@ -106,5 +107,5 @@ func Panicked(v any) *PanicError {
 
 func (e *PanicError) Error() string { return "panic: " + e.what }
 
-// IdentityOf is what an object says of itself.
+// IdentityOf returns what an object says of itself.
 func IdentityOf(o *Object) Identity { return Identity{o.Key(), o.UID, o.Version} }

@@ -34,12 +34,12 @@ type Reason struct {
 type Config struct {
 	// Address to listen on, as host:port; port 0 for any free one. Default: DefaultAddress.
 	Address string
-	// Registry gives what /metrics shows. Default: nothing.
+	// Registry returns what /metrics shows. Default: nothing.
 	Registry prometheus.Gatherer
-	// Ready gives the reasons for which the bridge is not ready; none means that it is. Default:
+	// Ready returns the reasons for which the bridge is not ready; none means that it is. Default:
 	// always ready. Called concurrently.
 	Ready func() []Reason
-	// Status gives what /status shows: a value that encodes as JSON. Default: {}. Called
+	// Status returns what /status shows: a value that encodes as JSON. Default: {}. Called
 	// concurrently.
 	Status func() any
 	// Look serves the live tail of events and the state of objects. nil: they are not served.
@@ -117,7 +117,7 @@ func (s *Server) Listen(ctx context.Context) error {
 	return nil
 }
 
-// Addr is where the server listens, with the port that it got; nil before Listen and Run.
+// Addr returns where the server listens, with the port that it got; nil before Listen and Run.
 func (s *Server) Addr() net.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +177,8 @@ func (s *Server) shutdown(ctx context.Context, server *http.Server) {
 	}
 }
 
-// untilStop gives a context that ends with ctx, and when the server stops. Call cancel afterwards.
+// untilStop returns a context that ends with ctx, and when the server stops. Call cancel
+// afterwards.
 func (s *Server) untilStop(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
 	ctx, cancel = context.WithCancel(ctx)
 	go func() {

@@ -21,7 +21,7 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// HTTPStatus is what the server answers with. An error of a Historian has such a method too.
+// HTTPStatus returns what the server answers with. An error of a Historian has such a method too.
 func (e *Error) HTTPStatus() int { return e.Code }
 
 // Caller is who asks for a change.

@@ -17,7 +17,7 @@
 // What it promises: every GET only reads. The functions are called in the goroutine of each
 // request, concurrently, and must return soon.
 //
-// Who is admitted (guard.go, access.go):
+// Who is admitted (access.go):
 //
 //	open        everybody. Probes and Prometheus carry no token.
 //	reader      who has the token; and without it, where Access.OwnUser says so, processes of the

@@ -25,7 +25,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /page.css", pageFile("page.css", "text/css; charset=utf-8"))
 	mux.HandleFunc("GET /page.js", pageFile("page.js", "text/javascript; charset=utf-8"))
 	mux.HandleFunc("GET /history.js", pageFile("history.js", "text/javascript; charset=utf-8"))
-	s.lookRoutes(mux)
+	s.inspectRoutes(mux)
 	s.historyRoutes(mux)
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
@@ -95,7 +95,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	s.text(w, code, readyText(reasons))
 }
 
-// readyText is a line for each reason: "sink lake: can't reach the broker (for 3m20s)".
+// readyText returns a line for each reason: "sink lake: can't reach the broker (for 3m20s)".
 func readyText(reasons []Reason) string {
 	if len(reasons) == 0 {
 		return "ok\n"

@@ -1,4 +1,6 @@
-// Package rights says what the informers of a configuration select, and which rights that needs at
-// the API server. It prints them as roles (bridge rbac), and watches whether a running bridge has
-// those to list.
+// Package rights finds what the informers of a configuration select, and which rights at the API
+// server that needs.
+//
+// In: a configuration, and what the API server serves. Out: the rights as roles (bridge rbac), and
+// for a running bridge the resources that it may not list (ListCheck).
 package rights

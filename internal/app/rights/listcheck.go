@@ -81,7 +81,7 @@ func (c *ListCheck) Run(ctx context.Context) error {
 	}
 }
 
-// rightsToList are the rights to list that units need.
+// rightsToList returns the rights to list that units need.
 func rightsToList(units []informer.Config) (list []listRight) {
 	for i := range units {
 		u := &units[i]
@@ -129,7 +129,7 @@ func (c *ListCheck) findMissing(
 	return missing, nil
 }
 
-// Reasons are why the bridge is not ready, by missing rights.
+// Reasons returns why the bridge is not ready, by missing rights.
 func (c *ListCheck) Reasons() []admin.Reason {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,14 +144,14 @@ func (c *ListCheck) Reasons() []admin.Reason {
 	return list
 }
 
-// LeaseNamespace is where the lease lies.
+// LeaseNamespace returns where the lease lies.
 func LeaseNamespace(c *config.Config) string {
 	return cmp.Or(c.Standby.Lease.Namespace, kube.Namespace(c.Kubernetes.Kubeconfig,
 		c.Kubernetes.Context), "default")
 }
 
-// leaseNeeds are the rights that bridges need which stand by for each other: those of all shards,
-// which have one service account.
+// leaseNeeds returns the rights that bridges need which stand by for each other: those of all
+// shards, which have one service account.
 func leaseNeeds(c *config.Config) []Need {
 	if !c.Standby.Enabled {
 		return nil
@@ -176,8 +176,8 @@ func leaseNeeds(c *config.Config) []Need {
 	return list
 }
 
-// allShards are the shards that the objects are split between: the one of everything where they are
-// not.
+// allShards returns the shards that the objects are split between: the one of everything where they
+// are not.
 func allShards(c *config.Config) []resource.Shard {
 	_, count, _ := strings.Cut(c.Shard, "/")
 	first, err := resource.ParseShard("0/" + count)

@@ -15,7 +15,8 @@ type Need struct {
 	Path string // "informers[0].resources[1]"; "" for the configuration as a whole
 }
 
-// needs are the rights that an informer needs for one of its names to be watched in its namespaces.
+// needs returns the rights that an informer needs for one of its names to be watched in its
+// namespaces.
 func needs(inf *config.Informer, path, group, resource string) []Need {
 	var list []Need
 	for _, namespace := range Namespaces(inf) {
@@ -30,8 +31,8 @@ func needs(inf *config.Informer, path, group, resource string) []Need {
 	return list
 }
 
-// needsNamespaces are the rights that the informer with a number needs to learn which namespaces
-// are selected.
+// needsNamespaces returns the rights that the informer with a number needs to learn which
+// namespaces are selected.
 func needsNamespaces(inf *config.Informer, number int) []Need {
 	if inf.NamespaceSelector == "" {
 		return nil
@@ -44,8 +45,8 @@ func needsNamespaces(inf *config.Informer, number int) []Need {
 	return list
 }
 
-// onlyName is the name of the only object that a field selector selects, which then is all that has
-// to be allowed.
+// onlyName returns the name of the only object that a field selector selects, which then is all
+// that has to be allowed.
 func onlyName(fieldSelector string) string {
 	selector, err := fields.ParseSelector(fieldSelector)
 	if err != nil {
@@ -55,7 +56,7 @@ func onlyName(fieldSelector string) string {
 	return name
 }
 
-// Needed are the rights for what the API server serves. The problems are of names that it does
+// Needed returns the rights for what the API server serves. The problems are of names that it does
 // not have; each has its place in the file.
 func Needed(c *config.Config, catalog *kube.Catalog) (list []Need, problems []error) {
 	list = append([]Need{{Right: kube.ReadClusterID}}, leaseNeeds(c)...)
@@ -90,8 +91,8 @@ func Needed(c *config.Config, catalog *kube.Catalog) (list []Need, problems []er
 	return list, problems
 }
 
-// neededEver are the rights for what the configuration selects whatever the API server serves: a
-// wildcard stays one, but for what kube.OfflineSelection can take out of it.
+// neededEver returns the rights for what the configuration selects whatever the API server serves:
+// a wildcard stays one, but for what kube.OfflineSelection can take out of it.
 func neededEver(c *config.Config, catalog *kube.Catalog) (list []Need, problems []error) {
 	list = append([]Need{{Right: kube.ReadClusterID}}, leaseNeeds(c)...)
 	for i := range c.Informers {
@@ -121,7 +122,7 @@ func neededEver(c *config.Config, catalog *kube.Catalog) (list []Need, problems 
 	return list, problems
 }
 
-// rightsOf are the rights of needs.
+// rightsOf returns the rights of needs.
 func rightsOf(list []Need) []kube.Right {
 	rights := make([]kube.Right, len(list))
 	for i, n := range list {
@@ -130,7 +131,7 @@ func rightsOf(list []Need) []kube.Right {
 	return rights
 }
 
-// Selection is what an informer selects.
+// Selection returns what an informer selects.
 func Selection(inf *config.Informer) kube.Selection {
 	return kube.Selection{
 		Names: inf.Resources, Exclude: inf.Exclude,
@@ -138,7 +139,7 @@ func Selection(inf *config.Informer) kube.Selection {
 	}
 }
 
-// Namespaces are those of an informer, or the one "" that means all.
+// Namespaces returns the namespaces of an informer, or "" alone for all.
 func Namespaces(inf *config.Informer) []string {
 	if len(inf.Namespaces) == 0 {
 		return []string{""}

@@ -26,8 +26,9 @@ type RolesOptions struct {
 	HelmValues bool
 }
 
-// Roles are the smallest roles that a configuration needs, as YAML. file is where the configuration
-// comes from, "" for none. An error is about the configuration, or the API server can't be asked.
+// Roles returns the smallest roles that a configuration needs, as YAML. file is where the
+// configuration comes from, "" for none. An error is about the configuration, or the API server
+// can't be asked.
 func Roles(ctx context.Context, c *config.Config, file string, o RolesOptions) (string, error) {
 	c.Standby.Lease.Namespace = cmp.Or(c.Standby.Lease.Namespace, o.Namespace) // the pod's
 	list, err := o.needs(ctx, c)
@@ -60,8 +61,8 @@ func (o *RolesOptions) print(c *config.Config, rights []kube.Right) string {
 	return kube.Roles(rights, o.Account)
 }
 
-// selectionDigest is the SHA-256 of all that the rights of a configuration depend on. The chart
-// computes it of its values too, and refuses rights that were made for another selection.
+// selectionDigest returns the SHA-256 of all that the rights of a configuration depend on. The
+// chart computes it of its values too, and refuses rights that were made for another selection.
 func selectionDigest(c *config.Config) string {
 	type selected struct { // in the order of the keys: so sorts the chart
 		Exclude           []string `json:"exclude"`
@@ -85,7 +86,7 @@ func selectionDigest(c *config.Config) string {
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
-// orNone is a list that is [] in JSON when it is empty, and not null.
+// orNone returns a list that is [] in JSON when it is empty, and not null.
 func orNone(list []string) []string { return append([]string{}, list...) }
 
 // askTimeout bounds what the API server is asked.

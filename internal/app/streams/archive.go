@@ -40,11 +40,11 @@ type ArchiveOptions struct {
 type ArchiveReport struct {
 	Source string `json:"source"`
 	Dir    string `json:"dir"`
-	// Messages that were read. Versions and Marks were stored, Repeats were there, Other are no
+	// Messages that were read. Versions and Notices were stored, Repeats were there, Other are no
 	// events of a bridge.
 	Messages int `json:"messages"`
 	Versions int `json:"versions"`
-	Marks    int `json:"marks"`
+	Notices  int `json:"marks"`
 	Repeats  int `json:"repeats"`
 	Other    int `json:"other"`
 	// Removed are stretches that the stream had removed before they could be read.
@@ -57,7 +57,7 @@ type BeginError struct{ Err error }
 
 func (e *BeginError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *BeginError) Unwrap() error { return e.Err }
 
 // Archive reads a stream into a history. A *BeginError says that it could not begin.
@@ -242,8 +242,8 @@ func (a *archiver) fill(
 		newest = map[string]time.Time{}
 	}
 	b := &archiveBatch{}
-	// mark marks what the stream has removed, before a position behind it is stored.
-	mark := func(lane string, next time.Time) {
+	// noteRemoved adds what the stream has removed, before a position behind it is stored.
+	noteRemoved := func(lane string, next time.Time) {
 		for list := reader.Removed(); removed < len(list); removed++ {
 			r, until := list[removed], time.Now()
 			if r.Lane == lane && !next.IsZero() {
@@ -251,11 +251,11 @@ func (a *archiver) fill(
 			}
 			b.removed++
 			b.events = append(b.events,
-				removalMark(a.report.Source, r, newest[r.Lane], until))
+				removalNotice(a.report.Source, r, newest[r.Lane], until))
 		}
 	}
 	send := func() error {
-		mark("", time.Time{})
+		noteRemoved("", time.Time{})
 		b.at = archivePosition{maps.Clone(reader.Position()), maps.Clone(newest)}
 		b.progress = reader.Progress()
 		select {
@@ -270,7 +270,7 @@ func (a *archiver) fill(
 		if err != nil {
 			return errors.Join(err, send())
 		}
-		mark(m.Lane, m.Stored)
+		noteRemoved(m.Lane, m.Stored)
 		b.messages++
 		if !m.Stored.IsZero() {
 			newest[m.Lane] = m.Stored
@@ -295,9 +295,9 @@ func (a *archiver) fill(
 	return send()
 }
 
-// removalMark says that the stream had removed messages before they could be read. They were stored
-// between two times.
-func removalMark(from string, r source.Removal, since, until time.Time) *event.Event {
+// removalNotice says that the stream had removed messages before they could be read. They were
+// stored between two times.
+func removalNotice(from string, r source.Removal, since, until time.Time) *event.Event {
 	data, err := json.Marshal(query.Removal{
 		Reason: query.ReasonRemoved, Lane: r.Lane, From: strconv.FormatUint(r.From, 10),
 		To: strconv.FormatUint(r.To-1, 10), Since: since, Until: until,
@@ -326,7 +326,7 @@ func (a *archiver) store(ctx context.Context, b *archiveBatch) error {
 		return err
 	}
 	a.report.Versions += stored.Versions
-	a.report.Marks += stored.Marks
+	a.report.Notices += stored.Notices
 	a.report.Repeats += stored.Repeats
 	a.stored = b.at
 	a.report.Messages += b.messages

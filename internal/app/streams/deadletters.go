@@ -89,7 +89,7 @@ func NewDeadLetters(o SourceOptions) (*DeadLetters, error) {
 	return d, nil
 }
 
-// subjectPattern is what a template of subjects stands for, with wildcards for whole tokens.
+// subjectPattern returns what a template of subjects stands for, with wildcards for whole tokens.
 func subjectPattern(template, cluster string) (string, error) {
 	subject, err := source.Pattern(template, cluster, event.AppendSubjectToken)
 	tokens := strings.Split(subject, ".")
@@ -128,7 +128,7 @@ func (d *DeadLetters) Each(
 	}
 }
 
-// letterOf is a message as a dead letter; nil for anything else.
+// letterOf returns a message as a dead letter; nil for anything else.
 func letterOf(m *source.Message) *DeadLetter {
 	e := &m.Event
 	l := &DeadLetter{
@@ -179,7 +179,7 @@ func ParsePosition(text string) (p source.MessageAddress, err error) {
 
 var errKeepsAll = errors.New("Kafka removes no single records; the retention of the topic does")
 
-// CanRemove is why no dead letter can be removed; nil where the broker may allow it.
+// CanRemove returns why no dead letter can be removed; nil where the broker may allow it.
 func (d *DeadLetters) CanRemove() error {
 	if d.onKafka {
 		return errKeepsAll
@@ -192,14 +192,14 @@ func (d *DeadLetters) Remove(ctx context.Context, positions []string) error {
 	if err := d.CanRemove(); err != nil || len(positions) == 0 {
 		return err
 	}
-	places := make([]source.MessageAddress, len(positions))
+	addresses := make([]source.MessageAddress, len(positions))
 	for i, text := range positions {
 		var err error
-		if places[i], err = ParsePosition(text); err != nil {
+		if addresses[i], err = ParsePosition(text); err != nil {
 			return err
 		}
 	}
-	return source.Delete(ctx, d.source, places)
+	return source.Delete(ctx, d.source, addresses)
 }
 
 // resentRun is the Run of an event that is sent out of the dead letters. A restart takes a dead

@@ -26,7 +26,7 @@ type SourceOptions struct {
 	Patience time.Duration
 }
 
-// sourceOf is where to read, with the credentials of the sink.
+// sourceOf returns where to read, with the credentials of the sink.
 func sourceOf(o *SourceOptions) (source.Config, error) {
 	cfg := source.Config{
 		From: o.From, Stdin: o.Stdin, Client: o.Client, Patience: o.Patience,
@@ -56,7 +56,7 @@ func sourceOf(o *SourceOptions) (source.Config, error) {
 	return cfg, nil
 }
 
-// sinkOf is the sink of a name, or the only one that stores events.
+// sinkOf returns the sink of a name, or the only one that stores events.
 func sinkOf(o *SourceOptions) (*config.Sink, error) {
 	var names []string
 	var found *config.Sink

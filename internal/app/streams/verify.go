@@ -54,7 +54,7 @@ func Verify(ctx context.Context, o VerifyOptions) (*verify.Report, error) {
 	return r, err
 }
 
-// shown is an address without credentials.
+// shown returns an address without credentials.
 func shown(from string) string {
 	scheme, rest, found := strings.Cut(from, "://")
 	if at := strings.LastIndexByte(rest, '@'); found && at >= 0 {

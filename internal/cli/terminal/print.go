@@ -20,7 +20,7 @@ func PrintJSON(w io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-// JSONLine is a value as one line of JSON.
+// JSONLine returns a value as one line of JSON.
 func JSONLine(value any) ([]byte, error) {
 	line, err := json.Marshal(value)
 	return append(line, '\n'), err

@@ -7,7 +7,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// messagesOf are the messages of a stream, by their names: <sink>.<informer>.object.<op>, and
+// messagesOf returns the messages of a stream, by their names: <sink>.<informer>.object.<op>, and
 // <sink>.<informer>.informer.<op>.
 func (d *document) messagesOf(s *Sink, stream *Stream) map[string]schema {
 	list := map[string]schema{}
@@ -15,7 +15,7 @@ func (d *document) messagesOf(s *Sink, stream *Stream) map[string]schema {
 		typ := event.TypeOf(op, stream.Types, stream.Payload)
 		payload := d.payload(stream, op)
 		if s.Oversize && stream.Payload != event.PayloadReference {
-			payload = anyOf(payload, d.use("metadata"), schema{"type": "null"})
+			payload = anyOf(payload, d.useForm("metadata"), schema{"type": "null"})
 		}
 		list[s.Name+"."+stream.Informer+".object."+string(op)] = d.message(s, stream, typ, true, payload)
 	}
@@ -24,7 +24,7 @@ func (d *document) messagesOf(s *Sink, stream *Stream) map[string]schema {
 		about = append(about, event.Progress)
 	}
 	for _, op := range about {
-		payload := d.use("informer-" + string(op))
+		payload := d.useForm("informer-" + string(op))
 		if stream.Payload == event.PayloadDebezium {
 			payload = schema{"type": "null"}
 		}
@@ -34,39 +34,31 @@ func (d *document) messagesOf(s *Sink, stream *Stream) map[string]schema {
 	return list
 }
 
-// payload is the schema of the data of an event about an object.
+// payload returns the schema of the data of an event about an object.
 func (d *document) payload(stream *Stream, op event.Op) schema {
 	switch stream.Payload {
 	case event.PayloadChange:
-		return d.use("change")
+		return d.useForm("change")
 	case event.PayloadPatch:
 		if op == event.Updated {
-			return anyOf(d.use("mergepatch"), d.use("object"))
+			return anyOf(d.useForm("mergepatch"), d.useForm("object"))
 		}
-		return d.use("object")
+		return d.useForm("object")
 	case event.PayloadMetadata:
-		return d.use("metadata")
+		return d.useForm("metadata")
 	case event.PayloadDebezium:
-		return d.use("debezium")
+		return d.useForm("debezium")
 	case event.PayloadReference:
 		if stream.Types == event.TypesKnative {
-			return d.use("reference")
+			return d.useForm("reference")
 		}
 		return schema{"type": "null"}
 	default:
 		if op == event.Deleted { // the last state may be unknown
-			return anyOf(d.use("object"), schema{"type": "null"})
+			return anyOf(d.useForm("object"), schema{"type": "null"})
 		}
-		return d.use("object")
+		return d.useForm("object")
 	}
-}
-
-// use adds a form to the schemas of the document, with those that it is made of.
-func (d *document) use(name string) schema {
-	if d.schemas[name] == nil {
-		d.schemas[name] = forms[name](d.use)
-	}
-	return ref("components", "schemas", name)
 }
 
 func anyOf(list ...schema) schema {
@@ -77,7 +69,7 @@ func anyOf(list ...schema) schema {
 	return schema{"anyOf": all}
 }
 
-// message is a message of a type.
+// message returns a message of a type.
 func (d *document) message(s *Sink, stream *Stream, typ string, ofObject bool, data schema) schema {
 	attributes, required := d.attributes(stream, typ, ofObject, s.Oversize)
 	m := schema{
@@ -130,7 +122,7 @@ func (d *document) put(
 	}
 }
 
-// encoded is the schema of a value as it stands in a header.
+// encoded returns the schema of a value as it stands in a header.
 func encoded(value schema, encode func(string) string) schema {
 	text, ok := value["const"].(string)
 	if encode == nil || !ok {
@@ -158,7 +150,7 @@ func (d *document) keyBinding(s *Sink) any {
 	}}}
 }
 
-// deadLetter is an event of any message of the sink, with the reason.
+// deadLetter returns an event of any message of the sink, with the reason.
 func (d *document) deadLetter(s *Sink) schema {
 	attributes, _ := d.attributes(&Stream{Payload: event.PayloadObject}, "", true, true)
 	attributes["deadletterreason"] = text("Why the event was refused")
@@ -173,8 +165,8 @@ func (d *document) deadLetter(s *Sink) schema {
 	return m
 }
 
-// attributes are the schemas of the attributes of an event, and the names of those that it always
-// has.
+// attributes returns the schemas of the attributes of an event, and the names of those that it
+// always has.
 func (d *document) attributes(
 	stream *Stream, typ string, ofObject, oversize bool,
 ) (all map[string]schema, required []string) {

@@ -111,7 +111,7 @@ func names(a *ast.AST, variable string) bool {
 	return found
 }
 
-// String is the expression as it was written.
+// String returns the expression as it was written.
 func (e *Expression) String() string { return e.text }
 
 func (e *Expression) namesOld() bool { return e != nil && e.old }
@@ -131,7 +131,7 @@ func (e *Expression) matches(t resource.Type, c *event.Change, known objectTrees
 	return false, fmt.Errorf("the expression gave %s, not true or false", out.Type())
 }
 
-// activation gives an expression its variables, each made when it is first asked for.
+// activation has the variables of an expression, each made when it is first asked for.
 type activation struct {
 	typ    resource.Type
 	change *event.Change
@@ -140,8 +140,8 @@ type activation struct {
 	object, old any
 }
 
-// objectTrees are the indexes of a change's objects, each made once, when it is first asked for: that
-// takes a large part of the time of a filter where objects are large.
+// objectTrees are the indexes of a change's objects, each made once, when it is first asked for:
+// that takes a large part of the time of a filter where objects are large.
 type objectTrees struct{ object, old jsontree.Value }
 
 func (t *objectTrees) objectOf(c *event.Change) jsontree.Value {
@@ -158,7 +158,7 @@ func (t *objectTrees) oldOf(c *event.Change) jsontree.Value {
 	return t.old
 }
 
-// ResolveName gives a variable.
+// ResolveName returns a variable.
 func (a *activation) ResolveName(name string) (any, bool) {
 	switch name {
 	case "object":

@@ -63,8 +63,8 @@ func New(rules Rules, t resource.Type) *Filter {
 	return f
 }
 
-// Keys are the configuration's keys by which changes of a type's objects are kept back; none when
-// every version of an object is sent.
+// Keys returns the configuration's keys by which changes of a type's objects are kept back; none
+// when every version of an object is sent.
 func (r Rules) Keys(t resource.Type) (keys []string) {
 	add := func(keeps bool, key string) {
 		if keeps {
@@ -197,7 +197,7 @@ func mayBeCondition(path []string) bool {
 	return len(path) > 1 && !slices.Contains([]string{"metadata", "kind", "apiVersion"}, path[1])
 }
 
-// always are the paths that differ in every update and say nothing by themselves.
+// always returns the paths that differ in every update and say nothing by themselves.
 func always(on []string) []resource.Path {
 	paths := mustPaths("metadata.resourceVersion", "metadata.managedFields")
 	if len(on) > 0 {
@@ -214,7 +214,7 @@ const electionRecord = `metadata.annotations["control-plane.alpha.kubernetes.io/
 // controller look at the endpoints.
 const triggerTime = `metadata.annotations["endpoints.kubernetes.io/last-change-trigger-time"]`
 
-// heartbeats are the paths of a type that are written again and again to say that somebody is
+// heartbeats returns the paths of a type that are written again and again to say that somebody is
 // alive, or was looked at.
 func heartbeats(t resource.Type) []resource.Path {
 	switch t.String() {

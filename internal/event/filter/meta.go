@@ -70,7 +70,7 @@ var metaFields = map[string]struct {
 	},
 }
 
-// object is the change's, or an empty one.
+// object returns the change's, or an empty one.
 func (m meta) object() *resource.Object {
 	if m.change.Object == nil {
 		return &resource.Object{}
@@ -89,7 +89,7 @@ func (m meta) inMetadata(name string) ref.Val {
 	return absentValue{}
 }
 
-// Get gives a field.
+// Get returns the value of a field.
 func (m meta) Get(index ref.Val) ref.Val {
 	name, _ := index.(types.String)
 	if f, ok := metaFields[string(name)]; ok {
@@ -107,7 +107,7 @@ func (m meta) IsSet(field ref.Val) ref.Val {
 // ConvertToNative is not needed.
 func (m meta) ConvertToNative(t reflect.Type) (any, error) { return nil, errNative(t) }
 
-// ConvertToType gives the type itself and no other.
+// ConvertToType returns the type itself and no other.
 func (m meta) ConvertToType(t ref.Type) ref.Val { return convert(m, t) }
 
 // Equal to nothing else.

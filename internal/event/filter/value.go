@@ -14,7 +14,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource/jsontree"
 )
 
-// valueOf is a JSON value as a CEL value. Objects and lists are not looked into before an
+// valueOf returns a JSON value as a CEL value. Objects and lists are not looked into before an
 // expression asks.
 func valueOf(v jsontree.Value) ref.Val {
 	raw := v.Raw()
@@ -75,7 +75,7 @@ func (o *object) find(name string) ref.Val {
 	return o.values[i]
 }
 
-// Get gives a member, or absent.
+// Get returns a member, or absent.
 func (o *object) Get(index ref.Val) ref.Val {
 	name, ok := index.(types.String)
 	if !ok {
@@ -96,8 +96,8 @@ func (o *object) Contains(value ref.Val) ref.Val {
 	return types.Bool(ok && o.find(string(name)) != nil)
 }
 
-// Size is the number of members. CEL asks for it to account for a comparison, which needs no table
-// of them.
+// Size returns the number of members. CEL asks for it to account for a comparison, which needs no
+// table of them.
 func (o *object) Size() ref.Val {
 	if o.members != nil {
 		return types.Int(len(o.members.List))
@@ -143,10 +143,10 @@ func (o *object) sameAs(other traits.Mapper) bool {
 // ConvertToNative is not needed.
 func (o *object) ConvertToNative(t reflect.Type) (any, error) { return nil, errNative(t) }
 
-// ConvertToType gives a map, or its type.
+// ConvertToType returns a map, or its type.
 func (o *object) ConvertToType(t ref.Type) ref.Val { return convert(o, t) }
 
-// Type is a map.
+// Type returns the type of maps.
 func (o *object) Type() ref.Type { return types.MapType }
 
 // Value decodes everything.
@@ -193,36 +193,36 @@ func (l *list) Equal(other ref.Val) ref.Val {
 	return l.index().Equal(other)
 }
 
-// Add is the list with another one behind it.
+// Add returns the list with another one behind it.
 func (l *list) Add(other ref.Val) ref.Val { return l.index().Add(other) }
 
 // Contains reports whether an item is in the list.
 func (l *list) Contains(item ref.Val) ref.Val { return l.index().Contains(item) }
 
-// Get gives the item at an index.
+// Get returns the item at an index.
 func (l *list) Get(index ref.Val) ref.Val { return l.index().Get(index) }
 
 // Iterator goes over the items.
 func (l *list) Iterator() traits.Iterator { return l.index().Iterator() }
 
-// Size is the number of items.
+// Size returns the number of items.
 func (l *list) Size() ref.Val { return l.index().Size() }
 
-// ConvertToNative gives a list of Go values.
+// ConvertToNative returns a list of Go values.
 func (l *list) ConvertToNative(t reflect.Type) (any, error) { return l.index().ConvertToNative(t) }
 
-// ConvertToType gives a list, or its type.
+// ConvertToType returns a list, or its type.
 func (l *list) ConvertToType(t ref.Type) ref.Val { return convert(l, t) }
 
-// Type is a list.
+// Type returns the type of lists.
 func (l *list) Type() ref.Type { return types.ListType }
 
-// Value is the items.
+// Value returns the items.
 func (l *list) Value() any { return l.index().Value() }
 
-// absentValue is what stands where an object has nothing. It is null to those who compare it, an empty
-// map to those who look into it, and no error as such. So object.metadata.labels.app == "web" is
-// false of an object without labels.
+// absentValue is what stands where an object has nothing. It is null to those who compare it, an
+// empty map to those who look into it, and no error as such. So object.metadata.labels.app == "web"
+// is false of an object without labels.
 type absentValue struct{}
 
 // Get gives nothing again.
@@ -245,7 +245,7 @@ func (absentValue) Iterator() traits.Iterator {
 // ConvertToNative is not needed.
 func (absentValue) ConvertToNative(t reflect.Type) (any, error) { return nil, errNative(t) }
 
-// ConvertToType gives the type of a map.
+// ConvertToType returns the type of a map.
 func (a absentValue) ConvertToType(t ref.Type) ref.Val { return convert(a, t) }
 
 // Equal to another that is absent.
@@ -254,7 +254,7 @@ func (absentValue) Equal(other ref.Val) ref.Val {
 	return types.Bool(ok)
 }
 
-// Type is a map.
+// Type returns the type of maps.
 func (absentValue) Type() ref.Type { return types.MapType }
 
 // Value is nothing.

@@ -35,7 +35,7 @@ func (c *Checker) checkLink(o *object, n uint32, s *subject) {
 func (c *Checker) follows(o *object, n uint32, s *subject) {
 	newest := o.newest()
 	// A list reports the newest state only, of what was known when it began; so does a new era.
-	jump := s.Inferred || s.Initial || s.place.stage.compare(newest.stage) > 0
+	jump := s.Inferred || s.Initial || s.order.stage.compare(newest.stage) > 0
 	previous := s.previous(c)
 	switch {
 	case s.Previous == "" && s.Op == event.Deleted:
@@ -66,14 +66,14 @@ func (c *Checker) unknown(o *object, n uint32, s *subject) {
 	if s.Op == event.Deleted {
 		kind, what = NoAdd, fmt.Sprintf("version %s of the object was never reported", s.Previous)
 	}
-	low := order{stage: s.place.stage}
+	low := order{stage: s.order.stage}
 	if o.count > 0 {
 		low = o.newest()
 	}
 	c.holes.add(n, low, s.previous(c), s, kind, what)
 }
 
-// previous is the version that was before, as a number or a hash as the event's own is.
+// previous returns the version that was before, as a number or a hash as the event's own is.
 func (s *subject) previous(c *Checker) uint64 {
 	if s.ordered {
 		return number(s.Previous)
@@ -121,7 +121,7 @@ func (h *holes) add(n uint32, low order, high uint64, s *subject, kind Kind, wha
 	}
 	h.count++
 	x := &hole{
-		Fault: s.fault(kind, what), low: low, high: s.place.at(high), unit: s.unit,
+		Fault: s.fault(kind, what), low: low, high: s.order.at(high), unit: s.unit,
 		ordered: s.ordered, inferred: s.Inferred,
 	}
 	x.Fault.low = low.version
@@ -150,14 +150,14 @@ func (h *holes) fill(n uint32, s *subject) bool {
 
 // narrow keeps what is left of a hole on both sides of an event.
 func (h *holes) narrow(n uint32, x *hole, s *subject) {
-	if before := s.place.at(number(s.Previous)); before.compareVersions(x.low) > 0 {
+	if before := s.order.at(number(s.Previous)); before.compareVersions(x.low) > 0 {
 		left := *x
 		left.high = before
 		h.of[n] = append(h.of[n], &left)
 		h.count++
 	}
-	if s.place.compareVersions(x.high) < 0 {
-		x.low, x.Fault.low = s.place, s.place.version
+	if s.order.compareVersions(x.high) < 0 {
+		x.low, x.Fault.low = s.order, s.order.version
 		h.of[n] = append(h.of[n], x)
 		h.count++
 	}
@@ -168,7 +168,7 @@ func (x *hole) has(s *subject) bool {
 	if x.Kind == NoDelete {
 		return s.Op == event.Deleted && x.uid == s.uid
 	}
-	return s.place.compareVersions(x.low) > 0 && s.place.compareVersions(x.high) <= 0
+	return s.order.compareVersions(x.low) > 0 && s.order.compareVersions(x.high) <= 0
 }
 
 // isReported reports whether the stream itself reports what is missing.

@@ -93,9 +93,8 @@ type subject struct {
 	*event.Event
 	at   Position
 	unit *unit
-	// place among the object's events; ordered is false where its version is no number, and then
-	// version is a hash.
-	place   order
+	// ordered is false where the version is no number; then order.version is a hash of it.
+	order   order
 	ordered bool
 	id      uint32
 	uid     uint64
@@ -130,12 +129,12 @@ func (c *Checker) object(u *unit, e *event.Event, at Position) {
 	case known && o.count > 0 && c.cameBefore(o, n, &s):
 	default:
 		c.checkLink(o, n, &s)
-		o.push(s.place, s.id, s.data)
+		o.push(s.order, s.id, s.data)
 		o.alive, o.uid = e.Op != event.Deleted, s.uid
 	}
 	o.round = u.rounds[0].now + u.rounds[o.lane].now
-	if s.ordered && s.place.compareVersions(u.newest) > 0 {
-		u.newest = s.place.at(s.place.version)
+	if s.ordered && s.order.compareVersions(u.newest) > 0 {
+		u.newest = s.order.at(s.order.version)
 	}
 }
 
@@ -144,12 +143,12 @@ func (c *Checker) subject(u *unit, e *event.Event, at Position) subject {
 		Event: e, at: at, unit: u, id: uint32(c.objects.hash(e.ID)),
 		uid: c.objects.hash(e.UID),
 	}
-	s.place, s.ordered = parseOrder(e.Sequence)
+	s.order, s.ordered = parseOrder(e.Sequence)
 	if !s.ordered {
 		u.unordered++
-		s.place = order{version: c.objects.hash(e.ResourceVersion)}
+		s.order = order{version: c.objects.hash(e.ResourceVersion)}
 		if e.Op == event.Deleted {
-			s.place.suffixes = deletedSuffix
+			s.order.suffixes = deletedSuffix
 		}
 	}
 	var smaller bool
@@ -183,7 +182,7 @@ func (c *Checker) checkLane(o *object, known bool, s *subject) {
 	o.lane = lane
 }
 
-// laneOf is the number of a lane, from 1 on.
+// laneOf returns the number of a lane, from 1 on.
 func (c *Checker) laneOf(lane string) uint32 {
 	if c.laneNo == 0 || c.lane != lane {
 		number, found := c.lanes[lane]
@@ -199,7 +198,7 @@ func (c *Checker) laneOf(lane string) uint32 {
 // cameBefore checks an event that does not come behind the newest of its object. It reports false
 // for one that does.
 func (c *Checker) cameBefore(o *object, n uint32, s *subject) bool {
-	if i := o.find(s.place, s.id); i >= 0 {
+	if i := o.find(s.order, s.id); i >= 0 {
 		s.unit.repeats++
 		if has := o.data[i]; has != 0 && s.data != 0 && has != s.data {
 			c.faults.add(s.fault(Changed, "it came before with the same id and other data"))
@@ -207,7 +206,7 @@ func (c *Checker) cameBefore(o *object, n uint32, s *subject) bool {
 		return true
 	}
 	newest := o.newest()
-	after := s.place.compare(newest)
+	after := s.order.compare(newest)
 	// A list that follows a rewind shows of all objects of a name that they are gone as of its
 	// version.
 	isNext := after == 0 && s.Op == event.Deleted && s.Inferred && o.uid != s.uid
@@ -218,7 +217,7 @@ func (c *Checker) cameBefore(o *object, n uint32, s *subject) bool {
 	case c.holes.fill(n, s):
 		c.faults.add(s.fault(Disorder,
 			fmt.Sprintf("it comes behind version %d of the object", o.versions[0])))
-	case o.isBeyond(s.place):
+	case o.isBeyond(s.order):
 		s.unit.repeats++
 		s.unit.unchecked++
 	default:
@@ -234,14 +233,14 @@ func (c *Checker) cameBefore(o *object, n uint32, s *subject) bool {
 func (c *Checker) synced(o *object, n uint32, known bool, s *subject) {
 	switch {
 	case !known:
-		o.push(s.place, s.id, s.data)
+		o.push(s.order, s.id, s.data)
 		o.alive, o.uid = true, s.uid
-	case s.ordered && s.place.compare(o.newest()) > 0:
+	case s.ordered && s.order.compare(o.newest()) > 0:
 		// An object that a sink had before it was bound again is reported by a snapshot alone.
 		if !s.Initial {
-			c.holes.add(n, o.newest(), s.place.version, s, Break, "no event has reported this version")
+			c.holes.add(n, o.newest(), s.order.version, s, Break, "no event has reported this version")
 		}
-		o.push(s.place, s.id, s.data)
+		o.push(s.order, s.id, s.data)
 		o.alive, o.uid = true, s.uid
 	}
 }

@@ -50,7 +50,7 @@ func (c *Checker) Compare() *Comparison {
 	return c.compared
 }
 
-// Targets are the resources in the stream whose final state can be compared. Where the
+// Targets returns the resources in the stream whose final state can be compared. Where the
 // configuration leaves deletes out it can't.
 func (p *Comparison) Targets() (list []Target) {
 	for _, u := range p.checker.order {
@@ -155,14 +155,14 @@ func (u *unit) leavesUpdatesOut() bool {
 	return slices.ContainsFunc(u.selective, func(key string) bool { return key != "latest" })
 }
 
-// Pending is how many objects differ, as far as the stream is read: what comes later may settle
-// them.
+// Pending returns how many objects differ, as far as the stream is read: what comes later may
+// settle them.
 func (p *Comparison) Pending() int {
 	p.pending = slices.DeleteFunc(p.pending, func(d difference) bool { return !p.differs(&d) })
 	return len(p.pending)
 }
 
-// faults are what still differs.
+// faults returns what still differs.
 func (p *Comparison) faults() (list []Fault) {
 	for i := range p.pending {
 		d := &p.pending[i]
@@ -244,7 +244,7 @@ func laterVersion(e *event.Event) string {
 	return e.ResourceVersion
 }
 
-// padded is a version as a sequence has it.
+// padded returns a version as a sequence has it.
 func padded(version string) string {
 	const digits = "00000000000000000000"
 	if _, err := strconv.ParseUint(version, 10, 64); err != nil || version[0] == '0' ||
@@ -310,8 +310,8 @@ func cutEra(id string) (rest string, era uint64, ok bool) {
 	return rest, era, true
 }
 
-// contentOf is what the data of equal ids has to be. Debezium's form has the time of the event in
-// it, which an event that was observed twice has twice.
+// contentOf returns what the data of equal ids has to be. Debezium's form has the time of the event
+// in it, which an event that was observed twice has twice.
 func contentOf(e *event.Event) []byte {
 	if object, ok := event.DebeziumObject(e.Data); ok {
 		return object

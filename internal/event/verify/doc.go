@@ -9,7 +9,7 @@
 // Of each object, as an informer names it: that every event's previous version is in the stream
 // (chain.go), and that events come in the order of their sequence. What comes again has the same
 // data. A delete follows an add, and another object of the name a delete. Of each event: that id,
-// sequence, key and data say the same as the other attributes (consistent.go). What the stream
+// sequence, key and data say the same as the other attributes. What the stream
 // itself reports as missing (gap events, dead letters) is no fault.
 //
 // A fault about a chain is judged at the end: a late event may fill the hole, and with Kafka the

@@ -32,13 +32,12 @@ type object struct {
 	listed bool
 }
 
-// place of a remembered event.
-func (o *object) place(i int) order {
+// orderOf returns the order of a remembered event; 0 is the newest.
+func (o *object) orderOf(i int) order {
 	return order{o.versions[i], o.stage, suffixes(o.suffixes>>(i*suffixBits)) & (1<<suffixBits - 1)}
 }
 
-// newest is the place of the newest event.
-func (o *object) newest() order { return o.place(0) }
+func (o *object) newest() order { return o.orderOf(0) }
 
 // push remembers a newer event.
 func (o *object) push(at order, id, data uint32) {
@@ -53,11 +52,11 @@ func (o *object) push(at order, id, data uint32) {
 	o.count = min(o.count+1, ringSize)
 }
 
-// find is the number of a remembered event, -1 for none. A delete is known by its id alone: found
-// by a list, it is of an earlier version than the one that the watch reported.
+// find returns the number of a remembered event, -1 for none. A delete is known by its id alone:
+// found by a list, it is of an earlier version than the one that the watch reported.
 func (o *object) find(at order, id uint32) int {
 	for i := range int(o.count) {
-		if has := o.place(i); o.ids[i] == id && (has == at || has.suffixes&at.suffixes&deletedSuffix != 0) {
+		if has := o.orderOf(i); o.ids[i] == id && (has == at || has.suffixes&at.suffixes&deletedSuffix != 0) {
 			return i
 		}
 	}
@@ -66,7 +65,7 @@ func (o *object) find(at order, id uint32) int {
 
 // isBeyond reports whether an event is older than what is remembered.
 func (o *object) isBeyond(at order) bool {
-	return at.stage.compare(o.stage) < 0 || o.count == ringSize && at.compare(o.place(ringSize-1)) < 0
+	return at.stage.compare(o.stage) < 0 || o.count == ringSize && at.compare(o.orderOf(ringSize-1)) < 0
 }
 
 // Sizes of the parts in which memory is taken, so that growing copies nothing.
@@ -97,12 +96,12 @@ func (t *objects) key(unit uint32, name string) uint64 {
 	return t.hash(name) ^ uint64(unit+1)*0x9e3779b97f4a7c15
 }
 
-// at is the object with a number.
+// at returns the object with a number.
 func (t *objects) at(number uint32) *object {
 	return &t.slabs[number/slabObjects][number%slabObjects]
 }
 
-// find is the number of an object.
+// find returns the number of an object.
 func (t *objects) find(unit uint32, name string) (number uint32, found bool) {
 	number, found = t.index[t.key(unit, name)]
 	return number, found
@@ -135,14 +134,14 @@ func (t *objects) keep(name string) uint32 {
 	return uint32(last<<namesShift | at)
 }
 
-// nameOf is an object's name, as "shop/web".
+// nameOf returns an object's name, as "shop/web".
 func (t *objects) nameOf(o *object) string {
 	chunk := t.names[o.name>>namesShift][o.name%namesBytes:]
 	size, n := binary.Uvarint(chunk)
 	return string(chunk[n : n+int(size)])
 }
 
-// nameIn is a key without the resource, which the unit has: "shop/web" of
+// nameIn returns a key without the resource, which the unit has: "shop/web" of
 // "deployments.apps/shop/web".
 func nameIn(key string) string {
 	_, name, found := strings.Cut(key, "/")
@@ -152,7 +151,7 @@ func nameIn(key string) string {
 	return name
 }
 
-// order is the place of an event among all events of its object, read from its sequence.
+// order is where an event comes among all events of its object, read from its sequence.
 type order struct {
 	version uint64
 	stage

@@ -125,7 +125,7 @@ func (c *Checker) Report() *Report {
 	return r
 }
 
-// laneNames are the names of lanes, sorted.
+// laneNames returns the names of lanes, sorted.
 func (c *Checker) laneNames(numbers map[uint32]bool) (names []string) {
 	for name, number := range c.lanes {
 		if numbers[number] {
@@ -136,7 +136,7 @@ func (c *Checker) laneNames(numbers map[uint32]bool) (names []string) {
 	return names
 }
 
-// judge gives the faults, and counts them. What the stream itself reports as missing is none.
+// judge returns the faults, and counts them. What the stream itself reports as missing is no fault.
 func (c *Checker) judge(count map[Kind]int) (found []Fault) {
 	for _, f := range c.faults.kept {
 		if !f.late || !slices.Contains(f.unit.selective, "latest") {
@@ -202,8 +202,8 @@ func (u *unit) chain(whole bool) string {
 	return ChainChecked
 }
 
-// complete is the lowest version up to which one of the unit's lists is complete, in the lanes that
-// it has objects in.
+// complete returns the lowest version up to which one of the unit's lists is complete, in the lanes
+// that it has objects in.
 func (u *unit) complete(lanes []string) (version string) {
 	for i, name := range slices.Sorted(maps.Keys(u.scopes)) {
 		s := u.scopes[name]
@@ -224,7 +224,7 @@ func (u *unit) complete(lanes []string) (version string) {
 	return version
 }
 
-// lower is the earlier one of two versions, "" for none.
+// lower returns the earlier one of two versions, "" for none.
 func lower(version string, other uint64) string {
 	switch {
 	case version == "" || other == 0:

@@ -76,7 +76,7 @@ const (
 	reasonDeadLetter = "dead letter"
 )
 
-// unitOf is the unit of an event.
+// unitOf returns the unit of an event.
 func (c *Checker) unitOf(e *event.Event) *unit {
 	key := unitKey{e.Source, e.Informer, groupResource(e)}
 	if c.last != nil && c.last.unitKey == key {
@@ -124,7 +124,7 @@ func (u *unit) aboutInformer(e *event.Event, at Position, lane uint32) {
 	}
 }
 
-// scopeOf is the scope that an informer's event is about: the beginning of its id.
+// scopeOf returns the scope that an informer's event is about: the beginning of its id.
 func (u *unit) scopeOf(e *event.Event) *scope {
 	name, _, _ := strings.Cut(e.ID, "/"+string(e.Op)+"/")
 	s := u.scopes[name]
@@ -244,7 +244,7 @@ func (r *Reported) spans(version uint64) bool {
 	return number(r.From) <= version && version <= number(r.To) || r.Reason == reasonForgotten
 }
 
-// number is a version as a number, 0 for none.
+// number returns a version as a number, 0 for none.
 func number(version string) uint64 {
 	n, _ := strconv.ParseUint(version, 10, 64)
 	return n
@@ -255,7 +255,7 @@ func (u *unit) isAlive(o *object) bool {
 	return o.alive && o.round >= u.rounds[0].alive+u.rounds[o.lane].alive
 }
 
-// lacking are the partitions with objects in which no event says up to which version they are
+// lacking returns the partitions with objects in which no event says up to which version they are
 // complete, though other partitions of their topic have one. So that event is missing, or the
 // partition is younger than it.
 func (s *scope) lacking(lanes []string) (list []string) {
@@ -274,10 +274,10 @@ func (s *scope) lacking(lanes []string) (list []string) {
 	return list
 }
 
-// topicOf is the topic of a partition.
+// topicOf returns the topic of a partition.
 func topicOf(lane string) string { return lane[:max(0, strings.LastIndexByte(lane, '/'))] }
 
-// upTo is the version up to which each lane is complete, "" for none.
+// upTo returns the version up to which each lane is complete, "" for none.
 func (s *scope) upTo() (version string) {
 	for i, lane := range slices.Sorted(maps.Keys(s.complete)) {
 		if has := s.complete[lane]; i == 0 || has == "" || number(has) < number(version) {

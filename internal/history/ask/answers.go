@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubebridge/bridge/internal/history/query"
-	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/resource/diff"
 )
 
@@ -26,36 +25,28 @@ type stateOf struct {
 	Object json.RawMessage `json:"object,omitempty"`
 }
 
-// existing is the version at a parameter's point, the last one when it is left out.
-func (a *asked) existing(
-	o *query.Object, name string,
+// existing returns the version at the point of a parameter, the last one where it is left out.
+func (q *request) existing(
+	o *query.Object, parameter string,
 ) (v *query.Version, holes []*query.Notice, err error) {
-	p, err := a.point(name)
+	p, err := q.point(parameter)
 	if err != nil {
 		return nil, nil, err
 	}
-	if p.IsZero() {
-		v, err = a.history.Objects.At(o, p)
-	} else {
-		v, err = a.history.Objects.Existing(o, p)
-	}
-	if err == nil && !p.IsZero() {
-		holes, err = a.history.Coverage.Uncertain(o, v, p)
-	}
-	return v, holes, err
+	return q.Existing(o, p)
 }
 
-func (a *asked) object(_ context.Context) (any, error) {
-	o, err := a.find()
+func (q *request) object(_ context.Context) (any, error) {
+	o, err := q.findObject()
 	if err != nil {
 		return nil, err
 	}
-	v, holes, err := a.existing(o, "at")
+	v, holes, err := q.existing(o, "at")
 	if err != nil {
 		return nil, err
 	}
 	r := stateOf{objectReport: reportObject(o), VersionReport: v.Report(nil)}
-	if r.uncertainty, err = a.uncertainty(holes); err != nil {
+	if r.uncertainty, err = q.uncertainty(holes); err != nil {
 		return nil, err
 	}
 	if json.Valid(v.Event.Data) {
@@ -73,38 +64,34 @@ type diffReport struct {
 	Changed []query.ChangeReport `json:"changed"`
 }
 
-func (a *asked) diff(_ context.Context) (any, error) {
-	o, err := a.find()
+func (q *request) diff(_ context.Context) (any, error) {
+	o, err := q.findObject()
 	if err != nil {
 		return nil, err
 	}
-	to, holes, err := a.existing(o, "to")
+	to, holes, err := q.existing(o, "to")
 	if err != nil {
 		return nil, err
 	}
 	var from *query.Version
-	if a.q.Get("from") == "" {
-		if from, err = a.history.Objects.VersionBefore(to); err == nil && from == nil {
-			err = notFound(fmt.Errorf("%s has no version before resourceVersion %s", o,
-				to.Event.ResourceVersion))
-		}
+	if q.parameters.Get("from") == "" {
+		from, err = q.Previous(o, to)
 	} else {
 		var more []*query.Notice
-		from, more, err = a.existing(o, "from")
+		from, more, err = q.existing(o, "from")
 		holes = append(holes, more...)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if from.Form() != to.Form() {
-		return nil, notFound(fmt.Errorf("the two versions can't be compared: of one the history has "+
-			"the %s, of the other the %s", from.Form(), to.Form()))
+	if err := CheckComparable(from, to); err != nil {
+		return nil, err
 	}
 	r := diffReport{
 		objectReport: reportObject(o), From: from.Report(nil), To: to.Report(nil),
 		Changed: []query.ChangeReport{},
 	}
-	if r.uncertainty, err = a.uncertainty(holes); err != nil {
+	if r.uncertainty, err = q.uncertainty(holes); err != nil {
 		return nil, err
 	}
 	for _, c := range diff.Changes(from.Event.Data, to.Event.Data) {
@@ -133,34 +120,34 @@ const (
 	mostBytes = 32 << 20
 )
 
-func (a *asked) versions(ctx context.Context) (any, error) {
-	since, err := a.point("since")
-	until, untilErr := a.point("until")
-	limit, limitErr := a.limit(defaultVersions, mostVersions)
+func (q *request) versions(ctx context.Context) (any, error) {
+	since, err := q.point("since")
+	until, untilErr := q.point("until")
+	limit, limitErr := q.limit(defaultVersions, mostVersions)
 	if err := cmp.Or(err, untilErr, limitErr); err != nil {
 		return nil, err
 	}
-	o, err := a.find()
+	o, err := q.findObject()
 	if err != nil {
 		return nil, err
 	}
-	holes, err := a.history.Coverage.Holes(o, since.At, until.At)
+	holes, err := q.History.Coverage.Holes(o, since.At, until.At)
 	if err != nil {
 		return nil, err
 	}
 	r := versionsReport{objectReport: reportObject(o), Versions: []query.VersionReport{}}
-	if r.uncertainty, err = a.uncertainty(holes); err != nil {
+	if r.uncertainty, err = q.uncertainty(holes); err != nil {
 		return nil, err
 	}
 	last := newest{count: limit, bytes: mostBytes}
-	for v, err := range a.history.Objects.Versions(o, since.At, until.At) {
+	for v, err := range q.History.Objects.Versions(o, since.At, until.At) {
 		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return nil, err
 		}
 		last.add(v)
 	}
 	if last.before == nil && len(last.versions) > 0 {
-		if last.before, err = a.history.Objects.VersionBefore(last.versions[0]); err != nil {
+		if last.before, err = q.History.Objects.VersionBefore(last.versions[0]); err != nil {
 			return nil, err
 		}
 	}
@@ -207,12 +194,11 @@ const (
 	mostChanges    = 10_000
 )
 
-func (a *asked) timeline(ctx context.Context) (any, error) {
-	since, err := a.point("since")
-	until, untilErr := a.point("until")
-	limit, limitErr := a.limit(defaultChanges, mostChanges)
-	cluster, clusterErr := a.cluster()
-	if err := cmp.Or(err, untilErr, limitErr, clusterErr); err != nil {
+func (q *request) timeline(ctx context.Context) (any, error) {
+	since, err := q.point("since")
+	until, untilErr := q.point("until")
+	limit, limitErr := q.limit(defaultChanges, mostChanges)
+	if err := cmp.Or(err, untilErr, limitErr); err != nil {
 		return nil, err
 	}
 	if since.Version > 0 || until.Version > 0 {
@@ -221,26 +207,21 @@ func (a *asked) timeline(ctx context.Context) (any, error) {
 	if since.At.IsZero() {
 		since.At = time.Now().Add(-time.Hour)
 	}
-	units, err := a.units(cluster)
-	if err != nil {
-		return nil, err
-	}
-	holes, err := a.history.Coverage.HolesOf(units, since.At, until.At)
+	happened, err := q.ofSeveral().Timeline(q.kinds(), since, until)
 	if err != nil {
 		return nil, err
 	}
 	r := timelineReport{}
-	if r.uncertainty, err = a.uncertainty(holes); err != nil {
+	if r.uncertainty, err = q.uncertainty(happened.Holes); err != nil {
 		return nil, err
 	}
-	wanted := func(u *record.Unit) bool { return slices.Contains(units, u) }
 	r.Changes = make([]query.TimelineReport, 0, min(limit, defaultChanges))
 	bytes := 0
-	for e, err := range a.history.Timeline.Entries(cluster, a.namespace(), since.At, until.At, wanted) {
+	for e, err := range happened.Entries {
 		switch {
 		case cmp.Or(err, ctx.Err()) != nil:
 			return nil, cmp.Or(err, ctx.Err())
-		case e.IsHeartbeat() && a.q.Get("heartbeats") != "true":
+		case e.IsHeartbeat() && q.parameters.Get("heartbeats") != "true":
 			r.Heartbeats++
 		case len(r.Changes) == limit || bytes > mostBytes:
 			r.More = true
@@ -255,8 +236,8 @@ func (a *asked) timeline(ctx context.Context) (any, error) {
 }
 
 // state answers with what is uncertain in the first line, and an object in each that follows.
-func (h *Set) state(ctx context.Context, values url.Values) (any, error) {
-	selector, err := labels.Parse(values.Get("selector"))
+func (h *Set) state(ctx context.Context, parameters url.Values) (any, error) {
+	selector, err := labels.Parse(parameters.Get("selector"))
 	if err != nil {
 		return nil, badQuestion(fmt.Errorf("selector: %w", err))
 	}
@@ -268,8 +249,7 @@ func (h *Set) state(ctx context.Context, values url.Values) (any, error) {
 		release()
 		return nil, err
 	}
-	a := &asked{history: o.history, q: values}
-	head, wanted, err := a.stateQuery()
+	head, wanted, err := newRequest(o.history, parameters).findState()
 	o.free()
 	if err != nil {
 		release()
@@ -341,32 +321,24 @@ type stateLine struct {
 	Object json.RawMessage `json:"object,omitempty"`
 }
 
-func (a *asked) stateQuery() (head stateHead, wanted query.StateQuery, err error) {
-	p, err := a.point("at")
-	cluster, clusterErr := a.cluster()
-	if err := cmp.Or(err, clusterErr); err != nil {
-		return head, wanted, err
-	}
-	wanted = query.StateQuery{Namespace: a.namespace(), At: p}
-	if wanted.Units, err = a.units(cluster); err != nil {
-		return head, wanted, err
-	}
-	if err := a.history.Coverage.CheckState(wanted); err != nil {
-		return head, wanted, err
-	}
-	holes, unlisted, err := a.history.Coverage.UncertainState(wanted)
+func (q *request) findState() (head stateHead, wanted query.StateQuery, err error) {
+	p, err := q.point("at")
 	if err != nil {
 		return head, wanted, err
 	}
-	if head.uncertainty, err = a.uncertainty(holes); err != nil {
+	found, err := q.ofSeveral().State(q.kinds(), p)
+	if err != nil {
+		return head, wanted, err
+	}
+	if head.uncertainty, err = q.uncertainty(found.Holes); err != nil {
 		return head, wanted, err
 	}
 	if !p.IsZero() {
 		head.At = p.String()
 	}
 	head.Unlisted = []string{}
-	for _, u := range unlisted {
+	for _, u := range found.Unlisted {
 		head.Unlisted = append(head.Unlisted, u.Unit.GroupResource())
 	}
-	return head, wanted, nil
+	return head, found.StateQuery, nil
 }

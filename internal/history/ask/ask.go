@@ -92,28 +92,13 @@ func (o *openHistory) isEnding() bool {
 	}
 }
 
-// Error is an error of a question with the HTTP status that it is answered with.
-type Error struct {
-	Code int
-	Err  error
-}
-
-func (e *Error) Error() string { return e.Err.Error() }
-func (e *Error) Unwrap() error { return e.Err }
-
-// HTTPStatus is what a server answers with.
-func (e *Error) HTTPStatus() int { return e.Code }
-
-func badQuestion(err error) error { return &Error{Code: http.StatusBadRequest, Err: err} }
-
-func notFound(err error) error { return &Error{Code: http.StatusNotFound, Err: err} }
-
 // Ask implements admin.Historian.
-func (h *Set) Ask(ctx context.Context, question string, q url.Values) (any, error) {
-	questions := map[string]func(*asked, context.Context) (any, error){
-		"versions": (*asked).versions, "object": (*asked).object, "diff": (*asked).diff,
-		"timeline": (*asked).timeline, "search": (*asked).search, "resources": (*asked).resources,
-		"state": nil,
+func (h *Set) Ask(ctx context.Context, question string, parameters url.Values) (any, error) {
+	questions := map[string]func(*request, context.Context) (any, error){
+		"versions": (*request).versions, "object": (*request).object, "diff": (*request).diff,
+		"timeline": (*request).timeline, "search": (*request).search,
+		"resources": (*request).resources,
+		"state":     nil,
 	}
 	answer, known := questions[question]
 	if !known {
@@ -121,7 +106,7 @@ func (h *Set) Ask(ctx context.Context, question string, q url.Values) (any, erro
 			"state, search and resources", question))
 	}
 	if question == "state" { // it outlives this call
-		return h.state(ctx, q)
+		return h.state(ctx, parameters)
 	}
 	o, ctx, release := h.ask(ctx)
 	defer release()
@@ -135,8 +120,7 @@ func (h *Set) Ask(ctx context.Context, question string, q url.Values) (any, erro
 		return nil, err
 	}
 	defer o.free()
-	a := &asked{history: o.history, q: q}
-	result, err := answer(a, ctx)
+	result, err := answer(newRequest(o.history, parameters), ctx)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -176,33 +160,51 @@ func classifyAnswer(err error) error {
 	case errors.Is(err, query.ErrUnknownResource), errors.Is(err, query.ErrDidNotExist),
 		errors.Is(err, query.ErrNotKnown):
 		return notFound(err)
-	case errors.Is(err, query.ErrSeveralClusters):
-		return badQuestion(fmt.Errorf("%w; give one with cluster=", err))
 	}
 	return err
 }
 
-// asked is one question.
-type asked struct {
-	history *query.Questions
-	q       url.Values
+// request is a question of the admin server: Namespace and Cluster of the Question are its
+// parameters.
+type request struct {
+	Question
+	parameters url.Values
 }
 
-// point is a parameter that is a time or a resourceVersion; the zero point when it is left out.
-func (a *asked) point(name string) (p query.Point, err error) {
-	text := a.q.Get(name)
-	if text == "" {
-		return p, nil
-	}
-	if p, err = query.ParsePoint(text, time.Now()); err != nil {
-		return p, badQuestion(fmt.Errorf("%s: %w", name, err))
-	}
-	return p, nil
+func newRequest(history *query.Questions, parameters url.Values) *request {
+	return &request{Question{
+		History: history, Cluster: parameters.Get("cluster"), Namespace: parameters.Get("namespace"),
+		ClusterOption: "cluster=",
+	}, parameters}
 }
 
-// limit is a parameter that bounds an answer.
-func (a *asked) limit(fallback, most int) (int, error) {
-	text := a.q.Get("limit")
+// point reads a parameter that is a time or a resourceVersion; the zero point where it is left out.
+func (q *request) point(name string) (query.Point, error) {
+	p, err := ParsePoint(name, q.parameters.Get(name))
+	if err != nil {
+		err = badQuestion(err)
+	}
+	return p, err
+}
+
+// ofSeveral returns the question about several objects: in all namespaces where none is given.
+func (q *request) ofSeveral() *Question {
+	several := q.Question
+	several.Namespace = cmp.Or(q.Namespace, "*")
+	return &several
+}
+
+// kinds returns the resources that are asked for, none for all.
+func (q *request) kinds() (names []string) {
+	for _, list := range q.parameters["kind"] {
+		names = append(names, strings.Split(list, ",")...)
+	}
+	return names
+}
+
+// limit returns a parameter that bounds an answer.
+func (q *request) limit(fallback, most int) (int, error) {
+	text := q.parameters.Get("limit")
 	if text == "" {
 		return fallback, nil
 	}
@@ -213,38 +215,14 @@ func (a *asked) limit(fallback, most int) (int, error) {
 	return n, nil
 }
 
-// Cluster is the one that is meant.
-func (a *asked) cluster() (string, error) {
-	clusters := a.history.Resources.Clusters()
-	name := a.q.Get("cluster")
-	switch {
-	case name != "":
-		return name, nil
-	case len(clusters) > 1:
-		return "", badQuestion(fmt.Errorf("the history has several clusters, give one with cluster=: %s",
-			strings.Join(clusters, ", ")))
-	case len(clusters) == 0:
-		return "", nil
-	}
-	return clusters[0], nil
-}
-
-// find is the object that is meant: object=deploy/web&namespace=shop.
-func (a *asked) find() (*query.Object, error) {
-	kind, name, found := strings.Cut(a.q.Get("object"), "/")
-	if !found || kind == "" || name == "" || strings.Contains(name, "/") {
+// findObject finds the object of the request: object=deploy/web&namespace=shop.
+func (q *request) findObject() (*query.Object, error) {
+	kind, name, ok := SplitObject(q.parameters.Get("object"))
+	if !ok {
 		return nil, badQuestion(errors.New("want object=KIND/NAME, as object=deploy/web&namespace=shop"))
 	}
-	units, err := a.history.Resources.Resolve(kind, a.q.Get("cluster"))
-	if err != nil {
-		return nil, err
-	}
-	object, _, err := a.history.Objects.Find(units, a.q.Get("namespace"), name)
-	if err == nil && object == nil {
-		err = notFound(fmt.Errorf("the history has never seen %s %s in namespace %q", units[0].Resource,
-			name, a.q.Get("namespace")))
-	}
-	return object, err
+	o, _, err := q.Find(kind, name)
+	return o, err
 }
 
 // objectReport names an object.
@@ -285,22 +263,10 @@ type uncertainty struct {
 	Incomplete []holeReport `json:"incomplete"`
 }
 
-func (a *asked) uncertainty(holes []*query.Notice) (u uncertainty, err error) {
-	u.Horizon, err = a.history.Coverage.Horizon()
+func (q *request) uncertainty(holes []*query.Notice) (u uncertainty, err error) {
+	u.Horizon, err = q.History.Coverage.Horizon()
 	u.Incomplete = reportHoles(holes)
 	return u, err
-}
-
-// namespace is the parameter: all when it is left out.
-func (a *asked) namespace() string { return cmp.Or(a.q.Get("namespace"), "*") }
-
-// units are those of the resources that are asked for.
-func (a *asked) units(cluster string) ([]*record.Unit, error) {
-	var names []string
-	for _, list := range a.q["kind"] {
-		names = append(names, strings.Split(list, ",")...)
-	}
-	return a.history.Resources.Select(cluster, names)
 }
 
 // resourcesReport says of what there is a history.
@@ -311,9 +277,9 @@ type resourcesReport struct {
 	Horizon   time.Time `json:"horizon,omitzero"`
 }
 
-func (a *asked) resources(_ context.Context) (any, error) {
-	r := resourcesReport{Kept: true, Clusters: a.history.Resources.Clusters(), Resources: []string{}}
-	for _, u := range a.history.Resources.Units() {
+func (q *request) resources(_ context.Context) (any, error) {
+	r := resourcesReport{Kept: true, Clusters: q.History.Resources.Clusters(), Resources: []string{}}
+	for _, u := range q.History.Resources.Units() {
 		if u.Resource != "" && u.Source != record.ArchiveSource {
 			r.Resources = append(r.Resources, u.GroupResource())
 		}
@@ -321,7 +287,7 @@ func (a *asked) resources(_ context.Context) (any, error) {
 	slices.Sort(r.Resources)
 	r.Resources = slices.Compact(r.Resources)
 	var err error
-	r.Horizon, err = a.history.Coverage.Horizon()
+	r.Horizon, err = q.History.Coverage.Horizon()
 	return r, err
 }
 
@@ -338,27 +304,27 @@ const (
 )
 
 // search finds objects whose name has a text in it, or those of one kind: deploy/web.
-func (a *asked) search(ctx context.Context) (any, error) {
-	limit, err := a.limit(defaultFound, mostFound)
-	cluster, clusterErr := a.cluster()
+func (q *request) search(ctx context.Context) (any, error) {
+	limit, err := q.limit(defaultFound, mostFound)
+	cluster, clusterErr := q.OneCluster()
 	if err := cmp.Or(err, clusterErr); err != nil {
 		return nil, err
 	}
-	kind, part, qualified := strings.Cut(a.q.Get("q"), "/")
+	kind, part, qualified := strings.Cut(q.parameters.Get("q"), "/")
 	var kinds []string
 	if qualified {
 		kinds = []string{kind}
 	} else {
 		part = kind
 	}
-	units, err := a.history.Resources.Select(cluster, kinds)
+	units, err := q.History.Resources.Select(cluster, kinds)
 	if err != nil {
 		return nil, err
 	}
 	r := searchReport{Objects: []objectReport{}}
 	seen := map[objectReport]bool{} // of several informers
 	for _, u := range units {
-		for o, err := range a.history.Objects.All(u, a.q.Get("namespace")) {
+		for o, err := range q.History.Objects.All(u, q.parameters.Get("namespace")) {
 			if err := cmp.Or(err, ctx.Err()); err != nil {
 				return nil, err
 			}

@@ -28,7 +28,7 @@ const (
 	// unit, axis, level, block, namespace, name, from -> until: a life that has ended
 	SpaceLife = 'L'
 	// unit, second, id -> event about an informer, or dead letter, in CloudEvents' JSON
-	SpaceMark = 'G'
+	SpaceNotice = 'G'
 	// unit, scope -> version and time of the newest progress
 	SpaceProgress = 'P'
 )
@@ -36,10 +36,10 @@ const (
 // Separator ends a namespace or a name in a key. No object in Kubernetes has it in one.
 const Separator = 0
 
-// Meta is the key of a fact about the whole history.
+// Meta returns the key of a fact about the whole history.
 func Meta(name string) []byte { return append([]byte{spaceMeta}, name...) }
 
-// Position is where a source is read to.
+// Position returns where a source is read to.
 func Position(source string) []byte { return append([]byte{spacePosition}, source...) }
 
 // InUnit appends the beginning of a unit's keys in a space.
@@ -81,7 +81,7 @@ const BucketSeconds = 300
 // ClockSeconds is how fine times are mapped onto versions.
 const ClockSeconds = 60
 
-// Seconds is a time as keys have it. What is before 1970 or behind 2105 is at the limits.
+// Seconds returns a time as keys have it. What is before 1970 or behind 2105 is at the limits.
 func Seconds(t time.Time) uint32 {
 	if t.IsZero() {
 		return 0
@@ -89,7 +89,7 @@ func Seconds(t time.Time) uint32 {
 	return uint32(min(max(t.Unix(), 0), math.MaxUint32))
 }
 
-// Timeline is the beginning of a cluster's keys in the timeline.
+// Timeline returns the beginning of a cluster's keys in the timeline.
 func Timeline(source uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte{spaceTimeline}, source)
 }
@@ -154,28 +154,29 @@ func (t *Entry) Compare(other *Entry) int {
 		t.Seq.Compare(other.Seq))
 }
 
-// Clock is the key of a minute of a unit.
+// Clock returns the key of a minute of a unit.
 func Clock(unit, era, minute uint32) []byte {
 	key := InUnit(make([]byte, 0, 16), SpaceClock, unit)
 	key = binary.BigEndian.AppendUint32(key, era)
 	return binary.BigEndian.AppendUint32(key, minute)
 }
 
-// Mark is the key of what the stream said about a unit at a time.
-func Mark(unit, second uint32, id string) []byte {
-	key := InUnit(make([]byte, 0, 16+len(id)), SpaceMark, unit)
+// Notice returns the key of what the stream said about a unit at a time.
+func Notice(unit, second uint32, id string) []byte {
+	key := InUnit(make([]byte, 0, 16+len(id)), SpaceNotice, unit)
 	return append(binary.BigEndian.AppendUint32(key, second), id...)
 }
 
-// Progress is the key of the newest progress of a unit.
+// Progress returns the key of the newest progress of a unit.
 func Progress(unit uint32, scope string) []byte {
 	return append(InUnit(make([]byte, 0, 8+len(scope)), SpaceProgress, unit), scope...)
 }
 
-// Reached is the key of the highest version of a unit.
+// Reached returns the key of the highest version of a unit.
 func Reached(unit uint32) []byte { return InUnit(nil, spaceReached, unit) }
 
-// After is the first key behind all that begin with a prefix, which does not consist of 0xff alone.
+// After returns the first key behind all that begin with a prefix, which does not consist of 0xff
+// alone.
 func After(prefix []byte) []byte {
 	end := bytes.Clone(prefix)
 	for i := len(end) - 1; i >= 0; i-- {
@@ -207,7 +208,7 @@ type LifeBegin struct {
 	Version uint64
 }
 
-// Min is the lower of both.
+// Min returns the lower of both.
 func (l LifeBegin) Min(other LifeBegin) LifeBegin {
 	return LifeBegin{min(l.Second, other.Second), min(l.Version, other.Version)}
 }
@@ -225,12 +226,12 @@ func Alive(object []byte) []byte {
 	return key
 }
 
-// Axis is the beginning of the keys of the finished lives of a unit on an axis.
+// Axis returns the beginning of the keys of the finished lives of a unit on an axis.
 func Axis(unit uint32, axis byte) []byte {
 	return append(InUnit(make([]byte, 0, 64), SpaceLife, unit), axis)
 }
 
-// Block is the beginning of the keys of a block of a level.
+// Block returns the beginning of the keys of a block of a level.
 func Block(unit uint32, axis, level byte, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(Axis(unit, axis), level), number>>level)
 }
@@ -266,8 +267,8 @@ func ReadBegin(value []byte) (l LifeBegin, ok bool) {
 	return LifeBegin{binary.BigEndian.Uint32(value), binary.BigEndian.Uint64(value[second:])}, true
 }
 
-// LevelOf is the level of the key of a finished life.
+// LevelOf returns the level of the key of a finished life.
 func LevelOf(key []byte) byte { return key[levelAt] }
 
-// BlockOf is the number of its block.
+// BlockOf returns the number of its block.
 func BlockOf(key []byte) uint64 { return binary.BigEndian.Uint64(key[blockAt:]) }

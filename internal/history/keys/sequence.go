@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Sequence is the place of a version among all of its object: the attribute of that name, taken
+// Sequence orders a version among all of its object: the attribute of that name, taken
 // apart. Its bytes sort as the attribute does.
 type Sequence struct {
 	// Era counts how often versions began again.
@@ -105,7 +105,7 @@ func ParseSequence(attribute, version string, deleted bool) Sequence {
 	return s
 }
 
-// NewSequence is the place of a version as text in an era.
+// NewSequence returns the sequence of a version as text in an era.
 func NewSequence(era uint32, version string, deleted bool) Sequence {
 	s := Sequence{Era: era, Deleted: deleted}
 	n, err := strconv.ParseUint(version, 10, 64)
@@ -120,7 +120,7 @@ func NewSequence(era uint32, version string, deleted bool) Sequence {
 	return s
 }
 
-// ResourceVersion is the version as text.
+// ResourceVersion returns the version as text.
 func (s Sequence) ResourceVersion() string {
 	if s.IsNumber() {
 		return strconv.FormatUint(s.Version, 10)
@@ -136,7 +136,7 @@ func (s Sequence) AppendResourceVersion(dst []byte) []byte {
 	return append(dst, s.text...)
 }
 
-// String is the attribute, as the bridge writes it.
+// String returns the attribute, as the bridge writes it.
 func (s Sequence) String() string { return string(s.AppendText(nil)) }
 
 // AppendText appends the attribute.

@@ -20,9 +20,9 @@ import (
 // than what the hint, which is a minute, already costs.
 const catchUp = keys.ClockSeconds * time.Second
 
-// lastBefore is the highest version of a name with a time before the given one. Within an era and a
-// uid times never go back. But a delete has the time when it was observed, and a successor under
-// the name the time when it was written, so that one may be earlier:
+// lastBefore returns the highest version of a name with a time before the given one. Within an era
+// and a uid times never go back. But a delete has the time when it was observed, and a successor
+// under the name the time when it was written, so that one may be earlier:
 //
 //	v48 11:00:00 added    the bridge is cut off from 12:00:05 to 12:01:00
 //	v49 12:01:00 deleted  observed when the bridge was back
@@ -50,7 +50,7 @@ func (r *reader) lastBefore(o *Object, at time.Time) (seq keys.Sequence, found b
 	}
 }
 
-// lastInEra is the last version before a time within one era.
+// lastInEra returns the last version before a time within one era.
 func (r *reader) lastInEra(
 	o *Object, prefix, era []byte, number uint32, at time.Time,
 ) (keys.Sequence, bool, error) {
@@ -91,7 +91,7 @@ func (r *reader) lastInEra(
 	return keys.Sequence{}, false, r.it.Error()
 }
 
-// forward is the key of the last version before a time, from the iterator on; nil for none. A
+// forward returns the key of the last version before a time, from the iterator on; nil for none. A
 // version that is not before does not end the search: it may be of a backlog with a successor that
 // was written before the time. All of a backlog is observed within catchUp.
 func (r *reader) forward(era []byte, at time.Time) (key []byte, err error) {
@@ -112,7 +112,7 @@ func (r *reader) forward(era []byte, at time.Time) (key []byte, err error) {
 	return key, r.it.Error()
 }
 
-// time is that of the version at the iterator.
+// time returns the time of the version at the iterator.
 func (r *reader) time() (time.Time, error) {
 	value, err := r.it.ValueAndErr()
 	if err != nil {
@@ -140,7 +140,8 @@ func (r *reader) lowestAfter(u *record.Unit, era uint32, at time.Time) (lowest u
 	return lowest, err
 }
 
-// lowestAfter is the lowest version that a watch reported after the minute of a time; 0 for none.
+// lowestAfter returns the lowest version that a watch reported after the minute of a time; 0 for
+// none.
 func lowestAfter(db DB, u *record.Unit, era uint32, at time.Time) (uint64, error) {
 	lower := keys.Clock(u.Number, era, keys.Seconds(at)/keys.ClockSeconds+1)
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: keys.After(lower[:9])})
@@ -158,12 +159,12 @@ func lowestAfter(db DB, u *record.Unit, era uint32, at time.Time) (uint64, error
 	return binary.BigEndian.Uint64(value), nil
 }
 
-// Horizon is the time from which on the history is complete, as far as the stream was. Of what
+// Horizon returns the time from which on the history is complete, as far as the stream was. Of what
 // lived then there is the version of before, too. Zero: nothing was ever removed.
 func (h Coverage) Horizon() (time.Time, error) { return h.db.Horizon() }
 
-// CheckState is an error with ErrNotKnown where retention has removed what a state needs: its point
-// is before the horizon.
+// CheckState returns an error with ErrNotKnown where retention has removed what a state needs: its
+// point is before the horizon.
 func (h Coverage) CheckState(q StateQuery) error {
 	horizon, err := h.Horizon()
 	if err != nil || horizon.IsZero() || len(q.Units) == 0 {
@@ -186,8 +187,8 @@ func (h Coverage) CheckState(q StateQuery) error {
 		since)
 }
 
-// firstVersion is the lowest version that a watch reported since a time; without one the newest
-// that is known. A state of a lower one may need versions of before.
+// firstVersion returns the lowest version that a watch reported since a time; without one the
+// newest that is known. A state of a lower one may need versions of before.
 func (h Coverage) firstVersion(source string, since time.Time) (uint64, error) {
 	first := uint64(math.MaxUint64)
 	for _, u := range h.db.Units() {
@@ -206,8 +207,8 @@ func (h Coverage) firstVersion(source string, since time.Time) (uint64, error) {
 	return first, nil
 }
 
-// firstOfUnit is the lowest version in the first minute from one on, over all eras; the highest
-// number for none.
+// firstOfUnit returns the lowest version in the first minute from one on, over all eras; the
+// highest number for none.
 func (h Coverage) firstOfUnit(u *record.Unit, minute uint32) (uint64, error) {
 	prefix := keys.InUnit(nil, keys.SpaceClock, u.Number)
 	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
@@ -235,9 +236,9 @@ func (h Coverage) firstOfUnit(u *record.Unit, minute uint32) (uint64, error) {
 	return first, it.Error()
 }
 
-// CompleteUntil is the time up to which the stream itself says that all changes of units are in it:
-// the earliest of their newest progress events, of all partitions of which one was read. Zero where
-// one of them has none.
+// CompleteUntil returns the time up to which the stream itself says that all changes of units are
+// in it: the earliest of their newest progress events, of all partitions of which one was read.
+// Zero where one of them has none.
 func (h Coverage) CompleteUntil(units []*record.Unit) (until time.Time, err error) {
 	for _, u := range units {
 		prefix := keys.InUnit(nil, keys.SpaceProgress, u.Number)
@@ -248,7 +249,7 @@ func (h Coverage) CompleteUntil(units []*record.Unit) (until time.Time, err erro
 		found := false
 		for ok := it.First(); ok && err == nil; ok = it.Next() {
 			var m *Notice
-			if m, err = ReadMark(u, it.Value()); err == nil {
+			if m, err = ReadNotice(u, it.Value()); err == nil {
 				found = true
 				if until.IsZero() || m.Time.Before(until) {
 					until = m.Time
@@ -262,14 +263,14 @@ func (h Coverage) CompleteUntil(units []*record.Unit) (until time.Time, err erro
 	return until, nil
 }
 
-// ListedVersion is the lowest resourceVersion at which the last list of one of some units was:
+// ListedVersion returns the lowest resourceVersion at which the last list of one of some units was:
 // every version up to it is stored. What came later may be stored in any order of versions. 0 where
 // one of them has no list.
 func (h Coverage) ListedVersion(units []*record.Unit) (uint64, error) {
 	lowest := uint64(0)
 	for i, u := range units {
 		lists := map[string]uint64{} // of each namespace that is listed by itself
-		for m, err := range h.Marks(u, time.Time{}, time.Time{}) {
+		for m, err := range h.Notices(u, time.Time{}, time.Time{}) {
 			if err != nil {
 				return 0, err
 			}

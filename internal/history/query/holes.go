@@ -19,7 +19,110 @@ import (
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
-// IsHole reports whether something may be missing because of what the mark says.
+// Notice is something that the stream says about itself.
+type Notice struct {
+	Unit  *record.Unit
+	Event event.Event
+	Time  time.Time
+	// Reason of a gap: "expired", "dropped", "forgotten", "removed", and others.
+	Reason string
+	// From and To are resourceVersions, Since and Until are the times between which something may
+	// be missing, where that is known.
+	From, To     string
+	Since, Until time.Time
+}
+
+// Type and reason of the notice for what a stream had removed before an archiver read it.
+const (
+	TypeRemoved   = "dev.kubebridge.informer.gap"
+	ReasonRemoved = "removed"
+)
+
+// Removal is the data of such a notice.
+type Removal struct {
+	Reason string `json:"reason"`
+	Lane   string `json:"lane"`
+	// From and To are the offsets of the first and the last message that is missing.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Since and Until are when the messages before and behind were stored.
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"`
+}
+
+// Notices returns the notices about a unit from one time to another, and about the archive itself,
+// in their order. A zero time is no limit. The error is the last element.
+func (h Coverage) Notices(u *record.Unit, since, until time.Time) iter.Seq2[*Notice, error] {
+	return func(yield func(*Notice, error) bool) {
+		for _, other := range h.db.Units() {
+			if other != u && (other.Source != record.ArchiveSource || u.Source == record.ArchiveSource) {
+				continue
+			}
+			if !h.eachNotice(other, since, until, yield) {
+				return
+			}
+		}
+	}
+}
+
+// eachNotice reports whether to continue.
+func (h Coverage) eachNotice(u *record.Unit, since, until time.Time, yield func(*Notice, error) bool) bool {
+	prefix := keys.InUnit(nil, keys.SpaceNotice, u.Number)
+	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
+	if err != nil {
+		yield(nil, h.db.ReadError(err))
+		return false
+	}
+	defer it.Close()
+	var synced time.Time
+	for it.First(); it.Valid(); it.Next() {
+		value, err := it.ValueAndErr()
+		if err == nil {
+			var m *Notice
+			if m, err = ReadNotice(u, value); err == nil {
+				if err := h.addSince(m, synced); err != nil {
+					yield(nil, h.db.ReadError(err))
+					return false
+				}
+				if m.Event.Op == event.Synced {
+					synced = m.Time
+				}
+				begins, ends := m.span()
+				if !since.IsZero() && ends.Before(since) || !until.IsZero() && begins.After(until) {
+					continue
+				}
+				if !yield(m, nil) {
+					return false
+				}
+				continue
+			}
+		}
+		yield(nil, h.db.ReadError(err))
+		return false
+	}
+	if err := it.Error(); err != nil {
+		yield(nil, h.db.ReadError(err))
+		return false
+	}
+	return true
+}
+
+// ReadNotice reads a notice of a unit. Its Since is not known for a gap of a bridge.
+func ReadNotice(u *record.Unit, document []byte) (*Notice, error) {
+	e, err := record.ReadNotice(document)
+	if err != nil {
+		return nil, err
+	}
+	m := &Notice{Unit: u, Event: e, Time: record.TimeOf(&e)}
+	var data Removal
+	if json.Unmarshal(e.InformerData(), &data) == nil { // another payload has no reason
+		m.Reason, m.From, m.To, m.Since, m.Until = data.Reason, data.From, data.To, data.Since,
+			data.Until
+	}
+	return m, nil
+}
+
+// IsHole reports whether something may be missing because of what the notice says.
 func (m *Notice) IsHole() bool { return m.Event.Op != event.Synced && m.Event.Op != event.Progress }
 
 // What says in a few words what may be missing.
@@ -48,7 +151,7 @@ func (m *Notice) Warning() string {
 	return fmt.Sprintf("this answer may be incomplete: %s, %s%s", m.What(), ShowTime(m.Time), until)
 }
 
-// span is the time in which something may be missing.
+// span returns the time in which something may be missing.
 func (m *Notice) span() (begins, ends time.Time) {
 	begins, ends = m.Time, m.Time
 	if !m.Since.IsZero() && m.Since.Before(begins) {
@@ -60,8 +163,8 @@ func (m *Notice) span() (begins, ends time.Time) {
 	return begins, ends
 }
 
-// versions are those between which something is missing; false where they are no numbers, or were
-// used twice.
+// versions returns the versions between which something is missing; false where they are no
+// numbers, or were used twice.
 func (m *Notice) versions() (from, to uint64, ok bool) {
 	to, err := strconv.ParseUint(m.To, 10, 64)
 	if m.From != "" && err == nil {
@@ -84,7 +187,8 @@ func (m *Notice) covers(p Point) bool {
 	return p.At.After(begins) && p.At.Before(m.Time)
 }
 
-// concerns reports whether a mark is about an object, as one of a version of another object is not.
+// concerns reports whether a notice is about an object, as one of a version of another object is
+// not.
 func (m *Notice) concerns(o *Object) bool {
 	key := m.Event.PartitionKey
 	if m.Event.Op != event.Quarantined || !strings.Contains(key, "/") {
@@ -93,7 +197,7 @@ func (m *Notice) concerns(o *Object) bool {
 	return key == o.Unit.GroupResource()+"/"+o.Namespace+"/"+o.Name
 }
 
-// object is the one of which a version could not be parsed; nil where the mark names none.
+// object returns the object of a version that could not be parsed; nil where the notice names none.
 func (m *Notice) object() *Object {
 	parts := strings.Split(m.Event.PartitionKey, "/")
 	if m.Event.Op != event.Quarantined || len(parts) != 3 {
@@ -102,7 +206,7 @@ func (m *Notice) object() *Object {
 	return &Object{Unit: m.Unit, Namespace: parts[1], Name: parts[2]}
 }
 
-// isHealed reports whether a list that ends after the mark reports the state again, deletes
+// isHealed reports whether a list that ends after the notice reports the state again, deletes
 // included.
 func (m *Notice) isHealed(synced time.Time) bool {
 	switch m.Reason {
@@ -112,9 +216,9 @@ func (m *Notice) isHealed(synced time.Time) bool {
 	return false
 }
 
-// Holes are what may be missing of an object's versions from one time to another.
+// Holes returns what may be missing of an object's versions from one time to another.
 func (h Coverage) Holes(o *Object, since, until time.Time) (holes []*Notice, err error) {
-	for m, err := range h.Marks(o.Unit, since, until) {
+	for m, err := range h.Notices(o.Unit, since, until) {
 		if err != nil {
 			return nil, err
 		}
@@ -125,11 +229,11 @@ func (h Coverage) Holes(o *Object, since, until time.Time) (holes []*Notice, err
 	return holes, nil
 }
 
-// Uncertain are the holes because of which an object may have been another one at a point than v,
-// its last version of before; nil for none. A list heals a hole for what comes after the list.
+// Uncertain returns the holes because of which an object may have been another one at a point than
+// v, its last version of before; nil for none. A list heals a hole for what comes after the list.
 func (h Coverage) Uncertain(o *Object, v *Version, p Point) (holes []*Notice, err error) {
 	var synced time.Time
-	for m, err := range h.Marks(o.Unit, time.Time{}, time.Time{}) {
+	for m, err := range h.Notices(o.Unit, time.Time{}, time.Time{}) {
 		switch {
 		case err != nil:
 			return nil, err
@@ -182,8 +286,8 @@ func (m *Notice) endsBefore(v *Version) bool {
 	return v != nil && ends.Before(v.Time)
 }
 
-// isUpTo reports whether a mark is of before a point. One of the archive has no version, and is of
-// before any.
+// isUpTo reports whether a notice is of before a point. One of the archive has no version, and is
+// of before any.
 func (m *Notice) isUpTo(p Point) bool {
 	if p.Version == 0 {
 		return p.At.IsZero() || !m.Time.After(p.At)
@@ -192,11 +296,11 @@ func (m *Notice) isUpTo(p Point) bool {
 	return err != nil || n <= p.Version
 }
 
-// HolesOf are what may be missing of the objects of units from one time to another.
+// HolesOf returns what may be missing of the objects of units from one time to another.
 func (h Coverage) HolesOf(units []*record.Unit, since, until time.Time) (holes []*Notice, err error) {
 	seen := map[string]bool{}
 	for _, u := range units {
-		for m, err := range h.Marks(u, since, until) {
+		for m, err := range h.Notices(u, since, until) {
 			if err != nil {
 				return nil, err
 			}
@@ -234,8 +338,8 @@ func (h Coverage) addSince(m *Notice, synced time.Time) error {
 	return nil
 }
 
-// lastSeen is the start of the last minute up to a time in which a watch reported a version up to
-// one, in the last era up to one that has such a minute; the zero time for none.
+// lastSeen returns the start of the last minute up to a time in which a watch reported a version up
+// to one, in the last era up to one that has such a minute; the zero time for none.
 func (h Coverage) lastSeen(
 	u *record.Unit, era uint32, version uint64, at time.Time,
 ) (time.Time, error) {
@@ -258,107 +362,4 @@ func (h Coverage) lastSeen(
 		}
 	}
 	return time.Time{}, it.Error()
-}
-
-// Type and reason of the mark for what a stream had removed before an archiver read it.
-const (
-	TypeRemoved   = "dev.kubebridge.informer.gap"
-	ReasonRemoved = "removed"
-)
-
-// Removal is the data of such a mark.
-type Removal struct {
-	Reason string `json:"reason"`
-	Lane   string `json:"lane"`
-	// From and To are the offsets of the first and the last message that is missing.
-	From string `json:"from"`
-	To   string `json:"to"`
-	// Since and Until are when the messages before and behind were stored.
-	Since time.Time `json:"since"`
-	Until time.Time `json:"until"`
-}
-
-// Notice is something that the stream says about itself.
-type Notice struct {
-	Unit  *record.Unit
-	Event event.Event
-	Time  time.Time
-	// Reason of a gap: "expired", "dropped", "forgotten", "removed", and others.
-	Reason string
-	// From and To are resourceVersions, Since and Until are the times between which something may
-	// be missing, where that is known.
-	From, To     string
-	Since, Until time.Time
-}
-
-// Marks are those of a unit from one time to another, and of the archive itself, in their order. A
-// zero time is no limit. The error is the last element.
-func (h Coverage) Marks(u *record.Unit, since, until time.Time) iter.Seq2[*Notice, error] {
-	return func(yield func(*Notice, error) bool) {
-		for _, other := range h.db.Units() {
-			if other != u && (other.Source != record.ArchiveSource || u.Source == record.ArchiveSource) {
-				continue
-			}
-			if !h.marks(other, since, until, yield) {
-				return
-			}
-		}
-	}
-}
-
-// marks reports whether to continue.
-func (h Coverage) marks(u *record.Unit, since, until time.Time, yield func(*Notice, error) bool) bool {
-	prefix := keys.InUnit(nil, keys.SpaceMark, u.Number)
-	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
-	if err != nil {
-		yield(nil, h.db.ReadError(err))
-		return false
-	}
-	defer it.Close()
-	var synced time.Time
-	for it.First(); it.Valid(); it.Next() {
-		value, err := it.ValueAndErr()
-		if err == nil {
-			var m *Notice
-			if m, err = ReadMark(u, value); err == nil {
-				if err := h.addSince(m, synced); err != nil {
-					yield(nil, h.db.ReadError(err))
-					return false
-				}
-				if m.Event.Op == event.Synced {
-					synced = m.Time
-				}
-				begins, ends := m.span()
-				if !since.IsZero() && ends.Before(since) || !until.IsZero() && begins.After(until) {
-					continue
-				}
-				if !yield(m, nil) {
-					return false
-				}
-				continue
-			}
-		}
-		yield(nil, h.db.ReadError(err))
-		return false
-	}
-	if err := it.Error(); err != nil {
-		yield(nil, h.db.ReadError(err))
-		return false
-	}
-	return true
-}
-
-// ReadMark reads a mark of a unit. Its Since is not known for a gap of a bridge.
-func ReadMark(u *record.Unit, document []byte) (*Notice, error) {
-	e, err := record.ReadMark(document)
-	if err != nil {
-		return nil, err
-	}
-	m := &Notice{Unit: u, Event: e, Time: record.TimeOf(&e)}
-	var data Removal
-	if json.Unmarshal(e.InformerData(), &data) == nil { // another payload has no reason
-		m.Reason, m.From, m.To, m.Since, m.Until = data.Reason, data.From, data.To, data.Since,
-			data.Until
-	}
-	return m, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/settings/suggest"
 )
@@ -17,11 +18,11 @@ import (
 // DB is the database that is asked.
 type DB interface {
 	NewIter(*pebble.IterOptions) (*pebble.Iterator, error)
-	// Units are all that are known, in the order in which they came.
+	// Units returns all units, in the order in which they came.
 	Units() []*record.Unit
-	// Unit is the one of a number, nil for none.
+	// Unit returns the unit of a number, nil for none.
 	Unit(number uint32) *record.Unit
-	// Horizon is the time before which only the last versions are kept, zero for none.
+	// Horizon returns the time before which only the last versions are kept, zero for none.
 	Horizon() (time.Time, error)
 	// ReadError adds to damage what can be done about it.
 	ReadError(error) error
@@ -47,7 +48,7 @@ type Timeline struct{ db DB }
 // Coverage says from when on a history is complete, up to when, and what may be missing between.
 type Coverage struct{ db DB }
 
-// New are the questions to a database.
+// New returns the questions to a database.
 func New(db DB) *Questions {
 	return &Questions{Resources{db}, Objects{db}, Timeline{db}, Coverage{db}}
 }
@@ -72,7 +73,7 @@ var shortNames = map[string]string{
 	"sts": "statefulsets", "svc": "services",
 }
 
-// ShortNames are those that kubectl knows of a resource.
+// ShortNames returns the short names that kubectl has for a resource.
 func ShortNames(resource string) (names []string) {
 	for short, long := range shortNames {
 		if long == resource {
@@ -83,7 +84,7 @@ func ShortNames(resource string) (names []string) {
 	return names
 }
 
-// Units are all that are known, in the order in which they came.
+// Units returns all units, in the order in which they came.
 func (h Resources) Units() []*record.Unit { return h.db.Units() }
 
 // Resolve finds the units of a resource, by a name as kubectl takes it: "pods", "po", "Pod",
@@ -134,7 +135,7 @@ func (h Resources) Resolve(name, cluster string) ([]*record.Unit, error) {
 	return nil, fmt.Errorf("%s: %w; there are %s", name, ErrUnknownResource, strings.Join(known, ", "))
 }
 
-// Clusters are the names of those that the history has objects of.
+// Clusters returns the names of the clusters that the history has objects of.
 func (h Resources) Clusters() (names []string) {
 	for _, u := range h.db.Units() {
 		if u.Source != record.ArchiveSource && !slices.Contains(names, u.Cluster()) {
@@ -145,8 +146,8 @@ func (h Resources) Clusters() (names []string) {
 	return names
 }
 
-// Select are the units of some resources of a cluster, named as Resolve takes them; of all for
-// none.
+// Select returns the units of some resources of a cluster, named as Resolve takes them. Without
+// names it returns the units of all.
 func (h Resources) Select(cluster string, names []string) (units []*record.Unit, err error) {
 	for _, name := range names {
 		found, err := h.Resolve(name, cluster)
@@ -166,6 +167,121 @@ func (h Resources) Select(cluster string, names []string) (units []*record.Unit,
 	return slices.Compact(units), nil
 }
 
+// ErrSeveralClusters is in the error for an object that several clusters have.
+var ErrSeveralClusters = errors.New("is in several clusters")
+
+// Find finds an object by name, in a namespace or in none: nil when no event ever named it. Where
+// several informers have it, it is the one with the newest version; the others are in others.
+func (h Objects) Find(
+	units []*record.Unit, namespace, name string,
+) (best *Object, others []*record.Unit, err error) {
+	var newest time.Time
+	var clusters []string
+	for _, u := range units {
+		for _, in := range slices.Compact([]string{namespace, ""}) {
+			object := &Object{Unit: u, Namespace: in, Name: name}
+			last, err := h.At(object, Point{})
+			if err != nil {
+				return nil, nil, err
+			}
+			if last == nil {
+				continue
+			}
+			clusters = append(clusters, u.Cluster())
+			others = append(others, u)
+			if best == nil || last.Time.After(newest) {
+				best, newest = object, last.Time
+			}
+			break
+		}
+	}
+	slices.Sort(clusters)
+	if clusters = slices.Compact(clusters); len(clusters) > 1 {
+		return nil, nil, fmt.Errorf("%s/%s %w: %s", units[0].Resource, name, ErrSeveralClusters,
+			strings.Join(clusters, ", "))
+	}
+	others = slices.DeleteFunc(others, func(u *record.Unit) bool { return u == best.Unit })
+	return best, others, nil
+}
+
+// Errors that say why there is no version of an object at a point. Each has the times.
+var (
+	// ErrDidNotExist: the history knows that there was no such object.
+	ErrDidNotExist = errors.New("did not exist")
+	// ErrNotKnown: nothing is known of the object at that point.
+	ErrNotKnown = errors.New("is not known")
+)
+
+// Existing returns the version of an object that existed at a point. Where there was none the error
+// says why.
+func (h Objects) Existing(o *Object, p Point) (*Version, error) {
+	horizon, err := h.db.Horizon()
+	if err != nil {
+		return nil, err
+	}
+	if p.IsBefore(horizon) {
+		return nil, fmt.Errorf("what %s was at %s %w: this history is kept from %s on (retention)",
+			o, p,
+			ErrNotKnown, ShowTime(horizon))
+	}
+	v, err := h.At(o, p)
+	if err == nil && (v == nil || v.Deleted()) {
+		err = h.mayHaveExisted(o, v, p)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case v == nil:
+		return nil, h.notYet(o, p, horizon)
+	case v.Deleted():
+		return nil, fmt.Errorf("%s %w at %s: it was deleted at %s (resourceVersion %s)", o,
+			ErrDidNotExist, p,
+			ShowTime(v.Time), v.Event.ResourceVersion)
+	}
+	return v, nil
+}
+
+// mayHaveExisted returns an error where an object that is not known at a point may have existed in
+// a hole. v is the end of the one before, nil for none.
+func (h Objects) mayHaveExisted(o *Object, v *Version, p Point) error {
+	holes, err := Coverage(h).Uncertain(o, v, p)
+	if err != nil || len(holes) == 0 {
+		return err
+	}
+	return fmt.Errorf("whether %s existed at %s %w: %s", o, p, ErrNotKnown, holes[0].What())
+}
+
+// notYet distinguishes an object that did not exist from one that was not known: retention may have
+// removed another one of the name before the first version that is left.
+func (h Objects) notYet(o *Object, p Point, horizon time.Time) error {
+	for first, err := range h.Versions(o, time.Time{}, time.Time{}) {
+		if err != nil {
+			return err
+		}
+		e := &first.Event
+		if e.Op == event.Added && !e.Initial && !e.Inferred && e.Cause != "entered-selector" &&
+			!first.Time.Before(horizon) && (p.Version == 0 || horizon.IsZero()) {
+			return fmt.Errorf("%s %w at %s: it was created at %s (resourceVersion %s)", o,
+				ErrDidNotExist, p,
+				ShowTime(first.Time), e.ResourceVersion)
+		}
+		return fmt.Errorf("what %s was at %s %w: the history of it begins at %s (resourceVersion %s)", o,
+			p, ErrNotKnown, ShowTime(first.Time), e.ResourceVersion)
+	}
+	return fmt.Errorf("%s %w", o, ErrNotKnown)
+}
+
+// VersionBefore returns the version before one, nil for none, and where the object had ended.
+func (h Objects) VersionBefore(v *Version) (*Version, error) {
+	r, err := newReader(h.db)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	before, err := r.before(v.Unit, v.Event.Namespace, v.Event.Name, v.seq)
+	return before, h.db.ReadError(err)
+}
+
 // Point is a place in the history of a cluster: a time, or a resourceVersion. The zero point is the
 // newest version that is known.
 type Point struct {
@@ -179,7 +295,7 @@ func (p Point) IsZero() bool { return p.At.IsZero() && p.Version == 0 }
 // IsBefore reports whether the point is a time before another.
 func (p Point) IsBefore(at time.Time) bool { return !p.At.IsZero() && p.At.Before(at) }
 
-// String is the point with its time zone.
+// String returns the point with its time zone.
 func (p Point) String() string {
 	if p.Version > 0 {
 		return "resourceVersion " + strconv.FormatUint(p.Version, 10)
@@ -187,7 +303,7 @@ func (p Point) String() string {
 	return ShowTime(p.At)
 }
 
-// ShowTime is a time with its zone, so that nobody mistakes one.
+// ShowTime returns a time with its zone, so that nobody mistakes one.
 func ShowTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 -07:00") }
 
 // ParsePoint reads a point: 14:03 (the last one that was), 2h ago, a date, RFC 3339, "now", or a

@@ -24,7 +24,7 @@ type reader struct {
 	// else nil.
 	lowest  map[minute]uint64
 	scratch scratch
-	// reuses is whether a version, with its text, may take the place of the last one.
+	// reuses: a version, with its text, may overwrite the last one.
 	reuses bool
 }
 
@@ -60,7 +60,7 @@ func newReader(db DB) (*reader, error) {
 
 func (r *reader) Close() { _ = r.it.Close() } // what went wrong was returned before
 
-// err is why the iterator is at no key, nil at the end.
+// err returns why the iterator is at no key, nil at the end.
 func (r *reader) err() error { return r.db.ReadError(r.it.Error()) }
 
 // decoded is a version with its text.
@@ -166,7 +166,7 @@ func (r *reader) readVersion() (*Version, error) {
 	return v, v.read(u, namespace, name, seq, h, d.text, d.base)
 }
 
-// atSequence is a version, nil when it is not stored.
+// atSequence returns a version, nil when it is not stored.
 func (r *reader) atSequence(
 	u *record.Unit, namespace, name string, seq keys.Sequence,
 ) (*Version, error) {
@@ -177,10 +177,10 @@ func (r *reader) atSequence(
 	return r.version()
 }
 
-// Versions are those of an object from one time to another, the oldest first. A zero time is no
-// limit. They follow what the object was before the first time, so a delete which was observed
-// later, but is of before that, is not among them. The versions are the caller's. The error is the
-// last element.
+// Versions returns the versions of an object from one time to another, the oldest first. A zero
+// time is no limit. They follow what the object was before the first time, so a delete which was
+// observed later, but is of before that, is not among them. The versions are the caller's. The
+// error is the last element.
 func (h Objects) Versions(o *Object, since, until time.Time) iter.Seq2[*Version, error] {
 	return func(yield func(*Version, error) bool) {
 		r, err := newReader(h.db)
@@ -260,7 +260,7 @@ func (r *reader) versions(
 	return r.it.Error()
 }
 
-// At is the last version of an object at a point: nil when the object was not known then.
+// At returns the last version of an object at a point: nil when the object was not known then.
 func (h Objects) At(o *Object, p Point) (*Version, error) {
 	r, err := newReader(h.db)
 	if err != nil {
@@ -274,8 +274,8 @@ func (h Objects) At(o *Object, p Point) (*Version, error) {
 	return r.atSequence(o.Unit, o.Namespace, o.Name, seq)
 }
 
-// lastAt is the last version of an object at a point. For a resourceVersion it is in the newest era
-// in which the object has one up to it.
+// lastAt returns the last version of an object at a point. For a resourceVersion it is in the
+// newest era in which the object has one up to it.
 func (r *reader) lastAt(o *Object, p Point) (seq keys.Sequence, found bool, err error) {
 	if !p.At.IsZero() {
 		return r.lastBefore(o, p.At.Add(1))
@@ -350,8 +350,8 @@ func (r *reader) isDiverged(prefix []byte, seq keys.Sequence) (bool, error) {
 	return !r.it.SeekLT(key) || !bytes.HasPrefix(r.it.Key(), era), r.it.Error()
 }
 
-// All are the objects of a unit that were ever known: of a namespace, or of all for "". The error
-// is the last element.
+// All returns the objects of a unit that were ever known: of a namespace, or of all for "". The
+// error is the last element.
 func (h Objects) All(u *record.Unit, namespace string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		prefix := keys.InUnit(nil, keys.SpaceVersion, u.Number)
@@ -383,7 +383,7 @@ func (h Objects) All(u *record.Unit, namespace string) iter.Seq2[Object, error] 
 
 // What the writer has to know of what is stored.
 
-// StoredVersion is a version of an object, nil when it is not stored.
+// StoredVersion returns a version of an object, nil when it is not stored.
 func StoredVersion(db DB, o *Object, seq keys.Sequence) (*Version, error) {
 	r, err := newReader(db)
 	if err != nil {
@@ -393,7 +393,7 @@ func StoredVersion(db DB, o *Object, seq keys.Sequence) (*Version, error) {
 	return r.atSequence(o.Unit, o.Namespace, o.Name, seq)
 }
 
-// LastBefore is the last version of an object before a time.
+// LastBefore returns the last version of an object before a time.
 func LastBefore(db DB, o *Object, at time.Time) (seq keys.Sequence, found bool, err error) {
 	r, err := newReader(db)
 	if err != nil {
@@ -403,7 +403,8 @@ func LastBefore(db DB, o *Object, at time.Time) (seq keys.Sequence, found bool, 
 	return r.lastBefore(o, at)
 }
 
-// Rebased is the version at an iterator, which it moves, stored whole instead of as a difference.
+// Rebased returns the version at an iterator, which it moves, stored whole instead of as a
+// difference.
 func Rebased(it *pebble.Iterator, o *Object, seq keys.Sequence, h record.Header) ([]byte, error) {
 	d, err := (&reader{it: it}).decode(seq, h)
 	if err != nil {
@@ -415,9 +416,9 @@ func Rebased(it *pebble.Iterator, o *Object, seq keys.Sequence, h record.Header)
 	return record.AppendRebased(nil, &h, d.base, d.text), nil
 }
 
-// Outlasts reports whether a mark of before a time leaves the states from then on uncertain. It
-// does where it is a hole that the last list before that time has not healed, and the object that
-// it names, if any, has no later version. synced is the end of that list, zero for none.
+// Outlasts reports whether notice m makes states from time at on uncertain. It returns true when m
+// is a hole that the last list before at has not healed, and m names no object, or an object
+// without a later version before at. synced is the end of that list, zero for none.
 func Outlasts(db DB, m *Notice, synced, at time.Time) (bool, error) {
 	if !m.IsHole() || m.isHealed(synced) {
 		return false, nil

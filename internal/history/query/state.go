@@ -30,10 +30,10 @@ type StateQuery struct {
 	Behind *Object
 }
 
-// State is every object that lived at a point, with the version that it had: resource by resource,
-// each in the order of namespaces and names. It is as of one moment of the history. Memory does not
-// grow with the answer. A version may be read until the next one is asked for. The error is the
-// last element.
+// State returns every object that lived at a point, with the version that it had: resource by
+// resource, each in the order of namespaces and names. It is as of one moment of the history.
+// Memory does not grow with the answer. A version may be read until the next one is asked for. The
+// error is the last element.
 func (h Objects) State(q StateQuery) iter.Seq2[*Version, error] {
 	return func(yield func(*Version, error) bool) {
 		first, err := newReader(h.db)
@@ -77,7 +77,7 @@ func (s *state) run() error {
 	return nil
 }
 
-// resource gives the objects of one resource, which several informers may have. It reports whether
+// resource yields the objects of one resource, which several informers may have. It reports whether
 // to continue.
 func (s *state) resource(units []*record.Unit) (goOn bool, err error) {
 	var walks []*liveWalk
@@ -121,9 +121,9 @@ func (s *state) resource(units []*record.Unit) (goOn bool, err error) {
 	}
 }
 
-// version is that of the object at which walks are, nil where it did not live. Of several informers
-// the one with the newest version is right: an object that left the selection of one may have come
-// into that of another with the same version.
+// version returns the version of the object at which walks are, nil where it did not live. Of
+// several informers the one with the newest version is right: an object that left the selection of
+// one may have come into that of another with the same version.
 func (s *state) version(walks []*liveWalk, names []byte) (*Version, error) {
 	var best *liveWalk
 	var newest keys.Sequence
@@ -151,7 +151,8 @@ func (s *state) version(walks []*liveWalk, names []byte) (*Version, error) {
 	return best.r.atSequence(at.Unit, at.Namespace, at.Name, newest)
 }
 
-// UnlistedUnit is a unit of which no list had ended at a point: objects may be missing that lived then.
+// UnlistedUnit is a unit of which no list had ended at a point: objects may be missing that lived
+// then.
 type UnlistedUnit struct {
 	Unit *record.Unit
 	// Until is when its first list ended, or zero when none has.
@@ -175,7 +176,7 @@ func (h Coverage) UncertainState(q StateQuery) (holes []*Notice, unlisted []Unli
 	for _, u := range q.Units {
 		var listed, synced time.Time
 		var found []*Notice
-		for m, err := range h.Marks(u, time.Time{}, time.Time{}) {
+		for m, err := range h.Notices(u, time.Time{}, time.Time{}) {
 			if err != nil {
 				return nil, nil, err
 			}
@@ -377,7 +378,7 @@ func (w *liveWalk) next() error {
 	return nil
 }
 
-// object is the one at which the walk is.
+// object returns the object at which the walk is.
 func (w *liveWalk) object() (*Object, error) {
 	parts := bytes.Split(w.names, []byte{keys.Separator})
 	if len(parts) != 3 || len(parts[2]) > 0 {

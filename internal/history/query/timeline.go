@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
@@ -28,10 +29,11 @@ type Step struct {
 	Ended, Last *Version
 }
 
-// Entries are what happened in a namespace of a cluster, or in all of them for "*", from one time
-// to another. They are in the order of time: by seconds, and in each by resourceVersion, which is
-// the order of the cluster. "" is what is in no namespace. wanted chooses units, before a version
-// is read. An entry may be read until the next one is asked for. The error is the last element.
+// Entries returns what happened in a namespace of a cluster, or in all of them for "*", from one
+// time to another. They are in the order of time: by seconds, and in each by resourceVersion, which
+// is the order of the cluster. "" is what is in no namespace. wanted chooses units, before a
+// version is read. An entry may be read until the next one is asked for. The error is the last
+// element.
 func (h Timeline) Entries(
 	cluster, namespace string, since, until time.Time, wanted func(u *record.Unit) bool,
 ) iter.Seq2[*Entry, error] {
@@ -144,7 +146,7 @@ func (t *timelineWalk) run() (err error) {
 	}
 }
 
-// bucket gives what is in a bucket. It reports whether to continue.
+// bucket yields what is in a bucket. It reports whether to continue.
 func (t *timelineWalk) bucket(bucket uint32) (bool, error) {
 	prefix := keys.AppendBucket(nil, t.source, bucket)
 	if t.namespace != "*" {
@@ -193,7 +195,7 @@ type timelineItem struct {
 	value []byte
 }
 
-// piece are the next entries of a bucket behind one of them, in the order of time.
+// piece returns the next entries of a bucket behind one of them, in the order of time.
 func (t *timelineWalk) piece(
 	prefix []byte, behind keys.Entry, first bool,
 ) (piece []timelineItem, more bool, err error) {
@@ -224,7 +226,7 @@ func (t *timelineWalk) piece(
 
 func compareItems(a, b timelineItem) int { return a.Compare(&b.Entry) }
 
-// give gives an entry, where it is asked for.
+// give yields an entry, where it is asked for.
 func (t *timelineWalk) give(e *keys.Entry, value []byte) (bool, error) {
 	if e.Second < t.since || e.Second > t.until {
 		return true, nil
@@ -256,7 +258,8 @@ func (t *timelineWalk) read(e *keys.Entry, u *record.Unit) (v, before *Version, 
 	return v, before, err
 }
 
-// before is the version before one of an object, nil where there is none, or the object had ended.
+// before returns the version before one of an object, nil where there is none, or the object had
+// ended.
 func (r *reader) before(u *record.Unit, namespace, name string, seq keys.Sequence) (*Version, error) {
 	prefix := keys.AppendObject(nil, u.Number, namespace, name)
 	if !r.it.SeekLT(seq.Append(bytes.Clone(prefix))) || !bytes.HasPrefix(r.it.Key(), prefix) {
@@ -269,7 +272,7 @@ func (r *reader) before(u *record.Unit, namespace, name string, seq keys.Sequenc
 	return v, nil
 }
 
-// Newest is the time of the newest entry of a cluster, zero when there is none.
+// Newest returns the time of the newest entry of a cluster, zero when there is none.
 func (h Timeline) Newest(cluster string) (newest time.Time, err error) {
 	for _, u := range h.db.Units() {
 		if u.Cluster() != cluster {
@@ -293,4 +296,52 @@ func (h Timeline) Newest(cluster string) (newest time.Time, err error) {
 		return newest, h.db.ReadError(cmp.Or(it.Error(), it.Close()))
 	}
 	return newest, nil
+}
+
+// order finds out where the order of time is not that of a name's versions, which is what happened.
+// The example is at lastBefore: there v49 is Overtaken, and v50 has it as Ended.
+func (r *reader) order(s *Step, o *Object) (err error) {
+	prefix := o.prefix()
+	era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), s.seq.Era)
+	key := s.seq.Append(bytes.Clone(prefix))
+	if s.Overtaken, err = r.isOvertaken(s, era, key); err != nil || s.Overtaken {
+		return err
+	}
+	if s.Before != nil || s.Deleted() || !r.it.SeekLT(key) || !bytes.HasPrefix(r.it.Key(), era) {
+		return r.it.Error()
+	}
+	end, ok := keys.DecodeSequence(r.it.Key()[len(prefix):])
+	observed, err := r.time()
+	if err != nil || !ok || !end.Deleted || !observed.After(s.Time) {
+		return err
+	}
+	// What a reader in the order of time has of the name. It may be an object before the one that
+	// ended: several may have come and gone in one backlog.
+	seq, found, err := r.lastBefore(o, s.Time)
+	if err != nil || !found || seq.Deleted {
+		return err
+	}
+	if s.Last, err = r.atSequence(o.Unit, o.Namespace, o.Name, seq); err != nil || s.Last == nil {
+		return err
+	}
+	s.Ended, err = r.atSequence(o.Unit, o.Namespace, o.Name, end)
+	return err
+}
+
+// isOvertaken reports whether a higher version in the era has an earlier time. A time from
+// managedFields is when the change was made, so nothing that followed is earlier.
+func (r *reader) isOvertaken(s *Step, era, key []byte) (bool, error) {
+	if s.Event.TimeSource == event.TimeManagedFields || !r.it.SeekGE(key) {
+		return false, r.it.Error()
+	}
+	for r.it.Next() && bytes.HasPrefix(r.it.Key(), era) {
+		t, err := r.time()
+		if err != nil || t.Before(s.Time) {
+			return err == nil, err
+		}
+		if t.After(s.Time.Add(catchUp)) {
+			return false, nil
+		}
+	}
+	return false, r.it.Error()
 }

@@ -3,7 +3,6 @@ package query
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -30,7 +29,7 @@ type Version struct {
 	form record.Form // where the event has no data, and the stored version has; else ""
 }
 
-// Form is what is known of the object.
+// Form returns what is known of the object.
 func (v *Version) Form() record.Form {
 	if v.form != "" {
 		return v.form
@@ -87,10 +86,10 @@ func (v *Version) read(
 	return nil
 }
 
-// Number is the resourceVersion as a number, 0 where it is none.
+// Number returns the resourceVersion as a number, 0 where it is none.
 func (v *Version) Number() uint64 { return v.seq.Version }
 
-// Labels are those of the object, as far as they are known.
+// Labels returns the labels of the object, as far as they are known.
 func (v *Version) Labels() labels.Set {
 	set := labels.Set{}
 	for w := jsontree.Parse(diff.Field(v.Event.Data, "metadata.labels")).Walk(); w.Next(); {
@@ -110,7 +109,7 @@ func (v *Version) Manager() string {
 	return v.Event.Manager + "/" + v.Event.ManagerSubresource
 }
 
-// Attribute is one beside those that every event has, "" for none.
+// Attribute returns an attribute that not every event has, "" for none.
 func (v *Version) Attribute(name string) string {
 	for _, a := range v.Event.Extensions {
 		if a.Name == name {
@@ -120,7 +119,7 @@ func (v *Version) Attribute(name string) string {
 	return ""
 }
 
-// ChangesSince are those of an update; nil where one of the two objects is not known.
+// ChangesSince returns the changes of an update; nil where one of the two objects is not known.
 func (v *Version) ChangesSince(before *Version) []diff.Change {
 	if before == nil || before.Deleted() || v.Form() == record.FormNone || v.Form() != before.Form() ||
 		v.Form() == record.FormPatch {
@@ -164,7 +163,8 @@ func readEntry(v *Version, u *record.Unit, t *keys.Entry, value []byte) (*Entry,
 	return newEntry(v, &s), nil
 }
 
-// newEntry is one with a version, of which it takes away what a summary does not have.
+// newEntry returns an entry with a version. It removes from the version what a summary does not
+// have.
 func newEntry(v *Version, s *record.Summary) *Entry {
 	v.form = s.Form
 	v.Event.ID, v.Event.UID, v.Event.Data = "", "", nil
@@ -174,7 +174,7 @@ func newEntry(v *Version, s *record.Summary) *Entry {
 	}
 }
 
-// summarized is the entry of a version that was read, as it would be with a summary.
+// summarized returns the entry of a version that was read, as it would be with a summary.
 func summarized(v, before *Version) *Entry {
 	flags := byte(0)
 	if before != nil {
@@ -192,8 +192,8 @@ type Head struct {
 	Deleted bool
 }
 
-// Heads are the newest versions of all objects of units in a namespace, "*" for all, without what
-// they hold. The error is the last element.
+// Heads returns the newest versions of all objects of units in a namespace, "*" for all, without
+// what they hold. The error is the last element.
 func (h Objects) Heads(units []*record.Unit, namespace string) iter.Seq2[Head, error] {
 	return func(yield func(Head, error) bool) {
 		r, err := newReader(h.db)
@@ -239,9 +239,9 @@ func (r *reader) heads(
 	return true, r.it.Error()
 }
 
-// VersionAt is the highest resourceVersion of a cluster up to a time, of the newest for the zero
-// time: among the last changes before it, since times and versions may disagree by seconds. 0 for
-// none.
+// VersionAt returns the highest resourceVersion of a cluster up to a time, of the newest for the
+// zero time: among the last changes before it, since times and versions may disagree by seconds. 0
+// for none.
 func (h Timeline) VersionAt(cluster string, at time.Time) (highest uint64, err error) {
 	err = h.lastBuckets(cluster, at, func(e *keys.Entry) {
 		if at.IsZero() || e.Second <= keys.Seconds(at) {
@@ -251,7 +251,8 @@ func (h Timeline) VersionAt(cluster string, at time.Time) (highest uint64, err e
 	return highest, err
 }
 
-// TimeOf is when the last change up to a resourceVersion of a cluster was, the zero time for none.
+// TimeOf returns when the last change up to a resourceVersion of a cluster was, the zero time for
+// none.
 func (h Timeline) TimeOf(cluster string, version uint64) (last time.Time, err error) {
 	for _, u := range h.db.Units() {
 		if u.Cluster() != cluster || u.Resource == "" {
@@ -277,7 +278,7 @@ func (h Timeline) TimeOf(cluster string, version uint64) (last time.Time, err er
 	return last, nil
 }
 
-// lastBuckets gives what is in the last two buckets with changes up to a time.
+// lastBuckets yields what is in the last two buckets with changes up to a time.
 func (h Timeline) lastBuckets(cluster string, at time.Time, give func(e *keys.Entry)) error {
 	for _, u := range h.db.Units() {
 		if u.Cluster() != cluster || u.Resource == "" {
@@ -313,50 +314,78 @@ func (h Timeline) lastBuckets(cluster string, at time.Time, give func(e *keys.En
 	return nil
 }
 
-// order finds out where the order of time is not that of a name's versions, which is what happened.
-// The example is at lastBefore: there v49 is Overtaken, and v50 has it as Ended.
-func (r *reader) order(s *Step, o *Object) (err error) {
-	prefix := o.prefix()
-	era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), s.seq.Era)
-	key := s.seq.Append(bytes.Clone(prefix))
-	if s.Overtaken, err = r.isOvertaken(s, era, key); err != nil || s.Overtaken {
-		return err
-	}
-	if s.Before != nil || s.Deleted() || !r.it.SeekLT(key) || !bytes.HasPrefix(r.it.Key(), era) {
-		return r.it.Error()
-	}
-	end, ok := keys.DecodeSequence(r.it.Key()[len(prefix):])
-	observed, err := r.time()
-	if err != nil || !ok || !end.Deleted || !observed.After(s.Time) {
-		return err
-	}
-	// What a reader in the order of time has of the name. It may be an object before the one that
-	// ended: several may have come and gone in one backlog.
-	seq, found, err := r.lastBefore(o, s.Time)
-	if err != nil || !found || seq.Deleted {
-		return err
-	}
-	if s.Last, err = r.atSequence(o.Unit, o.Namespace, o.Name, seq); err != nil || s.Last == nil {
-		return err
-	}
-	s.Ended, err = r.atSequence(o.Unit, o.Namespace, o.Name, end)
-	return err
+// VersionReport is a version as JSON.
+type VersionReport struct {
+	Time       time.Time `json:"time"`
+	TimeSource string    `json:"timeSource,omitempty"`
+	Operation  string    `json:"operation"`
+	Version    string    `json:"resourceVersion"`
+	Previous   string    `json:"previous,omitempty"`
+	// UID of the object; a timeline has none.
+	UID string `json:"uid,omitempty"`
+	// Manager of this change, with its subresource as "kubelet/status"; "" where it is not known.
+	Manager  string         `json:"manager,omitempty"`
+	Changed  []ChangeReport `json:"changed,omitempty"`
+	Initial  bool           `json:"initial,omitempty"`
+	Inferred bool           `json:"inferred,omitempty"`
+	// Known is what is known of the object: object, metadata, patch, none.
+	Known record.Form `json:"known"`
 }
 
-// isOvertaken reports whether a higher version in the era has an earlier time. A time from
-// managedFields is when the change was made, so nothing that followed is earlier.
-func (r *reader) isOvertaken(s *Step, era, key []byte) (bool, error) {
-	if s.Event.TimeSource == event.TimeManagedFields || !r.it.SeekGE(key) {
-		return false, r.it.Error()
+// ChangeReport is a Change as JSON.
+type ChangeReport struct {
+	Field string          `json:"field"`
+	Old   json.RawMessage `json:"old,omitempty"`
+	New   json.RawMessage `json:"new,omitempty"`
+	// Omitted: a value is too long for a timeline. The versions of the object have it.
+	Omitted bool `json:"omitted,omitempty"`
+}
+
+// TimelineReport is a change in a timeline as JSON.
+type TimelineReport struct {
+	Cluster   string `json:"cluster"`
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Owners    string `json:"owners,omitempty"`
+	VersionReport
+	// More is how many changed fields are not in Changed.
+	More int `json:"moreChanged,omitempty"`
+}
+
+// Report returns a version with what it changed; before is nil where that is not known.
+func (v *Version) Report(before *Version) VersionReport {
+	return v.report(v.ChangesSince(before))
+}
+
+func (v *Version) report(changes []diff.Change) VersionReport {
+	e := &v.Event
+	r := VersionReport{
+		Time: v.Time, TimeSource: e.TimeSource, Operation: string(e.Op), Version: e.ResourceVersion,
+		Previous: e.Previous,
+		UID:      e.UID, Manager: v.Manager(), Initial: e.Initial, Inferred: e.Inferred,
+		Known: v.Form(),
 	}
-	for r.it.Next() && bytes.HasPrefix(r.it.Key(), era) {
-		t, err := r.time()
-		if err != nil || t.Before(s.Time) {
-			return err == nil, err
-		}
-		if t.After(s.Time.Add(catchUp)) {
-			return false, nil
-		}
+	for _, c := range changes {
+		r.Changed = append(r.Changed, ChangeReport{c.Path, c.Old, c.New, c.Omitted})
 	}
-	return false, r.it.Error()
+	return r
+}
+
+// Size is about how many bytes it takes as JSON.
+func (r *VersionReport) Size() int {
+	size := 256
+	for _, c := range r.Changed {
+		size += len(c.Field) + len(c.Old) + len(c.New)
+	}
+	return size
+}
+
+// Report returns an entry of a timeline as JSON.
+func (e *Entry) Report() TimelineReport {
+	return TimelineReport{
+		Cluster: e.Unit.Cluster(), Resource: e.Unit.GroupResource(), Namespace: e.Event.Namespace,
+		Name:   e.Event.Name,
+		Owners: e.Attribute("owners"), VersionReport: e.report(e.Changes), More: e.More,
+	}
 }

@@ -105,7 +105,7 @@ func appendCopy(dst, literal []byte, length, distance int) []byte {
 	return binary.AppendVarint(dst, int64(distance))
 }
 
-// matching is how many bytes both begin with.
+// matching returns how many bytes both begin with.
 func matching(a, b []byte) int {
 	n := min(len(a), len(b))
 	i := 0

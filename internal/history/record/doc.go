@@ -2,6 +2,5 @@
 // under a key. A version is stored whole, or as the difference to the one before it. An entry of
 // the timeline is stored as a summary of what the version changed.
 //
-// It knows no database: it makes bytes and reads them, and gives an error for bytes that it did not
-// make.
+// It knows no database: it makes bytes and reads them. Bytes that it did not make are an error.
 package record

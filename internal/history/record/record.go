@@ -37,7 +37,7 @@ const (
 	storedRebased = 3
 )
 
-// TimeOf is where an event stands in the timeline.
+// TimeOf returns where an event stands in the timeline.
 func TimeOf(e *event.Event) time.Time {
 	if e.Time.IsZero() {
 		return e.Observed
@@ -86,7 +86,7 @@ var attributeCodes = func() map[string]uint64 {
 // opCodes are the ops of objects: append only. 0 is any other, whose type is an attribute.
 var opCodes = []event.Op{"", event.Added, event.Updated, event.Deleted, event.Synced}
 
-// OpCode is how an op is stored; 0 for one that no object has.
+// OpCode returns how an op is stored; 0 for one that no object has.
 func OpCode(op event.Op) byte { return byte(max(slices.Index(opCodes, op), 0)) }
 
 // DerivedAttributes are attributes as they follow from an event's others.
@@ -119,8 +119,8 @@ func Derive(u *Unit, e *event.Event, seq keys.Sequence) (d DerivedAttributes) {
 	return d
 }
 
-// ReadMark reads the event of a mark.
-func ReadMark(document []byte) (event.Event, error) {
+// ReadNotice reads the event of a notice.
+func ReadNotice(document []byte) (event.Event, error) {
 	e, err := event.ParseStructured(bytes.Clone(document))
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrUnreadable, err)
@@ -404,7 +404,7 @@ const (
 	FormNone Form = "none"
 )
 
-// FormOf is the form of data of a shape.
+// FormOf returns the form of data of a shape.
 func FormOf(s diff.Shape, data []byte, dataType string) Form {
 	switch {
 	case len(data) == 0:
@@ -443,11 +443,11 @@ func (u *Unit) GroupResource() string {
 	return u.Resource + "." + u.Group
 }
 
-// Cluster is the name of the cluster, as events' source has it.
+// Cluster returns the name of the cluster, as events' source has it.
 func (u *Unit) Cluster() string { return strings.TrimPrefix(u.Source, "/clusters/") }
 
 // String names the unit within its cluster, as "workloads/deployments.apps".
 func (u *Unit) String() string { return u.Informer + "/" + u.GroupResource() }
 
-// Key is where a unit is stored, as JSON.
+// Key returns where a unit is stored, as JSON.
 func (u *Unit) Key() []byte { return keys.InUnit(nil, keys.SpaceUnit, u.Number) }

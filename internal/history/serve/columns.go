@@ -214,7 +214,7 @@ func podRestarts(o object) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// podStatus is what kubectl shows: why a container does not run, else the phase.
+// podStatus returns what kubectl shows: why a container does not run, else the phase.
 func podStatus(o object) string {
 	reason := o.text("status", "phase")
 	if s := o.text("status", "reason"); s != "" {

@@ -196,7 +196,8 @@ var inAll = []string{
 	"horizontalpodautoscalers.autoscaling", "jobs.batch", "cronjobs.batch",
 }
 
-// catalog are the resources that the history has. It is made once for each history that is lent.
+// catalog returns the resources that the history has. It is made once for each history that is
+// shared.
 func (q *request) catalog() ([]*resourceType, error) {
 	q.server.mu.Lock()
 	types := q.server.types
@@ -217,7 +218,7 @@ func (q *request) catalog() ([]*resourceType, error) {
 	return types, nil
 }
 
-// point is that of lists.
+// point returns the point of lists.
 func (q *request) point() query.Point {
 	if q.cfg.Live {
 		return query.Point{}
@@ -275,7 +276,7 @@ func (t *resourceType) learn(h *query.Questions, u *record.Unit) error {
 		t.Kind, t.Singular = cmp.Or(v.Event.Kind, t.Kind), strings.ToLower(cmp.Or(v.Event.Kind, t.Kind))
 		return nil
 	}
-	for m, err := range h.Coverage.Marks(u, time.Time{}, time.Time{}) {
+	for m, err := range h.Coverage.Notices(u, time.Time{}, time.Time{}) {
 		if err != nil {
 			return err
 		}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -14,14 +13,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/resource/diff"
@@ -123,7 +120,7 @@ func (q *request) encode(t *resourceType, v *query.Version, form form) ([]byte, 
 	return v.Event.Data, nil
 }
 
-// metadataOf is an object as PartialObjectMetadata.
+// metadataOf returns an object as PartialObjectMetadata.
 func metadataOf(object []byte) ([]byte, error) {
 	var o struct {
 		Metadata json.RawMessage `json:"metadata"`
@@ -297,7 +294,7 @@ func (q *request) stream(
 	return nil
 }
 
-// version is the resourceVersion of lists: of the point, or the newest one.
+// version returns the resourceVersion of lists: of the point, or the newest one.
 func (q *request) version() (uint64, error) {
 	if q.cfg.Live {
 		return q.history.Timeline.VersionAt(q.cfg.Cluster, time.Time{})
@@ -308,7 +305,7 @@ func (q *request) version() (uint64, error) {
 	return q.history.Timeline.VersionAt(q.cfg.Cluster, q.cfg.At.At)
 }
 
-// watchEvent is an event of a watch as a line.
+// watchEvent returns an event of a watch as a line.
 func watchEvent(kind string, object []byte) []byte {
 	line := fmt.Appendf(nil, `{"type":%q,"object":`, kind)
 	return append(append(line, object...), '}', '\n')
@@ -322,7 +319,7 @@ func goneStatus(version uint64) []byte {
 	return body
 }
 
-// appendTable is a table of rows.
+// appendTable returns a table of rows.
 func appendTable(
 	dst []byte, t *resourceType, version, next string, rows [][]byte, headers bool,
 ) []byte {
@@ -337,97 +334,6 @@ func appendTable(
 	}
 	dst = append(dst, `,"rows":[`...)
 	return append(append(dst, bytes.Join(rows, []byte{','})...), "]}"...)
-}
-
-// SharedHistory lends a history that others may write meanwhile.
-type SharedHistory struct {
-	dir    string
-	follow bool
-
-	mu      sync.Mutex // guards what follows
-	current *openHistory
-	seen    string // what the directory looked like
-}
-
-// openHistory is a history, and how many use it.
-type openHistory struct {
-	db    *history.DB
-	users int // guarded by Source.mu
-	old   bool
-}
-
-// NewSource opens the history in dir. With follow it is opened again when something was written.
-func NewSource(dir string, follow bool) (*SharedHistory, error) {
-	s := &SharedHistory{dir: dir, follow: follow}
-	_, release, err := s.Open()
-	if err != nil {
-		return nil, err
-	}
-	release()
-	return s, nil
-}
-
-// Open lends the history. Call release when it is not used any more.
-func (s *SharedHistory) Open() (h *query.Questions, release func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.current == nil || s.follow {
-		if err := s.refresh(); err != nil {
-			return nil, nil, err
-		}
-	}
-	l := s.current
-	l.users++
-	return l.db.Questions, func() { s.giveBack(l) }, nil
-}
-
-// refresh opens the history again where it has changed. Called with mu held.
-func (s *SharedHistory) refresh() error {
-	seen, err := lookOf(s.dir)
-	if s.current != nil && (err != nil || seen == s.seen) {
-		return nil //nolint:nilerr // what is open still answers
-	}
-	db, err := history.ReadBeside(history.Options{Dir: s.dir})
-	if err != nil && s.current != nil {
-		return nil //nolint:nilerr // the writer has just changed it: the next request tries again
-	}
-	if err != nil {
-		return err
-	}
-	if s.current != nil {
-		s.current.old = true
-		s.closeUnused(s.current)
-	}
-	s.current, s.seen = &openHistory{db: db}, seen
-	return nil
-}
-
-func (s *SharedHistory) giveBack(l *openHistory) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l.users--
-	s.closeUnused(l)
-}
-
-// closeUnused closes a history that nobody will ask any more. Called with mu held.
-func (s *SharedHistory) closeUnused(l *openHistory) {
-	if l.old && l.users == 0 {
-		_ = l.db.Close() // it was only read
-	}
-}
-
-// Close closes the history, once those that use it have given it back.
-func (s *SharedHistory) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.current == nil {
-		return nil
-	}
-	s.current.old = true
-	if s.current.users > 0 {
-		return errors.New("the history is still in use")
-	}
-	return s.current.db.Close()
 }
 
 // lookOf changes when something is written.

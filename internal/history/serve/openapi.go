@@ -158,7 +158,7 @@ func (q *request) openAPIDocument(group, version string) {
 	})
 }
 
-// listPath is where objects of all namespaces, or of one, are listed.
+// listPath returns where objects of all namespaces, or of one, are listed.
 func (t *resourceType) listPath() string {
 	at := "/" + apiPath(t.Group, t.Version)
 	if t.Namespaced {
@@ -179,8 +179,8 @@ func kindOf(kind schema.GroupVersionKind) map[string]string {
 	return map[string]string{"group": kind.Group, "version": kind.Version, "kind": kind.Kind}
 }
 
-// definedSchema is that of a custom resource, from its definition as it was at the point; nil where
-// the history has none. As an API server does, it adds what all objects have.
+// definedSchema returns the schema of a custom resource, from its definition as it was at the
+// point; nil where the history has none. As an API server does, it adds what all objects have.
 func (q *request) definedSchema(
 	types []*resourceType, t *resourceType, known *builtIn,
 ) (name string, s json.RawMessage, err error) {

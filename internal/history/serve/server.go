@@ -29,6 +29,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/query"
 )
 
@@ -50,6 +51,97 @@ type Config struct {
 	Access []Access
 	// Log; default: discarded.
 	Log *slog.Logger
+}
+
+// SharedHistory lends a history that others may write meanwhile.
+type SharedHistory struct {
+	dir    string
+	follow bool
+
+	mu      sync.Mutex // guards what follows
+	current *openHistory
+	seen    string // what the directory looked like
+}
+
+// openHistory is a history, and how many use it.
+type openHistory struct {
+	db    *history.DB
+	users int // guarded by Source.mu
+	old   bool
+}
+
+// NewSource opens the history in dir. With follow it is opened again when something was written.
+func NewSource(dir string, follow bool) (*SharedHistory, error) {
+	s := &SharedHistory{dir: dir, follow: follow}
+	_, release, err := s.Open()
+	if err != nil {
+		return nil, err
+	}
+	release()
+	return s, nil
+}
+
+// Open lends the history. Call release when it is not used any more.
+func (s *SharedHistory) Open() (h *query.Questions, release func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil || s.follow {
+		if err := s.refresh(); err != nil {
+			return nil, nil, err
+		}
+	}
+	l := s.current
+	l.users++
+	return l.db.Questions, func() { s.giveBack(l) }, nil
+}
+
+// refresh opens the history again where it has changed. Called with mu held.
+func (s *SharedHistory) refresh() error {
+	seen, err := lookOf(s.dir)
+	if s.current != nil && (err != nil || seen == s.seen) {
+		return nil //nolint:nilerr // what is open still answers
+	}
+	db, err := history.ReadBeside(history.Options{Dir: s.dir})
+	if err != nil && s.current != nil {
+		return nil //nolint:nilerr // the writer has just changed it: the next request tries again
+	}
+	if err != nil {
+		return err
+	}
+	if s.current != nil {
+		s.current.old = true
+		s.closeUnused(s.current)
+	}
+	s.current, s.seen = &openHistory{db: db}, seen
+	return nil
+}
+
+func (s *SharedHistory) giveBack(l *openHistory) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.users--
+	s.closeUnused(l)
+}
+
+// closeUnused closes a history that nobody will ask any more. Called with mu held.
+func (s *SharedHistory) closeUnused(l *openHistory) {
+	if l.old && l.users == 0 {
+		_ = l.db.Close() // it was only read
+	}
+}
+
+// Close closes the history, once those that use it have given it back.
+func (s *SharedHistory) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil {
+		return nil
+	}
+	s.current.old = true
+	if s.current.users > 0 {
+		return errors.New("the history is still in use")
+	}
+	return s.current.db.Close()
 }
 
 // Server answers requests. It is an http.Handler.
@@ -232,7 +324,7 @@ type Access struct {
 	Resources []string
 }
 
-// Everything is the access of a token that may read all that the history has.
+// Everything returns the access of a token that may read all that the history has.
 func Everything(token string) Access {
 	return Access{Token: token, Namespaces: []string{"*"}, Resources: []string{"*", secrets}}
 }
@@ -254,7 +346,8 @@ func (t *resourceType) groupResource() string {
 	return strings.TrimSuffix(t.Resource+"."+t.Group, ".")
 }
 
-// accessOf is that of a request's token, nil for another. It takes the same time for each token.
+// accessOf returns what the token of a request may read, nil for an unknown token. It takes the
+// same time for each token.
 func (s *Server) accessOf(r *http.Request) (found *Access) {
 	token, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	got := sha256.Sum256([]byte(token))

@@ -23,7 +23,7 @@ type column struct {
 // object is one that a cell is made of.
 type object map[string]any
 
-// at is what lies at a path, nil for nothing.
+// at returns what lies at a path, nil for nothing.
 func (o object) at(path ...string) any {
 	var v any = map[string]any(o)
 	for _, step := range path {
@@ -36,7 +36,7 @@ func (o object) at(path ...string) any {
 	return v
 }
 
-// text is a scalar at a path, as kubectl shows it.
+// text returns a scalar at a path, as kubectl shows it.
 func (o object) text(path ...string) string { return textOf(o.at(path...)) }
 
 func textOf(v any) string {
@@ -51,7 +51,7 @@ func textOf(v any) string {
 	return fmt.Sprint(v)
 }
 
-// number is an integer at a path, 0 for none.
+// number returns an integer at a path, 0 for none.
 func (o object) number(path ...string) int64 {
 	n, ok := o.at(path...).(json.Number)
 	if !ok {
@@ -92,7 +92,7 @@ var (
 	}
 )
 
-// columnsOf are those of a resource.
+// columnsOf returns the columns of a resource.
 func columnsOf(t *resourceType) []column {
 	if t.columns != nil {
 		return t.columns
@@ -103,7 +103,7 @@ func columnsOf(t *resourceType) []column {
 	return []column{nameColumn, ageColumn}
 }
 
-// definitionsOf are the columns as JSON.
+// definitionsOf returns the columns as JSON.
 func definitionsOf(t *resourceType) []byte {
 	list := []metav1.TableColumnDefinition{}
 	for _, c := range columnsOf(t) {
@@ -117,7 +117,7 @@ func definitionsOf(t *resourceType) []byte {
 	return text
 }
 
-// tableRow is an object as a row. include is the parameter includeObject.
+// tableRow returns an object as a row. include is the parameter includeObject.
 func tableRow(t *resourceType, v *query.Version, now time.Time, include string) ([]byte, error) {
 	var o object
 	decoder := json.NewDecoder(strings.NewReader(string(v.Event.Data)))
@@ -146,7 +146,7 @@ func tableRow(t *resourceType, v *query.Version, now time.Time, include string) 
 	return json.Marshal(row)
 }
 
-// customColumns are those that a CustomResourceDefinition names; nil for none.
+// customColumns returns the columns that a CustomResourceDefinition names; nil for none.
 func customColumns(list []crdColumns) []column {
 	if len(list) == 0 {
 		return nil

@@ -264,7 +264,7 @@ func (w *watcher) replay(ctx context.Context, from, version uint64) error {
 	return w.idle(ctx)
 }
 
-// start is when the replay began.
+// start returns when the replay began.
 func (w *watcher) start(fresh bool) time.Time {
 	now := time.Now()
 	w.q.server.mu.Lock()

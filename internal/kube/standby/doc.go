@@ -1,5 +1,4 @@
-// Package standby is what replicas of a bridge need so that one of them publishes and the others
-// can take over at once.
+// Package standby lets one replica of a bridge publish, and the others take over at once.
 //
 // A Lease decides who leads, and whether this replica may publish at this moment. On a
 // ProgressLease, an object at the API server, the leader writes its Progress: for each unit the

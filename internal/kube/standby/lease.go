@@ -110,7 +110,8 @@ func (c *LeaseConfig) validate() error {
 // before Run; Run calls unsynced, which must not block.
 func (l *Lease) Defer(unsynced func() string) { l.unsynced = unsynced }
 
-// Duration is how long after its last renewal other replicas leave the lease to a silent leader.
+// Duration returns how long after its last renewal other replicas leave the lease to a silent
+// leader.
 func (l *Lease) Duration() time.Duration { return l.cfg.Duration }
 
 // Run takes part in the election until ctx ends, and renews the lease while this replica has it. It
@@ -133,7 +134,7 @@ func (l *Lease) Run(ctx context.Context) error {
 // Elected is closed when this replica has become the leader.
 func (l *Lease) Elected() <-chan struct{} { return l.elected }
 
-// Leader is the identity of the last leader seen, "" for none.
+// Leader returns the identity of the last leader seen, "" for none.
 func (l *Lease) Leader() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,7 +201,8 @@ type ProgressLease struct {
 	last *coordinationv1.Lease
 }
 
-// LeaseName is the name of the lease of a shard: the replicas of each elect a leader of their own.
+// LeaseName returns the name of the lease of a shard: the replicas of each elect a leader of their
+// own.
 func LeaseName(lease string, s resource.Shard) string {
 	if s.All() {
 		return lease
@@ -208,7 +210,7 @@ func LeaseName(lease string, s resource.Shard) string {
 	return fmt.Sprintf("%s-%d-of-%d", lease, s.Index, s.Count)
 }
 
-// ProgressLeaseName is the name of the Lease with the progress of a lease's leader.
+// ProgressLeaseName returns the name of the Lease with the progress of a lease's leader.
 func ProgressLeaseName(lease string) string { return lease + "-progress" }
 
 // NewProgressLease makes no request.

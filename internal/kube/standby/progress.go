@@ -58,8 +58,8 @@ type Unit struct {
 	Selectors int `json:"l,omitempty"`
 }
 
-// NewestVersion has the objects whose change in a version has reached all sinks, by their Key.Digest: names
-// are not for everybody who may read a Lease.
+// NewestVersion has the objects whose change in a version has reached all sinks, by their
+// Key.Digest: names are not for everybody who may read a Lease.
 type NewestVersion struct {
 	Version resource.Version `json:"v"`
 	Objects []uint64         `json:"o"`
@@ -72,7 +72,7 @@ func (p *Unit) Of(sinkKey string) Unit {
 	return of
 }
 
-// furthest is the newest version of Delivered and those of some sinks.
+// furthest returns the newest version of Delivered and those of some sinks.
 func (p *Unit) furthest(sinkKeys ...string) resource.Version {
 	version := p.Delivered
 	for _, key := range sinkKeys {

@@ -10,8 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -112,7 +110,7 @@ func (f *Folder) open() (*os.Root, error) {
 	return os.OpenRoot(f.cfg.Dir)
 }
 
-// fileName is the same for the same event of the same informer.
+// fileName returns the same for the same event of the same informer.
 func fileName(e *event.Event) string {
 	const digits = 32
 	sum := sha256.Sum256([]byte(e.MessageID() + e.Run))
@@ -198,7 +196,7 @@ func (f *Folder) give(bytes int64) {
 	f.used.files--
 }
 
-// contents gives what the folder holds, as it was at some moment since the one given.
+// contents returns what the folder holds, as it was at some moment since the one given.
 func (f *Folder) contents(since time.Time) (usage, error) {
 	f.mu.Lock()
 	used := f.used
@@ -258,122 +256,4 @@ func (f *Folder) register(reg prometheus.Registerer) {
 		func(u usage) float64 { return float64(u.bytes) })
 	m.Gauge("bridge_undelivered_capacity_bytes",
 		"Bound of bridge_undelivered_bytes.").Set(float64(f.cfg.MaxBytes))
-}
-
-// Errors of Find.
-var (
-	ErrUnknown   = errors.New("no such event")
-	ErrAmbiguous = errors.New("several events begin like that")
-)
-
-// Entry is one event of a folder, as it is listed.
-type Entry struct {
-	// ID names the event in this folder: it is the file's name without .json.
-	ID    string `json:"id"`
-	Bytes int64  `json:"bytes"`
-	Refusal
-	Routing Routing `json:"routing,omitzero"`
-	// Event is the structured CloudEvent.
-	Event json.RawMessage `json:"event,omitempty"`
-	// Problem says why the file cannot be read. Then only ID, Sink and Bytes are known.
-	Problem string `json:"problem,omitempty"`
-}
-
-// List returns the events in a folder, oldest first. A folder that does not exist is empty. It may
-// be called while a bridge writes to the folder: an event is whole or not listed.
-func List(dir string) ([]Entry, error) {
-	root, err := os.OpenRoot(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	names, err := fs.Glob(root.FS(), "*/*.json")
-	if err != nil {
-		return nil, err
-	}
-	var all []Entry
-	for _, name := range names {
-		e, err := read(root, name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed since
-		}
-		all = append(all, e)
-	}
-	slices.SortStableFunc(all, func(a, b Entry) int { return a.Kept.Compare(b.Kept) })
-	return all, nil
-}
-
-// Read returns one event of a folder, by the name of its sink and its whole ID: ErrUnknown.
-func Read(dir, sink, id string) (Entry, error) {
-	if path.Base(sink) != sink || path.Base(id) != id {
-		return Entry{}, fmt.Errorf("%q of sink %q: %w", id, sink, ErrUnknown)
-	}
-	root, err := os.OpenRoot(dir)
-	if err == nil {
-		defer root.Close()
-		var e Entry
-		if e, err = read(root, path.Join(sink, id+".json")); err == nil {
-			return e, nil
-		}
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = ErrUnknown
-	}
-	return Entry{}, fmt.Errorf("%s of sink %s: %w", id, sink, err)
-}
-
-// read reads a file. What it holds may be damaged; then the entry has a Problem.
-func read(root *os.Root, name string) (e Entry, err error) {
-	raw, err := root.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return e, err
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &e)
-	}
-	if err != nil {
-		e = Entry{Problem: err.Error()}
-	} else {
-		e.Problem = "" // else a file could name one
-	}
-	// A file that was edited may name another one, which Remove would delete.
-	e.ID = strings.TrimSuffix(path.Base(name), ".json")
-	e.Sink, e.Bytes = path.Dir(name), int64(len(raw))
-	return e, nil
-}
-
-// Find returns the one event whose ID begins with the prefix: ErrUnknown, ErrAmbiguous.
-func Find(entries []Entry, prefix string) (Entry, error) {
-	var found []Entry
-	for _, e := range entries {
-		if prefix != "" && strings.HasPrefix(e.ID, prefix) {
-			found = append(found, e)
-		}
-	}
-	switch len(found) {
-	case 0:
-		return Entry{}, fmt.Errorf("%q: %w", prefix, ErrUnknown)
-	case 1:
-		return found[0], nil
-	default:
-		return Entry{}, fmt.Errorf("%q: %w: %s, %s", prefix, ErrAmbiguous, found[0].ID, found[1].ID)
-	}
-}
-
-// Remove deletes an event of a folder. The bridge that writes to the folder finds the room within
-// seconds. An event that is gone already is no error.
-func Remove(dir string, e Entry) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	err = root.Remove(path.Join(e.Sink, e.ID+".json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

@@ -14,7 +14,7 @@ import (
 // Change is a value that differs between two versions of an object.
 type Change struct {
 	// Path as people write it: spec.template.spec.containers[app].image. Items of lists of objects
-	// have their name or type, others their place.
+	// have their name or type, others their index.
 	Path string
 	// Old and New are the JSON of the value; nil where there was or is none.
 	Old, New []byte
@@ -36,8 +36,8 @@ func (c *Change) IsHeartbeat() bool {
 // maxChangeDepth is the level below which values are compared as a whole.
 const maxChangeDepth = 64
 
-// Changes are the values in which two versions of an object differ, but for the resourceVersion.
-// nil is an object that is not there.
+// Changes returns the values in which two versions of an object differ, but for the
+// resourceVersion. nil is an object that is not there.
 func Changes(older, newer []byte) (list []Change) {
 	var before, now jsontree.Value
 	if older != nil {
@@ -119,7 +119,7 @@ func memberPath(path, name string) string {
 	return path + "." + name
 }
 
-// items compares lists: by the names of their items where all have one, else by place.
+// items compares lists: by the names of their items where all have one, else by index.
 func (w *changeWalker) items(path string, older, newer jsontree.Value, depth int) {
 	before, now := listOf(older), listOf(newer)
 	if before.names == nil || now.names == nil {
@@ -165,7 +165,7 @@ func (w *changeWalker) item(path, name string, older, newer jsontree.Value, dept
 type listItems struct {
 	items []jsontree.Value
 	names []string
-	of    map[string]int // places of the names; nil for few
+	of    map[string]int // index by name; nil for few
 }
 
 // fewItems are found as fast without a map.
@@ -193,7 +193,7 @@ func listOf(v jsontree.Value) (l listItems) {
 	return l
 }
 
-// find is the place of a name, -1 for none. Most items are where they were: at likely.
+// find returns the index of a name, -1 for none. Most items are where they were: at likely.
 func (l *listItems) find(name string, likely int) int {
 	if likely >= 0 && likely < len(l.names) && l.names[likely] == name {
 		return likely
@@ -211,7 +211,7 @@ func (l *listItems) find(name string, likely int) int {
 // it has.
 var itemNames = []string{"name", "type", "uid", "ip"}
 
-// nameOf is what distinguishes an item of a list from the others, "" for nothing.
+// nameOf returns what distinguishes an item of a list from the others, "" for nothing.
 func nameOf(item jsontree.Value) (name string) {
 	if !item.IsObject() {
 		return ""
@@ -229,7 +229,7 @@ func nameOf(item jsontree.Value) (name string) {
 	return name
 }
 
-// Field is the value at a path as Change has it, nil when there is none.
+// Field returns the value at a path as Change has it, nil when there is none.
 func Field(object []byte, path string) []byte {
 	at := jsontree.Parse(object)
 	for _, step := range steps(path) {
@@ -275,24 +275,24 @@ func steps(path string) (list []string) {
 	return list
 }
 
-// Shape says where the members of an object lie in its JSON; nil for what is no object. Most of
+// Shape has where the members of an object lie in its JSON; nil for what is no object. Most of
 // them stay as they were from one version to the next. With the shape of the version before, those
 // are compared as bytes, and only what differs is parsed.
-type Shape []place
+type Shape []memberSpan
 
-// place is where a member lies. The name has its quotes.
-type place struct {
+// memberSpan is where a member lies. The name has its quotes.
+type memberSpan struct {
 	name, nameEnd, value, end uint32
 	// isSame: the value was found to be that of the version before.
 	isSame bool
 }
 
-func (p place) nameIn(data []byte) []byte { return data[p.name:p.nameEnd] }
+func (p memberSpan) nameIn(data []byte) []byte { return data[p.name:p.nameEnd] }
 
-func (p place) in(data []byte) []byte { return data[p.value:p.end] }
+func (p memberSpan) in(data []byte) []byte { return data[p.value:p.end] }
 
-// ShapeOf is the shape of data. older is the version before, nil for none: an object or array that
-// begins as the one in its place ends as that one.
+// ShapeOf returns the shape of data. older is the version before, nil for none: an object or array
+// that begins as the member of the same index ends as that one.
 func ShapeOf(data, older []byte, old Shape) Shape {
 	i := skipSpace(data, 0)
 	if i == len(data) || data[i] != '{' {
@@ -314,7 +314,7 @@ func ShapeOf(data, older []byte, old Shape) Shape {
 		if i == len(data) || data[i] != '"' {
 			return nil
 		}
-		p := place{name: uint32(i), nameEnd: uint32(jsontree.End(data, i))}
+		p := memberSpan{name: uint32(i), nameEnd: uint32(jsontree.End(data, i))}
 		i = skipSpace(data, int(p.nameEnd))
 		if i == len(data) || data[i] != ':' {
 			return nil
@@ -343,7 +343,7 @@ func skipSpace(data []byte, i int) int {
 	return i
 }
 
-// Member is the value of a member, nil for none.
+// Member returns the value of a member, nil for none.
 func (s Shape) Member(data []byte, name string) (value []byte) {
 	for _, p := range s {
 		if is := p.nameIn(data); len(is) == len(name)+2 && string(is[1:len(is)-1]) == name {
@@ -353,8 +353,8 @@ func (s Shape) Member(data []byte, name string) (value []byte) {
 	return value
 }
 
-// Size is how many bytes it takes in memory.
-func (s Shape) Size() int { return len(s) * int(unsafe.Sizeof(place{})) }
+// Size returns how many bytes it takes in memory.
+func (s Shape) Size() int { return len(s) * int(unsafe.Sizeof(memberSpan{})) }
 
 // hasNames reports whether two objects have the same members in the same order.
 func (s Shape) hasNames(data []byte, other Shape, otherData []byte) bool {
@@ -370,7 +370,7 @@ func (s Shape) hasNames(data []byte, other Shape, otherData []byte) bool {
 	return true
 }
 
-// ChangesByShape are the Changes between two versions whose shapes are known.
+// ChangesByShape returns the Changes between two versions whose shapes are known.
 func ChangesByShape(older []byte, old Shape, newer []byte, now Shape) []Change {
 	if !now.hasNames(newer, old, older) {
 		return Changes(older, newer)

@@ -94,7 +94,7 @@ func (d *differ) array(old, changed jsontree.Value) {
 	}
 }
 
-// commonBeginning is how many items both arrays begin with.
+// commonBeginning returns how many items both arrays begin with.
 func commonBeginning(old, changed jsontree.Value) int {
 	n := 0
 	for a, b := old.Walk(), changed.Walk(); a.Next() && b.Next() && a.Value().Equal(b.Value()); {
@@ -109,7 +109,7 @@ type items struct {
 	count  int
 }
 
-// rest are the items of an array without the first ones.
+// rest returns the items of an array without the first ones.
 func rest(array jsontree.Value, without int) items {
 	w := array.Walk()
 	for range without {
@@ -127,7 +127,7 @@ func (s *items) next() jsontree.Value {
 	return s.walker.Value()
 }
 
-// commonEnd is how many items both end with.
+// commonEnd returns how many items both end with.
 func commonEnd(old, changed items) int {
 	both := min(old.count, changed.count)
 	for range old.count - both {
@@ -213,7 +213,7 @@ func (d *differ) operation(op string, value []byte) {
 	d.out = append(d.out, '}')
 }
 
-// cost is the length of an operation at the path, including the comma before it.
+// cost returns the length of an operation at the path, including the comma before it.
 func (d *differ) cost(op string, value []byte) int {
 	n := len(`{"op":"","path":""}`) + len(op) + len(d.path) + len(value)
 	if value != nil {

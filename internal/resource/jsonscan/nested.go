@@ -19,7 +19,7 @@ func (s *Scanner) LimitDepth(levels int) {
 // TooDeep reports whether the walk has met more levels than the last LimitDepth allowed.
 func (s *Scanner) TooDeep() bool { return s.tooDeep }
 
-// toNextLimit is how many levels may be opened before nested has to look at them again.
+// toNextLimit returns how many levels may be opened before nested has to look at them again.
 func (s *Scanner) toNextLimit() int {
 	if s.deepest > 0 && !s.tooDeep {
 		return max(s.deepest-s.level, 0)
@@ -188,7 +188,7 @@ func (s *Scanner) here(ok bool) ([]byte, int) {
 	return s.b, s.i
 }
 
-// Level is how many objects and arrays are open.
+// Level returns how many objects and arrays are open.
 func (s *Scanner) Level() int { return s.level }
 
 // Again goes back to a value that the walk has not finished. It begins at start, and level is what

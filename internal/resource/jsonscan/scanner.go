@@ -34,13 +34,13 @@ type Scanner struct {
 // The zero Span is nothing at all.
 type Span struct{ Start, End int }
 
-// Of is a Scanner over bytes that are all there.
+// Of returns a Scanner over bytes that are all there.
 func Of(b []byte) Scanner { return Scanner{input: input{b: b}} }
 
-// Comma is where the comma before the current element stands, -1 before the first.
+// Comma returns where the comma before the current element stands, -1 before the first.
 func (s *Scanner) Comma() int { return s.comma }
 
-// KeyAt is where the current member's name begins.
+// KeyAt returns where the current member's name begins.
 func (s *Scanner) KeyAt() int { return s.keyAt }
 
 // Peek goes over whitespace and gives the byte that comes next, 0 at the end.
@@ -125,8 +125,8 @@ func (s *Scanner) Key() []byte {
 	return s.b[text.Start:text.End]
 }
 
-// Text is a string's value. It is the input's own bytes, valid until more is read, unless something
-// in it was escaped.
+// Text returns a string's value. It is the input's own bytes, valid until more is read, unless
+// something in it was escaped.
 func (s *Scanner) Text(t Span) []byte {
 	raw := s.b[t.Start:t.End]
 	if bytes.IndexByte(raw, '\\') < 0 {
@@ -283,7 +283,7 @@ func (s *Scanner) digits(i int) (end int, ok bool) {
 	return end, true
 }
 
-// after is the byte at an offset, or 0 at the end of the input, where a number may end too.
+// after returns the byte at an offset, or 0 at the end of the input, where a number may end too.
 func (s *Scanner) after(i int) byte {
 	if i < len(s.b) || s.more() {
 		return s.b[i]

@@ -20,7 +20,7 @@ func special(word uint64) uint64 {
 	return ((word - ones*' ') | (quotes - ones) | (slashes - ones)) & highs
 }
 
-// plain is how many bytes from i on can simply stand in a string.
+// plain returns how many bytes from i on can simply stand in a string.
 func plain(b []byte, i int) int {
 	at := i
 	for ; len(b)-at >= 8; at += 8 {
@@ -82,7 +82,7 @@ func (s *Scanner) runes(i int) (int, bool) {
 	return i, true
 }
 
-// at gives the byte at an offset, reading on if it must.
+// at returns the byte at an offset, reading on if it must.
 func (s *Scanner) at(i int) (c byte, ok bool) {
 	if i >= len(s.b) && !s.more() {
 		return 0, s.failAt(i, "a value does not end")
@@ -192,24 +192,24 @@ func (s *Scanner) Release() {
 	s.i, s.comma, s.keyAt = 0, -1, 0
 }
 
-// Err is the first thing that went wrong: a SyntaxError, or the reader's error, which is
+// Err returns the first thing that went wrong: a SyntaxError, or the reader's error, which is
 // io.ErrUnexpectedEOF where its input ends too soon.
 func (in *input) Err() error { return in.err }
 
-// Pos is the offset of what comes next.
+// Pos returns the offset of what comes next.
 func (in *input) Pos() int { return in.i }
 
-// Bytes are a part of the input, valid until more is read.
+// Bytes returns a part of the input, valid until more is read.
 func (in *input) Bytes(t Span) []byte { return in.b[t.Start:t.End] }
 
 // Read is everything that was read from the last Release on, also what was not walked over yet;
 // valid until more is read.
 func (in *input) Read() []byte { return in.b }
 
-// Offset is how much of the whole input is before the last Release.
+// Offset returns how much of the whole input is before the last Release.
 func (in *input) Offset() int64 { return in.base }
 
-// Ended is how the input ended, io.EOF or the reader's error; nil if it has not yet.
+// Ended returns how the input ended, io.EOF or the reader's error; nil if it has not yet.
 func (in *input) Ended() error { return in.ended }
 
 // more reads on; false at the end, or after an error.

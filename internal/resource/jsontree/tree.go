@@ -67,7 +67,7 @@ func (d *document) index() {
 	}
 }
 
-// value is the value that begins at an offset, where the next object or array is the one of a
+// value returns the value that begins at an offset, where the next object or array is the one of a
 // number.
 func (d *document) value(at int, number uint32) Value {
 	v := Value{doc: d, at: uint32(at), node: number}
@@ -85,7 +85,7 @@ func (d *document) value(at int, number uint32) Value {
 // Exists reports whether there is a value.
 func (v Value) Exists() bool { return v.doc != nil }
 
-// Raw is the value's JSON, nil when there is no value. It is a part of what Parse was given.
+// Raw returns the value's JSON, nil when there is no value. It is a part of what Parse was given.
 func (v Value) Raw() []byte {
 	if v.doc == nil {
 		return nil
@@ -93,13 +93,13 @@ func (v Value) Raw() []byte {
 	return v.doc.raw[v.at:v.end:v.end]
 }
 
-// Start and End are the value's place in what Parse was given.
+// Start and End return where the value begins and ends in what Parse was given.
 func (v Value) Start() int { return int(v.at) }
 
-// End is the offset behind the value.
+// End returns the offset behind the value.
 func (v Value) End() int { return int(v.end) }
 
-// first is the value's first byte, which shows its kind; 0 when there is no value.
+// first returns the value's first byte, which shows its kind; 0 when there is no value.
 func (v Value) first() byte {
 	if v.doc == nil {
 		return 0
@@ -119,7 +119,7 @@ func (v Value) IsNull() bool { return v.first() == 'n' }
 // Equal reports whether both values have the same bytes.
 func (v Value) Equal(other Value) bool { return bytes.Equal(v.Raw(), other.Raw()) }
 
-// skipSpace is the offset of the first byte from i on that is no space.
+// skipSpace returns the offset of the first byte from i on that is no space.
 func skipSpace(raw []byte, i int) int {
 	for i < len(raw) && raw[i] <= ' ' {
 		i++
@@ -127,7 +127,7 @@ func skipSpace(raw []byte, i int) int {
 	return i
 }
 
-// stringEnd is the offset behind the string whose text begins at an offset.
+// stringEnd returns the offset behind the string whose text begins at an offset.
 func stringEnd(raw []byte, text int) int {
 	// Most names are so short that a call of IndexByte would take longer.
 	for i := text; i < min(text+12, len(raw)) && raw[i] != '\\'; i++ {
@@ -151,7 +151,8 @@ func stringEnd(raw []byte, text int) int {
 	}
 }
 
-// End is the offset behind the value that begins at an offset. Of the rest nothing is looked at.
+// End returns the offset behind the value that begins at an offset. Of the rest nothing is looked
+// at.
 func End(raw []byte, at int) int {
 	if at >= len(raw) {
 		return len(raw)
@@ -181,7 +182,7 @@ func End(raw []byte, at int) int {
 	return len(raw)
 }
 
-// scalarEnd is the offset behind the number or literal at an offset.
+// scalarEnd returns the offset behind the number or literal at an offset.
 func scalarEnd(raw []byte, i int) int {
 	for i < len(raw) && raw[i] > ' ' {
 		switch raw[i] {
@@ -193,7 +194,7 @@ func scalarEnd(raw []byte, i int) int {
 	return i
 }
 
-// unquote is the text of a string. It shares memory with it where nothing is escaped.
+// unquote returns the text of a string. It shares memory with it where nothing is escaped.
 func unquote(quoted []byte) string {
 	text := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(text, '\\') < 0 {
@@ -262,10 +263,10 @@ func (w *Walker) Next() bool {
 	return true
 }
 
-// Value is the value of the current member, or the current item.
+// Value returns the value of the current member, or the current item.
 func (w *Walker) Value() Value { return w.value }
 
-// Name is the current member's name, "" for an item. It may share memory with the document.
+// Name returns the current member's name, "" for an item. It may share memory with the document.
 func (w *Walker) Name() string {
 	if w.name == nil {
 		return ""
@@ -273,11 +274,11 @@ func (w *Walker) Name() string {
 	return unquote(w.name)
 }
 
-// Gap is the offset behind the element before the current one, or behind the opening bracket.
+// Gap returns the offset behind the element before the current one, or behind the opening bracket.
 func (w *Walker) Gap() int { return w.gap }
 
-// Following is the offset behind the comma that follows the current element, or behind the element
-// when it is the last one.
+// Following returns the offset behind the comma that follows the current element, or behind the
+// element when it is the last one.
 func (w *Walker) Following() int {
 	if i := skipSpace(w.doc.raw, w.i); i < len(w.doc.raw) && w.doc.raw[i] == ',' {
 		return i + 1
@@ -332,8 +333,8 @@ func (v Value) Members() *Members {
 	return m
 }
 
-// Find is the place of a member in List, -1 when there is none. Members are found fastest in their
-// order, which two versions of an object mostly share.
+// Find returns the index of a member in List, -1 when there is none. Members are found fastest in
+// their order, which two versions of an object mostly share.
 func (m *Members) Find(name string) int {
 	if m.next >= len(m.List) || m.List[m.next].Name != name {
 		found := m.search(name)
@@ -424,13 +425,13 @@ func unordered(a, b *Walker, hasOld, hasNew bool, yield func(Pair) bool) {
 // the time in which such an update was compared.
 type table struct {
 	doc     *document
-	members []place  // in their order
-	next    int      // behind the last one that was found
-	slots   []uint32 // a place in members + 1 at the hash of its name; nil before it is needed
+	members []memberSpan // in their order
+	next    int          // behind the last one that was found
+	slots   []uint32     // a place in members + 1 at the hash of its name; nil before it is needed
 }
 
-// place is where a member is in its document.
-type place struct {
+// memberSpan is where a member is in its document.
+type memberSpan struct {
 	name     uint32 // offset of its name
 	at, node uint32 // as those of a Value
 	found    bool   // for the table's user
@@ -444,21 +445,21 @@ func (t *table) add(w *Walker) {
 	if n := len(t.members); n == cap(t.members) { // append grows by a quarter, and copies often
 		t.members = slices.Grow(t.members, max(n, fewMembers))
 	}
-	t.members = append(t.members, place{
+	t.members = append(t.members, memberSpan{
 		name: uint32(w.nameAt), at: w.value.at, node: w.value.node,
 	})
 }
 
 // name is in quotes.
-func (t *table) name(m *place) []byte {
+func (t *table) name(m *memberSpan) []byte {
 	return t.doc.raw[m.name:stringEnd(t.doc.raw, int(m.name)+1)]
 }
 
-func (t *table) value(m *place) Value { return t.doc.value(int(m.at), m.node) }
+func (t *table) value(m *memberSpan) Value { return t.doc.value(int(m.at), m.node) }
 
-// find gives the member of a name, which is in quotes; nil when there is none. Members are found
+// find returns the member of a name, which is in quotes; nil when there is none. Members are found
 // fastest in their order, which two versions of an object mostly share.
-func (t *table) find(quoted []byte) *place {
+func (t *table) find(quoted []byte) *memberSpan {
 	if t.next >= len(t.members) || !sameName(t.name(&t.members[t.next]), quoted) {
 		found := t.search(quoted)
 		if found < 0 {

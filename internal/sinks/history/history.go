@@ -429,7 +429,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 
 func (m *metrics) count(s history.AppendResult) {
 	m.stored.With(kindVersion).Add(float64(s.Versions))
-	m.stored.With(kindMark).Add(float64(s.Marks))
+	m.stored.With(kindMark).Add(float64(s.Notices))
 	m.stored.With(kindRepeat).Add(float64(s.Repeats))
 }
 

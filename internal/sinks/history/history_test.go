@@ -68,7 +68,7 @@ func readAll(t *testing.T, dir string, n int) (all []sinktest.Received) {
 		all = append(all, r)
 	}
 	for _, u := range db.Questions.Resources.Units() {
-		for m, err := range db.Questions.Coverage.Marks(u, time.Time{}, time.Time{}) {
+		for m, err := range db.Questions.Coverage.Notices(u, time.Time{}, time.Time{}) {
 			testkit.OK(t, err)
 			add(&m.Event, "marks")
 		}

@@ -1,0 +1,252 @@
+package ask
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/settings/suggest"
+)
+
+// Question finds what a question to a history is about. The admin server fills it from the
+// parameters of a request, the command line from its flags.
+type Question struct {
+	History *query.Questions
+	// Cluster is a name, or "" for the only cluster of the history.
+	Cluster string
+	// Namespace of the objects; "*" for all, where a question is about several objects.
+	Namespace string
+	// ClusterOption is how to give a cluster, in errors: "--cluster".
+	ClusterOption string
+}
+
+// Error is an error of a question with the HTTP status that it is answered with.
+type Error struct {
+	Code int
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// HTTPStatus returns the status for app/admin, which knows this method only.
+func (e *Error) HTTPStatus() int { return e.Code }
+
+func badQuestion(err error) error { return &Error{Code: http.StatusBadRequest, Err: err} }
+
+func notFound(err error) error { return &Error{Code: http.StatusNotFound, Err: err} }
+
+// IsBad reports whether an error is because of how the question was asked: asking it otherwise
+// helps.
+func IsBad(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Code == http.StatusBadRequest
+}
+
+// ParsePoint reads the point of an option: a time or a resourceVersion. "" is the zero point.
+func ParsePoint(option, text string) (p query.Point, err error) {
+	if text == "" {
+		return p, nil
+	}
+	if p, err = query.ParsePoint(text, time.Now()); err != nil {
+		return p, fmt.Errorf("%s: %w", option, err)
+	}
+	return p, nil
+}
+
+// OneCluster returns the cluster that the question is about, "" where the history is empty.
+func (q *Question) OneCluster() (string, error) {
+	clusters := q.History.Resources.Clusters()
+	switch {
+	case q.Cluster != "":
+		return q.Cluster, nil
+	case len(clusters) == 1:
+		return clusters[0], nil
+	case len(clusters) == 0:
+		return "", nil
+	}
+	return "", badQuestion(fmt.Errorf("the history has several clusters, give one with %s: %s",
+		q.ClusterOption, strings.Join(clusters, ", ")))
+}
+
+// SplitObject splits "deploy/web" into a kind and a name.
+func SplitObject(text string) (kind, name string, ok bool) {
+	kind, name, found := strings.Cut(text, "/")
+	return kind, name, found && kind != "" && name != "" && !strings.Contains(name, "/")
+}
+
+// Find finds an object in the namespace, or in none. Where several informers have it, it is the
+// object of the informer with the newest version; the others are in others.
+func (q *Question) Find(kind, name string) (o *query.Object, others []*record.Unit, err error) {
+	units, err := q.History.Resources.Resolve(kind, q.Cluster)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, others, err = q.History.Objects.Find(units, q.Namespace, name)
+	switch {
+	case errors.Is(err, query.ErrSeveralClusters):
+		err = badQuestion(fmt.Errorf("%w; give one with %s", err, q.ClusterOption))
+	case err == nil && o == nil:
+		err = q.neverSeen(units, name)
+	}
+	return o, others, err
+}
+
+// neverSeen returns the error for an object that no event named, with names that are close to it.
+func (q *Question) neverSeen(units []*record.Unit, name string) error {
+	const most = 100_000 // objects that are compared
+	var near suggest.Objects
+	meant, seen := resource.MakeKey(q.Namespace, name), 0
+	for _, u := range units {
+		for o, err := range q.History.Objects.All(u, "") {
+			if seen++; err != nil || seen > most {
+				break
+			}
+			target := meant
+			if o.Namespace == "" {
+				target = resource.Key(name)
+			}
+			near.Add(string(target), string(resource.MakeKey(o.Namespace, o.Name)))
+		}
+	}
+	where, hint := "in no namespace", ""
+	if q.Namespace != "" {
+		where = "in namespace " + q.Namespace
+	}
+	if names := near.Nearest(); len(names) > 0 {
+		hint = "; did you mean " + strings.Join(names, ", ") + "?"
+	}
+	return notFound(fmt.Errorf("the history has never seen %s %s %s%s", units[0].Resource, name, where,
+		hint))
+}
+
+// Existing returns the version of an object that existed at a point, and the holes because of which
+// it may have been another one. For the zero point it returns the last version, also of an object
+// that is gone.
+func (q *Question) Existing(
+	o *query.Object, p query.Point,
+) (v *query.Version, holes []*query.Notice, err error) {
+	if p.IsZero() {
+		v, err = q.History.Objects.At(o, p)
+		return v, nil, err
+	}
+	if v, err = q.History.Objects.Existing(o, p); err == nil {
+		holes, err = q.History.Coverage.Uncertain(o, v, p)
+	}
+	return v, holes, err
+}
+
+// Previous returns the version before one. It is an error that there is none.
+func (q *Question) Previous(o *query.Object, v *query.Version) (*query.Version, error) {
+	before, err := q.History.Objects.VersionBefore(v)
+	if err == nil && before == nil {
+		err = notFound(fmt.Errorf("%s has no version before resourceVersion %s", o,
+			v.Event.ResourceVersion))
+	}
+	return before, err
+}
+
+// CheckComparable returns why two versions can't be compared, nil where they can.
+func CheckComparable(a, b *query.Version) error {
+	if a.Form() == b.Form() {
+		return nil
+	}
+	return notFound(fmt.Errorf("the two versions can't be compared: of one the history has the %s, "+
+		"of the other the %s", a.Form(), b.Form()))
+}
+
+// Removed returns the time from which on the history is kept, where retention has removed versions
+// of an object that a question since a time is about. The zero time: none are missing.
+func (q *Question) Removed(o *query.Object, since time.Time) (horizon time.Time, err error) {
+	for first, err := range q.History.Objects.Versions(o, time.Time{}, time.Time{}) {
+		if err != nil || first.Event.Op == event.Added {
+			return horizon, err
+		}
+		return q.KeptFrom(since)
+	}
+	return horizon, nil
+}
+
+// KeptFrom returns the time from which on the history is kept, where that is later than since; else
+// the zero time.
+func (q *Question) KeptFrom(since time.Time) (time.Time, error) {
+	horizon, err := q.History.Coverage.Horizon()
+	if !since.Before(horizon) {
+		horizon = time.Time{}
+	}
+	return horizon, err
+}
+
+// EndsBefore returns the time at which the history of units of one cluster ends, where that is
+// before until; else the zero time. The end is the newest event, or what the stream says it is
+// complete up to.
+func (q *Question) EndsBefore(units []*record.Unit, until time.Time) (end time.Time, err error) {
+	if len(units) == 0 || until.IsZero() {
+		return end, nil
+	}
+	end, err = q.History.Timeline.Newest(units[0].Cluster())
+	complete, completeErr := q.History.Coverage.CompleteUntil(units)
+	if complete.After(end) {
+		end = complete
+	}
+	if !until.After(end.Add(time.Second)) {
+		end = time.Time{}
+	}
+	return end, errors.Join(err, completeErr)
+}
+
+// Timeline is what happened in a namespace from one time to another.
+type Timeline struct {
+	Entries iter.Seq2[*query.Entry, error]
+	// Holes are what may be missing.
+	Holes []*query.Notice
+}
+
+// Timeline finds what happened to some resources, named as kubectl names them; to all for none.
+func (q *Question) Timeline(kinds []string, since, until query.Point) (t Timeline, err error) {
+	cluster, err := q.OneCluster()
+	if err != nil {
+		return t, err
+	}
+	units, err := q.History.Resources.Select(cluster, kinds)
+	if err != nil {
+		return t, err
+	}
+	wanted := func(u *record.Unit) bool { return slices.Contains(units, u) }
+	t.Entries = q.History.Timeline.Entries(cluster, q.Namespace, since.At, until.At, wanted)
+	t.Holes, err = q.History.Coverage.HolesOf(units, since.At, until.At)
+	return t, err
+}
+
+// State is all objects of a namespace at a point.
+type State struct {
+	query.StateQuery
+	// Holes are what may be missing, Unlisted are units whose first list had not ended.
+	Holes    []*query.Notice
+	Unlisted []query.UnlistedUnit
+}
+
+// State finds the objects of some resources, named as kubectl names them; of all for none. A point
+// before the horizon is an error.
+func (q *Question) State(kinds []string, p query.Point) (s State, err error) {
+	cluster, err := q.OneCluster()
+	if err != nil {
+		return s, err
+	}
+	s.StateQuery = query.StateQuery{Namespace: q.Namespace, At: p}
+	if s.Units, err = q.History.Resources.Select(cluster, kinds); err != nil {
+		return s, err
+	}
+	if err = q.History.Coverage.CheckState(s.StateQuery); err == nil {
+		s.Holes, s.Unlisted, err = q.History.Coverage.UncertainState(s.StateQuery)
+	}
+	return s, err
+}
