@@ -106,7 +106,7 @@ type Bridge struct {
 	budget     *ratelimit.Budget // of the queues of all units
 	spooler    *changelog.Spooler
 	sinks      sinkRunners
-	pipelines  informers
+	informers  informers
 	namespaces *namespaces.Watcher
 	ownerCache ownerCache
 	pauses     pausedParts
@@ -132,7 +132,7 @@ func New(cfg Config) (*Bridge, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Bridge{
-		cfg: cfg, log: cfg.Log, pipelines: informers{gone: map[string]removedInformer{}},
+		cfg: cfg, log: cfg.Log, informers: informers{gone: map[string]removedInformer{}},
 		changes: countChanges(cfg.Registerer), budget: ratelimit.NewBudget(cfg.QueueBytes),
 		requests: make(chan *request), ended: make(chan struct{}), changing: semaphore.NewWeighted(1),
 		process: rand.Text()[:8],
@@ -167,12 +167,12 @@ func New(cfg Config) (*Bridge, error) {
 			continue
 		}
 		names[uc.Name()] = true
-		u, err := b.newPipeline(uc, false, !cfg.DB.Database().Runs().WasClean())
+		u, err := b.newInformer(uc, false, !cfg.DB.Database().Runs().WasClean())
 		if err != nil {
 			problems = append(problems, err)
 			continue
 		}
-		b.pipelines.add(u)
+		b.informers.add(u)
 	}
 	return b, errors.Join(problems...)
 }
@@ -218,7 +218,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	if !b.pipelines.isClean() {
+	if !b.informers.isClean() {
 		return nil // it has not found out what the run before has sent
 	}
 	return b.cfg.DB.Database().Runs().End()
@@ -278,11 +278,11 @@ func (b *Bridge) run(ctx context.Context) error {
 		units.start(unitsCtx, "informer "+u.Name(),
 			func(hard context.Context) error { return causeFirst(hard, run()) })
 	}
-	for _, u := range b.pipelines.all() {
+	for _, u := range b.informers.all() {
 		start(u)
 	}
 	reconciler := &reconciler{
-		b: b, startPipeline: start, startSink: func(out *sinkRunner) {
+		b: b, startInformer: start, startSink: func(out *sinkRunner) {
 			b.startSink(publishingCtx,
 				publishing, out)
 		},
@@ -290,10 +290,10 @@ func (b *Bridge) run(ctx context.Context) error {
 		planner: b.cfg.Planner, planInterval: b.cfg.PlanInterval,
 	}
 	units.start(unitsCtx, "", func(context.Context) error { return reconciler.run(read) })
-	progress := startProgress{pipelines: b.pipelines.all, onSynced: b.cfg.OnSynced, log: b.log}
+	progress := startProgress{informers: b.informers.all, onSynced: b.cfg.OnSynced, log: b.log}
 	services.start(servicesCtx, "", func(context.Context) error { return progress.run(read) })
 	refresh := bodyRefresh{
-		left: b.cfg.DB.BodiesLeft, pipelines: b.pipelines.all, stateErr: b.stateErr,
+		left: b.cfg.DB.BodiesLeft, informers: b.informers.all, stateErr: b.stateErr,
 	}
 	units.start(unitsCtx, "", func(context.Context) error { return refresh.run(read) })
 	services.start(servicesCtx, "", func(ended context.Context) error {

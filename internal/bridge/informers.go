@@ -40,8 +40,8 @@ func (p *informers) all() []*informer.Informer {
 	return p.list
 }
 
-// retired are the pipelines whose resource has gone, by name.
-func (p *informers) retired() []removedInformer {
+// removed are the pipelines whose resource has gone, by name.
+func (p *informers) removed() []removedInformer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.SortedFunc(maps.Values(p.gone),
@@ -56,7 +56,7 @@ func (p *informers) add(u *informer.Informer) {
 }
 
 // remove takes out a pipeline that has ended.
-func (p *informers) remove(u *informer.Informer, why informer.Drain) {
+func (p *informers) remove(u *informer.Informer, why informer.DrainReason) {
 	isClean, left := u.IsClean(), removedInformer{u.Name(), u.NotReady(false), u.Status()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,7 @@ const quietFor = 10 * time.Second
 // bodyRefresh refreshes the stale bodies of all pipelines whenever there is no flood of updates.
 type bodyRefresh struct {
 	left      func() int64 // how many bodies updates have left stale; it only grows
-	pipelines func() []*informer.Informer
+	informers func() []*informer.Informer
 	stateErr  func() error // nothing is refreshed while the state can't be written
 }
 
@@ -121,7 +121,7 @@ func (b *bodyRefresh) run(ctx context.Context) error {
 		if time.Since(since) < quietFor || b.stateErr() != nil {
 			continue
 		}
-		for _, u := range b.pipelines() {
+		for _, u := range b.informers() {
 			u.RefreshBodies(func() bool { return b.left() == left })
 		}
 	}
@@ -135,7 +135,7 @@ var ErrNotWatched = errors.New("no informer watches")
 func (b *Bridge) Object(of, namespace, name string) ([]informer.ObjectState, error) {
 	var states []informer.ObjectState
 	watched := false
-	for _, u := range b.pipelines.all() {
+	for _, u := range b.informers.all() {
 		c := u.Config()
 		if c.Type.String() != of || c.Namespace != "" && c.Namespace != namespace {
 			continue

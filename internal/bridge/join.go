@@ -63,7 +63,7 @@ func (r *replica) changed(version string) {
 		return
 	}
 	fed := map[string][]string{}
-	for _, u := range r.pipelines.all() {
+	for _, u := range r.informers.all() {
 		fed[u.Config().Informer] = u.Replica.SinkKeys()
 	}
 	r.mu.Lock()
@@ -121,7 +121,7 @@ func (r *replica) backfill(ctx context.Context, u *informer.Informer, sinks []st
 func (r *replica) notInSync() []Reason { return r.reasons(r.unitBehind) }
 
 func (r *replica) reasons(of func(*informer.Informer) string) (reasons []Reason) {
-	for _, u := range r.pipelines.all() {
+	for _, u := range r.informers.all() {
 		if u.Draining() != informer.NotDraining {
 			continue
 		}
@@ -135,7 +135,7 @@ func (r *replica) reasons(of func(*informer.Informer) string) (reasons []Reason)
 // unitBehind returns why a pipeline could not take over without a gap; "" when it could.
 func (r *replica) unitBehind(u *informer.Informer) string {
 	p, found := r.progressOf(u)
-	from, epoch, listed := u.Replica.History()
+	from, epoch, listed := u.Replica.SeenSince()
 	switch {
 	case !found && r.leaderRuns(u.Name()):
 		return "the leader selects something else: it has another configuration"
@@ -173,7 +173,7 @@ func (r *replica) unitUnready(u *informer.Informer) string {
 	if _, found := r.progressOf(u); why == "" || found || !r.leaderReported() {
 		return why
 	}
-	if _, _, listed := u.Replica.History(); !listed {
+	if _, _, listed := u.Replica.SeenSince(); !listed {
 		return "catching up: it is being listed"
 	}
 	if r.configuredAsLeader() && time.Since(u.Replica.Began()) < leaderFirst {
@@ -220,7 +220,7 @@ func age(t time.Time) time.Duration {
 
 // redactionKey is the id of the key with which the bridge redacts; "" where it redacts nothing.
 func (r *replica) redactionKey() string {
-	for _, u := range r.pipelines.all() {
+	for _, u := range r.informers.all() {
 		opts := u.Config().Parse
 		opts.Type = u.Config().Type
 		if id := opts.KeyID(); id != "" {

@@ -38,7 +38,7 @@ func (b *Bridge) above(owner resource.Owner, namespace string) (resource.Owner, 
 
 // known is the metadata of an owner, nil when no pipeline has it.
 func (b *Bridge) known(o resource.Owner, namespace string) *resource.Meta {
-	for _, u := range b.pipelines.all() {
+	for _, u := range b.informers.all() {
 		if meta := u.Objects.Owner(o, namespace); meta != nil {
 			return meta
 		}

@@ -81,7 +81,7 @@ func (r *reconciler) eachOf(name string, pause *informer.Pause, do func(*informe
 
 // unitsOf are the units of an informer.
 func (b *Bridge) unitsOf(name string) (units []*informer.Informer) {
-	for _, u := range b.pipelines.all() {
+	for _, u := range b.informers.all() {
 		if u.Config().Informer == name {
 			units = append(units, u)
 		}
@@ -91,7 +91,7 @@ func (b *Bridge) unitsOf(name string) (units []*informer.Informer) {
 
 // knowsInformer reports whether there is an informer, though none of its resources is served.
 func (b *Bridge) knowsInformer(name string) bool {
-	for _, u := range b.pipelines.retired() {
+	for _, u := range b.informers.removed() {
 		if u.status.Informer == name {
 			return true
 		}

@@ -21,7 +21,7 @@ import (
 // stops pipelines is done one after the other. It is owned by the goroutine that runs it.
 type reconciler struct {
 	b             *Bridge
-	startPipeline func(*informer.Informer)
+	startInformer func(*informer.Informer)
 	startSink     func(*sinkRunner)
 	// unclean has the pipelines that ended for a change of the configuration and have no successor
 	// yet, and whether one may have sent what is not known on disk.
@@ -102,7 +102,7 @@ func (r *reconciler) run(ctx context.Context) error {
 func (r *reconciler) leaveUnclean() {
 	for _, unclean := range r.unclean {
 		if unclean {
-			r.b.pipelines.setUnclean()
+			r.b.informers.setUnclean()
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (r *reconciler) due(now time.Time) bool {
 // new versions of definitions.
 func (r *reconciler) signs() string {
 	var s strings.Builder
-	for _, u := range r.b.pipelines.all() {
+	for _, u := range r.b.informers.all() {
 		status := u.Reader().Status()
 		switch {
 		case status.NotFound:
@@ -167,7 +167,7 @@ func isDefinition(u *informer.Informer) bool {
 // reap takes out the pipelines that have drained, and reports whether one of them is to start
 // again.
 func (r *reconciler) reap() (again bool) {
-	for _, u := range r.b.pipelines.all() {
+	for _, u := range r.b.informers.all() {
 		why := u.Draining()
 		if why == informer.NotDraining {
 			continue
@@ -182,7 +182,7 @@ func (r *reconciler) reap() (again bool) {
 }
 
 // remove closes a pipeline that has ended, and reports whether its state is on disk.
-func (r *reconciler) remove(u *informer.Informer, why informer.Drain) bool {
+func (r *reconciler) remove(u *informer.Informer, why informer.DrainReason) bool {
 	if err := u.Close(); err != nil {
 		if !errors.Is(err, statedb.ErrUnavailable) { // which the database reports, once
 			r.b.log.Error("commit failed, will be tried again", "err", err)
@@ -190,7 +190,7 @@ func (r *reconciler) remove(u *informer.Informer, why informer.Drain) bool {
 		return false
 	}
 	r.b.changes.With(string(why)).Inc()
-	r.b.pipelines.remove(u, why)
+	r.b.informers.remove(u, why)
 	return true
 }
 
@@ -199,7 +199,7 @@ func (r *reconciler) apply(ctx context.Context, plan *Plan) error {
 	r.reap()
 	wanted := plan.byName()
 	exists := map[string]bool{}
-	for _, u := range r.b.pipelines.all() {
+	for _, u := range r.b.informers.all() {
 		exists[u.Name()] = true
 		w, ok := wanted[u.Name()]
 		r.reconcile(u, &w, ok, plan)
@@ -263,7 +263,7 @@ func (r *reconciler) start(cfg informer.Config, backfill []string) (*informer.In
 	if !known {
 		unclean = !r.b.cfg.DB.Database().Runs().WasClean()
 	}
-	u, err := r.b.newPipeline(cfg, len(backfill) > 0, unclean)
+	u, err := r.b.newInformer(cfg, len(backfill) > 0, unclean)
 	if err != nil {
 		return nil, fmt.Errorf("start a unit: %w", err)
 	}
@@ -271,16 +271,16 @@ func (r *reconciler) start(cfg informer.Config, backfill []string) (*informer.In
 	if r.b.pauses.find(kindInformer, cfg.Informer) != nil {
 		u.Reader().Pause()
 	}
-	r.b.pipelines.add(u)
-	r.startPipeline(u)
+	r.b.informers.add(u)
+	r.startInformer(u)
 	if len(backfill) > 0 {
 		u.Go(func(ctx context.Context) { r.b.replica.backfill(ctx, u, backfill) })
 	}
 	return u, nil
 }
 
-// newPipeline opens the state of a pipeline and connects its stages.
-func (b *Bridge) newPipeline(
+// newInformer opens the state of a pipeline and connects its stages.
+func (b *Bridge) newInformer(
 	cfg informer.Config, relist, unclean bool,
 ) (*informer.Informer, error) {
 	if cfg.Owners {
@@ -288,7 +288,7 @@ func (b *Bridge) newPipeline(
 	}
 	env := informer.Env{
 		Cluster: b.cfg.Cluster, Client: b.cfg.Client, DB: b.cfg.DB, Committer: b.committer,
-		Spooler: b.spooler, Budget: b.budget, Namespaces: b.namespaces, Sink: b.sinks.forPipeline,
+		Spooler: b.spooler, Budget: b.budget, Namespaces: b.namespaces, Sink: b.sinks.forInformer,
 		Owners: b.owners, OnDelete: b.ownerCache.deleted, Trace: b.cfg.Trace,
 		Watchdog: b.cfg.Watchdog, Identify: b.cfg.Identify, Log: b.log, Registerer: b.cfg.Registerer,
 	}

@@ -152,7 +152,7 @@ func (r *reconfiguration) check() error {
 // stopUnits ends the units that are not wanted any more, and those that are to begin again.
 func (r *reconfiguration) stopUnits(ctx context.Context) error {
 	var again, gone []*informer.Informer
-	for _, u := range r.b.pipelines.all() {
+	for _, u := range r.b.informers.all() {
 		switch {
 		case !r.affects(u):
 			continue
@@ -190,7 +190,7 @@ func (r *reconfiguration) allWanted() map[string]*informer.Config {
 	for i := range r.change.Units {
 		wanted[r.change.Units[i].Name()] = &r.change.Units[i]
 	}
-	for _, u := range r.b.pipelines.all() {
+	for _, u := range r.b.informers.all() {
 		informer := u.Config().Informer
 		stays := slices.Contains(r.change.Informers, informer) &&
 			!slices.Contains(r.change.Changed, informer)
@@ -292,7 +292,7 @@ func (r *reconfiguration) changeSinks(ctx context.Context) error {
 		if err := r.untilWritten(ctx, func() error { return r.b.endSink(out) }); err != nil {
 			return err
 		}
-		unread[out.key] = out.publisher.Unread() // a leader before may have reported it
+		unread[out.key] = out.publisher.UnreadPosition() // a leader before may have reported it
 		r.done.SinksStopped++
 	}
 	list := make([]*sinkRunner, 0, len(r.change.Sinks))
@@ -305,7 +305,7 @@ func (r *reconfiguration) changeSinks(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		out.publisher.Inherit(unread[out.key])
+		out.publisher.ContinueFrom(unread[out.key])
 		if r.b.pauses.find(kindSink, sc.Name) != nil {
 			out.publisher.Pause()
 		}
@@ -327,9 +327,9 @@ func (r *reconfiguration) changeSinks(ctx context.Context) error {
 // startUnits starts what has changed, and starts again what ended for it. The next plan has what
 // else there is to watch.
 func (r *reconfiguration) startUnits(ctx context.Context) error {
-	r.b.pipelines.keepInformers(r.change.Informers)
+	r.b.informers.keepInformers(r.change.Informers)
 	there := map[string]bool{}
-	for _, u := range r.b.pipelines.all() {
+	for _, u := range r.b.informers.all() {
 		there[u.Name()] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.wanted)) {

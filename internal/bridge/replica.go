@@ -59,7 +59,7 @@ var ErrStandby = errors.New("this replica stands by, and sends nothing")
 type replica struct {
 	cfg       Standby
 	log       *slog.Logger
-	pipelines *informers
+	informers *informers
 	sinks     *sinkRunners
 	changing  *semaphore.Weighted // of who starts or stops units and sinks, or begins to lead
 	stopping  <-chan struct{}     // closed when the bridge makes no more changes
@@ -83,7 +83,7 @@ func (b *Bridge) newReplica() *replica {
 		return nil
 	}
 	r := &replica{
-		cfg: *b.cfg.Standby, log: b.log, pipelines: &b.pipelines, sinks: &b.sinks,
+		cfg: *b.cfg.Standby, log: b.log, informers: &b.informers, sinks: &b.sinks,
 		changing: b.changing, stopping: b.ended,
 		version: b.cfg.Standby.Version, doubtful: map[string]time.Time{},
 	}
@@ -166,7 +166,7 @@ func (r *replica) read(ctx context.Context) error {
 
 // forwardProgress gives the progress to the pipelines.
 func (r *replica) forwardProgress() {
-	for _, u := range r.pipelines.all() {
+	for _, u := range r.informers.all() {
 		_, ok := r.progressOf(u)
 		ended := !ok && u.Draining() == informer.Gone && r.leaderReported()
 		u.Replica.Follow(func(key string) standby.Unit { return r.progressFor(u, key) }, ended)
@@ -190,7 +190,7 @@ func (r *replica) takeOver(ctx context.Context, publish func()) error {
 	behind := r.notInSync()
 	r.happened(progressTaken)
 	r.log.Info("this replica leads now, and publishes",
-		"from_another", led, "in_sync", len(r.pipelines.all())-len(behind), "not_in_sync", len(behind),
+		"from_another", led, "in_sync", len(r.informers.all())-len(behind), "not_in_sync", len(behind),
 		"took", time.Since(began).String())
 	for i, why := range behind {
 		if led && i < 10 {
@@ -200,10 +200,10 @@ func (r *replica) takeOver(ctx context.Context, publish func()) error {
 	}
 	r.metrics.takeovers.Inc()
 	for _, out := range r.sinks.all() {
-		out.publisher.Inherit(p.Sinks[out.key])
+		out.publisher.ContinueFrom(p.Sinks[out.key])
 	}
 	publish()
-	for _, u := range r.pipelines.all() {
+	for _, u := range r.informers.all() {
 		u.Replica.Lead()
 	}
 	return nil
@@ -308,7 +308,7 @@ func (r *replica) status() *ReplicaStatus {
 }
 
 func (r *replica) held() (n int) {
-	for _, u := range r.pipelines.all() {
+	for _, u := range r.informers.all() {
 		n += u.Replica.Held()
 	}
 	return n

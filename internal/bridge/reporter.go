@@ -121,7 +121,7 @@ func (w *reporter) current() (p standby.Progress, err error) {
 			needs: map[string]informer.Frontier{},
 		}
 	}
-	for _, u := range r.pipelines.all() {
+	for _, u := range r.informers.all() {
 		if err := w.addUnit(&p, u, steps); err != nil {
 			return p, err
 		}
@@ -153,7 +153,7 @@ func (w *reporter) addUnit(
 
 // addPosition adds the position of a sink's log that all units allow.
 func (w *reporter) addPosition(p *standby.Progress, out *sinkRunner, step *positionStep) {
-	h := w.history(out.key)
+	h := w.positionsOf(out.key)
 	h.add(step)
 	position := h.covered(time.Now(), func(unit string, f *informer.Frontier) bool {
 		_, runs := p.Units[unit]
@@ -183,8 +183,8 @@ func (w *reporter) delivery(u *informer.Informer) *informer.Delivery {
 	return d
 }
 
-// history of a sink's positions. It begins where the leader before stood.
-func (w *reporter) history(key string) *pastPositions {
+// positionsOf of a sink's positions. It begins where the leader before stood.
+func (w *reporter) positionsOf(key string) *pastPositions {
 	h := w.positions[key]
 	if h == nil {
 		h = &pastPositions{}

@@ -55,7 +55,7 @@ const progressInterval = 10 * time.Second
 // startProgress logs how far the first lists are, and when they have ended; a cluster of many
 // objects takes minutes.
 type startProgress struct {
-	pipelines func() []*informer.Informer
+	informers func() []*informer.Informer
 	onSynced  func() // called once, when all are in sync; may be nil
 	log       *slog.Logger
 }
@@ -90,7 +90,7 @@ func (p *startProgress) run(ctx context.Context) error {
 
 // populated returns how many pipelines are in sync, of how many, and how many objects were listed.
 func (p *startProgress) populated() (synced, resources, listed int) {
-	units := p.pipelines()
+	units := p.informers()
 	for _, u := range units {
 		s := u.Status()
 		listed += s.Listed

@@ -94,7 +94,7 @@ func (b *Bridge) Resend(
 		if out = r.b.sinks.get(sink); out == nil {
 			return fmt.Errorf("sink %s: %w", sink, ErrUnknown)
 		}
-		if out.newest {
+		if out.keepsNewest {
 			return fmt.Errorf("sink %s: %w", sink, ErrKeepsNewest)
 		}
 		switch s := out.publisher.Status(); {
@@ -119,7 +119,7 @@ const detachPatience = 5 * time.Second
 func resend(
 	ctx context.Context, p *publisher.Publisher, events []*event.Event, returned bool,
 ) ([]Resent, error) {
-	r := &resending{
+	r := &resendWaiter{
 		resent: make([]Resent, len(events)), left: len(events),
 		done: make(chan struct{}),
 	}
@@ -147,8 +147,8 @@ func resend(
 	return r.resent, err
 }
 
-// resending remembers what becomes of events that are sent again.
-type resending struct {
+// resendWaiter remembers what becomes of events that are sent again.
+type resendWaiter struct {
 	done chan struct{} // closed when all are settled
 
 	mu     sync.Mutex
@@ -159,7 +159,7 @@ type resending struct {
 // Settle implements publisher.Settler. No checkpoint covers these events, so their marks are
 // released at once: after a crash they are where they came from, and can be sent again with the
 // same ids.
-func (r *resending) Settle(items []*publisher.Item) {
+func (r *resendWaiter) Settle(items []*publisher.Item) {
 	r.mu.Lock()
 	for _, it := range items {
 		it.Hold.Release()

@@ -16,13 +16,13 @@ import (
 
 // sinkRunner is a sink that runs, and what ends with it.
 type sinkRunner struct {
-	publisher *publisher.Publisher
-	name      string
-	key       string // of it among replicas: its name, and where it sends to
-	metrics   []*metric.Scope
-	newest    bool                    // SinkConfig.KeepsNewest
-	stop      context.CancelCauseFunc // set before it runs; nil while another replica leads
-	ended     chan struct{}           // closed when it has ended
+	publisher   *publisher.Publisher
+	name        string
+	key         string // of it among replicas: its name, and where it sends to
+	metrics     []*metric.Scope
+	keepsNewest bool                    // SinkConfig.KeepsNewest
+	stop        context.CancelCauseFunc // set before it runs; nil while another replica leads
+	ended       chan struct{}           // closed when it has ended
 }
 
 // keyOf distinguishes sinks that may have one name in the configurations of two replicas.
@@ -55,8 +55,8 @@ func (o *sinkRunners) get(name string) *sinkRunner {
 	return nil
 }
 
-// forPipeline is the sink of a name, as a pipeline needs it.
-func (o *sinkRunners) forPipeline(name string) (s informer.Sink, ok bool) {
+// forInformer is the sink of a name, as a pipeline needs it.
+func (o *sinkRunners) forInformer(name string) (s informer.Sink, ok bool) {
 	out := o.get(name)
 	if out == nil {
 		return s, false
@@ -100,7 +100,7 @@ func (b *Bridge) newSinkRunner(sc SinkConfig, patient bool) (*sinkRunner, error)
 	}
 	out := &sinkRunner{
 		publisher: p, name: sc.Name, key: keyOf(&sc), metrics: []*metric.Scope{scope, sc.Scope},
-		newest: sc.KeepsNewest, ended: make(chan struct{}),
+		keepsNewest: sc.KeepsNewest, ended: make(chan struct{}),
 	}
 	for _, s := range out.metrics {
 		s.Begin()
@@ -112,7 +112,7 @@ func (b *Bridge) newSinkRunner(sc SinkConfig, patient bool) (*sinkRunner, error)
 // saved is what the state has about a sink.
 func (b *Bridge) saved(sink string) (s publisher.SavedPosition, err error) {
 	if s.Position, err = b.cfg.DB.SinkPosition(sink); err == nil {
-		s.Recalled, err = b.cfg.DB.SinkReadBack(sink)
+		s.ReadBackIDs, err = b.cfg.DB.SinkReadBack(sink)
 	}
 	return s, err
 }

@@ -43,13 +43,13 @@ func (b *Bridge) Status() Status {
 	if err := b.stateErr(); err != nil {
 		s.State.CommitError = err.Error()
 	}
-	for _, u := range b.pipelines.all() {
+	for _, u := range b.informers.all() {
 		status := u.Status()
 		status.PausedBy = b.pauses.find(kindInformer, u.Config().Informer)
 		status.Objects = u.Objects.Count()
 		s.Informers = append(s.Informers, status)
 	}
-	for _, u := range b.pipelines.retired() {
+	for _, u := range b.informers.removed() {
 		s.Informers = append(s.Informers, u.status)
 	}
 	for _, out := range b.sinks.all() {
@@ -71,14 +71,14 @@ func (b *Bridge) Ready() []Reason {
 			reasons = append(reasons, Reason{Component: "informer " + name, Message: message})
 		}
 	}
-	for _, u := range b.pipelines.all() {
+	for _, u := range b.informers.all() {
 		if p := b.pauses.find(kindInformer, u.Config().Informer); p != nil {
 			note(u.Name(), pausedReason(p, kindInformer, u.Config().Informer))
 			continue
 		}
 		note(u.Name(), u.NotReady(b.replica.follows()))
 	}
-	for _, u := range b.pipelines.retired() {
+	for _, u := range b.informers.removed() {
 		note(u.name, u.notReady)
 	}
 	if why := b.namespacesNotReady(); why != "" {
@@ -111,7 +111,7 @@ func (b *Bridge) Ready() []Reason {
 // unit selects any: one that did may have ended.
 func (b *Bridge) namespacesNotReady() string {
 	selects := func(u *informer.Informer) bool { return u.Config().NamespaceSelector != "" }
-	if !slices.ContainsFunc(b.pipelines.all(), selects) {
+	if !slices.ContainsFunc(b.informers.all(), selects) {
 		return ""
 	}
 	return b.namespaces.NotReady()

@@ -28,17 +28,17 @@ const (
 	// asked later, and one that takes longer than this to open never gets the gap. It is only
 	// waited for while no replica has ever led, which is once.
 	askPatienceReplicas = 10 * time.Second
-	// lookPatience is how long an available sink that can't look is asked again, each second.
-	lookPatience = 10 * time.Second
+	// retryPatience is how long an available sink that can't look is asked again, each second.
+	retryPatience = 10 * time.Second
 )
 
 // errNotAnswered is the cause with which a question ends.
 var errNotAnswered = errors.New("the sink has not answered yet")
 
-// forgotten asks the sinks of a pipeline of which nothing is known whether they hold events of it.
+// findEarlierRuns asks the sinks of a pipeline of which nothing is known whether they hold events of it.
 // Where other replicas have led, their progress says who has published before; the first one of
 // several may come after a bridge that was alone.
-func (p *Informer) forgotten(ctx context.Context) (found controller.EarlierRuns) {
+func (p *Informer) findEarlierRuns(ctx context.Context) (found controller.EarlierRuns) {
 	isAlone := p.env.Replicas == nil
 	if !isAlone && p.env.Replicas.OthersLed() {
 		return found
@@ -72,8 +72,8 @@ func (p *Informer) forgotten(ctx context.Context) (found controller.EarlierRuns)
 	return found
 }
 
-// holds asks a sink that was unavailable before the first list, when it is available.
-func (p *Informer) holds(ctx context.Context, sink string) (holds bool, epoch int, err error) {
+// holdsEarlierRun asks a sink that was unavailable before the first list, when it is available.
+func (p *Informer) holdsEarlierRun(ctx context.Context, sink string) (holds bool, epoch int, err error) {
 	if s, ok := p.env.Sink(sink); ok {
 		select {
 		case <-s.Publisher.Opened():
@@ -87,7 +87,7 @@ func (p *Informer) holds(ctx context.Context, sink string) (holds bool, epoch in
 			return holds, epoch, nil
 		case ctx.Err() != nil, errors.Is(err, publisher.ErrStopped):
 			return false, 0, err
-		case time.Since(began) > lookPatience:
+		case time.Since(began) > retryPatience:
 			p.logUnknown(sink, err)
 			return false, 0, nil
 		}

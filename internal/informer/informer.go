@@ -94,7 +94,7 @@ type Informer struct {
 	log       *slog.Logger
 	fifo      *deltafifo.FIFO
 	indexer   *store.Indexer
-	opened    opened
+	state     openedState
 	stages    *Stages
 	reflector *reflector.Reflector
 	// diverged is set by the controller when a list shows that the server's history is another. The
@@ -109,8 +109,8 @@ type Informer struct {
 	life     life
 }
 
-// opened is what was found when the state was opened.
-type opened struct {
+// openedState is what was found when the state was opened.
+type openedState struct {
 	at       time.Time
 	saved    resource.Version     // the watermark on disk, "" for none
 	recovery controller.StartCase // what to read with; the first list decides on its gap
@@ -125,7 +125,7 @@ func New(cfg Config, env Env, start Start) (*Informer, error) {
 		cfg: cfg, env: env, name: cfg.Name(), id: ids.Add(1), start: start, life: newLife(),
 		diverged: &ratelimit.Signal{},
 	}
-	p.Replica, p.Snapshots, p.Objects = &Replica{p: p}, &Snapshots{p: p}, &Objects{p: p}
+	p.Replica, p.Snapshots, p.Objects = &Replica{informer: p}, &Snapshots{informer: p}, &Objects{informer: p}
 	p.log = env.Log.With("informer", cfg.Informer)
 	if cfg.Namespace != "" {
 		p.log = p.log.With("namespace", cfg.Namespace)
@@ -134,7 +134,7 @@ func New(cfg Config, env Env, start Start) (*Informer, error) {
 		"informer": cfg.Informer, "resource": cfg.Type.String(), "namespace": cfg.Namespace,
 	})
 	p.accounts = accounts{fifo: env.Budget.Account(), log: env.Budget.Account()}
-	for _, step := range []func() error{p.openState, p.addFIFO, p.addInformer, p.addReflector} {
+	for _, step := range []func() error{p.openState, p.addFIFO, p.addStages, p.addReflector} {
 		if err := step(); err != nil {
 			p.accounts.close()
 			return nil, fmt.Errorf("informer %s: %w", p.name, err)
@@ -169,9 +169,9 @@ func (p *Informer) openState() (err error) {
 	position, errPosition := p.indexer.Meta().Position()
 	pending, errPending := p.indexer.Meta().ListPending()
 	diverged, err := p.indexer.Meta().Diverged()
-	p.opened.saved, p.opened.at = position.Version, time.Now()
-	p.opened.recovery = controller.Recover(&controller.StartState{
-		Diverged: diverged, Pending: pending, Watermark: p.opened.saved != "", Lists: p.lists(),
+	p.state.saved, p.state.at = position.Version, time.Now()
+	p.state.recovery = controller.Recover(&controller.StartState{
+		Diverged: diverged, Pending: pending, Watermark: p.state.saved != "", Lists: p.lists(),
 		NoSnapshot: p.cfg.Snapshot == SnapshotNever,
 	})
 	return errors.Join(errPosition, errPending, err)
@@ -213,7 +213,7 @@ func (p *Informer) addFIFO() (err error) {
 	return err
 }
 
-func (p *Informer) addInformer() (err error) {
+func (p *Informer) addStages() (err error) {
 	var listeners []ListenerConfig
 	for i := range p.cfg.Sinks {
 		listener, err := p.listener(&p.cfg.Sinks[i])
@@ -228,7 +228,7 @@ func (p *Informer) addInformer() (err error) {
 		Spooler: p.env.Spooler, Config: p.controllerConfig(),
 		LogBytes: p.cfg.Memory, LogAccount: p.accounts.log,
 		SpoolBytes: p.spoolBytes(), DropOldest: p.cfg.DropOldest,
-		Selection: p.selection(), Holds: p.holds,
+		Selection: p.selection(), HoldsEarlierRun: p.holdsEarlierRun,
 		Log: p.log.With("resource", p.cfg.Type.String()), Registerer: p.metrics,
 	}
 	p.stages, err = NewStages(cfg)
@@ -242,7 +242,7 @@ func (p *Informer) controllerConfig() controller.Config {
 		Selective:  p.cfg.selective(), Leavable: p.cfg.leavable(),
 		Enterable:  p.cfg.selectsHere() && p.cfg.Snapshot != SnapshotNever,
 		Resnapshot: p.cfg.Snapshot == SnapshotAlways, Unclean: p.start.Unclean,
-		Forgotten: p.forgotten, Diverged: p.diverged,
+		EarlierRuns: p.findEarlierRuns, Diverged: p.diverged,
 	}
 	if p.cfg.Owners {
 		cfg.Owners = p.env.Owners
@@ -299,8 +299,8 @@ func (p *Informer) addReflector() (err error) {
 	cfg.Parse = p.cfg.Parse
 	cfg.Parse.Type = p.cfg.Type
 	cfg.Watchdog = p.watchdog()
-	cfg.Snapshot = p.opened.recovery != controller.Now
-	cfg.From, cfg.Reached = p.From(), p.opened.saved
+	cfg.Snapshot = p.state.recovery != controller.Now
+	cfg.From, cfg.Reached = p.From(), p.state.saved
 	if err := p.addNamespaces(&cfg); err != nil {
 		return err
 	}
@@ -309,7 +309,7 @@ func (p *Informer) addReflector() (err error) {
 			return p.cfg.Shard.Has(p.cfg.Type, obj.Namespace, obj.Name)
 		}
 	}
-	if cfg.Diverged = p.diverged; p.opened.recovery == controller.Rewound {
+	if cfg.Diverged = p.diverged; p.state.recovery == controller.Rewound {
 		p.diverged.Set()
 	}
 	p.reflector, err = reflector.New(cfg)
@@ -358,8 +358,8 @@ func (p *Informer) addNamespaces(cfg *reflector.Config) error {
 
 // From is the version after which it resumed, "" for none.
 func (p *Informer) From() resource.Version {
-	if p.lists() || p.opened.recovery == controller.Interrupted {
+	if p.lists() || p.state.recovery == controller.Interrupted {
 		return ""
 	}
-	return p.opened.saved
+	return p.state.saved
 }

@@ -48,19 +48,19 @@ func (s state) after(e lifeEvent) state {
 	panic(fmt.Sprintf("pipeline: event %d in state %d", e, s))
 }
 
-// Drain is why a pipeline is draining while the bridge runs.
-type Drain string
+// DrainReason is why a pipeline is draining while the bridge runs.
+type DrainReason string
 
 // The reasons to drain.
 const (
-	NotDraining Drain = ""
-	Gone        Drain = "gone"    // the API server does not serve its resource any more
-	Moving      Drain = "moving"  // to another version of the API
-	Changed     Drain = "changed" // the configuration is another
+	NotDraining DrainReason = ""
+	Gone        DrainReason = "gone"    // the API server does not serve its resource any more
+	Moving      DrainReason = "moving"  // to another version of the API
+	Changed     DrainReason = "changed" // the configuration is another
 )
 
 // Cause is the error with which the pipeline stops reading.
-func (d Drain) Cause() error {
+func (d DrainReason) Cause() error {
 	switch d {
 	case Gone:
 		return errGone
@@ -88,7 +88,7 @@ type life struct {
 
 	mu    sync.Mutex // guards all below; held for a few operations in memory
 	state state
-	why   Drain                                // it is to drain; set by Stop
+	why   DrainReason                          // it is to drain; set by Stop
 	stop  context.CancelCauseFunc              // ends reading; set by Begin, as those below
 	abort context.CancelCauseFunc              // ends everything
 	start func(job func(context.Context)) bool // starts a job if it still reads
@@ -145,7 +145,7 @@ func (p *Informer) run(read, hard context.Context, stop context.CancelCauseFunc)
 }
 
 // Stop has the pipeline read no more, while others run. It ends when everything read is settled.
-func (p *Informer) Stop(why Drain) {
+func (p *Informer) Stop(why DrainReason) {
 	l := &p.life
 	l.mu.Lock()
 	l.state, l.why = l.state.after(stopped), why
@@ -155,7 +155,7 @@ func (p *Informer) Stop(why Drain) {
 }
 
 // Draining is why it drains, if it does for a reason of its own.
-func (p *Informer) Draining() Drain {
+func (p *Informer) Draining() DrainReason {
 	p.life.mu.Lock()
 	defer p.life.mu.Unlock()
 	return p.life.why

@@ -32,16 +32,16 @@ import (
 //
 // It is owned by one goroutine, and outlives the pipeline of its name.
 type Delivery struct {
-	id      uint64 // of the pipeline that samples are of
-	scope   string
-	at      resource.Version
-	epoch   int
-	samples []sample
-	ends    []sample // of the log; for the sinks that are further than all
-	further map[string]resource.Version
-	front   *standby.NewestVersion // the last one that at has not passed; nil for none
-	hasAll  bool                   // at and front are all that is in the log
-	newest  resource.Version       // that the log has had in this epoch, over all its lives
+	id            uint64 // of the pipeline that samples are of
+	scope         string
+	at            resource.Version
+	epoch         int
+	samples       []sample
+	ends          []sample // of the log; for the sinks that are further than all
+	further       map[string]resource.Version
+	newestVersion *standby.NewestVersion // the last one that at has not passed; nil for none
+	hasAll        bool                   // at and front are all that is in the log
+	newest        resource.Version       // that the log has had in this epoch, over all its lives
 
 	selection resource.Version        // of the Namespaces, that is acknowledged
 	selecting sample                  // that is pending; no version for none
@@ -58,8 +58,8 @@ const maxSamples = 512
 // NewDelivery begins where the leader before stood.
 func (r *Replica) NewDelivery(from *standby.Unit) *Delivery {
 	return &Delivery{
-		id: r.p.id, scope: r.p.cfg.ReplicaScope(),
-		at: from.Delivered, further: from.Further, front: from.Front, epoch: from.Epoch,
+		id: r.informer.id, scope: r.informer.cfg.ReplicaScope(),
+		at: from.Delivered, further: from.Further, newestVersion: from.Front, epoch: from.Epoch,
 		selection: from.Selection,
 	}
 }
@@ -100,23 +100,23 @@ func (d *Delivery) Progress(p *Informer) (standby.Unit, error) {
 		d.samples = addSample(d.samples, log.Settled, d.at)
 		d.samples, d.at = passed(d.samples, log.Low, d.at)
 		d.addFurther(p.Replica.sinkKeys, &log)
-		d.addFront(&log)
+		d.addNewestVersion(&log)
 	}
 	return d.unit(p), nil
 }
 
-// addFront looks what of the version after d.at is delivered. The last front stays until d.at has
+// addNewestVersion looks what of the version after d.at is delivered. The last front stays until d.at has
 // passed it: after a reload the log may not know of that version yet.
-func (d *Delivery) addFront(log *changelog.Delivered) {
+func (d *Delivery) addNewestVersion(log *changelog.Delivered) {
 	if d.newest == "" || log.Newest.Newer(d.newest) {
 		d.newest = log.Newest
 	}
-	d.hasAll = log.Front != nil
+	d.hasAll = log.NewestVersion != nil
 	switch {
 	case d.hasAll:
-		d.front = (*standby.NewestVersion)(log.Front)
-	case d.front != nil && d.front.Version.NotNewer(d.at):
-		d.front = nil
+		d.newestVersion = (*standby.NewestVersion)(log.NewestVersion)
+	case d.newestVersion != nil && d.newestVersion.Version.NotNewer(d.at):
+		d.newestVersion = nil
 	}
 }
 
@@ -147,7 +147,7 @@ func (d *Delivery) Covers(f *Frontier, sinkKey string) bool {
 		return d.epoch > f.epoch && at != ""
 	case f.selection != "" && !f.selection.NotNewer(d.selection):
 		return false
-	case f.newest == "" || d.hasAll && f.newest.NotNewer(d.front.Version):
+	case f.newest == "" || d.hasAll && f.newest.NotNewer(d.newestVersion.Version):
 		return true
 	default:
 		return f.newest.NotNewer(at)
@@ -156,7 +156,7 @@ func (d *Delivery) Covers(f *Frontier, sinkKey string) bool {
 
 func (d *Delivery) unit(p *Informer) standby.Unit {
 	return standby.Unit{
-		Scope: p.cfg.ReplicaScope(), Delivered: d.at, Further: d.further, Front: d.front,
+		Scope: p.cfg.ReplicaScope(), Delivered: d.at, Further: d.further, Front: d.newestVersion,
 		Epoch: d.epoch, Selection: d.selection, Selectors: p.indexer.Meta().Selection(),
 	}
 }
@@ -264,7 +264,7 @@ func (p *Informer) selection() func() resource.Version {
 
 // Replica is a pipeline among those of the same name in other replicas.
 type Replica struct {
-	p *Informer
+	informer *Informer
 	// sinkKeys are the Keys of the sinks, by listener.
 	sinkKeys []string
 }
@@ -273,17 +273,17 @@ type Replica struct {
 // ended the pipeline, after everything was delivered.
 func (r *Replica) Follow(delivered func(sinkKey string) standby.Unit, ended bool) {
 	for n, key := range r.sinkKeys {
-		r.p.stages.Follow(n, delivered(key), ended)
+		r.informer.stages.Follow(n, delivered(key), ended)
 	}
 }
 
 // Lead has the listeners send what the leader before has not delivered.
-func (r *Replica) Lead() { r.p.stages.Lead() }
+func (r *Replica) Lead() { r.informer.stages.Lead() }
 
 // Held is how many entries at most are pending, over all sinks, until the leader has delivered
 // them.
 func (r *Replica) Held() (n int) {
-	for _, l := range r.p.stages.Status().Listeners {
+	for _, l := range r.informer.stages.Status().Listeners {
 		n += l.Held
 	}
 	return n
@@ -300,29 +300,29 @@ func (r *Replica) SinkKeys() []string {
 // often the selection changed, when the pipeline knows nothing itself. Call it before Begin.
 func (r *Replica) Adopt(progress *standby.Unit) error {
 	return errors.Join(r.adoptEpoch(progress.Epoch),
-		r.p.indexer.Meta().AdoptSelection(progress.Selectors))
+		r.informer.indexer.Meta().AdoptSelection(progress.Selectors))
 }
 
 func (r *Replica) adoptEpoch(number int) error {
-	empty, err := r.p.indexer.Empty()
-	if err != nil || !empty || r.p.stages.Log().Status().Watermark != "" {
+	empty, err := r.informer.indexer.Empty()
+	if err != nil || !empty || r.informer.stages.Log().Status().Watermark != "" {
 		return err
 	}
-	own, err := r.p.indexer.Meta().Epoch()
+	own, err := r.informer.indexer.Meta().Epoch()
 	if err != nil || own.Open || own.Number >= number {
 		return err
 	}
-	return r.p.indexer.Meta().AdoptEpoch(number)
+	return r.informer.indexer.Meta().AdoptEpoch(number)
 }
 
-// History is the version since which the pipeline has seen everything, in an epoch of the server's
+// SeenSince is the version since which the pipeline has seen everything, in an epoch of the server's
 // history. ok is false while a list is under way, and before the first.
-func (r *Replica) History() (from resource.Version, epoch int, ok bool) {
-	return r.p.stages.History()
+func (r *Replica) SeenSince() (from resource.Version, epoch int, ok bool) {
+	return r.informer.stages.SeenSince()
 }
 
 // Began is when the pipeline's state was opened.
-func (r *Replica) Began() time.Time { return r.p.opened.at }
+func (r *Replica) Began() time.Time { return r.informer.state.at }
 
 // Selectors is how often another selector of namespaces was configured.
-func (r *Replica) Selectors() int { return r.p.indexer.Meta().Selection() }
+func (r *Replica) Selectors() int { return r.informer.indexer.Meta().Selection() }

@@ -48,7 +48,7 @@ func (p *Informer) RefreshBodies(isQuiet func() bool) {
 	over, began := make(chan struct{}), time.Now()
 	started := p.Go(func(ctx context.Context) {
 		defer close(over)
-		pass := &refreshPass{p: p, pause: refreshPause, isQuiet: isQuiet}
+		pass := &refreshPass{informer: p, pause: refreshPause, isQuiet: isQuiet}
 		err := pass.run(ctx)
 		p.refresh.passed(pass.done > 0, err)
 		log := p.log.With("resource", p.cfg.Type.String(), "objects", pass.done, "requests",
@@ -108,15 +108,15 @@ func (p *Informer) refreshNow(ctx context.Context) error {
 		return err
 	}
 	const pause = 200 * time.Millisecond
-	return (&refreshPass{p: p, pause: pause, isQuiet: func() bool { return true }}).run(ctx)
+	return (&refreshPass{informer: p, pause: pause, isQuiet: func() bool { return true }}).run(ctx)
 }
 
 // refreshPass reads objects from the API server and writes those of exactly the version that was
 // settled. What is newer there comes by the watch.
 type refreshPass struct {
-	p       *Informer
-	pause   time.Duration // between two requests
-	isQuiet func() bool   // asked before each request
+	informer *Informer
+	pause    time.Duration // between two requests
+	isQuiet  func() bool   // asked before each request
 
 	read     []store.Body // not written yet
 	bytes    int
@@ -136,12 +136,12 @@ const (
 
 // run asks for each stale object by its name, or for pages of all, whichever takes fewer requests.
 func (r *refreshPass) run(ctx context.Context) error {
-	n := r.p.indexer.StaleBodies().Count()
+	n := r.informer.indexer.StaleBodies().Count()
 	if n == 0 {
 		return nil
 	}
 	err := reflector.ErrNotByName
-	if all := r.p.Objects.Count(); all != nil && n <= *all/r.p.reflector.PageSize()+1 {
+	if all := r.informer.Objects.Count(); all != nil && n <= *all/r.informer.reflector.PageSize()+1 {
 		err = r.byName(ctx)
 	}
 	if errors.Is(err, reflector.ErrNotByName) {
@@ -156,7 +156,7 @@ func (r *refreshPass) run(ctx context.Context) error {
 func (r *refreshPass) byPages(ctx context.Context) error {
 	for token := ""; ; {
 		err := r.request(ctx, func() error {
-			next, unread, err := r.p.reflector.LookPage(ctx, token, r.add)
+			next, unread, err := r.informer.reflector.ReadPage(ctx, token, r.add)
 			r.unread += unread
 			if err == nil {
 				token = next
@@ -171,13 +171,13 @@ func (r *refreshPass) byPages(ctx context.Context) error {
 
 func (r *refreshPass) byName(ctx context.Context) error {
 	for last := resource.Key(""); ; {
-		keys, err := r.p.indexer.StaleBodies().From(last, refreshAtOnce)
+		keys, err := r.informer.indexer.StaleBodies().From(last, refreshAtOnce)
 		if err != nil || len(keys) == 0 {
 			return err
 		}
 		for _, key := range keys {
 			err := r.request(ctx, func() error {
-				unread, err := r.p.reflector.LookFor(ctx, key, r.add)
+				unread, err := r.informer.reflector.ReadObject(ctx, key, r.add)
 				r.unread += unread
 				return err
 			})
@@ -203,14 +203,14 @@ func (r *refreshPass) request(ctx context.Context, send func() error) error {
 			return err
 		}
 		switch {
-		case r.p.reflector.Paused():
+		case r.informer.reflector.Paused():
 			return errPaused
 		case !r.isQuiet():
 			return errFlood
 		}
 		err := send()
 		r.requests++
-		r.p.refresh.asked(err)
+		r.informer.refresh.asked(err)
 		if err == nil || try == refreshTries || ctx.Err() != nil ||
 			errors.Is(err, reflector.ErrNotByName) {
 			return err
@@ -222,7 +222,7 @@ func (r *refreshPass) request(ctx context.Context, send func() error) error {
 // add keeps an object whose body is stale, until it is written.
 func (r *refreshPass) add(obj *resource.Object) error {
 	key := obj.Key()
-	isStale, err := r.p.indexer.StaleBodies().Has(key)
+	isStale, err := r.informer.indexer.StaleBodies().Has(key)
 	if err != nil || !isStale {
 		return err
 	}
@@ -240,18 +240,18 @@ func (r *refreshPass) write() error {
 	}
 	read := r.read
 	r.read, r.bytes = nil, 0
-	r.p.stages.Log().RefreshBodies(read)
-	if err := r.p.stages.Log().Commit(); err != nil {
+	r.informer.stages.Log().RefreshBodies(read)
+	if err := r.informer.stages.Log().Commit(); err != nil {
 		return err
 	}
 	for _, body := range read {
-		isStale, err := r.p.indexer.StaleBodies().Has(body.Key)
+		isStale, err := r.informer.indexer.StaleBodies().Has(body.Key)
 		if err != nil {
 			return err
 		}
 		if !isStale {
 			r.done++
-			r.p.refresh.objects.Inc()
+			r.informer.refresh.objects.Inc()
 		}
 	}
 	return nil

@@ -38,13 +38,13 @@ func (r *SnapshotRequest) Selects(c *Config) bool {
 
 // Snapshots sends all objects of a pipeline again, or some of them, on request.
 type Snapshots struct {
-	p    *Informer
-	busy atomic.Bool // one that was started is being sent
+	informer *Informer
+	busy     atomic.Bool // one that was started is being sent
 }
 
 // Check returns why the pipeline can't send a snapshot now.
 func (s *Snapshots) Check(req *SnapshotRequest) error {
-	p := s.p
+	p := s.informer
 	switch {
 	case p.Draining() != NotDraining:
 		return fmt.Errorf("informer %s: it is being stopped", p.name)
@@ -62,7 +62,7 @@ func (s *Snapshots) Check(req *SnapshotRequest) error {
 // is another for each request.
 func (s *Snapshots) Start(req *SnapshotRequest, round int64) bool {
 	s.busy.Store(true)
-	started := s.p.Go(func(ctx context.Context) {
+	started := s.informer.Go(func(ctx context.Context) {
 		defer s.busy.Store(false)
 		s.Send(ctx, req, round)
 	})
@@ -74,7 +74,7 @@ func (s *Snapshots) Start(req *SnapshotRequest, round int64) bool {
 
 // Send sends a snapshot; the log says what became of it.
 func (s *Snapshots) Send(ctx context.Context, req *SnapshotRequest, round int64) {
-	p := s.p
+	p := s.informer
 	log := p.log.With("resource", p.cfg.Type.String(), "round", round)
 	log.Info("sending a snapshot that was asked for")
 	incomplete := p.refreshNow(ctx)
@@ -150,9 +150,9 @@ func (i *Stages) Snapshot(ctx context.Context, s SyncRequest) (queued, stale int
 	if !i.HasSynced() {
 		return 0, 0, ErrNotSynced
 	}
-	listeners := i.log.Set(nil)
+	listeners := i.log.ListenersOf(nil)
 	if s.Sink != "" {
-		listeners = i.log.Set([]string{s.Sink})
+		listeners = i.log.ListenersOf([]string{s.Sink})
 	}
 	for item, err := range i.cfg.Indexer.InNamespace(s.Namespace) {
 		if err != nil {

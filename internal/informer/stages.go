@@ -58,9 +58,9 @@ type StagesConfig struct {
 	DropOldest bool
 	controller.Config
 	// Selection and Holds are those of processor.Env.
-	Selection func() resource.Version
-	Holds     func(ctx context.Context, sink string) (holds bool, epoch int, err error)
-	Log       *slog.Logger
+	Selection       func() resource.Version
+	HoldsEarlierRun func(ctx context.Context, sink string) (holds bool, epoch int, err error)
+	Log             *slog.Logger
 	// Registerer for metrics; nil for none.
 	Registerer prometheus.Registerer
 }
@@ -140,7 +140,7 @@ func (i *Stages) addController() (err error) {
 func (i *Stages) addListeners() error {
 	env := processor.Env{
 		Log: i.log, Indexer: i.cfg.Indexer, Type: i.cfg.Type, Shard: i.cfg.Shard,
-		Selection: i.cfg.Selection, History: i.controller.History, Holds: i.cfg.Holds, Gaps: i.gaps,
+		Selection: i.cfg.Selection, SeenSince: i.controller.SeenSince, HoldsEarlierRun: i.cfg.HoldsEarlierRun, Gaps: i.gaps,
 		Logger: i.cfg.Log, Registerer: i.cfg.Registerer,
 	}
 	for n, cfg := range i.cfg.Listeners {
@@ -239,10 +239,10 @@ func (i *Stages) resync(ctx context.Context, every time.Duration, bit changelog.
 // order, or this one has heard from the API server what it sent last.
 func (i *Stages) IsClean() bool { return i.controller.IsClean() }
 
-// History is the version since which the informer has seen everything, in an epoch of the server's
+// SeenSince is the version since which the informer has seen everything, in an epoch of the server's
 // history. ok is false while a list is under way, and before the first.
-func (i *Stages) History() (from resource.Version, epoch int, ok bool) {
-	return i.controller.History()
+func (i *Stages) SeenSince() (from resource.Version, epoch int, ok bool) {
+	return i.controller.SeenSince()
 }
 
 // HasSynced reports whether the first population was applied: everything of the first list has been

@@ -35,7 +35,7 @@ type Status struct {
 	// versions have no order. A server counts its versions over all its resources, so it is no
 	// number of changes.
 	VersionsBehind *uint64 `json:"versionsBehind,omitempty"`
-	Relisted
+	RelistCounts
 	Listed int `json:"listed"`
 	Backlog
 	// PausedBy says who has paused the informer, and since when; left out when it is not paused.
@@ -49,8 +49,8 @@ type Status struct {
 	BodiesBehind int `json:"bodiesBehind"`
 }
 
-// Relisted is Relists and Gaps since the start, in all and by reason.
-type Relisted struct {
+// RelistCounts is Relists and Gaps since the start, in all and by reason.
+type RelistCounts struct {
 	Relists       int            `json:"relists"`
 	RelistReasons map[string]int `json:"relistReasons"`
 	Gaps          map[string]int `json:"gaps"`
@@ -87,7 +87,7 @@ func (p *Informer) Status() Status {
 		Phase:     string(r.Phase), Synced: p.synced(&r),
 		Version: string(r.Version), Watermark: string(i.Log.Watermark),
 		LastSeen: r.LastSeen, LastError: r.LastError, QuietSeconds: age(r.LastSeen).Seconds(),
-		Relisted: Relisted{RelistReasons: r.Relists, Gaps: i.Gaps}, Listed: r.Items,
+		RelistCounts: RelistCounts{RelistReasons: r.Relists, Gaps: i.Gaps}, Listed: r.Items,
 		Backlog: Backlog{
 			QueuedDeltas: f.Deltas, QueuedBytes: f.Bytes, Unsettled: i.Log.Unsettled,
 			LogChanges: i.Log.Entries, LogBytes: i.Log.Bytes, SpoolBytes: i.Log.DiskBytes,
@@ -285,13 +285,13 @@ type ObjectState struct {
 // Objects are those that a pipeline knows. Its methods read the state database alone, and may be
 // called at any time until that is closed.
 type Objects struct {
-	p       *Informer
-	counted objectCount
+	informer *Informer
+	counted  objectCount
 }
 
 // Get returns the last settled state of an object.
 func (o *Objects) Get(key resource.Key) (s ObjectState, found bool, err error) {
-	p := o.p
+	p := o.informer
 	stored, found, err := p.indexer.Stored(key)
 	if !found {
 		return ObjectState{}, false, err
@@ -320,7 +320,7 @@ func (o *Objects) Owner(of resource.Owner, namespace string) *resource.Meta {
 	if !found {
 		group = ""
 	}
-	t, only := o.p.cfg.Type, o.p.cfg.Namespace
+	t, only := o.informer.cfg.Type, o.informer.cfg.Namespace
 	if t.Group != group || t.Kind != of.Kind || only != "" && only != namespace {
 		return nil
 	}
@@ -328,7 +328,7 @@ func (o *Objects) Owner(of resource.Owner, namespace string) *resource.Meta {
 	if t.Namespaced {
 		key = resource.MakeKey(namespace, of.Name)
 	}
-	if obj, err := o.p.indexer.Object(key); err == nil && obj != nil && obj.UID == of.UID {
+	if obj, err := o.informer.indexer.Object(key); err == nil && obj != nil && obj.UID == of.UID {
 		return &obj.Meta
 	}
 	return nil
@@ -336,7 +336,7 @@ func (o *Objects) Owner(of resource.Owner, namespace string) *resource.Meta {
 
 // Count is the number of objects as it was last counted, by this call when that is due; nil when
 // they were not counted yet.
-func (o *Objects) Count() *int { return o.counted.count(o.p.indexer.Objects) }
+func (o *Objects) Count() *int { return o.counted.count(o.informer.indexer.Objects) }
 
 // objectCount is a number of objects. Counting goes through all of them, so it is done only when it
 // is asked for, and then not often.

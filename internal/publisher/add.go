@@ -44,7 +44,7 @@ func (p *Publisher) Add(ctx context.Context, items []*Item) error {
 		}
 		select {
 		case <-fewer:
-		case <-p.door.closed:
+		case <-p.users.closed:
 			return ErrStopped
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -58,7 +58,7 @@ func (p *Publisher) awaitOpen(ctx context.Context) error {
 	select {
 	case <-p.opened:
 		return nil
-	case <-p.door.closed:
+	case <-p.users.closed:
 		return ErrStopped
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -81,10 +81,10 @@ func (p *Publisher) TryAdd(items []*Item) bool {
 	default:
 		return false
 	}
-	if len(items) > chunk || !p.door.enter() {
+	if len(items) > chunk || !p.users.enter() {
 		return false
 	}
-	defer p.door.leave()
+	defer p.users.leave()
 	now := time.Now()
 	for _, it := range items {
 		it.prepare(now)
@@ -121,11 +121,11 @@ func (p *Publisher) tryLane(it *Item) bool {
 func (p *Publisher) route(
 	ctx context.Context, items []*Item,
 ) (n int, fewer <-chan struct{}, err error) {
-	if !p.door.enter() {
+	if !p.users.enter() {
 		p.giveBack(items)
 		return 0, nil, ErrStopped
 	}
-	defer p.door.leave()
+	defer p.users.leave()
 	done := 0 // items before it are in their lanes
 	for i, it := range items {
 		err := p.findLane(ctx, it)

@@ -268,7 +268,7 @@ func (w *worker) deadLetterLane(ctx context.Context, l *lane) (sinks.Class, erro
 
 // deadLetter calls the sink, while the gate is open.
 func (w *worker) deadLetter(ctx context.Context, e *event.Event, it *Item) error {
-	if err := w.p.shut(); err != nil {
+	if err := w.p.gateError(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.p.cfg.PublishTimeout)
@@ -280,7 +280,7 @@ func (w *worker) deadLetter(ctx context.Context, e *event.Event, it *Item) error
 	if err != nil {
 		return err
 	}
-	return w.p.shut()
+	return w.p.gateError()
 }
 
 func (w *worker) tryDeadLetter(ctx context.Context, e *event.Event, it *Item) (err error) {

@@ -304,7 +304,9 @@ type sinkUsers struct {
 	closing bool // guarded by mu
 }
 
-func newDoor() sinkUsers { return sinkUsers{closed: make(chan struct{}), left: make(chan struct{})} }
+func newSinkUsers() sinkUsers {
+	return sinkUsers{closed: make(chan struct{}), left: make(chan struct{})}
+}
 
 // enter notes a caller that is about to use the sink; false when Run is about to close it.
 func (d *sinkUsers) enter() bool {

@@ -137,11 +137,11 @@ func validateOversize(ways []Oversize, sink sinks.Sink) error {
 	return nil
 }
 
-// passes asks the gate. While it is shut every message of the batch gets its error, in place of any
+// checkGate asks the gate. While it is shut every message of the batch gets its error, in place of any
 // answer: behind a gate that was shut meanwhile, an answer may be about what another process has
 // stored.
-func (p *Publisher) passes(batch []*sinks.Message) bool {
-	err := p.shut()
+func (p *Publisher) checkGate(batch []*sinks.Message) bool {
+	err := p.gateError()
 	if err == nil {
 		return true
 	}
@@ -149,8 +149,8 @@ func (p *Publisher) passes(batch []*sinks.Message) bool {
 	return false
 }
 
-// shut is why nothing may be sent now, nil when it may.
-func (p *Publisher) shut() error {
+// gateError is why nothing may be sent now, nil when it may.
+func (p *Publisher) gateError() error {
 	if p.cfg.Gate == nil {
 		return nil
 	}
@@ -168,17 +168,17 @@ func (p *Publisher) Outline(position []byte) []byte {
 	return nil
 }
 
-// Inherit replaces the saved position of the sink's log by that of another process, which has
+// ContinueFrom replaces the saved position of the sink's log by that of another process, which has
 // published until now. It is called before Run. nil changes nothing.
-func (p *Publisher) Inherit(position []byte) {
+func (p *Publisher) ContinueFrom(position []byte) {
 	if position != nil {
 		p.cfg.Saved.Position = position
 	}
 }
 
-// Unread is the position from which the sink's log has still to be read; nil once that has begun.
+// UnreadPosition is the position from which the sink's log has still to be read; nil once that has begun.
 // A publisher that takes the place of one that was never open inherits it.
-func (p *Publisher) Unread() []byte {
+func (p *Publisher) UnreadPosition() []byte {
 	if p.holds.low() != nil {
 		return nil
 	}

@@ -95,7 +95,7 @@ type Outcome string
 // The outcomes of settled items.
 const (
 	Acknowledged Outcome = "acknowledged" // the sink has it
-	Recalled     Outcome = "recalled"     // the sink had it from an earlier process
+	ReadBack     Outcome = "recalled"     // the sink had it from an earlier process
 	DeadLettered Outcome = "dead-letter"  // the sink refused it; it is in the dead letters
 	// the sink refused it, and so did the place of dead letters, or there is none; it lies in the
 	// state directory
@@ -118,8 +118,8 @@ func (it *Item) Outcome() Outcome {
 		return Kept
 	case itemDeadLettered:
 		return DeadLettered
-	case itemRecalled:
-		return Recalled
+	case itemReadBack:
+		return ReadBack
 	default:
 		return Acknowledged
 	}
@@ -159,7 +159,7 @@ const (
 	// Settled: it leaves its lane as soon as nothing is before it.
 
 	itemStored       // the sink has it
-	itemRecalled     // the sink had it from an earlier process
+	itemReadBack     // the sink had it from an earlier process
 	itemDeadLettered // it is in the dead letters
 	itemKept         // in a file, since the dead letters did not take it
 	itemReturned     // the adder's, who has it elsewhere
@@ -173,7 +173,7 @@ type itemEvent uint8
 
 const (
 	onAdd itemEvent = iota
-	onRecall
+	onReadBack
 	onSend
 	onStore
 	onFail // no answer, or one that it is to be sent again
@@ -191,8 +191,8 @@ func (s itemState) after(e itemEvent) itemState {
 	switch {
 	case s == itemNew && e == onAdd:
 		return itemQueued
-	case (s == itemQueued || s == itemRefused) && e == onRecall:
-		return itemRecalled
+	case (s == itemQueued || s == itemRefused) && e == onReadBack:
+		return itemReadBack
 	case (s == itemQueued || s == itemTried) && e == onSend:
 		return itemSending
 	case s == itemSending && e == onStore:

@@ -17,18 +17,18 @@ import (
 type SavedPosition struct {
 	// Position is what Publisher.Position gave; nil for none.
 	Position []byte
-	// Recalled is what Publisher.ReadBackIDs gave.
-	Recalled []byte
+	// ReadBackIDs is what Publisher.ReadBackIDs gave.
+	ReadBackIDs []byte
 }
 
-// maxRecalled bounds how many ids are remembered, at some 60 bytes each. A tail holds what was sent
+// maxReadBack bounds how many ids are remembered, at some 60 bytes each. A tail holds what was sent
 // in the seconds before a crash; of one that is longer, because something was held up for hours,
 // the end is remembered.
-const maxRecalled = 1 << 20
+const maxReadBack = 1 << 20
 
-// keepRecalled is how long they are remembered: by then every informer has read on from where it
+// keepReadBack is how long they are remembered: by then every informer has read on from where it
 // was, or can't.
-const keepRecalled = time.Hour
+const keepReadBack = time.Hour
 
 // readBackSet are the messages that earlier processes have stored and that may be added again. They
 // are part of the checkpoint: should this process end before the informers have come that far, the
@@ -75,14 +75,14 @@ func (r *readBackSet) insert(d idDigest) {
 	if _, ok := r.ids[d]; ok {
 		return
 	}
-	if len(r.list) < maxRecalled*len(d) {
+	if len(r.list) < maxReadBack*len(d) {
 		r.list = append(r.list, d[:]...)
 	} else {
 		r.list = r.ownLocked()
 		place := r.list[r.next*len(d):]
 		delete(r.ids, idDigest(place[:len(d)]))
 		copy(place, d[:])
-		r.next = (r.next + 1) % maxRecalled
+		r.next = (r.next + 1) % maxReadBack
 	}
 	r.ids[d] = struct{}{}
 	r.left.Store(int64(len(r.ids)))
@@ -101,7 +101,7 @@ func (r *readBackSet) ownLocked() []byte {
 func (r *readBackSet) seal(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.until = now.Add(keepRecalled)
+	r.until = now.Add(keepReadBack)
 }
 
 // has reports whether an event was found.
@@ -160,9 +160,9 @@ func (p *Publisher) readBack(ctx context.Context) error {
 // before it, which the earlier process had skipped.
 func (p *Publisher) recognize(it *Item) {
 	if it.Message.Event.Run == "" && p.readBackIDs.has(it.Message.Event) {
-		it.apply(onRecall)
+		it.apply(onReadBack)
 		it.refused = nil
-		p.metrics.recalled.Inc()
+		p.metrics.readBack.Inc()
 	}
 }
 
@@ -189,15 +189,15 @@ func (p *Publisher) FindEarlierRun(
 	}
 	select {
 	case <-p.opened:
-	case <-p.door.closed:
+	case <-p.users.closed:
 		return false, ErrStopped
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
-	if !p.door.enter() {
+	if !p.users.enter() {
 		return false, ErrStopped
 	}
-	defer p.door.leave()
+	defer p.users.leave()
 	found, err := sink.FindEarlierRun(ctx, about, ours)
 	if err != nil {
 		return false, fmt.Errorf("sink %s: %w", p.cfg.Name, err)

@@ -96,7 +96,7 @@ func (p *Publisher) blocked() error {
 
 func (p *Publisher) isOpen() bool {
 	select {
-	case <-p.door.closed:
+	case <-p.users.closed:
 		return false
 	default:
 	}
@@ -154,7 +154,7 @@ const (
 type metrics struct {
 	counts      counts
 	published   *metric.Counter
-	recalled    *metric.Counter
+	readBack    *metric.Counter
 	retries     map[sinks.Class]*metric.Counter
 	deadLetters map[string]*metric.Counter
 	oversized   map[Oversize]*metric.Counter
@@ -172,7 +172,7 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 	m := &metrics{
 		published: f.Counter("bridge_publisher_published_total",
 			"Messages that the sink acknowledged."),
-		recalled: f.Counter("bridge_publisher_recalled_total",
+		readBack: f.Counter("bridge_publisher_recalled_total",
 			"Messages not sent again after a restart, since the sink held them already."),
 		delivery: f.Histogram("bridge_publisher_delivery_seconds",
 			"How long after the bridge has observed a change the sink has acknowledged its event, what "+

@@ -208,9 +208,9 @@ func (w *worker) publish(ctx context.Context) {
 	defer cancel()
 	done := w.p.metrics.call(len(w.batch))
 	w.p.metrics.counts.inFlight.Add(int64(len(w.batch)))
-	if w.p.passes(w.batch) {
+	if w.p.checkGate(w.batch) {
 		w.p.cfg.Sink.Publish(ctx, w.batch)
-		w.p.passes(w.batch)
+		w.p.checkGate(w.batch)
 	}
 	w.p.metrics.counts.inFlight.Add(-int64(len(w.batch)))
 	done()
@@ -311,11 +311,11 @@ func (w *worker) smaller(
 ) (*event.Event, error) {
 	switch way {
 	case Trim:
-		return w.fitting(w.made(event.Trimmed, full)), nil
+		return w.fitting(w.makeSmaller(event.Trimmed, full)), nil
 	case Claim:
 		return w.claim(ctx, full)
 	case Reference:
-		if small := w.fitting(w.made(event.Reference, full)); small != nil {
+		if small := w.fitting(w.makeSmaller(event.Reference, full)); small != nil {
 			return small, nil
 		}
 		return w.fitting(event.BareReference(full)), nil
@@ -323,8 +323,8 @@ func (w *worker) smaller(
 	return nil, nil
 }
 
-// made is a smaller form of an event, nil after a panic.
-func (w *worker) made(
+// makeSmaller is a smaller form of an event, nil after a panic.
+func (w *worker) makeSmaller(
 	form func(*event.Event) *event.Event, full *event.Event,
 ) (small *event.Event) {
 	defer func() {

@@ -24,8 +24,8 @@ type frame struct {
 	obj *resource.Object
 	// refused is why there is none.
 	refused error
-	// choice is what is done with obj.
-	choice frameAction
+	// action is what is done with obj.
+	action frameAction
 	// object is where the frame's object is; nil before it.
 	object *span
 	// version is a BOOKMARK's; initialEnd marks the one that ends the initial events of a
@@ -55,7 +55,7 @@ type frameReader struct {
 	start int64 // offset of the current frame
 }
 
-func newValues(in *stream, limit int64) *frameReader {
+func newFrameReader(in *stream, limit int64) *frameReader {
 	v := &frameReader{in: in, Scanner: jsonscan.NewReader(in), max: limit}
 	v.release()
 	return v

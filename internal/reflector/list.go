@@ -81,7 +81,7 @@ func (r *Reflector) probeWith(
 		}
 		return errEnough
 	}
-	v := newValues(s, r.cfg.MaxFrame)
+	v := newFrameReader(s, r.cfg.MaxFrame)
 	p, err := readPage(v, v.skip, stop)
 	if errors.Is(err, errEnough) {
 		err = nil
@@ -210,7 +210,7 @@ func (r *Reflector) listPage(ctx context.Context, q url.Values, first bool) (pag
 			return page{}, err
 		}
 	}
-	v := newValues(s, r.cfg.MaxFrame)
+	v := newFrameReader(s, r.cfg.MaxFrame)
 	item := func() error {
 		s.alive()
 		return r.replace(ctx, v)

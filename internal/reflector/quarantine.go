@@ -70,7 +70,7 @@ func isPanic(err error) bool {
 
 // quarantine is what was reported already.
 type quarantine struct {
-	seen, seenBefore map[string]bool // see first
+	reported, reportedBefore map[string]bool // see first
 	// skipped are the objects that the last list of everything has skipped: another would report no
 	// more of them.
 	skipped map[resource.Key]bool
@@ -90,20 +90,20 @@ type warnings struct {
 // proxy damages it, and it is read again.
 const maxSkipped = 64
 
-// first reports whether something is reported for the first time, as far back as is remembered:
+// isNew reports whether something is reported for the first time, as far back as is remembered:
 // otherwise what no list can be read past, and what each list skips, would be reported each time.
-func (q *quarantine) first(id string) bool {
+func (q *quarantine) isNew(id string) bool {
 	const half = 4096 // at least so much is remembered
-	if q.seen[id] || q.seenBefore[id] {
+	if q.reported[id] || q.reportedBefore[id] {
 		return false
 	}
-	if len(q.seen) == half {
-		q.seen, q.seenBefore = nil, q.seen
+	if len(q.reported) == half {
+		q.reported, q.reportedBefore = nil, q.reported
 	}
-	if q.seen == nil {
-		q.seen = map[string]bool{}
+	if q.reported == nil {
+		q.reported = map[string]bool{}
 	}
-	q.seen[id] = true
+	q.reported[id] = true
 	return true
 }
 
@@ -117,7 +117,7 @@ func (r *Reflector) understand(ctx context.Context, err error, raw []byte, at in
 	unreadable.quarantined = true
 	u := r.unreadable(unreadable, raw, at)
 	r.metrics.quarantined.With(u.Reason).Inc()
-	if !r.quarantine.first(u.ID()) {
+	if !r.quarantine.isNew(u.ID()) {
 		return err
 	}
 	r.warnings.unreadable.Log(r.log, slog.LevelError, "the API server sent what can't be understood",

@@ -51,7 +51,7 @@ func New(cfg Config) (*Reflector, error) {
 		log:      cfg.Log.With("resource", cfg.Type.String()),
 		metrics:  newMetrics(cfg.Registerer),
 		backoff:  backoff{Backoff: cfg.Backoff},
-		gate:     newGate(),
+		gate:     newPauseGate(),
 		expiries: backoff{Backoff: cfg.Backoff, eager: true},
 		state:    first(cfg.From, cfg.Reached, cfg.Snapshot),
 		// A list of one namespace adds to what the last list of everything has skipped, and may be

@@ -39,7 +39,7 @@ func (r *Reflector) replace(ctx context.Context, v *frameReader) error {
 	if refused, ok := errors.AsType[*resource.RefusedError](err); ok {
 		return r.skipItem(ctx, refused, v.at(at))
 	}
-	c, refused := r.choose(obj)
+	c, refused := r.chooseAction(obj)
 	if refused != nil {
 		return r.skipItem(ctx, refused, v.at(at))
 	}
@@ -69,9 +69,9 @@ func (r *Reflector) replaceWith(ctx context.Context, obj *resource.Object, c fra
 func (r *Reflector) takeInitial(ctx context.Context, f *frame) (done bool, err error) {
 	switch f.event {
 	case watch.Added, watch.Modified:
-		return false, r.replaceWith(ctx, f.obj, f.choice)
+		return false, r.replaceWith(ctx, f.obj, f.action)
 	case watch.Deleted:
-		return false, r.deleteListed(ctx, f.obj, f.choice)
+		return false, r.deleteListed(ctx, f.obj, f.action)
 	case watch.Bookmark:
 		if !f.initialEnd {
 			return false, errSwallowed // the server sends no other bookmark before it
@@ -240,12 +240,12 @@ var ErrNotByName = errors.New("the API server does not select by metadata.name")
 // PageSize is how many items LookPage asks for at once.
 func (r *Reflector) PageSize() int { return r.cfg.PageSize }
 
-// LookPage reads one page of the current state, beside the watch: the Store gets nothing of it, and
+// ReadPage reads one page of the current state, beside the watch: the Store gets nothing of it, and
 // it changes nothing else. token is "" for the first page, and next for the one after it, "" after
 // the last. Pages need not be of one version. each gets each object that could be understood, as
 // Parse makes it, also those that the Store does not want; unread counts the others. It may be
 // called from any goroutine; an error of each ends it.
-func (r *Reflector) LookPage(
+func (r *Reflector) ReadPage(
 	ctx context.Context, token string, each func(*resource.Object) error,
 ) (next string, unread int, err error) {
 	q := r.query()
@@ -261,8 +261,8 @@ func (r *Reflector) LookPage(
 	return p.next, unread, err
 }
 
-// LookFor is LookPage of one object. It needs no right beyond that to list.
-func (r *Reflector) LookFor(
+// ReadObject is LookPage of one object. It needs no right beyond that to list.
+func (r *Reflector) ReadObject(
 	ctx context.Context, key resource.Key, each func(*resource.Object) error,
 ) (unread int, err error) {
 	namespace, name := key.Split()
@@ -292,7 +292,7 @@ func (r *Reflector) readList(
 		return p, 0, fmt.Errorf("list %s: %w", r.cfg.Type, err)
 	}
 	defer s.close()
-	v := newValues(s, r.cfg.MaxFrame)
+	v := newFrameReader(s, r.cfg.MaxFrame)
 	item := func() error {
 		s.alive()
 		obj, _, err := v.object(&r.cfg.Parse)

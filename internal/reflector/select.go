@@ -34,15 +34,15 @@ type scope struct {
 	// Changes from before are covered by that list.
 	asOf map[string]resource.Version
 	// progressed is the last version that Store.Progress got, and when.
-	progressed resource.Version
-	markedAt   time.Time
+	progressed   resource.Version
+	progressedAt time.Time
 }
 
 // errSelectionChanged ends a watch because namespaces have entered the selection, or left it.
 var errSelectionChanged = errors.New("the selection of namespaces has changed")
 
-// choose makes the choice. An error is a panic of a selector, which refuses the object.
-func (r *Reflector) choose(obj *resource.Object) (c frameAction, err *resource.RefusedError) {
+// chooseAction makes the choice. An error is a panic of a selector, which refuses the object.
+func (r *Reflector) chooseAction(obj *resource.Object) (c frameAction, err *resource.RefusedError) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = resource.Refuse(resource.IdentityOf(obj), resource.Panicked(v))
@@ -105,10 +105,10 @@ func (r *Reflector) recordProgress(ctx context.Context, f *frame, deletion bool)
 	r.state.at.took(f.obj, deletion)
 	r.publishPosition()
 	if r.state.at.complete == r.scope.progressed ||
-		time.Since(r.scope.markedAt) < progressInterval {
+		time.Since(r.scope.progressedAt) < progressInterval {
 		return nil
 	}
-	r.scope.progressed, r.scope.markedAt = r.state.at.complete, time.Now()
+	r.scope.progressed, r.scope.progressedAt = r.state.at.complete, time.Now()
 	return fromStore(r.cfg.Store.Progress(ctx, r.state.at.complete))
 }
 

@@ -46,7 +46,7 @@ type state struct {
 	// watchListOff is set permanently where WatchList does not work.
 	watchListOff bool
 	listing      listFailures
-	stuck        emptyWatches
+	empty        emptyWatches
 }
 
 // listFailures is what was learned from failures of the current list.
@@ -64,10 +64,10 @@ type emptyWatches struct {
 }
 
 const (
-	// maxStuck is how often a watch from one version may bring nothing before a gap is suspected.
+	// maxEmptyWatches is how often a watch from one version may bring nothing before a gap is suspected.
 	// An empty close is a sign of an expired version, an error is one of an event that the server
 	// can't read.
-	maxStuck = 5
+	maxEmptyWatches = 5
 	// maxRestarts is how often a paged list is restarted before it is asked for in one answer.
 	maxRestarts = 3
 	// maxWatchLists is how many WatchLists may fail in an unknown way before pages are tried too.
@@ -131,7 +131,7 @@ func first(from, reached resource.Version, snapshot bool) state {
 
 // list makes a list of everything due.
 func (s state) list(why resource.Relist) state {
-	s.step, s.relist, s.listing, s.stuck = toList, &why, listFailures{}, emptyWatches{}
+	s.step, s.relist, s.listing, s.empty = toList, &why, listFailures{}, emptyWatches{}
 	s.unidentified = false
 	s.relists++
 	return s
@@ -170,8 +170,8 @@ func (s state) locate(o stepResult) state {
 		return s.correct(o)
 	case s.at.version.Newer(o.server):
 		return s.list(rewound)
-	case suspect == resource.ReasonExpired && s.stuck.closed && o.server == s.at.version:
-		s.stuck = emptyWatches{} // the server is at our version: nothing can be missing
+	case suspect == resource.ReasonExpired && s.empty.closed && o.server == s.at.version:
+		s.empty = emptyWatches{} // the server is at our version: nothing can be missing
 	case suspect != "":
 		return s.list(resource.Relist{Reason: suspect, From: s.at.version, To: o.server})
 	}
@@ -215,7 +215,7 @@ func (s state) recover(o stepResult) (state, wait) {
 		}
 	case reasonClosed, reasonServer:
 		if watching && errors.Is(o.err, errBroke) {
-			s = s.countStuck(reason == reasonClosed)
+			s = s.countEmpty(reason == reasonClosed)
 		}
 		s.listing.consistent = s.listing.consistent || s.relist.Partial() && isNoExact(o.err)
 	case reasonConnection, reasonSilent:
@@ -242,15 +242,15 @@ func (s state) expired(o stepResult, watching bool) (state, wait) {
 		s.at.complete, s.step = s.at.version, toWatch // there is a later version to try, once
 		return s, wait{}
 	default:
-		s.suspect, s.stuck = resource.ReasonExpired, emptyWatches{}
+		s.suspect, s.empty = resource.ReasonExpired, emptyWatches{}
 	}
 	return s, wait{expiry: true}
 }
 
-// countStuck counts a watch that brought nothing.
-func (s state) countStuck(closed bool) state {
-	s.stuck.closed = closed
-	if s.stuck.times++; s.stuck.times < maxStuck {
+// countEmpty counts a watch that brought nothing.
+func (s state) countEmpty(closed bool) state {
+	s.empty.closed = closed
+	if s.empty.times++; s.empty.times < maxEmptyWatches {
 		return s
 	}
 	s.suspect = resource.ReasonUnreadable

@@ -102,7 +102,7 @@ func (r *Reflector) publishPosition() {
 	r.seen(func(s *Status) {
 		s.Synced = true
 		if s.Version != r.state.at.version {
-			s.Version, r.state.stuck = r.state.at.version, emptyWatches{}
+			s.Version, r.state.empty = r.state.at.version, emptyWatches{}
 		}
 	})
 }

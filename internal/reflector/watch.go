@@ -97,7 +97,7 @@ func (r *Reflector) receive(ctx context.Context, s *stream, initial bool) error 
 		defer lasting.Stop()
 		stop = r.untilSelectionChanges(s)
 	}
-	v := newValues(s, r.cfg.MaxFrame)
+	v := newFrameReader(s, r.cfg.MaxFrame)
 	for {
 		f, raw, err := r.next(v)
 		r.metrics.frameBytes.Add(float64(v.size()))
@@ -138,11 +138,11 @@ func (r *Reflector) next(v *frameReader) (f frame, raw []byte, err error) {
 	if err != nil || f.obj == nil {
 		return f, raw, err
 	}
-	c, refused := r.choose(f.obj)
+	c, refused := r.chooseAction(f.obj)
 	if refused != nil {
 		return f, v.at(*f.object), &unreadableError{err: refused}
 	}
-	f.choice = c
+	f.action = c
 	return f, raw, nil
 }
 
@@ -210,7 +210,7 @@ func (r *Reflector) handOn(ctx context.Context, f *frame) error {
 		r.seen(func(*Status) {})
 		return nil
 	}
-	switch f.choice {
+	switch f.action {
 	case selected:
 	case unselected:
 		return r.advance(f, r.metrics.passed, r.cfg.Store.Unselected(ctx, f.obj,
@@ -262,7 +262,7 @@ type pauseGate struct {
 	cut     context.CancelFunc // ends the running step; nil while there is none
 }
 
-func newGate() *pauseGate { return &pauseGate{changed: make(chan struct{})} }
+func newPauseGate() *pauseGate { return &pauseGate{changed: make(chan struct{})} }
 
 // Pause stops reading: the running request is cancelled, and none is sent until Resume. What the
 // API server has forgotten by then is a gap like any other. It may be called before Run, and more

@@ -72,9 +72,9 @@ func (b *Batch) SetSinkPosition(sink string, position []byte) {
 // SinkReadBack reads what SetSinkRecalled wrote, nil for nothing.
 func (db *DB) SinkReadBack(sink string) ([]byte, error) { return db.state.Get(readBackKey(sink)) }
 
-// SetSinkRecalled writes what the sink holds before its position and the state may not know of;
+// SetSinkReadBack writes what the sink holds before its position and the state may not know of;
 // empty for nothing. Its bytes are the publisher's matter.
-func (b *Batch) SetSinkRecalled(sink string, ids []byte) {
+func (b *Batch) SetSinkReadBack(sink string, ids []byte) {
 	if len(ids) == 0 {
 		b.Fail(b.batch.Delete(readBackKey(sink), nil))
 		return

@@ -59,11 +59,11 @@ func (l *Log) Commit() error { return l.cfg.Committer.Commit() }
 
 // Checkpoint is what one commit writes for a log.
 type Checkpoint struct {
-	log    *Log
-	states map[resource.Key]store.NewState
-	moved  bool          // the watermark, or its epoch
-	stands []cursorState // of the cursors; nil while nothing lies on disk
-	saved  map[*Cursor][]byte
+	log          *Log
+	states       map[resource.Key]store.NewState
+	moved        bool          // the watermark, or its epoch
+	cursorStates []cursorState // of the cursors; nil while nothing lies on disk
+	saved        map[*Cursor][]byte
 	// from and before are the positions to trim between, the same for nothing.
 	from, before Position
 	nextCommit
@@ -97,7 +97,7 @@ func (l *Log) Checkpoint() *Checkpoint {
 // lies on disk, or depends on a drop, or did so when the cursors were saved.
 func (l *Log) cursorsCountLocked() bool {
 	return l.disk.inUse() || slices.ContainsFunc(l.cursors, func(c *Cursor) bool {
-		return c.savedLost || !c.lost.isEmpty()
+		return c.savedDropped || !c.dropped.isEmpty()
 	})
 }
 
@@ -106,7 +106,7 @@ func (l *Log) cursorsCountLocked() bool {
 func (l *Log) takeCursorsLocked(c *Checkpoint) {
 	low := l.disk.next
 	for _, cursor := range l.cursors {
-		c.stands = append(c.stands, cursor.standLocked())
+		c.cursorStates = append(c.cursorStates, cursor.stateLocked())
 		low = min(low, cursor.lowLocked())
 	}
 	low = max(low, l.drop.done) // what is below is with the cursors
@@ -163,9 +163,9 @@ func (c *Checkpoint) Write(batch *store.Batch) {
 // commit at every tick.
 func (c *Checkpoint) writeCursors(batch *store.Batch) {
 	c.saved = map[*Cursor][]byte{}
-	for n := range c.stands {
+	for n := range c.cursorStates {
 		cursor := c.log.cursors[n]
-		now, err := c.stands[n].encode()
+		now, err := c.cursorStates[n].encode()
 		if batch.Fail(err); !bytes.Equal(now, cursor.saved) {
 			batch.SetCursor(c.log.cfg.Indexer, cursor.name, now)
 			c.saved[cursor] = now
@@ -198,8 +198,8 @@ func (l *Log) committed(c *Checkpoint, err error) (dropped bool) {
 	}
 	l.states.Committed(c.states)
 	l.watermark, l.epoch, l.passed = c.watermark, c.epoch, c.passed
-	for n := range c.stands {
-		l.cursors[n].savedLost = !c.stands[n].lost.isEmpty()
+	for n := range c.cursorStates {
+		l.cursors[n].savedDropped = !c.cursorStates[n].dropped.isEmpty()
 	}
 	for cursor, saved := range c.saved {
 		cursor.saved = saved

@@ -14,8 +14,8 @@ import (
 // entry.
 var ErrEnd = errors.New("end of the change log")
 
-// missing is the error about an entry that a cursor needs and that is nowhere.
-func missing(at Position) error {
+// errMissing is the error about an entry that a cursor needs and that is nowhere.
+func errMissing(at Position) error {
 	return fmt.Errorf("entry %d is neither in memory nor on disk", at)
 }
 
@@ -32,16 +32,16 @@ type Cursor struct {
 	next    Position
 	pending pendingEntries
 	// tried are positions whose events the sink may have: they were in a call that had no answer.
-	tried     []Position
-	lost      droppedEntries
-	savedLost bool // on disk is something that was lost
-	dropped   int  // entries of this run
+	tried        []Position
+	dropped      droppedEntries
+	savedDropped bool // on disk is something that was lost
+	droppedCount int  // entries of this run
 
 	saved []byte // on disk, nil when not known; owned by whoever commits
 }
 
-// Left reads what a run before had read and not seen acked. It is called before anything is read.
-func (c *Cursor) Left() ([]*Entry, error) {
+// Unacked reads what a run before had read and not seen acked. It is called before anything is read.
+func (c *Cursor) Unacked() ([]*Entry, error) {
 	l := c.log
 	l.mu.Lock()
 	positions := c.pending.positions()
@@ -64,8 +64,8 @@ func (c *Cursor) Left() ([]*Entry, error) {
 	return left, nil
 }
 
-// LeftHeaders is Left for what is needed to read ahead.
-func (c *Cursor) LeftHeaders() ([]Header, error) {
+// UnackedHeaders is Left for what is needed to read ahead.
+func (c *Cursor) UnackedHeaders() ([]Header, error) {
 	l := c.log
 	l.mu.Lock()
 	positions, tried := c.pending.positions(), slices.Clone(c.tried)
@@ -137,7 +137,7 @@ func (c *Cursor) read(n int, disk bool) (found []*Entry, none bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := &l.memory
-	kept := c.lost.from(c.next)
+	kept := c.dropped.from(c.next)
 	switch {
 	case c.next < l.drop.before:
 		return nil, true, nil
@@ -200,7 +200,7 @@ func (c *Cursor) Headers() (found []Header, next Position, err error) {
 	if c.next < l.drop.before {
 		return nil, c.next, nil
 	}
-	if kept := c.lost.from(c.next); len(kept) > 0 {
+	if kept := c.dropped.from(c.next); len(kept) > 0 {
 		return []Header{kept[0].Header()}, kept[0].Position + 1, nil
 	}
 	if from, base, drops := c.next, m.base, l.drop.count; from < base {
@@ -213,7 +213,7 @@ func (c *Cursor) Headers() (found []Header, next Position, err error) {
 		return found, next, err
 	}
 	for _, e := range m.entries[m.index(c.next):] {
-		if len(found) == headers {
+		if len(found) == headersAtOnce {
 			return found, e.Position, nil
 		}
 		if e.size > 0 && e.For&c.bit != 0 {
@@ -245,7 +245,7 @@ func (c *Cursor) Load(at Position) (*Entry, error) {
 	}
 	e, err := c.load(at)
 	if err == nil && e == nil {
-		err = missing(at)
+		err = errMissing(at)
 	}
 	return e, err
 }
@@ -275,7 +275,7 @@ func (c *Cursor) headersAt(at Position) ([]Header, error) {
 func (c *Cursor) keptAt(at Position) *Entry {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
-	return c.lost.find(at)
+	return c.dropped.find(at)
 }
 
 // Next is the position to read from, End that behind the last entry, and closed is set when none
@@ -342,8 +342,8 @@ func (c *Cursor) Ack(acks []Ack) {
 			e.holds = append(e.holds, a.Hold)
 		}
 	}
-	if !c.lost.isEmpty() {
-		c.lost.settle(c.next, &c.pending)
+	if !c.dropped.isEmpty() {
+		c.dropped.settle(c.next, &c.pending)
 	}
 	l.memory.trim()
 	l.changedLocked()
@@ -367,7 +367,7 @@ func (c *Cursor) Tried(at []Position) {
 func (c *Cursor) Dropped() int {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
-	return c.dropped
+	return c.droppedCount
 }
 
 // Oldest is when the first entry was observed that is pending; zero for none.
@@ -386,10 +386,10 @@ func (c *Cursor) lowLocked() Position {
 	return c.next
 }
 
-// standLocked is where the cursor stands now.
-func (c *Cursor) standLocked() cursorState {
-	s := cursorState{next: c.next, pending: c.pending.positions(), lost: c.lost}
-	s.lost.kept = slices.Clone(c.lost.kept)
+// stateLocked is where the cursor stands now.
+func (c *Cursor) stateLocked() cursorState {
+	s := cursorState{next: c.next, pending: c.pending.positions(), dropped: c.dropped}
+	s.dropped.kept = slices.Clone(c.dropped.kept)
 	for _, at := range c.tried {
 		if s.has(at) {
 			s.tried = append(s.tried, at)

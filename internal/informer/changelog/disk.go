@@ -7,19 +7,19 @@ import (
 // readBytes bounds what a listener reads back from disk at once.
 const readBytes = 4 << 20
 
-// headers is how many headers are read at once.
-const headers = 256
+// headersAtOnce is how many headers are read at once.
+const headersAtOnce = 256
 
 // disk is the account of the part of the log that lies on disk: entries that waited too long, in
 // their order, one copy for all listeners. It is written with the commits, and trimmed behind the
 // slowest listener.
 type disk struct {
-	max    int64       // bytes; negative when nothing goes there for having waited
-	first  Position    // of the first entry that may be there
-	next   Position    // behind the last
-	stacks []diskBatch // what was written together, oldest first
-	bytes  int64       // of all stacks
-	gauge  interface{ Set(bytes float64) }
+	max     int64       // bytes; negative when nothing goes there for having waited
+	first   Position    // of the first entry that may be there
+	next    Position    // behind the last
+	batches []diskBatch // what was written together, oldest first
+	bytes   int64       // of all stacks
+	gauge   interface{ Set(bytes float64) }
 }
 
 // diskBatch is entries that were written together.
@@ -53,10 +53,10 @@ func (d *disk) extendTo(end Position, bytes int64) {
 	d.next = max(d.next, end)
 	// A stack for each MiB is fine enough to account by, and to drop.
 	mergeBelow := max(min(d.max/16, 1<<20), 1)
-	if n := len(d.stacks); n > 0 && d.stacks[n-1].bytes < mergeBelow {
-		d.stacks[n-1] = diskBatch{end, d.stacks[n-1].bytes + bytes}
+	if n := len(d.batches); n > 0 && d.batches[n-1].bytes < mergeBelow {
+		d.batches[n-1] = diskBatch{end, d.batches[n-1].bytes + bytes}
 	} else {
-		d.stacks = append(d.stacks, diskBatch{end, bytes})
+		d.batches = append(d.batches, diskBatch{end, bytes})
 	}
 	d.gauge.Set(float64(d.bytes))
 }
@@ -67,7 +67,7 @@ func (d *disk) added(entries []store.LogEntry) {
 	for _, e := range entries {
 		bytes += int64(len(e.Data))
 	}
-	if len(d.stacks) == 0 {
+	if len(d.batches) == 0 {
 		d.first = Position(entries[0].Position)
 	}
 	d.extendTo(Position(entries[len(entries)-1].Position)+1, bytes)
@@ -80,7 +80,7 @@ func (d *disk) oldest() (before Position, ok bool) {
 		return 0, false
 	}
 	left := d.bytes
-	for _, s := range d.stacks {
+	for _, s := range d.batches {
 		left -= s.bytes
 		before = s.end
 		if left <= d.max-min(d.max/16, 16<<20) {
@@ -93,15 +93,15 @@ func (d *disk) oldest() (before Position, ok bool) {
 // trimmed notes that what is before a position is gone.
 func (d *disk) trimmed(before Position) {
 	d.first = max(d.first, before)
-	for len(d.stacks) > 0 && d.stacks[0].end <= before {
-		d.bytes -= d.stacks[0].bytes
-		d.stacks = d.stacks[1:]
+	for len(d.batches) > 0 && d.batches[0].end <= before {
+		d.bytes -= d.batches[0].bytes
+		d.batches = d.batches[1:]
 	}
 	d.gauge.Set(float64(d.bytes))
 }
 
 // inUse reports whether something is there.
-func (d *disk) inUse() bool { return len(d.stacks) > 0 }
+func (d *disk) inUse() bool { return len(d.batches) > 0 }
 
 // full reports whether there is no room for more.
 func (d *disk) full() bool { return d.bytes >= d.max }
@@ -145,14 +145,14 @@ func (l *Log) diskHeaders(from, to Position, bit Listeners) ([]Header, Position,
 		if err != nil {
 			return nil, from, err
 		}
-		if len(found) == headers {
+		if len(found) == headersAtOnce {
 			return found, Position(e.Position), nil
 		}
 		r, _, err := decodeHeader(Position(e.Position), e.Data)
 		if err != nil {
 			return nil, from, err
 		}
-		if l.Set(r.For)&bit != 0 {
+		if l.ListenersOf(r.For)&bit != 0 {
 			r.Position = Position(e.Position)
 			found = append(found, r.Header())
 		}

@@ -64,9 +64,9 @@ func (l *Log) beginDrop() (before Position, ok bool) {
 
 // lose gives each cursor what it loses when everything before a position is dropped.
 func (l *Log) lose(before Position) error {
-	stands := l.stands()
+	stands := l.cursorStates()
 	for n := range stands {
-		stands[n].lost.below, stands[n].lost.at = before, time.Now()
+		stands[n].dropped.below, stands[n].dropped.at = before, time.Now()
 	}
 	for e, err := range l.cfg.Indexer.Log().Entries(0, uint64(before)) {
 		if err != nil {
@@ -77,7 +77,7 @@ func (l *Log) lose(before Position) error {
 			return err
 		}
 		r.Position = Position(e.Position)
-		set := l.Set(r.For)
+		set := l.ListenersOf(r.For)
 		for n, c := range l.cursors {
 			if set&c.bit != 0 {
 				stands[n].lose(&r.Entry)
@@ -85,7 +85,7 @@ func (l *Log) lose(before Position) error {
 		}
 	}
 	for n, c := range l.cursors {
-		events := stands[n].keepCounted()
+		events := stands[n].reportCounted()
 		c.lose(&stands[n])
 		l.report(c, &stands[n], events)
 	}
@@ -95,12 +95,12 @@ func (l *Log) lose(before Position) error {
 	return nil
 }
 
-// stands is where the cursors stand.
-func (l *Log) stands() (stands []cursorState) {
+// cursorStates is where the cursors stand.
+func (l *Log) cursorStates() (stands []cursorState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.cursors {
-		stands = append(stands, c.standLocked())
+		stands = append(stands, c.stateLocked())
 	}
 	return stands
 }
@@ -110,9 +110,9 @@ func (l *Log) stands() (stands []cursorState) {
 func (c *Cursor) lose(s *cursorState) {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
-	c.lost = s.lost
-	c.lost.kept = slices.Clone(s.lost.kept)
-	c.lost.settle(c.next, &c.pending)
+	c.dropped = s.dropped
+	c.dropped.kept = slices.Clone(s.dropped.kept)
+	c.dropped.settle(c.next, &c.pending)
 }
 
 // endDrop lets everybody read on.
@@ -136,11 +136,11 @@ func (l *Log) report(c *Cursor, s *cursorState, events int) {
 		return
 	}
 	l.mu.Lock()
-	c.dropped += events
+	c.droppedCount += events
 	l.mu.Unlock()
 	l.metrics.dropped.WithLabelValues(c.name, droppedSpoolFull).Add(float64(events))
 	var unreported event.LossReport
-	for _, e := range s.lost.kept {
+	for _, e := range s.dropped.kept {
 		unreported = unreported.And(e.Loss)
 	}
 	l.cfg.Log.Error("the log on disk is full: dropped the oldest that the sink has not had; its "+

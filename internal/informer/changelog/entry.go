@@ -72,7 +72,7 @@ type Entry struct {
 	// Position in the log, from Append on.
 	Position Position `json:"-"`
 
-	place Rank // in the order of decision; 0 of one that was read from disk
+	rank Rank // in the order of decision; 0 of one that was read from disk
 	entryState
 }
 
@@ -175,9 +175,9 @@ func (e *Entry) deltaVersion() resource.Version {
 
 func (s Listeners) count() int { return bits.OnesCount64(uint64(s)) }
 
-// Set gives the listeners of sinks by name, everyone for no names; sinks that are not there any
+// ListenersOf gives the listeners of sinks by name, everyone for no names; sinks that are not there any
 // more are left out.
-func (l *Log) Set(names []string) Listeners {
+func (l *Log) ListenersOf(names []string) Listeners {
 	if len(names) == 0 {
 		return l.everyone
 	}
@@ -274,7 +274,7 @@ func (l *Log) decode(at Position, data []byte) (*Entry, error) {
 		return nil, err
 	}
 	e := &r.Entry
-	e.For, e.Position = l.Set(r.For), at
+	e.For, e.Position = l.ListenersOf(r.For), at
 	if !r.HasObject {
 		return e, nil
 	}
@@ -373,8 +373,8 @@ func (e *Entry) loss() event.LossReport {
 	}
 }
 
-// lostRecord is the form on disk.
-type lostRecord struct {
+// droppedRecord is the form on disk.
+type droppedRecord struct {
 	Kept     []keptRecord     `json:"kept,omitempty"`
 	InFlight event.LossReport `json:"inFlight,omitzero"`
 	Below    Position         `json:"below,omitempty"`
@@ -391,7 +391,7 @@ func (ls *droppedEntries) append(dst []byte) ([]byte, error) {
 	if ls.isEmpty() {
 		return dst, nil
 	}
-	r := lostRecord{InFlight: ls.inFlight, Below: ls.below, At: ls.at}
+	r := droppedRecord{InFlight: ls.inFlight, Below: ls.below, At: ls.at}
 	for _, e := range ls.kept {
 		r.Kept = append(r.Kept, keptRecord{e.Position, e})
 	}
@@ -399,11 +399,11 @@ func (ls *droppedEntries) append(dst []byte) ([]byte, error) {
 	return append(dst, data...), err
 }
 
-func decodeLost(b []byte) (ls droppedEntries, err error) {
+func decodeDropped(b []byte) (ls droppedEntries, err error) {
 	if len(b) == 0 {
 		return ls, nil
 	}
-	var r lostRecord
+	var r droppedRecord
 	if err := json.Unmarshal(b, &r); err != nil {
 		return ls, errRecord
 	}

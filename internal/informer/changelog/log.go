@@ -61,16 +61,16 @@ type Log struct {
 	watched       atomic.Bool         // the Spooler looks after it
 	blockedLogged bool                // that nothing may go to disk; owned by the Spooler's Run
 
-	mu     sync.Mutex // guards all below, and of entries and cursors what they say
-	cond   *sync.Cond // signalled when something changes that somebody waits for
-	marks  *Watermark
-	front  front
-	states *States
-	memory memory
-	disk   disk
-	drop   dropProgress
-	placed int            // entries that are placed, and not appended
-	end    VersionReached // when that was 0
+	mu         sync.Mutex // guards all below, and of entries and cursors what they say
+	cond       *sync.Cond // signalled when something changes that somebody waits for
+	marks      *Watermark
+	newest     newestVersion
+	states     *States
+	memory     memory
+	disk       disk
+	drop       dropProgress
+	unappended int            // entries that are placed, and not appended
+	end        VersionReached // when that was 0
 	nextCommit
 	closed bool
 }
@@ -102,7 +102,7 @@ func Open(cfg Config) (*Log, error) {
 		return nil, err
 	}
 	l.memory.base, l.memory.next = l.disk.next, l.disk.next
-	l.lookAtEndLocked()
+	l.setEndLocked()
 	return l, nil
 }
 
@@ -114,7 +114,7 @@ func (l *Log) restore() error {
 	}
 	stands := map[string]cursorState{}
 	for name, saved := range cursors {
-		s, err := decodeStand(saved)
+		s, err := decodeCursorState(saved)
 		if err != nil {
 			return fmt.Errorf("cursor: %w", err)
 		}
@@ -126,7 +126,7 @@ func (l *Log) restore() error {
 		c.next = l.disk.next // a new listener has nothing to catch up on
 		if s, ok := stands[c.name]; ok {
 			l.report(c, &s, s.restart())
-			c.next, c.tried, c.lost = s.next, s.tried, s.lost
+			c.next, c.tried, c.dropped = s.next, s.tried, s.dropped
 			for _, at := range s.pending {
 				c.pending.add(at, time.Time{})
 			}
@@ -138,33 +138,33 @@ func (l *Log) restore() error {
 // Cursor is that of the n-th listener.
 func (l *Log) Cursor(n int) *Cursor { return l.cursors[n] }
 
-// Place takes what was decided of one delta. It gives the entries their places in the order of
+// Rank takes what was decided of one delta. It gives the entries their places in the order of
 // decision, and puts the delta's mark behind them. An entry without listeners is settled by that.
 // Append follows for all others.
-func (l *Log) Place(entries []*Entry, m Mark) {
+func (l *Log) Rank(entries []*Entry, m Mark) {
 	l.mu.Lock()
 	before := l.states.Ready()
 	for _, e := range entries {
-		l.placeLocked(e)
+		l.rankLocked(e)
 	}
 	if m.Kind != NoMark {
 		l.marks.Mark(m.Kind, m.Version)
-		l.front.recordObject(m, l.marks.Front())
-		l.lookAtEndLocked()
+		l.newest.recordObject(m, l.marks.Incomplete())
+		l.setEndLocked()
 	}
 	l.unlockAndWake(before)
 	l.cfg.Committer.Changed()
 }
 
-func (l *Log) placeLocked(e *Entry) {
-	e.place = l.marks.Append()
+func (l *Log) rankLocked(e *Entry) {
+	e.rank = l.marks.Append()
 	if key := e.stateKey(); key != "" {
-		l.states.Append(key, e.place)
+		l.states.Append(key, e.rank)
 	}
 	if e.waiting = e.For.count(); e.waiting == 0 {
 		l.settleLocked(e)
 	} else {
-		l.placed++
+		l.unappended++
 	}
 }
 
@@ -189,15 +189,15 @@ func (l *Log) append(entries []*Entry) {
 		m.bytes += e.size
 		m.count++
 	}
-	l.placed -= len(entries)
-	l.lookAtEndLocked()
+	l.unappended -= len(entries)
+	l.setEndLocked()
 	l.changedLocked()
 }
 
-// lookAtEndLocked notes up to which version everything is in the log, when nothing is decided and
+// setEndLocked notes up to which version everything is in the log, when nothing is decided and
 // not in it.
-func (l *Log) lookAtEndLocked() {
-	if l.placed == 0 {
+func (l *Log) setEndLocked() {
+	if l.unappended == 0 {
 		l.end = VersionReached{l.marks.Marked(), l.memory.next}
 	}
 }

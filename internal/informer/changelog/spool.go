@@ -140,7 +140,7 @@ func (l *Log) stageOrDrop(by time.Time) (bytes int, err error) {
 // acked it meanwhile, it says nothing any more.
 type stagedEntry struct {
 	entry *Entry
-	says  Entry
+	copy  Entry
 	data  []byte
 }
 
@@ -157,7 +157,7 @@ func (l *Log) Stage(by time.Time) error {
 func (l *Log) stage(by time.Time) (bytes int, err error) {
 	work := l.unspooled(by)
 	for n := range work {
-		if work[n].data, err = l.encode(&work[n].says); err != nil {
+		if work[n].data, err = l.encode(&work[n].copy); err != nil {
 			return 0, err
 		}
 		bytes += len(work[n].data)
@@ -178,7 +178,7 @@ func (l *Log) unspooled(by time.Time) (work []stagedEntry) {
 	}
 	for _, e := range l.memory.entries[:n] {
 		if e.size > 0 && !e.spooled {
-			work = append(work, stagedEntry{entry: e, says: *e})
+			work = append(work, stagedEntry{entry: e, copy: *e})
 		}
 	}
 	return work

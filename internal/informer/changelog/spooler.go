@@ -226,8 +226,8 @@ type Delivered struct {
 	// Newest is the newest version that anything in the log is of, but for items of a list that has
 	// not ended.
 	Newest resource.Version
-	// Front is set when all of them have acked everything, and Settled says so of all but Front.
-	Front *NewestVersion
+	// NewestVersion is set when all of them have acked everything, and Settled says so of all but Front.
+	NewestVersion *NewestVersion
 }
 
 // Delivered returns how far the listeners are.
@@ -244,9 +244,9 @@ func (l *Log) Delivered() Delivered {
 		d.Low = d.Lowest
 	}
 	d.Newest = l.marks.Newest()
-	isAcked := l.placed == 0 && l.marks.Open() == 0 && d.Low == next
-	if isAcked && l.watermark == l.marks.Version() && l.front.Version != "" && !l.front.isPartial {
-		d.Front = &NewestVersion{l.front.Version, slices.Clone(l.front.Objects)}
+	isAcked := l.unappended == 0 && l.marks.Open() == 0 && d.Low == next
+	if isAcked && l.watermark == l.marks.Version() && l.newest.Version != "" && !l.newest.isPartial {
+		d.NewestVersion = &NewestVersion{l.newest.Version, slices.Clone(l.newest.Objects)}
 	}
 	return d
 }

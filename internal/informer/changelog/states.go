@@ -127,19 +127,19 @@ func (s *States) PutBack(taken map[resource.Key]store.NewState) {
 // settleLocked settles an entry, and has its state committed.
 func (l *Log) settleLocked(e *Entry) {
 	if key := e.stateKey(); key != "" {
-		l.states.Settle(key, e.place, e.State())
+		l.states.Settle(key, e.rank, e.State())
 	}
-	l.marks.Settle(e.place)
+	l.marks.Settle(e.rank)
 }
 
-// enough is how many states to be committed have a commit come early.
-const enough = 1000
+// manyStates is how many states to be committed have a commit come early.
+const manyStates = 1000
 
 // unlockAndWake ends what may have settled entries. before is how many states were ready before it.
 func (l *Log) unlockAndWake(before int) {
 	after := l.states.Ready()
 	l.mu.Unlock()
-	if before < enough && after >= enough {
+	if before < manyStates && after >= manyStates {
 		l.cfg.Committer.Wake()
 	}
 }

@@ -50,8 +50,8 @@ type Watermark struct {
 // progress is what marks make of versions.
 type progress struct {
 	complete resource.Version
-	// front is the version of the last Event, as long as others of it may follow; "" for none.
-	front resource.Version
+	// incomplete is the version of the last Event, as long as others of it may follow; "" for none.
+	incomplete resource.Version
 }
 
 // mark is one mark, or several behind one entry (L3).
@@ -133,15 +133,15 @@ func (w *Watermark) passMark(m *mark) {
 	if m.complete != "" {
 		w.passed.advance(Bookmark, m.complete)
 	}
-	if m.front != "" {
-		w.passed.advance(Event, m.front)
+	if m.incomplete != "" {
+		w.passed.advance(Event, m.incomplete)
 	}
 }
 
 // seen completes the front when a mark with another version follows it.
 func (p *progress) seen(version resource.Version) {
-	if p.front != "" && p.front != version {
-		p.complete, p.front = p.front, ""
+	if p.incomplete != "" && p.incomplete != version {
+		p.complete, p.incomplete = p.incomplete, ""
 	}
 }
 
@@ -150,12 +150,12 @@ func (p *progress) advance(kind MarkKind, version resource.Version) {
 	p.seen(version)
 	switch {
 	case kind == ListEnd:
-		p.complete, p.front = version, ""
+		p.complete, p.incomplete = version, ""
 	case version.NotNewer(p.complete):
 	case kind == Bookmark:
-		p.complete, p.front = version, ""
+		p.complete, p.incomplete = version, ""
 	default:
-		p.front = version
+		p.incomplete = version
 	}
 }
 
@@ -165,11 +165,11 @@ func (w *Watermark) Version() resource.Version { return w.passed.complete }
 // Marked is what the watermark would be if all entries were settled.
 func (w *Watermark) Marked() resource.Version { return w.marked.complete }
 
-// Front is the version of the last Event, as long as others of it may follow; "" for none.
-func (w *Watermark) Front() resource.Version { return w.marked.front }
+// Incomplete is the version of the last Event, as long as others of it may follow; "" for none.
+func (w *Watermark) Incomplete() resource.Version { return w.marked.incomplete }
 
 // Newest is the version of the last mark.
-func (w *Watermark) Newest() resource.Version { return cmp.Or(w.marked.front, w.marked.complete) }
+func (w *Watermark) Newest() resource.Version { return cmp.Or(w.marked.incomplete, w.marked.complete) }
 
 // ListEnded reports whether a ListEnd was passed since the last call.
 func (w *Watermark) ListEnded() bool {
@@ -193,24 +193,24 @@ type NewestVersion struct {
 	Objects []uint64 // their Key.Digest
 }
 
-// maxFront is how many objects a Front has at most. One etcd transaction seldom writes more than
+// maxNewestObjects is how many objects a Front has at most. One etcd transaction seldom writes more than
 // one; with more there is no Front.
-const maxFront = 16
+const maxNewestObjects = 16
 
-// front is the Front of a log while it is filled.
-type front struct {
+// newestVersion is the Front of a log while it is filled.
+type newestVersion struct {
 	NewestVersion
 	isPartial bool // of some objects it is not known, or there are too many
 }
 
 // recordObject adds the object of a mark that the watermark has; version is that of the Watermark's front.
-func (f *front) recordObject(m Mark, version resource.Version) {
+func (f *newestVersion) recordObject(m Mark, version resource.Version) {
 	if version != f.Version {
-		*f = front{NewestVersion: NewestVersion{Version: version, Objects: f.Objects[:0]}}
+		*f = newestVersion{NewestVersion: NewestVersion{Version: version, Objects: f.Objects[:0]}}
 	}
 	switch {
 	case m.Kind != Event || m.Version != version:
-	case m.Key == "" || len(f.Objects) == maxFront:
+	case m.Key == "" || len(f.Objects) == maxNewestObjects:
 		f.isPartial = true
 	default:
 		f.Objects = append(f.Objects, m.Key.Digest())

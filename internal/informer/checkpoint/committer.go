@@ -34,17 +34,17 @@ type Config struct {
 // Committer writes what the logs of all informers have settled, in one atomic batch at a time. All
 // informers share the fsync of a commit.
 type Committer struct {
-	cfg     Config
-	metrics *metrics
-	wake    chan struct{} // of one slot: commit now
-	changed atomic.Bool   // since the last commit began
-	roused  chan struct{} // of one slot: changed was set
+	cfg           Config
+	metrics       *metrics
+	wake          chan struct{} // of one slot: commit now
+	changed       atomic.Bool   // since the last commit began
+	changedSignal chan struct{} // of one slot: changed was set
 
 	committing *semaphore.Weighted // of 1: whoever has it commits
 
 	mu    sync.Mutex
 	logs  []*changelog.Log
-	sinks []*sink
+	sinks []*positionedSink
 	err   error // of the last commit
 }
 
@@ -59,7 +59,7 @@ func New(cfg Config) (*Committer, error) {
 	}
 	c := &Committer{
 		cfg: cfg, metrics: newMetrics(cfg.Registerer),
-		wake: make(chan struct{}, 1), roused: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), changedSignal: make(chan struct{}, 1),
 		committing: semaphore.NewWeighted(1),
 	}
 	return c, nil
@@ -88,7 +88,7 @@ func (c *Committer) Untrack(l *changelog.Log) error {
 func (c *Committer) AddSink(name string, source Positioned) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sinks = append(c.sinks, &sink{name: name, source: source})
+	c.sinks = append(c.sinks, &positionedSink{name: name, source: source})
 }
 
 // RemoveSink stops that, after a commit with the sink's position of now. After an error the sink is
@@ -99,7 +99,7 @@ func (c *Committer) RemoveSink(name string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sinks = slices.DeleteFunc(slices.Clone(c.sinks), func(s *sink) bool { return s.name == name })
+	c.sinks = slices.DeleteFunc(slices.Clone(c.sinks), func(s *positionedSink) bool { return s.name == name })
 	return nil
 }
 
@@ -109,7 +109,7 @@ func (c *Committer) Changed() {
 		return
 	}
 	select {
-	case c.roused <- struct{}{}:
+	case c.changedSignal <- struct{}{}:
 	default: // it is
 	}
 }
@@ -146,7 +146,7 @@ func (c *Committer) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return c.Commit()
-		case <-c.roused:
+		case <-c.changedSignal:
 		}
 		tick.Reset(c.cfg.Interval)
 	}
@@ -219,37 +219,37 @@ type Positioned interface {
 	ReadBackIDs() []byte
 }
 
-// sink is one whose position goes with each commit. Its fields are owned by whoever commits.
-type sink struct {
+// positionedSink is one whose position goes with each commit. Its fields are owned by whoever commits.
+type positionedSink struct {
 	name   string
 	source Positioned
-	saved  place
-	taken  place // by the commit in progress
+	saved  sinkPosition
+	taken  sinkPosition // by the commit in progress
 }
 
-type place struct{ position, recalled []byte }
+type sinkPosition struct{ position, readBackIDs []byte }
 
 // write puts what has moved into a batch. It comes before the trackers hand out what is settled:
 // what the position has passed was settled before it was asked for, and so is in this commit or an
 // earlier one.
-func (s *sink) write(batch *store.Batch) {
+func (s *positionedSink) write(batch *store.Batch) {
 	s.taken = s.saved
 	position := s.source.Position()
 	if position == nil {
 		return
 	}
 	first := s.saved.position == nil
-	s.taken = place{position, s.source.ReadBackIDs()}
+	s.taken = sinkPosition{position, s.source.ReadBackIDs()}
 	if !bytes.Equal(s.taken.position, s.saved.position) {
 		batch.SetSinkPosition(s.name, s.taken.position)
 	}
-	if first || !bytes.Equal(s.taken.recalled, s.saved.recalled) {
-		batch.SetSinkRecalled(s.name, s.taken.recalled)
+	if first || !bytes.Equal(s.taken.readBackIDs, s.saved.readBackIDs) {
+		batch.SetSinkReadBack(s.name, s.taken.readBackIDs)
 	}
 }
 
 // committed notes what the commit has saved.
-func (s *sink) committed(err error) {
+func (s *positionedSink) committed(err error) {
 	if err == nil {
 		s.saved = s.taken
 	}

@@ -31,7 +31,7 @@ type Controller struct {
 	metrics   *metrics
 	announcer *announcer
 	selectors selectors
-	history   seen // may be read concurrently
+	seen      seen // may be read concurrently
 	scope     *scope
 	batch     batch
 	list      List          // that is being worked through
@@ -42,12 +42,12 @@ type Controller struct {
 	olderItems map[resource.Key]resource.Version
 	// diverged: a list has shown that the server's history is another, and the list that follows
 	// from that has not begun.
-	diverged  bool
-	decisions []Decision
-	asked     bool          // whether sinks hold events of an earlier run
-	number    atomic.Uint64 // of the last change; set by Run alone
-	epoch     int           // of the server's history
-	now       time.Time
+	diverged     bool
+	decisions    []Decision
+	brokersAsked bool          // whether sinks hold events of an earlier run
+	number       atomic.Uint64 // of the last change; set by Run alone
+	epoch        int           // of the server's history
+	now          time.Time
 	// unclean: an earlier run has sent what is not known here, and this one has seen neither a list
 	// nor a bookmark. Set by Run alone.
 	unclean atomic.Bool
@@ -93,7 +93,7 @@ func (c *Controller) Run(ctx context.Context) (err error) {
 	if err := c.resume(); err != nil { // once more: an epoch may have been adopted
 		return err
 	}
-	c.epoch = c.history.now()
+	c.epoch = c.seen.now()
 	if err := c.reportOmits(ctx); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (c *Controller) TryProcess(deltas deltafifo.Deltas) (n int, err error) {
 				return n, err
 			}
 		}
-		c.place(m)
+		c.rank(m)
 		n++
 	}
 	c.env.Log.Append(c.batch.changes)
@@ -181,7 +181,7 @@ func (c *Controller) decideAndMark(ctx context.Context, d *deltafifo.Delta) erro
 	if err := c.decide(ctx, d); err != nil {
 		return err
 	}
-	c.place(m)
+	c.rank(m)
 	return nil
 }
 
@@ -326,7 +326,7 @@ func (c *Controller) announceDelete(dec *Decision) {
 // change becomes the newest state, so the old object is the version before. That holds also when a
 // crash brings the change again: what is settled then is that version.
 func (c *Controller) findObjects(dec *Decision) (err error) {
-	switch dec.Last {
+	switch dec.Origin {
 	case FromState:
 		dec.Object, err = c.env.Indexer.Object(dec.Key)
 	case FromAnnouncement:
@@ -377,9 +377,9 @@ type Config struct {
 	// that was read before, though its version is not lower: an object is in an older state than
 	// before. A list after a rewind has to follow. nil: nothing is done about it.
 	Diverged *ratelimit.Signal
-	// Forgotten reports which brokers hold events of an earlier run, of which nothing is known here
+	// EarlierRuns reports which brokers hold events of an earlier run, of which nothing is known here
 	// any more. It is asked before the first list, which waits for the answer. nil: there are none.
-	Forgotten func(ctx context.Context) EarlierRuns
+	EarlierRuns func(ctx context.Context) EarlierRuns
 }
 
 // Selector decides which changes of objects are sent: *filter.Filter.

@@ -37,12 +37,12 @@ type List struct {
 	Selective, Leavable, Enterable bool
 }
 
-// Source is where the last state of an object is.
-type Source uint8
+// StateOrigin is where the last state of an object is.
+type StateOrigin uint8
 
 const (
 	// FromDelta has come with the delta.
-	FromDelta Source = iota
+	FromDelta StateOrigin = iota
 	// FromState is the newest known state. Of a Deleted it may be an earlier one than the last
 	// (store.DB.SetBodiesPerSecond); a Synced must be exactly of its version.
 	FromState
@@ -53,8 +53,8 @@ const (
 // Decision is one change that follows from a delta.
 type Decision struct {
 	event.Change
-	// Last is where the Object is. It is set already when it has come with the delta.
-	Last Source
+	// Origin is where the Object is. It is set already when it has come with the delta.
+	Origin StateOrigin
 	// DeltaVersion is the version of the delta, where that is not the change's own. OfList is set
 	// when it has none: only the list's end says as of which version it is.
 	DeltaVersion resource.Version
@@ -205,11 +205,11 @@ func (x *decider) covered() {
 		return
 	}
 	known := &x.known.Record
-	c := Decision{Last: FromState, Change: event.Change{
+	c := Decision{Origin: FromState, Change: event.Change{
 		Op: event.Synced, UID: known.UID, Version: known.Version, Initial: true, Round: x.list.Round,
 	}}
 	if x.Object.Version == known.Version {
-		c.Last, c.Object = FromDelta, x.Object
+		c.Origin, c.Object = FromDelta, x.Object
 	}
 	x.add(c)
 }
@@ -235,7 +235,7 @@ func (x *decider) succeeds(before []store.Record) {
 // a snapshot comes behind it.
 func (x *decider) sync() {
 	if known := &x.known.Record; x.known.alive() && (x.Snapshot || !x.known.Changed) {
-		x.add(Decision{Last: FromState, Change: event.Change{
+		x.add(Decision{Origin: FromState, Change: event.Change{
 			Op: event.Synced, UID: known.UID, Version: known.Version, Initial: x.Snapshot,
 			Round: x.Round,
 		}})
@@ -316,12 +316,12 @@ func outdated(d *deltafifo.Delta, k *KnownState, l *List) bool {
 
 // leaves decides an object that was selected and is not any more, as the API server does where it
 // selects. The event has the version with which the object left, if it is still the one.
-func (x *decider) leaves(was store.Record, last Source) {
+func (x *decider) leaves(was store.Record, last StateOrigin) {
 	if was.UID != x.Object.UID {
 		x.gone(was, last, x.beforeThis(), event.CauseDeleted)
 		return
 	}
-	c := Decision{Last: last, Change: event.Change{
+	c := Decision{Origin: last, Change: event.Change{
 		Op: event.Deleted, UID: was.UID, Version: x.Object.Version, Before: was.Version,
 		Inferred: x.Listed && !x.Gone && !x.list.Partial(), Cause: event.CauseLeft,
 		Left: x.Object.Version,
@@ -337,11 +337,11 @@ func (x *decider) leaves(was store.Record, last Source) {
 // the object may have been sent in a later one; but in none as late as a list that lacks it, or as
 // late as the first version of another object of its name. After a rewind no version of before
 // counts.
-func (x *decider) gone(was store.Record, last Source, asOf resource.Version, cause string) {
+func (x *decider) gone(was store.Record, last StateOrigin, asOf resource.Version, cause string) {
 	if asOf == "" || !x.list.Rewound() && !asOf.Newer(was.Version) {
 		asOf = was.Version
 	}
-	c := Decision{Last: last, Change: event.Change{
+	c := Decision{Origin: last, Change: event.Change{
 		Op: event.Deleted, UID: was.UID, Version: was.Version, Before: was.Version, Inferred: true,
 		Cause: cause, GoneAsOf: asOf,
 	}}

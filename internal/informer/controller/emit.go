@@ -25,9 +25,9 @@ func (c *Controller) emit(ch *changelog.Entry) {
 		ch.Entered = c.scope.stateOf(ch.Key).Entered
 	}
 	if ch.For == 0 {
-		ch.For = c.env.Log.Set(nil)
+		ch.For = c.env.Log.ListenersOf(nil)
 	}
-	if ch.For &= c.env.Log.Set(nil); ch.For == 0 {
+	if ch.For &= c.env.Log.ListenersOf(nil); ch.For == 0 {
 		return // they have gone since they asked
 	}
 	if ch.LeavesState() {
@@ -60,12 +60,12 @@ func (c *Controller) keptBack(ch *changelog.Entry) {
 	}
 }
 
-// place gives what was decided since the last call its place in the log, and puts a mark behind it.
-func (c *Controller) place(m changelog.Mark) {
+// rank gives what was decided since the last call its place in the log, and puts a mark behind it.
+func (c *Controller) rank(m changelog.Mark) {
 	if len(c.batch.decided) == 0 && m.Kind == changelog.NoMark {
 		return
 	}
-	c.env.Log.Place(c.batch.decided, m)
+	c.env.Log.Rank(c.batch.decided, m)
 	clear(c.batch.decided)
 	c.batch.decided = c.batch.decided[:0]
 }

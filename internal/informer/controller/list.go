@@ -43,7 +43,7 @@ func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		}
 	}
 	if !c.list.Partial() { // one namespace more or less is no hole in what is known of the others
-		c.history.begins(c.epoch)
+		c.seen.begins(c.epoch)
 		if err := c.persist(ctx, c.env.Indexer.Meta().BeginList); err != nil {
 			return err
 		}
@@ -92,10 +92,10 @@ func (c *Controller) decideFirstGap(ctx context.Context, d *deltafifo.Delta, aga
 			return led
 		}
 	}
-	if c.cfg.Forgotten != nil && !c.asked {
+	if c.cfg.EarlierRuns != nil && !c.brokersAsked {
 		found.Holds = func() bool {
-			c.asked = true
-			forgotten = c.cfg.Forgotten(ctx)
+			c.brokersAsked = true
+			forgotten = c.cfg.EarlierRuns(ctx)
 			return len(forgotten.Holding)+len(forgotten.Unasked) > 0
 		}
 	}
@@ -108,7 +108,7 @@ func (c *Controller) decideFirstGap(ctx context.Context, d *deltafifo.Delta, aga
 	case Continued:
 		c.postponed = true
 	case Forgotten:
-		return c.emitForgottenGap(ctx, d, &forgotten)
+		return c.reportForgotten(ctx, d, &forgotten)
 	case Rewound: // the list has its reason
 	case First, Resume, Now:
 	}
@@ -177,14 +177,14 @@ func (c *Controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	done := c.newChange(event.Change{Op: event.Synced, Version: d.Version})
 	done.Kind, done.Listing, done.Since = changelog.OfListEnd, c.listed, c.list.From
 	c.emit(done)
-	c.place(changelog.Mark{}) // what is written below is behind it
+	c.rank(changelog.Mark{}) // what is written below is behind it
 	c.rescoped(&c.list.Relist, d.Version)
 	if !c.listed.DeletesUnknown { // else a start lists again
 		if err := c.env.Indexer.Meta().EndList(d.Version); err != nil {
 			return err
 		}
 	}
-	c.history.ends(d.Version)
+	c.seen.ends(d.Version)
 	if c.diverges(d.Version) {
 		if err := c.setDiverged(ctx, d.Version); err != nil {
 			return err
@@ -246,9 +246,9 @@ func (c *Controller) isFirstOfList(d *deltafifo.Delta) (bool, error) {
 	return !isListed, err
 }
 
-// emitForgottenGap reports to those whose sinks hold events of an earlier run, of which the state
+// reportForgotten reports to those whose sinks hold events of an earlier run, of which the state
 // knows nothing, that the first list is not their first.
-func (c *Controller) emitForgottenGap(
+func (c *Controller) reportForgotten(
 	ctx context.Context, d *deltafifo.Delta, found *EarlierRuns,
 ) error {
 	if err := c.persist(ctx, c.env.Indexer.Meta().SetGapOwed); err != nil {
@@ -262,11 +262,11 @@ func (c *Controller) emitForgottenGap(
 		}
 		c.env.Logger.Warn("the state of an earlier run is gone: everything is sent, and what "+
 			"was deleted since can't be known", "sinks", found.Holding)
-		c.emitGap(d, why, c.env.Log.Set(found.Holding))
+		c.emitGap(d, why, c.env.Log.ListenersOf(found.Holding))
 	}
 	if len(found.Unasked) > 0 {
 		ask := c.newChange(event.Change{Op: event.Gap, Version: why.To})
-		ask.Kind, ask.Relist, ask.For = changelog.OfGap, &why, c.env.Log.Set(found.Unasked)
+		ask.Kind, ask.Relist, ask.For = changelog.OfGap, &why, c.env.Log.ListenersOf(found.Unasked)
 		ask.AskBroker = true
 		c.emit(ask)
 	}
@@ -289,7 +289,7 @@ func (c *Controller) beginEpochAfter(ctx context.Context, last int) error {
 		}
 	}
 	c.epoch = own.Number
-	c.history.begins(c.epoch)
+	c.seen.begins(c.epoch)
 	return nil
 }
 
@@ -409,7 +409,7 @@ func (c *Controller) reportOmits(ctx context.Context) error {
 	}
 	c.now = time.Now()
 	c.progress(position.Version, due)
-	c.place(changelog.Mark{})
+	c.rank(changelog.Mark{})
 	if err := c.handOn(ctx); err != nil {
 		return err
 	}

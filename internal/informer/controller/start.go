@@ -137,15 +137,15 @@ func (c *Controller) resume() error {
 	if from != "" { // else a list follows
 		from = cmp.Or(since, from)
 	}
-	c.history.resumes(from, epoch.Number)
+	c.seen.resumes(from, epoch.Number)
 	return nil
 }
 
-// History is the version since which everything was seen, in an epoch of the server's
+// SeenSince is the version since which everything was seen, in an epoch of the server's
 // history: that of its last list, or where it was resumed. ok is false while a list is under way,
 // and before the first.
-func (c *Controller) History() (from resource.Version, epoch int, ok bool) {
-	h := &c.history
+func (c *Controller) SeenSince() (from resource.Version, epoch int, ok bool) {
+	h := &c.seen
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.from, h.epoch, !h.listing && h.from != ""

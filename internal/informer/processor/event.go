@@ -106,17 +106,17 @@ func (l *Listener) objectEvent(ch *event.Change) event.Event {
 
 // leaderDelivery is what the leader has delivered, as far as it is known at one moment.
 type leaderDelivery struct {
-	stand     standby.Stand
-	history   standby.Seen
+	standing  standby.Stand
+	seen      standby.Seen
 	selection resource.Version
 }
 
 func (l *Listener) delivered() (d leaderDelivery) {
 	l.mu.Lock()
-	d.stand = l.following.stand
+	d.standing = l.leader.standing
 	l.mu.Unlock()
 	if l.cfg.Follows {
-		d.history.From, d.history.Epoch, d.history.Complete = l.env.History()
+		d.seen.From, d.seen.Epoch, d.seen.Complete = l.env.SeenSince()
 		d.selection = l.selection()
 	}
 	return d
@@ -125,7 +125,7 @@ func (l *Listener) delivered() (d leaderDelivery) {
 // has reports whether the leader has delivered an entry.
 func (d *leaderDelivery) has(h *changelog.Header) bool {
 	change := changeOf(h, d.selection)
-	return standby.Covers(&change, &d.stand, &d.history)
+	return standby.Covers(&change, &d.standing, &d.seen)
 }
 
 // undelivered acks those of entries that were read which the leader has delivered, and returns the
@@ -156,7 +156,7 @@ func (l *Listener) unsent(entries []*changelog.Entry) []*changelog.Entry {
 		return entries
 	}
 	d := l.delivered()
-	if d.stand.Progress.Delivered == "" {
+	if d.standing.Progress.Delivered == "" {
 		return entries
 	}
 	return l.undelivered(entries, &d)
@@ -196,7 +196,7 @@ func (l *Listener) resolve(ctx context.Context, e *changelog.Entry) (send bool, 
 	if !e.AskBroker {
 		return true, nil
 	}
-	holds, last, err := l.env.Holds(ctx, l.cfg.Name)
+	holds, last, err := l.env.HoldsEarlierRun(ctx, l.cfg.Name)
 	if err != nil {
 		return false, err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// runHistory is run for a listener that is sent every change. It calls ended when that has ended.
-func (l *Listener) runHistory(ctx context.Context, ended func(error)) {
+// runEvery is run for a listener that is sent every change. It calls ended when that has ended.
+func (l *Listener) runEvery(ctx context.Context, ended func(error)) {
 	forget := context.AfterFunc(ctx, l.cursor.Unpark) // so that the step sees that ctx has ended
 	step := func() bool { return ctx.Err() == nil && l.step() }
 	var resume func()
@@ -23,12 +23,12 @@ func (l *Listener) runHistory(ctx context.Context, ended func(error)) {
 			ended(err)
 		}
 	}
-	if err := l.passAll(ctx, l.unsent(l.left)); err != nil {
+	if err := l.passAll(ctx, l.unsent(l.unacked)); err != nil {
 		forget()
 		ended(err)
 		return
 	}
-	l.left = nil
+	l.unacked = nil
 	resume()
 }
 
@@ -57,7 +57,7 @@ func (l *Listener) passRead(
 
 // read gives what the step has read and not passed on, or what the log has, if anything.
 func (l *Listener) read() (entries []*changelog.Entry, err error) {
-	if entries, l.refused = l.refused, nil; len(entries) > 0 {
+	if entries, l.leftByStep = l.leftByStep, nil; len(entries) > 0 {
 		return entries, nil
 	}
 	return l.cursor.Read(readSize)
@@ -84,7 +84,7 @@ func (l *Listener) step() bool {
 		return n < stepSize
 	}
 	if sizeOf(entries) > stepBytes || !l.tryPass(entries) {
-		l.refused = entries
+		l.leftByStep = entries
 		return false
 	}
 	return n < stepSize

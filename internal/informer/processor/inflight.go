@@ -97,7 +97,7 @@ func (l *Listener) Settle(items []*publisher.Item) {
 	l.cursor.Ack(l.acks(items))
 	l.release(items)
 	if l.queue != nil {
-		l.settled.Add(1)
+		l.wakeUps.Add(1)
 		l.cursor.Wake()
 	}
 }
@@ -200,13 +200,13 @@ type Env struct {
 	// Selection returns the version of the last change of the selected namespaces that the stream
 	// may know of; nil where none are selected.
 	Selection func() resource.Version
-	// History returns the version since which everything was seen, in an epoch of the server's
+	// SeenSince returns the version since which everything was seen, in an epoch of the server's
 	// history; ok is false during a list, and before the first. It is asked with Follows only.
-	History func() (from resource.Version, epoch int, ok bool)
-	// Holds reports whether a sink that was unavailable before holds events of an earlier run, and
+	SeenSince func() (from resource.Version, epoch int, ok bool)
+	// HoldsEarlierRun reports whether a sink that was unavailable before holds events of an earlier run, and
 	// the epoch of the latest of them. It waits until the sink is available. nil: entries do not
 	// ask.
-	Holds func(ctx context.Context, sink string) (holds bool, epoch int, err error)
+	HoldsEarlierRun func(ctx context.Context, sink string) (holds bool, epoch int, err error)
 	// Gaps counts the gaps that only a listener knows of, by reason.
 	Gaps   *metric.Counters
 	Logger *slog.Logger

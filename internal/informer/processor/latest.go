@@ -30,7 +30,7 @@ const (
 // runLatest is run for a listener that is sent the newest states only.
 func (l *Listener) runLatest(ctx context.Context) error {
 	for {
-		settled := l.settled.Load()
+		settled := l.wakeUps.Load()
 		where, err := l.readAhead()
 		if err != nil {
 			return err
@@ -83,8 +83,8 @@ func (l *Listener) readAhead() (readAheadState, error) {
 
 // readBacklog notes what a run before has left.
 func (l *Listener) readBacklog() readAheadState {
-	where, n, delivered, needless := l.addHeaders(l.leftover)
-	l.leftover = l.leftover[n:]
+	where, n, delivered, needless := l.addHeaders(l.unackedHeaders)
+	l.unackedHeaders = l.unackedHeaders[n:]
 	l.cursor.Ack(delivered)
 	l.ackNeedless(needless)
 	return where
@@ -111,7 +111,7 @@ func (l *Listener) addHeaders(
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for ; n < len(found); n++ {
-		if d.stand.Progress.Delivered != "" && d.has(&found[n]) {
+		if d.standing.Progress.Delivered != "" && d.has(&found[n]) {
 			delivered = append(delivered, changelog.Ack{At: found[n].Position})
 			continue
 		}
@@ -173,7 +173,7 @@ func (l *Listener) demand(ctx context.Context) int {
 			case <-ctx.Done():
 			}
 			l.awaiting.Store(false)
-			l.settled.Add(1)
+			l.wakeUps.Add(1)
 			l.cursor.Wake()
 		}()
 	}
@@ -252,16 +252,16 @@ func (l *Listener) latestEvent(p *pendingEvent, first, last *changelog.Entry) ev
 // passNext passes on the next entry, which is about all objects.
 func (l *Listener) passNext(ctx context.Context) error {
 	at, _, _ := l.cursor.Next()
-	left := len(l.leftover) > 0
+	left := len(l.unackedHeaders) > 0
 	if left {
-		at = l.leftover[0].Position
+		at = l.unackedHeaders[0].Position
 	}
 	e, err := l.cursor.Load(at)
 	if err != nil {
 		return err
 	}
 	if left {
-		l.leftover = l.leftover[1:] // it is pending
+		l.unackedHeaders = l.unackedHeaders[1:] // it is pending
 	} else {
 		l.cursor.Claim([]changelog.Header{e.Header()}, at+1)
 	}
@@ -277,5 +277,5 @@ func (l *Listener) idle() bool {
 
 // awaitMore waits until something was settled since, or there is more to read.
 func (l *Listener) awaitMore(ctx context.Context, where readAheadState, settled uint64) error {
-	return l.cursor.Wait(ctx, where == atEnd, func() bool { return l.settled.Load() != settled })
+	return l.cursor.Wait(ctx, where == atEnd, func() bool { return l.wakeUps.Load() != settled })
 }

@@ -23,9 +23,9 @@ type latestQueue struct {
 
 	objects map[resource.Key]*pendingObject
 	// with something to send, and nothing with the publisher; first come, first served
-	ready  []*pendingObject
-	count  int  // of pending events, of all objects
-	filled bool // max was reached, and half of it not since
+	ready   []*pendingObject
+	count   int  // of pending events, of all objects
+	wasFull bool // max was reached, and half of it not since
 }
 
 // pendingObject has the pending events of one object.
@@ -128,8 +128,8 @@ func (q *latestQueue) push(o *pendingObject, h *changelog.Header) {
 // full reports whether no more is to be added: from when max is reached until half of it is sent,
 // since what is read and not added is read again.
 func (q *latestQueue) full() bool {
-	q.filled = q.count >= q.max || q.filled && q.count > q.max/2
-	return q.filled
+	q.wasFull = q.count >= q.max || q.wasFull && q.count > q.max/2
+	return q.wasFull
 }
 
 // pop removes and returns up to n events to send, of different objects.

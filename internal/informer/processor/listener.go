@@ -15,17 +15,17 @@ import (
 
 // Listener makes events of the entries that a cursor reads, and adds them to its publisher.
 type Listener struct {
-	cfg       Config
-	env       Env
-	cursor    *changelog.Cursor
-	collapsed *metric.Counter
-	epochs    int                // added to the epoch of each change; owned by run
-	left      []*changelog.Entry // pending since a run before; owned by run
-	refused   []*changelog.Entry // read by the step, and left to run; owned by both in turns
+	cfg        Config
+	env        Env
+	cursor     *changelog.Cursor
+	collapsed  *metric.Counter
+	epochs     int                // added to the epoch of each change; owned by run
+	unacked    []*changelog.Entry // pending since a run before; owned by run
+	leftByStep []*changelog.Entry // read by the step, and left to run; owned by both in turns
 	// Of a listener with Latest only.
-	leftover []changelog.Header // pending since a run before, not queued yet; owned by run
-	settled  atomic.Uint64      // counts calls of Settle, and what else may let more be sent
-	awaiting atomic.Bool        // a goroutine waits until the publisher's demand changes
+	unackedHeaders []changelog.Header // pending since a run before, not queued yet; owned by run
+	wakeUps        atomic.Uint64      // counts calls of Settle, and what else may let more be sent
+	awaiting       atomic.Bool        // a goroutine waits until the publisher's demand changes
 
 	mu   sync.Mutex
 	cond *sync.Cond // signalled when inflights become free
@@ -34,7 +34,7 @@ type Listener struct {
 	inflights []*inflightEvent
 	free      []*inflightEvent
 	queue     *latestQueue // what was read ahead; nil without Latest
-	following leaderView
+	leader    leaderView
 }
 
 // New makes the n-th listener of an informer's log. It starts nothing.
@@ -43,7 +43,7 @@ func New(cfg Config, env Env, n int) (*Listener, error) {
 	cfg.Run = cmp.Or(cfg.Run, rand.Text()[:8])
 	l := &Listener{cfg: cfg, env: env, cursor: env.Log.Cursor(n)}
 	l.cond = sync.NewCond(&l.mu)
-	l.following.stand.Leads = !cfg.Follows
+	l.leader.standing.Leads = !cfg.Follows
 	var err error
 	if l.epochs, err = env.Indexer.Meta().SinkEpochs(cfg.Name); err != nil {
 		return nil, fmt.Errorf("sink %s: %w", cfg.Name, err)
@@ -74,9 +74,9 @@ func age(t time.Time) time.Duration {
 // before the log can drop anything.
 func (l *Listener) Prepare() (err error) {
 	if l.cfg.Latest {
-		l.leftover, err = l.cursor.LeftHeaders()
+		l.unackedHeaders, err = l.cursor.UnackedHeaders()
 	} else {
-		l.left, err = l.cursor.Left()
+		l.unacked, err = l.cursor.Unacked()
 	}
 	return err
 }
@@ -94,7 +94,7 @@ func (l *Listener) run(ctx context.Context, ended func(error)) {
 	case l.cfg.Latest:
 		ended(l.runLatest(ctx))
 	default:
-		l.runHistory(ctx, ended)
+		l.runEvery(ctx, ended)
 	}
 }
 
@@ -144,7 +144,7 @@ func (l *Listener) oldest() time.Time {
 	oldest := l.cursor.Oldest()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if since := l.following.since; !since.IsZero() && (oldest.IsZero() || since.Before(oldest)) {
+	if since := l.leader.since; !since.IsZero() && (oldest.IsZero() || since.Before(oldest)) {
 		oldest = since
 	}
 	if l.queue == nil {

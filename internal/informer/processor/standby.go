@@ -18,9 +18,9 @@ import (
 // leaderView is how a listener stands to the leader.
 type leaderView struct {
 	// Guarded by Listener.mu.
-	stand standby.Stand
-	since time.Time // when the first entry was observed that the leader has not delivered
-	left  int       // of Listener.left and leftover
+	standing standby.Stand
+	since    time.Time // when the first entry was observed that the leader has not delivered
+	unacked  int       // of Listener.unacked and leftover
 
 	// Owned by run.
 	found     []changelog.Header // read and not claimed, in order
@@ -32,7 +32,7 @@ type leaderView struct {
 // other replicas, Lead is called before Start, and Follow never.
 func (l *Listener) Follow(progress standby.Unit, ended bool) {
 	l.mu.Lock()
-	l.following.stand.Progress, l.following.stand.Ended = progress, ended
+	l.leader.standing.Progress, l.leader.standing.Ended = progress, ended
 	l.mu.Unlock()
 	l.wake()
 }
@@ -40,14 +40,14 @@ func (l *Listener) Follow(progress standby.Unit, ended bool) {
 // Lead has the listener send what the leader before has not delivered, as Follow has said last.
 func (l *Listener) Lead() {
 	l.mu.Lock()
-	l.following.stand.Leads = true
+	l.leader.standing.Leads = true
 	l.mu.Unlock()
 	l.wake()
 }
 
 // wake has the listener look again.
 func (l *Listener) wake() {
-	l.settled.Add(1)
+	l.wakeUps.Add(1)
 	l.cursor.Wake()
 }
 
@@ -55,10 +55,10 @@ func (l *Listener) wake() {
 // log has ended and everything is acked.
 func (l *Listener) follow(ctx context.Context) (leads bool, err error) {
 	for {
-		seen := l.settled.Load()
+		seen := l.wakeUps.Load()
 		d := l.delivered()
-		if d.stand.Leads {
-			l.following.found = nil
+		if d.standing.Leads {
+			l.leader.found = nil
 			l.setSince(time.Time{})
 			return true, nil
 		}
@@ -67,7 +67,7 @@ func (l *Listener) follow(ctx context.Context) (leads bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if where == atClose && len(l.left)+len(l.leftover) == 0 {
+		if where == atClose && len(l.unacked)+len(l.unackedHeaders) == 0 {
 			return false, nil
 		}
 		if err := l.awaitMore(ctx, where, seen); err != nil {
@@ -78,9 +78,9 @@ func (l *Listener) follow(ctx context.Context) (leads bool, err error) {
 
 // ackLeft acks what is pending since a run before, as far as the leader has delivered it.
 func (l *Listener) ackLeft(d *leaderDelivery) {
-	l.left = l.undelivered(l.left, d)
+	l.unacked = l.undelivered(l.unacked, d)
 	var acks []changelog.Ack
-	l.leftover = slices.DeleteFunc(l.leftover, func(h changelog.Header) bool {
+	l.unackedHeaders = slices.DeleteFunc(l.unackedHeaders, func(h changelog.Header) bool {
 		has := d.has(&h)
 		if has {
 			acks = append(acks, changelog.Ack{At: h.Position})
@@ -92,13 +92,13 @@ func (l *Listener) ackLeft(d *leaderDelivery) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.following.left = len(l.left) + len(l.leftover)
+	l.leader.unacked = len(l.unacked) + len(l.unackedHeaders)
 }
 
 // ackDelivered reads on, and acks what comes, up to the first entry that the leader has not
 // delivered.
 func (l *Listener) ackDelivered(d *leaderDelivery) (where readAheadState, err error) {
-	f := &l.following
+	f := &l.leader
 	_, end, closed := l.cursor.Next()
 	for {
 		if len(f.found) == 0 {
@@ -127,7 +127,7 @@ func (l *Listener) ackDelivered(d *leaderDelivery) (where readAheadState, err er
 
 // claimDelivered claims and acks the first of what was found, and reports whether that is all.
 func (l *Listener) claimDelivered(d *leaderDelivery) bool {
-	f := &l.following
+	f := &l.leader
 	d.selection = f.selection
 	var acks []changelog.Ack
 	next := f.next
@@ -149,7 +149,7 @@ func (l *Listener) claimDelivered(d *leaderDelivery) bool {
 func (l *Listener) setSince(observed time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.following.since = observed
+	l.leader.since = observed
 }
 
 // held is how many entries at most the leader has not delivered.
@@ -157,8 +157,8 @@ func (l *Listener) held() int {
 	next, end, _ := l.cursor.Next()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.following.stand.Leads {
+	if l.leader.standing.Leads {
 		return 0
 	}
-	return l.following.left + int(end-next)
+	return l.leader.unacked + int(end-next)
 }
