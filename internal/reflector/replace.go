@@ -63,7 +63,7 @@ func (r *Reflector) replaceWith(ctx context.Context, obj *resource.Object, c fra
 }
 
 // takeInitial hands on one of the initial events. They are the state as ADDED events, in no order
-// of versions, then what happened until the bookmark that ends them. A deletion is handed on before
+// of versions, then the changes until the bookmark that ends them. A deletion is handed on before
 // that end: the list's version covers it, so no watch would bring it again. done is true for the
 // last.
 func (r *Reflector) takeInitial(ctx context.Context, f *frame) (done bool, err error) {
@@ -106,7 +106,7 @@ func (r *Reflector) endRelist(ctx context.Context, v resource.Version) error {
 	}
 	level := slog.LevelInfo
 	if r.state.relist.Initial() {
-		level = slog.LevelDebug // whoever starts many reflectors logs about all of them
+		level = slog.LevelDebug // a program that starts many reflectors logs about all of them
 	}
 	r.state = r.state.listed(at(v))
 	r.state.unidentified = r.quarantine.unidentified
@@ -120,16 +120,16 @@ func (r *Reflector) endRelist(ctx context.Context, v resource.Version) error {
 // errEnough ends the reading of a list early.
 var errEnough = errors.New("enough was read")
 
-// page is what the answer to one list request has beside its items.
+// page is the answer to one list request without its items.
 type page struct {
 	version  resource.Version
 	next     string // continue token
 	hasItems bool
 }
 
-// readPage splits a list while it is being read: item is called before each item, and reads it.
-// metadata gets the page when its metadata was read, which for lists of custom resources is after
-// the items; it may be nil.
+// readPage reads the answer to a list request. It calls item before each item, and item reads that.
+// It calls metadata, if not nil, with the page when the metadata was read, which for lists of
+// custom resources is after the items.
 func readPage(v *frameReader, item func() error, metadata func(page) error) (page, error) {
 	var p page
 	err := v.begin()
@@ -237,13 +237,13 @@ func checkListKind(v *frameReader) error {
 // ErrNotByName is returned when the API server does not select by name: it answers with others.
 var ErrNotByName = errors.New("the API server does not select by metadata.name")
 
-// PageSize is how many items LookPage asks for at once.
+// PageSize returns how many items ReadPage asks for.
 func (r *Reflector) PageSize() int { return r.cfg.PageSize }
 
 // ReadPage reads one page of the current state, beside the watch: the Store gets nothing of it, and
-// it changes nothing else. token is "" for the first page, and next for the one after it, "" after
-// the last. Pages need not be of one version. each gets each object that could be understood, as
-// Parse makes it, also those that the Store does not want; unread counts the others. It may be
+// it changes nothing else. token is "" for the first page; next is the token of the page after it,
+// "" after the last. Pages need not be of one version. each gets each readable object, as Parse
+// makes it, even objects that the Store does not want; unread counts the others. ReadPage may be
 // called from any goroutine; an error of each ends it.
 func (r *Reflector) ReadPage(
 	ctx context.Context, token string, each func(*resource.Object) error,
@@ -261,7 +261,7 @@ func (r *Reflector) ReadPage(
 	return p.next, unread, err
 }
 
-// ReadObject is LookPage of one object. It needs no right beyond that to list.
+// ReadObject is ReadPage for one object. It needs no right except to list.
 func (r *Reflector) ReadObject(
 	ctx context.Context, key resource.Key, each func(*resource.Object) error,
 ) (unread int, err error) {
@@ -311,5 +311,6 @@ func (r *Reflector) readList(
 	return p, unread, nil
 }
 
-// RetryAfter is how long the API server asked clients to wait by an error; zero when it did not.
+// RetryAfter returns how long an error of the API server asks clients to wait; zero when it does
+// not.
 func RetryAfter(err error) time.Duration { return retryAfter(err) }
