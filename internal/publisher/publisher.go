@@ -95,7 +95,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return err
 }
 
-// open opens the sink and has it recall what it holds. It returns nil when ctx ends.
+// open opens the sink and reads back what it holds. It returns nil when ctx ends.
 func (p *Publisher) open(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{p.cfg.Sink.Open, p.readBack} {
 		if err := p.retryOpening(ctx, step); err != nil || ctx.Err() != nil {
@@ -108,8 +108,8 @@ func (p *Publisher) open(ctx context.Context) error {
 	return nil
 }
 
-// retryOpening tries a step of opening the sink again and again while that may help. It returns nil when
-// ctx ends.
+// retryOpening repeats a step of opening the sink while that may help. It returns nil when ctx
+// ends.
 func (p *Publisher) retryOpening(ctx context.Context, step func(context.Context) error) error {
 	backoff := ratelimit.Backoff{Initial: p.cfg.Retry.Initial, Max: p.cfg.Retry.Max}
 	for {
@@ -136,8 +136,8 @@ func (p *Publisher) retryOpening(ctx context.Context, step func(context.Context)
 	}
 }
 
-// batchLimits is what one Publish call holds: the sink's limits, or the defaults, within the bursts of
-// the rate limit.
+// batchLimits returns the limits of one Publish call: the sink's, or the defaults, within the
+// bursts of the rate limit.
 func (p *Publisher) batchLimits(limits sinks.Limits) sinks.Limits {
 	messages, bytes := p.bucket.Burst()
 	return sinks.Limits{
@@ -160,7 +160,7 @@ func (p *Publisher) work(ctx context.Context) {
 // Opened is closed when the sink was opened for the first time.
 func (p *Publisher) Opened() <-chan struct{} { return p.opened }
 
-// Drain waits until everything that was added is settled. It ends the delays that retries are in,
+// Drain waits until everything that was added is settled. It ends the current delays of retries,
 // once, so that each gets another chance before ctx ends. It returns an error when ctx or Run ended
 // with items left.
 func (p *Publisher) Drain(ctx context.Context) error {
@@ -181,15 +181,14 @@ func (p *Publisher) Drain(ctx context.Context) error {
 		bytes, err)
 }
 
-// Pause sends nothing from now on, but for calls of the sink that are under way: what is added
-// waits, as while a broker is unavailable. It outlasts neither the Publisher nor counts how often
-// it was called.
+// Pause sends nothing from now on; running calls of the sink continue. Added items wait, as while a
+// broker is unavailable. A pause ends with the Publisher, or at the first Resume.
 func (p *Publisher) Pause() { p.breaker.Hold(true) }
 
 // Resume ends a Pause.
 func (p *Publisher) Resume() { p.breaker.Hold(false) }
 
-// Demand is how many items are of use to the publisher now, those that it has included: none while
-// an operator has paused the sink, one to try with while the broker is unavailable, else any
+// Demand returns how many items the publisher can use now, those that it has included: none while
+// an operator has paused the sink, one for a probe while the broker is unavailable, else any
 // number. More may be added, and wait. changed is closed when the answer may be another.
 func (p *Publisher) Demand() (items int, changed <-chan struct{}) { return p.breaker.Demand() }

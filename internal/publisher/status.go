@@ -10,7 +10,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// Status is what a publisher is doing at one moment.
+// Status is the state of a publisher at one moment.
 type Status struct {
 	Opened        bool      `json:"opened"`        // the sink was opened
 	Connected     bool      `json:"connected"`     // and its broker is not known to be unavailable
@@ -30,7 +30,7 @@ type Status struct {
 	LastErrorAt   time.Time `json:"lastErrorAt,omitzero"`
 }
 
-// counts are the numbers of Status that the metrics don't give back.
+// counts are the numbers of Status that the metrics don't return.
 type counts struct {
 	published, retries, deadLetters atomic.Uint64
 	inFlight                        atomic.Int64 // messages in calls of the sink
@@ -83,7 +83,7 @@ func (p *Publisher) withoutLane() int64 {
 	return p.unrouted.count.Load() + p.unrouted.broadcasts.Load()
 }
 
-// blocked is why some messages can't go: the sink doesn't know their lane, or says so.
+// blocked returns why some messages can't go: the sink doesn't know their lane, or reports so.
 func (p *Publisher) blocked() error {
 	if why := p.metrics.counts.route.Load(); why != nil && p.withoutLane() > 0 {
 		return why.err
