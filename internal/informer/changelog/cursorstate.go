@@ -8,7 +8,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// cursorState is where a cursor stood at a time, and its form on disk.
+// cursorState is the state of a cursor at one moment, with its form on disk.
 type cursorState struct {
 	next           Position
 	pending, tried []Position // in order
@@ -24,13 +24,13 @@ func (s *cursorState) has(at Position) bool {
 	return found
 }
 
-// below is how much is pending before a position.
+// below returns how many positions before one are pending.
 func (s *cursorState) below(at Position) int {
 	n, _ := slices.BinarySearch(s.pending, at)
 	return n
 }
 
-// lose counts an entry that is dropped, unless the cursor has acked it.
+// lose counts a dropped entry, unless the cursor has acked it.
 func (s *cursorState) lose(e *Entry) {
 	switch {
 	case e.Position < s.next && !s.has(e.Position):
@@ -41,7 +41,7 @@ func (s *cursorState) lose(e *Entry) {
 	}
 }
 
-// keepGap keeps a gap in place of an earlier one with its reason.
+// keepGap keeps a gap in place of an earlier one with the same reason.
 func (s *cursorState) keepGap(e *Entry) {
 	n := slices.IndexFunc(s.dropped.kept, func(k *Entry) bool {
 		return k.Kind == OfGap && k.Relist.Reason == e.Relist.Reason
@@ -66,9 +66,9 @@ func (s *cursorState) count(at Position, loss event.LossReport) {
 	}
 }
 
-// reportCounted has what was counted reported, and gives how much that is. It is added to an event
-// that was not read: several drops become one. The position is that of an entry that was dropped,
-// so no other event has it.
+// reportCounted makes an event of the counted loss and returns how many events were counted. A loss
+// event that the cursor has not read yet is extended, so several drops make one event. The event
+// has the position of a dropped entry, which no other event has.
 func (s *cursorState) reportCounted() (events int) {
 	loss, at, observed := s.counted, s.countedAt, s.dropped.at
 	if loss.Events == 0 {
@@ -81,8 +81,7 @@ func (s *cursorState) reportCounted() (events int) {
 	return s.counted.Events
 }
 
-// unread is the event about a loss that the cursor has not read, nil for none. There is at most
-// one.
+// unread returns the loss event that the cursor has not read, nil for none. There is at most one.
 func (s *cursorState) unread() *Entry {
 	for _, e := range s.dropped.from(s.next) {
 		if e.Kind == OfDropped {
@@ -92,7 +91,7 @@ func (s *cursorState) unread() *Entry {
 	return nil
 }
 
-// keepLoss keeps an event about a loss, in place of the one that was not read.
+// keepLoss keeps a loss event, in place of the one that was not read.
 func (s *cursorState) keepLoss(at Position, loss event.LossReport, observed time.Time) {
 	if before := s.unread(); before != nil {
 		s.dropped.kept = slices.DeleteFunc(s.dropped.kept, func(e *Entry) bool { return e == before })
@@ -131,8 +130,8 @@ func (s *cursorState) restart() int {
 	return loss.Events
 }
 
-// encode writes next, how many positions were tried and how many are pending, the distances of
-// these, and what was lost.
+// encode writes next, the number of tried and of pending positions, the distances between these,
+// and what was dropped.
 func (s *cursorState) encode() ([]byte, error) {
 	out := binary.AppendUvarint(nil, uint64(s.next))
 	out = binary.AppendUvarint(out, uint64(len(s.tried)))

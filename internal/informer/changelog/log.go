@@ -20,9 +20,9 @@ import (
 type Committer interface {
 	// Commit writes what is settled now, of all logs. When it returns nil that is durable.
 	Commit() error
-	// Changed says that there is something to commit. It does not block.
+	// Changed reports that there is something to commit. It does not block.
 	Changed()
-	// Wake has a commit come early. It does not block.
+	// Wake makes the next commit come early. It does not block.
 	Wake()
 }
 
@@ -50,18 +50,18 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// Log is the changes of one informer that are not acked by all. The newest part is in memory; what
-// is before it lies on disk. All methods may be called concurrently.
+// Log holds the changes of one informer that not all listeners have acked. The newest part is in
+// memory, the part before it on disk. All methods may be called concurrently.
 type Log struct {
 	cfg           Config
 	everyone      Listeners
 	cursors       []*Cursor
 	metrics       *metrics
-	spooling      *semaphore.Weighted // of 1: whoever has it spools, or drops
-	watched       atomic.Bool         // the Spooler looks after it
+	spooling      *semaphore.Weighted // of 1: its holder spools, or drops
+	watched       atomic.Bool         // by the Spooler
 	blockedLogged bool                // that nothing may go to disk; owned by the Spooler's Run
 
-	mu         sync.Mutex // guards all below, and of entries and cursors what they say
+	mu         sync.Mutex // guards all below, the state of entries, and cursors
 	cond       *sync.Cond // signalled when something changes that somebody waits for
 	marks      *Watermark
 	newest     newestVersion
@@ -75,7 +75,7 @@ type Log struct {
 	closed bool
 }
 
-// Open finds what a run before has left on disk.
+// Open makes a log and finds what an earlier run has left on disk.
 func Open(cfg Config) (*Log, error) {
 	cfg.MemoryBytes = cmp.Or(cfg.MemoryBytes, 16<<20)
 	cfg.SpoolBytes = cmp.Or(cfg.SpoolBytes, 10<<30)
@@ -106,7 +106,7 @@ func Open(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// restore gives the cursors the positions they had, when a run before has left something on disk.
+// restore gives the cursors the positions that an earlier run has left on disk.
 func (l *Log) restore() error {
 	cursors, err := l.cfg.Indexer.Log().Cursors()
 	if err != nil {
@@ -135,12 +135,12 @@ func (l *Log) restore() error {
 	return nil
 }
 
-// Cursor is that of the n-th listener.
+// Cursor returns the cursor of the n-th listener.
 func (l *Log) Cursor(n int) *Cursor { return l.cursors[n] }
 
-// Rank takes what was decided of one delta. It gives the entries their places in the order of
+// Rank takes the decisions about one delta. It gives the entries their rank in the order of
 // decision, and puts the delta's mark behind them. An entry without listeners is settled by that.
-// Append follows for all others.
+// All others have to be appended next.
 func (l *Log) Rank(entries []*Entry, m Mark) {
 	l.mu.Lock()
 	before := l.states.Ready()
@@ -168,9 +168,8 @@ func (l *Log) rankLocked(e *Entry) {
 	}
 }
 
-// Append puts entries at the end, for the listeners to read. The caller has seen to it that there
-// is Room; a batch may pass the bound by its own size. Offer has to follow, once the caller holds
-// no lock.
+// Append puts entries at the end, for the listeners to read. The caller has waited for Room; a
+// batch may exceed the bound by its own size. Call Offer afterwards, with no lock held.
 func (l *Log) Append(entries []*Entry) {
 	l.append(entries)
 	if l.spoolsOld() {
@@ -194,15 +193,15 @@ func (l *Log) append(entries []*Entry) {
 	l.changedLocked()
 }
 
-// setEndLocked notes up to which version everything is in the log, when nothing is decided and
-// not in it.
+// setEndLocked records up to which version everything is in the log. It does so only while no
+// decided entry waits to be appended.
 func (l *Log) setEndLocked() {
 	if l.unappended == 0 {
 		l.end = VersionReached{l.marks.Marked(), l.memory.next}
 	}
 }
 
-// Close says that no entry will be appended.
+// Close reports that no entry will be appended.
 func (l *Log) Close() {
 	l.mu.Lock()
 	l.closed = true
@@ -214,9 +213,8 @@ func (l *Log) Close() {
 // HasRoom reports whether Room would return at once.
 func (l *Log) HasRoom() bool { return l.cfg.Indexer.Log().Available() && !l.full() }
 
-// Redact takes out of the state of an informer what the options say, out of the last known objects
-// and out of the log. It is for an Indexer that nothing else uses yet. When it fails it can be
-// repeated.
+// Redact takes what opts remove out of an informer's state on disk: the last known objects and the
+// log. Nothing else may use the Indexer yet. After an error it can be repeated.
 func Redact(ix *store.Indexer, opts resource.ParseOptions) error {
 	again := func(raw []byte) ([]byte, error) {
 		obj, err := resource.Parse(raw, opts)
@@ -228,7 +226,7 @@ func Redact(ix *store.Indexer, opts resource.ParseOptions) error {
 	return ix.Rewrite(again, func(entry []byte) ([]byte, error) { return rewrite(entry, again) })
 }
 
-// rewrite makes an entry of the log again.
+// rewrite makes an entry of the log again, its objects changed by again.
 func rewrite(entry []byte, again func([]byte) ([]byte, error)) ([]byte, error) {
 	r, raw, old, err := split(0, entry)
 	if err != nil || !r.HasObject && r.Unreadable == nil {

@@ -40,7 +40,7 @@ type Committer struct {
 	changed       atomic.Bool   // since the last commit began
 	changedSignal chan struct{} // of one slot: changed was set
 
-	committing *semaphore.Weighted // of 1: whoever has it commits
+	committing *semaphore.Weighted // of 1: its holder commits
 
 	mu    sync.Mutex
 	logs  []*changelog.Log
@@ -72,8 +72,8 @@ func (c *Committer) Track(l *changelog.Log) {
 	c.logs = append(c.logs, l)
 }
 
-// Untrack ends it: what is settled by then is committed, what settles later is not. After an error
-// it is tracked still.
+// Untrack commits what is settled in a log, and stops committing it. After an error the log is
+// still tracked.
 func (c *Committer) Untrack(l *changelog.Log) error {
 	if err := c.Commit(); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (c *Committer) AddSink(name string, source Positioned) {
 	c.sinks = append(c.sinks, &positionedSink{name: name, source: source})
 }
 
-// RemoveSink stops that, after a commit with the sink's position of now. After an error the sink is
+// RemoveSink commits the sink's current position, and stops saving it. After an error the sink is
 // still there.
 func (c *Committer) RemoveSink(name string) error {
 	if err := c.Commit(); err != nil {
@@ -103,7 +103,7 @@ func (c *Committer) RemoveSink(name string) error {
 	return nil
 }
 
-// Changed says that there is something to commit.
+// Changed reports that there is something to commit.
 func (c *Committer) Changed() {
 	if c.changed.Load() || c.changed.Swap(true) {
 		return
@@ -114,7 +114,7 @@ func (c *Committer) Changed() {
 	}
 }
 
-// Wake has a commit come early.
+// Wake makes the next commit come early.
 func (c *Committer) Wake() {
 	select {
 	case c.wake <- struct{}{}:
@@ -123,7 +123,7 @@ func (c *Committer) Wake() {
 }
 
 // Run commits until ctx ends, and once more then. It sleeps while nothing changes. A commit that
-// fails is tried again: nothing is lost by waiting, and Err says so meanwhile.
+// fails is tried again: nothing is lost by waiting, and Err returns its error meanwhile.
 func (c *Committer) Run(ctx context.Context) error {
 	tick := time.NewTicker(c.cfg.Interval)
 	defer tick.Stop()
@@ -158,7 +158,7 @@ func (c *Committer) Commit() error {
 	return err
 }
 
-// commit reports also whether there was nothing to commit.
+// commit is Commit. It also reports whether there was nothing to commit.
 func (c *Committer) commit() (empty bool, err error) {
 	if err := c.committing.Acquire(context.Background(), 1); err != nil {
 		return false, err // this context does not end
@@ -201,25 +201,26 @@ func (c *Committer) commit() (empty bool, err error) {
 	return empty, err
 }
 
-// Err is the error of the last commit, nil when it succeeded.
+// Err returns the error of the last commit, nil when it succeeded.
 func (c *Committer) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Positioned says how a restart finds what a sink holds that no checkpoint knows of:
+// Positioned reports how a restart finds the messages of a sink that no checkpoint covers:
 // *publisher.Publisher.
 type Positioned interface {
-	// Position is where the sink's log has to be read from. It is nil when there is nothing to say,
-	// and what was saved before stays.
+	// Position returns where the sink's log has to be read from. nil leaves the saved position as
+	// it is.
 	Position() []byte
-	// ReadBackIDs is what lies before it and may not be known either. Each result is a slice that does
-	// not change.
+	// ReadBackIDs returns the ids of messages before that position which no checkpoint may cover
+	// either. Each result is a slice that does not change.
 	ReadBackIDs() []byte
 }
 
-// positionedSink is one whose position goes with each commit. Its fields are owned by whoever commits.
+// positionedSink is a sink whose position goes with each commit. The goroutine that commits owns
+// its fields.
 type positionedSink struct {
 	name   string
 	source Positioned
@@ -229,9 +230,9 @@ type positionedSink struct {
 
 type sinkPosition struct{ position, readBackIDs []byte }
 
-// write puts what has moved into a batch. It comes before the trackers hand out what is settled:
-// what the position has passed was settled before it was asked for, and so is in this commit or an
-// earlier one.
+// write puts changes of the position into a batch. Call it before the logs hand out what is
+// settled: everything that the position has passed was settled before Position was called. So it is
+// in this commit or an earlier one.
 func (s *positionedSink) write(batch *store.Batch) {
 	s.taken = s.saved
 	position := s.source.Position()
@@ -248,7 +249,7 @@ func (s *positionedSink) write(batch *store.Batch) {
 	}
 }
 
-// committed notes what the commit has saved.
+// committed records what the commit has saved.
 func (s *positionedSink) committed(err error) {
 	if err == nil {
 		s.saved = s.taken

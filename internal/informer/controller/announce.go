@@ -141,7 +141,7 @@ func (a *announcer) waitLocked(ctx context.Context, ready func() bool) error {
 
 // announce makes durable which objects are new before anybody is sent an Added of them. If the
 // bridge dies before anything of an object is settled, and the object is deleted within a gap, the
-// announcement is all that says that its delete has to be sent. It waits while the disk refuses.
+// announcement alone shows that its delete has to be sent. It waits while the disk refuses.
 func (a *announcer) announce(ctx context.Context, news []store.Announcement) error {
 	if len(news) == 0 {
 		return nil
