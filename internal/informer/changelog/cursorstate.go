@@ -123,7 +123,7 @@ func (s *cursorState) restart() int {
 		s.keepLoss(e.Position, loss.And(e.Loss), e.Observed)
 		return loss.Events
 	}
-	// In the place of the last of them, and pending as that was: before what is pending behind it.
+	// At the position of the last of them, and pending as that was: before later pending entries.
 	at := gone[len(gone)-1]
 	s.keepLoss(at, loss, s.dropped.at)
 	s.pending = slices.Insert(s.pending, s.below(at), at)

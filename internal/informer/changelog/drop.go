@@ -64,9 +64,9 @@ func (l *Log) beginDrop() (before Position, ok bool) {
 
 // lose gives each cursor what it loses when everything before a position is dropped.
 func (l *Log) lose(before Position) error {
-	stands := l.cursorStates()
-	for n := range stands {
-		stands[n].dropped.below, stands[n].dropped.at = before, time.Now()
+	states := l.cursorStates()
+	for n := range states {
+		states[n].dropped.below, states[n].dropped.at = before, time.Now()
 	}
 	for e, err := range l.cfg.Indexer.Log().Entries(0, uint64(before)) {
 		if err != nil {
@@ -80,14 +80,14 @@ func (l *Log) lose(before Position) error {
 		set := l.ListenersOf(r.For)
 		for n, c := range l.cursors {
 			if set&c.bit != 0 {
-				stands[n].lose(&r.Entry)
+				states[n].lose(&r.Entry)
 			}
 		}
 	}
 	for n, c := range l.cursors {
-		events := stands[n].reportCounted()
-		c.lose(&stands[n])
-		l.report(c, &stands[n], events)
+		events := states[n].reportCounted()
+		c.lose(&states[n])
+		l.report(c, &states[n], events)
 	}
 	l.mu.Lock()
 	l.drop.done = before
@@ -95,13 +95,13 @@ func (l *Log) lose(before Position) error {
 	return nil
 }
 
-func (l *Log) cursorStates() (stands []cursorState) {
+func (l *Log) cursorStates() (states []cursorState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.cursors {
-		stands = append(stands, c.stateLocked())
+		states = append(states, c.stateLocked())
 	}
-	return stands
+	return states
 }
 
 // lose takes over the losses that were counted since s. Entries that were not read are still

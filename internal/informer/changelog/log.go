@@ -69,7 +69,7 @@ type Log struct {
 	memory     memory
 	disk       disk
 	drop       dropProgress
-	unappended int            // entries that are placed, and not appended
+	unappended int            // entries that have a rank, and are not appended
 	end        VersionReached // when that was 0
 	nextCommit
 	closed bool
@@ -112,19 +112,19 @@ func (l *Log) restore() error {
 	if err != nil {
 		return err
 	}
-	stands := map[string]cursorState{}
+	states := map[string]cursorState{}
 	for name, saved := range cursors {
 		s, err := decodeCursorState(saved)
 		if err != nil {
 			return fmt.Errorf("cursor: %w", err)
 		}
-		stands[name] = s
+		states[name] = s
 		// New entries come behind every position that a listener may have.
 		l.disk.next = max(l.disk.next, s.next)
 	}
 	for _, c := range l.cursors {
 		c.next = l.disk.next // a new listener has nothing to catch up on
-		if s, ok := stands[c.name]; ok {
+		if s, ok := states[c.name]; ok {
 			l.report(c, &s, s.restart())
 			c.next, c.tried, c.dropped = s.next, s.tried, s.dropped
 			for _, at := range s.pending {
@@ -232,7 +232,7 @@ func rewrite(entry []byte, again func([]byte) ([]byte, error)) ([]byte, error) {
 	if err != nil || !r.HasObject && r.Unreadable == nil {
 		return entry, err
 	}
-	if u := r.Unreadable; u != nil { // where values stand in it nobody knows
+	if u := r.Unreadable; u != nil { // nobody knows where values lie in it
 		u.Raw, u.Message, u.Withheld = nil, "", true
 		return r.join(nil)
 	}

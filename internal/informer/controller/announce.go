@@ -185,7 +185,7 @@ func (a *announcer) beginLocked() {
 
 // batch is what was decided in this turn and not handed on yet.
 type batch struct {
-	decided []*changelog.Entry // of the delta that is being decided; they have no place yet
+	decided []*changelog.Entry // of the delta that is being decided; they have no rank yet
 	changes []*changelog.Entry
 	bytes   int            // of changes
 	listed  []resource.Key // objects that a list held
@@ -242,7 +242,7 @@ func (c *Controller) persist(ctx context.Context, write func() error) error {
 }
 
 // spool puts everything on disk that was decided before this delta, and so settles it. The log has
-// it all once the announcer holds nothing: a change that waits for an announcement has its place,
+// it all once the announcer holds nothing: a change that waits for an announcement has its rank,
 // and is not appended. The wait may last until there is room in the log.
 func (c *Controller) spool(ctx context.Context) error {
 	if err := c.announcer.wait(ctx); err != nil {

@@ -31,7 +31,7 @@ func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 	again := c.list.Reason != "" && (c.list.Rewound() || !d.Relist.Rewound())
 	c.list.Relist, c.listed = *d.Relist, event.Listing{}
 	clear(c.olderItems)
-	c.list.Namespaces = nil // they may be many, and the gap's own place is reported without them
+	c.list.Namespaces = nil // they may be many, and the gap is reported without them
 	if err := c.beginListing(); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 // replica leads, the listener sends from its cursor on. What the leader before has delivered it
 // acks without sending it: then too only the prefix was acked before.
 
-// leaderView is how a listener stands to the leader.
+// leaderView is what a listener knows of the leader.
 type leaderView struct {
 	// Guarded by Listener.mu.
 	standing standby.Stand
@@ -37,7 +37,8 @@ func (l *Listener) Follow(progress standby.Unit, ended bool) {
 	l.wake()
 }
 
-// Lead has the listener send what the leader before has not delivered, as Follow has said last.
+// Lead makes the listener send everything that the leader before, by the last Follow, has not
+// delivered.
 func (l *Listener) Lead() {
 	l.mu.Lock()
 	l.leader.standing.Leads = true
@@ -45,13 +46,13 @@ func (l *Listener) Lead() {
 	l.wake()
 }
 
-// wake has the listener look again.
+// wake makes the listener check again.
 func (l *Listener) wake() {
 	l.wakeUps.Add(1)
 	l.cursor.Wake()
 }
 
-// follow acks what the leader delivers. It reports true when this replica leads, and false when the
+// follow acks what the leader delivers. It returns true when this replica leads, and false when the
 // log has ended and everything is acked.
 func (l *Listener) follow(ctx context.Context) (leads bool, err error) {
 	for {
@@ -76,7 +77,7 @@ func (l *Listener) follow(ctx context.Context) (leads bool, err error) {
 	}
 }
 
-// ackLeft acks what is pending since a run before, as far as the leader has delivered it.
+// ackLeft acks the entries of an earlier run that the leader has delivered.
 func (l *Listener) ackLeft(d *leaderDelivery) {
 	l.unacked = l.undelivered(l.unacked, d)
 	var acks []changelog.Ack
@@ -95,8 +96,7 @@ func (l *Listener) ackLeft(d *leaderDelivery) {
 	l.leader.unacked = len(l.unacked) + len(l.unackedHeaders)
 }
 
-// ackDelivered reads on, and acks what comes, up to the first entry that the leader has not
-// delivered.
+// ackDelivered reads and acks entries up to the first one that the leader has not delivered.
 func (l *Listener) ackDelivered(d *leaderDelivery) (where readAheadState, err error) {
 	f := &l.leader
 	_, end, closed := l.cursor.Next()
@@ -125,7 +125,8 @@ func (l *Listener) ackDelivered(d *leaderDelivery) (where readAheadState, err er
 	}
 }
 
-// claimDelivered claims and acks the first of what was found, and reports whether that is all.
+// claimDelivered claims and acks the found entries up to the first one that the leader has not
+// delivered, and reports whether none is left.
 func (l *Listener) claimDelivered(d *leaderDelivery) bool {
 	f := &l.leader
 	d.selection = f.selection
@@ -152,7 +153,7 @@ func (l *Listener) setSince(observed time.Time) {
 	l.leader.since = observed
 }
 
-// held is how many entries at most the leader has not delivered.
+// held returns how many entries at most the leader has not delivered.
 func (l *Listener) held() int {
 	next, end, _ := l.cursor.Next()
 	l.mu.Lock()
