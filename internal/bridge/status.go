@@ -22,7 +22,7 @@ type Status struct {
 // SinkStatus is one sink.
 type SinkStatus struct {
 	Name string `json:"name"`
-	// PausedBy says who has paused it, and since when; left out when it is not paused.
+	// PausedBy is who has paused the sink, and since when; left out when it is not paused.
 	PausedBy *informer.Pause `json:"pausedBy,omitempty"`
 	publisher.Status
 }
@@ -34,7 +34,7 @@ type StateStatus struct {
 	CommitError string `json:"commitError,omitempty"`
 }
 
-// Status says where everything stands.
+// Status returns the status of everything.
 func (b *Bridge) Status() Status {
 	s := Status{
 		Cluster: b.cfg.Cluster, Standby: b.replica.status(),
@@ -117,7 +117,7 @@ func (b *Bridge) namespacesNotReady() string {
 	return b.namespaces.NotReady()
 }
 
-// notReady says why the sink is not ready; "" when it is.
+// notReady returns why the sink is not ready; "" when it is.
 func (o *sinkRunner) notReady() string {
 	switch s := o.publisher.Status(); {
 	case !s.Connected:
@@ -129,5 +129,5 @@ func (o *sinkRunner) notReady() string {
 	}
 }
 
-// stateErr is what is wrong with the state directory: with the disk, or else with the last commit.
+// stateErr returns the error of the state directory: of the disk, or else of the last commit.
 func (b *Bridge) stateErr() error { return cmp.Or(b.cfg.DB.Database().Health(), b.committer.Err()) }
