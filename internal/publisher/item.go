@@ -138,14 +138,14 @@ func (it *Item) Attempts() int { return it.attempts }
 //	               │ │  ▲                        │  │
 //	               │ │  └────── tried <──retry───┘  └──refused──> refused
 //	               │ │            (also in a call)                  │
-//	               │ └──found by Recall──> recalled <──found later──┤
+//	               │ └────found in log──> read back <──found later──┤
 //	               │                                                ├──> dead-lettered
 //	               │                                                ├──> kept, in a file
 //	               │                                                ├──> returned (Item.Return)
 //	               └──too large (also tried)──> refused             └──> lost
 //
-// Stored, recalled, dead-lettered, kept, returned and lost items are settled, in their place in the
-// lane. Detach makes what is queued, tried or refused pending: the adder's again, and not settled.
+// Stored, read back, dead-lettered, kept, returned and lost items are settled, in the order of the
+// lane. Detach makes queued, tried and refused items pending: the adder's again, and not settled.
 type itemState uint8
 
 const (

@@ -121,7 +121,7 @@ func (p *Publisher) nameLane(ctx context.Context, it *Item) error {
 		it.lane = refusedLane
 		it.refuse(err)
 	}
-	p.recognize(it) // behind Lane, which may have recalled it
+	p.recognize(it) // behind Lane, which may have read it back
 	return nil
 }
 

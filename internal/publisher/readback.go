@@ -39,7 +39,7 @@ type readBackSet struct {
 	mu     sync.Mutex
 	ids    map[idDigest]struct{}
 	list   []byte // digests one after the other, in the order they were found
-	next   int    // the place in list of the next one, once it is full
+	next   int    // the index in list of the next one, once it is full
 	shared bool   // list was given out
 	until  time.Time
 }
@@ -79,9 +79,9 @@ func (r *readBackSet) insert(d idDigest) {
 		r.list = append(r.list, d[:]...)
 	} else {
 		r.list = r.ownLocked()
-		place := r.list[r.next*len(d):]
-		delete(r.ids, idDigest(place[:len(d)]))
-		copy(place, d[:])
+		oldest := r.list[r.next*len(d):]
+		delete(r.ids, idDigest(oldest[:len(d)]))
+		copy(oldest, d[:])
 		r.next = (r.next + 1) % maxReadBack
 	}
 	r.ids[d] = struct{}{}
