@@ -13,8 +13,8 @@
 // Differences from client-go:
 //   - The FIFO is bounded in bytes, so memory does not follow a flood.
 //   - A list arrives item by item between BeginReplace and EndReplace, never as a whole. A
-//     ReplaceBegin is handed out alone and a ReplaceEnd is the last of its Deltas, so the controller
-//     can act between the deltas before and after each.
+//     ReplaceBegin is handed out alone and a ReplaceEnd is the last of its Deltas, so the
+//     controller can act between the deltas before and after each.
 //   - The deletes that a list implies come before its ReplaceEnd. KnownObjects yields them when
 //     everything before the end was processed. client-go puts them in front of the list.
 //   - A Sync of an object that has changed since is handed out. The controller drops it, see

@@ -125,7 +125,7 @@ func (c *Config) Scope() string {
 }
 
 // ReplicaScope returns the scope that replicas compare: progress of one selector of namespaces
-// tells nothing about another selector.
+// says nothing about another selector.
 func (c *Config) ReplicaScope() string {
 	if c.NamespaceSelector == "" {
 		return c.Scope()

@@ -17,8 +17,8 @@ import (
 )
 
 // Before its first list, an informer without any state asks its sinks whether their brokers hold
-// events of an earlier run. A broker that does not answer in time is asked when it is available: see
-// processor.Env.HoldsEarlierRun.
+// events of an earlier run. A broker that does not answer in time is asked when it is available:
+// see processor.Env.HoldsEarlierRun.
 const (
 	// askPatience is how long a first list waits for the answers. Sinks that are available open
 	// within that, so that usually all of its sinks have the same epoch.
@@ -28,7 +28,8 @@ const (
 	// asked later, and one that takes longer than this to open never gets the gap. It is only
 	// waited for while no replica has ever led, which is once.
 	askPatienceReplicas = 10 * time.Second
-	// retryPatience is for how long an available sink that fails to answer is asked again, each second.
+	// retryPatience is for how long an available sink that fails to answer is asked again, each
+	// second.
 	retryPatience = 10 * time.Second
 )
 

@@ -16,8 +16,8 @@ var ErrShutDown = errors.New("queue is shut down")
 // Queue hands keys to workers, each key to one worker at a time.
 type Queue[K comparable] struct {
 	limiter Limiter[K]
-	// wake holds a token while there may be a key for a waiting worker. A worker that takes it passes
-	// it on when keys are left, so one slot wakes any number of workers in sequence.
+	// wake holds a token while there may be a key for a waiting worker. A worker that takes it
+	// passes it on when keys are left, so one slot wakes any number of workers in sequence.
 	wake chan struct{}
 
 	mu      sync.Mutex

@@ -24,8 +24,8 @@
 //     403, 404 and 5xx are never taken for an empty collection.
 //   - Duplicates: a watch resumes from the last version that the Store took. After a cut the Store
 //     may see an event twice only where several events have one version.
-//   - Resume: with Config.From the watch starts there. Nothing is listed, except by a
-//     probe (limit=1), which shows whether the server's history went back. A probe also follows each
+//   - Resume: with Config.From the watch starts there. Nothing is listed, except by a probe
+//     (limit=1), which shows whether the server's history went back. A probe also follows each
 //     watch that failed or ended early.
 //   - Blocking: a Store that blocks stops the reading. After about a minute the API server closes
 //     the watch, and may forget its version.

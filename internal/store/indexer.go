@@ -198,7 +198,8 @@ func (b *Batch) Settle(ix *Indexer, key resource.Key, s NewState) {
 	b.put(tombstoneKey(ix.id, s.Version, key), nil)
 }
 
-// SettledState is the last settled state of one object: all sinks have it, or it is spooled for them.
+// SettledState is the last settled state of one object: all sinks have it, or it is spooled for
+// them.
 type SettledState struct {
 	Record
 	// Body is the JSON as it was sent: without what was removed, and redacted. Nil when deleted. It

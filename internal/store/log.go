@@ -11,8 +11,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
-// Log reads the part of a unit's change log that lies on disk, and reports whether it can grow. Only
-// the informer knows the meaning of an entry and of a cursor.
+// Log reads the part of a unit's change log that lies on disk, and reports whether it can grow.
+// Only the informer knows the meaning of an entry and of a cursor.
 type Log struct {
 	db *DB
 	id uint32

@@ -15,7 +15,7 @@ import (
 // commit writes the cursors and trims. Until that is durable nobody reads there, so no loss is
 // reported that a crash would undo.
 //
-// Gaps stay with the cursors, the last of each reason: no number of events tells that the server's
+// Gaps stay with the cursors, the last of each reason: no number of events shows that the server's
 // history went back, or that a list follows.
 
 // dropProgress keeps readers away from a running drop of the oldest.

@@ -13,7 +13,7 @@ import (
 // Rank is the rank of an entry in the order of decision, from 1 on in each run.
 type Rank uint64
 
-// Mark is what a delta tells about versions. Its zero value is NoMark.
+// Mark is what a delta reports about versions. Its zero value is NoMark.
 type Mark struct {
 	Kind    MarkKind
 	Version resource.Version

@@ -53,8 +53,9 @@ type Config struct {
 	// that was read before, though its version is not lower: an object is in an older state than
 	// before. A list after a rewind has to follow. nil: nothing is done about it.
 	Diverged *ratelimit.Signal
-	// EarlierRuns reports which brokers hold events of an earlier run, of which nothing is known here
-	// any more. It is asked before the first list, which waits for the answer. nil: there are none.
+	// EarlierRuns reports which brokers hold events of an earlier run, of which nothing is known
+	// here any more. It is asked before the first list, which waits for the answer. nil: there are
+	// none.
 	EarlierRuns func(ctx context.Context) EarlierRuns
 }
 
@@ -402,9 +403,9 @@ func (c *Controller) carryOut(d *deltafifo.Delta, known *KnownState, dec *Decisi
 	return nil
 }
 
-// announceDelete announces an inferred delete, with the version as of which its object is gone. If this run
-// dies before the delete is settled, the next list is of a later version. Then the event has the
-// version that was announced. An object that is selected by then comes as Added.
+// announceDelete announces an inferred delete, with the version as of which its object is gone. If
+// this run dies before the delete is settled, the next list is of a later version. Then the event
+// has the version that was announced. An object that is selected by then comes as Added.
 func (c *Controller) announceDelete(dec *Decision) {
 	gone := store.InferredDelete{
 		UID: dec.UID, Version: dec.Before, AsOf: cmp.Or(dec.GoneAsOf, dec.Version), Epoch: c.epoch,
