@@ -26,43 +26,42 @@ type Config struct {
 	Selector Selector
 	// Namespaces is set where the stream is of selected namespaces.
 	Namespaces bool
-	// Selective is set where the stream is of what a selector selects, so that deletes have their
-	// cause where it is known. Leavable: the API server evaluates a selector that an object may
-	// leave, and sends that as a delete.
+	// Selective is set where a selector limits the stream, so that deletes have their cause where
+	// it is known. Leavable: the API server evaluates a selector that an object may leave, and
+	// sends that as a delete.
 	Selective, Leavable bool
-	// Enterable is set where objects are selected here, by what they are at a time, and all that
-	// were selected before are known: one that is updated, and was not known, has come in.
+	// Enterable is set where the bridge selects objects by their current state, and knows all
+	// objects selected before: an update of an unknown object means that it has entered.
 	Enterable bool
-	// Owners returns an object's controller, that one's, and so on, for the events; nil when they
-	// are not asked for.
+	// Owners returns an object's controller, its controller's controller, and so on, for the
+	// events; nil for none.
 	Owners func(obj *resource.Object) []resource.Owner
-	// OnDelete is called with the last state of an object before it is forgotten; nil for nothing.
+	// OnDelete is called with the last state of an object before it is forgotten. May be nil.
 	OnDelete func(obj *resource.Object)
-	// Resnapshot publishes every object at the first list: what the settled state covers already as
+	// Resnapshot publishes every object at the first list: objects that the settled state covers as
 	// Synced.
 	Resnapshot bool
-	// Unclean: the run before this one may have sent what the settled state does not know. If the
-	// server's history went back since, any object may have been sent in a state that was lost, so
-	// all are published.
+	// Unclean: the run before this one may have sent events that the settled state does not cover.
+	// If the server's history went back since, any object may have been sent in a state that was
+	// lost, so all are published.
 	Unclean bool
 	// Succeeds reports whether other replicas have published before this one, and up to which
-	// version of the server at least; "" for not known. A first list is a gap then, in which
-	// objects may have been deleted. nil: there are none.
+	// version at least; "" for unknown. A first list is a gap then, in which objects may have been
+	// deleted. nil: there are no replicas.
 	Succeeds func() (from resource.Version, led bool)
-	// Diverged is set when a list shows that the API server's history is another than the one
-	// that was read before, though its version is not lower: an object is in an older state than
-	// before. A list after a rewind has to follow. nil: nothing is done about it.
+	// Diverged is set when a list shows that the API server's history is another than before,
+	// though its version is not lower: an object is in an older state. A list after a rewind has to
+	// follow. nil: the controller does not check.
 	Diverged *ratelimit.Signal
-	// EarlierRuns reports which brokers hold events of an earlier run, of which nothing is known
-	// here any more. It is asked before the first list, which waits for the answer. nil: there are
-	// none.
+	// EarlierRuns returns which brokers hold events of an earlier run that the state does not know
+	// any more. The first list waits for the answer. nil: there are none.
 	EarlierRuns func(ctx context.Context) EarlierRuns
 }
 
 // Selector decides which changes of objects are sent: *filter.Filter.
 type Selector interface {
-	// Rejects says why a change is kept back, "" when it is sent. An error is counted and logged,
-	// and keeps nothing back.
+	// Rejects returns why a change is kept back, "" when it is sent. An error is counted and
+	// logged, and keeps nothing back.
 	Rejects(c *event.Change) (reason string, err error)
 	// NeedsOld reports whether updates have to come with the old object.
 	NeedsOld() bool
@@ -73,14 +72,14 @@ type EarlierRuns struct {
 	// Holding are the sinks, by name, whose brokers do. For them the first list is a gap, in which
 	// objects may have been deleted.
 	Holding []string
-	// Epoch is the latest of these events. All that is sent from then on has a later one: else it
-	// would be taken for what the brokers hold.
+	// Epoch is the latest of these events. All events from then on have a later one: else they
+	// would be taken for those that the brokers hold.
 	Epoch int
 	// Unasked are the sinks that are unavailable.
 	Unasked []string
 }
 
-// Env is what the controller is connected with.
+// Env is the stages around the controller.
 type Env struct {
 	FIFO    Queue
 	Indexer *store.Indexer
@@ -94,12 +93,12 @@ type Env struct {
 	Registerer prometheus.Registerer
 }
 
-// Queue is where the controller pops from: *deltafifo.FIFO.
+// Queue is the source of deltas: *deltafifo.FIFO.
 type Queue interface {
 	Pop(ctx context.Context, p deltafifo.Processor) error
 }
 
-// Listener is what the controller has to know of one.
+// Listener is what the controller has to know of a listener.
 type Listener struct {
 	// Name of the sink.
 	Name string

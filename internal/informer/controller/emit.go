@@ -16,8 +16,8 @@ func (c *Controller) newChange(ch event.Change) *changelog.Entry {
 	return &changelog.Entry{Change: ch}
 }
 
-// emit numbers a change, makes it the newest state of its object, and puts it into the batch. The
-// log learns of it with the rest of its delta, in place.
+// emit numbers a change, makes it the newest state of its object, and puts it into the batch. rank
+// follows for the whole delta.
 func (c *Controller) emit(ch *changelog.Entry) {
 	ch.Seq = c.number.Add(1)
 	ch.IDSuffix = event.IDSuffix{Epoch: c.epoch, Selection: c.env.Indexer.Meta().Selection()}
