@@ -209,7 +209,7 @@ func (c *adminCommands) readDeadLetters(
 // conclude answers for an event. One that was acknowledged is settled, and no other.
 func (r *resendCommand) conclude(id string, resent *bridge.Resent, answer *admin.Resent) error {
 	switch resent.Outcome {
-	case publisher.Acknowledged, publisher.Recalled, publisher.DeadLettered:
+	case publisher.Acknowledged, publisher.ReadBack, publisher.DeadLettered:
 		if err := r.settled(id); err != nil {
 			return err
 		}

@@ -34,29 +34,29 @@ type Config struct {
 	Client *reflector.Client
 	// DB is the state database. The caller opens it before and closes it after Run.
 	DB *store.DB
-	// Units are what is watched.
+	// Units are what the bridge watches.
 	Units []informer.Config
-	// Unknown reports whether the API server could not say if it serves a resource, when Units were
-	// made; may be nil.
+	// Unknown reports whether the API server could not answer if it serves a resource, when Units
+	// were made; may be nil.
 	Unknown func(resource.Type) bool
-	// Planner is asked while the bridge runs whether Units is still what there is to watch:
-	// pipelines start, move and stop as it says. nil: they never change.
+	// Planner is asked while the bridge runs whether Units is still everything there is to watch.
+	// Informers start, move and stop accordingly. nil: they never change.
 	Planner Planner
-	// PlanInterval is how often it is asked without an occasion; default 30 s.
+	// PlanInterval is how often the Planner is asked without an occasion; default 30 s.
 	PlanInterval time.Duration
 	// Sinks are where it goes.
 	Sinks []SinkConfig
 	// Services run as long as anything else does: an embedded broker.
 	Services []Service
-	// Trace returns what makes the traceparent of an informer's events for a sink, of their source
-	// and id. nil: events have none.
+	// Trace returns the function that makes the traceparent of an informer's events for a sink,
+	// from their source and id. nil: events have none.
 	Trace func(informer, sink string) func(source, id string) string
-	// OnSettle is called with what a sink has settled; see publisher.Config. May be nil.
+	// OnSettle is called with the items that a sink has settled; see publisher.Config. May be nil.
 	OnSettle func(sink string, settled []*publisher.Item)
 	// OnSynced is called once, when all resources of the start are in sync. May be nil.
 	OnSynced func()
-	// QueueBytes is how much the queues of all units hold in memory together, beside the bound of
-	// each; 0 for no bound.
+	// QueueBytes bounds the memory of the queues of all units together, beside the bound of each; 0
+	// for no bound.
 	QueueBytes int64
 	// CommitInterval is how often settled changes are committed; default 200 ms.
 	CommitInterval time.Duration
@@ -64,10 +64,10 @@ type Config struct {
 	// never.
 	Watchdog time.Duration
 	// Identify returns an error when the API server is that of another cluster; see
-	// reflector.Config. nil: it is not asked.
+	// reflector.Config. nil: it is not called.
 	Identify func(ctx context.Context) error
-	// Standby makes it one of several replicas, of which one publishes; nil for the only one. It
-	// needs a state on disk.
+	// Standby makes the bridge one of several replicas, of which one publishes; nil for a single
+	// bridge. It needs a state on disk.
 	Standby *Standby
 	// Drain is how long a stop may take; default 15 s.
 	Drain time.Duration
@@ -76,29 +76,29 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// SinkConfig is one sink and how it is fed.
+// SinkConfig is one sink and the settings of its publisher.
 type SinkConfig struct {
 	Name      string
 	Sink      sinks.Sink
 	Publisher publisher.Config // Sink, Name, Saved, Patient, Log and Registerer are filled in
-	// Target says where it sends to: a sink that sends elsewhere has another. Replicas compare it;
-	// it holds no secrets. May be "".
+	// Target is where the sink sends to: a sink that sends elsewhere has another. Replicas compare
+	// it; it holds no secrets. May be "".
 	Target string
-	// KeepsNewest says that the destination keeps only what came last of an object: nothing is sent
+	// KeepsNewest: the destination keeps only the last event of each object, so nothing is sent
 	// there again (Resend).
 	KeepsNewest bool
-	// Scope has what the sink itself has registered, and ends with it; nil for nothing.
+	// Scope has the metrics that the sink itself has registered, and ends with it; nil for none.
 	Scope *metric.Scope
 }
 
-// Service is something that has to run before a sink can work.
+// Service has to run before a sink can work.
 type Service interface {
 	Run(ctx context.Context) error
 	// WaitReady waits until the sink can work, until Run has ended, or until ctx ends.
 	WaitReady(ctx context.Context) error
 }
 
-// Bridge is the whole pipeline.
+// Bridge runs the informers and the sinks of one process.
 type Bridge struct {
 	cfg        Config // constant after New
 	log        *slog.Logger
@@ -106,7 +106,7 @@ type Bridge struct {
 	budget     *ratelimit.Budget // of the queues of all units
 	spooler    *changelog.Spooler
 	sinks      sinkRunners
-	pipelines  informers
+	informers  informers
 	namespaces *namespaces.Watcher
 	ownerCache ownerCache
 	pauses     pausedParts
@@ -115,9 +115,9 @@ type Bridge struct {
 	ended      chan struct{}       // closed when the reconciler takes no more requests
 	replica    *replica            // nil when there are no others
 	changing   *semaphore.Weighted // of who starts or stops units and sinks, or begins to lead
-	// process distinguishes messages that may be of older states than what another process has
-	// sent. It is another when a unit has ended and not all is on disk. Owned by New, then by the
-	// reconciler.
+	// process distinguishes messages that may be of older states than those of another process. It
+	// changes when an informer has ended and not all its pending events are on disk. Owned by New,
+	// then by the reconciler.
 	process string
 }
 
@@ -132,7 +132,7 @@ func New(cfg Config) (*Bridge, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Bridge{
-		cfg: cfg, log: cfg.Log, pipelines: informers{gone: map[string]removedInformer{}},
+		cfg: cfg, log: cfg.Log, informers: informers{gone: map[string]removedInformer{}},
 		changes: countChanges(cfg.Registerer), budget: ratelimit.NewBudget(cfg.QueueBytes),
 		requests: make(chan *request), ended: make(chan struct{}), changing: semaphore.NewWeighted(1),
 		process: rand.Text()[:8],
@@ -167,12 +167,12 @@ func New(cfg Config) (*Bridge, error) {
 			continue
 		}
 		names[uc.Name()] = true
-		u, err := b.newPipeline(uc, false, !cfg.DB.Database().Runs().WasClean())
+		u, err := b.newInformer(uc, false, !cfg.DB.Database().Runs().WasClean())
 		if err != nil {
 			problems = append(problems, err)
 			continue
 		}
-		b.pipelines.add(u)
+		b.informers.add(u)
 	}
 	return b, errors.Join(problems...)
 }
@@ -202,13 +202,13 @@ func errTwice(name string) error {
 	return fmt.Errorf("informer %s: it is there twice, and would share its state with itself", name)
 }
 
-// ErrDrain is returned by Run when the drain deadline passed: what was not sent is sent after the
-// next start.
+// ErrDrain is returned by Run when the drain deadline passed: events that were not sent are sent
+// after the next start.
 var ErrDrain = errors.New("drain deadline passed before everything was sent; the rest is sent " +
 	"after the next start")
 
 // Run works until ctx ends and everything read by then is settled, or the drain deadline has passed
-// (ErrDrain); or until something fails that only a restart can heal.
+// (ErrDrain); or until something fails that only a restart can repair.
 func (b *Bridge) Run(ctx context.Context) error {
 	if err := b.cfg.DB.Database().Runs().Begin(); err != nil {
 		return err
@@ -218,7 +218,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	if !b.pipelines.isClean() {
+	if !b.informers.isClean() {
 		return nil // it has not found out what the run before has sent
 	}
 	return b.cfg.DB.Database().Runs().End()
@@ -278,11 +278,11 @@ func (b *Bridge) run(ctx context.Context) error {
 		units.start(unitsCtx, "informer "+u.Name(),
 			func(hard context.Context) error { return causeFirst(hard, run()) })
 	}
-	for _, u := range b.pipelines.all() {
+	for _, u := range b.informers.all() {
 		start(u)
 	}
 	reconciler := &reconciler{
-		b: b, startPipeline: start, startSink: func(out *sinkRunner) {
+		b: b, startInformer: start, startSink: func(out *sinkRunner) {
 			b.startSink(publishingCtx,
 				publishing, out)
 		},
@@ -290,10 +290,10 @@ func (b *Bridge) run(ctx context.Context) error {
 		planner: b.cfg.Planner, planInterval: b.cfg.PlanInterval,
 	}
 	units.start(unitsCtx, "", func(context.Context) error { return reconciler.run(read) })
-	progress := startProgress{pipelines: b.pipelines.all, onSynced: b.cfg.OnSynced, log: b.log}
+	progress := startProgress{informers: b.informers.all, onSynced: b.cfg.OnSynced, log: b.log}
 	services.start(servicesCtx, "", func(context.Context) error { return progress.run(read) })
 	refresh := bodyRefresh{
-		left: b.cfg.DB.BodiesLeft, pipelines: b.pipelines.all, stateErr: b.stateErr,
+		left: b.cfg.DB.BodiesLeft, informers: b.informers.all, stateErr: b.stateErr,
 	}
 	units.start(unitsCtx, "", func(context.Context) error { return refresh.run(read) })
 	services.start(servicesCtx, "", func(ended context.Context) error {
@@ -311,8 +311,8 @@ func (b *Bridge) run(ctx context.Context) error {
 	return err
 }
 
-// causeFirst returns err, later where it follows from the end of a publisher: that one says why
-// first.
+// causeFirst returns err. An error that follows from the end of a publisher comes later, since the
+// publisher's own error says why.
 func causeFirst(hard context.Context, err error) error {
 	if errors.Is(err, publisher.ErrStopped) {
 		_ = ratelimit.Sleep(hard, time.Second)
@@ -332,7 +332,7 @@ func (b *Bridge) deadline(ctx, hard, ended context.Context, failed context.Cance
 	b.log.Info("stopping: sending what was read", "cause", context.Cause(ctx), "deadline",
 		b.cfg.Drain.String())
 	for _, p := range b.sinks.all() {
-		// ends the pauses between its attempts; the pipelines report its success
+		// ends the pauses between its attempts; the informers report its success
 		go func() { _ = p.publisher.Drain(hard) }()
 	}
 	select {

@@ -1,12 +1,12 @@
-// Package bridge makes the pipelines and the sinks of a configuration, and starts and stops them in
-// order. What comes in is a Config; what goes out is events, by the sinks.
+// Package bridge makes the informers and the sinks of a configuration, and starts and stops them in
+// order. In comes a Config; out go events, by the sinks.
 //
-// Run starts services (an embedded broker), the committer, the sinks, then the pipelines. It stops
-// in the direction of the data: the pipelines read no more and drain, the sinks end, the last
-// commit is written, the services end. All that under the drain deadline: what is not settled then
-// stays behind the watermark and is sent after the next start.
+// Run starts services (an embedded broker), the committer, the sinks, then the informers. It stops
+// in the direction of the data: the informers stop reading and drain, the sinks end, the last
+// commit is written, the services end. All that under the drain deadline: changes that are not
+// settled then stay behind the watermark and are sent after the next start.
 //
-// While it runs, the reconciler starts and stops single pipelines, as the API server serves other
+// While it runs, the reconciler starts and stops single informers, as the API server serves other
 // resources or Reconfigure says. The others are not touched. With Standby it is one of several
 // replicas (replica.go), of which the leader runs its sinks:
 //

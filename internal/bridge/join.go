@@ -13,8 +13,8 @@ import (
 )
 
 // awaitLeader waits until the leader has a version of the configuration, or this replica leads. So
-// what starts again starts at the leader first: its first list is the older one, and nothing that a
-// standby has pending is older than what the leader has sent.
+// a unit that starts again starts at the leader first: the leader's first list is the older one,
+// and nothing pending at a standby is older than what the leader has sent.
 func (r *replica) awaitLeader(ctx context.Context, version string) error {
 	if r == nil || version == "" {
 		return nil
@@ -49,21 +49,21 @@ func (r *replica) leaderHas() string {
 	return r.progress.Version
 }
 
-// configuration is the version of the configuration.
+// configuration returns the version of the configuration.
 func (r *replica) configuration() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.version
 }
 
-// changed says that the configuration has changed. A sink that the leader before has fed, and this
-// one does not feed now, has ended in order: it needs no backfill when it comes back.
+// changed records another version of the configuration. A sink that the leader before has fed, and
+// this one does not feed now, has ended in order: it needs no backfill when it comes back.
 func (r *replica) changed(version string) {
 	if r == nil {
 		return
 	}
 	fed := map[string][]string{}
-	for _, u := range r.pipelines.all() {
+	for _, u := range r.informers.all() {
 		fed[u.Config().Informer] = u.Replica.SinkKeys()
 	}
 	r.mu.Lock()
@@ -81,10 +81,10 @@ func (r *replica) changed(version string) {
 	r.progress.Feeds = feeds
 }
 
-// needsBackfill are the sinks that a pipeline which starts again has not fed before, and that the
-// leader, or the one before this replica, has. This replica has not kept for them what that one had
-// not sent in the end. So the pipeline lists, and a gap reports it if this replica has to publish
-// before the leader has passed the list.
+// needsBackfill returns the sinks that an informer which starts again has not fed before, and that
+// the leader, or the one before this replica, has. This replica has not kept the events that the
+// leader had not sent to them in the end. So the informer lists, and a gap reports it if this
+// replica has to publish before the leader has passed the list.
 func (r *reconfiguration) needsBackfill(uc *informer.Config) (sinks []string) {
 	if r.b.replica == nil || !r.b.replica.leaderRuns(uc.Name()) {
 		return nil
@@ -98,9 +98,9 @@ func (r *reconfiguration) needsBackfill(uc *informer.Config) (sinks []string) {
 	return sinks
 }
 
-// backfill sends all objects to sinks that a pipeline begins to feed, if this replica publishes
-// before the leader has passed the pipeline's list. The gap says that something is missing; the
-// list, which knows what other sinks have, sends only what differs.
+// backfill sends all objects to sinks that an informer begins to feed, if this replica publishes
+// before the leader has passed the informer's list. The gap reports that something is missing; the
+// list, which knows the state of other sinks, sends only differences.
 func (r *replica) backfill(ctx context.Context, u *informer.Informer, sinks []string) {
 	for ctx.Err() == nil && !(u.HasSynced() && (!r.follows() || r.unitBehind(u) == "")) {
 		_ = ratelimit.Sleep(ctx, r.cfg.Interval/4)
@@ -117,11 +117,11 @@ func (r *replica) backfill(ctx context.Context, u *informer.Informer, sinks []st
 	}
 }
 
-// notInSync says of each pipeline that could not take over without a gap why that is so.
+// notInSync returns, for each informer that could not take over without a gap, the reason.
 func (r *replica) notInSync() []Reason { return r.reasons(r.unitBehind) }
 
 func (r *replica) reasons(of func(*informer.Informer) string) (reasons []Reason) {
-	for _, u := range r.pipelines.all() {
+	for _, u := range r.informers.all() {
 		if u.Draining() != informer.NotDraining {
 			continue
 		}
@@ -132,10 +132,10 @@ func (r *replica) reasons(of func(*informer.Informer) string) (reasons []Reason)
 	return reasons
 }
 
-// unitBehind returns why a pipeline could not take over without a gap; "" when it could.
+// unitBehind returns why an informer could not take over without a gap; "" when it could.
 func (r *replica) unitBehind(u *informer.Informer) string {
 	p, found := r.progressOf(u)
-	from, epoch, listed := u.Replica.History()
+	from, epoch, listed := u.Replica.SeenSince()
 	switch {
 	case !found && r.leaderRuns(u.Name()):
 		return "the leader selects something else: it has another configuration"
@@ -162,18 +162,18 @@ func times(n int) string {
 }
 
 // leaderFirst is how long a standby waits for the leader to take a changed configuration. Then it
-// takes it alone: they may not have the same file, or the leader's is refused.
+// takes the change alone: they may not have the same file, or the leader's is refused.
 const leaderFirst = 2 * time.Minute
 
-// unitUnready is unitBehind, but for a pipeline that the leader's configuration does not have, or
-// has with another selection. Such a pipeline begins with its list, whoever leads. Else a
-// configuration that is rolled out would wait for itself.
+// unitUnready is unitBehind, except for a unit that the leader's configuration does not have, or
+// has with another selection. Such a unit begins with its list, whoever leads. Else a configuration
+// that is rolled out would wait for itself.
 func (r *replica) unitUnready(u *informer.Informer) string {
 	why := r.unitBehind(u)
 	if _, found := r.progressOf(u); why == "" || found || !r.leaderReported() {
 		return why
 	}
-	if _, _, listed := u.Replica.History(); !listed {
+	if _, _, listed := u.Replica.SeenSince(); !listed {
 		return "catching up: it is being listed"
 	}
 	if r.configuredAsLeader() && time.Since(u.Replica.Began()) < leaderFirst {
@@ -189,7 +189,7 @@ func (r *replica) configuredAsLeader() bool {
 	return r.version == "" || r.progress.Version == "" || r.version == r.progress.Version
 }
 
-// notReady is why a standby should not be relied on.
+// notReady returns why a standby should not be relied on.
 func (r *replica) notReady() []Reason {
 	r.mu.Lock()
 	err, since, taking := r.readErr, age(r.readAt), r.takeErr
@@ -210,7 +210,7 @@ func (r *replica) notReady() []Reason {
 	return reasons
 }
 
-// age is how long ago something was; 0 for never.
+// age returns the time since t; 0 for the zero time.
 func age(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
@@ -218,9 +218,10 @@ func age(t time.Time) time.Duration {
 	return time.Since(t)
 }
 
-// redactionKey is the id of the key with which the bridge redacts; "" where it redacts nothing.
+// redactionKey returns the id of the key with which the bridge redacts; "" where it redacts
+// nothing.
 func (r *replica) redactionKey() string {
-	for _, u := range r.pipelines.all() {
+	for _, u := range r.informers.all() {
 		opts := u.Config().Parse
 		opts.Type = u.Config().Type
 		if id := opts.KeyID(); id != "" {
@@ -230,8 +231,8 @@ func (r *replica) redactionKey() string {
 	return ""
 }
 
-// otherKey is why values would look changed after a takeover by this standby; "" when they would
-// not. It keeps this replica from nothing: a takeover matters more.
+// otherKey returns why values would look changed after a takeover by this standby; "" when they
+// would not. It does not prevent a takeover, which matters more.
 func (r *replica) otherKey() string {
 	own := r.redactionKey()
 	r.mu.Lock()
@@ -245,7 +246,7 @@ func (r *replica) otherKey() string {
 		"give all replicas one redaction.keyFile", own, leader)
 }
 
-// unsynced returns why another replica should lead rather than this one; "" for nothing. Where no
+// unsynced returns why another replica should lead rather than this one; "" for no reason. Where no
 // leader has reported anything, all are alike.
 func (r *replica) unsynced() string {
 	r.mu.Lock()

@@ -10,8 +10,8 @@ import (
 // maxOwners bounds a chain: nothing keeps objects from owning each other.
 const maxOwners = 8
 
-// owners is the chain from an object to its top controller, as far as pipelines or the ownerCache
-// have the owners. It may be called concurrently.
+// owners returns the chain from an object to its top controller, as far as informers or the
+// ownerCache have the owners. It may be called concurrently.
 func (b *Bridge) owners(obj *resource.Object) []resource.Owner {
 	var chain []resource.Owner
 	for owner, ok := controllerOf(&obj.Meta); ok &&
@@ -21,7 +21,7 @@ func (b *Bridge) owners(obj *resource.Object) []resource.Owner {
 	return chain
 }
 
-// above is the controller of an owner: as it is known, or, once the owner is gone, as it was.
+// above returns the controller of an owner: as it is known, or, once the owner is gone, as it was.
 func (b *Bridge) above(owner resource.Owner, namespace string) (resource.Owner, bool) {
 	meta := b.known(owner, namespace)
 	if meta == nil {
@@ -36,9 +36,9 @@ func (b *Bridge) above(owner resource.Owner, namespace string) (resource.Owner, 
 	return controller, ok
 }
 
-// known is the metadata of an owner, nil when no pipeline has it.
+// known returns the metadata of an owner, nil when no informer has it.
 func (b *Bridge) known(o resource.Owner, namespace string) *resource.Meta {
-	for _, u := range b.pipelines.all() {
+	for _, u := range b.informers.all() {
 		if meta := u.Objects.Owner(o, namespace); meta != nil {
 			return meta
 		}
@@ -47,8 +47,8 @@ func (b *Bridge) known(o resource.Owner, namespace string) *resource.Meta {
 }
 
 // ownerCache remembers who controls an owner: the pods of a deleted Deployment may go after their
-// ReplicaSet, whose controller is the Deployment. It is in memory and bounded. What it has
-// forgotten, or a run before has seen, is left out of events.
+// ReplicaSet, whose controller is the Deployment. It is in memory and bounded. Owners that it has
+// forgotten, or that only an earlier run has seen, are left out of events.
 type ownerCache struct {
 	mu      sync.Mutex                  // guards all below; held for a few map operations
 	enabled bool                        // some informer adds the owners of its objects
@@ -59,12 +59,13 @@ type ownerCache struct {
 // maxOwnerCache bounds each of the two maps, at some 300 bytes an entry.
 const maxOwnerCache = 8192
 
-// ownerKey names an owner. An object's owners are in its namespace, or in none. A reference may
-// name any uid, also one of another tenant that was seen in the stream, so the uid alone says too
-// little.
+// ownerKey identifies an owner. An object's owners are in its namespace, or in none. A reference
+// may name any uid, even one of another tenant that was seen in the stream, so the uid alone is not
+// enough.
 type ownerKey struct{ namespace, uid string }
 
-// controllerOf is the owner that manages an object. Its strings do not share the object's memory.
+// controllerOf returns the owner that manages an object. Its strings do not share the object's
+// memory.
 func controllerOf(meta *resource.Meta) (resource.Owner, bool) {
 	for _, o := range meta.Owners {
 		if o.Controller {
@@ -77,14 +78,15 @@ func controllerOf(meta *resource.Meta) (resource.Owner, bool) {
 	return resource.Owner{}, false
 }
 
-// longestOwner bounds what is remembered of one controller: an owner reference may hold a megabyte.
+// longestOwner bounds the size of one remembered controller: an owner reference may hold a
+// megabyte.
 const longestOwner = 1024
 
 func tooLong(o resource.Owner) bool {
 	return len(o.APIVersion)+len(o.Kind)+len(o.Name)+len(o.UID) > longestOwner
 }
 
-// enable makes Deleted remember.
+// enable makes deleted remember.
 func (c *ownerCache) enable() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,36 +9,36 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 )
 
-// kinds of what can be paused.
+// kinds of parts that can be paused.
 const (
 	kindInformer = "informer"
 	kindSink     = "sink"
 )
 
-// ErrUnknown is returned for an informer or a sink that there is not.
+// ErrUnknown is returned for the name of an informer or a sink that does not exist.
 var ErrUnknown = informer.ErrUnknown
 
-// pausedReason is why something that is paused is not ready.
+// pausedReason returns why a paused part is not ready.
 func pausedReason(p *informer.Pause, kind, name string) string {
 	return fmt.Sprintf("paused by %s since %s; 'bridge resume %s %s' ends it", p.By,
 		p.Since.UTC().Format(time.RFC3339), kind, name)
 }
 
-// pausedParts are what operators have paused. They end with the process: a bridge that starts reads and
-// sends everything.
+// pausedParts are the informers and sinks that operators have paused. A pause ends with the
+// process: a bridge that starts reads and sends everything.
 type pausedParts struct {
 	mu   sync.Mutex
 	list map[string]*informer.Pause // guarded by mu; by kind and name
 }
 
-// find is the pause of something, nil when it is not paused.
+// find returns the pause of a part, nil when it is not paused.
 func (p *pausedParts) find(kind, name string) *informer.Pause {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.list[kind+" "+name]
 }
 
-// set notes a pause, or with nil its end.
+// set records a pause, or with nil its end.
 func (p *pausedParts) set(kind, name string, pause *informer.Pause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,18 +51,18 @@ func (p *pausedParts) set(kind, name string, pause *informer.Pause) {
 	}
 }
 
-// PauseInformer has all pipelines of an informer read nothing. What was read is sent. by is who
+// PauseInformer stops the reading of all informers of a section. What was read is sent. by is who
 // asks.
 func (b *Bridge) PauseInformer(ctx context.Context, name, by string) error {
-	return b.do(ctx, func(_ context.Context, f *reconciler) error {
+	return b.askReconciler(ctx, func(_ context.Context, f *reconciler) error {
 		pause := &informer.Pause{By: by, Since: time.Now()}
 		return f.eachOf(name, pause, func(u *informer.Informer) { u.Reader().Pause() })
 	})
 }
 
-// ResumeInformer ends a pause: reading continues where it stood.
+// ResumeInformer ends a pause: reading continues from its position.
 func (b *Bridge) ResumeInformer(ctx context.Context, name string) error {
-	return b.do(ctx, func(_ context.Context, f *reconciler) error {
+	return b.askReconciler(ctx, func(_ context.Context, f *reconciler) error {
 		return f.eachOf(name, nil, func(u *informer.Informer) { u.Reader().Resume() })
 	})
 }
@@ -79,9 +79,9 @@ func (r *reconciler) eachOf(name string, pause *informer.Pause, do func(*informe
 	return nil
 }
 
-// unitsOf are the units of an informer.
+// unitsOf returns the informers of a section.
 func (b *Bridge) unitsOf(name string) (units []*informer.Informer) {
-	for _, u := range b.pipelines.all() {
+	for _, u := range b.informers.all() {
 		if u.Config().Informer == name {
 			units = append(units, u)
 		}
@@ -89,9 +89,10 @@ func (b *Bridge) unitsOf(name string) (units []*informer.Informer) {
 	return units
 }
 
-// knowsInformer reports whether there is an informer, though none of its resources is served.
+// knowsInformer reports whether there is a section of this name, though none of its resources is
+// served.
 func (b *Bridge) knowsInformer(name string) bool {
-	for _, u := range b.pipelines.retired() {
+	for _, u := range b.informers.removed() {
 		if u.status.Informer == name {
 			return true
 		}
@@ -102,7 +103,7 @@ func (b *Bridge) knowsInformer(name string) bool {
 // PauseSink sends nothing to a sink until it is resumed: its events stay pending, as in an outage.
 // by is who asks.
 func (b *Bridge) PauseSink(ctx context.Context, name, by string) error {
-	return b.do(ctx, func(_ context.Context, f *reconciler) error {
+	return b.askReconciler(ctx, func(_ context.Context, f *reconciler) error {
 		out := f.b.sinks.get(name)
 		if out == nil {
 			return fmt.Errorf("sink %s: %w", name, ErrUnknown)
@@ -113,9 +114,9 @@ func (b *Bridge) PauseSink(ctx context.Context, name, by string) error {
 	})
 }
 
-// ResumeSink ends a pause: what has waited is sent, in order.
+// ResumeSink ends a pause: pending events are sent, in order.
 func (b *Bridge) ResumeSink(ctx context.Context, name string) error {
-	return b.do(ctx, func(_ context.Context, f *reconciler) error {
+	return b.askReconciler(ctx, func(_ context.Context, f *reconciler) error {
 		out := f.b.sinks.get(name)
 		if out == nil {
 			return fmt.Errorf("sink %s: %w", name, ErrUnknown)

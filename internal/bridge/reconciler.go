@@ -15,18 +15,18 @@ import (
 	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
-// reconciler keeps the pipelines in sync with what the API server serves: it starts those whose
+// reconciler keeps the informers in sync with what the API server serves: it starts those whose
 // resource has appeared, moves those whose version has changed, and stops those whose resource has
-// gone. It also does what is requested of the bridge while it runs, so that whatever starts and
-// stops pipelines is done one after the other. It is owned by the goroutine that runs it.
+// gone. It also answers the requests to the running bridge, so informers are started and stopped
+// one after the other. It is owned by the goroutine of run.
 type reconciler struct {
 	b             *Bridge
-	startPipeline func(*informer.Informer)
+	startInformer func(*informer.Informer)
 	startSink     func(*sinkRunner)
-	// unclean has the pipelines that ended for a change of the configuration and have no successor
-	// yet, and whether one may have sent what is not known on disk.
+	// unclean has the informers that ended for a change of the configuration and have no successor
+	// yet, and whether one may have sent events that are not known on disk.
 	unclean map[string]bool
-	// asked is when the plan was last asked for, and last what the signs were then.
+	// asked is when the plan was last asked for, and last the signs of that time.
 	asked time.Time
 	last  string
 	again time.Time // when to ask once more, since discovery may lag behind a sign; zero for never
@@ -39,11 +39,11 @@ type reconciler struct {
 	planInterval time.Duration
 }
 
-// appeared is the label of a pipeline that starts while the bridge runs; that of one that stops is
-// why it drains.
+// appeared is the label of an informer that starts while the bridge runs; that of one that stops is
+// its DrainReason.
 const appeared = "appeared"
 
-// countChanges makes the counter of what happens to pipelines while the bridge runs.
+// countChanges makes the counter of informers that start and stop while the bridge runs.
 func countChanges(reg prometheus.Registerer) *metric.Counters {
 	return metric.With(reg).Counters("bridge_units_changed_total",
 		"Resources that appeared, moved to another version, went, or were stopped by another "+
@@ -97,18 +97,18 @@ func (r *reconciler) run(ctx context.Context) error {
 	}
 }
 
-// leaveUnclean says at the end that a pipeline which may have sent what is not known has no
-// successor that would find out: its informer was removed, or a stop came before it was started.
+// leaveUnclean records at the end that an informer which may have sent unknown events has no
+// successor that would find out: its section was removed, or a stop came before the start.
 func (r *reconciler) leaveUnclean() {
 	for _, unclean := range r.unclean {
 		if unclean {
-			r.b.pipelines.setUnclean()
+			r.b.informers.setUnclean()
 		}
 	}
 }
 
-// holdBack has the plan made again when the disk takes writes. Until then previous stays, so that
-// what appeared is as new then as it is now. It is logged once.
+// holdBack makes the plan be made again when the disk takes writes. Until then previous stays, so
+// that a resource that appeared is as new then as it is now. It is logged once.
 func (r *reconciler) holdBack(err error) {
 	if !r.heldBack {
 		r.b.log.Warn("a resource that the API server serves is not watched until the state directory "+
@@ -117,7 +117,7 @@ func (r *reconciler) holdBack(err error) {
 	r.heldBack = true
 }
 
-// due reports whether to ask for a plan now: after the interval; when a pipeline's resource is not
+// due reports whether to ask for a plan now: after the interval; when an informer's resource is not
 // found; when a CRD or an APIService has changed; when the disk no longer holds a plan back.
 func (r *reconciler) due(now time.Time) bool {
 	signs := r.signs()
@@ -138,11 +138,11 @@ func (r *reconciler) due(now time.Time) bool {
 	return true
 }
 
-// signs are what shows that the API server serves something else: resources that are not found, and
-// new versions of definitions.
+// signs returns what shows that the API server serves other resources: those that are not found,
+// and new versions of definitions.
 func (r *reconciler) signs() string {
 	var s strings.Builder
-	for _, u := range r.b.pipelines.all() {
+	for _, u := range r.b.informers.all() {
 		status := u.Reader().Status()
 		switch {
 		case status.NotFound:
@@ -157,17 +157,16 @@ func (r *reconciler) signs() string {
 	return s.String()
 }
 
-// isDefinition reports whether a pipeline's objects define what the API server serves.
+// isDefinition reports whether an informer's objects define what the API server serves.
 func isDefinition(u *informer.Informer) bool {
 	name := u.Config().Type.String()
 	return name == "customresourcedefinitions.apiextensions.k8s.io" ||
 		name == "apiservices.apiregistration.k8s.io"
 }
 
-// reap takes out the pipelines that have drained, and reports whether one of them is to start
-// again.
+// reap removes the informers that have drained, and reports whether one of them is to start again.
 func (r *reconciler) reap() (again bool) {
-	for _, u := range r.b.pipelines.all() {
+	for _, u := range r.b.informers.all() {
 		why := u.Draining()
 		if why == informer.NotDraining {
 			continue
@@ -181,8 +180,8 @@ func (r *reconciler) reap() (again bool) {
 	return again
 }
 
-// remove closes a pipeline that has ended, and reports whether its state is on disk.
-func (r *reconciler) remove(u *informer.Informer, why informer.Drain) bool {
+// remove closes an informer that has ended, and reports whether its state is on disk.
+func (r *reconciler) remove(u *informer.Informer, why informer.DrainReason) bool {
 	if err := u.Close(); err != nil {
 		if !errors.Is(err, statedb.ErrUnavailable) { // which the database reports, once
 			r.b.log.Error("commit failed, will be tried again", "err", err)
@@ -190,16 +189,16 @@ func (r *reconciler) remove(u *informer.Informer, why informer.Drain) bool {
 		return false
 	}
 	r.b.changes.With(string(why)).Inc()
-	r.b.pipelines.remove(u, why)
+	r.b.informers.remove(u, why)
 	return true
 }
 
-// apply starts and stops pipelines.
+// apply starts and stops informers.
 func (r *reconciler) apply(ctx context.Context, plan *Plan) error {
 	r.reap()
 	wanted := plan.byName()
 	exists := map[string]bool{}
-	for _, u := range r.b.pipelines.all() {
+	for _, u := range r.b.informers.all() {
 		exists[u.Name()] = true
 		w, ok := wanted[u.Name()]
 		r.reconcile(u, &w, ok, plan)
@@ -216,8 +215,8 @@ func (r *reconciler) apply(ctx context.Context, plan *Plan) error {
 	return nil
 }
 
-// reconcile stops a pipeline that the plan does not have, or has in another version. A resource is
-// gone when discovery and a request say so; one alone may be a server that is just starting.
+// reconcile stops an informer that the plan does not have, or has in another version. A resource is
+// gone when discovery and a request show it; one alone may be a server that is just starting.
 func (r *reconciler) reconcile(u *informer.Informer, w *informer.Config, wanted bool, plan *Plan) {
 	notFound, t := u.Reader().Status().NotFound, u.Config().Type
 	switch {
@@ -234,7 +233,7 @@ func (r *reconciler) reconcile(u *informer.Informer, w *informer.Config, wanted 
 	}
 }
 
-// startAppeared starts a pipeline for a resource that appeared while the bridge runs.
+// startAppeared starts an informer for a resource that appeared while the bridge runs.
 func (r *reconciler) startAppeared(cfg informer.Config) error {
 	if cfg.Snapshot == informer.SnapshotAlways ||
 		cfg.Snapshot == informer.SnapshotNever && r.previous.knows(cfg.Type) {
@@ -252,7 +251,7 @@ func (r *reconciler) startAppeared(cfg informer.Config) error {
 	return nil
 }
 
-// start starts a pipeline. backfill are sinks that it begins to feed and that another replica has
+// start starts an informer. backfill are sinks that it begins to feed and that another replica has
 // fed before. It fails with statedb.ErrUnavailable while the disk takes no writes: a start may have
 // to write, and some of its writes would block until the disk takes them.
 func (r *reconciler) start(cfg informer.Config, backfill []string) (*informer.Informer, error) {
@@ -263,7 +262,7 @@ func (r *reconciler) start(cfg informer.Config, backfill []string) (*informer.In
 	if !known {
 		unclean = !r.b.cfg.DB.Database().Runs().WasClean()
 	}
-	u, err := r.b.newPipeline(cfg, len(backfill) > 0, unclean)
+	u, err := r.b.newInformer(cfg, len(backfill) > 0, unclean)
 	if err != nil {
 		return nil, fmt.Errorf("start a unit: %w", err)
 	}
@@ -271,16 +270,16 @@ func (r *reconciler) start(cfg informer.Config, backfill []string) (*informer.In
 	if r.b.pauses.find(kindInformer, cfg.Informer) != nil {
 		u.Reader().Pause()
 	}
-	r.b.pipelines.add(u)
-	r.startPipeline(u)
+	r.b.informers.add(u)
+	r.startInformer(u)
 	if len(backfill) > 0 {
 		u.Go(func(ctx context.Context) { r.b.replica.backfill(ctx, u, backfill) })
 	}
 	return u, nil
 }
 
-// newPipeline opens the state of a pipeline and connects its stages.
-func (b *Bridge) newPipeline(
+// newInformer opens the state of a unit and connects its stages.
+func (b *Bridge) newInformer(
 	cfg informer.Config, relist, unclean bool,
 ) (*informer.Informer, error) {
 	if cfg.Owners {
@@ -288,7 +287,7 @@ func (b *Bridge) newPipeline(
 	}
 	env := informer.Env{
 		Cluster: b.cfg.Cluster, Client: b.cfg.Client, DB: b.cfg.DB, Committer: b.committer,
-		Spooler: b.spooler, Budget: b.budget, Namespaces: b.namespaces, Sink: b.sinks.forPipeline,
+		Spooler: b.spooler, Budget: b.budget, Namespaces: b.namespaces, Sink: b.sinks.forInformer,
 		Owners: b.owners, OnDelete: b.ownerCache.deleted, Trace: b.cfg.Trace,
 		Watchdog: b.cfg.Watchdog, Identify: b.cfg.Identify, Log: b.log, Registerer: b.cfg.Registerer,
 	}
@@ -298,12 +297,12 @@ func (b *Bridge) newPipeline(
 	return informer.New(cfg, env, informer.Start{Relist: relist, Unclean: unclean, Run: b.process})
 }
 
-// Plan is what is to be watched, by what the API server serves now.
+// Plan is the units to be watched, by what the API server serves now.
 type Plan struct {
 	// Units are what the configuration selects and the API server serves.
 	Units []informer.Config
-	// Unknown reports of a resource that is not in Units whether that says nothing, since its API
-	// group does not answer. nil: none is.
+	// Unknown reports whether the absence of a resource from Units means nothing, since its API
+	// group does not answer. nil: it never does.
 	Unknown func(resource.Type) bool
 }
 
@@ -311,11 +310,9 @@ type Plan struct {
 // ends.
 type Planner func(ctx context.Context) (Plan, error)
 
-// knows reports whether a resource that is not in the plan is one that the API server does not
-// serve.
+// knows reports whether the API server does not serve a resource that is not in the plan.
 func (p *Plan) knows(t resource.Type) bool { return p.Unknown == nil || !p.Unknown(t) }
 
-// byName are the plan's units.
 func (p *Plan) byName() map[string]informer.Config {
 	units := make(map[string]informer.Config, len(p.Units))
 	for _, u := range p.Units {

@@ -15,27 +15,28 @@ import (
 	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
-// Change is what a running bridge is to be from now on. What has not changed is not touched: the
-// pipelines of an informer keep their watches, and a sink its connections.
+// Change is another configuration for a running bridge. Unchanged parts are not touched: the
+// informers of a section keep their watches, and a sink its connections.
 type Change struct {
-	// Informers are the names of all informers; the pipelines of others stop. Their state is kept.
+	// Informers are the names of all informer sections; the informers of others stop. Their state
+	// is kept.
 	Informers []string
-	// Changed are the names of those that are new or have changed: their pipelines are started, or
-	// end and start again where they stood.
+	// Changed are the names of the sections that are new or have changed: their informers are
+	// started, or end and start again from their positions.
 	Changed []string
 	// Units, Unknown, Planner and PlanInterval are as in Config.
 	Units        []informer.Config
 	Unknown      func(resource.Type) bool
 	Planner      Planner
 	PlanInterval time.Duration
-	// Sinks are all sinks. One without a Sink is the one of that name that runs, and stays; one
-	// with a Sink is new, or replaces it.
+	// Sinks are all sinks. An entry without a Sink is the running sink of that name, and stays; an
+	// entry with a Sink is new, or replaces it.
 	Sinks []SinkConfig
-	// Version as in Config.
+	// Version as in Standby.
 	Version string
 }
 
-// Changes is what a Change has done, in numbers of pipelines and sinks.
+// Changes counts the informers and sinks that a Change has started and stopped.
 type Changes struct {
 	UnitsStarted, UnitsRestarted, UnitsStopped int
 	SinksStarted, SinksReplaced, SinksStopped  int
@@ -50,20 +51,20 @@ func (c Changes) String() string {
 		c.UnitsStarted, c.UnitsRestarted, c.UnitsStopped, c.SinksStarted, c.SinksReplaced, c.SinksStopped)
 }
 
-// Reconfigure makes a running bridge what a Change says. It returns when that is done. Pipelines
-// that end have until the drain deadline to send what they have read, those that start again a
-// shorter time. What is not sent by then lies on disk, and is sent when there is a pipeline of that
-// name again.
+// Reconfigure applies a Change to a running bridge, and returns when that is done. Informers that
+// end have until the drain deadline to send what they have read, those that start again a shorter
+// time. Events that are not sent by then lie on disk, and are sent when there is an informer of
+// that unit again.
 //
-// It waits for a bridge that is starting, and, where another replica leads, for that one to make
-// the change first. An error that says so left everything as it was, such as
+// It waits for a bridge that is starting, and, where another replica leads, until that one has made
+// the change. An error with "nothing was changed" left everything as it was, such as
 // statedb.ErrUnavailable while the disk takes no writes; ErrStopping may have left it half done,
 // for a bridge that ends. Where the disk fills up meanwhile, it waits until there is space.
 func (b *Bridge) Reconfigure(ctx context.Context, c *Change) (done Changes, err error) {
 	if err := b.replica.awaitLeader(ctx, c.Version); err != nil {
 		return done, err
 	}
-	err = b.do(ctx, func(ctx context.Context, f *reconciler) error {
+	err = b.askReconciler(ctx, func(ctx context.Context, f *reconciler) error {
 		if b.changing.Acquire(ctx, 1) != nil {
 			return ErrStopping
 		}
@@ -86,7 +87,7 @@ type reconfiguration struct {
 	change     *Change
 	wanted     map[string]*informer.Config // units that there are to be
 	replaced   map[string]bool             // sinks that end
-	// pipelines that ended to start again, with the keys of their sinks
+	// informers that ended to start again, with the keys of their sinks
 	restarts map[string][]string
 	done     Changes
 }
@@ -152,7 +153,7 @@ func (r *reconfiguration) check() error {
 // stopUnits ends the units that are not wanted any more, and those that are to begin again.
 func (r *reconfiguration) stopUnits(ctx context.Context) error {
 	var again, gone []*informer.Informer
-	for _, u := range r.b.pipelines.all() {
+	for _, u := range r.b.informers.all() {
 		switch {
 		case !r.affects(u):
 			continue
@@ -183,14 +184,14 @@ func (r *reconfiguration) stopUnits(ctx context.Context) error {
 	return nil
 }
 
-// allWanted are the pipelines that there are to be, by name. A pipeline of an informer that has not
+// allWanted returns the units that there are to be, by name. A unit of a section that has not
 // changed stays what it is, also when discovery does not have its resource just now.
 func (r *reconfiguration) allWanted() map[string]*informer.Config {
 	wanted := map[string]*informer.Config{}
 	for i := range r.change.Units {
 		wanted[r.change.Units[i].Name()] = &r.change.Units[i]
 	}
-	for _, u := range r.b.pipelines.all() {
+	for _, u := range r.b.informers.all() {
 		informer := u.Config().Informer
 		stays := slices.Contains(r.change.Informers, informer) &&
 			!slices.Contains(r.change.Changed, informer)
@@ -201,19 +202,19 @@ func (r *reconfiguration) allWanted() map[string]*informer.Config {
 	return wanted
 }
 
-// affects reports whether a pipeline can't stay as it is.
+// affects reports whether an informer can't stay as it is.
 func (r *reconfiguration) affects(u *informer.Informer) bool {
 	return !slices.Contains(r.change.Informers, u.Config().Informer) ||
 		slices.Contains(r.change.Changed, u.Config().Informer) ||
 		slices.ContainsFunc(u.Config().Sinks, func(b informer.Binding) bool { return r.replaced[b.Sink] })
 }
 
-// restartPatience is how long a pipeline that starts again may take to send what it has read: it
+// restartPatience is how long an informer that starts again may take to send what it has read: it
 // reads nothing meanwhile.
 const restartPatience = 5 * time.Second
 
-// awaitEnd waits until pipelines have sent everything, for a while, and then aborts them. One whose
-// sink is unavailable, or paused, would not end.
+// awaitEnd waits until informers have sent everything, for a while, and then aborts them. An
+// informer whose sink is unavailable, or paused, would not end.
 func (r *reconfiguration) awaitEnd(
 	ctx context.Context, units []*informer.Informer, patience time.Duration,
 ) error {
@@ -239,7 +240,7 @@ func (r *reconfiguration) awaitEnd(
 	return nil
 }
 
-// inVain reports whether a pipeline waits for a sink that takes nothing now.
+// inVain reports whether an informer waits for a sink that takes nothing now.
 func (r *reconfiguration) inVain(u *informer.Informer) bool {
 	return slices.ContainsFunc(u.PendingFor(), func(sink string) bool {
 		s := r.b.sinks.get(sink).publisher.Status()
@@ -247,7 +248,8 @@ func (r *reconfiguration) inVain(u *informer.Informer) bool {
 	})
 }
 
-// takeOut takes out a pipeline that has ended. What its sinks have not acknowledged goes to disk.
+// takeOut removes an informer that has ended. Events that its sinks have not acknowledged go to
+// disk.
 func (r *reconfiguration) takeOut(ctx context.Context, u *informer.Informer) error {
 	unclean := !u.IsClean()
 	if err := u.Spool(); err != nil {
@@ -257,7 +259,7 @@ func (r *reconfiguration) takeOut(ctx context.Context, u *informer.Informer) err
 		r.b.process = rand.Text()[:8]
 	}
 	for !r.reconciler.remove(u, informer.Changed) {
-		// The disk is full: the pipeline has ended, and its last state has to be on it.
+		// The disk is full: the informer has ended, and its last state has to be on it.
 		if ratelimit.Sleep(ctx, time.Second) != nil {
 			return ErrStopping
 		}
@@ -266,7 +268,7 @@ func (r *reconfiguration) takeOut(ctx context.Context, u *informer.Informer) err
 	return nil
 }
 
-// untilWritten repeats what writes to disk until the disk takes it: what was begun is finished.
+// untilWritten repeats a write until the disk takes it: a change that was begun is finished.
 func (r *reconfiguration) untilWritten(ctx context.Context, do func() error) error {
 	for {
 		err := do()
@@ -292,7 +294,7 @@ func (r *reconfiguration) changeSinks(ctx context.Context) error {
 		if err := r.untilWritten(ctx, func() error { return r.b.endSink(out) }); err != nil {
 			return err
 		}
-		unread[out.key] = out.publisher.Unread() // a leader before may have reported it
+		unread[out.key] = out.publisher.UnreadPosition() // a leader before may have reported it
 		r.done.SinksStopped++
 	}
 	list := make([]*sinkRunner, 0, len(r.change.Sinks))
@@ -305,7 +307,7 @@ func (r *reconfiguration) changeSinks(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		out.publisher.Inherit(unread[out.key])
+		out.publisher.ContinueFrom(unread[out.key])
 		if r.b.pauses.find(kindSink, sc.Name) != nil {
 			out.publisher.Pause()
 		}
@@ -324,12 +326,12 @@ func (r *reconfiguration) changeSinks(ctx context.Context) error {
 	return nil
 }
 
-// startUnits starts what has changed, and starts again what ended for it. The next plan has what
-// else there is to watch.
+// startUnits starts the changed units, and starts the ones again that ended for it. The next plan
+// has the other units that there are to watch.
 func (r *reconfiguration) startUnits(ctx context.Context) error {
-	r.b.pipelines.keepInformers(r.change.Informers)
+	r.b.informers.keepInformers(r.change.Informers)
 	there := map[string]bool{}
-	for _, u := range r.b.pipelines.all() {
+	for _, u := range r.b.informers.all() {
 		there[u.Name()] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.wanted)) {

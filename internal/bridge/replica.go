@@ -52,14 +52,14 @@ type ProgressLease interface {
 // errFollowed ends a replica that did not lead: it has nothing to send.
 var errFollowed = errors.New("stopped as standby")
 
-// ErrStandby is returned for what only the leader can do.
+// ErrStandby is returned by operations of the leader alone.
 var ErrStandby = errors.New("this replica stands by, and sends nothing")
 
 // replica is this process among its replicas: what it knows of the leader, and whether it leads.
 type replica struct {
 	cfg       Standby
 	log       *slog.Logger
-	pipelines *informers
+	informers *informers
 	sinks     *sinkRunners
 	changing  *semaphore.Weighted // of who starts or stops units and sinks, or begins to lead
 	stopping  <-chan struct{}     // closed when the bridge makes no more changes
@@ -72,7 +72,8 @@ type replica struct {
 	led      bool             // others have published
 	readAt   time.Time        // when the progress was last read
 	readErr  error            // of the last attempt
-	// units whose progress is not believed, and since when; zero once that is reported
+	// doubtful has the units whose progress is not believed, and since when; zero once that is
+	// reported
 	doubtful map[string]time.Time
 	takeErr  error // why this replica, which has the lease, does not lead yet
 }
@@ -83,7 +84,7 @@ func (b *Bridge) newReplica() *replica {
 		return nil
 	}
 	r := &replica{
-		cfg: *b.cfg.Standby, log: b.log, pipelines: &b.pipelines, sinks: &b.sinks,
+		cfg: *b.cfg.Standby, log: b.log, informers: &b.informers, sinks: &b.sinks,
 		changing: b.changing, stopping: b.ended,
 		version: b.cfg.Standby.Version, doubtful: map[string]time.Time{},
 	}
@@ -92,7 +93,8 @@ func (b *Bridge) newReplica() *replica {
 	return r
 }
 
-// prepareElection reads what the others have. A replica that knows nothing of them defers to them.
+// prepareElection reads the progress of the others. A replica that knows nothing of them defers to
+// them.
 func (r *replica) prepareElection(read context.Context) {
 	_ = r.read(read)
 	r.cfg.Lease.Defer(r.unsynced)
@@ -164,17 +166,17 @@ func (r *replica) read(ctx context.Context) error {
 	return err
 }
 
-// forwardProgress gives the progress to the pipelines.
+// forwardProgress gives the progress to the informers.
 func (r *replica) forwardProgress() {
-	for _, u := range r.pipelines.all() {
+	for _, u := range r.informers.all() {
 		_, ok := r.progressOf(u)
 		ended := !ok && u.Draining() == informer.Gone && r.leaderReported()
 		u.Replica.Follow(func(key string) standby.Unit { return r.progressFor(u, key) }, ended)
 	}
 }
 
-// takeOver makes this replica the one that publishes: from the last progress of the leader before
-// it, out of its own log.
+// takeOver makes this replica publish: from the last progress of the leader before it, out of its
+// own log.
 func (r *replica) takeOver(ctx context.Context, publish func()) error {
 	began := time.Now()
 	r.happened(elected)
@@ -190,7 +192,7 @@ func (r *replica) takeOver(ctx context.Context, publish func()) error {
 	behind := r.notInSync()
 	r.happened(progressTaken)
 	r.log.Info("this replica leads now, and publishes",
-		"from_another", led, "in_sync", len(r.pipelines.all())-len(behind), "not_in_sync", len(behind),
+		"from_another", led, "in_sync", len(r.informers.all())-len(behind), "not_in_sync", len(behind),
 		"took", time.Since(began).String())
 	for i, why := range behind {
 		if led && i < 10 {
@@ -200,21 +202,21 @@ func (r *replica) takeOver(ctx context.Context, publish func()) error {
 	}
 	r.metrics.takeovers.Inc()
 	for _, out := range r.sinks.all() {
-		out.publisher.Inherit(p.Sinks[out.key])
+		out.publisher.ContinueFrom(p.Sinks[out.key])
 	}
 	publish()
-	for _, u := range r.pipelines.all() {
+	for _, u := range r.informers.all() {
 		u.Replica.Lead()
 	}
 	return nil
 }
 
-// takePatience is for how many lease durations a replica that has the lease, and can't take over
-// the Lease with the progress, keeps the lease.
+// takePatience is the number of lease durations for which a replica keeps the lease while it can't
+// take over the Lease with the progress.
 const takePatience = 3
 
 // takeProgress tries until it succeeds; ok is false when ctx ended before. When it fails for long,
-// the lease is given back, and the error ends this replica: another one may succeed.
+// it gives the lease back, and the error ends this replica: another one may succeed.
 func (r *replica) takeProgress(ctx context.Context) (p standby.Progress, led, ok bool, err error) {
 	for began := time.Now(); ctx.Err() == nil; _ = ratelimit.Sleep(ctx, 100*time.Millisecond) {
 		limited, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -233,8 +235,7 @@ func (r *replica) takeProgress(ctx context.Context) (p standby.Progress, led, ok
 	return p, false, false, nil
 }
 
-// failsToTake reports whether err says that the progress was not taken over, and keeps it for
-// Ready.
+// failsToTake reports whether the progress was not taken over, and keeps err for Ready.
 func (r *replica) failsToTake(err error) bool {
 	r.mu.Lock()
 	failing := r.takeErr != nil
@@ -246,7 +247,7 @@ func (r *replica) failsToTake(err error) bool {
 	return err != nil
 }
 
-// prepare has a unit follow the leader, or lead, before it starts.
+// prepare makes an informer follow the leader, or lead, before it starts.
 func (r *replica) prepare(u *informer.Informer) error {
 	p, _ := r.progressOf(u)
 	if err := u.Replica.Adopt(&p); err != nil {
@@ -259,7 +260,7 @@ func (r *replica) prepare(u *informer.Informer) error {
 	return nil
 }
 
-// sends is an error while another replica is to publish.
+// sends returns an error while another replica is to publish.
 func (r *replica) sends() error {
 	switch {
 	case !r.follows():
@@ -276,14 +277,13 @@ type ReplicaStatus struct {
 	// Role is "leader" or "standby".
 	Role     string `json:"role"`
 	Identity string `json:"identity"`
-	// Leader is who was last seen to lead.
+	// Leader is the last one seen to lead.
 	Leader string `json:"leader,omitempty"`
-	// InSync says, of a standby, that it could take over without a gap.
+	// InSync is set on a standby that could take over without a gap.
 	InSync bool `json:"inSync"`
-	// Behind says, of a standby, of which resources that is not so, and why.
+	// Behind is, on a standby, why a resource could not be taken over without a gap.
 	Behind []Reason `json:"behind,omitempty"`
-	// Held is how many changes at most are pending until the leader has reported that they are with
-	// the brokers.
+	// Held is how many changes at most are pending until the leader has reported their delivery.
 	Held int `json:"held"`
 	// ProgressAgeSeconds is how long ago the leader's progress was last read.
 	ProgressAgeSeconds float64 `json:"progressAgeSeconds,omitempty"`
@@ -308,7 +308,7 @@ func (r *replica) status() *ReplicaStatus {
 }
 
 func (r *replica) held() (n int) {
-	for _, u := range r.pipelines.all() {
+	for _, u := range r.informers.all() {
 		n += u.Replica.Held()
 	}
 	return n

@@ -65,7 +65,7 @@ func (r *replica) is(s replicaState) bool {
 // others.
 func (r *replica) follows() bool { return r != nil && !r.is(leading) }
 
-// progressOf is the leader's progress of a unit; ok is false when there is none, or the leader
+// progressOf returns the leader's progress of a unit; ok is false when there is none, or the leader
 // selects something else.
 func (r *replica) progressOf(u *informer.Informer) (p standby.Unit, ok bool) {
 	r.mu.Lock()
@@ -94,8 +94,8 @@ func (r *replica) OthersLed() bool {
 	return r.led
 }
 
-// Succeeds reports whether others have published a pipeline's changes before, and up to which
-// version at least.
+// Succeeds reports whether others have published a unit's changes before, and up to which version
+// at least.
 func (r *replica) Succeeds(u *informer.Informer) (from resource.Version, led bool) {
 	p, ok := r.progressOf(u)
 	return p.Delivered, ok || r.OthersLed() && !r.leaderReported()
@@ -104,8 +104,8 @@ func (r *replica) Succeeds(u *informer.Informer) (from resource.Version, led boo
 // Replicas get a changed configuration one after the other, and one may have to take over in
 // between. So the leader reports which sinks it feeds, and its progress is about these only.
 
-// progressFor is the leader's progress of a pipeline for one of its sinks: nothing for a sink that
-// the leader does not feed. Events for that one stay pending here.
+// progressFor returns the leader's progress of a unit for one of its sinks: nothing for a sink that
+// the leader does not feed. Events for that sink stay pending here.
 func (r *replica) progressFor(u *informer.Informer, sinkKey string) standby.Unit {
 	p, ok := r.progressOf(u)
 	if !ok || !r.feeds(u.Config().Informer, sinkKey, true) {
@@ -117,7 +117,7 @@ func (r *replica) progressFor(u *informer.Informer, sinkKey string) standby.Unit
 	return p.Of(sinkKey)
 }
 
-// doubtPatience is how long progress may be far ahead of a pipeline's own watch before that is
+// doubtPatience is how long progress may be far ahead of a unit's own watch before that is
 // reported: a replica that starts again catches up within seconds.
 const doubtPatience = time.Minute
 
@@ -146,8 +146,8 @@ func (r *replica) isDoubtful(u *informer.Informer, p *standby.Unit) bool {
 	return doubtful
 }
 
-// feeds reports whether the leader, or the one before this replica, sends an informer's changes to
-// a sink. unknown is the answer where it has not reported.
+// feeds reports whether the leader, or the one before this replica, sends an informer section's
+// changes to a sink. unknown is the answer where it has not reported.
 func (r *replica) feeds(informer, key string, unknown bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,7 +157,7 @@ func (r *replica) feeds(informer, key string, unknown bool) bool {
 	return slices.Contains(r.progress.Feeds[informer], key)
 }
 
-// leaderRuns reports whether the leader has this pipeline, whatever it selects.
+// leaderRuns reports whether the leader has this unit, whatever it selects.
 func (r *replica) leaderRuns(unit string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -105,7 +105,7 @@ func (w *reporter) warnShort(written standby.PutResult) {
 	w.short = written.Short
 }
 
-// current returns the progress of now.
+// current returns the current progress.
 func (w *reporter) current() (p standby.Progress, err error) {
 	r := w.replica
 	p = standby.Progress{
@@ -121,7 +121,7 @@ func (w *reporter) current() (p standby.Progress, err error) {
 			needs: map[string]informer.Frontier{},
 		}
 	}
-	for _, u := range r.pipelines.all() {
+	for _, u := range r.informers.all() {
 		if err := w.addUnit(&p, u, steps); err != nil {
 			return p, err
 		}
@@ -132,7 +132,7 @@ func (w *reporter) current() (p standby.Progress, err error) {
 	return p, nil
 }
 
-// addUnit adds the progress of a unit, and what the new positions of its sinks need of it.
+// addUnit adds the progress of a unit, and records which of it the new positions of its sinks need.
 func (w *reporter) addUnit(
 	p *standby.Progress, u *informer.Informer, steps map[string]*positionStep,
 ) (err error) {
@@ -153,7 +153,7 @@ func (w *reporter) addUnit(
 
 // addPosition adds the position of a sink's log that all units allow.
 func (w *reporter) addPosition(p *standby.Progress, out *sinkRunner, step *positionStep) {
-	h := w.history(out.key)
+	h := w.positionsOf(out.key)
 	h.add(step)
 	position := h.covered(time.Now(), func(unit string, f *informer.Frontier) bool {
 		_, runs := p.Units[unit]
@@ -172,7 +172,7 @@ func (w *reporter) addPosition(p *standby.Progress, out *sinkRunner, step *posit
 	}
 }
 
-// delivery of a pipeline. It begins where the leader before stood.
+// delivery returns that of an informer. It begins at the progress of the leader before.
 func (w *reporter) delivery(u *informer.Informer) *informer.Delivery {
 	d := w.deliveries[u.Name()]
 	if d == nil || !d.Continues(u) {
@@ -183,8 +183,8 @@ func (w *reporter) delivery(u *informer.Informer) *informer.Delivery {
 	return d
 }
 
-// history of a sink's positions. It begins where the leader before stood.
-func (w *reporter) history(key string) *pastPositions {
+// positionsOf returns the past positions of a sink. They begin at that of the leader before.
+func (w *reporter) positionsOf(key string) *pastPositions {
 	h := w.positions[key]
 	if h == nil {
 		h = &pastPositions{}
@@ -194,16 +194,17 @@ func (w *reporter) history(key string) *pastPositions {
 	return h
 }
 
-// inherited is the position of a sink that the leader before has reported.
+// inherited returns the position of a sink that the leader before has reported.
 func (r *replica) inherited(key string) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.progress.Sinks[key]
 }
 
-// pastPositions has the positions of a sink's log from which another replica may have to read. A
-// replica that takes over sends what the progress does not cover, unless it finds it behind the
-// position. So a position is reported when the progress covers what was acknowledged before it.
+// pastPositions are the positions of a sink's log from which another replica may have to read. A
+// replica that takes over sends everything that the progress does not cover, unless it finds it
+// behind the position. So a position is reported when the progress covers everything that was
+// acknowledged before it.
 type pastPositions struct{ steps []*positionStep }
 
 // positionStep is a position that a sink had at a time.
@@ -217,11 +218,10 @@ type positionStep struct {
 // It covers what no version compares with the progress, such as items of a list that has not ended.
 const positionDelay = 3 * time.Second
 
-// maxPositions bounds what is kept while something is not covered for long, as while one object has
-// no topic; with more, every other one is forgotten. Each may have 64 KiB and more.
+// maxPositions bounds the steps while something is not covered for long, as while one object has no
+// topic; with more, every other one is dropped. Each may have 64 KiB and more.
 const maxPositions = 16
 
-// add adds the newest step.
 func (h *pastPositions) add(s *positionStep) {
 	if s.position == nil {
 		return

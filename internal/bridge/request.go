@@ -9,22 +9,22 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 )
 
-// ErrStopping is returned for what is asked of a bridge that is being stopped, or has ended.
+// ErrStopping is returned for requests to a bridge that is being stopped, or has ended.
 var ErrStopping = errors.New("the bridge is stopping")
 
-// request is something that the reconciler is to do.
+// request is work for the reconciler.
 type request struct {
 	do     func(ctx context.Context, f *reconciler) error
 	result chan error // holds one
 }
 
-// fatalError ends the bridge: what was begun can be neither finished nor taken back.
+// fatalError ends the bridge: a change was begun that can be neither finished nor taken back.
 type fatalError struct{ err error }
 
 func (e *fatalError) Error() string { return e.err.Error() }
 func (e *fatalError) Unwrap() error { return e.err }
 
-// answer does it. The error is one that ends the bridge.
+// answer does the work. It returns an error that ends the bridge.
 func (r *request) answer(ctx context.Context, f *reconciler) error {
 	err := r.do(ctx, f)
 	r.result <- err
@@ -34,10 +34,10 @@ func (r *request) answer(ctx context.Context, f *reconciler) error {
 	return nil
 }
 
-// do has the reconciler do something, after what it does now. It waits for a bridge that is
-// starting. When ctx ends meanwhile, it is done all the same, and waited for: the caller has to
-// know what the bridge is now.
-func (b *Bridge) do(ctx context.Context, do func(context.Context, *reconciler) error) error {
+// askReconciler lets the reconciler do something, after its current work, and returns the result.
+// It waits for a bridge that is starting. When ctx ends after the reconciler has begun, it still
+// waits: the caller has to know what the bridge is now.
+func (b *Bridge) askReconciler(ctx context.Context, do func(context.Context, *reconciler) error) error {
 	r := &request{do: do, result: make(chan error, 1)}
 	select {
 	case b.requests <- r:
@@ -55,12 +55,12 @@ const progressInterval = 10 * time.Second
 // startProgress logs how far the first lists are, and when they have ended; a cluster of many
 // objects takes minutes.
 type startProgress struct {
-	pipelines func() []*informer.Informer
+	informers func() []*informer.Informer
 	onSynced  func() // called once, when all are in sync; may be nil
 	log       *slog.Logger
 }
 
-// run returns when all pipelines are in sync, or ctx ends.
+// run returns when all informers are in sync, or ctx ends.
 func (p *startProgress) run(ctx context.Context) error {
 	began, tick := time.Now(), time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -88,9 +88,9 @@ func (p *startProgress) run(ctx context.Context) error {
 	}
 }
 
-// populated returns how many pipelines are in sync, of how many, and how many objects were listed.
+// populated returns how many informers are in sync, of how many, and how many objects were listed.
 func (p *startProgress) populated() (synced, resources, listed int) {
-	units := p.pipelines()
+	units := p.informers()
 	for _, u := range units {
 		s := u.Status()
 		listed += s.Listed

@@ -12,10 +12,10 @@ import (
 	"github.com/kubebridge/bridge/internal/publisher"
 )
 
-// SendSnapshot has the pipelines of an informer send the objects that they know again, as synced
-// and initial, each in order with its changes. Watches continue, and nothing is listed but the
-// objects of stale bodies. It returns the pipelines' names when they have begun; the log says when
-// they have ended. A snapshot that a stop or a change of the configuration breaks off is not
+// SendSnapshot lets the informers of a section send the objects that they know again, as synced and
+// initial, each in order with its changes. Watches continue, and nothing is listed except the
+// objects of stale bodies. It returns the units' names when they have begun; the log reports when
+// they have ended. A snapshot that a stop or a change of the configuration interrupts is not
 // continued. ErrStandby: another replica leads.
 func (b *Bridge) SendSnapshot(
 	ctx context.Context, req informer.SnapshotRequest,
@@ -23,7 +23,7 @@ func (b *Bridge) SendSnapshot(
 	// No other round is the same: those of resyncs are far smaller, and two requests do not come in
 	// one millisecond.
 	round := time.Now().UnixMilli()
-	err = b.do(ctx, func(_ context.Context, r *reconciler) error {
+	err = b.askReconciler(ctx, func(_ context.Context, r *reconciler) error {
 		if err := r.b.replica.sends(); err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (b *Bridge) SendSnapshot(
 	return names, err
 }
 
-// selectedBy returns the pipelines that a request is about. All must be able to do it, or none
+// selectedBy returns the informers that a request is about. All must be able to do it, or none
 // does.
 func (b *Bridge) selectedBy(req *informer.SnapshotRequest) (list []*informer.Informer, err error) {
 	all := b.unitsOf(req.Informer)
@@ -65,36 +65,35 @@ func (b *Bridge) selectedBy(req *informer.SnapshotRequest) (list []*informer.Inf
 	return list, nil
 }
 
-// ErrSinkNotReady is returned for what needs a sink that is sending: it is paused, or its broker is
-// unavailable.
+// ErrSinkNotReady is returned where a sink has to send: it is paused, or its broker is unavailable.
 var ErrSinkNotReady = errors.New("the sink sends nothing now")
 
 // ErrKeepsNewest is returned for a sink to which nothing may be sent again.
 var ErrKeepsNewest = errors.New("its destination keeps the newest state of each object, which an " +
 	"older event would replace")
 
-// Resent is what became of an event that was sent again.
+// Resent is the result of an event that was sent again.
 type Resent struct {
 	Outcome publisher.Outcome // "" for no answer
 	Refused error             // why the sink refused it; nil where it did not
 }
 
 // Resend publishes events to a sink once more, in their order for each object and with their ids,
-// among the events that the pipelines send. It returns what became of each, in the order given,
-// when all are settled or ctx ends. What is refused goes to the dead letters; to the caller alone
-// with returned. ErrUnknown, ErrKeepsNewest, ErrSinkNotReady; ErrStandby: another replica leads.
+// among the events of the informers. It returns the result of each, in the given order, when all
+// are settled or ctx ends. A refused event goes to the dead letters; with returned to the caller
+// alone. ErrUnknown, ErrKeepsNewest, ErrSinkNotReady; ErrStandby: another replica leads.
 func (b *Bridge) Resend(
 	ctx context.Context, sink string, events []*event.Event, returned bool,
 ) ([]Resent, error) {
 	var out *sinkRunner
-	err := b.do(ctx, func(_ context.Context, r *reconciler) error {
+	err := b.askReconciler(ctx, func(_ context.Context, r *reconciler) error {
 		if err := r.b.replica.sends(); err != nil {
 			return err
 		}
 		if out = r.b.sinks.get(sink); out == nil {
 			return fmt.Errorf("sink %s: %w", sink, ErrUnknown)
 		}
-		if out.newest {
+		if out.keepsNewest {
 			return fmt.Errorf("sink %s: %w", sink, ErrKeepsNewest)
 		}
 		switch s := out.publisher.Status(); {
@@ -112,8 +111,8 @@ func (b *Bridge) Resend(
 	return resend(ctx, out.publisher, events, returned)
 }
 
-// detachPatience is how long a call of the sink may run on that holds some of the events when the
-// caller goes.
+// detachPatience is how long a call of the sink with some of the events may continue after the
+// caller has gone.
 const detachPatience = 5 * time.Second
 
 func resend(
@@ -147,7 +146,7 @@ func resend(
 	return r.resent, err
 }
 
-// resendWaiter remembers what becomes of events that are sent again.
+// resendWaiter collects the results of events that are sent again.
 type resendWaiter struct {
 	done chan struct{} // closed when all are settled
 
@@ -156,9 +155,9 @@ type resendWaiter struct {
 	left   int      // guarded by mu
 }
 
-// Settle implements publisher.Settler. No checkpoint covers these events, so their marks are
-// released at once: after a crash they are where they came from, and can be sent again with the
-// same ids.
+// Settle implements publisher.Settler. No checkpoint covers these events, so their holds are
+// released at once: after a crash they are still where they came from, and can be sent again with
+// the same ids.
 func (r *resendWaiter) Settle(items []*publisher.Item) {
 	r.mu.Lock()
 	for _, it := range items {

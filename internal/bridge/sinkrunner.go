@@ -14,15 +14,15 @@ import (
 	"github.com/kubebridge/bridge/internal/publisher"
 )
 
-// sinkRunner is a sink that runs, and what ends with it.
+// sinkRunner is a sink that runs, with its publisher and metrics.
 type sinkRunner struct {
-	publisher *publisher.Publisher
-	name      string
-	key       string // of it among replicas: its name, and where it sends to
-	metrics   []*metric.Scope
-	newest    bool                    // SinkConfig.KeepsNewest
-	stop      context.CancelCauseFunc // set before it runs; nil while another replica leads
-	ended     chan struct{}           // closed when it has ended
+	publisher   *publisher.Publisher
+	name        string
+	key         string // of it among replicas: its name, and where it sends to
+	metrics     []*metric.Scope
+	keepsNewest bool                    // SinkConfig.KeepsNewest
+	stop        context.CancelCauseFunc // set before it runs; nil while another replica leads
+	ended       chan struct{}           // closed when it has ended
 }
 
 // keyOf distinguishes sinks that may have one name in the configurations of two replicas.
@@ -45,7 +45,7 @@ func (o *sinkRunners) all() []*sinkRunner {
 	return o.list
 }
 
-// get gives the sink of a name, nil when there is none.
+// get returns the sink of a name, nil when there is none.
 func (o *sinkRunners) get(name string) *sinkRunner {
 	for _, out := range o.all() {
 		if out.name == name {
@@ -55,8 +55,8 @@ func (o *sinkRunners) get(name string) *sinkRunner {
 	return nil
 }
 
-// forPipeline is the sink of a name, as a pipeline needs it.
-func (o *sinkRunners) forPipeline(name string) (s informer.Sink, ok bool) {
+// forInformer returns the sink of a name, as an informer needs it.
+func (o *sinkRunners) forInformer(name string) (s informer.Sink, ok bool) {
 	out := o.get(name)
 	if out == nil {
 		return s, false
@@ -100,7 +100,7 @@ func (b *Bridge) newSinkRunner(sc SinkConfig, patient bool) (*sinkRunner, error)
 	}
 	out := &sinkRunner{
 		publisher: p, name: sc.Name, key: keyOf(&sc), metrics: []*metric.Scope{scope, sc.Scope},
-		newest: sc.KeepsNewest, ended: make(chan struct{}),
+		keepsNewest: sc.KeepsNewest, ended: make(chan struct{}),
 	}
 	for _, s := range out.metrics {
 		s.Begin()
@@ -109,15 +109,15 @@ func (b *Bridge) newSinkRunner(sc SinkConfig, patient bool) (*sinkRunner, error)
 	return out, nil
 }
 
-// saved is what the state has about a sink.
+// saved returns the saved position of a sink.
 func (b *Bridge) saved(sink string) (s publisher.SavedPosition, err error) {
 	if s.Position, err = b.cfg.DB.SinkPosition(sink); err == nil {
-		s.Recalled, err = b.cfg.DB.SinkReadBack(sink)
+		s.ReadBackIDs, err = b.cfg.DB.SinkReadBack(sink)
 	}
 	return s, err
 }
 
-// startSink runs a sink until the stage, whose context ctx is, ends, or it is taken out.
+// startSink runs a sink until the stage, whose context ctx is, ends, or the sink is removed.
 func (b *Bridge) startSink(ctx context.Context, publishing *stage, out *sinkRunner) {
 	own, stop := context.WithCancelCause(ctx)
 	out.stop = stop
@@ -147,8 +147,8 @@ func runSink(ctx context.Context, p *publisher.Publisher) error {
 	return fmt.Errorf("%w: %w", ErrSink, err)
 }
 
-// endSink stops a sink and removes it. The pipelines that it was for have ended. It can be called
-// again after an error.
+// endSink stops a sink and removes it. Its informers have ended. It can be called again after an
+// error.
 func (b *Bridge) endSink(out *sinkRunner) error {
 	if out.stop != nil {
 		out.stop(errChanged)
@@ -168,7 +168,7 @@ func (b *Bridge) endSink(out *sinkRunner) error {
 // errDone is the cause with which a stage is stopped when nothing needs it any more.
 var errDone = errors.New("done")
 
-// stage is goroutines that are stopped together, after the stages before them.
+// stage is a group of goroutines that are stopped together, after the stages before them.
 type stage struct {
 	stop   context.CancelCauseFunc
 	failed context.CancelCauseFunc

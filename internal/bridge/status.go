@@ -22,7 +22,7 @@ type Status struct {
 // SinkStatus is one sink.
 type SinkStatus struct {
 	Name string `json:"name"`
-	// PausedBy says who has paused it, and since when; left out when it is not paused.
+	// PausedBy is who has paused the sink, and since when; left out when it is not paused.
 	PausedBy *informer.Pause `json:"pausedBy,omitempty"`
 	publisher.Status
 }
@@ -34,7 +34,7 @@ type StateStatus struct {
 	CommitError string `json:"commitError,omitempty"`
 }
 
-// Status says where everything stands.
+// Status returns the status of everything.
 func (b *Bridge) Status() Status {
 	s := Status{
 		Cluster: b.cfg.Cluster, Standby: b.replica.status(),
@@ -43,13 +43,13 @@ func (b *Bridge) Status() Status {
 	if err := b.stateErr(); err != nil {
 		s.State.CommitError = err.Error()
 	}
-	for _, u := range b.pipelines.all() {
+	for _, u := range b.informers.all() {
 		status := u.Status()
 		status.PausedBy = b.pauses.find(kindInformer, u.Config().Informer)
 		status.Objects = u.Objects.Count()
 		s.Informers = append(s.Informers, status)
 	}
-	for _, u := range b.pipelines.retired() {
+	for _, u := range b.informers.removed() {
 		s.Informers = append(s.Informers, u.status)
 	}
 	for _, out := range b.sinks.all() {
@@ -71,14 +71,14 @@ func (b *Bridge) Ready() []Reason {
 			reasons = append(reasons, Reason{Component: "informer " + name, Message: message})
 		}
 	}
-	for _, u := range b.pipelines.all() {
+	for _, u := range b.informers.all() {
 		if p := b.pauses.find(kindInformer, u.Config().Informer); p != nil {
 			note(u.Name(), pausedReason(p, kindInformer, u.Config().Informer))
 			continue
 		}
 		note(u.Name(), u.NotReady(b.replica.follows()))
 	}
-	for _, u := range b.pipelines.retired() {
+	for _, u := range b.informers.removed() {
 		note(u.name, u.notReady)
 	}
 	if why := b.namespacesNotReady(); why != "" {
@@ -111,13 +111,13 @@ func (b *Bridge) Ready() []Reason {
 // unit selects any: one that did may have ended.
 func (b *Bridge) namespacesNotReady() string {
 	selects := func(u *informer.Informer) bool { return u.Config().NamespaceSelector != "" }
-	if !slices.ContainsFunc(b.pipelines.all(), selects) {
+	if !slices.ContainsFunc(b.informers.all(), selects) {
 		return ""
 	}
 	return b.namespaces.NotReady()
 }
 
-// notReady says why the sink is not ready; "" when it is.
+// notReady returns why the sink is not ready; "" when it is.
 func (o *sinkRunner) notReady() string {
 	switch s := o.publisher.Status(); {
 	case !s.Connected:
@@ -129,5 +129,5 @@ func (o *sinkRunner) notReady() string {
 	}
 }
 
-// stateErr is what is wrong with the state directory: with the disk, or else with the last commit.
+// stateErr returns the error of the state directory: of the disk, or else of the last commit.
 func (b *Bridge) stateErr() error { return cmp.Or(b.cfg.DB.Database().Health(), b.committer.Err()) }

@@ -3,9 +3,9 @@ package deltafifo
 import "github.com/kubebridge/bridge/internal/resource"
 
 // DeltaType is what happened, as client-go names it. Bookmark, ReplaceBegin, ReplaceEnd,
-// Quarantined and Skipped are marks in the stream rather than changes of an object. Skipped is an
-// item of a list that can't be understood. Unselected is an object that is not selected: whether it
-// was before, only the controller knows.
+// Quarantined and Skipped are about the stream rather than a change of an object. Skipped is an
+// item of a list that can't be understood. Unselected is an object that is not selected: only the
+// controller knows whether it was before.
 type DeltaType uint8
 
 // The types of deltas.
@@ -33,14 +33,14 @@ func (t DeltaType) String() string {
 	}[t]
 }
 
-// Delta is one change of an object, or one mark.
+// Delta is one change of an object, or one event of the stream.
 type Delta struct {
 	Type DeltaType
-	// Key of the object; "" for marks, but for a Skipped whose object is known.
+	// Key of the object; "" for events of the stream, except for a Skipped with a known object.
 	Key resource.Key
 	// Object is the state after the change; for Deleted the last state; for Unselected its
-	// Identity. It is nil for Sync and for a Deleted with FinalStateUnknown, whose states the
-	// controller looks up when it comes to them, and for marks.
+	// Identity. It is nil for events of the stream. It is also nil for Sync and for a Deleted with
+	// FinalStateUnknown: the controller looks up their state when it processes them.
 	Object *resource.Object
 	// Gone is set on an Unselected that does not exist any more. Listed is set on an Unselected or
 	// a Deleted that came between a ReplaceBegin and its ReplaceEnd.
@@ -48,22 +48,22 @@ type Delta struct {
 	// FinalStateUnknown is set on a Deleted that was inferred from a list: nobody saw the last
 	// state (client-go's DeletedFinalStateUnknown).
 	FinalStateUnknown bool
-	// Version of a mark: the bookmark's, or the list's.
+	// Version of a Bookmark, or of a list.
 	Version resource.Version
-	// Progress is set on a Bookmark that is not the API server's: it says how far the stream was
-	// read.
+	// Progress is set on a Bookmark that is not the API server's: the reflector reports how far it
+	// has read.
 	Progress bool
 	// Relist of a ReplaceBegin or ReplaceEnd, and of a Deleted with FinalStateUnknown.
 	Relist *resource.Relist
 	// Unreadable of a Quarantined.
 	Unreadable *resource.Unreadable
-	// Skipped is what is known of the object of a Skipped.
+	// Skipped is the identity of a Skipped, as far as it is known.
 	Skipped *resource.Identity
-	// Listeners is, on a Sync, the set of those who get it.
+	// Listeners is, on a Sync, the set of listeners that get it.
 	Listeners uint64
 	// Round is, on a Sync, the number of the resync period or of the snapshot.
 	Round int64
-	// Snapshot is set on a Sync that was asked for by name, which is never dropped.
+	// Snapshot is set on a Sync of a requested snapshot, which is never dropped.
 	Snapshot bool
 	// After is, on a Sync of a resync period, the number of the newest change when it was queued. A
 	// later change of the object makes the Sync needless.
@@ -73,11 +73,11 @@ type Delta struct {
 // Deltas are in stream order.
 type Deltas []Delta
 
-// syncSize is what a Sync counts against the bound, though it carries nothing: the controller looks
-// its object up, and that is in memory then. Few objects are larger.
+// syncSize is what a Sync counts against the bound. It carries no object, but the controller loads
+// one to process it. Few objects are larger.
 const syncSize = 16 << 10
 
-// size of what a delta carries, in bytes.
+// size returns the bytes that a delta carries.
 func (d *Delta) size() int {
 	switch {
 	case d.Type == Sync:

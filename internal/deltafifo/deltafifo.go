@@ -19,21 +19,21 @@ import (
 // ErrClosed is returned by the adding methods after Close, and by Pop when nothing is left.
 var ErrClosed = errors.New("deltafifo is closed")
 
-// KnownObjects answers which objects the controller knows.
+// KnownObjects finds the objects that a list implies to be deleted.
 type KnownObjects interface {
-	// Missing yields the objects that are known, are not newer than version (unless the server's
-	// history went back, or their namespace has left), and were not listed since the last
-	// ReplaceBegin was processed. Of a Relist with a namespace only those in it. Pop calls it when
-	// everything before the ReplaceEnd was processed, and processes what it has yielded while it
-	// runs. A second value that is an error ends the sequence.
+	// Missing yields the known objects that were not listed since the last ReplaceBegin was
+	// processed, and are not newer than version. After a rewind, or when their namespace has left,
+	// newer ones count too. For a Relist with a namespace it yields only objects in it. Pop calls
+	// it when everything before the ReplaceEnd was processed, and processes the yielded keys while
+	// it runs. An error ends the sequence.
 	Missing(version resource.Version, why resource.Relist) iter.Seq2[resource.Key, error]
 }
 
 // Config of a FIFO. Zero values mean what is said there.
 type Config struct {
-	// MaxBytes that wait; default 16 MiB. One object that is larger passes alone.
+	// MaxBytes bounds the queued objects; default 16 MiB. A larger object passes alone.
 	MaxBytes int
-	// Account bounds them together with what other queues hold; nil for MaxBytes alone.
+	// Account bounds them together with other queues; nil for MaxBytes alone.
 	Account *ratelimit.Account
 	// Known objects; required.
 	Known KnownObjects
@@ -44,8 +44,8 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// FIFO is the queue. All methods may be called concurrently, but for Pop, which is one
-// controller's.
+// FIFO is the queue. All methods may be called concurrently, except Pop, which one controller
+// calls.
 type FIFO struct {
 	cfg     Config
 	metrics *metrics
@@ -64,7 +64,8 @@ type FIFO struct {
 	room   chan struct{} // closed when bytes fall; nil while nobody waits for that
 	closed bool
 	err    error // of the Processor, or of KnownObjects
-	// flushed is when Flush last found something, and flood that this was a moment before as well.
+	// flushed is when Flush last found deltas, and flood is set when that was a moment after the
+	// time before.
 	flushed time.Time
 	flood   bool
 }
@@ -82,7 +83,7 @@ func New(cfg Config) (*FIFO, error) {
 	return f, nil
 }
 
-// Add queues an object that the watch says was added.
+// Add queues an object that the watch reports as added.
 func (f *FIFO) Add(ctx context.Context, obj *resource.Object) error {
 	return f.put(ctx, Delta{Type: Added, Key: obj.Key(), Object: obj})
 }
@@ -103,48 +104,46 @@ func (f *FIFO) Replace(ctx context.Context, obj *resource.Object) error {
 	return f.put(ctx, Delta{Type: Replaced, Key: obj.Key(), Object: obj})
 }
 
-// Unselected queues an object that is not selected, or is gone and was not selected in its last
-// state. Only its Identity is kept.
+// Unselected queues the Identity of an object that is not selected, or is gone and was not selected
+// in its last state.
 func (f *FIFO) Unselected(ctx context.Context, obj *resource.Object, gone bool) error {
 	return f.put(ctx, Delta{Type: Unselected, Key: obj.Key(), Object: obj.Identity(), Gone: gone})
 }
 
-// Progress queues a mark: everything up to version was read. Unlike a Bookmark it is not from the
-// API server.
+// Progress queues a Bookmark of the reflector: everything up to version was read.
 func (f *FIFO) Progress(ctx context.Context, version resource.Version) error {
 	return f.put(ctx, Delta{Type: Bookmark, Version: version, Progress: true})
 }
 
-// Bookmark queues a mark of the API server: everything up to version was sent.
+// Bookmark queues a Bookmark of the API server: everything up to version was sent.
 func (f *FIFO) Bookmark(ctx context.Context, version resource.Version) error {
 	return f.put(ctx, Delta{Type: Bookmark, Version: version})
 }
 
-// BeginReplace queues a mark: a list follows; a RelistSelection is just another selection of
-// namespaces. A BeginReplace before it that had no EndReplace is given up.
+// BeginReplace begins a list. A RelistSelection has no list: it only brings another selection of
+// namespaces. A BeginReplace without an EndReplace before it is given up.
 func (f *FIFO) BeginReplace(ctx context.Context, why resource.Relist) error {
 	return f.put(ctx, Delta{Type: ReplaceBegin, Relist: &why})
 }
 
-// Skip queues a mark: the list has an item that can't be understood. Without a key nobody knows
-// which object it is.
+// Skip queues an item of the list that can't be understood. Without a key it may be any object.
 func (f *FIFO) Skip(ctx context.Context, of resource.Identity) error {
 	return f.put(ctx, Delta{Type: Skipped, Key: of.Key, Skipped: &of})
 }
 
-// EndReplace queues a mark: the list was complete, as of version.
+// EndReplace ends a list that was complete, as of version.
 func (f *FIFO) EndReplace(ctx context.Context, version resource.Version) error {
 	return f.put(ctx, Delta{Type: ReplaceEnd, Version: version})
 }
 
-// Quarantine queues something that can't be understood.
+// Quarantine queues data that can't be understood.
 func (f *FIFO) Quarantine(ctx context.Context, u *resource.Unreadable) error {
 	return f.put(ctx, Delta{Type: Quarantined, Unreadable: u})
 }
 
 // Resync queues a Sync of a known object, for a set of listeners. after is the number of the newest
-// change of any object: if the controller decides a later one of this object first, it drops the
-// Sync.
+// change of any object. The controller drops the Sync if it has decided a later change of this
+// object before.
 func (f *FIFO) Resync(
 	ctx context.Context, key resource.Key, listeners uint64, round int64, after uint64,
 ) error {
@@ -159,9 +158,9 @@ func (f *FIFO) Snapshot(
 	return f.put(ctx, d)
 }
 
-// Flush lets what was put in be processed: on this goroutine, where Pop waits and nothing else has
-// to be waited for. Whoever puts in Added, Updated, Deleted, Unselected or Bookmarks calls it
-// before it waits for anything; what else is put in needs no Flush.
+// Flush processes queued deltas on this goroutine, where Pop waits and nothing else has to be
+// waited for. A producer of Added, Updated, Deleted, Unselected or Bookmark calls Flush before it
+// waits for anything. The other types need no Flush.
 func (f *FIFO) Flush() {
 	now := time.Now()
 	f.mu.Lock()
@@ -175,11 +174,11 @@ func (f *FIFO) Flush() {
 	}
 }
 
-// floodGap is how soon one Flush follows another in a flood. Then Pop processes what was put in, in
-// large batches, while the producer reads on.
+// floodGap is how soon one Flush follows another in a flood. Then Pop processes the deltas in large
+// batches, while the producer reads on.
 const floodGap = 100 * time.Microsecond
 
-// stepSize and stepBytes bound what a step processes: more pay for a goroutine of their own.
+// stepSize and stepBytes bound what a step processes: more pays for a goroutine of its own.
 const (
 	stepSize  = 32
 	stepBytes = resource.LargeBytes
@@ -194,7 +193,7 @@ func (f *FIFO) put(ctx context.Context, d Delta) error {
 	return err
 }
 
-// enqueue queues a delta, and reports whether it is not left to Flush to have it processed.
+// enqueue queues a delta, and reports whether it is processed without a Flush.
 func (f *FIFO) enqueue(ctx context.Context, d *Delta) (now bool, err error) {
 	size := d.size()
 	resource.NoteLarge(size)
@@ -215,7 +214,7 @@ func (f *FIFO) enqueue(ctx context.Context, d *Delta) (now bool, err error) {
 	}
 }
 
-// waitRoomLocked waits until size bytes have room. It lets go of the lock while it waits.
+// waitRoomLocked waits until there is room for size bytes. It releases the lock while it waits.
 func (f *FIFO) waitRoomLocked(ctx context.Context, size int) error {
 	for !f.closed && f.bytes > 0 && f.bytes+size > f.cfg.Account.Bound(f.cfg.MaxBytes) {
 		if f.room == nil {
@@ -238,7 +237,7 @@ func (f *FIFO) waitRoomLocked(ctx context.Context, size int) error {
 	return nil
 }
 
-// makeRoomLocked lets those continue who wait for room.
+// makeRoomLocked wakes those that wait for room.
 func (f *FIFO) makeRoomLocked() {
 	if f.room != nil {
 		close(f.room)
@@ -246,7 +245,7 @@ func (f *FIFO) makeRoomLocked() {
 	}
 }
 
-// Close lets Pop hand out what is left and makes the adding methods return ErrClosed.
+// Close lets Pop return the rest, and makes the adding methods return ErrClosed.
 func (f *FIFO) Close() { f.end(nil) }
 
 // end closes the FIFO. With an error nothing more is handed out.
@@ -262,14 +261,15 @@ func (f *FIFO) end(err error) {
 }
 
 // HasSynced reports whether the first population was processed: the first list with its end, or the
-// first change where the stream began without a list; at once when the stream is resumed.
+// first change where the stream began without a list. It is true at once when the stream is
+// resumed.
 func (f *FIFO) HasSynced() bool { return f.synced.Load() }
 
 // Stats are for status and metrics.
 type Stats struct {
 	// Deltas that are not processed yet.
 	Deltas int
-	// Bytes of those that are not being processed either, and their bound.
+	// Bytes of the deltas that are not being processed yet, and their bound.
 	Bytes, MaxBytes int
 }
 
@@ -280,14 +280,14 @@ func (f *FIFO) Stats() Stats {
 	return Stats{Deltas: len(f.items) - f.head + f.taken, Bytes: f.bytes, MaxBytes: f.cfg.MaxBytes}
 }
 
-// listState is the list that handed out deltas belong to.
+// listState is the list to which the next delta belongs.
 type listState struct {
 	relist *resource.Relist // of the ReplaceBegin that has no ReplaceEnd yet; nil between lists
 	// in that list is something of which nobody knows which object it is
 	incomplete bool
 }
 
-// annotate notes on deltas in stream order which list they belong to, and reports whether a first
+// annotate sets on deltas, in stream order, which list they belong to, and reports whether a first
 // population ends with them.
 func (l *listState) annotate(d Deltas) (synced bool) {
 	for i := range d {
@@ -311,7 +311,8 @@ func (l *listState) annotate(d Deltas) (synced bool) {
 	return synced
 }
 
-// ended is the Relist of a ReplaceEnd. Whoever was handed the ReplaceBegin has the other.
+// ended returns the Relist of a ReplaceEnd. The processor has the ReplaceBegin's, so an incomplete
+// list gets a copy.
 func (l *listState) ended() *resource.Relist {
 	if l.relist == nil || !l.incomplete {
 		return l.relist
@@ -350,7 +351,6 @@ func (m *metrics) added(t DeltaType, bytes int) {
 
 func (m *metrics) popped(bytes int) { m.bytes.Set(float64(bytes)) }
 
-// registerDeltas shows how many deltas wait.
 func registerDeltas(reg prometheus.Registerer, queued func() int) {
 	metric.With(reg).GaugeFunc("bridge_deltafifo_queued_deltas",
 		"Deltas that the controller has not processed yet.",

@@ -10,26 +10,25 @@ import (
 // maxBatch is how many deltas a Processor gets at once.
 const maxBatch = 256
 
-// keepItems is how many deltas the queue has room for when it is empty. What a flood took beyond
-// that is given back.
+// keepItems is the capacity of an empty queue. Memory that a flood took beyond that is freed.
 const keepItems = 1024
 
 // Processor decides what deltas mean: the controller.
 type Processor interface {
 	// Process takes deltas in stream order. They are valid until it returns.
 	Process(ctx context.Context, d Deltas) error
-	// TryProcess takes the first n of the deltas, as far as nothing has to be waited for. They are
-	// changes of objects and Bookmarks, and no part of a list. They are valid until it returns.
+	// TryProcess processes the first n of the deltas, as far as nothing has to be waited for. They
+	// are changes of objects and Bookmarks, and no part of a list. They are valid until it returns.
 	TryProcess(d Deltas) (n int, err error)
 }
 
-// Pop waits until something is there and has p process one batch of it: at most 256 deltas, up to
-// the next edge of a list. A ReplaceBegin comes alone. A ReplaceEnd comes last, behind the deletes
+// Pop waits for deltas and has p process one batch of them: at most 256 deltas, up to the next
+// begin or end of a list. A ReplaceBegin comes alone. A ReplaceEnd comes last, behind the deletes
 // that it implies, which may take several calls of Process. When p or KnownObjects fails, that
-// error ends the FIFO and every further Pop returns it. When ctx ends while nothing is there, Pop
-// returns its cause. ErrClosed says that the FIFO is closed and empty.
+// error ends the FIFO and every further Pop returns it. When ctx ends while nothing is queued, Pop
+// returns its cause. It returns ErrClosed when the FIFO is closed and empty.
 //
-// While Pop waits, p may process what is put in on the goroutine of whoever calls Flush.
+// While Pop waits, a call of Flush may run p on its own goroutine.
 func (f *FIFO) Pop(ctx context.Context, p Processor) error {
 	if err := f.dequeue(ctx, p); err != nil {
 		return err
@@ -73,8 +72,8 @@ func (f *FIFO) dequeue(ctx context.Context, p Processor) error {
 	}
 }
 
-// step processes what is there while Pop waits, on the goroutine that has put it in. It reports
-// false where Pop has to continue: there is more, or something has to be waited for.
+// step processes queued deltas while Pop waits, on the goroutine that has queued them. It reports
+// false where Pop has to continue: there are more, or something has to be waited for.
 func (f *FIFO) step(p Processor) bool {
 	if f.list.relist != nil || !f.synced.Load() {
 		return false
@@ -96,7 +95,7 @@ func (f *FIFO) step(p Processor) bool {
 	return len(f.items) == f.head && !f.closed
 }
 
-// peek copies what is queued to the batch, if it is for a step.
+// peek copies the queued deltas to the batch, if they are few enough for a step.
 func (f *FIFO) peek() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,7 +118,7 @@ func (f *FIFO) peek() int {
 	return len(f.batch)
 }
 
-// batchLocked is how many deltas the next batch has, and why there will be none any more.
+// batchLocked returns the size of the next batch, or why there will be none any more.
 func (f *FIFO) batchLocked() (n int, err error) {
 	if f.err != nil {
 		return 0, f.err
@@ -143,7 +142,7 @@ func (f *FIFO) dequeueLocked(n int) {
 	f.taken = n
 }
 
-// dropLocked takes the first n deltas out of the queue.
+// dropLocked removes the first n deltas from the queue.
 func (f *FIFO) dropLocked(n int) {
 	taken := f.items[f.head : f.head+n]
 	for i := range taken {
@@ -164,7 +163,7 @@ func (f *FIFO) dropLocked(n int) {
 	f.makeRoomLocked()
 }
 
-// process has the batch processed, and lets go of it.
+// process has the batch processed, and empties it.
 func (f *FIFO) process(ctx context.Context, p Processor) error {
 	err := p.Process(ctx, f.batch)
 	clear(f.batch)
@@ -172,7 +171,7 @@ func (f *FIFO) process(ctx context.Context, p Processor) error {
 	return err
 }
 
-// processEnd processes the deletes that a ReplaceEnd implies, and then itself.
+// processEnd processes the deletes that a ReplaceEnd implies, and then the ReplaceEnd.
 func (f *FIFO) processEnd(ctx context.Context, p Processor) error {
 	end := f.batch[0]
 	f.batch = f.batch[:0]

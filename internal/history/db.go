@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -96,19 +95,19 @@ func open(o Options, readOnly bool) (*DB, error) {
 		dir: o.Dir, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), units: newUnits(),
 		failed: make(chan struct{}), sync: pebble.Sync,
 	}
+	opener := disk.NewOpener(db.log, db.fail)
 	opts := pebbleOptions(o)
-	opts.Logger = pebbleLogger{db}
 	opts.EventListener = &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) {
 		db.log.Error("the history is damaged: restore it from a copy, or move it away", "dir", o.Dir,
 			"file", i.Path, "details", fmt.Sprint(i.Details))
 	}}
 	opts.ReadOnly, opts.ErrorIfNotExists = readOnly, readOnly
 	if o.DiskFull != nil {
-		db.disk = disk.New(opts.FS, disk.Config{Changed: o.DiskFull, Failed: db.fail})
+		db.disk = disk.New(opts.FS, disk.Config{Changed: o.DiskFull, Failed: opener.Fail})
 		opts.FS = db.disk
 	}
 	var err error
-	if db.pebble, err = db.whileOpening(func() (*pebble.DB, error) { return pebble.Open(o.Dir, opts) }); err != nil {
+	if db.pebble, err = opener.Open(o.Dir, opts); err != nil {
 		return nil, openError(o.Dir, err)
 	}
 	opened := &DB{
@@ -190,27 +189,27 @@ func checkDir(dir string, create bool) error {
 		}
 		return fmt.Errorf("history %s %w: it holds other files; %s", dir, ErrForeign, want)
 	}
-	lacks, err := disk.LacksManifest(dir, entries)
-	switch {
-	case err != nil:
+	if err := disk.CheckManifest(dir, entries); err != nil {
 		return openError(dir, err)
-	case lacks:
-		return damagedError(dir, "there is data, and no MANIFEST that says which")
 	}
 	return nil
 }
 
+// openError adds the remedy to an error of opening a history.
 func openError(dir string, err error) error {
 	switch {
 	case errors.Is(err, ErrDamaged):
 		return err
-	case strings.Contains(err.Error(), "unknown format major version"):
+	case errors.Is(err, disk.ErrNoManifest):
+		return damagedError(dir, err.Error())
+	}
+	switch disk.RefusalOf(err) {
+	case disk.NewerFormat:
 		return fmt.Errorf("history %s %w but of a newer one; nothing was changed: use the newer bridge",
 			dir, ErrForeign)
-	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EWOULDBLOCK),
-		strings.Contains(err.Error(), "lock held"):
+	case disk.Locked:
 		return fmt.Errorf("history %s %w; stop it, or give this one another directory", dir, ErrInUse)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+	case disk.NotWritable:
 		return fmt.Errorf("history %s is not writable: %w", dir, err)
 	}
 	return fmt.Errorf("history %s can't be opened: %w; nothing was changed: restore it from a copy, "+
@@ -230,7 +229,6 @@ type database struct {
 	units  units
 	// failed is closed when the database can't continue; err is why.
 	failed chan struct{}
-	once   sync.Once
 	err    error
 	sync   *pebble.WriteOptions
 	disk   *disk.FS // nil where a full disk is an error
@@ -312,49 +310,11 @@ func (db *database) Horizon() (time.Time, error) {
 	return time.Unix(int64(binary.BigEndian.Uint32(value)), 0), nil
 }
 
-// fail ends everything that waits for the database.
+// fail ends everything that waits for the database. The opener calls it once.
 func (db *database) fail(err error) {
-	db.once.Do(func() {
-		db.err = fmt.Errorf("history %s can't continue: %w", db.dir, err)
-		db.log.Error("the history can't continue; see to its disk and restart", "dir", db.dir,
-			"err", err)
-		close(db.failed)
-	})
-}
-
-// whileOpening returns as an error what ends the database while it is opened.
-func (db *database) whileOpening(open func() (*pebble.DB, error)) (*pebble.DB, error) {
-	type opened struct {
-		db  *pebble.DB
-		err error
-	}
-	done := make(chan opened, 1)
-	go func() {
-		p, err := open()
-		done <- opened{p, err}
-	}()
-	select {
-	case o := <-done:
-		return o.db, o.err
-	case <-db.failed:
-		return nil, db.err
-	}
-}
-
-// pebbleLogger passes Pebble's messages on.
-type pebbleLogger struct{ db *database }
-
-func (l pebbleLogger) Infof(string, ...any) {}
-
-func (l pebbleLogger) Errorf(format string, args ...any) {
-	l.db.log.Error("history", "message", fmt.Sprintf(format, args...))
-}
-
-// Fatalf is called with Pebble's locks held, and must not return: its goroutine stays here.
-func (l pebbleLogger) Fatalf(format string, args ...any) {
-	message, _, _ := strings.Cut(fmt.Sprintf(format, args...), "\n")
-	l.db.fail(errors.New(message))
-	select {}
+	db.err = fmt.Errorf("history %s can't continue: %w", db.dir, err)
+	db.log.Error("the history can't continue; see to its disk and restart", "dir", db.dir, "err", err)
+	close(db.failed)
 }
 
 // IsUnavailable reports whether an error means that the disk takes no writes, and may take them

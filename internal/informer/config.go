@@ -15,7 +15,7 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// Snapshot says when the objects that exist are published.
+// Snapshot is when the existing objects are published.
 type Snapshot string
 
 // The snapshot modes.
@@ -25,10 +25,10 @@ const (
 	SnapshotAlways  Snapshot = "always"  // at every start: what is known already as Synced
 )
 
-// Config is one resource of one informer, in one namespace or all. Zero values mean the documented
-// default.
+// Config is a unit: one resource of an informer section, in one namespace or all. Zero values mean
+// the documented default.
 type Config struct {
-	// Informer is its name in the configuration; it is part of every message id.
+	// Informer is the section's name in the configuration; it is part of every message id.
 	Informer string
 	Type     resource.Type
 	// Named: the configuration names the resource, rather than everything there is. Its absence is
@@ -37,53 +37,53 @@ type Config struct {
 	Namespace     string // "" for all
 	LabelSelector string
 	FieldSelector string
-	// SelectHere has LabelSelector evaluated here and not by the API server. Then it is known of
-	// each object when it enters the selection and when it leaves.
+	// SelectHere makes the bridge evaluate LabelSelector, not the API server. Then it knows of each
+	// object when it enters the selection and when it leaves.
 	SelectHere bool
 	// NamespaceSelector is a label selector of namespaces: only objects of the selected ones are
-	// published, as namespaces come, go and change. "" for all. Not beside Namespace.
+	// published, as namespaces come, go and change. "" for all. Not together with Namespace.
 	NamespaceSelector string
 	// Shard is the share of the objects that is this process's.
 	Shard resource.Shard
-	// Lifts make attributes of what is in the objects.
+	// Lifts make attributes from fields of the objects.
 	Lifts []event.CustomAttribute
 	// Owners adds the chain to the top controller, as far as its objects are known.
 	Owners bool
-	// Filter says which changes are published at all.
+	// Filter selects the changes that are published at all.
 	Filter   filter.Rules
 	Snapshot Snapshot
 	Queue
 	Parse resource.ParseOptions // Type is filled in
-	// Redaction names what Parse takes out. When it differs from last time, the state on disk is
-	// redacted as Parse says now.
+	// Redaction identifies what Parse takes out. When it differs from last time, the state on disk
+	// is redacted as Parse says now.
 	Redaction string
 	Sinks     []Binding
 	// Reflector has its limits.
 	Reflector reflector.Limits
 }
 
-// Queue bounds what of a pipeline is pending for its sinks.
+// Queue bounds the changes of an informer that are pending for its sinks.
 type Queue struct {
 	// Memory bounds the change log, in bytes; default 16 MiB. The FIFO before it gets a quarter of
 	// it.
 	Memory int
-	// Spool bounds what of the change log lies on disk, in bytes; default 10 GiB. Without a state
-	// directory nothing does.
+	// Spool bounds the change log on disk, in bytes; default 10 GiB. Without a state directory
+	// nothing lies on disk.
 	Spool int64
 	// DropOldest drops the oldest changes on disk when Spool is reached, and reports that; else
 	// reading stops.
 	DropOldest bool
-	// Lag is how old the oldest change may be that a sink has not acknowledged before the pipeline
-	// is not ready; 0 for no limit.
+	// Lag is the age of the oldest unacknowledged change at which the informer is not ready; 0 for
+	// no limit.
 	Lag time.Duration
 }
 
-// Binding sends a pipeline's changes to a sink.
+// Binding sends an informer's changes to a sink.
 type Binding struct {
 	Sink    string
 	Payload event.Payload
 	Types   event.Types
-	// Filter says which of the pipeline's changes are sent to this sink.
+	// Filter selects the changes.
 	Filter filter.Rules
 	// Latest sends only the newest of an object's pending changes. Not with DropOldest.
 	Latest bool
@@ -94,7 +94,7 @@ type Binding struct {
 	Progress time.Duration
 }
 
-// Name is unique among the pipelines of a bridge; the state is kept under it.
+// Name returns the unit's name. It is unique in a bridge; the state is kept under it.
 func (c *Config) Name() string {
 	name := c.Informer + "/" + c.Type.String()
 	if c.Namespace != "" {
@@ -103,14 +103,14 @@ func (c *Config) Name() string {
 	return name
 }
 
-// makerConfig has what makes sources and ids.
+// makerConfig returns the part of a maker's configuration that makes sources and ids.
 func (c *Config) makerConfig(cluster string) event.MakerConfig {
 	return event.MakerConfig{
 		Cluster: cluster, Informer: c.Informer, Type: c.Type, Namespace: c.Namespace, Shard: c.Shard,
 	}
 }
 
-// Scope is what the pipeline selects. When it changes, the saved position does not cover it any
+// Scope returns what the unit selects. When it changes, the saved position does not cover it any
 // more.
 func (c *Config) Scope() string {
 	scope := "labels=" + c.LabelSelector + " fields=" + c.FieldSelector
@@ -124,8 +124,8 @@ func (c *Config) Scope() string {
 	return scope
 }
 
-// ReplicaScope is the scope that replicas compare: progress of one selector of namespaces says
-// nothing of what another selects.
+// ReplicaScope returns the scope that replicas compare: progress of one selector of namespaces
+// says nothing about another selector.
 func (c *Config) ReplicaScope() string {
 	if c.NamespaceSelector == "" {
 		return c.Scope()
@@ -136,8 +136,8 @@ func (c *Config) ReplicaScope() string {
 // shardScope begins the shard in a scope, which is the last part.
 const shardScope = " shard="
 
-// narrowing lets a smaller shard resume where a larger one stood. What it no longer has is another
-// shard's.
+// narrowing lets a smaller shard resume from the state of a larger one. Objects that it no longer
+// has are another shard's.
 func (c *Config) narrowing() store.Narrowing {
 	all := *c
 	all.Shard = resource.Shard{}
@@ -196,7 +196,7 @@ func (c *Config) needsExactBodies() bool {
 	return exact
 }
 
-// selector of rules, nil when they keep nothing back.
+// selector returns the selector of rules, nil when they keep nothing back.
 func (c *Config) selector(rules filter.Rules) controller.Selector {
 	if f := filter.New(rules, c.Type); f != nil {
 		return f
@@ -204,7 +204,7 @@ func (c *Config) selector(rules filter.Rules) controller.Selector {
 	return nil
 }
 
-// omits are the configuration's keys by which a sink is not sent every version of an object.
+// omits returns the configuration's keys by which a sink is not sent every version of an object.
 func (c *Config) omits(b *Binding) (keys []string) {
 	if b.Latest {
 		keys = append(keys, "latest")
@@ -215,7 +215,7 @@ func (c *Config) omits(b *Binding) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// sendsTo reports whether a sink gets the pipeline's changes.
+// sendsTo reports whether a sink gets the informer's changes.
 func (c *Config) sendsTo(sink string) bool {
 	return slices.ContainsFunc(c.Sinks, func(b Binding) bool { return b.Sink == sink })
 }

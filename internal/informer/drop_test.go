@@ -17,7 +17,9 @@ import (
 )
 
 // dropping lets a log of 64 KiB on disk drop its oldest.
-func dropping(c *informer.StagesConfig) { c.SpoolBytes, c.DropOldest = 64<<10, true }
+func dropping(c *informer.StagesConfig) {
+	c.ChangeLog.SpoolBytes, c.ChangeLog.DropOldest = 64<<10, true
+}
 
 // gapData is what a gap event says.
 type gapData struct {

@@ -16,9 +16,9 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// Before its first list, a pipeline of which nothing is known asks its sinks whether their brokers
-// hold events of an earlier run. A broker that does not answer in time is asked when it is
-// available: see informer.Config.Holds.
+// Before its first list, an informer without any state asks its sinks whether their brokers hold
+// events of an earlier run. A broker that does not answer in time is asked when it is available:
+// see processor.Env.HoldsEarlierRun.
 const (
 	// askPatience is how long a first list waits for the answers. Sinks that are available open
 	// within that, so that usually all of its sinks have the same epoch.
@@ -28,19 +28,20 @@ const (
 	// asked later, and one that takes longer than this to open never gets the gap. It is only
 	// waited for while no replica has ever led, which is once.
 	askPatienceReplicas = 10 * time.Second
-	// lookPatience is how long an available sink that can't look is asked again, each second.
-	lookPatience = 10 * time.Second
+	// retryPatience is for how long an available sink that fails to answer is asked again, each
+	// second.
+	retryPatience = 10 * time.Second
 )
 
 // errNotAnswered is the cause with which a question ends.
 var errNotAnswered = errors.New("the sink has not answered yet")
 
-// forgotten asks the sinks of a pipeline of which nothing is known whether they hold events of it.
-// Where other replicas have led, their progress says who has published before; the first one of
-// several may come after a bridge that was alone.
-func (p *Informer) forgotten(ctx context.Context) (found controller.EarlierRuns) {
-	isAlone := p.env.Replicas == nil
-	if !isAlone && p.env.Replicas.OthersLed() {
+// findEarlierRuns asks the sinks of a unit without any state whether they hold events of an earlier
+// run. Where other replicas have led, their progress shows who has published before; the first one
+// of several may come after a bridge that was alone.
+func (i *Informer) findEarlierRuns(ctx context.Context) (found controller.EarlierRuns) {
+	isAlone := i.env.Replicas == nil
+	if !isAlone && i.env.Replicas.OthersLed() {
 		return found
 	}
 	patience := askPatience
@@ -49,18 +50,18 @@ func (p *Informer) forgotten(ctx context.Context) (found controller.EarlierRuns)
 	}
 	var mu sync.Mutex
 	var asking sync.WaitGroup
-	for _, binding := range p.cfg.Sinks {
+	for _, binding := range i.cfg.Sinks {
 		asking.Go(func() { // at once: several brokers may be unavailable
 			limited, cancel := context.WithTimeoutCause(ctx, patience, errNotAnswered)
 			defer cancel()
-			holds, last, err := p.findEarlierRun(limited, binding.Sink)
+			holds, last, err := i.findEarlierRun(limited, binding.Sink)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case err != nil && limited.Err() != nil && isAlone:
 				found.Unasked = append(found.Unasked, binding.Sink)
 			case err != nil:
-				p.logUnknown(binding.Sink, err)
+				i.logUnknown(binding.Sink, err)
 			case holds:
 				found.Holding, found.Epoch = append(found.Holding, binding.Sink), max(found.Epoch, last)
 			}
@@ -72,51 +73,51 @@ func (p *Informer) forgotten(ctx context.Context) (found controller.EarlierRuns)
 	return found
 }
 
-// holds asks a sink that was unavailable before the first list, when it is available.
-func (p *Informer) holds(ctx context.Context, sink string) (holds bool, epoch int, err error) {
-	if s, ok := p.env.Sink(sink); ok {
+// holdsEarlierRun asks a sink that was unavailable before the first list, when it is available.
+func (i *Informer) holdsEarlierRun(ctx context.Context, sink string) (holds bool, epoch int, err error) {
+	if s, ok := i.env.Sink(sink); ok {
 		select {
 		case <-s.Publisher.Opened():
 		case <-ctx.Done():
 		}
 	}
 	for began := time.Now(); ; {
-		holds, epoch, err = p.findEarlierRun(ctx, sink)
+		holds, epoch, err = i.findEarlierRun(ctx, sink)
 		switch {
 		case err == nil:
 			return holds, epoch, nil
 		case ctx.Err() != nil, errors.Is(err, publisher.ErrStopped):
 			return false, 0, err
-		case time.Since(began) > lookPatience:
-			p.logUnknown(sink, err)
+		case time.Since(began) > retryPatience:
+			i.logUnknown(sink, err)
 			return false, 0, nil
 		}
 		_ = ratelimit.Sleep(ctx, time.Second)
 	}
 }
 
-func (p *Informer) logUnknown(sink string, err error) {
-	p.log.Info("can't find out whether the sink holds events of an earlier run; if it does, what was "+
+func (i *Informer) logUnknown(sink string, err error) {
+	i.log.Info("can't find out whether the sink holds events of an earlier run; if it does, what was "+
 		"deleted since is not reported",
 		"sink", sink, "err", err)
 }
 
-// findEarlierRun asks a sink whether its broker holds events of the pipeline, and of which epoch the
-// last of them are.
-func (p *Informer) findEarlierRun(
+// findEarlierRun asks a sink whether its broker holds events of the unit, and returns the epoch of
+// the last of them.
+func (i *Informer) findEarlierRun(
 	ctx context.Context, sink string,
-) (remembers bool, epoch int, err error) {
-	s, ok := p.env.Sink(sink)
+) (found bool, epoch int, err error) {
+	s, ok := i.env.Sink(sink)
 	if !ok {
 		return false, 0, nil
 	}
-	maker, err := event.NewMaker(p.cfg.makerConfig(p.env.Cluster))
+	maker, err := event.NewMaker(i.cfg.makerConfig(i.env.Cluster))
 	if err != nil {
 		return false, 0, err
 	}
 	about := maker.Synced("", event.Listing{}, event.IDSuffix{}, time.Time{})
-	isOurs := p.isOurs(&about)
-	remembers, err = s.Publisher.FindEarlierRun(ctx, &about, func(t sinks.Trace) bool {
+	isOurs := i.isOurs(&about)
+	found, err = s.Publisher.FindEarlierRun(ctx, &about, func(t sinks.Trace) bool {
 		ours := isOurs(t)
 		if ours {
 			// Else it is forged. This run publishes in the next epoch, which other replicas have to
@@ -127,22 +128,23 @@ func (p *Informer) findEarlierRun(
 		}
 		return ours
 	})
-	return remembers, epoch, err
+	return found, epoch, err
 }
 
-// isOurs reports whether a message is of this pipeline: about one of its objects, or about the
-// pipeline itself. With shards only the latter: an object may have been another shard's.
-func (p *Informer) isOurs(about *event.Event) func(sinks.Trace) bool {
-	self := p.cfg.Informer + "/" + strings.TrimSuffix(about.ID, "synced/")
-	objects := p.cfg.Type.String() + "/"
-	if p.cfg.Namespace != "" {
-		objects += p.cfg.Namespace + "/"
+// isOurs returns a function that reports whether a message is of this unit: about one of its
+// objects, or about the informer itself. With shards only the latter: an object may have been
+// another shard's.
+func (i *Informer) isOurs(about *event.Event) func(sinks.Trace) bool {
+	self := i.cfg.Informer + "/" + strings.TrimSuffix(about.ID, "synced/")
+	objects := i.cfg.Type.String() + "/"
+	if i.cfg.Namespace != "" {
+		objects += i.cfg.Namespace + "/"
 	}
 	return func(t sinks.Trace) bool {
 		if rest, ok := strings.CutPrefix(t.MessageID, self); ok && isAboutInformer(rest) {
 			return true
 		}
-		return p.cfg.Shard.All() && strings.HasPrefix(t.MessageID, p.cfg.Informer+"/") &&
+		return i.cfg.Shard.All() && strings.HasPrefix(t.MessageID, i.cfg.Informer+"/") &&
 			strings.HasPrefix(t.PartitionKey, objects)
 	}
 }

@@ -134,7 +134,7 @@ func TestRewindAfterAbort(t *testing.T) {
 		r.crash()
 
 		r = newRig(t, db, []*outbox{out}, func(c *informer.StagesConfig) {
-			c.Unclean, c.LogBytes, c.SpoolBytes = true, 64<<10, -1
+			c.Unclean, c.ChangeLog.MemoryBytes, c.ChangeLog.SpoolBytes = true, 64<<10, -1
 		})
 		r.grow("a", "101", 100<<10)
 		out.wait(t, 1)

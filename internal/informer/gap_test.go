@@ -20,7 +20,7 @@ func TestEpochAfterLostState(t *testing.T) {
 				db, out := memory(t), newOutbox()
 				r := newRig(t, db, []*outbox{out}, func(c *informer.StagesConfig) {
 					testkit.OK(t, c.Indexer.Meta().AdoptEpoch(test.own))
-					c.Forgotten = func(context.Context) controller.EarlierRuns {
+					c.EarlierRuns = func(context.Context) controller.EarlierRuns {
 						return controller.EarlierRuns{Holding: []string{"sink-0"}, Epoch: test.held}
 					}
 				})

@@ -116,7 +116,7 @@ func sized(t *testing.T, name, version string, bytes int) *resource.Object {
 func TestLargeDeletes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
-		r := newRig(t, memory(t), []*outbox{out}, func(c *informer.StagesConfig) { c.LogBytes, c.SpoolBytes = 1<<20, -1 })
+		r := newRig(t, memory(t), []*outbox{out}, func(c *informer.StagesConfig) { c.ChangeLog.MemoryBytes, c.ChangeLog.SpoolBytes = 1<<20, -1 })
 		const objects, size = 120, 256 << 10
 		testkit.OK(t, r.fifo.BeginReplace(t.Context(), initial))
 		for n := range objects {

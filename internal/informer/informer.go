@@ -27,25 +27,26 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// Env is what all pipelines of a bridge share.
+// Env is shared by all informers of a bridge.
 type Env struct {
 	Cluster   string
 	Client    *reflector.Client
 	DB        *store.DB
 	Committer *checkpoint.Committer
 	Spooler   *changelog.Spooler
-	// Budget is of what all pipelines hold in memory; nil for what each is configured to hold.
+	// Budget bounds the memory of all informers together; nil for the bound of each alone.
 	Budget     *ratelimit.Budget
 	Namespaces *namespaces.Watcher
 	// Sink returns a sink that runs; ok is false when there is none of that name.
 	Sink func(name string) (s Sink, ok bool)
 	// Replicas is nil where there are no other replicas.
 	Replicas Replicas
-	// Owners returns an object's controller, that one's, and so on. OnDelete is called before an
-	// object is forgotten.
+	// Owners returns an object's controller, its controller's controller, and so on. OnDelete is
+	// called before an object is forgotten.
 	Owners   func(obj *resource.Object) []resource.Owner
 	OnDelete func(obj *resource.Object)
-	// Trace returns what makes the traceparent of an informer's events for a sink; may be nil.
+	// Trace returns the function that makes the traceparent of an informer's events for a sink; may
+	// be nil.
 	Trace func(informer, sink string) func(source, id string) string
 	// Watchdog and Identify as in reflector.Config.
 	Watchdog   time.Duration
@@ -65,23 +66,23 @@ type Sink struct {
 type Replicas interface {
 	// OthersLed reports whether another replica leads or has led.
 	OthersLed() bool
-	// Succeeds reports whether others have published this pipeline's changes before, and up to
+	// Succeeds reports whether others have published this informer's changes before, and up to
 	// which version at least.
 	Succeeds(p *Informer) (from resource.Version, led bool)
 }
 
-// Start says how a pipeline begins.
+// Start is how an informer begins.
 type Start struct {
 	// Relist: the position on disk is not enough, so it lists.
 	Relist bool
-	// Unclean: the run of this pipeline before may have sent what is not known on disk.
+	// Unclean: the run of this unit before may have sent events that are not known on disk.
 	Unclean bool
 	// Run is that of processor.Config.
 	Run string
 }
 
-// Informer is one pipeline from the API server to the publishers. Its methods may be called
-// concurrently, but for those of its life.
+// Informer runs one unit, from the API server to the publishers. Its methods may be called
+// concurrently, except those of its life.
 type Informer struct {
 	// Replica, Snapshots and Objects are constant after New.
 	Replica   *Replica
@@ -94,13 +95,13 @@ type Informer struct {
 	log       *slog.Logger
 	fifo      *deltafifo.FIFO
 	indexer   *store.Indexer
-	opened    opened
+	state     openedState
 	stages    *Stages
 	reflector *reflector.Reflector
 	// diverged is set by the controller when a list shows that the server's history is another. The
 	// reflector watches it.
 	diverged *ratelimit.Signal
-	id       uint64 // another for each pipeline, also of the same name
+	id       uint64 // different for each informer, also of one unit
 	start    Start
 	selected *namespaces.Selection // nil without a namespaceSelector
 	metrics  *metric.Scope
@@ -109,220 +110,221 @@ type Informer struct {
 	life     life
 }
 
-// opened is what was found when the state was opened.
-type opened struct {
+// openedState is what was found when the state was opened.
+type openedState struct {
 	at       time.Time
 	saved    resource.Version     // the watermark on disk, "" for none
 	recovery controller.StartCase // what to read with; the first list decides on its gap
 }
 
-// ids counts pipelines.
+// ids counts informers.
 var ids atomic.Uint64
 
 // New opens the state and connects the stages. It starts nothing.
 func New(cfg Config, env Env, start Start) (*Informer, error) {
-	p := &Informer{
+	i := &Informer{
 		cfg: cfg, env: env, name: cfg.Name(), id: ids.Add(1), start: start, life: newLife(),
 		diverged: &ratelimit.Signal{},
 	}
-	p.Replica, p.Snapshots, p.Objects = &Replica{p: p}, &Snapshots{p: p}, &Objects{p: p}
-	p.log = env.Log.With("informer", cfg.Informer)
+	i.Replica, i.Snapshots, i.Objects = &Replica{informer: i}, &Snapshots{informer: i}, &Objects{informer: i}
+	i.log = env.Log.With("informer", cfg.Informer)
 	if cfg.Namespace != "" {
-		p.log = p.log.With("namespace", cfg.Namespace)
+		i.log = i.log.With("namespace", cfg.Namespace)
 	}
-	p.metrics = metric.NewScope(env.Registerer, prometheus.Labels{
+	i.metrics = metric.NewScope(env.Registerer, prometheus.Labels{
 		"informer": cfg.Informer, "resource": cfg.Type.String(), "namespace": cfg.Namespace,
 	})
-	p.accounts = accounts{fifo: env.Budget.Account(), log: env.Budget.Account()}
-	for _, step := range []func() error{p.openState, p.addFIFO, p.addInformer, p.addReflector} {
+	i.accounts = accounts{fifo: env.Budget.Account(), log: env.Budget.Account()}
+	for _, step := range []func() error{i.openState, i.addFIFO, i.addStages, i.addReflector} {
 		if err := step(); err != nil {
-			p.accounts.close()
-			return nil, fmt.Errorf("informer %s: %w", p.name, err)
+			i.accounts.close()
+			return nil, fmt.Errorf("informer %s: %w", i.name, err)
 		}
 	}
-	p.registerMetrics()
-	p.metrics.Begin()
-	env.Committer.Track(p.stages.Log())
-	return p, nil
+	i.registerMetrics()
+	i.metrics.Begin()
+	env.Committer.Track(i.stages.Log())
+	return i, nil
 }
 
-// Name is the Config's.
-func (p *Informer) Name() string { return p.name }
+// Name returns the unit's name.
+func (i *Informer) Name() string { return i.name }
 
-// Config must not be changed.
-func (p *Informer) Config() *Config { return &p.cfg }
+// Config returns the configuration, which must not be changed.
+func (i *Informer) Config() *Config { return &i.cfg }
 
-// Log has the pipeline's attributes.
-func (p *Informer) Log() *slog.Logger { return p.log }
+// Log returns the logger with the informer's attributes.
+func (i *Informer) Log() *slog.Logger { return i.log }
 
-func (p *Informer) openState() (err error) {
-	p.indexer, err = p.env.DB.Indexer(store.IndexerConfig{
-		Name: p.name, Scope: p.cfg.Scope(), Narrowing: p.cfg.narrowing(), Type: p.cfg.Type,
-		ExactBodies: p.cfg.needsExactBodies(),
+func (i *Informer) openState() (err error) {
+	i.indexer, err = i.env.DB.Indexer(store.IndexerConfig{
+		Name: i.name, Scope: i.cfg.Scope(), Narrowing: i.cfg.narrowing(), Type: i.cfg.Type,
+		ExactBodies: i.cfg.needsExactBodies(),
 	})
 	if err != nil {
 		return err
 	}
-	if err := p.redactState(); err != nil {
+	if err := i.redactState(); err != nil {
 		return err
 	}
-	position, errPosition := p.indexer.Meta().Position()
-	pending, errPending := p.indexer.Meta().ListPending()
-	diverged, err := p.indexer.Meta().Diverged()
-	p.opened.saved, p.opened.at = position.Version, time.Now()
-	p.opened.recovery = controller.Recover(&controller.StartState{
-		Diverged: diverged, Pending: pending, Watermark: p.opened.saved != "", Lists: p.lists(),
-		NoSnapshot: p.cfg.Snapshot == SnapshotNever,
+	position, errPosition := i.indexer.Meta().Position()
+	pending, errPending := i.indexer.Meta().ListPending()
+	diverged, err := i.indexer.Meta().Diverged()
+	i.state.saved, i.state.at = position.Version, time.Now()
+	i.state.recovery = controller.Recover(&controller.StartState{
+		Diverged: diverged, Pending: pending, Watermark: i.state.saved != "", Lists: i.lists(),
+		NoSnapshot: i.cfg.Snapshot == SnapshotNever,
 	})
 	return errors.Join(errPosition, errPending, err)
 }
 
-// lists reports whether it lists everything, whatever is known.
-func (p *Informer) lists() bool { return p.cfg.Snapshot == SnapshotAlways || p.start.Relist }
+// lists reports whether the informer lists everything, whatever is known.
+func (i *Informer) lists() bool { return i.cfg.Snapshot == SnapshotAlways || i.start.Relist }
 
-// redactState takes out of the state on disk what is to be taken out now and was not before. It
-// must not come back as the old object of a change, or as the last state of a deleted object.
-func (p *Informer) redactState() error {
-	opts := p.cfg.Parse
-	opts.Type = p.cfg.Type
+// redactState redacts the state on disk by rules that are new. Else a redacted value would come
+// back as the old object of a change, or as the last state of a deleted object.
+func (i *Informer) redactState() error {
+	opts := i.cfg.Parse
+	opts.Type = i.cfg.Type
 	tag := ""
 	if opts.Redacts() {
-		tag = p.cfg.Redaction
+		tag = i.cfg.Redaction
 	}
-	before, err := p.indexer.Meta().Redaction()
+	before, err := i.indexer.Meta().Redaction()
 	if err != nil || before == tag {
 		return err
 	}
 	if tag != "" {
-		if err := changelog.Redact(p.indexer, opts.Again()); err != nil {
+		if err := changelog.Redact(i.indexer, opts.Again()); err != nil {
 			return fmt.Errorf("what the configuration takes out now is still in the state directory, "+
 				"and can't be taken out there: %w", err)
 		}
 	}
-	return p.indexer.Meta().SetRedaction(tag)
+	return i.indexer.Meta().SetRedaction(tag)
 }
 
-// addFIFO bounds it by a quarter of the memory. Deltas pending in the FIFO could as well be in the
-// log: the FIFO only keeps reading and deciding from waiting for each other.
-func (p *Informer) addFIFO() (err error) {
-	p.fifo, err = deltafifo.New(deltafifo.Config{
-		MaxBytes: max(cmp.Or(p.cfg.Memory, 16<<20)/4, 1), Known: p.indexer.Listing(),
-		Resumed: p.From() != "", Account: p.accounts.fifo,
-		Registerer: p.metrics,
+// addFIFO makes the FIFO, with a quarter of the memory. Deltas pending in the FIFO could as well be
+// in the log: the FIFO only keeps reading and deciding from waiting for each other.
+func (i *Informer) addFIFO() (err error) {
+	i.fifo, err = deltafifo.New(deltafifo.Config{
+		MaxBytes: max(cmp.Or(i.cfg.Memory, 16<<20)/4, 1), Known: i.indexer.Listing(),
+		Resumed: i.From() != "", Account: i.accounts.fifo,
+		Registerer: i.metrics,
 	})
 	return err
 }
 
-func (p *Informer) addInformer() (err error) {
+func (i *Informer) addStages() (err error) {
 	var listeners []ListenerConfig
-	for i := range p.cfg.Sinks {
-		listener, err := p.listener(&p.cfg.Sinks[i])
+	for n := range i.cfg.Sinks {
+		listener, err := i.listener(&i.cfg.Sinks[n])
 		if err != nil {
 			return err
 		}
 		listeners = append(listeners, listener)
 	}
 	cfg := StagesConfig{
-		Name: p.name, Type: p.cfg.Type, Shard: p.cfg.Shard,
-		FIFO: p.fifo, Indexer: p.indexer, Committer: p.env.Committer, Listeners: listeners,
-		Spooler: p.env.Spooler, Config: p.controllerConfig(),
-		LogBytes: p.cfg.Memory, LogAccount: p.accounts.log,
-		SpoolBytes: p.spoolBytes(), DropOldest: p.cfg.DropOldest,
-		Selection: p.selection(), Holds: p.holds,
-		Log: p.log.With("resource", p.cfg.Type.String()), Registerer: p.metrics,
+		Name: i.name, Type: i.cfg.Type, Shard: i.cfg.Shard,
+		FIFO: i.fifo, Indexer: i.indexer, Committer: i.env.Committer, Listeners: listeners,
+		ChangeLog: changelog.Config{
+			MemoryBytes: i.cfg.Memory, Account: i.accounts.log, Spooler: i.env.Spooler,
+			SpoolBytes: i.spoolBytes(), DropOldest: i.cfg.DropOldest,
+		},
+		Config: i.controllerConfig(), Selection: i.selection(), HoldsEarlierRun: i.holdsEarlierRun,
+		Log: i.log.With("resource", i.cfg.Type.String()), Registerer: i.metrics,
 	}
-	p.stages, err = NewStages(cfg)
+	i.stages, err = NewStages(cfg)
 	return err
 }
 
-func (p *Informer) controllerConfig() controller.Config {
+func (i *Informer) controllerConfig() controller.Config {
 	cfg := controller.Config{
-		Selector: p.cfg.selector(p.cfg.Filter), OnDelete: p.env.OnDelete,
-		Namespaces: p.cfg.NamespaceSelector != "",
-		Selective:  p.cfg.selective(), Leavable: p.cfg.leavable(),
-		Enterable:  p.cfg.selectsHere() && p.cfg.Snapshot != SnapshotNever,
-		Resnapshot: p.cfg.Snapshot == SnapshotAlways, Unclean: p.start.Unclean,
-		Forgotten: p.forgotten, Diverged: p.diverged,
+		Selector: i.cfg.selector(i.cfg.Filter), OnDelete: i.env.OnDelete,
+		Namespaces: i.cfg.NamespaceSelector != "",
+		Selective:  i.cfg.selective(), Leavable: i.cfg.leavable(),
+		Enterable:  i.cfg.selectsHere() && i.cfg.Snapshot != SnapshotNever,
+		Resnapshot: i.cfg.Snapshot == SnapshotAlways, Unclean: i.start.Unclean,
+		EarlierRuns: i.findEarlierRuns, Diverged: i.diverged,
 	}
-	if p.cfg.Owners {
-		cfg.Owners = p.env.Owners
+	if i.cfg.Owners {
+		cfg.Owners = i.env.Owners
 	}
-	if p.env.Replicas != nil {
-		cfg.Succeeds = func() (resource.Version, bool) { return p.env.Replicas.Succeeds(p) }
+	if i.env.Replicas != nil {
+		cfg.Succeeds = func() (resource.Version, bool) { return i.env.Replicas.Succeeds(i) }
 	}
 	return cfg
 }
 
-func (p *Informer) listener(b *Binding) (l ListenerConfig, err error) {
-	sink, ok := p.env.Sink(b.Sink)
+func (i *Informer) listener(b *Binding) (l ListenerConfig, err error) {
+	sink, ok := i.env.Sink(b.Sink)
 	if !ok {
 		return l, fmt.Errorf("there is no sink %q", b.Sink)
 	}
-	cfg := p.cfg.makerConfig(p.env.Cluster)
-	cfg.Payload, cfg.Types, cfg.Lifts = b.Payload, b.Types, p.cfg.Lifts
-	cfg.Selective = p.cfg.LabelSelector != "" || p.cfg.FieldSelector != ""
-	cfg.Exact = p.cfg.selectsHere() && !p.cfg.leavable()
-	cfg.Omits = p.cfg.omits(b)
-	if p.env.Trace != nil {
-		cfg.Trace = p.env.Trace(p.cfg.Informer, b.Sink)
+	cfg := i.cfg.makerConfig(i.env.Cluster)
+	cfg.Payload, cfg.Types, cfg.Lifts = b.Payload, b.Types, i.cfg.Lifts
+	cfg.Selective = i.cfg.LabelSelector != "" || i.cfg.FieldSelector != ""
+	cfg.Exact = i.cfg.selectsHere() && !i.cfg.leavable()
+	cfg.Omits = i.cfg.omits(b)
+	if i.env.Trace != nil {
+		cfg.Trace = i.env.Trace(i.cfg.Informer, b.Sink)
 	}
-	p.Replica.sinkKeys = append(p.Replica.sinkKeys, sink.Key)
+	i.Replica.sinkKeys = append(i.Replica.sinkKeys, sink.Key)
 	maker, err := event.NewMaker(cfg)
 	return ListenerConfig{
 		Config: processor.Config{
-			Name: b.Sink, Publisher: sink.Publisher, Follows: p.env.Replicas != nil, Maker: maker,
-			Latest: b.Latest, Run: p.start.Run,
+			Name: b.Sink, Publisher: sink.Publisher, Follows: i.env.Replicas != nil, Maker: maker,
+			Latest: b.Latest, Run: i.start.Run,
 		},
-		Selector: p.cfg.selector(b.Filter), Resync: b.Resync, Progress: b.Progress,
+		Selector: i.cfg.selector(b.Filter), Resync: b.Resync, Progress: b.Progress,
 	}, err
 }
 
-// spoolBytes is the bound of the log on disk. Without a state directory that would be memory too,
-// which is bounded already.
-func (p *Informer) spoolBytes() int64 {
-	if p.env.DB.Database().Dir() == "" {
+// spoolBytes returns the bound of the log on disk. Without a state directory that would be memory
+// too, which is bounded already.
+func (i *Informer) spoolBytes() int64 {
+	if i.env.DB.Database().Dir() == "" {
 		return -1
 	}
-	return p.cfg.Spool
+	return i.cfg.Spool
 }
 
-func (p *Informer) addReflector() (err error) {
+func (i *Informer) addReflector() (err error) {
 	cfg := reflector.Config{
-		Client: p.env.Client, Store: p.fifo, Limits: p.cfg.Reflector, Log: p.log,
-		Registerer: p.metrics,
+		Client: i.env.Client, Store: i.fifo, Limits: i.cfg.Reflector, Log: i.log,
+		Registerer: i.metrics,
 	}
-	cfg.Identify = p.env.Identify
-	cfg.Type, cfg.Namespace = p.cfg.Type, p.cfg.Namespace
-	if err := p.addSelectors(&cfg); err != nil {
+	cfg.Identify = i.env.Identify
+	cfg.Type, cfg.Namespace = i.cfg.Type, i.cfg.Namespace
+	if err := i.addSelectors(&cfg); err != nil {
 		return err
 	}
-	cfg.Parse = p.cfg.Parse
-	cfg.Parse.Type = p.cfg.Type
-	cfg.Watchdog = p.watchdog()
-	cfg.Snapshot = p.opened.recovery != controller.Now
-	cfg.From, cfg.Reached = p.From(), p.opened.saved
-	if err := p.addNamespaces(&cfg); err != nil {
+	cfg.Parse = i.cfg.Parse
+	cfg.Parse.Type = i.cfg.Type
+	cfg.Watchdog = i.watchdog()
+	cfg.Snapshot = i.state.recovery != controller.Now
+	cfg.From, cfg.Reached = i.From(), i.state.saved
+	if err := i.addNamespaces(&cfg); err != nil {
 		return err
 	}
-	if !p.cfg.Shard.All() {
+	if !i.cfg.Shard.All() {
 		cfg.Selects = func(obj *resource.Object) bool {
-			return p.cfg.Shard.Has(p.cfg.Type, obj.Namespace, obj.Name)
+			return i.cfg.Shard.Has(i.cfg.Type, obj.Namespace, obj.Name)
 		}
 	}
-	if cfg.Diverged = p.diverged; p.opened.recovery == controller.Rewound {
-		p.diverged.Set()
+	if cfg.Diverged = i.diverged; i.state.recovery == controller.Rewound {
+		i.diverged.Set()
 	}
-	p.reflector, err = reflector.New(cfg)
+	i.reflector, err = reflector.New(cfg)
 	return err
 }
 
-// addSelectors has the API server evaluate the selectors, or the reflector the one of labels.
-func (p *Informer) addSelectors(cfg *reflector.Config) error {
-	cfg.LabelSelector, cfg.FieldSelector = p.cfg.LabelSelector, p.cfg.FieldSelector
-	if !p.cfg.selectsHere() {
+// addSelectors makes the API server evaluate the selectors, or the reflector the one of labels.
+func (i *Informer) addSelectors(cfg *reflector.Config) error {
+	cfg.LabelSelector, cfg.FieldSelector = i.cfg.LabelSelector, i.cfg.FieldSelector
+	if !i.cfg.selectsHere() {
 		return nil
 	}
-	selector, err := labels.Parse(p.cfg.LabelSelector)
+	selector, err := labels.Parse(i.cfg.LabelSelector)
 	if err != nil {
 		return fmt.Errorf("labelSelector: %w", err)
 	}
@@ -331,17 +333,17 @@ func (p *Informer) addSelectors(cfg *reflector.Config) error {
 	return nil
 }
 
-// addNamespaces has the reflector select namespaces, where the pipeline does.
-func (p *Informer) addNamespaces(cfg *reflector.Config) error {
-	if p.cfg.NamespaceSelector == "" {
+// addNamespaces makes the reflector select namespaces, where the configuration does.
+func (i *Informer) addNamespaces(cfg *reflector.Config) error {
+	if i.cfg.NamespaceSelector == "" {
 		return nil
 	}
-	selected, err := p.env.Namespaces.Select(p.cfg.NamespaceSelector)
+	selected, err := i.env.Namespaces.Select(i.cfg.NamespaceSelector)
 	if err != nil {
 		return err
 	}
-	p.selected = selected
-	saved, err := p.indexer.Meta().Namespaces()
+	i.selected = selected
+	saved, err := i.indexer.Meta().Namespaces()
 	if err != nil {
 		return err
 	}
@@ -356,10 +358,10 @@ func (p *Informer) addNamespaces(cfg *reflector.Config) error {
 	return nil
 }
 
-// From is the version after which it resumed, "" for none.
-func (p *Informer) From() resource.Version {
-	if p.lists() || p.opened.recovery == controller.Interrupted {
+// From returns the version after which the informer resumed, "" for none.
+func (i *Informer) From() resource.Version {
+	if i.lists() || i.state.recovery == controller.Interrupted {
 		return ""
 	}
-	return p.opened.saved
+	return i.state.saved
 }

@@ -202,7 +202,7 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 	r.committer.Track(r.informer.Log())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	r.cancel = cancel
-	go func() { _ = cfg.Spooler.Run(ctx) }()
+	go func() { _ = cfg.ChangeLog.Spooler.Run(ctx) }()
 	go func() { r.done <- r.informer.Run(ctx) }()
 	t.Cleanup(cancel)
 	return r
@@ -210,7 +210,7 @@ func newRig(t *testing.T, db *store.DB, outboxes []*outbox, options ...option) *
 
 // waiting has changes wait that long for their listeners before they go to disk.
 func waiting(after time.Duration) option {
-	return func(c *informer.StagesConfig) { c.Spooler = changelog.NewSpooler(after) }
+	return func(c *informer.StagesConfig) { c.ChangeLog.Spooler = changelog.NewSpooler(after) }
 }
 
 // stop closes the FIFO and waits until everything is settled, then commits.
@@ -575,7 +575,7 @@ func TestFullLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		out.hold = true
-		r := newRig(t, memory(t), []*outbox{out}, func(c *informer.StagesConfig) { c.LogBytes = 4096 })
+		r := newRig(t, memory(t), []*outbox{out}, func(c *informer.StagesConfig) { c.ChangeLog.MemoryBytes = 4096 })
 		for i := range 2000 {
 			r.add(fmt.Sprint("pod-", i), fmt.Sprint(100+i))
 			if i%500 == 0 {

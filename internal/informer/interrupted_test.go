@@ -126,7 +126,7 @@ func TestSecondSnapshotGap(t *testing.T) {
 
 			out = newOutbox()
 			r = newRig(t, db, []*outbox{out}, func(c *informer.StagesConfig) {
-				c.Forgotten = func(context.Context) (f controller.EarlierRuns) {
+				c.EarlierRuns = func(context.Context) (f controller.EarlierRuns) {
 					t.Error("the sinks are asked for what this bridge has sent")
 					return f
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/informer/changelog"
 	"github.com/kubebridge/bridge/internal/informer/processor"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
@@ -169,7 +170,7 @@ func TestLatestOldObject(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				options := []option{latest(1), func(c *informer.StagesConfig) { c.Listeners[0].Maker = maker }}
 				if where == "disk" {
-					options = append(options, waiting(20*time.Millisecond), func(c *informer.StagesConfig) { c.LogBytes = 1 })
+					options = append(options, waiting(20*time.Millisecond), func(c *informer.StagesConfig) { c.ChangeLog.MemoryBytes = 1 })
 				}
 				out, all := newOutbox(), newOutbox()
 				r := newRig(t, memory(t), []*outbox{out, all}, options...)
@@ -330,7 +331,7 @@ func TestLatestReadAheadDrop(t *testing.T) {
 		maker, err := event.NewMaker(event.MakerConfig{Cluster: "c", Informer: "all", Type: pods})
 		testkit.OK(t, err)
 		_, err = informer.NewStages(informer.StagesConfig{
-			Name: "all/pods", Type: pods, FIFO: r.fifo, Indexer: ix, Committer: r.committer, DropOldest: true,
+			Name: "all/pods", Type: pods, FIFO: r.fifo, Indexer: ix, Committer: r.committer, ChangeLog: changelog.Config{DropOldest: true},
 			Listeners: []informer.ListenerConfig{{
 				Config: processor.Config{Name: "sink", Publisher: newOutbox(), Maker: maker, Latest: true},
 			}},

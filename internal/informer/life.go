@@ -10,12 +10,7 @@ import (
 	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
-// state is where an informer is in its life. Draining has a reason: Drain. A bridge that stops ends
-// the reading, and needs no reason.
-//
-//	created ──Begin──> running ──Stop──> draining
-//	                      │                  │
-//	                      └─── run returns ──┴──> detached ──Close──> ended
+// state is where an informer is in its life; the diagram is in doc.go.
 type state int
 
 const (
@@ -26,7 +21,7 @@ const (
 	ended                 // its last state is committed
 )
 
-// lifeEvent is what happens to a pipeline.
+// lifeEvent is what happens to an informer.
 type lifeEvent int
 
 const (
@@ -50,22 +45,22 @@ func (s state) after(e lifeEvent) state {
 	case s == detached && e == closed:
 		return ended
 	}
-	panic(fmt.Sprintf("pipeline: event %d in state %d", e, s))
+	panic(fmt.Sprintf("informer: event %d in state %d", e, s))
 }
 
-// Drain is why a pipeline is draining while the bridge runs.
-type Drain string
+// DrainReason is why an informer drains while the bridge runs.
+type DrainReason string
 
 // The reasons to drain.
 const (
-	NotDraining Drain = ""
-	Gone        Drain = "gone"    // the API server does not serve its resource any more
-	Moving      Drain = "moving"  // to another version of the API
-	Changed     Drain = "changed" // the configuration is another
+	NotDraining DrainReason = ""
+	Gone        DrainReason = "gone"    // the API server does not serve its resource any more
+	Moving      DrainReason = "moving"  // to another version of the API
+	Changed     DrainReason = "changed" // the configuration is another
 )
 
-// Cause is the error with which the pipeline stops reading.
-func (d Drain) Cause() error {
+// Cause returns the error with which the informer stops reading.
+func (d DrainReason) Cause() error {
 	switch d {
 	case Gone:
 		return errGone
@@ -86,14 +81,14 @@ var (
 	errAborted = errors.New("ended before everything was sent")
 )
 
-// life is what starts and ends with a pipeline's run.
+// life is what starts and ends with an informer's run.
 type life struct {
 	ended chan struct{}  // closed when run has returned
-	jobs  sync.WaitGroup // beside the pipeline, while it reads
+	jobs  sync.WaitGroup // beside the informer, while it reads
 
 	mu    sync.Mutex // guards all below; held for a few operations in memory
 	state state
-	why   Drain                                // it is to drain; set by Stop
+	why   DrainReason                          // it is to drain; set by Stop
 	stop  context.CancelCauseFunc              // ends reading; set by Begin, as those below
 	abort context.CancelCauseFunc              // ends everything
 	start func(job func(context.Context)) bool // starts a job if it still reads
@@ -101,12 +96,12 @@ type life struct {
 
 func newLife() life { return life{ended: make(chan struct{})} }
 
-// Begin makes the pipeline one that can be stopped, and whose jobs run. Call run in a goroutine of
-// its own. It reads until read ends, and then until everything read is settled, or until hard ends.
-func (p *Informer) Begin(read, hard context.Context) (run func() error) {
+// Begin prepares the informer to be stopped and to run jobs. Call run in a goroutine of its own: it
+// reads until read ends, and then works until everything read is settled, or until hard ends.
+func (i *Informer) Begin(read, hard context.Context) (run func() error) {
 	read, stop := context.WithCancelCause(read)
 	hard, abort := context.WithCancelCause(hard)
-	l := &p.life
+	l := &i.life
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state = l.state.after(begun)
@@ -123,17 +118,17 @@ func (p *Informer) Begin(read, hard context.Context) (run func() error) {
 		defer abort(errDone)
 		defer l.jobs.Wait()
 		defer l.happened(returned) // from now on no job starts
-		return p.run(read, hard, stop)
+		return i.run(read, hard, stop)
 	}
 }
 
-func (p *Informer) run(read, hard context.Context, stop context.CancelCauseFunc) error {
+func (i *Informer) run(read, hard context.Context, stop context.CancelCauseFunc) error {
 	done := make(chan error, 1)
 	go func() {
-		defer p.fifo.Close()
-		done <- p.reflector.Run(read)
+		defer i.fifo.Close()
+		done <- i.reflector.Run(read)
 	}()
-	err := p.stages.Run(hard)
+	err := i.stages.Run(hard)
 	if err != nil {
 		stop(err) // the informer takes nothing of what the reflector reads
 	}
@@ -149,9 +144,9 @@ func (p *Informer) run(read, hard context.Context, stop context.CancelCauseFunc)
 	return err
 }
 
-// Stop has the pipeline read no more, while others run. It ends when everything read is settled.
-func (p *Informer) Stop(why Drain) {
-	l := &p.life
+// Stop stops the reading, while others run. The informer ends when everything read is settled.
+func (i *Informer) Stop(why DrainReason) {
+	l := &i.life
 	l.mu.Lock()
 	l.state, l.why = l.state.after(stopped), why
 	stop := l.stop
@@ -159,53 +154,53 @@ func (p *Informer) Stop(why Drain) {
 	stop(why.Cause())
 }
 
-// Draining is why it drains, if it does for a reason of its own.
-func (p *Informer) Draining() Drain {
-	p.life.mu.Lock()
-	defer p.life.mu.Unlock()
-	return p.life.why
+// Draining returns why the informer drains, if it does for a reason of its own.
+func (i *Informer) Draining() DrainReason {
+	i.life.mu.Lock()
+	defer i.life.mu.Unlock()
+	return i.life.why
 }
 
-// Abort ends a draining pipeline before everything is settled: what its sinks have not acknowledged
-// waits on disk. What has been read is decided before, if that takes no longer than a moment; else
-// it is read again.
-func (p *Informer) Abort(ctx context.Context) {
+// Abort ends a draining informer before everything is settled: changes that its sinks have not
+// acknowledged wait on disk. Deltas that were read are decided before, if that takes no longer than
+// a moment; else they are read again.
+func (i *Informer) Abort(ctx context.Context) {
 	const moment = time.Second
 	select {
-	case <-p.stages.Decided():
+	case <-i.stages.Decided():
 	case <-time.After(moment):
 	case <-ctx.Done():
 	}
-	p.life.mu.Lock()
-	abort := p.life.abort
-	p.life.mu.Unlock()
+	i.life.mu.Lock()
+	abort := i.life.abort
+	i.life.mu.Unlock()
 	abort(errAborted)
 }
 
 // Ended is closed when run has returned.
-func (p *Informer) Ended() <-chan struct{} { return p.life.ended }
+func (i *Informer) Ended() <-chan struct{} { return i.life.ended }
 
-// Spool puts on disk what the sinks have not acknowledged. Call it once, when the pipeline has
-// ended.
-func (p *Informer) Spool() error { return p.stages.End() }
+// Spool puts on disk the changes that the sinks have not acknowledged. Call it once, when the
+// informer has ended.
+func (i *Informer) Spool() error { return i.stages.End() }
 
 // Close commits the last state and unregisters the metrics. It can be called again after an error.
-func (p *Informer) Close() error {
-	if err := p.env.Committer.Untrack(p.stages.Log()); err != nil {
+func (i *Informer) Close() error {
+	if err := i.env.Committer.Untrack(i.stages.Log()); err != nil {
 		return err
 	}
-	p.release()
-	p.life.happened(closed)
+	i.release()
+	i.life.happened(closed)
 	return nil
 }
 
-// release gives back what the pipeline shares with others.
-func (p *Informer) release() {
-	p.metrics.End()
-	p.accounts.close()
+// release returns what the informer shares with others.
+func (i *Informer) release() {
+	i.metrics.End()
+	i.accounts.close()
 }
 
-// accounts are what the pipeline holds of the Env's Budget.
+// accounts are the informer's shares of the Env's Budget.
 type accounts struct{ fifo, log *ratelimit.Account }
 
 func (a *accounts) close() {
@@ -213,15 +208,15 @@ func (a *accounts) close() {
 	a.log.Close()
 }
 
-// IsClean reports whether all that was sent is known: whether what the run before may have sent was
-// read back, or listed.
-func (p *Informer) IsClean() bool { return p.stages.IsClean() }
+// IsClean reports whether every event ever sent is known: events that the run before may have sent
+// were read back, or listed.
+func (i *Informer) IsClean() bool { return i.stages.IsClean() }
 
-// Go runs a job beside the pipeline while it reads, and reports whether it does.
-func (p *Informer) Go(job func(context.Context)) bool {
-	p.life.mu.Lock()
-	defer p.life.mu.Unlock()
-	return p.life.state == running && p.life.start(job)
+// Go runs a job beside the informer while it reads, and reports whether it does.
+func (i *Informer) Go(job func(context.Context)) bool {
+	i.life.mu.Lock()
+	defer i.life.mu.Unlock()
+	return i.life.state == running && i.life.start(job)
 }
 
 func (l *life) happened(e lifeEvent) {

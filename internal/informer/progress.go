@@ -11,86 +11,82 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Delivery finds up to which version all sinks of a pipeline have acknowledged everything. The
-// watermark does not say that: it also passes what lies on this replica's disk, which no other
-// replica can read. While something lies there, each watermark is kept with the end of the log at
+// Delivery finds up to which version all sinks of an informer have acknowledged everything. The
+// watermark does not show that: it also passes changes that lie on this replica's disk, which no
+// other replica can read. While some lie there, each watermark is kept with the end of the log at
 // that time, and counts when every listener is past that position.
 //
-// With a namespaceSelector, versions of objects do not say whether the leader has sent them: of a
+// With a namespaceSelector, versions of objects do not show whether the leader has sent them: of a
 // namespace that enters the selection it sends objects of any age, and it may not know of that yet.
-// So a Delivery also finds up to which version of the Namespaces the selection was applied, and
-// what came of it was acknowledged.
+// So a Delivery also finds up to which version of the Namespaces the selection was applied, and its
+// changes acknowledged.
 //
 // Where a sink is unavailable, the others continue: so a Delivery also finds how far each of them
-// is.
+// is. The newest version of a quiet resource is not complete until a later one or a bookmark comes.
+// So a Delivery also names the objects of that version, once everything is acknowledged.
 //
-// The newest version of a quiet resource is not complete until a later one or a bookmark comes. So
-// a Delivery also says of which objects it is, once everything is acknowledged.
-//
-// All are samples, so no change carries them. The price: progress is as fine as the leader looks,
-// once a second.
-//
-// It is owned by one goroutine, and outlives the pipeline of its name.
+// All are samples, so no change carries them. The price: progress is as fine as the leader samples
+// it, once a second. A Delivery is owned by one goroutine, and outlives the informer of its unit.
 type Delivery struct {
-	id      uint64 // of the pipeline that samples are of
-	scope   string
-	at      resource.Version
-	epoch   int
-	samples []sample
-	ends    []sample // of the log; for the sinks that are further than all
-	further map[string]resource.Version
-	front   *standby.NewestVersion // the last one that at has not passed; nil for none
-	hasAll  bool                   // at and front are all that is in the log
-	newest  resource.Version       // that the log has had in this epoch, over all its lives
+	id            uint64 // of the informer that the samples are of
+	scope         string
+	at            resource.Version
+	epoch         int
+	samples       []sample
+	ends          []sample // of the log; for the sinks that are further than all
+	further       map[string]resource.Version
+	newestVersion *standby.NewestVersion // the last one that at has not passed; nil for none
+	hasAll        bool                   // at and newestVersion are all that is in the log
+	newest        resource.Version       // that the log has had in this epoch, over all its lives
 
 	selection resource.Version        // of the Namespaces, that is acknowledged
 	selecting sample                  // that is pending; no version for none
-	applied   *reflector.NamespaceSet // a selection that the pipeline's state has applied
+	applied   *reflector.NamespaceSet // a selection that the informer's state has applied
 }
 
 // sample says that everything up to a version is in the log before a position.
 type sample = changelog.VersionReached
 
-// maxSamples bounds what is kept while a sink is unavailable for long; with more, every other one
-// is forgotten.
+// maxSamples bounds the samples while a sink is unavailable for long; with more, every other one is
+// dropped.
 const maxSamples = 512
 
-// NewDelivery begins where the leader before stood.
+// NewDelivery begins at the progress of the leader before.
 func (r *Replica) NewDelivery(from *standby.Unit) *Delivery {
 	return &Delivery{
-		id: r.p.id, scope: r.p.cfg.ReplicaScope(),
-		at: from.Delivered, further: from.Further, front: from.Front, epoch: from.Epoch,
+		id: r.informer.id, scope: r.informer.cfg.ReplicaScope(),
+		at: from.Delivered, further: from.Further, newestVersion: from.Front, epoch: from.Epoch,
 		selection: from.Selection,
 	}
 }
 
-// Continues reports whether the Delivery is of this pipeline or one before it with the same scope.
+// Continues reports whether the Delivery is of this informer or an earlier one with the same scope.
 // Then it continues with this one.
-func (d *Delivery) Continues(p *Informer) bool {
-	if d.scope != p.cfg.ReplicaScope() {
+func (d *Delivery) Continues(i *Informer) bool {
+	if d.scope != i.cfg.ReplicaScope() {
 		return false
 	}
-	if d.id != p.id { // positions in the log of the pipeline before say nothing about this one's
-		d.id, d.samples, d.ends, d.selecting, d.applied = p.id, nil, nil, sample{}, nil
+	if d.id != i.id { // positions in another log
+		d.id, d.samples, d.ends, d.selecting, d.applied = i.id, nil, nil, sample{}, nil
 	}
 	return true
 }
 
-// Progress returns the progress of now.
-func (d *Delivery) Progress(p *Informer) (standby.Unit, error) {
+// Progress returns the current progress.
+func (d *Delivery) Progress(i *Informer) (standby.Unit, error) {
 	d.hasAll = false // until the log was looked at
-	epoch, err := p.indexer.Meta().Epoch()
+	epoch, err := i.indexer.Meta().Epoch()
 	if err != nil {
 		return standby.Unit{}, err
 	}
 	// The versions are read before the positions: what they cover is in the log by then.
-	selection, err := d.appliedSelection(p)
+	selection, err := d.appliedSelection(i)
 	if err != nil {
 		return standby.Unit{}, err
 	}
-	log := p.stages.Log().Delivered()
-	if again, err := p.indexer.Meta().Epoch(); err != nil || again != epoch {
-		return d.unit(p), err // the server's history went back at this moment
+	log := i.stages.Log().Delivered()
+	if again, err := i.indexer.Meta().Epoch(); err != nil || again != epoch {
+		return d.unit(i), err // the server's history went back at this moment
 	}
 	if epoch.Number != d.epoch { // versions of the epoch before can't be compared
 		*d = Delivery{id: d.id, scope: d.scope, epoch: epoch.Number, selection: d.selection}
@@ -99,38 +95,39 @@ func (d *Delivery) Progress(p *Informer) (standby.Unit, error) {
 	if !epoch.Open { // else the versions are of the epoch before
 		d.samples = addSample(d.samples, log.Settled, d.at)
 		d.samples, d.at = passed(d.samples, log.Low, d.at)
-		d.addFurther(p.Replica.sinkKeys, &log)
-		d.addFront(&log)
+		d.addFurther(i.Replica.sinkKeys, &log)
+		d.addNewestVersion(&log)
 	}
-	return d.unit(p), nil
+	return d.unit(i), nil
 }
 
-// addFront looks what of the version after d.at is delivered. The last front stays until d.at has
-// passed it: after a reload the log may not know of that version yet.
-func (d *Delivery) addFront(log *changelog.Delivered) {
+// addNewestVersion finds which objects of the version after d.at are delivered. The last
+// NewestVersion stays until d.at has passed it: after a reload the log may not know of that version
+// yet.
+func (d *Delivery) addNewestVersion(log *changelog.Delivered) {
 	if d.newest == "" || log.Newest.Newer(d.newest) {
 		d.newest = log.Newest
 	}
-	d.hasAll = log.Front != nil
+	d.hasAll = log.NewestVersion != nil
 	switch {
 	case d.hasAll:
-		d.front = (*standby.NewestVersion)(log.Front)
-	case d.front != nil && d.front.Version.NotNewer(d.at):
-		d.front = nil
+		d.newestVersion = (*standby.NewestVersion)(log.NewestVersion)
+	case d.newestVersion != nil && d.newestVersion.Version.NotNewer(d.at):
+		d.newestVersion = nil
 	}
 }
 
-// Frontier is what the progress has to reach before it covers all that sinks have acknowledged up
-// to a moment.
+// Frontier is what the progress has to reach before it covers everything that sinks have
+// acknowledged up to a moment.
 type Frontier struct {
 	epoch             int
 	newest, selection resource.Version
 }
 
-// Frontier is that of the last Progress. Items of a list that has not ended are not in it.
-func (d *Delivery) Frontier(p *Informer) Frontier {
+// Frontier returns that of the last Progress, without items of a list that has not ended.
+func (d *Delivery) Frontier(i *Informer) Frontier {
 	f := Frontier{epoch: d.epoch, newest: d.newest}
-	if last := p.selection(); last != nil {
+	if last := i.selection(); last != nil {
 		f.selection = last()
 	}
 	return f
@@ -147,21 +144,21 @@ func (d *Delivery) Covers(f *Frontier, sinkKey string) bool {
 		return d.epoch > f.epoch && at != ""
 	case f.selection != "" && !f.selection.NotNewer(d.selection):
 		return false
-	case f.newest == "" || d.hasAll && f.newest.NotNewer(d.front.Version):
+	case f.newest == "" || d.hasAll && f.newest.NotNewer(d.newestVersion.Version):
 		return true
 	default:
 		return f.newest.NotNewer(at)
 	}
 }
 
-func (d *Delivery) unit(p *Informer) standby.Unit {
+func (d *Delivery) unit(i *Informer) standby.Unit {
 	return standby.Unit{
-		Scope: p.cfg.ReplicaScope(), Delivered: d.at, Further: d.further, Front: d.front,
-		Epoch: d.epoch, Selection: d.selection, Selectors: p.indexer.Meta().Selection(),
+		Scope: i.cfg.ReplicaScope(), Delivered: d.at, Further: d.further, Front: d.newestVersion,
+		Epoch: d.epoch, Selection: d.selection, Selectors: i.indexer.Meta().Selection(),
 	}
 }
 
-// addFurther looks how far each sink is.
+// addFurther finds how far each sink is.
 func (d *Delivery) addFurther(sinkKeys []string, log *changelog.Delivered) {
 	d.ends = addSample(d.ends, log.End, d.at)
 	var further map[string]resource.Version
@@ -182,7 +179,7 @@ func (d *Delivery) addFurther(sinkKeys []string, log *changelog.Delivered) {
 	d.ends, _ = passed(d.ends, log.Lowest, d.at)
 }
 
-// addSample adds a sample, unless it says what is known.
+// addSample adds a sample, unless its version is known already.
 func addSample(samples []sample, s sample, known resource.Version) []sample {
 	n := len(samples)
 	if s.Version == "" || s.Version == known || n > 0 && samples[n-1].Version == s.Version {
@@ -198,8 +195,8 @@ func addSample(samples []sample, s sample, known resource.Version) []sample {
 	return samples
 }
 
-// passed returns what is left of the samples before a position, and the version of the last before
-// it; at where there is none.
+// passed removes the samples before a position, and returns the version of the last of them; at
+// where there is none.
 func passed(
 	samples []sample, low changelog.Position, at resource.Version,
 ) ([]sample, resource.Version) {
@@ -225,17 +222,17 @@ func (d *Delivery) addSelection(version resource.Version, low, next changelog.Po
 	}
 }
 
-// appliedSelection is the version of the Namespaces whose selection is applied: what came of it is
-// in the log, or settled. "" while it is not.
-func (d *Delivery) appliedSelection(p *Informer) (resource.Version, error) {
-	if p.selected == nil {
+// appliedSelection returns the version of the Namespaces whose selection is applied: its changes
+// are in the log, or settled. "" while it is not.
+func (d *Delivery) appliedSelection(i *Informer) (resource.Version, error) {
+	if i.selected == nil {
 		return "", nil
 	}
-	set, seen := p.selected.AsOf()
+	set, seen := i.selected.AsOf()
 	if set == nil || set == d.applied {
 		return seen, nil
 	}
-	saved, err := p.indexer.Meta().Namespaces()
+	saved, err := i.indexer.Meta().Namespaces()
 	if err != nil {
 		return "", err
 	}
@@ -253,43 +250,42 @@ func (d *Delivery) appliedSelection(p *Informer) (resource.Version, error) {
 	return seen, nil
 }
 
-// selection returns the version of the last change of what is selected; nil where there are no
-// other replicas to compare it with.
-func (p *Informer) selection() func() resource.Version {
-	if p.cfg.NamespaceSelector == "" || p.env.Replicas == nil {
+// selection returns a function for the version of the last change of the selection; nil where there
+// are no other replicas to compare it with.
+func (i *Informer) selection() func() resource.Version {
+	if i.cfg.NamespaceSelector == "" || i.env.Replicas == nil {
 		return nil
 	}
-	return func() resource.Version { return p.selected.LastChange() } // there is none yet
+	return func() resource.Version { return i.selected.LastChange() } // there is none yet
 }
 
-// Replica is a pipeline among those of the same name in other replicas.
+// Replica is an informer among those of the same unit in other replicas.
 type Replica struct {
-	p *Informer
+	informer *Informer
 	// sinkKeys are the Keys of the sinks, by listener.
 	sinkKeys []string
 }
 
 // Follow gives the listeners what the leader has delivered to their sinks. ended: the leader has
-// ended the pipeline, after everything was delivered.
+// ended the unit, after everything was delivered.
 func (r *Replica) Follow(delivered func(sinkKey string) standby.Unit, ended bool) {
 	for n, key := range r.sinkKeys {
-		r.p.stages.Follow(n, delivered(key), ended)
+		r.informer.stages.Follow(n, delivered(key), ended)
 	}
 }
 
-// Lead has the listeners send what the leader before has not delivered.
-func (r *Replica) Lead() { r.p.stages.Lead() }
+// Lead makes the listeners send everything that the leader before has not delivered.
+func (r *Replica) Lead() { r.informer.stages.Lead() }
 
-// Held is how many entries at most are pending, over all sinks, until the leader has delivered
-// them.
+// Held returns how many entries at most, over all sinks, the leader has not delivered.
 func (r *Replica) Held() (n int) {
-	for _, l := range r.p.stages.Status().Listeners {
+	for _, l := range r.informer.stages.Status().Listeners {
 		n += l.Held
 	}
 	return n
 }
 
-// SinkKeys are the keys of the sinks that the pipeline sends to, sorted, never nil.
+// SinkKeys returns the keys of the informer's sinks, sorted, never nil.
 func (r *Replica) SinkKeys() []string {
 	keys := append([]string{}, r.sinkKeys...)
 	slices.Sort(keys)
@@ -297,32 +293,32 @@ func (r *Replica) SinkKeys() []string {
 }
 
 // Adopt takes over from the leader's progress how often the server's history went back and how
-// often the selection changed, when the pipeline knows nothing itself. Call it before Begin.
+// often the selection changed, when this replica knows nothing itself. Call it before Begin.
 func (r *Replica) Adopt(progress *standby.Unit) error {
 	return errors.Join(r.adoptEpoch(progress.Epoch),
-		r.p.indexer.Meta().AdoptSelection(progress.Selectors))
+		r.informer.indexer.Meta().AdoptSelection(progress.Selectors))
 }
 
 func (r *Replica) adoptEpoch(number int) error {
-	empty, err := r.p.indexer.Empty()
-	if err != nil || !empty || r.p.stages.Log().Status().Watermark != "" {
+	empty, err := r.informer.indexer.Empty()
+	if err != nil || !empty || r.informer.stages.Log().Status().Watermark != "" {
 		return err
 	}
-	own, err := r.p.indexer.Meta().Epoch()
+	own, err := r.informer.indexer.Meta().Epoch()
 	if err != nil || own.Open || own.Number >= number {
 		return err
 	}
-	return r.p.indexer.Meta().AdoptEpoch(number)
+	return r.informer.indexer.Meta().AdoptEpoch(number)
 }
 
-// History is the version since which the pipeline has seen everything, in an epoch of the server's
-// history. ok is false while a list is under way, and before the first.
-func (r *Replica) History() (from resource.Version, epoch int, ok bool) {
-	return r.p.stages.History()
+// SeenSince returns the version since which the informer has seen everything, in an epoch of the
+// server's history. ok is false during a list, and before the first.
+func (r *Replica) SeenSince() (from resource.Version, epoch int, ok bool) {
+	return r.informer.stages.SeenSince()
 }
 
-// Began is when the pipeline's state was opened.
-func (r *Replica) Began() time.Time { return r.p.opened.at }
+// Began returns when the informer's state was opened.
+func (r *Replica) Began() time.Time { return r.informer.state.at }
 
-// Selectors is how often another selector of namespaces was configured.
-func (r *Replica) Selectors() int { return r.p.indexer.Meta().Selection() }
+// Selectors returns how often another selector of namespaces was configured.
+func (r *Replica) Selectors() int { return r.informer.indexer.Meta().Selection() }

@@ -15,10 +15,10 @@ import (
 
 // A flood of updates leaves stale bodies on disk: earlier states than were sent. They are refreshed
 // when it is over, slowly: one request a second, a page of 500 objects or one by its name, of one
-// pipeline after the other, and only while bodies are written as they come.
+// informer after the other, and only while bodies are written as they come.
 const (
 	refreshPause = time.Second // between two requests
-	// A pipeline's next pass comes after a time that doubles while passes refresh nothing.
+	// An informer's next pass comes after a time that doubles while passes refresh nothing.
 	refreshAgain, refreshAgainMost = time.Minute, time.Hour
 )
 
@@ -28,30 +28,29 @@ var errFlood = errors.New("there is a flood of updates again")
 // errPaused ends a pass: an operator wants no requests.
 var errPaused = errors.New("the informer is paused")
 
-// bodyRefresh is what a pipeline knows of its passes.
+// bodyRefresh is when the next pass of an informer is due, and its metrics.
 type bodyRefresh struct {
 	objects  *metric.Counter
 	requests *metric.Counters
-	// due is when the next pass may begin; wait is the time before it. Owned by who calls
+	// due is when the next pass may begin; wait is the time before it. Owned by the caller of
 	// RefreshBodies.
 	due  time.Time
 	wait time.Duration
 }
 
-// RefreshBodies makes one pass over the stale bodies, if there are some and it is time for it, and
-// returns when the pass has ended. isQuiet is asked before each request. Calls come one after
-// another.
-func (p *Informer) RefreshBodies(isQuiet func() bool) {
-	if !p.refreshDue() {
+// RefreshBodies makes one pass over the stale bodies, if there are some and a pass is due, and
+// returns when it has ended. It calls isQuiet before each request. Calls come one after another.
+func (i *Informer) RefreshBodies(isQuiet func() bool) {
+	if !i.refreshDue() {
 		return
 	}
 	over, began := make(chan struct{}), time.Now()
-	started := p.Go(func(ctx context.Context) {
+	started := i.Go(func(ctx context.Context) {
 		defer close(over)
-		pass := &refreshPass{p: p, pause: refreshPause, isQuiet: isQuiet}
+		pass := &refreshPass{informer: i, pause: refreshPause, isQuiet: isQuiet}
 		err := pass.run(ctx)
-		p.refresh.passed(pass.done > 0, err)
-		log := p.log.With("resource", p.cfg.Type.String(), "objects", pass.done, "requests",
+		i.refresh.passed(pass.done > 0, err)
+		log := i.log.With("resource", i.cfg.Type.String(), "objects", pass.done, "requests",
 			pass.requests,
 			"took", time.Since(began).Round(time.Millisecond).String())
 		switch {
@@ -70,13 +69,13 @@ func (p *Informer) RefreshBodies(isQuiet func() bool) {
 	}
 }
 
-func (p *Informer) refreshDue() bool {
-	if p.indexer.StaleBodies().Count() == 0 || time.Now().Before(p.refresh.due) ||
-		p.Draining() != NotDraining || p.Snapshots.busy.Load() {
+func (i *Informer) refreshDue() bool {
+	if i.indexer.StaleBodies().Count() == 0 || time.Now().Before(i.refresh.due) ||
+		i.Draining() != NotDraining || i.Snapshots.busy.Load() {
 		return false
 	}
-	r := p.reflector.Status()
-	return r.Phase == reflector.Watching && r.LastError == "" && p.synced(&r)
+	r := i.reflector.Status()
+	return r.Phase == reflector.Watching && r.LastError == "" && i.synced(&r)
 }
 
 // passed sets when the next pass may begin.
@@ -100,23 +99,23 @@ func (b *bodyRefresh) asked(err error) {
 	b.requests.With(outcome).Inc()
 }
 
-// refreshNow refreshes all stale bodies, for a caller that waits for it. When it returns nil, what
-// is stale still has changed since it was called, and its change is in flight to the sinks.
-func (p *Informer) refreshNow(ctx context.Context) error {
+// refreshNow refreshes all stale bodies. When it returns nil, an object that is still stale has
+// changed since, and its change is in flight to the sinks.
+func (i *Informer) refreshNow(ctx context.Context) error {
 	// What the sinks have is what the objects are compared with.
-	if err := p.stages.Log().Commit(); err != nil {
+	if err := i.stages.Log().Commit(); err != nil {
 		return err
 	}
 	const pause = 200 * time.Millisecond
-	return (&refreshPass{p: p, pause: pause, isQuiet: func() bool { return true }}).run(ctx)
+	return (&refreshPass{informer: i, pause: pause, isQuiet: func() bool { return true }}).run(ctx)
 }
 
-// refreshPass reads objects from the API server and writes those of exactly the version that was
-// settled. What is newer there comes by the watch.
+// refreshPass reads objects from the API server and writes those of exactly the settled version.
+// The watch brings newer ones.
 type refreshPass struct {
-	p       *Informer
-	pause   time.Duration // between two requests
-	isQuiet func() bool   // asked before each request
+	informer *Informer
+	pause    time.Duration // between two requests
+	isQuiet  func() bool   // asked before each request
 
 	read     []store.Body // not written yet
 	bytes    int
@@ -136,12 +135,12 @@ const (
 
 // run asks for each stale object by its name, or for pages of all, whichever takes fewer requests.
 func (r *refreshPass) run(ctx context.Context) error {
-	n := r.p.indexer.StaleBodies().Count()
+	n := r.informer.indexer.StaleBodies().Count()
 	if n == 0 {
 		return nil
 	}
 	err := reflector.ErrNotByName
-	if all := r.p.Objects.Count(); all != nil && n <= *all/r.p.reflector.PageSize()+1 {
+	if all := r.informer.Objects.Count(); all != nil && n <= *all/r.informer.reflector.PageSize()+1 {
 		err = r.byName(ctx)
 	}
 	if errors.Is(err, reflector.ErrNotByName) {
@@ -156,7 +155,7 @@ func (r *refreshPass) run(ctx context.Context) error {
 func (r *refreshPass) byPages(ctx context.Context) error {
 	for token := ""; ; {
 		err := r.request(ctx, func() error {
-			next, unread, err := r.p.reflector.LookPage(ctx, token, r.add)
+			next, unread, err := r.informer.reflector.ReadPage(ctx, token, r.add)
 			r.unread += unread
 			if err == nil {
 				token = next
@@ -171,13 +170,13 @@ func (r *refreshPass) byPages(ctx context.Context) error {
 
 func (r *refreshPass) byName(ctx context.Context) error {
 	for last := resource.Key(""); ; {
-		keys, err := r.p.indexer.StaleBodies().From(last, refreshAtOnce)
+		keys, err := r.informer.indexer.StaleBodies().From(last, refreshAtOnce)
 		if err != nil || len(keys) == 0 {
 			return err
 		}
 		for _, key := range keys {
 			err := r.request(ctx, func() error {
-				unread, err := r.p.reflector.LookFor(ctx, key, r.add)
+				unread, err := r.informer.reflector.ReadObject(ctx, key, r.add)
 				r.unread += unread
 				return err
 			})
@@ -203,14 +202,14 @@ func (r *refreshPass) request(ctx context.Context, send func() error) error {
 			return err
 		}
 		switch {
-		case r.p.reflector.Paused():
+		case r.informer.reflector.Paused():
 			return errPaused
 		case !r.isQuiet():
 			return errFlood
 		}
 		err := send()
 		r.requests++
-		r.p.refresh.asked(err)
+		r.informer.refresh.asked(err)
 		if err == nil || try == refreshTries || ctx.Err() != nil ||
 			errors.Is(err, reflector.ErrNotByName) {
 			return err
@@ -222,7 +221,7 @@ func (r *refreshPass) request(ctx context.Context, send func() error) error {
 // add keeps an object whose body is stale, until it is written.
 func (r *refreshPass) add(obj *resource.Object) error {
 	key := obj.Key()
-	isStale, err := r.p.indexer.StaleBodies().Has(key)
+	isStale, err := r.informer.indexer.StaleBodies().Has(key)
 	if err != nil || !isStale {
 		return err
 	}
@@ -233,25 +232,25 @@ func (r *refreshPass) add(obj *resource.Object) error {
 	return r.write()
 }
 
-// write commits what was read, as far as it is still what was settled.
+// write commits the objects that were read, where their version is still the settled one.
 func (r *refreshPass) write() error {
 	if len(r.read) == 0 {
 		return nil
 	}
 	read := r.read
 	r.read, r.bytes = nil, 0
-	r.p.stages.Log().RefreshBodies(read)
-	if err := r.p.stages.Log().Commit(); err != nil {
+	r.informer.stages.Log().RefreshBodies(read)
+	if err := r.informer.stages.Log().Commit(); err != nil {
 		return err
 	}
 	for _, body := range read {
-		isStale, err := r.p.indexer.StaleBodies().Has(body.Key)
+		isStale, err := r.informer.indexer.StaleBodies().Has(body.Key)
 		if err != nil {
 			return err
 		}
 		if !isStale {
 			r.done++
-			r.p.refresh.objects.Inc()
+			r.informer.refresh.objects.Inc()
 		}
 	}
 	return nil

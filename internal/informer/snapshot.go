@@ -14,13 +14,15 @@ import (
 )
 
 var (
-	// ErrBusy is returned by Check while the one before is still being sent.
+	// ErrBusy is returned by Check while an earlier snapshot is still being sent.
 	ErrBusy = errors.New("a snapshot is being sent already")
-	// ErrUnknown is returned for an informer or a sink that there is not.
+	// ErrUnknown is returned for the name of an informer or a sink that does not exist.
 	ErrUnknown = errors.New("there is none of this name")
+	// ErrNotSynced is returned before the first population: the known objects are not all.
+	ErrNotSynced = errors.New("it is not in sync with the API server yet")
 )
 
-// SnapshotRequest says what is to be sent again. Zero values mean all.
+// SnapshotRequest selects the objects that are to be sent again. Zero values mean all.
 type SnapshotRequest struct {
 	Informer string
 	// Resource as resource.Type prints it: "pods", "deployments.apps".
@@ -30,39 +32,39 @@ type SnapshotRequest struct {
 	Sink      string
 }
 
-// Selects reports whether a request is about this pipeline.
+// Selects reports whether a request is about this unit.
 func (r *SnapshotRequest) Selects(c *Config) bool {
 	return (r.Resource == "" || c.Type.String() == r.Resource || c.Type.Resource == r.Resource) &&
 		(r.Namespace == "" || c.Type.Namespaced && (c.Namespace == "" || c.Namespace == r.Namespace))
 }
 
-// Snapshots sends all objects of a pipeline again, or some of them, on request.
+// Snapshots sends all objects of an informer again, or some of them, on request.
 type Snapshots struct {
-	p    *Informer
-	busy atomic.Bool // one that was started is being sent
+	informer *Informer
+	busy     atomic.Bool // one that was started is being sent
 }
 
-// Check returns why the pipeline can't send a snapshot now.
+// Check returns why the informer can't send a snapshot now.
 func (s *Snapshots) Check(req *SnapshotRequest) error {
-	p := s.p
+	i := s.informer
 	switch {
-	case p.Draining() != NotDraining:
-		return fmt.Errorf("informer %s: it is being stopped", p.name)
-	case !p.stages.HasSynced():
-		return fmt.Errorf("informer %s: %w", p.name, ErrNotSynced)
+	case i.Draining() != NotDraining:
+		return fmt.Errorf("informer %s: it is being stopped", i.name)
+	case !i.stages.HasSynced():
+		return fmt.Errorf("informer %s: %w", i.name, ErrNotSynced)
 	case s.busy.Load():
-		return fmt.Errorf("informer %s: %w", p.name, ErrBusy)
-	case req.Sink != "" && !p.cfg.sendsTo(req.Sink):
-		return fmt.Errorf("informer %s sends nothing to a sink %s: %w", p.name, req.Sink, ErrUnknown)
+		return fmt.Errorf("informer %s: %w", i.name, ErrBusy)
+	case req.Sink != "" && !i.cfg.sendsTo(req.Sink):
+		return fmt.Errorf("informer %s sends nothing to a sink %s: %w", i.name, req.Sink, ErrUnknown)
 	}
 	return nil
 }
 
-// Start sends a snapshot beside everything else. It reports whether the pipeline still reads. round
-// is another for each request.
+// Start sends a snapshot beside everything else. It reports whether the informer still reads. round
+// is different for each request.
 func (s *Snapshots) Start(req *SnapshotRequest, round int64) bool {
 	s.busy.Store(true)
-	started := s.p.Go(func(ctx context.Context) {
+	started := s.informer.Go(func(ctx context.Context) {
 		defer s.busy.Store(false)
 		s.Send(ctx, req, round)
 	})
@@ -72,13 +74,13 @@ func (s *Snapshots) Start(req *SnapshotRequest, round int64) bool {
 	return started
 }
 
-// Send sends a snapshot; the log says what became of it.
+// Send sends a snapshot, and logs the result.
 func (s *Snapshots) Send(ctx context.Context, req *SnapshotRequest, round int64) {
-	p := s.p
-	log := p.log.With("resource", p.cfg.Type.String(), "round", round)
+	i := s.informer
+	log := i.log.With("resource", i.cfg.Type.String(), "round", round)
 	log.Info("sending a snapshot that was asked for")
-	incomplete := p.refreshNow(ctx)
-	n, stale, err := p.stages.Snapshot(ctx,
+	incomplete := i.refreshNow(ctx)
+	n, stale, err := i.stages.Snapshot(ctx,
 		SyncRequest{
 			Round: round, Sink: req.Sink, Namespace: req.Namespace, Wants: req.wants(),
 		})
@@ -102,7 +104,7 @@ func (s *Snapshots) Send(ctx context.Context, req *SnapshotRequest, round int64)
 	}
 }
 
-// wants reports which objects of the namespace are asked for; nil for all.
+// wants returns a function that reports which objects of the namespace are requested; nil for all.
 func (r *SnapshotRequest) wants() func(func() (*resource.Object, error)) (bool, error) {
 	if r.Selector == nil {
 		return nil
@@ -124,11 +126,7 @@ func (r *SnapshotRequest) wants() func(func() (*resource.Object, error)) (bool, 
 	}
 }
 
-// ErrNotSynced is returned by Snapshot before the first population: what is known is not
-// everything.
-var ErrNotSynced = errors.New("it is not in sync with the API server yet")
-
-// SyncRequest says what is to be sent again.
+// SyncRequest selects the objects of Stages.Snapshot.
 type SyncRequest struct {
 	// Round distinguishes one snapshot from another, and is in the ids of its events. Not 0.
 	Round int64
@@ -136,44 +134,44 @@ type SyncRequest struct {
 	Sink string
 	// Namespace of the objects; "" for all.
 	Namespace string
-	// Wants reports whether an object is meant; nil for all. object gives its state, which may be
-	// nil.
+	// Wants reports whether an object is selected; nil for all. object returns its state, which may
+	// be nil.
 	Wants func(object func() (*resource.Object, error)) (bool, error)
 }
 
-// Snapshot queues a Synced of every object that is meant, as it is known when its turn comes, in
-// order with its changes. It gives their number, and that of those which are known in an earlier
-// state only (store.IndexerConfig.ExactBodies): an earlier state must not come behind a later one.
-// It reads no list, and waits while the FIFO is full. When the FIFO is closed, or ctx ends, it
-// returns why.
-func (i *Stages) Snapshot(ctx context.Context, s SyncRequest) (queued, stale int, err error) {
-	if !i.HasSynced() {
+// Snapshot queues a Synced of every selected object, in order with its changes: the event has the
+// state that is known when its turn comes. It returns the number of objects, and the number of
+// stale ones, of which only an earlier state is known (store.IndexerConfig.ExactBodies): an earlier
+// state must not come behind a later one. It reads no list, and waits while the FIFO is full. When
+// the FIFO is closed, or ctx ends, it returns the reason.
+func (s *Stages) Snapshot(ctx context.Context, req SyncRequest) (queued, stale int, err error) {
+	if !s.HasSynced() {
 		return 0, 0, ErrNotSynced
 	}
-	listeners := i.log.Set(nil)
-	if s.Sink != "" {
-		listeners = i.log.Set([]string{s.Sink})
+	listeners := s.log.ListenersOf(nil)
+	if req.Sink != "" {
+		listeners = s.log.ListenersOf([]string{req.Sink})
 	}
-	for item, err := range i.cfg.Indexer.InNamespace(s.Namespace) {
+	for item, err := range s.cfg.Indexer.InNamespace(req.Namespace) {
 		if err != nil {
-			return queued, stale, fmt.Errorf("snapshot of %s: %w", i.cfg.Name, err)
+			return queued, stale, fmt.Errorf("snapshot of %s: %w", s.cfg.Name, err)
 		}
-		if s.Wants != nil {
-			wanted, err := s.Wants(item.Object)
+		if req.Wants != nil {
+			wanted, err := req.Wants(item.Object)
 			if err != nil {
-				return queued, stale, fmt.Errorf("snapshot of %s: %s: %w", i.cfg.Name, item.Key, err)
+				return queued, stale, fmt.Errorf("snapshot of %s: %s: %w", s.cfg.Name, item.Key, err)
 			}
 			if !wanted {
 				continue
 			}
 		}
 		if obj, err := item.Object(); err != nil {
-			return queued, stale, fmt.Errorf("snapshot of %s: %s: %w", i.cfg.Name, item.Key, err)
+			return queued, stale, fmt.Errorf("snapshot of %s: %s: %w", s.cfg.Name, item.Key, err)
 		} else if obj != nil && item.Version.Newer(obj.Version) {
 			stale++
 			continue
 		}
-		if err := i.cfg.FIFO.Snapshot(ctx, item.Key, uint64(listeners), s.Round); err != nil {
+		if err := s.cfg.FIFO.Snapshot(ctx, item.Key, uint64(listeners), req.Round); err != nil {
 			return queued, stale, err
 		}
 		queued++

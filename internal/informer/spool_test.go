@@ -18,7 +18,7 @@ import (
 // have to read from there.
 func spooling(c *informer.StagesConfig) {
 	waiting(20 * time.Millisecond)(c)
-	c.LogBytes = 64 << 10
+	c.ChangeLog.MemoryBytes = 64 << 10
 	for i := range c.Listeners {
 		c.Listeners[i].Window = 100
 	}
@@ -188,7 +188,7 @@ func TestSpoolDiskBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		out.setHold(true)
-		r := newRig(t, memory(t), []*outbox{out}, spooling, func(c *informer.StagesConfig) { c.SpoolBytes = 64 << 10 })
+		r := newRig(t, memory(t), []*outbox{out}, spooling, func(c *informer.StagesConfig) { c.ChangeLog.SpoolBytes = 64 << 10 })
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -285,7 +285,7 @@ func TestSpoolStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newOutbox()
 		out.setHold(true)
-		r := newRig(t, memory(t), []*outbox{out}, spooling, func(c *informer.StagesConfig) { c.SpoolBytes = 1 })
+		r := newRig(t, memory(t), []*outbox{out}, spooling, func(c *informer.StagesConfig) { c.ChangeLog.SpoolBytes = 1 })
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		for v := 100; ctx.Err() == nil && v < 1e6; v++ {

@@ -18,12 +18,11 @@ import (
 	"github.com/kubebridge/bridge/internal/informer/processor"
 	"github.com/kubebridge/bridge/internal/kube/standby"
 	"github.com/kubebridge/bridge/internal/metric"
-	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// FIFO is where the controller pops from, and what resyncs are put into: *deltafifo.FIFO.
+// FIFO is the queue of deltas, which resyncs are put into: *deltafifo.FIFO.
 type FIFO interface {
 	controller.Queue
 	Resync(ctx context.Context, key resource.Key, listeners uint64, round int64, after uint64) error
@@ -31,12 +30,12 @@ type FIFO interface {
 	HasSynced() bool
 }
 
-// StagesConfig of an Informer.
+// StagesConfig configures Stages.
 type StagesConfig struct {
-	// Name of the informer's unit, for logs and errors.
+	// Name of the unit, for logs and errors.
 	Name string
 	Type resource.Type
-	// Shard is the share of the objects that the informer is of.
+	// Shard is the share of the objects that the informer has.
 	Shard   resource.Shard
 	FIFO    FIFO
 	Indexer *store.Indexer
@@ -44,23 +43,13 @@ type StagesConfig struct {
 	Committer changelog.Committer
 	// Listeners, at least one and at most 64.
 	Listeners []ListenerConfig
-	// LogBytes is how much the change log holds in memory; default 16 MiB.
-	LogBytes int
-	// LogAccount bounds that together with what other queues hold; nil for LogBytes alone.
-	LogAccount *ratelimit.Account
-	// Spooler writes changes that have waited for their sinks to the log on disk; nil for none.
-	Spooler *changelog.Spooler
-	// SpoolBytes is how much the log may hold on disk; default 10 GiB. When that is reached,
-	// reading stops. Negative: a full memory stops reading.
-	SpoolBytes int64
-	// DropOldest drops the oldest changes on disk when SpoolBytes is reached, instead of stopping
-	// to read. Each listener that had not read them is sent a gap event in their place.
-	DropOldest bool
+	// ChangeLog has the bounds of the change log. NewStages sets its other fields.
+	ChangeLog changelog.Config
 	controller.Config
 	// Selection and Holds are those of processor.Env.
-	Selection func() resource.Version
-	Holds     func(ctx context.Context, sink string) (holds bool, epoch int, err error)
-	Log       *slog.Logger
+	Selection       func() resource.Version
+	HoldsEarlierRun func(ctx context.Context, sink string) (holds bool, epoch int, err error)
+	Log             *slog.Logger
 	// Registerer for metrics; nil for none.
 	Registerer prometheus.Registerer
 }
@@ -74,7 +63,7 @@ type ListenerConfig struct {
 	Progress time.Duration // as in controller.Listener
 }
 
-// Stages is the part of the pipeline between a FIFO and the publishers.
+// Stages is the part of an informer between its FIFO and the publishers.
 type Stages struct {
 	cfg        StagesConfig
 	log        *changelog.Log
@@ -92,7 +81,7 @@ func NewStages(cfg StagesConfig) (*Stages, error) {
 	case len(cfg.Listeners) == 0 || len(cfg.Listeners) > 64:
 		return nil, fmt.Errorf("informer %s: %d sinks; there must be 1 to 64", cfg.Name,
 			len(cfg.Listeners))
-	case cfg.DropOldest && slices.ContainsFunc(cfg.Listeners,
+	case cfg.ChangeLog.DropOldest && slices.ContainsFunc(cfg.Listeners,
 		func(l ListenerConfig) bool { return l.Latest }):
 		return nil, fmt.Errorf("informer %s: the oldest can't be dropped where a sink gets the newest "+
 			"states only: what it has read ahead lies there", cfg.Name)
@@ -100,88 +89,87 @@ func NewStages(cfg StagesConfig) (*Stages, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	i := &Stages{cfg: cfg, gaps: controller.NewGaps(cfg.Registerer), decided: make(chan struct{})}
-	for _, step := range []func() error{i.openLog, i.addController, i.addListeners} {
+	s := &Stages{cfg: cfg, gaps: controller.NewGaps(cfg.Registerer), decided: make(chan struct{})}
+	for _, step := range []func() error{s.openLog, s.addController, s.addListeners} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("informer %s: %w", cfg.Name, err)
 		}
 	}
-	return i, nil
+	return s, nil
 }
 
-func (i *Stages) openLog() (err error) {
-	names := make([]string, len(i.cfg.Listeners))
-	for n := range names {
-		names[n] = i.cfg.Listeners[n].Name
+func (s *Stages) openLog() (err error) {
+	cfg := s.cfg.ChangeLog
+	cfg.Indexer, cfg.Type, cfg.Committer = s.cfg.Indexer, s.cfg.Type, s.cfg.Committer
+	cfg.Log, cfg.Registerer = s.cfg.Log, s.cfg.Registerer
+	for n := range s.cfg.Listeners {
+		cfg.Listeners = append(cfg.Listeners, s.cfg.Listeners[n].Name)
 	}
-	i.log, err = changelog.Open(changelog.Config{
-		Indexer: i.cfg.Indexer, Type: i.cfg.Type, Committer: i.cfg.Committer, Listeners: names,
-		MemoryBytes: i.cfg.LogBytes, Account: i.cfg.LogAccount, Spooler: i.cfg.Spooler, SpoolBytes: i.cfg.SpoolBytes,
-		DropOldest: i.cfg.DropOldest, Log: i.cfg.Log, Registerer: i.cfg.Registerer,
-	})
+	s.log, err = changelog.Open(cfg)
 	return err
 }
 
-func (i *Stages) addController() (err error) {
+func (s *Stages) addController() (err error) {
 	env := controller.Env{
-		FIFO: i.cfg.FIFO, Indexer: i.cfg.Indexer, Log: i.log, Gaps: i.gaps, Logger: i.cfg.Log,
-		Registerer: i.cfg.Registerer,
+		FIFO: s.cfg.FIFO, Indexer: s.cfg.Indexer, Log: s.log, Gaps: s.gaps, Logger: s.cfg.Log,
+		Registerer: s.cfg.Registerer,
 	}
-	for _, l := range i.cfg.Listeners {
+	for _, l := range s.cfg.Listeners {
 		env.Listeners = append(env.Listeners, controller.Listener{
 			Name: l.Name, Selector: l.Selector, NeedsOld: l.Maker.NeedsOld(), Omits: l.Maker.Omits(),
 			Progress: l.Progress,
 		})
 	}
-	i.controller, err = controller.New(i.cfg.Config, env)
+	s.controller, err = controller.New(s.cfg.Config, env)
 	return err
 }
 
-func (i *Stages) addListeners() error {
+func (s *Stages) addListeners() error {
 	env := processor.Env{
-		Log: i.log, Indexer: i.cfg.Indexer, Type: i.cfg.Type, Shard: i.cfg.Shard,
-		Selection: i.cfg.Selection, History: i.controller.History, Holds: i.cfg.Holds, Gaps: i.gaps,
-		Logger: i.cfg.Log, Registerer: i.cfg.Registerer,
+		Log: s.log, Indexer: s.cfg.Indexer, Type: s.cfg.Type, Shard: s.cfg.Shard,
+		Selection: s.cfg.Selection, SeenSince: s.controller.SeenSince,
+		HoldsEarlierRun: s.cfg.HoldsEarlierRun, Gaps: s.gaps, Logger: s.cfg.Log,
+		Registerer: s.cfg.Registerer,
 	}
-	for n, cfg := range i.cfg.Listeners {
+	for n, cfg := range s.cfg.Listeners {
 		l, err := processor.New(cfg.Config, env, n)
 		if err != nil {
 			return err
 		}
-		i.listeners = append(i.listeners, l)
+		s.listeners = append(s.listeners, l)
 	}
 	return nil
 }
 
 // Follow sets what the leader has delivered to the n-th listener's sink; see processor.Listener.
-func (i *Stages) Follow(n int, progress standby.Unit, ended bool) {
-	i.listeners[n].Follow(progress, ended)
+func (s *Stages) Follow(n int, progress standby.Unit, ended bool) {
+	s.listeners[n].Follow(progress, ended)
 }
 
-// Lead has all listeners send what the leader before has not delivered.
-func (i *Stages) Lead() {
-	for _, l := range i.listeners {
+// Lead makes all listeners send everything that the leader before has not delivered.
+func (s *Stages) Lead() {
+	for _, l := range s.listeners {
 		l.Lead()
 	}
 }
 
-// Log is what the Committer has to track, from before Run until after End.
-func (i *Stages) Log() *changelog.Log { return i.log }
+// Log returns the log, which the Committer has to track from before Run until after End.
+func (s *Stages) Log() *changelog.Log { return s.log }
 
-// Run works until the FIFO is closed and everything that came of it is settled, then returns nil;
-// or until ctx ends, or something fails that only a restart of the informer can heal (the state
-// database). End follows, where another informer is to continue with its state in the same process.
-func (i *Stages) Run(ctx context.Context) error {
-	for _, l := range i.listeners {
+// Run works until the FIFO is closed and all its changes are settled, then returns nil; or until
+// ctx ends, or something fails that only a restart of the informer can repair (the state database).
+// End follows, where another informer is to continue with the state in the same process.
+func (s *Stages) Run(ctx context.Context) error {
+	for _, l := range s.listeners {
 		if err := l.Prepare(); err != nil {
-			return fmt.Errorf("informer %s: %w", i.cfg.Name, err)
+			return fmt.Errorf("informer %s: %w", s.cfg.Name, err)
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	resync, stopResync := context.WithCancel(ctx)
 	defer stopResync()
 	var listening sync.WaitGroup
-	for n, l := range i.listeners {
+	for n, l := range s.listeners {
 		listening.Add(1)
 		l.Start(ctx, func(err error) {
 			defer listening.Done()
@@ -189,25 +177,25 @@ func (i *Stages) Run(ctx context.Context) error {
 				g.Go(func() error { return err }) // ends the others
 			}
 		})
-		if every := i.cfg.Listeners[n].Resync; every > 0 {
-			g.Go(func() error { return i.resync(resync, every, 1<<n) })
+		if every := s.cfg.Listeners[n].Resync; every > 0 {
+			g.Go(func() error { return s.resync(resync, every, 1<<n) })
 		}
 	}
 	// The controller has no goroutine of its own: with "*" there are hundreds of informers.
-	err := i.controller.Run(ctx)
-	close(i.decided)
+	err := s.controller.Run(ctx)
+	close(s.decided)
 	stopResync()
 	if err != nil {
-		g.Go(func() error { return fmt.Errorf("informer %s: %w", i.cfg.Name, err) }) // ends the others
+		g.Go(func() error { return fmt.Errorf("informer %s: %w", s.cfg.Name, err) }) // ends the others
 	}
 	listening.Wait()
-	i.log.EndSpooling()
+	s.log.EndSpooling()
 	return g.Wait()
 }
 
 // resync queues a Sync of every object for a listener, each period, until ctx ends. The round is
 // the number of the period, so that it is the same for every replica.
-func (i *Stages) resync(ctx context.Context, every time.Duration, bit changelog.Listeners) error {
+func (s *Stages) resync(ctx context.Context, every time.Duration, bit changelog.Listeners) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -218,14 +206,14 @@ func (i *Stages) resync(ctx context.Context, every time.Duration, bit changelog.
 		case now := <-tick.C:
 			round = now.UnixNano() / int64(every)
 		}
-		if !i.HasSynced() {
+		if !s.HasSynced() {
 			continue
 		}
-		for item, err := range i.cfg.Indexer.All() {
+		for item, err := range s.cfg.Indexer.All() {
 			if err != nil {
-				return fmt.Errorf("resync %s: %w", i.cfg.Name, err)
+				return fmt.Errorf("resync %s: %w", s.cfg.Name, err)
 			}
-			if err := i.cfg.FIFO.Resync(ctx, item.Key, uint64(bit), round, i.controller.Newest()); err != nil {
+			if err := s.cfg.FIFO.Resync(ctx, item.Key, uint64(bit), round, s.controller.Newest()); err != nil {
 				if ctx.Err() != nil || errors.Is(err, deltafifo.ErrClosed) {
 					return nil
 				}
@@ -235,21 +223,21 @@ func (i *Stages) resync(ctx context.Context, every time.Duration, bit changelog.
 	}
 }
 
-// IsClean reports whether everything that was ever sent is known: the run before has ended in
-// order, or this one has heard from the API server what it sent last.
-func (i *Stages) IsClean() bool { return i.controller.IsClean() }
+// IsClean reports whether every event ever sent is known: the run before has ended in order, or
+// this one has read from the API server what it sent last.
+func (s *Stages) IsClean() bool { return s.controller.IsClean() }
 
-// History is the version since which the informer has seen everything, in an epoch of the server's
-// history. ok is false while a list is under way, and before the first.
-func (i *Stages) History() (from resource.Version, epoch int, ok bool) {
-	return i.controller.History()
+// SeenSince returns the version since which the informer has seen everything, in an epoch of the
+// server's history. ok is false during a list, and before the first.
+func (s *Stages) SeenSince() (from resource.Version, epoch int, ok bool) {
+	return s.controller.SeenSince()
 }
 
-// HasSynced reports whether the first population was applied: everything of the first list has been
-// handed to the listeners' log.
-func (i *Stages) HasSynced() bool { return i.cfg.FIFO.HasSynced() }
+// HasSynced reports whether the first population was applied: everything of the first list is in
+// the log.
+func (s *Stages) HasSynced() bool { return s.cfg.FIFO.HasSynced() }
 
-// StagesStatus of the informer's log and listeners.
+// StagesStatus is the status of the log and the listeners.
 type StagesStatus struct {
 	Log changelog.Status
 	// Gaps reported since the start, by reason.
@@ -257,39 +245,34 @@ type StagesStatus struct {
 	Listeners []processor.Status
 }
 
-// Status says what is pending.
-func (i *Stages) Status() StagesStatus {
-	s := StagesStatus{Log: i.log.Status(), Gaps: i.gaps.Counts()}
-	for _, l := range i.listeners {
-		s.Listeners = append(s.Listeners, l.Status())
+// Status returns what is pending.
+func (s *Stages) Status() StagesStatus {
+	status := StagesStatus{Log: s.log.Status(), Gaps: s.gaps.Counts()}
+	for _, l := range s.listeners {
+		status.Listeners = append(status.Listeners, l.Status())
 	}
-	return s
+	return status
 }
 
-// An informer can be ended while its sinks are unavailable, and another continue with its state,
-// without anything coming twice. What is not acknowledged belongs to the cursor of its listener: it
-// is taken back from the publisher and lies in the log on disk, and the next listener adds it
-// again.
-
-// detachPatience is how long End waits for the calls of a sink that hold something of this
-// informer.
+// detachPatience is how long End waits for the calls of a sink that hold events of this informer.
 const detachPatience = time.Second
 
 // Decided is closed when everything that the FIFO had when it was closed is in the log.
-func (i *Stages) Decided() <-chan struct{} { return i.decided }
+func (s *Stages) Decided() <-chan struct{} { return s.decided }
 
-// End takes back what the listeners have added to their publishers, and gives everything that is
-// not settled to the log on disk. The commit that follows makes that durable, with the cursors. Run
-// has returned. After an error some of it is not on disk: it is read again, and may be sent twice.
-// A second call does nothing.
-func (i *Stages) End() error {
+// End takes back the events that the listeners have added to their publishers, and stages
+// everything unsettled for the log on disk. The commit that follows makes that durable, with the
+// cursors. So another informer continues with the state, and sends nothing twice, even while a sink
+// is unavailable. Run has returned. After an error some of it is not on disk: it is read again, and
+// may be sent twice. A second call does nothing.
+func (s *Stages) End() error {
 	ctx, cancel := context.WithTimeout(context.Background(), detachPatience)
 	defer cancel()
-	for _, l := range i.listeners {
+	for _, l := range s.listeners {
 		l.Detach(ctx)
 	}
-	if err := i.log.Stage(time.Now()); err != nil {
-		return fmt.Errorf("informer %s: put what is pending on disk: %w", i.cfg.Name, err)
+	if err := s.log.Stage(time.Now()); err != nil {
+		return fmt.Errorf("informer %s: put what is pending on disk: %w", s.cfg.Name, err)
 	}
 	return nil
 }

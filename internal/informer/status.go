@@ -15,7 +15,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Status is one resource of an informer, as /status shows it.
+// Status is one unit, as /status shows it.
 type Status struct {
 	Informer string `json:"informer"`
 	Resource string `json:"resource"`
@@ -29,16 +29,16 @@ type Status struct {
 	Watermark string    `json:"watermark"`
 	LastSeen  time.Time `json:"lastSeen,omitzero"`
 	LastError string    `json:"lastError,omitempty"`
-	// QuietSeconds is how long the API server has sent neither event, bookmark nor item.
+	// QuietSeconds is for how long the API server has sent neither event, bookmark nor item.
 	QuietSeconds float64 `json:"quietSeconds"`
 	// VersionsBehind is how far the watermark is behind the version last read; left out where
 	// versions have no order. A server counts its versions over all its resources, so it is no
 	// number of changes.
 	VersionsBehind *uint64 `json:"versionsBehind,omitempty"`
-	Relisted
+	RelistCounts
 	Listed int `json:"listed"`
 	Backlog
-	// PausedBy says who has paused the informer, and since when; left out when it is not paused.
+	// PausedBy is who has paused the informer, and since when; left out when it is not paused.
 	PausedBy *Pause `json:"pausedBy,omitempty"`
 	// SpoolCapacity bounds SpoolBytes; 0 where nothing goes to disk.
 	SpoolCapacity int64 `json:"spoolCapacity"`
@@ -49,8 +49,8 @@ type Status struct {
 	BodiesBehind int `json:"bodiesBehind"`
 }
 
-// Relisted is Relists and Gaps since the start, in all and by reason.
-type Relisted struct {
+// RelistCounts are relists and gaps since the start, in all and by reason.
+type RelistCounts struct {
 	Relists       int            `json:"relists"`
 	RelistReasons map[string]int `json:"relistReasons"`
 	Gaps          map[string]int `json:"gaps"`
@@ -72,67 +72,67 @@ type Backlog struct {
 	Unsettled int            `json:"unsettled"`
 }
 
-// Pause says who has paused something, and since when.
+// Pause is who has paused a part, and since when.
 type Pause struct {
 	By    string    `json:"by"`
 	Since time.Time `json:"since"`
 }
 
-// Status says where everything stands, but for PausedBy and Objects.
-func (p *Informer) Status() Status {
-	r, f, i := p.reflector.Status(), p.fifo.Stats(), p.stages.Status()
+// Status returns everything except PausedBy and Objects.
+func (i *Informer) Status() Status {
+	r, f, stages := i.reflector.Status(), i.fifo.Stats(), i.stages.Status()
 	s := Status{
-		Informer: p.cfg.Informer, Resource: p.cfg.Type.String(), APIVersion: p.cfg.Type.APIVersion(),
-		Namespace: p.cfg.Namespace,
-		Phase:     string(r.Phase), Synced: p.synced(&r),
-		Version: string(r.Version), Watermark: string(i.Log.Watermark),
+		Informer: i.cfg.Informer, Resource: i.cfg.Type.String(), APIVersion: i.cfg.Type.APIVersion(),
+		Namespace: i.cfg.Namespace,
+		Phase:     string(r.Phase), Synced: i.synced(&r),
+		Version: string(r.Version), Watermark: string(stages.Log.Watermark),
 		LastSeen: r.LastSeen, LastError: r.LastError, QuietSeconds: age(r.LastSeen).Seconds(),
-		Relisted: Relisted{RelistReasons: r.Relists, Gaps: i.Gaps}, Listed: r.Items,
+		RelistCounts: RelistCounts{RelistReasons: r.Relists, Gaps: stages.Gaps}, Listed: r.Items,
 		Backlog: Backlog{
-			QueuedDeltas: f.Deltas, QueuedBytes: f.Bytes, Unsettled: i.Log.Unsettled,
-			LogChanges: i.Log.Entries, LogBytes: i.Log.Bytes, SpoolBytes: i.Log.DiskBytes,
+			QueuedDeltas: f.Deltas, QueuedBytes: f.Bytes, Unsettled: stages.Log.Unsettled,
+			LogChanges: stages.Log.Entries, LogBytes: stages.Log.Bytes, SpoolBytes: stages.Log.DiskBytes,
 			InFlight: map[string]int{}, Dropped: map[string]int{}, OldestSeconds: map[string]float64{},
 		},
-		SpoolCapacity: i.Log.DiskCapacity, BodiesBehind: p.indexer.StaleBodies().Count(),
+		SpoolCapacity: stages.Log.DiskCapacity, BodiesBehind: i.indexer.StaleBodies().Count(),
 	}
 	for _, n := range r.Relists {
 		s.Relists += n
 	}
-	if p.Draining() == Gone {
+	if i.Draining() == Gone {
 		s.Phase, s.LastError = string(Gone), errGone.Error()
 	}
-	for _, l := range i.Listeners {
+	for _, l := range stages.Listeners {
 		s.InFlight[l.Sink], s.Dropped[l.Sink] = l.InFlight, l.Dropped
 		s.OldestSeconds[l.Sink] = age(l.Oldest).Seconds()
 	}
-	if n, ok := behind(r.Version, i.Log.Watermark); ok {
+	if n, ok := behind(r.Version, stages.Log.Watermark); ok {
 		s.VersionsBehind = &n
 	}
 	return s
 }
 
-// Reader is what reads from the API server: *reflector.Reflector.
+// Reader is the part that reads from the API server: *reflector.Reflector.
 type Reader interface {
 	Status() reflector.Status
-	// Pause has it read nothing until Resume. What was read is sent.
+	// Pause stops reading until Resume. What was read is sent.
 	Pause()
-	// Resume ends a pause: reading continues where it stood.
+	// Resume ends a pause: reading continues from its position.
 	Resume()
 }
 
-// Reader is the pipeline's.
-func (p *Informer) Reader() Reader { return p.reflector }
+// Reader returns the informer's reflector.
+func (i *Informer) Reader() Reader { return i.reflector }
 
-// CaughtUp reports whether it can be stopped and started again in a short time: the backlog of a
-// sink that is unavailable would have to be sent before.
-func (p *Informer) CaughtUp() bool {
-	s := p.stages.Status()
-	return s.Log.DiskBytes == 0 && s.Log.Bytes <= s.Log.Capacity/4 && p.fifo.HasSynced()
+// CaughtUp reports whether the informer can be stopped and started again in a short time: the
+// backlog of a sink that is unavailable would have to be sent before.
+func (i *Informer) CaughtUp() bool {
+	s := i.stages.Status()
+	return s.Log.DiskBytes == 0 && s.Log.Bytes <= s.Log.Capacity/4 && i.fifo.HasSynced()
 }
 
-// PendingFor are the sinks that have not acknowledged everything.
-func (p *Informer) PendingFor() (sinks []string) {
-	for _, l := range p.stages.Status().Listeners {
+// PendingFor returns the sinks that have not acknowledged everything.
+func (i *Informer) PendingFor() (sinks []string) {
+	for _, l := range i.stages.Status().Listeners {
 		if !l.Oldest.IsZero() {
 			sinks = append(sinks, l.Sink)
 		}
@@ -140,20 +140,20 @@ func (p *Informer) PendingFor() (sinks []string) {
 	return sinks
 }
 
-// stallSlack is for a watch that was cut by the watchdog and is being opened again: its silence
+// stallSlack is for a watch that the watchdog has cut and that is being opened again: its silence
 // means nothing meanwhile.
 const stallSlack = 30 * time.Second
 
-func (p *Informer) watchdog() time.Duration {
-	return cmp.Or(p.cfg.Reflector.Watchdog, p.env.Watchdog)
+func (i *Informer) watchdog() time.Duration {
+	return cmp.Or(i.cfg.Reflector.Watchdog, i.env.Watchdog)
 }
 
-// NotReady returns why the pipeline is not ready; "" when it is, or has nothing to be in sync with.
-// follows: another replica publishes, and what is pending for sinks is its matter.
-func (p *Informer) NotReady(follows bool) string {
-	switch d := p.Draining(); d {
+// NotReady returns why the informer is not ready; "" when it is, or has nothing to be in sync with.
+// follows: another replica publishes, and takes care of pending changes.
+func (i *Informer) NotReady(follows bool) string {
+	switch d := i.Draining(); d {
 	case Gone:
-		if p.cfg.Named {
+		if i.cfg.Named {
 			return errGone.Error() + "; it is watched again when it is served again"
 		}
 		return ""
@@ -161,19 +161,19 @@ func (p *Informer) NotReady(follows bool) string {
 		return d.Cause().Error() + ": what was read is being sent"
 	case NotDraining:
 	}
-	r, i := p.reflector.Status(), p.stages.Status()
-	watchdog := p.watchdog()
+	r, stages := i.reflector.Status(), i.stages.Status()
+	watchdog := i.watchdog()
 	switch quiet := r.Quiet(); {
 	case r.Phase == reflector.Selecting:
 		return "not in sync yet: it is not known which namespaces are selected"
 	case r.LastError != "":
 		return r.LastError
-	case !p.synced(&r):
+	case !i.synced(&r):
 		return fmt.Sprintf("not in sync yet (%s, %d objects listed)", r.Phase, r.Items)
-	case i.Log.DiskFull:
+	case stages.Log.DiskFull:
 		return fmt.Sprintf("the log on disk is full (%d bytes): reading stops until a sink "+
 			"has taken something",
-			i.Log.DiskBytes)
+			stages.Log.DiskBytes)
 	case watchdog > 0 && quiet > watchdog+stallSlack:
 		return fmt.Sprintf("stalled: neither event nor bookmark from the API server for %v "+
 			"(kubernetes.watchIdleTimeout is %v)",
@@ -182,27 +182,27 @@ func (p *Informer) NotReady(follows bool) string {
 	if follows {
 		return ""
 	}
-	return p.lagging(&i)
+	return i.lagging(&stages)
 }
 
 // HasSynced reports whether the first list, if there is one, is in the log.
-func (p *Informer) HasSynced() bool { return p.stages.HasSynced() }
+func (i *Informer) HasSynced() bool { return i.stages.HasSynced() }
 
-// synced reports whether everything was read, and what was read is in the log.
-func (p *Informer) synced(r *reflector.Status) bool { return r.Synced && p.stages.HasSynced() }
+// synced reports whether everything was read, and is in the log.
+func (i *Informer) synced(r *reflector.Status) bool { return r.Synced && i.stages.HasSynced() }
 
-// lagging says which sink is behind by more than the limit; "" for none.
-func (p *Informer) lagging(s *StagesStatus) string {
+// lagging returns which sink is behind by more than the limit; "" for none.
+func (i *Informer) lagging(s *StagesStatus) string {
 	for _, l := range s.Listeners {
-		if waited := age(l.Oldest); p.cfg.Lag > 0 && waited > p.cfg.Lag {
+		if waited := age(l.Oldest); i.cfg.Lag > 0 && waited > i.cfg.Lag {
 			return fmt.Sprintf("lags: the oldest change waits for sink %s for %v (lag is %v)",
-				l.Sink, waited.Round(time.Second), p.cfg.Lag)
+				l.Sink, waited.Round(time.Second), i.cfg.Lag)
 		}
 	}
 	return ""
 }
 
-// behind is how far one version is before another; ok is false where they have no order.
+// behind returns how far one version is before another; ok is false where they have no order.
 func behind(read, watermark resource.Version) (n uint64, ok bool) {
 	r, err := strconv.ParseUint(string(read), 10, 64)
 	if err != nil {
@@ -215,7 +215,7 @@ func behind(read, watermark resource.Version) (n uint64, ok bool) {
 	return r - min(r, w), true
 }
 
-// age is how long ago something was; 0 for never.
+// age returns the time since t; 0 for the zero time.
 func age(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
@@ -223,41 +223,41 @@ func age(t time.Time) time.Duration {
 	return time.Since(t)
 }
 
-func (p *Informer) registerMetrics() {
-	m := metric.With(p.metrics)
+func (i *Informer) registerMetrics() {
+	m := metric.With(i.metrics)
 	m.GaugeFunc("bridge_checkpoint_versions_behind",
 		"How far the committed watermark is behind the version last read; 0 where versions have no "+
 			"order. The API server counts versions over all its resources.",
 		func() float64 {
-			n, _ := behind(p.reflector.Status().Version, p.stages.Log().Status().Watermark)
+			n, _ := behind(i.reflector.Status().Version, i.stages.Log().Status().Watermark)
 			return float64(n)
 		})
 	m.FlagFunc("bridge_informer_synced",
 		"1 while everything that the API server has is read and in flight to the sinks, 0 until "+
 			"then and from a gap on.",
 		func() bool {
-			r := p.reflector.Status()
-			return p.synced(&r)
+			r := i.reflector.Status()
+			return i.synced(&r)
 		})
 	m.GaugeFunc("bridge_informer_objects",
 		"Objects that exist, as of the last commit. Counted at a scrape, if counting takes less than a "+
 			"hundredth of the time since the last; NaN when they can't be.",
 		func() float64 {
-			if n := p.Objects.Count(); n != nil {
+			if n := i.Objects.Count(); n != nil {
 				return float64(*n)
 			}
 			return math.NaN()
 		})
-	p.refresh.objects = m.Counter("bridge_catchup_objects_total",
+	i.refresh.objects = m.Counter("bridge_catchup_objects_total",
 		"Objects on disk that were brought up to date, of those that a flood of updates had left behind.")
-	p.refresh.requests = m.Counters("bridge_catchup_requests_total",
+	i.refresh.requests = m.Counters("bridge_catchup_requests_total",
 		"Requests to the API server for objects that a flood of updates had left behind "+
 			"on disk, by outcome.",
 		"outcome", "ok", "failed")
 	m.GaugeFunc("bridge_catchup_behind_objects",
 		"Objects of which the state directory has an earlier version than was sent, since a flood of "+
 			"updates left it there.",
-		func() float64 { return float64(p.indexer.StaleBodies().Count()) })
+		func() float64 { return float64(i.indexer.StaleBodies().Count()) })
 }
 
 // ObjectState is the last settled state of an object, as one informer has it.
@@ -273,40 +273,41 @@ type ObjectState struct {
 	Deleted bool `json:"deleted"`
 	// Watermark of the informer.
 	Watermark string `json:"watermark"`
-	// Object is the JSON as it was sent: without what the configuration cuts, and redacted.
+	// Object is the JSON as it was sent: without the fields that the configuration cuts, and
+	// redacted.
 	Object json.RawMessage `json:"object,omitempty"`
 	// Earlier is Object's own version where it is not Version: in a flood of updates the state has
 	// an earlier one (state.bodiesPerSecond).
 	Earlier string `json:"earlier,omitempty"`
-	// Problem says why it can't be read.
+	// Problem is why the object can't be read.
 	Problem string `json:"problem,omitempty"`
 }
 
-// Objects are those that a pipeline knows. Its methods read the state database alone, and may be
-// called at any time until that is closed.
+// Objects are those of an informer. Its methods read the state database alone, and may be called at
+// any time until that is closed.
 type Objects struct {
-	p       *Informer
-	counted objectCount
+	informer *Informer
+	counted  objectCount
 }
 
 // Get returns the last settled state of an object.
 func (o *Objects) Get(key resource.Key) (s ObjectState, found bool, err error) {
-	p := o.p
-	stored, found, err := p.indexer.Stored(key)
+	i := o.informer
+	stored, found, err := i.indexer.Stored(key)
 	if !found {
 		return ObjectState{}, false, err
 	}
 	namespace, name := key.Split()
 	s = ObjectState{
-		Informer: p.cfg.Informer, Resource: p.cfg.Type.String(), APIVersion: p.cfg.Type.APIVersion(),
+		Informer: i.cfg.Informer, Resource: i.cfg.Type.String(), APIVersion: i.cfg.Type.APIVersion(),
 		Namespace: namespace, Name: name, UID: stored.UID, Version: string(stored.Version),
-		Deleted: stored.Deleted, Watermark: string(p.stages.Log().Status().Watermark),
+		Deleted: stored.Deleted, Watermark: string(i.stages.Log().Status().Watermark),
 		Object: stored.Body,
 	}
 	if err != nil {
 		s.Problem = err.Error()
 	}
-	if obj, err := resource.Restore(stored.Body, p.cfg.Type); err == nil &&
+	if obj, err := resource.Restore(stored.Body, i.cfg.Type); err == nil &&
 		obj.Version != stored.Version {
 		s.Earlier = string(obj.Version)
 	}
@@ -314,13 +315,13 @@ func (o *Objects) Get(key resource.Key) (s ObjectState, found bool, err error) {
 }
 
 // Owner returns the metadata of the object that an owner reference in a namespace names, nil when
-// this pipeline does not have it.
+// this informer does not have it.
 func (o *Objects) Owner(of resource.Owner, namespace string) *resource.Meta {
 	group, _, found := strings.Cut(of.APIVersion, "/")
 	if !found {
 		group = ""
 	}
-	t, only := o.p.cfg.Type, o.p.cfg.Namespace
+	t, only := o.informer.cfg.Type, o.informer.cfg.Namespace
 	if t.Group != group || t.Kind != of.Kind || only != "" && only != namespace {
 		return nil
 	}
@@ -328,18 +329,18 @@ func (o *Objects) Owner(of resource.Owner, namespace string) *resource.Meta {
 	if t.Namespaced {
 		key = resource.MakeKey(namespace, of.Name)
 	}
-	if obj, err := o.p.indexer.Object(key); err == nil && obj != nil && obj.UID == of.UID {
+	if obj, err := o.informer.indexer.Object(key); err == nil && obj != nil && obj.UID == of.UID {
 		return &obj.Meta
 	}
 	return nil
 }
 
-// Count is the number of objects as it was last counted, by this call when that is due; nil when
+// Count returns the number of objects as last counted, by this call when a count is due; nil when
 // they were not counted yet.
-func (o *Objects) Count() *int { return o.counted.count(o.p.indexer.Objects) }
+func (o *Objects) Count() *int { return o.counted.count(o.informer.indexer.Objects) }
 
-// objectCount is a number of objects. Counting goes through all of them, so it is done only when it
-// is asked for, and then not often.
+// objectCount is a number of objects. Counting goes through all of them, so it is done only on
+// request, and then not often.
 type objectCount struct {
 	mu   sync.Mutex // guards all below
 	busy bool

@@ -9,17 +9,16 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// chunk is how many items are let in at once: large enough to pay for the locks, small enough for
+// chunk is how many items are admitted at once: large enough to pay for the locks, small enough for
 // adders to alternate.
 const chunk = 256
 
-// Add takes items in their order. It blocks while the sink is not open yet, and while the bounds on
-// what is queued are reached. Items of one object leave in the order in which Add took them;
-// between concurrent calls there is no order.
+// Add takes items in their order. It blocks while the sink is not open yet, and while the bounds of
+// the queue are reached. Items of one object leave in the order in which Add took them; between
+// concurrent calls there is no order.
 //
-// When ctx ends, or Run has ended (ErrStopped), Add has taken some of the items. Those settle as
-// others do until Detach has taken them back, which is what an adder calls that ends by such an
-// error.
+// When ctx ends, or Run has ended (ErrStopped), Add has taken some of the items. These settle as
+// others do until Detach takes them back. An adder that ends after such an error calls Detach.
 func (p *Publisher) Add(ctx context.Context, items []*Item) error {
 	if err := p.awaitOpen(ctx); err != nil {
 		return err
@@ -44,7 +43,7 @@ func (p *Publisher) Add(ctx context.Context, items []*Item) error {
 		}
 		select {
 		case <-fewer:
-		case <-p.door.closed:
+		case <-p.users.closed:
 			return ErrStopped
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -58,7 +57,7 @@ func (p *Publisher) awaitOpen(ctx context.Context) error {
 	select {
 	case <-p.opened:
 		return nil
-	case <-p.door.closed:
+	case <-p.users.closed:
 		return ErrStopped
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -81,10 +80,10 @@ func (p *Publisher) TryAdd(items []*Item) bool {
 	default:
 		return false
 	}
-	if len(items) > chunk || !p.door.enter() {
+	if len(items) > chunk || !p.users.enter() {
 		return false
 	}
-	defer p.door.leave()
+	defer p.users.leave()
 	now := time.Now()
 	for _, it := range items {
 		it.prepare(now)
@@ -115,17 +114,18 @@ func (p *Publisher) tryLane(it *Item) bool {
 	return err == nil
 }
 
-// route puts items into their lanes. An item that can't be routed waits with those of its object
-// behind it. When such items hold their part of the capacity, route returns how many it took, and a
-// channel that is closed when there are fewer of them; it has given back the capacity of the rest.
+// route puts items into their lanes. An item that can't be routed waits, and so do later ones of
+// its object. When such items hold their part of the capacity, route returns how many items it
+// took, and a channel that is closed when there are fewer of them; it has released the capacity of
+// the rest.
 func (p *Publisher) route(
 	ctx context.Context, items []*Item,
 ) (n int, fewer <-chan struct{}, err error) {
-	if !p.door.enter() {
+	if !p.users.enter() {
 		p.giveBack(items)
 		return 0, nil, ErrStopped
 	}
-	defer p.door.leave()
+	defer p.users.leave()
 	done := 0 // items before it are in their lanes
 	for i, it := range items {
 		err := p.findLane(ctx, it)
@@ -174,10 +174,9 @@ func (p *Publisher) enqueue(items []*Item) {
 	}
 }
 
-// Parts is how many copies of an event about an informer the sink has to be sent; 0 when it is sent
-// as it is. It waits as long as the sink doesn't know: an event that is sent meanwhile, as one,
-// would reach the readers of one part only. An event that is refused has no copies: it becomes a
-// dead letter.
+// Parts returns how many copies of an event about an informer the sink needs; 0 when one is enough.
+// It waits until the sink knows: a single event would reach the readers of one part only. A refused
+// event has no copies: it becomes a dead letter.
 func (p *Publisher) Parts(ctx context.Context, e *event.Event) (int, error) {
 	b, ok := p.cfg.Sink.(sinks.Broadcaster)
 	if !ok {
@@ -200,14 +199,13 @@ func (p *Publisher) Parts(ctx context.Context, e *event.Event) (int, error) {
 	}
 }
 
-// isUnknown reports whether a sink that gave an error may give an answer later: not where it has
-// refused the event.
+// isUnknown reports whether the sink may give an answer later: it has not refused the event.
 func isUnknown(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() == nil && sinks.Classify(err) != sinks.Refused
 }
 
 // awaitParts asks again, after a backoff, until there is an answer. Meanwhile the event counts as
-// unrouted, as it would were it added: nothing else says that a topic is missing.
+// unrouted, as an added one would: nothing else reports that a topic is missing.
 func (p *Publisher) awaitParts(
 	ctx context.Context, b sinks.Broadcaster, e *event.Event, err error,
 ) (n int, _ error) {

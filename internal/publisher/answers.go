@@ -12,7 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// answer acts on what the sink answered: settles, and sends every lane where its answer says.
+// answer reads the answers of a call: it settles items, and requeues every lane.
 func (w *worker) answer(ctx context.Context, pass ratelimit.Pass) {
 	down := w.readAnswers(ctx)
 	w.inform(ctx, pass, down)
@@ -24,7 +24,7 @@ func (w *worker) answer(ctx context.Context, pass ratelimit.Pass) {
 	w.putBack()
 }
 
-// putBack gives the lanes to the queue again, those that can continue first: their items wait for
+// putBack returns the lanes to the queue, first those that can continue: their items wait for
 // nothing.
 func (w *worker) putBack() {
 	w.release(w.onward)
@@ -55,7 +55,7 @@ func (w *worker) unpick(first, delayed []*lane) {
 	w.p.handBack(&left)
 }
 
-// release puts back the lanes that can continue, and frees those that are empty.
+// release returns the lanes that can continue, and frees the empty ones.
 func (w *worker) release(lanes []*lane) {
 	if len(lanes) == 0 {
 		return
@@ -87,8 +87,8 @@ func (w *worker) release(lanes []*lane) {
 	}
 }
 
-// readAnswers writes each message's answer to its item, up to the first failure of each lane. It
-// returns an error that says that the broker can't be reached, if there was one.
+// readAnswers applies each message's answer to its item, up to the first failure of each lane. It
+// returns an error that shows that the broker can't be reached, if there was one.
 func (w *worker) readAnswers(ctx context.Context) (down error) {
 	at, acked := 0, 0
 	for i := range w.sent {
@@ -145,8 +145,8 @@ func (w *worker) readAnswer(ctx context.Context, s *batchPart, it *Item) {
 //     configuration says so.
 //   - Stopped leaves the item as it is.
 
-// classify is sinks.Classify, but Stopped only when the publisher itself is being stopped: a sink
-// that gave up for another reason is asked again.
+// classify is sinks.Classify, but returns Stopped only when the publisher itself is being stopped:
+// a sink that gave up for another reason is tried again.
 func (p *Publisher) classify(ctx context.Context, err error) sinks.Class {
 	class := sinks.Classify(err)
 	if class == sinks.Stopped && ctx.Err() == nil {
@@ -155,7 +155,7 @@ func (p *Publisher) classify(ctx context.Context, err error) sinks.Class {
 	return class
 }
 
-// inform lets the breaker know whether the broker answered. A call cut short by ctx says nothing
+// inform reports to the breaker whether the broker answered. A call cut short by ctx shows nothing
 // about the broker.
 func (w *worker) inform(ctx context.Context, pass ratelimit.Pass, down error) {
 	if down == nil {
@@ -173,8 +173,8 @@ func (w *worker) inform(ctx context.Context, pass ratelimit.Pass, down error) {
 	}
 }
 
-// collect takes what was acknowledged, or is a dead letter, out of the lanes. A lane that got on
-// starts over with its delays.
+// collect takes acknowledged items and dead letters out of the lanes. A lane that moved on starts
+// over with its delays.
 func (w *worker) collect() {
 	w.p.mu.Lock()
 	for i := range w.sent {
@@ -223,7 +223,7 @@ func (w *worker) headRefused(l *lane) bool {
 }
 
 // deadLetterHeads sends the refused heads of lanes to the dead letters. Everything else of the
-// round is settled and put back by then, so poison holds up its own lane only.
+// round is settled and returned by then, so a refused item delays its own lane only.
 func (w *worker) deadLetterHeads(ctx context.Context, pass ratelimit.Pass) {
 	if len(w.refused) == 0 {
 		return
@@ -268,7 +268,7 @@ func (w *worker) deadLetterLane(ctx context.Context, l *lane) (sinks.Class, erro
 
 // deadLetter calls the sink, while the gate is open.
 func (w *worker) deadLetter(ctx context.Context, e *event.Event, it *Item) error {
-	if err := w.p.shut(); err != nil {
+	if err := w.p.gateError(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.p.cfg.PublishTimeout)
@@ -280,7 +280,7 @@ func (w *worker) deadLetter(ctx context.Context, e *event.Event, it *Item) error
 	if err != nil {
 		return err
 	}
-	return w.p.shut()
+	return w.p.gateError()
 }
 
 func (w *worker) tryDeadLetter(ctx context.Context, e *event.Event, it *Item) (err error) {
@@ -288,9 +288,9 @@ func (w *worker) tryDeadLetter(ctx context.Context, e *event.Event, it *Item) (e
 	return w.p.cfg.Sink.DeadLetter(ctx, e, it.refused, it.attempts)
 }
 
-// deadLetterItem sends one item to the dead letters. It returns nil when the item is done with: it
-// is there, or kept elsewhere, or can be neither since the configuration names no place. A place
-// that refuses it is asked again until somebody has put that right, or its time is over: a dead
+// deadLetterItem sends one item to the dead letters. It returns nil when the item is done: it is a
+// dead letter, or kept elsewhere, or lost since the configuration names no place. A place that
+// refuses it is tried again until somebody has repaired that, or DeadLetterWait is over: a dead
 // letter is the last trace of a change.
 func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, error) {
 	if it.Return {
@@ -321,9 +321,9 @@ func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, err
 	return 0, nil
 }
 
-// keepOrLose decides about an item that has no place in the dead letters. It is lost only where
-// nothing keeps such items, or no more of them; a keeper that fails (its disk is full, or gives an
-// error) is asked again.
+// keepOrLose keeps an item that can't be a dead letter. The item is lost only where nothing keeps
+// such items, or there is no room for more. A keeper that fails (its disk is full, or it returns an
+// error) is tried again.
 func (w *worker) keepOrLose(it *Item, why error, log *slog.Logger) (sinks.Class, error) {
 	err := w.keepItem(it, why)
 	if err == nil {
@@ -347,8 +347,8 @@ func (w *worker) keepOrLose(it *Item, why error, log *slog.Logger) (sinks.Class,
 	return 0, nil
 }
 
-// pendingDeadLetter decides about an item whose place in the dead letters does not take it, while
-// its broker answers.
+// pendingDeadLetter decides about an item whose place of dead letters does not take it, while its
+// broker answers.
 func (w *worker) pendingDeadLetter(
 	it *Item, class sinks.Class, why error, log *slog.Logger,
 ) (sinks.Class, error) {
@@ -376,11 +376,11 @@ func (w *worker) pendingDeadLetter(
 	return class, why
 }
 
-// ErrNoRoom is given by Config.Keep when it keeps no more: not for a fault that may pass, but by
-// its own bound.
+// ErrNoRoom is returned by Config.Keep when its own bound is reached, not for a fault that may
+// pass.
 var ErrNoRoom = errors.New("no more is kept")
 
-// errNoKeeper says that nothing keeps what has no place in the dead letters.
+// errNoKeeper reports that nothing keeps an event that can't be a dead letter.
 var errNoKeeper = errors.New("nothing is configured to keep it")
 
 func (w *worker) tryKeep(it *Item, why error) (err error) {

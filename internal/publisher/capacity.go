@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// spare is for how many more settlers something is reserved, beside those that have added items.
+// spare is for how many more settlers a part is reserved, beside those that have added items.
 const spare = 4
 
-// forgetSettler is after how long a settler that holds nothing has nothing reserved any more.
+// forgetSettler is after how long nothing is reserved any more for a settler that holds nothing.
 const forgetSettler = 10 * time.Minute
 
-// capacity bounds the items that are queued, in number and bytes. One half is reserved in equal
-// parts for the settlers, each of which is one pipeline: those that are stuck leave the others
-// their part. The rest is for whoever comes first.
+// capacity bounds the queued items, in number and bytes. One half is reserved in equal parts for
+// the settlers, one for each informer: a stuck informer leaves the others their parts. Any settler
+// may use the rest.
 //
 // Waiting adders are served in their order, so an adder with small items can't starve one with a
-// large item. One that is kept out of what is reserved for others is passed over.
+// large item. An adder that would need what is reserved for others is passed over.
 type capacity struct {
 	maxItems, maxBytes int
 	closed             <-chan struct{} // ends all waiting
@@ -104,7 +104,7 @@ func (c *capacity) tryAcquire(items []*Item) bool {
 	return n == len(items)
 }
 
-// sameSettler is the beginning of items in which all have the settler of the first.
+// sameSettler returns the first items, as far as all have the settler of the first.
 func sameSettler(items []*Item) []*Item {
 	n := slices.IndexFunc(items, func(it *Item) bool { return it.Settler != items[0].Settler })
 	if n < 0 {
@@ -127,7 +127,7 @@ func (c *capacity) giveUp(w *waiter, err error) (int, error) {
 	return 0, err
 }
 
-// release frees what items of one settler held.
+// release frees the capacity of items of one settler.
 func (c *capacity) release(s Settler, items, bytes int) {
 	c.mu.Lock()
 	mine := c.settlers[s]
@@ -150,7 +150,7 @@ func (c *capacity) release(s Settler, items, bytes int) {
 	}
 }
 
-// giveBack frees the capacity of items that were admitted but not taken.
+// giveBack frees the capacity of items that were admitted and not taken.
 func (p *Publisher) giveBack(items []*Item) {
 	for len(items) > 0 {
 		mine := sameSettler(items)
@@ -159,7 +159,7 @@ func (p *Publisher) giveBack(items []*Item) {
 	}
 }
 
-// holdLocked changes what a settler holds, and what is reserved for it.
+// holdLocked changes how much a settler holds, and how much is reserved for it.
 func (c *capacity) holdLocked(h *settlerShare, items, bytes int) {
 	before := c.lackLocked(h.queueSize)
 	h.add(items, bytes)
@@ -168,12 +168,12 @@ func (c *capacity) holdLocked(h *settlerShare, items, bytes int) {
 	c.reserved.add(after.items-before.items, after.bytes-before.bytes)
 }
 
-// lackLocked is what of its part a settler does not hold.
+// lackLocked returns how much of its part a settler does not hold.
 func (c *capacity) lackLocked(held queueSize) queueSize {
 	return queueSize{max(0, c.part.items-held.items), max(0, c.part.bytes-held.bytes)}
 }
 
-// settlerLocked is what a settler holds. A new one changes the parts of all.
+// settlerLocked returns the share of a settler. A new one changes the parts of all.
 func (c *capacity) settlerLocked(s Settler) *settlerShare {
 	if h := c.settlers[s]; h != nil {
 		return h
@@ -198,7 +198,7 @@ func (c *capacity) divideLocked() {
 	}
 }
 
-// grantLocked admits items of those who wait, in their order.
+// grantLocked admits items of the waiters, in their order.
 func (c *capacity) grantLocked() (granted []*waiter) {
 	rest := c.waiters[:0]
 	for i, w := range c.waiters {
@@ -218,9 +218,9 @@ func (c *capacity) grantLocked() (granted []*waiter) {
 	return granted
 }
 
-// admitLocked admits as many of the items of one settler as fit. full reports whether the capacity,
-// and not what is reserved for others, has ended that. An item larger than the capacity is admitted
-// alone. A settler that holds nothing may have one item, also of what is reserved.
+// admitLocked admits as many of the items of one settler as fit. full reports whether the capacity
+// has ended that, and not the parts reserved for others. An item larger than the capacity is
+// admitted alone. A settler that holds nothing may have one item, even from the reserved parts.
 func (c *capacity) admitLocked(items []*Item) (n int, full bool) {
 	mine := c.settlerLocked(items[0].Settler)
 	for _, it := range items {
@@ -241,7 +241,8 @@ func (c *capacity) admitLocked(items []*Item) (n int, full bool) {
 	return n, false
 }
 
-// emptied is closed as soon as a settler holds nothing. Only one caller waits for a settler.
+// emptied returns a channel that is closed as soon as a settler holds nothing. Only one caller
+// waits for a settler.
 func (c *capacity) emptied(s Settler) <-chan struct{} {
 	emptied := make(chan struct{})
 	c.mu.Lock()
@@ -254,7 +255,7 @@ func (c *capacity) emptied(s Settler) <-chan struct{} {
 	return emptied
 }
 
-// forget reserves nothing any more for a settler, which holds nothing.
+// forget removes the part of a settler, which holds nothing.
 func (c *capacity) forget(s Settler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -268,7 +269,7 @@ func wake(granted []*waiter) {
 	}
 }
 
-// idle is closed as soon as nothing is queued.
+// idle returns a channel that is closed as soon as nothing is queued.
 func (c *capacity) idle() <-chan struct{} {
 	idle := make(chan struct{})
 	c.mu.Lock()
@@ -283,7 +284,7 @@ func (c *capacity) idle() <-chan struct{} {
 	return idle
 }
 
-// load is what is queued.
+// load returns the number of queued items and their bytes.
 func (c *capacity) load() (items, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -293,7 +294,8 @@ func (c *capacity) load() (items, bytes int) {
 // ErrStopped is returned by Add and Drain when Run has ended.
 var ErrStopped = errors.New("publisher has stopped")
 
-// sinkUsers lets callers use the sink until Run is about to close it.
+// sinkUsers counts the callers of the sink outside Run, and admits them until Run is about to close
+// the sink.
 type sinkUsers struct {
 	running atomic.Bool   // Run was called
 	closed  chan struct{} // closed when no caller is admitted any more
@@ -304,9 +306,11 @@ type sinkUsers struct {
 	closing bool // guarded by mu
 }
 
-func newDoor() sinkUsers { return sinkUsers{closed: make(chan struct{}), left: make(chan struct{})} }
+func newSinkUsers() sinkUsers {
+	return sinkUsers{closed: make(chan struct{}), left: make(chan struct{})}
+}
 
-// enter notes a caller that is about to use the sink; false when Run is about to close it.
+// enter admits a caller that is about to use the sink; false when Run is about to close it.
 func (d *sinkUsers) enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -327,7 +331,7 @@ func (d *sinkUsers) leave() {
 	}
 }
 
-// close admits no further caller, and waits for those who are inside: at most for one look-up each.
+// close admits no further caller, and waits for the admitted ones: at most for one look-up each.
 func (d *sinkUsers) close() {
 	d.mu.Lock()
 	d.closing = true

@@ -21,8 +21,8 @@ type Config struct {
 	Sink sinks.Sink
 	// Name of the sink, for logs and errors.
 	Name string
-	// MaxItems and MaxBytes bound what is queued and in flight, over all adders; default 16,384
-	// items and 64 MiB. An item counts its payload and 768 bytes; one that is larger than MaxBytes
+	// MaxItems and MaxBytes bound the items that are queued and in flight, over all adders; default
+	// 16,384 items and 64 MiB. An item counts its payload and 768 bytes; one larger than MaxBytes
 	// passes alone.
 	MaxItems int
 	MaxBytes int
@@ -34,38 +34,38 @@ type Config struct {
 	PublishTimeout time.Duration
 	// RateLimit holds the sink to a rate. A batch is never larger than its bursts.
 	RateLimit ratelimit.BucketConfig
-	// Oversize are the ways to make an event fit that is too large for the broker, in the order in
-	// which they are tried. What fits by none of them goes to the dead letters. Only with a sink
-	// that knows its broker's limit (sinks.Sizer). Default: Trim, then Reference.
+	// Oversize are the ways to make an event fit that is too large for the broker, in the order of
+	// trying. An event that fits by none of them goes to the dead letters. Only with a sink that
+	// knows its broker's limit (sinks.Sizer). Default: Trim, then Reference.
 	Oversize []Oversize
-	// Patient keeps trying to open a sink whatever the reason is for which it can't be opened. Else
-	// Run returns one that only an operator can remove.
+	// Patient keeps trying to open a sink whatever the error. Without it, Run returns an error that
+	// only an operator can remove.
 	Patient bool
 	// OnOpenError is called by Run for every failed attempt to open the sink. May be nil.
 	OnOpenError func(error)
-	// OnSettle is called with items that are settled, in their order for each object, before their
-	// Settlers get them back: for those who look on. It is on the road, so it must return at once,
-	// and may keep neither the slice, the items nor their events. nil for nobody.
+	// OnSettle is called with settled items, in their order for each object, before their Settlers
+	// get them back. It delays the publisher, so it must return at once, and may keep neither the
+	// slice, the items nor their events. May be nil.
 	OnSettle func(settled []*Item)
-	// Saved is what the last checkpoint of an earlier process has. What the sink holds behind that
-	// position is not sent again.
+	// Saved is what the last checkpoint of an earlier process has. Messages that the sink holds
+	// behind that position are not sent again.
 	Saved SavedPosition
-	// Gate is asked before and after each call that stores something; while it gives an error
+	// Gate is called before and after each call that stores something. While it returns an error
 	// nothing is sent, and what was sent counts as not answered. Its error is logged. It is called
 	// often, from several goroutines, and must not block. nil: always open.
 	Gate func() error
-	// Keep is the last resort for events that the sink has refused and that have no place, or a
-	// place that refuses them too. It keeps them elsewhere, and returns nil when they will be there
-	// after a crash. Then they are settled. deadLetter is why the place did not take it. It is
-	// called from several goroutines, and again after an error. But where it is the last resort and
-	// its error is ErrNoRoom, the event is lost. nil: without a place such an event is lost, and
-	// its place is asked forever.
+	// Keep keeps an event that the sink has refused and that can't be a dead letter: the sink has
+	// no place for dead letters, or the place refuses the event too (deadLetter says why). It
+	// returns nil when the event will be there after a crash; then the event is settled. It is
+	// called from several goroutines, and again after an error. Without a place, an error that is
+	// ErrNoRoom means that the event is lost. nil: without a place the event is lost, and a place
+	// is tried forever.
 	Keep func(e *event.Event, refused, deadLetter error, attempts int) error
-	// DeadLetterWait is how long the place of dead letters is asked, while the broker is there,
+	// DeadLetterWait is how long the place of dead letters is tried, while the broker is available,
 	// before an event is kept; 0 forever.
 	DeadLetterWait time.Duration
-	// Forget sends everything again that the checkpoint does not know of, even where the sink could
-	// say what it holds.
+	// Forget sends everything again that the checkpoint does not cover, even where the sink could
+	// report what it holds.
 	Forget bool
 	// Log defaults to none.
 	Log *slog.Logger
@@ -94,7 +94,7 @@ const (
 // Oversizes are all ways, as the configuration may name them.
 var Oversizes = []Oversize{Trim, Claim, Reference}
 
-// withDefaults gives what zero values mean.
+// withDefaults sets what zero values mean.
 func (c Config) withDefaults() Config {
 	c.MaxItems = cmp.Or(c.MaxItems, 16_384)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 64<<20)
@@ -108,7 +108,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate says what is wrong with a configuration.
 func (c *Config) validate() error {
 	if c.Sink == nil {
 		return errors.New("publisher: no sink")
@@ -124,7 +123,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// validateOversize refuses ways that there are not, or that the sink can't go.
+// validateOversize refuses unknown ways, and ways that the sink does not support.
 func validateOversize(ways []Oversize, sink sinks.Sink) error {
 	for _, way := range ways {
 		if !slices.Contains(Oversizes, way) {
@@ -137,11 +136,11 @@ func validateOversize(ways []Oversize, sink sinks.Sink) error {
 	return nil
 }
 
-// passes asks the gate. While it is shut every message of the batch gets its error, in place of any
-// answer: behind a gate that was shut meanwhile, an answer may be about what another process has
-// stored.
-func (p *Publisher) passes(batch []*sinks.Message) bool {
-	err := p.shut()
+// checkGate reports whether the gate is open. While it is shut every message of the batch gets its
+// error, in place of any answer: if the gate was shut during a call, an answer may be about
+// messages of another process.
+func (p *Publisher) checkGate(batch []*sinks.Message) bool {
+	err := p.gateError()
 	if err == nil {
 		return true
 	}
@@ -149,8 +148,8 @@ func (p *Publisher) passes(batch []*sinks.Message) bool {
 	return false
 }
 
-// shut is why nothing may be sent now, nil when it may.
-func (p *Publisher) shut() error {
+// gateError returns why nothing may be sent now, nil when it may.
+func (p *Publisher) gateError() error {
 	if p.cfg.Gate == nil {
 		return nil
 	}
@@ -160,7 +159,7 @@ func (p *Publisher) shut() error {
 	return nil
 }
 
-// Outline is a shorter form of a position, for Inherit; nil where there is none.
+// Outline returns a shorter form of a position, for ContinueFrom; nil where there is none.
 func (p *Publisher) Outline(position []byte) []byte {
 	if o, ok := p.cfg.Sink.(sinks.Outliner); ok {
 		return o.Outline(position)
@@ -168,17 +167,17 @@ func (p *Publisher) Outline(position []byte) []byte {
 	return nil
 }
 
-// Inherit replaces the saved position of the sink's log by that of another process, which has
+// ContinueFrom replaces the saved position of the sink's log by that of another process, which has
 // published until now. It is called before Run. nil changes nothing.
-func (p *Publisher) Inherit(position []byte) {
+func (p *Publisher) ContinueFrom(position []byte) {
 	if position != nil {
 		p.cfg.Saved.Position = position
 	}
 }
 
-// Unread is the position from which the sink's log has still to be read; nil once that has begun.
-// A publisher that takes the place of one that was never open inherits it.
-func (p *Publisher) Unread() []byte {
+// UnreadPosition returns the position from which the sink's log has still to be read; nil once that
+// has begun. A publisher that replaces one that was never open continues from it.
+func (p *Publisher) UnreadPosition() []byte {
 	if p.holds.low() != nil {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // errDetach ends the calls of the sink that Detach does not wait for.
-var errDetach = errors.New("the call is cancelled, since a pipeline that has items in it ends")
+var errDetach = errors.New("the call is cancelled, since an informer that has items in it ends")
 
 // detachment is one call of Detach.
 type detachment struct {
@@ -17,13 +17,12 @@ type detachment struct {
 	tried   []*Item // guarded by Publisher.mu
 }
 
-// Detach takes back what s has added. It waits for the calls of the sink that hold some of it, and
-// cancels them when ctx ends. What the sink has acknowledged is settled, also behind an item that
-// is not. All else stays unsettled; tried are those of it that were in a call and have no answer,
-// so that the sink may have stored them. Whoever adds them later sends the same ids in other calls:
-// the sink knows which of them it has sent without an answer. After Detach s is not called.
+// Detach takes back the items of settler s. It waits until no call of the sink holds one, and
+// cancels those calls when ctx ends. Items that the sink acknowledged are settled, even behind an
+// item that is not. The others stay unsettled. It returns the items that were in a call without an
+// answer: the sink may have stored them. s is not called after Detach.
 //
-// No call of Add with items of s may be under way, or follow.
+// No call of Add with items of s may be running, or follow.
 func (p *Publisher) Detach(ctx context.Context, s Settler) (tried []*Item) {
 	d := &detachment{settler: s}
 	var left takenItems
@@ -51,13 +50,13 @@ func (p *Publisher) Detach(ctx context.Context, s Settler) (tried []*Item) {
 	return d.tried
 }
 
-// takenItems are items that were taken out of lanes for those who detach.
+// takenItems are items that were taken out of lanes for calls of Detach.
 type takenItems struct {
 	settled []*Item
 	back    []*Item // not settled
 }
 
-// detachmentOfLocked is the call of Detach that takes an item back, nil for none.
+// detachmentOfLocked returns the call of Detach that takes an item back, nil for none.
 func (p *Publisher) detachmentOfLocked(it *Item) *detachment {
 	for _, d := range p.detaching {
 		if d.settler == it.Settler {
@@ -67,8 +66,8 @@ func (p *Publisher) detachmentOfLocked(it *Item) *detachment {
 	return nil
 }
 
-// sweepLocked takes the items of those who detach out of a lane that no worker has. The others keep
-// their order.
+// sweepLocked takes the items of detaching settlers out of a lane that no worker has. The others
+// keep their order.
 func (p *Publisher) sweepLocked(l *lane, out *takenItems) {
 	if len(p.detaching) == 0 {
 		return
@@ -100,8 +99,8 @@ func (p *Publisher) reclaimLocked(d *detachment, it *Item, out *takenItems) {
 	out.back = append(out.back, it)
 }
 
-// sweepUnroutedLocked takes back the items that have no lane yet, but for that of which the sink is
-// being asked: routeObject takes that one back.
+// sweepUnroutedLocked takes back the items of detaching settlers that have no lane yet. It leaves
+// the item that the sink is being asked about: routeObject takes that one back.
 func (p *Publisher) sweepUnroutedLocked(out *takenItems) {
 	if len(p.detaching) == 0 {
 		return
@@ -126,8 +125,8 @@ func (p *Publisher) sweepUnroutedLocked(out *takenItems) {
 	}
 }
 
-// handBack gives the settlers what is settled, and frees the capacity of all that was taken out.
-// Detach of their settlers returns behind it.
+// handBack gives the settlers their settled items, and frees the capacity of all items that were
+// taken out. Detach of their settlers returns afterwards.
 func (p *Publisher) handBack(out *takenItems) {
 	if len(out.settled) > 0 {
 		p.settle(out.settled, nil)
@@ -160,7 +159,8 @@ func (p *Publisher) cancelCalls(s Settler) {
 	}
 }
 
-// settle uses same for the items of one settler, and gives it back to be used again.
+// settle calls the settlers of settled items, each with its own. It uses same as their slice, and
+// returns it to be used again.
 func (p *Publisher) settle(settled, same []*Item) []*Item {
 	for _, it := range settled {
 		it.restore()
@@ -186,7 +186,7 @@ func (p *Publisher) settle(settled, same []*Item) []*Item {
 	return same
 }
 
-// watch shows what is settled to those who look on, before its settlers have it back.
+// watch counts settled items and passes them to OnSettle, before their settlers get them.
 func (p *Publisher) watch(settled []*Item) {
 	if len(settled) == 0 {
 		return

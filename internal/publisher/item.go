@@ -18,8 +18,8 @@ type Settler interface{ Settle(items []*Item) }
 type Item struct {
 	Message sinks.Message // Message.Event is set by the adder
 	Settler Settler       // called once, when the item is settled
-	Seq     uint64        // the settler's own mark; the publisher doesn't look at it
-	// Hold is the item's when it is settled, for the Settler to release; nil for nothing.
+	Seq     uint64        // for the settler; the publisher doesn't read it
+	// Hold belongs to the item when it is settled, for the Settler to release; nil for nothing.
 	Hold *PositionHold
 	// Return settles the item where the sink refuses it (Returned): the adder has it elsewhere, so
 	// it goes neither to the dead letters nor into a file. Set by the adder.
@@ -38,13 +38,13 @@ type Item struct {
 	state    itemState
 	attempts int   // Publish calls that held it
 	refused  error // why it goes to the dead letters
-	// pendingSince is when the place of dead letters first did not take it.
+	// pendingSince is when the place of dead letters first refused it.
 	pendingSince time.Time
-	// full is the event as it was added, when a smaller one takes its place in Message.
+	// full is the event as it was added, when a smaller one replaces it in Message.
 	full *event.Event
 }
 
-// event is the item's event as it was added.
+// event returns the event as it was added.
 func (it *Item) event() *event.Event {
 	if it.full != nil {
 		return it.full
@@ -52,13 +52,13 @@ func (it *Item) event() *event.Event {
 	return it.Message.Event
 }
 
-// refuse marks it for the dead letters.
+// refuse marks the item for the dead letters.
 func (it *Item) refuse(why error) {
 	it.apply(onRefuse)
 	it.refused = why
 }
 
-// restore gives the adder its event back.
+// restore puts the adder's event back into the message.
 func (it *Item) restore() {
 	if it.full != nil {
 		it.Message.Event, it.full = it.full, nil
@@ -79,7 +79,7 @@ func (it *Item) prepare(now time.Time) {
 	it.size = overhead + len(it.Message.Event.Data)
 }
 
-// payload is how many bytes the item counts against the bound of one Publish call.
+// payload returns the bytes that count against the bound of one Publish call.
 func (it *Item) payload() int { return it.size - overhead }
 
 func sizeOf(items []*Item) (bytes int) {
@@ -89,13 +89,13 @@ func sizeOf(items []*Item) (bytes int) {
 	return bytes
 }
 
-// Outcome is what became of an item.
+// Outcome is how an item was settled.
 type Outcome string
 
 // The outcomes of settled items.
 const (
 	Acknowledged Outcome = "acknowledged" // the sink has it
-	Recalled     Outcome = "recalled"     // the sink had it from an earlier process
+	ReadBack     Outcome = "recalled"     // the sink had it from an earlier process
 	DeadLettered Outcome = "dead-letter"  // the sink refused it; it is in the dead letters
 	// the sink refused it, and so did the place of dead letters, or there is none; it lies in the
 	// state directory
@@ -106,8 +106,7 @@ const (
 	Lost Outcome = "lost"
 )
 
-// Outcome is what became of the item. It holds from when the item is settled until it is added
-// again.
+// Outcome returns how the item was settled. It is valid from then until the item is added again.
 func (it *Item) Outcome() Outcome {
 	switch it.state {
 	case itemLost:
@@ -118,19 +117,19 @@ func (it *Item) Outcome() Outcome {
 		return Kept
 	case itemDeadLettered:
 		return DeadLettered
-	case itemRecalled:
-		return Recalled
+	case itemReadBack:
+		return ReadBack
 	default:
 		return Acknowledged
 	}
 }
 
-// Refused is why the sink refused the item; nil for one that it did not refuse. It holds as Outcome
-// does.
+// Refused returns why the sink refused the item; nil for one that it did not refuse. It is valid as
+// Outcome is.
 func (it *Item) Refused() error { return it.refused }
 
-// Attempts is in how many calls of the sink the item was, none for what was recalled. It holds as
-// Outcome does.
+// Attempts returns in how many calls of the sink the item was, none for one that was read back. It
+// is valid as Outcome is.
 func (it *Item) Attempts() int { return it.attempts }
 
 // itemState is how far an item is.
@@ -139,14 +138,14 @@ func (it *Item) Attempts() int { return it.attempts }
 //	               │ │  ▲                        │  │
 //	               │ │  └────── tried <──retry───┘  └──refused──> refused
 //	               │ │            (also in a call)                  │
-//	               │ └──found by Recall──> recalled <──found later──┤
+//	               │ └────found in log──> read back <──found later──┤
 //	               │                                                ├──> dead-lettered
 //	               │                                                ├──> kept, in a file
 //	               │                                                ├──> returned (Item.Return)
 //	               └──too large (also tried)──> refused             └──> lost
 //
-// Stored, recalled, dead-lettered, kept, returned and lost items are settled, in their place in the
-// lane. Detach makes what is queued, tried or refused pending: the adder's again, and not settled.
+// Stored, read back, dead-lettered, kept, returned and lost items are settled, in the order of the
+// lane. Detach makes queued, tried and refused items pending: the adder's again, and not settled.
 type itemState uint8
 
 const (
@@ -159,7 +158,7 @@ const (
 	// Settled: it leaves its lane as soon as nothing is before it.
 
 	itemStored       // the sink has it
-	itemRecalled     // the sink had it from an earlier process
+	itemReadBack     // the sink had it from an earlier process
 	itemDeadLettered // it is in the dead letters
 	itemKept         // in a file, since the dead letters did not take it
 	itemReturned     // the adder's, who has it elsewhere
@@ -173,7 +172,7 @@ type itemEvent uint8
 
 const (
 	onAdd itemEvent = iota
-	onRecall
+	onReadBack
 	onSend
 	onStore
 	onFail // no answer, or one that it is to be sent again
@@ -185,14 +184,14 @@ const (
 	onDetach
 )
 
-// after is the state behind an event. An event that can't happen in a state is a mistake in this
-// package.
+// after returns the state after an event. It panics for an event that can't happen in the state:
+// that is a mistake in this package.
 func (s itemState) after(e itemEvent) itemState {
 	switch {
 	case s == itemNew && e == onAdd:
 		return itemQueued
-	case (s == itemQueued || s == itemRefused) && e == onRecall:
-		return itemRecalled
+	case (s == itemQueued || s == itemRefused) && e == onReadBack:
+		return itemReadBack
 	case (s == itemQueued || s == itemTried) && e == onSend:
 		return itemSending
 	case s == itemSending && e == onStore:
@@ -215,7 +214,7 @@ func (s itemState) after(e itemEvent) itemState {
 	panic(fmt.Sprintf("publisher: event %d in state %d of an item", e, s))
 }
 
-// settled reports whether nothing more is to be done for the item but to call its settler.
+// settled reports whether nothing is left to do for the item but to call its settler.
 func (s itemState) settled() bool { return s >= itemStored && s <= itemLost }
 
 // apply moves the item to its next state.

@@ -17,8 +17,8 @@ import (
 type lane struct {
 	name       string
 	head, tail *Item // guarded by Publisher.mu
-	// worker has it in its round, and alone takes items out until that ends; nil for none. Guarded
-	// by Publisher.mu.
+	// worker has the lane in its round, and alone takes items out until that ends; nil for none.
+	// Guarded by Publisher.mu.
 	worker *worker
 	failed bool // the limiter counts failures of it; owned by the worker that has the lane
 }
@@ -43,7 +43,7 @@ func (l *lane) pop() *Item {
 	return it
 }
 
-// ages is the list of all that is queued, oldest first.
+// ages is the list of all queued items, oldest first.
 type ages struct{ oldest, newest *Item }
 
 func (a *ages) push(it *Item) {
@@ -69,7 +69,7 @@ func (a *ages) remove(it *Item) {
 	it.older, it.newer = nil, nil
 }
 
-// age is how long the oldest item has been queued.
+// age returns how long the oldest item has been queued.
 func (p *Publisher) age() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +93,7 @@ func (p *Publisher) putLocked(it *Item) *lane {
 	return l
 }
 
-// settledLocked takes out the items at the head of a lane that are settled.
+// settledLocked takes out the settled items at the head of a lane.
 func (p *Publisher) settledLocked(l *lane, settled []*Item) []*Item {
 	for l.head != nil && l.head.state.settled() {
 		it := l.pop()
@@ -107,8 +107,8 @@ func (p *Publisher) settledLocked(l *lane, settled []*Item) []*Item {
 // a zero byte.
 const refusedLane = "\x00refused"
 
-// nameLane asks the sink for the lane of an item. An item that is refused gets the lane for refused
-// items, and so does an event that could not be made.
+// nameLane asks the sink for the lane of an item. A refused item gets the lane for refused items,
+// and so does an event that could not be made.
 func (p *Publisher) nameLane(ctx context.Context, it *Item) error {
 	err := it.Message.Event.Err
 	if err != nil {
@@ -121,7 +121,7 @@ func (p *Publisher) nameLane(ctx context.Context, it *Item) error {
 		it.lane = refusedLane
 		it.refuse(err)
 	}
-	p.recognize(it) // behind Lane, which may have recalled it
+	p.recognize(it) // behind Lane, which may have read it back
 	return nil
 }
 
@@ -131,20 +131,20 @@ func (p *Publisher) laneOf(ctx context.Context, e *event.Event) (lane string, er
 	return p.cfg.Sink.Lane(ctx, e)
 }
 
-// warnings are those that come once per message during a fault.
+// warnings are messages that come once per event during a fault.
 type warnings struct {
 	retry, route, oversize, claim, panicked ratelimit.LogThrottle
 	deadLettered, kept, lost, pending       ratelimit.LogThrottle // of refused messages
 }
 
-// reportPanic counts and logs the panic that an error of the work on one event is.
+// reportPanic counts and logs err where it is a panic in the work on one event.
 func (p *Publisher) reportPanic(e *event.Event, err *error) {
 	if isPanic(*err) {
 		p.panicked("a panic in the work on one event; it is refused", e, *err)
 	}
 }
 
-// reportOpenPanic counts and logs the panic that an error of opening the sink is.
+// reportOpenPanic counts and logs err where it is a panic in opening the sink.
 func (p *Publisher) reportOpenPanic(err error) {
 	if isPanic(err) {
 		p.metrics.panics.Inc()
@@ -158,7 +158,7 @@ func isPanic(err error) bool {
 	return ok
 }
 
-// panicked counts and logs a panic during the work on one event.
+// panicked counts and logs a panic in the work on one event.
 func (p *Publisher) panicked(message string, e *event.Event, err error) {
 	p.metrics.panics.Inc()
 	p.warnings.panicked.Log(p.cfg.Log, slog.LevelError, message, "id", e.ID, "subject", e.Subject,

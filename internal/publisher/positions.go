@@ -8,26 +8,28 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// PositionHold keeps the sink's position that is saved from passing a place in the sink's log. Items that
-// have it were stored behind that place. An item has it from its first attempt on. When the item is
-// settled, the hold is its Settler's, who releases it when no restart will add the item again.
+// PositionHold keeps the saved position of a sink from passing a position in the sink's log. The
+// items that have the hold were stored behind that position. An item gets its hold at the first
+// attempt. When the item is settled, its Settler owns the hold, and releases it when no restart
+// will add the item again.
 type PositionHold struct {
 	position []byte // guarded by holds.mu until an item has it, then constant
 	items    atomic.Int64
 }
 
-// Release is called once for each item that had it. A nil Hold is of a sink without positions.
+// Release is called once for each item that had the hold. A nil hold is of a sink without
+// positions.
 func (h *PositionHold) Release() {
 	if h != nil {
 		h.items.Add(-1)
 	}
 }
 
-// maxHolds bounds how many places are remembered while the oldest is held. With more, new items
-// hold the newest of them, and a restart reads a longer tail.
+// maxHolds bounds the remembered positions while the oldest is held. With more, new items hold the
+// newest of them, and a restart reads a longer tail.
 const maxHolds = 64
 
-// holds are those of one sink, the oldest first. The last is for new items.
+// holds are those of one sink, the oldest first. The last one is for new items.
 type holds struct {
 	sink sinks.ReadBacker // nil: it has none
 
@@ -50,9 +52,9 @@ func (hs *holds) assign(n int) *PositionHold {
 	return last
 }
 
-// low is a position that everything lies behind that was sent and is still held, or will be sent.
-// What was released before the call is not in that, so a commit asks before it takes what is
-// settled. It is nil while the sink is not open.
+// low returns a position before every message that was sent and is still held, or will be sent.
+// Messages released before the call may lie before it, so a commit calls low before it takes what
+// is settled. It is nil while the sink is not open.
 func (hs *holds) low() []byte {
 	if hs.sink == nil || !hs.opened() {
 		return nil
@@ -74,8 +76,8 @@ func (hs *holds) opened() bool {
 	return len(hs.list) > 0
 }
 
-// renew makes the sink's position of now the newest hold. What is sent from now on lies behind it;
-// what is in flight has an earlier one.
+// renew makes the sink's current position the newest hold. Messages sent from now on lie behind it;
+// those in flight have an earlier one.
 func (hs *holds) renew() {
 	hs.mu.Lock()
 	closed := hs.closed
@@ -87,7 +89,7 @@ func (hs *holds) renew() {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	switch {
-	case hs.closed: // meanwhile: the sink may have said what it says when it is closed
+	case hs.closed: // meanwhile: this may be the position of a closed sink
 	case len(hs.list) == 0:
 		hs.list = []*PositionHold{{position: position}}
 	case !hs.taken:
@@ -98,7 +100,7 @@ func (hs *holds) renew() {
 	}
 }
 
-// open takes the first position of a sink that has recalled what it was to.
+// open takes the first position of a sink, after its ReadBack.
 func (hs *holds) open() {
 	if hs.sink != nil {
 		hs.renew()
@@ -116,10 +118,10 @@ func (hs *holds) close() {
 	hs.closed = true
 }
 
-// unansweredHolds has the holds of items that Detach has taken back after they were in a call without an
-// answer, and those that KeepHolds has taken over. Each is held until the same event is settled: a
-// process or a sink that takes over before that reads the sink's log from before it, and so learns
-// whether the event is stored.
+// unansweredHolds has the holds of items in doubt: Detach has taken them back after a call without
+// an answer, or KeepHolds has taken their holds over. Each hold is kept until the same event is
+// settled. A process or a sink that takes over before that reads the sink's log from before the
+// event, and so learns whether it is stored.
 type unansweredHolds struct {
 	count atomic.Int64 // len(holds), for those who look without the lock
 
@@ -133,7 +135,7 @@ type earlierHold struct {
 }
 
 // keepInDoubt bounds how long a hold is kept: an event that was not added again by then never is,
-// and the sink's position must get on.
+// and the sink's position must move on.
 const keepInDoubt = time.Hour
 
 // takeHold takes over the item's hold.
@@ -144,8 +146,8 @@ func (d *unansweredHolds) takeHold(it *Item) {
 	}
 }
 
-// KeepHolds takes over the holds of events that were settled, by MessageID, and that are to be
-// added again all the same: their settler has called Detach before all their copies were settled.
+// KeepHolds takes over the holds of settled events, by MessageID, that will be added again all the
+// same: their settler has called Detach before all their copies were settled.
 func (p *Publisher) KeepHolds(holds map[string]*PositionHold) {
 	for id, hold := range holds {
 		p.inDoubt.keep(id, hold)
@@ -166,7 +168,7 @@ func (d *unansweredHolds) keep(id string, hold *PositionHold) {
 	d.count.Store(int64(len(d.holds)))
 }
 
-// settled gives the holds of items that are settled to their settlers, in place of later ones.
+// settled gives the holds of settled items to the items, in place of later ones.
 func (d *unansweredHolds) settled(items []*Item) {
 	if d.count.Load() == 0 {
 		return
@@ -184,7 +186,7 @@ func (d *unansweredHolds) settled(items []*Item) {
 	d.count.Store(int64(len(d.holds)))
 }
 
-// expire releases what was held for too long.
+// expire releases holds that were kept for too long.
 func (d *unansweredHolds) expire(now time.Time) {
 	if d.count.Load() == 0 {
 		return

@@ -27,7 +27,7 @@ type Publisher struct {
 	bucket   *ratelimit.Bucket
 
 	opened   chan struct{} // closed when the sink is open
-	door     sinkUsers     // of those who use the sink from outside Run
+	users    sinkUsers     // of those who use the sink from outside Run
 	draining chan struct{} // a token: Drain waits, so retries do not
 	order    sinks.Order   // set before opened is closed
 	limits   sinks.Limits  // set before opened is closed; no zero values, within the bucket's bursts
@@ -58,15 +58,15 @@ func New(cfg Config) (*Publisher, error) {
 		breaker:     ratelimit.NewBreaker(cfg.Retry.Initial, cfg.Retry.Max),
 		bucket:      bucket,
 		opened:      make(chan struct{}),
-		door:        newDoor(),
+		users:       newSinkUsers(),
 		draining:    make(chan struct{}, 1),
 		lanes:       map[string]*lane{},
 		unrouted:    newUnrouted(),
 	}
 	if r, ok := cfg.Sink.(sinks.ReadBacker); ok && !cfg.Forget {
-		p.holds.sink, p.readBackIDs = r, newReadBackSet(cfg.Saved.Recalled)
+		p.holds.sink, p.readBackIDs = r, newReadBackSet(cfg.Saved.ReadBackIDs)
 	}
-	p.capacity = newCapacity(cfg.MaxItems, cfg.MaxBytes, p.door.closed)
+	p.capacity = newCapacity(cfg.MaxItems, cfg.MaxBytes, p.users.closed)
 	p.queue = ratelimit.NewQueue(ratelimit.FullJitter(
 		ratelimit.Exponential[*lane](cfg.Retry.Initial, cfg.Retry.Max)))
 	p.metrics = newMetrics(cfg.Registerer, p)
@@ -77,14 +77,14 @@ func New(cfg Config) (*Publisher, error) {
 // ctx, the sink's error when it can't be opened for a reason that the operator must remove, and an
 // error of closing it.
 func (p *Publisher) Run(ctx context.Context) error {
-	if p.door.running.Swap(true) {
+	if p.users.running.Swap(true) {
 		return fmt.Errorf("publisher of sink %q: Run was called twice", p.cfg.Name)
 	}
 	err := p.open(ctx)
 	if err == nil && ctx.Err() == nil {
 		p.work(ctx)
 	}
-	p.door.close()
+	p.users.close()
 	p.queue.ShutDown() // stops its timer
 	p.holds.close()
 	if closeErr := p.cfg.Sink.Close(); closeErr != nil {
@@ -95,22 +95,22 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return err
 }
 
-// open opens the sink and has it recall what it holds. It returns nil when ctx ends.
+// open opens the sink and reads back what it holds. It returns nil when ctx ends.
 func (p *Publisher) open(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{p.cfg.Sink.Open, p.readBack} {
-		if err := p.persist(ctx, step); err != nil || ctx.Err() != nil {
+		if err := p.retryOpening(ctx, step); err != nil || ctx.Err() != nil {
 			return err
 		}
 	}
-	p.order, p.limits = p.cfg.Sink.Order(), p.limited(p.cfg.Sink.Limits())
+	p.order, p.limits = p.cfg.Sink.Order(), p.batchLimits(p.cfg.Sink.Limits())
 	close(p.opened)
 	p.cfg.Log.Info("sink is open")
 	return nil
 }
 
-// persist tries a step of opening the sink again and again while that may help. It returns nil when
-// ctx ends.
-func (p *Publisher) persist(ctx context.Context, step func(context.Context) error) error {
+// retryOpening repeats a step of opening the sink while that may help. It returns nil when ctx
+// ends.
+func (p *Publisher) retryOpening(ctx context.Context, step func(context.Context) error) error {
 	backoff := ratelimit.Backoff{Initial: p.cfg.Retry.Initial, Max: p.cfg.Retry.Max}
 	for {
 		err := step(ctx)
@@ -136,9 +136,9 @@ func (p *Publisher) persist(ctx context.Context, step func(context.Context) erro
 	}
 }
 
-// limited is what one Publish call holds: the sink's limits, or the defaults, within the bursts of
-// the rate limit.
-func (p *Publisher) limited(limits sinks.Limits) sinks.Limits {
+// batchLimits returns the limits of one Publish call: the sink's, or the defaults, within the
+// bursts of the rate limit.
+func (p *Publisher) batchLimits(limits sinks.Limits) sinks.Limits {
 	messages, bytes := p.bucket.Burst()
 	return sinks.Limits{
 		Messages:    min(cmp.Or(limits.Messages, 512), messages),
@@ -160,7 +160,7 @@ func (p *Publisher) work(ctx context.Context) {
 // Opened is closed when the sink was opened for the first time.
 func (p *Publisher) Opened() <-chan struct{} { return p.opened }
 
-// Drain waits until everything that was added is settled. It ends the delays that retries are in,
+// Drain waits until everything that was added is settled. It ends the current delays of retries,
 // once, so that each gets another chance before ctx ends. It returns an error when ctx or Run ended
 // with items left.
 func (p *Publisher) Drain(ctx context.Context) error {
@@ -173,7 +173,7 @@ func (p *Publisher) Drain(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-	case <-p.door.closed:
+	case <-p.users.closed:
 		err = ErrStopped
 	}
 	items, bytes := p.capacity.load()
@@ -181,15 +181,14 @@ func (p *Publisher) Drain(ctx context.Context) error {
 		bytes, err)
 }
 
-// Pause sends nothing from now on, but for calls of the sink that are under way: what is added
-// waits, as while a broker is unavailable. It outlasts neither the Publisher nor counts how often
-// it was called.
+// Pause sends nothing from now on; running calls of the sink continue. Added items wait, as while a
+// broker is unavailable. A pause ends with the Publisher, or at the first Resume.
 func (p *Publisher) Pause() { p.breaker.Hold(true) }
 
 // Resume ends a Pause.
 func (p *Publisher) Resume() { p.breaker.Hold(false) }
 
-// Demand is how many items are of use to the publisher now, those that it has included: none while
-// an operator has paused the sink, one to try with while the broker is unavailable, else any
+// Demand returns how many items the publisher can use now, those that it has included: none while
+// an operator has paused the sink, one for a probe while the broker is unavailable, else any
 // number. More may be added, and wait. changed is closed when the answer may be another.
 func (p *Publisher) Demand() (items int, changed <-chan struct{}) { return p.breaker.Demand() }

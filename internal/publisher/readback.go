@@ -15,31 +15,31 @@ import (
 
 // SavedPosition is what the last checkpoint of an earlier process has about a sink.
 type SavedPosition struct {
-	// Position is what Publisher.Position gave; nil for none.
+	// Position is the result of Publisher.Position; nil for none.
 	Position []byte
-	// Recalled is what Publisher.ReadBackIDs gave.
-	Recalled []byte
+	// ReadBackIDs is the result of Publisher.ReadBackIDs.
+	ReadBackIDs []byte
 }
 
-// maxRecalled bounds how many ids are remembered, at some 60 bytes each. A tail holds what was sent
-// in the seconds before a crash; of one that is longer, because something was held up for hours,
-// the end is remembered.
-const maxRecalled = 1 << 20
+// maxReadBack bounds how many ids are remembered, at some 60 bytes each. A tail holds the messages
+// of the seconds before a crash. Of a longer tail, where something was held up for hours, the end
+// is remembered.
+const maxReadBack = 1 << 20
 
-// keepRecalled is how long they are remembered: by then every informer has read on from where it
-// was, or can't.
-const keepRecalled = time.Hour
+// keepReadBack is how long ids are remembered: by then every informer has read on from its
+// position, or can't.
+const keepReadBack = time.Hour
 
-// readBackSet are the messages that earlier processes have stored and that may be added again. They
-// are part of the checkpoint: should this process end before the informers have come that far, the
-// next one must know them too, and its own position has passed them.
+// readBackSet has the ids of messages that earlier processes have stored and that may be added
+// again. The checkpoint has them too: should this process end before the informers have come that
+// far, the next one must know them, and its own position has passed them.
 type readBackSet struct {
 	left atomic.Int64 // len(ids)
 
 	mu     sync.Mutex
 	ids    map[idDigest]struct{}
 	list   []byte // digests one after the other, in the order they were found
-	next   int    // the place in list of the next one, once it is full
+	next   int    // the index in list of the next one, once it is full
 	shared bool   // list was given out
 	until  time.Time
 }
@@ -57,8 +57,8 @@ func newReadBackSet(saved []byte) *readBackSet {
 	return r
 }
 
-// found notes an id that was read back. One that is found after the start is remembered as long
-// from then on.
+// found adds an id that was read back. An id found after the start is remembered for as long from
+// then on.
 func (r *readBackSet) found(id string) {
 	r.insert(digestOf([]byte(id)))
 	r.mu.Lock()
@@ -75,20 +75,20 @@ func (r *readBackSet) insert(d idDigest) {
 	if _, ok := r.ids[d]; ok {
 		return
 	}
-	if len(r.list) < maxRecalled*len(d) {
+	if len(r.list) < maxReadBack*len(d) {
 		r.list = append(r.list, d[:]...)
 	} else {
 		r.list = r.ownLocked()
-		place := r.list[r.next*len(d):]
-		delete(r.ids, idDigest(place[:len(d)]))
-		copy(place, d[:])
-		r.next = (r.next + 1) % maxRecalled
+		oldest := r.list[r.next*len(d):]
+		delete(r.ids, idDigest(oldest[:len(d)]))
+		copy(oldest, d[:])
+		r.next = (r.next + 1) % maxReadBack
 	}
 	r.ids[d] = struct{}{}
 	r.left.Store(int64(len(r.ids)))
 }
 
-// ownLocked is the list for writing into: what save has given out does not change.
+// ownLocked returns the list for writing: a slice that save has returned does not change.
 func (r *readBackSet) ownLocked() []byte {
 	if r.shared {
 		r.shared = false
@@ -97,14 +97,14 @@ func (r *readBackSet) ownLocked() []byte {
 	return r.list
 }
 
-// seal ends the finding at the start.
+// seal ends the reading at the start.
 func (r *readBackSet) seal(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.until = now.Add(keepRecalled)
+	r.until = now.Add(keepReadBack)
 }
 
-// has reports whether an event was found.
+// has reports whether an event was read back.
 func (r *readBackSet) has(e *event.Event) bool {
 	if r.left.Load() == 0 {
 		return false
@@ -123,8 +123,7 @@ func digestOf(id []byte) idDigest {
 	return idDigest(sum[:len(idDigest{})])
 }
 
-// save gives what a checkpoint keeps, until there is no use for it any more. The slice does not
-// change.
+// save returns the ids for a checkpoint, while they are of use. The slice does not change.
 func (r *readBackSet) save(now time.Time) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,8 +136,8 @@ func (r *readBackSet) save(now time.Time) []byte {
 	return r.list
 }
 
-// readBack reads back what an earlier process has stored behind the saved position, where the sink
-// can.
+// readBack reads back the messages that an earlier process has stored behind the saved position,
+// where the sink can.
 func (p *Publisher) readBack(ctx context.Context) error {
 	if p.holds.sink == nil {
 		return nil
@@ -155,31 +154,32 @@ func (p *Publisher) readBack(ctx context.Context) error {
 	return nil
 }
 
-// recognize settles an item in advance that an earlier process has stored, or put into the dead
-// letters. An event with a Run comes again: an older state of its object may have been sent again
+// recognize settles in advance an item that an earlier process has stored, or put into the dead
+// letters. An event with a Run is sent again: an older state of its object may have been sent again
 // before it, which the earlier process had skipped.
 func (p *Publisher) recognize(it *Item) {
 	if it.Message.Event.Run == "" && p.readBackIDs.has(it.Message.Event) {
-		it.apply(onRecall)
+		it.apply(onReadBack)
 		it.refused = nil
-		p.metrics.recalled.Inc()
+		p.metrics.readBack.Inc()
 	}
 }
 
-// ReadBackIDs is what a checkpoint has to keep with a Position, so that the next process knows what
-// this one did not send: it holds nothing after an hour. The slice does not change.
+// ReadBackIDs returns the ids that a checkpoint has to save with a Position, so that the next
+// process knows what this one did not send. It is empty after an hour. The slice does not change.
 func (p *Publisher) ReadBackIDs() []byte { return p.readBackIDs.save(time.Now()) }
 
-// Position is where the sink's log has to be read from after a crash at this moment, nil while
-// there is nothing to say: the sink is no sinks.Recaller, or not open yet. A commit asks for it
-// before it takes what is settled, and saves it.
+// Position returns where the sink's log has to be read from after a crash at this moment, nil while
+// there is no answer: the sink is no sinks.ReadBacker, or not open yet. A commit calls it before it
+// takes what is settled, and saves it.
 func (p *Publisher) Position() []byte {
 	p.inDoubt.expire(time.Now())
 	return p.holds.low()
 }
 
-// FindEarlierRun reports whether the sink's broker holds events that ours knows, from an earlier run:
-// see sinks.Rememberer. It waits for the sink to be open. A sink that can't look remembers nothing.
+// FindEarlierRun reports whether the sink's broker holds events of an earlier run, by ours: see
+// sinks.EarlierRunFinder. It waits until the sink is open. It reports false for a sink that can't
+// look.
 func (p *Publisher) FindEarlierRun(
 	ctx context.Context, about *event.Event, ours func(sinks.Trace) bool,
 ) (bool, error) {
@@ -189,15 +189,15 @@ func (p *Publisher) FindEarlierRun(
 	}
 	select {
 	case <-p.opened:
-	case <-p.door.closed:
+	case <-p.users.closed:
 		return false, ErrStopped
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
-	if !p.door.enter() {
+	if !p.users.enter() {
 		return false, ErrStopped
 	}
-	defer p.door.leave()
+	defer p.users.leave()
 	found, err := sink.FindEarlierRun(ctx, about, ours)
 	if err != nil {
 		return false, fmt.Errorf("sink %s: %w", p.cfg.Name, err)

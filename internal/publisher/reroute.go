@@ -80,8 +80,8 @@ func together(why map[string]error) error {
 	return errors.New(first)
 }
 
-// routeObject moves the items of one object into their lanes, up to the first whose lane is not
-// known.
+// routeObject moves the items of one object into their lanes, up to the first whose lane is
+// unknown.
 func (p *Publisher) routeObject(ctx context.Context, key object) (moved bool, err error) {
 	for {
 		it := p.askFor(key)
@@ -97,7 +97,7 @@ func (p *Publisher) routeObject(ctx context.Context, key object) (moved bool, er
 	}
 }
 
-// askFor is the first item of an object, of which the sink is to be asked; nil for none.
+// askFor returns the first item of an object, to ask the sink for its lane; nil for none.
 func (p *Publisher) askFor(key object) *Item {
 	p.mu.Lock()
 	defer p.mu.Unlock()

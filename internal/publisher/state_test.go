@@ -7,20 +7,20 @@ import "testing"
 func TestItemState(t *testing.T) {
 	const no = itemNew
 	all := []itemEvent{
-		onAdd, onRecall, onSend, onStore, onFail, onRefuse, onDeadLetter, onKeep, onReturn, onLose, onDetach,
+		onAdd, onReadBack, onSend, onStore, onFail, onRefuse, onDeadLetter, onKeep, onReturn, onLose, onDetach,
 	}
 	for state, want := range map[itemState][]itemState{
 		//            add         recall        send         store       fail       refuse
 		itemNew:     {itemQueued, no, no, no, no, no, no, no, no, no, no},
-		itemQueued:  {no, itemRecalled, itemSending, no, no, itemRefused, no, no, no, no, itemPending},
+		itemQueued:  {no, itemReadBack, itemSending, no, no, itemRefused, no, no, no, no, itemPending},
 		itemSending: {no, no, no, itemStored, itemTried, itemRefused, no, no, no, no, no},
 		itemTried:   {no, no, itemSending, no, no, itemRefused, no, no, no, no, itemPending},
 		itemRefused: {
-			no, itemRecalled, no, no, no, no, itemDeadLettered, itemKept, itemReturned, itemLost,
+			no, itemReadBack, no, no, no, no, itemDeadLettered, itemKept, itemReturned, itemLost,
 			itemPending,
 		},
 		itemStored:       {no, no, no, no, no, no, no, no, no, no, no},
-		itemRecalled:     {no, no, no, no, no, no, no, no, no, no, no},
+		itemReadBack:     {no, no, no, no, no, no, no, no, no, no, no},
 		itemDeadLettered: {no, no, no, no, no, no, no, no, no, no, no},
 		itemKept:         {no, no, no, no, no, no, no, no, no, no, no},
 		itemReturned:     {no, no, no, no, no, no, no, no, no, no, no},

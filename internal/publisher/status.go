@@ -10,7 +10,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// Status is what a publisher is doing at one moment.
+// Status is the state of a publisher at one moment.
 type Status struct {
 	Opened        bool      `json:"opened"`        // the sink was opened
 	Connected     bool      `json:"connected"`     // and its broker is not known to be unavailable
@@ -30,7 +30,7 @@ type Status struct {
 	LastErrorAt   time.Time `json:"lastErrorAt,omitzero"`
 }
 
-// counts are the numbers of Status that the metrics don't give back.
+// counts are the numbers of Status that the metrics don't return.
 type counts struct {
 	published, retries, deadLetters atomic.Uint64
 	inFlight                        atomic.Int64 // messages in calls of the sink
@@ -83,7 +83,7 @@ func (p *Publisher) withoutLane() int64 {
 	return p.unrouted.count.Load() + p.unrouted.broadcasts.Load()
 }
 
-// blocked is why some messages can't go: the sink doesn't know their lane, or says so.
+// blocked returns why some messages can't go: the sink doesn't know their lane, or reports so.
 func (p *Publisher) blocked() error {
 	if why := p.metrics.counts.route.Load(); why != nil && p.withoutLane() > 0 {
 		return why.err
@@ -96,7 +96,7 @@ func (p *Publisher) blocked() error {
 
 func (p *Publisher) isOpen() bool {
 	select {
-	case <-p.door.closed:
+	case <-p.users.closed:
 		return false
 	default:
 	}
@@ -154,7 +154,7 @@ const (
 type metrics struct {
 	counts      counts
 	published   *metric.Counter
-	recalled    *metric.Counter
+	readBack    *metric.Counter
 	retries     map[sinks.Class]*metric.Counter
 	deadLetters map[string]*metric.Counter
 	oversized   map[Oversize]*metric.Counter
@@ -172,7 +172,7 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 	m := &metrics{
 		published: f.Counter("bridge_publisher_published_total",
 			"Messages that the sink acknowledged."),
-		recalled: f.Counter("bridge_publisher_recalled_total",
+		readBack: f.Counter("bridge_publisher_recalled_total",
 			"Messages not sent again after a restart, since the sink held them already."),
 		delivery: f.Histogram("bridge_publisher_delivery_seconds",
 			"How long after the bridge has observed a change the sink has acknowledged its event, what "+

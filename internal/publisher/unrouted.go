@@ -8,10 +8,10 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// errBehind says that an earlier item of the same object has no lane yet.
+// errBehind reports that an earlier item of the same object has no lane yet.
 var errBehind = errors.New("an earlier event of the object has no lane yet")
 
-// object names what must stay in order while the sink doesn't know its lane.
+// object identifies the items that must stay in order while the sink doesn't know their lane.
 type object struct{ group, resource, namespace, name string }
 
 func objectOf(e *event.Event) object {
@@ -19,15 +19,15 @@ func objectOf(e *event.Event) object {
 }
 
 // maxUnrouted and maxPerRoute are the parts of the capacity that unrouted items may hold: all of
-// them a quarter, and those for one topic or stream a sixteenth. What goes there waits; the rest of
-// the capacity is for what can go. A sink distinguishes topics by its error.
+// them a quarter, and those for one topic or stream a sixteenth. The rest is for items that can go.
+// The sink's error identifies the topic.
 const (
 	maxUnrouted = 4
 	maxPerRoute = 16
 )
 
-// unroutedItems are items whose lane the sink doesn't know yet, in their order per object. Publisher.mu
-// guards all fields but now, count and broadcasts.
+// unroutedItems are items whose lane the sink doesn't know yet, in their order per object.
+// Publisher.mu guards all fields except now, count and broadcasts.
 type unroutedItems struct {
 	objects map[object]*objectQueue
 	routes  map[string]*queueSize // by waiting.route
@@ -35,10 +35,10 @@ type unroutedItems struct {
 	fewer   chan struct{} // closed, and replaced, when there are fewer
 	now     chan struct{} // a token: an item was added. Not guarded
 	count   atomic.Int64  // len(objects), for those who look without the lock
-	// broadcasts are the calls of Parts that wait: their events are not added yet.
+	// broadcasts counts the waiting calls of Parts: their events are not added yet.
 	broadcasts atomic.Int64
-	// asked is the object of whose first item the sink is being asked; zero for none. cancel ends
-	// that.
+	// asked is the object whose first item the sink is being asked about; zero for none. cancel
+	// ends that.
 	asked  object
 	cancel context.CancelCauseFunc
 }
@@ -57,7 +57,7 @@ func newUnrouted() unroutedItems {
 }
 
 // fitsLocked reports whether another item of a size and route fits in the parts of the capacity.
-// The first of a route does.
+// The first item of a route always fits its part.
 func (u *unroutedItems) fitsLocked(route string, size int, c *capacity) bool {
 	fits := func(l queueSize, part int) bool {
 		return l.items == 0 || part*(l.items+1) <= c.maxItems && part*(l.bytes+size) <= c.maxBytes
@@ -100,8 +100,8 @@ func (u *unroutedItems) popLocked(key object) *Item {
 	return it
 }
 
-// isUnrouted reports whether an earlier item of the same object has no lane yet. The count spares
-// the lock: the goroutine that adds the object's later items has raised it.
+// isUnrouted reports whether an earlier item of the same object has no lane yet. It takes no lock
+// while the count is 0: the goroutine that adds the object's later items has raised the count.
 func (p *Publisher) isUnrouted(it *Item) bool {
 	if p.unrouted.count.Load() == 0 {
 		return false

@@ -10,7 +10,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// worker takes ready lanes, publishes what is at their heads, and puts the lanes back. Its slices
+// worker takes ready lanes, publishes the items at their heads, and returns the lanes. Its slices
 // are used again in every round.
 type worker struct {
 	p *Publisher
@@ -35,7 +35,7 @@ type worker struct {
 	emptied   []*lane // scratch of release
 }
 
-// batchPart is how many items of a lane are in the batch, and what came of them.
+// batchPart is the items of one lane in the batch, with their answer.
 type batchPart struct {
 	lane    *lane
 	count   int
@@ -71,8 +71,8 @@ func (w *worker) runUntilCancelled(ctx context.Context) {
 	}
 }
 
-// batchLanes is how many lanes fill a batch: one where a call holds one lane, else as many as the
-// average item lets in.
+// batchLanes returns how many lanes fill a batch: one where a call holds one lane, else as many as
+// fit by the average size of an item.
 func (w *worker) batchLanes() int {
 	if w.p.order == sinks.ByLane {
 		return 1
@@ -82,8 +82,8 @@ func (w *worker) batchLanes() int {
 	return min(w.p.limits.Messages, max(1, w.p.limits.Bytes/average))
 }
 
-// round is one pass through the sink with the lanes the worker has. When ctx ends, what was not
-// answered stays in its lane.
+// round makes one call of the sink with the worker's lanes. When ctx ends, items without an answer
+// stay in their lanes.
 func (w *worker) round(ctx context.Context, pass ratelimit.Pass) {
 	w.pick(pass.Probe)
 	w.p.queue.Return(w.first...)
@@ -112,8 +112,8 @@ func (w *worker) round(ctx context.Context, pass ratelimit.Pass) {
 	w.deadLetterHeads(ctx, pass)
 }
 
-// pick fills the batch from the heads of the lanes, within the limits. Lanes that don't fit are to
-// come first in the next round, of any worker.
+// pick fills the batch from the heads of the lanes, within the limits. Lanes that don't fit come
+// first in the next round, of any worker.
 func (w *worker) pick(probe bool) {
 	w.sent, w.items, w.batch, w.bytes = w.sent[:0], w.items[:0], w.batch[:0], 0
 	w.onward, w.delayed, w.first, w.refused = w.onward[:0], w.delayed[:0], w.first[:0], w.refused[:0]
@@ -135,7 +135,7 @@ func (w *worker) pick(probe bool) {
 	w.p.mu.Unlock()
 }
 
-// compose makes the batch of the items, without those that are stored already.
+// compose makes the batch of the items, without those that are settled already.
 func (w *worker) compose() {
 	first := 0
 	w.bytes = 0
@@ -166,8 +166,8 @@ func (w *worker) awaitRate(ctx context.Context) bool {
 }
 
 // fill takes items of a lane into the batch: the first one, or as many as fit where the sink keeps
-// their order. A lane with a refused item at its head is noted instead. It reports whether there
-// was room for at least one item.
+// their order. A lane with a refused item at its head goes to w.refused instead. It reports whether
+// there was room for at least one item.
 func (w *worker) fill(l *lane, limit int) bool {
 	if l.head.state == itemRefused {
 		l.worker = w
@@ -193,7 +193,7 @@ func (w *worker) fill(l *lane, limit int) bool {
 	return count > 0
 }
 
-// publish calls the sink, unless everything in the batch is settled. It does so under a deadline: a
+// publish calls the sink, unless everything in the batch is settled. The call has a deadline: a
 // call that hangs must not keep its lanes forever.
 func (w *worker) publish(ctx context.Context) {
 	if len(w.batch) == 0 {
@@ -208,17 +208,17 @@ func (w *worker) publish(ctx context.Context) {
 	defer cancel()
 	done := w.p.metrics.call(len(w.batch))
 	w.p.metrics.counts.inFlight.Add(int64(len(w.batch)))
-	if w.p.passes(w.batch) {
+	if w.p.checkGate(w.batch) {
 		w.p.cfg.Sink.Publish(ctx, w.batch)
-		w.p.passes(w.batch)
+		w.p.checkGate(w.batch)
 	}
 	w.p.metrics.counts.inFlight.Add(-int64(len(w.batch)))
 	done()
 }
 
-// fit makes the messages of the batch small enough for the broker, and takes those out that it
-// can't, with what is behind them in their lanes. down is an error that says that the broker can't
-// be reached.
+// fit makes the messages of the batch small enough for the broker. It takes out the items that stay
+// too large, with all items behind them in their lanes. down is an error that shows that the broker
+// can't be reached.
 func (w *worker) fit(ctx context.Context) (down error) {
 	if _, ok := w.p.cfg.Sink.(sinks.Sizer); !ok {
 		return nil
@@ -251,8 +251,8 @@ func (w *worker) fit(ctx context.Context) (down error) {
 	return down
 }
 
-// fitLane says how many of a lane's items, from the first on, fit. The one behind them is refused,
-// or err says why that is not known yet.
+// fitLane returns how many of a lane's items, from the first on, fit. The next one is refused, or
+// err says why that is not known yet.
 func (w *worker) fitLane(ctx context.Context, items []*Item) (n int, err error) {
 	for n, it := range items {
 		if err := w.fitItem(ctx, it); err != nil || it.refused != nil {
@@ -262,8 +262,7 @@ func (w *worker) fitLane(ctx context.Context, items []*Item) (n int, err error) 
 	return len(items), nil
 }
 
-// fitItem leaves an item that fits as it is, replaces its event by one that does, or marks it as
-// refused.
+// fitItem leaves an item that fits as it is, replaces its event by one that does, or refuses it.
 func (w *worker) fitItem(ctx context.Context, it *Item) error {
 	if it.state.settled() {
 		return nil
@@ -305,17 +304,17 @@ func (w *worker) fits(e *event.Event) (err error) {
 	return w.p.cfg.Sink.(sinks.Sizer).Fits(e)
 }
 
-// smaller is an event in one of the smaller forms, nil when it has none that fits.
+// smaller returns an event in one of the smaller forms, nil when none fits.
 func (w *worker) smaller(
 	ctx context.Context, way Oversize, full *event.Event,
 ) (*event.Event, error) {
 	switch way {
 	case Trim:
-		return w.fitting(w.made(event.Trimmed, full)), nil
+		return w.fitting(w.makeSmaller(event.Trimmed, full)), nil
 	case Claim:
 		return w.claim(ctx, full)
 	case Reference:
-		if small := w.fitting(w.made(event.Reference, full)); small != nil {
+		if small := w.fitting(w.makeSmaller(event.Reference, full)); small != nil {
 			return small, nil
 		}
 		return w.fitting(event.BareReference(full)), nil
@@ -323,8 +322,8 @@ func (w *worker) smaller(
 	return nil, nil
 }
 
-// made is a smaller form of an event, nil after a panic.
-func (w *worker) made(
+// makeSmaller makes a smaller form of an event, nil after a panic.
+func (w *worker) makeSmaller(
 	form func(*event.Event) *event.Event, full *event.Event,
 ) (small *event.Event) {
 	defer func() {
@@ -337,7 +336,7 @@ func (w *worker) made(
 	return form(full)
 }
 
-// fitting is the event, nil when it is too large.
+// fitting returns the event, nil when it is too large.
 func (w *worker) fitting(small *event.Event) *event.Event {
 	if small == nil || w.fits(small) != nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 )
 
 // Breaker pauses a whole sink while its broker can't be reached. After the pause one worker gets a
-// probe; its answer ends the pause or starts a longer one. N lanes that fail for one reason so cost
+// probe; its answer ends the pause or starts a longer one. So N lanes that fail for one reason cost
 // one attempt per pause, not N.
 type Breaker struct {
 	mu    sync.Mutex
@@ -37,7 +37,8 @@ type Pass struct {
 	Probe bool // send one message only, and report
 }
 
-// NewBreaker makes a Breaker that lets calls pass, with the lengths of its first and its longest pause.
+// NewBreaker makes a Breaker that lets calls pass, with the lengths of its first and its longest
+// pause.
 func NewBreaker(initial, longest time.Duration) *Breaker {
 	return &Breaker{
 		backoff: Backoff{Initial: initial, Max: longest},
@@ -58,7 +59,8 @@ func (b *Breaker) Enter(ctx context.Context) (Pass, error) {
 	}
 }
 
-// try takes a pass, or says how long to wait for one: negative for until something changes.
+// try takes a pass, or returns how long to wait for one: a negative wait lasts until changed is
+// closed.
 func (b *Breaker) try() (got Pass, ok bool, wait time.Duration, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,8 +81,8 @@ func (b *Breaker) try() (got Pass, ok bool, wait time.Duration, changed <-chan s
 	return Pass{round: b.round, Probe: true}, true, 0, nil
 }
 
-// Trip starts a pause and returns its length: after an answer that the broker can't be reached. An
-// answer from before the current pause changes nothing.
+// Trip starts a pause and returns its length. It is called when the broker can't be reached. A call
+// that began before the current pause changes nothing.
 func (b *Breaker) Trip(p Pass) (pause time.Duration, tripped bool) {
 	b.mu.Lock()
 	if p.round != b.round {
@@ -96,7 +98,7 @@ func (b *Breaker) Trip(p Pass) (pause time.Duration, tripped bool) {
 	return pause, true
 }
 
-// Succeed notes that the broker answered, and reports whether that ended a pause. The backoff
+// Succeed records that the broker answered, and reports whether that ended a pause. The backoff
 // starts over only when a regular call has succeeded too: a broker that takes a probe and breaks
 // down under a batch is not hammered.
 func (b *Breaker) Succeed(p Pass) (ended bool) {
@@ -124,7 +126,7 @@ func (b *Breaker) Succeed(p Pass) (ended bool) {
 	return true
 }
 
-// GiveUp takes a pass back that was not used: another worker may probe.
+// GiveUp takes back a pass that was not used: another worker may probe.
 func (b *Breaker) GiveUp(p Pass) {
 	b.mu.Lock()
 	if !p.Probe || p.round != b.round || b.state != probing {

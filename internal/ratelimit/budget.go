@@ -8,13 +8,13 @@ import (
 // Budget bounds what several queues hold together, in bytes. Each queue has an account, and a bound
 // of its own as well. A nil Budget has no bound. All methods may be called concurrently.
 //
-// One half is for whoever comes first. The other half is reserved in equal parts, one for each
-// queue: once the first half is used a queue has room only while it holds less than its part. So
-// queues that are stuck leave the others their parts, and the sum stays below the budget. It may be
-// exceeded by one batch of each queue, since a queue looks before it adds a batch.
+// Any queue may use the first half. The second half is reserved in equal parts, one for each queue:
+// once the first half is used, a queue has room only while it holds less than its part. So queues
+// that are stuck leave the others their parts, and the sum stays below the budget. It may be
+// exceeded by one batch of each queue, since a queue checks its bound before it adds a batch.
 //
-// A queue without room waits until it holds less itself. It does not notice that others hold less
-// before it looks again.
+// A queue without room waits until it holds less itself. Until it asks for its bound again, it does
+// not notice that others hold less.
 type Budget struct {
 	max      int64
 	used     atomic.Int64 // by all accounts
@@ -29,7 +29,7 @@ func NewBudget(bytes int64) *Budget {
 	return &Budget{max: bytes}
 }
 
-// Used is how much all accounts hold.
+// Used returns the bytes that all accounts hold.
 func (b *Budget) Used() int64 {
 	if b == nil {
 		return 0
@@ -54,7 +54,7 @@ func (b *Budget) Account() *Account {
 	return &Account{budget: b}
 }
 
-// Set says how many bytes the queue holds now.
+// Set sets how many bytes the queue holds now.
 func (a *Account) Set(bytes int) {
 	if a == nil {
 		return
@@ -71,7 +71,7 @@ func (a *Account) setLocked(bytes int) {
 	}
 }
 
-// Bound is how much the queue may hold now, of at most own. It is above 0.
+// Bound returns how many bytes the queue may hold now: at most own, at least 1.
 func (a *Account) Bound(own int) int {
 	if a == nil {
 		return own
@@ -86,7 +86,7 @@ func (a *Account) Bound(own int) int {
 	return int(max(min(int64(own), part), 1))
 }
 
-// Close ends the account: it holds nothing any more.
+// Close ends the account. It holds nothing any more.
 func (a *Account) Close() {
 	if a == nil {
 		return

@@ -1,28 +1,36 @@
-// Package ratelimit decides when work may be done: the workqueue of keys, the limiters that space
-// retries of one key, a backoff for a whole connection, and the bucket that holds a sink to a rate.
+// Package ratelimit decides when work may be done, and how one goroutine waits for another's.
 //
-// It takes in keys (objects or lanes) and hands them out to workers. The queue has keys only: the
-// work for a key is the caller's, in order, so that collapsing equal keys loses nothing.
+//   - Queue is the workqueue of keys, with the Limiters that space the retries of one key.
+//   - Backoff spaces the attempts at one shared thing. Bucket holds a sink to a rate.
+//   - Breaker pauses all calls to a broker that can't be reached. One probe then finds out whether
+//     the next calls may pass. An operator can hold them too.
+//   - Budget bounds what several queues hold together, in bytes.
+//   - Spot hands work to a goroutine without a switch to it (states below). Signal is for the
+//     other direction: it makes a part look at data that both share.
+//   - LogThrottle lets one line of a kind pass every ten seconds: 10,000 lanes that fail at once
+//     are one fault.
 //
-// # Promises
+// Promises of a Queue: a key is never with two workers; a key added while a worker has it comes
+// again after that worker's Done. A waiting key is handed out once, however often it was added, in
+// the order of the first Adds. Only GetBatch blocks. A queue that was shut down takes no new key
+// and loses none: delayed keys are handed out at once, and a key that fails may be added again.
+// client-go's queue hands out one key a call, and drops delayed keys when it is shut down.
 //
-//   - A key is never with two workers. A key added while a worker has it comes again after that
-//     worker's Done.
-//   - A waiting key is handed out once, however often it was added. Keys come in the order of their
-//     first Add.
-//   - Add, AddAfter, AddRateLimited, Done, Return and Forget return at once. GetBatch blocks until
-//     there is a key, the context ends or the queue was shut down.
-//   - A queue that was shut down accepts no new key but loses none: waiting keys are still handed
-//     out, delayed keys are handed out at once, and a key that fails during the drain may be added
-//     again, with its delay.
+// A consumer waits at a Spot in Wait, on its goroutine, or it parks: then it has no goroutine until
+// a step returns false, and the producer starts the next one. A step does what needs no waiting.
+// Two steps of one consumer never run at once, and the consumer does not run while one does, so a
+// step uses what the consumer owns without a lock. To wake a goroutine for each stage would cost
+// more than the stages do, with some hundred changes a second.
 //
-// The limiters are client-go's (util/workqueue), with jitter. They remember a failing key until
-// Forget. The queue is our own, in client-go's words. Theirs hands out one key per call, and drops
-// delayed keys when it is shut down. Waiting for the workers of a queue that was shut down is the
-// caller's.
+//	state    event                    next       the consumer
+//	away     Wait, Park               waiting    waits; but looks again where an Offer came since
+//	away     Offer                    away       will look again
+//	waiting  Offer                    running    its step runs on the producer's goroutine
+//	running  Offer                    running    another step follows
+//	running  the step returns true    waiting
+//	running  the step returns false   away       Wait returns, or the goroutine of Park starts
+//	waiting  Wait's context ends      away       Wait returns; while running, after the step
 //
-// # Start and stop
-//
-// A Queue is usable as soon as NewQueue returns and starts no goroutine; one timer serves all
-// delayed keys. ShutDown stops the timer. Everything here but Backoff is safe for concurrent use.
+// Nothing here starts a goroutine, but Park's next one and the timer of a Queue, which ShutDown
+// stops. Everything but Backoff is safe for concurrent use.
 package ratelimit

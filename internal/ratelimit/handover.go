@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Spot is where one consumer waits. Wait and Park are called by the consumer, Offer by any number
-// of producers.
+// Spot is where one consumer waits; the table of its states is in doc.go. The consumer calls Wait
+// and Park, any number of producers call Offer.
 type Spot struct {
 	wake chan struct{} // of one slot: the consumer's Wait returns
 
@@ -29,10 +29,10 @@ const (
 // NewSpot makes a Spot.
 func NewSpot() *Spot { return &Spot{wake: make(chan struct{}, 1)} }
 
-// Wait lets producers run step until it gives false, and returns nil then: the consumer has to look
-// itself. It returns at once where an Offer came since the last Wait. When ctx ends it returns its
-// cause, but not while step runs. A step must never wait for anything: no network, no disk write,
-// no room, no channel.
+// Wait lets producers run step until step returns false. Then Wait returns nil: the consumer has to
+// look itself. It returns at once where an Offer came since the last Wait. When ctx ends it returns
+// its cause, but not while step runs. A step must never wait for anything: no network, no disk
+// write, no room, no channel.
 func (s *Spot) Wait(ctx context.Context, step func() bool) error {
 	s.mu.Lock()
 	if s.token {
@@ -53,10 +53,10 @@ func (s *Spot) Wait(ctx context.Context, step func() bool) error {
 	return context.Cause(ctx)
 }
 
-// Park is Wait without a goroutine that waits. It returns at once; when a step gives false, resume
-// runs on a new goroutine. It reports false, and does nothing, where an Offer came since the last
-// Wait or Park: the consumer has to look itself. A context that ends must be offered, and the step
-// give false then.
+// Park is Wait without a goroutine. It returns at once; when a step returns false, resume runs on a
+// new goroutine. It reports false, and does nothing, where an Offer came since the last Wait or
+// Park: the consumer has to look itself. Park knows no context: when one ends, call Offer, and let
+// the step return false.
 //
 // A goroutine that waits keeps its stack, of 4 KB and more. With "*" there are hundreds of
 // consumers that wait for hours.
@@ -71,8 +71,8 @@ func (s *Spot) Park(step func() bool, resume func()) bool {
 	return true
 }
 
-// leave ends the wait. It reports false when a producer runs the step, or has ended the wait: then
-// the consumer is woken.
+// leave ends the wait. It reports false when a producer runs the step or has ended the wait: then
+// the producer wakes the consumer.
 func (s *Spot) leave() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,8 +84,8 @@ func (s *Spot) leave() bool {
 	return false
 }
 
-// Offer says that there is something to do. Where the consumer waits, its step runs here; where it
-// does not, or another producer runs its step, it is done later. It returns when its step has.
+// Offer runs the step of a waiting consumer, and returns when the step has. Where the consumer does
+// not wait, or another producer runs its step, it is only remembered that there is work.
 func (s *Spot) Offer() {
 	s.mu.Lock()
 	if s.state != waiting {
@@ -105,8 +105,8 @@ func (s *Spot) Offer() {
 	s.mu.Unlock()
 }
 
-// endStepLocked decides what follows a step. It reports false where another one does, for what was
-// offered meanwhile.
+// endStepLocked decides what follows a step. It reports false where another step follows, for work
+// that was offered meanwhile.
 func (s *Spot) endStepLocked(more bool) bool {
 	switch {
 	case !more, s.ended:
@@ -130,16 +130,16 @@ func (s *Spot) wakeLocked() {
 	s.wake <- struct{}{} // there is room: one Wait is woken once
 }
 
-// Signal says to one part, whatever it waits for, that another has found something. It belongs to
-// whoever connects the two, so neither knows the other. A nil Signal is never set. All methods may
-// be called concurrently.
+// Signal notifies one part that another has found something, whatever the first one waits for. The
+// code that connects the two parts owns it, so neither knows the other. A nil Signal is never set.
+// All methods may be called concurrently.
 type Signal struct {
 	mu    sync.Mutex
 	isSet bool   // guarded by mu
 	wake  func() // guarded by mu; nil while it is not watched
 }
 
-// Set sets the signal, and wakes who watches it.
+// Set sets the signal, and calls the wake of Watch.
 func (s *Signal) Set() {
 	if s == nil {
 		return
@@ -153,8 +153,8 @@ func (s *Signal) Set() {
 	}
 }
 
-// Watch has wake called whenever the signal is set, until end is called: on the goroutine that sets
-// it, so wake must not wait. Whoever watches looks at IsSet before it waits.
+// Watch has wake called whenever the signal is set, until end is called. wake runs on the goroutine
+// that sets the signal, so it must not block. Check IsSet before waiting for wake.
 func (s *Signal) Watch(wake func()) (end func()) {
 	if s == nil {
 		return func() {}
@@ -179,7 +179,7 @@ func (s *Signal) IsSet() bool {
 	return s.isSet
 }
 
-// Reset is IsSet, and resets the signal.
+// Reset resets the signal, and reports whether it was set.
 func (s *Signal) Reset() bool {
 	if s == nil {
 		return false
@@ -192,8 +192,8 @@ func (s *Signal) Reset() bool {
 }
 
 // WaitCond waits on c until ready reports true, or returns ctx's cause when ctx ends first. The
-// caller holds c's lock; ready is called with the lock held. Whoever changes what ready reads calls
-// c.Broadcast.
+// caller holds c's lock; ready is called with the lock held. A change of the fields that ready
+// reads is followed by c.Broadcast.
 //
 // It is for a condition over several fields: room, a slow disk, a drain, or the next change of a
 // listener of the newest states. A channel in place of the sync.Cond would have to be closed and

@@ -23,7 +23,7 @@ func Exponential[K comparable](initial, longest time.Duration) Limiter[K] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[K](initial, longest)
 }
 
-// FullJitter spreads the delays of another limiter evenly between zero and what it says. Keys that
+// FullJitter spreads the delays of another limiter evenly between zero and its own. Keys that
 // failed together, as they do when a broker hiccups, then don't come back together.
 func FullJitter[K comparable](limiter Limiter[K]) Limiter[K] {
 	return jittered[K]{limiter}
@@ -63,7 +63,7 @@ func (b *Backoff) Next() time.Duration {
 // Reset starts again with Initial. Call it after a success.
 func (b *Backoff) Reset() { b.last = 0 }
 
-// BucketConfig bounds what goes out in events and in bytes. Zero rates mean no limit.
+// BucketConfig bounds the output in events and in bytes. Zero rates mean no limit.
 type BucketConfig struct {
 	// PerSecond is how many events go out per second in the long run.
 	PerSecond float64
@@ -79,7 +79,7 @@ type BucketConfig struct {
 // Bucket is a pair of token buckets. It starts full.
 type Bucket struct{ events, bytes *rate.Limiter }
 
-// NewBucket checks a configuration. A Bucket without any limit never blocks.
+// NewBucket checks cfg. A Bucket without any limit never blocks.
 func NewBucket(cfg BucketConfig) (*Bucket, error) {
 	events, err := newLimiter("events", cfg.PerSecond, cfg.Burst)
 	if err != nil {
@@ -108,9 +108,9 @@ func newLimiter(unit string, perSecond float64, burst int) (*rate.Limiter, error
 // and then exceed the burst. Without a limit both are math.MaxInt.
 func (b *Bucket) Burst() (events, bytes int) { return b.events.Burst(), b.bytes.Burst() }
 
-// Wait blocks until so many events with so many bytes may go out, and returns how long that took;
-// or until ctx ends, then it returns ctx's error too. More than a burst waits until all of it has
-// been earned, so an event larger than BurstBytes passes too. Tokens of a Wait whose ctx ended stay
+// Wait blocks until so many events with so many bytes may go out, and returns how long that took.
+// When ctx ends first, it returns ctx's error too. More than a burst waits until all of it has been
+// earned, so an event larger than BurstBytes passes too. Tokens of a Wait whose ctx ended stay
 // used: its caller is about to stop.
 func (b *Bucket) Wait(ctx context.Context, events, bytes int) (waited time.Duration, err error) {
 	if err := ctx.Err(); err != nil {
@@ -131,8 +131,8 @@ func (b *Bucket) Wait(ctx context.Context, events, bytes int) (waited time.Durat
 	}
 }
 
-// reserve takes n tokens, burst by burst since a limiter gives no more at once, and returns when
-// the last of them is there.
+// reserve takes n tokens, burst by burst since a limiter gives no more at once, and returns the
+// time until the last of them is there.
 func reserve(limiter *rate.Limiter, now time.Time, n int) (delay time.Duration) {
 	if limiter.Limit() == rate.Inf {
 		return 0
@@ -146,7 +146,7 @@ func reserve(limiter *rate.Limiter, now time.Time, n int) (delay time.Duration) 
 // Sleep waits for d. It returns early, with the cause, when ctx ends.
 func Sleep(ctx context.Context, d time.Duration) error { return SleepOr(ctx, d, nil) }
 
-// SleepOr is Sleep that returns early when woken is closed or has a value, too. With a negative d
+// SleepOr is Sleep that also returns early when woken is closed or has a value. With a negative d
 // only woken and ctx end it.
 func SleepOr(ctx context.Context, d time.Duration, woken <-chan struct{}) error {
 	var due <-chan time.Time
@@ -163,23 +163,24 @@ func SleepOr(ctx context.Context, d time.Duration, woken <-chan struct{}) error 
 	return context.Cause(ctx)
 }
 
-// logInterval is how often a line passes: a fault that lasts for an hour is 360 lines.
-const logInterval = 10 * time.Second
-
-// LogThrottle is of one message. Its zero value is ready.
+// LogThrottle keeps a fault that hits many messages or objects from filling the log: a tenant may
+// create any number of objects that can't be read. It is of one message. Its zero value is ready.
 type LogThrottle struct {
 	mu         sync.Mutex
 	next       time.Time // guarded by mu
 	suppressed int       // guarded by mu
 }
 
+// logInterval is how often a line passes: a fault that lasts for an hour is 360 lines.
+const logInterval = 10 * time.Second
+
 // Warn is Log of a warning.
 func (t *LogThrottle) Warn(log *slog.Logger, message string, args ...any) {
 	t.Log(log, slog.LevelWarn, message, args...)
 }
 
-// Log writes a line at the level, with how many were suppressed since the last one, or else at the
-// debug level.
+// Log writes a line at the level when one is due, with the number of lines suppressed since the
+// last one. Else it writes the line at the debug level.
 func (t *LogThrottle) Log(log *slog.Logger, level slog.Level, message string, args ...any) {
 	suppressed, ok := t.pass(time.Now())
 	if !ok {

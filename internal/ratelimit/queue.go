@@ -16,8 +16,8 @@ var ErrShutDown = errors.New("queue is shut down")
 // Queue hands keys to workers, each key to one worker at a time.
 type Queue[K comparable] struct {
 	limiter Limiter[K]
-	// wake holds a token while there may be a key for a waiting worker. Whoever takes it passes it
-	// on when keys are left, so one slot wakes any number of workers in sequence.
+	// wake holds a token while there may be a key for a waiting worker. A worker that takes it
+	// passes it on when keys are left, so one slot wakes any number of workers in sequence.
 	wake chan struct{}
 
 	mu      sync.Mutex
@@ -39,8 +39,8 @@ func NewQueue[K comparable](limiter Limiter[K]) *Queue[K] {
 	}
 }
 
-// Add marks keys as in need of work. A key that waits already is not added again; one that is with
-// a worker comes again after Done. A queue that was shut down ignores keys it doesn't know.
+// Add queues keys. A key that waits already is not added again; a key that is with a worker comes
+// again after Done. A queue that was shut down ignores keys it doesn't know.
 func (q *Queue[K]) Add(keys ...K) {
 	if len(keys) == 0 {
 		return
@@ -67,11 +67,11 @@ func (q *Queue[K]) AddAfter(key K, delay time.Duration) {
 	q.unlock()
 }
 
-// AddRateLimited adds a key when the limiter says so: after a failure. Call Forget once the key
+// AddRateLimited adds a key that failed, after the limiter's delay. Call Forget once the key
 // succeeded.
 func (q *Queue[K]) AddRateLimited(key K) { q.AddAfter(key, q.limiter.When(key)) }
 
-// Forget clears the failures of a key. It stays in the queue if it is there.
+// Forget clears the failures of a key. A key in the queue stays there.
 func (q *Queue[K]) Forget(key K) { q.limiter.Forget(key) }
 
 // Delayed is how many keys are held back for a while.
@@ -81,9 +81,9 @@ func (q *Queue[K]) Delayed() int {
 	return len(q.delayed)
 }
 
-// GetBatch blocks until there is a key, and gives up to limit keys to the caller until Done or
-// Return. It appends to keys what is there, and doesn't wait for more. It returns ErrShutDown when
-// nothing waits any more in a queue that was shut down, and ctx's error when ctx ends.
+// GetBatch blocks until a key waits, and hands up to limit keys to the caller until Done or Return.
+// It appends them to keys, and doesn't wait for more. It returns ErrShutDown when no key is left in
+// a queue that was shut down, and ctx's error when ctx ends.
 func (q *Queue[K]) GetBatch(ctx context.Context, keys []K, limit int) ([]K, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -116,7 +116,7 @@ func (q *Queue[K]) appendReady(keys []K, limit int) ([]K, error) {
 	return keys, nil
 }
 
-// Done ends a worker's hold on keys. Those that were added meanwhile wait again, at the end.
+// Done ends a worker's hold on keys. Keys that were added meanwhile wait again, at the end.
 func (q *Queue[K]) Done(keys ...K) {
 	if len(keys) == 0 {
 		return
@@ -162,9 +162,9 @@ func (q *Queue[K]) Flush() {
 	q.unlock()
 }
 
-// ShutDown takes no new keys from now on and hands out delayed ones at once. Workers still get
-// waiting keys, and may add a key again that they could not finish; each sees ErrShutDown when it
-// asks while nothing waits or is delayed.
+// ShutDown refuses new keys from now on and hands out delayed ones at once. Workers still get
+// waiting keys, and may add a key again that they could not finish. GetBatch returns ErrShutDown
+// while no key waits or is delayed.
 func (q *Queue[K]) ShutDown() {
 	q.mu.Lock()
 	q.down = true
@@ -178,7 +178,7 @@ type entry[K comparable] struct {
 	key        K
 	next       *entry[K] // in the ready or in the free list
 	due        time.Time // while it is in the heap
-	place      int       // in the heap; -1 when it is not there
+	index      int       // in the heap; -1 when it is not there
 	queued     bool
 	processing bool
 	again      bool // added while processing
@@ -196,14 +196,14 @@ func (q *Queue[K]) entry(key K) *entry[K] {
 	if e = q.free.pop(); e == nil {
 		e = &entry[K]{}
 	}
-	e.key, e.place = key, -1
+	e.key, e.index = key, -1
 	q.entries[key] = e
 	return e
 }
 
-// release forgets a key that neither waits, is delayed nor is with a worker.
+// release forgets a key that is not queued, delayed or with a worker.
 func (q *Queue[K]) release(e *entry[K]) {
-	if e.queued || e.processing || e.place >= 0 {
+	if e.queued || e.processing || e.index >= 0 {
 		return
 	}
 	delete(q.entries, e.key)
@@ -224,19 +224,19 @@ func (q *Queue[K]) push(e *entry[K]) {
 	}
 }
 
-// delay keeps a key back until due, unless it is due earlier already.
+// delay holds a key back until due, unless it is due earlier already.
 func (q *Queue[K]) delay(e *entry[K], due time.Time) {
 	switch {
-	case e.place < 0:
+	case e.index < 0:
 		e.due = due
 		heap.Push(&q.delayed, e)
 	case due.Before(e.due):
 		e.due = due
-		heap.Fix(&q.delayed, e.place)
+		heap.Fix(&q.delayed, e.index)
 	default:
 		return
 	}
-	if e.place == 0 {
+	if e.index == 0 {
 		q.arm()
 	}
 }
@@ -273,7 +273,7 @@ func (q *Queue[K]) flush() {
 	}
 }
 
-// unlock ends a critical section, and then notifies those who wait for its changes.
+// unlock ends a critical section, and then wakes a worker when there is something for it.
 func (q *Queue[K]) unlock() {
 	wake := q.ready.len > 0 || q.down && len(q.delayed) == 0
 	q.mu.Unlock()
@@ -336,12 +336,12 @@ func (d delays[K]) Len() int           { return len(d) }
 func (d delays[K]) Less(i, j int) bool { return d[i].due.Before(d[j].due) }
 func (d delays[K]) Swap(i, j int) {
 	d[i], d[j] = d[j], d[i]
-	d[i].place, d[j].place = i, j
+	d[i].index, d[j].index = i, j
 }
 
 func (d *delays[K]) Push(x any) {
 	e := x.(*entry[K])
-	e.place = len(*d)
+	e.index = len(*d)
 	*d = append(*d, e)
 }
 
@@ -350,6 +350,6 @@ func (d *delays[K]) Pop() any {
 	e := (*d)[last]
 	(*d)[last] = nil
 	*d = (*d)[:last]
-	e.place = -1
+	e.index = -1
 	return e
 }

@@ -24,7 +24,7 @@ func newTestStream(r io.Reader) *stream {
 // EachFrame splits a watch's answer.
 func EachFrame(r io.Reader, limit int64, opts resource.ParseOptions, do func(Frame)) error {
 	s := newTestStream(r)
-	v := newValues(s, limit)
+	v := newFrameReader(s, limit)
 	for {
 		f, _, err := v.next(&opts)
 		if err != nil {
@@ -39,7 +39,7 @@ func EachItem(
 	r io.Reader, limit int64, do func(raw []byte) error,
 ) (resource.Version, string, error) {
 	s := newTestStream(r)
-	v := newValues(s, limit)
+	v := newFrameReader(s, limit)
 	p, err := readPage(v, func() error {
 		raw, err := v.value()
 		if err != nil {
@@ -57,7 +57,7 @@ func EachItem(
 func EachObject(
 	r io.Reader, limit int64, opts resource.ParseOptions, do func(*resource.Object),
 ) error {
-	v := newValues(newTestStream(r), limit)
+	v := newFrameReader(newTestStream(r), limit)
 	_, err := readPage(v, func() error {
 		obj, err := resource.ParseNext(v.Scanner, &opts)
 		if err == nil {

@@ -22,13 +22,13 @@ type frame struct {
 	event watch.EventType
 	// obj is the object of ADDED, MODIFIED and DELETED.
 	obj *resource.Object
-	// refused is why there is none.
+	// refused is why the object can't be read.
 	refused error
-	// choice is what is done with obj.
-	choice frameAction
-	// object is where the frame's object is; nil before it.
+	// action is what is done with obj.
+	action frameAction
+	// object is where the frame's object lies; nil before it.
 	object *span
-	// version is a BOOKMARK's; initialEnd marks the one that ends the initial events of a
+	// version is a BOOKMARK's; initialEnd is set on the one that ends the initial events of a
 	// WatchList.
 	version    resource.Version
 	initialEnd bool
@@ -55,14 +55,14 @@ type frameReader struct {
 	start int64 // offset of the current frame
 }
 
-func newValues(in *stream, limit int64) *frameReader {
+func newFrameReader(in *stream, limit int64) *frameReader {
 	v := &frameReader{in: in, Scanner: jsonscan.NewReader(in), max: limit}
 	v.release()
 	return v
 }
 
-// release drops what was read, and gives the next value its whole size, and some more for what
-// surrounds it.
+// release drops the bytes that were read, and allows the next value its whole size, and some more
+// for the bytes around it.
 func (v *frameReader) release() {
 	const around = 4096
 	v.Release()
@@ -98,8 +98,7 @@ func (v *frameReader) begin() error {
 	return v.enter('{')
 }
 
-// enter opens an object or array. Another value in its place is valid JSON, and not what must be
-// there.
+// enter opens an object or array. Another value in its place is an unreadableError.
 func (v *frameReader) enter(open byte) error {
 	switch c := v.Peek(); c {
 	case open:
@@ -175,7 +174,8 @@ func (v *frameReader) frameObject(f *frame, opts *resource.ParseOptions) (at spa
 // size returns how many bytes of the current frame were read.
 func (v *frameReader) size() int64 { return v.Offset() + int64(v.Pos()) - v.start }
 
-// span is where an object is in what was read, or, where it was too large to keep, its first bytes.
+// span is where an object lies in the bytes that were read, or, where it was too large to keep, its
+// first bytes.
 type span struct {
 	jsonscan.Span
 	cut []byte
@@ -189,7 +189,7 @@ func (v *frameReader) at(p span) []byte {
 	return v.Bytes(p.Span)
 }
 
-// object reads the next object. A RefusedError is of this object alone: what follows it can be
+// object reads the next object. A RefusedError is of this object alone: the data behind it can be
 // read.
 func (v *frameReader) object(opts *resource.ParseOptions) (obj *resource.Object, at span, err error) {
 	begins := v.Peek()
@@ -229,7 +229,7 @@ func (v *frameReader) drop(start, level int) {
 	v.release()
 }
 
-// first returns as much of a value as is kept.
+// first returns the part of a value that is kept.
 func (v *frameReader) first(raw []byte) []byte { return raw[:min(int64(len(raw)), v.max)] }
 
 // faultyBytes returns the bytes that an error is about: the object if it was read, else everything
@@ -261,7 +261,8 @@ func (v *frameReader) readError(err error) error {
 	return fmt.Errorf("read: %w", err)
 }
 
-// connectionError is the end of a connection, with where it came.
+// connectionError returns the error of a connection that has ended: between two values, or within
+// one.
 func (v *frameReader) connectionError(why error) error {
 	where := errDropped
 	if v.begun {
@@ -290,7 +291,7 @@ func eventType(quoted []byte) watch.EventType {
 	return watch.EventType(quoted[:min(len(quoted), 64)])
 }
 
-// complete reads what could not be read before the type was known, and reports what is missing.
+// complete decodes the object of a frame whose type came behind it, and reports missing parts.
 func (v *frameReader) complete(f *frame, opts *resource.ParseOptions) (err error) {
 	switch {
 	case f.object == nil:

@@ -197,7 +197,7 @@ func TestIsolated(t *testing.T) {
 						func(cfg *reflector.Config) { small(cfg); cfg.Snapshot = false })
 					c.expect("bookmark 99")
 					var got []resource.Key
-					_, unread, err := c.refl.LookPage(t.Context(),
+					_, unread, err := c.refl.ReadPage(t.Context(),
 						"", func(obj *resource.Object) error {
 							got = append(got, obj.Key())
 							return nil

@@ -27,8 +27,8 @@ func (r *Reflector) locate(ctx context.Context) (o stepResult) {
 	return o
 }
 
-// identify asks whether the cluster is the same, except the first time: whoever made the reflector
-// has just found the server.
+// identify checks that the cluster is the same, except the first time: the caller of New has just
+// found the server.
 func (r *Reflector) identify(ctx context.Context) error {
 	if r.cfg.Identify == nil || !r.state.failed {
 		return nil
@@ -40,7 +40,7 @@ func (r *Reflector) identify(ctx context.Context) error {
 	return err
 }
 
-// beginNow starts a reflector that wants changes from now on only.
+// beginNow starts a reflector that only wants changes from now on.
 func (r *Reflector) beginNow(ctx context.Context, now resource.Version) error {
 	if err := r.takeSelection(ctx); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (r *Reflector) probeWith(
 		}
 		return errEnough
 	}
-	v := newValues(s, r.cfg.MaxFrame)
+	v := newFrameReader(s, r.cfg.MaxFrame)
 	p, err := readPage(v, v.skip, stop)
 	if errors.Is(err, errEnough) {
 		err = nil
@@ -125,7 +125,7 @@ func (r *Reflector) chooseMoveVersion(ctx context.Context) error {
 	return err
 }
 
-// fallBack reports whether to list by pages now, since a WatchList failed.
+// fallBack reports whether to list by pages now, after a WatchList failed.
 func (r *Reflector) fallBack(ctx context.Context, err error) (pages bool) {
 	if _, failed := errors.AsType[*storeError](err); failed || ctx.Err() != nil {
 		return false
@@ -210,7 +210,7 @@ func (r *Reflector) listPage(ctx context.Context, q url.Values, first bool) (pag
 			return page{}, err
 		}
 	}
-	v := newValues(s, r.cfg.MaxFrame)
+	v := newFrameReader(s, r.cfg.MaxFrame)
 	item := func() error {
 		s.alive()
 		return r.replace(ctx, v)

@@ -12,7 +12,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource/jsonscan"
 )
 
-// Why something could not be understood, as metric labels and in events.
+// Why data could not be understood, as metric labels and in events.
 const (
 	unreadableSyntax     = "syntax"     // no JSON
 	unreadableTooLarge   = "too-large"  // more than MaxFrame
@@ -70,18 +70,18 @@ func isPanic(err error) bool {
 
 // quarantine is what was reported already.
 type quarantine struct {
-	seen, seenBefore map[string]bool // see first
-	// skipped are the objects that the last list of everything has skipped: another would report no
-	// more of them.
+	reported, reportedBefore map[string]bool // see first
+	// skipped are the objects that the last list of everything has skipped: another list would
+	// report no more of them.
 	skipped map[resource.Key]bool
-	// items that the current list has skipped, except isolated ones, and whether one of them is
-	// unidentified.
+	// items counts those that the current list has skipped, except isolated ones; unidentified is
+	// set when one of them is.
 	items        int
 	unidentified bool
 }
 
-// warnings are those that come once per version of an object: a tenant may write any number of
-// versions that can't be understood.
+// warnings come once per version of an object: a tenant may write any number of versions that can't
+// be understood.
 type warnings struct {
 	unreadable, panicked ratelimit.LogThrottle
 }
@@ -90,25 +90,25 @@ type warnings struct {
 // proxy damages it, and it is read again.
 const maxSkipped = 64
 
-// first reports whether something is reported for the first time, as far back as is remembered:
-// otherwise what no list can be read past, and what each list skips, would be reported each time.
-func (q *quarantine) first(id string) bool {
+// isNew reports whether something is reported for the first time, as far as is remembered:
+// otherwise items that stop every list, or that each list skips, would be reported each time.
+func (q *quarantine) isNew(id string) bool {
 	const half = 4096 // at least so much is remembered
-	if q.seen[id] || q.seenBefore[id] {
+	if q.reported[id] || q.reportedBefore[id] {
 		return false
 	}
-	if len(q.seen) == half {
-		q.seen, q.seenBefore = nil, q.seen
+	if len(q.reported) == half {
+		q.reported, q.reportedBefore = nil, q.reported
 	}
-	if q.seen == nil {
-		q.seen = map[string]bool{}
+	if q.reported == nil {
+		q.reported = map[string]bool{}
 	}
-	q.seen[id] = true
+	q.reported[id] = true
 	return true
 }
 
-// understand passes an error on. When it is of bytes that can't be understood, they are
-// quarantined, once. raw begins at offset at of the answer.
+// understand returns the error. When it is of bytes that can't be understood, it quarantines them,
+// once. raw begins at offset at of the answer.
 func (r *Reflector) understand(ctx context.Context, err error, raw []byte, at int64) error {
 	unreadable, ok := errors.AsType[*unreadableError](err)
 	if !ok || unreadable.quarantined {
@@ -117,7 +117,7 @@ func (r *Reflector) understand(ctx context.Context, err error, raw []byte, at in
 	unreadable.quarantined = true
 	u := r.unreadable(unreadable, raw, at)
 	r.metrics.quarantined.With(u.Reason).Inc()
-	if !r.quarantine.first(u.ID()) {
+	if !r.quarantine.isNew(u.ID()) {
 		return err
 	}
 	r.warnings.unreadable.Log(r.log, slog.LevelError, "the API server sent what can't be understood",
@@ -134,7 +134,7 @@ func (r *Reflector) understand(ctx context.Context, err error, raw []byte, at in
 	return err
 }
 
-// unreadable returns what can be kept of bytes.
+// unreadable returns the description of unreadable bytes.
 func (r *Reflector) unreadable(e *unreadableError, raw []byte, at int64) *resource.Unreadable {
 	reason := whyUnreadable(e.err)
 	raw = raw[:min(len(raw), int(r.cfg.MaxFrame))]
@@ -207,8 +207,8 @@ func (r *Reflector) remember(key resource.Key) {
 	}
 }
 
-// isolated reports whether a refused object is too deep or too large, or there was a panic, and
-// which it is. Any tenant may create any number of such objects. So each is reported, and nothing
+// isolated reports whether a refused object is too deep, too large or made the parser panic, and is
+// identified. Any tenant may create any number of such objects. So each is reported, and nothing
 // else stops or waits for it: no list can read more of it, and no list is given up for their
 // number.
 func (r *Reflector) isolated(refused *resource.RefusedError) bool {
@@ -224,8 +224,8 @@ func (r *Reflector) skippable(refused *resource.RefusedError) bool {
 	return !r.state.relist.Rewound() && !errors.Is(refused, resource.ErrWrongKind)
 }
 
-// quarantineOnly reports what can't be understood where nothing else has to be done about it. An
-// error is the Store's.
+// quarantineOnly reports unreadable data where nothing else has to be done about it. An error is
+// the Store's.
 func (r *Reflector) quarantineOnly(ctx context.Context, err *unreadableError, raw []byte) error {
 	if failed, ok := errors.AsType[*storeError](r.understand(ctx, err, raw, 0)); ok {
 		return failed

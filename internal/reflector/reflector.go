@@ -18,200 +18,41 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// Reflector keeps a Store in sync with one collection of the API server. See New, Run and Status.
-type Reflector struct {
-	cfg     Config
-	url     *url.URL
-	log     *slog.Logger
-	metrics *metrics
-	status  status
-	gate    *pauseGate
-
-	// Run owns all fields below.
-
-	state   state
-	backoff backoff
-	// expiries is the backoff of 410s alone. They state plainly that a list is needed, so the first
-	// is followed at once, however many other failures there were; only those in a row wait.
-	expiries   backoff
-	quarantine quarantine
-	warnings   warnings
-	scope      scope
-}
-
-// New checks the configuration and starts nothing.
-func New(cfg Config) (*Reflector, error) {
-	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
-	r := &Reflector{
-		cfg:      cfg,
-		url:      cfg.Client.Base.JoinPath(cfg.Type.CollectionPath(cfg.Namespace)),
-		log:      cfg.Log.With("resource", cfg.Type.String()),
-		metrics:  newMetrics(cfg.Registerer),
-		backoff:  backoff{Backoff: cfg.Backoff},
-		gate:     newGate(),
-		expiries: backoff{Backoff: cfg.Backoff, eager: true},
-		state:    first(cfg.From, cfg.Reached, cfg.Snapshot),
-		// A list of one namespace adds to what the last list of everything has skipped, and may be
-		// the first of this process.
-		quarantine: quarantine{skipped: map[resource.Key]bool{}},
-		scope:      scope{states: maps.Clone(cfg.Selected), asOf: maps.Clone(cfg.AsOf)},
-	}
-	if r.scope.states == nil {
-		r.scope.states = map[string]resource.NamespaceState{}
-	}
-	if r.scope.asOf == nil {
-		r.scope.asOf = map[string]resource.Version{}
-	}
-	r.status.s = Status{Phase: Stopped, Version: cfg.From, Relists: map[string]int{}}
-	registerQuiet(cfg.Registerer, &r.status)
-	registerPaused(cfg.Registerer, r.gate)
-	return r, nil
-}
-
-// Status is what the reflector is doing. It may be called from any goroutine, at any time.
-func (r *Reflector) Status() Status { return r.status.get() }
-
-// unstarted is the state before the first step.
-var unstarted state
-
-// Run follows the collection until ctx ends, and then returns nil; or until the Store fails, and
-// then returns its error. Everything else is retried. It may be called once.
-func (r *Reflector) Run(ctx context.Context) error {
-	defer r.status.phase(Stopped)
-	if r.awaitNamespaces(ctx); ctx.Err() != nil {
-		return nil
-	}
-	defer r.cfg.Diverged.Watch(r.gate.cutStep)()
-	r.report(&unstarted, &r.state)
-	for {
-		step, end, ok := r.gate.enter(ctx, func() { r.status.phase(Paused) })
-		if !ok {
-			return nil
-		}
-		err := r.attempt(step)
-		end()
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
-	}
-}
-
-// attempt makes one step, and waits after a failed one. It returns an error of the Store.
-//
-// A watch lasts for hours. What comes behind it is in conclude, so that its variables are not on
-// the stack meanwhile: Go shrinks a stack only while less than a quarter of it is used. With 5.0 KB
-// in use it stayed at 16 KB, with 3.2 KB it shrinks to 8 KB.
-func (r *Reflector) attempt(ctx context.Context) error {
-	if r.cfg.Diverged.IsSet() {
-		r.state.step = toProbe
-	}
-	started := time.Now()
-	o := r.step(ctx)
-	return r.conclude(ctx, started, &o)
-}
-
-// conclude decides what follows a step, and waits after a failed one.
-func (r *Reflector) conclude(ctx context.Context, started time.Time, o *stepResult) error {
-	r.cfg.Store.Flush()
-	o.took, o.paused = time.Since(started), ctx.Err() != nil
-	if failed, ok := errors.AsType[*storeError](o.err); ok && !o.paused {
-		return failed.err
-	}
-	if o.paused && o.diverged {
-		r.cfg.Diverged.Set() // nothing follows from the probe that took the signal: another one does
-	}
-	before := r.state
-	var pause wait
-	r.state, pause = before.after(*o)
-	r.report(&before, &r.state)
-	if o.err != nil && !o.paused {
-		r.metrics.errors.With(reasonOf(o.err)).Inc()
-		r.pause(ctx, r.delay(pause), o.err)
-	}
-	return nil
-}
-
-// step sends one request, or the requests of one list, and reads the answer to its end.
-func (r *Reflector) step(ctx context.Context) stepResult {
-	switch r.state.step {
-	case toProbe:
-		r.status.phase(Probing)
-		return r.locate(ctx)
-	case toList:
-		r.status.phase(Listing)
-		return r.list(ctx)
-	case toWatch:
-		if r.beginMove() {
-			return stepResult{}
-		}
-	}
-	return r.watch(ctx)
-}
-
-// report logs and counts what has become due after a step.
-func (r *Reflector) report(before, after *state) {
-	why := after.relist
-	switch {
-	case after.relists == before.relists:
-		if why != nil && why.Rewound() && before.relist != nil && !before.relist.Rewound() {
-			r.log.Warn("the API server's history went back",
-				"resource_version", cmp.Or(why.From, after.reached), "server_version", why.To)
-		}
-		return
-	case why.Initial():
-		r.log.Debug("listing everything")
-	default:
-		r.log.Warn("versions are missing: listing everything to find what changed",
-			"reason", why.Reason, "resource_version", why.From, "server_version", why.To)
-	}
-	reason := why.Reason
-	if why.Initial() {
-		reason = relistInitial
-	}
-	r.metrics.relists.With(reason).Inc()
-	r.status.set(func(s *Status) {
-		s.Relists[reason]++
-		s.Synced = false
-	})
-}
-
-// delay returns how long a wait is now.
-func (r *Reflector) delay(w wait) (d time.Duration) {
-	if w.startOver {
-		r.backoff.startOver()
-	}
-	switch {
-	case w.expiry:
-		d = r.expiries.delay()
-	case w.backoff:
-		d = r.backoff.delay()
-	}
-	if w.atLeast > d {
-		// A little later than asked, so that not all clients come back at the same moment.
-		d = w.atLeast + time.Duration(rand.Float64()*float64(r.cfg.Backoff.Initial))
-	}
-	return d
-}
-
-// pause waits, and the status shows it.
-func (r *Reflector) pause(ctx context.Context, delay time.Duration, err error) {
-	err = explain(err)
-	r.status.set(func(s *Status) {
-		s.LastError = err.Error()
-		s.NotFound = reasonOf(err) == reasonNotFound
-	})
-	if delay == 0 {
-		r.log.Info("request ended early, trying again at once",
-			"resource_version", r.state.at.version, "err", err)
-		return
-	}
-	r.log.Warn("request failed, trying again", "resource_version", r.state.at.version,
-		"delay", delay.Round(time.Millisecond), "err", err)
-	r.status.phase(BackingOff)
-	_ = ratelimit.Sleep(ctx, delay)
+// Store takes what the reflector reads, in order, from one goroutine. Every method blocks while
+// there is no room and returns ctx's error when ctx ends. Any other error ends Run.
+type Store interface {
+	Add(ctx context.Context, obj *resource.Object) error
+	Update(ctx context.Context, obj *resource.Object) error
+	// Delete hands on the last state of an object, with the deletion's version. Within a list, the
+	// object came earlier in the list or the watch before it; the list is as of a later version.
+	Delete(ctx context.Context, obj *resource.Object) error
+	// Bookmark: everything up to v was handed on.
+	Bookmark(ctx context.Context, v resource.Version) error
+	// BeginReplace: everything known will be replaced by Replace calls. A BeginReplace without an
+	// EndReplace before it is abandoned: its items may be incomplete. Of a RelistSelection no
+	// EndReplace follows. Of one that is Partial only what is known of its namespace is replaced.
+	BeginReplace(ctx context.Context, why resource.Relist) error
+	// Replace hands on one item of the list. Within one list an object may come twice; the later
+	// one counts.
+	Replace(ctx context.Context, obj *resource.Object) error
+	// EndReplace: the list was complete, as of v. What is known and was not listed is gone.
+	EndReplace(ctx context.Context, v resource.Version) error
+	// Unselected hands on an object that Config.Matches does not match, in lists too; gone: it is
+	// deleted. It also hands on the identity of an object whose last state can't be understood,
+	// when the object is deleted, or the server's history went back.
+	Unselected(ctx context.Context, obj *resource.Object, gone bool) error
+	// Progress: everything up to v was handed on, while only unwanted objects came. It is called
+	// about each second.
+	Progress(ctx context.Context, v resource.Version) error
+	// Quarantine hands on data that could not be understood, before it is reconciled by a list, or
+	// skipped by one; the same bytes once, however often they come.
+	Quarantine(ctx context.Context, u *resource.Unreadable) error
+	// Skip hands on the identity of an item that can't be understood, behind which the list
+	// continues. An object of that key is not gone then. Without a key it may be any object, and
+	// nothing is taken for gone at this list's end.
+	Skip(ctx context.Context, of resource.Identity) error
+	// Flush: the reflector is about to wait. It does not block.
+	Flush()
 }
 
 // Config is what a Reflector follows, from where, and how patiently. Zero values mean the
@@ -226,20 +67,20 @@ type Config struct {
 	FieldSelector string
 
 	// Namespaces are the only ones whose objects are handed on; nil for all. The requests are still
-	// those of Namespace; objects of other namespaces are dropped before they are handed on. A
-	// namespace that enters the selection is listed by itself (a Relist with its name, and the
-	// items). For one that leaves, that list is empty.
+	// those of Namespace; objects of other namespaces are dropped. A namespace that enters the
+	// selection is listed by itself (a Relist with its name, and the items). For one that leaves,
+	// that list is empty.
 	Namespaces Namespaces
-	// Selected is the state of the namespaces in the Store, and AsOf the versions as of which some
-	// of the selected ones were listed, or began to be. They are used with Namespaces.
+	// Selected has the states of the namespaces in the Store. AsOf has the versions as of which
+	// selected ones were listed, or began to be. Both are used with Namespaces only.
 	Selected map[string]resource.NamespaceState
 	AsOf     map[string]resource.Version
 	// Selects reports whether an object is handed on, by its namespace and name; nil for all. Its
 	// answer must never change.
 	Selects func(obj *resource.Object) bool
 	// Matches reports whether the current state of an object is selected; nil for all. It is a
-	// label selector that the API server does not get: only the Store knows which objects leave the
-	// selection, through its Unselected.
+	// label selector that is not sent to the API server: only the Store knows which objects leave
+	// the selection, through its Unselected.
 	Matches func(obj *resource.Object) bool
 
 	// From is the version to resume after; "" for none.
@@ -252,33 +93,33 @@ type Config struct {
 	Reached resource.Version
 
 	// Diverged is set when an object is in an older state than before: the server's history is
-	// another, though its version is not lower. What is being read is broken off, and everything is
+	// another, though its version is not lower. The running request is ended, and everything is
 	// listed and compared by equality. nil: it is never set.
 	Diverged *ratelimit.Signal
 
-	// Parse is what is removed and redacted. Its Type is set from Type.
+	// Parse says what is removed and redacted. Its Type is set from Type.
 	Parse resource.ParseOptions
 	Limits
 
-	// Identify reports whether the API server is still that of the same cluster. It is asked
-	// whenever a probe succeeds after a failure. An error that is ErrOtherCluster ends Run before
-	// anything is read; others are retried. nil: it is not asked.
+	// Identify reports whether the API server still serves the same cluster. It is called whenever
+	// a probe succeeds after a failure. An error that is ErrOtherCluster ends Run before anything
+	// is read; others are retried. nil: it is not called.
 	Identify func(ctx context.Context) error
 
 	Log        *slog.Logger          // default: none
 	Registerer prometheus.Registerer // nil: metrics are not registered
 }
 
-// Limits is how large what is read may be, and how patient the Reflector is.
+// Limits bounds the sizes of what is read, and the patience of the Reflector.
 type Limits struct {
 	// PageSize is how many items a page of a list has; default 500.
 	PageSize int
 	// MaxFrame is the largest watch frame and the largest item of a list, in bytes; default 16 MiB,
 	// which is client-go's.
 	MaxFrame int64
-	// DisableWatchList lists by pages only. By default WatchList is tried first, and given up
-	// permanently where the server does not have it or a proxy swallows its end. Where it fails
-	// otherwise three times, pages are tried too.
+	// DisableWatchList lists by pages only. By default WatchList is tried first. It is given up
+	// permanently where the server does not have it or a proxy swallows its end. After three other
+	// failures pages are tried too.
 	DisableWatchList bool
 	// WatchListTimeout is how long a WatchList may send no object before it is given up; default 2
 	// minutes.
@@ -288,8 +129,8 @@ type Limits struct {
 	// is twice as long. Default 5 minutes. A watch that is not ended half a minute later is cut.
 	WatchTimeout time.Duration
 	// Watchdog cuts a watch that sent neither event nor bookmark for so long. The API server sends
-	// a bookmark every minute, but none for Events, nor do many aggregated servers: where none came
-	// yet, that is no failure. Default 0: only WatchTimeout bounds the silence.
+	// a bookmark every minute, but none for Events, nor do many aggregated servers: until the first
+	// bookmark, silence is no failure. Default 0: only WatchTimeout bounds the silence.
 	Watchdog time.Duration
 	// ListTimeout is how long the API server may send nothing while it answers a list; default 2
 	// minutes.
@@ -337,6 +178,203 @@ func (c *Config) validate() error {
 		return fmt.Errorf("reflector for %s: %w", c.Type, err)
 	}
 	return nil
+}
+
+// Reflector keeps a Store in sync with one collection of the API server. See New, Run and Status.
+type Reflector struct {
+	cfg     Config
+	url     *url.URL
+	log     *slog.Logger
+	metrics *metrics
+	status  status
+	gate    *pauseGate
+
+	// Run owns all fields below.
+
+	state   state
+	backoff backoff
+	// expiries is the backoff of 410s alone. A 410 shows plainly that a list is needed, so the
+	// first one is followed at once, however many other failures there were; only 410s in a row
+	// wait.
+	expiries   backoff
+	quarantine quarantine
+	warnings   warnings
+	scope      scope
+}
+
+// New checks the configuration and starts nothing.
+func New(cfg Config) (*Reflector, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	r := &Reflector{
+		cfg:      cfg,
+		url:      cfg.Client.Base.JoinPath(cfg.Type.CollectionPath(cfg.Namespace)),
+		log:      cfg.Log.With("resource", cfg.Type.String()),
+		metrics:  newMetrics(cfg.Registerer),
+		backoff:  backoff{Backoff: cfg.Backoff},
+		gate:     newPauseGate(),
+		expiries: backoff{Backoff: cfg.Backoff, eager: true},
+		state:    first(cfg.From, cfg.Reached, cfg.Snapshot),
+		// A list of one namespace adds to what the last list of everything has skipped, and may be
+		// the first of this process.
+		quarantine: quarantine{skipped: map[resource.Key]bool{}},
+		scope:      scope{states: maps.Clone(cfg.Selected), asOf: maps.Clone(cfg.AsOf)},
+	}
+	if r.scope.states == nil {
+		r.scope.states = map[string]resource.NamespaceState{}
+	}
+	if r.scope.asOf == nil {
+		r.scope.asOf = map[string]resource.Version{}
+	}
+	r.status.s = Status{Phase: Stopped, Version: cfg.From, Relists: map[string]int{}}
+	registerQuiet(cfg.Registerer, &r.status)
+	registerPaused(cfg.Registerer, r.gate)
+	return r, nil
+}
+
+// Status returns the current status. It may be called from any goroutine, at any time.
+func (r *Reflector) Status() Status { return r.status.get() }
+
+// unstarted is the state before the first step.
+var unstarted state
+
+// Run follows the collection until ctx ends, and then returns nil; or until the Store fails, and
+// then returns its error. Everything else is retried. Run may be called once.
+func (r *Reflector) Run(ctx context.Context) error {
+	defer r.status.phase(Stopped)
+	if r.awaitNamespaces(ctx); ctx.Err() != nil {
+		return nil
+	}
+	defer r.cfg.Diverged.Watch(r.gate.cutStep)()
+	r.report(&unstarted, &r.state)
+	for {
+		step, end, ok := r.gate.enter(ctx, func() { r.status.phase(Paused) })
+		if !ok {
+			return nil
+		}
+		err := r.attempt(step)
+		end()
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
+// attempt makes one step, and waits after a failed one. It returns an error of the Store.
+//
+// A watch lasts for hours. The code after it is in conclude, so that its variables are not on the
+// stack meanwhile: Go shrinks a stack only while less than a quarter of it is used. With 5.0 KB in
+// use it stayed at 16 KB, with 3.2 KB it shrinks to 8 KB.
+func (r *Reflector) attempt(ctx context.Context) error {
+	if r.cfg.Diverged.IsSet() {
+		r.state.step = toProbe
+	}
+	started := time.Now()
+	o := r.step(ctx)
+	return r.conclude(ctx, started, &o)
+}
+
+// conclude decides the next step, and waits after a failed one.
+func (r *Reflector) conclude(ctx context.Context, started time.Time, o *stepResult) error {
+	r.cfg.Store.Flush()
+	o.took, o.paused = time.Since(started), ctx.Err() != nil
+	if failed, ok := errors.AsType[*storeError](o.err); ok && !o.paused {
+		return failed.err
+	}
+	if o.paused && o.diverged {
+		r.cfg.Diverged.Set() // nothing follows from the probe that took the signal: another one does
+	}
+	before := r.state
+	var pause wait
+	r.state, pause = before.after(*o)
+	r.report(&before, &r.state)
+	if o.err != nil && !o.paused {
+		r.metrics.errors.With(reasonOf(o.err)).Inc()
+		r.pause(ctx, r.delay(pause), o.err)
+	}
+	return nil
+}
+
+// step sends one request, or the requests of one list, and reads the answer to its end.
+func (r *Reflector) step(ctx context.Context) stepResult {
+	switch r.state.step {
+	case toProbe:
+		r.status.phase(Probing)
+		return r.locate(ctx)
+	case toList:
+		r.status.phase(Listing)
+		return r.list(ctx)
+	case toWatch:
+		if r.beginMove() {
+			return stepResult{}
+		}
+	}
+	return r.watch(ctx)
+}
+
+// report logs and counts a list that has become due after a step.
+func (r *Reflector) report(before, after *state) {
+	why := after.relist
+	switch {
+	case after.relists == before.relists:
+		if why != nil && why.Rewound() && before.relist != nil && !before.relist.Rewound() {
+			r.log.Warn("the API server's history went back",
+				"resource_version", cmp.Or(why.From, after.reached), "server_version", why.To)
+		}
+		return
+	case why.Initial():
+		r.log.Debug("listing everything")
+	default:
+		r.log.Warn("versions are missing: listing everything to find what changed",
+			"reason", why.Reason, "resource_version", why.From, "server_version", why.To)
+	}
+	reason := why.Reason
+	if why.Initial() {
+		reason = relistInitial
+	}
+	r.metrics.relists.With(reason).Inc()
+	r.status.set(func(s *Status) {
+		s.Relists[reason]++
+		s.Synced = false
+	})
+}
+
+// delay returns the length of a wait.
+func (r *Reflector) delay(w wait) (d time.Duration) {
+	if w.startOver {
+		r.backoff.startOver()
+	}
+	switch {
+	case w.expiry:
+		d = r.expiries.delay()
+	case w.backoff:
+		d = r.backoff.delay()
+	}
+	if w.atLeast > d {
+		// A little later than asked, so that not all clients come back at the same moment.
+		d = w.atLeast + time.Duration(rand.Float64()*float64(r.cfg.Backoff.Initial))
+	}
+	return d
+}
+
+// pause shows an error in the status, and waits.
+func (r *Reflector) pause(ctx context.Context, delay time.Duration, err error) {
+	err = explain(err)
+	r.status.set(func(s *Status) {
+		s.LastError = err.Error()
+		s.NotFound = reasonOf(err) == reasonNotFound
+	})
+	if delay == 0 {
+		r.log.Info("request ended early, trying again at once",
+			"resource_version", r.state.at.version, "err", err)
+		return
+	}
+	r.log.Warn("request failed, trying again", "resource_version", r.state.at.version,
+		"delay", delay.Round(time.Millisecond), "err", err)
+	r.status.phase(BackingOff)
+	_ = ratelimit.Sleep(ctx, delay)
 }
 
 type metrics struct {
@@ -389,7 +427,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 }
 
-// registerQuiet shows for how long nothing came.
 func registerQuiet(reg prometheus.Registerer, s *status) {
 	metric.With(reg).GaugeFunc("bridge_reflector_quiet_seconds",
 		"How long the API server has sent neither event, bookmark nor item of a list; 0 before "+
@@ -403,7 +440,6 @@ func registerQuiet(reg prometheus.Registerer, s *status) {
 		})
 }
 
-// registerPaused shows whether an operator has paused the reflector.
 func registerPaused(reg prometheus.Registerer, g *pauseGate) {
 	metric.With(reg).FlagFunc("bridge_reflector_paused", "1 while an operator has paused the "+
 		"informer.",

@@ -39,7 +39,7 @@ func (r *Reflector) replace(ctx context.Context, v *frameReader) error {
 	if refused, ok := errors.AsType[*resource.RefusedError](err); ok {
 		return r.skipItem(ctx, refused, v.at(at))
 	}
-	c, refused := r.choose(obj)
+	c, refused := r.chooseAction(obj)
 	if refused != nil {
 		return r.skipItem(ctx, refused, v.at(at))
 	}
@@ -63,15 +63,15 @@ func (r *Reflector) replaceWith(ctx context.Context, obj *resource.Object, c fra
 }
 
 // takeInitial hands on one of the initial events. They are the state as ADDED events, in no order
-// of versions, then what happened until the bookmark that ends them. A deletion is handed on before
+// of versions, then the changes until the bookmark that ends them. A deletion is handed on before
 // that end: the list's version covers it, so no watch would bring it again. done is true for the
 // last.
 func (r *Reflector) takeInitial(ctx context.Context, f *frame) (done bool, err error) {
 	switch f.event {
 	case watch.Added, watch.Modified:
-		return false, r.replaceWith(ctx, f.obj, f.choice)
+		return false, r.replaceWith(ctx, f.obj, f.action)
 	case watch.Deleted:
-		return false, r.deleteListed(ctx, f.obj, f.choice)
+		return false, r.deleteListed(ctx, f.obj, f.action)
 	case watch.Bookmark:
 		if !f.initialEnd {
 			return false, errSwallowed // the server sends no other bookmark before it
@@ -106,7 +106,7 @@ func (r *Reflector) endRelist(ctx context.Context, v resource.Version) error {
 	}
 	level := slog.LevelInfo
 	if r.state.relist.Initial() {
-		level = slog.LevelDebug // whoever starts many reflectors logs about all of them
+		level = slog.LevelDebug // a program that starts many reflectors logs about all of them
 	}
 	r.state = r.state.listed(at(v))
 	r.state.unidentified = r.quarantine.unidentified
@@ -120,16 +120,16 @@ func (r *Reflector) endRelist(ctx context.Context, v resource.Version) error {
 // errEnough ends the reading of a list early.
 var errEnough = errors.New("enough was read")
 
-// page is what the answer to one list request has beside its items.
+// page is the answer to one list request without its items.
 type page struct {
 	version  resource.Version
 	next     string // continue token
 	hasItems bool
 }
 
-// readPage splits a list while it is being read: item is called before each item, and reads it.
-// metadata gets the page when its metadata was read, which for lists of custom resources is after
-// the items; it may be nil.
+// readPage reads the answer to a list request. It calls item before each item, and item reads that.
+// It calls metadata, if not nil, with the page when the metadata was read, which for lists of
+// custom resources is after the items.
 func readPage(v *frameReader, item func() error, metadata func(page) error) (page, error) {
 	var p page
 	err := v.begin()
@@ -237,15 +237,15 @@ func checkListKind(v *frameReader) error {
 // ErrNotByName is returned when the API server does not select by name: it answers with others.
 var ErrNotByName = errors.New("the API server does not select by metadata.name")
 
-// PageSize is how many items LookPage asks for at once.
+// PageSize returns how many items ReadPage asks for.
 func (r *Reflector) PageSize() int { return r.cfg.PageSize }
 
-// LookPage reads one page of the current state, beside the watch: the Store gets nothing of it, and
-// it changes nothing else. token is "" for the first page, and next for the one after it, "" after
-// the last. Pages need not be of one version. each gets each object that could be understood, as
-// Parse makes it, also those that the Store does not want; unread counts the others. It may be
+// ReadPage reads one page of the current state, beside the watch: the Store gets nothing of it, and
+// it changes nothing else. token is "" for the first page; next is the token of the page after it,
+// "" after the last. Pages need not be of one version. each gets each readable object, as Parse
+// makes it, even objects that the Store does not want; unread counts the others. ReadPage may be
 // called from any goroutine; an error of each ends it.
-func (r *Reflector) LookPage(
+func (r *Reflector) ReadPage(
 	ctx context.Context, token string, each func(*resource.Object) error,
 ) (next string, unread int, err error) {
 	q := r.query()
@@ -261,8 +261,8 @@ func (r *Reflector) LookPage(
 	return p.next, unread, err
 }
 
-// LookFor is LookPage of one object. It needs no right beyond that to list.
-func (r *Reflector) LookFor(
+// ReadObject is ReadPage for one object. It needs no right except to list.
+func (r *Reflector) ReadObject(
 	ctx context.Context, key resource.Key, each func(*resource.Object) error,
 ) (unread int, err error) {
 	namespace, name := key.Split()
@@ -292,7 +292,7 @@ func (r *Reflector) readList(
 		return p, 0, fmt.Errorf("list %s: %w", r.cfg.Type, err)
 	}
 	defer s.close()
-	v := newValues(s, r.cfg.MaxFrame)
+	v := newFrameReader(s, r.cfg.MaxFrame)
 	item := func() error {
 		s.alive()
 		obj, _, err := v.object(&r.cfg.Parse)
@@ -311,5 +311,6 @@ func (r *Reflector) readList(
 	return p, unread, nil
 }
 
-// RetryAfter is how long the API server asked clients to wait by an error; zero when it did not.
+// RetryAfter returns how long an error of the API server asks clients to wait; zero when it does
+// not.
 func RetryAfter(err error) time.Duration { return retryAfter(err) }

@@ -24,14 +24,69 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
+// Client is how an API server is reached. It may be shared by any number of reflectors.
+type Client struct {
+	// HTTP has credentials and TLS. It has no Timeout: that would cut every watch.
+	HTTP *http.Client
+	// Base is the server's URL, with a path where the server is behind one.
+	Base *url.URL
+}
+
+// NewClient makes a Client with client-go's transport: its credentials, exec plugins, proxies,
+// User-Agent and HTTP/2 health checks. Requests are not throttled by QPS and Burst: a watch is one
+// request, and lists are paced by the reader.
+func NewClient(cfg *rest.Config) (*Client, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = 0
+	cfg.UserAgent = cmp.Or(cfg.UserAgent, rest.DefaultKubernetesUserAgent())
+	base, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("API server address %q: %w", cfg.Host, err)
+	}
+	if cfg.Dial == nil {
+		// client-go shares a transport among all callers with the same settings, but not one with a
+		// dialer of its own: tuning would race with their requests.
+		// as client-go's
+		cfg.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	// Not rest.HTTPClientFor, which may return http.DefaultClient: somebody else may set a Timeout
+	// on that.
+	transport, err := rest.TransportFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("client for API server %s: %w", base.Host, err)
+	}
+	tune(transport)
+	return &Client{HTTP: &http.Client{Transport: transport}, Base: base}, nil
+}
+
+// tune lets the API server send much at once: reading costs a third less CPU for each frame. The
+// unread backlog of each watch is bounded by the receive buffer, which is a quarter of Go's
+// default.
+func tune(transport http.RoundTripper) {
+	for {
+		switch t := transport.(type) {
+		case *http.Transport:
+			t.HTTP2 = &http.HTTP2Config{
+				MaxReadFrameSize:          256 << 10,
+				MaxReceiveBufferPerStream: 1 << 20,
+			}
+			return
+		case utilnet.RoundTripperWrapper:
+			transport = t.WrappedRoundTripper()
+		default:
+			return // a transport of the user
+		}
+	}
+}
+
 // answerTimeouts is how long an answer may take.
 type answerTimeouts struct {
 	silence time.Duration // without anything that counts (stream.alive); 0 for any time
 	total   time.Duration // from request to end; 0 for any time
 }
 
-// stream is the answer to one request, while it is being read. It ends by itself when the patience
-// does. Not safe for concurrent use.
+// stream is the answer to one request, while it is being read. It ends by itself when its timeouts
+// pass. Not safe for concurrent use.
 type stream struct {
 	cancel  context.CancelCauseFunc
 	cause   func() error // why the request has ended; nil while it has not
@@ -117,7 +172,7 @@ func checkContentType(resp *http.Response) error {
 		errContentType, resp.Request.URL.Host, got)
 }
 
-// statusError is an answer other than 200 as the error that the API server meant.
+// statusError returns the API server's error for an answer other than 200.
 func (r *Reflector) statusError(s *stream, resp *http.Response) error {
 	const enough = 64 << 10
 	s.limit = enough
@@ -194,7 +249,7 @@ func (s *stream) close() {
 	}
 }
 
-// query returns what every request for the collection has.
+// query returns the parameters that every request for the collection has.
 func (r *Reflector) query() url.Values {
 	q := url.Values{}
 	if r.cfg.LabelSelector != "" {
@@ -208,61 +263,6 @@ func (r *Reflector) query() url.Values {
 
 // seconds formats a duration as the API server expects it.
 func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
-
-// Client is how an API server is reached. It may be shared by any number of reflectors.
-type Client struct {
-	// HTTP has credentials and TLS. It has no Timeout: that would cut every watch.
-	HTTP *http.Client
-	// Base is the server's URL, with a path where the server is behind one.
-	Base *url.URL
-}
-
-// NewClient makes a Client with client-go's transport: its credentials, exec plugins, proxies,
-// User-Agent and HTTP/2 health checks. Requests are not throttled by QPS and Burst: a watch is one
-// request, and lists are paced by the reader.
-func NewClient(cfg *rest.Config) (*Client, error) {
-	cfg = rest.CopyConfig(cfg)
-	cfg.Timeout = 0
-	cfg.UserAgent = cmp.Or(cfg.UserAgent, rest.DefaultKubernetesUserAgent())
-	base, _, err := rest.DefaultServerUrlFor(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("API server address %q: %w", cfg.Host, err)
-	}
-	if cfg.Dial == nil {
-		// client-go shares a transport among all callers with the same settings, but not one with a
-		// dialer of its own: tuning would race with their requests.
-		// as client-go's
-		cfg.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
-	}
-	// Not rest.HTTPClientFor, which may return http.DefaultClient: somebody else may set a Timeout
-	// on that.
-	transport, err := rest.TransportFor(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("client for API server %s: %w", base.Host, err)
-	}
-	tune(transport)
-	return &Client{HTTP: &http.Client{Transport: transport}, Base: base}, nil
-}
-
-// tune lets the API server send much at once: reading costs a third less CPU for each frame. The
-// unread backlog of each watch is bounded by the receive buffer, which is a quarter of Go's
-// default.
-func tune(transport http.RoundTripper) {
-	for {
-		switch t := transport.(type) {
-		case *http.Transport:
-			t.HTTP2 = &http.HTTP2Config{
-				MaxReadFrameSize:          256 << 10,
-				MaxReceiveBufferPerStream: 1 << 20,
-			}
-			return
-		case utilnet.RoundTripperWrapper:
-			transport = t.WrappedRoundTripper()
-		default:
-			return // a transport of the user
-		}
-	}
-}
 
 // Errors that a step of Run ends with, beside those of the API server (apierrors.StatusError) and
 // of the network.
@@ -401,7 +401,7 @@ func isTooLarge(err error) bool {
 		slices.ContainsFunc(details.Causes, byCause)
 }
 
-// explain adds to an error what its reader can do.
+// explain adds the remedy to an error.
 func explain(err error) error {
 	if reasonOf(err) != reasonForbidden {
 		return err

@@ -25,24 +25,25 @@ type NamespaceSet struct {
 	Exists map[string]bool
 }
 
-// scope is which of the objects that the API server sends the Store gets. It is owned by Run.
+// scope selects the API server's objects that the Store gets. It is owned by Run.
 type scope struct {
 	// states of the namespaces, as reported to the Store. A namespace that is missing here was
 	// never selected.
 	states map[string]resource.NamespaceState
-	// asOf are, of those that entered alone, the versions as of which they are listed, or were.
-	// Changes from before are covered by that list.
+	// asOf has, of namespaces that entered alone, the versions as of which they are listed, or
+	// were. Changes from before are covered by that list.
 	asOf map[string]resource.Version
 	// progressed is the last version that Store.Progress got, and when.
-	progressed resource.Version
-	markedAt   time.Time
+	progressed   resource.Version
+	progressedAt time.Time
 }
 
 // errSelectionChanged ends a watch because namespaces have entered the selection, or left it.
 var errSelectionChanged = errors.New("the selection of namespaces has changed")
 
-// choose makes the choice. An error is a panic of a selector, which refuses the object.
-func (r *Reflector) choose(obj *resource.Object) (c frameAction, err *resource.RefusedError) {
+// chooseAction returns what to do with an object. An error is a panic of a selector, which refuses
+// the object.
+func (r *Reflector) chooseAction(obj *resource.Object) (c frameAction, err *resource.RefusedError) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = resource.Refuse(resource.IdentityOf(obj), resource.Panicked(v))
@@ -57,7 +58,7 @@ func (r *Reflector) choose(obj *resource.Object) (c frameAction, err *resource.R
 	return selected, nil
 }
 
-// scoped reports whether an object is in a selected namespace, and not covered by the list of that.
+// scoped reports whether an object is in a selected namespace, and newer than the list of that.
 func (r *Reflector) scoped(obj *resource.Object) bool {
 	return r.cfg.Namespaces == nil || r.scope.states[obj.Namespace].Selected() &&
 		!obj.Version.NotNewer(r.scope.asOf[obj.Namespace])
@@ -81,7 +82,7 @@ func (r *Reflector) concerns(refused *resource.RefusedError) (yes bool) {
 	return r.cfg.Selects == nil || r.cfg.Selects(obj)
 }
 
-// objectOf returns what is known of a refused object.
+// objectOf returns the known identity of a refused object.
 func objectOf(refused *resource.RefusedError) *resource.Object {
 	namespace, name := refused.Key.Split()
 	return &resource.Object{Meta: resource.Meta{
@@ -99,16 +100,16 @@ func (r *Reflector) listUnselected(ctx context.Context, obj *resource.Object) er
 // progressInterval is how often Progress is called while only unwanted objects come.
 const progressInterval = time.Second
 
-// recordProgress handles an event about an unwanted object: the stream has come so far.
+// recordProgress handles an event about an unwanted object: only the position moves.
 func (r *Reflector) recordProgress(ctx context.Context, f *frame, deletion bool) error {
 	r.metrics.passed.Inc()
 	r.state.at.took(f.obj, deletion)
 	r.publishPosition()
 	if r.state.at.complete == r.scope.progressed ||
-		time.Since(r.scope.markedAt) < progressInterval {
+		time.Since(r.scope.progressedAt) < progressInterval {
 		return nil
 	}
-	r.scope.progressed, r.scope.markedAt = r.state.at.complete, time.Now()
+	r.scope.progressed, r.scope.progressedAt = r.state.at.complete, time.Now()
 	return fromStore(r.cfg.Store.Progress(ctx, r.state.at.complete))
 }
 
@@ -131,7 +132,7 @@ func (r *Reflector) awaitNamespaces(ctx context.Context) {
 }
 
 // nextMove returns the list that reports one namespace that enters the selection or leaves it.
-// Those that leave come first.
+// Namespaces that leave come first.
 func nextMove(
 	states map[string]resource.NamespaceState, set *NamespaceSet,
 ) (why resource.Relist, ok bool) {
@@ -212,8 +213,8 @@ func (r *Reflector) endMove(ctx context.Context, v resource.Version) error {
 	return nil
 }
 
-// nextSelection returns the selection that a list of everything is made for. A namespace whose
-// leaving was partly reported has to leave before it may enter again.
+// nextSelection returns the selection for a list of everything. A namespace whose leaving was
+// partly reported has to leave before it may enter again.
 func (r *Reflector) nextSelection() map[string]resource.Version {
 	if r.cfg.Namespaces == nil {
 		return nil
@@ -237,8 +238,8 @@ func (r *Reflector) nextSelection() map[string]resource.Version {
 	return adopted
 }
 
-// selectionTaken is called when the Store has what nextSelection returned. A list with an
-// unidentified item takes nothing for gone: so leaving namespaces are not reported yet, and get a
+// selectionTaken is called when the Store has the selection of nextSelection. A list with an
+// unidentified item takes nothing for gone: then leaving namespaces are not reported yet, and get a
 // list of their own.
 func (r *Reflector) selectionTaken() {
 	for name, state := range r.scope.states {
@@ -268,8 +269,8 @@ func (r *Reflector) takeSelection(ctx context.Context) error {
 	return nil
 }
 
-// untilSelectionChanges ends the stream when the selection of namespaces changes. It must be
-// stopped before anything else happens.
+// untilSelectionChanges ends the stream when the selection of namespaces changes. Call stop before
+// anything else happens.
 func (r *Reflector) untilSelectionChanges(s *stream) (stop func()) {
 	if r.cfg.Namespaces == nil {
 		return func() {}

@@ -22,9 +22,9 @@ const (
 	toWatch             // hand on what changes
 )
 
-// state is where the reflector is. Run owns it. Each of its methods gives the state that follows:
-// at the end of a step (next, fallBack), where the list of a namespace begins (listAsOf), where a
-// list ends (listed). position alone changes in place, where a change was handed on.
+// state is where the reflector is. Run owns it. Its methods return the state that follows: at the
+// end of a step (after, fallBack), where the list of a namespace begins (listAsOf), where a list
+// ends (listed). Only position changes in place, where a change was handed on.
 type state struct {
 	step step
 	at   position // how far the Store is; the watch continues there
@@ -32,24 +32,24 @@ type state struct {
 	relist *resource.Relist
 	// relists counts the lists of everything that became due.
 	relists int
-	// reached is the latest version that the Store has of an incomplete list, and before the first
-	// list what it had before.
+	// reached is the latest version that the Store has of an incomplete list; before the first
+	// list, of earlier runs.
 	reached resource.Version
 	// suspect is the reason of the gap behind the position, once a probe has found its end; "" for
 	// none.
 	suspect string
-	// unidentified is set while the last list of everything had an item that may be any object: it
-	// took nothing for gone. The next list makes up for it, when the watch ends.
+	// unidentified is set while the last list of everything had an item that may be any object:
+	// that list took nothing for gone. The next list makes up for it, when the watch ends.
 	unidentified bool
 	// failed is set once a step has failed: the server may be another when it is found again.
 	failed bool
 	// watchListOff is set permanently where WatchList does not work.
 	watchListOff bool
 	listing      listFailures
-	stuck        emptyWatches
+	empty        emptyWatches
 }
 
-// listFailures is what was learned from failures of the current list.
+// listFailures is what failures of the current list have shown.
 type listFailures struct {
 	consistent     bool // list etcd's state, whatever its version is
 	unpaged        bool // in one answer: every page expired before it was read
@@ -64,10 +64,10 @@ type emptyWatches struct {
 }
 
 const (
-	// maxStuck is how often a watch from one version may bring nothing before a gap is suspected.
-	// An empty close is a sign of an expired version, an error is one of an event that the server
-	// can't read.
-	maxStuck = 5
+	// maxEmptyWatches is how often a watch from one version may bring nothing before a gap is
+	// suspected. An empty close is a sign of an expired version, an error is one of an event that
+	// the server can't read.
+	maxEmptyWatches = 5
 	// maxRestarts is how often a paged list is restarted before it is asked for in one answer.
 	maxRestarts = 3
 	// maxWatchLists is how many WatchLists may fail in an unknown way before pages are tried too.
@@ -98,7 +98,7 @@ type wait struct {
 	startOver       bool          // the failures before are over
 }
 
-// after is the state after a step, and how long to wait before the next one.
+// after returns the state after a step, and how long to wait before the next one.
 func (s state) after(o stepResult) (state, wait) {
 	switch {
 	// as after a lost connection, the server may be another, or at another place of its history
@@ -117,7 +117,7 @@ func (s state) after(o stepResult) (state, wait) {
 	return s, wait{}
 }
 
-// first is the state that Run begins with.
+// first returns the state that Run begins with.
 func first(from, reached resource.Version, snapshot bool) state {
 	s := state{at: at(from)}
 	if from == "" && snapshot {
@@ -131,7 +131,7 @@ func first(from, reached resource.Version, snapshot bool) state {
 
 // list makes a list of everything due.
 func (s state) list(why resource.Relist) state {
-	s.step, s.relist, s.listing, s.stuck = toList, &why, listFailures{}, emptyWatches{}
+	s.step, s.relist, s.listing, s.empty = toList, &why, listFailures{}, emptyWatches{}
 	s.unidentified = false
 	s.relists++
 	return s
@@ -170,8 +170,8 @@ func (s state) locate(o stepResult) state {
 		return s.correct(o)
 	case s.at.version.Newer(o.server):
 		return s.list(rewound)
-	case suspect == resource.ReasonExpired && s.stuck.closed && o.server == s.at.version:
-		s.stuck = emptyWatches{} // the server is at our version: nothing can be missing
+	case suspect == resource.ReasonExpired && s.empty.closed && o.server == s.at.version:
+		s.empty = emptyWatches{} // the server is at our version: nothing can be missing
 	case suspect != "":
 		return s.list(resource.Relist{Reason: suspect, From: s.at.version, To: o.server})
 	}
@@ -181,8 +181,8 @@ func (s state) locate(o stepResult) state {
 	return s
 }
 
-// correct adapts a running list to a server whose version has changed. What a failed attempt has
-// handed on may belong to the lost history too.
+// correct adapts a running list to a server whose version has changed. Items of a failed attempt
+// may belong to the lost history too.
 func (s state) correct(o stepResult) state {
 	why := *s.relist
 	why.To = o.server
@@ -193,7 +193,7 @@ func (s state) correct(o stepResult) state {
 	return s
 }
 
-// recover decides what to do about a step that failed.
+// recover decides the next step after a failed one.
 func (s state) recover(o stepResult) (state, wait) {
 	watching := s.step == toWatch
 	s.step = toProbe
@@ -215,7 +215,7 @@ func (s state) recover(o stepResult) (state, wait) {
 		}
 	case reasonClosed, reasonServer:
 		if watching && errors.Is(o.err, errBroke) {
-			s = s.countStuck(reason == reasonClosed)
+			s = s.countEmpty(reason == reasonClosed)
 		}
 		s.listing.consistent = s.listing.consistent || s.relist.Partial() && isNoExact(o.err)
 	case reasonConnection, reasonSilent:
@@ -231,7 +231,7 @@ func (s state) recover(o stepResult) (state, wait) {
 	return s, wait{backoff: true, atLeast: retryAfter(o.err)}
 }
 
-// expired decides what to do about a 410.
+// expired decides the next step after a 410.
 func (s state) expired(o stepResult, watching bool) (state, wait) {
 	switch {
 	case !watching && o.pages == 0:
@@ -242,15 +242,15 @@ func (s state) expired(o stepResult, watching bool) (state, wait) {
 		s.at.complete, s.step = s.at.version, toWatch // there is a later version to try, once
 		return s, wait{}
 	default:
-		s.suspect, s.stuck = resource.ReasonExpired, emptyWatches{}
+		s.suspect, s.empty = resource.ReasonExpired, emptyWatches{}
 	}
 	return s, wait{expiry: true}
 }
 
-// countStuck counts a watch that brought nothing.
-func (s state) countStuck(closed bool) state {
-	s.stuck.closed = closed
-	if s.stuck.times++; s.stuck.times < maxStuck {
+// countEmpty counts a watch that brought nothing.
+func (s state) countEmpty(closed bool) state {
+	s.empty.closed = closed
+	if s.empty.times++; s.empty.times < maxEmptyWatches {
 		return s
 	}
 	s.suspect = resource.ReasonUnreadable
@@ -260,7 +260,7 @@ func (s state) countStuck(closed bool) state {
 	return s
 }
 
-// worked reports of a watch that broke whether it had been open for a while, and whether the
+// worked reports, of a watch that broke, whether it had been open for a while, and whether the
 // failures before it are over: the backoff must not grow forever for a connection that is cut now
 // and then.
 func (o stepResult) worked() (long, over bool) {
@@ -269,7 +269,7 @@ func (o stepResult) worked() (long, over bool) {
 	return long, long || ok && broken.progress
 }
 
-// restart makes the next attempt one that needs less of the server's history.
+// restart makes the next attempt need less of the server's history.
 func (l listFailures) restart() listFailures {
 	l.restarts++
 	l.consistent = l.consistent || l.restarts >= maxRestarts
@@ -277,8 +277,8 @@ func (l listFailures) restart() listFailures {
 	return l
 }
 
-// fallBack decides whether to list by pages now, since a WatchList failed, and whether another is
-// worth a try. A server may answer an unknown parameter with any error, so after a few of them
+// fallBack decides whether to list by pages now, after a WatchList failed, and whether to try
+// another one. A server may answer an unknown parameter with any error, so after a few of them
 // pages are tried too.
 func (s state) fallBack(err error) (_ state, pages bool) {
 	switch reasonOf(err) {
@@ -314,21 +314,20 @@ func isNoExact(err error) bool {
 		status.ErrStatus.Code == http.StatusUnprocessableEntity)
 }
 
-// setReached records how far what a list has handed on goes.
+// setReached raises the version that the list has reached.
 func (s *state) setReached(obj *resource.Object) {
 	if s.reached == "" || obj.Version.Newer(s.reached) {
 		s.reached = obj.Version
 	}
 }
 
-// Backoff is how long to wait before the next attempt. Zero values mean the default, which is
-// client-go's.
+// Backoff is the waits between attempts. Zero values mean the default, which is client-go's.
 type Backoff struct {
 	Initial time.Duration // the first wait; default 800 ms
 	Max     time.Duration // the longest, before jitter; default 30 s
 	Factor  float64       // from one wait to the next; default 2
 	// Jitter makes a wait longer by a random share of it, up to this one, so that many reflectors
-	// do not all ask a server at once that comes back; default 1, negative for none.
+	// do not all ask a recovering server at once; default 1, negative for none.
 	Jitter float64
 }
 
@@ -375,8 +374,8 @@ func (b *backoff) startOver() { b.next = 0 }
 // position is how far the Store has come in the history.
 //
 // A version is no unique position: an expired lease deletes up to 1,000 Events at one version. A
-// watch that is cut amid them must start before that version again, and changes that the Store has
-// already are left out.
+// watch that is cut amid them must start before that version again, and leaves out the changes that
+// the Store has already.
 type position struct {
 	// version is that of the last change that the Store took.
 	version resource.Version
@@ -395,8 +394,8 @@ type name struct{ namespace, name string }
 
 func nameOf(obj *resource.Object) name { return name{obj.Namespace, obj.Name} }
 
-// changedObject is an object that has changed. Where an API server gives a deletion the version of the last
-// state, both have one version.
+// changedObject is an object that has changed. Where an API server gives a deletion the version of
+// the last state, both have one version.
 type changedObject struct {
 	name
 	deletion bool
@@ -422,6 +421,6 @@ func (p *position) took(obj *resource.Object, deletion bool) {
 
 // mayBeIncomplete reports whether a watch must start before the last version. Only deletes come
 // several at a time from etcd. Without one a watch may start at the last version itself. So a quiet
-// resource is not listed again for nothing because its last change but one is too old for the
+// resource is not listed again for nothing because its last version but one is too old for the
 // server.
 func (p *position) mayBeIncomplete() bool { return p.complete != p.version && !p.deletion }

@@ -54,7 +54,7 @@ func TestNext(t *testing.T) {
 	rewound := resource.Relist{Kind: resource.RelistRewound, Reason: resource.ReasonRewound, From: "7", To: "6"}
 	expired := resource.Relist{Reason: resource.ReasonExpired, From: "7", To: "9"}
 	stuckTimes := func(n int, closed bool) func(*state) {
-		return func(s *state) { s.stuck.times, s.stuck.closed = n, closed }
+		return func(s *state) { s.empty.times, s.empty.closed = n, closed }
 	}
 	incomplete := watching.with(func(s *state) { s.unidentified = true })
 	tests := []struct {

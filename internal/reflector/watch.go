@@ -18,15 +18,15 @@ import (
 // slack is for a server that is late to end a watch.
 const slack = 30 * time.Second
 
-// watch follows what changes from now on.
+// watch follows the changes from now on.
 func (r *Reflector) watch(ctx context.Context) stepResult {
 	q := r.query()
 	q.Set("resourceVersion", string(r.state.at.complete))
 	return r.readWatch(ctx, q, false)
 }
 
-// readWatch opens a watch, which begins with the state where it is a WatchList (initial), and hands
-// on what it brings. The outcome has no error when the server ended the watch in order.
+// readWatch opens a watch, and hands on its events. A WatchList (initial) begins with the state.
+// The result has no error when the server ended the watch in order.
 func (r *Reflector) readWatch(ctx context.Context, q url.Values, initial bool) stepResult {
 	timeout := r.cfg.WatchTimeout + time.Duration(rand.Float64()*float64(r.cfg.WatchTimeout))
 	setWatch(q, timeout)
@@ -56,7 +56,6 @@ func setWatch(q url.Values, timeout time.Duration) {
 	q.Set("timeoutSeconds", seconds(timeout))
 }
 
-// watchStats describes a watch.
 type watchStats struct {
 	started  time.Time
 	asked    time.Duration // after which the server was to end it
@@ -66,7 +65,7 @@ type watchStats struct {
 // endedEarly reports whether the watch ended before its time, as on a server that shuts down.
 func (l watchStats) endedEarly() bool { return time.Since(l.started) < l.asked-time.Second }
 
-// ended turns the end of a watch into an outcome.
+// ended turns the end of a watch into a result.
 func (r *Reflector) ended(err error, initial bool, was watchStats) stepResult {
 	switch {
 	case errors.Is(err, errSelectionChanged):
@@ -97,7 +96,7 @@ func (r *Reflector) receive(ctx context.Context, s *stream, initial bool) error 
 		defer lasting.Stop()
 		stop = r.untilSelectionChanges(s)
 	}
-	v := newValues(s, r.cfg.MaxFrame)
+	v := newFrameReader(s, r.cfg.MaxFrame)
 	for {
 		f, raw, err := r.next(v)
 		r.metrics.frameBytes.Add(float64(v.size()))
@@ -132,21 +131,21 @@ func (r *Reflector) receive(ctx context.Context, s *stream, initial bool) error 
 	}
 }
 
-// next reads one frame, and chooses what is done with its object.
+// next reads one frame, and chooses the action for its object.
 func (r *Reflector) next(v *frameReader) (f frame, raw []byte, err error) {
 	f, raw, err = v.next(&r.cfg.Parse)
 	if err != nil || f.obj == nil {
 		return f, raw, err
 	}
-	c, refused := r.choose(f.obj)
+	c, refused := r.chooseAction(f.obj)
 	if refused != nil {
 		return f, v.at(*f.object), &unreadableError{err: refused}
 	}
-	f.choice = c
+	f.action = c
 	return f, raw, nil
 }
 
-// recoverFrame reports a frame that could not be read, and returns nil where what follows it can be
+// recoverFrame reports a frame that could not be read. It returns nil where the next frame can be
 // read and nothing else has to be done.
 func (r *Reflector) recoverFrame(
 	ctx context.Context, f *frame, initial bool, err error, raw []byte, at int64,
@@ -169,7 +168,7 @@ func (r *Reflector) recoverFrame(
 	return r.understand(ctx, err, raw, at)
 }
 
-// goneUnread hands on that an object is deleted whose last state can't be understood: nothing of
+// goneUnread hands on the deletion of an object whose last state can't be understood: nothing of
 // that state is needed.
 func (r *Reflector) goneUnread(
 	ctx context.Context, f *frame, initial bool, refused *resource.RefusedError,
@@ -204,13 +203,13 @@ func (r *Reflector) watchAccepted() {
 	r.status.set(func(s *Status) { s.Synced = s.Synced || s.Phase == Watching })
 }
 
-// handOn hands on one frame. Only then the watch continues from its version.
+// handOn hands on one frame. Only after that the watch continues from its version.
 func (r *Reflector) handOn(ctx context.Context, f *frame) error {
 	if f.obj != nil && r.state.at.has(f.obj, f.event == watch.Deleted) {
 		r.seen(func(*Status) {})
 		return nil
 	}
-	switch f.choice {
+	switch f.action {
 	case selected:
 	case unselected:
 		return r.advance(f, r.metrics.passed, r.cfg.Store.Unselected(ctx, f.obj,
@@ -262,11 +261,11 @@ type pauseGate struct {
 	cut     context.CancelFunc // ends the running step; nil while there is none
 }
 
-func newGate() *pauseGate { return &pauseGate{changed: make(chan struct{})} }
+func newPauseGate() *pauseGate { return &pauseGate{changed: make(chan struct{})} }
 
-// Pause stops reading: the running request is cancelled, and none is sent until Resume. What the
-// API server has forgotten by then is a gap like any other. It may be called before Run, and more
-// than once.
+// Pause stops reading: the running request is cancelled, and none is sent until Resume. Versions
+// that the API server has forgotten by then are a gap like any other. It may be called before Run,
+// and more than once.
 func (r *Reflector) Pause() { r.gate.set(true) }
 
 // Resume ends a Pause: the reflector asks for the API server's version, and continues from its own.
@@ -302,8 +301,7 @@ func (g *pauseGate) state() (closed bool, changed <-chan struct{}) {
 }
 
 // enter returns a context for one step, which Pause ends, and a function that ends the step in any
-// case. It waits while the gate is closed, after waiting was called; ok is false when ctx has
-// ended.
+// case. While the gate is closed it calls waiting, and waits; ok is false when ctx has ended.
 func (g *pauseGate) enter(
 	ctx context.Context, waiting func(),
 ) (step context.Context, end func(), ok bool) {

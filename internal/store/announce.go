@@ -26,8 +26,8 @@ import (
 // crash a list would show a later one, and the same event would come again with another content.
 // Or the object is listed, since it is selected again: its readers take it for gone.
 
-// Announcements are those of one informer. Its controller makes them and meets their objects; the
-// committer drops what is settled.
+// Announcements are those of one unit. Its controller makes them and meets their objects; the
+// committer drops the ones whose objects are settled.
 type Announcements struct {
 	ix *Indexer // has the bodies
 
@@ -208,7 +208,7 @@ func (as *Announcements) withdraw(list []Announcement, made []announcement) {
 	}
 }
 
-// count is how many objects have some.
+// count returns how many objects have announcements.
 func (as *Announcements) count() int {
 	as.mu.RLock()
 	defer as.mu.RUnlock()
@@ -221,8 +221,8 @@ func (as *Announcements) announcedOf(key resource.Key) []announcement {
 	return slices.Clone(as.byKey[key])
 }
 
-// announce writes one: where its body is, its version, and its body unless that is in its final
-// place.
+// announce writes an announcement: where its body is, its version, and its body unless that is in
+// its final place.
 func (b *Batch) announce(ix *Indexer, key resource.Key, a *announcement, raw []byte) {
 	b.body = ix.db.bodies.encode(b.body, raw)
 	value := make([]byte, 0, 2+len(a.version))
@@ -243,8 +243,8 @@ func (b *Batch) announceGone(ix *Indexer, key resource.Key, a *announcement) {
 }
 
 // Meet is called when a change of this run is about an object that an earlier run may have
-// announced: up to a version; "" for all. A later announcement is of another life of the object
-// under a selector, which is still to come.
+// announced, up to a version; "" for all versions. A later announcement is of another life of the
+// object under a selector, which is still to come.
 func (as *Announcements) Meet(key resource.Key, uid string, upTo resource.Version, seq uint64) {
 	if as.left.Load() == 0 {
 		return
@@ -397,8 +397,8 @@ func (as *Announcements) missing(
 	return true
 }
 
-// dropAnnounced adds to the commit of an object's state that announcements up to it are no longer
-// needed. It reports whether the state's body is in its place already.
+// dropAnnounced adds to the commit of an object's state that the announcements up to it are no
+// longer needed. It reports whether the state's body is in its place already.
 func (b *Batch) dropAnnounced(ix *Indexer, key resource.Key, s *NewState) (bodyInPlace bool) {
 	as := &ix.announced
 	as.mu.Lock()

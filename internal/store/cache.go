@@ -195,9 +195,9 @@ func (k *cacheLookup) isUID(uid string) bool {
 // maxUncached bounds the memory of uncached, to about a MiB.
 const maxUncached = 8192
 
-// uncachedKeys are the keys of records that are in the database and not in the cache, of an informer
-// that began with none. With it the database is not asked for a new object: in a first list all are
-// new, and that question takes longer than everything else that is decided about them.
+// uncachedKeys are the keys of records that are in the database and not in the cache, of an
+// informer that began with none. With it the database is not asked for a new object: in a first
+// list all are new, and that question takes longer than everything else that is decided about them.
 type uncachedKeys struct{ keys map[resource.Key]struct{} }
 
 // mayExist reports whether the database must be asked.

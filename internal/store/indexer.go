@@ -16,9 +16,9 @@ import (
 type IndexerConfig struct {
 	// Name of the informer's unit, unique in the database.
 	Name string
-	// Scope is what the informer selects (API version aside): when it differs from last time, the
-	// saved position no longer covers everything and is forgotten; the settled state stays, so that
-	// a relist finds the differences.
+	// Scope is what the informer selects (API version aside). When it differs from last time, the
+	// saved position no longer covers everything and is forgotten. The settled state stays, so that
+	// a list finds the differences.
 	Scope string
 	// Narrowing has the earlier scopes with which the position is still valid, and what of the
 	// settled state belongs to others under a new scope. Zero: none, and nothing.
@@ -73,22 +73,22 @@ func (db *DB) Indexer(cfg IndexerConfig) (*Indexer, error) {
 	return ix, nil
 }
 
-// Meta is what is known of the unit beside its objects and its log.
+// Meta returns the unit's state beside its objects and its log.
 func (ix *Indexer) Meta() *Meta { return ix.meta }
 
-// Announcements are the objects of which an Added may have been sent, and nothing is settled.
+// Announcements returns the objects of which an Added may have been sent, and nothing is settled.
 func (ix *Indexer) Announcements() *Announcements { return &ix.announced }
 
-// Listing is the list that is being worked through.
+// Listing returns the list that is being worked through.
 func (ix *Indexer) Listing() *Listing { return &ix.listing }
 
-// StaleBodies are the objects of which the database has the body of an earlier version only.
+// StaleBodies returns the objects of which the database has the body of an earlier version only.
 func (ix *Indexer) StaleBodies() *StaleBodies { return &ix.stale }
 
-// Log is the part of the unit's change log that lies on disk.
+// Log returns the part of the unit's change log on disk.
 func (ix *Indexer) Log() Log { return ix.log }
 
-// checkEmpty finds out whether the informer begins with no record.
+// checkEmpty finds out whether the unit begins with no record.
 func (ix *Indexer) checkEmpty() error {
 	it, err := ix.iterator(spaceRecord)
 	if err != nil {
@@ -157,7 +157,7 @@ func (db *DB) newInformer(key []byte, scope string) (uint32, error) {
 	return id, b.Commit()
 }
 
-// Forget drops from the overlay what a commit has made durable. Newer changes stay.
+// Forget drops from the overlay the states that a commit has made durable. Newer changes stay.
 func (ix *Indexer) Forget(settled map[resource.Key]NewState) {
 	ix.announced.forget(settled)
 	ix.mu.Lock()
@@ -198,7 +198,8 @@ func (b *Batch) Settle(ix *Indexer, key resource.Key, s NewState) {
 	b.put(tombstoneKey(ix.id, s.Version, key), nil)
 }
 
-// SettledState is the last settled state of one object: all sinks have it, or it is spooled for them.
+// SettledState is the last settled state of one object: all sinks have it, or it is spooled for
+// them.
 type SettledState struct {
 	Record
 	// Body is the JSON as it was sent: without what was removed, and redacted. Nil when deleted. It
@@ -208,9 +209,9 @@ type SettledState struct {
 	BodyBytes int
 }
 
-// Stored reads the last settled state of an object, without unsettled changes. Found is false when
-// it is not known: it never existed, or its tombstone is gone. With an error about the body, the
-// record is still right. It may be called at any time, also while the Indexer is written.
+// Stored reads the last settled state of an object, without unsettled changes. found is false for
+// an unknown object: it never existed, or its tombstone is gone. With an error about the body, the
+// record is still right. It may be called at any time, even while the Indexer is written.
 func (ix *Indexer) Stored(key resource.Key) (s SettledState, found bool, err error) {
 	// Record and body as one commit left them.
 	snapshot := ix.db.pebble.NewSnapshot()

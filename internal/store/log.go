@@ -11,10 +11,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
-// The part of an informer's change log that lies on disk. What an entry means, and what a cursor
-// says, is the informer's matter.
-
-// Log reads it, and reports whether it can grow.
+// Log reads the part of a unit's change log that lies on disk, and reports whether it can grow.
+// Only the informer knows the meaning of an entry and of a cursor.
 type Log struct {
 	db *DB
 	id uint32
@@ -27,7 +25,7 @@ func (l Log) Available() bool { return l.db.state.Unavailable() == nil }
 // statedb.DB.Room.
 func (l Log) Room(used int64) bool { return l.db.state.Room(used) }
 
-// Look looks at the disk again where there is no Room; see statedb.DB.Look.
+// Look checks the disk again where there is no Room; see statedb.DB.Look.
 func (l Log) Look(used int64) { l.db.state.Look(used) }
 
 // WaitAvailable waits until commits can be made, or until ctx ends.
@@ -53,7 +51,7 @@ func (b *Batch) TrimLog(ix *Indexer, from, before uint64) {
 	b.Fail(b.batch.DeleteRange(logKey(ix.id, from), logKey(ix.id, before), nil))
 }
 
-// SetCursor writes where a listener stands.
+// SetCursor writes the cursor of a listener.
 func (b *Batch) SetCursor(ix *Indexer, listener string, cursor []byte) {
 	b.put(append(prefix(spaceCursor, ix.id), listener...), cursor)
 }
@@ -72,9 +70,9 @@ func (b *Batch) SetSinkPosition(sink string, position []byte) {
 // SinkReadBack reads what SetSinkRecalled wrote, nil for nothing.
 func (db *DB) SinkReadBack(sink string) ([]byte, error) { return db.state.Get(readBackKey(sink)) }
 
-// SetSinkRecalled writes what the sink holds before its position and the state may not know of;
+// SetSinkReadBack writes what the sink holds before its position and the state may not know of;
 // empty for nothing. Its bytes are the publisher's matter.
-func (b *Batch) SetSinkRecalled(sink string, ids []byte) {
+func (b *Batch) SetSinkReadBack(sink string, ids []byte) {
 	if len(ids) == 0 {
 		b.Fail(b.batch.Delete(readBackKey(sink), nil))
 		return

@@ -18,7 +18,7 @@ import (
 // concurrently.
 //
 // It is two records, since two write at their own times: the committer writes the watermark, with
-// what it stands for; the controller writes all else, and before it runs the pipeline.
+// what it stands for; the controller writes all else, and before it runs the informer.
 type Meta struct {
 	db        *DB
 	id        uint32

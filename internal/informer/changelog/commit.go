@@ -21,15 +21,14 @@ type nextCommit struct {
 	bodies    []store.Body  // of objects whose bodies on disk are stale
 }
 
-// commitWrite is what else is written with a commit.
+// commitWrite is another write that goes with a commit.
 type commitWrite struct {
 	after Rank
 	do    func(*store.Batch)
 }
 
-// AtCommit has something written in the first commit that has everything settled that was placed so
-// far; and again in the one after where a commit fails. do must not block, and may find that
-// there is nothing to write any more.
+// AtCommit adds do to the first commit that includes all entries ranked so far, and again to the
+// next one when a commit fails. do must not block, and may find nothing left to write.
 func (l *Log) AtCommit(do func(*store.Batch)) {
 	l.mu.Lock()
 	l.writes = append(l.writes, commitWrite{l.marks.Last(), do})
@@ -45,8 +44,8 @@ func (l *Log) AtNextCommit(do func(*store.Batch)) {
 	l.cfg.Committer.Changed()
 }
 
-// RefreshBodies has the next commit write bodies in place of stale ones, where their versions are
-// still those that are committed.
+// RefreshBodies makes the next commit write bodies in place of stale ones, where their versions are
+// still the committed ones.
 func (l *Log) RefreshBodies(bodies []store.Body) {
 	l.mu.Lock()
 	l.bodies = append(l.bodies, bodies...)
@@ -59,17 +58,17 @@ func (l *Log) Commit() error { return l.cfg.Committer.Commit() }
 
 // Checkpoint is what one commit writes for a log.
 type Checkpoint struct {
-	log    *Log
-	states map[resource.Key]store.NewState
-	moved  bool          // the watermark, or its epoch
-	stands []cursorState // of the cursors; nil while nothing lies on disk
-	saved  map[*Cursor][]byte
+	log          *Log
+	states       map[resource.Key]store.NewState
+	moved        bool          // the watermark, or its epoch
+	cursorStates []cursorState // of the cursors; nil while nothing lies on disk
+	saved        map[*Cursor][]byte
 	// from and before are the positions to trim between, the same for nothing.
 	from, before Position
 	nextCommit
 }
 
-// Checkpoint takes what is to be committed. Committed follows, before the next call.
+// Checkpoint takes everything that is to be committed. Committed follows, before the next call.
 func (l *Log) Checkpoint() *Checkpoint {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,20 +92,20 @@ func (l *Log) Checkpoint() *Checkpoint {
 	return c
 }
 
-// cursorsCountLocked reports whether a restart needs to know where the cursors stand: something
-// lies on disk, or depends on a drop, or did so when the cursors were saved.
+// cursorsCountLocked reports whether a restart needs the positions of the cursors: something lies
+// on disk, or depends on a drop, or did so when the cursors were saved.
 func (l *Log) cursorsCountLocked() bool {
 	return l.disk.inUse() || slices.ContainsFunc(l.cursors, func(c *Cursor) bool {
-		return c.savedLost || !c.lost.isEmpty()
+		return c.savedDropped || !c.dropped.isEmpty()
 	})
 }
 
-// takeCursorsLocked takes where the cursors stand, and what of the disk all have acked. What was
-// staged is in this commit; what has been staged since would be written behind a trim of it.
+// takeCursorsLocked copies the cursors, and the range on disk that all have acked. Entries staged
+// before are in this commit. Entries staged since would be written behind a trim of them.
 func (l *Log) takeCursorsLocked(c *Checkpoint) {
 	low := l.disk.next
 	for _, cursor := range l.cursors {
-		c.stands = append(c.stands, cursor.standLocked())
+		c.cursorStates = append(c.cursorStates, cursor.stateLocked())
 		low = min(low, cursor.lowLocked())
 	}
 	low = max(low, l.drop.done) // what is below is with the cursors
@@ -115,14 +114,14 @@ func (l *Log) takeCursorsLocked(c *Checkpoint) {
 	}
 }
 
-// Objects is how many states the commit writes.
+// Objects returns how many states the commit writes.
 func (c *Checkpoint) Objects() int { return len(c.states) }
 
-// statesAtOnce is how many states are put into a batch before other goroutines may run. A state
-// takes 10 µs, and where the scheduler has one processor, changes that come meanwhile wait.
+// statesAtOnce is how many states go into a batch before other goroutines may run. A state takes 10
+// µs; on one processor, changes that come meanwhile wait.
 const statesAtOnce = 16
 
-// Write puts it into a batch. The position comes first, as Batch asks.
+// Write writes the checkpoint into a batch. The position comes first, as Batch requires.
 func (c *Checkpoint) Write(batch *store.Batch) {
 	ix := c.log.cfg.Indexer
 	if c.listed { // the list of an epoch is settled by this commit
@@ -159,13 +158,13 @@ func (c *Checkpoint) Write(batch *store.Batch) {
 	}
 }
 
-// writeCursors writes those that have moved: a sink that is unavailable for hours must not cost a
-// commit at every tick.
+// writeCursors writes the cursors that have moved: a sink that is unavailable for hours must not
+// cost a commit at every tick.
 func (c *Checkpoint) writeCursors(batch *store.Batch) {
 	c.saved = map[*Cursor][]byte{}
-	for n := range c.stands {
+	for n := range c.cursorStates {
 		cursor := c.log.cursors[n]
-		now, err := c.stands[n].encode()
+		now, err := c.cursorStates[n].encode()
 		if batch.Fail(err); !bytes.Equal(now, cursor.saved) {
 			batch.SetCursor(c.log.cfg.Indexer, cursor.name, now)
 			c.saved[cursor] = now
@@ -173,8 +172,8 @@ func (c *Checkpoint) writeCursors(batch *store.Batch) {
 	}
 }
 
-// Committed records how the commit of a checkpoint has ended. What a failed one did not write comes
-// again, behind what was settled since.
+// Committed records how the commit of a checkpoint has ended. What a failed commit did not write
+// comes again, behind what was settled since.
 func (l *Log) Committed(c *Checkpoint, err error) {
 	if err == nil {
 		l.cfg.Indexer.Forget(c.states) // the overlay
@@ -184,7 +183,7 @@ func (l *Log) Committed(c *Checkpoint, err error) {
 	}
 }
 
-// committed is Committed for what is in memory. It reports whether a drop has become durable.
+// committed is Committed for the state in memory. It reports whether a drop has become durable.
 func (l *Log) committed(c *Checkpoint, err error) (dropped bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -198,8 +197,8 @@ func (l *Log) committed(c *Checkpoint, err error) (dropped bool) {
 	}
 	l.states.Committed(c.states)
 	l.watermark, l.epoch, l.passed = c.watermark, c.epoch, c.passed
-	for n := range c.stands {
-		l.cursors[n].savedLost = !c.stands[n].lost.isEmpty()
+	for n := range c.cursorStates {
+		l.cursors[n].savedDropped = !c.cursorStates[n].dropped.isEmpty()
 	}
 	for cursor, saved := range c.saved {
 		cursor.saved = saved

@@ -14,14 +14,14 @@ import (
 // entry.
 var ErrEnd = errors.New("end of the change log")
 
-// missing is the error about an entry that a cursor needs and that is nowhere.
-func missing(at Position) error {
+// errMissing returns the error about an entry that a cursor needs and that exists nowhere.
+func errMissing(at Position) error {
 	return fmt.Errorf("entry %d is neither in memory nor on disk", at)
 }
 
-// Cursor is where a listener stands: it has read everything before next, and acked it but for what
-// is pending. Read, TryRead, Park and Claim are called by one goroutine at a time; all other
-// methods may be called concurrently.
+// Cursor is the position of a listener in the log. The listener has read everything before next,
+// and has acked it except for pending. Only one goroutine at a time may call Read, TryRead, Park
+// and Claim; all other methods may be called concurrently.
 type Cursor struct {
 	log  *Log
 	name string
@@ -31,17 +31,17 @@ type Cursor struct {
 	// Guarded by Log.mu.
 	next    Position
 	pending pendingEntries
-	// tried are positions whose events the sink may have: they were in a call that had no answer.
-	tried     []Position
-	lost      droppedEntries
-	savedLost bool // on disk is something that was lost
-	dropped   int  // entries of this run
+	// tried are positions whose events the sink may have: their call of the sink had no answer.
+	tried        []Position
+	dropped      droppedEntries
+	savedDropped bool // on disk is something that was lost
+	droppedCount int  // entries of this run
 
-	saved []byte // on disk, nil when not known; owned by whoever commits
+	saved []byte // on disk, nil when not known; owned by the committer
 }
 
-// Left reads what a run before had read and not seen acked. It is called before anything is read.
-func (c *Cursor) Left() ([]*Entry, error) {
+// Unacked reads the entries that an earlier run has read and not acked. Call it before Read.
+func (c *Cursor) Unacked() ([]*Entry, error) {
 	l := c.log
 	l.mu.Lock()
 	positions := c.pending.positions()
@@ -64,8 +64,8 @@ func (c *Cursor) Left() ([]*Entry, error) {
 	return left, nil
 }
 
-// LeftHeaders is Left for what is needed to read ahead.
-func (c *Cursor) LeftHeaders() ([]Header, error) {
+// UnackedHeaders is Unacked for a listener that reads ahead.
+func (c *Cursor) UnackedHeaders() ([]Header, error) {
 	l := c.log
 	l.mu.Lock()
 	positions, tried := c.pending.positions(), slices.Clone(c.tried)
@@ -89,16 +89,16 @@ func (c *Cursor) LeftHeaders() ([]Header, error) {
 	return left, nil
 }
 
-// keep makes this all that is pending: of the others some are gone, and some are for listeners that
-// are not there any more.
+// keep replaces the pending entries by kept. The others are gone, or were for listeners that do not
+// exist any more.
 func (c *Cursor) keep(kept *pendingEntries) {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
 	c.pending = *kept
 }
 
-// Read gives up to n entries, in order. They are pending from then on. It gives nothing where there
-// are none yet: Park follows. It returns ErrEnd when nothing will come.
+// Read returns up to n entries, in order, and makes them pending. It returns none where there are
+// none yet: call Park next. It returns ErrEnd when none will come.
 func (c *Cursor) Read(n int) ([]*Entry, error) {
 	for {
 		found, none, err := c.read(n, true)
@@ -108,36 +108,36 @@ func (c *Cursor) Read(n int) ([]*Entry, error) {
 	}
 }
 
-// Park has whoever appends entries run step, which may use TryRead, until it gives false: then
-// resume runs on a new goroutine. It reports false, and does nothing, where something may have come
-// since the last Read.
+// Park lets the goroutine that appends entries run step, which may use TryRead, until step returns
+// false. Then resume runs on a new goroutine. Park reports false, and does nothing, where an entry
+// may have come since the last Read.
 func (c *Cursor) Park(step func() bool, resume func()) bool { return c.spot.Park(step, resume) }
 
-// Unpark has step run once more.
+// Unpark runs the step of a parked listener once more.
 func (c *Cursor) Unpark() { c.spot.Offer() }
 
-// Offer lets the listeners read that have parked: their steps run here.
+// Offer runs the steps of the listeners that have parked, on this goroutine.
 func (l *Log) Offer() {
 	for _, c := range l.cursors {
 		c.spot.Offer()
 	}
 }
 
-// TryRead is Read for a step. It gives nothing where something has to be waited for, and then
-// reports whether there is no more.
+// TryRead is Read for a step. It returns no entries where it would have to wait, and then reports
+// in none whether there are no more.
 func (c *Cursor) TryRead(n int) (found []*Entry, none bool) {
 	found, none, err := c.read(n, false)
 	return found, none && err == nil
 }
 
-// read looks once, at what is on disk only if that is asked for. none is set when there is nothing,
-// and something will come.
+// read reads once, from disk only with disk. none is set when there is no entry yet, and one will
+// come.
 func (c *Cursor) read(n int, disk bool) (found []*Entry, none bool, err error) {
 	l := c.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := &l.memory
-	kept := c.lost.from(c.next)
+	kept := c.dropped.from(c.next)
 	switch {
 	case c.next < l.drop.before:
 		return nil, true, nil
@@ -171,8 +171,8 @@ func (c *Cursor) read(n int, disk bool) (found []*Entry, none bool, err error) {
 	return nil, true, nil
 }
 
-// readDiskLocked reads what is before memory. The lock is not held meanwhile. What was read is not
-// used when a drop has begun since: that may have counted it as lost.
+// readDiskLocked reads entries that lie before memory. It releases the lock while it reads. Where a
+// drop has begun meanwhile it returns nothing: the drop may have counted the entries as lost.
 func (c *Cursor) readDiskLocked(n int) ([]*Entry, error) {
 	l := c.log
 	from, base, drops := c.next, l.memory.base, l.drop.count
@@ -189,9 +189,9 @@ func (c *Cursor) readDiskLocked(n int) ([]*Entry, error) {
 	return found, nil
 }
 
-// Headers describes some of what can be read, without waiting, and gives the position behind the
-// last that it looked at. It claims nothing. While the oldest is dropped it may give nothing, and
-// where the cursor stands: what lies there is being counted as lost.
+// Headers describes some of the entries that can be read, without waiting, and returns the position
+// behind the last one that it has examined. It claims nothing. While the oldest are dropped it may
+// return nothing, and the cursor's own position: those entries are being counted as lost.
 func (c *Cursor) Headers() (found []Header, next Position, err error) {
 	l := c.log
 	l.mu.Lock()
@@ -200,7 +200,7 @@ func (c *Cursor) Headers() (found []Header, next Position, err error) {
 	if c.next < l.drop.before {
 		return nil, c.next, nil
 	}
-	if kept := c.lost.from(c.next); len(kept) > 0 {
+	if kept := c.dropped.from(c.next); len(kept) > 0 {
 		return []Header{kept[0].Header()}, kept[0].Position + 1, nil
 	}
 	if from, base, drops := c.next, m.base, l.drop.count; from < base {
@@ -213,7 +213,7 @@ func (c *Cursor) Headers() (found []Header, next Position, err error) {
 		return found, next, err
 	}
 	for _, e := range m.entries[m.index(c.next):] {
-		if len(found) == headers {
+		if len(found) == headersAtOnce {
 			return found, e.Position, nil
 		}
 		if e.size > 0 && e.For&c.bit != 0 {
@@ -223,8 +223,7 @@ func (c *Cursor) Headers() (found []Header, next Position, err error) {
 	return found, m.next, nil
 }
 
-// Claim says that everything before next was read. What of it is for this listener, found, is
-// pending from then on.
+// Claim moves the cursor to next, as if everything before it was read, and makes found pending.
 func (c *Cursor) Claim(found []Header, next Position) {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
@@ -234,7 +233,7 @@ func (c *Cursor) Claim(found []Header, next Position) {
 	c.next = max(c.next, next)
 }
 
-// Load gives the entry at a position, which is for this listener and not acked by it.
+// Load returns the entry at a position, which is for this listener and not acked by it.
 func (c *Cursor) Load(at Position) (*Entry, error) {
 	l := c.log
 	l.mu.Lock()
@@ -245,12 +244,12 @@ func (c *Cursor) Load(at Position) (*Entry, error) {
 	}
 	e, err := c.load(at)
 	if err == nil && e == nil {
-		err = missing(at)
+		err = errMissing(at)
 	}
 	return e, err
 }
 
-// load is Load for what is not in memory, nil for what is nowhere.
+// load is Load for an entry that is not in memory; nil where it exists nowhere.
 func (c *Cursor) load(at Position) (*Entry, error) {
 	if e := c.keptAt(at); e != nil {
 		return e, nil
@@ -262,7 +261,7 @@ func (c *Cursor) load(at Position) (*Entry, error) {
 	return found[0], nil
 }
 
-// headersAt describes what load gives.
+// headersAt describes the entry that load returns.
 func (c *Cursor) headersAt(at Position) ([]Header, error) {
 	if e := c.keptAt(at); e != nil {
 		return []Header{e.Header()}, nil
@@ -271,23 +270,23 @@ func (c *Cursor) headersAt(at Position) ([]Header, error) {
 	return found, err
 }
 
-// keptAt gives the entry at a position that was dropped and kept, nil for none.
+// keptAt returns the entry at a position that was kept when it was dropped, nil for none.
 func (c *Cursor) keptAt(at Position) *Entry {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
-	return c.lost.find(at)
+	return c.dropped.find(at)
 }
 
-// Next is the position to read from, End that behind the last entry, and closed is set when none
-// will come.
+// Next returns the position to read from, and the one behind the last entry. closed is set when no
+// more entries will come.
 func (c *Cursor) Next() (next, end Position, closed bool) {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
 	return c.next, c.log.memory.next, c.log.closed
 }
 
-// Wait waits until there is something to read or none will come, where more says that this is of
-// interest; or until enough reports that. Wake has it look again.
+// Wait waits until enough returns true; with more also until there is an entry to read, or none
+// will come. Wake makes it check again.
 func (c *Cursor) Wait(ctx context.Context, more bool, enough func() bool) error {
 	l := c.log
 	l.mu.Lock()
@@ -297,22 +296,22 @@ func (c *Cursor) Wait(ctx context.Context, more bool, enough func() bool) error 
 	})
 }
 
-// Wake has Wait look again.
+// Wake makes Wait check again.
 func (c *Cursor) Wake() {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
 	c.log.cond.Broadcast()
 }
 
-// Ack is what a listener is done with.
+// Ack says that a listener is done with an entry.
 type Ack struct {
 	At Position
-	// Hold is released when no restart will have the listener read the entry again; nil for none.
+	// Hold is released when no restart can make the listener read the entry again; nil for none.
 	Hold Hold
 }
 
-// Ack says that the listener is done with some of what is pending. What all are done with is
-// settled, and leaves the log.
+// Ack records that the listener is done with some pending entries. An entry that all listeners have
+// acked is settled, and leaves the log.
 func (c *Cursor) Ack(acks []Ack) {
 	l := c.log
 	var released []Hold
@@ -324,7 +323,7 @@ func (c *Cursor) Ack(acks []Ack) {
 			panic(fmt.Sprintf("changelog: entry %d was acked twice, or never read", a.At))
 		}
 		e := l.memory.find(a.At)
-		if e == nil { // it lies on disk, where the cursor says so
+		if e == nil { // it lies on disk, and the cursor has the ack
 			released = append(released, a.Hold)
 			continue
 		}
@@ -342,8 +341,8 @@ func (c *Cursor) Ack(acks []Ack) {
 			e.holds = append(e.holds, a.Hold)
 		}
 	}
-	if !c.lost.isEmpty() {
-		c.lost.settle(c.next, &c.pending)
+	if !c.dropped.isEmpty() {
+		c.dropped.settle(c.next, &c.pending)
 	}
 	l.memory.trim()
 	l.changedLocked()
@@ -352,8 +351,8 @@ func (c *Cursor) Ack(acks []Ack) {
 	l.cfg.Committer.Changed()
 }
 
-// Tried says that the sink may have the events of some of what is pending: they were in a call that
-// had no answer.
+// Tried records that the sink may have the events of some pending entries: their call had no
+// answer.
 func (c *Cursor) Tried(at []Position) {
 	c.log.mu.Lock()
 	c.tried = append(c.tried, at...)
@@ -363,14 +362,14 @@ func (c *Cursor) Tried(at []Position) {
 	c.log.cfg.Committer.Changed()
 }
 
-// Dropped is how many entries this run has dropped that the listener had not acked.
+// Dropped returns how many entries this run has dropped before the listener acked them.
 func (c *Cursor) Dropped() int {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
-	return c.dropped
+	return c.droppedCount
 }
 
-// Oldest is when the first entry was observed that is pending; zero for none.
+// Oldest returns when the first pending entry was observed; zero for none.
 func (c *Cursor) Oldest() time.Time {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
@@ -378,7 +377,7 @@ func (c *Cursor) Oldest() time.Time {
 	return observed
 }
 
-// lowLocked is the first position that is not acked.
+// lowLocked returns the first position that is not acked.
 func (c *Cursor) lowLocked() Position {
 	if at, _, ok := c.pending.low(); ok {
 		return at
@@ -386,10 +385,10 @@ func (c *Cursor) lowLocked() Position {
 	return c.next
 }
 
-// standLocked is where the cursor stands now.
-func (c *Cursor) standLocked() cursorState {
-	s := cursorState{next: c.next, pending: c.pending.positions(), lost: c.lost}
-	s.lost.kept = slices.Clone(c.lost.kept)
+// stateLocked returns a copy of the cursor's state.
+func (c *Cursor) stateLocked() cursorState {
+	s := cursorState{next: c.next, pending: c.pending.positions(), dropped: c.dropped}
+	s.dropped.kept = slices.Clone(c.dropped.kept)
 	for _, at := range c.tried {
 		if s.has(at) {
 			s.tried = append(s.tried, at)

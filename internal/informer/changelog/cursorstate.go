@@ -8,11 +8,11 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// cursorState is where a cursor stood at a time, and its form on disk.
+// cursorState is the state of a cursor at one moment, with its form on disk.
 type cursorState struct {
 	next           Position
 	pending, tried []Position // in order
-	lost           droppedEntries
+	dropped        droppedEntries
 	// counted is what a drop takes of what is not read, up to countedAt; not on disk.
 	counted   event.LossReport
 	countedAt Position
@@ -24,13 +24,13 @@ func (s *cursorState) has(at Position) bool {
 	return found
 }
 
-// below is how much is pending before a position.
+// below returns how many positions before one are pending.
 func (s *cursorState) below(at Position) int {
 	n, _ := slices.BinarySearch(s.pending, at)
 	return n
 }
 
-// lose counts an entry that is dropped, unless the cursor has acked it.
+// lose counts a dropped entry, unless the cursor has acked it.
 func (s *cursorState) lose(e *Entry) {
 	switch {
 	case e.Position < s.next && !s.has(e.Position):
@@ -41,18 +41,18 @@ func (s *cursorState) lose(e *Entry) {
 	}
 }
 
-// keepGap keeps a gap in place of an earlier one with its reason.
+// keepGap keeps a gap in place of an earlier one with the same reason.
 func (s *cursorState) keepGap(e *Entry) {
-	n := slices.IndexFunc(s.lost.kept, func(k *Entry) bool {
+	n := slices.IndexFunc(s.dropped.kept, func(k *Entry) bool {
 		return k.Kind == OfGap && k.Relist.Reason == e.Relist.Reason
 	})
 	if n >= 0 {
-		earlier := s.lost.kept[n]
-		s.lost.kept = slices.Delete(s.lost.kept, n, n+1)
+		earlier := s.dropped.kept[n]
+		s.dropped.kept = slices.Delete(s.dropped.kept, n, n+1)
 		s.count(earlier.Position, earlier.loss())
 	}
 	gap := *e
-	s.lost.keep(&gap)
+	s.dropped.keep(&gap)
 }
 
 // count counts a loss at a position.
@@ -60,17 +60,17 @@ func (s *cursorState) count(at Position, loss event.LossReport) {
 	switch {
 	case loss.Events == 0:
 	case at < s.next:
-		s.lost.inFlight = s.lost.inFlight.And(loss)
+		s.dropped.inFlight = s.dropped.inFlight.And(loss)
 	default:
 		s.counted, s.countedAt = s.counted.And(loss), max(s.countedAt, at)
 	}
 }
 
-// keepCounted has what was counted reported, and gives how much that is. It is added to an event
-// that was not read: several drops become one. The position is that of an entry that was dropped,
-// so no other event has it.
-func (s *cursorState) keepCounted() (events int) {
-	loss, at, observed := s.counted, s.countedAt, s.lost.at
+// reportCounted makes an event of the counted loss and returns how many events were counted. A loss
+// event that the cursor has not read yet is extended, so several drops make one event. The event
+// has the position of a dropped entry, which no other event has.
+func (s *cursorState) reportCounted() (events int) {
+	loss, at, observed := s.counted, s.countedAt, s.dropped.at
 	if loss.Events == 0 {
 		return 0
 	}
@@ -81,10 +81,9 @@ func (s *cursorState) keepCounted() (events int) {
 	return s.counted.Events
 }
 
-// unread is the event about a loss that the cursor has not read, nil for none. There is at most
-// one.
+// unread returns the loss event that the cursor has not read, nil for none. There is at most one.
 func (s *cursorState) unread() *Entry {
-	for _, e := range s.lost.from(s.next) {
+	for _, e := range s.dropped.from(s.next) {
 		if e.Kind == OfDropped {
 			return e
 		}
@@ -92,12 +91,12 @@ func (s *cursorState) unread() *Entry {
 	return nil
 }
 
-// keepLoss keeps an event about a loss, in place of the one that was not read.
+// keepLoss keeps a loss event, in place of the one that was not read.
 func (s *cursorState) keepLoss(at Position, loss event.LossReport, observed time.Time) {
 	if before := s.unread(); before != nil {
-		s.lost.kept = slices.DeleteFunc(s.lost.kept, func(e *Entry) bool { return e == before })
+		s.dropped.kept = slices.DeleteFunc(s.dropped.kept, func(e *Entry) bool { return e == before })
 	}
-	s.lost.keep(&Entry{
+	s.dropped.keep(&Entry{
 		Change: event.Change{Op: event.Gap, Observed: observed}, Kind: OfDropped, Loss: loss,
 		Position: at,
 	})
@@ -107,13 +106,13 @@ func (s *cursorState) keepLoss(at Position, loss event.LossReport, observed time
 // not kept. Whether they were sent is unknown.
 func (s *cursorState) restart() int {
 	var gone []Position
-	for _, at := range s.pending[:s.below(s.lost.below)] {
-		if s.lost.find(at) == nil {
+	for _, at := range s.pending[:s.below(s.dropped.below)] {
+		if s.dropped.find(at) == nil {
 			gone = append(gone, at)
 		}
 	}
-	loss := s.lost.inFlight
-	s.lost.inFlight = event.LossReport{}
+	loss := s.dropped.inFlight
+	s.dropped.inFlight = event.LossReport{}
 	isGone := func(at Position) bool { _, found := slices.BinarySearch(gone, at); return found }
 	s.tried = slices.DeleteFunc(s.tried, isGone)
 	s.pending = slices.DeleteFunc(s.pending, isGone)
@@ -124,15 +123,15 @@ func (s *cursorState) restart() int {
 		s.keepLoss(e.Position, loss.And(e.Loss), e.Observed)
 		return loss.Events
 	}
-	// In the place of the last of them, and pending as that was: before what is pending behind it.
+	// At the position of the last of them, and pending as that was: before later pending entries.
 	at := gone[len(gone)-1]
-	s.keepLoss(at, loss, s.lost.at)
+	s.keepLoss(at, loss, s.dropped.at)
 	s.pending = slices.Insert(s.pending, s.below(at), at)
 	return loss.Events
 }
 
-// encode writes next, how many positions were tried and how many are pending, the distances of
-// these, and what was lost.
+// encode writes next, the number of tried and of pending positions, the distances between these,
+// and what was dropped.
 func (s *cursorState) encode() ([]byte, error) {
 	out := binary.AppendUvarint(nil, uint64(s.next))
 	out = binary.AppendUvarint(out, uint64(len(s.tried)))
@@ -144,10 +143,10 @@ func (s *cursorState) encode() ([]byte, error) {
 			last = p
 		}
 	}
-	return s.lost.append(out)
+	return s.dropped.append(out)
 }
 
-func decodeStand(b []byte) (s cursorState, err error) {
+func decodeCursorState(b []byte) (s cursorState, err error) {
 	var head [3]uint64 // next, tried, pending
 	for i := range head {
 		if head[i], b, err = uvarint(b); err != nil {
@@ -161,7 +160,7 @@ func decodeStand(b []byte) (s cursorState, err error) {
 	if s.pending, b, err = decodePositions(b, head[2]); err != nil {
 		return s, err
 	}
-	s.lost, err = decodeLost(b)
+	s.dropped, err = decodeDropped(b)
 	return s, err
 }
 

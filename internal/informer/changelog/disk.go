@@ -7,19 +7,18 @@ import (
 // readBytes bounds what a listener reads back from disk at once.
 const readBytes = 4 << 20
 
-// headers is how many headers are read at once.
-const headers = 256
+// headersAtOnce is how many headers are read at once.
+const headersAtOnce = 256
 
-// disk is the account of the part of the log that lies on disk: entries that waited too long, in
-// their order, one copy for all listeners. It is written with the commits, and trimmed behind the
-// slowest listener.
+// disk accounts for the part of the log on disk: entries that waited too long, in their order, one
+// copy for all listeners. The commits write it, and trim it behind the slowest listener.
 type disk struct {
-	max    int64       // bytes; negative when nothing goes there for having waited
-	first  Position    // of the first entry that may be there
-	next   Position    // behind the last
-	stacks []diskBatch // what was written together, oldest first
-	bytes  int64       // of all stacks
-	gauge  interface{ Set(bytes float64) }
+	max     int64       // bytes; negative when nothing goes there for having waited
+	first   Position    // of the first entry that may be there
+	next    Position    // behind the last
+	batches []diskBatch // what was written together, oldest first
+	bytes   int64       // of all stacks
+	gauge   interface{ Set(bytes float64) }
 }
 
 // diskBatch is entries that were written together.
@@ -28,7 +27,7 @@ type diskBatch struct {
 	bytes int64
 }
 
-// openDisk finds what a run before has left.
+// openDisk finds the entries that an earlier run has left.
 func (l *Log) openDisk() error {
 	first, next, err := l.cfg.Indexer.Log().Bounds()
 	if err != nil {
@@ -47,40 +46,40 @@ func (l *Log) openDisk() error {
 	return nil
 }
 
-// extendTo notes entries up to a position.
+// extendTo adds entries up to a position.
 func (d *disk) extendTo(end Position, bytes int64) {
 	d.bytes += bytes
 	d.next = max(d.next, end)
 	// A stack for each MiB is fine enough to account by, and to drop.
 	mergeBelow := max(min(d.max/16, 1<<20), 1)
-	if n := len(d.stacks); n > 0 && d.stacks[n-1].bytes < mergeBelow {
-		d.stacks[n-1] = diskBatch{end, d.stacks[n-1].bytes + bytes}
+	if n := len(d.batches); n > 0 && d.batches[n-1].bytes < mergeBelow {
+		d.batches[n-1] = diskBatch{end, d.batches[n-1].bytes + bytes}
 	} else {
-		d.stacks = append(d.stacks, diskBatch{end, bytes})
+		d.batches = append(d.batches, diskBatch{end, bytes})
 	}
 	d.gauge.Set(float64(d.bytes))
 }
 
-// added notes entries that are part of the next commit.
+// added adds entries that are part of the next commit.
 func (d *disk) added(entries []store.LogEntry) {
 	var bytes int64
 	for _, e := range entries {
 		bytes += int64(len(e.Data))
 	}
-	if len(d.stacks) == 0 {
+	if len(d.batches) == 0 {
 		d.first = Position(entries[0].Position)
 	}
 	d.extendTo(Position(entries[len(entries)-1].Position)+1, bytes)
 }
 
-// oldest is the position behind the stacks that have to go to make room, at most 16 MiB of it; ok
-// is false when there is room.
+// oldest returns the position behind the batches that have to go to make room, at most 16 MiB of
+// it; ok is false when there is room.
 func (d *disk) oldest() (before Position, ok bool) {
 	if !d.full() {
 		return 0, false
 	}
 	left := d.bytes
-	for _, s := range d.stacks {
+	for _, s := range d.batches {
 		left -= s.bytes
 		before = s.end
 		if left <= d.max-min(d.max/16, 16<<20) {
@@ -90,31 +89,31 @@ func (d *disk) oldest() (before Position, ok bool) {
 	return before, before > 0
 }
 
-// trimmed notes that what is before a position is gone.
+// trimmed removes everything before a position from the account.
 func (d *disk) trimmed(before Position) {
 	d.first = max(d.first, before)
-	for len(d.stacks) > 0 && d.stacks[0].end <= before {
-		d.bytes -= d.stacks[0].bytes
-		d.stacks = d.stacks[1:]
+	for len(d.batches) > 0 && d.batches[0].end <= before {
+		d.bytes -= d.batches[0].bytes
+		d.batches = d.batches[1:]
 	}
 	d.gauge.Set(float64(d.bytes))
 }
 
-// inUse reports whether something is there.
-func (d *disk) inUse() bool { return len(d.stacks) > 0 }
+// inUse reports whether entries lie on disk.
+func (d *disk) inUse() bool { return len(d.batches) > 0 }
 
 // full reports whether there is no room for more.
 func (d *disk) full() bool { return d.bytes >= d.max }
 
-// trimTo are the positions to trim between, when low is the first that is not acked by all; ok is
-// false when that would drop nothing.
+// trimTo returns the positions to trim between, when low is the first that not all have acked; ok
+// is false when nothing would be trimmed.
 func (d *disk) trimTo(low Position) (from, before Position, ok bool) {
 	before = min(low, d.next)
 	return d.first, before, d.inUse() && before > d.first
 }
 
-// readDisk gives up to n entries from one position to another that are for a listener, and the
-// position behind the last it looked at.
+// readDisk returns up to n entries from one position to another that are for a listener, and the
+// position behind the last one examined.
 func (l *Log) readDisk(from, to Position, bit Listeners, n int) ([]*Entry, Position, error) {
 	var entries []*Entry
 	bytes := 0
@@ -138,21 +137,21 @@ func (l *Log) readDisk(from, to Position, bit Listeners, n int) ([]*Entry, Posit
 }
 
 // diskHeaders describes some entries from one position to another that are for a listener, and
-// gives the position behind the last that it looked at. It does not read their objects.
+// returns the position behind the last one examined. It does not read their objects.
 func (l *Log) diskHeaders(from, to Position, bit Listeners) ([]Header, Position, error) {
 	var found []Header
 	for e, err := range l.cfg.Indexer.Log().Entries(uint64(from), uint64(to)) {
 		if err != nil {
 			return nil, from, err
 		}
-		if len(found) == headers {
+		if len(found) == headersAtOnce {
 			return found, Position(e.Position), nil
 		}
 		r, _, err := decodeHeader(Position(e.Position), e.Data)
 		if err != nil {
 			return nil, from, err
 		}
-		if l.Set(r.For)&bit != 0 {
+		if l.ListenersOf(r.For)&bit != 0 {
 			r.Position = Position(e.Position)
 			found = append(found, r.Header())
 		}

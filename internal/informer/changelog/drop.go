@@ -10,15 +10,15 @@ import (
 	"github.com/kubebridge/bridge/internal/metric"
 )
 
-// A full log on disk that is to drop its oldest (DropOldest) loses whole stacks from its front.
+// A full log on disk that is to drop its oldest (DropOldest) loses whole batches from its front.
 // First nobody can read them any more; then each cursor gets what it needed of them; the next
 // commit writes the cursors and trims. Until that is durable nobody reads there, so no loss is
 // reported that a crash would undo.
 //
-// Gaps stay with the cursors, the last of each reason: no number of events says that the server's
+// Gaps stay with the cursors, the last of each reason: no number of events shows that the server's
 // history went back, or that a list follows.
 
-// dropProgress is about readers beside a drop of the oldest.
+// dropProgress keeps readers away from a running drop of the oldest.
 type dropProgress struct {
 	before Position // while one is under way, nobody reads before this position; else 0
 	count  int      // of those that have begun
@@ -26,8 +26,8 @@ type dropProgress struct {
 	done Position
 }
 
-// dropOldest makes room on disk. Where the commit fails a later one makes it. The caller has
-// l.spooling.
+// dropOldest makes room on disk. If its commit fails, a later commit makes the room. The caller
+// holds l.spooling.
 func (l *Log) dropOldest() error {
 	// What was staged has to be there, and what all have acked gone, before anything is counted as
 	// lost. A drop whose commit has failed ends by this.
@@ -45,8 +45,8 @@ func (l *Log) dropOldest() error {
 	return l.cfg.Committer.Commit()
 }
 
-// beginDrop finds what has to go. From here on nobody can read what will be counted; what lies
-// there has left memory by then.
+// beginDrop finds what has to go. From here on nobody can read the entries that will be counted,
+// and they have left memory.
 func (l *Log) beginDrop() (before Position, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,9 +64,9 @@ func (l *Log) beginDrop() (before Position, ok bool) {
 
 // lose gives each cursor what it loses when everything before a position is dropped.
 func (l *Log) lose(before Position) error {
-	stands := l.stands()
-	for n := range stands {
-		stands[n].lost.below, stands[n].lost.at = before, time.Now()
+	states := l.cursorStates()
+	for n := range states {
+		states[n].dropped.below, states[n].dropped.at = before, time.Now()
 	}
 	for e, err := range l.cfg.Indexer.Log().Entries(0, uint64(before)) {
 		if err != nil {
@@ -77,17 +77,17 @@ func (l *Log) lose(before Position) error {
 			return err
 		}
 		r.Position = Position(e.Position)
-		set := l.Set(r.For)
+		set := l.ListenersOf(r.For)
 		for n, c := range l.cursors {
 			if set&c.bit != 0 {
-				stands[n].lose(&r.Entry)
+				states[n].lose(&r.Entry)
 			}
 		}
 	}
 	for n, c := range l.cursors {
-		events := stands[n].keepCounted()
-		c.lose(&stands[n])
-		l.report(c, &stands[n], events)
+		events := states[n].reportCounted()
+		c.lose(&states[n])
+		l.report(c, &states[n], events)
 	}
 	l.mu.Lock()
 	l.drop.done = before
@@ -95,27 +95,26 @@ func (l *Log) lose(before Position) error {
 	return nil
 }
 
-// stands is where the cursors stand.
-func (l *Log) stands() (stands []cursorState) {
+func (l *Log) cursorStates() (states []cursorState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.cursors {
-		stands = append(stands, c.standLocked())
+		states = append(states, c.stateLocked())
 	}
-	return stands
+	return states
 }
 
-// lose takes over what was counted since s. What was not read is not read yet; some of the rest may
-// be acked.
+// lose takes over the losses that were counted since s. Entries that were not read are still
+// unread; some of the others may be acked.
 func (c *Cursor) lose(s *cursorState) {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
-	c.lost = s.lost
-	c.lost.kept = slices.Clone(s.lost.kept)
-	c.lost.settle(c.next, &c.pending)
+	c.dropped = s.dropped
+	c.dropped.kept = slices.Clone(s.dropped.kept)
+	c.dropped.settle(c.next, &c.pending)
 }
 
-// endDrop lets everybody read on.
+// endDrop lets all listeners read on.
 func (l *Log) endDrop() {
 	l.mu.Lock()
 	l.drop.before = 0
@@ -130,17 +129,17 @@ func (l *Log) droppedLocked() bool {
 	return d.before > 0 && d.done >= d.before && l.disk.first >= d.before
 }
 
-// report says what a cursor has lost, in the log and in metrics; its sink gets an event.
+// report logs and counts what a cursor has lost; its sink gets an event.
 func (l *Log) report(c *Cursor, s *cursorState, events int) {
 	if events == 0 {
 		return
 	}
 	l.mu.Lock()
-	c.dropped += events
+	c.droppedCount += events
 	l.mu.Unlock()
 	l.metrics.dropped.WithLabelValues(c.name, droppedSpoolFull).Add(float64(events))
 	var unreported event.LossReport
-	for _, e := range s.lost.kept {
+	for _, e := range s.dropped.kept {
 		unreported = unreported.And(e.Loss)
 	}
 	l.cfg.Log.Error("the log on disk is full: dropped the oldest that the sink has not had; its "+

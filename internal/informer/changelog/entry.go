@@ -26,53 +26,53 @@ type Kind uint8
 const (
 	// OfObject is a change of an object.
 	OfObject Kind = iota
-	// OfGap says that versions are missing.
+	// OfGap reports that versions are missing.
 	OfGap
-	// OfListEnd says that a list was worked through.
+	// OfListEnd reports that a list was worked through.
 	OfListEnd
-	// OfDropped says that the log on disk was full, and what one listener has lost by that.
+	// OfDropped reports what one listener has lost since the log on disk was full.
 	OfDropped
-	// OfQuarantined says that something can't be understood.
+	// OfQuarantined reports something that can't be understood.
 	OfQuarantined
-	// OfProgress says that everything up to a version is before it.
+	// OfProgress reports that everything up to a version comes before it.
 	OfProgress
 )
 
-// Position is the number of an entry in the order in which entries are appended, from 1 on. An
-// entry on disk keeps it over restarts.
+// Position is the number of an entry in the order of appending, from 1 on. An entry on disk keeps
+// it over restarts.
 type Position uint64
 
-// Entry is a change, or an event about the informer. What it says does not change once it was
-// placed.
+// Entry is a change, or an event about the informer. It does not change once it has a rank.
 type Entry struct {
 	event.Change
 	Kind    Kind             `json:"kind,omitempty"`
 	Relist  *resource.Relist `json:"relist,omitempty"` // of a gap
 	Listing event.Listing    `json:"listing,omitzero"` // of a list that was worked through
-	// Since is the version after which came what the list is about; "" for all.
+	// Since is the version after which the list's changes happened; "" for all.
 	Since      resource.Version     `json:"since,omitempty"`
 	Loss       event.LossReport     `json:"loss,omitzero"`        // of what was dropped
 	Unreadable *resource.Unreadable `json:"unreadable,omitempty"` // of what was quarantined
-	// AskBroker is set of a gap that is only reported when the sink's broker holds events of an
-	// earlier run. The sink was unavailable before the list, so it is asked when the gap comes.
+	// AskBroker is set on a gap that is reported only when the sink's broker holds events of an
+	// earlier run. The sink was unavailable before the list, so its listener asks when it reaches
+	// the gap.
 	AskBroker bool `json:"unasked,omitempty"`
 	// DeltaVersion is the version of the delta, where that is not the change's own. OfList is set
-	// when it has none: only the list's end says as of which version it is.
+	// when the delta has none: only the end of its list has a version.
 	DeltaVersion resource.Version `json:"deltaVersion,omitempty"`
 	OfList       bool             `json:"ofList,omitempty"`
 
-	// For are the listeners that it is for.
+	// For is the set of listeners that get the entry.
 	For Listeners `json:"-"`
 	// Seq orders the changes of the informer.
 	Seq uint64 `json:"-"`
-	// Written is what is to be remembered of the managedFields, and Forget is set when nothing is
-	// to be remembered of an object that is gone.
+	// Written is what to remember of the managedFields. Forget is set when nothing is to be
+	// remembered of a deleted object.
 	Written resource.Written `json:"-"`
 	Forget  bool             `json:"-"`
 	// Position in the log, from Append on.
 	Position Position `json:"-"`
 
-	place Rank // in the order of decision; 0 of one that was read from disk
+	rank Rank // in the order of decision; 0 of one that was read from disk
 	entryState
 }
 
@@ -85,20 +85,20 @@ type entryState struct {
 	holds []Hold
 }
 
-// Hold keeps the position of a sink that is saved from passing a place: *publisher.Hold.
+// Hold keeps the saved position of a sink from passing an entry's message: *publisher.PositionHold.
 type Hold interface{ Release() }
 
-// AboutAll reports whether the entry is about all objects, or nobody knows about which: nothing may
-// pass it. What is quarantined of a known object is in order with that object's events only, so it
-// waits for no other one, which may have no topic.
+// AboutAll reports whether the entry is about all objects, or about an unknown one: then no other
+// entry may pass it. A quarantined entry of a known object is in order with that object's events
+// only. So it does not wait for other objects, which may have no topic.
 func (k Kind) AboutAll(key resource.Key) bool {
 	return k != OfObject && (k != OfQuarantined || key == "")
 }
 
-// LeavesState reports whether the entry, once it is settled, is the settled state of its object.
+// LeavesState reports whether the entry becomes the settled state of its object.
 func (e *Entry) LeavesState() bool { return e.Kind == OfObject && e.Op != event.Synced }
 
-// State is what the entry leaves of its object.
+// State returns the state that the entry leaves of its object.
 func (e *Entry) State() store.NewState {
 	s := store.NewState{Object: e.Object, Seq: e.Seq, Record: store.Record{
 		UID: e.UID, Version: e.Version, Written: e.Written, EventTime: e.Time.UnixNano(),
@@ -112,7 +112,7 @@ func (e *Entry) State() store.NewState {
 	return s
 }
 
-// stateKey is that of the object of which the entry leaves a state, "" for none.
+// stateKey returns the key of the object whose state the entry leaves, "" for none.
 func (e *Entry) stateKey() resource.Key {
 	if e.LeavesState() {
 		return e.Key
@@ -124,7 +124,7 @@ func (e *Entry) stateKey() resource.Key {
 // up.
 const overhead = 512
 
-// Size is what the entry takes in memory.
+// Size returns the bytes that the entry takes in memory.
 func (e *Entry) Size() int {
 	size := overhead
 	if e.Unreadable != nil {
@@ -138,7 +138,7 @@ func (e *Entry) Size() int {
 	return size
 }
 
-// Header is what a listener that reads ahead needs to know of an entry.
+// Header is what a listener needs to know of an entry to read ahead.
 type Header struct {
 	Position Position
 	Kind     Kind
@@ -175,9 +175,8 @@ func (e *Entry) deltaVersion() resource.Version {
 
 func (s Listeners) count() int { return bits.OnesCount64(uint64(s)) }
 
-// Set gives the listeners of sinks by name, everyone for no names; sinks that are not there any
-// more are left out.
-func (l *Log) Set(names []string) Listeners {
+// ListenersOf returns the listeners of sinks by name, all for no names. Unknown sinks are left out.
+func (l *Log) ListenersOf(names []string) Listeners {
 	if len(names) == 0 {
 		return l.everyone
 	}
@@ -190,7 +189,7 @@ func (l *Log) Set(names []string) Listeners {
 	return set
 }
 
-// Names are the listeners of a set; none for everyone.
+// names returns the sinks of a set of listeners; none for all.
 func (l *Log) names(set Listeners) []string {
 	if set&l.everyone == l.everyone {
 		return nil
@@ -204,19 +203,19 @@ func (l *Log) names(set Listeners) []string {
 	return names
 }
 
-// record is an entry as it lies on disk: a header of JSON behind its length, and the object's
-// bytes, with those of the object before it where a listener needs it, as one S2 block.
+// record is the form of an entry on disk: its length, a JSON header, and one S2 block. The block
+// has the object's bytes, and those of the object before it where a listener needs them.
 type record struct {
 	Entry
-	// For are the sinks that it is for; all when empty.
+	// For is the sinks of the entry; empty for all.
 	For       []string `json:"for,omitempty"`
 	HasObject bool     `json:"object,omitempty"`
-	// OldBytes are those at the block's end that are the object before the update. It costs little
-	// there: it is nearly the same.
+	// OldBytes is the number of bytes at the block's end that are the object before the update.
+	// They cost little there, since they are nearly the same.
 	OldBytes int `json:"oldBytes,omitempty"`
 }
 
-// encode gives the entry's form on disk.
+// encode returns the entry's form on disk.
 func (l *Log) encode(e *Entry) ([]byte, error) {
 	r := record{Entry: *e, For: l.names(e.For)}
 	var raw []byte
@@ -230,7 +229,7 @@ func (l *Log) encode(e *Entry) ([]byte, error) {
 	return r.join(raw)
 }
 
-// join makes an entry of a record and the bytes of its objects.
+// join returns the form on disk of a record and the bytes of its objects.
 func (r *record) join(raw []byte) ([]byte, error) {
 	header, err := json.Marshal(r)
 	if err != nil {
@@ -250,11 +249,11 @@ func (r *record) join(raw []byte) ([]byte, error) {
 // The length of a block comes from the disk, and nothing is allocated for one that no entry has.
 const maxDecoded = 64 << 20
 
-// errRecord is about a log that this bridge can't read.
+// errRecord reports a log that this bridge can't read.
 var errRecord = errors.New("the log on disk is damaged, or of another version of the bridge; " +
 	"restore the state directory from a copy, or reset the informer")
 
-// decodeHeader reads what an entry says, without its object, whose block it gives.
+// decodeHeader decodes an entry without its objects, and returns their block.
 func decodeHeader(at Position, data []byte) (r record, block []byte, err error) {
 	size, n := binary.Uvarint(data)
 	if n <= 0 || size > uint64(len(data)-n) {
@@ -267,14 +266,14 @@ func decodeHeader(at Position, data []byte) (r record, block []byte, err error) 
 	return r, block, nil
 }
 
-// decode reads an entry back. It is for the one listener that reads it.
+// decode decodes an entry for the one listener that reads it.
 func (l *Log) decode(at Position, data []byte) (*Entry, error) {
 	r, raw, old, err := split(at, data)
 	if err != nil {
 		return nil, err
 	}
 	e := &r.Entry
-	e.For, e.Position = l.Set(r.For), at
+	e.For, e.Position = l.ListenersOf(r.For), at
 	if !r.HasObject {
 		return e, nil
 	}
@@ -287,7 +286,8 @@ func (l *Log) decode(at Position, data []byte) (*Entry, error) {
 	return e, nil
 }
 
-// split takes an entry apart: the record, and the bytes of the object and of the one before it.
+// split decodes an entry into its record, the bytes of its object and those of the object before
+// it.
 func split(at Position, data []byte) (r record, raw, old []byte, err error) {
 	r, block, err := decodeHeader(at, data)
 	if err != nil || !r.HasObject {
@@ -307,15 +307,15 @@ func split(at Position, data []byte) (r record, raw, old []byte, err error) {
 	return r, raw[:now], raw[now:], nil
 }
 
-// droppedEntries is what a cursor needed of the entries that were dropped from the log on disk (L9). Losses
-// are counted on a stand, outside the lock, and then given to the cursor.
+// droppedEntries is what a cursor needed of the entries that were dropped from the log on disk
+// (L9). Losses are counted on a cursorState, outside the lock, and then given to the cursor.
 type droppedEntries struct {
 	// kept are entries that only this cursor has, in order of their positions: gaps, the last of
 	// each reason, and events about losses. They are read, acked and restored as all others, and
 	// never changed: a commit may be encoding them.
 	kept []*Entry
-	// inFlight is about what was pending below a position when it was dropped: lost only if the
-	// process ends before it is acked.
+	// inFlight counts the entries that were pending below a position when they were dropped. They
+	// are lost only if the process ends before their acks.
 	inFlight event.LossReport
 	below    Position
 	at       time.Time // of the last drop
@@ -324,7 +324,7 @@ type droppedEntries struct {
 // isEmpty reports whether nothing depends on a drop any more.
 func (ls *droppedEntries) isEmpty() bool { return len(ls.kept) == 0 && ls.inFlight.Events == 0 }
 
-// find gives the kept entry at a position, nil for none.
+// find returns the kept entry at a position, nil for none.
 func (ls *droppedEntries) find(at Position) *Entry {
 	if n, found := slices.BinarySearchFunc(ls.kept, at, byPosition); found {
 		return ls.kept[n]
@@ -332,7 +332,7 @@ func (ls *droppedEntries) find(at Position) *Entry {
 	return nil
 }
 
-// from gives the kept entries at and behind a position.
+// from returns the kept entries at and behind a position.
 func (ls *droppedEntries) from(at Position) []*Entry {
 	n, _ := slices.BinarySearchFunc(ls.kept, at, byPosition)
 	return ls.kept[n:]
@@ -345,7 +345,7 @@ func (ls *droppedEntries) keep(e *Entry) {
 
 func byPosition(e *Entry, at Position) int { return cmp.Compare(e.Position, at) }
 
-// settle forgets what a cursor has acked: all before next but what is pending.
+// settle forgets what the cursor has acked: everything before next that is not pending.
 func (ls *droppedEntries) settle(next Position, pending *pendingEntries) {
 	ls.kept = slices.DeleteFunc(ls.kept, func(e *Entry) bool {
 		_, isPending := pending.find(e.Position)
@@ -356,7 +356,8 @@ func (ls *droppedEntries) settle(next Position, pending *pendingEntries) {
 	}
 }
 
-// loss is what a stream lacks without the entry: of one about a list, what that stands for.
+// loss returns what a stream lacks without the entry. The entry of a list stands for all of the
+// list.
 func (e *Entry) loss() event.LossReport {
 	switch {
 	case e.Kind == OfGap:
@@ -373,8 +374,8 @@ func (e *Entry) loss() event.LossReport {
 	}
 }
 
-// lostRecord is the form on disk.
-type lostRecord struct {
+// droppedRecord is the form of droppedEntries on disk.
+type droppedRecord struct {
 	Kept     []keptRecord     `json:"kept,omitempty"`
 	InFlight event.LossReport `json:"inFlight,omitzero"`
 	Below    Position         `json:"below,omitempty"`
@@ -386,12 +387,12 @@ type keptRecord struct {
 	Entry    *Entry   `json:"entry"`
 }
 
-// append encodes it; nothing when it is empty.
+// append appends the form on disk; nothing when it is empty.
 func (ls *droppedEntries) append(dst []byte) ([]byte, error) {
 	if ls.isEmpty() {
 		return dst, nil
 	}
-	r := lostRecord{InFlight: ls.inFlight, Below: ls.below, At: ls.at}
+	r := droppedRecord{InFlight: ls.inFlight, Below: ls.below, At: ls.at}
 	for _, e := range ls.kept {
 		r.Kept = append(r.Kept, keptRecord{e.Position, e})
 	}
@@ -399,11 +400,11 @@ func (ls *droppedEntries) append(dst []byte) ([]byte, error) {
 	return append(dst, data...), err
 }
 
-func decodeLost(b []byte) (ls droppedEntries, err error) {
+func decodeDropped(b []byte) (ls droppedEntries, err error) {
 	if len(b) == 0 {
 		return ls, nil
 	}
-	var r lostRecord
+	var r droppedRecord
 	if err := json.Unmarshal(b, &r); err != nil {
 		return ls, errRecord
 	}

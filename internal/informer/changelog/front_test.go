@@ -15,11 +15,11 @@ import (
 func TestFront(t *testing.T) {
 	place := func(r *rig, kind changelog.MarkKind, version int, key resource.Key) {
 		m := changelog.Mark{Kind: kind, Version: resource.Version(fmt.Sprint(version)), Key: key}
-		r.Place(nil, m)
+		r.Rank(nil, m)
 	}
 	want := func(r *rig, version string, objects ...resource.Key) {
 		t.Helper()
-		front := r.Delivered().Front
+		front := r.Delivered().NewestVersion
 		if version == "" {
 			if front != nil {
 				t.Errorf("front %v, want none", *front)
@@ -54,7 +54,7 @@ func TestFront(t *testing.T) {
 	want(r, "12", "a")
 
 	e := r.entry("c", 13, 0b11)
-	r.Place([]*changelog.Entry{e}, changelog.Mark{Kind: changelog.Event, Version: "13", Key: "c"})
+	r.Rank([]*changelog.Entry{e}, changelog.Mark{Kind: changelog.Event, Version: "13", Key: "c"})
 	commit()
 	want(r, "") // it is not in the log yet
 	r.Append([]*changelog.Entry{e})

@@ -20,9 +20,9 @@ import (
 type Committer interface {
 	// Commit writes what is settled now, of all logs. When it returns nil that is durable.
 	Commit() error
-	// Changed says that there is something to commit. It does not block.
+	// Changed reports that there is something to commit. It does not block.
 	Changed()
-	// Wake has a commit come early. It does not block.
+	// Wake makes the next commit come early. It does not block.
 	Wake()
 }
 
@@ -50,32 +50,32 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// Log is the changes of one informer that are not acked by all. The newest part is in memory; what
-// is before it lies on disk. All methods may be called concurrently.
+// Log holds the changes of one informer that not all listeners have acked. The newest part is in
+// memory, the part before it on disk. All methods may be called concurrently.
 type Log struct {
 	cfg           Config
 	everyone      Listeners
 	cursors       []*Cursor
 	metrics       *metrics
-	spooling      *semaphore.Weighted // of 1: whoever has it spools, or drops
-	watched       atomic.Bool         // the Spooler looks after it
+	spooling      *semaphore.Weighted // of 1: its holder spools, or drops
+	watched       atomic.Bool         // by the Spooler
 	blockedLogged bool                // that nothing may go to disk; owned by the Spooler's Run
 
-	mu     sync.Mutex // guards all below, and of entries and cursors what they say
-	cond   *sync.Cond // signalled when something changes that somebody waits for
-	marks  *Watermark
-	front  front
-	states *States
-	memory memory
-	disk   disk
-	drop   dropProgress
-	placed int            // entries that are placed, and not appended
-	end    VersionReached // when that was 0
+	mu         sync.Mutex // guards all below, the state of entries, and cursors
+	cond       *sync.Cond // signalled when something changes that somebody waits for
+	marks      *Watermark
+	newest     newestVersion
+	states     *States
+	memory     memory
+	disk       disk
+	drop       dropProgress
+	unappended int            // entries that have a rank, and are not appended
+	end        VersionReached // when that was 0
 	nextCommit
 	closed bool
 }
 
-// Open finds what a run before has left on disk.
+// Open makes a log and finds what an earlier run has left on disk.
 func Open(cfg Config) (*Log, error) {
 	cfg.MemoryBytes = cmp.Or(cfg.MemoryBytes, 16<<20)
 	cfg.SpoolBytes = cmp.Or(cfg.SpoolBytes, 10<<30)
@@ -102,31 +102,31 @@ func Open(cfg Config) (*Log, error) {
 		return nil, err
 	}
 	l.memory.base, l.memory.next = l.disk.next, l.disk.next
-	l.lookAtEndLocked()
+	l.setEndLocked()
 	return l, nil
 }
 
-// restore gives the cursors the positions they had, when a run before has left something on disk.
+// restore gives the cursors the positions that an earlier run has left on disk.
 func (l *Log) restore() error {
 	cursors, err := l.cfg.Indexer.Log().Cursors()
 	if err != nil {
 		return err
 	}
-	stands := map[string]cursorState{}
+	states := map[string]cursorState{}
 	for name, saved := range cursors {
-		s, err := decodeStand(saved)
+		s, err := decodeCursorState(saved)
 		if err != nil {
 			return fmt.Errorf("cursor: %w", err)
 		}
-		stands[name] = s
+		states[name] = s
 		// New entries come behind every position that a listener may have.
 		l.disk.next = max(l.disk.next, s.next)
 	}
 	for _, c := range l.cursors {
 		c.next = l.disk.next // a new listener has nothing to catch up on
-		if s, ok := stands[c.name]; ok {
+		if s, ok := states[c.name]; ok {
 			l.report(c, &s, s.restart())
-			c.next, c.tried, c.lost = s.next, s.tried, s.lost
+			c.next, c.tried, c.dropped = s.next, s.tried, s.dropped
 			for _, at := range s.pending {
 				c.pending.add(at, time.Time{})
 			}
@@ -135,42 +135,41 @@ func (l *Log) restore() error {
 	return nil
 }
 
-// Cursor is that of the n-th listener.
+// Cursor returns the cursor of the n-th listener.
 func (l *Log) Cursor(n int) *Cursor { return l.cursors[n] }
 
-// Place takes what was decided of one delta. It gives the entries their places in the order of
+// Rank takes the decisions about one delta. It gives the entries their rank in the order of
 // decision, and puts the delta's mark behind them. An entry without listeners is settled by that.
-// Append follows for all others.
-func (l *Log) Place(entries []*Entry, m Mark) {
+// All others have to be appended next.
+func (l *Log) Rank(entries []*Entry, m Mark) {
 	l.mu.Lock()
 	before := l.states.Ready()
 	for _, e := range entries {
-		l.placeLocked(e)
+		l.rankLocked(e)
 	}
 	if m.Kind != NoMark {
 		l.marks.Mark(m.Kind, m.Version)
-		l.front.recordObject(m, l.marks.Front())
-		l.lookAtEndLocked()
+		l.newest.recordObject(m, l.marks.Incomplete())
+		l.setEndLocked()
 	}
 	l.unlockAndWake(before)
 	l.cfg.Committer.Changed()
 }
 
-func (l *Log) placeLocked(e *Entry) {
-	e.place = l.marks.Append()
+func (l *Log) rankLocked(e *Entry) {
+	e.rank = l.marks.Append()
 	if key := e.stateKey(); key != "" {
-		l.states.Append(key, e.place)
+		l.states.Append(key, e.rank)
 	}
 	if e.waiting = e.For.count(); e.waiting == 0 {
 		l.settleLocked(e)
 	} else {
-		l.placed++
+		l.unappended++
 	}
 }
 
-// Append puts entries at the end, for the listeners to read. The caller has seen to it that there
-// is Room; a batch may pass the bound by its own size. Offer has to follow, once the caller holds
-// no lock.
+// Append puts entries at the end, for the listeners to read. The caller has waited for Room; a
+// batch may exceed the bound by its own size. Call Offer afterwards, with no lock held.
 func (l *Log) Append(entries []*Entry) {
 	l.append(entries)
 	if l.spoolsOld() {
@@ -189,20 +188,20 @@ func (l *Log) append(entries []*Entry) {
 		m.bytes += e.size
 		m.count++
 	}
-	l.placed -= len(entries)
-	l.lookAtEndLocked()
+	l.unappended -= len(entries)
+	l.setEndLocked()
 	l.changedLocked()
 }
 
-// lookAtEndLocked notes up to which version everything is in the log, when nothing is decided and
-// not in it.
-func (l *Log) lookAtEndLocked() {
-	if l.placed == 0 {
+// setEndLocked records up to which version everything is in the log. It does so only while no
+// decided entry waits to be appended.
+func (l *Log) setEndLocked() {
+	if l.unappended == 0 {
 		l.end = VersionReached{l.marks.Marked(), l.memory.next}
 	}
 }
 
-// Close says that no entry will be appended.
+// Close reports that no entry will be appended.
 func (l *Log) Close() {
 	l.mu.Lock()
 	l.closed = true
@@ -214,9 +213,8 @@ func (l *Log) Close() {
 // HasRoom reports whether Room would return at once.
 func (l *Log) HasRoom() bool { return l.cfg.Indexer.Log().Available() && !l.full() }
 
-// Redact takes out of the state of an informer what the options say, out of the last known objects
-// and out of the log. It is for an Indexer that nothing else uses yet. When it fails it can be
-// repeated.
+// Redact takes what opts remove out of an informer's state on disk: the last known objects and the
+// log. Nothing else may use the Indexer yet. After an error it can be repeated.
 func Redact(ix *store.Indexer, opts resource.ParseOptions) error {
 	again := func(raw []byte) ([]byte, error) {
 		obj, err := resource.Parse(raw, opts)
@@ -228,13 +226,13 @@ func Redact(ix *store.Indexer, opts resource.ParseOptions) error {
 	return ix.Rewrite(again, func(entry []byte) ([]byte, error) { return rewrite(entry, again) })
 }
 
-// rewrite makes an entry of the log again.
+// rewrite makes an entry of the log again, its objects changed by again.
 func rewrite(entry []byte, again func([]byte) ([]byte, error)) ([]byte, error) {
 	r, raw, old, err := split(0, entry)
 	if err != nil || !r.HasObject && r.Unreadable == nil {
 		return entry, err
 	}
-	if u := r.Unreadable; u != nil { // where values stand in it nobody knows
+	if u := r.Unreadable; u != nil { // nobody knows where values lie in it
 		u.Raw, u.Message, u.Withheld = nil, "", true
 		return r.join(nil)
 	}

@@ -131,7 +131,7 @@ func (p *scene) step(rng *rand.Rand) {
 		c.needs = changelog.Listeners(rng.IntN(4))
 		c.entry = p.entry(c.name, c.version, c.needs)
 		c.entry.Observed = start.Add(time.Duration(len(p.changes)))
-		p.Place([]*changelog.Entry{c.entry}, changelog.Mark{Kind: changelog.Event, Version: c.entry.Version})
+		p.Rank([]*changelog.Entry{c.entry}, changelog.Mark{Kind: changelog.Event, Version: c.entry.Version})
 		if p.changes = append(p.changes, c); c.needs != 0 {
 			p.held = append(p.held, c)
 		}
@@ -267,7 +267,7 @@ func (p *scene) crash() {
 		found[cursor] = append(found[cursor], string(e.Version))
 	}
 	for cursor := range 2 {
-		left, err := after.Cursor(cursor).Left()
+		left, err := after.Cursor(cursor).Unacked()
 		testkit.OK(p.t, err)
 		for more := left; len(more) > 0; more = after.read(cursor, 10) {
 			for _, e := range more {
@@ -333,7 +333,7 @@ func (p *scene) end() {
 			p.t.Fatalf("%s/%d never comes for %b: %s", c.name, c.version, c.needs, p.trace)
 		}
 	}
-	p.Place(nil, changelog.Mark{Kind: changelog.Bookmark, Version: "99"})
+	p.Rank(nil, changelog.Mark{Kind: changelog.Bookmark, Version: "99"})
 	testkit.OK(p.t, p.Commit())
 	p.crash()
 	for cursor := range 2 {
@@ -391,7 +391,7 @@ func TestLog(t *testing.T) {
 		r := open(t, openDB(t), "prefix")
 		old, young := r.entry("a", 10, 1), r.entry("b", 11, 1)
 		young.Observed = old.Observed.Add(time.Second)
-		r.Place([]*changelog.Entry{old, young}, changelog.Mark{})
+		r.Rank([]*changelog.Entry{old, young}, changelog.Mark{})
 		r.Append([]*changelog.Entry{young, old})
 		testkit.OK(t, r.Spool(t.Context(), old.Observed))
 		if first, next, err := r.indexer.Log().Bounds(); err != nil || first != 0 || next != 2 {
@@ -401,7 +401,7 @@ func TestLog(t *testing.T) {
 	t.Run("what is acked twice is a mistake", func(t *testing.T) {
 		r := open(t, openDB(t), "twice")
 		e := r.entry("a", 10, 1)
-		r.Place([]*changelog.Entry{e}, changelog.Mark{})
+		r.Rank([]*changelog.Entry{e}, changelog.Mark{})
 		r.Append([]*changelog.Entry{e})
 		r.read(0, 1)
 		acks := []changelog.Ack{{At: e.Position}}

@@ -9,8 +9,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
-// oldestUnspooled is when the first change was observed that is neither settled nor on disk; zero
-// when there is none.
+// oldestUnspooled returns when the first entry was observed that is neither settled nor on disk;
+// zero when there is none.
 func (l *Log) oldestUnspooled() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -20,9 +20,9 @@ func (l *Log) oldestUnspooled() time.Time {
 	return time.Time{}
 }
 
-// Room waits until commits can be made, since what can't be committed stays in memory, and until
-// there is room in memory. While sinks keep up that is soon; when the backlog is old it goes to
-// disk, and from then on whatever does not fit follows at once.
+// Room waits until commits can be made, since uncommitted entries stay in memory, and until there
+// is room in memory. While the sinks keep up that is soon. When the backlog is old it goes to disk,
+// and from then on everything that does not fit in memory goes there at once.
 func (l *Log) Room(ctx context.Context) error {
 	if err := l.cfg.Indexer.Log().WaitAvailable(ctx); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (l *Log) Room(ctx context.Context) error {
 	return nil
 }
 
-// spillingLocked reports whether what does not fit may go to disk at once.
+// spillingLocked reports whether entries that do not fit in memory may go to disk at once.
 func (l *Log) spillingLocked() bool {
 	return l.disk.inUse() && (!l.disk.full() || l.cfg.DropOldest) &&
 		l.cfg.Indexer.Log().Room(l.disk.bytes)
@@ -54,15 +54,15 @@ func (l *Log) spilling() bool {
 }
 
 // blocked reports whether nothing more may go to disk. A disk that is nearly full is no reason to
-// drop anything: what fills it may be others'.
+// drop anything: other programs may fill it.
 func (l *Log) blocked() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.disk.full() && !l.cfg.DropOldest || !l.cfg.Indexer.Log().Room(l.disk.bytes)
 }
 
-// lookAtDisk looks at a disk that had no space for more, and does nothing where there was. Whoever
-// waits for space calls it: nothing may be committed meanwhile, and then nobody else looks.
+// lookAtDisk checks again a disk that had no space, and does nothing where it had. Call it while
+// waiting for space: nothing may be committed meanwhile, and then nobody else checks.
 func (l *Log) lookAtDisk() {
 	l.mu.Lock()
 	used := l.disk.bytes
@@ -70,7 +70,7 @@ func (l *Log) lookAtDisk() {
 	l.cfg.Indexer.Log().Look(used)
 }
 
-// spoolOrWait spools; when that fails it waits a moment, since nothing may be dropped.
+// spoolOrWait spools. When that fails it waits a moment, since nothing may be dropped.
 func (l *Log) spoolOrWait(ctx context.Context, by time.Time) {
 	err := l.spool(ctx, by, l.stageOrDrop)
 	if err == nil || ctx.Err() != nil {
@@ -95,9 +95,9 @@ func (l *Log) diskFull() bool {
 	return l.disk.inUse() && l.disk.full()
 }
 
-// Spool writes what is neither settled nor on disk, and was observed by a time, to disk, with the
-// settled states that it leaves, in one commit; then it lets half of a full memory go. These
-// entries are settled; the listeners have still to ack them.
+// Spool writes to disk, in one commit, the entries that are neither settled nor on disk and were
+// observed by a time, with the states that they leave. Then it removes half of a full memory. These
+// entries are settled; the listeners still have to ack them.
 func (l *Log) Spool(ctx context.Context, by time.Time) error { return l.spool(ctx, by, l.stage) }
 
 func (l *Log) spool(
@@ -117,7 +117,7 @@ func (l *Log) spool(
 	return nil
 }
 
-// halve lets half of a full memory go, after a commit.
+// halve removes half of a full memory, after a commit.
 func (l *Log) halve() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,8 +125,7 @@ func (l *Log) halve() {
 	l.changedLocked()
 }
 
-// stageOrDrop is stage, where DropOldest says so after room was made on disk. The caller has
-// l.spooling.
+// stageOrDrop is stage. With DropOldest it makes room on disk first. The caller holds l.spooling.
 func (l *Log) stageOrDrop(by time.Time) (bytes int, err error) {
 	if l.cfg.DropOldest && l.diskFull() {
 		if err := l.dropOldest(); err != nil {
@@ -136,28 +135,29 @@ func (l *Log) stageOrDrop(by time.Time) (bytes int, err error) {
 	return l.stage(by)
 }
 
-// stagedEntry is an entry that the next commit writes to disk. What it says is copied: when all have
-// acked it meanwhile, it says nothing any more.
+// stagedEntry is an entry that the next commit writes to disk. It holds a copy, because the log
+// empties an entry once all listeners have acked it.
 type stagedEntry struct {
 	entry *Entry
-	says  Entry
+	copy  Entry
 	data  []byte
 }
 
-// Stage has the next commit write to disk what is neither settled nor there, and was observed by a
-// time. That time itself counts: who spools everything passes the present, and a clock may show the
-// same time twice. What is before that in the log goes too, though it may be younger: on disk is a
-// prefix of the log, with no hole. The caller has l.spooling, or the Spooler is done with the log.
+// Stage makes the next commit write to disk the entries that are neither settled nor there and were
+// observed by a time. An entry of that very time counts: a caller that spools everything passes the
+// present, and a clock may show the same time twice. All entries before such an entry go too, even
+// younger ones, so that the disk holds a prefix of the log without a hole. The caller holds
+// l.spooling, or the Spooler is done with the log.
 func (l *Log) Stage(by time.Time) error {
 	_, err := l.stage(by)
 	return err
 }
 
-// stage is Stage, and gives the size of what it has staged.
+// stage is Stage, and returns the size of the entries that it has staged.
 func (l *Log) stage(by time.Time) (bytes int, err error) {
 	work := l.unspooled(by)
 	for n := range work {
-		if work[n].data, err = l.encode(&work[n].says); err != nil {
+		if work[n].data, err = l.encode(&work[n].copy); err != nil {
 			return 0, err
 		}
 		bytes += len(work[n].data)
@@ -178,14 +178,14 @@ func (l *Log) unspooled(by time.Time) (work []stagedEntry) {
 	}
 	for _, e := range l.memory.entries[:n] {
 		if e.size > 0 && !e.spooled {
-			work = append(work, stagedEntry{entry: e, says: *e})
+			work = append(work, stagedEntry{entry: e, copy: *e})
 		}
 	}
 	return work
 }
 
-// settleStaged settles those that were not settled meanwhile. The cursors of those who have acked
-// them say so, so their holds are released.
+// settleStaged settles the staged entries that were not settled meanwhile. The cursors have the
+// acks of listeners that are done with them, so the holds are released.
 func (l *Log) settleStaged(work []stagedEntry) (holds []Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -102,7 +102,7 @@ func openSharedIn(
 
 func (r *rig) appendNew(name string, version int) {
 	e := r.entry(name, version, 0b11)
-	r.Place([]*changelog.Entry{e}, changelog.Mark{})
+	r.Rank([]*changelog.Entry{e}, changelog.Mark{})
 	r.Append([]*changelog.Entry{e})
 }
 

@@ -11,17 +11,17 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// errDiskFull is logged while a full disk budget, or a disk that is nearly full, holds the reading
-// back.
+// errDiskFull is logged while a full disk budget, or a disk that is nearly full, stops the reading.
 var errDiskFull = errors.New("there is no room left for the log on disk")
 
-// sharedBytes is how much of several logs goes to disk with one commit, and one log more.
+// sharedBytes is how much of several logs goes to disk with one commit, plus one more log.
 const sharedBytes = 16 << 20
 
-// Spooler spools, of all logs of a bridge, entries that are pending for longer than they may be: so
-// the watermarks continue while a sink is unavailable, and a restart finds everything on disk. With
-// "*" there are hundreds of logs, and most have nothing to spool for hours: so it is one goroutine
-// for all, and looks only at logs that have. One commit writes what is old in several of them.
+// Spooler spools, in all logs of a bridge, the entries that are pending for too long. So the
+// watermarks continue while a sink is unavailable, and a restart finds everything on disk. With "*"
+// there are hundreds of logs, and most have nothing to spool for hours: so one goroutine serves
+// all, and visits only the logs that have something. One commit writes the old entries of several
+// logs.
 type Spooler struct {
 	after time.Duration
 	added chan struct{} // of one slot: there is a log to look after
@@ -30,7 +30,7 @@ type Spooler struct {
 	logs []*Log // guarded by mu: may have entries that are neither settled nor on disk
 }
 
-// NewSpooler makes a Spooler of logs that have one Committer. after is how long an entry may wait
+// NewSpooler makes a Spooler of logs that share one Committer. after is how long an entry may wait
 // for its listeners before it is written to disk; 0 for 5 s.
 func NewSpooler(after time.Duration) *Spooler {
 	return &Spooler{after: cmp.Or(after, 5*time.Second), added: make(chan struct{}, 1)}
@@ -60,8 +60,8 @@ func (s *Spooler) Run(ctx context.Context) error {
 	}
 }
 
-// spool spools what was observed by a time. A log that may not go to disk, or that another
-// goroutine spools, waits for the next call; it does not hold up the others.
+// spool spools the entries that were observed by a time. A log that may not go to disk, or that
+// another goroutine spools, waits for the next call; it does not hold up the others.
 func (s *Spooler) spool(by time.Time) {
 	var staged []*Log
 	bytes := 0
@@ -88,7 +88,7 @@ func (s *Spooler) spool(by time.Time) {
 	s.commit(staged)
 }
 
-// commit ends the spooling of logs that were staged.
+// commit commits the staged entries of some logs, and releases the logs.
 func (s *Spooler) commit(staged []*Log) {
 	if len(staged) == 0 {
 		return
@@ -109,7 +109,7 @@ func (s *Spooler) watched() []*Log {
 	return slices.Clone(s.logs)
 }
 
-// watch has the Spooler look after a log that has something to spool.
+// watch adds a log that has something to spool.
 func (s *Spooler) watch(l *Log) {
 	if l.watched.Load() {
 		return
@@ -126,8 +126,8 @@ func (s *Spooler) watch(l *Log) {
 	}
 }
 
-// forget ends watch, unless something was appended since. Whoever appends after that look finds
-// that the log is not watched.
+// forget ends watch, unless an entry was appended since: an Append after this check finds the log
+// unwatched.
 func (s *Spooler) forget(l *Log) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,15 +139,15 @@ func (s *Spooler) forget(l *Log) {
 	s.logs = slices.DeleteFunc(s.logs, func(other *Log) bool { return other == l })
 }
 
-// begin has the Spooler spool a log, if no other goroutine does and EndSpooling was not called. The
-// log is released when its commit has ended.
+// begin acquires a log for spooling, if no other goroutine has it and EndSpooling was not called.
+// The log is released when its commit has ended.
 func (s *Spooler) begin(l *Log) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Contains(s.logs, l) && l.spooling.TryAcquire(1)
 }
 
-// end forgets a log, and returns when the Spooler does nothing with it any more.
+// end forgets a log, and returns when the Spooler is done with it.
 func (s *Spooler) end(l *Log) {
 	s.mu.Lock()
 	s.logs = slices.DeleteFunc(s.logs, func(other *Log) bool { return other == l })
@@ -156,17 +156,17 @@ func (s *Spooler) end(l *Log) {
 	l.spooling.Release(1)
 }
 
-// spoolsOld reports whether entries go to disk for having waited.
+// spoolsOld reports whether entries go to disk when they have waited for too long.
 func (l *Log) spoolsOld() bool { return l.cfg.Spooler != nil && l.cfg.SpoolBytes >= 0 }
 
-// EndSpooling has nothing more go to disk for having waited. It returns when nothing does.
+// EndSpooling stops the Spooler for this log, and returns when it has stopped.
 func (l *Log) EndSpooling() {
 	if l.spoolsOld() {
 		l.cfg.Spooler.end(l)
 	}
 }
 
-// maySpool reports whether something may go to disk, by what the disk says now. Where not, it is
+// maySpool reports whether entries may go to disk, by the space that is free now. A refusal is
 // logged once.
 func (l *Log) maySpool() bool {
 	l.lookAtDisk()
@@ -193,7 +193,7 @@ type Status struct {
 	DiskFull bool
 }
 
-// Status is how full the log is, and how far it is committed.
+// Status returns how full the log is, and how far it is committed.
 func (l *Log) Status() Status {
 	blocked := l.blocked()
 	l.mu.Lock()
@@ -206,28 +206,30 @@ func (l *Log) Status() Status {
 	}
 }
 
-// VersionReached says that every change up to a version is in the log before a position.
+// VersionReached says that every change up to Version is in the log before the position Next.
 type VersionReached struct {
 	Version resource.Version
 	Next    Position
 }
 
-// Delivered is how far the listeners are.
+// Delivered says how far the listeners are.
 type Delivered struct {
-	// Settled is what all of them have acked, or has its place on disk.
+	// Settled is what all listeners have acked, or what lies on disk.
 	Settled VersionReached
 	// End is what is in the log.
 	End VersionReached
-	// Lows are by listener: it has acked everything before. Lowest is the lowest of them.
+	// Lows has, by listener, the position before which it has acked everything. Lowest is the
+	// lowest of them.
 	Lows   []Position
 	Lowest Position
-	// Low is Lowest; but unless cursors count, what is settled is acked: then it is the end.
+	// Low is Lowest. But where the cursors do not count, settled entries are acked, and Low is the
+	// end.
 	Low Position
-	// Newest is the newest version that anything in the log is of, but for items of a list that has
-	// not ended.
+	// Newest is the newest version of anything in the log, except for items of a list that has not
+	// ended.
 	Newest resource.Version
-	// Front is set when all of them have acked everything, and Settled says so of all but Front.
-	Front *NewestVersion
+	// NewestVersion is set when all listeners have acked everything, and Settled covers all but it.
+	NewestVersion *NewestVersion
 }
 
 // Delivered returns how far the listeners are.
@@ -244,9 +246,9 @@ func (l *Log) Delivered() Delivered {
 		d.Low = d.Lowest
 	}
 	d.Newest = l.marks.Newest()
-	isAcked := l.placed == 0 && l.marks.Open() == 0 && d.Low == next
-	if isAcked && l.watermark == l.marks.Version() && l.front.Version != "" && !l.front.isPartial {
-		d.Front = &NewestVersion{l.front.Version, slices.Clone(l.front.Objects)}
+	isAcked := l.unappended == 0 && l.marks.Open() == 0 && d.Low == next
+	if isAcked && l.watermark == l.marks.Version() && l.newest.Version != "" && !l.newest.isPartial {
+		d.NewestVersion = &NewestVersion{l.newest.Version, slices.Clone(l.newest.Objects)}
 	}
 	return d
 }

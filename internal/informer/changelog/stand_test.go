@@ -13,13 +13,13 @@ import (
 func fullStand() cursorState {
 	s := cursorState{
 		next: 20, tried: []Position{5, 9}, pending: []Position{3, 5, 9, 17},
-		lost: droppedEntries{
+		dropped: droppedEntries{
 			inFlight: event.LossReport{Events: 2, From: "1", To: "7"}, below: 12,
 			at: time.Date(2026, 11, 23, 7, 0, 0, 0, time.UTC),
 		},
 	}
-	s.keepLoss(25, event.LossReport{Events: 4, From: "8", To: "9"}, s.lost.at)
-	s.lost.keep(&Entry{Kind: OfGap, Relist: &resource.Relist{Reason: resource.ReasonExpired}, Position: 21})
+	s.keepLoss(25, event.LossReport{Events: 4, From: "8", To: "9"}, s.dropped.at)
+	s.dropped.keep(&Entry{Kind: OfGap, Relist: &resource.Relist{Reason: resource.ReasonExpired}, Position: 21})
 	return s
 }
 
@@ -30,7 +30,7 @@ func TestStand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := decodeStand(data)
+			got, err := decodeCursorState(data)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,10 +50,10 @@ func TestStand(t *testing.T) {
 	})
 	t.Run("and pending in the place of the last, where nothing else is lost", func(t *testing.T) {
 		s := fullStand()
-		s.lost.kept = nil
+		s.dropped.kept = nil
 		want := []Position{9, 17}
-		if n := s.restart(); n != 2 || !reflect.DeepEqual(s.pending, want) || s.lost.find(9) == nil {
-			t.Errorf("%d are lost, pending %v, kept %v", n, s.pending, s.lost.kept)
+		if n := s.restart(); n != 2 || !reflect.DeepEqual(s.pending, want) || s.dropped.find(9) == nil {
+			t.Errorf("%d are lost, pending %v, kept %v", n, s.pending, s.dropped.kept)
 		}
 	})
 }
@@ -67,7 +67,7 @@ func FuzzStand(f *testing.F) {
 	}
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := decodeStand(data)
+		s, err := decodeCursorState(data)
 		if err != nil {
 			return
 		}
@@ -76,7 +76,7 @@ func FuzzStand(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := decodeStand(again); err != nil {
+		if _, err := decodeCursorState(again); err != nil {
 			t.Error(err)
 		}
 	})

@@ -12,11 +12,11 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// States knows which state of each object is to be committed: that of the last entry in the settled
+// States finds the state of each object to be committed: that of the last entry in the settled
 // prefix of the object's entries (L4). Entries of one object may be settled in any order, since
-// some are for some listeners only. Were a later state committed while an earlier entry is not
-// settled, a replay after a crash would take that entry for covered, and it would be lost. The
-// watermark needs no such care: the earlier entry holds it.
+// some are for some listeners only. Suppose a later state were committed while an earlier entry is
+// not settled: after a crash, a replay would take the earlier entry for covered, and it would be
+// lost. The watermark needs no such care: the earlier entry holds it back.
 type States struct {
 	open  map[resource.Key]*entryChain
 	free  *entryChain // that are not used, linked by next
@@ -24,8 +24,8 @@ type States struct {
 	spare map[resource.Key]store.NewState // empty, for after the next Drain; nil for none
 }
 
-// entryChain is the entries of an object from the first that is not settled, in order. Of those that are
-// settled one behind the other only the last is there.
+// entryChain is the entries of an object from the first unsettled one on, in order. Of settled
+// entries in a row only the last is kept.
 type entryChain struct {
 	queue[chainEntry]
 	next *entryChain
@@ -36,16 +36,15 @@ type chainEntry struct {
 	state *store.NewState // nil while the entry is not settled
 }
 
-// maxSpare is how many states there may have been in a map that is used again: one that has grown
-// does not shrink.
+// maxSpare bounds the states of a map that is used again: a map that has grown does not shrink.
 const maxSpare = 4096
 
-// NewStates has no entries and nothing to commit.
+// NewStates makes States without entries.
 func NewStates() *States {
 	return &States{open: map[resource.Key]*entryChain{}, ready: map[resource.Key]store.NewState{}}
 }
 
-// Append takes the next entry of an object, which will leave a state.
+// Append adds the next entry of an object, which will leave a state.
 func (s *States) Append(key resource.Key, at Rank) {
 	c := s.open[key]
 	if c == nil {
@@ -59,7 +58,7 @@ func (s *States) Append(key resource.Key, at Rank) {
 	c.push(chainEntry{at: at})
 }
 
-// Settle notes that an entry is settled, and the state that it leaves.
+// Settle settles an entry, which leaves state.
 func (s *States) Settle(key resource.Key, at Rank, state store.NewState) {
 	c := s.open[key]
 	i, _ := slices.BinarySearchFunc(c.live(), at, func(l chainEntry, at Rank) int {
@@ -80,7 +79,7 @@ func (s *States) Settle(key resource.Key, at Rank, state store.NewState) {
 	}
 }
 
-// settle notes that an entry behind others is settled.
+// settle settles an entry that has others before it.
 func (c *entryChain) settle(i int, state store.NewState) {
 	if i+1 < c.len() && c.at(i+1).state != nil {
 		c.remove(i)
@@ -92,10 +91,10 @@ func (c *entryChain) settle(i int, state store.NewState) {
 	}
 }
 
-// Ready is how many states are to be committed.
+// Ready returns how many states are to be committed.
 func (s *States) Ready() int { return len(s.ready) }
 
-// Drain hands out what is to be committed. Committed or PutBack follows.
+// Drain returns the states to be committed. Committed or PutBack follows.
 func (s *States) Drain() map[resource.Key]store.NewState {
 	if len(s.ready) == 0 { // else the commit and what is settled meanwhile would share the map
 		return nil
@@ -107,7 +106,7 @@ func (s *States) Drain() map[resource.Key]store.NewState {
 	return taken
 }
 
-// Committed takes back the map of what is durable, to use it again.
+// Committed takes back the map of durable states, to use it again.
 func (s *States) Committed(taken map[resource.Key]store.NewState) {
 	if n := len(taken); n > 0 && n <= maxSpare {
 		clear(taken)
@@ -115,7 +114,7 @@ func (s *States) Committed(taken map[resource.Key]store.NewState) {
 	}
 }
 
-// PutBack takes back what a failed commit did not write. What was settled since is later.
+// PutBack takes back the states that a failed commit did not write. States settled since are later.
 func (s *States) PutBack(taken map[resource.Key]store.NewState) {
 	for key, state := range taken {
 		if _, isLater := s.ready[key]; !isLater {
@@ -124,28 +123,29 @@ func (s *States) PutBack(taken map[resource.Key]store.NewState) {
 	}
 }
 
-// settleLocked settles an entry, and has its state committed.
+// settleLocked settles an entry, so that its state is committed.
 func (l *Log) settleLocked(e *Entry) {
 	if key := e.stateKey(); key != "" {
-		l.states.Settle(key, e.place, e.State())
+		l.states.Settle(key, e.rank, e.State())
 	}
-	l.marks.Settle(e.place)
+	l.marks.Settle(e.rank)
 }
 
-// enough is how many states to be committed have a commit come early.
-const enough = 1000
+// manyStates is how many states to be committed make a commit come early.
+const manyStates = 1000
 
-// unlockAndWake ends what may have settled entries. before is how many states were ready before it.
+// unlockAndWake ends a critical section that may have settled entries. before is how many states
+// were ready before it.
 func (l *Log) unlockAndWake(before int) {
 	after := l.states.Ready()
 	l.mu.Unlock()
-	if before < enough && after >= enough {
+	if before < manyStates && after >= manyStates {
 		l.cfg.Committer.Wake()
 	}
 }
 
-// release releases holds, after what they are about is settled or is pending no more: a position of
-// a sink that is saved behind them must not come with a cursor that has it pending.
+// release releases holds. Call it when their entries are settled or no longer pending: a saved
+// position of a sink that has passed them must not meet a cursor that has them pending.
 func release(holds []Hold) {
 	for _, h := range holds {
 		if h != nil {
@@ -156,9 +156,9 @@ func release(holds []Hold) {
 
 // memory is the newest part of the log.
 type memory struct {
-	// entries are in order of their positions. Those that all have acked (size 0) go when they are
-	// at the front, or when they are most of it: one that is not acked must not keep all later
-	// ones.
+	// entries are in order of their positions. Entries that all listeners have acked (size 0) leave
+	// when they are at the front, or when they are most of all: one that is not acked must not keep
+	// all later ones.
 	entries []*Entry
 	base    Position // from which on everything that is not acked is in memory
 	next    Position // of the next entry
@@ -166,7 +166,7 @@ type memory struct {
 	count   int // of entries that are not acked
 }
 
-// changedLocked informs whoever looks at what is in memory.
+// changedLocked publishes how full memory is, and wakes all that wait.
 func (l *Log) changedLocked() {
 	l.cfg.Account.Set(l.memory.bytes)
 	l.metrics.bytes.Set(float64(l.memory.bytes))
@@ -177,16 +177,15 @@ func (l *Log) changedLocked() {
 // lookAgain is how long waitRoom waits at most.
 const lookAgain = time.Second
 
-// waitRoom waits until there is room in memory, or enough reports that something else is to be
-// done. It waits only for a moment, since nothing signals that space was freed on disk, or that
-// other logs hold less of the shared budget. When memory holds only what is spooled, the Spooler
-// does not look after the log either.
+// waitRoom waits until there is room in memory, or enough returns true. It waits only for a moment:
+// nothing signals that space was freed on disk, or that other logs hold less of the shared budget,
+// and the Spooler does not watch a log whose memory holds only spooled entries.
 func (l *Log) waitRoom(ctx context.Context, enough func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookAgain)
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_ = ratelimit.WaitCond(ctx, l.cond, func() bool { // the caller looks again
+	_ = ratelimit.WaitCond(ctx, l.cond, func() bool { // the caller checks again
 		return !l.fullLocked() || enough()
 	})
 }
@@ -200,10 +199,10 @@ func (l *Log) full() bool {
 
 func (l *Log) fullLocked() bool { return l.memory.bytes >= l.boundLocked() }
 
-// boundLocked is how much the log may hold in memory now.
+// boundLocked returns how much the log may hold in memory now.
 func (l *Log) boundLocked() int { return l.cfg.Account.Bound(l.cfg.MemoryBytes) }
 
-// find gives the entry at a position, nil when it is not in memory, or acked by all.
+// find returns the entry at a position, nil when it is not in memory, or acked by all.
 func (m *memory) find(at Position) *Entry {
 	if n := m.index(at); n < len(m.entries) && m.entries[n].Position == at && m.entries[n].size > 0 {
 		return m.entries[n]
@@ -211,7 +210,7 @@ func (m *memory) find(at Position) *Entry {
 	return nil
 }
 
-// index is the place of the first entry at or after a position.
+// index returns the index of the first entry at or after a position.
 func (m *memory) index(from Position) int {
 	n, _ := slices.BinarySearchFunc(m.entries, from, func(e *Entry, at Position) int {
 		return cmp.Compare(e.Position, at)
@@ -219,7 +218,7 @@ func (m *memory) index(from Position) int {
 	return n
 }
 
-// release takes an entry that all have acked out of the log.
+// release removes an entry that all listeners have acked.
 func (m *memory) release(e *Entry) {
 	m.leave(e)
 	// No listener reads it any more. Until the entry is dropped, it must not keep the object alive:
@@ -227,14 +226,14 @@ func (m *memory) release(e *Entry) {
 	e.Change, e.DeltaVersion = event.Change{}, ""
 }
 
-// leave takes an entry out of the account.
+// leave subtracts an entry from the sizes.
 func (m *memory) leave(e *Entry) {
 	m.bytes -= e.size
 	m.count--
 	e.size = 0
 }
 
-// trim drops entries that all have acked.
+// trim drops entries that all listeners have acked.
 func (m *memory) trim() {
 	if m.count == 0 {
 		clear(m.entries)
@@ -252,8 +251,8 @@ func (m *memory) trim() {
 	}
 }
 
-// leaveFront takes entries out of memory from its front, as long as they lie on disk and while says
-// so. Listeners that have not read them will read them from disk.
+// leaveFront removes entries from the front of memory while they lie on disk and while returns
+// true. A listener that has not read them reads them from disk.
 func (m *memory) leaveFront(while func(e *Entry) bool) {
 	n := 0
 	for ; n < len(m.entries) && while(m.entries[n]); n++ {
@@ -270,7 +269,7 @@ func (m *memory) leaveFront(while func(e *Entry) bool) {
 	m.entries = m.entries[n:]
 }
 
-// unspooled gives the first entry that is neither settled nor on disk, nil for none.
+// unspooled returns the first entry that is neither settled nor on disk, nil for none.
 func (m *memory) unspooled() *Entry {
 	for _, e := range m.entries {
 		if e.size > 0 && !e.spooled {

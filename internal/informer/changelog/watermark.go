@@ -13,19 +13,19 @@ import (
 // Rank is the rank of an entry in the order of decision, from 1 on in each run.
 type Rank uint64
 
-// Mark is what a delta says of versions. Its zero value says nothing.
+// Mark is what a delta reports about versions. Its zero value is NoMark.
 type Mark struct {
 	Kind    MarkKind
 	Version resource.Version
-	// Key of the object that an Event is of; "" for not known.
+	// Key of the object that an Event is about; "" for unknown.
 	Key resource.Key
 }
 
-// MarkKind says what the version of a mark means.
+// MarkKind is what the version of a mark means.
 type MarkKind uint8
 
 const (
-	// NoMark is the kind of a mark that says nothing.
+	// NoMark marks nothing.
 	NoMark MarkKind = iota
 	// Event is a version of the watch. Others of the same version may follow.
 	Event
@@ -36,7 +36,7 @@ const (
 	ListEnd
 )
 
-// Watermark follows the entries of one informer.
+// Watermark computes the watermark of one informer from its entries and marks (L1 to L3).
 type Watermark struct {
 	first   Rank        // that is not settled
 	settled queue[bool] // of the entries from first on
@@ -47,11 +47,11 @@ type Watermark struct {
 	listed  bool     // a ListEnd was passed since ListEnded was asked
 }
 
-// progress is what marks make of versions.
+// progress is what a sequence of marks says about versions.
 type progress struct {
 	complete resource.Version
-	// front is the version of the last Event, as long as others of it may follow; "" for none.
-	front resource.Version
+	// incomplete is the version of the last Event, while others of it may follow; "" for none.
+	incomplete resource.Version
 }
 
 // mark is one mark, or several behind one entry (L3).
@@ -62,23 +62,23 @@ type mark struct {
 	listed bool // one of them was a ListEnd
 }
 
-// NewWatermark starts at a saved one, "" for none.
+// NewWatermark starts at a saved watermark, "" for none.
 func NewWatermark(from resource.Version) *Watermark {
 	saved := progress{complete: from}
 	return &Watermark{first: 1, passed: saved, marked: saved}
 }
 
-// Append takes the next entry, and gives its place.
+// Append adds the next entry, and returns its rank.
 func (w *Watermark) Append() Rank {
 	w.settled.push(false)
 	w.open++
 	return w.Last()
 }
 
-// Last is the place of the last entry that was appended, 0 for none.
+// Last returns the rank of the last entry that was appended, 0 for none.
 func (w *Watermark) Last() Rank { return w.first + Rank(w.settled.len()) - 1 }
 
-// Settle notes that an entry is settled (L1). To settle one twice is a mistake of the caller.
+// Settle settles an entry (L1). It panics where the entry is settled already.
 func (w *Watermark) Settle(p Rank) {
 	if p < w.first || p > w.Last() || *w.settled.at(int(p - w.first)) {
 		panic(fmt.Sprintf("changelog: entry %d was settled twice, or never appended", p))
@@ -96,7 +96,7 @@ func (w *Watermark) Settle(p Rank) {
 	}
 }
 
-// Mark notes a version behind all entries that were appended so far.
+// Mark puts a version behind all entries that were appended so far.
 func (w *Watermark) Mark(kind MarkKind, version resource.Version) {
 	// Cloned: the version shares the memory of its object, which would be kept until everything
 	// before it is settled.
@@ -133,15 +133,15 @@ func (w *Watermark) passMark(m *mark) {
 	if m.complete != "" {
 		w.passed.advance(Bookmark, m.complete)
 	}
-	if m.front != "" {
-		w.passed.advance(Event, m.front)
+	if m.incomplete != "" {
+		w.passed.advance(Event, m.incomplete)
 	}
 }
 
-// seen completes the front when a mark with another version follows it.
+// seen completes the incomplete version when a mark with another version follows it.
 func (p *progress) seen(version resource.Version) {
-	if p.front != "" && p.front != version {
-		p.complete, p.front = p.front, ""
+	if p.incomplete != "" && p.incomplete != version {
+		p.complete, p.incomplete = p.incomplete, ""
 	}
 }
 
@@ -150,26 +150,26 @@ func (p *progress) advance(kind MarkKind, version resource.Version) {
 	p.seen(version)
 	switch {
 	case kind == ListEnd:
-		p.complete, p.front = version, ""
+		p.complete, p.incomplete = version, ""
 	case version.NotNewer(p.complete):
 	case kind == Bookmark:
-		p.complete, p.front = version, ""
+		p.complete, p.incomplete = version, ""
 	default:
-		p.front = version
+		p.incomplete = version
 	}
 }
 
-// Version is the watermark.
+// Version returns the watermark.
 func (w *Watermark) Version() resource.Version { return w.passed.complete }
 
-// Marked is what the watermark would be if all entries were settled.
+// Marked returns what the watermark would be if all entries were settled.
 func (w *Watermark) Marked() resource.Version { return w.marked.complete }
 
-// Front is the version of the last Event, as long as others of it may follow; "" for none.
-func (w *Watermark) Front() resource.Version { return w.marked.front }
+// Incomplete returns the version of the last Event, while others of it may follow; "" for none.
+func (w *Watermark) Incomplete() resource.Version { return w.marked.incomplete }
 
-// Newest is the version of the last mark.
-func (w *Watermark) Newest() resource.Version { return cmp.Or(w.marked.front, w.marked.complete) }
+// Newest returns the version of the last mark.
+func (w *Watermark) Newest() resource.Version { return cmp.Or(w.marked.incomplete, w.marked.complete) }
 
 // ListEnded reports whether a ListEnd was passed since the last call.
 func (w *Watermark) ListEnded() bool {
@@ -178,49 +178,49 @@ func (w *Watermark) ListEnded() bool {
 	return ended
 }
 
-// First is the place of the first entry that is not settled.
+// First returns the rank of the first entry that is not settled.
 func (w *Watermark) First() Rank { return w.first }
 
-// Open is how many entries are not settled.
+// Open returns how many entries are not settled.
 func (w *Watermark) Open() int { return w.open }
 
-// NewestVersion is the newest version that the watch has sent, while more of it may follow, and of which
-// objects it was so far. The watermark does not pass that version before a later one or a bookmark
-// comes, which may take as long as nothing changes. So the progress for other replicas names the
-// objects of it that are delivered.
+// NewestVersion is the newest version that the watch has sent, with the objects that came in it so
+// far. The watermark cannot pass it before a later version or a bookmark comes. So the progress for
+// other replicas names its delivered objects.
 type NewestVersion struct {
 	Version resource.Version
 	Objects []uint64 // their Key.Digest
 }
 
-// maxFront is how many objects a Front has at most. One etcd transaction seldom writes more than
-// one; with more there is no Front.
-const maxFront = 16
+// maxNewestObjects bounds the objects of a NewestVersion. One etcd transaction seldom writes more
+// than one; with more no NewestVersion is reported.
+const maxNewestObjects = 16
 
-// front is the Front of a log while it is filled.
-type front struct {
+// newestVersion is the NewestVersion of a log while it is filled.
+type newestVersion struct {
 	NewestVersion
 	isPartial bool // of some objects it is not known, or there are too many
 }
 
-// recordObject adds the object of a mark that the watermark has; version is that of the Watermark's front.
-func (f *front) recordObject(m Mark, version resource.Version) {
+// recordObject adds the object of a mark that the watermark has. version is the incomplete version
+// of the Watermark.
+func (f *newestVersion) recordObject(m Mark, version resource.Version) {
 	if version != f.Version {
-		*f = front{NewestVersion: NewestVersion{Version: version, Objects: f.Objects[:0]}}
+		*f = newestVersion{NewestVersion: NewestVersion{Version: version, Objects: f.Objects[:0]}}
 	}
 	switch {
 	case m.Kind != Event || m.Version != version:
-	case m.Key == "" || len(f.Objects) == maxFront:
+	case m.Key == "" || len(f.Objects) == maxNewestObjects:
 		f.isPartial = true
 	default:
 		f.Objects = append(f.Objects, m.Key.Digest())
 	}
 }
 
-// pendingEntries is what a cursor has read and not acked, in order of positions.
+// pendingEntries are the entries that a cursor has read and not acked, in order of positions.
 type pendingEntries struct {
-	// items are in order. Those that are done go when they are at the front, or when they are most
-	// of them: one that is not acked must not keep all later ones.
+	// items are in order. Done items leave when they are at the front, or when they are most of
+	// all: one entry that is not acked must not keep all later ones.
 	items queue[pendingItem]
 	done  int
 }
@@ -238,7 +238,7 @@ func (p *pendingEntries) add(at Position, observed time.Time) {
 
 func (p *pendingEntries) len() int { return p.items.len() - p.done }
 
-// find gives the index of the first item at or behind a position.
+// find returns the index of the first item at or behind a position.
 func (p *pendingEntries) find(at Position) (i int, found bool) {
 	i, found = slices.BinarySearchFunc(p.items.live(), at, func(item pendingItem, at Position) int {
 		return cmp.Compare(item.at, at)
@@ -266,7 +266,7 @@ func (p *pendingEntries) remove(at Position) bool {
 	return true
 }
 
-// low is the first position that is not acked, and when its entry was observed.
+// low returns the first position that is not acked, and when its entry was observed.
 func (p *pendingEntries) low() (at Position, observed time.Time, ok bool) {
 	if p.items.len() == 0 {
 		return 0, time.Time{}, false
@@ -275,7 +275,7 @@ func (p *pendingEntries) low() (at Position, observed time.Time, ok bool) {
 	return first.at, first.observed, true
 }
 
-// positions are those that are not acked, in order.
+// positions returns the positions that are not acked, in order.
 func (p *pendingEntries) positions() []Position {
 	out := make([]Position, 0, p.len())
 	for _, item := range p.items.live() {
@@ -286,7 +286,7 @@ func (p *pendingEntries) positions() []Position {
 	return out
 }
 
-// queue is a FIFO that uses its memory again.
+// queue is a FIFO that reuses its memory.
 type queue[T any] struct {
 	items []T
 	head  int
@@ -296,10 +296,10 @@ func (q *queue[T]) push(item T) { q.items = append(q.items, item) }
 
 func (q *queue[T]) len() int { return len(q.items) - q.head }
 
-// at is the i-th item.
+// at returns the i-th item.
 func (q *queue[T]) at(i int) *T { return &q.items[q.head+i] }
 
-// live are all items.
+// live returns all items.
 func (q *queue[T]) live() []T { return q.items[q.head:] }
 
 // remove takes the i-th item out.
@@ -316,7 +316,7 @@ func (q *queue[T]) drop(n int) {
 	}
 }
 
-// filter keeps some items.
+// filter keeps the items for which keep returns true.
 func (q *queue[T]) filter(keep func(*T) bool) {
 	kept := q.items[:0]
 	for i := range q.live() {

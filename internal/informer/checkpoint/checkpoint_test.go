@@ -60,7 +60,7 @@ func (b *bench) event(name, version string) changelog.Position {
 }
 
 func (b *bench) mark(kind changelog.MarkKind, version resource.Version) {
-	b.Place(nil, changelog.Mark{Kind: kind, Version: version})
+	b.Rank(nil, changelog.Mark{Kind: kind, Version: version})
 }
 
 // item appends a change that says nothing of versions, and has it read.
@@ -74,7 +74,7 @@ func (b *bench) item(name, version string, isDeleted bool) changelog.Position {
 		change.Op = event.Deleted
 	}
 	e := &changelog.Entry{Change: change, For: 1}
-	b.Place([]*changelog.Entry{e}, changelog.Mark{})
+	b.Rank([]*changelog.Entry{e}, changelog.Mark{})
 	b.Append([]*changelog.Entry{e})
 	b.Cursor(0).Claim([]changelog.Header{e.Header()}, e.Position+1)
 	return e.Position
@@ -195,7 +195,7 @@ func (c *commits) ReadBackIDs() []byte { return nil }
 func TestIdleRun(t *testing.T) {
 	none := func(*store.Batch) {}
 	for name, change := range map[string]func(b *bench){
-		"a place":              func(b *bench) { b.Place([]*changelog.Entry{{Kind: changelog.OfGap}}, changelog.Mark{}) },
+		"a place":              func(b *bench) { b.Rank([]*changelog.Entry{{Kind: changelog.OfGap}}, changelog.Mark{}) },
 		"an acknowledgement":   func(b *bench) { b.settle(b.event("a", "10")) },
 		"a version":            func(b *bench) { b.mark(changelog.Bookmark, "500") },
 		"a note":               func(b *bench) { b.AtCommit(none) },

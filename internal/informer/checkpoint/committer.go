@@ -34,17 +34,17 @@ type Config struct {
 // Committer writes what the logs of all informers have settled, in one atomic batch at a time. All
 // informers share the fsync of a commit.
 type Committer struct {
-	cfg     Config
-	metrics *metrics
-	wake    chan struct{} // of one slot: commit now
-	changed atomic.Bool   // since the last commit began
-	roused  chan struct{} // of one slot: changed was set
+	cfg           Config
+	metrics       *metrics
+	wake          chan struct{} // of one slot: commit now
+	changed       atomic.Bool   // since the last commit began
+	changedSignal chan struct{} // of one slot: changed was set
 
-	committing *semaphore.Weighted // of 1: whoever has it commits
+	committing *semaphore.Weighted // of 1: its holder commits
 
 	mu    sync.Mutex
 	logs  []*changelog.Log
-	sinks []*sink
+	sinks []*positionedSink
 	err   error // of the last commit
 }
 
@@ -59,7 +59,7 @@ func New(cfg Config) (*Committer, error) {
 	}
 	c := &Committer{
 		cfg: cfg, metrics: newMetrics(cfg.Registerer),
-		wake: make(chan struct{}, 1), roused: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), changedSignal: make(chan struct{}, 1),
 		committing: semaphore.NewWeighted(1),
 	}
 	return c, nil
@@ -72,8 +72,8 @@ func (c *Committer) Track(l *changelog.Log) {
 	c.logs = append(c.logs, l)
 }
 
-// Untrack ends it: what is settled by then is committed, what settles later is not. After an error
-// it is tracked still.
+// Untrack commits what is settled in a log, and stops committing it. After an error the log is
+// still tracked.
 func (c *Committer) Untrack(l *changelog.Log) error {
 	if err := c.Commit(); err != nil {
 		return err
@@ -88,10 +88,10 @@ func (c *Committer) Untrack(l *changelog.Log) error {
 func (c *Committer) AddSink(name string, source Positioned) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sinks = append(c.sinks, &sink{name: name, source: source})
+	c.sinks = append(c.sinks, &positionedSink{name: name, source: source})
 }
 
-// RemoveSink stops that, after a commit with the sink's position of now. After an error the sink is
+// RemoveSink commits the sink's current position, and stops saving it. After an error the sink is
 // still there.
 func (c *Committer) RemoveSink(name string) error {
 	if err := c.Commit(); err != nil {
@@ -99,22 +99,22 @@ func (c *Committer) RemoveSink(name string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sinks = slices.DeleteFunc(slices.Clone(c.sinks), func(s *sink) bool { return s.name == name })
+	c.sinks = slices.DeleteFunc(slices.Clone(c.sinks), func(s *positionedSink) bool { return s.name == name })
 	return nil
 }
 
-// Changed says that there is something to commit.
+// Changed reports that there is something to commit.
 func (c *Committer) Changed() {
 	if c.changed.Load() || c.changed.Swap(true) {
 		return
 	}
 	select {
-	case c.roused <- struct{}{}:
+	case c.changedSignal <- struct{}{}:
 	default: // it is
 	}
 }
 
-// Wake has a commit come early.
+// Wake makes the next commit come early.
 func (c *Committer) Wake() {
 	select {
 	case c.wake <- struct{}{}:
@@ -123,7 +123,7 @@ func (c *Committer) Wake() {
 }
 
 // Run commits until ctx ends, and once more then. It sleeps while nothing changes. A commit that
-// fails is tried again: nothing is lost by waiting, and Err says so meanwhile.
+// fails is tried again: nothing is lost by waiting, and Err returns its error meanwhile.
 func (c *Committer) Run(ctx context.Context) error {
 	tick := time.NewTicker(c.cfg.Interval)
 	defer tick.Stop()
@@ -146,7 +146,7 @@ func (c *Committer) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return c.Commit()
-		case <-c.roused:
+		case <-c.changedSignal:
 		}
 		tick.Reset(c.cfg.Interval)
 	}
@@ -158,7 +158,7 @@ func (c *Committer) Commit() error {
 	return err
 }
 
-// commit reports also whether there was nothing to commit.
+// commit is Commit. It also reports whether there was nothing to commit.
 func (c *Committer) commit() (empty bool, err error) {
 	if err := c.committing.Acquire(context.Background(), 1); err != nil {
 		return false, err // this context does not end
@@ -201,55 +201,56 @@ func (c *Committer) commit() (empty bool, err error) {
 	return empty, err
 }
 
-// Err is the error of the last commit, nil when it succeeded.
+// Err returns the error of the last commit, nil when it succeeded.
 func (c *Committer) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Positioned says how a restart finds what a sink holds that no checkpoint knows of:
+// Positioned reports how a restart finds the messages of a sink that no checkpoint covers:
 // *publisher.Publisher.
 type Positioned interface {
-	// Position is where the sink's log has to be read from. It is nil when there is nothing to say,
-	// and what was saved before stays.
+	// Position returns where the sink's log has to be read from. nil leaves the saved position as
+	// it is.
 	Position() []byte
-	// ReadBackIDs is what lies before it and may not be known either. Each result is a slice that does
-	// not change.
+	// ReadBackIDs returns the ids of messages before that position which no checkpoint may cover
+	// either. Each result is a slice that does not change.
 	ReadBackIDs() []byte
 }
 
-// sink is one whose position goes with each commit. Its fields are owned by whoever commits.
-type sink struct {
+// positionedSink is a sink whose position goes with each commit. The goroutine that commits owns
+// its fields.
+type positionedSink struct {
 	name   string
 	source Positioned
-	saved  place
-	taken  place // by the commit in progress
+	saved  sinkPosition
+	taken  sinkPosition // by the commit in progress
 }
 
-type place struct{ position, recalled []byte }
+type sinkPosition struct{ position, readBackIDs []byte }
 
-// write puts what has moved into a batch. It comes before the trackers hand out what is settled:
-// what the position has passed was settled before it was asked for, and so is in this commit or an
-// earlier one.
-func (s *sink) write(batch *store.Batch) {
+// write puts changes of the position into a batch. Call it before the logs hand out what is
+// settled: everything that the position has passed was settled before Position was called. So it is
+// in this commit or an earlier one.
+func (s *positionedSink) write(batch *store.Batch) {
 	s.taken = s.saved
 	position := s.source.Position()
 	if position == nil {
 		return
 	}
 	first := s.saved.position == nil
-	s.taken = place{position, s.source.ReadBackIDs()}
+	s.taken = sinkPosition{position, s.source.ReadBackIDs()}
 	if !bytes.Equal(s.taken.position, s.saved.position) {
 		batch.SetSinkPosition(s.name, s.taken.position)
 	}
-	if first || !bytes.Equal(s.taken.recalled, s.saved.recalled) {
-		batch.SetSinkRecalled(s.name, s.taken.recalled)
+	if first || !bytes.Equal(s.taken.readBackIDs, s.saved.readBackIDs) {
+		batch.SetSinkReadBack(s.name, s.taken.readBackIDs)
 	}
 }
 
-// committed notes what the commit has saved.
-func (s *sink) committed(err error) {
+// committed records what the commit has saved.
+func (s *positionedSink) committed(err error) {
 	if err == nil {
 		s.saved = s.taken
 	}

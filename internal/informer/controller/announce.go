@@ -12,18 +12,18 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// decidedBytes is how much of changes waits for the rest of its turn: what a delta carries is
-// counted in the FIFO, but what is looked up for it is not.
+// decidedBytes bounds the changes that wait for the rest of their batch. The FIFO counts the object
+// of a delta, but not the old objects that are looked up for it.
 const decidedBytes = 4 << 20
 
-// fastCommit is how long changes wait for an announcement that they do not need. A commit that
-// takes longer is one of a disk that others use too: then changes of other objects pass it.
+// fastCommit is how long changes wait for an announcement that they do not need. A commit takes
+// longer on a disk that other programs use too: then changes of other objects pass it.
 const fastCommit = 5 * time.Millisecond
 
-// announcer hands changes to the log: those that add an object when their announcement is durable,
-// and the later changes of these objects behind them. As long as the disk is fast, all changes are
-// in the order of the stream. Else those of other objects go first, and what comes while one commit
-// is being written is announced by the next one.
+// announcer hands changes to the log. A change that adds an object waits until its announcement is
+// durable, and later changes of that object wait behind it. While the disk is fast, all changes are
+// in the order of the stream. Else changes of other objects go first, and changes that come during
+// one commit are announced by the next one.
 type announcer struct {
 	env     *Env
 	log     *changelog.Log // of env
@@ -69,8 +69,8 @@ func (h *heldChanges) reset() {
 	h.news, h.changes, h.bytes = h.news[:0], h.changes[:0], 0
 }
 
-// append hands over changes and keeps no reference to the slices. It blocks while the changes that
-// are held take more than decidedBytes.
+// append hands over changes and keeps no reference to the slices. It blocks while the held changes
+// take more than decidedBytes.
 func (a *announcer) append(
 	ctx context.Context, changes []*changelog.Entry, news []store.Announcement,
 ) error {
@@ -97,7 +97,7 @@ func (a *announcer) append(
 	return nil
 }
 
-// passLocked hands over those changes that wait for no announcement.
+// passLocked hands over the changes that wait for no announcement.
 func (a *announcer) passLocked(h *heldChanges) {
 	var free []*changelog.Entry
 	waiting := h.changes[:0]
@@ -139,9 +139,9 @@ func (a *announcer) waitLocked(ctx context.Context, ready func() bool) error {
 	return err
 }
 
-// announce makes durable which objects are new before anybody is sent an Added of them. If the
-// bridge dies before anything of an object is settled, and the object is deleted within a gap, the
-// announcement is all that says that its delete has to be sent. It waits while the disk refuses.
+// announce makes announcements durable before any listener is sent the Added. If the bridge dies
+// before anything of an object is settled, and the object is deleted within a gap, the announcement
+// alone shows that its delete has to be sent. announce waits while the disk refuses writes.
 func (a *announcer) announce(ctx context.Context, news []store.Announcement) error {
 	if len(news) == 0 {
 		return nil
@@ -151,7 +151,7 @@ func (a *announcer) announce(ctx context.Context, news []store.Announcement) err
 	})
 }
 
-// write announces what is held and hands it over, until nothing is.
+// write announces the held changes and hands them over, until none is held.
 func (a *announcer) write(ctx context.Context) {
 	for more := true; more; {
 		err := a.announce(ctx, a.now.news)
@@ -163,7 +163,7 @@ func (a *announcer) write(ctx context.Context) {
 	}
 }
 
-// end hands over what waited for a commit, and reports whether there is more.
+// end hands over the changes of one commit, and reports whether there are more.
 func (a *announcer) end(err error) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -183,9 +183,9 @@ func (a *announcer) beginLocked() {
 	a.busy = len(a.now.changes) > 0
 }
 
-// batch is what was decided in this turn and not handed on yet.
+// batch is the decided changes that are not handed on yet.
 type batch struct {
-	decided []*changelog.Entry // of the delta that is being decided; they have no place yet
+	decided []*changelog.Entry // of the delta that is being decided; they have no rank yet
 	changes []*changelog.Entry
 	bytes   int            // of changes
 	listed  []resource.Key // objects that a list held
@@ -197,9 +197,9 @@ func (b *batch) reset() {
 	b.changes, b.listed, b.news, b.bytes = b.changes[:0], b.listed[:0], b.news[:0], 0
 }
 
-// handOn puts what was decided into the log. What adds an object comes there when its announcement
-// is durable. What is about all objects comes behind everything before it, and before everything
-// after it.
+// handOn puts the batch into the log. A change that adds an object comes there when its
+// announcement is durable. An entry about all objects comes after everything before it, and before
+// everything after it.
 func (c *Controller) handOn(ctx context.Context) error {
 	if err := c.env.Indexer.Listing().Add(c.batch.listed); err != nil {
 		return err
@@ -236,14 +236,15 @@ func (c *Controller) append(ctx context.Context) error {
 	return nil
 }
 
-// persist makes something durable that what follows depends on. It waits while the disk refuses.
+// persist makes something durable that later steps depend on. It waits while the disk refuses
+// writes.
 func (c *Controller) persist(ctx context.Context, write func() error) error {
 	return store.RetryUntilWritten(ctx, c.env.Indexer, c.env.Logger, write)
 }
 
-// spool puts everything on disk that was decided before this delta, and so settles it. The log has
-// it all once the announcer holds nothing: a change that waits for an announcement has its place,
-// and is not appended. The wait may last until there is room in the log.
+// spool puts on disk, and so settles, everything that was decided before this delta. The log has it
+// all once the announcer holds nothing: a change that waits for an announcement has its rank, and
+// is not appended. The wait may last until there is room in the log.
 func (c *Controller) spool(ctx context.Context) error {
 	if err := c.announcer.wait(ctx); err != nil {
 		return err

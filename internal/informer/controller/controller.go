@@ -19,19 +19,114 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// promptBytes is how large an object is before which those are handed on that wait for no
-// announcement. Deciding takes time in proportion to the object: filters decode it.
+// Config is what the stream is of, and what is known of earlier runs and other replicas. Zero
+// values mean the documented default.
+type Config struct {
+	// Selector decides for all listeners which changes are sent; nil for all changes.
+	Selector Selector
+	// Namespaces is set where the stream is of selected namespaces.
+	Namespaces bool
+	// Selective is set where a selector limits the stream, so that deletes have their cause where
+	// it is known. Leavable: the API server evaluates a selector that an object may leave, and
+	// sends that as a delete.
+	Selective, Leavable bool
+	// Enterable is set where the bridge selects objects by their current state, and knows all
+	// objects selected before: an update of an unknown object means that it has entered.
+	Enterable bool
+	// Owners returns an object's controller, its controller's controller, and so on, for the
+	// events; nil for none.
+	Owners func(obj *resource.Object) []resource.Owner
+	// OnDelete is called with the last state of an object before it is forgotten. May be nil.
+	OnDelete func(obj *resource.Object)
+	// Resnapshot publishes every object at the first list: objects that the settled state covers as
+	// Synced.
+	Resnapshot bool
+	// Unclean: the run before this one may have sent events that the settled state does not cover.
+	// If the server's history went back since, any object may have been sent in a state that was
+	// lost, so all are published.
+	Unclean bool
+	// Succeeds reports whether other replicas have published before this one, and up to which
+	// version at least; "" for unknown. A first list is a gap then, in which objects may have been
+	// deleted. nil: there are no replicas.
+	Succeeds func() (from resource.Version, led bool)
+	// Diverged is set when a list shows that the API server's history is another than before,
+	// though its version is not lower: an object is in an older state. A list after a rewind has to
+	// follow. nil: the controller does not check.
+	Diverged *ratelimit.Signal
+	// EarlierRuns returns which brokers hold events of an earlier run that the state does not know
+	// any more. The first list waits for the answer. nil: there are none.
+	EarlierRuns func(ctx context.Context) EarlierRuns
+}
+
+// Selector decides which changes of objects are sent: *filter.Filter.
+type Selector interface {
+	// Rejects returns why a change is kept back, "" when it is sent. An error is counted and
+	// logged, and keeps nothing back.
+	Rejects(c *event.Change) (reason string, err error)
+	// NeedsOld reports whether updates have to come with the old object.
+	NeedsOld() bool
+}
+
+// EarlierRuns are the brokers that hold events of an earlier run.
+type EarlierRuns struct {
+	// Holding are the sinks, by name, whose brokers do. For them the first list is a gap, in which
+	// objects may have been deleted.
+	Holding []string
+	// Epoch is the latest of these events. All events from then on have a later one: else they
+	// would be taken for those that the brokers hold.
+	Epoch int
+	// Unasked are the sinks that are unavailable.
+	Unasked []string
+}
+
+// Env is the stages around the controller.
+type Env struct {
+	FIFO    Queue
+	Indexer *store.Indexer
+	Log     *changelog.Log
+	// Listeners of the Log, in their order.
+	Listeners []Listener
+	// Gaps is NewGaps'.
+	Gaps   *metric.Counters
+	Logger *slog.Logger
+	// Registerer for metrics; nil for none.
+	Registerer prometheus.Registerer
+}
+
+// Queue is the source of deltas: *deltafifo.FIFO.
+type Queue interface {
+	Pop(ctx context.Context, p deltafifo.Processor) error
+}
+
+// Listener is what the controller has to know of a listener.
+type Listener struct {
+	// Name of the sink.
+	Name string
+	// Selector decides which changes are sent to this listener; nil for all that the Config's lets
+	// through.
+	Selector Selector
+	// NeedsOld is set where the listener's events need the object before an update.
+	NeedsOld bool
+	// Omits are the keys of the configuration by which the listener's stream leaves versions out.
+	Omits []string
+	// Progress is how often at most the listener is sent up to which version its stream is
+	// complete; 0 for never.
+	Progress time.Duration
+}
+
+// promptBytes is the size of an object before which all changes that wait for no announcement are
+// handed on. Deciding takes time in proportion to the object: filters decode it.
 const promptBytes = resource.LargeBytes
 
-// Controller is the loop between the FIFO and the log. Its fields are owned by the goroutine of Run
-// where they don't say otherwise.
+// Controller is the loop between the FIFO and the log. The goroutine of Run owns its fields unless
+// they say otherwise.
 type Controller struct {
 	cfg       Config
 	env       Env
 	metrics   *metrics
 	announcer *announcer
 	selectors selectors
-	history   seen // may be read concurrently
+	seen      seen // may be read concurrently
 	scope     *scope
 	batch     batch
 	list      List          // that is being worked through
@@ -42,18 +137,18 @@ type Controller struct {
 	olderItems map[resource.Key]resource.Version
 	// diverged: a list has shown that the server's history is another, and the list that follows
 	// from that has not begun.
-	diverged  bool
-	decisions []Decision
-	asked     bool          // whether sinks hold events of an earlier run
-	number    atomic.Uint64 // of the last change; set by Run alone
-	epoch     int           // of the server's history
-	now       time.Time
-	// unclean: an earlier run has sent what is not known here, and this one has seen neither a list
-	// nor a bookmark. Set by Run alone.
+	diverged     bool
+	decisions    []Decision
+	brokersAsked bool          // whether sinks hold events of an earlier run
+	number       atomic.Uint64 // of the last change; set by Run alone
+	epoch        int           // of the server's history
+	now          time.Time
+	// unclean: an earlier run has sent events that are not known here, and this run has seen
+	// neither a list nor a bookmark. Set by Run alone.
 	unclean atomic.Bool
 }
 
-// New takes up the state of the run before, and starts nothing.
+// New takes over the state of the run before, and starts nothing.
 func New(cfg Config, env Env) (*Controller, error) {
 	c := &Controller{
 		cfg: cfg, env: env, metrics: newMetrics(env.Registerer), selectors: newSelectors(&cfg, &env),
@@ -69,11 +164,11 @@ func New(cfg Config, env Env) (*Controller, error) {
 	return c, c.resume()
 }
 
-// IsClean reports whether everything that was ever sent is known: the run before has ended in
-// order, or this one has heard from the API server what it sent last.
+// IsClean reports whether every event ever sent is known: the run before has ended in order, or
+// this one has read from the API server what it sent last.
 func (c *Controller) IsClean() bool { return !c.unclean.Load() }
 
-// Newest is the number of the last change that was decided.
+// Newest returns the number of the last change that was decided.
 func (c *Controller) Newest() uint64 { return c.number.Load() }
 
 // Run pops and decides until the FIFO is closed and empty, then closes the log.
@@ -93,7 +188,7 @@ func (c *Controller) Run(ctx context.Context) (err error) {
 	if err := c.resume(); err != nil { // once more: an epoch may have been adopted
 		return err
 	}
-	c.epoch = c.history.now()
+	c.epoch = c.seen.now()
 	if err := c.reportOmits(ctx); err != nil {
 		return err
 	}
@@ -124,16 +219,16 @@ func (c *Controller) Process(ctx context.Context, deltas deltafifo.Deltas) error
 	return c.handOn(ctx)
 }
 
-// isDue reports whether what was decided is handed on before the next delta is. What needs a write
-// to the disk is handed on in large parts: announcements, and which objects a list held.
+// isDue reports whether the decided changes are handed on before the next delta. Changes that need
+// a write to the disk are handed on in large parts: announcements, and the items of a list.
 func (c *Controller) isDue(next *deltafifo.Delta) bool {
 	isLarge := next.Object != nil && next.Object.Size() > promptBytes
 	return c.batch.bytes > decidedBytes ||
 		isLarge && len(c.batch.changes) > 0 && len(c.batch.news)+len(c.batch.listed) == 0
 }
 
-// TryProcess decides changes of objects that are known already, and progress, and hands them on. It
-// stops where something has to be waited for: an announcement, room, the disk, a list, a resync.
+// TryProcess decides and hands on changes of known objects, and progress. It stops where something
+// has to be waited for: an announcement, room, the disk, a list, a resync.
 func (c *Controller) TryProcess(deltas deltafifo.Deltas) (n int, err error) {
 	if c.diverged || c.postponed || !c.env.Log.HasRoom() || !c.announcer.isIdle() {
 		return 0, nil
@@ -151,7 +246,7 @@ func (c *Controller) TryProcess(deltas deltafifo.Deltas) (n int, err error) {
 				return n, err
 			}
 		}
-		c.place(m)
+		c.rank(m)
 		n++
 	}
 	c.env.Log.Append(c.batch.changes)
@@ -173,19 +268,19 @@ func isPlain(d *deltafifo.Delta, known *KnownState) bool {
 	}
 }
 
-// decideAndMark decides a delta, and puts what it says of versions behind its changes. While the
-// server's history has diverged that is nothing: no more of the known history comes, and what
-// diverged from it is not decided yet.
+// decideAndMark decides a delta, and puts its mark behind its changes. While the server's history
+// has diverged there is no mark: no more of the known history comes, and the other history is not
+// decided yet.
 func (c *Controller) decideAndMark(ctx context.Context, d *deltafifo.Delta) error {
 	m := c.mark(d)
 	if err := c.decide(ctx, d); err != nil {
 		return err
 	}
-	c.place(m)
+	c.rank(m)
 	return nil
 }
 
-// mark is what a delta says of versions. It is asked before the delta is decided.
+// mark returns the mark of a delta. Call it before the delta is decided.
 func (c *Controller) mark(d *deltafifo.Delta) changelog.Mark {
 	m := markOf(d)
 	if c.diverged || m.Kind == changelog.ListEnd && c.diverges(m.Version) {
@@ -194,7 +289,7 @@ func (c *Controller) mark(d *deltafifo.Delta) changelog.Mark {
 	return m
 }
 
-// markOf is what a delta says of versions while the server's history is the one that is known.
+// markOf returns the mark of a delta while the server's history is the known one.
 func markOf(d *deltafifo.Delta) (m changelog.Mark) {
 	switch d.Type {
 	case deltafifo.Bookmark:
@@ -264,7 +359,7 @@ func (c *Controller) decideKnown(d *deltafifo.Delta, known *KnownState) error {
 	return nil
 }
 
-// known looks up what is known of the object of a delta.
+// known returns what is known of the object of a delta.
 func (c *Controller) known(d *deltafifo.Delta) (k KnownState, err error) {
 	if d.Key == "" {
 		return k, nil
@@ -277,8 +372,8 @@ func (c *Controller) known(d *deltafifo.Delta) (k KnownState, err error) {
 	return k, err
 }
 
-// carryOut makes a decision a change. A Synced whose exact state is not known makes none: an
-// earlier one must not come behind the known one.
+// carryOut makes a change of a decision. A Synced whose exact state is not known makes none: an
+// earlier state must not come behind the known one.
 func (c *Controller) carryOut(d *deltafifo.Delta, known *KnownState, dec *Decision) error {
 	if err := c.findObjects(dec); err != nil {
 		return err
@@ -307,9 +402,9 @@ func (c *Controller) carryOut(d *deltafifo.Delta, known *KnownState, dec *Decisi
 	return nil
 }
 
-// announceDelete announces an inferred delete, with the version as of which its object is gone. If this run
-// dies before the delete is settled, the next list is of a later version. Then the event has the
-// version that was announced. An object that is selected by then comes as Added.
+// announceDelete announces an inferred delete, with the version as of which its object is gone. If
+// this run dies before the delete is settled, the next list is of a later version. Then the event
+// has the version that was announced. An object that is selected by then comes as Added.
 func (c *Controller) announceDelete(dec *Decision) {
 	gone := store.InferredDelete{
 		UID: dec.UID, Version: dec.Before, AsOf: cmp.Or(dec.GoneAsOf, dec.Version), Epoch: c.epoch,
@@ -322,11 +417,10 @@ func (c *Controller) announceDelete(dec *Decision) {
 		store.Announcement{Key: dec.Key, Gone: &gone, Seq: c.number.Load() + 1})
 }
 
-// findObjects looks up the objects of a decision that have not come with the delta: before the
-// change becomes the newest state, so the old object is the version before. That holds also when a
-// crash brings the change again: what is settled then is that version.
+// findObjects loads the objects of a decision that have not come with the delta, before the Indexer
+// has the newest state in their place.
 func (c *Controller) findObjects(dec *Decision) (err error) {
-	switch dec.Last {
+	switch dec.Origin {
 	case FromState:
 		dec.Object, err = c.env.Indexer.Object(dec.Key)
 	case FromAnnouncement:
@@ -341,101 +435,6 @@ func (c *Controller) findObjects(dec *Decision) (err error) {
 		dec.Old = old
 	}
 	return err
-}
-
-// Config says what the stream is of, and what is known of earlier runs and other replicas. Zero
-// values mean: of everything, and nothing.
-type Config struct {
-	// Selector decides for all listeners which changes are sent; nil for all changes.
-	Selector Selector
-	// Namespaces is set where the stream is of selected namespaces.
-	Namespaces bool
-	// Selective is set where the stream is of what a selector selects, so that deletes have their
-	// cause where it is known. Leavable: the API server evaluates a selector that an object may
-	// leave, and sends that as a delete.
-	Selective, Leavable bool
-	// Enterable is set where objects are selected here, by what they are at a time, and all that
-	// were selected before are known: one that is updated, and was not known, has come in.
-	Enterable bool
-	// Owners returns an object's controller, that one's, and so on, for the events; nil when they
-	// are not asked for.
-	Owners func(obj *resource.Object) []resource.Owner
-	// OnDelete is called with the last state of an object before it is forgotten; nil for nothing.
-	OnDelete func(obj *resource.Object)
-	// Resnapshot publishes every object at the first list: what the settled state covers already as
-	// Synced.
-	Resnapshot bool
-	// Unclean: the run before this one may have sent what the settled state does not know. If the
-	// server's history went back since, any object may have been sent in a state that was lost, so
-	// all are published.
-	Unclean bool
-	// Succeeds reports whether other replicas have published before this one, and up to which
-	// version of the server at least; "" for not known. A first list is a gap then, in which
-	// objects may have been deleted. nil: there are none.
-	Succeeds func() (from resource.Version, led bool)
-	// Diverged is set when a list shows that the API server's history is another than the one
-	// that was read before, though its version is not lower: an object is in an older state than
-	// before. A list after a rewind has to follow. nil: nothing is done about it.
-	Diverged *ratelimit.Signal
-	// Forgotten reports which brokers hold events of an earlier run, of which nothing is known here
-	// any more. It is asked before the first list, which waits for the answer. nil: there are none.
-	Forgotten func(ctx context.Context) EarlierRuns
-}
-
-// Selector decides which changes of objects are sent: *filter.Filter.
-type Selector interface {
-	// Rejects says why a change is kept back, "" when it is sent. An error is counted and logged,
-	// and keeps nothing back.
-	Rejects(c *event.Change) (reason string, err error)
-	// NeedsOld reports whether updates have to come with the old object.
-	NeedsOld() bool
-}
-
-// EarlierRuns says which brokers hold events of an earlier run.
-type EarlierRuns struct {
-	// Holding are the sinks, by name, whose brokers do. For them the first list is a gap, in which
-	// objects may have been deleted.
-	Holding []string
-	// Epoch is the latest of these events. All that is sent from then on has a later one: else it
-	// would be taken for what the brokers hold.
-	Epoch int
-	// Unasked are the sinks that are unavailable.
-	Unasked []string
-}
-
-// Env is what the controller is connected with.
-type Env struct {
-	FIFO    Queue
-	Indexer *store.Indexer
-	Log     *changelog.Log
-	// Listeners of the Log, in their order.
-	Listeners []Listener
-	// Gaps is NewGaps'.
-	Gaps   *metric.Counters
-	Logger *slog.Logger
-	// Registerer for metrics; nil for none.
-	Registerer prometheus.Registerer
-}
-
-// Queue is where the controller pops from: *deltafifo.FIFO.
-type Queue interface {
-	Pop(ctx context.Context, p deltafifo.Processor) error
-}
-
-// Listener is what the controller has to know of one.
-type Listener struct {
-	// Name of the sink.
-	Name string
-	// Selector decides which changes are sent to this listener; nil for all that the Config's lets
-	// through.
-	Selector Selector
-	// NeedsOld is set where the listener's events need the object before an update.
-	NeedsOld bool
-	// Omits are the keys of the configuration by which the listener's stream leaves versions out.
-	Omits []string
-	// Progress is how often at most the listener is sent up to which version its stream is
-	// complete; 0 for never.
-	Progress time.Duration
 }
 
 type metrics struct {

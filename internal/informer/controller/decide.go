@@ -37,24 +37,25 @@ type List struct {
 	Selective, Leavable, Enterable bool
 }
 
-// Source is where the last state of an object is.
-type Source uint8
+// StateOrigin is where the last state of an object is found.
+type StateOrigin uint8
 
 const (
-	// FromDelta has come with the delta.
-	FromDelta Source = iota
-	// FromState is the newest known state. Of a Deleted it may be an earlier one than the last
+	// FromDelta: in the delta.
+	FromDelta StateOrigin = iota
+	// FromState: it is the newest known state. Of a Deleted it may be an earlier one than the last
 	// (store.DB.SetBodiesPerSecond); a Synced must be exactly of its version.
 	FromState
-	// FromAnnouncement is the state in which an earlier run has announced the object.
+	// FromAnnouncement: it is the state in which an earlier run has announced the object.
 	FromAnnouncement
 )
 
 // Decision is one change that follows from a delta.
 type Decision struct {
 	event.Change
-	// Last is where the Object is. It is set already when it has come with the delta.
-	Last Source
+	// Origin is where the Object is found. The Object is set already when it has come with the
+	// delta.
+	Origin StateOrigin
 	// DeltaVersion is the version of the delta, where that is not the change's own. OfList is set
 	// when it has none: only the list's end says as of which version it is.
 	DeltaVersion resource.Version
@@ -62,7 +63,7 @@ type Decision struct {
 	// Forget is set when nothing is to be remembered of the object: its namespace has left the
 	// selection, and the object may come again as it was.
 	Forget bool
-	// Written is what is to be remembered of the managedFields.
+	// Written is what to remember of the managedFields.
 	Written resource.Written
 }
 
@@ -111,7 +112,7 @@ func (x *decider) add(c Decision) {
 	x.out = append(x.out, c)
 }
 
-// deltaVersion is the version that the delta is of.
+// deltaVersion returns the version of the delta.
 func (x *decider) deltaVersion() resource.Version {
 	switch {
 	case x.Object != nil:
@@ -128,13 +129,13 @@ func (x *decider) change(op event.Op) Decision {
 	return Decision{Change: event.Change{Op: op, Object: obj, UID: obj.UID, Version: obj.Version}}
 }
 
-// covers reports whether what is known of an object includes the given version of it.
+// covers reports whether the known state of an object includes a version of it.
 func covers(known store.Record, version resource.Version) bool {
 	return version == known.Version || version.NotNewer(known.Version)
 }
 
-// exists decides an object that exists and was not known in this version: Added, Updated, or the
-// delete of another that had its name and then Added.
+// exists decides an object that exists and was not known in this version: Added, or Updated, or the
+// delete of another object of that name and then Added.
 func (x *decider) exists(alive bool) {
 	known := x.known.Record
 	if alive && known.UID != x.Object.UID {
@@ -176,16 +177,16 @@ func (x *decider) replaced() {
 	}
 }
 
-// returns reports whether a Deleted of an item of a list may have been sent. Another selector had
-// made it leave, in the version that is known, and that was not settled.
+// returns reports whether a Deleted of this item of a list may have been sent: another selector had
+// made the object leave, in the known version, and that was not settled.
 func (x *decider) returns() bool {
 	known := &x.known.Record
 	return x.known.DeleteAnnounced && x.known.alive() && known.UID == x.Object.UID &&
 		!known.Version.Newer(x.Object.Version)
 }
 
-// unchanged reports whether an item of a list has nothing new. After a rewind only equality says
-// so, and nothing does when it is not known what was sent.
+// unchanged reports whether an item of a list has nothing new. After a rewind only an equal version
+// proves that, and nothing does while it is not known what was sent.
 func (x *decider) unchanged() bool {
 	known := &x.known.Record
 	switch {
@@ -205,17 +206,17 @@ func (x *decider) covered() {
 		return
 	}
 	known := &x.known.Record
-	c := Decision{Last: FromState, Change: event.Change{
+	c := Decision{Origin: FromState, Change: event.Change{
 		Op: event.Synced, UID: known.UID, Version: known.Version, Initial: true, Round: x.list.Round,
 	}}
 	if x.Object.Version == known.Version {
-		c.Last, c.Object = FromDelta, x.Object
+		c.Origin, c.Object = FromDelta, x.Object
 	}
 	x.add(c)
 }
 
-// succeeds decides an object that exists when others were announced under its name that are gone.
-// Whoever was sent their Added has dropped what was known before, so the object comes as new.
+// succeeds decides an object that exists where others were announced under its name that are gone.
+// Consumers that were sent their Added have dropped the object before, so this one comes as new.
 func (x *decider) succeeds(before []store.Record) {
 	known := &x.known.Record
 	asOf := x.beforeThis()
@@ -231,11 +232,11 @@ func (x *decider) succeeds(before []store.Record) {
 	x.exists(false)
 }
 
-// sync decides an object that somebody asked for. A change that was decided since is newer: only
+// sync decides a resync or a snapshot of an object. A change that was decided since is newer: only
 // a snapshot comes behind it.
 func (x *decider) sync() {
 	if known := &x.known.Record; x.known.alive() && (x.Snapshot || !x.known.Changed) {
-		x.add(Decision{Last: FromState, Change: event.Change{
+		x.add(Decision{Origin: FromState, Change: event.Change{
 			Op: event.Synced, UID: known.UID, Version: known.Version, Initial: x.Snapshot,
 			Round: x.Round,
 		}})
@@ -259,9 +260,9 @@ func (x *decider) deleted() {
 	x.add(c)
 }
 
-// coversDelete reports whether what is known of an object includes that it was deleted. An
-// aggregated API server may give the delete the version of the last state: so only a later state of
-// the same object says that it lived on.
+// coversDelete reports whether the known state of an object includes its deletion. An aggregated
+// API server may give the delete the version of the last state: so only a later state of the same
+// object shows that it lived on.
 func coversDelete(known store.Record, last *resource.Object) bool {
 	if !known.Deleted && known.UID == last.UID {
 		return known.Version.Newer(last.Version)
@@ -278,8 +279,8 @@ func (x *decider) missing() {
 	x.left(before, x.Version, cause)
 }
 
-// skipped decides an item of a list that can't be understood: its object is there, whatever became
-// of it, and others that had its name are gone.
+// skipped decides an item of a list that can't be understood: its object exists in an unknown
+// state, and other objects of its name are gone.
 func (x *decider) skipped() {
 	of := x.Skipped
 	if of.Key == "" || of.UID == "" {
@@ -291,8 +292,8 @@ func (x *decider) skipped() {
 	x.left(x.leftBefore(of.UID, of.Version), x.beforeThis(), x.causeOfEnd())
 }
 
-// unselected decides an object that is not selected: one that was has left, unless it is gone, or
-// another has its name. An object that is not known was never reported, and is not reported.
+// unselected decides an object that is not selected. A selected one has left, unless it is gone, or
+// another has its name. An unknown object was never reported, and is not reported.
 func (x *decider) unselected() {
 	if x.known.alive() {
 		if outdated(x.Delta, x.known, x.list) {
@@ -305,8 +306,8 @@ func (x *decider) unselected() {
 	}
 }
 
-// outdated reports whether what is known is newer than an Unselected. In a list that may be the
-// same version: what is selected has changed.
+// outdated reports whether the known state is newer than an Unselected. In a list the versions may
+// be equal: the selection has changed.
 func outdated(d *deltafifo.Delta, k *KnownState, l *List) bool {
 	if !d.Listed {
 		return covers(k.Record, d.Object.Version)
@@ -315,13 +316,13 @@ func outdated(d *deltafifo.Delta, k *KnownState, l *List) bool {
 }
 
 // leaves decides an object that was selected and is not any more, as the API server does where it
-// selects. The event has the version with which the object left, if it is still the one.
-func (x *decider) leaves(was store.Record, last Source) {
+// selects. The event has the version with which the object left, if the object is still the same.
+func (x *decider) leaves(was store.Record, last StateOrigin) {
 	if was.UID != x.Object.UID {
 		x.gone(was, last, x.beforeThis(), event.CauseDeleted)
 		return
 	}
-	c := Decision{Last: last, Change: event.Change{
+	c := Decision{Origin: last, Change: event.Change{
 		Op: event.Deleted, UID: was.UID, Version: x.Object.Version, Before: was.Version,
 		Inferred: x.Listed && !x.Gone && !x.list.Partial(), Cause: event.CauseLeft,
 		Left: x.Object.Version,
@@ -333,15 +334,14 @@ func (x *decider) leaves(was store.Record, last Source) {
 }
 
 // gone decides the inferred delete of an object. Its tombstone and its sequence have the version as
-// of which it is gone, its resourceversion is that of the last state that is known. Before a crash
-// the object may have been sent in a later one; but in none as late as a list that lacks it, or as
-// late as the first version of another object of its name. After a rewind no version of before
-// counts.
-func (x *decider) gone(was store.Record, last Source, asOf resource.Version, cause string) {
+// of which the object is gone; its resourceversion is that of the last known state. Before a crash
+// the object may have been sent in a later version, but in none as late as a list that lacks it, or
+// as the first version of another object of its name. After a rewind no version from before counts.
+func (x *decider) gone(was store.Record, last StateOrigin, asOf resource.Version, cause string) {
 	if asOf == "" || !x.list.Rewound() && !asOf.Newer(was.Version) {
 		asOf = was.Version
 	}
-	c := Decision{Last: last, Change: event.Change{
+	c := Decision{Origin: last, Change: event.Change{
 		Op: event.Deleted, UID: was.UID, Version: was.Version, Before: was.Version, Inferred: true,
 		Cause: cause, GoneAsOf: asOf,
 	}}
@@ -354,16 +354,16 @@ func (x *decider) gone(was store.Record, last Source, asOf resource.Version, cau
 	x.add(c)
 }
 
-// left decides the inferred deletes of objects that were announced and never settled. asOf is of
-// the last of them.
+// left decides the inferred deletes of objects that were announced and never settled. asOf is that
+// of the last of them.
 func (x *decider) left(left []store.Record, asOf resource.Version, cause string) {
 	for i, was := range left {
 		x.gone(was, FromAnnouncement, x.beforeNext(left[i+1:], asOf), cause)
 	}
 }
 
-// beforeThis returns the version as of which another object that had the name was gone: the one
-// before the first that is known of the delta's object.
+// beforeThis returns the version as of which another object of this name was gone: the one before
+// the first known version of the delta's object.
 func (x *decider) beforeThis() resource.Version {
 	first, uid := x.deltaVersion(), ""
 	switch {
@@ -389,9 +389,9 @@ func (x *decider) beforeNext(next []store.Record, asOf resource.Version) resourc
 	return next[0].Version.Before()
 }
 
-// leftBefore are the objects that an earlier run has announced under this name, and that must be
-// gone as of a version at which the name is free, or another's (uid). The watch will report a
-// later one.
+// leftBefore returns the objects that an earlier run has announced under this name, and that must
+// be gone as of a version at which the name is free, or another's (uid). The watch will report
+// later ones.
 func (x *decider) leftBefore(uid string, version resource.Version) (before []store.Record) {
 	for _, was := range x.known.Left {
 		if was.UID != uid && (x.list.Rewound() || x.list.Leaves() || !was.Version.Newer(version)) {
@@ -401,9 +401,9 @@ func (x *decider) leftBefore(uid string, version resource.Version) (before []sto
 	return before
 }
 
-// unmetBefore are the objects that an earlier run has announced under the name of a watch event's
-// object, in earlier versions. The watch begins before all that was announced. So it has reported
-// what became of these, in events that could not be read.
+// unmetBefore returns the objects that an earlier run has announced under the name of a watch
+// event's object, in earlier versions. The watch begins before all announcements. So it has
+// reported what became of these objects, in events that could not be read.
 func (x *decider) unmetBefore() (before []store.Record) {
 	for _, was := range x.known.Left {
 		if was.UID != x.Object.UID && x.Object.Version.Newer(was.Version) {
@@ -413,8 +413,8 @@ func (x *decider) unmetBefore() (before []store.Record) {
 	return before
 }
 
-// causeOfAdd is what can be said about an object that was not known. Where the API server selects,
-// it reports one that comes in as a new one.
+// causeOfAdd returns the cause of the Added of an unknown object, "" for unknown. Where the API
+// server selects, it reports an object that enters the selection as a new one.
 func (x *decider) causeOfAdd() string {
 	switch {
 	case !x.list.Selective || x.list.Leavable:
@@ -428,8 +428,8 @@ func (x *decider) causeOfAdd() string {
 	return ""
 }
 
-// causeOfMissing is what can be said about an object that a list does not hold. With its namespace
-// it has died: a namespace is empty when it goes.
+// causeOfMissing returns the cause of the delete of an object that a list does not hold. With its
+// namespace it has died: a namespace is empty when it goes.
 func (x *decider) causeOfMissing() string {
 	switch {
 	case !x.known.Outside:
@@ -441,7 +441,7 @@ func (x *decider) causeOfMissing() string {
 	}
 }
 
-// causeOfDelete is what can be said about a delete that the API server reports, or a list shows.
+// causeOfDelete returns the cause of a delete that the API server reports, or a list shows.
 func (x *decider) causeOfDelete() string {
 	if !x.list.Selective || x.list.Leavable {
 		return ""
@@ -449,7 +449,7 @@ func (x *decider) causeOfDelete() string {
 	return event.CauseDeleted
 }
 
-// causeOfEnd is the cause of an object's delete when another has its name: it has surely died.
+// causeOfEnd returns the cause of an object's delete when another has its name: it has surely died.
 func (x *decider) causeOfEnd() string {
 	if !x.list.Selective {
 		return ""

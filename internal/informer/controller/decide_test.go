@@ -157,13 +157,13 @@ func wordsOf(c *Decision) string {
 // checkDetails checks what holds for each decision.
 func checkDetails(t *testing.T, c *Decision, d *deltafifo.Delta, k *KnownState) {
 	t.Helper()
-	isKnown := c.UID == k.Record.UID && c.Last == FromState
-	isLeft := c.Last == FromAnnouncement &&
+	isKnown := c.UID == k.Record.UID && c.Origin == FromState
+	isLeft := c.Origin == FromAnnouncement &&
 		slices.ContainsFunc(k.Left, func(r store.Record) bool { return r.UID == c.UID })
-	isDelta := c.Last == FromDelta && d.Object != nil && c.Object == d.Object &&
+	isDelta := c.Origin == FromDelta && d.Object != nil && c.Object == d.Object &&
 		c.UID == d.Object.UID && c.Version == d.Object.Version
 	if !isKnown && !isLeft && !isDelta {
-		t.Errorf("%s is of uid %q, version %s, with an object from %d", wordsOf(c), c.UID, c.Version, c.Last)
+		t.Errorf("%s is of uid %q, version %s, with an object from %d", wordsOf(c), c.UID, c.Version, c.Origin)
 	}
 	if c.Key != d.Key {
 		t.Errorf("its key is %q", c.Key)

@@ -16,8 +16,8 @@ func (c *Controller) newChange(ch event.Change) *changelog.Entry {
 	return &changelog.Entry{Change: ch}
 }
 
-// emit numbers a change, makes it the newest state of its object, and puts it into the batch. The
-// log learns of it with the rest of its delta, in place.
+// emit numbers a change, makes it the newest state of its object, and puts it into the batch. rank
+// follows for the whole delta.
 func (c *Controller) emit(ch *changelog.Entry) {
 	ch.Seq = c.number.Add(1)
 	ch.IDSuffix = event.IDSuffix{Epoch: c.epoch, Selection: c.env.Indexer.Meta().Selection()}
@@ -25,9 +25,9 @@ func (c *Controller) emit(ch *changelog.Entry) {
 		ch.Entered = c.scope.stateOf(ch.Key).Entered
 	}
 	if ch.For == 0 {
-		ch.For = c.env.Log.Set(nil)
+		ch.For = c.env.Log.ListenersOf(nil)
 	}
-	if ch.For &= c.env.Log.Set(nil); ch.For == 0 {
+	if ch.For &= c.env.Log.ListenersOf(nil); ch.For == 0 {
 		return // they have gone since they asked
 	}
 	if ch.LeavesState() {
@@ -52,20 +52,21 @@ func (c *Controller) emit(ch *changelog.Entry) {
 	c.batch.bytes += ch.Size()
 }
 
-// keptBack forgets the announcement of a change that nobody wants: no event of the object is sent,
-// so no deleted event has to follow.
+// keptBack forgets the announcement of a change that no listener wants: no event of the object is
+// sent, so no deleted event has to follow.
 func (c *Controller) keptBack(ch *changelog.Entry) {
 	if n := len(c.batch.news); n > 0 && c.batch.news[n-1].Seq == ch.Seq {
 		c.batch.news = c.batch.news[:n-1]
 	}
 }
 
-// place gives what was decided since the last call its place in the log, and puts a mark behind it.
-func (c *Controller) place(m changelog.Mark) {
+// rank gives the entries decided since the last call their ranks in the log, and puts a mark behind
+// them.
+func (c *Controller) rank(m changelog.Mark) {
 	if len(c.batch.decided) == 0 && m.Kind == changelog.NoMark {
 		return
 	}
-	c.env.Log.Place(c.batch.decided, m)
+	c.env.Log.Rank(c.batch.decided, m)
 	clear(c.batch.decided)
 	c.batch.decided = c.batch.decided[:0]
 }
@@ -79,8 +80,8 @@ func (c *Controller) overlay(ch *changelog.Entry) {
 	c.env.Indexer.Update(ch.Key, ch.State())
 }
 
-// quarantined reports something that the API server sent and that can't be understood. Until that
-// is settled the watermark stays before it, so that after a crash it comes, and is reported, again.
+// quarantined reports data of the API server that can't be understood. Until that is settled the
+// watermark stays before it, so that after a crash it comes, and is reported, again.
 func (c *Controller) quarantined(d *deltafifo.Delta) error {
 	if err := c.missed(d.Unreadable.Key); err != nil {
 		return err
@@ -91,10 +92,11 @@ func (c *Controller) quarantined(d *deltafifo.Delta) error {
 	return nil
 }
 
-// complainEvery bounds how often the log says that a selector fails; the metrics count each time.
+// complainEvery bounds how often the log reports that a selector fails; the metrics count each
+// time.
 const complainEvery = time.Minute
 
-// selectorStats asks one selector and keeps account. It is owned by the controller.
+// selectorStats calls one selector and counts its failures. The controller owns it.
 type selectorStats struct {
 	selector Selector
 	sink     string // "" for that of the informer
@@ -109,7 +111,7 @@ type selectors struct {
 	needsOld  bool       // a selector or a listener needs the object before an update
 }
 
-// listener is what the controller remembers of one.
+// listener is what the controller remembers of a listener.
 type listener struct {
 	Listener
 	bit       changelog.Listeners
@@ -141,7 +143,7 @@ func (s *selectors) use(selector Selector) {
 	}
 }
 
-// selectListeners takes out of those whom a change is for who does not want it.
+// selectListeners removes the listeners that do not want a change from its set.
 func (c *Controller) selectListeners(ch *changelog.Entry) {
 	if c.selectors.own.selector != nil && c.rejects(&c.selectors.own, ch) {
 		ch.For = 0
@@ -171,7 +173,7 @@ func (c *Controller) rejects(s *selectorStats, ch *changelog.Entry) bool {
 	return reason != ""
 }
 
-// ask asks the selector. A panic is an error: it must not come back at each restart.
+// ask calls the selector. A panic is an error: it must not come back at each restart.
 func (s *selectorStats) ask(c *event.Change) (reason string, err error) {
 	defer func() {
 		if recovered := recover(); recovered != nil {

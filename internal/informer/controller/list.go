@@ -15,10 +15,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// What surrounds the items of a list: what it begins with, and what follows from its end.
-
-// beginReplace prepares for the items of a list, and reports the gap that made it necessary: once,
-// however often the list has to begin again.
+// beginReplace prepares for the items of a list, and reports the gap that made the list necessary:
+// once, however often the list has to begin again.
 func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error {
 	if err := c.rescope(ctx, d); err != nil {
 		return err
@@ -33,7 +31,7 @@ func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 	again := c.list.Reason != "" && (c.list.Rewound() || !d.Relist.Rewound())
 	c.list.Relist, c.listed = *d.Relist, event.Listing{}
 	clear(c.olderItems)
-	c.list.Namespaces = nil // they may be many, and the gap's own place is reported without them
+	c.list.Namespaces = nil // they may be many, and the gap is reported without them
 	if err := c.beginListing(); err != nil {
 		return err
 	}
@@ -43,7 +41,7 @@ func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		}
 	}
 	if !c.list.Partial() { // one namespace more or less is no hole in what is known of the others
-		c.history.begins(c.epoch)
+		c.seen.begins(c.epoch)
 		if err := c.persist(ctx, c.env.Indexer.Meta().BeginList); err != nil {
 			return err
 		}
@@ -60,7 +58,7 @@ func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 	return nil
 }
 
-// beginListing prepares for noting what a list holds.
+// beginListing prepares for recording the items of a list.
 func (c *Controller) beginListing() error {
 	if c.list.Partial() {
 		return c.env.Indexer.Listing().Clear()
@@ -68,8 +66,8 @@ func (c *Controller) beginListing() error {
 	return c.env.Indexer.Listing().Begin()
 }
 
-// decideFirstGap gives a list without a position the reason of its gap, if there is one. That there
-// are no events of an earlier run the brokers are asked for once, however often the list restarts.
+// decideFirstGap gives a list without a position the reason of its gap, if there is one. The
+// brokers are asked once for events of an earlier run, however often the list restarts.
 func (c *Controller) decideFirstGap(ctx context.Context, d *deltafifo.Delta, again bool) error {
 	empty, errEmpty := c.env.Indexer.Empty()
 	position, errPosition := c.env.Indexer.Meta().Position()
@@ -92,10 +90,10 @@ func (c *Controller) decideFirstGap(ctx context.Context, d *deltafifo.Delta, aga
 			return led
 		}
 	}
-	if c.cfg.Forgotten != nil && !c.asked {
+	if c.cfg.EarlierRuns != nil && !c.brokersAsked {
 		found.Holds = func() bool {
-			c.asked = true
-			forgotten = c.cfg.Forgotten(ctx)
+			c.brokersAsked = true
+			forgotten = c.cfg.EarlierRuns(ctx)
 			return len(forgotten.Holding)+len(forgotten.Unasked) > 0
 		}
 	}
@@ -108,17 +106,17 @@ func (c *Controller) decideFirstGap(ctx context.Context, d *deltafifo.Delta, aga
 	case Continued:
 		c.postponed = true
 	case Forgotten:
-		return c.emitForgottenGap(ctx, d, &forgotten)
+		return c.reportForgotten(ctx, d, &forgotten)
 	case Rewound: // the list has its reason
 	case First, Resume, Now:
 	}
 	return nil
 }
 
-// beginEpoch prepares for another history of the server, and drops tombstones: versions to come may
-// be lower than theirs. What is in flight goes to disk before, or it would leave new ones, and the
-// end of an earlier list would end the epoch. The epoch is on disk before the tombstones go, which
-// may take long: after a crash the list begins again.
+// beginEpoch prepares for another history of the server, and drops tombstones, since versions to
+// come may be lower than theirs. Pending changes go to disk before: they would leave new
+// tombstones, and the end of an earlier list would end the epoch. The epoch is on disk before the
+// tombstones go, which may take long: after a crash the list begins again.
 func (c *Controller) beginEpoch(ctx context.Context) error {
 	if err := c.spool(ctx); err != nil {
 		return err
@@ -131,7 +129,7 @@ func (c *Controller) beginEpoch(ctx context.Context) error {
 	return c.env.Indexer.Rewind()
 }
 
-// account notes what a list holds.
+// account records an item of a list.
 func (c *Controller) account(d *deltafifo.Delta, known *KnownState) {
 	switch {
 	case d.Type == deltafifo.Replaced:
@@ -177,14 +175,14 @@ func (c *Controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	done := c.newChange(event.Change{Op: event.Synced, Version: d.Version})
 	done.Kind, done.Listing, done.Since = changelog.OfListEnd, c.listed, c.list.From
 	c.emit(done)
-	c.place(changelog.Mark{}) // what is written below is behind it
+	c.rank(changelog.Mark{}) // what is written below is behind it
 	c.rescoped(&c.list.Relist, d.Version)
 	if !c.listed.DeletesUnknown { // else a start lists again
 		if err := c.env.Indexer.Meta().EndList(d.Version); err != nil {
 			return err
 		}
 	}
-	c.history.ends(d.Version)
+	c.seen.ends(d.Version)
 	if c.diverges(d.Version) {
 		if err := c.setDiverged(ctx, d.Version); err != nil {
 			return err
@@ -197,17 +195,17 @@ func (c *Controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	return c.env.Indexer.Listing().Clear()
 }
 
-// reasonInterrupted is the reason of a gap before a list that has no position to resume from,
-// although something is known: a first snapshot that was broken off, another selection, or a
-// snapshot at each start. What happened since is not reported by any watch.
+// reasonInterrupted is the reason of a gap before a list without a position to resume from,
+// although objects are known: a first snapshot that was broken off, another selection, or a
+// snapshot at each start. No watch reports what happened since.
 const reasonInterrupted = "interrupted"
 
-// reasonTakeover is the reason of a gap before a list of a replica that others were publishing
-// before. It is reported when the replica has to publish before they have passed its list: what was
-// deleted until then is not known.
+// reasonTakeover is the reason of a gap before a list of a replica after others have published. It
+// is reported when the replica has to publish before they have passed its list: deletes until then
+// are not known.
 const reasonTakeover = "takeover"
 
-// emitGap reports a gap to some listeners; 0 for everyone.
+// emitGap reports a gap to some listeners; 0 for all.
 func (c *Controller) emitGap(
 	d *deltafifo.Delta, why resource.Relist, listeners changelog.Listeners,
 ) {
@@ -217,10 +215,9 @@ func (c *Controller) emitGap(
 	c.emit(gap)
 }
 
-// emitPostponedGap reports the gap of a list that continues with a first one, before the first
-// object that shows that something was missed since: one that was published in another version, or
-// is gone. Without such an object nothing is missing: what came and went in between was never
-// complete.
+// emitPostponedGap reports the gap of a list that continues a first one, before the first object
+// that shows that something was missed: it was published in another version, or is gone. Without
+// such an object nothing is missing: the state in between was never complete.
 func (c *Controller) emitPostponedGap(d *deltafifo.Delta, known *KnownState) {
 	isMissed := func(dec Decision) bool {
 		isOther := func(was store.Record) bool {
@@ -236,8 +233,8 @@ func (c *Controller) emitPostponedGap(d *deltafifo.Delta, known *KnownState) {
 	c.emitGap(d, c.list.Relist, 0)
 }
 
-// isFirstOfList reports whether a delta is the first of its object in this list. What follows in
-// the same list is a change that was not missed. It is asked while the gap is postponed only.
+// isFirstOfList reports whether a delta is the first of its object in this list. A second one is a
+// change that was not missed. It is false unless the gap is postponed.
 func (c *Controller) isFirstOfList(d *deltafifo.Delta) (bool, error) {
 	if !c.postponed || slices.Contains(c.batch.listed, d.Key) {
 		return false, nil
@@ -246,9 +243,9 @@ func (c *Controller) isFirstOfList(d *deltafifo.Delta) (bool, error) {
 	return !isListed, err
 }
 
-// emitForgottenGap reports to those whose sinks hold events of an earlier run, of which the state
-// knows nothing, that the first list is not their first.
-func (c *Controller) emitForgottenGap(
+// reportForgotten reports to the sinks which hold events of an earlier run, unknown to the state,
+// that the first list is not their first.
+func (c *Controller) reportForgotten(
 	ctx context.Context, d *deltafifo.Delta, found *EarlierRuns,
 ) error {
 	if err := c.persist(ctx, c.env.Indexer.Meta().SetGapOwed); err != nil {
@@ -262,20 +259,19 @@ func (c *Controller) emitForgottenGap(
 		}
 		c.env.Logger.Warn("the state of an earlier run is gone: everything is sent, and what "+
 			"was deleted since can't be known", "sinks", found.Holding)
-		c.emitGap(d, why, c.env.Log.Set(found.Holding))
+		c.emitGap(d, why, c.env.Log.ListenersOf(found.Holding))
 	}
 	if len(found.Unasked) > 0 {
 		ask := c.newChange(event.Change{Op: event.Gap, Version: why.To})
-		ask.Kind, ask.Relist, ask.For = changelog.OfGap, &why, c.env.Log.Set(found.Unasked)
+		ask.Kind, ask.Relist, ask.For = changelog.OfGap, &why, c.env.Log.ListenersOf(found.Unasked)
 		ask.AskBroker = true
 		c.emit(ask)
 	}
 	return nil
 }
 
-// beginEpochAfter begins an epoch behind the last one of a state that is gone, on disk before any
-// event has it. A run that died before anything was settled has done so already: what it may have
-// sent keeps its ids.
+// beginEpochAfter begins an epoch after the last one of a lost state, on disk before any event has
+// it. A run that died before anything was settled has done so already: its events keep their ids.
 func (c *Controller) beginEpochAfter(ctx context.Context, last int) error {
 	own, err := c.env.Indexer.Meta().Epoch()
 	if err != nil {
@@ -289,7 +285,7 @@ func (c *Controller) beginEpochAfter(ctx context.Context, last int) error {
 		}
 	}
 	c.epoch = own.Number
-	c.history.begins(c.epoch)
+	c.seen.begins(c.epoch)
 	return nil
 }
 
@@ -307,13 +303,12 @@ func (c *Controller) beginEpochAfter(ctx context.Context, last int) error {
 // later ones before its end: those take the proof back, also when they can't be read, or are
 // deletes.
 
-// maxOlderItems bounds how many objects are kept in mind that a list has in an older state. One is
-// a proof.
+// maxOlderItems bounds the remembered objects of which a list has an older state. One is a proof.
 const maxOlderItems = 256
 
-// compare notes an item of a list that is older than what is known of the same object, and forgets
-// that when a later state, or its delete, follows in the same list. A delete that is older is noted
-// too: nothing that was deleted by then is alive in a later state.
+// compare remembers an item of a list that is older than the known state of the same object, and
+// forgets it when a later state, or the delete, follows in the same list. An older delete is
+// remembered too: nothing that was deleted by then is alive in a later state.
 func (c *Controller) compare(d *deltafifo.Delta, known *KnownState, found bool) {
 	switch was := &known.Record; {
 	case c.cfg.Diverged == nil || c.list.Rewound() || c.list.Partial():
@@ -325,8 +320,8 @@ func (c *Controller) compare(d *deltafifo.Delta, known *KnownState, found bool) 
 	}
 }
 
-// diverges reports whether a list as of version proves that the history is another. One with an
-// item that nobody can identify proves nothing: that may be the later state of any.
+// diverges reports whether a list as of version proves that the history is another. A list with an
+// unidentified item proves nothing: that item may be the later state of any object.
 func (c *Controller) diverges(version resource.Version) bool {
 	if c.listed.DeletesUnknown {
 		return false
@@ -339,8 +334,8 @@ func (c *Controller) diverges(version resource.Version) bool {
 	return false
 }
 
-// setDiverged notes on disk that the history is another. What came with the list that showed it
-// moves the settled state on, and after a crash another list would not show it again. Until
+// setDiverged records on disk that the history is another. The items of the list that showed it
+// move the settled state on, so after a crash another list would not show it again. Until
 // everything is compared again nothing moves the watermark.
 func (c *Controller) setDiverged(ctx context.Context, version resource.Version) error {
 	c.env.Logger.Warn("the API server has older states of objects than were published: "+
@@ -354,9 +349,9 @@ func (c *Controller) setDiverged(ctx context.Context, version resource.Version) 
 	return nil
 }
 
-// reportProgress reports to the listeners that want it, and for which it is time, that all changes
-// up to the version of a bookmark are before this event: it waits until they are settled. The id
-// has the version, so a version is reported once.
+// reportProgress reports a bookmark's version to the listeners whose interval has passed: all
+// changes up to that version come before this event, and the event waits until they are settled.
+// The id has the version, so a version is reported once.
 func (c *Controller) reportProgress(version resource.Version) {
 	var due changelog.Listeners
 	for n := range c.selectors.listeners {
@@ -380,9 +375,9 @@ func (c *Controller) progress(version resource.Version, due changelog.Listeners)
 	c.emit(ch)
 }
 
-// reportOmits reports to the listeners whose stream leaves out other versions than in the run
-// before by which keys it does so. Where a list follows, its end says that. Else nothing would, and
-// whoever checks the chain of versions would take those that are left out for lost.
+// reportOmits reports by which keys a stream leaves out versions, to the listeners for which these
+// keys have changed since the run before. Where a list follows, its end says so. Else a consumer
+// that checks the chain of versions would take the omitted ones for lost.
 func (c *Controller) reportOmits(ctx context.Context) error {
 	position, err := c.env.Indexer.Meta().Position()
 	if err != nil {
@@ -409,7 +404,7 @@ func (c *Controller) reportOmits(ctx context.Context) error {
 	}
 	c.now = time.Now()
 	c.progress(position.Version, due)
-	c.place(changelog.Mark{})
+	c.rank(changelog.Mark{})
 	if err := c.handOn(ctx); err != nil {
 		return err
 	}

@@ -10,15 +10,13 @@ import (
 )
 
 // maxClockSkew is how far the API server's clock may be ahead. A client may send managedFields, so
-// an entry of a later time is no word of the API server: its time would be that of all events to
-// come.
+// a later time is not the API server's: all events to come would have it.
 const maxClockSkew = 5 * time.Minute
 
-// attribute finds out who made a change and when, as far as the managedFields of this version and
-// of those before it show that. What can't be known stays empty: an older change's manager would be
-// wrong. The time never goes back for one uid, so that of an entry, which is a whole second, gives
-// way to the later one of an earlier event. It is not compared with that of another object which
-// had the name: a delete that was observed late would hide when its successor was made.
+// attribute sets who made a change and when, from the managedFields of this version and the known
+// one. It leaves a value empty rather than take an older change's. For one uid the time never goes
+// back: a managedFields time, a whole second, is not used when the event before has a later time.
+// An earlier object of the same name does not count: its delete may have been observed late.
 func (c *Controller) attribute(dec *Decision, d *deltafifo.Delta, known *KnownState) {
 	var before store.Record
 	if known.Found && known.Record.UID == dec.UID {
@@ -49,10 +47,10 @@ func (c *Controller) attribute(dec *Decision, d *deltafifo.Delta, known *KnownSt
 	dec.Written = writes.After(dec.Written)
 }
 
-// follows reports whether a change brings the very version behind the one that is known, so that
-// what is new in its managedFields was written by this change. A list leaves versions out, and so
-// does what can't be read. An Added is the first version of its object where the API server does
-// not select: there it may be that of an object which was changed until it was selected.
+// follows reports whether a change brings the version right after the known one, so that this
+// change wrote what is new in its managedFields. A list leaves versions out, and so does an
+// unreadable version. An Added is the first version of its object where the API server does not
+// select. Where it does, the object may have been changed until it was selected.
 func (c *Controller) follows(dec *Decision, d *deltafifo.Delta) bool {
 	switch {
 	case c.env.Indexer.Announcements().Unread(dec.Key):
@@ -72,8 +70,8 @@ func isFirst(obj *resource.Object) bool {
 	return err == nil && obj.Writes.Time().Sub(created).Abs() <= time.Second
 }
 
-// missed records that a version of an object can't be read. Whoever wrote it may be taken for the
-// writer of the next one, so that has no manager.
+// missed records that a version of an object can't be read. The next version has no manager then,
+// since its managedFields include this version's writer.
 func (c *Controller) missed(key resource.Key) error {
 	if key == "" {
 		return nil

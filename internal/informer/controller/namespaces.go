@@ -11,9 +11,10 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// scope is which namespaces are selected, as the stream has reported so far. What it says is on
+// scope is which namespaces are selected, as the stream has reported so far. A change of it is on
 // disk before anything that follows from it may be sent. So a namespace that enters does so again
-// after a crash, with the same ids. One that leaves does so completely before it may come again.
+// after a crash, with the same ids. A namespace that leaves does so completely before it may enter
+// again.
 type scope struct {
 	mu sync.Mutex // guards all below; held for a few map operations only
 	// revision counts changes of states. A note about a state that was left since is not written.
@@ -21,14 +22,14 @@ type scope struct {
 	names    map[string]namespacePosition
 }
 
-// namespaceMove is the revision in which a namespace came to where it stands, and whether it is to be
-// forgotten by then: it does not exist.
+// namespaceMove is the revision in which a namespace came to its state, and whether the namespace
+// is to be forgotten then, since it does not exist.
 type namespaceMove struct {
 	revision uint64
 	gone     bool
 }
 
-// namespacePosition is where a namespace stands, and since which revision.
+// namespacePosition is the state of a namespace, and since which revision.
 type namespacePosition struct {
 	store.Namespace
 	revision uint64
@@ -42,7 +43,7 @@ func newScope(saved map[string]store.Namespace) *scope {
 	return s
 }
 
-// stateOf is where the namespace of an object stands.
+// stateOf returns the state of an object's namespace.
 func (s *scope) stateOf(key resource.Key) store.Namespace {
 	name, _ := key.Split()
 	s.mu.Lock()
@@ -55,8 +56,8 @@ func (s *scope) setLocked(name string, n store.Namespace) {
 	s.names[name] = namespacePosition{n, s.revision}
 }
 
-// enter begins to take a namespace in, and reports whether that is news, and whether it was in
-// before.
+// enter begins to take a namespace in, and reports whether that is new, and whether the namespace
+// was known before.
 func (s *scope) enter(name string, at, asOf resource.Version) (news, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +77,7 @@ func (s *scope) enter(name string, at, asOf resource.Version) (news, again bool)
 	return true, known
 }
 
-// leave marks a namespace as leaving, and reports whether that is news.
+// leave marks a namespace as leaving, and reports whether that is new.
 func (s *scope) leave(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,8 +89,8 @@ func (s *scope) leave(name string) bool {
 	return true
 }
 
-// adopt takes a selection over, gives what is new of it, and reports whether something of that was
-// in before.
+// adopt takes over a selection, and returns the namespaces that it changes. again is set when one
+// of those that enter was known before.
 func (s *scope) adopt(selected map[string]resource.Version) (news []string, again bool) {
 	for name, at := range selected {
 		isNew, wasIn := s.enter(name, at, "")
@@ -109,8 +110,8 @@ func (s *scope) adopt(selected map[string]resource.Version) (news []string, agai
 	return news, again
 }
 
-// arrived ends what a Relist has begun, with a list as of a version where that matters, and gives
-// the revisions of the namespaces that it was about.
+// arrived ends what a Relist has begun, and returns the revisions of its namespaces. version is
+// that of the list, where it matters.
 func (s *scope) arrived(why *resource.Relist, version resource.Version) map[string]namespaceMove {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +143,7 @@ func (s *scope) arrived(why *resource.Relist, version resource.Version) map[stri
 	return revisions
 }
 
-// write puts into a commit where namespaces stand, but for those that have moved on since these
+// write puts the states of namespaces into a commit, except for those that have changed since these
 // revisions.
 func (s *scope) write(b *store.Batch, ix *store.Indexer, revisions map[string]namespaceMove) {
 	s.mu.Lock()
@@ -158,7 +159,7 @@ func (s *scope) write(b *store.Batch, ix *store.Indexer, revisions map[string]na
 	}
 }
 
-// revisionsOf are the revisions of namespaces.
+// revisionsOf returns the revisions of namespaces.
 func (s *scope) revisionsOf(names []string) map[string]namespaceMove {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +170,7 @@ func (s *scope) revisionsOf(names []string) map[string]namespaceMove {
 	return revisions
 }
 
-// rescope takes note of what a Relist says about namespaces, and waits until that is on disk.
+// rescope records what a Relist says about namespaces, and waits until that is on disk.
 func (c *Controller) rescope(ctx context.Context, d *deltafifo.Delta) error {
 	why := d.Relist
 	var news []string
@@ -201,8 +202,8 @@ func (c *Controller) rescope(ctx context.Context, d *deltafifo.Delta) error {
 	return c.persist(ctx, c.env.Log.Commit)
 }
 
-// rescoped has it written that namespaces are in, or out, once everything that was appended so far
-// is settled: else a crash would have to begin again with them.
+// rescoped makes a commit write that namespaces are in, or out, once everything appended so far is
+// settled: else a crash would have to begin again with them.
 func (c *Controller) rescoped(why *resource.Relist, version resource.Version) {
 	if !why.Partial() {
 		version = ""

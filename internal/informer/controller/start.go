@@ -9,16 +9,16 @@ import (
 
 // StartState is what a start finds.
 type StartState struct {
-	// Diverged: the API server's history is another than the one that is known, and no list since
-	// then is settled.
+	// Diverged: the API server's history is another than the known one, and no list since then is
+	// settled.
 	Diverged bool
-	// Pending: there is a watermark, and a list of everything had begun that it has not reached. A
-	// watch from there could bring older versions than those that sinks have.
+	// Pending: there is a watermark, and a list of everything had begun that the watermark has not
+	// reached. A watch from the watermark could bring older versions than the sinks have.
 	Pending bool
 	// Watermark: there is a version from which a watch loses nothing.
 	Watermark bool
-	// Lists: it lists whatever is known, for `snapshot: always`, or since it feeds a sink that only
-	// another replica has fed before.
+	// Lists: the informer lists whatever is known, for `snapshot: always`, or since it feeds a sink
+	// that only another replica has fed before.
 	Lists bool
 	// NoSnapshot is `snapshot: never`.
 	NoSnapshot bool
@@ -26,7 +26,7 @@ type StartState struct {
 	// list has ended.
 	Known, Complete bool
 	// Led reports whether other replicas have published before, and Holds whether the broker of a
-	// sink has events of an earlier run. They are asked when no case before theirs holds. nil: no.
+	// sink has events of an earlier run. They are called when no case before theirs holds. nil: no.
 	Led, Holds func() bool
 }
 
@@ -78,8 +78,7 @@ func Recover(f *StartState) StartCase {
 	return First
 }
 
-// seen is how much of the server's history is known. Its methods may be called
-// concurrently.
+// seen is how much of the server's history is known. Its methods may be called concurrently.
 type seen struct {
 	mu      sync.Mutex
 	from    resource.Version // since then nothing is missing; "" while that is not known
@@ -105,15 +104,16 @@ func (h *seen) ends(version resource.Version) {
 	h.listing, h.from = false, version
 }
 
-// now is the epoch.
+// now returns the epoch.
 func (h *seen) now() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.epoch
 }
 
-// resume takes up the history of the run before: what it has not settled lies in the log on disk.
-// It reaches back to the last list, where that was noted, and to the position at least.
+// resume takes over what the run before has seen; its unsettled changes lie in the log on disk.
+// That reaches back to the last list, where its version is on disk, and to the saved position at
+// least.
 func (c *Controller) resume() error {
 	epoch, err := c.env.Indexer.Meta().Epoch()
 	if err != nil {
@@ -137,15 +137,15 @@ func (c *Controller) resume() error {
 	if from != "" { // else a list follows
 		from = cmp.Or(since, from)
 	}
-	c.history.resumes(from, epoch.Number)
+	c.seen.resumes(from, epoch.Number)
 	return nil
 }
 
-// History is the version since which everything was seen, in an epoch of the server's
-// history: that of its last list, or where it was resumed. ok is false while a list is under way,
-// and before the first.
-func (c *Controller) History() (from resource.Version, epoch int, ok bool) {
-	h := &c.history
+// SeenSince returns the version since which everything was seen, in an epoch of the server's
+// history: that of the last list, or of the resumed position. ok is false during a list, and before
+// the first.
+func (c *Controller) SeenSince() (from resource.Version, epoch int, ok bool) {
+	h := &c.seen
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.from, h.epoch, !h.listing && h.from != ""

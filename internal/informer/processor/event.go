@@ -13,8 +13,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// addEvents makes the events of entries, which are copies of one where of says so, and adds them to the
-// publisher.
+// addEvents makes the events of entries and adds them to the publisher. With of, the entries are
+// one entry, repeated for its copies.
 func (l *Listener) addEvents(ctx context.Context, entries []*changelog.Entry, of *eventCopies) error {
 	for len(entries) > 0 {
 		next := entries
@@ -33,9 +33,9 @@ func (l *Listener) addEvents(ctx context.Context, entries []*changelog.Entry, of
 	return nil
 }
 
-// upToLarge is how many entries have their events made together: those before the first large one,
-// or that alone. To compare the versions of a large object takes milliseconds, for which no small
-// change before it has to wait.
+// upToLarge returns how many entries have their events made together: those before the first large
+// one, or the large one alone. Comparing the versions of a large object takes milliseconds, and no
+// small change before it has to wait for that.
 func upToLarge(entries []*changelog.Entry) int {
 	isLarge := func(e *changelog.Entry) bool { return e.Size() > resource.LargeBytes }
 	n := slices.IndexFunc(entries, isLarge)
@@ -45,7 +45,7 @@ func upToLarge(entries []*changelog.Entry) int {
 	return max(n, 1)
 }
 
-// itemsOf makes the events of inflights, which are copies of one where of says so.
+// itemsOf makes the events of inflights, which are copies of one where of is given.
 func (l *Listener) itemsOf(inflights []*inflightEvent, of *eventCopies) []*publisher.Item {
 	items := make([]*publisher.Item, 0, len(inflights))
 	for i, p := range inflights {
@@ -59,8 +59,9 @@ func (l *Listener) itemsOf(inflights []*inflightEvent, of *eventCopies) []*publi
 	return items
 }
 
-// exists reports, with the end of a list, whether an object exists; nil with any other entry, and
-// where an item of the list could not be read, which may be any object that is not known.
+// exists returns, for the end of a list, a function that reports whether an object exists. It
+// returns nil for any other entry, and where an item of the list could not be read: that item may
+// be any unknown object.
 func (l *Listener) exists(e *changelog.Entry) func(namespace, name string) (bool, error) {
 	if e.Kind != changelog.OfListEnd || e.Listing.Unreadable > 0 {
 		return nil
@@ -106,17 +107,17 @@ func (l *Listener) objectEvent(ch *event.Change) event.Event {
 
 // leaderDelivery is what the leader has delivered, as far as it is known at one moment.
 type leaderDelivery struct {
-	stand     standby.Stand
-	history   standby.Seen
+	standing  standby.Stand
+	seen      standby.Seen
 	selection resource.Version
 }
 
 func (l *Listener) delivered() (d leaderDelivery) {
 	l.mu.Lock()
-	d.stand = l.following.stand
+	d.standing = l.leader.standing
 	l.mu.Unlock()
 	if l.cfg.Follows {
-		d.history.From, d.history.Epoch, d.history.Complete = l.env.History()
+		d.seen.From, d.seen.Epoch, d.seen.Complete = l.env.SeenSince()
 		d.selection = l.selection()
 	}
 	return d
@@ -125,11 +126,11 @@ func (l *Listener) delivered() (d leaderDelivery) {
 // has reports whether the leader has delivered an entry.
 func (d *leaderDelivery) has(h *changelog.Header) bool {
 	change := changeOf(h, d.selection)
-	return standby.Covers(&change, &d.stand, &d.history)
+	return standby.Covers(&change, &d.standing, &d.seen)
 }
 
-// undelivered acks those of entries that were read which the leader has delivered, and returns the
-// others, in the same slice.
+// undelivered acks the entries that the leader has delivered, and returns the others in the same
+// slice.
 func (l *Listener) undelivered(entries []*changelog.Entry, d *leaderDelivery) []*changelog.Entry {
 	if !l.cfg.Follows || len(entries) == 0 {
 		return entries
@@ -149,20 +150,20 @@ func (l *Listener) undelivered(entries []*changelog.Entry, d *leaderDelivery) []
 	return entries
 }
 
-// unsent is undelivered for a listener that sends: only where another replica has led before, and
-// has reported something, there is anything to look for.
+// unsent is undelivered for a listener that sends. There is nothing to find unless another replica
+// has led before and has reported its progress.
 func (l *Listener) unsent(entries []*changelog.Entry) []*changelog.Entry {
 	if !l.cfg.Follows {
 		return entries
 	}
 	d := l.delivered()
-	if d.stand.Progress.Delivered == "" {
+	if d.standing.Progress.Delivered == "" {
 		return entries
 	}
 	return l.undelivered(entries, &d)
 }
 
-// changeOf is what an entry says of versions: that of the delta. An inferred delete has the version
+// changeOf returns what an entry says of versions: that of the delta. An inferred delete has the version
 // of the object's last state, which may have been delivered long ago.
 func changeOf(h *changelog.Header, selection resource.Version) standby.Change {
 	c := standby.Change{Version: h.DeltaVersion, Epoch: h.Epoch, OfList: h.OfList, Selection: selection}
@@ -178,7 +179,7 @@ func changeOf(h *changelog.Header, selection resource.Version) standby.Change {
 	return c
 }
 
-// selection is the version of the last change of the selected namespaces; "" where none are
+// selection returns the version of the last change of the selected namespaces; "" where none are
 // selected.
 func (l *Listener) selection() resource.Version {
 	if l.env.Selection == nil {
@@ -187,17 +188,17 @@ func (l *Listener) selection() resource.Version {
 	return l.env.Selection()
 }
 
+// resolve asks the broker for an entry with AskBroker, and reports whether the entry is to be sent.
+//
 // A broker that is unavailable at the first start can't be asked whether it holds events of an
-// earlier run. The list does not wait for it. In place of its gap stands an entry of the log for
-// that sink alone, with Unasked. Nothing passes an event about the informer, so nothing reaches the
-// broker before it was asked. Like any entry this one survives a crash.
-
-// resolve asks for an entry with Unasked, and reports whether the entry is to be sent.
+// earlier run. The list does not wait for it: in place of its gap the log has an entry for that
+// sink alone. No other entry passes that one, so nothing reaches the broker before it was asked.
+// Like any entry this one survives a crash.
 func (l *Listener) resolve(ctx context.Context, e *changelog.Entry) (send bool, err error) {
 	if !e.AskBroker {
 		return true, nil
 	}
-	holds, last, err := l.env.Holds(ctx, l.cfg.Name)
+	holds, last, err := l.env.HoldsEarlierRun(ctx, l.cfg.Name)
 	if err != nil {
 		return false, err
 	}
@@ -211,10 +212,10 @@ func (l *Listener) resolve(ctx context.Context, e *changelog.Entry) (send bool, 
 	return true, l.raiseEpochs(ctx, e.Epoch, last)
 }
 
-// raiseEpochs puts the events of this sink into an epoch behind last, the latest that its
-// broker holds. The informer's own epoch stays: other sinks have events of it, and later entries of
-// the log too. So the difference is added for this sink, on disk before any event has it. A run
-// that died here has done so before: what it may have sent keeps its ids.
+// raiseEpochs puts the events of this sink into an epoch after last, the latest of the broker's
+// events. The informer's own epoch stays: other sinks have events of it, and so have later entries
+// of the log. So the difference is added for this sink, on disk before any event has it. Where a
+// run died here before, the difference is on disk already: its events keep their ids.
 func (l *Listener) raiseEpochs(ctx context.Context, epoch, last int) error {
 	own := epoch + l.epochs
 	if own > last || own == last && l.epochs > 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// runHistory is run for a listener that is sent every change. It calls ended when that has ended.
-func (l *Listener) runHistory(ctx context.Context, ended func(error)) {
+// runEvery sends every change. It calls ended when it has ended.
+func (l *Listener) runEvery(ctx context.Context, ended func(error)) {
 	forget := context.AfterFunc(ctx, l.cursor.Unpark) // so that the step sees that ctx has ended
 	step := func() bool { return ctx.Err() == nil && l.step() }
 	var resume func()
@@ -23,17 +23,17 @@ func (l *Listener) runHistory(ctx context.Context, ended func(error)) {
 			ended(err)
 		}
 	}
-	if err := l.passAll(ctx, l.unsent(l.left)); err != nil {
+	if err := l.passAll(ctx, l.unsent(l.unacked)); err != nil {
 		forget()
 		ended(err)
 		return
 	}
-	l.left = nil
+	l.unacked = nil
 	resume()
 }
 
-// passRead passes on what the log has. It reports true when that is all so far: then it has parked,
-// and this goroutine may touch the listener no more.
+// passRead passes on the entries of the log. It reports true when it has parked at the end: then
+// this goroutine may not touch the listener any more.
 func (l *Listener) passRead(
 	ctx context.Context, step func() bool, resume func(),
 ) (parked bool, err error) {
@@ -55,25 +55,25 @@ func (l *Listener) passRead(
 	return false, context.Cause(ctx)
 }
 
-// read gives what the step has read and not passed on, or what the log has, if anything.
+// read returns the entries that the step has left, or else the next ones of the log.
 func (l *Listener) read() (entries []*changelog.Entry, err error) {
-	if entries, l.refused = l.refused, nil; len(entries) > 0 {
+	if entries, l.leftByStep = l.leftByStep, nil; len(entries) > 0 {
 		return entries, nil
 	}
 	return l.cursor.Read(readSize)
 }
 
-// stepSize and stepBytes bound what a step passes on: more pay for a goroutine of their own. The
-// goroutine that runs the step serves all other listeners, and reads on only after it: the payload
-// of a large object for one sink must not delay the small ones of another.
+// stepSize and stepBytes bound what a step passes on: more pays for a goroutine of its own. The
+// goroutine that runs the step serves all other listeners too, and reads on only after it: the
+// payload of a large object for one sink must not delay the small ones of another.
 const (
 	stepSize  = 32
 	stepBytes = resource.LargeBytes
 )
 
-// step passes on what was appended while the listener is parked, on the goroutine that has appended
-// it. It reports false where a goroutine of its own has to continue: there is more, it is large, or
-// something has to be waited for.
+// step passes on entries that are appended while the listener is parked, on the goroutine that
+// appends them. It reports false where the listener's own goroutine has to continue: there are more
+// entries, they are large, or something has to be waited for.
 func (l *Listener) step() bool {
 	entries, none := l.cursor.TryRead(stepSize)
 	if len(entries) == 0 {
@@ -84,7 +84,7 @@ func (l *Listener) step() bool {
 		return n < stepSize
 	}
 	if sizeOf(entries) > stepBytes || !l.tryPass(entries) {
-		l.refused = entries
+		l.leftByStep = entries
 		return false
 	}
 	return n < stepSize
@@ -116,7 +116,7 @@ func (l *Listener) tryPass(entries []*changelog.Entry) bool {
 
 func isAboutAll(e *changelog.Entry) bool { return e.Kind.AboutAll(e.Key) }
 
-// passAll passes entries on, those about all objects alone.
+// passAll passes entries on; an entry about all objects goes alone.
 func (l *Listener) passAll(ctx context.Context, entries []*changelog.Entry) error {
 	for len(entries) > 0 {
 		n := upToBarrier(entries)
@@ -128,8 +128,8 @@ func (l *Listener) passAll(ctx context.Context, entries []*changelog.Entry) erro
 	return nil
 }
 
-// upToBarrier is how many entries may be in flight together: those before the first that is about
-// all objects, or that alone.
+// upToBarrier returns how many entries may be in flight together: those before the first one about
+// all objects, or that one alone.
 func upToBarrier(entries []*changelog.Entry) int {
 	n := slices.IndexFunc(entries, isAboutAll)
 	if n < 0 {
@@ -138,8 +138,7 @@ func upToBarrier(entries []*changelog.Entry) int {
 	return max(n, 1)
 }
 
-// pass makes the events of entries and adds them to the publisher. One about all objects has the
-// way to itself.
+// pass adds the events of entries to the publisher. An entry about all objects comes alone.
 func (l *Listener) pass(ctx context.Context, entries []*changelog.Entry) error {
 	if isAboutAll(entries[0]) {
 		return l.passBarrier(ctx, entries[0])
@@ -147,16 +146,17 @@ func (l *Listener) pass(ctx context.Context, entries []*changelog.Entry) error {
 	return l.addEvents(ctx, entries, nil)
 }
 
-// Broadcaster is a Publisher whose sink is to be sent an event about all objects once for each part
-// of its destination; 0 for as it is.
+// Broadcaster is a Publisher whose sink has parts, each of which gets a copy of an event about all
+// objects.
 type Broadcaster interface {
+	// Parts returns how many parts an event has to reach; 0 to send it as it is.
 	Parts(ctx context.Context, e *event.Event) (int, error)
 	// KeepHolds takes over the holds of copies that are settled while others are not, by MessageID.
 	KeepHolds(holds map[string]*publisher.PositionHold)
 }
 
-// passBarrier passes on an entry about all objects, when everything before it is settled, and
-// waits until it is settled itself.
+// passBarrier waits until everything before an entry about all objects is settled, passes the entry
+// on, and waits until it is settled too.
 func (l *Listener) passBarrier(ctx context.Context, e *changelog.Entry) error {
 	if err := l.waitEmpty(ctx); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (l *Listener) passBarrier(ctx context.Context, e *changelog.Entry) error {
 	return l.waitEmpty(ctx)
 }
 
-// countGap counts a gap that the controller could not count, since only the listener knew of it.
+// countGap counts a gap that only the listener knows of.
 func (l *Listener) countGap(e *changelog.Entry) {
 	switch {
 	case e.Kind == changelog.OfDropped:
@@ -186,9 +186,9 @@ func (l *Listener) countGap(e *changelog.Entry) {
 	}
 }
 
-// broadcast repeats an entry about all objects for each part of the sink's destination. It is
-// settled when all copies are: until then it is pending, and after a crash all are sent again, of
-// which the sink recognizes those that it has. of is nil where the sink has no parts.
+// broadcast repeats an entry about all objects for each part of the sink's destination. The entry
+// is pending until all copies are settled. After a crash all are sent again, and the sink
+// recognizes the ones that it has. of is nil where the sink has no parts.
 func (l *Listener) broadcast(
 	ctx context.Context, e *changelog.Entry,
 ) (entries []*changelog.Entry, of *eventCopies, err error) {
@@ -207,8 +207,8 @@ func (l *Listener) broadcast(
 }
 
 // handOver gives the publisher, after Detach, the holds of copies that are settled while others are
-// not. All copies will be added again. After a crash before that, the sink must find those that it
-// has: so the position that is saved may not pass them yet.
+// not. All copies will be added again. After a crash before that, the sink must find the copies
+// that it has, so the saved position may not pass them yet.
 func (l *Listener) handOver() {
 	b, ok := l.cfg.Publisher.(Broadcaster)
 	if !ok {

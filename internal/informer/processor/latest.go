@@ -17,7 +17,7 @@ import (
 // object is needed. It holds back the state of those behind it (changelog.States), so a replay
 // begins there.
 
-// readAheadState says why reading ahead has stopped.
+// readAheadState is why reading ahead has stopped.
 type readAheadState int
 
 const (
@@ -27,10 +27,10 @@ const (
 	atClose                         // nothing will come
 )
 
-// runLatest is run for a listener that is sent the newest states only.
+// runLatest sends the newest states only.
 func (l *Listener) runLatest(ctx context.Context) error {
 	for {
-		settled := l.settled.Load()
+		settled := l.wakeUps.Load()
 		where, err := l.readAhead()
 		if err != nil {
 			return err
@@ -54,7 +54,7 @@ func (l *Listener) runLatest(ctx context.Context) error {
 	}
 }
 
-// readAhead notes what there is in the log now, and settles what that makes needless.
+// readAhead queues the entries that the log has now, and acks those that become needless.
 func (l *Listener) readAhead() (readAheadState, error) {
 	_, end, closed := l.cursor.Next()
 	for {
@@ -81,16 +81,16 @@ func (l *Listener) readAhead() (readAheadState, error) {
 	}
 }
 
-// readBacklog notes what a run before has left.
+// readBacklog queues the entries that an earlier run has left.
 func (l *Listener) readBacklog() readAheadState {
-	where, n, delivered, needless := l.addHeaders(l.leftover)
-	l.leftover = l.leftover[n:]
+	where, n, delivered, needless := l.addHeaders(l.unackedHeaders)
+	l.unackedHeaders = l.unackedHeaders[n:]
 	l.cursor.Ack(delivered)
 	l.ackNeedless(needless)
 	return where
 }
 
-// queueHeader notes what was found; next is behind it. From then on it is pending.
+// queueHeader queues the found entries, and claims them; next is behind them.
 func (l *Listener) queueHeader(found []changelog.Header, next changelog.Position) readAheadState {
 	where, n, delivered, needless := l.addHeaders(found)
 	if n < len(found) {
@@ -102,8 +102,8 @@ func (l *Listener) queueHeader(found []changelog.Header, next changelog.Position
 	return where
 }
 
-// addHeaders notes the first n of what was found, but for what the leader before has delivered, and
-// says why not more.
+// addHeaders queues the first n of the found entries, except for those that the leader before has
+// delivered. where says why it has stopped.
 func (l *Listener) addHeaders(
 	found []changelog.Header,
 ) (where readAheadState, n int, delivered []changelog.Ack, needless []changelog.Position) {
@@ -111,7 +111,7 @@ func (l *Listener) addHeaders(
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for ; n < len(found); n++ {
-		if d.stand.Progress.Delivered != "" && d.has(&found[n]) {
+		if d.standing.Progress.Delivered != "" && d.has(&found[n]) {
 			delivered = append(delivered, changelog.Ack{At: found[n].Position})
 			continue
 		}
@@ -152,14 +152,14 @@ func (l *Listener) ackNeedless(positions []changelog.Position) {
 	l.cursor.Ack(acks)
 }
 
-// DemandReporter is a Publisher that says how many items are of use to it now: *publisher.Publisher.
+// DemandReporter is a Publisher that reports how many items it can use now: *publisher.Publisher.
 type DemandReporter interface {
 	Demand() (items int, changed <-chan struct{})
 }
 
-// demand is how many more events are of use to the publisher. What it has is sent as it is, so
-// while the sink is paused or unavailable the newest states are kept back. When the answer may have
-// changed, the log's waiters are woken.
+// demand returns how many more events the publisher can use. Events that it has are sent as they
+// are. So while the sink is paused or unavailable, the newest states are held back. When the answer
+// may have changed, the listener is woken.
 func (l *Listener) demand(ctx context.Context) int {
 	d, ok := l.cfg.Publisher.(DemandReporter)
 	if !ok {
@@ -173,15 +173,15 @@ func (l *Listener) demand(ctx context.Context) int {
 			case <-ctx.Done():
 			}
 			l.awaiting.Store(false)
-			l.settled.Add(1)
+			l.wakeUps.Add(1)
 			l.cursor.Wake()
 		}()
 	}
 	return items - min(items, l.inFlight())
 }
 
-// sendReady sends what is ready, as far as the window and the demand go, and reports whether there
-// was anything.
+// sendReady sends what is ready, within the window and the demand, and reports whether it sent
+// anything.
 func (l *Listener) sendReady(ctx context.Context) (bool, error) {
 	most := min(readSize, l.demand(ctx))
 	l.mu.Lock()
@@ -216,7 +216,7 @@ func (l *Listener) sendReady(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// fetch reads the changes that events are made of. A first is nil where it is the last.
+// fetch reads the entries that events are made of. A first is nil where it is the last.
 func (l *Listener) fetch(ready []pendingEvent) (firsts, lasts []*changelog.Entry, err error) {
 	firsts, lasts = make([]*changelog.Entry, len(ready)), make([]*changelog.Entry, len(ready))
 	for i := range ready {
@@ -252,30 +252,30 @@ func (l *Listener) latestEvent(p *pendingEvent, first, last *changelog.Entry) ev
 // passNext passes on the next entry, which is about all objects.
 func (l *Listener) passNext(ctx context.Context) error {
 	at, _, _ := l.cursor.Next()
-	left := len(l.leftover) > 0
+	left := len(l.unackedHeaders) > 0
 	if left {
-		at = l.leftover[0].Position
+		at = l.unackedHeaders[0].Position
 	}
 	e, err := l.cursor.Load(at)
 	if err != nil {
 		return err
 	}
 	if left {
-		l.leftover = l.leftover[1:] // it is pending
+		l.unackedHeaders = l.unackedHeaders[1:] // it is pending
 	} else {
 		l.cursor.Claim([]changelog.Header{e.Header()}, at+1)
 	}
 	return l.passBarrier(ctx, e)
 }
 
-// idle reports whether nothing is pending, and nothing is with the publisher.
+// idle reports whether nothing is pending, and the publisher has nothing of this listener.
 func (l *Listener) idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.queue.count == 0 && len(l.free) == len(l.inflights)
 }
 
-// awaitMore waits until something was settled since, or there is more to read.
+// awaitMore waits until the listener was woken since, or there is more to read.
 func (l *Listener) awaitMore(ctx context.Context, where readAheadState, settled uint64) error {
-	return l.cursor.Wait(ctx, where == atEnd, func() bool { return l.settled.Load() != settled })
+	return l.cursor.Wait(ctx, where == atEnd, func() bool { return l.wakeUps.Load() != settled })
 }

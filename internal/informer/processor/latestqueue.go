@@ -10,22 +10,22 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// latestQueue is what is pending for a listener that is sent the newest states only, as client-go's
-// workqueue has it: of each object the events to come, and at most one that is with the publisher.
-// It holds positions in the log and no objects, so large objects cost it nothing. It is guarded by
-// the listener's lock.
+// latestQueue is the pending events of a listener that is sent the newest states only, as
+// client-go's workqueue has it: of each object the events to come, and at most one that the
+// publisher has. It holds positions in the log and no objects, so large objects cost it nothing. It
+// is guarded by the listener's lock.
 type latestQueue struct {
 	// max bounds the pending events. Beyond that the log is read no further ahead.
 	max int
-	// keepFirst keeps the first of changes that collapse, since its old object is that of the
+	// keepFirst keeps the first of the changes that collapse, since its old object is that of the
 	// event.
 	keepFirst bool
 
 	objects map[resource.Key]*pendingObject
 	// with something to send, and nothing with the publisher; first come, first served
-	ready  []*pendingObject
-	count  int  // of pending events, of all objects
-	filled bool // max was reached, and half of it not since
+	ready   []*pendingObject
+	count   int  // of pending events, of all objects
+	wasFull bool // max was reached, and half of it not since
 }
 
 // pendingObject has the pending events of one object.
@@ -35,8 +35,8 @@ type pendingObject struct {
 	busy   bool           // an event is with the publisher
 }
 
-// pendingEvent is one event to come: that of the change at last, in the place of all from first on.
-// Those between the two are settled.
+// pendingEvent is one event to come: the change at last stands for all changes from first on. The
+// changes between the two are settled.
 type pendingEvent struct {
 	object *pendingObject
 	// the same when nothing has collapsed, or nothing of the first is needed
@@ -53,13 +53,11 @@ func newLatestQueue(max int, keepFirst bool) *latestQueue {
 	return &latestQueue{max: max, keepFirst: keepFirst, objects: map[resource.Key]*pendingObject{}}
 }
 
-// queue notes a change and gives the positions of those that are needless by that, the new one
-// perhaps among them.
-//
-// The older states of an object are, when it has changed again or is gone. A delete is not: another
-// object may get the name, and who was sent something of this one, maybe before a crash, has to be
-// sent its end. A Sync is needless beside any change, which says more. What is quarantined is sent
-// each time.
+// queue adds change h and returns the positions that need not be sent any more, perhaps h's own. A
+// change replaces the pending one of its object. Both stay when the pending one is a delete, since
+// consumers must see the end of an object before another takes its name; when it is of another uid;
+// when one is a quarantine; and when the sink may have the pending one already. A Sync gives way to
+// any other change.
 func (q *latestQueue) queue(h *changelog.Header) (needless []changelog.Position) {
 	o := q.object(h.Key)
 	if len(o.events) == 0 {
@@ -83,7 +81,7 @@ func (q *latestQueue) queue(h *changelog.Header) (needless []changelog.Position)
 	return needless
 }
 
-// collapse puts a later change of an object in the place of an earlier one.
+// collapse replaces an earlier change of an object by a later one.
 func (q *latestQueue) collapse(
 	last *pendingEvent, h *changelog.Header,
 ) (needless []changelog.Position) {
@@ -99,7 +97,7 @@ func (q *latestQueue) collapse(
 	return append(needless, before.first)
 }
 
-// object finds one, or makes it.
+// object finds the pending events of an object, or makes them.
 func (q *latestQueue) object(key resource.Key) *pendingObject {
 	o := q.objects[key]
 	if o == nil {
@@ -126,13 +124,13 @@ func (q *latestQueue) push(o *pendingObject, h *changelog.Header) {
 }
 
 // full reports whether no more is to be added: from when max is reached until half of it is sent,
-// since what is read and not added is read again.
+// since headers that are read and not added are read again.
 func (q *latestQueue) full() bool {
-	q.filled = q.count >= q.max || q.filled && q.count > q.max/2
-	return q.filled
+	q.wasFull = q.count >= q.max || q.wasFull && q.count > q.max/2
+	return q.wasFull
 }
 
-// pop removes and returns up to n events to send, of different objects.
+// pop removes and returns up to n events, of different objects.
 func (q *latestQueue) pop(n int) []pendingEvent {
 	n = min(n, len(q.ready))
 	taken := make([]pendingEvent, n)
@@ -148,7 +146,7 @@ func (q *latestQueue) pop(n int) []pendingEvent {
 	return taken
 }
 
-// done notes that the event of an object that was taken is settled.
+// done records that the event that pop returned of an object is settled.
 func (q *latestQueue) done(o *pendingObject) {
 	o.busy = false
 	if len(o.events) > 0 {
@@ -158,7 +156,7 @@ func (q *latestQueue) done(o *pendingObject) {
 	}
 }
 
-// all are the events to come, in no order.
+// all yields the events to come, in no order.
 func (q *latestQueue) all() iter.Seq[*pendingEvent] {
 	return func(yield func(*pendingEvent) bool) {
 		for _, o := range q.objects {

@@ -5,27 +5,88 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer/changelog"
 	"github.com/kubebridge/bridge/internal/metric"
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
 )
+
+// Publisher takes a listener's events, and returns unsettled ones at Detach: *publisher.Publisher.
+type Publisher interface {
+	Add(ctx context.Context, items []*publisher.Item) error
+	// TryAdd takes all items, or none. It never waits.
+	TryAdd(items []*publisher.Item) bool
+	Detach(ctx context.Context, s publisher.Settler) (tried []*publisher.Item)
+}
+
+// Config of a Listener. Zero values mean the documented default.
+type Config struct {
+	// Name of the sink.
+	Name      string
+	Publisher Publisher
+	Maker     *event.Maker
+	// Window bounds the events of this listener that the publisher has at once; default 4,096.
+	Window int
+	// Latest sends only the newest of an object's pending changes. Its old object is the state that
+	// the listener was sent before. Not with changelog.Config's DropOldest.
+	Latest bool
+	// Ahead is how many pending events a listener with Latest remembers: later changes collapse
+	// only when it reads them. Default 16,384.
+	Ahead int
+	// Follows is set where there are other replicas: the listener sends nothing until Lead.
+	Follows bool
+	// Run distinguishes the messages of a listener with Latest from those of an earlier run, which
+	// may have sent unknown states. Default: a random one.
+	Run string
+}
+
+// Env is what the listeners of an informer share.
+type Env struct {
+	// Log has a cursor for each listener.
+	Log     *changelog.Log
+	Indexer *store.Indexer
+	Type    resource.Type
+	// Shard is the share of the objects that this replica knows.
+	Shard resource.Shard
+	// Selection returns the version of the last change of the selected namespaces that the stream
+	// may know of; nil where none are selected.
+	Selection func() resource.Version
+	// SeenSince returns the version since which everything was seen, in an epoch of the server's
+	// history; ok is false during a list, and before the first. It is called with Follows only.
+	SeenSince func() (from resource.Version, epoch int, ok bool)
+	// HoldsEarlierRun reports whether a sink that was unavailable before has events of an earlier
+	// run, and the epoch of the latest of them. It waits until the sink is available. nil: no entry
+	// has AskBroker.
+	HoldsEarlierRun func(ctx context.Context, sink string) (holds bool, epoch int, err error)
+	// Gaps counts the gaps that only a listener knows of, by reason.
+	Gaps   *metric.Counters
+	Logger *slog.Logger
+	// Registerer for metrics; nil for none.
+	Registerer prometheus.Registerer
+}
 
 // Listener makes events of the entries that a cursor reads, and adds them to its publisher.
 type Listener struct {
-	cfg       Config
-	env       Env
-	cursor    *changelog.Cursor
-	collapsed *metric.Counter
-	epochs    int                // added to the epoch of each change; owned by run
-	left      []*changelog.Entry // pending since a run before; owned by run
-	refused   []*changelog.Entry // read by the step, and left to run; owned by both in turns
+	cfg        Config
+	env        Env
+	cursor     *changelog.Cursor
+	collapsed  *metric.Counter
+	epochs     int                // added to the epoch of each change; owned by run
+	unacked    []*changelog.Entry // pending since a run before; owned by run
+	leftByStep []*changelog.Entry // read by the step, and left to run; owned by both in turns
 	// Of a listener with Latest only.
-	leftover []changelog.Header // pending since a run before, not queued yet; owned by run
-	settled  atomic.Uint64      // counts calls of Settle, and what else may let more be sent
-	awaiting atomic.Bool        // a goroutine waits until the publisher's demand changes
+	unackedHeaders []changelog.Header // pending since a run before, not queued yet; owned by run
+	wakeUps        atomic.Uint64      // counts calls of Settle, and what else may let more be sent
+	awaiting       atomic.Bool        // a goroutine waits until the publisher's demand changes
 
 	mu   sync.Mutex
 	cond *sync.Cond // signalled when inflights become free
@@ -34,7 +95,7 @@ type Listener struct {
 	inflights []*inflightEvent
 	free      []*inflightEvent
 	queue     *latestQueue // what was read ahead; nil without Latest
-	following leaderView
+	leader    leaderView
 }
 
 // New makes the n-th listener of an informer's log. It starts nothing.
@@ -43,7 +104,7 @@ func New(cfg Config, env Env, n int) (*Listener, error) {
 	cfg.Run = cmp.Or(cfg.Run, rand.Text()[:8])
 	l := &Listener{cfg: cfg, env: env, cursor: env.Log.Cursor(n)}
 	l.cond = sync.NewCond(&l.mu)
-	l.following.stand.Leads = !cfg.Follows
+	l.leader.standing.Leads = !cfg.Follows
 	var err error
 	if l.epochs, err = env.Indexer.Meta().SinkEpochs(cfg.Name); err != nil {
 		return nil, fmt.Errorf("sink %s: %w", cfg.Name, err)
@@ -62,7 +123,7 @@ func New(cfg Config, env Env, n int) (*Listener, error) {
 	return l, nil
 }
 
-// age is how long ago something was; 0 for never.
+// age returns the time since t; 0 for the zero time.
 func age(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
@@ -74,9 +135,9 @@ func age(t time.Time) time.Duration {
 // before the log can drop anything.
 func (l *Listener) Prepare() (err error) {
 	if l.cfg.Latest {
-		l.leftover, err = l.cursor.LeftHeaders()
+		l.unackedHeaders, err = l.cursor.UnackedHeaders()
 	} else {
-		l.left, err = l.cursor.Left()
+		l.unacked, err = l.cursor.Unacked()
 	}
 	return err
 }
@@ -94,7 +155,7 @@ func (l *Listener) run(ctx context.Context, ended func(error)) {
 	case l.cfg.Latest:
 		ended(l.runLatest(ctx))
 	default:
-		l.runHistory(ctx, ended)
+		l.runEvery(ctx, ended)
 	}
 }
 
@@ -117,7 +178,7 @@ func (l *Listener) Detach(ctx context.Context) {
 	l.handOver()
 }
 
-// Status says what one listener has with its publisher.
+// Status is what one listener has with its publisher.
 type Status struct {
 	Sink     string
 	InFlight int
@@ -144,7 +205,7 @@ func (l *Listener) oldest() time.Time {
 	oldest := l.cursor.Oldest()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if since := l.following.since; !since.IsZero() && (oldest.IsZero() || since.Before(oldest)) {
+	if since := l.leader.since; !since.IsZero() && (oldest.IsZero() || since.Before(oldest)) {
 		oldest = since
 	}
 	if l.queue == nil {

@@ -130,9 +130,9 @@ func (b *bench) Commit() error {
 func (b *bench) append(e *changelog.Entry) {
 	b.version++
 	e.Version = resource.Version(fmt.Sprint(b.version))
-	e.Observed, e.For = time.Now(), b.log.Set(nil)
+	e.Observed, e.For = time.Now(), b.log.ListenersOf(nil)
 	entries := []*changelog.Entry{e}
-	b.log.Place(entries, changelog.Mark{Kind: changelog.Event, Version: e.Version})
+	b.log.Rank(entries, changelog.Mark{Kind: changelog.Event, Version: e.Version})
 	b.log.Append(entries)
 	b.log.Offer()
 }
@@ -152,7 +152,7 @@ func (b *bench) change(op event.Op, name, uid string, size int) {
 func (b *bench) end() {
 	b.t.Helper()
 	last := resource.Version(fmt.Sprint(b.version))
-	b.log.Place(nil, changelog.Mark{Kind: changelog.Bookmark, Version: last})
+	b.log.Rank(nil, changelog.Mark{Kind: changelog.Bookmark, Version: last})
 	b.log.Close()
 	for synctest.Wait(); len(b.holds()) > 0; synctest.Wait() {
 		b.settle(0)

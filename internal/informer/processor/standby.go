@@ -15,12 +15,12 @@ import (
 // replica leads, the listener sends from its cursor on. What the leader before has delivered it
 // acks without sending it: then too only the prefix was acked before.
 
-// leaderView is how a listener stands to the leader.
+// leaderView is what a listener knows of the leader.
 type leaderView struct {
 	// Guarded by Listener.mu.
-	stand standby.Stand
-	since time.Time // when the first entry was observed that the leader has not delivered
-	left  int       // of Listener.left and leftover
+	standing standby.Stand
+	since    time.Time // when the first entry was observed that the leader has not delivered
+	unacked  int       // of Listener.unacked and leftover
 
 	// Owned by run.
 	found     []changelog.Header // read and not claimed, in order
@@ -32,33 +32,34 @@ type leaderView struct {
 // other replicas, Lead is called before Start, and Follow never.
 func (l *Listener) Follow(progress standby.Unit, ended bool) {
 	l.mu.Lock()
-	l.following.stand.Progress, l.following.stand.Ended = progress, ended
+	l.leader.standing.Progress, l.leader.standing.Ended = progress, ended
 	l.mu.Unlock()
 	l.wake()
 }
 
-// Lead has the listener send what the leader before has not delivered, as Follow has said last.
+// Lead makes the listener send everything that the leader before, by the last Follow, has not
+// delivered.
 func (l *Listener) Lead() {
 	l.mu.Lock()
-	l.following.stand.Leads = true
+	l.leader.standing.Leads = true
 	l.mu.Unlock()
 	l.wake()
 }
 
-// wake has the listener look again.
+// wake makes the listener check again.
 func (l *Listener) wake() {
-	l.settled.Add(1)
+	l.wakeUps.Add(1)
 	l.cursor.Wake()
 }
 
-// follow acks what the leader delivers. It reports true when this replica leads, and false when the
+// follow acks what the leader delivers. It returns true when this replica leads, and false when the
 // log has ended and everything is acked.
 func (l *Listener) follow(ctx context.Context) (leads bool, err error) {
 	for {
-		seen := l.settled.Load()
+		seen := l.wakeUps.Load()
 		d := l.delivered()
-		if d.stand.Leads {
-			l.following.found = nil
+		if d.standing.Leads {
+			l.leader.found = nil
 			l.setSince(time.Time{})
 			return true, nil
 		}
@@ -67,7 +68,7 @@ func (l *Listener) follow(ctx context.Context) (leads bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if where == atClose && len(l.left)+len(l.leftover) == 0 {
+		if where == atClose && len(l.unacked)+len(l.unackedHeaders) == 0 {
 			return false, nil
 		}
 		if err := l.awaitMore(ctx, where, seen); err != nil {
@@ -76,11 +77,11 @@ func (l *Listener) follow(ctx context.Context) (leads bool, err error) {
 	}
 }
 
-// ackLeft acks what is pending since a run before, as far as the leader has delivered it.
+// ackLeft acks the entries of an earlier run that the leader has delivered.
 func (l *Listener) ackLeft(d *leaderDelivery) {
-	l.left = l.undelivered(l.left, d)
+	l.unacked = l.undelivered(l.unacked, d)
 	var acks []changelog.Ack
-	l.leftover = slices.DeleteFunc(l.leftover, func(h changelog.Header) bool {
+	l.unackedHeaders = slices.DeleteFunc(l.unackedHeaders, func(h changelog.Header) bool {
 		has := d.has(&h)
 		if has {
 			acks = append(acks, changelog.Ack{At: h.Position})
@@ -92,13 +93,12 @@ func (l *Listener) ackLeft(d *leaderDelivery) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.following.left = len(l.left) + len(l.leftover)
+	l.leader.unacked = len(l.unacked) + len(l.unackedHeaders)
 }
 
-// ackDelivered reads on, and acks what comes, up to the first entry that the leader has not
-// delivered.
+// ackDelivered reads and acks entries up to the first one that the leader has not delivered.
 func (l *Listener) ackDelivered(d *leaderDelivery) (where readAheadState, err error) {
-	f := &l.following
+	f := &l.leader
 	_, end, closed := l.cursor.Next()
 	for {
 		if len(f.found) == 0 {
@@ -125,9 +125,10 @@ func (l *Listener) ackDelivered(d *leaderDelivery) (where readAheadState, err er
 	}
 }
 
-// claimDelivered claims and acks the first of what was found, and reports whether that is all.
+// claimDelivered claims and acks the found entries up to the first one that the leader has not
+// delivered, and reports whether none is left.
 func (l *Listener) claimDelivered(d *leaderDelivery) bool {
-	f := &l.following
+	f := &l.leader
 	d.selection = f.selection
 	var acks []changelog.Ack
 	next := f.next
@@ -149,16 +150,16 @@ func (l *Listener) claimDelivered(d *leaderDelivery) bool {
 func (l *Listener) setSince(observed time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.following.since = observed
+	l.leader.since = observed
 }
 
-// held is how many entries at most the leader has not delivered.
+// held returns how many entries at most the leader has not delivered.
 func (l *Listener) held() int {
 	next, end, _ := l.cursor.Next()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.following.stand.Leads {
+	if l.leader.standing.Leads {
 		return 0
 	}
-	return l.following.left + int(end-next)
+	return l.leader.unacked + int(end-next)
 }

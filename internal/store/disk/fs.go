@@ -19,8 +19,8 @@ type Config struct {
 	// Retry is how long to wait between attempts; default 1 s.
 	Retry time.Duration
 	// Changed is called with the reason when the disk begins to refuse writes, and nil when it has
-	// taken everything that waited. It is called by whoever writes, one call at a time, and must
-	// not write itself. May be nil.
+	// taken everything that waited. It is called by the writing goroutine, one call at a time, and
+	// must not write itself. May be nil.
 	Changed func(why error)
 	// Failed is called when a write fails for another reason than the disk's space: the disk is
 	// broken. It has to end the process; the operation never returns, since Pebble answers such an
@@ -241,9 +241,9 @@ func (f *FS) Stalled() <-chan struct{} {
 	return f.stall.begun
 }
 
-// Compactions runs one compaction of a database at a time, as Pebble does where nothing else is
-// said. Pebble's own scheduler looks ten times a second whether more are allowed meanwhile, also
-// when nothing happens. Here that never changes, so a compaction that waits begins when the one
+// Compactions runs one compaction of a database at a time, as Pebble does by default.
+// Pebble's own scheduler checks ten times a second whether more are allowed meanwhile, even when
+// nothing happens. Here that never changes, so a compaction that waits begins when the one
 // before ends. It is for one database.
 func Compactions() pebble.CompactionScheduler {
 	return pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()

@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -48,7 +45,7 @@ type Options struct {
 	// MemTableBytes is how much is collected in memory before it is sorted to disk; default 4 MiB,
 	// of which there may be two.
 	MemTableBytes uint64
-	// Spans says where a sorted table ends, by the keys of whoever writes them; nil for no limits.
+	// Spans returns where a sorted table ends, by its first key; nil for no limits.
 	Spans func(start []byte) (policy pebble.SpanPolicy, end []byte, err error)
 	// FS replaces the file system, for tests of its faults.
 	FS vfs.FS
@@ -71,7 +68,7 @@ type DB struct {
 	runs   Runs
 	disk   *diskState // nil in memory
 	writes writes
-	fatal  *fatalReporter
+	opener *disk.Opener
 	used   atomic.Uint64 // bytes, when they were last counted
 }
 
@@ -107,11 +104,11 @@ func newDB(o Options) *DB {
 		newMetrics(o.Registerer, func() (free, total uint64, ok bool) { return 0, 0, false })
 	}
 	db := &DB{
-		dir: o.Dir, sync: pebble.NoSync, writes: newWrites(), fatal: newFatal(o.Fatal, log),
+		dir: o.Dir, sync: pebble.NoSync, writes: newWrites(), opener: disk.NewOpener(log, end(o.Fatal, log)),
 	}
 	if o.Dir != "" {
 		db.sync = pebble.Sync
-		db.disk = newDiskState(o, db.fatal)
+		db.disk = newDiskState(o, log, db.opener)
 	}
 	db.runs.db = db
 	return db
@@ -119,7 +116,6 @@ func newDB(o Options) *DB {
 
 // open opens the database.
 func (db *DB) open(o Options, opts *pebble.Options) error {
-	opts.Logger = pebbleLogger{db.fatal.log, db.fatal}
 	if opts.EventListener == nil {
 		opts.EventListener = &pebble.EventListener{DataCorruption: db.damaged}
 	}
@@ -129,8 +125,7 @@ func (db *DB) open(o Options, opts *pebble.Options) error {
 			return err
 		}
 	}
-	open := func() (*pebble.DB, error) { return pebble.Open(cmp.Or(o.Dir, "memory"), opts) }
-	p, err := db.fatal.whileOpening(open)
+	p, err := db.opener.Open(cmp.Or(o.Dir, "memory"), opts)
 	if err != nil {
 		return err
 	}
@@ -188,30 +183,30 @@ func checkDir(dir string) error {
 		return fmt.Errorf("state directory %s %w: it holds other files; choose an empty "+
 			"directory with state.dir", dir, ErrForeign)
 	}
-	lacks, err := disk.LacksManifest(dir, entries)
-	switch {
-	case err != nil:
+	if err := disk.CheckManifest(dir, entries); err != nil {
 		return openError(dir, err)
-	case lacks:
-		return damagedError(dir, "there is data, and no MANIFEST that says which")
 	}
 	return nil
 }
 
+// openError adds the remedy to an error of opening a state directory.
 func openError(dir string, err error) error {
 	switch {
 	case errors.Is(err, ErrDamaged):
 		return err
-	case strings.Contains(err.Error(), "unknown format major version"):
+	case errors.Is(err, disk.ErrNoManifest):
+		return damagedError(dir, err.Error())
+	}
+	switch disk.RefusalOf(err) {
+	case disk.NewerFormat:
 		return newerError(dir, "this one's database does not know its files")
-	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EWOULDBLOCK),
-		strings.Contains(err.Error(), "lock held"):
+	case disk.Locked:
 		return fmt.Errorf("state directory %s %w; stop it, or give this one another directory "+
 			"with state.dir", dir, ErrInUse)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+	case disk.NotWritable:
 		return fmt.Errorf("state directory %s is not writable: %w; make it so, or choose another "+
 			"with state.dir", dir, err)
-	case errors.Is(err, syscall.ENOSPC):
+	case disk.NoSpace:
 		return fmt.Errorf("state directory %s: %w; free space or choose another with state.dir",
 			dir, err)
 	default:

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -61,7 +60,7 @@ func existingError(dir string, err error) error {
 	case errors.Is(known, ErrInUse):
 		return fmt.Errorf("state directory %s %w: stop the bridge that runs with it first", dir,
 			ErrInUse)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+	case disk.RefusalOf(err) == disk.NotWritable:
 		return fmt.Errorf("state directory %s can't be locked, which reading it takes too: %w; "+
 			"do this as the user that the bridge runs as, or with a copy", dir, err)
 	default:

@@ -2,6 +2,7 @@ package statedb
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -36,15 +37,14 @@ type diskState struct {
 	looked time.Time // guarded by mu: when that was checked
 }
 
-func newDiskState(o Options, fatal *fatalReporter) *diskState {
-	log := fatal.log
+func newDiskState(o Options, log *slog.Logger, opener *disk.Opener) *diskState {
 	d := &diskState{inner: cmp.Or(o.FS, vfs.Default), dir: o.Dir, log: log}
 	d.left.Store(-1)
 	d.extent = manifestLength{files: d.inner, dir: o.Dir}
 	d.files = disk.New(d.inner, disk.Config{
 		Changed: d.changed, Synced: d.extent.synced,
 		Failed: func(err error) {
-			fatal.report(fmt.Errorf("state directory %s can't be written: %w; nothing is lost: "+
+			opener.Fail(fmt.Errorf("state directory %s can't be written: %w; nothing is lost: "+
 				"see to the disk, or start with a copy on another", o.Dir, err))
 		},
 	})
@@ -116,7 +116,7 @@ func (db *DB) Room(used int64) bool {
 	return left < 0 || used/shareOfFree <= left
 }
 
-// Look looks at the disk again where there is no Room. While reading waits for space nothing may be
+// Look checks the disk again where there is no Room. While reading waits for space nothing may be
 // committed, so nobody else finds out that space was freed. It costs nothing while there is Room.
 func (db *DB) Look(used int64) {
 	if !db.Room(used) {
@@ -166,65 +166,27 @@ func (db *DB) Health() error {
 // close closes the files beside the database.
 func (d *diskState) close() { d.extent.close() }
 
-// fatalReporter ends the process when Pebble can't continue. Pebble reports that from deep within,
-// with locks held, and must not get control back; so the goroutine stays there, and another one has
-// to end the process.
-type fatalReporter struct {
-	log     *slog.Logger
-	end     func(error)
-	once    sync.Once
-	opening atomic.Bool
-	refused chan error // why the database can't be opened
-}
-
-func newFatal(report func(error), log *slog.Logger) *fatalReporter {
+// end returns the function that ends the process when the database can't continue: report, or one
+// that logs why and exits. Pebble's own messages begin with the name of the database.
+func end(report func(error), log *slog.Logger) func(error) {
 	if report == nil {
 		report = func(err error) {
 			log.Error("the state database can't continue", "err", err)
 			os.Exit(1)
 		}
 	}
-	return &fatalReporter{log: log, end: report, refused: make(chan error, 1)}
-}
-
-// whileOpening returns as an error what is fatal while a database is opened: nothing runs on it
-// yet.
-func (f *fatalReporter) whileOpening(open func() (*pebble.DB, error)) (*pebble.DB, error) {
-	type opened struct {
-		db  *pebble.DB
-		err error
-	}
-	done := make(chan opened, 1)
-	f.opening.Store(true)
-	defer f.opening.Store(false)
-	go func() {
-		db, err := open()
-		done <- opened{db, err}
-	}()
-	select {
-	case o := <-done:
-		return o.db, o.err
-	case err := <-f.refused:
-		return nil, err
-	}
-}
-
-// report ends the process, or the opening of the database.
-func (f *fatalReporter) report(err error) {
-	if f.opening.Load() {
-		select {
-		case f.refused <- err:
-		default: // one reason is enough
+	return func(err error) {
+		if _, ok := errors.AsType[*disk.FatalError](err); ok {
+			err = fmt.Errorf("state database: %w", err)
 		}
-		return
+		report(err)
 	}
-	f.once.Do(func() { f.end(err) })
 }
 
-// damaged is called when a file is not as it was written, whoever reads it.
+// damaged is called when any read finds a file that is not as it was written.
 func (db *DB) damaged(info pebble.DataCorruptionInfo) {
 	what, _, _ := strings.Cut(fmt.Sprint(info.Details), "\n")
-	db.fatal.report(damagedError(db.dir, fmt.Sprintf("%s: %s", path.Base(info.Path), what)))
+	db.opener.Fail(damagedError(db.dir, fmt.Sprintf("%s: %s", path.Base(info.Path), what)))
 }
 
 // damagedError adds what can be done about damage.
@@ -233,46 +195,6 @@ func damagedError(dir, what string) error {
 		"or move it away to start with a new snapshot", dir, ErrDamaged, strings.TrimPrefix(what,
 		"state database: "))
 }
-
-// pebbleLogger passes Pebble's messages on. Its many Infof are useful to a debugger only.
-type pebbleLogger struct {
-	log   *slog.Logger
-	fatal *fatalReporter
-}
-
-func (l pebbleLogger) Infof(format string, args ...any) {
-	l.log.Debug("pebble", "message", fmt.Sprintf(format, args...))
-}
-
-func (l pebbleLogger) Errorf(format string, args ...any) {
-	l.log.Error("pebble", "message", fmt.Sprintf(format, args...))
-}
-
-// Fatalf is called when Pebble's log or its list of files can't be written. There is nothing to
-// save: what is settled is on disk.
-func (l pebbleLogger) Fatalf(format string, args ...any) {
-	err := &fatalError{message: fmt.Sprintf(format, args...)}
-	for _, arg := range args {
-		if cause, ok := arg.(error); ok {
-			err.cause = cause
-		}
-	}
-	l.fatal.report(err)
-	select {}
-}
-
-// fatalError is a message of Pebble's with its cause.
-type fatalError struct {
-	message string
-	cause   error
-}
-
-func (e *fatalError) Error() string {
-	first, _, _ := strings.Cut(e.message, "\n")
-	return "state database: " + first
-}
-
-func (e *fatalError) Unwrap() error { return e.cause }
 
 type metrics struct {
 	unavailableNow *prometheus.GaugeVec

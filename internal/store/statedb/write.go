@@ -142,7 +142,7 @@ func (db *DB) guard(op func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("state database: %v", r)
-			db.fatal.report(err)
+			db.opener.Fail(err)
 		}
 	}()
 	return op()
@@ -196,7 +196,7 @@ func (db *DB) shut() error {
 	}
 }
 
-// Wrap says of an error of Pebble's that it is the state database's; nil stays nil.
+// Wrap marks an error of Pebble's as the state database's; nil stays nil.
 func Wrap(err error) error {
 	if err == nil {
 		return nil
