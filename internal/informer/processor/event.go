@@ -163,8 +163,8 @@ func (l *Listener) unsent(entries []*changelog.Entry) []*changelog.Entry {
 	return l.undelivered(entries, &d)
 }
 
-// changeOf returns what an entry says of versions: that of the delta. An inferred delete has the version
-// of the object's last state, which may have been delivered long ago.
+// changeOf returns what an entry says of versions: that of the delta. An inferred delete has the
+// version of the object's last state, which may have been delivered long ago.
 func changeOf(h *changelog.Header, selection resource.Version) standby.Change {
 	c := standby.Change{Version: h.DeltaVersion, Epoch: h.Epoch, OfList: h.OfList, Selection: selection}
 	switch h.Kind {
