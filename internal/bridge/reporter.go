@@ -154,7 +154,7 @@ func (w *reporter) addUnit(
 // addPosition adds the position of a sink's log that all units allow.
 func (w *reporter) addPosition(p *standby.Progress, out *sinkRunner, step *positionStep) {
 	h := w.positionsOf(out.key)
-	h.add(step)
+	h.addStep(step)
 	position := h.covered(time.Now(), func(unit string, f *informer.Frontier) bool {
 		_, runs := p.Units[unit]
 		return !runs || w.deliveries[unit].Covers(f, out.key) // one that has ended was delivered
@@ -188,7 +188,7 @@ func (w *reporter) positionsOf(key string) *pastPositions {
 	h := w.positions[key]
 	if h == nil {
 		h = &pastPositions{}
-		h.add(&positionStep{time: time.Now(), position: w.replica.inherited(key)})
+		h.addStep(&positionStep{time: time.Now(), position: w.replica.inherited(key)})
 		w.positions[key] = h
 	}
 	return h
@@ -222,7 +222,7 @@ const positionDelay = 3 * time.Second
 // topic; with more, every other one is dropped. Each may have 64 KiB and more.
 const maxPositions = 16
 
-func (h *pastPositions) add(s *positionStep) {
+func (h *pastPositions) addStep(s *positionStep) {
 	if s.position == nil {
 		return
 	}

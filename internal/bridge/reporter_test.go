@@ -24,7 +24,7 @@ func TestPositionHistory(t *testing.T) {
 	t.Run("the newest that is old enough", func(t *testing.T) {
 		var h pastPositions
 		for second := range 10 {
-			h.add(&positionStep{time: at(second), position: []byte{byte(second)}})
+			h.addStep(&positionStep{time: at(second), position: []byte{byte(second)}})
 		}
 		want(t, h.covered(at(9), never), 6) // none needs anything
 	})
@@ -35,7 +35,7 @@ func TestPositionHistory(t *testing.T) {
 			if second == 4 {
 				s.needs = needs
 			}
-			h.add(s)
+			h.addStep(s)
 		}
 		want(t, h.covered(at(9), never), 3)
 		want(t, h.covered(at(9), covers), 6)
@@ -43,7 +43,7 @@ func TestPositionHistory(t *testing.T) {
 	t.Run("the oldest stays, and some of the others, while nothing is covered", func(t *testing.T) {
 		var h pastPositions
 		for second := range 200 {
-			h.add(&positionStep{time: at(second), position: []byte{byte(second)}, needs: needs})
+			h.addStep(&positionStep{time: at(second), position: []byte{byte(second)}, needs: needs})
 			want(t, h.covered(at(second), never), 0)
 		}
 		if n := len(h.steps); n > maxPositions {
@@ -57,7 +57,7 @@ func TestPositionHistory(t *testing.T) {
 	})
 	t.Run("none without any", func(t *testing.T) {
 		var h pastPositions
-		h.add(&positionStep{time: began})
+		h.addStep(&positionStep{time: began})
 		if position := h.covered(at(9), covers); position != nil {
 			t.Errorf("position %d", position)
 		}

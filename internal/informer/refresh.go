@@ -155,7 +155,7 @@ func (r *refreshPass) run(ctx context.Context) error {
 func (r *refreshPass) byPages(ctx context.Context) error {
 	for token := ""; ; {
 		err := r.request(ctx, func() error {
-			next, unread, err := r.informer.reflector.ReadPage(ctx, token, r.add)
+			next, unread, err := r.informer.reflector.ReadPage(ctx, token, r.keepStale)
 			r.unread += unread
 			if err == nil {
 				token = next
@@ -176,7 +176,7 @@ func (r *refreshPass) byName(ctx context.Context) error {
 		}
 		for _, key := range keys {
 			err := r.request(ctx, func() error {
-				unread, err := r.informer.reflector.ReadObject(ctx, key, r.add)
+				unread, err := r.informer.reflector.ReadObject(ctx, key, r.keepStale)
 				r.unread += unread
 				return err
 			})
@@ -218,8 +218,8 @@ func (r *refreshPass) request(ctx context.Context, send func() error) error {
 	}
 }
 
-// add keeps an object whose body is stale, until it is written.
-func (r *refreshPass) add(obj *resource.Object) error {
+// keepStale keeps an object whose body is stale, until it is written.
+func (r *refreshPass) keepStale(obj *resource.Object) error {
 	key := obj.Key()
 	isStale, err := r.informer.indexer.StaleBodies().Has(key)
 	if err != nil || !isStale {

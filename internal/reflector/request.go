@@ -126,7 +126,7 @@ func (r *Reflector) getFrom(
 		errDeadline)}
 	u := *from
 	u.RawQuery = query.Encode()
-	if err := r.do(ctx, s, &u); err != nil {
+	if err := r.send(ctx, s, &u); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func after(d time.Duration, cancel context.CancelCauseFunc, cause error) *time.T
 	return t
 }
 
-func (r *Reflector) do(ctx context.Context, s *stream, u *url.URL) error {
+func (r *Reflector) send(ctx context.Context, s *stream, u *url.URL) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return err

@@ -52,7 +52,7 @@ func newAnnouncer(env *Env) *announcer {
 	return a
 }
 
-func (h *heldChanges) add(changes []*changelog.Entry, news []store.Announcement) {
+func (h *heldChanges) hold(changes []*changelog.Entry, news []store.Announcement) {
 	for i := range news {
 		h.keys[news[i].Key] = struct{}{}
 	}
@@ -80,7 +80,7 @@ func (a *announcer) append(
 		a.log.Append(changes)
 		return nil
 	}
-	a.next.add(changes, news)
+	a.next.hold(changes, news)
 	if a.busy {
 		a.passLocked(&a.next)
 		return a.waitLocked(ctx, func() bool { return a.now.bytes+a.next.bytes <= decidedBytes })

@@ -74,22 +74,22 @@ func Decide(buf []Decision, d *deltafifo.Delta, k *KnownState, l *List) []Decisi
 	switch d.Type {
 	case deltafifo.Added, deltafifo.Updated:
 		if !k.Found || !covers(k.Record, d.Object.Version) {
-			x.watched()
+			x.decideWatched()
 		}
 	case deltafifo.Replaced:
-		x.replaced()
+		x.decideReplaced()
 	case deltafifo.Deleted:
 		if d.FinalStateUnknown {
-			x.missing()
+			x.decideMissing()
 		} else {
-			x.deleted()
+			x.decideDeleted()
 		}
 	case deltafifo.Unselected:
-		x.unselected()
+		x.decideUnselected()
 	case deltafifo.Skipped:
-		x.skipped()
+		x.decideSkipped()
 	case deltafifo.Sync:
-		x.sync()
+		x.decideSync()
 	default: // a mark
 	}
 	return x.out
@@ -134,12 +134,12 @@ func covers(known store.Record, version resource.Version) bool {
 	return version == known.Version || version.NotNewer(known.Version)
 }
 
-// exists decides an object that exists and was not known in this version: Added, or Updated, or the
-// delete of another object of that name and then Added.
-func (x *decider) exists(alive bool) {
+// decideExisting decides an object that exists and was not known in this version: Added, or
+// Updated, or the delete of another object of that name and then Added.
+func (x *decider) decideExisting(alive bool) {
 	known := x.known.Record
 	if alive && known.UID != x.Object.UID {
-		x.gone(known, FromState, x.beforeThis(), x.causeOfEnd())
+		x.addDelete(known, FromState, x.beforeThis(), x.causeOfEnd())
 		alive = false
 	}
 	c := x.change(event.Added)
@@ -155,25 +155,25 @@ func (x *decider) exists(alive bool) {
 	x.add(c)
 }
 
-// watched decides an object that the watch reports.
-func (x *decider) watched() {
+// decideWatched decides an object that the watch reports.
+func (x *decider) decideWatched() {
 	if before := x.unmetBefore(); len(before) > 0 {
-		x.succeeds(before)
+		x.decideSuccessor(before)
 	} else {
-		x.exists(x.known.alive())
+		x.decideExisting(x.known.alive())
 	}
 }
 
-// replaced decides an item of a list.
-func (x *decider) replaced() {
+// decideReplaced decides an item of a list.
+func (x *decider) decideReplaced() {
 	if before := x.leftBefore(x.Object.UID, x.Object.Version); len(before) > 0 {
-		x.succeeds(before)
+		x.decideSuccessor(before)
 	} else if x.returns() {
-		x.exists(false)
+		x.decideExisting(false)
 	} else if x.unchanged() {
-		x.covered()
+		x.decideCovered()
 	} else {
-		x.exists(x.known.alive())
+		x.decideExisting(x.known.alive())
 	}
 }
 
@@ -199,9 +199,10 @@ func (x *decider) unchanged() bool {
 	return covers(*known, x.Object.Version)
 }
 
-// covered decides an item of a list that is known already. It is published when the first list
-// publishes every object, in the known state: the list may be from an API server that is behind.
-func (x *decider) covered() {
+// decideCovered decides an item of a list that is known already. It is published when the first
+// list publishes every object, in the known state: the list may be from an API server that is
+// behind.
+func (x *decider) decideCovered() {
 	if x.list.Round == 0 || !x.list.Initial() || !x.known.alive() {
 		return
 	}
@@ -215,9 +216,10 @@ func (x *decider) covered() {
 	x.add(c)
 }
 
-// succeeds decides an object that exists where others were announced under its name that are gone.
-// Consumers that were sent their Added have dropped the object before, so this one comes as new.
-func (x *decider) succeeds(before []store.Record) {
+// decideSuccessor decides an object that exists where others were announced under its name that are
+// gone. Consumers that were sent their Added have dropped the object before, so this one comes as
+// new.
+func (x *decider) decideSuccessor(before []store.Record) {
 	known := &x.known.Record
 	asOf := x.beforeThis()
 	// One that is still there has not died, whatever its name saw. After a rewind it may have, and
@@ -226,15 +228,15 @@ func (x *decider) succeeds(before []store.Record) {
 		before = slices.DeleteFunc(before, func(r store.Record) bool {
 			return r.UID == known.UID // it had come again
 		})
-		x.gone(*known, FromState, x.beforeNext(before, asOf), x.causeOfEnd())
+		x.addDelete(*known, FromState, x.beforeNext(before, asOf), x.causeOfEnd())
 	}
-	x.left(before, asOf, x.causeOfEnd())
-	x.exists(false)
+	x.addLeftDeletes(before, asOf, x.causeOfEnd())
+	x.decideExisting(false)
 }
 
-// sync decides a resync or a snapshot of an object. A change that was decided since is newer: only
-// a snapshot comes behind it.
-func (x *decider) sync() {
+// decideSync decides a resync or a snapshot of an object. A change that was decided since is newer:
+// only a snapshot comes behind it.
+func (x *decider) decideSync() {
 	if known := &x.known.Record; x.known.alive() && (x.Snapshot || !x.known.Changed) {
 		x.add(Decision{Origin: FromState, Change: event.Change{
 			Op: event.Synced, UID: known.UID, Version: known.Version, Initial: x.Snapshot,
@@ -243,8 +245,8 @@ func (x *decider) sync() {
 	}
 }
 
-// deleted decides a delete that the API server reports.
-func (x *decider) deleted() {
+// decideDeleted decides a delete that the API server reports.
+func (x *decider) decideDeleted() {
 	if x.known.Found && coversDelete(x.known.Record, x.Object) {
 		return
 	}
@@ -254,9 +256,9 @@ func (x *decider) deleted() {
 	if known := x.known.Record; x.known.alive() && known.UID == x.Object.UID {
 		c.Before = known.Version
 	} else if x.known.alive() {
-		x.gone(known, FromState, x.beforeNext(before, asOf), x.causeOfEnd())
+		x.addDelete(known, FromState, x.beforeNext(before, asOf), x.causeOfEnd())
 	}
-	x.left(before, asOf, x.causeOfEnd())
+	x.addLeftDeletes(before, asOf, x.causeOfEnd())
 	x.add(c)
 }
 
@@ -270,39 +272,39 @@ func coversDelete(known store.Record, last *resource.Object) bool {
 	return covers(known, last.Version)
 }
 
-// missing decides an object that a list does not hold.
-func (x *decider) missing() {
+// decideMissing decides an object that a list does not hold.
+func (x *decider) decideMissing() {
 	cause, before := x.causeOfMissing(), x.leftBefore("", x.Version)
 	if x.known.alive() {
-		x.gone(x.known.Record, FromState, x.beforeNext(before, x.Version), cause)
+		x.addDelete(x.known.Record, FromState, x.beforeNext(before, x.Version), cause)
 	}
-	x.left(before, x.Version, cause)
+	x.addLeftDeletes(before, x.Version, cause)
 }
 
-// skipped decides an item of a list that can't be understood: its object exists in an unknown
+// decideSkipped decides an item of a list that can't be understood: its object exists in an unknown
 // state, and other objects of its name are gone.
-func (x *decider) skipped() {
+func (x *decider) decideSkipped() {
 	of := x.Skipped
 	if of.Key == "" || of.UID == "" {
 		return
 	}
 	if known := x.known.Record; x.known.alive() && known.UID != of.UID {
-		x.gone(known, FromState, x.beforeThis(), x.causeOfEnd())
+		x.addDelete(known, FromState, x.beforeThis(), x.causeOfEnd())
 	}
-	x.left(x.leftBefore(of.UID, of.Version), x.beforeThis(), x.causeOfEnd())
+	x.addLeftDeletes(x.leftBefore(of.UID, of.Version), x.beforeThis(), x.causeOfEnd())
 }
 
-// unselected decides an object that is not selected. A selected one has left, unless it is gone, or
-// another has its name. An unknown object was never reported, and is not reported.
-func (x *decider) unselected() {
+// decideUnselected decides an object that is not selected. A selected one has left, unless it is
+// gone, or another has its name. An unknown object was never reported, and is not reported.
+func (x *decider) decideUnselected() {
 	if x.known.alive() {
 		if outdated(x.Delta, x.known, x.list) {
 			return
 		}
-		x.leaves(x.known.Record, FromState)
+		x.addLeaving(x.known.Record, FromState)
 	}
 	for _, was := range x.leftBefore("", x.Object.Version) {
-		x.leaves(was, FromAnnouncement)
+		x.addLeaving(was, FromAnnouncement)
 	}
 }
 
@@ -315,11 +317,12 @@ func outdated(d *deltafifo.Delta, k *KnownState, l *List) bool {
 	return !l.Rewound() && k.Record.Version.Newer(d.Object.Version)
 }
 
-// leaves decides an object that was selected and is not any more, as the API server does where it
-// selects. The event has the version with which the object left, if the object is still the same.
-func (x *decider) leaves(was store.Record, last StateOrigin) {
+// addLeaving decides an object that was selected and is not any more, as the API server does where
+// it selects. The event has the version with which the object left, if the object is still the
+// same.
+func (x *decider) addLeaving(was store.Record, last StateOrigin) {
 	if was.UID != x.Object.UID {
-		x.gone(was, last, x.beforeThis(), event.CauseDeleted)
+		x.addDelete(was, last, x.beforeThis(), event.CauseDeleted)
 		return
 	}
 	c := Decision{Origin: last, Change: event.Change{
@@ -333,11 +336,12 @@ func (x *decider) leaves(was store.Record, last StateOrigin) {
 	x.add(c)
 }
 
-// gone decides the inferred delete of an object. Its tombstone and its sequence have the version as
-// of which the object is gone; its resourceversion is that of the last known state. Before a crash
-// the object may have been sent in a later version, but in none as late as a list that lacks it, or
-// as the first version of another object of its name. After a rewind no version from before counts.
-func (x *decider) gone(was store.Record, last StateOrigin, asOf resource.Version, cause string) {
+// addDelete decides the inferred delete of an object. Its tombstone and its sequence have the
+// version as of which the object is gone; its resourceversion is that of the last known state.
+// Before a crash the object may have been sent in a later version, but in none as late as a list
+// that lacks it, or as the first version of another object of its name. After a rewind no version
+// from before counts.
+func (x *decider) addDelete(was store.Record, last StateOrigin, asOf resource.Version, cause string) {
 	if asOf == "" || !x.list.Rewound() && !asOf.Newer(was.Version) {
 		asOf = was.Version
 	}
@@ -354,11 +358,11 @@ func (x *decider) gone(was store.Record, last StateOrigin, asOf resource.Version
 	x.add(c)
 }
 
-// left decides the inferred deletes of objects that were announced and never settled. asOf is that
-// of the last of them.
-func (x *decider) left(left []store.Record, asOf resource.Version, cause string) {
+// addLeftDeletes decides the inferred deletes of objects that were announced and never settled.
+// asOf is that of the last of them.
+func (x *decider) addLeftDeletes(left []store.Record, asOf resource.Version, cause string) {
 	for i, was := range left {
-		x.gone(was, FromAnnouncement, x.beforeNext(left[i+1:], asOf), cause)
+		x.addDelete(was, FromAnnouncement, x.beforeNext(left[i+1:], asOf), cause)
 	}
 }
 

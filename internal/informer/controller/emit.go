@@ -83,7 +83,7 @@ func (c *Controller) overlay(ch *changelog.Entry) {
 // quarantined reports data of the API server that can't be understood. Until that is settled the
 // watermark stays before it, so that after a crash it comes, and is reported, again.
 func (c *Controller) quarantined(d *deltafifo.Delta) error {
-	if err := c.missed(d.Unreadable.Key); err != nil {
+	if err := c.markUnread(d.Unreadable.Key); err != nil {
 		return err
 	}
 	ch := c.newChange(event.Change{Op: event.Quarantined, Key: d.Unreadable.Key})

@@ -70,9 +70,9 @@ func isFirst(obj *resource.Object) bool {
 	return err == nil && obj.Writes.Time().Sub(created).Abs() <= time.Second
 }
 
-// missed records that a version of an object can't be read. The next version has no manager then,
-// since its managedFields include this version's writer.
-func (c *Controller) missed(key resource.Key) error {
+// markUnread records that a version of an object can't be read. The next version has no manager
+// then, since its managedFields include this version's writer.
+func (c *Controller) markUnread(key resource.Key) error {
 	if key == "" {
 		return nil
 	}
