@@ -87,8 +87,8 @@ func TestReference(t *testing.T) {
 // of sinks below ../internal/sinks.
 var sections = []string{".", "../internal/sinks"}
 
-// comments maps the name of a type with that of its package, as reflect has it, and "Type.Field", to
-// their comments in the source.
+// comments maps the name of a type with that of its package, as reflect has it, and "Type.Field",
+// to their comments in the source.
 func comments(t *testing.T) map[string]string {
 	t.Helper()
 	below, err := filepath.Glob("../internal/sinks/*")

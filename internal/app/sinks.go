@@ -33,7 +33,7 @@ func newFeeds(c *config.Config) *feeds {
 	return f
 }
 
-// addTo tells a sink what feeds it.
+// addTo adds what feeds a sink.
 func (f *feeds) addTo(env *sinks.Env, sink string) {
 	env.Owners = &f.owners
 	env.Informers = func() (names []string) {

@@ -6,9 +6,9 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
-// ReadBacker is a Sink that can read back what it has stored. After a crash its broker holds messages
-// that no checkpoint knows of yet; they are found there and not sent again. A sink that can't read
-// back (core NATS, stdout) is simply no Recaller.
+// ReadBacker is a Sink that can read back what it has stored. After a crash its broker holds
+// messages that no checkpoint knows of yet; they are found there and not sent again. A sink that
+// can't read back (core NATS, stdout) is simply no Recaller.
 //
 // The publisher asks for a Position every few hundred milliseconds and lets the checkpoint save one
 // behind which everything lies that was sent and is not in the checkpoint too. After a start it
@@ -40,12 +40,12 @@ type Trace struct {
 	PartitionKey string
 }
 
-// EarlierRunFinder is a Sink that can look whether its broker holds events of an earlier run, of which
-// the state directory may know nothing: it was lost.
+// EarlierRunFinder is a Sink that can look whether its broker holds events of an earlier run, of
+// which the state directory may know nothing: it was lost.
 type EarlierRunFinder interface {
-	// FindEarlierRun takes a look, at the last few messages, where events of the kind of about go, an
-	// event about an informer; ours reports whether a message is one of those. It is called between
-	// Open and Close, concurrently with everything else, and never makes anything. That nothing is
-	// found does not mean that nothing is there.
+	// FindEarlierRun takes a look, at the last few messages, where events of the kind of about go,
+	// an event about an informer; ours reports whether a message is one of those. It is called
+	// between Open and Close, concurrently with everything else, and never makes anything. That
+	// nothing is found does not mean that nothing is there.
 	FindEarlierRun(ctx context.Context, about *event.Event, ours func(Trace) bool) (bool, error)
 }

@@ -46,8 +46,8 @@ type Remote interface {
 	Target() []string
 	// Protection is the least that the keys ensure.
 	Protection() Protection
-	// ReadOnce returns the files that New reads, and that nobody reads again: what they hold is part
-	// of the configuration. "" is none.
+	// ReadOnce returns the files that New reads, and that nobody reads again: what they hold is
+	// part of the configuration. "" is none.
 	ReadOnce() []string
 	// Templates returns the templates of subjects, topics and streams.
 	Templates() []Template
@@ -60,7 +60,8 @@ type Filler interface {
 	Fill(path string, origins settings.Origins)
 }
 
-// OwnEncoder is a Section of a sink with one form of events, where the key `encoding` has no effect.
+// OwnEncoder is a Section of a sink with one form of events, where the key `encoding` has no
+// effect.
 type OwnEncoder interface {
 	// OwnEncoding names the sink, and says why.
 	OwnEncoding() string

@@ -22,8 +22,8 @@ const clockSkew = 5 * time.Minute
 // partitions that do not answer, all together.
 const leaderTimeout = 15 * time.Second
 
-// ReadBack implements sinks.Recaller: it reads the partitions from the saved offsets on. Without the
-// right to read, it warns and recalls nothing. A partition without a leader delays nothing: its
+// ReadBack implements sinks.Recaller: it reads the partitions from the saved offsets on. Without
+// the right to read, it warns and recalls nothing. A partition without a leader delays nothing: its
 // lane reads it before its first batch.
 func (s *Sink) ReadBack(ctx context.Context, from []byte, found func(messageID string)) error {
 	if from == nil {
@@ -69,9 +69,9 @@ func (s *Sink) readBackNew(ctx context.Context, name string, deadline time.Time)
 	return err
 }
 
-// readBackTopic reads a topic's partitions from the given places on, and the others from the time of
-// the position on. For each given place it returns where the lane resumes; the place itself where
-// it could not be read yet.
+// readBackTopic reads a topic's partitions from the given places on, and the others from the time
+// of the position on. For each given place it returns where the lane resumes; the place itself
+// where it could not be read yet.
 func (s *Sink) readBackTopic(
 	ctx context.Context, name string, places []place, deadline time.Time,
 ) ([]place, error) {
@@ -103,8 +103,8 @@ func (s *Sink) readBackTopic(
 	return resume, nil
 }
 
-// readBackPartition reads a partition from a place on, through a lane that is not in use. It gives up
-// at the deadline when the partition does not answer.
+// readBackPartition reads a partition from a place on, through a lane that is not in use. It gives
+// up at the deadline when the partition does not answer.
 func (s *Sink) readBackPartition(
 	ctx context.Context, l *lane, from place, deadline time.Time,
 ) (place, error) {

@@ -176,7 +176,8 @@ func (w *batchWriter) truncate(to savepoint) {
 		to.maxTime
 }
 
-// appendRecord appends a record. A nil key or value is a null; headers are already encoded, count of them.
+// appendRecord appends a record. A nil key or value is a null; headers are already encoded, count
+// of them.
 func (w *batchWriter) appendRecord(
 	at time.Time, key *string, value []byte, headers []byte, headerCount int,
 ) {
@@ -295,8 +296,8 @@ func varintSize(v int64) int {
 	return size
 }
 
-// lastEncoded is the batch that Fits has made last: Publish sends the same event next, and compressing a
-// large one takes most of its time. It is one batch, and no more than a topic takes.
+// lastEncoded is the batch that Fits has made last: Publish sends the same event next, and
+// compressing a large one takes most of its time. It is one batch, and no more than a topic takes.
 type lastEncoded struct {
 	mu    sync.Mutex
 	of    eventBytes

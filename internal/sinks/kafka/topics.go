@@ -26,8 +26,8 @@ type topic struct {
 	partitions int
 }
 
-// missingTopics remembers for a moment that a topic does not exist, so that its events do not each look
-// it up.
+// missingTopics remembers for a moment that a topic does not exist, so that its events do not each
+// look it up.
 type missingTopics struct {
 	until time.Time
 	err   error

@@ -196,10 +196,10 @@ type Options struct {
 	// Common has the sink's name. It distinguishes the sink's dead letters and its fence from those
 	// of other sinks that share a stream with it.
 	sinks.Common
-	// Env has the informers of the sink, and Owners. Two sinks that get events of one informer can't
-	// share a stream: the server would drop the second one's as duplicates. Open refuses such a
-	// sink, except with Mode Core and with Manage Off. The fence is used only with JetStream, and a
-	// stream that is managed or verified.
+	// Env has the informers of the sink, and Owners. Two sinks that get events of one informer
+	// can't share a stream: the server would drop the second one's as duplicates. Open refuses such
+	// a sink, except with Mode Core and with Manage Off. The fence is used only with JetStream, and
+	// a stream that is managed or verified.
 	sinks.Env
 	// Client is the name of the connection, as the server's monitoring shows it. Default "bridge".
 	Client string

@@ -25,8 +25,8 @@ import (
 // maxNewest bounds how many keys are remembered, as the publisher bounds the ids that it remembers.
 const maxNewest = 1 << 20
 
-// savedSequences has the sequence attribute of what an earlier process has put under a key behind its last
-// checkpoint. What came before it is sent again by this process, and must not replace it.
+// savedSequences has the sequence attribute of what an earlier process has put under a key behind
+// its last checkpoint. What came before it is sent again by this process, and must not replace it.
 type savedSequences struct {
 	mu    sync.Mutex
 	byKey map[string]string // guarded by mu, by subject

@@ -45,9 +45,9 @@ type Config struct {
 	StoreDir string
 	// Token gives the token that clients must send. Run calls it once. nil: everybody is admitted.
 	Token func() (string, error)
-	// IsOwnUser reports whether the process at the other end of a connection on this machine has the
-	// user of this process. Who connects to a loopback address so is admitted without the token.
-	// nil in a pod, where others have the same user.
+	// IsOwnUser reports whether the process at the other end of a connection on this machine has
+	// the user of this process. Who connects to a loopback address so is admitted without the
+	// token. nil in a pod, where others have the same user.
 	IsOwnUser func(remote, local net.Addr) bool
 	// Log gets the server's notices as Debug, its warnings and errors as Warn. Default: nothing is
 	// logged.
