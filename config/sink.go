@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/file"
 	"github.com/kubebridge/bridge/internal/sinks/history"
 	"github.com/kubebridge/bridge/internal/sinks/http"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
@@ -32,6 +33,8 @@ type Sink struct {
 	History *history.Config `yaml:"history"`
 	// Stdout prints a line per event on standard output; for a look, and for pipes.
 	Stdout *stdout.Config `yaml:"stdout"`
+	// File appends a line per event to a file, and rotates it.
+	File *file.Config `yaml:"file"`
 	// RateLimit bounds how many events and bytes per second are sent.
 	RateLimit RateLimit `yaml:"rateLimit"`
 	// Retry is the backoff between attempts for an event, and between attempts to connect.
@@ -42,9 +45,9 @@ type Sink struct {
 	Encoding string `yaml:"encoding" default:"binary" oneof:"binary structured"`
 	// ReadBack makes the bridge read back, after a crash, what the broker holds since the last
 	// checkpoint, so that nothing is sent a second time. It needs the right to read what it writes.
-	// `false`: those events are sent again, with the same ids. Has no effect with sinks that can't be
-	// read back, such as core NATS, `http` and `stdout`, nor with `history`, which stores each event
-	// once.
+	// `false`: those events are sent again, with the same ids. Has no effect with sinks that can't
+	// be read back, such as core NATS, `http` and `stdout`, nor with `history`, which stores each
+	// event once.
 	ReadBack bool `yaml:"readBack" default:"true"`
 	// MaxInFlightBytes bounds the events in flight: those that the sink's client has, and the
 	// broker has not acknowledged yet.
