@@ -45,7 +45,7 @@ func RecordPanic(batch []byte) error {
 	if err != nil {
 		return err
 	}
-	return p.batches[0].each(0, func(*record) { panic("a bug") })
+	return p.batches[0].each(0, func(*Record) { panic("a bug") })
 }
 
 // ReadLog gives the ids of a log's part that look like a sink's own, and the offset behind it.
@@ -56,7 +56,7 @@ func ReadLog(data []byte, from int64) (ids []string, next int64) {
 		if b.isForeign() {
 			continue
 		}
-		_ = b.each(from, func(r *record) {
+		_ = b.each(from, func(r *Record) {
 			if id := s.messageID(r); id != "" {
 				ids = append(ids, id)
 			}
