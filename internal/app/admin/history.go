@@ -12,8 +12,8 @@ import (
 // Historian answers questions about the past. Its method may be called concurrently.
 type Historian interface {
 	// Ask answers a question ("versions") with a value that encodes as JSON, or with an
-	// iter.Seq2[any, error]: an answer of any length, one JSON document a line, which an error ends.
-	// An error that has a method HTTPStatus says how the request is answered.
+	// iter.Seq2[any, error]: an answer of any length, one JSON document a line, which an error
+	// ends. An error that has a method HTTPStatus says how the request is answered.
 	Ask(ctx context.Context, question string, q url.Values) (any, error)
 }
 

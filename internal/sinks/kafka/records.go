@@ -145,7 +145,8 @@ func (b *logBatch) each(from int64, yield func(*Record)) error {
 	})
 }
 
-// read yields the records of the batch while yield returns true. Each is valid during the call only.
+// read yields the records of the batch while yield returns true. Each is valid during the call
+// only.
 func (b *logBatch) read(bounds recordBounds, yield func(*Record) bool) (err error) {
 	defer recoverMalformed(&err)
 	in, err := b.open(bounds.records)
@@ -213,8 +214,8 @@ func (r *recordReader) nameOf(name []byte) string {
 	return known
 }
 
-// keep reads a key, value or text, and returns the first bytes of it; nil for null. Its memory grows
-// as the bytes come: a length is not believed.
+// keep reads a key, value or text, and returns the first bytes of it; nil for null. Its memory
+// grows as the bytes come: a length is not believed.
 func (r *recordReader) keep(most int64) (kept []byte, isWhole bool) {
 	n := r.length()
 	if n < 0 || r.err != nil {
