@@ -87,7 +87,7 @@ func TestTheExampleLoads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Informers) != 2 || len(c.Sinks) != 6 || c.Sinks[1].Kafka.CreateTopics.Config["cleanup.policy"] != "compact" {
+	if len(c.Informers) != 2 || len(c.Sinks) != 7 || c.Sinks[1].Kafka.CreateTopics.Config["cleanup.policy"] != "compact" {
 		t.Errorf("loaded:\n%s", c)
 	}
 }
@@ -508,12 +508,12 @@ func TestMessages(t *testing.T) {
 		"informers: [{name: a, resources: [pods], sinks: [lake]}]":                            `informers[0].sinks[0]: want a map, got a single value: write {name: lake}`,
 		`informers: [{name: a, resources: [pods], filter: 'op != "x" && object.kind = "y"'}]`: `filter: 1:26: "=" is not CEL: write "=="`,
 		"informers: [{name: a, resources: [pods], resync: soon}]":                             `resync: want a duration such as 500ms, 30s or 7d, got "soon"`,
-		"sinks: [{name: s}]": `sinks[0]: missing sink type: set one of nats, kafka, http, history, stdout`,
+		"sinks: [{name: s}]": `sinks[0]: missing sink type: set one of nats, kafka, http, history, stdout, file`,
 		"{sinks: [{name: s, nats: {}, encoding: structured}], informers: [{name: a, resources: [pods], sinks: [{name: s, payload: debezium}]}]}": `informers[0].sinks[0].payload: with encoding: structured on sink s`,
 		"sinks: [{name: s, history: {}, encoding: structured}]":                                                                                  `encoding: has no effect with history`,
 		"{state: {mode: memory}, sinks: [{name: s, history: {}}]}":                                                                               `history.dir: required with state.mode memory`,
 		"sinks: [{name: a, history: {dir: x}}, {name: b, history: {dir: x}}]":                                                                    `sinks[1].history.dir: sinks[0] writes to the same directory`,
-		"sinks: [{name: s, stdout: {}, nats: {}}]":                                                                                               `sinks[0]: set only one of nats, kafka, http, history, stdout, got nats and stdout`,
+		"sinks: [{name: s, stdout: {}, nats: {}}]":                                                                                               `sinks[0]: set only one of nats, kafka, http, history, stdout, file, got nats and stdout`,
 		"sinks: [{name: s, nats: {password: p}}]":                                                                                                `nats.password: requires username`,
 		"state: {dir: [x]}":                `state.dir: want a string, got a list`,
 		"state: {maxUndeliveredBytes: {}}": `state.maxUndeliveredBytes: want a size such as 64MiB, got a map`,

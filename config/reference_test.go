@@ -24,8 +24,8 @@ import (
 const (
 	referenceDir = "../docs/configuration"
 	referenceTop = referenceDir + ".md"
-	madeOf       = `<!-- Made of the comments in config/*.go and of config/testdata/reference by
-     "go test ./config -update". Do not edit. -->
+	madeOf       = `<!-- Made of the comments of the structs in config and internal/sinks, and of config/testdata/reference,
+     by "go test ./config -update". Do not edit. -->
 `
 )
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/file"
 	"github.com/kubebridge/bridge/internal/sinks/history"
 	"github.com/kubebridge/bridge/internal/sinks/http"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
@@ -16,7 +17,7 @@ import (
 )
 
 // Sink is one destination of events. A sink that is slow or unavailable delays no other. Exactly
-// one of `nats`, `kafka`, `http`, `history` and `stdout` says what it is.
+// one section, such as `nats`, says what it is.
 type Sink struct {
 	// Name identifies the sink in informers, metrics, logs and in the state directory: renaming it
 	// is a new sink. Lower-case letters, digits and dashes, beginning with a letter. Required.
@@ -32,18 +33,21 @@ type Sink struct {
 	History *history.Config `yaml:"history"`
 	// Stdout prints a line per event on standard output; for a look, and for pipes.
 	Stdout *stdout.Config `yaml:"stdout"`
+	// File appends a line per event to a file, and rotates it.
+	File *file.Config `yaml:"file"`
 	// RateLimit bounds how many events and bytes per second are sent.
 	RateLimit RateLimit `yaml:"rateLimit"`
 	// Retry is the backoff between attempts for an event, and between attempts to connect.
 	Retry Retry `yaml:"retry"`
 	// Encoding is the CloudEvents mode: `binary` (attributes as headers, the object as the
-	// message), or `structured` (the whole event as one JSON document). Not with `stdout`, which
-	// has its `format`, nor with `history`.
+	// message), or `structured` (the whole event as one JSON document). Not with sinks that
+	// have one form of events, such as `stdout` and `history`.
 	Encoding string `yaml:"encoding" default:"binary" oneof:"binary structured"`
 	// ReadBack makes the bridge read back, after a crash, what the broker holds since the last
 	// checkpoint, so that nothing is sent a second time. It needs the right to read what it writes.
-	// `false`: those events are sent again, with the same ids. Has no effect with core NATS, `http`
-	// and `stdout`, which can't be read back, nor with `history`, which stores each event once.
+	// `false`: those events are sent again, with the same ids. Has no effect with sinks that can't
+	// be read back, such as core NATS, `http` and `stdout`, nor with `history`, which stores each
+	// event once.
 	ReadBack bool `yaml:"readBack" default:"true"`
 	// MaxInFlightBytes bounds the events in flight: those that the sink's client has, and the
 	// broker has not acknowledged yet.

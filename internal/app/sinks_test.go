@@ -21,6 +21,7 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/file"
 	"github.com/kubebridge/bridge/internal/sinks/history"
 	"github.com/kubebridge/bridge/internal/sinks/http"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
@@ -103,6 +104,8 @@ func TestExampleSinks(t *testing.T) {
 			ok = c.Sinks[i].History != nil
 		case *stdout.Sink:
 			ok = c.Sinks[i].Stdout != nil
+		case *file.Sink:
+			ok = c.Sinks[i].File != nil
 		}
 		if embedded := c.Sinks[i].NATS != nil && c.Sinks[i].NATS.Embedded; !ok || embedded != (broker != nil) {
 			t.Errorf("%s is a %T with broker %v", c.Sinks[i].Name, sink, broker)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func example(t *testing.T, audit string) string {
 		s := sink.(map[string]any)
 		sinks[s["name"].(string)] = s
 	}
-	if names := slices.Sorted(maps.Keys(sinks)); !slices.Equal(names, []string{"audit", "console", "functions", "history", "lake", "local"}) {
+	if names := slices.Sorted(maps.Keys(sinks)); !slices.Equal(names, []string{"audit", "console", "functions", "history", "lake", "local", "shipped"}) {
 		t.Fatalf("the example has the sinks %v", names)
 	}
 	nats := section(t, sinks["audit"], "nats")
@@ -68,6 +69,7 @@ func example(t *testing.T, audit string) string {
 	t.Cleanup(endpoint.Close)
 	functions["url"] = endpoint.URL
 	delete(section(t, sinks["history"], "history"), "dir")
+	section(t, sinks["shipped"], "file")["path"] = filepath.Join(t.TempDir(), "events.jsonl")
 	changed, err := yaml.Marshal(c)
 	must(t, err)
 	return string(changed)

@@ -260,7 +260,7 @@ func (l *lane) idsIn(b *logBatch, from int64, wanted func(batchHead) bool) (ids 
 	if wanted == nil || !wanted(b.batchHead) || b.isForeign() {
 		return nil
 	}
-	err := b.each(from, func(r *record) {
+	err := b.each(from, func(r *Record) {
 		if id := l.sink.messageID(r); id != "" {
 			ids = append(ids, id)
 		}

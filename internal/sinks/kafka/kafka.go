@@ -40,8 +40,8 @@ type Sink struct {
 	recall  readBackState
 	pins    partitionPins
 	blocked blockedLanes
-	spare   *producer // requested by Open as a check of the right to produce
-	sweeps  sweeps
+	spare   *producer            // requested by Open as a check of the right to produce
+	sweeps  sinks.Sweeps[*sweep] // by lane and the id of the event that ends the list
 }
 
 var (

@@ -149,18 +149,18 @@ func (l *lane) readUnread(ctx context.Context) error {
 }
 
 // messageID is the id of a record that this sink has sent, "" for another.
-func (s *Sink) messageID(r *record) string {
-	if r.sink != s.config.Name {
+func (s *Sink) messageID(r *Record) string {
+	if r.header(sinkHeader) != s.config.Name {
 		return ""
 	}
-	id := r.id
-	if id == "" && r.informer != "" {
-		id = structuredID(r.value)
+	id, informer := r.header(idHeader), r.header(informerHeader)
+	if id == "" && informer != "" {
+		id = structuredID(r.Value)
 	}
 	if id == "" {
 		return ""
 	}
-	return r.informer + "/" + id
+	return informer + "/" + id
 }
 
 // structuredID is the id of an event in JSON, of which only the beginning is given; "" for none.
@@ -321,9 +321,9 @@ func (s *Sink) lastIs(
 		if b.isForeign() {
 			continue
 		}
-		err := b.each(0, func(r *record) {
-			if id := s.messageID(r); !found && id != "" && r.key != nil {
-				found = ours(sinks.Trace{MessageID: id, PartitionKey: string(r.key)})
+		err := b.each(0, func(r *Record) {
+			if id := s.messageID(r); !found && id != "" && r.Key != nil {
+				found = ours(sinks.Trace{MessageID: id, PartitionKey: string(r.Key)})
 			}
 		})
 		if err != nil {

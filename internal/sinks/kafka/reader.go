@@ -1,9 +1,7 @@
 package kafka
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -182,13 +180,14 @@ func (a *abortedTransactions) hides(b *logBatch) bool {
 	return b.attributes&transactionalFlag != 0 && a.open[b.producer]
 }
 
-// maxForeignRecords of a batch: other writers make larger ones than the sink.
-const maxForeignRecords = 1_000_000
+// foreignRecords are the bounds of what others have sent too: they make larger batches than the
+// sink, and all of a record is read.
+var foreignRecords = recordBounds{records: 1_000_000, text: maxInflated, value: maxInflated}
 
 // eachFull yields all of the records from an offset on.
 func (b *logBatch) eachFull(from int64, yield func(*Record) error) error {
 	var failed error
-	err := b.readRecords(func(r *Record) bool {
+	err := b.read(foreignRecords, func(r *Record) bool {
 		if r.Offset >= from {
 			failed = yield(r)
 		}
@@ -198,61 +197,4 @@ func (b *logBatch) eachFull(from int64, yield func(*Record) error) error {
 		failed = yield(&Record{Offset: b.offset, Damaged: err})
 	}
 	return failed
-}
-
-func (b *logBatch) readRecords(yield func(*Record) bool) (err error) {
-	defer recoverMalformed(&err)
-	in, err := b.open(maxForeignRecords)
-	if err != nil {
-		return err
-	}
-	began := int64(binary.BigEndian.Uint64(b.body[posFirstTime-posAttributes:]))
-	r := fullReader{recordReader: recordReader{in: bufio.NewReaderSize(in, 32<<10)}}
-	for i := int32(0); i < b.remaining && r.err == nil; i++ {
-		if r.next(b.offset, began); r.err == nil && !yield(&r.full) {
-			break
-		}
-	}
-	return errors.Join(r.err, in.Close())
-}
-
-// fullReader reads all of each record.
-type fullReader struct {
-	recordReader
-	full Record
-	text []byte // of the record
-}
-
-// next reads the next record.
-func (r *fullReader) next(base, began int64) {
-	r.full, r.text = Record{Headers: r.full.Headers[:0]}, r.text[:0]
-	r.varint() // its size
-	r.skip(1)  // attributes
-	r.full.Time = time.UnixMilli(began + r.varint())
-	r.full.Offset = base + r.varint()
-	r.full.Key = r.keep()
-	r.full.Value = r.keep()
-	count := r.varint()
-	if count < 0 || count > maxHeaders {
-		r.fail("a record has %d headers", count)
-	}
-	for ; count > 0 && r.err == nil; count-- {
-		name := string(r.keep())
-		r.full.Headers = append(r.full.Headers, Header{name, r.keep()})
-	}
-}
-
-// keep reads a key, value or text; nil for null. Its memory grows as the bytes come: a length is
-// not believed.
-func (r *fullReader) keep() []byte {
-	n := r.length()
-	if n < 0 || r.err != nil {
-		return nil
-	}
-	const step = 64 << 10
-	at := len(r.text)
-	for left := n; left > 0 && r.err == nil; left -= step {
-		r.text = append(r.text, r.bytes(min(left, step), step)...)
-	}
-	return r.text[at:len(r.text):len(r.text)]
 }

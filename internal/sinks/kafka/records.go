@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
+	"time"
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
@@ -23,7 +24,7 @@ const (
 	maxRecords = 10_000
 	// maxHeaders of a record: more than any event has attributes.
 	maxHeaders = 1_000
-	// maxText is how many bytes of a key or of a header's value are read.
+	// maxText is how many bytes of a key or of a header are read.
 	maxText = 4 << 10
 	// maxValue is how many bytes of a value are read: the id is at its beginning.
 	maxValue = 16 << 10
@@ -109,13 +110,6 @@ func (b *logBatch) isForeign() bool {
 	return b.producer < 0 || b.attributes&(transactionalFlag|controlFlag) != 0
 }
 
-// record is what is read of a record in a log.
-type record struct {
-	key                []byte // nil for none
-	value              []byte // its beginning; nil for none
-	sink, informer, id string // of the headers; "" for none
-}
-
 // open checks the batch and returns its records, inflated, to be closed. A batch of more than most
 // records is not believed.
 func (b *logBatch) open(most int32) (io.ReadCloser, error) {
@@ -130,18 +124,40 @@ func (b *logBatch) open(most int32) (io.ReadCloser, error) {
 	return inflate(b.attributes&codecBits, b.body[posRecords-posAttributes:])
 }
 
+// recordBounds bound what is read of a record.
+type recordBounds struct {
+	records int32 // of a batch
+	text    int64 // bytes of a key or of a header's value; a longer value of a header is left out
+	value   int64 // bytes of a value
+}
+
+// ownRecords are the bounds of what this sink has sent.
+var ownRecords = recordBounds{records: maxRecords, text: maxText, value: maxValue}
+
 // each yields the records of the batch from an offset on; each is valid during the call only. Its
 // error says why a record can't be read.
-func (b *logBatch) each(from int64, yield func(*record)) (err error) {
+func (b *logBatch) each(from int64, yield func(*Record)) error {
+	return b.read(ownRecords, func(r *Record) bool {
+		if r.Offset >= from {
+			yield(r)
+		}
+		return true
+	})
+}
+
+// read yields the records of the batch while yield returns true. Each is valid during the call
+// only.
+func (b *logBatch) read(bounds recordBounds, yield func(*Record) bool) (err error) {
 	defer recoverMalformed(&err)
-	in, err := b.open(maxRecords)
+	in, err := b.open(bounds.records)
 	if err != nil {
 		return err
 	}
-	r := recordReader{in: bufio.NewReaderSize(in, 32<<10)}
+	began := int64(binary.BigEndian.Uint64(b.body[posFirstTime-posAttributes:]))
+	r := recordReader{in: bufio.NewReaderSize(in, 32<<10), bounds: bounds, names: map[string]string{}}
 	for i := int32(0); i < b.remaining && r.err == nil; i++ {
-		if delta := r.read(); r.err == nil && b.offset+delta >= from {
-			yield(&r.record)
+		if r.read(b.offset, began); r.err == nil && !yield(&r.record) {
+			break
 		}
 	}
 	return errors.Join(r.err, in.Close())
@@ -149,70 +165,81 @@ func (b *logBatch) each(from int64, yield func(*record)) (err error) {
 
 // recordReader reads records in sequence. After the first error it reads zeros.
 type recordReader struct {
-	in *bufio.Reader
-	record
-	buf []byte
-	err error
+	in     *bufio.Reader
+	bounds recordBounds
+	record Record
+	text   []byte            // of the record
+	names  map[string]string // of headers, each made once
+	buf    []byte
+	err    error
 }
 
-// read reads the next record, and returns its offset in the batch.
-func (r *recordReader) read() (offset int64) {
-	r.record = record{}
+// read reads the next record of a batch that begins at an offset and a time.
+func (r *recordReader) read(base, began int64) {
+	r.record, r.text = Record{Headers: r.record.Headers[:0]}, r.text[:0]
 	r.varint() // its size
 	r.skip(1)  // attributes
-	r.varint() // time
-	offset = r.varint()
-	if offset < 0 || offset > math.MaxInt32 {
-		r.fail("a record has the offset %d", offset)
+	r.record.Time = time.UnixMilli(began + r.varint())
+	delta := r.varint()
+	if delta < 0 || delta > math.MaxInt32 {
+		r.fail("a record has the offset %d", delta)
 	}
-	if n := r.length(); n >= 0 {
-		r.key = append([]byte{}, r.bytes(n, maxText)...)
-	}
-	if n := r.length(); n >= 0 {
-		r.value = append([]byte{}, r.bytes(n, maxValue)...)
-	}
+	r.record.Offset = base + delta
+	r.record.Key, _ = r.keep(r.bounds.text)
+	r.record.Value, _ = r.keep(r.bounds.value)
 	count := r.varint()
 	if count < 0 || count > maxHeaders {
 		r.fail("a record has %d headers", count)
 	}
 	for ; count > 0 && r.err == nil; count-- {
-		r.header()
+		name, _ := r.keep(r.bounds.text)
+		value, isWhole := r.keep(r.bounds.text)
+		if !isWhole {
+			value = nil
+		}
+		r.record.Headers = append(r.record.Headers, Header{r.nameOf(name), value})
 	}
-	return offset
 }
 
-// header reads a header, and keeps those by which the sink recognizes its records.
-func (r *recordReader) header() {
-	var kept *string
-	switch string(r.bytes(r.length(), maxText)) {
-	case sinkHeader:
-		kept = &r.sink
-	case informerHeader:
-		kept = &r.informer
-	case idHeader:
-		kept = &r.id
+// nameOf returns the name of a header as a string. Records of one writer have the same names.
+func (r *recordReader) nameOf(name []byte) string {
+	const most = 100 // others are made for each record
+	known, ok := r.names[string(name)]
+	if !ok {
+		known = string(name)
+		if len(r.names) < most {
+			r.names[known] = known
+		}
 	}
+	return known
+}
+
+// keep reads a key, value or text, and returns the first bytes of it; nil for null. Its memory
+// grows as the bytes come: a length is not believed.
+func (r *recordReader) keep(most int64) (kept []byte, isWhole bool) {
 	n := r.length()
-	if value := r.bytes(n, maxText); kept != nil && n <= maxText {
-		*kept = string(value)
+	if n < 0 || r.err != nil {
+		return nil, true
 	}
+	const step = 64 << 10
+	at := len(r.text)
+	for left := min(n, most); left > 0 && r.err == nil; left -= step {
+		r.text = append(r.text, r.bytes(min(left, step))...)
+	}
+	r.skip(max(n-most, 0))
+	return r.text[at:len(r.text):len(r.text)], n <= most
 }
 
-// bytes reads n bytes and returns the first of them, valid until the next read.
-func (r *recordReader) bytes(n int64, most int) []byte {
-	kept := min(max(n, 0), int64(most))
-	if r.err != nil || kept == 0 {
-		return nil
+// bytes reads n bytes, valid until the next read.
+func (r *recordReader) bytes(n int64) []byte {
+	if cap(r.buf) < int(n) {
+		r.buf = make([]byte, n)
 	}
-	if cap(r.buf) < int(kept) {
-		r.buf = make([]byte, kept)
-	}
-	r.buf = r.buf[:kept]
+	r.buf = r.buf[:n]
 	if _, err := io.ReadFull(r.in, r.buf); err != nil {
 		r.stop(err)
 		return nil
 	}
-	r.skip(n - kept)
 	return r.buf
 }
 
@@ -239,7 +266,7 @@ func (r *recordReader) varint() int64 {
 }
 
 func (r *recordReader) skip(n int64) {
-	if r.err != nil {
+	if r.err != nil || n == 0 {
 		return
 	}
 	if _, err := r.in.Discard(int(n)); err != nil {

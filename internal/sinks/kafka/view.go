@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -18,35 +17,10 @@ import (
 // lost, and with it what was known of it. So before the end of a list is stored, each partition is
 // read, and what does not exist is deleted.
 
-// sweeps are those that a call's deadline has interrupted: the next call continues.
-type sweeps struct {
-	mu   sync.Mutex
-	byID map[string]*sweep // guarded by mu, by lane and the id of the event that ends the list
-}
-
 // sweep is one partition that is compared with a list. The call of its lane owns it.
 type sweep struct {
 	next int64                          // the offset to read from
 	gone map[string]event.MissingObject // by key: the last record so far is of no object that exists
-}
-
-func (s *sweeps) getOrAdd(id string) *sweep {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if found := s.byID[id]; found != nil {
-		return found
-	}
-	if s.byID == nil {
-		s.byID = map[string]*sweep{}
-	}
-	s.byID[id] = &sweep{gone: map[string]event.MissingObject{}}
-	return s.byID[id]
-}
-
-func (s *sweeps) done(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.byID, id)
 }
 
 // publishView publishes messages of one lane in their order, and sweeps the lane before those that
@@ -89,7 +63,11 @@ func unsettled(batch []*sinks.Message) error {
 // topic. So a delete that the broker refuses is left out.
 func (s *Sink) sweep(ctx context.Context, l *lane, end *sinks.Message) error {
 	id := l.name + " " + end.Event.ID
-	w := s.sweeps.getOrAdd(id)
+	w := s.sweeps.Get(id)
+	if w == nil {
+		w = &sweep{gone: map[string]event.MissingObject{}}
+		s.sweeps.Set(id, w)
+	}
 	if err := s.readKeys(ctx, l, w, end); err != nil {
 		// never as refused, whatever the broker answers: it has seen none of the call's events
 		return l.unanswered(ctx, classify(err), fmt.Errorf("compare with the list: %w", err))
@@ -117,7 +95,7 @@ func (s *Sink) sweep(ctx context.Context, l *lane, end *sinks.Message) error {
 			delete(w.gone, chunk[i])
 		}
 	}
-	s.sweeps.done(id)
+	s.sweeps.Done(id)
 	return nil
 }
 
@@ -128,7 +106,7 @@ func (s *Sink) readKeys(ctx context.Context, l *lane, w *sweep, end *sinks.Messa
 	if err != nil {
 		return err
 	}
-	informers := s.informers()
+	informers := s.config.CurrentInformers()
 	for w.next = max(w.next, first); w.next < last; {
 		next, err := log.Read(ctx, l.topic, l.partition, w.next, func(r *Record) error {
 			return w.visit(r, end, informers)
@@ -139,13 +117,6 @@ func (s *Sink) readKeys(ctx context.Context, l *lane, w *sweep, end *sinks.Messa
 		w.next = next
 	}
 	return nil
-}
-
-func (s *Sink) informers() []string {
-	if s.config.Informers == nil {
-		return nil
-	}
-	return s.config.Informers()
 }
 
 // visit looks at a record of an object of the list's collection.
@@ -160,8 +131,7 @@ func (w *sweep) visit(r *Record, end *sinks.Message, informers []string) error {
 		delete(w.gone, key)
 		return nil
 	}
-	if of := r.header(informerHeader); of != about.Informer &&
-		(informers == nil || slices.Contains(informers, of)) {
+	if end.OtherInformer(r.header(informerHeader), informers) {
 		return nil
 	}
 	exists, err := end.Exists(namespace, name)

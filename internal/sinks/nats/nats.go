@@ -45,7 +45,8 @@ type Sink struct {
 	reported    serverErrors   // by the server, of no call
 	outage      outage         // of the connection
 	newest      savedSequences // what a bucket holds that an earlier process has put there
-	sweeps      sweeps         // how far a bucket was compared with a list
+	// sweeps has the sequence up to which the bucket was compared with a list.
+	sweeps sinks.Sweeps[uint64]
 }
 
 var (

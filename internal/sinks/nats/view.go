@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 
@@ -83,31 +82,6 @@ func (s *Sink) publishBucket(ctx context.Context, batch []*sinks.Message, to rou
 	}
 }
 
-// sweeps has how far the bucket was compared with a list, by the id of the event that ends it: a
-// call has a deadline, and the next one continues.
-type sweeps struct {
-	mu      sync.Mutex
-	reached map[string]uint64 // guarded by mu
-}
-
-func (s *sweeps) get(id string) uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.reached[id]
-}
-
-func (s *sweeps) set(id string, sequence uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.reached == nil {
-		s.reached = map[string]uint64{}
-	}
-	s.reached[id] = sequence
-	if sequence == 0 {
-		delete(s.reached, id)
-	}
-}
-
 // sweep deletes the keys of objects that do not exist: the state directory was lost, and with it
 // what was known of them. The message ends a list. What comes before it is stored, and nothing of
 // its objects is in flight.
@@ -115,7 +89,7 @@ func (s *Sink) sweep(ctx context.Context, end *sinks.Message, to route) error {
 	err := s.sweepKeys(ctx, end, to)
 	switch {
 	case err == nil:
-		s.sweeps.set(end.Event.ID, 0)
+		s.sweeps.Done(end.Event.ID)
 		return nil
 	case ctx.Err() != nil:
 		return stopped(ctx.Err())
@@ -151,12 +125,12 @@ func (s *Sink) sweepKeys(ctx context.Context, end *sinks.Message, to route) erro
 	state := found.CachedInfo().State
 	t := streamRange{
 		stream: s.cfg.Stream.Name, subject: s.keysOf(about), last: state.LastSeq,
-		first: max(s.sweeps.get(about.ID)+1, state.FirstSeq, 1),
+		first: max(s.sweeps.Get(about.ID)+1, state.FirstSeq, 1),
 	}
 	if state.Msgs == 0 || t.first > t.last {
 		return nil
 	}
-	w := &sweeper{sink: s, end: end, to: to, informers: s.informers()}
+	w := &sweeper{sink: s, end: end, to: to, informers: s.cfg.CurrentInformers()}
 	if err := s.readRange(ctx, js, t, func(m jetstream.Msg, sequence uint64) {
 		w.visit(ctx, m, sequence)
 	}); err != nil {
@@ -173,13 +147,6 @@ func (s *Sink) keysOf(about *event.Event) string {
 		known["namespace"] = about.Namespace
 	}
 	return s.cfg.pattern(s.events.subject, known)
-}
-
-func (s *Sink) informers() []string {
-	if s.cfg.Informers == nil {
-		return nil
-	}
-	return s.cfg.Informers()
 }
 
 // sweeper collects keys of objects that do not exist, and deletes them.
@@ -218,8 +185,7 @@ func (w *sweeper) visit(ctx context.Context, m jetstream.Msg, sequence uint64) {
 // exists reports whether the key stays: its object exists, or is of another informer that feeds the
 // bucket.
 func (w *sweeper) exists(subject string, header nats.Header) (bool, error) {
-	if of := attribute(header, "informer"); of != "" && of != w.end.Event.Informer &&
-		(w.informers == nil || slices.Contains(w.informers, of)) {
+	if of := attribute(header, "informer"); of != "" && w.end.OtherInformer(of, w.informers) {
 		return true, nil
 	}
 	namespace, name, ok := w.object(subject)
@@ -266,7 +232,7 @@ func (w *sweeper) flush(ctx context.Context) {
 		}
 	}
 	w.gone = w.gone[:0]
-	w.sink.sweeps.set(w.end.Event.ID, w.reached)
+	w.sink.sweeps.Set(w.end.Event.ID, w.reached)
 }
 
 // attribute reads an attribute of a message.

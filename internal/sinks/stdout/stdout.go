@@ -77,8 +77,9 @@ const lane = "stdout"
 
 // Sink prints events. It implements sinks.Sink.
 type Sink struct {
-	out    io.Writer
-	format func(dst []byte, e *event.Event) []byte
+	out     io.Writer
+	format  func(dst []byte, e *event.Event) []byte
+	explain func(error) error
 
 	busy *semaphore.Weighted // its holder writes, and owns the fields below
 	buf  []byte
@@ -97,8 +98,14 @@ type partialLine struct {
 var _ sinks.Sink = (*Sink)(nil)
 
 // New returns a sink that writes lines of a format to out, which it never closes.
-func New(out io.Writer, format string) (*Sink, error) {
-	s := &Sink{out: out, busy: semaphore.NewWeighted(1), taken: map[string]struct{}{}}
+func New(out io.Writer, format string) (*Sink, error) { return NewLines(out, format, explain) }
+
+// NewLines is New for another writer than standard output. explain sorts its errors; it gets nil
+// for a write that was too short.
+func NewLines(out io.Writer, format string, explain func(error) error) (*Sink, error) {
+	s := &Sink{
+		out: out, explain: explain, busy: semaphore.NewWeighted(1), taken: map[string]struct{}{},
+	}
 	terminal := isTerminal(out)
 	switch {
 	case format == JSON, format == Auto && !terminal:
@@ -247,7 +254,7 @@ func (s *Sink) write(ctx context.Context, batch []*sinks.Message) {
 	s.conclude(w, func(i int) string { return lineID(batch[i].Event) })
 	for i, m := range batch {
 		if m.Err == nil && w.ends[i] > w.written {
-			m.Err = explain(w.err)
+			m.Err = s.explain(w.err)
 		}
 	}
 }
