@@ -193,7 +193,7 @@ func (p *procs) set() {
 //
 // large has an element when a large object has come: work on it is about to take a processor for
 // milliseconds. From then on there are more than all, until none has come for calmTime. late
-// reports whether goroutines have waited for long since it was asked last: waits.grew.
+// reports whether goroutines have waited for long since it was asked last: processorWaits.grew.
 func boundProcs(ctx context.Context, large <-chan struct{}, late func() bool) {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return
@@ -237,21 +237,21 @@ func received(from <-chan struct{}) bool {
 	}
 }
 
-// waits counts how often a goroutine that was ready has waited for a processor for longWait. The
+// processorWaits counts how often a goroutine that was ready has waited for a processor for longWait. The
 // runtime notes one of eight.
-type waits struct {
+type processorWaits struct {
 	sample []metrics.Sample
 	before uint64
 }
 
-func newWaits() *waits {
-	w := &waits{sample: []metrics.Sample{{Name: "/sched/latencies:seconds"}}}
+func newProcessorWaits() *processorWaits {
+	w := &processorWaits{sample: []metrics.Sample{{Name: "/sched/latencies:seconds"}}}
 	w.grew()
 	return w
 }
 
 // grew reports whether there were more since the last call.
-func (w *waits) grew() bool {
+func (w *processorWaits) grew() bool {
 	metrics.Read(w.sample)
 	h := w.sample[0].Value.Float64Histogram()
 	first, _ := slices.BinarySearch(h.Buckets, longWait.Seconds())

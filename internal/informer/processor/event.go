@@ -106,7 +106,7 @@ func (l *Listener) objectEvent(ch *event.Change) event.Event {
 
 // leaderDelivery is what the leader has delivered, as far as it is known at one moment.
 type leaderDelivery struct {
-	stand     standby.Stand
+	stand     standby.LeaderState
 	history   standby.Seen
 	selection resource.Version
 }

@@ -18,7 +18,7 @@ import (
 // leaderView is how a listener stands to the leader.
 type leaderView struct {
 	// Guarded by Listener.mu.
-	stand standby.Stand
+	stand standby.LeaderState
 	since time.Time // when the first entry was observed that the leader has not delivered
 	left  int       // of Listener.left and leftover
 

@@ -268,8 +268,8 @@ func decode(encoded string) (Progress, error) {
 	}, nil
 }
 
-// Stand is where a replica stands to its leader, for one sink of one unit.
-type Stand struct {
+// LeaderState is where a replica stands to its leader, for one sink of one unit.
+type LeaderState struct {
 	// Progress is the leader's. Once this replica leads, it is the last of the leader before.
 	Progress Unit
 	// Ended: the leader has ended the unit, after everything was delivered.
@@ -307,7 +307,7 @@ type Seen struct {
 
 // Covers reports whether a change has reached the sink by the leader, so that this replica does not
 // send it.
-func Covers(c *Change, s *Stand, h *Seen) bool {
+func Covers(c *Change, s *LeaderState, h *Seen) bool {
 	p := &s.Progress
 	switch {
 	case c.Repeats || s.Ended: // who follows leaves that to the leader
