@@ -79,8 +79,8 @@ type ConfigInput struct {
 	began string // what the file held when the input was made
 }
 
-// NewConfigInput returns the input of a configuration that load reads from file, "" for none. Make it
-// before the first load: a change of the file after that is noticed.
+// NewConfigInput returns the input of a configuration that load reads from file, "" for none. Make
+// it before the first load: a change of the file after that is noticed.
 func NewConfigInput(file string, load func() (*config.Config, error)) *ConfigInput {
 	return &ConfigInput{load: load, file: file, began: contentOf(file)}
 }

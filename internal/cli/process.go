@@ -172,7 +172,7 @@ func (p *procs) decide(share float64, waited, isLarge bool, lasted time.Duration
 	return slowLook
 }
 
-// set has the scheduler use as many as next has decided.
+// set has the scheduler use as many as decide has said.
 func (p *procs) set() {
 	if p.one {
 		runtime.GOMAXPROCS(1)
@@ -237,8 +237,8 @@ func received(from <-chan struct{}) bool {
 	}
 }
 
-// processorWaits counts how often a goroutine that was ready has waited for a processor for longWait. The
-// runtime notes one of eight.
+// processorWaits counts how often a goroutine that was ready has waited for a processor for
+// longWait. The runtime notes one of eight.
 type processorWaits struct {
 	sample []metrics.Sample
 	before uint64

@@ -68,8 +68,8 @@ func (s *stateWalk) run() error {
 			units[n].GroupResource() == units[0].GroupResource() {
 			n++
 		}
-		goOn, err := s.resource(units[:n])
-		if err != nil || !goOn {
+		hasMore, err := s.resource(units[:n])
+		if err != nil || !hasMore {
 			return err
 		}
 		units = units[n:]
@@ -79,7 +79,7 @@ func (s *stateWalk) run() error {
 
 // resource yields the objects of one resource, which several informers may have. It reports whether
 // to continue.
-func (s *stateWalk) resource(units []*record.Unit) (goOn bool, err error) {
+func (s *stateWalk) resource(units []*record.Unit) (hasMore bool, err error) {
 	var walks []*liveWalk
 	defer func() {
 		for _, w := range walks {

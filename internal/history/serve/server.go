@@ -70,7 +70,8 @@ type openHistory struct {
 	old   bool
 }
 
-// NewSharedHistory opens the history in dir. With follow it is opened again when something was written.
+// NewSharedHistory opens the history in dir. With follow it is opened again when something was
+// written.
 func NewSharedHistory(dir string, follow bool) (*SharedHistory, error) {
 	s := &SharedHistory{dir: dir, follow: follow}
 	_, release, err := s.Open()
