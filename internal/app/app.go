@@ -60,8 +60,8 @@ type Options struct {
 	Stdout io.Writer
 	// Hangups has a value for each SIGHUP, which reloads; nil without a file.
 	Hangups <-chan os.Signal
-	// Progress is run while the bridge runs and drains, with the status to show; nil for nobody who
-	// looks. Run waits for its end.
+	// Progress is run while the bridge runs and drains, with the status to show; nil shows nothing.
+	// Run waits for its end.
 	Progress func(ctx context.Context, status func() ProcessStatus)
 	// QueueBytes is as in bridge.Config.
 	QueueBytes int64

@@ -60,7 +60,7 @@ type assembler struct {
 	tracer *tracing.Tracer
 	// undelivered keeps what no broker takes; nil for nothing.
 	undelivered *refused.Folder
-	// onSettle is called with what a sink has settled; nil for nobody.
+	// onSettle is called with what a sink has settled; may be nil.
 	onSettle func(sink string, settled []*publisher.Item)
 }
 
@@ -69,7 +69,7 @@ type assembly struct {
 	bridge *bridge.Bridge
 	db     *store.DB
 	rights *rights.ListCheck
-	// What a change of the configuration continues from.
+	// A change of the configuration continues from these.
 	cluster string
 	planner *planner
 }

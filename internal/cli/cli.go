@@ -220,7 +220,7 @@ func OutputFlag(cmd *cobra.Command, output *string, values ...string) {
 		cobra.ShellCompDirectiveNoFileComp))
 }
 
-// CheckOutput refuses a value of --output that is none of its values.
+// CheckOutput refuses a value of --output that is not one of values.
 func CheckOutput(output string, values ...string) error {
 	if slices.Contains(values, output) {
 		return nil

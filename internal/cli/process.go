@@ -119,9 +119,10 @@ func watchSignals(signals <-chan os.Signal, done <-chan struct{}, begin, end fun
 	}
 }
 
-// Who uses less than calmShare of one processor for calmTime is given one. Who uses more than
-// busyShare of it, or has something ready wait for longWait, in two looks in a row, is given all.
-// Who has all already keeps them: there one such look restarts calmTime.
+// A process that uses less than calmShare of one processor for calmTime is given one processor. It
+// is given all when in two looks in a row it uses more than busyShare of one, or has a goroutine
+// that was ready wait for longWait. With all of them, one such look restarts calmTime.
+//
 // One look alone shows what is over when it is seen: the state database writes a table every few
 // seconds, which takes a processor for 5 ms. A process that does little is looked at less often.
 const (

@@ -134,7 +134,7 @@ var taken = strings.Fields(`specversion id source type subject time datacontentt
 	lastmanager cause initial inferred owners ownerkind ownername traceparent tracestate
 	deadletterreason deadletterattempts deadlettersubject deadlettertopic deadletterurl truncated originalsize originalsha256 oversize dataref informerdata`)
 
-// CheckAttribute refuses what can't be the name of an attribute of one's own.
+// CheckAttribute refuses what can't be the name of a custom attribute.
 func CheckAttribute(name string) error {
 	if !validAttribute.MatchString(name) {
 		return fmt.Errorf("want at most 20 lower-case letters and digits, beginning "+
