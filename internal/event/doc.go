@@ -10,8 +10,8 @@
 //   - The same change makes the same id, from any replica and after any restart.
 //   - Each gives the attributes in a fixed order and in their canonical form, so two encodings of
 //     an event are byte-equal.
-//   - A field put into a subject or topic is encoded so that two values never become one, and so
-//     that the result is a valid token or part of a topic. With the default subject template two objects
+//   - A field put into a subject or topic is encoded so that two values never become one, and the
+//     result is a valid token or part of a topic. With the default subject template two objects
 //     never share a subject. The default topic template names the cluster and the resource only. A
 //     topic may come out longer than the 249 characters that Kafka takes; the Kafka sink refuses
 //     such an event, it does not shorten the name.
