@@ -328,7 +328,7 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (informer.Config, e
 	if u.Parse.Redactor != nil || u.Parse.Rules != nil {
 		u.Redaction += " key=" + redactor.KeyID()
 	}
-	if u.Lifts, err = lifts(inf.Attributes); err != nil {
+	if u.CustomAttributes, err = customAttributes(inf.Attributes); err != nil {
 		return u, err
 	}
 	u.Owners = inf.Owners

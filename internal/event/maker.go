@@ -24,8 +24,8 @@ type MakerConfig struct {
 	Shard   resource.Shard
 	Payload Payload // default PayloadObject
 	Types   Types   // default TypesBridge
-	// Lifts make attributes of what is in the object.
-	Lifts []CustomAttribute
+	// CustomAttributes make attributes of what is in the object.
+	CustomAttributes []CustomAttribute
 	// Selective is set when something is selected by label or field: then an object may leave and
 	// come back, and is deleted, as far as a watch can know, more than once. Exact, when it can
 	// know: CauseDeleted is of an object that has died.

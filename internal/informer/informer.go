@@ -259,7 +259,7 @@ func (p *Informer) listener(b *Binding) (l ListenerConfig, err error) {
 		return l, fmt.Errorf("there is no sink %q", b.Sink)
 	}
 	cfg := p.cfg.makerConfig(p.env.Cluster)
-	cfg.Payload, cfg.Types, cfg.Lifts = b.Payload, b.Types, p.cfg.Lifts
+	cfg.Payload, cfg.Types, cfg.CustomAttributes = b.Payload, b.Types, p.cfg.CustomAttributes
 	cfg.Selective = p.cfg.LabelSelector != "" || p.cfg.FieldSelector != ""
 	cfg.Exact = p.cfg.selectsHere() && !p.cfg.leavable()
 	cfg.Omits = p.cfg.omits(b)
