@@ -49,8 +49,8 @@ func (e *StartError) Unwrap() error { return e.Err }
 // Options of Run.
 type Options struct {
 	Config *config.Config
-	// Source reads the configuration again.
-	Source *ConfigInput
+	// Input reads the configuration again.
+	Input *ConfigInput
 	// Version of the program, for the log, /status and traces.
 	Version string
 	Log     *slog.Logger
@@ -59,8 +59,8 @@ type Options struct {
 	Stdout io.Writer
 	// Hangups has a value for each SIGHUP, which reloads; nil without a file.
 	Hangups <-chan os.Signal
-	// Progress is run while the bridge runs and drains, with the status to show; nil for nobody who
-	// looks. Run waits for its end.
+	// Progress is run while the bridge runs and drains, with the status to show; nil shows nothing.
+	// Run waits for its end.
 	Progress func(ctx context.Context, status func() ProcessStatus)
 	// QueueBytes is as in bridge.Config.
 	QueueBytes int64
@@ -75,12 +75,12 @@ type Options struct {
 type ConfigInput struct {
 	load  func() (*config.Config, error)
 	file  string // "" for none
-	began string // what the file held when the source was made
+	began string // what the file held when the input was made
 }
 
-// NewSource returns the source of a configuration that load reads from file, "" for none. Make it
-// before the first load: a change of the file after that is noticed.
-func NewSource(file string, load func() (*config.Config, error)) *ConfigInput {
+// NewConfigInput returns the input of a configuration that load reads from file, "" for none. Make
+// it before the first load: a change of the file after that is noticed.
+func NewConfigInput(file string, load func() (*config.Config, error)) *ConfigInput {
 	return &ConfigInput{load: load, file: file, began: contentOf(file)}
 }
 
@@ -95,7 +95,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	registry := newRegistry()
 	a := &assembler{
 		config: c, log: log, registry: registry, fatal: o.Fatal, onSynced: o.OnSynced, queueBytes: o.QueueBytes,
-		version: versionOf(o.Source.file), undelivered: newUndelivered(&c.State,
+		version: versionOf(o.Input.file), undelivered: newUndelivered(&c.State,
 			registry), feeds: newFeeds(c),
 	}
 	if a.replicas, err = a.newReplicas(); err != nil {
@@ -130,7 +130,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if a.undelivered != nil {
 		commands.undelivered = UndeliveredDir(&c.State)
 	}
-	if o.Source.file != "" {
+	if o.Input.file != "" {
 		commands.reloader = newReloader(&o, results)
 	}
 	server, err := listen(ctx, c, registry, start, commands, &inspector{hub, start}, asked, log)
@@ -147,7 +147,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		provideToken(c, log)
 		start.runs(p)
 		if r := commands.reloader; r != nil {
-			r.begin(a, p, o.Source.began)
+			r.begin(a, p, o.Input.began)
 			following, end := context.WithCancel(ctx)
 			var reloading sync.WaitGroup
 			defer reloading.Wait()

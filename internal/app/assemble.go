@@ -59,7 +59,7 @@ type assembler struct {
 	tracer *tracing.Tracer
 	// undelivered keeps what no broker takes; nil for nothing.
 	undelivered *refused.Folder
-	// onSettle is called with what a sink has settled; nil for nobody.
+	// onSettle is called with what a sink has settled; may be nil.
 	onSettle func(sink string, settled []*publisher.Item)
 }
 
@@ -68,7 +68,7 @@ type assembly struct {
 	bridge *bridge.Bridge
 	db     *store.DB
 	rights *rights.ListCheck
-	// What a change of the configuration continues from.
+	// A change of the configuration continues from these.
 	cluster string
 	planner *planner
 }
@@ -327,7 +327,7 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (informer.Config, e
 	if u.Parse.Redactor != nil || u.Parse.Rules != nil {
 		u.Redaction += " key=" + redactor.KeyID()
 	}
-	if u.Lifts, err = lifts(inf.Attributes); err != nil {
+	if u.CustomAttributes, err = customAttributes(inf.Attributes); err != nil {
 		return u, err
 	}
 	u.Owners = inf.Owners

@@ -65,9 +65,9 @@ func redaction(inf *config.Informer, redactor *resource.Redactor) (*resource.Rul
 	})
 }
 
-// lifts returns the attributes that an informer's events have of their objects, in the order of
-// their names.
-func lifts(attributes map[string]string) ([]event.CustomAttribute, error) {
+// customAttributes returns the attributes that an informer's events have of their objects, in the
+// order of their names.
+func customAttributes(attributes map[string]string) ([]event.CustomAttribute, error) {
 	var list []event.CustomAttribute
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
 		p, err := resource.ParsePath(attributes[name])

@@ -48,7 +48,7 @@ type reloader struct {
 // newReloader makes a reloader that waits for begin.
 func newReloader(o *Options, results *outcome) *reloader {
 	r := &reloader{
-		load: o.Source.load, file: o.Source.file, log: o.Log, level: o.Level, outcome: results,
+		load: o.Input.load, file: o.Input.file, log: o.Log, level: o.Level, outcome: results,
 		changing: semaphore.NewWeighted(1),
 	}
 	r.changing.TryAcquire(1)

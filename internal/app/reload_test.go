@@ -60,7 +60,7 @@ func TestReloadOnFullDisk(t *testing.T) {
 	testkit.OK(t, os.WriteFile(file, []byte("informers: []"), 0o600))
 	full := fmt.Errorf("nothing was changed: %w", statedb.ErrUnavailable)
 	load := func() (*config.Config, error) { return nil, full } // as if it came this far
-	r := newReloader(&Options{Source: NewSource(file, load), Log: slog.New(slog.DiscardHandler)}, newOutcome(nil))
+	r := newReloader(&Options{Input: NewConfigInput(file, load), Log: slog.New(slog.DiscardHandler)}, newOutcome(nil))
 	r.assembler = &assembler{config: &config.Config{}}
 	r.changing.Release(1)
 	_, err := r.reload(t.Context(), "a test")

@@ -1,7 +1,16 @@
-// Package cli is the command line of the bridge: its root, the commands that run or check a bridge
-// or ask a running one, and the process around a bridge (signals, memory, processors, progress).
-// Groups of other commands, and what all commands share, are the packages below it; what commands
-// run is in package app.
+// Package cli is the command line of the bridge.
+//
+// In: arguments, flags, a configuration, signals. Out: tables, JSON and exit codes; what the
+// commands run is in package app, what they ask a history in package history/ask.
+//
+// The commands are in groups: those that run a bridge or check its surroundings (run.go, check.go),
+// that talk to a running bridge (client.go, status.go, tail.go), that send refused events again
+// (refused.go, resend.go), that read streams and histories (verify.go, history.go and the files of
+// its questions, serve.go), and that look into the state of a stopped bridge (statedir.go).
+// process.go is the process around a bridge: its log, signals, memory and processors.
+//
+// Run parses the arguments, runs one command until it ends or a signal ends it, and returns the
+// exit code. A command that is asked to stop drains first; a second signal ends the process.
 package cli
 
 import (
@@ -85,7 +94,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 		newSnapshotCommand(), newLogLevelCommand(), newReloadCommand(), newTokenCommand())
 	root.AddCommand(historyCommands()...)
 	root.AddCommand(refusedCommands()...)
-	root.AddCommand(Command())
+	root.AddCommand(newStateDirCommand())
 	return root
 }
 
@@ -211,7 +220,7 @@ func OutputFlag(cmd *cobra.Command, output *string, values ...string) {
 		cobra.ShellCompDirectiveNoFileComp))
 }
 
-// CheckOutput refuses a value of --output that is none of its values.
+// CheckOutput refuses a value of --output that is not one of values.
 func CheckOutput(output string, values ...string) error {
 	if slices.Contains(values, output) {
 		return nil

@@ -36,8 +36,8 @@ type Client struct {
 // file that has a mistake elsewhere.
 var forClient = []string{"admin", "state"}
 
-// New adds the flags by which a command finds the bridge.
-func New(cmd *cobra.Command) *Client {
+// newClient adds the flags by which a command finds the bridge.
+func newClient(cmd *cobra.Command) *Client {
 	c := &Client{Settings: NewSettings(cmd, "state.dir")}
 	cmd.Flags().StringVar(&c.addressFlag, "admin-address", "", "host:port of the bridge's admin "+
 		"server; none: admin.address of the configuration")
@@ -47,8 +47,8 @@ func New(cmd *cobra.Command) *Client {
 	return c
 }
 
-// Help is in the help of all commands for a running bridge.
-const Help = `
+// clientHelp is in the help of all commands for a running bridge.
+const clientHelp = `
 
 The bridge is found at admin.address of the configuration (--admin-address), and takes commands from
 this machine, from who can read its token: admin.tokenFile, or admin-token in the state directory
@@ -249,9 +249,9 @@ in order.`,
 func newSwitchCommand(action, short, long, example string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: action + " informer|sink NAME", Short: short,
-		Long: long + Help, Example: example, Args: cobra.ExactArgs(2),
+		Long: long + clientHelp, Example: example, Args: cobra.ExactArgs(2),
 	}
-	c := New(cmd)
+	c := newClient(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if args[0] != "informer" && args[0] != "sink" {
 			return fmt.Errorf("want informer or sink, got %q", args[0])
@@ -291,13 +291,13 @@ Operations and filters of the informer and its sinks hold for it (operation: syn
 that has lost its state learns in this way which objects exist; what does not come was deleted.
 
 The command returns when it has begun; the log says when all of it is queued. A restart breaks it
-off.` + Help,
+off.` + clientHelp,
 		Example: `  bridge snapshot workloads
   bridge snapshot workloads --resource deployments.apps --namespace shop
   bridge snapshot workloads --selector app=web --sink lake`,
 		Args: cobra.ExactArgs(1),
 	}
-	c := New(cmd)
+	c := newClient(cmd)
 	cmd.Flags().StringVar(&what.Resource, "resource", "", "only this resource of the informer, "+
 		"as /status shows it: pods, deployments.apps")
 	cmd.Flags().StringVarP(&what.Namespace, "namespace", "n", "", "only objects in this namespace")
@@ -323,12 +323,12 @@ func newLogLevelCommand() *cobra.Command {
 		Use:   "log-level LEVEL",
 		Short: "Set the level of a running bridge's log",
 		Long: `log-level sets the least severe level that the log of a running bridge has: debug, info,
-warn or error. It ends with a restart, or when log.level of the configuration is changed.` + Help,
+warn or error. It ends with a restart, or when log.level of the configuration is changed.` + clientHelp,
 		Example:   `  bridge log-level debug`,
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: LogLevels,
 	}
-	c := New(cmd)
+	c := newClient(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.Do(cmd, "log-level", map[string]string{"level": args[0]})
 	}
@@ -344,11 +344,11 @@ changed. It does so by itself when the file changes (key reloadInterval), and at
 
 Informers and sinks that have not changed run on. A file with a mistake is refused as a whole, with
 every problem and its line, and the configuration of before stays; so is one that changes what only
-a restart can: the cluster, the state directory, the admin server.` + Help,
+a restart can: the cluster, the state directory, the admin server.` + clientHelp,
 		Example: `  bridge validate --config bridge.yaml && bridge reload --config bridge.yaml`,
 		Args:    cobra.NoArgs,
 	}
-	c := New(cmd)
+	c := newClient(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.Do(cmd, "reload", struct{}{}) }
 	return cmd
 }

@@ -119,9 +119,10 @@ func watchSignals(signals <-chan os.Signal, done <-chan struct{}, begin, end fun
 	}
 }
 
-// Who uses less than calmShare of one processor for calmTime is given one. Who uses more than
-// busyShare of it, or has something ready wait for longWait, in two looks in a row, is given all.
-// Who has all already keeps them: there one such look restarts calmTime.
+// A process that uses less than calmShare of one processor for calmTime is given one processor. It
+// is given all when in two looks in a row it uses more than busyShare of one, or has a goroutine
+// that was ready wait for longWait. With all of them, one such look restarts calmTime.
+//
 // One look alone shows what is over when it is seen: the state database writes a table every few
 // seconds, which takes a processor for 5 ms. A process that does little is looked at less often.
 const (
@@ -172,7 +173,7 @@ func (p *procs) decide(share float64, waited, isLarge bool, lasted time.Duration
 	return slowLook
 }
 
-// set has the scheduler use as many as next has decided.
+// set has the scheduler use as many as decide has said.
 func (p *procs) set() {
 	if p.one {
 		runtime.GOMAXPROCS(1)
@@ -193,7 +194,7 @@ func (p *procs) set() {
 //
 // large has an element when a large object has come: work on it is about to take a processor for
 // milliseconds. From then on there are more than all, until none has come for calmTime. late
-// reports whether goroutines have waited for long since it was asked last: waits.grew.
+// reports whether goroutines have waited for long since it was asked last: processorWaits.grew.
 func boundProcs(ctx context.Context, large <-chan struct{}, late func() bool) {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return
@@ -237,21 +238,21 @@ func received(from <-chan struct{}) bool {
 	}
 }
 
-// waits counts how often a goroutine that was ready has waited for a processor for longWait. The
-// runtime notes one of eight.
-type waits struct {
+// processorWaits counts how often a goroutine that was ready has waited for a processor for
+// longWait. The runtime notes one of eight.
+type processorWaits struct {
 	sample []metrics.Sample
 	before uint64
 }
 
-func newWaits() *waits {
-	w := &waits{sample: []metrics.Sample{{Name: "/sched/latencies:seconds"}}}
+func newProcessorWaits() *processorWaits {
+	w := &processorWaits{sample: []metrics.Sample{{Name: "/sched/latencies:seconds"}}}
 	w.grew()
 	return w
 }
 
 // grew reports whether there were more since the last call.
-func (w *waits) grew() bool {
+func (w *processorWaits) grew() bool {
 	metrics.Read(w.sample)
 	h := w.sample[0].Value.Float64Histogram()
 	first, _ := slices.BinarySearch(h.Buckets, longWait.Seconds())

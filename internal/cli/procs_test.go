@@ -106,7 +106,7 @@ func TestProcsBounds(t *testing.T) {
 // One processor that something else uses has a goroutine wait.
 func TestLongWaitsAreSeen(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	w := newWaits()
+	w := newProcessorWaits()
 	testkit.Eventually(t, "a long wait is seen", func() bool {
 		done := make(chan struct{})
 		go close(done)

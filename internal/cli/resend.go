@@ -130,12 +130,12 @@ such an event, and publish the present state.
 
 An event that is sent late comes behind newer events of its object. Consumers that order by
 'sequence' are right; 'bridge verify' reports it as disorder. A sink that keeps only the newest
-state of each object is refused: use 'bridge snapshot INFORMER --sink NAME'.` + Help,
+state of each object is refused: use 'bridge snapshot INFORMER --sink NAME'.` + clientHelp,
 		Example: `  bridge deadletters send K8S/42 --sink lake
   bridge deadletters send --all --sink lake
   bridge deadletters send --all --sink lake --from dead/0/17`,
 	}
-	c := New(cmd)
+	c := newClient(cmd)
 	d := newDeadLetters(cmd, c.Settings)
 	d.fromFlag(cmd)
 	d.allFlag(cmd, "send")
@@ -211,11 +211,11 @@ such an event, and publish the present state.
 
 An event that is sent late comes behind newer events of its object. Consumers that order by
 'sequence' are right; 'bridge verify' reports it as disorder. A sink that keeps only the newest
-state of each object is refused: use 'bridge snapshot INFORMER --sink NAME'.` + Help,
+state of each object is refused: use 'bridge snapshot INFORMER --sink NAME'.` + clientHelp,
 		Example: `  bridge undelivered send 3f1c
   bridge undelivered send --all --sink lake`,
 	}
-	c := New(cmd)
+	c := newClient(cmd)
 	which.flags(cmd, "send")
 	cmd.ValidArgsFunction = completeUndelivered(c.Settings)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -63,7 +63,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 		if err != nil {
 			return err
 		}
-		r := &runner{cmd: cmd, build: build, source: app.NewSource(s.File, s.Load), file: s.File != ""}
+		r := &runner{cmd: cmd, build: build, input: app.NewConfigInput(s.File, s.Load), file: s.File != ""}
 		r.progress = newProgress(c, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		return r.run(c)
 	}
@@ -72,10 +72,10 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 
 // runner sets the process up, and runs a bridge in it.
 type runner struct {
-	cmd    *cobra.Command
-	build  Build
-	source *app.ConfigInput
-	file   bool // the configuration is from a file
+	cmd   *cobra.Command
+	build Build
+	input *app.ConfigInput
+	file  bool // the configuration is from a file
 	// progress is shown on the terminal; nil for none.
 	progress *progress
 }
@@ -83,7 +83,7 @@ type runner struct {
 func (r *runner) run(c *config.Config) error {
 	stderr := r.cmd.ErrOrStderr()
 	options := app.Options{
-		Config: c, Source: r.source, Version: r.build.Version, Stdout: r.cmd.OutOrStdout(),
+		Config: c, Input: r.input, Version: r.build.Version, Stdout: r.cmd.OutOrStdout(),
 	}
 	if r.progress != nil {
 		stderr, options.Progress = r.progress.screen, r.progress.run
@@ -94,7 +94,7 @@ func (r *runner) run(c *config.Config) error {
 	var bounding sync.WaitGroup
 	defer bounding.Wait()
 	defer stop()
-	bounding.Go(func() { boundProcs(ctx, resource.LargeSeen(), newWaits().grew) })
+	bounding.Go(func() { boundProcs(ctx, resource.LargeSeen(), newProcessorWaits().grew) })
 	synced := boundMemory(options.Log, memlimit.FromCgroup)
 	options.QueueBytes = queueBytes(memlimit.FromSystem)
 	options.OnSynced = func() {
@@ -138,11 +138,11 @@ const (
 // sync, with its rate; then one line of state.
 type progress struct {
 	screen  *terminal.Screen
-	samples []counted // of the last ratesOver intervals
+	samples []progressSample // of the last ratesOver intervals
 }
 
-// counted is what had been read and sent at a time.
-type counted struct {
+// progressSample is what had been read and sent at a time.
+type progressSample struct {
 	at     time.Time
 	counts map[string]float64
 }
@@ -279,7 +279,7 @@ func (p *progress) remember(s *bridge.Status, now time.Time) {
 	for i := range s.Sinks {
 		counts["sent "+s.Sinks[i].Name] = float64(s.Sinks[i].Published)
 	}
-	p.samples = append(p.samples, counted{now, counts})
+	p.samples = append(p.samples, progressSample{now, counts})
 	if len(p.samples) > ratesOver+1 {
 		p.samples = p.samples[1:]
 	}
@@ -351,7 +351,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 		if err != nil {
 			return err
 		}
-		r := &runner{cmd: cmd, build: build, source: app.NewSource(s.File, load), file: s.File != ""}
+		r := &runner{cmd: cmd, build: build, input: app.NewConfigInput(s.File, load), file: s.File != ""}
 		return r.run(c)
 	}
 	return cmd

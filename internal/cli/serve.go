@@ -119,7 +119,7 @@ func (o *serveOptions) run(cmd *cobra.Command, p query.Point, speed float64) err
 	if err != nil {
 		return err
 	}
-	source, err := serve.NewSource(dir, o.live)
+	source, err := serve.NewSharedHistory(dir, o.live)
 	if err != nil {
 		return Refused(err)
 	}

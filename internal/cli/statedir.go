@@ -17,8 +17,8 @@ import (
 	"github.com/kubebridge/bridge/internal/store/statedb"
 )
 
-// Command is bridge statedir.
-func Command() *cobra.Command {
+// newStateDirCommand makes bridge statedir.
+func newStateDirCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "statedir",
 		Short: "Inspect or reset the saved state of a stopped bridge",

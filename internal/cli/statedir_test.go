@@ -53,7 +53,7 @@ func makeState(t *testing.T, units map[string][]string) (dir string) {
 func runStateDir(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	cmd := Command()
+	cmd := newStateDirCommand()
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(append([]string{"--state-dir", dir}, args...))
 	cmd.SetIn(strings.NewReader("yes\n"))

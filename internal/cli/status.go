@@ -58,7 +58,7 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
   kubectl exec bridge-0 -- bridge status`,
 		Args: cobra.NoArgs,
 	}
-	c := New(cmd)
+	c := newClient(cmd)
 	OutputFlag(cmd, &output, "table", "json", "yaml")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again and again, until Ctrl-C; "+
 		"with --output json one line each time")

@@ -42,7 +42,7 @@ Exit codes: 0 after Ctrl-C, 1 when the bridge ended, 2 when it can't be asked.`,
   kubectl exec bridge-0 -- bridge tail`,
 		Args: cobra.NoArgs,
 	}
-	c := New(cmd)
+	c := newClient(cmd)
 	cmd.Flags().StringVar(&filter, "filter", "", "which events, as a CEL condition; none: all")
 	cmd.Flags().BoolVar(&payload, "payload", false, "with the payload, as far as "+
 		terminal.Bytes(tail.MaxPayload)+" of it; for --output json")

@@ -35,7 +35,7 @@ func update() event.Change {
 
 func debezium(t *testing.T, c event.Change) event.Event {
 	t.Helper()
-	m := newMaker(t, event.MakerConfig{Type: deployments, Payload: event.PayloadDebezium, Lifts: []event.CustomAttribute{{Name: "db", Path: path(t, "spec.replicas")}}})
+	m := newMaker(t, event.MakerConfig{Type: deployments, Payload: event.PayloadDebezium, CustomAttributes: []event.CustomAttribute{{Name: "db", Path: path(t, "spec.replicas")}}})
 	return m.Object(&c)
 }
 

@@ -236,7 +236,7 @@ func (m *Maker) Quarantined(u *resource.Unreadable, era IDSuffix, observed time.
 	data := quarantinedData{
 		Reason: u.Reason, Key: string(u.Key), Message: u.Message, Size: u.Size, Partial: u.Partial,
 		SHA256: u.Digest, Raw: u.Raw,
-		Note: note(u),
+		Note: quarantineText(u),
 	}
 	if u.Withheld {
 		data.SHA256, data.Fingerprint = "", u.Digest
@@ -248,8 +248,8 @@ func (m *Maker) Quarantined(u *resource.Unreadable, era IDSuffix, observed time.
 	return e
 }
 
-// note says what comes of it.
-func note(u *resource.Unreadable) string {
+// quarantineText says what follows for a consumer.
+func quarantineText(u *resource.Unreadable) string {
 	const what = "the API server sent what can't be understood: "
 	switch {
 	case u.Listed && u.Key == "":

@@ -1,17 +1,16 @@
 // Package event is a change as a CloudEvent: its id, type, subject and payload, the forms it is
 // sent in, and the templates that make a NATS subject or a Kafka topic of it.
 //
-// It takes in changes of objects, and news about an informer, through a Maker, and hands on Events:
-// CloudEvents 1.0 as plain fields, for a sink to write as headers (Each) or as one JSON document
-// (AppendStructured). The payload is the object's JSON itself where that is what was asked for; it
-// is not copied.
+// In: changes of objects, and news about an informer, through a Maker. Out: Events, CloudEvents 1.0
+// as plain fields, for a sink to write as headers (Each) or as one JSON document
+// (AppendStructured). With the payload object the payload is the object's JSON itself, not a copy.
 //
 // # Promises
 //
 //   - The same change makes the same id, from any replica and after any restart.
 //   - Each gives the attributes in a fixed order and in their canonical form, so two encodings of
 //     an event are byte-equal.
-//   - A field put into a subject or topic is encoded so that two values never meet, and so that the
+//   - A field put into a subject or topic is encoded so that two values never become one, and the
 //     result is a valid token or part of a topic. With the default subject template two objects
 //     never share a subject. The default topic template names the cluster and the resource only. A
 //     topic may come out longer than the 249 characters that Kafka takes; the Kafka sink refuses

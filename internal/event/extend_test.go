@@ -8,16 +8,16 @@ import (
 )
 
 func TestAttributesOfOnesOwn(t *testing.T) {
-	lift := func(name, text string) event.CustomAttribute {
+	custom := func(name, text string) event.CustomAttribute {
 		p, err := resource.ParsePath(text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return event.CustomAttribute{Name: name, Path: p}
 	}
-	m := newMaker(t, event.MakerConfig{Type: deployments, Lifts: []event.CustomAttribute{
-		lift("team", `metadata.labels["x.io/team"]`), lift("replicas", "spec.replicas"), lift("paused", "spec.paused"),
-		lift("missing", "spec.missing"), lift("list", "spec.list"), lift("bad", "spec.bad"), lift("null", "spec.null"),
+	m := newMaker(t, event.MakerConfig{Type: deployments, CustomAttributes: []event.CustomAttribute{
+		custom("team", `metadata.labels["x.io/team"]`), custom("replicas", "spec.replicas"), custom("paused", "spec.paused"),
+		custom("missing", "spec.missing"), custom("list", "spec.list"), custom("bad", "spec.bad"), custom("null", "spec.null"),
 	}})
 	c := event.Change{Op: event.Added, Key: "shop/web", UID: "u", Version: "1", Object: &resource.Object{Raw: []byte(
 		`{"metadata":{"labels":{"x.io/team":"a\u0062"}},"spec":{"replicas":3,"paused":true,"list":[1],"bad":"a\u0000b","null":null}}`)}}

@@ -17,7 +17,7 @@ import (
 // share one string: one allocation for each event.
 type composedAttributes struct{ id, path, key, sequence string }
 
-// prefixes are the parts of composed that are the same for all events of a Maker.
+// prefixes are the parts of composedAttributes that are the same for all events of a Maker.
 type prefixes struct {
 	apiVersion string
 	api        string // "api/v1", "apis/apps/v1"
@@ -128,19 +128,19 @@ type CustomAttribute struct {
 // validAttribute is what CloudEvents asks for; names should not be longer than 20.
 var validAttribute = regexp.MustCompile(`^[a-z][a-z0-9]{0,19}$`)
 
-// taken are the names that mean something else, in CloudEvents or here.
-var taken = strings.Fields(`specversion id source type subject time datacontenttype dataschema data partitionkey sequence sequencetype apiversion kind
+// reservedNames are the names that mean something else, in CloudEvents or here.
+var reservedNames = strings.Fields(`specversion id source type subject time datacontenttype dataschema data partitionkey sequence sequencetype apiversion kind
 	informer resource namespace name uid resourceversion previous timesource manager managersubresource manageroperation
 	lastmanager cause initial inferred owners ownerkind ownername traceparent tracestate
 	deadletterreason deadletterattempts deadlettersubject deadlettertopic deadletterurl truncated originalsize originalsha256 oversize dataref informerdata`)
 
-// CheckAttribute refuses what can't be the name of an attribute of one's own.
+// CheckAttribute refuses what can't be the name of a custom attribute.
 func CheckAttribute(name string) error {
 	if !validAttribute.MatchString(name) {
 		return fmt.Errorf("want at most 20 lower-case letters and digits, beginning "+
 			"with a letter, got %q", name)
 	}
-	if slices.Contains(taken, name) {
+	if slices.Contains(reservedNames, name) {
 		return fmt.Errorf("%q is an attribute that every event may have; take another name", name)
 	}
 	return nil
@@ -148,25 +148,25 @@ func CheckAttribute(name string) error {
 
 // extensions returns the attributes of an event beside its own, nil for none.
 func (m *Maker) extensions(c *Change) []Attribute {
-	if len(m.cfg.Lifts) == 0 && len(c.Owners) == 0 {
+	if len(m.cfg.CustomAttributes) == 0 && len(c.Owners) == 0 {
 		return nil
 	}
-	list := make([]Attribute, 0, len(m.cfg.Lifts)+3)
-	for _, l := range m.cfg.Lifts {
+	list := make([]Attribute, 0, len(m.cfg.CustomAttributes)+3)
+	for _, l := range m.cfg.CustomAttributes {
 		if value := scalar(l.Path.Find(c.Object.Raw)); value != "" {
 			list = append(list, Attribute{l.Name, value})
 		}
 	}
 	if n := len(c.Owners); n > 0 {
 		top := c.Owners[n-1]
-		list = append(list, Attribute{"owners", chain(c.Owners)}, Attribute{"ownerkind", top.Kind},
+		list = append(list, Attribute{"owners", ownerChain(c.Owners)}, Attribute{"ownerkind", top.Kind},
 			Attribute{"ownername", top.Name})
 	}
 	return list
 }
 
-// chain is "ReplicaSet/web-5d4,Deployment/web".
-func chain(owners []resource.Owner) string {
+// ownerChain is "ReplicaSet/web-5d4,Deployment/web".
+func ownerChain(owners []resource.Owner) string {
 	names := make([]string, len(owners))
 	for i, o := range owners {
 		names[i] = o.Kind + "/" + o.Name

@@ -24,8 +24,8 @@ type MakerConfig struct {
 	Shard   resource.Shard
 	Payload Payload // default PayloadObject
 	Types   Types   // default TypesBridge
-	// Lifts make attributes of what is in the object.
-	Lifts []CustomAttribute
+	// CustomAttributes make attributes of what is in the object.
+	CustomAttributes []CustomAttribute
 	// Selective is set when something is selected by label or field: then an object may leave and
 	// come back, and is deleted, as far as a watch can know, more than once. Exact, when it can
 	// know: CauseDeleted is of an object that has died.
@@ -106,7 +106,7 @@ const (
 // IDSuffix distinguishes the ids of one time from those of another that has the same versions
 // again.
 type IDSuffix struct {
-	// Epoch is how often the server's history went back before: after a restore of etcd, versions
+	// Epoch is how often the server's versions went back before: after a restore of etcd, versions
 	// are given out again, for other states, and an object whose delete was undone may be deleted
 	// again. It also counts how often the state was lost: everything is reported again then, and
 	// a consumer that drops known ids must not drop that.

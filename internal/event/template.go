@@ -122,7 +122,7 @@ func (t *Template) Values(e *Event) map[string]string {
 	return values
 }
 
-// Attributes returns the attributes of one's own that the template names.
+// Attributes returns the custom attributes that the template names.
 func (t *Template) Attributes() []string {
 	var names []string
 	for _, p := range t.parts {

@@ -45,8 +45,8 @@ type Config struct {
 	NamespaceSelector string
 	// Shard is the share of the objects that is this process's.
 	Shard resource.Shard
-	// Lifts make attributes from fields of the objects.
-	Lifts []event.CustomAttribute
+	// CustomAttributes make attributes from fields of the objects.
+	CustomAttributes []event.CustomAttribute
 	// Owners adds the chain to the top controller, as far as its objects are known.
 	Owners bool
 	// Filter selects the changes that are published at all.
@@ -188,7 +188,7 @@ func (c *Config) leavable() bool {
 // rather than to show the last state of a deleted one: as the old object of an update, for a
 // selector that reads them, to be sent again, to make attributes, or in an index.
 func (c *Config) needsExactBodies() bool {
-	exact := c.selectsHere() || c.Owners || len(c.Lifts) > 0 ||
+	exact := c.selectsHere() || c.Owners || len(c.CustomAttributes) > 0 ||
 		c.selector(c.Filter) != nil
 	for _, b := range c.Sinks {
 		exact = exact || b.Resync > 0 || b.Payload.NeedsOld() || c.selector(b.Filter) != nil

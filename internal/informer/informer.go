@@ -261,7 +261,7 @@ func (i *Informer) listener(b *Binding) (l ListenerConfig, err error) {
 		return l, fmt.Errorf("there is no sink %q", b.Sink)
 	}
 	cfg := i.cfg.makerConfig(i.env.Cluster)
-	cfg.Payload, cfg.Types, cfg.Lifts = b.Payload, b.Types, i.cfg.Lifts
+	cfg.Payload, cfg.Types, cfg.CustomAttributes = b.Payload, b.Types, i.cfg.CustomAttributes
 	cfg.Selective = i.cfg.LabelSelector != "" || i.cfg.FieldSelector != ""
 	cfg.Exact = i.cfg.selectsHere() && !i.cfg.leavable()
 	cfg.Omits = i.cfg.omits(b)

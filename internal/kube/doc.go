@@ -1,9 +1,9 @@
 // Package kube finds the API server and what it serves.
 //
-// It takes in what a user wrote: a kubeconfig and a context, and names of resources as kubectl
-// takes them; and hands on a rest.Config, the resource.Types behind the names, and the identity of
-// the cluster. It turns the errors on the way into ones that say what to do. Leases reads and
-// writes those by which replicas elect a leader.
+// In: what a user wrote, a kubeconfig and a context, and names of resources as kubectl takes them.
+// Out: a rest.Config, the resource.Types of the names, the identity of the cluster, the rights that
+// the bridge has (Resolver.Allowed) and the roles that give them. Errors say what to do. Leases
+// reads and writes the Leases by which replicas elect a leader.
 //
 // What it promises:
 //

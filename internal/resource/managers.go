@@ -116,8 +116,8 @@ const (
 	maxTime = "2106-01-01T00:00:00Z"
 )
 
-// wrote adds an entry to those of the newest second, or begins with it again.
-func (p *parser) wrote(e *entrySpans) {
+// recordWrite adds an entry to those of the newest second, or begins with it again.
+func (p *parser) recordWrite(e *entrySpans) {
 	at := view(p.Bytes(e.time))
 	if len(at) != len(minTime) || at < minTime || at >= maxTime {
 		return

@@ -153,7 +153,7 @@ func (p *parser) readEntry(path string) {
 			p.Skip()
 		}
 	}
-	p.wrote(&e)
+	p.recordWrite(&e)
 }
 
 // copiesOfObject are the annotations in which tools keep a copy of the whole object, some of them

@@ -44,10 +44,10 @@ const (
 	// RelistInitial lists everything without a position to resume from: the first snapshot, and no
 	// gap.
 	RelistInitial
-	// RelistRewound lists everything, since the server's history went back: versions from before
+	// RelistRewound lists everything, since the server's versions went back: versions from before
 	// can't be compared with those after.
 	RelistRewound
-	// RelistInitialRewound is a first snapshot while which the server's history went back.
+	// RelistInitialRewound is a first snapshot while which the server's versions went back.
 	RelistInitialRewound
 	// RelistSelection lists nothing: it names Namespaces, and what is known stays as it is.
 	RelistSelection
@@ -101,7 +101,7 @@ func (r *Relist) Partial() bool {
 // Leaves reports whether one namespace is not selected any more.
 func (r *Relist) Leaves() bool { return r.Kind == RelistLeaves || r.Kind == RelistDeleted }
 
-// Rewind makes it a list after the server's history went back.
+// Rewind makes it a list after the server's versions went back.
 func (r *Relist) Rewind() {
 	if r.Reason = ReasonRewound; r.Initial() {
 		r.Kind = RelistInitialRewound

@@ -150,7 +150,7 @@ func answers(t *testing.T, dir string) map[string][]string {
 	}
 	var moments []query.Point
 	for _, u := range db.Questions.Resources.Units() {
-		for m, err := range db.Questions.Coverage.Marks(u, time.Time{}, time.Time{}) {
+		for m, err := range db.Questions.Coverage.Notices(u, time.Time{}, time.Time{}) {
 			must(t, err)
 			add(string(m.Event.Op), json.RawMessage(event.AppendStructured(nil, &m.Event)))
 		}

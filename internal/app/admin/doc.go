@@ -1,7 +1,7 @@
 // Package admin is the HTTP server by which people and machines look into a running bridge.
 //
-// It takes functions (is the bridge ready, what is its status) and a Prometheus gatherer, and
-// serves:
+// In: functions (is the bridge ready, what is its status), an Inspector, a Historian, a Controller,
+// and a Prometheus gatherer. Out:
 //
 //	GET /healthz        200 while the process answers. It depends on no cluster and no broker:
 //	                    a restart fixes neither.                                       open

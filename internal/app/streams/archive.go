@@ -29,9 +29,9 @@ type ArchiveOptions struct {
 	Dir string
 	// Once ends at the end that the stream has when it is reached. Else the stream is followed.
 	Once bool
-	// Progress is called after each batch, with the number of messages; nil for nobody.
+	// Progress is called after each batch, with the number of messages; may be nil.
 	Progress func(messages int, p source.Progress)
-	// CaughtUp is called when the end of the stream is reached for the first time; nil for nobody.
+	// CaughtUp is called when the end of the stream is reached for the first time; may be nil.
 	CaughtUp func(ArchiveReport)
 	Log      *slog.Logger
 }

@@ -22,7 +22,7 @@ type VerifyOptions struct {
 	// for Wait.
 	AgainstCluster bool
 	Wait           time.Duration
-	// Progress is called now and then, with the number of messages; nil for nobody.
+	// Progress is called now and then, with the number of messages; may be nil.
 	Progress func(messages int, p source.Progress)
 }
 

@@ -1,9 +1,8 @@
 // Package filter decides which changes are sent: by operation, by what an update touches, and by a
 // CEL expression.
 //
-// It takes in changes, from an informer's controller, and says of each whether it is kept back, and
-// why. A change that is kept back is settled: it counts as known, and is the old object of the next
-// one.
+// In: changes, from an informer's controller. Out: for each, whether it is kept back, and why. A
+// change that is kept back is settled: it counts as known, and is the old object of the next one.
 //
 // # Promises
 //

@@ -125,7 +125,7 @@ func (h *holes) add(n uint32, low order, high uint64, s *subject, kind Kind, wha
 		ordered: s.ordered, inferred: s.Inferred,
 	}
 	x.Fault.low = low.version
-	if high < low.version { // the version of before is of the era before
+	if high < low.version { // the previous version is of the era before
 		x.high = low.at(high)
 	}
 	h.of[n] = append(h.of[n], x)

@@ -235,7 +235,7 @@ func isSequence(e *event.Event) bool {
 }
 
 // laterVersion returns the version as of which a list found an object to be gone, if that can be.
-// It is not before the last one that is known, unless the server's history went back.
+// It is not before the last one that is known, unless the server's versions went back.
 func laterVersion(e *event.Event) string {
 	at, ok := parseOrder(e.Sequence)
 	if ok && (at.era > 0 || at.version > number(e.ResourceVersion)) {

@@ -159,8 +159,8 @@ func lowestAfter(db DB, u *record.Unit, era uint32, at time.Time) (uint64, error
 	return binary.BigEndian.Uint64(value), nil
 }
 
-// Horizon returns the time from which on the history is complete, as far as the stream was. Of what
-// lived then there is the version of before, too. Zero: nothing was ever removed.
+// Horizon returns the time from which on the history is complete, as far as the stream was. Of each
+// object that lived then it also has the version before. Zero: nothing was ever removed.
 func (h Coverage) Horizon() (time.Time, error) { return h.db.Horizon() }
 
 // CheckState returns an error with ErrNotKnown where retention has removed what a state needs: its
@@ -188,7 +188,7 @@ func (h Coverage) CheckState(q StateQuery) error {
 }
 
 // firstVersion returns the lowest version that a watch reported since a time; without one the
-// newest that is known. A state of a lower one may need versions of before.
+// newest that is known. A state of a lower version may need versions that were removed.
 func (h Coverage) firstVersion(source string, since time.Time) (uint64, error) {
 	first := uint64(math.MaxUint64)
 	for _, u := range h.db.Units() {

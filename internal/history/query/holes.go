@@ -125,7 +125,7 @@ func ReadNotice(u *record.Unit, document []byte) (*Notice, error) {
 // IsHole reports whether something may be missing because of what the notice says.
 func (m *Notice) IsHole() bool { return m.Event.Op != event.Synced && m.Event.Op != event.Progress }
 
-// What says in a few words what may be missing.
+// What names in a few words what may be missing.
 func (m *Notice) What() string {
 	switch {
 	case m.Event.Op == event.Quarantined:
@@ -230,7 +230,7 @@ func (h Coverage) Holes(o *Object, since, until time.Time) (holes []*Notice, err
 }
 
 // Uncertain returns the holes because of which an object may have been another one at a point than
-// v, its last version of before; nil for none. A list heals a hole for what comes after the list.
+// v, its last version before; nil for none. A list heals a hole for what comes after the list.
 func (h Coverage) Uncertain(o *Object, v *Version, p Point) (holes []*Notice, err error) {
 	var synced time.Time
 	for m, err := range h.Notices(o.Unit, time.Time{}, time.Time{}) {
@@ -286,8 +286,8 @@ func (m *Notice) endsBefore(v *Version) bool {
 	return v != nil && ends.Before(v.Time)
 }
 
-// isUpTo reports whether a notice is of before a point. One of the archive has no version, and is
-// of before any.
+// isUpTo reports whether a notice is not behind a point. A notice of the archive has no version,
+// and is before every point.
 func (m *Notice) isUpTo(p Point) bool {
 	if p.Version == 0 {
 		return p.At.IsZero() || !m.Time.After(p.At)

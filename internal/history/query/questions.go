@@ -53,7 +53,7 @@ func New(db DB) *Questions {
 	return &Questions{Resources{db}, Objects{db}, Timeline{db}, Coverage{db}}
 }
 
-// ErrUnknownResource is in the error for a resource that the history has nothing of.
+// ErrUnknownResource is in the error for a resource without any object in the history.
 var ErrUnknownResource = errors.New("the history has no such resource")
 
 // shortNames are those that kubectl knows of the kinds that every cluster has.

@@ -178,8 +178,8 @@ func (r *reader) atSequence(
 }
 
 // Versions returns the versions of an object from one time to another, the oldest first. A zero
-// time is no limit. They follow what the object was before the first time, so a delete which was
-// observed later, but is of before that, is not among them. The versions are the caller's. The
+// time is no limit. They follow what the object was before the first time, so a delete that was
+// observed later, but happened before, is not among them. The versions are the caller's. The
 // error is the last element.
 func (h Objects) Versions(o *Object, since, until time.Time) iter.Seq2[*Version, error] {
 	return func(yield func(*Version, error) bool) {

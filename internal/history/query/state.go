@@ -42,21 +42,21 @@ func (h Objects) State(q StateQuery) iter.Seq2[*Version, error] {
 			return
 		}
 		defer first.Close()
-		s := state{StateQuery: q, now: first, yield: yield}
+		s := stateWalk{StateQuery: q, now: first, yield: yield}
 		if err := s.run(); err != nil {
 			yield(nil, h.db.ReadError(err))
 		}
 	}
 }
 
-// state is one answer.
-type state struct {
+// stateWalk is one answer.
+type stateWalk struct {
 	StateQuery
 	now   *reader // what others are cloned from
 	yield func(*Version, error) bool
 }
 
-func (s *state) run() error {
+func (s *stateWalk) run() error {
 	units := slices.SortedFunc(slices.Values(s.Units), func(a, b *record.Unit) int {
 		return cmp.Or(cmp.Compare(a.Source, b.Source),
 			cmp.Compare(a.GroupResource(), b.GroupResource()),
@@ -68,8 +68,8 @@ func (s *state) run() error {
 			units[n].GroupResource() == units[0].GroupResource() {
 			n++
 		}
-		goOn, err := s.resource(units[:n])
-		if err != nil || !goOn {
+		hasMore, err := s.resource(units[:n])
+		if err != nil || !hasMore {
 			return err
 		}
 		units = units[n:]
@@ -79,7 +79,7 @@ func (s *state) run() error {
 
 // resource yields the objects of one resource, which several informers may have. It reports whether
 // to continue.
-func (s *state) resource(units []*record.Unit) (goOn bool, err error) {
+func (s *stateWalk) resource(units []*record.Unit) (hasMore bool, err error) {
 	var walks []*liveWalk
 	defer func() {
 		for _, w := range walks {
@@ -124,7 +124,7 @@ func (s *state) resource(units []*record.Unit) (goOn bool, err error) {
 // version returns the version of the object at which walks are, nil where it did not live. Of
 // several informers the one with the newest version is right: an object that left the selection of
 // one may have come into that of another with the same version.
-func (s *state) version(walks []*liveWalk, names []byte) (*Version, error) {
+func (s *stateWalk) version(walks []*liveWalk, names []byte) (*Version, error) {
 	var best *liveWalk
 	var newest keys.Sequence
 	var at *Object

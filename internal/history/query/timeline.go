@@ -136,8 +136,8 @@ func (t *timelineWalk) run() (err error) {
 		if bucket = found; bucket > t.until/keys.BucketSeconds {
 			return nil
 		}
-		goOn, err := t.bucket(bucket)
-		if err != nil || !goOn {
+		hasMore, err := t.bucket(bucket)
+		if err != nil || !hasMore {
 			return err
 		}
 		if bucket == math.MaxUint32/keys.BucketSeconds {
@@ -161,7 +161,7 @@ func (t *timelineWalk) bucket(bucket uint32) (bool, error) {
 			if e.Second > t.until {
 				break
 			}
-			if goOn, err := t.give(&e, value); err != nil || !goOn {
+			if hasMore, err := t.give(&e, value); err != nil || !hasMore {
 				return false, err
 			}
 		}
@@ -175,7 +175,7 @@ func (t *timelineWalk) bucket(bucket uint32) (bool, error) {
 			return false, err
 		}
 		for i := range piece {
-			if goOn, err := t.give(&piece[i].Entry, piece[i].value); err != nil || !goOn {
+			if hasMore, err := t.give(&piece[i].Entry, piece[i].value); err != nil || !hasMore {
 				return false, err
 			}
 		}

@@ -203,11 +203,11 @@ func (h Objects) Heads(units []*record.Unit, namespace string) iter.Seq2[Head, e
 		}
 		defer r.Close()
 		for _, u := range units {
-			goOn, err := r.heads(u, namespace, yield)
+			hasMore, err := r.heads(u, namespace, yield)
 			if err != nil {
 				yield(Head{}, h.db.ReadError(err))
 			}
-			if err != nil || !goOn {
+			if err != nil || !hasMore {
 				return
 			}
 		}
@@ -216,7 +216,7 @@ func (h Objects) Heads(units []*record.Unit, namespace string) iter.Seq2[Head, e
 
 func (r *reader) heads(
 	u *record.Unit, namespace string, yield func(Head, error) bool,
-) (goOn bool, err error) {
+) (hasMore bool, err error) {
 	names := keys.InUnit(nil, keys.SpaceVersion, u.Number)
 	if namespace != "*" {
 		names = append(append(names, namespace...), keys.Separator)

@@ -51,7 +51,7 @@ func newSite(t *testing.T, events []event.Event, cfg serve.Config) *site {
 	t.Cleanup(func() { testkit.OK(t, db.Close()) })
 	s := &site{t: t, db: db}
 	s.append(events)
-	source, err := serve.NewSource(dir, cfg.Live)
+	source, err := serve.NewSharedHistory(dir, cfg.Live)
 	testkit.OK(t, err)
 	t.Cleanup(func() { testkit.OK(t, source.Close()) })
 	cfg.Open, cfg.Cluster, cfg.Poll = source.Open, "prod", 10*time.Millisecond

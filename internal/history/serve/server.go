@@ -70,8 +70,9 @@ type openHistory struct {
 	old   bool
 }
 
-// NewSource opens the history in dir. With follow it is opened again when something was written.
-func NewSource(dir string, follow bool) (*SharedHistory, error) {
+// NewSharedHistory opens the history in dir. With follow it is opened again when something was
+// written.
+func NewSharedHistory(dir string, follow bool) (*SharedHistory, error) {
 	s := &SharedHistory{dir: dir, follow: follow}
 	_, release, err := s.Open()
 	if err != nil {

@@ -107,7 +107,7 @@ func (l *Listener) objectEvent(ch *event.Change) event.Event {
 
 // leaderDelivery is what the leader has delivered, as far as it is known at one moment.
 type leaderDelivery struct {
-	standing  standby.Stand
+	standing  standby.LeaderState
 	seen      standby.Seen
 	selection resource.Version
 }

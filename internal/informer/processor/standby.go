@@ -18,7 +18,7 @@ import (
 // leaderView is what a listener knows of the leader.
 type leaderView struct {
 	// Guarded by Listener.mu.
-	standing standby.Stand
+	standing standby.LeaderState
 	since    time.Time // when the first entry was observed that the leader has not delivered
 	unacked  int       // of Listener.unacked and leftover
 

@@ -178,7 +178,7 @@ func (w *Watcher) Unselected(ctx context.Context, obj *resource.Object, gone boo
 	if gone {
 		return w.Delete(ctx, obj)
 	}
-	return nil // what was known of it is of a lost history
+	return nil // what was known of it is of versions that are gone
 }
 
 // Progress implements reflector.Store: all objects are wanted.

@@ -7,13 +7,13 @@ import (
 )
 
 func TestCovers(t *testing.T) {
-	follows := func(p Unit) Stand { return Stand{Progress: p} }
-	leads := func(p Unit) Stand { return Stand{Progress: p, Leads: true} }
+	follows := func(p Unit) LeaderState { return LeaderState{Progress: p} }
+	leads := func(p Unit) LeaderState { return LeaderState{Progress: p, Leads: true} }
 	listed := Seen{From: "5", Complete: true}
 	reported := &NewestVersion{Version: "10", Objects: []uint64{resource.Key("shop/a").Digest()}}
 	tests := map[string]struct {
 		change  Change
-		stand   Stand
+		stand   LeaderState
 		history Seen
 		want    bool
 	}{
@@ -86,8 +86,8 @@ func TestCovers(t *testing.T) {
 			Change{Version: "10", Selection: "4"}, follows(Unit{Delivered: "11"}), listed, false,
 		},
 
-		"the leader has ended the unit": {Change{Version: "10"}, Stand{Ended: true}, listed, true},
-		"it had before this one led":    {Change{Version: "10"}, Stand{Ended: true, Leads: true}, listed, false},
+		"the leader has ended the unit": {Change{Version: "10"}, LeaderState{Ended: true}, listed, true},
+		"it had before this one led":    {Change{Version: "10"}, LeaderState{Ended: true, Leads: true}, listed, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -232,7 +232,7 @@ func (e *elector) isHeld() bool {
 	return time.Since(e.seen) < duration
 }
 
-// holderOf returns who has a lease, "" for nobody.
+// holderOf returns the identity that has a lease, "" for none.
 func holderOf(lease *coordinationv1.Lease) string { return orZero(lease.Spec.HolderIdentity) }
 
 func orZero[T any](p *T) (zero T) {

@@ -33,8 +33,8 @@ type Progress struct {
 	Outlines map[string][]byte
 }
 
-// MaxCount is more epochs of a server's history, or changes of a selection, than there are. A
-// larger number was not written by a bridge.
+// MaxCount is more epochs of the API server's versions, or changes of a selection, than there are.
+// A larger number was not written by a bridge.
 const MaxCount = 1_000_000
 
 // Unit is the progress of one unit.
@@ -49,7 +49,7 @@ type Unit struct {
 	Further map[string]resource.Version `json:"f,omitempty"`
 	// Front is of a version after Delivered, of which more may come; nil for none.
 	Front *NewestVersion `json:"t,omitempty"`
-	// Epoch of the server's history that Delivered, Further and Front are of.
+	// Epoch of the API server's versions that Delivered, Further and Front are of.
 	Epoch int `json:"e,omitempty"`
 	// Selection is the version of the Namespaces up to which all events of changes of the selected
 	// ones have reached all sinks; "" where none are selected by their labels.
@@ -268,8 +268,8 @@ func decode(encoded string) (Progress, error) {
 	}, nil
 }
 
-// Stand is where a replica stands to its leader, for one sink of one unit.
-type Stand struct {
+// LeaderState is where a replica stands to its leader, for one sink of one unit.
+type LeaderState struct {
 	// Progress is the leader's. Once this replica leads, it is the last of the leader before.
 	Progress Unit
 	// Ended: the leader has ended the unit, after everything was delivered.
@@ -282,7 +282,7 @@ type Stand struct {
 type Change struct {
 	// Version of the API server up to which the leader must have delivered everything.
 	Version resource.Version
-	// Epoch of the server's history that Version is of: versions of different epochs can't be
+	// Epoch of the API server's versions that Version is of: versions of different epochs can't be
 	// compared.
 	Epoch int
 	// OfList is set in place of Version for what is about a whole list: only the list's end says as
@@ -297,7 +297,7 @@ type Change struct {
 	Selection resource.Version
 }
 
-// Seen is how much of the server's history this replica has seen. Complete is not set during a
+// Seen is how many of the API server's versions this replica has seen. Complete is not set during a
 // list, nor before the first.
 type Seen struct {
 	From     resource.Version // since then nothing is missing
@@ -307,7 +307,7 @@ type Seen struct {
 
 // Covers reports whether a change has reached the sink by the leader, so that this replica does not
 // send it.
-func Covers(c *Change, s *Stand, h *Seen) bool {
+func Covers(c *Change, s *LeaderState, h *Seen) bool {
 	p := &s.Progress
 	switch {
 	case c.Repeats || s.Ended: // who follows leaves that to the leader

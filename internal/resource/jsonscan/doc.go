@@ -1,7 +1,7 @@
 // Package jsonscan walks over JSON in one pass, while it is being read: it checks the syntax, finds
 // where members and values begin and end, and reads only what it is asked for.
 //
-// Takes in: bytes, or an io.Reader. Hands on: places in these bytes. It accepts what jsontext
+// In: bytes, or an io.Reader. Out: offsets in these bytes. It accepts what jsontext
 // accepts with AllowDuplicateNames, and nothing else: UTF-8, escapes, surrogates, numbers and
 // literals are checked, names that come twice are not. Its depth may be larger: the walk does not
 // recurse, and needs one bit for each level.

@@ -1,8 +1,9 @@
 // Package jsontree walks over JSON that is known to be valid, in time linear in its size.
 //
 // In: the bytes of a document. Parse goes over them once and remembers where each object and array
-// ends. Out: Values and Walkers, which are places in these bytes. Skipping an object or array takes
-// constant time, so walking down through the levels of a document visits no byte once per level.
+// ends. Out: Values and Walkers, which are offsets in these bytes. Skipping an object or array
+// takes constant time, so walking down through the levels of a document visits no byte once per
+// level.
 //
 // # Promises
 //
