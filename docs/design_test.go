@@ -13,7 +13,7 @@ import (
 )
 
 // maxDesign is how many words the page may have: it is read in one sitting.
-const maxDesign = 5200
+const maxDesign = 5500
 
 var (
 	codeFile   = regexp.MustCompile(`^[\w./-]+[.](go|md|txt|yaml)$`)
