@@ -4,7 +4,8 @@
 // It takes in a YAML file, BRIDGE_… environment variables and command-line flags (a flag beats a
 // variable, a variable beats the file, the file beats the default), and hands on one Config with
 // every default filled in. Stages never see it: internal/app translates it into the small Config of
-// each.
+// each. The section of a sink is the sink's own (internal/sinks): the field of its kind in Sink is
+// all that is here.
 //
 // What it promises:
 //

@@ -1,5 +1,3 @@
-// Package reload decides which configuration a running bridge may take up without a restart: none
-// that moves what it is made of, and none that sends more of the objects, or to another place.
 package config
 
 import (
@@ -15,8 +13,9 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
 
-// Guard knows which configuration a process runs, and which it may run next. Make it with NewGuard.
-// It is not for concurrent use.
+// Guard knows which configuration a process runs, and which it may run next without a restart: none
+// that moves what it is made of, and none that sends more of the objects, or to another place. Make
+// it with NewGuard. It is not for concurrent use.
 type Guard struct {
 	running *Config
 	limits  limits

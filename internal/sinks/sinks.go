@@ -1,6 +1,8 @@
-// Package sinks holds the one contract that every sink keeps, and the classes that its errors are
-// sorted into. The packages below it (nats, kafka, http, history, stdout) keep it; sinktest checks
-// that they do.
+// Package sinks holds the contract of every sink, and the classes that its errors are sorted into:
+// each package below it that is a sink keeps it, and sinktest checks that. Such a package has all
+// that is particular to its sink: the keys of its configuration with their documentation, defaults
+// and checks (Section), and the Sink that these make. What surrounds a sink is in Env. A sink
+// imports neither config nor app.
 package sinks
 
 import (
@@ -78,10 +80,10 @@ type Sink interface {
 	Close() error
 }
 
-// Outliner is a Recaller whose positions may become large.
+// Outliner is a ReadBacker whose positions may become large.
 type Outliner interface {
-	// Outline is a position that says less, in a few bytes for each topic: Recall takes it too. nil
-	// when there is none.
+	// Outline is a position that says less, in a few bytes for each topic: ReadBack takes it too.
+	// nil when there is none.
 	Outline(position []byte) []byte
 }
 

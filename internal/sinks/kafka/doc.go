@@ -15,7 +15,7 @@
 // Duplicates: none while the process lives and the broker remembers the producer. Where the broker
 // has forgotten it, the lane reads the tail of its partition to see whether the batch in flight is
 // there, and continues under its next epoch. A new process reads back what was stored behind the
-// last checkpoint's position (Recall, readback.go), and its lanes continue with the producer ids
+// last checkpoint's position (ReadBack, readback.go), and its lanes continue with the producer ids
 // and sequence numbers of the old process (resumed.go).
 //
 // Durability: acks=all, always. That is as much as the topic's replication.factor and

@@ -33,15 +33,15 @@ type Sink struct {
 	fitted  lastEncoded
 	names   sync.Pool // *[]byte, topic names being built
 
-	mu      sync.RWMutex
-	cluster *cluster          // nil: not open
-	topics  map[string]*topic // topics that events have gone to; entries stay until Close
-	missing map[string]missingTopics
-	recall  readBackState
-	pins    partitionPins
-	blocked blockedLanes
-	spare   *producer            // requested by Open as a check of the right to produce
-	sweeps  sinks.Sweeps[*sweep] // by lane and the id of the event that ends the list
+	mu       sync.RWMutex
+	cluster  *cluster          // nil: not open
+	topics   map[string]*topic // topics that events have gone to; entries stay until Close
+	missing  map[string]missingTopics
+	readBack readBackState
+	pins     partitionPins
+	blocked  blockedLanes
+	spare    *producer            // requested by Open as a check of the right to produce
+	sweeps   sinks.Sweeps[*sweep] // by lane and the id of the event that ends the list
 }
 
 var (
@@ -190,7 +190,7 @@ func (s *Sink) Close() error {
 	s.cluster, s.spare = nil, nil
 	clear(s.topics)
 	clear(s.missing)
-	s.recall.reset()
+	s.readBack.reset()
 	s.mu.Unlock()
 	if c != nil {
 		c.close()

@@ -54,8 +54,8 @@ type lane struct {
 	// after it, the lane does not retry; zero: it retries as long as its caller waits
 	deadline time.Time
 
-	// place is what Position saves of the lane; nil before the lane has started.
-	place atomic.Pointer[place]
+	// saved is what Position saves of the lane; nil before the lane has started.
+	saved atomic.Pointer[savedOffset]
 }
 
 func newLane(s *Sink, c *cluster, topic string, partition, target int) *lane {
@@ -129,10 +129,10 @@ func (l *lane) ready(ctx context.Context) error {
 	return nil
 }
 
-// start gets a producer id, and the offset behind which this lane's records will lie. What Recall
+// start gets a producer id, and the offset behind which this lane's records will lie. What ReadBack
 // could not read is read first.
 func (l *lane) start(ctx context.Context) error {
-	if l.sink.recall.isUnread(l.topic, l.partition) {
+	if l.sink.readBack.isUnread(l.topic, l.partition) {
 		if err := l.readUnread(ctx); err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func (l *lane) start(ctx context.Context) error {
 		return err
 	}
 	l.producer, l.sequence, l.started = p, 0, true
-	l.publishPlace()
+	l.publishSaved()
 	return nil
 }
 
@@ -175,12 +175,13 @@ func (l *lane) advance(batch *inflightBatch, offset int64) {
 	if offset >= 0 {
 		l.next = offset + int64(batch.records)
 	}
-	l.publishPlace()
+	l.publishSaved()
 }
 
-// publishPlace lets Position see the lane's place. Call it after each change of the place.
-func (l *lane) publishPlace() {
-	l.place.Store(&place{
+// publishSaved lets Position see the lane's saved offset. Call it after each change of the saved
+// offset.
+func (l *lane) publishSaved() {
+	l.saved.Store(&savedOffset{
 		offset: l.next, producer: l.producer.id, epoch: l.producer.epoch,
 		sequence: l.sequence,
 	})

@@ -15,8 +15,8 @@ import (
 // position is a saved sink position: how far the partitions are written.
 type position struct {
 	Version int `json:"v"`
-	// Topics hold a place for each partition.
-	Topics map[string][]place `json:"topics"`
+	// Topics hold a saved offset for each partition.
+	Topics map[string][]savedOffset `json:"topics"`
 	// Partitions is how many partitions of further topics get events: topics that had none since
 	// the start.
 	Partitions map[string]int `json:"partitions,omitempty"`
@@ -30,88 +30,88 @@ type position struct {
 
 const positionVersion = 1
 
-// place is the offset behind the last record of a partition that this sink knows to be stored, and
-// how its producer continues there.
-type place struct {
+// savedOffset is the offset behind the last record of a partition that this sink knows to be
+// stored, and how its producer continues there.
+type savedOffset struct {
 	offset   int64
 	producer int64
 	epoch    int16
 	sequence int32
 }
 
-// unused is the place of a partition that the sink has not written to.
-var unused = place{offset: -1, producer: -1}
+// unused is the saved offset of a partition that the sink has not written to.
+var unused = savedOffset{offset: -1, producer: -1}
 
-// place returns that of a partition, unused when there is none.
-func (p position) place(topic string, partition int) place {
-	if places := p.Topics[topic]; partition < len(places) {
-		return places[partition]
+// lookup returns that of a partition, unused when there is none.
+func (p position) lookup(topic string, partition int) savedOffset {
+	if offsets := p.Topics[topic]; partition < len(offsets) {
+		return offsets[partition]
 	}
 	return unused
 }
 
 // MarshalJSON is short: there is one for each partition.
-func (p place) MarshalJSON() ([]byte, error) {
+func (p savedOffset) MarshalJSON() ([]byte, error) {
 	return json.Marshal([...]int64{p.offset, p.producer, int64(p.epoch), int64(p.sequence)})
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
-func (p *place) UnmarshalJSON(b []byte) error {
+func (p *savedOffset) UnmarshalJSON(b []byte) error {
 	var n [4]int64
 	err := json.Unmarshal(b, &n)
-	*p = place{n[0], n[1], int16(n[2]), int32(n[3])}
+	*p = savedOffset{n[0], n[1], int16(n[2]), int32(n[3])}
 	return err
 }
 
-// places keeps the last position, so that an unchanged position has the same bytes.
-type places struct {
+// lastPosition keeps the last position, so that an unchanged position has the same bytes.
+type lastPosition struct {
 	mu    sync.Mutex
 	last  position
 	bytes []byte
 }
 
-// Position implements sinks.Recaller.
+// Position implements sinks.ReadBacker.
 func (s *Sink) Position() []byte {
 	now := time.Now() // before the offsets are read: what a new lane writes is later
-	topics, idle := s.allPlaces()
+	topics, idle := s.savedOffsets()
 	partitions := s.pins.idle(topics, idle)
-	p := &s.recall.places
+	p := &s.readBack.lastPosition
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.bytes != nil && maps.EqualFunc(p.last.Topics, topics, slices.Equal[[]place]) &&
+	if p.bytes != nil && maps.EqualFunc(p.last.Topics, topics, slices.Equal[[]savedOffset]) &&
 		maps.Equal(p.last.Partitions, partitions) && maps.Equal(p.last.Idle, idle) {
 		return p.bytes
 	}
 	p.last = position{
 		Version: positionVersion, Topics: topics, Partitions: partitions, Idle: idle,
-		Time: s.recall.positionTime(now).UTC(),
+		Time: s.readBack.positionTime(now).UTC(),
 	}
 	p.bytes, _ = json.Marshal(&p.last) // can't fail: strings, numbers and a time
 	return p.bytes
 }
 
-// allPlaces returns the places of all lanes, and which idle topics are kept. A lane that has not
-// started is where an earlier process has left it.
-func (s *Sink) allPlaces() (topics map[string][]place, idle map[string]int64) {
-	topics = map[string][]place{}
+// savedOffsets returns the offsets of all lanes, and which idle topics are kept. A lane that has
+// not started is where an earlier process has left it.
+func (s *Sink) savedOffsets() (topics map[string][]savedOffset, idle map[string]int64) {
+	topics = map[string][]savedOffset{}
 	for _, t := range s.inUse() {
-		places := make([]place, len(t.lanes))
+		offsets := make([]savedOffset, len(t.lanes))
 		for i, l := range t.lanes {
-			if p := l.place.Load(); p != nil {
-				places[i] = *p
+			if p := l.saved.Load(); p != nil {
+				offsets[i] = *p
 			} else {
-				places[i] = s.recall.resumePlace(t.name, i)
+				offsets[i] = s.readBack.resumeAt(t.name, i)
 			}
 		}
-		topics[t.name] = places
+		topics[t.name] = offsets
 	}
-	idle = s.recall.idleSince(topics)
-	maps.Copy(topics, s.recall.idleTopics(idle))
+	idle = s.readBack.idleSince(topics)
+	maps.Copy(topics, s.readBack.idleTopics(idle))
 	return topics, idle
 }
 
 // Outline implements sinks.Outliner: it keeps how many partitions of each topic get events, and the
-// time, from which new partitions are read; not the places, nor how their producers continue.
+// time, from which new partitions are read; not the offsets, nor how their producers continue.
 func (s *Sink) Outline(saved []byte) []byte {
 	p, ok := readPosition(saved)
 	if !ok {
@@ -123,8 +123,8 @@ func (s *Sink) Outline(saved []byte) []byte {
 	if out.Partitions == nil {
 		out.Partitions = map[string]int{}
 	}
-	for name, places := range p.Topics {
-		out.Partitions[name] = len(places)
+	for name, offsets := range p.Topics {
+		out.Partitions[name] = len(offsets)
 	}
 	b, _ := json.Marshal(&out)
 	return b

@@ -18,13 +18,13 @@ import (
 const clockSkew = 5 * time.Minute
 
 // leaderTimeout is how long a deposed broker may take itself for the leader, and report an old end
-// of the log: KRaft gives up a broker after 9 s of silence. It is also how long Recall waits for
+// of the log: KRaft gives up a broker after 9 s of silence. It is also how long ReadBack waits for
 // partitions that do not answer, all together.
 const leaderTimeout = 15 * time.Second
 
-// ReadBack implements sinks.Recaller: it reads the partitions from the saved offsets on. Without
-// the right to read, it warns and recalls nothing. A partition without a leader delays nothing: its
-// lane reads it before its first batch.
+// ReadBack implements sinks.ReadBacker: it reads the partitions from the saved offsets on. Without
+// the right to read, it warns and reads nothing back. A partition without a leader delays nothing:
+// its lane reads it before its first batch.
 func (s *Sink) ReadBack(ctx context.Context, from []byte, found func(messageID string)) error {
 	if from == nil {
 		return nil
@@ -35,19 +35,19 @@ func (s *Sink) ReadBack(ctx context.Context, from []byte, found func(messageID s
 			"before the last end may be sent again, with the same ids")
 		return nil
 	}
-	s.recall.begin(saved, s.config.MaxTopics, found)
+	s.readBack.begin(saved, s.config.MaxTopics, found)
 	s.pins.load(saved)
 	s.applyPins()
 	deadline := time.Now().Add(leaderTimeout)
-	resume := make(map[string][]place, len(saved.Topics))
-	for name, places := range saved.Topics {
-		byPartition, err := s.readBackTopic(ctx, name, places, deadline)
+	resume := make(map[string][]savedOffset, len(saved.Topics))
+	for name, offsets := range saved.Topics {
+		byPartition, err := s.readBackTopic(ctx, name, offsets, deadline)
 		if err != nil {
 			return err
 		}
 		resume[name] = byPartition
 	}
-	s.recall.resume.Store(&resume)
+	s.readBack.resume.Store(&resume)
 	for _, t := range s.inUse() {
 		if err := s.readBackNew(ctx, t.name, deadline); err != nil {
 			return err
@@ -56,38 +56,38 @@ func (s *Sink) ReadBack(ctx context.Context, from []byte, found func(messageID s
 	return nil
 }
 
-// readBackNew recalls a topic that was not read yet, if there is anything to recall.
+// readBackNew reads a topic back that was not read yet, if there is anything to read.
 func (s *Sink) readBackNew(ctx context.Context, name string, deadline time.Time) error {
-	places, unread := s.recall.unreadTopic(name)
+	offsets, unread := s.readBack.unreadTopic(name)
 	if !unread {
 		return nil
 	}
-	resume, err := s.readBackTopic(ctx, name, places, deadline)
+	resume, err := s.readBackTopic(ctx, name, offsets, deadline)
 	if err == nil {
-		s.recall.setResume(name, resume)
+		s.readBack.setResume(name, resume)
 	}
 	return err
 }
 
-// readBackTopic reads a topic's partitions from the given places on, and the others from the time
-// of the position on. For each given place it returns where the lane resumes; the place itself
-// where it could not be read yet.
+// readBackTopic reads a topic's partitions from the given offsets on, and the others from the time
+// of the position on. For each given offset it returns where the lane resumes; the saved offset
+// itself where it could not be read yet.
 func (s *Sink) readBackTopic(
-	ctx context.Context, name string, places []place, deadline time.Time,
-) ([]place, error) {
+	ctx context.Context, name string, offsets []savedOffset, deadline time.Time,
+) ([]savedOffset, error) {
 	c := s.connected()
 	l, err := c.refresh(ctx, name)
 	if errors.Is(err, kafkago.UnknownTopicOrPartition) {
-		s.recall.postponeTopic(name) // deleted, or not yet known to a broker that has just started
-		return places, nil
+		s.readBack.postponeTopic(name) // deleted, or not yet known to a broker that has just started
+		return offsets, nil
 	}
-	resume := make([]place, len(places))
+	resume := make([]savedOffset, len(offsets))
 	for p := range resume {
 		resume[p] = unused
 	}
 	for p := 0; p < len(l.leaders) && err == nil; p++ {
-		if p < len(places) {
-			resume[p], err = s.readBackPartition(ctx, newLane(s, c, name, p, 0), places[p], deadline)
+		if p < len(offsets) {
+			resume[p], err = s.readBackPartition(ctx, newLane(s, c, name, p, 0), offsets[p], deadline)
 		} else {
 			_, err = s.readBackPartition(ctx, newLane(s, c, name, p, 0), unused, deadline)
 		}
@@ -99,24 +99,24 @@ func (s *Sink) readBackTopic(
 	default:
 		return nil, sinkError(ctx, fmt.Errorf("read back %s: %w", name, err))
 	}
-	s.recall.topicDone(name)
+	s.readBack.topicDone(name)
 	return resume, nil
 }
 
-// readBackPartition reads a partition from a place on, through a lane that is not in use. It gives
-// up at the deadline when the partition does not answer.
+// readBackPartition reads a partition from a saved offset on, through a lane that is not in use. It
+// gives up at the deadline when the partition does not answer.
 func (s *Sink) readBackPartition(
-	ctx context.Context, l *lane, from place, deadline time.Time,
-) (place, error) {
+	ctx context.Context, l *lane, from savedOffset, deadline time.Time,
+) (savedOffset, error) {
 	l.deadline = deadline
 	resume, err := unused, errGaveUp
 	if time.Now().Before(deadline) {
-		resume, err = l.readBack(ctx, &readback{saved: from, deadline: deadline}, s.recall.found)
+		resume, err = l.readBack(ctx, &readback{saved: from, deadline: deadline}, s.readBack.found)
 	}
 	if errors.Is(err, errGaveUp) {
 		s.log.Warn("can't read a partition back now; it is read before its next event is sent, "+
 			"and the others continue", "lane", l.name, "err", err)
-		s.recall.postpone(l.topic, l.partition)
+		s.readBack.postpone(l.topic, l.partition)
 		return from, nil
 	}
 	return resume, err
@@ -125,20 +125,20 @@ func (s *Sink) readBackPartition(
 func (s *Sink) warnUnreadable(topic string, err error) {
 	s.log.Warn("can't read a topic back; what was sent just before the last end may be sent "+
 		"again, with the same ids: "+
-		"grant the bridge's user Read on the topic, or set the sink's recall "+
+		"grant the bridge's user Read on the topic, or set the sink's readBack "+
 		"to false", "topic", topic, "err", err)
 }
 
-// readBackState is the state of a Recall, kept for topics that are looked up later.
+// readBackState is the state of a ReadBack, kept for topics that are looked up later.
 type readBackState struct {
-	places places
-	// Set by Recall before the first Lane, then constant until Close.
+	lastPosition lastPosition
+	// Set by ReadBack before the first Lane, then constant until Close.
 	saved position
-	found func(messageID string) // nil: there is nothing to recall
-	// Where lanes resume, by topic and partition: as many places as were saved, unused where there
+	found func(messageID string) // nil: there is nothing to read back
+	// Where lanes resume, by topic and partition: as many offsets as were saved, unused where there
 	// is nothing to resume, the saved one where the partition is not read yet. The map is
 	// immutable; it is replaced as a whole.
-	resume atomic.Pointer[map[string][]place]
+	resume atomic.Pointer[map[string][]savedOffset]
 
 	mu sync.Mutex
 	// guarded by mu, and never changed: the topics that a position keeps while they are idle
@@ -158,7 +158,7 @@ func (r *readBackState) begin(saved position, maxIdle int, found func(string)) {
 	r.saved, r.idle, r.found = saved, saved.idleSince(maxIdle), found
 }
 
-// reset ends all recalling.
+// reset ends all reading back.
 func (r *readBackState) reset() {
 	r.resume.Store(nil)
 	r.mu.Lock()
@@ -167,23 +167,23 @@ func (r *readBackState) reset() {
 	r.topics, r.unread = map[string]bool{}, map[string]map[int]bool{}
 }
 
-// resumePlace returns where a lane that has not started resumes, unused when there is nothing to
+// resumeAt returns where a lane that has not started resumes, unused when there is nothing to
 // resume.
-func (r *readBackState) resumePlace(topic string, partition int) place {
+func (r *readBackState) resumeAt(topic string, partition int) savedOffset {
 	if resume := r.resume.Load(); resume != nil && partition < len((*resume)[topic]) {
 		return (*resume)[topic][partition]
 	}
 	return unused
 }
 
-// idleTopics returns the places of those of the topics whose lanes can be resumed.
-func (r *readBackState) idleTopics(idle map[string]int64) map[string][]place {
-	topics := map[string][]place{}
+// idleTopics returns the offsets of those of the topics whose lanes can be resumed.
+func (r *readBackState) idleTopics(idle map[string]int64) map[string][]savedOffset {
+	topics := map[string][]savedOffset{}
 	if resume := r.resume.Load(); resume != nil {
-		for name, places := range *resume {
+		for name, offsets := range *resume {
 			if idle[name] != 0 &&
-				slices.ContainsFunc(places, func(p place) bool { return p != unused }) {
-				topics[name] = places
+				slices.ContainsFunc(offsets, func(p savedOffset) bool { return p != unused }) {
+				topics[name] = offsets
 			}
 		}
 	}
@@ -192,7 +192,7 @@ func (r *readBackState) idleTopics(idle map[string]int64) map[string][]place {
 
 // idleSince returns the topics that have got nothing since the start and are kept, and since when
 // they are idle.
-func (r *readBackState) idleSince(inUse map[string][]place) map[string]int64 {
+func (r *readBackState) idleSince(inUse map[string][]savedOffset) map[string]int64 {
 	r.mu.Lock()
 	kept := r.idle
 	r.mu.Unlock()
@@ -202,7 +202,7 @@ func (r *readBackState) idleSince(inUse map[string][]place) map[string]int64 {
 }
 
 // unreadTopic reports whether a topic must still be read as a whole, and from where.
-func (r *readBackState) unreadTopic(name string) (places []place, unread bool) {
+func (r *readBackState) unreadTopic(name string) (offsets []savedOffset, unread bool) {
 	if r.found == nil {
 		return nil, false
 	}
@@ -243,14 +243,14 @@ func (r *readBackState) postpone(topic string, partition int) {
 }
 
 // setResume sets where the lanes of a topic resume.
-func (r *readBackState) setResume(topic string, resume []place) {
+func (r *readBackState) setResume(topic string, resume []savedOffset) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.setResumeLocked(topic, resume)
 }
 
-func (r *readBackState) setResumeLocked(topic string, resume []place) {
-	all := map[string][]place{}
+func (r *readBackState) setResumeLocked(topic string, resume []savedOffset) {
+	all := map[string][]savedOffset{}
 	if before := r.resume.Load(); before != nil {
 		all = maps.Clone(*before)
 	}
@@ -258,8 +258,9 @@ func (r *readBackState) setResumeLocked(topic string, resume []place) {
 	r.resume.Store(&all)
 }
 
-// partitionDone is called when a lane has read its partition, with the place where it resumes.
-func (r *readBackState) partitionDone(topic string, partition int, resume place) {
+// partitionDone is called when a lane has read its partition, with the saved offset where it
+// resumes.
+func (r *readBackState) partitionDone(topic string, partition int, resume savedOffset) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.unread[topic], partition)
@@ -270,14 +271,15 @@ func (r *readBackState) partitionDone(topic string, partition int, resume place)
 	}
 }
 
-// positionTime is the time of a position that is taken now. While a partition without a saved place
-// is unread, it is the saved position's time: the next process must read that partition from there.
+// positionTime is the time of a position that is taken now. While a partition without a saved
+// offset is unread, it is the saved position's time: the next process must read that partition from
+// there.
 func (r *readBackState) positionTime(now time.Time) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for topic, partitions := range r.unread {
 		for p := range partitions {
-			if r.saved.place(topic, p) == unused {
+			if r.saved.lookup(topic, p) == unused {
 				return r.saved.Time
 			}
 		}

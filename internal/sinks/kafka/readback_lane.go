@@ -15,22 +15,22 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
-// readback is the reading of a partition from a saved place on, and how far it has come: a later
+// readback is the reading of a partition from a saved offset on, and how far it has come: a later
 // call continues there.
 type readback struct {
-	saved    place
-	deadline time.Time // until then a log that ends before the place may be a deposed leader's
+	saved    savedOffset
+	deadline time.Time // until then a log that ends before the saved offset may be a deposed leader's
 	// after the deadline: true, the log is another one; false, the lane reads it later
 	final    bool
 	begun    bool // logRange is known
 	logRange logRange
-	resume   place // by what was read
+	resume   savedOffset // by what was read
 }
 
-// readBack reads a lane's partition from a place on; from a little before the time of the saved
-// position when the place is unused. It returns the place at which the lane resumes, unused when
-// the log does not show it.
-func (l *lane) readBack(ctx context.Context, r *readback, found func(id string)) (place, error) {
+// readBack reads a lane's partition from a saved offset on; from a little before the time of the
+// saved position when the saved offset is unused. It returns the saved offset at which the lane
+// resumes, unused when the log does not show it.
+func (l *lane) readBack(ctx context.Context, r *readback, found func(id string)) (savedOffset, error) {
 	if !r.begun {
 		if err := l.beginReadback(ctx, r); err != nil {
 			return unused, err
@@ -72,10 +72,10 @@ func (l *lane) beginReadback(ctx context.Context, r *readback) error {
 	return nil
 }
 
-// after returns where the producer of a place continues after a batch of the log: with the next
-// sequence number. The offset stays at the end of what is read: the producer's next batch will lie
-// there, or behind it.
-func (p place) after(b batchHead) place {
+// after returns where the producer of a saved offset continues after a batch of the log: with the
+// next sequence number. The offset stays at the end of what is read: the producer's next batch will
+// lie there, or behind it.
+func (p savedOffset) after(b batchHead) savedOffset {
 	if p.producer >= 0 && b.producer == p.producer && b.epoch >= p.epoch {
 		p.epoch, p.sequence = b.epoch, sequenceAfter(b.sequence, b.records)
 	}
@@ -90,7 +90,7 @@ func (l *lane) startBySavedTime(ctx context.Context, start, end int64) (from int
 	if l.sink.config.Timestamps == EventTime {
 		return max(start, end-ofEventTime), nil
 	}
-	since := l.sink.recall.saved.Time.Add(-clockSkew).UnixMilli()
+	since := l.sink.readBack.saved.Time.Add(-clockSkew).UnixMilli()
 	err = l.retry(ctx, "read back", func() (err error) {
 		from, err = l.cluster.offset(ctx, l.topic, l.partition, since)
 		return err
@@ -121,18 +121,18 @@ func (l *lane) boundsPast(ctx context.Context, r *readback) (start, end int64, e
 	}
 }
 
-// readUnread reads the partition before the lane's first batch, since Recall could not. Messages
+// readUnread reads the partition before the lane's first batch, since ReadBack could not. Messages
 // that it finds may be queued in the publisher already, so the lane remembers them too.
 func (l *lane) readUnread(ctx context.Context) error {
 	if l.unread == nil {
 		l.unread = &readback{
-			saved:    l.sink.recall.saved.place(l.topic, l.partition),
+			saved:    l.sink.readBack.saved.lookup(l.topic, l.partition),
 			deadline: time.Now().Add(leaderTimeout), final: true,
 		}
 	}
 	resume, err := l.readBack(ctx, l.unread, func(id string) {
 		l.storedIDs.insert(id)
-		l.sink.recall.found(id)
+		l.sink.readBack.found(id)
 	})
 	switch {
 	case unreadable(err):
@@ -144,7 +144,7 @@ func (l *lane) readUnread(ctx context.Context) error {
 			"messages", len(l.storedIDs.anyOrder))
 	}
 	l.unread = nil
-	l.sink.recall.partitionDone(l.topic, l.partition, resume)
+	l.sink.readBack.partitionDone(l.topic, l.partition, resume)
 	return nil
 }
 
@@ -191,12 +191,12 @@ func structuredID(value []byte) string {
 // the topic can create many: the log gets at most one line in warnEvery.
 func (s *Sink) warnDamaged(lane string, b *logBatch, err error) {
 	s.metrics.damaged.Inc()
-	s.recall.mu.Lock()
-	again := time.Since(s.recall.warned) < warnEvery
+	s.readBack.mu.Lock()
+	again := time.Since(s.readBack.warned) < warnEvery
 	if !again {
-		s.recall.warned = time.Now()
+		s.readBack.warned = time.Now()
 	}
-	s.recall.mu.Unlock()
+	s.readBack.mu.Unlock()
 	if again {
 		return
 	}

@@ -90,7 +90,7 @@ func (c encoder) putStructured(w *batchWriter, e *event.Event, at time.Time, key
 
 // These are not attributes of the event. They distinguish records with the same id: the events of
 // two informers that select the same object, and those of two sinks that share a topic, for example
-// a dead-letter topic. Recall recognizes the sink's records by them.
+// a dead-letter topic. ReadBack recognizes the sink's records by them.
 const (
 	informerHeader = "informer"
 	sinkHeader     = "sink"

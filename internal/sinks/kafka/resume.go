@@ -11,12 +11,12 @@ import (
 
 // How a lane resumes the producer of an earlier process. A process that dies leaves at most one
 // unanswered batch per lane. The broker may store that batch at any later time: it lies in a queue
-// there, or is stored and not yet visible, because its replicas lag. Recall can't see it then. So
+// there, or is stored and not yet visible, because its replicas lag. ReadBack can't see it then. So
 // the next process resumes with the dead one's producer id, and with the sequence number after its
 // last visible batch. The broker accepts one batch for that number. Either that is the late one:
 // then it is found before any of its messages is sent again. Or it is ours: then the late one is
 // never accepted. A process that ends before it has sent anything to a lane leaves the next one the
-// place that it found.
+// saved offset that it found.
 //
 // The broker compares batches by producer, sequence number and number of records, not by content.
 // So it acknowledges ours when it has a late one of as many records. An acknowledgement therefore
@@ -58,15 +58,15 @@ func (r *resumption) lateRange(from, end int64) *logRange {
 
 func (l *lane) unverified() bool { return l.resumed != nil }
 
-// resume makes the lane continue at the place of an earlier process, if there is one.
+// resume makes the lane continue at the saved offset of an earlier process, if there is one.
 func (l *lane) resume() bool {
-	h := l.sink.recall.resumePlace(l.topic, l.partition)
+	h := l.sink.readBack.resumeAt(l.topic, l.partition)
 	if h.producer < 0 {
 		return false
 	}
 	l.producer, l.sequence, l.next = producer{h.producer, h.epoch}, h.sequence, h.offset
 	l.started, l.resumed = true, &resumption{began: time.Now(), late: logRange{from: l.next}}
-	l.publishPlace()
+	l.publishSaved()
 	return true
 }
 
@@ -196,15 +196,15 @@ func (l *lane) findLate(ctx context.Context, batch *inflightBatch) (outcome, err
 }
 
 // resumeBehind puts the lane behind a late batch. The batch's ids become part of the checkpoint
-// before the lane's place moves behind them.
+// before the lane's saved offset moves behind them.
 func (l *lane) resumeBehind(b batchHead, ids []string) {
 	for _, id := range ids {
-		l.sink.recall.found(id)
+		l.sink.readBack.found(id)
 	}
 	l.storedIDs.insert(ids...)
 	l.producer.epoch, l.sequence = b.epoch, sequenceAfter(b.sequence, b.records)
 	l.next = b.offset + int64(b.records)
-	l.publishPlace()
+	l.publishSaved()
 	l.sink.metrics.recoveries.With("late").Inc()
 	l.sink.log.Info("found a batch that an earlier process had sent, and that was stored after "+
 		"the start; it is not sent again",
@@ -252,7 +252,7 @@ func (l *lane) recoverProducer(
 		"batch_found", found >= 0, "producer_id", l.producer.id, "epoch", l.producer.epoch)
 	if found >= 0 {
 		l.next = found + int64(batch.records)
-		l.publishPlace()
+		l.publishSaved()
 		return stored, nil
 	}
 	l.restamp(batch)
@@ -273,7 +273,7 @@ func (l *lane) renewProducer(ctx context.Context, newID bool) error {
 		l.resumed = nil // nobody has used this one before
 	}
 	l.producer, l.sequence = p, 0
-	l.publishPlace()
+	l.publishSaved()
 	return nil
 }
 
@@ -316,7 +316,7 @@ func (l *lane) searchRange(ctx context.Context) (from, end int64, err error) {
 		// The log's new history may hold the batch below the offset where our old one ended.
 		const far = 5000
 		l.next = max(start, end-far)
-		l.publishPlace()
+		l.publishSaved()
 	}
 	return max(start, l.next), end, nil
 }

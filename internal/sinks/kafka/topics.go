@@ -267,8 +267,8 @@ func (s *partitionPins) load(saved position) {
 	if before == nil {
 		before = map[string]int{}
 	}
-	for name, places := range saved.Topics {
-		before[name] = len(places)
+	for name, offsets := range saved.Topics {
+		before[name] = len(offsets)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,14 +281,14 @@ func (s *partitionPins) count(topic string) int {
 	return s.pinned[topic]
 }
 
-// idle returns the pins of idle topics that have no places: they stay valid.
-func (s *partitionPins) idle(places map[string][]place, idle map[string]int64) map[string]int {
+// idle returns the pins of idle topics that have no offsets: they stay valid.
+func (s *partitionPins) idle(offsets map[string][]savedOffset, idle map[string]int64) map[string]int {
 	s.mu.Lock()
 	before := s.pinned
 	s.mu.Unlock()
 	pins := map[string]int{}
 	for name := range idle {
-		if n := before[name]; n > 0 && places[name] == nil {
+		if n := before[name]; n > 0 && offsets[name] == nil {
 			pins[name] = n
 		}
 	}

@@ -13,7 +13,7 @@
 // Beyond the window the sink searches the stream itself. Before it sends a message again that has
 // been unanswered for half of the window, it reads the ids of what the stream has stored since.
 // After a crash it reads back what was stored behind the position in the checkpoint
-// (sinks.Recaller).
+// (sinks.ReadBacker).
 //
 // An acknowledgement is as durable as the stream: the server acknowledges before it syncs to disk,
 // so a single server that loses power can lose the last seconds (its sync_interval); three
