@@ -110,7 +110,7 @@ func (s *Sink) sections() iter.Seq2[string, sinks.Section] {
 	return func(yield func(string, sinks.Section) bool) {
 		v := reflect.ValueOf(s).Elem()
 		for _, f := range settings.Fields(v.Type()) {
-			section, ok := v.Field(f.Index).Interface().(sinks.Section)
+			section, ok := reflect.TypeAssert[sinks.Section](v.Field(f.Index))
 			if !ok {
 				continue
 			}

@@ -211,6 +211,9 @@ func openError(dir string, err error) error {
 		return fmt.Errorf("history %s %w; stop it, or give this one another directory", dir, ErrInUse)
 	case disk.NotWritable:
 		return fmt.Errorf("history %s is not writable: %w", dir, err)
+	case disk.NoSpace:
+		return fmt.Errorf("history %s: the disk is full: %w; make room", dir, err)
+	case disk.OtherRefusal:
 	}
 	return fmt.Errorf("history %s can't be opened: %w; nothing was changed: restore it from a copy, "+
 		"or move it away and read the stream again", dir, err)
