@@ -3,14 +3,11 @@ package terminal
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"text/tabwriter"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // PrintJSON prints a value as a JSON document.
@@ -24,30 +21,6 @@ func PrintJSON(w io.Writer, value any) error {
 func JSONLine(value any) ([]byte, error) {
 	line, err := json.Marshal(value)
 	return append(line, '\n'), err
-}
-
-// PrintYAML prints a value as a YAML document, with the names that it has in JSON.
-func PrintYAML(w io.Writer, value any) error {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	var document yaml.Node // JSON is YAML; numbers stay as they are
-	if err := yaml.Unmarshal(text, &document); err != nil {
-		return err
-	}
-	inBlocks(&document)
-	encoder := yaml.NewEncoder(w)
-	encoder.SetIndent(2)
-	return errors.Join(encoder.Encode(&document), encoder.Close())
-}
-
-// inBlocks takes off the braces and quotes of JSON.
-func inBlocks(n *yaml.Node) {
-	n.Style = 0
-	for _, child := range n.Content {
-		inBlocks(child)
-	}
 }
 
 // PrintIndented prints a JSON document with line breaks.
