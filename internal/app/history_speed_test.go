@@ -54,7 +54,7 @@ func speedServer(t *testing.T) (url string) {
 func speedSink(t *testing.T, url string) sinks.Sink {
 	t.Helper()
 	s, err := nats.New(nats.Options{
-		Config: settings.WithDefaults(nats.Config{Servers: []settings.URL{settings.URL(url)}}),
+		Config: testkit.WithDefaults(nats.Config{Servers: []settings.URL{settings.URL(url)}}),
 		Common: sinks.Common{Name: "nats", Encoding: sinks.Binary}, Env: sinks.Env{Cluster: "prod"},
 	})
 	testkit.OK(t, err)

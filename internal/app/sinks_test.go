@@ -126,8 +126,8 @@ func TestSharedRegistry(t *testing.T) {
 	env := makerEnv(t)
 	for _, name := range []string{"a", "b"} {
 		for _, s := range []config.Sink{
-			{Name: name, Encoding: sinks.Binary, NATS: new(settings.WithDefaults(nats.Config{Servers: []settings.URL{"nats://h:1"}}))},
-			{Name: name + "k", Encoding: sinks.Binary, Kafka: new(settings.WithDefaults(kafka.Config{Brokers: []string{"h:1"}, Topic: "t"}))},
+			{Name: name, Encoding: sinks.Binary, NATS: new(testkit.WithDefaults(nats.Config{Servers: []settings.URL{"nats://h:1"}}))},
+			{Name: name + "k", Encoding: sinks.Binary, Kafka: new(testkit.WithDefaults(kafka.Config{Brokers: []string{"h:1"}, Topic: "t"}))},
 		} {
 			if _, _, err := newSink(&s, env); err != nil {
 				t.Errorf("%s: %v", s.Name, err)
@@ -141,7 +141,7 @@ func TestKafkaClientID(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	testkit.OK(t, err)
 	defer listener.Close()
-	s := config.Sink{Name: "lake", Encoding: sinks.Binary, Kafka: new(settings.WithDefaults(kafka.Config{
+	s := config.Sink{Name: "lake", Encoding: sinks.Binary, Kafka: new(testkit.WithDefaults(kafka.Config{
 		Brokers: []string{listener.Addr().String()}, Topic: "t", ClientID: "cluster-a",
 	}))}
 	sink, _, err := newSink(&s, makerEnv(t))

@@ -92,7 +92,7 @@ func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Options))
 	r.t.Helper()
 	log := slog.New(slog.NewTextHandler(r.t.Output(), nil))
 	cfg := nats.Options{
-		Config: settings.WithDefaults(nats.Config{Servers: []settings.URL{settings.URL(r.url)}}),
+		Config: testkit.WithDefaults(nats.Config{Servers: []settings.URL{settings.URL(r.url)}}),
 		Common: sinks.Common{Name: "nats", Encoding: sinks.Binary},
 		Env:    sinks.Env{Cluster: "test", Log: log},
 	}

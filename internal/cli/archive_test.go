@@ -17,7 +17,6 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/query"
-	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -59,7 +58,7 @@ func TestArchive(t *testing.T) {
 		testkit.OK(t, err)
 		t.Cleanup(c.Close)
 		s, err := kafka.New(kafka.Options{
-			Config: settings.WithDefaults(kafka.Config{
+			Config: testkit.WithDefaults(kafka.Config{
 				CreateTopics: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: 1},
 			}),
 			Common:     sinks.Common{Encoding: sinks.Binary},

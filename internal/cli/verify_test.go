@@ -124,7 +124,7 @@ func watchPeak(cmd *exec.Cmd) (end func() int64) {
 func storeEvents(t *testing.T, url string, events []event.Event) {
 	t.Helper()
 	sink, err := nats.New(nats.Options{
-		Config: settings.WithDefaults(nats.Config{
+		Config: testkit.WithDefaults(nats.Config{
 			Servers: []settings.URL{settings.URL(url)},
 			Stream: nats.Stream{
 				Storage: "memory", Compression: "none", DuplicateWindow: 100 * time.Millisecond,

@@ -147,12 +147,6 @@ func isLeaf(t reflect.Type) bool {
 	return f.IsScalar() && t.Kind() != reflect.Interface
 }
 
-// WithDefaults returns a section with the defaults of its tags in the place of zero values.
-func WithDefaults[T any](section T) T {
-	Fill(reflect.ValueOf(&section).Elem(), "", nil, true)
-	return section
-}
-
 // Fill sets the keys of a section that were not given to the defaults of their tags. With
 // inLists it also looks into the items of lists.
 func Fill(section reflect.Value, path string, given Origins, inLists bool) {

@@ -3,6 +3,7 @@ package testkit
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/settings"
 )
 
 // Pods are the objects that most tests are about.
@@ -29,6 +31,13 @@ func Rounds(rounds, short int) int {
 		return min(rounds, short)
 	}
 	return rounds
+}
+
+// WithDefaults returns a section of the configuration with the defaults of its tags in the place of
+// zero values.
+func WithDefaults[T any](section T) T {
+	settings.Fill(reflect.ValueOf(&section).Elem(), "", nil, true)
+	return section
 }
 
 // Want fails the test when two lists differ, and prints both, an element in a line.

@@ -27,6 +27,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/sinks/nats/server"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // A bridge keeps a history itself, and sends the same events to Apache Kafka and to JetStream.
@@ -43,7 +44,7 @@ func TestArchive(t *testing.T) {
 	})
 	p.beside = func() []bridge.SinkConfig {
 		stream, err := nats.New(nats.Options{
-			Config: settings.WithDefaults(nats.Config{Servers: []settings.URL{settings.URL(server)}}),
+			Config: testkit.WithDefaults(nats.Config{Servers: []settings.URL{settings.URL(server)}}),
 			Common: sinks.Common{Name: "nats", Encoding: sinks.Binary}, Env: sinks.Env{Cluster: "test"},
 		})
 		must(t, err)

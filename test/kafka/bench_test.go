@@ -17,10 +17,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 const benchLanes = 8
@@ -72,7 +72,7 @@ func benchTopic(b *testing.B, kind string) (brokers []string, topic string) {
 
 func newSinkPublisher(b *testing.B, brokers []string, topic, codec string) publisher {
 	s, err := kafka.New(kafka.Options{
-		Config:     settings.WithDefaults(kafka.Config{Topic: topic, Compression: codec}),
+		Config:     testkit.WithDefaults(kafka.Config{Topic: topic, Compression: codec}),
 		Common:     sinks.Common{Encoding: sinks.Binary},
 		Connection: kafka.Connection{Brokers: brokers},
 	})

@@ -12,9 +12,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/testkit"
 	kafkatest "github.com/kubebridge/bridge/test/kafka"
 )
 
@@ -124,7 +124,7 @@ func must(t testing.TB, err error) {
 func newSink(t testing.TB, c *kafkatest.Cluster, change ...func(*kafka.Options)) *kafka.Sink {
 	t.Helper()
 	config := kafka.Options{
-		Config: settings.WithDefaults(kafka.Config{
+		Config: testkit.WithDefaults(kafka.Config{
 			CreateTopics: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: len(c.Nodes)},
 		}),
 		Common:     sinks.Common{Encoding: sinks.Binary},

@@ -22,7 +22,7 @@ import (
 
 func newSink(t *testing.T, c file.Config) *file.Sink {
 	t.Helper()
-	s, err := file.New(new(settings.WithDefaults(c)))
+	s, err := file.New(new(testkit.WithDefaults(c)))
 	testkit.OK(t, err)
 	t.Cleanup(func() { testkit.OK(t, s.Close()) })
 	return s

@@ -73,7 +73,7 @@ func startReceiver(t *testing.T, encoding string) *sinktest.Broker {
 // newSink makes a sink with the defaults in the place of zero values.
 func newSink(t *testing.T, cfg http.Options) *http.Sink {
 	t.Helper()
-	cfg.Config, cfg.Encoding = settings.WithDefaults(cfg.Config), cmp.Or(cfg.Encoding, sinks.Binary)
+	cfg.Config, cfg.Encoding = testkit.WithDefaults(cfg.Config), cmp.Or(cfg.Encoding, sinks.Binary)
 	s, err := http.New(cfg)
 	testkit.OK(t, err)
 	return s

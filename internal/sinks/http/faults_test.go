@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/kubebridge/bridge/internal/publisher"
-	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/http"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
@@ -142,7 +141,7 @@ func TestFaults(t *testing.T) {
 				var running sync.WaitGroup
 				running.Go(func() { n.serveAndKill(ctx, "a.test:80", u) })
 				sink, err := http.New(http.Options{
-					Config: settings.WithDefaults(http.Config{URL: endpoint}),
+					Config: testkit.WithDefaults(http.Config{URL: endpoint}),
 					Common: sinks.Common{Encoding: sinks.Binary}, Dial: n.dial,
 				})
 				testkit.OK(t, err)

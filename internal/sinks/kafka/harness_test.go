@@ -19,9 +19,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 const podsTopic = "k8s.test.pods"
@@ -60,7 +60,7 @@ func newSink(t testing.TB, c *kfake.Cluster, change ...func(*kafka.Options)) *ka
 
 // withDefaults puts the defaults into the place of the keys' zero values.
 func withDefaults(o kafka.Options) kafka.Options {
-	o.Config, o.Encoding = settings.WithDefaults(o.Config), cmp.Or(o.Encoding, sinks.Binary)
+	o.Config, o.Encoding = testkit.WithDefaults(o.Config), cmp.Or(o.Encoding, sinks.Binary)
 	return o
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -154,7 +153,7 @@ func TestMSKBroker(t *testing.T) {
 		said = append(said, string(r.(*kmsg.SASLAuthenticateRequest).SASLAuthBytes))
 		return r.ResponseKind(), nil, true
 	})
-	section := settings.WithDefaults(Config{
+	section := testkit.WithDefaults(Config{
 		Brokers: cluster.ListenAddrs(), Topic: "pods", MaxTopics: 1,
 		SASL: &SASL{Mechanism: "AWS_MSK_IAM", AWS: &AWS{Region: "eu-central-1"}},
 	})

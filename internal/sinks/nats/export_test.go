@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // Hooks for tests of pure functions that have no way in from outside.
@@ -82,7 +82,7 @@ func RangeBehind(saved []byte, stream string, last, messages uint64) (first, end
 
 // NewEncodeLoop is the encoder as Publish uses it for one message after the other.
 func NewEncodeLoop(encoding string) func(*event.Event) {
-	template, err := event.ParseTemplate(settings.WithDefaults(Config{}).Subject)
+	template, err := event.ParseTemplate(testkit.WithDefaults(Config{}).Subject)
 	if err != nil {
 		panic(err)
 	}
@@ -101,7 +101,7 @@ func NewEncodeLoop(encoding string) func(*event.Event) {
 // NewEncoder gives the message of one event after the other, each in the memory of the one before,
 // and what its headers take on the wire.
 func NewEncoder() func(e *event.Event, encoding string) (msg *nats.Msg, header int) {
-	template, err := event.ParseTemplate(settings.WithDefaults(Config{}).Subject)
+	template, err := event.ParseTemplate(testkit.WithDefaults(Config{}).Subject)
 	if err != nil {
 		panic(err)
 	}

@@ -103,7 +103,7 @@ func (ts *testServer) jetStream() jetstream.JetStream {
 // optionsFor are the defaults, with the addresses of servers with commas between them.
 func optionsFor(urls string) nats.Options {
 	return nats.Options{
-		Config: settings.WithDefaults(nats.Config{Servers: addresses(urls)}),
+		Config: testkit.WithDefaults(nats.Config{Servers: addresses(urls)}),
 		Common: sinks.Common{Name: "nats", Encoding: sinks.Binary},
 		Env:    sinks.Env{Cluster: sinktest.Cluster},
 	}

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // No limit in the configuration is none in the stream.
@@ -22,11 +22,11 @@ func TestUnlimitedStream(t *testing.T) {
 // The hint of an embedded server names the subjects that the configuration has.
 func TestAllSubjects(t *testing.T) {
 	for template, want := range map[string]string{
-		settings.WithDefaults(nats.Config{}).Subject: "k8s.>",
-		"shop.{cluster}-{name}":                      "shop.>",
-		"shop.k8s-{name}":                            "shop.>",
-		"{cluster}.{name}":                           ">",
-		"one.subject":                                "one.subject",
+		testkit.WithDefaults(nats.Config{}).Subject: "k8s.>",
+		"shop.{cluster}-{name}":                     "shop.>",
+		"shop.k8s-{name}":                           "shop.>",
+		"{cluster}.{name}":                          ">",
+		"one.subject":                               "one.subject",
 	} {
 		if got := nats.AllSubjects(template); got != want {
 			t.Errorf("%s: got %s, want %s", template, got, want)

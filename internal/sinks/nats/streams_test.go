@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
@@ -134,7 +133,7 @@ func TestStreamTemplateCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := nats.New(nats.Options{
-				Config: settings.WithDefaults(c.config),
+				Config: testkit.WithDefaults(c.config),
 				Common: sinks.Common{Encoding: sinks.Binary}, Env: sinks.Env{Cluster: "test"},
 			})
 			wantMentions(t, err, c.says)

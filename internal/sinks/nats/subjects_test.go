@@ -7,9 +7,9 @@ import (
 
 	natsclient "github.com/nats-io/nats.go"
 
-	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestCovers(t *testing.T) {
@@ -112,7 +112,7 @@ func TestSubject(t *testing.T) {
 
 func TestConfigProblems(t *testing.T) {
 	_, err := nats.New(nats.Options{
-		Config: settings.WithDefaults(nats.Config{
+		Config: testkit.WithDefaults(nats.Config{
 			Mode: "jetstreams", Subject: "k8s.{nope}.x", DeadLetterSubject: "dead letters",
 			Token: "t", Username: "u", TLS: &sinks.TLS{CertFile: "c"},
 		}),
@@ -157,14 +157,14 @@ func TestConfigProblems(t *testing.T) {
 				cluster = ""
 			}
 			_, err := nats.New(nats.Options{
-				Config: settings.WithDefaults(c.cfg),
+				Config: testkit.WithDefaults(c.cfg),
 				Common: sinks.Common{Encoding: sinks.Binary}, Env: sinks.Env{Cluster: cluster},
 			})
 			wantMentions(t, err, c.says)
 		})
 	}
 	if _, err := nats.New(nats.Options{
-		Config: settings.WithDefaults(nats.Config{DeadLetterSubject: nats.NoDeadLetter}),
+		Config: testkit.WithDefaults(nats.Config{DeadLetterSubject: nats.NoDeadLetter}),
 		Common: sinks.Common{Encoding: sinks.Binary}, Env: sinks.Env{Cluster: "c"},
 	}); err != nil {
 		t.Errorf("a sound configuration: %v", err)

@@ -121,7 +121,7 @@ func natsServer(t *testing.T, change ...func(*server.Options)) *server.Server {
 func natsSink(t *testing.T, url string, change ...func(*nats.Options)) sinks.Sink {
 	t.Helper()
 	c := nats.Options{
-		Config: settings.WithDefaults(nats.Config{
+		Config: testkit.WithDefaults(nats.Config{
 			Servers: []settings.URL{settings.URL(url)},
 			Stream:  nats.Stream{Storage: "memory", Compression: "none"},
 		}),
@@ -139,7 +139,7 @@ func natsSink(t *testing.T, url string, change ...func(*nats.Options)) sinks.Sin
 func kafkaSink(t *testing.T, brokers []string, change ...func(*kafka.Options)) sinks.Sink {
 	t.Helper()
 	c := kafka.Options{
-		Config: settings.WithDefaults(kafka.Config{
+		Config: testkit.WithDefaults(kafka.Config{
 			CreateTopics: &kafka.CreateTopics{Partitions: 3, ReplicationFactor: 1},
 		}),
 		Common:     sinks.Common{Encoding: sinks.Binary},

@@ -21,6 +21,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 	"github.com/kubebridge/bridge/internal/sinks/nats/server"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // run runs a server until the test ends, or until stop is called, which returns what Run returned.
@@ -52,7 +53,7 @@ func run(t *testing.T, cfg server.Config) (e *server.Server, stop func() error) 
 func openSink(t testing.TB, url string) *nats.Sink {
 	t.Helper()
 	sink, err := nats.New(nats.Options{
-		Config: settings.WithDefaults(nats.Config{Servers: []settings.URL{settings.URL(url)}}),
+		Config: testkit.WithDefaults(nats.Config{Servers: []settings.URL{settings.URL(url)}}),
 		Common: sinks.Common{Name: "nats", Encoding: sinks.Binary}, Env: sinks.Env{Cluster: sinktest.Cluster},
 	})
 	if err != nil {
