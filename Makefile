@@ -108,9 +108,8 @@ $(BIN)/charts/.installed: tools/charts/requirements.txt
 .PHONY: test
 test: ## The tests of the packages, with the race detector
 	$(GO) test ./docs
-	$(GO) test -race $(SHORT) $(if $(SHORT),-skip '$(HOSTILE)') -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) -timeout $(TEST_TIME) $$($(GO) list ./... | grep -v '/docs$$')
-	$(GO) test -timeout $(TEST_TIME) -run '$(HOSTILE)' ./internal/sinks/nats ./internal/sinks/kafka
-HOSTILE := ^TestHostile(Announcements|Broker|Compression|Log)$$
+	$(GO) test -race $(SHORT) -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) -timeout $(TEST_TIME) $$($(GO) list ./... | grep -v '/docs$$')
+	$(if $(SHORT),,$(GO) test -timeout $(TEST_TIME) -run '^TestHostile' ./internal/sinks/nats ./internal/sinks/kafka)
 
 .PHONY: test-client
 test-client: ## The library for consumers, with client-go's informers, a NATS server and kfake

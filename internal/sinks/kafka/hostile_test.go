@@ -25,6 +25,9 @@ import (
 )
 
 func TestHostileBroker(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
 	for _, key := range []kmsg.Key{
 		kmsg.ApiVersions, kmsg.Metadata, kmsg.InitProducerID, kmsg.ListOffsets, kmsg.Produce,
 		kmsg.DescribeConfigs, kmsg.Fetch, kmsg.SASLHandshake, kmsg.SASLAuthenticate, kmsg.CreateTopics,
@@ -350,6 +353,9 @@ func resum(batch []byte) []byte {
 
 // TestHostileLog reads back a log in which somebody has put batches behind the bridge's last ones.
 func TestHostileLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
 	small := func(change func(batch []byte)) func(testing.TB) []byte {
 		return func(t testing.TB) []byte {
 			batch := hugeBatch(t, compress.None, 100)

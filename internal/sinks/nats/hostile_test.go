@@ -20,6 +20,9 @@ import (
 )
 
 func TestHostileBroker(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
 	for name, lie := range generalLies() {
 		t.Run("acks: "+name, func(t *testing.T) { lieAboutAcks(t, plain, lie) })
 	}
@@ -65,6 +68,9 @@ func TestHostileBroker(t *testing.T) {
 
 // What a server announces is bounded in TLS and in WebSockets too.
 func TestHostileAnnouncements(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
 	for protocol, w := range wires(t) {
 		for _, name := range []string{"a message of 2 GiB", "a message of 2^62 bytes"} {
 			t.Run(protocol+": "+name, func(t *testing.T) {
@@ -75,6 +81,9 @@ func TestHostileAnnouncements(t *testing.T) {
 }
 
 func TestHostileCompression(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
 	lieAboutAcks(t, overWebSocket(t, "ws", nil), raw(string(bomb())))
 }
 
