@@ -113,9 +113,10 @@ func failedQuestion(err error) error {
 	return Failed(err)
 }
 
-// openObject opens the history and finds the object that the arguments name. Close the history.
+// openObject opens the history and finds the object that the arguments name, by the names that
+// resources had at a point. Close the history.
 func (o *historyOptions) openObject(
-	cmd *cobra.Command, args []string,
+	cmd *cobra.Command, args []string, at query.Point,
 ) (*history.DB, *ask.Question, *query.Object, error) {
 	kind, name, err := objectArgs(args)
 	if err != nil {
@@ -125,14 +126,12 @@ func (o *historyOptions) openObject(
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	object, others, err := q.Find(kind, name)
+	object, notes, err := q.Find(kind, name, at)
 	if err != nil {
 		return nil, nil, nil, errors.Join(failedQuestion(err), db.Close())
 	}
-	for _, other := range others {
-		fmt.Fprintf(cmd.ErrOrStderr(),
-			"bridge: informer %s has the object too; this is of informer %s\n",
-			terminal.Plain(other.Informer), terminal.Plain(object.Unit.Informer))
+	for _, note := range notes {
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s\n", terminal.Plain(note))
 	}
 	return db, q, object, nil
 }
@@ -147,6 +146,38 @@ func objectArgs(args []string) (kind, name string, err error) {
 		return "", "", fmt.Errorf("%q: want KIND/NAME, as deploy/web, or KIND NAME", args[0])
 	}
 	return kind, name, nil
+}
+
+// kindArgs returns the resources that the arguments and --kind name: "pods", "deploy,cm".
+func kindArgs(args, kinds []string) (list []string, err error) {
+	for _, arg := range args {
+		for name := range strings.SplitSeq(arg, ",") {
+			if kind, object, isObject := ask.SplitObject(name); isObject {
+				return nil, fmt.Errorf("%q: want kinds, as deploy,cm; one object has 'bridge show %s/%s'", name,
+					kind, object)
+			}
+			list = append(list, name)
+		}
+	}
+	return append(list, kinds...), nil
+}
+
+// completeKinds lets shells complete the resources that a history has.
+func (o *historyOptions) completeKinds(
+	*cobra.Command, []string, string,
+) (list []cobra.Completion, _ cobra.ShellCompDirective) {
+	db, err := o.open()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer db.Close()
+	for _, u := range db.Questions.Resources.Units() {
+		if u.Resource != "" {
+			list = append(list, u.Resource)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list), cobra.ShellCompDirectiveNoFileComp
 }
 
 // timeHelp says what --at, --since and --until take.
@@ -210,7 +241,7 @@ func (o *historyOptions) completeObjects(
 		slices.Sort(list)
 		return slices.Compact(list), none | cobra.ShellCompDirectiveNoSpace
 	}
-	units, _ := db.Questions.Resources.Resolve(kind, o.cluster)
+	units, _ := db.Questions.Resources.Resolve(kind, o.cluster, query.Point{})
 	for _, u := range units {
 		for object, err := range db.Questions.Objects.All(u, o.namespace) {
 			if err != nil || len(list) > 1000 {

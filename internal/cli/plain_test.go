@@ -25,7 +25,7 @@ func TestNamesForTerminals(t *testing.T) {
 		if err := print(&out); err != nil {
 			t.Fatal(err)
 		}
-		if strings.ContainsFunc(out.String(), obeyed) || !strings.Contains(out.String(), "shop/a?]0;owned?") {
+		if strings.ContainsFunc(out.String(), obeyed) || !strings.Contains(out.String(), `shop/a\x1b]0;owned\a`) {
 			t.Errorf("%s prints %q", how, out.String())
 		}
 	}

@@ -49,7 +49,7 @@ Exit codes: 0; 1 when there was no such object, or it is not known; 2 when there
 		if err != nil {
 			return err
 		}
-		db, q, object, err := o.openObject(cmd, args)
+		db, q, object, err := o.openObject(cmd, args, p)
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ times, or it is not known; 2 when there is no history.`,
 		if err := errors.Join(CheckOutput(o.output, "diff", "patch"), err, toErr); err != nil {
 			return err
 		}
-		db, q, object, err := o.openObject(cmd, args)
+		db, q, object, err := o.openObject(cmd, args, newer)
 		if err != nil {
 			return err
 		}

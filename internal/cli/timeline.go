@@ -32,7 +32,7 @@ type timelineOptions struct {
 func newTimelineCommand() *cobra.Command {
 	o := &timelineOptions{}
 	cmd := &cobra.Command{
-		Use:   "timeline",
+		Use:   "timeline [KIND,...]",
 		Short: "List everything that happened in a namespace",
 		Long: `timeline lists what happened in a namespace, or with -A in the cluster, in the order of
 time. In a table what belongs together stands together: the objects of one owner, where the stream
@@ -48,19 +48,21 @@ a line, of any number. Values of more than 20 bytes are omitted: 'bridge history
 Exit codes: 0; 1 when the history can't be read; 2 when there is none.`,
 		Example: `  bridge timeline -n shop --since 1h
   bridge timeline -A --since 13:00 --until 14:03 --deleted
-  bridge timeline -n shop --since 1d --kind deploy,cm --manager kubectl-edit`,
-		Args: cobra.NoArgs,
+  bridge timeline deploy,cm -n shop --since 1d --manager kubectl-edit`,
+		Args: cobra.MaximumNArgs(1),
 	}
 	o.historyOptions = historyFlags(cmd, "table", "json")
 	cmd.Flags().StringVar(&o.since, "since", "1h", "begin at this time")
 	cmd.Flags().StringVar(&o.until, "until", "", "end at this time; none: now")
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces, and what is in none")
-	cmd.Flags().StringSliceVar(&o.kinds, "kind", nil, "only these resources, as deploy,cm")
+	cmd.Flags().StringSliceVar(&o.kinds, "kind", nil, "only these resources, as deploy,cm; the same as the argument")
 	cmd.Flags().StringSliceVar(&o.managers, "manager", nil, "only changes by these field managers")
 	cmd.Flags().BoolVar(&o.deleted, "deleted", false, "only deletes")
 	cmd.Flags().BoolVar(&o.heartbeats, "heartbeats", false, "list heartbeats too")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := CheckOutput(o.output, "table", "json"); err != nil {
+	cmd.ValidArgsFunction = o.completeKinds
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		o.kinds, err = kindArgs(args, o.kinds)
+		if err := errors.Join(CheckOutput(o.output, "table", "json"), err); err != nil {
 			return err
 		}
 		span, err := parseSpan(o.since, o.until)
@@ -256,7 +258,7 @@ type stateOptions struct {
 func newStateCommand() *cobra.Command {
 	o := &stateOptions{}
 	cmd := &cobra.Command{
-		Use:   "state",
+		Use:   "state [KIND,...]",
 		Short: "Print all objects as they were at a time",
 		Long: `state prints all objects of a namespace, or with -A of the cluster, as they were at a time:
 resource by resource, by namespace and name. As YAML they are documents, as JSON one document a
@@ -271,24 +273,27 @@ that of 'bridge statedir'.)
 Exit codes: 0; 1 when the state of that time is not known, or the history can't be read; 2 when
 there is no history.`,
 		Example: `  bridge state --at 14:03 -n shop
-  bridge state --at "2h ago" -A --kind deploy,sts -o yaml
+  bridge state deploy,sts --at "2h ago" -A -o yaml
   bridge state --at 48213 -n shop -l app=web -o json --dir /var/lib/history     at a resourceVersion`,
-		Args: cobra.NoArgs,
+		Args: cobra.MaximumNArgs(1),
 	}
 	o.historyOptions = historyFlags(cmd, "table", "yaml", "json")
 	cmd.Flags().StringVar(&o.at, "at", "",
 		"time or resourceVersion; none: the last state that is known")
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces, and what is in none")
-	cmd.Flags().StringSliceVar(&o.kinds, "kind", nil, "only these resources, as deploy,cm")
+	cmd.Flags().StringSliceVar(&o.kinds, "kind", nil, "only these resources, as deploy,cm; the same as the argument")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "",
 		"only objects with these labels, as app=web")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.ValidArgsFunction = o.completeKinds
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p, err := ask.ParsePoint("--at", o.at)
+		var kindErr error
+		o.kinds, kindErr = kindArgs(args, o.kinds)
 		selector, selectorErr := labels.Parse(o.selector)
 		if selectorErr != nil {
 			selectorErr = fmt.Errorf("--selector: %w", selectorErr)
 		}
-		if err := errors.Join(CheckOutput(o.output, "table", "yaml", "json"), err,
+		if err := errors.Join(CheckOutput(o.output, "table", "yaml", "json"), err, kindErr,
 			selectorErr); err != nil {
 			return err
 		}

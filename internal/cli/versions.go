@@ -52,11 +52,16 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 		if err != nil {
 			return err
 		}
-		db, q, object, err := o.openObject(cmd, args)
+		db, q, object, err := o.openObject(cmd, args, span.until)
 		if err != nil {
 			return err
 		}
 		defer db.Close()
+		for _, p := range []query.Point{span.since, span.until} {
+			if err := q.CheckPoint(object.Unit.Cluster(), p); err != nil {
+				return failedQuestion(err)
+			}
+		}
 		holes, err := q.History.Coverage.Holes(object, span.since.At, span.until.At)
 		if err != nil {
 			return Failed(err)

@@ -256,6 +256,13 @@ func (db *database) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
 // Units returns all units, in the order in which they came.
 func (db *database) Units() []*record.Unit { return db.units.all() }
 
+func (db *database) Reached(u *record.Unit) (uint64, error) {
+	r, err := db.highestOf(u)
+	return r.version, err
+}
+
+func (db *database) Kinds(u *record.Unit) []string { return db.units.kindsOf(u) }
+
 // Unit returns the unit of a number, nil for none.
 func (db *database) Unit(number uint32) *record.Unit { return db.units.numbered(number) }
 

@@ -40,13 +40,10 @@ func (b *batch) isBeyond(u *record.Unit, seq keys.Sequence) (bool, error) {
 	return seq.Era > r.era || seq.Era == r.era && isNumber && seq.Version > r.version, nil
 }
 
-func (b *batch) reachedOf(u *record.Unit) (r highestStored, err error) {
-	r, known := b.w.reached[u.Number]
-	if known {
-		return r, nil
-	}
+// highestOf reads what is stored of a unit.
+func (db *database) highestOf(u *record.Unit) (r highestStored, err error) {
 	const era = 4
-	value, err := b.db.get(keys.Reached(u.Number))
+	value, err := db.get(keys.Reached(u.Number))
 	switch {
 	case err != nil:
 		return r, err
@@ -54,6 +51,17 @@ func (b *batch) reachedOf(u *record.Unit) (r highestStored, err error) {
 		r = highestStored{binary.BigEndian.Uint32(value), binary.BigEndian.Uint64(value[era:])}
 	case value != nil:
 		return r, record.ErrUnreadable
+	}
+	return r, nil
+}
+
+func (b *batch) reachedOf(u *record.Unit) (r highestStored, err error) {
+	r, known := b.w.reached[u.Number]
+	if known {
+		return r, nil
+	}
+	if r, err = b.db.highestOf(u); err != nil {
+		return r, err
 	}
 	if b.w.reached == nil {
 		b.w.reached = map[uint32]highestStored{}
@@ -284,12 +292,21 @@ type units struct {
 	byNumber map[uint32]*record.Unit
 	sources  map[string]uint32
 	next     uint32 // number of the next unit
+	// kinds are those that objects of a unit had after its Kind: a CustomResourceDefinition that
+	// comes again may give its resource another one.
+	kinds map[*record.Unit][]string
+}
+
+// storedUnit is a unit as it is stored.
+type storedUnit struct {
+	*record.Unit
+	LaterKinds []string `json:"laterKinds,omitempty"`
 }
 
 func newUnits() units {
 	return units{
 		byName: map[unitName]*record.Unit{}, byNumber: map[uint32]*record.Unit{},
-		sources: map[string]uint32{}, next: 1,
+		sources: map[string]uint32{}, next: 1, kinds: map[*record.Unit][]string{},
 	}
 }
 
@@ -299,17 +316,24 @@ func (us *units) add(u *record.Unit) {
 	us.next = max(us.next, u.Number+1)
 }
 
-// unitOf returns the unit of an event; isNew is set for one that has to be stored.
+// unitOf returns the unit of an event; isNew is set for one that has to be stored, since it or its
+// kind is new.
 func (us *units) unitOf(e *event.Event) (u *record.Unit, isNew bool) {
 	name := unitName{e.Source, e.Informer, e.Resource, e.Group}
 	us.mu.RLock()
 	u = us.byName[name]
+	isKnown := u != nil && (e.Kind == u.Kind || e.Kind == "" || e.AboutInformer() ||
+		slices.Contains(us.kinds[u], e.Kind))
 	us.mu.RUnlock()
-	if u != nil {
+	if isKnown {
 		return u, false
 	}
 	us.mu.Lock()
 	defer us.mu.Unlock()
+	if u != nil {
+		us.kinds[u] = append(us.kinds[u], e.Kind)
+		return u, true
+	}
 	source, known := us.sources[e.Source]
 	if !known {
 		source = uint32(len(us.sources)) + 1
@@ -320,6 +344,18 @@ func (us *units) unitOf(e *event.Event) (u *record.Unit, isNew bool) {
 	}
 	us.add(u)
 	return u, true
+}
+
+// kindsOf returns the kinds of a unit's objects, the newest last.
+func (us *units) kindsOf(u *record.Unit) []string {
+	us.mu.RLock()
+	defer us.mu.RUnlock()
+	return append([]string{u.Kind}, us.kinds[u]...)
+}
+
+// stored returns the value of a unit.
+func (us *units) stored(u *record.Unit) ([]byte, error) {
+	return json.Marshal(storedUnit{u, us.kindsOf(u)[1:]})
 }
 
 func (us *units) numbered(number uint32) *record.Unit {
@@ -348,11 +384,14 @@ func (us *units) load(db *pebble.DB) error {
 	}
 	defer it.Close()
 	for it.First(); it.Valid(); it.Next() {
-		u := new(record.Unit)
-		if err := json.Unmarshal(it.Value(), u); err != nil || u.Number == 0 {
+		u := storedUnit{Unit: new(record.Unit)}
+		if err := json.Unmarshal(it.Value(), &u); err != nil || u.Number == 0 {
 			return fmt.Errorf("the entry of a unit can't be read: %w", record.ErrUnreadable)
 		}
-		us.add(u)
+		us.add(u.Unit)
+		if len(u.LaterKinds) > 0 {
+			us.kinds[u.Unit] = u.LaterKinds
+		}
 	}
 	return it.Error()
 }

@@ -139,7 +139,7 @@ func (b *batch) fill(events []*event.Event, positions []SourcePosition) error {
 		}
 	}
 	for _, u := range b.w.unsaved {
-		value, err := json.Marshal(u)
+		value, err := b.db.units.stored(u)
 		if err == nil {
 			err = b.Set(u.Key(), value, nil)
 		}
@@ -174,9 +174,7 @@ func (b *batch) store(e *event.Event) error {
 		b.w.unsaved = append(b.w.unsaved, u)
 	}
 	if e.AboutInformer() || e.UID == "" || e.ResourceVersion == "" || e.Name == "" ||
-		e.Resource == "" || record.OpCode(e.Op) == 0 ||
-		strings.IndexByte(e.Namespace, keys.Separator) >= 0 ||
-		strings.IndexByte(e.Name, keys.Separator) >= 0 {
+		e.Resource == "" || record.OpCode(e.Op) == 0 {
 		return b.storeNotice(u, e)
 	}
 	if err := b.checkCluster(e); err != nil {

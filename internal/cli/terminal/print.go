@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 )
 
 // PrintJSON prints a value as a JSON document.
@@ -55,15 +56,30 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.1f %ciB", value, units[0])
 }
 
-// Plain takes control characters out of a text that others have chosen, such as the name of a Role:
-// a terminal would obey them. Lines and tabs stay.
+// Plain makes visible what a terminal would obey in a text that others have chosen, such as the
+// name of a Role: control characters and those that change the direction of the line become \x00 or
+// \u202e, as Go's strings have them. Lines and tabs stay.
 func Plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' && r != '\t' || 0x7f <= r && r <= 0x9f {
-			return '?'
+	if strings.IndexFunc(text, isObeyed) < 0 {
+		return text
+	}
+	var out strings.Builder
+	for _, r := range text {
+		if isObeyed(r) {
+			quoted := strconv.QuoteRuneToASCII(r)
+			out.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			out.WriteRune(r)
 		}
-		return r
-	}, text)
+	}
+	return out.String()
+}
+
+// isObeyed reports whether a terminal obeys a character, and does not show it. Cf are the format
+// characters of Unicode, among them those of bidirectional text.
+func isObeyed(r rune) bool {
+	return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Cf, r) ||
+		r == '\u2028' || r == '\u2029'
 }
 
 // Amount is "1 event" or "1,000,000 events".

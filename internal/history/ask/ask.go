@@ -221,7 +221,7 @@ func (q *request) findObject() (*query.Object, error) {
 	if !ok {
 		return nil, badQuestion(errors.New("want object=KIND/NAME, as object=deploy/web&namespace=shop"))
 	}
-	o, _, err := q.Find(kind, name)
+	o, _, err := q.Find(kind, name, query.Point{})
 	return o, err
 }
 
@@ -317,7 +317,7 @@ func (q *request) search(ctx context.Context) (any, error) {
 	} else {
 		part = kind
 	}
-	units, err := q.History.Resources.Select(cluster, kinds)
+	units, err := q.selectUnits(cluster, kinds, query.Point{})
 	if err != nil {
 		return nil, err
 	}

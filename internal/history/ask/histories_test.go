@@ -132,8 +132,10 @@ func TestHistories(t *testing.T) {
 		{"a state", "state", "namespace=shop&at=2026-03-01T13:07:00Z", 200, []string{
 			"{\"at\":", `"unlisted":["deployments.apps","pods"]}` + "\n{", `"name":"web","time":"2026-03-01T13:05:00Z"`, `"name":"web-0"`, "gap (expired)",
 		}},
-		{"a state with labels", "state", "at=200&selector=app%3Dother&kind=deploy", 200, []string{`"unlisted":["deployments.apps"]}` + "\n"}},
+		{"a state with labels", "state", "at=120&selector=app%3Dother&kind=deploy", 200, []string{`"unlisted":["deployments.apps"]}` + "\n"}},
 		{"a selector that is none", "state", "selector=%3D", 400, []string{"selector:"}},
+		{"a state of the future", "state", "at=200", 400, []string{"resourceVersion 200 is not known: the history of cluster prod reaches to 120"}},
+		{"an object of the future", "object", web + "&at=200", 400, []string{"reaches to 120"}},
 		{"another question", "who", "", 404, []string{"there are versions, object"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

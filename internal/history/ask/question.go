@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -83,21 +84,98 @@ func SplitObject(text string) (kind, name string, ok bool) {
 	return kind, name, found && kind != "" && name != "" && !strings.Contains(name, "/")
 }
 
-// Find finds an object in the namespace, or in none. Where several informers have it, it is the
-// object of the informer with the newest version; the others are in others.
-func (q *Question) Find(kind, name string) (o *query.Object, others []*record.Unit, err error) {
-	units, err := q.History.Resources.Resolve(kind, q.Cluster)
+// Find finds an object in the namespace, or in none, by the names that its resource had at a point.
+// A name may have escapes, as answers print what no terminal shows: "a\\x00b". Where several
+// informers have the object, it is that of the informer with the newest version. notes say what the
+// asker may not expect: other informers, another kind of the resource.
+func (q *Question) Find(
+	kind, name string, at query.Point,
+) (o *query.Object, notes []string, err error) {
+	units, err := q.History.Resources.Resolve(kind, q.Cluster, at)
+	if errors.Is(err, query.ErrSeveralResources) {
+		err = badQuestion(err)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	o, others, err = q.History.Objects.Find(units, q.Namespace, name)
+	o, others, err := q.History.Objects.Find(units, q.Namespace, name)
+	if err == nil && o == nil {
+		if unescaped, isEscaped := unescape(name); isEscaped {
+			o, others, err = q.History.Objects.Find(units, q.Namespace, unescaped)
+		}
+	}
 	switch {
 	case errors.Is(err, query.ErrSeveralClusters):
-		err = badQuestion(fmt.Errorf("%w; give one with %s", err, q.ClusterOption))
-	case err == nil && o == nil:
-		err = q.neverSeen(units, name)
+		return nil, nil, badQuestion(fmt.Errorf("%w; give one with %s", err, q.ClusterOption))
+	case err != nil:
+		return nil, nil, err
+	case o == nil:
+		return nil, nil, q.neverSeen(units, name)
 	}
-	return o, others, err
+	for _, other := range others {
+		notes = append(notes, fmt.Sprintf("informer %s has %s too; this is of informer %s",
+			other.Informer, o, o.Unit.Informer))
+	}
+	if word, _, _ := strings.Cut(strings.ToLower(kind), "."); word != o.Unit.Resource {
+		note, err := q.kindNote(o, word)
+		if err != nil {
+			return nil, nil, err
+		}
+		notes = append(notes, note...)
+	}
+	return o, notes, nil
+}
+
+func unescape(name string) (unescaped string, isEscaped bool) {
+	if !strings.Contains(name, `\`) {
+		return "", false
+	}
+	unescaped, err := strconv.Unquote(`"` + strings.ReplaceAll(name, `"`, `\"`) + `"`)
+	return unescaped, err == nil
+}
+
+// kindNote says since when an object is of another kind than the one that was asked for: its
+// definition was deleted, and came again with another kind.
+func (q *Question) kindNote(o *query.Object, asked string) (note []string, err error) {
+	kinds := q.History.Resources.Kinds(o.Unit)
+	if len(kinds) == 1 || !slices.ContainsFunc(kinds, func(kind string) bool { return strings.ToLower(kind) == asked }) {
+		return nil, nil
+	}
+	kind := ""
+	for v, err := range q.History.Objects.Versions(o, time.Time{}, time.Time{}) {
+		if err != nil {
+			return nil, err
+		}
+		if v.Event.Kind != kind {
+			kind = v.Event.Kind
+			note = []string{fmt.Sprintf("%s is of kind %s since resourceVersion %s, %s", o, kind,
+				v.Event.ResourceVersion, query.ShowTime(v.Time))}
+		}
+	}
+	if strings.ToLower(kind) == asked {
+		note = nil
+	}
+	return note, nil
+}
+
+// CheckPoint returns an error for a resourceVersion that the history of a cluster has not reached:
+// a number may be a mistake, or a Unix time.
+func (q *Question) CheckPoint(cluster string, p query.Point) error {
+	if p.Version == 0 {
+		return nil
+	}
+	reached, err := q.History.Coverage.Reached(cluster, p.Version)
+	if err != nil || reached == 0 || p.Version <= reached {
+		return err
+	}
+	hint := ""
+	for _, at := range []time.Time{time.Unix(int64(p.Version), 0), time.UnixMilli(int64(p.Version))} {
+		if at.Year() > 2000 && at.Before(time.Now().AddDate(1, 0, 0)) {
+			hint = "; for the time write " + at.UTC().Format(time.RFC3339)
+		}
+	}
+	return badQuestion(fmt.Errorf("resourceVersion %d is not known: the history of cluster %s reaches to %d%s",
+		p.Version, cluster, reached, hint))
 }
 
 // neverSeen returns the error for an object that no event named, with names that are close to it.
@@ -137,6 +215,9 @@ func (q *Question) Existing(
 	if p.IsZero() {
 		v, err = q.History.Objects.At(o, p)
 		return v, nil, err
+	}
+	if err := q.CheckPoint(o.Unit.Cluster(), p); err != nil {
+		return nil, nil, err
 	}
 	if v, err = q.History.Objects.Existing(o, p); err == nil {
 		holes, err = q.History.Coverage.Uncertain(o, v, p)
@@ -203,6 +284,17 @@ func (q *Question) EndsBefore(units []*record.Unit, until time.Time) (end time.T
 	return end, errors.Join(err, completeErr)
 }
 
+// selectUnits returns the units of some resources, as they were named at a point.
+func (q *Question) selectUnits(
+	cluster string, kinds []string, at query.Point,
+) ([]*record.Unit, error) {
+	units, err := q.History.Resources.Select(cluster, kinds, at)
+	if errors.Is(err, query.ErrSeveralResources) {
+		err = badQuestion(err)
+	}
+	return units, err
+}
+
 // Timeline is what happened in a namespace from one time to another.
 type Timeline struct {
 	Entries iter.Seq2[*query.Entry, error]
@@ -216,7 +308,7 @@ func (q *Question) Timeline(kinds []string, since, until query.Point) (t Timelin
 	if err != nil {
 		return t, err
 	}
-	units, err := q.History.Resources.Select(cluster, kinds)
+	units, err := q.selectUnits(cluster, kinds, until)
 	if err != nil {
 		return t, err
 	}
@@ -242,7 +334,10 @@ func (q *Question) State(kinds []string, p query.Point) (s State, err error) {
 		return s, err
 	}
 	s.StateQuery = query.StateQuery{Namespace: q.Namespace, At: p}
-	if s.Units, err = q.History.Resources.Select(cluster, kinds); err != nil {
+	if err := q.CheckPoint(cluster, p); err != nil {
+		return s, err
+	}
+	if s.Units, err = q.selectUnits(cluster, kinds, p); err != nil {
 		return s, err
 	}
 	if err = q.History.Coverage.CheckState(s.StateQuery); err == nil {

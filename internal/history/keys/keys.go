@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"strings"
 	"time"
 )
 
@@ -37,8 +38,48 @@ const (
 	SpaceProgress = 'P'
 )
 
-// Separator ends a namespace or a name in a key. No object in Kubernetes has it in one.
+// Separator ends a namespace or a name in a key.
 const Separator = 0
+
+// RBAC takes names with a NUL: in a key, a NUL of a name is these two bytes, and the first of them
+// is the first with another second. The order of names stays.
+const (
+	escape     = 1
+	escapedNUL = 1
+	escapedOne = 2
+)
+
+// AppendName appends a namespace or a name, with the Separator behind it.
+func AppendName(dst []byte, name string) []byte {
+	for i := range len(name) {
+		switch name[i] {
+		case Separator:
+			dst = append(dst, escape, escapedNUL)
+		case escape:
+			dst = append(dst, escape, escapedOne)
+		default:
+			dst = append(dst, name[i])
+		}
+	}
+	return append(dst, Separator)
+}
+
+// CutName takes the namespace or the name at the beginning of a part of a key.
+func CutName(part []byte) (name string, rest []byte, ok bool) {
+	i := bytes.IndexByte(part, Separator)
+	if i < 0 {
+		return "", nil, false
+	}
+	if name = string(part[:i]); strings.IndexByte(name, escape) >= 0 {
+		name = unescape.Replace(name)
+	}
+	return name, part[i+1:], true
+}
+
+var unescape = strings.NewReplacer(
+	string([]byte{escape, escapedNUL}), string([]byte{Separator}),
+	string([]byte{escape, escapedOne}), string([]byte{escape}),
+)
 
 // Meta returns the key of a fact about the whole history.
 func Meta(name string) []byte { return append([]byte{spaceMeta}, name...) }
@@ -54,8 +95,7 @@ func InUnit(dst []byte, space byte, unit uint32) []byte {
 // AppendObject appends the beginning of the keys of an object's versions.
 func AppendObject(dst []byte, unit uint32, namespace, name string) []byte {
 	dst = InUnit(dst, SpaceVersion, unit)
-	dst = append(append(dst, namespace...), Separator)
-	return append(append(dst, name...), Separator)
+	return AppendName(AppendName(dst, namespace), name)
 }
 
 // SplitVersion takes the key of a version apart. prefix is that of its object.
@@ -64,18 +104,15 @@ func SplitVersion(key []byte) (prefix []byte, namespace, name string, seq Sequen
 	if len(key) < head {
 		return nil, "", "", seq, false
 	}
-	rest := key[head:]
-	first := bytes.IndexByte(rest, Separator)
-	if first < 0 {
+	namespace, rest, ok := CutName(key[head:])
+	if ok {
+		name, rest, ok = CutName(rest)
+	}
+	if !ok {
 		return nil, "", "", seq, false
 	}
-	second := bytes.IndexByte(rest[first+1:], Separator)
-	if second < 0 {
-		return nil, "", "", seq, false
-	}
-	end := head + first + 1 + second + 1
-	seq, ok = DecodeSequence(key[end:])
-	return key[:end], string(rest[:first]), string(rest[first+1 : first+1+second]), seq, ok
+	seq, ok = DecodeSequence(rest)
+	return key[:len(key)-len(rest)], namespace, name, seq, ok
 }
 
 // BucketSeconds is the length of a bucket of the timeline. A question about a namespace looks once
@@ -118,11 +155,11 @@ type Entry struct {
 // Append appends the key.
 func (t *Entry) Append(dst []byte) []byte {
 	dst = AppendBucket(dst, t.Source, t.Second/BucketSeconds)
-	dst = append(append(dst, t.Namespace...), Separator)
+	dst = AppendName(dst, t.Namespace)
 	dst = binary.BigEndian.AppendUint32(dst, t.Second)
 	dst = binary.BigEndian.AppendUint64(dst, t.Version)
 	dst = binary.BigEndian.AppendUint32(dst, t.Unit)
-	dst = append(append(dst, t.Name...), Separator)
+	dst = AppendName(dst, t.Name)
 	return t.Seq.Append(dst)
 }
 
@@ -133,20 +170,17 @@ func DecodeEntry(key []byte) (t Entry, ok bool) {
 		return t, false
 	}
 	t.Source = binary.BigEndian.Uint32(key[1:])
-	rest := key[head:]
-	i := bytes.IndexByte(rest, Separator)
-	if i < 0 || len(rest) < i+1+4+8+4 {
+	var rest []byte
+	if t.Namespace, rest, ok = CutName(key[head:]); !ok || len(rest) < 4+8+4 {
 		return t, false
 	}
-	t.Namespace, rest = string(rest[:i]), rest[i+1:]
 	t.Second, rest = binary.BigEndian.Uint32(rest), rest[4:]
 	t.Version, rest = binary.BigEndian.Uint64(rest), rest[8:]
 	t.Unit, rest = binary.BigEndian.Uint32(rest), rest[4:]
-	if i = bytes.IndexByte(rest, Separator); i < 0 {
+	if t.Name, rest, ok = CutName(rest); !ok {
 		return t, false
 	}
-	t.Name = string(rest[:i])
-	t.Seq, ok = DecodeSequence(rest[i+1:])
+	t.Seq, ok = DecodeSequence(rest)
 	return t, ok
 }
 

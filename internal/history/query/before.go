@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"math"
 	"strconv"
 	"time"
@@ -236,28 +237,91 @@ func (h Coverage) firstOfUnit(u *record.Unit, minute uint32) (uint64, error) {
 	return first, it.Error()
 }
 
+// Reached returns the highest resourceVersion of a cluster that the history has heard of, in
+// changes and in what the stream says about itself; 0 for none. Only where that of the changes is
+// lower than wanted it reads what the stream says.
+func (h Coverage) Reached(cluster string, wanted uint64) (highest uint64, err error) {
+	for _, u := range h.db.Units() {
+		if u.Cluster() == cluster && u.Resource != "" {
+			reached, err := h.db.Reached(u)
+			if err != nil {
+				return 0, h.db.ReadError(err)
+			}
+			highest = max(highest, reached)
+		}
+	}
+	if highest >= wanted {
+		return highest, nil
+	}
+	number := func(text string) uint64 {
+		n, _ := strconv.ParseUint(text, 10, 64) // 0 for what is no number
+		return n
+	}
+	for _, u := range h.db.Units() {
+		if u.Cluster() != cluster {
+			continue
+		}
+		for m, err := range h.Notices(u, time.Time{}, time.Time{}) {
+			if err != nil {
+				return 0, err
+			}
+			if m.Unit == u {
+				highest = max(highest, number(m.Event.ResourceVersion), number(m.From), number(m.To))
+			}
+		}
+		for m, err := range h.progress(u) {
+			if err != nil {
+				return 0, err
+			}
+			highest = max(highest, number(m.Event.ResourceVersion))
+		}
+	}
+	return highest, nil
+}
+
+// progress returns the newest progress of each scope and partition of a unit. The error is the last
+// element.
+func (h Coverage) progress(u *record.Unit) iter.Seq2[*Notice, error] {
+	return func(yield func(*Notice, error) bool) {
+		prefix := keys.InUnit(nil, keys.SpaceProgress, u.Number)
+		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
+		if err != nil {
+			yield(nil, h.db.ReadError(err))
+			return
+		}
+		defer it.Close()
+		for ok := it.First(); ok; ok = it.Next() {
+			m, err := ReadNotice(u, it.Value())
+			if err != nil {
+				yield(nil, h.db.ReadError(err))
+				return
+			}
+			if !yield(m, nil) {
+				return
+			}
+		}
+		if err := it.Error(); err != nil {
+			yield(nil, h.db.ReadError(err))
+		}
+	}
+}
+
 // CompleteUntil returns the time up to which the stream itself says that all changes of units are
 // in it: the earliest of their newest progress events, of all partitions of which one was read.
 // Zero where one of them has none.
 func (h Coverage) CompleteUntil(units []*record.Unit) (until time.Time, err error) {
 	for _, u := range units {
-		prefix := keys.InUnit(nil, keys.SpaceProgress, u.Number)
-		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
-		if err != nil {
-			return time.Time{}, h.db.ReadError(err)
-		}
 		found := false
-		for ok := it.First(); ok && err == nil; ok = it.Next() {
-			var m *Notice
-			if m, err = ReadNotice(u, it.Value()); err == nil {
-				found = true
-				if until.IsZero() || m.Time.Before(until) {
-					until = m.Time
-				}
+		for m, err := range h.progress(u) {
+			if err != nil {
+				return time.Time{}, err
+			}
+			if found = true; until.IsZero() || m.Time.Before(until) {
+				until = m.Time
 			}
 		}
-		if err := cmp.Or(err, it.Error(), it.Close()); err != nil || !found {
-			return time.Time{}, h.db.ReadError(err)
+		if !found {
+			return time.Time{}, nil
 		}
 	}
 	return until, nil

@@ -356,7 +356,7 @@ func (h Objects) All(u *record.Unit, namespace string) iter.Seq2[Object, error] 
 	return func(yield func(Object, error) bool) {
 		prefix := keys.InUnit(nil, keys.SpaceVersion, u.Number)
 		if namespace != "" {
-			prefix = append(append(prefix, namespace...), keys.Separator)
+			prefix = keys.AppendName(prefix, namespace)
 		}
 		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
 		if err != nil {

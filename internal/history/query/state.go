@@ -250,14 +250,14 @@ func newLiveWalk(now *reader, u *record.Unit, q *StateQuery) (*liveWalk, error) 
 func (w *liveWalk) begin(now *reader, q *StateQuery) error {
 	names, from := []byte{}, []byte(nil)
 	if q.Namespace != "*" {
-		names = append([]byte(q.Namespace), keys.Separator)
+		names = keys.AppendName(names, q.Namespace)
 	}
 	if behind := q.Behind; behind != nil {
-		from = append(append([]byte(behind.Namespace), keys.Separator), behind.Name...)
-		from = append(from, keys.Separator+1)
+		from = keys.AppendName(keys.AppendName(nil, behind.Namespace), behind.Name)
+		from[len(from)-1]++ // behind its Separator
 	}
 	if q.Only != "" {
-		w.names = append(append(names, q.Only...), keys.Separator)
+		w.names = keys.AppendName(names, q.Only)
 		if bytes.Compare(w.names, from) < 0 {
 			w.names = nil
 		}
@@ -380,11 +380,15 @@ func (w *liveWalk) next() error {
 
 // object returns the object at which the walk is.
 func (w *liveWalk) object() (*Object, error) {
-	parts := bytes.Split(w.names, []byte{keys.Separator})
-	if len(parts) != 3 || len(parts[2]) > 0 {
+	namespace, rest, ok := keys.CutName(w.names)
+	if !ok {
 		return nil, record.ErrUnreadable
 	}
-	return &Object{w.unit, string(parts[0]), string(parts[1])}, nil
+	name, rest, ok := keys.CutName(rest)
+	if !ok || len(rest) > 0 {
+		return nil, record.ErrUnreadable
+	}
+	return &Object{w.unit, namespace, name}, nil
 }
 
 func (w *liveWalk) Close() {

@@ -150,7 +150,7 @@ func (t *timelineWalk) run() (err error) {
 func (t *timelineWalk) bucket(bucket uint32) (bool, error) {
 	prefix := keys.AppendBucket(nil, t.source, bucket)
 	if t.namespace != "*" {
-		prefix = append(append(prefix, t.namespace...), keys.Separator)
+		prefix = keys.AppendName(prefix, t.namespace)
 		from := binary.BigEndian.AppendUint32(bytes.Clone(prefix), t.since)
 		for ok := t.it.SeekGE(from); ok && bytes.HasPrefix(t.it.Key(), prefix); ok = t.it.Next() {
 			e, isKey := keys.DecodeEntry(t.it.Key())

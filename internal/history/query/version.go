@@ -219,7 +219,7 @@ func (r *reader) heads(
 ) (hasMore bool, err error) {
 	names := keys.InUnit(nil, keys.SpaceVersion, u.Number)
 	if namespace != "*" {
-		names = append(append(names, namespace...), keys.Separator)
+		names = keys.AppendName(names, namespace)
 	}
 	for ok := r.it.SeekGE(names); ok && bytes.HasPrefix(r.it.Key(), names); {
 		prefix, ns, name, _, isKey := keys.SplitVersion(r.it.Key())

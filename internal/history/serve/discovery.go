@@ -2,7 +2,6 @@ package serve
 
 import (
 	"cmp"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -227,7 +226,7 @@ func (q *request) point() query.Point {
 }
 
 func makeCatalog(h *query.Questions, cluster string, at query.Point) ([]*resourceType, error) {
-	units, err := h.Resources.Select(cluster, nil)
+	units, err := h.Resources.Select(cluster, nil, at)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +239,7 @@ func makeCatalog(h *query.Questions, cluster string, at query.Point) ([]*resourc
 		}
 		t := &resourceType{
 			Group: u.Group, Resource: u.Resource, Kind: u.Kind, Singular: strings.ToLower(u.Kind),
-			Short: query.ShortNames(u.Resource), units: []*record.Unit{u},
+			Short: query.ShortNames(u.Group, u.Resource), units: []*record.Unit{u},
 			Namespaced: !slices.Contains(clusterScoped, u.Resource),
 		}
 		if slices.Contains(inAll, u.GroupResource()) {
@@ -257,7 +256,7 @@ func makeCatalog(h *query.Questions, cluster string, at query.Point) ([]*resourc
 	slices.SortFunc(types, func(a, b *resourceType) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
 	})
-	return types, definitions(h, types, byName, at)
+	return types, definitions(h, cluster, types, at)
 }
 
 // learn finds the version and the scope: of an object, or of what the stream said about the
@@ -287,52 +286,15 @@ func (t *resourceType) learn(h *query.Questions, u *record.Unit) error {
 	return nil
 }
 
-// definition is what is read of a CustomResourceDefinition.
-type definition struct {
-	Spec struct {
-		Group string `json:"group"`
-		Scope string `json:"scope"`
-		Names struct {
-			Plural     string   `json:"plural"`
-			Singular   string   `json:"singular"`
-			ShortNames []string `json:"shortNames"`
-			Categories []string `json:"categories"`
-		} `json:"names"`
-		Versions []struct {
-			Name    string       `json:"name"`
-			Columns []crdColumns `json:"additionalPrinterColumns"`
-		} `json:"versions"`
-	} `json:"spec"`
-}
-
-// crdColumns is one column of a table that a CustomResourceDefinition names.
-type crdColumns struct {
-	Name     string `json:"name"`
-	Type     string `json:"type"`
-	Format   string `json:"format"`
-	JSONPath string `json:"jsonPath"`
-	Priority int32  `json:"priority"`
-}
-
 // definitions gives custom resources the names and columns that their definitions have, where these
 // are in the history.
 func definitions(
-	h *query.Questions, types []*resourceType, byName map[string]*resourceType, at query.Point,
+	h *query.Questions, cluster string, types []*resourceType, at query.Point,
 ) error {
-	crds := byName["customresourcedefinitions.apiextensions.k8s.io"]
-	if crds == nil {
-		return nil
-	}
-	for v, err := range h.Objects.State(query.StateQuery{Units: crds.units, Namespace: "*", At: at}) {
-		if err != nil {
-			return err
-		}
-		var d definition
-		if json.Unmarshal(v.Event.Data, &d) != nil {
-			continue // the stream has no objects
-		}
-		t := byName[d.Spec.Names.Plural+"."+d.Spec.Group]
-		if t == nil {
+	list, err := h.Resources.Definitions(cluster, at)
+	for _, t := range types {
+		d, is := list[t.Resource+"."+t.Group]
+		if !is {
 			continue
 		}
 		t.Categories = d.Spec.Names.Categories
@@ -344,7 +306,7 @@ func definitions(
 			}
 		}
 	}
-	return nil
+	return err
 }
 
 // warnState names what may be missing in a state.

@@ -147,7 +147,7 @@ func tableRow(t *resourceType, v *query.Version, now time.Time, include string) 
 }
 
 // customColumns returns the columns that a CustomResourceDefinition names; nil for none.
-func customColumns(list []crdColumns) []column {
+func customColumns(list []query.DefinitionColumn) []column {
 	if len(list) == 0 {
 		return nil
 	}

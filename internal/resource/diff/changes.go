@@ -14,7 +14,8 @@ import (
 // Change is a value that differs between two versions of an object.
 type Change struct {
 	// Path as people write it: spec.template.spec.containers[app].image. Items of lists of objects
-	// have their name or type, others their index.
+	// have their name or type where no two have the same, others their index. A name that could be
+	// taken for an index is in quotes: containers["1"].
 	Path string
 	// Old and New are the JSON of the value; nil where there was or is none.
 	Old, New []byte
@@ -113,10 +114,20 @@ func memberPath(path, name string) string {
 	switch {
 	case path == "":
 		return name
-	case strings.ContainsAny(name, "./[] "):
+	case name == "" || strings.ContainsAny(name, `[]"`):
+		return path + "[" + strconv.Quote(name) + "]"
+	case strings.ContainsAny(name, "./ "):
 		return path + "[" + name + "]"
 	}
 	return path + "." + name
+}
+
+// itemPath returns the path of an item that is known by its name.
+func itemPath(path, name string) string {
+	if _, err := strconv.Atoi(name); err == nil || strings.ContainsAny(name, `[]"`) {
+		name = strconv.Quote(name)
+	}
+	return path + "[" + name + "]"
 }
 
 // items compares lists: by the names of their items where all have one, else by index.
@@ -131,7 +142,7 @@ func (w *changeWalker) items(path string, older, newer jsontree.Value, depth int
 			if i < len(now.items) {
 				b = now.items[i]
 			}
-			if !w.item(path, strconv.Itoa(i), a, b, depth) {
+			if !w.item(path+"["+strconv.Itoa(i)+"]", a, b, depth) {
 				return
 			}
 		}
@@ -142,21 +153,22 @@ func (w *changeWalker) items(path string, older, newer jsontree.Value, depth int
 		if j := before.find(name, i); j >= 0 {
 			a = before.items[j]
 		}
-		if !w.item(path, name, a, now.items[i], depth) {
+		if !w.item(itemPath(path, name), a, now.items[i], depth) {
 			return
 		}
 	}
 	for i, name := range before.names {
-		if now.find(name, i) < 0 && !w.item(path, name, before.items[i], jsontree.Value{}, depth) {
+		if now.find(name, i) < 0 &&
+			!w.item(itemPath(path, name), before.items[i], jsontree.Value{}, depth) {
 			return
 		}
 	}
 }
 
 // item walks over an item of a list. It reports whether there is room for more paths.
-func (w *changeWalker) item(path, name string, older, newer jsontree.Value, depth int) bool {
+func (w *changeWalker) item(path string, older, newer jsontree.Value, depth int) bool {
 	if !same(older, newer) {
-		w.value(path+"["+name+"]", older, newer, depth)
+		w.value(path, older, newer, depth)
 	}
 	return w.paths <= w.limit
 }
@@ -229,50 +241,60 @@ func nameOf(item jsontree.Value) (name string) {
 	return name
 }
 
-// Field returns the value at a path as Change has it, nil when there is none.
+// Field returns the value at a path as Change has it, nil when there is none. Of several items of a
+// list with one name it is the last.
 func Field(object []byte, path string) []byte {
 	at := jsontree.Parse(object)
-	for _, step := range steps(path) {
-		var next jsontree.Value
-		n, isNumber := -1, false
-		if at.IsArray() {
-			if number, err := strconv.Atoi(step); err == nil {
-				n, isNumber = number, true
-			}
-		}
-		for w, i := at.Walk(), 0; w.Next(); i++ {
-			if at.IsObject() && w.Name() == step || isNumber && i == n ||
-				at.IsArray() && !isNumber && nameOf(w.Value()) == step {
-				next = w.Value()
-				break
-			}
-		}
-		if at = next; !at.Exists() {
-			return nil
-		}
+	for path = strings.TrimPrefix(path, "."); path != "" && at.Exists(); {
+		var step string
+		var isQuoted bool
+		step, isQuoted, path = cutStep(path)
+		at = member(at, step, isQuoted)
 	}
-	return at.Raw()
+	return at.Raw() // nil for what does not exist
 }
 
-// steps takes a path apart.
-func steps(path string) (list []string) {
-	path = strings.TrimPrefix(path, ".")
-	for path != "" {
-		if strings.HasPrefix(path, "[") {
-			if end := strings.IndexByte(path, ']'); end > 0 {
-				list = append(list, path[1:end])
-				path = strings.TrimPrefix(path[end+1:], ".")
-				continue
+// member returns the member or the item of a step. A number is the index of an item unless it was
+// in quotes.
+func member(of jsontree.Value, step string, isQuoted bool) (found jsontree.Value) {
+	index := -1
+	if n, err := strconv.Atoi(step); err == nil && !isQuoted && of.IsArray() {
+		index = n
+	}
+	for w, i := of.Walk(), 0; w.Next(); i++ {
+		switch {
+		case of.IsObject():
+			if w.Name() == step {
+				return w.Value()
+			}
+		case index >= 0:
+			if i == index {
+				return w.Value()
+			}
+		case nameOf(w.Value()) == step:
+			found = w.Value()
+		}
+	}
+	return found
+}
+
+// cutStep takes the first step of a path that is not empty.
+func cutStep(path string) (step string, isQuoted bool, rest string) {
+	if strings.HasPrefix(path, "[") {
+		if quoted, err := strconv.QuotedPrefix(path[1:]); err == nil {
+			step, err = strconv.Unquote(quoted)
+			if rest, is := strings.CutPrefix(path[1+len(quoted):], "]"); is && err == nil {
+				return step, true, strings.TrimPrefix(rest, ".")
 			}
 		}
-		end := strings.IndexAny(path, ".[")
-		if end <= 0 {
-			return append(list, path)
+		if end := strings.IndexByte(path, ']'); end > 0 {
+			return path[1:end], false, strings.TrimPrefix(path[end+1:], ".")
 		}
-		list = append(list, path[:end])
-		path = strings.TrimPrefix(path[end:], ".")
 	}
-	return list
+	if end := strings.IndexAny(path, ".["); end > 0 {
+		return path[:end], false, strings.TrimPrefix(path[end:], ".")
+	}
+	return path, false, ""
 }
 
 // Shape has where the members of an object lie in its JSON; nil for what is no object. Most of

@@ -34,6 +34,32 @@ func TestChanges(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a path that is printed finds the same value in both versions", func(t *testing.T) {
+		const object = `{"list":[{"name":"app","env":[{"name":"LEVEL","v":"1"},{"name":"LEVEL","v":"2"}]},` +
+			`{"name":"0","v":"3"},{"name":"1","v":"4"},{"name":"a]","v":"5"},{"name":"a[","v":"6"}],` +
+			`"map":{"1":"7","a]":"8","a.b":"9","a\"b":"10","":"11"}}`
+		for _, value := range []string{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"} {
+			newer := strings.Replace(object, `"`+value+`"`+"}", `"new"}`, 1)
+			if newer == object {
+				newer = strings.Replace(object, `:"`+value+`"`, `:"new"`, 1)
+			}
+			changes := diff.Changes([]byte(object), []byte(newer))
+			if len(changes) != 1 {
+				t.Fatalf("%s: %d changes", value, len(changes))
+			}
+			path := changes[0].Path
+			if old, now := string(diff.Field([]byte(object), path)), string(diff.Field([]byte(newer), path)); old != `"`+value+`"` ||
+				now != `"new"` {
+				t.Errorf("%s was %s and is %s, want %q and \"new\"", path, old, now, value)
+			}
+		}
+	})
+	t.Run("of two items with one name the last counts", func(t *testing.T) {
+		const object = `{"env":[{"name":"LEVEL","value":"info"},{"name":"LEVEL","value":"debug"}]}`
+		if got := string(diff.Field([]byte(object), "env[LEVEL].value")); got != `"debug"` {
+			t.Errorf("it is %s", got)
+		}
+	})
 	t.Run("a heartbeat is distinguished from other changes", func(t *testing.T) {
 		for path, want := range map[string]bool{
 			"status.conditions[Ready].lastHeartbeatTime": true, "spec.renewTime": true, "metadata.generation": true,
