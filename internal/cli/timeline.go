@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"slices"
 	"strings"
@@ -14,9 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubebridge/bridge/internal/cli/terminal"
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/ask"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/resource/diff"
 )
 
 // timelineOptions are the flags of bridge timeline.
@@ -35,13 +39,14 @@ func newTimelineCommand() *cobra.Command {
 		Use:   "timeline [KIND,...]",
 		Short: "List everything that happened in a namespace",
 		Long: `timeline lists what happened in a namespace, or with -A in the cluster, in the order of
-time. In a table what belongs together stands together: the objects of one owner, where the stream
-has owners (owners: true at the informer), and repeated changes of the same fields in one row, with
-their number.
+time: by seconds, and within a second in the order of resourceVersions. In a table repeated changes
+of the same fields of an object are one row, with their number, unless a change brings an older
+value back. An object whose owner the stream names (owners: true at the informer) has it in
+parentheses. What may be missing is a row of its own, and in -o json a document {"gap": ...}.
 
 Updates that only say that somebody is alive (lastHeartbeatTime, renewTime and the like) are
 counted, and listed with --heartbeats. A table has at most 10,000 rows; -o json writes one document
-a line, of any number. Values of more than 20 bytes are omitted: 'bridge history' has them.
+a line, of any number, with all values.
 
 ` + timeHelp + `
 
@@ -92,7 +97,9 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 		return err
 	}
 	printHoles(cmd, happened.Holes)
-	rows := &timelineRows{out: cmd.OutOrStdout(), options: o}
+	rows := &timelineRows{
+		out: cmd.OutOrStdout(), options: o, holes: happened.Holes, whole: db.Questions.Timeline.Whole,
+	}
 	for e, err := range happened.Entries {
 		if err != nil {
 			return Failed(err)
@@ -106,21 +113,16 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 
 // timelineRows prints what happened.
 type timelineRows struct {
-	out        io.Writer
-	options    *timelineOptions
-	groups     []*timelineGroup
-	byOwner    map[string]*timelineGroup
-	rows       int
+	out     io.Writer
+	options *timelineOptions
+	whole   func(*query.Entry) ([]diff.Change, error)
+	// holes are what may be missing, in the order of time. They are printed among the rest.
+	holes      []*query.Notice
+	rows       []*timelineRow
+	last       map[string]*timelineRow // by object
 	beyond     int
 	heartbeats int
 	alive      map[string]bool // objects with heartbeats
-}
-
-// timelineGroup is what belongs to one owner.
-type timelineGroup struct {
-	owner string
-	rows  []*timelineRow
-	last  map[string]*timelineRow // by object
 }
 
 // timelineRow is one change, or several of the same fields.
@@ -128,13 +130,21 @@ type timelineRow struct {
 	first, last                     time.Time
 	op, object, manager, what, same string
 	count                           int
+	// values are hashes of what the fields were: a change back to one of them is a row of its own.
+	values map[uint64]bool
 }
 
-// maxTimelineRows bounds a table.
-const maxTimelineRows = 10_000
+// Bounds of a table, and of a row.
+const (
+	maxTimelineRows = 10_000
+	maxRowValues    = 1_000
+)
 
 func (r *timelineRows) print(e *query.Entry) error {
 	o := r.options
+	if err := r.printHoles(e.Time); err != nil {
+		return err
+	}
 	switch {
 	case o.deleted && !e.Deleted(),
 		len(o.managers) > 0 && !slices.Contains(o.managers, e.Event.Manager):
@@ -153,87 +163,144 @@ func (r *timelineRows) print(e *query.Entry) error {
 	if o.output == "json" {
 		return r.writeJSON(e)
 	}
-	r.fold(e)
+	return r.fold(e)
+}
+
+// printHoles prints what may be missing from before a time on; all for the zero time.
+func (r *timelineRows) printHoles(before time.Time) error {
+	for len(r.holes) > 0 && (before.IsZero() || r.holes[0].Begins().Before(before)) {
+		m := r.holes[0]
+		r.holes = r.holes[1:]
+		if r.options.output == "json" {
+			if err := r.writeLine(gapLine{m.Report()}); err != nil {
+				return err
+			}
+			continue
+		}
+		resource := m.Unit.GroupResource()
+		same := m.Reason + m.Begins().Format(time.RFC3339)
+		if n := len(r.rows); n > 0 && r.rows[n-1].same == same { // of another resource
+			row := r.rows[n-1]
+			row.count++
+			row.object = fmt.Sprintf("%d resources", row.count)
+			row.what = cmp.Or(m.Reason, "unknown")
+			continue
+		}
+		r.addRow(&timelineRow{
+			first: m.Begins(), op: "gap", object: resource, manager: "-", what: m.What(), same: same, count: 1,
+		})
+	}
 	return nil
 }
 
 func (r *timelineRows) writeJSON(e *query.Entry) error {
-	line, err := terminal.JSONLine(e.Report())
+	report := e.Report()
+	if e.IsCut() {
+		changes, err := r.whole(e)
+		if err != nil {
+			return err
+		}
+		report.More, report.Changed = 0, query.ReportChanges(changes)
+	}
+	return r.writeLine(report)
+}
+
+func (r *timelineRows) writeLine(value any) error {
+	line, err := terminal.JSONLine(value)
 	if err == nil {
 		_, err = r.out.Write(line)
 	}
 	return err
 }
 
-// fold puts a change with what belongs to the same owner.
-func (r *timelineRows) fold(e *query.Entry) {
+// fold adds a change to the row of its object with the same fields, unless it brings back what one
+// of them was, or else as a row of its own.
+func (r *timelineRows) fold(e *query.Entry) error {
 	object := e.Event.Kind + "/" + e.Event.Name
-	owner := object
-	if kind := e.Attribute("ownerkind"); kind != "" {
-		owner = kind + "/" + e.Attribute("ownername")
-	}
 	if r.options.all && e.Event.Namespace != "" {
-		owner, object = e.Event.Namespace+"/"+owner, e.Event.Namespace+"/"+object
+		object = e.Event.Namespace + "/" + object
 	}
-	if r.byOwner == nil {
-		r.byOwner = map[string]*timelineGroup{}
-	}
-	g := r.byOwner[owner]
-	if g == nil {
-		g = &timelineGroup{owner: owner, last: map[string]*timelineRow{}}
-		r.byOwner[owner], r.groups = g, append(r.groups, g)
+	if kind := e.Attribute("ownerkind"); kind != "" {
+		object += " (" + kind + "/" + e.Attribute("ownername") + ")"
 	}
 	var paths []string
 	for _, c := range e.Changes {
 		paths = append(paths, c.Path)
 	}
-	same := fmt.Sprint(e.Event.Op, " ", e.Event.Manager, " ", strings.Join(paths, " "), e.More)
-	if row := g.last[object]; row != nil && row.same == same && e.Event.Op == "updated" {
-		row.count++
-		row.last = e.Time
-		row.what = fieldNames(e.Changes, e.More, false)
-		return
+	row := &timelineRow{
+		first: e.Time, last: e.Time, op: operation(e.Version), object: object,
+		manager: who(e.Version), what: whatChanged(e.Version, e.HasBefore, e.Changes, e.More), count: 1,
+		same: fmt.Sprint(e.Event.Op, " ", e.Event.Manager, " ", strings.Join(paths, " "), e.More),
 	}
-	if r.rows == maxTimelineRows {
+	if e.Event.Op != event.Updated {
+		r.addRow(row)
+		return nil
+	}
+	changes := e.Changes
+	if e.IsCut() {
+		var err error
+		if changes, err = r.whole(e); err != nil {
+			return err
+		}
+	}
+	old, now := hashValues(changes)
+	last := r.last[object]
+	if last == nil || last.same != row.same || last.values[now] || len(last.values) == maxRowValues {
+		row.values = map[uint64]bool{old: true, now: true}
+		r.addRow(row)
+		return nil
+	}
+	last.count++
+	last.last, last.values[now] = e.Time, true
+	last.what = fieldNames(e.Changes, e.More, false)
+	return nil
+}
+
+var valueSeed = maphash.MakeSeed()
+
+// hashValues returns hashes of the old and of the new values.
+func hashValues(changes []diff.Change) (old, now uint64) {
+	var a, b maphash.Hash
+	a.SetSeed(valueSeed)
+	b.SetSeed(valueSeed)
+	for _, c := range changes {
+		for h, value := range map[*maphash.Hash][]byte{&a: c.Old, &b: c.New} {
+			_, _ = fmt.Fprintf(h, "%s=%d:%s;", c.Path, len(value), value)
+		}
+	}
+	return a.Sum64(), b.Sum64()
+}
+
+func (r *timelineRows) addRow(row *timelineRow) {
+	if len(r.rows) == maxTimelineRows {
 		r.beyond++
 		return
 	}
-	r.rows++
-	row := &timelineRow{
-		first: e.Time, last: e.Time, op: operation(e.Version), object: object, manager: who(e.Version),
-		what: whatChanged(e.Version, e.HasBefore, e.Changes, e.More), same: same, count: 1,
+	r.rows = append(r.rows, row)
+	if r.last == nil {
+		r.last = map[string]*timelineRow{}
 	}
-	g.last[object] = row
-	g.rows = append(g.rows, row)
+	r.last[row.object] = row
 }
 
 func (r *timelineRows) flush() error {
-	if r.options.output == "json" {
-		return nil
+	if err := r.printHoles(time.Time{}); err != nil || r.options.output == "json" {
+		return err
 	}
 	t := terminal.NewTable(r.out)
-	if r.rows > 0 {
+	if len(r.rows) > 0 {
 		fmt.Fprintln(t, "TIME\tOPERATION\tOBJECT\tMANAGER\tCHANGED")
 	}
-	for _, g := range r.groups {
-		indent := ""
-		if slices.ContainsFunc(g.rows, func(row *timelineRow) bool { return row.object != g.owner }) {
-			fmt.Fprintf(t, "%s\t\t\t\t\n", terminal.OneLine(g.owner))
-			indent = "  "
+	for _, row := range r.rows {
+		times := ""
+		if row.count > 1 && row.op != "gap" {
+			times = fmt.Sprintf(" (%d times until %s)", row.count, row.last.Local().Format("15:04:05"))
 		}
-		for _, row := range g.rows {
-			times := ""
-			if row.count > 1 {
-				times = fmt.Sprintf(" (%d times until %s)", row.count,
-					row.last.Local().Format("15:04:05"))
-			}
-			fmt.Fprintf(t, "%s%s\t%s%s\t%s\t%s\t%s\n", indent, query.ShowTime(row.first), row.op, times,
-				terminal.OneLine(row.object),
-				terminal.OneLine(row.manager), terminal.OneLine(row.what))
-		}
+		fmt.Fprintf(t, "%s\t%s%s\t%s\t%s\t%s\n", query.ShowTime(row.first), row.op, times,
+			terminal.OneLine(row.object), terminal.OneLine(row.manager), terminal.OneLine(row.what))
 	}
 	err := t.Flush()
-	if r.rows == 0 {
+	if len(r.rows) == 0 {
 		fmt.Fprintln(r.out, "nothing happened")
 	}
 	if r.beyond > 0 {
@@ -261,11 +328,11 @@ func newStateCommand() *cobra.Command {
 		Use:   "state [KIND,...]",
 		Short: "Print all objects as they were at a time",
 		Long: `state prints all objects of a namespace, or with -A of the cluster, as they were at a time:
-resource by resource, by namespace and name. As YAML they are documents, as JSON one document a
-line: both can be piped into kubectl diff -f -.
+resource by resource, by namespace and name. As YAML they are documents, which can be piped into
+kubectl diff -f -; as JSON one document a line.
 
 Where objects may be missing it says so: a gap, dropped events, or a first list that had not ended
-then. A time or version before the history's horizon is refused. (The state directory of a bridge is
+then. In YAML these are comments, in JSON documents with the only key gap or unlisted. A time or version before the history's horizon is refused. (The state directory of a bridge is
 that of 'bridge statedir'.)
 
 ` + timeHelp + `
@@ -316,6 +383,9 @@ func (o *stateOptions) run(cmd *cobra.Command, p query.Point, selector labels.Se
 		return err
 	}
 	rows := newStateRows(cmd.OutOrStdout(), o.output, o.all)
+	if err := rows.printUncertain(&state); err != nil {
+		return Failed(err)
+	}
 	for v, err := range db.Questions.Objects.State(state.StateQuery) {
 		if err != nil {
 			return Failed(err)
@@ -352,6 +422,48 @@ type stateRows struct {
 func newStateRows(w io.Writer, output string, all bool) *stateRows {
 	return &stateRows{w: w, output: output, all: all}
 }
+
+// printUncertain writes what may be wrong into the answer too, since it may be kept without what
+// went to standard error: into YAML as comments, into JSON as documents of their own.
+func (r *stateRows) printUncertain(s *ask.State) error {
+	var lines []any
+	var texts []string
+	for _, m := range s.Holes {
+		texts = append(texts, m.Warning())
+		lines = append(lines, gapLine{m.Report()})
+	}
+	for i := range s.Unlisted {
+		u := &s.Unlisted[i]
+		texts = append(texts, u.Warning())
+		lines = append(lines, unlistedLine{u.Report()})
+	}
+	var err error
+	for i, text := range texts {
+		switch r.output {
+		case "json":
+			var line []byte
+			if line, err = terminal.JSONLine(lines[i]); err == nil {
+				_, err = r.w.Write(line)
+			}
+		case "yaml":
+			_, err = fmt.Fprintf(r.w, "# %s\n", terminal.OneLine(text))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Documents of an answer in JSON that are no objects.
+type (
+	gapLine struct {
+		Gap query.HoleReport `json:"gap"`
+	}
+	unlistedLine struct {
+		Unlisted query.UnlistedReport `json:"unlisted"`
+	}
+)
 
 // tableChunk is how many rows are aligned with each other: a table is not kept in memory.
 const tableChunk = 500

@@ -228,6 +228,13 @@ func (q *request) timeline(ctx context.Context) (any, error) {
 			return r, nil
 		default:
 			report := e.Report()
+			if q.parameters.Get("values") == "true" && e.IsCut() {
+				all, err := q.History.Timeline.Whole(e)
+				if err != nil {
+					return nil, err
+				}
+				report.Changed, report.More = query.ReportChanges(all), 0
+			}
 			r.Changes = append(r.Changes, report)
 			bytes += report.Size()
 		}

@@ -237,20 +237,13 @@ func reportObject(o *query.Object) objectReport {
 	return objectReport{o.Unit.Cluster(), o.Unit.GroupResource(), o.Namespace, o.Name}
 }
 
-// holeReport is something that may be missing.
-type holeReport struct {
-	What  string    `json:"what"`
-	Since time.Time `json:"since"`
-	Until time.Time `json:"until,omitzero"`
-}
-
 // maxHoles bounds those of an answer, the newest.
 const maxHoles = 100
 
-func reportHoles(holes []*query.Notice) []holeReport {
-	list := []holeReport{}
+func reportHoles(holes []*query.Notice) []query.HoleReport {
+	list := []query.HoleReport{}
 	for _, m := range holes[max(len(holes)-maxHoles, 0):] {
-		list = append(list, holeReport{m.What(), m.Time, m.Until})
+		list = append(list, m.Report())
 	}
 	return list
 }
@@ -260,7 +253,7 @@ type uncertainty struct {
 	// Horizon is the time from which on everything is kept.
 	Horizon time.Time `json:"horizon,omitzero"`
 	// Incomplete is what may be missing.
-	Incomplete []holeReport `json:"incomplete"`
+	Incomplete []query.HoleReport `json:"incomplete"`
 }
 
 func (q *request) uncertainty(holes []*query.Notice) (u uncertainty, err error) {

@@ -122,6 +122,31 @@ func ReadNotice(u *record.Unit, document []byte) (*Notice, error) {
 	return m, nil
 }
 
+// Begins returns when something began to be missing.
+func (m *Notice) Begins() time.Time {
+	begins, _ := m.span()
+	return begins
+}
+
+// HoleReport is a hole as JSON.
+type HoleReport struct {
+	What     string    `json:"what"`
+	Reason   string    `json:"reason,omitempty"`
+	Informer string    `json:"informer,omitempty"`
+	Resource string    `json:"resource,omitempty"`
+	From     string    `json:"from,omitempty"`
+	To       string    `json:"to,omitempty"`
+	Since    time.Time `json:"since"`
+	Until    time.Time `json:"until,omitzero"`
+}
+
+// Report returns the hole as JSON.
+func (m *Notice) Report() HoleReport {
+	return HoleReport{
+		m.What(), m.Reason, m.Unit.Informer, m.Unit.GroupResource(), m.From, m.To, m.Begins(), m.Until,
+	}
+}
+
 // IsHole reports whether something may be missing because of what the notice says.
 func (m *Notice) IsHole() bool { return m.Event.Op != event.Synced && m.Event.Op != event.Progress }
 
@@ -296,7 +321,8 @@ func (m *Notice) isUpTo(p Point) bool {
 	return err != nil || n <= p.Version
 }
 
-// HolesOf returns what may be missing of the objects of units from one time to another.
+// HolesOf returns what may be missing of the objects of units from one time to another, in the
+// order in which it began.
 func (h Coverage) HolesOf(units []*record.Unit, since, until time.Time) (holes []*Notice, err error) {
 	seen := map[string]bool{}
 	for _, u := range units {
@@ -310,6 +336,7 @@ func (h Coverage) HolesOf(units []*record.Unit, since, until time.Time) (holes [
 			}
 		}
 	}
+	slices.SortStableFunc(holes, func(a, b *Notice) int { return a.Begins().Compare(b.Begins()) })
 	return holes, nil
 }
 

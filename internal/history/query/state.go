@@ -159,6 +159,18 @@ type UnlistedUnit struct {
 	Until time.Time
 }
 
+// UnlistedReport is such a unit as JSON.
+type UnlistedReport struct {
+	Resource string    `json:"resource"`
+	Informer string    `json:"informer"`
+	Until    time.Time `json:"until,omitzero"`
+}
+
+// Report returns the unit as JSON.
+func (u *UnlistedUnit) Report() UnlistedReport {
+	return UnlistedReport{u.Unit.GroupResource(), u.Unit.Informer, u.Until}
+}
+
 // Warning is for the reader of a state.
 func (u *UnlistedUnit) Warning() string {
 	when := "no list of them has ended"

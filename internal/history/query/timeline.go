@@ -14,6 +14,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/resource/diff"
 )
 
 // Step is a version of an object, or its end, and the version before: nil where there is none, it
@@ -270,6 +271,25 @@ func (r *reader) before(u *record.Unit, namespace, name string, seq keys.Sequenc
 		return nil, err
 	}
 	return v, nil
+}
+
+// Whole returns all changes of an entry with all values; what the entry has where retention has
+// removed the version.
+func (h Timeline) Whole(e *Entry) ([]diff.Change, error) {
+	r, err := newReader(h.db)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	v, err := r.atSequence(e.Unit, e.Event.Namespace, e.Event.Name, e.seq)
+	if v == nil || err != nil {
+		return e.Changes, err
+	}
+	before, err := r.before(e.Unit, e.Event.Namespace, e.Event.Name, e.seq)
+	if before == nil || err != nil {
+		return e.Changes, err
+	}
+	return v.ChangesSince(before), nil
 }
 
 // Newest returns the time of the newest entry of a cluster, zero when there is none.

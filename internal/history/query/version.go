@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -140,6 +141,11 @@ type Entry struct {
 	Changes   []diff.Change
 	More      int
 	heartbeat bool
+}
+
+// IsCut reports whether the entry lacks changes or values: Timeline.Whole has them.
+func (e *Entry) IsCut() bool {
+	return e.More > 0 || slices.ContainsFunc(e.Changes, func(c diff.Change) bool { return c.Omitted })
 }
 
 // IsHeartbeat reports whether a change only says that somebody is alive.
@@ -366,10 +372,16 @@ func (v *Version) report(changes []diff.Change) VersionReport {
 		UID:      e.UID, Manager: v.Manager(), Initial: e.Initial, Inferred: e.Inferred,
 		Known: v.Form(),
 	}
-	for _, c := range changes {
-		r.Changed = append(r.Changed, ChangeReport{c.Path, c.Old, c.New, c.Omitted})
-	}
+	r.Changed = ReportChanges(changes)
 	return r
+}
+
+// ReportChanges returns changes as JSON.
+func ReportChanges(changes []diff.Change) (list []ChangeReport) {
+	for _, c := range changes {
+		list = append(list, ChangeReport{c.Path, c.Old, c.New, c.Omitted})
+	}
+	return list
 }
 
 // Size is about how many bytes it takes as JSON.
