@@ -27,7 +27,7 @@ func TestSchemas(t *testing.T) {
 	t.Parallel()
 	root, err := harness.Root()
 	must(t, err)
-	file := filepath.Join(root, "internal", "serve", "kubernetes.json.gz")
+	file := filepath.Join(root, "internal", "history", "serve", "kubernetes.json.gz")
 	d, err := discovery.NewDiscoveryClientForConfig(live(t).Admin())
 	must(t, err)
 	want := publishedSchemas(t, d)
