@@ -206,6 +206,7 @@ type Binding struct {
 	// Progress is how often at most this sink is sent an event `dev.kubebridge.informer.progress`,
 	// of each resource: all changes up to its resourceVersion are in the stream before it, in each
 	// partition of Kafka. It comes with a bookmark of the API server, of which there is about one a
-	// minute. `0s`: never.
+	// minute. `0s`: never, but to a history `1m`: it says what it is complete up to. A sink is also
+	// sent one after a time in which nobody watched, with `since`, its beginning.
 	Progress time.Duration `yaml:"progress" default:"0s"`
 }

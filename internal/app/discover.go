@@ -176,6 +176,7 @@ func newPlanner(
 			return nil, fmt.Errorf("informer %s: %w", inf.Name, err)
 		}
 		template.Shard = shard
+		askProgress(c, &template)
 		p.templates = append(p.templates, template)
 		if j := before.has(inf); j >= 0 {
 			p.selections = append(p.selections, before.selections[j])
@@ -189,6 +190,21 @@ func newPlanner(
 	}
 	return p, nil
 }
+
+// askProgress lets the stream of each history say what it is complete up to, where the
+// configuration does not say how often.
+func askProgress(c *config.Config, template *informer.Config) {
+	for i := range template.Sinks {
+		b := &template.Sinks[i]
+		isHistory := slices.ContainsFunc(c.Sinks, func(s config.Sink) bool { return s.Name == b.Sink && s.History != nil })
+		if isHistory && b.Progress == 0 {
+			b.Progress = historyProgress
+		}
+	}
+}
+
+// historyProgress is about how often there is a bookmark.
+const historyProgress = time.Minute
 
 // same reports whether an informer is in the planner before as it is, and redacts with the same
 // key.

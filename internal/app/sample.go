@@ -254,7 +254,6 @@ func streamsOf(inf *config.Informer, sink string) (list []asyncapi.Stream) {
 		}
 		stream := asyncapi.Stream{
 			Informer: inf.Name, Payload: event.Payload(b.Payload), Types: event.Types(b.Types),
-			Progress:   b.Progress > 0,
 			Attributes: slices.Sorted(maps.Keys(inf.Attributes)), Owners: inf.Owners,
 		}
 		for _, op := range []event.Op{event.Added, event.Updated, event.Deleted, event.Synced} {

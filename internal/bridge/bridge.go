@@ -151,6 +151,13 @@ func New(cfg Config) (*Bridge, error) {
 	if err != nil {
 		return nil, err
 	}
+	ticks, err := cfg.DB.Clock()
+	if err != nil {
+		return nil, err
+	}
+	client := *cfg.Client
+	client.Clock = reflector.NewClock(ticks, cfg.DB.SetClock, cfg.Log)
+	b.cfg.Client = &client
 	b.registerBudget()
 	b.spooler = changelog.NewSpooler(0)
 	b.replica = b.newReplica()
@@ -290,6 +297,7 @@ func (b *Bridge) run(ctx context.Context) error {
 		planner: b.cfg.Planner, planInterval: b.cfg.PlanInterval,
 	}
 	units.start(unitsCtx, "", func(context.Context) error { return reconciler.run(read) })
+	services.start(servicesCtx, "", func(context.Context) error { return b.cfg.Client.Clock.Run(read) })
 	progress := startProgress{informers: b.informers.all, onSynced: b.cfg.OnSynced, log: b.log}
 	services.start(servicesCtx, "", func(context.Context) error { return progress.run(read) })
 	refresh := bodyRefresh{

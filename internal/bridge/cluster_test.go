@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -46,6 +47,7 @@ type write struct {
 	team    string // as a label
 	deleted bool
 	garbled bool // nobody can understand it
+	at      time.Time
 }
 
 func (w *write) String() string {
@@ -181,7 +183,7 @@ func (c *cluster) removeSome() string {
 }
 
 func (c *cluster) note(w *write) {
-	w.history = len(c.histories) - 1
+	w.history, w.at = len(c.histories)-1, time.Now()
 	c.all = append(c.all, w)
 	c.now().writes = append(c.now().writes, w)
 }

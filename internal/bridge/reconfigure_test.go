@@ -70,7 +70,7 @@ func TestReloadUnchanged(t *testing.T) {
 		r := newReload(t)
 		r.start()
 		expect(t, r.a, "synced", "synced")
-		before := len(r.Requests(testkit.Any))
+		before := len(r.asked())
 		changed := r.two
 		changed.Sinks = slices.Clone(changed.Sinks)
 		changed.Sinks[0].Payload = event.PayloadMetadata
@@ -81,7 +81,7 @@ func TestReloadUnchanged(t *testing.T) {
 		r.widgets.Create("shop/w", nil)
 		r.settle()
 		expect(t, r.a, "added p", "added w")
-		if n := len(r.Requests(testkit.Any)) - before; n > 0 || r.Streams.Count() != 1 {
+		if n := len(r.asked()) - before; n > 0 || r.Streams.Count() != 1 {
 			t.Errorf("%d requests, %d watches of the other informer", n, r.Streams.Count())
 		}
 		if lists := r.widgets.Requests(testkit.Lists); len(lists) > 0 {
@@ -458,7 +458,7 @@ func TestSnapshotRequest(t *testing.T) {
 		r.Create("mail/q", nil)
 		r.start()
 		expect(t, r.a, "synced", "synced", "added p", "added q")
-		requests := len(r.Requests(testkit.Any))
+		requests := len(r.asked())
 		send := func(req informer.SnapshotRequest) {
 			t.Helper()
 			req.Informer = "one"
@@ -491,7 +491,7 @@ func TestSnapshotRequest(t *testing.T) {
 				t.Errorf("%s is not marked: %+v", rec.ID, rec.Event)
 			}
 		}
-		if n := len(r.Requests(testkit.Any)) - requests; n > 0 {
+		if n := len(r.asked()) - requests; n > 0 {
 			t.Errorf("%d requests", n)
 		}
 		for _, req := range []informer.SnapshotRequest{{Informer: "none"}, {Informer: "one", Resource: "widgets"}, {Informer: "one", Sink: "none"}} {

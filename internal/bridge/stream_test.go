@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/informer/changelog"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -125,9 +127,11 @@ func (r *reader) nextRun() {
 	s := r.m.states[r.run]
 	r.queue, r.notices = map[resource.Key][]spooled{}, 0
 	for _, c := range s.pending[r.b.Name] {
-		if c.Kind != 0 {
+		switch {
+		case changelog.Kind(c.Kind) == changelog.OfProgress:
+		case c.Kind != 0:
 			r.notices++
-		} else if c.Op != "synced" {
+		case c.Op != "synced":
 			r.queue[c.Key] = append(r.queue[c.Key], c)
 		}
 	}
@@ -193,6 +197,8 @@ func (r *reader) record(rec *testkit.Record) {
 		r.gap(rec)
 	case "informer.synced":
 		r.synced(rec)
+	case "informer.progress":
+		r.progress(rec)
 	case "informer.quarantined":
 		r.quarantined(rec)
 	case "resource.synced":
@@ -203,6 +209,27 @@ func (r *reader) record(rec *testkit.Record) {
 		r.deleted(rec)
 	default:
 		r.problem(rec, "unknown type")
+	}
+}
+
+// progress checks that everything up to its version came before.
+func (r *reader) progress(rec *testkit.Record) {
+	for _, w := range r.m.cluster.histories[r.history].writes {
+		if _, reported := r.reported[w]; !reported && w.version <= number(resource.Version(rec.ResourceVersion)) &&
+			!r.latest && !r.excused(w) {
+			r.problem(rec, "it is too early: %s", w)
+		}
+	}
+}
+
+// bound checks that a write was made within the bounds that its event has.
+func (r *reader) bound(rec *testkit.Record, w *write) {
+	switch {
+	case rec.Initial || rec.TimeSource != event.TimeObserved:
+	case w.at.Before(rec.NotBefore) || w.at.After(rec.Time):
+		r.problem(rec, "made at %s, not between %s and %s", w.at, rec.NotBefore, rec.Time)
+	case rec.NotBefore.IsZero() && rec.Time.Sub(w.at) > event.MaxUnwatched && !r.rewound():
+		r.problem(rec, "made at %s, and said to be made right before %s", w.at, rec.Time)
 	}
 }
 
@@ -323,6 +350,7 @@ func (r *reader) put(rec *testkit.Record) {
 	if w.deleted || w.uid != rec.UID || w.key != key || w.version != number(resource.Version(rec.ResourceVersion)) {
 		r.problem(rec, "the server made %s", w)
 	}
+	r.bound(rec, w)
 	r.identify(rec, w, fmt.Sprintf("%s/%d", w.uid, w.version))
 	now := known{uid: w.uid, version: w.version, alive: true}
 	if r.fromDisk(key, rec, now) {
@@ -414,6 +442,7 @@ func (r *reader) watched(rec *testkit.Record, key resource.Key, version int64) {
 		for _, w := range h.writes {
 			if w.deleted && w.key == key && w.version == version && w.uid == rec.UID {
 				r.note(w)
+				r.bound(rec, w)
 				found = true
 			}
 		}

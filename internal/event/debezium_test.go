@@ -106,9 +106,9 @@ func TestDebezium(t *testing.T) {
 	t.Run("an event about the informer has no data, and says in an attribute what it says", func(t *testing.T) {
 		m := newMaker(t, event.MakerConfig{Type: deployments, Payload: event.PayloadDebezium})
 		for _, e := range []event.Event{
-			m.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "7", To: "9"}, event.IDSuffix{}, observed),
+			m.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "7", To: "9"}, time.Time{}, event.IDSuffix{}, observed),
 			m.Synced("9", event.Listing{Items: 2}, event.IDSuffix{}, observed),
-			m.Progress("9", event.IDSuffix{}, observed),
+			m.Progress("9", event.Unwatched{}, event.IDSuffix{}, observed),
 			m.Quarantined(&resource.Unreadable{Key: "shop/web", Digest: strings.Repeat("0", 64), Raw: []byte("secret")}, event.IDSuffix{}, observed),
 			m.Dropped(event.LossReport{Events: 1, From: "7", To: "9"}, event.IDSuffix{}, 1, observed),
 		} {

@@ -28,14 +28,9 @@ func (e *Event) Set(name, value string) error {
 	case "type":
 		e.Type, e.Op = value, opOf(value)
 	case "time":
-		t, err := time.Parse(time.RFC3339Nano, value)
-		if err != nil {
-			return fmt.Errorf("time %q is not RFC 3339", value)
-		}
-		if year := t.UTC().Year(); year < 0 || year > 9999 {
-			return fmt.Errorf("time %q is not RFC 3339 in UTC", value)
-		}
-		e.Time = t
+		return setTime(&e.Time, name, value)
+	case "notbefore":
+		return setTime(&e.NotBefore, name, value)
 	case "apiversion":
 		e.APIVersion = value
 		group, version, found := strings.Cut(value, "/")
@@ -53,6 +48,18 @@ func (e *Event) Set(name, value string) error {
 		}
 		e.Extensions = append(e.Extensions, Attribute{name, value})
 	}
+	return nil
+}
+
+func setTime(field *time.Time, name, value string) error {
+	t, err := time.Parse(time.RFC3339Nano, value)
+	if err != nil {
+		return fmt.Errorf("%s %q is not RFC 3339", name, value)
+	}
+	if year := t.UTC().Year(); year < 0 || year > 9999 {
+		return fmt.Errorf("%s %q is not RFC 3339 in UTC", name, value)
+	}
+	*field = t
 	return nil
 }
 

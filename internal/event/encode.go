@@ -128,6 +128,9 @@ func (e *Event) Each(yield func(name, value string)) {
 		put("time", e.Time.UTC().Format(time.RFC3339Nano))
 	}
 	put("timesource", e.TimeSource)
+	if !e.NotBefore.IsZero() {
+		put("notbefore", e.NotBefore.UTC().Format(time.RFC3339Nano))
+	}
 	if len(e.Data) > 0 || e.DataType != "" {
 		put("datacontenttype", cmp.Or(e.DataType, ContentType))
 	}

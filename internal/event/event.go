@@ -84,6 +84,8 @@ type ObjectAttributes struct {
 type OriginAttributes struct {
 	// TimeSource says where Time is from; see Change.
 	TimeSource string
+	// NotBefore is set where the change became known late: it was made between that and Time.
+	NotBefore time.Time
 	// Manager made the change, with ManagerOperation on ManagerSubresource. All three are "" where
 	// that is not known, and of a Deleted.
 	Manager            string

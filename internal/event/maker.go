@@ -93,7 +93,15 @@ type Origin struct {
 	// goes back within an epoch.
 	Time       time.Time `json:"time,omitzero"`
 	TimeSource string    `json:"timeSource,omitempty"`
+	// NotBefore is set where the change became known more than MaxUnwatched after it may have been
+	// made: it was made between that and Time. Of a gap, and of progress after a time in which
+	// nobody watched, it is when that time began.
+	NotBefore time.Time `json:"notBefore,omitzero"`
 }
+
+// MaxUnwatched is how long before its observation a change may have been made without a word about
+// that: two periods of the version clock.
+const MaxUnwatched = 20 * time.Second
 
 // Sources of the time of a change.
 const (
@@ -229,7 +237,7 @@ func (m *Maker) named(c *Change) Event {
 			ResourceVersion: string(c.Version), Previous: string(c.Before),
 		},
 		OriginAttributes: OriginAttributes{
-			TimeSource: c.TimeSource, Manager: c.By.Manager, ManagerSubresource: c.By.Subresource,
+			TimeSource: c.TimeSource, NotBefore: c.NotBefore, Manager: c.By.Manager, ManagerSubresource: c.By.Subresource,
 			ManagerOperation: c.By.Operation, LastManager: c.LastManager,
 			Cause: c.Cause, Initial: c.Initial, Inferred: c.Inferred,
 		},
@@ -292,16 +300,19 @@ type gapData struct {
 	From   string `json:"from"`
 	To     string `json:"to"`
 	// Dropped is how many events were dropped, for that reason.
-	Dropped int    `json:"dropped,omitempty"`
-	Note    string `json:"note"`
+	Dropped int `json:"dropped,omitempty"`
+	// Since is when what is missing began to be missed, where that is known.
+	Since time.Time `json:"since,omitzero"`
+	Note  string    `json:"note"`
 }
 
-// Gap makes the event that reports versions which the bridge could not see.
-func (m *Maker) Gap(r *resource.Relist, era IDSuffix, observed time.Time) Event {
+// Gap makes the event that reports versions which the bridge could not see. since is the time after
+// which they were made, zero where that is not known.
+func (m *Maker) Gap(r *resource.Relist, since time.Time, era IDSuffix, observed time.Time) Event {
 	e := m.about("gap", Gap, era.appendTo(string(r.From)+"/"+string(r.To)), observed)
 	e.Sequence, e.ResourceVersion, e.Inferred = era.sequence(r.To), string(r.To), true
 	m.report(&e, gapData{
-		Reason: r.Reason, From: string(r.From), To: string(r.To), Note: noteOf(r),
+		Reason: r.Reason, From: string(r.From), To: string(r.To), Since: since.UTC(), Note: noteOf(r),
 	})
 	return e
 }
@@ -349,6 +360,17 @@ type progressData struct {
 	Version string `json:"version"`
 	// Selective are as those of syncedData. They change without a list when a filter is added.
 	Selective []string `json:"selective,omitempty"`
+	// From and Since are set after a time in which nobody watched: the versions behind from, which
+	// were made after since, became known late.
+	From  string    `json:"from,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+}
+
+// Unwatched is a time in which nobody watched. The watch was continued at the version with which it
+// began, so nothing is missing. Zero for none.
+type Unwatched struct {
+	From  resource.Version
+	Since time.Time
 }
 
 // Omits returns the configuration's keys by which the sink is not sent every version.
@@ -356,15 +378,23 @@ func (m *Maker) Omits() []string { return m.cfg.Omits }
 
 // Progress makes the event that reports that all changes up to a version are in the stream before
 // it. It comes again for that version when other versions are left out, so the id has the keys of
-// these.
-func (m *Maker) Progress(version resource.Version, era IDSuffix, observed time.Time) Event {
+// these, and after a time in which nobody watched, so the id has its beginning.
+func (m *Maker) Progress(
+	version resource.Version, unwatched Unwatched, era IDSuffix, observed time.Time,
+) Event {
 	id := string(version)
 	if len(m.cfg.Omits) > 0 {
 		id += "/" + strings.Join(m.cfg.Omits, "+")
 	}
+	if !unwatched.Since.IsZero() {
+		id += "/since/" + strconv.FormatInt(unwatched.Since.Unix(), 10)
+	}
 	e := m.about("progress", Progress, era.appendTo(id), observed)
 	e.Sequence, e.ResourceVersion = era.sequence(version), string(version)
-	m.report(&e, progressData{Version: string(version), Selective: m.cfg.Omits})
+	m.report(&e, progressData{
+		Version: string(version), Selective: m.cfg.Omits, From: string(unwatched.From),
+		Since: unwatched.Since.UTC(),
+	})
 	return e
 }
 

@@ -186,7 +186,7 @@ func TestSequence(t *testing.T) {
 
 func TestEventsAboutTheInformer(t *testing.T) {
 	m := newMaker(t, event.MakerConfig{Type: deployments})
-	gap := m.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "5", To: "900"}, event.IDSuffix{}, observed)
+	gap := m.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "5", To: "900"}, time.Time{}, event.IDSuffix{}, observed)
 	if gap.Type != "dev.kubebridge.informer.gap" || gap.ID != "workloads/deployments.apps/gap/5/900" || gap.Subject != "apis/apps/v1/deployments" || !gap.Inferred {
 		t.Errorf("gap event %+v", gap)
 	}
@@ -207,7 +207,7 @@ func TestEventsAboutTheInformer(t *testing.T) {
 	if want := `{"version":"900","items":17,"selective":["filter","latest"]}`; string(synced.Data) != want {
 		t.Errorf("synced data %s, want %s", synced.Data, want)
 	}
-	progress := m.Progress("950", event.IDSuffix{}, observed)
+	progress := m.Progress("950", event.Unwatched{}, event.IDSuffix{}, observed)
 	if want := `{"version":"950","selective":["filter","latest"]}`; string(progress.Data) != want {
 		t.Errorf("progress data %s, want %s", progress.Data, want)
 	}

@@ -246,6 +246,15 @@ func (i *Informer) controllerConfig() controller.Config {
 		Resnapshot: i.cfg.Snapshot == SnapshotAlways, Unclean: i.start.Unclean,
 		EarlierRuns: i.findEarlierRuns, Diverged: i.diverged,
 	}
+	if clock := i.env.Client.Clock; clock != nil {
+		if i.From() != "" {
+			at, isEarlier := clock.Watched()
+			if cfg.Resumed = (event.Unwatched{From: i.From(), Since: at}); isEarlier {
+				cfg.Restarted = i.state.at
+			}
+		}
+		cfg.Since = func(v resource.Version) (time.Time, bool) { return clock.Since(i.cfg.Type, v) }
+	}
 	if i.cfg.Owners {
 		cfg.Owners = i.env.Owners
 	}

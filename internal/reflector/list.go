@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/url"
 	"strconv"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -14,7 +15,9 @@ import (
 // locate asks for the server's version. A reflector without a position and without a list begins
 // there.
 func (r *Reflector) locate(ctx context.Context) (o stepResult) {
+	asked := time.Now()
 	if o.server, o.err = r.probe(ctx); o.err == nil {
+		r.joinClock(ctx, o.server, asked)
 		o.err = r.identify(ctx)
 	}
 	if o.err != nil {

@@ -188,6 +188,7 @@ type Reflector struct {
 	metrics *metrics
 	status  status
 	gate    *pauseGate
+	prober  *prober // of the clock
 
 	// Run owns all fields below.
 
@@ -200,6 +201,10 @@ type Reflector struct {
 	quarantine quarantine
 	warnings   warnings
 	scope      scope
+	// listing is when the first request of a list was sent. isOfClock: the clock knows the
+	// resource.
+	listing   time.Time
+	isOfClock bool
 }
 
 // New checks the configuration and starts nothing.
@@ -228,6 +233,8 @@ func New(cfg Config) (*Reflector, error) {
 	if r.scope.asOf == nil {
 		r.scope.asOf = map[string]resource.Version{}
 	}
+	beside := &Reflector{cfg: r.cfg, url: r.url, log: r.log}
+	r.prober = &prober{cfg.Type.String(), beside.probe}
 	r.status.s = Status{Phase: Stopped, Version: cfg.From, Relists: map[string]int{}}
 	registerQuiet(cfg.Registerer, &r.status)
 	registerPaused(cfg.Registerer, r.gate)
@@ -244,6 +251,9 @@ var unstarted state
 // then returns its error. Everything else is retried. Run may be called once.
 func (r *Reflector) Run(ctx context.Context) error {
 	defer r.status.phase(Stopped)
+	if r.cfg.Client.Clock != nil {
+		defer r.cfg.Client.Clock.leave(r.prober)
+	}
 	if r.awaitNamespaces(ctx); ctx.Err() != nil {
 		return nil
 	}
@@ -305,6 +315,7 @@ func (r *Reflector) step(ctx context.Context) stepResult {
 		return r.locate(ctx)
 	case toList:
 		r.status.phase(Listing)
+		r.listing = time.Now()
 		return r.list(ctx)
 	case toWatch:
 		if r.beginMove() {

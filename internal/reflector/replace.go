@@ -104,6 +104,9 @@ func (r *Reflector) endRelist(ctx context.Context, v resource.Version) error {
 	if err := r.cfg.Store.EndReplace(ctx, v); err != nil {
 		return fromStore(err)
 	}
+	if r.state.relist.Initial() && !r.isOfClock { // it was no list of an older version
+		r.joinClock(ctx, v, r.listing)
+	}
 	level := slog.LevelInfo
 	if r.state.relist.Initial() {
 		level = slog.LevelDebug // a program that starts many reflectors logs about all of them

@@ -30,6 +30,8 @@ type Client struct {
 	HTTP *http.Client
 	// Base is the server's URL, with a path where the server is behind one.
 	Base *url.URL
+	// Clock is given the versions of probes and lists, and asks for others; nil for none.
+	Clock *Clock
 }
 
 // NewClient makes a Client with client-go's transport: its credentials, exec plugins, proxies,

@@ -80,6 +80,16 @@ func (b *Batch) SetSinkReadBack(sink string, ids []byte) {
 	b.put(readBackKey(sink), ids)
 }
 
+// Clock reads what SetClock wrote, nil for nothing.
+func (db *DB) Clock() ([]byte, error) { return db.state.Get([]byte{spaceClock}) }
+
+// SetClock writes the newest ticks of the version clock. Its bytes are the clock's matter.
+func (db *DB) SetClock(ticks []byte) error {
+	b := db.NewBatch()
+	b.put([]byte{spaceClock}, ticks)
+	return b.Commit()
+}
+
 // readBackKey is no other sink's position: no name of a sink holds a zero byte.
 func readBackKey(sink string) []byte { return append([]byte{spaceSink}, sink+"\x00recalled"...) }
 

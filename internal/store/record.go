@@ -61,6 +61,7 @@ const (
 	spaceLog       = 'l' // position -> a change of the log
 	spaceCursor    = 'c' // listener -> where it stands in the log
 	spaceSink      = 's' // sink -> where its broker's log is to be read from after a crash
+	spaceClock     = 'v' // -> the newest ticks of the version clock
 	spaceListed    = 'm' // object key -> nothing: listed since the last ReplaceBegin
 	// object key, uid, the version where it is not the first -> an announcement
 	spaceAnnounced = 'a'

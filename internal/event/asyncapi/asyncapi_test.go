@@ -62,8 +62,8 @@ func TestForms(t *testing.T) {
 		{"mergepatch", maker(event.PayloadPatch, "").Object(update)},
 		{"debezium", maker(event.PayloadDebezium, "").Object(update)},
 		{"informer-synced", about.Synced("9", event.Listing{Items: 1, Unreadable: 1, DeletesUnknown: true}, event.IDSuffix{}, at)},
-		{"informer-progress", about.Progress("9", event.IDSuffix{}, at)},
-		{"informer-gap", about.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "7", To: "9"}, event.IDSuffix{}, at)},
+		{"informer-progress", about.Progress("9", event.Unwatched{}, event.IDSuffix{}, at)},
+		{"informer-gap", about.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "7", To: "9"}, time.Time{}, event.IDSuffix{}, at)},
 		{"informer-gap", about.Dropped(event.LossReport{Events: 2, From: "7", To: "9"}, event.IDSuffix{}, 1, at)},
 		{"informer-quarantined", about.Quarantined(&resource.Unreadable{
 			Key: "n/a", Reason: "too deep", Message: "m", Size: 3, Partial: true, Raw: []byte("raw"),

@@ -57,7 +57,6 @@ type Stream struct {
 	Payload  event.Payload
 	Types    event.Types
 	Ops      []event.Op // of objects
-	Progress bool
 	// Attributes of the configuration's own.
 	Attributes []string
 	Owners     bool

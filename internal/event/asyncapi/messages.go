@@ -19,11 +19,7 @@ func (d *document) messagesOf(s *Sink, stream *Stream) map[string]schema {
 		}
 		list[s.Name+"."+stream.Informer+".object."+string(op)] = d.message(s, stream, typ, true, payload)
 	}
-	about := []event.Op{event.Synced, event.Gap, event.Quarantined}
-	if stream.Progress {
-		about = append(about, event.Progress)
-	}
-	for _, op := range about {
+	for _, op := range []event.Op{event.Synced, event.Gap, event.Quarantined, event.Progress} {
 		payload := d.useForm("informer-" + string(op))
 		if stream.Payload == event.PayloadDebezium {
 			payload = schema{"type": "null"}
@@ -213,6 +209,7 @@ func (d *document) attributes(
 		"name": "The name of the object", "uid": "The uid of the object",
 		"previous":   "The resourceversion of the version before",
 		"timesource": "managedfields or observed",
+		"notbefore":  "The change was made between this and time: it became known late",
 		"manager":    "The field manager of exactly this change", "managersubresource": "Its subresource",
 		"manageroperation": "Update or Apply",
 		"lastmanager":      "Of a delete: the last manager that set a field",

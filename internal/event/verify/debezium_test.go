@@ -35,7 +35,7 @@ func debeziumStream(t *testing.T) []event.Event {
 	return []event.Event{
 		change(event.Added, "", "5", 0), m.Synced("5", event.Listing{Items: 1}, event.IDSuffix{}, at),
 		change(event.Updated, "5", "6", 0), change(event.Updated, "5", "6", time.Second),
-		m.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "6", To: "9"}, event.IDSuffix{}, at),
+		m.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "6", To: "9"}, time.Time{}, event.IDSuffix{}, at),
 		m.Synced("9", event.Listing{Items: 1}, event.IDSuffix{}, at),
 		change(event.Deleted, "6", "10", 2*time.Second),
 	}

@@ -71,7 +71,7 @@ var attributeNames = []string{
 	"timesource", "manager", "managersubresource", "manageroperation", "lastmanager", "cause",
 	"apiversion", "kind", "datacontenttype", "traceparent", "owners", "ownerkind", "ownername",
 	"oversize", "originalsize", "originalsha256", "dataref", "deadletterreason",
-	"deadletterattempts", "truncated",
+	"deadletterattempts", "truncated", "notbefore",
 }
 
 const (
@@ -190,6 +190,9 @@ func AppendText(
 	}
 	for _, a := range e.Extensions {
 		put(a.Name, a.Value)
+	}
+	if !e.NotBefore.IsZero() {
+		put("notbefore", e.NotBefore.UTC().Format(time.RFC3339Nano))
 	}
 	return append(append(dst, codeEnd), data...)
 }

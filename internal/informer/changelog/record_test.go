@@ -45,7 +45,7 @@ func fullEntry(t testing.TB) Entry {
 			Origin: event.Origin{
 				By:          resource.FieldManager{Manager: "kubelet", Operation: "Update", Subresource: "status"},
 				LastManager: "kubectl", Time: now.Add(-time.Second),
-				TimeSource: event.TimeManagedFields,
+				TimeSource: event.TimeManagedFields, NotBefore: now.Add(-time.Minute),
 			},
 			Observed: now,
 		},

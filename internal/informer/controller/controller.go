@@ -53,6 +53,15 @@ type Config struct {
 	// though its version is not lower: an object is in an older state. A list after a rewind has to
 	// follow. nil: the controller does not check.
 	Diverged *ratelimit.Signal
+	// Since returns the latest known time after which everything later than a version was made; see
+	// reflector.Clock. nil: nothing is known.
+	Since func(v resource.Version) (at time.Time, isKnown bool)
+	// Resumed is since when nobody has watched, where the watch continues that of an earlier run,
+	// as far as that is known. What was under way by then is found by its own bounds. Restarted is
+	// when this run began, where the earlier one was another process: what was made before became
+	// known late, however short the time was.
+	Resumed   event.Unwatched
+	Restarted time.Time
 	// EarlierRuns returns which brokers hold events of an earlier run that the state does not know
 	// any more. The first list waits for the answer. nil: there are none.
 	EarlierRuns func(ctx context.Context) EarlierRuns
@@ -134,18 +143,27 @@ type Controller struct {
 	pending   bool          // as in recovery.Found, when the run began
 	listed    event.Listing // its items so far
 	// olderItems are the known versions of objects of which the list has an older state.
-	olderItems map[resource.Key]resource.Version
-	// diverged: a list has shown that the server's history is another, and the list that follows
-	// from that has not begun.
-	diverged     bool
+	olderItems   map[resource.Key]resource.Version
 	decisions    []Decision
 	brokersAsked bool          // whether sinks hold events of an earlier run
 	number       atomic.Uint64 // of the last change; set by Run alone
 	epoch        int           // of the server's history
 	now          time.Time
+	watchState
 	// unclean: an earlier run has sent events that are not known here, and this run has seen
 	// neither a list nor a bookmark. Set by Run alone.
 	unclean atomic.Bool
+}
+
+// watchState is what is known of the watch.
+type watchState struct {
+	// diverged: a list has shown that the server's history is another, and the list that follows
+	// from that has not begun.
+	diverged bool
+	// unwatched is a time that no progress has reported.
+	unwatched event.Unwatched
+	// blind: the watch continues that of an earlier run, and nothing is known of the time between.
+	blind bool
 }
 
 // New takes over the state of the run before, and starts nothing.
@@ -189,6 +207,7 @@ func (c *Controller) Run(ctx context.Context) (err error) {
 		return err
 	}
 	c.epoch = c.seen.now()
+	c.resumeWatch()
 	if err := c.reportOmits(ctx); err != nil {
 		return err
 	}
@@ -230,7 +249,7 @@ func (c *Controller) isDue(next *deltafifo.Delta) bool {
 // TryProcess decides and hands on changes of known objects, and progress. It stops where something
 // has to be waited for: an announcement, room, the disk, a list, a resync.
 func (c *Controller) TryProcess(deltas deltafifo.Deltas) (n int, err error) {
-	if c.diverged || c.postponed || !c.env.Log.HasRoom() || !c.announcer.isIdle() {
+	if c.diverged || c.postponed || !c.unwatched.Since.IsZero() || !c.env.Log.HasRoom() || !c.announcer.isIdle() {
 		return 0, nil
 	}
 	c.now = time.Now()
@@ -313,6 +332,8 @@ func (c *Controller) decide(ctx context.Context, d *deltafifo.Delta) error {
 	case deltafifo.Bookmark:
 		if !d.Progress && !c.diverged {
 			c.unclean.Store(false)
+			c.blind = false
+			c.reportWatched(d.Version)
 			c.reportProgress(d.Version)
 		}
 		return nil
@@ -394,6 +415,7 @@ func (c *Controller) carryOut(d *deltafifo.Delta, known *KnownState, dec *Decisi
 		c.announceDelete(dec)
 	}
 	c.attribute(dec, d, known)
+	c.bound(dec, d)
 	ch := c.newChange(dec.Change)
 	ch.DeltaVersion, ch.OfList = dec.DeltaVersion, dec.OfList
 	ch.Written, ch.Forget = dec.Written, dec.Forget

@@ -175,6 +175,11 @@ func (c *Controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	done := c.newChange(event.Change{Op: event.Synced, Version: d.Version})
 	done.Kind, done.Listing, done.Since = changelog.OfListEnd, c.listed, c.list.From
 	c.emit(done)
+	if c.list.Reason != "" {
+		c.unwatched = event.Unwatched{} // the gap has its times
+	} else if since, isKnown := c.since(c.list.From); isKnown && c.now.Sub(since) > event.MaxUnwatched {
+		c.markUnwatched(event.Unwatched{From: c.list.From, Since: since})
+	}
 	c.rank(changelog.Mark{}) // what is written below is behind it
 	c.rescoped(&c.list.Relist, d.Version)
 	if !c.listed.DeletesUnknown { // else a start lists again
@@ -212,6 +217,9 @@ func (c *Controller) emitGap(
 	c.env.Gaps.With(why.Reason).Inc()
 	gap := c.newChange(event.Change{Op: event.Gap, Version: why.To})
 	gap.Kind, gap.Relist, gap.For = changelog.OfGap, &why, listeners
+	if since, isKnown := c.since(why.From); isKnown {
+		gap.NotBefore = since
+	}
 	c.emit(gap)
 }
 
@@ -363,14 +371,18 @@ func (c *Controller) reportProgress(version resource.Version) {
 		l.progress.version, l.progress.at = version, c.now
 		due |= l.bit
 	}
-	c.progress(version, due)
+	if due != 0 {
+		c.progress(version, event.Unwatched{}, due)
+	}
 }
 
-func (c *Controller) progress(version resource.Version, due changelog.Listeners) {
-	if due == 0 {
-		return
-	}
-	ch := c.newChange(event.Change{Op: event.Progress, Version: version})
+func (c *Controller) progress(
+	version resource.Version, unwatched event.Unwatched, due changelog.Listeners,
+) {
+	ch := c.newChange(event.Change{
+		Op: event.Progress, Version: version, Before: unwatched.From,
+		Origin: event.Origin{NotBefore: unwatched.Since},
+	})
 	ch.Kind, ch.For = changelog.OfProgress, due
 	c.emit(ch)
 }
@@ -403,7 +415,9 @@ func (c *Controller) reportOmits(ctx context.Context) error {
 		return nil
 	}
 	c.now = time.Now()
-	c.progress(position.Version, due)
+	if due != 0 {
+		c.progress(position.Version, event.Unwatched{}, due)
+	}
 	c.rank(changelog.Mark{})
 	if err := c.handOn(ctx); err != nil {
 		return err
@@ -414,4 +428,53 @@ func (c *Controller) reportOmits(ctx context.Context) error {
 		}
 	})
 	return nil
+}
+
+// bound sets how early a change may have been made that became known late. The version clock bounds
+// it, and what the object says itself: it was not written before it was created, nor before the
+// newest entry of its managedFields, and nor was it deleted. What a list has not held is gone since
+// the version before the list at the earliest.
+func (c *Controller) bound(dec *Decision, d *deltafifo.Delta) {
+	if dec.TimeSource != event.TimeObserved || dec.Op == event.Synced || dec.Initial {
+		return
+	}
+	before := dec.Version.Before()
+	if dec.Inferred && dec.Op == event.Deleted {
+		before = c.list.From
+	}
+	since, isKnown := c.since(before)
+	if isKnown {
+		c.blind = false
+	} else if !c.blind {
+		return
+	}
+	if obj := dec.Object; obj != nil {
+		created, _ := time.Parse(time.RFC3339, obj.CreationTimestamp)
+		for _, at := range []time.Time{created, obj.Writes.Time()} {
+			if at.After(since) && !at.After(c.now) {
+				since = at
+			}
+		}
+	}
+	switch {
+	case since.IsZero():
+	case c.now.Sub(since) > event.MaxUnwatched || c.cfg.Restarted.Sub(since) > leastUnwatched:
+		if dec.NotBefore = since; !d.Listed && d.Type != deltafifo.Replaced {
+			c.markUnwatched(event.Unwatched{From: before, Since: since})
+		}
+	case !d.Listed && !dec.Inferred: // several events may have this version
+		c.reportWatched(before)
+	}
+}
+
+// reportWatched reports to all listeners that everything up to a version comes before, after a time
+// in which nobody watched. The changes of that time have their bounds; the report bounds what did
+// not change.
+func (c *Controller) reportWatched(version resource.Version) {
+	if c.unwatched.Since.IsZero() {
+		return
+	}
+	u := c.unwatched
+	c.unwatched = event.Unwatched{}
+	c.progress(version, u, 0)
 }

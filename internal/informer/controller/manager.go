@@ -82,3 +82,32 @@ func (c *Controller) markUnread(key resource.Key) error {
 	}
 	return c.env.Indexer.Announcements().MarkUnread(key, rec.UID, c.number.Load()+1)
 }
+
+func (c *Controller) since(v resource.Version) (time.Time, bool) {
+	if c.cfg.Since == nil || !v.Ordered() {
+		return time.Time{}, false
+	}
+	return c.cfg.Since(v)
+}
+
+// leastUnwatched is how long a restart may take without a word about that.
+const leastUnwatched = time.Second
+
+// resumeWatch notes since when nobody has watched, at the start of a run that continues a watch.
+func (c *Controller) resumeWatch() {
+	r := c.cfg.Resumed
+	c.unwatched, c.blind = event.Unwatched{}, r.From != "" && r.Since.IsZero()
+	if c.blind || r.From == "" {
+		return
+	}
+	if time.Since(r.Since) > event.MaxUnwatched || c.cfg.Restarted.Sub(r.Since) > leastUnwatched {
+		c.unwatched = r
+	}
+}
+
+// markUnwatched notes a time in which nobody watched, or in which the watch was late.
+func (c *Controller) markUnwatched(u event.Unwatched) {
+	if c.unwatched.Since.IsZero() || u.Since.Before(c.unwatched.Since) {
+		c.unwatched = u
+	}
+}

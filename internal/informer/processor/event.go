@@ -81,7 +81,7 @@ func (l *Listener) event(e *changelog.Entry) event.Event {
 	era.Epoch += l.epochs
 	switch e.Kind {
 	case changelog.OfGap:
-		return m.Gap(e.Relist, era, e.Observed)
+		return m.Gap(e.Relist, e.NotBefore, era, e.Observed)
 	case changelog.OfListEnd:
 		return m.Synced(e.Version, e.Listing, era, e.Observed)
 	case changelog.OfDropped:
@@ -89,7 +89,7 @@ func (l *Listener) event(e *changelog.Entry) event.Event {
 	case changelog.OfQuarantined:
 		return m.Quarantined(e.Unreadable, era, e.Observed)
 	case changelog.OfProgress:
-		return m.Progress(e.Version, era, e.Observed)
+		return m.Progress(e.Version, event.Unwatched{From: e.Before, Since: e.NotBefore}, era, e.Observed)
 	default:
 		return l.objectEvent(&e.Change)
 	}

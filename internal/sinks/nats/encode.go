@@ -30,6 +30,7 @@ const (
 var headerNames = func() map[string]string {
 	names := map[string]string{}
 	for name := range strings.FieldsSeq(`specversion id source type subject time timesource
+		notbefore
 		datacontenttype partitionkey sequence apiversion kind informer resource namespace name uid
 		resourceversion previous manager managersubresource manageroperation lastmanager cause initial
 		inferred traceparent tracestate deadletterreason deadletterattempts deadlettersubject truncated

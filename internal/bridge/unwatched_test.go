@@ -1,0 +1,102 @@
+package bridge_test
+
+import (
+	"encoding/json"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// unwatchedReport is the data of a progress event after a time in which nobody watched.
+type unwatchedReport struct {
+	From, Version resource.Version
+	Since         time.Time
+}
+
+// unwatched returns the reports that a broker has.
+func unwatched(t *testing.T, b *testkit.Broker) (list []unwatchedReport) {
+	t.Helper()
+	for _, rec := range b.Records() {
+		if rec.Op == event.Progress {
+			var r unwatchedReport
+			testkit.OK(t, json.Unmarshal(rec.Data, &r))
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// What changes while the bridge does not run has bounds, and the stream says since when nobody
+// watched.
+func TestUnwatched(t *testing.T) {
+	for how, stop := range map[string]func(*rig){
+		"a clean stop": func(r *rig) { _, _ = r.end() },
+		"a crash": func(r *rig) {
+			after := r.fs.CrashClone(crashed)
+			_, _ = r.end()
+			r.fs = after
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := calmBroker(t, "sink")
+				r := newRig(t, b)
+				for _, name := range []resource.Key{"shop/stays", "shop/changes", "shop/goes"} {
+					r.Create(name, nil)
+				}
+				r.start()
+				time.Sleep(time.Minute)
+				r.Update("shop/changes", nil) // observed at once: it has no bounds
+				r.Streams.Bookmark()
+				r.settle()
+				stopped := time.Now()
+				stop(r)
+				time.Sleep(5 * time.Minute)
+				r.Update("shop/changes", nil)
+				r.Delete("shop/goes")
+				r.Create("shop/comes", nil) // at the time of its managedFields
+				made := time.Now()
+				time.Sleep(time.Minute)
+				r.start()
+				started := time.Now()
+				r.Streams.Bookmark()
+				r.settle()
+				late := 0
+				for _, rec := range b.Records() {
+					isLate := rec.TimeSource == event.TimeObserved && rec.Time.After(stopped) // else its time is its own
+					if isLate == rec.NotBefore.IsZero() {
+						t.Errorf("%s of %s at %s is not before %s", rec.Op, rec.Name, rec.Time, rec.NotBefore)
+					}
+					if rec.NotBefore.IsZero() {
+						continue
+					}
+					late++
+					if rec.NotBefore.Before(stopped.Add(-event.MaxUnwatched)) || rec.NotBefore.After(made) || rec.Time.Before(made) || rec.Time.After(started) {
+						t.Errorf("%s of %s between %s and %s; it was at %s", rec.Op, rec.Name, rec.NotBefore, rec.Time, made)
+					}
+				}
+				reports := unwatched(t, b)
+				if late != 2 || len(reports) != 1 {
+					t.Fatalf("%d late changes, reports %+v", late, reports)
+				}
+				if u := reports[0]; u.Since.After(stopped) || u.Since.Before(stopped.Add(-event.MaxUnwatched)) || u.Version != r.Version() {
+					t.Errorf("%+v, of a stop at %s", u, stopped)
+				}
+				_, err := r.end()
+				testkit.OK(t, err)
+				r.start() // at once: somebody has always watched
+				r.Streams.Bookmark()
+				r.settle()
+				if n := len(unwatched(t, b)); n != 1 {
+					t.Errorf("%d reports after a restart that took no time", n)
+				}
+				_, err = r.end()
+				testkit.OK(t, err)
+			})
+		})
+	}
+}
