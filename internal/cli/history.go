@@ -22,7 +22,7 @@ import (
 func historyCommands() []*cobra.Command {
 	return []*cobra.Command{
 		newArchiveCommand(), newHistoryCommand(), newShowCommand(), newDiffCommand(),
-		newTimelineCommand(), newStateCommand(), newServeCommand(),
+		newTimelineCommand(), newStateCommand(), newCoverageCommand(), newServeCommand(),
 	}
 }
 
@@ -206,14 +206,17 @@ func warnRemoved(cmd *cobra.Command, horizon time.Time, err error) error {
 	return Failed(err)
 }
 
+// printHoles reports what may be missing, and when nobody watched: once for all resources of which
+// the same is to be said.
 func printHoles(cmd *cobra.Command, holes []*query.Notice) {
 	const most = 5
-	for i, m := range holes {
+	groups := query.GroupNotices(holes)
+	for i, g := range groups {
 		if i == most {
-			fmt.Fprintf(cmd.ErrOrStderr(), "bridge: and %d more\n", len(holes)-most)
+			fmt.Fprintf(cmd.ErrOrStderr(), "bridge: and %d more\n", len(groups)-most)
 			break
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s\n", terminal.Plain(m.Warning()))
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s\n", terminal.Plain(g.Warning()))
 	}
 }
 

@@ -84,6 +84,10 @@ func showVersion(
 	if v.Event.Manager != "" {
 		made = " by " + who(v)
 	}
+	if v.LateChange != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: uncertain: %s was %s: it may have been that already%s\n",
+			terminal.Plain(object.String()), terminal.Plain(v.LateChange.String()), asOf)
+	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s%s: resourceVersion %s, %s at %s%s\n",
 		terminal.Plain(object.String()), asOf,
 		terminal.Plain(v.Event.ResourceVersion), operation(v), query.ShowTime(v.Time),

@@ -66,7 +66,7 @@ func TestTailOfOthers(t *testing.T) {
 		{
 			"a bridge that stops", ": looking\n\ndata: {\"events\":[{\"op\":\"added\",\"resource\":\"pods\",\"namespace\":\"shop\",\"name\":\"a\\u001b[2J\"," +
 				"\"sink\":\"lake\",\"outcome\":\"lost\",\"attempts\":2}],\"dropped\":3}\n\n", 200, ExitFailed,
-			"shop/a?[2J", "3 events left out",
+			`shop/a\x1b[2J`, "3 events left out",
 		},
 		{"a filter that is refused", `{"error":"filter: 1:1: undeclared reference to 'x'"}`, 400, ExitRefused, "", "undeclared reference to 'x'"},
 		{"another server", "<html>", 404, ExitRefused, "", "is not the admin endpoint of a bridge"},

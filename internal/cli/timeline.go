@@ -2,24 +2,19 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/event"
-	"github.com/kubebridge/bridge/internal/history/ask"
 	"github.com/kubebridge/bridge/internal/history/query"
-	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/resource/diff"
 )
 
@@ -177,21 +172,33 @@ func (r *timelineRows) printHoles(before time.Time) error {
 			}
 			continue
 		}
-		resource := m.Unit.GroupResource()
-		same := m.Reason + m.Begins().Format(time.RFC3339)
+		resource, what := m.Unit.GroupResource(), m.What()
+		if m.IsUnwatched() {
+			what = unwatchedUntil(m)
+		}
+		same := fmt.Sprint(m.Reason, m.IsUnwatched(), m.Begins().Unix())
 		if n := len(r.rows); n > 0 && r.rows[n-1].same == same { // of another resource
 			row := r.rows[n-1]
 			row.count++
 			row.object = fmt.Sprintf("%d resources", row.count)
 			row.what = cmp.Or(m.Reason, "unknown")
+			if m.IsUnwatched() {
+				row.what = unwatchedUntil(m)
+			}
 			continue
 		}
+		op := "gap"
+		if m.IsUnwatched() {
+			op = "not watched"
+		}
 		r.addRow(&timelineRow{
-			first: m.Begins(), op: "gap", object: resource, manager: "-", what: m.What(), same: same, count: 1,
+			first: m.Begins(), last: m.Time, op: op, object: resource, manager: "-", what: what, same: same, count: 1,
 		})
 	}
 	return nil
 }
+
+func unwatchedUntil(m *query.Notice) string { return "until " + query.ShowTime(m.Time) }
 
 func (r *timelineRows) writeJSON(e *query.Entry) error {
 	report := e.Report()
@@ -293,7 +300,7 @@ func (r *timelineRows) flush() error {
 	}
 	for _, row := range r.rows {
 		times := ""
-		if row.count > 1 && row.op != "gap" {
+		if row.count > 1 && row.values != nil {
 			times = fmt.Sprintf(" (%d times until %s)", row.count, row.last.Local().Format("15:04:05"))
 		}
 		fmt.Fprintf(t, "%s\t%s%s\t%s\t%s\t%s\n", query.ShowTime(row.first), row.op, times,
@@ -312,223 +319,4 @@ func (r *timelineRows) flush() error {
 			terminal.Amount(r.heartbeats, "heartbeat"), terminal.Amount(len(r.alive), "object"))
 	}
 	return err
-}
-
-// stateOptions are the flags of bridge state.
-type stateOptions struct {
-	*historyOptions
-	at       string
-	kinds    []string
-	selector string
-}
-
-func newStateCommand() *cobra.Command {
-	o := &stateOptions{}
-	cmd := &cobra.Command{
-		Use:   "state [KIND,...]",
-		Short: "Print all objects as they were at a time",
-		Long: `state prints all objects of a namespace, or with -A of the cluster, as they were at a time:
-resource by resource, by namespace and name. As YAML they are documents, which can be piped into
-kubectl diff -f -; as JSON one document a line.
-
-Where objects may be missing it says so: a gap, dropped events, or a first list that had not ended
-then. In YAML these are comments, in JSON documents with the only key gap or unlisted. A time or version before the history's horizon is refused. (The state directory of a bridge is
-that of 'bridge statedir'.)
-
-` + timeHelp + `
-
-Exit codes: 0; 1 when the state of that time is not known, or the history can't be read; 2 when
-there is no history.`,
-		Example: `  bridge state --at 14:03 -n shop
-  bridge state deploy,sts --at "2h ago" -A -o yaml
-  bridge state --at 48213 -n shop -l app=web -o json --dir /var/lib/history     at a resourceVersion`,
-		Args: cobra.MaximumNArgs(1),
-	}
-	o.historyOptions = historyFlags(cmd, "table", "yaml", "json")
-	cmd.Flags().StringVar(&o.at, "at", "",
-		"time or resourceVersion; none: the last state that is known")
-	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces, and what is in none")
-	cmd.Flags().StringSliceVar(&o.kinds, "kind", nil, "only these resources, as deploy,cm; the same as the argument")
-	cmd.Flags().StringVarP(&o.selector, "selector", "l", "",
-		"only objects with these labels, as app=web")
-	cmd.ValidArgsFunction = o.completeKinds
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		p, err := ask.ParsePoint("--at", o.at)
-		var kindErr error
-		o.kinds, kindErr = kindArgs(args, o.kinds)
-		selector, selectorErr := labels.Parse(o.selector)
-		if selectorErr != nil {
-			selectorErr = fmt.Errorf("--selector: %w", selectorErr)
-		}
-		if err := errors.Join(CheckOutput(o.output, "table", "yaml", "json"), err, kindErr,
-			selectorErr); err != nil {
-			return err
-		}
-		return o.run(cmd, p, selector)
-	}
-	return cmd
-}
-
-func (o *stateOptions) run(cmd *cobra.Command, p query.Point, selector labels.Selector) error {
-	db, q, err := o.openQuestion()
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	state, err := q.State(o.kinds, p)
-	if err != nil {
-		return failedQuestion(err)
-	}
-	if err := warnState(cmd, q, &state); err != nil {
-		return err
-	}
-	rows := newStateRows(cmd.OutOrStdout(), o.output, o.all)
-	if err := rows.printUncertain(&state); err != nil {
-		return Failed(err)
-	}
-	for v, err := range db.Questions.Objects.State(state.StateQuery) {
-		if err != nil {
-			return Failed(err)
-		}
-		if !selector.Empty() && !selector.Matches(v.Labels()) {
-			continue
-		}
-		if err := rows.print(v); err != nil {
-			return Failed(err)
-		}
-	}
-	return Failed(rows.flush(cmd.ErrOrStderr()))
-}
-
-// warnState reports what may be wrong in a state.
-func warnState(cmd *cobra.Command, q *ask.Question, s *ask.State) error {
-	printHoles(cmd, s.Holes)
-	for _, u := range s.Unlisted {
-		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s\n", terminal.Plain(u.Warning()))
-	}
-	return warnEnd(cmd, q, s.Units, s.At.At)
-}
-
-// stateRows prints objects as they come.
-type stateRows struct {
-	w       io.Writer
-	output  string
-	all     bool // namespaces
-	table   *tabwriter.Writer
-	count   int
-	missing int // objects without a body
-}
-
-func newStateRows(w io.Writer, output string, all bool) *stateRows {
-	return &stateRows{w: w, output: output, all: all}
-}
-
-// printUncertain writes what may be wrong into the answer too, since it may be kept without what
-// went to standard error: into YAML as comments, into JSON as documents of their own.
-func (r *stateRows) printUncertain(s *ask.State) error {
-	var lines []any
-	var texts []string
-	for _, m := range s.Holes {
-		texts = append(texts, m.Warning())
-		lines = append(lines, gapLine{m.Report()})
-	}
-	for i := range s.Unlisted {
-		u := &s.Unlisted[i]
-		texts = append(texts, u.Warning())
-		lines = append(lines, unlistedLine{u.Report()})
-	}
-	var err error
-	for i, text := range texts {
-		switch r.output {
-		case "json":
-			var line []byte
-			if line, err = terminal.JSONLine(lines[i]); err == nil {
-				_, err = r.w.Write(line)
-			}
-		case "yaml":
-			_, err = fmt.Fprintf(r.w, "# %s\n", terminal.OneLine(text))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Documents of an answer in JSON that are no objects.
-type (
-	gapLine struct {
-		Gap query.HoleReport `json:"gap"`
-	}
-	unlistedLine struct {
-		Unlisted query.UnlistedReport `json:"unlisted"`
-	}
-)
-
-// tableChunk is how many rows are aligned with each other: a table is not kept in memory.
-const tableChunk = 500
-
-func (r *stateRows) print(v *query.Version) error {
-	if r.output == "table" {
-		return r.addRow(v)
-	}
-	if form := v.Form(); form != record.FormObject && form != record.FormMetadata ||
-		!json.Valid(v.Event.Data) {
-		r.missing++
-		return nil
-	}
-	r.count++
-	if r.output == "json" {
-		line, err := terminal.JSONLine(json.RawMessage(v.Event.Data))
-		if err == nil {
-			_, err = r.w.Write(line)
-		}
-		return err
-	}
-	if r.count > 1 {
-		if _, err := io.WriteString(r.w, "---\n"); err != nil {
-			return err
-		}
-	}
-	return terminal.PrintYAML(r.w, json.RawMessage(v.Event.Data))
-}
-
-func (r *stateRows) addRow(v *query.Version) error {
-	if r.table == nil {
-		r.table = terminal.NewTable(r.w)
-		fmt.Fprintln(r.table, r.row("NAMESPACE", "NAME", "VERSION", "CHANGED", "MANAGER"))
-	}
-	fmt.Fprintln(r.table, r.row(terminal.OneLine(v.Event.Namespace),
-		terminal.OneLine(v.Unit.GroupResource()+"/"+v.Event.Name),
-		terminal.OneLine(v.Event.ResourceVersion), query.ShowTime(v.Time), terminal.OneLine(who(v))))
-	if r.count++; r.count%tableChunk == 0 {
-		return r.table.Flush()
-	}
-	return nil
-}
-
-// row returns a row of the table, with its namespace where there may be several.
-func (r *stateRows) row(namespace, name, version, changed, manager string) string {
-	row := name + "\t" + version + "\t" + changed + "\t" + manager
-	if r.all {
-		row = namespace + "\t" + row
-	}
-	return row
-}
-
-// flush ends the answer. What can't be printed is reported to stderr.
-func (r *stateRows) flush(stderr io.Writer) error {
-	if r.missing > 0 {
-		fmt.Fprintf(stderr, "bridge: %s left out: the stream has no whole object of them (payload); "+
-			"-o table lists them\n",
-			terminal.Amount(r.missing, "object"))
-	}
-	if r.table != nil {
-		return r.table.Flush()
-	}
-	if r.output == "table" {
-		_, err := fmt.Fprintln(r.w, "no objects")
-		return err
-	}
-	return nil
 }

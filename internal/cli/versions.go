@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -210,7 +211,14 @@ func operation(v *query.Version) string {
 	case v.Event.Initial:
 		return op + " (first list)"
 	case v.Event.Inferred:
-		return op + " (by a list)"
+		op += " (by a list)"
+	}
+	if since := v.Event.NotBefore; !since.IsZero() {
+		after := since.Local().Format("15:04:05")
+		if v.Time.Sub(since) > 12*time.Hour {
+			after = query.ShowTime(since)
+		}
+		op += " (after " + after + ")"
 	}
 	return op
 }

@@ -32,6 +32,7 @@ type Writer struct {
 	clock   map[clockAt]uint64
 	latest  map[uint32]uint32        // time of each source
 	reached map[uint32]highestStored // of each unit
+	late    map[uint32]lateTime      // the newest of each unit
 	// Memory that is used again.
 	key, value, other, fields, spare []byte
 }
@@ -108,6 +109,7 @@ func (b *batch) ended(err error) {
 		b.w.last.clear()
 		clear(b.w.clock)
 		clear(b.w.reached)
+		clear(b.w.late)
 	} else if !b.Empty() {
 		b.w.unsaved = nil
 	}
@@ -263,7 +265,7 @@ func (b *batch) addVersion(u *record.Unit, e *event.Event) error {
 		last.alive = v.alive
 	}
 	b.stored.Versions++
-	return errors.Join(b.reach(u, seq), b.addToClock(u, &stored, seq))
+	return errors.Join(b.reach(u, seq), b.addToClock(u, &stored, seq), b.addToLate(u, &stored))
 }
 
 // findFollower looks where the version of w.key belongs that follows none in memory: whether it is
@@ -470,6 +472,61 @@ func (b *batch) addToClock(u *record.Unit, e *event.Event, seq keys.Sequence) er
 	return b.Set(key, binary.BigEndian.AppendUint64(nil, seq.Version), nil)
 }
 
+// lateTime is a time in which changes were made that became known late.
+type lateTime struct{ since, until uint32 }
+
+// addToLate notes when a change that became known late may have been made. Such times are joined,
+// so they are about as many as restarts.
+func (b *batch) addToLate(u *record.Unit, e *event.Event) error {
+	if e.NotBefore.IsZero() {
+		return nil
+	}
+	last, known := b.w.late[u.Number]
+	if !known {
+		var err error
+		if last, err = b.db.lastLate(u); err != nil {
+			return err
+		}
+	}
+	// A second more on each side: what is asked for is finer.
+	now := lateTime{keys.Seconds(e.NotBefore), keys.Seconds(record.TimeOf(e)) + 1}
+	if last.since > 0 && now.since <= last.until && now.until >= last.since {
+		if now.since < last.since {
+			if err := b.Delete(keys.Late(u.Number, last.since), nil); err != nil {
+				return err
+			}
+		}
+		now = lateTime{min(now.since, last.since), max(now.until, last.until)}
+	}
+	if b.w.late == nil {
+		b.w.late = map[uint32]lateTime{}
+	}
+	if b.w.late[u.Number] = now; now == last {
+		return nil
+	}
+	return b.Set(keys.Late(u.Number, now.since), binary.BigEndian.AppendUint32(nil, now.until), nil)
+}
+
+// lastLate reads the newest late time of a unit, zero for none.
+func (db *database) lastLate(u *record.Unit) (l lateTime, err error) {
+	prefix := keys.InUnit(nil, keys.SpaceLate, u.Number)
+	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
+	if err != nil {
+		return l, err
+	}
+	defer it.Close()
+	if !it.Last() {
+		return l, it.Error()
+	}
+	value, err := it.ValueAndErr()
+	if err != nil || len(value) != 4 || len(it.Key()) != len(prefix)+4 {
+		return l, cmp.Or(err, record.ErrUnreadable)
+	}
+	return lateTime{
+		binary.BigEndian.Uint32(it.Key()[len(prefix):]), binary.BigEndian.Uint32(value),
+	}, nil
+}
+
 // storeNotice stores what the stream says about itself, and what is no version of an object.
 func (b *batch) storeNotice(u *record.Unit, e *event.Event) error {
 	one := *e
@@ -479,7 +536,12 @@ func (b *batch) storeNotice(u *record.Unit, e *event.Event) error {
 	if e.Op == event.Progress && e.AboutInformer() {
 		// The newest of each partition is enough: some are read later than others.
 		scope, _, _ := strings.Cut(id, "/progress/")
-		return b.Set(keys.Progress(u.Number, scope+"/"+partition), document, nil)
+		if err := b.Set(keys.Progress(u.Number, scope+"/"+partition), document, nil); err != nil {
+			return err
+		}
+		if m, err := query.ReadNotice(u, document); err != nil || !m.IsUnwatched() {
+			return err
+		}
 	}
 	key := keys.Notice(u.Number, keys.Seconds(record.TimeOf(e)), id)
 	isThere, err := b.has(key)

@@ -288,7 +288,7 @@ func (h *Set) state(ctx context.Context, parameters url.Values) (any, error) {
 		if !give(head) {
 			return
 		}
-		for v, err := range o.history.Objects.State(wanted) {
+		for v, err := range o.history.Objects.State(wanted.StateQuery) {
 			if err == nil && o.isEnding() {
 				err = context.Canceled
 			}
@@ -310,6 +310,17 @@ func (h *Set) state(ctx context.Context, parameters url.Values) (any, error) {
 				return
 			}
 		}
+		for e, err := range o.history.Objects.Arrivals(wanted.StateQuery) {
+			if err := cmp.Or(err, ctx.Err()); err != nil {
+				yield(nil, err)
+				return
+			}
+			if !give(arrivalLine{reportObject(&query.Object{
+				Unit: e.Unit, Namespace: e.Event.Namespace, Name: e.Event.Name,
+			}), e.LateChange()}) {
+				return
+			}
+		}
 	}), nil
 }
 
@@ -328,17 +339,23 @@ type stateLine struct {
 	Object json.RawMessage `json:"object,omitempty"`
 }
 
-func (q *request) findState() (head stateHead, wanted query.StateQuery, err error) {
+// arrivalLine is an object that may have existed by then; see query.Objects.Arrivals.
+type arrivalLine struct {
+	objectReport
+	MayHaveExisted *query.LateChange `json:"mayHaveExisted"`
+}
+
+func (q *request) findState() (head stateHead, found State, err error) {
 	p, err := q.point("at")
 	if err != nil {
-		return head, wanted, err
+		return head, found, err
 	}
-	found, err := q.ofSeveral().State(q.kinds(), p)
+	found, err = q.ofSeveral().State(q.kinds(), p)
 	if err != nil {
-		return head, wanted, err
+		return head, found, err
 	}
-	if head.uncertainty, err = q.uncertainty(found.Holes); err != nil {
-		return head, wanted, err
+	if head.uncertainty, err = q.uncertainty(append(found.Holes, found.Unwatched...)); err != nil {
+		return head, found, err
 	}
 	if !p.IsZero() {
 		head.At = p.String()
@@ -347,5 +364,5 @@ func (q *request) findState() (head stateHead, wanted query.StateQuery, err erro
 	for _, u := range found.Unlisted {
 		head.Unlisted = append(head.Unlisted, u.Unit.GroupResource())
 	}
-	return head, found.StateQuery, nil
+	return head, found, nil
 }

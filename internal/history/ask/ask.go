@@ -98,12 +98,13 @@ func (h *Set) Ask(ctx context.Context, question string, parameters url.Values) (
 		"versions": (*request).versions, "object": (*request).object, "diff": (*request).diff,
 		"timeline": (*request).timeline, "search": (*request).search,
 		"resources": (*request).resources,
+		"coverage":  (*request).coverage,
 		"state":     nil,
 	}
 	answer, known := questions[question]
 	if !known {
 		return nil, notFound(fmt.Errorf("no question %q: there are versions, object, diff, timeline, "+
-			"state, search and resources", question))
+			"state, search, resources and coverage", question))
 	}
 	if question == "state" { // it outlives this call
 		return h.state(ctx, parameters)
@@ -282,6 +283,26 @@ func (q *request) resources(_ context.Context) (any, error) {
 	var err error
 	r.Horizon, err = q.History.Coverage.Horizon()
 	return r, err
+}
+
+// coverageReport says what was watched.
+type coverageReport struct {
+	Intervals []query.Interval `json:"intervals"`
+}
+
+func (q *request) coverage(_ context.Context) (any, error) {
+	since, err := q.point("since")
+	if err != nil {
+		return nil, err
+	}
+	if since.Version > 0 {
+		return nil, badQuestion(errors.New("since of a coverage is a time"))
+	}
+	list, err := q.ofSeveral().Coverage(q.kinds(), since.At)
+	if list == nil {
+		list = []query.Interval{}
+	}
+	return coverageReport{list}, err
 }
 
 // searchReport are the objects that were found.

@@ -206,9 +206,9 @@ func (q *Question) neverSeen(units []*record.Unit, name string) error {
 		hint))
 }
 
-// Existing returns the version of an object that existed at a point, and the holes because of which
-// it may have been another one. For the zero point it returns the last version, also of an object
-// that is gone.
+// Existing returns the version of an object that existed at a point, with its LateChange, the holes
+// because of which it may have been another one, and when nobody watched. For the zero point it
+// returns the last version, also of an object that is gone.
 func (q *Question) Existing(
 	o *query.Object, p query.Point,
 ) (v *query.Version, holes []*query.Notice, err error) {
@@ -219,10 +219,19 @@ func (q *Question) Existing(
 	if err := q.CheckPoint(o.Unit.Cluster(), p); err != nil {
 		return nil, nil, err
 	}
-	if v, err = q.History.Objects.Existing(o, p); err == nil {
-		holes, err = q.History.Coverage.Uncertain(o, v, p)
+	if v, err = q.History.Objects.Existing(o, p); err != nil {
+		return nil, nil, err
 	}
-	return v, holes, err
+	holes, err = q.History.Coverage.Uncertain(o, v, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	unwatched, err := q.History.Coverage.Unwatched([]*record.Unit{o.Unit}, o.Namespace, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	v.LateChange, err = q.History.Objects.LateChange(o, p)
+	return v, append(holes, unwatched...), err
 }
 
 // Previous returns the version before one. It is an error that there is none.
@@ -318,12 +327,30 @@ func (q *Question) Timeline(kinds []string, since, until query.Point) (t Timelin
 	return t, err
 }
 
+// Coverage returns what was read of some resources, named as kubectl names them, without a break;
+// of all for none. What had ended by since is left out.
+func (q *Question) Coverage(kinds []string, since time.Time) ([]query.Interval, error) {
+	cluster, err := q.OneCluster()
+	if err != nil {
+		return nil, err
+	}
+	units, err := q.selectUnits(cluster, kinds, query.Point{})
+	if err != nil {
+		return nil, err
+	}
+	return q.History.Coverage.Intervals(query.CoverageQuery{
+		Units: units, Namespace: q.Namespace, Since: since,
+	})
+}
+
 // State is all objects of a namespace at a point.
 type State struct {
 	query.StateQuery
-	// Holes are what may be missing, Unlisted are units whose first list had not ended.
-	Holes    []*query.Notice
-	Unlisted []query.UnlistedUnit
+	// Holes are what may be missing, Unlisted are units whose first list had not ended. Unwatched
+	// are times around the point in which nobody watched.
+	Holes     []*query.Notice
+	Unlisted  []query.UnlistedUnit
+	Unwatched []*query.Notice
 }
 
 // State finds the objects of some resources, named as kubectl names them; of all for none. A point
@@ -340,8 +367,15 @@ func (q *Question) State(kinds []string, p query.Point) (s State, err error) {
 	if s.Units, err = q.selectUnits(cluster, kinds, p); err != nil {
 		return s, err
 	}
-	if err = q.History.Coverage.CheckState(s.StateQuery); err == nil {
-		s.Holes, s.Unlisted, err = q.History.Coverage.UncertainState(s.StateQuery)
+	if err = q.History.Coverage.CheckState(s.StateQuery); err != nil {
+		return s, err
 	}
+	if s.Holes, s.Unlisted, err = q.History.Coverage.UncertainState(s.StateQuery); err != nil {
+		return s, err
+	}
+	if s.Unwatched, err = q.History.Coverage.Unwatched(s.Units, s.Namespace, p); err != nil {
+		return s, err
+	}
+	s.LateUntil, err = q.History.Coverage.LateUntil(s.Units, p.At)
 	return s, err
 }

@@ -36,6 +36,8 @@ const (
 	SpaceNotice = 'G'
 	// unit, scope -> version and time of the newest progress
 	SpaceProgress = 'P'
+	// unit, second -> second: between them something was made that became known late
+	SpaceLate = 'W'
 )
 
 // Separator ends a namespace or a name in a key.
@@ -203,6 +205,11 @@ func Clock(unit, era, minute uint32) []byte {
 func Notice(unit, second uint32, id string) []byte {
 	key := InUnit(make([]byte, 0, 16+len(id)), SpaceNotice, unit)
 	return append(binary.BigEndian.AppendUint32(key, second), id...)
+}
+
+// Late returns the key of a time from which on something was made that became known late.
+func Late(unit, second uint32) []byte {
+	return binary.BigEndian.AppendUint32(InUnit(make([]byte, 0, 16), SpaceLate, unit), second)
 }
 
 // Progress returns the key of the newest progress of a unit.

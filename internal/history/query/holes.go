@@ -142,17 +142,23 @@ type HoleReport struct {
 
 // Report returns the hole as JSON.
 func (m *Notice) Report() HoleReport {
-	return HoleReport{
+	r := HoleReport{
 		m.What(), m.Reason, m.Unit.Informer, m.Unit.GroupResource(), m.From, m.To, m.Begins(), m.Until,
 	}
+	if m.IsUnwatched() {
+		r.Reason, r.To, r.Until = "unwatched", m.Event.ResourceVersion, m.Time
+	}
+	return r
 }
 
 // IsHole reports whether something may be missing because of what the notice says.
 func (m *Notice) IsHole() bool { return m.Event.Op != event.Synced && m.Event.Op != event.Progress }
 
-// What names in a few words what may be missing.
+// What names in a few words what may be missing, or what was not watched.
 func (m *Notice) What() string {
 	switch {
+	case m.IsUnwatched():
+		return "nobody watched " + m.Unit.GroupResource()
 	case m.Event.Op == event.Quarantined:
 		return "a version that could not be parsed"
 	case m.Event.Op != event.Gap:
@@ -167,13 +173,55 @@ func (m *Notice) What() string {
 		cmp.Or(m.From, "the first"), m.To)
 }
 
-// Warning is for the reader of an answer that crosses the hole.
+// Warning is for the reader of an answer that crosses the hole, or lies in a time in which nobody
+// watched.
 func (m *Notice) Warning() string {
+	if m.IsUnwatched() {
+		return fmt.Sprintf("%s from %s to %s: what changed then became known later", m.What(),
+			ShowTime(m.Since), ShowTime(m.Time))
+	}
 	until := ""
 	if !m.Until.IsZero() {
 		until = " to " + ShowTime(m.Until)
 	}
 	return fmt.Sprintf("this answer may be incomplete: %s, %s%s", m.What(), ShowTime(m.Time), until)
+}
+
+// NoticeGroup is notices of several resources of which the same is to be said.
+type NoticeGroup struct {
+	*Notice   // the first one
+	Resources int
+}
+
+// GroupNotices returns notices in groups, each where its first notice was.
+func GroupNotices(notices []*Notice) (groups []*NoticeGroup) {
+	byText := map[string]*NoticeGroup{}
+	for _, m := range notices {
+		text := m.Warning()
+		if m.IsUnwatched() {
+			text = fmt.Sprint(m.Since.Unix(), m.Time.Unix())
+		}
+		g := byText[text]
+		if g == nil {
+			g = &NoticeGroup{Notice: m}
+			byText[text], groups = g, append(groups, g)
+		}
+		g.Resources++
+	}
+	return groups
+}
+
+// Warning is that of the notice, for all resources of the group.
+func (g *NoticeGroup) Warning() string {
+	text := g.Notice.Warning()
+	switch {
+	case g.Resources == 1:
+	case g.IsUnwatched():
+		text = strings.Replace(text, g.Unit.GroupResource(), fmt.Sprint(g.Resources, " resources"), 1)
+	default:
+		text += fmt.Sprintf(" (%d resources)", g.Resources)
+	}
+	return text
 }
 
 // span returns the time in which something may be missing.
@@ -321,8 +369,8 @@ func (m *Notice) isUpTo(p Point) bool {
 	return err != nil || n <= p.Version
 }
 
-// HolesOf returns what may be missing of the objects of units from one time to another, in the
-// order in which it began.
+// HolesOf returns what may be missing of the objects of units from one time to another, and when
+// nobody watched them, in the order in which it began.
 func (h Coverage) HolesOf(units []*record.Unit, since, until time.Time) (holes []*Notice, err error) {
 	seen := map[string]bool{}
 	for _, u := range units {
@@ -330,7 +378,7 @@ func (h Coverage) HolesOf(units []*record.Unit, since, until time.Time) (holes [
 			if err != nil {
 				return nil, err
 			}
-			if m.IsHole() && !seen[m.Event.ID] {
+			if (m.IsHole() || m.IsUnwatched()) && !seen[m.Event.ID] {
 				seen[m.Event.ID] = true
 				holes = append(holes, m)
 			}
@@ -347,6 +395,9 @@ func (h Coverage) addSince(m *Notice, synced time.Time) error {
 	from, err := strconv.ParseUint(m.From, 10, 64)
 	if m.Event.Op != event.Gap || m.Event.Source == record.ArchiveSource || err != nil {
 		return nil
+	}
+	if !m.Since.IsZero() {
+		return nil // the event has it
 	}
 	m.Since = synced
 	number := keys.ParseSequence(m.Event.Sequence, m.Event.ResourceVersion, false).Era

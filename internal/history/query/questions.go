@@ -132,8 +132,15 @@ func (h Objects) Existing(o *Object, p Point) (*Version, error) {
 }
 
 // mayHaveExisted returns an error where an object that is not known at a point may have existed in
-// a hole. v is the end of the one before, nil for none.
+// a hole, or since before it became known. v is the end of the one before, nil for none.
 func (h Objects) mayHaveExisted(o *Object, v *Version, p Point) error {
+	d, err := h.LateChange(o, p)
+	if err != nil {
+		return err
+	}
+	if d != nil {
+		return fmt.Errorf("whether %s existed at %s %w: it was %s", o, p, ErrNotKnown, d)
+	}
 	holes, err := Coverage(h).Uncertain(o, v, p)
 	if err != nil || len(holes) == 0 {
 		return err

@@ -23,6 +23,9 @@ type StateQuery struct {
 	// Namespace of the objects; "*" for all and those in none, "" for those in none.
 	Namespace string
 	At        Point
+	// LateUntil is as Coverage.LateUntil returns it: where it is set, versions of the answer have
+	// their LateChange, and Objects.Arrivals has what may have come.
+	LateUntil time.Time
 	// Only is the name of the only object that is wanted, "" for all.
 	Only string
 	// Behind leaves out the objects up to this one of each resource, in the order of the answer;
@@ -148,7 +151,18 @@ func (s *stateWalk) version(walks []*liveWalk, names []byte) (*Version, error) {
 	if best == nil || newest.Deleted {
 		return nil, nil
 	}
-	return best.r.atSequence(at.Unit, at.Namespace, at.Name, newest)
+	var d *LateChange
+	if !s.LateUntil.IsZero() {
+		var err error
+		if d, err = best.r.lateChange(at, newest, true, s.At.At); err != nil {
+			return nil, err
+		}
+	}
+	v, err := best.r.atSequence(at.Unit, at.Namespace, at.Name, newest)
+	if v != nil {
+		v.LateChange = d
+	}
+	return v, err
 }
 
 // UnlistedUnit is a unit of which no list had ended at a point: objects may be missing that lived

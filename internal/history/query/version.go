@@ -26,8 +26,11 @@ type Version struct {
 	Unit  *record.Unit
 	// Time is when the change was made or observed.
 	Time time.Time
-	seq  keys.Sequence
-	form record.Form // where the event has no data, and the stored version has; else ""
+	// LateChange is the change because of which this may have been over at the point of a question;
+	// nil for none.
+	LateChange *LateChange
+	seq        keys.Sequence
+	form       record.Form // where the event has no data, and the stored version has; else ""
 }
 
 // Form returns what is known of the object.
@@ -324,9 +327,13 @@ func (h Timeline) lastBuckets(cluster string, at time.Time, give func(e *keys.En
 type VersionReport struct {
 	Time       time.Time `json:"time"`
 	TimeSource string    `json:"timeSource,omitempty"`
-	Operation  string    `json:"operation"`
-	Version    string    `json:"resourceVersion"`
-	Previous   string    `json:"previous,omitempty"`
+	// NotBefore is set where the change became known late: it was made between that and Time.
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	// Uncertain is the change because of which this may have been over at the time of a question.
+	Uncertain *LateChange `json:"uncertain,omitempty"`
+	Operation string      `json:"operation"`
+	Version   string      `json:"resourceVersion"`
+	Previous  string      `json:"previous,omitempty"`
 	// UID of the object; a timeline has none.
 	UID string `json:"uid,omitempty"`
 	// Manager of this change, with its subresource as "kubelet/status"; "" where it is not known.
@@ -367,7 +374,7 @@ func (v *Version) Report(before *Version) VersionReport {
 func (v *Version) report(changes []diff.Change) VersionReport {
 	e := &v.Event
 	r := VersionReport{
-		Time: v.Time, TimeSource: e.TimeSource, Operation: string(e.Op), Version: e.ResourceVersion,
+		Time: v.Time, TimeSource: e.TimeSource, NotBefore: e.NotBefore, Uncertain: v.LateChange, Operation: string(e.Op), Version: e.ResourceVersion,
 		Previous: e.Previous,
 		UID:      e.UID, Manager: v.Manager(), Initial: e.Initial, Inferred: e.Inferred,
 		Known: v.Form(),

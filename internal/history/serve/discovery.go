@@ -2,6 +2,7 @@ package serve
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -312,9 +313,13 @@ func definitions(
 // warnState names what may be missing in a state.
 func (q *request) warnState(wanted query.StateQuery) error {
 	holes, unlisted, err := q.history.Coverage.UncertainState(wanted)
+	if err != nil {
+		return err
+	}
+	unwatched, err := q.history.Coverage.Unwatched(wanted.Units, wanted.Namespace, wanted.At)
 	var texts []string
-	for _, m := range holes {
-		texts = append(texts, m.Warning())
+	for _, g := range query.GroupNotices(append(holes, unwatched...)) {
+		texts = append(texts, g.Warning())
 	}
 	for i := range unlisted {
 		texts = append(texts, unlisted[i].Warning())
@@ -330,15 +335,20 @@ func (q *request) warnObject(
 ) error {
 	var texts []string
 	for _, u := range units {
-		holes, err := q.history.Coverage.Uncertain(&query.Object{
-			Unit: u, Namespace: namespace,
-			Name: name,
-		}, v, q.point())
+		o := &query.Object{Unit: u, Namespace: namespace, Name: name}
+		holes, err := q.history.Coverage.Uncertain(o, v, q.point())
 		if err != nil {
 			return err
 		}
 		for _, m := range holes {
 			texts = append(texts, m.Warning())
+		}
+		late, err := q.history.Objects.LateChange(o, q.point())
+		if err != nil {
+			return err
+		}
+		if late != nil {
+			texts = append(texts, fmt.Sprintf("uncertain: %s was %s", o, late))
 		}
 	}
 	q.warn(texts)

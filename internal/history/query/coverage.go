@@ -1,0 +1,249 @@
+package query
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/record"
+)
+
+// CoverageQuery says what a coverage is wanted of.
+type CoverageQuery struct {
+	Units []*record.Unit
+	// Namespace of the objects; "*" for all.
+	Namespace string
+	// Since leaves out what had ended by then.
+	Since time.Time
+}
+
+// Interval is versions of a resource that were read without a break, or a gap between two of them.
+type Interval struct {
+	Cluster   string `json:"cluster"`
+	Informer  string `json:"informer"`
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"` // of an informer of one namespace
+	// From and To are resourceVersions: of a complete interval the first and the last that was
+	// reached; of a gap those right before and behind it. "" where that is not known.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	// Since and Until are when From and To were reached.
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+	// Gap says why versions are missing, "" where none are: expired, rewound, dropped, …,
+	// quarantined, retention; unknown where the stream does not say what it is complete up to.
+	Gap string `json:"gap,omitempty"`
+	// Object of a quarantined version, as namespace/name; "" of all others.
+	Object string `json:"object,omitempty"`
+	// Unwatched are the times in which nobody watched: what changed then was read later.
+	Unwatched []UnwatchedTime `json:"unwatched,omitempty"`
+}
+
+// UnwatchedTime is from when to when nobody watched.
+type UnwatchedTime struct {
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"`
+}
+
+// LongestUnwatched returns the longest time in which nobody watched.
+func (i *Interval) LongestUnwatched() (longest time.Duration) {
+	for _, u := range i.Unwatched {
+		longest = max(longest, u.Until.Sub(u.Since))
+	}
+	return longest
+}
+
+// Intervals returns what of each resource was read without a break, and the gaps, each resource in
+// the order of time.
+func (h Coverage) Intervals(q CoverageQuery) (list []Interval, err error) {
+	horizon, err := h.Horizon()
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range q.Units {
+		if u.Resource == "" {
+			continue
+		}
+		scopes, err := h.scopes(u)
+		if err != nil {
+			return nil, err
+		}
+		for _, namespace := range scopes {
+			if namespace != "" && q.Namespace != "*" && namespace != q.Namespace {
+				continue
+			}
+			of, err := h.intervalsOf(u, namespace, horizon)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, of...)
+		}
+	}
+	return slices.DeleteFunc(list, func(i Interval) bool {
+		return !i.Until.IsZero() && i.Until.Before(q.Since)
+	}), nil
+}
+
+// scopes returns the namespaces that an informer reads each by itself, "" for one that reads all.
+func (h Coverage) scopes(u *record.Unit) (namespaces []string, err error) {
+	for m, err := range h.Notices(u, time.Time{}, time.Time{}) {
+		if err != nil {
+			return nil, err
+		}
+		if m.Unit == u && m.Event.AboutInformer() {
+			namespaces = append(namespaces, m.Event.Namespace)
+		}
+	}
+	for m, err := range h.progress(u) {
+		if err != nil {
+			return nil, err
+		}
+		namespaces = append(namespaces, m.Event.Namespace)
+	}
+	slices.Sort(namespaces)
+	if namespaces = slices.Compact(namespaces); len(namespaces) == 0 {
+		namespaces = []string{""} // the stream says nothing about itself
+	}
+	return namespaces, nil
+}
+
+// intervalWalk makes the intervals of one resource in one scope of its notices.
+type intervalWalk struct {
+	list []Interval
+	of   Interval  // what all of them have in common
+	now  *Interval // that grows; nil in a gap, and before the first list
+}
+
+// intervalsOf follows the notices of a scope. They are in the order of time.
+func (h Coverage) intervalsOf(
+	u *record.Unit, namespace string, horizon time.Time,
+) ([]Interval, error) {
+	w := intervalWalk{of: Interval{
+		Cluster: u.Cluster(), Informer: u.Informer, Resource: u.GroupResource(), Namespace: namespace,
+	}}
+	for m, err := range h.Notices(u, time.Time{}, time.Time{}) {
+		if err != nil {
+			return nil, err
+		}
+		isArchive := m.Event.Source == record.ArchiveSource
+		if !isArchive && (m.Unit != u || m.Event.AboutInformer() && m.Event.Namespace != namespace) {
+			continue
+		}
+		w.add(m)
+	}
+	if err := h.end(&w, u, namespace); err != nil {
+		return nil, err
+	}
+	if !horizon.IsZero() {
+		w.forget(horizon)
+	}
+	return w.list, nil
+}
+
+func (w *intervalWalk) add(m *Notice) {
+	switch {
+	case m.Event.Op == event.Synced && m.Event.AboutInformer():
+		w.begin(m.Event.ResourceVersion, m.Time)
+	case m.IsUnwatched():
+		if w.now == nil {
+			w.begin(m.From, m.Since)
+		}
+		w.now.Unwatched = append(w.now.Unwatched, UnwatchedTime{m.Since, m.Time})
+		w.reach(m.Event.ResourceVersion, m.Time)
+	case m.Event.Op == event.Quarantined:
+		gap := w.of
+		gap.Gap, gap.Since, gap.Until = "quarantined", m.Time, m.Time
+		gap.From, gap.To = m.Event.ResourceVersion, m.Event.ResourceVersion
+		if o := m.object(); o != nil {
+			gap.Object = o.Namespace + "/" + o.Name
+		}
+		w.list = append(w.list, gap)
+	case m.IsHole():
+		w.gap(m)
+	}
+}
+
+// begin ends a gap, where there is one, and begins what is complete.
+func (w *intervalWalk) begin(version string, at time.Time) {
+	if n := len(w.list); w.now == nil && n > 0 && w.list[n-1].Gap != "" && w.list[n-1].Until.IsZero() {
+		w.list[n-1].To, w.list[n-1].Until = version, at
+	}
+	if w.now != nil { // a list that follows a list: nothing is missing between
+		w.reach(version, at)
+		return
+	}
+	first := w.of
+	first.From, first.To, first.Since, first.Until = version, version, at, at
+	w.now = &first
+}
+
+func (w *intervalWalk) reach(version string, at time.Time) {
+	if w.now == nil {
+		w.begin(version, at)
+		return
+	}
+	if at.After(w.now.Until) {
+		w.now.To, w.now.Until = cmp.Or(version, w.now.To), at
+	}
+}
+
+// gap ends what is complete. A gap that a list heals lasts until that list; of others it is known
+// which versions they have, and what follows is complete.
+func (w *intervalWalk) gap(m *Notice) {
+	gap := w.of
+	gap.Gap, gap.From = cmp.Or(m.Reason, string(m.Event.Op)), m.From
+	gap.Since, _ = m.span()
+	if w.now != nil {
+		if w.now.To, w.now.Until = cmp.Or(m.From, w.now.To), gap.Since; gap.Since.Before(w.now.Since) {
+			w.now.Until = w.now.Since
+		}
+		w.list = append(w.list, *w.now)
+		w.now = nil
+	}
+	if isHealed := m.isHealed(m.Time.Add(1)) || m.Reason == "forgotten"; isHealed {
+		w.list = append(w.list, gap)
+		return
+	}
+	_, gap.Until = m.span()
+	gap.To = m.To
+	w.list = append(w.list, gap)
+	w.begin(m.To, gap.Until)
+}
+
+// end ends the last interval where the stream says that it is complete up to. What is stored behind
+// that may lack changes that are under way.
+func (h Coverage) end(w *intervalWalk, u *record.Unit, namespace string) error {
+	for m, err := range h.progress(u) {
+		if err != nil {
+			return err
+		}
+		if m.Event.Namespace == namespace && w.now != nil {
+			w.reach(m.Event.ResourceVersion, m.Time)
+		}
+	}
+	if w.now != nil {
+		w.list = append(w.list, *w.now)
+	}
+	if len(w.list) > 0 {
+		return nil
+	}
+	unknown := w.of
+	unknown.Gap = "unknown"
+	w.list = append(w.list, unknown)
+	return nil
+}
+
+// forget makes a gap of what retention has removed.
+func (w *intervalWalk) forget(horizon time.Time) {
+	w.list = slices.DeleteFunc(w.list, func(i Interval) bool {
+		return !i.Until.IsZero() && i.Until.Before(horizon)
+	})
+	if len(w.list) == 0 || !w.list[0].Since.Before(horizon) {
+		return
+	}
+	removed := w.of
+	removed.Gap, removed.Until = "retention", horizon
+	w.list[0].From, w.list[0].Since = "", horizon
+	w.list = slices.Insert(w.list, 0, removed)
+}
