@@ -1,21 +1,30 @@
 package bridge
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// maxOwners bounds a chain: nothing keeps objects from owning each other.
+// maxOwners bounds a chain.
 const maxOwners = 8
 
 // owners returns the chain from an object to its top controller, as far as informers or the
-// ownerCache have the owners. It may be called concurrently.
+// ownerCache have the owners. Nothing keeps objects from owning each other: the chain ends before
+// an object that it has already. One that is longer than maxOwners ends with resource.MoreOwners.
+// It may be called concurrently.
 func (b *Bridge) owners(obj *resource.Object) []resource.Owner {
 	var chain []resource.Owner
-	for owner, ok := controllerOf(&obj.Meta); ok &&
-		len(chain) < maxOwners; owner, ok = b.above(owner, obj.Namespace) {
+	for owner, ok := controllerOf(&obj.Meta); ok; owner, ok = b.above(owner, obj.Namespace) {
+		isKnown := func(o resource.Owner) bool { return o.UID == owner.UID }
+		switch {
+		case owner.UID == obj.UID || slices.ContainsFunc(chain, isKnown):
+			return chain
+		case len(chain) == maxOwners:
+			return append(chain, resource.MoreOwners)
+		}
 		chain = append(chain, owner)
 	}
 	return chain

@@ -132,7 +132,7 @@ var validAttribute = regexp.MustCompile(`^[a-z][a-z0-9]{0,19}$`)
 var reservedNames = strings.Fields(`specversion id source type subject time datacontenttype dataschema data partitionkey sequence sequencetype apiversion kind
 	informer resource namespace name uid resourceversion previous timesource notbefore manager managersubresource manageroperation
 	lastmanager cause initial inferred owners ownerkind ownername traceparent tracestate
-	deadletterreason deadletterattempts deadlettersubject deadlettertopic deadletterurl truncated originalsize originalsha256 oversize dataref informerdata`)
+	deadletterreason deadletterattempts deadlettersubject deadlettertopic deadletterurl truncated originalsize originalsha256 oversize dataref informerdata omittedattributes`)
 
 // CheckAttribute refuses what can't be the name of a custom attribute.
 func CheckAttribute(name string) error {
@@ -151,25 +151,46 @@ func (m *Maker) extensions(c *Change) []Attribute {
 	if len(m.cfg.CustomAttributes) == 0 && len(c.Owners) == 0 {
 		return nil
 	}
-	list := make([]Attribute, 0, len(m.cfg.CustomAttributes)+3)
+	list := make([]Attribute, 0, len(m.cfg.CustomAttributes)+4)
+	var omitted []string
+	room := maxCustomAttributes
 	for _, l := range m.cfg.CustomAttributes {
-		if value := scalar(l.Path.Find(c.Object.Raw)); value != "" {
+		value := scalar(l.Path.Find(c.Object.Raw))
+		if len(value) > room {
+			omitted = append(omitted, l.Name)
+			continue
+		}
+		if room -= len(value); value != "" {
 			list = append(list, Attribute{l.Name, value})
 		}
 	}
+	if len(omitted) > 0 {
+		list = append(list, Attribute{attrOmitted, strings.Join(omitted, ",")})
+	}
 	if n := len(c.Owners); n > 0 {
-		top := c.Owners[n-1]
-		list = append(list, Attribute{"owners", ownerChain(c.Owners)}, Attribute{"ownerkind", top.Kind},
-			Attribute{"ownername", top.Name})
+		list = append(list, Attribute{"owners", ownerChain(c.Owners)})
+		if top := c.Owners[n-1]; top != resource.MoreOwners {
+			list = append(list, Attribute{"ownerkind", top.Kind}, Attribute{"ownername", top.Name})
+		}
 	}
 	return list
 }
+
+// maxCustomAttributes bounds what all custom attributes of an event have together, in bytes: a
+// broker takes 64 KiB of headers, and an annotation may have 256. What does not fit is left out, and
+// named in the attribute attrOmitted.
+const (
+	maxCustomAttributes = 16 << 10
+	attrOmitted         = "omittedattributes"
+)
 
 // ownerChain is "ReplicaSet/web-5d4,Deployment/web".
 func ownerChain(owners []resource.Owner) string {
 	names := make([]string, len(owners))
 	for i, o := range owners {
-		names[i] = o.Kind + "/" + o.Name
+		if names[i] = o.Kind + "/" + o.Name; o == resource.MoreOwners {
+			names[i] = o.Name
+		}
 	}
 	return strings.Join(names, ",")
 }

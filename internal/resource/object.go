@@ -53,6 +53,9 @@ type Owner struct {
 	Controller bool
 }
 
+// MoreOwners is the last of a chain of owners that is cut.
+var MoreOwners = Owner{Name: "…"}
+
 // Identity is which object it is, in which version, and nothing else. It shares no memory with the
 // object.
 func (o *Object) Identity() *Object {
