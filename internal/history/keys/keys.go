@@ -68,14 +68,11 @@ func AppendName(dst []byte, name string) []byte {
 
 // CutName takes the namespace or the name at the beginning of a part of a key.
 func CutName(part []byte) (name string, rest []byte, ok bool) {
-	i := bytes.IndexByte(part, Separator)
-	if i < 0 {
-		return "", nil, false
-	}
-	if name = string(part[:i]); strings.IndexByte(name, escape) >= 0 {
+	before, rest, ok := bytes.Cut(part, []byte{Separator})
+	if name = string(before); strings.IndexByte(name, escape) >= 0 {
 		name = unescape.Replace(name)
 	}
-	return name, part[i+1:], true
+	return name, rest, ok
 }
 
 var unescape = strings.NewReplacer(
