@@ -177,8 +177,8 @@ func (m *Maker) extensions(c *Change) []Attribute {
 }
 
 // maxCustomAttributes bounds what all custom attributes of an event have together, in bytes: a
-// broker takes 64 KiB of headers, and an annotation may have 256. What does not fit is left out, and
-// named in the attribute attrOmitted.
+// broker takes 64 KiB of headers, and an annotation may have 256. What does not fit is left out,
+// and named in the attribute attrOmitted.
 const (
 	maxCustomAttributes = 16 << 10
 	attrOmitted         = "omittedattributes"

@@ -300,7 +300,7 @@ func (a *archiver) fill(
 func removalNotice(from string, r source.Removal, since, until time.Time) *event.Event {
 	data, err := json.Marshal(query.Removal{
 		Reason: query.ReasonRemoved, Lane: r.Lane, From: strconv.FormatUint(r.From, 10),
-		To: strconv.FormatUint(r.To-1, 10), Since: since, Until: until,
+		To: strconv.FormatUint(r.To-1, 10), Since: since, Until: until, Singly: r.Singly,
 	})
 	if err != nil {
 		panic(err) // it has texts and times

@@ -69,6 +69,7 @@ type verification struct {
 	reader   source.Reader
 	checker  *verify.Checker
 	messages int
+	removed  int // of the reader's, that the checker has
 }
 
 // progressEvery is how many messages are read between two calls of Progress.
@@ -87,6 +88,11 @@ func (v *verification) read(ctx context.Context) error {
 		}
 		if v.messages++; v.Progress != nil && v.messages%progressEvery == 0 {
 			v.Progress(v.messages, v.reader.Progress())
+		}
+	}
+	for list := v.reader.Removed(); v.removed < len(list); v.removed++ {
+		if r := list[v.removed]; r.Singly {
+			v.checker.Removed(verify.Position{Lane: r.Lane, Offset: r.From}, r.To-r.From)
 		}
 	}
 	return nil

@@ -56,6 +56,15 @@ func New(cfg Config) *Checker {
 	}
 }
 
+// Removed reports that somebody has removed messages, from a position on. Objects of which all
+// events were among them are not known.
+func (c *Checker) Removed(at Position, messages uint64) {
+	c.faults.add(Fault{
+		Kind: Removed, At: at,
+		What: fmt.Sprintf("%d messages were removed from here on, by no limit of the stream", messages),
+	})
+}
+
 // Other counts a message that is no event of the bridge, by a name for what it is.
 func (c *Checker) Other(name string) {
 	c.messages++
@@ -265,6 +274,7 @@ type Kind string
 
 // The kinds of faults.
 const (
+	Removed       Kind = "removed"       // somebody has removed messages from the stream
 	Break         Kind = "break"         // a version is missing, as previous says
 	Disorder      Kind = "disorder"      // an event comes behind a newer one of its object
 	Changed       Kind = "changed"       // the same id came with other data
@@ -280,7 +290,7 @@ const (
 
 // Kinds are all of them, in the order in which they are reported.
 var Kinds = []Kind{
-	Break, NoAdd, NoDelete, Disorder, Changed, Contradiction, Scattered, Stale,
+	Removed, Break, NoAdd, NoDelete, Disorder, Changed, Contradiction, Scattered, Stale,
 	Absent, Extra,
 }
 

@@ -30,6 +30,8 @@ type Notice struct {
 	// be missing, where that is known.
 	From, To     string
 	Since, Until time.Time
+	// Singly is as that of a Removal.
+	Singly bool
 }
 
 // Type and reason of the notice for what a stream had removed before an archiver read it.
@@ -48,6 +50,8 @@ type Removal struct {
 	// Since and Until are when the messages before and behind were stored.
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
+	// Singly: no limit of the stream has removed them.
+	Singly bool `json:"singly,omitempty"`
 }
 
 // Notices returns the notices about a unit from one time to another, and about the archive itself,
@@ -118,6 +122,7 @@ func ReadNotice(u *record.Unit, document []byte) (*Notice, error) {
 	if json.Unmarshal(e.InformerData(), &data) == nil { // another payload has no reason
 		m.Reason, m.From, m.To, m.Since, m.Until = data.Reason, data.From, data.To, data.Since,
 			data.Until
+		m.Singly = data.Singly
 	}
 	return m, nil
 }
@@ -164,8 +169,11 @@ func (m *Notice) What() string {
 	case m.Event.Op != event.Gap:
 		return "an event of type " + m.Event.Type + " that names no version"
 	case m.Reason == ReasonRemoved:
-		return fmt.Sprintf("messages %s to %s, which the stream had removed before they were read",
-			m.From, m.To)
+		by := "which the stream had removed before they were read"
+		if m.Singly {
+			by = "which somebody had removed from the stream"
+		}
+		return fmt.Sprintf("messages %s to %s, %s", m.From, m.To, by)
 	case m.Reason == "dropped":
 		return fmt.Sprintf("dropped events, versions %s to %s", cmp.Or(m.From, "the first"), m.To)
 	}

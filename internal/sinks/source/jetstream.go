@@ -159,12 +159,14 @@ func (r *streamReader) extents(ctx context.Context) (list []extent, err error) {
 		if !at.Created.IsZero() && !at.Created.Equal(info.Created) {
 			return nil, fmt.Errorf("stream %s: %w", name, ErrOther)
 		}
+		r.sparse[name] = removesSingly(&info.Config)
+		isKept := !r.sparse[name] && !hasLimits(&info.Config)
 		if at.Next == 0 {
 			r.whole = r.whole && info.State.FirstSeq <= 1
-		} else if info.State.FirstSeq > at.Next {
-			r.removed = append(r.removed, Removal{name, at.Next, info.State.FirstSeq})
 		}
-		r.sparse[name] = removesSingly(&info.Config)
+		if begins := max(at.Next, 1); info.State.FirstSeq > begins && (at.Next > 0 || isKept) {
+			r.removed = append(r.removed, Removal{name, begins, info.State.FirstSeq, isKept})
+		}
 		x := extent{name, info.Created, max(at.Next, info.State.FirstSeq, 1), info.State.LastSeq}
 		r.position[name] = Lane{x.first, info.Created}
 		if info.State.Msgs > 0 && x.first <= x.last {
@@ -179,6 +181,11 @@ func (r *streamReader) extents(ctx context.Context) (list []extent, err error) {
 func removesSingly(c *jetstream.StreamConfig) bool {
 	return c.MaxMsgsPerSubject > 0 || c.AllowMsgTTL || c.AllowRollup ||
 		c.Retention != jetstream.LimitsPolicy
+}
+
+// hasLimits reports whether a stream removes its oldest messages.
+func hasLimits(c *jetstream.StreamConfig) bool {
+	return c.MaxAge > 0 || c.MaxMsgs > 0 || c.MaxBytes > 0
 }
 
 // stream reads one stream. It reports whether to continue.
@@ -207,6 +214,9 @@ func (r *streamReader) stream(
 		return failed(err)
 	}
 	if consumer.CachedInfo().NumPending == 0 { // what is left of the stream ends before here
+		if r.subject == "" {
+			r.jumped(ctx, x.name, x.first, x.last+1)
+		}
 		return true
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(2000))
@@ -227,7 +237,10 @@ func (r *streamReader) stream(
 		}
 		at := meta.Sequence.Stream
 		if at > x.last {
-			return true // the last ones were deleted meanwhile
+			if r.subject == "" {
+				r.jumped(ctx, x.name, r.position[x.name].Next, x.last+1)
+			}
+			return true
 		}
 		if expected := r.position[x.name].Next; at > expected && r.subject == "" {
 			r.jumped(ctx, x.name, expected, at)
@@ -239,14 +252,17 @@ func (r *streamReader) stream(
 			return false
 		}
 		if at == x.last || meta.NumPending == 0 {
+			if at < x.last && r.subject == "" {
+				r.jumped(ctx, x.name, at+1, x.last+1)
+			}
 			return true
 		}
 	}
 }
 
-// jumped notes a stretch that the stream has removed by its limits while it was read. Single
-// messages that somebody has deleted are no such: the stream begins before them. It asks at each
-// jump; once a second at most of a stream in which single messages are removed all the time.
+// jumped notes a stretch that the stream does not have. Where the stream begins before it, its
+// limits have not removed it, but somebody has; unless the stream is one in which single messages
+// are removed all the time. Of such a stream it asks once a second at most.
 func (r *streamReader) jumped(ctx context.Context, name string, expected, at uint64) {
 	if r.sparse[name] && time.Since(r.asked) < time.Second {
 		return
@@ -255,8 +271,12 @@ func (r *streamReader) jumped(ctx context.Context, name string, expected, at uin
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	stream, err := r.js.Stream(ctx, name)
-	if err == nil && stream.CachedInfo().State.FirstSeq > expected {
-		r.removed = append(r.removed, Removal{name, expected, at})
+	if err != nil {
+		return
+	}
+	isByLimits := stream.CachedInfo().State.FirstSeq > expected
+	if isByLimits || !r.sparse[name] {
+		r.removed = append(r.removed, Removal{name, expected, at, !isByLimits})
 	}
 }
 

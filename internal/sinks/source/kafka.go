@@ -134,7 +134,7 @@ func (r *topicReader) parts(ctx context.Context) (list []part, err error) {
 				return nil, fmt.Errorf("partition %s ends at %d: %w", p.lane, p.end, ErrOther)
 			} else {
 				if p.first > int64(at.Next) {
-					r.removed = append(r.removed, Removal{p.lane, at.Next, uint64(p.first)})
+					r.removed = append(r.removed, Removal{p.lane, at.Next, uint64(p.first), false})
 				}
 				p.first = max(p.first, int64(at.Next))
 			}
@@ -174,7 +174,7 @@ func (r *topicReader) read(ctx context.Context, p *part, yield func(*Message, er
 					errors.Join(kafkago.OffsetOutOfRange, err)))
 				return false
 			}
-			r.removed = append(r.removed, Removal{p.lane, uint64(next), uint64(first)})
+			r.removed = append(r.removed, Removal{p.lane, uint64(next), uint64(first), false})
 			r.whole, behind = false, first
 		case err != nil:
 			yield(nil, fmt.Errorf("partition %s, at offset %d of %d: %w", p.lane, next, p.end, err))

@@ -59,6 +59,8 @@ type Removal struct {
 	Lane string `json:"lane"`
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`
+	// Singly: no limit of the source has removed them. Somebody has.
+	Singly bool `json:"singly,omitempty"`
 }
 
 // Reader reads one source.
@@ -70,8 +72,8 @@ type Reader interface {
 	Position() Position
 	// Progress of the current or last iteration.
 	Progress() Progress
-	// Removed are the messages behind a position that the source has removed before they could be
-	// read, since the Reader was opened.
+	// Removed are the messages behind a position, or between two messages, that were removed before
+	// they could be read, since the Reader was opened.
 	Removed() []Removal
 	// Whole reports whether the source still has everything from its first message on. It is known
 	// once Messages has begun.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -467,5 +468,66 @@ func TestRemovedMeanwhile(t *testing.T) {
 	}
 	if len(r.Removed()) < 2 || int(missing)+read != messages {
 		t.Errorf("%d messages read, %d missing in %d stretches, want %d", read, missing, len(r.Removed()), messages)
+	}
+}
+
+// What somebody has removed from a stream is noted: any message, also the first and the last, and
+// all of an object. What a limit has removed is not taken for that.
+func TestRemovedSingly(t *testing.T) {
+	s := natsServer(t)
+	js := jetStream(t, s)
+	const messages = 10
+	streams := 0
+	for name, test := range map[string]struct {
+		limits  jetstream.StreamConfig
+		remove  func(jetstream.Stream) error
+		want    []source.Removal
+		isWhole bool
+	}{
+		"nothing":   {want: nil, isWhole: true, remove: func(jetstream.Stream) error { return nil }},
+		"one":       {want: []source.Removal{{From: 5, To: 6, Singly: true}}, isWhole: true, remove: func(s jetstream.Stream) error { return s.DeleteMsg(t.Context(), 5) }},
+		"the first": {want: []source.Removal{{From: 1, To: 2, Singly: true}}, remove: func(s jetstream.Stream) error { return s.DeleteMsg(t.Context(), 1) }},
+		"the last":  {want: []source.Removal{{From: 10, To: 11, Singly: true}}, isWhole: true, remove: func(s jetstream.Stream) error { return s.DeleteMsg(t.Context(), 10) }},
+		"an object": {
+			want:    []source.Removal{{From: 1, To: 2, Singly: true}, {From: 4, To: 5, Singly: true}, {From: 7, To: 8, Singly: true}, {From: 10, To: 11, Singly: true}},
+			remove:  func(s jetstream.Stream) error { return s.Purge(t.Context(), jetstream.WithPurgeSubject(s.CachedInfo().Config.Name+".0")) },
+			isWhole: false,
+		},
+		"everything": {want: []source.Removal{{From: 1, To: 11, Singly: true}}, remove: func(s jetstream.Stream) error { return s.Purge(t.Context()) }},
+		"the first, with a limit": {
+			limits: jetstream.StreamConfig{MaxAge: time.Hour}, remove: func(s jetstream.Stream) error { return s.DeleteMsg(t.Context(), 1) },
+		},
+		"one, with a limit": {
+			limits: jetstream.StreamConfig{MaxAge: time.Hour}, remove: func(s jetstream.Stream) error { return s.DeleteMsg(t.Context(), 5) },
+			want: []source.Removal{{From: 5, To: 6, Singly: true}}, isWhole: true,
+		},
+		"by the stream itself": {
+			limits: jetstream.StreamConfig{MaxMsgsPerSubject: 2}, remove: func(jetstream.Stream) error { return nil },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := test.limits
+			cfg.Name = fmt.Sprint("K8S", streams)
+			streams++
+			cfg.Subjects = []string{cfg.Name + ".>"}
+			stream, err := js.CreateStream(t.Context(), cfg)
+			testkit.OK(t, err)
+			for i := range messages {
+				_, err := js.Publish(t.Context(), fmt.Sprint(cfg.Name, ".", i%3), []byte("{}"))
+				testkit.OK(t, err)
+			}
+			for i := range test.want {
+				test.want[i].Lane = cfg.Name
+			}
+			testkit.OK(t, test.remove(stream))
+			r := open(t, source.Config{From: s.ClientURL() + "/" + cfg.Name, Patience: 5 * time.Second})
+			defer r.Close()
+			for _, err := range r.Messages(t.Context()) {
+				testkit.OK(t, err)
+			}
+			if !slices.Equal(r.Removed(), test.want) || r.Whole() != test.isWhole {
+				t.Errorf("removed %+v, want %+v; whole: %t", r.Removed(), test.want, r.Whole())
+			}
+		})
 	}
 }

@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	natsclient "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// Somebody removes all events of one object from a stream: verify says so, and an archive that is
+// made afterwards has a mark.
+func TestRemovedObject(t *testing.T) {
+	t.Parallel()
+	url := jetStream(t)
+	events := testkit.Events(t, 11, 20, 5)
+	storeEvents(t, url, events)
+	ask := func(args ...string) (code int, out string) {
+		t.Helper()
+		var stdout, stderr testkit.Buffer
+		code = run(t.Context(), args, nil, &stdout, &stderr)
+		return code, stdout.String() + stderr.String()
+	}
+	code, out := ask("verify", "--from", url+"/K8S")
+	if code != ExitClean || !strings.Contains(out, "nothing is wrong") {
+		t.Fatalf("%d, %s", code, out)
+	}
+	conn, err := natsclient.Connect(url)
+	testkit.OK(t, err)
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	testkit.OK(t, err)
+	stream, err := js.Stream(t.Context(), "K8S")
+	testkit.OK(t, err)
+	removed := 0
+	for i := range events {
+		if events[i].Name == events[3].Name && events[i].Namespace == events[3].Namespace && events[i].Resource == events[3].Resource {
+			testkit.OK(t, stream.DeleteMsg(t.Context(), uint64(i+1)))
+			removed++
+		}
+	}
+	code, out = ask("verify", "--from", url+"/K8S")
+	if code != ExitFailed || !strings.Contains(out, " removed") || !strings.Contains(out, "by no limit of the stream") {
+		t.Errorf("of %d messages: %d, %s", removed, code, out)
+	}
+	dir := t.TempDir()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"archive", "--from", url + "/K8S", "--dir", dir, "--once"}, "removed stretch"},
+		{[]string{"timeline", "-A", "--since", "2000-01-01T00:00:00Z", "--dir", dir}, "which somebody had removed from the stream"},
+	} {
+		if code, out := ask(c.args...); code != ExitClean || !strings.Contains(out, c.want) {
+			t.Errorf("%v: %d, %s", c.args, code, out)
+		}
+	}
+}
