@@ -220,6 +220,8 @@ func summary(r *verify.Report) string {
 	switch {
 	case len(wrong) > 0:
 		return "wrong: " + strings.Join(wrong, ", ")
+	case !r.ReadToEnd && r.Messages == 0:
+		return "nothing was read"
 	case !r.ReadToEnd:
 		return "nothing is wrong in what was read, but the stream was not read to its end"
 	case r.Events == 0:

@@ -47,6 +47,15 @@ func NewLog(c Connection, patience time.Duration) (*Log, error) {
 	return &Log{newCluster(c, newMetrics(nil)), patience}, nil
 }
 
+// Reach asks a broker for anything, once: what is wrong at the start is no matter of patience.
+func (l *Log) Reach(ctx context.Context) error {
+	const patience = 5 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, min(l.patience, patience))
+	defer cancel()
+	_, err := l.cluster.askAny(ctx, &metadata.Request{TopicNames: []string{}})
+	return explainReading(err)
+}
+
 // Close ends the connections.
 func (l *Log) Close() { l.cluster.close() }
 

@@ -42,6 +42,10 @@ func openKafka(ctx context.Context, cfg Config, hosts, name string) (Reader, err
 		return nil, err
 	}
 	r := &topicReader{log: log, lanes: cfg.Lanes, position: clone(cfg.After), whole: true}
+	if err := log.Reach(ctx); err != nil {
+		r.Close()
+		return nil, err
+	}
 	if r.topics, err = r.matching(ctx, name); err != nil {
 		r.Close()
 		return nil, err

@@ -489,8 +489,10 @@ func TestRemovedSingly(t *testing.T) {
 		"the first": {want: []source.Removal{{From: 1, To: 2, Singly: true}}, remove: func(s jetstream.Stream) error { return s.DeleteMsg(t.Context(), 1) }},
 		"the last":  {want: []source.Removal{{From: 10, To: 11, Singly: true}}, isWhole: true, remove: func(s jetstream.Stream) error { return s.DeleteMsg(t.Context(), 10) }},
 		"an object": {
-			want:    []source.Removal{{From: 1, To: 2, Singly: true}, {From: 4, To: 5, Singly: true}, {From: 7, To: 8, Singly: true}, {From: 10, To: 11, Singly: true}},
-			remove:  func(s jetstream.Stream) error { return s.Purge(t.Context(), jetstream.WithPurgeSubject(s.CachedInfo().Config.Name+".0")) },
+			want: []source.Removal{{From: 1, To: 2, Singly: true}, {From: 4, To: 5, Singly: true}, {From: 7, To: 8, Singly: true}, {From: 10, To: 11, Singly: true}},
+			remove: func(s jetstream.Stream) error {
+				return s.Purge(t.Context(), jetstream.WithPurgeSubject(s.CachedInfo().Config.Name+".0"))
+			},
 			isWhole: false,
 		},
 		"everything": {want: []source.Removal{{From: 1, To: 11, Singly: true}}, remove: func(s jetstream.Stream) error { return s.Purge(t.Context()) }},
