@@ -20,6 +20,7 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks/stdout"
@@ -78,6 +79,8 @@ type runner struct {
 	file  bool // the configuration is from a file
 	// progress is shown on the terminal; nil for none.
 	progress *progress
+	// endsForbidden ends the run where nothing may be read.
+	endsForbidden bool
 }
 
 func (r *runner) run(c *config.Config) error {
@@ -90,7 +93,16 @@ func (r *runner) run(c *config.Config) error {
 	}
 	options.Log, options.Level = NewLeveledLogger(c.Log, stderr)
 	sampleMemory(c.Admin.Pprof && c.Admin.Address != "")
-	ctx, stop := UntilSignal(r.cmd.Context(), options.Log, os.Exit)
+	parent, forbid := context.WithCancelCause(r.cmd.Context())
+	defer forbid(nil)
+	ctx, stop := UntilSignal(parent, options.Log, os.Exit)
+	if r.endsForbidden {
+		options.Progress = func(ctx context.Context, status func() app.ProcessStatus) {
+			if err := untilForbidden(ctx, status); err != nil {
+				forbid(err)
+			}
+		}
+	}
 	var bounding sync.WaitGroup
 	defer bounding.Wait()
 	defer stop()
@@ -108,7 +120,50 @@ func (r *runner) run(c *config.Config) error {
 		options.Log.Error("bridge failed", "err", err)
 		os.Exit(ExitFailed)
 	}
-	return ended(app.Run(ctx, options))
+	err := app.Run(ctx, options)
+	if why, ok := errors.AsType[*forbiddenError](context.Cause(parent)); ok {
+		return Refused(errors.Join(why, err))
+	}
+	return ended(err)
+}
+
+// forbiddenError is why nothing could be read.
+type forbiddenError struct{ reason string }
+
+func (e *forbiddenError) Error() string { return e.reason }
+
+// untilForbidden waits until the API server has refused every resource for some tries. It returns
+// nil when ctx ends.
+func untilForbidden(ctx context.Context, status func() app.ProcessStatus) error {
+	const tries = 6
+	for refused := 0; refused < tries; {
+		if ratelimit.Sleep(ctx, progressInterval) != nil {
+			return nil
+		}
+		s := status()
+		reason, all := "", s.Status != nil && len(s.Status.Informers) > 0
+		for i := range informersOf(&s) {
+			u := &s.Informers[i]
+			isForbidden := !u.Synced && strings.Contains(strings.ToLower(u.LastError), "forbidden")
+			if all = all && isForbidden; isForbidden {
+				reason = u.LastError
+			}
+		}
+		if refused++; !all {
+			refused = 0
+		}
+		if refused == tries {
+			return &forbiddenError{reason}
+		}
+	}
+	return nil
+}
+
+func informersOf(s *app.ProcessStatus) []informer.Status {
+	if s.Status == nil {
+		return nil
+	}
+	return s.Status.Informers
 }
 
 // ended returns the end of a bridge that was run, with the code that it means.
@@ -315,7 +370,8 @@ elsewhere structured CloudEvents, a line each.
 With --config it watches what the configuration selects. Secrets are redacted as the configuration
 says.
 
-Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when it could not start.`,
+Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when it could not start,
+or the API server refuses to show any of the resources.`,
 		Example: `  bridge watch                                     every resource
   bridge watch pods -n shop -l app=web
   bridge watch deployments.apps,services --watch-only
@@ -351,7 +407,10 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 		if err != nil {
 			return err
 		}
-		r := &runner{cmd: cmd, build: build, input: app.NewConfigInput(s.File, load), file: s.File != ""}
+		r := &runner{
+			cmd: cmd, build: build, input: app.NewConfigInput(s.File, load), file: s.File != "",
+			endsForbidden: true,
+		}
 		return r.run(c)
 	}
 	return cmd

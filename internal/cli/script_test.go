@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -137,6 +138,11 @@ func newCluster(t testing.TB) string {
 		mux.Handle("GET /api/v1/"+prefix, server)
 		mux.Handle("GET /api/v1/namespaces/{namespace}/"+prefix, server)
 	}
+	mux.HandleFunc("GET /api/v1/namespaces/closed/pods", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"pods is forbidden: User \"u\" cannot list resource \"pods\""}`)
+	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		server.CloseClientConnections()

@@ -39,7 +39,8 @@ word:
   scattered      the events of one object are in several Kafka partitions
 
 With --against-cluster it compares the final state with the API server: 'stale' (the cluster has a
-newer version), 'absent' (the stream lacks an object), 'extra' (the cluster lacks it).
+newer version), 'absent' (the stream lacks an object), 'extra' (the cluster lacks it), 'ahead' (the
+stream has a version that the cluster has not reached).
 
 Repeats (the same id with the same data), gaps that the stream reports, and dead letters are listed
 and are no faults. Where the configuration leaves versions out (filter, operations, latest and

@@ -303,6 +303,8 @@ func (r *Reflector) conclude(ctx context.Context, started time.Time, o *stepResu
 	if o.err != nil && !o.paused {
 		r.metrics.errors.With(reasonOf(o.err)).Inc()
 		r.pause(ctx, r.delay(pause), o.err)
+	} else if pause.backoff {
+		r.pause(ctx, r.delay(pause), errRewindsAgain)
 	}
 	return nil
 }

@@ -277,6 +277,8 @@ var (
 	errContentType  = errors.New("the answer is not JSON")
 	errNoInitialEnd = errors.New("the WatchList ended without the bookmark that ends the initial " +
 		"events")
+	errRewindsAgain = errors.New("the version of the API server's lists is lower than that of its " +
+		"objects, again and again: everything is listed each time")
 	errSwallowed = errors.New("the bookmark that ends the initial events of a WatchList is " +
 		"missing")
 	errBroke        = errors.New("the watch broke") // any brokenError

@@ -47,6 +47,9 @@ type state struct {
 	watchListOff bool
 	listing      listFailures
 	empty        emptyWatches
+	// rewinds are those in a row, without a probe that found the position in order: some aggregated
+	// servers give lists a lower version than their objects have.
+	rewinds int
 }
 
 // listFailures is what failures of the current list have shown.
@@ -108,7 +111,14 @@ func (s state) after(o stepResult) (state, wait) {
 		s.failed = true
 		return s.recover(o)
 	case s.step == toProbe:
-		s = s.locate(o)
+		lists := s.relists
+		switch s = s.locate(o); {
+		case s.step == toWatch:
+			s.rewinds = 0
+		case s.relists > lists && s.relist.Rewound() && !o.diverged:
+			s.rewinds++
+			return s, wait{backoff: s.rewinds > 1}
+		}
 	case o.watched && s.unidentified:
 		s.suspect, s.step = resource.ReasonUnreadable, toProbe
 	case o.early: // the next server may have another history

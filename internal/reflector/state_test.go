@@ -87,7 +87,19 @@ func TestNext(t *testing.T) {
 		{
 			"a probe finds an older server", probing,
 			stepResult{server: "6"},
-			probing.list(rewound),
+			probing.list(rewound).with(func(s *state) { s.rewinds = 1 }),
+			wait{},
+		},
+		{
+			"the next probe finds it again", probing.with(func(s *state) { s.rewinds = 1 }),
+			stepResult{server: "6"},
+			probing.list(rewound).with(func(s *state) { s.rewinds = 2 }),
+			backoff,
+		},
+		{
+			"a probe behind that finds nothing", probing.with(func(s *state) { s.rewinds = 2 }),
+			stepResult{server: "7"},
+			watching,
 			wait{},
 		},
 		{

@@ -113,10 +113,13 @@ func (b *book) timeOf(m moment) (at time.Time) {
 	return at
 }
 
-// around is what an object may have been at a time. Times of the API server are whole seconds; and
-// the witness and the bridge learn of a change at times of their own.
-func (h *historyRun) around(object askedObject, at time.Time) (may []life) {
-	const slack = 2 * time.Second
+// slack is how far times may be apart: those of the API server are whole seconds, and the witness and
+// the bridge learn of a change at times of their own.
+const slack = 2 * time.Second
+
+// around is what an object may have been at a time, or what an answer may take it for, where it says
+// that it is uncertain: what changed while no bridge ran became known later.
+func (h *historyRun) around(object askedObject, at time.Time, isUncertain bool) (may []life) {
 	lives := append([]life{{}}, h.book.lives[object]...)
 	for i, l := range lives {
 		if i > 0 && at.Before(l.at.Add(-slack)) {
@@ -127,7 +130,7 @@ func (h *historyRun) around(object askedObject, at time.Time) (may []life) {
 		}
 		ends := lives[i+1].at
 		for _, s := range h.late {
-			if !ends.Before(s.from.at.Add(-slack)) && ends.Before(s.to.at) {
+			if isUncertain && !ends.Before(s.from.at.Add(-slack)) && ends.Before(s.to.at) {
 				ends = s.to.at
 			}
 		}
@@ -154,10 +157,10 @@ func (h *historyRun) isHidden(m moment) bool {
 type findings struct {
 	mu sync.Mutex
 	// equal are those that were right, one of them where there was only one possibility; named
-	// those that said what may be missing, unknown that nothing is known, refused of before the
-	// horizon.
-	equal, one, named, unknown, refused int
-	problems                            []string
+	// those that said what may be missing, uncertain those that were marked so, and bound the
+	// change; unknown that nothing is known, refused of before the horizon.
+	equal, one, named, uncertain, unknown, refused int
+	problems                                       []string
 }
 
 func (v *findings) count(n *int) {
@@ -204,6 +207,9 @@ func (h *historyRun) judge(b *harness.Bridge) {
 		g.Go(func() error { h.judgeState(b, &states, taken); return nil })
 	}
 	must(h.t, g.Wait())
+	if kept.Horizon.IsZero() {
+		h.judgeCoverage(b)
+	}
 	removed := max(kept.Horizon.Sub(h.first.at), 0)
 	h.t.Logf("%d changes of %d objects and %d lists in %v, of which retention has removed the first %v; %d kills; asked for %v", changes, len(objects),
 		len(h.lists), h.last.at.Sub(h.first.at).Round(time.Second), removed.Round(time.Second), *historyKills+1, time.Since(began).Round(time.Second))
@@ -211,8 +217,8 @@ func (h *historyRun) judge(b *harness.Bridge) {
 		name string
 		*findings
 	}{{"objects at versions", &byVersion}, {"objects at times", &byTime}, {"states", &states}} {
-		h.t.Logf("%s: %d right (%d of them with one possibility), %d named a gap, %d were unknown, %d of before the horizon were refused; wrong %d",
-			part.name, part.equal, part.one, part.named, part.unknown, part.refused, len(part.problems))
+		h.t.Logf("%s: %d right (%d of them with one possibility), %d uncertain, %d named a gap, %d were unknown, %d of before the horizon were refused; wrong %d",
+			part.name, part.equal, part.one, part.uncertain, part.named, part.unknown, part.refused, len(part.problems))
 		for _, problem := range part.problems[:min(len(part.problems), 10)] {
 			h.t.Errorf("%s: %s", part.name, problem)
 		}
@@ -220,6 +226,96 @@ func (h *historyRun) judge(b *harness.Bridge) {
 			h.t.Errorf("%s: nothing was compared", part.name)
 		}
 	}
+}
+
+// judgeCoverage compares what the history has, and what it says was watched, with what the witness
+// saw: each version that the history lacks lies in a gap, and no gap has a version that a watch
+// brought. Versions that a restore has used twice are left out.
+func (h *historyRun) judgeCoverage(b *harness.Bridge) {
+	h.t.Helper()
+	var coverage struct {
+		Intervals []struct{ Resource, From, To, Gap string }
+	}
+	code, body := h.ask(b, "coverage", nil)
+	if err := json.Unmarshal(body, &coverage); err != nil || code != http.StatusOK || len(coverage.Intervals) < len(askedKinds) {
+		h.t.Errorf("coverage: %d %s", code, body)
+		return
+	}
+	inGap := func(resource string, version uint64) bool {
+		for _, i := range coverage.Intervals {
+			if i.Gap != "" && i.Resource == resource && version > versionNumber(i.From) && version <= versionNumber(i.To) {
+				return true
+			}
+		}
+		return false
+	}
+	isAsked := func(version uint64) bool {
+		isTwice := version > h.backedUp && version <= max(h.twice, h.restoredAt.version)
+		return version > h.first.version && version <= h.last.version && !isTwice
+	}
+	stored, missing, wrong := 0, 0, 0
+	for object, lives := range h.book.lives {
+		if !slices.Contains(h.namespaces, object.namespace) {
+			continue
+		}
+		has := h.versionsOf(b, object)
+		for version, isInferred := range has {
+			if stored++; isAsked(version) && !isInferred && inGap(object.resource, version) && !h.isUncommitted(lives, version) {
+				wrong++
+				h.t.Errorf("%v: version %d is in a gap, and a watch brought it", object, version)
+			}
+		}
+		for _, l := range lives {
+			if _, found := has[l.version]; found || l.version == 0 || !isAsked(l.version) {
+				continue
+			}
+			if missing++; !inGap(object.resource, l.version) {
+				wrong++
+				h.t.Errorf("%v: version %d is missing, and in no gap", object, l.version)
+			}
+		}
+		if wrong > 10 {
+			h.t.Errorf("coverage: %s", body)
+			return
+		}
+	}
+	h.t.Logf("coverage: %d versions are there, %d are missing, each of them in a gap", stored, missing)
+}
+
+// isUncommitted reports whether a version was made right before a bridge was killed.
+func (h *historyRun) isUncommitted(lives []life, version uint64) bool {
+	return slices.ContainsFunc(lives, func(l life) bool {
+		return l.version == version && slices.ContainsFunc(h.killedAt, func(at time.Time) bool {
+			return at.Sub(l.at).Abs() < slack
+		})
+	})
+}
+
+// versionsOf are the versions that the history has of an object, and whether a list has brought
+// them.
+func (h *historyRun) versionsOf(b *harness.Bridge, object askedObject) map[uint64]bool {
+	h.t.Helper()
+	code, body := h.ask(b, "versions", url.Values{
+		"object": {object.resource + "/" + object.name}, "namespace": {object.namespace}, "limit": {"5000"},
+	})
+	var got struct {
+		Versions []struct {
+			ResourceVersion   string
+			Initial, Inferred bool
+		}
+		Earlier int
+	}
+	if code == http.StatusNotFound {
+		return nil
+	}
+	if err := json.Unmarshal(body, &got); err != nil || code != http.StatusOK || got.Earlier > 0 {
+		h.t.Errorf("versions of %v: %d, %d earlier ones, %v", object, code, got.Earlier, err)
+	}
+	has := map[uint64]bool{}
+	for _, v := range got.Versions {
+		has[versionNumber(v.ResourceVersion)] = v.Initial || v.Inferred
+	}
+	return has
 }
 
 // anyMoment is one of all that the bridge lived, a version or a time. Versions of before a restore
@@ -254,6 +350,7 @@ func (h *historyRun) judgeObject(b *harness.Bridge, v *findings, object askedObj
 		ResourceVersion string
 		Object          json.RawMessage
 		Incomplete      []struct{ What string }
+		Uncertain       *struct{ NotBefore, Time time.Time }
 	}
 	text := string(body)
 	isUnknown := code == http.StatusNotFound && strings.Contains(text, "is not known")
@@ -267,19 +364,26 @@ func (h *historyRun) judgeObject(b *harness.Bridge, v *findings, object askedObj
 		v.problem("%v at %s: %d %s", object, m.point(), code, body)
 		return
 	}
-	may := h.around(object, m.at)
+	may := h.around(object, m.at, false)
 	if m.at.IsZero() {
 		may = []life{h.book.at(object, m)}
 		if m.era == h.era && m.version <= h.twice { // it names either history
 			may = append(may, h.book.at(object, moment{version: m.version}))
 		}
 	}
-	isRight := slices.ContainsFunc(may, func(l life) bool {
+	is := func(l life) bool {
 		if l.body == "" {
 			return isNone
 		}
 		return code == http.StatusOK && got.UID == l.uid && got.ResourceVersion == l.resourceVersion && canonicalText(got.Object) == l.body
+	}
+	isRight := slices.ContainsFunc(may, is)
+	isLate := !m.at.IsZero() && slices.ContainsFunc(h.late, func(s stretch) bool {
+		return m.at.After(s.from.at.Add(-slack)) && m.at.Before(s.to.at.Add(slack))
 	})
+	// What was right before or after the change that is uncertain, with bounds around the moment.
+	isMarked := got.Uncertain != nil && !got.Uncertain.NotBefore.After(m.at) && !got.Uncertain.Time.Before(m.at) &&
+		slices.ContainsFunc(h.around(object, m.at, true), is)
 	at := m.at
 	if at.IsZero() {
 		at = h.book.timeOf(m)
@@ -294,6 +398,10 @@ func (h *historyRun) judgeObject(b *harness.Bridge, v *findings, object askedObj
 		if len(may) == 1 {
 			v.count(&v.one)
 		}
+	case isMarked:
+		v.count(&v.uncertain)
+	case isUnknown && isLate && strings.Contains(text, "it was added between"):
+		v.count(&v.uncertain)
 	case h.isHidden(m) && len(got.Incomplete) > 0:
 		v.count(&v.named)
 	case isUnknown && (h.isHidden(m) || h.firstIsHidden(object) || m.at.IsZero() && !horizon.IsZero()):

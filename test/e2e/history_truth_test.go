@@ -103,6 +103,8 @@ type historyRun struct {
 	// late are those in which no bridge ran. What leaves no time then, as a delete, has that of
 	// when the bridge learned of it.
 	late []stretch
+	// killedAt is when a bridge was killed before a gap: the gap begins at what was committed.
+	killedAt []time.Time
 	// restoredAt is from which moment on versions are those of after the restore. Those behind
 	// backedUp up to twice are used twice.
 	restoredAt      moment
@@ -331,6 +333,7 @@ func (h *historyRun) absent(b *harness.Bridge) {
 	h.meanwhile(func() {
 		time.Sleep(*historyTime / 2)
 		b.Kill()
+		h.killedAt = append(h.killedAt, time.Now())
 		time.Sleep(*historyTime)
 	})
 	h.forget("compact", "restart-apiserver")

@@ -286,12 +286,13 @@ const (
 	Stale  Kind = "stale"  // the cluster has a newer version
 	Absent Kind = "absent" // the cluster has an object that the stream has not
 	Extra  Kind = "extra"  // the stream has an object that the cluster has not
+	Ahead  Kind = "ahead"  // the stream has a version that the cluster has not reached
 )
 
 // Kinds are all of them, in the order in which they are reported.
 var Kinds = []Kind{
 	Removed, Break, NoAdd, NoDelete, Disorder, Changed, Contradiction, Scattered, Stale,
-	Absent, Extra,
+	Absent, Extra, Ahead,
 }
 
 // Fault is one thing that is wrong.

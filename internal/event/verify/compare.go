@@ -34,6 +34,8 @@ type Comparison struct {
 	compared int // resources
 	objects  int
 	skipped  []string // resources that can't be compared, and the keys because of which
+	ahead    []Fault
+	newest   uint64 // version in the list of the target
 }
 
 // difference may yet be settled by an event that comes later.
@@ -95,6 +97,7 @@ func (p *Comparison) Skip(t *Target, key string) {
 // Object compares an object of a target's list.
 func (p *Comparison) Object(t *Target, l Listed) {
 	p.objects++
+	p.newest = max(p.newest, number(l.Version))
 	u := p.checker.order[t.number]
 	d := difference{unit: u, listed: l}
 	n, known := p.checker.objects.find(u.number, l.key())
@@ -114,6 +117,8 @@ func (p *Comparison) End(t *Target, version string) {
 		listed = number(version)
 	}
 	p.compared++
+	p.findAhead(t, max(listed, p.newest))
+	p.newest = 0
 	for n := range c.objects.count {
 		o := c.objects.at(n)
 		if o.unit != t.number {
@@ -126,6 +131,29 @@ func (p *Comparison) End(t *Target, version string) {
 			p.pending = append(p.pending, d)
 		}
 		o.listed = false
+	}
+}
+
+// findAhead finds objects in versions that the cluster has not reached: all that is read of the stream
+// was read before the list. What an earlier history of the cluster had counts as reached.
+func (p *Comparison) findAhead(t *Target, reached uint64) {
+	objects := &p.checker.objects
+	newest := 0
+	for n := range objects.count {
+		if o := objects.at(n); o.unit == t.number {
+			newest = max(newest, int(o.era))
+		}
+	}
+	for n := range objects.count {
+		o := objects.at(n)
+		if o.unit != t.number || int(o.era) < newest || o.versions[0] <= reached {
+			continue
+		}
+		p.ahead = append(p.ahead, Fault{
+			Kind: Ahead, Informer: t.Informer, Object: t.Resource + "/" + objects.nameOf(o),
+			Version: fmt.Sprint(o.versions[0]), unit: p.checker.order[t.number],
+			What: fmt.Sprintf("the cluster has reached version %d", reached),
+		})
 	}
 }
 
@@ -164,6 +192,7 @@ func (p *Comparison) Pending() int {
 
 // faults returns what still differs.
 func (p *Comparison) faults() (list []Fault) {
+	list = slices.Clone(p.ahead)
 	for i := range p.pending {
 		d := &p.pending[i]
 		f := Fault{
