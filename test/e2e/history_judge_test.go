@@ -113,12 +113,12 @@ func (b *book) timeOf(m moment) (at time.Time) {
 	return at
 }
 
-// slack is how far times may be apart: those of the API server are whole seconds, and the witness and
-// the bridge learn of a change at times of their own.
+// slack is how far times may be apart: those of the API server are whole seconds, and the witness
+// and the bridge learn of a change at times of their own.
 const slack = 2 * time.Second
 
-// around is what an object may have been at a time, or what an answer may take it for, where it says
-// that it is uncertain: what changed while no bridge ran became known later.
+// around is what an object may have been at a time, or what an answer may take it for, where it
+// says that it is uncertain: what changed while no bridge ran became known later.
 func (h *historyRun) around(object askedObject, at time.Time, isUncertain bool) (may []life) {
 	lives := append([]life{{}}, h.book.lives[object]...)
 	for i, l := range lives {

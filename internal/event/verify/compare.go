@@ -134,8 +134,8 @@ func (p *Comparison) End(t *Target, version string) {
 	}
 }
 
-// findAhead finds objects in versions that the cluster has not reached: all that is read of the stream
-// was read before the list. What an earlier history of the cluster had counts as reached.
+// findAhead finds objects in versions that the cluster has not reached: all that is read of the
+// stream was read before the list. What an earlier history of the cluster had counts as reached.
 func (p *Comparison) findAhead(t *Target, reached uint64) {
 	objects := &p.checker.objects
 	newest := 0
