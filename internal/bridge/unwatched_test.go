@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +15,7 @@ import (
 // unwatchedReport is the data of a progress event after a time in which nobody watched.
 type unwatchedReport struct {
 	From, Version resource.Version
-	Since         time.Time
+	Since, Until  time.Time
 }
 
 // unwatched returns the reports that a broker has.
@@ -99,4 +100,40 @@ func TestUnwatched(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The API server comes back after the bridge, and confirms what was read still later: nobody
+// watched until it was back, and no longer.
+func TestUnwatchedUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker(t, "sink")
+		r := newRig(t, b)
+		r.Create("shop/stays", nil)
+		r.start()
+		time.Sleep(time.Minute)
+		r.Streams.Bookmark()
+		r.settle()
+		_, err := r.end()
+		testkit.OK(t, err)
+		stopped := time.Now()
+		time.Sleep(time.Minute)
+		r.Faults.Refuse(testkit.Any, 8, http.StatusServiceUnavailable, "ServiceUnavailable")
+		r.start()
+		for !r.Status().Informers[0].Synced {
+			time.Sleep(time.Second)
+		}
+		back := time.Now()
+		time.Sleep(3 * time.Minute)
+		r.Streams.Bookmark()
+		r.settle()
+		reports := unwatched(t, b)
+		if len(reports) != 1 {
+			t.Fatalf("%+v", reports)
+		}
+		if u := reports[0]; u.Until.Sub(back).Abs() > 3*time.Second || back.Sub(stopped) < 80*time.Second {
+			t.Errorf("%+v, of a stop at %s; it was back at %s", u, stopped, back)
+		}
+		_, err = r.end()
+		testkit.OK(t, err)
+	})
 }

@@ -192,13 +192,13 @@ func (r *timelineRows) printHoles(before time.Time) error {
 			op = "not watched"
 		}
 		r.addRow(&timelineRow{
-			first: m.Begins(), last: m.Time, op: op, object: resource, manager: "-", what: what, same: same, count: 1,
+			first: m.Begins(), last: m.Until, op: op, object: resource, manager: "-", what: what, same: same, count: 1,
 		})
 	}
 	return nil
 }
 
-func unwatchedUntil(m *query.Notice) string { return "until " + query.ShowTime(m.Time) }
+func unwatchedUntil(m *query.Notice) string { return "until " + query.ShowTime(m.Until) }
 
 func (r *timelineRows) writeJSON(e *query.Entry) error {
 	report := e.Report()

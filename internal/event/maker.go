@@ -360,17 +360,18 @@ type progressData struct {
 	Version string `json:"version"`
 	// Selective are as those of syncedData. They change without a list when a filter is added.
 	Selective []string `json:"selective,omitempty"`
-	// From and Since are set after a time in which nobody watched: the versions behind from, which
-	// were made after since, became known late.
+	// From, Since and Until are set after a time in which nobody watched: the versions behind from,
+	// which were made between since and until, became known late.
 	From  string    `json:"from,omitempty"`
 	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
 }
 
 // Unwatched is a time in which nobody watched. The watch was continued at the version with which it
 // began, so nothing is missing. Zero for none.
 type Unwatched struct {
-	From  resource.Version
-	Since time.Time
+	From         resource.Version
+	Since, Until time.Time
 }
 
 // Omits returns the configuration's keys by which the sink is not sent every version.
@@ -393,7 +394,7 @@ func (m *Maker) Progress(
 	e.Sequence, e.ResourceVersion = era.sequence(version), string(version)
 	m.report(&e, progressData{
 		Version: string(version), Selective: m.cfg.Omits, From: string(unwatched.From),
-		Since: unwatched.Since.UTC(),
+		Since: unwatched.Since.UTC(), Until: unwatched.Until.UTC(),
 	})
 	return e
 }

@@ -253,6 +253,7 @@ func (i *Informer) controllerConfig() controller.Config {
 				cfg.Restarted = i.state.at
 			}
 		}
+		cfg.Opened = func() time.Time { return i.reflector.Status().FirstOpened }
 		cfg.Since = func(v resource.Version) (time.Time, bool) { return clock.Since(i.cfg.Type, v) }
 	}
 	if i.cfg.Owners {

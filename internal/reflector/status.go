@@ -31,8 +31,9 @@ type Status struct {
 	// LastSeen is when the API server last sent an event, a bookmark or an item; zero before the
 	// first.
 	LastSeen time.Time
-	// Opened is when the API server last accepted a watch; zero before the first.
-	Opened time.Time
+	// Opened is when the API server last accepted a watch, FirstOpened when it did so first; zero
+	// before the first.
+	Opened, FirstOpened time.Time
 	// Bookmarks is set once the API server has sent a bookmark in a watch: then a healthy watch is
 	// never silent for long.
 	Bookmarks bool

@@ -193,7 +193,11 @@ func (r *Reflector) opened(ctx context.Context, initial bool) error {
 	if initial {
 		return r.beginReplace(ctx)
 	}
-	r.status.set(func(s *Status) { s.Opened, s.LastError, s.NotFound = time.Now(), "", false })
+	r.status.set(func(s *Status) {
+		if s.Opened, s.LastError, s.NotFound = time.Now(), "", false; s.FirstOpened.IsZero() {
+			s.FirstOpened = s.Opened
+		}
+	})
 	return nil
 }
 

@@ -158,7 +158,7 @@ func (p *page) createTopics(t *testing.T, addresses map[string]string) {
 }
 
 var (
-	variable = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d\d:\d\d|\d{3,}`)
+	variable = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d\d:\d\d|\d\d:\d\d:\d\d|\b(?:\d+m)?\d+s\b|\d{3,}`)
 	spaces   = regexp.MustCompile(`[ \t]+`)
 )
 

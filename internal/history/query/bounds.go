@@ -89,7 +89,7 @@ func (h Coverage) Unwatched(units []*record.Unit, namespace string, p Point) (li
 				return nil, err
 			}
 			isOf := m.Event.Namespace == "" || namespace == "*" || m.Event.Namespace == namespace
-			if m.Unit == u && m.IsUnwatched() && isOf && m.Since.Before(p.At) && m.Time.After(p.At) {
+			if m.Unit == u && m.IsUnwatched() && isOf && m.Since.Before(p.At) && m.Until.After(p.At) {
 				list = append(list, m)
 			}
 		}

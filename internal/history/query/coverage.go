@@ -54,8 +54,8 @@ func (i *Interval) LongestUnwatched() (longest time.Duration) {
 	return longest
 }
 
-// Intervals returns what of each resource was read without a break, and the gaps, each resource in
-// the order of time.
+// Intervals returns what of each resource was read without a break, and the gaps: by informer and
+// resource, and each in the order of time.
 func (h Coverage) Intervals(q CoverageQuery) (list []Interval, err error) {
 	horizon, err := h.Horizon()
 	if err != nil {
@@ -80,6 +80,10 @@ func (h Coverage) Intervals(q CoverageQuery) (list []Interval, err error) {
 			list = append(list, of...)
 		}
 	}
+	slices.SortStableFunc(list, func(a, b Interval) int {
+		return cmp.Or(cmp.Compare(a.Informer, b.Informer), cmp.Compare(a.Resource, b.Resource),
+			cmp.Compare(a.Namespace, b.Namespace))
+	})
 	return slices.DeleteFunc(list, func(i Interval) bool {
 		return !i.Until.IsZero() && i.Until.Before(q.Since)
 	}), nil
@@ -149,7 +153,7 @@ func (w *intervalWalk) add(m *Notice) {
 		if w.now == nil {
 			w.begin(m.From, m.Since)
 		}
-		w.now.Unwatched = append(w.now.Unwatched, UnwatchedTime{m.Since, m.Time})
+		w.now.Unwatched = append(w.now.Unwatched, UnwatchedTime{m.Since, m.Until})
 		w.reach(m.Event.ResourceVersion, m.Time)
 	case m.Event.Op == event.Quarantined:
 		gap := w.of

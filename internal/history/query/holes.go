@@ -123,6 +123,9 @@ func ReadNotice(u *record.Unit, document []byte) (*Notice, error) {
 		m.Reason, m.From, m.To, m.Since, m.Until = data.Reason, data.From, data.To, data.Since,
 			data.Until
 		m.Singly = data.Singly
+		if m.IsUnwatched() && m.Until.IsZero() {
+			m.Until = m.Time
+		}
 	}
 	return m, nil
 }
@@ -151,7 +154,7 @@ func (m *Notice) Report() HoleReport {
 		m.What(), m.Reason, m.Unit.Informer, m.Unit.GroupResource(), m.From, m.To, m.Begins(), m.Until,
 	}
 	if m.IsUnwatched() {
-		r.Reason, r.To, r.Until = "unwatched", m.Event.ResourceVersion, m.Time
+		r.Reason, r.To = "unwatched", m.Event.ResourceVersion
 	}
 	return r
 }
@@ -186,7 +189,7 @@ func (m *Notice) What() string {
 func (m *Notice) Warning() string {
 	if m.IsUnwatched() {
 		return fmt.Sprintf("%s from %s to %s: what changed then became known later", m.What(),
-			ShowTime(m.Since), ShowTime(m.Time))
+			ShowTime(m.Since), ShowTime(m.Until))
 	}
 	until := ""
 	if !m.Until.IsZero() {
@@ -207,7 +210,7 @@ func GroupNotices(notices []*Notice) (groups []*NoticeGroup) {
 	for _, m := range notices {
 		text := m.Warning()
 		if m.IsUnwatched() {
-			text = fmt.Sprint(m.Since.Unix(), m.Time.Unix())
+			text = fmt.Sprint(m.Since.Unix(), m.Until.Unix())
 		}
 		g := byText[text]
 		if g == nil {

@@ -178,7 +178,7 @@ func (c *Controller) endReplace(ctx context.Context, d *deltafifo.Delta) error {
 	if c.list.Reason != "" {
 		c.unwatched = event.Unwatched{} // the gap has its times
 	} else if since, isKnown := c.since(c.list.From); isKnown && c.now.Sub(since) > event.MaxUnwatched {
-		c.markUnwatched(event.Unwatched{From: c.list.From, Since: since})
+		c.markUnwatched(event.Unwatched{From: c.list.From, Since: since, Until: c.now})
 	}
 	c.rank(changelog.Mark{}) // what is written below is behind it
 	c.rescoped(&c.list.Relist, d.Version)
@@ -381,7 +381,7 @@ func (c *Controller) progress(
 ) {
 	ch := c.newChange(event.Change{
 		Op: event.Progress, Version: version, Before: unwatched.From,
-		Origin: event.Origin{NotBefore: unwatched.Since},
+		Origin: event.Origin{NotBefore: unwatched.Since, Time: unwatched.Until},
 	})
 	ch.Kind, ch.For = changelog.OfProgress, due
 	c.emit(ch)
@@ -460,7 +460,7 @@ func (c *Controller) bound(dec *Decision, d *deltafifo.Delta) {
 	case since.IsZero():
 	case c.now.Sub(since) > event.MaxUnwatched || c.cfg.Restarted.Sub(since) > leastUnwatched:
 		if dec.NotBefore = since; !d.Listed && d.Type != deltafifo.Replaced {
-			c.markUnwatched(event.Unwatched{From: before, Since: since})
+			c.markUnwatched(event.Unwatched{From: before, Since: since, Until: c.now})
 		}
 	case !d.Listed && !dec.Inferred: // several events may have this version
 		c.reportWatched(before)
@@ -476,5 +476,8 @@ func (c *Controller) reportWatched(version resource.Version) {
 	}
 	u := c.unwatched
 	c.unwatched = event.Unwatched{}
+	if opened := c.cfg.Opened(); opened.After(u.Until) && opened.Before(c.now) {
+		u.Until = opened
+	}
 	c.progress(version, u, 0)
 }

@@ -102,12 +102,18 @@ func (c *Controller) resumeWatch() {
 	}
 	if time.Since(r.Since) > event.MaxUnwatched || c.cfg.Restarted.Sub(r.Since) > leastUnwatched {
 		c.unwatched = r
+		c.unwatched.Until = time.Now()
 	}
 }
 
 // markUnwatched notes a time in which nobody watched, or in which the watch was late.
 func (c *Controller) markUnwatched(u event.Unwatched) {
-	if c.unwatched.Since.IsZero() || u.Since.Before(c.unwatched.Since) {
-		c.unwatched = u
+	was := c.unwatched
+	if !was.Since.IsZero() && was.Since.Before(u.Since) {
+		u.From, u.Since = was.From, was.Since
 	}
+	if was.Until.After(u.Until) {
+		u.Until = was.Until
+	}
+	c.unwatched = u
 }

@@ -89,7 +89,7 @@ func (l *Listener) event(e *changelog.Entry) event.Event {
 	case changelog.OfQuarantined:
 		return m.Quarantined(e.Unreadable, era, e.Observed)
 	case changelog.OfProgress:
-		return m.Progress(e.Version, event.Unwatched{From: e.Before, Since: e.NotBefore}, era, e.Observed)
+		return m.Progress(e.Version, event.Unwatched{From: e.Before, Since: e.NotBefore, Until: e.Time}, era, e.Observed)
 	default:
 		return l.objectEvent(&e.Change)
 	}
