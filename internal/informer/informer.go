@@ -254,7 +254,8 @@ func (i *Informer) controllerConfig() controller.Config {
 			}
 		}
 		cfg.Opened = func() time.Time { return i.reflector.Status().FirstOpened }
-		cfg.Since = func(v resource.Version) (time.Time, bool) { return clock.Since(i.cfg.Type, v) }
+		name := i.cfg.Type.String()
+		cfg.Since = func(v resource.Version) (time.Time, bool) { return clock.Since(name, v) }
 	}
 	if i.cfg.Owners {
 		cfg.Owners = i.env.Owners

@@ -30,7 +30,8 @@ type Clock struct {
 	joined chan struct{} // has a value when a resource has joined that was not saved yet
 
 	mu    sync.Mutex
-	etcds []*etcdClock // guarded by mu
+	etcds []*etcdClock          // guarded by mu
+	of    map[string]*etcdClock // guarded by mu: by resource
 	// watched is when the clock was saved last, and isEarlier is set while that was in an earlier
 	// run; guarded by mu.
 	watched   time.Time
@@ -79,14 +80,18 @@ type savedEtcd struct {
 // NewClock continues what an earlier run has saved; nil for nothing. save is called with what is to
 // be saved, every period.
 func NewClock(saved []byte, save func([]byte) error, log *slog.Logger) *Clock {
-	c := &Clock{period: ClockPeriod, save: save, log: log, joined: make(chan struct{}, 1)}
+	c := &Clock{period: ClockPeriod, save: save, log: log, joined: make(chan struct{}, 1), of: map[string]*etcdClock{}}
 	var form savedClock
 	if err := json.Unmarshal(saved, &form); err != nil {
 		return c // nothing, or of another version of the bridge: bounds are wider
 	}
 	c.watched, c.isEarlier = form.At, true
 	for _, e := range form.Etcds {
-		c.etcds = append(c.etcds, &etcdClock{saved: e.Resources, ticks: e.Ticks})
+		clock := &etcdClock{saved: e.Resources, ticks: e.Ticks}
+		c.etcds = append(c.etcds, clock)
+		for _, name := range e.Resources {
+			c.of[name] = clock
+		}
 	}
 	return c
 }
@@ -138,12 +143,12 @@ func (c *Clock) form() []byte {
 	return form
 }
 
-// Since returns the latest known time after which everything later than a version of a resource was
-// made; false where none is known.
-func (c *Clock) Since(of resource.Type, v resource.Version) (time.Time, bool) {
+// Since returns the latest known time after which everything later than a version of a resource, as
+// "deployments.apps", was made; false where none is known.
+func (c *Clock) Since(name string, v resource.Version) (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.of(of.String())
+	e := c.of[name]
 	if e == nil {
 		return time.Time{}, false
 	}
@@ -161,16 +166,6 @@ func (c *Clock) Watched() (at time.Time, isEarlier bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.watched, c.isEarlier
-}
-
-// of returns the clock of a resource, nil for none.
-func (c *Clock) of(name string) *etcdClock {
-	for _, e := range c.etcds {
-		if slices.Contains(e.saved, name) {
-			return e
-		}
-	}
-	return nil
 }
 
 // join makes a resource a part of the clock. t is what its own probe, or a list of everything, was
@@ -214,7 +209,7 @@ func (c *Clock) join(ctx context.Context, p *prober, t Tick) {
 func (c *Clock) next(p *prober, t Tick, tried map[*etcdClock]bool) *etcdClock {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.of(p.resource); e != nil && !tried[e] {
+	if e := c.of[p.resource]; e != nil && !tried[e] {
 		return e
 	}
 	for _, e := range c.etcds {
@@ -239,6 +234,7 @@ func (c *Clock) moveLocked(p *prober, to *etcdClock) {
 	if !slices.Contains(c.etcds, to) {
 		c.etcds = append(c.etcds, to)
 	}
+	c.of[p.resource] = to
 	if !slices.Contains(to.saved, p.resource) {
 		to.saved = append(to.saved, p.resource)
 	}

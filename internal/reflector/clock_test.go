@@ -72,7 +72,7 @@ func TestClock(t *testing.T) {
 		check := func(clock *reflector.Clock, writes []made, width time.Duration) {
 			t.Helper()
 			for _, w := range writes {
-				since, isKnown := clock.Since(types[w.of], w.version.Before())
+				since, isKnown := clock.Since(types[w.of].String(), w.version.Before())
 				if !isKnown || since.After(w.at) || w.at.Sub(since) > width {
 					t.Fatalf("%s %s was made at %s, since %s (%t)", w.of, w.version, w.at, since, isKnown)
 				}

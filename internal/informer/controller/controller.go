@@ -402,6 +402,8 @@ func (c *Controller) carryOut(d *deltafifo.Delta, known *KnownState, dec *Decisi
 	if err := c.findObjects(dec); err != nil {
 		return err
 	}
+	c.attribute(dec, d, known)
+	c.bound(dec, d) // it may emit, and take a number, before what follows
 	switch obj := dec.Object; {
 	case dec.Op == event.Synced && (obj == nil || obj.Version != dec.Version):
 		return nil
@@ -417,8 +419,6 @@ func (c *Controller) carryOut(d *deltafifo.Delta, known *KnownState, dec *Decisi
 	if dec.GoneAsOf != "" || dec.Inferred && dec.Left != "" {
 		c.announceDelete(dec)
 	}
-	c.attribute(dec, d, known)
-	c.bound(dec, d)
 	ch := c.newChange(dec.Change)
 	ch.DeltaVersion, ch.OfList = dec.DeltaVersion, dec.OfList
 	ch.Written, ch.Forget = dec.Written, dec.Forget

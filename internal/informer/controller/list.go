@@ -443,9 +443,16 @@ func (c *Controller) bound(dec *Decision, d *deltafifo.Delta) {
 		before = c.list.From
 	}
 	since, isKnown := c.since(before)
-	if isKnown {
+	ofList := d.Listed || d.Type == deltafifo.Replaced
+	switch {
+	case isKnown && !c.isLate(since):
+		if c.blind = false; !ofList && !dec.Inferred { // several events may have this version
+			c.reportWatched(before)
+		}
+		return
+	case isKnown:
 		c.blind = false
-	} else if !c.blind {
+	case !c.blind:
 		return
 	}
 	if obj := dec.Object; obj != nil {
@@ -456,15 +463,17 @@ func (c *Controller) bound(dec *Decision, d *deltafifo.Delta) {
 			}
 		}
 	}
-	switch {
-	case since.IsZero():
-	case c.now.Sub(since) > event.MaxUnwatched || c.cfg.Restarted.Sub(since) > leastUnwatched:
-		if dec.NotBefore = since; !d.Listed && d.Type != deltafifo.Replaced {
-			c.markUnwatched(event.Unwatched{From: before, Since: since, Until: c.now})
-		}
-	case !d.Listed && !dec.Inferred: // several events may have this version
-		c.reportWatched(before)
+	if since.IsZero() || !c.isLate(since) {
+		return
 	}
+	if dec.NotBefore = since; !ofList {
+		c.markUnwatched(event.Unwatched{From: before, Since: since, Until: c.now})
+	}
+}
+
+// isLate reports whether what may have been made at a time, and is decided now, became known late.
+func (c *Controller) isLate(since time.Time) bool {
+	return c.now.Sub(since) > event.MaxUnwatched || c.cfg.Restarted.Sub(since) > leastUnwatched
 }
 
 // reportWatched reports to all listeners that everything up to a version comes before, after a time
