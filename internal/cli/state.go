@@ -7,13 +7,11 @@ import (
 	"io"
 	"slices"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubebridge/bridge/internal/cli/terminal"
-	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/ask"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
@@ -37,8 +35,12 @@ resource by resource, by namespace and name. As YAML they are documents, which c
 kubectl diff -f -; as JSON one document a line.
 
 Where objects may be missing it says so: a gap, dropped events, or a first list that had not ended
-then. In YAML these are comments, in JSON documents with the only key gap or unlisted. A time or version before the history's horizon is refused. (The state directory of a bridge is
-that of 'bridge statedir'.)
+then. Objects with * may have been another one already, and those with + may have existed already:
+their next change, or their creation, became known late, since nobody watched. In YAML all this is
+comments, in JSON documents with the only key gap, unlisted or uncertain.
+
+A time or version before the history's horizon, or that the history has not reached, is refused.
+(The state directory of a bridge is that of 'bridge statedir'.)
 
 ` + timeHelp + `
 
@@ -102,9 +104,9 @@ func (o *stateOptions) run(cmd *cobra.Command, p query.Point, selector labels.Se
 			return Failed(err)
 		}
 	}
-	for e, err := range db.Questions.Objects.Arrivals(state.StateQuery) {
-		if err == nil && (selector.Empty() || selector.Matches(e.Labels())) {
-			err = rows.printArrival(e)
+	for v, err := range db.Questions.Objects.Arrivals(state.StateQuery) {
+		if err == nil && selector.Matches(v.Labels()) {
+			err = rows.printArrival(v)
 		}
 		if err != nil {
 			return Failed(err)
@@ -144,8 +146,11 @@ func newStateRows(w io.Writer, output string, all bool) *stateRows {
 func (r *stateRows) printUncertain(s *ask.State) error {
 	var lines []any
 	var texts []string
-	for _, m := range slices.Concat(s.Holes, s.Unwatched) {
-		texts = append(texts, m.Warning())
+	notices := slices.Concat(s.Holes, s.Unwatched)
+	for _, g := range query.GroupNotices(notices) {
+		texts = append(texts, g.Warning())
+	}
+	for _, m := range notices {
 		lines = append(lines, gapLine{m.Report()})
 	}
 	for i := range s.Unlisted {
@@ -153,16 +158,18 @@ func (r *stateRows) printUncertain(s *ask.State) error {
 		texts = append(texts, u.Warning())
 		lines = append(lines, unlistedLine{u.Report()})
 	}
-	var err error
-	for i, text := range texts {
-		switch r.output {
-		case "json":
-			err = r.writeLine(lines[i])
-		case "yaml":
-			_, err = fmt.Fprintf(r.w, "# %s\n", terminal.OneLine(text))
+	switch r.output {
+	case "json":
+		for _, line := range lines {
+			if err := r.writeLine(line); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
+	case "yaml":
+		for _, text := range texts {
+			if _, err := fmt.Fprintf(r.w, "# %s\n", terminal.OneLine(text)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -207,7 +214,7 @@ func (r *stateRows) print(v *query.Version) error {
 			return err
 		}
 	}
-	if err := r.printLate(v.Unit, &v.Event, v.LateChange, "changed"); err != nil {
+	if err := r.printLate(v, "changed"); err != nil {
 		return err
 	}
 	if r.output == "json" {
@@ -218,27 +225,28 @@ func (r *stateRows) print(v *query.Version) error {
 
 // printLate writes, where there is a doubt, that an object may have been another one, into an
 // answer that is no table.
-func (r *stateRows) printLate(u *record.Unit, e *event.Event, d *query.LateChange, what string) error {
-	if d == nil {
+func (r *stateRows) printLate(v *query.Version, what string) error {
+	if v.LateChange == nil {
 		return nil
 	}
-	o := query.Object{Unit: u, Namespace: e.Namespace, Name: e.Name}
+	o := query.Object{Unit: v.Unit, Namespace: v.Event.Namespace, Name: v.Event.Name}
 	if r.output == "json" {
 		return r.writeLine(uncertainLine{uncertainObject{
-			Resource: u.GroupResource(), Namespace: e.Namespace, Name: e.Name, What: what, LateChange: d,
+			v.Unit.GroupResource(), o.Namespace, o.Name, what, v.LateChange,
 		}})
 	}
-	_, err := fmt.Fprintf(r.w, "# uncertain: %s may have %s already: %s\n", terminal.OneLine(o.String()), what, d)
+	_, err := fmt.Fprintf(r.w, "# uncertain: %s may have %s already: %s\n", terminal.OneLine(o.String()), what,
+		v.LateChange)
 	return err
 }
 
 // printArrival prints an object that may have existed by then.
-func (r *stateRows) printArrival(e *query.Entry) error {
+func (r *stateRows) printArrival(v *query.Version) error {
 	if r.output != "table" {
-		return r.printLate(e.Unit, &e.Event, e.LateChange(), "existed")
+		return r.printLate(v, "existed")
 	}
 	r.arrivals++
-	return r.writeRow(&e.Event, e.Unit, "+", e.Time, who(e.Version))
+	return r.writeRow(v, "+")
 }
 
 func (r *stateRows) writeLine(value any) error {
@@ -255,17 +263,18 @@ func (r *stateRows) addRow(v *query.Version) error {
 		r.uncertain++
 		mark = "*"
 	}
-	return r.writeRow(&v.Event, v.Unit, mark, v.Time, who(v))
+	return r.writeRow(v, mark)
 }
 
-func (r *stateRows) writeRow(e *event.Event, u *record.Unit, mark string, at time.Time, manager string) error {
+// writeRow writes a row, with a mark behind the name.
+func (r *stateRows) writeRow(v *query.Version, mark string) error {
 	if r.table == nil {
 		r.table = terminal.NewTable(r.w)
 		fmt.Fprintln(r.table, r.row("NAMESPACE", "NAME", "VERSION", "CHANGED", "MANAGER"))
 	}
-	fmt.Fprintln(r.table, r.row(terminal.OneLine(e.Namespace),
-		terminal.OneLine(u.GroupResource()+"/"+e.Name)+mark,
-		terminal.OneLine(e.ResourceVersion), query.ShowTime(at), terminal.OneLine(manager)))
+	fmt.Fprintln(r.table, r.row(terminal.OneLine(v.Event.Namespace),
+		terminal.OneLine(v.Unit.GroupResource()+"/"+v.Event.Name)+mark,
+		terminal.OneLine(v.Event.ResourceVersion), query.ShowTime(v.Time), terminal.OneLine(who(v))))
 	if r.count++; r.count%tableChunk == 0 {
 		return r.table.Flush()
 	}

@@ -310,14 +310,13 @@ func (h *Set) state(ctx context.Context, parameters url.Values) (any, error) {
 				return
 			}
 		}
-		for e, err := range o.history.Objects.Arrivals(wanted.StateQuery) {
+		for v, err := range o.history.Objects.Arrivals(wanted.StateQuery) {
 			if err := cmp.Or(err, ctx.Err()); err != nil {
 				yield(nil, err)
 				return
 			}
-			if !give(arrivalLine{reportObject(&query.Object{
-				Unit: e.Unit, Namespace: e.Event.Namespace, Name: e.Event.Name,
-			}), e.LateChange()}) {
+			of := &query.Object{Unit: v.Unit, Namespace: v.Event.Namespace, Name: v.Event.Name}
+			if selector.Matches(v.Labels()) && !give(arrivalLine{reportObject(of), v.LateChange}) {
 				return
 			}
 		}

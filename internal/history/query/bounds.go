@@ -130,26 +130,37 @@ func (h Coverage) LateUntil(units []*record.Unit, at time.Time) (until time.Time
 	return until, nil
 }
 
-// Arrivals returns the objects that a state does not have, and that may have existed by then: those
-// whose creation became known late. The error is the last element.
-func (h Objects) Arrivals(q StateQuery) iter.Seq2[*Entry, error] {
+// Arrivals returns the first versions of the objects that a state does not have, and that may have
+// existed by then: those whose creation became known late, which is their LateChange. The error is
+// the last element.
+func (h Objects) Arrivals(q StateQuery) iter.Seq2[*Version, error] {
 	if q.LateUntil.IsZero() || len(q.Units) == 0 {
-		return func(func(*Entry, error) bool) {}
+		return func(func(*Version, error) bool) {}
 	}
 	isWanted := func(u *record.Unit) bool { return slices.Contains(q.Units, u) }
 	// A second more: times of the API server are whole seconds.
 	entries := Timeline(h).Entries(q.Units[0].Cluster(), q.Namespace, q.At.At, q.LateUntil.Add(time.Second), isWanted)
-	return func(yield func(*Entry, error) bool) {
+	return func(yield func(*Version, error) bool) {
 		for e, err := range entries {
 			isLate := err == nil && e.Event.Op == event.Added && !e.Event.NotBefore.IsZero() &&
 				!e.Event.NotBefore.After(q.At.At) && e.Time.After(q.At.At) &&
 				(q.Only == "" || q.Only == e.Event.Name)
-			if (err != nil || isLate) && !yield(e, err) {
+			if err == nil && !isLate {
+				continue
+			}
+			var v *Version
+			if err == nil {
+				o := &Object{e.Unit, e.Event.Namespace, e.Event.Name}
+				if v, err = StoredVersion(h.db, o, e.seq); err == nil && v == nil {
+					continue // retention has removed it
+				}
+			}
+			if err == nil {
+				v.LateChange = newLateChange(&v.Event)
+			}
+			if !yield(v, h.db.ReadError(err)) || err != nil {
 				return
 			}
 		}
 	}
 }
-
-// LateChange returns the change that an entry is, as LateChange of objects.
-func (e *Entry) LateChange() *LateChange { return newLateChange(&e.Event) }
