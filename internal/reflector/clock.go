@@ -306,7 +306,10 @@ func (c *Clock) tick(ctx context.Context, e *etcdClock) (Tick, error) {
 			return Tick{}, context.Cause(ctx)
 		}
 	}
-	members := slices.Clone(e.members)
+	now := time.Now()
+	members := slices.DeleteFunc(slices.Clone(e.members), func(m *prober) bool {
+		return now.Before(m.avoided)
+	})
 	ctx, cancel := context.WithTimeout(ctx, c.period)
 	defer cancel()
 	ended := make(chan struct{})
@@ -326,8 +329,25 @@ func (c *Clock) tick(ctx context.Context, e *etcdClock) (Tick, error) {
 			c.add(e, t)
 			return t, nil
 		}
+		c.avoid(m, retryAfter(err))
 	}
 	return Tick{}, err
+}
+
+// avoid leaves a resource alone for as long as the API server has asked for.
+func (c *Clock) avoid(p *prober, wait time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if until := time.Now().Add(wait); wait > 0 && until.After(p.avoided) {
+		p.avoided = until
+	}
+}
+
+// avoided returns how long a resource is to be left alone.
+func (c *Clock) avoided(p *prober) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Until(p.avoided)
 }
 
 func (c *Clock) newest(e *etcdClock) Tick {
@@ -381,4 +401,5 @@ func (r *Reflector) joinClock(ctx context.Context, version resource.Version, ask
 type prober struct {
 	resource string
 	ask      func(context.Context) (resource.Version, error)
+	avoided  time.Time // guarded by Clock.mu: until then the API server wants to be left alone
 }

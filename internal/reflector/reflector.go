@@ -234,7 +234,7 @@ func New(cfg Config) (*Reflector, error) {
 		r.scope.asOf = map[string]resource.Version{}
 	}
 	beside := &Reflector{cfg: r.cfg, url: r.url, log: r.log}
-	r.prober = &prober{cfg.Type.String(), beside.probe}
+	r.prober = &prober{resource: cfg.Type.String(), ask: beside.probe}
 	r.status.s = Status{Phase: Stopped, Version: cfg.From, Relists: map[string]int{}}
 	registerQuiet(cfg.Registerer, &r.status)
 	registerPaused(cfg.Registerer, r.gate)
@@ -281,6 +281,7 @@ func (r *Reflector) attempt(ctx context.Context) error {
 	if r.cfg.Diverged.IsSet() {
 		r.state.step = toProbe
 	}
+	r.leaveAlone(ctx)
 	started := time.Now()
 	o := r.step(ctx)
 	return r.conclude(ctx, started, &o)
@@ -300,6 +301,9 @@ func (r *Reflector) conclude(ctx context.Context, started time.Time, o *stepResu
 	var pause wait
 	r.state, pause = before.after(*o)
 	r.report(&before, &r.state)
+	if clock := r.cfg.Client.Clock; clock != nil {
+		clock.avoid(r.prober, retryAfter(o.err))
+	}
 	if o.err != nil && !o.paused {
 		r.metrics.errors.With(reasonOf(o.err)).Inc()
 		r.pause(ctx, r.delay(pause), o.err)
@@ -307,6 +311,17 @@ func (r *Reflector) conclude(ctx context.Context, started time.Time, o *stepResu
 		r.pause(ctx, r.delay(pause), errRewindsAgain)
 	}
 	return nil
+}
+
+// leaveAlone waits while the API server, asked by the clock, wants to be left alone.
+func (r *Reflector) leaveAlone(ctx context.Context) {
+	if r.cfg.Client.Clock == nil {
+		return
+	}
+	if wait := r.cfg.Client.Clock.avoided(r.prober); wait > 0 {
+		r.status.phase(BackingOff)
+		_ = ratelimit.Sleep(ctx, wait)
+	}
 }
 
 // step sends one request, or the requests of one list, and reads the answer to its end.

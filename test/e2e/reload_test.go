@@ -106,10 +106,11 @@ func TestReloadUnderLoad(t *testing.T) {
 	onlyMoving := check.Options{Informers: names, Only: func(resource, _, _ string) bool { return resource == "podtemplates" }}
 	l.complete("Kafka, which knows no ids", kafkaReader(broker), ledger, onlyMoving)
 	for _, r := range l.requestsSince(place) {
-		if r.Resource == "configmaps" && r.Verb != "get" {
+		isProbe := r.Verb == "list" && r.Query("limit") == "1" // of the version clock
+		if r.Resource == "configmaps" && r.Verb != "get" && !isProbe {
 			t.Errorf("the informer that has not changed made a request: %s", r)
 		}
-		if r.Verb == "list" && r.Resource == "podtemplates" && r.Query("limit") != "1" {
+		if r.Verb == "list" && r.Resource == "podtemplates" && !isProbe {
 			t.Errorf("the informer that has changed made a list: %s", r)
 		}
 	}

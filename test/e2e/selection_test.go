@@ -94,7 +94,7 @@ func compareSelected(events []read.Event, changes []truth.Change) (problems []st
 		if e := &events[i]; e.AboutObject() {
 			line := fmt.Sprint(e.Op(), " ", e.ID(), " @", e.Attribute("resourceversion"), " ", e.Attribute("cause"), " of ", versionIn(e.Data()))
 			got[e.Attribute("name")] = append(got[e.Attribute("name")], line)
-		} else if e.Op() != "synced" {
+		} else if e.Op() != "synced" && e.Op() != "progress" {
 			problems = append(problems, "unexpected: "+e.ID())
 		}
 	}

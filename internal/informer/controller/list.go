@@ -217,7 +217,8 @@ func (c *Controller) emitGap(
 	c.env.Gaps.With(why.Reason).Inc()
 	gap := c.newChange(event.Change{Op: event.Gap, Version: why.To})
 	gap.Kind, gap.Relist, gap.For = changelog.OfGap, &why, listeners
-	if since, isKnown := c.since(why.From); isKnown {
+	// Where history went back, versions say nothing of the time before.
+	if since, isKnown := c.since(why.From); isKnown && !why.Rewound() {
 		gap.NotBefore = since
 	}
 	c.emit(gap)
@@ -435,15 +436,18 @@ func (c *Controller) reportOmits(ctx context.Context) error {
 // newest entry of its managedFields, and nor was it deleted. What a list has not held is gone since
 // the version before the list at the earliest.
 func (c *Controller) bound(dec *Decision, d *deltafifo.Delta) {
-	if dec.TimeSource != event.TimeObserved || dec.Op == event.Synced || dec.Initial {
+	ofList := d.Listed || d.Type == deltafifo.Replaced
+	switch {
+	case dec.TimeSource != event.TimeObserved || dec.Op == event.Synced || dec.Initial:
 		return
+	case c.list.Rewound() && (ofList || dec.Inferred):
+		return // its version says nothing of when it came back
 	}
 	before := dec.Version.Before()
 	if dec.Inferred && dec.Op == event.Deleted {
 		before = c.list.From
 	}
 	since, isKnown := c.since(before)
-	ofList := d.Listed || d.Type == deltafifo.Replaced
 	switch {
 	case isKnown && !c.isLate(since):
 		if c.blind = false; !ofList && !dec.Inferred { // several events may have this version
