@@ -1,6 +1,7 @@
 package reflector_test
 
 import (
+	"log/slog"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -436,4 +437,40 @@ func TestExpiryAfterDeletion(t *testing.T) {
 		c.later(5 * time.Second)
 		c.expect("delete shop/a@99", "begin expired 99..99", "end 99")
 	})
+}
+
+// What the version clock is asked to leave alone, the Reflector leaves alone too, and the other way
+// round.
+func TestBusyServerClock(t *testing.T) {
+	for _, of := range []struct {
+		name   string
+		refuse testkit.Match
+	}{{"a probe of the clock", testkit.Probes}, {"a watch", testkit.Watches}} {
+		t.Run(of.name, func(t *testing.T) {
+			run(t, func(t *testing.T) {
+				c := newCluster(t, pods)
+				save := func([]byte) error { return nil }
+				clock := reflector.NewClock(nil, save, slog.New(slog.DiscardHandler))
+				go func() { _ = clock.Run(t.Context()) }()
+				c.follow(pods, func(cfg *reflector.Config) { cfg.Client.Clock = clock })
+				c.Faults.RefuseBusy(of.refuse, 1, 40*time.Second)
+				c.later(reflector.ClockPeriod - time.Second)
+				if of.name == "a watch" {
+					c.Streams.Cut()
+				}
+				c.later(2 * time.Second)
+				before := len(c.Requests(testkit.Any))
+				c.Streams.Cut()
+				c.later(36 * time.Second)
+				if n := len(c.Requests(testkit.Any)) - before; n != 0 {
+					t.Errorf("%d requests of a server that wants to be left alone", n)
+				}
+				c.create("shop/a")
+				c.later(10 * time.Second)
+				if n := len(c.Requests(testkit.Probes)); n == 0 || len(c.Requests(testkit.Any)) <= before {
+					t.Errorf("nothing is asked afterwards: %d probes", n)
+				}
+			})
+		})
+	}
 }
