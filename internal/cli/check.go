@@ -69,7 +69,7 @@ Exit codes: 0 when the configuration is good, 2 when it is not.`,
 			}
 			printWarnings(cmd, l.Warnings)
 			found = fmt.Sprintf("; %s has the resources and allows to read them (%s), the "+
-				"brokers are as they have to be",
+				"brokers can take the events",
 				l.Host, terminal.Amount(l.Rights, "right"))
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s is good: %s, %s%s\n",

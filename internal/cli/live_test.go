@@ -31,8 +31,8 @@ func review(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(ask)
 }
 
-// startBrokers runs a NATS server with a stream THEIRS that others use, Kafka with a topic for
-// pods, and an endpoint: what is below /closed is unavailable.
+// startBrokers runs a NATS server with a stream THEIRS that others use, and KEPT, Kafka with a
+// topic for pods, and an endpoint: what is below /closed is unavailable.
 func startBrokers(t *testing.T, env *testscript.Env) {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{
@@ -57,8 +57,11 @@ func startBrokers(t *testing.T, env *testscript.Env) {
 		t.Fatal(err)
 	}
 	theirs := jetstream.StreamConfig{Name: "THEIRS", Subjects: []string{"theirs.>"}, Retention: jetstream.WorkQueuePolicy}
-	if _, err := js.CreateStream(t.Context(), theirs); err != nil {
-		t.Fatal(err)
+	kept := jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept.>"}, Duplicates: time.Hour}
+	for _, stream := range []jetstream.StreamConfig{theirs, kept} {
+		if _, err := js.CreateStream(t.Context(), stream); err != nil {
+			t.Fatal(err)
+		}
 	}
 	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "k8s.dev-cluster.pods"))
 	if err != nil {
@@ -86,6 +89,16 @@ func startBrokers(t *testing.T, env *testscript.Env) {
 	env.Setenv("ENDPOINT", endpoint.URL)
 	env.Setenv("NATS", s.ClientURL())
 	env.Setenv("KAFKA", strings.Join(kafka.ListenAddrs(), ","))
+	env.Values["protect"] = func(name string) error {
+		stream, err := js.Stream(t.Context(), name)
+		if err != nil {
+			return err
+		}
+		protected := stream.CachedInfo().Config
+		protected.DenyDelete, protected.DenyPurge = true, true
+		_, err = js.UpdateStream(t.Context(), protected)
+		return err
+	}
 	env.Values["streams"] = func() (names []string) {
 		for name := range js.StreamNames(t.Context()).Name() {
 			names = append(names, name)
@@ -99,4 +112,9 @@ func scriptStreams(ts *testscript.TestScript, _ bool, args []string) {
 	if got := strings.Join(ts.Value("streams").(func() []string)(), " "); got != strings.Join(args, " ") {
 		ts.Fatalf("there are streams %s, want %s", got, args)
 	}
+}
+
+// scriptProtect does what nats stream edit --deny-delete --deny-purge does: protect KEPT.
+func scriptProtect(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(ts.Value("protect").(func(string) error)(args[0]))
 }

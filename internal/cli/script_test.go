@@ -45,7 +45,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.WriteFile(filepath.Join(env.WorkDir, "kubeconfig"), []byte(kubeconfig(cluster)), 0o600)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"waitready": waitFor("/readyz"), "waithealthy": waitFor("/healthz"), "waitlistens": waitListens, "waitstatus": waitStatus, "exitcode": exitCode, "streams": scriptStreams},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"waitready": waitFor("/readyz"), "waithealthy": waitFor("/healthz"), "waitlistens": waitListens, "waitstatus": waitStatus, "exitcode": exitCode, "streams": scriptStreams, "protect": scriptProtect},
 	})
 }
 

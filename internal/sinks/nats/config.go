@@ -137,9 +137,11 @@ type Stream struct {
 	// Placement says which servers of a cluster hold the stream. Left out: the cluster decides.
 	Placement Placement `yaml:"placement"`
 	// DenyDelete makes the server refuse to delete single events. Only whoever may delete the
-	// stream can then remove events before their time. A stream that has it keeps it.
+	// stream can then remove events before their time. A stream that has it keeps it; one that was
+	// made without it is not changed: `nats stream edit K8S --deny-delete` does that.
 	DenyDelete bool `yaml:"denyDelete"`
-	// DenyPurge makes the server refuse to purge the stream. A stream that has it keeps it.
+	// DenyPurge makes the server refuse to purge the stream. A stream that has it keeps it; for one
+	// that was made without it: `nats stream edit K8S --deny-purge`.
 	DenyPurge bool `yaml:"denyPurge"`
 	// Storage is `file` or `memory`.
 	Storage string `yaml:"storage" default:"file" oneof:"file memory"`

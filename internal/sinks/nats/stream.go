@@ -197,7 +197,7 @@ func (s *Stream) differences(actual jetstream.StreamConfig) (problems []string) 
 	return problems
 }
 
-// minorDifferences returns those about how long messages are kept.
+// minorDifferences returns those about how long messages are kept, and who may remove them.
 func (s *Stream) minorDifferences(actual jetstream.StreamConfig) (differences []string) {
 	wanted := s.config()
 	differ := func(when bool, format string, args ...any) {
@@ -210,8 +210,10 @@ func (s *Stream) minorDifferences(actual jetstream.StreamConfig) (differences []
 		actual.MaxBytes, wanted.MaxBytes)
 	differ(actual.Compression != wanted.Compression, "compression is %v, wanted %v",
 		actual.Compression, wanted.Compression)
-	differ(s.DenyDelete && !actual.DenyDelete, "single messages may be deleted, wanted deny_delete")
-	differ(s.DenyPurge && !actual.DenyPurge, "it may be purged, wanted deny_purge")
+	differ(s.DenyDelete && !actual.DenyDelete, "single messages may be deleted, though denyDelete "+
+		"is set (nats stream edit %s --deny-delete)", actual.Name)
+	differ(s.DenyPurge && !actual.DenyPurge, "it may be purged, though denyPurge is set (nats "+
+		"stream edit %s --deny-purge)", actual.Name)
 	differ(s.MaxMsgsPerSubject > 0 && actual.MaxMsgsPerSubject != int64(s.MaxMsgsPerSubject),
 		"max messages per subject are %d, wanted %d", actual.MaxMsgsPerSubject, s.MaxMsgsPerSubject)
 	differ(wanted.Placement != nil && !reflect.DeepEqual(actual.Placement, wanted.Placement),
