@@ -137,3 +137,51 @@ func TestUnwatchedUntil(t *testing.T) {
 		testkit.OK(t, err)
 	})
 }
+
+// An etcd is restored, and the list that shows it comes later: the versions of the restored history
+// say nothing of the time at which the objects went back.
+func TestUnwatchedRewound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker(t, "sink")
+		r := newRig(t, b)
+		for _, key := range []resource.Key{"shop/a", "shop/b"} {
+			r.Create(key, nil)
+		}
+		backup := r.Version()
+		r.start()
+		time.Sleep(time.Minute)
+		r.Update("shop/a", nil)
+		r.Delete("shop/b")
+		r.settle()
+		for _, request := range []testkit.Match{testkit.Watches, testkit.Lists} { // the clock is answered
+			r.Faults.Refuse(request, -1, http.StatusServiceUnavailable, "ServiceUnavailable")
+		}
+		r.Rewind(backup)
+		restored := time.Now()
+		time.Sleep(3 * time.Minute)
+		r.Faults.Heal()
+		time.Sleep(time.Minute)
+		r.settle()
+		kinds := map[event.Op]int{}
+		for _, rec := range b.Records() {
+			if !rec.Inferred {
+				continue
+			}
+			kinds[rec.Op]++
+			since := rec.NotBefore
+			if rec.Op == event.Gap {
+				var data struct{ Since time.Time }
+				testkit.OK(t, json.Unmarshal(rec.Data, &data))
+				since = data.Since
+			}
+			if since.After(restored) {
+				t.Errorf("%s of %q not before %s; the restore was at %s", rec.Op, rec.Name, since, restored)
+			}
+		}
+		if kinds[event.Gap] != 1 || kinds[event.Updated] != 1 || kinds[event.Added] != 1 {
+			t.Errorf("%v: the test shows nothing", kinds)
+		}
+		_, err := r.end()
+		testkit.OK(t, err)
+	})
+}
