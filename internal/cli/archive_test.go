@@ -214,12 +214,18 @@ func requireSameHistory(t *testing.T, dir string, want map[string][]string) {
 // purge removes what is before a sequence.
 func purge(t *testing.T, url string, before uint64) {
 	t.Helper()
+	testkit.OK(t, storedStream(t, url).Purge(t.Context(), jetstream.WithPurgeSequence(before)))
+}
+
+// storedStream returns the stream of jetStream's server.
+func storedStream(t *testing.T, url string) jetstream.Stream {
+	t.Helper()
 	conn, err := natsgo.Connect(url)
 	testkit.OK(t, err)
-	defer conn.Close()
+	t.Cleanup(conn.Close)
 	js, err := jetstream.New(conn)
 	testkit.OK(t, err)
 	stream, err := js.Stream(t.Context(), "K8S")
 	testkit.OK(t, err)
-	testkit.OK(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(before)))
+	return stream
 }

@@ -4,9 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	natsclient "github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -27,16 +24,10 @@ func TestRemovedObject(t *testing.T) {
 	if code != ExitClean || !strings.Contains(out, "nothing is wrong") {
 		t.Fatalf("%d, %s", code, out)
 	}
-	conn, err := natsclient.Connect(url)
-	testkit.OK(t, err)
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	testkit.OK(t, err)
-	stream, err := js.Stream(t.Context(), "K8S")
-	testkit.OK(t, err)
+	stream := storedStream(t, url)
 	removed := 0
 	for i := range events {
-		if events[i].Name == events[3].Name && events[i].Namespace == events[3].Namespace && events[i].Resource == events[3].Resource {
+		if events[i].UID == events[3].UID {
 			testkit.OK(t, stream.DeleteMsg(t.Context(), uint64(i+1)))
 			removed++
 		}

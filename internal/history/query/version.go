@@ -374,9 +374,9 @@ func (v *Version) Report(before *Version) VersionReport {
 func (v *Version) report(changes []diff.Change) VersionReport {
 	e := &v.Event
 	r := VersionReport{
-		Time: v.Time, TimeSource: e.TimeSource, NotBefore: e.NotBefore, Uncertain: v.LateChange, Operation: string(e.Op), Version: e.ResourceVersion,
-		Previous: e.Previous,
-		UID:      e.UID, Manager: v.Manager(), Initial: e.Initial, Inferred: e.Inferred,
+		Time: v.Time, TimeSource: e.TimeSource, NotBefore: e.NotBefore, Uncertain: v.LateChange,
+		Operation: string(e.Op), Version: e.ResourceVersion, Previous: e.Previous,
+		UID: e.UID, Manager: v.Manager(), Initial: e.Initial, Inferred: e.Inferred,
 		Known: v.Form(),
 	}
 	r.Changed = ReportChanges(changes)

@@ -475,11 +475,6 @@ func (c *Controller) bound(dec *Decision, d *deltafifo.Delta) {
 	}
 }
 
-// isLate reports whether what may have been made at a time, and is decided now, became known late.
-func (c *Controller) isLate(since time.Time) bool {
-	return c.now.Sub(since) > event.MaxUnwatched || c.cfg.Restarted.Sub(since) > leastUnwatched
-}
-
 // reportWatched reports to all listeners that everything up to a version comes before, after a time
 // in which nobody watched. The changes of that time have their bounds; the report bounds what did
 // not change.

@@ -93,17 +93,20 @@ func (c *Controller) since(v resource.Version) (time.Time, bool) {
 // leastUnwatched is how long a restart may take without a word about that.
 const leastUnwatched = time.Second
 
+// isLate reports whether what may have been made at a time, and is decided now, became known late.
+func (c *Controller) isLate(since time.Time) bool {
+	return c.now.Sub(since) > event.MaxUnwatched || c.cfg.Restarted.Sub(since) > leastUnwatched
+}
+
 // resumeWatch notes since when nobody has watched, at the start of a run that continues a watch.
 func (c *Controller) resumeWatch() {
 	r := c.cfg.Resumed
 	c.unwatched, c.blind = event.Unwatched{}, r.From != "" && r.Since.IsZero()
-	if c.blind || r.From == "" {
+	if c.now = time.Now(); c.blind || r.From == "" || !c.isLate(r.Since) {
 		return
 	}
-	if time.Since(r.Since) > event.MaxUnwatched || c.cfg.Restarted.Sub(r.Since) > leastUnwatched {
-		c.unwatched = r
-		c.unwatched.Until = time.Now()
-	}
+	c.unwatched = r
+	c.unwatched.Until = c.now
 }
 
 // markUnwatched notes a time in which nobody watched, or in which the watch was late.
