@@ -14,7 +14,8 @@ import (
 )
 
 // writtenPod is pod "a" in a version, with managedFields entries "manager@second", in seconds since
-// the bubble began. Its own second is that of its creation.
+// the bubble began. Its own second is that of its creation. With "manager@second+x" it has a field
+// x that each version sets, and that this manager owns; an entry "manager@" has no time.
 func writtenPod(t *testing.T, version string, created int, entries string) *resource.Object {
 	t.Helper()
 	at := func(second string) string {
@@ -23,15 +24,24 @@ func writtenPod(t *testing.T, version string, created int, entries string) *reso
 		return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(d).Format(time.RFC3339)
 	}
 	var fields []string
+	spec := ""
 	for entry := range strings.FieldsSeq(entries) {
 		manager, second, _ := strings.Cut(entry, "@")
 		manager, subresource, _ := strings.Cut(manager, "/")
-		fields = append(fields, fmt.Sprintf(`{"manager":%q,"operation":"Update","apiVersion":"v1","time":%q,"subresource":%q}`,
-			manager, at(second), subresource))
+		second, owns := strings.CutSuffix(second, "+x")
+		owned := "{}"
+		if owns {
+			owned, spec = `{"f:spec":{"f:x":{}}}`, fmt.Sprintf(`,"spec":{"x":%q}`, version)
+		}
+		if second != "" {
+			second = fmt.Sprintf(`"time":%q,`, at(second))
+		}
+		fields = append(fields, fmt.Sprintf(`{"manager":%q,"operation":"Update","apiVersion":"v1",%s"subresource":%q,"fieldsV1":%s}`,
+			manager, second, subresource, owned))
 	}
 	raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"shop","uid":"ua",`+
-		`"resourceVersion":%q,"creationTimestamp":%q,"managedFields":[%s]}}`,
-		version, at(fmt.Sprint(created)), strings.Join(fields, ","))
+		`"resourceVersion":%q,"creationTimestamp":%q,"managedFields":[%s]}%s}`,
+		version, at(fmt.Sprint(created)), strings.Join(fields, ","), spec)
 	obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: pods})
 	testkit.OK(t, err)
 	return obj
@@ -139,7 +149,37 @@ func TestAttribution(t *testing.T) {
 		{
 			"with an entry of the future, which somebody has sent", nil,
 			[]step{added("11", "alice@1"), updated("12", "alice@1 bob@2 eve@9999"), updated("13", "alice@1 carol@4 eve@9999")},
-			"added alice@1, updated @3.000, updated @4.500",
+			"added alice@1, updated @3.000, updated carol@4",
+		},
+		{
+			"by a server whose clock is far ahead: its time is not used", nil,
+			[]step{added("11", "alice@1"), updated("12", "alice@1 bob@2000"), updated("13", "alice@1 bob@2003")},
+			"added alice@1, updated bob@3.000, updated bob@4.500",
+		},
+		{
+			"by a manager again in the same second", nil,
+			[]step{added("11", "alice@1"), updated("12", "alice@1 bob@2+x"), updated("13", "alice@1 bob@2+x"), deleted("14", "alice@1 bob@2+x")},
+			"added alice@1, updated bob@2, updated bob@2, deleted @6.000 last bob",
+		},
+		{
+			"by one without a time, and again", nil,
+			[]step{added("11", "alice@1"), updated("12", "alice@1 hpa/scale@+x"), updated("13", "alice@1 hpa/scale@+x")},
+			"added alice@1, updated hpa/scale@3.000, updated hpa/scale@4.500",
+		},
+		{
+			"fields that two own", nil,
+			[]step{added("11", "alice@1"), updated("12", "alice@1 hpa/scale@+x"), updated("13", "alice@1+x hpa/scale@+x"), deleted("14", "alice@1+x hpa/scale@+x")},
+			"added alice@1, updated hpa/scale@3.000, updated @4.500, deleted @6.000",
+		},
+		{
+			"with an entry of long ago, which somebody has sent", nil,
+			[]step{listed(initial, "11", "alice@1"), updated("12", "alice@1 eve@-900")},
+			"added @1.500, updated @3.000",
+		},
+		{
+			"a list comes between: who has set a value last is not known", nil,
+			[]step{added("11", "alice@1"), listed(expired, "13", "alice@1 bob@2"), deleted("14", "alice@1 bob@2")},
+			"added alice@1, updated @3.000, deleted @4.500",
 		},
 		{
 			"of a version that only a list has shown, and then of a watch", nil,

@@ -14,7 +14,7 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 // object copies the input with its edits and makes the Object. The parser itself stays on the
 // stack: it is not kept by anything made here.
 func (p *parser) object(at span, opts *ParseOptions) *Object {
-	writtenAt := p.writtenAt()
+	p.dropOldFields()
 	p.sumEdits()
 	out, entries := p.copy(at, opts.Type)
 	obj, owners := newObject(p.owners.n)
@@ -22,7 +22,7 @@ func (p *parser) object(at span, opts *ParseOptions) *Object {
 	// from an offset of the input before all edits to one of out
 	shift := len(out) - at.End - p.editedBytes(p.edits.n)
 	obj.Meta = p.meta(out, shift)
-	obj.Writes = Writes{At: writtenAt, Entries: view(entries)}
+	obj.Writes = Writes(view(entries))
 	for i := range owners {
 		owners[i] = p.owner(p.owners.at(i), out, shift)
 	}
@@ -189,9 +189,6 @@ func (l *smallSlice[T]) add(v T) {
 	}
 	l.n++
 }
-
-// clear empties the list.
-func (l *smallSlice[T]) clear() { l.n, l.more = 0, l.more[:0] }
 
 func (l *smallSlice[T]) at(i int) *T {
 	if i < len(l.first) {

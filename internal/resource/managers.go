@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -15,163 +16,206 @@ type FieldManager struct {
 	Subresource string `json:"subresource,omitempty"` // "" for the object itself
 }
 
-// Writes are the managedFields entries of the newest second, of those that have a time.
-type Writes struct {
-	// At is that second, in Unix time; 0 for no entry.
-	At uint32
-	// Entries are the identities of the entries: of each the manager, the operation, the
-	// subresource and the apiVersion, with a zero byte behind each.
-	Entries string
+// Writes are the managedFields entries of one version of an object. Of each there are six texts,
+// with a zero byte behind each: manager, operation, subresource, apiVersion, time, and fieldsV1.
+// The last is kept only of the entries that may be of the newest write: those with the newest time,
+// and those without a time.
+type Writes string
+
+// Entry is one of them.
+type Entry struct {
+	FieldManager
+	// Time of the newest write of this entry, by the API server's clock, in full seconds; zero
+	// where it has none, as after a write of the subresource scale.
+	Time time.Time
+
+	mark   uint32
+	fields string
 }
 
-// Written is what remains of the Writes of all versions of an object so far: enough to know who
-// made its next version.
+// Written is what remains of the Writes of a version: enough to know which entries of the next
+// version are new. It is a value of fixed size, since there is one in memory for each object.
 type Written struct {
-	// At is the newest second of an entry, 0 for none. It never goes back.
-	At uint32
-	// Entries is made of hashes of the entries of that second, when it was seen last.
-	Entries uint32
+	// Floor is the time, in Unix seconds, up to which an entry without a mark is an old one; 0 when
+	// every entry has a mark.
+	Floor uint32
+	// Marks stand for the entries; the first one for that of the manager that has set a
+	// value last, 0 when that is not known. All are 0 where nothing is known.
+	Marks [6]uint32
 }
 
-// Time of the entries, zero for none.
-func (w Writes) Time() time.Time {
-	if w.At == 0 {
-		return time.Time{}
-	}
-	return time.Unix(int64(w.At), 0).UTC()
-}
-
-// Sole returns the field manager of the only entry; false when there is none, or more than one.
-func (w Writes) Sole() (FieldManager, bool) {
-	by, _, rest := nextEntry(w.Entries)
-	if rest != "" {
-		return FieldManager{}, false
-	}
-	return by, w.Entries != ""
-}
-
-// Since returns the field manager of the version with these Writes, if they show it beside what was
-// written before. A write sets the time of at most one entry, that of its own manager. So it is the
-// writer's when no entry was as new before, or all others of the same second were there already.
-// Not every write leaves an entry: one that only removes fields has none, and then no entry is new.
-func (w Writes) Since(before Written) (by FieldManager, ok bool) {
-	switch {
-	case w.At > before.At:
-		return w.Sole()
-	case w.At < before.At || w.At == 0:
-		return by, false
-	}
-	all := w.hash()
-	for rest := w.Entries; rest != ""; {
-		var hash uint32
-		if by, hash, rest = nextEntry(rest); all^hash == before.Entries {
-			return by, true
+// all yields the entries, but for those that the API server makes itself: what it has gathered of
+// managers long ago, and what was there before the first apply.
+func (w Writes) all(yield func(Entry) bool) {
+	for rest := string(w); rest != ""; {
+		var e Entry
+		if e, rest = nextEntry(rest); e.Manager == "ancient-changes" || e.Manager == "before-first-apply" {
+			continue
+		}
+		if !yield(e) {
+			return
 		}
 	}
-	return FieldManager{}, false
-}
-
-// After returns what remains of the Writes of the next version. An older second than one before
-// says that a client has sent older managedFields: what was seen before stays.
-func (w Writes) After(before Written) Written {
-	if w.At < before.At || w.At == 0 {
-		return before
-	}
-	return Written{At: w.At, Entries: w.hash()}
-}
-
-func (w Writes) clone() Writes { return Writes{At: w.At, Entries: strings.Clone(w.Entries)} }
-
-// hash of all entries. It is the same in any order of them.
-func (w Writes) hash() (all uint32) {
-	for rest := w.Entries; rest != ""; {
-		var hash uint32
-		_, hash, rest = nextEntry(rest)
-		all ^= hash
-	}
-	return all
 }
 
 // nextEntry takes the first entry off.
-func nextEntry(entries string) (by FieldManager, hash uint32, rest string) {
-	by.Manager, rest, _ = strings.Cut(entries, "\x00")
-	by.Operation, rest, _ = strings.Cut(rest, "\x00")
-	by.Subresource, rest, _ = strings.Cut(rest, "\x00")
+func nextEntry(entries string) (e Entry, rest string) {
+	var at string
+	e.Manager, rest, _ = strings.Cut(entries, "\x00")
+	e.Operation, rest, _ = strings.Cut(rest, "\x00")
+	e.Subresource, rest, _ = strings.Cut(rest, "\x00")
 	_, rest, _ = strings.Cut(rest, "\x00")
-	return by, uint32(xxhash.Sum64String(entries[:len(entries)-len(rest)])), rest
+	at, rest, _ = strings.Cut(rest, "\x00")
+	e.mark = max(uint32(xxhash.Sum64String(entries[:len(entries)-len(rest)])), 1) // 0 is none
+	e.fields, rest, _ = strings.Cut(rest, "\x00")
+	e.Time, _ = time.Parse(time.RFC3339, at)
+	return e, rest
 }
 
-// entrySpans is where the identity of a managedFields entry is in the input.
-type entrySpans struct{ manager, operation, subresource, apiVersion, time span }
+// Newest returns the newest time of an entry, zero for none.
+func (w Writes) Newest() (newest time.Time) {
+	for e := range w.all {
+		if e.Time.After(newest) {
+			newest = e.Time
+		}
+	}
+	return newest
+}
 
-func (e *entrySpans) identity() [4]span {
-	return [...]span{e.manager, e.operation, e.subresource, e.apiVersion}
+// Sole returns the only entry; false when there is none, or more than one.
+func (w Writes) Sole() (sole Entry, ok bool) {
+	for e := range w.all {
+		if ok {
+			return Entry{}, false
+		}
+		sole, ok = e, true
+	}
+	return sole, ok
+}
+
+// Since returns an entry that is new in the version after before, and how many are: 0 where nothing
+// is known of the version before. A write sets the time of one entry at most, that of its own
+// manager, or makes that entry. So the one that is new is the writer's. Not every write leaves one:
+// it has the time of the write before when both are of the same second, none when it is of the
+// subresource scale, and a write that only removes fields leaves none at all.
+func (w Writes) Since(before Written) (by Entry, n int) {
+	if before == (Written{}) {
+		return by, 0
+	}
+	for e := range w.all {
+		if before.isNew(&e) {
+			by = e
+			n++
+		}
+	}
+	return by, n
+}
+
+func (w *Written) isNew(e *Entry) bool {
+	return !slices.Contains(w.Marks[:], e.mark) &&
+		(w.Floor == 0 || e.Time.Unix() > int64(w.Floor))
+}
+
+// After returns what remains of the Writes, of whose entries last is that of the manager that has
+// set a value last; nil where that is not known.
+func (w Writes) After(last *Entry) (after Written) {
+	var times [len(after.Marks)]int64
+	if last != nil {
+		after.Marks[0] = last.mark
+	}
+	for e := range w.all {
+		if e.mark == after.Marks[0] {
+			continue
+		}
+		mark, at := e.mark, e.Time.Unix()
+		// The newest first. One that does not fit raises the floor.
+		for i := 1; i < len(after.Marks) && mark != 0; i++ {
+			if after.Marks[i] == 0 || times[i] < at {
+				after.Marks[i], mark = mark, after.Marks[i]
+				times[i], at = at, times[i]
+			}
+		}
+		if mark != 0 {
+			after.Floor = max(after.Floor, uint32(min(max(at, 1), maxFloor)))
+		}
+	}
+	return after
+}
+
+const maxFloor = 1<<32 - 1
+
+// LastSetter returns the entry of the manager that has set a value last, if it is known and still
+// there.
+func (w Writes) LastSetter(known Written) (last Entry, ok bool) {
+	for e := range w.all {
+		if e.mark == known.Marks[0] {
+			return e, true
+		}
+	}
+	return Entry{}, false
+}
+
+func (w Writes) clone() Writes { return Writes(strings.Clone(string(w))) }
+
+// entrySpans is where the texts of a managedFields entry are in the input.
+type entrySpans struct{ manager, operation, subresource, apiVersion, time, fields span }
+
+func (e *entrySpans) texts() [5]span {
+	return [...]span{e.manager, e.operation, e.subresource, e.apiVersion, e.time}
 }
 
 // Times of entries are compared as the API server writes them, in UTC and without a fraction. What
-// is written in another way, or does not fit into Writes, is no time. That does not depend on the
-// clock: an entry that is none in one version is none in the next.
-const (
-	minTime = "1970-01-02T00:00:00Z"
-	maxTime = "2106-01-01T00:00:00Z"
-)
+// is written in another way is no time.
+const timeForm = "2006-01-02T15:04:05Z"
 
-// recordWrite adds an entry to those of the newest second, or begins with it again.
-func (p *parser) recordWrite(e *entrySpans) {
-	at := view(p.Bytes(e.time))
-	if len(at) != len(minTime) || at < minTime || at >= maxTime {
-		return
+// dropOldFields leaves the fields to entries that may be of the newest write.
+func (p *parser) dropOldFields() {
+	newest := ""
+	for i := range p.writes.n {
+		e := p.writes.at(i)
+		if len(p.Text(e.time)) != len(timeForm) {
+			e.time = span{}
+		}
+		newest = max(newest, view(p.Text(e.time)))
 	}
-	if p.writes.n > 0 {
-		switch newest := view(p.Bytes(p.writes.at(0).time)); {
-		case at < newest:
-			return
-		case at > newest:
-			p.writes.clear()
+	for i := range p.writes.n {
+		if e := p.writes.at(i); e.time != (span{}) && view(p.Text(e.time)) < newest {
+			e.fields = span{}
 		}
 	}
-	p.writes.add(*e)
-}
-
-// writtenAt returns the second of the entries, 0 when there are none.
-func (p *parser) writtenAt() uint32 {
-	if p.writes.n == 0 {
-		return 0
-	}
-	at, err := time.Parse(time.RFC3339, view(p.Bytes(p.writes.at(0).time)))
-	if err != nil {
-		p.writes.clear()
-		return 0
-	}
-	return uint32(at.Unix())
 }
 
 // writesSize returns what appendWrites appends at most.
 func (p *parser) writesSize() (size int) {
 	for i := range p.writes.n {
-		for _, text := range p.writes.at(i).identity() {
+		e := p.writes.at(i)
+		for _, text := range e.texts() {
 			size += text.End - text.Start + 1
 		}
+		size += e.fields.End - e.fields.Start + 1
 	}
 	return size
 }
 
-// appendWrites appends the identities of the entries, but for one with a zero byte in it.
+// appendWrites appends the entries, but for one with a zero byte in it.
 func (p *parser) appendWrites(out *strings.Builder) {
 	for i := range p.writes.n {
-		identity := p.writes.at(i).identity()
-		if p.hasZero(&identity) {
+		e := p.writes.at(i)
+		texts := e.texts()
+		if p.hasZero(&texts) {
 			continue
 		}
-		for _, text := range identity {
+		for _, text := range texts {
 			out.Write(p.Text(text))
 			out.WriteByte(0)
 		}
+		out.Write(p.Bytes(e.fields))
+		out.WriteByte(0)
 	}
 }
 
-func (p *parser) hasZero(identity *[4]span) bool {
-	for _, text := range identity {
+func (p *parser) hasZero(texts *[5]span) bool {
+	for _, text := range texts {
 		if strings.IndexByte(view(p.Text(text)), 0) >= 0 {
 			return true
 		}

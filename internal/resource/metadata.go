@@ -106,7 +106,7 @@ func (p *parser) readOwner(owner *ownerSpans, path string) {
 	}
 }
 
-// managedFields finds the newest writes of the object. Unless they are kept, it cuts the member
+// managedFields reads who has written the object. Unless they are kept, it cuts the member
 // together with one comma, so that what remains is JSON.
 func (p *parser) managedFields(cut bool) {
 	comma, key := p.Comma(), p.KeyAt()
@@ -149,11 +149,13 @@ func (p *parser) readEntry(path string) {
 			p.str(&e.apiVersion, path)
 		case "time":
 			p.str(&e.time, path)
+		case "fieldsV1":
+			e.fields = p.Skip()
 		default:
 			p.Skip()
 		}
 	}
-	p.recordWrite(&e)
+	p.writes.add(e)
 }
 
 // copiesOfObject are the annotations in which tools keep a copy of the whole object, some of them

@@ -35,7 +35,7 @@ type Meta struct {
 	// CreationTimestamp is when the object was created, as the API server wrote it; "" when it did
 	// not.
 	CreationTimestamp string
-	// Writes are the newest managedFields entries.
+	// Writes are the managedFields entries.
 	Writes Writes
 	// Owners are the owner references, in the order of the object.
 	Owners []Owner
@@ -68,10 +68,11 @@ func (o *Object) Identity() *Object {
 // Key returns the object's name within its type.
 func (m *Meta) Key() Key { return MakeKey(m.Namespace, m.Name) }
 
-// Size returns what the object costs in a queue, in bytes: its JSON and the bookkeeping around it.
+// Size returns what the object costs in a queue, in bytes: its JSON, what is kept of its
+// managedFields, and the bookkeeping around it.
 func (o *Object) Size() int {
 	const overhead = 256 // an Object, its Key and its place in a queue, rounded up
-	return len(o.Raw) + overhead
+	return len(o.Raw) + len(o.Writes) + overhead
 }
 
 // Type is one resource as the API server serves it: what discovery says of it, and no more.

@@ -223,7 +223,7 @@ type parser struct {
 	generation                                       int64
 	owners                                           smallSlice[ownerSpans]
 
-	writes smallSlice[entrySpans] // the managedFields entries of the newest second
+	writes smallSlice[entrySpans] // the managedFields entries
 }
 
 type ownerSpans struct {

@@ -72,7 +72,7 @@ func TestRedactedSecretGolden(t *testing.T) {
 			t.Errorf("%s is still there", value)
 		}
 	}
-	if obj.Namespace != "shop" || obj.Name != "db" || obj.Version != "77" || !strings.HasPrefix(obj.Writes.Entries, "kubectl-client-side-apply\x00") {
+	if obj.Namespace != "shop" || obj.Name != "db" || obj.Version != "77" || !strings.HasPrefix(string(obj.Writes), "kubectl-client-side-apply\x00") {
 		t.Errorf("Meta = %+v", obj.Meta)
 	}
 }

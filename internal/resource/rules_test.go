@@ -101,7 +101,7 @@ func TestRulesKeepMetadata(t *testing.T) {
 	if bytes.Contains(obj.Raw, []byte("hunter2")) {
 		t.Errorf("Raw = %s", obj.Raw)
 	}
-	if obj.Key() != "n/a" || obj.UID != "u" || obj.Version != "7" || obj.Writes != writes("2026-01-01T00:00:00Z", [4]string{"kubectl"}) {
+	if obj.Key() != "n/a" || obj.UID != "u" || obj.Version != "7" || withoutFields(obj.Writes) != writes("2026-01-01T00:00:00Z", [4]string{"kubectl"}) {
 		t.Errorf("Meta = %+v", obj.Meta)
 	}
 }
@@ -110,8 +110,8 @@ func TestRulesKeepMetadata(t *testing.T) {
 func TestRulesOnManagedFields(t *testing.T) {
 	const in = `{"metadata":{"name":"s","resourceVersion":"1","managedFields":[{"manager":"m","time":"2026-01-01T00:00:00Z","fieldsV1":{"v:\"hunter2\"":{}}}]}}`
 	obj := mustParse(t, in, resource.ParseOptions{Type: secrets, KeepManagedFields: true, Redactor: newRedactor(t)})
-	if bytes.Contains(obj.Raw, []byte("hunter2")) || obj.Writes.Entries != "m\x00\x00\x00\x00" {
-		t.Errorf("%s, written by %q", obj.Raw, obj.Writes.Entries)
+	if bytes.Contains(obj.Raw, []byte("hunter2")) || !strings.HasPrefix(string(obj.Writes), "m\x00") {
+		t.Errorf("%s, written by %q", obj.Raw, obj.Writes)
 	}
 }
 

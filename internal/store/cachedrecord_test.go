@@ -7,7 +7,7 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-var written = resource.Written{At: 0xfedcba98, Entries: 0x76543210}
+var written = resource.Written{Floor: 0xfedcba98, Marks: [6]uint32{0x76543210, 1, 2, 3, 4, 0xffffffff}}
 
 // What is kept in memory must give back exactly what was settled, whatever form uids and versions
 // have.

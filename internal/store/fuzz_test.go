@@ -14,7 +14,7 @@ import (
 func FuzzStored(f *testing.F) {
 	record := Record{
 		UID: "7d4a", Version: "123", Deleted: true,
-		Written: resource.Written{At: 5, Entries: 2}, EventTime: 9,
+		Written: resource.Written{Floor: 5, Marks: [6]uint32{2, 3}}, EventTime: 9,
 	}
 	f.Add(record.append(nil))
 	f.Add(Record{UID: "7d4a", Version: "9"}.append(nil))

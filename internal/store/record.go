@@ -142,19 +142,20 @@ type Record struct {
 	// Deleted: the object is gone, as of Version; kept until the watermark has passed that version,
 	// so that a replay of what came before does not bring it back.
 	Deleted bool
-	// Written is of the managedFields of all versions so far.
+	// Written is of the managedFields of this version.
 	Written resource.Written
 	// EventTime is that of the newest event of the object, in Unix nanoseconds; 0 for none.
 	EventTime int64
 }
 
-// Record encoding: flags, length of the uid, uid, with flagWritten what was written and the time of
-// its newest event, version.
+// Record encoding: flags, length of the uid, uid, with flagWritten the time of its newest event and
+// what was written, version.
 const (
 	flagDeleted = 1
 	flagWritten = 2
 
-	writtenSize = 4 + 4 + 8
+	// writtenSize is that of EventTime, Floor, and all marks.
+	writtenSize = 8 + 4 + 4*len(resource.Written{}.Marks)
 )
 
 func (r Record) append(dst []byte) []byte {
@@ -175,16 +176,21 @@ func (r Record) append(dst []byte) []byte {
 }
 
 func (r *Record) appendWritten(dst []byte) []byte {
-	dst = binary.LittleEndian.AppendUint32(dst, r.Written.At)
-	dst = binary.LittleEndian.AppendUint32(dst, r.Written.Entries)
-	return binary.LittleEndian.AppendUint64(dst, uint64(r.EventTime))
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(r.EventTime))
+	dst = binary.LittleEndian.AppendUint32(dst, r.Written.Floor)
+	for _, mark := range r.Written.Marks {
+		dst = binary.LittleEndian.AppendUint32(dst, mark)
+	}
+	return dst
 }
 
 // readWritten reads what appendWritten has written.
 func (r *Record) readWritten(b []byte) {
-	r.Written.At = binary.LittleEndian.Uint32(b)
-	r.Written.Entries = binary.LittleEndian.Uint32(b[4:])
-	r.EventTime = int64(binary.LittleEndian.Uint64(b[8:]))
+	r.EventTime = int64(binary.LittleEndian.Uint64(b))
+	r.Written.Floor = binary.LittleEndian.Uint32(b[8:])
+	for i := range r.Written.Marks {
+		r.Written.Marks[i] = binary.LittleEndian.Uint32(b[12+4*i:])
+	}
 }
 
 var errRecord = errors.New("state database: a record does not parse; the directory is damaged: " +

@@ -402,7 +402,9 @@ func (c *Controller) carryOut(d *deltafifo.Delta, known *KnownState, dec *Decisi
 	if err := c.findObjects(dec); err != nil {
 		return err
 	}
-	c.attribute(dec, d, known)
+	if err := c.attribute(dec, d, known); err != nil {
+		return err
+	}
 	c.bound(dec, d) // it may emit, and take a number, before what follows
 	switch obj := dec.Object; {
 	case dec.Op == event.Synced && (obj == nil || obj.Version != dec.Version):

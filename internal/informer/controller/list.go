@@ -461,7 +461,7 @@ func (c *Controller) bound(dec *Decision, d *deltafifo.Delta) {
 	}
 	if obj := dec.Object; obj != nil {
 		created, _ := time.Parse(time.RFC3339, obj.CreationTimestamp)
-		for _, at := range []time.Time{created, obj.Writes.Time()} {
+		for _, at := range []time.Time{created, obj.Writes.Newest()} {
 			if at.After(since) && !at.After(c.now) {
 				since = at
 			}

@@ -9,15 +9,15 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// maxClockSkew is how far the API server's clock may be ahead. A client may send managedFields, so
-// a later time is not the API server's: all events to come would have it.
+// maxClockSkew is how far the clocks of the API server and of this machine may be apart. A client
+// may send managedFields, with any time.
 const maxClockSkew = 5 * time.Minute
 
 // attribute sets who made a change and when, from the managedFields of this version and the known
 // one. It leaves a value empty rather than take an older change's. For one uid the time never goes
 // back: a managedFields time, a whole second, is not used when the event before has a later time.
 // An earlier object of the same name does not count: its delete may have been observed late.
-func (c *Controller) attribute(dec *Decision, d *deltafifo.Delta, known *KnownState) {
+func (c *Controller) attribute(dec *Decision, d *deltafifo.Delta, known *KnownState) error {
 	var before store.Record
 	if known.Found && known.Record.UID == dec.UID {
 		before = known.Record
@@ -29,22 +29,69 @@ func (c *Controller) attribute(dec *Decision, d *deltafifo.Delta, known *KnownSt
 	}
 	dec.Written = before.Written
 	if dec.Op == event.Synced || dec.Object == nil {
-		return
+		return nil
 	}
-	writes, at := dec.Object.Writes, dec.Object.Writes.Time()
-	switch {
-	case dec.Op == event.Deleted:
-		by, _ := writes.Sole()
-		dec.LastManager = by.Manager
-	case c.follows(dec, d) && !at.After(c.now.Add(maxClockSkew)):
-		var isKnown bool
-		if dec.By, isKnown = writes.Since(before.Written); isKnown && !at.Before(last) {
+	writes := dec.Object.Writes
+	if dec.Op == event.Deleted {
+		by, isKnown := writes.LastSetter(before.Written)
+		if isKnown && d.Type == deltafifo.Deleted && !c.isUnread(dec.Key) {
+			dec.LastManager = by.Manager
+		}
+		dec.Written = writes.After(nil)
+		return nil
+	}
+	by, isWriter, err := c.writer(dec, d, &before)
+	if isWriter {
+		dec.By = by.FieldManager
+		if at := by.Time; !at.Before(last) && !at.After(c.now.Add(maxClockSkew)) {
 			dec.Time, dec.TimeSource = at, event.TimeManagedFields
 		}
-	case c.list.Rewound():
-		dec.Written = resource.Written{} // of what was undone
 	}
-	dec.Written = writes.After(dec.Written)
+	dec.Written = writes.After(by)
+	return err
+}
+
+// writer returns the managedFields entry of the manager that has set a value last, nil where that
+// is not known, and whether it was set with this change.
+func (c *Controller) writer(
+	dec *Decision, d *deltafifo.Delta, before *store.Record,
+) (by *resource.Entry, isWriter bool, err error) {
+	writes := dec.Object.Writes
+	if !c.follows(dec, d) {
+		return nil, false, nil
+	}
+	if dec.Op == event.Added {
+		sole, ok := writes.Sole()
+		return &sole, ok, nil
+	}
+	switch e, n := writes.Since(before.Written); n {
+	case 1:
+		// A client may send an entry of long ago.
+		if e.Time.IsZero() || !e.Time.Before(time.Unix(0, before.EventTime).Add(-maxClockSkew)) {
+			return &e, true, nil
+		}
+		return nil, false, nil
+	case 0:
+	default:
+		return nil, false, nil
+	}
+	old := dec.Old
+	if old == nil {
+		if old, err = c.env.Indexer.Object(dec.Key); err != nil || old == nil || old.Version != dec.Before {
+			return nil, false, err
+		}
+	}
+	e, isWriter, isSet := dec.Object.Setter(old)
+	switch {
+	case !isSet:
+		if e, ok := writes.LastSetter(before.Written); ok {
+			return &e, false, nil
+		}
+	// Its entry is not new, so the write before was of the same second.
+	case isWriter && (e.Time.IsZero() || !e.Time.Before(c.now.Add(-maxClockSkew))):
+		return &e, true, nil
+	}
+	return nil, false, nil
 }
 
 // follows reports whether a change brings the version right after the known one, so that this
@@ -53,7 +100,7 @@ func (c *Controller) attribute(dec *Decision, d *deltafifo.Delta, known *KnownSt
 // select. Where it does, the object may have been changed until it was selected.
 func (c *Controller) follows(dec *Decision, d *deltafifo.Delta) bool {
 	switch {
-	case c.env.Indexer.Announcements().Unread(dec.Key):
+	case c.isUnread(dec.Key):
 		return false
 	case dec.Op == event.Updated:
 		return d.Type == deltafifo.Updated
@@ -63,11 +110,16 @@ func (c *Controller) follows(dec *Decision, d *deltafifo.Delta) bool {
 	return false
 }
 
+// isUnread reports whether a version of an object was unreadable, and the next one is not decided.
+func (c *Controller) isUnread(key resource.Key) bool {
+	return c.env.Indexer.Announcements().Unread(key)
+}
+
 // isFirst reports whether an object was written last when it was created. Both times are of one
 // request, and may lie on both sides of a full second.
 func isFirst(obj *resource.Object) bool {
 	created, err := time.Parse(time.RFC3339, obj.CreationTimestamp)
-	return err == nil && obj.Writes.Time().Sub(created).Abs() <= time.Second
+	return err == nil && obj.Writes.Newest().Sub(created).Abs() <= time.Second
 }
 
 // markUnread records that a version of an object can't be read. The next version has no manager

@@ -297,7 +297,7 @@ func (db *DB) Close() error {
 // FormatVersion of the keys and values in the database, a number that grows. A directory of another
 // version is refused, whichever is newer; the first version that changes it must convert older
 // ones, in checkFormat.
-const FormatVersion = "4"
+const FormatVersion = "5"
 
 // pebbleFormat is Pebble's own format. It is fixed: a newer Pebble would otherwise make a directory
 // unreadable for the bridge before it without a report. The changelog must mention a higher one, as
