@@ -203,9 +203,8 @@ func TestAttribution(t *testing.T) {
 	w.round("killed")
 	l.start(b)
 	events := l.complete("all writes", jetStream(b), ledger, check.Options{Informers: informerOf("app", l.written()...)})
-	// Two writes of one manager in a second look like one: only these may be missing.
 	known, requests := w.judge(events)
-	if known < 4*(entries-2) {
+	if known < 4*entries {
 		t.Errorf("%d of %d events have the manager that wrote them", known, 4*entries)
 	}
 	if want := 4 * 2; requests != want { // a Deployment and a pod in each round
@@ -257,7 +256,7 @@ func attributedThroughAGap(t *testing.T, c *cluster) {
 	events, err = jetStream(b).Refresh(l.ctx)
 	must(t, err)
 	gapsComeFirst(t, events, "expired", "configmaps")
-	if known, _ := w.judge(events); known < 2*(entries-2) {
+	if known, _ := w.judge(events); known < 2*entries {
 		t.Errorf("%d of %d events have the manager that wrote them", known, 2*entries)
 	}
 	l.stop(b)
