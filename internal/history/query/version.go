@@ -113,6 +113,20 @@ func (v *Version) Manager() string {
 	return v.Event.Manager + "/" + v.Event.ManagerSubresource
 }
 
+// whyNobody says why it is not known who made this change; "" where it is.
+func (v *Version) whyNobody() string {
+	switch e := &v.Event; {
+	case e.Manager != "":
+		return ""
+	case e.Op == event.Deleted:
+		return "the API server does not say who deletes an object"
+	case e.Initial || e.Inferred || e.Op == event.Synced:
+		return "it was found in a list: several writes may have made this state"
+	default:
+		return "managedFields do not show it: nothing was set, or not by exactly one manager"
+	}
+}
+
 // Attribute returns an attribute that not every event has, "" for none.
 func (v *Version) Attribute(name string) string {
 	for _, a := range v.Event.Extensions {
@@ -337,10 +351,12 @@ type VersionReport struct {
 	// UID of the object; a timeline has none.
 	UID string `json:"uid,omitempty"`
 	// Manager of this change, with its subresource as "kubelet/status"; "" where it is not known.
-	Manager  string         `json:"manager,omitempty"`
-	Changed  []ChangeReport `json:"changed,omitempty"`
-	Initial  bool           `json:"initial,omitempty"`
-	Inferred bool           `json:"inferred,omitempty"`
+	Manager string `json:"manager,omitempty"`
+	// ManagerUnknown says why there is no manager.
+	ManagerUnknown string         `json:"managerUnknown,omitempty"`
+	Changed        []ChangeReport `json:"changed,omitempty"`
+	Initial        bool           `json:"initial,omitempty"`
+	Inferred       bool           `json:"inferred,omitempty"`
 	// Known is what is known of the object: object, metadata, patch, none.
 	Known record.Form `json:"known"`
 }
@@ -376,8 +392,8 @@ func (v *Version) report(changes []diff.Change) VersionReport {
 	r := VersionReport{
 		Time: v.Time, TimeSource: e.TimeSource, NotBefore: e.NotBefore, Uncertain: v.LateChange,
 		Operation: string(e.Op), Version: e.ResourceVersion, Previous: e.Previous,
-		UID: e.UID, Manager: v.Manager(), Initial: e.Initial, Inferred: e.Inferred,
-		Known: v.Form(),
+		UID: e.UID, Manager: v.Manager(), ManagerUnknown: v.whyNobody(), Initial: e.Initial,
+		Inferred: e.Inferred, Known: v.Form(),
 	}
 	r.Changed = ReportChanges(changes)
 	return r

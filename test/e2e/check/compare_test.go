@@ -23,9 +23,13 @@ func writtenAt(version int) time.Time { return time.Date(2026, 1, 2, 3, 4, versi
 func change(t *testing.T, kind, name, uid string, version int) truth.Change {
 	t.Helper()
 	at := writtenAt(version).Format(time.RFC3339)
+	written := at
+	if kind == "DELETED" { // in the last state
+		written = writtenAt(version - 1).Format(time.RFC3339)
+	}
 	raw := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"n","uid":%q,"resourceVersion":"%d",`+
 		`"creationTimestamp":%q,"managedFields":[{"manager":"m","operation":"Update","time":%q}]},"data":{"v":"%d"}}`,
-		name, uid, version, at, at, version)
+		name, uid, version, at, written, version)
 	ch := truth.Change{Collection: truth.Core("configmaps", "n"), Type: kind, Raw: json.RawMessage(raw)}
 	if err := json.Unmarshal(ch.Raw, &ch.Object); err != nil {
 		t.Fatal(err)

@@ -44,36 +44,30 @@ type ManagedField struct {
 	Time        time.Time `json:"time"`
 }
 
-// Newest are the entries of managedFields with the latest time.
+// Newest are the entries of managedFields with the latest time, and those without one.
 func (o *Object) Newest() (newest []ManagedField) {
+	var latest time.Time
 	for _, f := range o.Metadata.ManagedFields {
-		if len(newest) > 0 && f.Time.After(newest[0].Time) {
-			newest = nil
+		if f.Time.After(latest) {
+			latest = f.Time
 		}
-		if len(newest) == 0 || f.Time.Equal(newest[0].Time) {
+	}
+	for _, f := range o.Metadata.ManagedFields {
+		if f.Time.IsZero() || f.Time.Equal(latest) {
 			newest = append(newest, f)
 		}
 	}
 	return newest
 }
 
-// Writer is the entry that a version has and the versions before it had not. Before are the newest
-// entries of any version before. False when there is none, or more than one.
-func Writer(before, now []ManagedField) (by ManagedField, ok bool) {
-	if len(now) == 0 || len(before) > 0 && now[0].Time.Before(before[0].Time) {
-		return by, false
-	}
-	added := 0
-	for _, f := range now {
+// Added are the entries that a version has and the version before it had not.
+func (o *Object) Added(before []ManagedField) (added []ManagedField) {
+	for _, f := range o.Metadata.ManagedFields {
 		if !slices.Contains(before, f) {
-			by = f
-			added++
+			added = append(added, f)
 		}
 	}
-	if len(before) > 0 && now[0].Time.Equal(before[0].Time) && len(now) != len(before)+1 {
-		return by, false // one has gone as well: it may have been replaced
-	}
-	return by, added == 1
+	return added
 }
 
 // Key is "namespace/name", or "name" of cluster-scoped objects.
