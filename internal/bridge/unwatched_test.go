@@ -173,6 +173,9 @@ func TestUnwatchedRewound(t *testing.T) {
 				var data struct{ Since time.Time }
 				testkit.OK(t, json.Unmarshal(rec.Data, &data))
 				since = data.Since
+				if since.IsZero() {
+					t.Error("the gap does not say since when nobody watched")
+				}
 			}
 			if since.After(restored) {
 				t.Errorf("%s of %q not before %s; the restore was at %s", rec.Op, rec.Name, since, restored)

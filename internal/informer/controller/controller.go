@@ -167,6 +167,8 @@ type watchState struct {
 	unwatched event.Unwatched
 	// blind: the watch continues that of an earlier run, and nothing is known of the time between.
 	blind bool
+	// live is when the watch was last heard of; zero where that is not known.
+	live time.Time
 }
 
 // New takes over the state of the run before, and starts nothing.
@@ -307,6 +309,9 @@ func (c *Controller) mark(d *deltafifo.Delta) changelog.Mark {
 	m := markOf(d)
 	if c.diverged || m.Kind == changelog.ListEnd && c.diverges(m.Version) {
 		return changelog.Mark{}
+	}
+	if m.Kind == changelog.Event || m.Kind == changelog.Bookmark {
+		c.live = c.now
 	}
 	return m
 }

@@ -217,8 +217,9 @@ func (c *Controller) emitGap(
 	c.env.Gaps.With(why.Reason).Inc()
 	gap := c.newChange(event.Change{Op: event.Gap, Version: why.To})
 	gap.Kind, gap.Relist, gap.For = changelog.OfGap, &why, listeners
-	// Where history went back, versions say nothing of the time before.
-	if since, isKnown := c.since(why.From); isKnown && !why.Rewound() {
+	if since, isKnown := c.since(why.From); why.Rewound() {
+		gap.NotBefore = c.live // where history went back, versions say nothing of the time before
+	} else if isKnown {
 		gap.NotBefore = since
 	}
 	c.emit(gap)

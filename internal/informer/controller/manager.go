@@ -153,7 +153,7 @@ func (c *Controller) isLate(since time.Time) bool {
 // resumeWatch notes since when nobody has watched, at the start of a run that continues a watch.
 func (c *Controller) resumeWatch() {
 	r := c.cfg.Resumed
-	c.unwatched, c.blind = event.Unwatched{}, r.From != "" && r.Since.IsZero()
+	c.unwatched, c.blind, c.live = event.Unwatched{}, r.From != "" && r.Since.IsZero(), r.Since
 	if c.now = time.Now(); c.blind || r.From == "" || !c.isLate(r.Since) {
 		return
 	}
