@@ -82,6 +82,19 @@ func (w Writes) Newest() (newest time.Time) {
 	return newest
 }
 
+// MayBeSince reports whether an entry may have been written since a time.
+func (w Writes) MayBeSince(since time.Time) bool {
+	for e := range w.all {
+		if e.MayBeSince(since) {
+			return true
+		}
+	}
+	return false
+}
+
+// MayBeSince reports whether the entry may have been written since a time.
+func (e *Entry) MayBeSince(t time.Time) bool { return e.Time.IsZero() || !e.Time.Before(t) }
+
 // Sole returns the only entry; false when there is none, or more than one.
 func (w Writes) Sole() (sole Entry, ok bool) {
 	for e := range w.all {

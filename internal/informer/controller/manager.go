@@ -67,12 +67,17 @@ func (c *Controller) writer(
 	switch e, n := writes.Since(before.Written); n {
 	case 1:
 		// A client may send an entry of long ago.
-		if e.Time.IsZero() || !e.Time.Before(time.Unix(0, before.EventTime).Add(-maxClockSkew)) {
+		if e.MayBeSince(time.Unix(0, before.EventTime).Add(-maxClockSkew)) {
 			return &e, true, nil
 		}
 		return nil, false, nil
 	case 0:
 	default:
+		return nil, false, nil
+	}
+	// No entry is new: the write before was of the same second, or has an entry without a time, or
+	// nothing was set. Else comparing is of no use, and takes as long as everything else.
+	if !writes.MayBeSince(c.now.Add(-maxClockSkew)) {
 		return nil, false, nil
 	}
 	old := dec.Old
@@ -87,8 +92,7 @@ func (c *Controller) writer(
 		if e, ok := writes.LastSetter(before.Written); ok {
 			return &e, false, nil
 		}
-	// Its entry is not new, so the write before was of the same second.
-	case isWriter && (e.Time.IsZero() || !e.Time.Before(c.now.Add(-maxClockSkew))):
+	case isWriter && e.MayBeSince(c.now.Add(-maxClockSkew)):
 		return &e, true, nil
 	}
 	return nil, false, nil

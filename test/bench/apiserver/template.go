@@ -29,12 +29,13 @@ const (
 	nameMark    = "NAMENAME"
 	versionMark = "VERSIONNNN"
 	stampMark   = "STAMPSTAMPSTAMPSTAM"
+	timeMark    = "TIMETIMETIMETIMETIME" // of the kubelet's entry: a write sets it
 )
 
 // template is a pod as bytes with holes.
 type template struct {
-	raw                    []byte
-	names, versions, stamp []int
+	raw                           []byte
+	names, versions, stamp, times []int
 }
 
 // newTemplate makes the pod's template, with another beginning than its opening brace.
@@ -45,6 +46,7 @@ func newTemplate(begin string) *template {
 	}
 	t := &template{raw: append([]byte(begin), compact.Bytes()[1:]...)}
 	t.names, t.versions, t.stamp = t.find(nameMark), t.find(versionMark), t.find(stampMark)
+	t.times = t.find(timeMark)
 	return t
 }
 
@@ -72,6 +74,9 @@ func (t *template) append(dst []byte, pod int, version int64) []byte {
 	}
 	for _, at := range t.stamp {
 		digits(out[at:at+stampWidth], time.Now().UnixNano())
+	}
+	for _, at := range t.times {
+		time.Now().UTC().AppendFormat(out[at:at], time.RFC3339)
 	}
 	return dst
 }
