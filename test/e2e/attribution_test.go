@@ -2,9 +2,12 @@ package e2e_test
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +27,7 @@ import (
 // writers are clients with a field manager for each kind of write, and what they have written.
 type writers struct {
 	*lab
+	mu sync.Mutex
 	by map[string]string // version -> field manager
 }
 
@@ -40,6 +44,8 @@ var leavesNoEntry = []string{"label-removed", "annotation-removed", "finalizer-r
 func (w *writers) wrote(by string, obj metav1.Object, err error) {
 	w.t.Helper()
 	must(w.t, err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.by[obj.GetResourceVersion()] = ours + by
 }
 
@@ -49,6 +55,16 @@ func (w *writers) patchBy(by, name string, form types.PatchType, patch string, s
 	d, err := w.client.AppsV1().Deployments(w.namespace).
 		Patch(w.ctx, name, form, []byte(patch), metav1.PatchOptions{FieldManager: ours + by}, subresource...)
 	w.wrote(by, d, err)
+}
+
+func (w *writers) scale(by, name string, replicas int32) {
+	w.t.Helper()
+	deployments := w.client.AppsV1().Deployments(w.namespace)
+	scale, err := deployments.GetScale(w.ctx, name, metav1.GetOptions{})
+	must(w.t, err)
+	scale.ResourceVersion, scale.Spec.Replicas = "", replicas
+	scale, err = deployments.UpdateScale(w.ctx, name, scale, metav1.UpdateOptions{FieldManager: ours + by})
+	w.wrote(by, scale, err)
 }
 
 // requestDelete asks for the delete of an object that has to wait for something. obj gets its new
@@ -87,11 +103,7 @@ func (w *writers) round(name string) {
 	w.patchBy("apply", name, types.ApplyPatchType, fmt.Sprintf(
 		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":%q,"annotations":{"applied":"1"}}}`, name))
 	w.patchBy("status", name, types.MergePatchType, `{"status":{"collisionCount":3}}`, "status")
-	scale, err := deployments.GetScale(w.ctx, name, metav1.GetOptions{})
-	must(w.t, err)
-	scale.ResourceVersion, scale.Spec.Replicas = "", 2
-	scale, err = deployments.UpdateScale(w.ctx, name, scale, metav1.UpdateOptions{FieldManager: manager("scale")})
-	w.wrote("scale", scale, err)
+	w.scale("scale", name, 2)
 	merge := func(by, metadata string) {
 		w.t.Helper()
 		w.patchBy(by, name, types.MergePatchType, `{"metadata":{`+metadata+`}}`)
@@ -133,10 +145,59 @@ func (w *writers) round(name string) {
 		metav1.ListOptions{LabelSelector: "collection=true,round=" + name}))
 }
 
+var stormWrites = flag.Int("attribution.writes", 400, "how many writes to the same objects TestAttribution makes at once")
+
+// storm has writers write to the same objects at once, each as a field manager of its own: several
+// writes of one manager in a second, fields that go from one to the other, scales without a time.
+func (w *writers) storm() {
+	w.t.Helper()
+	const objects, many = 5, 8
+	for i := range objects {
+		d := deployment(fmt.Sprint("storm-", i), 0)
+		d.Spec.Paused = true // no controller makes pods
+		d, err := w.client.AppsV1().Deployments(w.namespace).Create(w.ctx, d, metav1.CreateOptions{FieldManager: ours + "storm"})
+		w.wrote("storm", d, err)
+	}
+	var all sync.WaitGroup
+	for n := range many {
+		all.Go(func() {
+			random, by := rand.New(rand.NewPCG(1, uint64(n))), fmt.Sprint("storm-", n)
+			for i := range *stormWrites / many {
+				w.write(random, by, fmt.Sprint("storm-", random.IntN(objects)), fmt.Sprint(n, "-", i))
+			}
+		})
+	}
+	all.Wait()
+}
+
+// write sets some value of an object.
+func (w *writers) write(random *rand.Rand, by, name, value string) {
+	one := fmt.Sprint("a", random.IntN(3))
+	switch random.IntN(6) {
+	case 0:
+		w.patchBy(by, name, types.MergePatchType, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, one, value))
+	case 1:
+		w.patchBy(by, name, types.MergePatchType, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, one, value))
+	case 2:
+		w.patchBy(by, name, types.StrategicMergePatchType, fmt.Sprintf(
+			`{"spec":{"template":{"spec":{"containers":[{"name":"main","env":[{"name":%q,"value":%q}]}]}}}}`, one, value))
+	case 3:
+		w.scale(by, name, random.Int32N(1e6))
+	case 4:
+		w.patchBy(by, name, types.MergePatchType, fmt.Sprintf(`{"status":{"collisionCount":%d}}`, random.IntN(1e6)), "status")
+	default:
+		d, err := w.client.AppsV1().Deployments(w.namespace).Patch(w.ctx, name, types.ApplyPatchType, fmt.Appendf(nil,
+			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":%q,"annotations":{%q:%q}}}`, name, one, value),
+			metav1.PatchOptions{FieldManager: ours + by, Force: new(true)})
+		w.wrote(by, d, err)
+	}
+}
+
 // judge compares the events with what was written. It gives how many had the manager, and how many
 // are of requests for a delete.
 func (w *writers) judge(events []read.Event) (known, requests int) {
 	w.t.Helper()
+	stormy, named := 0, 0
 	times := map[string]time.Time{}
 	for i := range events {
 		e := &events[i]
@@ -144,6 +205,12 @@ func (w *writers) judge(events []read.Event) (known, requests int) {
 			continue
 		}
 		manager, by := e.Attribute("manager"), w.by[e.Attribute("resourceversion")]
+		if strings.HasPrefix(by, ours+"storm") {
+			stormy++
+			if manager != "" {
+				named++
+			}
+		}
 		isSilent := slices.Contains(leavesNoEntry, strings.TrimPrefix(by, ours))
 		if by == ours+deleteRequest {
 			requests++
@@ -166,7 +233,10 @@ func (w *writers) judge(events []read.Event) (known, requests int) {
 		}
 		times[uid] = e.Time()
 	}
-	return known, requests
+	if w.t.Logf("%d of %d writes at once have their manager", named, stormy); named*10 < stormy*8 {
+		w.t.Error("want eight of ten")
+	}
+	return known - named, requests
 }
 
 const written = `
@@ -195,6 +265,7 @@ func TestAttribution(t *testing.T) {
 	b := l.bridge("bridge", written+embedded)
 	l.start(b)
 	w.round("running")
+	w.storm()
 	l.stop(b)
 	w.round("stopped")
 	l.start(b)
