@@ -184,7 +184,8 @@ func (w *writers) write(random *rand.Rand, by, name, value string) {
 	case 3:
 		w.scale(by, name, random.Int32N(1e6))
 	case 4:
-		w.patchBy(by, name, types.MergePatchType, fmt.Sprintf(`{"status":{"collisionCount":%d}}`, random.IntN(1e6)), "status")
+		w.patchBy(by, name, types.StrategicMergePatchType, fmt.Sprintf(
+			`{"status":{"conditions":[{"type":%q,"status":"True","message":%q}]}}`, one, value), "status")
 	default:
 		d, err := w.client.AppsV1().Deployments(w.namespace).Patch(w.ctx, name, types.ApplyPatchType, fmt.Appendf(nil,
 			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":%q,"annotations":{%q:%q}}}`, name, one, value),
