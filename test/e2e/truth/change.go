@@ -60,10 +60,11 @@ func (o *Object) Newest() (newest []ManagedField) {
 	return newest
 }
 
-// Added are the entries that a version has and the version before it had not.
+// Added are the entries that a version has and the version before it had not, but for what the API
+// server itself has gathered of many managers.
 func (o *Object) Added(before []ManagedField) (added []ManagedField) {
 	for _, f := range o.Metadata.ManagedFields {
-		if !slices.Contains(before, f) {
+		if !slices.Contains(before, f) && f.Manager != "ancient-changes" && f.Manager != "before-first-apply" {
 			added = append(added, f)
 		}
 	}
