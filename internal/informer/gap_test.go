@@ -40,3 +40,51 @@ func TestEpochAfterLostState(t *testing.T) {
 		})
 	}
 }
+
+// A quiet resource whose version the API server has forgotten has a gap only where a list shows
+// that something was missed.
+func TestQuietGap(t *testing.T) {
+	quiet := expired
+	quiet.Quiet = true
+	for _, test := range []struct {
+		name  string
+		items []string
+		want  []string
+	}{
+		{"nothing", []string{"a@4", "b@7"}, nil},
+		{"an update", []string{"a@4", "b@17"}, []string{
+			"informer.gap  all/pods/gap/3/20 inferred", "resource.updated b ub/17 inferred",
+		}},
+		{"a new object", []string{"a@4", "b@7", "c@18"}, []string{
+			"informer.gap  all/pods/gap/3/20 inferred", "resource.added c uc/18 inferred",
+		}},
+		{"a delete", []string{"a@4"}, []string{
+			"informer.gap  all/pods/gap/3/20 inferred", "resource.deleted b ub/deleted inferred",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				out := newOutbox()
+				r := newRig(t, memory(t), []*outbox{out})
+				r.list(initial, "10", "a@4", "b@7")
+				out.wait(t, 3)
+				r.list(quiet, "20", test.items...)
+				want := append(test.want, "informer.synced  all/pods/synced/20")
+				testkit.Want(t, out.wait(t, len(want)), want...)
+				r.stop()
+			})
+		})
+	}
+	t.Run("a list that began again, after which nobody watched", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			out := newOutbox()
+			r := newRig(t, memory(t), []*outbox{out})
+			r.list(initial, "10", "a@4")
+			out.wait(t, 2)
+			testkit.OK(t, r.fifo.BeginReplace(t.Context(), quiet))
+			r.list(expired, "20", "a@4")
+			testkit.Want(t, out.wait(t, 2), "informer.gap  all/pods/gap/3/20 inferred", "informer.synced  all/pods/synced/20")
+			r.stop()
+		})
+	})
+}

@@ -474,3 +474,40 @@ func TestBusyServerClock(t *testing.T) {
 		})
 	}
 }
+
+// A server without bookmarks, as for Events, forgets the version of a watch that brings nothing.
+// The next list says that the watch was open until then.
+func TestQuietVersionExpires(t *testing.T) {
+	for name, features := range map[string]testkit.Features{"with 410": {}, "closed at once": {EmptyWhenExpired: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, pods)
+				c.SetFeatures(features)
+				c.create("shop/a")
+				c.follow(pods, c.from(c.Version()))
+				c.later(time.Minute)
+				c.expect()
+				c.Skip(5)
+				c.Expire()
+				c.later(11 * time.Minute) // longer than a watch
+				c.expect("begin expired 98..103 quiet", "replace shop/a@98", "end 103")
+				if n := len(c.Requests(testkit.Watches)); n > 5 {
+					t.Errorf("%d watches", n)
+				}
+			})
+		})
+	}
+	t.Run("after a connection that was lost", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, pods)
+			c.create("shop/a")
+			c.follow(pods, c.from(c.Version()))
+			c.later(time.Minute)
+			c.Skip(5)
+			c.Expire()
+			c.Streams.Cut()
+			c.later(time.Minute)
+			c.expect("begin expired 98..103", "replace shop/a@98", "end 103")
+		})
+	})
+}

@@ -354,6 +354,9 @@ func (r *Reflector) report(before, after *state) {
 		return
 	case why.Initial():
 		r.log.Debug("listing everything")
+	case why.Quiet:
+		r.log.Info("the API server has forgotten the version since which nothing came: listing "+
+			"everything, in case that something did", "resource_version", why.From)
 	default:
 		r.log.Warn("versions are missing: listing everything to find what changed",
 			"reason", why.Reason, "resource_version", why.From, "server_version", why.To)

@@ -118,6 +118,9 @@ func (s *recorder) EndReplace(ctx context.Context, v resource.Version) error {
 
 func (s *recorder) BeginReplace(ctx context.Context, why resource.Relist) error {
 	call := fmt.Sprintf("begin %s %s..%s", why.Reason, why.From, why.To)
+	if why.Quiet {
+		call += " quiet"
+	}
 	if why.Initial() {
 		call = "begin initial"
 	}

@@ -38,6 +38,9 @@ type state struct {
 	// suspect is the reason of the gap behind the position, once a probe has found its end; "" for
 	// none.
 	suspect string
+	// quiet is set right after a watch has brought nothing since the position, and ended in order.
+	// A server that sends no bookmarks, as for Events, forgets the position meanwhile.
+	quiet bool
 	// unidentified is set while the last list of everything had an item that may be any object:
 	// that list took nothing for gone. The next list makes up for it, when the watch ends.
 	unidentified bool
@@ -92,6 +95,7 @@ type stepResult struct {
 	diverged bool
 	// watched: a watch ended without an error; early: before its time.
 	watched, early bool
+	quiet          bool // it has brought nothing
 }
 
 // wait is how long to wait before the next step.
@@ -103,6 +107,7 @@ type wait struct {
 
 // after returns the state after a step, and how long to wait before the next one.
 func (s state) after(o stepResult) (state, wait) {
+	s.quiet = s.isQuiet(o)
 	switch {
 	// as after a lost connection, the server may be another, or at another place of its history
 	case o.paused:
@@ -125,6 +130,20 @@ func (s state) after(o stepResult) (state, wait) {
 		s.step = toProbe
 	}
 	return s, wait{}
+}
+
+// isQuiet reports whether the state is quiet after a step.
+func (s state) isQuiet(o stepResult) bool {
+	switch {
+	case o.watched:
+		return o.quiet
+	case o.paused || s.step == toList:
+		return false
+	case o.err == nil: // a probe
+		return s.quiet
+	}
+	reason := reasonOf(o.err)
+	return s.quiet && (reason == reasonExpired || reason == reasonClosed)
 }
 
 // first returns the state that Run begins with.
@@ -183,7 +202,10 @@ func (s state) locate(o stepResult) state {
 	case suspect == resource.ReasonExpired && s.empty.closed && o.server == s.at.version:
 		s.empty = emptyWatches{} // the server is at our version: nothing can be missing
 	case suspect != "":
-		return s.list(resource.Relist{Reason: suspect, From: s.at.version, To: o.server})
+		return s.list(resource.Relist{
+			Reason: suspect, From: s.at.version, To: o.server,
+			Quiet: s.quiet && suspect == resource.ReasonExpired,
+		})
 	}
 	if s.step = toWatch; s.relist != nil {
 		s.step = toList
@@ -195,7 +217,7 @@ func (s state) locate(o stepResult) state {
 // may belong to the lost history too.
 func (s state) correct(o stepResult) state {
 	why := *s.relist
-	why.To = o.server
+	why.To, why.Quiet = o.server, false // the list before has failed, and nobody watches
 	if o.diverged || why.From.Newer(o.server) || s.reached.Newer(o.server) {
 		why.Rewind()
 	}
@@ -254,13 +276,13 @@ func (s state) expired(o stepResult, watching bool) (state, wait) {
 	default:
 		s.suspect, s.empty = resource.ReasonExpired, emptyWatches{}
 	}
-	return s, wait{expiry: true}
+	return s, wait{expiry: !s.quiet}
 }
 
 // countEmpty counts a watch that brought nothing.
 func (s state) countEmpty(closed bool) state {
 	s.empty.closed = closed
-	if s.empty.times++; s.empty.times < maxEmptyWatches {
+	if s.empty.times++; s.empty.times < maxEmptyWatches && !(closed && s.quiet) {
 		return s
 	}
 	s.suspect = resource.ReasonUnreadable

@@ -72,7 +72,7 @@ func (r *Reflector) ended(err error, initial bool, was watchStats) stepResult {
 		return stepResult{}
 	case errors.Is(err, errSilent) && !initial && !r.status.get().Bookmarks:
 		// nothing happened, and of that this server sends no bookmarks: ask for its version
-		return stepResult{watched: true, early: true}
+		return stepResult{watched: true, early: true, quiet: !was.progress}
 	case !errors.Is(err, io.EOF):
 		return stepResult{err: &brokenError{err, was.progress}}
 	case initial && r.state.relist != nil:
@@ -80,7 +80,7 @@ func (r *Reflector) ended(err error, initial bool, was watchStats) stepResult {
 	case !was.progress && time.Since(was.started) < shortWatch:
 		return stepResult{err: &brokenError{errClosed, was.progress}}
 	}
-	return stepResult{watched: true, early: was.endedEarly()}
+	return stepResult{watched: true, early: was.endedEarly(), quiet: !was.progress}
 }
 
 // receive hands on frames until the stream ends, which is always an error.

@@ -21,6 +21,9 @@ type Relist struct {
 	// From is the last version known before the gap; To is a version of the server, no older than
 	// which the list is.
 	From, To Version
+	// Quiet is set where the watch from From was open until right before, and brought nothing. Then
+	// nothing is missing unless the list shows something else.
+	Quiet bool `json:",omitempty"`
 
 	// Incomplete is set, at the end of the list, when it has an item that nobody can identify. What
 	// the list does not hold may be that object, so nothing may be taken for gone.

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -28,7 +29,7 @@ func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 	// A list that begins again has reported its gap. But history that goes back while a list is
 	// under way is another gap: what comes from here on is of another epoch, and the stream has to
 	// say so first.
-	again := c.list.Reason != "" && (c.list.Rewound() || !d.Relist.Rewound())
+	again := c.list.Reason != "" && !c.list.Quiet && (c.list.Rewound() || !d.Relist.Rewound())
 	c.list.Relist, c.listed = *d.Relist, event.Listing{}
 	clear(c.olderItems)
 	c.list.Namespaces = nil // they may be many, and the gap is reported without them
@@ -51,10 +52,12 @@ func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 			return err
 		}
 	}
-	if c.list.Reason == "" || again {
-		return nil
+	if c.list.Quiet {
+		c.postponed = true
+	} else if c.list.Reason != "" && !again {
+		c.postponed = false
+		c.emitGap(d, c.list.Relist, 0)
 	}
-	c.emitGap(d, c.list.Relist, 0)
 	return nil
 }
 
@@ -227,9 +230,13 @@ func (c *Controller) emitGap(
 
 // emitPostponedGap reports the gap of a list that continues a first one, before the first object
 // that shows that something was missed: it was published in another version, or is gone. Without
-// such an object nothing is missing: the state in between was never complete.
+// such an object nothing is missing: the state in between was never complete. Where the watch was
+// open until right before (Relist.Quiet), every change shows it.
 func (c *Controller) emitPostponedGap(d *deltafifo.Delta, known *KnownState) {
 	isMissed := func(dec Decision) bool {
+		if c.list.Quiet {
+			return dec.Op != event.Synced
+		}
 		isOther := func(was store.Record) bool {
 			return was.UID == dec.UID && was.Version != dec.Version
 		}
@@ -239,7 +246,8 @@ func (c *Controller) emitPostponedGap(d *deltafifo.Delta, known *KnownState) {
 	if !slices.ContainsFunc(c.decisions, isMissed) {
 		return
 	}
-	c.postponed, c.list.Reason = false, reasonInterrupted
+	c.postponed, c.list.Reason = false, cmp.Or(c.list.Reason, reasonInterrupted)
+	c.list.Quiet = false
 	c.emitGap(d, c.list.Relist, 0)
 }
 
