@@ -45,6 +45,37 @@ func TestOmits(t *testing.T) {
 		run([]string{"informer.progress  all/pods/progress/48/filter+latest"}, omitting("filter", "latest"))
 		run([]string{"informer.progress  all/pods/progress/48"})
 	})
+	t.Run("a new stream is told before its first event", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			db := memory(t)
+			for _, want := range [][]string{
+				{"informer.progress  all/pods/progress/48/filter", "resource.added a ua/49"},
+				{"resource.updated a ua/50"},
+			} {
+				out := newOutbox()
+				r := newRig(t, db, []*outbox{out}, omitting("filter"))
+				synctest.Wait()
+				testkit.Want(t, out.taken())
+				if len(want) > 1 {
+					r.add("a", "49")
+				} else {
+					r.do("update a 50")
+				}
+				testkit.Want(t, out.wait(t, len(want)), want...)
+				r.stop()
+			}
+		})
+	})
+	t.Run("a list tells a new stream", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			out := newOutbox()
+			r := newRig(t, memory(t), []*outbox{out}, omitting("filter"))
+			r.list(initial, "48", "a@47")
+			r.do("update a 50")
+			testkit.Want(t, out.wait(t, 3), "resource.added a ua/47 initial", "informer.synced  all/pods/synced/48", "resource.updated a ua/50")
+			r.stop()
+		})
+	})
 }
 
 func TestProgress(t *testing.T) {

@@ -42,6 +42,7 @@ func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		}
 	}
 	if !c.list.Partial() { // one namespace more or less is no hole in what is known of the others
+		c.reportNewOmits("")
 		c.seen.begins(c.epoch)
 		if err := c.persist(ctx, c.env.Indexer.Meta().BeginList); err != nil {
 			return err
@@ -397,9 +398,16 @@ func (c *Controller) progress(
 	c.emit(ch)
 }
 
+// unreportedOmits are the keys, by sink, of which a new stream has not been told.
+type unreportedOmits struct {
+	keys map[string]string
+	due  changelog.Listeners
+}
+
 // reportOmits reports by which keys a stream leaves out versions, to the listeners for which these
 // keys have changed since the run before. Where a list follows, its end says so. Else a consumer
-// that checks the chain of versions would take the omitted ones for lost.
+// that checks the chain of versions would take the omitted ones for lost. A new stream is told
+// before its first event.
 func (c *Controller) reportOmits(ctx context.Context) error {
 	position, err := c.env.Indexer.Meta().Position()
 	if err != nil {
@@ -407,6 +415,7 @@ func (c *Controller) reportOmits(ctx context.Context) error {
 	}
 	var due changelog.Listeners
 	changed := map[string]string{} // keys by sink
+	c.omits = unreportedOmits{keys: map[string]string{}}
 	for n := range c.selectors.listeners {
 		l := &c.selectors.listeners[n]
 		now := strings.Join(l.Omits, ",")
@@ -416,8 +425,11 @@ func (c *Controller) reportOmits(ctx context.Context) error {
 			return err
 		case found && reported == now:
 			continue
-		case found && position.Version != "": // a new sink does not have what was before
+		case found && position.Version != "":
 			due |= l.bit
+		case now != "":
+			c.omits.keys[l.Name], c.omits.due = now, c.omits.due|l.bit
+			continue
 		}
 		changed[l.Name] = now
 	}
@@ -432,12 +444,28 @@ func (c *Controller) reportOmits(ctx context.Context) error {
 	if err := c.handOn(ctx); err != nil {
 		return err
 	}
+	c.saveOmits(changed)
+	return nil
+}
+
+// reportNewOmits reports them to new streams, as of a version; with none a list will.
+func (c *Controller) reportNewOmits(version resource.Version) {
+	if c.omits.due == 0 {
+		return
+	}
+	if version != "" {
+		c.progress(version, event.Unwatched{}, c.omits.due)
+	}
+	c.saveOmits(c.omits.keys)
+	c.omits = unreportedOmits{}
+}
+
+func (c *Controller) saveOmits(keys map[string]string) {
 	c.env.Log.AtCommit(func(b *store.Batch) {
-		for sink, keys := range changed {
+		for sink, keys := range keys {
 			b.SetOmits(c.env.Indexer, sink, keys)
 		}
 	})
-	return nil
 }
 
 // bound sets how early a change may have been made that became known late. The version clock bounds
