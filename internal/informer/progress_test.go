@@ -45,7 +45,7 @@ func TestOmits(t *testing.T) {
 		run([]string{"informer.progress  all/pods/progress/48/filter+latest"}, omitting("filter", "latest"))
 		run([]string{"informer.progress  all/pods/progress/48"})
 	})
-	t.Run("a new stream is told before its first event", func(t *testing.T) {
+	t.Run("a new stream has it before its first event", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			db := memory(t)
 			for _, want := range [][]string{
@@ -66,7 +66,7 @@ func TestOmits(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a list tells a new stream", func(t *testing.T) {
+	t.Run("a list reports it to a new stream", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			out := newOutbox()
 			r := newRig(t, memory(t), []*outbox{out}, omitting("filter"))

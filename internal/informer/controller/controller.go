@@ -153,7 +153,6 @@ type Controller struct {
 	epoch        int           // of the server's history
 	now          time.Time
 	watchState
-	omits unreportedOmits
 	// unclean: an earlier run has sent events that are not known here, and this run has seen
 	// neither a list nor a bookmark. Set by Run alone.
 	unclean atomic.Bool
@@ -255,7 +254,7 @@ func (c *Controller) isDue(next *deltafifo.Delta) bool {
 // TryProcess decides and hands on changes of known objects, and progress. It stops where something
 // has to be waited for: an announcement, room, the disk, a list, a resync.
 func (c *Controller) TryProcess(deltas deltafifo.Deltas) (n int, err error) {
-	if c.diverged || c.postponed || !c.unwatched.Since.IsZero() || c.omits.due != 0 || !c.env.Log.HasRoom() || !c.announcer.isIdle() {
+	if c.diverged || c.postponed || !c.unwatched.Since.IsZero() || c.selectors.omits.due != 0 || !c.env.Log.HasRoom() || !c.announcer.isIdle() {
 		return 0, nil
 	}
 	c.now = time.Now()

@@ -109,6 +109,7 @@ type selectors struct {
 	listeners []listener // in their order
 	any       bool       // there is a selector
 	needsOld  bool       // a selector or a listener needs the object before an update
+	omits     unreportedOmits
 }
 
 // listener is what the controller remembers of a listener.

@@ -398,7 +398,7 @@ func (c *Controller) progress(
 	c.emit(ch)
 }
 
-// unreportedOmits are the keys, by sink, of which a new stream has not been told.
+// unreportedOmits are the keys, by sink, that were not reported to a new stream.
 type unreportedOmits struct {
 	keys map[string]string
 	due  changelog.Listeners
@@ -406,7 +406,7 @@ type unreportedOmits struct {
 
 // reportOmits reports by which keys a stream leaves out versions, to the listeners for which these
 // keys have changed since the run before. Where a list follows, its end says so. Else a consumer
-// that checks the chain of versions would take the omitted ones for lost. A new stream is told
+// that checks the chain of versions would take the omitted ones for lost. A new stream has it
 // before its first event.
 func (c *Controller) reportOmits(ctx context.Context) error {
 	position, err := c.env.Indexer.Meta().Position()
@@ -415,7 +415,7 @@ func (c *Controller) reportOmits(ctx context.Context) error {
 	}
 	var due changelog.Listeners
 	changed := map[string]string{} // keys by sink
-	c.omits = unreportedOmits{keys: map[string]string{}}
+	c.selectors.omits = unreportedOmits{keys: map[string]string{}}
 	for n := range c.selectors.listeners {
 		l := &c.selectors.listeners[n]
 		now := strings.Join(l.Omits, ",")
@@ -428,7 +428,7 @@ func (c *Controller) reportOmits(ctx context.Context) error {
 		case found && position.Version != "":
 			due |= l.bit
 		case now != "":
-			c.omits.keys[l.Name], c.omits.due = now, c.omits.due|l.bit
+			c.selectors.omits.keys[l.Name], c.selectors.omits.due = now, c.selectors.omits.due|l.bit
 			continue
 		}
 		changed[l.Name] = now
@@ -450,14 +450,14 @@ func (c *Controller) reportOmits(ctx context.Context) error {
 
 // reportNewOmits reports them to new streams, as of a version; with none a list will.
 func (c *Controller) reportNewOmits(version resource.Version) {
-	if c.omits.due == 0 {
+	if c.selectors.omits.due == 0 {
 		return
 	}
 	if version != "" {
-		c.progress(version, event.Unwatched{}, c.omits.due)
+		c.progress(version, event.Unwatched{}, c.selectors.omits.due)
 	}
-	c.saveOmits(c.omits.keys)
-	c.omits = unreportedOmits{}
+	c.saveOmits(c.selectors.omits.keys)
+	c.selectors.omits = unreportedOmits{}
 }
 
 func (c *Controller) saveOmits(keys map[string]string) {
