@@ -187,6 +187,10 @@ type Definition struct {
 		Versions []struct {
 			Name    string             `json:"name"`
 			Columns []DefinitionColumn `json:"additionalPrinterColumns"`
+			// SelectableFields are those of field selectors.
+			SelectableFields []struct {
+				JSONPath string `json:"jsonPath"`
+			} `json:"selectableFields"`
 		} `json:"versions"`
 	} `json:"spec"`
 }

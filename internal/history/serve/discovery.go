@@ -171,6 +171,7 @@ type resourceType struct {
 	Namespaced                     bool
 	units                          []*record.Unit
 	columns                        []column // of a table; nil: of the kind, or name and age
+	selectable                     []string // fields that a definition names
 }
 
 // apiVersion is "apps/v1", or "v1".
@@ -254,6 +255,13 @@ func makeCatalog(h *query.Questions, cluster string, at query.Point) ([]*resourc
 			types = append(types, t)
 		}
 	}
+	// What describes an object asks for its Events too, and ends where nobody knows of any.
+	if byName["events"] == nil && len(types) > 0 {
+		types = append(types, &resourceType{
+			Version: "v1", Resource: "events", Kind: "Event", Singular: "event",
+			Short: query.ShortNames("", "events"), Namespaced: true,
+		})
+	}
 	slices.SortFunc(types, func(a, b *resourceType) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
 	})
@@ -304,6 +312,9 @@ func definitions(
 		for _, version := range d.Spec.Versions {
 			if version.Name == t.Version {
 				t.columns = customColumns(version.Columns)
+				for _, field := range version.SelectableFields {
+					t.selectable = append(t.selectable, strings.TrimPrefix(field.JSONPath, "."))
+				}
 			}
 		}
 	}
@@ -323,6 +334,9 @@ func (q *request) warnState(wanted query.StateQuery) error {
 	}
 	for i := range unlisted {
 		texts = append(texts, unlisted[i].Warning())
+	}
+	if len(wanted.Units) == 0 {
+		texts = append(texts, "the history has no objects of this resource: none were recorded")
 	}
 	q.warn(texts)
 	return err

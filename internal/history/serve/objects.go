@@ -16,12 +16,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
-	"github.com/kubebridge/bridge/internal/resource/diff"
 )
 
 // form is how a client wants objects.
@@ -104,6 +101,9 @@ func (q *request) get(t *resourceType, namespace, name string) {
 
 // encode makes an object as the client wants it; of a table it is the row.
 func (q *request) encode(t *resourceType, v *query.Version, form form) ([]byte, error) {
+	if err := readable(t, v); err != nil {
+		return nil, err
+	}
 	switch form {
 	case asObject:
 	case asMetadata:
@@ -120,6 +120,40 @@ func (q *request) encode(t *resourceType, v *query.Version, form form) ([]byte, 
 	return v.Event.Data, nil
 }
 
+// ofBytes are the members that typed clients read as bytes.
+var ofBytes = map[string]string{"secrets": "data", "configmaps": "binaryData"}
+
+// redacted begins what stands in place of a value.
+const redacted = "redacted:"
+
+// readable makes redacted values of the type that their member has: base64 in that of bytes.
+func readable(t *resourceType, v *query.Version) error {
+	name := ofBytes[t.groupResource()]
+	if name == "" || !bytes.Contains(v.Event.Data, []byte(`"`+redacted)) {
+		return nil
+	}
+	var object map[string]json.RawMessage
+	var values map[string]string
+	if err := json.Unmarshal(v.Event.Data, &object); err != nil {
+		return err
+	}
+	if json.Unmarshal(object[name], &values) != nil {
+		return nil // it is none that a client could read
+	}
+	for key, value := range values {
+		if strings.HasPrefix(value, redacted) {
+			values[key] = base64.StdEncoding.EncodeToString([]byte(value))
+		}
+	}
+	encoded, err := json.Marshal(values)
+	if err != nil {
+		return err
+	}
+	object[name] = encoded
+	v.Event.Data, err = json.Marshal(object)
+	return err
+}
+
 // metadataOf returns an object as PartialObjectMetadata.
 func metadataOf(object []byte) ([]byte, error) {
 	var o struct {
@@ -132,62 +166,17 @@ func metadataOf(object []byte) ([]byte, error) {
 		`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%s}`, o.Metadata), nil
 }
 
-// selection is which objects a request wants.
-type selection struct {
-	labels labels.Selector
-	fields fields.Selector
-}
-
-func (q *request) selection() (s selection, err error) {
-	values := q.r.URL.Query()
-	if s.labels, err = labels.Parse(values.Get("labelSelector")); err != nil {
-		return s, fmt.Errorf("labelSelector: %w", err)
-	}
-	if s.fields, err = fields.ParseSelector(values.Get("fieldSelector")); err != nil {
-		return s, fmt.Errorf("fieldSelector: %w", err)
-	}
-	return s, nil
-}
-
-func (s *selection) matches(v *query.Version) bool {
-	if !s.labels.Empty() && !s.labels.Matches(v.Labels()) {
-		return false
-	}
-	for _, r := range s.fields.Requirements() {
-		value := fieldOf(v, r.Field)
-		if (value == r.Value) != (r.Operator != "!=") {
-			return false
-		}
-	}
-	return true
-}
-
-// fieldOf is any field of an object as text, "" for none.
-func fieldOf(v *query.Version, path string) string {
-	switch path {
-	case "metadata.name":
-		return v.Event.Name
-	case "metadata.namespace":
-		return v.Event.Namespace
-	}
-	raw := diff.Field(v.Event.Data, path)
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return text
-	}
-	return string(raw)
-}
-
 // continueToken is where the next page begins.
 type continueToken struct {
 	Version   uint64 `json:"v"`
+	Exact     bool   `json:"e,omitempty"` // of this version, not of the point that is served
 	Namespace string `json:"n"`
 	Name      string `json:"m"`
 }
 
 func (q *request) collection(t *resourceType, namespace string) {
 	values := q.r.URL.Query()
-	s, err := q.selection()
+	s, err := q.selection(t)
 	if err != nil {
 		q.badRequest(err.Error())
 		return
@@ -212,6 +201,26 @@ func (q *request) list(t *resourceType, namespace string, s selection) {
 		return
 	}
 	wanted := query.StateQuery{Units: t.units, Namespace: cmp.Or(namespace, "*"), At: q.point()}
+	exact, refusal := listVersion(q.r, version)
+	switch {
+	case refusal != nil && refusal.code == http.StatusGatewayTimeout:
+		q.json(refusal.code, tooLargeVersion(refusal.message))
+		return
+	case refusal != nil:
+		q.badRequest(refusal.message)
+		return
+	case exact > 0:
+		isKept, err := q.isKept(exact)
+		if err != nil {
+			q.fail(err)
+			return
+		}
+		if !isKept {
+			q.json(http.StatusGone, goneStatus(exact))
+			return
+		}
+		version, wanted.At = exact, query.Point{Version: exact}
+	}
 	if token := values.Get("continue"); token != "" {
 		var at continueToken
 		text, err := base64.RawURLEncoding.DecodeString(token)
@@ -223,7 +232,8 @@ func (q *request) list(t *resourceType, namespace string, s selection) {
 			return
 		}
 		wanted.Behind = &query.Object{Namespace: at.Namespace, Name: at.Name}
-		if version = at.Version; q.cfg.Live {
+		if at.Exact {
+			version = at.Version
 			wanted.At = query.Point{Version: version}
 		}
 	} else if q.cfg.Live && limit > 0 {
@@ -270,7 +280,7 @@ func (q *request) stream(
 			continue
 		}
 		if limit > 0 && n == limit {
-			text, err := json.Marshal(continueToken{version, lastNamespace, lastName})
+			text, err := json.Marshal(continueToken{version, wanted.At.Version > 0, lastNamespace, lastName})
 			if err != nil {
 				return err
 			}
@@ -312,11 +322,25 @@ func watchEvent(kind string, object []byte) []byte {
 }
 
 // goneStatus is for versions that the history does not have any more.
-func goneStatus(version uint64) []byte {
-	status := statusOf(http.StatusGone, metav1.StatusReasonExpired,
+func goneStatus(version uint64) *metav1.Status {
+	return statusOf(http.StatusGone, metav1.StatusReasonExpired,
 		fmt.Sprintf("version %d is from before what this history keeps", version))
-	body, _ := json.Marshal(status) // it has texts only
-	return body
+}
+
+// tooLargeVersion is for versions that are not known yet. client-go waits, and asks again.
+func tooLargeVersion(message string) *metav1.Status {
+	s := statusOf(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "Timeout: "+message)
+	s.Details = &metav1.StatusDetails{
+		RetryAfterSeconds: 1,
+		Causes: []metav1.StatusCause{{
+			Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
+		}},
+	}
+	return s
+}
+
+func parseVersion(text string) (uint64, error) {
+	return strconv.ParseUint(cmp.Or(text, "0"), 10, 64)
 }
 
 // appendTable returns a table of rows.

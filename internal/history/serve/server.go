@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -155,7 +156,22 @@ type Server struct {
 	// types are those of typesOf; guarded by mu.
 	types   []*resourceType
 	typesOf *query.Questions
+	// points are servers of other points, by the path that names them; guarded by mu.
+	points map[string]*Server
+
+	// busy are how many requests of a token run, by its place in Access.
+	busy []atomic.Int32
 }
+
+const (
+	// maxPoints bounds the points that are served at once; of more, any one begins again.
+	maxPoints = 64
+	// maxRequests bounds the requests of one token that run at once. A client has a watch for each
+	// kind.
+	maxRequests = 400
+	// writePatience is how long a client may take to read a part of an answer.
+	writePatience = 30 * time.Second
+)
 
 // New checks the configuration.
 func New(cfg Config) (*Server, error) {
@@ -171,7 +187,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg.Poll = cmp.Or(cfg.Poll, time.Second)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	return &Server{cfg: cfg}, nil
+	return &Server{cfg: cfg, points: map[string]*Server{}, busy: make([]atomic.Int32, len(cfg.Access))}, nil
 }
 
 // request is one, with the history that answers it.
@@ -181,6 +197,7 @@ type request struct {
 	history *query.Questions
 	w       http.ResponseWriter
 	r       *http.Request
+	token   int // the place of access in the configuration
 	access  *Access
 }
 
@@ -188,13 +205,28 @@ type request struct {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	q := &request{server: s, cfg: &s.cfg, w: w, r: r, access: s.accessOf(r)}
-	if q.access == nil {
+	q := &request{server: s, cfg: &s.cfg, w: &patientWriter{ResponseWriter: w}, r: r}
+	if q.token = s.tokenOf(r); q.token >= 0 {
+		q.access = &s.cfg.Access[q.token]
+	} else {
 		q.refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized,
 			"send the token of the kubeconfig that 'bridge serve' printed, or one of its --tokens")
 		return
 	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	running := &s.busy[q.token]
+	defer running.Add(-1)
+	if running.Add(1) > maxRequests {
+		w.Header().Set("Retry-After", "1")
+		q.refuse(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
+			fmt.Sprintf("%d requests of this token run already, the most that may", maxRequests))
+		return
+	}
+	if path, isPoint := strings.CutPrefix(r.URL.Path, pointPath); isPoint {
+		s.servePoint(q, path)
+		return
+	}
+	review := isReview(r)
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && review == nil {
 		w.Header().Set("Allow", "GET, HEAD")
 		q.refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
 			"this is "+s.what()+": it can be read, and nothing can be changed")
@@ -207,8 +239,88 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer release()
 	q.history = h
+	if review != nil {
+		q.review(review)
+		return
+	}
 	q.route()
 }
+
+// pointPath begins the paths of other points: "/at/2026-11-27T14:03:00Z/api/v1/pods", "/at/4711/api".
+const pointPath = "/at/"
+
+// servePoint answers a request of another point, behind pointPath.
+func (s *Server) servePoint(q *request, path string) {
+	text, rest, _ := strings.Cut(path, "/")
+	s.mu.Lock()
+	at := s.points[text]
+	s.mu.Unlock()
+	if at == nil {
+		point, err := query.ParsePoint(text, time.Now())
+		if _, timeErr := time.Parse(time.RFC3339, text); timeErr != nil && point.Version == 0 {
+			err = fmt.Errorf("%s%s: want a time as 2006-01-02T15:04:05Z, or a resourceVersion", pointPath, text)
+		}
+		if err == nil {
+			err = s.checkPoint(point)
+		}
+		if err != nil {
+			q.badRequest(err.Error())
+			return
+		}
+		at = s.addPoint(text, point)
+	}
+	r := q.r.Clone(q.r.Context())
+	r.URL.Path, r.URL.RawPath = "/"+rest, ""
+	at.ServeHTTP(q.w, r)
+}
+
+// addPoint adds the server of another point, which a path names.
+func (s *Server) addPoint(text string, point query.Point) *Server {
+	cfg := s.cfg
+	cfg.At, cfg.Live = point, false
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := s.points[text]
+	if at == nil {
+		if len(s.points) >= maxPoints {
+			clear(s.points)
+		}
+		at = &Server{cfg: cfg, points: map[string]*Server{}, busy: make([]atomic.Int32, len(cfg.Access))}
+		s.points[text] = at
+	}
+	return at
+}
+
+// checkPoint refuses a point that the history can't answer for.
+func (s *Server) checkPoint(p query.Point) error {
+	h, release, err := s.cfg.Open()
+	if err != nil {
+		return err
+	}
+	defer release()
+	if reached, err := h.Coverage.Reached(s.cfg.Cluster, p.Version); err != nil || p.Version > reached {
+		return cmp.Or(err, fmt.Errorf("resourceVersion %d is not known: the history reaches to %d",
+			p.Version, reached))
+	}
+	units, err := h.Resources.Select(s.cfg.Cluster, nil, p)
+	if err != nil {
+		return err
+	}
+	return h.Coverage.CheckState(query.StateQuery{Units: units, Namespace: "*", At: p})
+}
+
+// patientWriter gives a client some time for each part of an answer: one that does not read must
+// not keep the history open.
+type patientWriter struct{ http.ResponseWriter }
+
+func (w *patientWriter) Write(b []byte) (int, error) {
+	// A writer that has no deadlines, as in tests, does without.
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(writePatience))
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // what is served, for a person.
 func (s *Server) what() string {
@@ -347,15 +459,15 @@ func (t *resourceType) groupResource() string {
 	return strings.TrimSuffix(t.Resource+"."+t.Group, ".")
 }
 
-// accessOf returns what the token of a request may read, nil for an unknown token. It takes the
-// same time for each token.
-func (s *Server) accessOf(r *http.Request) (found *Access) {
+// tokenOf returns which token of Access a request has, -1 for an unknown one. It takes the same
+// time for each token.
+func (s *Server) tokenOf(r *http.Request) int {
 	token, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	got := sha256.Sum256([]byte(token))
+	got, found := sha256.Sum256([]byte(token)), -1
 	for i := range s.cfg.Access {
 		want := sha256.Sum256([]byte(s.cfg.Access[i].Token))
 		if subtle.ConstantTimeCompare(got[:], want[:]) == 1 && isBearer {
-			found = &s.cfg.Access[i]
+			found = i
 		}
 	}
 	return found

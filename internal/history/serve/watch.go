@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -71,7 +72,8 @@ func (q *request) watch(t *resourceType, namespace string, s selection) {
 		}
 		from = version
 	case w.isGone(from, version):
-		_ = w.line(watchEvent("ERROR", goneStatus(from))) // the client has gone
+		body, _ := json.Marshal(goneStatus(from)) // it has texts only
+		_ = w.line(watchEvent("ERROR", body))     // the client has gone
 		return
 	}
 	w.sent = max(w.sent, from)
@@ -88,15 +90,20 @@ func (q *request) watch(t *resourceType, namespace string, s selection) {
 
 // isGone reports whether retention has removed what follows a version.
 func (w *watcher) isGone(from, version uint64) bool {
-	horizon, err := w.q.history.Coverage.Horizon()
-	if err != nil || horizon.IsZero() || from >= version {
-		return false
+	isKept, err := w.q.isKept(from)
+	return err == nil && !isKept && from < version
+}
+
+// isKept reports whether retention has left what follows a version.
+func (q *request) isKept(version uint64) (bool, error) {
+	horizon, err := q.history.Coverage.Horizon()
+	if err != nil || horizon.IsZero() {
+		return true, err
 	}
-	entries := w.q.history.Timeline.Entries(w.q.cfg.Cluster, "*", horizon, time.Time{}, nil)
-	for e, err := range entries {
-		return err == nil && from < e.Number()
+	for e, err := range q.history.Timeline.Entries(q.cfg.Cluster, "*", horizon, time.Time{}, nil) {
+		return version >= e.Number(), err
 	}
-	return false
+	return true, nil
 }
 
 // flush leaves its error to the next write.

@@ -1,0 +1,219 @@
+package serve_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	authentication "k8s.io/api/authentication/v1"
+	authorization "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/history/serve"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// clients are typed ones, which send reviews as JSON, or as protobuf.
+func (s *site) clients(contentType, token string) *kubernetes.Clientset {
+	s.t.Helper()
+	cfg := rest.CopyConfig(s.config())
+	cfg.BearerToken, cfg.ContentType = token, contentType
+	cfg.AcceptContentTypes = contentType + ",application/json"
+	c, err := kubernetes.NewForConfig(cfg)
+	testkit.OK(s.t, err)
+	return c
+}
+
+func TestReviews(t *testing.T) {
+	events := inventory("pods/shop/web", "secrets/shop/db", "deployments.apps/shop/web")
+	s := newSite(t, events, serve.Config{At: query.Point{At: inventoryTime}, Access: []serve.Access{
+		{Token: "of-shop", Namespaces: []string{"shop"}, Resources: []string{"*"}},
+	}})
+	for _, contentType := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
+		for _, test := range []struct {
+			token, verb, group, resource, namespace string
+			want                                    bool
+		}{
+			{token, "list", "", "secrets", "", true},
+			{token, "get", "apps", "deployments", "shop", true},
+			{token, "create", "", "pods", "shop", false},
+			{token, "*", "", "pods", "shop", false},
+			{"of-shop", "list", "", "pods", "shop", true},
+			{"of-shop", "watch", "apps", "deployments", "shop", true},
+			{"of-shop", "list", "", "pods", "", false},
+			{"of-shop", "list", "", "secrets", "shop", false},
+			{"of-shop", "delete", "", "pods", "shop", false},
+		} {
+			t.Run(fmt.Sprintf("%s: may %.7s %s %s in %q", contentType, test.token, test.verb, test.resource, test.namespace), func(t *testing.T) {
+				review, err := s.clients(contentType, test.token).AuthorizationV1().SelfSubjectAccessReviews().
+					Create(t.Context(), &authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{
+						ResourceAttributes: &authorization.ResourceAttributes{
+							Verb: test.verb, Group: test.group, Resource: test.resource, Namespace: test.namespace,
+						},
+					}}, metav1.CreateOptions{})
+				testkit.OK(t, err)
+				if st := review.Status; st.Allowed != test.want || st.Denied == test.want || !test.want && st.Reason == "" {
+					t.Errorf("%+v, want %t", st, test.want)
+				}
+			})
+		}
+		rules, err := s.clients(contentType, "of-shop").AuthorizationV1().SelfSubjectRulesReviews().
+			Create(t.Context(), &authorization.SelfSubjectRulesReview{Spec: authorization.SelfSubjectRulesReviewSpec{Namespace: "shop"}}, metav1.CreateOptions{})
+		testkit.OK(t, err)
+		if got := fmt.Sprint(rules.Status.ResourceRules); !strings.Contains(got, "deployments") || strings.Contains(got, "secrets") {
+			t.Errorf("rules %s", got)
+		}
+		who, err := s.clients(contentType, "of-shop").AuthenticationV1().SelfSubjectReviews().
+			Create(t.Context(), &authentication.SelfSubjectReview{}, metav1.CreateOptions{})
+		testkit.OK(t, err)
+		if who.Status.UserInfo.Username == "" {
+			t.Errorf("%+v", who.Status)
+		}
+	}
+	for body, want := range map[string]int{"{}": 400, "x": 400, strings.Repeat("x", 70<<10): 413} {
+		path := s.server.URL + "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
+		testkit.OK(t, err)
+		r.Header.Set("Authorization", "Bearer "+token)
+		response, err := http.DefaultClient.Do(r)
+		testkit.OK(t, err)
+		if response.Body.Close(); response.StatusCode != want {
+			t.Errorf("%.10s: %s, want %d", body, response.Status, want)
+		}
+	}
+}
+
+// Typed clients read a redacted Secret: its values are base64 of what stands in their place.
+func TestTypedClients(t *testing.T) {
+	events := inventory("secrets/shop/db", "pods/shop/web")
+	events[0].Data = []byte(`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"db","namespace":"shop","resourceVersion":"1"},` +
+		`"data":{"password":"redacted:56ea30ca:8087932a22879e0b","plain":"eA=="},"type":"Opaque"}`)
+	s := newSite(t, events, serve.Config{Live: true})
+	c := s.clients("application/vnd.kubernetes.protobuf", token)
+	list, err := c.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{FieldSelector: "type=Opaque"})
+	testkit.OK(t, err)
+	if len(list.Items) != 1 || string(list.Items[0].Data["password"]) != "redacted:56ea30ca:8087932a22879e0b" || string(list.Items[0].Data["plain"]) != "x" {
+		t.Errorf("%+v", list.Items)
+	}
+	found, err := c.CoreV1().Events("shop").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=web"})
+	testkit.OK(t, err)
+	if len(found.Items) != 0 {
+		t.Errorf("%+v", found.Items)
+	}
+	meta, err := metadata.NewForConfig(s.config())
+	testkit.OK(t, err)
+	partial, err := meta.Resource(pods).List(t.Context(), metav1.ListOptions{})
+	testkit.OK(t, err)
+	if len(partial.Items) != 1 || partial.Items[0].Name != "web" {
+		t.Errorf("%+v", partial.Items)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	factory := informers.NewSharedInformerFactory(c, 0)
+	secrets := factory.Core().V1().Secrets().Informer()
+	factory.StartWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), secrets.HasSynced) || len(secrets.GetStore().ListKeys()) != 1 {
+		t.Errorf("an informer has %v", secrets.GetStore().ListKeys())
+	}
+	stop()
+	factory.Shutdown()
+	if _, err := base64.StdEncoding.DecodeString(string(list.Items[0].Data["password"])); err == nil {
+		t.Error("the value is encoded twice")
+	}
+}
+
+// Versions and selectors of lists are read as an API server reads them.
+func TestListParameters(t *testing.T) {
+	events := inventory("pods/shop/web", "pods/shop/api", "nodes//n")
+	later := events[1]
+	later.ID, later.Op, later.Type = "later", event.Updated, "dev.kubebridge.resource.updated"
+	later.ResourceVersion, later.Previous, later.Time = "9", "2", inventoryTime.Add(time.Minute)
+	later.Sequence = fmt.Sprintf("00000000.%020d", 9)
+	later.Data = []byte(`{"metadata":{"name":"api","namespace":"shop","labels":{"later":"yes"}},"spec":{"nodeName":"n"}}`)
+	s := newSite(t, append(events, later), serve.Config{Live: true})
+	terms := strings.Repeat("metadata.name!=x,", 101)
+	for _, test := range []struct {
+		query string
+		code  int
+		has   string
+	}{
+		{"", 200, `"later":"yes"`},
+		{"resourceVersion=2&resourceVersionMatch=Exact", 200, `"resourceVersion":"2"`},
+		{"resourceVersion=2&limit=5", 200, `"resourceVersion":"2"`},
+		{"resourceVersion=2&resourceVersionMatch=NotOlderThan", 200, `"later":"yes"`},
+		{"resourceVersion=0", 200, `"later":"yes"`},
+		{"resourceVersion=2", 200, `"later":"yes"`},
+		{"resourceVersion=10&resourceVersionMatch=Exact", 504, "ResourceVersionTooLarge"},
+		{"resourceVersion=10", 504, "Too large resource version: 10, current: 9"},
+		{"resourceVersion=0&resourceVersionMatch=Exact", 400, "forbidden"},
+		{"resourceVersionMatch=Exact", 400, "forbidden"},
+		{"resourceVersion=2&resourceVersionMatch=Other", 400, "want Exact or NotOlderThan"},
+		{"resourceVersion=x", 400, "resourceVersion"},
+		{"fieldSelector=spec.nodeName%3Dn", 200, `"later":"yes"`},
+		{"fieldSelector=spec.hostNetwork%3Dfalse", 200, `"later":"yes"`},
+		{"fieldSelector=spec.image%3Dx", 400, "field label not supported"},
+		{"fieldSelector=" + terms + "metadata.name!%3Dx", 400, "at most 100"},
+		{"labelSelector=later", 200, `"later":"yes"`},
+	} {
+		t.Run(fmt.Sprintf("%.60s", test.query), func(t *testing.T) {
+			code, body := s.request("GET", "/api/v1/pods?"+test.query, map[string]string{"Authorization": "Bearer " + token})
+			if code != test.code || !strings.Contains(body, test.has) {
+				t.Errorf("%d %s, want %d %s", code, body, test.code, test.has)
+			}
+		})
+	}
+	if _, body := s.request("GET", "/api/v1/pods?resourceVersion=2&resourceVersionMatch=Exact", map[string]string{"Authorization": "Bearer " + token}); strings.Contains(body, "later") {
+		t.Errorf("a later state is at version 2: %s", body)
+	}
+}
+
+// Each request may name its time.
+func TestPointOfPath(t *testing.T) {
+	events := inventory("pods/shop/web")
+	later := inventory("pods/shop/web", "pods/shop/api")[1]
+	later.Time = inventoryTime.Add(time.Hour)
+	s := newSite(t, append(events, later), serve.Config{Live: true})
+	for _, test := range []struct {
+		path string
+		code int
+		has  string
+		not  string
+	}{
+		{"/api/v1/pods", 200, "api", "xxx"},
+		{"/at/2026-11-22T14:10:00Z/api/v1/namespaces/shop/pods", 200, "web", "api\""},
+		{"/at/2026-11-22T15:10:00Z/api/v1/namespaces/shop/pods", 200, "api", "xxx"},
+		{"/at/1/api/v1/pods", 200, "web", "api\""},
+		{"/at/1/api", 200, "v1", "xxx"},
+		{"/at/2099-01-01T00:00:00Z/api/v1/pods", 400, "future", "items"},
+		{"/at/77/api/v1/pods", 400, "reaches to 2", "items"},
+		{"/at/yesterday/api/v1/pods", 400, "want a time", "items"},
+		{"/at/1h/api/v1/pods", 400, "want a time", "items"},
+		{"/at/1/at/2/api/v1/pods", 200, "api", "xxx"},
+	} {
+		t.Run(test.path, func(t *testing.T) {
+			code, body := s.request("GET", test.path, map[string]string{"Authorization": "Bearer " + token})
+			if code != test.code || !strings.Contains(body, test.has) || strings.Contains(body, test.not) {
+				t.Errorf("%d %s, want %d %s", code, body, test.code, test.has)
+			}
+		})
+	}
+	if code, _ := s.request("GET", "/at/1/api/v1/pods", map[string]string{"Authorization": "Bearer x"}); code != 401 {
+		t.Errorf("without a token: %d", code)
+	}
+	_, err := s.clients("application/json", token).CoreV1().Pods("shop").Create(t.Context(), nil, metav1.CreateOptions{})
+	if !apierrors.IsMethodNotSupported(err) {
+		t.Errorf("a write: %v", err)
+	}
+}

@@ -1,0 +1,168 @@
+package serve
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/resource/diff"
+)
+
+// maxTerms bounds the terms of a selector: each is compared with each object.
+const maxTerms = 100
+
+// selectable are the fields by which an API server selects objects of a kind, beside their name and
+// namespace. A field has another name, or a value where an object has none, behind a "=".
+var selectable = map[string][]string{
+	"pods": {
+		"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
+		"spec.hostNetwork=false", "status.phase", "status.podIP", "status.nominatedNodeName",
+	},
+	"events": {
+		"involvedObject.kind", "involvedObject.namespace", "involvedObject.name",
+		"involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion",
+		"involvedObject.fieldPath", "reason", "reportingComponent", "source", "type",
+	},
+	"events.events.k8s.io": {
+		"regarding.kind", "regarding.namespace", "regarding.name", "regarding.uid",
+		"regarding.apiVersion", "regarding.resourceVersion", "regarding.fieldPath", "reason",
+		"reportingController", "type",
+	},
+	"namespaces":             {"status.phase"},
+	"nodes":                  {"spec.unschedulable=false"},
+	"secrets":                {"type"},
+	"replicationcontrollers": {"status.replicas=0"},
+	"replicasets.apps":       {"status.replicas=0"},
+	"jobs.batch":             {"status.successful=0"},
+
+	"certificatesigningrequests.certificates.k8s.io": {"spec.signerName"},
+	"resourceslices.resource.k8s.io":                 {"spec.nodeName", "spec.driver"},
+}
+
+// fieldPaths are where a field is that has another name in objects. The first value there is taken.
+var fieldPaths = map[string][]string{
+	"source":             {"source.component", "reportingComponent"},
+	"status.successful":  {"status.succeeded"},
+	"reportingComponent": {"reportingComponent"},
+}
+
+// selection is which objects a request wants.
+type selection struct {
+	labels labels.Selector
+	fields fields.Selector
+	// missing are values where an object has none, by field.
+	missing map[string]string
+}
+
+// selection reads the selectors of a request.
+func (q *request) selection(t *resourceType) (s selection, err error) {
+	values := q.r.URL.Query()
+	if s.labels, err = labels.Parse(values.Get("labelSelector")); err != nil {
+		return s, fmt.Errorf("labelSelector: %w", err)
+	}
+	if s.fields, err = fields.ParseSelector(values.Get("fieldSelector")); err != nil {
+		return s, fmt.Errorf("fieldSelector: %w", err)
+	}
+	terms, _ := s.labels.Requirements()
+	if n := max(len(terms), len(s.fields.Requirements())); n > maxTerms {
+		return s, fmt.Errorf("a selector has %d terms, at most %d are compared", n, maxTerms)
+	}
+	s.missing = map[string]string{}
+	known := []string{"metadata.name", "metadata.namespace"}
+	for _, field := range slices.Concat(selectable[t.groupResource()], t.selectable) {
+		name, missing, _ := strings.Cut(field, "=")
+		s.missing[name], known = missing, append(known, name)
+	}
+	for _, r := range s.fields.Requirements() {
+		if !slices.Contains(known, r.Field) {
+			return s, fmt.Errorf("field label not supported: %q: %s has %s", r.Field, t.groupResource(),
+				strings.Join(known, ", "))
+		}
+	}
+	return s, nil
+}
+
+func (s *selection) matches(v *query.Version) bool {
+	if !s.labels.Empty() && !s.labels.Matches(v.Labels()) {
+		return false
+	}
+	for _, r := range s.fields.Requirements() {
+		value := cmp.Or(fieldOf(v, r.Field), s.missing[r.Field])
+		if (value == r.Value) != (r.Operator != "!=") {
+			return false
+		}
+	}
+	return true
+}
+
+// fieldOf is a field of an object as text, "" for none.
+func fieldOf(v *query.Version, field string) string {
+	switch field {
+	case "metadata.name":
+		return v.Event.Name
+	case "metadata.namespace":
+		return v.Event.Namespace
+	}
+	paths := fieldPaths[field]
+	if paths == nil {
+		paths = []string{field}
+	}
+	for _, path := range paths {
+		raw := diff.Field(v.Event.Data, path)
+		var text string
+		if json.Unmarshal(raw, &text) != nil {
+			text = string(raw)
+		}
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// listVersion reads which version a list is to be of, as an API server does: 0 for the one that is
+// served.
+func listVersion(r *http.Request, newest uint64) (uint64, *listRefusal) {
+	values := r.URL.Query()
+	text, match := values.Get("resourceVersion"), values.Get("resourceVersionMatch")
+	version, err := parseVersion(text)
+	switch {
+	case err != nil:
+		return 0, badList("resourceVersion: %v", err)
+	case match == "":
+	case values.Get("continue") != "":
+		return 0, badList("resourceVersionMatch is forbidden with continue")
+	case text == "":
+		return 0, badList("resourceVersionMatch is forbidden without a resourceVersion")
+	case match == "Exact" && version == 0:
+		return 0, badList(`resourceVersionMatch "Exact" is forbidden for resourceVersion "0"`)
+	case match != "Exact" && match != "NotOlderThan":
+		return 0, badList("resourceVersionMatch %q: want Exact or NotOlderThan", match)
+	}
+	if version > newest {
+		return 0, &listRefusal{http.StatusGatewayTimeout, fmt.Sprintf(
+			"Too large resource version: %d, current: %d", version, newest)}
+	}
+	// Without a match, a version with a limit is exact.
+	if match == "Exact" || match == "" && version > 0 && values.Get("limit") != "" && values.Get("limit") != "0" {
+		return version, nil
+	}
+	return 0, nil
+}
+
+// listRefusal is why a list is refused.
+type listRefusal struct {
+	code    int
+	message string
+}
+
+func badList(format string, args ...any) *listRefusal {
+	return &listRefusal{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
