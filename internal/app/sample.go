@@ -199,6 +199,10 @@ func (s *sampleSink) Lane(context.Context, *event.Event) (string, error) { retur
 // caller again when Publish returns.
 func (s *sampleSink) Publish(ctx context.Context, batch []*sinks.Message) {
 	for i, m := range batch {
+		if m.Event.Op == event.Progress { // it says how far the stream is, and is no sample of it
+			m.Err = nil
+			continue
+		}
 		if s.printed == s.stream.most { // the other sinks have their turn
 			s.stream.left.Store(true)
 			m.Err = nil

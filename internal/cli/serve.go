@@ -29,7 +29,7 @@ import (
 // serveOptions are the flags of bridge serve.
 type serveOptions struct {
 	*historyOptions
-	at      string
+	at      []string
 	live    bool
 	speed   string
 	address string
@@ -39,14 +39,17 @@ type serveOptions struct {
 func newServeCommand() *cobra.Command {
 	o := &serveOptions{}
 	cmd := &cobra.Command{
-		Use:   "serve (--at TIME | --live)",
+		Use:   "serve (--at TIME… | --live)",
 		Short: "Serve a history as a read-only Kubernetes API, for kubectl and others",
 		Long: `serve answers kubectl, k9s and client-go with the objects of a history as they were at a
 time. It prints a kubeconfig with its address and a token that is new each time, and runs until it
 gets SIGINT or SIGTERM.
 
 Lists are always of that time. A watch begins there and gives what followed, at the recorded pace or at
---speed. With --live lists are the newest state that the history has, and watches follow it.
+--speed. With --live lists are the newest state that the history has, and watches follow it. Give
+--at several times, or beside --live, for more contexts in the kubeconfig: the first is the current
+one, of --live it is "now". A path names the time of each, so any other is there too:
+https://ADDRESS/at/2026-11-22T14:03:00Z.
 
 Nothing can be changed: every write is refused with 405. Objects are as redaction left them, without
 managedFields. There are no logs. Who has the token reads all that the history has. With --tokens
@@ -61,12 +64,14 @@ history.`,
 		Example: `  bridge serve --at 14:03 > past.yaml &
   kubectl --kubeconfig past.yaml get pods -A
   kubectl --kubeconfig past.yaml get pods -n shop --watch
+  bridge serve --live --at "1h ago" --at 14:03 > times.yaml &
+  kubectl --kubeconfig times.yaml --context 1h-ago get pods -A
   bridge serve --at "2h ago" --speed 10x --dir /var/lib/history
   bridge serve --live --tokens tokens.yaml --address 127.0.0.1:8443 > now.yaml`,
 		Args: cobra.NoArgs,
 	}
 	o.historyOptions = historyFlags(cmd)
-	cmd.Flags().StringVar(&o.at, "at", "", "time or resourceVersion")
+	cmd.Flags().StringArrayVar(&o.at, "at", nil, "time or resourceVersion; several for several contexts")
 	cmd.Flags().BoolVar(&o.live, "live", false, "serve the newest state, and follow it")
 	cmd.Flags().StringVar(&o.speed, "speed", "1x",
 		"pace of watches beside the recorded one; max: without waiting")
@@ -76,17 +81,48 @@ history.`,
 		"YAML file of tokens and what each may read; none: a new token for everything")
 	_ = cmd.MarkFlagFilename("tokens", "yaml", "yml")
 	cmd.MarkFlagsOneRequired("at", "live")
-	cmd.MarkFlagsMutuallyExclusive("at", "live")
 	cmd.MarkFlagsMutuallyExclusive("speed", "live")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p, err := ask.ParsePoint("--at", o.at)
+		times, err := o.times()
 		speed, speedErr := parseSpeed(o.speed)
 		if err := errors.Join(err, speedErr, checkLoopback(o.address)); err != nil {
 			return err
 		}
-		return o.run(cmd, p, speed)
+		return o.run(cmd, times, speed)
 	}
 	return cmd
+}
+
+// servedTime is a time of which the kubeconfig has a context.
+type servedTime struct {
+	context string
+	path    string // at the server; "" for the current one
+	point   query.Point
+}
+
+// times returns the served times. The first is that of paths without a time.
+func (o *serveOptions) times() (times []servedTime, err error) {
+	if o.live {
+		times = append(times, servedTime{context: "now"})
+	}
+	for _, text := range o.at {
+		p, err := ask.ParsePoint("--at", text)
+		if err != nil {
+			return nil, err
+		}
+		t := servedTime{context: strings.Join(strings.Fields(text), "-"), point: p}
+		if len(times) > 0 {
+			t.path = "/at/" + p.At.UTC().Format(time.RFC3339)
+			if p.Version > 0 {
+				t.path = fmt.Sprint("/at/", p.Version)
+			}
+		}
+		if slices.ContainsFunc(times, func(other servedTime) bool { return other.context == t.context }) {
+			return nil, fmt.Errorf("--at %q: it is given twice", text)
+		}
+		times = append(times, t)
+	}
+	return times, nil
 }
 
 // parseSpeed reads "10x", "0.5x", "max", which is 0.
@@ -110,7 +146,8 @@ func checkLoopback(address string) error {
 	return nil
 }
 
-func (o *serveOptions) run(cmd *cobra.Command, p query.Point, speed float64) error {
+func (o *serveOptions) run(cmd *cobra.Command, times []servedTime, speed float64) error {
+	p := times[0].point
 	token, access, err := o.access()
 	if err != nil {
 		return Refused(err)
@@ -128,7 +165,12 @@ func (o *serveOptions) run(cmd *cobra.Command, p query.Point, speed float64) err
 	if err != nil {
 		return Refused(err)
 	}
-	cluster, err := o.check(cmd, h, p)
+	cluster := ""
+	for _, t := range times {
+		if err == nil {
+			cluster, err = o.check(cmd, h, t.point)
+		}
+	}
 	if err == nil {
 		warnUnknownResources(cmd, h.Resources, access)
 	}
@@ -154,7 +196,7 @@ func (o *serveOptions) run(cmd *cobra.Command, p query.Point, speed float64) err
 	if err != nil {
 		return errors.Join(Failed(err), listener.Close())
 	}
-	kubeconfig, err := kubeconfigOf(listener.Addr().String(), cluster, o.namespace, token, authority)
+	kubeconfig, err := o.kubeconfig(listener.Addr().String(), times, token, authority)
 	if err == nil {
 		_, err = cmd.OutOrStdout().Write(kubeconfig)
 	}
@@ -260,15 +302,21 @@ func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler
 	return err
 }
 
-// kubeconfigOf returns a kubeconfig for a server on this machine.
-func kubeconfigOf(address, cluster, namespace, token string, authority []byte) ([]byte, error) {
+// kubeconfig returns a kubeconfig for a server on this machine, with a context for each time.
+func (o *serveOptions) kubeconfig(
+	address string, times []servedTime, token string, authority []byte,
+) ([]byte, error) {
 	c := api.NewConfig()
-	c.Clusters[cluster] = &api.Cluster{
-		Server:                   "https://" + address,
-		CertificateAuthorityData: authority,
-	}
 	c.AuthInfos["history"] = &api.AuthInfo{Token: token}
-	c.Contexts["history"] = &api.Context{Cluster: cluster, AuthInfo: "history", Namespace: namespace}
-	c.CurrentContext = "history"
+	for _, t := range times {
+		c.Clusters[t.context] = &api.Cluster{
+			Server:                   "https://" + address + t.path,
+			CertificateAuthorityData: authority,
+		}
+		c.Contexts[t.context] = &api.Context{
+			Cluster: t.context, AuthInfo: "history", Namespace: o.namespace,
+		}
+	}
+	c.CurrentContext = times[0].context
 	return clientcmd.Write(*c)
 }

@@ -246,7 +246,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q.route()
 }
 
-// pointPath begins the paths of other points: "/at/2026-11-27T14:03:00Z/api/v1/pods", "/at/4711/api".
+// pointPath begins the paths of other points, as "/at/2026-11-27T14:03:00Z/api/v1/pods" and
+// "/at/4711/api".
 const pointPath = "/at/"
 
 // servePoint answers a request of another point, behind pointPath.
