@@ -273,6 +273,9 @@ func (l *lab) kubectlWorks(t *testing.T) {
 	for _, line := range []string{
 		"get pods", "get pods -o wide", "get deployments,replicasets,configmaps", "get all", "get nodes -o wide", "get pods -A --chunk-size=2",
 		"get deployment web -o yaml", "get pods --sort-by=.metadata.name", "describe pods", "describe deployment web", "describe nodes", "api-resources",
+		"describe configmaps", "describe replicasets", "describe services", "describe serviceaccounts", "api-versions",
+		"auth can-i list pods", "auth can-i --list", "auth whoami", "get pods --field-selector=status.phase=Running",
+		"wait deployment/web --for=condition=Available --timeout=5s",
 	} {
 		var errs bytes.Buffer
 		cmd := l.kubectl(t, "past.yaml", strings.Fields(line)...)
@@ -283,6 +286,19 @@ func (l *lab) kubectlWorks(t *testing.T) {
 		}
 		if slices.Contains([]string{"get pods", "describe deployment web"}, line) && !strings.Contains(string(out), "web") {
 			t.Errorf("kubectl %s:\n%s", line, out)
+		}
+	}
+	for line, want := range map[string]string{
+		"auth can-i delete pods":                 "no",
+		"top pods":                               "Metrics API not available",
+		"logs deployment/web":                    "a history has objects, and no log of them",
+		"delete configmap changed":               "nothing can be changed",
+		"scale deployment web --replicas=3":      "nothing can be changed",
+		"get pods --field-selector=spec.image=x": "field label not supported",
+	} {
+		out, err := l.kubectl(t, "past.yaml", strings.Fields(line)...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("kubectl %s: %v\n%s\nwant %s", line, err, out, want)
 		}
 	}
 	cmd := l.kubectl(t, "past.yaml", "get", "deployment", "web", "--watch")
