@@ -112,6 +112,11 @@ func TestTypedClients(t *testing.T) {
 	if len(found.Items) != 0 {
 		t.Errorf("%+v", found.Items)
 	}
+	schemas, err := c.Discovery().OpenAPISchema()
+	testkit.OK(t, err)
+	if schemas.GetInfo().GetTitle() != "bridge serve" || schemas.GetInfo().GetVersion() != "1" || schemas.GetSwagger() != "2.0" {
+		t.Errorf("%v", schemas)
+	}
 	meta, err := metadata.NewForConfig(s.config())
 	testkit.OK(t, err)
 	partial, err := meta.Resource(pods).List(t.Context(), metav1.ListOptions{})
@@ -176,6 +181,21 @@ func TestListParameters(t *testing.T) {
 	}
 	if _, body := s.request("GET", "/api/v1/pods?resourceVersion=2&resourceVersionMatch=Exact", map[string]string{"Authorization": "Bearer " + token}); strings.Contains(body, "later") {
 		t.Errorf("a later state is at version 2: %s", body)
+	}
+}
+
+// A name that no object can have is not found, whatever bytes it has.
+func TestOddNames(t *testing.T) {
+	s := newSite(t, inventory("pods/shop/web"), serve.Config{Live: true})
+	for _, path := range []string{
+		"/api/v1/namespaces/shop/pods/x%00y", "/api/v1/namespaces/sh%00op/pods", "/api/v1/namespaces/sh%00op/pods/web", "/api/v1/namespaces/shop/po%00ds",
+		"/api/v1/namespaces/shop/pods/x%ffy", "/api/v1/namespaces/shop/pods/%7f", "/apis/x%00/v1/y",
+		"/api/v1/namespaces/shop/pods?fieldSelector=metadata.name%3D%00", "/at/1%00/api/v1/pods", "/api/v1/namespaces/shop/pods/" + strings.Repeat("x", 5000),
+	} {
+		code, body := s.request("GET", path, map[string]string{"Authorization": "Bearer " + token})
+		if code >= 500 || code == 200 && strings.Contains(body, "web") || strings.Contains(body, t.TempDir()) {
+			t.Errorf("%.80s: %d %s", path, code, body)
+		}
 	}
 }
 

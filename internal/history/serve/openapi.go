@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	_ "embed"
 	"encoding/json"
+	"io"
 	"net/http"
 	"path"
 	"slices"
@@ -75,6 +76,9 @@ func (b *builtIn) add(document map[string]json.RawMessage, name string, s json.R
 // openAPI answers /openapi/v3, which kubectl explain reads.
 func (q *request) openAPI(parts []string) {
 	switch {
+	case len(parts) == 2 && parts[1] == "v2" && strings.Contains(q.r.Header.Get("Accept"), "+protobuf"):
+		q.w.Header().Set("Content-Type", protobufSchemas)
+		_, _ = io.WriteString(q.w, noSchemas) // the client has gone
 	case len(parts) == 2 && parts[1] == "v2":
 		q.json(http.StatusOK, map[string]any{
 			"swagger": "2.0", "info": map[string]string{"title": "bridge serve", "version": "1"},
@@ -90,6 +94,13 @@ func (q *request) openAPI(parts []string) {
 		q.notFound("want /openapi/v2, /openapi/v3, or a path that /openapi/v3 names")
 	}
 }
+
+// protobufSchemas is the media type in which client-go asks for schemas of OpenAPI v2.
+const protobufSchemas = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
+// noSchemas is a document without schemas in this form: the version, the title and version of the
+// API, no paths and no definitions. Clients that read schemas take them from /openapi/v3.
+const noSchemas = "\x0a\x032.0\x12\x11\x0a\x0cbridge serve\x12\x011\x42\x00\x4a\x00"
 
 // apiPath is "api/v1", or "apis/apps/v1".
 func apiPath(group, version string) string {
