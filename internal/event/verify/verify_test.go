@@ -133,3 +133,26 @@ func TestOlderBridge(t *testing.T) {
 		}
 	}
 }
+
+// A copy of an event is about the same object, in the same version.
+func TestRepeatOfAnotherObject(t *testing.T) {
+	events := testkit.Events(t, 1, 5, 4)
+	last := events[len(events)-1]
+	for name, change := range map[string]func(e *event.Event){
+		"kind":        func(e *event.Event) { e.Kind += "x" },
+		"API version": func(e *event.Event) { e.APIVersion = "x/v9" },
+		"subject":     func(e *event.Event) { e.Subject += "x" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := last
+			change(&other)
+			r := check(append(slices.Clone(events), other))
+			if r.Repeats != 1 || r.Faults[verify.Changed]+r.Faults[verify.Contradiction] == 0 {
+				t.Errorf("%d repeats, %v", r.Repeats, r.Faults)
+			}
+		})
+	}
+	if r := check(append(slices.Clone(events), last)); r.Repeats != 1 || !r.OK {
+		t.Errorf("a true copy: %d repeats, %v", r.Repeats, r.Faults)
+	}
+}
