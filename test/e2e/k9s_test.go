@@ -1,0 +1,122 @@
+package e2e_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// terminal is a program in a terminal of its own, through tmux.
+type terminal struct {
+	t       *testing.T
+	session string
+	socket  string
+}
+
+// newTerminal runs a command in a terminal of 160 by 45 characters.
+func newTerminal(t *testing.T, env []string, command ...string) *terminal {
+	t.Helper()
+	m := &terminal{t: t, session: "bridge", socket: filepath.Join(t.TempDir(), "tmux")}
+	args := []string{"new-session", "-d", "-s", m.session, "-x", "160", "-y", "45"}
+	for _, e := range env {
+		args = append(args, "-e", e)
+	}
+	m.tmux(append(args, command...)...)
+	t.Cleanup(func() { _ = exec.Command("tmux", "-S", m.socket, "kill-server").Run() }) // it may have ended
+	return m
+}
+
+func (m *terminal) tmux(args ...string) string {
+	m.t.Helper()
+	out, err := exec.CommandContext(m.t.Context(), "tmux", append([]string{"-S", m.socket}, args...)...).CombinedOutput()
+	if err != nil {
+		m.t.Fatalf("tmux %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// typed types keys, by tmux's names, or text.
+func (m *terminal) typed(keys ...string) {
+	m.t.Helper()
+	m.tmux(append([]string{"send-keys", "-t", m.session}, keys...)...)
+}
+
+// shows waits until the screen has all texts, and returns it.
+func (m *terminal) shows(texts ...string) (screen string) {
+	m.t.Helper()
+	eventually(m.t, "the screen", time.Minute, func() (missing []string) {
+		screen = m.tmux("capture-pane", "-p", "-t", m.session)
+		for _, text := range texts {
+			if !strings.Contains(screen, text) {
+				missing = append(missing, text)
+			}
+		}
+		if len(missing) > 0 {
+			return append(missing, "are not on\n"+screen)
+		}
+		return nil
+	})
+	return screen
+}
+
+// K9s reads the past as it reads a cluster.
+func TestK9s(t *testing.T) {
+	t.Parallel()
+	k9s := os.Getenv("K9S")
+	if k9s == "" {
+		t.Skip("K9S names the program; make test-k9s builds it")
+	}
+	l := newLab(t, live(t))
+	d := l.definition()
+	d.define("v1:stored")
+	d.describe("v1")
+	d.create("v1", "one")
+	b := l.bridge("bridge", kept)
+	l.start(b)
+	l.createConfigMap("settings", "1")
+	l.createDeployment("web", 2)
+	l.waitRolledOut("web")
+	version, _ := l.moment(l.kindsOfNamespaces())
+	l.createConfigMap("behind-everything", "1")
+	eventually(t, "the history of what came last", time.Minute, func() []string {
+		if _, err := b.Output(l.ctx, "show", "cm/behind-everything", "-n", l.namespace); err != nil {
+			return []string{err.Error()}
+		}
+		return nil
+	})
+	l.served(b, "--at", version)
+	l.k9sWorks(t, k9s, d)
+	l.stop(b)
+}
+
+func (l *lab) k9sWorks(t *testing.T, k9s string, d *definition) {
+	t.Helper()
+	home := t.TempDir()
+	m := newTerminal(t, []string{
+		"HOME=" + home, "XDG_CONFIG_HOME=" + home, "XDG_STATE_HOME=" + home, "XDG_DATA_HOME=" + home, "XDG_CACHE_HOME=" + home, "K9S_CONFIG_DIR=" + home, "TERM=xterm-256color",
+	}, k9s, "--kubeconfig", filepath.Join(l.dir, "past.yaml"), "--command", "pods", "-n", l.namespace, "--splashless", "--logoless", "--crumbsless", "--readonly")
+	look := func(what string, texts ...string) {
+		t.Helper()
+		screen := m.shows(texts...)
+		t.Logf("%s:\n%s", what, screen)
+		if strings.Contains(screen, "💥") || strings.Contains(strings.ToLower(screen), "error") {
+			t.Errorf("%s: an error is on the screen:\n%s", what, screen)
+		}
+	}
+	look("pods", "web-", "Running")
+	m.typed("d")
+	look("a pod described", "Containers:", "app:1")
+	m.typed("Escape")
+	m.typed("y")
+	look("a pod as YAML", "apiVersion: v1", "kind: Pod")
+	m.typed("Escape")
+	for resource, want := range map[string]string{"deployments": "web", "configmaps": "settings", d.name(): "one", "namespaces": l.namespace} {
+		m.typed(":", resource, "Enter")
+		look(resource, want)
+	}
+	m.typed(":", "pods all", "Enter")
+	look("pods of all namespaces", "web-")
+}
