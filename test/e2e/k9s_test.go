@@ -110,9 +110,11 @@ func (l *lab) k9sWorks(t *testing.T, k9s string, d *definition) {
 	m.typed("d")
 	look("a pod described", "Containers:", "app:1")
 	m.typed("Escape")
+	m.shows("NAME↑", "Running") // else the terminal takes the next key as one with Alt
 	m.typed("y")
 	look("a pod as YAML", "apiVersion: v1", "kind: Pod")
 	m.typed("Escape")
+	m.shows("NAME↑", "Running")
 	for resource, want := range map[string]string{"deployments": "web", "configmaps": "settings", d.name(): "one", "namespaces": l.namespace} {
 		m.typed(":", resource, "Enter")
 		look(resource, want)
