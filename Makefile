@@ -65,7 +65,7 @@ check: SHORT = -short
 check: fmt-check vet lint test test-client test-everyday ## The check for every day, and for each push: minutes
 
 .PHONY: check-all
-check-all: fmt-check vet lint lint-chart licences site test test-client test-controllerruntime test-monitoring test-readers test-integration test-page test-deploy test-kafka test-recipes vuln ## Everything: what is run before a release (about an hour)
+check-all: fmt-check vet lint lint-chart licences site test test-client test-controllerruntime test-monitoring test-readers test-integration test-page test-deploy test-kafka test-k9s test-recipes vuln ## Everything: what is run before a release (about an hour)
 
 .PHONY: house
 house: ## How large the house is: rooms, packages, files, arrows, words
@@ -130,6 +130,14 @@ test-everyday: build controlplane
 test-integration: build controlplane $(BIN)/readers/nats/.installed $(BIN)/readers/kafka/.installed ## The tests with the real parts: Kubernetes, NATS and Kafka's protocol, end to end
 	cd test/kubernetes && CONTROLPLANE=$(CURDIR)/$(BIN)/controlplane $(GO) test -timeout $(TEST_TIME) ./...
 	export READERS=$(CURDIR)/$(BIN)/readers; $(E2E) -race -timeout $(TEST_TIME) ./...
+
+.PHONY: test-k9s
+test-k9s: build controlplane $(BIN)/k9s/k9s ## K9s reads a history as a cluster (needs tmux; builds K9s, which takes ten minutes)
+	K9S=$(CURDIR)/$(BIN)/k9s/k9s $(E2E) -timeout $(TEST_TIME) -run '^TestK9s$$' .
+
+$(BIN)/k9s/k9s: K9S_VERSION = v0.50.16
+$(BIN)/k9s/k9s:
+	GOBIN=$(CURDIR)/$(@D) $(GO) install github.com/derailed/k9s@$(K9S_VERSION)
 
 .PHONY: test-deploy
 test-deploy: controlplane ## The chart, the plain manifests and a release: applied to the real control plane and run as they say (as root in containers; with NEED_ROOT=1 another user is a failure)

@@ -115,10 +115,11 @@ func (l *lab) k9sWorks(t *testing.T, k9s string, d *definition) {
 	look("a pod as YAML", "apiVersion: v1", "kind: Pod")
 	m.typed("Escape")
 	m.shows("NAME↑", "Running")
-	for resource, want := range map[string]string{"deployments": "web", "configmaps": "settings", d.name(): "one", "namespaces": l.namespace} {
-		m.typed(":", resource, "Enter")
-		look(resource, want)
+	for _, page := range [][]string{
+		{"deployments", "deployments(" + l.namespace, "web"}, {"configmaps", "configmaps(" + l.namespace, "settings"},
+		{d.name(), "things(", "one"}, {"namespaces", "namespaces(all)", l.namespace}, {"pods all", "pods(all)", "web-"},
+	} {
+		m.typed(":", page[0], "Enter")
+		look(page[0], page[1:]...)
 	}
-	m.typed(":", "pods all", "Enter")
-	look("pods of all namespaces", "web-")
 }
