@@ -81,12 +81,7 @@ func TestK9s(t *testing.T) {
 	l.waitRolledOut("web")
 	version, _ := l.moment(l.kindsOfNamespaces())
 	l.createConfigMap("behind-everything", "1")
-	eventually(t, "the history of what came last", time.Minute, func() []string {
-		if _, err := b.Output(l.ctx, "show", "cm/behind-everything", "-n", l.namespace); err != nil {
-			return []string{err.Error()}
-		}
-		return nil
-	})
+	l.recorded(b, "cm/behind-everything")
 	l.served(b, "--at", version)
 	l.k9sWorks(t, k9s, d)
 	l.stop(b)

@@ -59,12 +59,7 @@ func TestServe(t *testing.T) {
 	l.waitRolledOut("web")
 	_, last := l.moment(kinds)
 	l.createConfigMap("behind-everything", "1")
-	eventually(t, "the history of what came last", time.Minute, func() []string {
-		if _, err := b.Output(l.ctx, "show", "cm/behind-everything", "-n", l.namespace); err != nil {
-			return []string{err.Error()}
-		}
-		return nil
-	})
+	l.recorded(b, "cm/behind-everything")
 
 	past := l.served(b, "--at", version, "--speed", "max")
 	client, err := dynamic.NewForConfig(past)
@@ -181,10 +176,17 @@ func versionOfText(object string) string {
 // file takes that, so it is whole when standard error speaks of it: two pipes have no order.
 func (l *lab) served(b *harness.Bridge, args ...string) *rest.Config {
 	l.t.Helper()
+	must(l.t, os.Symlink(l.Kubeconfig, filepath.Join(l.dir, "admin.yaml")))
+	return l.servedAs("past.yaml", b, args...)
+}
+
+// servedAs serves it with a kubeconfig of this name.
+func (l *lab) servedAs(name string, b *harness.Bridge, args ...string) *rest.Config {
+	l.t.Helper()
 	binary, err := bridgeBinary()
 	must(l.t, err)
 	args = append([]string{"serve", "--dir", filepath.Join(b.StateDir, "history"), "-n", l.namespace}, args...)
-	path := filepath.Join(l.dir, "past.yaml")
+	path := filepath.Join(l.dir, name)
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	must(l.t, err)
 	defer out.Close()
@@ -206,7 +208,6 @@ func (l *lab) served(b *harness.Bridge, args ...string) *rest.Config {
 	})
 	c, err := clientcmd.BuildConfigFromFlags("", path)
 	must(l.t, err)
-	must(l.t, os.Symlink(l.Kubeconfig, filepath.Join(l.dir, "admin.yaml")))
 	return c
 }
 

@@ -154,6 +154,21 @@ func readable(t *resourceType, v *query.Version) error {
 	return err
 }
 
+// warnRedacted says of a list of Secrets that their values are none, if those of the first one are.
+func (q *request) warnRedacted(t *resourceType, wanted query.StateQuery) error {
+	if t.groupResource() != secrets {
+		return nil
+	}
+	for v, err := range q.history.Objects.State(wanted) {
+		if err == nil && bytes.Contains(v.Event.Data, []byte(`"`+redacted)) {
+			q.warn([]string{"values of Secrets are redacted in this history: what reads them, as Helm " +
+				"its releases, can't; 'secrets: send' of an informer records them as they are"})
+		}
+		return err
+	}
+	return nil
+}
+
 // metadataOf returns an object as PartialObjectMetadata.
 func metadataOf(object []byte) ([]byte, error) {
 	var o struct {
@@ -241,6 +256,10 @@ func (q *request) list(t *resourceType, namespace string, s selection) {
 	}
 	if values.Get("continue") == "" { // the first page has warned
 		if err := q.warnState(wanted); err != nil {
+			q.fail(err)
+			return
+		}
+		if err := q.warnRedacted(t, wanted); err != nil {
 			q.fail(err)
 			return
 		}
