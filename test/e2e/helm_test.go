@@ -50,7 +50,7 @@ func (l *lab) helm4(kubeconfig string) *action4.Configuration {
 func TestHelm(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
-	b, redacted := l.bridge("bridge", secretsOut), l.bridge("redacted", secretsIn)
+	b, redacted := l.bridge("bridge", secretsOut, with(map[string]string{"BRIDGE_ALLOW_SECRETS": "true"})), l.bridge("redacted", secretsIn)
 	l.start(b)
 	l.start(redacted)
 	template := []byte(helmChart)
