@@ -11,6 +11,7 @@ import (
 	action4 "helm.sh/helm/v4/pkg/action"
 	chartcommon "helm.sh/helm/v4/pkg/chart/common"
 	chart4 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/kube"
 	release4 "helm.sh/helm/v4/pkg/release"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -61,7 +62,7 @@ func TestHelm(t *testing.T) {
 	}, nil)
 	must(t, err)
 	install4 := action4.NewInstall(l.helm4(l.Kubeconfig))
-	install4.ReleaseName, install4.Namespace = "four", l.namespace
+	install4.ReleaseName, install4.Namespace, install4.WaitStrategy = "four", l.namespace, kube.HookOnlyStrategy
 	_, err = install4.RunWithContext(l.ctx, &chart4.Chart{
 		Metadata: &chart4.Metadata{APIVersion: "v2", Name: "small", Version: "4.0.0"}, Templates: []*chartcommon.File{{Name: "templates/a.yaml", Data: template}},
 	}, nil)
