@@ -169,6 +169,8 @@ type watchState struct {
 	blind bool
 	// live is when the watch was last heard of; zero where that is not known.
 	live time.Time
+	// clocksWarned: a warning has said that the API server's clock is ahead.
+	clocksWarned bool
 }
 
 // New takes over the state of the run before, and starts nothing.

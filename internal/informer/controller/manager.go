@@ -43,12 +43,26 @@ func (c *Controller) attribute(dec *Decision, d *deltafifo.Delta, known *KnownSt
 	by, isWriter, err := c.writer(dec, d, &before)
 	if isWriter {
 		dec.By = by.FieldManager
-		if at := by.Time; !at.Before(last) && !at.After(c.now.Add(maxClockSkew)) {
+		switch at := by.Time; {
+		case at.After(c.now.Add(maxClockSkew)):
+			c.warnClocks(at)
+		case !at.Before(last):
 			dec.Time, dec.TimeSource = at, event.TimeManagedFields
 		}
 	}
 	dec.Written = writes.After(by)
 	return err
+}
+
+// warnClocks says once that the clocks of the API server and of this machine are apart.
+func (c *Controller) warnClocks(at time.Time) {
+	if c.clocksWarned {
+		return
+	}
+	c.clocksWarned = true
+	c.env.Logger.Warn("the API server has written a time that is not reached here: its clock is "+
+		"ahead, or this one is behind; such times are not used",
+		"ahead", at.Sub(c.now).Round(time.Second))
 }
 
 // writer returns the managedFields entry of the manager that has set a value last, nil where that
@@ -61,8 +75,10 @@ func (c *Controller) writer(
 		return nil, false, nil
 	}
 	if dec.Op == event.Added {
-		sole, ok := writes.Sole()
-		return &sole, ok, nil
+		if sole, ok := writes.Sole(); ok {
+			return &sole, true, nil
+		}
+		return nil, false, nil
 	}
 	switch e, n := writes.Since(before.Written); n {
 	case 1:
