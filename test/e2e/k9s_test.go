@@ -111,8 +111,11 @@ func (l *lab) k9sWorks(t *testing.T, k9s string, d *definition) {
 	m.typed("Escape")
 	m.shows("NAME↑", "Running")
 	for _, page := range [][]string{
-		{"deployments", "deployments(" + l.namespace, "web"}, {"configmaps", "configmaps(" + l.namespace, "settings"},
-		{d.name(), "things(", "one"}, {"namespaces", "namespaces(all)", l.namespace}, {"pods all", "pods(all)", "web-"},
+		{"deployments", "deployments(" + l.namespace, "web"},
+		{"configmaps", "configmaps(" + l.namespace, "settings"},
+		{d.name(), "things(", "one"},
+		{"namespaces", "namespaces(all)", l.namespace},
+		{"pods all", "pods(all)", "web-"},
 	} {
 		m.typed(":", page[0], "Enter")
 		look(page[0], page[1:]...)
