@@ -1,10 +1,13 @@
+//go:build helm
+
+// Helm and what it needs take minutes to build with the race detector: the everyday tests do without.
+
 package e2e_test
 
 import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	action3 "helm.sh/helm/v3/pkg/action"
 	chart3 "helm.sh/helm/v3/pkg/chart"
@@ -15,8 +18,6 @@ import (
 	release4 "helm.sh/helm/v4/pkg/release"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-
-	"github.com/kubebridge/bridge/test/e2e/harness"
 )
 
 const (
@@ -115,15 +116,4 @@ func TestHelm(t *testing.T) {
 		}
 	})
 	l.stop(redacted)
-}
-
-// recorded waits until a history has an object.
-func (l *lab) recorded(b *harness.Bridge, object string) {
-	l.t.Helper()
-	eventually(l.t, "the history of "+object, time.Minute, func() []string {
-		if _, err := b.Output(l.ctx, "show", object, "-n", l.namespace); err != nil {
-			return []string{err.Error()}
-		}
-		return nil
-	})
 }

@@ -211,6 +211,17 @@ func (l *lab) servedAs(name string, b *harness.Bridge, args ...string) *rest.Con
 	return c
 }
 
+// recorded waits until a history has an object.
+func (l *lab) recorded(b *harness.Bridge, object string) {
+	l.t.Helper()
+	eventually(l.t, "the history of "+object, time.Minute, func() []string {
+		if _, err := b.Output(l.ctx, "show", object, "-n", l.namespace); err != nil {
+			return []string{err.Error()}
+		}
+		return nil
+	})
+}
+
 // tables are rows of some kinds as kubectl prints them, without ages.
 func (l *lab) tables(c *rest.Config) map[string]string {
 	l.t.Helper()
