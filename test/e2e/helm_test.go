@@ -1,6 +1,7 @@
 //go:build helm
 
-// Helm and what it needs take minutes to build with the race detector: the everyday tests do without.
+// Helm and what it needs take minutes to build with the race detector: the everyday tests do
+// without.
 
 package e2e_test
 
