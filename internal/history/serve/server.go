@@ -48,6 +48,8 @@ type Config struct {
 	Poll time.Duration
 	// Speed of a replay: 1 is the recorded pace, 10 ten times that; 0 does not wait.
 	Speed float64
+	// Patience is how long a client may take to read a part of an answer; default 30 s.
+	Patience time.Duration
 	// Access is what each token may read. A client must send one of them.
 	Access []Access
 	// Log; default: discarded.
@@ -156,7 +158,8 @@ type Server struct {
 	// types are those of typesOf; guarded by mu.
 	types   []*resourceType
 	typesOf *query.Questions
-	// points are servers of other points, by the path that names them; guarded by mu.
+	// points are servers of other points, by the path that names them; nil of one of these. Guarded
+	// by mu.
 	points map[string]*Server
 
 	// busy are how many requests of a token run, by its place in Access.
@@ -169,8 +172,6 @@ const (
 	// maxRequests bounds the requests of one token that run at once. A client has a watch for each
 	// kind.
 	maxRequests = 400
-	// writePatience is how long a client may take to read a part of an answer.
-	writePatience = 30 * time.Second
 )
 
 // New checks the configuration.
@@ -185,7 +186,7 @@ func New(cfg Config) (*Server, error) {
 	case cfg.Speed < 0:
 		return nil, errors.New("serve: the speed must not be negative")
 	}
-	cfg.Poll = cmp.Or(cfg.Poll, time.Second)
+	cfg.Poll, cfg.Patience = cmp.Or(cfg.Poll, time.Second), cmp.Or(cfg.Patience, 30*time.Second)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Server{cfg: cfg, points: map[string]*Server{}, busy: make([]atomic.Int32, len(cfg.Access))}, nil
 }
@@ -205,7 +206,7 @@ type request struct {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	q := &request{server: s, cfg: &s.cfg, w: &patientWriter{ResponseWriter: w}, r: r}
+	q := &request{server: s, cfg: &s.cfg, w: &patientWriter{w, s.cfg.Patience}, r: r}
 	if q.token = s.tokenOf(r); q.token >= 0 {
 		q.access = &s.cfg.Access[q.token]
 	} else {
@@ -221,7 +222,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fmt.Sprintf("%d requests of this token run already, the most that may", maxRequests))
 		return
 	}
-	if path, isPoint := strings.CutPrefix(r.URL.Path, pointPath); isPoint {
+	if path, isPoint := strings.CutPrefix(r.URL.Path, pointPath); isPoint && s.points != nil {
 		s.servePoint(q, path)
 		return
 	}
@@ -286,7 +287,7 @@ func (s *Server) addPoint(text string, point query.Point) *Server {
 		if len(s.points) >= maxPoints {
 			clear(s.points)
 		}
-		at = &Server{cfg: cfg, points: map[string]*Server{}, busy: make([]atomic.Int32, len(cfg.Access))}
+		at = &Server{cfg: cfg, busy: make([]atomic.Int32, len(cfg.Access))}
 		s.points[text] = at
 	}
 	return at
@@ -311,13 +312,33 @@ func (s *Server) checkPoint(p query.Point) error {
 }
 
 // patientWriter gives a client some time for each part of an answer: one that does not read must
-// not keep the history open.
-type patientWriter struct{ http.ResponseWriter }
+// not keep the history open. A watch may be idle as long as it wants.
+type patientWriter struct {
+	http.ResponseWriter
+	patience time.Duration
+}
 
-func (w *patientWriter) Write(b []byte) (int, error) {
+func (w *patientWriter) Write(b []byte) (n int, err error) {
+	err = w.within(func() (err error) {
+		n, err = w.ResponseWriter.Write(b)
+		return err
+	})
+	return n, err
+}
+
+// FlushError is for http.ResponseController.
+func (w *patientWriter) FlushError() error {
+	return w.within(http.NewResponseController(w.ResponseWriter).Flush)
+}
+
+// within sets a deadline only while something is written: with HTTP/2 one that passes ends an idle
+// answer too.
+func (w *patientWriter) within(write func() error) error {
+	c := http.NewResponseController(w.ResponseWriter)
 	// A writer that has no deadlines, as in tests, does without.
-	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(writePatience))
-	return w.ResponseWriter.Write(b)
+	_ = c.SetWriteDeadline(time.Now().Add(w.patience))
+	defer func() { _ = c.SetWriteDeadline(time.Time{}) }()
+	return write()
 }
 
 // Unwrap is for http.ResponseController.
