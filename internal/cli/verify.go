@@ -15,6 +15,7 @@ import (
 	"github.com/kubebridge/bridge/internal/app/streams"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/event/verify"
+	"github.com/kubebridge/bridge/internal/history/query"
 )
 
 // verifyOutputs are the values of --output.
@@ -22,9 +23,9 @@ var verifyOutputs = []string{"table", "json", "yaml"}
 
 func newVerifyCommand() *cobra.Command {
 	o := streams.VerifyOptions{SourceOptions: streams.SourceOptions{Client: "bridge verify"}}
-	var output string
+	var output, since string
 	cmd := &cobra.Command{
-		Use:   "verify",
+		Use:   "verify [KIND…]",
 		Short: "Read a stream and check that nothing is missing, out of order or untrue",
 		Long: `verify reads a stream from its first message to its end and checks it without the bridge's
 word:
@@ -46,6 +47,9 @@ Repeats (the same id with the same data), gaps that the stream reports, and dead
 and are no faults. Where the configuration leaves versions out (filter, operations, latest and
 others, as 'informer.synced' events say), the chain can't be checked; order, repeats and data are.
 
+Kinds as kubectl names them, --namespace and --since narrow what is checked. The stream is read from
+its start in any case. What was before --since is not missing.
+
 It needs no state directory and only reads: it makes no durable consumer and joins no group. Memory
 follows the number of objects. docs/verify.md has the rights that it needs, and what it can't see.
 
@@ -54,11 +58,13 @@ end.`,
 		Example: `  bridge verify                                             what 'bridge run' without a file has stored
   bridge verify --config bridge.yaml --sink audit           with that sink's address and credentials
   bridge verify --from nats://nats:4222/K8S --against-cluster
+  bridge verify deployments pods -n shop --since 2h
   bridge verify --from kafka://kafka-0:9092,kafka-1:9092/k8s.prod.* -o json
   zcat events.json.gz | bridge verify --from -`,
-		Args: cobra.NoArgs,
 	}
 	s := NewSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster")
+	cmd.Flags().StringVarP(&o.Namespace, "namespace", "n", "", "namespace that is checked; none: all")
+	cmd.Flags().StringVar(&since, "since", "", "check events since a time: 2h, 14:03, RFC 3339; none: all")
 	cmd.Flags().StringVar(&o.From, "from", "",
 		"stream to read: nats://host/STREAM, kafka://host/topic, a file of structured events, or "+
 			"- ; * in a name stands for anything; none: that of the sink")
@@ -72,9 +78,23 @@ end.`,
 		"how long to wait for a broker that does not answer")
 	OutputFlag(cmd, &output, verifyOutputs...)
 	s.CompleteSinks(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(cmd *cobra.Command, kinds []string) error {
 		if err := CheckOutput(output, verifyOutputs...); err != nil {
 			return err
+		}
+		o.Kinds = kinds
+		if since != "" {
+			p, err := query.ParsePoint(since, time.Now())
+			switch {
+			case err != nil:
+				return fmt.Errorf("--since: %w", err)
+			case p.Version > 0:
+				return fmt.Errorf("--since %s: want a time", since)
+			case o.AgainstCluster:
+				return errors.New("--since and --against-cluster: what has not changed since is no " +
+					"part of what is checked, give one of them")
+			}
+			o.Since = p.At
 		}
 		if o.Patience <= 0 || o.Wait < 0 {
 			return errors.New("--timeout must be above 0, --wait not below")

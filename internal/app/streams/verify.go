@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/kubebridge/bridge/config"
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/event/verify"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/sinks/source"
@@ -22,6 +25,11 @@ type VerifyOptions struct {
 	// for Wait.
 	AgainstCluster bool
 	Wait           time.Duration
+	// Kinds, Namespace and Since narrow what is checked, where they are given: to resources as
+	// kubectl names them, to one namespace, to events since a time.
+	Kinds     []string
+	Namespace string
+	Since     time.Time
 	// Progress is called now and then, with the number of messages; may be nil.
 	Progress func(messages int, p source.Progress)
 }
@@ -40,9 +48,16 @@ func Verify(ctx context.Context, o VerifyOptions) (*verify.Report, error) {
 	defer reader.Close()
 	v := &verification{
 		VerifyOptions: o, reader: reader,
-		checker: verify.New(verify.Config{Whole: reader.Whole}),
+		checker: verify.New(verify.Config{Whole: func() bool { return o.Since.IsZero() && reader.Whole() }}),
+		found:   map[string]bool{}, wanted: map[string]bool{},
 	}
 	err = v.read(ctx)
+	for _, kind := range o.Kinds {
+		if err == nil && !v.found[kind] {
+			err = fmt.Errorf("no event of the stream is of %q: want a resource as pods, deploy or "+
+				"deployments.apps", kind)
+		}
+	}
 	if err == nil && o.AgainstCluster {
 		err = v.compare(ctx)
 	}
@@ -69,7 +84,36 @@ type verification struct {
 	reader   source.Reader
 	checker  *verify.Checker
 	messages int
-	removed  int // of the reader's, that the checker has
+	removed  int             // of the reader's, that the checker has
+	found    map[string]bool // kinds of which there are events
+	wanted   map[string]bool // by resource, of those that have come
+}
+
+// wantsResource reports whether the resource of an event is among the kinds.
+func (v *verification) wantsResource(e *event.Event) bool {
+	resource := strings.TrimSuffix(e.Resource+"."+e.Group, ".")
+	wanted, known := v.wanted[resource]
+	if known {
+		return wanted
+	}
+	names := append(query.ShortNames(e.Group, e.Resource), e.Resource, resource, strings.ToLower(e.Kind))
+	for _, kind := range v.Kinds {
+		if slices.Contains(names, kind) {
+			v.wanted[resource], v.found[kind] = true, true
+		}
+	}
+	return v.wanted[resource]
+}
+
+// wants reports whether an event is to be checked.
+func (v *verification) wants(e *event.Event) bool {
+	if len(v.Kinds) > 0 && !v.wantsResource(e) {
+		return false
+	}
+	if e.AboutInformer() {
+		return true
+	}
+	return (v.Namespace == "" || e.Namespace == v.Namespace) && !e.Time.Before(v.Since)
 }
 
 // progressEvery is how many messages are read between two calls of Progress.
@@ -83,7 +127,7 @@ func (v *verification) read(ctx context.Context) error {
 		}
 		if m.Other != "" {
 			v.checker.Other(m.Other)
-		} else {
+		} else if v.wants(&m.Event) {
 			v.checker.Feed(&m.Event, verify.Position{Lane: m.Lane, Offset: m.Offset})
 		}
 		if v.messages++; v.Progress != nil && v.messages%progressEvery == 0 {
@@ -147,6 +191,10 @@ func (v *verification) list(
 	if err != nil {
 		return err
 	}
+	if v.Namespace != "" && !types[0].Namespaced {
+		comparison.Skip(t, "--namespace")
+		return nil
+	}
 	options := kube.ListOptions{}
 	if i := slices.IndexFunc(v.Config.Informers,
 		func(inf config.Informer) bool { return inf.Name == t.Informer }); i >= 0 {
@@ -159,7 +207,12 @@ func (v *verification) list(
 	}
 	first := "" // the earliest version of the lists
 	namespaces := t.Namespaces
-	if len(namespaces) == 0 {
+	switch {
+	case v.Namespace != "" && len(namespaces) > 0 && !slices.Contains(namespaces, v.Namespace):
+		namespaces = nil // the informer does not have it
+	case v.Namespace != "":
+		namespaces = []string{v.Namespace}
+	case len(namespaces) == 0:
 		namespaces = []string{""} // all
 	}
 	for _, namespace := range namespaces {
