@@ -17,7 +17,8 @@ func TestLinked(t *testing.T) {
 		"k8s.io/client-go/listers", "k8s.io/client-go/metadata", "k8s.io/client-go/tools/cache",
 		"k8s.io/client-go/tools/leaderelection",
 	}
-	// core and authentication come with CEL's helpers; authorization has the reviews of bridge serve
+	// core and authentication come with CEL's helpers; authorization has the reviews of bridge
+	// serve
 	types := []string{
 		"k8s.io/api/apidiscovery/v2", "k8s.io/api/authentication/v1", "k8s.io/api/authorization/v1",
 		"k8s.io/api/coordination/v1", "k8s.io/api/core/v1",
