@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -208,12 +209,71 @@ func TestPatience(t *testing.T) {
 	if watch.ProtoMajor != 2 {
 		t.Fatalf("%s", watch.Proto)
 	}
-	time.Sleep(3 * patience)
+	time.Sleep(3 * patience) // the deadline of the first write passes
 	later := inventory("pods/shop/web", "pods/shop/api")[1:]
 	s.append(later)
 	line, err := bufio.NewReader(watch.Body).ReadString('\n')
 	if err != nil || !strings.Contains(line, `"api"`) {
 		t.Errorf("after a while without changes: %q, %v", line, err)
+	}
+}
+
+// A client that does not read is given up: its request ends, and with it the loan of the history.
+func TestClientThatDoesNotRead(t *testing.T) {
+	var objects []string
+	for i := range 300 {
+		objects = append(objects, fmt.Sprintf("pods/shop/web-%d", i))
+	}
+	events := inventory(objects...)
+	for i := range events { // together more than what sockets hold
+		events[i].Data = fmt.Appendf(nil, `{"metadata":{"name":"web-%d","annotations":{"x":%q}}}`, i, strings.Repeat("x", 128<<10))
+	}
+	s := newSite(t, events, serve.Config{Live: true, Patience: 200 * time.Millisecond})
+	ended := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(ended)
+		s.server.Config.Handler.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	testkit.OK(t, err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", token)
+	testkit.OK(t, err)
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second):
+		t.Error("the request waits for ever")
+	}
+}
+
+// A token has a bounded number of requests at once; another one is not held up.
+func TestRequestsAtOnce(t *testing.T) {
+	s := newSite(t, inventory("pods/shop/web"), serve.Config{
+		Live: true, MaxRequests: 2, Access: []serve.Access{{Token: "other", Namespaces: []string{"*"}, Resources: []string{"*"}}},
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for range 2 {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.server.URL+"/api/v1/pods?watch=true", nil)
+		testkit.OK(t, err)
+		r.Header.Set("Authorization", "Bearer "+token)
+		response, err := http.DefaultClient.Do(r)
+		testkit.OK(t, err)
+		defer response.Body.Close()
+	}
+	list := func(of string) int {
+		code, _ := s.request("GET", "/api/v1/pods", map[string]string{"Authorization": "Bearer " + of})
+		return code
+	}
+	if of, other := list(token), list("other"); of != 429 || other != 200 {
+		t.Errorf("beside two watches: %d, and %d with another token", of, other)
+	}
+	stop()
+	for began := time.Now(); list(token) != 200; time.Sleep(10 * time.Millisecond) { // the server sees their end later
+		if time.Since(began) > 30*time.Second {
+			t.Fatal("the watches have ended, and still count")
+		}
 	}
 }
 

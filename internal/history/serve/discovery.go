@@ -255,7 +255,7 @@ func makeCatalog(h *query.Questions, cluster string, at query.Point) ([]*resourc
 			types = append(types, t)
 		}
 	}
-	// What describes an object asks for its Events too, and ends where nobody knows of any.
+	// A program that describes an object lists its Events too, and fails if the resource is unknown.
 	if byName["events"] == nil && len(types) > 0 {
 		types = append(types, &resourceType{
 			Version: "v1", Resource: "events", Kind: "Event", Singular: "event",

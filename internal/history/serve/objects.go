@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -225,16 +226,14 @@ func (q *request) list(t *resourceType, namespace string, s selection) {
 		q.badRequest(refusal.message)
 		return
 	case exact > 0:
-		isKept, err := q.isKept(exact)
-		if err != nil {
+		version, wanted.At = exact, query.Point{Version: exact}
+		if err := q.history.Coverage.CheckState(wanted); errors.Is(err, query.ErrNotKnown) {
+			q.json(http.StatusGone, goneStatus(exact))
+			return
+		} else if err != nil {
 			q.fail(err)
 			return
 		}
-		if !isKept {
-			q.json(http.StatusGone, goneStatus(exact))
-			return
-		}
-		version, wanted.At = exact, query.Point{Version: exact}
 	}
 	if token := values.Get("continue"); token != "" {
 		var at continueToken
@@ -268,6 +267,47 @@ func (q *request) list(t *resourceType, namespace string, s selection) {
 		q.cfg.Log.Error("a list was broken off", "resource", t.Resource, "err", err)
 		panic(http.ErrAbortHandler) // the client must not take it for complete
 	}
+}
+
+// listVersion reads which version a list is to be of, as an API server does: 0 for the one that is
+// served.
+func listVersion(r *http.Request, newest uint64) (uint64, *listRefusal) {
+	values := r.URL.Query()
+	text, match := values.Get("resourceVersion"), values.Get("resourceVersionMatch")
+	version, err := parseVersion(text)
+	switch {
+	case err != nil:
+		return 0, badList("resourceVersion: %v", err)
+	case match == "":
+	case values.Get("continue") != "":
+		return 0, badList("resourceVersionMatch is forbidden with continue")
+	case text == "":
+		return 0, badList("resourceVersionMatch is forbidden without a resourceVersion")
+	case match == "Exact" && version == 0:
+		return 0, badList(`resourceVersionMatch "Exact" is forbidden for resourceVersion "0"`)
+	case match != "Exact" && match != "NotOlderThan":
+		return 0, badList("resourceVersionMatch %q: want Exact or NotOlderThan", match)
+	}
+	if version > newest {
+		return 0, &listRefusal{http.StatusGatewayTimeout, fmt.Sprintf(
+			"Too large resource version: %d, current: %d", version, newest)}
+	}
+	// Without a match, a version with a limit is exact.
+	isPage := cmp.Or(values.Get("limit"), "0") != "0"
+	if match == "Exact" || match == "" && isPage {
+		return version, nil
+	}
+	return 0, nil
+}
+
+// listRefusal is why a list is refused.
+type listRefusal struct {
+	code    int
+	message string
+}
+
+func badList(format string, args ...any) *listRefusal {
+	return &listRefusal{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 }
 
 // stream sends a list as it is read: its metadata comes last.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -19,7 +18,7 @@ import (
 const maxTerms = 100
 
 // selectable are the fields by which an API server selects objects of a kind, beside their name and
-// namespace. A field has another name, or a value where an object has none, behind a "=".
+// namespace. Behind a "=" is the value where an object has none.
 var selectable = map[string][]string{
 	"pods": {
 		"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
@@ -48,9 +47,8 @@ var selectable = map[string][]string{
 
 // fieldPaths are where a field is that has another name in objects. The first value there is taken.
 var fieldPaths = map[string][]string{
-	"source":             {"source.component", "reportingComponent"},
-	"status.successful":  {"status.succeeded"},
-	"reportingComponent": {"reportingComponent"},
+	"source":            {"source.component", "reportingComponent"},
+	"status.successful": {"status.succeeded"},
 }
 
 // selection is which objects a request wants.
@@ -125,44 +123,4 @@ func fieldOf(v *query.Version, field string) string {
 		}
 	}
 	return ""
-}
-
-// listVersion reads which version a list is to be of, as an API server does: 0 for the one that is
-// served.
-func listVersion(r *http.Request, newest uint64) (uint64, *listRefusal) {
-	values := r.URL.Query()
-	text, match := values.Get("resourceVersion"), values.Get("resourceVersionMatch")
-	version, err := parseVersion(text)
-	switch {
-	case err != nil:
-		return 0, badList("resourceVersion: %v", err)
-	case match == "":
-	case values.Get("continue") != "":
-		return 0, badList("resourceVersionMatch is forbidden with continue")
-	case text == "":
-		return 0, badList("resourceVersionMatch is forbidden without a resourceVersion")
-	case match == "Exact" && version == 0:
-		return 0, badList(`resourceVersionMatch "Exact" is forbidden for resourceVersion "0"`)
-	case match != "Exact" && match != "NotOlderThan":
-		return 0, badList("resourceVersionMatch %q: want Exact or NotOlderThan", match)
-	}
-	if version > newest {
-		return 0, &listRefusal{http.StatusGatewayTimeout, fmt.Sprintf(
-			"Too large resource version: %d, current: %d", version, newest)}
-	}
-	// Without a match, a version with a limit is exact.
-	if match == "Exact" || match == "" && version > 0 && values.Get("limit") != "" && values.Get("limit") != "0" {
-		return version, nil
-	}
-	return 0, nil
-}
-
-// listRefusal is why a list is refused.
-type listRefusal struct {
-	code    int
-	message string
-}
-
-func badList(format string, args ...any) *listRefusal {
-	return &listRefusal{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 }

@@ -1,13 +1,10 @@
 package serve
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -15,19 +12,16 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/internal/history"
@@ -50,6 +44,9 @@ type Config struct {
 	Speed float64
 	// Patience is how long a client may take to read a part of an answer; default 30 s.
 	Patience time.Duration
+	// MaxRequests bounds the requests of one token that run at once; default 400. A client has a
+	// watch for each kind.
+	MaxRequests int
 	// Access is what each token may read. A client must send one of them.
 	Access []Access
 	// Log; default: discarded.
@@ -166,13 +163,8 @@ type Server struct {
 	busy []atomic.Int32
 }
 
-const (
-	// maxPoints bounds the points that are served at once; of more, any one begins again.
-	maxPoints = 64
-	// maxRequests bounds the requests of one token that run at once. A client has a watch for each
-	// kind.
-	maxRequests = 400
-)
+// maxPoints bounds the points that are served at once. With one more they all begin again.
+const maxPoints = 64
 
 // New checks the configuration.
 func New(cfg Config) (*Server, error) {
@@ -187,8 +179,11 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.New("serve: the speed must not be negative")
 	}
 	cfg.Poll, cfg.Patience = cmp.Or(cfg.Poll, time.Second), cmp.Or(cfg.Patience, 30*time.Second)
+	cfg.MaxRequests = cmp.Or(cfg.MaxRequests, 400)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	return &Server{cfg: cfg, points: map[string]*Server{}, busy: make([]atomic.Int32, len(cfg.Access))}, nil
+	return &Server{
+		cfg: cfg, points: map[string]*Server{}, busy: make([]atomic.Int32, len(cfg.Access)),
+	}, nil
 }
 
 // request is one, with the history that answers it.
@@ -216,10 +211,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	running := &s.busy[q.token]
 	defer running.Add(-1)
-	if running.Add(1) > maxRequests {
+	if int(running.Add(1)) > s.cfg.MaxRequests {
 		w.Header().Set("Retry-After", "1")
 		q.refuse(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
-			fmt.Sprintf("%d requests of this token run already, the most that may", maxRequests))
+			fmt.Sprintf("%d requests of this token run already, the most that may", s.cfg.MaxRequests))
 		return
 	}
 	if path, isPoint := strings.CutPrefix(r.URL.Path, pointPath); isPoint && s.points != nil {
@@ -260,13 +255,20 @@ func (s *Server) servePoint(q *request, path string) {
 	if at == nil {
 		point, err := query.ParsePoint(text, time.Now())
 		if _, timeErr := time.Parse(time.RFC3339, text); timeErr != nil && point.Version == 0 {
-			err = fmt.Errorf("%s%s: want a time as 2006-01-02T15:04:05Z, or a resourceVersion", pointPath, text)
-		}
-		if err == nil {
-			err = s.checkPoint(point)
+			err = fmt.Errorf("%s%s: want a time as 2006-01-02T15:04:05Z, or a resourceVersion",
+				pointPath, text)
 		}
 		if err != nil {
 			q.badRequest(err.Error())
+			return
+		}
+		problem, err := s.checkPoint(point)
+		switch {
+		case err != nil:
+			q.fail(err)
+			return
+		case problem != "":
+			q.badRequest(problem)
 			return
 		}
 		at = s.addPoint(text, point)
@@ -293,22 +295,30 @@ func (s *Server) addPoint(text string, point query.Point) *Server {
 	return at
 }
 
-// checkPoint refuses a point that the history can't answer for.
-func (s *Server) checkPoint(p query.Point) error {
+// checkPoint returns why the history can't answer for a point, "" where it can.
+func (s *Server) checkPoint(p query.Point) (problem string, err error) {
 	h, release, err := s.cfg.Open()
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer release()
-	if reached, err := h.Coverage.Reached(s.cfg.Cluster, p.Version); err != nil || p.Version > reached {
-		return cmp.Or(err, fmt.Errorf("resourceVersion %d is not known: the history reaches to %d",
-			p.Version, reached))
+	reached, err := h.Coverage.Reached(s.cfg.Cluster, p.Version)
+	if err != nil {
+		return "", err
+	}
+	if p.Version > reached {
+		return fmt.Sprintf("resourceVersion %d is not known: the history reaches to %d", p.Version,
+			reached), nil
 	}
 	units, err := h.Resources.Select(s.cfg.Cluster, nil, p)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return h.Coverage.CheckState(query.StateQuery{Units: units, Namespace: "*", At: p})
+	err = h.Coverage.CheckState(query.StateQuery{Units: units, Namespace: "*", At: p})
+	if errors.Is(err, query.ErrNotKnown) {
+		return err.Error(), nil
+	}
+	return "", err
 }
 
 // patientWriter gives a client some time for each part of an answer: one that does not read must
@@ -448,122 +458,6 @@ func (q *request) json(code int, value any) {
 	q.w.Header().Set("Content-Type", "application/json")
 	q.w.WriteHeader(code)
 	_, _ = q.w.Write(append(body, '\n')) // the client has gone
-}
-
-// Access is what a token may read. Names of resources, with their schemas, are open to each token.
-type Access struct {
-	Token string
-	// Namespaces by name; "*": all of them, and what is in none.
-	Namespaces []string
-	// Resources as "pods" or "deployments.apps"; "*": all but Secrets, which must be named.
-	Resources []string
-}
-
-// Everything returns the access of a token that may read all that the history has.
-func Everything(token string) Access {
-	return Access{Token: token, Namespaces: []string{"*"}, Resources: []string{"*", secrets}}
-}
-
-const secrets = "secrets"
-
-// allows reports whether objects of a resource may be read: in a namespace, or for "" and "*" in
-// all of them and in none.
-func (a *Access) allows(t *resourceType, namespace string) bool {
-	name := t.groupResource()
-	if !slices.Contains(a.Resources, name) && (name == secrets || !slices.Contains(a.Resources, "*")) {
-		return false
-	}
-	return slices.Contains(a.Namespaces, "*") || slices.Contains(a.Namespaces, namespace)
-}
-
-// groupResource is "deployments.apps", or "pods" for the core group.
-func (t *resourceType) groupResource() string {
-	return strings.TrimSuffix(t.Resource+"."+t.Group, ".")
-}
-
-// tokenOf returns which token of Access a request has, -1 for an unknown one. It takes the same
-// time for each token.
-func (s *Server) tokenOf(r *http.Request) int {
-	token, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	got, found := sha256.Sum256([]byte(token)), -1
-	for i := range s.cfg.Access {
-		want := sha256.Sum256([]byte(s.cfg.Access[i].Token))
-		if subtle.ConstantTimeCompare(got[:], want[:]) == 1 && isBearer {
-			found = i
-		}
-	}
-	return found
-}
-
-// forbid answers as an API server does.
-func (q *request) forbid(t *resourceType, namespace string) {
-	where := "in all namespaces: name one of those that it may read"
-	if namespace != "" {
-		where = fmt.Sprintf("in the namespace %q", namespace)
-	}
-	q.refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
-		fmt.Sprintf("%s is forbidden: this token may not read %s %s", t.groupResource(),
-			t.groupResource(), where))
-}
-
-// minToken is the fewest characters of a token.
-const minToken = 16
-
-// accessEntry is one of the file.
-type accessEntry struct {
-	Token      string   `yaml:"token"`
-	TokenFile  string   `yaml:"tokenFile"`
-	Namespaces []string `yaml:"namespaces"`
-	Resources  []string `yaml:"resources"`
-}
-
-// ParseAccess reads a list of tokens and what each may read, as YAML. Its error has all problems.
-func ParseAccess(text []byte) (list []Access, err error) {
-	const want = "want a list of tokens, each with namespaces and resources"
-	var file []accessEntry
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf(want+": %w", err)
-	}
-	if len(file) == 0 {
-		return nil, errors.New(want)
-	}
-	var problems []error
-	for i, entry := range file {
-		refuse := func(format string, args ...any) {
-			problems = append(problems, fmt.Errorf("entry %d: %s", i+1, fmt.Sprintf(format, args...)))
-		}
-		token := entry.Token
-		if (token == "") == (entry.TokenFile == "") {
-			refuse("want token or tokenFile")
-			continue
-		}
-		if entry.TokenFile != "" {
-			content, err := os.ReadFile(entry.TokenFile)
-			if err != nil {
-				refuse("tokenFile: %v", err)
-				continue
-			}
-			token = strings.TrimSpace(string(content))
-		}
-		if len(token) < minToken {
-			refuse("the token has fewer than %d characters", minToken)
-		}
-		if slices.ContainsFunc(list, func(a Access) bool { return a.Token == token }) {
-			refuse("an entry before it has the same token")
-		}
-		for _, names := range []struct {
-			key  string
-			list []string
-		}{{"namespaces", entry.Namespaces}, {"resources", entry.Resources}} {
-			if len(names.list) == 0 || slices.Contains(names.list, "") {
-				refuse(`%s: want names, or "*" for all`, names.key)
-			}
-		}
-		list = append(list, Access{Token: token, Namespaces: entry.Namespaces, Resources: entry.Resources})
-	}
-	return list, errors.Join(problems...)
 }
 
 // NewCertificate makes a certificate for this machine, which only this process has the key of.

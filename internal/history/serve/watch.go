@@ -90,20 +90,15 @@ func (q *request) watch(t *resourceType, namespace string, s selection) {
 
 // isGone reports whether retention has removed what follows a version.
 func (w *watcher) isGone(from, version uint64) bool {
-	isKept, err := w.q.isKept(from)
-	return err == nil && !isKept && from < version
-}
-
-// isKept reports whether retention has left what follows a version.
-func (q *request) isKept(version uint64) (bool, error) {
-	horizon, err := q.history.Coverage.Horizon()
-	if err != nil || horizon.IsZero() {
-		return true, err
+	horizon, err := w.q.history.Coverage.Horizon()
+	if err != nil || horizon.IsZero() || from >= version {
+		return false
 	}
-	for e, err := range q.history.Timeline.Entries(q.cfg.Cluster, "*", horizon, time.Time{}, nil) {
-		return version >= e.Number(), err
+	entries := w.q.history.Timeline.Entries(w.q.cfg.Cluster, "*", horizon, time.Time{}, nil)
+	for e, err := range entries {
+		return err == nil && from < e.Number()
 	}
-	return true, nil
+	return false
 }
 
 // flush leaves its error to the next write.
