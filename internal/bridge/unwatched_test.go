@@ -174,7 +174,7 @@ func TestUnwatchedRewound(t *testing.T) {
 				testkit.OK(t, json.Unmarshal(rec.Data, &data))
 				since = data.Since
 				if since.IsZero() {
-					t.Error("the gap does not say since when nobody watched")
+					t.Error("the gap does not say when the watch ended")
 				}
 			}
 			if since.After(restored) {

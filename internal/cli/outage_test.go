@@ -394,7 +394,7 @@ func (o *outage) verified(b *natsBroker) verify.Report {
 	}
 	lost := *outageChanges + 1 - (r.Events - r.Repeats) // and the event that says that the list was worked through
 	o.t.Logf("%s: lost %d, repeated %d, faults %v", b.name(o), lost, r.Repeats, r.Faults)
-	// A start after more than a second says since when nobody has watched.
+	// A start after more than a second reports the time without a watch.
 	if lost > 0 || lost < 1-o.starts || !r.OK {
 		o.t.Errorf("%s: lost %d of %d; %v, among the faults %+v", b.name(o), lost, *outageChanges, err, r.Found[:min(len(r.Found), 5)])
 	}

@@ -75,7 +75,7 @@ func TestQuietGap(t *testing.T) {
 			})
 		})
 	}
-	t.Run("a list that began again, after which nobody watched", func(t *testing.T) {
+	t.Run("a list that began again, while no watch was open", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			out := newOutbox()
 			r := newRig(t, memory(t), []*outbox{out})

@@ -217,7 +217,7 @@ func (s state) locate(o stepResult) state {
 // may belong to the lost history too.
 func (s state) correct(o stepResult) state {
 	why := *s.relist
-	why.To, why.Quiet = o.server, false // the list before has failed, and nobody watches
+	why.To, why.Quiet = o.server, false // the list before has failed, and no watch is open
 	if o.diverged || why.From.Newer(o.server) || s.reached.Newer(o.server) {
 		why.Rewind()
 	}

@@ -95,7 +95,7 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// Who has set a value last stays known as long as nobody sets another.
+// The last setter stays known until another value is set.
 func TestLastSetter(t *testing.T) {
 	first, next := written(t, "a 01, b 02"), written(t, "b 02, a 01, c 01")
 	by, _ := first.Since(written(t, "a 01").After(nil))
@@ -104,7 +104,7 @@ func TestLastSetter(t *testing.T) {
 		t.Errorf("%+v, %t", last, ok)
 	}
 	if last, ok := next.LastSetter(first.After(nil)); ok {
-		t.Errorf("%+v, and nobody is known", last)
+		t.Errorf("%+v, and none is known", last)
 	}
 	if last, ok := written(t, "a 01").LastSetter(first.After(&by)); ok {
 		t.Errorf("%+v, and its entry is gone", last)

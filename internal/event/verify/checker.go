@@ -173,16 +173,12 @@ func (c *Checker) subject(u *unit, e *event.Event, at Position) subject {
 	return s
 }
 
-// digest stands for what each copy of an event has alike: its data, and which object it is about.
+// digest stands for what each copy of an event has alike, and no check of a single event sees: its
+// data, and the kind of its object.
 func digest(e *event.Event) uint32 {
 	var d xxhash.Digest
 	d.Reset()
-	for _, text := range []string{
-		e.Subject, e.PartitionKey, e.APIVersion, e.Kind, e.Namespace, e.Name, e.UID, e.ResourceVersion,
-	} {
-		_, _ = d.WriteString(text) // it never fails, as below
-		_, _ = d.WriteString("\x00")
-	}
+	_, _ = d.WriteString(e.APIVersion + "\x00" + e.Kind + "\x00") // it never fails
 	_, _ = d.Write(contentOf(e))
 	return uint32(d.Sum64())
 }
@@ -224,7 +220,7 @@ func (c *Checker) cameBefore(o *object, n uint32, s *subject) bool {
 	if i := o.find(s.order, s.id); i >= 0 {
 		s.unit.repeats++
 		if has := o.data[i]; has != 0 && s.data != 0 && has != s.data {
-			c.faults.add(s.fault(Changed, "it came before with the same id and other data, or about another object"))
+			c.faults.add(s.fault(Changed, "it came before with the same id and other data, or another kind"))
 		}
 		return true
 	}
@@ -291,7 +287,7 @@ const (
 	Removed       Kind = "removed"       // somebody has removed messages from the stream
 	Break         Kind = "break"         // a version is missing, as previous says
 	Disorder      Kind = "disorder"      // an event comes behind a newer one of its object
-	Changed       Kind = "changed"       // the same id came with other data, or about another object
+	Changed       Kind = "changed"       // the same id came with other data, or another kind
 	Contradiction Kind = "contradiction" // attributes and data of an event are not of one change
 	NoAdd         Kind = "no-add"        // a delete of an object that was never added
 	NoDelete      Kind = "no-delete"     // another object has the name, and the first was not deleted

@@ -113,8 +113,8 @@ func (v *Version) Manager() string {
 	return v.Event.Manager + "/" + v.Event.ManagerSubresource
 }
 
-// whyNobody says why it is not known who made this change; "" where it is.
-func (v *Version) whyNobody() string {
+// whyNoManager says why the manager of this change is not known; "" where it is.
+func (v *Version) whyNoManager() string {
 	switch e := &v.Event; {
 	case e.Manager != "":
 		return ""
@@ -392,7 +392,7 @@ func (v *Version) report(changes []diff.Change) VersionReport {
 	r := VersionReport{
 		Time: v.Time, TimeSource: e.TimeSource, NotBefore: e.NotBefore, Uncertain: v.LateChange,
 		Operation: string(e.Op), Version: e.ResourceVersion, Previous: e.Previous,
-		UID: e.UID, Manager: v.Manager(), ManagerUnknown: v.whyNobody(), Initial: e.Initial,
+		UID: e.UID, Manager: v.Manager(), ManagerUnknown: v.whyNoManager(), Initial: e.Initial,
 		Inferred: e.Inferred, Known: v.Form(),
 	}
 	r.Changed = ReportChanges(changes)

@@ -256,7 +256,8 @@ func (c *Controller) isDue(next *deltafifo.Delta) bool {
 // TryProcess decides and hands on changes of known objects, and progress. It stops where something
 // has to be waited for: an announcement, room, the disk, a list, a resync.
 func (c *Controller) TryProcess(deltas deltafifo.Deltas) (n int, err error) {
-	if c.diverged || c.postponed || !c.unwatched.Since.IsZero() || c.selectors.omits.due != 0 || !c.env.Log.HasRoom() || !c.announcer.isIdle() {
+	hasToReport := !c.unwatched.Since.IsZero() || c.selectors.omits.due != 0
+	if c.diverged || c.postponed || hasToReport || !c.env.Log.HasRoom() || !c.announcer.isIdle() {
 		return 0, nil
 	}
 	c.now = time.Now()

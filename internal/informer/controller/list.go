@@ -455,6 +455,7 @@ func (c *Controller) reportNewOmits(version resource.Version) {
 	}
 	if version != "" {
 		c.progress(version, event.Unwatched{}, c.selectors.omits.due)
+		c.rank(changelog.Mark{}) // it is saved once the report is settled
 	}
 	c.saveOmits(c.selectors.omits.keys)
 	c.selectors.omits = unreportedOmits{}
