@@ -66,6 +66,22 @@ func TestOmits(t *testing.T) {
 			}
 		})
 	})
+	t.Run("it is reported again where the sink did not have it before a crash", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			db, out := memory(t), newOutbox()
+			out.setHold(true)
+			r := newRig(t, db, []*outbox{out}, omitting("filter"))
+			r.add("a", "49")
+			synctest.Wait()
+			testkit.OK(t, r.committer.Commit())
+			r.crash()
+			out = newOutbox()
+			r = newRig(t, db, []*outbox{out}, omitting("filter"))
+			r.add("a", "49")
+			testkit.Want(t, out.wait(t, 2), "informer.progress  all/pods/progress/48/filter", "resource.added a ua/49")
+			r.stop()
+		})
+	})
 	t.Run("a list reports it to a new stream", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			out := newOutbox()
