@@ -125,6 +125,8 @@ func runVerify(cmd *cobra.Command, o streams.VerifyOptions, output string) error
 		}
 	}
 	switch {
+	case errors.Is(err, streams.ErrNoKind):
+		return Refused(err)
 	case err != nil:
 		return Refused(fmt.Errorf("the stream could not be read to its end: %w", err))
 	case !report.OK:

@@ -70,12 +70,7 @@ func TestK9s(t *testing.T) {
 		t.Skip("K9S names the program; make test-k9s builds it")
 	}
 	l := newLab(t, live(t))
-	d := l.definition()
-	d.define("v1:stored")
-	d.describe("v1")
-	d.create("v1", "one")
-	b := l.bridge("bridge", kept)
-	l.start(b)
+	b, d := l.recording()
 	l.createConfigMap("settings", "1")
 	l.createDeployment("web", 2)
 	l.waitRolledOut("web")

@@ -37,12 +37,7 @@ sinks:
 func TestServe(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, live(t))
-	d := l.definition()
-	d.define("v1:stored")
-	d.describe("v1")
-	d.create("v1", "one")
-	b := l.bridge("bridge", kept)
-	l.start(b)
+	b, d := l.recording()
 	l.createConfigMap("changed", "1")
 	l.createConfigMap("deleted", "1")
 	l.createDeployment("web", 2)
@@ -101,6 +96,18 @@ func TestServe(t *testing.T) {
 	t.Run("kubectl works", func(t *testing.T) { l.kubectlWorks(t) })
 	t.Run("kubectl explains as with the API server", func(t *testing.T) { l.kubectlExplains(t, d) })
 	l.stop(b)
+}
+
+// recording is a bridge that keeps a history, in which a custom resource is too.
+func (l *lab) recording() (*harness.Bridge, *definition) {
+	l.t.Helper()
+	d := l.definition()
+	d.define("v1:stored")
+	d.describe("v1")
+	d.create("v1", "one")
+	b := l.bridge("bridge", kept)
+	l.start(b)
+	return b, d
 }
 
 // kindsOfNamespaces are the resources that the bridge watches without a file, of those in

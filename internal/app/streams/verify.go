@@ -34,6 +34,9 @@ type VerifyOptions struct {
 	Progress func(messages int, p source.Progress)
 }
 
+// ErrNoKind is for a kind of which the stream has nothing.
+var ErrNoKind = errors.New("the stream has no events of")
+
 // Verify reads a stream to its end and checks it. With an error the report, where there is one, is
 // of what was read.
 func Verify(ctx context.Context, o VerifyOptions) (*verify.Report, error) {
@@ -54,8 +57,7 @@ func Verify(ctx context.Context, o VerifyOptions) (*verify.Report, error) {
 	err = v.read(ctx)
 	for _, kind := range o.Kinds {
 		if err == nil && !v.found[kind] {
-			err = fmt.Errorf("no event of the stream is of %q: want a resource as pods, deploy or "+
-				"deployments.apps", kind)
+			return nil, fmt.Errorf("%w %q: want a resource as pods, deploy or deployments.apps", ErrNoKind, kind)
 		}
 	}
 	if err == nil && o.AgainstCluster {

@@ -199,6 +199,8 @@ func (q *request) reviewAccess(body []byte) (any, error) {
 		status.Allowed = path.Verb == "get" || path.Verb == "head"
 	case of == nil:
 		return nil, errors.New("spec: want resourceAttributes or nonResourceAttributes")
+	case of.Subresource != "" && of.Subresource != "status":
+		status.Reason = "a history has objects, and no " + of.Subresource + " of them"
 	case !slices.Contains(readVerbs, of.Verb):
 		status.Reason = q.server.what() + " can be read, and nothing can be changed"
 	default:

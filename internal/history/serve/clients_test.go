@@ -58,12 +58,15 @@ func TestReviews(t *testing.T) {
 			{"of-shop", "list", "", "pods", "", false},
 			{"of-shop", "list", "", "secrets", "shop", false},
 			{"of-shop", "delete", "", "pods", "shop", false},
+			{token, "get", "", "pods/log", "shop", false},
+			{token, "get", "", "pods/status", "shop", true},
 		} {
 			t.Run(fmt.Sprintf("%s: may %.7s %s %s in %q", contentType, test.token, test.verb, test.resource, test.namespace), func(t *testing.T) {
+				resource, subresource, _ := strings.Cut(test.resource, "/")
 				review, err := s.clients(contentType, test.token).AuthorizationV1().SelfSubjectAccessReviews().
 					Create(t.Context(), &authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{
 						ResourceAttributes: &authorization.ResourceAttributes{
-							Verb: test.verb, Group: test.group, Resource: test.resource, Namespace: test.namespace,
+							Verb: test.verb, Group: test.group, Resource: resource, Subresource: subresource, Namespace: test.namespace,
 						},
 					}}, metav1.CreateOptions{})
 				testkit.OK(t, err)

@@ -255,7 +255,8 @@ func makeCatalog(h *query.Questions, cluster string, at query.Point) ([]*resourc
 			types = append(types, t)
 		}
 	}
-	// A program that describes an object lists its Events too, and fails if the resource is unknown.
+	// A program that describes an object lists its Events too, and fails where it finds no such
+	// resource.
 	if byName["events"] == nil && len(types) > 0 {
 		types = append(types, &resourceType{
 			Version: "v1", Resource: "events", Kind: "Event", Singular: "event",
