@@ -40,8 +40,9 @@ type Config struct {
 	// passwords that the configuration names, for changes. A change is applied to the running
 	// bridge, and what did not change is not interrupted. SIGHUP and `bridge reload` do so at once.
 	// A file with a mistake is refused as a whole. So is one with a change that needs a restart:
-	// sending more of the objects (`secrets`, `redact`, `drop`, `redactEnv`) or to another address.
-	// 0: only SIGHUP and `bridge reload`.
+	// sending more of the objects (`secrets`, `redact`, `drop`, `redactEnv`), to another address,
+	// with another file of credentials, or by another check of a certificate. 0: only SIGHUP
+	// and `bridge reload`.
 	ReloadInterval time.Duration `yaml:"reloadInterval" default:"5s"`
 	// Shard splits the objects of all informers between several processes with one configuration:
 	// `0/3`, `1/3` and `2/3` each have a third, by a hash of an object's resource, namespace and
@@ -162,7 +163,7 @@ type Tracing struct {
 	// Without a path it is asked at /v1/traces. Headers, certificates, compression and timeouts are
 	// those of OpenTelemetry's own variables (OTEL_EXPORTER_OTLP_HEADERS, …). Empty: no traces, and
 	// no `traceparent`.
-	Endpoint string `yaml:"endpoint" default:""`
+	Endpoint settings.URL `yaml:"endpoint" default:""`
 	// SampleRatio is the share of changes whose spans are sent, from 0 to 1. All events of a change
 	// are sampled or none, by the id of its trace; those that are not have a `traceparent` that
 	// says so. After a change of it an event that is sent again may say another.

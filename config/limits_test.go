@@ -33,6 +33,7 @@ informers:
 sinks:
   - {name: lake, kafka: {brokers: ["k-0:9092", "k-1:9092"], tls: {}, topic: "{informer}.{resource}"}}
   - {name: audit, nats: {servers: ["tls://n:4222"], stream: {name: "K8S-{informer}"}}}
+  - {name: web, http: {url: "https://w", tokenFile: /secrets/web, tls: {caFile: /ca, serverName: w}}}
 `
 
 func TestLoosening(t *testing.T) {
@@ -76,7 +77,22 @@ func TestLoosening(t *testing.T) {
 			"takes any certificate", `["tls://n:4222"]`, `["tls://n:4222"], tls: {insecureSkipVerify: true}`,
 			[]string{"sinks[1]: sending to n:4222 by TLS that takes any certificate, where TLS is used now"},
 		},
+		{"sends another file", "/secrets/web", "/other", []string{
+			"sinks[2].http.tokenFile: sending what is in /other to w:443, where it is not used now,",
+		}},
+		{"sends the file of another sink", "tls: {}", "tls: {}, sasl: {mechanism: PLAIN, username: u, passwordFile: /secrets/web}", []string{
+			"sinks[0].kafka.sasl.passwordFile: sending what is in /secrets/web to k-0:9092", "to k-1:9092",
+		}},
+		{"has a new sink with another file", lake + "}", lake + `}
+  - {name: c, http: {url: "https://w", tokenFile: /other, tls: {caFile: /ca, serverName: w}}}`, []string{"sinks[1].http.tokenFile: sending what is in /other"}},
+		{"trusts another authority", "/ca", "/other", []string{"sinks[2]: checking the certificate of w:443 by another caFile or serverName"}},
+		{"trusts the authorities of the system", "caFile: /ca, ", "", []string{"sinks[2]: checking the certificate of w:443"}},
+		{"takes the certificate of another name", "serverName: w", "serverName: evil", []string{"sinks[2]: checking the certificate of w:443"}},
 
+		{"has no token", "tokenFile: /secrets/web, ", "", nil},
+		{"names the same file in another way", "/secrets/web", "/secrets/./web", nil},
+		{"has a new sink with the same file", lake + "}", lake + `}
+  - {name: c, http: {url: "https://w", tokenFile: /secrets/web, tls: {caFile: /ca, serverName: w}}}`, nil},
 		{"redacts more", "redact: [", "redact: [spec.z, ", nil},
 		{"drops what it redacted", all, "redact: [data.dsn], drop: [status.y, spec.x], redactEnv: true", nil},
 		{"has a new informer with all of it", b, b + "\n  - {name: c, resources: [nodes], " + all + "}", nil},

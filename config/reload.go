@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -129,8 +130,16 @@ type limits struct {
 	secrets      bool     // whether some informer redacts Secrets
 	redact, drop []string // the paths of all informers
 	redactEnv    bool
-	places       map[string]sinks.Protection // where sinks send to, with the best protection so far
-	variables    map[variable]bool           // which were used, and by which keys
+	places       map[string]*place // where sinks send to
+	variables    map[variable]bool // which were used, and by which keys
+}
+
+// place is what sinks have used with one address.
+type place struct {
+	protection sinks.Protection // the best one
+	// certificates are the ways to check the server's certificate; files are those with
+	// credentials, as "http.tokenFile=FILE".
+	certificates, files map[string]bool
 }
 
 // variable is one of the environment that a key uses. The key has no numbers of items: other
@@ -162,7 +171,7 @@ func variables(c *Config) map[variable]string {
 // add adds those of a configuration that runs now.
 func (l *limits) add(c *Config) {
 	if l.places == nil {
-		l.places, l.variables = map[string]sinks.Protection{}, map[variable]bool{}
+		l.places, l.variables = map[string]*place{}, map[variable]bool{}
 	}
 	for v := range variables(c) {
 		l.variables[v] = true
@@ -171,8 +180,22 @@ func (l *limits) add(c *Config) {
 		l.addInformer(&c.Informers[i])
 	}
 	for i := range c.Sinks {
-		for _, place := range c.Sinks[i].Places() {
-			l.places[place] = max(l.places[place], c.Sinks[i].Protection())
+		l.addSink(&c.Sinks[i])
+	}
+}
+
+func (l *limits) addSink(sink *Sink) {
+	files, certificates := sink.files()
+	for _, address := range sink.Places() {
+		p := l.places[address]
+		if p == nil {
+			p = &place{certificates: map[string]bool{}, files: map[string]bool{}}
+			l.places[address] = p
+		}
+		p.protection = max(p.protection, sink.Protection())
+		p.certificates[certificates] = true
+		for key, file := range files {
+			p.files[key+"="+file] = true
 		}
 	}
 }
@@ -242,16 +265,28 @@ func (l *limits) checkInformer(next *Config, i int) (found []error) {
 
 func (l *limits) checkSink(next *Config, i int) (found []error) {
 	sink := &next.Sinks[i]
+	at := fmt.Sprintf("sinks[%d]", i)
+	report := func(path, format string, args ...any) {
+		found = append(found, next.ProblemAt(path, format+" "+needsRestart, args...))
+	}
+	protection := sink.Protection()
+	files, certificates := sink.files()
 	for _, place := range sink.Places() {
-		was, known := l.places[place]
-		what := fmt.Sprintf("sending to %s, where no sink sends now,", place)
-		switch is := sink.Protection(); {
-		case known && is >= was:
+		was, address := l.places[place], settings.URL(place)
+		switch {
+		case was == nil:
+			report(at, "sending to %s, where no sink sends now,", address)
 			continue
-		case known:
-			what = fmt.Sprintf("sending to %s by %s, where %s is used now,", place, is, was)
+		case protection < was.protection:
+			report(at, "sending to %s by %s, where %s is used now,", address, protection, was.protection)
+		case was.protection == sinks.CheckedTLS && !was.certificates[certificates]:
+			report(at, "checking the certificate of %s by another caFile or serverName", address)
 		}
-		found = append(found, next.ProblemAt(fmt.Sprintf("sinks[%d]", i), "%s %s", what, needsRestart))
+		for _, key := range slices.Sorted(maps.Keys(files)) {
+			if !was.files[key+"="+files[key]] {
+				report(at+"."+key, "sending what is in %s to %s, where it is not used now,", files[key], address)
+			}
+		}
 	}
 	return found
 }

@@ -77,6 +77,16 @@ func TestMaskedURLs(t *testing.T) {
 		"nats://a,nats://u:p@h": "nats://" + m + "@h", // which is refused: one URL each
 		"nats://a:1,u:p@b:2":    "nats://" + m + "@b:2",
 		"u:p,w@h":               m + "@h",
+
+		"https://u:p@h/in?token=t&key=k":       "https://" + m + "@h/in?token=" + m + "&key=" + m,
+		"https://h/a?sig=s;u=@x":               "https://" + m + "@x", // too much rather than too little
+		"https://h?secret":                     "https://h?" + m,
+		"https://h/#token=t":                   "https://h/#" + m,
+		"https://h/services/T0/B0/key":         "https://h/services/" + m,
+		"https://h/api/webhooks/1/key?wait=1":  "https://h/api/webhooks/" + m,
+		"https://h/webhookb2/g@t/In/key/other": "https://h/webhookb2/" + m,
+		"https://h/hooks/key":                  "https://h/hooks/" + m,
+		"https://h/events/services":            "https://h/events/services",
 	} {
 		if got := settings.URL(url).String(); got != want {
 			t.Errorf("%s is printed as %s, want %s", url, got, want)

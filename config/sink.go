@@ -3,8 +3,10 @@ package config
 import (
 	"fmt"
 	"iter"
+	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/settings"
@@ -188,6 +190,39 @@ func (s *Sink) Protection() sinks.Protection {
 		return remote.Protection()
 	}
 	return sinks.CheckedTLS // it has no connection
+}
+
+// files returns the files with credentials that a sink names, by key, such as "http.tokenFile", and
+// one text for how the server's certificate is checked.
+func (s *Sink) files() (credentials map[string]string, certificates string) {
+	credentials = map[string]string{}
+	key, section := s.Section()
+	if section == nil {
+		return credentials, ""
+	}
+	var walk func(v reflect.Value, path string)
+	walk = func(v reflect.Value, path string) {
+		if v.Kind() == reflect.Pointer {
+			v = v.Elem()
+		}
+		if !v.IsValid() {
+			return // the section is not there
+		}
+		for _, f := range settings.Fields(v.Type()) {
+			value, at := v.Field(f.Index), settings.Join(path, f.Key)
+			switch {
+			case f.IsSection:
+				walk(value, at)
+			case value.Kind() != reflect.String || value.String() == "":
+			case f.Key == "caFile" || f.Key == "serverName":
+				certificates += fmt.Sprintf("%s=%q ", f.Key, value)
+			case strings.HasSuffix(f.Key, "File"):
+				credentials[at] = filepath.Clean(value.String())
+			}
+		}
+	}
+	walk(reflect.ValueOf(section), key)
+	return credentials, certificates
 }
 
 // Warnings returns what a person may not have meant, as Problems: a bridge runs with it all the

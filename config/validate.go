@@ -140,7 +140,7 @@ func (t *Tracing) validate(ps *settings.Report) {
 	if t.Endpoint == "" {
 		return
 	}
-	u, err := url.Parse(t.Endpoint)
+	u, err := url.Parse(string(t.Endpoint))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
 		// Without the value: it may hold a password.
 		ps.Add("tracing.endpoint", "want a URL such as http://otel-collector:4318, without a user "+

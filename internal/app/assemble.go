@@ -357,7 +357,7 @@ func (a *assembler) observe(hub *tail.Hub, version string) (err error) {
 		return nil
 	}
 	a.tracer, err = tracing.New(tracing.Config{
-		Endpoint: c.Endpoint, Sample: c.SampleRatio, Version: version, Log: a.log,
+		Endpoint: string(c.Endpoint), Sample: c.SampleRatio, Version: version, Log: a.log,
 		Registerer: a.registry,
 	})
 	a.onSettle = func(sink string, settled []*publisher.Item) {

@@ -215,9 +215,10 @@ func (ps *Report) AtMostOne(path string, several ...Choice) {
 
 // HostPort reports an address that is not host:port.
 func (ps *Report) HostPort(path, address string) {
-	_, port, err := net.SplitHostPort(address)
-	if n, convErr := strconv.Atoi(port); err != nil || convErr != nil || n < 0 || n > 65535 {
-		ps.Add(path, "want host:port, got %q", address)
+	host, port, err := net.SplitHostPort(address)
+	n, convErr := strconv.Atoi(port)
+	if err != nil || convErr != nil || n < 0 || n > 65535 || strings.ContainsAny(host, "@/?#") {
+		ps.Add(path, "want host:port, got %q", URL(address).String())
 	}
 }
 

@@ -100,18 +100,43 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // value.
 type URL string
 
-// String is the URL with what is between the scheme and the last @ masked.
+// String is the URL with Masked in place of the user, of values of the query, of the fragment, and
+// of what follows the name of a webhook in the path, which is the secret of most chats.
 func (u URL) String() string {
-	text := string(u)
-	at := strings.LastIndexByte(text, '@')
-	if at < 0 {
-		return text
+	text, scheme := webhook.ReplaceAllString(string(u), "${1}"+Masked), ""
+	// Up to the last @: a password that is not escaped may hold any other character.
+	if at := strings.LastIndexByte(text, '@'); at >= 0 {
+		if end := strings.Index(text[:at], "://"); end >= 0 {
+			scheme = text[:end+len("://")]
+		}
+		scheme, text = scheme+Masked+"@", text[at+1:]
 	}
-	scheme := ""
-	if end := strings.Index(text[:at], "://"); end >= 0 {
-		scheme = text[:end+len("://")]
+	text, fragment, hasFragment := strings.Cut(text, "#")
+	text, query, hasQuery := strings.Cut(text, "?")
+	text = scheme + text
+	if hasQuery {
+		text += "?" + maskedQuery(query)
 	}
-	return scheme + Masked + text[at:]
+	if hasFragment && fragment != "" {
+		text += "#" + Masked
+	}
+	return text
+}
+
+// webhook matches a path with an element that names a webhook, and what follows: so are the URLs of
+// Slack, Discord, Teams, Mattermost and others.
+var webhook = regexp.MustCompile(`(?i)(/(?:services|hooks?|[a-z]*webhooks?[a-z0-9]*)/).+`)
+
+// maskedQuery is a query with its keys. What has no key is masked as a whole.
+func maskedQuery(query string) string {
+	parts := strings.FieldsFunc(query, func(r rune) bool { return r == '&' || r == ';' })
+	for i, part := range parts {
+		key, _, hasKey := strings.Cut(part, "=")
+		if parts[i] = Masked; hasKey {
+			parts[i] = key + "=" + Masked
+		}
+	}
+	return strings.Join(parts, "&")
 }
 
 // GoString is what %#v prints.

@@ -257,7 +257,9 @@ func sameHost(a, b *url.URL) bool {
 }
 
 // place is a URL without what may be secret in it.
-func place(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }
+func place(u *url.URL) string {
+	return settings.URL(u.Scheme + "://" + u.Host + u.EscapedPath()).String()
+}
 
 // message is an encoded event. It shares no memory with the event: a client may still write it when
 // the answer is there.

@@ -76,7 +76,7 @@ type AWS struct {
 // OAuth gets tokens from an identity provider by the client credentials grant of OAuth 2.0 (OIDC).
 type OAuth struct {
 	// TokenURL is the token endpoint of the provider. Required.
-	TokenURL string `yaml:"tokenURL"`
+	TokenURL settings.URL `yaml:"tokenURL"`
 	// ClientID names the bridge to the provider. Required.
 	ClientID string `yaml:"clientID"`
 	// ClientSecret of the client. Better `clientSecretFile` or ${VARIABLE}.
@@ -178,7 +178,7 @@ func (o *OAuth) validate(ps *settings.Report, path string) {
 	if o == nil {
 		return
 	}
-	u, err := url.Parse(o.TokenURL)
+	u, err := url.Parse(string(o.TokenURL))
 	switch {
 	case o.TokenURL == "":
 		ps.Add(path+".tokenURL", "required")
@@ -244,7 +244,7 @@ func (s *tokenSource) token(ctx context.Context) (string, error) {
 		return "", err
 	}
 	grant := clientcredentials.Config{
-		ClientID: s.config.ClientID, ClientSecret: string(secret), TokenURL: s.config.TokenURL,
+		ClientID: s.config.ClientID, ClientSecret: string(secret), TokenURL: string(s.config.TokenURL),
 		Scopes: s.config.Scopes,
 	}
 	token, err := grant.Token(context.WithValue(ctx, oauth2.HTTPClient, s.http))

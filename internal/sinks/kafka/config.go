@@ -217,7 +217,7 @@ func (k *Config) Warn(ps *settings.Report, path string) {
 		slices.Contains([]string{"PLAIN", "OAUTHBEARER"}, k.SASL.Mechanism) {
 		ps.Add(path+".sasl.mechanism", "%s sends its secret in plain text: set tls", k.SASL.Mechanism)
 	}
-	if k.SASL != nil && k.SASL.OAuth != nil && strings.HasPrefix(k.SASL.OAuth.TokenURL, "http://") {
+	if k.SASL != nil && k.SASL.OAuth != nil && strings.HasPrefix(string(k.SASL.OAuth.TokenURL), "http://") {
 		ps.Add(path+".sasl.oauth.tokenURL", "the client's secret is sent in plain text: use https://")
 	}
 	k.TLS.WarnOfSkippedVerify(ps, path, p)
@@ -232,7 +232,7 @@ func (k *Config) Protection() sinks.Protection { return k.TLS.Protection(k.TLS !
 func (k *Config) Places() []string {
 	places := slices.Clone(k.Brokers)
 	if k.SASL != nil && k.SASL.OAuth != nil {
-		places = append(places, k.SASL.OAuth.TokenURL)
+		places = append(places, string(k.SASL.OAuth.TokenURL))
 	}
 	return places
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -30,7 +31,7 @@ func TestTokenSource(t *testing.T) {
 	defer provider.Close()
 	file := filepath.Join(t.TempDir(), "secret")
 	testkit.OK(t, os.WriteFile(file, []byte("hunter2\n"), 0o600))
-	c := &OAuth{TokenURL: provider.URL, ClientID: "bridge", ClientSecretFile: file, Scopes: []string{"kafka"}}
+	c := &OAuth{TokenURL: settings.URL(provider.URL), ClientID: "bridge", ClientSecretFile: file, Scopes: []string{"kafka"}}
 	t.Run("a token is used until its end", func(t *testing.T) {
 		s := newTokenSource(c)
 		for range 3 {
@@ -60,7 +61,7 @@ func TestTokenSource(t *testing.T) {
 		elsewhere := httptest.NewServer(http.RedirectHandler(provider.URL, http.StatusTemporaryRedirect))
 		defer elsewhere.Close()
 		before, moved := asked, *c
-		moved.TokenURL = elsewhere.URL
+		moved.TokenURL = settings.URL(elsewhere.URL)
 		if got, err := newTokenSource(&moved).token(t.Context()); err == nil || asked != before {
 			t.Errorf("got %q", got)
 		}
