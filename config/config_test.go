@@ -426,6 +426,32 @@ func TestConfigInGo(t *testing.T) {
 	}
 }
 
+// TestMergeKeys writes what two informers share once.
+func TestMergeKeys(t *testing.T) {
+	c := mustLoad(t, `
+informers:
+  - &base {name: a, resources: [pods], namespaces: [shop], redactEnv: true}
+  - {<<: *base, name: b, resources: [services]}
+  - {resources: [nodes], <<: [{name: c}, *base], namespaces: []}
+`)
+	b, last := c.Informers[1], c.Informers[2]
+	if b.Name != "b" || !slices.Equal(b.Resources, []string{"services"}) || !b.RedactEnv || !slices.Equal(b.Namespaces, []string{"shop"}) {
+		t.Errorf("of one map: %+v", b)
+	}
+	if last.Name != "c" || !slices.Equal(last.Resources, []string{"nodes"}) || len(last.Namespaces) > 0 {
+		t.Errorf("of a list of maps: %+v", last)
+	}
+	for text, want := range map[string]string{
+		"informers: [{<<: 3}]": "map merge requires map or sequence of maps as the value",
+		"a: &a {<<: *a}":       "anchor 'a' value contains itself",
+		"informers:\n  - &a {name: a, resources: [pods], colour: x}\n  - {<<: *a, name: b}\n": "informers[1].colour: unknown key",
+	} {
+		if _, err := load(t, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func FuzzLoad(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.yaml")
 	for _, file := range append(files, "bridge.example.yaml") {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"reflect"
 	"regexp"
@@ -81,8 +82,7 @@ func (r *reader) section(n *yaml.Node, t reflect.Type, path string) map[string]a
 		return out
 	}
 	fields := Fields(t)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
+	for key, value := range entries(n) {
 		f := findField(fields, key.Value)
 		if f == nil {
 			r.addAt(r.at(key), Join(path, key.Value), "unknown key%s", r.unknownKey(key.Value, fields))
@@ -159,14 +159,13 @@ func (r *reader) textMap(n *yaml.Node, path string) (any, bool) {
 		return nil, false
 	}
 	out := map[string]any{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := n.Content[i]
+	for key, value := range entries(n) {
 		at := Join(path, key.Value)
 		r.Origins[at] = r.at(key)
 		if key.Value != strings.ToLower(key.Value) { // viper would make it so, silently
 			r.addAt(r.at(key), at, "want a name in lower case")
 		}
-		if text, ok := r.text(resolve(n.Content[i+1]), at, "a string"); ok {
+		if text, ok := r.text(resolve(value), at, "a string"); ok {
 			out[key.Value] = text
 		}
 	}
@@ -207,6 +206,45 @@ func (r *reader) text(n *yaml.Node, path, wanted string) (string, bool) {
 		r.Origins[path] = o
 	}
 	return text, true
+}
+
+// entries yields the keys of a mapping with their values: its own, then those of its merge keys
+// (<<) that it does not have itself. Decoding has refused a merge key that leads to no mapping, and
+// one that leads to itself.
+func entries(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
+	return func(yield func(key, value *yaml.Node) bool) { visit(n, map[string]bool{}, yield) }
+}
+
+// visit yields the entries whose keys are not seen yet; false when yield wants no more. n is a
+// mapping, or the value of a merge key: a list of mappings is as good there.
+func visit(n *yaml.Node, seen map[string]bool, yield func(key, value *yaml.Node) bool) bool {
+	n = resolve(n)
+	if n.Kind == yaml.SequenceNode {
+		for _, item := range n.Content {
+			if !visit(item, seen, yield) {
+				return false
+			}
+		}
+		return true
+	}
+	var merged []*yaml.Node
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.ShortTag() == "!!merge" {
+			merged = append(merged, value)
+			continue
+		}
+		if !seen[key.Value] && !yield(key, value) {
+			return false
+		}
+		seen[key.Value] = true
+	}
+	for _, from := range merged {
+		if !visit(from, seen, yield) {
+			return false
+		}
+	}
+	return true
 }
 
 func resolve(n *yaml.Node) *yaml.Node {
