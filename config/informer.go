@@ -125,9 +125,10 @@ type Informer struct {
 	// nothing but what is dropped is still sent, unless `ignoreChanges` or `changedParts` is given:
 	// they compare what is left.
 	Drop []string `yaml:"drop"`
-	// RedactEnv replaces the values of environment variables of containers, wherever containers
-	// are, whose name or value looks like a secret: names with password, secret, token, key, auth
-	// and the like in them, and URLs with a password.
+	// RedactEnv replaces the values of environment variables and of arguments of containers,
+	// wherever containers are, whose name or value looks like a secret: names such as DB_PASSWORD
+	// and --api-key, URLs with a password, private keys, and tokens in the form that their issuers
+	// document.
 	RedactEnv bool `yaml:"redactEnv"`
 	// KeepManagedFields sends metadata.managedFields, which otherwise is cut: it is a third of many
 	// objects. The event's `manager` is read from it in either case. Not beside `redact`, `drop`

@@ -241,4 +241,4 @@ var ErrRedact = errors.New("can't redact")
 
 // RedactionFormat changes when Parse takes out more of the same objects, or makes other
 // fingerprints, than it did before. State on disk that another format made is then redacted again.
-const RedactionFormat = 4
+const RedactionFormat = 5

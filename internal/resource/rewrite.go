@@ -1,7 +1,7 @@
 package resource
 
 import (
-	"regexp"
+	"slices"
 
 	"github.com/kubebridge/bridge/internal/resource/jsonscan"
 )
@@ -15,6 +15,7 @@ type rewriter struct {
 	from     int        // what is before it was copied or taken out
 	way      []waypoint // from the object to the value that comes next
 	path     []byte     // of field, which uses it again
+	before   string     // the argument of a command before the one that comes next
 }
 
 // waypoint is one member or item on the way to a value.
@@ -84,13 +85,38 @@ func (w *rewriter) value(at rulesHere) {
 		w.redact()
 	case at.untouched():
 		w.Skip()
+	case at.env == envArgument:
+		w.argument()
 	case w.Peek() == '{':
 		w.object(at)
 	case w.Peek() == '[':
+		w.before = ""
 		w.array(at)
 	default:
 		w.Skip()
 	}
+}
+
+// argument copies the argument of a command that comes next, with a fingerprint in place of a
+// secret in it.
+func (w *rewriter) argument() {
+	if w.Peek() != '"' {
+		w.Skip()
+		return
+	}
+	start := w.Pos()
+	text := string(w.Text(w.Quoted()))
+	at := secretArgument(w.before, text)
+	w.before = text
+	if at < 0 || w.Err() != nil {
+		return
+	}
+	w.copyTo(start)
+	w.out = append(append(w.out, '"'), text[:at]...) // the name of a flag: nothing to escape
+	quote := len(w.out)
+	w.out = w.redactor.appendFingerprint(w.out, w.field(), []byte(text[at:]))
+	w.out = slices.Delete(w.out, quote, quote+1)
+	w.from = w.Pos()
 }
 
 // redact puts a fingerprint in the place of the value that comes next.
@@ -160,8 +186,8 @@ func (w *rewriter) element(at rulesHere, before, end int, kept bool) bool {
 	return true
 }
 
-// envState is how far the walk is on the way to an environment variable of a container, wherever
-// containers are: in a Pod, or in the template of one.
+// envState is how far the walk is on the way to an environment variable or an argument of a
+// container, wherever containers are: in a Pod, or in the template of one.
 type envState uint8
 
 const (
@@ -171,6 +197,8 @@ const (
 	envContainer           // in a container
 	envVariables           // in its list of variables
 	envVariable            // in a variable
+	envArguments           // in the list of a command or of its arguments
+	envArgument            // in an argument
 )
 
 func (s envState) member(name string) envState {
@@ -182,8 +210,11 @@ func (s envState) member(name string) envState {
 		}
 		return envAnywhere
 	case envContainer:
-		if name == "env" {
+		switch name {
+		case "env":
 			return envVariables
+		case "args", "command":
+			return envArguments
 		}
 		return envNone
 	default:
@@ -199,6 +230,8 @@ func (s envState) item() envState {
 		return envContainer
 	case envVariables:
 		return envVariable
+	case envArguments:
+		return envArgument
 	default:
 		return envNone
 	}
@@ -207,31 +240,23 @@ func (s envState) item() envState {
 // envValue is the value of a variable.
 var envValue = NewPaths(Path{steps: []step{{name: "value"}}})
 
-// secretName matches names of variables that hold secrets, and some that don't: better one too
-// many.
-var secretName = regexp.MustCompile(`(?i)pass|pwd|secret|token|cred|auth|key|dsn|conn|salt|cert|private|signature|sas\b`)
-
-// secretText matches values that hold a password: URLs with one before the host, private keys, and
-// the settings of connections.
-var secretText = regexp.MustCompile(`(?i)://[^/\s]*:[^/\s]+@|-----BEGIN|(password|pwd|accountkey|sharedaccesskey|secret|token)\s*=|^bearer\s|^eyJ`)
-
 // secretVariable reports whether the variable that comes next looks like a secret.
 func (w *rewriter) secretVariable() bool {
 	if w.Peek() != '{' {
 		return false
 	}
-	secret := false
-	for name, value := range Members(w.raw[w.Pos():]) {
-		text := jsonscan.Of(value)
-		if text.Peek() != '"' {
+	var name, text string
+	for member, value := range Members(w.raw[w.Pos():]) {
+		s := jsonscan.Of(value)
+		if s.Peek() != '"' {
 			continue
 		}
-		switch name {
+		switch member {
 		case "name":
-			secret = secret || secretName.Match(text.Text(text.Quoted()))
+			name = string(s.Text(s.Quoted()))
 		case "value":
-			secret = secret || secretText.Match(text.Text(text.Quoted()))
+			text = string(s.Text(s.Quoted()))
 		}
 	}
-	return secret
+	return looksSecret(name, text)
 }

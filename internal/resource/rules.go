@@ -29,8 +29,8 @@ type RulesConfig struct {
 	Redact []Path
 	// Drop are the paths whose members or items are cut out.
 	Drop []Path
-	// Env replaces the values of environment variables of containers whose name or value looks like
-	// a secret.
+	// Env replaces the values of environment variables and arguments of containers whose name or
+	// value looks like a secret.
 	Env bool
 }
 

@@ -93,6 +93,30 @@ func TestRulesOnVariables(t *testing.T) {
 	}
 }
 
+// Arguments that look like secrets are redacted, and of a flag with its value the value alone.
+func TestRulesOnArguments(t *testing.T) {
+	const in = `{"spec":{"containers":[{"name":"c","command":["app","--token","s1","--level","debug"],
+		"args":["--password=s2","--port=80","API_KEY=s3","--secret","--verbose",3,"-c","export DB_PASSWORD=s4","echo --token=$TOKEN","--redis=redis://:s5@h"]}]},"args":["--password=x"]}`
+	rules := newRules(t, resource.RulesConfig{Env: true})
+	got, err := rules.Rewrite([]byte(in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(value, list, index string) string {
+		return fingerprint(resource.Type{}, "", "", value, ".spec", ".containers", "=c", "."+list, "["+index)
+	}
+	want := strings.NewReplacer(
+		"s1", f("s1", "command", "2"), "s2", f("s2", "args", "0"), "s3", f("s3", "args", "2"),
+		"export DB_PASSWORD=s4", f("export DB_PASSWORD=s4", "args", "7"), "redis://:s5@h", f("redis://:s5@h", "args", "9"),
+	).Replace(in)
+	if string(got) != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if again, err := rules.Rewrite(got); err != nil || string(again) != string(got) {
+		t.Errorf("another time it is %s, %v", again, err)
+	}
+}
+
 // Rules keep what is known of an object.
 func TestRulesKeepMetadata(t *testing.T) {
 	const in = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","managedFields":[
