@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -55,6 +56,25 @@ func TestNotReadySilentWatch(t *testing.T) {
 		r.Streams.Bookmark()
 		r.settle()
 		r.ready()
+		_, err := r.end()
+		testkit.OK(t, err)
+	})
+}
+
+// A resource without versions can't be followed, and the bridge is ready for the others.
+func TestReadyWithoutVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, calmBroker(t, "sink"))
+		r.Faults.Answer(testkit.Any, 100, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"kind":"PodList","metadata":{},"items":[]}`))
+		})
+		r.start()
+		time.Sleep(time.Minute)
+		r.ready()
+		if s := r.Status().Informers[0]; !strings.Contains(s.LastError, "a resource without versions can't be followed") {
+			t.Errorf("%+v", s)
+		}
 		_, err := r.end()
 		testkit.OK(t, err)
 	})

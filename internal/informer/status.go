@@ -166,6 +166,8 @@ func (i *Informer) NotReady(follows bool) string {
 	switch quiet := r.Quiet(); {
 	case r.Phase == reflector.Selecting:
 		return "not in sync yet: it is not known which namespaces are selected"
+	case r.Versionless:
+		return "" // there is nothing to be in sync with
 	case r.LastError != "":
 		return r.LastError
 	case !i.synced(&r):

@@ -226,6 +226,27 @@ func TestAnswersWithoutList(t *testing.T) {
 	}
 }
 
+// A resource without versions, as servers without storage have, is asked for now and then.
+func TestVersionlessList(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		const lists = 5
+		c.Faults.Answer(testkit.Lists, lists, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"kind":"PodList","metadata":{},"items":[]}`))
+		})
+		c.follow(pods, paged(0))
+		c.later(9 * time.Minute)
+		if s := c.refl.Status(); !s.Versionless || s.Phase != reflector.BackingOff || len(c.Requests(testkit.Lists)) != 3 {
+			t.Errorf("after %d lists: %+v", len(c.Requests(testkit.Lists)), s)
+		}
+		c.later(30 * time.Minute) // its server is another one
+		if s := c.refl.Status(); s.Versionless || !s.Synced {
+			t.Errorf("with versions: %+v", s)
+		}
+	})
+}
+
 // A login page is no list.
 func TestLoginPage(t *testing.T) {
 	run(t, func(t *testing.T) {

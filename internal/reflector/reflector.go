@@ -396,6 +396,7 @@ func (r *Reflector) pause(ctx context.Context, delay time.Duration, err error) {
 	r.status.set(func(s *Status) {
 		s.LastError = err.Error()
 		s.NotFound = reasonOf(err) == reasonNotFound
+		s.Versionless = errors.Is(err, errVersionless) && r.state.at.version == ""
 	})
 	if delay == 0 {
 		r.log.Info("request ended early, trying again at once",

@@ -61,6 +61,7 @@ type listFailures struct {
 	unpaged        bool // in one answer: every page expired before it was read
 	restarts       int  // of paged lists that were not completed
 	watchListTries int  // WatchLists that failed
+	versionless    int  // lists without a version
 }
 
 // emptyWatches counts how often a watch from one version brought nothing.
@@ -78,6 +79,10 @@ const (
 	maxRestarts = 3
 	// maxWatchLists is how many WatchLists may fail in an unknown way before pages are tried too.
 	maxWatchLists = 3
+	// maxVersionless is how many lists without a version show that the resource has none. Its server
+	// would have to be another program, so it is left alone for versionlessWait then.
+	maxVersionless  = 3
+	versionlessWait = 10 * time.Minute
 	// shortWatch: a watch that brings nothing and ends sooner was in fact refused.
 	shortWatch = time.Second
 )
@@ -240,6 +245,11 @@ func (s state) recover(o stepResult) (state, wait) {
 	case reasonUnreadable, reasonStoreRead:
 		if watching {
 			s.suspect = resource.ReasonUnreadable
+		}
+		if errors.Is(o.err, errVersionless) {
+			if s.listing.versionless++; s.listing.versionless >= maxVersionless {
+				return s, wait{backoff: true, atLeast: versionlessWait}
+			}
 		}
 	case reasonInconsistent:
 		if errors.Is(o.err, errInconsistent) {

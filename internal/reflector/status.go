@@ -41,6 +41,8 @@ type Status struct {
 	LastError string
 	// NotFound: the failure is a 404, the API server does not serve the resource.
 	NotFound bool
+	// Versionless: the resource has never had a version, and can't be followed.
+	Versionless bool
 	// Relists counts how often everything known was replaced by a list, by reason, the first
 	// snapshot ("initial") included.
 	Relists map[string]int
@@ -92,7 +94,7 @@ func (r *Reflector) seen(change func(*Status)) {
 	now := time.Now()
 	r.metrics.lastSeen.Set(float64(now.UnixMilli()) / 1000)
 	r.status.set(func(s *Status) {
-		s.LastSeen, s.LastError, s.NotFound = now, "", false
+		s.LastSeen, s.LastError, s.NotFound, s.Versionless = now, "", false, false
 		change(s)
 	})
 }
