@@ -167,11 +167,6 @@ func (p *page) member(v *frameReader, item func() error, metadata func(page) err
 	}
 }
 
-// errVersionless is of a list without a version. Servers without storage, such as that of metrics,
-// send such lists: there is no version to watch from, and none that orders changes.
-var errVersionless = errors.New("list without metadata.resourceVersion: a resource without versions " +
-	"can't be followed")
-
 // finish reports whether the page was complete and the only value in the answer.
 func (p *page) finish(v *frameReader) error {
 	v.release()

@@ -414,6 +414,11 @@ func explain(err error) error {
 		"the configuration", err)
 }
 
+// errVersionless is of a list without a version. Servers without storage, such as that of metrics,
+// send such lists: there is no version to watch from, and none that orders changes.
+var errVersionless = errors.New("list without metadata.resourceVersion: a resource without versions " +
+	"can't be followed")
+
 // retryAfter returns how long the API server asked clients to wait; zero when it did not.
 func retryAfter(err error) time.Duration {
 	status, ok := errors.AsType[*apierrors.StatusError](err)

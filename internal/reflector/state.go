@@ -79,8 +79,8 @@ const (
 	maxRestarts = 3
 	// maxWatchLists is how many WatchLists may fail in an unknown way before pages are tried too.
 	maxWatchLists = 3
-	// maxVersionless is how many lists without a version show that the resource has none. Its server
-	// would have to be another program, so it is left alone for versionlessWait then.
+	// maxVersionless is how many lists without a version show that the resource has none. Then it
+	// is left alone for versionlessWait, since its server would have to be another program.
 	maxVersionless  = 3
 	versionlessWait = 10 * time.Minute
 	// shortWatch: a watch that brings nothing and ends sooner was in fact refused.

@@ -155,7 +155,7 @@ func (s *Server) Run(ctx context.Context) error {
 		defer close(stopped)
 		s.shutdown(ctx, server)
 	})
-	err := server.Serve(listener)
+	err := server.Serve(withReserve(listener))
 	if !unhook() {
 		<-stopped // Serve returns when the shutdown begins, not when it ends
 	}
