@@ -38,8 +38,18 @@ func PrintIndented(w io.Writer, document []byte) error {
 	return err
 }
 
-// NewTable aligns columns that tabs separate. Flush prints it.
-func NewTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+// NewTable aligns columns that tabs separate. Flush prints it, each column as Plain does.
+func NewTable(w io.Writer) *tabwriter.Writer {
+	return tabwriter.NewWriter(plainWriter{w}, 0, 0, 2, ' ', 0)
+}
+
+// plainWriter writes what Plain makes of a text.
+type plainWriter struct{ io.Writer }
+
+func (w plainWriter) Write(text []byte) (int, error) {
+	_, err := io.WriteString(w.Writer, Plain(string(text)))
+	return len(text), err
+}
 
 // OneLine keeps a table a table.
 func OneLine(text string) string { return Plain(strings.Join(strings.Fields(text), " ")) }

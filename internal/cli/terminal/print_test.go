@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -13,5 +14,19 @@ func TestBytesText(t *testing.T) {
 		if got := Bytes(n); got != want {
 			t.Errorf("%s: got %s, want %s", fmt.Sprint(n), got, want)
 		}
+	}
+}
+
+// TestTableIsPlain has what a terminal would obey in each column.
+func TestTableIsPlain(t *testing.T) {
+	var out strings.Builder
+	table := NewTable(&out)
+	fmt.Fprintln(table, "NAME\tREASON")
+	fmt.Fprintln(table, "a\x1b[2J\tb\u202ec\u009d")
+	if err := table.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); !strings.Contains(got, `a\x1b[2J`) || !strings.Contains(got, `b\u202ec`) || strings.ContainsAny(got, "\x1b\u202e\u009d") {
+		t.Errorf("%q", got)
 	}
 }
