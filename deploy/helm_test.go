@@ -18,6 +18,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
+	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -234,5 +235,46 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestEgress reads which ports the bridge may connect to, beside those of DNS and the API server.
+func TestEgress(t *testing.T) {
+	for name, test := range map[string]struct {
+		values string
+		want   string // "" for everywhere
+	}{
+		"defaults of schemes":    {`config: {sinks: [{name: a, nats: {}}, {name: b, http: {url: "https://u:p@h/x:1", deadLetterURL: "http://h"}}]}`, "4222 443 80"},
+		"ports of addresses":     {`config: {tracing: {endpoint: "http://otel:4318"}, sinks: [{name: k, kafka: {brokers: ["a:9093", "[fd00::1]:9094"]}}]}`, "9093 9094 4318"},
+		"a name from a variable": {`config: {sinks: [{name: k, kafka: {brokers: ["${HOST}:9095"]}}]}`, "9095"},
+		"a port from a variable": {`config: {sinks: [{name: k, kafka: {brokers: ["${BROKER}"]}}]}`, ""},
+		"an embedded server":     {`config: {sinks: [{name: own, nats: {embedded: true}}]}`, "443"},
+		"unknown variables":      {`{config: {sinks: [{name: own, nats: {}}]}, envFrom: [{secretRef: {name: x}}]}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := readValues(t, test.values)
+			config, _ := v["config"].(values)
+			config["informers"] = []any{values{"name": "i", "resources": []any{"pods"}}}
+			v["image"] = values{"tag": "1"}
+			policy := as[networkingv1.NetworkPolicy](t, find(t, objects(t, mustRender(t, v)), "NetworkPolicy", ""))
+			if len(policy.Spec.Egress) == 0 {
+				if test.want != "" || slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress) {
+					t.Errorf("everything is allowed, want %s", test.want)
+				}
+				return
+			}
+			var got []string
+			for _, port := range policy.Spec.Egress[0].Ports {
+				got = append(got, port.Port.String())
+			}
+			for _, port := range append([]string{"53", "443", "6443"}, strings.Fields(test.want)...) {
+				if !slices.Contains(got, port) {
+					t.Errorf("no port %s in %q", port, got)
+				}
+			}
+			if test.want == "" || len(got) > 4+len(strings.Fields(test.want)) {
+				t.Errorf("ports %q, want no more than %q", got, test.want)
+			}
+		})
 	}
 }
