@@ -30,7 +30,7 @@ func newVerifyCommand() *cobra.Command {
 		Long: `verify reads a stream from its first message to its end and checks it without the bridge's
 word:
 
-  removed        somebody has removed messages from the stream (JetStream)
+  removed        somebody has removed messages from the stream or topic
   break          a version is missing: an event's 'previous' is not in the stream
   no-add         a delete of an object that was never added
   no-delete      another object has the name, and no event says that the first was deleted

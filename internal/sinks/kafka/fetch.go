@@ -125,6 +125,7 @@ type page struct {
 	batches []logBatch
 	aborted []abortedTransaction
 	next    int64 // the offset behind the page; the requested one when the page is empty
+	holes   []Hole
 }
 
 // fetch reads the heads of the batches from an offset on. An answer has at most a few MiB, unless
@@ -182,12 +183,26 @@ func readPage(records []byte, from int64) (p page, err error) {
 			return p, nil // it is the first of the next page
 		}
 		if b.endOffset() > p.next {
+			p.addHoles(&b)
 			p.next = b.endOffset()
 			p.batches = append(p.batches, b)
 		}
 		records = rest
 	}
 	return p, nil
+}
+
+// addHoles notes what is missing before a batch and in it.
+func (p *page) addHoles(b *logBatch) {
+	if b.isOld {
+		return
+	}
+	if b.offset > p.next {
+		p.holes = append(p.holes, Hole{p.next, b.offset})
+	}
+	if b.body != nil && b.remaining < b.records {
+		p.holes = append(p.holes, Hole{max(b.offset, p.next), b.endOffset()})
+	}
 }
 
 var _ protocol.Message = (*fetchAnswer)(nil)

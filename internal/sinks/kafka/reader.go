@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,6 +92,27 @@ func explainReading(err error) error {
 	return explain(err)
 }
 
+// Kept is what a topic may remove by itself.
+type Kept struct {
+	// All: nothing. Middle: only its oldest records.
+	All, Middle bool
+}
+
+// Kept reads what a topic removes by itself. Where the user may not see the topic's settings, it
+// may be anything.
+func (l *Log) Kept(ctx context.Context, topic string) (k Kept, err error) {
+	err = l.retry(ctx, topic, func() error {
+		settings, err := l.cluster.describe(ctx, topic)
+		k.Middle = err == nil && cmp.Or(settings[cleanupPolicy], "delete") == "delete"
+		k.All = k.Middle && settings["retention.ms"] == "-1" && cmp.Or(settings["retention.bytes"], "-1") == "-1"
+		return err
+	})
+	if code, _ := errors.AsType[kafkago.Error](err); code == kafkago.TopicAuthorizationFailed {
+		return k, nil
+	}
+	return k, err
+}
+
 // Topics are the names of all topics that the user may see.
 func (l *Log) Topics(ctx context.Context) (names []string, err error) {
 	err = l.retry(ctx, "", func() error {
@@ -133,12 +155,16 @@ func (l *Log) Bounds(
 	return first, end, err
 }
 
-// Read gives the next records of a partition from an offset on, and the offset to continue with. It
-// may give none, where transactions were aborted or compaction has removed some. An error of yield
-// ends it.
+// Hole is a stretch of a partition in which offsets have no record: from one up to the one before
+// another. Transactions leave none, since the log has what was aborted, and their ends.
+type Hole struct{ From, To int64 }
+
+// Read gives the next records of a partition from an offset on, the holes between them, and the
+// offset to continue with. It may give none, where transactions were aborted or compaction has
+// removed some. An error of yield ends it.
 func (l *Log) Read(
 	ctx context.Context, topic string, partition int, from int64, yield func(*Record) error,
-) (next int64, err error) {
+) (next int64, holes []Hole, err error) {
 	var p page
 	err = l.retry(ctx, topic, func() (err error) {
 		p, err = l.cluster.fetch(ctx, topic, partition, from, readCommitted)
@@ -148,7 +174,7 @@ func (l *Log) Read(
 		return err
 	})
 	if err != nil {
-		return from, err
+		return from, nil, err
 	}
 	open := newAborted(p.aborted)
 	for i := range p.batches {
@@ -157,10 +183,10 @@ func (l *Log) Read(
 			continue
 		}
 		if err := b.eachFull(from, yield); err != nil {
-			return from, err
+			return from, nil, err
 		}
 	}
-	return p.next, nil
+	return p.next, p.holes, nil
 }
 
 // abortedTransactions follows the transactions of a page that were aborted.

@@ -47,6 +47,7 @@ type logBatch struct {
 	checksum   uint32
 	body       []byte // from the attributes on; nil where the answer does not hold all of it
 	cut        bool   // the answer does not hold all of it
+	isOld      bool   // of a format before batches: its offset may be that of its last message
 }
 
 // endOffset is the offset behind the batch.
@@ -82,6 +83,7 @@ func readBatch(data []byte) (b logBatch, rest []byte, err error) {
 		return b, nil, fmt.Errorf("%w: a batch of version %d and %d bytes at offset %d",
 			errMalformed, magic, size, b.offset)
 	case magic < batchMagic:
+		b.isOld = true
 		return b, rest, nil
 	case len(data) < batchFixedSize:
 		return b, nil, io.ErrUnexpectedEOF

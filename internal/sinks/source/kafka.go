@@ -24,6 +24,7 @@ type topicReader struct {
 	progress Progress
 	whole    bool
 	removed  []Removal
+	kept     map[string]kafka.Kept // by topic, of those that were asked for
 }
 
 const defaultKafkaPort = "9092"
@@ -41,7 +42,7 @@ func openKafka(ctx context.Context, cfg Config, hosts, name string) (Reader, err
 	if err != nil {
 		return nil, err
 	}
-	r := &topicReader{log: log, lanes: cfg.Lanes, position: clone(cfg.After), whole: true}
+	r := &topicReader{log: log, lanes: cfg.Lanes, position: clone(cfg.After), whole: true, kept: map[string]kafka.Kept{}}
 	if err := log.Reach(ctx); err != nil {
 		r.Close()
 		return nil, err
@@ -134,11 +135,18 @@ func (r *topicReader) parts(ctx context.Context) (list []part, err error) {
 			}
 			if at, found := r.position[p.lane]; !found {
 				r.whole = r.whole && p.first == 0
+				if err := r.begins(ctx, &p); err != nil {
+					return nil, err
+				}
 			} else if int64(at.Next) > p.end {
 				return nil, fmt.Errorf("partition %s ends at %d: %w", p.lane, p.end, ErrOther)
 			} else {
 				if p.first > int64(at.Next) {
-					r.removed = append(r.removed, Removal{p.lane, at.Next, uint64(p.first), false})
+					kept, err := r.keeps(ctx, topic)
+					if err != nil {
+						return nil, err
+					}
+					r.removed = append(r.removed, Removal{p.lane, at.Next, uint64(p.first), kept.All})
 				}
 				p.first = max(p.first, int64(at.Next))
 			}
@@ -150,13 +158,54 @@ func (r *topicReader) parts(ctx context.Context) (list []part, err error) {
 	return list, nil
 }
 
+// keeps returns what a topic may remove by itself. It asks once.
+func (r *topicReader) keeps(ctx context.Context, topic string) (kafka.Kept, error) {
+	kept, known := r.kept[topic]
+	if known {
+		return kept, nil
+	}
+	kept, err := r.log.Kept(ctx, topic)
+	if err != nil {
+		return kept, fmt.Errorf("settings of topic %s: %w", topic, err)
+	}
+	r.kept[topic] = kept
+	return kept, nil
+}
+
+// begins notes what somebody has removed from the beginning of a partition.
+func (r *topicReader) begins(ctx context.Context, p *part) error {
+	if p.first == 0 {
+		return nil
+	}
+	kept, err := r.keeps(ctx, p.topic)
+	if kept.All {
+		r.removed = append(r.removed, Removal{p.lane, 0, uint64(p.first), true})
+	}
+	return err
+}
+
+// lacks notes holes between records. A compacted topic has some, and one of which nobody may see the
+// settings may be compacted.
+func (r *topicReader) lacks(ctx context.Context, p *part, holes []kafka.Hole) error {
+	if len(holes) == 0 {
+		return nil
+	}
+	kept, err := r.keeps(ctx, p.topic)
+	for _, h := range holes {
+		if kept.Middle && h.From < p.end {
+			r.removed = append(r.removed, Removal{p.lane, uint64(h.From), uint64(min(h.To, p.end)), true})
+		}
+	}
+	return err
+}
+
 var errStopped = errors.New("the reader has enough")
 
 // read reads a partition. It reports whether to continue.
 func (r *topicReader) read(ctx context.Context, p *part, yield func(*Message, error) bool) bool {
 	m := new(Message)
 	for next := p.first; next < p.end; {
-		behind, err := r.log.Read(ctx, p.topic, p.partition, next, func(record *kafka.Record) error {
+		behind, holes, err := r.log.Read(ctx, p.topic, p.partition, next, func(record *kafka.Record) error {
 			if record.Offset >= p.end {
 				return nil // it came later
 			}
@@ -167,6 +216,9 @@ func (r *topicReader) read(ctx context.Context, p *part, yield func(*Message, er
 			}
 			return nil
 		})
+		if err == nil {
+			err = r.lacks(ctx, p, holes)
+		}
 		switch {
 		case errors.Is(err, errStopped):
 			return false
