@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -183,6 +185,67 @@ func TestUnwatchedRewound(t *testing.T) {
 		}
 		if kinds[event.Gap] != 1 || kinds[event.Updated] != 1 || kinds[event.Added] != 1 {
 			t.Errorf("%v: the test shows nothing", kinds)
+		}
+		_, err := r.end()
+		testkit.OK(t, err)
+	})
+}
+
+// What is deleted while the API server is unreachable for some seconds has bounds, as after a
+// restart. What is deleted behind that has none, and nor has what is deleted while a watch is
+// followed by another one.
+func TestInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker(t, "sink")
+		r := newRig(t, b)
+		for _, name := range []resource.Key{"shop/before", "shop/during", "shop/behind", "shop/between"} {
+			r.Create(name, nil)
+		}
+		r.start()
+		time.Sleep(time.Minute)
+		r.Delete("shop/before")
+		r.settle()
+		r.Faults.Refuse(testkit.Any, 2, http.StatusForbidden, metav1.StatusReasonForbidden)
+		cut := time.Now()
+		r.Streams.Cut()
+		time.Sleep(2 * time.Second)
+		r.Delete("shop/during")
+		made := time.Now()
+		for r.Streams.Count() == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		reopened := time.Now()
+		r.settle()
+		time.Sleep(time.Second)
+		r.Delete("shop/behind")
+		r.settle()
+		r.Streams.Close()
+		r.Delete("shop/between")
+		r.settle()
+		if took := reopened.Sub(cut); took < 3*time.Second || took > event.MaxUnwatched/2 {
+			t.Fatalf("the watch was interrupted for %s", took)
+		}
+		deletes := 0
+		for _, rec := range b.Records() {
+			if rec.Op != event.Deleted {
+				continue
+			}
+			deletes++
+			isDuring := rec.Name == "during"
+			if isDuring == rec.NotBefore.IsZero() {
+				t.Errorf("%s was deleted at %s, not before %s", rec.Name, rec.Time, rec.NotBefore)
+			}
+			if isDuring && (rec.NotBefore.After(made) || rec.Time.Before(made)) {
+				t.Errorf("%s was deleted between %s and %s; it was at %s", rec.Name, rec.NotBefore, rec.Time, made)
+			}
+		}
+		if deletes != 4 {
+			t.Errorf("%d deletes", deletes)
+		}
+		r.Streams.Bookmark()
+		r.settle()
+		if reports := unwatched(t, b); len(reports) != 1 || reports[0].Since.After(cut) || reports[0].Until.Before(made) {
+			t.Errorf("%+v, of an interruption from %s to %s", reports, cut, reopened)
 		}
 		_, err := r.end()
 		testkit.OK(t, err)

@@ -254,6 +254,7 @@ func (i *Informer) controllerConfig() controller.Config {
 			}
 		}
 		cfg.Opened = func() time.Time { return i.reflector.Status().FirstOpened }
+		cfg.Reopened = func() time.Time { return i.reflector.Status().Reopened }
 		name := i.cfg.Type.String()
 		cfg.Since = func(v resource.Version) (time.Time, bool) { return clock.Since(name, v) }
 	}

@@ -205,6 +205,9 @@ type Reflector struct {
 	// resource.
 	listing   time.Time
 	isOfClock bool
+	// interrupted is since when no watch is open that has brought everything; zero while one is,
+	// and before the first.
+	interrupted time.Time
 }
 
 // New checks the configuration and starts nothing.

@@ -34,6 +34,9 @@ type Status struct {
 	// Opened is when the API server last accepted a watch, FirstOpened when it did so first; zero
 	// before the first.
 	Opened, FirstOpened time.Time
+	// Reopened is when it accepted one after an interruption: what was made before may have become
+	// known late. Zero while there was none.
+	Reopened time.Time
 	// Bookmarks is set once the API server has sent a bookmark in a watch: then a healthy watch is
 	// never silent for long.
 	Bookmarks bool
@@ -66,6 +69,10 @@ func (s *Status) Quiet() time.Duration {
 	}
 	return time.Since(last)
 }
+
+// leastInterruption is how long a watch may be interrupted without a word about that. A watch that
+// ends in order is followed by another one within milliseconds.
+const leastInterruption = time.Second
 
 // status is the Status that Run updates and others read.
 type status struct {

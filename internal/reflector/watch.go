@@ -43,10 +43,26 @@ func (r *Reflector) readWatch(ctx context.Context, q url.Values, initial bool) s
 	}
 	defer s.close()
 	r.metrics.watches.Inc()
-	return r.ended(r.receive(ctx, s, initial), initial, watchStats{
-		s.started, timeout,
-		r.state.at.version != from,
-	})
+	err = r.receive(ctx, s, initial)
+	r.interrupt(err)
+	return r.ended(err, initial, watchStats{s.started, timeout, r.state.at.version != from})
+}
+
+// interrupt notes since when the watch is interrupted: since its end, or since it was last heard of
+// where a connection broke, which may have been dead before.
+func (r *Reflector) interrupt(err error) {
+	if !r.interrupted.IsZero() {
+		return
+	}
+	if r.interrupted = time.Now(); !errors.Is(err, io.EOF) && !errors.Is(err, errSelectionChanged) {
+		s := r.status.get()
+		for _, at := range []time.Time{s.LastSeen, s.Opened} {
+			if !at.IsZero() {
+				r.interrupted = at
+				break
+			}
+		}
+	}
 }
 
 // setWatch asks for a watch.
@@ -193,9 +209,14 @@ func (r *Reflector) opened(ctx context.Context, initial bool) error {
 	if initial {
 		return r.beginReplace(ctx)
 	}
+	since := r.interrupted
+	r.interrupted = time.Time{}
 	r.status.set(func(s *Status) {
 		if s.Opened, s.LastError, s.NotFound = time.Now(), "", false; s.FirstOpened.IsZero() {
 			s.FirstOpened = s.Opened
+		}
+		if !since.IsZero() && s.Opened.Sub(since) > leastInterruption {
+			s.Reopened = s.Opened
 		}
 	})
 	return nil

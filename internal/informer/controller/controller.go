@@ -56,9 +56,9 @@ type Config struct {
 	// Since returns the latest known time after which everything later than a version was made; see
 	// reflector.Clock. nil: nothing is known.
 	Since func(v resource.Version) (at time.Time, isKnown bool)
-	// Opened returns when the API server first accepted a watch, the zero time for never. It is
-	// called where Since is set.
-	Opened func() time.Time
+	// Opened returns when the API server first accepted a watch, and Reopened when it did so after
+	// the last interruption; the zero time for never. They are called where Since is set.
+	Opened, Reopened func() time.Time
 	// Resumed is since when nobody has watched, where the watch continues that of an earlier run,
 	// as far as that is known. What was under way by then is found by its own bounds. Restarted is
 	// when this run began, where the earlier one was another process: what was made before became

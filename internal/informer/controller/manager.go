@@ -162,12 +162,14 @@ func (c *Controller) since(v resource.Version) (time.Time, bool) {
 	return c.cfg.Since(v)
 }
 
-// leastUnwatched is how long a restart may take without a word about that.
+// leastUnwatched is how long a restart, or an interruption of the watch, may take without a word
+// about that.
 const leastUnwatched = time.Second
 
 // isLate reports whether what may have been made at a time, and is decided now, became known late.
 func (c *Controller) isLate(since time.Time) bool {
-	return c.now.Sub(since) > event.MaxUnwatched || c.cfg.Restarted.Sub(since) > leastUnwatched
+	return c.now.Sub(since) > event.MaxUnwatched || c.cfg.Restarted.Sub(since) > leastUnwatched ||
+		c.cfg.Since != nil && c.cfg.Reopened().Sub(since) > leastUnwatched
 }
 
 // resumeWatch notes since when nobody has watched, at the start of a run that continues a watch.
