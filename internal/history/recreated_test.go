@@ -73,3 +73,53 @@ func TestRecreatedWhileCutOff(t *testing.T) {
 		})
 	}
 }
+
+// etcd was restored: versions 12 to 40 come twice. One that both eras have is of the later one, in
+// which an object that no list has shown otherwise is what it was at the end of the first.
+func TestVersionOfEra(t *testing.T) {
+	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	change := func(op event.Op, era, version, pod int) *event.Event {
+		e := podVersion(pod, version, 0, noon.Add(time.Duration(era*100+version)*time.Second), "")
+		e.Op, e.Type = op, "dev.kubebridge.resource."+string(op)
+		e.UID = fmt.Sprint("uid-", pod)
+		e.ID, e.Sequence = fmt.Sprint(e.UID, "/", version, "/epoch/", era), fmt.Sprintf("%08d.%020d", era, version)
+		if op == event.Deleted {
+			e.Sequence += ".deleted"
+		}
+		return e
+	}
+	gap := change(event.Gap, 1, 15, 0)
+	gap.ID, gap.Type, gap.UID, gap.Namespace, gap.Name, gap.PartitionKey = "all/gap/15", "dev.kubebridge.informer.gap", "", "", "", ""
+	gap.Data = []byte(`{"reason":"rewound","from":"40","to":"15"}`)
+	db, err := history.Open(history.Options{Dir: t.TempDir()})
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, db.Close()) })
+	_, err = db.Writer.Append(t.Context(), []*event.Event{
+		change(event.Added, 0, 10, 0), change(event.Deleted, 0, 30, 0), // deleted before the restore and behind it
+		change(event.Added, 0, 11, 1), change(event.Updated, 0, 38, 1),
+		gap, change(event.Updated, 1, 11, 1), change(event.Updated, 1, 25, 1),
+	})
+	testkit.OK(t, err)
+	units := db.Questions.Resources.Units()
+	for version, want := range map[uint64][]string{
+		10: {"10"}, 12: {"10", "11"}, 14: {"10", "11"}, // only the first era has them, as far as is known
+		15: {"11"}, 20: {"11"}, 25: {"25"}, 39: {"25"}, 50: {"25"},
+	} {
+		var state []string
+		for v, err := range db.Questions.Objects.State(query.StateQuery{Units: units, Namespace: "shop", At: query.Point{Version: version}}) {
+			testkit.OK(t, err)
+			state = append(state, v.Event.ResourceVersion)
+		}
+		if !slices.Equal(state, want) {
+			t.Errorf("the state at %d is %q, want %q", version, state, want)
+		}
+		for pod := range 2 {
+			o := &query.Object{Unit: units[0], Namespace: "shop", Name: fmt.Sprint("web-", pod)}
+			v, err := db.Questions.Objects.At(o, query.Point{Version: version})
+			testkit.OK(t, err)
+			if isThere := v != nil && !v.Deleted(); isThere && !slices.Contains(want, v.Event.ResourceVersion) {
+				t.Errorf("%s at %d is %s", o, version, v.Event.ResourceVersion)
+			}
+		}
+	}
+}

@@ -8,10 +8,12 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
@@ -23,6 +25,7 @@ type reader struct {
 	// lowest has answers of lowestAfter, for an answer that asks them again and again;
 	// else nil.
 	lowest  map[minute]uint64
+	rewound map[*record.Unit][]rewind // as far as it was asked for
 	scratch scratch
 	// reuses: a version, with its text, may overwrite the last one.
 	reuses bool
@@ -274,14 +277,23 @@ func (h Objects) At(o *Object, p Point) (*Version, error) {
 	return r.atSequence(o.Unit, o.Namespace, o.Name, seq)
 }
 
-// lastAt returns the last version of an object at a point. For a resourceVersion it is in the
-// newest era in which the object has one up to it.
+// lastAt returns the last version of an object at a point. A resourceVersion is of the newest era
+// that has reached it. Where a list has not shown an object in another state since, it had the last
+// one of the eras before, whichever version that has.
 func (r *reader) lastAt(o *Object, p Point) (seq keys.Sequence, found bool, err error) {
 	if !p.At.IsZero() {
 		return r.lastBefore(o, p.At.Add(1))
 	}
 	prefix := o.prefix()
-	for end := keys.After(prefix); ; {
+	end := keys.After(prefix)
+	first, last, err := r.eraOf(o.Unit, p.Version)
+	if err != nil {
+		return seq, false, err
+	}
+	if last < math.MaxUint32 {
+		end = binary.BigEndian.AppendUint32(bytes.Clone(prefix), last+1)
+	}
+	for {
 		if !r.it.SeekLT(end) || !bytes.HasPrefix(r.it.Key(), prefix) {
 			return seq, false, r.it.Error()
 		}
@@ -289,7 +301,7 @@ func (r *reader) lastAt(o *Object, p Point) (seq keys.Sequence, found bool, err 
 		if !ok {
 			return seq, false, record.ErrUnreadable
 		}
-		if p.Version == 0 {
+		if p.Version == 0 || newest.Era < first {
 			return newest, true, nil
 		}
 		era := binary.BigEndian.AppendUint32(bytes.Clone(prefix), newest.Era)
@@ -320,6 +332,72 @@ func (r *reader) lastAt(o *Object, p Point) (seq keys.Sequence, found bool, err 
 		}
 		end = era
 	}
+}
+
+// rewind is where the API server's history went back: the versions of an era begin with those of a
+// list, and those of the eras before had come to another version.
+type rewind struct {
+	era          uint32
+	list, before uint64
+}
+
+// eraOf returns the eras that a version may be of: the newest one that has reached it, where the
+// stream says so. Else they are all.
+func (r *reader) eraOf(u *record.Unit, version uint64) (first, last uint32, err error) {
+	if version == 0 {
+		return 0, math.MaxUint32, nil
+	}
+	rewinds, known := r.rewound[u]
+	if !known {
+		if rewinds, err = r.rewinds(u); err != nil {
+			return 0, 0, err
+		}
+		if r.rewound == nil {
+			r.rewound = map[*record.Unit][]rewind{}
+		}
+		r.rewound[u] = rewinds
+	}
+	last = math.MaxUint32
+	for _, w := range slices.Backward(rewinds) {
+		if version >= w.list {
+			return w.era, last, nil
+		}
+		if last = math.MaxUint32; version <= w.before {
+			last = w.era - 1
+		}
+	}
+	return 0, last, nil
+}
+
+// rewinds reads where the history of a unit went back, in the order of eras.
+func (r *reader) rewinds(u *record.Unit) (list []rewind, err error) {
+	prefix := keys.InUnit(nil, keys.SpaceNotice, u.Number)
+	it, err := r.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return nil, err
+		}
+		m, err := ReadNotice(u, value)
+		if err != nil {
+			return nil, err
+		}
+		if m.Event.Op != event.Gap || m.Reason != "rewound" {
+			continue
+		}
+		before, _ := strconv.ParseUint(m.From, 10, 64) // 0: of the era before nothing is known
+		at, err := strconv.ParseUint(m.To, 10, 64)
+		era := keys.ParseSequence(m.Event.Sequence, m.Event.ResourceVersion, false).Era
+		if err == nil && era > 0 {
+			list = append(list, rewind{era, at, before})
+		}
+	}
+	slices.SortFunc(list, func(a, b rewind) int { return cmp.Compare(a.era, b.era) })
+	return list, it.Error()
 }
 
 // isDiverged reports whether the version at the iterator, which it moves, is the end of an object
