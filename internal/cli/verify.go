@@ -35,6 +35,7 @@ word:
   no-add         a delete of an object that was never added
   no-delete      another object has the name, and no event says that the first was deleted
   disorder       an event comes behind a newer one of its object
+  backwards      the time of an event is minutes before that of an earlier one of its object
   changed        an id came again with other data
   contradiction  id, sequence, key or data of an event do not belong to its other attributes
   scattered      the events of one object are in several Kafka partitions

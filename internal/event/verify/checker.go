@@ -3,7 +3,9 @@ package verify
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -138,6 +140,7 @@ func (c *Checker) object(u *unit, e *event.Event, at Position) {
 	case known && o.count > 0 && c.cameBefore(o, n, &s):
 	default:
 		c.checkLink(o, n, &s)
+		c.checkTime(o, &s)
 		o.push(s.order, s.id, s.data)
 		o.alive, o.uid = e.Op != event.Deleted, s.uid
 	}
@@ -199,6 +202,27 @@ func (c *Checker) checkLane(o *object, known bool, s *subject) {
 			"earlier events of the object are in another partition, so their order is unknown"))
 	}
 	o.lane = lane
+}
+
+// mostBack is how far the times of an object may run back. A bridge keeps them in order, but a
+// replica that takes over has other times for what both have seen: their clocks differ, and that of
+// the API server may be minutes ahead.
+const mostBack = 10 * 60
+
+// checkTime sees whether the time of an object runs back in one history of the API server.
+func (c *Checker) checkTime(o *object, s *subject) {
+	at := s.Time.Unix()
+	if at <= 0 || at > math.MaxUint32 {
+		return
+	}
+	isSame := o.count > 0 && o.uid == s.uid && s.order.stage.compare(o.stage) == 0
+	if isSame && at+mostBack < int64(o.time) {
+		c.faults.add(s.fault(Backwards, fmt.Sprintf("its time is %s, an earlier event of the object has %s",
+			s.Time.UTC().Format(time.RFC3339), time.Unix(int64(o.time), 0).UTC().Format(time.RFC3339))))
+	}
+	if !isSame || at > int64(o.time) {
+		o.time = uint32(at)
+	}
 }
 
 // laneOf returns the number of a lane, from 1 on.
@@ -287,6 +311,7 @@ const (
 	Removed       Kind = "removed"       // somebody has removed messages from the stream
 	Break         Kind = "break"         // a version is missing, as previous says
 	Disorder      Kind = "disorder"      // an event comes behind a newer one of its object
+	Backwards     Kind = "backwards"     // the time of an object runs back
 	Changed       Kind = "changed"       // the same id came with other data, or another kind
 	Contradiction Kind = "contradiction" // attributes and data of an event are not of one change
 	NoAdd         Kind = "no-add"        // a delete of an object that was never added
@@ -301,7 +326,7 @@ const (
 
 // Kinds are all of them, in the order in which they are reported.
 var Kinds = []Kind{
-	Removed, Break, NoAdd, NoDelete, Disorder, Changed, Contradiction, Scattered, Stale,
+	Removed, Break, NoAdd, NoDelete, Disorder, Backwards, Changed, Contradiction, Scattered, Stale,
 	Absent, Extra, Ahead,
 }
 

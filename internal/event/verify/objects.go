@@ -21,6 +21,7 @@ type object struct {
 
 	uid uint64 // its hash
 	stage
+	time     uint32 // seconds since 1970: the latest of the events of the uid in the stage
 	name     uint32 // place in names
 	unit     uint32
 	lane     uint32

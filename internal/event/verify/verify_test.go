@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/event/verify"
@@ -153,5 +154,52 @@ func TestRepeatOfAnotherKind(t *testing.T) {
 	}
 	if r := check(append(slices.Clone(events), last)); r.Repeats != 1 || !r.OK {
 		t.Errorf("a true copy: %d repeats, %v", r.Repeats, r.Faults)
+	}
+}
+
+// The time of an object runs back in 100 places, each in another object. What a takeover does to
+// times is no fault, and nor is an earlier time of another object of the name.
+func TestTimeRunsBack(t *testing.T) {
+	events := testkit.Events(t, 4, 300, 12)
+	for i := range events {
+		events[i].Time = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC).Add(time.Duration(i) * time.Millisecond)
+	}
+	back := func(by time.Duration, isWanted func(e *event.Event) bool) (changed []event.Event, keys map[string]bool) {
+		changed, keys = slices.Clone(events), map[string]bool{}
+		seen := map[string]int{}
+		for i := range changed {
+			e := &changed[i]
+			if seen[e.UID]++; e.AboutInformer() || seen[e.UID] < 3 || keys[e.PartitionKey] || len(keys) == 100 || !isWanted(e) {
+				continue
+			}
+			e.Time = e.Time.Add(-by)
+			keys[e.PartitionKey] = true
+		}
+		return changed, keys
+	}
+	isUpdate := func(e *event.Event) bool { return e.Op == event.Updated }
+	changed, keys := back(time.Hour, isUpdate)
+	r := check(changed)
+	if len(keys) != 100 || len(r.Found) != 100 || r.Faults[verify.Backwards] != 100 {
+		t.Fatalf("of %d planted, %d were found: %v", len(keys), len(r.Found), r.Faults)
+	}
+	for _, f := range r.Found {
+		if !keys[f.Object] {
+			t.Errorf("%s has no fault", f.Object)
+		}
+	}
+	if changed, keys = back(5*time.Minute, isUpdate); len(keys) != 100 || !check(changed).OK {
+		t.Errorf("a takeover with another clock is a fault: %s", describe(check(changed)))
+	}
+	changed = slices.Clone(events)
+	successors := 0
+	for i := range changed {
+		if e := &changed[i]; e.Op == event.Added && !e.Initial {
+			e.Time = e.Time.Add(-time.Hour)
+			successors++
+		}
+	}
+	if successors == 0 || !check(changed).OK {
+		t.Errorf("of %d, an object of an earlier time than the one before it under its name is a fault: %s", successors, describe(check(changed)))
 	}
 }
