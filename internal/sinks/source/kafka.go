@@ -184,8 +184,8 @@ func (r *topicReader) begins(ctx context.Context, p *part) error {
 	return err
 }
 
-// lacks notes holes between records. A compacted topic has some, and one of which nobody may see the
-// settings may be compacted.
+// lacks notes holes between records. A compacted topic has some by itself, and a topic whose
+// settings the user may not see may be compacted.
 func (r *topicReader) lacks(ctx context.Context, p *part, holes []kafka.Hole) error {
 	if len(holes) == 0 {
 		return nil
