@@ -249,13 +249,15 @@ type announcement struct {
 	Kubeconfig string `json:"kubeconfig"`
 	Control    string `json:"control"`
 	Server     string `json:"server"`
+	Etcd       string `json:"etcd"`
 	AuditLog   string `json:"auditLog"`
 	PID        int    `json:"pid"`
 }
 
 func (s *supervisor) announce(control string) error {
 	line, err := json.Marshal(announcement{
-		Kubeconfig: s.opts.kubeconfig, Control: control, Server: s.server, AuditLog: s.auditLog(), PID: os.Getpid(),
+		Kubeconfig: s.opts.kubeconfig, Control: control, Server: s.server, Etcd: s.etcd.url(),
+		AuditLog: s.auditLog(), PID: os.Getpid(),
 	})
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ type ControlPlane struct {
 	*Process
 	Kubeconfig string // path of an admin's kubeconfig
 	Server     string // URL of the API server
+	Etcd       string // URL of its etcd
 	Log        *Log
 
 	dir     string
@@ -39,6 +40,7 @@ type readyLine struct {
 	Kubeconfig string `json:"kubeconfig"`
 	Control    string `json:"control"`
 	Server     string `json:"server"`
+	Etcd       string `json:"etcd"`
 }
 
 // StartControlPlane starts one and waits until it is ready: a pod that is created then runs at
@@ -82,7 +84,7 @@ func (c *ControlPlane) awaitReady(ctx context.Context, stdout *io.PipeReader) er
 	if err := json.Unmarshal(text, &line); err != nil {
 		return fmt.Errorf("%w: %s", err, text)
 	}
-	c.Kubeconfig, c.control, c.Server = line.Kubeconfig, line.Control, line.Server
+	c.Kubeconfig, c.control, c.Server, c.Etcd = line.Kubeconfig, line.Control, line.Server, line.Etcd
 	c.admin, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
 	return err
 }
