@@ -215,6 +215,14 @@ test-history: controlplane ## Ask a history for 10,000 objects at random moments
 	$(E2E) -run '^TestHistoryIsTrue$$' -timeout 60m -v . \
 	  -history.time=20s -history.kills=10 -history.pairs=10000 -history.states=100 -history.retention=1m
 
+.PHONY: test-proof
+test-proof: controlplane ## Compare a history with etcd itself after PROOF_TIME of troubles: every revision is there or in a declared gap, and 10,000 answers are true
+	$(E2E) -race -run '^TestProof$$' -timeout 180m -v . \
+	  -proof.time=$(PROOF_TIME) -proof.pause=$(PROOF_PAUSE) -proof.questions=10000 $(PROOF_FLAGS)
+PROOF_TIME ?= 60m
+PROOF_PAUSE ?= 2m
+PROOF_FLAGS ?=
+
 .PHONY: soak
 soak: controlplane ## Follow changes for SOAK_TIME, without a broker in the middle, and fail for what grows; bin/soak has the samples
 	$(E2E) -run '^TestSoak$$' -timeout 12h -v . \
