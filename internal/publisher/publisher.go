@@ -151,6 +151,7 @@ func (p *Publisher) batchLimits(limits sinks.Limits) sinks.Limits {
 func (p *Publisher) work(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { p.retryRoutes(ctx) })
+	running.Go(func() { p.inspect(ctx) })
 	for range p.limits.Concurrency {
 		running.Go(func() { (&worker{p: p}).run(ctx) })
 	}

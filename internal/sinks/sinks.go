@@ -96,6 +96,14 @@ type Blocker interface {
 	Blocked() error
 }
 
+// Inspector is a Sink that looks at its destinations again while it runs: an administrator may
+// change them at any time.
+type Inspector interface {
+	// Inspect takes over what was changed: limits that were raised. It is called every few seconds
+	// between Open and Close, by one goroutine, concurrently with everything else.
+	Inspect(ctx context.Context)
+}
+
 // Fail gives every message of a batch that has no answer yet the same one.
 func Fail(batch []*Message, err error) {
 	for _, m := range batch {
@@ -114,6 +122,8 @@ type Broadcaster interface {
 
 // Sizer is a Sink that knows before it sends a message whether its broker takes it. The caller
 // then makes the event smaller, in a way that its readers can see, instead of having it refused.
+// When the broker refuses a message for its size that Fits has passed, the sink lowers its limit
+// and answers Retry: the caller asks Fits again. Such a sink has a SizeLimit for each destination.
 type Sizer interface {
 	// Fits is nil when the broker takes the event, in the size in which it would be encoded; else
 	// an error that is ErrTooLarge and has both sizes. It blocks on nothing, and costs next to

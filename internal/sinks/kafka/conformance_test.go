@@ -1,13 +1,16 @@
 package kafka_test
 
 import (
+	"cmp"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
@@ -64,6 +67,35 @@ func startBroker(t *testing.T, encoding string) *sinktest.Broker {
 		Read:    func(t *testing.T, n int) []sinktest.Received { return readEverything(t, c, n) },
 		Break:   func() { n.setDown(true) },
 		Restore: func() { n.setDown(false) },
+		Limit: func(t *testing.T, bytes int) {
+			setTopics(t, c, "max.message.bytes", strconv.Itoa(cmp.Or(bytes, 40_000)))
+		},
+	}
+}
+
+// setTopics sets a setting of all topics.
+func setTopics(t *testing.T, c *kfake.Cluster, name, value string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	request := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	for _, topic := range topicsOf(t, c) {
+		r := kmsg.NewIncrementalAlterConfigsRequestResource()
+		r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, topic
+		r.Configs = []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: name, Value: &value}}
+		request.Resources = append(request.Resources, r)
+	}
+	answer, err := request.RequestWith(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range answer.Resources {
+		if r.ErrorCode != 0 {
+			t.Fatal(r.ResourceName, r.ErrorCode)
+		}
 	}
 }
 

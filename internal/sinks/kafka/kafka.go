@@ -262,7 +262,7 @@ func (s *Sink) checkOneTopic(ctx context.Context, c *cluster, name string) error
 	case err != nil:
 		return err
 	}
-	_, _, err = s.checkSettings(ctx, c, name, l)
+	_, err = s.checkSettings(ctx, c, name, l)
 	return err
 }
 
@@ -276,7 +276,8 @@ const maxUsualOverhead = 8 << 10
 // be: max.message.bytes is about that. Where the setting can't be read, and for topics not yet
 // looked up, Fits returns nil and the broker decides.
 func (s *Sink) Fits(e *event.Event) error {
-	most := s.maxMessageBytes(e)
+	limit := s.limitOf(e)
+	most := limit.Load()
 	if most <= 0 || len(e.Data)+maxUsualOverhead < most {
 		return nil
 	}
@@ -294,6 +295,7 @@ func (s *Sink) Fits(e *event.Event) error {
 	}
 	work.bytes = bytes
 	if compressed := len(bytes) - sizePrefix; compressed > most {
+		limit.Exceed()
 		return asRefused(fmt.Errorf("%w: a batch of %d bytes, %d before compression, the topic's "+
 			"max.message.bytes is %d", sinks.ErrTooLarge, compressed, size, most))
 	}
@@ -304,17 +306,16 @@ func (s *Sink) Fits(e *event.Event) error {
 	return nil
 }
 
-// maxMessageBytes returns the largest batch that the topic of an event accepts; 0 when that is not
-// known.
-func (s *Sink) maxMessageBytes(e *event.Event) int {
+// limitOf returns the limit of the topic of an event; nil for a topic that was not looked up.
+func (s *Sink) limitOf(e *event.Event) *sinks.SizeLimit {
 	name := s.names.Get().(*[]byte)
 	defer s.names.Put(name)
 	*name = s.topic.Append((*name)[:0], e, event.AppendTopicPart)
 	t, err := s.lookupTopic(*name)
 	if err != nil || t == nil {
-		return 0
+		return nil
 	}
-	return t.maxMessageBytes
+	return t.limit
 }
 
 // asTooLarge marks a refusal for its size as sinks.ErrTooLarge, whatever code the broker uses.

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -36,6 +37,7 @@ type lane struct {
 	topic     string
 	partition int
 	name      string
+	limit     *sinks.SizeLimit // of the topic; nil for a lane that only reads
 
 	// busy is held by whoever works on the lane; the holder owns all fields below.
 	busy *semaphore.Weighted
@@ -46,7 +48,7 @@ type lane struct {
 	// the offset behind our last acknowledged record; before that, the end of the log when the lane
 	// started
 	next      int64
-	target    int // size of a batch before compression
+	target    int // size of a batch before compression, within limit
 	pending   *inflightBatch
 	storedIDs storedIDs   // of messages that callers will send again
 	unread    *readback   // what it has to read first; see start
@@ -94,6 +96,11 @@ func (l *lane) publish(ctx context.Context, messages []*sinks.Message, enc encod
 			limit = len(messages)
 		case result == refused && n > 1:
 			limit = l.smaller(batch, n, err)
+		case result == refused && isTooLarge(err) && l.lowerLimit(ctx, len(batch.bytes)-sizePrefix):
+			// later messages may be of the same object: they wait behind its smaller form
+			sinks.Fail(messages, asRetry(fmt.Errorf("%s refused a record of %d bytes: %w", l.topic,
+				work.size, asTooLarge(err))))
+			return
 		case result == refused:
 			messages[0].Err = asRefused(fmt.Errorf("%s refused a record of %d bytes: %w", l.topic,
 				work.size, asTooLarge(err)))
@@ -222,7 +229,7 @@ func (l *lane) encodeBatch(
 		work.bytes, work.size = bytes, size
 		return l.stamped(bytes, count, messages[:1]), 1, nil
 	}
-	w, n, now := &work.writer, 0, time.Now()
+	w, n, now, target := &work.writer, 0, time.Now(), l.batchTarget()
 	w.reset()
 	for _, m := range messages {
 		before := w.savepoint()
@@ -233,7 +240,7 @@ func (l *lane) encodeBatch(
 			w.truncate(before) // it is the first of the next batch
 			break
 		}
-		if n > 0 && w.size() > l.target {
+		if n > 0 && w.size() > target {
 			w.truncate(before)
 			break
 		}
@@ -258,6 +265,27 @@ func (l *lane) stamped(bytes []byte, records int32, messages []*sinks.Message) *
 		batch.setIDs(messages)
 	}
 	return batch
+}
+
+// batchTarget returns the size of a batch before compression.
+func (l *lane) batchTarget() int {
+	if most := l.limit.Load(); most > 0 {
+		return min(l.target, most)
+	}
+	return l.target
+}
+
+// lowerLimit looks the topic's limit up again after it has refused one record for its size, and
+// reports whether it is lower than was known.
+func (l *lane) lowerLimit(ctx context.Context, size int) bool {
+	lowered := l.limit.Refuse(size, func() (int, error) {
+		return l.cluster.maxMessageBytes(ctx, l.topic)
+	})
+	if lowered {
+		l.sink.log.Warn("the topic takes smaller batches than before: larger events are sent in a "+
+			"smaller form", "topic", l.topic, "limit", l.limit.Load(), "refused", size)
+	}
+	return lowered
 }
 
 // smaller returns how many messages to try after a batch of n was refused. Where the batch was too
@@ -310,5 +338,8 @@ func (s *Sink) sendLetter(ctx context.Context, letter *event.Event) error {
 	enc := s.encode
 	enc.tombstones = false
 	l.publish(ctx, []*sinks.Message{m}, enc)
+	if errors.Is(m.Err, sinks.ErrTooLarge) {
+		return asRefused(m.Err) // sinks.DeadLetter has smaller forms of a letter
+	}
 	return m.Err
 }

@@ -208,6 +208,12 @@ func TestOversizeRecord(t *testing.T) {
 			big := messages[41]
 			big.Event.Data = []byte(`"` + strings.Repeat("x", 30000) + `"`)
 			s.Publish(t.Context(), messages)
+			for _, m := range messages[41:] { // they wait for a smaller form of the first
+				if sinks.Classify(m.Err) != sinks.Retry || s.Fits(big.Event) == nil {
+					t.Fatalf("%s got %v, Fits says %v", m.Event.ID, m.Err, s.Fits(big.Event))
+				}
+			}
+			s.Publish(t.Context(), messages[41:]) // no form fits
 			if sinks.Classify(big.Err) != sinks.Refused {
 				t.Errorf("the oversize message got %v", big.Err)
 			}

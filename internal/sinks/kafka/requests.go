@@ -156,22 +156,20 @@ func (c *cluster) create(ctx context.Context, topic string, how *CreateTopics) e
 	return nil
 }
 
-// checkSettings warns of settings that break the promise. It returns the size that batches are to
-// have, and the largest that the topic accepts, 0 where that can't be read. It needs the right to
-// describe the topic's configuration; without it the sink works, and learns the size limit from
-// refusals.
+// checkSettings warns of settings that break the promise. It returns the largest batch that the
+// topic accepts, 0 where that can't be read. It needs the right to describe the topic's
+// configuration; without it the sink works, and learns the size limit from refusals.
 func (s *Sink) checkSettings(
 	ctx context.Context, c *cluster, name string, l layout,
-) (limit, most int, err error) {
-	limit = s.config.MaxBatchBytes
+) (most int, err error) {
 	settings, err := c.describe(ctx, name)
 	if err != nil {
 		s.log.Warn("can't read the topic's settings, so can't say whether they keep what is "+
 			"acknowledged", "topic", name, "err", explain(err))
-		return limit, 0, nil
+		return 0, nil
 	}
 	if policy := settings["cleanup.policy"]; s.config.View && policy != "compact" {
-		return 0, 0, fmt.Errorf("cleanup.policy of topic %s is %q: a view needs compact, or it "+
+		return 0, fmt.Errorf("cleanup.policy of topic %s is %q: a view needs compact, or it "+
 			"loses objects that do not change. Set it (kafka-configs.sh --alter --entity-type "+
 			"topics --entity-name %[1]s --add-config cleanup.policy=compact), or choose another "+
 			"topic", name, policy)
@@ -188,10 +186,19 @@ func (s *Sink) checkSettings(
 		s.log.Warn("the topic's settings do not go with the time of events", "topic", name,
 			"problem", problem)
 	}
-	if n, err := strconv.Atoi(settings["max.message.bytes"]); err == nil && n > 0 {
-		limit, most = min(limit, n), n
-	}
-	return limit, most, nil
+	return maxMessageBytes(settings), nil
+}
+
+// maxMessageBytes is the largest batch that a topic takes, by its settings; 0 when they do not say.
+func maxMessageBytes(settings map[string]string) int {
+	most, _ := strconv.Atoi(settings["max.message.bytes"])
+	return max(most, 0)
+}
+
+// maxMessageBytes reads the largest batch that a topic takes.
+func (c *cluster) maxMessageBytes(ctx context.Context, topic string) (int, error) {
+	settings, err := c.describe(ctx, topic)
+	return maxMessageBytes(settings), err
 }
 
 // unsafeSettings returns the settings of a topic that weaken acks=all.
@@ -230,8 +237,8 @@ func (s *Sink) lossySettings(settings map[string]string) (found []string) {
 			"wanted")
 	}
 	if n, err := strconv.Atoi(settings["max.message.bytes"]); err == nil && n < defaultMaxMessage {
-		found = append(found, fmt.Sprintf("max.message.bytes is %d: larger events are refused "+
-			"and become dead letters; objects may have 1 MiB", n))
+		found = append(found, fmt.Sprintf("max.message.bytes is %d: larger events are sent in "+
+			"a smaller form; objects may have 1 MiB", n))
 	}
 	return found
 }

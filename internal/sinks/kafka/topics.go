@@ -14,14 +14,15 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/ratelimit"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // topic is one that events have gone to. It is immutable: the number of its lanes is the modulus
 // that keeps an object's events together.
 type topic struct {
-	name            string
-	maxMessageBytes int // max.message.bytes; 0 when it is not known
-	lanes           []*lane
+	name  string
+	limit *sinks.SizeLimit
+	lanes []*lane
 	// partitions that the topic had when it was looked up; at least as many as lanes.
 	partitions int
 }
@@ -100,13 +101,15 @@ func (s *Sink) resolveTopic(ctx context.Context, name string) (*topic, error) {
 	if err := s.readBackNew(ctx, name, time.Now().Add(leaderTimeout)); err != nil {
 		return nil, err
 	}
-	limit, most, err := s.checkSettings(ctx, c, name, l)
+	most, err := s.checkSettings(ctx, c, name, l)
 	if err != nil {
 		return nil, asRetry(err) // its events wait until somebody has changed the topic
 	}
-	t := &topic{name: name, maxMessageBytes: most, partitions: len(l.leaders)}
+	t := &topic{name: name, limit: sinks.NewSizeLimit(most), partitions: len(l.leaders)}
 	for p := range s.pinnedPartitions(name, len(l.leaders)) {
-		t.lanes = append(t.lanes, newLane(s, c, name, p, limit))
+		added := newLane(s, c, name, p, s.config.MaxBatchBytes)
+		added.limit = t.limit
+		t.lanes = append(t.lanes, added)
 	}
 	defer s.countUnused()
 	return s.addTopic(t), nil
@@ -321,8 +324,7 @@ func (s *Sink) applyPins() {
 		if n := s.pinnedPartitions(t.name, len(t.lanes)); n < len(t.lanes) {
 			s.mu.Lock()
 			s.topics[t.name] = &topic{
-				name: t.name, maxMessageBytes: t.maxMessageBytes,
-				lanes: t.lanes[:n:n], partitions: t.partitions,
+				name: t.name, limit: t.limit, lanes: t.lanes[:n:n], partitions: t.partitions,
 			}
 			s.mu.Unlock()
 		}

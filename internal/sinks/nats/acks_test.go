@@ -52,7 +52,7 @@ func TestAckOrder(t *testing.T) {
 	answers := inBackground(t, ts.openSink(unmanaged), ev("a", 1), ev("b", 1), ev("c", 1))
 	a, b, c := r.next(), r.next(), r.next()
 	r.ack(c)
-	r.refuse(a, 10054, "message size exceeds maximum allowed")
+	r.refuse(a, 10097, "header size exceeds maximum allowed of 64k")
 	r.reply(b, `{"stream":"K8S","seq":5,"duplicate": true}`)
 	errs := answers()
 	wantClass(t, errs[0], sinks.Refused)
@@ -123,7 +123,7 @@ func TestRepeatedAck(t *testing.T) {
 	a, b := r.next(), r.next()
 	r.ack(a)
 	r.ack(a)
-	r.refuse(b, 10054, "message size exceeds maximum allowed")
+	r.refuse(b, 10097, "header size exceeds maximum allowed of 64k")
 	errs := answers()
 	if errs[0] != nil {
 		t.Errorf("acknowledged twice: %v", errs[0])

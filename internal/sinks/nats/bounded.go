@@ -118,6 +118,8 @@ var (
 type protocol struct {
 	line    []byte // an incomplete control line
 	payload int    // bytes of a message that are still to come
+	// reported is given each error that the server reports. What it returns ends the connection.
+	reported func(text string) error
 }
 
 // check follows the protocol through what was read.
@@ -141,12 +143,24 @@ func (c *protocol) check(p []byte) error {
 			line = append(c.line, line...)
 		}
 		size, err := sizeIn(line)
+		if err == nil {
+			err = c.report(line)
+		}
 		if err != nil {
 			return err
 		}
 		p, c.line, c.payload = p[end+1:], c.line[:0], size
 	}
 	return nil
+}
+
+// report passes on what a control line says of an error.
+func (c *protocol) report(line []byte) error {
+	const kind = "-ERR"
+	if c.reported == nil || len(line) < len(kind) || !isKind(line[:len(kind)], kind) {
+		return nil
+	}
+	return c.reported(strings.Trim(string(line[len(kind):]), " \t\r'"))
 }
 
 // sizeIn returns how many bytes follow a control line. Lines in which the client library would read

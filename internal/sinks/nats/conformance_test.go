@@ -1,11 +1,14 @@
 package nats_test
 
 import (
+	"cmp"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	natsclient "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
@@ -48,6 +51,9 @@ func jetStreamBroker(t *testing.T, encoding string) *sinktest.Broker {
 		},
 		Break:   ts.stop,
 		Restore: ts.start,
+		Limit: func(t *testing.T, bytes int) {
+			ts.updateStream("K8S", func(c *jetstream.StreamConfig) { c.MaxMsgSize = int32(cmp.Or(bytes, -1)) })
+		},
 	}
 }
 
@@ -101,6 +107,9 @@ func coreBroker(t *testing.T) *sinktest.Broker {
 			}
 		},
 		Break: ts.stop,
+		Limit: func(_ *testing.T, bytes int) {
+			ts.reload(func(o *server.Options) { o.MaxPayload = int32(cmp.Or(bytes, tooLarge)) })
+		},
 		Restore: func() {
 			ts.start()
 			// What is published before the listener is connected again is lost to it. IsConnected

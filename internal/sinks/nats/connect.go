@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,7 +29,7 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 	// until it is connected, the connection lives as long as ctx
 	stop := context.AfterFunc(ctx, cancel)
 	servers := s.cfg.servers()
-	dial := &dialer{ctx: life, config: &s.cfg, servers: servers}
+	dial := &dialer{ctx: life, config: &s.cfg, servers: servers, reported: s.onReport}
 	options, err := s.options(dial)
 	if err != nil {
 		cancel()
@@ -181,6 +182,33 @@ func (s *Sink) onServerError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	s.log.Warn("the server or the connection reports an error", "err", err)
 }
 
+// What the server reports and the client library handles: the first do not end the connection, the
+// others do, and the client connects again.
+var (
+	transientReports = []string{"permissions violation", "maximum subscriptions exceeded"}
+	handledReports   = []string{
+		"stale connection", "maximum connections exceeded", "maximum account active connections",
+		"unknown protocol operation", "authorization violation", "user authentication expired",
+		"user authentication revoked", "account authentication expired",
+	}
+)
+
+// onReport takes what the server reports before the client library does. At a report that the
+// library does not know, such as a limit that was lowered, it closes the connection and never
+// connects again. So the connection is broken here, and the next one has the new limits.
+func (s *Sink) onReport(text string) error {
+	begins := func(prefix string) bool { return strings.HasPrefix(strings.ToLower(text), prefix) }
+	if slices.ContainsFunc(transientReports, begins) {
+		return nil
+	}
+	err := fmt.Errorf("the server reported: %s", text)
+	s.outage.reportedBy(err)
+	if slices.ContainsFunc(handledReports, begins) {
+		return nil
+	}
+	return err
+}
+
 // redactedURL is the URL without passwords and tokens, for errors and logs.
 func (c *Options) redactedURL() string {
 	urls := make([]string, len(c.Servers))
@@ -210,10 +238,12 @@ type dialer struct {
 	ctx     context.Context //nolint:containedctx // the connection's life; nats.go hands in none
 	config  *Options
 	servers servers
-	conn    *boundedConn // the last one
-	server  string       // the name that its certificate must have
-	name    string       // of the last server that was dialled by a name
-	failed  error        // of the last attempt to dial
+	// reported is protocol.reported of each connection.
+	reported func(text string) error
+	conn     *boundedConn // the last one
+	server   string       // the name that its certificate must have
+	name     string       // of the last server that was dialled by a name
+	failed   error        // of the last attempt to dial
 }
 
 // Dial implements nats.CustomDialer.
@@ -226,9 +256,10 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 		d.failed = err
 		return nil, err
 	}
-	check := new(protocol).check
+	follow := protocol{reported: d.reported}
+	check := follow.check
 	if d.servers.webSocket {
-		check = new(webSocket).check
+		check = (&webSocket{protocol: follow}).check
 	}
 	d.conn, d.server = newBoundedConn(conn, check), d.serverAt(address)
 	if d.servers.secure {
@@ -309,7 +340,14 @@ type outage struct {
 	mu    sync.Mutex // guards all below
 	since time.Time  // zero while there is a connection
 	why   error      // why the connection was lost, or the last attempt failed
+	// report is what the server reported last, at a time: it says more than that the connection
+	// broke.
+	report     error
+	reportedAt time.Time
 }
+
+// reportLasts is how long before the end of its connection a report explains that.
+const reportLasts = 2 * time.Second
 
 func (o *outage) begin(why error) {
 	o.mu.Lock()
@@ -317,7 +355,19 @@ func (o *outage) begin(why error) {
 	if o.since.IsZero() {
 		o.since = time.Now()
 	}
-	o.why = why
+	if o.why = why; o.report != nil && time.Since(o.reportedAt) < reportLasts {
+		o.why = o.report
+	}
+}
+
+// reportedBy records what the server reported.
+func (o *outage) reportedBy(report error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.report, o.reportedAt = report, time.Now()
+	if !o.since.IsZero() {
+		o.why = report
+	}
 }
 
 // attemptFailed records why another attempt has failed.

@@ -73,6 +73,45 @@ func (ts *testServer) restart() {
 	ts.start()
 }
 
+// reload changes the options of the running server, as an administrator does.
+func (ts *testServer) reload(change func(*server.Options)) {
+	ts.t.Helper()
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	change(&ts.opts)
+	opts := ts.opts
+	if err := ts.s.ReloadOptions(&opts); err != nil {
+		ts.t.Fatalf("reload: %v", err)
+	}
+}
+
+// disconnectAll ends all connections, and gives the first place to another client.
+func (ts *testServer) disconnectAll(url string) {
+	ts.t.Helper()
+	ts.stop()
+	ts.start()
+	nc, err := natsclient.Connect(url)
+	if err != nil {
+		ts.t.Fatal(err)
+	}
+	ts.t.Cleanup(nc.Close)
+}
+
+// updateStream changes the settings of a stream, as an administrator does.
+func (ts *testServer) updateStream(name string, change func(*jetstream.StreamConfig)) {
+	ts.t.Helper()
+	js := ts.jetStream()
+	found, err := js.Stream(ts.t.Context(), name)
+	if err != nil {
+		ts.t.Fatal(err)
+	}
+	config := found.CachedInfo().Config
+	change(&config)
+	if _, err := js.UpdateStream(ts.t.Context(), config); err != nil {
+		ts.t.Fatal(err)
+	}
+}
+
 func (ts *testServer) url() string {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

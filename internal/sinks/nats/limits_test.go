@@ -78,10 +78,18 @@ func TestStreamLimit(t *testing.T) {
 	if size < 9_000 || size > 9_700 {
 		t.Errorf("at most %d bytes of data were stored, want a little below 10000", size)
 	}
-	// Without the API nobody knows the limit beforehand: the stream's own answer is sorted as well.
-	err := call(t, ts.openSink(unmanaged), sinktest.NewEvent("b", 1, 12_000))[0].Err
-	wantClass(t, err, sinks.Refused)
+	// Without the API the limit is not known beforehand: the refusal shows it.
+	sink, large := ts.openSink(unmanaged), sinktest.NewEvent("b", 1, 12_000)
+	err := call(t, sink, large)[0].Err
+	wantClass(t, err, sinks.Retry)
 	wantMentions(t, err, "exceeds maximum")
+	if err := sink.Fits(large); !errors.Is(err, nats.ErrTooLarge) {
+		t.Errorf("behind the refusal Fits says %v", err)
+	}
+	wantClass(t, call(t, sink, large)[0].Err, sinks.Refused)
+	if err := sink.DeadLetter(t.Context(), sinktest.NewEvent("b", 2, 12_000), err, 1); err != nil {
+		t.Errorf("the dead letter: %v", err)
+	}
 }
 
 // Each of these would make the server close the connection, and the message that is resent after it

@@ -191,12 +191,12 @@ func (s *Sink) limits() (sizeLimits, error) {
 	return l, nil
 }
 
-// limitFor adds the limit of an event's stream.
-func (l sizeLimits) limitFor(st *stream) sizeLimits {
-	if st != nil {
-		l.stream = st.maxMsgSize
+// limitOf returns the limit of a stream; of all streams together where none is managed.
+func (s *Sink) limitOf(st *stream) *sinks.SizeLimit {
+	if st == nil {
+		return &s.streams.unmanaged
 	}
-	return l
+	return st.maxMsgSize
 }
 
 // Close ends the connection. It may be called more than once.
@@ -225,6 +225,7 @@ func (s *Sink) disconnect(conn *nats.Conn) {
 type serverErrors struct {
 	newest     lastError
 	violations violations
+	payload    payloadLimit
 }
 
 // lastError is the newest error that the server reported. The server does not say which message it
@@ -341,7 +342,8 @@ func (s *Sink) Fits(e *event.Event) error {
 	if err != nil {
 		return nil // Publish reports it
 	}
-	limits = limits.limitFor(s.streamOf(e))
+	ofStream := s.limitOf(s.streamOf(e))
+	limits.stream = ofStream.Load()
 	if most := len(e.Data) + maxUsualHeader; (limits.payload <= 0 || most < limits.payload) &&
 		(limits.stream <= 0 || most < limits.stream) {
 		return nil
@@ -349,7 +351,14 @@ func (s *Sink) Fits(e *event.Event) error {
 	enc := encoders.Get().(*encoder)
 	defer enc.release()
 	enc.encode(e, s.events, s.cfg.Encoding, nil)
-	return classified(limits.check(enc))
+	if err := limits.check(enc); err != nil {
+		ofStream.Exceed()
+		if enc.header+len(enc.msg.Data) > limits.payload {
+			s.reported.payload.exceeded.Store(true)
+		}
+		return classified(err)
+	}
+	return nil
 }
 
 // sizeLimits are the sizes that the server accepts; 0 means no limit.

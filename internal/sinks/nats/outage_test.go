@@ -1,12 +1,14 @@
 package nats_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	natsclient "github.com/nats-io/nats.go"
 
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -73,4 +75,44 @@ func TestBlocked(t *testing.T) {
 	})
 	ts.start()
 	eventually(t, "that is over", sink.Blocked)
+}
+
+// What the server reports before it ends a connection is why the sink is unavailable, and the sink
+// connects again whatever that is.
+func TestReported(t *testing.T) {
+	for name, c := range map[string]struct {
+		begin, end func(*server.Options)
+		want       string
+	}{
+		"the password is changed": {
+			func(o *server.Options) { o.Username, o.Password = "bridge", "other" },
+			func(o *server.Options) { o.Username, o.Password = "bridge", "secret" }, "Authorization Violation",
+		},
+		"too many connections": {
+			func(o *server.Options) { o.MaxConn = 1 },
+			func(o *server.Options) { o.MaxConn = 0 }, "maximum connections exceeded",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ts := newTestServer(t, c.end)
+			url := strings.Replace(ts.url(), "nats://", "nats://bridge:secret@", 1)
+			sink := openOver(t, url)
+			mustStore(t, sink, ev("a", 1))
+			ts.reload(c.begin)
+			if name == "too many connections" {
+				ts.disconnectAll(url)
+			}
+			eventually(t, "the sink says why", func() error {
+				m := call(t, sink, ev("a", 2))[0]
+				if m.Err == nil || !strings.Contains(m.Err.Error(), c.want) {
+					return fmt.Errorf("it says %w", cmp.Or(m.Err, errors.New("nothing")))
+				}
+				return nil
+			})
+			ts.reload(c.end)
+			eventually(t, "it continues", func() error {
+				return call(t, sink, ev("a", 2))[0].Err
+			})
+		})
+	}
 }

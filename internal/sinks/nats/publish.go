@@ -38,6 +38,7 @@ func (s *Sink) sendOnce(ctx context.Context, batch []*sinks.Message, to route) {
 	}
 	began := s.lastSequences()
 	s.checkRepeats(ctx, batch, s.send(ctx, batch, to), to)
+	s.lowerLimits(ctx, batch, to)
 	if !s.inDoubt.allAnswered(batch) {
 		s.recordUnanswered(batch, to, began)
 	}
@@ -90,7 +91,8 @@ func (s *Sink) write(ctx context.Context, c *call, to route) {
 			c.fail(stopped(err))
 			return
 		}
-		if err := limits.limitFor(st).check(enc); err != nil {
+		limits.stream = s.limitOf(st).Load()
+		if err := limits.check(enc); err != nil {
 			c.answer(i, failedWith(classified(err)))
 			continue
 		}

@@ -42,8 +42,8 @@ func (s *Sink) ensureStream(ctx context.Context, conn *nats.Conn, wanted Stream)
 	}
 	st := &stream{
 		name: wanted.Name, replicas: info.Config.Replicas, created: info.Created,
-		maxMsgSize: int(max(info.Config.MaxMsgSize, 0)), duplicates: info.Config.Duplicates,
-		allowsTTL: info.Config.AllowMsgTTL,
+		maxMsgSize: sinks.NewSizeLimit(int(max(info.Config.MaxMsgSize, 0))),
+		duplicates: info.Config.Duplicates, allowsTTL: info.Config.AllowMsgTTL,
 	}
 	st.reached(info.State.LastSeq)
 	return st, nil

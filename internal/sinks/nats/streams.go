@@ -21,7 +21,7 @@ import (
 type stream struct {
 	name       string
 	created    time.Time // distinguishes it from another of the same name
-	maxMsgSize int       // 0 for no limit
+	maxMsgSize *sinks.SizeLimit
 	replicas   int
 	fence      *fence        // nil for none; set before the stream is added
 	duplicates time.Duration // how long it remembers ids
@@ -45,6 +45,8 @@ func (st *stream) reached(sequence uint64) {
 type streams struct {
 	owner *sinks.Owner           // the sink, as Env.Owners knows it
 	only  atomic.Pointer[stream] // the first that was looked up
+	// unmanaged is the limit of streams that the sink does not look up.
+	unmanaged sinks.SizeLimit
 
 	mu     sync.RWMutex
 	byName map[string]*stream

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -45,6 +46,58 @@ func reportsWhatIsTooLarge(t *testing.T, h Harness) {
 		}
 	}
 	wantExactly(t, b, NewEvent("web", 1, 300))
+}
+
+// followsTheLimit is about a limit of the broker that is changed while the sink is open: nothing
+// that fits in a smaller form is refused, and what fits again comes as a whole.
+func followsTheLimit(t *testing.T, h Harness) {
+	b := h.Start(t)
+	if b.Limit == nil {
+		t.Skip("the destination has no limit that can be changed")
+	}
+	sink := open(t, b)
+	events := []*event.Event{NewEvent("web", 1, 9000), NewEvent("web", 2, 9000), NewEvent("web", 3, 9000)}
+	for _, e := range events {
+		copy(e.Data[len(e.Data)-6000:], tooLarge(Harness{TooLarge: 12_000}, "x", 1).Data[6000:11_000])
+	}
+	publish(t, sink, events[0])
+	b.Limit(t, 4000)
+	smaller := storeAsPublisher(t, sink, events[1])
+	if smaller == events[1] {
+		t.Error("the event was stored as a whole above the limit")
+	}
+	b.Limit(t, 0)
+	for began := time.Now(); sink.(sinks.Sizer).Fits(events[2]) != nil; {
+		sink.(sinks.Inspector).Inspect(t.Context())
+		if time.Since(began) > time.Minute {
+			t.Fatal("a minute after the limit was raised the event does not fit")
+		}
+	}
+	if storeAsPublisher(t, sink, events[2]) != events[2] {
+		t.Error("the limit was raised, and the event was stored in a smaller form")
+	}
+	wantExactly(t, b, events[0], smaller, events[2])
+}
+
+// storeAsPublisher stores an event as the publisher does, in the first form that fits, and returns
+// that.
+func storeAsPublisher(t *testing.T, sink sinks.Sink, e *event.Event) *event.Event {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		form := e
+		for _, smaller := range []func(*event.Event) *event.Event{event.Reference, event.BareReference} {
+			if sink.(sinks.Sizer).Fits(form) != nil {
+				form = smaller(e)
+			}
+		}
+		err := call(t.Context(), sink, form)[0].Err
+		switch {
+		case err == nil:
+			return form
+		case sinks.Classify(err) == sinks.Refused, time.Since(began) > time.Minute:
+			t.Fatalf("%s: %v", e.ID, err)
+		}
+	}
 }
 
 func storesTheSmallerForm(t *testing.T, h Harness) {

@@ -38,6 +38,9 @@ type Broker struct {
 	Break func()
 	// Restore ends what Break began. What was stored is still there.
 	Restore func()
+	// Limit sets the largest message that the broker takes, as an administrator does while sinks
+	// are open; 0 sets it to what it was. nil: the sink's destination has no such limit.
+	Limit func(t *testing.T, bytes int)
 }
 
 // Run runs the suite, one subtest for each promise.
@@ -88,6 +91,7 @@ var cases = []testCase{
 	{"refuses what is too large and stores the rest of the call", refusesTooLarge},
 	{"reports before it sends what is too large", reportsWhatIsTooLarge},
 	{"stores the smaller form of what is too large", storesTheSmallerForm},
+	{"sends a smaller form while the limit is lowered", followsTheLimit},
 	{"stores what comes behind a dead letter", goesOnBehindADeadLetter},
 	{"keeps an object that is created again behind its end", keepsAnObjectThatReturns},
 	{"answers while the broker is unavailable and stores in order once it is back", survivesAnOutage},

@@ -1,0 +1,145 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+)
+
+// What an administrator changes at a stream while the sink runs.
+
+// errNotManaged: the sink does not ask the JetStream API about the stream.
+var errNotManaged = errors.New("the stream is not managed (stream.manage: off)")
+
+// lowerLimits looks the limits of streams up again that have refused events for their size. An
+// event that does not fit any more is answered Retry: the caller sends it in a smaller form. The
+// letters of DeadLetter have smaller forms of their own.
+func (s *Sink) lowerLimits(ctx context.Context, batch []*sinks.Message, to route) {
+	for _, m := range batch {
+		if codeOf(m.Err) != jetstream.JSErrCodeStreamMessageExceedsMaximum {
+			continue
+		}
+		st, size := s.streamOf(m.Event), s.sizeOf(m, to)
+		lowered := s.limitOf(st).Refuse(size, func() (int, error) { return s.readLimit(ctx, st) })
+		if lowered {
+			s.log.Warn("the stream takes smaller messages than before: larger events are sent in a "+
+				"smaller form", "subject", s.subjectOf(m, to), "limit", s.limitOf(st).Load(),
+				"refused", size)
+		}
+		m.Err = &sinks.Error{Class: sinks.Refused, Err: fmt.Errorf("%w: %w", ErrTooLarge, m.Err)}
+		if to.subject == s.events.subject && s.Fits(m.Event) != nil {
+			m.Err = &sinks.Error{Class: sinks.Retry, Err: m.Err}
+		}
+	}
+}
+
+// sizeOf is what the limit of a stream is about: headers and data.
+func (s *Sink) sizeOf(m *sinks.Message, to route) int {
+	enc := encoders.Get().(*encoder)
+	defer enc.release()
+	enc.encode(m.Event, to, s.cfg.Encoding, nil)
+	return enc.header + len(enc.msg.Data)
+}
+
+func (s *Sink) subjectOf(m *sinks.Message, to route) string {
+	return string(to.appendSubject(nil, m.Event))
+}
+
+// readLimit reads max_msg_size of a stream, 0 for none.
+func (s *Sink) readLimit(ctx context.Context, st *stream) (int, error) {
+	if st == nil {
+		return 0, errNotManaged
+	}
+	info, err := s.streamInfo(ctx, st)
+	if err != nil {
+		return 0, err
+	}
+	return int(max(info.Config.MaxMsgSize, 0)), nil
+}
+
+// streamInfo asks the server about a stream.
+func (s *Sink) streamInfo(ctx context.Context, st *stream) (*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	js, err := s.jetStream(s.conn)
+	if err != nil {
+		return nil, err
+	}
+	found, err := js.Stream(ctx, st.name)
+	if err != nil {
+		return nil, err
+	}
+	return found.CachedInfo(), nil
+}
+
+// Inspect implements sinks.Inspector.
+func (s *Sink) Inspect(ctx context.Context) {
+	if s.conn == nil || !s.conn.IsConnected() {
+		return
+	}
+	s.refreshPayload(ctx)
+	if s.cfg.Mode == Core {
+		return
+	}
+	s.refreshLimit(ctx, nil)
+	for _, st := range s.streams.all() {
+		s.refreshLimit(ctx, st)
+	}
+}
+
+// refreshLimit looks the limit of a stream up again that events exceed.
+func (s *Sink) refreshLimit(ctx context.Context, st *stream) {
+	limit := s.limitOf(st)
+	if limit.Refresh(func() (int, error) { return s.readLimit(ctx, st) }) {
+		s.log.Info("the stream may take larger messages again", "limit", limit.Load())
+	}
+}
+
+// payloadLimit is what the sink remembers of max_payload. The server says it when a connection
+// begins: one that was lowered ends the connection (see onReport), one that was raised shows in the
+// next connection only.
+type payloadLimit struct {
+	exceeded atomic.Bool // an event was above it
+	looked   time.Time   // owned by Inspect
+}
+
+// payloadEvery is how often another connection looks whether max_payload was raised.
+const payloadEvery = time.Minute
+
+// refreshPayload connects again when events exceed max_payload, and another connection shows a
+// higher one.
+func (s *Sink) refreshPayload(ctx context.Context) {
+	p := &s.reported.payload
+	if !p.exceeded.Load() || time.Since(p.looked) < payloadEvery {
+		return
+	}
+	p.looked = time.Now()
+	p.exceeded.Store(false)
+	if now, err := s.readPayload(ctx); err == nil && now > s.conn.MaxPayload() {
+		s.log.Info("the server takes larger messages than before; connecting again", "max_payload", now)
+		_ = s.conn.ForceReconnect() // it fails when there is no connection
+	}
+}
+
+// readPayload reads max_payload over a connection of its own.
+func (s *Sink) readPayload(ctx context.Context) (int64, error) {
+	servers := s.cfg.servers()
+	options, err := s.options(&dialer{ctx: ctx, config: &s.cfg, servers: servers})
+	if err != nil {
+		return 0, err
+	}
+	conn, err := nats.Connect(servers.url, append(options, nats.NoReconnect(),
+		nats.DisconnectErrHandler(nil), nats.ErrorHandler(nil))...)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	return conn.MaxPayload(), nil
+}
