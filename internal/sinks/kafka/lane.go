@@ -317,8 +317,11 @@ func (batch *inflightBatch) setIDs(messages []*sinks.Message) {
 }
 
 // DeadLetter stores the event in the dead-letter topic, with the attribute deadlettertopic: the
-// topic it was intended for.
+// topic it was intended for. The row of a deleted object is removed in any case.
 func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, attempts int) error {
+	if err := s.removeRow(ctx, e); err != nil {
+		return err
+	}
 	if s.letters == nil {
 		return sinks.ErrNoDeadLetter
 	}

@@ -19,6 +19,7 @@ type encoder struct {
 	headers    []byte // of every record, encoded; they do not change
 	count      int    // of headers
 	tombstones bool
+	bare       bool // nothing but the tombstone
 	eventTime  bool
 }
 
@@ -39,9 +40,11 @@ func (c encoder) put(w *batchWriter, e *event.Event, now time.Time) {
 	case e.PartitionKey != "":
 		key = &e.PartitionKey
 	}
-	if c.structured {
+	switch {
+	case c.bare:
+	case c.structured:
 		c.putStructured(w, e, at, key)
-	} else {
+	default:
 		c.putBinary(w, e, at, key)
 	}
 	if c.tombstones && e.Op == event.Deleted && key != nil {

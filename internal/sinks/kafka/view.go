@@ -60,7 +60,7 @@ func unsettled(batch []*sinks.Message) error {
 // sweep deletes the keys of objects that do not exist. The message ends a list: what comes before
 // it is stored, and nothing of its objects is in flight. An error is never Refused: the caller
 // fails all that follows with it, which are events of other informers where resources share a
-// topic. So a delete that the broker refuses is left out.
+// topic.
 func (s *Sink) sweep(ctx context.Context, l *lane, end *sinks.Message) error {
 	id := l.name + " " + end.Event.ID
 	w := s.sweeps.Get(id)
@@ -88,15 +88,37 @@ func (s *Sink) sweep(ctx context.Context, l *lane, end *sinks.Message) error {
 		}
 		for i, m := range batch {
 			if m.Err != nil {
-				s.log.Error("the broker refuses to delete the key of an object that does not "+
-					"exist: it stays until the next list", "lane", l.name, "key", chunk[i],
-					"err", m.Err)
+				if err := s.removeRow(ctx, m.Event); err != nil {
+					return err
+				}
 			}
 			delete(w.gone, chunk[i])
 		}
 	}
 	s.sweeps.Done(id)
 	return nil
+}
+
+// removeRow stores the tombstone of a deleted object whose event the broker has refused: without
+// it the object's last state stays. A tombstone is small, so that the broker takes it where the
+// event does not fit. A refusal of the tombstone too is logged.
+func (s *Sink) removeRow(ctx context.Context, e *event.Event) error {
+	if !s.encode.tombstones || e.Op != event.Deleted || e.CompactionKey != "" {
+		return nil
+	}
+	l, err := s.laneOf(ctx, s.topic, e)
+	if err != nil {
+		return err
+	}
+	enc, m := s.encode, &sinks.Message{Event: e}
+	enc.bare = true
+	l.publish(ctx, []*sinks.Message{m}, enc)
+	if m.Err != nil && sinks.Classify(m.Err) == sinks.Refused {
+		s.log.Error("the broker refuses the tombstone of a deleted object: its last state stays in "+
+			"the topic", "lane", l.name, "key", e.PartitionKey, "err", m.Err)
+		return nil
+	}
+	return m.Err
 }
 
 // readKeys reads what the partition holds.

@@ -124,10 +124,13 @@ func (s *Sink) warnEmptied(info *jetstream.StreamInfo, saved *savedPosition) {
 
 // encodeEntry sets headers and data of an entry. Its attributes are headers in either encoding, so
 // that the order can be checked without the value, and a delete has none.
-func (e *encoder) encodeEntry(ev *event.Event, encoding string) {
+func (e *encoder) encodeEntry(ev *event.Event, encoding string, bare bool) {
 	e.msg.Data = nil
 	deleted := ev.Op == event.Deleted && ev.CompactionKey == ""
 	switch {
+	case bare:
+		e.set(operationHeader, operationDelete)
+		return
 	case deleted:
 		e.set(operationHeader, operationDelete)
 	case encoding == sinks.Structured:

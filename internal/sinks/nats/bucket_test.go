@@ -123,6 +123,29 @@ func TestBucket(t *testing.T) {
 	}
 }
 
+// The key of a deleted object goes although the stream refuses its marker, also at the end of a
+// list.
+func TestRefusedDelete(t *testing.T) {
+	ts := newTestServer(t)
+	sink := ts.openSink(inBucket)
+	mustStore(t, sink, ev("web", 1), ev("api", 2), ev("job", 3))
+	ts.updateStream("KV_SHOP", func(c *jetstream.StreamConfig) { c.MaxMsgSize = 300 })
+	var err error
+	for range 2 { // the first refusal shows the limit
+		err = call(t, sink, gone("web", 4))[0].Err
+	}
+	wantClass(t, err, sinks.Refused)
+	if err := sink.DeadLetter(t.Context(), gone("web", 4), err, 1); !errors.Is(err, sinks.ErrNoDeadLetter) {
+		t.Fatalf("the letter got %v", err)
+	}
+	wantEntries(t, ts.jetStream(), map[string]string{key + "api": "2", key + "job": "3"})
+	m := &sinks.Message{Event: listEnd(5), Exists: func(_, name string) (bool, error) { return name == "job", nil }}
+	for range 3 {
+		sink.Publish(t.Context(), []*sinks.Message{m})
+	}
+	wantEntries(t, ts.jetStream(), map[string]string{key + "job": "3"})
+}
+
 func TestBucketKeys(t *testing.T) {
 	ts := newTestServer(t)
 	sink := ts.openSink(inBucket)

@@ -64,6 +64,7 @@ type route struct {
 	subject  *event.Template
 	idSuffix string
 	prefix   string // of the subjects of a key-value bucket; "" for a stream of events
+	bare     bool   // an entry has nothing but the mark that its key is deleted
 }
 
 // appendSubject appends the subject of an event's message.
@@ -99,7 +100,7 @@ func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func(
 	e.count, e.header = 0, len("NATS/1.0\r\n")+len("\r\n")
 	e.set(nats.MsgIdHdr, text[replied:])
 	if to.prefix != "" {
-		e.encodeEntry(ev, encoding)
+		e.encodeEntry(ev, encoding, to.bare)
 		return
 	}
 	if encoding == sinks.Structured {
@@ -171,8 +172,11 @@ func (e *encoder) release() {
 }
 
 // DeadLetter publishes the event to the dead-letter subject, with the attribute deadlettersubject:
-// the subject it was intended for.
+// the subject it was intended for. The key of a deleted object is removed in any case.
 func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, attempts int) error {
+	if err := s.removeKey(ctx, e); err != nil {
+		return err
+	}
 	if s.dead.subject == nil {
 		return sinks.ErrNoDeadLetter
 	}

@@ -34,7 +34,7 @@ func (s *Sink) lowerLimits(ctx context.Context, batch []*sinks.Message, to route
 				"refused", size)
 		}
 		m.Err = &sinks.Error{Class: sinks.Refused, Err: fmt.Errorf("%w: %w", ErrTooLarge, m.Err)}
-		if to.subject == s.events.subject && s.Fits(m.Event) != nil {
+		if to.idSuffix == "" && s.Fits(m.Event) != nil {
 			m.Err = &sinks.Error{Class: sinks.Retry, Err: m.Err}
 		}
 	}

@@ -140,6 +140,31 @@ func (s *Sink) sweepKeys(ctx context.Context, end *sinks.Message, to route) erro
 	return w.err
 }
 
+// removeKey stores the smallest marker that deletes the key of an object whose delete the stream
+// has refused: without it the object's last state stays. A refusal of the marker too is logged.
+func (s *Sink) removeKey(ctx context.Context, e *event.Event) error {
+	if s.cfg.Mode != KV || e.Op != event.Deleted || e.CompactionKey != "" {
+		return nil
+	}
+	if s.conn == nil {
+		return classified(ErrNotOpen)
+	}
+	to := s.events
+	to.bare, to.idSuffix = true, "/key"
+	subject := to.appendSubject(nil, e)
+	if s.newest.passed(subject, e) {
+		return nil
+	}
+	m := &sinks.Message{Event: e}
+	s.publishJetStream(ctx, []*sinks.Message{m}, to)
+	if m.Err != nil && sinks.Classify(m.Err) == sinks.Refused {
+		s.log.Error("the stream refuses to delete the key of a deleted object: its last state stays "+
+			"in the bucket", "subject", string(subject), "err", m.Err)
+		return nil
+	}
+	return m.Err
+}
+
 // keysOf is the pattern of the objects' keys that an event about an informer is about.
 func (s *Sink) keysOf(about *event.Event) string {
 	known := map[string]string{"group": cmp.Or(about.Group, "core"), "resource": about.Resource}
@@ -226,6 +251,9 @@ func (w *sweeper) flush(ctx context.Context) {
 			"objects", len(w.gone))
 		w.sink.publishJetStream(ctx, w.gone, w.to)
 		for _, m := range w.gone {
+			if m.Err != nil && sinks.Classify(m.Err) == sinks.Refused {
+				m.Err = w.sink.removeKey(ctx, m.Event)
+			}
 			if w.err = cmp.Or(w.err, m.Err); m.Err != nil {
 				return
 			}
