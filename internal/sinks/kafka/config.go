@@ -50,8 +50,8 @@ type Config struct {
 	DeadLetterTopic string `yaml:"deadLetterTopic"`
 	// Compression of record batches.
 	Compression string `yaml:"compression" default:"lz4" oneof:"none gzip snappy lz4 zstd"`
-	// CreateTopics makes topics that are missing. Left out: they must be there, or the broker makes
-	// them by itself.
+	// CreateTopics makes topics that are missing. Left out: they must be there. Kafka's own
+	// `auto.create.topics.enable` makes none for the bridge.
 	CreateTopics *CreateTopics `yaml:"createTopics"`
 	// Tombstones adds a record with the same key and no value after each deleted event, so that a
 	// compacted topic forgets the object. Not with payload `patch`, nor with `reference` in binary

@@ -160,7 +160,7 @@ func (c *cluster) create(ctx context.Context, topic string, how *CreateTopics) e
 // topic accepts, 0 where that can't be read. It needs the right to describe the topic's
 // configuration; without it the sink works, and learns the size limit from refusals.
 func (s *Sink) checkSettings(
-	ctx context.Context, c *cluster, name string, l layout,
+	ctx context.Context, c *cluster, name string, l layout, view bool,
 ) (most int, err error) {
 	settings, err := c.describe(ctx, name)
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *Sink) checkSettings(
 			"acknowledged", "topic", name, "err", explain(err))
 		return 0, nil
 	}
-	if policy := settings["cleanup.policy"]; s.config.View && policy != "compact" {
+	if policy := settings["cleanup.policy"]; view && policy != "compact" {
 		return 0, fmt.Errorf("cleanup.policy of topic %s is %q: a view needs compact, or it "+
 			"loses objects that do not change. Set it (kafka-configs.sh --alter --entity-type "+
 			"topics --entity-name %[1]s --add-config cleanup.policy=compact), or choose another "+

@@ -59,7 +59,7 @@ func (s *Sink) topicOf(
 	*name = template.Append((*name)[:0], e, event.AppendTopicPart)
 	t, err := s.lookupTopic(*name)
 	if err == nil && t == nil {
-		t, err = s.resolveTopic(ctx, string(*name))
+		t, err = s.resolveTopic(ctx, string(*name), template)
 	}
 	return t, err
 }
@@ -78,8 +78,10 @@ func (s *Sink) lookupTopic(name []byte) (*topic, error) {
 	return t, nil
 }
 
-// resolveTopic looks a topic up, and creates it where the configuration says so.
-func (s *Sink) resolveTopic(ctx context.Context, name string) (*topic, error) {
+// resolveTopic looks a topic of a template up, and creates it where the configuration says so.
+func (s *Sink) resolveTopic(
+	ctx context.Context, name string, template *event.Template,
+) (*topic, error) {
 	if ctx.Err() != nil { // whoever asks does not want to wait
 		return nil, stoppedError(ctx)
 	}
@@ -94,14 +96,15 @@ func (s *Sink) resolveTopic(ctx context.Context, name string) (*topic, error) {
 		return nil, asRefused(fmt.Errorf("topic %q: events go to %d topics already; route by "+
 			"fields with fewer values, or raise maxTopics", name, most))
 	}
-	l, err := s.findTopic(ctx, c, name)
+	view := s.config.View && template == s.topic
+	l, err := s.findTopic(ctx, c, name, view)
 	if err != nil {
 		return nil, s.notFound(ctx, name, err)
 	}
 	if err := s.readBackNew(ctx, name, time.Now().Add(leaderTimeout)); err != nil {
 		return nil, err
 	}
-	most, err := s.checkSettings(ctx, c, name, l)
+	most, err := s.checkSettings(ctx, c, name, l, view)
 	if err != nil {
 		return nil, asRetry(err) // its events wait until somebody has changed the topic
 	}
@@ -150,7 +153,9 @@ func (s *Sink) notFound(ctx context.Context, name string, err error) error {
 }
 
 // findTopic returns a topic's layout, once every partition of it is known.
-func (s *Sink) findTopic(ctx context.Context, c *cluster, name string) (layout, error) {
+func (s *Sink) findTopic(
+	ctx context.Context, c *cluster, name string, view bool,
+) (layout, error) {
 	l, err := c.refresh(ctx, name)
 	if !errors.Is(err, kafkago.UnknownTopicOrPartition) {
 		return l, err
@@ -158,7 +163,7 @@ func (s *Sink) findTopic(ctx context.Context, c *cluster, name string) (layout, 
 	if s.config.CreateTopics == nil {
 		return layout{}, &noTopicError{name}
 	}
-	if err := c.create(ctx, name, s.config.CreateTopics); err != nil {
+	if err := c.create(ctx, name, s.creation(view)); err != nil {
 		return layout{}, fmt.Errorf("create topic %q: %w", name,
 			needing("Create on the topic", err))
 	}
@@ -168,6 +173,19 @@ func (s *Sink) findTopic(ctx context.Context, c *cluster, name string) (layout, 
 	}
 	s.log.Info("created topic", "topic", name, "partitions", len(l.leaders), "replicas", l.replicas)
 	return l, nil
+}
+
+// creation says how a missing topic is made. A view's topic of dead letters is none itself: in a
+// compacted topic a letter would replace the earlier ones of its object.
+func (s *Sink) creation(view bool) *CreateTopics {
+	how := s.config.CreateTopics
+	if !s.config.View || view || how.Config[cleanupPolicy] == "" {
+		return how
+	}
+	letters := *how
+	letters.Config = maps.Clone(how.Config)
+	letters.Config[cleanupPolicy] = "delete"
+	return &letters
 }
 
 // awaitTopic waits until a topic that was just created is ready: each of its partitions has a
@@ -214,7 +232,7 @@ func (s *Sink) checkTopics(ctx context.Context) error {
 		if t, _ := s.lookupTopic([]byte(name)); t != nil {
 			continue
 		}
-		if _, err := s.resolveTopic(ctx, name); err != nil {
+		if _, err := s.resolveTopic(ctx, name, template); err != nil {
 			return err
 		}
 	}

@@ -242,3 +242,26 @@ func TestViewWithoutCompaction(t *testing.T) {
 		})
 	}
 }
+
+// The dead letters of a view are no view: their topic is made with cleanup.policy delete, and taken
+// with it.
+func TestViewLetters(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	for range 2 { // the topics are made, and then there
+		s := openSink(t, c, asView, func(o *kafka.Options) { o.DeadLetterTopic = "dead" })
+		publishEvents(t, s, podEvent("web", 1))
+		if err := s.DeadLetter(t.Context(), podEvent("web", 2), errors.New("refused"), 1); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+		for topic, want := range map[string]string{podsTopic: "compact", "dead": "delete"} {
+			if got := c.TopicInfo(topic).Configs["cleanup.policy"]; got == nil || *got != want {
+				t.Errorf("cleanup.policy of %s is %v, want %s", topic, got, want)
+			}
+		}
+	}
+}
