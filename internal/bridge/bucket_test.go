@@ -106,6 +106,35 @@ func TestBucketOverAnOutage(t *testing.T) {
 	r.awaitBucket("db")
 }
 
+// A bucket that somebody deletes, recreates or purges fills again by itself.
+func TestBucketRefilled(t *testing.T) {
+	for name, do := range map[string]func(*natsRig, jetstream.Stream) error{
+		"deleted": func(r *natsRig, _ jetstream.Stream) error { return r.js.DeleteStream(r.t.Context(), "KV_NOW") },
+		"purged":  func(r *natsRig, s jetstream.Stream) error { return s.Purge(r.t.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newNATSRig(t)
+			r.put("web", 10, 0)
+			r.put("api", 10, 0)
+			r.run(nil, intoBucket)
+			r.awaitBucket("web", "api")
+			stream, err := r.js.Stream(t.Context(), "KV_NOW")
+			testkit.OK(t, err)
+			testkit.OK(t, do(r, stream))
+			r.put("db", 10, 0)
+			if name == "purged" { // perhaps before the sink has inspected what it has stored
+				for began := time.Now(); time.Since(began) < 12*time.Second; time.Sleep(20 * time.Millisecond) {
+					if got, _ := r.podsInBucket(); len(got) == 3 {
+						return
+					}
+				}
+				testkit.OK(t, do(r, stream))
+			}
+			r.awaitBucket("web", "api", "db")
+		})
+	}
+}
+
 func mustRaw(r *natsRig, sequence uint64) *jetstream.RawStreamMsg {
 	r.t.Helper()
 	stream, err := r.js.Stream(r.t.Context(), "KV_NOW")

@@ -105,7 +105,7 @@ func (r *natsRig) run(oversize []publisher.Oversize, change func(*nats.Options))
 	testkit.OK(r.t, err)
 	retry := publisher.Retry{Initial: 20 * time.Millisecond, Max: 100 * time.Millisecond}
 	bindings := []informer.Binding{{Sink: "nats"}}
-	list := []bridge.SinkConfig{{Name: "nats", Sink: sink, Publisher: publisher.Config{
+	list := []bridge.SinkConfig{{Name: "nats", Sink: sink, KeepsNewest: cfg.Mode == nats.KV, Publisher: publisher.Config{
 		Oversize: oversize, Retry: retry, Keep: r.keep, DeadLetterWait: time.Second,
 	}}}
 	for _, also := range r.also {

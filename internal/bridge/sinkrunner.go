@@ -78,14 +78,19 @@ var ErrSink = errors.New("can't be opened")
 var errChanged = errors.New("the configuration has changed")
 
 // newSinkRunner makes a sink's publisher, and starts nothing. A patient one retries where only an
-// operator can remove the cause.
-func (b *Bridge) newSinkRunner(sc SinkConfig, patient bool) (*sinkRunner, error) {
+// operator can remove the cause. onLoss is called where a sink of the newest state has lost some.
+func (b *Bridge) newSinkRunner(
+	sc SinkConfig, patient bool, onLoss func(ctx context.Context, isRetry bool) error,
+) (*sinkRunner, error) {
 	pc := sc.Publisher
 	pc.Sink, pc.Name, pc.Log, pc.Patient = sc.Sink, sc.Name, b.log, patient
 	scope := metric.NewScope(b.cfg.Registerer, prometheus.Labels{"sink": sc.Name})
 	pc.Registerer = scope
 	if look := b.cfg.OnSettle; look != nil {
 		pc.OnSettle = func(settled []*publisher.Item) { look(sc.Name, settled) }
+	}
+	if sc.KeepsNewest {
+		pc.OnLoss = onLoss
 	}
 	if b.cfg.Standby != nil {
 		pc.Gate = b.cfg.Standby.Lease.Gate

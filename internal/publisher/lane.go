@@ -135,6 +135,7 @@ func (p *Publisher) laneOf(ctx context.Context, e *event.Event) (lane string, er
 type warnings struct {
 	retry, route, oversize, claim, panicked ratelimit.LogThrottle
 	deadLettered, kept, lost, pending       ratelimit.LogThrottle // of refused messages
+	losses                                  ratelimit.LogThrottle
 }
 
 // reportPanic counts and logs err where it is a panic in the work on one event.

@@ -160,6 +160,7 @@ type metrics struct {
 	oversized   map[Oversize]*metric.Counter
 	rateLimited *metric.Counter
 	panics      *metric.Counter
+	losses      *metric.Counters
 	delivery    prometheus.Histogram
 	seconds     prometheus.Histogram
 	messages    prometheus.Histogram
@@ -194,6 +195,10 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 			"How long batches that were ready have waited for the rate limit, over all "+
 				"callers of the sink."),
 	}
+	m.losses = f.Counters("bridge_publisher_acknowledged_lost_total",
+		"Times a topic's partition or a stream did not hold any more what it had acknowledged, by "+
+			"the reason: recreated, purged, truncated (an unclean election, a restore).",
+		"reason", sinks.Reasons...)
 	retries := f.Counters("bridge_publisher_retries_total",
 		"Lanes sent back by a failure, by its class.",
 		"class")

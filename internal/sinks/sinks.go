@@ -99,9 +99,11 @@ type Blocker interface {
 // Inspector is a Sink that looks at its destinations again while it runs: an administrator may
 // change them at any time.
 type Inspector interface {
-	// Inspect takes over what was changed: limits that were raised. It is called every few seconds
-	// between Open and Close, by one goroutine, concurrently with everything else.
-	Inspect(ctx context.Context)
+	// Inspect takes over what was changed, such as limits that were raised, and makes again what is
+	// missing where the configuration says so. It returns what was lost since the last call. It is
+	// called every few seconds between Open and Close, by one goroutine, concurrently with
+	// everything else.
+	Inspect(ctx context.Context) []Loss
 }
 
 // Fail gives every message of a batch that has no answer yet the same one.

@@ -37,6 +37,7 @@ type Sink struct {
 	cluster  *cluster          // nil: not open
 	topics   map[string]*topic // topics that events have gone to; entries stay until Close
 	missing  map[string]missingTopics
+	losses   sinks.Losses
 	readBack readBackState
 	pins     partitionPins
 	blocked  blockedLanes
@@ -333,7 +334,6 @@ type metrics struct {
 	batches     *metric.Counters // by outcome
 	resends     *metric.Counters // by reason
 	recoveries  *metric.Counters // by result
-	lost        *metric.Counter
 	damaged     *metric.Counter
 	connections *metric.Counter
 	seconds     prometheus.Histogram
@@ -360,9 +360,6 @@ func newMetrics(r prometheus.Registerer) *metrics {
 				"found: stored, missing, unread; and batches of an earlier process that were "+
 				"stored after the start: late.",
 			"batch", "stored", "missing", "unread", "late"),
-		lost: f.Counter("bridge_kafka_acknowledged_lost_total",
-			"Times a partition's log ended before records that it had acknowledged (an unclean "+
-				"election, a re-created topic)."),
 		damaged: f.Counter("bridge_kafka_damaged_batches_total",
 			"Batches of topics that could not be read back: damaged, or larger than any that the "+
 				"sink sends."),

@@ -58,13 +58,17 @@ type lane struct {
 
 	// saved is what Position saves of the lane; nil before the lane has started.
 	saved atomic.Pointer[savedOffset]
+	// logStart is where the partition's log began when it was last inspected; -1 for not yet.
+	logStart atomic.Int64
 }
 
 func newLane(s *Sink, c *cluster, topic string, partition, target int) *lane {
-	return &lane{
+	l := &lane{
 		sink: s, cluster: c, topic: topic, partition: partition, target: target,
 		name: topic + "/" + strconv.Itoa(partition), busy: semaphore.NewWeighted(1),
 	}
+	l.logStart.Store(-1)
+	return l
 }
 
 // publish stores messages in their order, and answers each.
@@ -180,9 +184,21 @@ func (l *lane) unanswered(ctx context.Context, result outcome, err error) error 
 func (l *lane) advance(batch *inflightBatch, offset int64) {
 	l.sequence = sequenceAfter(batch.sequence, batch.records)
 	if offset >= 0 {
+		if offset < l.next {
+			l.reportLost(offset)
+		}
 		l.next = offset + int64(batch.records)
 	}
 	l.publishSaved()
+}
+
+// reportLost reports that the partition's log ends, or continues, before records that it had
+// acknowledged: the topic was recreated, or a replica that lagged was elected.
+func (l *lane) reportLost(end int64) {
+	l.sink.losses.Add(sinks.Loss{
+		Destination: l.name, Reason: l.sink.reasonOfLoss(l.topic, end), Before: uint64(l.next),
+		Now: uint64(end),
+	})
 }
 
 // publishSaved lets Position see the lane's saved offset. Call it after each change of the saved

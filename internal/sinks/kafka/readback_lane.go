@@ -58,6 +58,10 @@ func (l *lane) beginReadback(ctx context.Context, r *readback) error {
 		return err
 	}
 	from := r.saved.offset
+	if end < from {
+		l.next = from
+		l.reportLost(end)
+	}
 	if from < 0 {
 		if from, err = l.startBySavedTime(ctx, start, end); err != nil {
 			return err

@@ -309,10 +309,7 @@ func (l *lane) searchRange(ctx context.Context) (from, end int64, err error) {
 		return 0, 0, err
 	}
 	if end < l.next {
-		l.sink.metrics.lost.Inc()
-		l.sink.log.Error("the partition has lost events that it had acknowledged (an unclean "+
-			"leader election, or the topic was recreated)",
-			"lane", l.name, "acknowledged_up_to", l.next, "log_ends_at", end)
+		l.reportLost(end)
 		// The log's new history may hold the batch below the offset where our old one ended.
 		const far = 5000
 		l.next = max(start, end-far)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -25,6 +26,8 @@ type topic struct {
 	lanes []*lane
 	// partitions that the topic had when it was looked up; at least as many as lanes.
 	partitions int
+	view       bool         // it has the events of a view
+	recreated  *atomic.Bool // the sink has made it again
 }
 
 // missingTopics remembers for a moment that a topic does not exist, so that its events do not each
@@ -108,7 +111,10 @@ func (s *Sink) resolveTopic(
 	if err != nil {
 		return nil, asRetry(err) // its events wait until somebody has changed the topic
 	}
-	t := &topic{name: name, limit: sinks.NewSizeLimit(most), partitions: len(l.leaders)}
+	t := &topic{
+		name: name, limit: sinks.NewSizeLimit(most), partitions: len(l.leaders), view: view,
+		recreated: new(atomic.Bool),
+	}
 	for p := range s.pinnedPartitions(name, len(l.leaders)) {
 		added := newLane(s, c, name, p, s.config.MaxBatchBytes)
 		added.limit = t.limit
@@ -343,6 +349,7 @@ func (s *Sink) applyPins() {
 			s.mu.Lock()
 			s.topics[t.name] = &topic{
 				name: t.name, limit: t.limit, lanes: t.lanes[:n:n], partitions: t.partitions,
+				view: t.view, recreated: t.recreated,
 			}
 			s.mu.Unlock()
 		}

@@ -106,22 +106,6 @@ func appendAbout(dst []byte, e *event.Event) []byte {
 	return dst
 }
 
-// warnEmptied logs that a bucket is not the one that earlier processes have written to, or an older
-// copy of it: it lacks what has not changed since.
-func (s *Sink) warnEmptied(info *jetstream.StreamInfo, saved *savedPosition) {
-	if s.cfg.Mode != KV {
-		return
-	}
-	for _, st := range saved.Streams {
-		if st.Name == info.Config.Name && (!st.Created.Equal(info.Created) ||
-			st.Last > info.State.LastSeq) {
-			s.log.Warn("the bucket was deleted or restored since the bridge last wrote to it: it "+
-				"lacks objects that have not changed since; fill it with bridge snapshot",
-				"bucket", s.cfg.Bucket, "sink", s.cfg.Name)
-		}
-	}
-}
-
 // encodeEntry sets headers and data of an entry. Its attributes are headers in either encoding, so
 // that the order can be checked without the value, and a delete has none.
 func (e *encoder) encodeEntry(ev *event.Event, encoding string, bare bool) {

@@ -314,8 +314,8 @@ func TestBucketThatWasDeleted(t *testing.T) {
 			})
 			defer second.Close()
 			recalled(t, second, from)
-			if got := strings.Contains(log.String(), "bridge snapshot"); got != emptied {
-				t.Errorf("warned is %v, want %v:\n%s", got, emptied, log.String())
+			if got := second.Inspect(t.Context()); (len(got) == 1 && got[0].Reason == sinks.Recreated) != emptied {
+				t.Errorf("lost %v:\n%s", got, log.String())
 			}
 		})
 	}

@@ -168,7 +168,7 @@ const (
 	originUnchecked = "unchecked"
 	originChecked   = "checked"
 	originForged    = "forged"
-	originReplaced  = "replaced" // in a bucket: what the stream remembers is not there any more
+	originReplaced  = "replaced" // what the stream remembers is not there any more
 )
 
 // againToken comes before the end of the id of a message that was sent although the stream had one
@@ -243,8 +243,9 @@ func (s *Sink) compareStored(
 	}
 	m, err := there.GetMsg(ctx, seq)
 	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound) && s.cfg.Mode == KV:
-		return originReplaced, nil
+	case errors.Is(err, jetstream.ErrMsgNotFound) &&
+		(s.cfg.Mode == KV || seq < there.CachedInfo().State.FirstSeq):
+		return originReplaced, nil // somebody has purged the stream
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return originForged, nil // or deleted meanwhile; then the event is stored again
 	case err != nil:
@@ -333,20 +334,18 @@ func (s *Sink) resyncStreams(ctx context.Context, batch []*sinks.Message) error 
 		if st == nil || !st.doubtful.Load() {
 			continue
 		}
-		js, err := s.jetStream(s.conn)
-		if err != nil {
-			return err
-		}
-		limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
-		found, err := js.Stream(limited, st.name)
-		cancel()
+		info, err := s.streamInfo(ctx, st)
 		if err != nil {
 			return fmt.Errorf("read the last sequence of stream %s: %w", st.name, err)
 		}
-		st.last.Store(found.CachedInfo().State.LastSeq)
+		if !info.Created.Equal(st.created) {
+			s.replaceStream(ctx, st)
+			continue
+		}
+		st.last.Store(info.State.LastSeq)
 		st.doubtful.Store(false)
-		s.log.Warn("an ack contradicted what was known of the stream: forged, or the stream was "+
-			"recreated", "stream", st.name, "last_sequence", st.last.Load())
+		s.log.Warn("an ack contradicted what is known of the stream: it was forged, or the stream "+
+			"was restored from a copy", "stream", st.name, "last_sequence", st.last.Load())
 	}
 	return nil
 }

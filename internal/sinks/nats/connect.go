@@ -417,7 +417,7 @@ func (s *Sink) Blocked() error {
 	if away := s.outage.explain(nil, s.cfg.redactedURL()); away != nil {
 		return &sinks.Error{Class: sinks.Reconnect, Err: away}
 	}
-	return nil
+	return s.streams.firstMissing()
 }
 
 // explain does so for all messages that failed because the server can't be reached.

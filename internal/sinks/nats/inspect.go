@@ -80,17 +80,102 @@ func (s *Sink) streamInfo(ctx context.Context, st *stream) (*jetstream.StreamInf
 }
 
 // Inspect implements sinks.Inspector.
-func (s *Sink) Inspect(ctx context.Context) {
+func (s *Sink) Inspect(ctx context.Context) []sinks.Loss {
 	if s.conn == nil || !s.conn.IsConnected() {
-		return
+		return nil
 	}
 	s.refreshPayload(ctx)
-	if s.cfg.Mode == Core {
+	if s.cfg.Mode != Core {
+		s.refreshLimit(ctx, nil)
+	}
+	for _, st := range s.streams.all() {
+		s.inspectStream(ctx, st)
+		s.refreshLimit(ctx, st)
+	}
+	return s.streams.losses.Take()
+}
+
+// inspectStream compares a stream with what is known of it, by its time of creation and its
+// sequences. A stream that is missing is made where the configuration says so. An unanswered
+// question shows nothing.
+func (s *Sink) inspectStream(ctx context.Context, st *stream) {
+	before := st.last.Load() // a later acknowledgement may be in the answer
+	info, err := s.streamInfo(ctx, st)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		s.replaceStream(ctx, st)
+	case err != nil:
+	case !info.Created.Equal(st.created):
+		s.replaceStream(ctx, st)
+	case info.State.LastSeq < before:
+		st.last.Store(info.State.LastSeq)
+		s.addLoss(st, sinks.Truncated, before, info.State.LastSeq)
+	default:
+		if isPurged(st, info.State) {
+			s.addLoss(st, sinks.Purged, before, info.State.LastSeq)
+		}
+		st.seen = info.State
+	}
+}
+
+// replaceStream takes a stream of the same name in the place of one that is not there any more.
+func (s *Sink) replaceStream(ctx context.Context, st *stream) {
+	if s.streams.get([]byte(st.name)) != st {
+		return // another call was faster
+	}
+	fresh, err := s.ensureStream(ctx, s.conn, st.wanted)
+	if err == nil {
+		err = s.adoptStream(ctx, s.conn, fresh, st.fields)
+	}
+	if err != nil {
+		s.streams.setMissing(st.name, s.unanswered(err))
 		return
 	}
-	s.refreshLimit(ctx, nil)
-	for _, st := range s.streams.all() {
-		s.refreshLimit(ctx, st)
+	s.addLoss(st, sinks.Recreated, st.last.Load(), fresh.last.Load())
+}
+
+// addLoss reports a loss, unless nothing was acknowledged before.
+func (s *Sink) addLoss(st *stream, reason string, before, now uint64) {
+	if before > 0 {
+		s.streams.losses.Add(sinks.Loss{
+			Destination: st.name, Reason: reason, Before: before, Now: now,
+		})
+	}
+}
+
+// isPurged reports whether somebody has deleted all that a stream had when it was last inspected.
+// Retention has not: its newest message was not that old, and a full stream is never empty. A
+// bucket keeps the newest message of each key, and has no fewer messages when all are newer.
+func isPurged(st *stream, now jetstream.StreamState) bool {
+	before, keep := st.seen, st.wanted
+	switch {
+	case before.Msgs == 0 || now.FirstSeq <= before.LastSeq:
+		return false
+	case keep.bucket:
+		return now.Msgs < before.Msgs
+	default:
+		return (keep.MaxBytes == 0 || now.Msgs == 0) &&
+			(keep.MaxAge == 0 || time.Since(before.LastTime) < keep.MaxAge)
+	}
+}
+
+// compareSaved reports what a stream has lost while the bridge was down, by the saved position.
+func (s *Sink) compareSaved(info *jetstream.StreamInfo, saved *savedPosition) {
+	for _, before := range saved.Streams {
+		loss := sinks.Loss{Destination: before.Name, Before: before.Last, Now: info.State.LastSeq}
+		switch {
+		case before.Name != info.Config.Name || before.Last == 0:
+			continue
+		case !before.Created.Equal(info.Created):
+			loss.Reason = sinks.Recreated
+		case before.Last > info.State.LastSeq:
+			loss.Reason = sinks.Truncated
+		case s.cfg.Mode == KV && info.State.FirstSeq > before.Last:
+			loss.Reason = sinks.Purged
+		default:
+			continue
+		}
+		s.streams.losses.Add(loss)
 	}
 }
 

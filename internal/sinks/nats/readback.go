@@ -149,7 +149,7 @@ func (s *Sink) ranges(
 		if err != nil {
 			return nil, err
 		}
-		s.warnEmptied(found.CachedInfo(), saved)
+		s.compareSaved(found.CachedInfo(), saved)
 		if t := rangeBehind(found.CachedInfo(), saved); t.last > 0 &&
 			(t.first == 0 || t.first <= t.last) {
 			tails = append(tails, t)

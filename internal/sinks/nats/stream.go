@@ -44,6 +44,7 @@ func (s *Sink) ensureStream(ctx context.Context, conn *nats.Conn, wanted Stream)
 		name: wanted.Name, replicas: info.Config.Replicas, created: info.Created,
 		maxMsgSize: sinks.NewSizeLimit(int(max(info.Config.MaxMsgSize, 0))),
 		duplicates: info.Config.Duplicates, allowsTTL: info.Config.AllowMsgTTL,
+		wanted: wanted, seen: info.State,
 	}
 	st.reached(info.State.LastSeq)
 	return st, nil

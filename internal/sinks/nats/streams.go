@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -25,9 +26,13 @@ type stream struct {
 	replicas   int
 	fence      *fence        // nil for none; set before the stream is added
 	duplicates time.Duration // how long it remembers ids
-	allowsTTL  bool          // a message may say when it is removed
-	last       atomic.Uint64 // the highest sequence that is known to be used
-	doubtful   atomic.Bool   // last may be wrong: it is read again before the next call
+	// wanted and fields are how it is made again when it is missing.
+	wanted    Stream
+	fields    map[string]string
+	seen      jetstream.StreamState // when it was last inspected; owned by Inspect
+	allowsTTL bool                  // a message may say when it is removed
+	last      atomic.Uint64         // the highest sequence that is known to be used
+	doubtful  atomic.Bool           // last may be wrong: it is read again before the next call
 }
 
 // reached records that the stream has a message under a sequence.
@@ -48,8 +53,11 @@ type streams struct {
 	// unmanaged is the limit of streams that the sink does not look up.
 	unmanaged sinks.SizeLimit
 
-	mu     sync.RWMutex
-	byName map[string]*stream
+	losses sinks.Losses
+
+	mu      sync.RWMutex
+	byName  map[string]*stream // guarded by mu
+	missing map[string]error   // guarded by mu: why streams that are missing were not made
 }
 
 func (ss *streams) get(name []byte) *stream {
@@ -58,21 +66,46 @@ func (ss *streams) get(name []byte) *stream {
 	return ss.byName[string(name)]
 }
 
-// add adds a stream, unless another call was faster.
+// add adds a stream, unless another call was faster. It takes the place of another one of its name.
 func (ss *streams) add(st *stream) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if ss.byName[st.name] == nil {
-		ss.byName[st.name] = st
-		ss.only.CompareAndSwap(nil, st)
+	delete(ss.missing, st.name)
+	before := ss.byName[st.name]
+	if before != nil && before.created.Equal(st.created) {
+		return
 	}
+	ss.byName[st.name] = st
+	ss.only.CompareAndSwap(before, st)
+}
+
+// setMissing records why a stream that is missing is not made; nil for one that is there.
+func (ss *streams) setMissing(name string, why error) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.missing == nil {
+		ss.missing = map[string]error{}
+	}
+	if ss.missing[name] = why; why == nil {
+		delete(ss.missing, name)
+	}
+}
+
+// firstMissing returns why the first stream that is missing is not made; nil for none.
+func (ss *streams) firstMissing() error {
+	ss.mu.RLock()
+	defer ss.mu.RUnlock()
+	for _, name := range slices.Sorted(maps.Keys(ss.missing)) {
+		return ss.missing[name]
+	}
+	return nil
 }
 
 // clear is for a connection that was closed.
 func (ss *streams) clear() {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	ss.byName = map[string]*stream{}
+	ss.byName, ss.missing = map[string]*stream{}, nil
 	ss.only.Store(nil)
 }
 
@@ -146,6 +179,7 @@ func (s *Sink) adoptStream(
 	if err := s.acquireFence(ctx, conn, st, known); err != nil {
 		return err
 	}
+	st.fields = known
 	s.streams.add(st)
 	return nil
 }

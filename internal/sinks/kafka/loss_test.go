@@ -1,0 +1,81 @@
+package kafka_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// losses inspects until something is lost.
+func losses(t *testing.T, s *kafka.Sink) []sinks.Loss {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < time.Minute; {
+		if found := s.Inspect(t.Context()); len(found) > 0 {
+			return found
+		}
+	}
+	t.Fatal("nothing is lost")
+	return nil
+}
+
+func TestLoss(t *testing.T) {
+	create := func(c *kafka.Options) {
+		c.CreateTopics = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
+	}
+	want := sinks.Loss{Destination: podsTopic + "/0", Reason: sinks.Recreated, Before: 5}
+	for name, c := range map[string]struct {
+		change    func(*kafka.Options)
+		recreated bool // by somebody else
+		publishes bool // before it is inspected
+	}{
+		"a topic that is deleted is made again":                        {create, false, false},
+		"a topic that somebody recreated":                              {func(*kafka.Options) {}, true, false},
+		"a topic that somebody recreated, and that has got new events": {func(*kafka.Options) {}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newCluster(t)
+			s := openSink(t, cluster, c.change)
+			publish(t, s, podEvents("web", 1, 5)...)
+			if found := s.Inspect(t.Context()); len(found) > 0 {
+				t.Fatalf("lost %v", found)
+			}
+			testkit.OK(t, cluster.DeleteTopic(podsTopic))
+			if c.recreated {
+				testkit.OK(t, cluster.CreateTopic(podsTopic, 1, nil))
+			}
+			if c.publishes {
+				publish(t, s, podEvents("web", 6, 6)...)
+			}
+			if found := losses(t, s); len(found) != 1 || found[0] != want {
+				t.Errorf("lost %v, want %v", found, want)
+			}
+			publish(t, s, podEvents("web", 7, 7)...)
+			if found := s.Inspect(t.Context()); len(found) > 0 {
+				t.Errorf("lost again: %v", found)
+			}
+		})
+	}
+}
+
+// Records that are deleted from a compacted topic are rows that a view lacks.
+func TestViewPurged(t *testing.T) {
+	c := newCluster(t)
+	s := openSink(t, c, func(o *kafka.Options) { o.View = true }, func(o *kafka.Options) {
+		o.Topic, o.Tombstones = "view", true
+		o.CreateTopics = &kafka.CreateTopics{
+			Partitions: 1, ReplicationFactor: 1, Config: map[string]string{"cleanup.policy": "compact"},
+		}
+	})
+	publishEvents(t, s, podEvent("web", 1), podEvent("api", 1))
+	if found := s.Inspect(t.Context()); len(found) > 0 {
+		t.Fatalf("lost %v", found)
+	}
+	testkit.OK(t, c.DeleteRecords("view", 0, 2))
+	found := losses(t, s)
+	if want := (sinks.Loss{Destination: "view/0", Reason: sinks.Purged, Before: 0, Now: 2}); found[0] != want {
+		t.Errorf("lost %v, want %v", found, want)
+	}
+}

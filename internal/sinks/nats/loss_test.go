@@ -1,0 +1,97 @@
+package nats_test
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// TestLoss: what an administrator does to a stream or a bucket while the sink is open is noticed,
+// and the sink continues.
+func TestLoss(t *testing.T) {
+	recreate := func(t *testing.T, js jetstream.JetStream, s jetstream.Stream) {
+		config := s.CachedInfo().Config
+		testkit.OK(t, js.DeleteStream(t.Context(), config.Name))
+		eventually(t, "create", func() error {
+			_, err := js.CreateStream(t.Context(), config)
+			return err
+		})
+	}
+	deleted := func(t *testing.T, js jetstream.JetStream, s jetstream.Stream) {
+		testkit.OK(t, js.DeleteStream(t.Context(), s.CachedInfo().Config.Name))
+	}
+	purge := func(t *testing.T, _ jetstream.JetStream, s jetstream.Stream) {
+		testkit.OK(t, s.Purge(t.Context()))
+	}
+	for name, c := range map[string]struct {
+		do        func(*testing.T, jetstream.JetStream, jetstream.Stream)
+		publishes bool // before it is inspected
+		want      string
+	}{
+		"it is deleted":                     {deleted, false, sinks.Recreated},
+		"it is recreated":                   {recreate, false, sinks.Recreated},
+		"it is recreated, and got an event": {recreate, true, sinks.Recreated},
+		"it is purged":                      {purge, false, sinks.Purged},
+		"it is purged, and got an event":    {purge, true, sinks.Purged},
+	} {
+		for kind, change := range map[string]func(*nats.Options){
+			"stream": func(*nats.Options) {}, "bucket": inBucket,
+		} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				ts := newTestServer(t)
+				sink := ts.openSink(change)
+				stream := map[string]string{"stream": "K8S", "bucket": "KV_SHOP"}[kind]
+				mustStore(t, sink, ev("a", 1), ev("b", 2), ev("c", 3))
+				if found := sink.Inspect(t.Context()); len(found) > 0 {
+					t.Fatalf("lost %v", found)
+				}
+				js := ts.jetStream()
+				s, err := js.Stream(t.Context(), stream)
+				testkit.OK(t, err)
+				c.do(t, js, s)
+				if c.publishes {
+					storePatiently(t, sink, ev("a", 4))
+				}
+				var found []sinks.Loss
+				await(t, "the loss is noticed", func() bool {
+					found = append(found, sink.Inspect(t.Context())...)
+					return len(found) > 0
+				})
+				if len(found) != 1 || found[0].Destination != stream || found[0].Reason != c.want {
+					t.Errorf("lost %v, want %s %s", found, stream, c.want)
+				}
+				storePatiently(t, sink, ev("a", 5))
+				if again := sink.Inspect(t.Context()); len(again) > 0 || sink.Blocked() != nil {
+					t.Errorf("lost again: %v, blocked: %v", again, sink.Blocked())
+				}
+			})
+		}
+	}
+}
+
+// A stream that somebody has to make again is why the sink stores nothing.
+func TestMissingStream(t *testing.T) {
+	ts := newTestServer(t)
+	first := ts.openSink()
+	mustStore(t, first, ev("a", 1))
+	sink := ts.openSink(func(c *nats.Options) { c.Stream.Manage, c.Name = nats.Verify, "other" })
+	js := ts.jetStream()
+	s, err := js.Stream(t.Context(), "K8S")
+	testkit.OK(t, err)
+	config := s.CachedInfo().Config
+	testkit.OK(t, js.DeleteStream(t.Context(), "K8S"))
+	sink.Inspect(t.Context())
+	wantMentions(t, sink.Blocked(), "stream K8S does not exist: create it")
+	eventually(t, "create", func() error {
+		_, err := js.CreateStream(t.Context(), config)
+		return err
+	})
+	sink.Inspect(t.Context())
+	if err := sink.Blocked(); err != nil {
+		t.Errorf("it is there, and the sink says %v", err)
+	}
+}
