@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher"
@@ -25,6 +26,47 @@ type SinkStatus struct {
 	// PausedBy is who has paused the sink, and since when; left out when it is not paused.
 	PausedBy *informer.Pause `json:"pausedBy,omitempty"`
 	publisher.Status
+	// LagSeconds is how long ago the oldest change was observed, of any informer, that the sink has
+	// not acknowledged. PendingChanges is how many such changes there are at most.
+	LagSeconds     float64 `json:"lagSeconds"`
+	PendingChanges int     `json:"pendingChanges"`
+	// State is what the sink is doing, in a word; see findState.
+	State string `json:"state"`
+}
+
+// SilentAfter is for how long a sink with a backlog may acknowledge nothing before it counts as
+// silent.
+const SilentAfter = time.Minute
+
+// findState names in a word what a sink is doing: connected, unavailable, blocked, paused, "not
+// open", or silent: the broker is there, and acknowledges nothing.
+func (s *SinkStatus) findState() string {
+	switch {
+	case !s.Opened:
+		return "not open"
+	case !s.Connected:
+		return "unavailable"
+	case s.Blocked != "":
+		return "blocked"
+	case s.Paused:
+		return "paused"
+	case s.isSilent():
+		return "silent"
+	}
+	return "connected"
+}
+
+func (s *SinkStatus) isSilent() bool {
+	return s.LagSeconds > SilentAfter.Seconds() && time.Since(s.LastAcknowledged) > SilentAfter
+}
+
+// addLag sums up what informers are behind with a sink.
+func (s *SinkStatus) addLag(informers []informer.Status) {
+	s.LagSeconds = s.OldestSeconds
+	for i := range informers {
+		s.LagSeconds = max(s.LagSeconds, informers[i].OldestSeconds[s.Name])
+		s.PendingChanges += informers[i].PendingChanges[s.Name]
+	}
 }
 
 // StateStatus is the state database.
@@ -53,10 +95,13 @@ func (b *Bridge) Status() Status {
 		s.Informers = append(s.Informers, u.status)
 	}
 	for _, out := range b.sinks.all() {
-		s.Sinks = append(s.Sinks, SinkStatus{
+		sink := SinkStatus{
 			Name: out.name, PausedBy: b.pauses.find(kindSink, out.name),
 			Status: out.publisher.Status(),
-		})
+		}
+		sink.addLag(s.Informers)
+		sink.State = sink.findState()
+		s.Sinks = append(s.Sinks, sink)
 	}
 	return s
 }

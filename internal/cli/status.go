@@ -32,18 +32,26 @@ func newStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show what a running bridge is doing",
 		Long: `status asks a running bridge, at its admin address, whether it is ready, and shows for each
-resource of an informer
+sink
+
+  state      blocked: the broker is there, but some events can't go until somebody acts;
+             silent: it has acknowledged nothing for a minute, although changes are pending
+  lag        how long ago the oldest change was observed that it has not acknowledged
+  pending    how many such changes there are, at most
+  queued     the bytes of them that are in memory
+
+and for each resource of an informer
 
   phase      listing, watching, and so on; last error says why it can't
   objects    how many exist, as of the last commits
   version    the resourceVersion that was read last
   lag        how long ago the oldest change was observed that a sink has not acknowledged
-  behind     how far the watermark, from which a restart resumes, is behind version; the API server counts versions over all resources
+  behind     how far the watermark, from which a restart resumes, is behind version;
+             the API server counts versions over all resources
   waiting    the backlog between the API server and the sinks, in memory and on disk
   gaps       how often the API server had forgotten versions, since the start
 
-and for each sink whether its broker is there (blocked: it is, but some events can't go until
-somebody acts), what it has acknowledged, its backlog, and what went wrong last.
+With --watch on a terminal, resources that are in sync are one line.
 
 The address is admin.address of the configuration. A bridge that listens on all addresses is asked
 on this machine. A bridge in a pod, or of another user, asks for its token: admin.tokenFile, or the
@@ -53,7 +61,7 @@ other hosts too.
 Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be asked.`,
 		Example: `  bridge status
   bridge status --admin-address 127.0.0.1:9090 --watch
-  bridge status --config bridge.yaml --output json | jq '.sinks[] | {name, queuedItems}'
+  bridge status --config bridge.yaml --output json | jq '.sinks[] | {name, state, lagSeconds}'
   bridge status --ready --admin-address bridge-0.bridge.streaming.svc:8080
   kubectl exec bridge-0 -- bridge status`,
 		Args: cobra.NoArgs,
@@ -143,6 +151,7 @@ func (v *statusView) show(a *answer) error {
 		return a.writeTable(v.out, v.before)
 	}
 	var table strings.Builder
+	a.folds = true
 	if err := a.writeTable(&table, v.before); err != nil {
 		return err
 	}
@@ -213,6 +222,8 @@ type answer struct {
 	app.ProcessStatus
 	raw []byte // as it was said, with what this version may not know
 	at  time.Time
+	// folds leaves out of the table what is in sync.
+	folds bool
 }
 
 // ask asks for the status.
@@ -353,20 +364,41 @@ func (a *answer) writeTable(w io.Writer, before *answer) error {
 		return nil
 	}
 	t := terminal.NewTable(w)
-	fmt.Fprintln(t, "\nINFORMER\tRESOURCE\tPHASE\tOBJECTS\tVERSION\tLAG\tBEHIND\tWAITING\tON "+
-		"DISK\tGAPS\tLAST ERROR")
-	for i := range a.Informers {
-		writeUnit(t, &a.Informers[i])
-	}
-	if err := t.Flush(); err != nil { // the columns of what follows are others
-		return err
-	}
-	fmt.Fprintln(t, "\nSINK\tBROKER\tPUBLISHED\tPER SECOND\tITEMS\tBYTES\tOLDEST\tRETRIES\tDEAD "+
+	fmt.Fprintln(t, "\nSINK\tSTATE\tLAG\tPENDING\tPER SECOND\tPUBLISHED\tQUEUED\tRETRIES\tDEAD "+
 		"LETTERS\tLAST ERROR")
 	for i := range a.Sinks {
 		a.writeSink(t, &a.Sinks[i], before)
 	}
+	if err := t.Flush(); err != nil { // the columns of what follows are others
+		return err
+	}
+	shown, folded := a.unitsToShow()
+	if folded > 0 {
+		fmt.Fprintf(w, "\n%s in sync\n", terminal.Amount(folded, "resource"))
+	}
+	if len(shown) == 0 {
+		return nil
+	}
+	fmt.Fprintln(t, "\nINFORMER\tRESOURCE\tPHASE\tOBJECTS\tVERSION\tLAG\tBEHIND\tWAITING\tON "+
+		"DISK\tGAPS\tLAST ERROR")
+	for _, u := range shown {
+		writeUnit(t, u)
+	}
 	return t.Flush()
+}
+
+// unitsToShow returns all units, or in a status that is shown again and again those in trouble, and
+// how many others there are: a terminal has no place for all. The lag of a sink is the sink's.
+func (a *answer) unitsToShow() (shown []*informer.Status, folded int) {
+	for i := range a.Informers {
+		u := &a.Informers[i]
+		if a.folds && u.Synced && u.LastError == "" && len(u.Gaps) == 0 {
+			folded++
+			continue
+		}
+		shown = append(shown, u)
+	}
+	return shown, folded
 }
 
 func (a *answer) writeHead(w io.Writer) {
@@ -419,26 +451,14 @@ func writeUnit(w io.Writer, u *informer.Status) {
 }
 
 func (a *answer) writeSink(w io.Writer, s *bridge.SinkStatus, before *answer) {
-	broker := "connected"
-	switch {
-	case !s.Opened:
-		broker = "not open yet"
-	case !s.Connected:
-		broker = "unavailable"
-	case s.Blocked != "":
-		broker = "blocked"
-	case s.Paused:
-		broker = "paused"
-	}
 	lastError := "-"
 	if s.LastError != "" {
 		lastError = fmt.Sprintf("%s (%v ago)", terminal.OneLine(s.LastError),
 			time.Since(s.LastErrorAt).Round(time.Second))
 	}
-	fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%d\t%d\t%s\n", s.Name, broker, s.Published,
-		a.rate(s, before),
-		s.QueuedItems, terminal.Bytes(int64(s.QueuedBytes)), seconds(s.OldestSeconds), s.Retries,
-		s.DeadLetters, lastError)
+	fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%d\t%s\n", s.Name, s.State,
+		seconds(s.LagSeconds), s.PendingChanges, a.rate(s, before), s.Published,
+		terminal.Bytes(int64(s.QueuedBytes)), s.Retries, s.DeadLetters, lastError)
 }
 
 // rate returns what a sink has published per second since the answer before.

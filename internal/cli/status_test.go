@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -25,7 +27,7 @@ func TestStatusWatch(t *testing.T) {
 			fmt.Fprintf(w, `{"version":"v9","started":"2026-01-01T00:00:00Z","ready":false,"reasons":[{"what":"sink lake","message":"is unavailable\n  for long"}],"cluster":"prod","state":{"bytes":2048},
 				"informers":[{"informer":"all","resource":"pods","namespace":"shop","phase":"watching","synced":true,"objects":7,"version":"42","versionsBehind":3,
 				"oldestSeconds":{"lake":200.4,"audit":1},"logBytes":1024,"spoolBytes":1048576,"gaps":{"expired":2}}],
-				"sinks":[{"name":"lake","opened":true,"published":%d,"queuedItems":5,"queuedBytes":100,"lastError":"no\nroute"}]}`, published.Add(1000))
+				"sinks":[{"name":"lake","state":"unavailable","lagSeconds":200.4,"pendingChanges":817,"published":%d,"queuedBytes":100,"lastError":"no\nroute","lastErrorAt":"2026-01-01T00:00:00Z"}]}`, published.Add(1000))
 		}
 	}))
 	defer server.Close()
@@ -43,7 +45,7 @@ func TestStatusWatch(t *testing.T) {
 	until("  sink lake: is unavailable for long\n")
 	until("pods in shop  watching  7        42       3m20s  3       1.0 KiB  1.0 MiB  2     -\n")
 	until("  2000       ")
-	if table := stdout.String(); !strings.Contains(table, "  1000       -           5      100 B") {
+	if table := stdout.String(); !strings.Contains(table, "lake  unavailable  3m20s  817      -           1000       100 B") {
 		t.Errorf("a rate of one answer:\n%s", table)
 	}
 	away.Store(1)
@@ -54,6 +56,24 @@ func TestStatusWatch(t *testing.T) {
 	cancel()
 	if got := <-code; got != ExitClean {
 		t.Errorf("exit code %d: %s", got, stderr.String())
+	}
+}
+
+// On a terminal the resources that are in sync are one line, so that sinks have a place.
+func TestStatusFolds(t *testing.T) {
+	a := answer{folds: true}
+	a.Status = &bridge.Status{
+		Informers: make([]informer.Status, 40),
+		Sinks:     []bridge.SinkStatus{{Name: "lake", State: "unavailable"}},
+	}
+	for i := range a.Informers {
+		a.Informers[i] = informer.Status{Resource: fmt.Sprint("kind", i), Synced: i != 7}
+	}
+	var table strings.Builder
+	testkit.OK(t, a.writeTable(&table, nil))
+	sink, folded := strings.Index(table.String(), "lake  unavailable"), strings.Index(table.String(), "39 resources in sync")
+	if sink < 0 || folded < sink || !strings.Contains(table.String(), "kind7 ") || strings.Contains(table.String(), "kind8 ") {
+		t.Error(table.String())
 	}
 }
 

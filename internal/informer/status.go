@@ -67,6 +67,8 @@ type Backlog struct {
 	// OldestSeconds is, by sink, how long ago the oldest change was observed that it has not
 	// acknowledged.
 	OldestSeconds map[string]float64 `json:"oldestSeconds"`
+	// PendingChanges is, by sink, how many changes at most it has not acknowledged.
+	PendingChanges map[string]int `json:"pendingChanges"`
 	// Dropped counts, by sink, events that were dropped from a full disk since the start.
 	Dropped   map[string]int `json:"dropped"`
 	Unsettled int            `json:"unsettled"`
@@ -92,6 +94,7 @@ func (i *Informer) Status() Status {
 			QueuedDeltas: f.Deltas, QueuedBytes: f.Bytes, Unsettled: stages.Log.Unsettled,
 			LogChanges: stages.Log.Entries, LogBytes: stages.Log.Bytes, SpoolBytes: stages.Log.DiskBytes,
 			InFlight: map[string]int{}, Dropped: map[string]int{}, OldestSeconds: map[string]float64{},
+			PendingChanges: map[string]int{},
 		},
 		SpoolCapacity: stages.Log.DiskCapacity, BodiesBehind: i.indexer.StaleBodies().Count(),
 	}
@@ -104,6 +107,9 @@ func (i *Informer) Status() Status {
 	for _, l := range stages.Listeners {
 		s.InFlight[l.Sink], s.Dropped[l.Sink] = l.InFlight, l.Dropped
 		s.OldestSeconds[l.Sink] = age(l.Oldest).Seconds()
+		if s.PendingChanges[l.Sink] = 0; !l.Oldest.IsZero() {
+			s.PendingChanges[l.Sink] = l.Backlog
+		}
 	}
 	if n, ok := behind(r.Version, stages.Log.Watermark); ok {
 		s.VersionsBehind = &n

@@ -377,6 +377,14 @@ func (c *Cursor) Oldest() time.Time {
 	return observed
 }
 
+// Backlog returns how many entries the listener has not acked, at most: where it has not read all,
+// some of them may be for other listeners.
+func (c *Cursor) Backlog() int {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	return c.pending.len() + int(c.log.memory.next-c.next)
+}
+
 // lowLocked returns the first position that is not acked.
 func (c *Cursor) lowLocked() Position {
 	if at, _, ok := c.pending.low(); ok {

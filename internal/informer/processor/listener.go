@@ -189,13 +189,15 @@ type Status struct {
 	Oldest time.Time
 	// Held is how many entries at most the leader has not delivered; 0 once this replica leads.
 	Held int
+	// Backlog is how many changes at most the sink has not acknowledged.
+	Backlog int
 }
 
 // Status may be called concurrently.
 func (l *Listener) Status() Status {
 	return Status{
 		Sink: l.cfg.Name, InFlight: l.inFlight(), Dropped: l.cursor.Dropped(), Oldest: l.oldest(),
-		Held: l.held(),
+		Held: l.held(), Backlog: l.cursor.Backlog(),
 	}
 }
 

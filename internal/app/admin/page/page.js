@@ -182,7 +182,7 @@ function worst(numbers) {
 }
 
 function trouble(u) {
-  return !u.synced || !!u.lastError || worst(u.oldestSeconds) > 60 || worst(u.dropped) > 0;
+  return !u.synced || !!u.lastError || worst(u.dropped) > 0;
 }
 
 function drawInformers(informers) {
@@ -227,7 +227,7 @@ function drawSinks(sinks) {
     const error = s.blocked ? s.blocked : s.lastError ? `${s.lastError} (${duration(Math.max(0, Date.now() - Date.parse(s.lastErrorAt)) / 1000)} ago)` : "";
     cells(row, [
       [s.name], [badge(...state)], [now < 10 ? now.toFixed(1) : number(Math.round(now)), "n"], [number(s.published), "n"],
-      [meter(s)], [number(s.queuedItems), "n"], [duration(s.oldestSeconds), "n"],
+      [meter(s)], [number(s.pendingChanges), "n"], [duration(s.lagSeconds), "n"],
       [number(s.retries), "n"], [number(s.deadLetters), "n"], [error, error ? `long${s.connected && !s.blocked ? " past" : ""}` : ""],
     ]);
   });
