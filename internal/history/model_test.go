@@ -213,10 +213,38 @@ func compareTimeline(t *testing.T, db *history.DB, known model, random *rand.Ran
 		if i != len(steps) {
 			t.Fatalf("in %s from %v to %v: %d entries, want %d", namespace, since, until, i, len(steps))
 		}
+		newestFirst(t, db, namespace, since, until, steps)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
 			t.Fatalf("in %s from %v to %v: %d entries, want %d", namespace, since, until, len(got), len(want))
 		}
+	}
+}
+
+// newestFirst asks for the same in pages, each with the cursor of the page before.
+func newestFirst(t *testing.T, db *history.DB, namespace string, since, until time.Time, steps []query.Step) {
+	t.Helper()
+	const page = 7
+	i := len(steps)
+	for cursor, more := "", true; more; {
+		before, err := query.ParseCursor(cursor)
+		testkit.OK(t, err)
+		read := 0
+		for entry, err := range db.Questions.Timeline.NewestFirst("prod", namespace, since, until, before, nil) {
+			testkit.OK(t, err)
+			if i--; i < 0 {
+				t.Fatalf("newest first in %s: more than %d entries", namespace, len(steps))
+			}
+			compareEntry(t, entry, &steps[i])
+			cursor = entry.Cursor.String()
+			if read++; read == page {
+				break
+			}
+		}
+		more = read == page
+	}
+	if i != 0 {
+		t.Fatalf("newest first in %s from %v to %v: %d entries of %d are missing", namespace, since, until, i, len(steps))
 	}
 }
 

@@ -147,5 +147,14 @@ func TestTimeline(t *testing.T) {
 		if want != events+1 {
 			t.Errorf("%d entries", want-1)
 		}
+		for e, err := range db.Questions.Timeline.NewestFirst("prod", "*", began, time.Time{}, nil, nil) {
+			testkit.OK(t, err)
+			if want--; e.Number() != uint64(want) {
+				t.Fatalf("newest first: version %d, want %d", e.Number(), want)
+			}
+		}
+		if want != 1 {
+			t.Errorf("%d entries are missing", want-1)
+		}
 	})
 }

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"net/url"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -178,68 +176,6 @@ func (n *newest) add(v *query.Version) {
 		n.bytes += len(n.before.Event.Data)
 		n.earlier++
 	}
-}
-
-// timelineReport is what happened.
-type timelineReport struct {
-	uncertainty
-	Changes []query.TimelineReport `json:"changes"`
-	// More says that the answer was cut: ask again with since, or narrow it.
-	More       bool `json:"more"`
-	Heartbeats int  `json:"heartbeats"`
-}
-
-const (
-	defaultChanges = 500
-	mostChanges    = 10_000
-)
-
-func (q *request) timeline(ctx context.Context) (any, error) {
-	since, err := q.point("since")
-	until, untilErr := q.point("until")
-	limit, limitErr := q.limit(defaultChanges, mostChanges)
-	if err := cmp.Or(err, untilErr, limitErr); err != nil {
-		return nil, err
-	}
-	if since.Version > 0 || until.Version > 0 {
-		return nil, badQuestion(errors.New("since and until of a timeline are times"))
-	}
-	if since.At.IsZero() {
-		since.At = time.Now().Add(-time.Hour)
-	}
-	happened, err := q.ofSeveral().Timeline(q.kinds(), since, until)
-	if err != nil {
-		return nil, err
-	}
-	r := timelineReport{}
-	if r.uncertainty, err = q.uncertainty(happened.Holes); err != nil {
-		return nil, err
-	}
-	r.Changes = make([]query.TimelineReport, 0, min(limit, defaultChanges))
-	bytes := 0
-	for e, err := range happened.Entries {
-		switch {
-		case cmp.Or(err, ctx.Err()) != nil:
-			return nil, cmp.Or(err, ctx.Err())
-		case e.IsHeartbeat() && q.parameters.Get("heartbeats") != "true":
-			r.Heartbeats++
-		case len(r.Changes) == limit || bytes > mostBytes:
-			r.More = true
-			return r, nil
-		default:
-			report := e.Report()
-			if q.parameters.Get("values") == "true" && e.IsCut() {
-				all, err := q.History.Timeline.Whole(e)
-				if err != nil {
-					return nil, err
-				}
-				report.Changed, report.More = query.ReportChanges(all), 0
-			}
-			r.Changes = append(r.Changes, report)
-			bytes += report.Size()
-		}
-	}
-	return r, nil
 }
 
 // state answers with what is uncertain in the first line, and an object in each that follows.

@@ -313,6 +313,28 @@ type Timeline struct {
 
 // Timeline finds what happened to some resources, named as kubectl names them; to all for none.
 func (q *Question) Timeline(kinds []string, since, until query.Point) (t Timeline, err error) {
+	return q.timeline(kinds, since, until, func(
+		cluster string, wanted func(u *record.Unit) bool,
+	) iter.Seq2[*query.Entry, error] {
+		return q.History.Timeline.Entries(cluster, q.Namespace, since.At, until.At, wanted)
+	})
+}
+
+// NewestFirst is Timeline with the newest first, of what is before a cursor; nil for all.
+func (q *Question) NewestFirst(
+	kinds []string, since, until query.Point, before *query.Cursor,
+) (t Timeline, err error) {
+	return q.timeline(kinds, since, until, func(
+		cluster string, wanted func(u *record.Unit) bool,
+	) iter.Seq2[*query.Entry, error] {
+		return q.History.Timeline.NewestFirst(cluster, q.Namespace, since.At, until.At, before, wanted)
+	})
+}
+
+func (q *Question) timeline(
+	kinds []string, since, until query.Point,
+	entries func(cluster string, wanted func(u *record.Unit) bool) iter.Seq2[*query.Entry, error],
+) (t Timeline, err error) {
 	cluster, err := q.OneCluster()
 	if err != nil {
 		return t, err
@@ -322,7 +344,7 @@ func (q *Question) Timeline(kinds []string, since, until query.Point) (t Timelin
 		return t, err
 	}
 	wanted := func(u *record.Unit) bool { return slices.Contains(units, u) }
-	t.Entries = q.History.Timeline.Entries(cluster, q.Namespace, since.At, until.At, wanted)
+	t.Entries = entries(cluster, wanted)
 	t.Holes, err = q.History.Coverage.HolesOf(units, since.At, until.At)
 	return t, err
 }

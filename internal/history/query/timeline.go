@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"iter"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -40,24 +39,32 @@ func (h Timeline) Entries(
 ) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		t := newTimelineWalk(h.db, cluster, namespace, since, until, wanted)
-		var read Version
-		t.yield = func(e *keys.Entry, u *record.Unit, value []byte) (bool, error) {
-			entry, err := readEntry(&read, u, e, value)
-			if err != nil {
-				return false, err
-			}
-			if entry == nil {
-				v, before, err := t.read(e, u)
-				if v == nil || err != nil {
-					return err == nil, err
-				}
-				entry = summarized(v, before)
-			}
-			return yield(entry, nil), nil
-		}
+		t.yield = t.yieldEntries(yield)
 		if err := t.run(); err != nil {
 			yield(nil, h.db.ReadError(err))
 		}
+	}
+}
+
+// yieldEntries makes an entry of what the walk finds.
+func (t *timelineWalk) yieldEntries(
+	yield func(*Entry, error) bool,
+) func(e *keys.Entry, u *record.Unit, value []byte) (bool, error) {
+	var read Version
+	return func(e *keys.Entry, u *record.Unit, value []byte) (bool, error) {
+		entry, err := readEntry(&read, u, e, value)
+		if err != nil {
+			return false, err
+		}
+		if entry == nil {
+			v, before, err := t.read(e, u)
+			if v == nil || err != nil {
+				return err == nil, err
+			}
+			entry = summarized(v, before)
+		}
+		entry.Cursor = Cursor{*e}
+		return yield(entry, nil), nil
 	}
 }
 
@@ -109,6 +116,9 @@ type timelineWalk struct {
 	namespace    string // "*" for all
 	since, until uint32
 	wanted       func(u *record.Unit) bool
+	// isReversed: the newest first. behind is the entry behind which the walk begins, nil for none.
+	isReversed bool
+	behind     *keys.Entry
 	// yield is given a key with its value. It reports whether to continue.
 	yield func(e *keys.Entry, u *record.Unit, value []byte) (bool, error)
 	it    *pebble.Iterator
@@ -129,6 +139,9 @@ func (t *timelineWalk) run() (err error) {
 			t.r.Close()
 		}
 	}()
+	if t.isReversed {
+		return t.runReversed()
+	}
 	for bucket := t.since / keys.BucketSeconds; ; bucket++ {
 		if !t.it.SeekGE(keys.AppendBucket(nil, t.source, bucket)) {
 			return t.it.Error()
@@ -168,23 +181,7 @@ func (t *timelineWalk) bucket(bucket uint32) (bool, error) {
 		}
 		return true, t.it.Error()
 	}
-	// All namespaces: sorted in pieces, so that memory does not follow what happened.
-	var last keys.Entry
-	for first := true; ; first = false {
-		piece, more, err := t.piece(prefix, last, first)
-		if err != nil {
-			return false, err
-		}
-		for i := range piece {
-			if hasMore, err := t.give(&piece[i].Entry, piece[i].value); err != nil || !hasMore {
-				return false, err
-			}
-		}
-		if !more {
-			return true, nil
-		}
-		last = piece[len(piece)-1].Entry
-	}
+	return t.pieces(prefix)
 }
 
 // maxPiece is how many entries are sorted at once. One takes about half a kilobyte.
@@ -205,7 +202,7 @@ func (t *timelineWalk) piece(
 		if !isKey {
 			return nil, false, record.ErrUnreadable
 		}
-		if e.Second < t.since || e.Second > t.until || !first && e.Compare(&behind) <= 0 {
+		if e.Second < t.since || e.Second > t.until || !first && t.compare(&e, &behind) <= 0 {
 			continue
 		}
 		value, err := t.it.ValueAndErr()
@@ -213,23 +210,21 @@ func (t *timelineWalk) piece(
 			return nil, false, err
 		}
 		piece = append(piece, timelineItem{e, bytes.Clone(value)})
-		if len(piece) == 2*maxPiece { // keep the earlier half
-			slices.SortFunc(piece, compareItems)
+		if len(piece) == 2*maxPiece { // keep the first half
+			t.sort(piece)
 			piece, more = piece[:maxPiece], true
 		}
 	}
-	slices.SortFunc(piece, compareItems)
+	t.sort(piece)
 	if len(piece) > maxPiece {
 		piece, more = piece[:maxPiece], true
 	}
 	return piece, more, t.it.Error()
 }
 
-func compareItems(a, b timelineItem) int { return a.Compare(&b.Entry) }
-
 // give yields an entry, where it is asked for.
 func (t *timelineWalk) give(e *keys.Entry, value []byte) (bool, error) {
-	if e.Second < t.since || e.Second > t.until {
+	if e.Second < t.since || e.Second > t.until || t.behind != nil && t.compare(e, t.behind) <= 0 {
 		return true, nil
 	}
 	u := t.db.Unit(e.Unit)

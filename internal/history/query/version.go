@@ -158,6 +158,8 @@ type Entry struct {
 	Changes   []diff.Change
 	More      int
 	heartbeat bool
+	// Cursor is the place of the entry.
+	Cursor Cursor
 }
 
 // IsCut reports whether the entry lacks changes or values: Timeline.Whole has them.

@@ -1,0 +1,238 @@
+package ask
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/resource/diff"
+)
+
+// timelineReport is what happened.
+type timelineReport struct {
+	uncertainty
+	Changes []timelineChange `json:"changes"`
+	// More says that the answer was cut: ask again with before=Next for the newest first, else with
+	// since, or narrow it.
+	More bool   `json:"more"`
+	Next string `json:"next,omitempty"`
+	// Heartbeats were left out; Hidden were left out by class, as hide= asked for.
+	Heartbeats int            `json:"heartbeats"`
+	Hidden     map[string]int `json:"hidden,omitempty"`
+}
+
+// timelineChange is one change.
+type timelineChange struct {
+	query.TimelineReport
+	// Class is why the change may be hidden; "" for one that is always shown.
+	Class string `json:"class,omitempty"`
+	// Owner is the controller of the object, as KIND/NAME, where hide= asks for children.
+	Owner string `json:"owner,omitempty"`
+}
+
+const (
+	defaultChanges = 500
+	mostChanges    = 10_000
+)
+
+// Classes of changes that hide= leaves out and counts.
+const (
+	classStatus  = "status"  // only the status differs
+	classDerived = "derived" // of Events, Endpoints and Leases, which follow what else happens
+	classChild   = "child"   // of an object that a controller owns
+)
+
+func (q *request) timeline(ctx context.Context) (any, error) {
+	since, err := q.point("since")
+	until, untilErr := q.point("until")
+	limit, limitErr := q.limit(defaultChanges, mostChanges)
+	if err := cmp.Or(err, untilErr, limitErr); err != nil {
+		return nil, err
+	}
+	if since.Version > 0 || until.Version > 0 {
+		return nil, badQuestion(errors.New("since and until of a timeline are times"))
+	}
+	if since.At.IsZero() {
+		since.At = time.Now().Add(-time.Hour)
+	}
+	c, err := q.newClassifier()
+	if err != nil {
+		return nil, err
+	}
+	happened, err := q.inOrder(since, until)
+	if err != nil {
+		return nil, err
+	}
+	r := timelineReport{Hidden: map[string]int{}}
+	if r.uncertainty, err = q.uncertainty(happened.Holes); err != nil {
+		return nil, err
+	}
+	r.Changes = make([]timelineChange, 0, min(limit, defaultChanges))
+	bytes := 0
+	for e, err := range happened.Entries {
+		if err := cmp.Or(err, ctx.Err()); err != nil {
+			return nil, err
+		}
+		if e.IsHeartbeat() && q.parameters.Get("heartbeats") != "true" {
+			r.Heartbeats++
+			continue
+		}
+		change, err := c.classify(e)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(c.hide, change.Class) {
+			r.Hidden[change.Class]++
+			continue
+		}
+		if len(r.Changes) == limit || bytes > mostBytes {
+			r.More = true
+			return r, nil
+		}
+		if change.TimelineReport, err = q.reportEntry(e); err != nil {
+			return nil, err
+		}
+		if r.Changes = append(r.Changes, change); q.isNewestFirst() {
+			r.Next = e.Cursor.String()
+		}
+		bytes += change.Size()
+	}
+	r.Next = ""
+	return r, nil
+}
+
+func (q *request) isNewestFirst() bool { return q.parameters.Get("order") == "newest" }
+
+// inOrder finds what happened, in the order that is asked for.
+func (q *request) inOrder(since, until query.Point) (t Timeline, err error) {
+	before, err := query.ParseCursor(q.parameters.Get("before"))
+	switch order := q.parameters.Get("order"); {
+	case err != nil:
+		return t, badQuestion(fmt.Errorf("before: %w", err))
+	case order != "" && order != "newest" && order != "oldest":
+		return t, badQuestion(fmt.Errorf("order %q: want newest or oldest", order))
+	case q.isNewestFirst():
+		return q.ofSeveral().NewestFirst(q.kinds(), since, until, before)
+	case before != nil:
+		return t, badQuestion(errors.New("before needs order=newest"))
+	}
+	return q.ofSeveral().Timeline(q.kinds(), since, until)
+}
+
+// reportEntry returns an entry as JSON, with all values where values=true asks for them.
+func (q *request) reportEntry(e *query.Entry) (query.TimelineReport, error) {
+	report := e.Report()
+	if q.parameters.Get("values") != "true" || !e.IsCut() {
+		return report, nil
+	}
+	all, err := q.History.Timeline.Whole(e)
+	report.Changed, report.More = query.ReportChanges(all), 0
+	return report, err
+}
+
+// classifier finds out what may be hidden of a timeline.
+type classifier struct {
+	history *query.Questions
+	hide    []string
+	owners  map[query.Object]string // of the objects that were asked for
+}
+
+func (q *request) newClassifier() (*classifier, error) {
+	c := &classifier{history: q.History, owners: map[query.Object]string{}}
+	if text := q.parameters.Get("hide"); text != "" {
+		c.hide = strings.Split(text, ",")
+	}
+	for _, class := range c.hide {
+		if !slices.Contains([]string{classStatus, classDerived, classChild}, class) {
+			return nil, badQuestion(fmt.Errorf("hide %q: want %s, %s or %s", class, classStatus,
+				classDerived, classChild))
+		}
+	}
+	return c, nil
+}
+
+// derivedResources follow what happens to other objects.
+var derivedResources = []string{
+	"events", "events.events.k8s.io", "endpoints", "endpointslices.discovery.k8s.io",
+	"leases.coordination.k8s.io",
+}
+
+// classify returns the class of an entry. What shows a failure has none.
+func (c *classifier) classify(e *query.Entry) (change timelineChange, err error) {
+	if slices.Contains(c.hide, classChild) {
+		if change.Owner, err = c.owner(e); err != nil {
+			return change, err
+		}
+	}
+	switch isFailure := slices.ContainsFunc(e.Changes, showsFailure); {
+	case isFailure:
+	case slices.Contains(derivedResources, e.Unit.GroupResource()):
+		change.Class = classDerived
+	case change.Owner != "":
+		change.Class = classChild
+	case isStatusOnly(e):
+		change.Class = classStatus
+	}
+	return change, nil
+}
+
+// owner returns the controller that an object had in its last version; "" for none, and where the
+// history has no metadata.
+func (c *classifier) owner(e *query.Entry) (owner string, err error) {
+	o := query.Object{Unit: e.Unit, Namespace: e.Event.Namespace, Name: e.Event.Name}
+	owner, known := c.owners[o]
+	if known {
+		return owner, nil
+	}
+	v, err := c.history.Objects.At(&o, query.Point{})
+	if err != nil {
+		return "", err
+	}
+	var references []struct {
+		Kind, Name string
+		Controller bool
+	}
+	if v != nil {
+		// What can't be decoded has no owner: it is shown.
+		_ = json.Unmarshal(diff.Field(v.Event.Data, "metadata.ownerReferences"), &references)
+	}
+	for _, r := range references {
+		if r.Controller {
+			owner = strings.ToLower(r.Kind) + "/" + r.Name
+		}
+	}
+	c.owners[o] = owner
+	return owner, nil
+}
+
+// isStatusOnly reports whether an update changed nothing but the status.
+func isStatusOnly(e *query.Entry) bool {
+	return e.Event.Op == event.Updated && len(e.Changes) > 0 && e.More == 0 &&
+		!slices.ContainsFunc(e.Changes, func(c diff.Change) bool {
+			return c.Path != "status" && !strings.HasPrefix(c.Path, "status.")
+		})
+}
+
+// showsFailure reports whether a change of a status says that a container fails: it waits for
+// another reason than its start, or it has ended with an exit code. A summary lacks long values: a
+// state without its value counts.
+func showsFailure(c diff.Change) bool {
+	if !strings.HasPrefix(c.Path, "status.") || len(c.New) == 0 && !c.Omitted {
+		return false
+	}
+	value := string(c.New)
+	switch {
+	case strings.HasSuffix(c.Path, ".state.waiting.reason"):
+		return c.Omitted || value != `"ContainerCreating"` && value != `"PodInitializing"`
+	case strings.HasSuffix(c.Path, ".state.terminated.exitCode"):
+		return value != "0"
+	}
+	return c.Omitted && strings.HasSuffix(c.Path, ".state.waiting")
+}
