@@ -102,34 +102,30 @@ func open(o Options, readOnly bool) (*DB, error) {
 			"file", i.Path, "details", fmt.Sprint(i.Details))
 	}}
 	opts.ReadOnly, opts.ErrorIfNotExists = readOnly, readOnly
-	if o.DiskFull != nil {
-		db.disk = disk.New(opts.FS, disk.Config{Changed: o.DiskFull, Failed: opener.Fail})
-		opts.FS = db.disk
-	}
+	db.disk = disk.New(opts.FS, o.Dir, disk.Config{Changed: o.DiskFull, Failed: opener.Fail})
+	opts.FS = db.disk
 	var err error
 	if db.pebble, err = opener.Open(o.Dir, opts); err != nil {
 		return nil, openError(o.Dir, err)
 	}
 	opened := &DB{
 		Writer: newWriter(db, cmp.Or(o.LastVersionsBytes, 64<<20)), Questions: query.New(db),
-		Maintenance: Maintenance{db}, shared: db, close: sync.OnceValue(db.pebble.Close),
+		Maintenance: Maintenance{db}, shared: db, close: sync.OnceValue(func() error {
+			defer db.disk.Close()
+			return db.pebble.Close()
+		}),
 	}
 	if err := cmp.Or(db.checkFormat(readOnly), db.units.load(db.pebble)); err != nil {
 		return nil, errors.Join(db.ReadError(err), opened.Close())
 	}
-	if db.disk != nil {
+	if o.DiskFull != nil {
 		db.disk.BePatient() // errors until here were returned
 	}
 	return opened, nil
 }
 
 // Full returns why the disk refuses writes, nil while it takes them.
-func (db *DB) Full() error {
-	if db.shared.disk == nil {
-		return nil
-	}
-	return db.shared.disk.Err()
-}
+func (db *DB) Full() error { return db.shared.disk.Err() }
 
 // Close ends the database. Nothing else may be running on it. A second call does nothing. While the
 // disk refuses writes it leaves the database as a crash would: what was stored is stored.
@@ -189,9 +185,6 @@ func checkDir(dir string, create bool) error {
 		}
 		return fmt.Errorf("history %s %w: it holds other files; %s", dir, ErrForeign, want)
 	}
-	if err := disk.CheckManifest(dir, entries); err != nil {
-		return openError(dir, err)
-	}
 	return nil
 }
 
@@ -200,7 +193,7 @@ func openError(dir string, err error) error {
 	switch {
 	case errors.Is(err, ErrDamaged):
 		return err
-	case errors.Is(err, disk.ErrNoManifest):
+	case errors.Is(err, disk.ErrNoManifest), errors.Is(err, disk.ErrDamaged):
 		return damagedError(dir, err.Error())
 	}
 	switch disk.RefusalOf(err) {
@@ -234,7 +227,7 @@ type database struct {
 	failed chan struct{}
 	err    error
 	sync   *pebble.WriteOptions
-	disk   *disk.FS // nil where a full disk is an error
+	disk   *disk.FS
 }
 
 // ReadError adds to damage what can be done about it. The first line of Pebble's own text is

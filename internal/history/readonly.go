@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/kubebridge/bridge/internal/store/disk"
 )
 
 // Read opens a history to ask it. It creates nothing in an empty directory, and needs no writer to
@@ -48,7 +50,7 @@ func readBeside(o Options) (*DB, error) {
 	const attempts = 5 // the writer may remove a table between two steps
 	var err error
 	for range attempts {
-		if err = copyFiles(o.Dir, copied); err != nil {
+		if err = copyFiles(o.Dir, copied, linkFile); err != nil {
 			_ = os.RemoveAll(copied) // what is left is removed by the next reader
 			continue
 		}
@@ -87,13 +89,20 @@ func removeAbandoned(dir string) {
 
 // copyFiles makes the files of a database as they are at one moment. The order matters:
 //
-//  1. the logs. A log that is flushed after that is in a table, which the list of files then names;
+//  1. the record of what is synced: what follows is not older. A log that it names and that is
+//     removed before step 2 looks like damage, and the next attempt finds it gone.
+//  2. the logs. A log that is flushed after that is in a table, which the list of files then names;
 //     one that is written after that is missing, and so are only the newest commits.
-//  2. the tables.
-//  3. the list of files, with the marker that names it.
-//  4. the tables that came between 2 and 3: the list may name them.
-func copyFiles(from, to string) error {
+//  3. the tables.
+//  4. the list of files, with the marker that names it.
+//  5. the tables that came between 3 and 4: the list may name them.
+//
+// addTable makes a table, unless it is there.
+func copyFiles(from, to string, addTable func(from, to, name string) error) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	if err := copyFile(from, to, disk.SumsFile); err != nil {
 		return err
 	}
 	logs, err := names(from, func(name string) bool { return filepath.Ext(name) == ".log" })
@@ -105,7 +114,7 @@ func copyFiles(from, to string) error {
 			return err
 		}
 	}
-	if err := linkTables(from, to); err != nil {
+	if err := addTables(from, to, addTable); err != nil {
 		return err
 	}
 	// A list that is replaced meanwhile is gone: the marker comes first.
@@ -117,7 +126,7 @@ func copyFiles(from, to string) error {
 	for _, name := range lists {
 		err = cmp.Or(err, copyFile(from, to, name))
 	}
-	return cmp.Or(err, linkTables(from, to))
+	return cmp.Or(err, addTables(from, to, addTable))
 }
 
 func rank(name string) int {
@@ -138,19 +147,23 @@ func names(dir string, wanted func(name string) bool) (list []string, err error)
 	return list, err
 }
 
-// linkTables links those that are not linked yet. One that is gone was replaced by another.
-func linkTables(from, to string) error {
+// addTables makes those that are not there yet. One that is gone was replaced by another.
+func addTables(from, to string, add func(from, to, name string) error) error {
 	tables, err := names(from, func(name string) bool {
 		return filepath.Ext(name) == ".sst" ||
 			filepath.Ext(name) == ".blob"
 	})
 	for _, name := range tables {
-		linkErr := os.Link(filepath.Join(from, name), filepath.Join(to, name))
-		if linkErr != nil && !errors.Is(linkErr, os.ErrExist) && !errors.Is(linkErr, os.ErrNotExist) {
-			return linkErr
+		addErr := add(from, to, name)
+		if addErr != nil && !errors.Is(addErr, os.ErrExist) && !errors.Is(addErr, os.ErrNotExist) {
+			return addErr
 		}
 	}
 	return err
+}
+
+func linkFile(from, to, name string) error {
+	return os.Link(filepath.Join(from, name), filepath.Join(to, name))
 }
 
 func copyFile(from, to, name string) error {
@@ -167,5 +180,5 @@ func copyFile(from, to, name string) error {
 		return err
 	}
 	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
+	return errors.Join(err, out.Sync(), out.Close())
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/store/disk"
 	"github.com/kubebridge/bridge/internal/store/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -137,7 +138,7 @@ func TestManifestWithoutLength(t *testing.T) {
 		},
 	} {
 		dir := copyOf(t, left)
-		testkit.OK(t, harm(filepath.Join(dir, "manifest.extent")))
+		testkit.OK(t, harm(filepath.Join(dir, disk.SumsFile)))
 		if n, err := count(t, dir); err != nil || n != 200 {
 			t.Errorf("%s: %d objects, %v", name, n, err)
 		}

@@ -241,11 +241,12 @@ func classify(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case isPanic, errors.Is(err, history.ErrForeign), errors.Is(err, history.ErrDamaged):
+	case isPanic, errors.Is(err, history.ErrForeign):
 		return &sinks.Error{Class: sinks.Refused, Err: err}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &sinks.Error{Class: sinks.Stopped, Err: err}
 	case errors.Is(err, history.ErrInUse), errors.Is(err, history.ErrOtherCluster),
+		errors.Is(err, history.ErrDamaged), // other sinks continue, and it may be moved away
 		history.IsUnavailable(err):
 		return &sinks.Error{Class: sinks.Reconnect, Err: err}
 	}

@@ -23,6 +23,7 @@ type forgetful struct {
 	vfs.FS
 	fails int // syncs that do
 	err   error
+	syncs []int64 // what was written at each one that did not
 }
 
 type forgetfulFile struct {
@@ -49,6 +50,7 @@ func (f *forgetfulFile) SyncData() error { return f.Sync() }
 func (f *forgetfulFile) Sync() error {
 	if f.disk.fails == 0 {
 		f.synced = f.length
+		f.disk.syncs = append(f.disk.syncs, f.length)
 		return f.File.Sync()
 	}
 	f.disk.fails--
@@ -82,7 +84,7 @@ func TestJournalRewrite(t *testing.T) {
 			mem := vfs.NewCrashableMem()
 			slow := &forgetful{FS: mem, err: syscall.ENOSPC}
 			var reported []error
-			fs := disk.New(slow, disk.Config{Changed: func(why error) { reported = append(reported, why) }})
+			fs := disk.New(slow, "", disk.Config{Changed: func(why error) { reported = append(reported, why) }})
 			fs.BePatient()
 			file, err := fs.Create(name, vfs.WriteCategoryUnspecified)
 			testkit.OK(t, err)
@@ -107,7 +109,7 @@ func TestJournalLongTail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := vfs.NewCrashableMem()
 		slow := &forgetful{FS: mem, err: syscall.ENOSPC}
-		fs := disk.New(slow, disk.Config{})
+		fs := disk.New(slow, "", disk.Config{})
 		fs.BePatient()
 		file, err := fs.Create("000004.log", vfs.WriteCategoryUnspecified)
 		testkit.OK(t, err)
@@ -136,7 +138,7 @@ func TestJournalLongTail(t *testing.T) {
 func TestTableSyncFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := &forgetful{FS: vfs.NewMem(), err: syscall.ENOSPC}
-		fs := disk.New(full, disk.Config{})
+		fs := disk.New(full, "", disk.Config{})
 		fs.BePatient()
 		file, err := fs.Create("000005.sst", vfs.WriteCategoryUnspecified)
 		testkit.OK(t, err)
@@ -160,7 +162,7 @@ func TestTableSyncFailure(t *testing.T) {
 // Errors of another kind are passed on.
 func TestOtherDiskErrors(t *testing.T) {
 	broken := &forgetful{FS: vfs.NewMem(), err: syscall.EIO, fails: 2}
-	fs := disk.New(broken, disk.Config{})
+	fs := disk.New(broken, "", disk.Config{})
 	fs.BePatient()
 	for _, name := range []string{"000004.log", "000005.sst"} {
 		file, err := fs.Create(name, vfs.WriteCategoryUnspecified)
@@ -175,7 +177,7 @@ func TestOtherDiskErrors(t *testing.T) {
 // A full disk is an error until the file system is patient.
 func TestFullDiskBeforePatience(t *testing.T) {
 	full := &forgetful{FS: vfs.NewMem(), err: syscall.ENOSPC, fails: 1}
-	file, err := disk.New(full, disk.Config{}).Create("000004.log", vfs.WriteCategoryUnspecified)
+	file, err := disk.New(full, "", disk.Config{}).Create("000004.log", vfs.WriteCategoryUnspecified)
 	testkit.OK(t, err)
 	write(t, file, "x")
 	if err := file.Sync(); !errors.Is(err, syscall.ENOSPC) {
@@ -186,17 +188,16 @@ func TestFullDiskBeforePatience(t *testing.T) {
 // A journal that is not synced keeps little in memory.
 func TestJournalMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mem := vfs.NewCrashableMem()
-		var synced []int64
-		fs := disk.New(mem, disk.Config{Synced: func(_ string, length int64) { synced = append(synced, length) }})
+		mem := &forgetful{FS: vfs.NewCrashableMem()}
+		fs := disk.New(mem, "", disk.Config{})
 		file, err := fs.Create("000004.log", vfs.WriteCategoryUnspecified)
 		testkit.OK(t, err)
 		block := bytes.Repeat([]byte("x"), 1<<20)
 		for range 10 {
 			write(t, file, string(block))
 		}
-		if !slices.Equal(synced, []int64{4 << 20, 8 << 20}) {
-			t.Errorf("synced at %v", synced)
+		if !slices.Equal(mem.syncs, []int64{4 << 20, 8 << 20}) {
+			t.Errorf("synced at %v", mem.syncs)
 		}
 	})
 }

@@ -6,7 +6,8 @@
 // In come the operations of Pebble, which ends its process when its log or its list of files can't
 // be written: an error from its log makes it panic, with a mutex unlocked that a deferred call
 // unlocks again. Out goes whether an operation waits (Err, Stalled), so that nobody else begins a
-// write meanwhile, and how far files are synced (Config.Synced).
+// write meanwhile. Beside the database lies what of its journals is synced (SumsFile): the Opener
+// refuses a database that has lost some of that.
 //
 // What was acknowledged is true: a write returns when it was written, a sync when it was synced. A
 // failed sync is never just repeated, since the kernel forgets data that it could not write: that

@@ -26,8 +26,6 @@ type Config struct {
 	// broken. It has to end the process; the operation never returns, since Pebble answers such an
 	// error with a crash. Nil: the error is passed on.
 	Failed func(err error)
-	// Synced is called with how many bytes of a journal are on disk, after each sync. May be nil.
-	Synced func(name string, length int64)
 }
 
 // FS is a file system that waits while the disk under it is full or read-only. It does so from the
@@ -37,13 +35,20 @@ type FS struct {
 	cfg     Config
 	patient atomic.Bool
 	stall   stall
+	sums    sums
 }
 
-// New wraps a file system.
-func New(inner vfs.FS, cfg Config) *FS {
+// New wraps a file system for the database of a directory.
+func New(inner vfs.FS, dir string, cfg Config) *FS {
 	cfg.Retry = cmp.Or(cfg.Retry, time.Second)
-	return &FS{FS: inner, cfg: cfg, stall: stall{begun: make(chan struct{}), changed: cfg.Changed}}
+	return &FS{
+		FS: inner, cfg: cfg, stall: stall{begun: make(chan struct{}), changed: cfg.Changed},
+		sums: sums{files: inner, dir: dir},
+	}
 }
+
+// Close closes the file beside the database.
+func (f *FS) Close() { f.sums.close() }
 
 // BePatient makes operations wait from now on.
 func (f *FS) BePatient() { f.patient.Store(true) }
@@ -94,6 +99,9 @@ func (f *FS) Create(name string, category vfs.DiskWriteCategory) (file vfs.File,
 		file, err = f.FS.Create(name, category)
 		return err
 	})
+	if err == nil {
+		f.sums.created(f.sums.base(name))
+	}
 	return f.wrap(name, file, err)
 }
 
@@ -116,6 +124,7 @@ func (f *FS) ReuseForWrite(
 	oldName, newName string, category vfs.DiskWriteCategory,
 ) (file vfs.File, err error) {
 	waited := false
+	f.sums.remove(f.sums.base(oldName))
 	err = f.try(func() error {
 		file, err = f.FS.ReuseForWrite(oldName, newName, category)
 		if waited && errors.Is(err, fs.ErrNotExist) { // the attempt before had renamed it
@@ -161,6 +170,7 @@ func (f *FS) Link(oldName, newName string) error {
 
 // Remove implements vfs.FS.
 func (f *FS) Remove(name string) error {
+	f.sums.remove(f.sums.base(name))
 	return f.try(func() error { return f.FS.Remove(name) })
 }
 
@@ -171,6 +181,7 @@ func (f *FS) RemoveAll(name string) error {
 
 // Rename implements vfs.FS.
 func (f *FS) Rename(oldName, newName string) error {
+	f.sums.remove(f.sums.base(oldName))
 	return f.try(func() error { return f.FS.Rename(oldName, newName) })
 }
 

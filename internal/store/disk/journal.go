@@ -2,6 +2,7 @@ package disk
 
 import (
 	"errors"
+	"hash/crc32"
 	"io"
 	"sync"
 
@@ -15,9 +16,10 @@ const maxTail = 4 << 20
 // sync, since after a sync that failed that is the only copy that is sure to be there.
 type journal struct {
 	table
-	written int64 // bytes
-	tail    tail  // the last of them: what is not synced
-	named   bool  // its name is on disk
+	written int64  // bytes
+	sum     uint32 // of them
+	tail    tail   // the last of them: what is not synced
+	named   bool   // its name is on disk
 }
 
 // Write implements vfs.File.
@@ -29,9 +31,13 @@ func (j *journal) Write(p []byte) (int, error) {
 	}
 	before := j.tail.length
 	j.tail.append(p) // before it is written: that may change p
+	sum := crc32.Update(j.sum, castagnoli, p)
 	n, err := j.table.Write(p)
 	j.tail.truncate(before + n)
 	j.written += int64(n)
+	if n == len(p) { // else nothing is synced behind it: Pebble ends with an error of a journal
+		j.sum = sum
+	}
 	return n, err
 }
 
@@ -59,9 +65,7 @@ func (j *journal) synced(err error) error {
 		j.named = true
 	}
 	j.tail.truncate(0)
-	if j.fs.cfg.Synced != nil {
-		j.fs.cfg.Synced(j.name, j.written)
-	}
+	j.fs.sums.set(sum{j.fs.sums.base(j.name), j.written, j.sum})
 	return nil
 }
 
@@ -94,7 +98,13 @@ type directory struct {
 }
 
 // Sync implements vfs.File.
-func (d *directory) Sync() error { return d.fs.try(d.File.Sync) }
+func (d *directory) Sync() error {
+	err := d.fs.try(d.File.Sync)
+	if err == nil {
+		d.fs.sums.syncedDir()
+	}
+	return err
+}
 
 // table is a file that Pebble can recreate: sorted tables, options.
 type table struct {

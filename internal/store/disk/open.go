@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // Opener opens one database, and reports why it can't continue. Pebble reports that from deep
@@ -32,9 +30,15 @@ func NewOpener(log *slog.Logger, end func(error)) *Opener {
 	return &Opener{log: log, end: end, refused: make(chan error, 1)}
 }
 
-// Open opens the database of a directory, whose messages go to the log. It returns as an error
-// what would end an open database: nothing runs on it yet.
+// Open opens the database of a directory, whose messages go to the log. On an FS it first checks
+// that the database has everything that was synced: ErrDamaged, ErrNoManifest. It returns as an
+// error what would end an open database: nothing runs on it yet.
 func (o *Opener) Open(dir string, opts *pebble.Options) (*pebble.DB, error) {
+	if files, ok := opts.FS.(*FS); ok {
+		if err := files.sums.check(); err != nil {
+			return nil, err
+		}
+	}
 	type opened struct {
 		db  *pebble.DB
 		err error
@@ -148,23 +152,4 @@ func HoldsDatabase(entries []fs.DirEntry) bool {
 		return name == "LOCK" || strings.HasPrefix(name, "MANIFEST-") ||
 			strings.HasPrefix(name, "marker.")
 	})
-}
-
-// CheckManifest returns ErrNoManifest for data that no manifest names: Pebble would delete it and
-// start with an empty database. A start that was killed before it had written anything has no
-// manifest and no data.
-func CheckManifest(dir string, entries []fs.DirEntry) error {
-	hasData := slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		info, err := e.Info()
-		ext := filepath.Ext(e.Name())
-		return err == nil && info.Size() > 0 && (ext == ".sst" || ext == ".log")
-	})
-	if !hasData {
-		return nil
-	}
-	found, err := pebble.Peek(dir, vfs.Default)
-	if err == nil && !found.Exists {
-		return ErrNoManifest
-	}
-	return err
 }

@@ -132,9 +132,6 @@ func (db *DB) open(o Options, opts *pebble.Options) error {
 	}
 	if db.disk != nil {
 		opts.FS = db.disk.files
-		if err := db.disk.checkManifest(); err != nil {
-			return err
-		}
 	}
 	p, err := db.opener.Open(cmp.Or(o.Dir, "memory"), opts)
 	if err != nil {
@@ -194,9 +191,6 @@ func checkDir(dir string) error {
 		return fmt.Errorf("state directory %s %w: it holds other files; choose an empty "+
 			"directory with state.dir", dir, ErrForeign)
 	}
-	if err := disk.CheckManifest(dir, entries); err != nil {
-		return openError(dir, err)
-	}
 	return nil
 }
 
@@ -205,7 +199,7 @@ func openError(dir string, err error) error {
 	switch {
 	case errors.Is(err, ErrDamaged):
 		return err
-	case errors.Is(err, disk.ErrNoManifest):
+	case errors.Is(err, disk.ErrNoManifest), errors.Is(err, disk.ErrDamaged):
 		return damagedError(dir, err.Error())
 	}
 	switch disk.RefusalOf(err) {

@@ -29,7 +29,6 @@ type diskState struct {
 	log     *slog.Logger
 	metrics *metrics
 	began   time.Time // of the last stall; set and read in changed only
-	extent  manifestLength
 
 	scarce atomic.Bool  // there is less than the reserve
 	left   atomic.Int64 // free bytes; -1 before that was checked, and where it is not known
@@ -40,9 +39,8 @@ type diskState struct {
 func newDiskState(o Options, log *slog.Logger, opener *disk.Opener) *diskState {
 	d := &diskState{inner: cmp.Or(o.FS, vfs.Default), dir: o.Dir, log: log}
 	d.left.Store(-1)
-	d.extent = manifestLength{files: d.inner, dir: o.Dir}
-	d.files = disk.New(d.inner, disk.Config{
-		Changed: d.changed, Synced: d.extent.synced,
+	d.files = disk.New(d.inner, o.Dir, disk.Config{
+		Changed: d.changed,
 		Failed: func(err error) {
 			opener.Fail(fmt.Errorf("state directory %s can't be written: %w; nothing is lost: "+
 				"see to the disk, or start with a copy on another", o.Dir, err))
@@ -162,9 +160,6 @@ func (db *DB) Health() error {
 	}
 	return nil
 }
-
-// close closes the files beside the database.
-func (d *diskState) close() { d.extent.close() }
 
 // end returns the function that ends the process when the database can't continue: report, or one
 // that logs why and exits. Pebble's own messages begin with the name of the database.

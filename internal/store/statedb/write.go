@@ -185,7 +185,7 @@ func (db *DB) shut() error {
 	done := make(chan error, 1)
 	go func() {
 		err := db.pebble.Close()
-		db.disk.close()
+		db.disk.files.Close()
 		done <- err
 	}()
 	select {

@@ -1,0 +1,175 @@
+package history_test
+
+import (
+	"errors"
+	"flag"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+var damageRuns = flag.Int("damage-runs", 60, "how many damaged copies of a history are opened")
+
+// damage is one change to one file of a directory.
+type damage struct {
+	name string
+	do   func(t *testing.T, random *rand.Rand, file, older string)
+}
+
+// rewrite is a damage of a file's bytes.
+func rewrite(change func(random *rand.Rand, data []byte) []byte) func(*testing.T, *rand.Rand, string, string) {
+	return func(t *testing.T, random *rand.Rand, file, _ string) {
+		t.Helper()
+		data, err := os.ReadFile(file)
+		testkit.OK(t, err)
+		testkit.OK(t, os.WriteFile(file, change(random, data), 0o600))
+	}
+}
+
+var damages = []damage{
+	{"a flipped bit", rewrite(func(random *rand.Rand, data []byte) []byte {
+		if len(data) > 0 {
+			data[random.IntN(len(data))] ^= 1 << random.IntN(8)
+		}
+		return data
+	})},
+	{"cut", rewrite(func(random *rand.Rand, data []byte) []byte {
+		return data[:random.IntN(len(data)+1)]
+	})},
+	{"zeros", rewrite(func(random *rand.Rand, data []byte) []byte {
+		clear(data[random.IntN(len(data)+1):])
+		return data
+	})},
+	{"missing", func(t *testing.T, _ *rand.Rand, file, _ string) {
+		t.Helper()
+		testkit.OK(t, os.Remove(file))
+	}},
+	{"swapped with another", func(t *testing.T, random *rand.Rand, file, _ string) {
+		t.Helper()
+		others, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*"))
+		testkit.OK(t, err)
+		other := others[random.IntN(len(others))]
+		if other == file {
+			return
+		}
+		testkit.OK(t, errors.Join(os.Rename(file, file+".x"), os.Rename(other, file), os.Rename(file+".x", other)))
+	}},
+	{"of an older copy", func(t *testing.T, _ *rand.Rand, file, older string) {
+		t.Helper()
+		data, err := os.ReadFile(filepath.Join(older, filepath.Base(file)))
+		if err != nil {
+			testkit.OK(t, os.Remove(file))
+			return
+		}
+		testkit.OK(t, os.WriteFile(file, data, 0o600))
+	}},
+}
+
+// leaveHistory leaves a history with tables and a log, as a crash does, and an older copy of it.
+func leaveHistory(t *testing.T) (left, older string, versions int) {
+	t.Helper()
+	left, older = filepath.Join(t.TempDir(), "h"), filepath.Join(t.TempDir(), "older")
+	dir := t.TempDir()
+	db, err := history.Open(history.Options{Dir: dir, MemTableBytes: 64 << 10})
+	testkit.OK(t, err)
+	events := pointers(testkit.Events(t, 1, 40, 30))
+	for i, batch := range slices.Collect(slices.Chunk(events, 40)) {
+		if i == 10 {
+			testkit.OK(t, os.CopyFS(older, os.DirFS(dir)))
+		}
+		_, err := db.Writer.Append(t.Context(), batch)
+		testkit.OK(t, err)
+	}
+	testkit.Eventually(t, "the copy of a running history is whole", func() bool {
+		testkit.OK(t, os.RemoveAll(left))
+		if os.CopyFS(left, os.DirFS(dir)) != nil {
+			return false
+		}
+		versions, err = countVersions(left)
+		return err == nil && versions > 0
+	})
+	testkit.OK(t, db.Close())
+	whole, err := countVersions(dir)
+	testkit.OK(t, err)
+	if versions != whole {
+		t.Fatalf("the copy has %d of %d versions", versions, whole)
+	}
+	return left, older, versions
+}
+
+func countVersions(dir string) (n int, err error) {
+	db, err := history.Read(history.Options{Dir: dir})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	for _, u := range db.Questions.Resources.Units() {
+		for o, err := range db.Questions.Objects.All(u, "") {
+			if err != nil {
+				return n, err
+			}
+			for _, err := range db.Questions.Objects.Versions(&o, time.Time{}, time.Time{}) {
+				if err != nil {
+					return n, err
+				}
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
+// After any damage to a file everything is there, or an error says what to do: no version is lost
+// in silence.
+func TestDamageIsNotSilent(t *testing.T) {
+	left, older, versions := leaveHistory(t)
+	files, err := filepath.Glob(filepath.Join(left, "*"))
+	testkit.OK(t, err)
+	outcomes := map[string]int{}
+	for run := range *damageRuns {
+		random := rand.New(rand.NewPCG(51, uint64(run)))
+		file := files[run%len(files)]
+		d := damages[random.IntN(len(damages))]
+		dir := filepath.Join(t.TempDir(), "h")
+		testkit.OK(t, os.CopyFS(dir, os.DirFS(left)))
+		d.do(t, random, filepath.Join(dir, filepath.Base(file)), older)
+		n, err := reopenAndCount(dir)
+		kind := strings.TrimRight(filepath.Base(file), "0123456789.")
+		switch {
+		case err != nil && (strings.Contains(err.Error(), "restore it from a copy") ||
+			strings.Contains(err.Error(), "use the ")):
+			outcomes[kind+" "+d.name+": refused"]++
+		case err != nil:
+			t.Errorf("run %d: %s of %s: %v; want what to do", run, d.name, filepath.Base(file), err)
+		case n != versions:
+			outcomes[kind+" "+d.name+": SILENT LOSS"]++
+			t.Errorf("run %d: %s of %s: %d of %d versions, and no error", run, d.name, filepath.Base(file), n, versions)
+		default:
+			outcomes[kind+" "+d.name+": whole"]++
+		}
+		testkit.OK(t, os.RemoveAll(dir))
+	}
+	for _, outcome := range slices.Sorted(maps.Keys(outcomes)) {
+		t.Logf("%4d %s", outcomes[outcome], outcome)
+	}
+}
+
+// reopenAndCount opens a history as its writer does, and then reads it.
+func reopenAndCount(dir string) (int, error) {
+	db, err := history.Open(history.Options{Dir: dir})
+	if err != nil {
+		return 0, err
+	}
+	if err := db.Close(); err != nil {
+		return 0, err
+	}
+	return countVersions(dir)
+}
