@@ -78,6 +78,7 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 		return Failed(writeVersions(cmd.OutOrStdout(), q.History.Objects, object, span,
 			field, o.output))
 	}
+	cmd.AddCommand(newHistoryCheckCommand(), newBackupCommand(), newRestoreCommand())
 	return cmd
 }
 
