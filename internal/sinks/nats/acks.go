@@ -93,7 +93,7 @@ func (a *acks) release(in *inbox) {
 // register adds a call, so that a broken connection finds it. It waits only when half of all slots
 // are in use.
 func (a *acks) register(
-	ctx context.Context, conn *nats.Conn, batch []*sinks.Message,
+	ctx context.Context, conn *nats.Conn, batch []*sinks.Message, to route,
 ) (*call, error) {
 	select {
 	case a.tickets <- struct{}{}:
@@ -106,7 +106,7 @@ func (a *acks) register(
 		return nil, classified(err)
 	}
 	c := &call{
-		batch: batch, inbox: in, done: make(chan struct{}), pending: len(batch),
+		batch: batch, to: to, inbox: in, done: make(chan struct{}), pending: len(batch),
 		sent: make([]sentMessage, 0, len(batch)), answered: make([]bool, len(batch)),
 	}
 	for { // a call that lasts longer than 256 others still holds its slot
@@ -133,6 +133,16 @@ func (a *acks) failAll(err error) {
 	for i := range a.slots {
 		if c := a.slots[i].Load(); c != nil {
 			c.fail(err)
+		}
+	}
+}
+
+// forbidden answers the messages that wait for an ack of a subject to which the user may not
+// publish: none will come. The other messages of their calls do not wait for them.
+func (a *acks) forbidden(subject string, err error) {
+	for i := range a.slots {
+		if c := a.slots[i].Load(); c != nil {
+			c.forbidden(subject, err)
 		}
 	}
 }

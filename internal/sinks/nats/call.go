@@ -21,6 +21,7 @@ import (
 type call struct {
 	number uint64
 	inbox  *inbox
+	to     route
 	done   chan struct{} // closed when each message has its answer
 	// of fences, used by its messages; owned by the goroutine that registered the call
 	fenceSubjects []reservedSubject
@@ -145,6 +146,28 @@ func (c *call) fail(err error) {
 	}
 	c.mu.Unlock()
 	close(c.done)
+}
+
+// forbidden answers the messages to a subject that were written so far.
+func (c *call) forbidden(subject string, err error) {
+	var found []int
+	var text []byte
+	c.mu.Lock()
+	for i := range c.sent {
+		if c.answered[i] || c.pending == 0 {
+			continue
+		}
+		text = c.to.appendSubject(text[:0], c.batch[i].Event)
+		if string(text) == subject {
+			found = append(found, i)
+		}
+	}
+	c.mu.Unlock()
+	for _, i := range found {
+		c.answer(i, failedWith(&sinks.Error{
+			Class: sinks.Retry, Err: fmt.Errorf("%w; grant the bridge's user to publish there", err),
+		}))
+	}
 }
 
 // finished reports whether every message has its answer.

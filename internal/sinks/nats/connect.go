@@ -179,7 +179,20 @@ func (s *Sink) connectionClosed(conn *nats.Conn) {
 func (s *Sink) onServerError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	s.reported.newest.set(err)
 	s.reported.violations.add(err, s.cfg.apiPrefix())
-	s.log.Warn("the server or the connection reports an error", "err", err)
+	if subject, ok := forbiddenSubject(err); ok {
+		s.acks.forbidden(subject, err)
+	}
+	s.reported.log.Warn(s.log, "the server or the connection reports an error", "err", err)
+}
+
+// forbiddenSubject returns the subject that the server does not let the user publish to.
+func forbiddenSubject(err error) (subject string, ok bool) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return "", false
+	}
+	_, rest, ok := strings.Cut(err.Error(), `for Publish to "`)
+	subject, _, _ = strings.Cut(rest, `"`)
+	return subject, ok
 }
 
 // What the server reports and the client library handles: the first do not end the connection, the

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/metric"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
@@ -226,6 +227,7 @@ type serverErrors struct {
 	newest     lastError
 	violations violations
 	payload    payloadLimit
+	log        ratelimit.LogThrottle
 }
 
 // lastError is the newest error that the server reported. The server does not say which message it

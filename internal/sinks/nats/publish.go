@@ -46,7 +46,7 @@ func (s *Sink) sendOnce(ctx context.Context, batch []*sinks.Message, to route) {
 
 // send is one attempt. It returns the messages that the stream had already.
 func (s *Sink) send(ctx context.Context, batch []*sinks.Message, to route) []duplicateAck {
-	c, err := s.acks.register(ctx, s.conn, batch)
+	c, err := s.acks.register(ctx, s.conn, batch, to)
 	if err != nil {
 		sinks.Fail(batch, err)
 		return nil

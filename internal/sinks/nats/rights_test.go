@@ -246,3 +246,25 @@ func storeOne(ctx context.Context, s *nats.Sink) error {
 	s.Publish(ctx, []*sinks.Message{m})
 	return m.Err
 }
+
+// A subject to which the user may not publish delays nothing else: its message is answered when the
+// server reports it, and the others of its call do not wait for that.
+func TestForbiddenSubject(t *testing.T) {
+	ts := newTestServer(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "bridge", Password: "secret", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Deny: []string{"k8s.*.*.*.*.*.denied.*"}},
+		}}, {Username: "owner", Password: "o"}}
+		o.NoAuthUser = "owner"
+	})
+	sink := openOver(t, strings.Replace(ts.url(), "nats://", "nats://bridge:secret@", 1), ackTimeout(time.Minute))
+	began := time.Now()
+	answers := call(t, sink, ev("a", 1), ev("denied", 1), ev("b", 1))
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("the call took %v", took)
+	}
+	if answers[0].Err != nil || answers[2].Err != nil {
+		t.Errorf("the others got %v and %v", answers[0].Err, answers[2].Err)
+	}
+	wantClass(t, answers[1].Err, sinks.Retry)
+	wantMentions(t, answers[1].Err, "Permissions Violation for Publish", "denied")
+}
