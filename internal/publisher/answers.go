@@ -30,12 +30,14 @@ func (w *worker) putBack() {
 	w.release(w.onward)
 	w.unpick(w.first, w.delayed)
 	w.p.queue.Return(w.first...)
-	for _, l := range w.delayed {
+	for i, l := range w.delayed {
 		l.failed = true
+		w.p.metrics.counts.stalled.failed(l, w.reasons[i])
 		w.p.queue.AddRateLimited(l)
 	}
 	w.p.queue.Done(w.delayed...)
-	w.onward, w.first, w.delayed = w.onward[:0], w.first[:0], w.delayed[:0]
+	clear(w.reasons)
+	w.onward, w.first, w.delayed, w.reasons = w.onward[:0], w.first[:0], w.delayed[:0], w.reasons[:0]
 }
 
 // unpick ends the round of lanes that are not released.
@@ -80,6 +82,7 @@ func (w *worker) release(lanes []*lane) {
 	for i, l := range w.emptied {
 		if l.failed { // it got empty without getting on
 			w.p.queue.Forget(l)
+			w.p.metrics.counts.stalled.progressed(l)
 		}
 		*l = lane{} // nobody knows it any more: not the map, not the queue, not the limiter
 		lanePool.Put(l)
@@ -187,6 +190,7 @@ func (w *worker) collect() {
 		if s.settled && s.lane.failed {
 			s.lane.failed = false
 			w.p.queue.Forget(s.lane)
+			w.p.metrics.counts.stalled.progressed(s.lane)
 		}
 	}
 }
@@ -212,8 +216,13 @@ func (w *worker) requeueLane(s batchPart) {
 		w.first = append(w.first, s.lane)
 	default:
 		w.p.countRetries(s.class, s.err)
-		w.delayed = append(w.delayed, s.lane)
+		w.delay(s.lane, s.err)
 	}
+}
+
+// delay lets a lane wait before its next attempt.
+func (w *worker) delay(l *lane, why error) {
+	w.delayed, w.reasons = append(w.delayed, l), append(w.reasons, why)
 }
 
 func (w *worker) headRefused(l *lane) bool {
@@ -245,7 +254,7 @@ func (w *worker) deadLetterHeads(ctx context.Context, pass ratelimit.Pass) {
 			w.first = append(w.first, l)
 		default:
 			w.p.countRetries(class, err)
-			w.delayed = append(w.delayed, l)
+			w.delay(l, err)
 		}
 	}
 	w.inform(ctx, pass, down)

@@ -39,6 +39,7 @@ type counts struct {
 	acknowledged                    atomic.Int64 // when the last message was, in Unix nanoseconds
 	last                            atomic.Pointer[failure]
 	route                           atomic.Pointer[failure] // why the sink did not know a lane
+	stalled                         stalledLanes
 }
 
 type failure struct {
@@ -93,7 +94,12 @@ func (p *Publisher) blocked() error {
 		return why.err
 	}
 	if b, ok := p.cfg.Sink.(sinks.Blocker); ok {
-		return b.Blocked()
+		if why := b.Blocked(); why != nil {
+			return why
+		}
+	}
+	if why := p.metrics.counts.stalled.first(); why != nil {
+		return &sinks.Error{Class: sinks.Retry, Err: why}
 	}
 	return nil
 }

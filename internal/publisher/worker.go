@@ -24,6 +24,7 @@ type worker struct {
 	// Where the lanes go after the round.
 	onward  []*lane // have more to send, or are empty
 	delayed []*lane // failed
+	reasons []error // why, for each of delayed
 	first   []*lane // were not tried, or the broker is unavailable
 	refused []*lane // have a refused item at their head
 
@@ -117,6 +118,7 @@ func (w *worker) round(ctx context.Context, pass ratelimit.Pass) {
 func (w *worker) pick(probe bool) {
 	w.sent, w.items, w.batch, w.bytes = w.sent[:0], w.items[:0], w.batch[:0], 0
 	w.onward, w.delayed, w.first, w.refused = w.onward[:0], w.delayed[:0], w.first[:0], w.refused[:0]
+	w.reasons = w.reasons[:0]
 	limit := w.p.limits.Messages
 	if probe {
 		limit = 1
@@ -244,7 +246,7 @@ func (w *worker) fit(ctx context.Context) (down error) {
 				down = err
 			}
 			w.p.countRetries(class, err)
-			w.delayed = append(w.delayed, s.lane)
+			w.delay(s.lane, err)
 		}
 	}
 	w.items, w.sent = items, lanes

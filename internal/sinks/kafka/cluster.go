@@ -156,7 +156,13 @@ func (c *cluster) askAny(ctx context.Context, req protocol.Message) (protocol.Me
 			break
 		}
 	}
-	return nil, fmt.Errorf("no broker answered: "+
+	what := "no broker answered: "
+	for _, err := range failed {
+		if classify(err.(error)) == denied {
+			what = "no broker can be used: " // one has answered
+		}
+	}
+	return nil, fmt.Errorf(what+
 		strings.TrimSuffix(strings.Repeat("%w; ", len(failed)), "; "), failed...)
 }
 

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
 
@@ -170,7 +172,8 @@ func explain(err error) error {
 	case denied:
 		return fmt.Errorf("%w; grant the bridge's user Write and Describe on the topic", err)
 	case code == kafkago.ClusterAuthorizationFailed:
-		return fmt.Errorf("%w; grant the bridge's user IdempotentWrite on the cluster", err)
+		return fmt.Errorf("%w; grant the bridge's user Write on the topic (before Kafka 2.8 "+
+			"IdempotentWrite on the cluster)", err)
 	case code == kafkago.SASLAuthenticationFailed:
 		return fmt.Errorf("%w; check the sink's user name and password or token", err)
 	case code == kafkago.UnsupportedSASLMechanism:
@@ -198,9 +201,14 @@ func asRefused(err error) error {
 	return &sinks.Error{Class: sinks.Refused, Err: err}
 }
 
-// stoppedError is the answer of messages without one because the caller's context ended.
-func stoppedError(ctx context.Context) error {
-	return &sinks.Error{Class: sinks.Stopped, Err: ctx.Err()}
+// stoppedError is the answer of messages without one because the caller's context ended; with why
+// the last attempt failed, where there was one.
+func stoppedError(ctx context.Context, why ...error) error {
+	err := ctx.Err()
+	if len(why) > 0 && why[0] != nil && !errors.Is(why[0], errCallerGone) {
+		err = fmt.Errorf("%w; the last attempt: %w", err, why[0])
+	}
+	return &sinks.Error{Class: sinks.Stopped, Err: err}
 }
 
 // sinkError is an error of this package's own requests as the publisher understands it.
@@ -226,15 +234,32 @@ func (e *noTopicError) Error() string {
 
 func (e *noTopicError) Unwrap() error { return kafkago.UnknownTopicOrPartition }
 
-// blockedLanes has the lanes that need an operator: retrying alone is not likely to help.
+// blockedLanes has the lanes that store nothing: retrying alone is not likely to help, or has not
+// helped for a while.
 type blockedLanes struct {
+	count atomic.Int64 // len(lanes): avoids the lock while there are none
+
 	mu    sync.Mutex
-	lanes map[*lane]error // guarded by mu
+	lanes map[*lane]blockedLane // guarded by mu
 }
 
-// set records why a lane failed for the second time, if an operator must act. The first failure may
-// end when the lane looks up the partition's leader.
-func (b *blockedLanes) set(l *lane, err error) {
+type blockedLane struct {
+	err error
+	at  time.Time // of the last failure
+}
+
+const (
+	// blockedAfter is how long a lane retries whatever the cause before it counts as blocked.
+	blockedAfter = 10 * time.Second
+	// blockedFor is how long a lane counts as blocked that nobody uses any more. Attempts, and the
+	// publisher's delays between them, are closer together.
+	blockedFor = 75 * time.Second
+)
+
+// set records why a lane failed for the second time, if an operator must act, or if the lane has
+// been retrying for some time. The first failure may end when the lane looks up the partition's
+// leader.
+func (b *blockedLanes) set(l *lane, err error, retrying time.Duration) {
 	switch {
 	case errors.Is(err, kafkago.UnknownTopicOrPartition):
 		err = fmt.Errorf("topic %s, or its partition %d, does not exist any more; create it "+
@@ -243,22 +268,35 @@ func (b *blockedLanes) set(l *lane, err error) {
 		err = fmt.Errorf("publish to %s: %w", l.name, err)
 	case errors.Is(err, errUnusable):
 		err = fmt.Errorf("the leader of %s can't be used: %w", l.name, err)
+	case retrying >= blockedAfter || b.has(l):
+		err = fmt.Errorf("publish to %s: %w", l.name, err)
 	default:
-		b.clear(l)
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.lanes == nil {
-		b.lanes = map[*lane]error{}
+		b.lanes = map[*lane]blockedLane{}
 	}
-	b.lanes[l] = err
+	b.lanes[l] = blockedLane{err, time.Now()}
+	b.count.Store(int64(len(b.lanes)))
+}
+
+func (b *blockedLanes) has(l *lane) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, ok := b.lanes[l]
+	return ok
 }
 
 func (b *blockedLanes) clear(l *lane) {
+	if b.count.Load() == 0 {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.lanes, l)
+	b.count.Store(int64(len(b.lanes)))
 }
 
 // Blocked implements sinks.Blocker: it names the first of the lanes.
@@ -266,7 +304,11 @@ func (s *Sink) Blocked() error {
 	s.blocked.mu.Lock()
 	defer s.blocked.mu.Unlock()
 	var first *lane
-	for l := range s.blocked.lanes {
+	for l, in := range s.blocked.lanes {
+		if time.Since(in.at) > blockedFor {
+			delete(s.blocked.lanes, l)
+			continue
+		}
 		if first == nil || l.name < first.name {
 			first = l
 		}
@@ -275,7 +317,7 @@ func (s *Sink) Blocked() error {
 		return nil
 	}
 	if n := len(s.blocked.lanes); n > 1 {
-		return fmt.Errorf("%d partitions wait; the first: %w", n, s.blocked.lanes[first])
+		return fmt.Errorf("%d partitions wait; the first: %w", n, s.blocked.lanes[first].err)
 	}
-	return s.blocked.lanes[first]
+	return s.blocked.lanes[first].err
 }

@@ -174,7 +174,7 @@ func (l *lane) start(ctx context.Context) error {
 // unanswered is the error of messages that the lane could not settle.
 func (l *lane) unanswered(ctx context.Context, result outcome, err error) error {
 	if result == stopped {
-		return stoppedError(ctx)
+		return stoppedError(ctx, err)
 	}
 	return asReconnect(fmt.Errorf("publish to %s: %w", l.name, err))
 }

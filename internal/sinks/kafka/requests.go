@@ -71,8 +71,18 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), longest)], "")
 }
 
+// errorNames are the names of codes that kafka-go does not know.
+var errorNames = map[int16]string{
+	78: "OFFSET_NOT_AVAILABLE", 84: "PREFERRED_LEADER_NOT_AVAILABLE", 86: "GROUP_SUBSCRIBED_TO_TOPIC",
+	87: "INVALID_RECORD", 88: "UNSTABLE_OFFSET_COMMIT", 89: "THROTTLING_QUOTA_EXCEEDED",
+	90: "PRODUCER_FENCED", 100: "UNKNOWN_TOPIC_ID",
+}
+
 // brokerError is a broker's error code with its text.
 func brokerError(code int16, detail string) error {
+	if kafkago.Error(code).Title() == "" { // kafka-go does not know it
+		detail = strings.TrimSuffix(errorNames[code]+": "+detail, ": ")
+	}
 	if detail == "" {
 		return kafkago.Error(code)
 	}

@@ -1,11 +1,13 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -42,7 +44,7 @@ func (l *lane) send(ctx context.Context, batch *inflightBatch) (result outcome, 
 		}
 		log.attemptFailed(attempt, err)
 		if result := l.waitToRetry(ctx, attempt, &log); result != resend {
-			return result, err
+			return result, log.cause(result, err)
 		}
 	}
 }
@@ -105,7 +107,7 @@ func (l *lane) retry(ctx context.Context, what string, try func() error) error {
 		}
 		if result := l.waitToRetry(ctx, attempt, &log); result != resend {
 			log.done(result)
-			return errors.Join(err, result.missingCause())
+			return errors.Join(log.cause(result, err), result.missingCause())
 		}
 	}
 }
@@ -121,7 +123,7 @@ func (l *lane) waitToRetry(ctx context.Context, attempt int, t *retryLog) outcom
 	if _, answered := errors.AsType[kafkago.Error](err); err == nil || answered {
 		t.heard = time.Now()
 	}
-	if time.Since(t.heard) > patience {
+	if t.away = err; time.Since(t.heard) > patience {
 		return unreachable
 	}
 	return resend
@@ -148,6 +150,16 @@ type retryLog struct {
 	heard   time.Time // when a broker has last answered anything
 	warned  time.Time
 	counted bool
+	away    error // why no broker answered the last question
+}
+
+// cause is why a request got no answer: that no broker could be asked says more than what the
+// latest metadata, now old, say.
+func (t *retryLog) cause(result outcome, err error) error {
+	if result == unreachable && t.away != nil {
+		return t.away
+	}
+	return err
 }
 
 const (
@@ -163,7 +175,7 @@ func (t *retryLog) attemptFailed(attempt int, err error) {
 	s := t.lane.sink
 	s.metrics.resends.With(reasonOf(err)).Inc()
 	if attempt > 0 {
-		s.blocked.set(t.lane, err)
+		s.blocked.set(t.lane, err, time.Since(t.began))
 	}
 	if !t.counted {
 		t.counted = true
@@ -183,9 +195,11 @@ func (t *retryLog) attemptFailed(attempt int, err error) {
 func (t *retryLog) done(result outcome) {
 	if t.counted {
 		t.lane.sink.metrics.waiting.Add(-1)
+	}
+	if result != stopped { // then the next call continues
 		t.lane.sink.blocked.clear(t.lane)
 	}
-	if !t.warned.IsZero() && result != resend {
+	if !t.warned.IsZero() && result != resend && result != stopped && result != unreachable {
 		t.lane.sink.log.Info("partition has answered", "lane", t.lane.name,
 			"outcome", result.String(),
 			"after", time.Since(t.began).Round(time.Millisecond))
@@ -195,7 +209,7 @@ func (t *retryLog) done(result outcome) {
 // reasonOf is an error as a metric label: one of Kafka's codes, or a state of the connection.
 func reasonOf(err error) string {
 	if code, ok := errors.AsType[kafkago.Error](err); ok {
-		return code.Title()
+		return cmp.Or(code.Title(), "error code "+strconv.Itoa(int(code)))
 	}
 	switch _, unsent := errors.AsType[*unsentError](err); {
 	case errors.Is(err, errNoLeader):
