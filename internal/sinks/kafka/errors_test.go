@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -81,6 +82,26 @@ func TestSequenceWrap(t *testing.T) {
 	} {
 		if got := kafka.SequenceAfter(c.from, c.records); got != c.want {
 			t.Errorf("%d records after %d: %d, want %d", c.records, c.from, got, c.want)
+		}
+	}
+}
+
+// Refusals of a broker, and what a person reads.
+func TestRefusals(t *testing.T) {
+	for code, want := range map[int16][]string{
+		29: {"Topic Authorization Failed", "grant the bridge's user Write and Describe on the topic"},
+		31: {"Cluster Authorization Failed", "grant the bridge's user Write on the topic"},
+		33: {"Unsupported SASL Mechanism", "set sasl.mechanism to one that the listener offers"},
+		58: {"SASL Authentication Failed", "check the sink's user name and password or token"},
+		19: {"Not Enough Replicas"},
+		78: {"[78]", "OFFSET_NOT_AVAILABLE"},
+		89: {"Throttling Quota Exceeded"},
+	} {
+		text := kafka.Explained(code)
+		for _, word := range want {
+			if !strings.Contains(text, word) {
+				t.Errorf("code %d is %q, want %q in it", code, text, word)
+			}
 		}
 	}
 }

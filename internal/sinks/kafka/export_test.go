@@ -129,3 +129,6 @@ func (s *Sink) Missing() int {
 	defer s.mu.RUnlock()
 	return len(s.missing)
 }
+
+// Explained is what a person reads of a broker's error code.
+func Explained(code int16) string { return explain(brokerError(code, "")).Error() }

@@ -71,16 +71,15 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), longest)], "")
 }
 
-// errorNames are the names of codes that kafka-go does not know.
+// errorNames are the names of codes for which kafka-go has no text.
 var errorNames = map[int16]string{
-	78: "OFFSET_NOT_AVAILABLE", 84: "PREFERRED_LEADER_NOT_AVAILABLE", 86: "GROUP_SUBSCRIBED_TO_TOPIC",
-	87: "INVALID_RECORD", 88: "UNSTABLE_OFFSET_COMMIT", 89: "THROTTLING_QUOTA_EXCEEDED",
-	90: "PRODUCER_FENCED", 100: "UNKNOWN_TOPIC_ID",
+	13: "NETWORK_EXCEPTION", 77: "STALE_BROKER_EPOCH", 78: "OFFSET_NOT_AVAILABLE",
+	80: "PREFERRED_LEADER_NOT_AVAILABLE", 81: "GROUP_MAX_SIZE_REACHED",
 }
 
 // brokerError is a broker's error code with its text.
 func brokerError(code int16, detail string) error {
-	if kafkago.Error(code).Title() == "" { // kafka-go does not know it
+	if kafkago.Error(code).Title() == "" {
 		detail = strings.TrimSuffix(errorNames[code]+": "+detail, ": ")
 	}
 	if detail == "" {
