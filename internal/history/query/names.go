@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ var (
 
 // shortNames are those that kubectl knows of the kinds that every cluster has.
 var shortNames = map[string]string{
-	"cj": "cronjobs", "cm": "configmaps", "cr": "controllerrevisions",
+	"cj": "cronjobs", "cm": "configmaps",
 	"crd":  "customresourcedefinitions",
 	"crds": "customresourcedefinitions", "cs": "componentstatuses",
 	"csr":    "certificatesigningrequests",
@@ -50,14 +51,29 @@ func ShortNames(group, resource string) (names []string) {
 	return names
 }
 
+// SortGroups sorts groups as an API server has them: those of its own first, then by name.
+func SortGroups(names []string) {
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(groupRank(a)-groupRank(b), cmp.Compare(a, b))
+	})
+}
+
+// groupRank is the place of a built-in group; other groups are behind them.
+func groupRank(name string) int {
+	if i := slices.Index(builtInGroups, name); i >= 0 {
+		return i
+	}
+	return len(builtInGroups)
+}
+
 // builtInGroups are those of the API server itself, in the order in which kubectl looks for a name.
 var builtInGroups = []string{
-	"", "extensions", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
-	"autoscaling", "batch", "certificates.k8s.io", "networking.k8s.io", "policy",
+	"", "apiregistration.k8s.io", "extensions", "apps", "events.k8s.io", "authentication.k8s.io",
+	"authorization.k8s.io", "autoscaling", "batch", "certificates.k8s.io", "networking.k8s.io", "policy",
 	"rbac.authorization.k8s.io", "storage.k8s.io", "admissionregistration.k8s.io",
-	"apiextensions.k8s.io", "apiregistration.k8s.io", "scheduling.k8s.io", "coordination.k8s.io",
-	"node.k8s.io", "discovery.k8s.io", "flowcontrol.apiserver.k8s.io", "internal.apiserver.k8s.io",
-	"resource.k8s.io", "storagemigration.k8s.io",
+	"apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io",
+	"node.k8s.io", "discovery.k8s.io", "resource.k8s.io", "flowcontrol.apiserver.k8s.io",
+	"internal.apiserver.k8s.io", "storagemigration.k8s.io",
 }
 
 // Units returns all units, in the order in which they came.
@@ -124,12 +140,7 @@ func isQualifiedBy(group, qualifier string) bool {
 
 // onlyResource returns the units of the resource that kubectl would take.
 func onlyResource(name string, found []*record.Unit) ([]*record.Unit, error) {
-	rank := func(u *record.Unit) int {
-		if i := slices.Index(builtInGroups, u.Group); i >= 0 {
-			return i
-		}
-		return len(builtInGroups)
-	}
+	rank := func(u *record.Unit) int { return groupRank(u.Group) }
 	best := rank(slices.MinFunc(found, func(a, b *record.Unit) int { return rank(a) - rank(b) }))
 	found = matching(found, func(u *record.Unit) bool { return rank(u) == best })
 	var resources []string

@@ -459,6 +459,28 @@ func (h Objects) All(u *record.Unit, namespace string) iter.Seq2[Object, error] 
 	}
 }
 
+// Namespaces returns those that objects of units were ever in, sorted; "" for objects in none.
+func (h Objects) Namespaces(units []*record.Unit) (names []string, err error) {
+	it, err := h.db.NewIter(nil)
+	if err != nil {
+		return nil, h.db.ReadError(err)
+	}
+	defer it.Close()
+	for _, u := range units {
+		unit := keys.InUnit(nil, keys.SpaceVersion, u.Number)
+		for ok := it.SeekGE(unit); ok && bytes.HasPrefix(it.Key(), unit); {
+			_, namespace, _, _, isKey := keys.SplitVersion(it.Key())
+			if !isKey {
+				return nil, h.db.ReadError(record.ErrUnreadable)
+			}
+			names = append(names, namespace)
+			ok = it.SeekGE(keys.After(keys.AppendName(bytes.Clone(unit), namespace)))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), h.db.ReadError(it.Error())
+}
+
 // What the writer has to know of what is stored.
 
 // StoredVersion returns a version of an object, nil when it is not stored.

@@ -1,169 +1,383 @@
 package serve
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// kindColumns are the columns of kinds, as kubectl users know them.
+// kindColumns are the columns of kinds, as an API server has them. TestPast compares them.
 var kindColumns = map[string][]column{
 	"Pod.": {
-		nameColumn, text("Ready", podReady), text("Status", podStatus), text("Restarts", podRestarts),
-		ageColumn,
-		wide("IP", orNone("status", "podIP")), wide("Node", orNone("spec", "nodeName")),
-		wide("Nominated Node", orNone("status", "nominatedNodeName")),
-		wide("Readiness Gates", func(object) string { return "<none>" }),
+		nameColumn, text("Ready", podReady), text("Status", podStatus),
+		timed("Restarts", podRestarts), ageColumn,
+		wide("IP", orElse("<none>", "status", "podIP")),
+		wide("Node", orElse("<none>", "spec", "nodeName")),
+		wide("Nominated Node", orElse("<none>", "status", "nominatedNodeName")),
+		wide("Readiness Gates", readinessGates),
 	},
-	"Deployment.apps": append([]column{
+	"PodTemplate.": {
+		nameColumn, text("Containers", containers("name", "template", "spec")),
+		text("Images", containers("image", "template", "spec")),
+		text("Pod Labels", pairs("template", "metadata", "labels")),
+	},
+	"ReplicationController.": slices.Concat(replicaColumns, templateColumns[:2],
+		[]column{wide("Selector", pairs("spec", "selector"))}),
+	"Deployment.apps": slices.Concat([]column{
 		nameColumn, text("Ready", ratio("readyReplicas")),
-		count("Up-to-date", "status", "updatedReplicas"),
-		count("Available", "status", "availableReplicas"), ageColumn,
-	}, templateColumns...),
-	"ReplicaSet.apps": append([]column{
-		nameColumn, count("Desired", "spec", "replicas"), count("Current", "status", "replicas"),
-		count("Ready", "status", "readyReplicas"), ageColumn,
-	}, templateColumns...),
-	"StatefulSet.apps": append([]column{nameColumn, text("Ready", ratio("readyReplicas")), ageColumn},
-		templateColumns[:2]...),
-	"DaemonSet.apps": append([]column{
+		shown("Up-to-date", number("status", "updatedReplicas")),
+		shown("Available", number("status", "availableReplicas")), ageColumn,
+	}, templateColumns),
+	"ReplicaSet.apps": slices.Concat(replicaColumns, templateColumns),
+	"StatefulSet.apps": slices.Concat([]column{
+		nameColumn, text("Ready", ratio("readyReplicas")), ageColumn,
+	}, templateColumns[:2]),
+	"DaemonSet.apps": slices.Concat([]column{
 		nameColumn, count("Desired", "status", "desiredNumberScheduled"),
 		count("Current", "status", "currentNumberScheduled"),
 		count("Ready", "status", "numberReady"), count("Up-to-date", "status", "updatedNumberScheduled"),
 		count("Available", "status", "numberAvailable"),
 		text("Node Selector", pairs("spec", "template", "spec", "nodeSelector")), ageColumn,
-	}, templateColumns...),
-	"Job.batch": {nameColumn, text("Status", jobStatus), text("Completions", completions), ageColumn},
+	}, templateColumns),
+	"ControllerRevision.apps": {
+		nameColumn, text("Controller", controller), shown("Revision", number("revision")), ageColumn,
+	},
+	"Job.batch": slices.Concat([]column{
+		nameColumn, text("Status", jobStatus), text("Completions", completions),
+		timed("Duration", jobDuration), ageColumn,
+	}, templateColumns),
 	"CronJob.batch": {
 		nameColumn, text("Schedule", plainText("spec", "schedule")),
-		text("Timezone", orNone("spec", "timeZone")),
-		text("Suspend",
-			func(o object) string { return strconv.FormatBool(o.at("spec", "suspend") == true) }),
-		{
-			name: "Active", typ: "integer",
-			cell: func(o object, _ time.Time) any { return len(o.list("status", "active")) },
-		},
-		{name: "Last Schedule", typ: "string", cell: func(o object, now time.Time) any {
-			if stamp := o.text("status", "lastScheduleTime"); stamp != "" {
-				return age(stamp, now)
-			}
-			return "<none>"
-		}},
-		ageColumn,
+		text("Timezone", orElse("<none>", "spec", "timeZone")), typed("boolean", "Suspend", isSuspended),
+		typed("integer", "Active", length("status", "active")),
+		timed("Last Schedule", ageOrElse("<none>", "status", "lastScheduleTime")), ageColumn,
+		wide("Containers", containers("name", "spec", "jobTemplate", "spec", "template", "spec")),
+		wide("Images", containers("image", "spec", "jobTemplate", "spec", "template", "spec")),
+		wide("Selector", selectorText("spec", "jobTemplate", "spec", "selector")),
 	},
+	"HorizontalPodAutoscaler.autoscaling": {
+		nameColumn, text("Reference", kindAndName("spec", "scaleTargetRef")),
+		text("Targets", scalingTargets), text("MinPods", orElse("<unset>", "spec", "minReplicas")),
+		shown("MaxPods", number("spec", "maxReplicas")),
+		shown("Replicas", number("status", "currentReplicas")), ageColumn,
+	},
+	"PodDisruptionBudget.policy": {
+		nameColumn, text("Min Available", orElse("N/A", "spec", "minAvailable")),
+		text("Max Unavailable", orElse("N/A", "spec", "maxUnavailable")),
+		count("Allowed Disruptions", "status", "disruptionsAllowed"), ageColumn,
+	},
+
 	"Service.": {
 		nameColumn, text("Type", plainText("spec", "type")),
-		text("Cluster-IP", orNone("spec", "clusterIP")), text("External-IP", externalIP),
+		text("Cluster-IP", orElse("<none>", "spec", "clusterIP")), text("External-IP", externalIP),
 		text("Port(s)", servicePorts), ageColumn, wide("Selector", pairs("spec", "selector")),
 	},
+	"Endpoints.": {nameColumn, text("Endpoints", subsets), ageColumn},
+	"EndpointSlice.discovery.k8s.io": {
+		nameColumn, text("AddressType", plainText("addressType")),
+		text("Ports", slicePorts), text("Endpoints", sliceAddresses), ageColumn,
+	},
+	"Ingress.networking.k8s.io": {
+		nameColumn, text("Class", orElse("<none>", "spec", "ingressClassName")),
+		text("Hosts", ingressHosts), text("Address", balancers), text("Ports", ingressPorts), ageColumn,
+	},
+	"IngressClass.networking.k8s.io": {
+		defaultNameColumn("ingressclass.kubernetes.io/is-default-class"),
+		text("Controller", plainText("spec", "controller")), text("Parameters", classParameters), ageColumn,
+	},
+	"NetworkPolicy.networking.k8s.io": {
+		nameColumn, text("Pod-Selector", selectorText("spec", "podSelector")), ageColumn,
+	},
+	"ServiceCIDR.networking.k8s.io": {nameColumn, text("CIDRs", joined("spec", "cidrs")), ageColumn},
+	"IPAddress.networking.k8s.io":   {nameColumn, text("ParentRef", addressParent)},
+
 	"Node.": {
 		nameColumn, text("Status", nodeStatus), text("Roles", nodeRoles), ageColumn,
 		text("Version", plainText("status", "nodeInfo", "kubeletVersion")),
 		wide("Internal-IP", nodeAddress("InternalIP")), wide("External-IP", nodeAddress("ExternalIP")),
-		wide("OS-Image", plainText("status", "nodeInfo", "osImage")),
-		wide("Kernel-Version", plainText("status", "nodeInfo", "kernelVersion")),
-		wide("Container-Runtime", plainText("status", "nodeInfo", "containerRuntimeVersion")),
+		wide("OS-Image", orElse("<unknown>", "status", "nodeInfo", "osImage")),
+		wide("Kernel-Version", kernel),
+		wide("Container-Runtime", orElse("<unknown>", "status", "nodeInfo", "containerRuntimeVersion")),
 	},
 	"Namespace.": {nameColumn, text("Status", plainText("status", "phase")), ageColumn},
 	"ConfigMap.": {nameColumn, members("data", "binaryData"), ageColumn},
 	"Secret.":    {nameColumn, text("Type", plainText("type")), members("data"), ageColumn},
-	"PersistentVolumeClaim.": {
-		nameColumn, text("Status", plainText("status", "phase")),
-		text("Volume", plainText("spec", "volumeName")),
-		text("Capacity", plainText("status", "capacity", "storage")), text("Access Modes", accessModes),
-		text("StorageClass", plainText("spec", "storageClassName")), ageColumn,
+	"ResourceQuota.": {
+		nameColumn, text("Request", quotas(false)), text("Limit", quotas(true)), ageColumn,
 	},
+	"LimitRange.": {nameColumn, createdColumn},
+	"Event.": {
+		timed("Last Seen", lastSeen), text("Type", plainText("type")),
+		text("Reason", plainText("reason")), text("Object", involved),
+		wide("Subobject", plainText("involvedObject", "fieldPath")), wide("Source", eventSource),
+		text("Message", func(o object) string { return strings.TrimSpace(o.text("message")) }),
+		widely(timed("First Seen", firstSeen)), widely(shown("Count", eventCount)),
+		widely(nameColumn),
+	},
+
 	"PersistentVolume.": {
-		nameColumn, text("Capacity", plainText("spec", "capacity", "storage")),
-		text("Access Modes", accessModes),
+		nameColumn, text("Capacity", orElse("0", "spec", "capacity", "storage")),
+		text("Access Modes", accessModes("spec", "accessModes")),
 		text("Reclaim Policy", plainText("spec", "persistentVolumeReclaimPolicy")),
-		text("Status", plainText("status", "phase")),
-		text("Claim", func(o object) string {
-			return strings.Trim(o.text("spec", "claimRef", "namespace")+"/"+o.text("spec", "claimRef", "name"), "/")
-		}),
-		text("StorageClass", plainText("spec", "storageClassName")), ageColumn,
+		text("Status", phase), text("Claim", claimOfVolume),
+		text("StorageClass", plainText("spec", "storageClassName")),
+		text("VolumeAttributesClass", orElse("<unset>", "spec", "volumeAttributesClassName")),
+		text("Reason", plainText("status", "reason")), ageColumn,
+		wide("VolumeMode", orElse("<unset>", "spec", "volumeMode")),
 	},
-	"Ingress.networking.k8s.io": {
-		nameColumn, text("Class", orNone("spec", "ingressClassName")),
-		text("Hosts", func(o object) string {
-			return join(o.list("spec", "rules"), "*", func(r object) string { return r.text("host") })
-		}), text("Address", func(o object) string {
-			return join(o.list("status", "loadBalancer", "ingress"), "",
-				func(i object) string { return i.text("ip") + i.text("hostname") })
+	"PersistentVolumeClaim.": {
+		nameColumn, text("Status", phase), text("Volume", plainText("spec", "volumeName")),
+		text("Capacity", ofBound(orElse("0", "status", "capacity", "storage"))),
+		text("Access Modes", ofBound(accessModes("status", "accessModes"))),
+		text("StorageClass", plainText("spec", "storageClassName")),
+		text("VolumeAttributesClass", orElse("<unset>", "spec", "volumeAttributesClassName")), ageColumn,
+		wide("VolumeMode", orElse("<unset>", "spec", "volumeMode")),
+	},
+	"StorageClass.storage.k8s.io": {
+		defaultNameColumn("storageclass.kubernetes.io/is-default-class"),
+		text("Provisioner", plainText("provisioner")),
+		text("ReclaimPolicy", orElse("Delete", "reclaimPolicy")),
+		text("VolumeBindingMode", orElse("Immediate", "volumeBindingMode")),
+		shown("AllowVolumeExpansion", isTrue("allowVolumeExpansion")), ageColumn,
+	},
+	"VolumeAttributesClass.storage.k8s.io": {
+		nameColumn, text("DriverName", plainText("driverName")), ageColumn,
+	},
+	"VolumeAttachment.storage.k8s.io": {
+		nameColumn,
+		{name: "Attacher", typ: "string", format: "name", cell: untimed(plainText("spec", "attacher"))},
+		text("PV", plainText("spec", "source", "persistentVolumeName")),
+		text("Node", plainText("spec", "nodeName")),
+		typed("boolean", "Attached", isTrue("status", "attached")), ageColumn,
+	},
+	"CSINode.storage.k8s.io": {
+		nameColumn, typed("integer", "Drivers", length("spec", "drivers")), ageColumn,
+	},
+	"CSIDriver.storage.k8s.io": {
+		nameColumn, typed("boolean", "AttachRequired", attachRequired),
+		typed("boolean", "PodInfoOnMount", isTrue("spec", "podInfoOnMount")),
+		typed("boolean", "StorageCapacity", isTrue("spec", "storageCapacity")),
+		text("TokenRequests", tokenRequests),
+		typed("boolean", "RequiresRepublish", isTrue("spec", "requiresRepublish")),
+		text("Modes", func(o object) string {
+			return orNone(joined("spec", "volumeLifecycleModes")(o))
 		}), ageColumn,
 	},
-	"Event.": {
-		{
-			name: "Last Seen", typ: "string",
-			cell: func(o object, now time.Time) any { return age(o.text("lastTimestamp"), now) },
-		},
-		text("Type", plainText("type")), text("Reason", plainText("reason")),
-		text("Object", func(o object) string {
-			return strings.ToLower(o.text("involvedObject", "kind")) + "/" + o.text("involvedObject", "name")
-		}), text("Message", plainText("message")),
+	"CSIStorageCapacity.storage.k8s.io": {nameColumn, createdColumn},
+
+	"Role.rbac.authorization.k8s.io":               {nameColumn, createdColumn},
+	"ClusterRole.rbac.authorization.k8s.io":        {nameColumn, createdColumn},
+	"RoleBinding.rbac.authorization.k8s.io":        bindingColumns,
+	"ClusterRoleBinding.rbac.authorization.k8s.io": bindingColumns,
+	"CertificateSigningRequest.certificates.k8s.io": {
+		nameColumn, ageColumn, text("SignerName", orElse("<none>", "spec", "signerName")),
+		text("Requestor", plainText("spec", "username")),
+		text("RequestedDuration", requestedDuration), text("Condition", signingStatus),
+	},
+	"ClusterTrustBundle.certificates.k8s.io": {
+		nameColumn, text("SignerName", orElse("<none>", "spec", "signerName")),
+	},
+	"Lease.coordination.k8s.io": {
+		nameColumn, text("Holder", plainText("spec", "holderIdentity")), ageColumn,
+	},
+	"PriorityClass.scheduling.k8s.io": {
+		nameColumn, count("Value", "value"), typed("boolean", "Global-Default", isTrue("globalDefault")),
+		ageColumn, text("PreemptionPolicy", plainText("preemptionPolicy")),
+	},
+	"RuntimeClass.node.k8s.io": {nameColumn, text("Handler", plainText("handler")), ageColumn},
+	"APIService.apiregistration.k8s.io": {
+		nameColumn, text("Service", apiService), text("Available", apiAvailable), ageColumn,
+	},
+	"CustomResourceDefinition.apiextensions.k8s.io": {nameColumn, createdColumn},
+
+	"MutatingWebhookConfiguration.admissionregistration.k8s.io":     webhookColumns,
+	"ValidatingWebhookConfiguration.admissionregistration.k8s.io":   webhookColumns,
+	"ValidatingAdmissionPolicy.admissionregistration.k8s.io":        policyColumns("Validations"),
+	"MutatingAdmissionPolicy.admissionregistration.k8s.io":          policyColumns("Mutations"),
+	"ValidatingAdmissionPolicyBinding.admissionregistration.k8s.io": policyBindingColumns,
+	"MutatingAdmissionPolicyBinding.admissionregistration.k8s.io":   policyBindingColumns,
+
+	"FlowSchema.flowcontrol.apiserver.k8s.io": {
+		nameColumn, text("PriorityLevel", plainText("spec", "priorityLevelConfiguration", "name")),
+		shown("MatchingPrecedence", number("spec", "matchingPrecedence")),
+		text("DistinguisherMethod", orElse("<none>", "spec", "distinguisherMethod", "type")), ageColumn,
+		text("MissingPL", isDangling),
+	},
+	"PriorityLevelConfiguration.flowcontrol.apiserver.k8s.io": {
+		nameColumn, text("Type", plainText("spec", "type")),
+		shown("NominalConcurrencyShares", numberOrNone("spec", "limited", "nominalConcurrencyShares")),
+		shown("Queues", numberOrNone("spec", "limited", "limitResponse", "queuing", "queues")),
+		shown("HandSize", numberOrNone("spec", "limited", "limitResponse", "queuing", "handSize")),
+		shown("QueueLengthLimit",
+			numberOrNone("spec", "limited", "limitResponse", "queuing", "queueLengthLimit")), ageColumn,
+	},
+
+	"ResourceClaim.resource.k8s.io": {nameColumn, text("State", claimState), ageColumn},
+	"ResourceSlice.resource.k8s.io": {
+		nameColumn, text("Node", plainText("spec", "nodeName")), text("Driver", plainText("spec", "driver")),
+		text("Pool", plainText("spec", "pool", "name")), ageColumn,
 	},
 }
 
-// templateColumns are of kinds with pods.
-var templateColumns = []column{
-	wide("Containers", func(o object) string {
-		return join(o.list("spec", "template", "spec", "containers"), "",
-			func(c object) string { return c.text("name") })
-	}),
-	wide("Images", func(o object) string {
-		return join(o.list("spec", "template", "spec", "containers"), "",
-			func(c object) string { return c.text("image") })
-	}),
-	wide("Selector", pairs("spec", "selector", "matchLabels")),
+var (
+	createdColumn = column{
+		name: "Created At", typ: "date", cell: untimed(plainText("metadata", "creationTimestamp")),
+	}
+	replicaColumns = []column{
+		nameColumn, count("Desired", "spec", "replicas"), count("Current", "status", "replicas"),
+		count("Ready", "status", "readyReplicas"), ageColumn,
+	}
+	// templateColumns are of kinds with pods.
+	templateColumns = []column{
+		wide("Containers", containers("name", "spec", "template", "spec")),
+		wide("Images", containers("image", "spec", "template", "spec")),
+		wide("Selector", selectorText("spec", "selector")),
+	}
+	bindingColumns = []column{
+		nameColumn, text("Role", kindAndName("roleRef")), ageColumn,
+		wide("Users", subjects("User")), wide("Groups", subjects("Group")),
+		wide("ServiceAccounts", subjects("ServiceAccount")),
+	}
+	webhookColumns       = []column{nameColumn, typed("integer", "Webhooks", length("webhooks")), ageColumn}
+	policyBindingColumns = []column{
+		nameColumn, text("PolicyName", plainText("spec", "policyName")), text("ParamRef", policyParam),
+		ageColumn,
+	}
+)
+
+func policyColumns(what string) []column {
+	return []column{
+		nameColumn, typed("integer", what, length("spec", strings.ToLower(what))),
+		text("ParamKind", func(o object) string {
+			if o.at("spec", "paramKind") == nil {
+				return "<unset>"
+			}
+			return o.text("spec", "paramKind", "apiVersion") + "/" + o.text("spec", "paramKind", "kind")
+		}), ageColumn,
+	}
 }
 
-func text(name string, cell func(o object) string) column {
-	return column{name: name, typ: "string", cell: func(o object, _ time.Time) any { return cell(o) }}
+// defaultNameColumn marks the class that is the default one.
+func defaultNameColumn(annotation string) column {
+	c := nameColumn
+	c.cell = untimed(func(o object) string {
+		name := o.text("metadata", "name")
+		if o.text("metadata", "annotations", annotation) == "true" {
+			name += " (default)"
+		}
+		return name
+	})
+	return c
 }
 
-func wide(name string, cell func(o object) string) column {
-	c := text(name, cell)
+// untimed is a cell that does not depend on the time.
+func untimed[T any](cell func(o object) T) func(object, time.Time) any {
+	return func(o object, _ time.Time) any { return cell(o) }
+}
+
+func typed[T any](typ, name string, cell func(o object) T) column {
+	return column{name: name, typ: typ, cell: untimed(cell)}
+}
+
+func text(name string, cell func(o object) string) column { return typed("string", name, cell) }
+
+// shown is a column that is declared as text, though its values are none.
+func shown[T any](name string, cell func(o object) T) column { return typed("string", name, cell) }
+
+func timed(name string, cell func(o object, now time.Time) string) column {
+	return column{
+		name: name, typ: "string",
+		cell: func(o object, now time.Time) any { return cell(o, now) },
+	}
+}
+
+func wide(name string, cell func(o object) string) column { return widely(text(name, cell)) }
+
+func widely(c column) column {
 	c.wide = true
 	return c
 }
 
-func count(name string, path ...string) column {
-	return column{
-		name: name, typ: "integer",
-		cell: func(o object, _ time.Time) any { return o.number(path...) },
+func count(name string, path ...string) column { return typed("integer", name, number(path...)) }
+
+func number(path ...string) func(object) int64 {
+	return func(o object) int64 { return o.number(path...) }
+}
+
+func numberOrNone(path ...string) func(object) any {
+	return func(o object) any {
+		if o.at(path...) == nil {
+			return "<none>"
+		}
+		return o.number(path...)
 	}
+}
+
+func length(path ...string) func(object) int {
+	return func(o object) int {
+		list, _ := o.at(path...).([]any)
+		return len(list)
+	}
+}
+
+func isTrue(path ...string) func(object) bool {
+	return func(o object) bool { return o.at(path...) == true }
 }
 
 // members counts those of some objects.
 func members(names ...string) column {
-	return column{name: "Data", typ: "integer", cell: func(o object, _ time.Time) any {
+	return shown("Data", func(o object) int {
 		n := 0
 		for _, name := range names {
 			m, _ := o.at(name).(map[string]any)
 			n += len(m)
 		}
 		return n
-	}}
+	})
 }
 
 func plainText(path ...string) func(object) string {
 	return func(o object) string { return o.text(path...) }
 }
 
-func orNone(path ...string) func(object) string {
+func orElse(other string, path ...string) func(object) string {
 	return func(o object) string {
 		if s := o.text(path...); s != "" {
 			return s
 		}
+		return other
+	}
+}
+
+func orNone(s string) string {
+	if s == "" {
 		return "<none>"
+	}
+	return s
+}
+
+func ageOrElse(other string, path ...string) func(object, time.Time) string {
+	return func(o object, now time.Time) string {
+		if stamp := o.text(path...); stamp != "" {
+			return age(stamp, now)
+		}
+		return other
 	}
 }
 
 func ratio(ready string) func(object) string {
 	return func(o object) string {
 		return fmt.Sprintf("%d/%d", o.number("status", ready), o.number("spec", "replicas"))
+	}
+}
+
+func kindAndName(path ...string) func(object) string {
+	return func(o object) string {
+		return o.text(append(slices.Clone(path), "kind")...) + "/" + o.text(append(slices.Clone(path), "name")...)
 	}
 }
 
@@ -176,83 +390,60 @@ func pairs(path ...string) func(object) string {
 			list = append(list, k+"="+textOf(v))
 		}
 		slices.Sort(list)
-		if len(list) == 0 {
-			return "<none>"
-		}
-		return strings.Join(list, ",")
+		return orNone(strings.Join(list, ","))
 	}
 }
 
-func join(list []object, none string, of func(object) string) string {
+// selectorText is a selector of labels as kubectl shows it.
+func selectorText(path ...string) func(object) string {
+	return func(o object) string {
+		var s metav1.LabelSelector
+		raw, err := json.Marshal(o.at(path...))
+		if err != nil || json.Unmarshal(raw, &s) != nil {
+			return "<error>"
+		}
+		return metav1.FormatLabelSelector(&s)
+	}
+}
+
+func containers(member string, path ...string) func(object) string {
+	return func(o object) string {
+		return join(o.list(append(slices.Clone(path), "containers")...), ",", member)
+	}
+}
+
+// join is a member of each, less what is empty.
+func join(list []object, separator string, member string) string {
 	var texts []string
 	for _, o := range list {
-		if s := of(o); s != "" {
+		if s := o.text(member); s != "" {
 			texts = append(texts, s)
 		}
 	}
-	if len(texts) == 0 {
+	return strings.Join(texts, separator)
+}
+
+// joined are texts with commas between them.
+func joined(path ...string) func(object) string {
+	return func(o object) string {
+		values, _ := o.at(path...).([]any)
+		var texts []string
+		for _, v := range values {
+			texts = append(texts, textOf(v))
+		}
+		return strings.Join(texts, ",")
+	}
+}
+
+// first are some of a list, and how many more there are.
+func first(n int, list []string, separator, none string) string {
+	switch {
+	case len(list) == 0:
 		return none
+	case len(list) > n:
+		return fmt.Sprintf("%s + %d more...", strings.Join(list[:n], separator), len(list)-n)
 	}
-	return strings.Join(texts, ",")
-}
-
-func podReady(o object) string {
-	ready := 0
-	for _, c := range o.list("status", "containerStatuses") {
-		if c.at("ready") == true {
-			ready++
-		}
-	}
-	return fmt.Sprintf("%d/%d", ready, len(o.list("spec", "containers")))
-}
-
-func podRestarts(o object) string {
-	var n int64
-	for _, c := range o.list("status", "containerStatuses") {
-		n += c.number("restartCount")
-	}
-	return strconv.FormatInt(n, 10)
-}
-
-// podStatus returns what kubectl shows: why a container does not run, else the phase.
-func podStatus(o object) string {
-	reason := o.text("status", "phase")
-	if s := o.text("status", "reason"); s != "" {
-		reason = s
-	}
-	init := o.list("status", "initContainerStatuses")
-	for i, c := range init {
-		state := c.text("state", "terminated", "exitCode")
-		switch why := c.text("state", "waiting", "reason"); {
-		case state == "0", c.at("started") == true:
-			continue
-		case c.text("state", "terminated", "reason") != "":
-			return "Init:" + c.text("state", "terminated", "reason")
-		case state != "":
-			return "Init:ExitCode:" + state
-		case why != "" && why != "PodInitializing":
-			return "Init:" + why
-		}
-		return fmt.Sprintf("Init:%d/%d", i, len(o.list("spec", "initContainers")))
-	}
-	running := false
-	for _, c := range slices.Backward(o.list("status", "containerStatuses")) {
-		switch {
-		case c.text("state", "waiting", "reason") != "":
-			reason = c.text("state", "waiting", "reason")
-		case c.text("state", "terminated", "reason") != "":
-			reason = c.text("state", "terminated", "reason")
-		case c.at("ready") == true && c.at("state", "running") != nil:
-			running = true
-		}
-	}
-	if reason == "Completed" && running {
-		reason = "Running"
-	}
-	if o.text("metadata", "deletionTimestamp") != "" {
-		return "Terminating"
-	}
-	return reason
+	return strings.Join(list, separator)
 }
 
 func hasCondition(o object, kind string) (status string, found bool) {
@@ -264,98 +455,12 @@ func hasCondition(o object, kind string) (status string, found bool) {
 	return "", false
 }
 
-func jobStatus(o object) string {
-	for _, kind := range []string{"Complete", "Failed", "Suspended"} {
-		if status, _ := hasCondition(o, kind); status == "True" {
-			return kind
-		}
+func isSuspended(o object) string {
+	switch o.at("spec", "suspend") {
+	case nil:
+		return "<unset>"
+	case true:
+		return "True"
 	}
-	return "Running"
-}
-
-func completions(o object) string {
-	wanted := o.text("spec", "completions")
-	if wanted == "" {
-		wanted = "1"
-	}
-	return fmt.Sprintf("%d/%s", o.number("status", "succeeded"), wanted)
-}
-
-func externalIP(o object) string {
-	addresses := join(o.list("status", "loadBalancer", "ingress"), "",
-		func(i object) string { return i.text("ip") + i.text("hostname") })
-	switch {
-	case addresses != "":
-		return addresses
-	case o.text("spec", "type") == "LoadBalancer":
-		return "<pending>"
-	case o.text("spec", "type") == "ExternalName":
-		return o.text("spec", "externalName")
-	}
-	return "<none>"
-}
-
-func servicePorts(o object) string {
-	return join(o.list("spec", "ports"), "<none>", func(p object) string {
-		port := p.text("port")
-		if node := p.text("nodePort"); node != "" && node != "0" {
-			port += ":" + node
-		}
-		return port + "/" + p.text("protocol")
-	})
-}
-
-func nodeStatus(o object) string {
-	status, found := hasCondition(o, "Ready")
-	text := "NotReady"
-	switch {
-	case !found:
-		text = "Unknown"
-	case status == "True":
-		text = "Ready"
-	}
-	if o.at("spec", "unschedulable") == true {
-		text += ",SchedulingDisabled"
-	}
-	return text
-}
-
-func nodeRoles(o object) string {
-	labels, _ := o.at("metadata", "labels").(map[string]any)
-	var roles []string
-	for name := range labels {
-		if role, found := strings.CutPrefix(name, "node-role.kubernetes.io/"); found && role != "" {
-			roles = append(roles, role)
-		}
-	}
-	slices.Sort(roles)
-	if len(roles) == 0 {
-		return "<none>"
-	}
-	return strings.Join(roles, ",")
-}
-
-func nodeAddress(kind string) func(object) string {
-	return func(o object) string {
-		return join(o.list("status", "addresses"), "<none>", func(a object) string {
-			if a.text("type") == kind {
-				return a.text("address")
-			}
-			return ""
-		})
-	}
-}
-
-// accessModes are short, as kubectl has them.
-func accessModes(o object) string {
-	short := map[string]string{
-		"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX",
-		"ReadWriteOncePod": "RWOP",
-	}
-	modes, _ := o.at("spec", "accessModes").([]any)
-	var list []string
-	for _, mode := range modes {
-		list = append(list, short[textOf(mode)])
-	}
-	return strings.Join(list, ",")
+	return "False"
 }

@@ -2,6 +2,8 @@ package serve
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,11 +13,12 @@ import (
 
 	discovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/resource/diff"
 )
 
 var readVerbs = []string{"get", "list", "watch"}
@@ -70,11 +73,13 @@ func (q *request) discovery(parts []string) {
 	q.json(http.StatusOK, list)
 }
 
+// groupsOf returns the groups in the order in which an API server names them.
 func groupsOf(types []*resourceType) (names []string) {
 	for _, t := range types {
 		names = append(names, t.Group)
 	}
-	return slices.Compact(names) // they are sorted
+	query.SortGroups(names)
+	return slices.Compact(names)
 }
 
 func versionsOf(types []*resourceType, group string) (versions []string) {
@@ -99,6 +104,9 @@ func (q *request) resourceList(group, version string) {
 	list := &metav1.APIResourceList{
 		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
 		GroupVersion: strings.TrimPrefix(group+"/"+version, "/"), APIResources: []metav1.APIResource{},
+	}
+	if group == "" {
+		list.APIVersion = "" // as an API server answers
 	}
 	for _, t := range types {
 		if t.Group == group && t.Version == version {
@@ -131,16 +139,74 @@ func (q *request) aggregated(types []*resourceType, core bool) {
 		for _, version := range versionsOf(types, name) {
 			g.Versions = append(g.Versions, discovery.APIVersionDiscovery{
 				Version: version, Freshness: discovery.DiscoveryFreshnessCurrent,
-				Resources: discovered(types, name, version),
+				Resources: discoveredResources(types, name, version),
 			})
 		}
 		list.Items = append(list.Items, g)
 	}
-	q.w.Header().Set("Vary", "Accept")
-	q.jsonAs(mediaType, list)
+	q.discovered(mediaType, list)
 }
 
-func discovered(
+// discovered answers with what clients keep: a request that names the same again gets no body.
+func (q *request) discovered(mediaType string, value any) {
+	body, err := json.Marshal(value)
+	if err != nil {
+		q.fail(err)
+		return
+	}
+	body = append(body, '\n')
+	tag := fmt.Sprintf(`"%X"`, sha256.Sum256(body))
+	header := q.w.Header()
+	header.Set("Vary", "Accept")
+	header.Set("Cache-Control", "public")
+	header.Set("ETag", tag)
+	if q.r.Header.Get("If-None-Match") == tag {
+		q.w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	header.Set("Content-Type", mediaType)
+	_, _ = q.w.Write(body) // the client has gone
+}
+
+// version answers /version: what is known of the API server is that it was no older than a kubelet.
+func (q *request) version() {
+	types, err := q.catalog()
+	newest := version.MustParseSemantic("1.37.0")
+	i := slices.IndexFunc(types, func(t *resourceType) bool { return t.groupResource() == "nodes" })
+	if err == nil && i >= 0 {
+		newest, err = q.newestKubelet(types[i].units, newest)
+	}
+	if err != nil {
+		q.fail(err)
+		return
+	}
+	q.json(http.StatusOK, map[string]string{
+		"major": fmt.Sprint(newest.Major()), "minor": fmt.Sprint(newest.Minor()),
+		"gitVersion": "v" + newest.WithPreRelease("").WithBuildMetadata("history").String(),
+		"gitCommit":  "", "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "",
+		"platform": "bridge",
+	})
+}
+
+// newestKubelet returns the newest version of the kubelets at the point, else that of none.
+func (q *request) newestKubelet(
+	nodes []*record.Unit, none *version.Version,
+) (newest *version.Version, err error) {
+	state := query.StateQuery{Units: nodes, Namespace: "*", At: q.point()}
+	for v, err := range q.history.Objects.State(state) {
+		if err != nil {
+			return nil, err
+		}
+		var text string
+		_ = json.Unmarshal(diff.Field(v.Event.Data, "status.nodeInfo.kubeletVersion"), &text) // or ""
+		if found, err := version.ParseSemantic(text); err == nil && (newest == nil || newest.LessThan(found)) {
+			newest = found
+		}
+	}
+	return cmp.Or(newest, none), nil
+}
+
+func discoveredResources(
 	types []*resourceType, group, version string,
 ) (list []discovery.APIResourceDiscovery) {
 	for _, t := range types {
@@ -151,10 +217,10 @@ func discovered(
 		if t.Namespaced {
 			scope = discovery.ScopeNamespace
 		}
-		gvk := metav1.GroupVersionKind(schema.GroupVersionKind{
-			Group: group, Version: version,
-			Kind: t.Kind,
-		})
+		gvk := metav1.GroupVersionKind{Kind: t.Kind}
+		if t.isCustom { // of others an API server leaves out what the resource has too
+			gvk.Group, gvk.Version = group, version
+		}
 		list = append(list, discovery.APIResourceDiscovery{
 			Resource: t.Resource, ResponseKind: &gvk, Scope: scope, SingularResource: t.Singular,
 			Verbs: readVerbs, ShortNames: t.Short, Categories: t.Categories,
@@ -169,6 +235,7 @@ type resourceType struct {
 	Singular                       string
 	Short, Categories              []string
 	Namespaced                     bool
+	isCustom                       bool // it has a definition
 	units                          []*record.Unit
 	columns                        []column // of a table; nil: of the kind, or name and age
 	selectable                     []string // fields that a definition names
@@ -307,7 +374,7 @@ func definitions(
 		if !is {
 			continue
 		}
-		t.Categories = d.Spec.Names.Categories
+		t.isCustom, t.Categories = true, d.Spec.Names.Categories
 		t.Short, t.Singular = d.Spec.Names.ShortNames, cmp.Or(d.Spec.Names.Singular, t.Singular)
 		t.Namespaced = d.Spec.Scope != "Cluster"
 		for _, version := range d.Spec.Versions {

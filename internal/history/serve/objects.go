@@ -8,10 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
+	"iter"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,37 +22,6 @@ import (
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
-
-// form is how a client wants objects.
-type form int
-
-const (
-	asObject form = iota
-	asTable
-	asMetadata
-)
-
-// formOf reads Accept. The first kind that is known wins, as with an API server.
-func formOf(r *http.Request) form {
-	for accepted := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
-		media, parameters, err := mime.ParseMediaType(accepted)
-		if err != nil || media != "application/json" ||
-			parameters["as"] != "" && parameters["g"] != "meta.k8s.io" {
-			continue
-		}
-		switch parameters["as"] {
-		case "":
-			return asObject
-		case "Table":
-			if parameters["v"] == "v1" {
-				return asTable
-			}
-		case "PartialObjectMetadata", "PartialObjectMetadataList":
-			return asMetadata
-		}
-	}
-	return asObject
-}
 
 // jsonAs answers with a media type of its own.
 func (q *request) jsonAs(mediaType string, value any) {
@@ -76,7 +46,7 @@ func (q *request) get(t *resourceType, namespace, name string) {
 				name))
 			return
 		}
-		form := formOf(q.r)
+		form, _ := formOf(q.r)
 		body, err := q.encode(t, v, form)
 		if err == nil {
 			err = q.warnObject([]*record.Unit{v.Unit}, namespace, name, v)
@@ -87,7 +57,7 @@ func (q *request) get(t *resourceType, namespace, name string) {
 		}
 		q.w.Header().Set("Content-Type", "application/json")
 		if form == asTable {
-			body = appendTable(nil, t, "", "", [][]byte{body}, true)
+			body = appendTable(nil, t, v.Event.ResourceVersion, [][]byte{body}, true)
 		}
 		_, _ = q.w.Write(append(body, '\n')) // the client has gone
 		return
@@ -96,8 +66,10 @@ func (q *request) get(t *resourceType, namespace, name string) {
 		q.fail(err)
 		return
 	}
-	q.notFound(fmt.Sprintf("%s %q not found in %s", cmp.Or(t.Resource+"."+t.Group, t.Resource), name,
-		q.server.what()))
+	s := statusOf(http.StatusNotFound, metav1.StatusReasonNotFound,
+		fmt.Sprintf("%s %q not found", t.groupResource(), name))
+	s.Details = &metav1.StatusDetails{Name: name, Group: t.Group, Kind: t.Resource}
+	q.json(http.StatusNotFound, s)
 }
 
 // encode makes an object as the client wants it; of a table it is the row.
@@ -211,7 +183,7 @@ func (q *request) list(t *resourceType, namespace string, s selection) {
 		q.badRequest("limit: want a number")
 		return
 	}
-	version, err := q.version()
+	version, err := q.servedVersion()
 	if err != nil {
 		q.fail(err)
 		return
@@ -314,7 +286,7 @@ func badList(format string, args ...any) *listRefusal {
 func (q *request) stream(
 	t *resourceType, wanted query.StateQuery, s selection, limit int, version uint64,
 ) error {
-	form := formOf(q.r)
+	form, _ := formOf(q.r)
 	q.w.Header().Set("Content-Type", "application/json")
 	head := fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"items":[`, t.Kind+"List", t.apiVersion())
 	switch form {
@@ -331,7 +303,7 @@ func (q *request) stream(
 	n := 0
 	next := ""
 	lastNamespace, lastName := "", ""
-	for v, err := range q.history.Objects.State(wanted) {
+	for v, err := range q.inOrder(wanted) {
 		if err := cmp.Or(err, q.r.Context().Err()); err != nil {
 			return err
 		}
@@ -350,6 +322,9 @@ func (q *request) stream(
 		if err != nil {
 			return err
 		}
+		if form == asObject {
+			body = t.asItem(body)
+		}
 		if n++; n > 1 {
 			body = append([]byte{','}, body...)
 		}
@@ -358,20 +333,83 @@ func (q *request) stream(
 		}
 		lastNamespace, lastName = v.Event.Namespace, v.Event.Name
 	}
+	if next != "" {
+		next = fmt.Sprintf(`,"continue":%q`, next)
+	}
 	// the same
-	_, _ = fmt.Fprintf(q.w, `],"metadata":{"resourceVersion":"%d","continue":%q}}`+"\n", version, next)
+	_, _ = fmt.Fprintf(q.w, `],"metadata":{"resourceVersion":"%d"%s}}`+"\n", version, next)
 	return nil
 }
 
-// version returns the resourceVersion of lists: of the point, or the newest one.
-func (q *request) version() (uint64, error) {
-	if q.cfg.Live {
-		return q.history.Timeline.VersionAt(q.cfg.Cluster, time.Time{})
+// inOrder returns a state in the order of an API server: that of namespaces with a slash behind
+// them, so that shop-b comes before shop. A history has them in the order of their names, which is
+// almost always the same.
+func (q *request) inOrder(wanted query.StateQuery) iter.Seq2[*query.Version, error] {
+	order := func(a, b string) int { return cmp.Compare(a+"/", b+"/") }
+	names, err := q.history.Objects.Namespaces(wanted.Units)
+	if err == nil && (wanted.Namespace != "*" || slices.IsSortedFunc(names, order)) {
+		return q.history.Objects.State(wanted)
 	}
-	if q.cfg.At.Version > 0 {
+	slices.SortFunc(names, order)
+	return func(yield func(*query.Version, error) bool) {
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		behind := wanted.Behind
+		for _, namespace := range names {
+			if behind != nil && order(namespace, behind.Namespace) < 0 {
+				continue
+			}
+			part := wanted
+			if part.Namespace = namespace; behind != nil && behind.Namespace != namespace {
+				part.Behind = nil
+			}
+			for v, err := range q.history.Objects.State(part) {
+				if !yield(v, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// asItem is an object in a list: of a kind that an API server has by itself, without that kind.
+func (t *resourceType) asItem(object []byte) []byte {
+	if t.isCustom {
+		return object
+	}
+	if rest, is := bytes.CutPrefix(object, t.head()); is {
+		return append([]byte{'{'}, rest...)
+	}
+	return object
+}
+
+// head is how the objects of a kind begin.
+func (t *resourceType) head() []byte {
+	return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,`, t.Kind, t.apiVersion())
+}
+
+// servedVersion returns the resourceVersion of lists: of the point, or the newest one.
+// It is looked for once in each history that is shared: that takes as long as five minutes of it.
+func (q *request) servedVersion() (uint64, error) {
+	if !q.cfg.Live && q.cfg.At.Version > 0 {
 		return q.cfg.At.Version, nil
 	}
-	return q.history.Timeline.VersionAt(q.cfg.Cluster, q.cfg.At.At)
+	q.server.mu.Lock()
+	version, of := q.server.version, q.server.versionOf
+	q.server.mu.Unlock()
+	if of == q.history {
+		return version, nil
+	}
+	version, err := q.history.Timeline.VersionAt(q.cfg.Cluster, q.point().At)
+	if err != nil {
+		return 0, err
+	}
+	q.server.mu.Lock()
+	defer q.server.mu.Unlock()
+	q.server.version, q.server.versionOf = version, q.history
+	return version, nil
 }
 
 // watchEvent returns an event of a watch as a line.
@@ -404,16 +442,15 @@ func parseVersion(text string) (uint64, error) {
 
 // appendTable returns a table of rows.
 func appendTable(
-	dst []byte, t *resourceType, version, next string, rows [][]byte, headers bool,
+	dst []byte, t *resourceType, version string, rows [][]byte, headers bool,
 ) []byte {
 	dst = append(dst,
 		`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"`...)
-	dst = append(append(dst, version...), `","continue":"`...)
-	dst = append(append(dst, next...), `"},"columnDefinitions":`...)
+	dst = append(append(dst, version...), `"},"columnDefinitions":`...)
 	if headers {
 		dst = append(dst, definitionsOf(t)...)
 	} else {
-		dst = append(dst, "[]"...)
+		dst = append(dst, "null"...)
 	}
 	dst = append(dst, `,"rows":[`...)
 	return append(append(dst, bytes.Join(rows, []byte{','})...), "]}"...)

@@ -122,7 +122,7 @@ func (q *request) openAPIPaths() {
 		at := apiPath(t.Group, t.Version)
 		paths[at] = map[string]string{"serverRelativeURL": "/openapi/v3/" + at}
 	}
-	q.json(http.StatusOK, map[string]any{"paths": paths})
+	q.discovered("application/json", map[string]any{"paths": paths})
 }
 
 // openAPIDocument has the schemas of a group and version, and for each resource the path at which
@@ -163,7 +163,7 @@ func (q *request) openAPIDocument(group, version string) {
 			": of custom resources it has those of the customresourcedefinitions in it")
 		return
 	}
-	q.json(http.StatusOK, map[string]any{
+	q.discovered("application/json", map[string]any{
 		"openapi": "3.0.0", "info": map[string]string{"title": "bridge serve", "version": "1"},
 		"paths": paths, "components": map[string]any{"schemas": schemas},
 	})
@@ -207,7 +207,9 @@ func (q *request) definedSchema(
 			return "", nil, err
 		}
 		s, err := schemaOf(v.Event.Data, t, known)
-		return t.Group + "." + t.Version + "." + t.Kind, s, err
+		group := strings.Split(t.Group, ".")
+		slices.Reverse(group)
+		return strings.Join(group, ".") + "." + t.Version + "." + t.Kind, s, err
 	}
 	return "", nil, nil
 }
@@ -232,8 +234,8 @@ func schemaOf(definition []byte, t *resourceType, known *builtIn) (json.RawMessa
 		if version.Name != t.Version || root == nil {
 			continue
 		}
-		properties, common := map[string]json.RawMessage{}, struct {
-			Properties map[string]json.RawMessage `json:"properties"`
+		properties, common := map[string]any{}, struct {
+			Properties map[string]map[string]any `json:"properties"`
 		}{}
 		if len(root["properties"]) > 0 {
 			if err := json.Unmarshal(root["properties"], &properties); err != nil {
@@ -244,6 +246,7 @@ func schemaOf(definition []byte, t *resourceType, known *builtIn) (json.RawMessa
 			return nil, err
 		}
 		for _, name := range []string{"apiVersion", "kind", "metadata"} {
+			delete(common.Properties[name], "default") // a custom resource has none
 			properties[name] = common.Properties[name]
 		}
 		kind := schema.GroupVersionKind{Group: t.Group, Version: t.Version, Kind: t.Kind}

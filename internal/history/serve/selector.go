@@ -80,8 +80,7 @@ func (q *request) selection(t *resourceType) (s selection, err error) {
 	}
 	for _, r := range s.fields.Requirements() {
 		if !slices.Contains(known, r.Field) {
-			return s, fmt.Errorf("field label not supported: %q: %s has %s", r.Field, t.groupResource(),
-				strings.Join(known, ", "))
+			return s, fmt.Errorf("field label not supported: %s", r.Field)
 		}
 	}
 	return s, nil

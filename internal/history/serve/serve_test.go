@@ -504,7 +504,7 @@ func TestDefinitions(t *testing.T) {
 	_, body = s.request("GET", "/openapi/v3/apis/example.com/v1", nil)
 	var d document
 	testkit.OK(t, json.Unmarshal([]byte(body), &d))
-	widget := d.Components.Schemas["example.com.v1.Widget"]
+	widget := d.Components.Schemas["com.example.v1.Widget"]
 	if widget.Description != "A widget." || len(widget.Properties) != 4 || d.Components.Schemas["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"].Properties == nil {
 		t.Errorf("%+v", widget)
 	}

@@ -155,6 +155,9 @@ type Server struct {
 	// types are those of typesOf; guarded by mu.
 	types   []*resourceType
 	typesOf *query.Questions
+	// version is the resourceVersion of lists of versionOf; guarded by mu.
+	version   uint64
+	versionOf *query.Questions
 	// points are servers of other points, by the path that names them; nil of one of these. Guarded
 	// by mu.
 	points map[string]*Server
@@ -199,7 +202,7 @@ type request struct {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Cache-Control", "no-cache, private")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	q := &request{server: s, cfg: &s.cfg, w: &patientWriter{w, s.cfg.Patience}, r: r}
 	if q.token = s.tokenOf(r); q.token >= 0 {
@@ -369,10 +372,7 @@ func (q *request) route() {
 		q.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		fmt.Fprint(q.w, "ok")
 	case parts[0] == "version":
-		q.json(http.StatusOK, map[string]string{
-			"major": "1", "minor": "37",
-			"gitVersion": "v1.37.0-history", "platform": "bridge",
-		})
+		q.version()
 	case parts[0] == "openapi":
 		q.openAPI(parts)
 	case parts[0] == "api" && len(parts) >= 2 && parts[1] == "v1":
@@ -403,6 +403,7 @@ func (q *request) group(group, version string, parts []string) {
 		q.fail(err)
 		return
 	}
+	_, accepted := formOf(q.r)
 	i := slices.IndexFunc(types, func(t *resourceType) bool {
 		return t.Group == group && t.Version == version && t.Resource == parts[0]
 	})
@@ -415,6 +416,8 @@ func (q *request) group(group, version string, parts []string) {
 	case len(parts) > 2 && parts[2] != "status" || len(parts) > 3:
 		q.notFound(fmt.Sprintf("a history has objects, and no %s of them",
 			strings.Join(parts[2:], "/")))
+	case !accepted:
+		q.notAcceptable()
 	case len(parts) >= 2:
 		q.get(types[i], namespace, parts[1])
 	default:

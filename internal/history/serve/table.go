@@ -100,7 +100,11 @@ func columnsOf(t *resourceType) []column {
 	if list, known := kindColumns[t.Kind+"."+t.Group]; known {
 		return list
 	}
-	return []column{nameColumn, ageColumn}
+	list := []column{nameColumn, ageColumn}
+	if t.isCustom {
+		list[1].typ = "date"
+	}
+	return list
 }
 
 // definitionsOf returns the columns as JSON.
@@ -126,9 +130,10 @@ func tableRow(t *resourceType, v *query.Version, now time.Time, include string) 
 		return nil, err
 	}
 	row := struct {
-		Cells  []any           `json:"cells"`
-		Object json.RawMessage `json:"object,omitempty"`
-	}{Cells: []any{}}
+		Cells      []any                      `json:"cells"`
+		Conditions []metav1.TableRowCondition `json:"conditions,omitempty"`
+		Object     json.RawMessage            `json:"object,omitempty"`
+	}{Cells: []any{}, Conditions: rowConditions(t, o)}
 	for _, c := range columnsOf(t) {
 		row.Cells = append(row.Cells, c.cell(o, now))
 	}
@@ -144,6 +149,20 @@ func tableRow(t *resourceType, v *query.Version, now time.Time, include string) 
 		row.Object = metadata
 	}
 	return json.Marshal(row)
+}
+
+// rowConditions mark the row of a pod that has ended.
+func rowConditions(t *resourceType, o object) []metav1.TableRowCondition {
+	message := map[string]string{
+		"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed.",
+	}[o.text("status", "phase")]
+	if t.groupResource() != "pods" || message == "" {
+		return nil
+	}
+	return []metav1.TableRowCondition{{
+		Type: metav1.RowCompleted, Status: metav1.ConditionTrue, Reason: o.text("status", "phase"),
+		Message: message,
+	}}
 }
 
 // customColumns returns the columns that a CustomResourceDefinition names; nil for none.

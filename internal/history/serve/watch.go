@@ -49,11 +49,12 @@ func (q *request) watch(t *resourceType, namespace string, s selection) {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(timeout)*time.Second)
 		defer cancel()
 	}
+	form, _ := formOf(q.r)
 	w := &watcher{
-		q: q, t: t, namespace: cmp.Or(namespace, "*"), selection: s, form: formOf(q.r),
+		q: q, t: t, namespace: cmp.Or(namespace, "*"), selection: s, form: form,
 		bookmarks: values.Get("allowWatchBookmarks") == "true",
 	}
-	version, err := q.version()
+	version, err := q.servedVersion()
 	if err == nil {
 		err = q.warnState(query.StateQuery{Units: t.units, Namespace: w.namespace, At: q.point()})
 	}
@@ -113,9 +114,8 @@ func (w *watcher) line(line []byte) error {
 
 // state sends all objects as they are at the point.
 func (w *watcher) state(ctx context.Context) error {
-	for v, err := range w.q.history.Objects.State(query.StateQuery{
-		Units:     w.t.units,
-		Namespace: w.namespace, At: w.q.point(),
+	for v, err := range w.q.inOrder(query.StateQuery{
+		Units: w.t.units, Namespace: w.namespace, At: w.q.point(),
 	}) {
 		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return err
@@ -140,7 +140,7 @@ func (w *watcher) send(kind string, v *query.Version) error {
 		return err
 	}
 	if w.form == asTable {
-		body = appendTable(nil, w.t, v.Event.ResourceVersion, "", [][]byte{body}, w.rows == 0)
+		body = appendTable(nil, w.t, v.Event.ResourceVersion, [][]byte{body}, w.rows == 0)
 		w.rows++
 	}
 	w.sent = max(w.sent, v.Number())
@@ -168,7 +168,7 @@ func (w *watcher) bookmark(version uint64, initial bool) error {
 	case asTable:
 		row := fmt.Appendf(nil,
 			`{"cells":[],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%s}}`, metadata)
-		object = appendTable(nil, w.t, strconv.FormatUint(max(version, w.sent), 10), "", [][]byte{row},
+		object = appendTable(nil, w.t, strconv.FormatUint(max(version, w.sent), 10), [][]byte{row},
 			false)
 	}
 	err := w.line(watchEvent("BOOKMARK", object))
