@@ -24,6 +24,7 @@ ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
 HELM       := helm.sh/helm/v3/cmd/helm@v3.22.0
 K9S        := github.com/derailed/k9s@v0.50.16
+KUBECTLS   := $(foreach v,0.35.10 0.36.6 0.37.2,$(BIN)/kubectl@$(v)/kubectl)
 # Of ct we need the module's directory, which has its rules, and build it there. To install a version
 # of it, Go would ask for the list of all versions too, which is not to be had from every proxy.
 CT         := github.com/helm/chart-testing/v3@v3.14.0
@@ -66,7 +67,7 @@ check: SHORT = -short
 check: fmt-check vet lint test test-client test-everyday ## The check for every day, and for each push: minutes
 
 .PHONY: check-all
-check-all: fmt-check vet lint lint-chart licences site test test-client test-controllerruntime test-monitoring test-readers test-integration test-page test-deploy test-kafka test-k9s test-recipes vuln ## Everything: what is run before a release (about an hour)
+check-all: fmt-check vet lint lint-chart licences site test test-client test-controllerruntime test-monitoring test-readers test-integration test-page test-deploy test-kafka test-clients test-k9s test-recipes vuln ## Everything: what is run before a release (about an hour)
 
 .PHONY: house
 house: ## How large the house is: rooms, packages, files, arrows, words
@@ -138,6 +139,30 @@ test-k9s: build controlplane $(BIN)/$(K9S) ## K9s reads a history as a cluster (
 	  echo "NOT TESTED: K9s. It needs a terminal: apt-get install tmux (with NEED_TMUX=1 this is a failure)"; \
 	  test -z "$$NEED_TMUX" || exit 1; exit 0; fi; \
 	K9S=$(CURDIR)/$(BIN)/$(K9S)/k9s; export K9S; $(E2E) -timeout $(TEST_TIME) -run '^TestK9s$$' .
+
+.PHONY: test-clients
+test-clients: build controlplane $(KUBECTLS) $(BIN)/readers/kubernetes/.installed ## A past cluster beside the cluster itself: the recorded requests of testdata, three versions of kubectl, clients in Python and Java (needs Java 17, Maven)
+	export KUBECTLS="$(addprefix $(CURDIR)/,$(KUBECTLS))" KUBERNETES_READERS=$(CURDIR)/$(BIN)/readers/kubernetes; \
+	  $(E2E) -timeout $(TEST_TIME) -run '^TestPast$$' $(CLIENTS_FLAGS) .
+CLIENTS_FLAGS ?=
+
+.PHONY: record-requests
+record-requests: ## Write test/e2e/testdata/requests.txt again: what these clients ask of the API server
+	$(MAKE) test-clients CLIENTS_FLAGS=-requests.record
+
+# kubectl of a version, as k8s.io/kubernetes/cmd/kubectl makes it, which is not to be built by its
+# module alone. Go's checksum database has the hashes.
+$(KUBECTLS): $(BIN)/kubectl@%/kubectl: test/readers/kubectl/main.go.txt
+	@echo "building kubectl $*: this may take minutes the first time"
+	@mkdir -p $(@D)/src && cp $< $(@D)/src/main.go && cd $(@D)/src && rm -f go.mod go.sum && \
+	  $(GO) mod init -C . kubectl 2>/dev/null && $(GO) get k8s.io/kubectl@v$* k8s.io/component-base@v$* 2>/dev/null && $(GO) mod tidy 2>/dev/null && \
+	  $(GO) build -ldflags '$(LDFLAGS) -X k8s.io/component-base/version.gitVersion=v1.$(patsubst 0.%,%,$*)' -o ../kubectl .
+
+$(BIN)/readers/kubernetes/.installed: $(wildcard test/readers/kubernetes/*)
+	@echo "installing the Kubernetes clients in Python and Java (60 MB)"
+	@$(call jars,$(@D),test/readers/kubernetes/pom.xml)
+	@cp $^ $(@D) && $(call python,$(@D)/venv,$(@D)/requirements.txt)
+	@touch $@
 
 .PHONY: test-deploy
 test-deploy: controlplane ## The chart, the plain manifests and a release: applied to the real control plane and run as they say (as root in containers; with NEED_ROOT=1 another user is a failure)
