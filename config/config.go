@@ -107,8 +107,8 @@ type State struct {
 	// until a later update of theirs, or until no update was beyond it for ten seconds. Then what
 	// is behind is read from the API server, one request a second. Until then an inferred delete
 	// has the last version in its attributes, and an earlier state of the object in its data.
-	// Informers with a filter, `resync`, `attributes`, or a payload of `change` or `patch` write
-	// all of theirs, and where an informer has `owners`, all do. 0: no bound.
+	// Informers with a filter, `resync`, `attributes`, `changed`, or a payload of `change` or
+	// `patch` write all of theirs, and where an informer has `owners`, all do. 0: no bound.
 	BodiesPerSecond int `yaml:"bodiesPerSecond" default:"1000"`
 	// MaxUndeliveredBytes bounds the folder `undelivered` in the directory. It has events that a
 	// sink has refused permanently and that have no place in dead letters, or one that did not take

@@ -62,8 +62,9 @@ type Informer struct {
 	// true are sent. It may use four names. `object` is the state after the change, or the last one
 	// of a delete. `old` is the version before an update, else null. `op` is one of `operations`.
 	// `meta` has kind, apiVersion, group, resource, namespace, name, uid, resourceVersion,
-	// generation, labels, annotations, manager (as in the event), deleting, initial and inferred;
-	// it costs nothing where `object` has to be decoded. What an object does not have is null.
+	// generation, labels, annotations, manager (as in the event), deleting, initial, inferred, and
+	// changed, a list of parts, which compares with `old` (`"spec" in meta.changed`); the rest
+	// costs nothing where `object` has to be decoded. What an object does not have is null.
 	// There are Kubernetes' helpers for strings, lists, sets, regular expressions, quantities, URLs
 	// and IPs. An expression that fails or costs too much keeps nothing back: the change is sent
 	// and counted (`bridge_informer_filter_errors_total`). A filter selects changes, not objects:
@@ -96,6 +97,10 @@ type Informer struct {
 	// `owners`, the chain to it (`ReplicaSet/web-5d4,Deployment/web`). The chain ends at an owner
 	// whose resource no informer has, and at one that was deleted before the bridge started.
 	Owners bool `yaml:"owners"`
+	// Changed adds the attribute `changed` to updates: the parts of the object that differ from the
+	// version before, as `spec,labels`. Subjects and topics may name it, as `{changed}`. Filters
+	// have `meta.changed` without it. It costs reading that version from the state.
+	Changed bool `yaml:"changed"`
 	// Snapshot says when the objects that exist are sent: `initial` at the first start only,
 	// `never` (changes only), or `always` at every start.
 	Snapshot string `yaml:"snapshot" default:"initial" oneof:"initial never always"`

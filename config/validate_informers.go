@@ -247,6 +247,7 @@ func validateAttributes(ps *settings.Report, path string, attributes map[string]
 // subjects and topics name.
 func (c *Config) validateTemplateAttributes(ps *settings.Report) {
 	var given []string
+	changed := slices.ContainsFunc(c.Informers, func(inf Informer) bool { return inf.Changed })
 	for i := range c.Informers {
 		given = slices.AppendSeq(given, maps.Keys(c.Informers[i].Attributes))
 	}
@@ -254,6 +255,9 @@ func (c *Config) validateTemplateAttributes(ps *settings.Report) {
 		template, err := event.ParseTemplate(text)
 		if err != nil {
 			return // reported, or not given
+		}
+		if !changed && slices.Contains(template.Fields(), "changed") {
+			ps.Add(path, "no informer has changed: true, so {changed} is always empty")
 		}
 		for _, name := range template.Attributes() {
 			if !slices.Contains(given, name) {

@@ -330,7 +330,7 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (informer.Config, e
 	if u.CustomAttributes, err = customAttributes(inf.Attributes); err != nil {
 		return u, err
 	}
-	u.Owners = inf.Owners
+	u.Owners, u.Changed = inf.Owners, inf.Changed
 	if u.Filter, err = informerRules(inf); err != nil {
 		return u, err
 	}

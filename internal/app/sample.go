@@ -258,7 +258,7 @@ func streamsOf(inf *config.Informer, sink string) (list []asyncapi.Stream) {
 		}
 		stream := asyncapi.Stream{
 			Informer: inf.Name, Payload: event.Payload(b.Payload), Types: event.Types(b.Types),
-			Attributes: slices.Sorted(maps.Keys(inf.Attributes)), Owners: inf.Owners,
+			Attributes: slices.Sorted(maps.Keys(inf.Attributes)), Owners: inf.Owners, Changed: inf.Changed,
 		}
 		for _, op := range []event.Op{event.Added, event.Updated, event.Deleted, event.Synced} {
 			if allows(inf.Operations, op) && allows(b.Operations, op) {

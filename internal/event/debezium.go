@@ -139,7 +139,7 @@ func (m *Maker) appendSource(out []byte, e *Event) []byte {
 var isSourceAttribute = func() map[string]bool {
 	set := map[string]bool{}
 	for _, name := range []string{
-		"id", "sequence", "previous", "informer", "timesource", "notbefore", "manager", "managersubresource",
+		"id", "sequence", "previous", "changed", "informer", "timesource", "notbefore", "manager", "managersubresource",
 		"manageroperation", "lastmanager", "cause", "inferred",
 	} {
 		set[name] = true

@@ -105,6 +105,8 @@ func (e *Event) text(name string) *string {
 		return &e.ResourceVersion
 	case "previous":
 		return &e.Previous
+	case "changed":
+		return &e.Changed
 	case "timesource":
 		return &e.TimeSource
 	case "manager":

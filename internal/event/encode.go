@@ -145,6 +145,7 @@ func (e *Event) Each(yield func(name, value string)) {
 	put("uid", e.UID)
 	put("resourceversion", e.ResourceVersion)
 	put("previous", e.Previous)
+	put("changed", e.Changed)
 	put("manager", e.Manager)
 	put("managersubresource", e.ManagerSubresource)
 	put("manageroperation", e.ManagerOperation)

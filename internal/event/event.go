@@ -78,6 +78,8 @@ type ObjectAttributes struct {
 	ResourceVersion string
 	// Previous is the resourceVersion of the object's version before this one; "" for none.
 	Previous string
+	// Changed are the parts of the object that differ from Previous; see Change.
+	Changed string
 }
 
 // OriginAttributes are the attributes that say who made a change, and how it became known.

@@ -130,7 +130,7 @@ var validAttribute = regexp.MustCompile(`^[a-z][a-z0-9]{0,19}$`)
 
 // reservedNames are the names that mean something else, in CloudEvents or here.
 var reservedNames = strings.Fields(`specversion id source type subject time datacontenttype dataschema data partitionkey sequence sequencetype apiversion kind
-	informer resource namespace name uid resourceversion previous timesource notbefore manager managersubresource manageroperation
+	informer resource namespace name uid resourceversion previous changed timesource notbefore manager managersubresource manageroperation
 	lastmanager cause initial inferred owners ownerkind ownername traceparent tracestate
 	deadletterreason deadletterattempts deadlettersubject deadlettertopic deadletterurl truncated originalsize originalsha256 oversize dataref informerdata omittedattributes`)
 

@@ -53,6 +53,9 @@ type Change struct {
 	Object *resource.Object `json:"-"`
 	// Old is, of an Updated, exactly the state of version Before; nil when no listener needs it.
 	Old *resource.Object `json:"-"`
+	// Changed are, of an Updated, the parts of the object that differ from version Before, as
+	// "spec,labels", or NothingChanged. "" where that was not asked for, or is not known.
+	Changed string `json:"changed,omitempty"`
 	// Owners are the object's controller, that one's, and so on, where they were asked for.
 	Owners []resource.Owner `json:"owners,omitempty"`
 	// UID and Version identify the state; they are the object's where there is one.
@@ -81,6 +84,9 @@ type Change struct {
 	// Observed is when the bridge learned of it.
 	Observed time.Time `json:"observed"`
 }
+
+// NothingChanged is a Change's Changed where only what every update writes differs.
+const NothingChanged = "none"
 
 // Origin is who made a change, and when.
 type Origin struct {
@@ -234,7 +240,7 @@ func (m *Maker) named(c *Change) Event {
 		ObjectAttributes: ObjectAttributes{
 			APIVersion: m.prefixes.apiVersion, Kind: t.Kind, Resource: t.Resource,
 			Namespace: namespace, Name: name, UID: c.UID,
-			ResourceVersion: string(c.Version), Previous: string(c.Before),
+			ResourceVersion: string(c.Version), Previous: string(c.Before), Changed: c.Changed,
 		},
 		OriginAttributes: OriginAttributes{
 			TimeSource: c.TimeSource, NotBefore: c.NotBefore, Manager: c.By.Manager, ManagerSubresource: c.By.Subresource,

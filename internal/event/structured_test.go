@@ -23,7 +23,7 @@ func full() *event.Event {
 		Sequence: "00000000000000000123", ObjectAttributes: event.ObjectAttributes{
 			APIVersion: "apps/v1", Kind: "Deployment", Resource: "deployments",
 			Namespace: "shop", Name: "web", UID: "6a0e", ResourceVersion: "123",
-			Previous: "122",
+			Previous: "122", Changed: "spec,labels",
 		},
 		OriginAttributes: event.OriginAttributes{
 			LastManager: "kubelet", Manager: "kubectl \"edit\" \\ <é\u2028\t>",
@@ -48,7 +48,7 @@ func attributes(e *event.Event) (names []string, values map[string]string) {
 func TestAttributeOrder(t *testing.T) {
 	names, values := attributes(full())
 	want := "specversion id source type subject time datacontenttype partitionkey sequence apiversion kind informer resource namespace name " +
-		"uid resourceversion previous manager lastmanager cause initial inferred traceparent another"
+		"uid resourceversion previous changed manager lastmanager cause initial inferred traceparent another"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("attributes\n%s\nwant\n%s", got, want)
 	}

@@ -28,6 +28,7 @@ var templateFields = map[string]func(*Event) string{
 	"namespace": func(e *Event) string { return e.Namespace },
 	"name":      func(e *Event) string { return e.Name },
 	"uid":       func(e *Event) string { return e.UID },
+	"changed":   func(e *Event) string { return e.Changed },
 	"op":        func(e *Event) string { return string(e.Op) },
 	"type":      func(e *Event) string { return e.Type },
 }

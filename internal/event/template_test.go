@@ -131,7 +131,7 @@ func TestTemplateErrors(t *testing.T) {
 		"k8s.{cluster}}":   "} without {",
 		"k8s.{}":           "no field {}",
 		"k8s.{{cluster}}":  "no field {{cluster}",
-		"k8s.{Cluster}":    "there are {cluster}, {group}",
+		"k8s.{Cluster}":    "there are {changed}, {cluster}, {group}",
 		"k8s.{name}.{nope": "{ without }",
 		"{nope}":           "{name}, {op}, {resource}, {type}, {uid}, {version}",
 	} {
@@ -146,13 +146,13 @@ func TestTemplateErrors(t *testing.T) {
 func TestTemplateFields(t *testing.T) {
 	e := event.Event{
 		Routing: event.Routing{Cluster: "cl", Group: "gr", Version: "v1"}, Informer: "inf", ObjectAttributes: event.ObjectAttributes{
-			Resource: "res", Kind: "Kind", Namespace: "ns", Name: "na", UID: "ui",
+			Resource: "res", Kind: "Kind", Namespace: "ns", Name: "na", UID: "ui", Changed: "spec,labels",
 		},
 		Op: event.Added, Type: "a.type",
 	}
 	text := "x" + strings.Join(event.TemplateFields(), ",") + "y"
 	template := mustParse(t, text)
-	if got := string(template.Append([]byte(">"), &e, event.AppendSubjectToken)); got != ">xcl,gr,inf,Kind,ns,na,added,res,a_type,ui,v1y" {
+	if got := string(template.Append([]byte(">"), &e, event.AppendSubjectToken)); got != ">xspec,labels,cl,gr,inf,Kind,ns,na,added,res,a_type,ui,v1y" {
 		t.Errorf("every field: %q", got)
 	}
 	if template.String() != text {

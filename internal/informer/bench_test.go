@@ -55,6 +55,7 @@ func BenchmarkUpdate(b *testing.B) {
 			lc := informer.ListenerConfig{Config: processor.Config{Name: "sink", Publisher: sink}}
 			change(b, &maker, &lc)
 			lc.Maker, _ = event.NewMaker(maker)
+			cfg.Changed = name == "changed"
 			cfg.Listeners = []informer.ListenerConfig{lc}
 			inf, err := informer.NewStages(cfg)
 			if err != nil {

@@ -15,6 +15,7 @@ var benchmarked = map[string]func(*testing.B, *event.MakerConfig, *informer.List
 	"filter on meta": func(b *testing.B, _ *event.MakerConfig, l *informer.ListenerConfig) {
 		l.Selector = selector(b, `meta.namespace == "shop"`)
 	},
+	"changed": func(*testing.B, *event.MakerConfig, *informer.ListenerConfig) {},
 	"filter on object": func(b *testing.B, _ *event.MakerConfig, l *informer.ListenerConfig) {
 		l.Selector = selector(b, `object.status.phase == "Running"`)
 	},

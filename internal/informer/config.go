@@ -49,6 +49,8 @@ type Config struct {
 	CustomAttributes []event.CustomAttribute
 	// Owners adds the chain to the top controller, as far as its objects are known.
 	Owners bool
+	// Changed adds which parts of its object an update has changed.
+	Changed bool
 	// Filter selects the changes that are published at all.
 	Filter   filter.Rules
 	Snapshot Snapshot
@@ -188,7 +190,7 @@ func (c *Config) leavable() bool {
 // rather than to show the last state of a deleted one: as the old object of an update, for a
 // selector that reads them, to be sent again, to make attributes, or in an index.
 func (c *Config) needsExactBodies() bool {
-	exact := c.selectsHere() || c.Owners || len(c.CustomAttributes) > 0 ||
+	exact := c.selectsHere() || c.Owners || c.Changed || len(c.CustomAttributes) > 0 ||
 		c.selector(c.Filter) != nil
 	for _, b := range c.Sinks {
 		exact = exact || b.Resync > 0 || b.Payload.NeedsOld() || c.selector(b.Filter) != nil

@@ -261,6 +261,7 @@ func (i *Informer) controllerConfig() controller.Config {
 	if i.cfg.Owners {
 		cfg.Owners = i.env.Owners
 	}
+	cfg.Changed = i.cfg.Changed
 	if i.env.Replicas != nil {
 		cfg.Succeeds = func() (resource.Version, bool) { return i.env.Replicas.Succeeds(i) }
 	}

@@ -61,7 +61,7 @@ func stub(letter *event.Event) *event.Event {
 	for _, text := range []*string{
 		&stub.ID, &stub.Source, &stub.Type, &stub.Subject, &stub.PartitionKey, &stub.Sequence,
 		&stub.APIVersion, &stub.Kind, &stub.Resource,
-		&stub.Namespace, &stub.Name, &stub.UID, &stub.ResourceVersion, &stub.Previous,
+		&stub.Namespace, &stub.Name, &stub.UID, &stub.ResourceVersion, &stub.Previous, &stub.Changed,
 		&stub.TimeSource, &stub.Manager, &stub.ManagerSubresource, &stub.ManagerOperation,
 		&stub.LastManager, &stub.Cause, &stub.Group, &stub.Version, &stub.Informer,
 	} {

@@ -19,14 +19,14 @@ func ValidateTemplate(ps *settings.Report, path, text string) {
 }
 
 // chosenFields returns the fields of a template whose values the author of an object chooses:
-// name, uid, attributes.
+// name, uid, changed, attributes.
 func chosenFields(text string) []string {
 	template, err := event.ParseTemplate(text)
 	if err != nil {
 		return nil // reported, or not given
 	}
 	return slices.DeleteFunc(slices.Clone(template.Fields()), func(field string) bool {
-		return field != "name" && field != "uid" && !strings.HasPrefix(field, "attributes.")
+		return field != "name" && field != "uid" && field != "changed" && !strings.HasPrefix(field, "attributes.")
 	})
 }
 
@@ -47,7 +47,7 @@ func RequireLimit(ps *settings.Report, path, key, text, what string) {
 // writes an object chooses.
 func WarnOfMany(ps *settings.Report, path, text, what string, most int) {
 	for _, field := range chosenFields(text) {
-		if !strings.HasPrefix(field, "attributes.") {
+		if field == "name" || field == "uid" {
 			ps.Add(path, "{%s} makes %s for each object: events for more than %d are dead letters",
 				field, what, most)
 			continue

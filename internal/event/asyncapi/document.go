@@ -60,6 +60,7 @@ type Stream struct {
 	// Attributes of the configuration's own.
 	Attributes []string
 	Owners     bool
+	Changed    bool
 }
 
 // schema is a JSON Schema, or another object of the document.

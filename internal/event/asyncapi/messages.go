@@ -224,6 +224,9 @@ func (d *document) attributes(
 			all[name] = text("The controllers of the object")
 		}
 	}
+	if stream.Changed {
+		all["changed"] = text("The parts that this update changed, as spec,labels; none for nothing")
+	}
 	for _, name := range stream.Attributes {
 		all[name] = text("An attribute of the configuration")
 	}

@@ -30,7 +30,7 @@ const costLimit = 100_000
 type Expression struct {
 	text    string
 	program cel.Program
-	old     bool // it names the old object
+	old     bool // it needs the old object
 }
 
 // environment has the helpers that expressions in Kubernetes have: strings, lists, sets, regular
@@ -81,7 +81,7 @@ func Compile(text string) (*Expression, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Expression{text: text, program: program, old: names(checked.NativeRep(), "old")}, nil
+	return &Expression{text: text, program: program, old: needsOld(checked.NativeRep())}, nil
 }
 
 // assignment matches a lone = outside of strings, as the second group.
@@ -102,11 +102,16 @@ func Describe(text string, issues *cel.Issues) error {
 	return errors.New(strings.Join(found, "; "))
 }
 
-// names reports whether an expression uses a variable.
-func names(a *ast.AST, variable string) bool {
+// needsOld reports whether an expression names old, or meta.changed, which is made with it.
+func needsOld(a *ast.AST) bool {
 	found := false
 	ast.PostOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		found = found || e.Kind() == ast.IdentKind && e.AsIdent() == variable
+		switch e.Kind() {
+		case ast.IdentKind:
+			found = found || e.AsIdent() == "old"
+		case ast.SelectKind:
+			found = found || e.AsSelect().FieldName() == "changed"
+		}
 	}))
 	return found
 }
@@ -114,7 +119,7 @@ func names(a *ast.AST, variable string) bool {
 // String returns the expression as it was written.
 func (e *Expression) String() string { return e.text }
 
-func (e *Expression) namesOld() bool { return e != nil && e.old }
+func (e *Expression) needsOld() bool { return e != nil && e.old }
 
 // matches evaluates the expression for a change.
 func (e *Expression) matches(t resource.Type, c *event.Change, known objectTrees) (bool, error) {

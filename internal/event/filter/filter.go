@@ -105,7 +105,7 @@ func isSubset(of, all []event.Op) bool {
 }
 
 // NeedsOld reports whether the old object of updates has to be there.
-func (f *Filter) NeedsOld() bool { return f.ignored != nil || f.expression.namesOld() }
+func (f *Filter) NeedsOld() bool { return f.ignored != nil || f.expression.needsOld() }
 
 // Rejects says why a change is kept back, "" when it is sent. When an expression fails it is sent,
 // and the error says why.

@@ -52,22 +52,25 @@ func compile(t testing.TB, text string) *filter.Expression {
 
 func TestExpressions(t *testing.T) {
 	for text, want := range map[string]bool{
-		`object.status.phase == "Failed"`:                                                                        true,
-		`object.status.phase == "Failed" && old.status.phase != "Failed"`:                                        true,
-		`object.status.phase in ["Failed", "Unknown"]`:                                                           true,
-		`old.status.phase == "Failed"`:                                                                           false,
-		`object.status == old.status`:                                                                            false,
-		`object.spec == old.spec`:                                                                                true,
-		`object.spec.containers == old.spec.containers`:                                                          true,
-		`object.metadata.labels == {"x.io/y": "z", "app": "web"}`:                                                true,
-		`{"x.io/y": "z", "app": "web"} == object.metadata.labels`:                                                true,
-		`op == "updated"`:                                                                                        true,
-		`op in ["added", "deleted"]`:                                                                             false,
-		`object.metadata.labels.app == "web"`:                                                                    true,
-		`object.metadata.labels["x.io/y"] == "z"`:                                                                true,
-		`meta.labels["x.io/y"] == "z" && meta.labels.app.startsWith("we")`:                                       true,
-		`"app" in meta.labels && !("web" in meta.labels)`:                                                        true,
-		`meta.annotations["none"] == "x"`:                                                                        false,
+		`object.status.phase == "Failed"`:                                  true,
+		`object.status.phase == "Failed" && old.status.phase != "Failed"`:  true,
+		`"status" in meta.changed`:                                         true,
+		`"spec" in meta.changed || "labels" in meta.changed`:               false,
+		`meta.changed == ["status"]`:                                       true,
+		`object.status.phase in ["Failed", "Unknown"]`:                     true,
+		`old.status.phase == "Failed"`:                                     false,
+		`object.status == old.status`:                                      false,
+		`object.spec == old.spec`:                                          true,
+		`object.spec.containers == old.spec.containers`:                    true,
+		`object.metadata.labels == {"x.io/y": "z", "app": "web"}`:          true,
+		`{"x.io/y": "z", "app": "web"} == object.metadata.labels`:          true,
+		`op == "updated"`:                                                  true,
+		`op in ["added", "deleted"]`:                                       false,
+		`object.metadata.labels.app == "web"`:                              true,
+		`object.metadata.labels["x.io/y"] == "z"`:                          true,
+		`meta.labels["x.io/y"] == "z" && meta.labels.app.startsWith("we")`: true,
+		`"app" in meta.labels && !("web" in meta.labels)`:                  true,
+		`meta.annotations["none"] == "x"`:                                  false,
 		`meta.namespace == "shop" && meta.name == "web" && meta.kind == "Pod" && meta.resource == "pods"`:        true,
 		`meta.apiVersion == "v1" && meta.group == "" && meta.uid == "u" && meta.resourceVersion == "8"`:          true,
 		`meta.manager == "kubectl" && meta.generation == 1 && !meta.deleting && !meta.initial && !meta.inferred`: true,
@@ -333,5 +336,27 @@ func TestKeys(t *testing.T) {
 				t.Errorf("keys %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// meta.changed needs the version before. Where it is not known, every part may have changed, and
+// nothing is kept back.
+func TestChangedParts(t *testing.T) {
+	f := filter.New(filter.Rules{Expression: compile(t, `"spec" in meta.changed`)}, pods)
+	if !f.NeedsOld() {
+		t.Error("the version before is not asked for")
+	}
+	for name, c := range map[string]*event.Change{"added": change(t, event.Added), "deleted": change(t, event.Deleted)} {
+		if reason, err := f.Rejects(c); err != nil || reason != "" {
+			t.Errorf("%s: %q, %v", name, reason, err)
+		}
+	}
+	c := change(t, event.Updated)
+	if reason, err := f.Rejects(c); err != nil || reason == "" {
+		t.Errorf("an update of the status: %q, %v", reason, err)
+	}
+	c.Old = nil
+	if reason, err := f.Rejects(c); err != nil || reason != "" {
+		t.Errorf("an update of what is not known: %q, %v", reason, err)
 	}
 }

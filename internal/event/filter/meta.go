@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/resource/diff"
 	"github.com/kubebridge/bridge/internal/resource/jsontree"
 )
 
@@ -55,6 +56,7 @@ var metaFields = map[string]struct {
 		types.StringType,
 		func(m meta) ref.Val { return types.String(m.change.By.Manager) },
 	},
+	"changed":    {types.NewListType(types.StringType), meta.changed},
 	"generation": {types.IntType, func(m meta) ref.Val { return types.Int(m.object().Generation) }},
 	"deleting": {
 		types.BoolType,
@@ -68,6 +70,16 @@ var metaFields = map[string]struct {
 		types.NewMapType(types.StringType, types.StringType),
 		func(m meta) ref.Val { return m.inMetadata("annotations") },
 	},
+}
+
+// changed returns the parts that an update changed. Where the version before is not known, any may
+// have: these are all that the object has.
+func (m meta) changed() ref.Val {
+	var old []byte
+	if m.change.Old != nil {
+		old = m.change.Old.Raw
+	}
+	return types.NewStringList(types.DefaultTypeAdapter, diff.Parts(old, m.object().Raw))
 }
 
 // object returns the change's, or an empty one.

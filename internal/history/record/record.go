@@ -71,7 +71,7 @@ var attributeNames = []string{
 	"timesource", "manager", "managersubresource", "manageroperation", "lastmanager", "cause",
 	"apiversion", "kind", "datacontenttype", "traceparent", "owners", "ownerkind", "ownername",
 	"oversize", "originalsize", "originalsha256", "dataref", "deadletterreason",
-	"deadletterattempts", "truncated", "notbefore",
+	"deadletterattempts", "truncated", "notbefore", "changed",
 }
 
 const (
@@ -170,6 +170,7 @@ func AppendText(
 		{derivedSequence, "sequence", e.Sequence},
 		{0, "uid", e.UID},
 		{previousIsBase, "previous", e.Previous},
+		{0, "changed", e.Changed},
 		{0, "timesource", e.TimeSource},
 		{0, "manager", e.Manager},
 		{0, "managersubresource", e.ManagerSubresource},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/resource/diff"
 	"github.com/kubebridge/bridge/internal/store"
 )
 
@@ -36,6 +38,8 @@ type Config struct {
 	// Owners returns an object's controller, its controller's controller, and so on, for the
 	// events; nil for none.
 	Owners func(obj *resource.Object) []resource.Owner
+	// Changed sets which parts of its object an update has changed, where that is known.
+	Changed bool
 	// OnDelete is called with the last state of an object before it is forgotten. May be nil.
 	OnDelete func(obj *resource.Object)
 	// Resnapshot publishes every object at the first list: objects that the settled state covers as
@@ -410,7 +414,7 @@ func (c *Controller) known(d *deltafifo.Delta) (k KnownState, err error) {
 // carryOut makes a change of a decision. A Synced whose exact state is not known makes none: an
 // earlier state must not come behind the known one.
 func (c *Controller) carryOut(d *deltafifo.Delta, known *KnownState, dec *Decision) error {
-	if err := c.findObjects(dec); err != nil {
+	if err := c.findObjects(dec, d); err != nil {
 		return err
 	}
 	if err := c.attribute(dec, d, known); err != nil {
@@ -457,7 +461,7 @@ func (c *Controller) announceDelete(dec *Decision) {
 
 // findObjects loads the objects of a decision that have not come with the delta, before the Indexer
 // has the newest state in their place.
-func (c *Controller) findObjects(dec *Decision) (err error) {
+func (c *Controller) findObjects(dec *Decision, d *deltafifo.Delta) (err error) {
 	switch dec.Origin {
 	case FromState:
 		dec.Object, err = c.env.Indexer.Object(dec.Key)
@@ -465,14 +469,29 @@ func (c *Controller) findObjects(dec *Decision) (err error) {
 		dec.Object, err = c.env.Indexer.Announcements().LeftObject(dec.Key, dec.UID)
 	case FromDelta:
 	}
-	if err != nil || !c.selectors.needsOld || dec.Op != event.Updated {
+	if err != nil || !(c.selectors.needsOld || c.cfg.Changed) || dec.Op != event.Updated {
 		return err
 	}
 	old, err := c.env.Indexer.Object(dec.Key)
-	if err == nil && old != nil && old.Version == dec.Before {
+	if err != nil || old == nil || old.Version != dec.Before {
+		return err
+	}
+	if c.cfg.Changed && dec.Object != nil && c.follows(dec, d) {
+		dec.Changed = changedParts(old, dec.Object)
+	}
+	if c.selectors.needsOld { // else it would take its room in queues for nothing
 		dec.Old = old
 	}
-	return err
+	return nil
+}
+
+// changedParts returns the value of a Change's Changed. It is not known between two versions of the
+// API, whose forms differ.
+func changedParts(old, changed *resource.Object) string {
+	if old.APIVersion != changed.APIVersion {
+		return ""
+	}
+	return cmp.Or(strings.Join(diff.Parts(old.Raw, changed.Raw), ","), event.NothingChanged)
 }
 
 type metrics struct {

@@ -246,6 +246,7 @@ func (l *Listener) latestEvent(p *pendingEvent, first, last *changelog.Entry) ev
 	case first != nil:
 		ch.Old = first.Old
 	}
+	ch.Changed = "" // there may be versions between, and which depends on the sink's pace
 	return l.objectEvent(&ch)
 }
 

@@ -43,9 +43,9 @@ type Config struct {
 	// Stream is the JetStream stream that stores the events. Not with mode `core`.
 	Stream Stream `yaml:"stream"`
 	// Subject is the template of the subject. Fields: {cluster}, {informer}, {group}, {version},
-	// {resource}, {kind}, {namespace}, {name}, {uid}, {op}, {type}, and {attributes.NAME} for those
-	// of the informer's `attributes`. The core group is `core`, no namespace is `-`, and what a
-	// token may not hold is encoded (`.` as `_`).
+	// {resource}, {kind}, {namespace}, {name}, {uid}, {op}, {type}, {changed}, and
+	// {attributes.NAME} for those of the informer's `attributes`. The core group is `core`, no
+	// namespace is `-`, and what a token may not hold is encoded (`.` as `_`).
 	Subject string `yaml:"subject" default:"k8s.{cluster}.{group}.{version}.{resource}.{namespace}.{name}.{op}"`
 	// DeadLetterSubject is the template of the subject for events that the server refuses
 	// permanently, and those too large for it that `oversize` has no form for: the event with the

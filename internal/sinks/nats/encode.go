@@ -32,7 +32,7 @@ var headerNames = func() map[string]string {
 	for name := range strings.FieldsSeq(`specversion id source type subject time timesource
 		notbefore
 		datacontenttype partitionkey sequence apiversion kind informer resource namespace name uid
-		resourceversion previous manager managersubresource manageroperation lastmanager cause initial
+		resourceversion previous changed manager managersubresource manageroperation lastmanager cause initial
 		inferred traceparent tracestate deadletterreason deadletterattempts deadlettersubject truncated
 		originalsize`) {
 		names[name] = headerPrefix + name
