@@ -82,7 +82,7 @@ type DB struct {
 // understand it refuses, with an error that says what to do.
 func Open(o Options) (*DB, error) {
 	if o.FS == nil {
-		if err := checkDir(o.Dir, true); err != nil {
+		if err := makeDir(o); err != nil {
 			return nil, err
 		}
 	}
@@ -165,13 +165,22 @@ func pebbleOptions(o Options) *pebble.Options {
 	return opts
 }
 
+// makeDir makes the directory, or checks the one that exists.
+func makeDir(o Options) error {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return fmt.Errorf("history %s: %w; choose another directory", o.Dir, err)
+	}
+	if err := checkDir(o.Dir, true); err != nil {
+		return err
+	}
+	if err := disk.ProtectDir(o.Dir, cmp.Or(o.Log, slog.New(slog.DiscardHandler))); err != nil {
+		return fmt.Errorf("history %s %w", o.Dir, err)
+	}
+	return nil
+}
+
 // checkDir refuses a directory that holds something else, before a file is put among it.
 func checkDir(dir string, create bool) error {
-	if create {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("history %s: %w; choose another directory", dir, err)
-		}
-	}
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && !create && len(entries) == 0:

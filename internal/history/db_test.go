@@ -38,11 +38,22 @@ func pointers(events []event.Event) (list []*event.Event) {
 func TestOpen(t *testing.T) {
 	t.Run("a directory with other files is refused and left as it is", func(t *testing.T) {
 		dir := t.TempDir()
-		testkit.OK(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600))
+		testkit.OK(t, errors.Join(os.Chmod(dir, 0o755), os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600)))
 		_, err := history.Open(history.Options{Dir: dir})
 		entries, _ := os.ReadDir(dir)
 		if !errors.Is(err, history.ErrForeign) || len(entries) != 1 {
 			t.Errorf("%v, %d files", err, len(entries))
+		}
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o755 {
+			t.Errorf("its mode was changed: %v, %v", info, err)
+		}
+	})
+	t.Run("a directory that others can read is tightened", func(t *testing.T) {
+		dir := t.TempDir()
+		testkit.OK(t, os.Chmod(dir, 0o755))
+		openDir(t, dir)
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%v, %v", info, err)
 		}
 	})
 	t.Run("another database is refused", func(t *testing.T) {

@@ -87,7 +87,7 @@ type DB struct {
 // understand it refuses, with an error that says what to do.
 func Open(o Options) (*DB, error) {
 	if o.Dir != "" && o.FS == nil {
-		if err := checkDir(o.Dir); err != nil {
+		if err := checkDir(o.Dir, cmp.Or(o.Log, slog.New(slog.DiscardHandler))); err != nil {
 			return nil, err
 		}
 	}
@@ -179,7 +179,7 @@ func pebbleOptions(o Options) *pebble.Options {
 
 // checkDir refuses a directory that holds something else than state, before Pebble puts its files
 // among it.
-func checkDir(dir string) error {
+func checkDir(dir string, log *slog.Logger) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("state directory %s: %w; choose another with state.dir", dir, err)
 	}
@@ -190,6 +190,9 @@ func checkDir(dir string) error {
 	if len(entries) > 0 && !disk.HoldsDatabase(entries) {
 		return fmt.Errorf("state directory %s %w: it holds other files; choose an empty "+
 			"directory with state.dir", dir, ErrForeign)
+	}
+	if err := disk.ProtectDir(dir, log); err != nil {
+		return fmt.Errorf("state directory %s %w", dir, err)
 	}
 	return nil
 }
