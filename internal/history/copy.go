@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,21 +108,26 @@ func checkCopy(ctx context.Context, dir string) (c Checked, err error) {
 	return db.Check(ctx)
 }
 
-// publish syncs the name of a complete copy, and gives it its place.
+// publish syncs a complete copy, and gives it its place.
 func publish(partial, to string) error {
-	if err := syncDir(partial); err != nil {
+	entries, err := os.ReadDir(partial)
+	for _, entry := range entries {
+		err = cmp.Or(err, syncFile(filepath.Join(partial, entry.Name())))
+	}
+	if err = cmp.Or(err, syncFile(partial)); err != nil {
 		return err
 	}
 	if err := os.Rename(partial, to); err != nil { // over an empty directory too
 		return err
 	}
-	return syncDir(filepath.Dir(filepath.Clean(to)))
+	return syncFile(filepath.Dir(filepath.Clean(to)))
 }
 
-func syncDir(name string) error {
-	dir, err := os.Open(name)
+// syncFile syncs a file, or the names in a directory.
+func syncFile(name string) error {
+	file, err := os.Open(name)
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return errors.Join(file.Sync(), file.Close())
 }

@@ -180,5 +180,5 @@ func copyFile(from, to, name string) error {
 		return err
 	}
 	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Sync(), out.Close())
+	return errors.Join(err, out.Close())
 }
