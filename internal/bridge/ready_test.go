@@ -108,7 +108,7 @@ func TestNotReadyLaggingSink(t *testing.T) {
 			t.Errorf("reasons %v", r.Ready())
 		}
 		s := r.Status().Informers[0]
-		if sink := r.Status().Sinks[0]; sink.LagSeconds < 660 || sink.PendingChanges != 1 || sink.State != "silent" {
+		if sink := r.Status().Sinks[0]; sink.LagSeconds < 660 || sink.PendingChanges != 1 || sink.State != "blocked" {
 			t.Errorf("the sink is %s, %v s and %d changes behind", sink.State, sink.LagSeconds, sink.PendingChanges)
 		}
 		if s.OldestSeconds["slow"] < 660 || s.VersionsBehind == nil || *s.VersionsBehind != 0 { // what lies on disk is settled

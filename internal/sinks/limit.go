@@ -18,7 +18,7 @@ type SizeLimit struct {
 
 // inferredFor is how long a limit holds that only a refusal has shown. The next refusal shows it
 // again, and costs a request and no event.
-const inferredFor = time.Minute
+const inferredFor = 5 * time.Second
 
 // NewSizeLimit returns a limit in bytes; 0 for none that is known.
 func NewSizeLimit(most int) *SizeLimit {
@@ -64,7 +64,7 @@ func (l *SizeLimit) Refuse(size int, look func() (int, error)) bool {
 }
 
 // Refresh looks the limit up again if messages have exceeded it, and reports whether it is higher
-// now. A limit that only a refusal has shown is dropped after a minute.
+// now. A limit that only a refusal has shown is dropped after inferredFor.
 func (l *SizeLimit) Refresh(look func() (int, error)) (raised bool) {
 	if !l.exceeded.Load() {
 		return false

@@ -56,7 +56,7 @@ func TestSizeLimit(t *testing.T) {
 			want(t, l, 3998)
 			time.Sleep(time.Minute)
 			if !l.Refresh(denied) {
-				t.Error("the limit is still believed after a minute")
+				t.Error("the limit is still believed later")
 			}
 			want(t, l, 0)
 		})

@@ -27,10 +27,11 @@ func (s *Sink) lowerLimits(ctx context.Context, batch []*sinks.Message, to route
 			continue
 		}
 		st, size := s.streamOf(m.Event), s.sizeOf(m, to)
-		lowered := s.limitOf(st).Refuse(size, func() (int, error) { return s.readLimit(ctx, st) })
+		limit := s.limitOf(st, to)
+		lowered := limit.Refuse(size, func() (int, error) { return s.readLimit(ctx, st) })
 		if lowered {
 			s.log.Warn("the stream takes smaller messages than before: larger events are sent in a "+
-				"smaller form", "subject", s.subjectOf(m, to), "limit", s.limitOf(st).Load(),
+				"smaller form", "subject", s.subjectOf(m, to), "limit", limit.Load(),
 				"refused", size)
 		}
 		m.Err = &sinks.Error{Class: sinks.Refused, Err: fmt.Errorf("%w: %w", ErrTooLarge, m.Err)}
@@ -181,7 +182,7 @@ func (s *Sink) compareSaved(info *jetstream.StreamInfo, saved *savedPosition) {
 
 // refreshLimit looks the limit of a stream up again that events exceed.
 func (s *Sink) refreshLimit(ctx context.Context, st *stream) {
-	limit := s.limitOf(st)
+	limit := s.limitOf(st, s.events)
 	if limit.Refresh(func() (int, error) { return s.readLimit(ctx, st) }) {
 		s.log.Info("the stream may take larger messages again", "limit", limit.Load())
 	}

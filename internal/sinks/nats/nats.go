@@ -192,12 +192,16 @@ func (s *Sink) limits() (sizeLimits, error) {
 	return l, nil
 }
 
-// limitOf returns the limit of a stream; of all streams together where none is managed.
-func (s *Sink) limitOf(st *stream) *sinks.SizeLimit {
-	if st == nil {
-		return &s.streams.unmanaged
+// limitOf returns the limit of a stream; of all streams of events together where none is managed.
+// Then nothing is known of the one that has dead letters: nil.
+func (s *Sink) limitOf(st *stream, to route) *sinks.SizeLimit {
+	switch {
+	case st != nil:
+		return st.maxMsgSize
+	case to.idSuffix != "":
+		return nil
 	}
-	return st.maxMsgSize
+	return &s.streams.unmanaged
 }
 
 // Close ends the connection. It may be called more than once.
@@ -344,7 +348,7 @@ func (s *Sink) Fits(e *event.Event) error {
 	if err != nil {
 		return nil // Publish reports it
 	}
-	ofStream := s.limitOf(s.streamOf(e))
+	ofStream := s.limitOf(s.streamOf(e), s.events)
 	limits.stream = ofStream.Load()
 	if most := len(e.Data) + maxUsualHeader; (limits.payload <= 0 || most < limits.payload) &&
 		(limits.stream <= 0 || most < limits.stream) {

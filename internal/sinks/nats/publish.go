@@ -91,7 +91,7 @@ func (s *Sink) write(ctx context.Context, c *call, to route) {
 			c.fail(stopped(err))
 			return
 		}
-		limits.stream = s.limitOf(st).Load()
+		limits.stream = s.limitOf(st, to).Load()
 		if err := limits.check(enc); err != nil {
 			c.answer(i, failedWith(classified(err)))
 			continue
