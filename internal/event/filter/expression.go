@@ -111,6 +111,7 @@ func needsOld(a *ast.AST) bool {
 			found = found || e.AsIdent() == "old"
 		case ast.SelectKind:
 			found = found || e.AsSelect().FieldName() == "changed"
+		default: // it names nothing
 		}
 	}))
 	return found

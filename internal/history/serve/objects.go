@@ -23,17 +23,6 @@ import (
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
-// jsonAs answers with a media type of its own.
-func (q *request) jsonAs(mediaType string, value any) {
-	body, err := json.Marshal(value)
-	if err != nil {
-		q.fail(err)
-		return
-	}
-	q.w.Header().Set("Content-Type", mediaType)
-	_, _ = q.w.Write(append(body, '\n')) // the client has gone
-}
-
 func (q *request) get(t *resourceType, namespace, name string) {
 	wanted := query.StateQuery{Units: t.units, Namespace: namespace, At: q.point(), Only: name}
 	for v, err := range q.history.Objects.State(wanted) {

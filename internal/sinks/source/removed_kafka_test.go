@@ -120,7 +120,7 @@ func (l *keptLog) fetch(t *testing.T) (batches [][]byte) {
 }
 
 // answer answers a fetch with the batches that are served.
-func (l *keptLog) answer(r kmsg.Request) (kmsg.Response, error, bool) {
+func (l *keptLog) answer(r kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive // the order of kfake
 	l.KeepControl()
 	batches := l.served.Load()
 	if batches == nil {
