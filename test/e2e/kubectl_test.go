@@ -17,7 +17,7 @@ import (
 func kubectls(t *testing.T) map[string]string {
 	t.Helper()
 	programs := map[string]string{}
-	for _, path := range strings.Fields(os.Getenv("KUBECTLS")) {
+	for path := range strings.FieldsSeq(os.Getenv("KUBECTLS")) {
 		programs[filepath.Base(filepath.Dir(path))] = path
 	}
 	if len(programs) == 0 {
@@ -208,7 +208,7 @@ func (p *past) command(t *testing.T, program, kubeconfig, line string, flags ...
 	args := append([]string{
 		"--kubeconfig", kubeconfig, "--cache-dir", filepath.Join(p.dir, "cache", filepath.Base(filepath.Dir(program)), filepath.Base(kubeconfig)),
 	}, flags...)
-	for _, field := range strings.Fields(line) {
+	for field := range strings.FieldsSeq(line) {
 		args = append(args, replace.Replace(field))
 	}
 	cmd := exec.CommandContext(t.Context(), program, args...)

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -159,9 +158,6 @@ func differing(place string, got, want any) (list []string) {
 	}
 	return list
 }
-
-// ages are as tables have them.
-var ages = regexp.MustCompile(`^(<unknown>|\d+[smhdy](\d+[smhd])?)$`)
 
 // allow takes out of two answers what docs/history.md says may differ.
 func (p *past) allow(r *sentRequest, got, want *answer) {
