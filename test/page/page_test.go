@@ -257,11 +257,14 @@ func (s *site) object(t *testing.T, b *browser) {
 	b.heardSoFar("") // the browser reports the 404
 }
 
+// configuration is a text of several lines, as ConfigMaps have it.
+const configuration = "a: 1\nb: 2\nc: 3\nd: 4\ne: 5\nport: 80\nf: 6\n"
+
 // history asks what an object was, with the mouse and with the keyboard, and what happened.
 func (s *site) history(t *testing.T, b *browser) {
 	s.configMap("reported", map[string]string{"level": "info", "dsn": planted})
-	s.update("reported", map[string]string{"level": "debug", "dsn": planted})
-	s.update("reported", map[string]string{"level": "debug", "color": "blue"})
+	s.update("reported", map[string]string{"level": "debug", "dsn": planted, "file": configuration})
+	s.update("reported", map[string]string{"level": "debug", "color": "blue", "file": strings.Replace(configuration, "port: 80\n", "port: 8080\n", 1)})
 	b.until("the event", event("updated", namespace+"/reported", "kept"))
 	b.fill("#history-object", "repor")
 	b.click("#history-form button[type=submit]")
@@ -300,6 +303,9 @@ func (s *site) history(t *testing.T, b *browser) {
 		b.fill("#history-namespace", namespace)
 		b.click("#timeline-form button[type=submit]")
 		b.until("the timeline", `document.querySelector("#history-shown h3")?.textContent.startsWith("Timeline of shop")`)
+		if first := b.text("#history-shown tbody tr:first-child"); !strings.Contains(first, "shop/reported") || !strings.Contains(first, "data.color") {
+			t.Errorf("the newest change does not come first: %s", first)
+		}
 		timeline := b.text("#history-shown")
 		for _, want := range []string{"deleted", "shop/live", "shop/reported", "secrets"} {
 			if !strings.Contains(timeline, want) {
@@ -309,6 +315,29 @@ func (s *site) history(t *testing.T, b *browser) {
 		b.shot("timeline")
 		b.eval(`[...document.querySelectorAll("#history-shown button.link")].find((e) => e.textContent === "shop/reported").click()`)
 		b.until("the versions again", rows+`.length === 3`)
+		b.eval(`history.back()`)
+		b.until("the timeline again", `document.querySelector("#history-shown h3")?.textContent.startsWith("Timeline of shop")`)
+		b.eval(`history.forward()`)
+		b.until("the versions again", rows+`.length === 3`)
+	})
+	t.Run("a reload keeps the object and the versions that are compared", func(t *testing.T) {
+		b.eval(`document.querySelectorAll(".axis button").forEach((e, i) => { if (i !== 0) e.click() })`)
+		b.until("the difference", `document.querySelector("#history-pane table")?.innerText.includes("data.color")`)
+		if got, want := b.text("#history-pane pre.lines"), "… 2 lines are the same\n  c: 3\n  d: 4\n  e: 5\n− port: 80\n+ port: 8080\n  f: 6"; strings.TrimSpace(got) != want {
+			t.Errorf("lines:\n%s\nwant:\n%s", got, want)
+		}
+		if pane := b.text("#history-pane"); strings.Contains(pane, "managedFields") {
+			t.Errorf("managedFields are not hidden:\n%s", pane)
+		}
+		address := b.eval(`location.hash`)
+		b.run(chromedp.Reload())
+		b.until("the difference again", `document.querySelector("#history-pane table")?.innerText.includes("data.color")`)
+		if got := b.eval(`location.hash`); got != address || !strings.HasPrefix(fmt.Sprint(got), "#/object/configmaps/shop/reported?") {
+			t.Errorf("the address is %v, was %v", got, address)
+		}
+		b.click(".axis button[aria-pressed=true]")
+		b.click(".axis button[aria-pressed=true]")
+		b.until("the tail", `document.querySelector("#events-sum").textContent.startsWith("looking")`)
 	})
 	t.Run("an answer that is overtaken changes nothing", func(t *testing.T) {
 		b.eval(`{
@@ -426,15 +455,26 @@ func (b *browser) axeFindsNothing(t *testing.T) {
 }
 
 func (b *browser) readable(t *testing.T) {
+	b.eval(`[...document.querySelectorAll(".axis button")].slice(1).forEach((e) => e.click())`)
+	b.until("the difference", `document.querySelector("#history-pane table")`)
+	views := map[string]string{"object": fmt.Sprint(b.eval(`location.hash`)), "timeline": "#/timeline?ns=" + namespace + "&since=30m"}
+	shown := map[string]string{"object": "#history-pane table", "timeline": `#history-shown [aria-label="Table of the timeline"]`}
 	backgrounds := map[any]bool{}
 	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int64{1360, 480} {
-			b.look(scheme, width)
-			if wide := b.eval(`document.documentElement.scrollWidth - innerWidth`).(float64); wide > 0 {
-				t.Errorf("at %d the page is %v too wide", width, wide)
+		for _, view := range []string{"timeline", "object"} {
+			b.eval(fmt.Sprintf(`location.hash = %q`, views[view]))
+			b.until("the "+view, fmt.Sprintf(`document.querySelector(%q)`, shown[view]))
+			for _, width := range []int64{1440, 768, 390} {
+				b.look(scheme, width)
+				if wide := b.eval(`document.documentElement.scrollWidth - innerWidth`).(float64); wide > 0 {
+					t.Errorf("at %d the page is %v too wide", width, wide)
+				}
+				if covered := b.eval(marksThatCover); covered != 0.0 {
+					t.Errorf("at %d, %v marks of the axis cover the next one", width, covered)
+				}
+				b.axeFindsNothing(t)
+				b.shot(fmt.Sprintf("%s-%s-%d", view, scheme, width))
 			}
-			b.axeFindsNothing(t)
-			b.shot(fmt.Sprintf("%s-%d", scheme, width))
 		}
 		backgrounds[b.eval(`getComputedStyle(document.body).backgroundColor`)] = true
 	}
@@ -443,6 +483,9 @@ func (b *browser) readable(t *testing.T) {
 	}
 	b.look("light", 1360)
 }
+
+// marksThatCover counts the marks of the axis that reach into the next one.
+const marksThatCover = `[...document.querySelectorAll(".axis button")].filter((e, i, all) => all[i + 1] && e.getBoundingClientRect().right > all[i + 1].getBoundingClientRect().left).length`
 
 func (s *site) brokerAway(t *testing.T, b *browser) {
 	s.audit.Shutdown()

@@ -23,8 +23,9 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.root)
 	mux.HandleFunc("GET /page.css", pageFile("page.css", "text/css; charset=utf-8"))
-	mux.HandleFunc("GET /page.js", pageFile("page.js", "text/javascript; charset=utf-8"))
-	mux.HandleFunc("GET /history.js", pageFile("history.js", "text/javascript; charset=utf-8"))
+	for _, script := range []string{"page.js", "history.js", "lines.js"} {
+		mux.HandleFunc("GET /"+script, pageFile(script, "text/javascript; charset=utf-8"))
+	}
 	s.inspectRoutes(mux)
 	s.historyRoutes(mux)
 	mux.HandleFunc("GET /healthz", s.healthz)
@@ -150,7 +151,7 @@ func (s *Server) answer(w http.ResponseWriter, code int, contentType, body strin
 
 // The page has no build chain: these are its files.
 //
-//go:embed page/page.html page/page.css page/page.js page/history.js
+//go:embed page/page.html page/page.css page/page.js page/history.js page/lines.js
 var pageFiles embed.FS
 
 // contentPolicy lets the page load what the bridge serves, and nothing else: no inline script or

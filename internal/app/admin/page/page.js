@@ -32,10 +32,8 @@ function duration(seconds) {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
-function clock(time) {
-  const t = new Date(time);
-  return `${t.toTimeString().slice(0, 8)}.${String(t.getMilliseconds()).padStart(3, "0")}`;
-}
+// clock is a time of day. All times of the page are UTC, as everybody who reads the page has them, and say so.
+const clock = (time) => `${new Date(time).toISOString().slice(11, 23)}Z`;
 
 // show puts text and a class into an element, only when they changed: so that a screen reader does not read it twice.
 function show(e, text, kind) {
@@ -117,7 +115,7 @@ function age() {
   document.body.classList.toggle("stale", gone);
   if (gone) {
     show($("state"), "no answer", "badge bad");
-    if ($("gone").hidden) show($("gone"), `The bridge does not answer since ${clock(Date.now() - old).slice(0, 8)}: it has ended, or can't be reached. What is below is from then.`);
+    if ($("gone").hidden) show($("gone"), `The bridge does not answer since ${clock(Date.now() - old).slice(0, 8)}Z: it has ended, or can't be reached. What is below is from then.`);
   }
   $("gone").hidden = !gone;
 }
