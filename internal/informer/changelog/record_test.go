@@ -39,7 +39,7 @@ func fullEntry(t testing.TB) Entry {
 	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 	return Entry{
 		Change: event.Change{
-			Op: event.Updated, Key: "shop/a", Object: parse("12"), Old: parse("11"), UID: "u", Version: "12", Before: "11",
+			Op: event.Updated, Key: "shop/a", Object: parse("12"), Old: parse("11"), UID: "u", Version: "12", Changed: "spec,labels", Before: "11",
 			Owners: []resource.Owner{{Kind: "ReplicaSet", Name: "r"}}, GoneAsOf: "9", Initial: true, Inferred: true,
 			Round: 7, Entered: "5", Cause: event.CauseEntered, Left: "6", IDSuffix: event.IDSuffix{Epoch: 1, Selection: 2},
 			Origin: event.Origin{
