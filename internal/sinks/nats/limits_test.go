@@ -92,6 +92,40 @@ func TestStreamLimit(t *testing.T) {
 	}
 }
 
+// TestDeadLetterLimit has streams that nothing is known of: what that of the events refuses, that of
+// the dead letters may take, and the other way round.
+func TestDeadLetterLimit(t *testing.T) {
+	ts := newTestServer(t)
+	for name, most := range map[string]int32{"K8S": 300, "DEAD": 4_000} {
+		stream := jetstream.StreamConfig{Name: name, Subjects: []string{strings.ToLower(name) + ".>"}, MaxMsgSize: most}
+		if _, err := ts.jetStream().CreateStream(t.Context(), stream); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sink := ts.openSink(unmanaged, func(c *nats.Options) { c.DeadLetterSubject = "dead.{resource}" })
+	small, large := sinktest.NewEvent("a", 1, 10), sinktest.NewEvent("b", 1, 12_000)
+	if err := sink.DeadLetter(t.Context(), large, errors.New("refused"), 1); err != nil {
+		t.Errorf("the dead letter of a large event: %v", err)
+	}
+	if err := sink.Fits(large); err != nil {
+		t.Errorf("a refused letter is taken for a limit of events: %v", err)
+	}
+	err := call(t, sink, small)[0].Err
+	wantClass(t, err, sinks.Retry) // and with it a limit of events is known
+	letter := sinktest.NewEvent("a", 1, 1_000)
+	if err := sink.DeadLetter(t.Context(), letter, err, 1); err != nil {
+		t.Errorf("the dead letter: %v", err)
+	}
+	stored, err := ts.jetStream().Stream(t.Context(), "DEAD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := stored.GetMsg(t.Context(), stored.CachedInfo().State.LastSeq)
+	if err != nil || len(last.Data) != len(letter.Data) {
+		t.Errorf("the letter has %d bytes of data, want %d: %v", len(last.Data), len(letter.Data), err)
+	}
+}
+
 // Each of these would make the server close the connection, and the message that is resent after it
 // the next one.
 func TestPoison(t *testing.T) {
