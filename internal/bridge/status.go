@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher"
@@ -34,12 +33,8 @@ type SinkStatus struct {
 	State string `json:"state"`
 }
 
-// SilentAfter is for how long a sink with a backlog may acknowledge nothing before it counts as
-// silent.
-const SilentAfter = time.Minute
-
-// findState names in a word what a sink is doing: connected, unavailable, blocked, paused, "not
-// open", or silent: the broker is there, and acknowledges nothing.
+// findState names in a word what a sink is doing: connected, unavailable, blocked, paused, or "not
+// open".
 func (s *SinkStatus) findState() string {
 	switch {
 	case !s.Opened:
@@ -50,14 +45,8 @@ func (s *SinkStatus) findState() string {
 		return "blocked"
 	case s.Paused:
 		return "paused"
-	case s.isSilent():
-		return "silent"
 	}
 	return "connected"
-}
-
-func (s *SinkStatus) isSilent() bool {
-	return s.LagSeconds > SilentAfter.Seconds() && time.Since(s.LastAcknowledged) > SilentAfter
 }
 
 // addLag sums up what informers are behind with a sink.

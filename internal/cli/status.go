@@ -34,8 +34,7 @@ func newStatusCommand() *cobra.Command {
 		Long: `status asks a running bridge, at its admin address, whether it is ready, and shows for each
 sink
 
-  state      blocked: the broker is there, but some events can't go until somebody acts;
-             silent: it has acknowledged nothing for a minute, although changes are pending
+  state      blocked: the broker is there, but some events can't go (the top says why)
   lag        how long ago the oldest change was observed that it has not acknowledged
   pending    how many such changes there are, at most
   queued     the bytes of them that are in memory

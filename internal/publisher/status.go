@@ -28,15 +28,12 @@ type Status struct {
 	Blocked       string    `json:"blocked,omitempty"` // why some messages can't go until somebody acts, although the broker is there
 	LastError     string    `json:"lastError,omitempty"`
 	LastErrorAt   time.Time `json:"lastErrorAt,omitzero"`
-	// LastAcknowledged is when the sink last acknowledged a message, or was made.
-	LastAcknowledged time.Time `json:"lastAcknowledged,omitzero"`
 }
 
 // counts are the numbers of Status that the metrics don't return.
 type counts struct {
 	published, retries, deadLetters atomic.Uint64
 	inFlight                        atomic.Int64 // messages in calls of the sink
-	acknowledged                    atomic.Int64 // when the last message was, in Unix nanoseconds
 	last                            atomic.Pointer[failure]
 	route                           atomic.Pointer[failure] // why the sink did not know a lane
 	stalled                         stalledLanes
@@ -60,7 +57,6 @@ func (p *Publisher) Status() Status {
 		Retries:       p.metrics.counts.retries.Load(),
 		DeadLetters:   p.metrics.counts.deadLetters.Load(),
 	}
-	s.LastAcknowledged = time.Unix(0, p.metrics.counts.acknowledged.Load()).UTC()
 	s.Paused = p.breaker.Held()
 	s.Connected = s.Opened && p.connected()
 	s.QueuedItems, s.QueuedBytes = p.capacity.load()
@@ -130,9 +126,6 @@ func (p *Publisher) routeFailed(err error) {
 // published counts messages that the sink acknowledged.
 func (p *Publisher) published(n int) {
 	p.metrics.counts.published.Add(uint64(n))
-	if n > 0 {
-		p.metrics.counts.acknowledged.Store(time.Now().UnixNano())
-	}
 	p.metrics.published.Add(float64(n))
 }
 
@@ -234,7 +227,6 @@ func newMetrics(registerer prometheus.Registerer, p *Publisher) *metrics {
 		m.oversized[way] = oversized.With(string(way))
 	}
 	gauges(f, p)
-	m.counts.acknowledged.Store(time.Now().UnixNano())
 	return m
 }
 

@@ -92,8 +92,8 @@ func TestStreamLimit(t *testing.T) {
 	}
 }
 
-// TestDeadLetterLimit has streams that nothing is known of: what that of the events refuses, that of
-// the dead letters may take, and the other way round.
+// TestDeadLetterLimit has streams that nothing is known of: what that of the events refuses, that
+// of the dead letters may take, and the other way round.
 func TestDeadLetterLimit(t *testing.T) {
 	ts := newTestServer(t)
 	for name, most := range map[string]int32{"K8S": 300, "DEAD": 4_000} {

@@ -216,15 +216,17 @@ function rate(sink) {
   return last.at > first.at ? ((last.n - first.n) * 1000) / (last.at - first.at) : 0;
 }
 
+// The states of a sink, as /status names them.
+const sinkStates = { connected: "good", blocked: "bad", unavailable: "bad", paused: "warn", "not open": "warn" };
+
 function drawSinks(sinks) {
   let all = 0;
   rows($("sinks-rows"), sinks.map((s) => [s.name, s]), (row, s) => {
     const now = rate(s);
     all += now;
-    const state = s.connected && s.blocked ? ["blocked", "bad"] : s.paused ? ["paused", "warn"] : s.connected ? ["connected", "good"] : s.opened ? ["unavailable", "bad"] : ["not open", "warn"];
     const error = s.blocked ? s.blocked : s.lastError ? `${s.lastError} (${duration(Math.max(0, Date.now() - Date.parse(s.lastErrorAt)) / 1000)} ago)` : "";
     cells(row, [
-      [s.name], [badge(...state)], [now < 10 ? now.toFixed(1) : number(Math.round(now)), "n"], [number(s.published), "n"],
+      [s.name], [badge(s.state, sinkStates[s.state] ?? "warn")], [now < 10 ? now.toFixed(1) : number(Math.round(now)), "n"], [number(s.published), "n"],
       [meter(s)], [number(s.pendingChanges), "n"], [duration(s.lagSeconds), "n"],
       [number(s.retries), "n"], [number(s.deadLetters), "n"], [error, error ? `long${s.connected && !s.blocked ? " past" : ""}` : ""],
     ]);
