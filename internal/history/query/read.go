@@ -16,6 +16,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // reader reads versions of objects, as of when it was made.
@@ -371,22 +372,11 @@ func (r *reader) eraOf(u *record.Unit, version uint64) (first, last uint32, err 
 
 // rewinds reads where the history of a unit went back, in the order of eras.
 func (r *reader) rewinds(u *record.Unit) (list []rewind, err error) {
-	prefix := keys.InUnit(nil, keys.SpaceNotice, u.Number)
-	it, err := r.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
-	if err != nil {
-		return nil, err
-	}
-	defer it.Close()
-	for ok := it.First(); ok; ok = it.Next() {
-		value, err := it.ValueAndErr()
+	for m, err := range (Coverage{r.db}).Notices(u, time.Time{}, time.Time{}) {
 		if err != nil {
 			return nil, err
 		}
-		m, err := ReadNotice(u, value)
-		if err != nil {
-			return nil, err
-		}
-		if m.Event.Op != event.Gap || m.Reason != "rewound" {
+		if m.Event.Op != event.Gap || m.Reason != resource.ReasonRewound {
 			continue
 		}
 		before, _ := strconv.ParseUint(m.From, 10, 64) // 0: of the era before nothing is known
@@ -397,7 +387,7 @@ func (r *reader) rewinds(u *record.Unit) (list []rewind, err error) {
 		}
 	}
 	slices.SortFunc(list, func(a, b rewind) int { return cmp.Compare(a.era, b.era) })
-	return list, it.Error()
+	return list, nil
 }
 
 // isDiverged reports whether the version at the iterator, which it moves, is the end of an object
