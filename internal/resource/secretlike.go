@@ -117,8 +117,16 @@ var (
 
 // harmlessText matches values that are no secret, whatever their name: nothing, a switch, a
 // reference to another variable, a fingerprint.
-var harmlessText = regexp.MustCompile(`^(?i:|true|false|yes|no|on|off|none|null|nil|enabled|disabled|required|optional)$|` +
-	`^\$[({]?\w+[)}]?$|^redacted:[0-9a-f]{8}:[0-9a-f]{16}$`)
+var harmlessText = oneOf(
+	`(?i:|true|false|yes|no|on|off|none|null|nil|enabled|disabled|required|optional)`,
+	`\$\(\w+\)|\$\{\w+\}`,
+	`redacted:[0-9a-f]{8}:[0-9a-f]{16}`,
+)
+
+// oneOf matches texts that match one of several patterns as a whole.
+func oneOf(patterns ...string) *regexp.Regexp {
+	return regexp.MustCompile(`^(?:` + strings.Join(patterns, "|") + `)$`)
+}
 
 // hasShape reports whether a value shows itself that it is a secret.
 func hasShape(value string) bool {
@@ -142,7 +150,8 @@ type shape struct {
 var secretShapes = []shape{
 	{"@", regexp.MustCompile(`://[^/\s]*:[^/\s]+@`)}, // a URL with a password
 	{"PRIVATE KEY", regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY`)},
-	{"=", regexp.MustCompile(`(?i)(?:password|pwd|accountkey|sharedaccesskey|sharedsecret|secret|token|api_?key)\s*=\s*["']?[^\s;&$"']`)},
+	{"=", regexp.MustCompile(`(?i)(?:password|pwd|(?:account|sharedaccess|api_?)key|secret|token)` +
+		`\s*=\s*["']?[^\s;&$"']`)}, // a setting, in a text of many
 	{"?", regexp.MustCompile(`[?&](?i:sig|signature|x-amz-signature|token|key|code)=[^&\s]{8,}`)},
 	{" ", regexp.MustCompile(`^(?i:bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,}`)},
 	{"eyJ", regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}\.`)}, // a JSON web token
@@ -226,7 +235,8 @@ var flagWithValue = regexp.MustCompile(`^-{0,2}[A-Za-z][\w.-]*=`)
 // name of several words nor a number with its unit.
 func opaque(value string) bool {
 	const enough = 8
-	if len(value) < enough || strings.ContainsAny(value, " \t\n") && !strings.Contains(value, "=") || plainText.MatchString(value) {
+	isProse := strings.ContainsAny(value, " \t\n") && !strings.Contains(value, "=")
+	if len(value) < enough || isProse || plainText.MatchString(value) {
 		return false
 	}
 	var lower, upper, digit bool
@@ -245,6 +255,14 @@ func opaque(value string) bool {
 
 // plainText matches values that people write: paths, addresses, numbers with units, names of
 // images, classes, hosts and keys, in which words are separated.
-var plainText = regexp.MustCompile(`^(?:\.{0,2}/[\w@.+-]+(?:/[\w@.+-]*)*|[a-z][a-z0-9+.-]*://[^\s?]*|` +
-	`[\w-]+(?:\.[\w-]+)*:\d{1,5}(?:[/,].*)?|-?\d+(?:[.,:]\d+)*\s?[A-Za-z%]{0,3}|[a-z]+(?:[-_.:/][a-z]*\d{0,3})*|` +
-	`[A-Z]+(?:[-_.:/][A-Z]*\d{0,3})*|(?:[a-z0-9-]+\.)+[a-z]{2,}|[A-Z]?[a-z]+(?:[A-Z][a-z]+){1,3}|[a-z]+\d{0,3}(?:[-_][a-z0-9]{1,6})+)$`)
+var plainText = oneOf(
+	`\.{0,2}/[\w@.+-]+(?:/[\w@.+-]*)*`,       // /etc/tls/tls.key
+	`[a-z][a-z0-9+.-]*://[^\s?]*`,            // https://host/path
+	`[\w-]+(?:\.[\w-]+)*:\d{1,5}(?:[/,].*)?`, // host:80, host:81
+	`(?:[a-z0-9-]+\.)+[a-z]{2,}`,             // host.example.com
+	`-?\d+(?:[.,:]\d+)*\s?[A-Za-z%]{0,3}`,    // 500Mi
+	`[a-z]+(?:[-_.:/][a-z]*\d{0,3})*`,        // app.kubernetes.io/name
+	`[A-Z]+(?:[-_.:/][A-Z]*\d{0,3})*`,        // READ_WRITE
+	`[A-Z]?[a-z]+(?:[A-Z][a-z]+){1,3}`,       // RoundRobin
+	`[a-z]+\d{0,3}(?:[-_][a-z0-9]{1,6})+`,    // sha256-rsa, web-7f9c
+)

@@ -212,6 +212,15 @@ func TestSecretCorpus(t *testing.T) {
 	t.Logf("%d of %d secrets of %d kinds; %d of %d harmless: %v", found, secrets, kinds, len(masked), harmless, masked)
 }
 
+// A password may begin as a reference to a variable does.
+func TestVariableOrPassword(t *testing.T) {
+	for value, secret := range map[string]bool{"$(DB_PASSWORD)": false, "${DB_PASSWORD}": false, "$ecret123": true, "$(a)b": true} {
+		if got := looksSecret("DB_PASSWORD", value); got != secret {
+			t.Errorf("%s: %v", value, got)
+		}
+	}
+}
+
 func BenchmarkLooksSecret(b *testing.B) {
 	c := corpus{rand.New(rand.NewPCG(1, 2))}
 	var list [][2]string

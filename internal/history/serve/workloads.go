@@ -211,7 +211,10 @@ func scalingTargets(o object) string {
 	var list []string
 	current := o.list("status", "currentMetrics")
 	for i, m := range o.list("spec", "metrics") {
-		member := strings.ToLower(m.text("type")[:min(1, len(m.text("type")))]) + m.text("type")[min(1, len(m.text("type"))):]
+		member := m.text("type") // ContainerResource: the member begins with a lower-case letter
+		if member != "" {
+			member = strings.ToLower(member[:1]) + member[1:]
+		}
 		var is object
 		if i < len(current) {
 			is = current[i]
