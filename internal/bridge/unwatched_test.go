@@ -222,8 +222,8 @@ func TestInterrupted(t *testing.T) {
 		r.Streams.Close()
 		r.Delete("shop/between")
 		r.settle()
-		if took := reopened.Sub(cut); took < 3*time.Second || took > event.MaxUnwatched/2 {
-			t.Fatalf("the watch was interrupted for %s", took)
+		if took := reopened.Sub(cut); !reopened.After(made) || took > event.MaxUnwatched/2 {
+			t.Errorf("the watch was interrupted for %s", took) // two delays: 2.4 to 4.8 s
 		}
 		deletes := 0
 		for _, rec := range b.Records() {
