@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/nats-io/nats.go"
 )
@@ -52,6 +53,9 @@ func (b *boundedConn) startTLS(ctx context.Context, config *tls.Config) error {
 	return nil
 }
 
+// Write writes p. Where the server has closed the connection it reports success, as TCP does for
+// what is written a moment earlier: Read returns why first, if the server reported that, and the
+// client library does not read behind a failed Write.
 func (b *boundedConn) Write(p []byte) (int, error) {
 	if b.broken != nil {
 		return 0, b.broken
@@ -59,7 +63,11 @@ func (b *boundedConn) Write(p []byte) (int, error) {
 	if !b.answered { // set once, before there is another goroutine that reads
 		b.answered = true
 	}
-	return b.Conn.Write(p)
+	n, err := b.Conn.Write(p)
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		return len(p), nil
+	}
+	return n, err
 }
 
 func (b *boundedConn) Read(p []byte) (int, error) {
