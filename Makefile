@@ -110,7 +110,7 @@ $(BIN)/charts/.installed: tools/charts/requirements.txt
 .PHONY: test
 test: ## The tests of the packages, with the race detector
 	$(GO) test ./docs
-	$(GO) test -race $(SHORT) -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) -timeout $(TEST_TIME) $$($(GO) list ./... | grep -v '/docs$$')
+	n=$$((2 * $$(getconf _NPROCESSORS_ONLN))); $(GO) test -race $(SHORT) -p $$n -parallel $$n -timeout $(TEST_TIME) $$($(GO) list ./... | grep -v '/docs$$')
 	$(if $(SHORT),,$(GO) test -timeout $(TEST_TIME) -run '^TestHostile' ./internal/sinks/nats ./internal/sinks/kafka)
 
 .PHONY: test-client

@@ -78,8 +78,8 @@ func (h *hunt) served(place, dir, watch string, args ...string) {
 		get("list", list, "application/json")
 		get("table", list+"?includeObject=Object", meta+"Table")
 		get("metadata", list, meta+"PartialObjectMetadataList")
-		watches.Go(func() { // each lasts for 4 s
-			get("watch", list+"?watch=true&timeoutSeconds=4&"+watch, "application/json")
+		watches.Go(func() { // each lasts for 2 s
+			get("watch", list+"?watch=true&timeoutSeconds=2&"+watch, "application/json")
 		})
 	}
 	watches.Wait()

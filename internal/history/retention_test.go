@@ -178,7 +178,11 @@ func TestRetentionKilled(t *testing.T) {
 		t.Fatalf("only %d writes: there is nothing to kill", total)
 	}
 	random := rand.New(rand.NewPCG(3, 4))
-	for round := range 8 {
+	rounds := 8
+	if testing.Short() {
+		rounds = 3
+	}
+	for round := range rounds {
 		files := vfs.NewCrashableMem()
 		counted := &countedFS{FS: files}
 		db, err := history.Open(history.Options{Dir: "history", FS: counted, MemTableBytes: 64 << 10, LastVersionsBytes: 30_000})
