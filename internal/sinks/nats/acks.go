@@ -26,6 +26,7 @@ import (
 // number.
 type acks struct {
 	metrics *metrics
+	inDoubt *inDoubt      // messages of earlier calls that were not answered
 	tickets chan struct{} // one for each running call, so that a slot is always free
 
 	last  atomic.Uint64 // number of the newest call
@@ -44,8 +45,8 @@ type inbox struct {
 	messages chan *nats.Msg
 }
 
-func newAcks(m *metrics) *acks {
-	a := &acks{metrics: m}
+func newAcks(m *metrics, unanswered *inDoubt) *acks {
+	a := &acks{metrics: m, inDoubt: unanswered}
 	a.tickets = make(chan struct{}, len(a.slots)/2)
 	return a
 }
@@ -158,12 +159,19 @@ func (c *call) appendReply(dst []byte, i int) []byte {
 
 // receive takes a message of a call's inbox.
 func (a *acks) receive(c *call, m *nats.Msg) {
-	i, ok := c.messageOf(m.Subject)
+	from, ok := c.attemptOf(m.Subject)
 	if !ok {
-		a.metrics.strayAcks.With("late").Inc()
+		a.metrics.strayAcks.With(foreign.String()).Inc()
 		return
 	}
-	ack := parseAck(m)
+	ack, i := parseAck(m), from.message
+	if from.call != c.number {
+		a.metrics.strayAcks.With(late.String()).Inc()
+		if id, believed := a.inDoubt.acknowledged(from, &ack); believed {
+			c.answerStored(id)
+		}
+		return
+	}
 	outcome := foreign // the stream's answer is still to come
 	if ack.kind != notAnAck {
 		outcome = c.answer(i, ack)
@@ -173,19 +181,25 @@ func (a *acks) receive(c *call, m *nats.Msg) {
 	}
 }
 
-// messageOf is the message that a reply subject names; not ok when it is of another call.
-func (c *call) messageOf(subject string) (i int, ok bool) {
+// attempt is one time that a message was sent: as which one of a call.
+type attempt struct {
+	call    uint64
+	message int
+}
+
+// attemptOf is what a reply subject of the call's inbox names; not ok when it names nothing.
+func (c *call) attemptOf(subject string) (a attempt, ok bool) {
 	token := strings.TrimPrefix(subject, c.inbox.subject+".")
 	callText, messageText, ok := strings.Cut(token, "-")
 	if !ok {
-		return 0, false
+		return attempt{}, false
 	}
 	number, err := strconv.ParseUint(callText, 36, 64)
-	if err != nil || number != c.number {
-		return 0, false
+	if err != nil {
+		return attempt{}, false
 	}
 	message, err := strconv.ParseUint(messageText, 36, 31)
-	return int(message), err == nil
+	return attempt{call: number, message: int(message)}, err == nil
 }
 
 type ackKind int

@@ -64,7 +64,7 @@ func TestAckOrder(t *testing.T) {
 func TestSlowAck(t *testing.T) {
 	ts := newTestServer(t)
 	r := newResponder(t, ts)
-	sink := ts.openSink(unmanaged, ackTimeout(5*time.Second))
+	sink := ts.openSink(unmanaged, ackTimeout(time.Second))
 	answers := inBackground(t, sink, ev("a", 1), ev("b", 1))
 	a := r.next()
 	time.Sleep(150 * time.Millisecond)
@@ -113,6 +113,36 @@ func TestLateAck(t *testing.T) {
 		if err := answers()[0]; sinks.Classify(err) == sinks.Refused {
 			t.Fatalf("call %d was answered by an ack of an earlier one: %v", i, err)
 		}
+	}
+}
+
+// A server that acknowledges later than the timeout allows is believed: without that, each event
+// would be sent until the stream is searched for it.
+func TestSlowServer(t *testing.T) {
+	ts := newTestServer(t)
+	p := newProxy(t, ts.url())
+	sink := openOver(t, p.url(), ackTimeout(300*time.Millisecond))
+	mustStore(t, sink, ev("a", 1))
+	p.delayBy(time.Second)
+	pending, attempts := []*event.Event{ev("a", 2), ev("b", 1)}, 0
+	for ; len(pending) > 0 && attempts < 12; attempts++ {
+		batch := call(t, sink, pending...)
+		pending = nil
+		for _, m := range batch {
+			if m.Err != nil {
+				pending = append(pending, m.Event)
+			}
+		}
+	}
+	if len(pending) > 0 { // acks come from the fourth attempt on
+		t.Errorf("no answer to %d events in %d attempts", len(pending), attempts)
+	}
+	p.delayBy(0)
+	eventually(t, "the next one follows", func() error { return call(t, sink, ev("a", 3))[0].Err })
+	if got := storedIDs(t, ts, "K8S"); !slices.Equal(got, []string{
+		"workloads/uid-a/1", "workloads/uid-a/2", "workloads/uid-b/1", "workloads/uid-a/3",
+	}) {
+		t.Errorf("the stream has %v", got)
 	}
 }
 

@@ -127,6 +127,24 @@ func (c *call) check(i int, a *ack) ackOutcome {
 	return accepted
 }
 
+// answerStored answers the message with an id, if the call has it and sent it: a late ack of an
+// earlier attempt says that it is stored. The stream drops this attempt by its id.
+func (c *call) answerStored(id string) {
+	c.mu.Lock()
+	var finished bool
+	for i := range c.sent {
+		if c.pending > 0 && !c.answered[i] && c.to.id(c.batch[i].Event) == id {
+			c.answered[i], c.batch[i].Err = true, nil
+			c.pending--
+			finished = c.pending == 0
+		}
+	}
+	c.mu.Unlock()
+	if finished {
+		close(c.done)
+	}
+}
+
 // errUnordered is an ack with a sequence that the stream has passed: this ack is forged, or an
 // earlier one was, or the stream was recreated.
 var errUnordered = errors.New("the stream acknowledges with a sequence that it has passed")

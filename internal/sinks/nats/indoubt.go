@@ -22,8 +22,9 @@ type inDoubt struct {
 	count     atomic.Int64 // len(ids): avoids the lock while there are none
 	searching *semaphore.Weighted
 
-	mu  sync.Mutex
-	ids map[string]*unanswered // guarded by mu, by Nats-Msg-Id
+	mu       sync.Mutex
+	ids      map[string]*unanswered // guarded by mu, by Nats-Msg-Id
+	attempts map[attempt]string     // guarded by mu: ids, by the attempts of each
 }
 
 type unanswered struct {
@@ -35,33 +36,75 @@ type unanswered struct {
 	// message is not there.
 	searchedTo, searchEnd uint64
 	begun                 bool // a search for it, which may continue in later calls
-	stored                bool // the search has found it
+	stored                bool // the search has found it, or a late ack says so
+	attempts              []attempt
 }
 
+// maxAttempts is how many attempts of a message are known by their number: late acks of a slow
+// server are those of the first ones.
+const maxAttempts = 16
+
 func newInDoubt() *inDoubt {
-	return &inDoubt{ids: map[string]*unanswered{}, searching: semaphore.NewWeighted(1)}
+	return &inDoubt{
+		ids: map[string]*unanswered{}, attempts: map[attempt]string{}, searching: semaphore.NewWeighted(1),
+	}
 }
 
 // recordUnanswered remembers which messages a call has left unanswered, and forgets those that it
-// has settled. began is from before the call.
-func (s *Sink) recordUnanswered(batch []*sinks.Message, to route, began lastSequences) {
+// has settled. began is from before the call with this number.
+func (s *Sink) recordUnanswered(batch []*sinks.Message, to route, began lastSequences, number uint64) {
 	d := s.inDoubt
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, m := range batch {
+	for i, m := range batch {
 		id := to.id(m.Event)
 		if m.Err == nil || sinks.Classify(m.Err) == sinks.Refused {
-			delete(d.ids, id)
+			d.removeLocked(id)
 			continue
 		}
-		st := s.streamOf(m.Event)
-		if _, ok := d.ids[id]; !ok && st != nil {
-			d.ids[id] = &unanswered{
+		in, st := d.ids[id], s.streamOf(m.Event)
+		if in == nil && st != nil {
+			in = &unanswered{
 				stream: st, created: st.created, searchedTo: began.sequenceOf(st), since: began.at,
 			}
+			d.ids[id] = in
+		}
+		if in != nil && number > 0 && len(in.attempts) < maxAttempts {
+			in.attempts = append(in.attempts, attempt{number, i})
+			d.attempts[attempt{number, i}] = id
 		}
 	}
 	d.count.Store(int64(len(d.ids)))
+}
+
+func (d *inDoubt) removeLocked(id string) {
+	if in, ok := d.ids[id]; ok {
+		for _, a := range in.attempts {
+			delete(d.attempts, a)
+		}
+		delete(d.ids, id)
+	}
+}
+
+// acknowledged takes the late answer to an attempt. If it says that the message is stored, and can
+// be true, its id is returned: it is not sent again.
+func (d *inDoubt) acknowledged(from attempt, a *ack) (id string, believed bool) {
+	if a.kind != stored || d.count.Load() == 0 {
+		return "", false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	id, ok := d.attempts[from]
+	if !ok {
+		return "", false
+	}
+	in := d.ids[id]
+	if a.stream != in.stream.name || a.seq <= in.searchedTo || a.seq > in.stream.last.Load()+maxAhead {
+		return "", false
+	}
+	in.stream.reached(a.seq)
+	in.stored = true
+	return id, true
 }
 
 // has reports whether a message was sent before without an answer.
@@ -102,7 +145,7 @@ func (s *Sink) splitInDoubt(batch []*sinks.Message, to route) (ready, overdue []
 		id := to.id(m.Event)
 		switch in, ok := d.ids[id]; {
 		case ok && in.stored:
-			delete(d.ids, id)
+			d.removeLocked(id)
 			s.metrics.duplicates.Inc()
 		case ok && in.overdue():
 			overdue = append(overdue, m)
@@ -274,7 +317,7 @@ func (d *inDoubt) searched(st *stream, reached uint64) {
 			continue
 		}
 		if in.searchedTo = max(in.searchedTo, reached); in.searchedTo >= in.searchEnd {
-			delete(d.ids, id)
+			d.removeLocked(id)
 		}
 	}
 	d.count.Store(int64(len(d.ids)))
@@ -286,7 +329,7 @@ func (d *inDoubt) streamGone(st *stream) {
 	defer d.mu.Unlock()
 	for id, in := range d.ids {
 		if in.stream == st && in.overdue() {
-			delete(d.ids, id)
+			d.removeLocked(id)
 		}
 	}
 	d.count.Store(int64(len(d.ids)))

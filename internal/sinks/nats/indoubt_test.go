@@ -36,7 +36,7 @@ func TestLateTimeout(t *testing.T) {
 	storePatiently(t, sink, ev("a", 1))
 	proxy.mute(true)
 	wantClass(t, call(t, sink, ev("a", 2))[0].Err, sinks.Retry)
-	proxy.mute(false)
+	proxy.cut()
 	storePatiently(t, sink, ev("a", 2))
 	want := []string{ev("a", 1).MessageID(), ev("a", 2).MessageID()}
 	if got := storedIDs(t, ts, "K8S"); !slices.Equal(got, want) {
@@ -60,7 +60,7 @@ func TestLostAck(t *testing.T) {
 				wantClass(t, m.Err, sinks.Retry)
 			}
 			time.Sleep(500 * time.Millisecond) // the stream has forgotten them
-			proxy.mute(false)
+			proxy.cut()
 			left := []*event.Event{ev("a", 2), ev("b", 2), ev("c", 1), ev("d", 1)}
 			eventually(t, "publish", func() error {
 				for _, m := range call(t, sink, left...) {
@@ -116,7 +116,9 @@ func TestLongSearch(t *testing.T) {
 		wantClass(t, m.Err, sinks.Retry)
 	}
 	time.Sleep(200 * time.Millisecond) // the stream has forgotten them
-	proxy.mute(false)
+	proxy.cut()
+	await(t, "the sink sees the cut", func() bool { return sink.Blocked() != nil })
+	eventually(t, "it is connected again", sink.Blocked)
 	proxy.slowDown()
 	looks, began := 0, time.Now()
 	for version := 1; ; version++ {

@@ -82,7 +82,7 @@ func New(cfg Options) (*Sink, error) {
 	s.several = s.cfg.severalStreams()
 	s.ownSubjects = s.cfg.patterns(subject, deadLetter)
 	s.streamName, _ = event.ParseTemplate(cfg.Stream.Name) // was validated
-	s.acks = newAcks(s.metrics)
+	s.acks = newAcks(s.metrics, s.inDoubt)
 	return s, nil
 }
 
@@ -429,8 +429,8 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			"Time of a Publish call, from its first message to its last answer.",
 			prometheus.ExponentialBuckets(0.0005, 2, 15)),
 		strayAcks: f.Counters("bridge_nats_stray_acks_total",
-			"Answers that were not believed: late (after the timeout), foreign (not from the "+
-				"stream, or not possible), "+
+			"Stray answers: late (after the timeout; believed where it says that the message is "+
+				"stored), and not believed: foreign (not from the stream, or not possible), "+
 				"unordered (of a sequence that the stream has passed; the message is sent again).",
 			"reason", late.String(), foreign.String(), unordered.String()),
 		disconnects: f.Counter("bridge_nats_disconnects_total", "Connections that broke."),

@@ -17,8 +17,9 @@ type proxy struct {
 
 	mu      sync.Mutex // guards what follows
 	stalled bool
-	muted   bool // nothing comes back from the server
-	slow    bool // what comes back comes at 250 KB/s or less
+	muted   bool          // nothing comes back from the server
+	slow    bool          // what comes back comes at 250 KB/s or less
+	late    time.Duration // by which each answer of the server comes later
 	conns   []net.Conn
 }
 
@@ -60,6 +61,16 @@ func (p *proxy) mute(muted bool) {
 	p.muted = muted
 }
 
+// cut breaks all connections: what the server said while it was muted is lost.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns, p.muted = nil, false
+}
+
 func (p *proxy) slowDown() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,6 +81,18 @@ func (p *proxy) isSlow() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.slow
+}
+
+func (p *proxy) delayBy(late time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.late = late
+}
+
+func (p *proxy) delay() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.late
 }
 
 func (p *proxy) isStalled(fromServer bool) bool {
@@ -111,6 +134,9 @@ func (p *proxy) carry(to io.WriteCloser, from io.ReadCloser, fromServer bool) {
 			part = buf[:2<<10]
 		}
 		n, err := from.Read(part)
+		if fromServer {
+			time.Sleep(p.delay())
+		}
 		for p.isStalled(fromServer) {
 			time.Sleep(5 * time.Millisecond)
 		}

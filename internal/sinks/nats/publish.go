@@ -37,19 +37,21 @@ func (s *Sink) sendOnce(ctx context.Context, batch []*sinks.Message, to route) {
 		return
 	}
 	began := s.lastSequences()
-	s.checkRepeats(ctx, batch, s.send(ctx, batch, to), to)
+	number, repeats := s.send(ctx, batch, to)
+	s.checkRepeats(ctx, batch, repeats, to)
 	s.lowerLimits(ctx, batch, to)
 	if !s.inDoubt.allAnswered(batch) {
-		s.recordUnanswered(batch, to, began)
+		s.recordUnanswered(batch, to, began, number)
 	}
 }
 
-// send is one attempt. It returns the messages that the stream had already.
-func (s *Sink) send(ctx context.Context, batch []*sinks.Message, to route) []duplicateAck {
+// send is one attempt. It returns the number of its call, 0 for none, and the messages that the
+// stream had already.
+func (s *Sink) send(ctx context.Context, batch []*sinks.Message, to route) (uint64, []duplicateAck) {
 	c, err := s.acks.register(ctx, s.conn, batch, to)
 	if err != nil {
 		sinks.Fail(batch, err)
-		return nil
+		return 0, nil
 	}
 	defer s.acks.unregister(c)
 	defer c.releaseFence()
@@ -57,7 +59,7 @@ func (s *Sink) send(ctx context.Context, batch []*sinks.Message, to route) []dup
 	s.wait(ctx, c)
 	s.classifyFenced(batch)
 	s.metrics.duplicates.Add(float64(len(c.repeats))) // the call has ended: nobody else uses it
-	return c.repeats
+	return c.number, c.repeats
 }
 
 // write hands the messages to the connection. It stops early when the connection breaks or ctx

@@ -335,7 +335,7 @@ func partitionKey(m *jetstream.RawStreamMsg) string {
 func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	cfg := o.withDefaults()
 	s := &Sink{cfg: cfg, log: cfg.Log, metrics: newMetrics(nil)}
-	s.acks = newAcks(s.metrics)
+	s.acks = newAcks(s.metrics, newInDoubt())
 	conn, err := s.connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %s: %w", cfg.redactedURL(), err)
