@@ -24,6 +24,8 @@ var verifyOutputs = []string{"table", "json", "yaml"}
 func newVerifyCommand() *cobra.Command {
 	o := streams.VerifyOptions{SourceOptions: streams.SourceOptions{Client: "bridge verify"}}
 	var output, since string
+	var h historyOptions
+	var coverage bool
 	cmd := &cobra.Command{
 		Use:   "verify [KIND…]",
 		Short: "Read a stream and check that nothing is missing, out of order or untrue",
@@ -44,6 +46,11 @@ With --against-cluster it compares the final state with the API server: 'stale' 
 newer version), 'absent' (the stream lacks an object), 'extra' (the cluster lacks it), 'ahead' (the
 stream has a version that the cluster has not reached).
 
+With --coverage it compares the stream with a history of the same informers, each with what the
+other reports to have without a break ('bridge coverage'): 'missing' (the stream lacks a version
+that the history has: also an object's last one, or all of them), 'unrecorded' (the history lacks
+one that the stream has), 'undeclared' (one of them reports a gap, the other no break).
+
 Repeats (the same id with the same data), gaps that the stream reports, and dead letters are listed
 and are no faults. Where the configuration leaves versions out (filter, operations, latest and
 others, as 'informer.synced' events say), the chain can't be checked; order, repeats and data are.
@@ -59,11 +66,12 @@ end.`,
 		Example: `  bridge verify                                             what 'bridge run' without a file has stored
   bridge verify --config bridge.yaml --sink audit           with that sink's address and credentials
   bridge verify --from nats://nats:4222/K8S --against-cluster
+  bridge verify --coverage                                  beside the history that the bridge keeps
   bridge verify deployments pods -n shop --since 2h
   bridge verify --from kafka://kafka-0:9092,kafka-1:9092/k8s.prod.* -o json
   zcat events.json.gz | bridge verify --from -`,
 	}
-	s := NewSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster")
+	s := NewSettings(cmd, "kubernetes.kubeconfig", "kubernetes.context", "cluster", "state.dir")
 	cmd.Flags().StringVarP(&o.Namespace, "namespace", "n", "", "namespace that is checked; none: all")
 	cmd.Flags().StringVar(&since, "since", "", "check events since a time: 2h, 14:03, RFC 3339; none: all")
 	cmd.Flags().StringVar(&o.From, "from", "",
@@ -73,6 +81,10 @@ end.`,
 		"credentials are used; none: the only one")
 	cmd.Flags().BoolVar(&o.AgainstCluster, "against-cluster", false, "compare the final state "+
 		"with the API server")
+	cmd.Flags().BoolVar(&coverage, "coverage", false, "compare with a history")
+	cmd.Flags().StringVar(&h.dir, "dir", "", "with --coverage, directory of the history; none: that "+
+		"of the bridge with this configuration")
+	_ = cmd.MarkFlagDirname("dir")
 	cmd.Flags().DurationVar(&o.Wait, "wait", 15*time.Second, "with --against-cluster, how long "+
 		"an event that is missing may be in flight")
 	cmd.Flags().DurationVar(&o.Patience, "timeout", 30*time.Second,
@@ -104,6 +116,19 @@ end.`,
 		if o.Config, err = s.Load(); err != nil {
 			return err
 		}
+		if !coverage {
+			if h.dir != "" {
+				return errors.New("--dir is of --coverage, which is not given")
+			}
+			return runVerify(cmd, o, output)
+		}
+		h.settings = s
+		db, err := h.open()
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		o.History = db.Questions
 		return runVerify(cmd, o, output)
 	}
 	return cmd
@@ -177,6 +202,10 @@ func printTable(w io.Writer, r *verify.Report) error {
 	if r.Cluster != nil {
 		fmt.Fprintf(w, "\nCompared with the API server: %s, %s\n", terminal.Amount(r.Cluster.Resources,
 			"resource"), terminal.Amount(r.Cluster.Objects, "object"))
+	}
+	if r.Covered != nil {
+		fmt.Fprintf(w, "\nCompared with the coverage of the history: %s, %s\n", terminal.Amount(r.Covered.Resources,
+			"resource"), terminal.Amount(r.Covered.Versions, "version"))
 	}
 	if len(r.Notes) > 0 {
 		fmt.Fprintln(w, "\nNot checked:")

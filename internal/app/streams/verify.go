@@ -30,6 +30,9 @@ type VerifyOptions struct {
 	Kinds     []string
 	Namespace string
 	Since     time.Time
+	// History is compared with the stream, each with what the other reports to have without a
+	// break. It is read before the stream; nil for none.
+	History *query.Questions
 	// Progress is called now and then, with the number of messages; may be nil.
 	Progress func(messages int, p source.Progress)
 }
@@ -52,9 +55,17 @@ func Verify(ctx context.Context, o VerifyOptions) (*verify.Report, error) {
 	v := &verification{
 		VerifyOptions: o, reader: reader,
 		checker: verify.New(verify.Config{Whole: func() bool { return o.Since.IsZero() && reader.Whole() }}),
-		found:   map[string]bool{}, wanted: map[string]bool{},
+		found:   map[string]bool{}, wanted: map[string]bool{}, lanes: map[string]bool{},
+	}
+	if o.History != nil {
+		if v.covered, err = newCovered(o.History, v.checker); err != nil {
+			return nil, err
+		}
 	}
 	err = v.read(ctx)
+	if err == nil && v.covered != nil {
+		err = v.compareCovered(ctx)
+	}
 	for _, kind := range o.Kinds {
 		if err == nil && !v.found[kind] {
 			return nil, fmt.Errorf("%w %q: want a resource as pods, deploy or deployments.apps", ErrNoKind, kind)
@@ -85,6 +96,8 @@ type verification struct {
 	VerifyOptions
 	reader   source.Reader
 	checker  *verify.Checker
+	covered  *covered // nil for none
+	lanes    map[string]bool
 	messages int
 	removed  int             // of the reader's, that the checker has
 	found    map[string]bool // kinds of which there are events
@@ -131,6 +144,9 @@ func (v *verification) read(ctx context.Context) error {
 			v.checker.Other(m.Other)
 		} else if v.wants(&m.Event) {
 			v.checker.Feed(&m.Event, verify.Position{Lane: m.Lane, Offset: m.Offset})
+			if err := v.cover(m); err != nil {
+				return err
+			}
 		}
 		if v.messages++; v.Progress != nil && v.messages%progressEvery == 0 {
 			v.Progress(v.messages, v.reader.Progress())
@@ -142,6 +158,27 @@ func (v *verification) read(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// cover compares a message with the history.
+func (v *verification) cover(m *source.Message) error {
+	if v.covered == nil {
+		return nil
+	}
+	if !v.lanes[m.Lane] {
+		v.lanes[m.Lane] = true
+		v.covered.begins(m)
+	}
+	return v.covered.feed(m)
+}
+
+// compareCovered finds what the stream lacks of the history.
+func (v *verification) compareCovered(ctx context.Context) error {
+	isSparse, err := v.reader.Sparse(ctx)
+	if err != nil {
+		return err
+	}
+	return v.covered.end(&v.VerifyOptions, v.reader.Whole(), isSparse, v.wants)
 }
 
 // compare lists what the stream is about, and reads on while something differs: it may be in

@@ -45,6 +45,8 @@ type Checker struct {
 	messages, events, deadLetters int
 	other                         counts
 	compared                      *Comparison
+	covered                       *Covered
+	notices                       []string // of who feeds
 }
 
 // New makes a Checker.
@@ -66,6 +68,28 @@ func (c *Checker) Removed(at Position, messages uint64) {
 		What: fmt.Sprintf("%d messages were removed from here on, by no limit of the stream", messages),
 	})
 }
+
+// Add adds a fault about an event, which a comparison with something else has found.
+func (c *Checker) Add(e *event.Event, kind Kind, at Position, what string) {
+	f := Fault{
+		Kind: kind, Informer: e.Informer, Object: e.PartitionKey, Version: e.ResourceVersion, ID: e.ID,
+		At: at, What: what, unit: c.unitOf(e),
+	}
+	if n := number(e.ResourceVersion); kind == Missing && n > 0 {
+		f.low = n - 1
+	}
+	c.faults.add(f)
+}
+
+// Note adds to what the report says could not be checked, once.
+func (c *Checker) Note(text string) {
+	if !slices.Contains(c.notices, text) {
+		c.notices = append(c.notices, text)
+	}
+}
+
+// SetCovered sets how much was compared with the coverage of a history.
+func (c *Checker) SetCovered(n *Covered) { c.covered = n }
 
 // Other counts a message that is no event of the bridge, by a name for what it is.
 func (c *Checker) Other(name string) {
@@ -317,6 +341,10 @@ const (
 	NoAdd         Kind = "no-add"        // a delete of an object that was never added
 	NoDelete      Kind = "no-delete"     // another object has the name, and the first was not deleted
 	Scattered     Kind = "scattered"     // the events of an object are in several partitions
+	// Beside the coverage of a history.
+	Missing    Kind = "missing"    // the history has a version that the stream lacks, and reports to have
+	Unrecorded Kind = "unrecorded" // the same the other way round
+	Undeclared Kind = "undeclared" // one of them reports a gap, and the other one no break
 	// Against a cluster.
 	Stale  Kind = "stale"  // the cluster has a newer version
 	Absent Kind = "absent" // the cluster has an object that the stream has not
@@ -326,8 +354,8 @@ const (
 
 // Kinds are all of them, in the order in which they are reported.
 var Kinds = []Kind{
-	Removed, Break, NoAdd, NoDelete, Disorder, Backwards, Changed, Contradiction, Scattered, Stale,
-	Absent, Extra, Ahead,
+	Removed, Break, NoAdd, NoDelete, Disorder, Backwards, Changed, Contradiction, Scattered, Missing,
+	Unrecorded, Undeclared, Stale, Absent, Extra, Ahead,
 }
 
 // Fault is one thing that is wrong.

@@ -37,6 +37,8 @@ type Report struct {
 	Resources []Resource `json:"resources,omitempty"`
 	// Cluster is what was compared with the API server.
 	Cluster *Compared `json:"cluster,omitempty"`
+	// Covered is what was compared with the coverage of a history.
+	Covered *Covered `json:"covered,omitempty"`
 	// Other are messages that are no events of a bridge, by what they are.
 	Other map[string]int `json:"other,omitempty"`
 	// Notes are what could not be checked, and why.
@@ -47,6 +49,13 @@ type Report struct {
 type Compared struct {
 	Resources int `json:"resources"`
 	Objects   int `json:"objects"`
+}
+
+// Covered is how much was compared with the coverage of a history.
+type Covered struct {
+	Resources int `json:"resources"`
+	// Versions are those that the stream must have.
+	Versions int `json:"versions"`
 }
 
 // Resource is what a stream reports of one resource of an informer.
@@ -79,8 +88,8 @@ const maxFound = 1000
 func (c *Checker) Report() *Report {
 	r := &Report{
 		Whole: c.cfg.Whole(), ReadToEnd: true, Messages: c.messages, Events: c.events,
-		DeadLetters: c.deadLetters,
-		Other:       c.other.names, Faults: map[Kind]int{},
+		DeadLetters: c.deadLetters, Covered: c.covered, Notes: slices.Clone(c.notices),
+		Other: c.other.names, Faults: map[Kind]int{},
 	}
 	found := c.judge(r.Faults)
 	alive := make([]int, len(c.order))
@@ -180,7 +189,8 @@ func (u *unit) report(found []Fault, whole bool, lanes []string) Resource {
 	for i := range found {
 		if f := &found[i]; f.unit == u {
 			r.Faults++
-			if f.Kind == Break || f.Kind == NoAdd || f.Kind == NoDelete {
+			switch f.Kind {
+			case Break, NoAdd, NoDelete, Missing:
 				r.Complete = lower(r.Complete, f.low)
 			}
 		}

@@ -2,10 +2,15 @@ package query
 
 import (
 	"cmp"
+	"iter"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
@@ -28,6 +33,9 @@ type Interval struct {
 	// reached; of a gap those right before and behind it. "" where that is not known.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
+	// Epoch counts how often versions began again, as a restore of etcd makes them: the number that
+	// the sequence of an event begins with. Of a gap it is that of To.
+	Epoch uint32 `json:"epoch,omitempty"`
 	// Since and Until are when From and To were reached.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
@@ -44,6 +52,15 @@ type Interval struct {
 type UnwatchedTime struct {
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
+}
+
+// Has reports whether a version of an epoch lies in the interval: behind From, up to To.
+func (i *Interval) Has(epoch uint32, version uint64) bool {
+	from, errFrom := strconv.ParseUint(cmp.Or(i.From, "0"), 10, 64)
+	to, errTo := strconv.ParseUint(i.To, 10, 64)
+	isOne := i.Gap != "" && from == to
+	return errFrom == nil && errTo == nil && i.Epoch == epoch && version <= to &&
+		(version > from || isOne && version == from)
 }
 
 // LongestUnwatched returns the longest time in which nobody watched.
@@ -123,9 +140,7 @@ type intervalWalk struct {
 func (h Coverage) intervalsOf(
 	u *record.Unit, namespace string, horizon time.Time,
 ) ([]Interval, error) {
-	w := intervalWalk{of: Interval{
-		Cluster: u.Cluster(), Informer: u.Informer, Resource: u.GroupResource(), Namespace: namespace,
-	}}
+	w := newIntervalWalk(u, namespace)
 	for m, err := range h.Notices(u, time.Time{}, time.Time{}) {
 		if err != nil {
 			return nil, err
@@ -136,29 +151,41 @@ func (h Coverage) intervalsOf(
 		}
 		w.add(m)
 	}
-	if err := h.end(&w, u, namespace); err != nil {
-		return nil, err
+	for m, err := range h.progress(u) {
+		if err != nil {
+			return nil, err
+		}
+		if m.Event.Namespace == namespace {
+			w.end(m)
+		}
 	}
+	w.close()
 	if !horizon.IsZero() {
 		w.forget(horizon)
 	}
 	return w.list, nil
 }
 
+func newIntervalWalk(u *record.Unit, namespace string) *intervalWalk {
+	return &intervalWalk{of: Interval{
+		Cluster: u.Cluster(), Informer: u.Informer, Resource: u.GroupResource(), Namespace: namespace,
+	}}
+}
+
 func (w *intervalWalk) add(m *Notice) {
 	switch {
 	case m.Event.Op == event.Synced && m.Event.AboutInformer():
-		w.begin(m.Event.ResourceVersion, m.Time)
+		w.begin(m.Event.ResourceVersion, m.Epoch(), m.Time)
 	case m.IsUnwatched():
 		if w.now == nil {
-			w.begin(m.From, m.Since)
+			w.begin(m.From, m.Epoch(), m.Since)
 		}
 		w.now.Unwatched = append(w.now.Unwatched, UnwatchedTime{m.Since, m.Until})
-		w.reach(m.Event.ResourceVersion, m.Time)
+		w.reach(m)
 	case m.Event.Op == event.Quarantined:
 		gap := w.of
 		gap.Gap, gap.Since, gap.Until = "quarantined", m.Time, m.Time
-		gap.From, gap.To = m.Event.ResourceVersion, m.Event.ResourceVersion
+		gap.From, gap.To, gap.Epoch = m.Event.ResourceVersion, m.Event.ResourceVersion, m.Epoch()
 		if o := m.object(); o != nil {
 			gap.Object = o.Namespace + "/" + o.Name
 		}
@@ -169,37 +196,49 @@ func (w *intervalWalk) add(m *Notice) {
 }
 
 // begin ends a gap, where there is one, and begins what is complete.
-func (w *intervalWalk) begin(version string, at time.Time) {
+func (w *intervalWalk) begin(version string, epoch uint32, at time.Time) {
 	if n := len(w.list); w.now == nil && n > 0 && w.list[n-1].Gap != "" && w.list[n-1].Until.IsZero() {
-		w.list[n-1].To, w.list[n-1].Until = version, at
+		w.list[n-1].To, w.list[n-1].Epoch, w.list[n-1].Until = version, epoch, at
 	}
 	if w.now != nil { // a list that follows a list: nothing is missing between
-		w.reach(version, at)
+		w.reachVersion(version, at)
 		return
 	}
 	first := w.of
-	first.From, first.To, first.Since, first.Until = version, version, at, at
+	first.From, first.To, first.Epoch, first.Since, first.Until = version, version, epoch, at, at
 	w.now = &first
 }
 
-func (w *intervalWalk) reach(version string, at time.Time) {
+func (w *intervalWalk) reach(m *Notice) {
 	if w.now == nil {
-		w.begin(version, at)
+		w.begin(m.Event.ResourceVersion, m.Epoch(), m.Time)
 		return
 	}
+	w.reachVersion(m.Event.ResourceVersion, m.Time)
+}
+
+func (w *intervalWalk) reachVersion(version string, at time.Time) {
 	if at.After(w.now.Until) {
 		w.now.To, w.now.Until = cmp.Or(version, w.now.To), at
 	}
 }
 
 // gap ends what is complete. A gap that a list heals lasts until that list; of others it is known
-// which versions they have, and what follows is complete.
+// which versions they have, and what follows is complete. What the stream had removed has no
+// versions, but places in the stream.
 func (w *intervalWalk) gap(m *Notice) {
 	gap := w.of
-	gap.Gap, gap.From = cmp.Or(m.Reason, string(m.Event.Op)), m.From
+	gap.Gap, gap.Epoch = cmp.Or(m.Reason, string(m.Event.Op)), m.Epoch()
 	gap.Since, _ = m.span()
+	isArchive := m.Event.Source == record.ArchiveSource
+	if !isArchive {
+		gap.From = m.From
+	}
 	if w.now != nil {
-		if w.now.To, w.now.Until = cmp.Or(m.From, w.now.To), gap.Since; gap.Since.Before(w.now.Since) {
+		if isArchive {
+			gap.Epoch = w.now.Epoch
+		}
+		if w.now.To, w.now.Until = cmp.Or(gap.From, w.now.To), gap.Since; gap.Since.Before(w.now.Since) {
 			w.now.Until = w.now.Since
 		}
 		w.list = append(w.list, *w.now)
@@ -209,33 +248,45 @@ func (w *intervalWalk) gap(m *Notice) {
 		w.list = append(w.list, gap)
 		return
 	}
-	_, gap.Until = m.span()
-	gap.To = m.To
+	if _, gap.Until = m.span(); !isArchive {
+		gap.To = m.To
+	}
 	w.list = append(w.list, gap)
-	w.begin(m.To, gap.Until)
+	w.begin(gap.To, gap.Epoch, gap.Until)
 }
 
 // end ends the last interval where the stream says that it is complete up to. What is stored behind
 // that may lack changes that are under way.
-func (h Coverage) end(w *intervalWalk, u *record.Unit, namespace string) error {
-	for m, err := range h.progress(u) {
-		if err != nil {
-			return err
-		}
-		if m.Event.Namespace == namespace && w.now != nil {
-			w.reach(m.Event.ResourceVersion, m.Time)
-		}
+func (w *intervalWalk) end(progress *Notice) {
+	if w.now != nil {
+		w.reach(progress)
 	}
+}
+
+func (w *intervalWalk) close() {
 	if w.now != nil {
 		w.list = append(w.list, *w.now)
 	}
-	if len(w.list) > 0 {
-		return nil
+	if len(w.list) == 0 {
+		unknown := w.of
+		unknown.Gap = "unknown"
+		w.list = append(w.list, unknown)
 	}
-	unknown := w.of
-	unknown.Gap = "unknown"
-	w.list = append(w.list, unknown)
-	return nil
+}
+
+// IntervalsOf returns what the notices of one scope of a unit say, which are in their order: as
+// Coverage.Intervals does, of a stream that is in no history. progress are the newest ones, of each
+// partition.
+func IntervalsOf(u *record.Unit, namespace string, notices, progress []*Notice) []Interval {
+	w := newIntervalWalk(u, namespace)
+	for _, m := range notices {
+		w.add(m)
+	}
+	for _, m := range progress {
+		w.end(m)
+	}
+	w.close()
+	return w.list
 }
 
 // forget makes a gap of what retention has removed.
@@ -250,4 +301,73 @@ func (w *intervalWalk) forget(horizon time.Time) {
 	removed.Gap, removed.Until = "retention", horizon
 	w.list[0].From, w.list[0].Since = "", horizon
 	w.list = slices.Insert(w.list, 0, removed)
+}
+
+// StoredKey names a version that is stored.
+type StoredKey struct {
+	Object
+	Sequence keys.Sequence
+	Op       event.Op
+	Time     time.Time
+}
+
+// Stored returns what is stored of a unit: each object's versions in their order, one object behind
+// the other. The error is the last element.
+func (h Coverage) Stored(u *record.Unit) iter.Seq2[StoredKey, error] {
+	return func(yield func(StoredKey, error) bool) {
+		prefix := keys.InUnit(nil, keys.SpaceVersion, u.Number)
+		it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
+		if err != nil {
+			yield(StoredKey{}, h.db.ReadError(err))
+			return
+		}
+		defer it.Close()
+		for ok := it.First(); ok; ok = it.Next() {
+			_, namespace, name, seq, isKey := keys.SplitVersion(it.Key())
+			value, err := it.ValueAndErr()
+			var head record.Header
+			if err == nil && isKey {
+				head, err = record.ReadHeader(value)
+			}
+			if err != nil || !isKey {
+				yield(StoredKey{}, h.db.ReadError(cmp.Or(err, record.ErrUnreadable)))
+				return
+			}
+			if !yield(StoredKey{Object{u, namespace, name}, seq, head.Op, head.Time}, nil) {
+				return
+			}
+		}
+		if err := it.Error(); err != nil {
+			yield(StoredKey{}, h.db.ReadError(err))
+		}
+	}
+}
+
+// Event returns the event of a version that is stored, without what the object held.
+func (h Coverage) Event(v *StoredKey) (*event.Event, error) {
+	found, err := StoredVersion(h.db, &v.Object, v.Sequence)
+	if err != nil || found == nil {
+		return nil, cmp.Or(h.db.ReadError(err), record.ErrUnreadable)
+	}
+	return &found.Event, nil
+}
+
+// Notes returns the notices of a unit itself, and its newest progress of each partition. Those of
+// one scope have its namespace.
+func (h Coverage) Notes(u *record.Unit) (notices, progress []*Notice, err error) {
+	for m, err := range h.Notices(u, time.Time{}, time.Time{}) {
+		if err != nil {
+			return nil, nil, err
+		}
+		if m.Unit == u {
+			notices = append(notices, m)
+		}
+	}
+	for m, err := range h.progress(u) {
+		if err != nil {
+			return nil, nil, err
+		}
+		progress = append(progress, m)
+	}
+	return notices, progress, nil
 }

@@ -130,6 +130,11 @@ func ReadNotice(u *record.Unit, document []byte) (*Notice, error) {
 	return m, nil
 }
 
+// Epoch counts how often versions began again, as the sequence of the notice says.
+func (m *Notice) Epoch() uint32 {
+	return keys.ParseSequence(m.Event.Sequence, m.Event.ResourceVersion, false).Era
+}
+
 // Begins returns when something began to be missing.
 func (m *Notice) Begins() time.Time {
 	begins, _ := m.span()
@@ -411,12 +416,12 @@ func (h Coverage) addSince(m *Notice, synced time.Time) error {
 		return nil // the event has it
 	}
 	m.Since = synced
-	number := keys.ParseSequence(m.Event.Sequence, m.Event.ResourceVersion, false).Era
+	epoch := m.Epoch()
 	for _, u := range h.db.Units() {
 		if u.Source != m.Event.Source {
 			continue
 		}
-		seen, err := h.lastSeen(u, number, from, m.Time)
+		seen, err := h.lastSeen(u, epoch, from, m.Time)
 		if err != nil {
 			return err
 		}

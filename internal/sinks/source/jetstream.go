@@ -113,6 +113,15 @@ func (r *streamReader) Close() { r.conn.Close() }
 
 func (r *streamReader) Whole() bool { return r.whole }
 
+func (r *streamReader) Sparse(context.Context) (bool, error) {
+	for _, isSparse := range r.sparse {
+		if isSparse {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 func (r *streamReader) Removed() []Removal { return r.removed }
 
 func (r *streamReader) Position() Position { return r.position }

@@ -85,6 +85,15 @@ func (r *topicReader) Close() { r.log.Close() }
 
 func (r *topicReader) Whole() bool { return r.whole }
 
+func (r *topicReader) Sparse(ctx context.Context) (bool, error) {
+	for _, topic := range r.topics {
+		if kept, err := r.keeps(ctx, topic); err != nil || !kept.Middle {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
 func (r *topicReader) Removed() []Removal { return r.removed }
 
 func (r *topicReader) Position() Position { return r.position }

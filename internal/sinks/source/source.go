@@ -78,6 +78,9 @@ type Reader interface {
 	// Whole reports whether the source still has everything from its first message on. It is known
 	// once Messages has begun.
 	Whole() bool
+	// Sparse reports whether the source removes messages by itself that are not its oldest ones, or
+	// may do so. It is known once Messages has begun.
+	Sparse(ctx context.Context) (bool, error)
 	Close()
 }
 
@@ -291,6 +294,8 @@ func (r *fileReader) Close() {
 }
 
 func (r *fileReader) Whole() bool { return true }
+
+func (r *fileReader) Sparse(context.Context) (bool, error) { return false, nil }
 
 func (r *fileReader) Removed() []Removal { return nil }
 
