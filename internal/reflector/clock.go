@@ -326,7 +326,9 @@ func (c *Clock) tick(ctx context.Context, e *etcdClock) (Tick, error) {
 		t := Tick{Asked: time.Now().Round(0)}
 		if t.Version, err = m.ask(ctx); err == nil && t.Version.Ordered() {
 			t.Answered = time.Now().Round(0)
-			c.add(e, t)
+			for _, m := range c.add(e, t) {
+				m.rewound()
+			}
 			return t, nil
 		}
 		c.avoid(m, retryAfter(err))
@@ -360,18 +362,21 @@ func (c *Clock) newest(e *etcdClock) Tick {
 }
 
 // add adds a tick. One that contradicts those before shows that the history, or the wall clock,
-// went back: then nothing is known of the time before.
-func (c *Clock) add(e *etcdClock, t Tick) {
+// went back: then nothing is known of the time before. Where the history did, add returns the
+// members.
+func (c *Clock) add(e *etcdClock, t Tick) (rewound []*prober) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := len(e.ticks); n > 0 {
 		last := &e.ticks[n-1]
 		switch {
-		case last.Version.Newer(t.Version) || t.Asked.Before(last.Asked):
+		case last.Version.Newer(t.Version):
+			e.ticks, rewound = nil, slices.Clone(e.members)
+		case t.Asked.Before(last.Asked):
 			e.ticks = nil
 		case last.Version == t.Version: // the later question and the earlier answer say more
 			last.Asked = t.Asked
-			return
+			return nil
 		}
 	}
 	if e.ticks = append(e.ticks, t); len(e.ticks) > maxTicks {
@@ -383,6 +388,7 @@ func (c *Clock) add(e *etcdClock, t Tick) {
 		}
 		e.ticks = thinned
 	}
+	return rewound
 }
 
 // errNobodyToAsk: no resource of an etcd is read at the moment.
@@ -401,5 +407,9 @@ func (r *Reflector) joinClock(ctx context.Context, version resource.Version, ask
 type prober struct {
 	resource string
 	ask      func(context.Context) (resource.Version, error)
+	// rewound has the Reflector probe again. Its watch may be silent: the probe before it may have
+	// been answered by the API server before a restore of etcd, and the watch by the one after it,
+	// which takes a version that it has not reached.
+	rewound func()
 	avoided  time.Time // guarded by Clock.mu: until then the API server wants to be left alone
 }

@@ -1,6 +1,7 @@
 package reflector_test
 
 import (
+	"io"
 	"log/slog"
 	"net/http"
 	"testing"
@@ -79,6 +80,71 @@ func TestRewind(t *testing.T) {
 			c.expect("begin rewound 99..98 rewound", "replace shop/a@98", "replace shop/b@99",
 				"end 98")
 		})
+	})
+}
+
+// The API server before a restore answers the probe, and the one after it takes the watch, which is
+// silent. The clock shows that the history went back.
+func TestRewindBetweenProbeAndWatch(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.create("shop/a", "shop/b", "shop/c")
+		clock := reflector.NewClock(nil, func([]byte) error { return nil }, slog.New(slog.DiscardHandler))
+		go func() { _ = clock.Run(t.Context()) }()
+		c.follow(pods, func(cfg *reflector.Config) { cfg.From, cfg.Client.Clock = c.Version(), clock })
+		c.later(time.Minute)
+		c.Faults.Wrap(testkit.Watches, 1, func(h http.Handler) http.Handler { c.Rewind("98"); return h })
+		c.Streams.Close()
+		c.later(2 * reflector.ClockPeriod)
+		c.expect("begin rewound 100..98 rewound", "replace shop/a@98", "end 98")
+	})
+}
+
+// Each restore of etcd is found at once, however many there were.
+func TestRewindAgain(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		c.create("shop/a")
+		c.follow(pods, c.from(c.Version()))
+		for i := range 10 {
+			c.create("shop/b")
+			c.later(10 * time.Second)
+			_ = c.store.take()
+			c.Faults.Refuse(testkit.Probes, 1, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+			c.Rewind("98")
+			c.later(2 * time.Second) // after one refusal
+			if got := c.store.take(); len(got) != 3 || got[0] != "begin rewound 99..98 rewound" {
+				t.Fatalf("restore %d: the store got %q", i+1, got)
+			}
+		}
+	})
+}
+
+// An aggregated API server may give its lists a lower version than their items have. It is listed
+// again less and less often.
+func TestListBelowItems(t *testing.T) {
+	run(t, func(t *testing.T) {
+		c := newCluster(t, pods)
+		item := func(name, version string) string {
+			return `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"` + name + `","namespace":"shop","uid":"` + name + `","resourceVersion":"` + version + `"}}`
+		}
+		answer := func(body string) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, body)
+			}
+		}
+		const ever = 1 << 20
+		c.Faults.Answer(testkit.Lists, ever, answer(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"50"},"items":[`+item("a", "100")+`,`+item("b", "101")+`]}`))
+		c.Faults.Answer(testkit.Watches, ever, answer(`{"type":"ADDED","object":`+item("a", "100")+`}{"type":"ADDED","object":`+item("b", "101")+`}`))
+		c.follow(pods, func(cfg *reflector.Config) { cfg.DisableWatchList = true })
+		lists := func() int { return len(c.Requests(testkit.Lists)) }
+		c.later(10 * time.Minute)
+		before := lists()
+		c.later(10 * time.Minute)
+		if n := lists() - before; n == 0 || n > 60 {
+			t.Errorf("%d lists and probes in ten minutes, want 1 to 60", n)
+		}
 	})
 }
 

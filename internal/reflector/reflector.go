@@ -237,7 +237,7 @@ func New(cfg Config) (*Reflector, error) {
 		r.scope.asOf = map[string]resource.Version{}
 	}
 	beside := &Reflector{cfg: r.cfg, url: r.url, log: r.log}
-	r.prober = &prober{resource: cfg.Type.String(), ask: beside.probe}
+	r.prober = &prober{resource: cfg.Type.String(), ask: beside.probe, rewound: r.gate.cutStep}
 	r.status.s = Status{Phase: Stopped, Version: cfg.From, Relists: map[string]int{}}
 	registerQuiet(cfg.Registerer, &r.status)
 	registerPaused(cfg.Registerer, r.gate)

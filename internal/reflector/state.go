@@ -50,8 +50,8 @@ type state struct {
 	watchListOff bool
 	listing      listFailures
 	empty        emptyWatches
-	// rewinds are those in a row, without a probe that found the position in order: some aggregated
-	// servers give lists a lower version than their objects have.
+	// rewinds are those in a row, without a probe that found the position in order, and without a
+	// list in order: some aggregated servers give lists a lower version than their objects have.
 	rewinds int
 }
 
@@ -187,6 +187,9 @@ func (s state) listAsOf(from resource.Version) state {
 
 // listed ends a list. The watch continues at a version.
 func (s state) listed(at position) state {
+	if !s.reached.Newer(at.version) {
+		s.rewinds = 0 // it was a restore of etcd
+	}
 	s.step, s.relist, s.reached, s.at = toWatch, nil, "", at
 	return s
 }
