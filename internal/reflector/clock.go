@@ -411,5 +411,5 @@ type prober struct {
 	// been answered by the API server before a restore of etcd, and the watch by the one after it,
 	// which takes a version that it has not reached.
 	rewound func()
-	avoided  time.Time // guarded by Clock.mu: until then the API server wants to be left alone
+	avoided time.Time // guarded by Clock.mu: until then the API server wants to be left alone
 }

@@ -35,7 +35,7 @@ func NewOpener(log *slog.Logger, end func(error)) *Opener {
 // error what would end an open database: nothing runs on it yet.
 func (o *Opener) Open(dir string, opts *pebble.Options) (*pebble.DB, error) {
 	if files, ok := opts.FS.(*FS); ok {
-		if err := files.sums.check(); err != nil {
+		if err := checkUnlocked(files, dir); err != nil {
 			return nil, err
 		}
 	}
@@ -57,6 +57,23 @@ func (o *Opener) Open(dir string, opts *pebble.Options) (*pebble.DB, error) {
 	case err := <-o.refused:
 		return nil, err
 	}
+}
+
+// checkUnlocked checks what was synced. Another process that has the database open removes files
+// between two looks: then it returns that the database is locked.
+func checkUnlocked(files *FS, dir string) error {
+	err := files.sums.check()
+	if err == nil {
+		return nil
+	}
+	lock, lockErr := pebble.LockDirectory(dir, files)
+	switch {
+	case lockErr != nil && RefusalOf(lockErr) == Locked:
+		return lockErr
+	case lockErr != nil:
+		return err
+	}
+	return errors.Join(files.sums.check(), lock.Close()) // the other one may have ended meanwhile
 }
 
 // Fail reports that the database can't continue, or can't be opened.
