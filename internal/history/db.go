@@ -258,9 +258,9 @@ func (db *database) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
 // Units returns all units, in the order in which they came.
 func (db *database) Units() []*record.Unit { return db.units.all() }
 
-func (db *database) Reached(u *record.Unit) (uint64, error) {
+func (db *database) Reached(u *record.Unit) (era uint32, version uint64, err error) {
 	r, err := db.highestOf(u)
-	return r.version, err
+	return r.era, r.version, err
 }
 
 func (db *database) Kinds(u *record.Unit) []string { return db.units.kindsOf(u) }

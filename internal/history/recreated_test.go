@@ -74,8 +74,8 @@ func TestRecreatedWhileCutOff(t *testing.T) {
 	}
 }
 
-// etcd was restored: versions 12 to 40 come twice. One that both eras have is of the later one, in
-// which an object that no list has shown otherwise is what it was at the end of the first.
+// etcd was restored: versions 12 to 40 come twice. One that both eras have reached is of the later
+// one, in which an object that no list has shown otherwise is what it was at the end of the first.
 func TestVersionOfEra(t *testing.T) {
 	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	change := func(op event.Op, era, version, pod int) *event.Event {
@@ -101,10 +101,8 @@ func TestVersionOfEra(t *testing.T) {
 	})
 	testkit.OK(t, err)
 	units := db.Questions.Resources.Units()
-	for version, want := range map[uint64][]string{
-		10: {"10"}, 12: {"10", "11"}, 14: {"10", "11"}, // only the first era has them, as far as is known
-		15: {"11"}, 20: {"11"}, 25: {"25"}, 39: {"25"}, 50: {"25"},
-	} {
+	check := func(version uint64, want ...string) {
+		t.Helper()
 		var state []string
 		for v, err := range db.Questions.Objects.State(query.StateQuery{Units: units, Namespace: "shop", At: query.Point{Version: version}}) {
 			testkit.OK(t, err)
@@ -122,4 +120,34 @@ func TestVersionOfEra(t *testing.T) {
 			}
 		}
 	}
+	for _, version := range []uint64{12, 14, 26, 29} { // only the first era has reached them, as far as is known
+		check(version, "10", "11")
+	}
+	for _, version := range []uint64{39, 40} {
+		check(version, "38")
+	}
+	check(10, "10")
+	for _, version := range []uint64{15, 20} {
+		check(version, "11")
+	}
+	for _, version := range []uint64{25, 50} {
+		check(version, "25")
+	}
+	// Now the informer has read up to 35 again, and then etcd is restored once more.
+	progress := change(event.Progress, 1, 35, 0)
+	progress.ID, progress.Type, progress.UID, progress.Namespace, progress.Name, progress.PartitionKey = "all/progress/35", "dev.kubebridge.informer.progress", "", "", "", ""
+	_, err = db.Writer.Append(t.Context(), []*event.Event{progress})
+	testkit.OK(t, err)
+	check(29, "25")
+	check(35, "25")
+	check(39, "38")
+	again := *gap
+	again.ID, again.Sequence, again.ResourceVersion, again.Time = "all/gap/20", fmt.Sprintf("%08d.%020d", 2, 20), "20", noon.Add(220*time.Second)
+	again.Data = []byte(`{"reason":"rewound","from":"35","to":"20"}`)
+	_, err = db.Writer.Append(t.Context(), []*event.Event{&again, change(event.Updated, 2, 22, 1)})
+	testkit.OK(t, err)
+	check(22, "22")
+	check(30, "25")
+	check(39, "38")
+	check(16, "11")
 }

@@ -243,7 +243,7 @@ func (h Coverage) firstOfUnit(u *record.Unit, minute uint32) (uint64, error) {
 func (h Coverage) Reached(cluster string, wanted uint64) (highest uint64, err error) {
 	for _, u := range h.db.Units() {
 		if u.Cluster() == cluster && u.Resource != "" {
-			reached, err := h.db.Reached(u)
+			_, reached, err := h.db.Reached(u)
 			if err != nil {
 				return 0, h.db.ReadError(err)
 			}

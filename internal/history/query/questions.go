@@ -25,9 +25,9 @@ type DB interface {
 	Horizon() (time.Time, error)
 	// Kinds returns the kinds that the objects of a unit had, the newest last.
 	Kinds(u *record.Unit) []string
-	// Reached returns the highest resourceVersion that is stored of a unit, in the highest era; 0
-	// for none.
-	Reached(u *record.Unit) (uint64, error)
+	// Reached returns the highest era that something is stored of, and in it the highest
+	// resourceVersion; 0 for none.
+	Reached(u *record.Unit) (era uint32, version uint64, err error)
 	// ReadError adds to damage what can be done about it.
 	ReadError(error) error
 }

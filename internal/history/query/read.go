@@ -340,6 +340,7 @@ func (r *reader) lastAt(o *Object, p Point) (seq keys.Sequence, found bool, err 
 type rewind struct {
 	era          uint32
 	list, before uint64
+	at           time.Time
 }
 
 // eraOf returns the eras that a version may be of: the newest one that has reached it, where the
@@ -359,8 +360,17 @@ func (r *reader) eraOf(u *record.Unit, version uint64) (first, last uint32, err 
 		r.rewound[u] = rewinds
 	}
 	last = math.MaxUint32
-	for _, w := range slices.Backward(rewinds) {
-		if version >= w.list {
+	for i, w := range slices.Backward(rewinds) {
+		hasReached := version >= w.list
+		switch isNewest := i == len(rewinds)-1; {
+		case hasReached && isNewest:
+			if hasReached, err = r.hasReached(u, w, version); err != nil {
+				return 0, 0, err
+			}
+		case !isNewest:
+			hasReached = hasReached && version <= rewinds[i+1].before
+		}
+		if hasReached {
 			return w.era, last, nil
 		}
 		if last = math.MaxUint32; version <= w.before {
@@ -368,6 +378,38 @@ func (r *reader) eraOf(u *record.Unit, version uint64) (first, last uint32, err 
 		}
 	}
 	return 0, last, nil
+}
+
+// hasReached reports whether the newest era of a unit has reached a version, as far as the history
+// has heard: in changes of that era, or in what informers have said since it began.
+func (r *reader) hasReached(u *record.Unit, w rewind, version uint64) (bool, error) {
+	h := Coverage{r.db}
+	for _, other := range r.db.Units() {
+		if other.Source != u.Source || other.Resource == "" {
+			continue
+		}
+		era, highest, err := r.db.Reached(other)
+		if err != nil || era == w.era && highest >= version {
+			return err == nil, err
+		}
+	}
+	for _, other := range r.db.Units() {
+		if other.Source != u.Source || other.Resource == "" {
+			continue
+		}
+		notices, progress, err := h.Notes(other)
+		if err != nil {
+			return false, err
+		}
+		for _, m := range append(notices, progress...) {
+			n, _ := strconv.ParseUint(m.Event.ResourceVersion, 10, 64) // 0 for what is no number
+			isSince := other == u && m.Epoch() == w.era || m.Time.After(w.at)
+			if isSince && m.Event.Op != event.Gap && n >= version {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // rewinds reads where the history of a unit went back, in the order of eras.
@@ -383,7 +425,7 @@ func (r *reader) rewinds(u *record.Unit) (list []rewind, err error) {
 		at, err := strconv.ParseUint(m.To, 10, 64)
 		era := keys.ParseSequence(m.Event.Sequence, m.Event.ResourceVersion, false).Era
 		if err == nil && era > 0 {
-			list = append(list, rewind{era, at, before})
+			list = append(list, rewind{era, at, before, m.Time})
 		}
 	}
 	slices.SortFunc(list, func(a, b rewind) int { return cmp.Compare(a.era, b.era) })
