@@ -15,6 +15,36 @@ func controlled(namespace, uid, by string) *resource.Object {
 	return o
 }
 
+// Objects may own each other, or themselves: no owner is in a chain twice, and not the object. A
+// chain that is cut says so.
+func TestOwnerChain(t *testing.T) {
+	b := &Bridge{}
+	b.ownerCache.enable()
+	b.ownerCache.deleted(controlled("shop", "of-b", "a"))
+	b.ownerCache.deleted(controlled("shop", "of-a", "b"))
+	b.ownerCache.deleted(controlled("shop", "of-self", "self"))
+	for i := range 12 {
+		b.ownerCache.deleted(controlled("shop", fmt.Sprint("of-n", i), fmt.Sprint("n", i+1)))
+	}
+	for _, tt := range []struct{ uid, by, want string }{
+		{"of-a", "b", "b"},
+		{"of-b", "a", "a"},
+		{"of-self", "self", ""},
+		{"pod", "self", "self"},
+		{"pod", "a", "a b"},
+		{"pod", "n5", "n5 n6 n7 n8 n9 n10 n11 n12"},
+		{"pod", "n4", "n4 n5 n6 n7 n8 n9 n10 n11 " + resource.MoreOwners.Name},
+	} {
+		var names []string
+		for _, o := range b.owners(controlled("shop", tt.uid, tt.by)) {
+			names = append(names, o.Name)
+		}
+		if got := strings.Join(names, " "); got != tt.want {
+			t.Errorf("%s, owned by %s: %q, want %q", tt.uid, tt.by, got, tt.want)
+		}
+	}
+}
+
 func TestOwnerCache(t *testing.T) {
 	var c ownerCache
 	c.deleted(controlled("bank", "before", "vault"))

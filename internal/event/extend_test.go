@@ -1,6 +1,7 @@
 package event_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/kubebridge/bridge/internal/event"
@@ -40,6 +41,34 @@ func TestAttributesOfOnesOwn(t *testing.T) {
 	}
 	if _, err := event.ParseTemplate("k8s.{attributes.Team}"); err == nil {
 		t.Error("a template may name what can't be an attribute")
+	}
+}
+
+// A broker takes 64 KiB of headers, an annotation may have 256: an attribute that does not fit is
+// left out and named, in each event of the object.
+func TestAttributesTooLarge(t *testing.T) {
+	var custom []event.CustomAttribute
+	for _, name := range []string{"team", "dashboard", "note"} {
+		p, err := resource.ParsePath("metadata.annotations." + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		custom = append(custom, event.CustomAttribute{Name: name, Path: p})
+	}
+	m := newMaker(t, event.MakerConfig{Type: deployments, CustomAttributes: custom})
+	for _, op := range []event.Op{event.Added, event.Updated, event.Deleted} {
+		raw := `{"metadata":{"annotations":{"team":"a","dashboard":"` + strings.Repeat("x", 200<<10) + `","note":"b"}}}`
+		e := m.Object(&event.Change{Op: op, Key: "shop/web", UID: "u", Version: "1", Object: &resource.Object{Raw: []byte(raw)}})
+		_, got := attributes(&e)
+		if _, has := got["dashboard"]; has || got["team"] != "a" || got["note"] != "b" || got["omittedattributes"] != "dashboard" {
+			t.Errorf("%s: %.300v", op, got)
+		}
+		half := strings.Repeat("x", 9<<10) // each fits, and not both
+		raw = `{"metadata":{"annotations":{"team":"` + half + `","dashboard":"` + half + `","note":"b"}}}`
+		e = m.Object(&event.Change{Op: op, Key: "shop/web", UID: "u", Version: "1", Object: &resource.Object{Raw: []byte(raw)}})
+		if _, got := attributes(&e); got["team"] != half || got["note"] != "b" || got["omittedattributes"] != "dashboard" {
+			t.Errorf("%s, of two: %.300v", op, got)
+		}
 	}
 }
 

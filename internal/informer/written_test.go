@@ -2,6 +2,7 @@ package informer_test
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -235,6 +236,42 @@ func TestAttribution(t *testing.T) {
 					r.stop()
 				})
 			}
+		})
+	}
+}
+
+// The bridge's clock is wrong beside the cluster's: one warning says by how much.
+func TestClockWarning(t *testing.T) {
+	for name, tt := range map[string]struct {
+		seconds []int // of the writes
+		want    int   // warnings
+	}{
+		"the clocks are alike":         {[]int{2, 4, 6}, 0},
+		"four minutes behind":          {[]int{240, 242, 244}, 0},
+		"half an hour behind":          {[]int{1800, 1802, 1804}, 1},
+		"one write is of two hours on": {[]int{2, 7200, 6}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log testkit.Buffer
+				r := newRig(t, memory(t), []*outbox{newOutbox()}, func(c *informer.StagesConfig) {
+					c.Log = slog.New(slog.NewTextHandler(&log, nil))
+				})
+				testkit.OK(t, r.fifo.Add(t.Context(), writtenPod(t, "11", 1, "alice@1")))
+				for i, second := range tt.seconds {
+					time.Sleep(1500 * time.Millisecond)
+					testkit.OK(t, r.fifo.Update(t.Context(), writtenPod(t, fmt.Sprint(12+i), 1, fmt.Sprint("alice@1 bob@", second))))
+					synctest.Wait()
+				}
+				r.stop()
+				const warning = "its clock is ahead, or this one is behind"
+				if n := strings.Count(log.String(), warning); n != tt.want {
+					t.Errorf("%d warnings, want %d: %s", n, tt.want, log.String())
+				}
+				if tt.want > 0 && tt.seconds[0] == 1800 && !strings.Contains(log.String(), "ahead=29m5") {
+					t.Errorf("it does not say by how much: %s", log.String())
+				}
+			})
 		})
 	}
 }
