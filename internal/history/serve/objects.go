@@ -224,7 +224,13 @@ func (q *request) list(t *resourceType, namespace string, s selection) {
 			return
 		}
 	}
-	if err := q.stream(t, wanted, s, limit, version); err != nil {
+	err = q.stream(t, wanted, s, limit, version)
+	isGone := q.r.Context().Err() != nil // the client, or this server ends
+	switch {
+	case err == nil:
+	case !isGone && q.w.discard():
+		q.fail(err)
+	default:
 		q.cfg.Log.Error("a list was broken off", "resource", t.Resource, "err", err)
 		panic(http.ErrAbortHandler) // the client must not take it for complete
 	}

@@ -158,8 +158,8 @@ type Server struct {
 	// version is the resourceVersion of lists of versionOf; guarded by mu.
 	version   uint64
 	versionOf *query.Questions
-	// points are servers of other points, by the path that names them; nil of one of these. Guarded
-	// by mu.
+	// points are servers of other points, by the path that names them; nil of one of these, which
+	// has no busy either. Guarded by mu.
 	points map[string]*Server
 
 	// busy are how many requests of a token run, by its place in Access.
@@ -194,7 +194,7 @@ type request struct {
 	server  *Server
 	cfg     *Config // of server
 	history *query.Questions
-	w       http.ResponseWriter
+	w       *answerWriter
 	r       *http.Request
 	token   int // the place of access in the configuration
 	access  *Access
@@ -204,7 +204,14 @@ type request struct {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	q := &request{server: s, cfg: &s.cfg, w: &patientWriter{w, s.cfg.Patience}, r: r}
+	answer := newAnswerWriter(w, r, s.cfg.Patience)
+	s.admit(answer, r)
+	answer.close()
+}
+
+// admit answers a request that has a token, if not too many of this token run.
+func (s *Server) admit(w *answerWriter, r *http.Request) {
+	q := &request{server: s, cfg: &s.cfg, w: w, r: r}
 	if q.token = s.tokenOf(r); q.token >= 0 {
 		q.access = &s.cfg.Access[q.token]
 	} else {
@@ -220,18 +227,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fmt.Sprintf("%d requests of this token run already, the most that may", s.cfg.MaxRequests))
 		return
 	}
-	if path, isPoint := strings.CutPrefix(r.URL.Path, pointPath); isPoint && s.points != nil {
-		s.servePoint(q, path)
+	if path, isPoint := strings.CutPrefix(r.URL.Path, pointPath); isPoint && !q.atPoint(path) {
 		return
 	}
-	review := isReview(r)
-	if r.Method != http.MethodGet && r.Method != http.MethodHead && review == nil {
-		w.Header().Set("Allow", "GET, HEAD")
+	q.serve()
+}
+
+// serve answers a request by the history.
+func (q *request) serve() {
+	review := isReview(q.r)
+	if q.r.Method != http.MethodGet && q.r.Method != http.MethodHead && review == nil {
+		q.w.Header().Set("Allow", "GET, HEAD")
 		q.refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
-			"this is "+s.what()+": it can be read, and nothing can be changed")
+			"this is "+q.server.what()+": it can be read, and nothing can be changed")
 		return
 	}
-	h, release, err := s.cfg.Open()
+	h, release, err := q.cfg.Open()
 	if err != nil {
 		q.fail(err)
 		return
@@ -249,8 +260,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // "/at/4711/api".
 const pointPath = "/at/"
 
-// servePoint answers a request of another point, behind pointPath.
-func (s *Server) servePoint(q *request, path string) {
+// atPoint makes a request one of another point, which the path names behind pointPath. It reports
+// whether that is to be answered: else it has refused it.
+func (q *request) atPoint(path string) bool {
+	s := q.server
 	text, rest, _ := strings.Cut(path, "/")
 	s.mu.Lock()
 	at := s.points[text]
@@ -263,22 +276,23 @@ func (s *Server) servePoint(q *request, path string) {
 		}
 		if err != nil {
 			q.badRequest(err.Error())
-			return
+			return false
 		}
 		problem, err := s.checkPoint(point)
 		switch {
 		case err != nil:
 			q.fail(err)
-			return
+			return false
 		case problem != "":
 			q.badRequest(problem)
-			return
+			return false
 		}
 		at = s.addPoint(text, point)
 	}
-	r := q.r.Clone(q.r.Context())
-	r.URL.Path, r.URL.RawPath = "/"+rest, ""
-	at.ServeHTTP(q.w, r)
+	q.r = q.r.Clone(q.r.Context())
+	q.r.URL.Path, q.r.URL.RawPath = "/"+rest, ""
+	q.server, q.cfg = at, &at.cfg
+	return true
 }
 
 // addPoint adds the server of another point, which a path names.
@@ -292,7 +306,7 @@ func (s *Server) addPoint(text string, point query.Point) *Server {
 		if len(s.points) >= maxPoints {
 			clear(s.points)
 		}
-		at = &Server{cfg: cfg, busy: make([]atomic.Int32, len(cfg.Access))}
+		at = &Server{cfg: cfg}
 		s.points[text] = at
 	}
 	return at
@@ -323,39 +337,6 @@ func (s *Server) checkPoint(p query.Point) (problem string, err error) {
 	}
 	return "", err
 }
-
-// patientWriter gives a client some time for each part of an answer: one that does not read must
-// not keep the history open. A watch may be idle as long as it wants.
-type patientWriter struct {
-	http.ResponseWriter
-	patience time.Duration
-}
-
-func (w *patientWriter) Write(b []byte) (n int, err error) {
-	err = w.within(func() (err error) {
-		n, err = w.ResponseWriter.Write(b)
-		return err
-	})
-	return n, err
-}
-
-// FlushError is for http.ResponseController.
-func (w *patientWriter) FlushError() error {
-	return w.within(http.NewResponseController(w.ResponseWriter).Flush)
-}
-
-// within sets a deadline only while something is written: with HTTP/2 one that passes ends an idle
-// answer too.
-func (w *patientWriter) within(write func() error) error {
-	c := http.NewResponseController(w.ResponseWriter)
-	// A writer that has no deadlines, as in tests, does without.
-	_ = c.SetWriteDeadline(time.Now().Add(w.patience))
-	defer func() { _ = c.SetWriteDeadline(time.Time{}) }()
-	return write()
-}
-
-// Unwrap is for http.ResponseController.
-func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // what is served, for a person.
 func (s *Server) what() string {
