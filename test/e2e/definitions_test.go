@@ -62,15 +62,33 @@ func (d *definition) describe(version string) {
 				"type": "object", "description": "What is wanted.", "required": []any{"size"}, "properties": map[string]any{
 					"size":  map[string]any{"type": "integer", "description": "In metres."},
 					"parts": map[string]any{"type": "array", "items": map[string]any{"type": "string"}},
+					"other": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
 				},
 			}},
 		}}
+		list[0].(map[string]any)["additionalPrinterColumns"] = printedColumns( //nolint:forcetypeassert // the same
+			"integer .spec.size", "string .spec.size", "number .spec.size", "integer .spec.other.ratio", "number .spec.other.ratio",
+			"string .spec.other.ratio", "boolean .spec.other.on", "string .spec.other.on", "date .spec.other.since", "date .spec.other.name",
+			"string .spec.parts", "string .spec.parts[0]", "string .spec.other", "string .spec.other.name", "integer .spec.other.name",
+			`string .spec.other.conditions[?(@.type=="Ready")].status`, "string .spec.other.conditions[*].type", "date .metadata.creationTimestamp",
+			`string .metadata.labels.example\.com/a`, "boolean .spec.other.nothing",
+		)
+		list[0].(map[string]any)["selectableFields"] = []any{map[string]any{"jsonPath": ".spec.size"}} //nolint:forcetypeassert // the same
 		must(d.t, unstructured.SetNestedSlice(crd.Object, list, "spec", "versions"))
 		if _, err := d.crds().Update(d.ctx, crd, metav1.UpdateOptions{}); err != nil {
 			return []string{err.Error()}
 		}
 		return nil
 	})
+}
+
+// printedColumns are columns of tables: each a type and a path.
+func printedColumns(list ...string) (columns []any) {
+	for i, c := range list {
+		typ, path, _ := strings.Cut(c, " ")
+		columns = append(columns, map[string]any{"name": fmt.Sprint("Column ", i), "type": typ, "jsonPath": path})
+	}
+	return columns
 }
 
 // define makes the definition with these versions, or changes it, and waits until the first of them

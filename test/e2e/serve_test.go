@@ -190,6 +190,13 @@ func (l *lab) served(b *harness.Bridge, args ...string) *rest.Config {
 // servedAs serves it with a kubeconfig of this name.
 func (l *lab) servedAs(name string, b *harness.Bridge, args ...string) *rest.Config {
 	l.t.Helper()
+	c, _ := l.servedProcess(name, b, args...)
+	return c
+}
+
+// servedProcess gives the process too.
+func (l *lab) servedProcess(name string, b *harness.Bridge, args ...string) (*rest.Config, *exec.Cmd) {
+	l.t.Helper()
 	binary, err := bridgeBinary()
 	must(l.t, err)
 	args = append([]string{"serve", "--dir", filepath.Join(b.StateDir, "history"), "-n", l.namespace}, args...)
@@ -215,7 +222,7 @@ func (l *lab) servedAs(name string, b *harness.Bridge, args ...string) *rest.Con
 	})
 	c, err := clientcmd.BuildConfigFromFlags("", path)
 	must(l.t, err)
-	return c
+	return c, cmd
 }
 
 // recorded waits until a history has an object.

@@ -120,8 +120,8 @@ func (w *answerWriter) discard() bool {
 	return !w.isSent
 }
 
-// close sends the end of an answer. One that breaks off must not be closed: the client would take it
-// for complete.
+// close sends the end of an answer. One that breaks off must not be closed: the client would take
+// it for complete.
 func (w *answerWriter) close() {
 	err := w.send()
 	if w.packer != nil {

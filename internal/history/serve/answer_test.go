@@ -78,14 +78,20 @@ func TestGzip(t *testing.T) {
 // A list that can't be completed is no list: it is an error while nothing was sent, else it breaks
 // off.
 func TestListThatFails(t *testing.T) {
-	for pods, want := range map[int]string{3: "500", 40: "EOF"} {
-		events := large(pods, 60<<10)
-		events[pods-1].Data = []byte(`{"metadata":{"name":"web","namespace":"shop"},"spec":{"x":"\q"}}`)
+	for secrets, want := range map[int]string{3: "500", 40: "EOF"} {
+		var objects []string
+		for i := range secrets {
+			objects = append(objects, fmt.Sprintf("secrets/shop/db-%03d", i))
+		}
+		events := inventory(objects...)
+		for i := range events {
+			events[i].Data = fmt.Appendf(nil, `{"metadata":{"name":"db-%03d","namespace":"shop"},"data":{"x":%q}}`, i, strings.Repeat("x", 60<<10))
+		}
+		events[secrets-1].Data = []byte(`{"metadata":{"name":"db","namespace":"shop"},"data":{"x":"redacted:","y":"\q"}}`)
 		s := newSite(t, events, serve.Config{Live: true})
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.server.URL+"/api/v1/pods?limit=100", nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.server.URL+"/api/v1/secrets?limit=100", nil)
 		testkit.OK(t, err)
 		r.Header.Set("Authorization", "Bearer "+token)
-		r.Header.Set("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1")
 		got := ""
 		response, err := http.DefaultClient.Do(r)
 		if err == nil {
@@ -94,7 +100,7 @@ func TestListThatFails(t *testing.T) {
 			response.Body.Close()
 		}
 		if got = fmt.Sprint(got, " ", err); !strings.Contains(got, want) {
-			t.Errorf("of %d pods: %s, want %s", pods, got, want)
+			t.Errorf("of %d Secrets: %s, want %s", secrets, got, want)
 		}
 	}
 }

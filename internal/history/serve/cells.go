@@ -73,10 +73,10 @@ func subsets(o object) string {
 func slicePorts(o object) string {
 	var list []string
 	for _, p := range o.list("ports") {
-		switch _, isNamed := p["name"]; {
+		switch {
 		case p.text("port") != "":
 			list = append(list, p.text("port"))
-		case isNamed:
+		case p.find("name").Exists():
 			list = append(list, p.text("name"))
 		default:
 			list = append(list, "*")
@@ -88,10 +88,7 @@ func slicePorts(o object) string {
 func sliceAddresses(o object) string {
 	var list []string
 	for _, e := range o.list("endpoints") {
-		addresses, _ := e.at("addresses").([]any)
-		for _, a := range addresses {
-			list = append(list, textOf(a))
-		}
+		list = append(list, e.texts("addresses")...)
 	}
 	return first(3, list, ",", "<unset>")
 }
@@ -118,19 +115,19 @@ func ingressPorts(o object) string {
 }
 
 func classParameters(o object) string {
-	if o.at("spec", "parameters") == nil {
+	if !o.has("spec", "parameters") {
 		return "<none>"
 	}
 	p := func(name string) string { return o.text("spec", "parameters", name) }
 	kind := p("kind")
-	if _, hasGroup := o.at("spec", "parameters").(map[string]any)["apiGroup"]; hasGroup {
+	if o.find("spec", "parameters", "apiGroup").Exists() {
 		kind += "." + p("apiGroup")
 	}
 	return kind + "/" + p("name")
 }
 
 func addressParent(o object) string {
-	if o.at("spec", "parentRef") == nil {
+	if !o.has("spec", "parentRef") {
 		return "<none>"
 	}
 	p := func(name string) string { return o.text("spec", "parentRef", name) }
@@ -150,19 +147,18 @@ func nodeStatus(o object) string {
 	case status == "True":
 		text = "Ready"
 	}
-	if o.at("spec", "unschedulable") == true {
+	if o.isTrue("spec", "unschedulable") {
 		text += ",SchedulingDisabled"
 	}
 	return text
 }
 
 func nodeRoles(o object) string {
-	labels, _ := o.at("metadata", "labels").(map[string]any)
 	var roles []string
-	for name, value := range labels {
+	for name, value := range o.members("metadata", "labels") {
 		role, isRole := strings.CutPrefix(name, "node-role.kubernetes.io/")
 		if name == "kubernetes.io/role" {
-			role, isRole = textOf(value), true
+			role, isRole = value.text(), true
 		}
 		if isRole && role != "" {
 			roles = append(roles, role)
@@ -194,11 +190,10 @@ func kernel(o object) string {
 // quotas are what is used of a quota: of limits, or of the rest.
 func quotas(ofLimits bool) func(object) string {
 	return func(o object) string {
-		hard, _ := o.at("status", "hard").(map[string]any)
 		var list []string
-		for name, value := range hard {
+		for name, value := range o.members("status", "hard") {
 			if strings.HasPrefix(name, "limits.") == ofLimits {
-				list = append(list, fmt.Sprintf("%s: %s/%s", name, cmp.Or(o.text("status", "used", name), "0"), textOf(value)))
+				list = append(list, fmt.Sprintf("%s: %s/%s", name, cmp.Or(o.text("status", "used", name), "0"), value.text()))
 			}
 		}
 		slices.Sort(list)
@@ -212,7 +207,7 @@ func firstSeen(o object, now time.Time) string {
 
 func lastSeen(o object, now time.Time) string {
 	stamp := o.text("lastTimestamp")
-	if o.at("series") != nil {
+	if o.has("series") {
 		stamp = o.text("series", "lastObservedTime")
 	} else if stamp == "" {
 		return firstSeen(o, now)
@@ -221,7 +216,7 @@ func lastSeen(o object, now time.Time) string {
 }
 
 func eventCount(o object) int64 {
-	if o.at("series") != nil {
+	if o.has("series") {
 		return o.number("series", "count")
 	}
 	return max(o.number("count"), 1)
@@ -253,7 +248,7 @@ func phase(o object) string {
 }
 
 func claimOfVolume(o object) string {
-	if o.at("spec", "claimRef") == nil {
+	if !o.has("spec", "claimRef") {
 		return ""
 	}
 	return o.text("spec", "claimRef", "namespace") + "/" + o.text("spec", "claimRef", "name")
@@ -272,7 +267,7 @@ func ofBound(cell func(object) string) func(object) string {
 // accessModes are short, in the order that kubectl has.
 func accessModes(path ...string) func(object) string {
 	return func(o object) string {
-		modes, _ := o.at(path...).([]any)
+		modes := o.texts(path...)
 		var list []string
 		for _, mode := range [][2]string{
 			{"ReadWriteOnce", "RWO"},
@@ -280,7 +275,7 @@ func accessModes(path ...string) func(object) string {
 			{"ReadWriteMany", "RWX"},
 			{"ReadWriteOncePod", "RWOP"},
 		} {
-			if slices.Contains(modes, any(mode[0])) {
+			if slices.Contains(modes, mode[0]) {
 				list = append(list, mode[1])
 			}
 		}
@@ -288,10 +283,12 @@ func accessModes(path ...string) func(object) string {
 	}
 }
 
-func attachRequired(o object) bool { return o.at("spec", "attachRequired") != false }
+func attachRequired(o object) bool {
+	return string(o.find("spec", "attachRequired").Raw()) != "false"
+}
 
 func tokenRequests(o object) string {
-	if o.at("spec", "tokenRequests") == nil {
+	if !o.has("spec", "tokenRequests") {
 		return "<unset>"
 	}
 	return join(o.list("spec", "tokenRequests"), ",", "audience")
@@ -315,7 +312,7 @@ func subjects(kind string) func(object) string {
 }
 
 func requestedDuration(o object) string {
-	if o.at("spec", "expirationSeconds") == nil {
+	if !o.has("spec", "expirationSeconds") {
 		return "<none>"
 	}
 	return duration.HumanDuration(time.Duration(o.number("spec", "expirationSeconds")) * time.Second)
@@ -343,7 +340,7 @@ func signingStatus(o object) string {
 }
 
 func apiService(o object) string {
-	if o.at("spec", "service") == nil {
+	if !o.has("spec", "service") {
 		return "Local"
 	}
 	return o.text("spec", "service", "namespace") + "/" + o.text("spec", "service", "name")
@@ -365,7 +362,7 @@ func policyParam(o object) string {
 	switch {
 	case name != "":
 		return cmp.Or(in, "*") + "/" + name
-	case o.at("spec", "paramRef", "selector") != nil:
+	case o.has("spec", "paramRef", "selector"):
 		return selectorText("spec", "paramRef", "selector")(o)
 	}
 	return "<unset>"
@@ -386,9 +383,9 @@ func claimState(o object) string {
 		states = append(states, "deleted")
 	}
 	switch {
-	case o.at("status", "allocation") == nil && !isEnding:
+	case !o.has("status", "allocation") && !isEnding:
 		states = append(states, "pending")
-	case o.at("status", "allocation") != nil:
+	case o.has("status", "allocation"):
 		states = append(states, "allocated")
 		if len(o.list("status", "reservedFor")) > 0 {
 			states = append(states, "reserved")

@@ -253,7 +253,7 @@ func policyColumns(what string) []column {
 	return []column{
 		nameColumn, typed("integer", what, length("spec", strings.ToLower(what))),
 		text("ParamKind", func(o object) string {
-			if o.at("spec", "paramKind") == nil {
+			if !o.has("spec", "paramKind") {
 				return "<unset>"
 			}
 			return o.text("spec", "paramKind", "apiVersion") + "/" + o.text("spec", "paramKind", "kind")
@@ -310,7 +310,7 @@ func number(path ...string) func(object) int64 {
 
 func numberOrNone(path ...string) func(object) any {
 	return func(o object) any {
-		if o.at(path...) == nil {
+		if !o.has(path...) {
 			return "<none>"
 		}
 		return o.number(path...)
@@ -319,13 +319,16 @@ func numberOrNone(path ...string) func(object) any {
 
 func length(path ...string) func(object) int {
 	return func(o object) int {
-		list, _ := o.at(path...).([]any)
-		return len(list)
+		n := 0
+		for range o.items(path...) {
+			n++
+		}
+		return n
 	}
 }
 
 func isTrue(path ...string) func(object) bool {
-	return func(o object) bool { return o.at(path...) == true }
+	return func(o object) bool { return o.isTrue(path...) }
 }
 
 // members counts those of some objects.
@@ -333,8 +336,9 @@ func members(names ...string) column {
 	return shown("Data", func(o object) int {
 		n := 0
 		for _, name := range names {
-			m, _ := o.at(name).(map[string]any)
-			n += len(m)
+			for range o.members(name) {
+				n++
+			}
 		}
 		return n
 	})
@@ -384,10 +388,9 @@ func kindAndName(path ...string) func(object) string {
 // pairs are a=b,c=d.
 func pairs(path ...string) func(object) string {
 	return func(o object) string {
-		m, _ := o.at(path...).(map[string]any)
 		var list []string
-		for k, v := range m {
-			list = append(list, k+"="+textOf(v))
+		for k, v := range o.members(path...) {
+			list = append(list, k+"="+v.text())
 		}
 		slices.Sort(list)
 		return orNone(strings.Join(list, ","))
@@ -398,8 +401,7 @@ func pairs(path ...string) func(object) string {
 func selectorText(path ...string) func(object) string {
 	return func(o object) string {
 		var s metav1.LabelSelector
-		raw, err := json.Marshal(o.at(path...))
-		if err != nil || json.Unmarshal(raw, &s) != nil {
+		if o.has(path...) && json.Unmarshal(o.find(path...).Raw(), &s) != nil {
 			return "<error>"
 		}
 		return metav1.FormatLabelSelector(&s)
@@ -426,12 +428,7 @@ func join(list []object, separator string, member string) string {
 // joined are texts with commas between them.
 func joined(path ...string) func(object) string {
 	return func(o object) string {
-		values, _ := o.at(path...).([]any)
-		var texts []string
-		for _, v := range values {
-			texts = append(texts, textOf(v))
-		}
-		return strings.Join(texts, ",")
+		return strings.Join(o.texts(path...), ",")
 	}
 }
 
@@ -456,10 +453,10 @@ func hasCondition(o object, kind string) (status string, found bool) {
 }
 
 func isSuspended(o object) string {
-	switch o.at("spec", "suspend") {
-	case nil:
+	switch {
+	case !o.has("spec", "suspend"):
 		return "<unset>"
-	case true:
+	case o.isTrue("spec", "suspend"):
 		return "True"
 	}
 	return "False"

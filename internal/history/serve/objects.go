@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/resource/jsontree"
 )
 
 func (q *request) get(t *resourceType, namespace, name string) {
@@ -69,7 +70,7 @@ func (q *request) encode(t *resourceType, v *query.Version, form form) ([]byte, 
 	switch form {
 	case asObject:
 	case asMetadata:
-		return metadataOf(v.Event.Data)
+		return appendMetadata(nil, object{jsontree.Parse(v.Event.Data)}), nil
 	case asTable:
 		now := time.Now()
 		if !q.cfg.Live { // of a replayed change, when it was
@@ -77,7 +78,7 @@ func (q *request) encode(t *resourceType, v *query.Version, form form) ([]byte, 
 				now = v.Time
 			}
 		}
-		return tableRow(t, v, now, q.r.URL.Query().Get("includeObject"))
+		return appendRow(nil, t, v, now, q.r.URL.Query().Get("includeObject"))
 	}
 	return v.Event.Data, nil
 }
@@ -131,16 +132,11 @@ func (q *request) warnRedacted(t *resourceType, wanted query.StateQuery) error {
 	return nil
 }
 
-// metadataOf returns an object as PartialObjectMetadata.
-func metadataOf(object []byte) ([]byte, error) {
-	var o struct {
-		Metadata json.RawMessage `json:"metadata"`
-	}
-	if err := json.Unmarshal(object, &o); err != nil {
-		return nil, err
-	}
-	return fmt.Appendf(nil,
-		`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%s}`, o.Metadata), nil
+// appendMetadata appends an object as PartialObjectMetadata.
+func appendMetadata(dst []byte, o object) []byte {
+	dst = append(dst,
+		`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`...)
+	return append(append(dst, o.find("metadata").Raw()...), '}')
 }
 
 // continueToken is where the next page begins.

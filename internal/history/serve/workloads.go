@@ -26,13 +26,13 @@ func podReady(o object) string {
 		}
 	}
 	for _, c := range o.list("status", "initContainerStatuses") {
-		if isSidecar(o, c.text("name")) && c.at("started") == true && c.at("ready") == true {
+		if isSidecar(o, c.text("name")) && c.isTrue("started") && c.isTrue("ready") {
 			ready++
 		}
 	}
 	if initStatus(o) == "" {
 		for _, c := range o.list("status", "containerStatuses") {
-			if c.at("ready") == true && c.at("state", "running") != nil {
+			if c.isTrue("ready") && c.has("state", "running") {
 				ready++
 			}
 		}
@@ -72,12 +72,12 @@ func initStatus(o object) string {
 		return ""
 	}
 	for i, c := range o.list("status", "initContainerStatuses") {
-		end, why := c.at("state", "terminated"), c.text("state", "waiting", "reason")
+		why := c.text("state", "waiting", "reason")
 		switch {
 		case c.text("state", "terminated", "exitCode") == "0",
-			isSidecar(o, c.text("name")) && c.at("started") == true:
+			isSidecar(o, c.text("name")) && c.isTrue("started"):
 			continue
-		case end != nil:
+		case c.has("state", "terminated"):
 			return "Init:" + ending(c)
 		case why != "" && why != "PodInitializing":
 			return "Init:" + why
@@ -126,11 +126,11 @@ func containersStatus(o object, reason string) string {
 		switch {
 		case c.text("state", "waiting", "reason") != "":
 			reason = c.text("state", "waiting", "reason")
-		case c.at("state", "terminated") != nil:
+		case c.has("state", "terminated"):
 			if reason = ending(c); c.number("state", "terminated", "exitCode") != 0 {
 				failure = reason
 			}
-		case c.at("ready") == true && c.at("state", "running") != nil:
+		case c.isTrue("ready") && c.has("state", "running"):
 			isRunning = true
 		}
 	}
@@ -162,7 +162,7 @@ func readinessGates(o object) string {
 
 func controller(o object) string {
 	for _, owner := range o.list("metadata", "ownerReferences") {
-		if owner.at("controller") == true {
+		if owner.isTrue("controller") {
 			group, _, hasGroup := strings.Cut(owner.text("apiVersion"), "/")
 			name := strings.ToLower(owner.text("kind"))
 			if hasGroup {
