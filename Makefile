@@ -366,6 +366,10 @@ bench-informers: build controlplane ## INFORMERS informers on one reader of a bu
 	export BRIDGE_BIN=$(CURDIR)/$(BIN)/bridge; $(E2E) -run '^TestManyInformers$$' -timeout $(TEST_TIME) -v . -informers.count $(INFORMERS)
 INFORMERS ?= 1000
 
+.PHONY: bench-list
+bench-list: build controlplane ## 100,000 pods in pages of 500 from bridge serve and from the API server: the first page, CPU per pod, peak memory
+	export BRIDGE_BIN=$(CURDIR)/$(BIN)/bridge; $(E2E) -run '^TestLongList$$' -timeout $(TEST_TIME) -v . -list.pods 100000
+
 .PHONY: bench-verify
 bench-verify: ## bridge verify over a million events, from JetStream and from a file: time, CPU and peak memory
 	$(GO) test ./internal/cli -count=1 -run '^TestVerifyPlantedFaults$$' -timeout $(TEST_TIME) -v -verify.events 1000000

@@ -174,8 +174,9 @@ func (r *reader) readVersion() (*Version, error) {
 func (r *reader) atSequence(
 	u *record.Unit, namespace, name string, seq keys.Sequence,
 ) (*Version, error) {
-	key := seq.Append(keys.AppendObject(nil, u.Number, namespace, name))
-	if !r.it.SeekGE(key) || !bytes.Equal(r.it.Key(), key) {
+	key := seq.Append(keys.AppendObject(make([]byte, 0, 128), u.Number, namespace, name))
+	isThere := r.it.Valid() && bytes.Equal(r.it.Key(), key) // lastAt mostly leaves it there
+	if !isThere && (!r.it.SeekGE(key) || !bytes.Equal(r.it.Key(), key)) {
 		return nil, r.err()
 	}
 	return r.version()
@@ -322,7 +323,9 @@ func (r *reader) lastAt(o *Object, p Point) (seq keys.Sequence, found bool, err 
 				newest.Entered)
 		}
 		key := binary.BigEndian.AppendUint64(append(bytes.Clone(from), keys.ClassNumber), p.Version)
-		if r.it.SeekLT(keys.After(key)) && bytes.HasPrefix(r.it.Key(), era) {
+		// Mostly the newest version is the one, and the iterator is at it.
+		isNewest := newest.Entered == 0 && newest.IsNumber() && newest.Version <= p.Version
+		if isNewest || r.it.SeekLT(keys.After(key)) && bytes.HasPrefix(r.it.Key(), era) {
 			if seq, ok = keys.DecodeSequence(r.it.Key()[len(prefix):]); !ok {
 				return seq, false, record.ErrUnreadable
 			}

@@ -38,7 +38,13 @@ func (v *Version) Form() record.Form {
 	if v.form != "" {
 		return v.form
 	}
-	return record.FormOf(diff.ShapeOf(v.Event.Data, nil, nil), v.Event.Data, v.Event.DataType)
+	data := v.Event.Data
+	// An object mostly begins with its kind, and has most bytes behind its metadata.
+	shape := diff.ShapeUntil(data, "metadata")
+	if shape.Member(data, "kind") == nil {
+		shape = diff.ShapeOf(data, nil, nil)
+	}
+	return record.FormOf(shape, data, v.Event.DataType)
 }
 
 // Deleted reports whether the object ends with this version.

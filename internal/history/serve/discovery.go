@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -239,6 +240,9 @@ type resourceType struct {
 	units                          []*record.Unit
 	columns                        []column // of a table; nil: of the kind, or name and age
 	selectable                     []string // fields that a definition names
+	// namespaces are those of its objects, in the order of an API server; nil where the history has
+	// them in this order.
+	namespaces func() ([]string, error)
 }
 
 // apiVersion is "apps/v1", or "v1".
@@ -328,6 +332,11 @@ func makeCatalog(h *query.Questions, cluster string, at query.Point) ([]*resourc
 		types = append(types, &resourceType{
 			Version: "v1", Resource: "events", Kind: "Event", Singular: "event",
 			Short: query.ShortNames("", "events"), Namespaced: true,
+		})
+	}
+	for _, t := range types {
+		t.namespaces = sync.OnceValues(func() ([]string, error) {
+			return unusualOrder(h.Objects.Namespaces(t.units))
 		})
 	}
 	slices.SortFunc(types, func(a, b *resourceType) int {

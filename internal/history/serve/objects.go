@@ -294,7 +294,7 @@ func (q *request) stream(
 	n := 0
 	next := ""
 	lastNamespace, lastName := "", ""
-	for v, err := range q.inOrder(wanted) {
+	for v, err := range q.inOrder(t, wanted) {
 		if err := cmp.Or(err, q.r.Context().Err()); err != nil {
 			return err
 		}
@@ -332,16 +332,17 @@ func (q *request) stream(
 	return nil
 }
 
-// inOrder returns a state in the order of an API server: that of namespaces with a slash behind
-// them, so that shop-b comes before shop. A history has them in the order of their names, which is
-// almost always the same.
-func (q *request) inOrder(wanted query.StateQuery) iter.Seq2[*query.Version, error] {
-	order := func(a, b string) int { return cmp.Compare(a+"/", b+"/") }
-	names, err := q.history.Objects.Namespaces(wanted.Units)
-	if err == nil && (wanted.Namespace != "*" || slices.IsSortedFunc(names, order)) {
+// inOrder returns a state in the order of an API server.
+func (q *request) inOrder(
+	t *resourceType, wanted query.StateQuery,
+) iter.Seq2[*query.Version, error] {
+	if wanted.Namespace != "*" {
 		return q.history.Objects.State(wanted)
 	}
-	slices.SortFunc(names, order)
+	names, err := t.namespaces()
+	if err == nil && names == nil {
+		return q.history.Objects.State(wanted)
+	}
 	return func(yield func(*query.Version, error) bool) {
 		if err != nil {
 			yield(nil, err)
@@ -349,7 +350,7 @@ func (q *request) inOrder(wanted query.StateQuery) iter.Seq2[*query.Version, err
 		}
 		behind := wanted.Behind
 		for _, namespace := range names {
-			if behind != nil && order(namespace, behind.Namespace) < 0 {
+			if behind != nil && compareNamespaces(namespace, behind.Namespace) < 0 {
 				continue
 			}
 			part := wanted
@@ -363,6 +364,18 @@ func (q *request) inOrder(wanted query.StateQuery) iter.Seq2[*query.Version, err
 			}
 		}
 	}
+}
+
+// compareNamespaces has the order of an API server: that of namespaces with a slash behind them, so
+// that shop-b comes before shop. A history has the order of names, which is almost always the same.
+func compareNamespaces(a, b string) int { return cmp.Compare(a+"/", b+"/") }
+
+// unusualOrder sorts namespaces, which come in the order of their names; nil where that is the same.
+func unusualOrder(names []string, err error) ([]string, error) {
+	if err != nil || slices.IsSortedFunc(names, compareNamespaces) {
+		return nil, err
+	}
+	return slices.SortedFunc(slices.Values(names), compareNamespaces), nil
 }
 
 // asItem is an object in a list: of a kind that an API server has by itself, without that kind.

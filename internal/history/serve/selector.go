@@ -2,7 +2,6 @@ package serve
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubebridge/bridge/internal/history/query"
-	"github.com/kubebridge/bridge/internal/resource/diff"
+	"github.com/kubebridge/bridge/internal/resource/jsontree"
 )
 
 // maxTerms bounds the terms of a selector: each is compared with each object.
@@ -90,8 +89,13 @@ func (s *selection) matches(v *query.Version) bool {
 	if !s.labels.Empty() && !s.labels.Matches(v.Labels()) {
 		return false
 	}
-	for _, r := range s.fields.Requirements() {
-		value := cmp.Or(fieldOf(v, r.Field), s.missing[r.Field])
+	terms := s.fields.Requirements()
+	if len(terms) == 0 {
+		return true
+	}
+	o := object{jsontree.Parse(v.Event.Data)}
+	for _, r := range terms {
+		value := cmp.Or(fieldOf(v, o, r.Field), s.missing[r.Field])
 		if (value == r.Value) != (r.Operator != "!=") {
 			return false
 		}
@@ -100,7 +104,7 @@ func (s *selection) matches(v *query.Version) bool {
 }
 
 // fieldOf is a field of an object as text, "" for none.
-func fieldOf(v *query.Version, field string) string {
+func fieldOf(v *query.Version, o object, field string) string {
 	switch field {
 	case "metadata.name":
 		return v.Event.Name
@@ -112,12 +116,7 @@ func fieldOf(v *query.Version, field string) string {
 		paths = []string{field}
 	}
 	for _, path := range paths {
-		raw := diff.Field(v.Event.Data, path)
-		var text string
-		if json.Unmarshal(raw, &text) != nil {
-			text = string(raw)
-		}
-		if text != "" {
+		if text := o.text(strings.Split(path, ".")...); text != "" {
 			return text
 		}
 	}

@@ -315,7 +315,12 @@ func (p memberSpan) in(data []byte) []byte { return data[p.value:p.end] }
 
 // ShapeOf returns the shape of data. older is the version before, nil for none: an object or array
 // that begins as the member of the same index ends as that one.
-func ShapeOf(data, older []byte, old Shape) Shape {
+func ShapeOf(data, older []byte, old Shape) Shape { return shapeOf(data, older, old, "") }
+
+// ShapeUntil returns the shape of data up to a member: what is behind that is not read.
+func ShapeUntil(data []byte, name string) Shape { return shapeOf(data, nil, nil, name) }
+
+func shapeOf(data, older []byte, old Shape, until string) Shape {
 	i := skipSpace(data, 0)
 	if i == len(data) || data[i] != '{' {
 		return nil
@@ -355,6 +360,9 @@ func ShapeOf(data, older []byte, old Shape) Shape {
 		}
 		p.end, i = uint32(end), end
 		list = append(list, p)
+		if until != "" && list[len(list)-1:].Member(data, until) != nil {
+			return list
+		}
 	}
 }
 
