@@ -224,8 +224,8 @@ func rowConditions(t *resourceType, o object) []metav1.TableRowCondition {
 	}}
 }
 
-// customColumns returns the columns that a CustomResourceDefinition names; nil for none. Those behind
-// one whose path can't be read are left out, as by an API server.
+// customColumns returns the columns that a CustomResourceDefinition names; nil for none. Those
+// behind one whose path can't be read are left out, as by an API server.
 func customColumns(list []query.DefinitionColumn) []column {
 	if len(list) == 0 {
 		return nil
@@ -261,8 +261,8 @@ func customColumns(list []query.DefinitionColumn) []column {
 	return columns
 }
 
-// plainPath returns the steps of a path that has names only, as ".spec.replicas"; else nil. They are
-// found without decoding the object.
+// plainPath returns the steps of a path that has names only, as ".spec.replicas"; else nil. They
+// are found without decoding the object.
 func plainPath(path string) []string {
 	const others = `[]()*?@$'"\:, ` // and ".." makes an empty step
 	steps := strings.Split(strings.TrimPrefix(path, "."), ".")
