@@ -2,22 +2,31 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	strictjson "sigs.k8s.io/json"
+	yamljson "sigs.k8s.io/yaml"
 )
 
 // Access is what a token may read. Names of resources, with their schemas, are open to each token.
@@ -151,21 +160,57 @@ var reviews = map[string]func(q *request, body []byte) (any, error){
 
 // review answers one of them.
 func (q *request) review(answer func(q *request, body []byte) (any, error)) {
-	body, err := io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, maxReview))
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		q.refuse(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
-			fmt.Sprintf("a review has at most %d bytes", maxReview))
-		return
-	}
-	var reviewed any
-	if err == nil {
-		reviewed, err = answer(q, body)
-	}
+	reviewed, err := q.readReview(answer)
 	if err != nil {
-		q.badRequest("the review can't be read: " + err.Error())
+		q.refuseFor(err)
 		return
 	}
 	q.json(http.StatusCreated, reviewed)
+}
+
+func (q *request) readReview(
+	answer func(q *request, body []byte) (any, error),
+) (reviewed any, err error) {
+	var o metav1.CreateOptions
+	if err := q.readParameters(&o); err != nil {
+		return nil, err
+	}
+	if problems := metavalidation.ValidateCreateOptions(&o); len(problems) > 0 {
+		return nil, apierrors.NewInvalid(metaKind("CreateOptions"), "", problems)
+	}
+	q.validation = cmp.Or(o.FieldValidation, metav1.FieldValidationWarn)
+	body, err := io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, maxReview))
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return nil, apierrors.NewRequestEntityTooLargeError(
+			fmt.Sprintf("a review has at most %d bytes", maxReview))
+	}
+	if err == nil {
+		body, err = q.asJSON(body)
+	}
+	if err == nil {
+		reviewed, err = answer(q, body)
+	}
+	if _, hasStatus := errors.AsType[*apierrors.StatusError](err); err != nil && !hasStatus {
+		err = apierrors.NewBadRequest("the review can't be read: " + err.Error())
+	}
+	return reviewed, err
+}
+
+// asJSON returns a body as JSON, or as protobuf.
+func (q *request) asJSON(body []byte) ([]byte, error) {
+	media, _, _ := mime.ParseMediaType(cmp.Or(q.r.Header.Get("Content-Type"), "application/json"))
+	switch media {
+	case "application/json", "application/vnd.kubernetes.protobuf":
+		return body, nil
+	case "application/yaml":
+		return yamljson.YAMLToJSON(body)
+	}
+	err := apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "create",
+		schema.GroupResource{}, "", "", 0, false)
+	err.ErrStatus.Message = fmt.Sprintf("the body of the request was in an unknown format - accepted "+
+		"media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf; "+
+		"it is %q", media)
+	return nil, err
 }
 
 // protobuf is what each generated type of the API has.
@@ -174,31 +219,53 @@ type protobuf interface{ Unmarshal(data []byte) error }
 // protobufPrefix begins an object that is encoded as protobuf.
 var protobufPrefix = []byte("k8s\x00")
 
-// decode reads an object as JSON or protobuf.
-func decode(body []byte, into protobuf) error {
-	raw, isProtobuf := bytes.CutPrefix(body, protobufPrefix)
-	if !isProtobuf {
-		return json.Unmarshal(body, into)
+// decode reads an object as JSON or protobuf. Fields that it does not know, or that come twice, are
+// refused, named or ignored, as the request says.
+func (q *request) decode(body []byte, into protobuf, kind, apiVersion string) error {
+	if raw, isProtobuf := bytes.CutPrefix(body, protobufPrefix); isProtobuf {
+		var of runtime.Unknown
+		if err := of.Unmarshal(raw); err != nil {
+			return err
+		}
+		return into.Unmarshal(of.Raw)
 	}
-	var of runtime.Unknown
-	if err := of.Unmarshal(raw); err != nil {
+	found := metav1.TypeMeta{}
+	if err := json.Unmarshal(body, &found); err != nil {
 		return err
 	}
-	return into.Unmarshal(of.Raw)
+	if cmp.Or(found.Kind, kind) != kind || cmp.Or(found.APIVersion, apiVersion) != apiVersion {
+		return fmt.Errorf("want a %s of %s", kind, apiVersion)
+	}
+	if q.validation == metav1.FieldValidationIgnore {
+		return json.Unmarshal(body, into)
+	}
+	problems, err := strictjson.UnmarshalStrict(body, into)
+	if err == nil && q.validation == metav1.FieldValidationStrict {
+		return errors.Join(problems...)
+	}
+	var texts []string
+	for _, problem := range problems {
+		texts = append(texts, problem.Error())
+	}
+	q.warn(texts)
+	return err
 }
 
 func (q *request) reviewAccess(body []byte) (any, error) {
+	const kind, version = "SelfSubjectAccessReview", "authorization.k8s.io/v1"
 	var review authorization.SelfSubjectAccessReview
-	if err := decode(body, &review); err != nil {
+	if err := q.decode(body, &review, kind, version); err != nil {
 		return nil, err
 	}
-	review.Kind, review.APIVersion = "SelfSubjectAccessReview", "authorization.k8s.io/v1"
+	if problems := validateAccessReview(&review); len(problems) > 0 {
+		of := schema.GroupKind{Group: authorization.GroupName, Kind: kind}
+		return nil, apierrors.NewInvalid(of, "", problems)
+	}
+	review.Kind, review.APIVersion = kind, version
 	status := &review.Status
 	switch of, path := review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes; {
 	case path != nil:
 		status.Allowed = path.Verb == "get" || path.Verb == "head"
-	case of == nil:
-		return nil, errors.New("spec: want resourceAttributes or nonResourceAttributes")
 	case of.Subresource != "" && of.Subresource != "status":
 		status.Reason = "a history has objects, and no " + of.Subresource + " of them"
 	case !slices.Contains(readVerbs, of.Verb):
@@ -213,12 +280,26 @@ func (q *request) reviewAccess(body []byte) (any, error) {
 	return &review, nil
 }
 
+// validateAccessReview refuses what an API server refuses.
+func validateAccessReview(review *authorization.SelfSubjectAccessReview) (problems field.ErrorList) {
+	of, path := review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes
+	if (of == nil) == (path == nil) {
+		problems = append(problems, field.Invalid(field.NewPath("spec"), nil,
+			"exactly one of resourceAttributes and nonResourceAttributes must be specified"))
+	}
+	if !reflect.ValueOf(review.ObjectMeta).IsZero() {
+		problems = append(problems, field.Invalid(field.NewPath("metadata"), nil, "must be empty"))
+	}
+	return problems
+}
+
 func (q *request) reviewRules(body []byte) (any, error) {
+	const kind, version = "SelfSubjectRulesReview", "authorization.k8s.io/v1"
 	var review authorization.SelfSubjectRulesReview
-	if err := decode(body, &review); err != nil {
+	if err := q.decode(body, &review, kind, version); err != nil {
 		return nil, err
 	}
-	review.Kind, review.APIVersion = "SelfSubjectRulesReview", "authorization.k8s.io/v1"
+	review.Kind, review.APIVersion = kind, version
 	review.Status.NonResourceRules = []authorization.NonResourceRule{{
 		Verbs: []string{"get"}, NonResourceURLs: []string{"*"},
 	}}
@@ -243,9 +324,13 @@ func (q *request) reviewRules(body []byte) (any, error) {
 	return &review, nil
 }
 
-func (q *request) reviewSubject([]byte) (any, error) {
+func (q *request) reviewSubject(body []byte) (any, error) {
+	const kind, version = "SelfSubjectReview", "authentication.k8s.io/v1"
 	review := &authentication.SelfSubjectReview{}
-	review.Kind, review.APIVersion = "SelfSubjectReview", "authentication.k8s.io/v1"
+	if err := q.decode(body, review, kind, version); err != nil {
+		return nil, err
+	}
+	review.Kind, review.APIVersion = kind, version
 	review.Status.UserInfo = authentication.UserInfo{
 		Username: reader, Groups: []string{"system:authenticated"},
 	}

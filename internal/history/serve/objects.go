@@ -13,10 +13,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/internal/history/query"
@@ -25,6 +26,10 @@ import (
 )
 
 func (q *request) get(t *resourceType, namespace, name string) {
+	if err := q.checkGet(t, namespace, name); err != nil {
+		q.refuseFor(err)
+		return
+	}
 	wanted := query.StateQuery{Units: t.units, Namespace: namespace, At: q.point(), Only: name}
 	for v, err := range q.history.Objects.State(wanted) {
 		if err != nil {
@@ -37,6 +42,10 @@ func (q *request) get(t *resourceType, namespace, name string) {
 			return
 		}
 		form, _ := formOf(q.r)
+		if form == asMetadataList {
+			q.notAcceptable()
+			return
+		}
 		body, err := q.encode(t, v, form)
 		if err == nil {
 			err = q.warnObject([]*record.Unit{v.Unit}, namespace, name, v)
@@ -62,6 +71,23 @@ func (q *request) get(t *resourceType, namespace, name string) {
 	q.json(http.StatusNotFound, s)
 }
 
+// checkGet refuses what an API server refuses of a request for an object.
+func (q *request) checkGet(t *resourceType, namespace, name string) error {
+	var o metav1.GetOptions
+	err := cmp.Or(q.readParameters(&o), q.checkTable())
+	if err == nil {
+		err = cmp.Or(checkName(t, "Name", name), checkName(t, "Namespace", cmp.Or(namespace, "none")))
+	}
+	if err != nil {
+		return err
+	}
+	version, err := q.servedVersion()
+	if err == nil {
+		_, err = parseVersion(o.ResourceVersion, version)
+	}
+	return err
+}
+
 // encode makes an object as the client wants it; of a table it is the row.
 func (q *request) encode(t *resourceType, v *query.Version, form form) ([]byte, error) {
 	if err := readable(t, v); err != nil {
@@ -69,7 +95,7 @@ func (q *request) encode(t *resourceType, v *query.Version, form form) ([]byte, 
 	}
 	switch form {
 	case asObject:
-	case asMetadata:
+	case asMetadata, asMetadataList:
 		return appendMetadata(nil, object{jsontree.Parse(v.Event.Data)}), nil
 	case asTable:
 		now := time.Now()
@@ -139,86 +165,44 @@ func appendMetadata(dst []byte, o object) []byte {
 	return append(append(dst, o.find("metadata").Raw()...), '}')
 }
 
-// continueToken is where the next page begins.
-type continueToken struct {
-	Version   uint64 `json:"v"`
-	Exact     bool   `json:"e,omitempty"` // of this version, not of the point that is served
-	Namespace string `json:"n"`
-	Name      string `json:"m"`
-}
-
 func (q *request) collection(t *resourceType, namespace string) {
-	values := q.r.URL.Query()
-	s, err := q.selection(t)
-	if err != nil {
-		q.badRequest(err.Error())
-		return
+	o, err := q.listOptions()
+	if err == nil {
+		err = cmp.Or(checkName(t, "Namespace", cmp.Or(namespace, "all")), q.checkTable())
 	}
-	if watch := values.Get("watch"); watch == "true" || watch == "1" {
-		q.watch(t, namespace, s)
-		return
+	var s selection
+	if err == nil {
+		s, err = q.selection(t, o)
 	}
-	q.list(t, namespace, s)
+	switch {
+	case err != nil:
+		q.refuseFor(err)
+	case o.Watch:
+		q.watch(t, namespace, s, o)
+	default:
+		q.list(t, namespace, s, o)
+	}
 }
 
-func (q *request) list(t *resourceType, namespace string, s selection) {
-	values := q.r.URL.Query()
-	limit, err := strconv.Atoi(cmp.Or(values.Get("limit"), "0"))
-	if err != nil || limit < 0 {
-		q.badRequest("limit: want a number")
-		return
-	}
-	version, err := q.servedVersion()
-	if err != nil {
-		q.fail(err)
-		return
-	}
+func (q *request) list(
+	t *resourceType, namespace string, s selection, o *internalversion.ListOptions,
+) {
 	wanted := query.StateQuery{Units: t.units, Namespace: cmp.Or(namespace, "*"), At: q.point()}
-	exact, refusal := listVersion(q.r, version)
-	switch {
-	case refusal != nil && refusal.code == http.StatusGatewayTimeout:
-		q.json(refusal.code, tooLargeVersion(refusal.message))
-		return
-	case refusal != nil:
-		q.badRequest(refusal.message)
-		return
-	case exact > 0:
-		version, wanted.At = exact, query.Point{Version: exact}
-		if err := q.history.Coverage.CheckState(wanted); errors.Is(err, query.ErrNotKnown) {
-			q.json(http.StatusGone, goneStatus(exact))
-			return
-		} else if err != nil {
-			q.fail(err)
-			return
-		}
+	version, err := q.listedPoint(&wanted, o)
+	if err == nil && o.Continue == "" { // the first page has warned
+		err = cmp.Or(q.warnState(wanted), q.warnRedacted(t, wanted))
 	}
-	if token := values.Get("continue"); token != "" {
-		var at continueToken
-		text, err := base64.RawURLEncoding.DecodeString(token)
-		if err == nil {
-			err = json.Unmarshal(text, &at)
-		}
-		if err != nil {
-			q.badRequest("continue: it is not of this server")
-			return
-		}
-		wanted.Behind = &query.Object{Namespace: at.Namespace, Name: at.Name}
-		if at.Exact {
-			version = at.Version
-			wanted.At = query.Point{Version: version}
-		}
-	} else if q.cfg.Live && limit > 0 {
-		wanted.At = query.Point{Version: version} // the pages are of one moment
+	if err != nil {
+		q.refuseFor(err)
+		return
 	}
-	if values.Get("continue") == "" { // the first page has warned
-		if err := q.warnState(wanted); err != nil {
-			q.fail(err)
-			return
-		}
-		if err := q.warnRedacted(t, wanted); err != nil {
-			q.fail(err)
-			return
-		}
+	if form, _ := formOf(q.r); form == asMetadata {
+		q.notAcceptable()
+		return
+	}
+	limit := int(max(o.Limit, 0))
+	if o.ResourceVersion == "0" && o.Continue == "" { // an API server has all of it in memory
+		limit = 0
 	}
 	err = q.stream(t, wanted, s, limit, version)
 	isGone := q.r.Context().Err() != nil // the client, or this server ends
@@ -232,45 +216,41 @@ func (q *request) list(t *resourceType, namespace string, s selection) {
 	}
 }
 
-// listVersion reads which version a list is to be of, as an API server does: 0 for the one that is
-// served.
-func listVersion(r *http.Request, newest uint64) (uint64, *listRefusal) {
-	values := r.URL.Query()
-	text, match := values.Get("resourceVersion"), values.Get("resourceVersionMatch")
-	version, err := parseVersion(text)
-	switch {
-	case err != nil:
-		return 0, badList("resourceVersion: %v", err)
-	case match == "":
-	case values.Get("continue") != "":
-		return 0, badList("resourceVersionMatch is forbidden with continue")
-	case text == "":
-		return 0, badList("resourceVersionMatch is forbidden without a resourceVersion")
-	case match == "Exact" && version == 0:
-		return 0, badList(`resourceVersionMatch "Exact" is forbidden for resourceVersion "0"`)
-	case match != "Exact" && match != "NotOlderThan":
-		return 0, badList("resourceVersionMatch %q: want Exact or NotOlderThan", match)
+// listedPoint sets at which point a list is wanted, and behind which object. It returns the
+// resourceVersion of the list.
+func (q *request) listedPoint(
+	wanted *query.StateQuery, o *internalversion.ListOptions,
+) (version uint64, err error) {
+	if version, err = q.servedVersion(); err != nil {
+		return 0, err
 	}
-	if version > newest {
-		return 0, &listRefusal{http.StatusGatewayTimeout, fmt.Sprintf(
-			"Too large resource version: %d, current: %d", version, newest)}
-	}
-	// Without a match, a version with a limit is exact.
-	isPage := cmp.Or(values.Get("limit"), "0") != "0"
-	if match == "Exact" || match == "" && isPage {
+	if o.Continue != "" {
+		from, err := parseContinue(o)
+		if err != nil {
+			return 0, err
+		}
+		wanted.Behind = &query.Object{Namespace: from.Namespace, Name: from.Name}
+		if from.Exact {
+			version = from.Version
+			wanted.At = query.Point{Version: version}
+		}
 		return version, nil
 	}
-	return 0, nil
-}
-
-// listRefusal is why a list is refused.
-type listRefusal struct {
-	code    int
-	message string
-}
-
-func badList(format string, args ...any) *listRefusal {
-	return &listRefusal{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+	exact, err := exactVersion(o, version)
+	switch {
+	case err != nil:
+		return 0, err
+	case exact > 0:
+		wanted.At = query.Point{Version: exact}
+		err = q.history.Coverage.CheckState(*wanted)
+		if errors.Is(err, query.ErrNotKnown) {
+			err = goneVersion(exact)
+		}
+		return exact, err
+	case q.cfg.Live && o.Limit > 0:
+		wanted.At = query.Point{Version: version} // the pages are of one moment
+	}
+	return version, nil
 }
 
 // stream sends a list as it is read: its metadata comes last.
@@ -285,7 +265,7 @@ func (q *request) stream(
 	case asTable:
 		head = `{"kind":"Table","apiVersion":"meta.k8s.io/v1","columnDefinitions":` +
 			string(definitionsOf(t)) + `,"rows":[`
-	case asMetadata:
+	case asMetadata, asMetadataList:
 		head = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[`
 	}
 	if _, err := io.WriteString(q.w, head); err != nil {
@@ -302,11 +282,7 @@ func (q *request) stream(
 			continue
 		}
 		if limit > 0 && n == limit {
-			text, err := json.Marshal(continueToken{version, wanted.At.Version > 0, lastNamespace, lastName})
-			if err != nil {
-				return err
-			}
-			next = base64.RawURLEncoding.EncodeToString(text)
+			next = (&continueToken{version, wanted.At.Version > 0, lastNamespace, lastName}).String()
 			break
 		}
 		body, err := q.encode(t, v, form)
@@ -370,7 +346,8 @@ func (q *request) inOrder(
 // that shop-b comes before shop. A history has the order of names, which is almost always the same.
 func compareNamespaces(a, b string) int { return cmp.Compare(a+"/", b+"/") }
 
-// unusualOrder sorts namespaces, which come in the order of their names; nil where that is the same.
+// unusualOrder sorts namespaces, which come in the order of their names; nil where that is the
+// same.
 func unusualOrder(names []string, err error) ([]string, error) {
 	if err != nil || slices.IsSortedFunc(names, compareNamespaces) {
 		return nil, err
@@ -422,26 +399,10 @@ func watchEvent(kind string, object []byte) []byte {
 	return append(append(line, object...), '}', '\n')
 }
 
-// goneStatus is for versions that the history does not have any more.
-func goneStatus(version uint64) *metav1.Status {
-	return statusOf(http.StatusGone, metav1.StatusReasonExpired,
+// goneVersion is for versions that the history does not have any more.
+func goneVersion(version uint64) *apierrors.StatusError {
+	return apierrors.NewResourceExpired(
 		fmt.Sprintf("version %d is from before what this history keeps", version))
-}
-
-// tooLargeVersion is for versions that are not known yet. client-go waits, and asks again.
-func tooLargeVersion(message string) *metav1.Status {
-	s := statusOf(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "Timeout: "+message)
-	s.Details = &metav1.StatusDetails{
-		RetryAfterSeconds: 1,
-		Causes: []metav1.StatusCause{{
-			Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
-		}},
-	}
-	return s
-}
-
-func parseVersion(text string) (uint64, error) {
-	return strconv.ParseUint(cmp.Or(text, "0"), 10, 64)
 }
 
 // appendTable returns a table of rows.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -13,15 +15,20 @@ import (
 	"github.com/kubebridge/bridge/internal/resource/jsontree"
 )
 
-// maxTerms bounds the terms of a selector: each is compared with each object.
-const maxTerms = 100
+// maxTerms bounds the terms of a selector: each is compared with each object. maxSelector bounds
+// its bytes.
+const (
+	maxTerms    = 100
+	maxSelector = 16 << 10
+)
 
 // selectable are the fields by which an API server selects objects of a kind, beside their name and
 // namespace. Behind a "=" is the value where an object has none.
 var selectable = map[string][]string{
 	"pods": {
 		"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
-		"spec.hostNetwork=false", "status.phase", "status.podIP", "status.nominatedNodeName",
+		"spec.hostNetwork=false", "status.phase", "status.podIP", "status.podIPs",
+		"status.nominatedNodeName",
 	},
 	"events": {
 		"involvedObject.kind", "involvedObject.namespace", "involvedObject.name",
@@ -36,8 +43,8 @@ var selectable = map[string][]string{
 	"namespaces":             {"status.phase"},
 	"nodes":                  {"spec.unschedulable=false"},
 	"secrets":                {"type"},
+	"services":               {"spec.clusterIP", "spec.type"},
 	"replicationcontrollers": {"status.replicas=0"},
-	"replicasets.apps":       {"status.replicas=0"},
 	"jobs.batch":             {"status.successful=0"},
 
 	"certificatesigningrequests.certificates.k8s.io": {"spec.signerName"},
@@ -58,28 +65,54 @@ type selection struct {
 	missing map[string]string
 }
 
-// selection reads the selectors of a request.
-func (q *request) selection(t *resourceType) (s selection, err error) {
-	values := q.r.URL.Query()
-	if s.labels, err = labels.Parse(values.Get("labelSelector")); err != nil {
-		return s, fmt.Errorf("labelSelector: %w", err)
+// withoutNamespace are kinds whose objects an API server does not select by metadata.namespace.
+var withoutNamespace = []string{
+	"namespaces", "nodes", "certificatesigningrequests.certificates.k8s.io", "resourceslices.resource.k8s.io",
+}
+
+// selection returns the selectors of a request.
+func (q *request) selection(
+	t *resourceType, o *internalversion.ListOptions,
+) (s selection, err error) {
+	s.labels, s.fields = labels.Everything(), fields.Everything()
+	if o.LabelSelector != nil {
+		s.labels = o.LabelSelector
 	}
-	if s.fields, err = fields.ParseSelector(values.Get("fieldSelector")); err != nil {
-		return s, fmt.Errorf("fieldSelector: %w", err)
+	if o.FieldSelector != nil {
+		s.fields = o.FieldSelector
 	}
 	terms, _ := s.labels.Requirements()
-	if n := max(len(terms), len(s.fields.Requirements())); n > maxTerms {
-		return s, fmt.Errorf("a selector has %d terms, at most %d are compared", n, maxTerms)
+	for name, n := range map[string]int{
+		"labelSelector": len(terms), "fieldSelector": len(s.fields.Requirements()),
+	} {
+		switch size := len(q.r.URL.Query().Get(name)); {
+		case n > maxTerms:
+			return s, apierrors.NewBadRequest(fmt.Sprintf("%s has %d terms, at most %d are compared",
+				name, n, maxTerms))
+		case size > maxSelector:
+			return s, apierrors.NewBadRequest(fmt.Sprintf("%s has %d bytes, at most %d are read",
+				name, size, maxSelector))
+		}
 	}
+	own := slices.Concat(selectable[t.groupResource()], t.selectable)
 	s.missing = map[string]string{}
 	known := []string{"metadata.name", "metadata.namespace"}
-	for _, field := range slices.Concat(selectable[t.groupResource()], t.selectable) {
+	if slices.Contains(withoutNamespace, t.groupResource()) || t.isCustom && !t.Namespaced {
+		known = known[:1]
+	}
+	for _, field := range own {
 		name, missing, _ := strings.Cut(field, "=")
 		s.missing[name], known = missing, append(known, name)
 	}
 	for _, r := range s.fields.Requirements() {
-		if !slices.Contains(known, r.Field) {
-			return s, fmt.Errorf("field label not supported: %s", r.Field)
+		switch {
+		case slices.Contains(known, r.Field):
+		case len(own) > 0 || t.isCustom:
+			return s, apierrors.NewBadRequest("field label not supported: " + r.Field)
+		default:
+			return s, apierrors.NewBadRequest(fmt.Sprintf(
+				"%q is not a known field selector: only %q, %q", r.Field, "metadata.name",
+				"metadata.namespace"))
 		}
 	}
 	return s, nil

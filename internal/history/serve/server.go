@@ -198,6 +198,8 @@ type request struct {
 	r       *http.Request
 	token   int // the place of access in the configuration
 	access  *Access
+	// validation is how unknown fields of a body are treated: fieldValidation.
+	validation string
 }
 
 // ServeHTTP implements http.Handler.
@@ -394,6 +396,8 @@ func (q *request) group(group, version string, parts []string) {
 			strings.TrimPrefix(group+"/"+version, "/")))
 	case !q.access.allows(types[i], namespace):
 		q.forbid(types[i], namespace)
+	case !types[i].Namespaced && namespace != "", types[i].Namespaced && namespace == "" && len(parts) > 1:
+		q.notFound("there is no " + q.r.URL.Path + " in " + q.server.what())
 	case len(parts) > 2 && parts[2] != "status" || len(parts) > 3:
 		q.notFound(fmt.Sprintf("a history has objects, and no %s of them",
 			strings.Join(parts[2:], "/")))
@@ -404,12 +408,6 @@ func (q *request) group(group, version string, parts []string) {
 	default:
 		q.collection(types[i], namespace)
 	}
-}
-
-// fail answers with an error of the history.
-func (q *request) fail(err error) {
-	q.cfg.Log.Error("a request failed", "path", q.r.URL.Path, "err", err)
-	q.refuse(http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error())
 }
 
 func (q *request) notFound(message string) {

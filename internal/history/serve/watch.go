@@ -7,10 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
@@ -35,24 +39,24 @@ var errClient = errors.New("the client has gone")
 // bookmarkEvery is how often a watch without changes gives a sign of life.
 const bookmarkEvery = time.Minute
 
-func (q *request) watch(t *resourceType, namespace string, s selection) {
-	values := q.r.URL.Query()
-	from, err := strconv.ParseUint(cmp.Or(values.Get("resourceVersion"), "0"), 10, 64)
-	timeout, timeoutErr := strconv.ParseUint(cmp.Or(values.Get("timeoutSeconds"), "0"), 10, 31)
-	if err := cmp.Or(err, timeoutErr); err != nil {
-		q.badRequest("resourceVersion and timeoutSeconds: want numbers: " + err.Error())
+func (q *request) watch(
+	t *resourceType, namespace string, s selection, o *internalversion.ListOptions,
+) {
+	from, err := parseVersion(o.ResourceVersion, math.MaxUint64)
+	if err != nil {
+		q.refuseFor(err)
 		return
 	}
 	ctx := q.r.Context()
-	if timeout > 0 {
+	if o.TimeoutSeconds != nil && *o.TimeoutSeconds > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(timeout)*time.Second)
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(*o.TimeoutSeconds)*time.Second)
 		defer cancel()
 	}
 	form, _ := formOf(q.r)
 	w := &watcher{
 		q: q, t: t, namespace: cmp.Or(namespace, "*"), selection: s, form: form,
-		bookmarks: values.Get("allowWatchBookmarks") == "true",
+		bookmarks: o.AllowWatchBookmarks,
 	}
 	version, err := q.servedVersion()
 	if err == nil {
@@ -65,16 +69,19 @@ func (q *request) watch(t *resourceType, namespace string, s selection) {
 	q.w.Header().Set("Content-Type", "application/json")
 	q.w.WriteHeader(http.StatusOK)
 	w.flush()
-	initial := values.Get("sendInitialEvents")
 	switch {
-	case from == 0 && initial != "false", initial == "true":
-		if err = w.state(ctx); err == nil && initial == "true" {
+	case o.SendInitialEvents != nil && *o.SendInitialEvents:
+		if err = w.state(ctx); err == nil {
 			err = w.bookmark(version, true)
 		}
 		from = version
+	case from == 0: // what comes from now on
+		from = version
 	case w.isGone(from, version):
-		body, _ := json.Marshal(goneStatus(from)) // it has texts only
-		_ = w.line(watchEvent("ERROR", body))     // the client has gone
+		status := goneVersion(from).ErrStatus
+		status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+		body, _ := json.Marshal(&status)      // it has texts only
+		_ = w.line(watchEvent("ERROR", body)) // the client has gone
 		return
 	}
 	w.sent = max(w.sent, from)
@@ -162,7 +169,7 @@ func (w *watcher) bookmark(version uint64, initial bool) error {
 		metadata)
 	switch w.form {
 	case asObject:
-	case asMetadata:
+	case asMetadata, asMetadataList:
 		object = fmt.Appendf(nil,
 			`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%s}`, metadata)
 	case asTable:
