@@ -87,13 +87,24 @@ type RateLimit struct {
 	BurstBytes settings.Size `yaml:"burstBytes" default:"0"`
 }
 
-// Retry is an exponential backoff with jitter. Nothing is ever given up for having been tried too
-// often: only what the broker says it will never take becomes a dead letter.
+// Retry is an exponential backoff with jitter. Without `maxAttempts` and `maxAge` nothing is given
+// up for having been tried too often: only what the broker says it will never take becomes a dead
+// letter. What is given up becomes one too, with the last error as its reason, and the object's
+// next event is sent; it may have been stored too, where an answer was lost. Time without a
+// connection does not count. An endpoint, stream or partition that fails for every event has every
+// event given up: let `maxAge` be longer than its repair takes.
 type Retry struct {
 	// Initial is the pause after the first failure; it doubles with each further one.
 	Initial time.Duration `yaml:"initial" default:"100ms"`
 	// Max is the longest pause. Not below `initial`.
 	Max time.Duration `yaml:"max" default:"30s"`
+	// MaxAttempts is how often an event fails until it is given up, counted since the bridge's
+	// start. With Kafka an attempt takes 30 seconds, and is about a partition. 0: no bound. Not
+	// with `history`, `file` and `stdout`.
+	MaxAttempts int `yaml:"maxAttempts" default:"0"`
+	// MaxAge is how long after its first failure an event that still fails is given up. 0: no
+	// bound. Not with `history`, `file` and `stdout`.
+	MaxAge time.Duration `yaml:"maxAge" default:"0"`
 }
 
 // Section returns the section that says what the sink is, and its key; nil for none.

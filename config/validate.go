@@ -211,6 +211,12 @@ func (s *Sink) validate(ps *settings.Report, path string) {
 		ps.Add(path+".retry.initial",
 			"must be above 0: attempts without a pause keep a broker from recovering")
 	}
+	if _, section := s.Section(); section != nil && s.remote() == nil {
+		for _, key := range settings.GivenKeys(settings.Key("maxAttempts", s.Retry.MaxAttempts > 0),
+			settings.Key("maxAge", s.Retry.MaxAge > 0)) {
+			ps.Add(path+".retry."+key, "is for nats, kafka and http")
+		}
+	}
 	if s.MaxInFlightBytes == 0 {
 		ps.Add(path+".maxInFlightBytes", "must be above 0")
 	}

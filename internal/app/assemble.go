@@ -231,7 +231,7 @@ func (a *assembler) makeSink(
 		KeepsNewest: c.KeepsNewest(),
 		Publisher: publisher.Config{
 			MaxBytes: int(c.MaxInFlightBytes),
-			Retry:    publisher.Retry{Initial: c.Retry.Initial, Max: c.Retry.Max},
+			Retry:    publisher.Retry(c.Retry),
 			RateLimit: ratelimit.BucketConfig{
 				PerSecond: c.RateLimit.PerSecond, Burst: c.RateLimit.Burst,
 				BytesPerSecond: float64(c.RateLimit.BytesPerSecond),

@@ -133,14 +133,35 @@ func (w *worker) readAnswer(ctx context.Context, s *batchPart, it *Item) {
 		if isPanic(err) {
 			w.p.panicked("a panic at the answer to an event; it is sent again", it.Message.Event, err)
 		}
+		if !s.gaveUp && w.giveUp(it, class, err) {
+			s.gaveUp = true
+			return
+		}
 		it.apply(onFail)
 		s.err, s.class = err, class
 	}
 }
 
+// giveUp refuses an item whose attempts are used up, and reports whether it did.
+func (w *worker) giveUp(it *Item, class sinks.Class, err error) bool {
+	switch class {
+	case sinks.Retry:
+		if why := it.fail(err, w.p.cfg.Retry); why != nil {
+			w.p.failed(why)
+			it.refuse(why)
+			return true
+		}
+	case sinks.Reconnect:
+		it.failingSince = time.Time{}
+	default:
+	}
+	return false
+}
+
 // What the sink answers decides what happens (sinks.Classify):
 //
-//   - Retry delays the lane alone, exponentially with jitter. Other lanes continue.
+//   - Retry delays the lane alone, exponentially with jitter. Other lanes continue. Where
+//     Config.Retry bounds the attempts, the message is given up after the last: it is refused.
 //   - Reconnect pauses the whole sink with one backoff. After it one worker tries one message; its
 //     answer ends the pause or starts a longer one.
 //   - Refused sends the message to the dead letters; later messages of the lane continue behind it.
@@ -214,6 +235,9 @@ func (w *worker) requeueLane(s batchPart) {
 	case s.class == sinks.Reconnect, s.class == sinks.Stopped:
 		w.p.countRetries(s.class, s.err)
 		w.first = append(w.first, s.lane)
+	case w.headRefused(s.lane): // the failure is of an item behind it
+		w.p.countRetries(s.class, s.err)
+		w.refused = append(w.refused, s.lane)
 	default:
 		w.p.countRetries(s.class, s.err)
 		w.delay(s.lane, s.err)
@@ -322,7 +346,7 @@ func (w *worker) deadLetterItem(ctx context.Context, it *Item) (sinks.Class, err
 	case errors.Is(err, sinks.ErrNoDeadLetter):
 		return w.keepOrLose(it, err, log)
 	case class == sinks.Reconnect, class == sinks.Stopped:
-		it.pendingSince = time.Time{} // the time counts while the broker answers
+		it.failingSince = time.Time{} // the time counts while the broker answers
 		return class, err
 	default:
 		return w.pendingDeadLetter(it, class, err, log)
@@ -361,11 +385,11 @@ func (w *worker) keepOrLose(it *Item, why error, log *slog.Logger) (sinks.Class,
 func (w *worker) pendingDeadLetter(
 	it *Item, class sinks.Class, why error, log *slog.Logger,
 ) (sinks.Class, error) {
-	if it.pendingSince.IsZero() {
-		it.pendingSince = time.Now()
+	if it.failingSince.IsZero() {
+		it.failingSince = time.Now()
 	}
 	log = log.With("err", why)
-	if w.p.cfg.DeadLetterWait > 0 && time.Since(it.pendingSince) >= w.p.cfg.DeadLetterWait {
+	if w.p.cfg.DeadLetterWait > 0 && time.Since(it.failingSince) >= w.p.cfg.DeadLetterWait {
 		err := w.keepItem(it, why)
 		if err == nil {
 			w.p.warnings.kept.Log(log, slog.LevelError, "message was refused, and for too long "+

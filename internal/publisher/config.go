@@ -78,10 +78,13 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// Retry is an exponential backoff.
+// Retry is an exponential backoff, and when a message is given up: it then counts as refused.
+// Failures count while the broker can be reached.
 type Retry struct {
-	Initial time.Duration // first delay; default 100 ms
-	Max     time.Duration // longest delay; default 30 s
+	Initial     time.Duration // first delay; default 100 ms
+	Max         time.Duration // longest delay; default 30 s
+	MaxAttempts int           // failures until a message is given up; 0 for no bound
+	MaxAge      time.Duration // since its first failure, until it is given up; 0 for no bound
 }
 
 // Oversize is a way to make an event fit that is too large for its broker.
@@ -118,7 +121,8 @@ func (c *Config) validate() error {
 		return errors.New("publisher: no sink")
 	}
 	if min(c.MaxItems, c.MaxBytes) < 0 ||
-		min(c.Retry.Initial, c.Retry.Max, c.PublishTimeout, c.DeadLetterWait) < 0 {
+		min(c.Retry.Initial, c.Retry.Max, c.PublishTimeout, c.DeadLetterWait) < 0 ||
+		c.Retry.MaxAttempts < 0 || c.Retry.MaxAge < 0 {
 		return fmt.Errorf("publisher of sink %q: bounds and durations must not be negative "+
 			"(0 means the default)", c.Name)
 	}

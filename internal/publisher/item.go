@@ -38,8 +38,11 @@ type Item struct {
 	state    itemState
 	attempts int   // Publish calls that held it
 	refused  error // why it goes to the dead letters
-	// pendingSince is when the place of dead letters first refused it.
-	pendingSince time.Time
+	// failures counts how often the sink did not take it while the broker answered. failingSince is
+	// when that happened first, or, of a refused item, when the place of dead letters first did not
+	// take it. An outage of the broker resets failingSince.
+	failures     int
+	failingSince time.Time
 	// full is the event as it was added, when a smaller one replaces it in Message.
 	full *event.Event
 }
@@ -55,7 +58,23 @@ func (it *Item) event() *event.Event {
 // refuse marks the item for the dead letters.
 func (it *Item) refuse(why error) {
 	it.apply(onRefuse)
-	it.refused = why
+	it.refused, it.failingSince = why, time.Time{}
+}
+
+// fail records an error that is about the item, and not about the whole broker. It returns why the
+// item is given up; nil while it is to be sent again.
+func (it *Item) fail(err error, limit Retry) error {
+	now := time.Now()
+	if it.failures++; it.failingSince.IsZero() {
+		it.failingSince = now
+	}
+	age := now.Sub(it.failingSince)
+	isOld := limit.MaxAge > 0 && age >= limit.MaxAge
+	if !isOld && (limit.MaxAttempts == 0 || it.failures < limit.MaxAttempts) {
+		return nil
+	}
+	return fmt.Errorf("given up after %d attempts in %v: %w", it.failures,
+		age.Round(time.Millisecond), err)
 }
 
 // restore puts the adder's event back into the message.

@@ -43,6 +43,7 @@ type batchPart struct {
 	err     error       // the first that is neither nil nor Refused
 	class   sinks.Class // of err
 	settled bool        // at least one item left the lane
+	gaveUp  bool        // an item before, so the sink may have stored nothing behind it
 }
 
 func (w *worker) run(ctx context.Context) {
@@ -246,7 +247,11 @@ func (w *worker) fit(ctx context.Context) (down error) {
 				down = err
 			}
 			w.p.countRetries(class, err)
-			w.delay(s.lane, err)
+			if w.giveUp(mine[0], class, err) {
+				w.refused = append(w.refused, s.lane)
+			} else {
+				w.delay(s.lane, err)
+			}
 		}
 	}
 	w.items, w.sent = items, lanes

@@ -7,11 +7,13 @@ import (
 	"math/rand/v2"
 	nethttp "net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/http"
@@ -171,6 +173,77 @@ func TestFaults(t *testing.T) {
 					t.Error("no event was repeated: the faults are none")
 				}
 				t.Logf("%d events, %d repeats", len(u.ids), u.repeats)
+			})
+		})
+	}
+}
+
+// outcomes is a Settler that passes on how each item was settled, with the reason of a refusal.
+type outcomes chan string
+
+func (o outcomes) Settle(items []*publisher.Item) {
+	for _, it := range items {
+		e := it.Message.Event
+		o <- fmt.Sprint(e.Name, e.ResourceVersion, " ", it.Outcome(), " ", it.Refused())
+	}
+}
+
+// A receiver that fails for one event, or does not answer, delays no other object, and the object
+// itself until the event is given up.
+func TestGiveUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		poison nethttp.HandlerFunc
+		reason string
+	}{
+		"it answers 500":        {answer(500), "http://a.test:80/in answered 500 Internal Server Error"},
+		"it answers 404":        {answer(404), "http://a.test:80/in answered 404 Not Found"},
+		"it does not answer":    {hang, "http://a.test:80/in: no answer within 10s"},
+		"it closes connections": {func(nethttp.ResponseWriter, *nethttp.Request) { panic(nethttp.ErrAbortHandler) }, "http://a.test:80/in: EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t)
+				var letters []string
+				n.serve("a.test:80", func(w nethttp.ResponseWriter, r *nethttp.Request) {
+					switch id := r.Header.Get("ce-name") + r.Header.Get("ce-resourceversion"); {
+					case r.URL.Path == "/dead":
+						letters = append(letters, id+" "+decoded(r.Header.Get("ce-deadletterreason")))
+					case id == "web1":
+						c.poison(w, r)
+					default:
+					}
+				})
+				p, err := publisher.New(publisher.Config{
+					Sink: n.sink(http.Options{Config: http.Config{DeadLetterURL: "http://a.test:80/dead"}}), Name: "http",
+					Retry: publisher.Retry{MaxAttempts: 3},
+				})
+				testkit.OK(t, err)
+				ctx, cancel := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { testkit.OK(t, p.Run(ctx)) })
+				o := make(outcomes)
+				var items []*publisher.Item
+				for _, e := range []*event.Event{
+					sinktest.NewEvent("web", 1, 300), sinktest.NewEvent("web", 2, 300), sinktest.NewEvent("other", 1, 300),
+				} {
+					items = append(items, &publisher.Item{Message: sinks.Message{Event: e}, Settler: o})
+				}
+				testkit.OK(t, p.Add(t.Context(), items))
+				began := time.Now()
+				if got := <-o; got != "other1 acknowledged <nil>" || time.Since(began) > time.Second {
+					t.Errorf("first, after %v: %s", time.Since(began), got)
+				}
+				if got := <-o; !strings.HasPrefix(got, "web1 dead-letter given up after 3 attempts in ") || !strings.HasSuffix(got, c.reason) {
+					t.Errorf("then %s", got)
+				}
+				if got := <-o; got != "web2 acknowledged <nil>" {
+					t.Errorf("then %s", got)
+				}
+				if len(letters) != 1 || !strings.HasPrefix(letters[0], "web1 ") || !strings.HasSuffix(letters[0], c.reason) {
+					t.Errorf("dead letters %q", letters)
+				}
+				cancel()
+				running.Wait()
 			})
 		})
 	}

@@ -177,6 +177,7 @@ func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, att
 	if err := s.removeKey(ctx, e); err != nil {
 		return err
 	}
+	s.inDoubt.forget(s.events.id(e)) // it may have been given up, and is not sent again
 	if s.dead.subject == nil {
 		return sinks.ErrNoDeadLetter
 	}

@@ -107,6 +107,17 @@ func (d *inDoubt) acknowledged(from attempt, a *ack) (id string, believed bool) 
 	return id, true
 }
 
+// forget removes a message that is not sent again.
+func (d *inDoubt) forget(id string) {
+	if d.count.Load() == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.removeLocked(id)
+	d.count.Store(int64(len(d.ids)))
+}
+
 // has reports whether a message was sent before without an answer.
 func (d *inDoubt) has(id string) bool {
 	if d.count.Load() == 0 {
