@@ -146,6 +146,9 @@ func (w *worker) readAnswer(ctx context.Context, s *batchPart, it *Item) {
 func (w *worker) giveUp(it *Item, class sinks.Class, err error) bool {
 	switch class {
 	case sinks.Retry:
+		if errors.Is(err, sinks.ErrNotSent) {
+			return false
+		}
 		if why := it.fail(err, w.p.cfg.Retry); why != nil {
 			w.p.failed(why)
 			it.refuse(why)

@@ -2,6 +2,7 @@ package publisher_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -85,11 +86,13 @@ func TestGiveUpBeforeDelay(t *testing.T) {
 	})
 }
 
-// An outage uses up no attempts and no time.
+// An outage uses up no attempts and no time, and a message that is not sent uses up no attempt.
 func TestGiveUpNotInOutage(t *testing.T) {
 	eachOrder(t, func(t *testing.T, order sinks.Order) {
 		sink, r := newSink(t, order), newRecorder(t)
-		answers := slices.Concat([]error{testkit.ErrBusy}, slices.Repeat([]error{testkit.ErrUnreachable}, 10),
+		notSent := fmt.Errorf("%w: wait", sinks.ErrNotSent)
+		answers := slices.Concat([]error{testkit.ErrBusy}, slices.Repeat([]error{notSent}, 5),
+			slices.Repeat([]error{testkit.ErrUnreachable}, 10),
 			[]error{testkit.ErrBusy, nil})
 		sink.OnMessage = fails("a/1", func() error {
 			err := answers[0]

@@ -74,5 +74,8 @@ func RecoverAnswer(err *error) {
 // size.
 var ErrTooLarge = errors.New("message is too large")
 
+// ErrNotSent is in the answer to a message that was not sent, so the answer is not about it.
+var ErrNotSent = errors.New("not sent")
+
 // ErrNoClaims is returned by Claim when the configuration names no place for large payloads.
 var ErrNoClaims = errors.New("no place for large payloads configured")

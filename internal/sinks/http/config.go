@@ -42,7 +42,9 @@ type Config struct {
 	// Timeout is how long an event waits for its answer, connecting included. At most 25s: an
 	// endpoint that works longer on an event should answer 202 before.
 	Timeout time.Duration `yaml:"timeout" default:"10s"`
-	// Concurrency is how many events are posted at the same time, each of another object.
+	// Concurrency is how many events are posted at the same time, each of another object. One that
+	// has no answer for a second, and for four times as long as others take, does not count: so up
+	// to four times as many may be.
 	Concurrency int `yaml:"concurrency" default:"16"`
 	// TLS is for `https`. Left out: the system's authorities.
 	TLS *sinks.TLS `yaml:"tls"`

@@ -2,7 +2,7 @@
 // CloudEvents says, in binary or structured mode.
 //
 // It takes events from a publisher, one for each call of Publish, and as many calls at once as
-// Config.Concurrency says. The unit of order is the object (sinks.ByObject): an event is posted
+// Config.Concurrency says, beside those that hang (slots.go). The unit of order is the object (sinks.ByObject): an event is posted
 // when the one before it of its object has an answer that settles it.
 //
 // # Answers

@@ -178,6 +178,101 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// latencies is a Settler that notes which items took how long.
+type latencies struct {
+	mu      sync.Mutex
+	longest time.Duration // guarded by mu
+	count   int           // guarded by mu
+}
+
+func (l *latencies) Settle(items []*publisher.Item) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, it := range items {
+		l.longest = max(l.longest, time.Since(it.Message.Event.Observed))
+		l.count++
+	}
+}
+
+// A receiver that hangs for some objects, more than the sink posts at once, does not delay others.
+func TestHangingObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		n.serve("a.test:80", func(w nethttp.ResponseWriter, r *nethttp.Request) {
+			if strings.HasPrefix(r.Header.Get("ce-name"), "hangs") {
+				hang(w, r)
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		})
+		p, err := publisher.New(publisher.Config{Sink: n.sink(http.Options{}), Name: "http"})
+		testkit.OK(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { testkit.OK(t, p.Run(ctx)) })
+		l := &latencies{}
+		add := func(name string, version int) {
+			e := sinktest.NewEvent(name, version, 300)
+			e.Observed = time.Now()
+			testkit.OK(t, p.Add(t.Context(), []*publisher.Item{{Message: sinks.Message{Event: e}, Settler: l}}))
+		}
+		for i := range 18 {
+			add(fmt.Sprint("hangs-", i), 1)
+		}
+		const events = 300
+		for i := range events {
+			add("web", i+1)
+			time.Sleep(time.Second)
+		}
+		cancel()
+		running.Wait()
+		time.Sleep(time.Minute) // handlers that are late end
+		if l.count != events || l.longest > 2*time.Second {
+			t.Errorf("%d of %d events were settled, the slowest after %v", l.count, events, l.longest)
+		}
+		t.Logf("the slowest took %v", l.longest)
+	})
+}
+
+// A receiver that is slow for all events is not asked more at once than the sink may.
+func TestSlowEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		var mu sync.Mutex
+		began, at, most := time.Now(), 0, 0
+		n.serve("a.test:80", func(_ nethttp.ResponseWriter, r *nethttp.Request) {
+			mu.Lock()
+			if at++; time.Since(began) > time.Minute { // answers have shown how long they take
+				most = max(most, at)
+			}
+			mu.Unlock()
+			time.Sleep(2 * time.Second)
+			mu.Lock()
+			at--
+			mu.Unlock()
+		})
+		p, err := publisher.New(publisher.Config{Sink: n.sink(http.Options{}), Name: "http"})
+		testkit.OK(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { testkit.OK(t, p.Run(ctx)) })
+		var items []*publisher.Item
+		l := &latencies{}
+		for i := range 1000 {
+			items = append(items, &publisher.Item{
+				Message: sinks.Message{Event: sinktest.NewEvent(fmt.Sprint("web-", i), 1, 300)}, Settler: l,
+			})
+		}
+		testkit.OK(t, p.Add(t.Context(), items))
+		testkit.OK(t, p.Drain(t.Context()))
+		if most != 16 {
+			t.Errorf("%d events were posted at once, want 16", most)
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
 // outcomes is a Settler that passes on how each item was settled, with the reason of a refusal.
 type outcomes chan string
 

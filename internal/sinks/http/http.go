@@ -37,6 +37,7 @@ type Sink struct {
 	dead      *url.URL // nil for none
 	client    *http.Client
 	transport *http.Transport
+	slots     *slots
 	pause     pause
 }
 
@@ -48,7 +49,7 @@ func New(cfg Options) (*Sink, error) {
 		// It reads the file each time, so that a renewed token is used.
 		cfg.Token = func() (string, error) { return settings.ReadToken(cfg.TokenFile) }
 	}
-	s := &Sink{cfg: cfg}
+	s := &Sink{cfg: cfg, slots: newSlots(cfg.Concurrency)}
 	var err error
 	if s.events, err = parseURL(cfg.URL); err != nil {
 		return nil, fmt.Errorf("url: %w", err)
@@ -133,9 +134,10 @@ func (s *Sink) Close() error {
 // Order is ByObject: requests are independent.
 func (s *Sink) Order() sinks.Order { return sinks.ByObject }
 
-// Limits are calls of one message each: an answer that is late delays no other object.
+// Limits are calls of one message each: an answer that is late delays no other object. Of the calls
+// at once, Config.Concurrency are requests that do not hang.
 func (s *Sink) Limits() sinks.Limits {
-	return sinks.Limits{Messages: 1, Concurrency: s.cfg.Concurrency}
+	return sinks.Limits{Messages: 1, Concurrency: maxHanging * s.cfg.Concurrency}
 }
 
 // Lane is the object of an informer.
@@ -170,7 +172,12 @@ func (s *Sink) post(ctx context.Context, to *url.URL, e *event.Event) error {
 	if err := s.pause.wait(ctx); err != nil {
 		return err
 	}
+	leave, err := s.slots.enter(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", sinks.ErrNotSent, err)
+	}
 	status, err := s.send(ctx, http.MethodPost, to, m)
+	leave(err == nil)
 	if err != nil {
 		return err
 	}
@@ -301,7 +308,7 @@ const (
 	patience = 10 * time.Second
 )
 
-var errPaused = errors.New("the endpoint has asked for a pause (Retry-After)")
+var errPaused = fmt.Errorf("%w: the endpoint has asked for a pause (Retry-After)", sinks.ErrNotSent)
 
 // pause is the time for which an endpoint has asked to be left alone.
 type pause struct {
