@@ -203,6 +203,9 @@ func (s *Sink) validate(ps *settings.Report, path string) {
 	if s.RateLimit.BurstBytes > 0 && s.RateLimit.BytesPerSecond == 0 {
 		ps.Add(path+".rateLimit.burstBytes", "has no effect without rateLimit.bytesPerSecond")
 	}
+	if s.HTTP != nil && s.HTTP.SigningKeyFile != "" && s.Encoding != sinks.Structured {
+		ps.Add(path+".http.signingKeyFile", "needs encoding: structured")
+	}
 	s.validateOversize(ps, path+".oversize")
 	if s.Retry.Initial > s.Retry.Max {
 		ps.Add(path+".retry.max", "is %v, below retry.initial of %v", s.Retry.Max, s.Retry.Initial)

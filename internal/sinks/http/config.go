@@ -39,6 +39,11 @@ type Config struct {
 	// TokenFile is the path of a file that holds a bearer token (RFC 6750), sent to the host of
 	// `url` only. It is read again for each event, so it may be renewed by others.
 	TokenFile string `yaml:"tokenFile"`
+	// SigningKeyFile is the path of a file with keys of Standard Webhooks, one a line, as
+	// `whsec_…`: each event has the headers `webhook-id`, `webhook-timestamp` and
+	// `webhook-signature`, an HMAC of them and the body, for each key. It is read again for each
+	// event, so keys may be replaced. Needs `encoding: structured`: headers are not signed.
+	SigningKeyFile string `yaml:"signingKeyFile"`
 	// Timeout is how long an event waits for its answer, connecting included. At most 25s: an
 	// endpoint that works longer on an event should answer 202 before.
 	Timeout time.Duration `yaml:"timeout" default:"10s"`
@@ -203,6 +208,11 @@ func (c *Config) New(common sinks.Common, _ *sinks.Env) (sinks.Sink, sinks.Servi
 	if c.TokenFile != "" {
 		if _, err := settings.ReadToken(c.TokenFile); err != nil {
 			return nil, nil, sinks.AboutKey("tokenFile", err)
+		}
+	}
+	if c.SigningKeyFile != "" {
+		if _, err := readSigningKeys(c.SigningKeyFile); err != nil {
+			return nil, nil, sinks.AboutKey("signingKeyFile", err)
 		}
 	}
 	sink, err := New(o)

@@ -1,9 +1,10 @@
 // Package http is the sink that posts events to an endpoint, as the HTTP protocol binding of
 // CloudEvents says, in binary or structured mode.
 //
-// It takes events from a publisher, one for each call of Publish, and as many calls at once as
-// Config.Concurrency says, beside those that hang (slots.go). The unit of order is the object (sinks.ByObject): an event is posted
-// when the one before it of its object has an answer that settles it.
+// It takes events from a publisher, one for each call of Publish. As many calls run at once as
+// Config.Concurrency says, beside those that hang (slots.go). The unit of order is the object
+// (sinks.ByObject): an event is posted when the one before it of its object has an answer that
+// settles it.
 //
 // # Answers
 //

@@ -201,7 +201,7 @@ func (s *Sink) send(
 	if m.header != nil {
 		r.Header = m.header
 	}
-	if err := s.authorize(r); err != nil {
+	if err := errors.Join(s.authorize(r), s.signed(r, m)); err != nil {
 		return 0, err
 	}
 	response, err := s.client.Do(r)
@@ -273,12 +273,13 @@ func place(u *url.URL) string {
 type message struct {
 	header http.Header
 	body   []byte
+	id     string // of the event
 }
 
 // encode makes the message of an event. A panic refuses the event.
 func encode(e *event.Event, encoding string) (m message, err error) {
 	defer sinks.Recover(&err)
-	m.header = http.Header{}
+	m.header, m.id = http.Header{}, strings.Clone(e.ID)
 	if encoding == sinks.Structured {
 		m.header["Content-Type"] = []string{event.StructuredContentType}
 		m.body = event.AppendStructured(nil, e)
