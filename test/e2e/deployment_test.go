@@ -20,6 +20,7 @@ informers:
   - name: app
     resources: [pods, replicasets.apps, deployments.apps, services, configmaps, events]
     namespaces: ["${NS}"]
+    changed: true
 `
 
 func (l *lab) workloads() []truth.Collection {
@@ -70,7 +71,7 @@ func TestDeployment(t *testing.T) {
 
 	l.liveADeployment("web", 20)
 
-	o := check.Options{Informers: informerOf("app", l.workloads()...)}
+	o := check.Options{Informers: informerOf("app", l.workloads()...), Changed: true}
 	events := l.complete("JetStream", jetStream(b), ledger, o)
 	l.complete("Kafka", kafkaReader(broker), ledger, o)
 	l.stop(b)

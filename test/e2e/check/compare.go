@@ -17,6 +17,9 @@ type Options struct {
 	// Repeats allows events that were there before: delivery is at least once, and their ids show
 	// the repeats.
 	Repeats bool
+	// Changed says that the informers have the key changed: each update that a watch brought names
+	// the parts that it changed.
+	Changed bool
 	// Only says which objects count; nil for all. Where tests share a cluster, cluster-scoped
 	// objects of others are none of theirs.
 	Only func(resource, namespace, name string) bool

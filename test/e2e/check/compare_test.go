@@ -14,7 +14,7 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-var options = check.Options{Cluster: "c", Informers: map[string]string{"configmaps": "i"}, Began: time.Now().Add(-time.Minute)}
+var options = check.Options{Cluster: "c", Informers: map[string]string{"configmaps": "i"}, Began: time.Now().Add(-time.Minute), Changed: true}
 
 // writtenAt is when a version was written, a second for each.
 func writtenAt(version int) time.Time { return time.Date(2026, 1, 2, 3, 4, version, 0, time.UTC) }
@@ -83,6 +83,9 @@ func published(t *testing.T, changes []truth.Change) (events []read.Event) {
 		}
 		if previous := newest[m.UID]; previous != "" {
 			e.SetExtension("previous", previous)
+			if op == "updated" {
+				e.SetExtension("changed", "metadata,data")
+			}
 		}
 		newest[m.UID] = m.ResourceVersion
 		data, err := ch.WithoutManagedFields()
@@ -131,6 +134,9 @@ func TestProblemKinds(t *testing.T) {
 		"another manager":            {func(e []read.Event) []read.Event { e[0].SetExtension("manager", "n"); return e }, "manager is"},
 		"the delete's time is old":   {func(e []read.Event) []read.Event { e[2].SetTime(options.Began.Add(-time.Hour)); return e }, "time is"},
 		"the chain is broken":        {func(e []read.Event) []read.Event { e[1].SetExtension("previous", "8"); return e }, "previous is"},
+		"another part has changed":   {func(e []read.Event) []read.Event { e[1].SetExtension("changed", "spec"); return e }, `changed is "spec", want "metadata,data"`},
+		"no part is named":           {func(e []read.Event) []read.Event { e[1].SetExtension("changed", ""); return e }, `changed is "", want "metadata,data"`},
+		"an added object changed":    {func(e []read.Event) []read.Event { e[0].SetExtension("changed", "data"); return e }, `changed is "data", want ""`},
 		"the message id differs":     {func(e []read.Event) []read.Event { e[3].MessageID = "x"; return e }, "Nats-Msg-Id"},
 		"the subject differs":        {func(e []read.Event) []read.Event { e[3].NATSSubject = "x"; return e }, "NATS subject"},
 		"an object is in two lanes":  {func(e []read.Event) []read.Event { e[3].Lane, e[3].Partitions = "t/1", 2; return e }, "has events in"},

@@ -21,6 +21,8 @@ type expected struct {
 	// two writes of one manager in a second, or one whose entry has no time. None is right too.
 	writers []truth.ManagedField
 	data    []byte
+	// changed are the parts that an update changed; "" where that can't be known.
+	changed string
 	change  *truth.Change
 }
 
@@ -29,6 +31,7 @@ var ops = map[string]string{"ADDED": "added", "MODIFIED": "updated", "DELETED": 
 // history is what there was of an object before a change.
 type history struct {
 	version string // "" for none
+	raw     []byte
 	fields  []truth.ManagedField
 	// last is the entry of the manager that has set a value last, nil where that is not certain.
 	last *truth.ManagedField
@@ -84,8 +87,13 @@ func expect(ch *truth.Change, cluster, informer string, before *history) (*expec
 	if ch.Inferred && ch.Type == "DELETED" {
 		e.attributes["lastmanager"], e.writers = "", nil // the state that is kept has no managedFields any more
 	}
-	before.version, before.fields = m.ResourceVersion, m.ManagedFields
 	var err error
+	if ch.Type == "MODIFIED" && !ch.Initial && !ch.Inferred && before.raw != nil {
+		if e.changed, err = changedParts(before.raw, ch.Raw); err != nil {
+			return nil, err
+		}
+	}
+	before.version, before.fields, before.raw = m.ResourceVersion, m.ManagedFields, ch.Raw
 	e.data, err = ch.WithoutManagedFields()
 	return e, err
 }
@@ -103,6 +111,9 @@ func (e *expected) differences(got *read.Event, o *Options) (problems []string) 
 		if have != want && !(want == "" && strings.Contains(name, "manager")) {
 			complain("%s is %q, want %q", name, have, want)
 		}
+	}
+	if have := attribute(got, "changed"); have != e.changed && (have != "" || o.Changed) {
+		complain("changed is %q, want %q", have, e.changed)
 	}
 	by := e.writer(got, complain)
 	switch source := attribute(got, "timesource"); {
