@@ -96,7 +96,7 @@ func (o *openHistory) isEnding() bool {
 func (h *Set) Ask(ctx context.Context, question string, parameters url.Values) (any, error) {
 	questions := map[string]func(*request, context.Context) (any, error){
 		"versions": (*request).versions, "object": (*request).object, "diff": (*request).diff,
-		"timeline": (*request).timeline, "search": (*request).search,
+		"timeline": (*request).timeline, "lanes": (*request).lanes, "search": (*request).search,
 		"resources": (*request).resources,
 		"coverage":  (*request).coverage,
 		"state":     nil,
@@ -104,7 +104,7 @@ func (h *Set) Ask(ctx context.Context, question string, parameters url.Values) (
 	answer, known := questions[question]
 	if !known {
 		return nil, notFound(fmt.Errorf("no question %q: there are versions, object, diff, timeline, "+
-			"state, search, resources and coverage", question))
+			"lanes, state, search, resources and coverage", question))
 	}
 	if question == "state" { // it outlives this call
 		return h.state(ctx, parameters)
@@ -205,13 +205,18 @@ func (q *request) kinds() (names []string) {
 
 // limit returns a parameter that bounds an answer.
 func (q *request) limit(fallback, most int) (int, error) {
-	text := q.parameters.Get("limit")
+	return q.count("limit", fallback, most)
+}
+
+// count returns a parameter that is a number from 1.
+func (q *request) count(name string, fallback, most int) (int, error) {
+	text := q.parameters.Get(name)
 	if text == "" {
 		return fallback, nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most {
-		return 0, badQuestion(fmt.Errorf("limit %q: want 1 to %d", text, most))
+		return 0, badQuestion(fmt.Errorf("%s %q: want 1 to %d", name, text, most))
 	}
 	return n, nil
 }

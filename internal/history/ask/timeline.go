@@ -3,7 +3,6 @@ package ask
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,8 +32,10 @@ type timelineChange struct {
 	query.TimelineReport
 	// Class is why the change may be hidden; "" for one that is always shown.
 	Class string `json:"class,omitempty"`
-	// Owner is the controller of the object, as KIND/NAME, where hide= asks for children.
+	// Owner is the controller of the object, as kind/name, where hide= asks for children.
 	Owner string `json:"owner,omitempty"`
+	// Failure: the change says that a container fails.
+	Failure bool `json:"failure,omitempty"`
 }
 
 const (
@@ -139,13 +140,12 @@ func (q *request) reportEntry(e *query.Entry) (query.TimelineReport, error) {
 
 // classifier finds out what may be hidden of a timeline.
 type classifier struct {
-	history *query.Questions
-	hide    []string
-	owners  map[query.Object]string // of the objects that were asked for
+	hide   []string
+	owners *owners // nil where nobody asked for children
 }
 
 func (q *request) newClassifier() (*classifier, error) {
-	c := &classifier{history: q.History, owners: map[query.Object]string{}}
+	c := &classifier{}
 	if text := q.parameters.Get("hide"); text != "" {
 		c.hide = strings.Split(text, ",")
 	}
@@ -154,6 +154,9 @@ func (q *request) newClassifier() (*classifier, error) {
 			return nil, badQuestion(fmt.Errorf("hide %q: want %s, %s or %s", class, classStatus,
 				classDerived, classChild))
 		}
+	}
+	if slices.Contains(c.hide, classChild) {
+		c.owners = newOwners(q.History)
 	}
 	return c, nil
 }
@@ -166,13 +169,16 @@ var derivedResources = []string{
 
 // classify returns the class of an entry. What shows a failure has none.
 func (c *classifier) classify(e *query.Entry) (change timelineChange, err error) {
-	if slices.Contains(c.hide, classChild) {
-		if change.Owner, err = c.owner(e); err != nil {
+	if c.owners != nil {
+		owner, err := c.owners.find(objectOf(e))
+		if err != nil {
 			return change, err
 		}
+		change.Owner = owner.String()
 	}
 	switch isFailure := slices.ContainsFunc(e.Changes, showsFailure); {
 	case isFailure:
+		change.Failure = true
 	case slices.Contains(derivedResources, e.Unit.GroupResource()):
 		change.Class = classDerived
 	case change.Owner != "":
@@ -183,33 +189,8 @@ func (c *classifier) classify(e *query.Entry) (change timelineChange, err error)
 	return change, nil
 }
 
-// owner returns the controller that an object had in its last version; "" for none, and where the
-// history has no metadata.
-func (c *classifier) owner(e *query.Entry) (owner string, err error) {
-	o := query.Object{Unit: e.Unit, Namespace: e.Event.Namespace, Name: e.Event.Name}
-	owner, known := c.owners[o]
-	if known {
-		return owner, nil
-	}
-	v, err := c.history.Objects.At(&o, query.Point{})
-	if err != nil {
-		return "", err
-	}
-	var references []struct {
-		Kind, Name string
-		Controller bool
-	}
-	if v != nil {
-		// What can't be decoded has no owner: it is shown.
-		_ = json.Unmarshal(diff.Field(v.Event.Data, "metadata.ownerReferences"), &references)
-	}
-	for _, r := range references {
-		if r.Controller {
-			owner = strings.ToLower(r.Kind) + "/" + r.Name
-		}
-	}
-	c.owners[o] = owner
-	return owner, nil
+func objectOf(e *query.Entry) query.Object {
+	return query.Object{Unit: e.Unit, Namespace: e.Event.Namespace, Name: e.Event.Name}
 }
 
 // isStatusOnly reports whether an update changed nothing but the status.

@@ -1,0 +1,260 @@
+package ask
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/query"
+)
+
+// lanesReport is what happened in a namespace, object by object: what objects own is folded under
+// them. Its size does not follow the number of changes.
+type lanesReport struct {
+	uncertainty
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"`
+	Lanes []*lane   `json:"lanes"`
+	// More is how many lanes, those with the fewest changes, are not in the answer.
+	More int `json:"more,omitempty"`
+	// Changes are those of the lanes, Hidden the others by class. Heartbeats are in neither.
+	Changes int            `json:"changes"`
+	Hidden  map[string]int `json:"hidden"`
+	// Histogram counts all of them by part of the time.
+	Histogram []int `json:"histogram"`
+}
+
+// lane is an object, and what it owns.
+type lane struct {
+	objectReport
+	Changes int `json:"changes"`
+	// Existed reports whether the object was there before its first change in the answer.
+	Existed bool `json:"existed,omitempty"`
+	// Points are the changes of the object, the oldest first; nil where Buckets count them.
+	Points []lanePoint `json:"points,omitempty"`
+	// Buckets count by part of the time: those of the object where there are too many points.
+	Buckets []laneBucket `json:"buckets,omitempty"`
+	// Children are how many objects it owns, by resource; ChildBuckets count their changes.
+	Children     map[string]int `json:"children,omitempty"`
+	ChildBuckets []laneBucket   `json:"childBuckets,omitempty"`
+	Failures     int            `json:"failures,omitempty"`
+
+	own, ofChildren map[int]*laneBucket
+	children        map[query.Object]bool
+}
+
+// lanePoint is [milliseconds, mark, version]. A mark is + added, ~ updated, - deleted or ! failing;
+// A, U and D are what became known late, so that the time is the latest possible.
+type lanePoint [3]any
+
+// laneBucket is [part of the time, changes, failures].
+type laneBucket [3]int
+
+const (
+	defaultBuckets = 300
+	mostBuckets    = 1000
+	mostLanes      = 200
+	// mostLanesKept bounds the memory of an answer: an object takes about half a kilobyte.
+	mostLanesKept = 20_000
+)
+
+func (q *request) lanes(ctx context.Context) (any, error) {
+	since, err := q.point("since")
+	until, untilErr := q.point("until")
+	count, countErr := q.count("buckets", defaultBuckets, mostBuckets)
+	if err := cmp.Or(err, untilErr, countErr); err != nil {
+		return nil, err
+	}
+	if since.Version > 0 || until.Version > 0 {
+		return nil, badQuestion(errors.New("since and until of lanes are times"))
+	}
+	now := time.Now()
+	if since.At.IsZero() {
+		since.At = now.Add(-time.Hour)
+	}
+	if until.At.IsZero() {
+		until.At = now
+	}
+	if !since.At.Before(until.At) {
+		return nil, badQuestion(errors.New("since is not before until"))
+	}
+	happened, err := q.ofSeveral().Timeline(q.kinds(), since, until)
+	if err != nil {
+		return nil, err
+	}
+	s := newLaneSorter(q.History, since.At, until.At, count)
+	for e, err := range happened.Entries {
+		if err := cmp.Or(err, ctx.Err()); err != nil {
+			return nil, err
+		}
+		if err := s.add(e); err != nil {
+			return nil, err
+		}
+	}
+	r := s.report()
+	r.uncertainty, err = q.uncertainty(happened.Holes)
+	return r, err
+}
+
+// laneSorter puts changes into lanes.
+type laneSorter struct {
+	lanesReport
+	classifier *classifier
+	roots      map[query.Object]query.Object
+	lanes      map[query.Object]*lane
+}
+
+func newLaneSorter(history *query.Questions, since, until time.Time, buckets int) *laneSorter {
+	return &laneSorter{
+		lanesReport: lanesReport{
+			Since: since, Until: until, Hidden: map[string]int{}, Histogram: make([]int, buckets),
+		},
+		classifier: &classifier{owners: newOwners(history)},
+		roots:      map[query.Object]query.Object{}, lanes: map[query.Object]*lane{},
+	}
+}
+
+func (s *laneSorter) add(e *query.Entry) error {
+	if e.IsHeartbeat() {
+		return nil
+	}
+	change, err := s.classifier.classify(e)
+	if err != nil {
+		return err
+	}
+	bucket := s.bucket(e.Time)
+	s.Histogram[bucket]++
+	if change.Class == classDerived || change.Class == classStatus {
+		s.Hidden[change.Class]++
+		return nil
+	}
+	o := objectOf(e)
+	root, isKnown := s.roots[o]
+	if !isKnown {
+		if root, err = s.classifier.owners.root(o); err != nil {
+			return err
+		}
+		s.roots[o] = root
+	}
+	l := s.laneOf(root, e, o == root)
+	if l == nil {
+		return nil
+	}
+	if change.Failure {
+		l.Failures++
+	}
+	if o != root {
+		if change.Class == classChild {
+			s.Hidden[classChild]++
+		} else {
+			s.Changes++
+		}
+		if !l.children[o] {
+			l.children[o] = true
+			l.Children[o.Unit.GroupResource()]++
+		}
+		addToBucket(l.ofChildren, bucket, change.Failure)
+		return nil
+	}
+	s.Changes++
+	l.Changes++
+	addToBucket(l.own, bucket, change.Failure)
+	if len(l.Points) <= len(s.Histogram) { // one more: then buckets are sent
+		l.Points = append(l.Points, lanePoint{
+			e.Time.UnixMilli(), markOf(e, change.Failure), e.Event.ResourceVersion,
+		})
+	}
+	return nil
+}
+
+func (s *laneSorter) bucket(at time.Time) int {
+	n := len(s.Histogram)
+	part := float64(at.Sub(s.Since)) / float64(s.Until.Sub(s.Since)) * float64(n)
+	return min(max(int(part), 0), n-1)
+}
+
+// laneOf returns the lane of an object at the end of a chain of owners; nil for one too many.
+func (s *laneSorter) laneOf(root query.Object, e *query.Entry, isSelf bool) *lane {
+	l := s.lanes[root]
+	if l == nil {
+		if len(s.lanes) == mostLanesKept {
+			s.More++
+			return nil
+		}
+		l = &lane{
+			objectReport: reportObject(&root), Existed: true, Children: map[string]int{},
+			own: map[int]*laneBucket{}, ofChildren: map[int]*laneBucket{},
+			children: map[query.Object]bool{},
+		}
+		s.lanes[root] = l
+	}
+	if isSelf && l.Changes == 0 {
+		l.Existed = e.Event.Op != event.Added || e.Event.Initial
+	}
+	return l
+}
+
+func addToBucket(buckets map[int]*laneBucket, i int, isFailure bool) {
+	b := buckets[i]
+	if b == nil {
+		b = &laneBucket{i}
+		buckets[i] = b
+	}
+	if b[1]++; isFailure {
+		b[2]++
+	}
+}
+
+// markOf returns the mark of a point.
+func markOf(e *query.Entry, isFailure bool) string {
+	late := !e.Event.NotBefore.IsZero()
+	switch op := e.Event.Op; {
+	case isFailure:
+		return "!"
+	case op == event.Added && late:
+		return "A"
+	case op == event.Added:
+		return "+"
+	case op == event.Deleted && late:
+		return "D"
+	case op == event.Deleted:
+		return "-"
+	case late:
+		return "U"
+	}
+	return "~"
+}
+
+// report returns the lanes, those with the most changes of their own first.
+func (s *laneSorter) report() *lanesReport {
+	r := &s.lanesReport
+	r.Lanes = slices.SortedFunc(maps.Values(s.lanes), func(a, b *lane) int {
+		return cmp.Or(
+			b.Changes-a.Changes, len(b.children)-len(a.children),
+			cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+	if len(r.Lanes) > mostLanes {
+		r.More += len(r.Lanes) - mostLanes
+		r.Lanes = r.Lanes[:mostLanes]
+	}
+	for _, l := range r.Lanes {
+		if len(l.Points) > len(r.Histogram) {
+			l.Points, l.Buckets = nil, sortBuckets(l.own)
+		}
+		l.ChildBuckets = sortBuckets(l.ofChildren)
+	}
+	return r
+}
+
+func sortBuckets(of map[int]*laneBucket) (list []laneBucket) {
+	for _, i := range slices.Sorted(maps.Keys(of)) {
+		list = append(list, *of[i])
+	}
+	return list
+}

@@ -1,0 +1,110 @@
+package ask
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/resource/diff"
+)
+
+// owners finds the controllers of objects, as the last versions of these name them.
+type owners struct {
+	history *query.Questions
+	known   map[query.Object]owner
+	units   map[string]*record.Unit // by kind and group; nil for one without a history
+}
+
+// owner is the controller of an object; the zero owner is none.
+type owner struct {
+	kind, group, name string
+}
+
+// String returns "replicaset/web-1", or "" for none.
+func (o owner) String() string {
+	if o.name == "" {
+		return ""
+	}
+	return o.kind + "/" + o.name
+}
+
+func newOwners(history *query.Questions) *owners {
+	return &owners{history, map[query.Object]owner{}, map[string]*record.Unit{}}
+}
+
+// find returns the controller of an object: none also where the history has no metadata of it.
+func (f *owners) find(o query.Object) (owner, error) {
+	found, isKnown := f.known[o]
+	if isKnown {
+		return found, nil
+	}
+	v, err := f.history.Objects.At(&o, query.Point{})
+	if err != nil {
+		return found, err
+	}
+	var references []struct {
+		APIVersion, Kind, Name string
+		Controller             bool
+	}
+	if v != nil {
+		// What can't be decoded has no owner: it is shown.
+		_ = json.Unmarshal(diff.Field(v.Event.Data, "metadata.ownerReferences"), &references)
+	}
+	for _, r := range references {
+		if group, _, isGrouped := strings.Cut(r.APIVersion, "/"); r.Controller {
+			if !isGrouped {
+				group = ""
+			}
+			found = owner{strings.ToLower(r.Kind), group, r.Name}
+		}
+	}
+	f.known[o] = found
+	return found, nil
+}
+
+// maxOwners bounds a chain of owners: a cluster may have a cycle.
+const maxOwners = 8
+
+// root returns the object at the end of the chain of owners of which the history has a resource:
+// the object itself where nobody owns it.
+func (f *owners) root(o query.Object) (query.Object, error) {
+	for range maxOwners {
+		by, err := f.find(o)
+		if err != nil || by.name == "" {
+			return o, err
+		}
+		unit, err := f.unitOf(o.Unit, by)
+		if err != nil || unit == nil {
+			return o, err
+		}
+		o = query.Object{Unit: unit, Namespace: o.Namespace, Name: by.name}
+	}
+	return o, nil
+}
+
+// unitOf returns the unit of an owner, of the informer of the object where that reads the owner.
+func (f *owners) unitOf(of *record.Unit, by owner) (*record.Unit, error) {
+	key := of.Informer + " " + by.kind + " " + by.group
+	found, isKnown := f.units[key]
+	if isKnown {
+		return found, nil
+	}
+	name := by.kind
+	if by.group != "" {
+		name += "." + by.group
+	}
+	units, err := f.history.Resources.Resolve(name, of.Cluster(), query.Point{})
+	if err != nil && !errors.Is(err, query.ErrUnknownResource) &&
+		!errors.Is(err, query.ErrSeveralResources) {
+		return nil, err
+	}
+	for _, u := range units {
+		if found == nil || u.Informer == of.Informer {
+			found = u
+		}
+	}
+	f.units[key] = found
+	return found, nil
+}
