@@ -133,13 +133,14 @@ func Run(ctx context.Context, o Options) (err error) {
 	if o.Input.file != "" {
 		commands.reloader = newReloader(&o, results)
 	}
-	server, err := listen(ctx, c, registry, start, commands, &inspector{hub, start}, asked, log)
+	samples := newSamples(registry)
+	server, err := listen(ctx, c, registry, samples, start, commands, &inspector{hub, start}, asked, log)
 	if err != nil {
 		return &StartError{err}
 	}
 	defer func() { err = errors.Join(err, start.close()) }()
 	defer o.show(ctx, start.status)()
-	return serve(ctx, server, log, func(ctx context.Context) error {
+	return serve(ctx, server, samples, log, func(ctx context.Context) error {
 		p, err := a.assemble(ctx)
 		if err != nil {
 			return startError(ctx, err)
@@ -190,10 +191,25 @@ func newRegistry() *prometheus.Registry {
 	return registry
 }
 
+// newSamples returns the samples of what the page shows of the recent past.
+func newSamples(from prometheus.Gatherer) *metric.Samples {
+	return metric.NewSamples(from,
+		metric.Sampled{Name: "bridge_informer_oldest_seconds", By: "sink", Max: true},
+		metric.Sampled{Name: "bridge_publisher_published_total", By: "sink"},
+		metric.Sampled{Name: "bridge_publisher_queued_items", By: "sink", Max: true},
+		metric.Sampled{Name: "bridge_publisher_retries_total", By: "sink"},
+		metric.Sampled{Name: "bridge_publisher_dead_letters_total", By: "sink"},
+		metric.Sampled{Name: "bridge_informer_dropped_total", By: "sink"},
+		metric.Sampled{Name: "bridge_informer_changes_total", By: "op"},
+		metric.Sampled{Name: "bridge_informer_gaps_total"},
+	)
+}
+
 // listen takes the admin address, so that a port in use is found before anything runs; nil for no
 // address.
 func listen(
-	ctx context.Context, c *config.Config, registry prometheus.Gatherer, start *statusSource,
+	ctx context.Context, c *config.Config, registry prometheus.Gatherer, samples *metric.Samples,
+	start *statusSource,
 	commands *adminCommands, look *inspector, asked *ask.Set, log *slog.Logger,
 ) (*admin.Server, error) {
 	if c.Admin.Address == "" {
@@ -203,6 +219,7 @@ func listen(
 		Address: c.Admin.Address, Pprof: c.Admin.Pprof, Registry: registry, Log: log,
 		Ready:   start.reasons,
 		Status:  func() any { return start.status() },
+		Samples: func(window time.Duration) any { return samples.Report(window) },
 		Look:    look,
 		History: asked,
 		Control: commands,
@@ -221,7 +238,7 @@ func listen(
 // serve runs the bridge until ctx ends or something fails. The admin server is there before it,
 // so that a start that has to wait can be watched, and outlives it, for the drain.
 func serve(
-	ctx context.Context, server *admin.Server, log *slog.Logger,
+	ctx context.Context, server *admin.Server, samples *metric.Samples, log *slog.Logger,
 	run func(context.Context) error,
 ) error {
 	began := time.Now()
@@ -229,6 +246,10 @@ func serve(
 	adminCtx, stopAdmin := context.WithCancel(gctx)
 	if server != nil {
 		g.Go(func() error { return server.Run(adminCtx) })
+		g.Go(func() error {
+			samples.Run(adminCtx)
+			return nil
+		})
 	}
 	g.Go(func() error {
 		defer stopAdmin()

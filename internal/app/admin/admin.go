@@ -46,6 +46,9 @@ type Config struct {
 	Look Inspector
 	// History answers questions about the past. nil: they are not served.
 	History Historian
+	// Samples returns the recent past of metrics: a value that encodes as JSON. nil: it is not
+	// served. Called concurrently.
+	Samples func(window time.Duration) any
 	// Pprof serves Go's profiles.
 	Pprof bool
 	// Control changes the running bridge; nil: nothing can be changed here.

@@ -31,6 +31,9 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /status", s.reader(s.status))
+	if s.config.Samples != nil {
+		mux.Handle("GET /samples", s.reader(s.samples))
+	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.config.Registry, promhttp.HandlerOpts{
 		ErrorLog: logPrinter{s.log},
 		// One collector that fails must not hide the metrics of all others.
@@ -55,13 +58,16 @@ func (s *Server) routes() http.Handler {
 func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 	text := "/healthz  the process answers\n/readyz   everything is in sync, or what is not\n" +
 		"/metrics  Prometheus\n/status   JSON\n"
+	if s.config.Samples != nil {
+		text += "/samples  the last 24 hours of some metrics; ?window=15m\n"
+	}
 	if s.config.Look != nil {
 		text += "/tail     events as they are settled; ?payload=true, ?filter= with CEL\n" +
 			"/object   the last settled state of an object; " +
 			"?resource=pods&namespace=shop&name=web\n"
 	}
 	if s.config.History != nil {
-		text += "/history/  versions, object, diff, timeline, state, search, resources; " +
+		text += "/history/  versions, object, diff, timeline, lanes, state, search, resources; " +
 			"?object=deploy/web&namespace=shop&at=14:03\n"
 	}
 	if s.config.Pprof {
@@ -119,6 +125,21 @@ func wantsJSON(r *http.Request) bool {
 
 func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 	s.json(w, http.StatusOK, s.config.Status())
+}
+
+// samples answers with the recent past of metrics, of the last quarter of an hour by default.
+func (s *Server) samples(w http.ResponseWriter, r *http.Request) {
+	window := 15 * time.Minute
+	if text := r.URL.Query().Get("window"); text != "" {
+		var err error
+		if window, err = time.ParseDuration(text); err != nil || window <= 0 || window > 24*time.Hour {
+			s.refuse(w, &Error{
+				http.StatusBadRequest, fmt.Errorf("window %q: want a time up to 24h, as 15m", text),
+			})
+			return
+		}
+	}
+	s.json(w, http.StatusOK, s.config.Samples(window))
 }
 
 // json encodes before it answers, so that a value that can't be encoded is a 500 and no half
