@@ -11,8 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-
-	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
 // Samples keeps the last day of some metrics in memory, so that a trend can be seen without a
@@ -73,7 +71,9 @@ func (s *Samples) Run(ctx context.Context) {
 		began := time.Now()
 		s.take(began)
 		pause := time.Duration(float64(time.Since(began)) / maxShare)
-		if ratelimit.Sleep(ctx, max(pause, time.Until(began.Add(time.Second)))) != nil {
+		select {
+		case <-time.After(max(pause, time.Until(began.Add(time.Second)))):
+		case <-ctx.Done():
 			return
 		}
 	}
