@@ -189,8 +189,7 @@ func (u *unit) report(found []Fault, whole bool, lanes []string) Resource {
 	for i := range found {
 		if f := &found[i]; f.unit == u {
 			r.Faults++
-			switch f.Kind {
-			case Break, NoAdd, NoDelete, Missing:
+			if slices.Contains([]Kind{Break, NoAdd, NoDelete, Missing}, f.Kind) {
 				r.Complete = lower(r.Complete, f.low)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metascheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
@@ -117,7 +117,7 @@ func parseContinue(o *internalversion.ListOptions) (t continueToken, err error) 
 
 // checkName refuses names that no object has. Those of RBAC may have any bytes.
 func checkName(t *resourceType, kind, name string) error {
-	problems := path.IsValidPathSegmentName(name)
+	problems := content.IsPathSegmentName(name)
 	isOdd := func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) }
 	if t.Group != "rbac.authorization.k8s.io" && strings.ContainsFunc(name, isOdd) {
 		problems = append(problems, "may not contain control characters, nor bytes that are no UTF-8")

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -71,7 +72,7 @@ func TestSignature(t *testing.T) {
 	if e, err := sinktest.ParseStructured(body); err != nil || id == "" || e.Attributes["id"] != id {
 		t.Errorf("webhook-id %q of %v, %v", id, e.Attributes, err)
 	}
-	body = append(body[:len(body):len(body)], ' ')
+	body = append(slices.Clip(body), ' ')
 	if verifies(oldKey) == nil {
 		t.Error("another body is verified")
 	}
