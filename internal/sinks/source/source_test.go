@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -531,5 +532,62 @@ func TestRemovedSingly(t *testing.T) {
 				t.Errorf("removed %+v, want %+v; whole: %t", r.Removed(), test.want, r.Whole())
 			}
 		})
+	}
+}
+
+// 100 times somebody removes messages of a stream, each time of another kind.
+func TestRemovedOfEachKind(t *testing.T) {
+	s := natsServer(t)
+	js := jetStream(t, s)
+	random := rand.New(rand.NewPCG(1, 3))
+	const messages, objects = 20, 4
+	kinds := []func() (gone []uint64){
+		func() []uint64 { return []uint64{1 + random.Uint64N(messages)} },
+		func() []uint64 { return []uint64{1} },
+		func() []uint64 { return []uint64{messages} },
+		func() (gone []uint64) { // all of an object
+			of := random.Uint64N(objects)
+			for n := uint64(1); n <= messages; n++ {
+				if n%objects == of {
+					gone = append(gone, n)
+				}
+			}
+			return gone
+		},
+		func() (gone []uint64) { // any
+			for n := uint64(1); n <= messages; n++ {
+				if random.IntN(4) == 0 || n == 7 {
+					gone = append(gone, n)
+				}
+			}
+			return gone
+		},
+	}
+	for trial := range 100 * len(kinds) {
+		name := fmt.Sprint("K8S", trial)
+		stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}, Storage: jetstream.MemoryStorage})
+		testkit.OK(t, err)
+		for n := range messages {
+			_, err := js.Publish(t.Context(), fmt.Sprint(name, ".", (n+1)%objects), []byte("{}"))
+			testkit.OK(t, err)
+		}
+		var want []source.Removal
+		for _, n := range kinds[trial%len(kinds)]() {
+			testkit.OK(t, stream.DeleteMsg(t.Context(), n))
+			if last := len(want) - 1; last >= 0 && want[last].To == n {
+				want[last].To++
+				continue
+			}
+			want = append(want, source.Removal{Lane: name, From: n, To: n + 1, Singly: true})
+		}
+		r, err := source.Open(t.Context(), source.Config{From: s.ClientURL() + "/" + name, Patience: 5 * time.Second})
+		testkit.OK(t, err)
+		_, err = readAll(t, r)
+		testkit.OK(t, err)
+		if !slices.Equal(r.Removed(), want) {
+			t.Errorf("trial %d: removed %+v, want %+v", trial, r.Removed(), want)
+		}
+		r.Close()
+		testkit.OK(t, js.DeleteStream(t.Context(), name))
 	}
 }
