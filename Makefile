@@ -248,6 +248,10 @@ PROOF_TIME ?= 60m
 PROOF_PAUSE ?= 2m
 PROOF_FLAGS ?=
 
+.PHONY: test-attribution
+test-attribution: build controlplane ## Compare who wrote each version with who did: 20,000 writes at once
+	$(E2E) -race -run '^TestAttribution$$' -timeout $(TEST_TIME) -v . -attribution.writes=20000
+
 .PHONY: soak
 soak: controlplane ## Follow changes for SOAK_TIME, without a broker in the middle, and fail for what grows; bin/soak has the samples
 	$(E2E) -run '^TestSoak$$' -timeout 12h -v . \

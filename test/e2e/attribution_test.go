@@ -13,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,7 +40,7 @@ const deleteRequest = "delete-request"
 
 // leavesNoEntry are the writers that only remove fields or ask for a delete: managedFields do not
 // show them.
-var leavesNoEntry = []string{"label-removed", "annotation-removed", "finalizer-removed", "variable-removed", deleteRequest}
+var leavesNoEntry = []string{"label-removed", "annotation-removed", "finalizer-removed", "variable-removed", "owner-removed", deleteRequest}
 
 func (w *writers) wrote(by string, obj metav1.Object, err error) {
 	w.t.Helper()
@@ -143,6 +144,109 @@ func (w *writers) round(name string) {
 	must(w.t, maps.Delete(w.ctx, name+"-0", metav1.DeleteOptions{}))
 	must(w.t, maps.DeleteCollection(w.ctx, metav1.DeleteOptions{},
 		metav1.ListOptions{LabelSelector: "collection=true,round=" + name}))
+}
+
+// applyBy applies a Deployment, also where others own its fields.
+func (w *writers) applyBy(by, name, metadata, rest string) {
+	w.t.Helper()
+	d, err := w.client.AppsV1().Deployments(w.namespace).Patch(w.ctx, name, types.ApplyPatchType,
+		fmt.Appendf(nil, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":%q%s}%s}`, name, metadata, rest),
+		metav1.PatchOptions{FieldManager: ours + by, Force: new(true)})
+	w.wrote(by, d, err)
+}
+
+// rare does the kinds of writes that few clients make: fields that go to another owner or to
+// several, subresources of pods, an eviction, writes that change nothing.
+func (w *writers) rare(name string) {
+	w.t.Helper()
+	deployments, manager := w.client.AppsV1().Deployments(w.namespace), func(by string) string { return ours + by }
+	d := deployment(name, 0)
+	d.Spec.Paused = true // no controller writes beside
+	d, err := deployments.Create(w.ctx, d, metav1.CreateOptions{FieldManager: manager("create")})
+	w.wrote("create", d, err)
+	const image = `,"spec":{"template":{"spec":{"containers":[{"name":"main","image":"app:3"}]}}}`
+	w.patchBy("strategic", name, types.StrategicMergePatchType, `{"spec":{"template":{"spec":{"containers":[{"name":"main","env":[{"name":"A","value":"1"}]}]}}}}`)
+	w.patchBy("json", name, types.JSONPatchType, `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"app:2"}]`)
+	w.applyBy("apply-forced", name, "", image)
+	w.applyBy("apply-shared", name, "", image) // the value is there
+	w.applyBy("apply-more", name, `,"annotations":{"a":"1"}`, "")
+	w.applyBy("apply-more", name, "", "") // and drops it
+	w.patchBy("two-fields", name, types.MergePatchType, `{"metadata":{"labels":{"b":"1"}},"spec":{"minReadySeconds":7}}`)
+	w.patchBy("restart", name, types.StrategicMergePatchType, `{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"now"}}}}}`)
+	w.patchBy("owner", name, types.MergePatchType, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"none","uid":"none"}]}}`)
+	w.patchBy("owner-removed", name, types.MergePatchType, `{"metadata":{"ownerReferences":null}}`)
+	must(w.t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		d, err := deployments.Get(w.ctx, name, metav1.GetOptions{})
+		must(w.t, err)
+		d.Status.Conditions = append(d.Status.Conditions, appsv1.DeploymentCondition{Type: "Written", Status: corev1.ConditionTrue})
+		if d, err = deployments.UpdateStatus(w.ctx, d, metav1.UpdateOptions{FieldManager: manager("status-put")}); err == nil {
+			w.wrote("status-put", d, nil)
+		}
+		return err
+	}))
+	for _, o := range []metav1.PatchOptions{{FieldManager: manager("dry"), DryRun: []string{metav1.DryRunAll}}, {FieldManager: manager("nothing")}} {
+		patch := `{"metadata":{"labels":{"b":"1"}}}` // has it
+		if len(o.DryRun) > 0 {
+			patch = `{"metadata":{"labels":{"b":"2"}}}`
+		}
+		_, err := deployments.Patch(w.ctx, name, types.MergePatchType, []byte(patch), o)
+		must(w.t, err)
+	}
+	w.requestDelete(w.client.AppsV1().RESTClient(), "deployments", name,
+		metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}, &appsv1.Deployment{})
+	w.rarePod(name + "-rare")
+	w.rareMap(name + "-rare")
+}
+
+// rarePod writes to a pod that no scheduler and no kubelet takes.
+func (w *writers) rarePod(name string) {
+	w.t.Helper()
+	pods := w.client.CoreV1().Pods(w.namespace)
+	pod, err := pods.Create(w.ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{
+			SchedulerName: "none", Containers: []corev1.Container{{Name: "main", Image: "app:1"}},
+		},
+	}, metav1.CreateOptions{FieldManager: ours + "pod"})
+	w.wrote("pod", pod, err)
+	written := func(by string, err error) { // the answer has no version
+		w.t.Helper()
+		must(w.t, err)
+		pod, err := pods.Get(w.ctx, name, metav1.GetOptions{})
+		w.wrote(by, pod, err)
+	}
+	patch := func(by, text string, subresource ...string) {
+		w.t.Helper()
+		pod, err := pods.Patch(w.ctx, name, types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{FieldManager: ours + by}, subresource...)
+		w.wrote(by, pod, err)
+	}
+	patch("gate", `{"spec":{"tolerations":[{"key":"written","operator":"Exists"}]}}`)
+	written("binding", pods.Bind(w.ctx, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Target: corev1.ObjectReference{Kind: "Node", Name: "no-such-node"},
+	}, metav1.CreateOptions{FieldManager: ours + "binding"}))
+	patch("pod-status", `{"status":{"conditions":[{"type":"Written","status":"True"}]}}`, "status")
+	patch("ephemeral", `{"spec":{"ephemeralContainers":[{"name":"debug","image":"app:1"}]}}`, "ephemeralcontainers")
+	patch("pod-label", `{"metadata":{"labels":{"a":"1"}}}`)
+	written(deleteRequest, pods.EvictV1(w.ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	must(w.t, pods.Delete(w.ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
+}
+
+func (w *writers) rareMap(name string) {
+	w.t.Helper()
+	maps := w.client.CoreV1().ConfigMaps(w.namespace)
+	cm, err := maps.Create(w.ctx, configMap(name, map[string]string{"a": "1", "b": "1"}), metav1.CreateOptions{FieldManager: ours + "map"})
+	w.wrote("map", cm, err)
+	patch := func(by, text string) {
+		w.t.Helper()
+		cm, err = maps.Patch(w.ctx, name, types.MergePatchType, []byte(text), metav1.PatchOptions{FieldManager: ours + by})
+		w.wrote(by, cm, err)
+	}
+	patch("map-binary", `{"binaryData":{"c":"AA=="}}`)
+	cm.Data = map[string]string{"b": "2", "d": "1"} // a is removed
+	cm, err = maps.Update(w.ctx, cm, metav1.UpdateOptions{FieldManager: ours + "map-replaced"})
+	w.wrote("map-replaced", cm, err)
+	patch("map-immutable", `{"immutable":true}`)
+	must(w.t, maps.Delete(w.ctx, name, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationOrphan)}))
 }
 
 var stormWrites = flag.Int("attribution.writes", 400, "how many writes to the same objects TestAttribution makes at once")
@@ -255,6 +359,9 @@ func (l *lab) written() []truth.Collection {
 // label and a finalizer added, a pod and three config maps.
 const entries = 11
 
+// rareEntries is the same of the rare ones.
+const rareEntries = 19
+
 // TestAttribution writes as people and controllers do, through restarts. That each event has the
 // manager which managedFields show is compared with the witness, that it is the right one with who
 // wrote the version.
@@ -266,9 +373,11 @@ func TestAttribution(t *testing.T) {
 	b := l.bridge("bridge", written+embedded)
 	l.start(b)
 	w.round("running")
+	w.rare("rare-running")
 	w.storm()
 	l.stop(b)
 	w.round("stopped")
+	w.rare("rare-stopped")
 	l.start(b)
 	w.round("resumed")
 	b.Kill()
@@ -276,10 +385,10 @@ func TestAttribution(t *testing.T) {
 	l.start(b)
 	events := l.complete("all writes", jetStream(b), ledger, check.Options{Informers: informerOf("app", l.written()...)})
 	known, requests := w.judge(events)
-	if known < 4*entries {
-		t.Errorf("%d of %d events have the manager that wrote them", known, 4*entries)
+	if t.Logf("%d writes one by one have their manager", known); known < 4*entries+2*rareEntries {
+		t.Errorf("%d of %d events have the manager that wrote them", known, 4*entries+2*rareEntries)
 	}
-	if want := 4 * 2; requests != want { // a Deployment and a pod in each round
+	if want := 4*2 + 2*2; requests != want { // a Deployment and a pod each time
 		t.Errorf("%d events are of requests for a delete, want %d", requests, want)
 	}
 	l.stop(b)
