@@ -140,6 +140,10 @@ test-k9s: build controlplane $(BIN)/$(K9S) ## K9s reads a history as a cluster (
 	  test -z "$$NEED_TMUX" || exit 1; exit 0; fi; \
 	K9S=$(CURDIR)/$(BIN)/$(K9S)/k9s; export K9S; $(E2E) -timeout $(TEST_TIME) -run '^TestK9s$$' .
 
+.PHONY: picture
+picture: build controlplane $(BIN)/$(K9S) ## Draw docs/k9s.svg again: K9s on the past (needs tmux)
+	K9S=$(CURDIR)/$(BIN)/$(K9S)/k9s; export K9S; $(E2E) -timeout $(TEST_TIME) -run '^TestK9s$$' . -k9s.picture $(CURDIR)/docs/k9s.svg
+
 .PHONY: test-clients
 test-clients: build controlplane $(KUBECTLS) $(BIN)/readers/kubernetes/.installed ## A past cluster beside the cluster itself: the recorded requests of testdata, three versions of kubectl, clients in Python and Java (needs Java 17, Maven)
 	export KUBECTLS="$(addprefix $(CURDIR)/,$(KUBECTLS))" KUBERNETES_READERS=$(CURDIR)/$(BIN)/readers/kubernetes; \

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"testing"
 	"time"
 )
+
+var k9sPicture = flag.String("k9s.picture", "", "file for a picture of K9s on the past, as SVG; make picture")
 
 // terminal is a program in a terminal of its own, through tmux.
 type terminal struct {
@@ -74,10 +77,11 @@ func TestK9s(t *testing.T) {
 	l.createConfigMap("settings", "1")
 	l.createDeployment("web", 2)
 	l.waitRolledOut("web")
-	version, _ := l.moment(l.kindsOfNamespaces())
+	l.moment(l.kindsOfNamespaces())
+	at := time.Now().UTC().Format(time.RFC3339)
 	l.createConfigMap("behind-everything", "1")
 	l.recorded(b, "cm/behind-everything")
-	l.served(b, "--at", version)
+	l.served(b, "--at", at)
 	l.k9sWorks(t, k9s, d)
 	l.stop(b)
 }
@@ -115,4 +119,11 @@ func (l *lab) k9sWorks(t *testing.T, k9s string, d *definition) {
 		m.typed(":", page[0], "Enter")
 		look(page[0], page[1:]...)
 	}
+	if *k9sPicture == "" {
+		return
+	}
+	m.tmux("resize-window", "-t", m.session, "-x", "120", "-y", "20")
+	m.typed(":", "pods "+l.namespace, "Enter")
+	m.shows("pods("+l.namespace, "web-")
+	must(t, os.WriteFile(*k9sPicture, pictureOf(m.tmux("capture-pane", "-e", "-p", "-t", m.session)), 0o600))
 }

@@ -55,7 +55,7 @@ func TestOrderOfNamespaces(t *testing.T) {
 
 // What clients read beside objects is as an API server has it.
 func TestHeaders(t *testing.T) {
-	events := inventory("pods/shop/web", "nodes//old", "nodes//new")
+	events := inventory("pods/shop/web", "nodes//old", "nodes//new", "deployments.apps/shop/web")
 	for i, version := range []string{"", "v1.35.9", "v1.36.10+k3s1"} {
 		if version != "" {
 			events[i].Data = fmt.Appendf(nil, `{"metadata":{"name":%q},"status":{"nodeInfo":{"kubeletVersion":%q}}}`, events[i].Name, version)
@@ -91,6 +91,9 @@ func TestHeaders(t *testing.T) {
 		if got := get("/api/v1/pods", "Accept", accept).StatusCode; got != want {
 			t.Errorf("Accept %s: %d, want %d", accept, got, want)
 		}
+	}
+	if got := get("/apis/apps/v1beta1/deployments"); got.StatusCode != http.StatusNotAcceptable {
+		t.Errorf("Deployments in another version: %s", got.Status)
 	}
 	var version map[string]string
 	testkit.OK(t, json.NewDecoder(get("/version").Body).Decode(&version))

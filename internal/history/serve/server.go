@@ -390,7 +390,11 @@ func (q *request) group(group, version string, parts []string) {
 	i := slices.IndexFunc(types, func(t *resourceType) bool {
 		return t.Group == group && t.Version == version && t.Resource == parts[0]
 	})
-	switch {
+	switch other := otherVersion(types, group, parts[0]); {
+	case i < 0 && other != "":
+		q.refuse(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, fmt.Sprintf(
+			"%s has %s in version %s only, and converts none: ask for that", q.server.what(), parts[0],
+			other))
 	case i < 0:
 		q.notFound(fmt.Sprintf("%s has no %s of %s", q.server.what(), parts[0],
 			strings.TrimPrefix(group+"/"+version, "/")))
@@ -408,6 +412,16 @@ func (q *request) group(group, version string, parts []string) {
 	default:
 		q.collection(types[i], namespace)
 	}
+}
+
+// otherVersion is the one in which a resource was recorded, "" for none.
+func otherVersion(types []*resourceType, group, resource string) string {
+	for _, t := range types {
+		if t.Group == group && t.Resource == resource {
+			return t.Version
+		}
+	}
+	return ""
 }
 
 func (q *request) notFound(message string) {
