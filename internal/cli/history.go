@@ -23,6 +23,7 @@ func historyCommands() []*cobra.Command {
 	return []*cobra.Command{
 		newArchiveCommand(), newHistoryCommand(), newShowCommand(), newDiffCommand(),
 		newTimelineCommand(), newStateCommand(), newCoverageCommand(), newServeCommand(),
+		newMCPCommand(),
 	}
 }
 
