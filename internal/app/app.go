@@ -305,7 +305,9 @@ type statusSource struct {
 	mu       sync.Mutex
 	assembly *assembly // guarded by mu; nil until it is assembled
 	why      string    // guarded by mu
-	began    time.Time
+	// seen is since when each reason of not being ready was there. Guarded by mu.
+	seen  map[string]time.Time
+	began time.Time
 }
 
 func newStarting(version string, o *outcome) *statusSource {
@@ -341,7 +343,25 @@ func (s *statusSource) reasons() []admin.Reason {
 	if p == nil {
 		return []admin.Reason{{What: "API server", Message: why}}
 	}
-	return p.reasons()
+	return s.date(p.reasons())
+}
+
+// date adds to reasons since when each was seen. They are looked at with every sample.
+func (s *statusSource) date(reasons []admin.Reason) []admin.Reason {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := map[string]time.Time{}
+	for i := range reasons {
+		r := &reasons[i]
+		if r.Since.IsZero() {
+			if r.Since = s.seen[r.What]; r.Since.IsZero() {
+				r.Since = time.Now().UTC()
+			}
+		}
+		seen[r.What] = r.Since
+	}
+	s.seen = seen
+	return reasons
 }
 
 // ProcessStatus is what /status shows: what the process is, whether it is ready, and where the

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/resource/diff"
 )
@@ -57,7 +59,8 @@ func (q *request) object(_ context.Context) (any, error) {
 type diffReport struct {
 	objectReport
 	uncertainty
-	From    query.VersionReport  `json:"from"`
+	// From is left out where the object did not exist before To.
+	From    *query.VersionReport `json:"from,omitempty"`
 	To      query.VersionReport  `json:"to"`
 	Changed []query.ChangeReport `json:"changed"`
 }
@@ -67,35 +70,70 @@ func (q *request) diff(_ context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	to, holes, err := q.existing(o, "to")
+	from, to, holes, err := q.compared(o)
 	if err != nil {
 		return nil, err
 	}
-	var from *query.Version
+	r := diffReport{
+		objectReport: reportObject(o), To: to.Report(nil), Changed: []query.ChangeReport{},
+	}
+	var older, newer []byte
+	if from != nil {
+		older = from.Event.Data
+		r.From = new(from.Report(nil))
+	}
+	if !to.Deleted() {
+		newer = to.Event.Data
+	}
+	if r.uncertainty, err = q.uncertainty(holes); err != nil {
+		return nil, err
+	}
+	for _, c := range diff.Changes(older, newer) {
+		r.Changed = append(r.Changed, query.ChangeReport{Field: c.Path, Old: c.Old, New: c.New})
+	}
+	return r, nil
+}
+
+// compared returns the versions that a difference is between. The older one is nil where the object
+// did not exist before the newer one. The newer one may be the end of the object.
+func (q *request) compared(
+	o *query.Object,
+) (from, to *query.Version, holes []*query.Notice, err error) {
+	to, holes, err = q.existing(o, "to")
+	if errors.Is(err, query.ErrDidNotExist) {
+		to, err = q.end(o, err)
+	}
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	if q.parameters.Get("from") == "" {
-		from, err = q.Previous(o, to)
+		from, err = q.History.Objects.VersionBefore(to)
+		if err == nil && from == nil && to.Event.Op != event.Added {
+			_, err = q.Previous(o, to) // it is not kept
+		}
 	} else {
 		var more []*query.Notice
 		from, more, err = q.existing(o, "from")
 		holes = append(holes, more...)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil && from != nil && !to.Deleted() {
+		err = CheckComparable(from, to)
 	}
-	if err := CheckComparable(from, to); err != nil {
-		return nil, err
+	return from, to, holes, err
+}
+
+// end returns the version with which an object ended, where that is what is asked for; else why the
+// object did not exist.
+func (q *request) end(o *query.Object, why error) (*query.Version, error) {
+	p, err := q.point("to")
+	if err != nil || p.Version == 0 {
+		return nil, cmp.Or(err, why)
 	}
-	r := diffReport{
-		objectReport: reportObject(o), From: from.Report(nil), To: to.Report(nil),
-		Changed: []query.ChangeReport{},
+	v, err := q.History.Objects.At(o, p)
+	if err == nil && (v == nil || !v.Deleted() || v.Number() != p.Version) {
+		err = why
 	}
-	if r.uncertainty, err = q.uncertainty(holes); err != nil {
-		return nil, err
-	}
-	for _, c := range diff.Changes(from.Event.Data, to.Event.Data) {
-		r.Changed = append(r.Changed, query.ChangeReport{Field: c.Path, Old: c.Old, New: c.New})
-	}
-	return r, nil
+	return v, err
 }
 
 // versionsReport answers versions.

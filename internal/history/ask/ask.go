@@ -96,15 +96,16 @@ func (o *openHistory) isEnding() bool {
 func (h *Set) Ask(ctx context.Context, question string, parameters url.Values) (any, error) {
 	questions := map[string]func(*request, context.Context) (any, error){
 		"versions": (*request).versions, "object": (*request).object, "diff": (*request).diff,
-		"timeline": (*request).timeline, "lanes": (*request).lanes, "search": (*request).search,
+		"timeline": (*request).timeline, "lanes": (*request).lanes, "losses": (*request).losses, "search": (*request).search,
 		"resources": (*request).resources,
 		"coverage":  (*request).coverage,
+		"compare":   (*request).compare,
 		"state":     nil,
 	}
 	answer, known := questions[question]
 	if !known {
 		return nil, notFound(fmt.Errorf("no question %q: there are versions, object, diff, timeline, "+
-			"lanes, state, search, resources and coverage", question))
+			"lanes, losses, state, search, resources, coverage and compare", question))
 	}
 	if question == "state" { // it outlives this call
 		return h.state(ctx, parameters)
@@ -113,7 +114,7 @@ func (h *Set) Ask(ctx context.Context, question string, parameters url.Values) (
 	defer release()
 	if o == nil {
 		if question == "resources" {
-			return resourcesReport{Resources: []string{}, Clusters: []string{}}, nil
+			return resourcesReport{Resources: []string{}, Clusters: []string{}, Namespaces: []string{}}, nil
 		}
 		return nil, noHistory()
 	}
@@ -270,10 +271,12 @@ func (q *request) uncertainty(holes []*query.Notice) (u uncertainty, err error) 
 
 // resourcesReport says of what there is a history.
 type resourcesReport struct {
-	Kept      bool      `json:"kept"`
-	Clusters  []string  `json:"clusters"`
-	Resources []string  `json:"resources"`
-	Horizon   time.Time `json:"horizon,omitzero"`
+	Kept      bool     `json:"kept"`
+	Clusters  []string `json:"clusters"`
+	Resources []string `json:"resources"`
+	// Namespaces are those that objects were ever in.
+	Namespaces []string  `json:"namespaces"`
+	Horizon    time.Time `json:"horizon,omitzero"`
 }
 
 func (q *request) resources(_ context.Context) (any, error) {
@@ -285,7 +288,11 @@ func (q *request) resources(_ context.Context) (any, error) {
 	}
 	slices.Sort(r.Resources)
 	r.Resources = slices.Compact(r.Resources)
-	var err error
+	names, err := q.History.Objects.Namespaces(q.History.Resources.Units())
+	if err != nil {
+		return nil, err
+	}
+	r.Namespaces = slices.DeleteFunc(names, func(name string) bool { return name == "" })
 	r.Horizon, err = q.History.Coverage.Horizon()
 	return r, err
 }
@@ -320,6 +327,8 @@ type searchReport struct {
 const (
 	defaultFound = 50
 	mostFound    = 1000
+	// mostCompared are found at most before they are put in order.
+	mostCompared = 20_000
 )
 
 // search finds objects whose name has a text in it, or those of one kind: deploy/web.
@@ -351,13 +360,38 @@ func (q *request) search(ctx context.Context) (any, error) {
 			if !strings.Contains(o.Name, part) || seen[found] {
 				continue
 			}
-			if len(r.Objects) == limit {
+			if len(r.Objects) == mostCompared {
 				r.More = true
-				return r, nil
+				break
 			}
 			seen[found] = true
 			r.Objects = append(r.Objects, found)
 		}
 	}
+	slices.SortStableFunc(r.Objects, func(a, b objectReport) int {
+		return cmp.Or(rankFound(&a, part)-rankFound(&b, part), cmp.Compare(len(a.Name), len(b.Name)))
+	})
+	if len(r.Objects) > limit {
+		r.Objects, r.More = r.Objects[:limit], true
+	}
 	return r, nil
+}
+
+// rankFound orders what was found: those with the very name first, then workloads, and what follows
+// other objects last.
+func rankFound(o *objectReport, name string) (rank int) {
+	if o.Name != name {
+		rank = 10
+	}
+	switch {
+	case slices.Contains(workloads, o.Resource):
+		return rank
+	case slices.Contains(derivedResources, o.Resource):
+		return rank + 2
+	}
+	return rank + 1
+}
+
+var workloads = []string{
+	"deployments.apps", "statefulsets.apps", "daemonsets.apps", "cronjobs.batch", "jobs.batch",
 }

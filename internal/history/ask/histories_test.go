@@ -120,7 +120,11 @@ func TestHistories(t *testing.T) {
 		{"a limit that is none", "versions", web + "&limit=0", 400, []string{"want 1 to 5000"}},
 		{"a diff", "diff", web + "&from=100&to=120", 200, []string{`"changed":[{"field":"spec.replicas","old":1,"new":5}]`, `"from":{"time":`}},
 		{"a diff to the version before", "diff", web, 200, []string{`"changed":[{"field":"spec.replicas","old":3,"new":5}]`}},
-		{"nothing before the first", "diff", web + "&to=100", 404, []string{"has no version before resourceVersion 100"}},
+		{"against nothing before the first", "diff", web + "&to=100", 200, []string{`"changed":[{"field":"","new":{"kind":"Deployment"`, `"to":{"time":`}},
+		{"against nothing after the end", "diff", "object=po/web-0&namespace=shop&to=115", 200, []string{`"changed":[{"field":"","old":{"kind":"Pod"`, `"operation":"deleted"`}},
+		{"losses", "losses", "since=2026-03-01T12:00:00Z", 200, []string{`"reason":"expired"`, `"resources":`}},
+		{"two times", "compare", "namespace=shop&a=2026-03-01T13:00:00Z&b=2026-03-01T15:00:00Z", 200, []string{`"operation":"updated"`, `"field":"spec.replicas"`}},
+		{"two versions", "compare", "a=100", 400, []string{"a and b are times"}},
 		{"a timeline", "timeline", "namespace=shop&since=2026-03-01T12:00:00Z", 200, []string{
 			`"name":"web-0"`, `"operation":"deleted"`, `"old":3,"new":5`, `"more":false`, `gap (expired)`,
 		}},

@@ -193,7 +193,7 @@ func (s *laneSorter) laneOf(root query.Object, e *query.Entry, isSelf bool) *lan
 		s.lanes[root] = l
 	}
 	if isSelf && l.Changes == 0 {
-		l.Existed = e.Event.Op != event.Added || e.Event.Initial
+		l.Existed = e.Event.Op != event.Added
 	}
 	return l
 }

@@ -193,11 +193,14 @@ func objectOf(e *query.Entry) query.Object {
 	return query.Object{Unit: e.Unit, Namespace: e.Event.Namespace, Name: e.Event.Name}
 }
 
-// isStatusOnly reports whether an update changed nothing but the status.
+// isStatusOnly reports whether an update changed nothing but the status, and what controllers note
+// beside it: the revision of a Deployment is an annotation.
 func isStatusOnly(e *query.Entry) bool {
+	isOfStatus := e.Event.ManagerSubresource == "status"
 	return e.Event.Op == event.Updated && len(e.Changes) > 0 && e.More == 0 &&
 		!slices.ContainsFunc(e.Changes, func(c diff.Change) bool {
-			return c.Path != "status" && !strings.HasPrefix(c.Path, "status.")
+			return c.Path != "status" && !strings.HasPrefix(c.Path, "status.") && !c.IsHeartbeat() &&
+				!(isOfStatus && strings.HasPrefix(c.Path, "metadata.annotations"))
 		})
 }
 
