@@ -95,7 +95,30 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 	root.AddCommand(historyCommands()...)
 	root.AddCommand(refusedCommands()...)
 	root.AddCommand(newStateDirCommand())
+	groupCommands(root)
 	return root
+}
+
+// groups are the parts of the list of commands, each with the names of its commands.
+var groups = []struct{ title, names string }{
+	{"Stream changes:", "run watch tail sample snapshot"},
+	{"Ask the history:", "timeline history show diff state coverage serve archive"},
+	{"Operate a bridge:", "status pause resume reload log-level deadletters undelivered statedir verify"},
+	{"Set up:", "validate rbac schema token version"},
+}
+
+// groupCommands puts commands into their groups: a list of 26 is not read.
+func groupCommands(root *cobra.Command) {
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, c := range root.Commands() {
+			if slices.Contains(strings.Fields(g.names), c.Name()) {
+				c.GroupID = g.title
+			}
+		}
+	}
+	root.SetHelpCommandGroupID("Set up:")
+	root.SetCompletionCommandGroupID("Set up:")
 }
 
 // Build is the facts of a build.

@@ -94,3 +94,40 @@ func TestProgressElsewhere(t *testing.T) {
 		t.Error("it is shown where there is no terminal")
 	}
 }
+
+// The banner says once where to look, when everything is in sync for the first time.
+func TestBanner(t *testing.T) {
+	unit := informer.Status{Resource: "pods"}
+	s := &app.ProcessStatus{Status: &bridge.Status{Informers: []informer.Status{unit}, Sinks: []bridge.SinkStatus{{Name: "nats"}, {Name: "history"}}}}
+	p := &progress{address: "127.0.0.1:9090"}
+	if got := p.banner(s); got != "" {
+		t.Errorf("before everything is in sync: %s", got)
+	}
+	s.Informers[0].Synced = true
+	got := p.banner(s)
+	for _, want := range []string{"page     http://127.0.0.1:9090/\n", "1 resource, 0 objects\n", "nats, history\n", "bridge status --admin-address 127.0.0.1:9090\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+	if got := p.banner(s); got != "" {
+		t.Errorf("a second time: %s", got)
+	}
+}
+
+// Each command is in a group, and each name of a group is a command.
+func TestGroups(t *testing.T) {
+	root := newRoot(Build{})
+	named := 0
+	for _, g := range groups {
+		named += len(strings.Fields(g.names))
+	}
+	for _, c := range root.Commands() {
+		if named--; c.GroupID == "" {
+			t.Errorf("%s is in no group", c.Name())
+		}
+	}
+	if named != 0 {
+		t.Errorf("the groups have %d names more than there are commands", named)
+	}
+}

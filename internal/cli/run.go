@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app"
+	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/informer"
@@ -193,7 +194,10 @@ const (
 // sync, with its rate; then one line of state.
 type progress struct {
 	screen  *terminal.Screen
+	address string           // of the admin server; "" for none
 	samples []progressSample // of the last ratesOver intervals
+	// isWelcomed: the banner was shown.
+	isWelcomed bool
 }
 
 // progressSample is what had been read and sent at a time.
@@ -214,7 +218,7 @@ func newProgress(c *config.Config, stdout, stderr io.Writer) *progress {
 		}
 	}
 	if s := terminal.AsScreen(stderr); s != nil {
-		return &progress{screen: s}
+		return &progress{screen: s, address: c.Admin.Address}
 	}
 	return nil
 }
@@ -230,10 +234,50 @@ func (p *progress) run(ctx context.Context, status func() app.ProcessStatus) {
 			return
 		case now := <-tick.C:
 			s := status()
+			if banner := p.banner(&s); banner != "" {
+				_, _ = p.screen.Write([]byte(banner)) // a terminal that is gone is noticed elsewhere
+			}
 			_, height := p.screen.Size()
 			p.screen.Show(p.lines(&s, now, height))
 		}
 	}
+}
+
+// banner returns where to look and what to try next, once: when everything is in sync first.
+func (p *progress) banner(s *app.ProcessStatus) string {
+	if p.isWelcomed || s.Status == nil || len(s.Informers) == 0 {
+		return ""
+	}
+	objects := 0
+	for i := range s.Informers {
+		if u := &s.Informers[i]; !u.Synced {
+			return ""
+		} else if u.Objects != nil {
+			objects += *u.Objects
+		}
+	}
+	p.isWelcomed = true
+	names := make([]string, len(s.Sinks))
+	for i := range s.Sinks {
+		names[i] = s.Sinks[i].Name
+	}
+	lines := []string{""}
+	at := ""
+	if p.address != "" {
+		lines = append(lines, "  page     http://"+p.address+"/")
+	}
+	if p.address != "" && p.address != admin.DefaultAddress {
+		at = " --admin-address " + p.address
+	}
+	lines = append(lines,
+		fmt.Sprintf("  reading  %s, %s", terminal.Amount(len(s.Informers), "resource"),
+			terminal.Amount(objects, "object")),
+		"  sinks    "+strings.Join(names, ", "),
+		"  next     bridge status"+at,
+		"           bridge tail"+at,
+		"           bridge timeline -n default",
+		"")
+	return strings.Join(lines, "\n") + "\n"
 }
 
 // lines returns what is shown of a status, at most half a terminal of a height.
