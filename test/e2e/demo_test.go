@@ -79,7 +79,8 @@ func TestDemo(t *testing.T) {
 	text := showDemo(t, nil, nil,
 		"$ kubectl --namespace shop create deployment web",
 		"apis/apps/v1/namespaces/shop/deployments/web", "api/v1/namespaces/shop/pods/web-",
-		"demo-user", "kwok-controller", "all of this event", "dev.kubebridge.resource.")
+		"demo-user", "kwok-controller", "all of this event", "dev.kubebridge.resource.",
+		"/#/timeline?ns=shop", "bin/bridge history deploy/web -n shop --state-dir ")
 	stopped := regexp.MustCompile(`Everything is stopped, and (\S+) is removed`).FindStringSubmatch(text)
 	if stopped == nil {
 		t.Fatalf("it does not say that everything is stopped:\n%s", text)

@@ -79,6 +79,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if d.yours {
 		cluster = d.useCluster
 	}
+	d.user.beforeDeletes = d.ask
 	for _, step := range []func(context.Context) error{d.build, cluster, d.startBridge} {
 		if err := step(ctx); err != nil {
 			return unlessStopped(ctx, err)
@@ -170,6 +171,8 @@ informers:
 sinks:
   - name: nats
     nats: {servers: ["nats://${NATS_ADDRESS}"], embedded: true}
+  - name: history
+    history: {}
 `
 
 func (d *demo) startBridge(ctx context.Context) error {
@@ -194,7 +197,20 @@ func (d *demo) invite() {
 	d.screen.line("    nats --server %s subscribe 'k8s.>'", d.bridge.NATS)
 	d.screen.line("    kubectl --kubeconfig %s --namespace %s get pods --watch", d.kubeconfig, d.user.namespace)
 	d.screen.line("    bin/bridge status --admin-address %s", strings.TrimPrefix(d.bridge.AdminURL(), "http://"))
-	d.screen.line("  The status page, in a browser: %s/", d.bridge.AdminURL())
+	d.screen.line("")
+}
+
+// ask names the page, and three questions to paste. It is called when there is something to ask
+// about.
+func (d *demo) ask() {
+	address := strings.TrimPrefix(d.bridge.AdminURL(), "http://")
+	namespace := d.user.namespace
+	d.screen.headline("The page, in a browser:")
+	d.screen.line("    %s/#/timeline?ns=%s", d.bridge.AdminURL(), namespace)
+	d.screen.headline("Three questions to paste into another terminal:")
+	d.screen.line("    bin/bridge timeline -n %s --state-dir %s", namespace, d.bridge.StateDir)
+	d.screen.line("    bin/bridge history deploy/%s -n %s --state-dir %s", app, namespace, d.bridge.StateDir)
+	d.screen.line("    bin/bridge status --admin-address %s", address)
 	d.screen.line("")
 }
 

@@ -26,7 +26,12 @@ type user struct {
 	images    func(round int) (first, second string) // of the deployment
 	client    kubernetes.Interface
 	made      bool // the namespace
+	// beforeDeletes is called once, when there is something to ask about.
+	beforeDeletes func()
 }
+
+// deletes is the place of the first delete in a round.
+const deletes = 6
 
 // action is one command, and what it does.
 type action struct {
@@ -46,9 +51,12 @@ func (u *user) run(ctx context.Context) (err error) {
 	}
 	u.made = true
 	for round := 1; ; round++ {
-		for _, a := range u.round(round) {
+		for i, a := range u.round(round) {
 			if !pause(ctx, 3*time.Second) {
 				return nil
+			}
+			if round == 1 && i == deletes {
+				u.beforeDeletes()
 			}
 			u.screen.headline("$ kubectl --namespace %s %s", u.namespace, a.command)
 			if err := a.do(ctx); err != nil && ctx.Err() == nil {
