@@ -51,7 +51,7 @@ const maxSeries = 100
 
 // maxShare is how much of one processor sampling takes at most: with many resources the pause
 // between two samples grows.
-const maxShare = 0.01
+const maxShare = 0.001
 
 // NewSamples returns samples of some metrics. Run fills them.
 func NewSamples(from prometheus.Gatherer, metrics ...Sampled) *Samples {
