@@ -93,7 +93,7 @@ nothing. An answer has at most 256 KiB; a longer one is cut, and says so.
 
 Exit codes: 0 when the client ends; 1 when it failed; 2 when there is no history.`,
 		Example: `  bridge mcp --dir /var/lib/history
-  claude mcp add cluster -- bridge mcp --dir /var/lib/history`,
+  npx @modelcontextprotocol/inspector bridge mcp --dir /var/lib/history`,
 		Args: cobra.NoArgs,
 	}
 	o := historyFlags(cmd)
