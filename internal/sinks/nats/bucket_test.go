@@ -227,7 +227,7 @@ func TestBucketSettings(t *testing.T) {
 			defer sink.Close()
 			if c.says != "" {
 				wantClass(t, err, sinks.Refused)
-				wantMentions(t, err, c.says, "bucket SHOP")
+				wantMentions(t, err, c.says, "bucket SHOP", "nats stream edit KV_SHOP")
 				return
 			}
 			if err != nil {

@@ -159,7 +159,7 @@ func (s *Sink) checkStream(actual jetstream.StreamConfig, wanted Stream) error {
 	}
 	if len(problems) > 0 && wanted.bucket {
 		return operatorError("bucket %s is not as configured: %s. It was left as it is: choose "+
-			"another bucket, delete it (nats kv del %[1]s), or change it (nats stream edit %s)",
+			"another bucket, delete it (nats kv del %[1]s), or change it (nats stream edit %[3]s)",
 			strings.TrimPrefix(actual.Name, bucketStream), strings.Join(problems, "; "), actual.Name)
 	}
 	if len(problems) > 0 {
