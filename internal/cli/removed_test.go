@@ -43,6 +43,8 @@ func TestRemovedObject(t *testing.T) {
 	}{
 		{[]string{"archive", "--from", url + "/K8S", "--dir", dir, "--once"}, "removed stretch"},
 		{[]string{"timeline", "-A", "--since", "2000-01-01T00:00:00Z", "--dir", dir}, "which somebody had removed from the stream"},
+		// The places of messages are no versions.
+		{[]string{"coverage", "--dir", dir}, "gap: removed  -     - "},
 	} {
 		if code, out := ask(c.args...); code != ExitClean || !strings.Contains(out, c.want) {
 			t.Errorf("%v: %d, %s", c.args, code, out)
