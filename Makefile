@@ -256,6 +256,10 @@ PROOF_FLAGS ?=
 test-attribution: build controlplane ## Compare who wrote each version with who did: 20,000 writes at once
 	$(E2E) -race -run '^TestAttribution$$' -timeout $(TEST_TIME) -v . -attribution.writes=20000
 
+.PHONY: test-functions
+test-functions: controlplane ## Kill functions on HTTP, JetStream and Kafka, and the bridge, 20 times in 1,000 changes, with poison events and objects that hang
+	$(E2E) -run '^TestFunctions$$' -timeout $(TEST_TIME) -v .
+
 .PHONY: soak
 soak: controlplane ## Follow changes for SOAK_TIME, without a broker in the middle, and fail for what grows; bin/soak has the samples
 	$(E2E) -run '^TestSoak$$' -timeout 12h -v . \

@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == plainName {
 		os.Exit(runPlain(os.Args[1], os.Args[2]))
 	}
+	if filepath.Base(os.Args[0]) == functionName {
+		os.Exit(runFunction(os.Args[1], os.Args[2], os.Args[3]))
+	}
 	var err error
 	if workDir, err = os.MkdirTemp("", "bridge-e2e-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
