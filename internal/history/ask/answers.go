@@ -230,7 +230,7 @@ func (h *Set) state(ctx context.Context, parameters url.Values) (any, error) {
 		release()
 		return nil, err
 	}
-	head, wanted, err := newRequest(o.history, parameters).findState()
+	head, wanted, err := newRequest(o, parameters).findState()
 	o.free()
 	if err != nil {
 		release()

@@ -32,6 +32,8 @@ type openHistory struct {
 	asking sync.WaitGroup
 	// slots bound the questions at a time, so that they take no more than a share of the processor.
 	slots chan struct{}
+	// recent is what questions share.
+	recent *recentOwners
 }
 
 // maxQuestions is how many are answered at a time: on half of the processors. With as many as
@@ -46,7 +48,7 @@ func (h *Set) Serve(questions *query.Questions) (end func()) {
 	}
 	o := &openHistory{
 		history: questions, ending: make(chan struct{}),
-		slots: make(chan struct{}, maxQuestions),
+		slots: make(chan struct{}, maxQuestions), recent: new(recentOwners),
 	}
 	h.mu.Lock()
 	h.open = append(h.open, o)
@@ -122,7 +124,7 @@ func (h *Set) Ask(ctx context.Context, question string, parameters url.Values) (
 		return nil, err
 	}
 	defer o.free()
-	result, err := answer(newRequest(o.history, parameters), ctx)
+	result, err := answer(newRequest(o, parameters), ctx)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -171,13 +173,14 @@ func classifyAnswer(err error) error {
 type request struct {
 	Question
 	parameters url.Values
+	recent     *recentOwners
 }
 
-func newRequest(history *query.Questions, parameters url.Values) *request {
+func newRequest(o *openHistory, parameters url.Values) *request {
 	return &request{Question{
-		History: history, Cluster: parameters.Get("cluster"), Namespace: parameters.Get("namespace"),
+		History: o.history, Cluster: parameters.Get("cluster"), Namespace: parameters.Get("namespace"),
 		ClusterOption: "cluster=",
-	}, parameters}
+	}, parameters, o.recent}
 }
 
 // point reads a parameter that is a time or a resourceVersion; the zero point where it is left out.

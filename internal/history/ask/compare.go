@@ -89,7 +89,7 @@ func (q *request) compare(ctx context.Context) (any, error) {
 		}
 		counts[o]++
 	}
-	owners := newOwners(q.History)
+	owners := newOwners(q.History, q.recent)
 	for _, o := range order {
 		by, err := owners.find(o)
 		if err != nil {

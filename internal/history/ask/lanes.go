@@ -86,7 +86,7 @@ func (q *request) lanes(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newLaneSorter(q.History, since.At, until.At, count)
+	s := newLaneSorter(q.History, q.recent, since.At, until.At, count)
 	for e, err := range happened.Entries {
 		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return nil, err
@@ -108,12 +108,14 @@ type laneSorter struct {
 	lanes      map[query.Object]*lane
 }
 
-func newLaneSorter(history *query.Questions, since, until time.Time, buckets int) *laneSorter {
+func newLaneSorter(
+	history *query.Questions, recent *recentOwners, since, until time.Time, buckets int,
+) *laneSorter {
 	return &laneSorter{
 		lanesReport: lanesReport{
 			Since: since, Until: until, Hidden: map[string]int{}, Histogram: make([]int, buckets),
 		},
-		classifier: &classifier{owners: newOwners(history)},
+		classifier: &classifier{owners: newOwners(history, recent)},
 		roots:      map[query.Object]query.Object{}, lanes: map[query.Object]*lane{},
 	}
 }

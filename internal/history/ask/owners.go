@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
@@ -13,8 +15,48 @@ import (
 // owners finds the controllers of objects, as the last versions of these name them.
 type owners struct {
 	history *query.Questions
-	known   map[query.Object]owner
+	recent  *recentOwners
 	units   map[string]*record.Unit // by kind and group; nil for one without a history
+}
+
+// recentOwners are what owners found within the last minute: to look up 10,000 objects takes a
+// second, and the page asks again with each click. An object that is created again under the name
+// of another is looked up again at its first change. What it owns follows within the minute.
+type recentOwners struct {
+	mu    sync.Mutex
+	began time.Time              // guarded by mu
+	found map[query.Object]owner // guarded by mu
+}
+
+const (
+	recentTime = time.Minute
+	// recentMost bounds the memory: an entry takes about 200 bytes.
+	recentMost = 100_000
+)
+
+func (r *recentOwners) get(o query.Object) (owner, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.began) > recentTime || len(r.found) > recentMost {
+		r.began, r.found = time.Now(), map[query.Object]owner{}
+	}
+	found, isKnown := r.found[o]
+	return found, isKnown
+}
+
+func (r *recentOwners) put(o query.Object, by owner) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.found[o] = by
+}
+
+// forget removes an object that was created at a time, where it may have been looked up before.
+func (r *recentOwners) forget(o query.Object, created time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if created.After(r.began.Add(-recentTime)) {
+		delete(r.found, o)
+	}
 }
 
 // owner is the controller of an object; the zero owner is none.
@@ -30,13 +72,13 @@ func (o owner) String() string {
 	return o.kind + "/" + o.name
 }
 
-func newOwners(history *query.Questions) *owners {
-	return &owners{history, map[query.Object]owner{}, map[string]*record.Unit{}}
+func newOwners(history *query.Questions, recent *recentOwners) *owners {
+	return &owners{history, recent, map[string]*record.Unit{}}
 }
 
 // find returns the controller of an object: none also where the history has no metadata of it.
 func (f *owners) find(o query.Object) (owner, error) {
-	found, isKnown := f.known[o]
+	found, isKnown := f.recent.get(o)
 	if isKnown {
 		return found, nil
 	}
@@ -60,7 +102,7 @@ func (f *owners) find(o query.Object) (owner, error) {
 			found = owner{strings.ToLower(r.Kind), group, r.Name}
 		}
 	}
-	f.known[o] = found
+	f.recent.put(o, found)
 	return found, nil
 }
 

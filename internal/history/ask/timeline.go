@@ -156,7 +156,7 @@ func (q *request) newClassifier() (*classifier, error) {
 		}
 	}
 	if slices.Contains(c.hide, classChild) {
-		c.owners = newOwners(q.History)
+		c.owners = newOwners(q.History, q.recent)
 	}
 	return c, nil
 }
@@ -170,7 +170,11 @@ var derivedResources = []string{
 // classify returns the class of an entry. What shows a failure has none.
 func (c *classifier) classify(e *query.Entry) (change timelineChange, err error) {
 	if c.owners != nil {
-		owner, err := c.owners.find(objectOf(e))
+		o := objectOf(e)
+		if e.Event.Op == event.Added {
+			c.owners.recent.forget(o, e.Time)
+		}
+		owner, err := c.owners.find(o)
 		if err != nil {
 			return change, err
 		}
