@@ -131,3 +131,21 @@ func TestGroups(t *testing.T) {
 		t.Errorf("the groups have %d names more than there are commands", named)
 	}
 }
+
+// A refusal comes with the commands that grant the right.
+func TestGrant(t *testing.T) {
+	for reason, want := range map[string]string{
+		`deployments.apps is forbidden: User "ann" cannot list resource "deployments" in API group "apps" at the cluster scope`: "  kubectl create clusterrole bridge-reader --verb=get,list,watch --resource=deployments.apps\n" +
+			`  kubectl create clusterrolebinding bridge-reader --clusterrole=bridge-reader --user="ann"`,
+		`pods is forbidden: User "system:serviceaccount:ops:bridge" cannot watch resource "pods" in API group "" in the namespace "shop"`: "  kubectl create role bridge-reader -n shop --verb=get,list,watch --resource=pods\n" +
+			"  kubectl create rolebinding bridge-reader -n shop --role=bridge-reader --serviceaccount=ops:bridge",
+		"forbidden": "",
+	} {
+		if got := grantOf(reason); got != want {
+			t.Errorf("%s:\n%s\nwant:\n%s", reason, got, want)
+		}
+	}
+	if text := (&forbiddenError{`User "ann" cannot list resource "pods" in API group ""`}).Error(); !strings.Contains(text, "create clusterrolebinding") {
+		t.Errorf("the error: %s", text)
+	}
+}

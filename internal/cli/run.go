@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -131,7 +133,40 @@ func (r *runner) run(c *config.Config) error {
 // forbiddenError is why nothing could be read.
 type forbiddenError struct{ reason string }
 
-func (e *forbiddenError) Error() string { return e.reason }
+func (e *forbiddenError) Error() string {
+	if grant := grantOf(e.reason); grant != "" {
+		return e.reason + "\nWho may grant rights can grant this one with:\n" + grant
+	}
+	return e.reason
+}
+
+// missingRight is what the API server says of a right that a user lacks.
+var missingRight = regexp.MustCompile(`User "([^"]+)" cannot \w+ resource "([^"]+)" in API group "([^"]*)"` +
+	`(?: in the namespace "([^"]+)")?`)
+
+// grantOf returns the commands that grant what the API server has refused; "" where it names no
+// user and resource.
+func grantOf(reason string) string {
+	found := missingRight.FindStringSubmatch(reason)
+	if found == nil {
+		return ""
+	}
+	user, name, group, namespace := found[1], found[2], found[3], found[4]
+	if group != "" {
+		name += "." + group
+	}
+	to := "--user=" + strconv.Quote(user)
+	if account, isAccount := strings.CutPrefix(user, "system:serviceaccount:"); isAccount {
+		to = "--serviceaccount=" + account
+	}
+	kind, in := "clusterrole", ""
+	if namespace != "" {
+		kind, in = "role", " -n "+namespace
+	}
+	return fmt.Sprintf("  kubectl create %s bridge-reader%s --verb=get,list,watch --resource=%s\n"+
+		"  kubectl create %sbinding bridge-reader%s --%s=bridge-reader %s",
+		kind, in, name, kind, in, kind, to)
+}
 
 // untilForbidden waits until the API server has refused every resource for some tries. It returns
 // nil when ctx ends.
