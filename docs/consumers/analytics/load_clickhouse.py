@@ -5,7 +5,7 @@ from stream import ATTRIBUTES, copy
 
 db = Session("clickhouse")
 columns = ", ".join(f"{name} String" for name in ATTRIBUTES)
-db.query(f"CREATE TABLE IF NOT EXISTS events ({columns}, data String, position UInt64)"
+db.query(f"CREATE TABLE IF NOT EXISTS events ({columns}, data String, stream String, position UInt64)"
          " ENGINE = ReplacingMergeTree ORDER BY (source, informer, id)")
 
 
@@ -14,4 +14,9 @@ def store(rows):
         db.query("INSERT INTO events FORMAT JSONEachRow " + "\n".join(map(json.dumps, rows)))
 
 
-copy(int(str(db.query("SELECT max(position) FROM events", "TSV"))), store)
+def position_in(stream):
+    query = f"SELECT max(position) FROM events WHERE stream = '{stream}'"
+    return int(str(db.query(query, "TSV")))
+
+
+copy(position_in, store)

@@ -1,0 +1,87 @@
+package recipes_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// A loader continues behind what it has of a stream, and reads a recreated one from its beginning,
+// also where that is longer than the old one was.
+func TestRecreatedStream(t *testing.T) {
+	l := &lab{t: t, addresses: map[string]string{}}
+	l.dir, l.env = directory(t, "analytics.md")
+	readPage(t, "analytics.md", l.addresses).writeFiles(t, l.dir)
+	_, text, err := net.SplitHostPort(l.addresses[natsAddress])
+	must(t, err)
+	port, err := strconv.Atoi(text)
+	must(t, err)
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+	})
+	must(t, err)
+	s.Start()
+	t.Cleanup(s.Shutdown)
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("the server is not ready")
+	}
+	conn, err := nats.Connect(s.ClientURL())
+	must(t, err)
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	must(t, err)
+	publish := func(from, to int) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			m := nats.NewMsg("k8s.test")
+			for name, value := range map[string]string{"id": fmt.Sprint(i), "source": "/s", "informer": "i", "name": "a%20b"} {
+				m.Header["ce-"+name] = []string{value}
+			}
+			m.Data = []byte(`{"metadata":{"name":"a b"},"é":"` + strings.Repeat("x", 1500) + `"}`)
+			_, err := js.PublishMsgAsync(m)
+			must(t, err)
+		}
+		<-js.PublishAsyncComplete()
+	}
+	loaders := []string{"load_duckdb.py", "load_clickhouse.py"}
+	rows := func(when string, want int) {
+		t.Helper()
+		for i, engine := range []string{"duckdb", "clickhouse"} {
+			l.run("python3", loaders[i])
+			l.run("python3", loaders[i]) // nothing is new
+			must(t, os.WriteFile(filepath.Join(l.dir, "count.sql"),
+				[]byte("SELECT count(DISTINCT id), min(name) FROM events"), 0o600))
+			if got := strings.Fields(l.run("python3", "ask_"+engine+".py", "count.sql")); !slices.Equal(got, []string{fmt.Sprint(want), "a", "b"}) {
+				t.Errorf("%s has %v rows %s, want %d", engine, got, when, want)
+			}
+		}
+	}
+	stream := jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.>"}}
+	_, err = js.CreateStream(t.Context(), stream)
+	must(t, err)
+	publish(0, 100)
+	rows("of the first stream", 100)
+	must(t, js.DeleteStream(t.Context(), "K8S"))
+	_, err = js.CreateStream(t.Context(), stream)
+	must(t, err)
+	publish(100, 300)
+	rows("after a longer stream took its place", 300)
+	publish(300, 20_300)
+	began := time.Now()
+	l.run("python3", "load_duckdb.py")
+	if rate := 20_000 / time.Since(began).Seconds(); rate < 2500 {
+		t.Errorf("%.0f rows a second were loaded", rate)
+	} else {
+		t.Logf("%.0f rows a second, the start included", rate)
+	}
+}
