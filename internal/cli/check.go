@@ -26,7 +26,8 @@ func newValidateCommand() *cobra.Command {
 		Long: `validate reads a configuration as 'bridge run' would, with its BRIDGE_ variables, and
 reports every problem at once: file, line, key, what is wrong, and what was probably meant. It
 contacts neither the API server nor a broker, and reads no file with credentials, so it can run in
-CI. Whether a resource exists and the bridge may watch it, it does not know.
+CI. Whether a resource exists and the bridge may watch it, it does not know. Of a good configuration
+it prints which way events go: of which resource, by which informer, to which subject or topic.
 
 With --live it asks: the API server whether it has the resources and allows to list and watch them,
 and the brokers whether they can be reached, take the credentials, and have the stream or the topics
@@ -75,7 +76,7 @@ Exit codes: 0 when the configuration is good, 2 when it is not.`,
 		fmt.Fprintf(cmd.OutOrStdout(), "%s is good: %s, %s%s\n",
 			cmp.Or(s.File, "the default configuration"),
 			terminal.Amount(len(c.Informers), "informer"), terminal.Amount(len(c.Sinks), "sink"), found)
-		return nil
+		return printRoutes(cmd.OutOrStdout(), c)
 	}
 	return cmd
 }
