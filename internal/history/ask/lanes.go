@@ -234,7 +234,8 @@ func markOf(e *query.Entry, isFailure bool) string {
 // report returns the lanes, those with the most changes of their own first.
 func (s *laneSorter) report() *lanesReport {
 	r := &s.lanesReport
-	r.Lanes = slices.SortedFunc(maps.Values(s.lanes), func(a, b *lane) int {
+	r.Lanes = slices.AppendSeq(make([]*lane, 0, len(s.lanes)), maps.Values(s.lanes))
+	slices.SortFunc(r.Lanes, func(a, b *lane) int {
 		return cmp.Or(
 			b.Changes-a.Changes, len(b.children)-len(a.children),
 			cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Namespace, b.Namespace),

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,6 +100,9 @@ func TestLanes(t *testing.T) {
 	few := ask("&buckets=10").Lanes[0]
 	if few.Points != nil || len(few.Buckets) != 1 || few.Buckets[0][1] != 32.0 {
 		t.Errorf("with more changes than parts of the time they are counted: %v %v", few.Points, few.Buckets)
+	}
+	if text, _ := askText(t, h, "lanes", "namespace=nothing"); !strings.Contains(text, `"lanes":[]`) {
+		t.Errorf("no lane is no list: %s", text)
 	}
 	for _, bad := range []string{"since=5", "buckets=0", "since=2026-03-01T13:00:00Z&until=2026-03-01T12:00:00Z"} {
 		if text, code := askText(t, h, "lanes", bad); code != http.StatusBadRequest {
