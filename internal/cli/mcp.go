@@ -97,6 +97,8 @@ Exit codes: 0 when the client ends; 1 when it failed; 2 when there is no history
 		Args: cobra.NoArgs,
 	}
 	o := historyFlags(cmd)
+	o.namespace, cmd.Flags().Lookup("namespace").DefValue = "", ""
+	cmd.Flags().Lookup("namespace").Usage = "namespace of questions that name none"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		dir, err := o.directory()
 		if err != nil {
@@ -109,7 +111,7 @@ Exit codes: 0 when the client ends; 1 when it failed; 2 when there is no history
 		log := NewLogger(config.Log{Level: "info", Format: "auto"}, cmd.ErrOrStderr())
 		ctx, stop := UntilSignal(cmd.Context(), log, os.Exit)
 		defer stop()
-		err = newToolServer(source).Run(ctx, &mcp.IOTransport{
+		err = o.newToolServer(source).Run(ctx, &mcp.IOTransport{
 			Reader: io.NopCloser(cmd.InOrStdin()), Writer: unclosed{cmd.OutOrStdout()},
 		})
 		if ctx.Err() != nil || errors.Is(err, io.EOF) {
@@ -125,7 +127,7 @@ type unclosed struct{ io.Writer }
 
 func (unclosed) Close() error { return nil }
 
-func newToolServer(source *serve.SharedHistory) *mcp.Server {
+func (o *historyOptions) newToolServer(source *serve.SharedHistory) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "bridge", Version: Build{}.complete().Version}, nil)
 	for i := range tools {
 		t := &tools[i]
@@ -141,7 +143,13 @@ func newToolServer(source *serve.SharedHistory) *mcp.Server {
 				"additionalProperties": false,
 			},
 		}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			text, err := t.answer(ctx, source, r.Params.Arguments)
+			parameters, err := t.read(r.Params.Arguments, map[string]string{
+				"cluster": o.cluster, "namespace": o.namespace,
+			})
+			var text []byte
+			if err == nil {
+				text, err = t.answer(ctx, source, parameters)
+			}
 			if err != nil { // for the model, which may ask again
 				text = []byte(err.Error())
 			}
@@ -153,10 +161,8 @@ func newToolServer(source *serve.SharedHistory) *mcp.Server {
 	return s
 }
 
-// answer returns the answer as JSON, one value a line.
-func (t *tool) answer(
-	ctx context.Context, source *serve.SharedHistory, arguments json.RawMessage,
-) ([]byte, error) {
+// read reads arguments. Those that are not given are as in others.
+func (t *tool) read(arguments json.RawMessage, others map[string]string) (url.Values, error) {
 	given := map[string]string{}
 	if len(arguments) > 0 {
 		if err := json.Unmarshal(arguments, &given); err != nil {
@@ -164,6 +170,11 @@ func (t *tool) answer(
 		}
 	}
 	parameters := url.Values{}
+	for name, value := range others {
+		if slices.Contains(t.parameters, name) && value != "" {
+			parameters.Set(name, value)
+		}
+	}
 	for name, value := range given {
 		if !slices.Contains(t.parameters, name) {
 			return nil, fmt.Errorf("%s has no argument %q: it has %v", t.name, name, t.parameters)
@@ -175,6 +186,13 @@ func (t *tool) answer(
 			return nil, fmt.Errorf("%s needs %s: %s", t.name, name, toolParameters[name])
 		}
 	}
+	return parameters, nil
+}
+
+// answer returns the answer as JSON, one value a line.
+func (t *tool) answer(
+	ctx context.Context, source *serve.SharedHistory, parameters url.Values,
+) ([]byte, error) {
 	questions, release, err := source.Open()
 	if err != nil {
 		return nil, err

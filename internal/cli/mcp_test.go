@@ -43,7 +43,7 @@ func TestMCP(t *testing.T) {
 	toServer, fromClient := io.Pipe()
 	toClient, fromServer := io.Pipe()
 	cmd := newMCPCommand()
-	cmd.SetArgs([]string{"--dir", dir})
+	cmd.SetArgs([]string{"--dir", dir, "--namespace", "shop"})
 	cmd.SetIn(toServer)
 	cmd.SetOut(fromServer)
 	cmd.SetErr(io.Discard)
@@ -72,7 +72,7 @@ func TestMCP(t *testing.T) {
 		isError   bool
 	}{
 		{"history", map[string]any{"object": "pod/web-0", "namespace": "shop"}, `"spec.nodeName"`, false},
-		{"history", map[string]any{"object": "pod/web-0", "namespace": "shop", "limit": "1"}, `"earlier":1`, false},
+		{"history", map[string]any{"object": "pod/web-0", "limit": "1"}, `"earlier":1`, false},
 		{"history", map[string]any{"object": "pod/none", "namespace": "shop"}, "has never seen", true},
 		{"history", map[string]any{"object": "pod/web-0", "at": "1"}, `no argument "at"`, true},
 		{"history", map[string]any{}, "history needs object", true},

@@ -78,10 +78,16 @@ func TestK9s(t *testing.T) {
 	l.createDeployment("web", 2)
 	l.waitRolledOut("web")
 	l.moment(l.kindsOfNamespaces())
-	at := time.Now().UTC().Format(time.RFC3339)
+	at := time.Now().Truncate(time.Second).Add(time.Second) // behind all of this
+	eventually(t, "the next second", time.Minute, func() []string {
+		if time.Now().Before(at) {
+			return []string{"it is " + time.Now().String()}
+		}
+		return nil
+	})
 	l.createConfigMap("behind-everything", "1")
 	l.recorded(b, "cm/behind-everything")
-	l.served(b, "--at", at)
+	l.served(b, "--at", at.UTC().Format(time.RFC3339))
 	l.k9sWorks(t, k9s, d)
 	l.stop(b)
 }
