@@ -27,21 +27,22 @@ func (s *site) elsewhere(t *testing.T, b *browser) {
 	b.keepsNothingOf(t, token, "sessionStorage") // what was refused is not kept, and holds the right one here
 
 	b.useToken(token)
-	b.until("the status", `document.querySelectorAll("#informers-rows tr").length === 6`)
-	b.until("the tail", `document.querySelector("#events-sum").textContent.startsWith("looking")`)
+	b.until("the status", `document.querySelectorAll("#sinks-rows tr").length === 3`)
+	b.open("#/live")
+	b.until("the tail", looking)
 	s.configMap("elsewhere", nil)
-	b.until("the event", event("added", namespace+"/elsewhere"))
-	b.lookUp("configmaps", "before")
-	b.until("the object", `document.querySelector("#object-found pre")?.textContent.includes('"kind": "ConfigMap"')`)
+	b.until("the event", event("added", "cm/elsewhere"))
+	b.open("#/object/configmaps/shop/before")
+	b.until("the object", difference+`?.includes("kind: ConfigMap")`)
 	if b.eval(`document.querySelector("#access").checkVisibility()`) == true {
 		t.Error("it asks for the token still")
 	}
 	b.keepsNothingOf(t, token)
 
 	b.run(chromedp.Reload())
-	b.until("the tail of the page that is loaded again", `document.querySelector("#events-sum").textContent.startsWith("looking")`)
+	b.until("the page that is loaded again", difference+`?.includes("kind: ConfigMap")`)
 	b.mu.Lock()
-	if want := map[string]bool{"/status": true, "/tail": true, "/object": true, "/history/resources": true}; !maps.Equal(b.bearers, want) {
+	if want := map[string]bool{"/status": true, "/tail": true, "/samples": true, "/history/resources": true, "/history/losses": true, "/history/versions": true, "/history/diff": true}; !maps.Equal(b.bearers, want) {
 		t.Errorf("requests for %v carried the token, want %v", b.bearers, want)
 	}
 	b.mu.Unlock()
@@ -58,7 +59,7 @@ func (s *site) elsewhere(t *testing.T, b *browser) {
 func (b *browser) asks(t *testing.T, why string) {
 	t.Helper()
 	b.until("that it asks: "+why, `document.querySelector("#access-form").checkVisibility() && document.querySelector("#access-why").textContent.includes("`+why+`")`)
-	if b.eval(`document.querySelectorAll("#informers-rows tr, #events-rows tr").length > 0 || !!document.querySelector("#object-found pre")`) == true {
+	if b.eval(`document.querySelectorAll("#sinks-rows tr, #events-rows tr, #object-difference pre").length > 0`) == true {
 		t.Error("informers, events or objects are shown all the same")
 	}
 }
@@ -67,14 +68,6 @@ func (b *browser) useToken(token string) {
 	b.t.Helper()
 	b.fill("#access-token", token)
 	b.click("#access-form button[type=submit]")
-}
-
-func (b *browser) lookUp(resource, name string) {
-	b.t.Helper()
-	b.fill("#object-resource", resource)
-	b.fill("#object-namespace", namespace)
-	b.fill("#object-name", name)
-	b.click("#object-form button[type=submit]")
 }
 
 // keepsNothingOf looks for a token where it would outlive the tab, or be seen: and, where more is

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/pprof"
+	"path"
 	"strings"
 	"time"
 
@@ -23,8 +25,13 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.root)
 	mux.HandleFunc("GET /page.css", pageFile("page.css", "text/css; charset=utf-8"))
-	for _, script := range []string{"page.js", "history.js", "lines.js"} {
-		mux.HandleFunc("GET /"+script, pageFile(script, "text/javascript; charset=utf-8"))
+	scripts, err := fs.Glob(pageFiles, "page/*.js")
+	if err != nil {
+		panic(err) // the pattern is right
+	}
+	for _, script := range scripts {
+		name := path.Base(script)
+		mux.HandleFunc("GET /"+name, pageFile(name, "text/javascript; charset=utf-8"))
 	}
 	s.inspectRoutes(mux)
 	s.historyRoutes(mux)
@@ -172,7 +179,7 @@ func (s *Server) answer(w http.ResponseWriter, code int, contentType, body strin
 
 // The page has no build chain: these are its files.
 //
-//go:embed page/page.html page/page.css page/page.js page/history.js page/lines.js
+//go:embed page/*.html page/*.css page/*.js
 var pageFiles embed.FS
 
 // contentPolicy lets the page load what the bridge serves, and nothing else: no inline script or

@@ -144,7 +144,7 @@ func TestStatusPageFiles(t *testing.T) {
 	if !strings.HasPrefix(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") {
 		t.Errorf("the policy lets in more than the bridge's own: %s", policy)
 	}
-	for path, kind := range map[string]string{"/page.css": "text/css", "/page.js": "text/javascript", "/history.js": "text/javascript"} {
+	for path, kind := range map[string]string{"/page.css": "text/css", "/page.js": "text/javascript", "/timeline.js": "text/javascript"} {
 		if code, got, body := get(t, url+path, ""); code != 200 || !strings.HasPrefix(got, kind) || len(body) < 1000 {
 			t.Errorf("%s: %d %s, %d bytes", path, code, got, len(body))
 		}

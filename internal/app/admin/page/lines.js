@@ -3,11 +3,21 @@
 const most = 1000; // lines of a text that are compared; longer ones are shown whole
 const around = 3; // lines that are shown around a difference
 
-// differences returns [sign, line] of each line: "−" only in a, "+" only in b, " " in both. A text that is undefined has no
-// line. It returns null for texts that are too long.
-export function differences(a, b) {
-  const [old, now] = [a, b].map((text) => text?.split("\n") ?? []);
-  if (old.length > most || now.length > most) return null;
+// differences returns [sign, line] of each line of two lists: "−" only in the first, "+" only in the second, " " in both. It
+// returns null for what is too long to compare.
+export function differences(old, now) {
+  let same = 0; // lines at the begin, and then at the end, need no comparison
+  while (same < old.length && same < now.length && old[same] === now[same]) same++;
+  let end = 0;
+  while (end < old.length - same && end < now.length - same && old[old.length - 1 - end] === now[now.length - 1 - end]) end++;
+  const [a, b] = [old.slice(same, old.length - end), now.slice(same, now.length - end)];
+  if (a.length > most || b.length > most) return null;
+  const equal = (lines) => lines.map((line) => [" ", line]);
+  return [...equal(old.slice(0, same)), ...middle(a, b), ...equal(old.slice(old.length - end))];
+}
+
+// middle compares what differs by the longest common subsequence.
+function middle(old, now) {
   // common[i][j] is how many lines old[i…] and now[j…] have in common, in order.
   const common = Array.from({ length: old.length + 1 }, () => new Uint16Array(now.length + 1));
   for (let i = old.length - 1; i >= 0; i--) {
@@ -26,6 +36,7 @@ export function differences(a, b) {
 
 // fold leaves out what is the same, but for some lines around each difference, and says how much it left out.
 export function fold(list) {
+  if (list.every(([sign]) => sign !== " ")) return list;
   const near = list.map((_, i) => list.slice(Math.max(0, i - around), i + around + 1).some(([sign]) => sign !== " "));
   const folded = [];
   for (let i = 0; i < list.length; i++) {

@@ -1,0 +1,192 @@
+// Object: every version of one object, and what differs between two of them.
+
+import { ask, button, element, number, path, plural, question, reason, shortKind } from "./base.js";
+import { difference, isStatusOnly, short, when, who } from "./detail.js";
+import { drawLanes, hatchesOf, nearest, scaleOf } from "./lanes.js";
+import { VirtualList } from "./list.js";
+import { clock, moment } from "./time.js";
+
+let context;
+let parts = {};
+let list;
+let state = null;
+let turn = 0;
+let observer;
+
+export function enter(view, given) {
+  context = given;
+  parts = { view };
+}
+
+export function leave() {
+  observer?.disconnect();
+  state = null;
+  turn++;
+}
+
+export async function show(r) {
+  const [resource, namespace, name] = r.parts;
+  if (!name) return picker();
+  const key = `${r.parts.join("/")}?${r.query.get("cluster") ?? ""}`;
+  if (state?.key === key) return choose(r.query);
+  const mine = ++turn;
+  state = null;
+  const o = { resource, namespace, name, cluster: r.query.get("cluster") ?? undefined };
+  try {
+    const answer = await question("versions", { object: `${resource}/${name}`, namespace, cluster: o.cluster, limit: 500 });
+    if (mine !== turn) return;
+    build({ key, o: { ...o, cluster: answer.cluster }, answer });
+    choose(r.query);
+  } catch (error) {
+    if (mine === turn) settled(o, error.message);
+  }
+}
+
+function picker() {
+  parts.view.replaceChildren(element("section", {}, element("div", { class: "head" }, element("h2", {}, "Object")), element("p", { class: "help" }, "Find an object with the field above (key /): a part of its name, or deploy/web. The timeline leads to objects too.")));
+}
+
+// settled shows the last settled state, where the history has nothing.
+async function settled(o, problem) {
+  const box = element("div", {});
+  parts.view.replaceChildren(element("section", {}, element("div", { class: "head" }, element("h2", {}, `${o.resource} ${path(o)}`)), element("p", { class: "problem", role: "alert" }, problem), box));
+  try {
+    const response = await ask(`object?${new URLSearchParams({ resource: o.resource, namespace: o.namespace, name: o.name })}`);
+    if (!response) return;
+    if (!response.ok) return box.replaceChildren(element("p", { class: "help" }, await reason(response)));
+    box.replaceChildren(...(await response.json()).map((s) => element("div", {}, element("p", { class: "help" }, `The last settled state, of informer ${s.informer}, version ${s.version}:`), element("pre", { tabindex: "0", "aria-label": "The last settled state" }, JSON.stringify(s.object, null, 2) ?? s.problem ?? ""))));
+  } catch (error) {
+    box.replaceChildren(element("p", { class: "help" }, error.message));
+  }
+}
+
+function build(s) {
+  state = { ...s, showStatus: false, versions: [...s.answer.versions].reverse() };
+  const { o, answer } = state;
+  const newest = state.versions[0];
+  const gone = newest?.operation === "deleted";
+  const statusOnly = state.versions.filter(isStatusOnly).length;
+  parts.list = element("div", { class: "list", tabindex: "-1", role: "region", "aria-label": "Versions, the newest first", id: "versions" });
+  parts.detail = element("div", { class: "difference", id: "object-difference" });
+  parts.title = element("h3", { id: "object-pair" });
+  parts.who = element("p", { id: "object-who" });
+  parts.command = element("code", { id: "object-command" });
+  parts.canvas = element("canvas", { "aria-hidden": "true" });
+  parts.strip = element("div", { class: "strip" }, parts.canvas);
+  parts.hide = element("input", { type: "checkbox", id: "hide-status", checked: true });
+  parts.count = element("p", { class: "sum", id: "object-sum" });
+  parts.hide.addEventListener("change", () => choose(context.route().query, true));
+  const toggle = statusOnly && statusOnly < state.versions.length ? button("show", { class: "link", id: "versions-status" }, () => {
+    state.showStatus = !state.showStatus;
+    toggle.textContent = state.showStatus ? "hide them" : "show";
+    choose(context.route().query, true);
+  }) : "";
+  const notes = hatchesOf(answer.incomplete).slice(0, 3).map((h) => element("p", { class: h.full ? "gap" : "unwatched" }, element("span", { class: h.full ? "hatch full" : "hatch", "aria-hidden": "true" }), h.full ? ` Versions may be missing ${moment(h.from)} – ${moment(h.to).slice(11)}: ${h.what}` : ` Not watched ${moment(h.from)} – ${moment(h.to).slice(11)}: complete, but times are the latest possible (≤)`));
+  const copies = ["Markdown", "JSON"].map((form) => button(`copy ${form}`, {}, () => copyAs(form)));
+  parts.view.replaceChildren(
+    element("div", { class: "bar" }, element("h2", { tabindex: "-1", id: "object-title" }, `${o.resource} ${path(o)}`), element("span", { class: `badge ${gone ? "bad" : "good"}` }, gone ? "deleted" : "exists"),
+      element("span", { class: "soft" }, answer.horizon ? `complete since ${moment(answer.horizon)}` : state.versions.length ? `known since ${moment(state.versions.at(-1).time)}` : ""),
+      o.namespace ? element("a", { href: `#/timeline?${new URLSearchParams({ ns: o.namespace, since: "1d", q: o.name })}` }, "timeline") : ""),
+    ...notes, parts.strip,
+    element("div", { class: "split" },
+      element("div", { class: "column" }, element("div", { class: "row" }, parts.count, toggle), parts.list, answer.earlier ? element("p", { class: "soft" }, `${number(answer.earlier)} earlier ones are not shown.`) : ""),
+      element("section", { class: "detail first", "aria-label": "The difference" }, element("div", { class: "row" }, parts.title, element("label", { class: "check" }, parts.hide, " hide status")), parts.who, parts.detail, element("div", { class: "row foot" }, ...copies, button("copy link", {}, () => context.copyLink()), parts.command))),
+  );
+  list = new VirtualList(parts.list, 46, row, pick);
+  observer?.disconnect();
+  observer = new ResizeObserver(strip);
+  observer.observe(parts.strip);
+  parts.strip.addEventListener("click", (event) => {
+    const point = nearest(state.lane, event.clientX - parts.canvas.getBoundingClientRect().left, state.scale);
+    if (point) context.set({ v: point[2], vs: undefined });
+  });
+}
+
+const row = (v, i) => [
+  element("span", { class: "mono time" }, when(v, clock)), element("span", { class: `sign ${v.operation}`, "aria-hidden": "true" }, { added: "+", updated: "~", deleted: "×" }[v.operation] ?? "?"),
+  element("span", { class: "what" }, element("b", {}, v.resourceVersion), state?.shown[i]?.resourceVersion === state?.against ? element("span", { class: "badge" }, "against") : ""), element("span", { class: "change" }, v.operation === "updated" ? short(v) : v.operation), element("span", { class: "by" }, who(v)),
+];
+
+// pick chooses a version; with Shift the one that it is compared with.
+function pick(i, event) {
+  const v = state.shown[i].resourceVersion;
+  if (event?.shiftKey && state.v && v !== state.v) return context.set({ vs: v });
+  context.set({ v, vs: undefined });
+}
+
+// choose shows what the address says: a version against the one before, or two.
+async function choose(query, anew = false) {
+  const statusOnly = state.versions.filter(isStatusOnly);
+  const hide = !state.showStatus && statusOnly.length < state.versions.length;
+  let [v, against] = [query.get("v"), query.get("vs") ?? ""];
+  const at = v === null ? -1 : state.versions.findIndex((x) => x.resourceVersion === v);
+  state.shown = hide ? state.versions.filter((x, i) => !isStatusOnly(x) || i === at || x.resourceVersion === against) : state.versions;
+  if (at < 0) v = state.shown[0]?.resourceVersion;
+  Object.assign(state, { v, against });
+  parts.count.textContent = `${number(state.shown.length)} of ${plural(state.versions.length, "version")}${hide && statusOnly.length ? `, ${number(state.versions.length - state.shown.length)} status-only hidden` : ""}. Shift-click compares with another.`;
+  const i = state.shown.findIndex((x) => x.resourceVersion === v);
+  list.set(state.shown, i);
+  list.select(i);
+  strip();
+  const mode = query.get("show") ?? "fields";
+  const key = [v, against, mode, parts.hide.checked].join();
+  if (key === state.drawn && !anew) return;
+  state.drawn = key;
+  const version = state.versions.find((x) => x.resourceVersion === v);
+  if (!version) return parts.detail.replaceChildren(element("p", { class: "problem" }, `Version ${query.get("v") ?? ""} is not among those that are kept.`));
+  // the older one of two is compared with the newer one
+  let [older, newer] = [against, v];
+  const order = state.versions.map((x) => x.resourceVersion);
+  if (older && order.indexOf(older) < order.indexOf(newer)) [older, newer] = [newer, older];
+  const { o } = state;
+  parts.title.textContent = older ? `${older} → ${newer}` : `${version.previous && version.operation !== "added" ? `${version.previous} → ` : ""}${v}`;
+  parts.who.replaceChildren(`${when(version)} `, who(version));
+  parts.command.textContent = older || version.previous ? `bridge diff ${shortKind(o.resource)}/${o.name}${o.namespace ? ` -n ${o.namespace}` : ""} --from ${older || version.previous} --to ${newer}` : `bridge show ${shortKind(o.resource)}/${o.name}${o.namespace ? ` -n ${o.namespace}` : ""} --at ${newer}`;
+  if (query.get("v") && !state.versions.some((x) => x.resourceVersion === query.get("v"))) context.say(`Version ${query.get("v")} is not among those that are kept.`);
+  try {
+    state.difference = await difference(parts.detail, o, newer, { from: older || undefined, mode, hideStatus: parts.hide.checked, onMode: (m) => context.set({ show: m === "fields" ? undefined : m }) });
+  } catch (error) {
+    if (key === state?.drawn) parts.detail.replaceChildren(element("p", { class: "problem" }, error.message));
+  }
+}
+
+function strip() {
+  if (!state?.versions.length || parts.strip.clientWidth < 50) return;
+  const ordered = [...state.versions].reverse();
+  const marks = { added: "+", updated: "~", deleted: "-" };
+  const points = ordered.filter((v) => state.shown?.includes(v)).slice(-300).map((v) => [Date.parse(v.time), v.notBefore ? { added: "A", updated: "U", deleted: "D" }[v.operation] : marks[v.operation], v.resourceVersion]);
+  const [from, to] = [points[0]?.[0] ?? 0, Date.now()];
+  const pad = Math.max((to - from) * 0.02, 1000);
+  state.lane = { points, existed: ordered[0].operation !== "added" };
+  state.scale = scaleOf(from - pad, to, parts.strip.clientWidth, 300);
+  const chosen = points.find((p) => p[2] === state.v);
+  drawLanes(parts.canvas, [{ lane: state.lane, top: 0, height: 30 }], hatchesOf(state.answer.incomplete), state.scale, chosen && { lane: null, time: chosen[0] });
+}
+
+async function copyAs(form) {
+  const d = state.difference;
+  if (!d) return;
+  const seen = d.changed.filter((c) => !c.field.startsWith("metadata.managedFields"));
+  const lines = seen.map((c) => `- \`${c.field || "the object"}\`: ${c.old === undefined ? "none" : `\`${JSON.stringify(c.old)}\``} → ${c.new === undefined ? "none" : `\`${JSON.stringify(c.new)}\``}`);
+  const text = form === "JSON" ? JSON.stringify({ ...d, changed: seen }, null, 2) : `**${state.o.resource} ${path(state.o)}** ${parts.title.textContent}, ${parts.who.textContent}\n\n${lines.join("\n")}\n\n${location.href}\n`;
+  try {
+    await navigator.clipboard.writeText(text);
+    context.say(`The difference is copied as ${form}.`);
+  } catch {
+    prompt("The difference:", text);
+  }
+}
+
+export function key(k) {
+  if (!state?.shown) return false;
+  const step = { ArrowLeft: 1, k: -1, ArrowRight: -1, j: 1 }[k];
+  if (step) {
+    const next = Math.min(Math.max(list.chosen + step, 0), state.shown.length - 1);
+    context.set({ v: state.shown[next].resourceVersion, vs: undefined }, true);
+    return true;
+  }
+  if (k !== "y") return false;
+  const now = context.route().query.get("show") ?? "fields";
+  context.set({ show: now === "fields" ? "yaml" : undefined });
+  return true;
+}

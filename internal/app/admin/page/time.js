@@ -1,0 +1,53 @@
+// Times: every one that is shown has its zone.
+
+import { $ } from "./base.js";
+
+const kept = "bridge-zone";
+export const isLocal = () => $("zone").value === "local";
+try { if (localStorage.getItem(kept) === "local") $("zone").value = "local"; } catch { /* a browser that keeps nothing */ }
+$("zone").addEventListener("change", () => {
+  try { localStorage.setItem(kept, $("zone").value); } catch { /* as above */ }
+  document.dispatchEvent(new Event("zone"));
+});
+
+const two = (n) => String(n).padStart(2, "0");
+
+// offset is "Z", or "+05:30" of the browser's zone at a time.
+function offset(date) {
+  const minutes = -date.getTimezoneOffset();
+  const abs = Math.abs(minutes);
+  return minutes === 0 ? "Z" : `${minutes < 0 ? "-" : "+"}${two(Math.floor(abs / 60))}:${two(abs % 60)}`;
+}
+
+// moment is a date and a time: 2026-11-22 14:03:07Z.
+export function moment(time) {
+  const date = new Date(time);
+  if (Number.isNaN(date.getTime())) return "";
+  if (!isLocal()) return `${date.toISOString().slice(0, 19).replace("T", " ")}Z`;
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}${offset(date)}`;
+}
+
+// clock is a moment of today without the date.
+export function clock(time) {
+  const text = moment(time);
+  return text.slice(0, 10) === moment(Date.now()).slice(0, 10) ? text.slice(11) : text;
+}
+
+const units = { m: 60, h: 3600, d: 86400 };
+
+// span is a window in seconds: "30m".
+export function span(text) {
+  const found = /^(\d+)([mhd])$/.exec(text ?? "");
+  return found ? Number(found[1]) * units[found[2]] : 0;
+}
+
+// windowOf is [from, to] in milliseconds of what an address says: from and to, or since, which is relative to now.
+export function windowOf(query) {
+  const [from, to] = [Date.parse(query.get("from")), Date.parse(query.get("to"))];
+  if (from < to) return [from, to];
+  const now = Date.now();
+  return [now - (span(query.get("since")) || 1800) * 1000, now];
+}
+
+export const isFixed = (query) => Date.parse(query.get("from")) < Date.parse(query.get("to"));
+export const iso = (time) => new Date(time).toISOString();
