@@ -3,6 +3,7 @@ package ask
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/history/query"
@@ -54,8 +55,8 @@ func (q *request) losses(_ context.Context) (any, error) {
 	if r.More = max(len(groups)-maxHoles, 0); r.More > 0 {
 		groups = groups[r.More:]
 	}
-	for i := len(groups) - 1; i >= 0; i-- {
-		r.Losses = append(r.Losses, groups[i])
+	for _, one := range slices.Backward(groups) {
+		r.Losses = append(r.Losses, one)
 	}
 	return r, nil
 }
