@@ -23,6 +23,7 @@ type Samples struct {
 	mu     sync.Mutex
 	rings  [3]sampleRing   // guarded by mu
 	series []*sampleSeries // guarded by mu
+	asked  time.Time       // guarded by mu: for a report, the last time
 }
 
 // Sampled says how a metric is sampled: its series are combined by one of its labels.
@@ -49,9 +50,12 @@ type sampleSeries struct {
 // maxSeries takes 1.9 MB: a bridge with 16 sinks has 90 of those that the page shows.
 const maxSeries = 100
 
-// maxShare is how much of one processor sampling takes at most: with many resources the pause
-// between two samples grows.
-const maxShare = 0.001
+// maxShare and idleShare are how much of one processor sampling takes at most, while samples are
+// asked for and otherwise: with many resources the pause between two samples grows.
+const (
+	maxShare  = 0.01
+	idleShare = 0.001
+)
 
 // NewSamples returns samples of some metrics. Run fills them.
 func NewSamples(from prometheus.Gatherer, metrics ...Sampled) *Samples {
@@ -70,13 +74,22 @@ func (s *Samples) Run(ctx context.Context) {
 	for {
 		began := time.Now()
 		s.take(began)
-		pause := time.Duration(float64(time.Since(began)) / maxShare)
+		pause := time.Duration(float64(time.Since(began)) / s.share())
 		select {
 		case <-time.After(max(pause, time.Until(began.Add(time.Second)))):
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+func (s *Samples) share() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.asked) < time.Minute {
+		return maxShare
+	}
+	return idleShare
 }
 
 // take samples once. A collector that fails leaves out its metrics.
@@ -196,6 +209,7 @@ func (v Sample) MarshalJSON() ([]byte, error) {
 func (s *Samples) Report(window time.Duration) SampleReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.asked = time.Now()
 	ring := len(s.rings) - 1
 	for i := range s.rings {
 		if window <= time.Duration(s.rings[i].step*s.rings[i].slots)*time.Second {
