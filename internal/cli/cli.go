@@ -102,7 +102,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 // groups are the parts of the list of commands, each with the names of its commands.
 var groups = []struct{ title, names string }{
 	{"Stream changes:", "run watch tail sample snapshot"},
-	{"Ask the history:", "timeline history show diff state coverage serve archive"},
+	{"Ask the history:", "timeline history show diff state coverage serve mcp archive"},
 	{"Operate a bridge:", "status pause resume reload log-level deadletters undelivered statedir verify"},
 	{"Set up:", "validate rbac schema token version"},
 }
