@@ -15,7 +15,8 @@ var allowed = []string{
 	"GooglePatentsFile", // a grant beside the BSD licence of what comes from the Go project
 }
 
-// ofDocumentation are licences that a module names for its documentation only, which is not compiled.
+// ofDocumentation are licences that a module names for its documentation only. That is not
+// compiled.
 var ofDocumentation = map[string]string{
 	"github.com/modelcontextprotocol/go-sdk": "CC-BY-4.0",
 }
