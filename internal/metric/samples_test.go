@@ -1,15 +1,18 @@
 package metric
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // Values are kept by second, by ten seconds and by minute, and null where nothing was sampled.
@@ -54,6 +57,36 @@ func TestSamples(t *testing.T) {
 		}
 		if got := s.Report(24 * time.Hour); got.Step != 60 || len(got.Series[0].Values) != 1440 {
 			t.Errorf("a day: %d values of %d s", len(got.Series[0].Values), got.Step)
+		}
+	})
+}
+
+// slowGatherer takes 10 ms, as the metrics of some resources do.
+type slowGatherer struct{ times atomic.Int64 }
+
+func (g *slowGatherer) Gather() ([]*dto.MetricFamily, error) {
+	g.times.Add(1)
+	time.Sleep(10 * time.Millisecond)
+	return nil, nil
+}
+
+// Sampling takes a bounded share of a processor, a smaller one while no samples are asked for.
+func TestSamplesShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from := &slowGatherer{}
+		s := NewSamples(from)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go s.Run(ctx)
+		time.Sleep(10 * time.Minute)
+		if n := from.times.Load(); n < 55 || n > 65 { // every 10 s
+			t.Errorf("%d samples in 10 minutes that are not asked for", n)
+		}
+		before := from.times.Load()
+		s.Report(time.Minute)
+		time.Sleep(time.Minute - 10*time.Second)
+		if n := from.times.Load() - before; n < 35 || n > 55 { // every second, after a pause of up to 10 s
+			t.Errorf("%d samples within a minute after a report", n)
 		}
 	})
 }

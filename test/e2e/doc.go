@@ -21,8 +21,9 @@
 // starts a bridge, changes things, and waits until the stream is what the witness saw
 // (l.complete). The comparison after a stop finds what comes too much. Where versions are lost to
 // everybody (a killed API server, a restored etcd) only the final state and the order of each
-// object are compared. check/expected.go has the expected attributes a second time, on purpose.
-// Tests that spoil a control plane have one of their own; the others share four.
+// object are compared. check/expected.go has the expected attributes a second time: it must not
+// share an error with the bridge. Tests that spoil a control plane have one of their own; the
+// others share four.
 //
 // TestCrash has a JetStream that drops repeats, a Kafka that keeps them, and an API server that is
 // killed. In TestCrashWithoutDedup JetStream keeps repeats and the API server forgets nothing.

@@ -578,7 +578,7 @@ func (s *site) brokerAway(t *testing.T, b *browser) {
 	b.until("why, and since when", `document.querySelector("#reasons").checkVisibility() && /sink audit: .*since 20\d\d-/.test(document.querySelector("#reasons").innerText)`)
 	b.until("the sink's state and lag, first", `/^audit\s+unavailable\s+[1-9]/.test(document.querySelector("#sinks-rows tr").innerText)`)
 	if sum := b.text("#informers-sum"); !strings.Contains(sum, "all in sync") {
-		t.Errorf("a broker that is away is the informers' trouble: %s", sum)
+		t.Errorf("the informers fail where a broker is unavailable: %s", sum)
 	}
 	b.axeFindsNothing(t)
 	b.shot("broker-away")

@@ -205,7 +205,8 @@ func (s *side) whole(namespace, name string, epoch uint32, version uint64) (in *
 // end makes the intervals of the stream, and finds what it lacks.
 func (c *covered) end(o *VerifyOptions, isWhole, isSparse bool, wants func(*event.Event) bool) error {
 	for _, name := range slices.SortedFunc(maps.Keys(c.units), func(a, b unitName) int {
-		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.informer, b.informer), cmp.Compare(a.resource, b.resource))
+		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.informer, b.informer),
+			cmp.Compare(a.resource, b.resource))
 	}) {
 		u := c.units[name]
 		switch {

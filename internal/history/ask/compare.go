@@ -19,7 +19,7 @@ type compareReport struct {
 	A       time.Time        `json:"a"`
 	B       time.Time        `json:"b"`
 	Objects []comparedObject `json:"objects"`
-	// Same is how many objects changed, and are as they were.
+	// Same is how many objects changed, and are as before, but for their status.
 	Same int `json:"same,omitempty"`
 	// Children are objects that a controller owns: they are not in the answer.
 	Children int `json:"children,omitempty"`
@@ -37,6 +37,8 @@ type comparedObject struct {
 	// Changes is how many changes there were.
 	Changes int                  `json:"changes"`
 	Changed []query.ChangeReport `json:"changed,omitempty"`
+	// More is how many fields that differ are not in Changed.
+	More int `json:"moreChanged,omitempty"`
 	// Recreated: it was deleted between, and created again.
 	Recreated bool `json:"recreated,omitempty"`
 }
@@ -127,7 +129,7 @@ func (q *request) compareObject(r *compareReport, o query.Object, changes int) e
 		c.From, c.To = older.Event.ResourceVersion, newer.Event.ResourceVersion
 		c.Recreated = older.Event.UID != newer.Event.UID
 		if CheckComparable(older, newer) == nil {
-			c.Changed = reportCompared(older, newer)
+			c.Changed, c.More = reportCompared(older, newer)
 		}
 		if c.From == c.To || !c.Recreated && CheckComparable(older, newer) == nil && len(c.Changed) == 0 {
 			r.Same++
@@ -147,17 +149,20 @@ func (q *request) bodyAt(o *query.Object, at time.Time) (*query.Version, error) 
 	return v, nil
 }
 
-// reportCompared returns what differs, but for what the API server and the status note.
-func reportCompared(older, newer *query.Version) (list []query.ChangeReport) {
-	const most = 20
+// reportCompared returns what differs, without what the API server notes and the status, and how
+// many more fields differ.
+func reportCompared(older, newer *query.Version) (list []query.ChangeReport, more int) {
+	const most = 32 // as in a timeline
 	for _, c := range diff.Changes(older.Event.Data, newer.Event.Data) {
 		isOfLife := c.Path == "metadata.uid" || c.Path == "metadata.creationTimestamp"
 		if c.IsHeartbeat() || isOfLife || c.Path == "status" || strings.HasPrefix(c.Path, "status.") {
 			continue
 		}
-		if len(list) < most {
-			list = append(list, query.ChangeReport{Field: c.Path, Old: c.Old, New: c.New})
+		if len(list) == most {
+			more++
+			continue
 		}
+		list = append(list, query.ChangeReport{Field: c.Path, Old: c.Old, New: c.New})
 	}
-	return list
+	return list, more
 }

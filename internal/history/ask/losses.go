@@ -9,7 +9,7 @@ import (
 	"github.com/kubebridge/bridge/internal/history/query"
 )
 
-// lossesReport is what may be missing of the whole cluster, and when nobody watched, the newest
+// lossesReport is what may be missing of the whole cluster, and the times without a watch, newest
 // first.
 type lossesReport struct {
 	Horizon time.Time `json:"horizon,omitzero"`

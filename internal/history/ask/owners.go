@@ -110,7 +110,7 @@ func (f *owners) find(o query.Object) (owner, error) {
 const maxOwners = 8
 
 // root returns the object at the end of the chain of owners of which the history has a resource:
-// the object itself where nobody owns it.
+// the object itself where it has no owner.
 func (f *owners) root(o query.Object) (query.Object, error) {
 	for range maxOwners {
 		by, err := f.find(o)

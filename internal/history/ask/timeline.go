@@ -141,7 +141,7 @@ func (q *request) reportEntry(e *query.Entry) (query.TimelineReport, error) {
 // classifier finds out what may be hidden of a timeline.
 type classifier struct {
 	hide   []string
-	owners *owners // nil where nobody asked for children
+	owners *owners // nil where children are not asked for
 }
 
 func (q *request) newClassifier() (*classifier, error) {

@@ -3,6 +3,8 @@ package nats
 import (
 	"context"
 	"encoding/json"
+	"io"
+	"net"
 	"slices"
 
 	"github.com/nats-io/nats.go"
@@ -110,6 +112,23 @@ func NewEncoder() func(e *event.Event, encoding string) (msg *nats.Msg, header i
 		enc.encode(e, route{subject: template}, encoding, nil)
 		return enc.message(), enc.header
 	}
+}
+
+// ReadAfterFailedWrites reads a line of a connection, writes until the other end has closed it, as
+// the client library does while it connects, and returns what is left to read.
+func ReadAfterFailedWrites(conn net.Conn, closed <-chan struct{}) (left []byte, err error) {
+	b := newBoundedConn(conn, func([]byte) error { return nil })
+	if _, err := b.Read(make([]byte, 1<<10)); err != nil {
+		return nil, err
+	}
+	<-closed
+	for range 3 {
+		if _, err := b.Write([]byte("PING\r\n")); err != nil {
+			return nil, err
+		}
+	}
+	left, _ = io.ReadAll(b) // it ends with the connection
+	return left, nil
 }
 
 // AllSubjects is the pattern in the hint of an embedded server.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,34 @@ func TestBlocked(t *testing.T) {
 	})
 	ts.start()
 	eventually(t, "that is over", sink.Blocked)
+}
+
+// What a server reports before it closes a connection is read, though writes fail by then.
+func TestReportBeforeClose(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = conn.Write([]byte("INFO {}\r\n-ERR 'maximum connections exceeded'\r\n"))
+		_ = conn.Close()
+	}()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	left, err := nats.ReadAfterFailedWrites(conn, closed)
+	if err != nil || string(left) != "-ERR 'maximum connections exceeded'\r\n" {
+		t.Errorf("read %q, %v", left, err)
+	}
 }
 
 // What the server reports before it ends a connection is why the sink is unavailable, and the sink

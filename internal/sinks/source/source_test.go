@@ -535,7 +535,7 @@ func TestRemovedSingly(t *testing.T) {
 	}
 }
 
-// 100 times somebody removes messages of a stream, each time of another kind.
+// 100 times messages of a stream are removed, each time others.
 func TestRemovedOfEachKind(t *testing.T) {
 	s := natsServer(t)
 	js := jetStream(t, s)

@@ -47,7 +47,9 @@ func changedParts(before, after []byte) (string, error) {
 			others = append(others, name)
 		}
 	}
-	for _, part := range []string{"spec", "status", "labels", "annotations", "finalizers", "owners", "deletion", "metadata"} {
+	for _, part := range []string{
+		"spec", "status", "labels", "annotations", "finalizers", "owners", "deletion", "metadata",
+	} {
 		if differs[part] {
 			parts = append(parts, part)
 		}

@@ -92,7 +92,7 @@ export function who(v) {
   return element("span", { class: "soft" }, "who: ", element("abbr", { title: v.managerUnknown || "the API server did not record it" }, "not recorded"));
 }
 
-// late is the time of a change: the latest possible one, where nobody watched.
+// late is the time of a change: the latest possible one, where there was no watch.
 export function when(v, format = moment) {
   if (!v.notBefore) return format(v.time);
   return `≤ ${format(v.time)}`;

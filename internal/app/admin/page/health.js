@@ -14,7 +14,7 @@ let parts = {};
 let timer;
 let samples = null;
 let asked = "15m";
-let onlyTrouble = false;
+let onlyFailing = false;
 let wanted = "";
 
 export function enter(view, given) {
@@ -259,20 +259,20 @@ async function losses() {
   }
 }
 
-// --- informers: one line, unless one of them is in trouble
+// --- informers: one line, unless one of them fails
 
-const trouble = (u) => !u.synced || !!u.lastError || Object.values(u.dropped ?? {}).some((n) => n > 0);
+const fails = (u) => !u.synced || !!u.lastError || Object.values(u.dropped ?? {}).some((n) => n > 0);
 
 function buildReading() {
   const filter = element("input", { id: "informers-filter", type: "search", placeholder: "name or resource", autocomplete: "off", spellcheck: "false" });
-  const only = element("input", { id: "informers-trouble", type: "checkbox" });
+  const only = element("input", { id: "informers-failing", type: "checkbox" });
   for (const e of [filter, only]) e.addEventListener("input", () => {
-    [wanted, onlyTrouble] = [filter.value.trim().toLowerCase(), only.checked];
+    [wanted, onlyFailing] = [filter.value.trim().toLowerCase(), only.checked];
     if (context.status()) drawReading(context.status());
   });
   const columns = [["Informer"], ["Resource"], ["Phase"], ["Objects", "n"], ["Version", "n"], ["Lag", "n"], ["Gaps", "n"], ["Last error"]];
   const table = element("details", { id: "informers" }, element("summary", {}, "table"),
-    element("p", { class: "row" }, element("label", { class: "field" }, element("span", {}, "Show"), filter), element("label", { class: "check" }, only, " only in trouble")),
+    element("p", { class: "row" }, element("label", { class: "field" }, element("span", {}, "Show"), filter), element("label", { class: "check" }, only, " only those that fail")),
     element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of informers" }, element("table", {}, element("caption", { class: "hide" }, "What is watched, and how far it is"), element("thead", {}, element("tr", {}, ...columns.map(([name, kind]) => element("th", { scope: "col", class: kind }, name)))), element("tbody", { id: "informers-rows" }))));
   parts.reading.replaceChildren(element("div", { class: "head" }, element("h2", { id: "reading-title" }, "Reading"), element("p", { class: "sum", id: "informers-sum" })), table, element("p", { class: "help", id: "disk" }));
   table.addEventListener("toggle", () => { if (context.status()) drawReading(context.status()); });
@@ -280,9 +280,9 @@ function buildReading() {
 
 function drawReading(s) {
   const informers = s.informers ?? [];
-  const bad = informers.filter(trouble);
+  const bad = informers.filter(fails);
   const objects = informers.reduce((sum, u) => sum + (u.objects ?? 0), 0);
-  show(document.getElementById("informers-sum"), `${plural(informers.length, "resource")}, ${plural(objects, "object")}, ${bad.length ? `${number(bad.length)} in trouble: ${bad.slice(0, 3).map((u) => u.resource).join(", ")}` : "all in sync"}`, bad.length ? "sum problem" : "sum");
+  show(document.getElementById("informers-sum"), `${plural(informers.length, "resource")}, ${plural(objects, "object")}, ${bad.length ? `${number(bad.length)} failing: ${bad.slice(0, 3).map((u) => u.resource).join(", ")}` : "all in sync"}`, bad.length ? "sum problem" : "sum");
   if (s.state) {
     const where = s.state.dir ? `State directory ${s.state.dir}` : "State in memory";
     show(document.getElementById("disk"), `${where}: ${bytes(s.state.bytes)}${s.state.commitError ? `; commits fail: ${s.state.commitError}` : ""}`);
@@ -290,7 +290,7 @@ function drawReading(s) {
   const table = document.getElementById("informers");
   if (bad.length && !table.dataset.opened) table.open = table.dataset.opened = true;
   if (!table.open) return;
-  const shown = informers.filter((u) => (!onlyTrouble || trouble(u)) && `${u.informer} ${u.resource} ${u.namespace ?? ""}`.toLowerCase().includes(wanted));
+  const shown = informers.filter((u) => (!onlyFailing || fails(u)) && `${u.informer} ${u.resource} ${u.namespace ?? ""}`.toLowerCase().includes(wanted));
   const body = document.getElementById("informers-rows");
   while (body.rows.length > shown.length) body.lastChild.remove();
   shown.forEach((u, i) => {

@@ -31,10 +31,10 @@ export class VirtualList {
     if (focus) this.list.querySelector("[aria-current]")?.focus({ preventScroll: true });
   }
 
-  draw(anew = false) {
+  draw(again = false) {
     const count = Math.ceil((this.box.clientHeight || 400) / this.height) + 6;
     const from = Math.max(0, Math.floor(this.box.scrollTop / this.height) - 3);
-    if (from === this.from && !anew) return;
+    if (from === this.from && !again) return;
     this.from = from;
     const focused = this.list.contains(document.activeElement);
     this.list.style.transform = `translateY(${from * this.height}px)`;

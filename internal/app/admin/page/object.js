@@ -115,7 +115,7 @@ function pick(i, event) {
 }
 
 // choose shows what the address says: a version against the one before, or two.
-async function choose(query, anew = false) {
+async function choose(query, again = false) {
   const statusOnly = state.versions.filter(isStatusOnly);
   const hide = !state.showStatus && statusOnly.length < state.versions.length;
   let [v, against] = [query.get("v"), query.get("vs") ?? ""];
@@ -130,7 +130,7 @@ async function choose(query, anew = false) {
   strip();
   const mode = query.get("show") ?? "fields";
   const key = [v, against, mode, parts.hide.checked].join();
-  if (key === state.drawn && !anew) return;
+  if (key === state.drawn && !again) return;
   state.drawn = key;
   const version = state.versions.find((x) => x.resourceVersion === v);
   if (!version) return parts.detail.replaceChildren(element("p", { class: "problem" }, `Version ${query.get("v") ?? ""} is not among those that are kept.`));
