@@ -138,8 +138,11 @@ func TestGrant(t *testing.T) {
 		`deployments.apps is forbidden: User "ann" cannot list resource "deployments" in API group "apps" at the cluster scope`: "  kubectl create clusterrole bridge-reader --verb=get,list,watch --resource=deployments.apps\n" +
 			`  kubectl create clusterrolebinding bridge-reader --clusterrole=bridge-reader --user="ann"`,
 		`pods is forbidden: User "system:serviceaccount:ops:bridge" cannot watch resource "pods" in API group "" in the namespace "shop"`: "  kubectl create role bridge-reader -n shop --verb=get,list,watch --resource=pods\n" +
-			"  kubectl create rolebinding bridge-reader -n shop --role=bridge-reader --serviceaccount=ops:bridge",
+			"  kubectl create rolebinding bridge-reader -n shop --role=bridge-reader --serviceaccount=\"ops:bridge\"",
 		"forbidden": "",
+		`pods is forbidden: User "$(id)" cannot list resource "pods" in API group ""`:      "",
+		`pods is forbidden: User "ann" cannot list resource "pods;id" in API group ""`:     "",
+		`pods is forbidden: User "ann" cannot list resource "pods" in API group "x $(id)"`: "",
 	} {
 		if got := grantOf(reason); got != want {
 			t.Errorf("%s:\n%s\nwant:\n%s", reason, got, want)

@@ -140,9 +140,10 @@ func (e *forbiddenError) Error() string {
 	return e.reason
 }
 
-// missingRight is what the API server says of a right that a user lacks.
-var missingRight = regexp.MustCompile(`User "([^"]+)" cannot \w+ resource "([^"]+)" in API group "([^"]*)"` +
-	`(?: in the namespace "([^"]+)")?`)
+// missingRight is what the API server says of a right that a user lacks. Names that a shell would
+// read as something else do not match: they are to be pasted.
+var missingRight = regexp.MustCompile(`User "([^"$\x60\\]+)" cannot \w+ resource "([\w./-]+)" in API group "([\w.-]*)"` +
+	`(?: in the namespace "([\w-]+)")?`)
 
 // grantOf returns the commands that grant what the API server has refused; "" where it names no
 // user and resource.
@@ -157,7 +158,7 @@ func grantOf(reason string) string {
 	}
 	to := "--user=" + strconv.Quote(user)
 	if account, isAccount := strings.CutPrefix(user, "system:serviceaccount:"); isAccount {
-		to = "--serviceaccount=" + account
+		to = "--serviceaccount=" + strconv.Quote(account)
 	}
 	kind, in := "clusterrole", ""
 	if namespace != "" {
