@@ -26,7 +26,7 @@ type reader struct {
 	// lowest has answers of lowestAfter, for an answer that asks them again and again;
 	// else nil.
 	lowest  map[minute]uint64
-	rewound map[*record.Unit][]rewind // as far as it was asked for
+	eras    map[*record.Unit]*eras // as far as they were asked for
 	scratch scratch
 	// reuses: a version, with its text, may overwrite the last one.
 	reuses bool
@@ -346,22 +346,43 @@ type rewind struct {
 	at           time.Time
 }
 
+// eras are where the history of a unit went back, and of which eras the version may be that was
+// asked for last: most questions are about many objects at one version.
+type eras struct {
+	rewinds     []rewind
+	version     uint64 // 0: none was asked for
+	first, last uint32
+}
+
 // eraOf returns the eras that a version may be of: the newest one that has reached it, where the
 // stream says so. Else they are all.
 func (r *reader) eraOf(u *record.Unit, version uint64) (first, last uint32, err error) {
 	if version == 0 {
 		return 0, math.MaxUint32, nil
 	}
-	rewinds, known := r.rewound[u]
-	if !known {
-		if rewinds, err = r.rewinds(u); err != nil {
+	of := r.eras[u]
+	if of == nil {
+		of = &eras{}
+		if of.rewinds, err = r.rewinds(u); err != nil {
 			return 0, 0, err
 		}
-		if r.rewound == nil {
-			r.rewound = map[*record.Unit][]rewind{}
+		if r.eras == nil {
+			r.eras = map[*record.Unit]*eras{}
 		}
-		r.rewound[u] = rewinds
+		r.eras[u] = of
 	}
+	if of.version != version {
+		if of.first, of.last, err = r.findEras(u, of.rewinds, version); err != nil {
+			return 0, 0, err
+		}
+		of.version = version
+	}
+	return of.first, of.last, nil
+}
+
+func (r *reader) findEras(
+	u *record.Unit, rewinds []rewind, version uint64,
+) (first, last uint32, err error) {
 	last = math.MaxUint32
 	for i, w := range slices.Backward(rewinds) {
 		hasReached := version >= w.list
