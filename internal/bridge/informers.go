@@ -155,3 +155,151 @@ func (b *Bridge) Object(of, namespace, name string) ([]informer.ObjectState, err
 	}
 	return states, nil
 }
+
+// maxOwners bounds a chain.
+const maxOwners = 8
+
+// owners returns the chain from an object to its top controller, as far as informers or the
+// ownerCache have the owners. Nothing keeps objects from owning each other: the chain ends before
+// an object that it has already. One that is longer than maxOwners ends with resource.MoreOwners.
+// It may be called concurrently.
+func (b *Bridge) owners(obj *resource.Object) []resource.Owner {
+	var chain []resource.Owner
+	for owner, ok := controllerOf(&obj.Meta); ok; owner, ok = b.above(owner, obj.Namespace) {
+		isKnown := func(o resource.Owner) bool { return o.UID == owner.UID }
+		switch {
+		case owner.UID == obj.UID || slices.ContainsFunc(chain, isKnown):
+			return chain
+		case len(chain) == maxOwners:
+			return append(chain, resource.MoreOwners)
+		}
+		chain = append(chain, owner)
+	}
+	return chain
+}
+
+// above returns the controller of an owner: as it is known, or, once the owner is gone, as it was.
+func (b *Bridge) above(owner resource.Owner, namespace string) (resource.Owner, bool) {
+	meta := b.known(owner, namespace)
+	if meta == nil {
+		return b.ownerCache.get(namespace, owner.UID)
+	}
+	controller, ok := controllerOf(meta)
+	if ok {
+		b.ownerCache.put(meta.Namespace, owner.UID, controller)
+	} else {
+		b.ownerCache.remove(meta.Namespace, owner.UID)
+	}
+	return controller, ok
+}
+
+// known returns the metadata of an owner, nil when no informer has it.
+func (b *Bridge) known(o resource.Owner, namespace string) *resource.Meta {
+	for _, u := range b.informers.all() {
+		if meta := u.Objects.Owner(o, namespace); meta != nil {
+			return meta
+		}
+	}
+	return nil
+}
+
+// ownerCache remembers who controls an owner: the pods of a deleted Deployment may go after their
+// ReplicaSet, whose controller is the Deployment. It is in memory and bounded. Owners that it has
+// forgotten, or that only an earlier run has seen, are left out of events.
+type ownerCache struct {
+	mu      sync.Mutex                  // guards all below; held for a few map operations
+	enabled bool                        // some informer adds the owners of its objects
+	recent  map[ownerKey]resource.Owner // the controller of an owner
+	older   map[ownerKey]resource.Owner // what recent was before it was full
+}
+
+// maxOwnerCache bounds each of the two maps, at some 300 bytes an entry.
+const maxOwnerCache = 8192
+
+// ownerKey identifies an owner. An object's owners are in its namespace, or in none. A reference
+// may name any uid, even one of another tenant that was seen in the stream, so the uid alone is not
+// enough.
+type ownerKey struct{ namespace, uid string }
+
+// controllerOf returns the owner that manages an object. Its strings do not share the object's
+// memory.
+func controllerOf(meta *resource.Meta) (resource.Owner, bool) {
+	for _, o := range meta.Owners {
+		if o.Controller {
+			return resource.Owner{
+				APIVersion: strings.Clone(o.APIVersion), Kind: strings.Clone(o.Kind),
+				Name: strings.Clone(o.Name), UID: strings.Clone(o.UID), Controller: true,
+			}, true
+		}
+	}
+	return resource.Owner{}, false
+}
+
+// longestOwner bounds the size of one remembered controller: an owner reference may hold a
+// megabyte.
+const longestOwner = 1024
+
+func tooLong(o resource.Owner) bool {
+	return len(o.APIVersion)+len(o.Kind)+len(o.Name)+len(o.UID) > longestOwner
+}
+
+// enable makes deleted remember.
+func (c *ownerCache) enable() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.enabled = true
+}
+
+// deleted remembers the controller of a deleted object. Call it before the object is forgotten.
+func (c *ownerCache) deleted(obj *resource.Object) {
+	c.mu.Lock()
+	enabled := c.enabled
+	c.mu.Unlock()
+	if !enabled {
+		return
+	}
+	if controller, ok := controllerOf(&obj.Meta); ok {
+		c.put(strings.Clone(obj.Namespace), strings.Clone(obj.UID), controller)
+	}
+}
+
+// put remembers the controller of an owner.
+func (c *ownerCache) put(namespace, uid string, controller resource.Owner) {
+	if tooLong(controller) {
+		return
+	}
+	key := ownerKey{namespace, uid}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.recent[key] == controller {
+		return
+	}
+	if c.recent == nil || len(c.recent) >= maxOwnerCache {
+		c.recent, c.older = map[ownerKey]resource.Owner{}, c.recent
+	}
+	c.recent[key] = controller
+}
+
+// remove forgets an owner that has no controller.
+func (c *ownerCache) remove(namespace, uid string) {
+	key := ownerKey{namespace, uid}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.recent, key)
+	delete(c.older, key)
+}
+
+// get returns the controller that an owner had: an owner in the namespace of the object that refers
+// to it, or one of the cluster.
+func (c *ownerCache) get(namespace, uid string) (resource.Owner, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, key := range []ownerKey{{namespace, uid}, {"", uid}} {
+		for _, entries := range []map[ownerKey]resource.Owner{c.recent, c.older} {
+			if controller, ok := entries[key]; ok {
+				return controller, true
+			}
+		}
+	}
+	return resource.Owner{}, false
+}

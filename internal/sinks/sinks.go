@@ -7,6 +7,9 @@ package sinks
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/kubebridge/bridge/internal/event"
 )
@@ -140,4 +143,149 @@ type ClaimChecker interface {
 	// promises the same as for Publish. Where the configuration names no place it returns
 	// ErrNoClaims.
 	Claim(ctx context.Context, e *event.Event) (dataref string, err error)
+}
+
+// ReadBacker is a Sink that can read back what it has stored. After a crash its broker holds
+// messages that no checkpoint contains. They are found there and not sent again. A sink that can't
+// read back (core NATS, stdout) does not implement it.
+//
+// The publisher calls Position every few hundred milliseconds. The checkpoint saves a position that
+// lies before every sent event which the checkpoint does not contain. After a start the publisher
+// calls ReadBack once with the saved position, and settles added events whose ids it found.
+type ReadBacker interface {
+	// Position is the end of what is stored, as far as the sink knows: whatever Publish or
+	// DeadLetter is called with after Position was called will be stored at or behind it. It may be
+	// too early, at the price of a longer tail to read, and never too late. It does no I/O and is
+	// called often, between Open and Close, concurrently with everything else.
+	//
+	// The bytes are the sink's own, and name their form: another process of a later version may
+	// read them. The same position has the same bytes, or the state database is written for
+	// nothing.
+	Position() []byte
+	// ReadBack reports, by event.Event.MessageID, the messages that are stored at or behind a
+	// position that Position gave to an earlier process, dead letters included. It is called after
+	// Open and before the first Lane or Publish, by one goroutine. from is nil when nothing was
+	// saved: ReadBack then does only what the sink needs for its next Position. Its errors are
+	// classified as those of Open are. After Retry and Reconnect it is called again from the start,
+	// so an id may be reported twice. Messages that are gone (deleted by retention, a topic or
+	// stream that was recreated) are no error.
+	//
+	// A sink may learn of a topic or stream only later, from an event that goes there. Lane then
+	// reports what it holds before it returns, so found may be called until Close. The sink itself
+	// does not store again what it could not read there by then.
+	ReadBack(ctx context.Context, from []byte, found func(messageID string)) error
+}
+
+// Trace is what a broker's message says of the event that it holds.
+type Trace struct {
+	MessageID    string // event.Event.MessageID
+	PartitionKey string
+}
+
+// EarlierRunFinder is a Sink that can look whether its broker holds events of an earlier run, of
+// which the state directory may know nothing: it was lost.
+type EarlierRunFinder interface {
+	// FindEarlierRun reports whether ours is true for one of the last few messages where events of
+	// the kind of about go, an event about an informer. It makes nothing. It is called between Open
+	// and Close, concurrently with everything else. false does not mean that nothing is there.
+	FindEarlierRun(ctx context.Context, about *event.Event, ours func(Trace) bool) (bool, error)
+}
+
+// Reasons of a Loss.
+const (
+	// Recreated: the topic or stream was deleted, and one of its name made.
+	Recreated = "recreated"
+	// Purged: messages were deleted, and the topic or stream is the same.
+	Purged = "purged"
+	// Truncated: the end is before what was acknowledged, after an unclean election or a restore.
+	Truncated = "truncated"
+)
+
+// Reasons are the reasons of losses.
+var Reasons = []string{Recreated, Purged, Truncated}
+
+// Loss is a topic, a partition or a stream that does not hold any more what it has acknowledged.
+type Loss struct {
+	Destination string // "k8s.prod.pods/3", "K8S"
+	Reason      string
+	// Before is the end of what was acknowledged, Now the end of what is there: offsets or
+	// sequences.
+	Before, Now uint64
+}
+
+func (l Loss) String() string {
+	return fmt.Sprintf("%s was %s: it had acknowledged up to %d, and ends at %d", l.Destination,
+		l.Reason, l.Before, l.Now)
+}
+
+// Losses collects losses until Inspect returns them. Its methods may be called concurrently.
+type Losses struct {
+	mu   sync.Mutex
+	list []Loss // guarded by mu
+}
+
+// Add adds a loss.
+func (l *Losses) Add(loss Loss) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, loss)
+}
+
+// Take returns the losses since the last call.
+func (l *Losses) Take() []Loss {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := l.list
+	l.list = nil
+	return list
+}
+
+// A sink that holds the present state compares it with each list, and deletes what does not exist.
+// How it walks through what it holds is its own; what is here is the same for all of them.
+
+// Sweeps has how far sweeps have come, by an id: a call has a deadline, and the next one continues.
+// The zero value is empty.
+type Sweeps[T any] struct {
+	mu   sync.Mutex
+	byID map[string]T // guarded by mu
+}
+
+// Get returns the progress of a sweep; the zero value for one that has not begun.
+func (s *Sweeps[T]) Get(id string) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byID[id]
+}
+
+// Set saves the progress of a sweep.
+func (s *Sweeps[T]) Set(id string, progress T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byID == nil {
+		s.byID = map[string]T{}
+	}
+	s.byID[id] = progress
+}
+
+// Done forgets a sweep that has ended.
+func (s *Sweeps[T]) Done(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byID, id)
+}
+
+// CurrentInformers returns the informers that feed the sink now; nil when they are not known.
+func (e *Env) CurrentInformers() []string {
+	if e.Informers == nil {
+		return nil
+	}
+	return e.Informers()
+}
+
+// OtherInformer reports whether what an informer has stored is left alone by the sweep for the end
+// of a list: the informer is another one that feeds the sink. informers are those that do; nil when
+// they are not known.
+func (m *Message) OtherInformer(informer string, informers []string) bool {
+	return informer != m.Event.Informer &&
+		(informers == nil || slices.Contains(informers, informer))
 }
