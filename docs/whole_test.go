@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestWholeWorkflow fails for a target of make check-all that no job of the workflow whole.yml runs,
-// and for one that only the workflow has.
+// TestWholeWorkflow fails for a target of make check-all that no job of the workflow whole.yml
+// runs, and for one that only the workflow has.
 func TestWholeWorkflow(t *testing.T) {
 	targets := regexp.MustCompile(`(?m)^check-all: (.*?) ##`).FindStringSubmatch(readFile(t, "../Makefile"))
 	if targets == nil {
