@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -21,6 +22,18 @@ const (
 var exceptions = map[string]string{
 	"config.Informer":            "each field is a key of the configuration, and keys of an informer are flat",
 	"internal/sinks/nats.Config": "each field is a key of the configuration, and keys of a sink are flat",
+}
+
+// TestTrackedFiles fails for a tracked file that is larger than text gets: a program that was built
+// in its own directory, a picture that is not reduced.
+func TestTrackedFiles(t *testing.T) {
+	const largest = 512 << 10
+	for _, file := range tracked(t, ".") {
+		info, err := os.Stat("../" + file)
+		if err == nil && info.Size() > largest {
+			t.Errorf("%s has %d bytes, more than %d", file, info.Size(), largest)
+		}
+	}
 }
 
 // TestLimits: a type that does not keep them is two.
