@@ -38,7 +38,7 @@ var (
 )
 
 // FormatVersion of keys and values, a number that grows. A directory of another version is refused.
-const FormatVersion = "4"
+const FormatVersion = "5"
 
 // pebbleFormat is Pebble's own format. It is fixed, as that of the state directory is.
 const pebbleFormat = pebble.FormatValueSeparation
@@ -261,6 +261,17 @@ func (db *database) Units() []*record.Unit { return db.units.all() }
 func (db *database) Reached(u *record.Unit) (era uint32, version uint64, err error) {
 	r, err := db.highestOf(u)
 	return r.era, r.version, err
+}
+
+func (db *database) Trimmed(u *record.Unit) (era uint32, version uint64, err error) {
+	value, err := db.get(keys.Trimmed(u.Number))
+	if err != nil || value == nil {
+		return 0, 0, err
+	}
+	if len(value) != 4+8 {
+		return 0, 0, record.ErrUnreadable
+	}
+	return binary.BigEndian.Uint32(value), binary.BigEndian.Uint64(value[4:]), nil
 }
 
 func (db *database) Kinds(u *record.Unit) []string { return db.units.kindsOf(u) }

@@ -124,8 +124,7 @@ func (m Maintenance) removeBefore(ctx context.Context, second uint32) error {
 		return err // nothing is older, and nothing will be missing
 	}
 	// Questions know first that something is about to be missing.
-	if err := m.db.pebble.Set(horizonKey, binary.BigEndian.AppendUint32(nil, horizon),
-		m.db.sync); err != nil {
+	if err := m.setHorizon(ctx, horizon); err != nil {
 		return err
 	}
 	sources := map[uint32]bool{}
@@ -142,6 +141,65 @@ func (m Maintenance) removeBefore(ctx context.Context, second uint32) error {
 		}
 	}
 	return nil
+}
+
+// setHorizon stores the time and the versions before which something will be missing.
+func (m Maintenance) setHorizon(ctx context.Context, horizon uint32) error {
+	b := m.db.pebble.NewBatch()
+	defer b.Close()
+	trimmed := map[uint32]highestStored{}
+	for _, u := range m.db.units.all() {
+		era, version, err := m.db.Trimmed(u)
+		if err != nil {
+			return err
+		}
+		trimmed[u.Number] = highestStored{era, version}
+	}
+	sources := map[uint32]bool{}
+	for _, u := range m.db.units.all() {
+		if sources[u.SourceNumber] {
+			continue
+		}
+		sources[u.SourceNumber] = true
+		if err := m.highestBefore(ctx, u.SourceNumber, horizon/keys.BucketSeconds, trimmed); err != nil {
+			return err
+		}
+	}
+	for unit, to := range trimmed {
+		value := binary.BigEndian.AppendUint32(nil, to.era)
+		if err := b.Set(keys.Trimmed(unit), binary.BigEndian.AppendUint64(value, to.version), nil); err != nil {
+			return err
+		}
+	}
+	if err := b.Set(horizonKey, binary.BigEndian.AppendUint32(nil, horizon), nil); err != nil {
+		return err
+	}
+	return b.Commit(m.db.sync)
+}
+
+// highestBefore finds the highest version of each unit of a cluster before a bucket. At a lower one
+// an object may have been what is removed.
+func (m Maintenance) highestBefore(
+	ctx context.Context, source, bucket uint32, highest map[uint32]highestStored,
+) error {
+	it, err := m.db.pebble.NewIter(&pebble.IterOptions{
+		LowerBound: keys.Timeline(source), UpperBound: keys.AppendBucket(nil, source, bucket),
+	})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		e, isKey := keys.DecodeEntry(it.Key())
+		if !isKey || ctx.Err() != nil {
+			return cmp.Or(context.Cause(ctx), record.ErrUnreadable)
+		}
+		last, to := highest[e.Unit], highestStored{e.Seq.Era, max(e.Seq.Version, e.Seq.Entered)}
+		if to.era > last.era || to.era == last.era && to.version > last.version {
+			highest[e.Unit] = to
+		}
+	}
+	return it.Error()
 }
 
 // removeOf removes a cluster's versions before a bucket.

@@ -8,8 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -28,8 +28,7 @@ type Writer struct {
 	busy    chan struct{}
 	last    lastVersions
 	delta   record.Encoder
-	unsaved []*record.Unit // that no commit has stored
-	clock   map[clockAt]uint64
+	unsaved []*record.Unit           // that no commit has stored
 	latest  map[uint32]uint32        // time of each source
 	reached map[uint32]highestStored // of each unit
 	late    map[uint32]lateTime      // the newest of each unit
@@ -40,12 +39,6 @@ type Writer struct {
 func newWriter(db *database, lastVersionsBytes int) *Writer {
 	return &Writer{db: db, busy: make(chan struct{}, 1), last: lastVersions{max: lastVersionsBytes}}
 }
-
-// clockAt is a minute of a unit.
-type clockAt struct{ unit, era, minute uint32 }
-
-// maxClock bounds the minutes in memory. What is not there is read.
-const maxClock = 1 << 14
 
 // SourcePosition says how far a source is read.
 type SourcePosition struct {
@@ -107,7 +100,6 @@ func (b *batch) ended(err error) {
 	if err != nil {
 		b.stored = AppendResult{}
 		b.w.last.clear()
-		clear(b.w.clock)
 		clear(b.w.reached)
 		clear(b.w.late)
 	} else if !b.Empty() {
@@ -265,7 +257,7 @@ func (b *batch) addVersion(u *record.Unit, e *event.Event) error {
 		last.alive = v.alive
 	}
 	b.stored.Versions++
-	return errors.Join(b.reach(u, seq), b.addToClock(u, &stored, seq), b.addToLate(u, &stored))
+	return errors.Join(b.reach(u, seq), b.addToLate(u, &stored))
 }
 
 // findFollower looks where the version of w.key belongs that follows none in memory: whether it is
@@ -442,36 +434,6 @@ func (b *batch) addToTimeline(
 	return b.Set(w.other, w.value, nil)
 }
 
-// addToClock notes the lowest version that a watch reported in a minute. What a list reports may be
-// of any time.
-func (b *batch) addToClock(u *record.Unit, e *event.Event, seq keys.Sequence) error {
-	if e.Initial || e.Inferred || e.Op == event.Synced || !seq.IsNumber() {
-		return nil
-	}
-	at := clockAt{u.Number, seq.Era, keys.Seconds(record.TimeOf(e)) / keys.ClockSeconds}
-	key := keys.Clock(at.unit, at.era, at.minute)
-	lowest, known := b.w.clock[at]
-	if !known {
-		value, err := b.db.get(key)
-		if err != nil {
-			return err
-		}
-		lowest = math.MaxUint64
-		if len(value) == 8 {
-			lowest = binary.BigEndian.Uint64(value)
-		}
-		if b.w.clock == nil || len(b.w.clock) >= maxClock {
-			b.w.clock = map[clockAt]uint64{}
-		}
-		b.w.clock[at] = lowest
-	}
-	if seq.Version >= lowest {
-		return nil
-	}
-	b.w.clock[at] = seq.Version
-	return b.Set(key, binary.BigEndian.AppendUint64(nil, seq.Version), nil)
-}
-
 // lateTime is a time in which changes were made that became known late.
 type lateTime struct{ since, until uint32 }
 
@@ -532,6 +494,9 @@ func (b *batch) storeNotice(u *record.Unit, e *event.Event) error {
 	one := *e
 	id, partition, _ := strings.Cut(e.ID, "/partition/") // each partition of a topic has a copy
 	one.ID = id
+	if err := b.addSince(u, &one); err != nil {
+		return err
+	}
 	document := event.AppendStructured(nil, &one)
 	if e.Op == event.Progress && e.AboutInformer() {
 		// The newest of each partition is enough: some are read later than others.
@@ -555,4 +520,46 @@ func (b *batch) storeNotice(u *record.Unit, e *event.Event) error {
 	b.written[string(key)] = true
 	b.stored.Notices++
 	return b.Set(key, document, nil)
+}
+
+// addSince adds to a gap that does not say since when it is one up to when the stream was complete
+// last.
+func (b *batch) addSince(u *record.Unit, e *event.Event) error {
+	of, _, isGap := strings.Cut(e.ID, "/gap/")
+	if e.Op != event.Gap || !isGap {
+		return nil
+	}
+	var data map[string]json.RawMessage
+	if json.Unmarshal(e.InformerData(), &data) != nil || data["since"] != nil || data["reason"] == nil {
+		return nil // another payload says nothing
+	}
+	since, err := b.db.completeUntil(u, of)
+	if err != nil || since.IsZero() || !since.Before(record.TimeOf(e)) {
+		return err
+	}
+	if data["since"], err = json.Marshal(since); err == nil {
+		e.Data, err = json.Marshal(data)
+	}
+	return err
+}
+
+// completeUntil returns the time of the newest progress of a scope: the earliest, of several
+// partitions. Zero for none.
+func (db *database) completeUntil(u *record.Unit, scope string) (until time.Time, err error) {
+	prefix := keys.Progress(u.Number, scope+"/")
+	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
+	if err != nil {
+		return until, err
+	}
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		m, err := query.ReadNotice(u, it.Value())
+		if err != nil {
+			return until, err
+		}
+		if until.IsZero() || m.Time.Before(until) {
+			until = m.Time
+		}
+	}
+	return until, it.Error()
 }

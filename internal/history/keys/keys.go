@@ -27,8 +27,8 @@ const (
 	spaceTimeline = 'T'
 	// unit -> the highest era, and in it the highest version, that something is stored of
 	spaceReached = 'R'
-	// unit, era, minute -> the lowest version that a watch reported in that minute
-	SpaceClock = 'K'
+	// unit -> era, version: retention has removed versions of before
+	spaceTrimmed = 'B'
 	// unit, namespace, name -> lowest second and version that an object may live at (life.go)
 	SpaceAlive = 'A'
 	// unit, axis, level, block, namespace, name, from -> until: a life that has ended
@@ -119,9 +119,6 @@ func SplitVersion(key []byte) (prefix []byte, namespace, name string, seq Sequen
 // into each bucket; one about a whole cluster sorts a bucket at a time.
 const BucketSeconds = 300
 
-// ClockSeconds is how fine times are mapped onto versions.
-const ClockSeconds = 60
-
 // Seconds returns a time as keys have it. What is before 1970 or behind 2105 is at the limits.
 func Seconds(t time.Time) uint32 {
 	if t.IsZero() {
@@ -192,13 +189,6 @@ func (t *Entry) Compare(other *Entry) int {
 		t.Seq.Compare(other.Seq))
 }
 
-// Clock returns the key of a minute of a unit.
-func Clock(unit, era, minute uint32) []byte {
-	key := InUnit(make([]byte, 0, 16), SpaceClock, unit)
-	key = binary.BigEndian.AppendUint32(key, era)
-	return binary.BigEndian.AppendUint32(key, minute)
-}
-
 // Notice returns the key of what the stream said about a unit at a time.
 func Notice(unit, second uint32, id string) []byte {
 	key := InUnit(make([]byte, 0, 16+len(id)), SpaceNotice, unit)
@@ -217,6 +207,9 @@ func Progress(unit uint32, scope string) []byte {
 
 // Reached returns the key of the highest version of a unit.
 func Reached(unit uint32) []byte { return InUnit(nil, spaceReached, unit) }
+
+// Trimmed returns the key of the version of a unit from which on states are complete.
+func Trimmed(unit uint32) []byte { return InUnit(nil, spaceTrimmed, unit) }
 
 // After returns the first key behind all that begin with a prefix, which does not consist of 0xff
 // alone.

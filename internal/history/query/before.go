@@ -2,7 +2,6 @@ package query
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"iter"
@@ -17,9 +16,8 @@ import (
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
-// catchUp is how long versions of one backlog may be observed after its first one. It costs no more
-// than what the hint, which is a minute, already costs.
-const catchUp = keys.ClockSeconds * time.Second
+// catchUp is how long versions of one backlog may be observed after its first one.
+const catchUp = time.Minute
 
 // lastBefore returns the highest version of a name with a time before the given one. Within an era
 // and a uid times never go back. But a delete has the time when it was observed, and a successor
@@ -51,66 +49,152 @@ func (r *reader) lastBefore(o *Object, at time.Time) (seq keys.Sequence, found b
 	}
 }
 
-// lastInEra returns the last version before a time within one era.
+// nearVersions are read one by one before a search begins to halve: a step costs a fraction of a
+// seek.
+const nearVersions = 16
+
+// lastInEra returns the last version before a time within one era. It begins where the objects
+// before had theirs. Where that is far off it halves the versions: an object may have 100,000.
 func (r *reader) lastInEra(
 	o *Object, prefix, era []byte, number uint32, at time.Time,
 ) (keys.Sequence, bool, error) {
-	hint, err := r.lowestAfter(o.Unit, number, at)
-	if err != nil {
+	s := eraSearch{reader: r, era: era, at: at}
+	key, isFound, err := s.near(r.hints[number])
+	if err == nil && !isFound {
+		key, err = s.halve()
+		if r.hints != nil && s.behind > 0 {
+			r.hints[number] = s.behind
+		}
+	}
+	if err != nil || key == nil {
 		return keys.Sequence{}, false, err
 	}
-	end := keys.After(era)
-	ok := false
-	if hint > 0 {
-		key := binary.BigEndian.AppendUint64(append(bytes.Clone(era), keys.ClassNumber), hint)
-		ok = r.it.SeekLT(key) && bytes.HasPrefix(r.it.Key(), era)
-	}
+	seq, ok := keys.DecodeSequence(key[len(prefix):])
 	if !ok {
-		if ok = r.it.SeekLT(end) && bytes.HasPrefix(r.it.Key(), era); !ok {
-			return keys.Sequence{}, false, r.it.Error()
-		}
+		return seq, false, record.ErrUnreadable
 	}
-	began := bytes.Clone(r.it.Key())
-	key, err := r.forward(era, at)
-	if err != nil {
-		return keys.Sequence{}, false, err
-	}
-	if key != nil {
-		seq, ok := keys.DecodeSequence(key[len(prefix):])
-		return seq, ok, nil
-	}
-	for ok := r.it.SeekLT(began); ok && bytes.HasPrefix(r.it.Key(), era); ok = r.it.Prev() {
-		t, err := r.time()
-		if err != nil {
-			return keys.Sequence{}, false, err
-		}
-		if t.Before(at) {
-			seq, ok := keys.DecodeSequence(r.it.Key()[len(prefix):])
-			return seq, ok, nil
-		}
-	}
-	return keys.Sequence{}, false, r.it.Error()
+	return seq, true, nil
 }
 
-// forward returns the key of the last version before a time, from the iterator on; nil for none. A
-// version that is not before does not end the search: it may be of a backlog with a successor that
-// was written before the time. All of a backlog is observed within catchUp.
-func (r *reader) forward(era []byte, at time.Time) (key []byte, err error) {
+// eraSearch looks for the last version of an object in an era before a time.
+type eraSearch struct {
+	*reader
+	era []byte
+	at  time.Time
+	// behind is a version behind the one that was found, 0 for none.
+	behind uint64
+}
+
+// near looks at some versions around a number, 0 for the end of the era. Where isFound is false,
+// others have to be looked at.
+func (s *eraSearch) near(number uint64) (key []byte, isFound bool, err error) {
+	isThere := number > 0 && s.seek(number)
+	if !isThere {
+		isThere = s.seekLast()
+	}
+	if !isThere {
+		return nil, true, s.it.Error()
+	}
+	began := bytes.Clone(s.it.Key())
+	key, hasMore, err := s.forward(nearVersions)
+	if key != nil || err != nil {
+		return key, !hasMore, err
+	}
+	isThere = s.it.SeekLT(began)
+	for range nearVersions {
+		if !isThere || !bytes.HasPrefix(s.it.Key(), s.era) {
+			return nil, true, s.it.Error()
+		}
+		if isFound, err = s.isBefore(); isFound || err != nil {
+			return bytes.Clone(s.it.Key()), isFound, err
+		}
+		isThere = s.it.Prev()
+	}
+	return nil, false, s.it.Error()
+}
+
+// halve finds the place by halving the numbers between the first and the last version. What has no
+// number is walked over: it is at the end.
+func (s *eraSearch) halve() (key []byte, err error) {
+	low, high := uint64(0), uint64(math.MaxUint64) // versions up to low are before, high is not
+	if s.seek(high) {
+		isBefore, err := s.isBefore()
+		if err == nil && isBefore {
+			key, _, err = s.forward(math.MaxInt)
+		}
+		if isBefore || err != nil {
+			return key, err
+		}
+	}
+	for high-low > 1 {
+		middle := low + (high-low)/2
+		if !s.seek(middle + 1) { // the first is behind
+			if s.it.Error() != nil {
+				return nil, s.it.Error()
+			}
+			low = middle
+			continue
+		}
+		isBefore, err := s.isBefore()
+		if err != nil {
+			return nil, err
+		}
+		if isBefore {
+			low = middle
+			continue
+		}
+		seq, ok := keys.DecodeSequence(s.it.Key()[len(s.era)-4:])
+		if !ok || seq.Version > middle {
+			return nil, record.ErrUnreadable
+		}
+		high = seq.Version
+	}
+	if s.behind = high; !s.seek(high) {
+		s.it.SeekGE(s.era)
+	}
+	key, _, err = s.forward(math.MaxInt)
+	return key, err
+}
+
+// seek moves to the last version below a number. It reports whether there is one.
+func (s *eraSearch) seek(number uint64) bool {
+	key := binary.BigEndian.AppendUint64(append(bytes.Clone(s.era), keys.ClassNumber), number)
+	return s.it.SeekLT(key) && bytes.HasPrefix(s.it.Key(), s.era)
+}
+
+func (s *eraSearch) seekLast() bool {
+	return s.it.SeekLT(keys.After(s.era)) && bytes.HasPrefix(s.it.Key(), s.era)
+}
+
+// isBefore reports whether the version at the iterator is before the time.
+func (s *eraSearch) isBefore() (bool, error) {
+	t, err := s.time()
+	return t.Before(s.at), err
+}
+
+// forward returns the key of the last version before the time, from the iterator on; nil for none.
+// hasMore: it has read as many as it should, and others may be before the time. A version that is
+// not before does not end the search: it may be of a backlog with a successor that was written
+// before the time. All of a backlog is observed within catchUp.
+func (s *eraSearch) forward(most int) (key []byte, hasMore bool, err error) {
 	var end time.Time
-	for ok := true; ok && bytes.HasPrefix(r.it.Key(), era); ok = r.it.Next() {
-		t, err := r.time()
+	for ok := true; ok && s.it.Valid() && bytes.HasPrefix(s.it.Key(), s.era); ok = s.it.Next() {
+		t, err := s.time()
 		switch {
 		case err != nil:
-			return nil, err
-		case t.Before(at):
-			key = append(key[:0], r.it.Key()...)
+			return nil, false, err
+		case t.Before(s.at):
+			if most--; most < 0 {
+				return key, true, nil
+			}
+			key = append(key[:0], s.it.Key()...)
 		case end.IsZero():
 			end = t.Add(catchUp)
 		case t.After(end):
-			return key, nil
+			return key, false, nil
 		}
 	}
-	return key, r.it.Error()
+	return key, false, s.it.Error()
 }
 
 // time returns the time of the version at the iterator.
@@ -121,43 +205,6 @@ func (r *reader) time() (time.Time, error) {
 	}
 	h, err := record.ReadHeader(value)
 	return h.Time, err
-}
-
-// minute is one of a unit.
-type minute struct{ unit, era, minute uint32 }
-
-// lowestAfter remembers answers of the function of that name. An old answer is good enough: it says
-// where to begin to look.
-func (r *reader) lowestAfter(u *record.Unit, era uint32, at time.Time) (lowest uint64, err error) {
-	key := minute{u.Number, era, keys.Seconds(at) / keys.ClockSeconds}
-	lowest, known := r.lowest[key]
-	if known {
-		return lowest, nil
-	}
-	lowest, err = lowestAfter(r.db, u, era, at)
-	if r.lowest != nil && err == nil {
-		r.lowest[key] = lowest
-	}
-	return lowest, err
-}
-
-// lowestAfter returns the lowest version that a watch reported after the minute of a time; 0 for
-// none.
-func lowestAfter(db DB, u *record.Unit, era uint32, at time.Time) (uint64, error) {
-	lower := keys.Clock(u.Number, era, keys.Seconds(at)/keys.ClockSeconds+1)
-	it, err := db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: keys.After(lower[:9])})
-	if err != nil {
-		return 0, err
-	}
-	defer it.Close()
-	if !it.First() {
-		return 0, it.Error()
-	}
-	value, err := it.ValueAndErr()
-	if err != nil || len(value) != 8 {
-		return 0, cmp.Or(err, record.ErrUnreadable)
-	}
-	return binary.BigEndian.Uint64(value), nil
 }
 
 // Horizon returns the time from which on the history is complete, as far as the stream was. Of each
@@ -174,11 +221,10 @@ func (h Coverage) CheckState(q StateQuery) error {
 	since := "from " + ShowTime(horizon) + " on"
 	isBefore := q.At.IsBefore(horizon)
 	if q.At.Version > 0 {
-		first, err := h.firstVersion(q.Units[0].Source, horizon)
-		if err != nil {
-			return err
+		var first uint64
+		if isBefore, first, err = h.isTrimmed(q); err != nil {
+			return h.db.ReadError(err)
 		}
-		isBefore = q.At.Version < first
 		since += fmt.Sprintf(", which is resourceVersion %d", first)
 	}
 	if !isBefore {
@@ -188,53 +234,27 @@ func (h Coverage) CheckState(q StateQuery) error {
 		since)
 }
 
-// firstVersion returns the lowest version that a watch reported since a time; without one the
-// newest that is known. A state of a lower version may need versions that were removed.
-func (h Coverage) firstVersion(source string, since time.Time) (uint64, error) {
-	first := uint64(math.MaxUint64)
-	for _, u := range h.db.Units() {
-		if u.Source != source || u.Resource == "" {
-			continue
-		}
-		version, err := h.firstOfUnit(u, keys.Seconds(since)/keys.ClockSeconds)
-		if err != nil {
-			return 0, h.db.ReadError(err)
-		}
-		first = min(first, version)
-	}
-	if first == math.MaxUint64 {
-		return Timeline(h).VersionAt((&record.Unit{Source: source}).Cluster(), time.Time{})
-	}
-	return first, nil
-}
-
-// firstOfUnit returns the lowest version in the first minute from one on, over all eras; the
-// highest number for none.
-func (h Coverage) firstOfUnit(u *record.Unit, minute uint32) (uint64, error) {
-	prefix := keys.InUnit(nil, keys.SpaceClock, u.Number)
-	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
+// isTrimmed reports whether a state of a version may need versions that retention has removed, and
+// from which version on it does not.
+func (h Coverage) isTrimmed(q StateQuery) (isTrimmed bool, first uint64, err error) {
+	r, err := newReader(h.db)
 	if err != nil {
-		return 0, err
+		return false, 0, err
 	}
-	defer it.Close()
-	first := uint64(math.MaxUint64)
-	for ok := it.First(); ok; {
-		key := it.Key()
-		if len(key) != len(prefix)+4+4 || len(it.Value()) != 8 {
-			return 0, record.ErrUnreadable
+	defer r.Close()
+	for _, u := range q.Units {
+		era, version, err := h.db.Trimmed(u)
+		if err != nil {
+			return false, 0, err
 		}
-		era := binary.BigEndian.Uint32(key[len(prefix):])
-		if binary.BigEndian.Uint32(key[len(prefix)+4:]) < minute {
-			ok = it.SeekGE(keys.Clock(u.Number, era, minute))
-			continue
+		oldest, newest, err := r.eraOf(u, q.At.Version)
+		if err != nil {
+			return false, 0, err
 		}
-		first = min(first, binary.BigEndian.Uint64(it.Value()))
-		if era == math.MaxUint32 {
-			break
-		}
-		ok = it.SeekGE(keys.Clock(u.Number, era+1, minute))
+		isTrimmed = isTrimmed || era > newest || era >= oldest && q.At.Version < version
+		first = max(first, version)
 	}
-	return first, it.Error()
+	return isTrimmed, first, nil
 }
 
 // Reached returns the highest resourceVersion of a cluster that the history has heard of, in

@@ -3,7 +3,6 @@ package query
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -84,9 +83,8 @@ func (h Coverage) eachNotice(u *record.Unit, since, until time.Time, yield func(
 		if err == nil {
 			var m *Notice
 			if m, err = ReadNotice(u, value); err == nil {
-				if err := h.addSince(m, synced); err != nil {
-					yield(nil, h.db.ReadError(err))
-					return false
+				if m.Event.Op == event.Gap && m.Since.IsZero() && m.Event.Source != record.ArchiveSource {
+					m.Since = synced // all that is known
 				}
 				if m.Event.Op == event.Synced {
 					synced = m.Time
@@ -111,7 +109,7 @@ func (h Coverage) eachNotice(u *record.Unit, since, until time.Time, yield func(
 	return true
 }
 
-// ReadNotice reads a notice of a unit. Its Since is not known for a gap of a bridge.
+// ReadNotice reads a notice of a unit. Not every gap says since when it is one.
 func ReadNotice(u *record.Unit, document []byte) (*Notice, error) {
 	e, err := record.ReadNotice(document)
 	if err != nil {
@@ -402,58 +400,4 @@ func (h Coverage) HolesOf(units []*record.Unit, since, until time.Time) (holes [
 	}
 	slices.SortStableFunc(holes, func(a, b *Notice) int { return a.Begins().Compare(b.Begins()) })
 	return holes, nil
-}
-
-// addSince finds out since when a gap has been one, which its event does not have: since the last
-// minute in which something of the cluster was seen in a version up to the gap's first. Without
-// one, since the list before it.
-func (h Coverage) addSince(m *Notice, synced time.Time) error {
-	from, err := strconv.ParseUint(m.From, 10, 64)
-	if m.Event.Op != event.Gap || m.Event.Source == record.ArchiveSource || err != nil {
-		return nil
-	}
-	if !m.Since.IsZero() {
-		return nil // the event has it
-	}
-	m.Since = synced
-	epoch := m.Epoch()
-	for _, u := range h.db.Units() {
-		if u.Source != m.Event.Source {
-			continue
-		}
-		seen, err := h.lastSeen(u, epoch, from, m.Time)
-		if err != nil {
-			return err
-		}
-		if seen.After(m.Since) {
-			m.Since = seen
-		}
-	}
-	return nil
-}
-
-// lastSeen returns the start of the last minute up to a time in which a watch reported a version up
-// to one, in the last era up to one that has such a minute; the zero time for none.
-func (h Coverage) lastSeen(
-	u *record.Unit, era uint32, version uint64, at time.Time,
-) (time.Time, error) {
-	first, last := keys.Clock(u.Number, 0, 0),
-		keys.Clock(u.Number, era, keys.Seconds(at)/keys.ClockSeconds)
-	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: first, UpperBound: append(last, 0)})
-	if err != nil {
-		return time.Time{}, err
-	}
-	defer it.Close()
-	for ok := it.Last(); ok; ok = it.Prev() {
-		value, err := it.ValueAndErr()
-		if err != nil || len(value) != 8 || len(it.Key()) != len(first) {
-			return time.Time{}, cmp.Or(err, record.ErrUnreadable)
-		}
-		minute := binary.BigEndian.Uint32(it.Key()[len(first)-4:])
-		seen := time.Unix(int64(minute)*keys.ClockSeconds, 0)
-		if binary.BigEndian.Uint64(value) <= version && !seen.After(at) {
-			return seen, nil
-		}
-	}
-	return time.Time{}, it.Error()
 }

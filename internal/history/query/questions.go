@@ -23,6 +23,9 @@ type DB interface {
 	Unit(number uint32) *record.Unit
 	// Horizon returns the time before which only the last versions are kept, zero for none.
 	Horizon() (time.Time, error)
+	// Trimmed returns the version of a unit, and its era, from which on states lack nothing that
+	// retention has removed; 0 for all.
+	Trimmed(u *record.Unit) (era uint32, version uint64, err error)
 	// Kinds returns the kinds that the objects of a unit had, the newest last.
 	Kinds(u *record.Unit) []string
 	// Reached returns the highest era that something is stored of, and in it the highest

@@ -23,9 +23,9 @@ import (
 type reader struct {
 	db DB
 	it *pebble.Iterator
-	// lowest has answers of lowestAfter, for an answer that asks them again and again;
-	// else nil.
-	lowest  map[minute]uint64
+	// hints says, by era, where objects had their versions of a time, for an answer that looks for
+	// many at the same time; else nil.
+	hints   map[uint32]uint64
 	eras    map[*record.Unit]*eras // as far as they were asked for
 	scratch scratch
 	// reuses: a version, with its text, may overwrite the last one.

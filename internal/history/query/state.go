@@ -265,7 +265,7 @@ func newLiveWalk(now *reader, u *record.Unit, q *StateQuery) (*liveWalk, error) 
 		return nil, err
 	}
 	w := &liveWalk{unit: u}
-	w.r = &reader{db: now.db, it: it, lowest: map[minute]uint64{}, reuses: true}
+	w.r = &reader{db: now.db, it: it, hints: map[uint32]uint64{}, reuses: true}
 	if err := w.begin(now, q); err != nil {
 		w.Close()
 		return nil, err
