@@ -147,31 +147,55 @@ func (l *Log) Bounds(
 	ctx context.Context, topic string, partition int,
 ) (first, end int64, err error) {
 	err = l.retry(ctx, topic, func() (err error) {
-		if first, err = l.cluster.offset(ctx, topic, partition, earliest); err == nil {
-			end, err = l.cluster.offsetOf(ctx, topic, partition, latest, readCommitted)
-		}
+		first, end, err = l.bounds(ctx, topic, partition)
 		return err
 	})
 	return first, end, err
 }
+
+func (l *Log) bounds(
+	ctx context.Context, topic string, partition int,
+) (first, end int64, err error) {
+	if first, err = l.cluster.offset(ctx, topic, partition, earliest); err == nil {
+		end, err = l.cluster.offsetOf(ctx, topic, partition, latest, readCommitted)
+	}
+	return first, end, err
+}
+
+// errLacking: the broker does not have what it had.
+var errLacking = errors.New("the broker lacks records")
 
 // Hole is a stretch of a partition in which offsets have no record: from one up to the one before
 // another. Transactions leave none, since the log has what was aborted, and their ends.
 type Hole struct{ From, To int64 }
 
 // Read gives the next records of a partition from an offset on, the holes between them, and the
-// offset to continue with. It may give none, where transactions were aborted or compaction has
-// removed some. An error of yield ends it.
+// offset to continue with: not behind end, where the log ended before. It may give none, where
+// transactions were aborted or compaction has removed some. An error of yield ends it.
+//
+// What is missing up to end leaves an empty page, or an offset that is out of range where the log
+// has become shorter. Both also come of a leader that was deposed or lags: so they are asked for
+// again, for as long as such a leader may not know it.
 func (l *Log) Read(
-	ctx context.Context, topic string, partition int, from int64, yield func(*Record) error,
+	ctx context.Context, topic string, partition int, from, end int64, yield func(*Record) error,
 ) (next int64, holes []Hole, err error) {
 	var p page
+	began := time.Now()
 	err = l.retry(ctx, topic, func() (err error) {
 		p, err = l.cluster.fetch(ctx, topic, partition, from, readCommitted)
-		if err == nil && p.next <= from {
-			return fmt.Errorf("%w: nothing is at %d", errMalformed, from)
+		isLacking := err == nil && p.next <= from
+		if errors.Is(err, kafkago.OffsetOutOfRange) {
+			first, _, boundsErr := l.bounds(ctx, topic, partition)
+			isLacking = boundsErr == nil && first <= from
 		}
-		return err
+		switch {
+		case !isLacking:
+			return err
+		case time.Since(began) < min(l.patience, leaderTimeout):
+			return fmt.Errorf("%w: nothing is at %d, before the end at %d", errLacking, from, end)
+		}
+		p = page{next: end, holes: []Hole{{from, end}}}
+		return nil
 	})
 	if err != nil {
 		return from, nil, err

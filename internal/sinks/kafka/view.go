@@ -130,7 +130,7 @@ func (s *Sink) readKeys(ctx context.Context, l *lane, w *sweep, end *sinks.Messa
 	}
 	informers := s.config.CurrentInformers()
 	for w.next = max(w.next, first); w.next < last; {
-		next, _, err := log.Read(ctx, l.topic, l.partition, w.next, func(r *Record) error {
+		next, _, err := log.Read(ctx, l.topic, l.partition, w.next, last, func(r *Record) error {
 			return w.visit(r, end, informers)
 		})
 		if err != nil {

@@ -214,7 +214,7 @@ var errStopped = errors.New("the reader has enough")
 func (r *topicReader) read(ctx context.Context, p *part, yield func(*Message, error) bool) bool {
 	m := new(Message)
 	for next := p.first; next < p.end; {
-		behind, holes, err := r.log.Read(ctx, p.topic, p.partition, next, func(record *kafka.Record) error {
+		behind, holes, err := r.log.Read(ctx, p.topic, p.partition, next, p.end, func(record *kafka.Record) error {
 			if record.Offset >= p.end {
 				return nil // it came later
 			}

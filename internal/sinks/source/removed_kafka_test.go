@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -182,7 +183,7 @@ func TestRemovedFromPartition(t *testing.T) {
 		t.Errorf("nothing was removed, found %+v", removed)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	for trial := range 200 { // the first one in every other; without its last a partition ends earlier
+	for trial := range 200 { // the first one in every other
 		at := (1 + random.IntN(len(l.batches)-2)) * (trial % 2)
 		served := slices.Delete(slices.Clone(l.batches), at, at+1)
 		want := source.Removal{Lane: keptTopic + "/0", From: uint64(firstOf(l.batches[at])), To: uint64(firstOf(l.batches[at+1])), Singly: true}
@@ -195,6 +196,52 @@ func TestRemovedFromPartition(t *testing.T) {
 			t.Fatalf("found %+v, want %+v", removed, want)
 		}
 	}
+	t.Run("the last ones", func(t *testing.T) {
+		t.Parallel()
+		for name, batches := range map[string]int{"one": 1, "five": 5, "all": len(l.batches)} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				l := newKeptLog(t, nil)
+				served := l.batches[:len(l.batches)-batches]
+				l.served.Store(&served)
+				r := open(t, source.Config{From: "kafka://" + l.ListenAddrs()[0] + "/" + keptTopic, Patience: time.Second})
+				_, err := readAll(t, r)
+				testkit.OK(t, err)
+				last := l.batches[len(l.batches)-1]
+				end := uint64(firstOf(last)) + 1 + uint64(binary.BigEndian.Uint32(last[23:]))
+				want := source.Removal{Lane: keptTopic + "/0", From: uint64(firstOf(l.batches[len(served)])), To: end, Singly: true}
+				if removed := r.Removed(); !slices.Equal(removed, []source.Removal{want}) {
+					t.Errorf("found %+v, want %+v", removed, want)
+				}
+			})
+		}
+	})
+	t.Run("a log that has become shorter", func(t *testing.T) {
+		t.Parallel()
+		l := newKeptLog(t, nil)
+		isCut := atomic.Bool{}
+		l.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			l.KeepControl()
+			if !isCut.Load() {
+				return nil, nil, false
+			}
+			response := r.ResponseKind().(*kmsg.FetchResponse)
+			of := kmsg.NewFetchResponseTopic()
+			of.Topic, of.TopicID = keptTopic, r.(*kmsg.FetchRequest).Topics[0].TopicID
+			partition := kmsg.NewFetchResponseTopicPartition()
+			partition.ErrorCode = kerr.OffsetOutOfRange.Code
+			of.Partitions = append(of.Partitions, partition)
+			response.Topics = append(response.Topics, of)
+			return response, nil, true
+		})
+		r := open(t, source.Config{From: "kafka://" + l.ListenAddrs()[0] + "/" + keptTopic, Patience: time.Second})
+		isCut.Store(true)
+		_, err := readAll(t, r)
+		testkit.OK(t, err)
+		if removed := r.Removed(); len(removed) != 1 || removed[0].From != 0 || !removed[0].Singly {
+			t.Errorf("found %+v, want all of it", removed)
+		}
+	})
 	t.Run("a compacted topic has holes by itself", func(t *testing.T) {
 		compacted := newKeptLog(t, map[string]*string{"cleanup.policy": new("compact,delete")})
 		served := slices.Delete(slices.Clone(compacted.batches), 2, 3)
