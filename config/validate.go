@@ -203,8 +203,11 @@ func (s *Sink) validate(ps *settings.Report, path string) {
 	if s.RateLimit.BurstBytes > 0 && s.RateLimit.BytesPerSecond == 0 {
 		ps.Add(path+".rateLimit.burstBytes", "has no effect without rateLimit.bytesPerSecond")
 	}
-	if s.HTTP != nil && s.HTTP.SigningKeyFile != "" && s.Encoding != sinks.Structured {
-		ps.Add(path+".http.signingKeyFile", "needs encoding: structured")
+	if s.HTTP != nil && s.Encoding != sinks.Structured {
+		for _, key := range settings.GivenKeys(settings.Key("signingKeyFile", s.HTTP.SigningKeyFile != ""),
+			settings.Key("batch", s.HTTP.Batch > 0)) {
+			ps.Add(path+".http."+key, "needs encoding: structured")
+		}
 	}
 	s.validateOversize(ps, path+".oversize")
 	if s.Retry.Initial > s.Retry.Max {

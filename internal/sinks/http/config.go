@@ -51,6 +51,12 @@ type Config struct {
 	// has no answer for a second, and for four times as long as others take, does not count: so up
 	// to four times as many may be.
 	Concurrency int `yaml:"concurrency" default:"16"`
+	// Batch is how many events, of as many objects, a request holds at most, in a body of 1 MiB:
+	// a list as `application/cloudevents-batch+json`, also of one event. Events gather while
+	// `concurrency` requests are sent. After any answer but 2xx and 429 each event of the request
+	// is posted alone, so those that were taken come again. After 413 requests become smaller.
+	// Needs `encoding: structured`. 0: each event is a request.
+	Batch int `yaml:"batch"`
 	// TLS is for `https`. Left out: the system's authorities.
 	TLS *sinks.TLS `yaml:"tls"`
 }
@@ -74,6 +80,12 @@ func (c *Config) Fill(path string, origins settings.Origins) {
 // longestTimeout is below the time after which the publisher gives a call up.
 const longestTimeout = 25 * time.Second
 
+const (
+	maxBatch = 1000
+	// longestBatchTimeout leaves time for an event that is posted in a batch, and then alone.
+	longestBatchTimeout = 12 * time.Second
+)
+
 // Validate reports what is wrong with the keys.
 func (c *Config) Validate(ps *settings.Report, path string) {
 	switch {
@@ -91,6 +103,12 @@ func (c *Config) Validate(ps *settings.Report, path string) {
 	}
 	if c.Concurrency < 1 || c.Concurrency > 1000 {
 		ps.Add(path+".concurrency", "want 1 to 1000, got %d", c.Concurrency)
+	}
+	if c.Batch < 0 || c.Batch > maxBatch {
+		ps.Add(path+".batch", "want 0 to %d, got %d", maxBatch, c.Batch)
+	}
+	if c.Batch > 0 && c.Timeout > longestBatchTimeout && c.Timeout <= longestTimeout {
+		ps.Add(path+".timeout", "want at most %v with batch, got %v", longestBatchTimeout, c.Timeout)
 	}
 	c.TLS.Validate(ps, path+".tls")
 	if c.TLS != nil && !slices.ContainsFunc(c.urls(),

@@ -2,6 +2,7 @@ package http_test
 
 import (
 	"cmp"
+	"encoding/json"
 	"io"
 	"log"
 	"net"
@@ -23,7 +24,7 @@ const tooLarge = 100 << 10
 
 func TestContract(t *testing.T) {
 	const noIDs = "a receiver drops repeats by their ids"
-	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
+	for _, encoding := range []string{sinks.Binary, sinks.Structured, "batched"} {
 		t.Run(encoding, func(t *testing.T) {
 			sinktest.Run(t, sinktest.Harness{
 				TooLarge: tooLarge,
@@ -53,6 +54,10 @@ func startReceiver(t *testing.T, encoding string) *sinktest.Broker {
 	r := &receiver{t: t, address: testkit.Address(t)}
 	r.start()
 	t.Cleanup(r.stop)
+	batch := 0
+	if encoding == "batched" {
+		encoding, batch = sinks.Structured, 50
+	}
 	return &sinktest.Broker{
 		NewSink: func(t *testing.T) sinks.Sink {
 			return newSink(t, http.Options{
@@ -60,6 +65,7 @@ func startReceiver(t *testing.T, encoding string) *sinktest.Broker {
 					URL:           settings.URL("http://" + r.address + "/events"),
 					DeadLetterURL: settings.URL("http://" + r.address + "/dead"),
 					Timeout:       2 * time.Second,
+					Batch:         batch,
 				},
 				Common: sinks.Common{Encoding: encoding},
 			})
@@ -109,16 +115,38 @@ func (r *receiver) ServeHTTP(w nethttp.ResponseWriter, request *nethttp.Request)
 		w.WriteHeader(nethttp.StatusRequestEntityTooLarge)
 		return
 	}
-	got, err := parse(request.Header, body)
+	all, err := parseAll(request.Header, body)
 	if err != nil {
 		r.t.Error(err)
 		w.WriteHeader(nethttp.StatusBadRequest)
 		return
 	}
-	got.Destination, got.Key = request.URL.Path, got.Attributes["partitionkey"]
 	r.mu.Lock()
-	r.stored = append(r.stored, got)
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	for _, got := range all {
+		got.Destination, got.Key = request.URL.Path, got.Attributes["partitionkey"]
+		r.stored = append(r.stored, got)
+	}
+}
+
+// parseAll reads the events of a request, of a batch or of one.
+func parseAll(header nethttp.Header, body []byte) (all []sinktest.Received, err error) {
+	if header.Get("Content-Type") != "application/cloudevents-batch+json" {
+		got, err := parse(header, body)
+		return []sinktest.Received{got}, err
+	}
+	var documents []json.RawMessage
+	if err := json.Unmarshal(body, &documents); err != nil {
+		return nil, err
+	}
+	for _, document := range documents {
+		got, err := sinktest.ParseStructured(document)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, got)
+	}
+	return all, nil
 }
 
 // parse reads a request as the CloudEvents SDK does.

@@ -19,6 +19,9 @@
 // is followed within the host of the URL and when it keeps the method (307, 308). Answers are read
 // to 64 KiB and thrown away: what an endpoint says reaches neither the log nor the dead letters.
 //
+// With Config.Batch a request holds events of several objects (batch.go). One that is not settled
+// as a whole is followed by a request for each of its events.
+//
 // # Repeats
 //
 // Nothing can be read back, and no broker drops repeats. An event whose answer was lost comes

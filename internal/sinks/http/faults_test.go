@@ -42,12 +42,14 @@ func (u *unsteady) ServeHTTP(w nethttp.ResponseWriter, r *nethttp.Request) {
 	if before(w, r) {
 		return
 	}
-	got, err := parse(r.Header, body)
+	all, err := parseAll(r.Header, body)
 	if err != nil {
 		u.t.Error(err)
 		return
 	}
-	u.take(got)
+	for _, got := range all {
+		u.take(got)
+	}
 	after(w, r)
 }
 
@@ -132,8 +134,9 @@ func (n *network) serveAndKill(ctx context.Context, host string, h nethttp.Handl
 // is lost, nothing is reordered within an object, and repeats have equal ids.
 func TestFaults(t *testing.T) {
 	const objects, versions = 20, 25
-	for seed := range uint64(5) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+	for seed := range uint64(6) {
+		batch := int(seed%2) * 8
+		t.Run(fmt.Sprintf("seed %d, batches of %d", seed, batch), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNetwork(t)
 				u := &unsteady{
@@ -143,8 +146,8 @@ func TestFaults(t *testing.T) {
 				var running sync.WaitGroup
 				running.Go(func() { n.serveAndKill(ctx, "a.test:80", u) })
 				sink, err := http.New(http.Options{
-					Config: testkit.WithDefaults(http.Config{URL: endpoint}),
-					Common: sinks.Common{Encoding: sinks.Binary}, Dial: n.dial,
+					Config: testkit.WithDefaults(http.Config{URL: endpoint, Batch: batch}),
+					Common: sinks.Common{Encoding: []string{sinks.Binary, sinks.Structured}[seed%2]}, Dial: n.dial,
 				})
 				testkit.OK(t, err)
 				p, err := publisher.New(publisher.Config{Sink: sink, Name: "http"})

@@ -41,6 +41,8 @@ type Sink struct {
 	client    *http.Client
 	transport *http.Transport
 	slots     *slots
+	batches   *batcher // nil: each event is a request
+	encoding  string
 	pause     pause
 }
 
@@ -52,7 +54,10 @@ func New(cfg Options) (*Sink, error) {
 		// It reads the file each time, so that a renewed token is used.
 		cfg.Token = func() (string, error) { return settings.ReadToken(cfg.TokenFile) }
 	}
-	s := &Sink{cfg: cfg, slots: newSlots(cfg.Concurrency)}
+	s := &Sink{cfg: cfg, slots: newSlots(cfg.Concurrency), encoding: cfg.Encoding}
+	if cfg.Batch > 0 {
+		s.batches, s.encoding = newBatcher(cfg.Batch), batched
+	}
 	var err error
 	if s.events, err = parseURL(cfg.URL); err != nil {
 		return nil, fmt.Errorf("url: %w", err)
@@ -138,9 +143,10 @@ func (s *Sink) Close() error {
 func (s *Sink) Order() sinks.Order { return sinks.ByObject }
 
 // Limits are calls of one message each: an answer that is late delays no other object. Of the calls
-// at once, Config.Concurrency are requests that do not hang.
+// at once, Config.Concurrency are requests that do not hang, or wait for one that they share.
 func (s *Sink) Limits() sinks.Limits {
-	return sinks.Limits{Messages: 1, Concurrency: maxHanging * s.cfg.Concurrency}
+	requests := maxHanging * s.cfg.Concurrency
+	return sinks.Limits{Messages: 1, Concurrency: max(requests, min(maxCalls, requests*s.cfg.Batch))}
 }
 
 // Lane is the object of an informer.
@@ -151,7 +157,11 @@ func (s *Sink) Lane(_ context.Context, e *event.Event) (string, error) {
 // Publish posts the messages, one after the other.
 func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 	for _, m := range batch {
-		m.Err = s.post(ctx, s.events, m.Event)
+		if s.batches == nil {
+			m.Err = s.post(ctx, s.events, m.Event)
+		} else {
+			m.Err = s.publish(ctx, m.Event)
+		}
 	}
 }
 
@@ -168,7 +178,7 @@ func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, att
 
 // post sends an event and sorts the answer.
 func (s *Sink) post(ctx context.Context, to *url.URL, e *event.Event) error {
-	m, err := encode(e, s.cfg.Encoding)
+	m, err := encode(e, s.encoding)
 	if err != nil {
 		return err
 	}
@@ -276,12 +286,15 @@ func place(u *url.URL) string {
 type message struct {
 	header http.Header
 	body   []byte
-	id     string // of the event
+	id     string // of the event, or of what is sent
 }
 
 // encode makes the message of an event. A panic refuses the event.
 func encode(e *event.Event, encoding string) (m message, err error) {
 	defer sinks.Recover(&err)
+	if encoding == batched {
+		return joined([]*entry{{document: event.AppendStructured(nil, e)}}), nil
+	}
 	m.header, m.id = http.Header{}, strings.Clone(e.ID)
 	if encoding == sinks.Structured {
 		m.header["Content-Type"] = []string{event.StructuredContentType}
