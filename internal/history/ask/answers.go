@@ -393,24 +393,33 @@ func (q *request) losses(_ context.Context) (any, error) {
 	return r, nil
 }
 
-// groupLosses makes one of those that have the same reason at the same time: a broken watch of all
-// resources is one event.
+// groupLosses makes one of those that have the same reason and overlap: a broken watch of all
+// resources is one event. Each resource was known up to another time.
 func groupLosses(holes []*query.Notice) (groups []loss) {
-	type key struct {
-		reason       string
-		since, until int64
-	}
-	at := map[key]int{}
+	reports := make([]query.HoleReport, 0, len(holes))
 	for _, m := range holes {
-		r := m.Report()
-		const near = 5 // seconds between the ends of one thing that concerns all resources
-		k := key{r.Reason, r.Since.Unix() / near, r.Until.Unix() / near}
-		i, isKnown := at[k]
-		if !isKnown {
+		reports = append(reports, m.Report())
+	}
+	slices.SortStableFunc(reports, func(a, b query.HoleReport) int { return a.Since.Compare(b.Since) })
+	last := map[string]int{} // the newest group of a reason
+	resources := map[int]map[string]bool{}
+	for _, r := range reports {
+		i, isKnown := last[r.Reason]
+		if isKnown && !r.Since.After(latest(groups[i].Since, groups[i].Until)) {
+			groups[i].Until = latest(groups[i].Until, r.Until)
+		} else {
 			i = len(groups)
-			groups, at[k] = append(groups, loss{HoleReport: r}), i
+			groups, last[r.Reason], resources[i] = append(groups, loss{HoleReport: r}), i, map[string]bool{}
 		}
-		groups[i].Resources++
+		resources[i][r.Resource] = true
+		groups[i].Resources = len(resources[i])
 	}
 	return groups
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

@@ -122,7 +122,7 @@ func TestHistories(t *testing.T) {
 		{"a diff to the version before", "diff", web, 200, []string{`"changed":[{"field":"spec.replicas","old":3,"new":5}]`}},
 		{"against nothing before the first", "diff", web + "&to=100", 200, []string{`"changed":[{"field":"","new":{"kind":"Deployment"`, `"to":{"time":`}},
 		{"against nothing after the end", "diff", "object=po/web-0&namespace=shop&to=115", 200, []string{`"changed":[{"field":"","old":{"kind":"Pod"`, `"operation":"deleted"`}},
-		{"losses", "losses", "since=2026-03-01T12:00:00Z", 200, []string{`"reason":"expired"`, `"resources":`}},
+		{"losses", "losses", "since=2026-03-01T12:00:00Z", 200, []string{`"reason":"expired"`, `"until":"2026-03-01T13:06:00Z","resources":1`}},
 		{"two times", "compare", "namespace=shop&a=2026-03-01T13:00:00Z&b=2026-03-01T15:00:00Z", 200, []string{`"operation":"updated"`, `"field":"spec.replicas"`}},
 		{"two versions", "compare", "a=100", 400, []string{"a and b are times"}},
 		{"a timeline", "timeline", "namespace=shop&since=2026-03-01T12:00:00Z", 200, []string{

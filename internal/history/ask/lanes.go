@@ -23,12 +23,16 @@ type lanesReport struct {
 	uncertainty
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
-	Lanes []*lane   `json:"lanes"`
+	// Begins is when the first of the resources began to be watched.
+	Begins time.Time `json:"begins,omitzero"`
+	Lanes  []*lane   `json:"lanes"`
 	// More is how many lanes, those with the fewest changes, are not in the answer.
 	More int `json:"more,omitempty"`
 	// Changes are those of the lanes, Hidden the others by class. Heartbeats are in neither.
 	Changes int            `json:"changes"`
 	Hidden  map[string]int `json:"hidden"`
+	// Managers counts the changes by who made them, whatever manager is asked for.
+	Managers map[string]int `json:"managers"`
 	// Histogram counts all of them by part of the time.
 	Histogram []int `json:"histogram"`
 }
@@ -87,11 +91,16 @@ func (q *request) lanes(ctx context.Context) (any, error) {
 	if !since.At.Before(until.At) {
 		return nil, badQuestion(errors.New("since is not before until"))
 	}
+	wanted, err := q.newFilter()
+	if err != nil {
+		return nil, err
+	}
 	happened, err := q.ofSeveral().Timeline(q.kinds(), since, until)
 	if err != nil {
 		return nil, err
 	}
 	s := newLaneSorter(q.History, q.recent, since.At, until.At, count)
+	s.wanted = wanted
 	for e, err := range happened.Entries {
 		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return nil, err
@@ -101,13 +110,28 @@ func (q *request) lanes(ctx context.Context) (any, error) {
 		}
 	}
 	r := s.report()
-	r.uncertainty, err = q.uncertainty(happened.Holes)
+	if r.uncertainty, err = q.uncertainty(happened.Holes); err != nil {
+		return nil, err
+	}
+	r.Begins, err = q.begins()
 	return r, err
+}
+
+// begins returns when the first of the resources that are asked for began to be watched.
+func (q *request) begins() (begins time.Time, err error) {
+	intervals, err := q.ofSeveral().Coverage(q.kinds(), time.Time{})
+	for _, i := range intervals {
+		if i.Gap == "" && (begins.IsZero() || i.Since.Before(begins)) {
+			begins = i.Since
+		}
+	}
+	return begins, err
 }
 
 // laneSorter puts changes into lanes.
 type laneSorter struct {
 	lanesReport
+	wanted     filter
 	classifier *classifier
 	roots      map[query.Object]query.Object
 	lanes      map[query.Object]*lane
@@ -118,7 +142,7 @@ func newLaneSorter(
 ) *laneSorter {
 	return &laneSorter{
 		lanesReport: lanesReport{
-			Since: since, Until: until, Hidden: map[string]int{}, Histogram: make([]int, buckets),
+			Since: since, Until: until, Hidden: map[string]int{}, Managers: map[string]int{}, Histogram: make([]int, buckets),
 		},
 		classifier: &classifier{owners: newOwners(history, recent)},
 		roots:      map[query.Object]query.Object{}, lanes: map[query.Object]*lane{},
@@ -126,7 +150,10 @@ func newLaneSorter(
 }
 
 func (s *laneSorter) add(e *query.Entry) error {
-	if e.IsHeartbeat() {
+	if e.IsHeartbeat() || !s.wanted.selectsButManager(e) {
+		return nil
+	}
+	if s.Managers[managerOf(e)]++; !s.wanted.selects(e) {
 		return nil
 	}
 	change, err := s.classifier.classify(e)

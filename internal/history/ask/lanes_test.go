@@ -68,6 +68,7 @@ func TestLanes(t *testing.T) {
 		}
 		More, Changes int
 		Hidden        map[string]int
+		Managers      map[string]int
 		Histogram     []int
 	},
 	) {
@@ -100,6 +101,12 @@ func TestLanes(t *testing.T) {
 	few := ask("&buckets=10").Lanes[0]
 	if few.Points != nil || len(few.Buckets) != 1 || few.Buckets[0][1] != 32.0 {
 		t.Errorf("with more changes than parts of the time they are counted: %v %v", few.Points, few.Buckets)
+	}
+	if got := ask("&q=alone"); len(got.Lanes) != 1 || got.Changes != 1 || got.Managers["not recorded"] != 1 {
+		t.Errorf("what is asked for by its name: %+v", got)
+	}
+	if got := ask("&manager=kubectl"); len(got.Lanes) != 0 || got.Managers["not recorded"] == 0 {
+		t.Errorf("what is asked for by its manager: %+v", got)
 	}
 	if text, _ := askText(t, h, "lanes", "namespace=nothing"); !strings.Contains(text, `"lanes":[]`) {
 		t.Errorf("no lane is no list: %s", text)

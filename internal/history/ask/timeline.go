@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/resource/diff"
 )
 
@@ -67,6 +68,10 @@ func (q *request) timeline(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	wanted, err := q.newFilter()
+	if err != nil {
+		return nil, err
+	}
 	happened, err := q.inOrder(since, until)
 	if err != nil {
 		return nil, err
@@ -80,6 +85,9 @@ func (q *request) timeline(ctx context.Context) (any, error) {
 	for e, err := range happened.Entries {
 		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return nil, err
+		}
+		if !wanted.selects(e) {
+			continue
 		}
 		if e.IsHeartbeat() && q.parameters.Get("heartbeats") != "true" {
 			r.Heartbeats++
@@ -136,6 +144,75 @@ func (q *request) reportEntry(e *query.Entry) (query.TimelineReport, error) {
 	all, err := q.History.Timeline.Whole(e)
 	report.Changed, report.More = query.ReportChanges(all), 0
 	return report, err
+}
+
+// filter selects changes of a timeline by the parameters q, manager and op.
+type filter struct {
+	// text is a part of the object's name, or of a field's; of is the kind that may precede it.
+	text    string
+	of      []*record.Unit
+	manager string
+	ops     []string
+}
+
+// noManager is the value of the parameter manager for changes of which the manager is not known.
+const noManager = "not recorded"
+
+func (q *request) newFilter() (f filter, err error) {
+	f.text = strings.ToLower(q.parameters.Get("q"))
+	if kind, name, ok := SplitObject(f.text); ok {
+		// what is no kind is a namespace: shop/web
+		if of, err := q.History.Resources.Resolve(kind, q.Cluster, query.Point{}); err == nil {
+			f.text, f.of = name, of
+		}
+	}
+	f.manager = q.parameters.Get("manager")
+	if ops := q.parameters.Get("op"); ops != "" {
+		f.ops = strings.Split(ops, ",")
+	}
+	all := []string{string(event.Added), string(event.Updated), string(event.Deleted)}
+	for _, op := range f.ops {
+		if !slices.Contains(all, op) {
+			return f, badQuestion(fmt.Errorf("op %q: want %s", op, strings.Join(all, ", ")))
+		}
+	}
+	return f, nil
+}
+
+// selects reports whether a change is asked for.
+func (f *filter) selects(e *query.Entry) bool {
+	return f.selectsButManager(e) && (f.manager == "" || managerOf(e) == f.manager)
+}
+
+func (f *filter) selectsButManager(e *query.Entry) bool {
+	if len(f.ops) > 0 && !slices.Contains(f.ops, string(e.Event.Op)) {
+		return false
+	}
+	if f.of != nil && !slices.Contains(f.of, e.Unit) {
+		return false
+	}
+	if f.text == "" || strings.Contains(e.Event.Namespace+"/"+e.Event.Name, f.text) {
+		return true
+	}
+	if f.of != nil {
+		return false
+	}
+	if strings.Contains(e.Unit.GroupResource(), f.text) {
+		return true
+	}
+	for _, c := range e.Changes {
+		if strings.Contains(strings.ToLower(c.Path), f.text) {
+			return true
+		}
+	}
+	return false
+}
+
+func managerOf(e *query.Entry) string {
+	if e.Event.Manager == "" {
+		return noManager
+	}
+	return e.Event.Manager
 }
 
 // classifier finds out what may be hidden of a timeline.

@@ -76,7 +76,17 @@ func TestTimelineHides(t *testing.T) {
 	if got, page = ask("&order=newest&limit=4&before=" + page.Next); page.More || page.Next != "" || !slices.Equal(got, []string{"102", "101"}) {
 		t.Errorf("the second page: %v %+v", got, page)
 	}
-	for _, bad := range []string{"&before=x&order=newest", "&order=any", "&hide=all", "&before=VAAAAAE"} {
+	for query, want := range map[string][]string{
+		"&q=web-1": {"105", "102"}, "&q=shop/web&hide=child": {"106", "105", "103", "101"}, "&q=pods/web": {"105", "102"},
+		"&q=po/a": {"105", "102"}, "&q=REPLICAS": {"106"}, "&q=endpo": {"104"}, "&q=nothing": nil,
+		"&op=added": {"104", "102", "101"}, "&op=updated,deleted": {"106", "105", "103"},
+		"&manager=not+recorded&q=web-1": {"105", "102"}, "&manager=kubectl": nil,
+	} {
+		if got, _ := ask("&order=newest" + query); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", query, got, want)
+		}
+	}
+	for _, bad := range []string{"&op=changed", "&before=x&order=newest", "&order=any", "&hide=all", "&before=VAAAAAE"} {
 		if text, code := askText(t, h, "timeline", bad[1:]); code != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", bad, code, text)
 		}

@@ -153,8 +153,12 @@ type HoleReport struct {
 
 // Report returns the hole as JSON.
 func (m *Notice) Report() HoleReport {
+	begins, ends := m.Begins(), m.Until
+	if ends.IsZero() && m.Time.After(begins) {
+		ends = m.Time // of a gap of a bridge, when it listed again
+	}
 	r := HoleReport{
-		m.What(), m.Reason, m.Unit.Informer, m.Unit.GroupResource(), m.From, m.To, m.Begins(), m.Until,
+		m.What(), m.Reason, m.Unit.Informer, m.Unit.GroupResource(), m.From, m.To, begins, ends,
 	}
 	if m.IsUnwatched() {
 		r.Reason, r.To = "unwatched", m.Event.ResourceVersion
