@@ -65,18 +65,24 @@ export const isStatusOnly = (v) => v.operation === "updated" && (v.changed ?? []
 export function short(c) {
   if (c.operation === "added") return c.initial ? "there at the first list" : "added";
   if (c.operation === "deleted") return "deleted";
-  const text = (value) => (value === undefined ? undefined : typeof value === "string" ? value : JSON.stringify(value));
+  const text = (value) => (value === undefined ? undefined : typeof value === "object" && value ? contentOf(value) : String(value));
   const seen = (c.changed ?? []).filter((f) => !isBookkeeping(f.field));
   const list = (seen.some((f) => !isStatus(f.field)) ? seen.filter((f) => !isStatus(f.field)) : seen).slice(0, 3).map((f) => {
     const leaf = leafOf(f.field);
     const [a, b] = [text(f.old), text(f.new)];
-    if (f.omitted) return `${leaf} …`;
+    if (f.omitted) return `${leaf} changed`;
     if (a === undefined) return `${leaf} ${b === undefined ? "" : `+${b}`}`.trim();
     if (b === undefined) return `${leaf} removed`;
     return `${leaf} ${a} → ${b}`;
   });
   const more = seen.length + (c.moreChanged ?? 0) - list.length;
   return list.join(", ") + (more > 0 && list.length ? ` and ${more} more` : "") || "no field that counts";
+}
+
+// contentOf names what is in a list or an object: its items or its keys.
+function contentOf(value) {
+  const names = Array.isArray(value) ? value.map((item) => item?.name ?? (typeof item === "object" ? "…" : item)) : Object.keys(value);
+  return names.slice(0, 3).join(", ") + (names.length > 3 ? ", …" : "");
 }
 
 // leafOf is the last part of a field that a person knows it by: containers[web].image.
@@ -99,13 +105,14 @@ export function when(v, format = moment) {
 }
 
 // difference fills an element with what a version changed, or what differs between two.
-export async function difference(box, o, to, { from, mode = "fields", hideStatus = false, signal, onMode } = {}) {
+export async function difference(box, o, to, { from, mode = "fields", hideStatus = false, signal, onMode, isTitled = false } = {}) {
   const object = { object: `${o.resource}/${o.name}`, namespace: o.namespace ?? "", cluster: o.cluster };
   const answer = await question("diff", { ...object, to, from }, signal);
   const whole = answer.changed.length === 1 && answer.changed[0].field === "";
-  const head = element("p", { class: "soft" }, answer.from ? `version ${answer.from.resourceVersion} → ${answer.to.resourceVersion}` : `version ${answer.to.resourceVersion}, against nothing`);
-  const parts = [head];
-  if (onMode) parts.push(element("p", { class: "modes", role: "group", "aria-label": "How the difference is shown" }, ...["fields", "yaml", "whole"].map((m) => button(m === "yaml" ? "YAML" : m, { "aria-pressed": String(m === mode) }, () => onMode(m)))));
+  const versions = answer.from ? `version ${answer.from.resourceVersion} → ${answer.to.resourceVersion}` : `version ${answer.to.resourceVersion}, against nothing`;
+  const head = isTitled && answer.from ? "" : element("span", { class: "soft" }, versions);
+  const modes = onMode && element("span", { class: "modes", role: "group", "aria-label": "How the difference is shown" }, ...["fields", "yaml", "whole"].map((m) => button(m === "yaml" ? "YAML" : m, { "aria-pressed": String(m === mode) }, () => onMode(m))));
+  const parts = [element("p", { class: "row" }, modes, head)];
   if (mode === "fields" && !whole) {
     const all = answer.changed.filter((c) => !isBookkeeping(c.field));
     const seen = hideStatus && all.some((c) => !isStatus(c.field)) ? all.filter((c) => !isStatus(c.field)) : all;

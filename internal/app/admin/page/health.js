@@ -12,6 +12,7 @@ const dashes = ["", "7 4", "2 3", "9 3 2 3"];
 let context;
 let parts = {};
 let timer;
+let observer;
 let samples = null;
 let asked = "15m";
 let onlyFailing = false;
@@ -30,10 +31,13 @@ export function enter(view, given) {
   buildSinks();
   buildReading();
   timer = setInterval(look, 5000);
+  observer = new ResizeObserver(() => samples && drawPlots());
+  observer.observe(view);
 }
 
 export function leave() {
   clearInterval(timer);
+  observer.disconnect();
   samples = null;
 }
 
@@ -61,9 +65,8 @@ function drawReasons(s) {
   if (box.dataset.key === key) return;
   box.dataset.key = key;
   box.replaceChildren(
-    element("h2", { id: "reasons-title" }, "Not ready"),
+    element("div", { class: "row" }, element("h2", { id: "reasons-title" }, "Not ready"), element("a", { class: "end", href: docs, rel: "noreferrer" }, "runbooks")),
     element("ul", {}, ...shown.map((r) => element("li", {}, element("b", {}, r.what), `: ${r.message}`, r.since ? `, since ${moment(r.since)} (${duration((Date.now() - Date.parse(r.since)) / 1000)})` : "")), s.reasons.length > shown.length ? element("li", {}, `and ${number(s.reasons.length - shown.length)} more`) : null),
-    element("p", {}, element("a", { href: docs, rel: "noreferrer" }, "runbooks")),
   );
 }
 
@@ -107,7 +110,7 @@ function drawSinks(sinks) {
     const badge = row.cells[1].firstElementChild ?? row.cells[1].appendChild(element("span"));
     show(badge, s.state, `badge ${s.lastError && s.state === "not open" ? "bad" : states[s.state] ?? "warn"}`);
     show(row.cells[2], duration(s.lagSeconds), `n${s.lagSeconds > 30 ? " late" : ""}`);
-    show(row.cells[4], now < 10 ? now.toFixed(1) : number(Math.round(now)));
+    show(row.cells[4], rateText(now));
     show(row.cells[5], s.pendingChanges ? `${number(s.pendingChanges)}${s.queuedBytes ? `, ${bytes(s.queuedBytes)}` : ""}` : "0");
     show(row.cells[6], number(s.retries));
     show(row.cells[7], number(s.deadLetters));
@@ -115,7 +118,7 @@ function drawSinks(sinks) {
     show(row.cells[8], error, error ? `long${s.state === "connected" ? " past" : ""}` : "");
   });
   for (const row of [...body.rows]) if (!sinks.some((s) => s.name === row.dataset.key)) row.remove();
-  show(document.getElementById("sinks-sum"), `${plural(sinks.length, "sink")}, ${all < 10 ? all.toFixed(1) : number(Math.round(all))} events/s`);
+  show(document.getElementById("sinks-sum"), `${plural(sinks.length, "sink")}, ${rateText(all)} events/s`);
   drawSparks();
 }
 
@@ -125,23 +128,15 @@ const svg = (name, attributes) => {
   return e;
 };
 
-// paths are the lines of values: one that is null breaks the line where it is long.
-function pathOf(values, x, y, joins) {
-  let text = "";
-  let last = -Infinity;
-  values.forEach((v, i) => {
-    if (v === null) return;
-    text += `${i - last > joins ? "M" : "L"}${x(i).toFixed(1)} ${y(v).toFixed(1)}`;
-    if (i - last > joins) text += `l.1 0`; // a single value is a dot
-    last = i;
-  });
-  return text;
+// pathOf is the line of values. null is where no sample was taken: a process takes them from its start on, the more seldom
+// the fewer people look.
+function pathOf(values, x, y) {
+  const points = values.flatMap((v, i) => (v === null ? [] : [`${x(i).toFixed(1)} ${y(v).toFixed(1)}`]));
+  return points.length ? `M${points.join("L")}l.1 0` : "";
 }
 
 const seriesOf = (name) => (samples?.series ?? []).filter((s) => s.name === name);
 const lagName = "bridge_informer_oldest_seconds";
-// sampling takes turns with many resources: values up to half a minute apart belong to one line
-const joins = () => Math.ceil(30 / (samples?.step ?? 10)) + 1;
 
 function drawSparks() {
   if (!samples) return;
@@ -153,7 +148,7 @@ function drawSparks() {
     if (!of) continue;
     const top = Math.max(1, ...of.values.map((v) => v ?? 0));
     const picture = svg("svg", { class: "spark", width: 130, height: 22, viewBox: "0 0 130 22", role: "img", "aria-label": `Lag of ${row.dataset.key}: at most ${duration(top === 1 ? Math.max(0, ...of.values.map((v) => v ?? 0)) : top)} in the time that is shown` });
-    picture.append(svg("path", { d: pathOf(of.values, (i) => (i / (of.values.length - 1)) * 128 + 1, (v) => 20 - (v / top) * 18, joins()) }));
+    picture.append(svg("path", { d: pathOf(of.values, (i) => (i / (of.values.length - 1)) * 128 + 1, (v) => 20 - (v / top) * 18) }));
     row.cells[3].replaceChildren(picture);
   }
 }
@@ -176,6 +171,9 @@ function drawPlots() {
   const choices = Object.entries(windows).map(([w, name]) => button(name, { "aria-pressed": String(w === asked) }, () => context.set({ w })));
   const focused = [...parts.plots.querySelectorAll("button")].indexOf(document.activeElement);
   const changes = seriesOf("bridge_informer_changes_total").filter((s) => ["added", "updated", "deleted"].includes(s.labels.op)).map((s) => ({ name: s.labels.op, values: perSecond(s.values) }));
+  const columns = Math.max(1, Math.floor((parts.plots.clientWidth - 16) / 352));
+  const width = Math.max(240, Math.min((parts.plots.clientWidth - 32 - 16 * (Math.min(columns, 3) - 1)) / Math.min(columns, 3), 900));
+  const plot = (title, metric, series, text) => picture(width, title, metric, series, text);
   parts.plots.replaceChildren(
     element("div", { class: "head" }, element("h2", { id: "plots-title" }, "Trend"), element("p", { class: "modes", role: "group", "aria-label": "Window of the plots" }, ...choices)),
     element("div", { class: "plots" },
@@ -186,7 +184,7 @@ function drawPlots() {
   if (focused >= 0) parts.plots.querySelectorAll("button")[focused]?.focus();
 }
 
-const rateText = (v) => (v < 10 ? v.toFixed(1) : number(Math.round(v)));
+const rateText = (v) => (v === 0 ? "0" : v < 10 ? v.toFixed(1) : number(Math.round(v)));
 
 // perSecond is the rate of a counter; a restart begins at null.
 function perSecond(values) {
@@ -199,30 +197,30 @@ function perSecond(values) {
   });
 }
 
-// plot is a picture with a table for whoever does not see it.
-function plot(title, metric, series, text) {
-  const [width, height, left, bottom] = [430, 130, 4, 18];
+// picture is a plot of a width in pixels; its legend has the last values as text.
+function picture(width, title, metric, series, text) {
+  const [height, left, bottom] = [126, 2, 18];
   const n = series[0]?.values.length ?? 2;
   const top = Math.max(1e-9, ...series.flatMap((s) => s.values.map((v) => v ?? 0)));
   const x = (i) => left + (i / (n - 1)) * (width - left - 4);
   const y = (v) => height - bottom - (v / (top || 1)) * (height - bottom - 18);
-  const picture = svg("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+  const drawing = svg("svg", { class: "plot", width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
   const label = (content, at, kind = "") => {
     const e = svg("text", { ...at, class: kind });
     e.textContent = content;
-    picture.append(e);
+    drawing.append(e);
   };
-  picture.append(svg("line", { x1: left, x2: width, y1: y(0), y2: y(0), class: "axisline" }), svg("line", { x1: left, x2: width, y1: y(top), y2: y(top), class: "axisline" }));
-  // where nothing was sampled the bridge did not run
+  drawing.append(svg("line", { x1: left, x2: width, y1: y(0), y2: y(0), class: "axisline" }), svg("line", { x1: left, x2: width, y1: y(top), y2: y(top), class: "axisline" }));
+  // a process has samples from its start on
   const lived = Array.from({ length: n }, (_, i) => series.some((s) => s.values[i] !== null));
-  const first = lived.indexOf(true);
-  if (first > joins()) {
-    picture.append(svg("rect", { x: left, y: 14, width: x(first) - left, height: height - bottom - 14, class: "notrunning" }));
-    label("bridge not running", { x: left + 4, y: 28 }, "axistext");
+  const first = lived.includes(true) ? lived.indexOf(true) : n - 1;
+  if (first > 0) {
+    drawing.append(svg("rect", { x: left, y: 18, width: x(first) - left, height: height - bottom - 18, class: "notrunning" }));
+    label("no samples before the start", { x: left + 6, y: 32 }, "axistext");
   }
-  series.forEach((s, i) => picture.append(svg("path", { d: pathOf(s.values, x, y, joins()), class: `line s${i % 6}`, "stroke-dasharray": dashes[i % 4] })));
+  series.forEach((s, i) => drawing.append(svg("path", { d: pathOf(s.values, x, y), class: `line s${i % 6}`, "stroke-dasharray": dashes[i % 4] })));
   const since = samples ? Date.parse(samples.since) : 0;
-  label(text(top), { x: left, y: 11 }, "axistext");
+  label(text(top < 1e-8 ? 0 : top), { x: left, y: 12 }, "axistext");
   label(moment(since).slice(11), { x: left, y: height - 4 }, "axistext");
   label(moment(since + (n - 1) * (samples?.step ?? 0) * 1000).slice(11), { x: width - 2, y: height - 4, "text-anchor": "end" }, "axistext");
   const last = (s) => [...s.values].reverse().find((v) => v !== null) ?? 0;
@@ -231,10 +229,13 @@ function plot(title, metric, series, text) {
     sample.append(svg("path", { d: "M0 4L26 4", class: `line s${i % 6}`, "stroke-dasharray": dashes[i % 4] }));
     return element("li", {}, sample, ` ${s.name} ${text(last(s))}`);
   }));
-  return element("figure", {}, element("figcaption", {}, title, " ", element("code", {}, metric)), picture, legend);
+  return element("figure", {}, element("figcaption", {}, title, element("code", {}, metric)), drawing, legend);
 }
 
 // --- losses
+
+const shownLosses = 5;
+const whys = { expired: "the watch had expired", dropped: "events were dropped" };
 
 async function losses() {
   const box = parts.losses;
@@ -244,16 +245,16 @@ async function losses() {
       return box.replaceChildren(element("div", { class: "head" }, head), element("p", { class: "help" }, "This bridge keeps no history. Add a sink to have one: "), element("pre", { class: "hint", tabindex: "0" }, "sinks:\n  - name: history\n    history: {}"));
     }
     const answer = await question("losses", { since: "7d ago" });
-    const rows = answer.losses.slice(0, 8).map((l) => {
+    const rows = answer.losses.slice(0, shownLosses).map((l) => {
       const [from, to] = [Date.parse(l.since), l.until ? Date.parse(l.until) : Date.parse(l.since)];
       const pad = Math.max(60000, to - from);
       const of = l.resources > 1 ? plural(l.resources, "resource") : l.resource || "all";
-      const what = l.reason === "unwatched" ? element("span", {}, element("span", { class: "badge" }, "not watched"), ` ${of}: nothing is missing, times are the latest possible`) : element("span", {}, element("span", { class: "badge bad" }, "may be missing"), ` ${of}: ${l.what}`);
-      return element("li", {}, element("span", { class: "mono" }, `${moment(from)}${to > from ? ` – ${moment(to).slice(11)}` : ""}`), what, element("a", { href: `#/timeline?${new URLSearchParams({ from: new Date(from - pad).toISOString(), to: new Date(to + pad).toISOString() })}` }, "timeline"));
+      const what = l.reason === "unwatched" ? element("span", {}, element("span", { class: "badge" }, "not watched"), ` ${of}: complete, but times are the latest possible`) : element("span", {}, element("span", { class: "badge bad" }, "may be missing"), ` ${of}: ${whys[l.reason] ?? l.what}`);
+      return element("li", {}, element("span", { class: "mono" }, `${moment(from)}${to - from > 999 ? ` – ${moment(to).slice(11)}` : ""}`), what, element("a", { href: `#/timeline?${new URLSearchParams({ from: new Date(from - pad).toISOString(), to: new Date(to + pad).toISOString() })}` }, "timeline"));
     });
     const letters = (context.status()?.sinks ?? []).filter((s) => s.deadLetters).map((s) => element("li", {}, element("span", { class: "mono" }, "since the start"), element("span", {}, element("span", { class: "badge bad" }, "dead letters"), ` sink ${s.name}: ${plural(s.deadLetters, "event")}`), element("code", {}, `bridge deadletters list ${s.name}`)));
     const none = element("p", { class: "help" }, `Nothing${answer.horizon ? ` since ${moment(answer.horizon)}` : ""}.`);
-    box.replaceChildren(element("div", { class: "head" }, head), letters.length + rows.length ? element("ul", { class: "losses" }, ...letters, ...rows) : none, answer.losses.length > 8 ? element("p", { class: "help" }, `${number(answer.losses.length - 8 + (answer.more ?? 0))} earlier ones`) : "");
+    box.replaceChildren(element("div", { class: "head" }, head), letters.length + rows.length ? element("ul", { class: "losses" }, ...letters, ...rows) : none, answer.losses.length > shownLosses ? element("p", { class: "help" }, `${number(answer.losses.length - shownLosses + (answer.more ?? 0))} earlier ones`) : "");
   } catch (error) {
     box.replaceChildren(element("div", { class: "head" }, head), element("p", { class: "problem" }, error.message));
   }
@@ -271,10 +272,10 @@ function buildReading() {
     if (context.status()) drawReading(context.status());
   });
   const columns = [["Informer"], ["Resource"], ["Phase"], ["Objects", "n"], ["Version", "n"], ["Lag", "n"], ["Gaps", "n"], ["Last error"]];
-  const table = element("details", { id: "informers" }, element("summary", {}, "table"),
+  const table = element("details", { id: "informers" }, element("summary", {}, "all of them"),
     element("p", { class: "row" }, element("label", { class: "field" }, element("span", {}, "Show"), filter), element("label", { class: "check" }, only, " only those that fail")),
     element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of informers" }, element("table", {}, element("caption", { class: "hide" }, "What is watched, and how far it is"), element("thead", {}, element("tr", {}, ...columns.map(([name, kind]) => element("th", { scope: "col", class: kind }, name)))), element("tbody", { id: "informers-rows" }))));
-  parts.reading.replaceChildren(element("div", { class: "head" }, element("h2", { id: "reading-title" }, "Reading"), element("p", { class: "sum", id: "informers-sum" })), table, element("p", { class: "help", id: "disk" }));
+  parts.reading.replaceChildren(element("div", { class: "head" }, element("h2", { id: "reading-title" }, "Reading"), element("p", { class: "sum", id: "informers-sum" }), element("p", { class: "sum end", id: "disk" })), table);
   table.addEventListener("toggle", () => { if (context.status()) drawReading(context.status()); });
 }
 

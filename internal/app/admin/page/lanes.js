@@ -1,11 +1,14 @@
 // The drawing of a time: marks, bars of existence, hatches. The names beside it are elements; the canvas adds nothing that
 // is not in the list below it.
 
+import { element } from "./base.js";
+import { clock, moment, ticks } from "./time.js";
+
 // colors are read from the style sheet, so that light and dark have their own.
 function colors() {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(name).trim();
-  return { line: read("--line"), bar: read("--bar"), exist: read("--exist"), good: read("--good"), bad: read("--bad"), warn: read("--warn"), soft: read("--soft"), text: read("--text"), hatch: read("--hatch"), card: read("--card"), hit: read("--hit") };
+  return { line: read("--line"), bar: read("--bar"), exist: read("--exist"), good: read("--good"), bad: read("--bad"), warn: read("--warn"), soft: read("--soft"), text: read("--text"), hatch: read("--hatch"), card: read("--card"), hit: read("--hit"), idle: read("--idle-bg") };
 }
 
 // open prepares a canvas of a size in CSS pixels.
@@ -29,20 +32,32 @@ function hatch(c, scale, hatches, top, height, color) {
     c.beginPath();
     c.rect(a, top, b - a, height);
     c.clip();
-    c.globalAlpha = h.full ? 0.9 : 0.45;
     c.fillStyle = color.hatch;
     c.fillRect(a, top, b - a, height);
+    c.globalAlpha = h.full ? 0.55 : 0.35;
     c.strokeStyle = color.warn;
-    c.lineWidth = h.full ? 1.5 : 0.8;
-    const step = h.full ? 6 : 11;
+    c.lineWidth = h.full ? 1.2 : 0.8;
+    const step = h.full ? 7 : 13;
     c.beginPath();
-    for (let x = a - height - ((a - height) % step); x < b; x += step) {
+    // a stroke goes on from row to row
+    for (let x = Math.floor((a - height - top) / step) * step - top; x < b; x += step) {
       c.moveTo(x, top + height);
       c.lineTo(x + height, top);
     }
     c.stroke();
     c.restore();
   }
+}
+
+// background shows where nothing was watched yet, and round times.
+function background(c, scale, height, color) {
+  const begins = Math.min(scale.x(scale.begins), scale.width);
+  if (begins > 0) {
+    c.fillStyle = color.idle;
+    c.fillRect(0, 0, begins, height);
+  }
+  c.fillStyle = color.line;
+  for (const [time] of scale.ticks) c.fillRect(Math.round(scale.x(time)), 0, 1, height);
 }
 
 // mark draws the shape of a change: shapes differ, not only colours. A late one is hollow.
@@ -110,40 +125,43 @@ function buckets(c, list, y, height, scale, color, own) {
   }
 }
 
-export function scaleOf(from, to, width, count) {
-  return { x: (time) => ((time - from) / (to - from)) * width, time: (x) => from + (x / width) * (to - from), width, buckets: count, now: Math.min(Date.now(), to) };
+// scaleOf maps times to places. begins is when something began to be watched, where that is known.
+export function scaleOf(from, to, width, count, begins = from) {
+  return { x: (time) => ((time - from) / (to - from)) * width, time: (x) => from + (x / width) * (to - from), width, buckets: count, now: Math.min(Date.now(), to), begins, ticks: ticks(from, to, Math.max(2, Math.floor(width / 110))) };
 }
 
 // drawHistogram draws how much happened when.
-export function drawHistogram(canvas, histogram, hatches, scale, height, label) {
+export function drawHistogram(canvas, histogram, hatches, scale, height) {
   const [c, color] = [open(canvas, scale.width, height), colors()];
+  background(c, scale, height, color);
   hatch(c, scale, hatches, 0, height, color);
   buckets(c, histogram.map((n, i) => [i, n, 0]).filter((b) => b[1]), 2, height - 18, scale, color, true);
   c.font = "11px ui-monospace, monospace";
   c.textBaseline = "bottom";
-  const count = Math.max(2, Math.floor(scale.width / 160));
-  for (let i = 0; i <= count; i++) {
-    const x = (scale.width * i) / count;
-    c.fillStyle = color.line;
-    c.fillRect(Math.min(x, scale.width - 1), height - 14, 1, 14);
-    c.fillStyle = color.soft;
-    c.textAlign = i === count ? "right" : "left";
-    c.fillText(label(scale.time(x)), i === count ? x - 3 : x + 3, height - 1);
+  c.fillStyle = color.soft;
+  for (const [time, text] of scale.ticks) {
+    const x = scale.x(time) + 4;
+    if (x + c.measureText(text).width < scale.width) c.fillText(text, x, height - 1);
   }
+  const begins = Math.min(scale.x(scale.begins), scale.width);
+  const note = "not watched yet";
+  if (begins > c.measureText(note).width + 8) c.fillText(note, 4, 14);
 }
 
-// drawLanes draws rows: lanes, and what their objects own. chosen is a point to be marked: [lane, time].
-export function drawLanes(canvas, rows, hatches, scale, chosen) {
+// drawLanes draws rows: lanes, and what their objects own. hatchesIn returns the hatches of resources, chosen is a point to be
+// marked: [lane, time].
+export function drawLanes(canvas, rows, hatchesIn, scale, chosen) {
   const height = rows.length ? rows.at(-1).top + rows.at(-1).height : 1;
   const [c, color] = [open(canvas, scale.width, height), colors()];
+  background(c, scale, height, color);
   for (const row of rows) {
     if (chosen && row.lane === chosen.lane && !row.ofChildren) {
       c.fillStyle = color.hit;
       c.fillRect(0, row.top, scale.width, row.height);
     }
   }
-  hatch(c, scale, hatches, 0, height, color);
   for (const row of rows) {
+    hatch(c, scale, hatchesIn(row.ofChildren ? Object.keys(row.lane.children ?? {}) : [row.lane.resource]), row.top, row.height, color);
     const middle = row.top + row.height / 2;
     c.fillStyle = color.line;
     c.fillRect(0, row.top + row.height - 1, scale.width, 1);
@@ -177,18 +195,29 @@ export function nearest(lane, x, scale) {
   return best;
 }
 
-// hatchesOf are the times of an answer in which changes may be missing or became known late; the same of several resources
-// is one.
-export function hatchesOf(incomplete) {
-  const seen = new Map();
-  for (const h of incomplete ?? []) {
-    const from = Date.parse(h.since);
-    const to = h.until ? Date.parse(h.until) : from;
-    const full = h.reason !== "unwatched";
-    const key = `${full} ${Math.round(from / 5000)} ${Math.round(to / 5000)}`;
-    const one = seen.get(key);
-    if (one) one.resources++;
-    else seen.set(key, { from, to, full, what: h.what, reason: h.reason, resource: h.resource, resources: 1 });
+// hatchesOf are the times of an answer, of some resources or of all, in which changes may be missing or became known late, the
+// newest first. Those of several resources that overlap are one.
+export function hatchesOf(incomplete, resources) {
+  const list = [];
+  const ordered = (incomplete ?? []).filter((h) => !resources || !h.resource || resources.includes(h.resource)).map((h) => ({ from: Date.parse(h.since), to: Date.parse(h.until ?? h.since), full: h.reason !== "unwatched", what: h.what, reason: h.reason, resource: h.resource })).sort((a, b) => a.from - b.from);
+  for (const h of ordered) {
+    const one = list.find((o) => o.full === h.full && o.reason === h.reason && h.from <= o.to + 1000);
+    if (!one) list.push({ ...h, resources: new Set([h.resource]) });
+    else {
+      one.to = Math.max(one.to, h.to);
+      one.resources.add(h.resource);
+    }
   }
-  return [...seen.values()].sort((a, b) => b.from - a.from);
+  return list.reverse();
+}
+
+const reasons = { expired: "the watch had expired", dropped: "events were dropped" };
+
+// noteOf says what a hatch means.
+export function noteOf(h) {
+  const of = h.resources.size > 1 ? `${h.resources.size} resources` : h.resource || "all";
+  const time = h.to - h.from < 1000 ? clock(h.from) : `${clock(h.from)} – ${moment(h.from).slice(0, 10) === moment(h.to).slice(0, 10) ? moment(h.to).slice(11) : moment(h.to)}`;
+  const sign = element("span", { class: h.full ? "hatch full" : "hatch", "aria-hidden": "true" });
+  if (h.full) return element("p", { class: "gap" }, sign, ` Changes may be missing ${time}, ${of}: ${reasons[h.reason] ?? h.what}`);
+  return element("p", { class: "unwatched" }, sign, ` Not watched ${time}, ${of}: complete, but times are the latest possible (≤)`);
 }

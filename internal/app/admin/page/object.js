@@ -2,7 +2,7 @@
 
 import { ask, button, element, number, path, plural, question, reason, shortKind } from "./base.js";
 import { difference, isStatusOnly, short, when, who } from "./detail.js";
-import { drawLanes, hatchesOf, nearest, scaleOf } from "./lanes.js";
+import { drawLanes, hatchesOf, nearest, noteOf, scaleOf } from "./lanes.js";
 import { VirtualList } from "./list.js";
 import { clock, moment } from "./time.js";
 
@@ -68,7 +68,7 @@ function build(s) {
   const statusOnly = state.versions.filter(isStatusOnly).length;
   parts.list = element("div", { class: "list", tabindex: "-1", role: "region", "aria-label": "Versions, the newest first", id: "versions" });
   parts.detail = element("div", { class: "difference", id: "object-difference" });
-  parts.title = element("h3", { id: "object-pair" });
+  parts.title = element("h2", { id: "object-pair" });
   parts.who = element("p", { id: "object-who" });
   parts.command = element("code", { id: "object-command" });
   parts.canvas = element("canvas", { "aria-hidden": "true" });
@@ -81,16 +81,17 @@ function build(s) {
     toggle.textContent = state.showStatus ? "hide them" : "show";
     choose(context.route().query, true);
   }) : "";
-  const notes = hatchesOf(answer.incomplete).slice(0, 3).map((h) => element("p", { class: h.full ? "gap" : "unwatched" }, element("span", { class: h.full ? "hatch full" : "hatch", "aria-hidden": "true" }), h.full ? ` Versions may be missing ${moment(h.from)} – ${moment(h.to).slice(11)}: ${h.what}` : ` Not watched ${moment(h.from)} – ${moment(h.to).slice(11)}: complete, but times are the latest possible (≤)`));
+  const notes = hatchesOf(answer.incomplete).slice(0, 3).map(noteOf);
   const copies = ["Markdown", "JSON"].map((form) => button(`copy ${form}`, {}, () => copyAs(form)));
   parts.view.replaceChildren(
     element("div", { class: "bar" }, element("h2", { tabindex: "-1", id: "object-title" }, `${o.resource} ${path(o)}`), element("span", { class: `badge ${gone ? "bad" : "good"}` }, gone ? "deleted" : "exists"),
       element("span", { class: "soft" }, answer.horizon ? `complete since ${moment(answer.horizon)}` : state.versions.length ? `known since ${moment(state.versions.at(-1).time)}` : ""),
       o.namespace ? element("a", { href: `#/timeline?${new URLSearchParams({ ns: o.namespace, since: "1d", q: o.name })}` }, "timeline") : ""),
-    ...notes, parts.strip,
+    notes.length ? element("div", {}, ...notes) : "", parts.strip,
+    element("div", { class: "row" }, parts.count, toggle),
     element("div", { class: "split" },
-      element("div", { class: "column" }, element("div", { class: "row" }, parts.count, toggle), parts.list, answer.earlier ? element("p", { class: "soft" }, `${number(answer.earlier)} earlier ones are not shown.`) : ""),
-      element("section", { class: "detail first", "aria-label": "The difference" }, element("div", { class: "row" }, parts.title, element("label", { class: "check" }, parts.hide, " hide status")), parts.who, parts.detail, element("div", { class: "row foot" }, ...copies, button("copy link", {}, () => context.copyLink()), parts.command))),
+      element("div", { class: "column" }, parts.list, answer.earlier ? element("p", { class: "soft" }, `${number(answer.earlier)} earlier ones are not shown.`) : ""),
+      element("section", { class: "detail first", "aria-label": "The difference" }, element("div", { class: "row" }, parts.title, element("label", { class: "check end" }, parts.hide, " hide status")), parts.who, parts.detail, element("div", { class: "row foot" }, ...copies, button("copy link", {}, () => context.copyLink()), parts.command))),
   );
   list = new VirtualList(parts.list, 46, row, pick);
   observer?.disconnect();
@@ -125,6 +126,7 @@ async function choose(query, again = false) {
   Object.assign(state, { v, against });
   parts.count.textContent = `${number(state.shown.length)} of ${plural(state.versions.length, "version")}${hide && statusOnly.length ? `, ${number(state.versions.length - state.shown.length)} status-only hidden` : ""}. Shift-click compares with another.`;
   const i = state.shown.findIndex((x) => x.resourceVersion === v);
+  parts.list.classList.toggle("dated", state.shown.some((x) => clock(x.time).length > 14));
   list.set(state.shown, i);
   list.select(i);
   strip();
@@ -144,7 +146,7 @@ async function choose(query, again = false) {
   parts.command.textContent = older || version.previous ? `bridge diff ${shortKind(o.resource)}/${o.name}${o.namespace ? ` -n ${o.namespace}` : ""} --from ${older || version.previous} --to ${newer}` : `bridge show ${shortKind(o.resource)}/${o.name}${o.namespace ? ` -n ${o.namespace}` : ""} --at ${newer}`;
   if (query.get("v") && !state.versions.some((x) => x.resourceVersion === query.get("v"))) context.say(`Version ${query.get("v")} is not among those that are kept.`);
   try {
-    state.difference = await difference(parts.detail, o, newer, { from: older || undefined, mode, hideStatus: parts.hide.checked, onMode: (m) => context.set({ show: m === "fields" ? undefined : m }) });
+    state.difference = await difference(parts.detail, o, newer, { from: older || undefined, mode, hideStatus: parts.hide.checked, isTitled: true, onMode: (m) => context.set({ show: m === "fields" ? undefined : m }) });
   } catch (error) {
     if (key === state?.drawn) parts.detail.replaceChildren(element("p", { class: "problem" }, error.message));
   }
@@ -160,7 +162,7 @@ function strip() {
   state.lane = { points, existed: ordered[0].operation !== "added" };
   state.scale = scaleOf(from - pad, to, parts.strip.clientWidth, 300);
   const chosen = points.find((p) => p[2] === state.v);
-  drawLanes(parts.canvas, [{ lane: state.lane, top: 0, height: 30 }], hatchesOf(state.answer.incomplete), state.scale, chosen && { lane: null, time: chosen[0] });
+  drawLanes(parts.canvas, [{ lane: state.lane, top: 0, height: 30 }], () => hatchesOf(state.answer.incomplete), state.scale, chosen && { lane: null, time: chosen[0] });
 }
 
 async function copyAs(form) {

@@ -33,6 +33,21 @@ export function clock(time) {
   return text.slice(0, 10) === moment(Date.now()).slice(0, 10) ? text.slice(11) : text;
 }
 
+const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
+
+// ticks are round times of a window, at most so many, as [milliseconds, text].
+export function ticks(from, to, most) {
+  const step = (steps.find((s) => (to - from) / 1000 / s <= most) ?? steps.at(-1)) * 1000;
+  const shift = isLocal() ? new Date(from).getTimezoneOffset() * 60000 : 0;
+  const list = [];
+  for (let time = Math.ceil((from - shift) / step) * step + shift; time <= to; time += step) {
+    const text = moment(time);
+    const zone = text.slice(19);
+    list.push([time, step % 86400000 === 0 ? text.slice(5, 10) : `${to - from > 86400000 ? text.slice(5, 11) : ""}${text.slice(11, step % 60000 === 0 ? 16 : 19)}${zone}`]);
+  }
+  return list;
+}
+
 const units = { m: 60, h: 3600, d: 86400 };
 
 // span is a window in seconds: "30m".

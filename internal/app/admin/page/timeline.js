@@ -2,7 +2,7 @@
 
 import { button, element, number, path, plural, question, shortKind, shortName } from "./base.js";
 import { difference, short, when, who } from "./detail.js";
-import { drawHistogram, drawLanes, hatchesOf, nearest, scaleOf } from "./lanes.js";
+import { drawHistogram, drawLanes, hatchesOf, nearest, noteOf, scaleOf } from "./lanes.js";
 import { VirtualList } from "./list.js";
 import { clock, iso, isFixed, moment, windowOf } from "./time.js";
 
@@ -10,6 +10,7 @@ const page = 200; // changes that are asked for at a time
 const buckets = 300;
 const laneHeight = 26;
 const childHeight = 22;
+const ops = ["added", "updated", "deleted"];
 const classes = { status: "status only", derived: "Events, Endpoints, Leases", child: "of children" };
 const marks = { added: "+", updated: "~", deleted: "×" };
 
@@ -20,6 +21,7 @@ let state = null; // what is shown: the answers, the window, the rows
 let turn = 0;
 let mode = "fields";
 let observer;
+let typing;
 let chosen = ""; // the change whose difference is shown
 
 export const shownWindow = () => state?.window;
@@ -29,19 +31,21 @@ export function enter(view, given) {
   const field = (name, control) => element("label", { class: "field" }, element("span", {}, name), control);
   parts = {
     ns: element("select", { id: "timeline-ns" }), since: element("select", { id: "timeline-since" }), kind: element("select", { id: "timeline-kind" }),
-    by: element("select", { id: "timeline-by" }), find: element("input", { id: "timeline-find", type: "search", placeholder: "name or field", autocomplete: "off", spellcheck: "false" }),
+    by: element("select", { id: "timeline-by" }), op: element("select", { id: "timeline-op" }), find: element("input", { id: "timeline-find", type: "search", placeholder: "name or field", autocomplete: "off", spellcheck: "false" }),
     range: element("span", { class: "mono", id: "timeline-range" }), sum: element("p", { class: "sum", id: "timeline-sum", role: "status" }), notes: element("div", { id: "timeline-notes" }),
     problem: element("p", { class: "problem", role: "alert", id: "timeline-problem", hidden: true }),
     names: element("div", { class: "names", tabindex: "0", role: "region", "aria-label": "Objects, and what happened to each" }), canvas: element("canvas", { "aria-hidden": "true" }), histogram: element("canvas", { "aria-hidden": "true", class: "histogram" }),
     drag: element("div", { class: "drag", hidden: true }),
     list: element("div", { class: "list", tabindex: "-1", role: "region", "aria-label": "Changes, the newest first" }), detail: element("section", { class: "detail", "aria-label": "The chosen change", id: "timeline-detail" }),
   };
+  parts.filters = element("details", { class: "filters", open: !matchMedia("(max-width: 46rem)").matches }, element("summary", {}, "filters"),
+    element("div", { class: "bar" }, field("kind", parts.kind), field("op", parts.op), field("by", parts.by), field("find", parts.find), button("Copy link", { title: "with absolute times (c)", id: "timeline-copy" }, () => context.copyLink())));
   parts.plot = element("div", { class: "canvasbox" }, parts.histogram, parts.canvas, parts.drag);
   parts.lanes = element("div", { class: "lanes", id: "lanes" }, parts.names, parts.plot);
   view.replaceChildren(
     element("div", { class: "bar" }, field("namespace", parts.ns), field("last", parts.since), parts.range,
-      button("<", { "aria-label": "Earlier", title: "Earlier ([)" }, () => shift(-1)), button(">", { "aria-label": "Later", title: "Later (])" }, () => shift(1)),
-      field("kind", parts.kind), field("by", parts.by), field("find", parts.find), button("Copy link", { title: "with absolute times (c)", id: "timeline-copy" }, () => context.copyLink())),
+      element("span", { class: "group" }, button("‹", { "aria-label": "Earlier", title: "Earlier ([)" }, () => shift(-1)), button("›", { "aria-label": "Later", title: "Later (])" }, () => shift(1)), button("Fit", { title: "Zoom to the changes (z)", id: "timeline-fit" }, fit)),
+      parts.filters),
     parts.sum, parts.problem, parts.notes, parts.lanes, element("div", { class: "split" }, parts.list, parts.detail),
   );
   list = new VirtualList(parts.list, 46, row, (i) => context.set({ sel: selection(state.rows[i]) }));
@@ -49,7 +53,11 @@ export function enter(view, given) {
   parts.since.addEventListener("change", () => context.set({ since: parts.since.value, from: undefined, to: undefined, sel: undefined }));
   parts.kind.addEventListener("change", () => context.set({ kind: parts.kind.value, sel: undefined }));
   parts.by.addEventListener("change", () => context.set({ by: parts.by.value, sel: undefined }));
-  parts.find.addEventListener("input", () => context.set({ q: parts.find.value }, true));
+  parts.op.addEventListener("change", () => context.set({ op: parts.op.value, sel: undefined }));
+  parts.find.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(() => context.set({ q: parts.find.value }, true), 250);
+  });
   parts.list.addEventListener("scroll", more, { passive: true });
   brush();
   observer = new ResizeObserver(() => state && draw());
@@ -58,6 +66,7 @@ export function enter(view, given) {
 
 export function leave() {
   observer?.disconnect();
+  clearTimeout(typing);
   chosen = "";
   state = null;
   turn++;
@@ -86,29 +95,30 @@ function choices(query) {
   const kind = query.get("kind") ?? "";
   options(parts.kind, [["", "all"], ...(known?.resources ?? []).map((r) => [r, r]), ...(kind && !known?.resources.includes(kind) ? [[kind, kind]] : [])], kind);
   const by = query.get("by") ?? "";
-  const managers = [...new Set([...(state?.changes ?? []).map((c) => c.manager ?? "not recorded"), ...(by ? [by] : [])])].sort();
+  const managers = [...new Set([...Object.keys(state?.lanes.managers ?? {}), ...(by ? [by] : [])])].sort();
+  options(parts.op, [["", "all"], ...ops.map((o) => [o, o])], query.get("op") ?? "");
   options(parts.by, [["", "all"], ...managers.map((m) => [m, m])], by);
   if (document.activeElement !== parts.find) parts.find.value = query.get("q") ?? "";
 }
 
 export async function show(r) {
   const { query } = r;
-  const key = ["ns", "since", "from", "to", "kind", "all"].map((k) => query.get(k)).join("|");
-  if (state?.key === key) return filter(query);
+  const key = ["ns", "since", "from", "to", "kind", "all", "q", "op", "by"].map((k) => query.get(k)).join("|");
+  if (state?.key === key) return fill(query);
   const mine = ++turn;
   choices(query);
   const window = windowOf(query);
   const [from, to] = window.map(moment);
   parts.range.textContent = `${from} – ${from.slice(0, 10) === to.slice(0, 10) ? to.slice(11) : to}`;
   const dim = setTimeout(() => parts.lanes.parentElement?.classList.add("waiting"), 150);
-  const asked = { namespace: query.get("ns") ?? "", since: iso(window[0]), until: iso(window[1]), kind: query.get("kind") ?? "" };
+  const asked = { namespace: query.get("ns") ?? "", since: iso(window[0]), until: iso(window[1]), kind: query.get("kind") ?? "", q: query.get("q") ?? "", op: query.get("op") ?? "", manager: query.get("by") ?? "" };
   try {
     const [lanes, first] = await Promise.all([question("lanes", { ...asked, buckets }), question("timeline", { ...asked, order: "newest", limit: page, hide: query.has("all") ? "" : Object.keys(classes).join() })]);
     if (mine !== turn) return;
     parts.problem.hidden = true;
-    state = { key, window, asked, lanes, hatches: hatchesOf(lanes.incomplete), changes: first.changes, next: first.next, more: first.more };
+    state = { key, window, asked, lanes, hatches: hatchesOf(lanes.incomplete), hatchesOf: new Map(), changes: first.changes, next: first.next, more: first.more };
     choices(query);
-    filter(query);
+    fill(query);
     draw();
   } catch (error) {
     if (mine !== turn) return;
@@ -120,16 +130,15 @@ export async function show(r) {
   }
 }
 
-// filter shows what was answered, as far as it is asked for, and the chosen change.
-function filter(query) {
-  const [by, q] = [query.get("by"), (query.get("q") ?? "").toLowerCase()];
-  const fits = (c) => (!by || (c.manager ?? "not recorded") === by) && (!q || `${shortName(c)} ${path(c)} ${short(c)}`.toLowerCase().includes(q));
-  state.rows = folded(state.changes.filter(fits));
-  state.laneRows = rowsOf(state.lanes.lanes.filter((l) => !q || path(l).toLowerCase().includes(q) || state.rows.some((c) => c.name === l.name && c.resource === l.resource)));
-  if (!state.sorted) sum(query);
+// fill shows what was answered, and the chosen change.
+function fill(query) {
+  if (!state.rows) state.rows = folded(state.changes);
+  if (!state.laneRows) state.laneRows = rowsOf(state.lanes.lanes);
+  sum(query);
   const chosen = query.get("sel");
   let i = state.rows.findIndex((c) => selection(c) === chosen);
   if (!chosen && state.rows.length) i = 0;
+  parts.list.classList.toggle("dated", state.rows.some((c) => clock(c.time).length > 14));
   list.set(state.rows, i);
   if (chosen && i >= 0) list.select(i);
   if (state.drawnRows !== state.laneRows) draw();
@@ -169,15 +178,12 @@ function sum(query) {
   const all = query.has("all");
   const toggle = total ? button(all ? "hide them" : "show", { class: "link", id: "timeline-noise" }, () => context.set({ all: all ? undefined : "1", sel: undefined })) : "";
   parts.sum.replaceChildren(`${plural(lanes.changes, "change")}; ${number(total)} ${all ? "of them noise" : "hidden"}${total ? `: ${hidden.map(([name, n]) => `${number(n)} ${classes[name] ?? name}`).join(", ")}` : ""} `, toggle, lanes.more ? ` ${number(lanes.more)} objects have no lane: choose a kind or a shorter time.` : "");
-  const notes = state.hatches.slice(0, 3).map((h) => {
-    const of = h.resources > 1 ? plural(h.resources, "resource") : h.resource || "all";
-    const time = `${moment(h.from)}${h.to > h.from ? ` – ${moment(h.to).slice(11)}` : ""}`;
-    return element("p", { class: h.full ? "gap" : "unwatched" }, element("span", { class: h.full ? "hatch full" : "hatch", "aria-hidden": "true" }), h.full ? ` Changes may be missing ${time}, ${of}: ${h.what}` : ` Not watched ${time}, ${of}: complete, but times are the latest possible (≤)`);
-  });
+  const notes = state.hatches.slice(0, 3).map(noteOf);
   if (lanes.horizon && Date.parse(lanes.horizon) > state.window[0]) notes.push(element("p", { class: "soft" }, `Kept from ${moment(lanes.horizon)} on.`));
   if (state.hatches.length > 3) notes.push(element("p", { class: "soft" }, `${number(state.hatches.length - 3)} more such times`));
   if (!lanes.changes) notes.push(nothing(query));
   parts.notes.replaceChildren(...notes);
+  parts.notes.hidden = notes.length === 0;
 }
 
 function nothing(query) {
@@ -205,10 +211,10 @@ function rowsOf(lanes) {
 
 function draw() {
   if (!state?.laneRows || parts.plot.clientWidth < 50) return;
-  const scale = scaleOf(...state.window, parts.plot.clientWidth, buckets);
+  const scale = scaleOf(...state.window, parts.plot.clientWidth, buckets, Date.parse(state.lanes.begins) || undefined);
   state.scale = scale;
-  drawHistogram(parts.histogram, state.lanes.histogram, state.hatches, scale, 52, (time) => moment(time).slice(11));
-  drawLanes(parts.canvas, state.laneRows, state.hatches, scale, state.point);
+  drawHistogram(parts.histogram, state.lanes.histogram, state.hatches, scale, 52);
+  drawLanes(parts.canvas, state.laneRows, hatchesIn, scale, state.point);
   if (state.drawnRows === state.laneRows) return;
   state.drawnRows = state.laneRows;
   parts.names.replaceChildren(...state.laneRows.map((row) => {
@@ -218,9 +224,15 @@ function draw() {
       const failing = lane.failures ? element("span", { class: "failing" }, ` ! ${plural(lane.failures, "failure")}`) : "";
       return element("p", { class: "child" }, of, failing);
     }
-    const link = element("a", { href: context.addressOf(lane), title: `${lane.resource} ${path(lane)}` }, shortName(lane));
+    const link = element("a", { class: "plain", href: context.addressOf(lane), title: `${lane.resource} ${path(lane)}` }, shortName(lane));
     return element("p", { class: "lane" }, link, element("span", { class: "soft" }, ` ${number(lane.changes)}×`));
   }));
+}
+
+function hatchesIn(resources) {
+  const key = resources.join();
+  if (!state.hatchesOf.has(key)) state.hatchesOf.set(key, hatchesOf(state.lanes.incomplete, resources));
+  return state.hatchesOf.get(key);
 }
 
 // brush zooms to what is dragged, and chooses what is clicked.
@@ -265,13 +277,26 @@ function zoom(factor) {
   context.set({ from: iso(middle - (middle - from) * factor), to: iso(Math.min(middle + (to - middle) * factor, Date.now())), since: undefined });
 }
 
+// fit zooms to the time from the first change that is counted to the last one.
+function fit() {
+  if (!state) return;
+  const [from, to] = state.window;
+  const counted = state.lanes.histogram.map((n, i) => (n ? i : -1)).filter((i) => i >= 0);
+  if (!counted.length) return;
+  const part = (to - from) / buckets;
+  const [a, b] = [from + counted[0] * part, from + (counted.at(-1) + 1) * part];
+  const pad = Math.max((b - a) * 0.03, 2000);
+  context.set({ from: iso(a - pad), to: iso(Math.min(b + pad, Date.now())), since: undefined });
+}
+
 // --- rows
 
 function row(c) {
+  const ns = context.route().query.get("ns") ? "" : element("span", { class: "soft" }, ` ${c.namespace ?? ""}`);
   return [
     element("span", { class: "mono time" }, when(c, clock)), element("span", { class: `sign ${c.failure ? "failing" : c.operation}`, "aria-hidden": "true" }, c.failure ? "!" : marks[c.operation] ?? "?"),
-    element("span", { class: "what" }, element("b", {}, shortName(c)), context.route().query.get("ns") ? "" : element("span", { class: "soft" }, ` ${c.namespace ?? ""}`), c.times > 1 ? element("span", { class: "failing" }, ` ×${c.times}`) : ""),
-    element("span", { class: "change" }, c.failure ? failure(c) : short(c)), element("span", { class: "by" }, who(c), c.notBefore ? " · observed late" : ""),
+    element("span", { class: "what", title: `${c.resource} ${path(c)}` }, element("b", {}, shortName(c)), ns), element("span", { class: "change" }, c.failure ? failure(c) : short(c), c.times > 1 ? element("span", { class: "failing" }, ` ×${number(c.times)}`) : ""),
+    element("span", { class: "by" }, who(c), c.notBefore ? element("span", { class: "late-note" }, " · observed late") : ""),
   ];
 }
 
@@ -291,9 +316,9 @@ async function more() {
     const next = await question("timeline", { ...state.asked, order: "newest", limit: page, before: state.next, hide: query.has("all") ? "" : Object.keys(classes).join() });
     if (mine !== turn) return;
     state.changes.push(...next.changes);
-    Object.assign(state, { more: next.more, next: next.next });
+    Object.assign(state, { more: next.more, next: next.next, rows: undefined });
     const top = parts.list.scrollTop;
-    filter(query);
+    fill(query);
     parts.list.scrollTop = top;
   } catch (error) {
     if (mine === turn) parts.problem.textContent = error.message;
@@ -316,10 +341,10 @@ async function choose(c) {
   if (key === chosen) return;
   chosen = key;
   const body = element("div", { class: "difference" });
-  const title = element("h2", {}, `${shortName(c)} ${c.operation ?? ""} ${c.time ? when(c) : ""}`);
-  const about = c.time ? element("p", {}, who(c), ` · version ${c.resourceVersion}`, c.notBefore ? ` · made between ${moment(c.notBefore)} and ${moment(c.time)}` : "", c.owner ? ` · of ${c.owner}` : "") : "";
-  const links = element("p", { class: "row" }, element("a", { href: context.addressOf(c, { v: c.resourceVersion }) }, "open"), button("copy link", { class: "link" }, () => context.copyLink()));
-  parts.detail.replaceChildren(title, about, links, body);
+  const title = element("div", { class: "row" }, element("h2", {}, `${shortName(c)} ${c.operation ?? ""} ${c.time ? when(c) : ""}`),
+    element("span", { class: "end" }, element("a", { href: context.addressOf(c, { v: c.resourceVersion }) }, "all versions"), button("copy link", { class: "link" }, () => context.copyLink())));
+  const about = c.time ? element("p", {}, who(c), c.notBefore ? ` · made between ${moment(c.notBefore)} and ${moment(c.time)}` : "", c.owner ? ` · of ${c.owner}` : "") : "";
+  parts.detail.replaceChildren(title, about, body);
   context.say(`${shortName(c)} ${c.operation ?? ""}: ${c.changed ? short(c) : ""}`);
   try {
     const answer = await difference(body, c, c.resourceVersion, { mode, onMode: (m) => { mode = m; choose(c); } });
@@ -343,6 +368,7 @@ export function key(k) {
     case "]": return shift(1), true;
     case "+": return zoom(0.5), true;
     case "-": return zoom(2), true;
+    case "z": return fit(), true;
     case "n": return context.set({ from: undefined, to: undefined, since: "30m", sel: undefined }), true;
     case "y":
       mode = mode === "fields" ? "yaml" : "fields";
