@@ -31,11 +31,12 @@ const (
 	minChunk  = 1024 // holds the largest record
 	maxChunk  = cacheUnit << chunkBits
 
-	// A record is its version, its uid, what was written and when its newest event was, the length
-	// of its key, and the key.
+	// A record is its version, its uid, what was written and when its newest event was, the sum of
+	// its values in the indexes, the length of its key, and the key.
 	uidAt     = 8
 	writtenAt = uidAt + 16
-	lengthAt  = writtenAt + writtenSize
+	valuesAt  = writtenAt + writtenSize
+	lengthAt  = valuesAt + 8
 	keyAt     = lengthAt + 2
 	maxUnits  = 66 // the API server allows only shorter names and namespaces
 )
@@ -81,11 +82,12 @@ func (t *recordCache) get(key resource.Key) (k cachedRecord, ok bool) {
 	var r Record
 	r.readWritten(rec[writtenAt:])
 	k.written, k.eventTime = r.Written, r.EventTime
+	k.values = binary.LittleEndian.Uint64(rec[valuesAt:])
 	return k, true
 }
 
-// put stores a record, if it can; whether its body is stale stays as it was. It keeps nothing of
-// the key's memory.
+// put stores a record, if it can; whether its body is stale stays as it was, and so does the sum of
+// its values. It keeps nothing of the key's memory.
 func (t *recordCache) put(key resource.Key, k cachedRecord) bool {
 	rec, hash := t.find(key)
 	if rec != nil {
@@ -98,6 +100,7 @@ func (t *recordCache) put(key resource.Key, k cachedRecord) bool {
 		p := t.allocate(units)
 		t.refs[hash] = p
 		rec = t.at(p)
+		binary.LittleEndian.PutUint64(rec[valuesAt:], 0)
 		binary.LittleEndian.PutUint16(rec[lengthAt:], uint16(len(key)))
 		copy(rec[keyAt:], key)
 	}
@@ -113,6 +116,13 @@ func (t *recordCache) setStale(key resource.Key, is bool) {
 	if rec, _ := t.find(key); rec != nil {
 		k := cachedRecord{version: binary.LittleEndian.Uint64(rec)}.with(is)
 		binary.LittleEndian.PutUint64(rec, k.version)
+	}
+}
+
+// setValues sets the sum of a cached record's values.
+func (t *recordCache) setValues(key resource.Key, sum uint64) {
+	if rec, _ := t.find(key); rec != nil {
+		binary.LittleEndian.PutUint64(rec[valuesAt:], sum)
 	}
 }
 
@@ -174,6 +184,7 @@ func (ix *Indexer) dropCache() {
 type cacheLookup struct {
 	cachedRecord
 	ok, done bool
+	isNew    bool // the database has no record of it
 }
 
 func (k *cacheLookup) find(ix *Indexer, key resource.Key) {
@@ -184,6 +195,7 @@ func (k *cacheLookup) find(ix *Indexer, key resource.Key) {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
 	k.cachedRecord, k.ok = ix.records.get(key)
+	k.isNew = !k.ok && !ix.uncached.mayExist(key)
 }
 
 // isUID reports whether an object with this uid was committed since the start.
@@ -230,6 +242,7 @@ type cachedRecord struct {
 	version   uint64 // with staleBit
 	written   resource.Written
 	eventTime int64
+	values    uint64 // the sum of its values in the indexes; 0 where it is not known
 }
 
 // staleBit in a cached version: the object's body is stale. No API server counts that far.

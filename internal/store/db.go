@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -65,7 +66,9 @@ type Batch struct {
 	body  []byte // reused between bodies, as are those below
 	key   []byte
 	value []byte
-	errs  []error
+	// values of the indexes
+	values []byte
+	errs   []error
 }
 
 // NewBatch begins a commit.
@@ -80,6 +83,12 @@ func (b *Batch) keyOf(space byte, ix *Indexer, key resource.Key) []byte {
 }
 
 func (b *Batch) put(key, value []byte) { b.Fail(b.batch.Set(key, value, nil)) }
+
+func (b *Batch) putJSON(key []byte, record any) {
+	value, err := json.Marshal(record)
+	b.Fail(err)
+	b.put(key, value)
+}
 
 // Fail has Commit return an error, unless err is nil.
 func (b *Batch) Fail(err error) {
@@ -105,6 +114,19 @@ func (b *Batch) Commit() error {
 		return statedb.Wrap(b.batch.Close())
 	}
 	return b.db.state.Commit(b.batch)
+}
+
+// getFrom returns a copy of a value, nil when there is none.
+func getFrom(from pebble.Reader, key []byte) ([]byte, error) {
+	value, closer, err := from.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, statedb.Wrap(err)
+	}
+	value = append([]byte{}, value...)
+	return value, closer.Close()
 }
 
 // retryEvery is how long RetryUntilWritten waits after a write that failed.

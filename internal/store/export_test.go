@@ -1,6 +1,8 @@
 package store
 
 import (
+	"testing"
+
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/kubebridge/bridge/internal/resource"
@@ -67,6 +69,24 @@ func (db *DB) FlushedTables() (bounds []string, err error) {
 
 // PebbleMetrics are Pebble's own.
 func (db *DB) PebbleMetrics() *pebble.Metrics { return db.pebble.Metrics() }
+
+// IndexSpace counts the entries of indexes, and the objects that have values.
+func (ix *Indexer) IndexSpace(t *testing.T) (entries, values int) {
+	t.Helper()
+	for space, n := range map[byte]*int{spaceEntry: &entries, spaceValues: &values} {
+		it, err := ix.iterator(space)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for it.First(); it.Valid(); it.Next() {
+			*n++
+		}
+		if err := it.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return entries, values
+}
 
 // Tombstones counts them.
 func (ix *Indexer) Tombstones() (n int, err error) {

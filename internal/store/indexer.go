@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store/statedb"
 )
@@ -28,6 +26,8 @@ type IndexerConfig struct {
 	// ExactBodies writes each body with its version, whatever DB.SetBodiesPerSecond: for units
 	// that need an object as it was at a version.
 	ExactBodies bool
+	// Indexes are added when it is opened; see Indexes.AddIndexers.
+	Indexes []Index
 }
 
 // Indexer is the newest known state of one informer's objects: an overlay of unsettled changes over
@@ -47,6 +47,7 @@ type Indexer struct {
 	announced Announcements
 	listing   Listing
 	stale     StaleBodies
+	indexes   Indexes
 	meta      *Meta
 	log       Log
 }
@@ -63,11 +64,13 @@ func (db *DB) Indexer(cfg IndexerConfig) (*Indexer, error) {
 	}
 	ix.announced.ix, ix.announced.byKey = ix, map[resource.Key][]announcement{}
 	ix.listing.ix, ix.stale.ix = ix, ix
+	ix.indexes = newIndexes(ix)
 	if ix.meta, err = db.newMeta(id, cfg.Name); err != nil {
 		return nil, err
 	}
 	ix.log = Log{db, id}
-	if err := errors.Join(ix.announced.load(), ix.checkEmpty(), ix.stale.load()); err != nil {
+	if err := errors.Join(ix.announced.load(), ix.checkEmpty(), ix.stale.load(),
+		ix.indexes.AddIndexers(cfg.Indexes...)); err != nil {
 		return nil, fmt.Errorf("state of informer %s: %w", cfg.Name, err)
 	}
 	return ix, nil
@@ -84,6 +87,9 @@ func (ix *Indexer) Listing() *Listing { return &ix.listing }
 
 // StaleBodies returns the objects of which the database has the body of an earlier version only.
 func (ix *Indexer) StaleBodies() *StaleBodies { return &ix.stale }
+
+// Indexes returns the indexes of the objects.
+func (ix *Indexer) Indexes() *Indexes { return &ix.indexes }
 
 // Log returns the part of the unit's change log on disk.
 func (ix *Indexer) Log() Log { return ix.log }
@@ -169,6 +175,7 @@ func (ix *Indexer) Forget(settled map[resource.Key]NewState) {
 		ix.cacheLocked(key, s.Record)
 	}
 	ix.stale.committedLocked()
+	ix.indexes.committedLocked()
 }
 
 // Settle writes an object's last settled state.
@@ -176,6 +183,7 @@ func (b *Batch) Settle(ix *Indexer, key resource.Key, s NewState) {
 	bodyInPlace := b.dropAnnounced(ix, key, &s)
 	b.value = s.Record.append(b.value[:0])
 	var k cacheLookup
+	b.indexObject(ix, key, &k, s.Object)
 	if !s.Deleted {
 		b.put(b.keyOf(spaceRecord, ix, key), b.value)
 		leaves := !bodyInPlace && b.leavesBody(ix, key, &k, &s)
@@ -236,17 +244,4 @@ func (ix *Indexer) Stored(key resource.Key) (s SettledState, found bool, err err
 	s.BodyBytes = len(body)
 	s.Body, err = ix.db.bodies.decode(body)
 	return s, true, err
-}
-
-// getFrom returns a copy of a value, nil when there is none.
-func getFrom(from pebble.Reader, key []byte) ([]byte, error) {
-	value, closer, err := from.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, statedb.Wrap(err)
-	}
-	value = append([]byte{}, value...)
-	return value, closer.Close()
 }

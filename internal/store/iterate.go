@@ -77,33 +77,42 @@ func (ix *Indexer) all(in resource.Key) iter.Seq2[Item, error] {
 		ix.mu.RLock()
 		overlay := maps.Clone(ix.overlay)
 		ix.mu.RUnlock()
-		maps.DeleteFunc(overlay,
-			func(key resource.Key, _ NewState) bool {
-				return !strings.HasPrefix(string(key),
-					string(in))
-			})
-		onWay := slices.Sorted(maps.Keys(overlay))
+		unsettled := ix.unsettled(overlay, func(key resource.Key, _ *NewState) bool {
+			return strings.HasPrefix(string(key), string(in))
+		})
+		merge(unsettled, ix.settled(in, overlay))(yield)
+	}
+}
+
+// unsettled returns the live objects of an overlay that are wanted, in order of their keys.
+func (ix *Indexer) unsettled(
+	overlay map[resource.Key]NewState, wants func(resource.Key, *NewState) bool,
+) (items []Item) {
+	for key, s := range overlay {
+		if !s.Deleted && wants(key, &s) {
+			items = append(items, Item{Key: key, Record: s.Record, ix: ix, object: s.Object})
+		}
+	}
+	slices.SortFunc(items, func(a, b Item) int { return strings.Compare(string(a.Key), string(b.Key)) })
+	return items
+}
+
+// settled yields the live objects of the database whose keys begin with in, without those of an
+// overlay.
+func (ix *Indexer) settled(
+	in resource.Key, overlay map[resource.Key]NewState,
+) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
 		it, err := ix.iteratorOf(spaceRecord, in)
 		if err != nil {
 			yield(Item{}, err)
 			return
 		}
 		defer it.Close()
-		emit := func(key resource.Key) bool {
-			over := overlay[key]
-			return over.Deleted ||
-				yield(Item{Key: key, Record: over.Record, ix: ix, object: over.Object}, nil)
-		}
 		for it.First(); it.Valid(); it.Next() {
 			key := resource.Key(it.Key()[len(prefix(spaceRecord, 0)):])
-			for len(onWay) > 0 && onWay[0] < key {
-				if !emit(onWay[0]) {
-					return
-				}
-				onWay = onWay[1:]
-			}
-			if len(onWay) > 0 && onWay[0] == key {
-				continue // the overlay's is newer; it is next
+			if _, isOver := overlay[key]; isOver {
+				continue
 			}
 			rec, err := parseRecord(it.Value())
 			if err == nil && rec.Deleted {
@@ -113,13 +122,30 @@ func (ix *Indexer) all(in resource.Key) iter.Seq2[Item, error] {
 				return
 			}
 		}
-		for _, key := range onWay {
-			if !emit(key) {
+		if err := it.Error(); err != nil {
+			yield(Item{}, fmt.Errorf("state database: %w", err))
+		}
+	}
+}
+
+// merge yields objects of both in order of their keys, until an error. No object is in both.
+func merge(unsettled []Item, settled iter.Seq2[Item, error]) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		for item, err := range settled {
+			for err == nil && len(unsettled) > 0 && unsettled[0].Key < item.Key {
+				if !yield(unsettled[0], nil) {
+					return
+				}
+				unsettled = unsettled[1:]
+			}
+			if !yield(item, err) || err != nil {
 				return
 			}
 		}
-		if err := it.Error(); err != nil {
-			yield(Item{}, fmt.Errorf("state database: %w", err))
+		for _, item := range unsettled {
+			if !yield(item, nil) {
+				return
+			}
 		}
 	}
 }

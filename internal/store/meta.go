@@ -99,12 +99,6 @@ func (m *Meta) change(sync *pebble.WriteOptions, edit func(*metaRecord)) error {
 
 func (b *Batch) setMeta(id uint32, r metaRecord) { b.putJSON(prefix(spaceMeta, id), r) }
 
-func (b *Batch) putJSON(key []byte, record any) {
-	value, err := json.Marshal(record)
-	b.Fail(err)
-	b.put(key, value)
-}
-
 // Position reads the saved position, zero when there is none.
 func (m *Meta) Position() (p Position, err error) {
 	_, err = m.db.getJSON(prefix(spacePosition, m.id), m.name, &p)

@@ -68,12 +68,16 @@ const (
 	spaceStale     = 'o' // object key -> nothing: its body is of an earlier version than its record
 	spaceNamespace = 'n' // name -> where it stands, where namespaces are selected
 	spaceOmits     = 'k' // sink -> the keys by which versions are left out; see Omits
+	spaceIndexes   = 'x' // -> indexSet
+	spaceEntry     = 'e' // number of an index, length of a value, value, object key -> nothing
+	spaceValues    = 'w' // object key -> the values that it has in the indexes
 )
 
 // unitSpaces are all spaces whose keys begin with an informer's number: what a reset empties.
 var unitSpaces = []byte{
 	spacePosition, spaceMeta, spaceRecord, spaceBody, spaceTombstone, spaceLog, spaceCursor,
 	spaceListed, spaceAnnounced, spaceNamespace, spaceStale, spaceOmits,
+	spaceIndexes, spaceEntry, spaceValues,
 }
 
 func informerKey(name string) []byte { return append([]byte{spaceInformer}, name...) }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -98,7 +100,7 @@ const narrowAtOnce = 10_000
 // changes are still sent from here. The caller writes the new scope afterwards, so a crash amid it
 // starts it again.
 func (db *DB) narrow(id uint32, keep func(resource.Key) bool) error {
-	for _, space := range []byte{spaceRecord, spaceBody, spaceAnnounced, spaceStale} {
+	for _, space := range []byte{spaceRecord, spaceBody, spaceAnnounced, spaceStale, spaceValues} {
 		if err := db.narrowSpace(space, id, keep); err != nil {
 			return err
 		}
@@ -123,6 +125,9 @@ func (db *DB) narrowSpace(space byte, id uint32, keep func(resource.Key) bool) (
 		}
 		if keep(key) {
 			continue
+		}
+		if space == spaceValues {
+			b.Fail(b.dropEntries(id, key, it.Value()))
 		}
 		b.Fail(b.batch.Delete(it.Key(), nil))
 		if b.batch.Count() >= narrowAtOnce {
@@ -215,9 +220,9 @@ func (b *Batch) dropTombstone(ix *Indexer, tombstone []byte) {
 	}
 }
 
-// Rewrite rewrites all bodies, those of announcements too, and all entries of the log. When it
-// returns nil, nothing of the old ones is on disk, except what the file system keeps. It is for an
-// Indexer that nothing else uses yet.
+// Rewrite rewrites all bodies, those of announcements too, and all entries of the log; the indexes
+// are built again. When it returns nil, nothing of the old ones is on disk, except what the file
+// system keeps. It is for an Indexer that nothing else uses yet.
 func (ix *Indexer) Rewrite(body, entry func([]byte) ([]byte, error)) error {
 	stored := func(stored []byte) ([]byte, error) {
 		raw, err := ix.db.bodies.decode(stored)
@@ -244,7 +249,10 @@ func (ix *Indexer) Rewrite(body, entry func([]byte) ([]byte, error)) error {
 			return err
 		}
 	}
-	for space := range spaces {
+	if err := ix.restartIndexes(); err != nil {
+		return err
+	}
+	for _, space := range append(slices.Collect(maps.Keys(spaces)), spaceEntry, spaceValues) {
 		begin := prefix(space, ix.id)
 		if err := ix.db.pebble.Compact(context.Background(), begin, after(begin),
 			false); err != nil {
