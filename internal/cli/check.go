@@ -132,9 +132,6 @@ Exit codes: 0 when the roles are printed, 2 when the configuration or a name in 
 		`allow what "*" and "*.group" may ever mean, not what they mean now`)
 	OutputFlag(cmd, &output, "yaml", "helm-values")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := CheckOutput(output, "yaml", "helm-values"); err != nil {
-			return err
-		}
 		c, err := s.Load()
 		if err != nil {
 			return err
@@ -173,9 +170,6 @@ Exit codes: 0 when it is printed, 2 when the configuration is wrong.`,
 	cmd.Flags().BoolVar(&forms, "forms", false, "print the schemas of all payloads alone")
 	OutputFlag(cmd, &output, "yaml", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := CheckOutput(output, "yaml", "json"); err != nil {
-			return err
-		}
 		doc := asyncapi.Forms()
 		if !forms {
 			c, err := s.Load()
@@ -233,7 +227,7 @@ Exit codes: 0 also when there were fewer events, 2 when it could not start.`,
 	o.selected.addFlags(cmd)
 	OutputFlag(cmd, &o.output, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, resources []string) error {
-		if err := errors.Join(CheckOutput(o.output, "text", "json"), o.validate()); err != nil {
+		if err := o.validate(); err != nil {
 			return err
 		}
 		c, err := s.Load()

@@ -181,9 +181,6 @@ func newVersionCommand(build Build) *cobra.Command {
 	}
 	OutputFlag(cmd, &output, "text", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := CheckOutput(output, "text", "json", "yaml"); err != nil {
-			return err
-		}
 		switch output {
 		case "json":
 			return Failed(terminal.PrintJSON(cmd.OutOrStdout(), build))
@@ -236,17 +233,27 @@ func CodeOf(err error) (code int, known bool) {
 	return e.code, true
 }
 
-// OutputFlag adds --output with its values.
+// OutputFlag adds --output, which takes one of values. The first is the default.
 func OutputFlag(cmd *cobra.Command, output *string, values ...string) {
-	cmd.Flags().StringVarP(output, "output", "o", values[0], "one of "+strings.Join(values, ", "))
+	*output = values[0]
+	cmd.Flags().VarP(&choice{output, values}, "output", "o", "one of "+strings.Join(values, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values,
 		cobra.ShellCompDirectiveNoFileComp))
 }
 
-// CheckOutput refuses a value of --output that is not one of values.
-func CheckOutput(output string, values ...string) error {
-	if slices.Contains(values, output) {
-		return nil
+// choice is a flag that takes one of values.
+type choice struct {
+	chosen *string
+	values []string
+}
+
+func (c *choice) String() string { return *c.chosen }
+func (c *choice) Type() string   { return "string" }
+
+func (c *choice) Set(text string) error {
+	if !slices.Contains(c.values, text) {
+		return fmt.Errorf("want one of %s", strings.Join(c.values, ", "))
 	}
-	return fmt.Errorf("--output %q: want one of %s", output, strings.Join(values, ", "))
+	*c.chosen = text
+	return nil
 }

@@ -306,7 +306,7 @@ Exit codes: 0; 1 when the history can't be read; 2 when there is none.`,
 		if p.Version > 0 {
 			err = errors.New("--since of a coverage is a time")
 		}
-		if err := errors.Join(CheckOutput(o.output, "table", "json"), argErr, err); err != nil {
+		if err := errors.Join(argErr, err); err != nil {
 			return err
 		}
 		db, q, err := o.openQuestion()
@@ -327,11 +327,7 @@ func printCoverage(cmd *cobra.Command, list []query.Interval, output string) err
 	w := cmd.OutOrStdout()
 	if output == "json" {
 		for _, i := range list {
-			line, err := terminal.JSONLine(i)
-			if err == nil {
-				_, err = w.Write(line)
-			}
-			if err != nil {
+			if err := terminal.PrintLine(w, i); err != nil {
 				return err
 			}
 		}

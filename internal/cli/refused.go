@@ -164,9 +164,6 @@ Exit codes: 0, also when there are none; 2 when the sink has no dead letters, or
 	OutputFlag(cmd, &output, "table", "json")
 	cmd.Flags().IntVar(&limit, "limit", 0, "how many are listed; 0: all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := CheckOutput(output, "table", "json"); err != nil {
-			return err
-		}
 		letters, from, err := d.open()
 		if err != nil {
 			return err
@@ -202,11 +199,7 @@ type letterList struct {
 func (p *letterList) print(l *streams.DeadLetter) error {
 	const rows = 100 // that are aligned together
 	if p.count++; p.json {
-		line, err := terminal.JSONLine(l)
-		if err == nil {
-			_, err = p.out.Write(line)
-		}
-		return err
+		return terminal.PrintLine(p.out, l)
 	}
 	if p.table == nil {
 		p.table = terminal.NewTable(p.out)
@@ -357,9 +350,6 @@ Exit codes: 0, also when there are none; 2 when the state directory cannot be re
 	s := NewSettings(cmd, "state.dir")
 	OutputFlag(cmd, &output, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := CheckOutput(output, "table", "json"); err != nil {
-			return err
-		}
 		entries, _, err := undeliveredEvents(s)
 		if err != nil {
 			return err
@@ -417,9 +407,6 @@ Exit codes: 0, 1 when there is no such event, 2 when the state directory cannot 
 	OutputFlag(cmd, &output, "event", "json")
 	cmd.ValidArgsFunction = completeUndelivered(s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := CheckOutput(output, "event", "json"); err != nil {
-			return err
-		}
 		entries, _, err := undeliveredEvents(s)
 		if err != nil {
 			return err

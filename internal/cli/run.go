@@ -464,9 +464,6 @@ or the API server refuses to show any of the resources.`,
 	cmd.Flags().BoolVar(&onlyChanges, "watch-only", false, "leave out the objects that exist")
 	OutputFlag(cmd, &output, "auto", "short", "json")
 	cmd.RunE = func(cmd *cobra.Command, resources []string) error {
-		if err := CheckOutput(output, "auto", "short", "json"); err != nil {
-			return err
-		}
 		load := func() (*config.Config, error) {
 			c, err := s.Load()
 			if err != nil {

@@ -67,8 +67,7 @@ there is no history.`,
 		if selectorErr != nil {
 			selectorErr = fmt.Errorf("--selector: %w", selectorErr)
 		}
-		if err := errors.Join(CheckOutput(o.output, "table", "yaml", "json"), err, kindErr,
-			selectorErr); err != nil {
+		if err := errors.Join(err, kindErr, selectorErr); err != nil {
 			return err
 		}
 		return o.run(cmd, p, selector)
@@ -161,7 +160,7 @@ func (r *stateRows) printUncertain(s *ask.State) error {
 	switch r.output {
 	case "json":
 		for _, line := range lines {
-			if err := r.writeLine(line); err != nil {
+			if err := terminal.PrintLine(r.w, line); err != nil {
 				return err
 			}
 		}
@@ -218,7 +217,7 @@ func (r *stateRows) print(v *query.Version) error {
 		return err
 	}
 	if r.output == "json" {
-		return r.writeLine(json.RawMessage(v.Event.Data))
+		return terminal.PrintLine(r.w, json.RawMessage(v.Event.Data))
 	}
 	return terminal.PrintYAML(r.w, json.RawMessage(v.Event.Data))
 }
@@ -231,7 +230,7 @@ func (r *stateRows) printLate(v *query.Version, what string) error {
 	}
 	o := query.Object{Unit: v.Unit, Namespace: v.Event.Namespace, Name: v.Event.Name}
 	if r.output == "json" {
-		return r.writeLine(uncertainLine{uncertainObject{
+		return terminal.PrintLine(r.w, uncertainLine{uncertainObject{
 			v.Unit.GroupResource(), o.Namespace, o.Name, what, v.LateChange,
 		}})
 	}
@@ -247,14 +246,6 @@ func (r *stateRows) printArrival(v *query.Version) error {
 	}
 	r.arrivals++
 	return r.writeRow(v, "+")
-}
-
-func (r *stateRows) writeLine(value any) error {
-	line, err := terminal.JSONLine(value)
-	if err == nil {
-		_, err = r.w.Write(line)
-	}
-	return err
 }
 
 func (r *stateRows) addRow(v *query.Version) error {

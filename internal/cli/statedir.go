@@ -94,9 +94,6 @@ Exit codes: 0, 1 when something can't be read, 2 when there is no state or a bri
 	s := NewSettings(cmd, "state.dir")
 	OutputFlag(cmd, &output, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := CheckOutput(output, "table", "json"); err != nil {
-			return err
-		}
 		state, err := openState(cmd, s)
 		if err != nil {
 			return err

@@ -49,7 +49,7 @@ read; 2 when there is no such unit, no state, or a bridge runs with it.`,
 	cmd.ValidArgsFunction = completeUnits(s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		key, err := parseKey(args[1])
-		if err := errors.Join(CheckOutput(output, "json", "meta"), err); err != nil {
+		if err != nil {
 			return err
 		}
 		state, err := openState(cmd, s)

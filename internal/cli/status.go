@@ -74,9 +74,6 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
 	cmd.MarkFlagsMutuallyExclusive("ready", "output")
 	cmd.Flags().DurationVar(&interval, "interval", interval, "how often, with --watch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := CheckOutput(output, "table", "json", "yaml"); err != nil {
-			return err
-		}
 		if interval < 100*time.Millisecond {
 			return fmt.Errorf("--interval %v: want at least 100ms", interval)
 		}

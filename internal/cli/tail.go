@@ -48,9 +48,6 @@ Exit codes: 0 after Ctrl-C, 1 when the bridge ended, 2 when it can't be asked.`,
 		terminal.Bytes(tail.MaxPayload)+" of it; for --output json")
 	OutputFlag(cmd, &output, "short", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := CheckOutput(output, "short", "json"); err != nil {
-			return err
-		}
 		address, err := c.Address()
 		if err != nil {
 			return Refused(err)
@@ -131,14 +128,13 @@ func within(body io.Closer, patience time.Duration, lines *bufio.Reader) ([]byte
 
 func (t *tailView) print(b *tail.Batch) error {
 	for i := range b.Events {
-		line := []byte(shortEvent(&b.Events[i]))
+		e, err := &b.Events[i], error(nil)
 		if t.json {
-			var err error
-			if line, err = terminal.JSONLine(&b.Events[i]); err != nil {
-				return err
-			}
+			err = terminal.PrintLine(t.out, e)
+		} else {
+			_, err = io.WriteString(t.out, shortEvent(e))
 		}
-		if _, err := t.out.Write(line); err != nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -61,8 +61,7 @@ Exit codes: 0; 1 when the history can't be read; 2 when there is none.`,
 	cmd.Flags().BoolVar(&o.heartbeats, "heartbeats", false, "list heartbeats too")
 	cmd.ValidArgsFunction = o.completeKinds
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		o.kinds, err = kindArgs(args, o.kinds)
-		if err := errors.Join(CheckOutput(o.output, "table", "json"), err); err != nil {
+		if o.kinds, err = kindArgs(args, o.kinds); err != nil {
 			return err
 		}
 		span, err := parseSpan(o.since, o.until)
@@ -167,7 +166,7 @@ func (r *timelineRows) printHoles(before time.Time) error {
 		m := r.holes[0]
 		r.holes = r.holes[1:]
 		if r.options.output == "json" {
-			if err := r.writeLine(gapLine{m.Report()}); err != nil {
+			if err := terminal.PrintLine(r.out, gapLine{m.Report()}); err != nil {
 				return err
 			}
 			continue
@@ -209,15 +208,7 @@ func (r *timelineRows) writeJSON(e *query.Entry) error {
 		}
 		report.More, report.Changed = 0, query.ReportChanges(changes)
 	}
-	return r.writeLine(report)
-}
-
-func (r *timelineRows) writeLine(value any) error {
-	line, err := terminal.JSONLine(value)
-	if err == nil {
-		_, err = r.out.Write(line)
-	}
-	return err
+	return terminal.PrintLine(r.out, report)
 }
 
 // fold adds a change to the row of its object with the same fields, unless it brings back what one

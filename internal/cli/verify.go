@@ -92,9 +92,6 @@ end.`,
 	OutputFlag(cmd, &output, verifyOutputs...)
 	s.CompleteSinks(cmd)
 	cmd.RunE = func(cmd *cobra.Command, kinds []string) error {
-		if err := CheckOutput(output, verifyOutputs...); err != nil {
-			return err
-		}
 		o.Kinds = kinds
 		if since != "" {
 			p, err := query.ParsePoint(since, time.Now())

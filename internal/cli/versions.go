@@ -50,9 +50,6 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 	cmd.Flags().StringVar(&field, "field", "", "list only changes of this field, as spec.replicas")
 	cmd.ValidArgsFunction = o.completeObjects
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := CheckOutput(o.output, "table", "json", "yaml"); err != nil {
-			return err
-		}
 		span, err := parseSpan(since, until)
 		if err != nil {
 			return err
@@ -309,9 +306,6 @@ Exit codes: 0; 1 when there was no such object, or it is not known; 2 when there
 		"time or resourceVersion; none: the last version, also of an object that is gone")
 	cmd.ValidArgsFunction = o.completeObjects
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := CheckOutput(o.output, "yaml", "json"); err != nil {
-			return err
-		}
 		p, err := ask.ParsePoint("--at", at)
 		if err != nil {
 			return err
@@ -407,7 +401,7 @@ times, or it is not known; 2 when there is no history.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		older, err := ask.ParsePoint("--from", from)
 		newer, toErr := ask.ParsePoint("--to", to)
-		if err := errors.Join(CheckOutput(o.output, "diff", "patch"), err, toErr); err != nil {
+		if err := errors.Join(err, toErr); err != nil {
 			return err
 		}
 		db, q, object, err := o.openObject(cmd, args, newer)

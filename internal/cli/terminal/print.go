@@ -26,11 +26,8 @@ func PrintJSON(w io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-// JSONLine returns a value as one line of JSON.
-func JSONLine(value any) ([]byte, error) {
-	line, err := json.Marshal(value)
-	return append(line, '\n'), err
-}
+// PrintLine prints a value as one line of JSON.
+func PrintLine(w io.Writer, value any) error { return json.NewEncoder(w).Encode(value) }
 
 // PrintIndented prints a JSON document with line breaks.
 func PrintIndented(w io.Writer, document []byte) error {
