@@ -351,8 +351,12 @@ func printCoverage(cmd *cobra.Command, list []query.Interval, output string) err
 		if of := cmp.Or(i.Object, i.Namespace); of != "" {
 			resource += "/" + of
 		}
+		informer := i.Informer
+		if i.Shard != "" {
+			informer += " (shard " + i.Shard + ")"
+		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", terminal.OneLine(resource),
-			terminal.OneLine(i.Informer), terminal.OneLine(state), terminal.OneLine(cmp.Or(i.From, "-")),
+			terminal.OneLine(informer), terminal.OneLine(state), terminal.OneLine(cmp.Or(i.From, "-")),
 			terminal.OneLine(cmp.Or(i.To, "-")), shownTime(i.Since), shownTime(i.Until), unwatched)
 	}
 	return t.Flush()

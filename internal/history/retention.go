@@ -359,7 +359,7 @@ func (m Maintenance) removeNotices(u *record.Unit, second uint32) error {
 	for scope, last := range kept {
 		if scope.op != event.Synced {
 			var synced time.Time
-			list, isListed := kept[noticeScope{op: event.Synced, namespace: scope.namespace}]
+			list, isListed := kept[noticeScope{op: event.Synced, Scope: scope.Scope}]
 			if isListed {
 				synced = list.Time
 			}
@@ -381,9 +381,10 @@ func (m Maintenance) removeNotices(u *record.Unit, second uint32) error {
 // noticeScope is what notices have in common of which the last one says all: a state is uncertain
 // since then, or complete.
 type noticeScope struct {
-	op                      event.Op
-	kind, reason, namespace string
-	object                  string // of which a version could not be parsed
+	op           event.Op
+	kind, reason string
+	query.Scope
+	object string // of which a version could not be parsed
 }
 
 type storedNotice struct {
@@ -411,9 +412,9 @@ func (m Maintenance) lastNotices(
 			return nil, err
 		}
 		e := &notice.Event
-		scope := noticeScope{op: e.Op, namespace: e.Namespace}
+		scope := noticeScope{op: e.Op, Scope: notice.Scope()}
 		switch e.Op {
-		case event.Synced: // of each namespace with lists of its own
+		case event.Synced: // of each scope with lists of its own
 		case event.Quarantined:
 			scope.object = e.PartitionKey
 		default:

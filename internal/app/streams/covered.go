@@ -55,16 +55,20 @@ type coveredUnit struct {
 // side is what one of them says about itself.
 type side struct {
 	intervals []query.Interval
-	notices   map[string]*query.Notice // by id
-	reached   map[string]*query.Notice // the newest progress, by scope and lane
+	notices   map[string]*query.Notice    // by id
+	reached   map[laneScope]*query.Notice // the newest progress
 	// omits are the keys by which versions are left out.
 	omits []string
-	// sharded is set where several informers share a resource: each says what it has.
-	sharded bool
+}
+
+// laneScope is a lane of the stream, of one scope.
+type laneScope struct {
+	scope query.Scope
+	lane  string
 }
 
 func newSide() side {
-	return side{notices: map[string]*query.Notice{}, reached: map[string]*query.Notice{}}
+	return side{notices: map[string]*query.Notice{}, reached: map[laneScope]*query.Notice{}}
 }
 
 // newCovered reads which versions a history has.
@@ -109,7 +113,6 @@ func (c *covered) readRecorded(u *coveredUnit) error {
 // note takes what an informer says about itself.
 func (s *side) note(m *query.Notice) {
 	s.notices[m.Event.ID] = m
-	s.sharded = s.sharded || strings.Contains(m.Event.ID, "/shard-")
 	var data struct {
 		Selective []string `json:"selective"`
 	}
@@ -148,10 +151,10 @@ func (c *covered) feed(m *source.Message) error {
 		return nil
 	}
 	isGone := e.Op == event.Deleted && e.Inferred // each list that finds it so has another version
-	if e.Op == event.Synced || isGone || !seq.IsNumber() || len(u.recorded.omits) > 0 || u.recorded.sharded {
+	if e.Op == event.Synced || isGone || !seq.IsNumber() || len(u.recorded.omits) > 0 {
 		return nil
 	}
-	in := u.recorded.whole(e.Namespace, e.Name, seq.Era, seq.Version)
+	in := u.recorded.whole(u.unit, e.Namespace, e.Name, seq.Era, seq.Version)
 	if in == nil || in.From == "" && record.TimeOf(e).Before(in.Since) { // retention has removed it
 		return nil
 	}
@@ -170,7 +173,7 @@ func (u *coveredUnit) hear(m *source.Message) error {
 		return err
 	}
 	if e.Op == event.Progress || e.Op == event.Synced {
-		u.streamed.reached[e.Namespace+"\x00"+m.Lane] = notice
+		u.streamed.reached[laneScope{notice.Scope(), m.Lane}] = notice
 	}
 	if u.streamed.note(notice); u.example.ID == "" {
 		u.example = notice.Event
@@ -186,10 +189,12 @@ func (c *covered) begins(m *source.Message) {
 }
 
 // whole returns the interval without a break that a version lies in, nil for none.
-func (s *side) whole(namespace, name string, epoch uint32, version uint64) (in *query.Interval) {
+func (s *side) whole(
+	unit *record.Unit, namespace, name string, epoch uint32, version uint64,
+) (in *query.Interval) {
 	for i := range s.intervals {
 		of := &s.intervals[i]
-		isOf := (of.Namespace == "" || of.Namespace == namespace) &&
+		isOf := of.Scope().Has(unit, namespace, name) &&
 			(of.Object == "" || of.Object == namespace+"/"+name)
 		switch {
 		case !isOf || !of.Has(epoch, version):
@@ -216,10 +221,6 @@ func (c *covered) end(o *VerifyOptions, isWhole, isSparse bool, wants func(*even
 			continue
 		case !wants(&u.example):
 			continue
-		case u.recorded.sharded || u.streamed.sharded:
-			c.checker.Note(name.resource + " of informer " + name.informer +
-				" is read in shards: it is not compared with the coverage")
-			continue
 		}
 		u.streamed.intervals = u.intervals()
 		c.compared.Resources++
@@ -241,11 +242,11 @@ func (c *covered) end(o *VerifyOptions, isWhole, isSparse bool, wants func(*even
 // intervals returns what the stream says that it has without a break. It is complete up to where
 // all lanes are.
 func (u *coveredUnit) intervals() (list []query.Interval) {
-	scopes := map[string][]*query.Notice{}
+	scopes := map[query.Scope][]*query.Notice{}
 	for _, m := range u.streamed.notices {
-		scopes[m.Event.Namespace] = append(scopes[m.Event.Namespace], m)
+		scopes[m.Scope()] = append(scopes[m.Scope()], m)
 	}
-	for namespace, notices := range scopes {
+	for scope, notices := range scopes {
 		slices.SortFunc(notices, func(a, b *query.Notice) int {
 			return cmp.Or(cmp.Compare(a.Time.Unix(), b.Time.Unix()), cmp.Compare(a.Event.ID, b.Event.ID))
 		})
@@ -255,8 +256,8 @@ func (u *coveredUnit) intervals() (list []query.Interval) {
 				said = append(said, m)
 			}
 		}
-		if end := u.lowest(namespace); end != nil {
-			list = append(list, until(query.IntervalsOf(u.unit, namespace, said, []*query.Notice{end}), end)...)
+		if end := u.lowest(scope); end != nil {
+			list = append(list, until(query.IntervalsOf(u.unit, scope, said, []*query.Notice{end}), end)...)
 		}
 	}
 	return list
@@ -264,11 +265,11 @@ func (u *coveredUnit) intervals() (list []query.Interval) {
 
 // lowest returns up to where the stream is complete: the lowest that a lane with objects has
 // reached, nil where one of them does not say it.
-func (u *coveredUnit) lowest(namespace string) (low *query.Notice) {
+func (u *coveredUnit) lowest(scope query.Scope) (low *query.Notice) {
 	of := map[string]*query.Notice{}
 	for key, m := range u.streamed.reached {
-		if scope, lane, _ := strings.Cut(key, "\x00"); scope == namespace {
-			of[lane] = m
+		if key.scope == scope {
+			of[key.lane] = m
 		}
 	}
 	for lane := range u.lanes {
@@ -324,7 +325,7 @@ func (c *covered) missingOf(u *coveredUnit, versions []query.StoredKey, since ti
 		if !v.Sequence.IsNumber() || v.Time.Before(since) || !isWhole && v.Time.Before(c.since.Add(clocksDiffer)) {
 			continue
 		}
-		in := u.streamed.whole(v.Namespace, v.Name, v.Sequence.Era, v.Sequence.Version)
+		in := u.streamed.whole(u.unit, v.Namespace, v.Name, v.Sequence.Era, v.Sequence.Version)
 		if in == nil && isWhole {
 			in = u.listed(versions, i)
 		}
@@ -362,7 +363,7 @@ func (u *coveredUnit) listed(versions []query.StoredKey, i int) *query.Interval 
 		from := number(in.From)
 		isNewest := i+1 == len(versions) || versions[i+1].Sequence.Era > in.Epoch ||
 			versions[i+1].Sequence.Version > from
-		if in.Gap == "" && in.Epoch == v.Sequence.Era && (in.Namespace == "" || in.Namespace == v.Namespace) &&
+		if in.Gap == "" && in.Epoch == v.Sequence.Era && in.Scope().Has(u.unit, v.Namespace, v.Name) &&
 			v.Sequence.Version <= from && isNewest && u.begins(in) {
 			return in
 		}
@@ -375,11 +376,11 @@ func (u *coveredUnit) listed(versions []query.StoredKey, i int) *query.Interval 
 func (u *coveredUnit) begins(in *query.Interval) bool {
 	isList := false
 	for _, m := range u.streamed.notices {
-		isList = isList || m.Event.Op == event.Synced && m.Event.Namespace == in.Namespace &&
+		isList = isList || m.Event.Op == event.Synced && m.Scope() == in.Scope() &&
 			m.Event.ResourceVersion == in.From && m.Epoch() == in.Epoch
 	}
 	return isList && slices.ContainsFunc(u.recorded.intervals, func(i query.Interval) bool {
-		return i.Gap == "" && i.Namespace == in.Namespace && i.Epoch == in.Epoch && i.From != "" &&
+		return i.Gap == "" && i.Scope() == in.Scope() && i.Epoch == in.Epoch && i.From != "" &&
 			(i.From == in.From || i.Has(in.Epoch, number(in.From)))
 	})
 }
@@ -402,7 +403,7 @@ func (c *covered) undeclared(u *coveredUnit) {
 	} {
 		for _, m := range x.has.gaps() {
 			isWhole := slices.ContainsFunc(x.lacks.intervals, func(i query.Interval) bool {
-				return i.Gap == "" && i.Namespace == m.Event.Namespace && i.Since.Before(m.Time) && m.Time.Before(i.Until)
+				return i.Gap == "" && i.Scope() == m.Scope() && i.Since.Before(m.Time) && m.Time.Before(i.Until)
 			})
 			if x.lacks.notices[m.Event.ID] == nil && isWhole {
 				c.checker.Add(&m.Event, verify.Undeclared, verify.Position{}, m.What()+": "+x.text)

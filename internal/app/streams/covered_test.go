@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -313,5 +314,41 @@ func TestVerifyCoverageNoAlarm(t *testing.T) {
 	ahead := historyOf(t, events[:len(events)/2])
 	if r := verifyCoverage(t, coveredStores["a file"](t, events), ahead); !r.OK {
 		t.Errorf("a history that is behind: %v", r.Faults)
+	}
+}
+
+// Of a resource that is read in shards each has its own lists and gaps.
+func TestVerifyCoverageShards(t *testing.T) {
+	t.Parallel()
+	var events []event.Event
+	for _, e := range coveredEvents(t, 110) {
+		if !e.AboutInformer() {
+			events = append(events, e)
+			continue
+		}
+		for shard := range 3 {
+			if e.Op == event.Gap && shard != 1 {
+				continue
+			}
+			of, what, _ := strings.Cut(e.ID, "/"+string(e.Op)+"/")
+			own := e
+			own.ID = fmt.Sprintf("%s/shard-%d-of-3/%s/%s", of, shard, e.Op, what)
+			events = append(events, own)
+		}
+	}
+	db := historyOf(t, events)
+	if r := verifyCoverage(t, coveredStores["a file"](t, events), db); !r.OK || len(r.Notes) > 0 || r.Covered.Versions < len(events)*8/10 {
+		t.Errorf("nothing is missing: %v, %v, %+v", r.Faults, r.Notes, r.Covered)
+	}
+	left, gone := without(events, removals[0].of)
+	if r := verifyCoverage(t, coveredStores["a file"](t, left), db); r.Faults[verify.Missing] != len(gone) {
+		t.Errorf("%v, want %d", r.Faults, len(gone))
+	}
+	if r := verifyCoverage(t, coveredStores["a file"](t, events), historyOf(t, left)); r.Faults[verify.Unrecorded] == 0 {
+		t.Errorf("%v, want some that the history lacks", r.Faults)
+	}
+	noGap := slices.DeleteFunc(slices.Clone(events), func(e event.Event) bool { return e.Op == event.Gap })
+	if r := verifyCoverage(t, coveredStores["a file"](t, events), historyOf(t, noGap)); r.Faults[verify.Undeclared] != 2 {
+		t.Errorf("%v, want a gap of each resource", r.Faults)
 	}
 }

@@ -353,14 +353,14 @@ func (h Coverage) CompleteUntil(units []*record.Unit) (until time.Time, err erro
 func (h Coverage) ListedVersion(units []*record.Unit) (uint64, error) {
 	lowest := uint64(0)
 	for i, u := range units {
-		lists := map[string]uint64{} // of each namespace that is listed by itself
+		lists := map[Scope]uint64{} // of each that is listed by itself
 		for m, err := range h.Notices(u, time.Time{}, time.Time{}) {
 			if err != nil {
 				return 0, err
 			}
 			if m.Unit == u && m.Event.AboutInformer() && m.Event.Op == event.Synced {
 				// A version that is no number is 0: nothing is known.
-				lists[m.Event.Namespace], _ = strconv.ParseUint(m.Event.ResourceVersion, 10, 64)
+				lists[m.Scope()], _ = strconv.ParseUint(m.Event.ResourceVersion, 10, 64)
 			}
 		}
 		of := uint64(0)

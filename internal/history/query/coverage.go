@@ -3,6 +3,7 @@ package query
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // CoverageQuery says what a coverage is wanted of.
@@ -29,6 +31,7 @@ type Interval struct {
 	Informer  string `json:"informer"`
 	Resource  string `json:"resource"`
 	Namespace string `json:"namespace,omitempty"` // of an informer of one namespace
+	Shard     string `json:"shard,omitempty"`     // "0/3", of an informer that has a share
 	// From and To are resourceVersions: of a complete interval the first and the last that was
 	// reached; of a gap those right before and behind it. "" where that is not known.
 	From string `json:"from,omitempty"`
@@ -63,6 +66,15 @@ func (i *Interval) Has(epoch uint32, version uint64) bool {
 		(version > from || isOne && version == from)
 }
 
+// Scope returns what the interval is about.
+func (i *Interval) Scope() Scope {
+	s := Scope{Namespace: i.Namespace}
+	if i.Shard != "" {
+		s.Shard, _ = resource.ParseShard(i.Shard) // it was made of one
+	}
+	return s
+}
+
 // LongestUnwatched returns the longest time in which nobody watched.
 func (i *Interval) LongestUnwatched() (longest time.Duration) {
 	for _, u := range i.Unwatched {
@@ -86,11 +98,11 @@ func (h Coverage) Intervals(q CoverageQuery) (list []Interval, err error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, namespace := range scopes {
-			if namespace != "" && q.Namespace != "*" && namespace != q.Namespace {
+		for _, scope := range scopes {
+			if scope.Namespace != "" && q.Namespace != "*" && scope.Namespace != q.Namespace {
 				continue
 			}
-			of, err := h.intervalsOf(u, namespace, horizon)
+			of, err := h.intervalsOf(u, scope, horizon)
 			if err != nil {
 				return nil, err
 			}
@@ -99,34 +111,34 @@ func (h Coverage) Intervals(q CoverageQuery) (list []Interval, err error) {
 	}
 	slices.SortStableFunc(list, func(a, b Interval) int {
 		return cmp.Or(cmp.Compare(a.Informer, b.Informer), cmp.Compare(a.Resource, b.Resource),
-			cmp.Compare(a.Namespace, b.Namespace))
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Shard, b.Shard))
 	})
 	return slices.DeleteFunc(list, func(i Interval) bool {
 		return !i.Until.IsZero() && i.Until.Before(q.Since)
 	}), nil
 }
 
-// scopes returns the namespaces that an informer reads each by itself, "" for one that reads all.
-func (h Coverage) scopes(u *record.Unit) (namespaces []string, err error) {
+// scopes returns what an informer reads each by itself: namespaces, shards, or all.
+func (h Coverage) scopes(u *record.Unit) (list []Scope, err error) {
+	known := map[Scope]bool{}
 	for m, err := range h.Notices(u, time.Time{}, time.Time{}) {
 		if err != nil {
 			return nil, err
 		}
 		if m.Unit == u && m.Event.AboutInformer() {
-			namespaces = append(namespaces, m.Event.Namespace)
+			known[m.Scope()] = true
 		}
 	}
 	for m, err := range h.progress(u) {
 		if err != nil {
 			return nil, err
 		}
-		namespaces = append(namespaces, m.Event.Namespace)
+		known[m.Scope()] = true
 	}
-	slices.Sort(namespaces)
-	if namespaces = slices.Compact(namespaces); len(namespaces) == 0 {
-		namespaces = []string{""} // the stream says nothing about itself
+	if len(known) == 0 {
+		return []Scope{{}}, nil // the stream says nothing about itself
 	}
-	return namespaces, nil
+	return slices.Collect(maps.Keys(known)), nil
 }
 
 // intervalWalk makes the intervals of one resource in one scope of its notices.
@@ -138,15 +150,15 @@ type intervalWalk struct {
 
 // intervalsOf follows the notices of a scope. They are in the order of time.
 func (h Coverage) intervalsOf(
-	u *record.Unit, namespace string, horizon time.Time,
+	u *record.Unit, scope Scope, horizon time.Time,
 ) ([]Interval, error) {
-	w := newIntervalWalk(u, namespace)
+	w := newIntervalWalk(u, scope)
 	for m, err := range h.Notices(u, time.Time{}, time.Time{}) {
 		if err != nil {
 			return nil, err
 		}
 		isArchive := m.Event.Source == record.ArchiveSource
-		if !isArchive && (m.Unit != u || m.Event.AboutInformer() && m.Event.Namespace != namespace) {
+		if !isArchive && (m.Unit != u || m.Event.AboutInformer() && m.Scope() != scope) {
 			continue
 		}
 		w.add(m)
@@ -155,7 +167,7 @@ func (h Coverage) intervalsOf(
 		if err != nil {
 			return nil, err
 		}
-		if m.Event.Namespace == namespace {
+		if m.Scope() == scope {
 			w.end(m)
 		}
 	}
@@ -166,10 +178,14 @@ func (h Coverage) intervalsOf(
 	return w.list, nil
 }
 
-func newIntervalWalk(u *record.Unit, namespace string) *intervalWalk {
-	return &intervalWalk{of: Interval{
-		Cluster: u.Cluster(), Informer: u.Informer, Resource: u.GroupResource(), Namespace: namespace,
+func newIntervalWalk(u *record.Unit, scope Scope) *intervalWalk {
+	w := &intervalWalk{of: Interval{
+		Cluster: u.Cluster(), Informer: u.Informer, Resource: u.GroupResource(), Namespace: scope.Namespace,
 	}}
+	if !scope.Shard.All() {
+		w.of.Shard = scope.Shard.String()
+	}
+	return w
 }
 
 func (w *intervalWalk) add(m *Notice) {
@@ -277,8 +293,8 @@ func (w *intervalWalk) close() {
 // IntervalsOf returns what the notices of one scope of a unit say, which are in their order: as
 // Coverage.Intervals does, of a stream that is in no history. progress are the newest ones, of each
 // partition.
-func IntervalsOf(u *record.Unit, namespace string, notices, progress []*Notice) []Interval {
-	w := newIntervalWalk(u, namespace)
+func IntervalsOf(u *record.Unit, scope Scope, notices, progress []*Notice) []Interval {
+	w := newIntervalWalk(u, scope)
 	for _, m := range notices {
 		w.add(m)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // Notice is something that the stream says about itself.
@@ -77,17 +78,17 @@ func (h Coverage) eachNotice(u *record.Unit, since, until time.Time, yield func(
 		return false
 	}
 	defer it.Close()
-	var synced time.Time
+	synced := map[Scope]time.Time{}
 	for it.First(); it.Valid(); it.Next() {
 		value, err := it.ValueAndErr()
 		if err == nil {
 			var m *Notice
 			if m, err = ReadNotice(u, value); err == nil {
 				if m.Event.Op == event.Gap && m.Since.IsZero() && m.Event.Source != record.ArchiveSource {
-					m.Since = synced // all that is known
+					m.Since = synced[m.Scope()] // all that is known
 				}
 				if m.Event.Op == event.Synced {
-					synced = m.Time
+					synced[m.Scope()] = m.Time
 				}
 				begins, ends := m.span()
 				if !since.IsZero() && ends.Before(since) || !until.IsZero() && begins.After(until) {
@@ -131,6 +132,28 @@ func ReadNotice(u *record.Unit, document []byte) (*Notice, error) {
 // Epoch counts how often versions began again, as the sequence of the notice says.
 func (m *Notice) Epoch() uint32 {
 	return keys.ParseSequence(m.Event.Sequence, m.Event.ResourceVersion, false).Era
+}
+
+// Scope is what one list of an informer covers of its resource.
+type Scope struct {
+	Namespace string // "" for all
+	Shard     resource.Shard
+}
+
+// Scope returns what the notice is about.
+func (m *Notice) Scope() Scope {
+	s := Scope{Namespace: m.Event.Namespace}
+	if _, text, isShard := strings.Cut(m.Event.ID, "/shard-"); isShard && m.Event.AboutInformer() {
+		text, _, _ = strings.Cut(text, "/")
+		s.Shard, _ = resource.ParseShard(strings.Replace(text, "-of-", "/", 1)) // forged: all
+	}
+	return s
+}
+
+// Has reports whether an object of a unit is in the scope.
+func (s Scope) Has(u *record.Unit, namespace, name string) bool {
+	return (s.Namespace == "" || s.Namespace == namespace) &&
+		s.Shard.Has(resource.Type{Group: u.Group, Resource: u.Resource}, namespace, name)
 }
 
 // Begins returns when something began to be missing.
@@ -283,7 +306,7 @@ func (m *Notice) covers(p Point) bool {
 func (m *Notice) concerns(o *Object) bool {
 	key := m.Event.PartitionKey
 	if m.Event.Op != event.Quarantined || !strings.Contains(key, "/") {
-		return m.Event.Namespace == "" || m.Event.Namespace == o.Namespace
+		return m.Scope().Has(o.Unit, o.Namespace, o.Name)
 	}
 	return key == o.Unit.GroupResource()+"/"+o.Namespace+"/"+o.Name
 }
@@ -328,9 +351,10 @@ func (h Coverage) Uncertain(o *Object, v *Version, p Point) (holes []*Notice, er
 		switch {
 		case err != nil:
 			return nil, err
+		case !m.concerns(o):
 		case m.Event.Op == event.Synced && m.isUpTo(p) && m.Time.After(synced):
 			synced = m.Time
-		case !m.IsHole() || !m.concerns(o):
+		case !m.IsHole():
 		case m.covers(p):
 			isShown, err := h.shows(m, o, v)
 			if err != nil {

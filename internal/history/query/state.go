@@ -200,7 +200,7 @@ func (u *UnlistedUnit) Warning() string {
 func (h Coverage) UncertainState(q StateQuery) (holes []*Notice, unlisted []UnlistedUnit, err error) {
 	seen := map[string]bool{}
 	for _, u := range q.Units {
-		var listed, synced time.Time
+		lists := map[Scope]listTimes{}
 		var found []*Notice
 		for m, err := range h.Notices(u, time.Time{}, time.Time{}) {
 			if err != nil {
@@ -210,35 +210,64 @@ func (h Coverage) UncertainState(q StateQuery) (holes []*Notice, unlisted []Unli
 			if m.Event.Namespace != "" && q.Namespace != "*" && m.Event.Namespace != q.Namespace {
 				continue
 			}
-			if isList && listed.IsZero() {
-				listed = m.Time
+			of := lists[m.Scope()]
+			if isList && of.first.IsZero() {
+				of.first = m.Time
+			}
+			if isList && m.isUpTo(q.At) && m.Time.After(of.last) {
+				of.last = m.Time
+			}
+			if m.Unit == u && m.Event.AboutInformer() {
+				lists[m.Scope()] = of
 			}
 			if m.IsHole() && m.covers(q.At) && !seen[m.Event.ID] {
 				seen[m.Event.ID] = true
 				holes = append(holes, m)
 				continue
 			}
-			if !m.isUpTo(q.At) {
-				continue
-			}
-			if isList && m.Time.After(synced) {
-				synced = m.Time
-			}
-			if m.IsHole() && !seen[m.Event.ID] {
+			if m.isUpTo(q.At) && m.IsHole() && !seen[m.Event.ID] {
 				found = append(found, m)
 			}
 		}
 		for _, m := range found {
-			if !m.isHealed(synced) {
+			if !m.isHealed(lists[m.Scope()].last) {
 				seen[m.Event.ID] = true
 				holes = append(holes, m)
 			}
 		}
-		if synced.IsZero() {
-			unlisted = append(unlisted, UnlistedUnit{u, listed})
+		if isListed, until := areListed(lists); !isListed {
+			unlisted = append(unlisted, UnlistedUnit{u, until})
 		}
 	}
 	return holes, unlisted, nil
+}
+
+// listTimes are when the first list of a scope ended, and the last one up to a point.
+type listTimes struct{ first, last time.Time }
+
+// areListed reports whether a list had ended, of one namespace at least, and there of all shards of
+// one count. Else it returns when the first one had, zero for never.
+func areListed(lists map[Scope]listTimes) (isListed bool, until time.Time) {
+	type group struct {
+		namespace string
+		shards    int
+	}
+	missing := map[group]bool{}
+	ends := map[group]time.Time{}
+	for scope, of := range lists {
+		g := group{scope.Namespace, scope.Shard.Count}
+		missing[g] = missing[g] || of.last.IsZero()
+		if end, isKnown := ends[g]; !isKnown || of.first.After(end) && !end.IsZero() || of.first.IsZero() {
+			ends[g] = of.first
+		}
+	}
+	for g, isMissing := range missing {
+		isListed = isListed || !isMissing
+		if end := ends[g]; !end.IsZero() && (until.IsZero() || end.Before(until)) {
+			until = end
+		}
+	}
+	return isListed, until
 }
 
 // liveWalk goes through the names of a unit that may have lived at a point, in their order.
