@@ -9,6 +9,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/event/asyncapi"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -124,8 +127,9 @@ const (
 )
 
 var (
-	_ sinks.Sink    = (*Sink)(nil)
-	_ sinks.Blocker = (*Sink)(nil)
+	_ sinks.Sink             = (*Sink)(nil)
+	_ sinks.Blocker          = (*Sink)(nil)
+	_ sinks.EarlierRunFinder = (*Sink)(nil)
 )
 
 // New checks the configuration.
@@ -325,6 +329,50 @@ func (s *Sink) append(ctx context.Context, events []*event.Event) error {
 		}
 	}
 	return classify(err)
+}
+
+// FindEarlierRun passes what is stored of the informer itself, and a version of the newest era, to
+// ours.
+func (s *Sink) FindEarlierRun(
+	ctx context.Context, about *event.Event, ours func(sinks.Trace) bool,
+) (found bool, err error) {
+	db := s.open()
+	if db == nil {
+		return false, &sinks.Error{Class: sinks.Reconnect, Err: fmt.Errorf("history %s is not open", s.cfg.Dir)}
+	}
+	q := db.Questions
+	for _, u := range q.Resources.Units() {
+		if u.Source != about.Source || u.Informer != about.Informer || u.Resource != about.Resource || u.Group != about.Group {
+			continue
+		}
+		notices, progress, err := q.Coverage.Notes(u)
+		if err != nil {
+			return false, classify(err)
+		}
+		for _, m := range slices.Concat(notices, progress) {
+			isOurs := ours(sinks.Trace{MessageID: m.Event.MessageID(), PartitionKey: m.Event.PartitionKey})
+			found = found || isOurs
+		}
+		var newest *query.Head
+		for head, err := range q.Objects.Heads([]*record.Unit{u}, "*") {
+			if err = cmp.Or(err, context.Cause(ctx)); err != nil {
+				return false, classify(err)
+			}
+			if newest == nil || head.Era > newest.Era {
+				newest = &head
+			}
+		}
+		if newest == nil {
+			continue
+		}
+		v, err := q.Objects.At(&newest.Object, query.Point{})
+		if err != nil || v == nil {
+			return false, classify(err)
+		}
+		isOurs := ours(sinks.Trace{MessageID: v.Event.MessageID(), PartitionKey: newest.Object.String()})
+		found = found || isOurs
+	}
+	return found, nil
 }
 
 func (s *Sink) open() *history.DB {

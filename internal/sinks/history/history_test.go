@@ -127,3 +127,52 @@ func TestRestart(t *testing.T) {
 		testkit.OK(t, second.Close())
 	})
 }
+
+// A history outlives a lost state: the informer finds its events there, with the newest epoch.
+func TestEarlierRun(t *testing.T) {
+	s, err := history.New(history.Options{Config: history.Config{Dir: t.TempDir()}})
+	testkit.OK(t, err)
+	testkit.OK(t, s.Open(t.Context()))
+	t.Cleanup(func() { testkit.OK(t, s.Close()) })
+	events := testkit.Events(t, 1, 5, 5)
+	about := events[slices.IndexFunc(events, func(e event.Event) bool { return e.AboutInformer() })]
+	find := func(of *event.Event) (found []string) {
+		t.Helper()
+		isFound, err := s.FindEarlierRun(t.Context(), of, func(trace sinks.Trace) bool {
+			found = append(found, trace.MessageID+" of "+trace.PartitionKey)
+			return len(found) == 1
+		})
+		if testkit.OK(t, err); isFound != (len(found) > 0) {
+			t.Errorf("found %t, of %d", isFound, len(found))
+		}
+		return found
+	}
+	if found := find(&about); len(found) > 0 {
+		t.Errorf("an empty history has %v", found)
+	}
+	var newest *event.Event
+	batch := make([]*sinks.Message, 0, len(events))
+	for i := range events {
+		e := &events[i]
+		if batch = append(batch, &sinks.Message{Event: e}); !e.AboutInformer() && e.Resource == about.Resource && newest == nil {
+			newest = e
+			e.ID, e.Sequence = e.ID+"/epoch/2", "00000002"+e.Sequence[8:]
+		}
+	}
+	s.Publish(t.Context(), batch)
+	for _, m := range batch {
+		testkit.OK(t, m.Err)
+	}
+	found := find(&about)
+	for _, want := range []string{
+		about.MessageID() + " of " + about.PartitionKey, newest.MessageID() + " of " + newest.PartitionKey,
+	} {
+		if !slices.Contains(found, want) {
+			t.Errorf("%s is not among %v", want, found)
+		}
+	}
+	other := about
+	if other.Informer = "other"; len(find(&other)) > 0 {
+		t.Error("another informer has events")
+	}
+}
