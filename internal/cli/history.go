@@ -284,8 +284,8 @@ in that time is known by its bounds only, and answers about it say so.
 Gaps are: expired (the API server had forgotten versions), rewound (etcd was restored), interrupted,
 takeover, unreadable, forgotten (the bridge's state was lost), dropped (a sink was too slow),
 quarantined (one version could not be parsed), removed (the stream had removed messages before they
-were read), retention; unknown where the stream does not say what it is complete up to. An interval
-ends where the stream said so last: see progress at the sink.
+were read), recreated (the stream was), retention; unknown where the stream does not say what it is
+complete up to. An interval ends where the stream said so last: see progress at the sink.
 
 ` + timeHelp + `
 

@@ -123,7 +123,9 @@ func (a *archiver) run(ctx context.Context) error {
 			return nil // what was read is stored
 		case errors.Is(err, source.ErrOther):
 			a.Log.Warn("the stream was recreated: it is read from its start", "source", a.report.Source)
-			a.stored = archivePosition{}
+			if err := a.noteRecreated(ctx); err != nil {
+				return storeError{err}
+			}
 			continue
 		case isStoreError(err):
 			return err
@@ -166,6 +168,25 @@ func (a *archiver) load() error {
 			a.report.Source, err)
 	}
 	return nil
+}
+
+// noteRecreated stores that what the stream before had behind the position is not known, with the
+// position of the start of this one.
+func (a *archiver) noteRecreated(ctx context.Context) error {
+	since, now := time.Time{}, time.Now()
+	for _, at := range a.stored.Newest {
+		if at.After(since) {
+			since = at
+		}
+	}
+	a.stored = archivePosition{}
+	b := &archiveBatch{at: a.stored}
+	if since.Before(now) && !since.IsZero() {
+		b.events = []*event.Event{archiveNotice(a.report.Source, "recreated/"+since.UTC().Format(time.RFC3339Nano), query.Removal{
+			Reason: query.ReasonRecreated, Since: since, Until: now,
+		})}
+	}
+	return a.store(ctx, b)
 }
 
 // archiveBatch is what is stored at once.
@@ -298,16 +319,20 @@ func (a *archiver) fill(
 // removalNotice says that the stream had removed messages before they could be read. They were
 // stored between two times.
 func removalNotice(from string, r source.Removal, since, until time.Time) *event.Event {
-	data, err := json.Marshal(query.Removal{
+	return archiveNotice(from, fmt.Sprintf("%s/%d/%d", r.Lane, r.From, r.To), query.Removal{
 		Reason: query.ReasonRemoved, Lane: r.Lane, From: strconv.FormatUint(r.From, 10),
 		To: strconv.FormatUint(r.To-1, 10), Since: since, Until: until, Singly: r.Singly,
 	})
+}
+
+func archiveNotice(from, id string, what query.Removal) *event.Event {
+	data, err := json.Marshal(what)
 	if err != nil {
 		panic(err) // it has texts and times
 	}
 	return &event.Event{
-		ID: fmt.Sprintf("%s/%d/%d", r.Lane, r.From, r.To), Source: record.ArchiveSource,
-		Type: query.TypeRemoved, Op: event.Gap, Informer: from, Time: since, Data: data,
+		ID: id, Source: record.ArchiveSource, Type: query.TypeRemoved, Op: event.Gap, Informer: from,
+		Time: what.Since, Data: data,
 	}
 }
 

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/sinks/source"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -107,5 +109,40 @@ func TestTimesOfRemoval(t *testing.T) {
 	}
 	if len(b.events) != 1 || !b.events[0].Time.Equal(newest["K8S-A"]) {
 		t.Errorf("marks %+v, want one from %v on", b.events, newest["K8S-A"])
+	}
+}
+
+// A stream that was recreated is read from its start. What the one before had, and was not read, is
+// a gap in the archive.
+func TestArchiveOfRecreatedStream(t *testing.T) {
+	url, js := newJetStream(t)
+	_, publish := newStream(t, js, "K8S")
+	dir := t.TempDir()
+	archive := func() (holes []*query.Notice) {
+		t.Helper()
+		_, err := Archive(t.Context(), ArchiveOptions{
+			SourceOptions: SourceOptions{From: url + "/K8S"}, Dir: dir, Once: true, Log: slog.New(slog.DiscardHandler),
+		})
+		testkit.OK(t, err)
+		db, err := history.Read(history.Options{Dir: dir})
+		testkit.OK(t, err)
+		defer func() { testkit.OK(t, db.Close()) }()
+		holes, err = db.Questions.Coverage.HolesOf(db.Questions.Resources.Units(), time.Time{}, time.Time{})
+		testkit.OK(t, err)
+		return holes
+	}
+	publish(3)
+	if holes := archive(); len(holes) > 0 {
+		t.Errorf("before: %+v", holes)
+	}
+	lastRead := time.Now()
+	testkit.OK(t, js.DeleteStream(t.Context(), "K8S"))
+	_, publish = newStream(t, js, "K8S")
+	publish(2)
+	for range 2 {
+		holes := archive()
+		if len(holes) != 1 || holes[0].Reason != query.ReasonRecreated || holes[0].Begins().After(lastRead) || holes[0].Until.Before(lastRead) {
+			t.Errorf("%+v, want one that %v is in", holes, lastRead)
+		}
 	}
 }

@@ -416,7 +416,7 @@ func (c *covered) undeclared(u *coveredUnit) {
 func (s *side) gaps() (list []*query.Notice) {
 	for _, m := range s.notices {
 		switch m.Reason {
-		case "forgotten", "dropped", query.ReasonRemoved:
+		case "forgotten", "dropped", query.ReasonRemoved, query.ReasonRecreated:
 		default:
 			if m.Event.Op == event.Gap || m.Event.Op == event.Quarantined {
 				list = append(list, m)

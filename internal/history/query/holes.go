@@ -34,10 +34,12 @@ type Notice struct {
 	Singly bool
 }
 
-// Type and reason of the notice for what a stream had removed before an archiver read it.
+// Type and reasons of the notice for what a stream had removed before an archiver read it, and for
+// what was lost with a stream that was recreated.
 const (
-	TypeRemoved   = "dev.kubebridge.informer.gap"
-	ReasonRemoved = "removed"
+	TypeRemoved     = "dev.kubebridge.informer.gap"
+	ReasonRemoved   = "removed"
+	ReasonRecreated = "recreated"
 )
 
 // Removal is the data of such a notice.
@@ -201,6 +203,8 @@ func (m *Notice) What() string {
 		return "a version that could not be parsed"
 	case m.Event.Op != event.Gap:
 		return "an event of type " + m.Event.Type + " that names no version"
+	case m.Reason == ReasonRecreated:
+		return "what the stream had when it was recreated, and was not read"
 	case m.Reason == ReasonRemoved:
 		by := "which the stream had removed before they were read"
 		if m.Singly {
