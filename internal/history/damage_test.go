@@ -16,62 +16,7 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-var damageRuns = flag.Int("damage-runs", 60, "how many damaged copies of a history are opened")
-
-// damage is one change to one file of a directory.
-type damage struct {
-	name string
-	do   func(t *testing.T, random *rand.Rand, file, older string)
-}
-
-// rewrite is a damage of a file's bytes.
-func rewrite(change func(random *rand.Rand, data []byte) []byte) func(*testing.T, *rand.Rand, string, string) {
-	return func(t *testing.T, random *rand.Rand, file, _ string) {
-		t.Helper()
-		data, err := os.ReadFile(file)
-		testkit.OK(t, err)
-		testkit.OK(t, os.WriteFile(file, change(random, data), 0o600))
-	}
-}
-
-var damages = []damage{
-	{"a flipped bit", rewrite(func(random *rand.Rand, data []byte) []byte {
-		if len(data) > 0 {
-			data[random.IntN(len(data))] ^= 1 << random.IntN(8)
-		}
-		return data
-	})},
-	{"cut", rewrite(func(random *rand.Rand, data []byte) []byte {
-		return data[:random.IntN(len(data)+1)]
-	})},
-	{"zeros", rewrite(func(random *rand.Rand, data []byte) []byte {
-		clear(data[random.IntN(len(data)+1):])
-		return data
-	})},
-	{"missing", func(t *testing.T, _ *rand.Rand, file, _ string) {
-		t.Helper()
-		testkit.OK(t, os.Remove(file))
-	}},
-	{"swapped with another", func(t *testing.T, random *rand.Rand, file, _ string) {
-		t.Helper()
-		others, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*"))
-		testkit.OK(t, err)
-		other := others[random.IntN(len(others))]
-		if other == file {
-			return
-		}
-		testkit.OK(t, errors.Join(os.Rename(file, file+".x"), os.Rename(other, file), os.Rename(file+".x", other)))
-	}},
-	{"of an older copy", func(t *testing.T, _ *rand.Rand, file, older string) {
-		t.Helper()
-		data, err := os.ReadFile(filepath.Join(older, filepath.Base(file)))
-		if err != nil {
-			testkit.OK(t, os.Remove(file))
-			return
-		}
-		testkit.OK(t, os.WriteFile(file, data, 0o600))
-	}},
-}
+var damageRuns = flag.Int("history.damage", 60, "how many damaged copies of a history are opened, and written on a failing disk")
 
 // leaveHistory leaves a history with tables and a log, as a crash does, and an older copy of it.
 func leaveHistory(t *testing.T) (left, older string, versions int) {
@@ -137,23 +82,23 @@ func TestDamageIsNotSilent(t *testing.T) {
 	for run := range *damageRuns {
 		random := rand.New(rand.NewPCG(51, uint64(run)))
 		file := files[run%len(files)]
-		d := damages[random.IntN(len(damages))]
+		d := testkit.Damages[random.IntN(len(testkit.Damages))]
 		dir := filepath.Join(t.TempDir(), "h")
 		testkit.OK(t, os.CopyFS(dir, os.DirFS(left)))
-		d.do(t, random, filepath.Join(dir, filepath.Base(file)), older)
+		d.Do(t, random, filepath.Join(dir, filepath.Base(file)), older)
 		n, err := reopenAndCount(dir)
 		kind := strings.TrimRight(filepath.Base(file), "0123456789.")
 		switch {
 		case err != nil && (strings.Contains(err.Error(), "restore it from a copy") ||
 			strings.Contains(err.Error(), "use the ")):
-			outcomes[kind+" "+d.name+": refused"]++
+			outcomes[kind+" "+d.Name+": refused"]++
 		case err != nil:
-			t.Errorf("run %d: %s of %s: %v; want what to do", run, d.name, filepath.Base(file), err)
+			t.Errorf("run %d: %s of %s: %v; want what to do", run, d.Name, filepath.Base(file), err)
 		case n != versions:
-			outcomes[kind+" "+d.name+": SILENT LOSS"]++
-			t.Errorf("run %d: %s of %s: %d of %d versions, and no error", run, d.name, filepath.Base(file), n, versions)
+			outcomes[kind+" "+d.Name+": SILENT LOSS"]++
+			t.Errorf("run %d: %s of %s: %d of %d versions, and no error", run, d.Name, filepath.Base(file), n, versions)
 		default:
-			outcomes[kind+" "+d.name+": whole"]++
+			outcomes[kind+" "+d.Name+": whole"]++
 		}
 		testkit.OK(t, os.RemoveAll(dir))
 	}

@@ -115,8 +115,14 @@ func open(o Options, readOnly bool) (*DB, error) {
 			return db.pebble.Close()
 		}),
 	}
-	if err := cmp.Or(db.checkFormat(readOnly), db.units.load(db.pebble)); err != nil {
-		return nil, errors.Join(db.ReadError(err), opened.Close())
+	err = opener.Begin(func() error {
+		return cmp.Or(db.checkFormat(readOnly), db.units.load(db.pebble))
+	}, opened.Close)
+	if _, isStuck := errors.AsType[*disk.FatalError](err); isStuck {
+		return nil, fmt.Errorf("history %s can't be written: %w; see to its disk and restart", o.Dir, err)
+	}
+	if err != nil {
+		return nil, db.ReadError(err)
 	}
 	if o.DiskFull != nil {
 		db.disk.BePatient() // errors until here were returned

@@ -133,6 +133,15 @@ func (t *table) WriteAt(p []byte, offset int64) (written int, err error) {
 	return written, err
 }
 
+// Stat implements vfs.File. Pebble panics where it can't look at a log that it has just begun.
+func (t *table) Stat() (info vfs.FileInfo, err error) {
+	err = t.fs.try(func() error {
+		info, err = t.File.Stat()
+		return err
+	})
+	return info, err
+}
+
 // Sync implements vfs.File.
 func (t *table) Sync() error { return t.failLater(t.File.Sync()) }
 

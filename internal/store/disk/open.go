@@ -1,6 +1,8 @@
 package disk
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
 // Opener opens one database, and reports why it can't continue. Pebble reports that from deep
@@ -41,24 +44,102 @@ func (o *Opener) Open(dir string, opts *pebble.Options) (*pebble.DB, error) {
 			return nil, err
 		}
 	}
-	type opened struct {
-		db  *pebble.DB
-		err error
-	}
 	opts.Logger = pebbleLogger{o}
-	done := make(chan opened, 1)
+	var db *pebble.DB
+	err := o.run(func() (err error) {
+		db, err = pebble.Open(dir, opts)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := checkTables(db, dir, opts); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// checkTables returns ErrDamaged where a table has other keys than the list of files says: it was
+// swapped with another of the same size, which Pebble does not notice. It reads the first and the
+// last block of each. What can't be read is left to Pebble, which reports that.
+func checkTables(db *pebble.DB, dir string, opts *pebble.Options) error {
+	levels, err := db.SSTables()
+	for _, tables := range levels {
+		for i := range tables {
+			err = cmp.Or(err, checkTable(&tables[i].TableInfo, dir, opts))
+		}
+	}
+	return err
+}
+
+func checkTable(known *pebble.TableInfo, dir string, opts *pebble.Options) error {
+	name := fmt.Sprintf("%06d.sst", known.FileNum)
+	file, err := opts.FS.Open(opts.FS.PathJoin(dir, name))
+	if err != nil {
+		return nil
+	}
+	readable, err := sstable.NewSimpleReadable(file)
+	if err != nil {
+		return file.Close()
+	}
+	table, err := sstable.NewReader(context.Background(), readable, opts.MakeReaderOptions())
+	if err != nil {
+		return readable.Close()
+	}
+	defer table.Close()
+	it, err := table.NewIter(sstable.NoTransforms, nil, nil, sstable.AssertNoBlobHandles)
+	if err != nil {
+		return nil
+	}
+	defer it.Close()
+	first := it.First()
+	isOther := first != nil && bytes.Compare(first.K.UserKey, known.Smallest.UserKey) < 0
+	last := it.Last()
+	if isOther || last != nil && bytes.Compare(last.K.UserKey, known.Largest.UserKey) > 0 {
+		return fmt.Errorf("%s has the keys of another table: %w", name, ErrDamaged)
+	}
+	return nil
+}
+
+// Begin makes the first reads and writes of an open database, and closes it where they return an
+// error. What would end an open database is an error too; then it is not closed, which would wait
+// for what Pebble holds.
+func (o *Opener) Begin(op, closeDB func() error) error {
+	return o.run(func() error {
+		if err := op(); err != nil {
+			return errors.Join(err, closeDB())
+		}
+		return nil
+	})
+}
+
+// run returns how op ended, or what Pebble has reported meanwhile: op may never return then.
+func (o *Opener) run(op func() error) error {
+	done := make(chan error, 1)
 	o.opening.Store(true)
 	defer o.opening.Store(false)
 	go func() {
-		db, err := pebble.Open(dir, opts)
-		done <- opened{db, err}
+		defer func() {
+			if why := recover(); why != nil { // as of a marker that can't be synced
+				done <- asError(why)
+			}
+		}()
+		done <- op()
 	}()
 	select {
-	case result := <-done:
-		return result.db, result.err
+	case err := <-done:
+		return err
 	case err := <-o.refused:
-		return nil, err
+		return err
 	}
+}
+
+// asError returns the value of a panic as an error, so that a caller still finds a full disk in it.
+func asError(panicked any) error {
+	if err, ok := panicked.(error); ok {
+		return err
+	}
+	return fmt.Errorf("%v", panicked)
 }
 
 // checkUnlocked checks what was synced. Another process that has the database open removes files
@@ -155,7 +236,7 @@ func RefusalOf(err error) Refusal {
 		return Locked
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return NotWritable
-	case errors.Is(err, syscall.ENOSPC):
+	case Full(err):
 		return NoSpace
 	}
 	return OtherRefusal

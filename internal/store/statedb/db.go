@@ -95,8 +95,9 @@ func Open(o Options) (*DB, error) {
 	if err := db.open(o, pebbleOptions(o)); err != nil {
 		return nil, openError(o.Dir, err)
 	}
-	if err := cmp.Or(db.checkFormat(), db.runs.read()); err != nil {
-		return nil, errors.Join(db.ReadError(err), db.Close())
+	err := db.opener.Begin(func() error { return cmp.Or(db.checkFormat(), db.runs.read()) }, db.Close)
+	if err != nil {
+		return nil, beginError(o.Dir, db.ReadError(err))
 	}
 	if db.disk != nil {
 		db.disk.files.BePatient() // errors until here were returned
@@ -221,6 +222,14 @@ func openError(dir string, err error) error {
 		return fmt.Errorf("state directory %s can't be opened: %w; nothing was changed: restore "+
 			"it from a copy, or move it away to start with a new snapshot", dir, err)
 	}
+}
+
+// beginError adds the remedy to an error of the first reads and writes.
+func beginError(dir string, err error) error {
+	if _, ok := errors.AsType[*disk.FatalError](err); ok {
+		return openError(dir, err)
+	}
+	return err
 }
 
 // Runs is the mark of a run that ended in order.
