@@ -42,8 +42,6 @@ type Config struct {
 	// Patient keeps trying to open a sink whatever the error. Without it, Run returns an error that
 	// only an operator can remove.
 	Patient bool
-	// OnOpenError is called by Run for every failed attempt to open the sink. May be nil.
-	OnOpenError func(error)
 	// OnSettle is called with settled items, in their order for each object, before their Settlers
 	// get them back. It delays the publisher, so it must return at once, and may keep neither the
 	// slice, the items nor their events. May be nil.

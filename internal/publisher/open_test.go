@@ -18,19 +18,20 @@ import (
 func TestOpenRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		attempts := 0
 		sink.OnOpen = func(attempt int) error {
+			attempts = attempt
 			return []error{testkit.ErrUnreachable, testkit.ErrBusy, errors.New("of no class"), nil}[attempt-1]
 		}
-		var reported []error
-		p := start(t, sink, publisher.Config{OnOpenError: func(err error) { reported = append(reported, err) }})
+		p := start(t, sink, publisher.Config{})
 		begun := time.Now()
 		p.add(r.items("a/1"))
 		if took := time.Since(begun); took < 350*time.Millisecond || took > 700*time.Millisecond {
 			t.Errorf("opened after %v, want three backoffs of 100, 200 and 400 ms, each shortened by up to a half", took)
 		}
 		p.drain()
-		if len(reported) != 3 {
-			t.Errorf("OnOpenError got %v", reported)
+		if attempts != 4 {
+			t.Errorf("opened at attempt %d, want 4", attempts)
 		}
 		select {
 		case <-p.Opened():

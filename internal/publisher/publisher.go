@@ -124,9 +124,6 @@ func (p *Publisher) retryOpening(ctx context.Context, step func(context.Context)
 		}
 		p.failed(err)
 		p.reportOpenPanic(err)
-		if p.cfg.OnOpenError != nil {
-			p.cfg.OnOpenError(err)
-		}
 		if p.classify(ctx, err) == sinks.Refused && !p.cfg.Patient {
 			return fmt.Errorf("open sink %q: %w", p.cfg.Name, err)
 		}

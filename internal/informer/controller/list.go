@@ -57,7 +57,7 @@ func (c *Controller) beginReplace(ctx context.Context, d *deltafifo.Delta) error
 		c.postponed = true
 	} else if c.list.Reason != "" && !again {
 		c.postponed = false
-		c.emitGap(d, c.list.Relist, 0)
+		c.emitGap(c.list.Relist, 0)
 	}
 	return nil
 }
@@ -215,9 +215,7 @@ const reasonInterrupted = "interrupted"
 const reasonTakeover = "takeover"
 
 // emitGap reports a gap to some listeners; 0 for all.
-func (c *Controller) emitGap(
-	d *deltafifo.Delta, why resource.Relist, listeners changelog.Listeners,
-) {
+func (c *Controller) emitGap(why resource.Relist, listeners changelog.Listeners) {
 	c.env.Gaps.With(why.Reason).Inc()
 	gap := c.newChange(event.Change{Op: event.Gap, Version: why.To})
 	gap.Kind, gap.Relist, gap.For = changelog.OfGap, &why, listeners
@@ -249,7 +247,7 @@ func (c *Controller) emitPostponedGap(d *deltafifo.Delta, known *KnownState) {
 	}
 	c.postponed, c.list.Reason = false, cmp.Or(c.list.Reason, reasonInterrupted)
 	c.list.Quiet = false
-	c.emitGap(d, c.list.Relist, 0)
+	c.emitGap(c.list.Relist, 0)
 }
 
 // isFirstOfList reports whether a delta is the first of its object in this list. A second one is a
@@ -278,7 +276,7 @@ func (c *Controller) reportForgotten(
 		}
 		c.env.Logger.Warn("the state of an earlier run is gone: everything is sent, and what "+
 			"was deleted since can't be known", "sinks", found.Holding)
-		c.emitGap(d, why, c.env.Log.ListenersOf(found.Holding))
+		c.emitGap(why, c.env.Log.ListenersOf(found.Holding))
 	}
 	if len(found.Unasked) > 0 {
 		ask := c.newChange(event.Change{Op: event.Gap, Version: why.To})
