@@ -186,7 +186,6 @@ func (c *Config) fillViews(path string, inf *Informer) {
 	}
 }
 
-// isView reports whether the sink is a view.
 func (s *Sink) isView() bool {
 	return s.NATS != nil && s.NATS.Mode == "kv" || s.Kafka != nil && s.Kafka.View
 }

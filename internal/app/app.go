@@ -43,7 +43,6 @@ type StartError struct{ Err error }
 
 func (e *StartError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the reason.
 func (e *StartError) Unwrap() error { return e.Err }
 
 // Options of Run.

@@ -169,7 +169,6 @@ func (a *assembler) listCheck() (*rights.ListCheck, error) {
 // which other things may lie, such as an embedded broker's streams or a volume's lost+found.
 func StateDir(c *config.Config) string { return filepath.Join(c.State.Dir, "db") }
 
-// openState opens the database.
 func (a *assembler) openState(clusterID string) (*store.DB, error) {
 	dir := StateDir(a.config)
 	if a.config.State.Mode == "memory" {

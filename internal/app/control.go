@@ -165,7 +165,6 @@ type inspector struct {
 	start *statusSource
 }
 
-// Tail implements admin.Inspector.
 func (l *inspector) Tail(o admin.TailOptions) (admin.Tail, error) {
 	w, err := l.hub.Watch(tail.Options{Filter: o.Filter, Payload: o.Payload})
 	switch {

@@ -180,19 +180,13 @@ func newSampleSink(stream *sampleStream, c *config.Sink) (*sampleSink, error) {
 	return &sampleSink{form: form, stream: stream}, err
 }
 
-// Open has nothing to open.
 func (s *sampleSink) Open(context.Context) error { return nil }
-
-// Close has nothing to close.
-func (s *sampleSink) Close() error { return nil }
-
-// Order returns the order of the sink that prints.
-func (s *sampleSink) Order() sinks.Order { return sinks.ByLane }
+func (s *sampleSink) Close() error               { return nil }
+func (s *sampleSink) Order() sinks.Order         { return sinks.ByLane }
 
 // Limits allow one call at a time, in small steps: the printer stops after a few events.
 func (s *sampleSink) Limits() sinks.Limits { return sinks.Limits{Messages: 16, Concurrency: 1} }
 
-// Lane returns the only one.
 func (s *sampleSink) Lane(context.Context, *event.Event) (string, error) { return "sample", nil }
 
 // Publish hands the first messages to the printer, one by one and as text: an event belongs to the

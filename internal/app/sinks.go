@@ -33,7 +33,6 @@ func newFeeds(c *config.Config) *feeds {
 	return f
 }
 
-// addTo adds to env what feeds a sink.
 func (f *feeds) addTo(env *sinks.Env, sink string) {
 	env.Owners = &f.owners
 	env.Informers = func() (names []string) {

@@ -22,7 +22,6 @@ const (
 	replicaEnded
 )
 
-// replicaEvent is what happens to a replica.
 type replicaEvent int
 
 const (

@@ -105,7 +105,6 @@ func (w *reporter) warnShort(written standby.PutResult) {
 	w.short = written.Short
 }
 
-// current returns the current progress.
 func (w *reporter) current() (p standby.Progress, err error) {
 	r := w.replica
 	p = standby.Progress{

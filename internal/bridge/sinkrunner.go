@@ -138,7 +138,6 @@ func (b *Bridge) startSink(ctx context.Context, publishing *stage, out *sinkRunn
 	})
 }
 
-// runSink runs a publisher.
 func runSink(ctx context.Context, p *publisher.Publisher) error {
 	err := p.Run(ctx)
 	select {

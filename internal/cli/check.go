@@ -191,7 +191,6 @@ Exit codes: 0 when it is printed, 2 when the configuration is wrong.`,
 	return cmd
 }
 
-// sampleOptions are the flags of sample.
 type sampleOptions struct {
 	events  int
 	timeout time.Duration

@@ -123,7 +123,6 @@ func understand(address string, answer *http.Response, into any) error {
 	return Failed(errors.New(said.Error))
 }
 
-// find returns the address of the bridge and its token.
 func (c *Client) find() (address, token string, err error) {
 	if address, err = c.Address(); err != nil {
 		return "", "", err

@@ -47,7 +47,6 @@ func NewSettings(cmd *cobra.Command, keys ...string) *Settings {
 // LogLevels are the levels of a log, by their names in the configuration.
 var LogLevels = []string{"debug", "info", "warn", "error"}
 
-// keyFlag is the flag of a key.
 type keyFlag struct {
 	name, usage string
 	values      []string // for completion

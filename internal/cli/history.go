@@ -18,7 +18,6 @@ import (
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
-// historyCommands returns the commands of this package.
 func historyCommands() []*cobra.Command {
 	return []*cobra.Command{
 		newArchiveCommand(), newHistoryCommand(), newShowCommand(), newDiffCommand(),
@@ -37,7 +36,6 @@ type historyOptions struct {
 	output    string
 }
 
-// historyFlags adds them.
 func historyFlags(cmd *cobra.Command, outputs ...string) *historyOptions {
 	o := &historyOptions{settings: NewSettings(cmd, "state.dir")}
 	cmd.Flags().StringVar(&o.dir, "dir", "",
@@ -61,7 +59,6 @@ func historyFlags(cmd *cobra.Command, outputs ...string) *historyOptions {
 	return o
 }
 
-// directory returns the directory of the history.
 func (o *historyOptions) directory() (string, error) {
 	if o.dir != "" {
 		return o.dir, nil

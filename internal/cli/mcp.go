@@ -63,7 +63,6 @@ var tools = []tool{
 	},
 }
 
-// toolParameters describes each parameter.
 var toolParameters = map[string]string{
 	"object":    "kind and name, as deploy/web",
 	"namespace": "its namespace; for several objects none means all",

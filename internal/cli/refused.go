@@ -21,7 +21,6 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/source"
 )
 
-// refusedCommands returns the commands of this package.
 func refusedCommands() []*cobra.Command {
 	return []*cobra.Command{newDeadLettersCommand(), newUndeliveredCommand()}
 }

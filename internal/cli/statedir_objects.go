@@ -210,7 +210,6 @@ bridge runs with it.`,
 	return cmd
 }
 
-// checkUnit reads all of a unit.
 func checkUnit(u store.Unit) (found string, err error) {
 	_, positionErr := u.Position()
 	usage, usageErr := u.Usage()

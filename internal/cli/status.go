@@ -222,7 +222,6 @@ type answer struct {
 	folds bool
 }
 
-// ask asks for the status.
 func (k *statusClient) ask(ctx context.Context) (*answer, error) {
 	a := &answer{at: time.Now()}
 	var err error

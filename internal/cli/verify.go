@@ -18,7 +18,6 @@ import (
 	"github.com/kubebridge/bridge/internal/history/query"
 )
 
-// verifyOutputs are the values of --output.
 var verifyOutputs = []string{"table", "json", "yaml"}
 
 func newVerifyCommand() *cobra.Command {

@@ -222,7 +222,6 @@ func (m *Maker) report(e *Event, data any) {
 // Types are the vocabulary of types and subjects.
 type Types string
 
-// The vocabularies.
 const (
 	TypesBridge  Types = "bridge"  // our own; the default
 	TypesKnative Types = "knative" // that of Knative's ApiServerSource

@@ -134,7 +134,6 @@ func (t *Template) Attributes() []string {
 	return names
 }
 
-// String returns the template as it was written.
 func (t *Template) String() string { return t.text }
 
 // Append appends the text for an event. encode appends one field's value in a form that fits

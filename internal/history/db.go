@@ -89,7 +89,6 @@ func Open(o Options) (*DB, error) {
 	return open(o, false)
 }
 
-// open opens the database.
 func open(o Options, readOnly bool) (*DB, error) {
 	db := &database{
 		dir: o.Dir, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), units: newUnits(),
@@ -256,7 +255,6 @@ func (db *database) ReadError(err error) error {
 	return damagedError(db.dir, what)
 }
 
-// NewIter is Pebble's.
 func (db *database) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
 	return db.pebble.NewIter(o)
 }

@@ -90,7 +90,6 @@ func (b *batch) reach(u *record.Unit, seq keys.Sequence) error {
 	return nil
 }
 
-// storeReached stores what was reached.
 func (b *batch) storeReached() error {
 	for _, u := range b.reached {
 		r := b.w.reached[u.Number]
@@ -297,7 +296,6 @@ type units struct {
 	kinds map[*record.Unit][]string
 }
 
-// storedUnit is a unit as it is stored.
 type storedUnit struct {
 	*record.Unit
 	LaterKinds []string `json:"laterKinds,omitempty"`

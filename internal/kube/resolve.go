@@ -63,7 +63,6 @@ func (c *Catalog) Resolve(s Selection) ([]resource.Type, error) {
 	return types, errors.Join(errs...)
 }
 
-// named finds what one name selects.
 func (c *Catalog) named(name string, namespaced bool) ([]resource.Type, error) {
 	if group, all, ok := wildcard(name); ok {
 		return c.wildcard(name, group, all, namespaced)

@@ -159,7 +159,6 @@ func namespacesOf(rights []Right) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// rule is a rule of a role.
 type rule struct {
 	group, name string
 	verbs       string // as YAML

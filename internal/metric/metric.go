@@ -142,7 +142,6 @@ func (c *Counter) Inc() { c.Add(1) }
 // Add counts n, which is not negative.
 func (c *Counter) Add(n float64) { add(&c.bits, n) }
 
-// add adds to a float64.
 func add(bits *atomic.Uint64, n float64) {
 	for {
 		before := bits.Load()

@@ -186,7 +186,6 @@ const (
 	itemPending // taken back by Detach: the adder's again, and not settled
 )
 
-// itemEvent is what happens to an item.
 type itemEvent uint8
 
 const (

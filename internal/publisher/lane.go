@@ -24,7 +24,6 @@ type lane struct {
 	failed bool // the limiter counts failures of it; owned by the worker that has the lane
 }
 
-// lanePool is of *lane.
 var lanePool = sync.Pool{New: func() any { return new(lane) }}
 
 func (l *lane) push(it *Item) {

@@ -104,7 +104,6 @@ func (r *readBackSet) seal(now time.Time) {
 	r.until = now.Add(keepReadBack)
 }
 
-// has reports whether an event was read back.
 func (r *readBackSet) has(e *event.Event) bool {
 	if r.left.Load() == 0 {
 		return false

@@ -38,7 +38,6 @@ type Clock struct {
 	isEarlier bool
 }
 
-// etcdClock is the clock of one etcd.
 type etcdClock struct {
 	// members can be probed. saved are the resources that were, in this run or before.
 	members []*prober

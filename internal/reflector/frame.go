@@ -130,7 +130,6 @@ func (v *frameReader) next(opts *resource.ParseOptions) (f frame, raw []byte, er
 	return f, raw, err
 }
 
-// member reads a member of a frame.
 func (v *frameReader) member(f *frame, opts *resource.ParseOptions) (err error) {
 	switch string(v.Key()) {
 	case "type":

@@ -32,7 +32,6 @@ var unreadableReasons = []string{
 	unreadablePanic, unreadableUnexpected,
 }
 
-// whyUnreadable returns the reason of an error.
 func whyUnreadable(err error) string {
 	is := func(targets ...error) bool {
 		return slices.ContainsFunc(targets, func(target error) bool {
@@ -134,7 +133,6 @@ func (r *Reflector) understand(ctx context.Context, err error, raw []byte, at in
 	return err
 }
 
-// unreadable returns the description of unreadable bytes.
 func (r *Reflector) unreadable(e *unreadableError, raw []byte, at int64) *resource.Unreadable {
 	reason := whyUnreadable(e.err)
 	raw = raw[:min(len(raw), int(r.cfg.MaxFrame))]

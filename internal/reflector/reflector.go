@@ -375,7 +375,6 @@ func (r *Reflector) report(before, after *state) {
 	})
 }
 
-// delay returns the length of a wait.
 func (r *Reflector) delay(w wait) (d time.Duration) {
 	if w.startOver {
 		r.backoff.startOver()

@@ -11,7 +11,6 @@ import (
 // Phase is what the reflector is doing.
 type Phase string
 
-// The phases.
 const (
 	Stopped    Phase = "stopped"   // not running yet, or ended
 	Selecting  Phase = "selecting" // waiting for the selected namespaces

@@ -65,7 +65,6 @@ func (r *Reflector) interrupt(err error) {
 	}
 }
 
-// setWatch asks for a watch.
 func setWatch(q url.Values, timeout time.Duration) {
 	q.Set("watch", "true")
 	q.Set("allowWatchBookmarks", "true")

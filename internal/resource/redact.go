@@ -170,7 +170,6 @@ func (r *Redactor) digest(b []byte) string {
 // isFingerprint matches what fingerprint makes, without the quotes.
 var isFingerprint = regexp.MustCompile(`^redacted:[0-9a-f]{8}:[0-9a-f]{16}$`).Match
 
-// forObject returns the redactor of one object.
 func (r *Redactor) forObject(t Type, namespace, name string) objectRedactor {
 	o := objectRedactor{Redactor: r}
 	for _, part := range []string{t.Group, t.Resource, namespace, name} {

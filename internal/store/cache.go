@@ -111,7 +111,6 @@ func (t *recordCache) put(key resource.Key, k cachedRecord) bool {
 	return true
 }
 
-// setStale sets of a cached record whether its body is stale.
 func (t *recordCache) setStale(key resource.Key, is bool) {
 	if rec, _ := t.find(key); rec != nil {
 		k := cachedRecord{version: binary.LittleEndian.Uint64(rec)}.with(is)
@@ -160,7 +159,6 @@ func (t *recordCache) grow() {
 	t.chunks, t.used = append(t.chunks, make([]byte, size)), used
 }
 
-// cacheLocked caches a committed record.
 func (ix *Indexer) cacheLocked(key resource.Key, r Record) {
 	if k, ok := pack(r); ok && ix.records.put(key, k) {
 		return

@@ -129,7 +129,6 @@ func (u Unit) Usage() (Usage, error) {
 	return usage, err
 }
 
-// sum counts what is in one space, and its bytes.
 func (u Unit) sum(space byte) (n int, bytes int64, err error) {
 	for e, err := range u.entries(space) {
 		if err != nil {

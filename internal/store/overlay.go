@@ -78,7 +78,6 @@ func (ix *Indexer) settledObject(key resource.Key) (*resource.Object, error) {
 	return obj, errors.Join(err, closer.Close())
 }
 
-// parseBody parses a stored body.
 func (ix *Indexer) parseBody(key resource.Key, stored []byte) (*resource.Object, error) {
 	raw, err := ix.db.bodies.decode(stored)
 	if err != nil {

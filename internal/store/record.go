@@ -188,7 +188,6 @@ func (r *Record) appendWritten(dst []byte) []byte {
 	return dst
 }
 
-// readWritten reads what appendWritten has written.
 func (r *Record) readWritten(b []byte) {
 	r.EventTime = int64(binary.LittleEndian.Uint64(b))
 	r.Written.Floor = binary.LittleEndian.Uint32(b[8:])

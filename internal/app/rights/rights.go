@@ -135,7 +135,6 @@ func neededEver(c *config.Config, catalog *kube.Catalog) (list []Need, problems 
 	return list, problems
 }
 
-// rightsOf returns the rights of needs.
 func rightsOf(list []Need) []kube.Right {
 	rights := make([]kube.Right, len(list))
 	for i, n := range list {

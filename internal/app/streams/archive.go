@@ -57,7 +57,6 @@ type BeginError struct{ Err error }
 
 func (e *BeginError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the reason.
 func (e *BeginError) Unwrap() error { return e.Err }
 
 // Archive reads a stream into a history. A *BeginError says that it could not begin.

@@ -36,7 +36,6 @@ type covered struct {
 	compared verify.Covered
 }
 
-// unitName names a resource of an informer.
 type unitName struct{ source, informer, resource string }
 
 func nameOf(e *event.Event) unitName {

@@ -120,7 +120,6 @@ func (v *verification) wantsResource(e *event.Event) bool {
 	return v.wanted[resource]
 }
 
-// wants reports whether an event is to be checked.
 func (v *verification) wants(e *event.Event) bool {
 	if len(v.Kinds) > 0 && !v.wantsResource(e) {
 		return false

@@ -322,7 +322,6 @@ func anyOf(list ...schema) schema {
 	return schema{"anyOf": all}
 }
 
-// message returns a message of a type.
 func (d *document) message(s *Sink, stream *Stream, typ string, ofObject bool, data schema) schema {
 	attributes, required := d.attributes(stream, typ, ofObject, s.Oversize)
 	m := schema{

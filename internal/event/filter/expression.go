@@ -117,12 +117,9 @@ func needsOld(a *ast.AST) bool {
 	return found
 }
 
-// String returns the expression as it was written.
 func (e *Expression) String() string { return e.text }
-
 func (e *Expression) needsOld() bool { return e != nil && e.old }
 
-// matches evaluates the expression for a change.
 func (e *Expression) matches(t resource.Type, c *event.Change, known objectTrees) (bool, error) {
 	out, _, err := e.program.Eval(&activation{typ: t, change: c, trees: known})
 	if err != nil {
@@ -164,7 +161,6 @@ func (t *objectTrees) oldOf(c *event.Change) jsontree.Value {
 	return t.old
 }
 
-// ResolveName returns a variable.
 func (a *activation) ResolveName(name string) (any, bool) {
 	switch name {
 	case "object":
@@ -191,7 +187,6 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// Parent is none.
 func (a *activation) Parent() interpreter.Activation { return nil }
 
 // comparison is == or !=, to which a member that is absent is null. CEL itself knows null by its

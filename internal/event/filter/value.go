@@ -144,14 +144,9 @@ func (o *object) sameAs(other traits.Mapper) bool {
 	return true
 }
 
-// ConvertToNative is not needed.
 func (o *object) ConvertToNative(t reflect.Type) (any, error) { return nil, errNative(t) }
-
-// ConvertToType returns a map, or its type.
-func (o *object) ConvertToType(t ref.Type) ref.Val { return convert(o, t) }
-
-// Type returns the type of maps.
-func (o *object) Type() ref.Type { return types.MapType }
+func (o *object) ConvertToType(t ref.Type) ref.Val            { return convert(o, t) }
+func (o *object) Type() ref.Type                              { return types.MapType }
 
 // Value decodes everything.
 func (o *object) Value() any {
@@ -198,13 +193,9 @@ func (l *list) Equal(other ref.Val) ref.Val {
 }
 
 // Add returns the list with another one behind it.
-func (l *list) Add(other ref.Val) ref.Val { return l.index().Add(other) }
-
-// Contains reports whether an item is in the list.
+func (l *list) Add(other ref.Val) ref.Val     { return l.index().Add(other) }
 func (l *list) Contains(item ref.Val) ref.Val { return l.index().Contains(item) }
-
-// Get returns the item at an index.
-func (l *list) Get(index ref.Val) ref.Val { return l.index().Get(index) }
+func (l *list) Get(index ref.Val) ref.Val     { return l.index().Get(index) }
 
 // Iterator goes over the items.
 func (l *list) Iterator() traits.Iterator { return l.index().Iterator() }
@@ -214,15 +205,9 @@ func (l *list) Size() ref.Val { return l.index().Size() }
 
 // ConvertToNative returns a list of Go values.
 func (l *list) ConvertToNative(t reflect.Type) (any, error) { return l.index().ConvertToNative(t) }
-
-// ConvertToType returns a list, or its type.
-func (l *list) ConvertToType(t ref.Type) ref.Val { return convert(l, t) }
-
-// Type returns the type of lists.
-func (l *list) Type() ref.Type { return types.ListType }
-
-// Value returns the items.
-func (l *list) Value() any { return l.index().Value() }
+func (l *list) ConvertToType(t ref.Type) ref.Val            { return convert(l, t) }
+func (l *list) Type() ref.Type                              { return types.ListType }
+func (l *list) Value() any                                  { return l.index().Value() }
 
 // absentValue is what stands where an object has nothing. It is null to those who compare it, an
 // empty map to those who look into it, and no error as such. So object.metadata.labels.app == "web"
@@ -230,27 +215,17 @@ func (l *list) Value() any { return l.index().Value() }
 type absentValue struct{}
 
 // Get gives nothing again.
-func (absentValue) Get(ref.Val) ref.Val { return absentValue{} }
-
-// IsSet is false.
-func (absentValue) IsSet(ref.Val) ref.Val { return types.False }
-
-// Contains is false.
+func (absentValue) Get(ref.Val) ref.Val      { return absentValue{} }
+func (absentValue) IsSet(ref.Val) ref.Val    { return types.False }
 func (absentValue) Contains(ref.Val) ref.Val { return types.False }
+func (absentValue) Size() ref.Val            { return types.IntZero }
 
-// Size is 0.
-func (absentValue) Size() ref.Val { return types.IntZero }
-
-// Iterator has nothing.
 func (absentValue) Iterator() traits.Iterator {
 	return types.NewRefValList(types.DefaultTypeAdapter, nil).Iterator()
 }
 
-// ConvertToNative is not needed.
 func (absentValue) ConvertToNative(t reflect.Type) (any, error) { return nil, errNative(t) }
-
-// ConvertToType returns the type of a map.
-func (a absentValue) ConvertToType(t ref.Type) ref.Val { return convert(a, t) }
+func (a absentValue) ConvertToType(t ref.Type) ref.Val          { return convert(a, t) }
 
 // Equal to another that is absent.
 func (absentValue) Equal(other ref.Val) ref.Val {
@@ -258,11 +233,8 @@ func (absentValue) Equal(other ref.Val) ref.Val {
 	return types.Bool(ok)
 }
 
-// Type returns the type of maps.
 func (absentValue) Type() ref.Type { return types.MapType }
-
-// Value is nothing.
-func (absentValue) Value() any { return nil }
+func (absentValue) Value() any     { return nil }
 
 // meta is what is known of a change without a look into its object; labels and annotations but for
 // these.
@@ -366,7 +338,6 @@ func (m meta) IsSet(field ref.Val) ref.Val {
 	return types.Bool(!missing)
 }
 
-// ConvertToNative is not needed.
 func (m meta) ConvertToNative(t reflect.Type) (any, error) { return nil, errNative(t) }
 
 // ConvertToType returns the type itself and no other.
@@ -374,17 +345,12 @@ func (m meta) ConvertToType(t ref.Type) ref.Val { return convert(m, t) }
 
 // Equal to nothing else.
 func (m meta) Equal(other ref.Val) ref.Val { return types.Bool(m == other) }
-
-// Type is metaType.
-func (m meta) Type() ref.Type { return metaType }
-
-// Value is itself.
-func (m meta) Value() any { return m }
+func (m meta) Type() ref.Type              { return metaType }
+func (m meta) Value() any                  { return m }
 
 // metaProvider gives the compiler meta's fields.
 type metaProvider struct{ types.Provider }
 
-// FindStructType finds meta's type.
 func (p metaProvider) FindStructType(name string) (*types.Type, bool) {
 	if name == metaName {
 		return types.NewTypeTypeWithParam(metaType), true
@@ -404,7 +370,6 @@ func (p metaProvider) FindStructFieldNames(name string) ([]string, bool) {
 	return list, true
 }
 
-// FindStructFieldType finds the type of one of meta's fields.
 func (p metaProvider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
 	if name != metaName {
 		return p.Provider.FindStructFieldType(name, field)

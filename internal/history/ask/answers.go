@@ -137,7 +137,6 @@ func (q *request) end(o *query.Object, why error) (*query.Version, error) {
 	return v, err
 }
 
-// versionsReport answers versions.
 type versionsReport struct {
 	objectReport
 	uncertainty
@@ -306,7 +305,6 @@ type stateHead struct {
 	Unlisted []string `json:"unlisted"`
 }
 
-// stateLine is each other one.
 type stateLine struct {
 	objectReport
 	query.VersionReport

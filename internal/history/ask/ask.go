@@ -24,7 +24,6 @@ type Set struct {
 	open []*openHistory // guarded by mu
 }
 
-// openHistory is one of them.
 type openHistory struct {
 	history *query.Questions
 	// ending is closed when the history is about to close.
@@ -235,7 +234,6 @@ func (q *request) findObject() (*query.Object, error) {
 	return o, err
 }
 
-// objectReport names an object.
 type objectReport struct {
 	Cluster   string `json:"cluster"`
 	Resource  string `json:"resource"`

@@ -243,7 +243,6 @@ func addToBucket(buckets map[int]*laneBucket, i int, isFailure bool) {
 	}
 }
 
-// markOf returns the mark of a point.
 func markOf(e *query.Entry, isFailure bool) string {
 	late := !e.Event.NotBefore.IsZero()
 	switch op := e.Event.Op; {

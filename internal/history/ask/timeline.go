@@ -15,7 +15,6 @@ import (
 	"github.com/kubebridge/bridge/internal/resource/diff"
 )
 
-// timelineReport is what happened.
 type timelineReport struct {
 	uncertainty
 	Changes []timelineChange `json:"changes"`

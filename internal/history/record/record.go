@@ -401,7 +401,6 @@ func (h *Header) check(text []byte) error {
 // Form is what is known of an object in a version.
 type Form string
 
-// The forms.
 const (
 	// FormObject: the object as the stream had it, redacted values included.
 	FormObject Form = "object"

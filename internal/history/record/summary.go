@@ -32,7 +32,6 @@ const (
 	IsHeartbeat
 )
 
-// What a change has.
 const (
 	hasOld = 1 << iota
 	hasNew

@@ -158,7 +158,6 @@ var reviews = map[string]func(q *request, body []byte) (any, error){
 	"/apis/authentication.k8s.io/v1/selfsubjectreviews":      (*request).reviewSubject,
 }
 
-// review answers one of them.
 func (q *request) review(answer func(q *request, body []byte) (any, error)) {
 	reviewed, err := q.readReview(answer)
 	if err != nil {

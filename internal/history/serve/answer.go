@@ -138,7 +138,6 @@ func (w *answerWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// send sends what was collected.
 func (w *answerWriter) send() (err error) {
 	if !w.isSent && w.code > 0 {
 		w.ResponseWriter.WriteHeader(w.code)

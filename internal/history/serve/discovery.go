@@ -290,7 +290,6 @@ func (q *request) catalog() ([]*resourceType, error) {
 	return types, nil
 }
 
-// point returns the point of lists.
 func (q *request) point() query.Point {
 	if q.cfg.Live {
 		return query.Point{}

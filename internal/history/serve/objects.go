@@ -405,7 +405,6 @@ func goneVersion(version uint64) *apierrors.StatusError {
 		fmt.Sprintf("version %d is from before what this history keeps", version))
 }
 
-// appendTable returns a table of rows.
 func appendTable(
 	dst []byte, t *resourceType, version string, rows [][]byte, headers bool,
 ) []byte {

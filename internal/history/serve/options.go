@@ -213,7 +213,6 @@ var withoutNamespace = []string{
 	"namespaces", "nodes", "certificatesigningrequests.certificates.k8s.io", "resourceslices.resource.k8s.io",
 }
 
-// selection returns the selectors of a request.
 func (q *request) selection(
 	t *resourceType, o *internalversion.ListOptions,
 ) (s selection, err error) {

@@ -20,7 +20,6 @@ import (
 	"github.com/kubebridge/bridge/internal/resource/jsontree"
 )
 
-// column is one of a table.
 type column struct {
 	name, typ, format string
 	wide              bool // only with kubectl's -o wide

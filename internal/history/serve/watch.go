@@ -21,7 +21,6 @@ import (
 	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
-// watcher is one watch.
 type watcher struct {
 	q         *request
 	t         *resourceType

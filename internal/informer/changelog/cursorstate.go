@@ -55,7 +55,6 @@ func (s *cursorState) keepGap(e *Entry) {
 	s.dropped.keep(&gap)
 }
 
-// count counts a loss at a position.
 func (s *cursorState) count(at Position, loss event.LossReport) {
 	switch {
 	case loss.Events == 0:
@@ -164,7 +163,6 @@ func decodeCursorState(b []byte) (s cursorState, err error) {
 	return s, err
 }
 
-// decodePositions reads n positions.
 func decodePositions(b []byte, n uint64) (positions []Position, rest []byte, err error) {
 	if n > uint64(len(b)) { // each takes a byte at least
 		return nil, nil, errRecord

@@ -296,10 +296,8 @@ func (q *queue[T]) push(item T) { q.items = append(q.items, item) }
 
 func (q *queue[T]) len() int { return len(q.items) - q.head }
 
-// at returns the i-th item.
 func (q *queue[T]) at(i int) *T { return &q.items[q.head+i] }
 
-// live returns all items.
 func (q *queue[T]) live() []T { return q.items[q.head:] }
 
 // remove takes the i-th item out.

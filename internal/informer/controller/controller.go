@@ -344,7 +344,6 @@ func markOf(d *deltafifo.Delta) (m changelog.Mark) {
 	return m
 }
 
-// decide makes the changes of one delta.
 func (c *Controller) decide(ctx context.Context, d *deltafifo.Delta) error {
 	switch d.Type {
 	case deltafifo.Bookmark:
@@ -366,7 +365,6 @@ func (c *Controller) decide(ctx context.Context, d *deltafifo.Delta) error {
 	}
 }
 
-// decideObject makes the changes of a delta of an object.
 func (c *Controller) decideObject(d *deltafifo.Delta) error {
 	known, err := c.known(d)
 	if err != nil {
@@ -398,7 +396,6 @@ func (c *Controller) decideKnown(d *deltafifo.Delta, known *KnownState) error {
 	return nil
 }
 
-// known returns what is known of the object of a delta.
 func (c *Controller) known(d *deltafifo.Delta) (k KnownState, err error) {
 	if d.Key == "" {
 		return k, nil

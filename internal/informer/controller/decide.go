@@ -103,7 +103,6 @@ type decider struct {
 	out   []Decision
 }
 
-// add appends a decision.
 func (x *decider) add(c Decision) {
 	c.Key = x.Key
 	if version := x.deltaVersion(); c.Op != event.Synced && version != c.Version {
@@ -112,7 +111,6 @@ func (x *decider) add(c Decision) {
 	x.out = append(x.out, c)
 }
 
-// deltaVersion returns the version of the delta.
 func (x *decider) deltaVersion() resource.Version {
 	switch {
 	case x.Object != nil:

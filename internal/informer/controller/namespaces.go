@@ -159,7 +159,6 @@ func (s *scope) write(b *store.Batch, ix *store.Indexer, revisions map[string]na
 	}
 }
 
-// revisionsOf returns the revisions of namespaces.
 func (s *scope) revisionsOf(names []string) map[string]namespaceMove {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -75,7 +75,6 @@ func (l *Listener) exists(e *changelog.Entry) func(namespace, name string) (bool
 	}
 }
 
-// event makes the event of an entry.
 func (l *Listener) event(e *changelog.Entry) event.Event {
 	m, era := l.cfg.Maker, e.IDSuffix
 	era.Epoch += l.epochs
@@ -95,7 +94,6 @@ func (l *Listener) event(e *changelog.Entry) event.Event {
 	}
 }
 
-// objectEvent makes the event of a change of an object.
 func (l *Listener) objectEvent(ch *event.Change) event.Event {
 	if l.epochs > 0 {
 		raised := *ch

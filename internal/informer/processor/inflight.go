@@ -29,7 +29,6 @@ type eventCopies struct {
 // holds are the position holds of several events, by MessageID.
 type holds map[string]*publisher.PositionHold
 
-// Release releases all.
 func (hs holds) Release() {
 	for _, h := range hs {
 		h.Release()
@@ -96,7 +95,6 @@ func (l *Listener) Settle(items []*publisher.Item) {
 	}
 }
 
-// acks returns the acks for settled items.
 func (l *Listener) acks(items []*publisher.Item) []changelog.Ack {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -149,7 +149,6 @@ func (e *elector) read(ctx context.Context) bool {
 	return true
 }
 
-// recordLeader records who has the lease.
 func (l *Lease) recordLeader(holder string) {
 	l.mu.Lock()
 	before := l.leader

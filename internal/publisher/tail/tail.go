@@ -381,5 +381,4 @@ func (v *variables) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// Parent implements interpreter.Activation.
 func (v *variables) Parent() interpreter.Activation { return nil }

@@ -138,7 +138,6 @@ func (t *Tracer) Parent(informer, sink string) func(source, id string) string {
 	}
 }
 
-// sampled reports whether a trace is sent.
 func (t *Tracer) sampled(id trace.TraceID) bool {
 	return t.sampler.ShouldSample(sdktrace.SamplingParameters{
 		ParentContext: context.Background(),

@@ -227,7 +227,6 @@ type extent struct {
 	quoted, escaped bool
 }
 
-// ends reports whether the object ends with c.
 func (e *extent) ends(c byte) bool {
 	switch {
 	case e.escaped:

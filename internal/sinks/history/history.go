@@ -206,7 +206,6 @@ func (s *Sink) retain(ctx context.Context, db *history.DB) {
 	}
 }
 
-// retention is what is kept.
 func (s *Sink) retention() history.Retention {
 	return history.Retention{Age: s.cfg.Retention, MaxBytes: uint64(s.cfg.MaxBytes)}
 }

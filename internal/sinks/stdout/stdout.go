@@ -271,7 +271,6 @@ func (s *Sink) write(ctx context.Context, batch []*sinks.Message) {
 	}
 }
 
-// render makes the lines of a batch.
 func (s *Sink) render(batch []*sinks.Message) *pendingWrite {
 	w := &pendingWrite{owed: s.owed, ends: make([]int, len(batch)), done: make(chan struct{})}
 	w.buf = append(s.buf[:0], s.owed.rest...)
@@ -433,7 +432,6 @@ func what(e *event.Event) string {
 	}
 }
 
-// who is its name.
 func who(e *event.Event) string {
 	switch {
 	case e.Resource == "":

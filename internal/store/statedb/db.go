@@ -126,7 +126,6 @@ func newDB(o Options) *DB {
 	return db
 }
 
-// open opens the database.
 func (db *DB) open(o Options, opts *pebble.Options) error {
 	if opts.EventListener == nil {
 		opts.EventListener = &pebble.EventListener{DataCorruption: db.damaged}
