@@ -58,12 +58,12 @@ func Verify(ctx context.Context, o VerifyOptions) (*verify.Report, error) {
 		found:   map[string]bool{}, wanted: map[string]bool{}, lanes: map[string]bool{},
 	}
 	if o.History != nil {
-		if v.covered, err = newCovered(o.History, v.checker); err != nil {
+		if v.comparison, err = newComparison(o.History, v.checker); err != nil {
 			return nil, err
 		}
 	}
 	err = v.read(ctx)
-	if err == nil && v.covered != nil {
+	if err == nil && v.comparison != nil {
 		err = v.compareCovered(ctx)
 	}
 	for _, kind := range o.Kinds {
@@ -94,14 +94,14 @@ func shown(from string) string {
 // verification is one run of Verify.
 type verification struct {
 	VerifyOptions
-	reader   source.Reader
-	checker  *verify.Checker
-	covered  *covered // nil for none
-	lanes    map[string]bool
-	messages int
-	removed  int             // of the reader's, that the checker has
-	found    map[string]bool // kinds of which there are events
-	wanted   map[string]bool // by resource, of those that have come
+	reader     source.Reader
+	checker    *verify.Checker
+	comparison *comparison // nil for none
+	lanes      map[string]bool
+	messages   int
+	removed    int             // of the reader's, that the checker has
+	found      map[string]bool // kinds of which there are events
+	wanted     map[string]bool // by resource, of those that have come
 }
 
 // wantsResource reports whether the resource of an event is among the kinds.
@@ -161,14 +161,14 @@ func (v *verification) read(ctx context.Context) error {
 
 // cover compares a message with the history.
 func (v *verification) cover(m *source.Message) error {
-	if v.covered == nil {
+	if v.comparison == nil {
 		return nil
 	}
 	if !v.lanes[m.Lane] {
 		v.lanes[m.Lane] = true
-		v.covered.begins(m)
+		v.comparison.begins(m)
 	}
-	return v.covered.feed(m)
+	return v.comparison.feed(m)
 }
 
 // compareCovered finds what the stream lacks of the history.
@@ -177,7 +177,7 @@ func (v *verification) compareCovered(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return v.covered.end(&v.VerifyOptions, v.reader.Whole(), isSparse, v.wants)
+	return v.comparison.end(&v.VerifyOptions, v.reader.Whole(), isSparse, v.wants)
 }
 
 // compare lists what the stream is about, and reads on while something differs: it may be in

@@ -32,7 +32,7 @@ type openHistory struct {
 	// slots bound the questions at a time, so that they take no more than a share of the processor.
 	slots chan struct{}
 	// recent is what questions share.
-	recent *recentOwners
+	recent *ownerCache
 }
 
 // maxQuestions is how many are answered at a time: on half of the processors. With as many as
@@ -47,7 +47,7 @@ func (h *Set) Serve(questions *query.Questions) (end func()) {
 	}
 	o := &openHistory{
 		history: questions, ending: make(chan struct{}),
-		slots: make(chan struct{}, maxQuestions), recent: new(recentOwners),
+		slots: make(chan struct{}, maxQuestions), recent: new(ownerCache),
 	}
 	h.mu.Lock()
 	h.open = append(h.open, o)
@@ -172,7 +172,7 @@ func classifyAnswer(err error) error {
 type request struct {
 	Question
 	parameters url.Values
-	recent     *recentOwners
+	recent     *ownerCache
 }
 
 func newRequest(o *openHistory, parameters url.Values) *request {

@@ -16,9 +16,9 @@ import (
 // compareReport is what is different between two times, whatever happened between.
 type compareReport struct {
 	uncertainty
-	A       time.Time        `json:"a"`
-	B       time.Time        `json:"b"`
-	Objects []comparedObject `json:"objects"`
+	A       time.Time          `json:"a"`
+	B       time.Time          `json:"b"`
+	Objects []objectDifference `json:"objects"`
 	// Same is how many objects changed, and are as before, but for their status.
 	Same int `json:"same,omitempty"`
 	// Children are objects that a controller owns: they are not in the answer.
@@ -27,8 +27,8 @@ type compareReport struct {
 	More bool `json:"more,omitempty"`
 }
 
-// comparedObject is an object that is different.
-type comparedObject struct {
+// objectDifference is an object that differs between the two times.
+type objectDifference struct {
 	objectReport
 	Operation string `json:"operation"` // added, updated, deleted
 	// From and To are the versions at both times; "" where the object did not exist.
@@ -69,7 +69,7 @@ func (q *request) compare(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &compareReport{A: a.At, B: b.At, Objects: []comparedObject{}}
+	r := &compareReport{A: a.At, B: b.At, Objects: []objectDifference{}}
 	if r.uncertainty, err = q.uncertainty(happened.Holes); err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (q *request) compareObject(r *compareReport, o query.Object, changes int) e
 	if err := cmp.Or(err, newerErr); err != nil {
 		return err
 	}
-	c := comparedObject{objectReport: reportObject(&o), Changes: changes}
+	c := objectDifference{objectReport: reportObject(&o), Changes: changes}
 	switch {
 	case older == nil && newer == nil:
 		r.Same++ // it came and went

@@ -138,7 +138,7 @@ type laneSorter struct {
 }
 
 func newLaneSorter(
-	history *query.Questions, recent *recentOwners, since, until time.Time, buckets int,
+	history *query.Questions, recent *ownerCache, since, until time.Time, buckets int,
 ) *laneSorter {
 	return &laneSorter{
 		lanesReport: lanesReport{
@@ -296,14 +296,14 @@ func sortBuckets(of map[int]*laneBucket) (list []laneBucket) {
 // owners finds the controllers of objects, as the last versions of these name them.
 type owners struct {
 	history *query.Questions
-	recent  *recentOwners
+	recent  *ownerCache
 	units   map[string]*record.Unit // by kind and group; nil for one without a history
 }
 
-// recentOwners are what owners found within the last minute: to look up 10,000 objects takes a
+// ownerCache has what owners found within the last minute: to look up 10,000 objects takes a
 // second, and the page asks again with each click. An object that is created again under the name
 // of another is looked up again at its first change. What it owns follows within the minute.
-type recentOwners struct {
+type ownerCache struct {
 	mu    sync.Mutex
 	began time.Time              // guarded by mu
 	found map[query.Object]owner // guarded by mu
@@ -315,7 +315,7 @@ const (
 	recentMost = 100_000
 )
 
-func (r *recentOwners) get(o query.Object) (owner, bool) {
+func (r *ownerCache) get(o query.Object) (owner, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.began) > recentTime || len(r.found) > recentMost {
@@ -325,14 +325,14 @@ func (r *recentOwners) get(o query.Object) (owner, bool) {
 	return found, isKnown
 }
 
-func (r *recentOwners) put(o query.Object, by owner) {
+func (r *ownerCache) put(o query.Object, by owner) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.found[o] = by
 }
 
 // forget removes an object that was created at a time, where it may have been looked up before.
-func (r *recentOwners) forget(o query.Object, created time.Time) {
+func (r *ownerCache) forget(o query.Object, created time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if created.After(r.began.Add(-recentTime)) {
@@ -353,7 +353,7 @@ func (o owner) String() string {
 	return o.kind + "/" + o.name
 }
 
-func newOwners(history *query.Questions, recent *recentOwners) *owners {
+func newOwners(history *query.Questions, recent *ownerCache) *owners {
 	return &owners{history, recent, map[string]*record.Unit{}}
 }
 

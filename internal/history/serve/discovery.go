@@ -335,7 +335,7 @@ func makeCatalog(h *query.Questions, cluster string, at query.Point) ([]*resourc
 	}
 	for _, t := range types {
 		t.namespaces = sync.OnceValues(func() ([]string, error) {
-			return unusualOrder(h.Objects.Namespaces(t.units))
+			return inServerOrder(h.Objects.Namespaces(t.units))
 		})
 	}
 	slices.SortFunc(types, func(a, b *resourceType) int {

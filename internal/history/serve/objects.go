@@ -346,9 +346,8 @@ func (q *request) inOrder(
 // that shop-b comes before shop. A history has the order of names, which is almost always the same.
 func compareNamespaces(a, b string) int { return cmp.Compare(a+"/", b+"/") }
 
-// unusualOrder sorts namespaces, which come in the order of their names; nil where that is the
-// same.
-func unusualOrder(names []string, err error) ([]string, error) {
+// inServerOrder sorts namespaces by compareNamespaces. It returns nil when they come sorted so.
+func inServerOrder(names []string, err error) ([]string, error) {
 	if err != nil || slices.IsSortedFunc(names, compareNamespaces) {
 		return nil, err
 	}

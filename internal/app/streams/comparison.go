@@ -20,14 +20,14 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/source"
 )
 
-// covered compares a stream with a history, each with what the other says that it has without a
+// comparison compares a stream with a history, each with what the other says that it has without a
 // break: the stream by its gap, synced and progress events, the history by its coverage.
 //
 // It has 9 bytes of each version of the history.
-type covered struct {
+type comparison struct {
 	history *query.Questions
 	checker *verify.Checker
-	units   map[unitName]*coveredUnit
+	units   map[unitName]*comparedUnit
 	// versions are hashes of what the history has, sorted; seen says which the stream has.
 	versions []uint64
 	seen     []bool
@@ -42,8 +42,8 @@ func nameOf(e *event.Event) unitName {
 	return unitName{e.Source, e.Informer, strings.TrimSuffix(e.Resource+"."+e.Group, ".")}
 }
 
-// coveredUnit is what both sides say of a resource of an informer.
-type coveredUnit struct {
+// comparedUnit is what both sides say of a resource of an informer.
+type comparedUnit struct {
 	unit     *record.Unit
 	recorded side // the history's; its intervals are known before the stream is read
 	streamed side
@@ -71,13 +71,13 @@ func newSide() side {
 }
 
 // newCovered reads which versions a history has.
-func newCovered(h *query.Questions, checker *verify.Checker) (*covered, error) {
-	c := &covered{history: h, checker: checker, units: map[unitName]*coveredUnit{}}
+func newComparison(h *query.Questions, checker *verify.Checker) (*comparison, error) {
+	c := &comparison{history: h, checker: checker, units: map[unitName]*comparedUnit{}}
 	for _, u := range h.Resources.Units() {
 		if u.Resource == "" || u.Source == record.ArchiveSource {
 			continue
 		}
-		unit := &coveredUnit{unit: u, recorded: newSide(), streamed: newSide(), lanes: map[string]bool{}}
+		unit := &comparedUnit{unit: u, recorded: newSide(), streamed: newSide(), lanes: map[string]bool{}}
 		c.units[unitName{u.Source, u.Informer, u.GroupResource()}] = unit
 		if err := c.readRecorded(unit); err != nil {
 			return nil, err
@@ -94,7 +94,7 @@ func newCovered(h *query.Questions, checker *verify.Checker) (*covered, error) {
 	return c, nil
 }
 
-func (c *covered) readRecorded(u *coveredUnit) error {
+func (c *comparison) readRecorded(u *comparedUnit) error {
 	var err error
 	u.recorded.intervals, err = c.history.Coverage.Intervals(query.CoverageQuery{
 		Units: []*record.Unit{u.unit}, Namespace: "*",
@@ -131,7 +131,7 @@ func hashOf(u *record.Unit, namespace, name string, seq keys.Sequence) uint64 {
 
 // feed takes the next message of the stream. One that the history lacks, though its coverage says
 // that it has all of these versions, is a fault.
-func (c *covered) feed(m *source.Message) error {
+func (c *comparison) feed(m *source.Message) error {
 	e := &m.Event
 	u := c.units[nameOf(e)]
 	switch {
@@ -164,7 +164,7 @@ func (c *covered) feed(m *source.Message) error {
 }
 
 // hear takes what the stream says about itself.
-func (u *coveredUnit) hear(m *source.Message) error {
+func (u *comparedUnit) hear(m *source.Message) error {
 	e := m.Event
 	e.ID, _, _ = strings.Cut(e.ID, "/partition/") // each partition of a topic has a copy
 	notice, err := query.ReadNotice(u.unit, event.AppendStructured(nil, &e))
@@ -181,7 +181,7 @@ func (u *coveredUnit) hear(m *source.Message) error {
 }
 
 // begins notes that the stream does not have a lane from its first message on.
-func (c *covered) begins(m *source.Message) {
+func (c *comparison) begins(m *source.Message) {
 	if m.Stored.After(c.since) {
 		c.since = m.Stored
 	}
@@ -207,7 +207,7 @@ func (s *side) whole(
 }
 
 // end makes the intervals of the stream, and finds what it lacks.
-func (c *covered) end(o *VerifyOptions, isWhole, isSparse bool, wants func(*event.Event) bool) error {
+func (c *comparison) end(o *VerifyOptions, isWhole, isSparse bool, wants func(*event.Event) bool) error {
 	for _, name := range slices.SortedFunc(maps.Keys(c.units), func(a, b unitName) int {
 		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.informer, b.informer),
 			cmp.Compare(a.resource, b.resource))
@@ -223,7 +223,7 @@ func (c *covered) end(o *VerifyOptions, isWhole, isSparse bool, wants func(*even
 		}
 		u.streamed.intervals = u.intervals()
 		c.compared.Resources++
-		c.undeclared(u)
+		c.findUndeclared(u)
 		switch {
 		case isSparse:
 			c.checker.Note("the stream keeps only the newest messages of an object: what it lacks of the " +
@@ -240,7 +240,7 @@ func (c *covered) end(o *VerifyOptions, isWhole, isSparse bool, wants func(*even
 
 // intervals returns what the stream says that it has without a break. It is complete up to where
 // all lanes are.
-func (u *coveredUnit) intervals() (list []query.Interval) {
+func (u *comparedUnit) intervals() (list []query.Interval) {
 	scopes := map[query.Scope][]*query.Notice{}
 	for _, m := range u.streamed.notices {
 		scopes[m.Scope()] = append(scopes[m.Scope()], m)
@@ -264,7 +264,7 @@ func (u *coveredUnit) intervals() (list []query.Interval) {
 
 // lowest returns up to where the stream is complete: the lowest that a lane with objects has
 // reached, nil where one of them does not say it.
-func (u *coveredUnit) lowest(scope query.Scope) (low *query.Notice) {
+func (u *comparedUnit) lowest(scope query.Scope) (low *query.Notice) {
 	of := map[string]*query.Notice{}
 	for key, m := range u.streamed.reached {
 		if key.scope == scope {
@@ -291,7 +291,7 @@ func until(list []query.Interval, end *query.Notice) []query.Interval {
 
 // missing finds versions that the history has and the stream lacks, though it says that it has all
 // of these.
-func (c *covered) missing(u *coveredUnit, o *VerifyOptions, isWhole bool) error {
+func (c *comparison) missing(u *comparedUnit, o *VerifyOptions, isWhole bool) error {
 	var object []query.StoredKey
 	judge := func() error {
 		defer func() { object = object[:0] }()
@@ -318,7 +318,7 @@ func (c *covered) missing(u *coveredUnit, o *VerifyOptions, isWhole bool) error 
 const clocksDiffer = 10 * time.Minute
 
 // missingOf finds the versions of one object that the stream lacks.
-func (c *covered) missingOf(u *coveredUnit, versions []query.StoredKey, since time.Time, isWhole bool) error {
+func (c *comparison) missingOf(u *comparedUnit, versions []query.StoredKey, since time.Time, isWhole bool) error {
 	for i := range versions {
 		v := &versions[i]
 		if !v.Sequence.IsNumber() || v.Time.Before(since) || !isWhole && v.Time.Before(c.since.Add(clocksDiffer)) {
@@ -352,7 +352,7 @@ func (c *covered) missingOf(u *coveredUnit, versions []query.StoredKey, since ti
 
 // listed returns the interval of the stream that begins with a list in which a version was there;
 // nil for none. The history says it, where it knows what was there then.
-func (u *coveredUnit) listed(versions []query.StoredKey, i int) *query.Interval {
+func (u *comparedUnit) listed(versions []query.StoredKey, i int) *query.Interval {
 	v := &versions[i]
 	if v.Op == event.Deleted {
 		return nil
@@ -372,7 +372,7 @@ func (u *coveredUnit) listed(versions []query.StoredKey, i int) *query.Interval 
 
 // begins reports whether an interval of the stream begins with a list, at which the history had no
 // break.
-func (u *coveredUnit) begins(in *query.Interval) bool {
+func (u *comparedUnit) begins(in *query.Interval) bool {
 	isList := false
 	for _, m := range u.streamed.notices {
 		isList = isList || m.Event.Op == event.Synced && m.Scope() == in.Scope() &&
@@ -390,9 +390,9 @@ func number(version string) uint64 {
 	return n
 }
 
-// undeclared finds gaps that one of the two reports, and the other one does not know. Which events
+// findUndeclared finds gaps that one of the two reports, and the other one does not know. Which events
 // a sink has lost is its own.
-func (c *covered) undeclared(u *coveredUnit) {
+func (c *comparison) findUndeclared(u *comparedUnit) {
 	for _, x := range []struct {
 		has, lacks *side
 		text       string
