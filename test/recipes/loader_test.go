@@ -47,6 +47,11 @@ func TestRecreatedStream(t *testing.T) {
 			for name, value := range map[string]string{"id": fmt.Sprint(i), "source": "/s", "informer": "i", "name": "a%20b"} {
 				m.Header["ce-"+name] = []string{value}
 			}
+			for name := range strings.FieldsSeq("type subject sequence partitionkey apiversion kind resource namespace" +
+				" uid resourceversion previous manager timesource") {
+				m.Header["ce-"+name] = []string{"a value of its size"}
+			}
+			m.Header["ce-time"] = []string{"2026-11-28T02:04:25.123456789Z"}
 			m.Data = []byte(`{"metadata":{"name":"a b"},"é":"` + strings.Repeat("x", 1500) + `"}`)
 			_, err := js.PublishMsgAsync(m)
 			must(t, err)
@@ -77,11 +82,14 @@ func TestRecreatedStream(t *testing.T) {
 	publish(100, 300)
 	rows("after a longer stream took its place", 300)
 	publish(300, 20_300)
-	began := time.Now()
-	l.run("python3", "load_duckdb.py")
-	if rate := 20_000 / time.Since(began).Seconds(); rate < 2500 {
-		t.Errorf("%.0f rows a second were loaded", rate)
+	cmd, printed := l.start(t.Context(), "python3", "load_duckdb.py")
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, printed)
+	}
+	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime() // other tests run beside
+	if rate := 20_000 / used.Seconds(); rate < 2500 {
+		t.Errorf("%.0f rows a second of a processor were loaded", rate)
 	} else {
-		t.Logf("%.0f rows a second, the start included", rate)
+		t.Logf("%.0f rows a second of a processor, the start included", rate)
 	}
 }

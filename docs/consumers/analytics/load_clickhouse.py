@@ -1,5 +1,3 @@
-import json
-
 from chdb.session import Session
 from stream import ATTRIBUTES, copy
 
@@ -9,9 +7,9 @@ db.query(f"CREATE TABLE IF NOT EXISTS events ({columns}, data String, stream Str
          " ENGINE = ReplacingMergeTree ORDER BY (source, informer, id)")
 
 
-def store(rows):
-    if rows:
-        db.query("INSERT INTO events FORMAT JSONEachRow " + "\n".join(map(json.dumps, rows)))
+def store(lines):
+    if lines:
+        db.query("INSERT INTO events FORMAT JSONEachRow " + "".join(lines))
 
 
 def position_in(stream):
