@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -96,6 +97,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 	root.AddCommand(refusedCommands()...)
 	root.AddCommand(newStateDirCommand())
 	groupCommands(root)
+	foldHelp(root)
 	return root
 }
 
@@ -256,4 +258,70 @@ func (c *choice) Set(text string) error {
 	}
 	*c.chosen = text
 	return nil
+}
+
+// helpWidth is that of a terminal as it opens.
+const helpWidth = 80
+
+// foldHelp prints the help of all commands with lines that fit into a terminal.
+func foldHelp(root *cobra.Command) {
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		out := cmd.OutOrStdout()
+		var text strings.Builder
+		cmd.SetOut(&text)
+		help(cmd, args)
+		cmd.SetOut(out)
+		_, _ = io.WriteString(out, foldText(text.String()))
+	})
+}
+
+// foldText fills paragraphs anew, and folds what is indented below its second column.
+func foldText(text string) string {
+	var out strings.Builder
+	var paragraph []string
+	end := func() {
+		if len(paragraph) > 0 {
+			foldWords(&out, strings.Join(paragraph, " "), "", "")
+		}
+		paragraph = nil
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, " \n")
+		switch columns := secondColumn.FindString(line); {
+		case line != "" && line[0] != ' ':
+			paragraph = append(paragraph, line)
+			continue
+		case len(line) <= helpWidth:
+			end()
+			out.WriteString(line + "\n")
+		case columns != "" && len(columns) < helpWidth*2/3:
+			end()
+			foldWords(&out, line, strings.Repeat(" ", len(columns)), "")
+		case columns != "":
+			end()
+			foldWords(&out, line, "          ", "")
+		default: // a command to paste
+			end()
+			foldWords(&out, line, "      ", ` \`)
+		}
+	}
+	end()
+	return out.String()
+}
+
+var secondColumn = regexp.MustCompile(`^ +\S.*?  +`)
+
+// foldWords writes a line as several, of which the first is indented as it was. Spaces within the
+// line stay.
+func foldWords(out *strings.Builder, line, indent, mark string) {
+	for len(line) > helpWidth {
+		at := strings.LastIndexByte(line[:helpWidth+1-len(mark)], ' ')
+		if strings.TrimSpace(line[:max(at, 0)]) == "" {
+			break // one long word
+		}
+		out.WriteString(strings.TrimRight(line[:at], " ") + mark + "\n")
+		line = indent + strings.TrimLeft(line[at:], " ")
+	}
+	out.WriteString(line + "\n")
 }

@@ -110,3 +110,29 @@ func TestNamespaceFlag(t *testing.T) {
 		t.Errorf("only %d commands have --namespace", found)
 	}
 }
+
+// Help fits into a terminal of 80 columns.
+func TestHelpWidth(t *testing.T) {
+	seen := 0
+	var look func(c *cobra.Command)
+	look = func(c *cobra.Command) {
+		seen++
+		var out strings.Builder
+		root := newRoot(Build{})
+		root.SetOut(&out)
+		root.SetArgs(append(strings.Fields(c.CommandPath())[1:], "--help"))
+		testkit.OK(t, root.Execute())
+		for line := range strings.Lines(out.String()) {
+			if line = strings.TrimRight(line, "\n"); len([]rune(line)) > helpWidth {
+				t.Errorf("%s --help: %q has %d columns", c.CommandPath(), line, len(line))
+			}
+		}
+		for _, sub := range c.Commands() {
+			look(sub)
+		}
+	}
+	look(newRoot(Build{}))
+	if seen < 26 {
+		t.Errorf("only %d commands", seen)
+	}
+}

@@ -60,7 +60,7 @@ other hosts too.
 Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be asked.`,
 		Example: `  bridge status
   bridge status --admin-address 127.0.0.1:9090 --watch
-  bridge status --config bridge.yaml --output json | jq '.sinks[] | {name, state, lagSeconds}'
+  bridge status -o json | jq '.sinks[] | {name, state, lagSeconds}'
   bridge status --ready --admin-address bridge-0.bridge.streaming.svc:8080
   kubectl exec bridge-0 -- bridge status`,
 		Args: cobra.NoArgs,
