@@ -24,6 +24,8 @@ type Samples struct {
 	rings  [3]sampleRing   // guarded by mu
 	series []*sampleSeries // guarded by mu
 	asked  time.Time       // guarded by mu: for a report, the last time
+
+	wake chan struct{} // has an element after the first report in a while
 }
 
 // Sampled says how a metric is sampled: its series are combined by one of its labels.
@@ -57,10 +59,13 @@ const (
 	idleShare = 0.001
 )
 
+// maxPause is the coarsest step: on a busy machine a sample takes long, and uses little.
+const maxPause = time.Minute
+
 // NewSamples returns samples of some metrics. Run fills them.
 func NewSamples(from prometheus.Gatherer, metrics ...Sampled) *Samples {
 	s := &Samples{
-		from: from, metrics: map[string]Sampled{},
+		from: from, metrics: map[string]Sampled{}, wake: make(chan struct{}, 1),
 		rings: [3]sampleRing{{step: 1, slots: 300}, {step: 10, slots: 360}, {step: 60, slots: 1440}},
 	}
 	for _, m := range metrics {
@@ -76,7 +81,8 @@ func (s *Samples) Run(ctx context.Context) {
 		s.take(began)
 		pause := time.Duration(float64(time.Since(began)) / s.share())
 		select {
-		case <-time.After(max(pause, time.Until(began.Add(time.Second)))):
+		case <-time.After(min(max(pause, time.Until(began.Add(time.Second))), maxPause)):
+		case <-s.wake:
 		case <-ctx.Done():
 			return
 		}
@@ -209,6 +215,12 @@ func (v Sample) MarshalJSON() ([]byte, error) {
 func (s *Samples) Report(window time.Duration) SampleReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if time.Since(s.asked) > time.Minute {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
 	s.asked = time.Now()
 	ring := len(s.rings) - 1
 	for i := range s.rings {

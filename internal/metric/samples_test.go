@@ -61,12 +61,12 @@ func TestSamples(t *testing.T) {
 	})
 }
 
-// slowGatherer takes 10 ms, as the metrics of some resources do.
-type slowGatherer struct{ times atomic.Int64 }
+// slowGatherer takes 10 ms, as the metrics of some resources do, or longer.
+type slowGatherer struct{ times, took atomic.Int64 }
 
 func (g *slowGatherer) Gather() ([]*dto.MetricFamily, error) {
 	g.times.Add(1)
-	time.Sleep(10 * time.Millisecond)
+	time.Sleep(max(10*time.Millisecond, time.Duration(g.took.Load())))
 	return nil, nil
 }
 
@@ -85,8 +85,21 @@ func TestSamplesShare(t *testing.T) {
 		before := from.times.Load()
 		s.Report(time.Minute)
 		time.Sleep(time.Minute - 10*time.Second)
-		if n := from.times.Load() - before; n < 35 || n > 55 { // every second, after a pause of up to 10 s
+		if n := from.times.Load() - before; n < 45 || n > 55 { // every second, from the report on
 			t.Errorf("%d samples within a minute after a report", n)
+		}
+		from.took.Store(int64(time.Second))
+		time.Sleep(10 * time.Minute)
+		before = from.times.Load()
+		time.Sleep(10 * time.Minute)
+		if n := from.times.Load() - before; n < 9 { // every minute at least
+			t.Errorf("%d samples in 10 minutes of a busy machine", n)
+		}
+		before = from.times.Load()
+		s.Report(time.Minute)
+		time.Sleep(2 * time.Second)
+		if from.times.Load() == before {
+			t.Error("a report does not end a pause")
 		}
 	})
 }
