@@ -18,6 +18,7 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher/tail"
 	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/internal/store"
 )
 
 // adminCommands is what the admin server can change: it does what operators ask for.
@@ -258,4 +259,17 @@ func provideToken(c *config.Config, log *slog.Logger) {
 		log.Warn("there is no token, so commands, and readers who need one, are refused",
 			"file", file, "err", err)
 	}
+}
+
+// Objects implements admin.Inspector.
+func (l *inspector) Objects(_ context.Context, index, value string) (any, error) {
+	p, why := l.start.get()
+	if p == nil {
+		return nil, &admin.Error{Code: http.StatusServiceUnavailable, Err: errors.New(why)}
+	}
+	found, err := p.bridge.Indexed(index, value)
+	if errors.Is(err, store.ErrNoIndex) {
+		return nil, &admin.Error{Code: http.StatusNotFound, Err: err}
+	}
+	return found, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
 )
 
 // informers has the informers that run, and the status of those whose resource has gone.
@@ -126,6 +127,46 @@ func (b *bodyRefresh) run(ctx context.Context) error {
 			u.RefreshBodies(func() bool { return b.left() == left })
 		}
 	}
+}
+
+// IndexedObjects are what an index has of a value, in all informers.
+type IndexedObjects struct {
+	Objects []informer.IndexedObject `json:"objects,omitempty"`
+	// Values of the index, where none was asked for.
+	Values []string `json:"values,omitempty"`
+	// Incomplete are the informers whose index is being built, so that objects may be missing.
+	Incomplete []string `json:"incomplete,omitempty"`
+}
+
+// Indexed returns the newest states of the objects that have a value of an index, or for "" the
+// values that there are. It returns store.ErrNoIndex where no informer has such an index.
+func (b *Bridge) Indexed(index, value string) (found IndexedObjects, err error) {
+	isKnown := false
+	for _, u := range b.informers.all() {
+		var objects []informer.IndexedObject
+		var values []string
+		if value == "" {
+			values, err = u.Objects.IndexValues(index)
+		} else {
+			objects, err = u.Objects.ByIndex(index, value)
+		}
+		switch {
+		case errors.Is(err, store.ErrNoIndex):
+			continue
+		case errors.Is(err, store.ErrIndexIncomplete):
+			found.Incomplete = append(found.Incomplete, u.Name())
+		case err != nil:
+			return found, fmt.Errorf("informer %s: %w", u.Name(), err)
+		}
+		isKnown = true
+		found.Objects, found.Values = append(found.Objects, objects...), append(found.Values, values...)
+	}
+	if !isKnown {
+		return found, fmt.Errorf("index %q: %w", index, store.ErrNoIndex)
+	}
+	slices.Sort(found.Values)
+	found.Values = slices.Compact(found.Values)
+	return found, nil
 }
 
 // ErrNotWatched is returned by Object for a resource that no informer has.

@@ -13,6 +13,8 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
+	"github.com/kubebridge/bridge/internal/store/statedb"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -114,6 +116,77 @@ func TestStaleObject(t *testing.T) {
 			t.Errorf("%d are exact and %d are not, want both", exact, earlier)
 		}
 		_, err := r.end()
+		testkit.OK(t, err)
+	})
+}
+
+// The indexes have the newest states, settled or not, and are built at a start that finds none.
+func TestIndexedObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lake := calmBroker(t, "lake")
+		r := newRig(t, lake)
+		on := func(node, owner string) func(map[string]any) {
+			return func(obj map[string]any) {
+				obj["spec"] = map[string]any{"nodeName": node}
+				obj["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}}
+				obj["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": owner}}
+			}
+		}
+		has := func(index, value string, names ...string) {
+			t.Helper()
+			found, err := r.Indexed(index, value)
+			testkit.OK(t, err)
+			var got []string
+			for _, o := range found.Objects {
+				got = append(got, o.Name)
+				if o.Ready != "True" || o.Kind != "Pod" || o.Resource != "pods" || o.UID == "" || o.Version == "" || o.Informer != "all" {
+					t.Errorf("got %+v", o)
+				}
+			}
+			testkit.Want(t, got, names...)
+			if len(found.Incomplete) > 0 {
+				t.Errorf("incomplete: %v", found.Incomplete)
+			}
+		}
+		values := func(want ...string) {
+			t.Helper()
+			found, err := r.Indexed("node", "")
+			testkit.OK(t, err)
+			testkit.Want(t, found.Values, want...)
+		}
+		r.Create("shop/a", on("n1", "o1"))
+		r.Create("shop/b", on("n2", "o1"))
+		r.start()
+		r.settle()
+		has("node", "n1", "a")
+		has("owner", "o1", "a", "b")
+		values("n1", "n2")
+		lake.Set(testkit.Unreachable)
+		r.Update("shop/b", on("n1", "o2"))
+		r.settle()
+		has("node", "n1", "a", "b")
+		has("owner", "o1", "a")
+		values("n1")
+		lake.Set(testkit.Healthy)
+		time.Sleep(time.Minute)
+		has("node", "n1", "a", "b")
+		if _, err := r.Indexed("other", "x"); !errors.Is(err, store.ErrNoIndex) {
+			t.Errorf("another index: %v", err)
+		}
+		_, err := r.end()
+		testkit.OK(t, err)
+
+		db, err := store.Open(statedb.Options{Dir: "state", FS: r.fs})
+		testkit.OK(t, err)
+		unit := &r.cfg.Units[0]
+		_, err = db.Indexer(store.IndexerConfig{Name: unit.Name(), Scope: unit.Scope(), Type: unit.Type}) // removes them
+		testkit.OK(t, err)
+		testkit.OK(t, db.Close())
+		r.start()
+		r.settle()
+		has("node", "n1", "a", "b")
+		has("owner", "o2", "b")
+		_, err = r.end()
 		testkit.OK(t, err)
 	})
 }

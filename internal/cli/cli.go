@@ -91,7 +91,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 	root.AddCommand(newRunCommand(build), newWatchCommand(build), newValidateCommand(),
 		newSampleCommand(), newRBACCommand(), newSchemaCommand(), newVerifyCommand(),
 		newVersionCommand(build))
-	root.AddCommand(newStatusCommand(), newTailCommand(), newPauseCommand(), newResumeCommand(),
+	root.AddCommand(newStatusCommand(), newTailCommand(), newTreeCommand(), newPauseCommand(), newResumeCommand(),
 		newSnapshotCommand(), newLogLevelCommand(), newReloadCommand(), newTokenCommand())
 	root.AddCommand(historyCommands()...)
 	root.AddCommand(refusedCommands()...)
@@ -105,7 +105,7 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 var groups = []struct{ title, names string }{
 	{"Stream changes:", "run watch tail sample snapshot"},
 	{"Ask the history:", "timeline history show diff state coverage serve mcp archive"},
-	{"Operate a bridge:", "status pause resume reload log-level deadletters undelivered statedir verify"},
+	{"Operate a bridge:", "status tree pause resume reload log-level deadletters undelivered statedir verify"},
 	{"Set up:", "validate rbac schema token version"},
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
 )
 
 // Status is one unit, as /status shows it.
@@ -320,6 +321,75 @@ func (o *Objects) Get(key resource.Key) (s ObjectState, found bool, err error) {
 		s.Earlier = string(obj.Version)
 	}
 	return s, true, nil
+}
+
+// IndexedObject is an object that an index has found, in its newest state.
+type IndexedObject struct {
+	Informer  string `json:"informer"`
+	Resource  string `json:"resource"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	Version   string `json:"version"`
+	Created   string `json:"created,omitempty"`
+	// Ready is the status of the condition Ready, or else Available: "True", "False", "Unknown"; ""
+	// where the object has neither.
+	Ready string `json:"ready,omitempty"`
+}
+
+// ByIndex returns the objects that have a value of an index. With store.ErrIndexIncomplete some may
+// be missing.
+func (o *Objects) ByIndex(name, value string) (list []IndexedObject, err error) {
+	for item, err := range o.informer.indexer.Indexes().ByIndex(name, value) {
+		if err != nil {
+			return list, err
+		}
+		obj, err := item.Object()
+		if err != nil {
+			return list, err
+		}
+		if obj != nil { // else it has gone since
+			list = append(list, o.indexed(&item, obj))
+		}
+	}
+	return list, nil
+}
+
+func (o *Objects) indexed(item *store.Item, obj *resource.Object) IndexedObject {
+	c := &o.informer.cfg
+	return IndexedObject{
+		Informer: c.Informer, Resource: c.Type.String(), Kind: c.Type.Kind, Namespace: obj.Namespace,
+		Name: obj.Name, UID: item.UID, Version: string(item.Version),
+		Created: obj.CreationTimestamp, Ready: ReadyOf(obj.Raw),
+	}
+}
+
+// ReadyOf returns IndexedObject.Ready of an object's JSON.
+func ReadyOf(raw []byte) (status string) {
+	var conditions []struct{ Type, Status string }
+	// What can't be decoded has no conditions.
+	_ = json.Unmarshal(resource.Member(resource.Member(raw, "status"), "conditions"), &conditions)
+	for _, c := range conditions {
+		switch c.Type {
+		case "Ready":
+			return c.Status
+		case "Available":
+			status = c.Status
+		}
+	}
+	return status
+}
+
+// IndexValues returns the values of an index that objects have.
+func (o *Objects) IndexValues(name string) (values []string, err error) {
+	for value, err := range o.informer.indexer.Indexes().ListIndexFuncValues(name) {
+		if err != nil {
+			return values, err
+		}
+		values = append(values, value)
+	}
+	return values, nil
 }
 
 // Owner returns the metadata of the object that an owner reference in a namespace names, nil when

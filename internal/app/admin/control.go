@@ -224,6 +224,9 @@ type Inspector interface {
 	// of the last commit: Tail shows an event when a sink has answered, up to state.commitInterval
 	// earlier.
 	Object(ctx context.Context, resource, namespace, name string) (any, error)
+	// Objects returns the newest states of the objects that have a value of an index, or for "" the
+	// values that there are: a value that encodes as JSON.
+	Objects(ctx context.Context, index, value string) (any, error)
 }
 
 // TailOptions say which events to show, and how much of them.
@@ -246,6 +249,7 @@ func (s *Server) inspectRoutes(mux *http.ServeMux) {
 	}
 	mux.Handle("GET /tail", s.reader(s.tail))
 	mux.Handle("GET /object", s.reader(s.object))
+	mux.Handle("GET /objects", s.reader(s.objects))
 }
 
 func (s *Server) object(w http.ResponseWriter, r *http.Request) {
@@ -259,6 +263,20 @@ func (s *Server) object(w http.ResponseWriter, r *http.Request) {
 	}
 	found, err := s.config.Look.Object(r.Context(), q.Get("resource"), q.Get("namespace"),
 		q.Get("name"))
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	s.json(w, http.StatusOK, found)
+}
+
+func (s *Server) objects(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	if q.Get("index") == "" {
+		s.refuse(w, &Error{http.StatusBadRequest, errors.New("want /objects?index=node&value=worker-1")})
+		return
+	}
+	found, err := s.config.Look.Objects(r.Context(), q.Get("index"), q.Get("value"))
 	if err != nil {
 		s.refuse(w, err)
 		return

@@ -302,6 +302,13 @@ func (l *looked) Object(_ context.Context, resource, namespace, name string) (an
 	return []string{resource, namespace, name}, nil
 }
 
+func (l *looked) Objects(_ context.Context, index, value string) (any, error) {
+	if value == "none" {
+		return nil, &admin.Error{Code: http.StatusNotFound, Err: errors.New("there is no such index")}
+	}
+	return []string{index, value}, nil
+}
+
 // with asks with headers; Host is one of them.
 func with(t *testing.T, url string, headers map[string]string) *http.Response {
 	t.Helper()
@@ -372,13 +379,16 @@ func TestInspectionErrors(t *testing.T) {
 		"/object?resource=pods":        "want /object?resource=",
 		"/object?resource=a&name=none": "disk on fire",
 		"/object?resource=pods&name=x": `"x"`,
+		"/objects":                     "want /objects?index=",
+		"/objects?index=a&value=none":  "there is no such index",
+		"/objects?index=node&value=n1": `"n1"`,
 	} {
 		if _, _, body := get(t, url+path, ""); !strings.Contains(body, want) {
 			t.Errorf("%s: got %q, want %q", path, body, want)
 		}
 	}
 	without, _ := start(t, admin.Config{})
-	for _, path := range []string{"/tail", "/object?resource=pods&name=x"} {
+	for _, path := range []string{"/tail", "/object?resource=pods&name=x", "/objects?index=node&value=n1"} {
 		if code, _, _ := get(t, without+path, ""); code != 404 {
 			t.Errorf("%s without a Inspector: %d", path, code)
 		}

@@ -11,6 +11,7 @@
 //	GET /status         JSON of what the bridge is doing                               reader
 //	GET /tail           events as they are settled, as server-sent events              reader
 //	GET /object         the last settled state of one object                           reader
+//	GET /objects        the objects that have a value of an index                      reader
 //	GET /debug/pprof/   Go's profiles, where the configuration asks for them           reader
 //	POST /control/…     commands for a Controller (control.go)                         commander
 //

@@ -136,6 +136,7 @@ func (c *Checkpoint) Write(batch *store.Batch) {
 	case c.passed:
 		c.passed = batch.DropPassed(ix, c.watermark)
 	}
+	batch.BuildIndexes(ix)
 	for _, body := range c.bodies {
 		batch.RefreshBody(ix, body)
 	}

@@ -78,11 +78,12 @@ func New(cfg Config) (*Committer, error) {
 	return c, nil
 }
 
-// Track begins to commit a log.
+// Track begins to commit a log. The first commit comes at once: an index may have to be built.
 func (c *Committer) Track(l *changelog.Log) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.logs = append(c.logs, l)
+	c.mu.Unlock()
+	c.Changed()
 }
 
 // Untrack commits what is settled in a log, and stops committing it. After an error the log is
