@@ -129,21 +129,41 @@ func open(o Options, readOnly bool) (*DB, error) {
 	return opened, nil
 }
 
-// Full returns why the disk refuses writes, nil while it takes them.
-func (db *DB) Full() error { return db.shared.disk.Err() }
-
-// Close ends the database. Nothing else may be running on it. A second call does nothing. While the
-// disk refuses writes it leaves the database as a crash would: what was stored is stored.
-func (db *DB) Close() error {
-	if db.Full() != nil {
+// Health is why nothing can be stored, and what to do; nil while it can be.
+func (db *DB) Health() error {
+	select {
+	case <-db.shared.failed:
+		return fmt.Errorf("%w; see to its disk and restart", db.shared.err)
+	default:
+	}
+	why := db.shared.disk.Err()
+	if why == nil {
+		why = db.Maintenance.Room()
+	}
+	if why == nil {
 		return nil
 	}
+	return fmt.Errorf("history %s: %w; %s", db.shared.dir, why, disk.Remedy(why))
+}
+
+// IsStuck reports whether operations on the database may not return: they wait for the disk, or the
+// database can't continue.
+func (db *DB) IsStuck() bool {
 	select {
 	case <-db.shared.failed: // Pebble holds its locks
-		return nil
+		return true
 	default:
-		return db.close()
+		return db.shared.disk.Err() != nil
 	}
+}
+
+// Close ends the database. Nothing else may be running on it. A second call does nothing. One that
+// IsStuck is left as a crash would leave it: what was stored is stored.
+func (db *DB) Close() error {
+	if db.IsStuck() {
+		return nil
+	}
+	return db.close()
 }
 
 // pebbleOptions are for the layout that was measured as the smallest and fastest: blocks of 64 KiB,
@@ -242,6 +262,7 @@ type database struct {
 	err    error
 	sync   *pebble.WriteOptions
 	disk   *disk.FS
+	volume volume
 }
 
 // ReadError adds to damage what can be done about it. The first line of Pebble's own text is
@@ -346,4 +367,4 @@ func (db *database) fail(err error) {
 
 // IsUnavailable reports whether an error means that the disk takes no writes, and may take them
 // again.
-func IsUnavailable(err error) bool { return disk.Unavailable(err) }
+func IsUnavailable(err error) bool { return disk.Unavailable(err) || errors.Is(err, ErrNoRoom) }

@@ -5,7 +5,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -20,9 +23,63 @@ import (
 type Retention struct {
 	// Age is how long versions are kept; 0: forever.
 	Age time.Duration
-	// MaxBytes bounds the directory: when it is larger, the oldest eighth of the time goes. 0: no
-	// bound.
+	// MaxBytes bounds the directory: when it is larger, the oldest eighth of the time goes. 0: half
+	// of its volume.
 	MaxBytes uint64
+}
+
+// ErrNoRoom is returned where what is left of the volume is for the state directory and its log.
+var ErrNoRoom = errors.New("its volume is nearly full")
+
+// reserve of a volume of a size is what a history leaves free on it. It removes old versions while
+// there is less, and stores nothing while there is less than half. That half is larger than what
+// the state directory leaves free: the state and its log are written when the history is not.
+func reserve(total uint64) uint64 { return min(1<<30, total/8) }
+
+// Room returns ErrNoRoom while nothing more is to be stored. It asks the volume once a second.
+func (m Maintenance) Room() error {
+	v := &m.db.volume
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if time.Since(v.looked) < time.Second {
+		return v.err
+	}
+	v.looked, v.err = time.Now(), nil
+	usage, err := m.db.disk.GetDiskUsage(m.db.dir)
+	if err == nil && usage.AvailBytes < reserve(usage.TotalBytes)/2 {
+		v.err = fmt.Errorf("%w: %d MiB are left of %d, and %d are for the state directory", ErrNoRoom,
+			usage.AvailBytes>>20, usage.TotalBytes>>20, reserve(usage.TotalBytes)>>21)
+	}
+	return v.err
+}
+
+// volume is what is known of the room on the volume.
+type volume struct {
+	mu     sync.Mutex
+	looked time.Time // guarded by mu
+	err    error     // guarded by mu
+}
+
+// Scarce reports whether less than the reserve is free.
+func (m Maintenance) Scarce() bool {
+	usage, err := m.db.disk.GetDiskUsage(m.db.dir)
+	return err == nil && usage.AvailBytes < reserve(usage.TotalBytes)
+}
+
+// bound returns how many bytes the history may take; 0 where the volume does not report its size.
+// While less than the reserve is free, that is less by what is missing, but at least an eighth of
+// it: something else fills the volume then.
+func (m Maintenance) bound(maxBytes uint64) uint64 {
+	usage, err := m.db.disk.GetDiskUsage(m.db.dir)
+	if err != nil {
+		return maxBytes
+	}
+	bound := cmp.Or(maxBytes, usage.TotalBytes/2)
+	if want := reserve(usage.TotalBytes); usage.AvailBytes < want {
+		used, missing := m.DiskBytes(), want-usage.AvailBytes
+		bound = max(min(bound, used-min(used, missing)), bound/8)
+	}
+	return bound
 }
 
 // Maintenance is for the owner of a history: what is kept, and what that takes.
@@ -42,7 +99,7 @@ func (m Maintenance) Retain(ctx context.Context, r Retention, now time.Time) err
 			return m.db.ReadError(err)
 		}
 	}
-	if r.MaxBytes == 0 || m.DiskBytes() <= r.MaxBytes {
+	if bound := m.bound(r.MaxBytes); bound == 0 || m.DiskBytes() <= bound {
 		return nil
 	}
 	horizon, err := m.behindOldestEighth(now)

@@ -268,3 +268,37 @@ func (f *countedFile) Write(p []byte) (int, error) {
 	}
 	return f.File.Write(p)
 }
+
+// Without maxBytes a history takes half of its volume, and less when the volume is nearly full: old
+// versions go before the state directory has no room.
+func TestRetentionOfNarrowVolume(t *testing.T) {
+	disk := &testkit.NarrowDisk{FS: vfs.NewMem()}
+	disk.Free.Store(1 << 30)
+	db, err := history.Open(history.Options{Dir: "history", FS: disk})
+	testkit.OK(t, err)
+	defer func() { testkit.OK(t, db.Close()) }()
+	events := timed(t, 21, 20, 60)
+	_, err = db.Writer.Append(t.Context(), pointers(events))
+	testkit.OK(t, err)
+	newest := events[len(events)-1].Time
+	retention := history.Retention{MaxBytes: 2 * db.Maintenance.DiskBytes()}
+	horizon := func() time.Time {
+		testkit.OK(t, db.Maintenance.Retain(t.Context(), retention, newest))
+		h, err := db.Questions.Coverage.Horizon()
+		testkit.OK(t, err)
+		return h
+	}
+	if h := horizon(); !h.IsZero() {
+		t.Errorf("with room the horizon is %v", h)
+	}
+	disk.Free.Store(100 << 20)
+	first := horizon()
+	if first.IsZero() || !horizon().After(first) {
+		t.Errorf("without room the horizon is %v, and does not move", first)
+	}
+	disk.Free.Store(1 << 30)
+	retention.MaxBytes = 0
+	if before := horizon(); !horizon().Equal(before) {
+		t.Error("with room again the horizon moves")
+	}
+}

@@ -45,8 +45,9 @@ type Config struct {
 	// Retention is how long versions are kept. Of an object that existed then, the last version
 	// before is kept too, so that the state at that time is complete. 0: forever.
 	Retention time.Duration `yaml:"retention" default:"720h"`
-	// MaxBytes bounds the directory: when it is larger, the oldest versions go. 0: no bound but the
-	// disk.
+	// MaxBytes bounds the directory: when it is larger, the oldest versions go. 0: half of its
+	// volume. They go too when less than 1 GiB (or an eighth) of the volume is left, and nothing is
+	// stored below half of that, so that the state directory has room.
 	MaxBytes settings.Size `yaml:"maxBytes" default:"0"`
 }
 
@@ -183,6 +184,7 @@ func (s *Sink) Open(context.Context) error {
 func (s *Sink) retain(ctx context.Context, db *history.DB) {
 	ticker := time.NewTicker(measureEvery)
 	defer ticker.Stop()
+	wasScarce := false
 	isLogged, level := false, slog.LevelInfo // after a pause the newest change is old
 	for next := time.Now(); ; level = slog.LevelWarn {
 		now, ahead := s.clock.now(s.cfg.Now().Round(0), time.Since(s.began))
@@ -190,7 +192,13 @@ func (s *Sink) retain(ctx context.Context, db *history.DB) {
 			s.clockChanged(ctx, level, ahead)
 			isLogged = isOff
 		}
-		if !time.Now().Before(next) {
+		scarce := db.Maintenance.Scarce()
+		if scarce && !wasScarce {
+			s.cfg.Log.Warn("the history's volume is nearly full: its oldest versions are removed",
+				"dir", s.cfg.Dir, "remedy", "free space, or make the volume larger")
+		}
+		wasScarce = scarce
+		if !time.Now().Before(next) || scarce {
 			next = time.Now().Add(retentionEvery)
 			if err := db.Maintenance.Retain(ctx, s.retention(), now); err != nil && ctx.Err() == nil {
 				s.metrics.failures.Inc()
@@ -264,7 +272,7 @@ func (s *Sink) Close() error {
 		return nil
 	}
 	s.cancel()
-	if s.db.Full() == nil { // else it waits for the disk, as Pebble does
+	if !s.db.IsStuck() { // else it waits, as Pebble does
 		s.end()
 	}
 	err := s.db.Close()
@@ -311,6 +319,9 @@ func (s *Sink) append(ctx context.Context, events []*event.Event) error {
 			Err:   fmt.Errorf("history %s is not open", s.cfg.Dir),
 		}
 	}
+	if err := db.Health(); err != nil {
+		return &sinks.Error{Class: sinks.Reconnect, Err: err}
+	}
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Patience)
 	defer cancel()
 	stored, err := db.Writer.Append(limited, events)
@@ -318,13 +329,15 @@ func (s *Sink) append(ctx context.Context, events []*event.Event) error {
 		s.metrics.count(stored)
 		s.clock.learn(time.Since(s.began), events)
 	}
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		if why := db.Full(); why != nil {
-			err = why
+	if err != nil && ctx.Err() == nil {
+		if why := db.Health(); why != nil {
+			return &sinks.Error{Class: sinks.Reconnect, Err: why}
 		}
-		return &sinks.Error{
-			Class: sinks.Reconnect,
-			Err:   fmt.Errorf("history %s: the disk takes no writes: %w", s.cfg.Dir, err),
+		if limited.Err() != nil {
+			return &sinks.Error{
+				Class: sinks.Reconnect,
+				Err:   fmt.Errorf("history %s: the disk takes no writes: %w", s.cfg.Dir, err),
+			}
 		}
 	}
 	return classify(err)
@@ -380,12 +393,11 @@ func (s *Sink) open() *history.DB {
 	return s.db
 }
 
-// Blocked is why nothing can be stored: the disk is full, or read-only.
+// Blocked is why nothing can be stored: the disk is full, read-only or broken, or what is left is
+// for the state directory.
 func (s *Sink) Blocked() error {
 	if db := s.open(); db != nil {
-		if why := db.Full(); why != nil {
-			return fmt.Errorf("history %s: %w; free space, or make the volume larger", s.cfg.Dir, why)
-		}
+		return db.Health()
 	}
 	return nil
 }

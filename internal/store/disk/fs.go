@@ -64,6 +64,14 @@ func Full(err error) bool {
 // ReadOnly reports whether an error means that a disk is mounted read-only.
 func ReadOnly(err error) bool { return errors.Is(err, syscall.EROFS) }
 
+// Remedy is what to do about a disk that takes no writes.
+func Remedy(why error) string {
+	if ReadOnly(why) {
+		return "mount it to be written"
+	}
+	return "free space, or make the volume larger"
+}
+
 func (f *FS) waitsFor(err error) bool { return err != nil && f.patient.Load() && Unavailable(err) }
 
 // try repeats an operation until the disk takes it.

@@ -255,14 +255,7 @@ func (d *diskState) changed(why error) {
 	d.began = time.Now()
 	d.log.Error("nothing is committed until the state directory takes writes again; nothing is "+
 		"lost, and no restart is needed",
-		"dir", d.dir, "err", why, "remedy", remedy(why))
-}
-
-func remedy(why error) string {
-	if disk.ReadOnly(why) {
-		return "mount it to be written"
-	}
-	return "free space, or make the volume larger"
+		"dir", d.dir, "err", why, "remedy", disk.Remedy(why))
 }
 
 // err is why the disk refuses writes, and what to do.
@@ -273,9 +266,9 @@ func (d *diskState) err() error {
 		return nil
 	case disk.ReadOnly(why):
 		return fmt.Errorf("state directory %s is read-only: %w; %s", d.dir, ErrUnavailable,
-			remedy(why))
+			disk.Remedy(why))
 	default:
-		return fmt.Errorf("state directory %s is full: %w; %s", d.dir, ErrUnavailable, remedy(why))
+		return fmt.Errorf("state directory %s is full: %w; %s", d.dir, ErrUnavailable, disk.Remedy(why))
 	}
 }
 
