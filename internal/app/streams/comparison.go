@@ -390,8 +390,8 @@ func number(version string) uint64 {
 	return n
 }
 
-// findUndeclared finds gaps that one of the two reports, and the other one does not know. Which events
-// a sink has lost is its own.
+// findUndeclared finds gaps that one of the two reports, and the other one does not know. Which
+// events a sink has lost is its own.
 func (c *comparison) findUndeclared(u *comparedUnit) {
 	for _, x := range []struct {
 		has, lacks *side
