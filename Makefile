@@ -181,6 +181,10 @@ test-page: controlplane $(BIN)/page/.installed ## The status page in a headless 
 	cd test/page && CHROMIUM=$$chromium AXE=$(CURDIR)/$(BIN)/page/node_modules/axe-core/axe.min.js $(CONTROLPLANE) \
 	  $(GO) test -count=1 -timeout $(TEST_TIME) -artifacts -outputdir $(CURDIR)/$(BIN)/page .
 
+.PHONY: screenshots
+screenshots: controlplane $(BIN)/page/.installed ## Make the pictures of the page in docs/ again: look at them before you commit them
+	cd test/page && CHROMIUM=$${CHROMIUM:-$(CURDIR)/$(BIN)/page/unpacked/chromium} SCREENSHOTS=$(CURDIR)/docs $(CONTROLPLANE) $(GO) test -count=1 -timeout $(TEST_TIME) -run TestQuestions .
+
 $(BIN)/page/.installed: $(wildcard test/page/testdata/*)
 	@echo "installing axe-core, and a Chromium for a machine without one (70 MB)"
 	@rm -rf $(BIN)/page && mkdir -p $(BIN)/page/unpacked && cp $^ $(BIN)/page

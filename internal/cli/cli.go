@@ -276,7 +276,7 @@ func foldHelp(root *cobra.Command) {
 	})
 }
 
-// foldText fills paragraphs anew, and folds what is indented below its second column.
+// foldText fills paragraphs again, and folds what is indented below its second column.
 func foldText(text string) string {
 	var out strings.Builder
 	var paragraph []string

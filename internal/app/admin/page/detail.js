@@ -6,7 +6,7 @@ import { differences, fold } from "./lines.js";
 import { moment } from "./time.js";
 
 // plain texts need no quotes in YAML.
-const isPlain = (text) => /^[A-Za-z_/.][\w\-./ ()@+]*$/.test(text) && !/^(true|false|null|yes|no|on|off|y|n)$/i.test(text) && !/\s$/.test(text);
+const isPlain = (text) => /^[A-Za-z_/.](?:[\w\-./ ()@+]|:(?=\S))*$/.test(text) && !/^(true|false|null|yes|no|on|off|y|n)$/i.test(text) && !/\s$/.test(text);
 
 function scalar(value) {
   if (typeof value !== "string") return JSON.stringify(value);

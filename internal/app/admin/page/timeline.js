@@ -109,7 +109,7 @@ export async function show(r) {
   choices(query);
   const window = windowOf(query);
   const [from, to] = window.map(moment);
-  parts.range.textContent = `${from} – ${from.slice(0, 10) === to.slice(0, 10) ? to.slice(11) : to}`;
+  parts.range.textContent = `${clock(window[0])} – ${from.slice(0, 10) === to.slice(0, 10) ? to.slice(11) : to}`;
   const dim = setTimeout(() => parts.lanes.parentElement?.classList.add("waiting"), 150);
   const asked = { namespace: query.get("ns") ?? "", since: iso(window[0]), until: iso(window[1]), kind: query.get("kind") ?? "", q: query.get("q") ?? "", op: query.get("op") ?? "", manager: query.get("by") ?? "" };
   try {
@@ -213,6 +213,7 @@ function draw() {
   if (!state?.laneRows || parts.plot.clientWidth < 50) return;
   const scale = scaleOf(...state.window, parts.plot.clientWidth, buckets, Date.parse(state.lanes.begins) || undefined);
   state.scale = scale;
+  parts.lanes.dataset.from = iso(state.window[0]);
   drawHistogram(parts.histogram, state.lanes.histogram, state.hatches, scale, 52);
   drawLanes(parts.canvas, state.laneRows, hatchesIn, scale, state.point);
   if (state.drawnRows === state.laneRows) return;

@@ -1,0 +1,303 @@
+package page_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubebridge/bridge/test/e2e/harness"
+)
+
+// TestQuestions asks the page the three questions of its readers about a cluster with a sink whose
+// broker is unavailable, a stop, an expired watch, and a container that fails again and again. Each
+// answer takes at most two clicks, and no scrolling at 1440x900. With SCREENSHOTS=DIR it keeps the
+// three pictures there, as `make screenshots` does for the docs.
+func TestQuestions(t *testing.T) {
+	b := newBrowser(t)
+	s := newScene(t)
+	s.happen()
+	b.look("light", 1440)
+	b.run(emulation.SetDeviceMetricsOverride(1440, 900, 1, false))
+
+	t.Run("is it healthy, how far behind, what was lost", func(t *testing.T) {
+		b.run(chromedp.Navigate(s.bridge.AdminURL() + "/"))
+		b.until("the sink whose broker is unavailable, first", `/^lake\s/.test(document.querySelector("#sinks-rows tr")?.innerText ?? "")`)
+		b.until("both losses", `["may be missing", "not watched"].every((text) => document.querySelector("#losses").innerText.includes(text))`)
+		b.until("a trend", `document.querySelectorAll(".spark path").length === 3 && document.querySelector(".spark path").getAttribute("d").split("L").length > 3`)
+		b.showsWithoutScrolling(t, "#sinks-rows tr:last-child", ".losses li:last-child", "#informers-sum")
+		b.eval(`document.querySelector("#disk").hidden = true`) // a directory of the test
+		b.keep(t, "page-health")
+	})
+	t.Run("what changed in shop in 30 minutes", func(t *testing.T) {
+		b.click(`#views a[href="#/timeline"]`)
+		b.until("namespaces", `document.querySelector("#timeline-ns option[value=shop]")`)
+		b.eval(`{ const e = document.querySelector("#timeline-ns"); e.value = "shop"; e.dispatchEvent(new Event("change")) }`)
+		b.until("the changes of shop", `location.hash.includes("ns=shop") && `+changeRows+`.length > 5`)
+		b.until("the container that fails, in one row", `[...`+changeRows+`].filter((r) => r.innerText.includes("container checkout fails")).length === 1`)
+		b.until("both times that are unsure", `["Not watched", "Changes may be missing"].every((text) => document.querySelector("#timeline-notes").innerText.includes(text))`)
+		b.showsWithoutScrolling(t, "#lanes .names p:last-child", ".list .rowbutton", "#timeline-detail .difference pre")
+		b.run(chromedp.KeyEvent("z"))
+		b.until("the time of the changes", `document.querySelector("#lanes").dataset.from === new URLSearchParams(location.hash.split("?")[1]).get("from")`)
+		b.click(".list li:nth-child(3) .rowbutton")
+		b.until("its difference", `document.querySelector("#timeline-detail .difference pre")`)
+		b.keep(t, "page-timeline")
+	})
+	t.Run("who changed this Deployment, and how", func(t *testing.T) {
+		b.fill("#find", "deploy/web")
+		b.run(chromedp.KeyEvent(kb.Enter))
+		b.until("its versions", versionRows+`.length > 3`)
+		b.eval(`[...` + versionRows + `].find((r) => r.innerText.includes("web:1.0 → web:1.1")).click()`)
+		b.until("what changed", difference+`?.includes("web:1.1")`)
+		if who := b.text("#object-who"); !strings.Contains(who, "by argocd") {
+			t.Errorf("who: %s", who)
+		}
+		b.showsWithoutScrolling(t, "#object-who", "#object-difference pre", "#object-command")
+		b.keep(t, "page-object")
+	})
+}
+
+// showsWithoutScrolling looks where elements are.
+func (b *browser) showsWithoutScrolling(t *testing.T, selectors ...string) {
+	t.Helper()
+	for _, selector := range selectors {
+		b.until(selector+" in view", fmt.Sprintf(`(() => { const r = document.querySelector(%q)?.getBoundingClientRect(); return r && r.height > 0 && r.top >= 0 && r.bottom <= innerHeight })()`, selector))
+	}
+	if b.eval(`scrollY`) != 0.0 {
+		t.Error("the page was scrolled")
+	}
+}
+
+// keep writes what the window shows, where SCREENSHOTS names a directory.
+func (b *browser) keep(t *testing.T, name string) {
+	t.Helper()
+	var picture []byte
+	b.run(chromedp.CaptureScreenshot(&picture))
+	dir := os.Getenv("SCREENSHOTS")
+	if dir == "" {
+		dir = t.ArtifactDir()
+	}
+	small, err := reduce(picture)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, name+".png"), small, 0o644)) //nolint:gosec // a picture of the docs
+	if len(small) > 130_000 {
+		t.Errorf("%s has %d bytes: the docs keep small ones", name, len(small))
+	}
+}
+
+// reduce gives a picture the 256 colours that it has most of.
+func reduce(picture []byte) ([]byte, error) {
+	full, err := png.Decode(bytes.NewReader(picture))
+	if err != nil {
+		return nil, err
+	}
+	count := map[color.RGBA]int{}
+	for y := full.Bounds().Min.Y; y < full.Bounds().Max.Y; y++ {
+		for x := full.Bounds().Min.X; x < full.Bounds().Max.X; x++ {
+			c := color.RGBAModel.Convert(full.At(x, y)).(color.RGBA)
+			const near = 0xf0 | 0x08 // shades of a letter's edge are one
+			if !isPlain(c) {
+				c.R, c.G, c.B = c.R&near, c.G&near, c.B&near
+			}
+			count[c]++
+		}
+	}
+	var palette color.Palette
+	colors := make([]color.RGBA, 0, len(count))
+	for c := range count {
+		colors = append(colors, c)
+	}
+	slices.SortFunc(colors, func(a, b color.RGBA) int { return count[b] - count[a] })
+	for _, c := range colors[:min(len(colors), 256)] {
+		palette = append(palette, c)
+	}
+	small := image.NewPaletted(full.Bounds(), palette)
+	draw.Draw(small, full.Bounds(), full, full.Bounds().Min, draw.Src)
+	var out bytes.Buffer
+	err = (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, small)
+	return out.Bytes(), err
+}
+
+// isPlain reports whether a colour is one of a large surface, which stays as it is.
+func isPlain(c color.RGBA) bool { return c.R >= 0xf0 && c.G >= 0xf0 && c.B >= 0xf0 }
+
+// newScene is a site whose control plane has controllers.
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	s := &scene{site: &site{t: t}}
+	root, err := harness.Root()
+	must(t, err)
+	binary := os.Getenv("CONTROLPLANE_BIN")
+	if binary == "" {
+		binary = filepath.Join(root, "bin", "controlplane")
+		must(t, harness.BuildControlPlane(ctx, root, binary, nil))
+	}
+	s.plane, err = harness.StartControlPlane(ctx, harness.ControlPlaneConfig{Binary: binary, Dir: t.TempDir(), Flags: []string{"--etcd-compaction-interval=0"}})
+	must(t, err)
+	t.Cleanup(s.plane.Kill)
+	s.client, err = kubernetes.NewForConfig(s.plane.Admin())
+	must(t, err)
+	bridge := os.Getenv("BRIDGE_BIN")
+	if bridge == "" {
+		bridge = filepath.Join(t.TempDir(), "bridge")
+		must(t, harness.BuildBridge(ctx, root, bridge, false))
+	}
+	s.bridge, err = harness.NewBridge(harness.BridgeConfig{
+		Binary: bridge, Dir: t.TempDir(), Kubeconfig: s.plane.Kubeconfig, Cluster: "prod-eu-1", Everywhere: true,
+		YAML: `
+informers:
+  - {name: all, resources: ["*"]}
+sinks:
+  - {name: stream, nats: {servers: ["nats://${NATS_ADDRESS}"], embedded: true}}
+  - {name: history, history: {}}
+  - {name: lake, kafka: {brokers: ["127.0.0.1:1"]}}
+`,
+	})
+	must(t, err)
+	must(t, s.bridge.Start())
+	t.Cleanup(s.bridge.Kill)
+	return s
+}
+
+type scene struct {
+	*site
+	plane *harness.ControlPlane
+}
+
+// happen makes what the page has to explain.
+func (s *scene) happen() {
+	s.t.Helper()
+	ctx := s.t.Context()
+	core, apps := s.client.CoreV1(), s.client.AppsV1().Deployments(namespace)
+	by := func(manager string) metav1.CreateOptions { return metav1.CreateOptions{FieldManager: manager} }
+	s.watching()
+	_, err := core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, by("kubectl-create"))
+	must(s.t, err)
+	_, err = apps.Create(ctx, deployment("web", "web:1.0", 3), by("argocd"))
+	must(s.t, err)
+	_, err = core.ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"app.conf": configuration}}, by("argocd"))
+	must(s.t, err)
+	_, err = core.Services(namespace).Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, by("argocd"))
+	must(s.t, err)
+	s.pass(4 * time.Second)
+	s.patch("web", "argocd", `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:1.1"}]}}}}`)
+	s.pass(4 * time.Second)
+	s.patch("web", "kubectl-edit", `{"spec":{"replicas":5},"metadata":{"labels":{"tier":"front"}}}`)
+	s.pass(4 * time.Second)
+
+	s.bridge.Kill() // not watched: the service is deleted meanwhile
+	must(s.t, core.Services(namespace).Delete(ctx, "web", metav1.DeleteOptions{}))
+	s.pass(8 * time.Second)
+	must(s.t, s.bridge.Start())
+	s.watching()
+	s.patch("web", "argocd", `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:1.1","env":[{"name":"LOG_LEVEL","value":"debug"}]}]}}}}`)
+	s.pass(4 * time.Second)
+
+	s.bridge.Kill() // the versions of this time are compacted away
+	s.patch("web", "kubectl-edit", `{"metadata":{"labels":{"tier":"back"}}}`)
+	for i := range 3 {
+		s.patch("web", "kubectl-annotate", fmt.Sprintf(`{"metadata":{"annotations":{"note":"%d"}}}`, i))
+		_, err = s.plane.Operate(ctx, "compact")
+		must(s.t, err)
+	}
+	_, err = s.plane.Operate(ctx, "restart-apiserver")
+	must(s.t, err)
+	must(s.t, s.bridge.Start())
+	s.watching()
+
+	s.pass(3 * time.Second)
+	_, err = apps.Create(ctx, deployment("checkout", "checkout:4", 1), by("argocd"))
+	must(s.t, err)
+	s.crash("checkout")
+	_, err = core.ConfigMaps(namespace).Patch(ctx, "settings", types.MergePatchType, fmt.Appendf(nil, `{"data":{"app.conf":%q}}`, strings.Replace(configuration, "port: 80\n", "port: 8080\n", 1)), metav1.PatchOptions{FieldManager: "kubectl-edit"})
+	must(s.t, err)
+	s.pass(3 * time.Second)
+	s.patch("web", "kubectl-edit", `{"spec":{"replicas":2}}`)
+	s.pass(2 * time.Second)
+}
+
+func deployment(name, image string, replicas int32) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: name, Image: image}}},
+			},
+		},
+	}
+}
+
+func (s *scene) patch(name, manager, patch string) {
+	s.t.Helper()
+	_, err := s.client.AppsV1().Deployments(namespace).Patch(s.t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: manager})
+	must(s.t, err)
+}
+
+// crash makes the container of an application fail several times.
+func (s *scene) crash(app string) {
+	s.t.Helper()
+	pods := s.client.CoreV1().Pods(namespace)
+	var pod string
+	for deadline := time.Now().Add(time.Minute); pod == ""; time.Sleep(100 * time.Millisecond) {
+		list, err := pods.List(s.t.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
+		must(s.t, err)
+		if len(list.Items) > 0 && list.Items[0].Status.Phase == corev1.PodRunning {
+			pod = list.Items[0].Name
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatal("no pod of " + app)
+		}
+	}
+	for i := range 6 {
+		state := fmt.Sprintf(`{"status":{"containerStatuses":[{"name":%q,"image":"x","imageID":"","ready":false,"restartCount":%d,"state":{"waiting":{"reason":"CrashLoopBackOff","message":"back-off %d0s"}}}]}}`, app, i+1, i+1)
+		_, err := pods.Patch(s.t.Context(), pod, types.MergePatchType, []byte(state), metav1.PatchOptions{FieldManager: "kubelet"}, "status")
+		must(s.t, err)
+		s.pass(1500 * time.Millisecond)
+	}
+}
+
+// watching waits until the bridge watches all resources. It is not ready: a broker is unavailable.
+func (s *scene) watching() {
+	s.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		status, err := s.bridge.Status(s.t.Context())
+		watching := 0
+		for _, i := range status.Informers {
+			if i.Phase == "watching" {
+				watching++
+			}
+		}
+		if err == nil && watching > 20 && watching == len(status.Informers) {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("the bridge does not watch: %v", err)
+		}
+	}
+}
+
+// pass lets time pass, so that changes are distinct in the pictures.
+func (s *scene) pass(d time.Duration) { time.Sleep(d) }
