@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -40,7 +39,7 @@ READY is the status of the condition Ready, or else Available.` + clientHelp,
 	OutputFlag(cmd, &output, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		kind, name, err := objectArgs(args)
-		if err := errors.Join(CheckOutput(output, "table", "json"), err); err != nil {
+		if err != nil {
 			return err
 		}
 		address, err := c.Address()

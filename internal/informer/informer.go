@@ -159,7 +159,7 @@ func (i *Informer) Log() *slog.Logger { return i.log }
 func (i *Informer) openState() (err error) {
 	i.indexer, err = i.env.DB.Indexer(store.IndexerConfig{
 		Name: i.name, Scope: i.cfg.Scope(), Narrowing: i.cfg.narrowing(), Type: i.cfg.Type,
-		ExactBodies: i.cfg.needsExactBodies(), Indexes: i.indexes(),
+		ExactBodies: i.cfg.needsExactBodies(), Indexes: []store.Index{store.ByOwner()},
 	})
 	if err != nil {
 		return err
@@ -176,16 +176,6 @@ func (i *Informer) openState() (err error) {
 		NoSnapshot: i.cfg.Snapshot == SnapshotNever,
 	})
 	return errors.Join(errPosition, errPending, err)
-}
-
-// indexes returns the indexes of the objects. Only pods have one of nodes: of another kind each
-// update would be searched for spec.nodeName.
-func (i *Informer) indexes() []store.Index {
-	list := []store.Index{store.ByOwner()}
-	if i.cfg.Type.Group == "" && i.cfg.Type.Resource == "pods" {
-		list = append(list, store.ByNode())
-	}
-	return list
 }
 
 // lists reports whether the informer lists everything, whatever is known.

@@ -256,9 +256,6 @@ func (l Labels) Lookup(label string) (value string, exists bool) {
 	return value, true
 }
 
-// NodeName returns spec.nodeName, "" where there is none. It may share the object's memory.
-func (o *Object) NodeName() string { return Labels(Member(o.Raw, "spec")).Get("nodeName") }
-
 // Has reports whether there is a label.
 func (l Labels) Has(label string) bool {
 	_, exists := l.Lookup(label)

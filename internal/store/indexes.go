@@ -36,18 +36,6 @@ func ownersOf(dst []string, obj *resource.Object) []string {
 	return dst
 }
 
-// ByNode indexes objects by spec.nodeName.
-func ByNode() Index {
-	return Index{Name: "node", Definition: "1", Values: nodeOf}
-}
-
-func nodeOf(dst []string, obj *resource.Object) []string {
-	if node := obj.NodeName(); node != "" {
-		dst = append(dst, node)
-	}
-	return dst
-}
-
 var (
 	// ErrNoIndex is returned for an index that does not exist.
 	ErrNoIndex = errors.New("there is no such index")
