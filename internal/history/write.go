@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -494,9 +493,6 @@ func (b *batch) storeNotice(u *record.Unit, e *event.Event) error {
 	one := *e
 	id, partition, _ := strings.Cut(e.ID, "/partition/") // each partition of a topic has a copy
 	one.ID = id
-	if err := b.addSince(u, &one); err != nil {
-		return err
-	}
 	document := event.AppendStructured(nil, &one)
 	if e.Op == event.Progress && e.AboutInformer() {
 		// The newest of each partition is enough: some are read later than others.
@@ -520,46 +516,4 @@ func (b *batch) storeNotice(u *record.Unit, e *event.Event) error {
 	b.written[string(key)] = true
 	b.stored.Notices++
 	return b.Set(key, document, nil)
-}
-
-// addSince adds to a gap that does not say since when it is one up to when the stream was complete
-// last.
-func (b *batch) addSince(u *record.Unit, e *event.Event) error {
-	of, _, isGap := strings.Cut(e.ID, "/gap/")
-	if e.Op != event.Gap || !isGap {
-		return nil
-	}
-	var data map[string]json.RawMessage
-	if json.Unmarshal(e.InformerData(), &data) != nil || data["since"] != nil || data["reason"] == nil {
-		return nil // another payload says nothing
-	}
-	since, err := b.db.completeUntil(u, of)
-	if err != nil || since.IsZero() || !since.Before(record.TimeOf(e)) {
-		return err
-	}
-	if data["since"], err = json.Marshal(since); err == nil {
-		e.Data, err = json.Marshal(data)
-	}
-	return err
-}
-
-// completeUntil returns the time of the newest progress of a scope: the earliest, of several
-// partitions. Zero for none.
-func (db *database) completeUntil(u *record.Unit, scope string) (until time.Time, err error) {
-	prefix := keys.Progress(u.Number, scope+"/")
-	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
-	if err != nil {
-		return until, err
-	}
-	defer it.Close()
-	for ok := it.First(); ok; ok = it.Next() {
-		m, err := query.ReadNotice(u, it.Value())
-		if err != nil {
-			return until, err
-		}
-		if until.IsZero() || m.Time.Before(until) {
-			until = m.Time
-		}
-	}
-	return until, it.Error()
 }

@@ -87,7 +87,14 @@ func (h Coverage) eachNotice(u *record.Unit, since, until time.Time, yield func(
 			var m *Notice
 			if m, err = ReadNotice(u, value); err == nil {
 				if m.Event.Op == event.Gap && m.Since.IsZero() && m.Event.Source != record.ArchiveSource {
-					m.Since = synced[m.Scope()] // all that is known
+					seen, err := h.lastSeen(m)
+					if err != nil {
+						yield(nil, h.db.ReadError(err))
+						return false
+					}
+					if m.Since = synced[m.Scope()]; seen.After(m.Since) {
+						m.Since = seen
+					}
 				}
 				if m.Event.Op == event.Synced {
 					synced[m.Scope()] = m.Time
@@ -110,6 +117,42 @@ func (h Coverage) eachNotice(u *record.Unit, since, until time.Time, yield func(
 		return false
 	}
 	return true
+}
+
+// lastSeen returns the time of the newest version of the cluster that is not behind the beginning
+// of a gap, the zero time for none. Events of earlier bridges do not say since when a gap is one:
+// it is one since then. It reads the timeline back to that version's bucket.
+func (h Coverage) lastSeen(gap *Notice) (seen time.Time, err error) {
+	from, err := strconv.ParseUint(gap.From, 10, 64)
+	if err != nil {
+		return seen, nil // it does not say where it begins
+	}
+	at, source := keys.Seconds(gap.Time), gap.Unit.SourceNumber
+	it, err := h.db.NewIter(&pebble.IterOptions{
+		LowerBound: keys.Timeline(source),
+		UpperBound: keys.AppendBucket(nil, source, at/keys.BucketSeconds+1),
+	})
+	if err != nil {
+		return seen, err
+	}
+	defer it.Close()
+	last, bucket := uint32(0), uint32(0)
+	for ok := it.Last(); ok; ok = it.Prev() {
+		e, isKey := keys.DecodeEntry(it.Key())
+		if !isKey {
+			return seen, record.ErrUnreadable
+		}
+		if last > 0 && e.Second/keys.BucketSeconds != bucket {
+			break
+		}
+		if e.Second <= at && e.Second > last && e.Version <= from && e.Seq.Era <= gap.Epoch() {
+			last, bucket = e.Second, e.Second/keys.BucketSeconds
+		}
+	}
+	if last > 0 {
+		seen = time.Unix(int64(last), 0)
+	}
+	return seen, it.Error()
 }
 
 // ReadNotice reads a notice of a unit. Not every gap says since when it is one.
