@@ -119,9 +119,8 @@ func embedded(c *Config) map[string]*nats.Config {
 // another place. A restart does that, and who may restart the bridge chooses its whole command
 // line.
 
-const needsRestart = "can't be done while the bridge runs, so that who may edit " +
-	"this file does not " +
-	"read more by that: restart the bridge"
+const needsRestart = "can't be done while the bridge runs, so that who may edit this file does " +
+	"not read more by that: restart the bridge"
 
 // limits are what a process has withheld since it started, and where it has sent to. They only
 // grow stricter from one configuration to the next: else an informer that is removed by one reload

@@ -290,8 +290,7 @@ func (b *Bridge) run(ctx context.Context) error {
 	}
 	reconciler := &reconciler{
 		b: b, startInformer: start, startSink: func(out *sinkRunner) {
-			b.startSink(publishingCtx,
-				publishing, out)
+			b.startSink(publishingCtx, publishing, out)
 		},
 		previous: Plan{Unknown: b.cfg.Unknown}, unclean: map[string]bool{},
 		planner: b.cfg.Planner, planInterval: b.cfg.PlanInterval,

@@ -279,9 +279,7 @@ func (r *reconciler) start(cfg informer.Config, backfill []string) (*informer.In
 }
 
 // newInformer opens the state of a unit and connects its stages.
-func (b *Bridge) newInformer(
-	cfg informer.Config, relist, unclean bool,
-) (*informer.Informer, error) {
+func (b *Bridge) newInformer(cfg informer.Config, relist, unclean bool) (*informer.Informer, error) {
 	if cfg.Owners {
 		b.ownerCache.enable()
 	}

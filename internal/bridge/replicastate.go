@@ -137,9 +137,8 @@ func (r *replica) isDoubtful(u *informer.Informer, p *standby.Unit) bool {
 	}
 	r.mu.Unlock()
 	if warn {
-		r.log.Warn("the leader's progress of a resource is far ahead of this replica's own watch, "+
-			"and is not believed: "+
-			"has somebody else written to the Lease?",
+		r.log.Warn("the leader's progress of a resource is far ahead of this replica's own "+
+			"watch, and is not believed: has somebody else written to the Lease?",
 			"unit", u.Name(), "delivered", p.Delivered, "seen", seen)
 	}
 	return doubtful

@@ -95,11 +95,10 @@ func (w *reporter) warnShort(written standby.PutResult) {
 	}
 	w.replica.metrics.short.Set(value)
 	if written.Short && !w.short {
-		w.replica.log.Warn("the progress is too large for its Lease, and leaves positions of sinks "+
-			"out: a replica that takes over "+
-			"searches the brokers by time, does not resume this one's producers in Kafka, and may "+
-			"send events again; "+
-			"split the configuration between bridges, or use fewer topics and partitions",
+		w.replica.log.Warn("the progress is too large for its Lease, and leaves positions of "+
+			"sinks out: a replica that takes over searches the brokers by time, does not resume "+
+			"this one's producers in Kafka, and may send events again; split the configuration "+
+			"between bridges, or use fewer topics and partitions",
 			"units", len(w.last.Units), "bytes", written.Bytes)
 	}
 	w.short = written.Short

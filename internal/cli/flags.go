@@ -56,9 +56,8 @@ var keyFlags = map[string]keyFlag{
 	"kubernetes.kubeconfig": {"kubeconfig", "path of a kubeconfig; none: $KUBECONFIG, " +
 		"~/.kube/config, then the pod's service account", nil},
 	"kubernetes.context": {"context", "context of the kubeconfig; none: its current one", nil},
-	"cluster": {"cluster", "name of the cluster in events; none: the one in the " +
-		"kubeconfig", nil},
-	"state.dir": {"state-dir", "directory for what must survive a restart", nil},
+	"cluster":            {"cluster", "name of the cluster in events; none: the one in the kubeconfig", nil},
+	"state.dir":          {"state-dir", "directory for what must survive a restart", nil},
 	"admin.address": {
 		"admin-address",
 		`host:port of health, readiness, metrics and status; "" for none`, nil,

@@ -40,8 +40,7 @@ Damage is reported and left as it is.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newListCommand(), newGetCommand(), newCheckCommand(),
-		newResetCommand())
+	cmd.AddCommand(newListCommand(), newGetCommand(), newCheckCommand(), newResetCommand())
 	return cmd
 }
 
@@ -226,8 +225,7 @@ func findUnit(in *store.Inspector, meant string) (store.Unit, error) {
 		}
 	}
 	if len(units) == 0 {
-		return store.Unit{}, Refused(fmt.Errorf("there is no %q: no informer has any state",
-			meant))
+		return store.Unit{}, Refused(fmt.Errorf("there is no %q: no informer has any state", meant))
 	}
 	return store.Unit{}, Refused(fmt.Errorf("no informer has state under the name %q; there "+
 		"are:\n%s", meant, unitNames(units)))

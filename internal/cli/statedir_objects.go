@@ -86,8 +86,7 @@ func getObject(cmd *cobra.Command, unit store.Unit, key resource.Key, output str
 		// What the body is like does not matter for it.
 		return Failed(writeMeta(cmd.OutOrStdout(), unit, key, stored))
 	case err != nil:
-		return Failed(fmt.Errorf("%s of %s, version %s: %w", key, unit.Name, stored.Version,
-			err))
+		return Failed(fmt.Errorf("%s of %s, version %s: %w", key, unit.Name, stored.Version, err))
 	case stored.Deleted:
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s of %s is deleted as of version %s (uid %s)\n",
 			terminal.Plain(string(key)), unit.Name, terminal.Plain(string(stored.Version)),

@@ -353,8 +353,7 @@ could not start.`,
 
 func runArchive(cmd *cobra.Command, o streams.ArchiveOptions) error {
 	stderr := cmd.ErrOrStderr()
-	o.Log = NewLogger(config.Log{Level: o.Config.Log.Level, Format: o.Config.Log.Format},
-		stderr)
+	o.Log = NewLogger(config.Log{Level: o.Config.Log.Level, Format: o.Config.Log.Format}, stderr)
 	ctx, stop := UntilSignal(cmd.Context(), o.Log, os.Exit)
 	defer stop()
 	o.Stdin = cmd.InOrStdin()

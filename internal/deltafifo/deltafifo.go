@@ -239,9 +239,7 @@ func (f *FIFO) Resync(
 }
 
 // Snapshot queues a Sync of a known object that is never dropped, for a set of listeners.
-func (f *FIFO) Snapshot(
-	ctx context.Context, key resource.Key, listeners uint64, round int64,
-) error {
+func (f *FIFO) Snapshot(ctx context.Context, key resource.Key, listeners uint64, round int64) error {
 	d := Delta{Type: Sync, Key: key, Listeners: listeners, Round: round, Snapshot: true}
 	return f.put(ctx, d)
 }

@@ -155,8 +155,7 @@ func names(dir string, wanted func(name string) bool) (list []string, err error)
 // addTables makes those that are not there yet. One that is gone was replaced by another.
 func addTables(from, to string, add func(from, to, name string) error) error {
 	tables, err := names(from, func(name string) bool {
-		return filepath.Ext(name) == ".sst" ||
-			filepath.Ext(name) == ".blob"
+		return filepath.Ext(name) == ".sst" || filepath.Ext(name) == ".blob"
 	})
 	for _, name := range tables {
 		addErr := add(from, to, name)

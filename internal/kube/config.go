@@ -26,9 +26,8 @@ import (
 
 // ErrNoConfig says that there is neither a kubeconfig nor a pod's service account.
 var ErrNoConfig = errors.New("no Kubernetes cluster configured: there is no kubeconfig (looked " +
-	"at --kubeconfig, $KUBECONFIG and ~/.kube/config)," +
-	" and this is no pod with a service account; set kubernetes.kubeconfig, or run where " +
-	"kubectl works")
+	"at --kubeconfig, $KUBECONFIG and ~/.kube/config), and this is no pod with a service " +
+	"account; set kubernetes.kubeconfig, or run where kubectl works")
 
 // RESTConfig returns how to reach the API server. kubeconfig is the path of a file. Where it is ""
 // the files of $KUBECONFIG are read, else ~/.kube/config, else the service account of the pod.

@@ -173,9 +173,7 @@ func (r *Resolver) addMissingLists(ctx context.Context, s *servedResources) {
 }
 
 // list asks for the resources of one group version.
-func (r *Resolver) list(
-	ctx context.Context, gv schema.GroupVersion,
-) ([]metav1.APIResource, error) {
+func (r *Resolver) list(ctx context.Context, gv schema.GroupVersion) ([]metav1.APIResource, error) {
 	path := "/apis/" + gv.String()
 	if gv.Group == "" {
 		path = "/api/" + gv.Version

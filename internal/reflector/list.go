@@ -69,9 +69,7 @@ func (r *Reflector) probe(ctx context.Context) (resource.Version, error) {
 	return v, err
 }
 
-func (r *Reflector) probeWith(
-	ctx context.Context, q map[string][]string,
-) (resource.Version, error) {
+func (r *Reflector) probeWith(ctx context.Context, q map[string][]string) (resource.Version, error) {
 	q["limit"] = []string{"1"}
 	s, err := r.get(ctx, q, answerTimeouts{silence: r.cfg.ListTimeout})
 	if err != nil {

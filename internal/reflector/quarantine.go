@@ -35,8 +35,7 @@ var unreadableReasons = []string{
 func whyUnreadable(err error) string {
 	is := func(targets ...error) bool {
 		return slices.ContainsFunc(targets, func(target error) bool {
-			return errors.Is(err,
-				target)
+			return errors.Is(err, target)
 		})
 	}
 	switch {
@@ -165,9 +164,7 @@ func (r *Reflector) unreadable(e *unreadableError, raw []byte, at int64) *resour
 
 // skipItem reports an item of a list that can't be understood, so that the list continues behind
 // it. An error is the Store's, or of a list with too many such items.
-func (r *Reflector) skipItem(
-	ctx context.Context, refused *resource.RefusedError, raw []byte,
-) error {
+func (r *Reflector) skipItem(ctx context.Context, refused *resource.RefusedError, raw []byte) error {
 	if !r.concerns(refused) {
 		return nil
 	}

@@ -279,8 +279,7 @@ var (
 		"events")
 	errRewindsAgain = errors.New("the version of the API server's lists is lower than that of its " +
 		"objects, again and again: everything is listed each time")
-	errSwallowed = errors.New("the bookmark that ends the initial events of a WatchList is " +
-		"missing")
+	errSwallowed    = errors.New("the bookmark that ends the initial events of a WatchList is missing")
 	errBroke        = errors.New("the watch broke") // any brokenError
 	errInconsistent = errors.New("the pages of a list are of different versions")
 )

@@ -125,8 +125,7 @@ func (w Writes) Since(before Written) (by Entry, n int) {
 }
 
 func (w *Written) isNew(e *Entry) bool {
-	return !slices.Contains(w.Marks[:], e.mark) &&
-		(w.Floor == 0 || e.Time.Unix() > int64(w.Floor))
+	return !slices.Contains(w.Marks[:], e.mark) && (w.Floor == 0 || e.Time.Unix() > int64(w.Floor))
 }
 
 // After returns what remains of the Writes, of whose entries last is that of the manager that has

@@ -379,8 +379,7 @@ func (as *Announcements) missing(
 			continue
 		}
 		left := slices.DeleteFunc(as.Left(key), func(r Record) bool {
-			return !anyVersion &&
-				r.Version.Newer(version)
+			return !anyVersion && r.Version.Newer(version)
 		})
 		if len(left) == 0 {
 			continue

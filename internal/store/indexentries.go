@@ -180,9 +180,7 @@ func (x *Indexes) sum(encoded []byte) uint64 {
 }
 
 // indexObject brings the entries of an object in line with a state, which is nil when deleted.
-func (b *Batch) indexObject(
-	ix *Indexer, key resource.Key, k *cacheLookup, obj *resource.Object,
-) {
+func (b *Batch) indexObject(ix *Indexer, key resource.Key, k *cacheLookup, obj *resource.Object) {
 	x := &ix.indexes
 	if len(x.set.Indexes) == 0 {
 		return

@@ -218,9 +218,8 @@ func parseRecord(b []byte) (r Record, err error) {
 	return r, nil
 }
 
-var errAnnouncement = errors.New("state database: an announcement does not " +
-	"parse; the directory is " +
-	"damaged: restore it from a copy, or reset the informer")
+var errAnnouncement = errors.New("state database: an announcement does not parse; the directory " +
+	"is damaged: restore it from a copy, or reset the informer")
 
 // spans ends a sorted table where the bodies begin, and where they end. The bodies of a list come
 // in order of their keys, so the tables of one flush follow those of the flush before, and need no

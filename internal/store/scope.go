@@ -162,8 +162,7 @@ func (b *Batch) DropPassed(ix *Indexer, watermark resource.Version) (more bool) 
 func (ix *Indexer) Rewind() error {
 	ix.dropCache()
 	return ix.dropAllTombstones(func(b *Batch) error {
-		return ix.db.state.Finish(b.batch, pebble.Sync,
-			b.errs...)
+		return ix.db.state.Finish(b.batch, pebble.Sync, b.errs...)
 	})
 }
 

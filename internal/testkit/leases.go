@@ -60,9 +60,7 @@ func (c *LeaseClient) err() error {
 }
 
 // Get implements standby.Leases.
-func (c *LeaseClient) Get(
-	_ context.Context, namespace, name string,
-) (*coordinationv1.Lease, error) {
+func (c *LeaseClient) Get(_ context.Context, namespace, name string) (*coordinationv1.Lease, error) {
 	if err := c.err(); err != nil {
 		return nil, err
 	}
@@ -92,9 +90,7 @@ func (c *LeaseClient) Update(
 
 var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
-func (c *LeaseClient) put(
-	object *coordinationv1.Lease, exists bool,
-) (*coordinationv1.Lease, error) {
+func (c *LeaseClient) put(object *coordinationv1.Lease, exists bool) (*coordinationv1.Lease, error) {
 	if err := c.err(); err != nil {
 		return nil, err
 	}

@@ -49,9 +49,8 @@ func (s *Server) admits(r *http.Request) error {
 	want, err := a.Token()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &refusal{http.StatusForbidden, "the bridge has no token yet: it makes one when " +
-			"it has " +
-			"opened its state; /readyz says what it waits for"}
+		return &refusal{http.StatusForbidden, "the bridge has no token yet: it makes one when it " +
+			"has opened its state; /readyz says what it waits for"}
 	case err != nil || want == "":
 		return &refusal{http.StatusForbidden, "the bridge can't use its own token: see its log"}
 	}

@@ -380,8 +380,7 @@ var pageFiles embed.FS
 // contentPolicy lets the page load what the bridge serves, and nothing else: no inline script or
 // style, no other host, no frame around it.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src " +
-	"'self'; img-src data:; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	"'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // root is the status page for browsers, and the list of paths for everybody else.
 func (s *Server) root(w http.ResponseWriter, r *http.Request) {

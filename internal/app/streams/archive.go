@@ -270,8 +270,7 @@ func (a *archiver) fill(
 				until = next
 			}
 			b.removed++
-			b.events = append(b.events,
-				removalNotice(a.report.Source, r, newest[r.Lane], until))
+			b.events = append(b.events, removalNotice(a.report.Source, r, newest[r.Lane], until))
 		}
 	}
 	send := func() error {

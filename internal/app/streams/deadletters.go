@@ -211,9 +211,8 @@ var letterAttributes = []string{
 	"deadletterreason", "deadletterattempts", "deadlettersubject", "deadlettertopic",
 }
 
-var errNoPayload = errors.New("the dead letter has no payload, and is not what " +
-	"happened: send the " +
-	"present state of its object with 'bridge snapshot'")
+var errNoPayload = errors.New("the dead letter has no payload, and is not what happened: send " +
+	"the present state of its object with 'bridge snapshot'")
 
 // Restore returns the event as it was handed to the sink: with its id, its bytes and its
 // destination.

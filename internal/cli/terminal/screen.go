@@ -148,8 +148,7 @@ func (b *Bar) Show(messages int, p source.Progress) {
 	}
 	b.last, b.shown = now, true
 	rate := float64(messages) / max(now.Sub(b.began).Seconds(), 0.001)
-	line := fmt.Sprintf("%s %s, %s/s", Thousands(messages), b.of,
-		Thousands(int(rate)))
+	line := fmt.Sprintf("%s %s, %s/s", Thousands(messages), b.of, Thousands(int(rate)))
 	if p.Total > 0 {
 		done := min(float64(p.Read)/float64(p.Total), 1)
 		full := int(done * barWidth)

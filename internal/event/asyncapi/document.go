@@ -86,8 +86,7 @@ func Document(cluster string, sinks []Sink) map[string]any {
 			"title":   "Changes of Kubernetes resources of " + name,
 			"version": "1.0.0",
 			"description": "Every change of chosen Kubernetes resources as a CloudEvent, " +
-				"published by bridge. Order, " +
-				"repeats and gaps are described in docs/consumers.md.",
+				"published by bridge. Order, repeats and gaps are described in docs/consumers.md.",
 		},
 		"defaultContentType": event.ContentType,
 		"channels":           d.channels,

@@ -149,9 +149,7 @@ type intervalWalk struct {
 }
 
 // intervalsOf follows the notices of a scope. They are in the order of time.
-func (h Coverage) intervalsOf(
-	u *record.Unit, scope Scope, horizon time.Time,
-) ([]Interval, error) {
+func (h Coverage) intervalsOf(u *record.Unit, scope Scope, horizon time.Time) ([]Interval, error) {
 	w := newIntervalWalk(u, scope)
 	for m, err := range h.Notices(u, time.Time{}, time.Time{}) {
 		if err != nil {

@@ -373,9 +373,7 @@ func (t *resourceType) learn(h *query.Questions, u *record.Unit) error {
 
 // definitions gives custom resources the names and columns that their definitions have, where these
 // are in the history.
-func definitions(
-	h *query.Questions, cluster string, types []*resourceType, at query.Point,
-) error {
+func definitions(h *query.Questions, cluster string, types []*resourceType, at query.Point) error {
 	list, err := h.Resources.Definitions(cluster, at)
 	for _, t := range types {
 		d, is := list[t.Resource+"."+t.Group]
@@ -420,9 +418,7 @@ func (q *request) warnState(wanted query.StateQuery) error {
 
 // warnObject names the holes because of which an object may have been another one at the point; v
 // is its version, nil for none.
-func (q *request) warnObject(
-	units []*record.Unit, namespace, name string, v *query.Version,
-) error {
+func (q *request) warnObject(units []*record.Unit, namespace, name string, v *query.Version) error {
 	var texts []string
 	for _, u := range units {
 		o := &query.Object{Unit: u, Namespace: namespace, Name: name}

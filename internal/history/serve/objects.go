@@ -404,9 +404,7 @@ func goneVersion(version uint64) *apierrors.StatusError {
 		fmt.Sprintf("version %d is from before what this history keeps", version))
 }
 
-func appendTable(
-	dst []byte, t *resourceType, version string, rows [][]byte, headers bool,
-) []byte {
+func appendTable(dst []byte, t *resourceType, version string, rows [][]byte, headers bool) []byte {
 	dst = append(dst,
 		`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"`...)
 	dst = append(append(dst, version...), `"},"columnDefinitions":`...)

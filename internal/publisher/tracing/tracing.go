@@ -93,8 +93,7 @@ func New(cfg Config) (*Tracer, error) {
 	}
 	// The library gives its errors to a global handler; ours come back from the exporter.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		log.Debug("OpenTelemetry", "err",
-			err)
+		log.Debug("OpenTelemetry", "err", err)
 	}))
 	t := &Tracer{
 		sampler: sdktrace.TraceIDRatioBased(cfg.Sample),

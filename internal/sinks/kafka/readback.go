@@ -124,9 +124,8 @@ func (s *Sink) readBackPartition(
 
 func (s *Sink) warnUnreadable(topic string, err error) {
 	s.log.Warn("can't read a topic back; what was sent just before the last end may be sent "+
-		"again, with the same ids: "+
-		"grant the bridge's user Read on the topic, or set the sink's readBack "+
-		"to false", "topic", topic, "err", err)
+		"again, with the same ids: grant the bridge's user Read on the topic, or set the sink's "+
+		"readBack to false", "topic", topic, "err", err)
 }
 
 // readBackState is the state of a ReadBack, kept for topics that are looked up later.

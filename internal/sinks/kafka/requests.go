@@ -241,9 +241,8 @@ func (s *Sink) lossySettings(settings map[string]string) (found []string) {
 	}
 	if compacted && !s.config.Tombstones {
 		found = append(found, "cleanup.policy is compact: of each object's history only the last "+
-			"event is kept, and deleted objects are kept forever; "+
-			"set it to delete, or the sink's tombstones to true if the last state is all that is "+
-			"wanted")
+			"event is kept, and deleted objects are kept forever; set it to delete, or the "+
+			"sink's tombstones to true if the last state is all that is wanted")
 	}
 	if n, err := strconv.Atoi(settings["max.message.bytes"]); err == nil && n < defaultMaxMessage {
 		found = append(found, fmt.Sprintf("max.message.bytes is %d: larger events are sent in "+

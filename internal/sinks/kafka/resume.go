@@ -127,9 +127,7 @@ func (l *lane) batchAt(
 }
 
 // resendAsNew sends a batch again that may be stored, as the first one of an unused producer id.
-func (l *lane) resendAsNew(
-	ctx context.Context, batch *inflightBatch, cause error,
-) (outcome, error) {
+func (l *lane) resendAsNew(ctx context.Context, batch *inflightBatch, cause error) (outcome, error) {
 	if err := l.confirm(ctx); err != nil {
 		return unreachable, errors.Join(cause, err)
 	}
@@ -330,9 +328,7 @@ func (l *lane) bounds(ctx context.Context) (start, end int64, err error) {
 }
 
 // findBatch looks for a batch in a part of the log, and returns its offset, or -1.
-func (l *lane) findBatch(
-	ctx context.Context, batch *inflightBatch, from, end int64,
-) (int64, error) {
+func (l *lane) findBatch(ctx context.Context, batch *inflightBatch, from, end int64) (int64, error) {
 	found := int64(-1)
 	err := l.read(ctx, &logRange{from: from, end: end},
 		batchVisitor{batch: func(b batchHead, _ []string) error {

@@ -40,9 +40,7 @@ type missingTopics struct {
 const missingFor = time.Second
 
 // laneOf returns the lane of an event, and looks up its topic if that is new.
-func (s *Sink) laneOf(
-	ctx context.Context, template *event.Template, e *event.Event,
-) (*lane, error) {
+func (s *Sink) laneOf(ctx context.Context, template *event.Template, e *event.Event) (*lane, error) {
 	t, err := s.topicOf(ctx, template, e)
 	switch {
 	case err != nil:
@@ -159,9 +157,7 @@ func (s *Sink) notFound(ctx context.Context, name string, err error) error {
 }
 
 // findTopic returns a topic's layout, once every partition of it is known.
-func (s *Sink) findTopic(
-	ctx context.Context, c *cluster, name string, view bool,
-) (layout, error) {
+func (s *Sink) findTopic(ctx context.Context, c *cluster, name string, view bool) (layout, error) {
 	l, err := c.refresh(ctx, name)
 	if !errors.Is(err, kafkago.UnknownTopicOrPartition) {
 		return l, err

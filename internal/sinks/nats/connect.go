@@ -163,8 +163,7 @@ func (s *Sink) disconnected(conn *nats.Conn, err error) {
 func (s *Sink) reconnected(conn *nats.Conn) {
 	s.outage.end()
 	s.metrics.connected.Set(1)
-	s.log.Info("reconnected", "url", s.cfg.connectedTo(conn),
-		"server", conn.ConnectedServerName())
+	s.log.Info("reconnected", "url", s.cfg.connectedTo(conn), "server", conn.ConnectedServerName())
 }
 
 func (s *Sink) connectionClosed(conn *nats.Conn) {

@@ -278,8 +278,7 @@ func (s *Sink) withErrorSince(age time.Duration, err error) error {
 func (s *Sink) Check(ctx context.Context) (connect, stream error) {
 	conn, err := s.connect(ctx)
 	if err != nil {
-		return classified(fmt.Errorf("connect to NATS at %s: %w", s.cfg.redactedURL(),
-			err)), nil
+		return classified(fmt.Errorf("connect to NATS at %s: %w", s.cfg.redactedURL(), err)), nil
 	}
 	defer s.disconnect(conn)
 	url := s.cfg.connectedTo(conn)
@@ -421,9 +420,8 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 				"a restart."),
 		unexpected: f.Counters("bridge_nats_unexpected_duplicates_total",
 			"Messages that the stream held already when this process sent them for the first "+
-				"time: unchecked, "+
-				"checked (of an earlier process), forged, or replaced in a bucket (both were sent "+
-				"again).",
+				"time: unchecked, checked (of an earlier process), forged, or replaced in a "+
+				"bucket (both were sent again).",
 			"origin", originUnchecked, originChecked, originForged, originReplaced),
 		seconds: f.Histogram("bridge_nats_publish_seconds",
 			"Time of a Publish call, from its first message to its last answer.",

@@ -104,8 +104,7 @@ func (s *Sink) ReadBack(ctx context.Context, from []byte, found func(messageID s
 	}
 	if said := s.missingRight(readRights); said != nil {
 		s.log.Warn("the stream can't be read back without permission for consumers: what was "+
-			"sent just before a crash is sent again; "+
-			"grant it, or set readBack: false", "err", said)
+			"sent just before a crash is sent again; grant it, or set readBack: false", "err", said)
 		return nil
 	}
 	return s.unanswered(fmt.Errorf("read back the stream: %w", err))

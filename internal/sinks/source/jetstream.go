@@ -198,9 +198,7 @@ func hasLimits(c *jetstream.StreamConfig) bool {
 }
 
 // stream reads one stream. It reports whether to continue.
-func (r *streamReader) stream(
-	ctx context.Context, x extent, yield func(*Message, error) bool,
-) bool {
+func (r *streamReader) stream(ctx context.Context, x extent, yield func(*Message, error) bool) bool {
 	failed := func(err error) bool {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)

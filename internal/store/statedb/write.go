@@ -69,8 +69,7 @@ func (db *DB) commit(batch *pebble.Batch) error {
 	stalled := db.disk.files.Stalled() // before the write begins: it may stall the disk itself
 	go func() {
 		done <- db.guard(func() error {
-			return errors.Join(batch.Commit(db.sync),
-				batch.Close())
+			return errors.Join(batch.Commit(db.sync), batch.Close())
 		})
 	}()
 	select {
