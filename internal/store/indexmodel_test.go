@@ -21,7 +21,7 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-var indexOps = flag.Int("index-ops", 100_000, "operations of TestIndexModel; a tenth with -short")
+var indexOps = flag.Int("index-ops", 20_000, "operations of TestIndexModel; a tenth with -short")
 
 // indexModel is an Indexer beside client-go's own, which has the newest states.
 type indexModel struct {
