@@ -112,10 +112,10 @@ func TestFullHistoryDisk(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		expect(t, b, lines...)
-		if why := archive.Blocked(); why == nil || !strings.Contains(why.Error(), "no space left on device; free space") {
+		if why := archive.Blocked(); why == nil || !strings.Contains(why.Error(), "its volume is nearly full") {
 			t.Errorf("the history is blocked by: %v", why)
 		}
-		if logged := r.log.String(); !strings.Contains(logged, "the history waits for its disk") {
+		if logged := r.log.String(); !strings.Contains(logged, "the history's volume is nearly full") {
 			t.Errorf("the log has nothing of it:\n%s", logged)
 		}
 		testkit.OK(t, os.Remove("filler"))
