@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -211,14 +212,28 @@ func (s *Sink) writeCore(ctx context.Context, batch []*sinks.Message, to route) 
 
 // flush returns once the server has read everything that was written before.
 func (s *Sink) flush(ctx context.Context) error {
-	if !s.conn.IsConnected() { // otherwise the flush would wait for the next connection
-		return classified(fmt.Errorf("flush: %w", nats.ErrDisconnected))
-	}
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
 	defer cancel()
-	switch err := s.conn.FlushWithContext(bounded); {
+	connected, disconnect := context.WithCancelCause(bounded)
+	defer disconnect(nil)
+	// A flush without a connection, also one that was lost a moment ago, would wait for the next.
+	broken := s.conn.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if _, isBroken := <-broken; isBroken {
+			disconnect(nats.ErrDisconnected)
+		}
+	})
+	defer watching.Wait()
+	defer s.conn.RemoveStatusListener(broken) // closes it
+	if !s.conn.IsConnected() {
+		return classified(fmt.Errorf("flush: %w", nats.ErrDisconnected))
+	}
+	switch err := s.conn.FlushWithContext(connected); {
 	case err == nil:
 		return nil
+	case errors.Is(context.Cause(connected), nats.ErrDisconnected):
+		return classified(fmt.Errorf("flush: %w", nats.ErrDisconnected))
 	case ctx.Err() != nil:
 		return stopped(ctx.Err())
 	case errors.Is(err, context.DeadlineExceeded):
