@@ -322,8 +322,11 @@ func TestReadme(t *testing.T) {
 func (w *walk) page(name, text string, steps map[string]func(*readmeCommand), known map[string]bool) {
 	w.t.Helper()
 	for _, block := range fencedBlocks(text) {
-		if block.language == "yaml" {
+		switch block.language {
+		case "yaml":
 			must(w.t, os.WriteFile(filepath.Join(w.dir, "bridge.yaml"), []byte(strings.Join(block.lines, "\n")+"\n"), 0o600))
+			continue
+		case "mermaid": // a picture
 			continue
 		}
 		for _, c := range block.commands() {
