@@ -250,6 +250,7 @@ const watchEvery = time.Second
 func (r *archiveReader) list(ctx context.Context, p partition) (version int64, err error) {
 	gvr := resourceOf(p)
 	var list struct {
+		metav1.TypeMeta
 		Metadata metav1.ListMeta
 		Items    []json.RawMessage
 	}
@@ -259,7 +260,11 @@ func (r *archiveReader) list(ctx context.Context, p partition) (version int64, e
 	if version, err = strconv.ParseInt(list.Metadata.ResourceVersion, 10, 64); err != nil {
 		return 0, err
 	}
+	item := metav1.TypeMeta{APIVersion: list.APIVersion, Kind: strings.TrimSuffix(list.Kind, "List")}
 	for _, raw := range list.Items {
+		if raw, err = withType(raw, item); err != nil {
+			return 0, err
+		}
 		e, _, err := r.event(gvr, TypeAdded, raw)
 		if err != nil {
 			return 0, err
@@ -273,6 +278,20 @@ func (r *archiveReader) list(ctx context.Context, p partition) (version int64, e
 		message: &message{partition: p, offset: version - 1, event: end}, endsList: true,
 	})
 	return version, nil
+}
+
+// withType returns an item of a list with its type: lists of built-in kinds say it once, for all.
+func withType(item json.RawMessage, of metav1.TypeMeta) (json.RawMessage, error) {
+	var own metav1.TypeMeta
+	if err := json.Unmarshal(item, &own); err != nil || own.Kind != "" {
+		return item, err
+	}
+	head, err := json.Marshal(of)
+	if err != nil {
+		return nil, err
+	}
+	head[len(head)-1] = ',' // an object without a name, {}, is none
+	return append(head, bytes.TrimLeft(item, " \t\r\n")[1:]...), nil
 }
 
 // types of events, by those of watches.

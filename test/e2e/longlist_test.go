@@ -63,7 +63,7 @@ informers: [{name: pods, resources: [pods]}]`+kept)
 	}
 	list := past.list(t, l.namespace, 0, "application/json", "identity") // in one answer
 	t.Logf("without a limit: %d pods, %v", list.objects, list.first)
-	if peak := peakMemory(t, past.pid); peak > longListMemory {
+	if peak := peakMemory(t, past.pid); peak > longListMemory && !raceEnabled { // which takes twice as much
 		t.Errorf("bridge serve had %d MB, at most %d", peak>>20, longListMemory>>20)
 	} else {
 		t.Logf("bridge serve had at most %d MB", peak>>20)
