@@ -173,7 +173,10 @@ func (w *writers) rare(name string) {
 	w.applyBy("apply-more", name, "", "") // and drops it
 	w.patchBy("two-fields", name, types.MergePatchType, `{"metadata":{"labels":{"b":"1"}},"spec":{"minReadySeconds":7}}`)
 	w.patchBy("restart", name, types.StrategicMergePatchType, `{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"now"}}}}}`)
-	w.patchBy("owner", name, types.MergePatchType, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"none","uid":"none"}]}}`)
+	space, err := w.client.CoreV1().Namespaces().Get(w.ctx, w.namespace, metav1.GetOptions{})
+	must(w.t, err) // an owner that there is: of another the garbage collector would delete the object
+	w.patchBy("owner", name, types.MergePatchType, fmt.Sprintf(
+		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":%q,"uid":%q}]}}`, space.Name, space.UID))
 	w.patchBy("owner-removed", name, types.MergePatchType, `{"metadata":{"ownerReferences":null}}`)
 	must(w.t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		d, err := deployments.Get(w.ctx, name, metav1.GetOptions{})
