@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -262,7 +263,7 @@ type database struct {
 	err    error
 	sync   *pebble.WriteOptions
 	disk   *disk.FS
-	volume volume
+	room   atomic.Pointer[room]
 }
 
 // ReadError adds to damage what can be done about it. The first line of Pebble's own text is

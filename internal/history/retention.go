@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -38,26 +37,23 @@ func reserve(total uint64) uint64 { return min(1<<30, total/8) }
 
 // Room returns ErrNoRoom while nothing more is to be stored. It asks the volume once a second.
 func (m Maintenance) Room() error {
-	v := &m.db.volume
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if time.Since(v.looked) < time.Second {
-		return v.err
+	if last := m.db.room.Load(); last != nil && time.Since(last.at) < time.Second {
+		return last.err
 	}
-	v.looked, v.err = time.Now(), nil
+	now := room{at: time.Now()}
 	usage, err := m.db.disk.GetDiskUsage(m.db.dir)
 	if err == nil && usage.AvailBytes < reserve(usage.TotalBytes)/2 {
-		v.err = fmt.Errorf("%w: %d MiB are left of %d, and %d are for the state directory", ErrNoRoom,
+		now.err = fmt.Errorf("%w: %d MiB are left of %d, and %d are for the state directory", ErrNoRoom,
 			usage.AvailBytes>>20, usage.TotalBytes>>20, reserve(usage.TotalBytes)>>21)
 	}
-	return v.err
+	m.db.room.Store(&now)
+	return now.err
 }
 
-// volume is what is known of the room on the volume.
-type volume struct {
-	mu     sync.Mutex
-	looked time.Time // guarded by mu
-	err    error     // guarded by mu
+// room is what Room has found at a time.
+type room struct {
+	at  time.Time
+	err error
 }
 
 // Scarce reports whether less than the reserve is free.

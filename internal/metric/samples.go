@@ -213,15 +213,14 @@ func (v Sample) MarshalJSON() ([]byte, error) {
 
 // Report returns the samples of the last window, in the finest step that has kept them.
 func (s *Samples) Report(window time.Duration) SampleReport {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if time.Since(s.asked) > time.Minute {
+	if s.isFirst() {
 		select {
 		case s.wake <- struct{}{}:
-		default:
+		default: // it is awake
 		}
 	}
-	s.asked = time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	ring := len(s.rings) - 1
 	for i := range s.rings {
 		if window <= time.Duration(s.rings[i].step*s.rings[i].slots)*time.Second {
@@ -251,6 +250,15 @@ func (s *Samples) Report(window time.Duration) SampleReport {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), slices.Compare(valuesOf(a), valuesOf(b)))
 	})
 	return report
+}
+
+// isFirst reports whether a report is the first one in a while.
+func (s *Samples) isFirst() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.asked
+	s.asked = time.Now()
+	return time.Since(before) > time.Minute
 }
 
 func valuesOf(r SeriesReport) (labels []string) {
