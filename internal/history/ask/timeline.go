@@ -190,7 +190,7 @@ func (f *filter) selectsButManager(e *query.Entry) bool {
 	if f.of != nil && !slices.Contains(f.of, e.Unit) {
 		return false
 	}
-	if f.text == "" || strings.Contains(e.Event.Namespace+"/"+e.Event.Name, f.text) {
+	if f.text == "" || strings.Contains(strings.ToLower(e.Event.Namespace+"/"+e.Event.Name), f.text) {
 		return true
 	}
 	if f.of != nil {

@@ -42,7 +42,7 @@ func TestTimelineHides(t *testing.T) {
 		change("deployments", "web", `{"kind":"K","metadata":{"name":"web"},"spec":{"replicas":1},"status":{"ready":0}}`),
 		change("pods", "web-1-a", owned+`"status":{"containerStatuses":[{"name":"web","state":{"running":{"startedAt":"2026-03-01T13:00:00Z"}}}]}}`),
 		change("deployments", "web", `{"kind":"K","metadata":{"name":"web"},"spec":{"replicas":1},"status":{"ready":1}}`),
-		change("endpoints", "ep", `{"kind":"K","metadata":{"name":"web"},"spec":{}}`),
+		change("endpoints", "EP:leader", `{"kind":"K","metadata":{"name":"web"},"spec":{}}`),
 		change("pods", "web-1-a", owned+`"status":{"containerStatuses":[{"name":"web","state":{"waiting":{"message":"back-off 10s restarting failed container","reason":"CrashLoopBackOff"}}}]}}`),
 		change("deployments", "web", `{"kind":"K","metadata":{"name":"web"},"spec":{"replicas":2},"status":{"ready":1}}`),
 	})
@@ -78,7 +78,7 @@ func TestTimelineHides(t *testing.T) {
 	}
 	for query, want := range map[string][]string{
 		"&q=web-1": {"105", "102"}, "&q=shop/web&hide=child": {"106", "105", "103", "101"}, "&q=pods/web": {"105", "102"},
-		"&q=po/a": {"105", "102"}, "&q=REPLICAS": {"106"}, "&q=endpo": {"104"}, "&q=nothing": nil,
+		"&q=po/a": {"105", "102"}, "&q=REPLICAS": {"106"}, "&q=endpo": {"104"}, "&q=ep:leader": {"104"}, "&q=nothing": nil,
 		"&op=added": {"104", "102", "101"}, "&op=updated,deleted": {"106", "105", "103"},
 		"&manager=not+recorded&q=web-1": {"105", "102"}, "&manager=kubectl": nil,
 	} {

@@ -87,13 +87,9 @@ func (h Coverage) eachNotice(u *record.Unit, since, until time.Time, yield func(
 			var m *Notice
 			if m, err = ReadNotice(u, value); err == nil {
 				if m.Event.Op == event.Gap && m.Since.IsZero() && m.Event.Source != record.ArchiveSource {
-					seen, err := h.lastSeen(m)
-					if err != nil {
+					if m.Since, err = h.lastSeen(m, synced[m.Scope()]); err != nil {
 						yield(nil, h.db.ReadError(err))
 						return false
-					}
-					if m.Since = synced[m.Scope()]; seen.After(m.Since) {
-						m.Since = seen
 					}
 				}
 				if m.Event.Op == event.Synced {
@@ -120,16 +116,16 @@ func (h Coverage) eachNotice(u *record.Unit, since, until time.Time, yield func(
 }
 
 // lastSeen returns the time of the newest version of the cluster that is not behind the beginning
-// of a gap, the zero time for none. Events of earlier bridges do not say since when a gap is one:
-// it is one since then. It reads the timeline back to that version's bucket.
-func (h Coverage) lastSeen(gap *Notice) (seen time.Time, err error) {
+// of a gap, or of the list before where that is later. Events of earlier bridges do not say since
+// when a gap is one: it is one since then. It reads the timeline back to that time.
+func (h Coverage) lastSeen(gap *Notice, listed time.Time) (seen time.Time, err error) {
 	from, err := strconv.ParseUint(gap.From, 10, 64)
 	if err != nil {
-		return seen, nil // it does not say where it begins
+		return listed, nil // it does not say where it begins
 	}
 	at, source := keys.Seconds(gap.Time), gap.Unit.SourceNumber
 	it, err := h.db.NewIter(&pebble.IterOptions{
-		LowerBound: keys.Timeline(source),
+		LowerBound: keys.AppendBucket(nil, source, keys.Seconds(listed)/keys.BucketSeconds),
 		UpperBound: keys.AppendBucket(nil, source, at/keys.BucketSeconds+1),
 	})
 	if err != nil {
@@ -149,8 +145,8 @@ func (h Coverage) lastSeen(gap *Notice) (seen time.Time, err error) {
 			last, bucket = e.Second, e.Second/keys.BucketSeconds
 		}
 	}
-	if last > 0 {
-		seen = time.Unix(int64(last), 0)
+	if seen = time.Unix(int64(last), 0); last == 0 || seen.Before(listed) {
+		seen = listed
 	}
 	return seen, it.Error()
 }
@@ -459,7 +455,7 @@ func (m *Notice) isUpTo(p Point) bool {
 }
 
 // HolesOf returns what may be missing of the objects of units from one time to another, and when
-// nobody watched them, in the order in which it began.
+// there was no watch of them, in the order in which it began.
 func (h Coverage) HolesOf(units []*record.Unit, since, until time.Time) (holes []*Notice, err error) {
 	seen := map[string]bool{}
 	for _, u := range units {
