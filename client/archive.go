@@ -280,7 +280,7 @@ func (r *archiveReader) list(ctx context.Context, p partition) (version int64, e
 	return version, nil
 }
 
-// withType returns an item of a list with its type: lists of built-in kinds say it once, for all.
+// withType returns an item of a list with its type, which lists of built-in kinds say once for all.
 func withType(item json.RawMessage, of metav1.TypeMeta) (json.RawMessage, error) {
 	var own metav1.TypeMeta
 	if err := json.Unmarshal(item, &own); err != nil || own.Kind != "" {
@@ -290,7 +290,7 @@ func withType(item json.RawMessage, of metav1.TypeMeta) (json.RawMessage, error)
 	if err != nil {
 		return nil, err
 	}
-	head[len(head)-1] = ',' // an object without a name, {}, is none
+	head[len(head)-1] = ',' // no item is empty: it has metadata
 	return append(head, bytes.TrimLeft(item, " \t\r\n")[1:]...), nil
 }
 

@@ -65,9 +65,9 @@ func (s *served) answerPods(w http.ResponseWriter, r *http.Request) {
 		defer s.mu.Unlock()
 		var items []string
 		for name, version := range s.pods {
-			items = append(items, podJSON(name, version))
+			items = append(items, strings.Replace(podJSON(name, version), podType, "", 1))
 		}
-		_, _ = fmt.Fprintf(w, `{"items":[%s],"metadata":{"resourceVersion":"%d"}}`,
+		_, _ = fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","items":[%s],"metadata":{"resourceVersion":"%d"}}`,
 			strings.Join(items, ","), s.version)
 		return
 	}

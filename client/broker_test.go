@@ -200,8 +200,11 @@ func (b *broker) putAgain(name string) {
 	}, podJSON(name, b.version))
 }
 
+// podType is how podJSON begins; items of a list do not have it.
+const podType = `"apiVersion":"v1","kind":"Pod",`
+
 func podJSON(name string, version int) string {
-	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":"shop",`+
+	return fmt.Sprintf(`{`+podType+`"metadata":{"name":%q,"namespace":"shop",`+
 		`"uid":"uid-%s","resourceVersion":"%d"},"spec":{"nodeName":"node-%d"}}`, name, name, version,
 		version)
 }
