@@ -340,7 +340,7 @@ type Informer struct {
 	// the object, as in `ignoreChanges` but without `*`:
 	// `team: metadata.labels["example.com/team"]`. Subjects and topics may name them, as
 	// `{attributes.team}`. What an object does not have gives no attribute. Whoever writes an
-	// object chooses its labels, so a route by label isolates nobody: route by namespace for that.
+	// object chooses its labels, so a route by label isolates none: route by namespace for that.
 	Attributes map[string]string `yaml:"attributes"`
 	// Owners adds who controls an object: `ownerkind` and `ownername` of the top controller, and
 	// `owners`, the chain to it (`ReplicaSet/web-5d4,Deployment/web`). The chain ends at an owner
@@ -462,6 +462,6 @@ type Binding struct {
 	// of each resource: all changes up to its resourceVersion are in the stream before it, in each
 	// partition of Kafka. It comes with a bookmark of the API server, of which there is about one a
 	// minute. `0s`: never, but to a history `1m`: it says what it is complete up to. A sink is also
-	// sent one after a time in which nobody watched, with `since`, its beginning.
+	// sent one after an unwatched time, with `since`, its beginning.
 	Progress time.Duration `yaml:"progress" default:"0s"`
 }

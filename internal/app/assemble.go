@@ -377,7 +377,7 @@ type replicas struct {
 	name  string // of the lease, with its namespace, as a token
 }
 
-// newReplicas is nil where the configuration knows no others. It asks nobody.
+// newReplicas is nil where the configuration knows no others. It asks no server.
 func (a *assembler) newReplicas() (*replicas, error) {
 	s := &a.config.Standby
 	if !s.Enabled {

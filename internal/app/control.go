@@ -224,7 +224,7 @@ func TokenFile(c *config.Config) (file string, own bool, err error) {
 	}
 }
 
-// shortestToken is how many bytes a token has at least, so that nobody guesses it.
+// shortestToken is how many bytes a token has at least, so that it can't be guessed.
 const shortestToken = 16
 
 // tokenReader returns what reads the bridge's token, nil where there is none. The token is there

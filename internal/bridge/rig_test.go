@@ -119,7 +119,7 @@ func expect(t *testing.T, b *testkit.Broker, lines ...string) {
 	var got []string
 	for _, rec := range b.Next() {
 		if !rec.Acked || bytes.Contains(rec.Data, []byte(`"since":"`)) && rec.Op == event.Progress {
-			continue // how long nobody watched is for TestUnwatched
+			continue // how long there was no watch is for TestUnwatched
 		}
 		line := rec.Type[strings.LastIndexByte(rec.Type, '.')+1:]
 		if rec.Name != "" {

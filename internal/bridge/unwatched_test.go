@@ -14,7 +14,7 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// unwatchedReport is the data of a progress event after a time in which nobody watched.
+// unwatchedReport is the data of a progress event after an unwatched time.
 type unwatchedReport struct {
 	From, Version resource.Version
 	Since, Until  time.Time

@@ -277,7 +277,7 @@ func newTokenCommand() *cobra.Command {
 		Use:   "token",
 		Short: "Print the token of a bridge's admin server",
 		Long: `token prints what the admin server of a bridge asks for: the status page in its form, and
-others as a bearer token. Who has it may read /status, /tail, /objects and profiles, and give
+others as a bearer token. Who has it may read /status, /tail, /object, /objects and profiles, and give
 commands (bridge pause, reload and so on).
 
 It is admin.tokenFile of the configuration, or admin-token in the state directory, which the bridge

@@ -204,7 +204,7 @@ func warnRemoved(cmd *cobra.Command, horizon time.Time, err error) error {
 	return Failed(err)
 }
 
-// printHoles reports what may be missing, and when nobody watched: once for all resources of which
+// printHoles reports what may be missing, and when there was no watch: once for all resources of which
 // the same is to be said.
 func printHoles(cmd *cobra.Command, holes []*query.Notice) {
 	const most = 5
@@ -275,7 +275,7 @@ break, and the gaps between them with their reasons. Every version of an interva
 an independent reader of etcd can check that.
 
 A bridge that stops and continues its watch where it had stopped leaves no gap: it has read
-everything, but late. UNWATCHED is the longest time in which nobody watched; when a change was made
+everything, but late. UNWATCHED is the longest time without a watch; when a change was made
 in that time is known by its bounds only, and answers about it say so.
 
 Gaps are: expired (the API server had forgotten versions), rewound (etcd was restored), interrupted,

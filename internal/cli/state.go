@@ -36,7 +36,7 @@ kubectl diff -f -; as JSON one document a line.
 
 Where objects may be missing it says so: a gap, dropped events, or a first list that had not ended
 then. Objects with * may have been another one already, and those with + may have existed already:
-their next change, or their creation, became known late, since nobody watched. In YAML all this is
+their next change, or their creation, became known late, because there was no watch. In YAML all this is
 comments, in JSON documents with the only key gap, unlisted or uncertain.
 
 A time or version before the history's horizon, or that the history has not reached, is refused.

@@ -59,8 +59,8 @@ type Delta struct {
 	// Gone is set on an Unselected that does not exist any more. Listed is set on an Unselected or
 	// a Deleted that came between a ReplaceBegin and its ReplaceEnd.
 	Gone, Listed bool
-	// FinalStateUnknown is set on a Deleted that was inferred from a list: nobody saw the last
-	// state (client-go's DeletedFinalStateUnknown).
+	// FinalStateUnknown is set on a Deleted that was inferred from a list: the last state was not
+	// seen (client-go's DeletedFinalStateUnknown).
 	FinalStateUnknown bool
 	// Version of a Bookmark, or of a list.
 	Version resource.Version

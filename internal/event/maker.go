@@ -100,8 +100,8 @@ type Origin struct {
 	Time       time.Time `json:"time,omitzero"`
 	TimeSource string    `json:"timeSource,omitempty"`
 	// NotBefore is set where the change became known more than MaxUnwatched after it may have been
-	// made: it was made between that and Time. Of a gap, and of progress after a time in which
-	// nobody watched, it is when that time began.
+	// made: it was made between that and Time. Of a gap, and of progress after an unwatched
+	// time, it is when that time began.
 	NotBefore time.Time `json:"notBefore,omitzero"`
 }
 
@@ -366,14 +366,14 @@ type progressData struct {
 	Version string `json:"version"`
 	// Selective are as those of syncedData. They change without a list when a filter is added.
 	Selective []string `json:"selective,omitempty"`
-	// From, Since and Until are set after a time in which nobody watched: the versions behind from,
+	// From, Since and Until are set after an unwatched time: the versions behind from,
 	// which were made between since and until, became known late.
 	From  string    `json:"from,omitempty"`
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Unwatched is a time in which nobody watched. The watch was continued at the version with which it
+// Unwatched is an unwatched time. The watch was continued at the version with which it
 // began, so nothing is missing. Zero for none.
 type Unwatched struct {
 	From         resource.Version
@@ -385,7 +385,7 @@ func (m *Maker) Omits() []string { return m.cfg.Omits }
 
 // Progress makes the event that reports that all changes up to a version are in the stream before
 // it. It comes again for that version when other versions are left out, so the id has the keys of
-// these, and after a time in which nobody watched, so the id has its beginning.
+// these, and after an unwatched time, so the id has its beginning.
 func (m *Maker) Progress(
 	version resource.Version, unwatched Unwatched, era IDSuffix, observed time.Time,
 ) Event {

@@ -24,7 +24,7 @@ type Factory struct {
 	reg  prometheus.Registerer
 }
 
-// With returns a factory for a Registerer. With a nil one the metrics count, and nobody reads them.
+// With returns a factory for a Registerer. With a nil one the metrics count, and are not read.
 // Two metrics of the same name and labels are a mistake in the program, and panic.
 func With(reg prometheus.Registerer) Factory { return Factory{promauto.With(reg), reg} }
 
@@ -319,7 +319,7 @@ func (g *group) Collect(to chan<- prometheus.Metric) {
 }
 
 // NewScope makes a Scope that has not begun, whose metrics have these labels. With a nil Registerer
-// the metrics count, and nobody reads them.
+// the metrics count, and are not read.
 func NewScope(to prometheus.Registerer, labels prometheus.Labels) *Scope {
 	return &Scope{to: prometheus.WrapRegistererWith(labels, to)}
 }

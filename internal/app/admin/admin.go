@@ -265,8 +265,7 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 		text += "/tail     events as they are settled; ?payload=true, ?filter= with CEL\n" +
 			"/object   the last settled state of an object; " +
 			"?resource=pods&namespace=shop&name=web\n" +
-			"/objects  the objects of an owner's uid or a node; ?index=owner&value=, " +
-			"?index=node&value=worker-1\n"
+			"/objects  the objects that an owner's uid has; ?index=owner&value=\n"
 	}
 	if s.config.History != nil {
 		text += "/history/  versions, object, diff, timeline, lanes, state, search, resources; " +

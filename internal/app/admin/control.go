@@ -273,7 +273,7 @@ func (s *Server) object(w http.ResponseWriter, r *http.Request) {
 func (s *Server) objects(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if q.Get("index") == "" {
-		s.refuse(w, &Error{http.StatusBadRequest, errors.New("want /objects?index=node&value=worker-1")})
+		s.refuse(w, &Error{http.StatusBadRequest, errors.New("want /objects?index=owner&value=UID")})
 		return
 	}
 	found, err := s.config.Look.Objects(r.Context(), q.Get("index"), q.Get("value"))

@@ -340,7 +340,7 @@ func TestTailStream(t *testing.T) {
 		t.Errorf("asked for %+v", o)
 	}
 	lines := bufio.NewScanner(response.Body)
-	for _, batch := range []string{"one\ntwo", "three"} { // the second comes when nobody asks again
+	for _, batch := range []string{"one\ntwo", "three"} { // the second comes without another question
 		l.batches <- batch
 		for lines.Scan() && !strings.HasPrefix(lines.Text(), "data: ") {
 		}

@@ -181,9 +181,9 @@ func (a *archiver) noteRecreated(ctx context.Context) error {
 	a.stored = archivePosition{}
 	b := &archiveBatch{at: a.stored}
 	if since.Before(now) && !since.IsZero() {
-		b.events = []*event.Event{archiveNotice(a.report.Source, "recreated/"+since.UTC().Format(time.RFC3339Nano), query.Removal{
-			Reason: query.ReasonRecreated, Since: since, Until: now,
-		})}
+		id := "recreated/" + since.UTC().Format(time.RFC3339Nano)
+		what := query.Removal{Reason: query.ReasonRecreated, Since: since, Until: now}
+		b.events = []*event.Event{archiveNotice(a.report.Source, id, what)}
 	}
 	return a.store(ctx, b)
 }

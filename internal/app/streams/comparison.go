@@ -70,7 +70,7 @@ func newSide() side {
 	return side{notices: map[string]*query.Notice{}, reached: map[laneScope]*query.Notice{}}
 }
 
-// newCovered reads which versions a history has.
+// newComparison reads which versions a history has.
 func newComparison(h *query.Questions, checker *verify.Checker) (*comparison, error) {
 	c := &comparison{history: h, checker: checker, units: map[unitName]*comparedUnit{}}
 	for _, u := range h.Resources.Units() {

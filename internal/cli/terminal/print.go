@@ -155,7 +155,7 @@ func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 	case json.Number:
 		return &yaml.Node{Kind: yaml.ScalarNode, Value: t.String()}, nil
 	case bool:
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: map[bool]string{false: "false", true: "true"}[t]}, nil
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(t)}, nil
 	default:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
 	}

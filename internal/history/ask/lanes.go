@@ -142,7 +142,8 @@ func newLaneSorter(
 ) *laneSorter {
 	return &laneSorter{
 		lanesReport: lanesReport{
-			Since: since, Until: until, Hidden: map[string]int{}, Managers: map[string]int{}, Histogram: make([]int, buckets),
+			Since: since, Until: until, Histogram: make([]int, buckets),
+			Hidden: map[string]int{}, Managers: map[string]int{},
 		},
 		classifier: &classifier{owners: newOwners(history, recent)},
 		roots:      map[query.Object]query.Object{}, lanes: map[query.Object]*lane{},

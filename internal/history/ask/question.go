@@ -207,7 +207,7 @@ func (q *Question) neverSeen(units []*record.Unit, name string) error {
 }
 
 // Existing returns the version of an object that existed at a point, with its LateChange, the holes
-// because of which it may have been another one, and when nobody watched. For the zero point it
+// because of which it may have been another one, and when there was no watch. For the zero point it
 // returns the last version, also of an object that is gone.
 func (q *Question) Existing(
 	o *query.Object, p query.Point,
@@ -369,7 +369,7 @@ func (q *Question) Coverage(kinds []string, since time.Time) ([]query.Interval, 
 type State struct {
 	query.StateQuery
 	// Holes are what may be missing, Unlisted are units whose first list had not ended. Unwatched
-	// are times around the point in which nobody watched.
+	// are unwatched times around the point.
 	Holes     []*query.Notice
 	Unlisted  []query.UnlistedUnit
 	Unwatched []*query.Notice

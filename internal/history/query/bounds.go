@@ -73,11 +73,11 @@ func (r *reader) lateChange(o *Object, seq keys.Sequence, found bool, at time.Ti
 	return newLateChange(&next.Event), nil
 }
 
-// IsUnwatched reports whether the notice is about a time in which nobody watched. Nothing is
+// IsUnwatched reports whether the notice is about an unwatched time. Nothing is
 // missing of it: the watch was continued where it had stopped. What changed then became known late.
 func (m *Notice) IsUnwatched() bool { return m.Event.Op == event.Progress && !m.Since.IsZero() }
 
-// Unwatched returns the times around a point in which nobody watched objects of units in a
+// Unwatched returns the times around a point without a watch of objects of units in a
 // namespace, "*" for all.
 func (h Coverage) Unwatched(units []*record.Unit, namespace string, p Point) (list []*Notice, err error) {
 	if p.At.IsZero() {

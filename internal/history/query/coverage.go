@@ -47,11 +47,11 @@ type Interval struct {
 	Gap string `json:"gap,omitempty"`
 	// Object of a quarantined version, as namespace/name; "" of all others.
 	Object string `json:"object,omitempty"`
-	// Unwatched are the times in which nobody watched: what changed then was read later.
+	// Unwatched are the times without a watch: what changed then was read later.
 	Unwatched []UnwatchedTime `json:"unwatched,omitempty"`
 }
 
-// UnwatchedTime is from when to when nobody watched.
+// UnwatchedTime is from when to when there was no watch.
 type UnwatchedTime struct {
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
@@ -75,7 +75,7 @@ func (i *Interval) Scope() Scope {
 	return s
 }
 
-// LongestUnwatched returns the longest time in which nobody watched.
+// LongestUnwatched returns the longest time without a watch.
 func (i *Interval) LongestUnwatched() (longest time.Duration) {
 	for _, u := range i.Unwatched {
 		longest = max(longest, u.Until.Sub(u.Since))

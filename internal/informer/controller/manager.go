@@ -183,7 +183,7 @@ func (c *Controller) resumeWatch() {
 	c.unwatched.Until = c.now
 }
 
-// markUnwatched notes a time in which nobody watched, or in which the watch was late.
+// markUnwatched notes an unwatched time, or in which the watch was late.
 func (c *Controller) markUnwatched(u event.Unwatched) {
 	was := c.unwatched
 	if !was.Since.IsZero() && was.Since.Before(u.Since) {

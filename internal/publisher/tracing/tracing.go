@@ -72,7 +72,7 @@ const maxWaiting = 2048
 // flushTime is how long an end waits for the collector.
 const flushTime = 5 * time.Second
 
-// New makes a Tracer. It asks nobody.
+// New makes a Tracer. It asks no server.
 func New(cfg Config) (*Tracer, error) {
 	log := cfg.Log
 	if log == nil {

@@ -354,7 +354,8 @@ func (s *Sink) FindEarlierRun(
 	}
 	q := db.Questions
 	for _, u := range q.Resources.Units() {
-		if u.Source != about.Source || u.Informer != about.Informer || u.Resource != about.Resource || u.Group != about.Group {
+		if u.Source != about.Source || u.Informer != about.Informer ||
+			u.Resource != about.Resource || u.Group != about.Group {
 			continue
 		}
 		notices, progress, err := q.Coverage.Notes(u)
