@@ -204,8 +204,8 @@ func warnRemoved(cmd *cobra.Command, horizon time.Time, err error) error {
 	return Failed(err)
 }
 
-// printHoles reports what may be missing, and when there was no watch: once for all resources of which
-// the same is to be said.
+// printHoles reports what may be missing, and unwatched times: once for all resources of which the
+// same is to be said.
 func printHoles(cmd *cobra.Command, holes []*query.Notice) {
 	const most = 5
 	groups := query.GroupNotices(holes)

@@ -512,8 +512,8 @@ func (c *Controller) bound(dec *Decision, d *deltafifo.Delta) {
 }
 
 // reportWatched reports to all listeners that everything up to a version comes before, after an
-// unwatched time. The changes of that time have their bounds; the report bounds what did
-// not change.
+// unwatched time. The changes of that time have their bounds; the report bounds what did not
+// change.
 func (c *Controller) reportWatched(version resource.Version) {
 	if c.unwatched.Since.IsZero() {
 		return
