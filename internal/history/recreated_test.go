@@ -151,3 +151,58 @@ func TestVersionOfEra(t *testing.T) {
 	check(39, "38")
 	check(16, "11")
 }
+
+// A watch reports a delete, which is sent; a crash loses that, and the next list infers it again:
+// one id and two sequences, of which the history keeps the first.
+func TestDeleteInferredAgain(t *testing.T) {
+	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	gone := func(uid string, version int, isInferred bool) *event.Event {
+		e := podVersion(0, version, 0, noon.Add(time.Duration(version)*time.Second), "")
+		e.Op, e.UID, e.ID = event.Deleted, uid, uid+"/deleted"
+		e.Type, e.Sequence = "dev.kubebridge.resource.deleted", e.Sequence+".deleted"
+		e.Inferred = isInferred
+		return e
+	}
+	added := func(uid string, version int) *event.Event {
+		e := podVersion(0, version, 0, noon, "")
+		e.Op, e.UID, e.ID, e.Type = event.Added, uid, fmt.Sprint(uid, "/", version), "dev.kubebridge.resource.added"
+		return e
+	}
+	events := []*event.Event{
+		added("a", 10), gone("a", 11, false), gone("a", 15, true),
+		added("b", 20), gone("b", 25, true), gone("b", 29, true),
+	}
+	for name, hasRestart := range map[string]bool{"in one batch": false, "with a restart between any two": true} {
+		t.Run(name, func(t *testing.T) {
+			o := history.Options{Dir: t.TempDir()}
+			db, err := history.Open(o)
+			testkit.OK(t, err)
+			t.Cleanup(func() { testkit.OK(t, db.Close()) })
+			repeats := 0
+			appendAll := func(events ...*event.Event) {
+				done, err := db.Writer.Append(t.Context(), events)
+				testkit.OK(t, err)
+				repeats += done.Repeats
+			}
+			if !hasRestart {
+				appendAll(events...)
+			} else {
+				for _, e := range events {
+					appendAll(e)
+					testkit.OK(t, db.Close())
+					db, err = history.Open(o)
+					testkit.OK(t, err)
+				}
+			}
+			var versions []string
+			object := &query.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: "web-0"}
+			for v, err := range db.Questions.Objects.Versions(object, time.Time{}, time.Time{}) {
+				testkit.OK(t, err)
+				versions = append(versions, v.Event.ResourceVersion)
+			}
+			if want := []string{"10", "11", "20", "25"}; !slices.Equal(versions, want) || repeats != 2 {
+				t.Errorf("%q and %d repeats, want %q and 2", versions, repeats, want)
+			}
+		})
+	}
+}

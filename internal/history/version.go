@@ -204,13 +204,14 @@ type lastVersion struct {
 	shape diff.Shape
 	form  record.Form
 	// deltas is how many follow each other up to this one.
-	deltas int
-	alive  lifeEntry
+	deltas   int
+	alive    lifeEntry
+	deleteID string // id of the event, of a delete
 }
 
 func (v *lastVersion) size() int {
 	const overhead = 250 // of the entry, its key twice and the list
-	return len(v.text) + 2*len(v.object) + v.shape.Size() + overhead
+	return len(v.text) + 2*len(v.object) + len(v.deleteID) + v.shape.Size() + overhead
 }
 
 func (v *lastVersion) objectJSON() []byte { return v.text[len(v.text)-v.data:] }

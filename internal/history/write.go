@@ -221,6 +221,20 @@ func (b *batch) addVersion(u *record.Unit, e *event.Event) error {
 			return err
 		}
 	}
+	was, err := b.aliveOf(w.key[:object], last)
+	if err != nil {
+		return err
+	}
+	if e.Inferred && isNewest && !was.isThere {
+		isThere, err := b.hasDelete(u, e, last)
+		if err != nil {
+			return err
+		}
+		if isThere {
+			b.stored.Repeats++
+			return nil
+		}
+	}
 	data, err := b.dataOf(u, e, last, seq)
 	if err != nil {
 		return err
@@ -229,11 +243,10 @@ func (b *batch) addVersion(u *record.Unit, e *event.Event) error {
 	if len(data) > 0 && e.DataType == event.MergePatchContentType && !bytes.Equal(data, e.Data) {
 		stored.DataType = "" // it is the object now
 	}
-	was, err := b.aliveOf(w.key[:object], last)
-	if err != nil {
-		return err
-	}
 	v := lastVersion{seq: seq, data: len(data)}
+	if seq.Deleted {
+		v.deleteID = strings.Clone(e.ID)
+	}
 	if v.alive, err = b.addToLives(u, &stored, seq, w.key[:object], was, isNewest); err != nil {
 		return err
 	}
@@ -276,6 +289,23 @@ func (b *batch) findFollower(
 	}
 	next, err = b.versionAfter(u, object, last)
 	return false, next, err
+}
+
+// hasDelete reports whether the newest version of an object is the delete that a list has inferred.
+// A crash can lose what a watch reported, after it was sent: the two events then have one id and
+// two sequences.
+func (b *batch) hasDelete(u *record.Unit, e *event.Event, last *lastVersion) (bool, error) {
+	if last != nil {
+		return last.deleteID == e.ID, nil
+	}
+	newest, err := query.NewestVersion(b.db, &query.Object{Unit: u, Namespace: e.Namespace, Name: e.Name})
+	if err != nil || newest == nil {
+		if errors.Is(err, ErrDamaged) {
+			err = nil // damage refuses no event
+		}
+		return false, err
+	}
+	return newest.Event.ID == e.ID, nil
 }
 
 // followingVersion is the one behind a version that comes late.

@@ -549,6 +549,20 @@ func StoredVersion(db DB, o *Object, seq keys.Sequence) (*Version, error) {
 	return r.atSequence(o.Unit, o.Namespace, o.Name, seq)
 }
 
+// NewestVersion returns the newest version of an object that is stored, nil for none.
+func NewestVersion(db DB, o *Object) (*Version, error) {
+	r, err := newReader(db)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	prefix := o.prefix()
+	if !r.it.SeekLT(keys.After(prefix)) || !bytes.HasPrefix(r.it.Key(), prefix) {
+		return nil, r.err()
+	}
+	return r.version()
+}
+
 // LastBefore returns the last version of an object before a time.
 func LastBefore(db DB, o *Object, at time.Time) (seq keys.Sequence, found bool, err error) {
 	r, err := newReader(db)
