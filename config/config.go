@@ -126,7 +126,7 @@ type State struct {
 // `/healthz`, `/readyz` and `/metrics` are open. Commands, and `/status`, `/tail`, `/object` and
 // profiles, need the token, on the bridge's own machine (of a pod: by `kubectl exec` or
 // `kubectl port-forward`). Outside of a pod the bridge's own user may read without it.
-// `bridge token` prints the token. There is no TLS.
+// `bridge token` prints the token.
 type Admin struct {
 	// Address is where it listens, as host:port. In a pod, probes and Prometheus need `:8080`.
 	// Empty: no server.
@@ -136,12 +136,25 @@ type Admin struct {
 	// `admin-token` of the state directory, which only its own user can read. With
 	// `state.mode: memory` there is none.
 	TokenFile string `yaml:"tokenFile"`
-	// Remote admits other hosts, and requests through a proxy, with the token. There is no TLS: let
+	// Remote admits other hosts, and requests through a proxy, with the token. Without `tls`, let
 	// the network keep the token secret.
 	Remote bool `yaml:"remote"`
+	// TLS is the server's certificate. Left out: plain HTTP.
+	TLS AdminTLS `yaml:"tls"`
 	// Pprof serves Go's profiles under /debug/pprof/. A profile shows memory, so it can show parts
 	// of objects.
 	Pprof bool `yaml:"pprof"`
+}
+
+// AdminTLS is the certificate of the admin server. Its files are read again for each connection, so
+// that they may be renewed. Commands on the bridge's own machine trust it; others name its
+// authority with `--admin-ca`.
+type AdminTLS struct {
+	// CertFile is the path of a PEM file with the certificate, and those between it and its
+	// authority. Needs `keyFile`.
+	CertFile string `yaml:"certFile"`
+	// KeyFile is the path of a PEM file with the private key of `certFile`.
+	KeyFile string `yaml:"keyFile"`
 }
 
 // Redaction says with which key values are made unreadable. Which values these are, the informers

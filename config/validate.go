@@ -131,6 +131,12 @@ func (a *Admin) validate(ps *settings.Report) {
 	if a.Address != "" {
 		ps.HostPort("admin.address", a.Address)
 	}
+	switch {
+	case a.TLS.CertFile != "" && a.TLS.KeyFile == "":
+		ps.Add("admin.tls.keyFile", "required beside certFile")
+	case a.TLS.KeyFile != "" && a.TLS.CertFile == "":
+		ps.Add("admin.tls.certFile", "required beside keyFile")
+	}
 }
 
 func (t *Tracing) validate(ps *settings.Report) {

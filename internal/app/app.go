@@ -12,6 +12,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -214,8 +215,15 @@ func listen(
 	if c.Admin.Address == "" {
 		return nil, nil
 	}
+	var secured *tls.Config
+	if t := c.Admin.TLS; t.CertFile != "" {
+		var err error
+		if secured, err = admin.ServerTLS(t.CertFile, t.KeyFile); err != nil {
+			return nil, fmt.Errorf("admin.tls: %w", err)
+		}
+	}
 	server, err := admin.New(admin.Config{
-		Address: c.Admin.Address, Pprof: c.Admin.Pprof, Registry: registry, Log: log,
+		Address: c.Admin.Address, TLS: secured, Pprof: c.Admin.Pprof, Registry: registry, Log: log,
 		Ready:   start.reasons,
 		Status:  func() any { return start.status() },
 		Samples: func(window time.Duration) any { return samples.Report(window) },

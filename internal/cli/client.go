@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,7 +30,26 @@ import (
 type Client struct {
 	Settings    *Settings
 	addressFlag string
+	caFlag      string // a file
 	tokenFlag   string // its file
+}
+
+// endpoint is where the admin server of a bridge is found.
+type endpoint struct {
+	address string      // host:port
+	tls     *tls.Config // nil: plain HTTP
+}
+
+func (e *endpoint) url(path string) string {
+	if e.tls != nil {
+		return "https://" + e.address + path
+	}
+	return "http://" + e.address + path
+}
+
+// client uses no proxy: the bridge is on this machine, and takes no commands through one.
+func (e *endpoint) client(timeout time.Duration) *http.Client {
+	return &http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: e.tls}}
 }
 
 // forClient are the sections that say where a running bridge is: an operator can reach it with a
@@ -41,6 +61,9 @@ func newClient(cmd *cobra.Command) *Client {
 	c := &Client{Settings: NewSettings(cmd, "state.dir")}
 	cmd.Flags().StringVar(&c.addressFlag, "admin-address", "", "host:port of the bridge's admin "+
 		"server; none: admin.address of the configuration")
+	cmd.Flags().StringVar(&c.caFlag, "admin-ca", "", "PEM file with the authority of the certificate at "+
+		"--admin-address, or with it; none: plain HTTP")
+	_ = cmd.MarkFlagFilename("admin-ca") // fails only for a flag that is not there
 	cmd.Flags().StringVar(&c.tokenFlag, "token-file", "", "file with the token of the bridge; none: "+
 		"admin.tokenFile of the configuration, or the one in the state directory")
 	_ = cmd.MarkFlagFilename("token-file") // fails only for a flag that is not there
@@ -74,7 +97,11 @@ func (c *Client) Do(cmd *cobra.Command, path string, body any) error {
 func (c *Client) Send(ctx context.Context, path string, body, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	address, token, err := c.find()
+	at, err := c.endpoint()
+	if err != nil {
+		return Refused(err)
+	}
+	token, err := c.Token()
 	if err != nil {
 		return Refused(err)
 	}
@@ -82,25 +109,24 @@ func (c *Client) Send(ctx context.Context, path string, body, into any) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/control/"+path,
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.url("/control/"+path),
 		bytes.NewReader(data))
 	if err != nil {
-		return Refused(fmt.Errorf("address %s: %w", address, err))
+		return Refused(fmt.Errorf("address %s: %w", at.address, err))
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set(admin.UserHeader, whoAsks())
-	// No proxy: the bridge is on this machine, and takes no commands through one.
-	answer, err := (&http.Client{Transport: &http.Transport{}}).Do(req)
+	answer, err := at.client(0).Do(req)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err // without the method and the URL
 		}
 		return Refused(fmt.Errorf("no bridge answers at %s: %w; is it running, with this "+
-			"configuration? (--admin-address)", address, err))
+			"configuration? (--admin-address)", at.address, err))
 	}
 	defer answer.Body.Close()
-	return understand(address, answer, into)
+	return understand(at.address, answer, into)
 }
 
 // understand reads the answer to a command.
@@ -123,28 +149,32 @@ func understand(address string, answer *http.Response, into any) error {
 	return Failed(errors.New(said.Error))
 }
 
-func (c *Client) find() (address, token string, err error) {
-	if address, err = c.Address(); err != nil {
-		return "", "", err
-	}
-	token, err = c.Token()
-	return address, token, err
-}
-
-// Address returns the address of the bridge. The configuration is read only without a flag for it.
-func (c *Client) Address() (string, error) {
-	address := c.addressFlag
-	if address == "" {
+// endpoint returns where the bridge is. The configuration is read only without --admin-address.
+func (c *Client) endpoint() (*endpoint, error) {
+	e := &endpoint{address: c.addressFlag}
+	var err error
+	if e.address == "" {
 		conf, err := c.Settings.LoadSections(forClient)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		if address = conf.Admin.Address; address == "" {
-			return "", errors.New("admin.address is empty: a bridge with this configuration has " +
+		if e.address = conf.Admin.Address; e.address == "" {
+			return nil, errors.New("admin.address is empty: a bridge with this configuration has " +
 				"no admin server to ask (--admin-address names another)")
 		}
+		if t := conf.Admin.TLS; t.CertFile != "" && c.caFlag == "" {
+			if e.tls, err = admin.OwnTLS(t.CertFile); err != nil {
+				return nil, fmt.Errorf("admin.tls.certFile: %w", err)
+			}
+		}
 	}
-	return reachable(address)
+	if c.caFlag != "" {
+		if e.tls, err = admin.ClientTLS(c.caFlag); err != nil {
+			return nil, fmt.Errorf("--admin-ca: %w", err)
+		}
+	}
+	e.address, err = reachable(e.address)
+	return e, err
 }
 
 // Token returns the token of the bridge. The configuration is read only without a flag for it.

@@ -232,8 +232,8 @@ type progress struct {
 	screen  *terminal.Screen
 	address string           // of the admin server; "" for none
 	samples []progressSample // of the last ratesOver intervals
-	// isWelcomed: the banner was shown.
-	isWelcomed bool
+	// isSecured: the admin server speaks TLS. isWelcomed: the banner was shown.
+	isSecured, isWelcomed bool
 }
 
 // progressSample is what had been read and sent at a time.
@@ -254,7 +254,7 @@ func newProgress(c *config.Config, stdout, stderr io.Writer) *progress {
 		}
 	}
 	if s := terminal.AsScreen(stderr); s != nil {
-		return &progress{screen: s, address: c.Admin.Address}
+		return &progress{screen: s, address: c.Admin.Address, isSecured: c.Admin.TLS.CertFile != ""}
 	}
 	return nil
 }
@@ -300,7 +300,11 @@ func (p *progress) banner(s *app.ProcessStatus) string {
 	lines := []string{""}
 	at := ""
 	if p.address != "" {
-		lines = append(lines, "  page     http://"+p.address+"/")
+		scheme := "http"
+		if p.isSecured {
+			scheme = "https"
+		}
+		lines = append(lines, "  page     "+scheme+"://"+p.address+"/")
 	}
 	if p.address != "" && p.address != admin.DefaultAddress {
 		at = " --admin-address " + p.address

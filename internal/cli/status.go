@@ -77,12 +77,12 @@ Exit codes: 0 when the bridge is ready, 1 when it is not, 2 when it can't be ask
 		if interval < 100*time.Millisecond {
 			return fmt.Errorf("--interval %v: want at least 100ms", interval)
 		}
-		address, err := c.Address()
+		at, err := c.endpoint()
 		if err != nil {
 			return Refused(err)
 		}
 		v := &statusView{
-			client: newStatusClient(address, c.Token), out: cmd.OutOrStdout(),
+			client: newStatusClient(at, c.Token), out: cmd.OutOrStdout(),
 			output: output, repeated: watch,
 		}
 		switch {
@@ -200,17 +200,14 @@ func (v *statusView) watch(ctx context.Context, interval time.Duration) error {
 
 // statusClient asks a running bridge for its status.
 type statusClient struct {
-	address string
+	*endpoint
 	// Token returns the bridge's token. It is sent only to a bridge that asks for it.
 	secret func() (string, error)
-	client *http.Client
+	http   *http.Client
 }
 
-func newStatusClient(address string, secret func() (string, error)) *statusClient {
-	return &statusClient{address, secret, &http.Client{
-		Timeout:   10 * time.Second,
-		Transport: &http.Transport{Proxy: nil},
-	}}
+func newStatusClient(at *endpoint, secret func() (string, error)) *statusClient {
+	return &statusClient{at, secret, at.client(10 * time.Second)}
 }
 
 // answer is what a bridge says of itself.
@@ -274,6 +271,10 @@ func (k *statusClient) refusal(code int, body []byte, path string) error {
 	if err := json.Unmarshal(body, &said); err == nil && said.Error != "" {
 		return fmt.Errorf("the bridge at %s refuses: %s", k.address, said.Error)
 	}
+	if code == http.StatusBadRequest && k.tls == nil && bytes.Contains(body, []byte("HTTPS")) {
+		return fmt.Errorf("the server at %s speaks TLS: name the authority of its certificate with "+
+			"--admin-ca, or the configuration of the bridge with --config", k.address)
+	}
 	return fmt.Errorf("%s is not the admin endpoint of a bridge: it answers %d %s to %s", k.address,
 		code, http.StatusText(code), path)
 }
@@ -295,14 +296,14 @@ func (k *statusClient) send(
 
 // open sends a request, with a token if there is one. The caller closes the answer's body.
 func (k *statusClient) open(ctx context.Context, path, token string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+k.address+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url(path), nil)
 	if err != nil {
 		return nil, err
 	}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	response, err := k.client.Do(request)
+	response, err := k.http.Do(request)
 	if err != nil {
 		return nil, k.unanswered(err)
 	}
@@ -319,7 +320,7 @@ func (k *statusClient) unanswered(err error) error {
 		return fmt.Errorf("no bridge answers at %s: nothing listens there. Does one run, and is "+
 			"this its admin.address (--config, --admin-address)?", k.address)
 	case ok && timeout.Timeout():
-		return fmt.Errorf("no bridge answers at %s within %v", k.address, k.client.Timeout)
+		return fmt.Errorf("no bridge answers at %s within %v", k.address, k.http.Timeout)
 	default:
 		return fmt.Errorf("no bridge answers at %s: %w", k.address, err)
 	}

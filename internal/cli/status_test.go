@@ -6,10 +6,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"github.com/kubebridge/bridge/internal/app/admin"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -120,6 +123,53 @@ func TestStatusReady(t *testing.T) {
 			args := []string{"status", "--ready", "--admin-address", server.Listener.Addr().String()}
 			code := run(t.Context(), args, nil, &stdout, &stderr)
 			if code != c.code || stdout.String() != c.stdout || !strings.Contains(stderr.String(), c.stderr) {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout.String(), stderr.String())
+			}
+		})
+	}
+}
+
+// A bridge whose admin server has a certificate is found by its configuration, or with --admin-ca.
+func TestStatusOverTLS(t *testing.T) {
+	authority := testkit.NewCA(t)
+	dir := t.TempDir()
+	certFile, keyFile := authority.Files(t, dir, "bridge.streaming.svc")
+	secured, err := admin.ServerTLS(certFile, keyFile)
+	testkit.OK(t, err)
+	server, err := admin.New(admin.Config{Address: "127.0.0.1:0", TLS: secured})
+	testkit.OK(t, err)
+	testkit.OK(t, server.Listen(t.Context()))
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		testkit.OK(t, <-ended)
+	})
+	address := server.Addr().String()
+	file := filepath.Join(dir, "bridge.yaml")
+	testkit.OK(t, os.WriteFile(file, fmt.Appendf(nil, "admin: {address: %q, tls: {certFile: %q, keyFile: %q}}\n",
+		address, certFile, keyFile), 0o600))
+	for name, c := range map[string]struct {
+		args         []string
+		code         int
+		stdout, says string
+	}{
+		"the configuration": {[]string{"--config", file}, ExitClean, "ready\n", ""},
+		"its certificate is for another name": {
+			[]string{"--admin-address", address, "--admin-ca", certFile}, ExitRefused, "", "certificate",
+		},
+		"without its authority": {
+			[]string{"--admin-address", address}, ExitRefused, "", "speaks TLS: name the authority of its certificate with --admin-ca",
+		},
+		"a file that is none": {
+			[]string{"--admin-address", address, "--admin-ca", file}, ExitRefused, "", "--admin-ca: there is no certificate in PEM in",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr testkit.Buffer
+			code := run(t.Context(), append([]string{"status", "--ready"}, c.args...), nil, &stdout, &stderr)
+			if code != c.code || stdout.String() != c.stdout || !strings.Contains(stderr.String(), c.says) {
 				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout.String(), stderr.String())
 			}
 		})

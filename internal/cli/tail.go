@@ -48,7 +48,7 @@ Exit codes: 0 after Ctrl-C, 1 when the bridge ended, 2 when it can't be asked.`,
 		terminal.Bytes(tail.MaxPayload)+" of it; for --output json")
 	OutputFlag(cmd, &output, "short", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		address, err := c.Address()
+		at, err := c.endpoint()
 		if err != nil {
 			return Refused(err)
 		}
@@ -62,7 +62,7 @@ Exit codes: 0 after Ctrl-C, 1 when the bridge ended, 2 when it can't be asked.`,
 		ctx, stop := untilInterrupted(cmd.Context())
 		defer stop()
 		t := &tailView{
-			client: newStatusClient(address, c.Token), out: cmd.OutOrStdout(),
+			client: newStatusClient(at, c.Token), out: cmd.OutOrStdout(),
 			stderr: cmd.ErrOrStderr(), json: output == "json",
 		}
 		if err := t.run(ctx, "/tail?"+query.Encode()); ctx.Err() == nil {
@@ -82,7 +82,7 @@ type tailView struct {
 
 // run prints events until ctx ends, or the stream, which is an error with its exit code.
 func (t *tailView) run(ctx context.Context, path string) error {
-	t.client.client.Timeout = 0 // a stream has no end
+	t.client.http.Timeout = 0 // a stream has no end
 	response, err := t.client.stream(ctx, path)
 	if err != nil {
 		return Refused(err)

@@ -42,11 +42,11 @@ READY is the status of the condition Ready, or else Available.` + clientHelp,
 		if err != nil {
 			return err
 		}
-		address, err := c.Address()
+		at, err := c.endpoint()
 		if err != nil {
 			return Refused(err)
 		}
-		t := &treeReader{client: newStatusClient(address, c.Token), seen: map[string]bool{}}
+		t := &treeReader{client: newStatusClient(at, c.Token), seen: map[string]bool{}}
 		root, err := t.read(cmd.Context(), kind, namespace, name)
 		if err != nil {
 			return err

@@ -7,8 +7,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"math/big"
 	"net"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -47,6 +50,19 @@ func (a *CA) Issue(t testing.TB, names ...string) tls.Certificate {
 	}
 	key, der := a.sign(t, template)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// Files issues a certificate, and writes it and its key below dir, as PEM. Files of before are
+// replaced.
+func (a *CA) Files(t testing.TB, dir string, names ...string) (certFile, keyFile string) {
+	t.Helper()
+	pair := a.Issue(t, names...)
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	OK(t, err)
+	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	OK(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), 0o600))
+	OK(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600))
+	return certFile, keyFile
 }
 
 func certificate(name string) *x509.Certificate {

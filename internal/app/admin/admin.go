@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -42,6 +43,8 @@ type Reason struct {
 type Config struct {
 	// Address to listen on, as host:port; port 0 for any free one. Default: DefaultAddress.
 	Address string
+	// TLS has the server's certificate; nil: the server speaks plain HTTP.
+	TLS *tls.Config
 	// Registry returns what /metrics shows. Default: nothing.
 	Registry prometheus.Gatherer
 	// Ready returns the reasons for which the bridge is not ready; none means that it is. Default:
@@ -166,7 +169,7 @@ func (s *Server) Run(ctx context.Context) error {
 		defer close(stopped)
 		s.shutdown(ctx, server)
 	})
-	err := server.Serve(withReserve(listener))
+	err := s.serve(server, withReserve(listener))
 	if !unhook() {
 		<-stopped // Serve returns when the shutdown begins, not when it ends
 	}
@@ -174,6 +177,14 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	}
 	return errors.Join(fmt.Errorf("admin server: %w", err), server.Close())
+}
+
+func (s *Server) serve(server *http.Server, listener net.Listener) error {
+	if s.config.TLS == nil {
+		return server.Serve(listener)
+	}
+	server.TLSConfig = s.config.TLS
+	return server.ServeTLS(listener, "", "") // the configuration has the certificate
 }
 
 // shutdown lets requests finish for a moment, and then breaks them off: a profile must not delay
