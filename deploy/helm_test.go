@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"encoding/base64"
 	"flag"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -276,5 +277,44 @@ func TestEgress(t *testing.T) {
 				t.Errorf("ports %q, want no more than %q", got, test.want)
 			}
 		})
+	}
+}
+
+// cert-manager makes the Secret of the admin server's certificate, for the names by which
+// Prometheus and `helm test` reach the pods; what asks it then uses TLS.
+func TestAdminTLSOfAnIssuer(t *testing.T) {
+	v := readValues(t, `
+config: {sinks: [{name: audit, nats: {servers: ["nats://nats.nats:4222"]}}]}
+adminTLS: {issuerRef: {kind: ClusterIssuer, name: internal}}
+serviceMonitor: {enabled: true}`)
+	text := mustRender(t, v)
+	certificate := find(t, objects(t, text), "Certificate", "-none")
+	if names := fmt.Sprint(certificate.Object["spec"]); !strings.Contains(names, "bridge.streaming.svc *.bridge.streaming.svc") ||
+		!strings.Contains(names, "secretName:bridge-admin") {
+		t.Error(names)
+	}
+	for _, want := range []string{
+		"certFile: /etc/bridge/admin/tls.crt", "secret: {secretName: bridge-admin, defaultMode: 0440}",
+		"scheme: https\n", "serverName: bridge.streaming.svc", "key: ca.crt",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if got := strings.Count(text, "scheme: HTTPS"); got != 2 {
+		t.Errorf("%d probes use TLS, want 2", got)
+	}
+	if hooks := renderHooks(t, v); !strings.Contains(hooks, "--admin-ca=/etc/bridge/admin/ca.crt") {
+		t.Error(hooks)
+	}
+}
+
+// Without a selection of its own, the role has no wildcard and no Secrets.
+func TestDefaultRole(t *testing.T) {
+	text := mustRender(t, readValues(t, `config: {sinks: [{name: audit, nats: {servers: ["nats://nats.nats:4222"]}}]}`))
+	role := find(t, objects(t, text), "ClusterRole", "-none")
+	if rules := fmt.Sprint(role.Object["rules"]); strings.Contains(rules, "*") || strings.Contains(rules, "secrets") ||
+		!strings.Contains(rules, "deployments") {
+		t.Error(rules)
 	}
 }

@@ -7,6 +7,9 @@
 {{- if and (include "bridge.ownConfig" .) (include "bridge.makesKey" .) }}
 {{- fail "existingConfig: several replicas need one key of redacted values, and the chart can't write it into your file: name a Secret in secrets, and its file in redaction.keyFile of bridge.yaml and of config" }}
 {{- end }}
+{{- if and (include "bridge.ownConfig" .) (include "bridge.adminSecret" .) }}
+{{- fail "existingConfig: the chart can't write adminTLS into your file: name the Secret in secrets, and its files in admin.tls of bridge.yaml" }}
+{{- end }}
 {{- if not (or (dig "sinks" list $c) (include "bridge.ownConfig" .)) }}
 {{- fail "config.sinks: say where events go, such as {name: audit, nats: {servers: [nats://nats.nats:4222]}}; without it the bridge would run a NATS server that nobody outside of its pod reaches" }}
 {{- end }}

@@ -124,13 +124,34 @@ what it refuses so that who may edit the ConfigMap alone reads no more by that (
 {{ include "bridge.fullname" . }}-redaction
 {{- end }}
 
-{{/* The configuration, with the key's file where the chart makes it. */}}
-{{- define "bridge.config" -}}
-{{- if include "bridge.makesKey" . -}}
-{{- merge (dict "redaction" (dict "keyFile" "/etc/bridge/redaction/key")) (omit .Values.config "redaction") | toYaml -}}
-{{- else -}}
-{{- toYaml .Values.config -}}
+{{/* The Secret with the certificate of the admin server; nothing for plain HTTP. */}}
+{{- define "bridge.adminSecret" -}}
+{{- if include "bridge.port" . | int -}}
+{{- if .Values.adminTLS.secret }}{{ .Values.adminTLS.secret }}
+{{- else if .Values.adminTLS.issuerRef }}{{ include "bridge.fullname" . }}-admin
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A probe, by TLS where the admin server has it. Takes the root and the probe. */}}
+{{- define "bridge.probe" -}}
+{{- $probe := index . 1 | deepCopy -}}
+{{- if and $probe.httpGet (include "bridge.adminSecret" (index . 0)) -}}
+{{- $_ := set $probe "httpGet" (merge $probe.httpGet (dict "scheme" "HTTPS")) -}}
 {{- end -}}
+{{- toYaml $probe -}}
+{{- end }}
+
+{{/* The configuration, with the files of what the chart mounts: the key that it makes, the certificate of the admin server. */}}
+{{- define "bridge.config" -}}
+{{- $c := .Values.config | deepCopy -}}
+{{- if include "bridge.makesKey" . -}}
+{{- $_ := set $c "redaction" (dict "keyFile" "/etc/bridge/redaction/key") -}}
+{{- end -}}
+{{- if include "bridge.adminSecret" . -}}
+{{- $_ := set $c.admin "tls" (dict "certFile" "/etc/bridge/admin/tls.crt" "keyFile" "/etc/bridge/admin/tls.key") -}}
+{{- end -}}
+{{- toYaml $c -}}
 {{- end }}
 
 {{/* Whether the state lies on a volume. */}}
