@@ -359,6 +359,10 @@ type Informer struct {
 	// `owners`, the chain to it (`ReplicaSet/web-5d4,Deployment/web`). The chain ends at an owner
 	// whose resource no informer has, and at one that was deleted before the bridge started.
 	Owners bool `yaml:"owners"`
+	// Indexes find objects by a value, beside the indexes `owner` (uid of an owner) and `node`
+	// (`spec.nodeName` of pods), which need no configuration. A new one is built from the stored
+	// objects while the bridge runs.
+	Indexes []Index `yaml:"indexes"`
 	// Changed adds the attribute `changed` to updates: the parts of the object that differ from the
 	// version before, as `spec,labels`. Subjects and topics may name it, as `{changed}`. Filters
 	// have `meta.changed` without it. It costs reading that version from the state.
@@ -428,6 +432,19 @@ type InformerQueue struct {
 	// their place, with the reason `dropped`. It is here and not at the sink because the changes
 	// wait once for all sinks. Not for `state.mode: memory`.
 	WhenFull string `yaml:"whenFull" default:"block" oneof:"block drop-oldest"`
+}
+
+// Index finds the objects of an informer by a value: `label`, or `name` with `cel`.
+type Index struct {
+	// Label is the key of a label: the index `label:<key>`. `bridge snapshot --selector` then reads
+	// only the objects that have it.
+	Label string `yaml:"label" example:"app"`
+	// Name is that of the index, as that of an informer.
+	Name string `yaml:"name"`
+	// CEL is an expression over `object` that gives a string, or a list of strings
+	// (`object.spec.containers.map(c, c.image)`). An object for which it fails has the value
+	// `!failed`.
+	CEL string `yaml:"cel"`
 }
 
 // Binding sends an informer's changes to a sink.

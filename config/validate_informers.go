@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -53,7 +54,45 @@ func (inf *Informer) validate(ps *settings.Report, path string, sinkNames []stri
 	inf.validateNoise(ps, path)
 	inf.validateRedaction(ps, path)
 	validateAttributes(ps, path+".attributes", inf.Attributes)
+	validateIndexes(ps, path+".indexes", inf.Indexes)
 	inf.validateSinks(ps, path+".sinks", sinkNames)
+}
+
+// builtIn are the names of the indexes that need no configuration.
+var builtIn = []string{"owner", "node", "namespace"}
+
+// validateIndexes checks that each index has one definition, and a name of its own.
+func validateIndexes(ps *settings.Report, path string, list []Index) {
+	for i, index := range list {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if ps.Has(at) {
+			continue
+		}
+		switch {
+		case (index.Label == "") == (index.CEL == ""):
+			ps.Add(at, "want label, or name with cel")
+		case index.Label != "" && index.Name != "":
+			ps.Add(at+".name", "the index of a label has the name label:%s", index.Label)
+		case index.Label != "":
+			for _, problem := range content.IsLabelKey(index.Label) {
+				ps.Add(at+".label", "%q: %s", index.Label, problem)
+			}
+		case !validName.MatchString(index.Name):
+			ps.Add(at+".name", "want lower-case letters, digits and dashes, beginning with a letter, "+
+				"got %q", index.Name)
+		case slices.Contains(builtIn, index.Name):
+			ps.Add(at+".name", "there is an index %s already", index.Name)
+		default:
+			if _, err := filter.CompileIndex(index.CEL); err != nil {
+				ps.Add(at+".cel", "%v", err)
+			}
+		}
+		if slices.IndexFunc(list, func(other Index) bool {
+			return other.Label == index.Label && other.Name == index.Name
+		}) < i {
+			ps.Add(at, "is listed twice")
+		}
+	}
 }
 
 // validateWhenFull checks that there is something to drop from.

@@ -20,6 +20,7 @@ import (
 	"github.com/kubebridge/bridge/internal/app/rights"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/event/filter"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/kube/standby"
@@ -334,6 +335,9 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (informer.Config, e
 		return u, err
 	}
 	u.Owners, u.Changed = inf.Owners, inf.Changed
+	if u.Indexes, err = indexes(inf.Indexes); err != nil {
+		return u, err
+	}
 	if u.Filter, err = informerRules(inf); err != nil {
 		return u, err
 	}
@@ -349,6 +353,22 @@ func unit(inf *config.Informer, redactor *resource.Redactor) (informer.Config, e
 		})
 	}
 	return u, nil
+}
+
+// indexes returns the indexes that a configuration adds.
+func indexes(list []config.Index) (added []store.Index, err error) {
+	for _, c := range list {
+		if c.Label != "" {
+			added = append(added, store.ByLabel(c.Label))
+			continue
+		}
+		x, err := filter.CompileIndex(c.CEL)
+		if err != nil {
+			return nil, fmt.Errorf("index %s: %w", c.Name, err)
+		}
+		added = append(added, store.Index{Name: c.Name, Definition: c.CEL, Values: x.Values})
+	}
+	return added, nil
 }
 
 // observe shows what is settled in the live tail and, where the configuration asks for it, sends it

@@ -49,6 +49,8 @@ type Config struct {
 	CustomAttributes []event.CustomAttribute
 	// Owners adds the chain to the top controller, as far as its objects are known.
 	Owners bool
+	// Indexes are those beside the ones that every informer has.
+	Indexes []store.Index
 	// Changed adds which parts of its object an update has changed.
 	Changed bool
 	// Filter selects the changes that are published at all.
@@ -196,6 +198,15 @@ func (c *Config) needsExactBodies() bool {
 		exact = exact || b.Resync > 0 || b.Payload.NeedsOld() || c.selector(b.Filter) != nil
 	}
 	return exact
+}
+
+// indexes returns all indexes of the unit.
+func (c *Config) indexes() []store.Index {
+	list := []store.Index{store.ByOwner()}
+	if c.Type.IsPods() {
+		list = append(list, store.ByNode())
+	}
+	return append(list, c.Indexes...)
 }
 
 // selector returns the selector of rules, nil when they keep nothing back.

@@ -159,7 +159,7 @@ func (i *Informer) Log() *slog.Logger { return i.log }
 func (i *Informer) openState() (err error) {
 	i.indexer, err = i.env.DB.Indexer(store.IndexerConfig{
 		Name: i.name, Scope: i.cfg.Scope(), Narrowing: i.cfg.narrowing(), Type: i.cfg.Type,
-		ExactBodies: i.cfg.needsExactBodies(), Indexes: []store.Index{store.ByOwner()},
+		ExactBodies: i.cfg.needsExactBodies(), Indexes: i.cfg.indexes(),
 	})
 	if err != nil {
 		return err

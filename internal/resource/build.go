@@ -144,6 +144,7 @@ func (p *parser) meta(out []byte, shift int) Meta {
 		Generation:        p.generation,
 		DeletionTimestamp: p.string(p.deletion, out, shift),
 		CreationTimestamp: p.string(p.created, out, shift),
+		NodeName:          p.string(p.node, out, shift),
 	}
 }
 

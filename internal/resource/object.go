@@ -42,6 +42,8 @@ type Meta struct {
 	// CreationTimestamp is when the object was created, as the API server wrote it; "" when it did
 	// not.
 	CreationTimestamp string
+	// NodeName is the node of a pod; "" where it has none, and of other objects.
+	NodeName string
 	// Writes are the managedFields entries.
 	Writes Writes
 	// Owners are the owner references, in the order of the object.
@@ -108,6 +110,9 @@ func (t Type) String() string {
 	}
 	return t.Resource + "." + t.Group
 }
+
+// IsPods reports whether the objects are pods.
+func (t Type) IsPods() bool { return t.Group == "" && t.Resource == "pods" }
 
 // GVR returns the type in apimachinery's words.
 func (t Type) GVR() schema.GroupVersionResource {

@@ -90,6 +90,7 @@ func TestParseMetadata(t *testing.T) {
 		Generation: 1,
 
 		CreationTimestamp: "2026-11-20T09:14:02Z",
+		NodeName:          "ip-10-0-41-17.eu-central-1.compute.internal",
 		Writes: writes("2020-11-20T09:14:02Z", [4]string{"kube-controller-manager", "Update", "", "v1"}) +
 			writes("2020-11-20T09:14:09Z", [4]string{"kubelet", "Update", "status", "v1"}),
 
@@ -106,6 +107,38 @@ func TestParseMetadata(t *testing.T) {
 	end := bytes.Index(raw, []byte(`},"spec":`))
 	if got, want := string(obj.Raw), string(before)+string(raw[end:]); got != want {
 		t.Errorf("Raw is not the input less managedFields:\n%s", got)
+	}
+}
+
+// The node of a pod is read out of its spec, and of nothing else.
+func TestParseNode(t *testing.T) {
+	path, err := resource.ParsePath("spec.nodeName")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := newRules(t, resource.RulesConfig{Drop: []resource.Path{path}})
+	for name, c := range map[string]struct {
+		typ   resource.Type
+		rules *resource.Rules
+		spec  string
+		want  string
+	}{
+		"a pod":                {pods, nil, `{"a":{"nodeName":"x"},"nodeName":"n1","b":[{}]}`, "n1"},
+		"an escape":            {pods, nil, `{"nodeName":"n\u0031"}`, "n1"},
+		"not bound":            {pods, nil, `{"a":1}`, ""},
+		"no text":              {pods, nil, `{"nodeName":{"nodeName":"n1"}}`, ""},
+		"null":                 {pods, nil, `{"nodeName":null}`, ""},
+		"no object":            {pods, nil, `["nodeName"]`, ""},
+		"what is dropped":      {pods, rules, `{"nodeName":"n1","b":1}`, ""},
+		"another kind":         {secrets, nil, `{"nodeName":"n1"}`, ""},
+		"one of any kind":      {resource.Type{}, nil, `{"nodeName":"n1"}`, ""},
+		"another group's pods": {resource.Type{Group: "example.com", Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}, nil, `{"nodeName":"n1"}`, ""},
+	} {
+		raw := `{"spec":` + c.spec + `,"metadata":{"name":"a","namespace":"shop","uid":"u","resourceVersion":"1","managedFields":[]}}`
+		obj, err := resource.Parse([]byte(raw), resource.ParseOptions{Type: c.typ, Rules: c.rules})
+		if err != nil || obj.NodeName != c.want {
+			t.Errorf("%s: %q, want %q: %v", name, obj.NodeName, c.want, err)
+		}
 	}
 }
 

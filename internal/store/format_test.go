@@ -40,6 +40,18 @@ func TestOtherFormat(t *testing.T) {
 	}
 }
 
+// A directory without indexes becomes one of ours, which a bridge without them does not write to.
+func TestFormatWithoutIndexes(t *testing.T) {
+	dir := t.TempDir()
+	testkit.OK(t, leaveState(t, dir).Close())
+	overwrite(t, dir, "Mformat", "5")
+	format, err := openDB(t, dir).Database().Get(statedb.MetaKey("format"))
+	testkit.OK(t, err)
+	if string(format) != statedb.FormatVersion {
+		t.Errorf("it has format %s", format)
+	}
+}
+
 // What a newer Pebble has written, ours can't read. It must not be taken for damage, whose remedies
 // would lose it.
 func TestNewerPebble(t *testing.T) {

@@ -36,6 +36,34 @@ func ownersOf(dst []string, obj *resource.Object) []string {
 	return dst
 }
 
+// ByNode indexes pods by the node that they run on.
+func ByNode() Index {
+	return Index{Name: "node", Definition: "1", Values: nodeOf}
+}
+
+func nodeOf(dst []string, obj *resource.Object) []string {
+	if obj.NodeName != "" {
+		dst = append(dst, obj.NodeName)
+	}
+	return dst
+}
+
+// ByLabel indexes objects by the value of a label.
+func ByLabel(key string) Index {
+	return Index{
+		Name: LabelIndex(key), Definition: "1",
+		Values: func(dst []string, obj *resource.Object) []string {
+			if value, exists := obj.Labels().Lookup(key); exists {
+				dst = append(dst, value)
+			}
+			return dst
+		},
+	}
+}
+
+// LabelIndex returns the name of the index of a label.
+func LabelIndex(key string) string { return "label:" + key }
+
 var (
 	// ErrNoIndex is returned for an index that does not exist.
 	ErrNoIndex = errors.New("there is no such index")
@@ -91,6 +119,19 @@ func (x *Indexes) GetIndexers() []string {
 		names[i] = x.set.Indexes[i].Name
 	}
 	return names
+}
+
+// Check returns ErrNoIndex or ErrIndexIncomplete where ByIndex would.
+func (x *Indexes) Check(name string) error {
+	x.ix.mu.RLock()
+	defer x.ix.mu.RUnlock()
+	switch index := x.set.find(name); {
+	case index == nil:
+		return ErrNoIndex
+	case !index.Complete:
+		return ErrIndexIncomplete
+	}
+	return nil
 }
 
 // ByIndex yields the live objects that have a value, in order of their keys: the newest state of

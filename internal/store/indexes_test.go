@@ -272,7 +272,7 @@ func TestUnknownIndex(t *testing.T) {
 	if err := x.ix.Indexes().AddIndexers(byUsers("1")); err == nil || !strings.Contains(err.Error(), "conflict") {
 		t.Errorf("one was added twice: %v", err)
 	}
-	testkit.OK(t, x.ix.Indexes().AddIndexers(store.ByOwner(), byNode()))
+	testkit.OK(t, x.ix.Indexes().AddIndexers(store.ByOwner(), store.ByNode()))
 	testkit.Want(t, x.ix.Indexes().GetIndexers(), "byUser", "owner", "node")
 }
 
@@ -286,7 +286,7 @@ func lastError[T any](seq func(func(T, error) bool)) (last error) {
 // An index that is new is built in pieces, and says so until it is complete.
 func TestIndexIsBuilt(t *testing.T) {
 	for name, before := range map[string][]store.Index{
-		"added": nil, "beside another": {byNode()}, "of another definition": {byUsers("0")},
+		"added": nil, "beside another": {store.ByNode()}, "of another definition": {byUsers("0")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newIndexed(t, func(*indexed) {}, before...)
@@ -295,7 +295,7 @@ func TestIndexIsBuilt(t *testing.T) {
 				x.put(fmt.Sprintf("p%04d", i), []string{"ernie", "bert"}[i%2])
 			}
 			x.commit()
-			x.reopen(append(slices.Clone(before[:0]), byNode(), byUsers("1"))...)
+			x.reopen(append(slices.Clone(before[:0]), store.ByNode(), byUsers("1"))...)
 			has := func(least, most int, complete bool) {
 				t.Helper()
 				found, err := 0, error(nil)
@@ -342,10 +342,10 @@ func (x *indexed) isIdle() bool {
 
 // An index that is gone leaves nothing behind.
 func TestIndexIsDropped(t *testing.T) {
-	x := newIndexed(t, (*indexed).commit, byUsers("1"), byNode())
+	x := newIndexed(t, (*indexed).commit, byUsers("1"), store.ByNode())
 	x.put("one", "ernie")
 	x.put("two", "ernie")
-	x.reopen(byNode())
+	x.reopen(store.ByNode())
 	if entries, _ := x.ix.IndexSpace(t); entries != 0 {
 		t.Errorf("%d entries are left", entries)
 	}
@@ -365,7 +365,7 @@ func TestIndexIsDropped(t *testing.T) {
 
 // An index is built from no body of an earlier version.
 func TestIndexOfStaleBody(t *testing.T) {
-	x := newIndexed(t, func(*indexed) {}, byNode())
+	x := newIndexed(t, func(*indexed) {}, store.ByNode())
 	x.db.SetBodiesPerSecond(1)
 	uid := "5f0c6a4e-2a3d-4d7b-9c1e-00000000000"
 	change := func(n int, version, users string) {
@@ -488,11 +488,11 @@ func BenchmarkSettleIndexed(b *testing.B) {
 		other := regexp.MustCompile(`"nodeName": ?"[^"]*"`).ReplaceAll(raw, fmt.Appendf(nil, `"nodeName":%q`, node))
 		versions[i], err = resource.Parse(other, resource.ParseOptions{Type: pods})
 		testkit.OK(b, err)
-		if nodes := nodeOf(nil, versions[i]); !slices.Equal(nodes, []string{node}) {
+		if nodes := store.ByNode().Values(nil, versions[i]); !slices.Equal(nodes, []string{node}) {
 			b.Fatalf("the pod is on nodes %q", nodes)
 		}
 	}
-	two := []store.Index{store.ByOwner(), byNode()}
+	two := []store.Index{store.ByOwner(), store.ByNode()}
 	for name, c := range map[string]struct {
 		indexes []store.Index
 		changes bool

@@ -63,18 +63,6 @@ type decodedPod struct {
 	Spec     struct{ NodeName string }
 }
 
-// byNode indexes objects by spec.nodeName.
-func byNode() store.Index {
-	return store.Index{Name: "node", Definition: "1", Values: nodeOf}
-}
-
-func nodeOf(dst []string, obj *resource.Object) []string {
-	if node := resource.Labels(resource.Member(obj.Raw, "spec")).Get("nodeName"); node != "" {
-		dst = append(dst, node)
-	}
-	return dst
-}
-
 func decoded(obj any) (pod decodedPod) {
 	if err := json.Unmarshal(obj.(*resource.Object).Raw, &pod); err != nil {
 		panic(err)
@@ -107,7 +95,7 @@ func (m *indexModel) reopen() {
 	testkit.OK(m.t, m.db.Close())
 	m.fs = after
 	if m.rng.IntN(2) == 0 {
-		m.indexes = []store.Index{store.ByOwner(), byNode(), byUsers(fmt.Sprint(m.rng.IntN(2)))}[m.rng.IntN(3):]
+		m.indexes = []store.Index{store.ByOwner(), store.ByNode(), byUsers(fmt.Sprint(m.rng.IntN(2)))}[m.rng.IntN(3):]
 	}
 	m.open()
 }
@@ -263,7 +251,7 @@ func TestIndexModel(t *testing.T) {
 				t: t, rng: rand.New(rand.NewPCG(seed, 0)), fs: vfs.NewCrashableMem(), disk: &faults{},
 				settled: map[resource.Key]store.NewState{},
 				model:   cache.NewIndexer(func(obj any) (string, error) { return string(obj.(*resource.Object).Key()), nil }, modelIndexers),
-				indexes: []store.Index{store.ByOwner(), byNode(), byUsers("0")},
+				indexes: []store.Index{store.ByOwner(), store.ByNode(), byUsers("0")},
 			}
 			m.open()
 			someValues := []string{"o1", "o2", "n1", "n2", "ernie", "bert", "oscar", "none"}

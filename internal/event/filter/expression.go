@@ -61,6 +61,25 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 // Compile reads an expression and checks its types. The error says where it is wrong, in line and
 // column of the expression.
 func Compile(text string) (*Expression, error) {
+	checked, err := check(text)
+	if err != nil {
+		return nil, err
+	}
+	if out := checked.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
+		return nil, fmt.Errorf("want a condition, which is true or false; this is of type %s", out)
+	}
+	if err := checkCondition(checked.NativeRep()); err != nil {
+		return nil, err
+	}
+	program, err := programOf(checked)
+	if err != nil {
+		return nil, err
+	}
+	return &Expression{text: text, program: program, old: needsOld(checked.NativeRep())}, nil
+}
+
+// check reads an expression and checks its types.
+func check(text string) (*cel.Ast, error) {
 	env, err := environment()
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w", err)
@@ -69,19 +88,18 @@ func Compile(text string) (*Expression, error) {
 	if err := issues.Err(); err != nil {
 		return nil, Describe(text, issues)
 	}
-	if out := checked.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
-		return nil, fmt.Errorf("want a condition, which is true or false; this is of type %s", out)
+	return checked, nil
+}
+
+// programOf makes what evaluates an expression, within costLimit.
+func programOf(checked *cel.Ast) (cel.Program, error) {
+	env, err := environment()
+	if err != nil {
+		return nil, fmt.Errorf("CEL: %w", err)
 	}
-	if err := checkCondition(checked.NativeRep()); err != nil {
-		return nil, err
-	}
-	program, err := env.Program(checked, cel.CustomDecoratorV2(compareAbsent),
+	return env.Program(checked, cel.CustomDecoratorV2(compareAbsent),
 		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CostLimit(costLimit),
 		cel.CostTracking(&library.CostEstimator{}))
-	if err != nil {
-		return nil, err
-	}
-	return &Expression{text: text, program: program, old: needsOld(checked.NativeRep())}, nil
 }
 
 // assignment matches a lone = outside of strings, as the second group.

@@ -95,7 +95,7 @@ func Open(o Options) (*DB, error) {
 	if err := db.open(o, pebbleOptions(o)); err != nil {
 		return nil, openError(o.Dir, err)
 	}
-	err := db.opener.Begin(func() error { return cmp.Or(db.checkFormat(), db.runs.read()) }, db.Close)
+	err := db.opener.Begin(func() error { return cmp.Or(db.checkFormat(), db.raiseFormat(), db.runs.read()) }, db.Close)
 	if err != nil {
 		return nil, beginError(o.Dir, db.ReadError(err))
 	}
@@ -302,7 +302,11 @@ func (db *DB) Close() error {
 // FormatVersion of the keys and values in the database, a number that grows. A directory of another
 // version is refused, whichever is newer; the first version that changes it must convert older
 // ones, in checkFormat.
-const FormatVersion = "5"
+const FormatVersion = "6"
+
+// withoutIndexes is the format of directories that a bridge without indexes may write to. It would
+// leave entries of indexes behind that are not true any more.
+const withoutIndexes = "5"
 
 // pebbleFormat is Pebble's own format. It is fixed: a newer Pebble would otherwise make a directory
 // unreadable for the bridge before it without a report. The changelog must mention a higher one, as
@@ -319,7 +323,7 @@ func (db *DB) checkFormat() error {
 		db.runs.wasClean = true
 		return db.set(MetaKey("format"), []byte(FormatVersion))
 	}
-	if string(version) == FormatVersion {
+	if string(version) == FormatVersion || string(version) == withoutIndexes {
 		return nil
 	}
 	difference := fmt.Sprintf("it has format %q, this bridge reads %q", version, FormatVersion)
@@ -330,6 +334,15 @@ func (db *DB) checkFormat() error {
 	}
 	return fmt.Errorf("state directory %s %w: %s; use the bridge that wrote it, or another "+
 		"directory", db.dir, ErrForeign, difference)
+}
+
+// raiseFormat makes a directory ours that has all that ours have: what it lacks is built.
+func (db *DB) raiseFormat() error {
+	version, err := db.Get(MetaKey("format"))
+	if err != nil || string(version) != withoutIndexes {
+		return err
+	}
+	return db.set(MetaKey("format"), []byte(FormatVersion))
 }
 
 // newerError is for a directory that a newer bridge has written.
