@@ -39,7 +39,7 @@ var (
 )
 
 // FormatVersion of keys and values, a number that grows. A directory of another version is refused.
-const FormatVersion = "5"
+const FormatVersion = "6"
 
 // pebbleFormat is Pebble's own format. It is fixed, as that of the state directory is.
 const pebbleFormat = pebble.FormatValueSeparation

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/resource/diff"
@@ -61,6 +63,7 @@ func runModel(t *testing.T, seed uint64) {
 			events[i].Time, events[i].TimeSource = events[i].Time.Truncate(time.Second), event.TimeManagedFields
 		}
 	}
+	addIndexed(random, events)
 	inOrderOfTime(events)
 	disorder(random, events)
 	files := vfs.NewCrashableMem()
@@ -109,6 +112,83 @@ func runModel(t *testing.T, seed uint64) {
 	compare(t, db, known, random)
 	compareTimeline(t, db, known, random)
 	compareState(t, db, known, random)
+	compareIndexes(t, db, known, random)
+}
+
+// addIndexed gives objects owners, and pods nodes, which change now and then.
+func addIndexed(random *rand.Rand, events []event.Event) {
+	owners, nodes := map[string]string{}, map[string]string{}
+	for i := range events {
+		e := &events[i]
+		if e.AboutInformer() {
+			continue
+		}
+		object := e.PartitionKey
+		if _, known := owners[object]; !known || random.IntN(10) == 0 {
+			owners[object] = ""
+			for range random.IntN(3) {
+				owners[object] += fmt.Sprintf(`{"uid":"o%d"},`, random.IntN(4))
+			}
+			nodes[object] = []string{"", `"nodeName":"n1",`, `"nodeName":"n2",`}[random.IntN(3)]
+		}
+		data := strings.Replace(string(e.Data), `"labels":{`, `"ownerReferences":[`+strings.TrimSuffix(owners[object], ",")+`],"labels":{`, 1)
+		e.Data = []byte(strings.Replace(data, `"spec":{`, `"spec":{`+nodes[object], 1))
+	}
+}
+
+// compareIndexes compares what had a value at random times and versions, and from one time to
+// another.
+func compareIndexes(t *testing.T, db *history.DB, known model, random *rand.Rand) {
+	t.Helper()
+	units := db.Questions.Resources.Units()
+	var all []*event.Event
+	for object := range known {
+		all = append(all, known.versions(object)...)
+	}
+	for range 60 {
+		by, value := query.ByOwner(fmt.Sprint("o", random.IntN(4))), ""
+		if value = `{"uid":"` + by.Value + `"}`; random.IntN(3) == 0 {
+			by = query.ByNode(fmt.Sprint("n", 1+random.IntN(2)))
+			value = `"nodeName":"` + by.Value + `"`
+		}
+		has := func(e *event.Event) bool {
+			return strings.Contains(string(e.Data), value) && (by.Index == keys.IndexOwner || e.Resource == "pods")
+		}
+		some, other := all[random.IntN(len(all))], all[random.IntN(len(all))]
+		p := []query.Point{{}, {At: some.Time}, {Version: version(some)}}[random.IntN(3)]
+		namespace := []string{"shop", "*", "none"}[random.IntN(3)]
+		var want, got []string
+		for object := range known {
+			e := lastAt(known.versions(object), p)
+			if e != nil && e.Op != event.Deleted && has(e) && (namespace == "*" || namespace == e.Namespace) {
+				want = append(want, e.PartitionKey+" "+e.Sequence)
+			}
+		}
+		slices.Sort(want)
+		having, err := db.Questions.Objects.Having(units, by)
+		testkit.OK(t, err)
+		for v, err := range db.Questions.Objects.State(query.StateQuery{Units: having, Namespace: namespace, At: p, By: by}) {
+			testkit.OK(t, err)
+			got = append(got, v.Event.PartitionKey+" "+v.Event.Sequence)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%s in %s at %v: %q, want %q", by.Value, namespace, p, got, want)
+		}
+		since, until := some.Time, other.Time
+		if until.Before(since) {
+			since, until = until, since
+		}
+		had := map[string]bool{}
+		for o, err := range db.Questions.Objects.Had(units, by, since, until) {
+			testkit.OK(t, err)
+			had[o.Name+" "+o.UID] = true
+		}
+		for _, e := range all {
+			if e.Op != event.Deleted && !e.Time.Before(since) && !e.Time.After(until) && has(e) && !had[e.Name+" "+e.UID] {
+				t.Fatalf("%s from %v to %v lacks %s, which had it at %v", by.Value, since, until, e.PartitionKey, e.Time)
+			}
+		}
+	}
 }
 
 // inOrderOfTime keeps the times of an object from going back, as the bridge does.

@@ -180,6 +180,12 @@ func (m Maintenance) removeBefore(ctx context.Context, second uint32) error {
 	if err := m.setHorizon(ctx, horizon); err != nil {
 		return err
 	}
+	const rarely = 3600 // all entries are looked at
+	if horizon/rarely != keys.Seconds(known)/rarely {
+		if err := m.removeEntries(ctx, horizon); err != nil {
+			return err
+		}
+	}
 	sources := map[uint32]bool{}
 	for _, u := range m.db.units.all() {
 		if err := cmp.Or(m.removeNotices(u, horizon), m.removeLives(ctx, u, horizon)); err != nil {

@@ -65,7 +65,7 @@ func (w *Writer) Append(
 	}
 	b := &batch{
 		db: w.db, w: w, Batch: w.db.pebble.NewBatch(), written: map[string]bool{},
-		alive: map[string]lifeEntry{},
+		alive: map[string]lifeEntry{}, spans: map[string]keys.IndexSpan{},
 	}
 	done := make(chan error, 1)
 	if err := b.fill(events, positions); err != nil || b.Empty() {
@@ -117,12 +117,15 @@ type batch struct {
 	*pebble.Batch
 	db      *database
 	w       *Writer
-	written map[string]bool      // keys of versions and notices that are not committed
-	alive   map[string]lifeEntry // by object, what is not committed
-	reached []*record.Unit       // that have reached something new
+	written map[string]bool           // keys of versions and notices that are not committed
+	alive   map[string]lifeEntry      // by object, what is not committed
+	spans   map[string]keys.IndexSpan // of entries of indexes that are not committed
+	reached []*record.Unit            // that have reached something new
 	// versions are those in the database; nil until one is looked for.
 	versions *pebble.Iterator
 	stored   AppendResult
+	// Memory that is used again.
+	names, entry []byte
 }
 
 func (b *batch) fill(events []*event.Event, positions []SourcePosition) error {
@@ -425,7 +428,7 @@ func (b *batch) has(key []byte) (bool, error) {
 }
 
 // addToTimeline notes what happened, by namespace and time, and what it changed, where the version
-// before is at hand. It fills in the shape and the form of v.
+// before is at hand, and what that means for indexes. It fills in the shape and the form of v.
 func (b *batch) addToTimeline(
 	u *record.Unit, e *event.Event, d *record.DerivedAttributes, data []byte, v, last *lastVersion, isNewest,
 	hasAlive bool,
@@ -441,10 +444,12 @@ func (b *batch) addToTimeline(
 			v.shape = diff.ShapeOf(data, nil, nil)
 			v.form = record.FormOf(v.shape, data, e.DataType)
 		}
-		return b.Set(w.other, []byte{record.OpCode(e.Op)}, nil)
+		return cmp.Or(b.addToIndexes(u, e, data, v, last, isNewest, nil, false),
+			b.Set(w.other, []byte{record.OpCode(e.Op)}, nil))
 	}
 	var before *keys.Sequence
 	var changes []diff.Change
+	isCompared := false
 	flags := byte(0)
 	if last == nil || last.seq.Deleted {
 		v.shape = diff.ShapeOf(data, nil, nil)
@@ -456,7 +461,11 @@ func (b *batch) addToTimeline(
 		v.form = record.FormOf(v.shape, data, e.DataType)
 		if v.form == last.form && v.form != record.FormNone && v.form != record.FormPatch {
 			changes = diff.ChangesByShape(older, last.shape, data, v.shape)
+			isCompared = true
 		}
+	}
+	if err := b.addToIndexes(u, e, data, v, last, isNewest, changes, isCompared); err != nil {
+		return err
 	}
 	s := record.Summarize(v.form, flags, changes)
 	w.value = s.Append(w.value[:0], e, d, v.seq, before, &w.fields)

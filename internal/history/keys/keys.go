@@ -33,6 +33,8 @@ const (
 	SpaceAlive = 'A'
 	// unit, axis, level, block, namespace, name, from -> until: a life that has ended
 	SpaceLife = 'L'
+	// source, index, value, unit, namespace, name, uid -> when an object had the value
+	SpaceIndex = 'X'
 	// unit, second, id -> event about an informer, or dead letter, in CloudEvents' JSON
 	SpaceNotice = 'G'
 	// unit, scope -> version and time of the newest progress

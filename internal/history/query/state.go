@@ -3,6 +3,7 @@ package query
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"iter"
 	"math"
@@ -26,6 +27,8 @@ type StateQuery struct {
 	// LateUntil is as Coverage.LateUntil returns it: where it is set, versions of the answer have
 	// their LateChange, and Objects.Arrivals has what may have come.
 	LateUntil time.Time
+	// By selects the objects with a value of an index, and reads no others; nil for all.
+	By *ByIndex
 	// Only is the name of the only object that is wanted, "" for all.
 	Only string
 	// Behind leaves out the objects up to this one of each resource, in the order of the answer;
@@ -97,21 +100,15 @@ func (s *stateWalk) resource(units []*record.Unit) (hasMore bool, err error) {
 		walks = append(walks, w)
 	}
 	for {
-		walks = slices.DeleteFunc(walks, func(w *liveWalk) bool {
-			if w.names == nil {
-				w.Close()
-			}
-			return w.names == nil
-		})
-		if len(walks) == 0 {
+		at := firstNames(walks)
+		if at == nil {
 			return true, nil
 		}
-		at := slices.MinFunc(walks, func(a, b *liveWalk) int { return bytes.Compare(a.names, b.names) }).names
 		v, err := s.version(walks, at)
 		if err != nil {
 			return false, err
 		}
-		if v != nil && !s.yield(v, nil) {
+		if v != nil && (s.By == nil || s.By.has(v)) && !s.yield(v, nil) {
 			return false, nil
 		}
 		for _, w := range walks {
@@ -124,6 +121,16 @@ func (s *stateWalk) resource(units []*record.Unit) (hasMore bool, err error) {
 	}
 }
 
+// firstNames returns the lowest names at which walks are, nil at the end of all.
+func firstNames(walks []*liveWalk) (names []byte) {
+	for _, w := range walks {
+		if w.names != nil && (names == nil || bytes.Compare(w.names, names) < 0) {
+			names = w.names
+		}
+	}
+	return names
+}
+
 // version returns the version of the object at which walks are, nil where it did not live. Of
 // several informers the one with the newest version is right: an object that left the selection of
 // one may have come into that of another with the same version.
@@ -132,10 +139,10 @@ func (s *stateWalk) version(walks []*liveWalk, names []byte) (*Version, error) {
 	var newest keys.Sequence
 	var at *Object
 	for _, w := range walks {
-		if !bytes.Equal(w.names, names) {
+		if !bytes.Equal(w.names, names) && s.By == nil { // another informer may have no such value
 			continue
 		}
-		o, err := w.object()
+		o, err := w.object(names)
 		if err != nil {
 			return nil, err
 		}
@@ -281,10 +288,13 @@ type liveWalk struct {
 // liveList is one list of names: what may live now, or a block of finished lives.
 type liveList struct {
 	it     *pebble.Iterator
+	head   int // how long the part of the keys before the names is, in SpaceIndex and SpaceAlive
 	space  byte
 	axis   byte
 	number uint64 // at which a life must have been
 	names  []byte
+	// wants reports which entries of an index count; nil for lists of lives.
+	wants func(keys.IndexSpan) bool
 }
 
 // newLiveWalk begins a walk, as of the moment of a reader.
@@ -318,6 +328,14 @@ func (w *liveWalk) begin(now *reader, q *StateQuery) error {
 		}
 		return nil
 	}
+	if q.By != nil {
+		prefix := binary.BigEndian.AppendUint32(q.By.prefix(w.unit.SourceNumber), w.unit.Number)
+		l := &liveList{space: keys.SpaceIndex, wants: q.By.wants(q.At)}
+		if err := w.add(now, l, prefix, names, from); err != nil {
+			return err
+		}
+		return w.next()
+	}
 	axis, number := byte(keys.AxisVersion), q.At.Version
 	switch {
 	case q.At.IsZero():
@@ -325,8 +343,9 @@ func (w *liveWalk) begin(now *reader, q *StateQuery) error {
 	case !q.At.At.IsZero():
 		axis, number = keys.AxisTime, uint64(keys.Seconds(q.At.At))
 	}
-	if err := w.add(now, keys.InUnit(nil, keys.SpaceAlive, w.unit.Number), axis, names, from,
-		number); err != nil {
+	alive := &liveList{space: keys.SpaceAlive, axis: axis, number: number}
+	if err := w.add(now, alive, keys.InUnit(nil, keys.SpaceAlive, w.unit.Number), names,
+		from); err != nil {
 		return err
 	}
 	if !q.At.IsZero() {
@@ -358,7 +377,8 @@ func (w *liveWalk) addLives(now *reader, axis byte, number uint64, names, from [
 			continue
 		}
 		if bytes.HasPrefix(it.Key(), append(bytes.Clone(block), names...)) {
-			if err := w.add(now, block, axis, names, from, number); err != nil {
+			l := &liveList{space: keys.SpaceLife, axis: axis, number: number}
+			if err := w.add(now, l, block, names, from); err != nil {
 				return err
 			}
 		}
@@ -367,16 +387,14 @@ func (w *liveWalk) addLives(now *reader, axis byte, number uint64, names, from [
 }
 
 // add adds a list: those keys behind a prefix that begin with names, not before from.
-func (w *liveWalk) add(
-	now *reader, prefix []byte, axis byte, names, from []byte, number uint64,
-) error {
+func (w *liveWalk) add(now *reader, l *liveList, prefix, names, from []byte) error {
 	bounds := &pebble.IterOptions{LowerBound: append(bytes.Clone(prefix), names...)}
 	bounds.UpperBound = keys.After(bounds.LowerBound)
 	it, err := now.it.Clone(pebble.CloneOptions{IterOptions: bounds})
 	if err != nil {
 		return err
 	}
-	l := &liveList{it: it, space: prefix[0], axis: axis, number: number}
+	l.it, l.head = it, len(prefix)
 	w.lists = append(w.lists, l)
 	return l.read(it.SeekGE(append(bytes.Clone(prefix), from...)))
 }
@@ -387,6 +405,14 @@ func (l *liveList) read(ok bool) error {
 		value, err := l.it.ValueAndErr()
 		if err != nil {
 			return err
+		}
+		if l.wants != nil {
+			names, isWanted, err := l.readEntry(value)
+			if err != nil || isWanted {
+				l.names = names
+				return err
+			}
+			continue
 		}
 		var names []byte
 		var from, until uint64
@@ -400,8 +426,7 @@ func (l *liveList) read(ok bool) error {
 			if !ok {
 				return record.ErrUnreadable
 			}
-			const head = 1 + 4
-			names, from, until = l.it.Key()[head:], begin.Version, math.MaxUint64
+			names, from, until = l.it.Key()[l.head:], begin.Version, math.MaxUint64
 			if l.axis == keys.AxisTime {
 				from = uint64(begin.Second)
 			}
@@ -413,6 +438,17 @@ func (l *liveList) read(ok bool) error {
 	}
 	l.names = nil
 	return l.it.Error()
+}
+
+// readEntry reads the entry of an index at the iterator.
+func (l *liveList) readEntry(value []byte) (names []byte, isWanted bool, err error) {
+	const unit = 4
+	span, isSpan := keys.ReadIndexSpan(value)
+	found, isKey := keys.SplitIndexed(l.it.Key()[l.head-unit:])
+	if !isSpan || !isKey {
+		return nil, false, record.ErrUnreadable
+	}
+	return found.Names, l.wants(span), nil
 }
 
 // next moves to the next name.
@@ -433,9 +469,9 @@ func (w *liveWalk) next() error {
 	return nil
 }
 
-// object returns the object at which the walk is.
-func (w *liveWalk) object() (*Object, error) {
-	namespace, rest, ok := keys.CutName(w.names)
+// object returns the walk's object of some names.
+func (w *liveWalk) object(names []byte) (*Object, error) {
+	namespace, rest, ok := keys.CutName(names)
 	if !ok {
 		return nil, record.ErrUnreadable
 	}

@@ -188,6 +188,7 @@ func (q *request) list(
 	t *resourceType, namespace string, s selection, o *internalversion.ListOptions,
 ) {
 	wanted := query.StateQuery{Units: t.units, Namespace: cmp.Or(namespace, "*"), At: q.point()}
+	wanted.By = s.byIndex(t)
 	version, err := q.listedPoint(&wanted, o)
 	if err == nil && o.Continue == "" { // the first page has warned
 		err = cmp.Or(q.warnState(wanted), q.warnRedacted(t, wanted))

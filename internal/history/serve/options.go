@@ -260,6 +260,17 @@ func (q *request) selection(
 	return s, nil
 }
 
+// byIndex returns by which index the objects can be found; nil for none.
+func (s *selection) byIndex(t *resourceType) *query.ByIndex {
+	if t.groupResource() != "pods" {
+		return nil
+	}
+	if node, isExact := s.fields.RequiresExactMatch("spec.nodeName"); isExact && node != "" {
+		return query.ByNode(node)
+	}
+	return nil
+}
+
 func (s *selection) matches(v *query.Version) bool {
 	if !s.labels.Empty() && !s.labels.Matches(v.Labels()) {
 		return false

@@ -1,0 +1,99 @@
+package keys
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+)
+
+// Indexes: the second part of a key in SpaceIndex.
+const (
+	IndexOwner = 'o' // the uids of an object's owners
+	IndexNode  = 'n' // spec.nodeName of a pod
+)
+
+// IndexSpan is the time in which an object may have had a value, in seconds. It may be too long,
+// never too short: whoever finds an object by it reads its version, and compares.
+type IndexSpan struct {
+	From  uint32
+	Until uint32 // 0: it may have it now
+}
+
+// Has reports whether a second is in the span.
+func (s IndexSpan) Has(second uint32) bool {
+	return s.From <= second && (s.Until == 0 || s.Until >= second)
+}
+
+// Overlaps reports whether a part of the span is from one second to another.
+func (s IndexSpan) Overlaps(since, until uint32) bool {
+	return s.From <= until && (s.Until == 0 || s.Until >= since)
+}
+
+// Append appends the value of an entry.
+func (s IndexSpan) Append(dst []byte) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(dst, s.From), s.Until)
+}
+
+// ReadIndexSpan reads the value of an entry.
+func ReadIndexSpan(value []byte) (s IndexSpan, ok bool) {
+	if len(value) != 8 {
+		return s, false
+	}
+	return IndexSpan{binary.BigEndian.Uint32(value), binary.BigEndian.Uint32(value[4:])}, true
+}
+
+// longestValue is how long a value is in a key at most: a longer one is there as its hash. An owner
+// reference may name any text as a uid.
+const longestValue = 512
+
+// AppendIndex appends the beginning of the entries of a value in a cluster.
+func AppendIndex(dst []byte, source uint32, index byte, value string) []byte {
+	dst = append(binary.BigEndian.AppendUint32(append(dst, SpaceIndex), source), index)
+	if len(value) > longestValue {
+		sum := sha256.Sum256([]byte(value))
+		value = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	return AppendName(dst, value)
+}
+
+// AppendIndexed appends the rest of an entry. names are the rest of an object's prefix among the
+// versions.
+func AppendIndexed(dst []byte, unit uint32, names []byte, uid string) []byte {
+	return append(append(binary.BigEndian.AppendUint32(dst, unit), names...), uid...)
+}
+
+// Indexed is the rest of the key of an entry, behind the beginning that AppendIndex makes.
+type Indexed struct {
+	Unit            uint32
+	Names           []byte // as AppendIndexed has them
+	Namespace, Name string
+	UID             string
+}
+
+// SplitIndexed takes the rest of the key of an entry apart.
+func SplitIndexed(tail []byte) (x Indexed, ok bool) {
+	if len(tail) < 4 {
+		return x, false
+	}
+	x.Unit, tail = binary.BigEndian.Uint32(tail), tail[4:]
+	rest := tail
+	if x.Namespace, rest, ok = CutName(rest); !ok {
+		return x, false
+	}
+	if x.Name, rest, ok = CutName(rest); !ok {
+		return x, false
+	}
+	x.Names, x.UID = tail[:len(tail)-len(rest)], string(rest)
+	return x, true
+}
+
+// CutIndex takes the beginning off the key of an entry.
+func CutIndex(key []byte) (tail []byte, ok bool) {
+	const head = 1 + 4 + 1
+	if len(key) < head {
+		return nil, false
+	}
+	_, tail, ok = bytes.Cut(key[head:], []byte{Separator})
+	return tail, ok
+}
