@@ -38,15 +38,21 @@ type historyOptions struct {
 
 func historyFlags(cmd *cobra.Command, outputs ...string) *historyOptions {
 	o := &historyOptions{settings: NewSettings(cmd, "state.dir")}
+	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "default", "namespace")
+	if len(outputs) > 0 {
+		OutputFlag(cmd, &o.output, outputs...)
+	}
+	o.placeFlags(cmd)
+	return o
+}
+
+// placeFlags adds the flags that say which history is asked.
+func (o *historyOptions) placeFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.dir, "dir", "",
 		"directory of the history; none: that of the bridge with this "+
 			"configuration, in its state directory")
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "cluster, where the history has several")
-	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "default", "namespace")
 	_ = cmd.MarkFlagDirname("dir")
-	if len(outputs) > 0 {
-		OutputFlag(cmd, &o.output, outputs...)
-	}
 	_ = cmd.RegisterFlagCompletionFunc("cluster",
 		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			db, err := o.open()
@@ -56,7 +62,6 @@ func historyFlags(cmd *cobra.Command, outputs ...string) *historyOptions {
 			defer db.Close()
 			return db.Questions.Resources.Clusters(), cobra.ShellCompDirectiveNoFileComp
 		})
-	return o
 }
 
 func (o *historyOptions) directory() (string, error) {

@@ -290,22 +290,27 @@ func (r *stateRows) flush(stderr io.Writer) error {
 	}
 	if r.table != nil {
 		err := r.table.Flush()
-		if r.uncertain+r.arrivals > 0 {
-			fmt.Fprintln(r.w)
-		}
-		if r.uncertain > 0 {
-			fmt.Fprintf(r.w, "* the next change of %s became known late: it may have been made already\n",
-				terminal.Amount(r.uncertain, "object"))
-		}
-		if r.arrivals > 0 {
-			fmt.Fprintf(r.w, "+ the creation of %s became known late: it may have existed already\n",
-				terminal.Amount(r.arrivals, "object"))
-		}
-		return err
+		return errors.Join(err, printMarks(r.w, r.uncertain, r.arrivals))
 	}
 	if r.output == "table" {
 		_, err := fmt.Fprintln(r.w, "no objects")
 		return err
 	}
 	return nil
+}
+
+// printMarks explains the marks behind the names of objects.
+func printMarks(w io.Writer, uncertain, arrivals int) (err error) {
+	if uncertain+arrivals > 0 {
+		_, err = fmt.Fprintln(w)
+	}
+	if uncertain > 0 {
+		_, err = fmt.Fprintf(w, "* the next change of %s became known late: it may have been made already\n",
+			terminal.Amount(uncertain, "object"))
+	}
+	if arrivals > 0 {
+		_, err = fmt.Fprintf(w, "+ the creation of %s became known late: it may have existed already\n",
+			terminal.Amount(arrivals, "object"))
+	}
+	return err
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/ask"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/resource/diff"
 )
@@ -26,18 +28,24 @@ type timelineOptions struct {
 	managers     []string
 	deleted      bool
 	heartbeats   bool
+	withOwned    bool
+	of           []string // the object with --with-owned
 }
 
 func newTimelineCommand() *cobra.Command {
 	o := &timelineOptions{}
 	cmd := &cobra.Command{
-		Use:   "timeline [KIND,...]",
-		Short: "List everything that happened in a namespace",
+		Use:   "timeline [KIND,...|KIND/NAME]",
+		Short: "List everything that happened in a namespace, or to an application",
 		Long: `timeline lists what happened in a namespace, or with -A in the cluster, in the order of
 time: by seconds, and within a second in the order of resourceVersions. In a table repeated changes
 of the same fields of an object are one row, with their number, unless a change brings an older
 value back. An object whose owner the stream names (owners: true at the informer) has it in
 parentheses. What may be missing is a row of its own, and in -o json a document {"gap": ...}.
+
+With --with-owned it is the timeline of an object, and of all that it owned then, by owner
+references: of a Deployment, its ReplicaSets and their Pods, also those that are gone. What had the
+object's name before and after belongs to it.
 
 Updates that only say that somebody is alive (lastHeartbeatTime, renewTime and the like) are
 counted, and listed with --heartbeats. A table has at most 10,000 rows; -o json writes one document
@@ -48,6 +56,7 @@ a line, of any number, with all values.
 Exit codes: 0; 1 when the history can't be read; 2 when there is none.`,
 		Example: `  bridge timeline -n shop --since 1h
   bridge timeline -A --since 13:00 --until 14:03 --deleted
+  bridge timeline deploy/web -n shop --with-owned --since 1d
   bridge timeline deploy,cm -n shop --since 1d --manager kubectl-edit`,
 		Args: cobra.MaximumNArgs(1),
 	}
@@ -59,8 +68,24 @@ Exit codes: 0; 1 when the history can't be read; 2 when there is none.`,
 	cmd.Flags().StringSliceVar(&o.managers, "manager", nil, "only changes by these field managers")
 	cmd.Flags().BoolVar(&o.deleted, "deleted", false, "only deletes")
 	cmd.Flags().BoolVar(&o.heartbeats, "heartbeats", false, "list heartbeats too")
-	cmd.ValidArgsFunction = o.completeKinds
+	cmd.Flags().BoolVar(&o.withOwned, "with-owned", false, "what happened to an object and to all "+
+		"that it owned, as deploy/web")
+	cmd.MarkFlagsMutuallyExclusive("with-owned", "all-namespaces")
+	cmd.ValidArgsFunction = func(
+		cmd *cobra.Command, args []string, toComplete string,
+	) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if o.withOwned {
+			return o.completeObjects(cmd, args, toComplete)
+		}
+		return o.completeKinds(cmd, args, toComplete)
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if o.withOwned {
+			if len(args) == 0 {
+				return errors.New("--with-owned: want KIND/NAME, as deploy/web")
+			}
+			o.of, args = args, nil
+		}
 		if o.kinds, err = kindArgs(args, o.kinds); err != nil {
 			return err
 		}
@@ -77,7 +102,7 @@ Exit codes: 0; 1 when the history can't be read; 2 when there is none.`,
 }
 
 func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
-	db, q, err := o.openQuestion()
+	db, q, belongings, err := o.openTimeline(cmd, s)
 	if err != nil {
 		return err
 	}
@@ -98,11 +123,37 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 		if err != nil {
 			return Failed(err)
 		}
+		if belongings != nil && !belongings.Has(e) {
+			continue
+		}
 		if err := rows.print(e); err != nil {
 			return Failed(err)
 		}
 	}
 	return Failed(rows.flush())
+}
+
+// openTimeline opens the history. Belongings are those of the object with --with-owned, else nil.
+func (o *timelineOptions) openTimeline(
+	cmd *cobra.Command, s span,
+) (*history.DB, *ask.Question, *ask.Belongings, error) {
+	if !o.withOwned {
+		db, q, err := o.openQuestion()
+		return db, q, nil, err
+	}
+	db, q, object, err := o.openObject(cmd, o.of, s.until)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	b, err := q.Belongings(object, s.since.At, s.until.At)
+	if err != nil {
+		return nil, nil, nil, errors.Join(failedQuestion(err), db.Close())
+	}
+	q.Cluster, q.Namespace = object.Unit.Cluster(), object.Namespace
+	if q.Namespace == "" { // what is in no namespace owns what is in any
+		q.Namespace, o.all = "*", true
+	}
+	return db, q, b, nil
 }
 
 // timelineRows prints what happened.

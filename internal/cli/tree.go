@@ -19,39 +19,58 @@ import (
 )
 
 func newTreeCommand() *cobra.Command {
-	var namespace string
-	output := "table"
+	past := &pastTree{historyOptions: historyOptions{output: "table"}}
 	cmd := &cobra.Command{
 		Use:   "tree KIND/NAME",
-		Short: "Show what an object owns now, as a running bridge knows it",
+		Short: "Show what an object owns, or owned at a time",
 		Long: `tree shows an object and all that it owns, by owner references: a Deployment, its ReplicaSets,
 their Pods. It asks the running bridge, which reads these objects alone, and not the API server.
 Objects that no informer watches are not shown, and neither is what they own.
 
-READY is the status of the condition Ready, or else Available.` + clientHelp,
+With --at it shows what was at a time, from the history: a running bridge is not needed. What may
+be wrong goes to standard error, and marks objects, as in 'bridge state'.
+
+READY is the status of the condition Ready, or else Available.
+
+` + timeHelp + clientHelp,
 		Example: `  bridge tree deploy/web -n shop
+  bridge tree deploy/web -n shop --at 14:03
   bridge tree cronjob/backup -n ops --output json`,
 		Args: cobra.RangeArgs(1, 2),
 	}
 	c := newClient(cmd)
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of the object; none: it has "+
-		"none")
-	OutputFlag(cmd, &output, "table", "json")
+	past.settings = c.Settings
+	past.placeFlags(cmd)
+	at := ""
+	cmd.Flags().StringVar(&at, "at", "", "time or resourceVersion; none: now")
+	cmd.Flags().StringVarP(&past.namespace, "namespace", "n", "", "namespace of the object; none: it "+
+		"has none")
+	OutputFlag(cmd, &past.output, "table", "json")
+	cmd.ValidArgsFunction = past.completeObjects
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if at != "" {
+			return past.run(cmd, args, at)
+		}
+		for _, flag := range []string{"dir", "cluster"} {
+			if cmd.Flags().Changed(flag) {
+				return fmt.Errorf("--%s is of a history: give a time with --at", flag)
+			}
+		}
 		kind, name, err := objectArgs(args)
 		if err != nil {
 			return err
 		}
-		at, err := c.endpoint()
+		server, err := c.endpoint()
 		if err != nil {
 			return Refused(err)
 		}
-		t := &treeReader{client: newStatusClient(at, c.Token), seen: map[string]bool{}}
-		root, err := t.read(cmd.Context(), kind, namespace, name)
+		t := &treeReader{client: newStatusClient(server, c.Token)}
+		root, err := t.read(cmd.Context(), kind, past.namespace, name)
 		if err != nil {
 			return err
 		}
-		if err := root.write(cmd.OutOrStdout(), output); err != nil {
+		rows := treeRows{now: time.Now()}
+		if err := rows.write(cmd.OutOrStdout(), root, past.output); err != nil {
 			return Failed(err)
 		}
 		if len(t.incomplete) > 0 {
@@ -66,18 +85,74 @@ READY is the status of the condition Ready, or else Available.` + clientHelp,
 // treeNode is an object with what it owns.
 type treeNode struct {
 	informer.IndexedObject
-	Owns []*treeNode `json:"owns,omitempty"`
+	// Uncertain is the change because of which it may have been over at the time of the question;
+	// with Arrived it may have existed already.
+	Uncertain *query.LateChange `json:"uncertain,omitempty"`
+	Arrived   bool              `json:"mayHaveExisted,omitempty"`
+	Owns      []*treeNode       `json:"owns,omitempty"`
+}
+
+// grow adds to an object what it owns, and what that owns. owned returns the objects that one
+// owns. An object is there once: it may be watched twice, and owners may be a cycle.
+func (n *treeNode) grow(owned func(uid string) ([]*treeNode, error)) error {
+	return n.growNew(owned, map[string]bool{})
+}
+
+func (n *treeNode) growNew(
+	owned func(uid string) ([]*treeNode, error), seen map[string]bool,
+) error {
+	seen[n.UID] = true
+	found, err := owned(n.UID)
+	if err != nil {
+		return err
+	}
+	for _, o := range found {
+		if seen[o.UID] {
+			continue
+		}
+		n.Owns = append(n.Owns, o)
+		if err := o.growNew(owned, seen); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(n.Owns, func(a, b *treeNode) int {
+		return strings.Compare(a.Kind+"/"+a.Name, b.Kind+"/"+b.Name)
+	})
+	return nil
 }
 
 // treeReader asks a bridge for a tree.
 type treeReader struct {
 	client     *statusClient
-	seen       map[string]bool // uids: an object may be watched twice, and owners may be a cycle
-	incomplete []string        // informers whose index is being built
+	incomplete []string // informers whose index is being built
 }
 
 // read reads a tree. Its error has the exit code.
 func (t *treeReader) read(ctx context.Context, kind, namespace, name string) (*treeNode, error) {
+	state, err := t.find(ctx, kind, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	root := &treeNode{IndexedObject: informer.IndexedObject{
+		Informer: state.Informer, Resource: state.Resource, Namespace: state.Namespace,
+		Name: state.Name, UID: state.UID, Version: state.Version,
+	}}
+	var body struct {
+		Kind     string
+		Metadata struct{ CreationTimestamp string }
+	}
+	if err := json.Unmarshal(state.Object, &body); err != nil {
+		return nil, Failed(fmt.Errorf("%s/%s: %w", kind, name, err))
+	}
+	root.Kind, root.Created = body.Kind, body.Metadata.CreationTimestamp
+	root.Ready = informer.ReadyOf(state.Object)
+	return root, Failed(root.grow(func(uid string) ([]*treeNode, error) { return t.owned(ctx, uid) }))
+}
+
+// find reads the newest state of an object. Its error has the exit code.
+func (t *treeReader) find(
+	ctx context.Context, kind, namespace, name string,
+) (*informer.ObjectState, error) {
 	status, err := t.client.ask(ctx)
 	if err != nil {
 		return nil, Refused(err)
@@ -95,29 +170,15 @@ func (t *treeReader) read(ctx context.Context, kind, namespace, name string) (*t
 	if state.Deleted {
 		return nil, Failed(fmt.Errorf("%s/%s is deleted as of version %s", kind, name, state.Version))
 	}
-	root := &treeNode{IndexedObject: informer.IndexedObject{
-		Informer: state.Informer, Resource: state.Resource, Namespace: state.Namespace,
-		Name: state.Name, UID: state.UID, Version: state.Version,
-	}}
-	var body struct {
-		Kind     string
-		Metadata struct{ CreationTimestamp string }
-	}
-	if err := json.Unmarshal(state.Object, &body); err != nil {
-		return nil, Failed(fmt.Errorf("%s/%s: %w", kind, name, err))
-	}
-	root.Kind, root.Created = body.Kind, body.Metadata.CreationTimestamp
-	root.Ready = informer.ReadyOf(state.Object)
-	return root, Failed(t.readOwned(ctx, root))
+	return state, nil
 }
 
-// readOwned reads what an object owns.
-func (t *treeReader) readOwned(ctx context.Context, of *treeNode) error {
-	t.seen[of.UID] = true
+// owned returns the objects that an object owns.
+func (t *treeReader) owned(ctx context.Context, uid string) (list []*treeNode, err error) {
 	var found bridge.IndexedObjects
-	q := url.Values{"index": {"owner"}, "value": {of.UID}}
+	q := url.Values{"index": {"owner"}, "value": {uid}}
 	if err := t.get(ctx, "/objects?"+q.Encode(), &found); err != nil {
-		return err
+		return nil, err
 	}
 	for _, name := range found.Incomplete {
 		if !slices.Contains(t.incomplete, name) {
@@ -125,19 +186,9 @@ func (t *treeReader) readOwned(ctx context.Context, of *treeNode) error {
 		}
 	}
 	for _, object := range found.Objects {
-		if t.seen[object.UID] {
-			continue
-		}
-		owned := &treeNode{IndexedObject: object}
-		of.Owns = append(of.Owns, owned)
-		if err := t.readOwned(ctx, owned); err != nil {
-			return err
-		}
+		list = append(list, &treeNode{IndexedObject: object})
 	}
-	slices.SortFunc(of.Owns, func(a, b *treeNode) int {
-		return strings.Compare(a.Kind+"/"+a.Name, b.Kind+"/"+b.Name)
-	})
-	return nil
+	return list, nil
 }
 
 func (t *treeReader) get(ctx context.Context, path string, into any) error {
@@ -179,34 +230,52 @@ func singulars(plural string) []string {
 	}
 }
 
-// write writes the tree as a table, or as JSON.
-func (n *treeNode) write(w io.Writer, output string) error {
-	if output == "json" {
-		return terminal.PrintJSON(w, n)
-	}
-	table := terminal.NewTable(w)
-	fmt.Fprintln(table, "NAME\tREADY\tAGE\tVERSION")
-	n.writeRow(table, "", "")
-	return table.Flush()
+// treeRows writes a tree.
+type treeRows struct {
+	w   io.Writer
+	now time.Time // which ages are to; zero for none
+	// uncertain and arrived are how many objects are marked.
+	uncertain, arrived int
 }
 
-// writeRow writes an object behind branch, and what it owns behind below.
-func (n *treeNode) writeRow(w io.Writer, branch, below string) {
-	age := "-"
-	if created, err := time.Parse(time.RFC3339, n.Created); err == nil {
-		age = time.Since(created).Round(time.Second).String()
+// write writes a tree as a table, or as JSON.
+func (r *treeRows) write(w io.Writer, root *treeNode, output string) error {
+	if output == "json" {
+		return terminal.PrintJSON(w, root)
+	}
+	table := terminal.NewTable(w)
+	r.w = table
+	fmt.Fprintln(table, "NAME\tREADY\tAGE\tVERSION")
+	r.row(root, "", "")
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	return printMarks(w, r.uncertain, r.arrived)
+}
+
+// row writes an object behind branch, and what it owns behind below.
+func (r *treeRows) row(n *treeNode, branch, below string) {
+	age, mark := "-", ""
+	if created, err := time.Parse(time.RFC3339, n.Created); err == nil && !r.now.IsZero() {
+		age = r.now.Sub(created).Round(time.Second).String()
 	}
 	ready := n.Ready
 	if ready == "" {
 		ready = "-"
 	}
-	fmt.Fprintf(w, "%s%s/%s\t%s\t%s\t%s\n", branch, terminal.Plain(n.Kind), terminal.Plain(n.Name),
-		terminal.Plain(ready), age, terminal.Plain(n.Version))
+	switch {
+	case n.Arrived:
+		mark, r.arrived = "+", r.arrived+1
+	case n.Uncertain != nil:
+		mark, r.uncertain = "*", r.uncertain+1
+	}
+	fmt.Fprintf(r.w, "%s%s/%s%s\t%s\t%s\t%s\n", branch, terminal.Plain(n.Kind),
+		terminal.Plain(n.Name), mark, terminal.Plain(ready), age, terminal.Plain(n.Version))
 	for i, owned := range n.Owns {
 		if i < len(n.Owns)-1 {
-			owned.writeRow(w, below+"├─", below+"│ ")
+			r.row(owned, below+"├─", below+"│ ")
 		} else {
-			owned.writeRow(w, below+"└─", below+"  ")
+			r.row(owned, below+"└─", below+"  ")
 		}
 	}
 }

@@ -349,6 +349,17 @@ func (q *Question) timeline(
 	return t, err
 }
 
+// Owned returns the objects of a state that the object of a uid owned, as Objects.State does.
+func (q *Question) Owned(s *State, uid string) iter.Seq2[*query.Version, error] {
+	part := s.StateQuery
+	part.By = query.ByOwner(uid)
+	var err error
+	if part.Units, err = q.History.Objects.Having(s.Units, part.By); err != nil {
+		return func(yield func(*query.Version, error) bool) { yield(nil, err) }
+	}
+	return q.History.Objects.State(part)
+}
+
 // Coverage returns what was read of some resources, named as kubectl names them, without a break;
 // of all for none. What had ended by since is left out.
 func (q *Question) Coverage(kinds []string, since time.Time) ([]query.Interval, error) {
