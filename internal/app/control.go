@@ -91,6 +91,19 @@ func (c *adminCommands) Snapshot(
 				err)}
 		}
 	}
+	switch {
+	case what.Owner != "" && what.Node != "":
+		return "", &admin.Error{
+			Code: http.StatusBadRequest, Err: errors.New("want owner or node, not both"),
+		}
+	case what.Owner != "":
+		req.Index = store.ByOwner().Name
+		if req.Values, err = p.bridge.OwnerUIDs(what.Owner); err != nil {
+			return done(err, "")
+		}
+	case what.Node != "":
+		req.Index, req.Values = store.ByNode().Name, []string{what.Node}
+	}
 	units, err := p.bridge.SendSnapshot(ctx, req)
 	return done(err, "sending again what is known of %s; the log says when all of it is queued",
 		strings.Join(units, ", "))
@@ -150,7 +163,7 @@ func done(err error, format string, args ...any) (string, error) {
 		code = http.StatusNotFound
 	case errors.Is(err, informer.ErrBusy), errors.Is(err, informer.ErrNotSynced),
 		errors.Is(err, bridge.ErrStopping), errors.Is(err, bridge.ErrStandby),
-		errors.Is(err, bridge.ErrKeepsNewest):
+		errors.Is(err, bridge.ErrKeepsNewest), errors.Is(err, store.ErrIndexIncomplete):
 		code = http.StatusConflict
 	case errors.Is(err, errNotNow), errors.Is(err, bridge.ErrSinkNotReady),
 		errors.Is(err, context.Canceled):

@@ -169,6 +169,27 @@ func (b *Bridge) Indexed(index, value string) (found IndexedObjects, err error) 
 	return found, nil
 }
 
+// OwnerUIDs returns the uid of an object, and those of all that it owns by owner references, and of
+// what that owns: the values of the index of owners that lead to what belongs to it.
+// store.ErrIndexIncomplete: some may be missing.
+func (b *Bridge) OwnerUIDs(uid string) ([]string, error) {
+	uids, seen := []string{uid}, map[string]bool{uid: true}
+	for i := 0; i < len(uids); i++ {
+		for _, u := range b.informers.all() {
+			owned, err := u.Objects.UIDsOwnedBy(uids[i])
+			if err != nil {
+				return nil, fmt.Errorf("informer %s: index owner: %w", u.Name(), err)
+			}
+			for _, uid := range owned {
+				if !seen[uid] {
+					seen[uid], uids = true, append(uids, uid)
+				}
+			}
+		}
+	}
+	return uids, nil
+}
+
 // ErrNotWatched is returned by Object for a resource that no informer has.
 var ErrNotWatched = errors.New("no informer watches")
 

@@ -17,6 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
+	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -495,6 +496,67 @@ func TestSnapshotRequest(t *testing.T) {
 			t.Errorf("%d requests", n)
 		}
 		for _, req := range []informer.SnapshotRequest{{Informer: "none"}, {Informer: "one", Resource: "widgets"}, {Informer: "one", Sink: "none"}} {
+			if _, err := r.SendSnapshot(t.Context(), req); !errors.Is(err, bridge.ErrUnknown) {
+				t.Errorf("%+v: %v", req, err)
+			}
+		}
+		r.finish()
+	})
+}
+
+// A snapshot by an index has what an object owns, the pods of a node, or what has a label.
+func TestSnapshotByIndex(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReload(t)
+		r.cfg.Units[0].Indexes = []store.Index{store.ByLabel("color")}
+		uid := func(name string) string {
+			states, err := r.Object("pods", "shop", name)
+			testkit.OK(t, err)
+			return states[0].UID
+		}
+		set := func(color, owner, node string) func(map[string]any) {
+			return func(obj map[string]any) {
+				metadata := obj["metadata"].(map[string]any)
+				metadata["labels"] = map[string]any{"color": color, "tier": color}
+				metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": owner}}
+				obj["spec"] = map[string]any{"nodeName": node}
+			}
+		}
+		r.Create("shop/a", set("blue", "top", "n1"))
+		r.Create("shop/b", set("red", "other", "n1"))
+		r.start()
+		r.settle()
+		r.Create("shop/c", set("green", uid("a"), "n2"))
+		r.settle()
+		r.Update("shop/a", set("red", "top", "n1"))
+		r.settle()
+		_ = r.a.Next()
+		send := func(req informer.SnapshotRequest, want ...string) {
+			t.Helper()
+			_, err := r.SendSnapshot(t.Context(), req)
+			testkit.OK(t, err)
+			r.settle()
+			expect(t, r.a, want...)
+		}
+		owners, err := r.OwnerUIDs("top")
+		testkit.OK(t, err)
+		testkit.Want(t, owners, "top", uid("a"), uid("c"))
+		send(informer.SnapshotRequest{Index: "owner", Values: owners}, "synced a", "synced c")
+		send(informer.SnapshotRequest{Index: "owner", Values: []string{"top"}}, "synced a")
+		send(informer.SnapshotRequest{Informer: "one", Index: "node", Values: []string{"n1", "n1"}}, "synced a", "synced b")
+		send(informer.SnapshotRequest{Index: "node", Values: []string{"n1"}, Namespace: "mail"})
+		send(informer.SnapshotRequest{Index: "node", Values: []string{"n1"}, Sink: "b"})
+		for text, want := range map[string][]string{
+			"color=red": {"synced a", "synced b"}, "color in (green,blue)": {"synced c"}, "tier=red": {"synced a", "synced b"},
+			"color=red,tier!=red": nil, "color!=red": {"synced c"},
+		} {
+			selector, err := labels.Parse(text)
+			testkit.OK(t, err)
+			send(informer.SnapshotRequest{Selector: selector}, want...)
+		}
+		for _, req := range []informer.SnapshotRequest{
+			{Informer: "two", Index: "node", Values: []string{"n1"}}, {Index: "other", Values: []string{"x"}},
+		} {
 			if _, err := r.SendSnapshot(t.Context(), req); !errors.Is(err, bridge.ErrUnknown) {
 				t.Errorf("%+v: %v", req, err)
 			}

@@ -45,12 +45,15 @@ func (b *Bridge) SendSnapshot(
 // selectedBy returns the informers that a request is about. All must be able to do it, or none
 // does.
 func (b *Bridge) selectedBy(req *informer.SnapshotRequest) (list []*informer.Informer, err error) {
-	all := b.unitsOf(req.Informer)
+	all := b.informers.all()
+	if req.Informer != "" {
+		all = b.unitsOf(req.Informer)
+	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("informer %s: %w", req.Informer, ErrUnknown)
 	}
 	for _, u := range all {
-		if !req.Selects(u.Config()) {
+		if !req.Selects(u.Config()) || req.Index != "" && !u.Objects.HasIndex(req.Index) {
 			continue
 		}
 		if err := u.Snapshots.Check(req); err != nil {
@@ -58,11 +61,14 @@ func (b *Bridge) selectedBy(req *informer.SnapshotRequest) (list []*informer.Inf
 		}
 		list = append(list, u)
 	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("informer %s has no such resource in such a namespace: %w", req.Informer,
-			ErrUnknown)
+	switch {
+	case len(list) > 0:
+		return list, nil
+	case req.Informer == "":
+		return nil, fmt.Errorf("no informer has such a resource in such a namespace: %w", ErrUnknown)
 	}
-	return list, nil
+	return nil, fmt.Errorf("informer %s has no such resource in such a namespace: %w", req.Informer,
+		ErrUnknown)
 }
 
 // ErrSinkNotReady is returned where a sink has to send: it is paused, or its broker is unavailable.

@@ -307,14 +307,21 @@ func newSnapshotCommand() *cobra.Command {
 		Namespace string `json:"namespace,omitempty"`
 		Selector  string `json:"selector,omitempty"`
 		Sink      string `json:"sink,omitempty"`
+		Owner     string `json:"owner,omitempty"`
+		Node      string `json:"node,omitempty"`
 	}
+	owner := ""
 	cmd := &cobra.Command{
-		Use:   "snapshot INFORMER",
-		Short: "Make a running bridge send the objects of an informer again",
+		Use:   "snapshot [INFORMER]",
+		Short: "Make a running bridge send objects again",
 		Long: `snapshot sends every object that an informer knows again: as type synced, with initial, and
 with an id that no event had before (<uid>/<resourceVersion>/sync/<round>), so that neither
 JetStream nor a consumer takes it for a repeat. Each comes in order with the changes of its object;
 watches continue, and no list is read. Memory stays bounded: what does not fit waits.
+
+With --owner, --node or --selector only some are sent, of all informers where none is named. The
+bridge finds them by its indexes and reads no others; those of a selector only where a label of it
+has an index (indexes of the informer).
 
 Operations and filters of the informer and its sinks hold for it (operation: synced). A consumer
 that has lost its state learns in this way which objects exist; what does not come was deleted.
@@ -323,8 +330,9 @@ The command returns when it has begun; the log says when all of it is queued. A 
 off.` + clientHelp,
 		Example: `  bridge snapshot workloads
   bridge snapshot workloads --resource deployments.apps --namespace shop
-  bridge snapshot workloads --selector app=web --sink lake`,
-		Args: cobra.ExactArgs(1),
+  bridge snapshot --owner deploy/web -n shop
+  bridge snapshot --node n1 --sink lake`,
+		Args: cobra.MaximumNArgs(1),
 	}
 	c := newClient(cmd)
 	cmd.Flags().StringVar(&what.Resource, "resource", "", "only this resource of the informer, "+
@@ -332,9 +340,24 @@ off.` + clientHelp,
 	cmd.Flags().StringVarP(&what.Namespace, "namespace", "n", "", "only objects in this namespace")
 	cmd.Flags().StringVarP(&what.Selector, "selector", "l", "", "only objects with these labels, "+
 		"as kubectl takes it")
+	cmd.Flags().StringVar(&owner, "owner", "", "only what this object owns, and what that owns, as "+
+		"bridge tree shows it: deploy/web")
+	cmd.Flags().StringVar(&what.Node, "node", "", "only the pods on this node")
 	cmd.Flags().StringVar(&what.Sink, "sink", "", "only to this sink; none: to all of the informer")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return c.Do(cmd, "informers/"+url.PathEscape(args[0])+"/snapshot", what)
+	cmd.MarkFlagsMutuallyExclusive("owner", "node")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		path := "snapshot"
+		if len(args) > 0 {
+			path = "informers/" + url.PathEscape(args[0]) + "/snapshot"
+		} else if owner == "" && what.Node == "" && what.Selector == "" {
+			return errors.New("want INFORMER, or some of the objects by --owner, --node or --selector")
+		}
+		if owner != "" {
+			if what.Owner, err = c.uidOf(cmd.Context(), owner, what.Namespace); err != nil {
+				return err
+			}
+		}
+		return c.Do(cmd, path, what)
 	}
 	cmd.ValidArgsFunction = func(
 		_ *cobra.Command, args []string, _ string,
@@ -345,6 +368,24 @@ off.` + clientHelp,
 		return c.Names("informer"), cobra.ShellCompDirectiveNoFileComp
 	}
 	return cmd
+}
+
+// uidOf returns the uid of an object as the bridge knows it. Its error has the exit code.
+func (c *Client) uidOf(ctx context.Context, object, namespace string) (string, error) {
+	kind, name, err := objectArgs([]string{object})
+	if err != nil {
+		return "", err
+	}
+	address, err := c.Address()
+	if err != nil {
+		return "", Refused(err)
+	}
+	t := &treeReader{client: newStatusClient(address, c.Token)}
+	state, err := t.find(ctx, kind, namespace, name)
+	if err != nil {
+		return "", err
+	}
+	return state.UID, nil
 }
 
 func newLogLevelCommand() *cobra.Command {

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/kubebridge/bridge/internal/deltafifo"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
 )
 
 var (
@@ -30,6 +33,10 @@ type SnapshotRequest struct {
 	Namespace string
 	Selector  labels.Selector // nil for all
 	Sink      string
+	// Index is the name of an index: only objects that have one of Values in it are sent, and no
+	// others are read.
+	Index  string
+	Values []string
 }
 
 // Selects reports whether a request is about this unit.
@@ -57,7 +64,31 @@ func (s *Snapshots) Check(req *SnapshotRequest) error {
 	case req.Sink != "" && !i.cfg.sendsTo(req.Sink):
 		return fmt.Errorf("informer %s sends nothing to a sink %s: %w", i.name, req.Sink, ErrUnknown)
 	}
+	if req.Index != "" {
+		if err := i.indexer.Indexes().Check(req.Index); err != nil {
+			return fmt.Errorf("informer %s: index %s: %w", i.name, req.Index, err)
+		}
+	}
 	return nil
+}
+
+// index has the objects read by an index of a label, where the selector names one that is complete.
+func (s *Snapshots) index(req *SnapshotRequest) (index string, values []string) {
+	if req.Index != "" || req.Selector == nil {
+		return req.Index, req.Values
+	}
+	requirements, _ := req.Selector.Requirements()
+	for _, r := range requirements {
+		switch r.Operator() {
+		case selection.Equals, selection.DoubleEquals, selection.In:
+			index := store.LabelIndex(r.Key())
+			if s.informer.indexer.Indexes().Check(index) == nil {
+				return index, r.ValuesUnsorted()
+			}
+		default: // the values that it wants are not known
+		}
+	}
+	return "", nil
 }
 
 // Start sends a snapshot beside everything else. It reports whether the informer still reads. round
@@ -80,9 +111,11 @@ func (s *Snapshots) Send(ctx context.Context, req *SnapshotRequest, round int64)
 	log := i.log.With("resource", i.cfg.Type.String(), "round", round)
 	log.Info("sending a snapshot that was asked for")
 	incomplete := i.refreshNow(ctx)
+	index, values := s.index(req)
 	n, stale, err := i.stages.Snapshot(ctx,
 		SyncRequest{
-			Round: round, Sink: req.Sink, Namespace: req.Namespace, Wants: req.wants(),
+			Round: round, Sink: req.Sink, Namespace: req.Namespace, Index: index, Values: values,
+			Wants: req.wants(),
 		})
 	switch {
 	case err == nil && incomplete != nil && stale > 0:
@@ -134,6 +167,9 @@ type SyncRequest struct {
 	Sink string
 	// Namespace of the objects; "" for all.
 	Namespace string
+	// Index and Values are as in SnapshotRequest.
+	Index  string
+	Values []string
 	// Wants reports whether an object is selected; nil for all. object returns its state, which may
 	// be nil.
 	Wants func(object func() (*resource.Object, error)) (bool, error)
@@ -152,7 +188,7 @@ func (s *Stages) Snapshot(ctx context.Context, req SyncRequest) (queued, stale i
 	if req.Sink != "" {
 		listeners = s.log.ListenersOf([]string{req.Sink})
 	}
-	for item, err := range s.cfg.Indexer.InNamespace(req.Namespace) {
+	for item, err := range s.selected(&req) {
 		if err != nil {
 			return queued, stale, fmt.Errorf("snapshot of %s: %w", s.cfg.Name, err)
 		}
@@ -177,4 +213,27 @@ func (s *Stages) Snapshot(ctx context.Context, req SyncRequest) (queued, stale i
 		queued++
 	}
 	return queued, stale, nil
+}
+
+// selected yields the objects that may be wanted.
+func (s *Stages) selected(req *SyncRequest) iter.Seq2[store.Item, error] {
+	if req.Index == "" {
+		return s.cfg.Indexer.InNamespace(req.Namespace)
+	}
+	return func(yield func(store.Item, error) bool) {
+		seen := map[resource.Key]bool{} // with another value
+		for _, value := range req.Values {
+			for item, err := range s.cfg.Indexer.Indexes().ByIndex(req.Index, value) {
+				namespace, _ := item.Key.Split()
+				if err == nil && (seen[item.Key] ||
+					req.Namespace != "" && namespace != req.Namespace) {
+					continue
+				}
+				seen[item.Key] = true
+				if !yield(item, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
 }

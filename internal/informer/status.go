@@ -3,6 +3,7 @@ package informer
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -354,6 +355,23 @@ func (o *Objects) ByIndex(name, value string) (list []IndexedObject, err error) 
 		}
 	}
 	return list, nil
+}
+
+// HasIndex reports whether there is an index.
+func (o *Objects) HasIndex(name string) bool {
+	return !errors.Is(o.informer.indexer.Indexes().Check(name), store.ErrNoIndex)
+}
+
+// UIDsOwnedBy returns the uids of the objects that have an owner. It reads no bodies. Its error is
+// as that of ByIndex.
+func (o *Objects) UIDsOwnedBy(owner string) (uids []string, err error) {
+	for item, err := range o.informer.indexer.Indexes().ByIndex(store.ByOwner().Name, owner) {
+		if err != nil {
+			return uids, err
+		}
+		uids = append(uids, item.UID)
+	}
+	return uids, nil
 }
 
 func (o *Objects) indexed(item *store.Item, obj *resource.Object) IndexedObject {

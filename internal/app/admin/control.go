@@ -41,7 +41,7 @@ func (c Caller) String() string {
 	return c.User + " (" + c.Remote + ")"
 }
 
-// SnapshotRequest says what of an informer is to be sent again. Zero values mean all.
+// SnapshotRequest says what is to be sent again. Zero values mean all.
 type SnapshotRequest struct {
 	Informer string `json:"-"`
 	// Resource as the informer's resources are shown: "pods", "deployments.apps".
@@ -52,6 +52,10 @@ type SnapshotRequest struct {
 	Selector string `json:"selector"`
 	// Sink that gets them.
 	Sink string `json:"sink"`
+	// Owner is the uid of an object: only what it owns is sent, and what that owns.
+	Owner string `json:"owner"`
+	// Node whose pods are sent alone.
+	Node string `json:"node"`
 }
 
 // Controller changes a running bridge. Its methods may be called concurrently; what they return
@@ -117,14 +121,15 @@ func (s *Server) controlRoutes(mux *http.ServeMux) {
 				return c.Resume(r.Context(), by, kind, r.PathValue("name"))
 			})
 	}
-	s.command(mux, "/control/informers/{name}/snapshot",
-		"snapshot", func(r *http.Request, by Caller) (string, error) {
+	for _, path := range []string{"/control/informers/{name}/snapshot", "/control/snapshot"} {
+		s.command(mux, path, "snapshot", func(r *http.Request, by Caller) (string, error) {
 			what := SnapshotRequest{Informer: r.PathValue("name")}
 			if err := readCommand(r, &what); err != nil {
 				return "", err
 			}
 			return c.Snapshot(r.Context(), by, what)
 		})
+	}
 	for what, send := range map[string]func(
 		context.Context, Caller, string, []string,
 	) (Resent, error){"undelivered": c.SendUndelivered, "deadletters": c.SendDeadLetters} {

@@ -49,7 +49,7 @@ func (c *controller) Resume(_ context.Context, by admin.Caller, kind, name strin
 }
 
 func (c *controller) Snapshot(_ context.Context, by admin.Caller, w admin.SnapshotRequest) (string, error) {
-	return c.note(by, "snapshot", w.Informer, w.Resource, w.Namespace, w.Selector, w.Sink)
+	return c.note(by, "snapshot", w.Informer, w.Resource, w.Namespace, w.Selector, w.Sink, w.Owner, w.Node)
 }
 
 func (c *controller) SetLogLevel(_ context.Context, by admin.Caller, level string) (string, error) {
@@ -108,6 +108,7 @@ func TestCommand(t *testing.T) {
 	for path, body := range map[string]string{
 		"/control/informers/pods/pause": "", "/control/sinks/lake/resume": "{}",
 		"/control/informers/pods/snapshot": `{"resource":"pods","namespace":"shop","selector":"app=web","sink":"lake"}`,
+		"/control/snapshot":                `{"owner":"u1","node":"n1"}`,
 		"/control/log-level":               `{"level":"debug"}`, "/control/reload": "",
 	} {
 		if code, answer := do(t, request(t, url+path, body)); code != 200 || answer != "{\n  \"message\": \"done\"\n}\n" {
@@ -116,7 +117,7 @@ func TestCommand(t *testing.T) {
 	}
 	got := strings.Join(c.calls(), "\n")
 	for _, want := range []string{
-		"ada: pause informer pods", "ada: resume sink lake", "ada: snapshot pods pods shop app=web lake", "ada: log-level debug", "ada: reload",
+		"ada: pause informer pods", "ada: resume sink lake", "ada: snapshot pods pods shop app=web lake", "ada: snapshot      u1 n1", "ada: log-level debug", "ada: reload",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("not asked for %q, but\n%s", want, got)
