@@ -201,18 +201,21 @@ func (b *Batch) indexObject(ix *Indexer, key resource.Key, k *cacheLookup, obj *
 		}
 	}
 	for _, possible := range c.possible {
-		b.Fail(b.dropEntries(ix.id, key, possible))
+		b.Fail(b.dropEntries(ix.id, key, possible, b.values))
 	}
 	if c.sum = sum; len(b.values) == 0 {
 		b.Fail(b.batch.Delete(b.keyOf(spaceValues, ix, key), nil))
 		return
 	}
-	// a failed commit may be written yet: so the next one writes its own result in any case
-	c.possible = append(c.possible, bytes.Clone(b.values))
 	b.put(b.keyOf(spaceValues, ix, key), b.values)
 	b.Fail(splitValues(b.values, func(number uint32, value []byte) {
+		if !isRetried && hasValue(c.possible[0], number, value) {
+			return
+		}
 		b.put(b.entryKey(ix.id, number, value, key), nil)
 	}))
+	// a failed commit may be written yet: so the next one writes its own result in any case
+	c.possible = append(c.possible, bytes.Clone(b.values))
 }
 
 // committedValues returns the values of an object as of the last commit.
@@ -223,9 +226,27 @@ func (x *Indexes) committedValues(key resource.Key, k *cacheLookup) ([]byte, err
 	return x.ix.db.state.Get(objectKey(spaceValues, x.ix.id, key))
 }
 
-// dropEntries deletes the entries of an object that has encoded values.
-func (b *Batch) dropEntries(id uint32, key resource.Key, encoded []byte) error {
-	return splitValues(encoded, func(number uint32, value []byte) {
+// fewValues is how long encoded values are at most in which hasValue looks.
+const fewValues = 1 << 10
+
+// hasValue reports whether a value is among a few encoded ones; false where they are many.
+func hasValue(encoded []byte, number uint32, sizedValue []byte) (found bool) {
+	if len(encoded) > fewValues {
+		return false
+	}
+	_ = splitValues(encoded, func(n uint32, value []byte) { // whoever drops them finds the error
+		found = found || n == number && bytes.Equal(value, sizedValue)
+	})
+	return found
+}
+
+// dropEntries deletes the entries of an object that had encoded values, but for those that it has
+// again.
+func (b *Batch) dropEntries(id uint32, key resource.Key, had, has []byte) error {
+	return splitValues(had, func(number uint32, value []byte) {
+		if hasValue(has, number, value) {
+			return
+		}
 		b.Fail(b.batch.Delete(b.entryKey(id, number, value, key), nil))
 	})
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -475,64 +473,5 @@ func TestIndexValues(t *testing.T) {
 	}
 	if len(seen) != len(values) {
 		t.Errorf("%d values: %v", len(seen), slices.Collect(maps.Keys(seen)))
-	}
-}
-
-// BenchmarkSettleIndexed is the cost of an update of a real pod in a commit, with the default
-// indexes and without. Bodies are left, as in a flood.
-func BenchmarkSettleIndexed(b *testing.B) {
-	raw, err := os.ReadFile("../resource/testdata/pod.json")
-	testkit.OK(b, err)
-	versions := make([]*resource.Object, 2)
-	for i, node := range []string{"n1", "n2"} {
-		other := regexp.MustCompile(`"nodeName": ?"[^"]*"`).ReplaceAll(raw, fmt.Appendf(nil, `"nodeName":%q`, node))
-		versions[i], err = resource.Parse(other, resource.ParseOptions{Type: pods})
-		testkit.OK(b, err)
-		if nodes := store.ByNode().Values(nil, versions[i]); !slices.Equal(nodes, []string{node}) {
-			b.Fatalf("the pod is on nodes %q", nodes)
-		}
-	}
-	two := []store.Index{store.ByOwner(), store.ByNode()}
-	for name, c := range map[string]struct {
-		indexes []store.Index
-		changes bool
-	}{
-		"none": {}, "owner unchanged": {indexes: two[:1]}, "node unchanged": {indexes: two},
-		"node changed": {indexes: two, changes: true},
-	} {
-		b.Run(name, func(b *testing.B) {
-			db, err := store.Open(statedb.Options{})
-			testkit.OK(b, err)
-			defer db.Close()
-			ix, err := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods, Indexes: c.indexes})
-			testkit.OK(b, err)
-			const pods = 1000
-			settled := make(map[resource.Key]store.NewState, pods)
-			round := 0
-			commit := func() {
-				batch := db.NewBatch()
-				round++
-				for n := range pods {
-					obj := versions[0]
-					if c.changes {
-						obj = versions[round%2]
-					}
-					key := resource.Key(fmt.Sprintf("shop/web-%04d", n))
-					s := store.NewState{Record: store.Record{
-						UID: fmt.Sprintf("%08x-0000-4000-8000-000000000000", n), Version: resource.Version(fmt.Sprint(1000 + round)),
-					}, Object: obj, Seq: uint64(round)}
-					settled[key] = s
-					batch.Settle(ix, key, s)
-				}
-				testkit.OK(b, batch.Commit())
-				ix.Forget(settled)
-			}
-			commit()
-			db.SetBodiesPerSecond(1)
-			for b.Loop() {
-				commit()
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*pods), "ns/object")
-		})
 	}
 }

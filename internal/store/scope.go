@@ -127,7 +127,7 @@ func (db *DB) narrowSpace(space byte, id uint32, keep func(resource.Key) bool) (
 			continue
 		}
 		if space == spaceValues {
-			b.Fail(b.dropEntries(id, key, it.Value()))
+			b.Fail(b.dropEntries(id, key, it.Value(), nil))
 		}
 		b.Fail(b.batch.Delete(it.Key(), nil))
 		if b.batch.Count() >= narrowAtOnce {
