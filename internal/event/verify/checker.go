@@ -134,6 +134,7 @@ type subject struct {
 	id      uint32
 	uid     uint64
 	data    uint32 // 0 where it may differ when the event comes again
+	manager uint16 // 0 for none
 	letter  bool   // a dead letter
 }
 
@@ -165,7 +166,7 @@ func (c *Checker) object(u *unit, e *event.Event, at Position) {
 	default:
 		c.checkLink(o, n, &s)
 		c.checkTime(o, &s)
-		o.push(s.order, s.id, s.data)
+		o.push(&s)
 		o.alive, o.uid = e.Op != event.Deleted, s.uid
 	}
 	o.round = u.rounds[0].now + u.rounds[o.lane].now
@@ -178,6 +179,9 @@ func (c *Checker) subject(u *unit, e *event.Event, at Position) subject {
 	s := subject{
 		Event: e, at: at, unit: u, id: uint32(c.objects.hash(e.ID)),
 		uid: c.objects.hash(e.UID),
+	}
+	if e.Manager != "" {
+		s.manager = uint16(c.objects.hash(e.Manager+"\x00"+e.ManagerSubresource+"\x00"+e.ManagerOperation)) | 1
 	}
 	s.order, s.ordered = parseOrder(e.Sequence)
 	if !s.ordered {
@@ -269,6 +273,8 @@ func (c *Checker) cameBefore(o *object, n uint32, s *subject) bool {
 		s.unit.repeats++
 		if has := o.data[i]; has != 0 && s.data != 0 && has != s.data {
 			c.faults.add(s.fault(Changed, "it came before with the same id and other data, or another kind"))
+		} else if has := o.managers[i]; has != 0 && s.manager != 0 && has != s.manager {
+			c.faults.add(s.fault(Changed, "it came before with the same id and another manager"))
 		}
 		return true
 	}
@@ -300,14 +306,14 @@ func (c *Checker) cameBefore(o *object, n uint32, s *subject) bool {
 func (c *Checker) synced(o *object, n uint32, known bool, s *subject) {
 	switch {
 	case !known:
-		o.push(s.order, s.id, s.data)
+		o.push(s)
 		o.alive, o.uid = true, s.uid
 	case s.ordered && s.order.compare(o.newest()) > 0:
 		// An object that a sink had before it was bound again is reported by a snapshot alone.
 		if !s.Initial {
 			c.holes.add(n, o.newest(), s.order.version, s, Break, "no event has reported this version")
 		}
-		o.push(s.order, s.id, s.data)
+		o.push(s)
 		o.alive, o.uid = true, s.uid
 	}
 }

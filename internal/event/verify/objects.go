@@ -14,10 +14,12 @@ const ringSize = 4
 // object is what is kept of an object. There are as many as the stream has names, so its size
 // counts.
 type object struct {
-	// The newest events of the stage, the newest first. data is 0 where it can't be compared.
+	// The newest events of the stage, the newest first. data and managers are 0 where they can't be
+	// compared.
 	versions [ringSize]uint64
 	ids      [ringSize]uint32
 	data     [ringSize]uint32
+	managers [ringSize]uint16
 
 	uid uint64 // its hash
 	stage
@@ -41,15 +43,16 @@ func (o *object) orderOf(i int) order {
 func (o *object) newest() order { return o.orderOf(0) }
 
 // push remembers a newer event.
-func (o *object) push(at order, id, data uint32) {
-	if at.stage != o.stage {
-		o.stage, o.count = at.stage, 0
+func (o *object) push(s *subject) {
+	if s.order.stage != o.stage {
+		o.stage, o.count = s.order.stage, 0
 	}
 	copy(o.versions[1:], o.versions[:])
 	copy(o.ids[1:], o.ids[:])
 	copy(o.data[1:], o.data[:])
-	o.versions[0], o.ids[0], o.data[0] = at.version, id, data
-	o.suffixes = o.suffixes<<suffixBits | uint8(at.suffixes)
+	copy(o.managers[1:], o.managers[:])
+	o.versions[0], o.ids[0], o.data[0], o.managers[0] = s.order.version, s.id, s.data, s.manager
+	o.suffixes = o.suffixes<<suffixBits | uint8(s.order.suffixes)
 	o.count = min(o.count+1, ringSize)
 }
 

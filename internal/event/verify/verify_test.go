@@ -1,6 +1,7 @@
 package verify_test
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -135,25 +136,88 @@ func TestOlderBridge(t *testing.T) {
 	}
 }
 
-// A copy of an event has the same kind.
-func TestRepeatOfAnotherKind(t *testing.T) {
-	events := testkit.Events(t, 1, 5, 4)
-	last := events[len(events)-1]
-	for name, change := range map[string]func(e *event.Event){
-		"kind":        func(e *event.Event) { e.Kind += "x" },
-		"API version": func(e *event.Event) { e.APIVersion = "x/v9" },
+// 100 events come again, each with another attribute. A copy may lack its manager, and may have
+// another time.
+func TestRepeatWithOtherAttributes(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(e *event.Event)
+		isFault bool
+	}{
+		"kind":                 {func(e *event.Event) { e.Kind += "x" }, true},
+		"API version":          {func(e *event.Event) { e.APIVersion = "x/v9" }, true},
+		"manager":              {func(e *event.Event) { e.Manager += "x" }, true},
+		"manager, subresource": {func(e *event.Event) { e.ManagerSubresource = "status" }, true},
+		"manager, operation":   {func(e *event.Event) { e.ManagerOperation = "Apply" }, true},
+		"no manager":           {func(e *event.Event) { e.Manager, e.ManagerOperation = "", "" }, false},
+		"time":                 {func(e *event.Event) { e.Time = e.Time.Add(time.Second) }, false},
+		"nothing":              {func(*event.Event) {}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			other := last
-			change(&other)
-			r := check(append(slices.Clone(events), other))
-			if r.Repeats != 1 || len(r.Found) != 1 || r.Faults[verify.Changed] != 1 {
-				t.Errorf("%d repeats, %v", r.Repeats, r.Faults)
+			events := testkit.Events(t, 1, 300, 4)
+			for i := range events {
+				if e := &events[i]; !e.AboutInformer() && e.Op != event.Deleted {
+					e.Manager, e.ManagerOperation = fmt.Sprint("kubectl-", i), "Update"
+				}
+			}
+			const copies = 100
+			stream := slices.Clone(events)
+			for i := len(events) - 1; len(stream) < len(events)+copies; i-- {
+				if again := events[i]; again.Op == event.Updated {
+					test.change(&again)
+					stream = append(stream, again)
+				}
+			}
+			want := 0
+			if test.isFault {
+				want = copies
+			}
+			r := check(stream)
+			if r.Repeats != copies || len(r.Found) != want || r.Faults[verify.Changed] != want {
+				t.Errorf("%d repeats, %v, want %d faults\n%s", r.Repeats, r.Faults, want, describe(r))
 			}
 		})
 	}
-	if r := check(append(slices.Clone(events), last)); r.Repeats != 1 || !r.OK {
-		t.Errorf("a true copy: %d repeats, %v", r.Repeats, r.Faults)
+}
+
+// The stream has 100 objects in a version that the cluster has not reached.
+func TestAhead(t *testing.T) {
+	events := testkit.Events(t, 5, 300, 4)
+	newest := map[string]int{}
+	for i := range events {
+		if !events[i].AboutInformer() {
+			newest[events[i].PartitionKey] = i
+		}
+	}
+	reached := events[len(events)-1].ResourceVersion
+	c, planted := verify.New(verify.Config{Whole: func() bool { return true }}), map[string]bool{}
+	stream := slices.Clone(events)
+	for key, i := range newest {
+		if e := events[i]; e.Op == event.Updated && len(planted) < 100 {
+			e.Previous, e.ResourceVersion = e.ResourceVersion, fmt.Sprint(900_000+i)
+			e.ID, e.Sequence = e.UID+"/"+e.ResourceVersion, fmt.Sprintf("00000000.%020d", 900_000+i)
+			e.Data = bytes.Replace(e.Data, []byte(`"`+e.Previous+`"`), []byte(`"`+e.ResourceVersion+`"`), 1)
+			stream, planted[key] = append(stream, e), true
+		}
+	}
+	feed(c, stream)
+	comparison := c.Compare()
+	for _, target := range comparison.Targets() {
+		for key, i := range newest {
+			e := &events[i]
+			if strings.HasPrefix(key, target.Resource+"/") && e.Op != event.Deleted {
+				comparison.Object(&target, verify.Listed{Namespace: e.Namespace, Name: e.Name, UID: e.UID, Version: e.ResourceVersion})
+			}
+		}
+		comparison.End(&target, reached)
+	}
+	r := c.Report()
+	if len(planted) != 100 || len(r.Found) != 100 || r.Faults[verify.Ahead] != 100 {
+		t.Fatalf("of %d planted, %d were found: %v\n%s", len(planted), len(r.Found), r.Faults, describe(r))
+	}
+	for _, f := range r.Found {
+		if !planted[f.Object] {
+			t.Errorf("%s has no fault", f.Object)
+		}
 	}
 }
 
