@@ -128,6 +128,16 @@ func TestAttribution(t *testing.T) {
 			"added alice@1, updated bob@2",
 		},
 		{
+			"by a server whose clock is an hour behind", nil,
+			[]step{listed(initial, "11", "alice@-3600"), updated("12", "alice@-3600 bob@-3598+x"), updated("13", "alice@-3600 bob@-3597+x")},
+			"added @1.500, updated bob@3.000, updated bob@4.500",
+		},
+		{
+			"by another than the one whose entry of long ago is new", nil,
+			[]step{listed(initial, "11", "alice@1+x"), updated("12", "alice@1+x bob@-3600")},
+			"added @1.500, updated @3.000",
+		},
+		{
 			"fields were only removed", nil,
 			[]step{added("11", "alice@1"), updated("12", "alice@1")},
 			"added alice@1, updated @3.000",

@@ -95,6 +95,9 @@ func (w Writes) MayBeSince(since time.Time) bool {
 // MayBeSince reports whether the entry may have been written since a time.
 func (e *Entry) MayBeSince(t time.Time) bool { return e.Time.IsZero() || !e.Time.Before(t) }
 
+// Is reports whether both are the same entry of one version.
+func (e *Entry) Is(other *Entry) bool { return e.mark == other.mark }
+
 // Sole returns the only entry; false when there is none, or more than one.
 func (w Writes) Sole() (sole Entry, ok bool) {
 	for e := range w.all {

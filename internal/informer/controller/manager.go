@@ -80,20 +80,15 @@ func (c *Controller) writer(
 		}
 		return nil, false, nil
 	}
-	switch e, n := writes.Since(before.Written); n {
-	case 1:
-		// A client may send an entry of long ago.
-		if e.MayBeSince(time.Unix(0, before.EventTime).Add(-maxClockSkew)) {
-			return &e, true, nil
-		}
+	e, n := writes.Since(before.Written)
+	switch {
+	case n > 1:
 		return nil, false, nil
-	case 0:
-	default:
-		return nil, false, nil
-	}
-	// No entry is new: the write before was of the same second, or has an entry without a time, or
-	// nothing was set. Else comparing is of no use, and takes as long as everything else.
-	if !writes.MayBeSince(c.now.Add(-maxClockSkew)) {
+	case n == 1 && e.MayBeSince(time.Unix(0, before.EventTime).Add(-maxClockSkew)):
+		return &e, true, nil
+	case n == 0 && !writes.MayBeSince(c.now.Add(-maxClockSkew)):
+		// The write before was not of this second, so nothing was set: comparing is of no use, and
+		// takes as long as everything else.
 		return nil, false, nil
 	}
 	old := dec.Old
@@ -102,14 +97,20 @@ func (c *Controller) writer(
 			return nil, false, err
 		}
 	}
-	e, isWriter, isSet := dec.Object.Setter(old)
+	setter, isWriter, isSet := dec.Object.Setter(old)
 	switch {
+	case n == 1:
+		// The API server's clock is behind, or a client has sent an entry of long ago: the writer's
+		// owns what was set.
+		if isSet && isWriter && setter.Is(&e) {
+			return &e, true, nil
+		}
 	case !isSet:
 		if e, ok := writes.LastSetter(before.Written); ok {
 			return &e, false, nil
 		}
-	case isWriter && e.MayBeSince(c.now.Add(-maxClockSkew)):
-		return &e, true, nil
+	case isWriter && setter.MayBeSince(c.now.Add(-maxClockSkew)):
+		return &setter, true, nil
 	}
 	return nil, false, nil
 }
