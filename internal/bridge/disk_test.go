@@ -59,7 +59,7 @@ func readState(t *testing.T, db *store.DB, cfg store.IndexerConfig, keys []resou
 	testkit.OK(t, err)
 	pos, err := ix.Meta().Position()
 	testkit.OK(t, err)
-	owed, err := ix.Meta().GapOwed()
+	owed, _, err := ix.Meta().GapOwed()
 	testkit.OK(t, err)
 	listing, err := ix.Meta().ListPending()
 	testkit.OK(t, err)

@@ -349,6 +349,9 @@ type Listing struct {
 	Unreadable int `json:"unreadable,omitempty"`
 	// DeletesUnknown: one of them may be any object, so that none was taken for gone.
 	DeletesUnknown bool `json:"deletesUnknown,omitempty"`
+	// First: the bridge knew nothing before this list, so no deleted event says what a consumer has
+	// from before and what does not exist.
+	First bool `json:"first,omitempty"`
 }
 
 // Synced makes the event that reports that a list was worked through: what follows are changes.

@@ -2,10 +2,12 @@ package informer_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/informer/controller"
 	"github.com/kubebridge/bridge/internal/resource"
@@ -155,4 +157,95 @@ func TestSecondSnapshotGap(t *testing.T) {
 			r.stop()
 		})
 	})
+}
+
+// A list before which the bridge knew nothing says so: where its state and a stream are lost
+// together, nothing else shows consumers that what did not come is gone.
+func TestFirstList(t *testing.T) {
+	firsts := func(out *outbox) (list []bool) {
+		for _, e := range out.events() {
+			if e.Op == event.Synced {
+				list = append(list, strings.Contains(string(e.Data), `"first":true`))
+			}
+		}
+		return list
+	}
+	later := resource.Relist{Reason: resource.ReasonExpired, From: "10", To: "20"}
+	for name, test := range map[string]struct {
+		before func(t *testing.T, db *store.DB)
+		change option
+		want   []bool // of the list, and of one behind a gap
+	}{
+		"of a new informer": {want: []bool{true, false}},
+		"after one that a stop has cut short": {
+			before: func(t *testing.T, db *store.DB) {
+				t.Helper()
+				r := newRig(t, db, []*outbox{newOutbox()})
+				testkit.OK(t, r.fifo.BeginReplace(t.Context(), initial))
+				r.replace("a", "4")
+				r.stop()
+			},
+			want: []bool{true, false},
+		},
+		"after one that was on disk, and not settled": { // it is sent first
+			before: func(t *testing.T, db *store.DB) {
+				t.Helper()
+				out := newOutbox()
+				out.hold = true
+				r := newRig(t, db, []*outbox{out})
+				r.list(initial, "5", "a@4")
+				out.wait(t, 2)
+				r.crash()
+			},
+			want: []bool{true, false, false},
+		},
+		"after one that was settled, and a position that was forgotten": {
+			before: func(t *testing.T, db *store.DB) {
+				t.Helper()
+				r := newRig(t, db, []*outbox{newOutbox()})
+				r.list(initial, "5", "a@4")
+				r.stop()
+				_, err := db.Indexer(store.IndexerConfig{Name: "all/pods", Type: pods, Scope: "another"})
+				testkit.OK(t, err)
+			},
+			want: []bool{false, false},
+		},
+		"of a state that was lost": {
+			change: func(c *informer.StagesConfig) {
+				c.EarlierRuns = func(context.Context) controller.EarlierRuns {
+					return controller.EarlierRuns{Holding: []string{"sink-0"}}
+				}
+			},
+			want: []bool{true, false},
+		},
+		"of a replica that succeeds another": {
+			change: func(c *informer.StagesConfig) {
+				c.Succeeds = func() (resource.Version, bool) { return "3", true }
+			},
+			want: []bool{false, false},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db, out := memory(t), newOutbox()
+				if test.before != nil {
+					test.before(t, db)
+				}
+				r := newRig(t, db, []*outbox{out}, func(c *informer.StagesConfig) {
+					if test.change != nil {
+						test.change(c)
+					}
+				})
+				synctest.Wait()
+				r.list(initial, "10", "a@4")
+				synctest.Wait()
+				r.list(later, "20", "a@4")
+				synctest.Wait()
+				r.stop()
+				if got := firsts(out); !slices.Equal(got, test.want) {
+					t.Errorf("%v, want %v", got, test.want)
+				}
+			})
+		})
+	}
 }

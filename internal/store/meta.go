@@ -125,17 +125,19 @@ func (b *Batch) forgetPosition(id uint32) {
 // GapOwed reports whether a list that begins without a position is a gap: a list of everything has
 // ended before, or a sink may hold events of a state that was lost. Else the list continues with a
 // first one, which was never reported as complete.
-func (m *Meta) GapOwed() (bool, error) {
+// hasSettled reports whether a position was ever saved: consumers have had all of a list.
+func (m *Meta) GapOwed() (owed, hasSettled bool, err error) {
 	r, err := m.read()
-	if err != nil || r.GapOwed {
-		return r.GapOwed, err
+	if err != nil {
+		return false, false, err
 	}
-	return m.db.getJSON(prefix(spacePosition, m.id), m.name, new(Position))
+	hasSettled, err = m.db.getJSON(prefix(spacePosition, m.id), m.name, new(Position))
+	return r.GapOwed || hasSettled, hasSettled, err
 }
 
 // SetGapOwed records it, durably, before a reader may rely on anything.
 func (m *Meta) SetGapOwed() error {
-	if owed, err := m.GapOwed(); owed || err != nil {
+	if owed, _, err := m.GapOwed(); owed || err != nil {
 		return err
 	}
 	return m.change(pebble.Sync, func(r *metaRecord) { r.GapOwed = true })

@@ -73,7 +73,7 @@ func TestMeta(t *testing.T) {
 		_, m = openMeta(t, db, "")
 		redaction, err := m.Redaction()
 		since, failed := m.Since()
-		owed, errOwed := m.GapOwed()
+		owed, _, errOwed := m.GapOwed()
 		epochs, errEpochs := m.SinkEpochs("lake")
 		testkit.OK(t, errors.Join(err, failed, errOwed, errEpochs))
 		if redaction != "r" || since != "7" || m.Selection() != 2 || !owed || epochs != 3 {

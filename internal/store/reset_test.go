@@ -86,7 +86,7 @@ func TestResetOfPosition(t *testing.T) {
 	if pos, err := ix.Meta().Position(); err != nil || pos.Version != "" {
 		t.Errorf("Position: %+v, %v", pos, err)
 	}
-	if owed, err := ix.Meta().GapOwed(); !owed || err != nil {
+	if owed, _, err := ix.Meta().GapOwed(); !owed || err != nil {
 		t.Errorf("a gap is owed: %v, %v", owed, err)
 	}
 }

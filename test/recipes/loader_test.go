@@ -81,6 +81,7 @@ func TestRecreatedStream(t *testing.T) {
 	must(t, err)
 	publish(100, 300)
 	rows("after a longer stream took its place", 300)
+	l.losesBoth(js)
 	publish(300, 20_300)
 	cmd, printed := l.start(t.Context(), "python3", "load_duckdb.py")
 	if err := cmd.Run(); err != nil {
@@ -92,4 +93,55 @@ func TestRecreatedStream(t *testing.T) {
 	} else {
 		t.Logf("%.0f rows a second of a processor, the start included", rate)
 	}
+}
+
+// losesBoth has the bridge lose its state and its stream together, while an object is deleted: the
+// new stream never says so, and its first list has ids that the tables have already.
+func (l *lab) losesBoth(js jetstream.JetStream) {
+	l.t.Helper()
+	publish := func(kind, name, id, data string) {
+		l.t.Helper()
+		m := nats.NewMsg("k8s.test")
+		for attribute, value := range map[string]string{
+			"id": id, "source": "/begun", "informer": "i", "type": "dev.kubebridge." + kind,
+			"apiversion": "apps/v1", "resource": "deployments", "sequence": id,
+		} {
+			m.Header["ce-"+attribute] = []string{value}
+		}
+		if name != "" {
+			m.Header["ce-name"], m.Header["ce-partitionkey"] = []string{name}, []string{"deployments.apps/shop/" + name}
+		}
+		m.Data = []byte(data)
+		_, err := js.PublishMsg(l.t.Context(), m)
+		must(l.t, err)
+	}
+	questions := map[string]string{
+		"duckdb": l.query("current.sql", "SELECT namespace, name, data",
+			"SELECT name FROM current WHERE source = '/begun'"),
+		"clickhouse": strings.Replace(l.query("current_clickhouse.sql", "  AND partitionkey LIKE", "  AND source = '/begun'"),
+			"SELECT namespace, name, uid", "SELECT name", 1),
+	}
+	exist := func(when string, want ...string) {
+		l.t.Helper()
+		for engine, question := range questions {
+			l.run("python3", "load_"+engine+".py")
+			got := l.ask(engine, question)
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				l.t.Errorf("%s %s has %q, want %q", when, engine, got, want)
+			}
+		}
+	}
+	publish("resource.added", "kept", "ua/1", "{}")
+	publish("resource.added", "gone", "ub/2", "{}")
+	publish("informer.synced", "", "i/synced/3", `{"version":"3","items":2,"first":true}`)
+	publish("resource.added", "alone", "uc/4", "{}")
+	publish("resource.deleted", "alone", "uc/deleted", "{}")
+	exist("before", "gone", "kept")
+	must(l.t, js.DeleteStream(l.t.Context(), "K8S"))
+	_, err := js.CreateStream(l.t.Context(), jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.>"}})
+	must(l.t, err)
+	publish("resource.added", "kept", "ua/1", "{}")
+	publish("informer.synced", "", "i/synced/9", `{"version":"9","items":1,"first":true}`)
+	exist("after both were lost", "kept")
 }

@@ -75,7 +75,7 @@ func (c *Controller) beginListing() error {
 func (c *Controller) decideFirstGap(ctx context.Context, d *deltafifo.Delta, again bool) error {
 	empty, errEmpty := c.env.Indexer.Empty()
 	position, errPosition := c.env.Indexer.Meta().Position()
-	owed, errOwed := c.env.Indexer.Meta().GapOwed()
+	owed, hasSettled, errOwed := c.env.Indexer.Meta().GapOwed()
 	if err := errors.Join(errEmpty, errPosition, errOwed); err != nil {
 		return err
 	}
@@ -101,12 +101,12 @@ func (c *Controller) decideFirstGap(ctx context.Context, d *deltafifo.Delta, aga
 			return len(forgotten.Holding)+len(forgotten.Unasked) > 0
 		}
 	}
-	c.postponed = false
+	c.postponed, c.listed.First = false, !hasSettled
 	switch Recover(&found) {
 	case Interrupted:
 		c.list.Reason = reasonInterrupted
 	case Takeover:
-		c.list.Reason, c.list.From = reasonTakeover, ledUpTo
+		c.list.Reason, c.list.From, c.listed.First = reasonTakeover, ledUpTo, false
 	case Continued:
 		c.postponed = true
 	case Forgotten:
