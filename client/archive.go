@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -19,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -272,8 +272,8 @@ func (r *archiveReader) list(ctx context.Context, p partition) (version int64, e
 		r.send(ctx, archived{message: &message{partition: p, offset: -1, event: e}})
 	}
 	end := r.about(gvr, TypeSynced)
-	end.Attributes["id"] = "archive/" + p.topic + "/synced/" + list.Metadata.ResourceVersion
-	end.Attributes["resourceversion"] = list.Metadata.ResourceVersion
+	end.SetID("archive/" + p.topic + "/synced/" + list.Metadata.ResourceVersion)
+	end.SetExtension("resourceversion", list.Metadata.ResourceVersion)
 	r.send(ctx, archived{
 		message: &message{partition: p, offset: version - 1, event: end}, endsList: true,
 	})
@@ -294,8 +294,8 @@ func withType(item json.RawMessage, of metav1.TypeMeta) (json.RawMessage, error)
 	return append(head, bytes.TrimLeft(item, " \t\r\n")[1:]...), nil
 }
 
-// types of events, by those of watches.
-var types = map[string]string{"ADDED": TypeAdded, "MODIFIED": TypeUpdated, "DELETED": TypeDeleted}
+// watchTypes are the types of events, by those of watches.
+var watchTypes = map[string]string{"ADDED": TypeAdded, "MODIFIED": TypeUpdated, "DELETED": TypeDeleted}
 
 // watch sends what follows a version until the server ends it.
 func (r *archiveReader) watch(
@@ -324,13 +324,13 @@ func (r *archiveReader) watch(
 			r.archive.epoch.Add(1)
 			return version, fmt.Errorf("%w: %s", errLost, bytes.TrimSpace(line.Object))
 		}
-		e, of, err := r.event(gvr, types[line.Type], line.Object)
+		e, of, err := r.event(gvr, watchTypes[line.Type], line.Object)
 		if err != nil {
 			return version, err
 		}
 		version = max(version, of)
 		m := &message{partition: p, offset: version - 1}
-		if e.Type != "" { // a bookmark has none
+		if e.Type() != "" { // a bookmark has none
 			m.event = e
 		}
 		r.send(ctx, archived{message: m})
@@ -339,11 +339,13 @@ func (r *archiveReader) watch(
 
 // about returns an event without an object.
 func (r *archiveReader) about(gvr schema.GroupVersionResource, kind string) *Event {
-	return &Event{Type: kind, Attributes: map[string]string{
-		"specversion": "1.0", "type": kind, "informer": "archive",
-		"apiversion": gvr.GroupVersion().String(), "resource": gvr.Resource,
-		"sequence": fmt.Sprintf("%020d", r.archive.arrived.Add(1)),
-	}}
+	e := &Event{Event: cloudevents.New()}
+	e.SetType(kind)
+	e.SetExtension("informer", "archive")
+	e.SetExtension("apiversion", gvr.GroupVersion().String())
+	e.SetExtension("resource", gvr.Resource)
+	e.SetExtension("sequence", fmt.Sprintf("%020d", r.archive.arrived.Add(1)))
+	return e
 }
 
 // event returns the event of an object, and the version of the object.
@@ -358,11 +360,13 @@ func (r *archiveReader) event(
 		return nil, 0, err
 	}
 	e = r.about(gvr, kind)
-	e.Data = raw
-	maps.Copy(e.Attributes, map[string]string{
+	e.DataEncoded = raw
+	e.SetID(string(object.UID) + "/" + object.ResourceVersion)
+	for name, value := range map[string]string{
 		"kind": object.Kind, "namespace": object.Namespace, "name": object.Name,
 		"uid": string(object.UID), "resourceversion": object.ResourceVersion,
-		"id": string(object.UID) + "/" + object.ResourceVersion,
-	})
+	} {
+		e.SetExtension(name, value)
+	}
 	return e, version, nil
 }

@@ -110,12 +110,12 @@ func (co *collection) settle(counts map[string]int) {
 
 // apply takes an event of an object.
 func (co *collection) apply(e *Event, m *message) error {
-	key, sequence := e.key(), e.Attributes["sequence"]
+	key, sequence := e.key(), e.Attribute("sequence")
 	before := co.objects[key]
 	if before != nil && sequence < before.sequence || sequence < co.gone[key] {
 		return nil // a repeat of what is known
 	}
-	if version, err := strconv.ParseUint(e.Attributes["resourceversion"], 10, 64); err == nil {
+	if version, err := strconv.ParseUint(e.Attribute("resourceversion"), 10, 64); err == nil {
 		co.version = max(co.version, version)
 	}
 	if e.IsDelete() {
@@ -133,10 +133,10 @@ func (co *collection) apply(e *Event, m *message) error {
 		return fmt.Errorf("%s %s: %w", e.Resource(), key, err)
 	}
 	delete(co.gone, key)
-	co.checkTopic(e.Attributes["informer"], m.partition.topic)
+	co.checkTopic(e.Attribute("informer"), m.partition.topic)
 	now := &object{
-		subject: m.subject, informer: e.Attributes["informer"], namespace: e.Attributes["namespace"],
-		uid: e.Attributes["uid"], sequence: sequence, partition: m.partition, raw: raw,
+		subject: m.subject, informer: e.Attribute("informer"), namespace: e.Attribute("namespace"),
+		uid: e.Attribute("uid"), sequence: sequence, partition: m.partition, raw: raw,
 	}
 	co.objects[key] = now
 	switch {
@@ -188,8 +188,8 @@ func (co *collection) applyAbout(e *Event, p partition, counts map[string]int) {
 		Reason string
 		Items  int
 	}
-	_ = json.Unmarshal(e.Data, &data) // what it lacks is zero
-	switch e.Type {
+	_ = json.Unmarshal(e.Data(), &data) // what it lacks is zero
+	switch e.Type() {
 	case TypeGap:
 		if data.Reason == "dropped" {
 			return // nothing follows that would end it
@@ -202,7 +202,7 @@ func (co *collection) applyAbout(e *Event, p partition, counts map[string]int) {
 		}
 	case TypeSynced:
 		copied.synced, copied.gap = true, false
-		copied.list, _, _ = strings.Cut(e.Attributes["id"], "/partition/")
+		copied.list, _, _ = strings.Cut(e.ID(), "/partition/")
 		copied.objects = co.endList(e, p)
 		if len(u.copies) == counts[p.topic] {
 			co.checkList(u, data.Items)
@@ -212,14 +212,14 @@ func (co *collection) applyAbout(e *Event, p partition, counts map[string]int) {
 
 // isOf reports whether an object is of the unit of an event.
 func (co *collection) isOf(o *object, e *Event) bool {
-	namespace := e.Attributes["namespace"]
-	return o.informer == e.Attributes["informer"] && (namespace == "" || namespace == o.namespace)
+	namespace := e.Attribute("namespace")
+	return o.informer == e.Attribute("informer") && (namespace == "" || namespace == o.namespace)
 }
 
 // endList takes the end of a list in a partition. It returns how many objects of the unit the
 // partition has.
 func (co *collection) endList(e *Event, p partition) (objects int) {
-	co.ends[e.Attributes["informer"]] = p.topic
+	co.ends[e.Attribute("informer")] = p.topic
 	for key, o := range co.objects {
 		switch {
 		case !co.isOf(o, e):
@@ -232,7 +232,7 @@ func (co *collection) endList(e *Event, p partition) (objects int) {
 			objects++
 		}
 	}
-	if version, err := strconv.ParseUint(e.Attributes["resourceversion"], 10, 64); err == nil {
+	if version, err := strconv.ParseUint(e.Attribute("resourceversion"), 10, 64); err == nil {
 		co.version = max(co.version, version)
 	}
 	return objects
@@ -268,23 +268,23 @@ func (co *collection) checkList(u *unit, items int) {
 
 // payload returns the object of an event.
 func payload(e *Event) ([]byte, error) {
-	if len(e.Data) == 0 {
+	if len(e.Data()) == 0 {
 		return nil, fmt.Errorf("the event has no object: want payload object, change or metadata")
 	}
-	if media := e.Attributes["datacontenttype"]; media == "application/merge-patch+json" {
+	if e.DataContentType() == "application/merge-patch+json" {
 		return nil, fmt.Errorf("the event has a patch: want payload object, change or metadata")
 	}
 	var form struct {
 		Kind   string
 		Object json.RawMessage
 	}
-	if err := json.Unmarshal(e.Data, &form); err != nil {
+	if err := json.Unmarshal(e.Data(), &form); err != nil {
 		return nil, err
 	}
 	if form.Kind == "" && len(form.Object) > 0 {
 		return form.Object, nil
 	}
-	return e.Data, nil
+	return e.Data(), nil
 }
 
 // as returns the object, decoded for a scheme; nil for unstructured. It is decoded once.

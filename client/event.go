@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -13,6 +12,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cloudevents/sdk-go/v2/binding/spec"
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+	"github.com/cloudevents/sdk-go/v2/types"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -31,88 +33,63 @@ const (
 	TypeLost = "dev.kubebridge.client.lost"
 )
 
-// Event is one CloudEvent.
+// Event is one CloudEvent, as the CloudEvents SDK has it, and where it was read.
 type Event struct {
-	Type string
-	// Attributes are all of the event's, by their names in CloudEvents.
-	Attributes map[string]string
-	// Data is the payload, nil for none.
-	Data []byte
+	cloudevents.Event
 	// Position is behind the event: Events continues from it.
 	Position Position
 }
 
+// Attribute returns an attribute of an event as text, by its name in CloudEvents; "" where it has
+// none of this name.
+func (e *Event) Attribute(name string) string {
+	var value any
+	if attribute := spec.V1.Attribute(name); attribute != nil {
+		value = attribute.Get(e.Context)
+	} else if c, ok := e.Context.(*cloudevents.EventContextV1); ok {
+		value = c.Extensions[name]
+	}
+	text, err := types.Format(value)
+	if err != nil {
+		return "" // it is nil
+	}
+	return text
+}
+
 // AboutObject reports whether the event is about an object, and not about an informer.
 func (e *Event) AboutObject() bool {
-	return !strings.HasPrefix(e.Type, "dev.kubebridge.informer.") && e.Type != TypeLost
+	return !strings.HasPrefix(e.Type(), "dev.kubebridge.informer.") && e.Type() != TypeLost
 }
 
 // IsDelete reports whether the object of the event is gone.
 func (e *Event) IsDelete() bool {
-	return e.AboutObject() && (strings.HasSuffix(e.Type, ".deleted") ||
-		strings.HasSuffix(e.Type, ".delete"))
+	return e.AboutObject() && (strings.HasSuffix(e.Type(), ".deleted") ||
+		strings.HasSuffix(e.Type(), ".delete"))
 }
 
 // Resource returns what the event is about.
 func (e *Event) Resource() schema.GroupResource {
-	group, _, ok := strings.Cut(e.Attributes["apiversion"], "/")
+	group, _, ok := strings.Cut(e.Attribute("apiversion"), "/")
 	if !ok {
 		group = ""
 	}
-	return schema.GroupResource{Group: group, Resource: e.Attributes["resource"]}
+	return schema.GroupResource{Group: group, Resource: e.Attribute("resource")}
 }
 
 // key of the object: namespace and name.
-func (e *Event) key() string { return e.Attributes["namespace"] + "/" + e.Attributes["name"] }
+func (e *Event) key() string { return e.Attribute("namespace") + "/" + e.Attribute("name") }
 
 // identity returns the same for two messages of one event.
 func (e *Event) identity() string {
-	return e.Attributes["source"] + " " + e.Attributes["informer"] + " " + e.Attributes["id"]
+	return e.Source() + " " + e.Attribute("informer") + " " + e.ID()
 }
 
 // unit returns the informer's share of a resource that an event about an informer is about: its id
 // begins with that.
 func (e *Event) unit() string {
-	what := "/" + e.Type[strings.LastIndexByte(e.Type, '.')+1:] + "/"
-	unit, _, _ := strings.Cut(e.Attributes["id"], what)
+	what := "/" + e.Type()[strings.LastIndexByte(e.Type(), '.')+1:] + "/"
+	unit, _, _ := strings.Cut(e.ID(), what)
 	return unit
-}
-
-// newEvent makes an event of the attributes and the data of a message, or of the data alone where
-// that is the whole event.
-func newEvent(attributes map[string]string, contentType string, data []byte) (*Event, error) {
-	e := &Event{Attributes: attributes, Data: data}
-	if isStructured(contentType) {
-		if err := e.parseStructured(data); err != nil {
-			return nil, err
-		}
-	}
-	if len(e.Data) == 0 {
-		e.Data = nil
-	}
-	e.Type = e.Attributes["type"]
-	return e, nil
-}
-
-func (e *Event) parseStructured(text []byte) error {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(text, &members); err != nil {
-		return err
-	}
-	e.Data = members["data"]
-	delete(members, "data")
-	for name, raw := range members {
-		var text string
-		if err := json.Unmarshal(raw, &text); err != nil {
-			text = string(raw) // a number or a boolean
-		}
-		e.Attributes[name] = text
-	}
-	return nil
-}
-
-func isStructured(contentType string) bool {
-	return strings.HasPrefix(contentType, "application/cloudevents+json")
 }
 
 // Position is a place in a source, as text to keep. "" is the beginning.
@@ -220,9 +197,9 @@ func (r *eventReader) begin(now map[partition]extent) error {
 		}
 		isLost = true
 	}
-	if isLost && !r.yield(&Event{
-		Type: TypeLost, Attributes: map[string]string{}, Position: r.read.position(),
-	}, nil) {
+	lost := &Event{Event: cloudevents.New(), Position: r.read.position()}
+	lost.SetType(TypeLost)
+	if isLost && !r.yield(lost, nil) {
 		return errStopped
 	}
 	return nil

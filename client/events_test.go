@@ -20,9 +20,9 @@ func read(t *testing.T, b *broker, from client.Position, n int) (lines []string,
 	defer cancel()
 	for e, err := range b.source().Events(ctx, from) {
 		must(t, err)
-		line := e.Type[len("dev.kubebridge."):]
+		line := e.Type()[len("dev.kubebridge."):]
 		if e.AboutObject() {
-			line = e.Attributes["name"] + " " + e.Attributes["resourceversion"]
+			line = e.Attribute("name") + " " + e.Attribute("resourceversion")
 			if e.IsDelete() {
 				line += " deleted"
 			}
@@ -130,8 +130,8 @@ func TestStructuredEvents(t *testing.T) {
 	publishStructured(t, b, m)
 	for e, err := range b.source().Events(t.Context(), "") {
 		must(t, err)
-		if string(e.Data) != podJSON("a", 1) || e.Attributes["initial"] != "true" ||
-			e.Resource() != pods || e.Type != client.TypeAdded {
+		if string(e.Data()) != podJSON("a", 1) || e.Attribute("initial") != "true" ||
+			e.Resource() != pods || e.Type() != client.TypeAdded {
 			t.Errorf("got %+v", e)
 		}
 		break
@@ -146,12 +146,12 @@ func ExampleSource_Events() {
 				return err
 			}
 			switch {
-			case e.Type == client.TypeGap, e.Type == client.TypeLost:
-				fmt.Println("versions are missing:", string(e.Data))
+			case e.Type() == client.TypeGap, e.Type() == client.TypeLost:
+				fmt.Println("versions are missing:", string(e.Data()))
 			case e.IsDelete():
-				fmt.Println(e.Resource(), e.Attributes["name"], "is gone")
+				fmt.Println(e.Resource(), e.Attribute("name"), "is gone")
 			case e.AboutObject():
-				fmt.Println(e.Resource(), e.Attributes["name"], "is in version", e.Attributes["resourceversion"])
+				fmt.Println(e.Resource(), e.Attribute("name"), "is in version", e.Attribute("resourceversion"))
 			}
 			save(e.Position)
 		}

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -100,9 +98,13 @@ func (r *jetStreamReader) next(context.Context) (*message, error) {
 	}
 	r.pending = meta.NumPending
 	m := &message{offset: int64(meta.Sequence.Stream), subject: msg.Subject()}
+	read := fromNATS(msg)
 	switch {
-	case isEvent(msg):
-		m.event, m.err = parseNATS(msg)
+	case isOfSink(msg.Subject()):
+	case read.isEvent():
+		if m.event, m.err = read.event(); m.err != nil {
+			m.err = fmt.Errorf("message on %s: %w", msg.Subject(), m.err)
+		}
 	case r.source.isBucket && len(msg.Data()) == 0:
 		m.removed = &removal{}
 	}
@@ -111,43 +113,12 @@ func (r *jetStreamReader) next(context.Context) (*message, error) {
 
 func isTimeout(err error) bool { return strings.Contains(err.Error(), "timeout") }
 
-// isEvent reports whether a message is an event. Fences and dead letters are none, nor is the
-// marker by which a client or the server has deleted a key.
-func isEvent(msg jetstream.Msg) bool {
-	for token := range strings.SplitSeq(msg.Subject(), ".") {
+// isOfSink reports whether a subject is that of a fence or of a dead letter.
+func isOfSink(subject string) bool {
+	for token := range strings.SplitSeq(subject, ".") {
 		if token == "_fence" || token == "_deadletter" {
-			return false
+			return true
 		}
 	}
-	return value(msg.Headers(), "ce-id") != "" || isStructured(value(msg.Headers(), "Content-Type"))
-}
-
-// parseNATS reads a message in either encoding.
-func parseNATS(msg jetstream.Msg) (*Event, error) {
-	header := msg.Headers()
-	attributes := map[string]string{}
-	for name := range header {
-		attribute, ok := strings.CutPrefix(name, "ce-")
-		if !ok {
-			continue
-		}
-		text, err := url.PathUnescape(value(header, name))
-		if err != nil {
-			return nil, fmt.Errorf("message on %s: header %s: %w", msg.Subject(), name, err)
-		}
-		attributes[attribute] = text
-	}
-	e, err := newEvent(attributes, value(header, "Content-Type"), msg.Data())
-	if err != nil {
-		return nil, fmt.Errorf("message on %s: %w", msg.Subject(), err)
-	}
-	return e, nil
-}
-
-// value of a header by its exact name.
-func value(header nats.Header, name string) string {
-	if values := header[name]; len(values) > 0 {
-		return values[0]
-	}
-	return ""
+	return false
 }

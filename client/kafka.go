@@ -157,34 +157,15 @@ func (r *kafkaReader) next(ctx context.Context) (*message, error) {
 	if until, ok := r.behind[m.partition]; ok && record.Offset+1 >= until {
 		delete(r.behind, m.partition)
 	}
-	if m.event, m.err = parseKafka(record); m.event == nil && m.err == nil && record.Value == nil {
+	if read := fromKafka(record); read.isEvent() {
+		if m.event, m.err = read.event(); m.err != nil {
+			m.err = fmt.Errorf("topic %s, partition %d, offset %d: %w", record.Topic, record.Partition,
+				record.Offset, m.err)
+		}
+	} else if record.Value == nil {
 		m.removed = removedBy(m.subject)
 	}
 	return m, nil
-}
-
-// parseKafka reads a record in either encoding. It returns nil for one that is no event.
-func parseKafka(record *kgo.Record) (*Event, error) {
-	attributes, contentType := map[string]string{}, ""
-	for _, h := range record.Headers {
-		if name, ok := strings.CutPrefix(h.Key, "ce_"); ok {
-			attributes[name] = string(h.Value)
-		} else if h.Key == "content-type" {
-			contentType = string(h.Value)
-		}
-	}
-	if attributes["id"] == "" && !isStructured(contentType) {
-		return nil, nil
-	}
-	if attributes["id"] != "" && contentType != "" {
-		attributes["datacontenttype"] = contentType
-	}
-	e, err := newEvent(attributes, contentType, record.Value)
-	if err != nil {
-		return nil, fmt.Errorf("topic %s, partition %d, offset %d: %w", record.Topic,
-			record.Partition, record.Offset, err)
-	}
-	return e, nil
 }
 
 // removedBy returns what a tombstone removes: the key is <resource.group>/<namespace>/<name>.

@@ -224,7 +224,7 @@ func TestNewPartitions(t *testing.T) {
 	var got []string
 	for e, err := range b.source().Events(ctx, "") {
 		must(t, err)
-		got = append(got, fmt.Sprint(e.Type, " ", e.Attributes["name"]))
+		got = append(got, fmt.Sprint(e.Type(), " ", e.Attribute("name")))
 		if len(got) == 2 {
 			break
 		}
@@ -233,7 +233,8 @@ func TestNewPartitions(t *testing.T) {
 		must(t, grown.Error())
 		b.kafka.producer = b.kafka.connect()
 		b.kafka.produce(partitions, "pods/shop/b", map[string]string{
-			"type": client.TypeAdded, "id": "uid-b/2", "name": "b",
+			"specversion": "1.0", "type": client.TypeAdded, "id": "uid-b/2", "source": "/clusters/test",
+			"name": "b",
 		}, "", podJSON("b", 2))
 	}
 	if want := []string{client.TypeUpdated + " a", client.TypeAdded + " b"}; !slices.Equal(got, want) {
