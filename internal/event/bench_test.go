@@ -74,3 +74,29 @@ func BenchmarkTopic(b *testing.B) {
 		buf = template.Append(buf[:0], e, event.AppendTopicPart)
 	}
 }
+
+// BenchmarkRead is the cost of reading one event, by us and by the SDK.
+func BenchmarkRead(b *testing.B) {
+	e := sample()
+	document := event.AppendStructured(nil, e)
+	header := map[string][]string{}
+	e.Each(func(name, value string) { header["ce-"+name] = []string{event.HeaderValue(value)} })
+	for form, message := range map[string]func(*event.Message) *event.Message{
+		"binary":     func(m *event.Message) *event.Message { return m.ReadNATS(header, e.Data) },
+		"structured": func(m *event.Message) *event.Message { return m.ReadDocument(document) },
+	} {
+		for by, read := range map[string]func(*event.Message) (event.Event, error){
+			"ours": (*event.Message).Decode, "sdk": (*event.Message).Event,
+		} {
+			b.Run(form+"/"+by, func(b *testing.B) {
+				b.ReportAllocs()
+				var m event.Message
+				for b.Loop() {
+					if _, err := read(message(&m)); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,14 +1,10 @@
 package event
 
 import (
-	"bytes"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/kubebridge/bridge/internal/resource"
 )
@@ -154,65 +150,7 @@ func opOf(typ string) Op {
 	return ""
 }
 
-var (
-	errNoEvent = errors.New("it is no CloudEvent")
-	errNoJSON  = errors.New("its data is no JSON")
-)
-
-// ParseStructured reads an event in CloudEvents' JSON format, as AppendStructured writes it. Data
-// is a part of what is given, but for data_base64.
-func ParseStructured(document []byte) (e Event, err error) {
-	in := jsontext.NewDecoder(bytes.NewReader(document))
-	if t, err := in.ReadToken(); err != nil || t.Kind() != '{' {
-		return e, errNoEvent
-	}
-	for in.PeekKind() != '}' {
-		name, err := in.ReadToken()
-		if err != nil {
-			return e, err
-		}
-		if err := e.member(in, name.String(), document); err != nil {
-			return e, err
-		}
-	}
-	if e.ID == "" || e.Source == "" || e.Type == "" {
-		return e, errNoEvent
-	}
-	return e, nil
-}
-
-// member reads the value of a member.
-func (e *Event) member(in *jsontext.Decoder, name string, document []byte) error {
-	value, err := in.ReadValue()
-	if err != nil {
-		return err
-	}
-	switch {
-	case name == "data":
-		end := in.InputOffset()
-		e.Data = document[end-int64(len(value)) : end : end]
-		return nil
-	case name == "data_base64":
-		text, err := jsontext.AppendUnquote(nil, value)
-		if err == nil {
-			e.Data, err = base64.StdEncoding.AppendDecode(nil, text)
-		}
-		if err == nil && !jsontext.Value(e.Data).IsValid() {
-			err = errNoJSON // it would be written as it is
-		}
-		return err
-	case value.Kind() == '"':
-		text, err := jsontext.AppendUnquote(nil, value)
-		if err != nil {
-			return err
-		}
-		return e.Set(name, string(text))
-	case value.Kind() == 'n':
-		return nil // an attribute that is null is not there
-	default:
-		return e.Set(name, string(value)) // a number or a boolean
-	}
-}
+var errNoJSON = errors.New("its data is no JSON")
 
 // quarantinedData is the payload of a quarantined event.
 type quarantinedData struct {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/kubebridge/bridge/internal/resource"
@@ -125,11 +126,12 @@ type CustomAttribute struct {
 	Path resource.Path
 }
 
-// validAttribute is what CloudEvents asks for; names should not be longer than 20.
+// validAttribute is what CloudEvents asks for. The SDK also takes capitals, which it makes lower
+// case, a digit at the beginning, and names longer than 20.
 var validAttribute = regexp.MustCompile(`^[a-z][a-z0-9]{0,19}$`)
 
-// reservedNames are the names that mean something else, in CloudEvents or here.
-var reservedNames = strings.Fields(`specversion id source type subject time datacontenttype dataschema data partitionkey sequence sequencetype apiversion kind
+// reservedNames are the names that mean something else here.
+var reservedNames = strings.Fields(`data partitionkey sequence sequencetype apiversion kind
 	informer resource namespace name uid resourceversion previous changed timesource notbefore manager managersubresource manageroperation
 	lastmanager cause initial inferred owners ownerkind ownername traceparent tracestate
 	deadletterreason deadletterattempts deadlettersubject deadlettertopic deadletterurl truncated originalsize originalsha256 oversize dataref informerdata omittedattributes`)
@@ -140,7 +142,8 @@ func CheckAttribute(name string) error {
 		return fmt.Errorf("want at most 20 lower-case letters and digits, beginning "+
 			"with a letter, got %q", name)
 	}
-	if slices.Contains(reservedNames, name) {
+	probe := cloudevents.New()
+	if err := probe.Context.SetExtension(name, ""); err != nil || slices.Contains(reservedNames, name) {
 		return fmt.Errorf("%q is an attribute that every event may have; take another name", name)
 	}
 	return nil

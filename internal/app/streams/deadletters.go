@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+	"github.com/cloudevents/sdk-go/v2/types"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
@@ -120,38 +124,39 @@ func (d *DeadLetters) Each(
 				yield(nil, err)
 				return
 			}
-			l := letterOf(m)
-			if m.Sink == d.Sink && l != nil && !yield(l, nil) {
+			if m.Other != "" || m.Sink != d.Sink {
+				continue
+			}
+			e, err := m.CloudEvent()
+			if err != nil {
+				continue
+			}
+			if l := letterOf(m, e); l != nil && !yield(l, nil) {
 				return
 			}
 		}
 	}
 }
 
-// letterOf returns a message as a dead letter; nil for anything else.
-func letterOf(m *source.Message) *DeadLetter {
-	e := &m.Event
+// letterOf returns an event of a message as a dead letter; nil for any other event.
+func letterOf(m *source.Message, e *cloudevents.Event) *DeadLetter {
+	extensions := e.Extensions()
+	attribute := func(name string) string {
+		text, _ := types.Format(extensions[name]) // "" where there is none
+		return text
+	}
 	l := &DeadLetter{
 		Position: m.Lane + "/" + strconv.FormatUint(m.Offset, 10), Stored: m.Stored.UTC(),
-		ID: e.ID, Type: e.Type, Subject: e.Subject, Bytes: int64(len(e.Data)), message: *m,
+		ID: e.ID(), Type: e.Type(), Subject: e.Subject(), Bytes: int64(len(e.Data())),
+		Truncated: attribute("truncated") != "", Reason: attribute("deadletterreason"),
+		Attempts:    attribute("deadletterattempts"),
+		Destination: cmp.Or(attribute("deadlettersubject"), attribute("deadlettertopic")),
+		message:     *m,
 	}
-	for _, a := range e.Extensions {
-		switch a.Name {
-		case "deadletterreason":
-			l.Reason = a.Value
-		case "deadletterattempts":
-			l.Attempts = a.Value
-		case "deadlettersubject", "deadlettertopic":
-			l.Destination = a.Value
-		case "truncated":
-			l.Truncated = true
-		case "originalsize":
-			if size, err := strconv.ParseInt(a.Value, 10, 64); err == nil {
-				l.Bytes = size
-			}
-		}
+	if size, err := strconv.ParseInt(attribute("originalsize"), 10, 64); err == nil {
+		l.Bytes = size
 	}
-	if m.Other != "" || l.Attempts == "" {
+	if l.Attempts == "" {
 		return nil
 	}
 	return l

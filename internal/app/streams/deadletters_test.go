@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks/source"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func TestDeadLetterRestored(t *testing.T) {
@@ -18,7 +19,7 @@ func TestDeadLetterRestored(t *testing.T) {
 			{Name: "deadletterattempts", Value: "1"},
 			{Name: "deadlettertopic", Value: "k8s.c.pods"},
 		}, more...)
-		return letterOf(&source.Message{Event: e, Lane: "dead/0", Offset: 7, Key: []byte("informers/all/pods/synced")})
+		return letterIn(t, &source.Message{Event: e, Lane: "dead/0", Offset: 7, Key: []byte("informers/all/pods/synced")})
 	}
 	sent := event.Event{ID: "all/pods/synced/1/partition/2", Source: "/clusters/c", Type: "dev.kubebridge.informer.synced", PartitionKey: "pods", Data: []byte("{}")}
 	t.Run("as the event was handed to the sink, with a Run by which a restart does not skip it", func(t *testing.T) {
@@ -45,8 +46,16 @@ func TestDeadLetterRestored(t *testing.T) {
 		}
 	})
 	t.Run("any other message is none", func(t *testing.T) {
-		if l := letterOf(&source.Message{Event: sent}); l != nil {
+		if l := letterIn(t, &source.Message{Event: sent}); l != nil {
 			t.Errorf("%+v", l)
 		}
 	})
+}
+
+// letterIn returns the dead letter that the event of a message is.
+func letterIn(t *testing.T, m *source.Message) *DeadLetter {
+	t.Helper()
+	e, err := m.Event.CloudEvent()
+	testkit.OK(t, err)
+	return letterOf(m, e)
 }

@@ -40,6 +40,18 @@ type Header struct {
 	Value []byte
 }
 
+// Each calls yield with each header.
+func (r *Record) Each(yield func(name string, value []byte) bool) {
+	for _, h := range r.Headers {
+		if !yield(h.Name, h.Value) {
+			return
+		}
+	}
+}
+
+// Sink returns the name of the sink that has sent the record, "" for none.
+func (r *Record) Sink() string { return r.header(sinkHeader) }
+
 // NewLog makes a Log. It repeats what fails for as long as patience lasts.
 func NewLog(c Connection, patience time.Duration) (*Log, error) {
 	if err := c.check(); err != nil {

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -161,9 +160,11 @@ func (w *sweep) visit(r *Record, end *sinks.Message, informers []string) error {
 		delete(w.gone, key)
 		return err
 	}
-	v := event.MissingObject{Namespace: namespace, Name: name}
-	v.UID, v.Subject, v.ResourceVersion = r.attributes()
-	w.gone[strings.Clone(key)] = v
+	e, _ := new(event.Message).ReadKafka(r.Each, r.Value).Event() // what can't be read has no attributes
+	w.gone[strings.Clone(key)] = event.MissingObject{
+		Namespace: namespace, Name: name, UID: e.UID, Subject: e.Subject,
+		ResourceVersion: e.ResourceVersion,
+	}
 	return nil
 }
 
@@ -174,14 +175,4 @@ func (r *Record) header(name string) string {
 		}
 	}
 	return ""
-}
-
-// attributes are those of an object in a record of either encoding.
-func (r *Record) attributes() (uid, subject, version string) {
-	if !strings.HasPrefix(r.header("content-type"), event.StructuredContentType) {
-		return r.header("ce_uid"), r.header("ce_subject"), r.header("ce_resourceversion")
-	}
-	var e struct{ UID, Subject, ResourceVersion string }
-	_ = json.Unmarshal(r.Value, &e) // what can't be read has none
-	return e.UID, e.Subject, e.ResourceVersion
 }

@@ -309,24 +309,10 @@ func (s *Sink) lastIs(
 			subject, name, err))
 	}
 	id := m.Header.Get(nats.MsgIdHdr)
-	return id != "" &&
-			ours(sinks.Trace{
-				MessageID:    baseID(id, s.dead.idSuffix),
-				PartitionKey: partitionKey(m),
-			}),
-		nil
-}
-
-// partitionKey of a message in either mode, "" for none.
-func partitionKey(m *jetstream.RawStreamMsg) string {
-	if key := m.Header.Get("ce-partitionkey"); key != "" {
-		return key
-	}
-	var e struct{ PartitionKey string }
-	if json.Unmarshal(m.Data, &e) != nil {
-		return ""
-	}
-	return e.PartitionKey
+	stored, _ := new(event.Message).ReadNATS(m.Header, m.Data).Event() // what can't be read has no key
+	return id != "" && ours(sinks.Trace{
+		MessageID: baseID(id, s.dead.idSuffix), PartitionKey: stored.PartitionKey,
+	}), nil
 }
 
 // Connect connects as a sink does, for a reader of what sinks have stored: with the same bounds on

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +13,6 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
 )
@@ -304,20 +302,18 @@ func (r *streamReader) explain(err error) error {
 	return err
 }
 
-// Headers of the NATS protocol binding.
 const (
-	attributePrefix   = "ce-"
-	contentTypeHeader = "content-type"
-	fenceToken        = "._fence."
+	fenceToken = "._fence."
 	// deadLetterInfix is before the name of the sink in the Nats-Msg-Id of a dead letter.
 	deadLetterInfix = "/dead/"
 )
 
 // read makes an event of a message, or says what else it is.
 func (m *Message) read(raw jetstream.Msg, stream string, meta *jetstream.MsgMetadata) {
-	*m = Message{Lane: stream, Offset: meta.Sequence.Stream, Stored: meta.Timestamp}
-	header := raw.Headers()
-	id := header.Get(natsgo.MsgIdHdr)
+	*m = Message{
+		Lane: stream, Offset: meta.Sequence.Stream, Stored: meta.Timestamp, message: m.message,
+	}
+	id := raw.Headers().Get(natsgo.MsgIdHdr)
 	if at := strings.LastIndex(id, deadLetterInfix); at >= 0 {
 		m.Sink, _, _ = strings.Cut(id[at+len(deadLetterInfix):], "/")
 	}
@@ -325,38 +321,8 @@ func (m *Message) read(raw jetstream.Msg, stream string, meta *jetstream.MsgMeta
 		m.Other = "fence"
 		return
 	}
-	structured := false
-	names := make([]string, 0, 32)
-	for name, values := range header {
-		if len(values) == 0 {
-			continue
-		}
-		switch lower := strings.ToLower(name); {
-		case strings.HasPrefix(lower, attributePrefix):
-			names = append(names, name)
-		case lower == contentTypeHeader:
-			structured = strings.HasPrefix(values[0], event.StructuredContentType)
-		}
-	}
 	var err error
-	if structured {
-		m.Event, err = event.ParseStructured(raw.Data())
-	} else {
-		slices.Sort(names)
-		for _, name := range names {
-			value := header[name][0]
-			if strings.IndexByte(value, '%') >= 0 {
-				if value, err = url.PathUnescape(value); err != nil {
-					break
-				}
-			}
-			if err = m.Event.Set(strings.ToLower(name[len(attributePrefix):]), value); err != nil {
-				break
-			}
-		}
-		m.Event.Data = raw.Data()
-	}
-	if err != nil || m.Event.ID == "" || m.Event.Source == "" || m.Event.Type == "" {
+	if m.Event, err = m.message.ReadNATS(raw.Headers(), raw.Data()).Decode(); err != nil {
 		m.Other = "message on " + raw.Subject()
 	}
 }

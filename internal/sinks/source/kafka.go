@@ -11,7 +11,6 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
-	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 )
 
@@ -253,42 +252,22 @@ func (r *topicReader) read(ctx context.Context, p *part, yield func(*Message, er
 	return true
 }
 
-// Headers of the Kafka protocol binding.
-const (
-	recordAttributePrefix = "ce_"
-	recordContentType     = "content-type"
-	recordSink            = "sink"
-)
-
 // readRecord makes an event of a record, or says what else it is.
 func (m *Message) readRecord(r *kafka.Record, p *part) {
-	*m = Message{Lane: p.lane, Offset: uint64(r.Offset), Stored: r.Time, Key: r.Key}
-	if r.Damaged != nil {
-		m.Other = fmt.Sprintf("batch in %s that can't be read: %v", p.topic, r.Damaged)
-		return
-	}
-	var err error
-	structured := false
-	for _, h := range r.Headers {
-		if name, ok := strings.CutPrefix(h.Name, recordAttributePrefix); ok {
-			err = errors.Join(err, m.Event.Set(name, string(h.Value)))
-		} else if h.Name == recordContentType {
-			structured = strings.HasPrefix(string(h.Value), event.StructuredContentType)
-			m.Event.DataType = string(h.Value)
-		} else if h.Name == recordSink {
-			m.Sink = string(h.Value)
-		}
+	*m = Message{
+		Lane: p.lane, Offset: uint64(r.Offset), Stored: r.Time, Key: r.Key, Sink: r.Sink(),
+		message: m.message,
 	}
 	switch {
-	case structured:
-		m.Event, err = event.ParseStructured(r.Value)
+	case r.Damaged != nil:
+		m.Other = fmt.Sprintf("batch in %s that can't be read: %v", p.topic, r.Damaged)
+		return
 	case len(r.Headers) == 0 && r.Value == nil:
 		m.Other = "tombstone"
 		return
-	default:
-		m.Event.Data = r.Value
 	}
-	if err != nil || m.Event.ID == "" || m.Event.Source == "" || m.Event.Type == "" {
+	var err error
+	if m.Event, err = m.message.ReadKafka(r.Each, r.Value).Decode(); err != nil {
 		m.Other = "record of " + p.topic
 	}
 }

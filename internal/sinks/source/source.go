@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -39,7 +40,12 @@ type Message struct {
 	// Sink is the name of the sink that has sent the message, where the message has it: a record,
 	// and a dead letter.
 	Sink string
+
+	message event.Message
 }
+
+// CloudEvent returns the message as the CloudEvents SDK reads it. Event is the same, as fields.
+func (m *Message) CloudEvent() (*cloudevents.Event, error) { return m.message.CloudEvent() }
 
 // Lane is how far one lane is read.
 type Lane struct {
@@ -322,8 +328,8 @@ func (r *fileReader) Messages(ctx context.Context) iter.Seq2[*Message, error] {
 			if r.read <= r.skip {
 				continue
 			}
-			*m = Message{Lane: r.path, Offset: r.read}
-			if m.Event, err = event.ParseStructured(document); err != nil {
+			*m = Message{Lane: r.path, Offset: r.read, message: m.message}
+			if m.Event, err = m.message.ReadDocument(document).Decode(); err != nil {
 				m.Other = "JSON that is no CloudEvent"
 			}
 			if !yield(m, nil) {
