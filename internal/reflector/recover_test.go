@@ -563,6 +563,35 @@ func TestQuietVersionExpires(t *testing.T) {
 			})
 		})
 	}
+	t.Run("after a list, again and again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, pods)
+			c.create("shop/a")
+			c.follow(pods, func(cfg *reflector.Config) { cfg.Snapshot = true })
+			c.later(time.Minute)
+			c.expect("begin initial", "replace shop/a@98", "end 98")
+			for range 2 {
+				c.Skip(5)
+				c.Expire()
+				c.later(11 * time.Minute)
+			}
+			c.expect("begin expired 98..103 quiet", "replace shop/a@98", "end 103",
+				"begin expired 103..108 quiet", "replace shop/a@98", "end 108")
+		})
+	})
+	t.Run("after an event", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, pods)
+			c.follow(pods, c.from(c.Version()))
+			c.later(time.Minute)
+			c.create("shop/a")
+			c.later(time.Minute)
+			c.Skip(5)
+			c.Expire()
+			c.later(11 * time.Minute)
+			c.expect("add shop/a@98", "begin expired 98..103 quiet", "replace shop/a@98", "end 103")
+		})
+	})
 	t.Run("after a connection that was lost", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t, pods)

@@ -102,6 +102,8 @@ type stream struct {
 	read    int64         // bytes read
 	broken  error         // why the body ended, if that was not its end
 	limit   int64         // where reading stops with ErrFrameTooLarge
+
+	listed resource.Version // behind which changes come: that of its list, or of the request
 }
 
 // get requests the collection. A nil error means that the answer is 200 and JSON; the caller closes

@@ -38,7 +38,7 @@ type state struct {
 	// suspect is the reason of the gap behind the position, once a probe has found its end; "" for
 	// none.
 	suspect string
-	// quiet is set right after a watch has brought nothing since the position, and ended in order.
+	// quiet is set right after a watch has ended in order: it has brought everything up to its end.
 	// A server that sends no bookmarks, as for Events, forgets the position meanwhile.
 	quiet bool
 	// unidentified is set while the last list of everything had an item that may be any object:
@@ -100,7 +100,7 @@ type stepResult struct {
 	diverged bool
 	// watched: a watch ended without an error; early: before its time.
 	watched, early bool
-	quiet          bool // it has brought nothing
+	quiet          bool // it has brought everything up to its end
 }
 
 // wait is how long to wait before the next step.

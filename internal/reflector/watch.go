@@ -42,10 +42,12 @@ func (r *Reflector) readWatch(ctx context.Context, q url.Values, initial bool) s
 		return stepResult{err: err}
 	}
 	defer s.close()
+	s.listed = from
 	r.metrics.watches.Inc()
 	err = r.receive(ctx, s, initial)
 	r.interrupt(err)
-	return r.ended(err, initial, watchStats{s.started, timeout, r.state.at.version != from})
+	at := r.state.at.version
+	return r.ended(err, initial, watchStats{s.started, timeout, at != from, at != s.listed})
 }
 
 // interrupt notes since when the watch is interrupted: since its end, or since it was last heard of
@@ -75,6 +77,7 @@ type watchStats struct {
 	started  time.Time
 	asked    time.Duration // after which the server was to end it
 	progress bool          // it has brought something
+	changes  bool          // it has brought something behind its list
 }
 
 // endedEarly reports whether the watch ended before its time, as on a server that shuts down.
@@ -85,9 +88,9 @@ func (r *Reflector) ended(err error, initial bool, was watchStats) stepResult {
 	switch {
 	case errors.Is(err, errSelectionChanged):
 		return stepResult{}
-	case errors.Is(err, errSilent) && !initial && !r.status.get().Bookmarks:
+	case errors.Is(err, errSilent) && !(initial && r.state.relist != nil) && !r.status.get().Bookmarks:
 		// nothing happened, and of that this server sends no bookmarks: ask for its version
-		return stepResult{watched: true, early: true, quiet: !was.progress}
+		return stepResult{watched: true, early: true, quiet: !was.changes}
 	case !errors.Is(err, io.EOF):
 		return stepResult{err: &brokenError{err, was.progress}}
 	case initial && r.state.relist != nil:
@@ -95,7 +98,9 @@ func (r *Reflector) ended(err error, initial bool, was watchStats) stepResult {
 	case !was.progress && time.Since(was.started) < shortWatch:
 		return stepResult{err: &brokenError{errClosed, was.progress}}
 	}
-	return stepResult{watched: true, early: was.endedEarly(), quiet: !was.progress}
+	// Before its time, a server also ends a watch that is too slow, with changes unsent.
+	early := was.endedEarly()
+	return stepResult{watched: true, early: early, quiet: !early || !was.changes}
 }
 
 // receive hands on frames until the stream ends, which is always an error.
@@ -138,7 +143,7 @@ func (r *Reflector) receive(ctx context.Context, s *stream, initial bool) error 
 			return err
 		}
 		if done {
-			initial = false
+			initial, s.listed = false, r.state.at.version
 			stop = r.untilSelectionChanges(s)
 			s.expect(r.cfg.Watchdog)
 			r.status.phase(Watching)
