@@ -251,9 +251,10 @@ test-history: controlplane ## Ask a history for 10,000 objects at random moments
 .PHONY: test-proof
 test-proof: controlplane ## Compare a history with etcd itself after PROOF_TIME of troubles: every revision is there or in a declared gap, and 10,000 answers are true
 	$(E2E) -race -run '^TestProof$$' -timeout 180m -v . \
-	  -proof.time=$(PROOF_TIME) -proof.pause=$(PROOF_PAUSE) -proof.questions=10000 $(PROOF_FLAGS)
+	  -proof.time=$(PROOF_TIME) -proof.pause=$(PROOF_PAUSE) -proof.stop=$(PROOF_STOP) -proof.questions=10000 $(PROOF_FLAGS)
 PROOF_TIME ?= 60m
 PROOF_PAUSE ?= 2m
+PROOF_STOP ?= 20m
 PROOF_FLAGS ?=
 
 .PHONY: test-attribution

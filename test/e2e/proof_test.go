@@ -29,6 +29,7 @@ import (
 var (
 	proofTime  = flag.Duration("proof.time", 0, "how long TestProof makes disturbance; 0 has each disturbance once")
 	proofPause = flag.Duration("proof.pause", 4*time.Second, "how long each disturbance of TestProof lasts at most; an hour's run has some of minutes")
+	proofStop  = flag.Duration("proof.stop", 0, "how long a clean stop of TestProof lasts at most; 0: as proof.pause")
 	proofAsked = flag.Int("proof.questions", 2000, "how many objects at moments TestProof asks for")
 	proofSeed  = flag.Uint64("proof.seed", 0, "what TestProof does; 0 takes a new one each time")
 )
@@ -275,7 +276,7 @@ func (p *proofRun) killed() {
 // stopped is a bridge that is stopped cleanly.
 func (p *proofRun) stopped() {
 	p.stop(p.bridge)
-	time.Sleep(min(time.Second, *proofPause) + p.upTo(*proofPause))
+	time.Sleep(min(time.Second, *proofPause) + p.upTo(cmp.Or(*proofStop, *proofPause)))
 	p.start(p.bridge)
 }
 
