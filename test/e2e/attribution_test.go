@@ -349,12 +349,13 @@ func (w *writers) judge(events []read.Event) (known, requests int) {
 
 const written = `
 informers:
-  - {name: app, resources: [pods, configmaps, deployments.apps], namespaces: ["${NS}"]}
+  - {name: app, resources: [pods, configmaps, deployments.apps, replicasets.apps], namespaces: ["${NS}"]}
 `
 
 func (l *lab) written() []truth.Collection {
 	return []truth.Collection{
-		truth.Core("pods", l.namespace), truth.Core("configmaps", l.namespace), truth.Named("deployments", "apps", "v1", l.namespace),
+		truth.Core("pods", l.namespace), truth.Core("configmaps", l.namespace),
+		truth.Named("deployments", "apps", "v1", l.namespace), truth.Named("replicasets", "apps", "v1", l.namespace),
 	}
 }
 
@@ -367,16 +368,17 @@ const rareEntries = 19
 
 // TestAttribution writes as people and controllers do, through restarts. That each event has the
 // manager which managedFields show is compared with the witness, that it is the right one with who
-// wrote the version.
+// wrote the version, and with the API server's audit log.
 func TestAttribution(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, live(t))
+	l := newLab(t, auditedCluster(t))
 	w := &writers{lab: l, by: map[string]string{}}
 	ledger := l.witness(l.written()...)
 	b := l.bridge("bridge", written+embedded)
 	l.start(b)
 	w.round("running")
 	w.rare("rare-running")
+	w.autoscale("scaled")
 	w.storm()
 	l.stop(b)
 	w.round("stopped")
@@ -387,6 +389,7 @@ func TestAttribution(t *testing.T) {
 	w.round("killed")
 	l.start(b)
 	events := l.complete("all writes", jetStream(b), ledger, check.Options{Informers: informerOf("app", l.written()...)})
+	w.judgeAudited(events)
 	known, requests := w.judge(events)
 	if t.Logf("%d writes one by one have their manager", known); known < 4*entries+2*rareEntries {
 		t.Errorf("%d of %d events have the manager that wrote them", known, 4*entries+2*rareEntries)
