@@ -139,10 +139,15 @@ func (s *sampleStream) print(
 }
 
 // text returns the event as it would be sent: the destination, headers, an empty line, and the
-// message.
-func (s *sampleSink) text(e *event.Event) []byte {
+// message; or as the CloudEvents SDK writes it. What the SDK finds invalid is an error.
+func (s *sampleSink) text(e *event.Event) ([]byte, error) {
+	checked, err := e.CloudEvent()
+	if err != nil {
+		return nil, &sinks.Error{Class: sinks.Refused, Err: err}
+	}
 	if s.stream.json {
-		return append(event.AppendStructured(nil, e), '\n')
+		document, err := event.MarshalCloudEvent(checked)
+		return append(document, '\n'), err
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "# %s\n", s.form.Destination(e))
@@ -162,7 +167,7 @@ func (s *sampleSink) text(e *event.Event) []byte {
 		out.Write(e.Data)
 	}
 	out.WriteString("\n\n")
-	return out.Bytes()
+	return out.Bytes(), nil
 }
 
 // sampleSink stands in for a sink: it knows the form of its events, and hands them to the stream.
@@ -202,12 +207,14 @@ func (s *sampleSink) Publish(ctx context.Context, batch []*sinks.Message) {
 			m.Err = nil
 			continue
 		}
+		text, err := s.text(m.Event)
+		if m.Err = err; err != nil {
+			continue
+		}
 		select {
-		case s.stream.events <- s.text(m.Event):
-			m.Err = nil
+		case s.stream.events <- text:
 			s.printed++
 		case <-s.stream.finished:
-			m.Err = nil
 		case <-ctx.Done():
 			sinks.Fail(batch[i:], ctx.Err())
 			return

@@ -5,6 +5,9 @@
 // as plain fields, for a sink to write as headers (Each) or as one JSON document
 // (AppendStructured). With the payload object the payload is the object's JSON itself, not a copy.
 //
+// Back: a Message of a broker, or a document, is read through the CloudEvents SDK's bindings, as
+// the SDK's event (CloudEvent) or as fields (Event).
+//
 // # Promises
 //
 //   - The same change makes the same id, from any replica and after any restart.
