@@ -99,19 +99,25 @@ func TestProgressElsewhere(t *testing.T) {
 func TestBanner(t *testing.T) {
 	unit := informer.Status{Resource: "pods"}
 	s := &app.ProcessStatus{Status: &bridge.Status{Informers: []informer.Status{unit}, Sinks: []bridge.SinkStatus{{Name: "nats"}, {Name: "history"}}}}
-	p := &progress{address: "127.0.0.1:9090"}
+	p := &progress{command: "bin/bridge", address: "127.0.0.1:9090"}
 	if got := p.banner(s); got != "" {
 		t.Errorf("before everything is in sync: %s", got)
 	}
 	s.Informers[0].Synced = true
 	got := p.banner(s)
-	for _, want := range []string{"page     http://127.0.0.1:9090/\n", "1 resource, 0 objects\n", "nats, history\n", "bridge status --admin-address 127.0.0.1:9090\n"} {
+	for _, want := range []string{"page     http://127.0.0.1:9090/\n", "1 resource, 0 objects\n", "nats, history\n", "bin/bridge status --admin-address 127.0.0.1:9090\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}
 	}
-	if got := p.banner(s); got != "" {
-		t.Errorf("a second time: %s", got)
+	if strings.Contains(got, "timeline") {
+		t.Errorf("it names a question to a history that is not kept:\n%s", got)
+	}
+	if again := p.banner(s); again != "" {
+		t.Errorf("a second time: %s", again)
+	}
+	if got := (&progress{command: "bridge", keeps: true}).banner(s); !strings.Contains(got, "bridge timeline -n default\n") {
+		t.Errorf("it names no question to the history:\n%s", got)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -230,10 +231,12 @@ const (
 // sync, with its rate; then one line of state.
 type progress struct {
 	screen  *terminal.Screen
+	command string           // that this program was started with
 	address string           // of the admin server; "" for none
 	samples []progressSample // of the last ratesOver intervals
-	// isSecured: the admin server speaks TLS. isWelcomed: the banner was shown.
-	isSecured, isWelcomed bool
+	// keeps: it keeps a history. isSecured: the admin server speaks TLS. isWelcomed: the banner was
+	// shown.
+	keeps, isSecured, isWelcomed bool
 }
 
 // progressSample is what had been read and sent at a time.
@@ -254,7 +257,11 @@ func newProgress(c *config.Config, stdout, stderr io.Writer) *progress {
 		}
 	}
 	if s := terminal.AsScreen(stderr); s != nil {
-		return &progress{screen: s, address: c.Admin.Address, isSecured: c.Admin.TLS.CertFile != ""}
+		keeps := slices.ContainsFunc(c.Sinks, func(s config.Sink) bool { return s.History != nil })
+		return &progress{
+			screen: s, command: os.Args[0], address: c.Admin.Address, keeps: keeps,
+			isSecured: c.Admin.TLS.CertFile != "",
+		}
 	}
 	return nil
 }
@@ -313,10 +320,12 @@ func (p *progress) banner(s *app.ProcessStatus) string {
 		fmt.Sprintf("  reading  %s, %s", terminal.Amount(len(s.Informers), "resource"),
 			terminal.Amount(objects, "object")),
 		"  sinks    "+strings.Join(names, ", "),
-		"  next     bridge status"+at,
-		"           bridge tail"+at,
-		"           bridge timeline -n default",
-		"")
+		"  next     "+p.command+" status"+at,
+		"           "+p.command+" tail"+at)
+	if p.keeps {
+		lines = append(lines, "           "+p.command+" timeline -n default")
+	}
+	lines = append(lines, "")
 	return strings.Join(lines, "\n") + "\n"
 }
 
