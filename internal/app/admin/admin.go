@@ -279,8 +279,8 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 			"/objects  the objects that an owner's uid has; ?index=owner&value=\n"
 	}
 	if s.config.History != nil {
-		text += "/history/  versions, object, diff, timeline, lanes, state, search, resources; " +
-			"?object=deploy/web&namespace=shop&at=14:03\n"
+		text += "/history/  versions, object, diff, timeline, lanes, state, compare, search, losses, " +
+			"resources; ?object=deploy/web&namespace=shop&at=14:03\n"
 	}
 	if s.config.Pprof {
 		text += "/debug/pprof/  profiles\n"

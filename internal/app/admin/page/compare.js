@@ -3,7 +3,7 @@
 import { button, element, number, plural, question, shortName } from "./base.js";
 import { short } from "./detail.js";
 import { hatchesOf, noteOf } from "./lanes.js";
-import { iso, moment, span } from "./time.js";
+import { iso, moment, parse, span } from "./time.js";
 
 let context;
 let parts = {};
@@ -29,7 +29,7 @@ export function learned() {
 // absolute is a time for the address: what is relative stays.
 function absolute(text) {
   if (!text || text === "now" || span(text)) return text;
-  const time = Date.parse(text.replace(" ", "T"));
+  const time = parse(text);
   return Number.isNaN(time) ? text : iso(time);
 }
 
@@ -56,9 +56,10 @@ const signs = { added: "+", updated: "~", deleted: "×" };
 
 function draw(answer, ns) {
   const count = (op) => answer.objects.filter((o) => o.operation === op).length;
-  parts.sum.textContent = `${moment(answer.a)} to ${moment(answer.b)}: ${number(count("updated"))} changed, ${number(count("added"))} added, ${number(count("deleted"))} deleted${answer.same ? `; ${plural(answer.same, "object")} changed, and as before but for the status` : ""}${answer.children ? `; ${number(answer.children)} of children hidden` : ""}${answer.more ? "; there are more: choose a namespace or a shorter time" : ""}`;
+  parts.sum.textContent = `${moment(answer.a)} to ${moment(answer.b)}: ${number(count("updated"))} changed, ${number(count("added"))} added, ${number(count("deleted"))} deleted${answer.same ? `; ${plural(answer.same, "object")} changed and ${answer.same === 1 ? "is" : "are"} as before` : ""}${answer.children ? `; ${number(answer.children)} of children hidden` : ""}${answer.more ? "; there are more: choose a namespace or a shorter time" : ""}`;
   const notes = hatchesOf(answer.incomplete).slice(0, 3).map(noteOf);
-  const rows = answer.objects.map((o) => element("li", {}, element("span", { class: `sign ${o.operation}`, "aria-hidden": "true" }, signs[o.operation]), element("b", {}, shortName(o)), ns ? "" : element("span", { class: "soft" }, o.namespace ?? ""), element("span", { class: "change" }, o.recreated ? "recreated, " : "", short({ ...o, changed: o.changed ?? [] })),
-    element("a", { href: context.addressOf(o, o.to ? (o.from ? { v: o.to, vs: o.from } : { v: o.to }) : {}) }, plural(o.changes, "version"))));
+  const to = (o) => context.addressOf(o, o.to ? (o.from ? { v: o.to, vs: o.from } : { v: o.to }) : {});
+  const rows = answer.objects.map((o) => element("li", {}, element("span", { class: `sign ${o.operation}`, "aria-hidden": "true" }, signs[o.operation]), element("a", { class: "plain strong", href: to(o) }, shortName(o)), ns ? "" : element("span", { class: "soft" }, o.namespace ?? ""), element("span", { class: "change" }, o.recreated ? "recreated, " : "", short({ ...o, changed: o.changed ?? [] })),
+    element("span", { class: "soft" }, plural(o.changes, "version"))));
   parts.found.replaceChildren(...notes, rows.length ? element("section", {}, element("ul", { class: "compared", "aria-label": "What is different" }, ...rows)) : element("p", { class: "help" }, "Nothing is different."));
 }

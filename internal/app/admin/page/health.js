@@ -1,7 +1,7 @@
 // Health: is the bridge well, how far behind is each sink, what was lost.
 
 import { ask, button, bytes, duration, element, number, plural, question, show } from "./base.js";
-import { moment, span } from "./time.js";
+import { clock, moment, range, span } from "./time.js";
 
 const windows = { "15m": "15 min", "1h": "1 h", "6h": "6 h", "24h": "24 h" };
 // The states of a sink, as /status names them.
@@ -17,6 +17,8 @@ let samples = null;
 let asked = "15m";
 let onlyFailing = false;
 let wanted = "";
+let pointed = -1; // the sample that the pointer is at, of all plots
+let pointers = []; // what shows that sample, of each plot
 
 export function enter(view, given) {
   context = given;
@@ -115,7 +117,9 @@ function drawSinks(sinks) {
     show(row.cells[6], number(s.retries));
     show(row.cells[7], number(s.deadLetters));
     const error = s.blocked || (s.lastError ? `${s.lastError} (${duration(Math.max(0, Date.now() - Date.parse(s.lastErrorAt)) / 1000)} ago)` : "");
-    show(row.cells[8], error, error ? `long${s.state === "connected" ? " past" : ""}` : "");
+    const shown = row.cells[8].firstElementChild ?? row.cells[8].appendChild(element("span"));
+    show(shown, error, error ? `long${s.state === "connected" ? " past" : ""}` : "");
+    shown.title = error;
   });
   for (const row of [...body.rows]) if (!sinks.some((s) => s.name === row.dataset.key)) row.remove();
   show(document.getElementById("sinks-sum"), `${plural(sinks.length, "sink")}, ${rateText(all)} events/s`);
@@ -159,12 +163,20 @@ async function look() {
   try {
     const response = await ask(`samples?window=${asked}`);
     if (!response?.ok) return;
-    samples = await response.json();
+    samples = lived(await response.json());
   } catch { return; } // the header says that there is no answer
   if (!parts.sinks.isConnected) return; // another view is shown
   show(parts.sinks.querySelectorAll("th")[3], `Lag, ${windows[asked]}`);
   drawSparks();
   drawPlots();
+}
+
+// lived leaves out the time before the first sample, where that is most of it: a new bridge has a trend too.
+function lived(s) {
+  const n = s.series[0]?.values.length ?? 0;
+  const first = Math.min(...s.series.map((one) => one.values.findIndex((v) => v !== null)).filter((i) => i >= 0)) - 1;
+  if (!(first > n / 2 && first < n - 2)) return s;
+  return { ...s, since: new Date(Date.parse(s.since) + first * s.step * 1000).toISOString(), series: s.series.map((one) => ({ ...one, values: one.values.slice(first) })) };
 }
 
 function drawPlots() {
@@ -173,6 +185,7 @@ function drawPlots() {
   const changes = seriesOf("bridge_informer_changes_total").filter((s) => ["added", "updated", "deleted"].includes(s.labels.op)).map((s) => ({ name: s.labels.op, values: perSecond(s.values) }));
   const columns = Math.max(1, Math.floor((parts.plots.clientWidth - 16) / 352));
   const width = Math.max(240, Math.min((parts.plots.clientWidth - 32 - 16 * (Math.min(columns, 3) - 1)) / Math.min(columns, 3), 900));
+  pointers = [];
   const plot = (title, metric, series, text) => picture(width, title, metric, series, text);
   parts.plots.replaceChildren(
     element("div", { class: "head" }, element("h2", { id: "plots-title" }, "Trend"), element("p", { class: "modes", role: "group", "aria-label": "Window of the plots" }, ...choices)),
@@ -182,6 +195,13 @@ function drawPlots() {
       plot("Changes per second, by operation", "bridge_informer_changes_total", changes, rateText)),
   );
   if (focused >= 0) parts.plots.querySelectorAll("button")[focused]?.focus();
+  point(pointed);
+}
+
+// point shows the values of one sample in all plots, or the newest ones.
+function point(i) {
+  pointed = i;
+  for (const p of pointers) p(i);
 }
 
 const rateText = (v) => (v === 0 ? "0" : v < 10 ? v.toFixed(1) : number(Math.round(v)));
@@ -221,14 +241,28 @@ function picture(width, title, metric, series, text) {
   series.forEach((s, i) => drawing.append(svg("path", { d: pathOf(s.values, x, y), class: `line s${i % 6}`, "stroke-dasharray": dashes[i % 4] })));
   const since = samples ? Date.parse(samples.since) : 0;
   label(text(top < 1e-8 ? 0 : top), { x: left, y: 12 }, "axistext");
-  label(moment(since).slice(11), { x: left, y: height - 4 }, "axistext");
-  label(moment(since + (n - 1) * (samples?.step ?? 0) * 1000).slice(11), { x: width - 2, y: height - 4, "text-anchor": "end" }, "axistext");
+  label(clock(since), { x: left, y: height - 4 }, "axistext");
+  label(clock(since + (n - 1) * (samples?.step ?? 0) * 1000), { x: width - 2, y: height - 4, "text-anchor": "end" }, "axistext");
   const last = (s) => [...s.values].reverse().find((v) => v !== null) ?? 0;
-  const legend = element("ul", { class: "legend" }, ...series.map((s, i) => {
+  const values = series.map((s, i) => {
     const sample = svg("svg", { width: 26, height: 8, "aria-hidden": "true" });
     sample.append(svg("path", { d: "M0 4L26 4", class: `line s${i % 6}`, "stroke-dasharray": dashes[i % 4] }));
-    return element("li", {}, sample, ` ${s.name} ${text(last(s))}`);
-  }));
+    return element("li", {}, sample, element("span"));
+  });
+  const at = element("li", { class: "soft", hidden: true });
+  const cursor = svg("line", { y1: 18, y2: height - bottom, class: "cursor" });
+  drawing.append(cursor);
+  pointers.push((i) => {
+    const isAt = i >= 0 && i < n;
+    cursor.setAttribute("visibility", isAt ? "visible" : "hidden");
+    for (const end of ["x1", "x2"]) cursor.setAttribute(end, x(isAt ? i : 0));
+    at.hidden = !isAt;
+    show(at, isAt ? clock(since + i * samples.step * 1000) : "");
+    series.forEach((s, k) => show(values[k].lastChild, ` ${s.name} ${!isAt ? text(last(s)) : s.values[i] === null ? "–" : text(s.values[i])}`));
+  });
+  drawing.addEventListener("pointermove", (event) => point(Math.round(((event.clientX - drawing.getBoundingClientRect().left - left) / (width - left - 4)) * (n - 1))));
+  drawing.addEventListener("pointerleave", () => point(-1));
+  const legend = element("ul", { class: "legend" }, ...values, at);
   return element("figure", {}, element("figcaption", {}, title, element("code", {}, metric)), drawing, legend);
 }
 
@@ -250,7 +284,7 @@ async function losses() {
       const pad = Math.max(60000, to - from);
       const of = l.resources > 1 ? plural(l.resources, "resource") : l.resource || "all";
       const what = l.reason === "unwatched" ? element("span", {}, element("span", { class: "badge" }, "not watched"), ` ${of}: complete, but times are the latest possible`) : element("span", {}, element("span", { class: "badge bad" }, "may be missing"), ` ${of}: ${whys[l.reason] ?? l.what}`);
-      return element("li", {}, element("span", { class: "mono" }, `${moment(from)}${to - from > 999 ? ` – ${moment(to).slice(11)}` : ""}`), what, element("a", { href: `#/timeline?${new URLSearchParams({ from: new Date(from - pad).toISOString(), to: new Date(to + pad).toISOString() })}` }, "timeline"));
+      return element("li", {}, element("span", { class: "mono" }, to - from > 999 ? range(from, to, moment) : moment(from)), what, element("a", { href: `#/timeline?${new URLSearchParams({ from: new Date(from - pad).toISOString(), to: new Date(to + pad).toISOString() })}` }, "timeline"));
     });
     const letters = (context.status()?.sinks ?? []).filter((s) => s.deadLetters).map((s) => element("li", {}, element("span", { class: "mono" }, "since the start"), element("span", {}, element("span", { class: "badge bad" }, "dead letters"), ` sink ${s.name}: ${plural(s.deadLetters, "event")}`), element("code", {}, `bridge deadletters list ${s.name}`)));
     const none = element("p", { class: "help" }, `Nothing${answer.horizon ? ` since ${moment(answer.horizon)}` : ""}.`);

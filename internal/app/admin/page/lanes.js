@@ -2,7 +2,7 @@
 // is not in the list below it.
 
 import { element } from "./base.js";
-import { clock, moment, ticks } from "./time.js";
+import { clock, range, ticks } from "./time.js";
 
 // colors are read from the style sheet, so that light and dark have their own.
 function colors() {
@@ -148,12 +148,14 @@ export function drawHistogram(canvas, histogram, hatches, scale, height) {
   if (begins > c.measureText(note).width + 8) c.fillText(note, 4, 14);
 }
 
-// drawLanes draws rows: lanes, and what their objects own. hatchesIn returns the hatches of resources, chosen is a point to be
-// marked: [lane, time].
-export function drawLanes(canvas, rows, hatchesIn, scale, chosen) {
-  const height = rows.length ? rows.at(-1).top + rows.at(-1).height : 1;
+// drawLanes draws the rows of a part of all: lanes, and what their objects own. hatchesIn returns the hatches of resources,
+// chosen is a point to be marked: [lane, time]. view is [top, height]: a canvas of 200 lanes has 40 MB.
+export function drawLanes(canvas, all, hatchesIn, scale, chosen, view) {
+  const [top, height] = view ?? [0, all.length ? all.at(-1).top + all.at(-1).height : 1];
+  const rows = all.filter((row) => row.top < top + height && row.top + row.height > top);
   const [c, color] = [open(canvas, scale.width, height), colors()];
   background(c, scale, height, color);
+  c.translate(0, -top);
   for (const row of rows) {
     if (chosen && row.lane === chosen.lane && !row.ofChildren) {
       c.fillStyle = color.hit;
@@ -178,8 +180,8 @@ export function drawLanes(canvas, rows, hatchesIn, scale, chosen) {
     c.lineWidth = 1;
     c.setLineDash([2, 3]);
     c.beginPath();
-    c.moveTo(scale.x(chosen.time), 0);
-    c.lineTo(scale.x(chosen.time), height);
+    c.moveTo(scale.x(chosen.time), top);
+    c.lineTo(scale.x(chosen.time), top + height);
     c.stroke();
   }
 }
@@ -216,7 +218,7 @@ const reasons = { expired: "the watch had expired", dropped: "events were droppe
 // noteOf says what a hatch means.
 export function noteOf(h) {
   const of = h.resources.size > 1 ? `${h.resources.size} resources` : h.resource || "all";
-  const time = h.to - h.from < 1000 ? clock(h.from) : `${clock(h.from)} – ${moment(h.from).slice(0, 10) === moment(h.to).slice(0, 10) ? moment(h.to).slice(11) : moment(h.to)}`;
+  const time = h.to - h.from < 1000 ? clock(h.from) : range(h.from, h.to);
   const sign = element("span", { class: h.full ? "hatch full" : "hatch", "aria-hidden": "true" });
   if (h.full) return element("p", { class: "gap" }, sign, ` Changes may be missing ${time}, ${of}: ${reasons[h.reason] ?? h.what}`);
   return element("p", { class: "unwatched" }, sign, ` Not watched ${time}, ${of}: complete, but times are the latest possible (≤)`);

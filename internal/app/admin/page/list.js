@@ -2,11 +2,13 @@
 
 import { element } from "./base.js";
 
+const spare = 10; // rows that are made above and below those in view
+
 // VirtualList shows items in an element that scrolls. make returns the content of a row, choose is called with the index of
 // the chosen one.
 export class VirtualList {
   constructor(box, height, make, choose) {
-    Object.assign(this, { box, height, make, choose, items: [], chosen: -1, from: -1 });
+    Object.assign(this, { box, height, make, choose, items: [], chosen: -1, from: 0 });
     this.list = element("ul", { class: "rows" });
     this.space = element("div", { class: "space" }, this.list);
     box.replaceChildren(this.space);
@@ -31,22 +33,29 @@ export class VirtualList {
     if (focus) this.list.querySelector("[aria-current]")?.focus({ preventScroll: true });
   }
 
+  // draw makes the rows in view, and some around: those that are there stay, so that scrolling makes few.
   draw(again = false) {
-    const count = Math.ceil((this.box.clientHeight || 400) / this.height) + 6;
-    const from = Math.max(0, Math.floor(this.box.scrollTop / this.height) - 3);
-    if (from === this.from && !again) return;
-    this.from = from;
+    const view = Math.ceil((this.box.clientHeight || 400) / this.height) + 1;
+    const first = Math.floor(this.box.scrollTop / this.height);
+    const end = Math.min(this.items.length, first + view);
+    if (!again && first >= this.from && end <= this.from + this.list.children.length) return;
+    const from = Math.max(0, first - spare);
     const focused = this.list.contains(document.activeElement);
+    const made = again ? [] : [...this.list.children];
+    const rows = [];
+    for (let i = from; i < Math.min(this.items.length, end + spare); i++) rows.push(made[i - this.from] ?? this.row(i));
+    this.from = from;
     this.list.style.transform = `translateY(${from * this.height}px)`;
-    this.list.replaceChildren(...this.items.slice(from, from + count).map((item, n) => {
-      const i = from + n;
-      const tab = i === (this.chosen < 0 ? 0 : this.chosen) ? "0" : "-1";
-      const row = element("button", { type: "button", class: "rowbutton", tabindex: tab, "aria-current": i === this.chosen ? "true" : undefined }, ...this.make(item, i));
-      row.addEventListener("click", (event) => this.choose(i, event));
-      const line = element("li", { "aria-setsize": this.items.length, "aria-posinset": i + 1 }, row);
-      line.style.height = `${this.height}px`;
-      return line;
-    }));
+    this.list.replaceChildren(...rows);
     if (focused) (this.list.querySelector("[aria-current]") ?? this.list.querySelector("button"))?.focus({ preventScroll: true });
+  }
+
+  row(i) {
+    const tab = i === (this.chosen < 0 ? 0 : this.chosen) ? "0" : "-1";
+    const button = element("button", { type: "button", class: "rowbutton", tabindex: tab, "aria-current": i === this.chosen ? "true" : undefined }, ...this.make(this.items[i], i));
+    button.addEventListener("click", (event) => this.choose(i, event));
+    const line = element("li", { "aria-setsize": this.items.length, "aria-posinset": i + 1 }, button);
+    line.style.height = `${this.height}px`;
+    return line;
   }
 }

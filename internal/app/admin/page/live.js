@@ -3,7 +3,8 @@
 import { $, ask, button, bytes, duration, element, number, reason, show as text, shortName } from "./base.js";
 import { clock } from "./time.js";
 
-const keptRows = 300;
+const keptRows = 200;
+const mostAtOnce = 30; // rows of one message: more are counted, so that a flood leaves the page usable
 const quiet = 'meta.resource != "leases"';
 
 let context;
@@ -109,22 +110,23 @@ async function read(body, signal) {
 
 function arrived(batch) {
   seen += batch.events?.length ?? 0;
-  missed += batch.dropped;
+  missed += batch.dropped + (paused ? 0 : Math.max(0, (batch.events?.length ?? 0) - mostAtOnce));
   state(said);
   if (paused) return;
   const body = $("events-rows");
-  for (const e of (batch.events ?? []).slice(-keptRows)) {
+  const made = [];
+  for (const e of (batch.events ?? []).slice(-mostAtOnce)) {
     const key = `${e.informer}|${e.resource}|${e.namespace}|${e.name}|${e.version}|${e.op}`;
     const row = e.name && rows.get(key);
     if (row) {
       row.cells[5].append(" ", sinkMark(e));
       continue;
     }
-    const made = eventRow(e);
-    made.dataset.key = key;
-    rows.set(key, made);
-    body.prepend(made);
+    made.unshift(eventRow(e));
+    made[0].dataset.key = key;
+    rows.set(key, made[0]);
   }
+  body.prepend(...made);
   while (body.rows.length > keptRows) {
     rows.delete(body.lastChild.dataset.key);
     body.lastChild.remove();

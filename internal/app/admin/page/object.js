@@ -6,6 +6,8 @@ import { drawLanes, hatchesOf, nearest, noteOf, scaleOf } from "./lanes.js";
 import { VirtualList } from "./list.js";
 import { clock, moment } from "./time.js";
 
+const signs = { added: "+", updated: "~", deleted: "×" };
+
 let context;
 let parts = {};
 let list;
@@ -42,8 +44,24 @@ export async function show(r) {
   }
 }
 
-function picker() {
-  parts.view.replaceChildren(element("section", {}, element("div", { class: "head" }, element("h2", {}, "Object")), element("p", { class: "help" }, "Find an object with the field above (key /): a part of its name, or deploy/web. The timeline leads to objects too.")));
+const recentMost = 15;
+
+// picker shows the objects that changed last.
+async function picker() {
+  const mine = ++turn;
+  state = null;
+  const list = element("ul", { class: "compared", id: "recent" });
+  parts.view.replaceChildren(element("section", {}, element("div", { class: "head" }, element("h2", {}, "Object"), element("p", { class: "sum" }, "Find one with the field above (key /): a part of its name, or deploy/web. These changed last:")), list));
+  try {
+    const { changes } = await question("timeline", { since: "1d ago", order: "newest", limit: 200, hide: "status,derived,child" });
+    if (mine !== turn) return;
+    const newest = new Map();
+    for (const c of changes) if (!newest.has(`${c.resource} ${path(c)}`)) newest.set(`${c.resource} ${path(c)}`, c);
+    list.replaceChildren(...[...newest.values()].slice(0, recentMost).map((c) => element("li", {}, element("span", { class: `sign ${c.operation}`, "aria-hidden": "true" }, signs[c.operation]), element("span", {}, element("a", { href: context.addressOf(c) }, `${shortKind(c.resource)}/${c.name}`), element("span", { class: "soft" }, ` ${c.namespace ?? ""}`)), element("span", { class: "change" }, short(c)), element("span", { class: "mono soft" }, when(c, clock)))));
+    if (!newest.size) list.append(element("li", { class: "soft" }, "Nothing in the last day."));
+  } catch (error) {
+    if (mine === turn) list.append(element("li", { class: "soft" }, error.message));
+  }
 }
 
 // settled shows the last settled state, where the history has nothing.
@@ -83,10 +101,12 @@ function build(s) {
   }) : "";
   const notes = hatchesOf(answer.incomplete).slice(0, 3).map(noteOf);
   const copies = ["Markdown", "JSON"].map((form) => button(`copy ${form}`, {}, () => copyAs(form)));
+  parts.ownership = element("span", { class: "row", id: "object-ownership" });
+  if (newest && !gone) ownership(o, newest.resourceVersion, parts.ownership).catch(() => { /* the versions are what was asked for */ });
   parts.view.replaceChildren(
     element("div", { class: "bar" }, element("h2", { tabindex: "-1", id: "object-title" }, `${o.resource} ${path(o)}`), element("span", { class: `badge ${gone ? "bad" : "good"}` }, gone ? "deleted" : "exists"),
       element("span", { class: "soft" }, answer.horizon ? `complete since ${moment(answer.horizon)}` : state.versions.length ? `known since ${moment(state.versions.at(-1).time)}` : ""),
-      o.namespace ? element("a", { href: `#/timeline?${new URLSearchParams({ ns: o.namespace, since: "1d", q: o.name })}` }, "timeline") : ""),
+      parts.ownership, o.namespace ? element("a", { href: `#/timeline?${new URLSearchParams({ ns: o.namespace, since: "1d", q: o.name })}` }, "timeline") : ""),
     notes.length ? element("div", {}, ...notes) : "", parts.strip,
     element("div", { class: "row" }, parts.count, toggle),
     element("div", { class: "split" },
@@ -103,8 +123,43 @@ function build(s) {
   });
 }
 
+// mostAsked bounds the objects that are asked what they own.
+const mostAsked = 30;
+
+// ownership says what an object is owned by and what it owns, as the bridge knows it now.
+async function ownership(o, version, box) {
+  const { object: self } = await question("object", { object: `${o.resource}/${o.name}`, namespace: o.namespace, cluster: o.cluster, at: version });
+  if (!self?.metadata?.uid) return;
+  const owner = self.metadata.ownerReferences?.find((r) => r.controller);
+  const resource = owner && context.known()?.resources.find((r) => resourceOf(owner, r));
+  if (resource) box.append(element("span", { class: "soft" }, "of ", element("a", { href: context.addressOf({ resource, namespace: resource === "nodes" ? "" : o.namespace, name: owner.name }) }, `${shortKind(resource)}/${owner.name}`)));
+  const [owned, asked] = [new Map(), [self.metadata.uid]];
+  for (const uid of asked) {
+    const response = await ask(`objects?${new URLSearchParams({ index: "owner", value: uid })}`);
+    if (!response?.ok) return;
+    for (const child of (await response.json()).objects ?? []) {
+      if (owned.has(child.uid)) continue;
+      owned.set(child.uid, child);
+      if (asked.length < mostAsked && child.resource !== "pods") asked.push(child.uid);
+    }
+  }
+  if (!owned.size) return;
+  const counts = new Map();
+  for (const child of owned.values()) counts.set(child.resource, (counts.get(child.resource) ?? 0) + 1);
+  const list = [...owned.values()].map((c) => element("li", {}, element("a", { href: context.addressOf(c) }, `${shortKind(c.resource)}/${c.name}`), c.ready ? element("span", { class: c.ready === "True" ? "soft" : "failing" }, c.ready === "True" ? " ready" : " not ready") : ""));
+  const more = asked.length === mostAsked ? element("li", { class: "soft" }, "and what these own") : "";
+  box.append(element("details", { class: "owned" }, element("summary", {}, `owns ${[...counts].map(([r, n]) => `${number(n)} ${shortKind(r)}`).join(", ")}`), element("ul", {}, ...list, more)));
+}
+
+// resourceOf reports whether a resource is that of an owner: replicasets.apps of ReplicaSet in apps/v1.
+function resourceOf(owner, resource) {
+  const [name, ...group] = resource.split(".");
+  const kind = owner.kind.toLowerCase();
+  return [`${kind}s`, `${kind}es`, kind.replace(/y$/, "ies")].includes(name) && group.join(".") === (owner.apiVersion.includes("/") ? owner.apiVersion.split("/")[0] : "");
+}
+
 const row = (v, i) => [
-  element("span", { class: "mono time" }, when(v, clock)), element("span", { class: `sign ${v.operation}`, "aria-hidden": "true" }, { added: "+", updated: "~", deleted: "×" }[v.operation] ?? "?"),
+  element("span", { class: "mono time" }, when(v, clock)), element("span", { class: `sign ${v.operation}`, "aria-hidden": "true" }, signs[v.operation] ?? "?"),
   element("span", { class: "what" }, element("b", {}, v.resourceVersion), state?.shown[i]?.resourceVersion === state?.against ? element("span", { class: "badge" }, "against") : ""), element("span", { class: "change" }, v.operation === "updated" ? short(v) : v.operation), element("span", { class: "by" }, who(v)),
 ];
 

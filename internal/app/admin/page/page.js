@@ -101,18 +101,25 @@ async function learn() {
   if (known?.kept) current?.learned?.();
 }
 
+// found leads to an object, and gives the keys back to the view.
+function found(o) {
+  $("find").value = "";
+  $("main").focus();
+  go(addressOf(o));
+}
+
 async function find(choose) {
   const text = $("find").value.trim();
   const mine = ++turn;
-  if (!text) return void ($("found").hidden = true);
   const [kind, name] = text.includes("/") ? text.split("/") : ["", text];
+  if (!name) return void ($("found").hidden = true);
   const box = $("found");
   try {
     const answer = await question("search", { q: text, limit: 50 });
     if (mine !== turn) return;
     const exact = answer.objects.filter((o) => o.name === name);
-    if (choose && answer.objects.length && (exact.length === 1 || answer.objects.length === 1 || (kind && exact.length))) return go(addressOf(exact[0] ?? answer.objects[0]));
-    if (choose && exact.length) return go(addressOf(exact[0]));
+    if (choose && answer.objects.length && (exact.length === 1 || answer.objects.length === 1 || (kind && exact.length))) return found(exact[0] ?? answer.objects[0]);
+    if (choose && exact.length) return found(exact[0]);
     const list = element("ul", { "aria-label": "Objects that were found" }, ...answer.objects.map((o) => element("li", {}, element("a", { href: addressOf(o) }, element("b", {}, `${shortKind(o.resource)}/${o.name}`), " ", element("span", { class: "soft" }, o.namespace ?? "")))));
     box.replaceChildren(answer.objects.length ? list : element("p", {}, `The history has never seen an object with “${text}” in its name.`), answer.more ? element("p", { class: "soft" }, "There are others: name more of it.") : "");
     context.say(`${plural(answer.objects.length, "object")} found`);

@@ -33,19 +33,34 @@ export function clock(time) {
   return text.slice(0, 10) === moment(Date.now()).slice(0, 10) ? text.slice(11) : text;
 }
 
+// range is two times: the second one without the date of the first.
+export function range(from, to, first = clock) {
+  const [a, b] = [moment(from), moment(to)];
+  return `${first(from)} – ${a.slice(0, 10) === b.slice(0, 10) ? b.slice(11) : b}`;
+}
+
+// parse is the time that a person typed, in milliseconds: 14:03 is of today, and without a zone it is in the one that is shown.
+export function parse(text) {
+  const found = /^(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[+-]\d\d:\d\d)?$/i.exec(text.trim());
+  return found ? Date.parse(`${found[1] ?? moment(Date.now()).slice(0, 10)}T${found[2]}${found[3] ?? (isLocal() ? "" : "Z")}`) : NaN;
+}
+
 const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 
-// ticks are round times of a window, at most so many, as [milliseconds, text].
+const shiftOf = (time) => (isLocal() ? new Date(time).getTimezoneOffset() * 60000 : 0);
+
+// ticks are round times of a window, at most so many, as [milliseconds, text]. A day has 23 or 25 hours where the clocks change,
+// so steps of several hours are counted by the clock of the zone.
 export function ticks(from, to, most) {
   const step = (steps.find((s) => (to - from) / 1000 / s <= most) ?? steps.at(-1)) * 1000;
-  const shift = isLocal() ? new Date(from).getTimezoneOffset() * 60000 : 0;
   const list = [];
-  for (let time = Math.ceil((from - shift) / step) * step + shift; time <= to; time += step) {
+  for (let round = Math.ceil((from - shiftOf(from)) / step) * step; ; round += step) {
+    const time = round + shiftOf(step > 3600000 ? round + shiftOf(round) : from);
+    if (!(time <= to)) return list;
     const text = moment(time);
     const zone = text.slice(19);
-    list.push([time, step % 86400000 === 0 ? text.slice(5, 10) : `${to - from > 86400000 ? text.slice(5, 11) : ""}${text.slice(11, step % 60000 === 0 ? 16 : 19)}${zone}`]);
+    if (time >= from) list.push([time, step % 86400000 === 0 ? text.slice(5, 10) : `${to - from > 86400000 ? text.slice(5, 11) : ""}${text.slice(11, step % 60000 === 0 ? 16 : 19)}${zone}`]);
   }
-  return list;
 }
 
 const units = { m: 60, h: 3600, d: 86400 };

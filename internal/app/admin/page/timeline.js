@@ -4,12 +4,13 @@ import { button, element, number, path, plural, question, shortKind, shortName }
 import { difference, short, when, who } from "./detail.js";
 import { drawHistogram, drawLanes, hatchesOf, nearest, noteOf, scaleOf } from "./lanes.js";
 import { VirtualList } from "./list.js";
-import { clock, iso, isFixed, moment, windowOf } from "./time.js";
+import { clock, iso, isFixed, moment, range, windowOf } from "./time.js";
 
 const page = 200; // changes that are asked for at a time
 const buckets = 300;
 const laneHeight = 26;
 const childHeight = 22;
+const histogramHeight = 53;
 const ops = ["added", "updated", "deleted"];
 const classes = { status: "status only", derived: "Events, Endpoints, Leases", child: "of children" };
 const marks = { added: "+", updated: "~", deleted: "×" };
@@ -22,6 +23,8 @@ let turn = 0;
 let mode = "fields";
 let observer;
 let typing;
+let dimming;
+let asking; // an AbortController of the questions about the window
 let chosen = ""; // the change whose difference is shown
 
 export const shownWindow = () => state?.window;
@@ -34,13 +37,14 @@ export function enter(view, given) {
     by: element("select", { id: "timeline-by" }), op: element("select", { id: "timeline-op" }), find: element("input", { id: "timeline-find", type: "search", placeholder: "name or field", autocomplete: "off", spellcheck: "false" }),
     range: element("span", { class: "mono", id: "timeline-range" }), sum: element("p", { class: "sum", id: "timeline-sum", role: "status" }), notes: element("div", { id: "timeline-notes" }),
     problem: element("p", { class: "problem", role: "alert", id: "timeline-problem", hidden: true }),
-    names: element("div", { class: "names", tabindex: "0", role: "region", "aria-label": "Objects, and what happened to each" }), canvas: element("canvas", { "aria-hidden": "true" }), histogram: element("canvas", { "aria-hidden": "true", class: "histogram" }),
+    names: element("div", { class: "names", tabindex: "0", role: "region", "aria-label": "Objects, and what happened to each" }), canvas: element("canvas", { "aria-hidden": "true", class: "view" }), space: element("div"), histogram: element("canvas", { "aria-hidden": "true", class: "histogram" }),
     drag: element("div", { class: "drag", hidden: true }),
     list: element("div", { class: "list", tabindex: "-1", role: "region", "aria-label": "Changes, the newest first" }), detail: element("section", { class: "detail", "aria-label": "The chosen change", id: "timeline-detail" }),
   };
   parts.filters = element("details", { class: "filters", open: !matchMedia("(max-width: 46rem)").matches }, element("summary", {}, "filters"),
     element("div", { class: "bar" }, field("kind", parts.kind), field("op", parts.op), field("by", parts.by), field("find", parts.find), button("Copy link", { title: "with absolute times (c)", id: "timeline-copy" }, () => context.copyLink())));
-  parts.plot = element("div", { class: "canvasbox" }, parts.histogram, parts.canvas, parts.drag);
+  parts.plot = element("div", { class: "canvasbox" }, parts.histogram, parts.space, parts.drag);
+  parts.space.append(parts.canvas);
   parts.lanes = element("div", { class: "lanes", id: "lanes" }, parts.names, parts.plot);
   view.replaceChildren(
     element("div", { class: "bar" }, field("namespace", parts.ns), field("last", parts.since), parts.range,
@@ -59,6 +63,7 @@ export function enter(view, given) {
     typing = setTimeout(() => context.set({ q: parts.find.value }, true), 250);
   });
   parts.list.addEventListener("scroll", more, { passive: true });
+  parts.lanes.addEventListener("scroll", () => requestAnimationFrame(drawView), { passive: true });
   brush();
   observer = new ResizeObserver(() => state && draw());
   observer.observe(parts.plot);
@@ -67,6 +72,8 @@ export function enter(view, given) {
 export function leave() {
   observer?.disconnect();
   clearTimeout(typing);
+  asking?.abort();
+  dim("");
   chosen = "";
   state = null;
   turn++;
@@ -95,7 +102,7 @@ function choices(query) {
   const kind = query.get("kind") ?? "";
   options(parts.kind, [["", "all"], ...(known?.resources ?? []).map((r) => [r, r]), ...(kind && !known?.resources.includes(kind) ? [[kind, kind]] : [])], kind);
   const by = query.get("by") ?? "";
-  const managers = [...new Set([...Object.keys(state?.lanes.managers ?? {}), ...(by ? [by] : [])])].sort();
+  const managers = [...new Set([...Object.keys(state?.lanes?.managers ?? {}), ...(by ? [by] : [])])].sort();
   options(parts.op, [["", "all"], ...ops.map((o) => [o, o])], query.get("op") ?? "");
   options(parts.by, [["", "all"], ...managers.map((m) => [m, m])], by);
   if (document.activeElement !== parts.find) parts.find.value = query.get("q") ?? "";
@@ -106,44 +113,68 @@ export async function show(r) {
   const key = ["ns", "since", "from", "to", "kind", "all", "q", "op", "by"].map((k) => query.get(k)).join("|");
   if (state?.key === key) return fill(query);
   const mine = ++turn;
+  asking?.abort();
+  const { signal } = (asking = new AbortController());
   choices(query);
   const window = windowOf(query);
-  const [from, to] = window.map(moment);
-  parts.range.textContent = `${clock(window[0])} – ${from.slice(0, 10) === to.slice(0, 10) ? to.slice(11) : to}`;
-  const dim = setTimeout(() => parts.lanes.parentElement?.classList.add("waiting"), 150);
+  parts.range.textContent = range(...window);
   const asked = { namespace: query.get("ns") ?? "", since: iso(window[0]), until: iso(window[1]), kind: query.get("kind") ?? "", q: query.get("q") ?? "", op: query.get("op") ?? "", manager: query.get("by") ?? "" };
+  const counted = question("lanes", { ...asked, buckets }, signal);
+  counted.catch(() => { /* it is awaited below, unless the rows fail before */ });
+  dim("waiting");
   try {
-    const [lanes, first] = await Promise.all([question("lanes", { ...asked, buckets }), question("timeline", { ...asked, order: "newest", limit: page, hide: query.has("all") ? "" : Object.keys(classes).join() })]);
+    const first = await question("timeline", { ...asked, order: "newest", limit: page, hide: query.has("all") ? "" : Object.keys(classes).join() }, signal);
     if (mine !== turn) return;
     parts.problem.hidden = true;
-    state = { key, window, asked, lanes, hatches: hatchesOf(lanes.incomplete), hatchesOf: new Map(), changes: first.changes, next: first.next, more: first.more };
-    choices(query);
+    state = { key, window, asked, lanes: null, changes: first.changes, next: first.next, more: first.more };
+    dim("counting"); // lanes count all changes of the window: rows do not wait for that
     fill(query);
-    draw();
+    let lanes = await counted;
+    const begins = Date.parse(lanes.begins);
+    if (!isFixed(query) && begins - window[0] > (window[1] - window[0]) / 2 && begins < window[1] - 1000) {
+      // a young history takes the whole width
+      window[0] = begins - (window[1] - begins) * 0.02;
+      lanes = await question("lanes", { ...asked, since: iso(window[0]), buckets }, signal);
+    }
+    if (mine !== turn) return;
+    parts.range.textContent = range(...window);
+    Object.assign(state, { lanes, laneRows: rowsOf(lanes.lanes), hatches: hatchesOf(lanes.incomplete), hatchesOf: new Map() });
+    choices(query);
+    fill(context.route().query);
   } catch (error) {
     if (mine !== turn) return;
     parts.problem.textContent = error.message;
     parts.problem.hidden = false;
-  } finally {
-    clearTimeout(dim);
-    parts.lanes.parentElement?.classList.remove("waiting");
   }
+  if (mine === turn) dim("");
+}
+
+// dim says after a moment that what is shown is old: all of it while "waiting", the lanes while "counting".
+function dim(kind) {
+  clearTimeout(dimming);
+  const view = parts.lanes.parentElement;
+  view?.classList.remove("waiting", "counting");
+  if (!kind) return;
+  dimming = setTimeout(() => {
+    view?.classList.add(kind);
+    parts.sum.textContent = kind === "counting" ? "counting …" : parts.sum.textContent;
+  }, 150);
 }
 
 // fill shows what was answered, and the chosen change.
 function fill(query) {
   if (!state.rows) state.rows = folded(state.changes);
-  if (!state.laneRows) state.laneRows = rowsOf(state.lanes.lanes);
-  sum(query);
   const chosen = query.get("sel");
   let i = state.rows.findIndex((c) => selection(c) === chosen);
   if (!chosen && state.rows.length) i = 0;
   parts.list.classList.toggle("dated", state.rows.some((c) => clock(c.time).length > 14));
   list.set(state.rows, i);
   if (chosen && i >= 0) list.select(i);
-  if (state.drawnRows !== state.laneRows) draw();
-  const point = i < 0 ? fromSelection(chosen) : state.rows[i];
-  choose(point);
+  if (state.lanes) {
+    sum(query);
+    if (state.drawnRows !== state.laneRows) draw();
+  }
+  choose(i < 0 ? fromSelection(chosen) : state.rows[i]);
 }
 
 // folded makes one row of a container that fails again and again, and leaves the order of the server.
@@ -180,6 +211,7 @@ function sum(query) {
   parts.sum.replaceChildren(`${plural(lanes.changes, "change")}; ${number(total)} ${all ? "of them noise" : "hidden"}${total ? `: ${hidden.map(([name, n]) => `${number(n)} ${classes[name] ?? name}`).join(", ")}` : ""} `, toggle, lanes.more ? ` ${number(lanes.more)} objects have no lane: choose a kind or a shorter time.` : "");
   const notes = state.hatches.slice(0, 3).map(noteOf);
   if (lanes.horizon && Date.parse(lanes.horizon) > state.window[0]) notes.push(element("p", { class: "soft" }, `Kept from ${moment(lanes.horizon)} on.`));
+  if (state.window[0] - Date.parse(state.asked.since) > 1000) notes.push(element("p", { class: "soft" }, `Nothing was watched before ${clock(lanes.begins)}.`));
   if (state.hatches.length > 3) notes.push(element("p", { class: "soft" }, `${number(state.hatches.length - 3)} more such times`));
   if (!lanes.changes) notes.push(nothing(query));
   parts.notes.replaceChildren(...notes);
@@ -190,7 +222,21 @@ function nothing(query) {
   const [ns, known] = [query.get("ns") ?? "", context.known()];
   const near = known?.namespaces?.find((n) => n !== ns && (n.startsWith(ns.slice(0, 3)) || ns.startsWith(n)));
   if (ns && known?.kept && !known.namespaces.includes(ns)) return element("p", {}, `The namespace ${ns} is not known.`, near ? element("span", {}, " ", button(`${near}?`, { class: "link" }, () => context.set({ ns: near }))) : "");
-  return element("p", {}, `No change${ns ? ` in ${ns}` : ""} since ${moment(state.window[0])}${Object.keys(state.lanes.hidden).length ? " but what is hidden" : ""}. `, button("Look at the last day", { class: "link" }, () => context.set({ since: "1d", from: undefined, to: undefined })));
+  const before = element("span");
+  lastBefore(before);
+  return element("p", {}, `No change${ns ? ` in ${ns}` : ""} since ${moment(state.window[0])}${Object.keys(state.lanes.hidden).length ? " but what is hidden" : ""}. `, before);
+}
+
+// lastBefore leads to the last change before the window, of the last week.
+async function lastBefore(box) {
+  const [mine, [from, to]] = [turn, state.window];
+  try {
+    const { changes } = await question("timeline", { ...state.asked, since: iso(from - 7 * 86400000), until: iso(from), order: "newest", limit: 1, hide: Object.keys(classes).join() });
+    if (mine !== turn) return;
+    if (!changes.length) return box.replaceChildren("Nor in the week before.");
+    const at = Date.parse(changes[0].time);
+    box.replaceChildren("The last one before: ", button(`${shortName(changes[0])} ${clock(at)}`, { class: "link" }, () => context.set({ from: iso(at - (to - from) / 2), to: iso(at + (to - from) / 2), since: undefined })));
+  } catch { /* the window itself has an answer */ }
 }
 
 // --- lanes
@@ -214,8 +260,8 @@ function draw() {
   const scale = scaleOf(...state.window, parts.plot.clientWidth, buckets, Date.parse(state.lanes.begins) || undefined);
   state.scale = scale;
   parts.lanes.dataset.from = iso(state.window[0]);
-  drawHistogram(parts.histogram, state.lanes.histogram, state.hatches, scale, 52);
-  drawLanes(parts.canvas, state.laneRows, hatchesIn, scale, state.point);
+  drawHistogram(parts.histogram, state.lanes.histogram, state.hatches, scale, histogramHeight - 1);
+  drawView();
   if (state.drawnRows === state.laneRows) return;
   state.drawnRows = state.laneRows;
   parts.names.replaceChildren(...state.laneRows.map((row) => {
@@ -228,6 +274,14 @@ function draw() {
     const link = element("a", { class: "plain", href: context.addressOf(lane), title: `${lane.resource} ${path(lane)}` }, shortName(lane));
     return element("p", { class: "lane" }, link, element("span", { class: "soft" }, ` ${number(lane.changes)}×`));
   }));
+}
+
+// drawView draws the lanes that are in view.
+function drawView() {
+  if (!state?.scale) return;
+  const all = state.laneRows.length ? state.laneRows.at(-1).top + state.laneRows.at(-1).height : 1;
+  parts.space.style.height = `${all}px`;
+  drawLanes(parts.canvas, state.laneRows, hatchesIn, state.scale, state.point, [parts.lanes.scrollTop, Math.min(all, Math.max(1, parts.lanes.clientHeight - histogramHeight))]);
 }
 
 function hatchesIn(resources) {
@@ -259,7 +313,7 @@ function brush() {
       const [a, b] = [state.scale.time(Math.min(start, end)), state.scale.time(Math.max(start, end))];
       return context.set({ from: iso(a), to: iso(b), since: undefined, sel: undefined });
     }
-    const y = event.clientY - parts.canvas.getBoundingClientRect().top;
+    const y = event.clientY - parts.canvas.getBoundingClientRect().top + parts.lanes.scrollTop;
     const row = state.laneRows.find((r) => y >= r.top && y < r.top + r.height);
     const point = row && !row.ofChildren && nearest(row.lane, end, state.scale);
     if (point) context.set({ sel: selection({ ...row.lane, resourceVersion: point[2] }) });
@@ -280,7 +334,7 @@ function zoom(factor) {
 
 // fit zooms to the time from the first change that is counted to the last one.
 function fit() {
-  if (!state) return;
+  if (!state?.lanes) return;
   const [from, to] = state.window;
   const counted = state.lanes.histogram.map((n, i) => (n ? i : -1)).filter((i) => i >= 0);
   if (!counted.length) return;
@@ -334,7 +388,7 @@ async function choose(c) {
     chosen = "";
     return parts.detail.replaceChildren(element("p", { class: "soft" }, "Choose a change."));
   }
-  const lane = state.lanes.lanes.find((l) => l.resource === c.resource && l.name === c.name && (l.namespace ?? "") === (c.namespace ?? ""));
+  const lane = state.lanes?.lanes.find((l) => l.resource === c.resource && l.name === c.name && (l.namespace ?? "") === (c.namespace ?? ""));
   const time = c.time ? Date.parse(c.time) : lane?.points?.find((p) => p[2] === c.resourceVersion)?.[0];
   state.point = time ? { lane, time } : null;
   draw();
