@@ -396,6 +396,12 @@ bench-history: ## A history of HISTORY_EVENTS events, written and asked cold: CP
 	$(GO) test ./internal/history -count=1 -run '^TestScale$$' -timeout 2h -v -history.events $(HISTORY_EVENTS)
 HISTORY_EVENTS ?= 10000000
 
+.PHONY: bench-page
+bench-page: build controlplane $(BIN)/page/.installed ## The page over a history of PAGE_VERSIONS versions: time to the first row, frames, memory of the tab, CPU of the bridge
+	cd test/page && BRIDGE_BIN=$(CURDIR)/$(BIN)/bridge CHROMIUM=$${CHROMIUM:-$(CURDIR)/$(BIN)/page/unpacked/chromium} $(CONTROLPLANE) \
+	  $(GO) test -count=1 -timeout $(TEST_TIME) -run '^TestLargeHistory$$' -v . -large.versions $(PAGE_VERSIONS) -large.quiet 30s -large.flood 60s
+PAGE_VERSIONS ?= 1000000
+
 .PHONY: bench-archive
 bench-archive: ## 1,000,000 events of pods of 6 KB from JetStream into an archive: time, CPU and disk (some GB below $TMPDIR)
 	$(GO) test ./internal/app -count=1 -run '^TestArchiveSpeed$$' -timeout $(TEST_TIME) -v -speed.events 1000000

@@ -151,6 +151,7 @@ func TestTheStatusPage(t *testing.T) {
 	step("object: versions, differences, addresses", func(t *testing.T) { s.object(t, b) })
 	step("timeline: an application, newest first", func(t *testing.T) { s.timeline(t, b) })
 	step("compare: two times", func(t *testing.T) { s.compare(t, b) })
+	step("zones: each time says its own, and addresses mean the same", func(t *testing.T) { s.zones(t, b) })
 	step("the three questions take two clicks at most", func(t *testing.T) { s.questions(t, b) })
 	step("it can be used without a mouse", func(t *testing.T) { b.keyboard(t) })
 	step("it is readable in light and dark, wide and narrow, and all has a name", func(t *testing.T) { b.readable(t) })
@@ -189,8 +190,8 @@ func (b *browser) open(address string) {
 	b.eval(fmt.Sprintf("{ location.hash = %q }", address))
 }
 
-// event is an expression that is true when the tail has a row with these texts.
-func event(texts ...string) string {
+// hasEvent is an expression that is true when the tail has a row with these texts.
+func hasEvent(texts ...string) string {
 	conditions := make([]string, len(texts))
 	for i, text := range texts {
 		conditions[i] = fmt.Sprintf("r.innerText.includes(%q)", text)
@@ -205,19 +206,19 @@ func (s *site) live(t *testing.T, b *browser) {
 	b.until("the tail", looking)
 	s.configMap("live", map[string]string{"level": "info", "dsn": planted})
 	s.secret("live")
-	b.until("one row of the event, with a mark for each sink", event("added", "cm/live", "✓ stream", "✓ audit", "✓ kept"))
-	b.until("the Secret's event", event("added", "secret/live", "✓ stream", "✓ audit"))
+	b.until("one row of the event, with a mark for each sink", hasEvent("added", "cm/live", "✓ stream", "✓ audit", "✓ kept"))
+	b.until("the Secret's event", hasEvent("added", "secret/live", "✓ stream", "✓ audit"))
 	if rows := b.eval(`[...document.querySelectorAll("#events-rows tr")].filter((r) => r.innerText.includes("cm/live")).length`); rows != 1.0 {
 		t.Errorf("one change is %v rows", rows)
 	}
 	s.delete("live")
-	b.until("the delete", event("deleted", "cm/live"))
+	b.until("the delete", hasEvent("deleted", "cm/live"))
 
 	b.click("#events-pause")
 	seen := b.text("#events-sum")
 	s.configMap("unseen", nil)
 	b.until("the count continues while it is paused", fmt.Sprintf("document.querySelector('#events-sum').textContent !== %q", seen))
-	if b.eval(event("unseen")) == true {
+	if b.eval(hasEvent("unseen")) == true {
 		t.Error("a paused list moves")
 	}
 	b.click("#events-pause")
@@ -236,9 +237,9 @@ func (s *site) filters(t *testing.T, b *browser) {
 	}
 	s.delete("filtered-0")
 	s.configMap("last", nil)
-	b.until("what comes last", event("added", "cm/last", "audit"))
+	b.until("what comes last", hasEvent("added", "cm/last", "audit"))
 	rows, _ := b.eval(`document.querySelectorAll("#events-rows tr").length`).(float64)
-	if b.eval(event("secret")) == true || b.eval(event("stream")) == true || b.eval(event("deleted")) == true || rows != 6 {
+	if b.eval(hasEvent("secret")) == true || b.eval(hasEvent("stream")) == true || b.eval(hasEvent("deleted")) == true || rows != 6 {
 		t.Errorf("the filter lets through what it does not say, or not all: %v rows\n%s", rows, b.text("#events-rows"))
 	}
 	if payload, _ := b.eval(`[...document.querySelectorAll("#events-rows pre")].map((e) => e.textContent).join()`).(string); !strings.Contains(payload, `"level": "debug"`) {
@@ -270,7 +271,7 @@ func (s *site) object(t *testing.T, b *browser) {
 	s.configMap("reported", map[string]string{"level": "info", "dsn": planted})
 	s.update("reported", map[string]string{"level": "debug", "dsn": planted, "file": configuration})
 	s.update("reported", map[string]string{"level": "debug", "color": "blue", "file": strings.Replace(configuration, "port: 80\n", "port: 8080\n", 1)})
-	b.until("the event", event("updated", "cm/reported", "kept"))
+	b.until("the event", hasEvent("updated", "cm/reported", "kept"))
 	for deadline := time.Now().Add(time.Minute); ; { // the history stores by batches
 		b.fill("#find", "reported")
 		b.run(chromedp.KeyEvent(kb.Enter))
@@ -572,7 +573,7 @@ func (s *site) brokerAway(t *testing.T, b *browser) {
 	s.audit.Shutdown()
 	s.audit.WaitForShutdown()
 	s.configMap("waits", nil)
-	b.until("the other sink continues", event("cm/waits", "stream"))
+	b.until("the other sink continues", hasEvent("cm/waits", "stream"))
 	b.open("#/health")
 	b.until("that it is not ready, and since when", `document.querySelector("#state").textContent.startsWith("not ready ")`)
 	b.until("why, and since when", `document.querySelector("#reasons").checkVisibility() && /sink audit: .*since 20\d\d-/.test(document.querySelector("#reasons").innerText)`)
@@ -597,7 +598,7 @@ func (s *site) gone(t *testing.T, b *browser) {
 	b.open("#/live")
 	b.until("the tail again", looking)
 	s.configMap("after", nil)
-	b.until("events again", event("cm/after"))
+	b.until("events again", hasEvent("cm/after"))
 	b.open("#/timeline?ns=" + namespace)
 	b.until("the time of the stop", `document.querySelector("#timeline-notes").innerText.includes("Not watched")`)
 	b.shot("stopped")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	appsv1 "k8s.io/api/apps/v1"
@@ -47,6 +48,7 @@ func TestQuestions(t *testing.T) {
 		b.eval(`document.querySelector("#disk").hidden = true`) // a directory of the test
 		b.keep(t, "page-health")
 	})
+	t.Run("eight sinks are in view at 1024x768, each as far behind as the bridge says", func(t *testing.T) { b.eightSinks(t) })
 	t.Run("what changed in shop in 30 minutes", func(t *testing.T) {
 		b.click(`#views a[href="#/timeline"]`)
 		b.until("namespaces", `document.querySelector("#timeline-ns option[value=shop]")`)
@@ -71,8 +73,45 @@ func TestQuestions(t *testing.T) {
 			t.Errorf("who: %s", who)
 		}
 		b.showsWithoutScrolling(t, "#object-who", "#object-difference pre", "#object-command")
+		b.until("what it owns", `/owns (3 rs, \d+ po|\d+ po, 3 rs)/.test(document.querySelector("#object-ownership").innerText)`)
 		b.keep(t, "page-object")
+		b.eval(`[...document.querySelectorAll("#object-ownership a")].find((a) => a.textContent.startsWith("rs/")).click()`)
+		b.until("its owner", `document.querySelector("#object-ownership").innerText.includes("of deploy/web")`)
 	})
+}
+
+// eightSinks looks at Health with more sinks than the scene has.
+func (b *browser) eightSinks(t *testing.T) {
+	t.Helper()
+	b.run(emulation.SetDeviceMetricsOverride(1024, 768, 1, false))
+	defer b.run(emulation.SetDeviceMetricsOverride(1440, 900, 1, false))
+	var lag string
+	b.run(chromedp.Evaluate(`fetch("status").then((r) => r.json()).then(async (s) => {
+		const health = await import("./health.js");
+		const more = Array.from({length: 5}, (_, i) => ({...s.sinks[i % 3], name: "more-" + i}));
+		health.status({...s, sinks: [...s.sinks, ...more]});
+		const [row, sink] = [[...document.querySelectorAll("#sinks-rows tr")].find((r) => r.dataset.key === "lake"), s.sinks.find((x) => x.name === "lake")];
+		const [last, box] = ["tr:last-child", ""].map((e) => document.querySelector(e ? "#sinks-rows " + e : "#sinks .scroll").getBoundingClientRect());
+		return [row.cells[2].textContent, sink.lagSeconds, document.querySelectorAll("#sinks-rows tr").length, last.bottom <= Math.min(innerHeight, box.bottom)].join("|");
+	})`, &lag, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	var minutes, seconds, rows int
+	var want float64
+	var isInView bool
+	shown, rest, _ := strings.Cut(lag, "|")
+	if n, _ := fmt.Sscanf(shown, "%d min %d s", &minutes, &seconds); n != 2 {
+		minutes = 0
+		_, err := fmt.Sscanf(shown, "%d s", &seconds)
+		must(t, err)
+	}
+	_, err := fmt.Sscanf(strings.ReplaceAll(rest, "|", " "), "%g %d %t", &want, &rows, &isInView)
+	must(t, err)
+	if got := float64(60*minutes + seconds); got < want-1 || got > want+1 {
+		t.Errorf("lake is behind by %s; the bridge says %.1f s", shown, want)
+	}
+	if rows != 8 || !isInView {
+		t.Errorf("of %d sinks the last one is in view: %t", rows, isInView)
+	}
+	b.shot("eight-sinks")
 }
 
 // showsWithoutScrolling looks where elements are.
@@ -164,20 +203,21 @@ func newScene(t *testing.T) *scene {
 	}
 	s.bridge, err = harness.NewBridge(harness.BridgeConfig{
 		Binary: bridge, Dir: t.TempDir(), Kubeconfig: s.plane.Kubeconfig, Cluster: "prod-eu-1", Everywhere: true,
-		YAML: `
-informers:
-  - {name: all, resources: ["*"]}
-sinks:
-  - {name: stream, nats: {servers: ["nats://${NATS_ADDRESS}"], embedded: true}}
-  - {name: history, history: {}}
-  - {name: lake, kafka: {brokers: ["127.0.0.1:1"]}}
-`,
+		YAML: sceneConfig,
 	})
 	must(t, err)
 	must(t, s.bridge.Start())
 	t.Cleanup(s.bridge.Kill)
 	return s
 }
+
+const sceneConfig = `
+informers:
+  - {name: all, resources: ["*"]}
+sinks:
+  - {name: stream, nats: {servers: ["nats://${NATS_ADDRESS}"], embedded: true}}
+  - {name: history, history: {}}
+`
 
 type scene struct {
 	*site
@@ -222,6 +262,7 @@ func (s *scene) happen() {
 	}
 	_, err = s.plane.Operate(ctx, "restart-apiserver")
 	must(s.t, err)
+	must(s.t, s.bridge.Configure(sceneConfig+"  - {name: lake, kafka: {brokers: [\"127.0.0.1:1\"]}}\n"))
 	must(s.t, s.bridge.Start())
 	s.watching()
 

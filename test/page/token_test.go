@@ -31,7 +31,7 @@ func (s *site) elsewhere(t *testing.T, b *browser) {
 	b.open("#/live")
 	b.until("the tail", looking)
 	s.configMap("elsewhere", nil)
-	b.until("the event", event("added", "cm/elsewhere"))
+	b.until("the event", hasEvent("added", "cm/elsewhere"))
 	b.open("#/object/configmaps/shop/before")
 	b.until("the object", difference+`?.includes("kind: ConfigMap")`)
 	if b.eval(`document.querySelector("#access").checkVisibility()`) == true {
@@ -42,7 +42,7 @@ func (s *site) elsewhere(t *testing.T, b *browser) {
 	b.run(chromedp.Reload())
 	b.until("the page that is loaded again", difference+`?.includes("kind: ConfigMap")`)
 	b.mu.Lock()
-	if want := map[string]bool{"/status": true, "/tail": true, "/samples": true, "/history/resources": true, "/history/losses": true, "/history/versions": true, "/history/diff": true}; !maps.Equal(b.bearers, want) {
+	if want := map[string]bool{"/status": true, "/tail": true, "/samples": true, "/history/resources": true, "/history/losses": true, "/history/versions": true, "/history/diff": true, "/history/object": true, "/objects": true}; !maps.Equal(b.bearers, want) {
 		t.Errorf("requests for %v carried the token, want %v", b.bearers, want)
 	}
 	b.mu.Unlock()
