@@ -149,7 +149,7 @@ export function drawHistogram(canvas, histogram, hatches, scale, height) {
 }
 
 // drawLanes draws the rows of a part of all: lanes, and what their objects own. hatchesIn returns the hatches of resources,
-// chosen is a point to be marked: [lane, time]. view is [top, height]: a canvas of 200 lanes has 40 MB.
+// chosen is a point to be marked: [lane, time]. view is [top, height]: one of 200 lanes is 9,600 pixels high.
 export function drawLanes(canvas, all, hatchesIn, scale, chosen, view) {
   const [top, height] = view ?? [0, all.length ? all.at(-1).top + all.at(-1).height : 1];
   const rows = all.filter((row) => row.top < top + height && row.top + row.height > top);

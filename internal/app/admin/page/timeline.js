@@ -119,17 +119,17 @@ export async function show(r) {
   const window = windowOf(query);
   parts.range.textContent = range(...window);
   const asked = { namespace: query.get("ns") ?? "", since: iso(window[0]), until: iso(window[1]), kind: query.get("kind") ?? "", q: query.get("q") ?? "", op: query.get("op") ?? "", manager: query.get("by") ?? "" };
-  const counted = question("lanes", { ...asked, buckets }, signal);
-  counted.catch(() => { /* it is awaited below, unless the rows fail before */ });
   dim("waiting");
   try {
     const first = await question("timeline", { ...asked, order: "newest", limit: page, hide: query.has("all") ? "" : Object.keys(classes).join() }, signal);
     if (mine !== turn) return;
     parts.problem.hidden = true;
     state = { key, window, asked, lanes: null, changes: first.changes, next: first.next, more: first.more };
-    dim("counting"); // lanes count all changes of the window: rows do not wait for that
+    dim("counting");
     fill(query);
-    let lanes = await counted;
+    // Lanes count all changes of the window. A bridge with two processors answers one question at a time, so they are asked
+    // for behind the rows and the difference.
+    let lanes = await question("lanes", { ...asked, buckets }, signal);
     const begins = Date.parse(lanes.begins);
     if (!isFixed(query) && begins - window[0] > (window[1] - window[0]) / 2 && begins < window[1] - 1000) {
       // a young history takes the whole width
