@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -135,6 +136,47 @@ func TestStructuredEvents(t *testing.T) {
 			t.Errorf("got %+v", e)
 		}
 		break
+	}
+}
+
+// A flat record is the same event: what it has only as a column is no attribute.
+func TestFlatEvents(t *testing.T) {
+	b := newBroker(t, "stream")
+	publish := func(text string) {
+		t.Helper()
+		m := nats.NewMsg("k8s.test.core.v1.pods.shop.a.added")
+		m.Header["Content-Type"] = []string{"application/vnd.kubebridge.flat+json"}
+		m.Data = []byte(text)
+		_, err := b.js.PublishMsg(t.Context(), m)
+		must(t, err)
+	}
+	quoted, err := json.Marshal(podJSON("a", 1))
+	must(t, err)
+	const record = `{"cluster":"x","op":"added","apigroup":"","type":"dev.kubebridge.resource.added","id":"uid-a/1",` +
+		`"source":"/clusters/x","apiversion":"v1","resource":"pods","namespace":"shop","name":"a","resourceversion":"1",` +
+		`"manager":"","notbefore":null,"initial":true,"inferred":false,"team":"false","data":`
+	publish(record + string(quoted) + "}")
+	publish(strings.Replace(record, "uid-a/1", "uid-a/2", 1) + "{}}")
+	read := 0
+	for e, err := range b.source().Events(t.Context(), "") {
+		if read++; read == 2 {
+			if err == nil || !strings.Contains(err.Error(), "column data") {
+				t.Errorf("data that is no text is read as %v, %v", e, err)
+			}
+			break
+		}
+		must(t, err)
+		for name, want := range map[string]string{
+			"type": client.TypeAdded, "id": "uid-a/1", "source": "/clusters/x", "apiversion": "v1", "name": "a",
+			"initial": "true", "team": "false", "manager": "", "inferred": "", "cluster": "", "op": "", "apigroup": "",
+		} {
+			if got := e.Attribute(name); got != want {
+				t.Errorf("%s is %q, want %q", name, got, want)
+			}
+		}
+		if string(e.Data()) != podJSON("a", 1) {
+			t.Errorf("data is %s", e.Data())
+		}
 	}
 }
 

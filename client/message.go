@@ -34,7 +34,7 @@ var (
 
 // fromNATS reads the headers of a message. They have any case.
 func fromNATS(msg jetstream.Msg) *brokerMessage {
-	m := &brokerMessage{attributes: map[string]string{}, data: msg.Data()}
+	m, contentType := &brokerMessage{attributes: map[string]string{}, data: msg.Data()}, ""
 	for name, values := range msg.Headers() {
 		if len(values) == 0 {
 			continue
@@ -47,9 +47,10 @@ func fromNATS(msg jetstream.Msg) *brokerMessage {
 			}
 			m.attributes[attribute] = text
 		} else if name == "content-type" {
-			m.isStructured = isStructured(values[0])
+			contentType = values[0]
 		}
 	}
+	m.setContentType(contentType)
 	return m
 }
 
@@ -70,20 +71,59 @@ func headerValue(text string) (string, error) {
 
 // fromKafka reads the headers of a record.
 func fromKafka(record *kgo.Record) *brokerMessage {
-	m := &brokerMessage{attributes: map[string]string{}, data: record.Value}
+	m, contentType := &brokerMessage{attributes: map[string]string{}, data: record.Value}, ""
 	for _, h := range record.Headers {
 		name := strings.ToLower(h.Key)
 		if attribute, ok := strings.CutPrefix(name, "ce_"); ok {
 			m.attributes[attribute] = string(h.Value)
 		} else if name == "content-type" {
-			m.isStructured = isStructured(string(h.Value))
-			m.attributes["datacontenttype"] = string(h.Value)
+			contentType = string(h.Value)
+			m.attributes["datacontenttype"] = contentType
 		}
 	}
+	m.setContentType(contentType)
 	return m
 }
 
-func isStructured(contentType string) bool { return format.Lookup(contentType) == format.JSON }
+// setContentType sets how the event is in the message.
+func (m *brokerMessage) setContentType(contentType string) {
+	m.isStructured = format.Lookup(contentType) == format.JSON
+	if strings.HasPrefix(contentType, "application/vnd.kubebridge.flat+json") {
+		m.attributes = map[string]string{"specversion": cloudevents.CloudEventsVersionV1}
+		m.err = m.readRecord()
+	}
+}
+
+// readRecord makes the columns of a flat record attributes of binary mode. An empty text, null or
+// false is none, and some columns repeat what an attribute says.
+func (m *brokerMessage) readRecord() error {
+	var columns map[string]any
+	if err := json.Unmarshal(m.data, &columns); err != nil {
+		return err
+	}
+	m.data = nil
+	for name, value := range columns {
+		switch value := value.(type) {
+		case nil:
+		case bool:
+			if value {
+				m.attributes[name] = "true"
+			}
+		case string:
+			if name == "data" {
+				m.data = []byte(value)
+			} else if value != "" {
+				m.attributes[name] = value
+			}
+		default:
+			return fmt.Errorf("column %s is no text", name)
+		}
+	}
+	for _, name := range []string{"cluster", "apigroup", "op"} {
+		delete(m.attributes, name)
+	}
+	return nil
+}
 
 // isEvent reports whether a message says that it is an event.
 func (m *brokerMessage) isEvent() bool { return m.ReadEncoding() != binding.EncodingUnknown }

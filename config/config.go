@@ -459,7 +459,7 @@ type Binding struct {
 	// member to null, which a merge patch can't say. `metadata`: a PartialObjectMetadata.
 	// `reference`: no data, the attributes name the object. `debezium`: `{"before":…, "after":…,
 	// "source":…, "op":…, "ts_ms":…}` for engines that read debezium-json (docs/consumers.md says
-	// what is in it), not with `encoding: structured`. Deleted events carry the last state. The
+	// what is in it), with `encoding: binary`. Deleted events carry the last state. The
 	// version before is the one that the cluster had, whether it was sent to this sink or a filter
 	// kept it back.
 	Payload string `yaml:"payload" default:"object" oneof:"object change patch metadata reference debezium"`

@@ -43,9 +43,10 @@ type Sink struct {
 	// Retry is the backoff between attempts for an event, and between attempts to connect.
 	Retry Retry `yaml:"retry"`
 	// Encoding is the CloudEvents mode: `binary` (attributes as headers, the object as the
-	// message), or `structured` (the whole event as one JSON document). Not with sinks that
-	// have one form of events, such as `stdout` and `history`.
-	Encoding string `yaml:"encoding" default:"binary" oneof:"binary structured"`
+	// message), or `structured` (the whole event as one JSON document). Or it is `flat`: a JSON
+	// record for tables, in which each attribute is a column and the object a text. Not with
+	// `stdout` and `file`, which have `format`, nor with `history`.
+	Encoding string `yaml:"encoding" default:"binary" oneof:"binary structured flat"`
 	// ReadBack makes the bridge read back, after a crash, what the broker holds since the last
 	// checkpoint, so that nothing is sent a second time. It needs the right to read what it writes.
 	// `false`: those events are sent again, with the same ids. Has no effect with sinks that can't

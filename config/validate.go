@@ -209,10 +209,10 @@ func (s *Sink) validate(ps *settings.Report, path string) {
 	if s.RateLimit.BurstBytes > 0 && s.RateLimit.BytesPerSecond == 0 {
 		ps.Add(path+".rateLimit.burstBytes", "has no effect without rateLimit.bytesPerSecond")
 	}
-	if s.HTTP != nil && s.Encoding != sinks.Structured {
+	if s.HTTP != nil && s.Encoding == sinks.Binary {
 		for _, key := range settings.GivenKeys(settings.Key("signingKeyFile", s.HTTP.SigningKeyFile != ""),
 			settings.Key("batch", s.HTTP.Batch > 0)) {
-			ps.Add(path+".http."+key, "needs encoding: structured")
+			ps.Add(path+".http."+key, "needs encoding: structured or flat")
 		}
 	}
 	s.validateOversize(ps, path+".oversize")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // validateStreams refuses two sinks that get events of one informer in one stream. A message's id
@@ -111,11 +112,11 @@ func (c *Config) validatePayloads(ps *settings.Report) {
 		for j := range c.Informers[i].Sinks {
 			b := &c.Informers[i].Sinks[j]
 			sink := c.sink(b.Name)
-			if sink != nil && b.Payload == "debezium" && sink.Encoding == "structured" {
+			if sink != nil && b.Payload == "debezium" && sink.Encoding != sinks.Binary {
 				ps.Add(fmt.Sprintf("informers[%d].sinks[%d].payload", i, j),
-					"with encoding: structured on sink %s "+
-						"the message is a CloudEvent, which no engine takes for debezium-json: use encoding: binary",
-					b.Name)
+					"with encoding: %s on sink %s "+
+						"the message is an event, which no engine takes for debezium-json: use encoding: binary",
+					sink.Encoding, b.Name)
 			}
 			if sink == nil || sink.Kafka == nil || !sink.Kafka.Compacted() || sink.isView() {
 				continue
@@ -132,7 +133,7 @@ func (c *Config) validatePayloads(ps *settings.Report) {
 // nothing.
 func (b *Binding) lostByCompaction(sink *Sink) string {
 	switch {
-	case b.Payload == "reference" && b.Types != "knative" && sink.Encoding != "structured":
+	case b.Payload == "reference" && b.Types != "knative" && sink.Encoding == sinks.Binary:
 		return "payload reference has no data: the record of an object says nothing of it. " +
 			"Use payload: metadata, or encoding: structured on the sink"
 	case b.Payload == "debezium" && b.Progress > 0:

@@ -151,9 +151,9 @@ func (s *sampleSink) text(e *event.Event) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "# %s\n", s.form.Destination(e))
-	if s.form.Structured {
-		fmt.Fprintf(&out, "content-type: %s\n\n", event.StructuredContentType)
-		out.Write(event.AppendStructured(nil, e))
+	if mediaType := sinks.DocumentType(s.form.Encoding); mediaType != "" {
+		fmt.Fprintf(&out, "content-type: %s\n\n", mediaType)
+		out.Write(sinks.AppendDocument(nil, e, s.form.Encoding))
 	} else {
 		e.Each(func(name, value string) {
 			if name == "datacontenttype" {
@@ -238,7 +238,8 @@ func Schema(c *config.Config) map[string]any {
 			continue
 		}
 		d.Name = s.Name
-		d.Structured = d.Structured || s.Encoding == "structured"
+		d.Structured = d.Structured || s.Encoding == sinks.Structured
+		d.Flat = d.Flat || s.Encoding == sinks.Flat
 		d.Oversize = d.Oversize && len(s.Oversize) > 0
 		for j := range c.Informers {
 			d.Streams = append(d.Streams, streamsOf(&c.Informers[j], s.Name)...)

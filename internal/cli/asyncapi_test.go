@@ -26,6 +26,7 @@ informers:
       - {name: whole, payload: patch}
       - {name: lake, payload: debezium}
       - {name: view, payload: object}
+      - {name: rows, payload: change}
       - {name: functions, types: knative, payload: reference}
 sinks:
   - {name: audit, nats: {servers: ["nats://127.0.0.1:1"], embedded: true}}
@@ -40,6 +41,9 @@ sinks:
     encoding: structured
   - {name: lake, kafka: {brokers: ["127.0.0.1:2"], tombstones: true}}
   - {name: view, kafka: {brokers: ["127.0.0.1:2"], topic: "now.{resource}", view: true}}
+  - name: rows
+    kafka: {brokers: ["127.0.0.1:2"], topic: "rows.{resource}", deadLetterTopic: dead}
+    encoding: flat
   - name: functions
     http: {url: "http://127.0.0.1:1/in", deadLetterURL: "http://127.0.0.1:1/dead"}
     encoding: structured
@@ -84,7 +88,7 @@ func TestAsyncAPIParser(t *testing.T) {
 			if refused != "" {
 				t.Fatal(refused)
 			}
-			for _, sink := range []string{"audit", "core", "now", "whole", "lake", "view", "functions"} {
+			for _, sink := range []string{"audit", "core", "now", "whole", "lake", "view", "rows", "functions"} {
 				if channels[sink].Messages < 4 {
 					t.Errorf("%s has %d messages", sink, channels[sink].Messages)
 				}

@@ -2,6 +2,7 @@ package event_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
@@ -14,6 +15,25 @@ func sample() *event.Event {
 	e := full()
 	e.Data = append(append([]byte(`{"x":"`), bytes.Repeat([]byte("y"), 6000)...), `"}`...)
 	return e
+}
+
+// BenchmarkFlat is the cost of one flat record, beside that of a structured event. The payload has
+// the size of a pod, and a quote every nine bytes.
+func BenchmarkFlat(b *testing.B) {
+	e := full()
+	e.Data = slices.Concat([]byte(`{"list":[1`),
+		bytes.Repeat([]byte(`,{"name":"web-5d4f8","value":"a longer text","ready":true,"count":12}`), 85), []byte("]}"))
+	for name, encode := range map[string]func([]byte, *event.Event) []byte{
+		"flat": event.AppendFlat, "structured": event.AppendStructured,
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			var buf []byte
+			for b.Loop() {
+				buf = encode(buf[:0], e)
+			}
+		})
+	}
 }
 
 // BenchmarkStructured is the cost of one structured event, by us and by the SDK on its shortest

@@ -2,8 +2,9 @@
 // sent in, and the templates that make a NATS subject or a Kafka topic of it.
 //
 // In: changes of objects, and news about an informer, through a Maker. Out: Events, CloudEvents 1.0
-// as plain fields, for a sink to write as headers (Each) or as one JSON document
-// (AppendStructured). With the payload object the payload is the object's JSON itself, not a copy.
+// as plain fields, for a sink to write as headers (Each), as one JSON document (AppendStructured)
+// or as a row of a table (AppendFlat). With the payload object the payload is the object's JSON
+// itself, not a copy.
 //
 // Back: a Message of a broker, or a document, is read through the CloudEvents SDK's bindings, as
 // the SDK's event (CloudEvent) or as fields (Event).

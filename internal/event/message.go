@@ -40,9 +40,12 @@ var (
 // errNoEvent is of a message that is no event of CloudEvents 1.0.
 var errNoEvent = errors.New("it is no CloudEvent 1.0")
 
-// ReadDocument makes m a document in CloudEvents' JSON format, and returns it.
+// ReadDocument makes m a document in CloudEvents' JSON format, or a flat record, and returns it.
 func (m *Message) ReadDocument(document []byte) *Message {
 	*m = Message{isStructured: true, data: document, attributes: m.attributes[:0]}
+	if isRecord(document) {
+		m.readRecord()
+	}
 	return m
 }
 
@@ -50,6 +53,7 @@ func (m *Message) ReadDocument(document []byte) *Message {
 // that are the same attribute, one is taken, and always the same.
 func (m *Message) ReadNATS(header map[string][]string, data []byte) *Message {
 	*m = Message{data: data, attributes: m.attributes[:0], names: m.names[:0]}
+	isFlat := false
 	for name := range header {
 		m.names = append(m.names, name)
 	}
@@ -67,8 +71,11 @@ func (m *Message) ReadNATS(header map[string][]string, data []byte) *Message {
 			}
 			m.add(attribute, value)
 		} else if name == "content-type" {
-			m.isStructured = isStructured(value)
+			m.isStructured, isFlat = isStructured(value), strings.HasPrefix(value, FlatContentType)
 		}
+	}
+	if isFlat {
+		m.readRecord()
 	}
 	return m
 }
@@ -76,14 +83,19 @@ func (m *Message) ReadNATS(header map[string][]string, data []byte) *Message {
 // ReadKafka makes m a record of Kafka, and returns it.
 func (m *Message) ReadKafka(headers iter.Seq2[string, []byte], value []byte) *Message {
 	*m = Message{data: value, attributes: m.attributes[:0]}
+	isFlat := false
 	for name, value := range headers {
 		name = strings.ToLower(name)
 		if attribute, ok := strings.CutPrefix(name, "ce_"); ok {
 			m.add(attribute, string(value))
 		} else if name == "content-type" {
 			m.isStructured = isStructured(string(value))
+			isFlat = strings.HasPrefix(string(value), FlatContentType)
 			m.add("datacontenttype", string(value))
 		}
+	}
+	if isFlat {
+		m.readRecord()
 	}
 	return m
 }

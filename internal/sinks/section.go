@@ -85,7 +85,7 @@ type Shortener interface {
 type Common struct {
 	// Name identifies the sink. It does not change from process to process.
 	Name string
-	// Encoding is Binary or Structured.
+	// Encoding is one of Encodings.
 	Encoding string
 }
 
@@ -93,7 +93,30 @@ type Common struct {
 const (
 	Binary     = "binary"     // attributes as headers, the payload as it is
 	Structured = "structured" // one JSON document with everything in it
+	Flat       = "flat"       // one JSON record with a column for each attribute
 )
+
+// Encodings are all of them.
+var Encodings = []string{Binary, Structured, Flat}
+
+// AppendDocument appends the whole event, in an encoding that has no headers.
+func AppendDocument(dst []byte, e *event.Event, encoding string) []byte {
+	if encoding == Flat {
+		return event.AppendFlat(dst, e)
+	}
+	return event.AppendStructured(dst, e)
+}
+
+// DocumentType returns the media type of what AppendDocument appends; "" of Binary.
+func DocumentType(encoding string) string {
+	switch encoding {
+	case Structured:
+		return event.StructuredContentType
+	case Flat:
+		return event.FlatContentType
+	}
+	return ""
+}
 
 // Env is what surrounds a sink. Zero values mean that there is none, or the documented default.
 type Env struct {
@@ -155,9 +178,9 @@ type Service interface {
 
 // Form is what events look like at a sink.
 type Form struct {
-	Prefix     string              // of the attributes' headers
-	Value      func(string) string // an attribute's value as a header
-	Structured bool
+	Prefix   string              // of the attributes' headers
+	Value    func(string) string // an attribute's value as a header
+	Encoding string
 	// Destination describes where the event would go.
 	Destination func(*event.Event) string
 }

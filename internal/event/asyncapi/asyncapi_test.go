@@ -3,6 +3,8 @@ package asyncapi_test
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -121,5 +123,67 @@ func TestAddresses(t *testing.T) {
 	}
 	if parameters := channels["n"].(map[string]any)["parameters"].(map[string]any); len(parameters) != 2 || parameters["attributes_team"] == nil {
 		t.Errorf("parameters %v", parameters)
+	}
+}
+
+// TestFlatRecords holds flat records against the schemas of a sink with these: of an object, of an
+// informer, and a dead letter. A record that lacks a column, or has one of another type, fails.
+func TestFlatRecords(t *testing.T) {
+	doc := asyncapi.Document("prod", []asyncapi.Sink{{
+		Name: "rows", Protocol: "kafka", Address: "rows", DeadLetters: "dead", Flat: true, Oversize: true,
+		ContentType: "content-type",
+		Streams: []asyncapi.Stream{{
+			Informer: "all", Payload: event.PayloadObject, Ops: []event.Op{event.Deleted}, Owners: true,
+		}},
+	}})
+	text, err := json.Marshal(doc)
+	testkit.OK(t, err)
+	decoded, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	testkit.OK(t, err)
+	c := jsonschema.NewCompiler()
+	testkit.OK(t, c.AddResource("doc.json", decoded))
+	maker, err := event.NewMaker(event.MakerConfig{
+		Cluster: "prod", Informer: "all", Type: resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true},
+	})
+	testkit.OK(t, err)
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	deleted := maker.Object(&event.Change{
+		Op: event.Deleted, Key: "n/a", UID: "u", Version: "8", Inferred: true, Origin: event.Origin{Time: at},
+		Owners: []resource.Owner{{Kind: "Job", Name: "j"}},
+	})
+	letter := deleted
+	letter.Extensions = append(letter.Extensions, event.Attribute{Name: "deadletterreason", Value: "no"},
+		event.Attribute{Name: "deadletterattempts", Value: "3"}, event.Attribute{Name: "truncated", Value: "true"})
+	for message, e := range map[string]event.Event{
+		"rows.all.object.deleted":    deleted,
+		"rows.all.informer.progress": maker.Progress("9", event.Unwatched{}, event.IDSuffix{}, at),
+		"rows.deadletter":            letter,
+	} {
+		t.Run(message, func(t *testing.T) {
+			s, err := c.Compile("doc.json#/components/messages/" + message + "/payload")
+			testkit.OK(t, err)
+			read := func() map[string]any {
+				row, err := jsonschema.UnmarshalJSON(bytes.NewReader(event.AppendFlat(nil, &e)))
+				testkit.OK(t, err)
+				return row.(map[string]any)
+			}
+			testkit.OK(t, s.Validate(read()))
+			for name, value := range read() {
+				row := read()
+				row[name] = []any{value}
+				if s.Validate(row) == nil {
+					t.Errorf("%s may be a list: it is not described", name)
+				}
+				delete(row, name)
+				if required := slices.Contains(event.FlatColumns(), name); (s.Validate(row) != nil) != required {
+					t.Errorf("a record without %s: required is %v", name, required)
+				}
+			}
+		})
+	}
+	headers := doc["components"].(map[string]any)["messages"].(map[string]any)["rows.deadletter"].(map[string]any)["headers"]
+	pattern := headers.(map[string]any)["properties"].(map[string]any)["content-type"].(map[string]any)["pattern"].(string)
+	if !regexp.MustCompile(pattern).MatchString(event.FlatContentType + "; charset=UTF-8") {
+		t.Errorf("content-type is %s", pattern)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -41,8 +42,9 @@ type Sink struct {
 	Encode func(string) string
 	// Own are the headers that are no attributes.
 	Own []string
-	// Structured: the message is the whole event. HeadersToo: the attributes are headers too.
-	Structured, HeadersToo bool
+	// Structured: the message is the whole event. Flat: it is a flat record. HeadersToo: the
+	// attributes are headers too.
+	Structured, Flat, HeadersToo bool
 	// Keyed: messages have a key.
 	Keyed bool
 	// Tombstones: each deleted event is followed by a message with its key and no value.
@@ -343,7 +345,7 @@ func (d *document) put(
 		headers[name] = schema{"type": "string"}
 		mustHave = append(mustHave, name)
 	}
-	if !s.Structured || s.HeadersToo {
+	if !s.Structured && !s.Flat || s.HeadersToo {
 		for name, value := range attributes {
 			if name == "datacontenttype" {
 				headers[s.MediaType] = value
@@ -355,22 +357,56 @@ func (d *document) put(
 			mustHave = append(mustHave, s.Prefix+name)
 		}
 	}
-	if s.Structured {
-		if s.ContentType != "" {
-			headers[s.ContentType] = schema{"type": "string", "pattern": "^application/cloudevents\\+json"}
-			mustHave = append(mustHave, s.ContentType)
-		}
-		m["contentType"] = event.StructuredContentType
+	switch {
+	case s.Structured:
 		properties := schema{"data": data}
 		for name, value := range attributes {
 			properties[name] = value
 		}
 		data = schema{"type": "object", "properties": properties, "required": list(required)}
+		m["contentType"] = event.StructuredContentType
+	case s.Flat:
+		data = d.record(attributes, data)
+		m["contentType"] = event.FlatContentType
+	}
+	if mediaType, isDocument := m["contentType"].(string); isDocument && s.ContentType != "" {
+		headers[s.ContentType] = schema{"type": "string", "pattern": "^" + regexp.QuoteMeta(mediaType)}
+		mustHave = append(mustHave, s.ContentType)
 	}
 	m["payload"] = data
 	if len(headers) > 0 {
 		m["headers"] = schema{"type": "object", "properties": headers, "required": mustHave}
 	}
+}
+
+// record returns the schema of a flat record.
+func (d *document) record(attributes map[string]schema, data schema) schema {
+	moment := schema{"type": []any{"string", "null"}, "format": "date-time"}
+	properties := schema{
+		"cluster": text("The cluster"), "apigroup": text("The API group; empty for the core group"),
+		"op":   text("What happened: the last word of the type"),
+		"time": moment, "notbefore": moment,
+		"initial": schema{"type": "boolean"}, "inferred": schema{"type": "boolean"},
+		"data": schema{
+			"type": []any{"string", "null"}, "contentMediaType": event.ContentType, "contentSchema": data,
+			"description": "The payload as JSON in a text",
+		},
+	}
+	if d.cluster != "" {
+		properties["cluster"] = constant(d.cluster)
+	}
+	for name, value := range attributes {
+		if properties[name] == nil && name != "specversion" {
+			properties[name] = value
+		}
+	}
+	columns := event.FlatColumns()
+	for _, name := range columns {
+		if properties[name] == nil {
+			properties[name] = text("Empty in this event")
+		}
+	}
+	return schema{"type": "object", "properties": properties, "required": list(columns)}
 }
 
 // encoded returns the schema of a value as it stands in a header.

@@ -12,6 +12,7 @@ package file
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,8 +31,8 @@ import (
 
 // Config is the section `file` of a sink.
 //
-// File appends a line per event to a file: a structured CloudEvent as JSON. An event counts as sent
-// when its line is on the disk. One bridge writes to a file, and nobody else moves or shortens it.
+// File appends a line per event to a file, as JSON. An event counts as sent when its line is on the
+// disk. One bridge writes to a file, and nobody else moves or shortens it.
 // Nothing can be read back: events whose lines were written just before a crash come again, with
 // the same ids. A full disk delays this sink and no other.
 type Config struct {
@@ -44,6 +45,9 @@ type Config struct {
 	// Keep is how many renamed files are kept; older ones are removed, whether anybody has read
 	// them or not. 0: none.
 	Keep int `yaml:"keep" default:"5"`
+	// Format of a line is `json`: a structured CloudEvent; or `flat`: a flat record, as with
+	// `encoding: flat` of other sinks.
+	Format string `yaml:"format" default:"json" oneof:"json flat"`
 }
 
 var _ interface {
@@ -59,7 +63,7 @@ func (c *Config) Validate(ps *settings.Report, path string) {
 }
 
 // OwnEncoding is that of a line.
-func (*Config) OwnEncoding() string { return "file, whose lines are structured" }
+func (*Config) OwnEncoding() string { return "file, which has its format" }
 
 // New makes the sink.
 func (c *Config) New(sinks.Common, *sinks.Env) (sinks.Sink, sinks.Service, error) {
@@ -70,16 +74,18 @@ func (c *Config) New(sinks.Common, *sinks.Env) (sinks.Sink, sinks.Service, error
 // Places is the file.
 func (c *Config) Places() []string { return []string{"file " + c.Path} }
 
-// Form is that of a structured event.
+// Form is that of a line.
 func (c *Config) Form(common sinks.Common) (sinks.Form, error) {
 	return sinks.Form{
-		Structured:  true,
+		Encoding:    stdout.EncodingOf(c.Format),
 		Destination: func(*event.Event) string { return "sink " + common.Name + ": file " + c.Path },
 	}, nil
 }
 
-// Describe says that events are structured.
-func (*Config) Describe() *asyncapi.Sink { return &asyncapi.Sink{Structured: true} }
+// Describe says what a line is.
+func (c *Config) Describe() *asyncapi.Sink {
+	return (&stdout.Config{Format: c.Format}).Describe()
+}
 
 // Sink appends events. It implements sinks.Sink.
 type Sink struct {
@@ -93,7 +99,7 @@ var _ sinks.Sink = (*Sink)(nil)
 // New makes a sink. It opens nothing.
 func New(c *Config) (*Sink, error) {
 	s := &Sink{path: c.Path, file: newRotatedFile(c)}
-	lines, err := stdout.NewLines(s.file, stdout.JSON, s.explain)
+	lines, err := stdout.NewLines(s.file, cmp.Or(c.Format, stdout.JSON), s.explain)
 	s.lines = lines
 	return s, err
 }

@@ -85,6 +85,23 @@ func wantStored(t *testing.T, path string, from, to int) {
 	}
 }
 
+func TestFlatLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events")
+	_, err := publish(t, openSink(t, file.Config{Path: path, Format: "flat"}), versions(1, 2)...)
+	testkit.OK(t, err)
+	text, err := os.ReadFile(path)
+	testkit.OK(t, err)
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	if len(lines) != 2 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	for i, line := range lines {
+		if e, err := new(event.Message).ReadDocument(line).Decode(); err != nil || e.ResourceVersion != fmt.Sprint(i+1) {
+			t.Errorf("%s is version %s, %v", line, e.ResourceVersion, err)
+		}
+	}
+}
+
 // The file sink keeps the contract of a sink.
 func TestContract(t *testing.T) {
 	const noIDs = "a file of lines has no ids: readers remove duplicates"

@@ -83,7 +83,7 @@ func (c *Config) Places() []string { return []string{"history " + c.Dir} }
 // Form is that of a structured event.
 func (c *Config) Form(common sinks.Common) (sinks.Form, error) {
 	return sinks.Form{
-		Structured: true,
+		Encoding: sinks.Structured,
 		Destination: func(*event.Event) string {
 			return "sink " + common.Name + ": history " + c.Dir
 		},

@@ -20,8 +20,6 @@ const (
 	// maxCalls bounds the calls of Publish at once, whose events make the batches.
 	maxCalls = 2000
 
-	// batched is the encoding with Config.Batch.
-	batched          = "batched"
 	batchContentType = "application/cloudevents-batch+json"
 )
 
@@ -72,7 +70,7 @@ func (s *Sink) publish(ctx context.Context, e *event.Event) error {
 // postTogether waits for a slot, and posts a batch that begins with the event, or returns the
 // answer of the batch that another call has put the event into.
 func (s *Sink) postTogether(ctx context.Context, object string, e *event.Event) error {
-	m, err := encode(e, sinks.Structured)
+	m, err := encode(e, s.encoding, false)
 	if err != nil {
 		return err
 	}
@@ -103,7 +101,7 @@ func (s *Sink) postTogether(ctx context.Context, object string, e *event.Event) 
 // postBatch posts a batch and gives the other calls their answer. A batch of one has the answer of
 // its event.
 func (s *Sink) postBatch(ctx context.Context, leave func(bool), batch []*entry) error {
-	status, err := s.send(ctx, http.MethodPost, s.events, joined(batch))
+	status, err := s.send(ctx, http.MethodPost, s.events, joined(batch, s.encoding))
 	leave(err == nil)
 	if err == nil {
 		err = classified(s.events, status)
@@ -126,7 +124,11 @@ func (s *Sink) postBatch(ctx context.Context, leave func(bool), batch []*entry) 
 
 // joined is the request with the events of a batch. Its id is that of exactly this body: receivers
 // that drop repeats by it then drop no other event.
-func joined(batch []*entry) message {
+func joined(batch []*entry, encoding string) message {
+	mediaType := batchContentType
+	if encoding == sinks.Flat {
+		mediaType = event.FlatContentType
+	}
 	body := []byte("[")
 	for i, one := range batch {
 		if i > 0 {
@@ -136,7 +138,7 @@ func joined(batch []*entry) message {
 	}
 	body = append(body, ']')
 	sum := sha256.Sum256(body)
-	header := http.Header{"Content-Type": []string{batchContentType}}
+	header := http.Header{"Content-Type": []string{mediaType}}
 	return message{header: header, body: body, id: hex.EncodeToString(sum[:])}
 }
 

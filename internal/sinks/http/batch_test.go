@@ -1,10 +1,13 @@
 package http_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	nethttp "net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -12,7 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/http"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
@@ -237,5 +242,40 @@ func TestBatch(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+	}
+}
+
+// TestFlatBatch: a request holds flat records, as one list; an event alone is in one too.
+func TestFlatBatch(t *testing.T) {
+	for _, batch := range []int{0, 10} {
+		t.Run(fmt.Sprint(batch), func(t *testing.T) {
+			var mediaType string
+			var body []byte
+			server := httptest.NewServer(nethttp.HandlerFunc(func(_ nethttp.ResponseWriter, r *nethttp.Request) {
+				mediaType = r.Header.Get("Content-Type")
+				body, _ = io.ReadAll(r.Body)
+			}))
+			defer server.Close()
+			s := newSink(t, http.Options{
+				Config: http.Config{URL: settings.URL(server.URL), DeadLetterURL: settings.URL(server.URL), Batch: batch},
+				Common: sinks.Common{Encoding: sinks.Flat},
+			})
+			defer func() { testkit.OK(t, s.Close()) }()
+			requireRecord := func(id string) {
+				t.Helper()
+				text := body
+				if batch > 0 {
+					text = bytes.TrimSuffix(bytes.TrimPrefix(body, []byte("[")), []byte("]"))
+				}
+				e, err := new(event.Message).ReadDocument(text).Decode()
+				if err != nil || e.ID != id || mediaType != event.FlatContentType || (batch > 0) != (len(text) < len(body)) {
+					t.Errorf("%s of %s: %v", body, mediaType, err)
+				}
+			}
+			testkit.OK(t, publish(t, s))
+			requireRecord(sinktest.NewEvent("web", 1, 300).ID)
+			testkit.OK(t, s.DeadLetter(t.Context(), sinktest.NewEvent("api", 2, 300), errors.New("no"), 1))
+			requireRecord("uid-api/2")
+		})
 	}
 }

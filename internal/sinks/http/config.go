@@ -42,7 +42,7 @@ type Config struct {
 	// SigningKeyFile is the path of a file with keys of Standard Webhooks, one a line, as
 	// `whsec_…`: each event has the headers `webhook-id`, `webhook-timestamp` and
 	// `webhook-signature`, an HMAC of them and the body, for each key. It is read again for each
-	// event, so keys may be replaced. Needs `encoding: structured`: headers are not signed.
+	// event, so keys may be replaced. Not with `encoding: binary`: headers are not signed.
 	SigningKeyFile string `yaml:"signingKeyFile"`
 	// Timeout is how long an event waits for its answer, connecting included. At most 25s: an
 	// endpoint that works longer on an event should answer 202 before.
@@ -52,10 +52,10 @@ type Config struct {
 	// to four times as many may be.
 	Concurrency int `yaml:"concurrency" default:"16"`
 	// Batch is how many events, of as many objects, a request holds at most, in a body of 1 MiB:
-	// a list as `application/cloudevents-batch+json`, also of one event. Events gather while
-	// `concurrency` requests are sent. After any answer but 2xx and 429 each event of the request
-	// is posted alone, so those that were taken come again. After 413 requests become smaller.
-	// Needs `encoding: structured`. 0: each event is a request.
+	// a list as `application/cloudevents-batch+json`, or of flat records, also of one event. Events
+	// gather while `concurrency` requests are sent. After any answer but 2xx and 429 each event of
+	// the request is posted alone, so those that were taken come again. After 413 requests become
+	// smaller. Not with `encoding: binary`. 0: each event is a request.
 	Batch int `yaml:"batch"`
 	// TLS is for `https`. Left out: the system's authorities.
 	TLS *sinks.TLS `yaml:"tls"`
@@ -253,7 +253,7 @@ func (c *Config) Check(
 // Form is that of the protocol binding.
 func (c *Config) Form(common sinks.Common) (sinks.Form, error) {
 	return sinks.Form{
-		Prefix: "ce-", Value: event.HeaderValue, Structured: common.Encoding == sinks.Structured,
+		Prefix: "ce-", Value: event.HeaderValue, Encoding: common.Encoding,
 		Destination: func(*event.Event) string {
 			return "sink " + common.Name + ": POST " + c.URL.String()
 		},

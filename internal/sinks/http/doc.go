@@ -1,5 +1,5 @@
 // Package http is the sink that posts events to an endpoint, as the HTTP protocol binding of
-// CloudEvents says, in binary or structured mode.
+// CloudEvents says, in binary or structured mode, or as flat records.
 //
 // It takes events from a publisher, one for each call of Publish. As many calls run at once as
 // Config.Concurrency says, beside those that hang (slots.go). The unit of order is the object

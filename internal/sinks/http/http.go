@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,7 +57,7 @@ func New(cfg Options) (*Sink, error) {
 	}
 	s := &Sink{cfg: cfg, slots: newSlots(cfg.Concurrency), encoding: cfg.Encoding}
 	if cfg.Batch > 0 {
-		s.batches, s.encoding = newBatcher(cfg.Batch), batched
+		s.batches = newBatcher(cfg.Batch)
 	}
 	var err error
 	if s.events, err = parseURL(cfg.URL); err != nil {
@@ -67,8 +68,8 @@ func New(cfg Options) (*Sink, error) {
 			return nil, fmt.Errorf("deadLetterURL: %w", err)
 		}
 	}
-	if cfg.Encoding != sinks.Binary && cfg.Encoding != sinks.Structured {
-		return nil, fmt.Errorf("encoding %q: want binary or structured", cfg.Encoding)
+	if !slices.Contains(sinks.Encodings, cfg.Encoding) {
+		return nil, fmt.Errorf("encoding %q: want one of %v", cfg.Encoding, sinks.Encodings)
 	}
 	encryption, err := cfg.TLS.Load()
 	if err != nil {
@@ -178,7 +179,7 @@ func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, att
 
 // post sends an event and sorts the answer.
 func (s *Sink) post(ctx context.Context, to *url.URL, e *event.Event) error {
-	m, err := encode(e, s.encoding)
+	m, err := encode(e, s.encoding, s.batches != nil)
 	if err != nil {
 		return err
 	}
@@ -289,16 +290,18 @@ type message struct {
 	id     string // of the event, or of what is sent
 }
 
-// encode makes the message of an event. A panic refuses the event.
-func encode(e *event.Event, encoding string) (m message, err error) {
+// encode makes the message of an event, as a batch of one where batches are sent. A panic refuses
+// the event.
+func encode(e *event.Event, encoding string, inBatch bool) (m message, err error) {
 	defer sinks.Recover(&err)
-	if encoding == batched {
-		return joined([]*entry{{document: event.AppendStructured(nil, e)}}), nil
+	if inBatch {
+		one := &entry{document: sinks.AppendDocument(nil, e, encoding)}
+		return joined([]*entry{one}, encoding), nil
 	}
 	m.header, m.id = http.Header{}, strings.Clone(e.ID)
-	if encoding == sinks.Structured {
-		m.header["Content-Type"] = []string{event.StructuredContentType}
-		m.body = event.AppendStructured(nil, e)
+	if encoding != sinks.Binary {
+		m.header["Content-Type"] = []string{sinks.DocumentType(encoding)}
+		m.body = sinks.AppendDocument(nil, e, encoding)
 		return m, nil
 	}
 	e.Each(func(name, value string) {

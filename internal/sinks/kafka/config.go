@@ -261,7 +261,7 @@ func (k *Config) Form(c sinks.Common) (sinks.Form, error) {
 	topic, err := event.ParseTemplate(k.Topic)
 	return sinks.Form{
 		Prefix: "ce_", Value: func(value string) string { return value },
-		Structured: c.Encoding == sinks.Structured,
+		Encoding: c.Encoding,
 		Destination: func(e *event.Event) string {
 			return fmt.Sprintf("sink %s: topic %s, key %s",
 				c.Name, topic.Append(nil, e, event.AppendTopicPart), e.PartitionKey)
@@ -380,8 +380,8 @@ func (o *Options) check(topic, deadLetters *event.Template) error {
 		checkTemplate("topic", topic), checkTemplate("dead-letter topic", deadLetters),
 		problem(o.NewPartitions != KeepPartitions && o.NewPartitions != UsePartitions,
 			"newPartitions: %q is neither keep nor use", o.NewPartitions),
-		problem(o.Encoding != sinks.Binary && o.Encoding != sinks.Structured,
-			"encoding: %q is neither binary nor structured", o.Encoding),
+		problem(!slices.Contains(sinks.Encodings, o.Encoding),
+			"encoding: %q is none of %v", o.Encoding, sinks.Encodings),
 		problem(o.Timestamps != SentTime && o.Timestamps != EventTime,
 			"timestamps: %q is neither sent nor event", o.Timestamps),
 		problem(o.MaxBatchBytes < 0 || o.MaxBatchBytes > maxRequest,

@@ -1,5 +1,5 @@
 // Package kafka is the Kafka sink: events in, one CloudEvent per record out, in the Kafka protocol
-// binding's binary or structured mode.
+// binding's binary or structured mode, or as flat records.
 //
 // Takes in: sinks.Messages of one lane at a time. Hands on: record batches to the lane's partition.
 // A lane is one partition of one topic ("k8s.prod.pods/3"), and all events of an object have one

@@ -175,8 +175,10 @@ func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 // newEncoder returns how the sink turns events into records.
 func newEncoder(o *Options) encoder {
 	e := encoder{
-		structured: o.Encoding == sinks.Structured, tombstones: o.Tombstones,
-		eventTime: o.Timestamps == EventTime,
+		encoding: o.Encoding, tombstones: o.Tombstones, eventTime: o.Timestamps == EventTime,
+	}
+	if mediaType := sinks.DocumentType(o.Encoding); mediaType != "" {
+		e.mediaType = mediaType + "; charset=UTF-8"
 	}
 	if o.Name != "" {
 		e.headers, e.count = appendString(appendString(nil, sinkHeader), o.Name), 1

@@ -57,6 +57,27 @@ func TestStructuredMode(t *testing.T) {
 	}
 }
 
+// A flat record is the value: a dead letter and an event about an informer too.
+func TestFlatRecords(t *testing.T) {
+	c := newCluster(t, kfake.SeedTopics(1, podsTopic, "dead"))
+	s := openSink(t, c, func(c *kafka.Options) { c.Encoding, c.DeadLetterTopic = sinks.Flat, "dead" })
+	publish(t, s, podEvents("web", 1, 1)...)
+	publishEvents(t, s, listEnd(9))
+	testkit.OK(t, s.DeadLetter(t.Context(), podEvent("web", 2), errUnreachable, 3))
+	for _, r := range append(readAll(t, c, podsTopic), readAll(t, c, "dead")...) {
+		if mediaType, _ := header(r, "content-type"); mediaType != "application/vnd.kubebridge.flat+json; charset=UTF-8" {
+			t.Errorf("content-type is %q", mediaType)
+		}
+		e, err := new(event.Message).ReadDocument(r.Value).Decode()
+		testkit.OK(t, err)
+		if r.Topic == "dead" && !slices.ContainsFunc(e.Extensions, func(a event.Attribute) bool {
+			return a == event.Attribute{Name: "deadletterattempts", Value: "3"}
+		}) {
+			t.Errorf("the dead letter is %s", r.Value)
+		}
+	}
+}
+
 func TestContentType(t *testing.T) {
 	c := newCluster(t)
 	publish(t, openSink(t, c), podEvents("web", 1, 1)...)

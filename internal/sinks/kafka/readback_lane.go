@@ -159,7 +159,7 @@ func (s *Sink) messageID(r *Record) string {
 	}
 	id, informer := r.header(idHeader), r.header(informerHeader)
 	if id == "" && informer != "" {
-		id = structuredID(r.Value)
+		id = documentID(r.Value)
 	}
 	if id == "" {
 		return ""
@@ -167,8 +167,8 @@ func (s *Sink) messageID(r *Record) string {
 	return informer + "/" + id
 }
 
-// structuredID is the id of an event in JSON, of which only the beginning is given; "" for none.
-func structuredID(value []byte) string {
+// documentID is the id of an event in JSON, of which only the beginning is given; "" for none.
+func documentID(value []byte) string {
 	in := jsontext.NewDecoder(bytes.NewReader(value))
 	if t, err := in.ReadToken(); err != nil || t.Kind() != '{' {
 		return ""

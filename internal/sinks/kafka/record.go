@@ -15,15 +15,14 @@ import (
 
 // encoder turns events into records. It is immutable.
 type encoder struct {
-	structured bool
+	encoding   string
+	mediaType  string // of a whole event; "" where attributes are headers
 	headers    []byte // of every record, encoded; they do not change
 	count      int    // of headers
 	tombstones bool
 	bare       bool // nothing but the tombstone
 	eventTime  bool
 }
-
-const structuredContentType = event.StructuredContentType + "; charset=UTF-8"
 
 // put appends the record of an event, and after a Deleted the tombstone where the configuration
 // asks for one. now is the record's time unless the event's own is asked for.
@@ -42,8 +41,8 @@ func (c encoder) put(w *batchWriter, e *event.Event, now time.Time) {
 	}
 	switch {
 	case c.bare:
-	case c.structured:
-		c.putStructured(w, e, at, key)
+	case c.mediaType != "":
+		c.putDocument(w, e, at, key)
 	default:
 		c.putBinary(w, e, at, key)
 	}
@@ -82,11 +81,11 @@ func (c encoder) putBinary(w *batchWriter, e *event.Event, at time.Time, key *st
 	w.appendRecord(at, key, value, w.headers, count+c.count+1)
 }
 
-// putStructured writes the whole event as the value.
-func (c encoder) putStructured(w *batchWriter, e *event.Event, at time.Time, key *string) {
-	w.value = event.AppendStructured(w.value[:0], e)
+// putDocument writes the whole event as the value.
+func (c encoder) putDocument(w *batchWriter, e *event.Event, at time.Time, key *string) {
+	w.value = sinks.AppendDocument(w.value[:0], e, c.encoding)
 	w.headers = appendString(w.headers[:0], "content-type")
-	w.headers = appendString(w.headers, structuredContentType)
+	w.headers = appendString(w.headers, c.mediaType)
 	w.headers = c.appendOwn(w.headers, e)
 	w.appendRecord(at, key, w.value, w.headers, c.count+2)
 }

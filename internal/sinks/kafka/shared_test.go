@@ -21,7 +21,7 @@ func named(name string, topic string, t *testing.T) func(*kafka.Options) {
 }
 
 func TestSharedTopic(t *testing.T) {
-	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
+	for _, encoding := range sinks.Encodings {
 		t.Run(encoding, func(t *testing.T) {
 			c := newCluster(t, kfake.SeedTopics(1, podsTopic, "lake.pods", "dead"))
 			encoded := func(c *kafka.Options) { c.Encoding = encoding }

@@ -124,7 +124,7 @@ func TestRefusedDelete(t *testing.T) {
 }
 
 func TestView(t *testing.T) {
-	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
+	for _, encoding := range sinks.Encodings {
 		t.Run(encoding, func(t *testing.T) {
 			change := func(c *kafka.Options) {
 				asView(c)

@@ -10,7 +10,7 @@ import (
 
 // The time alone is made again for each message.
 func TestAllocations(t *testing.T) {
-	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
+	for _, encoding := range sinks.Encodings {
 		encode := nats.NewEncodeLoop(encoding)
 		e := sinktest.NewEvent("web", 1, 2<<10)
 		if got := testing.AllocsPerRun(1000, func() { encode(e) }); got > 1 {

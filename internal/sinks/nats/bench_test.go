@@ -63,7 +63,7 @@ func benchmarkCalls(b *testing.B, sink sinks.Sink, size int) {
 
 // BenchmarkEncode is the sink's own share: everything up to the socket, which is thrown away.
 func BenchmarkEncode(b *testing.B) {
-	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
+	for _, encoding := range sinks.Encodings {
 		b.Run(encoding, func(b *testing.B) {
 			encode := nats.NewEncodeLoop(encoding)
 			e := sinktest.NewEvent("web", 1, 2<<10)

@@ -54,7 +54,7 @@ type encoder struct {
 	stale  bool     // the map is not of names and values
 	header int      // what the headers take on the wire
 	text   []byte   // subject, reply and message id, which the message's strings share
-	body   []byte   // of structured messages
+	body   []byte   // of messages without attributes as headers
 }
 
 var encoders = sync.Pool{New: func() any { return &encoder{msg: nats.Msg{Header: nats.Header{}}} }}
@@ -103,14 +103,19 @@ func (e *encoder) encode(ev *event.Event, to route, encoding string, reply func(
 		e.encodeEntry(ev, encoding, to.bare)
 		return
 	}
-	if encoding == sinks.Structured {
-		e.set(contentTypeHeader, event.StructuredContentType)
-		e.body = event.AppendStructured(e.body[:0], ev)
-		e.msg.Data = e.body
-	} else {
+	if encoding == sinks.Binary {
 		ev.Each(e.setAttribute)
 		e.msg.Data = ev.Data
+		return
 	}
+	e.setDocument(ev, encoding)
+}
+
+// setDocument makes the whole event the message's data.
+func (e *encoder) setDocument(ev *event.Event, encoding string) {
+	e.set(contentTypeHeader, sinks.DocumentType(encoding))
+	e.body = sinks.AppendDocument(e.body[:0], ev, encoding)
+	e.msg.Data = e.body
 }
 
 // tryEncode is encode. A panic refuses the event.

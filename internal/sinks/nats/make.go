@@ -162,7 +162,7 @@ func (n *Config) Form(c sinks.Common) (sinks.Form, error) {
 		token = event.AppendKeyToken
 	}
 	return sinks.Form{
-		Prefix: "ce-", Value: event.HeaderValue, Structured: c.Encoding == sinks.Structured,
+		Prefix: "ce-", Value: event.HeaderValue, Encoding: c.Encoding,
 		Destination: func(e *event.Event) string {
 			return fmt.Sprintf("sink %s: subject %s, Nats-Msg-Id %s",
 				c.Name, subject.Append(nil, e, token), e.MessageID())

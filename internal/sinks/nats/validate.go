@@ -241,7 +241,7 @@ func (c *Options) check() (subject, deadLetter *event.Template, err error) {
 	if c.Mode == KV {
 		subject, err = event.ParseTemplate(c.Subject)
 		return subject, nil, errors.Join(err, c.checkBucket(),
-			oneOf("encoding", c.Encoding, sinks.Binary, sinks.Structured), c.checkConnection(),
+			oneOf("encoding", c.Encoding, sinks.Encodings...), c.checkConnection(),
 			c.Stream.check())
 	}
 	subject, subjectErr := parseSubject("subject", c.Subject)
@@ -251,7 +251,7 @@ func (c *Options) check() (subject, deadLetter *event.Template, err error) {
 	}
 	problems := []error{
 		oneOf("mode", c.Mode, JetStream, Core, KV),
-		oneOf("encoding", c.Encoding, sinks.Binary, sinks.Structured),
+		oneOf("encoding", c.Encoding, sinks.Encodings...),
 		subjectErr, deadErr, c.checkConnection(),
 	}
 	if strings.ContainsAny(c.Objects.Bucket, " \t\r\n.*>/\\") {

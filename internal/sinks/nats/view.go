@@ -111,7 +111,7 @@ func appendAbout(dst []byte, e *event.Event) []byte {
 	return dst
 }
 
-// encodeEntry sets headers and data of an entry. Its attributes are headers in either encoding, so
+// encodeEntry sets headers and data of an entry. Its attributes are headers in any encoding, so
 // that the order can be checked without the value, and a delete has none.
 func (e *encoder) encodeEntry(ev *event.Event, encoding string, bare bool) {
 	e.msg.Data = nil
@@ -122,12 +122,10 @@ func (e *encoder) encodeEntry(ev *event.Event, encoding string, bare bool) {
 		return
 	case deleted:
 		e.set(operationHeader, operationDelete)
-	case encoding == sinks.Structured:
-		e.set(contentTypeHeader, event.StructuredContentType)
-		e.body = event.AppendStructured(e.body[:0], ev)
-		e.msg.Data = e.body
-	default:
+	case encoding == sinks.Binary:
 		e.msg.Data = ev.Data
+	default:
+		e.setDocument(ev, encoding)
 	}
 	ev.Each(func(name, value string) {
 		if !deleted || name != "datacontenttype" {

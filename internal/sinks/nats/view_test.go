@@ -79,7 +79,7 @@ func listEnd(version int) *event.Event {
 const key = "apps.deployments.shop."
 
 func TestBucket(t *testing.T) {
-	for _, encoding := range []string{sinks.Binary, sinks.Structured} {
+	for _, encoding := range sinks.Encodings {
 		t.Run(encoding, func(t *testing.T) {
 			ts := newTestServer(t)
 			sink := ts.openSink(inBucket, func(c *nats.Options) { c.Encoding = encoding })
@@ -94,7 +94,8 @@ func TestBucket(t *testing.T) {
 			}
 			if encoding == sinks.Binary && string(entry.Value()) != string(ev("web", 3).Data) ||
 				encoding == sinks.Structured && !strings.Contains(string(entry.Value()),
-					`"specversion":"1.0"`) {
+					`"specversion":"1.0"`) ||
+				encoding == sinks.Flat && !strings.Contains(string(entry.Value()), `"apigroup":"apps"`) {
 				t.Errorf("the value is %s", entry.Value())
 			}
 			if _, err := kv.Get(t.Context(), key+"api"); !errors.Is(err, jetstream.ErrKeyNotFound) {

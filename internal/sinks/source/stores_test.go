@@ -189,6 +189,11 @@ var stores = map[string]func(t *testing.T, events []event.Event) source.Config{
 		publish(t, natsSink(t, s.ClientURL(), func(c *nats.Options) { c.Encoding = sinks.Structured }), events)
 		return source.Config{From: s.ClientURL() + "/K8S"}
 	},
+	"JetStream, flat": func(t *testing.T, events []event.Event) source.Config {
+		s := natsServer(t)
+		publish(t, natsSink(t, s.ClientURL(), func(c *nats.Options) { c.Encoding = sinks.Flat }), events)
+		return source.Config{From: s.ClientURL() + "/K8S"}
+	},
 	"streams by a pattern": func(t *testing.T, events []event.Event) source.Config {
 		s := natsServer(t)
 		publish(t, natsSink(t, s.ClientURL(), func(c *nats.Options) { c.Stream.Name = "K8S-{resource}" }), events)
@@ -205,6 +210,18 @@ var stores = map[string]func(t *testing.T, events []event.Event) source.Config{
 			c.Encoding, c.Compression, c.Tombstones = sinks.Structured, "zstd", true
 		}), events)
 		return source.Config{From: "kafka://" + address + "/k8s.prod.pods,k8s.prod.deployments"}
+	},
+	"Kafka, flat": func(t *testing.T, events []event.Event) source.Config {
+		address := kafkaCluster(t)
+		publish(t, kafkaSink(t, []string{address}, func(c *kafka.Options) { c.Encoding = sinks.Flat }), events)
+		return source.Config{From: "kafka://" + address + "/k8s.prod.*"}
+	},
+	"a file, flat": func(t *testing.T, events []event.Event) source.Config {
+		var out []byte
+		for i := range events {
+			out = append(event.AppendFlat(out, &events[i]), '\n')
+		}
+		return source.Config{From: writeFile(t, "events.json", out)}
 	},
 	"a file": func(t *testing.T, events []event.Event) source.Config {
 		return source.Config{From: writeFile(t, "events.json", document(events))}

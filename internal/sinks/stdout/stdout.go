@@ -1,5 +1,5 @@
-// Package stdout is the sink that prints events: one structured CloudEvent per line for programs,
-// or one short coloured line per event for people in front of a terminal.
+// Package stdout is the sink that prints events: one JSON document per line for programs, or one
+// short coloured line per event for people in front of a terminal.
 //
 // It takes events from a publisher and hands on lines, in the order given: all events are one lane
 // (sinks.ByLane). An acknowledged event has been taken by the writer as a whole line; whether the
@@ -37,9 +37,9 @@ import (
 //
 // Stdout prints a line per event on standard output.
 type Config struct {
-	// Format is `json`: structured CloudEvents; `short`: lines for people; or `auto`: short on a
-	// terminal and JSON elsewhere.
-	Format string `yaml:"format" default:"auto" oneof:"auto json short"`
+	// Format is `json`: structured CloudEvents; `flat`: flat records, as with `encoding: flat` of
+	// other sinks; `short`: lines for people; or `auto`: short on a terminal and JSON elsewhere.
+	Format string `yaml:"format" default:"auto" oneof:"auto json flat short"`
 }
 
 var _ interface {
@@ -51,6 +51,7 @@ var _ interface {
 const (
 	Auto  = "auto"  // Short on a terminal, JSON elsewhere
 	JSON  = "json"  // one structured CloudEvent per line
+	Flat  = "flat"  // one flat record per line
 	Short = "short" // one line for people per event
 )
 
@@ -73,16 +74,26 @@ func (c *Config) New(_ sinks.Common, env *sinks.Env) (sinks.Sink, sinks.Service,
 // Places is one.
 func (*Config) Places() []string { return []string{"standard output"} }
 
-// Form is that of a structured event.
-func (*Config) Form(c sinks.Common) (sinks.Form, error) {
+// Form is that of a line for programs.
+func (c *Config) Form(common sinks.Common) (sinks.Form, error) {
 	return sinks.Form{
-		Structured:  true,
-		Destination: func(*event.Event) string { return "sink " + c.Name + ": standard output" },
+		Encoding:    EncodingOf(c.Format),
+		Destination: func(*event.Event) string { return "sink " + common.Name + ": standard output" },
 	}, nil
 }
 
-// Describe says that events are structured.
-func (*Config) Describe() *asyncapi.Sink { return &asyncapi.Sink{Structured: true} }
+// EncodingOf returns the encoding of the lines of a format.
+func EncodingOf(format string) string {
+	if format == Flat {
+		return sinks.Flat
+	}
+	return sinks.Structured
+}
+
+// Describe says what a line is.
+func (c *Config) Describe() *asyncapi.Sink {
+	return &asyncapi.Sink{Structured: c.Format != Flat, Flat: c.Format == Flat}
+}
 
 // lane is the only one: a stream of lines has one order.
 const lane = "stdout"
@@ -120,12 +131,12 @@ func NewLines(out io.Writer, format string, explain func(error) error) (*Sink, e
 	}
 	terminal := isTerminal(out)
 	switch {
-	case format == JSON, format == Auto && !terminal:
-		s.format = appendJSONLine
+	case format == JSON, format == Flat, format == Auto && !terminal:
+		s.format = lineFormat(EncodingOf(format)).appendLine
 	case format == Short, format == Auto:
 		s.format = shortFormat{colour: terminal && wantsColour()}.appendLine
 	default:
-		return nil, fmt.Errorf("stdout sink: format %q: want one of auto, json, short", format)
+		return nil, fmt.Errorf("stdout sink: format %q: want one of auto, json, flat, short", format)
 	}
 	return s, nil
 }
@@ -358,11 +369,14 @@ func (s *Sink) untaken(batch []*sinks.Message) (rest []*sinks.Message) {
 	return rest
 }
 
-// appendJSONLine appends a structured CloudEvent. A payload may hold line breaks between its JSON
-// tokens, and nowhere else: as spaces they mean the same, and the event stays one line.
-func appendJSONLine(dst []byte, e *event.Event) []byte {
+// lineFormat is an encoding whose documents are lines.
+type lineFormat string
+
+// appendLine appends an event. A payload may hold line breaks between its JSON tokens, and nowhere
+// else: as spaces they mean the same, and the event stays one line.
+func (f lineFormat) appendLine(dst []byte, e *event.Event) []byte {
 	begin := len(dst)
-	dst = event.AppendStructured(dst, e)
+	dst = sinks.AppendDocument(dst, e, string(f))
 	for i := begin; i < len(dst); i++ {
 		if dst[i] == '\n' || dst[i] == '\r' {
 			dst[i] = ' '

@@ -244,6 +244,18 @@ func TestShortFormat(t *testing.T) {
 	}
 }
 
+// A flat line is a record, also of a payload with line breaks.
+func TestFlatFormat(t *testing.T) {
+	out := &lines{}
+	e := sinktest.NewEvent("web", 7, 300)
+	e.Data = []byte("{\n\"a\":\r1}")
+	publish(newSink(t, out, stdout.Flat), e)
+	got, err := new(event.Message).ReadDocument([]byte(out.String())).Decode()
+	if err != nil || string(got.Data) != string(e.Data) || strings.Count(out.String(), "\n") != 1 {
+		t.Errorf("%q is %+v, %v", out.String(), got, err)
+	}
+}
+
 // A dead letter on a terminal reports its reason.
 func TestTerminalDeadLetter(t *testing.T) {
 	out := &lines{}
@@ -258,7 +270,7 @@ func TestTerminalDeadLetter(t *testing.T) {
 
 // An unknown format is refused.
 func TestUnknownFormat(t *testing.T) {
-	if _, err := stdout.New(io.Discard, "xml"); err == nil || !strings.Contains(err.Error(), "auto, json, short") {
+	if _, err := stdout.New(io.Discard, "xml"); err == nil || !strings.Contains(err.Error(), "auto, json, flat, short") {
 		t.Errorf("got %v", err)
 	}
 }
