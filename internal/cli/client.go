@@ -376,11 +376,11 @@ func (c *Client) uidOf(ctx context.Context, object, namespace string) (string, e
 	if err != nil {
 		return "", err
 	}
-	address, err := c.Address()
+	server, err := c.endpoint()
 	if err != nil {
 		return "", Refused(err)
 	}
-	t := &treeReader{client: newStatusClient(address, c.Token)}
+	t := &treeReader{client: newStatusClient(server, c.Token)}
 	state, err := t.find(ctx, kind, namespace, name)
 	if err != nil {
 		return "", err

@@ -76,7 +76,8 @@ func processorTime(b *testing.B) time.Duration {
 }
 
 // BenchmarkIndexes is what the default indexes add to an update of a real pod in a commit, in
-// processor time, each in a pair with the same update without indexes. Bodies are left, as in a flood.
+// processor time, each in a pair with the same update without indexes. Bodies are left, as in a
+// flood.
 func BenchmarkIndexes(b *testing.B) {
 	raw, err := os.ReadFile("../resource/testdata/pod.json")
 	testkit.OK(b, err)
