@@ -81,7 +81,7 @@ func runDeadLetters(t *testing.T, args ...string) (code int, stdout, stderr stri
 // newLetter is a dead letter of a pod, as the sink bus of startBridge makes it.
 func newLetter(id, data string) *natsgo.Msg {
 	return &natsgo.Msg{Subject: "dead.pods.added", Data: []byte(data), Header: natsgo.Header{
-		"Nats-Msg-Id": {"workloads/" + id + "/dead/bus"}, "ce-id": {id}, "ce-type": {"dev.kubebridge.resource.added"},
+		"Nats-Msg-Id": {"workloads/" + id + "/dead/bus"}, "ce-specversion": {"1.0"}, "ce-id": {id}, "ce-type": {"dev.kubebridge.resource.added"},
 		"ce-source": {"/clusters/dev-cluster"}, "ce-informer": {"workloads"}, "ce-resource": {"pods"}, "ce-name": {"a"}, "ce-partitionkey": {"pods//a"},
 		"ce-apiversion": {"v1"}, "ce-deadletterreason": {"x"}, "ce-deadletterattempts": {"1"},
 	}}
