@@ -192,11 +192,11 @@ func (m *Message) readRecord() {
 
 // column adds the attribute that a column is. An empty text, null or false is none.
 func (m *Message) column(name string, value jsontext.Value) error {
-	text := []byte(value)
-	switch value.Kind() {
-	case 'n', 'f':
+	text, isText := []byte(value), value.Kind() == jsontext.KindString
+	if value.Kind() == jsontext.KindNull || value.Kind() == jsontext.KindFalse {
 		return nil
-	case '"':
+	}
+	if isText {
 		var err error
 		if text, err = jsontext.AppendUnquote(nil, value); err != nil {
 			return err
@@ -204,7 +204,7 @@ func (m *Message) column(name string, value jsontext.Value) error {
 	}
 	switch {
 	case name == columnData:
-		if m.data = text; value.Kind() != '"' || !jsontext.Value(text).IsValid() {
+		if m.data = text; !isText || !jsontext.Value(text).IsValid() {
 			return errNoJSON
 		}
 	case len(text) > 0 && name != columnCluster && name != columnOp && name != columnGroup:

@@ -86,9 +86,8 @@ func TestFlat(t *testing.T) {
 	})
 	t.Run("each attribute of an event is a column", func(t *testing.T) {
 		var e event.Event
-		fields := reflect.ValueOf(&e).Elem()
-		for i := range fields.NumField() {
-			if f := fields.Field(i); f.Kind() == reflect.String {
+		for _, f := range reflect.ValueOf(&e).Elem().Fields() {
+			if f.Kind() == reflect.String {
 				f.SetString("x")
 			}
 		}

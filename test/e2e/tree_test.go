@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os/exec"
@@ -275,7 +276,7 @@ func (l *treeLab) timelineIs(t *testing.T, root string, moments ...*treeMoment) 
 			want[strings.ToLower(name)] = true
 		}
 	}
-	for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(out), "\n") {
 		var e struct {
 			Resource, Name, Operation string
 			Gap                       any
@@ -377,7 +378,7 @@ func (l *treeLab) describeNode(t *testing.T) {
 	l.served(l.bridge, "--live")
 	describe := func(kubeconfig string) []string {
 		out, err := l.kubectl(t, kubeconfig, "describe", "node", name).Output()
-		if e, failed := err.(*exec.ExitError); failed {
+		if e, failed := errors.AsType[*exec.ExitError](err); failed {
 			t.Fatalf("%s", e.Stderr)
 		}
 		must(t, err)
