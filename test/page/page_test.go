@@ -167,7 +167,7 @@ func TestTheStatusPage(t *testing.T) {
 }
 
 func (s *site) loads(t *testing.T, b *browser) {
-	b.until("readiness", `document.querySelector("#state").textContent === "ready"`)
+	b.until("readiness", `document.querySelector("#state").textContent === "bridge ready"`)
 	if got := b.text("#cluster"); got != "prod-eu-1" {
 		t.Errorf("cluster %q", got)
 	}
@@ -575,7 +575,7 @@ func (s *site) brokerAway(t *testing.T, b *browser) {
 	s.configMap("waits", nil)
 	b.until("the other sink continues", hasEvent("cm/waits", "stream"))
 	b.open("#/health")
-	b.until("that it is not ready, and since when", `document.querySelector("#state").textContent.startsWith("not ready ")`)
+	b.until("that it is not ready, and since when", `document.querySelector("#state").textContent.startsWith("bridge not ready ")`)
 	b.until("why, and since when", `document.querySelector("#reasons").checkVisibility() && /sink audit: .*since 20\d\d-/.test(document.querySelector("#reasons").innerText)`)
 	b.until("the sink's state and lag, first", `/^audit\s+unavailable\s+[1-9]/.test(document.querySelector("#sinks-rows tr").innerText)`)
 	if sum := b.text("#informers-sum"); !strings.Contains(sum, "all in sync") {

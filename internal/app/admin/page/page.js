@@ -219,7 +219,7 @@ function draw() {
   show($("version"), s.version ? `bridge ${s.version}, runs for ${duration((Date.now() - Date.parse(s.started)) / 1000)}` : "");
   const since = s.reasons.map((r) => Date.parse(r.since)).filter((t) => t > 0);
   const long = since.length ? ` ${duration((Date.now() - Math.min(...since)) / 1000)}` : "";
-  show($("state"), s.starting ? "starting" : s.ready ? "ready" : `not ready${long}`, `badge ${s.ready ? "good" : "warn"}`);
+  show($("state"), `bridge ${s.starting ? "starting" : s.ready ? "ready" : `not ready${long}`}`, `badge ${s.ready ? "good" : "warn"}`);
   document.title = `${s.ready ? "" : "not ready: "}${route().name} – bridge ${s.cluster ?? ""}`.trim();
   current?.status?.(s);
 }

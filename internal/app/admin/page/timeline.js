@@ -98,7 +98,7 @@ function choices(query) {
   const since = isFixed(query) ? "" : query.get("since") ?? "30m";
   const spans = [["5m", "5 min"], ["15m", "15 min"], ["30m", "30 min"], ["1h", "1 h"], ["6h", "6 h"], ["1d", "1 d"], ["7d", "7 d"]];
   if (since && !spans.some(([v]) => v === since)) spans.push([since, since]);
-  options(parts.since, isFixed(query) ? [["", "fixed"], ...spans] : spans, since);
+  options(parts.since, isFixed(query) ? [["", "set times"], ...spans] : spans, since);
   const kind = query.get("kind") ?? "";
   options(parts.kind, [["", "all"], ...(known?.resources ?? []).map((r) => [r, r]), ...(kind && !known?.resources.includes(kind) ? [[kind, kind]] : [])], kind);
   const by = query.get("by") ?? "";
