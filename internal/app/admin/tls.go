@@ -6,17 +6,23 @@ import (
 	"encoding/pem"
 	"fmt"
 	"os"
+	"sync/atomic"
 )
 
 // ServerTLS returns TLS with the certificate and the key of two PEM files. Both are read again for
-// every connection, so that they may be renewed. The error is about what is in them now.
+// every connection, so that they may be renewed. Where they can't be, the last ones that were read
+// serve: /healthz must answer without a free file descriptor, and in the middle of a renewal. The
+// error is about what is in them now.
 func ServerTLS(certFile, keyFile string) (*tls.Config, error) {
+	var last atomic.Pointer[tls.Certificate]
 	load := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-		if err != nil {
+		if err == nil {
+			last.Store(&pair)
+		} else if last.Load() == nil {
 			return nil, fmt.Errorf("certificate %s with key %s: %w", certFile, keyFile, err)
 		}
-		return &pair, nil
+		return last.Load(), nil
 	}
 	if _, err := load(nil); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"crypto/tls"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,7 +12,8 @@ import (
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
-// A certificate that is renewed while the server runs is that of the next connection.
+// A certificate that is renewed while the server runs is that of the next connection. One that
+// can't be read leaves the last one.
 func TestRenewedCertificate(t *testing.T) {
 	authority := testkit.NewCA(t)
 	dir := t.TempDir()
@@ -19,10 +21,8 @@ func TestRenewedCertificate(t *testing.T) {
 	secured, err := admin.ServerTLS(certFile, keyFile)
 	testkit.OK(t, err)
 	url, _ := start(t, admin.Config{TLS: secured})
-	name := func() string {
+	name := func(trusting *tls.Config) string {
 		t.Helper()
-		trusting, err := admin.OwnTLS(certFile)
-		testkit.OK(t, err)
 		client := http.Client{Transport: &http.Transport{TLSClientConfig: trusting, DisableKeepAlives: true}}
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
 			strings.Replace(url, "http:", "https:", 1)+"/healthz", nil)
@@ -32,12 +32,23 @@ func TestRenewedCertificate(t *testing.T) {
 		testkit.OK(t, answer.Body.Close())
 		return answer.TLS.PeerCertificates[0].DNSNames[0]
 	}
-	if got := name(); got != "first.example.com" {
+	trusted := func() *tls.Config {
+		t.Helper()
+		own, err := admin.OwnTLS(certFile)
+		testkit.OK(t, err)
+		return own
+	}
+	if got := name(trusted()); got != "first.example.com" {
 		t.Errorf("the certificate is for %s", got)
 	}
 	authority.Files(t, dir, "second.example.com")
-	if got := name(); got != "second.example.com" {
+	second := trusted()
+	if got := name(second); got != "second.example.com" {
 		t.Errorf("the renewed certificate is for %s", got)
+	}
+	testkit.OK(t, os.Remove(keyFile))
+	if got := name(second); got != "second.example.com" {
+		t.Errorf("without a key the certificate is for %s", got)
 	}
 }
 
