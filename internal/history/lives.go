@@ -290,13 +290,8 @@ func (m Maintenance) removeEntries(ctx context.Context, second uint32) error {
 		if err := b.Delete(it.Key(), nil); err != nil {
 			return err
 		}
-		const few = 1000
-		if b.Count() >= few {
-			if err := b.Commit(pebble.NoSync); err != nil { // after a crash it is done again
-				return err
-			}
-			_ = b.Close()
-			b = m.db.pebble.NewBatch()
+		if b, err = m.commitFull(b); err != nil {
+			return err
 		}
 	}
 	return cmp.Or(context.Cause(ctx), it.Error(), b.Commit(pebble.NoSync))

@@ -385,17 +385,24 @@ func (m Maintenance) removeLives(ctx context.Context, u *record.Unit, second uin
 				return err
 			}
 		}
-		const few = 1000
-		if b.Count() >= few {
-			if err := b.Commit(pebble.NoSync); err != nil { // after a crash it is done again
-				return err
-			}
-			_ = b.Close()
-			b = m.db.pebble.NewBatch()
+		if b, err = m.commitFull(b); err != nil {
+			return err
 		}
 		ok = it.Next()
 	}
 	return cmp.Or(context.Cause(ctx), it.Error(), b.Commit(pebble.NoSync))
+}
+
+// commitFull commits a batch of removals that is large, and returns the next one.
+func (m Maintenance) commitFull(b *pebble.Batch) (*pebble.Batch, error) {
+	const few = 1000
+	if b.Count() < few {
+		return b, nil
+	}
+	if err := b.Commit(pebble.NoSync); err != nil { // after a crash it is done again
+		return b, err
+	}
+	return m.db.pebble.NewBatch(), b.Close()
 }
 
 // removeNotices removes the notices of a unit before a time, but for those that say something of

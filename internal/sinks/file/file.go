@@ -32,7 +32,7 @@ import (
 // Config is the section `file` of a sink.
 //
 // File appends a line per event to a file, as JSON. An event counts as sent when its line is on the
-// disk. One bridge writes to a file, and nobody else moves or shortens it.
+// disk. One bridge writes to a file, and nothing else moves or shortens it.
 // Nothing can be read back: events whose lines were written just before a crash come again, with
 // the same ids. A full disk delays this sink and no other.
 type Config struct {
