@@ -47,6 +47,15 @@ func (e *endpoint) url(path string) string {
 	return "http://" + e.address + path
 }
 
+// wantsTLS returns an error where an answer is that of a server with TLS to plain HTTP.
+func (e *endpoint) wantsTLS(code int, body []byte) error {
+	if code != http.StatusBadRequest || e.tls != nil || !bytes.Contains(body, []byte("HTTPS")) {
+		return nil
+	}
+	return fmt.Errorf("the server at %s speaks TLS: name the authority of its certificate with "+
+		"--admin-ca, or the configuration of the bridge with --config", e.address)
+}
+
 // client uses no proxy: the bridge is on this machine, and takes no commands through one.
 func (e *endpoint) client(timeout time.Duration) *http.Client {
 	return &http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: e.tls}}
@@ -126,25 +135,28 @@ func (c *Client) Send(ctx context.Context, path string, body, into any) error {
 			"configuration? (--admin-address)", at.address, err))
 	}
 	defer answer.Body.Close()
-	return understand(at.address, answer, into)
+	return at.understand(answer, into)
 }
 
 // understand reads the answer to a command.
-func understand(address string, answer *http.Response, into any) error {
+func (e *endpoint) understand(answer *http.Response, into any) error {
 	data, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 	if err != nil {
-		return Failed(fmt.Errorf("the answer of the bridge at %s broke off: %w", address, err))
+		return Failed(fmt.Errorf("the answer of the bridge at %s broke off: %w", e.address, err))
+	}
+	if err := e.wantsTLS(answer.StatusCode, data); err != nil {
+		return Refused(err)
 	}
 	var said struct{ Message, Error string }
 	if err := json.Unmarshal(data, &said); err != nil || said.Message == "" && said.Error == "" {
 		return Refused(fmt.Errorf("%s is not the admin endpoint of a bridge that takes commands: %s",
-			address, answer.Status))
+			e.address, answer.Status))
 	}
 	switch answer.StatusCode {
 	case http.StatusOK:
 		return json.Unmarshal(data, into)
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return Refused(fmt.Errorf("the bridge at %s refuses: %s", address, said.Error))
+		return Refused(fmt.Errorf("the bridge at %s refuses: %s", e.address, said.Error))
 	}
 	return Failed(errors.New(said.Error))
 }

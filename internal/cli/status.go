@@ -271,9 +271,8 @@ func (k *statusClient) refusal(code int, body []byte, path string) error {
 	if err := json.Unmarshal(body, &said); err == nil && said.Error != "" {
 		return fmt.Errorf("the bridge at %s refuses: %s", k.address, said.Error)
 	}
-	if code == http.StatusBadRequest && k.tls == nil && bytes.Contains(body, []byte("HTTPS")) {
-		return fmt.Errorf("the server at %s speaks TLS: name the authority of its certificate with "+
-			"--admin-ca, or the configuration of the bridge with --config", k.address)
+	if err := k.wantsTLS(code, body); err != nil {
+		return err
 	}
 	return fmt.Errorf("%s is not the admin endpoint of a bridge: it answers %d %s to %s", k.address,
 		code, http.StatusText(code), path)

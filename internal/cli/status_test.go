@@ -174,6 +174,15 @@ func TestStatusOverTLS(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a command without its authority", func(t *testing.T) {
+		token := filepath.Join(dir, "token")
+		testkit.OK(t, os.WriteFile(token, []byte(strings.Repeat("x", 16)), 0o600))
+		var stdout, stderr testkit.Buffer
+		code := run(t.Context(), []string{"reload", "--admin-address", address, "--token-file", token}, nil, &stdout, &stderr)
+		if code != ExitRefused || !strings.Contains(stderr.String(), "speaks TLS") {
+			t.Errorf("exit code %d, stderr %q", code, stderr.String())
+		}
+	})
 }
 
 func TestFit(t *testing.T) {
