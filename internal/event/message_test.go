@@ -23,6 +23,10 @@ type specified struct {
 	data    string
 	// unread is why the bridge does not take the event: its own have data in JSON only.
 	unread string
+	// request is the message as a request of HTTP; "" for none.
+	request string
+	// sdk are the attributes for the SDK, where it reads the request otherwise.
+	sdk map[string]string
 }
 
 // Attributes of the examples in the specification.
@@ -73,7 +77,7 @@ func kafkaOf(attributes map[string]string, data string) *event.Message {
 }
 
 // specifiedCases are those of cloudevents/conformance, and the examples in the specification of the
-// JSON format and of the bindings. The bridge reads no HTTP: its requests are read in test/kafka.
+// JSON format and of the bindings.
 func specifiedCases() (all []specified) {
 	document := `{"specversion":"1.0","type":"com.example.someevent","time":"2018-04-05T03:56:24Z",` +
 		`"id":"1234-1234-1234","source":"/mycontext/subcontext","datacontenttype":"application/json",` +
@@ -82,13 +86,17 @@ func specifiedCases() (all []specified) {
 		want := with(someEvent, "datacontenttype", media)
 		all = append(all,
 			specified{name: "Kafka, binary, " + media, message: kafkaOf(want, someData), want: want, data: someData},
-			specified{name: "NATS, binary, " + media, message: natsOf(want, someData), want: want, data: someData})
+			specified{name: "NATS, binary, " + media, message: natsOf(want, someData), want: want, data: someData},
+			specifiedRequest("binary, "+media, binaryRequest(want, someData), want))
 	}
 	for _, media := range []string{"application/cloudevents+json", "application/cloudevents+json; charset=utf-8"} {
 		all = append(all,
 			specified{name: "Kafka, structured, " + media, message: kafkaOf(map[string]string{"datacontenttype": media}, document), want: someEvent, data: someData},
-			specified{name: "NATS, structured, " + media, message: new(event.Message).ReadNATS(map[string][]string{"Content-Type": {media}}, []byte(document)), want: someEvent, data: someData})
+			specified{name: "NATS, structured, " + media, message: new(event.Message).ReadNATS(map[string][]string{"Content-Type": {media}}, []byte(document)), want: someEvent, data: someData},
+			specifiedRequest("structured, "+media, requestText("PUT", document, "Content-Type: "+media), someEvent))
 	}
+	all = append(all, specifiedRequest("batched", requestText("PUT", "["+document+"]",
+		"Content-Type: application/cloudevents-batch+json; charset=utf-8"), someEvent))
 	json := func(name, id, members, data, unread string, pairs ...string) {
 		text := `{"specversion":"1.0","type":"com.example.someevent","source":"/mycontext","id":"` + id + `",` +
 			`"time":"2018-04-05T17:31:00Z","comexampleextension1":"value","comexampleothervalue":5,"unsetextension":null,` + members + `}`
@@ -114,12 +122,15 @@ func specifiedCases() (all []specified) {
 		{"Euro%20%E2%82%AC%20%F0%9F%98%80", "Euro € 😀"},
 		{"Euro%20%e2%82%ac", "Euro €"},
 		{"%45uro", "Euro"},
+		{"a b", "a b"},
 		{`"say \"50\" \\ or"`, `say "50" \ or`},
 		{"100%2525", "100%25"},
 	} {
-		all = append(all, specified{
-			name: "NATS, the header " + c.encoded, message: natsOf(with(someEvent, "comexample", c.encoded), someData),
-			want: with(someEvent, "comexample", c.value), data: someData,
+		want, encoded := with(someEvent, "comexample", c.value), with(someEvent, "comexample", c.encoded)
+		posted := specifiedRequest("the header "+c.encoded, binaryRequest(encoded, someData), want)
+		posted.sdk = encoded // its binding of HTTP does not decode headers
+		all = append(all, posted, specified{
+			name: "NATS, the header " + c.encoded, message: natsOf(encoded, someData), want: want, data: someData,
 		})
 	}
 	return all

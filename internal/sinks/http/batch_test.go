@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
+
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/settings"
@@ -52,6 +54,8 @@ func (b *batches) ServeHTTP(w nethttp.ResponseWriter, r *nethttp.Request) {
 	if err != nil || len(all) == 0 || r.Header.Get("Content-Type") != "application/cloudevents-batch+json" {
 		b.t.Errorf("%s of %d events: %v", r.Header.Get("Content-Type"), len(all), err)
 	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	b.requireSDK(r, all)
 	var names []string
 	for _, one := range all {
 		names = append(names, one.Attributes["name"]+"/"+one.Attributes["resourceversion"])
@@ -69,6 +73,21 @@ func (b *batches) ServeHTTP(w nethttp.ResponseWriter, r *nethttp.Request) {
 		return
 	}
 	w.WriteHeader(status)
+}
+
+// requireSDK checks that the SDK of CloudEvents reads the same events.
+func (b *batches) requireSDK(r *nethttp.Request, all []sinktest.Received) {
+	events, err := cehttp.NewEventsFromHTTPRequest(r)
+	if err != nil || len(events) != len(all) {
+		b.t.Errorf("the SDK reads %d of %d events: %v", len(events), len(all), err)
+		return
+	}
+	for i := range events {
+		e, want := &events[i], &all[i]
+		if err := e.Validate(); err != nil || e.ID() != want.Attributes["id"] || !bytes.Equal(e.Data(), want.Data) {
+			b.t.Errorf("the SDK reads %v of %v: %v", e, want, err)
+		}
+	}
 }
 
 func (b *batches) Settle(items []*publisher.Item) {

@@ -149,7 +149,7 @@ func parseAll(header nethttp.Header, body []byte) (all []sinktest.Received, err 
 	return all, nil
 }
 
-// parse reads a request as the CloudEvents SDK does.
+// parse reads a request as CloudEvents' binding of HTTP says: the SDK does not decode headers.
 func parse(header nethttp.Header, body []byte) (sinktest.Received, error) {
 	if strings.HasPrefix(header.Get("Content-Type"), "application/cloudevents+json") {
 		return sinktest.ParseStructured(body)
