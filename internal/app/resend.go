@@ -191,7 +191,9 @@ func (c *adminCommands) readDeadLetters(
 			continue
 		}
 		delete(wanted, l.Position)
-		if e, err := l.Restore(cluster); err != nil {
+		if l.Invalid != nil {
+			answer.Keep(l.Position, l.Invalid)
+		} else if e, err := l.Restore(cluster); err != nil {
 			answer.Keep(l.Position, err)
 		} else {
 			read.add(l.Position, e, len(e.Data))

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -16,8 +18,10 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -237,6 +241,37 @@ func TestDeadLetters(t *testing.T) {
 			t.Errorf("exit code %d: %s%s", code, out, errs)
 		}
 	})
+	t.Run("what is no event is counted, and stays", func(t *testing.T) {
+		info, err := dead.Info(t.Context())
+		testkit.OK(t, err)
+		first := fmt.Sprintf("DEAD/%d", info.State.LastSeq+1)
+		noID, noMedia, others := newLetter("c/1", "{}"), newLetter("c/2", "{}"), newLetter("c/3", "{}")
+		noID.Header.Del("ce-id")
+		noMedia.Header.Set("ce-datacontenttype", "json; ;")
+		others.Header.Set("Nats-Msg-Id", "workloads/c/3/dead/other")
+		others.Header.Del("ce-id")
+		for _, letter := range []*natsgo.Msg{noID, noMedia, others} {
+			_, err := js.PublishMsg(t.Context(), letter)
+			testkit.OK(t, err)
+		}
+		requireInvalid(t, ExitRefused, "", "bridge: 2 messages are no dead letters; the first: "+first+": it is no CloudEvent 1.0: id: MUST be", "ls")
+		requireInvalid(t, ExitFailed, "", first+": it is no CloudEvent 1.0", "get", first)
+		requireInvalid(t, ExitFailed, "", first+": it is no CloudEvent 1.0", "rm", first)
+		_, err = js.PublishMsg(t.Context(), newLetter("c/4", "{}"))
+		testkit.OK(t, err)
+		requireInvalid(t, ExitClean, "SINCE", "2 messages are no dead letters; the first: "+first+": ", "ls")
+		requireInvalid(t, ExitClean, `"id":"c/4"`, "2 messages are no dead letters; the first: "+first+": ", "ls", "-o", "json")
+		requireInvalid(t, ExitClean, "sent 1 event\n", "2 messages are no dead letters; the first: "+first+": ", "send", "--all")
+		cmd := &cobra.Command{}
+		answer, err := newResendClient(cmd, newClient(cmd), "deadletters").send(t.Context(), "bus", []string{first})
+		if err != nil || len(answer.Kept) != 1 || !strings.Contains(answer.Kept[0].Reason, "it is no CloudEvent 1.0: id: MUST be") {
+			t.Errorf("the bridge answers %+v, %v", answer, err)
+		}
+		requireInvalid(t, ExitClean, "removed 0 dead letters\n", "2 messages are no dead letters; the first: "+first+": ", "rm", "--all")
+		if left := messages(dead); left != 4 { // with that on the subject other
+			t.Errorf("%d messages are left", left)
+		}
+	})
 	t.Run("a sink without dead letters that can be read says so", func(t *testing.T) {
 		for sink, want := range map[string]string{
 			"view": "the mode is kv", "quiet": "nats.deadLetterSubject is off", "lake": "kafka.deadLetterTopic is not set",
@@ -249,6 +284,15 @@ func TestDeadLetters(t *testing.T) {
 			}
 		}
 	})
+}
+
+// requireInvalid runs a command on dead letters of the sink bus of which some are invalid.
+func requireInvalid(t *testing.T, code int, stdout, stderr string, args ...string) {
+	t.Helper()
+	got, out, errs := runDeadLetters(t, append(args, "--sink", "bus")...)
+	if got != code || !strings.Contains(out, stdout) || !strings.Contains(errs, stderr) {
+		t.Errorf("%v: exit code %d, want %d\n%s%s", args, got, code, out, errs)
+	}
 }
 
 // TestDeadLettersStay is about dead letters that can't be removed: of a stream that forbids it, and
@@ -339,6 +383,19 @@ func TestDeadLettersOfKafka(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 	client := consumer(t, cluster.ListenAddrs(), topic)
+	t.Run("what is no event is counted, and so is a batch that can't be read", func(t *testing.T) {
+		noID := &kgo.Record{Topic: "dead", Value: []byte("{}"), Headers: []kgo.RecordHeader{
+			{Key: "sink", Value: []byte("bus")}, {Key: "ce_specversion", Value: []byte("1.0")}, {Key: "ce_type", Value: []byte("t")},
+		}}
+		stored, err := client.ProduceSync(t.Context(), noID).First()
+		testkit.OK(t, err)
+		first := fmt.Sprintf("dead/%d/%d", stored.Partition, stored.Offset)
+		invalid := first + ": it is no CloudEvent 1.0: "
+		requireInvalid(t, ExitRefused, "", "bridge: 1 message is no dead letter: "+invalid, append([]string{"ls"}, from...)...)
+		requireInvalid(t, ExitClean, "sent 0 events\n", "1 message is no dead letter: "+invalid, append([]string{"send", "--all"}, from...)...)
+		produceDamaged(t, client, cluster.TopicInfo("dead"))
+		requireInvalid(t, ExitClean, "SINCE", "2 messages are no dead letters; the first: ", "ls")
+	})
 	var got []string
 	places := map[string]bool{}
 	for len(got) < len(letters) {
@@ -362,4 +419,27 @@ func TestDeadLettersOfKafka(t *testing.T) {
 			t.Errorf("no %q in %v", key, places)
 		}
 	}
+}
+
+// produceDamaged stores a batch whose records can't be read: they are no gzip.
+func produceDamaged(t *testing.T, client *kgo.Client, topic *kfake.TopicInfo) {
+	t.Helper()
+	const beforeLength, beforeSum, summed = 12, 17, 21
+	records := []byte("no gzip")
+	batch := kmsg.RecordBatch{
+		Magic: 2, Attributes: 1, PartitionLeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1,
+		FirstSequence: -1, NumRecords: 1, Records: records,
+	}
+	raw := batch.AppendTo(nil)
+	binary.BigEndian.PutUint32(raw[beforeLength-4:], uint32(len(raw)-beforeLength))
+	binary.BigEndian.PutUint32(raw[beforeSum:], crc32.Checksum(raw[summed:], crc32.MakeTable(crc32.Castagnoli)))
+	request := kmsg.NewPtrProduceRequest()
+	request.Acks, request.TimeoutMillis = -1, 10_000
+	of, in := kmsg.NewProduceRequestTopic(), kmsg.NewProduceRequestTopicPartition()
+	of.Topic, of.TopicID, in.Records = topic.Topic, topic.TopicID, raw
+	of.Partitions = append(of.Partitions, in)
+	request.Topics = append(request.Topics, of)
+	answer, err := request.RequestWith(t.Context(), client)
+	testkit.OK(t, err)
+	testkit.OK(t, kerr.ErrorForCode(answer.Topics[0].Partitions[0].ErrorCode))
 }

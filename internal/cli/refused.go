@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"slices"
 	"text/tabwriter"
@@ -56,6 +57,9 @@ type deadLetters struct {
 	from     []string
 	timeout  time.Duration
 	all      bool
+	// What was read and is no dead letter: how many messages, and the first.
+	invalid      int
+	firstInvalid error
 }
 
 // newDeadLetters adds the flags of all commands.
@@ -104,6 +108,44 @@ func (d *deadLetters) open() (*streams.DeadLetters, source.Position, error) {
 	return letters, from, Refused(err)
 }
 
+// each reads the dead letters, and counts what is none.
+func (d *deadLetters) each(
+	ctx context.Context, letters *streams.DeadLetters, from source.Position,
+) iter.Seq2[*streams.DeadLetter, error] {
+	return func(yield func(*streams.DeadLetter, error) bool) {
+		for l, err := range letters.Each(ctx, from, nil) {
+			if err == nil && l.Invalid != nil {
+				if d.invalid++; d.invalid == 1 {
+					d.firstInvalid = fmt.Errorf("%s: %w", l.Position, l.Invalid)
+				}
+				continue
+			}
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
+// invalidError says what was read and is no dead letter; nil for nothing.
+func (d *deadLetters) invalidError() error {
+	switch d.invalid {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("1 message is no dead letter: %w", d.firstInvalid)
+	}
+	return fmt.Errorf("%s are no dead letters; the first: %w",
+		terminal.Amount(d.invalid, "message"), d.firstInvalid)
+}
+
+// warn prints invalidError. It does not change the exit code.
+func (d *deadLetters) warn(cmd *cobra.Command) {
+	if err := d.invalidError(); err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), terminal.OneLine(err.Error()))
+	}
+}
+
 // eachBatch calls do with the positions of all dead letters, or of those that the arguments name,
 // so many as one command names.
 func (d *deadLetters) eachBatch(
@@ -112,7 +154,7 @@ func (d *deadLetters) eachBatch(
 ) error {
 	var batch []string
 	missing := slices.Clone(args)
-	for l, err := range letters.Each(ctx, from, nil) {
+	for l, err := range d.each(ctx, letters, from) {
 		if err != nil {
 			return Refused(err)
 		}
@@ -149,11 +191,11 @@ func newDeadLettersListCommand() *cobra.Command {
 		Aliases: []string{"list"},
 		Short:   "List the dead letters, as they are stored",
 		Long: `ls lists the dead letters of a sink: the position that get, send and rm take
-(stream/sequence, or topic/partition/offset), since when it is there, the type and object of the
-event, its size, and why it was refused. What has no payload any more can't be sent again. With
---output json each dead letter is a line.
+(stream/sequence, or topic/partition/offset), since when it is there, type and object of the event,
+size, and why it was refused. What has no payload can't be sent. What is no CloudEvent is counted on
+stderr. With --output json each letter is a line.
 
-Exit codes: 0, also when there are none; 2 when the sink has no dead letters, or they can't be read.`,
+Exit codes: 0, also for none; 2 when the sink has no dead letters, or none can be read.`,
 		Example: `  bridge deadletters ls --sink lake --limit 20
   bridge deadletters ls --sink lake -o json`,
 		Args: cobra.NoArgs,
@@ -168,7 +210,7 @@ Exit codes: 0, also when there are none; 2 when the sink has no dead letters, or
 			return err
 		}
 		list := &letterList{out: cmd.OutOrStdout(), json: output == "json"}
-		for l, err := range letters.Each(cmd.Context(), from, nil) {
+		for l, err := range d.each(cmd.Context(), letters, from) {
 			if err != nil {
 				return errors.Join(list.flush(), Refused(err))
 			}
@@ -179,10 +221,15 @@ Exit codes: 0, also when there are none; 2 when the sink has no dead letters, or
 				break
 			}
 		}
-		if list.count == 0 && !list.json {
+		switch {
+		case list.count == 0 && d.invalid > 0:
+			return Refused(d.invalidError())
+		case list.count == 0 && !list.json:
 			fmt.Fprintln(list.out, "No dead letters.")
 		}
-		return Failed(list.flush())
+		err = list.flush()
+		d.warn(cmd)
+		return Failed(err)
 	}
 	return cmd
 }
@@ -241,7 +288,7 @@ Exit codes: 0, 1 when there is no such dead letter, 2 when the sink has none, or
 		if err != nil {
 			return err
 		}
-		for l, err := range letters.Each(cmd.Context(), nil, nil) {
+		for l, err := range d.each(cmd.Context(), letters, nil) {
 			if err != nil {
 				return Refused(err)
 			}
@@ -250,6 +297,7 @@ Exit codes: 0, 1 when there is no such dead letter, 2 when the sink has none, or
 				return Failed(err)
 			}
 		}
+		d.warn(cmd)
 		return noSuchLetter(args[0])
 	}
 	return cmd
@@ -286,6 +334,7 @@ when the sink has none, they can't be read, or they are Kafka's.`,
 			}
 			return Failed(err)
 		})
+		d.warn(cmd)
 		if err != nil {
 			return err
 		}

@@ -151,6 +151,7 @@ state of each object is refused: use 'bridge snapshot INFORMER --sink NAME'.` + 
 			return s.sendTo(cmd.Context(), letters.Sink, positions)
 		})
 		s.bar.Clear()
+		d.warn(cmd)
 		fmt.Fprintln(cmd.OutOrStdout(), "sent", terminal.Amount(s.sent, "event"))
 		if sent.stay != nil && s.sent > 0 {
 			sent.print(cmd.OutOrStdout(), d.all)

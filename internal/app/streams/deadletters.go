@@ -42,6 +42,9 @@ type DeadLetter struct {
 	Attempts  string `json:"attempts"`
 	// Destination is the subject or topic that the event was for.
 	Destination string `json:"destination"`
+	// Invalid is why the message is no dead letter, though it lies among them; then only Position
+	// is set. nil for a dead letter.
+	Invalid error `json:"-"`
 
 	message source.Message
 }
@@ -106,7 +109,8 @@ func subjectPattern(template, cluster string) (string, error) {
 }
 
 // Each reads the dead letters in the order in which they are stored, from a position on, of the
-// given lanes, nil for all. A letter is valid until the next one. The error is the last element.
+// given lanes, nil for all. What is no event is among them, as Invalid. A letter may be used until
+// the next one. The error is the last element.
 func (d *DeadLetters) Each(
 	ctx context.Context, from source.Position, lanes []string,
 ) iter.Seq2[*DeadLetter, error] {
@@ -124,18 +128,33 @@ func (d *DeadLetters) Each(
 				yield(nil, err)
 				return
 			}
-			if m.Other != "" || m.Sink != d.Sink {
-				continue
-			}
-			e, err := m.CloudEvent()
-			if err != nil {
-				continue
-			}
-			if l := letterOf(m, e); l != nil && !yield(l, nil) {
+			if l := d.read(m); l != nil && !yield(l, nil) {
 				return
 			}
 		}
 	}
+}
+
+// read returns a message as a dead letter of the sink, or as an invalid one; nil for any other.
+// What is no event may have lost the name of its sink.
+func (d *DeadLetters) read(m *source.Message) *DeadLetter {
+	switch {
+	case m.Sink != "" && m.Sink != d.Sink:
+		return nil
+	case m.Err != nil:
+		return &DeadLetter{Position: positionOf(m), Invalid: m.Err}
+	case m.Sink == "" || m.Other != "":
+		return nil
+	}
+	e, err := m.CloudEvent()
+	if err != nil {
+		return &DeadLetter{Position: positionOf(m), Invalid: err}
+	}
+	return letterOf(m, e)
+}
+
+func positionOf(m *source.Message) string {
+	return m.Lane + "/" + strconv.FormatUint(m.Offset, 10)
 }
 
 // letterOf returns an event of a message as a dead letter; nil for any other event.
@@ -146,7 +165,7 @@ func letterOf(m *source.Message, e *cloudevents.Event) *DeadLetter {
 		return text
 	}
 	l := &DeadLetter{
-		Position: m.Lane + "/" + strconv.FormatUint(m.Offset, 10), Stored: m.Stored.UTC(),
+		Position: positionOf(m), Stored: m.Stored.UTC(),
 		ID: e.ID(), Type: e.Type(), Subject: e.Subject(), Bytes: int64(len(e.Data())),
 		Truncated: attribute("truncated") != "", Reason: attribute("deadletterreason"),
 		Attempts:    attribute("deadletterattempts"),

@@ -321,8 +321,7 @@ func (m *Message) read(raw jetstream.Msg, stream string, meta *jetstream.MsgMeta
 		m.Other = "fence"
 		return
 	}
-	var err error
-	if m.Event, err = m.message.ReadNATS(raw.Headers(), raw.Data()).Decode(); err != nil {
+	if m.Event, m.Err = m.message.ReadNATS(raw.Headers(), raw.Data()).Decode(); m.Err != nil {
 		m.Other = "message on " + raw.Subject()
 	}
 }

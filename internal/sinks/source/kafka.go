@@ -256,7 +256,7 @@ func (r *topicReader) read(ctx context.Context, p *part, yield func(*Message, er
 func (m *Message) readRecord(r *kafka.Record, p *part) {
 	*m = Message{
 		Lane: p.lane, Offset: uint64(r.Offset), Stored: r.Time, Key: r.Key, Sink: r.Sink(),
-		message: m.message,
+		Err: r.Damaged, message: m.message,
 	}
 	switch {
 	case r.Damaged != nil:
@@ -266,8 +266,7 @@ func (m *Message) readRecord(r *kafka.Record, p *part) {
 		m.Other = "tombstone"
 		return
 	}
-	var err error
-	if m.Event, err = m.message.ReadKafka(r.Each, r.Value).Decode(); err != nil {
+	if m.Event, m.Err = m.message.ReadKafka(r.Each, r.Value).Decode(); m.Err != nil {
 		m.Other = "record of " + p.topic
 	}
 }

@@ -30,6 +30,8 @@ type Message struct {
 	Event event.Event
 	// Other names what the message is when it is no event: "fence", "tombstone".
 	Other string
+	// Err is why the message can't be read as an event; nil for an event, a fence and a tombstone.
+	Err error
 	// Lane is what is in order, and Offset the place in it.
 	Lane   string
 	Offset uint64
@@ -329,7 +331,7 @@ func (r *fileReader) Messages(ctx context.Context) iter.Seq2[*Message, error] {
 				continue
 			}
 			*m = Message{Lane: r.path, Offset: r.read, message: m.message}
-			if m.Event, err = m.message.ReadDocument(document).Decode(); err != nil {
+			if m.Event, m.Err = m.message.ReadDocument(document).Decode(); m.Err != nil {
 				m.Other = "JSON that is no CloudEvent"
 			}
 			if !yield(m, nil) {
