@@ -266,6 +266,76 @@ func TestVerifyCoverageUndeclared(t *testing.T) {
 	}
 }
 
+// gappedEvents have a gap, which a list heals, or a quarantined object between any five events.
+func gappedEvents(t *testing.T) (events []event.Event, gaps []string) {
+	t.Helper()
+	var makers []*event.Maker
+	for _, typ := range testkit.EventTypes {
+		m, err := event.NewMaker(event.MakerConfig{Cluster: "prod", Informer: "workloads", Type: typ})
+		testkit.OK(t, err)
+		makers = append(makers, m)
+	}
+	const objects = 110
+	all := testkit.Events(t, 3, objects, 6)
+	begin := all[0].Time
+	var at time.Time
+	for i, e := range all {
+		at = begin.Add(time.Duration(i) * 10 * time.Second)
+		e.Time = at
+		if n := i - objects - len(makers); n <= 0 || n%5 > 0 || e.AboutInformer() {
+			events = append(events, e)
+			continue
+		}
+		m, from, to := makers[len(gaps)%2], resource.Version(all[i-1].ResourceVersion), resource.Version(e.ResourceVersion)
+		if len(gaps)%3 == 0 {
+			unreadable := &resource.Unreadable{Reason: "json", Key: resource.Key("shop/" + e.Name), Version: to, Digest: fmt.Sprintf("%032d", i)}
+			events = append(events, m.Quarantined(unreadable, event.IDSuffix{}, at), e)
+			gaps = append(gaps, events[len(events)-2].ID)
+			continue
+		}
+		events = append(events,
+			m.Gap(&resource.Relist{Reason: "expired", From: from, To: to}, at.Add(-time.Second), event.IDSuffix{}, at), e,
+			m.Synced(to, event.Listing{}, event.IDSuffix{}, at.Add(time.Second)))
+		gaps = append(gaps, events[len(events)-3].ID)
+	}
+	for _, m := range makers {
+		events = append(events, m.Progress(resource.Version(all[len(all)-1].ResourceVersion), event.Unwatched{}, event.IDSuffix{}, at.Add(time.Minute)))
+	}
+	return events, gaps
+}
+
+// 100 gaps that only one of the two reports, half of them each, among others that both report.
+func TestVerifyCoverageUndeclaredGaps(t *testing.T) {
+	t.Parallel()
+	events, gaps := gappedEvents(t)
+	random := rand.New(rand.NewPCG(8, 8))
+	random.Shuffle(len(gaps), func(i, j int) { gaps[i], gaps[j] = gaps[j], gaps[i] })
+	lacking := func(ids []string) []event.Event {
+		return slices.DeleteFunc(slices.Clone(events), func(e event.Event) bool { return slices.Contains(ids, e.ID) })
+	}
+	whole, lacks := historyOf(t, events), historyOf(t, lacking(gaps[50:100]))
+	for store, put := range coveredStores {
+		t.Run(store, func(t *testing.T) {
+			if store != "a file" && testing.Short() {
+				t.Skip("a file has the same")
+			}
+			if r := verifyCoverage(t, put(t, events), whole); !r.OK || len(r.Notes) > 0 || r.Covered.Versions < len(events)/2 {
+				t.Errorf("all gaps are in both: %v, %v, %+v\n%+v", r.Faults, r.Notes, r.Covered, r.Found[:min(3, len(r.Found))])
+			}
+			r := verifyCoverage(t, put(t, lacking(gaps[:50])), lacks)
+			found := map[string]bool{}
+			for _, f := range r.Found {
+				if found[f.ID] = true; f.Kind != verify.Undeclared || !slices.Contains(gaps[:100], f.ID) {
+					t.Errorf("found %+v", f)
+				}
+			}
+			if len(found) != 100 || len(r.Found) != 100 {
+				t.Errorf("%v of %d gaps, want 100", r.Faults, len(found))
+			}
+		})
+	}
+}
+
 // No alarm: a stream of which limits have removed the beginning, or all but an object's newest
 // message, one that leaves versions out, and one that is behind.
 func TestVerifyCoverageNoAlarm(t *testing.T) {
