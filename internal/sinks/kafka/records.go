@@ -346,7 +346,7 @@ func newZstdReader(in io.Reader) (io.ReadCloser, error) {
 }
 
 // snappyReader reads the xerial framing, in which the sink writes snappy: a header, then blocks of
-// 32 KiB with their sizes.
+// 32 KiB with their sizes. A batch without it is one block, as librdkafka and franz-go write it.
 type snappyReader struct {
 	in    *bytes.Reader
 	begun bool
@@ -359,9 +359,11 @@ const (
 	xerialHeader = 16
 	// maxSnappyBlock is more than any writer of the framing uses.
 	maxSnappyBlock = 1 << 20
+	// maxSnappyRatio is above what the format can reach: three bytes stand for 64 at most.
+	maxSnappyRatio = 22
 )
 
-var errSnappy = errors.New("its snappy framing is damaged, or not the sink's")
+var errSnappy = errors.New("it is no snappy, or damaged")
 
 func (r *snappyReader) Read(b []byte) (int, error) {
 	if len(r.block) == 0 {
@@ -377,12 +379,12 @@ func (r *snappyReader) Read(b []byte) (int, error) {
 // next inflates the next block that is not empty.
 func (r *snappyReader) next() error {
 	if !r.begun {
+		r.begun = true
 		var head [xerialHeader]byte
 		if _, err := io.ReadFull(r.in, head[:]); err != nil ||
 			string(head[:len(xerialMagic)]) != xerialMagic {
-			return errSnappy
+			return r.whole()
 		}
-		r.begun = true
 	}
 	for len(r.block) == 0 {
 		var size [4]byte
@@ -393,16 +395,30 @@ func (r *snappyReader) next() error {
 		if n > min(r.in.Len(), snappy.MaxEncodedLen(maxSnappyBlock)) {
 			return errSnappy
 		}
-		packed := make([]byte, n)
-		_, _ = io.ReadFull(r.in, packed) // they are there
-		if most, err := snappy.DecodedLen(packed); err != nil || most > maxSnappyBlock {
-			return errSnappy
+		if err := r.inflate(n, maxSnappyBlock); err != nil {
+			return err
 		}
-		var err error
-		if r.buf, err = snappy.Decode(r.buf[:cap(r.buf)], packed); err != nil {
-			return errSnappy
-		}
-		r.block = r.buf
 	}
+	return nil
+}
+
+// whole inflates a batch without framing.
+func (r *snappyReader) whole() error {
+	_, _ = r.in.Seek(0, io.SeekStart) // it can
+	return r.inflate(r.in.Len(), min(maxInflated, maxSnappyRatio*r.in.Len()))
+}
+
+// inflate inflates the next n bytes, which are there, to at most so many.
+func (r *snappyReader) inflate(n, most int) error {
+	packed := make([]byte, n)
+	_, _ = io.ReadFull(r.in, packed)
+	if size, err := snappy.DecodedLen(packed); err != nil || size > most {
+		return errSnappy
+	}
+	var err error
+	if r.buf, err = snappy.Decode(r.buf[:cap(r.buf)], packed); err != nil {
+		return errSnappy
+	}
+	r.block = r.buf
 	return nil
 }

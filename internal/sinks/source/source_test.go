@@ -50,6 +50,43 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// Whoever copies a topic compresses it as his own client does.
+func TestReadCopy(t *testing.T) {
+	events := testkit.Events(t, 3, 30, 8)
+	for i := range events {
+		events[i].DataType = event.ContentType // as it is read
+	}
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "none", "gzip", "snappy", "lz4", "zstd"))
+	testkit.OK(t, err)
+	t.Cleanup(cluster.Close)
+	address := cluster.ListenAddrs()[0]
+	publish(t, kafkaSink(t, []string{address}, func(c *kafka.Options) { c.Topic = "k8s" }), events)
+	client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.ConsumeTopics("k8s"))
+	testkit.OK(t, err)
+	defer client.Close()
+	var records []*kgo.Record
+	for len(records) < len(events) {
+		records = append(records, client.PollFetches(t.Context()).Records()...)
+	}
+	for name, codec := range map[string]kgo.CompressionCodec{
+		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
+		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			to, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.ProducerBatchCompression(codec))
+			testkit.OK(t, err)
+			defer to.Close()
+			for _, r := range records {
+				to.Produce(t.Context(), &kgo.Record{Topic: name, Key: r.Key, Value: r.Value, Headers: r.Headers}, nil)
+			}
+			testkit.OK(t, to.Flush(t.Context()))
+			got, err := readAll(t, open(t, source.Config{From: "kafka://" + address + "/" + name}))
+			testkit.OK(t, err)
+			requireSame(t, got.events, events)
+		})
+	}
+}
+
 func TestContinue(t *testing.T) {
 	events := testkit.Events(t, 4, 30, 8)
 	for _, name := range []string{"JetStream", "Kafka", "a file"} {
