@@ -31,6 +31,8 @@ type bridgeTest struct {
 	cluster *kafkatest.Cluster
 	change  func(*kafka.Options)
 	beside  func() []bridge.SinkConfig // other sinks; nil for none
+	// progress is how often each sink is sent up to where it is complete; 0: never.
+	progress time.Duration
 	fs      *vfs.MemFS
 	life    *life
 	runs    int
@@ -73,7 +75,7 @@ func (p *bridgeTest) start() {
 	}
 	var bindings []informer.Binding
 	for _, s := range list {
-		bindings = append(bindings, informer.Binding{Sink: s.Name})
+		bindings = append(bindings, informer.Binding{Sink: s.Name, Progress: p.progress})
 	}
 	l.bridge, err = bridge.New(bridge.Config{
 		Cluster: "test", DB: l.db, Log: log, Drain: 3 * time.Second,
