@@ -133,6 +133,11 @@ func TestAttribution(t *testing.T) {
 			"added @1.500, updated bob@3.000, updated bob@4.500",
 		},
 		{
+			"twice in one second, beside an entry of a year that has not come", nil,
+			[]step{added("11", "alice@1 x@3000000000"), updated("12", "alice@1 bob@2+x x@3000000000"), updated("13", "alice@1 bob@2+x x@3000000000")},
+			"added @1.500, updated bob@2, updated bob@2",
+		},
+		{
 			"by another than the one whose entry of long ago is new", nil,
 			[]step{listed(initial, "11", "alice@1+x"), updated("12", "alice@1+x bob@-3600")},
 			"added @1.500, updated @3.000",

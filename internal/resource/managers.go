@@ -19,7 +19,7 @@ type FieldManager struct {
 // Writes are the managedFields entries of one version of an object. Of each there are six texts,
 // with a zero byte behind each: manager, operation, subresource, apiVersion, time, and fieldsV1.
 // The last is kept only of the entries that may be of the newest write: those with the newest time,
-// and those without a time.
+// those without a time, and those with one of the future.
 type Writes string
 
 // Entry is one of them.
@@ -183,15 +183,23 @@ func (e *entrySpans) texts() [5]span {
 // is written in another way is no time.
 const timeForm = "2006-01-02T15:04:05Z"
 
-// dropOldFields leaves the fields to entries that may be of the newest write.
+// MaxClockSkew is how far the clocks of the API server and of this machine may be apart.
+const MaxClockSkew = 5 * time.Minute
+
+// dropOldFields leaves the fields to entries that may be of the newest write. One of the future is
+// not newer than the others: a client may send any time.
 func (p *parser) dropOldFields() {
+	var text [len(timeForm)]byte
+	future := view(time.Now().Add(MaxClockSkew).UTC().AppendFormat(text[:0], time.RFC3339))
 	newest := ""
 	for i := range p.writes.n {
 		e := p.writes.at(i)
 		if len(p.Text(e.time)) != len(timeForm) {
 			e.time = span{}
 		}
-		newest = max(newest, view(p.Text(e.time)))
+		if at := view(p.Text(e.time)); at < future {
+			newest = max(newest, at)
+		}
 	}
 	for i := range p.writes.n {
 		if e := p.writes.at(i); e.time != (span{}) && view(p.Text(e.time)) < newest {

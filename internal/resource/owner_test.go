@@ -8,14 +8,18 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// owned is a version of an object, of which managers own fields: "manager at fieldsV1".
+// owned is a version of an object, of which managers own fields: "manager at fieldsV1". at is a
+// second, a time, or - for none.
 func owned(t testing.TB, body string, entries ...string) *resource.Object {
 	t.Helper()
 	var fields []string
 	for _, e := range entries {
 		text := strings.SplitN(e, " ", 3)
-		at := ""
-		if text[1] != "-" {
+		at := `"time":"` + text[1] + `",`
+		switch len(text[1]) {
+		case len("-"):
+			at = ""
+		case len("09"):
 			at = `"time":"` + second + text[1] + `Z",`
 		}
 		fields = append(fields, `{"manager":"`+text[0]+`","operation":"Update",`+at+`"fieldsV1":`+text[2]+`}`)
@@ -45,6 +49,7 @@ func TestSetter(t *testing.T) {
 		{name: "values of two", was: `},"spec":{"replicas":1},"status":{"containerStatuses":[1]}`, is: `},"spec":{"replicas":2},"status":{"containerStatuses":[2]}`, entries: []string{labels, kubelet}},
 		{name: "a value without an owner", was: `},"spec":{}`, is: `},"spec":{"nodeName":"n1"}`, entries: []string{labels, kubelet}},
 		{name: "a value of an older entry", was: `},"spec":{"replicas":1}`, is: `},"spec":{"replicas":2}`, entries: []string{strings.Replace(labels, " 09 ", " 08 ", 1), kubelet}},
+		{name: "a value, beside an entry of the future", was: `},"spec":{"replicas":1}`, is: `},"spec":{"replicas":2}`, entries: []string{labels, strings.Replace(kubelet, " 09 ", " 2100-01-01T00:00:00Z ", 1)}, by: "kubectl"},
 		{name: "an item by its key", was: `},"status":{"conditions":[{"type":"Old","status":"True"},{"type":"Ready","status":"True"}]}`, is: `},"status":{"conditions":[{"type":"Ready","status":"False"}]}`, entries: []string{labels, kubelet}, by: "kubelet"},
 		{name: "an item without an owner", was: `},"status":{"conditions":[{"type":"Ready","status":"True"}]}`, is: `},"status":{"conditions":[{"type":"Ready","status":"True"},{"type":"DisruptionTarget","status":"True"}]}`, entries: []string{labels, kubelet}},
 		{name: "a list that is one value", was: `},"status":{"containerStatuses":[{"name":"a"},{"name":"b"}]}`, is: `},"status":{"containerStatuses":[{"name":"a"}]}`, entries: []string{labels, kubelet}, by: "kubelet"},

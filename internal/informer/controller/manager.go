@@ -9,10 +9,6 @@ import (
 	"github.com/kubebridge/bridge/internal/store"
 )
 
-// maxClockSkew is how far the clocks of the API server and of this machine may be apart. A client
-// may send managedFields, with any time.
-const maxClockSkew = 5 * time.Minute
-
 // attribute sets who made a change and when, from the managedFields of this version and the known
 // one. It leaves a value empty rather than take an older change's. For one uid the time never goes
 // back: a managedFields time, a whole second, is not used when the event before has a later time.
@@ -44,7 +40,7 @@ func (c *Controller) attribute(dec *Decision, d *deltafifo.Delta, known *KnownSt
 	if isWriter {
 		dec.By = by.FieldManager
 		switch at := by.Time; {
-		case at.After(c.now.Add(maxClockSkew)):
+		case at.After(c.now.Add(resource.MaxClockSkew)):
 			c.warnClocks(at)
 		case !at.Before(last):
 			dec.Time, dec.TimeSource = at, event.TimeManagedFields
@@ -84,9 +80,9 @@ func (c *Controller) writer(
 	switch {
 	case n > 1:
 		return nil, false, nil
-	case n == 1 && e.MayBeSince(time.Unix(0, before.EventTime).Add(-maxClockSkew)):
+	case n == 1 && e.MayBeSince(time.Unix(0, before.EventTime).Add(-resource.MaxClockSkew)):
 		return &e, true, nil
-	case n == 0 && !writes.MayBeSince(c.now.Add(-maxClockSkew)):
+	case n == 0 && !writes.MayBeSince(c.now.Add(-resource.MaxClockSkew)):
 		// The write before was not of this second, so nothing was set: comparing is of no use, and
 		// takes as long as everything else.
 		return nil, false, nil
@@ -109,7 +105,7 @@ func (c *Controller) writer(
 		if e, ok := writes.LastSetter(before.Written); ok {
 			return &e, false, nil
 		}
-	case isWriter && setter.MayBeSince(c.now.Add(-maxClockSkew)):
+	case isWriter && setter.MayBeSince(c.now.Add(-resource.MaxClockSkew)):
 		return &setter, true, nil
 	}
 	return nil, false, nil
