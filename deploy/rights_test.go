@@ -118,6 +118,20 @@ func textsOf(rights map[kube.Right]bool) []string {
 	return list
 }
 
+// rightsConfiguration is the configuration that the chart makes of values, as far as rights depend on it.
+func rightsConfiguration(t *testing.T, v values) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
+	must(t, err)
+	config := maps.Clone(v["config"].(map[string]any))
+	if config["informers"] == nil {
+		config["informers"] = readValues(t, string(text))["config"].(map[string]any)["informers"]
+	}
+	out, err := yaml.Marshal(config)
+	must(t, err)
+	return string(out)
+}
+
 // The chart can't ask the bridge while it renders, so it finds the rights by itself: they must be
 // the same.
 func TestChartRights(t *testing.T) {
@@ -144,9 +158,8 @@ func TestChartRights(t *testing.T) {
 			list := objects(t, mustRender(t, v))
 			name := find(t, list, "ServiceAccount", "").GetName()
 			account := namespace + "/" + name
-			configuration, err := yaml.Marshal(v["config"])
-			must(t, err)
-			printed := objects(t, rbacOf(t, string(configuration), "--offline", "--namespace", namespace, "--service-account", name))
+			configuration := rightsConfiguration(t, v)
+			printed := objects(t, rbacOf(t, configuration, "--offline", "--namespace", namespace, "--service-account", name))
 			got, want := rightsOf(t, list, account), rightsOf(t, printed, account)
 			if len(want) < 3 || !equal(got, want) {
 				t.Errorf("the chart gives\n  %s\nbridge rbac prints\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
@@ -163,13 +176,12 @@ func TestGivenRights(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			configuration, err := yaml.Marshal(v["config"])
-			must(t, err)
-			given := readValues(t, rbacOf(t, string(configuration), "--offline", "--output", "helm-values", "--namespace", namespace))
+			configuration := rightsConfiguration(t, v)
+			given := readValues(t, rbacOf(t, configuration, "--offline", "--output", "helm-values", "--namespace", namespace))
 			v["rbac"] = given["rbac"]
 			list := objects(t, mustRender(t, v))
 			name := find(t, list, "ServiceAccount", "").GetName()
-			want := objects(t, rbacOf(t, string(configuration), "--offline", "--namespace", namespace, "--service-account", name))
+			want := objects(t, rbacOf(t, configuration, "--offline", "--namespace", namespace, "--service-account", name))
 			if got, want := rightsOf(t, list, namespace+"/"+name), rightsOf(t, want, namespace+"/"+name); !equal(got, want) {
 				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 			}
