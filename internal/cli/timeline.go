@@ -102,7 +102,7 @@ Exit codes: 0; 1 when the history can't be read; 2 when there is none.`,
 }
 
 func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
-	db, q, belongings, err := o.openTimeline(cmd, s)
+	db, q, owned, err := o.openTimeline(cmd, s)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 		if err != nil {
 			return Failed(err)
 		}
-		if belongings != nil && !belongings.Has(e) {
+		if owned != nil && !owned.Has(e) {
 			continue
 		}
 		if err := rows.print(e); err != nil {
@@ -133,10 +133,10 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 	return Failed(rows.flush())
 }
 
-// openTimeline opens the history. Belongings are those of the object with --with-owned, else nil.
+// openTimeline opens the history. The OwnedObjects are nil without --with-owned.
 func (o *timelineOptions) openTimeline(
 	cmd *cobra.Command, s span,
-) (*history.DB, *ask.Question, *ask.Belongings, error) {
+) (*history.DB, *ask.Question, *ask.OwnedObjects, error) {
 	if !o.withOwned {
 		db, q, err := o.openQuestion()
 		return db, q, nil, err
@@ -145,7 +145,7 @@ func (o *timelineOptions) openTimeline(
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	b, err := q.Belongings(object, s.since.At, s.until.At)
+	b, err := q.OwnedObjects(object, s.since.At, s.until.At)
 	if err != nil {
 		return nil, nil, nil, errors.Join(failedQuestion(err), db.Close())
 	}

@@ -31,7 +31,7 @@ func indexedPod(name, uid string, op event.Op, second int, owner, node string) *
 func had(t *testing.T, db *history.DB, by *query.ByIndex, since, until int) (list []string) {
 	t.Helper()
 	at := func(second int) time.Time { return time.Unix(1_790_000_000+int64(second), 0) }
-	for p, err := range db.Questions.Objects.Had(db.Questions.Resources.Units(), by, at(since), at(until)) {
+	for p, err := range db.Questions.Objects.ValueSpans(db.Questions.Resources.Units(), by, at(since), at(until)) {
 		testkit.OK(t, err)
 		end := "now"
 		if p.Span.Until > 0 {

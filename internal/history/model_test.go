@@ -165,7 +165,7 @@ func compareIndexes(t *testing.T, db *history.DB, known model, random *rand.Rand
 			}
 		}
 		slices.Sort(want)
-		having, err := db.Questions.Objects.Having(units, by)
+		having, err := db.Questions.Objects.UnitsWith(units, by)
 		testkit.OK(t, err)
 		for v, err := range db.Questions.Objects.State(query.StateQuery{Units: having, Namespace: namespace, At: p, By: by}) {
 			testkit.OK(t, err)
@@ -179,7 +179,7 @@ func compareIndexes(t *testing.T, db *history.DB, known model, random *rand.Rand
 			since, until = until, since
 		}
 		had := map[string]bool{}
-		for o, err := range db.Questions.Objects.Had(units, by, since, until) {
+		for o, err := range db.Questions.Objects.ValueSpans(units, by, since, until) {
 			testkit.OK(t, err)
 			had[o.Name+" "+o.UID] = true
 		}

@@ -354,7 +354,7 @@ func (q *Question) Owned(s *State, uid string) iter.Seq2[*query.Version, error] 
 	part := s.StateQuery
 	part.By = query.ByOwner(uid)
 	var err error
-	if part.Units, err = q.History.Objects.Having(s.Units, part.By); err != nil {
+	if part.Units, err = q.History.Objects.UnitsWith(s.Units, part.By); err != nil {
 		return func(yield func(*query.Version, error) bool) { yield(nil, err) }
 	}
 	return q.History.Objects.State(part)

@@ -302,16 +302,16 @@ func showsFailure(c diff.Change) bool {
 	return c.Omitted && strings.HasSuffix(c.Path, ".state.waiting")
 }
 
-// Belongings are an object, and all that it owned at some time: also what has gone, and what
+// OwnedObjects are an object, and all that it owned at some time: also what has gone, and what
 // another object owned that it owned.
-type Belongings struct {
+type OwnedObjects struct {
 	root  objectReport
 	spans map[objectReport][]keys.IndexSpan
 }
 
-// Belongings finds what an object owned from one time to another: every object that had its name
+// OwnedObjects finds what an object owned from one time to another: every object that had its name
 // meanwhile. A zero until is now.
-func (q *Question) Belongings(o *query.Object, since, until time.Time) (*Belongings, error) {
+func (q *Question) OwnedObjects(o *query.Object, since, until time.Time) (*OwnedObjects, error) {
 	all, err := q.selectUnits(o.Unit.Cluster(), nil, query.Point{})
 	if err != nil {
 		return nil, err
@@ -324,9 +324,9 @@ func (q *Question) Belongings(o *query.Object, since, until time.Time) (*Belongi
 	for _, uid := range owners {
 		seen[uid] = true
 	}
-	b := &Belongings{root: reportObject(o), spans: map[objectReport][]keys.IndexSpan{}}
+	b := &OwnedObjects{root: reportObject(o), spans: map[objectReport][]keys.IndexSpan{}}
 	for i := 0; i < len(owners); i++ {
-		for p, err := range q.History.Objects.Had(all, query.ByOwner(owners[i]), since, until) {
+		for p, err := range q.History.Objects.ValueSpans(all, query.ByOwner(owners[i]), since, until) {
 			if err != nil {
 				return nil, err
 			}
@@ -366,7 +366,7 @@ func (q *Question) uids(o *query.Object, since, until time.Time) (uids []string,
 }
 
 // Has reports whether an entry of a timeline is of the object, or of what it owned then.
-func (b *Belongings) Has(e *query.Entry) bool {
+func (b *OwnedObjects) Has(e *query.Entry) bool {
 	o := objectOf(e)
 	of := reportObject(&o)
 	return of == b.root || slices.ContainsFunc(b.spans[of], func(s keys.IndexSpan) bool {

@@ -61,9 +61,9 @@ func (x *ByIndex) wants(at Point) func(keys.IndexSpan) bool {
 	return func(s keys.IndexSpan) bool { return s.Has(second) }
 }
 
-// Having returns those of some units whose resource may have had objects with a value: of most
+// UnitsWith returns those of some units whose resource may have had objects with a value: of most
 // owners it is one of all resources.
-func (h Objects) Having(units []*record.Unit, x *ByIndex) (list []*record.Unit, err error) {
+func (h Objects) UnitsWith(units []*record.Unit, x *ByIndex) (list []*record.Unit, err error) {
 	it, err := h.db.NewIter(&pebble.IterOptions{
 		LowerBound: []byte{keys.SpaceIndex}, UpperBound: []byte{keys.SpaceIndex + 1},
 	})
@@ -86,28 +86,28 @@ func (h Objects) Having(units []*record.Unit, x *ByIndex) (list []*record.Unit, 
 	return list, h.db.ReadError(it.Error())
 }
 
-// Possession is that an object had a value, from one time to another.
-type Possession struct {
+// ValueSpan is the time in which an object had a value of an index.
+type ValueSpan struct {
 	Object
 	UID  string
 	Span keys.IndexSpan
 }
 
-// Had returns the objects of some units that had a value at some time from since to until; zero
-// times are no limits. The error is the last element.
-func (h Objects) Had(
+// ValueSpans returns the times in which objects of some units had a value, as far as they overlap
+// the time from since to until; zero times are no limits. The error is the last element.
+func (h Objects) ValueSpans(
 	units []*record.Unit, x *ByIndex, since, until time.Time,
-) iter.Seq2[Possession, error] {
-	return func(yield func(Possession, error) bool) {
+) iter.Seq2[ValueSpan, error] {
+	return func(yield func(ValueSpan, error) bool) {
 		sources := map[uint32]bool{}
 		for _, u := range units {
 			if sources[u.SourceNumber] {
 				continue
 			}
 			sources[u.SourceNumber] = true
-			hasMore, err := h.had(u.SourceNumber, units, x, since, until, yield)
+			hasMore, err := h.valueSpansIn(u.SourceNumber, units, x, since, until, yield)
 			if err != nil {
-				yield(Possession{}, h.db.ReadError(err))
+				yield(ValueSpan{}, h.db.ReadError(err))
 			}
 			if err != nil || !hasMore {
 				return
@@ -116,9 +116,9 @@ func (h Objects) Had(
 	}
 }
 
-func (h Objects) had(
+func (h Objects) valueSpansIn(
 	source uint32, units []*record.Unit, x *ByIndex, since, until time.Time,
-	yield func(Possession, error) bool,
+	yield func(ValueSpan, error) bool,
 ) (hasMore bool, err error) {
 	from, to := keys.Seconds(since), uint32(math.MaxUint32)
 	if !until.IsZero() {
@@ -142,7 +142,7 @@ func (h Objects) had(
 			continue
 		}
 		object := Object{u, found.Namespace, found.Name}
-		if !yield(Possession{object, found.UID, span}, nil) {
+		if !yield(ValueSpan{object, found.UID, span}, nil) {
 			return false, nil
 		}
 	}
