@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -194,6 +195,56 @@ func TestListParameters(t *testing.T) {
 	}
 	if _, body := s.request("GET", "/api/v1/pods?resourceVersion=2&resourceVersionMatch=Exact", map[string]string{"Authorization": "Bearer " + token}); strings.Contains(body, "later") {
 		t.Errorf("a later state is at version 2: %s", body)
+	}
+}
+
+// untilBookmark ends a watch when its initial events have been sent.
+type untilBookmark struct {
+	*httptest.ResponseRecorder
+	cancel context.CancelFunc
+}
+
+func (w *untilBookmark) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), "BOOKMARK") {
+		w.cancel()
+	}
+	return w.ResponseRecorder.Write(b)
+}
+
+// A list and the initial events of a watch read the pods of a node by the index: that allocates a
+// part of what a selector does which is compared with each pod.
+func TestSelectByNode(t *testing.T) {
+	const many = 2000
+	var objects []string
+	for i := range many {
+		objects = append(objects, fmt.Sprintf("pods/shop/web-%d", i))
+	}
+	events := inventory(objects...)
+	events[7].Data = []byte(`{"metadata":{"name":"web-7","namespace":"shop","labels":{"one":"yes"}},"spec":{"nodeName":"n"}}`)
+	s := newSite(t, events, serve.Config{At: query.Point{At: inventoryTime}})
+	read := func(query string) uint64 {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/pods?"+query, nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := &untilBookmark{httptest.NewRecorder(), cancel}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		s.server.Config.Handler.ServeHTTP(w, r)
+		runtime.ReadMemStats(&after)
+		if text := w.Body.String(); strings.Count(text, `"web-`) != 1 || !strings.Contains(text, `"web-7"`) {
+			t.Errorf("%s: %d %s", query, w.Code, text)
+		}
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	const initial = "&watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+	for _, of := range []string{"", initial} {
+		const byNode, byLabel = "fieldSelector=spec.nodeName%3Dn", "labelSelector=one"
+		read(byNode + of) // what is read once
+		if indexed, all := read(byNode+of), read(byLabel+of); indexed > all/2 {
+			t.Errorf("%q: %d bytes by the node, %d by a label", of, indexed, all)
+		}
 	}
 }
 

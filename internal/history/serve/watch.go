@@ -121,7 +121,7 @@ func (w *watcher) line(line []byte) error {
 // state sends all objects as they are at the point.
 func (w *watcher) state(ctx context.Context) error {
 	for v, err := range w.q.inOrder(w.t, query.StateQuery{
-		Units: w.t.units, Namespace: w.namespace, At: w.q.point(),
+		Units: w.t.units, Namespace: w.namespace, At: w.q.point(), By: w.selection.byIndex(w.t),
 	}) {
 		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return err
