@@ -29,6 +29,8 @@ import (
 	"github.com/kubebridge/bridge/config"
 	"github.com/kubebridge/bridge/internal/app/rights"
 	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/event/verify"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/resource/jsontree"
@@ -57,6 +59,8 @@ var update = flag.Bool("update", false, "rewrite the events in testdata/events/*
 //	back <sink>
 //	serve|unserve <resource>	a custom resource is installed, or removed
 //	wait <duration>
+//
+// bridge verify finds nothing wrong in what each sink has got.
 //
 // Time stands still but for a second after each command, and some more after a start. Hashes of
 // redacted values are numbered.
@@ -94,6 +98,7 @@ type play struct {
 	fs      *vfs.MemFS
 	log     testkit.Buffer
 	output  map[string]*testkit.Buffer // by sink
+	streams map[string]*verify.Checker // by sink
 	shown   []string                   // attributes; nil for all
 	hashes  []string                   // of redacted values, in the order they were first seen
 
@@ -105,7 +110,7 @@ type play struct {
 }
 
 func newPlay(t *testing.T, archive *txtar.Archive) *play {
-	p := &play{t: t, archive: archive, servers: map[string]*testkit.Server{}, fs: vfs.NewCrashableMem(), output: map[string]*testkit.Buffer{}, away: map[string]chan struct{}{}, served: map[string]bool{}}
+	p := &play{t: t, archive: archive, servers: map[string]*testkit.Server{}, fs: vfs.NewCrashableMem(), output: map[string]*testkit.Buffer{}, streams: map[string]*verify.Checker{}, away: map[string]chan struct{}{}, served: map[string]bool{}}
 	for _, typ := range slices.Concat(stageTypes, customTypes) {
 		p.servers[typ.String()] = testkit.NewServer(t, typ)
 	}
@@ -134,6 +139,11 @@ func playFile(t *testing.T, file string) {
 			time.Sleep(5 * time.Second) // pauses before something is tried again have jitter
 		}
 		synctest.Wait()
+	}
+	for sink, checker := range p.streams {
+		if r := checker.Report(); !r.OK {
+			t.Errorf("bridge verify finds in what sink %s has: %+v", sink, r.Found)
+		}
 	}
 	if *update {
 		testkit.OK(t, updateFile(file, txtar.Format(archive)))
@@ -347,14 +357,16 @@ func (p *play) compare(name string) {
 	p.t.Helper()
 	var out bytes.Buffer
 	for _, sink := range slices.Sorted(maps.Keys(p.output)) {
-		for _, event := range p.readable(p.output[sink].Take()) {
+		lines := p.output[sink].Take()
+		p.verify(sink, lines)
+		for _, text := range p.readable(lines) {
 			if out.Len() > 0 {
 				out.WriteByte('\n')
 			}
 			if len(p.output) > 1 {
 				fmt.Fprintf(&out, "sink %s\n", sink)
 			}
-			out.WriteString(event)
+			out.WriteString(text)
 		}
 	}
 	want := p.file(name)
@@ -363,6 +375,19 @@ func (p *play) compare(name string) {
 	}
 	if got := out.String(); got != string(want.Data) {
 		p.t.Errorf("%s: got\n%s\nwant\n%s", name, got, want.Data)
+	}
+}
+
+// verify feeds what a sink has to the checks of bridge verify.
+func (p *play) verify(sink string, lines []byte) {
+	p.t.Helper()
+	if p.streams[sink] == nil {
+		p.streams[sink] = verify.New(verify.Config{Whole: func() bool { return true }})
+	}
+	for line := range bytes.Lines(lines) {
+		e, err := event.ParseStructured(line)
+		testkit.OK(p.t, err)
+		p.streams[sink].Feed(&e, verify.Position{Lane: sink})
 	}
 }
 
