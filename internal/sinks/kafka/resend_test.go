@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -149,6 +151,40 @@ func TestUnavailableBroker(t *testing.T) {
 		t.Errorf("%v lanes are still said to be resending", got)
 	}
 	requireLog(t, c, wantIDs("web", 1, 10))
+}
+
+// The last answer of a broker that stops in order is that no partition has a leader. Why no broker
+// can be reached says more.
+func TestUnreachableWithoutLeader(t *testing.T) {
+	c, n, registry := newCluster(t), new(network), prometheus.NewRegistry()
+	s := openSink(t, c, n.use, func(c *kafka.Options) { c.Registry = registry })
+	publish(t, s, podEvents("web", 1, 1)...)
+	broker, topic, partition := kmsg.NewMetadataResponseBroker(), kmsg.NewMetadataResponseTopic(), kmsg.NewMetadataResponseTopicPartition()
+	address := netip.MustParseAddrPort(c.ListenAddrs()[0])
+	broker.Host, broker.Port = address.Addr().String(), int32(address.Port())
+	partition.ErrorCode, partition.Leader = kerr.LeaderNotAvailable.Code, -1
+	topic.Topic, topic.TopicID = new(podsTopic), c.TopicInfo(podsTopic).TopicID
+	topic.Partitions = append(topic.Partitions, partition)
+	c.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		response := req.ResponseKind().(*kmsg.MetadataResponse)
+		response.Brokers, response.Topics = append(response.Brokers, broker), append(response.Topics, topic)
+		return response, nil, true
+	})
+	produceFault(c, kerr.NotLeaderForPartition, 1)
+	second, done := podEvents("web", 2, 2), make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Publish(t.Context(), second)
+	}()
+	testkit.Eventually(t, "the partition has no leader", func() bool {
+		return testkit.Metric(t, registry, "bridge_kafka_resends_total no leader") > 0
+	})
+	n.setDown(true)
+	<-done
+	if err := second[0].Err; !errors.Is(err, errUnreachable) || strings.Contains(err.Error(), "no leader") {
+		t.Errorf("no broker can be reached, and the sink says %v", err)
+	}
 }
 
 func TestPublishContext(t *testing.T) {
