@@ -125,14 +125,16 @@ func TestTimeline(t *testing.T) {
 			t.Errorf("%d versions", n)
 		}
 	})
-	t.Run("all namespaces are in the order of time", func(t *testing.T) {
+	t.Run("all namespaces and resources are in the order of time", func(t *testing.T) {
 		db := openDir(t, t.TempDir())
 		random := rand.New(rand.NewPCG(1, 2))
 		const events = 40_000 // more than are sorted at once
 		var batch []*event.Event
 		for version := range events {
 			at := began.Add(time.Duration(version) * time.Millisecond)
-			batch = append(batch, podVersionIn(fmt.Sprint("n", random.IntN(50)), version%100, version+1, 0, at, ""))
+			e := podVersionIn(fmt.Sprint("n", random.IntN(50)), version%100, version+1, 0, at, "")
+			e.Resource = []string{"pods", "services", "configmaps"}[random.IntN(3)]
+			batch = append(batch, e)
 		}
 		_, err := db.Writer.Append(t.Context(), batch)
 		testkit.OK(t, err)
