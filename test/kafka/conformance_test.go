@@ -1,13 +1,16 @@
 package kafkatest_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -49,6 +52,15 @@ func destination(t *testing.T, c *kafkatest.Cluster, encoding string) *sinktest.
 		Read:    func(t *testing.T, atLeast int) []sinktest.Received { return readPrefix(t, c, prefix, atLeast) },
 		Break:   func() { n.cut(true) },
 		Restore: func() { n.cut(false) },
+		Limit: func(t *testing.T, bytes int) {
+			t.Helper()
+			topics, err := admin(t, c).ListTopics(t.Context())
+			must(t, err)
+			names := slices.DeleteFunc(topics.Names(), func(name string) bool { return !strings.HasPrefix(name, prefix) })
+			limit := strconv.Itoa(cmp.Or(bytes, 40_000))
+			_, err = admin(t, c).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.message.bytes", Value: &limit}}, names...)
+			must(t, err)
+		},
 	}
 }
 
