@@ -32,9 +32,9 @@ type Config struct {
 	Tracing Tracing `yaml:"tracing"`
 	// Log says what the bridge logs about itself on standard error.
 	Log Log `yaml:"log"`
-	// ShutdownTimeout is how long a stopping bridge continues to send what it has read. What it
-	// could not send by then is not lost: it is sent after the next start. Keep it below the pod's
-	// terminationGracePeriodSeconds.
+	// ShutdownTimeout is how long a stopping bridge continues to send what it has read. It ends
+	// earlier where sinks take nothing. The rest is sent after the next start. Keep it below the
+	// pod's terminationGracePeriodSeconds.
 	ShutdownTimeout time.Duration `yaml:"shutdownTimeout" default:"15s"`
 	// ReloadInterval is how often the bridge checks its configuration file, and the files with
 	// passwords that the configuration names, for changes. A change is applied to the running

@@ -69,7 +69,8 @@ type Config struct {
 	// Standby makes the bridge one of several replicas, of which one publishes; nil for a single
 	// bridge. It needs a state on disk.
 	Standby *Standby
-	// Drain is how long a stop may take; default 15 s.
+	// Drain is how long a stop may take; default 15 s. It takes less when every sink that is waited
+	// for fails.
 	Drain time.Duration
 	Log   *slog.Logger
 	// Registerer for metrics; nil for none.
@@ -209,13 +210,16 @@ func errTwice(name string) error {
 	return fmt.Errorf("informer %s: it is there twice, and would share its state with itself", name)
 }
 
-// ErrDrain is returned by Run when the drain deadline passed: events that were not sent are sent
-// after the next start.
-var ErrDrain = errors.New("drain deadline passed before everything was sent; the rest is sent " +
-	"after the next start")
+// ErrDrain is returned by Run when it did not wait until everything was sent.
+var ErrDrain = errors.New("what is not sent is sent after the next start")
+
+var (
+	errDeadline = fmt.Errorf("the drain deadline has passed: %w", ErrDrain)
+	errInVain   = fmt.Errorf("the sinks take nothing: %w", ErrDrain)
+)
 
 // Run works until ctx ends and everything read by then is settled, or the drain deadline has passed
-// (ErrDrain); or until something fails that only a restart can repair.
+// or can bring nothing (ErrDrain); or until something fails that only a restart can repair.
 func (b *Bridge) Run(ctx context.Context) error {
 	if err := b.cfg.DB.Database().Runs().Begin(); err != nil {
 		return err
@@ -308,6 +312,11 @@ func (b *Bridge) run(ctx context.Context) error {
 		b.deadline(ctx, hard, ended, failed)
 		return nil
 	})
+	services.start(servicesCtx, "", func(ended context.Context) error {
+		<-read.Done()
+		b.endInVain(ended, failed)
+		return nil
+	})
 
 	err := errors.Join(units.wait(), publishing.end(), commits.end())
 	resign(hard)
@@ -344,8 +353,62 @@ func (b *Bridge) deadline(ctx, hard, ended context.Context, failed context.Cance
 	}
 	select {
 	case <-time.After(b.cfg.Drain):
-		failed(ErrDrain)
+		failed(errDeadline)
 	case <-hard.Done():
 	case <-ended.Done():
 	}
+}
+
+// drainPatience is how long a drain waits for sinks that fail. Each tries again at its beginning.
+const drainPatience = 2 * time.Second
+
+// endInVain ends everything when the drain is in vain. What is pending is on disk by then, as after
+// a long outage, so the next start sends it to these sinks alone.
+func (b *Bridge) endInVain(ended context.Context, failed context.CancelCauseFunc) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for since := time.Now(); ; {
+		select {
+		case <-ended.Done():
+			return
+		case now := <-tick.C:
+			if !b.inVain(since) {
+				since = now
+				continue
+			}
+			b.spooler.SpoolNow()
+			if now.Sub(since) >= drainPatience {
+				failed(errInVain)
+				return
+			}
+		}
+	}
+}
+
+// inVain reports whether each informer that has not ended waits only for sinks whose last attempt
+// failed, and no sink has settled anything since a time.
+func (b *Bridge) inVain(since time.Time) bool {
+	fails := map[string]bool{}
+	for _, out := range b.sinks.all() {
+		at, failed := out.publisher.Progress()
+		if at.After(since) {
+			return false
+		}
+		fails[out.name] = failed
+	}
+	waits := false
+	for _, u := range b.informers.all() {
+		select {
+		case <-u.Ended():
+			continue
+		default:
+		}
+		pending := u.PendingFor()
+		if len(pending) == 0 ||
+			slices.ContainsFunc(pending, func(sink string) bool { return !fails[sink] }) {
+			return false
+		}
+		waits = true
+	}
+	return waits
 }

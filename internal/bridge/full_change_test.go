@@ -228,7 +228,7 @@ func TestFullDiskReload(t *testing.T) {
 			t.Errorf("Reconfigure: %v", err)
 		}
 		disk.set(0)
-		time.Sleep(5 * time.Second)
+		time.Sleep(time.Second) // a drain waits longer
 		r.a.Set(testkit.Healthy)
 		testkit.OK(t, <-r.done)
 		testkit.OK(t, r.db.Close())

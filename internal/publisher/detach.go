@@ -191,7 +191,9 @@ func (p *Publisher) watch(settled []*Item) {
 	if len(settled) == 0 {
 		return
 	}
-	p.metrics.delivered(settled, time.Now())
+	now := time.Now()
+	p.progressed(now)
+	p.metrics.delivered(settled, now)
 	if p.cfg.OnSettle != nil {
 		p.cfg.OnSettle(settled)
 	}

@@ -105,6 +105,7 @@ func (p *Publisher) open(ctx context.Context) error {
 		}
 	}
 	p.order, p.limits = p.cfg.Sink.Order(), p.batchLimits(p.cfg.Sink.Limits())
+	p.progressed(time.Now())
 	close(p.opened)
 	p.cfg.Log.Info("sink is open")
 	return nil

@@ -34,6 +34,7 @@ type Status struct {
 type counts struct {
 	published, retries, deadLetters atomic.Uint64
 	inFlight                        atomic.Int64 // messages in calls of the sink
+	progress                        atomic.Int64 // Unix nanoseconds of Progress
 	last                            atomic.Pointer[failure]
 	route                           atomic.Pointer[failure] // why the sink did not know a lane
 	stalled                         stalledLanes
@@ -42,6 +43,14 @@ type counts struct {
 type failure struct {
 	err error
 	at  time.Time
+}
+
+// Progress returns when the sink was opened, or has last settled an item: 1970 for never. failed
+// reports whether an attempt has failed since, or an operator has paused the sink.
+func (p *Publisher) Progress() (at time.Time, failed bool) {
+	at = time.Unix(0, p.metrics.counts.progress.Load())
+	last := p.metrics.counts.last.Load()
+	return at, p.breaker.Held() || last != nil && !last.at.Before(at)
 }
 
 // Status is a snapshot; it may be called at any time.
@@ -113,6 +122,9 @@ func (p *Publisher) isOpen() bool {
 		return false
 	}
 }
+
+// progressed notes the time for Progress.
+func (p *Publisher) progressed(now time.Time) { p.metrics.counts.progress.Store(now.UnixNano()) }
 
 // failed notes an error for Status.
 func (p *Publisher) failed(err error) { p.metrics.counts.last.Store(&failure{err, time.Now()}) }

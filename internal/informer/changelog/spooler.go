@@ -25,6 +25,7 @@ const sharedBytes = 16 << 20
 type Spooler struct {
 	after time.Duration
 	added chan struct{} // of one slot: there is a log to look after
+	now   chan struct{} // of one slot: spool without waiting
 
 	mu   sync.Mutex
 	logs []*Log // guarded by mu: may have entries that are neither settled nor on disk
@@ -33,7 +34,17 @@ type Spooler struct {
 // NewSpooler makes a Spooler of logs that share one Committer. after is how long an entry may wait
 // for its listeners before it is written to disk; 0 for 5 s.
 func NewSpooler(after time.Duration) *Spooler {
-	return &Spooler{after: cmp.Or(after, 5*time.Second), added: make(chan struct{}, 1)}
+	return &Spooler{
+		after: cmp.Or(after, 5*time.Second), added: make(chan struct{}, 1), now: make(chan struct{}, 1),
+	}
+}
+
+// SpoolNow makes Run spool everything that is pending now, and returns at once.
+func (s *Spooler) SpoolNow() {
+	select {
+	case s.now <- struct{}{}:
+	default: // it is about to
+	}
 }
 
 // Run spools until ctx ends. It sleeps while no log has anything to spool.
@@ -51,12 +62,15 @@ func (s *Spooler) Run(ctx context.Context) error {
 			}
 			tick.Reset(every)
 		}
+		after := s.after
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-s.now:
+			after = 0
 		}
-		s.spool(time.Now().Add(-s.after))
+		s.spool(time.Now().Add(-after))
 	}
 }
 
