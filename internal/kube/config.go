@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -167,10 +168,30 @@ func newClient(config *rest.Config, gv *schema.GroupVersion) (rest.Interface, er
 func send(ctx context.Context, request *rest.Request) (body []byte, contentType string, err error) {
 	answer := request.Do(ctx).ContentType(&contentType)
 	if err := answer.Error(); err != nil {
-		return nil, "", err
+		return nil, "", shortened(err)
 	}
 	body, err = answer.Raw()
 	return body, contentType, err
+}
+
+// maxAnswer is how much of an answer that is no Status an error quotes, in bytes.
+const maxAnswer = 80
+
+// shortened cuts the text of an answer that is no Status, such as the page of a proxy.
+func shortened(err error) error {
+	answer, ok := errors.AsType[*apierrors.StatusError](err)
+	cause, isText := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	if !ok || !isText {
+		return err
+	}
+	line, _, _ := strings.Cut(cause.Message, "\n")
+	if line = strings.ToValidUTF8(line[:min(len(line), maxAnswer)], ""); line == cause.Message {
+		return err
+	}
+	short := *answer
+	code := int(short.ErrStatus.Code)
+	short.ErrStatus.Message = fmt.Sprintf("the answer is %d %s: %s…", code, http.StatusText(code), line)
+	return &short
 }
 
 // throttle bounds the requests of all clients made of the configuration together: lists, watches

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
@@ -44,6 +45,12 @@ func TestErrorRemedies(t *testing.T) {
 	defer forbidden.Close()
 	starting := httptest.NewServer(refuse(503, metav1.StatusReasonServiceUnavailable, "storage is (re)initializing"))
 	defer starting.Close()
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		w.WriteHeader(http.StatusNotImplemented)
+		_, _ = io.WriteString(w, "<html>"+strings.Repeat("a proxy ", 20)+"\n<body>not here</body></html>")
+	}))
+	defer page.Close()
 	cut := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	defer cut.Close()
 	for _, test := range []struct {
@@ -55,6 +62,7 @@ func TestErrorRemedies(t *testing.T) {
 		{"no such host", "http://no-such-host.invalid", kube.Unreachable, []string{"no-such-host.invalid", "is the address in the kubeconfig right"}},
 		{"the connection is cut", cut.URL, kube.Unreachable, []string{"nothing answers at"}},
 		{"it is starting", starting.URL, kube.Unavailable, []string{"storage is (re)initializing", "can't serve now"}},
+		{"a page of a proxy", page.URL, kube.Unavailable, []string{"the answer is 501 Not Implemented: <html>a proxy a proxy", "a proxy a …; ", "can't serve now"}},
 		{"another certificate", trusted.URL, kube.Untrusted, []string{"is not one that the kubeconfig trusts"}},
 		{"expired credentials", expired.URL, kube.Unauthenticated, []string{"expired or were revoked", "log in again"}},
 		{"no right", forbidden.URL, kube.Forbidden, []string{`cannot list resource "deployments"`, "kubectl auth can-i watch deployments.apps", "ClusterRole"}},

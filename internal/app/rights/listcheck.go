@@ -3,7 +3,6 @@ package rights
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/kube"
 	"github.com/kubebridge/bridge/internal/kube/standby"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -25,7 +25,7 @@ type ListCheck struct {
 	resolver *kube.Resolver
 	Units    []informer.Config // at the start
 	log      *slog.Logger
-	pause    time.Duration          // between two looks at what is missing
+	pause    time.Duration          // between two looks at what is missing; after errors the first one
 	changes  chan []informer.Config // holds one: the units of a configuration that has changed
 
 	mu      sync.Mutex
@@ -58,18 +58,31 @@ type listRight struct {
 // WaitReady has nothing to wait for.
 func (c *ListCheck) WaitReady(context.Context) error { return nil }
 
+// maxPause is the longest pause after an error. A right that was granted meanwhile counts as
+// missing for so long.
+const maxPause = 2 * time.Minute
+
 // Run asks until ctx ends.
 func (c *ListCheck) Run(ctx context.Context) error {
 	open := rightsToList(c.Units)
 	reported := map[string]bool{} // by unit
+	backoff := ratelimit.Backoff{Initial: c.pause, Max: maxPause}
+	failed := "" // the last error; it is logged once
 	for {
+		pause := c.pause
 		missing, err := c.findMissing(ctx, open, reported)
 		if err == nil {
-			open = missing
+			open, failed = missing, ""
+			backoff.Reset()
+		} else {
+			if pause = backoff.Next(); failed != err.Error() && ctx.Err() == nil {
+				c.log.Info("can't ask for the bridge's rights", "err", err)
+			}
+			failed = err.Error()
 		}
 		var again <-chan time.Time
 		if len(open) > 0 { // also what could not be asked: it may be missing, or no longer
-			again = time.After(c.pause)
+			again = time.After(pause)
 		}
 		select {
 		case <-ctx.Done():
@@ -107,9 +120,6 @@ func (c *ListCheck) findMissing(
 	for _, right := range rights {
 		allowed, why, err := c.resolver.Allowed(ctx, right.Right)
 		if err != nil {
-			if !errors.Is(err, context.Canceled) {
-				c.log.Info("can't ask for the bridge's rights", "err", err)
-			}
 			return nil, err
 		}
 		if allowed {

@@ -1,11 +1,15 @@
 package rights
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -15,6 +19,44 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
+
+// answers is a transport that answers by itself.
+type answers func(*http.Request) (*http.Response, error)
+
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
+
+// A server that can't answer is reported once, and asked less and less often.
+func TestRightsNotAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var status, asked atomic.Int64
+		status.Store(http.StatusNotImplemented)
+		resolver, err := kube.NewResolver(&rest.Config{Host: "http://api", Transport: answers(func(*http.Request) (*http.Response, error) {
+			asked.Add(1)
+			code := int(status.Load())
+			page := "<html>\n<h1>" + http.StatusText(code) + "</h1>\n</html>"
+			header := http.Header{"Content-Type": {"text/html"}}
+			return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader(page))}, nil
+		})})
+		testkit.OK(t, err)
+		var out testkit.Buffer
+		c := NewListCheck(resolver, slog.New(slog.NewTextHandler(&out, nil)))
+		c.Units = []informer.Config{{Informer: "a", Type: resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		time.Sleep(10 * time.Minute)
+		if lines := out.String(); strings.Count(lines, "\n") != 1 || strings.Contains(lines, "h1") || asked.Load() > 20 {
+			t.Errorf("asked %d times, and logged\n%s", asked.Load(), lines)
+		}
+		status.Store(http.StatusBadGateway)
+		time.Sleep(10 * time.Minute)
+		stop()
+		testkit.OK(t, <-done)
+		if lines := out.String(); strings.Count(lines, "\n") != 2 || !strings.Contains(lines, "502 Bad Gateway") {
+			t.Errorf("logged\n%s", lines)
+		}
+	})
+}
 
 // A right that was missing is asked for until it is there, also when the API server did not answer
 // once meanwhile.
