@@ -3,6 +3,7 @@ package history_test
 import (
 	"errors"
 	"flag"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/history"
@@ -117,4 +119,45 @@ func reopenAndCount(dir string) (int, error) {
 		return 0, err
 	}
 	return countVersions(dir)
+}
+
+// A history that finds damage while it runs logs that once, and then at most once a minute.
+func TestDamageWhileRunning(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		batch := pointers(testkit.Events(t, 1, 10, 10))
+		db, err := history.Open(history.Options{Dir: dir})
+		testkit.OK(t, err)
+		_, err = db.Writer.Append(t.Context(), batch)
+		testkit.OK(t, errors.Join(err, db.Close()))
+		var out testkit.Buffer
+		db, err = history.Open(history.Options{Dir: dir, CacheBytes: 1, Log: slog.New(slog.NewTextHandler(&out, nil))})
+		testkit.OK(t, err)
+		synctest.Wait() // the log has become a table
+		testkit.OK(t, db.Damage())
+		tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+		testkit.OK(t, err)
+		for _, table := range tables {
+			data, err := os.ReadFile(table)
+			testkit.OK(t, err)
+			clear(data[:len(data)/2])
+			testkit.OK(t, os.WriteFile(table, data, 0o600))
+		}
+		for range 5 { // as a publisher does
+			_, err := db.Writer.Append(t.Context(), batch)
+			if !errors.Is(err, history.ErrDamaged) {
+				t.Errorf("Append: %v", err)
+			}
+		}
+		time.Sleep(time.Minute)
+		_, _ = db.Writer.Append(t.Context(), batch)
+		lines := out.String()
+		if strings.Count(lines, "the history is damaged: restore it from a copy") != 2 || !strings.Contains(lines, "suppressed=4") {
+			t.Errorf("six times it met damage, and logged\n%s", lines)
+		}
+		if err := db.Damage(); !errors.Is(err, history.ErrDamaged) || !strings.Contains(err.Error(), "restore it from a copy") {
+			t.Errorf("Damage: %v", err)
+		}
+		testkit.OK(t, db.Close())
+	})
 }

@@ -97,10 +97,7 @@ func open(o Options, readOnly bool) (*DB, error) {
 	}
 	opener := disk.NewOpener(db.log, db.fail)
 	opts := pebbleOptions(o)
-	opts.EventListener = &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) {
-		db.log.Error("the history is damaged: restore it from a copy, or move it away", "dir", o.Dir,
-			"file", i.Path, "details", fmt.Sprint(i.Details))
-	}}
+	opts.EventListener = &pebble.EventListener{DataCorruption: db.foundDamage}
 	opts.ReadOnly, opts.ErrorIfNotExists = readOnly, readOnly
 	db.disk = disk.New(opts.FS, o.Dir, disk.Config{Changed: o.DiskFull, Failed: opener.Fail})
 	opts.FS = db.disk
@@ -145,6 +142,14 @@ func (db *DB) Health() error {
 		return nil
 	}
 	return fmt.Errorf("history %s: %w; %s", db.shared.dir, why, disk.Remedy(why))
+}
+
+// Damage is the first damage that was found while the history was open, and what to do; nil for
+// none. Events for which nothing damaged is read are stored all the same.
+func (db *DB) Damage() error {
+	db.shared.damage.mu.Lock()
+	defer db.shared.damage.mu.Unlock()
+	return db.shared.damage.err
 }
 
 // IsStuck reports whether operations on the database may not return: they wait for the disk, or the
@@ -264,6 +269,34 @@ type database struct {
 	sync   *pebble.WriteOptions
 	disk   *disk.FS
 	room   atomic.Pointer[room]
+	damage damage
+}
+
+// damage is what is wrong with the files. Each attempt to read them finds it again.
+type damage struct {
+	mu         sync.Mutex
+	err        error     // guarded by mu: the first
+	next       time.Time // guarded by mu: when it may be logged again
+	suppressed int       // guarded by mu: times it was not logged since
+}
+
+// foundDamage logs damage, at most once a minute.
+func (db *database) foundDamage(i pebble.DataCorruptionInfo) {
+	d, now := &db.damage, time.Now()
+	d.mu.Lock()
+	if d.err == nil {
+		d.err = damagedError(db.dir, fmt.Sprint(i.Details))
+	}
+	if now.Before(d.next) {
+		d.suppressed++
+		d.mu.Unlock()
+		return
+	}
+	suppressed := d.suppressed
+	d.next, d.suppressed = now.Add(time.Minute), 0
+	d.mu.Unlock()
+	db.log.Error("the history is damaged: restore it from a copy, or move it away", "dir", db.dir,
+		"file", i.Path, "details", fmt.Sprint(i.Details), "suppressed", suppressed)
 }
 
 // ReadError adds to damage what can be done about it. The first line of Pebble's own text is

@@ -395,10 +395,10 @@ func (s *Sink) open() *history.DB {
 }
 
 // Blocked is why nothing can be stored: the disk is full, read-only or broken, or what is left is
-// for the state directory.
+// for the state directory. Or why some events can't be: files are damaged.
 func (s *Sink) Blocked() error {
 	if db := s.open(); db != nil {
-		return db.Health()
+		return cmp.Or(db.Health(), db.Damage())
 	}
 	return nil
 }
