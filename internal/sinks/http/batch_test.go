@@ -280,7 +280,7 @@ func TestFlatBatch(t *testing.T) {
 				Common: sinks.Common{Encoding: sinks.Flat},
 			})
 			defer func() { testkit.OK(t, s.Close()) }()
-			requireRecord := func(id string) {
+			requireRecord := func(id string) event.Event {
 				t.Helper()
 				text := body
 				if batch > 0 {
@@ -288,13 +288,27 @@ func TestFlatBatch(t *testing.T) {
 				}
 				e, err := new(event.Message).ReadDocument(text).Decode()
 				if err != nil || e.ID != id || mediaType != event.FlatContentType || (batch > 0) != (len(text) < len(body)) {
-					t.Errorf("%s of %s: %v", body, mediaType, err)
+					t.Fatalf("%s of %s: %v", body, mediaType, err)
 				}
+				return e
 			}
 			testkit.OK(t, publish(t, s))
 			requireRecord(sinktest.NewEvent("web", 1, 300).ID)
-			testkit.OK(t, s.DeadLetter(t.Context(), sinktest.NewEvent("api", 2, 300), errors.New("no"), 1))
-			requireRecord("uid-api/2")
+			refused := sinktest.NewEvent("api", 2, 300)
+			testkit.OK(t, s.DeadLetter(t.Context(), refused, errors.New("no, \"ü\""), 3))
+			letter := requireRecord(refused.ID)
+			for _, want := range []event.Attribute{
+				{Name: "deadletterreason", Value: `no, "ü"`},
+				{Name: "deadletterattempts", Value: "3"},
+				{Name: "deadletterurl", Value: server.URL},
+			} {
+				if !slices.Contains(letter.Extensions, want) {
+					t.Errorf("the dead letter has no %v: %s", want, body)
+				}
+			}
+			if !bytes.Equal(letter.Data, refused.Data) {
+				t.Errorf("the dead letter has the data %s, want %s", letter.Data, refused.Data)
+			}
 		})
 	}
 }
