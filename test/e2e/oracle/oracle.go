@@ -39,6 +39,9 @@ type Oracle struct {
 
 // Open begins to follow an etcd, from its next revision on.
 func Open(ctx context.Context, url string) (*Oracle, error) {
+	if url == "" {
+		return nil, errors.New("the oracle needs the client URL of etcd, and has none")
+	}
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, DialTimeout: 10 * time.Second})
 	if err != nil {
 		return nil, fmt.Errorf("etcd %s: %w", url, err)
