@@ -41,17 +41,21 @@ type unit struct {
 	stream  *generated
 	cluster string
 	kind    resource.Type
+	shard   resource.Shard
 	maker   *event.Maker
 	alive   map[string]*event.Change
 	era     event.IDSuffix
 }
 
 // newUnit makes the unit of a resource in a cluster.
-func newUnit(t *testing.T, f *generated, cluster string, kind resource.Type) *unit {
+func newUnit(t *testing.T, f *generated, cluster string, kind resource.Type, shard resource.Shard) *unit {
 	t.Helper()
-	m, err := event.NewMaker(event.MakerConfig{Cluster: cluster, Informer: "all", Type: kind})
+	m, err := event.NewMaker(event.MakerConfig{Cluster: cluster, Informer: "all", Type: kind, Shard: shard})
 	must(t, err)
-	return &unit{stream: f, cluster: cluster, kind: kind, maker: m, alive: map[string]*event.Change{}}
+	return &unit{
+		stream: f, cluster: cluster, kind: kind, shard: shard, maker: m,
+		alive: map[string]*event.Change{},
+	}
 }
 
 // send adds an event to the stream, once or repeatedly: what was observed has a later time then.
@@ -101,7 +105,11 @@ func (u *unit) emit(c *event.Change) {
 func (u *unit) step() {
 	f := u.stream
 	f.now = f.now.Add(time.Duration(1+f.random.IntN(3000)) * time.Millisecond)
-	key := fmt.Sprintf("ns-%d/web-%d", f.random.IntN(2), f.random.IntN(5))
+	namespace, name := fmt.Sprint("ns-", f.random.IntN(2)), fmt.Sprint("web-", f.random.IntN(5))
+	if !u.shard.Has(u.kind, namespace, name) {
+		return
+	}
+	key := namespace + "/" + name
 	was := u.alive[key]
 	switch {
 	case was == nil:
@@ -172,6 +180,7 @@ func (f *generated) stateAt(at time.Time) (lines []string) {
 }
 
 // generate makes a stream of two clusters and four resources, two of which differ in their group.
+// A fifth is split between three bridges.
 func generate(t *testing.T, seed uint64) *generated {
 	t.Helper()
 	f := &generated{
@@ -187,8 +196,12 @@ func generate(t *testing.T, seed uint64) *generated {
 			{Group: "a.example.com", Version: "v1", Resource: "widgets", Kind: "Widget", Namespaced: true},
 			{Group: "b.example.com", Version: "v1", Resource: "widgets", Kind: "Widget", Namespaced: true},
 		} {
-			units = append(units, newUnit(t, f, cluster, kind))
+			units = append(units, newUnit(t, f, cluster, kind, resource.Shard{}))
 		}
+	}
+	for i := range 3 {
+		jobs := resource.Type{Group: "batch", Version: "v1", Resource: "jobs", Kind: "Job", Namespaced: true}
+		units = append(units, newUnit(t, f, "prod", jobs, resource.Shard{Index: i, Count: 3}))
 	}
 	for i := range 4000 {
 		units[f.random.IntN(len(units))].step()
@@ -196,6 +209,7 @@ func generate(t *testing.T, seed uint64) *generated {
 		case 1500:
 			units[0].gap(resource.ReasonForgotten)
 			units[6].gap(resource.ReasonForgotten)
+			units[9].gap(resource.ReasonForgotten)
 		case 2000:
 			units[1].gap(resource.ReasonExpired)
 		case 3000:

@@ -16,12 +16,23 @@ CREATE TABLE IF NOT EXISTS changes (
 ) ENGINE = ReplacingMergeTree(earliest)
 ORDER BY (cluster, informer, apigroup, resource, namespace, name, sequence, id);
 
+-- Which of several bridges with the key `shard` has an object: a jump consistent hash.
+CREATE FUNCTION IF NOT EXISTS shard_of AS (object, shards) -> arrayFold(
+  (a, i) -> if(a.2 >= shards, a, (
+    a.2,
+    toInt64((a.2 + 1) * (2147483648. / (bitShiftRight(a.3 * 2862933555777941757 + 1, 33) + 1))),
+    toUInt64(a.3 * 2862933555777941757 + 1)
+  )), range(toUInt64(shards)), (toInt64(-1), toInt64(0), xxHash64(object))
+).1;
+
 -- What existed at a time: SELECT * FROM state_at(at = '2026-11-28 12:00:00'). Of each object the
 -- row with the greatest sequence, unless that is a delete. After a gap `forgotten` sequences begin
--- with a greater number, and what does not come again is gone.
+-- with a greater number, and what does not come again is gone. A gap of a shard is about its objects.
 CREATE VIEW IF NOT EXISTS state_at AS
 WITH forgotten AS (
-  SELECT cluster, informer, apigroup, resource, namespace AS scope, max(left(sequence, 9)) AS era
+  SELECT cluster, informer, apigroup, resource, namespace AS scope,
+    extract(id, '/shard-([0-9]+)-of-') AS shard, extract(id, '/shard-[0-9]+-of-([0-9]+)/') AS shards,
+    max(left(sequence, 9)) AS era
   FROM changes
   WHERE op = 'gap' AND JSONExtractString(data, 'reason') = 'forgotten'
     AND time <= {at:DateTime64(9, 'UTC')}
@@ -35,7 +46,9 @@ WHERE (cluster, informer, apigroup, resource, namespace, name, sequence, id) IN 
   WHERE name != '' AND time <= {at:DateTime64(9, 'UTC')}
   GROUP BY cluster, informer, apigroup, resource, namespace, name
   HAVING argMax(op, sequence) != 'deleted'
-    AND last >= max(if(scope IN ('', namespace), era, ''))
+    AND last >= max(if(scope IN ('', namespace) AND (shards = '' OR shard = toString(
+      shard_of(concat(apigroup, '/', resource, '/', namespace, '/', name), toUInt32OrZero(shards)))),
+      era, ''))
 )
 LIMIT 1 BY cluster, informer, id;
 
