@@ -118,7 +118,7 @@ func textsOf(rights map[kube.Right]bool) []string {
 	return list
 }
 
-// rightsConfiguration is the configuration that the chart makes of values, as far as rights depend on it.
+// rightsConfiguration is the configuration of values as far as rights depend on it.
 func rightsConfiguration(t *testing.T, v values) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
