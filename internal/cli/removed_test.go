@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kfake"
+
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -49,5 +51,18 @@ func TestRemovedObject(t *testing.T) {
 		if code, out := ask(c.args...); code != ExitClean || !strings.Contains(out, c.want) {
 			t.Errorf("%v: %d, %s", c.args, code, out)
 		}
+	}
+}
+
+// A batch that can't be read may hold events, so a topic with one is not without faults.
+func TestVerifyUnreadable(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "k8s"))
+	testkit.OK(t, err)
+	t.Cleanup(cluster.Close)
+	produceDamaged(t, consumer(t, cluster.ListenAddrs(), "k8s"), cluster.TopicInfo("k8s"))
+	var out, errs testkit.Buffer
+	code := run(t.Context(), []string{"verify", "--from", "kafka://" + cluster.ListenAddrs()[0] + "/k8s"}, nil, &out, &errs)
+	if code != ExitFailed || !strings.Contains(out.String(), "unreadable") || !strings.Contains(out.String(), "can't be read") {
+		t.Errorf("exit code %d\n%s%s", code, out.String(), errs.String())
 	}
 }

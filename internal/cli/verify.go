@@ -32,6 +32,7 @@ func newVerifyCommand() *cobra.Command {
 word:
 
   removed        somebody has removed messages from the stream or topic
+  unreadable     a batch of Kafka can't be read: its records are not known
   break          a version is missing: an event's 'previous' is not in the stream
   no-add         a delete of an object that was never added
   no-delete      another object has the name, and no event says that the first was deleted

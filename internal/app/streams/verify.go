@@ -139,6 +139,9 @@ func (v *verification) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if m.Damaged {
+			v.checker.Unreadable(verify.Position{Lane: m.Lane, Offset: m.Offset}, m.Err)
+		}
 		if m.Other != "" {
 			v.checker.Other(m.Other)
 		} else if v.wants(&m.Event) {

@@ -69,6 +69,11 @@ func (c *Checker) Removed(at Position, messages uint64) {
 	})
 }
 
+// Unreadable reports messages that can't be read, and why. What they hold is not known.
+func (c *Checker) Unreadable(at Position, why error) {
+	c.faults.add(Fault{Kind: Unreadable, At: at, What: fmt.Sprintf("what is here can't be read: %v", why)})
+}
+
 // Add adds a fault about an event, which a comparison with something else has found.
 func (c *Checker) Add(e *event.Event, kind Kind, at Position, what string) {
 	f := Fault{
@@ -339,6 +344,7 @@ type Kind string
 // The kinds of faults.
 const (
 	Removed       Kind = "removed"       // somebody has removed messages from the stream
+	Unreadable    Kind = "unreadable"    // messages that can't be read, of which nothing is known
 	Break         Kind = "break"         // a version is missing, as previous says
 	Disorder      Kind = "disorder"      // an event comes behind a newer one of its object
 	Backwards     Kind = "backwards"     // the time of an object runs back
@@ -360,8 +366,8 @@ const (
 
 // Kinds are all of them, in the order in which they are reported.
 var Kinds = []Kind{
-	Removed, Break, NoAdd, NoDelete, Disorder, Backwards, Changed, Contradiction, Scattered, Missing,
-	Unrecorded, Undeclared, Stale, Absent, Extra, Ahead,
+	Removed, Unreadable, Break, NoAdd, NoDelete, Disorder, Backwards, Changed, Contradiction,
+	Scattered, Missing, Unrecorded, Undeclared, Stale, Absent, Extra, Ahead,
 }
 
 // Fault is one thing that is wrong.

@@ -256,10 +256,10 @@ func (r *topicReader) read(ctx context.Context, p *part, yield func(*Message, er
 func (m *Message) readRecord(r *kafka.Record, p *part) {
 	*m = Message{
 		Lane: p.lane, Offset: uint64(r.Offset), Stored: r.Time, Key: r.Key, Sink: r.Sink(),
-		Err: r.Damaged, message: m.message,
+		Err: r.Damaged, Damaged: r.Damaged != nil, message: m.message,
 	}
 	switch {
-	case r.Damaged != nil:
+	case m.Damaged:
 		m.Other = fmt.Sprintf("batch in %s that can't be read: %v", p.topic, r.Damaged)
 		return
 	case len(r.Headers) == 0 && r.Value == nil:

@@ -32,6 +32,8 @@ type Message struct {
 	Other string
 	// Err is why the message can't be read as an event; nil for an event, a fence and a tombstone.
 	Err error
+	// Damaged is set for a batch of Kafka that can't be read: it may hold any number of events.
+	Damaged bool
 	// Lane is what is in order, and Offset the place in it.
 	Lane   string
 	Offset uint64
