@@ -33,10 +33,10 @@ type bridgeTest struct {
 	beside  func() []bridge.SinkConfig // other sinks; nil for none
 	// progress is how often each sink is sent up to where it is complete; 0: never.
 	progress time.Duration
-	fs      *vfs.MemFS
-	life    *life
-	runs    int
-	dying   sync.WaitGroup
+	fs       *vfs.MemFS
+	life     *life
+	runs     int
+	dying    sync.WaitGroup
 }
 
 // life is one process.

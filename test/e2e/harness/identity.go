@@ -55,7 +55,10 @@ func (c *ControlPlane) NewIdentity(ctx context.Context, namespace, name string, 
 	if _, err := client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		return nil, err
 	}
-	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	ask := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: new(int64(24 * 60 * 60)), // by default it is an hour: less than long forms take
+	}}
+	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, ask, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
