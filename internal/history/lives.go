@@ -24,19 +24,30 @@ type lifeEntry struct {
 	begin   keys.LifeBegin
 }
 
-// addToLives keeps what lived in order with a new version. isNewest: none of the object is behind
-// it.
+// addToLives keeps what lived in order with a new version. last is the newest one, where it is in
+// memory. isNewest: none of the object is behind the new one.
 func (b *batch) addToLives(
-	u *record.Unit, e *event.Event, seq keys.Sequence, object []byte, a lifeEntry, isNewest bool,
+	u *record.Unit, e *event.Event, seq keys.Sequence, object []byte, a lifeEntry,
+	last *lastVersion, isNewest bool,
 ) (lifeEntry, error) {
 	at := keys.LifeBegin{Second: keys.Seconds(record.TimeOf(e)), Version: seq.Version} // 0 for no number
 	if err := b.advanceClock(u, at.Second); err != nil {
 		return a, err
 	}
+	began := a.begin
+	if a.isThere {
+		crosses, err := b.crossesEras(object, seq, last, isNewest)
+		if err != nil {
+			return a, err
+		}
+		if crosses {
+			began.Version = 0
+		}
+	}
 	if !seq.Deleted {
 		begin := at
 		if a.isThere {
-			begin = a.begin.Min(at)
+			begin = began.Min(at)
 		}
 		if a.isThere && begin == a.begin {
 			return a, nil
@@ -47,10 +58,36 @@ func (b *batch) addToLives(
 	if !a.isThere || !isNewest {
 		return a, nil // what lives is as before
 	}
-	if err := b.addLife(u, object, seq, a.begin); err != nil {
+	if err := b.addLife(u, object, seq, began); err != nil {
 		return a, err
 	}
 	return lifeEntry{}, b.setAlive(object, lifeEntry{})
+}
+
+// crossesEras reports whether what lives has versions of another era than seq. Then etcd was
+// restored meanwhile, and any version may be one at which it lived.
+func (b *batch) crossesEras(
+	object []byte, seq keys.Sequence, last *lastVersion, isNewest bool,
+) (crosses bool, err error) {
+	switch {
+	case last != nil:
+		return last.seq.Era != seq.Era, nil
+	case isNewest && seq.Era == 0:
+		return false, nil
+	}
+	it, err := b.db.pebble.NewIter(&pebble.IterOptions{
+		LowerBound: object, UpperBound: keys.After(object),
+	})
+	if err != nil {
+		return false, err
+	}
+	if it.Last() {
+		newest, ok := keys.DecodeSequence(it.Key()[len(object):])
+		if crosses = newest.Era != seq.Era; !ok {
+			err = record.ErrUnreadable
+		}
+	}
+	return crosses, cmp.Or(err, it.Error(), it.Close())
 }
 
 // addLife stores a finished life. Times of one object do not go back; so that nothing depends on
@@ -59,7 +96,7 @@ func (b *batch) addToLives(
 func (b *batch) addLife(u *record.Unit, object []byte, end keys.Sequence, begin keys.LifeBegin) error {
 	names := object[1+4:]
 	second, until := uint64(b.w.latest[u.SourceNumber]), max(end.Version, end.Entered)
-	if !end.IsNumber() {
+	if !end.IsNumber() || begin.Version == 0 {
 		until = math.MaxUint64
 	}
 	value := binary.BigEndian.AppendUint64(nil, second)
@@ -70,7 +107,7 @@ func (b *batch) addLife(u *record.Unit, object []byte, end keys.Sequence, begin 
 		return err
 	}
 	if begin.Version > until {
-		return nil // a restore undid it
+		return nil // no version has it
 	}
 	return b.Set(keys.Life(u.Number, keys.AxisVersion, begin.Version, until, names), value[16:], nil)
 }

@@ -70,8 +70,13 @@ func (s *livesScript) next() (events []*event.Event) {
 // restore is what a list has after a restore: some objects in old versions, others are gone.
 func (s *livesScript) restore() (events []*event.Event) {
 	s.era++
+	before := s.version
 	s.version -= min(s.version-1, s.random.IntN(300))
 	list := s.version
+	gap := s.event("", event.Gap)
+	gap.Type, gap.UID, gap.Namespace, gap.PartitionKey = "dev.kubebridge.informer.gap", "", "", ""
+	gap.Data = fmt.Appendf(nil, `{"reason":"rewound","from":"%d","to":"%d"}`, before, list)
+	events = append(events, gap)
 	for i := range 30 {
 		name := fmt.Sprintf("web-%d", i)
 		isThere, was := s.random.IntN(2) == 0, s.uid[name] != ""

@@ -97,7 +97,9 @@ func TestVersionOfEra(t *testing.T) {
 	_, err = db.Writer.Append(t.Context(), []*event.Event{
 		change(event.Added, 0, 10, 0), change(event.Deleted, 0, 30, 0), // deleted before the restore and behind it
 		change(event.Added, 0, 11, 1), change(event.Updated, 0, 38, 1),
-		gap, change(event.Updated, 1, 11, 1), change(event.Updated, 1, 25, 1),
+		change(event.Added, 0, 36, 2), change(event.Added, 0, 13, 3), // undone, and deleted after it
+		gap, change(event.Deleted, 1, 15, 2), change(event.Updated, 1, 11, 1), change(event.Updated, 1, 25, 1),
+		change(event.Deleted, 1, 25, 3),
 	})
 	testkit.OK(t, err)
 	units := db.Questions.Resources.Units()
@@ -111,7 +113,7 @@ func TestVersionOfEra(t *testing.T) {
 		if !slices.Equal(state, want) {
 			t.Errorf("the state at %d is %q, want %q", version, state, want)
 		}
-		for pod := range 2 {
+		for pod := range 4 {
 			o := &query.Object{Unit: units[0], Namespace: "shop", Name: fmt.Sprint("web-", pod)}
 			v, err := db.Questions.Objects.At(o, query.Point{Version: version})
 			testkit.OK(t, err)
@@ -120,15 +122,15 @@ func TestVersionOfEra(t *testing.T) {
 			}
 		}
 	}
-	for _, version := range []uint64{12, 14, 26, 29} { // only the first era has reached them, as far as is known
-		check(version, "10", "11")
+	for _, version := range []uint64{13, 14, 26, 29} { // only the first era has reached them, as far as is known
+		check(version, "10", "11", "13")
 	}
 	for _, version := range []uint64{39, 40} {
-		check(version, "38")
+		check(version, "38", "36", "13")
 	}
 	check(10, "10")
 	for _, version := range []uint64{15, 20} {
-		check(version, "11")
+		check(version, "11", "13")
 	}
 	for _, version := range []uint64{25, 50} {
 		check(version, "25")
@@ -140,7 +142,7 @@ func TestVersionOfEra(t *testing.T) {
 	testkit.OK(t, err)
 	check(29, "25")
 	check(35, "25")
-	check(39, "38")
+	check(39, "38", "36", "13")
 	again := *gap
 	again.ID, again.Sequence, again.ResourceVersion, again.Time = "all/gap/20", fmt.Sprintf("%08d.%020d", 2, 20), "20", noon.Add(220*time.Second)
 	again.Data = []byte(`{"reason":"rewound","from":"35","to":"20"}`)
@@ -148,8 +150,8 @@ func TestVersionOfEra(t *testing.T) {
 	testkit.OK(t, err)
 	check(22, "22")
 	check(30, "25")
-	check(39, "38")
-	check(16, "11")
+	check(39, "38", "36", "13")
+	check(16, "11", "13")
 }
 
 // A watch reports a delete, which is sent; a crash loses that, and the next list infers it again:

@@ -250,7 +250,7 @@ func (b *batch) addVersion(u *record.Unit, e *event.Event) error {
 	if seq.Deleted {
 		v.deleteID = strings.Clone(e.ID)
 	}
-	if v.alive, err = b.addToLives(u, &stored, seq, w.key[:object], was, isNewest); err != nil {
+	if v.alive, err = b.addToLives(u, &stored, seq, w.key[:object], was, last, isNewest); err != nil {
 		return err
 	}
 	d := record.Derive(u, &stored, seq)

@@ -240,7 +240,8 @@ func After(prefix []byte) []byte {
 //   - An object whose newest stored version is no delete has an entry in SpaceAlive.
 //   - Each version of an object lies in a finished life, or behind the beginning in SpaceAlive.
 
-// LifeBegin is the lowest time and version that an object may have lived at.
+// LifeBegin is the lowest time and version that an object may have lived at. Version 0: it may have
+// lived at any.
 type LifeBegin struct {
 	Second  uint32
 	Version uint64

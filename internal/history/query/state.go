@@ -344,6 +344,15 @@ func (w *liveWalk) begin(now *reader, q *StateQuery) error {
 		axis, number = keys.AxisTime, uint64(keys.Seconds(q.At.At))
 	}
 	alive := &liveList{space: keys.SpaceAlive, axis: axis, number: number}
+	if axis == keys.AxisVersion {
+		era, _, err := w.r.eraOf(w.unit, number)
+		if err != nil {
+			return err
+		}
+		if era > 0 { // what began in an era before had other versions
+			alive.number = math.MaxUint64
+		}
+	}
 	if err := w.add(now, alive, keys.InUnit(nil, keys.SpaceAlive, w.unit.Number), names,
 		from); err != nil {
 		return err
