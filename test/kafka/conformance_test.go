@@ -2,6 +2,7 @@ package kafkatest_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -57,10 +59,31 @@ func destination(t *testing.T, c *kafkatest.Cluster, encoding string) *sinktest.
 			topics, err := admin(t, c).ListTopics(t.Context())
 			must(t, err)
 			names := slices.DeleteFunc(topics.Names(), func(name string) bool { return !strings.HasPrefix(name, prefix) })
-			limit := strconv.Itoa(cmp.Or(bytes, 40_000))
-			_, err = admin(t, c).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.message.bytes", Value: &limit}}, names...)
-			must(t, err)
+			setLimit(t, c, cmp.Or(bytes, 40_000), names)
 		},
+	}
+}
+
+// setLimit sets the limit of topics, and waits until the broker keeps it: it has answered before. A
+// topic that gets the limit after them shows that.
+func setLimit(t *testing.T, c *kafkatest.Cluster, bytes int, topics []string) {
+	t.Helper()
+	const probe = "limit"
+	_, _ = admin(t, c).CreateTopic(t.Context(), 1, 1, nil, probe) // it may be there
+	limit := strconv.Itoa(bytes)
+	for _, names := range [][]string{topics, {probe}} {
+		_, err := admin(t, c).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.message.bytes", Value: &limit}}, names...)
+		must(t, err)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.Addresses()...), kgo.DefaultProduceTopic(probe), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	must(t, err)
+	defer client.Close()
+	for {
+		err := client.ProduceSync(t.Context(), &kgo.Record{Value: make([]byte, bytes)}).FirstErr()
+		if errors.Is(err, kerr.MessageTooLarge) {
+			return
+		}
+		must(t, err)
 	}
 }
 
