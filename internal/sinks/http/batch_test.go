@@ -128,6 +128,7 @@ func publishBatches(t *testing.T, answer func(names []string) (status int)) *bat
 	cancel()
 	running.Wait()
 	time.Sleep(time.Minute) // handlers that are late end
+	synctest.Wait()
 	return b
 }
 
