@@ -362,8 +362,9 @@ func (b *Bridge) deadline(ctx, hard, ended context.Context, failed context.Cance
 // drainPatience is how long a drain waits for sinks that fail. Each tries again at its beginning.
 const drainPatience = 2 * time.Second
 
-// endInVain ends everything when the drain is in vain. What is pending is on disk by then, as after
-// a long outage, so the next start sends it to these sinks alone.
+// endInVain ends everything when the drain is in vain. Meanwhile what is pending is put on disk, as
+// in a long outage, so that the next start sends it to these sinks alone; without a backlog on disk
+// the others may get it again.
 func (b *Bridge) endInVain(ended context.Context, failed context.CancelCauseFunc) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -92,7 +92,7 @@ func (b *batch) crossesEras(
 
 // addLife stores a finished life. Times of one object do not go back; so that nothing depends on
 // it, it ends with the latest time of its cluster. No version from that of the delete on names what
-// was before.
+// was before, unless the life crosses a restore.
 func (b *batch) addLife(u *record.Unit, object []byte, end keys.Sequence, begin keys.LifeBegin) error {
 	names := object[1+4:]
 	second, until := uint64(b.w.latest[u.SourceNumber]), max(end.Version, end.Entered)
