@@ -18,6 +18,7 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
+	"github.com/kubebridge/bridge/internal/testkit"
 	kafkatest "github.com/kubebridge/bridge/test/kafka"
 )
 
@@ -78,13 +79,10 @@ func setLimit(t *testing.T, c *kafkatest.Cluster, bytes int, topics []string) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.Addresses()...), kgo.DefaultProduceTopic(probe), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	must(t, err)
 	defer client.Close()
-	for {
+	testkit.Eventually(t, "the broker keeps the limit "+limit, func() bool {
 		err := client.ProduceSync(t.Context(), &kgo.Record{Value: make([]byte, bytes)}).FirstErr()
-		if errors.Is(err, kerr.MessageTooLarge) {
-			return
-		}
-		must(t, err)
-	}
+		return errors.Is(err, kerr.MessageTooLarge)
+	})
 }
 
 // readPrefix reads all topics of a destination.

@@ -20,6 +20,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 	keptsink "github.com/kubebridge/bridge/internal/sinks/history"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/testkit"
 	kafkatest "github.com/kubebridge/bridge/test/kafka"
 )
 
@@ -153,16 +154,13 @@ func recorded(t *testing.T, c *kafkatest.Cluster) (records []*kgo.Record, dir st
 	}
 	p.server.Expire()
 	run()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		if records = readAll(t, c, topic); isReported(records, p.server.Version()) {
-			p.stop()
-			return records, dir
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the topic does not say that it has version %s", p.server.Version())
-		}
+	testkit.Eventually(t, "the topic says that it has version "+string(p.server.Version()), func() bool {
 		p.server.Streams.Bookmark()
-	}
+		records = readAll(t, c, topic)
+		return isReported(records, p.server.Version())
+	})
+	p.stop()
+	return records, dir
 }
 
 // isReported reports whether each partition says that it has all up to a version.
