@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -54,15 +56,41 @@ func TestRemovedObject(t *testing.T) {
 	}
 }
 
-// A batch that can't be read may hold events, so a topic with one is not without faults.
-func TestVerifyUnreadable(t *testing.T) {
+// A batch that can't be read may hold events, so a topic with one is not without faults, and an
+// archive of it says what is missing.
+func TestUnreadableBatch(t *testing.T) {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "k8s"))
 	testkit.OK(t, err)
 	t.Cleanup(cluster.Close)
-	produceDamaged(t, consumer(t, cluster.ListenAddrs(), "k8s"), cluster.TopicInfo("k8s"))
-	var out, errs testkit.Buffer
-	code := run(t.Context(), []string{"verify", "--from", "kafka://" + cluster.ListenAddrs()[0] + "/k8s"}, nil, &out, &errs)
-	if code != ExitFailed || !strings.Contains(out.String(), "unreadable") || !strings.Contains(out.String(), "can't be read") {
-		t.Errorf("exit code %d\n%s%s", code, out.String(), errs.String())
+	client := consumer(t, cluster.ListenAddrs(), "k8s")
+	events := testkit.Events(t, 11, 2, 1)
+	for i := range events {
+		structured := &kgo.Record{Topic: "k8s", Value: event.AppendStructured(nil, &events[i]), Headers: []kgo.RecordHeader{
+			{Key: "content-type", Value: []byte("application/cloudevents+json")},
+		}}
+		testkit.OK(t, client.ProduceSync(t.Context(), structured).FirstErr())
+		produceDamaged(t, client, cluster.TopicInfo("k8s"))
+	}
+	from, dir := "kafka://"+cluster.ListenAddrs()[0]+"/k8s", t.TempDir()
+	for _, c := range []struct {
+		args []string
+		code int
+		want []string
+	}{
+		{[]string{"verify", "--from", from}, ExitFailed, []string{"unreadable", "can't be read"}},
+		{[]string{"archive", "--from", from, "--dir", dir, "--once"}, ExitClean, []string{"4 versions and 8 marks stored", "0 other messages", "6 damaged places"}},
+		{[]string{"archive", "--from", from, "--dir", dir, "--once"}, ExitClean, []string{"0 messages read"}},
+		{[]string{"timeline", "-A", "--since", "2000-01-01T00:00:00Z", "--dir", dir}, ExitClean, []string{
+			"messages 1 to 1, in a batch that can't be read", "messages 11 to 11, in a batch that can't be read",
+		}},
+		{[]string{"coverage", "--dir", dir}, ExitClean, []string{"gap: damaged"}},
+	} {
+		var out testkit.Buffer
+		code := run(t.Context(), c.args, nil, &out, &out)
+		for _, want := range c.want {
+			if code != c.code || !strings.Contains(out.String(), want) {
+				t.Errorf("%v: exit code %d without %q\n%s", c.args, code, want, out.String())
+			}
+		}
 	}
 }

@@ -392,4 +392,8 @@ func printArchived(w io.Writer, r *streams.ArchiveReport) {
 			"were read are missing\n",
 			terminal.Amount(r.Removed, "removed stretch"))
 	}
+	if r.Damaged > 0 {
+		fmt.Fprintf(w, "bridge: %s: messages in batches that can't be read are missing\n",
+			terminal.Amount(r.Damaged, "damaged place"))
+	}
 }

@@ -47,8 +47,10 @@ type ArchiveReport struct {
 	Notices  int `json:"marks"`
 	Repeats  int `json:"repeats"`
 	Other    int `json:"other"`
-	// Removed are stretches that the stream had removed before they could be read.
+	// Removed are stretches that the stream had removed before they could be read, Damaged are
+	// batches that can't be read.
 	Removed   int    `json:"removed"`
+	Damaged   int    `json:"damaged"`
 	DiskBytes uint64 `json:"diskBytes"`
 }
 
@@ -194,6 +196,7 @@ type archiveBatch struct {
 	messages int
 	other    int
 	removed  int
+	damaged  int
 	bytes    int
 	at       archivePosition
 	progress source.Progress
@@ -262,19 +265,33 @@ func (a *archiver) fill(
 		newest = map[string]time.Time{}
 	}
 	b := &archiveBatch{}
-	// noteRemoved adds what the stream has removed, before a position behind it is stored.
-	noteRemoved := func(lane string, next time.Time) {
-		for list := reader.Removed(); removed < len(list); removed++ {
-			r, until := list[removed], time.Now()
-			if r.Lane == lane && !next.IsZero() {
-				until = next
+	// damaged are batches of which the next message was not read yet.
+	var damaged []source.Removal
+	// noteMissing adds what is missing before m, or before the end, so that no position behind it is
+	// stored without it.
+	noteMissing := func(m *source.Message) {
+		note := func(r source.Removal, reason string) {
+			until := time.Now()
+			if r.Lane == m.Lane && !m.Stored.IsZero() {
+				until = m.Stored
 			}
-			b.removed++
-			b.events = append(b.events, removalNotice(a.report.Source, r, newest[r.Lane], until))
+			b.events = append(b.events, missingNotice(a.report.Source, r, reason, newest[r.Lane], until))
 		}
+		for list := reader.Removed(); removed < len(list); removed++ {
+			note(list[removed], query.ReasonRemoved)
+			b.removed++
+		}
+		for _, r := range damaged {
+			if r.To = reader.Position()[r.Lane].Next; r.Lane == m.Lane {
+				r.To = m.Offset
+			}
+			note(r, query.ReasonDamaged)
+			b.damaged++
+		}
+		damaged = nil
 	}
 	send := func() error {
-		noteRemoved("", time.Time{})
+		noteMissing(&source.Message{})
 		b.at = archivePosition{maps.Clone(reader.Position()), maps.Clone(newest)}
 		b.progress = reader.Progress()
 		select {
@@ -289,20 +306,25 @@ func (a *archiver) fill(
 		if err != nil {
 			return errors.Join(err, send())
 		}
-		noteRemoved(m.Lane, m.Stored)
+		if !m.Damaged {
+			noteMissing(m)
+		}
 		b.messages++
 		if !m.Stored.IsZero() {
 			newest[m.Lane] = m.Stored
 		}
-		if m.Other != "" || m.Event.Op == "" {
+		switch {
+		case m.Damaged:
+			damaged = append(damaged, source.Removal{Lane: m.Lane, From: m.Offset})
+		case m.Other != "" || m.Event.Op == "":
 			b.other++
-		} else {
+		default:
 			e := m.Event
 			e.Data = slices.Clone(e.Data)
 			e.Observed = m.Stored // where the event has no time
 			b.events, b.bytes = append(b.events, &e), b.bytes+len(e.Data)
 		}
-		if len(b.events)+b.other >= maxBatchEvents || b.bytes >= maxBatchBytes {
+		if len(b.events)+len(damaged)+b.other >= maxBatchEvents || b.bytes >= maxBatchBytes {
 			if err := send(); err != nil {
 				return err
 			}
@@ -314,11 +336,13 @@ func (a *archiver) fill(
 	return send()
 }
 
-// removalNotice says that the stream had removed messages before they could be read. They were
-// stored between two times.
-func removalNotice(from string, r source.Removal, since, until time.Time) *event.Event {
+// missingNotice says that messages of a stream could not be read, and why. They were stored between
+// two times.
+func missingNotice(
+	from string, r source.Removal, reason string, since, until time.Time,
+) *event.Event {
 	return archiveNotice(from, fmt.Sprintf("%s/%d/%d", r.Lane, r.From, r.To), query.Removal{
-		Reason: query.ReasonRemoved, Lane: r.Lane, From: strconv.FormatUint(r.From, 10),
+		Reason: reason, Lane: r.Lane, From: strconv.FormatUint(r.From, 10),
 		To: strconv.FormatUint(r.To-1, 10), Since: since, Until: until, Singly: r.Singly,
 	})
 }
@@ -355,6 +379,7 @@ func (a *archiver) store(ctx context.Context, b *archiveBatch) error {
 	a.report.Messages += b.messages
 	a.report.Other += b.other
 	a.report.Removed += b.removed
+	a.report.Damaged += b.damaged
 	if a.Progress != nil {
 		a.Progress(a.report.Messages, b.progress)
 	}

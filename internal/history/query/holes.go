@@ -34,11 +34,12 @@ type Notice struct {
 	Singly bool
 }
 
-// Type and reasons of the notice for what a stream had removed before an archiver read it, and for
-// what was lost with a stream that was recreated.
+// Type and reasons of the notice for what a stream had removed before an archiver read it, for a
+// batch that can't be read, and for what was lost with a stream that was recreated.
 const (
 	TypeRemoved     = "dev.kubebridge.informer.gap"
 	ReasonRemoved   = "removed"
+	ReasonDamaged   = "damaged"
 	ReasonRecreated = "recreated"
 )
 
@@ -244,6 +245,8 @@ func (m *Notice) What() string {
 		return "an event of type " + m.Event.Type + " that names no version"
 	case m.Reason == ReasonRecreated:
 		return "what the stream had when it was recreated, and was not read"
+	case m.Reason == ReasonDamaged:
+		return fmt.Sprintf("messages %s to %s, in a batch that can't be read", m.From, m.To)
 	case m.Reason == ReasonRemoved:
 		by := "which the stream had removed before they were read"
 		if m.Singly {
