@@ -40,16 +40,13 @@ func (l proofLife) String() string {
 type proofBook struct {
 	lives   map[proofObject][]proofLife
 	objects []proofObject
-	// begins has the revision behind which each era begins, and when it was restored.
-	begins []proofMoment
-	// ends has the last revision of each era.
-	ends []int64
+	// begins has how each era began.
+	begins []proofRestore
 }
 
 func (p *proofRun) book() *proofBook {
 	p.t.Helper()
-	b := &proofBook{lives: map[proofObject][]proofLife{}, begins: append([]proofMoment{p.first}, p.restores...)}
-	b.ends = make([]int64, len(b.begins))
+	b := &proofBook{lives: map[proofObject][]proofLife{}, begins: append([]proofRestore{{proofMoment: p.first, began: p.first.at}}, p.restores...)}
 	for kind := range proofKinds {
 		for _, r := range p.oracle.Revisions(proofKinds[kind].keys) {
 			o := proofObject{kind: kind}
@@ -62,7 +59,6 @@ func (p *proofRun) book() *proofBook {
 			if object != nil {
 				l.uid, l.body = string(object.GetUID()), canonical(object.Object)
 			}
-			b.ends[r.Era] = max(b.ends[r.Era], r.Revision)
 			b.lives[o] = append(b.lives[o], l)
 		}
 	}
@@ -92,22 +88,22 @@ func (b *proofBook) at(o proofObject, era int, revision int64) (at proofLife) {
 
 // around is what an object may have been at a time, by the oracle's clock and slack.
 func (b *proofBook) around(o proofObject, at time.Time) (may []proofLife) {
-	// What a restore brought back is one of its lives.
-	lives := []proofLife{{}}
+	// What a restore brought back is one of its lives. It may have been there since the restore began.
+	lives, began := []proofLife{{}}, []time.Time{{}}
 	for era := range b.begins {
 		if begin := b.begins[era]; era > 0 {
 			l := b.at(o, era-1, begin.revision)
 			l.at = begin.at
-			lives = append(lives, l)
+			lives, began = append(lives, l), append(began, begin.began)
 		}
 		for _, l := range b.lives[o] {
 			if l.era == era {
-				lives = append(lives, l)
+				lives, began = append(lives, l), append(began, l.at)
 			}
 		}
 	}
 	for i, l := range lives {
-		isBegun := !at.Before(l.at.Add(-slack))
+		isBegun := !at.Before(began[i].Add(-slack))
 		isOver := i+1 < len(lives) && at.After(lives[i+1].at.Add(slack))
 		if isBegun && !isOver {
 			may = append(may, l)
@@ -343,14 +339,26 @@ func (j *proofJudge) problem(format string, args ...any) {
 // anyRevision is one of those that the run has lived.
 func (j *proofJudge) anyRevision() int64 {
 	era := j.random.IntN(len(j.book.begins))
-	from, to := j.book.begins[era].revision, j.book.ends[era]
+	from, to := j.book.begins[era].revision, j.last.revision
+	if era+1 < len(j.book.begins) {
+		to = j.book.begins[era+1].last
+	}
 	return from + 1 + j.random.Int64N(to-from)
 }
 
-// eras are those that have a revision: a restore makes some come twice.
+// eras are those that have a revision: a restore makes some come twice. The newest era still gets
+// revisions while questions are asked.
 func (j *proofJudge) eras(revision int64) (eras []int) {
-	for era := range j.book.begins {
-		if revision > j.book.begins[era].revision && revision <= j.book.ends[era] {
+	newest, err := j.oracle.Now(j.ctx)
+	if err != nil {
+		j.problem("the newest revision: %v", err)
+	}
+	for era, begin := range j.book.begins {
+		last := newest
+		if era+1 < len(j.book.begins) {
+			last = j.book.begins[era+1].last
+		}
+		if revision > begin.revision && revision <= last {
 			eras = append(eras, era)
 		}
 	}

@@ -113,10 +113,9 @@ type proofRun struct {
 	// first and last bound what is asked for.
 	first, last proofMoment
 	// blind are the times of disturbances, from before each until the history has caught up.
-	blind []blindTime
-	kills []time.Time
-	// restores have the revision of each backup, and when it was restored.
-	restores []proofMoment
+	blind    []blindTime
+	kills    []time.Time
+	restores []proofRestore
 	churn    func() // ends it
 }
 
@@ -125,6 +124,13 @@ type proofMoment struct {
 	era      int
 	revision int64
 	at       time.Time
+}
+
+// proofRestore is a restore of etcd. The new era begins behind the revision of the backup.
+type proofRestore struct {
+	proofMoment
+	began time.Time // what was backed up may have been read since then
+	last  int64     // the last revision of the era before
 }
 
 type blindTime struct {
@@ -336,11 +342,12 @@ func (p *proofRun) restored() {
 	time.Sleep(2*time.Second + p.upTo(*proofPause))
 	p.churn()
 	p.caughtUp()
-	_, err = p.oracle.Pause(p.ctx)
+	last, err := p.oracle.Pause(p.ctx)
 	must(p.t, err)
+	began := time.Now()
 	p.operate("restore?name=proof")
 	p.oracle.Restored(p.ctx, backedUp)
-	p.restores = append(p.restores, proofMoment{p.oracle.Era(), backedUp, time.Now()})
+	p.restores = append(p.restores, proofRestore{proofMoment{p.oracle.Era(), backedUp, time.Now()}, began, last})
 	p.caughtUp() // the bridge has seen that history went back
 	p.beginChurn()
 }
