@@ -88,7 +88,7 @@ func (b *proofBook) at(o proofObject, era int, revision int64) (at proofLife) {
 
 // around is what an object may have been at a time, by the oracle's clock and slack.
 func (b *proofBook) around(o proofObject, at time.Time) (may []proofLife) {
-	// What a restore brought back is one of its lives. It may have been there since the restore began.
+	// What a restore brought back is one of its lives, perhaps since the restore began.
 	lives, began := []proofLife{{}}, []time.Time{{}}
 	for era := range b.begins {
 		if begin := b.begins[era]; era > 0 {

@@ -267,8 +267,8 @@ func (a *archiver) fill(
 	b := &archiveBatch{}
 	// damaged are batches of which the next message was not read yet.
 	var damaged []source.Removal
-	// noteMissing adds what is missing before m, or before the end, so that no position behind it is
-	// stored without it.
+	// noteMissing adds what is missing before m, or before the end. No position behind it is stored
+	// without it.
 	noteMissing := func(m *source.Message) {
 		note := func(r source.Removal, reason string) {
 			until := time.Now()
