@@ -42,6 +42,8 @@ func TestQuestions(t *testing.T) {
 	t.Run("is it healthy, how far behind, what was lost", func(t *testing.T) {
 		b.run(chromedp.Navigate(s.bridge.AdminURL() + "/"))
 		b.until("the sink whose broker is unavailable, first", `/^lake\s/.test(document.querySelector("#sinks-rows tr")?.innerText ?? "")`)
+		b.until("no informer among what fails", `document.querySelector("#informers-sum").innerText.includes("all in sync")`)
+		b.until("since when lake is unavailable", `/lake.*since \d/s.test(document.querySelector("#reasons").innerText)`)
 		b.until("both losses", `["may be missing", "not watched"].every((text) => document.querySelector("#losses").innerText.includes(text))`)
 		b.until("a trend", `document.querySelectorAll(".spark path").length === 3 && document.querySelector(".spark path").getAttribute("d").split("L").length > 3`)
 		b.showsWithoutScrolling(t, "#sinks-rows tr:last-child", ".losses li:last-child", "#informers-sum")
@@ -63,6 +65,7 @@ func TestQuestions(t *testing.T) {
 		b.until("its difference", `document.querySelector("#timeline-detail .difference pre")`)
 		b.keep(t, "page-timeline")
 	})
+	t.Run("hatches are as long as nobody watched", func(t *testing.T) { b.hatches(t, s) })
 	t.Run("who changed this Deployment, and how", func(t *testing.T) {
 		b.fill("#find", "deploy/web")
 		b.run(chromedp.KeyEvent(kb.Enter))
@@ -78,6 +81,31 @@ func TestQuestions(t *testing.T) {
 		b.eval(`[...document.querySelectorAll("#object-ownership a")].find((a) => a.textContent.startsWith("rs/")).click()`)
 		b.until("its owner", `document.querySelector("#object-ownership").innerText.includes("of deploy/web")`)
 	})
+}
+
+// hatches compares those of the timeline with the times at which the bridge ended, and watched again.
+func (b *browser) hatches(t *testing.T, s *scene) {
+	t.Helper()
+	var hatches []struct {
+		From, To float64 // milliseconds
+		Full     bool
+	}
+	b.run(chromedp.Evaluate(`fetch("history/lanes?namespace=shop").then((r) => r.json()).then(async (answer) => (await import("./lanes.js")).hatchesOf(answer.incomplete))`,
+		&hatches, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	if len(hatches) != len(s.unwatched) || hatches[0].Full == hatches[1].Full {
+		t.Fatalf("hatches %+v, want a light one for the stop and a full one for the expired watch", hatches)
+	}
+	for _, h := range hatches {
+		away, early := s.unwatched[0], time.Second
+		if h.Full { // of a bridge that was killed: the gap begins at what was committed
+			away, early = s.unwatched[1], time.Minute
+		}
+		from, to := time.UnixMilli(int64(h.From)).Sub(away.from), time.UnixMilli(int64(h.To)).Sub(away.to)
+		t.Logf("full: %t, begins %v after the bridge ended, and ends %v after it watches", h.Full, from, to)
+		if from < -early || from > time.Second || to.Abs() > time.Second {
+			t.Errorf("full: %t: the hatch is wrong", h.Full)
+		}
+	}
 }
 
 // eightSinks looks at Health with more sinks than the scene has.
@@ -222,6 +250,19 @@ sinks:
 type scene struct {
 	*site
 	plane *harness.ControlPlane
+	// unwatched are from an end of the bridge until it watches again.
+	unwatched []struct{ from, to time.Time }
+}
+
+// away ends the bridge, has something happen, and waits until the bridge watches again.
+func (s *scene) away(end, happens func()) {
+	s.t.Helper()
+	end()
+	from := time.Now()
+	happens()
+	must(s.t, s.bridge.Start())
+	s.watching()
+	s.unwatched = append(s.unwatched, struct{ from, to time.Time }{from, time.Now()})
 }
 
 // happen makes what the page has to explain.
@@ -245,26 +286,27 @@ func (s *scene) happen() {
 	s.patch("web", "kubectl-edit", `{"spec":{"replicas":5},"metadata":{"labels":{"tier":"front"}}}`)
 	s.pass(4 * time.Second)
 
-	s.bridge.Kill() // not watched: the service is deleted meanwhile
-	must(s.t, core.Services(namespace).Delete(ctx, "web", metav1.DeleteOptions{}))
-	s.pass(8 * time.Second)
-	must(s.t, s.bridge.Start())
-	s.watching()
+	s.away(func() {
+		_, err := s.bridge.Stop(ctx)
+		must(s.t, err)
+	}, func() {
+		must(s.t, core.Services(namespace).Delete(ctx, "web", metav1.DeleteOptions{}))
+		s.pass(8 * time.Second)
+	})
 	s.patch("web", "argocd", `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:1.1","env":[{"name":"LOG_LEVEL","value":"debug"}]}]}}}}`)
 	s.pass(4 * time.Second)
 
-	s.bridge.Kill() // the versions of this time are compacted away
-	s.patch("web", "kubectl-edit", `{"metadata":{"labels":{"tier":"back"}}}`)
-	for i := range 3 {
-		s.patch("web", "kubectl-annotate", fmt.Sprintf(`{"metadata":{"annotations":{"note":"%d"}}}`, i))
-		_, err = s.plane.Operate(ctx, "compact")
+	s.away(s.bridge.Kill, func() { // the versions of this time are compacted away
+		s.patch("web", "kubectl-edit", `{"metadata":{"labels":{"tier":"back"}}}`)
+		for i := range 3 {
+			s.patch("web", "kubectl-annotate", fmt.Sprintf(`{"metadata":{"annotations":{"note":"%d"}}}`, i))
+			_, err := s.plane.Operate(ctx, "compact")
+			must(s.t, err)
+		}
+		_, err := s.plane.Operate(ctx, "restart-apiserver")
 		must(s.t, err)
-	}
-	_, err = s.plane.Operate(ctx, "restart-apiserver")
-	must(s.t, err)
-	must(s.t, s.bridge.Configure(sceneConfig+"  - {name: lake, kafka: {brokers: [\"127.0.0.1:1\"]}}\n"))
-	must(s.t, s.bridge.Start())
-	s.watching()
+		must(s.t, s.bridge.Configure(sceneConfig+"  - {name: lake, kafka: {brokers: [\"127.0.0.1:1\"]}}\n"))
+	})
 
 	s.pass(3 * time.Second)
 	_, err = apps.Create(ctx, deployment("checkout", "checkout:4", 1), by("argocd"))
