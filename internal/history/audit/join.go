@@ -1,0 +1,303 @@
+package audit
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/resource/diff"
+)
+
+// Grade says how an answer is known.
+type Grade string
+
+// Grades.
+const (
+	// Exact: the request has written this version, whatever else the log lacks.
+	Exact Grade = "exact"
+	// CompleteLog: no other request can have, if the log has all of them.
+	CompleteLog Grade = "complete-log"
+)
+
+// Answer is who made a change.
+type Answer struct {
+	*Request // nil where it is not known
+	Grade    Grade
+	// Reason is why the user is not known; "" where it is.
+	Reason string
+}
+
+// Reasons.
+const (
+	reasonNone       = "no request in the log has seen the version before"
+	reasonSeveral    = "several requests may have made it"
+	reasonIncomplete = "a request may have made it, if the log is complete"
+	reasonHole       = "the request may have made a later change, of which the log has no other request"
+	reasonList       = "a list has shown it, so changes before it are not known"
+	reasonUnknown    = "the version before it is not known"
+	reasonGap        = "versions before it may be missing"
+)
+
+// change is a version of an object, and what a request that made it can have done.
+type change struct {
+	op                event.Op
+	uid               string
+	previous, version string
+	time, earliest    time.Time
+	// reason is why nothing can be known; "" for none.
+	reason string
+	// Of the object before: it was being deleted, it had finalizers.
+	wasTerminating, hadFinalizers bool
+	// asksDelete: deletionTimestamp, grace period or finalizers differ. binds: a pod got its node.
+	asksDelete, binds bool
+}
+
+// History is what is known of one object.
+type History struct {
+	resource, group, namespace, name string
+	changes                          []change
+	keys                             map[string]bool // of claims that can be about the object
+	uids                             map[string]bool
+}
+
+// NewHistory returns the history of an object without versions.
+func NewHistory(o *query.Object) *History {
+	return &History{
+		resource: o.Unit.Resource, group: o.Unit.Group, namespace: o.Namespace, name: o.Name,
+		keys: map[string]bool{}, uids: map[string]bool{},
+	}
+}
+
+// Add adds a version and the one before it, nil for none. Versions are added in their order.
+func (h *History) Add(v, before *query.Version) {
+	c := change{
+		op: v.Event.Op, uid: v.Event.UID, version: v.Event.ResourceVersion, previous: v.Event.Previous,
+		time: v.Time, earliest: v.Time,
+	}
+	switch {
+	case !v.Event.NotBefore.IsZero():
+		c.earliest = v.Event.NotBefore
+	case v.Event.TimeSource == event.TimeObserved:
+		c.earliest = v.Time.Add(-event.MaxUnwatched)
+	}
+	if n := len(h.changes); n > 0 && h.changes[n-1].earliest.After(c.earliest) {
+		c.earliest = h.changes[n-1].earliest // one object's changes are in the order of time
+	}
+	var was, is []byte
+	if before != nil && !before.Deleted() && before.Event.UID == c.uid {
+		was = before.Event.Data
+		if c.previous == "" {
+			c.previous = before.Event.ResourceVersion
+		}
+	}
+	if !v.Deleted() {
+		is = v.Event.Data
+	}
+	field := func(data []byte, path string) []byte {
+		if data == nil {
+			return nil
+		}
+		return diff.Field(data, path)
+	}
+	differs := func(path string) bool { return !bytes.Equal(field(was, path), field(is, path)) }
+	c.wasTerminating = len(field(was, "metadata.deletionTimestamp")) > 0
+	c.hadFinalizers = len(field(was, "metadata.finalizers")) > len("[]")
+	c.asksDelete = differs("metadata.deletionTimestamp") || differs("metadata.deletionGracePeriodSeconds") ||
+		differs("metadata.finalizers")
+	c.binds = h.resource == "pods" && h.group == "" && len(field(was, "spec.nodeName")) == 0 &&
+		len(field(is, "spec.nodeName")) > 0
+	switch {
+	case v.Event.Initial, v.Event.Inferred:
+		c.reason = reasonList
+	case c.op != event.Added && (was == nil || before.Event.ResourceVersion != c.previous):
+		c.reason = reasonUnknown
+	}
+	h.changes = append(h.changes, c)
+	h.uids[c.uid] = true
+	h.keys["C"+c.uid], h.keys["U"+c.previous], h.keys["D"+c.previous] = true, true, true
+}
+
+// AddGap says that versions behind from may be missing, up to to. What has no numbers is of another
+// stream, of which versions name the one before.
+func (h *History) AddGap(from, to string) {
+	first, _ := strconv.ParseUint(from, 10, 64) // "" is from the first on
+	last, err := strconv.ParseUint(to, 10, 64)
+	for i := range h.changes {
+		c := &h.changes[i]
+		previous, _ := strconv.ParseUint(c.previous, 10, 64)
+		version, _ := strconv.ParseUint(c.version, 10, 64)
+		if err == nil && c.reason == "" && previous < last && version > first {
+			c.reason = reasonGap
+		}
+	}
+}
+
+// Log returns a log that keeps what is about the object.
+func (h *History) Log() *Log { return &Log{wanted: h} }
+
+func (h *History) concerns(r *Request) bool {
+	if h.isOf(r) && r.isBinding() && r.object.Name == h.name {
+		return true
+	}
+	return h.uids[r.answer.uid] || slices.ContainsFunc(r.seen, func(c claim) bool { return h.keys[c.key()] })
+}
+
+// isOf reports whether a request is about a resource in a namespace. The name of an object that is
+// created by generateName is not in the log.
+func (h *History) isOf(r *Request) bool {
+	inNamespace := r.object.Namespace == h.namespace ||
+		h.resource == "namespaces" && r.object.Namespace == h.name // so the API server logs it
+	return r.object.Resource == h.resource && r.object.APIGroup == h.group && inNamespace
+}
+
+func (r *Request) isBinding() bool { return r.Verb == "create" && r.Subresource == "binding" }
+
+// skew is how far the clocks of two API servers may differ.
+const skew = time.Second
+
+// Answers returns who made each change, in the order of the versions. isComplete says that the log
+// has every request.
+func (h *History) Answers(l *Log, isComplete bool) []Answer {
+	found := make([]candidates, len(h.changes))
+	for i := range h.changes {
+		found[i] = h.candidatesOf(&h.changes[i], l)
+	}
+	answers := make([]Answer, len(h.changes))
+	for i := range h.changes {
+		c := &h.changes[i]
+		answers[i] = found[i].answer(c)
+		a := &answers[i]
+		if a.Request == nil || found[i].isAnswered {
+			continue
+		}
+		// The request may have made a later change rather than this one.
+		for k := i + 1; k < len(found) && !a.isFixed(); k++ {
+			later := &h.changes[k]
+			if later.uid == c.uid && len(found[k].list) == 0 && !later.earliest.After(a.Ended.Add(skew)) {
+				*a = Answer{Reason: reasonHole}
+				break
+			}
+		}
+		if a.Grade == CompleteLog && !isComplete {
+			*a = Answer{Reason: reasonIncomplete}
+		}
+	}
+	return answers
+}
+
+// isFixed reports whether a request can have written over one version only.
+func (r *Request) isFixed() bool {
+	return r.Verb == "update" && r.object.ResourceVersion != "" && r.object.ResourceVersion != "0"
+}
+
+// candidates are the requests that may have made a change.
+type candidates struct {
+	list []*Request
+	// isAnswered: their answers name the version.
+	isAnswered bool
+}
+
+func (h *History) candidatesOf(c *change, l *Log) (found candidates) {
+	if c.op != event.Deleted {
+		for _, r := range l.requests {
+			if r.answers(c) {
+				found.list = append(found.list, r)
+			}
+		}
+		if found.isAnswered = len(found.list) > 0; found.isAnswered {
+			return found
+		}
+	}
+	for _, r := range l.requests {
+		if r.fits(c) && h.isOf(r) || c.binds && h.isOf(r) && r.binds(h, c) {
+			found.list = append(found.list, r)
+		}
+	}
+	return found
+}
+
+// answers reports whether the answer of a request is the version, and the request has made it: one
+// that has seen the version has not. Without the policy that is not known.
+func (r *Request) answers(c *change) bool {
+	return r.answer.uid == c.uid && r.answer.version == c.version && len(r.seen) > 0 && !r.isDelete() &&
+		!slices.ContainsFunc(r.seen, func(s claim) bool { return s.operation == 'U' && s.version == c.version })
+}
+
+func (r *Request) isDelete() bool { return r.Verb == "delete" || r.Verb == "deletecollection" }
+
+// fits reports whether a request has seen the version before a change, and may have made it.
+func (r *Request) fits(c *change) bool {
+	if c.op != event.Deleted && r.answer.uid == c.uid && !r.isDelete() && r.answer.version != c.version {
+		return false // it has made another one
+	}
+	if r.uid != "" && r.uid != c.uid && r.Verb != "deletecollection" && !r.triedToCreate() {
+		return false
+	}
+	for i, s := range r.seen {
+		switch s.operation {
+		case 'C':
+			if c.op == event.Added && s.version == c.uid {
+				return true
+			}
+		case 'U':
+			// A no-op of a scale may yet have changed the owners of fields.
+			isLast := i == len(r.seen)-1 && (!s.isNoop || r.Subresource == "scale")
+			if isLast && s.version == c.previous && (c.op == event.Updated || c.op == event.Deleted && c.wasTerminating) {
+				return true
+			}
+		case 'D':
+			if s.version == c.previous && (c.op == event.Updated && c.asksDelete || c.op == event.Deleted && !c.hadFinalizers) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// triedToCreate reports whether the first try was to create: then the uid is that of an object that
+// may not have come to be.
+func (r *Request) triedToCreate() bool {
+	return slices.ContainsFunc(r.seen, func(s claim) bool { return s.operation == 'C' && s.version == r.uid })
+}
+
+// binds reports whether a request has bound the pod of a change to its node. The policy does not
+// see the pod, so only the time distinguishes it from another one of that name.
+func (r *Request) binds(h *History, c *change) bool {
+	return r.isBinding() && r.object.Name == h.name && !r.isMaybe &&
+		!r.Received.After(c.time.Add(skew)) && !r.Ended.Before(c.earliest.Add(-skew))
+}
+
+// answer returns the one candidate, and how it is known.
+func (f *candidates) answer(c *change) Answer {
+	switch {
+	case c.reason != "":
+		return Answer{Reason: c.reason}
+	case len(f.list) == 0:
+		return Answer{Reason: reasonNone}
+	case len(f.list) > 1:
+		return Answer{Reason: reasonSeveral}
+	}
+	a := Answer{Request: f.list[0], Grade: Exact}
+	if !f.isAnswered && a.Request.mayNotHaveWritten(c) {
+		a.Grade = CompleteLog
+	}
+	return a
+}
+
+// mayNotHaveWritten reports whether a request that fits a change may have succeeded without it.
+func (r *Request) mayNotHaveWritten(c *change) bool {
+	const manyTries = 3
+	isMixed := slices.ContainsFunc(r.seen, func(s claim) bool { return s.operation != r.seen[0].operation })
+	switch {
+	case r.isMaybe, isMixed, len(r.seen) >= manyTries:
+		return true
+	case r.isDelete():
+		return r.Verb == "deletecollection" || len(r.seen) > 1 || c.wasTerminating
+	case c.op == event.Deleted: // the last finalizer
+		return true
+	}
+	return slices.ContainsFunc(r.seen, func(s claim) bool { return s.isNoop && s.key() == "U"+c.previous })
+}

@@ -1,0 +1,214 @@
+package audit
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+var noon = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+
+// version is one of an object; a minute lies between two of them.
+type version struct {
+	op       event.Op
+	number   int
+	minute   int
+	metadata string // beside its name
+	spec     string
+	change   func(*event.Event)
+}
+
+func historyOf(versions ...version) *History {
+	unit := &record.Unit{Resource: "pods", Source: "/clusters/prod"}
+	h := NewHistory(&query.Object{Unit: unit, Namespace: "shop", Name: "web"})
+	var before *query.Version
+	for _, of := range versions {
+		at := noon.Add(time.Duration(of.minute) * time.Minute)
+		v := &query.Version{Unit: unit, Time: at, Event: event.Event{
+			Op: of.op, Time: at,
+			ObjectAttributes: event.ObjectAttributes{UID: "u1", ResourceVersion: fmt.Sprint(of.number)},
+			OriginAttributes: event.OriginAttributes{TimeSource: event.TimeObserved},
+			Data:             fmt.Appendf(nil, `{"metadata":{"name":"web"%s},"spec":{%s}}`, of.metadata, of.spec),
+		}}
+		if of.change != nil {
+			of.change(&v.Event)
+		}
+		h.Add(v, before)
+		before = v
+	}
+	return h
+}
+
+// line is an audit event of a request for shop/web in a minute.
+func line(user, verb string, minute, code int, notes string, more ...string) string {
+	annotations := map[string]string{"authorization.k8s.io/decision": "allow"}
+	for i, note := range strings.Fields(notes) {
+		key := fmt.Sprint(PolicyName, "/a", i)
+		if uid, isUID := strings.CutPrefix(note, "uid:"); isUID {
+			key, note = PolicyName+"/uid", uid
+		}
+		annotations[key] = note
+	}
+	at := noon.Add(time.Duration(minute) * time.Minute)
+	e := map[string]any{
+		"kind": "Event", "auditID": user + "'s", "stage": "ResponseComplete", "verb": verb, "requestURI": "/api/v1/namespaces/shop/pods/web",
+		"user":           map[string]any{"username": user},
+		"objectRef":      map[string]any{"resource": "pods", "namespace": "shop", "name": "web"},
+		"responseStatus": map[string]any{"code": code}, "annotations": annotations,
+		"requestReceivedTimestamp": at.Add(-time.Second).Format(time.RFC3339Nano), "stageTimestamp": at.Format(time.RFC3339Nano),
+	}
+	for _, text := range more { // path=JSON
+		path, value, _ := strings.Cut(text, "=")
+		into := e
+		for parent, rest, isDeep := strings.Cut(path, "."); isDeep; parent, rest, isDeep = strings.Cut(path, ".") {
+			if into[parent] == nil {
+				into[parent] = map[string]any{}
+			}
+			into, path = into[parent].(map[string]any), rest
+		}
+		into[path] = json.RawMessage(value)
+	}
+	text, err := json.Marshal(e)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func answered(version string) string {
+	return `responseObject={"metadata":{"uid":"u1","resourceVersion":"` + version + `"}}`
+}
+
+// Each case has the versions of a pod, and the writes in the log. Who made the last version is
+// asked, unless the case names another one.
+func TestAnswers(t *testing.T) {
+	added := version{op: event.Added, number: 10}
+	updated := version{op: event.Updated, number: 20, minute: 1, spec: `"a":1`}
+	later := version{op: event.Updated, number: 30, minute: 1, spec: `"a":2`}
+	terminating := version{op: event.Updated, number: 20, minute: 1, metadata: `,"deletionTimestamp":"2026-11-29T12:01:00Z"`}
+	deleted := version{op: event.Deleted, number: 30, minute: 2}
+	list := version{op: event.Updated, number: 20, minute: 1, change: func(e *event.Event) { e.Inferred = true }}
+	for name, c := range map[string]struct {
+		versions []version
+		log      []string
+		asked    int // 1 for the first version; 0 for the last one
+		want     string
+	}{
+		"create":                    {[]version{added}, []string{line("ann", "create", 0, 201, "uid:u1 Cu1")}, 0, "ann exact"},
+		"create of another":         {[]version{added}, []string{line("ann", "create", 0, 201, "uid:u2 Cu2")}, 0, reasonNone},
+		"create that exists":        {[]version{added}, []string{line("ann", "create", 0, 409, "uid:u1 Cu1")}, 0, reasonNone},
+		"update":                    {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 0, "ann exact"},
+		"update of the status":      {[]version{added, updated}, []string{line("ann", "update", 1, 200, "uid:u1 U10", `objectRef.subresource="status"`)}, 0, "ann exact"},
+		"nobody":                    {[]version{added, updated}, nil, 0, reasonNone},
+		"a dry run":                 {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10", `requestURI="/x?dryRun=All"`)}, 0, reasonNone},
+		"a conflict":                {[]version{added, updated}, []string{line("ann", "update", 1, 409, "uid:u1 U10")}, 0, reasonNone},
+		"no-op and write":           {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10="), line("bob", "patch", 1, 200, "uid:u1 U10")}, 0, "bob exact"},
+		"an error of the server":    {[]version{added, updated}, []string{line("ann", "patch", 1, 500, "uid:u1 U10")}, 0, "ann complete-log"},
+		"two claims":                {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10"), line("bob", "patch", 1, 200, "uid:u1 U10")}, 0, reasonSeveral},
+		"two claims, with answers":  {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10", answered("20")), line("bob", "patch", 1, 200, "uid:u1 U10", answered("30"))}, 0, "ann exact"},
+		"one that wrote another":    {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10", answered("40"))}, 0, reasonNone},
+		"an answer without a claim": {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "", answered("20"))}, 0, reasonNone},
+		"a no-op after it":          {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U20=", answered("20")), line("bob", "patch", 1, 200, "uid:u1 U10", answered("20"))}, 0, "bob exact"},
+		"the last try counts":       {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U9 U10"), line("bob", "patch", 1, 200, "uid:u1 U10 U15")}, 0, "ann exact"},
+		"three tries":               {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U8 U9 U10")}, 0, "ann complete-log"},
+		"create, then update":       {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u9 Cu9 U10")}, 0, "ann complete-log"},
+		"a scale that changes who":  {[]version{added, updated}, []string{line("ann", "update", 1, 200, "uid:u1 U10=", `objectRef.subresource="scale"`)}, 0, "ann complete-log"},
+		"may be of a later version": {[]version{added, updated, later}, []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 2, reasonHole},
+		"with a version it can't":   {[]version{added, updated, later}, []string{line("ann", "update", 1, 200, "uid:u1 U10", `objectRef.resourceVersion="10"`)}, 2, "ann exact"},
+		"with answers neither":      {[]version{added, updated, later}, []string{line("ann", "patch", 1, 200, "uid:u1 U10", answered("20"))}, 2, "ann exact"},
+		"nor when it had ended":     {[]version{added, updated, {op: event.Updated, number: 30, minute: 9}}, []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 2, "ann exact"},
+		"delete":                    {[]version{added, updated, deleted}, []string{line("ann", "delete", 2, 200, "uid:u1 D20")}, 0, "ann exact"},
+		"delete with a grace":       {[]version{added, terminating}, []string{line("ann", "delete", 1, 200, "uid:u1 D10", answered("20"))}, 0, "ann exact"},
+		"a delete of no change":     {[]version{added, updated}, []string{line("ann", "delete", 1, 200, "uid:u1 D10")}, 0, reasonNone},
+		"delete of what ends":       {[]version{added, terminating, deleted}, []string{line("kubelet", "delete", 2, 200, "uid:u1 D20")}, 0, "kubelet complete-log"},
+		"the last finalizer":        {[]version{added, terminating, deleted}, []string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20"))}, 0, "ann complete-log"},
+		"deletecollection":          {[]version{added, updated, deleted}, []string{line("ann", "deletecollection", 2, 200, "uid:u7 D5 D20")}, 0, "ann complete-log"},
+		"a binding":                 {[]version{added, {op: event.Updated, number: 20, minute: 1, spec: `"nodeName":"n1"`}}, []string{line("scheduler", "create", 1, 201, "", `objectRef.subresource="binding"`)}, 0, "scheduler exact"},
+		"a binding of another time": {[]version{added, {op: event.Updated, number: 20, minute: 1, spec: `"nodeName":"n1"`}}, []string{line("scheduler", "create", 7, 201, "", `objectRef.subresource="binding"`)}, 0, reasonNone},
+		"a list":                    {[]version{added, list}, []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 0, reasonList},
+		"a hole before it":          {[]version{updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 0, reasonUnknown},
+		"notes of another policy":   {[]version{added, updated}, []string{strings.ReplaceAll(line("eve", "patch", 1, 200, "uid:u1 U10"), PolicyName, "attribution.example.com")}, 0, reasonNone},
+		"impersonation":             {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10", `impersonatedUser={"username":"bob"}`)}, 0, "bob by ann exact"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := historyOf(c.versions...)
+			l := h.Log()
+			testkit.OK(t, l.Read("audit.log", strings.NewReader(strings.Join(c.log, "\n"))))
+			asked := c.asked
+			if asked == 0 {
+				asked = len(c.versions)
+			}
+			a := h.Answers(l, true)[asked-1]
+			got := a.Reason
+			if a.Request != nil {
+				if got = a.User + " " + string(a.Grade); a.Impersonator != "" {
+					got = a.User + " by " + a.Impersonator + " " + string(a.Grade)
+				}
+			}
+			if got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+			if a.Grade == CompleteLog {
+				if a := h.Answers(l, false)[asked-1]; a.Request != nil || a.Reason != reasonIncomplete {
+					t.Errorf("of a log that may lack requests: %+v", a)
+				}
+			}
+		})
+	}
+}
+
+// What is no audit event is counted, and what the others say is known.
+func TestBadLines(t *testing.T) {
+	h := historyOf(version{op: event.Added, number: 10})
+	l := h.Log()
+	testkit.OK(t, l.Read("audit.log", strings.NewReader("\n{\"kind\":\"Event\nhello\n"+line("ann", "create", 0, 201, "uid:u1 Cu1")+"\n{}")))
+	if l.Bad != 3 || l.Requests != 1 || !strings.HasPrefix(l.FirstBad, "audit.log, line 2: ") {
+		t.Errorf("%+v", l)
+	}
+	if a := h.Answers(l, false)[0]; a.Request == nil {
+		t.Error(a.Reason)
+	}
+}
+
+// The policies are YAML, and the admission policy has no more annotations than it may.
+func TestPolicies(t *testing.T) {
+	const mostAnnotations = 20
+	for _, text := range []string{Policy(), LogPolicy(Metadata), LogPolicy(RequestResponse)} {
+		for document := range strings.SplitSeq(text, "\n---\n") {
+			var o struct {
+				Kind string
+				Spec struct{ AuditAnnotations []struct{ Key string } }
+			}
+			testkit.OK(t, yaml.UnmarshalStrict([]byte(document), &map[string]any{}))
+			testkit.OK(t, yaml.Unmarshal([]byte(document), &o))
+			if n := len(o.Spec.AuditAnnotations); o.Kind == "" || n > mostAnnotations || o.Kind == "ValidatingAdmissionPolicy" && n != mostAnnotations {
+				t.Errorf("%s: %d annotations", o.Kind, n)
+			}
+		}
+	}
+}
+
+// A log is foreign bytes.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(line("ann", "patch", 1, 200, "uid:u1 U9 U10=", answered("20"))))
+	f.Add([]byte(line("ann", "deletecollection", 1, 200, "uid:u7 D5 D20 U")))
+	h := historyOf(version{op: event.Added, number: 10}, version{op: event.Updated, number: 20, minute: 1})
+	f.Fuzz(func(t *testing.T, text []byte) {
+		l := h.Log()
+		_ = l.Read("audit.log", strings.NewReader(string(text)))
+		for _, a := range h.Answers(l, true) {
+			if (a.Request == nil) == (a.Reason == "") {
+				t.Errorf("%+v", a)
+			}
+		}
+	})
+}
