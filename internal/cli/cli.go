@@ -104,9 +104,9 @@ Exit codes: 0 after a clean stop, 1 when something failed while it ran, 2 when i
 // groups are the parts of the list of commands, each with the names of its commands.
 var groups = []struct{ title, names string }{
 	{"Stream changes:", "run watch tail sample snapshot"},
-	{"Ask the history:", "timeline history show diff state coverage serve mcp archive"},
+	{"Ask the history:", "timeline history who show diff state coverage serve mcp archive"},
 	{"Operate a bridge:", "status tree pause resume reload log-level deadletters undelivered statedir verify"},
-	{"Set up:", "validate rbac schema token version"},
+	{"Set up:", "validate rbac audit schema token version"},
 }
 
 // groupCommands puts commands into their groups: a list of 26 is not read.

@@ -20,9 +20,9 @@ import (
 
 func historyCommands() []*cobra.Command {
 	return []*cobra.Command{
-		newArchiveCommand(), newHistoryCommand(), newShowCommand(), newDiffCommand(),
+		newArchiveCommand(), newHistoryCommand(), newWhoCommand(), newShowCommand(), newDiffCommand(),
 		newTimelineCommand(), newStateCommand(), newCoverageCommand(), newServeCommand(),
-		newMCPCommand(),
+		newMCPCommand(), newAuditCommand(),
 	}
 }
 

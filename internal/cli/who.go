@@ -1,0 +1,304 @@
+package cli
+
+import (
+	"bufio"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/internal/cli/terminal"
+	"github.com/kubebridge/bridge/internal/history/audit"
+	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/resource/diff"
+)
+
+func newAuditCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Prepare a cluster for 'bridge who'",
+	}
+	var level string
+	policy := &cobra.Command{
+		Use:   "policy",
+		Short: "Print the policies that let a change be joined with the audit log",
+		Long: `policy prints an admission policy and its binding. They refuse and change nothing: they have the
+API server note in its audit log which version of an object a request has seen. 'bridge who' needs
+that to name the user of a change.
+
+With --log it prints an audit policy instead, for --audit-policy-file of the API server. Metadata
+has a line for each write; RequestResponse also has its answer, of twice the size, with which every
+create and update has its user. Reads are left out, and so is what Secrets hold.
+
+Kubernetes 1.30 or later takes them. The log must have all API servers of the cluster.`,
+		Example: `  bridge audit policy | kubectl apply -f -
+  bridge audit policy --log RequestResponse > /etc/kubernetes/audit-policy.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			text := audit.Policy()
+			switch audit.Level(level) {
+			case "":
+			case audit.Metadata, audit.RequestResponse:
+				text = audit.LogPolicy(audit.Level(level))
+			default:
+				return fmt.Errorf("--log %s: want %s or %s", level, audit.Metadata, audit.RequestResponse)
+			}
+			_, err := io.WriteString(cmd.OutOrStdout(), text)
+			return Failed(err)
+		},
+	}
+	policy.Flags().StringVar(&level, "log", "", "print the audit policy of this level: Metadata or RequestResponse")
+	_ = policy.RegisterFlagCompletionFunc("log", cobra.FixedCompletions(
+		[]string{string(audit.Metadata), string(audit.RequestResponse)}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.AddCommand(policy)
+	return cmd
+}
+
+// whoCommand is one call of bridge who.
+type whoCommand struct {
+	*historyOptions
+	logs       []string
+	isComplete bool
+	field      string
+	span       span
+}
+
+func newWhoCommand() *cobra.Command {
+	w := &whoCommand{}
+	var since, until string
+	cmd := &cobra.Command{
+		Use:   "who KIND/NAME --audit FILE",
+		Short: "Name the authenticated user of each change of an object, from the audit log",
+		Long: `who lists the versions of one object as 'bridge history' does, each with the authenticated user who
+made it. The history knows what changed, the API server's audit log knows the users, and the
+admission policy of 'bridge audit policy' joins them. A user is right or absent: where the log does
+not show who made a change, the reason is in its place.
+
+With --field it answers in one line: who gave the field its value.
+
+--audit is a file of the log, or a directory with all of them, also compressed (.gz). Give those of
+all API servers. GRADE says how a user is known: exact, or complete-log where the log must have every
+request for it, as a log file in blocking mode has. That is given with --complete only.
+
+` + timeHelp + `
+
+Exit codes: 0, also where users are not known; 1 when the object is not known, or something can't be
+read; 2 when there is no history.`,
+		Example: `  bridge who deploy/web -n shop --audit /var/log/kubernetes/audit
+  bridge who deploy/web -n shop --audit audit.log --field spec.replicas`,
+		Args: cobra.RangeArgs(1, 2),
+	}
+	w.historyOptions = historyFlags(cmd, "table", "json", "yaml")
+	cmd.Flags().StringSliceVar(&w.logs, "audit", nil, "file or directory of the API server's audit log (several: again)")
+	cmd.Flags().BoolVar(&w.isComplete, "complete", false, "the log has every request since the first version")
+	cmd.Flags().StringVar(&w.field, "field", "", "name who gave this field its value, as spec.replicas")
+	cmd.Flags().StringVar(&since, "since", "", "begin at this time")
+	cmd.Flags().StringVar(&until, "until", "", "end at this time")
+	_ = cmd.MarkFlagRequired("audit")
+	cmd.ValidArgsFunction = w.completeObjects
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if w.span, err = parseSpan(since, until); err != nil {
+			return err
+		}
+		return w.run(cmd, args)
+	}
+	return cmd
+}
+
+// whoReport is a version with who made it, as JSON.
+type whoReport struct {
+	Time         time.Time   `json:"time"`
+	Operation    string      `json:"operation"`
+	Version      string      `json:"resourceVersion"`
+	Actor        string      `json:"actor,omitempty"`
+	ActorGroups  []string    `json:"actorGroups,omitempty"`
+	Impersonator string      `json:"impersonator,omitempty"`
+	Verb         string      `json:"verb,omitempty"`
+	Subresource  string      `json:"subresource,omitempty"`
+	UserAgent    string      `json:"userAgent,omitempty"`
+	AuditID      string      `json:"auditID,omitempty"`
+	Grade        audit.Grade `json:"grade,omitempty"`
+	ActorUnknown string      `json:"actorUnknown,omitempty"`
+
+	changed  string
+	isWanted bool
+}
+
+func (w *whoCommand) run(cmd *cobra.Command, args []string) error {
+	db, q, object, err := w.openObject(cmd, args, w.span.until)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	rows, answers, err := w.join(cmd, q.History, object)
+	if err != nil {
+		return Failed(err)
+	}
+	kept := rows[:0]
+	for i := range rows {
+		if rows[i].isWanted {
+			rows[i].answer(&answers[i])
+			kept = append(kept, rows[i])
+		}
+	}
+	return Failed(w.print(cmd.OutOrStdout(), kept))
+}
+
+// join reads all versions: also a later one shows whether a request was the one.
+func (w *whoCommand) join(
+	cmd *cobra.Command, h *query.Questions, object *query.Object,
+) (rows []whoReport, answers []audit.Answer, err error) {
+	known := audit.NewHistory(object)
+	var before *query.Version
+	for v, err := range h.Objects.Versions(object, time.Time{}, time.Time{}) {
+		if err != nil {
+			return nil, nil, err
+		}
+		known.Add(v, before)
+		r := whoReport{Time: v.Time, Operation: operation(v), Version: v.Event.ResourceVersion}
+		r.changed, r.isWanted = w.changeOf(v, before)
+		rows, before = append(rows, r), v
+	}
+	holes, err := h.Coverage.Holes(object, time.Time{}, time.Time{})
+	if err != nil {
+		return nil, nil, err
+	}
+	printHoles(cmd, holes)
+	for _, hole := range holes {
+		known.AddGap(hole.From, hole.To)
+	}
+	log := known.Log()
+	for _, path := range w.logs {
+		if err := readAudit(log, path); err != nil {
+			return nil, nil, err
+		}
+	}
+	switch {
+	case log.Requests == 0:
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s: no write is in this log: does its policy leave writes out?\n",
+			terminal.Plain(strings.Join(w.logs, ", ")))
+	case log.Noted == 0:
+		fmt.Fprintln(cmd.ErrOrStderr(), "bridge: no write in this log has a note of the admission policy: "+
+			"see 'bridge audit policy'")
+	}
+	if log.Bad > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s can't be read, so requests may be missing; the first: %s\n",
+			terminal.Amount(log.Bad, "line"), terminal.Plain(log.FirstBad))
+	}
+	return rows, known.Answers(log, w.isComplete && log.Bad == 0), nil
+}
+
+// readAudit reads a file of the log, or all files of a directory.
+func readAudit(log *audit.Log, path string) error {
+	return filepath.WalkDir(path, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		in := bufio.NewReader(file)
+		if magic, err := in.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
+			unpacked, err := gzip.NewReader(in)
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			return log.Read(path, unpacked)
+		}
+		return log.Read(path, in)
+	})
+}
+
+func (r *whoReport) answer(a *audit.Answer) {
+	if a.Request == nil {
+		r.ActorUnknown = a.Reason
+		return
+	}
+	r.Actor, r.ActorGroups, r.Impersonator = a.User, a.Groups, a.Impersonator
+	r.Verb, r.Subresource, r.UserAgent, r.AuditID = a.Verb, a.Subresource, a.UserAgent, a.ID
+	r.Grade = a.Grade
+}
+
+// changeOf says what a version changed, and whether it is asked for.
+func (w *whoCommand) changeOf(v, before *query.Version) (what string, isWanted bool) {
+	s := w.span
+	switch {
+	case !s.has(v), v.Time.Before(s.since.At), !s.until.At.IsZero() && v.Time.After(s.until.At):
+		return "", false
+	case w.field == "":
+		return whatChanged(v, before != nil, v.ChangesSince(before), 0), true
+	}
+	old, now := fieldOf(before, w.field), fieldOf(v, w.field)
+	return w.field + " " + shownValue(old) + " → " + shownValue(now), string(old) != string(now)
+}
+
+func fieldOf(v *query.Version, field string) []byte {
+	if v == nil || v.Deleted() {
+		return nil
+	}
+	return diff.Field(v.Event.Data, field)
+}
+
+func (w *whoCommand) print(out io.Writer, rows []whoReport) error {
+	if w.field != "" {
+		if len(rows) == 0 {
+			return fmt.Errorf("%s did not change", w.field)
+		}
+		rows = rows[len(rows)-1:]
+	}
+	switch {
+	case w.output == "json":
+		return terminal.PrintJSON(out, slices.Clip(rows))
+	case w.output == "yaml":
+		return terminal.PrintYAML(out, slices.Clip(rows))
+	case w.field != "":
+		r := &rows[0]
+		_, err := fmt.Fprintf(out, "%s  %s: %s (version %s)\n", query.ShowTime(r.Time),
+			terminal.OneLine(r.how()), terminal.OneLine(r.changed), terminal.OneLine(r.Version))
+		return err
+	}
+	t := terminal.NewTable(out)
+	fmt.Fprintf(t, "TIME\tOPERATION\tUSER\tGRADE\tVERSION\tCHANGED\n")
+	for i := range rows {
+		r := &rows[i]
+		grade := string(r.Grade)
+		if grade == "" {
+			grade = "-"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", query.ShowTime(r.Time), r.Operation, terminal.OneLine(r.who()),
+			grade, terminal.OneLine(r.Version), terminal.OneLine(r.changed))
+	}
+	return t.Flush()
+}
+
+// who names the user, or says why there is none.
+func (r *whoReport) who() string {
+	switch {
+	case r.Actor == "":
+		return "(" + r.ActorUnknown + ")"
+	case r.Impersonator != "":
+		return r.Actor + " (" + r.Impersonator + " acted)"
+	}
+	return r.Actor
+}
+
+// how is who, with the request.
+func (r *whoReport) how() string {
+	if r.Actor == "" {
+		return "not known: " + r.ActorUnknown
+	}
+	verb := r.Verb
+	if r.Subresource != "" {
+		verb += " of " + r.Subresource
+	}
+	return fmt.Sprintf("%s (%s, %s)", r.who(), verb, r.Grade)
+}
