@@ -83,7 +83,8 @@ func TestQuestions(t *testing.T) {
 	})
 }
 
-// hatches compares those of the timeline with the times at which the bridge ended, and watched again.
+// hatches compares those of the timeline with the times at which the bridge ended, and watched
+// again.
 func (b *browser) hatches(t *testing.T, s *scene) {
 	t.Helper()
 	var hatches []struct {

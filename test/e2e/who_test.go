@@ -1,0 +1,387 @@
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubebridge/bridge/test/e2e/harness"
+)
+
+var whoWrites = flag.Int("who.writes", 1500, "writes of TestWho")
+
+// whoUser is one of those who write, all at once and to the same objects.
+type whoUser struct {
+	name   string
+	client kubernetes.Interface
+	random *rand.Rand
+}
+
+// whoRun writes, and keeps who did: each write gives its object a note that names the user.
+type whoRun struct {
+	*lab
+	bridge *harness.Bridge
+	mu     sync.Mutex
+	// deletedBy is who deleted the object of a uid at once.
+	deletedBy map[string]string // guarded by mu
+}
+
+const (
+	whoNote    = "who/note"
+	whoObjects = 6
+)
+
+// TestWho has several users write to the same objects, with conflicts inside the API server, and
+// controllers beside them. `bridge who` names the right user or none, with an audit log that has
+// answers and with one that has none.
+func TestWho(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it has a control plane of its own")
+	}
+	t.Parallel()
+	binary, err := bridgeBinary()
+	must(t, err)
+	audit := func(args ...string) []byte {
+		out, err := exec.CommandContext(t.Context(), binary, append([]string{"audit", "policy"}, args...)...).Output()
+		must(t, err)
+		return out
+	}
+	policy := filepath.Join(t.TempDir(), "audit.yaml")
+	// The control plane looks there for the watches of its components.
+	watches := []byte("rules:\n- {level: Metadata, verbs: [watch], omitStages: [ResponseComplete]}\n")
+	must(t, os.WriteFile(policy, bytes.Replace(audit("--log", "RequestResponse"), []byte("rules:\n"), watches, 1), 0o600))
+	c := ownCluster(t, "who", "--apiserver-arg=--audit-policy-file="+policy)
+	w := &whoRun{lab: newLab(t, c), deletedBy: map[string]string{}}
+	w.admit(audit())
+	w.bridge = w.lab.bridge("bridge", `
+informers:
+  - {name: app, resources: [configmaps, deployments.apps, replicasets.apps, pods]}
+sinks:
+  - {name: kept, history: {retention: 0}}
+`, healthChecks)
+	w.start(w.bridge)
+	w.write()
+	w.settle()
+
+	log := filepath.Join(c.dir, "audit.log")
+	for _, form := range []struct {
+		name, log string
+		answered  float64 // share of the creates and updates of the users
+	}{
+		{"RequestResponse", log, 0.999},
+		{"RequestResponse, of which a fifth is lost", w.withLosses(log), 0.5},
+		{"Metadata", w.withoutAnswers(log), 0.8},
+	} {
+		t.Run(form.name, func(t *testing.T) { w.judge(t, form.log, form.answered) })
+	}
+	t.Run("one field, one line", func(t *testing.T) {
+		out, err := w.bridge.Output(w.ctx, "who", "deploy/d-0", "-n", w.namespace, "--audit", log, "--field", "spec.replicas")
+		must(t, err)
+		if !strings.Contains(out, "spec.replicas ") || !strings.Contains(out, "exact)") {
+			t.Error(out)
+		}
+		t.Log(out)
+	})
+	w.stop(w.bridge)
+}
+
+// admit applies the policy, and waits until the API server minds it.
+func (w *whoRun) admit(policy []byte) {
+	w.t.Helper()
+	group := schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
+	for document := range bytes.SplitSeq(policy, []byte("\n---\n")) {
+		object := &unstructured.Unstructured{}
+		must(w.t, yamlutil.Unmarshal(document, &object.Object))
+		resource := "validatingadmissionpolicies"
+		if object.GetKind() == "ValidatingAdmissionPolicyBinding" {
+			resource = "validatingadmissionpolicybindings"
+		}
+		_, err := w.dynamic.Resource(group.WithResource(resource)).Create(w.ctx, object, metav1.CreateOptions{})
+		must(w.t, err)
+	}
+	eventually(w.t, "the policy's notes", testPatience, func() []string {
+		_, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}, metav1.CreateOptions{})
+		must(w.t, err)
+		text, err := os.ReadFile(filepath.Join(w.cluster.dir, "audit.log"))
+		must(w.t, err)
+		if !bytes.Contains(text, []byte("attribution.kubebridge.dev/uid")) {
+			return []string{"none"}
+		}
+		return nil
+	})
+}
+
+// users are some that impersonate, and service accounts.
+func (w *whoRun) users() (users []*whoUser) {
+	w.t.Helper()
+	seed := rand.Uint64()
+	w.t.Logf("seed %d", seed)
+	for i := range 8 {
+		config := rest.CopyConfig(w.Admin())
+		config.QPS = -1
+		name := fmt.Sprintf("user-%d", i)
+		config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:masters"}}
+		client, err := kubernetes.NewForConfig(config)
+		must(w.t, err)
+		users = append(users, &whoUser{name, client, rand.New(rand.NewPCG(seed, uint64(i)))})
+	}
+	return users
+}
+
+// write has all users write at once.
+func (w *whoRun) write() {
+	w.t.Helper()
+	for i := range whoObjects {
+		d := deployment(fmt.Sprintf("d-%d", i), 1)
+		_, err := w.client.AppsV1().Deployments(w.namespace).Create(w.ctx, d, metav1.CreateOptions{})
+		must(w.t, err)
+	}
+	var g errgroup.Group
+	users := w.users()
+	for _, u := range users {
+		g.Go(func() error {
+			for n := range *whoWrites / len(users) {
+				err := w.writeOnce(u, n)
+				// what another user has changed or deleted meanwhile
+				if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsInvalid(err) {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	must(w.t, g.Wait())
+}
+
+// writeOnce does one of the kinds of write.
+func (w *whoRun) writeOnce(u *whoUser, n int) error {
+	maps, deployments := u.client.CoreV1().ConfigMaps(w.namespace), u.client.AppsV1().Deployments(w.namespace)
+	name := fmt.Sprintf("c-%d", u.random.IntN(whoObjects))
+	deployment := fmt.Sprintf("d-%d", u.random.IntN(whoObjects))
+	note := fmt.Sprintf("%s/%d", u.name, n)
+	merge := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, whoNote, note)
+	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{whoNote: note}}}
+	patch := func(name string, form types.PatchType, text []byte, o metav1.PatchOptions) error {
+		_, err := maps.Patch(w.ctx, name, form, text, o)
+		if apierrors.IsNotFound(err) {
+			_, err = maps.Create(w.ctx, mine, metav1.CreateOptions{})
+		}
+		return err
+	}
+	switch u.random.IntN(16) {
+	case 0, 1, 2:
+		return patch(name, types.MergePatchType, merge, metav1.PatchOptions{})
+	case 3:
+		return patch(name, types.ApplyPatchType, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"annotations":{%q:%q}}}`, name, whoNote, note),
+			metav1.PatchOptions{FieldManager: u.name, Force: new(true)})
+	case 4, 5: // with a version, perhaps an old one
+		cm, err := maps.Get(w.ctx, name, metav1.GetOptions{})
+		if err == nil {
+			cm.Annotations = map[string]string{whoNote: note}
+			_, err = maps.Update(w.ctx, cm, metav1.UpdateOptions{})
+		}
+		return err
+	case 6: // without one
+		_, err := maps.Update(w.ctx, mine, metav1.UpdateOptions{})
+		return err
+	case 7: // nothing changes
+		_, err := maps.Patch(w.ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"same":"same"}}}`), metav1.PatchOptions{})
+		return err
+	case 8:
+		_, err := maps.Patch(w.ctx, name, types.MergePatchType, merge, metav1.PatchOptions{DryRun: []string{"All"}})
+		return err
+	case 9:
+		cm, err := maps.Get(w.ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		err = maps.Delete(w.ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &cm.UID}})
+		if err == nil && len(cm.Finalizers) == 0 {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.deletedBy[string(cm.UID)] = u.name
+		}
+		return err
+	case 10: // a finalizer comes, and goes
+		return patch(name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"finalizers":%s,"annotations":{%q:%q}}}`,
+			[]string{`["who/keep"]`, "null"}[n%2], whoNote, note), metav1.PatchOptions{})
+	case 11:
+		_, err := deployments.UpdateScale(w.ctx, deployment, &autoscalingv1.Scale{
+			ObjectMeta: metav1.ObjectMeta{Name: deployment, Namespace: w.namespace}, Spec: autoscalingv1.ScaleSpec{Replicas: int32(u.random.IntN(3))},
+		}, metav1.UpdateOptions{})
+		return err
+	case 12:
+		_, err := deployments.Patch(w.ctx, deployment, types.MergePatchType, fmt.Appendf(nil, `{"status":{"collisionCount":%d}}`, n), metav1.PatchOptions{}, "status")
+		return err
+	default:
+		_, err := deployments.Patch(w.ctx, deployment, types.StrategicMergePatchType, merge, metav1.PatchOptions{})
+		return err
+	}
+}
+
+// settle waits until the history has everything.
+func (w *whoRun) settle() {
+	w.t.Helper()
+	w.createConfigMap("marker", "")
+	eventually(w.t, "the history", testPatience, func() []string {
+		if _, err := w.bridge.Output(w.ctx, "show", "cm/marker", "-n", w.namespace); err != nil {
+			return []string{err.Error()}
+		}
+		return nil
+	})
+	time.Sleep(time.Second) // the last line of the log
+}
+
+// withoutAnswers writes a log as the level Metadata has it.
+func (w *whoRun) withoutAnswers(log string) (path string) {
+	w.t.Helper()
+	text, err := os.ReadFile(log)
+	must(w.t, err)
+	var out bytes.Buffer
+	for line := range bytes.Lines(text) {
+		var e map[string]json.RawMessage
+		must(w.t, json.Unmarshal(line, &e))
+		delete(e, "requestObject")
+		delete(e, "responseObject")
+		e["level"] = json.RawMessage(`"Metadata"`)
+		line, err = json.Marshal(e)
+		must(w.t, err)
+		out.Write(append(line, '\n'))
+	}
+	path = filepath.Join(w.dir, "metadata.log")
+	must(w.t, os.WriteFile(path, out.Bytes(), 0o600))
+	return path
+}
+
+// withLosses writes a log that lacks a fifth of the events.
+func (w *whoRun) withLosses(log string) (path string) {
+	w.t.Helper()
+	text, err := os.ReadFile(log)
+	must(w.t, err)
+	var out bytes.Buffer
+	for line := range bytes.Lines(text) {
+		if rand.IntN(5) > 0 {
+			out.Write(line)
+		}
+	}
+	path = filepath.Join(w.dir, "losses.log")
+	must(w.t, os.WriteFile(path, out.Bytes(), 0o600))
+	return path
+}
+
+// whoVersion is a version as `bridge who` and `bridge history` print it.
+type whoVersion struct {
+	ResourceVersion, Operation, Actor, Grade, ActorUnknown, UID string
+	Changed                                                     []whoChange
+}
+
+type whoChange struct{ Field string }
+
+// judge compares who is named with whom the objects themselves name.
+func (w *whoRun) judge(t *testing.T, log string, share float64) {
+	t.Helper()
+	known, answered, deletes, deletesAnswered := 0, 0, 0, 0
+	unknown := map[string]int{}
+	for _, object := range w.written() {
+		versions := func(command string, args ...string) (list []whoVersion) {
+			out, err := w.bridge.Output(w.ctx, command, append([]string{object, "-n", w.namespace, "-o", "json"}, args...)...)
+			must(t, err)
+			must(t, json.Unmarshal([]byte(out), &list))
+			return list
+		}
+		truth, got := versions("history"), versions("who", "--audit", log)
+		if len(truth) != len(got) {
+			t.Fatalf("%s: %d versions, and %d with users", object, len(truth), len(got))
+		}
+		for i, v := range got {
+			user := w.authorOf(object, &truth[i])
+			switch isDelete := v.Operation == "deleted"; {
+			case user == "":
+				if strings.HasPrefix(v.Actor, "user-") && v.Operation == "updated" && !w.mayBeByUser(&truth[i]) {
+					t.Errorf("%s: version %s is by no user, and named is %s: %v", object, v.ResourceVersion, v.Actor, truth[i].Changed)
+				}
+				continue
+			case isDelete:
+				deletes++
+			default:
+				known++
+			}
+			switch {
+			case v.Actor == user && v.Operation == "deleted":
+				deletesAnswered++
+			case v.Actor == user:
+				answered++
+			case v.Actor != "":
+				t.Errorf("%s: version %s is by %s, and named is %s (%s)", object, v.ResourceVersion, user, v.Actor, v.Grade)
+			default:
+				unknown[v.ActorUnknown]++
+			}
+		}
+	}
+	t.Logf("of %d creates and updates %d are named, of %d deletes %d; the others: %v", known, answered, deletes, deletesAnswered, unknown)
+	if known == 0 || float64(answered) < share*float64(known) {
+		t.Errorf("%d of %d are named", answered, known)
+	}
+}
+
+// authorOf is who wrote a version, as the object or the answer to the delete says; "" for none.
+func (w *whoRun) authorOf(object string, v *whoVersion) string {
+	if v.Operation == "deleted" {
+		return w.deletedBy[v.UID]
+	}
+	isNoted := v.Operation == "added" || slices.ContainsFunc(v.Changed, func(c whoChange) bool {
+		return strings.Contains(c.Field, whoNote) || c.Field == "metadata.annotations"
+	})
+	if !isNoted {
+		return ""
+	}
+	_, body := (&historyRun{lab: w.lab}).ask(w.bridge, "object", url.Values{"object": {object}, "namespace": {w.namespace}, "at": {v.ResourceVersion}})
+	var found struct {
+		Object struct {
+			Metadata struct{ Annotations map[string]string }
+		}
+	}
+	must(w.t, json.Unmarshal(body, &found))
+	user, _, _ := strings.Cut(found.Object.Metadata.Annotations[whoNote], "/")
+	return user
+}
+
+// mayBeByUser reports whether a version without a note may be by a user: what users change without
+// one, what a delete leaves that has to wait, and who owns fields.
+func (w *whoRun) mayBeByUser(v *whoVersion) bool {
+	return len(v.Changed) == 0 || slices.ContainsFunc(v.Changed, func(c whoChange) bool {
+		return slices.ContainsFunc([]string{"spec.replicas", "status.collisionCount", "metadata.labels", "metadata.deletion"}, func(field string) bool {
+			return strings.HasPrefix(c.Field, field)
+		})
+	})
+}
+
+func (w *whoRun) written() (objects []string) {
+	for i := range whoObjects {
+		objects = append(objects, fmt.Sprintf("cm/c-%d", i), fmt.Sprintf("deploy/d-%d", i))
+	}
+	return objects
+}
