@@ -261,6 +261,10 @@ PROOF_FLAGS ?=
 test-attribution: build controlplane ## Compare who wrote each version with who did: 20,000 writes at once
 	$(E2E) -race -run '^TestAttribution$$' -timeout $(TEST_TIME) -v . -attribution.writes=20000
 
+.PHONY: test-who
+test-who: controlplane ## Compare whom bridge who names with who did: 100,000 writes of 20 users to the same objects
+	$(E2E) -run '^TestWho$$' -timeout 120m -v . -who.writes=100000
+
 .PHONY: test-functions
 test-functions: controlplane ## Kill functions on HTTP, JetStream and Kafka, and the bridge, 20 times in 1,000 changes, with poison events and objects that hang
 	$(E2E) -run '^TestFunctions$$' -timeout $(TEST_TIME) -v .

@@ -172,6 +172,10 @@ func (w *whoCommand) join(
 	}
 	printHoles(cmd, holes)
 	for _, hole := range holes {
+		if hole.Reason == "rewound" {
+			known.AddRewind(hole.Begins(), hole.Time)
+			continue
+		}
 		known.AddGap(hole.From, hole.To)
 	}
 	log := known.Log()

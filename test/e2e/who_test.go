@@ -52,6 +52,7 @@ type whoRun struct {
 const (
 	whoNote    = "who/note"
 	whoObjects = 6
+	whoUsers   = 20
 )
 
 // TestWho has several users write to the same objects, with conflicts inside the API server, and
@@ -139,7 +140,7 @@ func (w *whoRun) users() (users []*whoUser) {
 	w.t.Helper()
 	seed := rand.Uint64()
 	w.t.Logf("seed %d", seed)
-	for i := range 8 {
+	for i := range whoUsers {
 		config := rest.CopyConfig(w.Admin())
 		config.QPS = -1
 		name := fmt.Sprintf("user-%d", i)

@@ -61,7 +61,11 @@ type History struct {
 	changes                          []change
 	keys                             map[string]bool // of claims that can be about the object
 	uids                             map[string]bool
+	rewinds                          []rewind
 }
+
+// rewind is a restore of etcd, behind which versions come again. It happened between two times.
+type rewind struct{ since, until time.Time }
 
 // NewHistory returns the history of an object without versions.
 func NewHistory(o *query.Object) *History {
@@ -135,14 +139,24 @@ func (h *History) AddGap(from, to string) {
 	}
 }
 
-// Log returns a log that keeps what is about the object.
-func (h *History) Log() *Log { return &Log{wanted: h} }
+// AddRewind says that etcd was restored between two times.
+func (h *History) AddRewind(since, until time.Time) {
+	h.rewinds = append(h.rewinds, rewind{since, until})
+}
 
-func (h *History) concerns(r *Request) bool {
-	if h.isOf(r) && r.isBinding() && r.object.Name == h.name {
-		return true
-	}
-	return h.uids[r.answer.uid] || slices.ContainsFunc(r.seen, func(c claim) bool { return h.keys[c.key()] })
+// isOfEra reports whether no restore of etcd lies between a request and a change.
+func (h *History) isOfEra(r *Request, c *change) bool {
+	return !slices.ContainsFunc(h.rewinds, func(w rewind) bool {
+		if c.time.Before(w.until) {
+			return r.Received.After(w.until)
+		}
+		return r.Ended.Before(w.since)
+	})
+}
+
+// Log returns a log that keeps what is about the versions that were added.
+func (h *History) Log() *Log {
+	return &Log{seen: map[string][]*Request{}, answered: map[string][]*Request{}, wanted: h}
 }
 
 // isOf reports whether a request is about a resource in a namespace. The name of an object that is
@@ -202,8 +216,8 @@ type candidates struct {
 
 func (h *History) candidatesOf(c *change, l *Log) (found candidates) {
 	if c.op != event.Deleted {
-		for _, r := range l.requests {
-			if r.answers(c) {
+		for _, r := range l.answered[c.version] {
+			if r.answers(c) && h.isOfEra(r, c) {
 				found.list = append(found.list, r)
 			}
 		}
@@ -211,8 +225,15 @@ func (h *History) candidatesOf(c *change, l *Log) (found candidates) {
 			return found
 		}
 	}
-	for _, r := range l.requests {
-		if r.fits(c) && h.isOf(r) || c.binds && h.isOf(r) && r.binds(h, c) {
+	for _, key := range []string{"C" + c.uid, "U" + c.previous, "D" + c.previous} {
+		for _, r := range l.seen[key] {
+			if r.fits(c) && h.isOfEra(r, c) && !slices.Contains(found.list, r) {
+				found.list = append(found.list, r)
+			}
+		}
+	}
+	for _, r := range l.bindings {
+		if c.binds && r.mayBind(c) {
 			found.list = append(found.list, r)
 		}
 	}
@@ -263,11 +284,10 @@ func (r *Request) triedToCreate() bool {
 	return slices.ContainsFunc(r.seen, func(s claim) bool { return s.operation == 'C' && s.version == r.uid })
 }
 
-// binds reports whether a request has bound the pod of a change to its node. The policy does not
+// mayBind reports whether a request has bound the pod of a change to its node. The policy does not
 // see the pod, so only the time distinguishes it from another one of that name.
-func (r *Request) binds(h *History, c *change) bool {
-	return r.isBinding() && r.object.Name == h.name && !r.isMaybe &&
-		!r.Received.After(c.time.Add(skew)) && !r.Ended.Before(c.earliest.Add(-skew))
+func (r *Request) mayBind(c *change) bool {
+	return !r.isMaybe && !r.Received.After(c.time.Add(skew)) && !r.Ended.Before(c.earliest.Add(-skew))
 }
 
 // answer returns the one candidate, and how it is known.

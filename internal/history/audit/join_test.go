@@ -166,6 +166,20 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// Behind a restore of etcd versions come again, and are those of other requests.
+func TestRewind(t *testing.T) {
+	h := historyOf(version{op: event.Added, number: 10}, version{op: event.Updated, number: 20, minute: 1, spec: `"a":1`},
+		version{op: event.Updated, number: 10, minute: 5, change: func(e *event.Event) { e.Inferred = true }},
+		version{op: event.Updated, number: 20, minute: 9, spec: `"a":2`})
+	h.AddRewind(noon.Add(4*time.Minute), noon.Add(5*time.Minute))
+	l := h.Log()
+	testkit.OK(t, l.Read("audit.log", strings.NewReader(line("ann", "patch", 1, 200, "uid:u1 U10")+"\n"+line("bob", "patch", 9, 200, "uid:u1 U10"))))
+	answers := h.Answers(l, false)
+	if a, b := answers[1], answers[3]; a.Request == nil || b.Request == nil || a.User != "ann" || b.User != "bob" {
+		t.Errorf("%+v", answers)
+	}
+}
+
 // What is no audit event is counted, and what the others say is known.
 func TestBadLines(t *testing.T) {
 	h := historyOf(version{op: event.Added, number: 10})

@@ -137,7 +137,9 @@ func compareClaims(a, b claim) int {
 
 // Log has the requests that concern an object.
 type Log struct {
-	requests []*Request
+	// seen are they by their claims, answered by the version of an answer about the object.
+	seen, answered map[string][]*Request
+	bindings       []*Request
 	// Requests counts the writes that were read, and Noted those that the policy has seen. Bad
 	// counts lines that are no audit events, and FirstBad names the first.
 	Requests, Noted, Bad int
@@ -168,13 +170,29 @@ func (l *Log) Read(name string, r io.Reader) error {
 			if l.Requests++; len(request.seen) > 0 {
 				l.Noted++
 			}
-			if l.wanted.concerns(request) {
-				l.requests = append(l.requests, request)
-			}
+			l.add(request)
 		}
 	}
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
+}
+
+func (l *Log) add(r *Request) {
+	h := l.wanted
+	if h.uids[r.answer.uid] {
+		l.answered[r.answer.version] = append(l.answered[r.answer.version], r)
+	}
+	if !h.isOf(r) {
+		return
+	}
+	if r.isBinding() && r.object.Name == h.name {
+		l.bindings = append(l.bindings, r)
+	}
+	for _, s := range r.seen {
+		if key := s.key(); h.keys[key] {
+			l.seen[key] = append(l.seen[key], r)
+		}
+	}
 }
