@@ -96,7 +96,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	a := &assembler{
 		config: c, log: log, registry: registry, fatal: o.Fatal, onSynced: o.OnSynced, queueBytes: o.QueueBytes,
 		version: versionOf(o.Input.file), undelivered: newUndelivered(&c.State,
-			registry), feeds: newFeeds(c),
+			registry), feeds: newFeeds(c), letters: &letterSigner{},
 	}
 	if a.replicas, err = a.newReplicas(); err != nil {
 		return &StartError{err}
@@ -126,7 +126,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := a.observe(hub, o.Version); err != nil {
 		return &StartError{err}
 	}
-	commands := &adminCommands{start: start, level: o.Level, config: c}
+	commands := &adminCommands{start: start, level: o.Level, config: c, letters: a.letters}
 	if a.undelivered != nil {
 		commands.undelivered = UndeliveredDir(&c.State)
 	}

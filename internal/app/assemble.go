@@ -64,6 +64,8 @@ type assembler struct {
 	tracer *tracing.Tracer
 	// undelivered keeps what no broker takes; nil for nothing.
 	undelivered *refused.Folder
+	// letters signs dead letters; nil leaves them unsigned.
+	letters *letterSigner
 	// onSettle is called with what a sink has settled; may be nil.
 	onSettle func(sink string, settled []*publisher.Item)
 }
@@ -244,6 +246,7 @@ func (a *assembler) makeSink(
 			Oversize: oversize(c.Oversize),
 			Forget:   !c.ReadBack,
 			Keep:     a.keep(c.Name), DeadLetterWait: c.DeadLetterWait,
+			SignLetter: a.letters.of(c.Name),
 		},
 	}, broker, nil
 }
@@ -291,6 +294,7 @@ func (a *assembler) bridge(
 	if err != nil {
 		return nil, err
 	}
+	a.letters.setKey(redactor)
 	p, err := newPlanner(a.config, d, redactor, shard, nil)
 	if err != nil {
 		return nil, err

@@ -27,6 +27,7 @@ type adminCommands struct {
 	level    *slog.LevelVar
 	reloader *reloader      // nil for a bridge without a file
 	config   *config.Config // of the start
+	letters  *letterSigner
 	// undelivered is the folder of undelivered events; "" for none. resending is held by who sends
 	// refused events again: two at a time could not keep their order.
 	undelivered string

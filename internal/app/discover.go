@@ -159,6 +159,7 @@ type planner struct {
 	named      []map[string]bool
 	templates  []informer.Config // by informer, without type and namespace
 	resolver   *kube.Resolver
+	redactor   *resource.Redactor
 }
 
 // newPlanner makes the planner of a configuration. The names of informers that are in the one
@@ -167,7 +168,7 @@ func newPlanner(
 	c *config.Config, d discoveryResult, redactor *resource.Redactor, shard resource.Shard,
 	before *planner,
 ) (*planner, error) {
-	p := &planner{informers: c.Informers, resolver: d.resolver}
+	p := &planner{informers: c.Informers, resolver: d.resolver, redactor: redactor}
 	for i := range c.Informers {
 		inf := &c.Informers[i]
 		template, err := unit(inf, redactor)

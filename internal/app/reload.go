@@ -151,6 +151,7 @@ func (r *reloader) change(
 	r.assembly.db.SetBodiesPerSecond(after.bodiesPerSecond())
 	r.assembly.rights.Change(c.Units)
 	r.assembly.planner, r.assembler, r.secrets = planner, &after, secrets
+	r.assembler.letters.setKey(planner.redactor)
 	r.guard.SetRunning(next)
 	if err := forgetOwnKey(next, r.assembly.db); err != nil {
 		r.log.Error("the redaction key of before is still in the state directory", "err", err)

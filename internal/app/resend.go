@@ -2,12 +2,14 @@ package app
 
 import (
 	"context"
+	"crypto/hmac"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +21,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/publisher/refused"
+	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/sinks/source"
 )
 
@@ -195,6 +198,8 @@ func (c *adminCommands) readDeadLetters(
 			answer.Keep(l.Position, l.Invalid)
 		} else if e, err := l.Restore(cluster); err != nil {
 			answer.Keep(l.Position, err)
+		} else if !c.letters.isSigned(l, sink, e) {
+			answer.Keep(l.Position, errNotSigned)
 		} else {
 			read.add(l.Position, e, len(e.Data))
 		}
@@ -206,6 +211,38 @@ func (c *adminCommands) readDeadLetters(
 		answer.Keep(position, errors.New("there is no dead letter of this sink any more"))
 	}
 	return read, nil
+}
+
+var errNotSigned = errors.New("the dead letter is not signed with this bridge's redaction key: " +
+	"somebody else wrote it, or the key was another; send the present state of its object with " +
+	"'bridge snapshot'")
+
+// letterSigner signs dead letters with the redaction key: who may write where they lie must not
+// make the bridge send something of their own. A reload may change the key. A nil one signs
+// nothing.
+type letterSigner struct {
+	redactor atomic.Pointer[resource.Redactor]
+}
+
+func (s *letterSigner) setKey(r *resource.Redactor) {
+	if s != nil {
+		s.redactor.Store(r)
+	}
+}
+
+// of returns what signs the letters of a sink.
+func (s *letterSigner) of(sink string) func(*event.Event) string {
+	if s == nil {
+		return nil
+	}
+	return func(e *event.Event) string {
+		return s.redactor.Load().Sign(streams.SignedBytes(sink, e))
+	}
+}
+
+// isSigned reports whether a letter's signature is that of the event which it was restored to.
+func (s *letterSigner) isSigned(l *streams.DeadLetter, sink string, e *event.Event) bool {
+	return hmac.Equal([]byte(l.Signature), []byte(s.of(sink)(e)))
 }
 
 // conclude answers for an event. One that was acknowledged is settled, and no other.

@@ -24,6 +24,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/kubebridge/bridge/internal/app/streams"
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -56,11 +59,13 @@ func startBridge(t *testing.T, sinks string) {
 	testkit.OK(t, os.WriteFile(file, fmt.Appendf(nil, `
 kubernetes: {kubeconfig: %s}
 state: {dir: %s}
+redaction: {keyFile: %s}
 admin: {address: "%s"}
 informers: [{name: workloads, resources: [pods], sinks: [{name: bus}]}]
 sinks:
 %s
-`, kubeconfigFile(t), filepath.Join(dir, "state"), testkit.Address(t), sinks), 0o600))
+`, kubeconfigFile(t), filepath.Join(dir, "state"), filepath.Join(dir, "key"), testkit.Address(t), sinks), 0o600))
+	testkit.OK(t, os.WriteFile(filepath.Join(dir, "key"), []byte(redactionKey), 0o600))
 	t.Setenv("BRIDGE_CONFIG", file)
 	ctx, cancel := context.WithCancel(t.Context())
 	var log testkit.Buffer
@@ -82,8 +87,27 @@ func runDeadLetters(t *testing.T, args ...string) (code int, stdout, stderr stri
 	return code, out.String(), errs.String()
 }
 
-// newLetter is a dead letter of a pod, as the sink bus of startBridge makes it.
-func newLetter(id, data string) *natsgo.Msg {
+// redactionKey is that of startBridge.
+const redactionKey = "0123456789abcdef"
+
+// newLetter is a dead letter of a pod, as the sink bus of startBridge makes it, with its signature.
+func newLetter(t *testing.T, id, data string) *natsgo.Msg {
+	t.Helper()
+	letter := forgedLetter(id, data)
+	e := event.Event{Data: []byte(data)}
+	for name, values := range letter.Header {
+		if name, ok := strings.CutPrefix(name, "ce-"); ok && !strings.HasPrefix(name, "deadletter") {
+			testkit.OK(t, e.Set(name, values[0]))
+		}
+	}
+	redactor, err := resource.NewRedactor([]byte(redactionKey))
+	testkit.OK(t, err)
+	letter.Header.Set("ce-deadlettersignature", redactor.Sign(streams.SignedBytes("bus", &e)))
+	return letter
+}
+
+// forgedLetter has no signature.
+func forgedLetter(id, data string) *natsgo.Msg {
 	return &natsgo.Msg{Subject: "dead.pods.added", Data: []byte(data), Header: natsgo.Header{
 		"Nats-Msg-Id": {"workloads/" + id + "/dead/bus"}, "ce-specversion": {"1.0"}, "ce-id": {id}, "ce-type": {"dev.kubebridge.resource.added"},
 		"ce-source": {"/clusters/dev-cluster"}, "ce-informer": {"workloads"}, "ce-resource": {"pods"}, "ce-name": {"a"}, "ce-partitionkey": {"pods//a"},
@@ -214,7 +238,7 @@ func TestDeadLetters(t *testing.T) {
 		const many = 450 // more than two commands name
 		before := messages(stream)
 		for i := range many {
-			_, err := js.PublishMsg(t.Context(), newLetter(fmt.Sprintf("b/%d", i), "{}"))
+			_, err := js.PublishMsg(t.Context(), newLetter(t, fmt.Sprintf("b/%d", i), "{}"))
 			testkit.OK(t, err)
 		}
 		code, out, errs := runDeadLetters(t, "send", "--all", "--sink", "bus")
@@ -229,8 +253,36 @@ func TestDeadLetters(t *testing.T) {
 			}
 		}
 	})
+	t.Run("what somebody else wrote or changed is not sent", func(t *testing.T) {
+		before := messages(stream)
+		forged := map[string]*natsgo.Msg{"unsigned": forgedLetter("f/1", "{}")}
+		for name, change := range map[string]func(h natsgo.Header){
+			"of another object":    func(h natsgo.Header) { h.Set("ce-name", "b") },
+			"of another subject":   func(h natsgo.Header) { h.Set("ce-resource", "secrets") },
+			"with an attribute":    func(h natsgo.Header) { h.Set("ce-team", "x") },
+			"signed by another":    func(h natsgo.Header) { h.Set("ce-deadlettersignature", strings.Repeat("0", 64)) },
+			"with another version": func(h natsgo.Header) { h.Set("ce-resourceversion", "999999") },
+		} {
+			forged[name] = newLetter(t, "f/1", "{}")
+			change(forged[name].Header)
+		}
+		forged["with other data"] = newLetter(t, "f/1", "{}")
+		forged["with other data"].Data = []byte(`{"a":1}`)
+		for name, letter := range forged {
+			ack, err := js.PublishMsg(t.Context(), letter, jetstream.WithMsgID("workloads/"+strings.ReplaceAll(name, " ", "")+"/dead/bus"))
+			testkit.OK(t, err)
+			position := fmt.Sprintf("DEAD/%d", ack.Sequence)
+			code, out, errs := runDeadLetters(t, "send", position, "--sink", "bus")
+			if code != ExitFailed || !strings.Contains(errs, "is not signed with this bridge's redaction key") || messages(stream) != before {
+				t.Errorf("%s: exit code %d: %s%s", name, code, out, errs)
+			}
+			if code, out, _ := runDeadLetters(t, "rm", position, "--sink", "bus"); code != ExitClean {
+				t.Errorf("%s: %s", name, out)
+			}
+		}
+	})
 	t.Run("what has no payload is not sent, and can be removed", func(t *testing.T) {
-		letter := newLetter("a/1", "")
+		letter := newLetter(t, "a/1", "")
 		letter.Header["ce-truncated"] = []string{"true"}
 		_, err := js.PublishMsg(t.Context(), letter)
 		testkit.OK(t, err)
@@ -245,7 +297,7 @@ func TestDeadLetters(t *testing.T) {
 		info, err := dead.Info(t.Context())
 		testkit.OK(t, err)
 		first := fmt.Sprintf("DEAD/%d", info.State.LastSeq+1)
-		noID, noMedia, others := newLetter("c/1", "{}"), newLetter("c/2", "{}"), newLetter("c/3", "{}")
+		noID, noMedia, others := newLetter(t, "c/1", "{}"), newLetter(t, "c/2", "{}"), newLetter(t, "c/3", "{}")
 		noID.Header.Del("ce-id")
 		noMedia.Header.Set("ce-datacontenttype", "json; ;")
 		others.Header.Set("Nats-Msg-Id", "workloads/c/3/dead/other")
@@ -257,7 +309,7 @@ func TestDeadLetters(t *testing.T) {
 		requireInvalid(t, ExitRefused, "", "bridge: 2 messages are no dead letters; the first: "+first+": it is no CloudEvent 1.0: id: MUST be", "ls")
 		requireInvalid(t, ExitFailed, "", first+": it is no CloudEvent 1.0", "get", first)
 		requireInvalid(t, ExitFailed, "", first+": it is no CloudEvent 1.0", "rm", first)
-		_, err = js.PublishMsg(t.Context(), newLetter("c/4", "{}"))
+		_, err = js.PublishMsg(t.Context(), newLetter(t, "c/4", "{}"))
 		testkit.OK(t, err)
 		requireInvalid(t, ExitClean, "SINCE", "2 messages are no dead letters; the first: "+first+": ", "ls")
 		requireInvalid(t, ExitClean, `"id":"c/4"`, "2 messages are no dead letters; the first: "+first+": ", "ls", "-o", "json")
@@ -296,8 +348,15 @@ func requireInvalid(t *testing.T, code int, stdout, stderr string, args ...strin
 }
 
 // TestDeadLettersStay is about dead letters that can't be removed: of a stream that forbids it, and
-// without a bridge that sends them.
+// without a bridge that sends them. A letter has its signature in each encoding.
 func TestDeadLettersStay(t *testing.T) {
+	for _, encoding := range []string{"binary", "structured", "flat"} {
+		t.Run(encoding, func(t *testing.T) { testDeadLettersStay(t, encoding) })
+	}
+}
+
+func testDeadLettersStay(t *testing.T, encoding string) {
+	t.Helper()
 	url, js := newJetStream(t)
 	small := jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.>"}, MaxMsgSize: 64}
 	_, err := js.CreateStream(t.Context(), small)
@@ -305,7 +364,7 @@ func TestDeadLettersStay(t *testing.T) {
 	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"dead.>"}, DenyDelete: true})
 	testkit.OK(t, err)
 	startBridge(t, fmt.Sprintf(`
-  - {name: bus, oversize: [], nats: {servers: ["%s"], deadLetterSubject: "dead.{resource}.{op}", stream: {name: K8S, manage: "off"}}}`, url))
+  - {name: bus, oversize: [], encoding: %s, nats: {servers: ["%s"], deadLetterSubject: "dead.{resource}.{op}", stream: {name: K8S, manage: "off"}}}`, encoding, url))
 	testkit.Eventually(t, "all are dead letters", func() bool { return len(listDeadLetters(t)) >= 3 })
 	letters := listDeadLetters(t)
 	if code, out, errs := runDeadLetters(t, "send", "--all", "--admin-address", "127.0.0.1:1"); code != ExitRefused || !strings.Contains(errs, "no bridge answers") {

@@ -119,7 +119,8 @@ gone: those with the positions or ids, or with --all every one. Fix what refused
 The bridge reads them from the broker itself. It sends them in the order in which they are stored,
 with their ids and bytes, so a consumer sees a repeat as one event. One that is refused again stays
 a dead letter, with its reason printed. So does what has no answer within a minute: run the command
-again. What has no payload can't be sent: use 'bridge snapshot INFORMER --sink NAME'.
+again. What has no payload can't be sent: use 'bridge snapshot INFORMER --sink NAME'. Nor can what
+is not signed with the bridge's redaction key: without redaction.keyFile, that of its state.dir.
 
 NATS: what was acknowledged is removed from the dead letters, where the user may publish on
 $JS.API.STREAM.MSG.DELETE.<stream>. Kafka removes no single records, so there, and without that

@@ -47,9 +47,11 @@ func TestRunbookCommands(t *testing.T) {
 		t.Fatalf("only %d commands were found: %q", len(commands), commands)
 	}
 	dir, admin := t.TempDir(), testkit.Address(t)
-	file, state := filepath.Join(dir, "bridge.yaml"), filepath.Join(dir, "state")
+	file, state, key := filepath.Join(dir, "bridge.yaml"), filepath.Join(dir, "state"), filepath.Join(dir, "key")
+	testkit.OK(t, os.WriteFile(key, []byte(redactionKey), 0o600))
 	url, js := newJetStream(t)
 	text := "kubernetes: {kubeconfig: " + kubeconfigFile(t) + "}\nstate: {dir: " + state + "}\nadmin: {address: \"" + admin + "\"}\n" +
+		"redaction: {keyFile: " + key + "}\n" +
 		"informers: [{name: workloads, resources: [pods]}]\nsinks: [{name: out, stdout: {}}, {name: bus, nats: {servers: [\"" + url + "\"]}}]\n"
 	testkit.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	t.Setenv("BRIDGE_CONFIG", file)
@@ -61,7 +63,7 @@ func TestRunbookCommands(t *testing.T) {
 	}
 	keep()
 	addDeadLetter := func() { // a dead letter, in the place that is the default
-		letter := newLetter("a/1", "{}")
+		letter := newLetter(t, "a/1", "{}")
 		letter.Subject = "k8s.dev-cluster._deadletter.pods.added"
 		_, err := js.PublishMsg(t.Context(), letter)
 		testkit.OK(t, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
@@ -321,6 +322,12 @@ func (w *worker) deadLetter(ctx context.Context, e *event.Event, it *Item) error
 
 func (w *worker) tryDeadLetter(ctx context.Context, e *event.Event, it *Item) (err error) {
 	defer sinks.Recover(&err)
+	if sign := w.p.cfg.SignLetter; sign != nil {
+		signed := *e
+		signed.Extensions = append(slices.Clone(e.Extensions),
+			event.Attribute{Name: "deadlettersignature", Value: sign(e)})
+		e = &signed
+	}
 	return w.p.cfg.Sink.DeadLetter(ctx, e, it.refused, it.attempts)
 }
 

@@ -64,6 +64,9 @@ type Config struct {
 	// ErrNoRoom means that the event is lost. nil: without a place the event is lost, and a place
 	// is tried forever.
 	Keep func(e *event.Event, refused, deadLetter error, attempts int) error
+	// SignLetter returns the attribute deadlettersignature of an event that becomes a dead letter.
+	// nil: dead letters have none.
+	SignLetter func(e *event.Event) string
 	// DeadLetterWait is how long the place of dead letters is tried, while the broker is available,
 	// before an event is kept; 0 forever.
 	DeadLetterWait time.Duration

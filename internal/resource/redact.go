@@ -122,6 +122,7 @@ const (
 	useKeyID       = "kubebridge/key-id/1"
 	useFingerprint = "kubebridge/fingerprint/1"
 	useDigest      = "kubebridge/digest/1"
+	useSignature   = "kubebridge/signature/1"
 )
 
 // keyIDSize in bytes: enough to distinguish keys, and it says nothing of a random key.
@@ -163,6 +164,13 @@ func (r *Redactor) mac(use string) hash.Hash {
 // digest returns a hash of bytes that depends on the key.
 func (r *Redactor) digest(b []byte) string {
 	mac := r.mac(useDigest)
+	mac.Write(b)
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// Sign returns a signature of bytes, which only who has the key can make.
+func (r *Redactor) Sign(b []byte) string {
+	mac := r.mac(useSignature)
 	mac.Write(b)
 	return hex.EncodeToString(mac.Sum(nil))
 }

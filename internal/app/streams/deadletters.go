@@ -42,6 +42,8 @@ type DeadLetter struct {
 	Attempts  string `json:"attempts"`
 	// Destination is the subject or topic that the event was for.
 	Destination string `json:"destination"`
+	// Signature is of SignedBytes; "" for none.
+	Signature string `json:"-"`
 	// Invalid is why the message is no dead letter, though it lies among them; then only Position
 	// is set. nil for a dead letter.
 	Invalid error `json:"-"`
@@ -170,6 +172,7 @@ func letterOf(m *source.Message, e *cloudevents.Event) *DeadLetter {
 		Truncated: attribute("truncated") != "", Reason: attribute("deadletterreason"),
 		Attempts:    attribute("deadletterattempts"),
 		Destination: cmp.Or(attribute("deadlettersubject"), attribute("deadlettertopic")),
+		Signature:   attribute("deadlettersignature"),
 		message:     *m,
 	}
 	if size, err := strconv.ParseInt(attribute("originalsize"), 10, 64); err == nil {
@@ -233,6 +236,16 @@ const resentRun = "/resent"
 // letterAttributes are those that make an event a dead letter.
 var letterAttributes = []string{
 	"deadletterreason", "deadletterattempts", "deadlettersubject", "deadlettertopic",
+	"deadlettersignature",
+}
+
+// SignedBytes are what the signature of a dead letter is of: its sink, and all that Restore takes
+// from it but the key of an event about an informer. Brokers may change the order of attributes.
+func SignedBytes(sink string, e *event.Event) []byte {
+	sorted := *e
+	sorted.Extensions = slices.SortedFunc(slices.Values(e.Extensions),
+		func(a, b event.Attribute) int { return strings.Compare(a.Name, b.Name) })
+	return event.AppendStructured([]byte(sink+"\n"), &sorted)
 }
 
 var errNoPayload = errors.New("the dead letter has no payload, and is not what happened: send " +
@@ -256,7 +269,8 @@ func (l *DeadLetter) Restore(cluster string) (*event.Event, error) {
 	if e.AboutInformer() {
 		e.Part = event.PartOf(e.ID)
 	}
-	if key := string(l.message.Key); key != e.PartitionKey {
+	// The key is not signed: it may replace no object.
+	if key := string(l.message.Key); e.AboutInformer() && strings.HasPrefix(key, "informers/") {
 		e.CompactionKey = key
 	}
 	return &e, nil

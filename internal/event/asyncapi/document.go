@@ -442,6 +442,7 @@ func (d *document) deadLetter(s *Sink) schema {
 	attributes, _ := d.attributes(&Stream{Payload: event.PayloadObject}, "", true, true)
 	attributes["deadletterreason"] = text("Why the event was refused")
 	attributes["deadletterattempts"] = digits("How often it was tried")
+	attributes["deadlettersignature"] = text("The bridge's, of the event as it was")
 	attributes["truncated"] = text("true: the data did not fit")
 	m := schema{"name": "deadletter", "title": "An event that was refused"}
 	if key := d.keyBinding(s); key != nil {

@@ -33,8 +33,8 @@ var headerNames = func() map[string]string {
 		notbefore
 		datacontenttype partitionkey sequence apiversion kind informer resource namespace name uid
 		resourceversion previous changed manager managersubresource manageroperation lastmanager cause initial
-		inferred traceparent tracestate deadletterreason deadletterattempts deadlettersubject truncated
-		originalsize`) {
+		inferred traceparent tracestate deadletterreason deadletterattempts deadlettersubject
+		deadlettersignature truncated originalsize`) {
 		names[name] = headerPrefix + name
 	}
 	return names
