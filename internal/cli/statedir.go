@@ -21,7 +21,7 @@ import (
 func newStateDirCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "statedir",
-		Short: "Inspect or reset the saved state of a stopped bridge",
+		Short: "Inspect, copy or reset the saved state of a bridge",
 		Long: `statedir shows what a bridge remembers over a restart, and makes it forget: for each
 resource of each informer (a unit: pods/pods, apps/deployments.apps, or apps/deployments.apps/shop
 for one namespace) the position where its watch resumes, the last version of each object that was
@@ -29,8 +29,9 @@ settled, and the changes that wait on disk for a sink.
 
 The directory is the one that 'bridge run' uses: the key state.dir of the configuration, or
 --state-dir. It belongs to one process, so a bridge that runs with it has to be stopped first; what
-a running one does, it reports at /status. ls and get only read, and need neither the API server nor
-a broker. They do not look whether a configuration still has an informer.
+a running one does, it reports at /status. Only backup works beside it. ls and get only read, and
+need neither the API server nor a broker. They do not look whether a configuration still has an
+informer.
 
 Damage is reported and left as it is.`,
 		Example: `  bridge statedir ls --state-dir /var/lib/bridge
@@ -40,7 +41,8 @@ Damage is reported and left as it is.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newListCommand(), newGetCommand(), newCheckCommand(), newResetCommand())
+	cmd.AddCommand(newListCommand(), newGetCommand(), newCheckCommand(), newResetCommand(),
+		newStateBackupCommand(), newStateRestoreCommand())
 	return cmd
 }
 
@@ -197,6 +199,62 @@ func (r stateReport) writeTable(w io.Writer) error {
 			terminal.Bytes(u.RecordBytes), waiting, u.Scope)
 	}
 	return t.Flush()
+}
+
+func newStateBackupCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "backup NEW-DIRECTORY",
+		Short: "Copy the state, also while a bridge runs with it",
+		Long: `backup copies the database of the state directory, and reads the copy. It has what was
+settled when the copy began. NEW-DIRECTORY appears when it is complete. A history has a command of
+its own: 'bridge history backup'. The folder undelivered has plain files.
+
+Exit codes: 0; 1 when the copy can't be made; 2 when there is no state.`,
+		Example: `  bridge statedir backup /backup/state-monday`,
+		Args:    cobra.ExactArgs(1),
+	}
+	s := NewSettings(cmd, "state.dir")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return copyState(cmd, s, func(dir string) (from, to string) { return dir, args[0] })
+	}
+	return cmd
+}
+
+func newStateRestoreCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restore BACKUP",
+		Short: "Copy a backup to where a bridge has its state",
+		Long: `restore copies a backup to the state directory: stop the bridge, and move the folder db away
+first. The bridge then continues where it was: events since the backup come again, with their ids;
+where the API server has forgotten versions since, a gap is reported.
+
+Exit codes: 0; 1 when the copy can't be made; 2 when there is no backup.`,
+		Example: `  bridge statedir restore /backup/state-monday`,
+		Args:    cobra.ExactArgs(1),
+	}
+	s := NewSettings(cmd, "state.dir")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return copyState(cmd, s, func(dir string) (from, to string) { return args[0], dir })
+	}
+	return cmd
+}
+
+// copyState copies the database between the state directory and another one.
+func copyState(cmd *cobra.Command, s *Settings, ends func(dir string) (from, to string)) error {
+	c, err := s.LoadState()
+	if err != nil {
+		return err
+	}
+	from, to := ends(app.StateDir(c))
+	keys, err := statedb.Copy(cmd.Context(), from, to)
+	switch {
+	case errors.Is(err, statedb.ErrNoState), errors.Is(err, statedb.ErrForeign):
+		return Refused(err)
+	case err != nil:
+		return Failed(err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", to, terminal.Amount(int(keys), "key"))
+	return nil
 }
 
 // findUnit finds the unit that is meant: by its name, else by what of it distinguishes it from the

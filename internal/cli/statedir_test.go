@@ -2,9 +2,11 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,7 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/store/statedb"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // makeState makes a state directory whose units know objects with the given keys; one that begins
@@ -335,5 +338,81 @@ func TestObjectNamesForTerminals(t *testing.T) {
 		if strings.ContainsFunc(out.String(), obeyed) || !strings.Contains(out.String(), `\u009b2J`) {
 			t.Errorf("%s prints %q", how, out.String())
 		}
+	}
+}
+
+// A backup that is made while a bridge runs is put in the place of its state: the next bridge
+// continues, without a gap and without sending anything again.
+func TestStateBackup(t *testing.T) {
+	url, js := newJetStream(t)
+	dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "monday")
+	file, state := filepath.Join(dir, "bridge.yaml"), filepath.Join(dir, "state")
+	testkit.OK(t, os.WriteFile(file, fmt.Appendf(nil, `
+kubernetes: {kubeconfig: %s}
+state: {dir: %s}
+admin: {address: "%s"}
+informers: [{name: all, resources: [pods]}]
+sinks: [{name: bus, nats: {servers: ["%s"]}}]
+`, kubeconfigFile(t), state, testkit.Address(t), url), 0o600))
+	t.Setenv("BRIDGE_CONFIG", file)
+	runBridge := func(while func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan int, 1)
+		go func() { ended <- run(ctx, []string{"run"}, nil, io.Discard, io.Discard) }()
+		testkit.Eventually(t, "the bridge is ready", func() bool {
+			return run(ctx, []string{"status"}, nil, io.Discard, io.Discard) == ExitClean
+		})
+		while()
+		cancel()
+		if code := <-ended; code != ExitClean {
+			t.Errorf("exit code %d", code)
+		}
+	}
+	stored := func() uint64 {
+		stream, err := js.Stream(t.Context(), "K8S")
+		testkit.OK(t, err)
+		return stream.CachedInfo().State.Msgs
+	}
+	command := func(args ...string) (code int, out string) {
+		var stdout, stderr testkit.Buffer
+		code = run(t.Context(), append([]string{"statedir"}, args...), nil, &stdout, &stderr)
+		return code, stdout.String() + stderr.String()
+	}
+	runBridge(func() {
+		testkit.Eventually(t, "two pods and the end of the list are settled", func() bool {
+			if stored() < 3 {
+				return false
+			}
+			code, out := command("backup", backup)
+			if code != ExitClean || !strings.HasPrefix(out, backup+": ") {
+				t.Fatalf("exit code %d: %s", code, out)
+			}
+			in, err := store.Inspect(statedb.Options{Dir: backup})
+			testkit.OK(t, err)
+			units, err := in.Units()
+			testkit.OK(t, err)
+			position, err := units[0].Position()
+			testkit.OK(t, errors.Join(err, in.Close()))
+			if position.Version == "" {
+				testkit.OK(t, os.RemoveAll(backup))
+			}
+			return position.Version != ""
+		})
+	})
+	before := stored()
+	if code, out := command("restore", backup); code != ExitFailed || !strings.Contains(out, "move it away") {
+		t.Errorf("over a state: exit code %d: %s", code, out)
+	}
+	testkit.OK(t, os.RemoveAll(state))
+	if code, out := command("restore", backup); code != ExitClean {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	runBridge(func() {})
+	if after := stored(); after != before {
+		t.Errorf("the stream had %d messages, and has %d", before, after)
+	}
+	if code, out := command("restore", filepath.Join(dir, "none")); code != ExitRefused {
+		t.Errorf("of nothing: exit code %d: %s", code, out)
 	}
 }

@@ -200,3 +200,57 @@ func (c *committed) live(t *testing.T, o statedb.Options) string {
 		return "lives"
 	}
 }
+
+// A copy of a database that is written meanwhile has all that was committed before the copy began.
+func TestCopyWhileWritten(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	db, err := store.Open(statedb.Options{Dir: dir, MemTableBytes: 64 << 10})
+	testkit.OK(t, err)
+	ix := newIndexer(t, db)
+	written, stop := make(chan int), make(chan struct{})
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for n := 0; ; n++ {
+			name := fmt.Sprint("p", n%120)
+			settle(t, db, ix, "", map[resource.Key]store.NewState{
+				resource.Key("shop/" + name): live(pod(t, name, fmt.Sprint(100+n), fmt.Sprintf(`,"x":"%x"`, noise(n))), uint64(n+1)),
+			})
+			select {
+			case <-stop:
+				return
+			case written <- n:
+			default:
+			}
+		}
+	})
+	for i := range 4 {
+		last := <-written
+		to := filepath.Join(t.TempDir(), "new", "copy")
+		n, err := statedb.Copy(t.Context(), dir, to)
+		if err != nil || n == 0 {
+			t.Fatalf("%d keys, %v", n, err)
+		}
+		got, err := readState(to)
+		testkit.OK(t, err)
+		newest := -1
+		for _, item := range got {
+			_, version, _ := strings.Cut(item, "@")
+			var n int
+			_, err := fmt.Sscan(version, &n)
+			testkit.OK(t, err)
+			newest = max(newest, n-100)
+		}
+		if newest < last || len(got) != min(newest+1, 120) {
+			t.Errorf("copy %d has %d objects, the newest of %d; %d was committed before it", i, len(got), newest, last)
+		}
+		if _, err := statedb.Copy(t.Context(), dir, to); err == nil || !strings.Contains(err.Error(), "exists; nothing was changed") {
+			t.Errorf("over another: %v", err)
+		}
+	}
+	close(stop)
+	writer.Wait()
+	testkit.OK(t, db.Close())
+	if _, err := statedb.Copy(t.Context(), filepath.Join(dir, "none"), filepath.Join(dir, "to")); !errors.Is(err, statedb.ErrNoState) {
+		t.Errorf("of nothing: %v", err)
+	}
+}

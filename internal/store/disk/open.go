@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -252,6 +254,172 @@ func HoldsDatabase(entries []fs.DirEntry) bool {
 		return name == "LOCK" || strings.HasPrefix(name, "MANIFEST-") ||
 			strings.HasPrefix(name, "marker.")
 	})
+}
+
+// Copy makes a copy of a database in a new directory, also while another process writes to it: it
+// has what was durable when Copy began. check opens the copy and reads it. A copy that was
+// interrupted is a directory to+".partial", which the next one replaces; to itself is complete, or
+// does not exist.
+func Copy(ctx context.Context, from, to string, check func(dir string) error) error {
+	if err := checkAbsent(to); err != nil {
+		return err
+	}
+	partial := filepath.Clean(to) + ".partial"
+	const attempts = 5 // the writer may remove a table between two steps
+	var err error
+	for range attempts {
+		err = errors.Join(os.RemoveAll(partial), os.MkdirAll(filepath.Dir(partial), 0o700))
+		if err == nil {
+			err = copyFiles(from, partial, copyFile)
+		}
+		if err == nil {
+			err = check(partial)
+		}
+		if err == nil {
+			return publish(partial, to)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(err, os.RemoveAll(partial))
+}
+
+// checkAbsent refuses to write over anything.
+func checkAbsent(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", dir, err)
+	case len(entries) > 0:
+		return fmt.Errorf("%s exists; nothing was changed: move it away, or choose another directory", dir)
+	}
+	return nil
+}
+
+// publish syncs a complete copy, and gives it its place.
+func publish(partial, to string) error {
+	entries, err := os.ReadDir(partial)
+	for _, entry := range entries {
+		err = cmp.Or(err, syncFile(filepath.Join(partial, entry.Name())))
+	}
+	if err = cmp.Or(err, syncFile(partial)); err != nil {
+		return err
+	}
+	if err := os.Rename(partial, to); err != nil { // over an empty directory too
+		return err
+	}
+	return syncFile(filepath.Dir(filepath.Clean(to)))
+}
+
+// syncFile syncs a file, or the names in a directory.
+func syncFile(name string) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
+}
+
+// LinkFiles makes a directory with the files of a database as they are at one moment, also while
+// another process writes to it: links to its tables, which never change, and copies of the others.
+func LinkFiles(from, to string) error { return copyFiles(from, to, linkFile) }
+
+// copyFiles makes the files of a database as they are at one moment. The order matters:
+//
+//  1. the record of what is synced: what follows is not older. A log that it names and that is
+//     removed before step 2 looks like damage, and the next attempt finds it gone.
+//  2. the logs. A log that is flushed after that is in a table, which the list of files then names;
+//     one that is written after that is missing, and so are only the newest commits.
+//  3. the tables.
+//  4. the list of files, with the marker that names it.
+//  5. the tables that came between 3 and 4: the list may name them.
+//
+// addTable makes a table, unless it is there.
+func copyFiles(from, to string, addTable func(from, to, name string) error) error {
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	if err := copyFile(from, to, SumsFile); err != nil {
+		return err
+	}
+	logs, err := names(from, func(name string) bool { return filepath.Ext(name) == ".log" })
+	if err != nil {
+		return err
+	}
+	for _, name := range logs {
+		if err := copyFile(from, to, name); err != nil {
+			return err
+		}
+	}
+	if err := addTables(from, to, addTable); err != nil {
+		return err
+	}
+	// A list that is replaced meanwhile is gone: the marker comes first.
+	lists, err := names(from, func(name string) bool {
+		return strings.HasPrefix(name, "marker.") || strings.HasPrefix(name, "MANIFEST-") ||
+			strings.HasPrefix(name, "OPTIONS-")
+	})
+	slices.SortFunc(lists, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	for _, name := range lists {
+		err = cmp.Or(err, copyFile(from, to, name))
+	}
+	return cmp.Or(err, addTables(from, to, addTable))
+}
+
+func rank(name string) int {
+	if strings.HasPrefix(name, "marker.") {
+		return 0
+	}
+	return 1
+}
+
+// names returns the names of a directory's files that are wanted.
+func names(dir string, wanted func(name string) bool) (list []string, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if wanted(e.Name()) {
+			list = append(list, e.Name())
+		}
+	}
+	return list, err
+}
+
+// addTables makes those that are not there yet. One that is gone was replaced by another.
+func addTables(from, to string, add func(from, to, name string) error) error {
+	tables, err := names(from, func(name string) bool {
+		return filepath.Ext(name) == ".sst" || filepath.Ext(name) == ".blob"
+	})
+	for _, name := range tables {
+		addErr := add(from, to, name)
+		if addErr != nil && !errors.Is(addErr, os.ErrExist) && !errors.Is(addErr, os.ErrNotExist) {
+			return addErr
+		}
+	}
+	return err
+}
+
+func linkFile(from, to, name string) error {
+	return os.Link(filepath.Join(from, name), filepath.Join(to, name))
+}
+
+func copyFile(from, to, name string) error {
+	in, err := os.Open(filepath.Join(from, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // replaced by a later one, or the database can't be opened
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(filepath.Join(to, name), os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }
 
 // ErrAccess reports that other users may have written to a directory, or may read it.

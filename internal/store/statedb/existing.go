@@ -37,6 +37,33 @@ func OpenExisting(o Options, readOnly bool) (*DB, error) {
 	return db, nil
 }
 
+// Copy makes a copy of a state directory in a new one, also while a bridge runs with it, and reads
+// the copy, as Check does: it has what was settled when Copy began. A bridge that starts with it
+// takes the run for one that a crash ended.
+func Copy(ctx context.Context, from, to string) (keys int64, err error) {
+	if err := checkExisting(from); err != nil {
+		return 0, err
+	}
+	err = disk.Copy(ctx, from, to, func(dir string) error {
+		keys, err = checkCopy(dir)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("copy of state directory %s to %s: %w", from, to, err)
+	}
+	return keys, nil
+}
+
+// checkCopy opens a copy, so that its log becomes a table, and reads all of it.
+func checkCopy(dir string) (keys int64, err error) {
+	db, err := OpenExisting(Options{Dir: dir}, false)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return db.Check()
+}
+
 // checkExisting refuses a directory without state before anything is written into it, also a lock.
 func checkExisting(dir string) error {
 	entries, err := os.ReadDir(dir)
