@@ -3,11 +3,14 @@ package kafka_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +37,39 @@ func TestMutualTLS(t *testing.T) {
 	if got := readAll(t, c, podsTopic, kgo.DialTLSConfig(mine)); len(got) != 3 {
 		t.Errorf("%d records", len(got))
 	}
+}
+
+// Certificates that are replaced while the sink runs: the broker comes to trust another authority,
+// and the next connection has the certificate that the files then hold.
+func TestCertificateRotation(t *testing.T) {
+	ca, next, dir := testkit.NewCA(t), testkit.NewCA(t), t.TempDir()
+	own := []tls.Certificate{ca.Issue(t)}
+	var trusted atomic.Pointer[x509.CertPool]
+	trusted.Store(ca.Pool)
+	c := newCluster(t, kfake.TLS(&tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return &tls.Config{Certificates: own, ClientCAs: trusted.Load(), ClientAuth: tls.RequireAndVerifyClientCert}, nil
+	}}))
+	section := sinks.TLS{CAFile: filepath.Join(dir, "ca.pem")}
+	section.CertFile, section.KeyFile = ca.Files(t, dir)
+	testkit.OK(t, os.WriteFile(section.CAFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.DER}), 0o600))
+	config, err := section.Load()
+	testkit.OK(t, err)
+	n := new(network)
+	s := openSink(t, c, n.use, func(c *kafka.Options) { c.Connection.TLS = config })
+	publish(t, s, podEvents("web", 1, 3)...)
+	reconnect := func() error {
+		n.setDown(true)
+		n.setDown(false)
+		messages := podEvents("web", 4, 4)
+		s.Publish(t.Context(), messages)
+		return messages[0].Err
+	}
+	trusted.Store(next.Pool)
+	if err := reconnect(); err == nil {
+		t.Error("the broker takes the old certificate")
+	}
+	next.Files(t, dir)
+	testkit.Eventually(t, "it is stored with the new certificate", func() bool { return reconnect() == nil })
 }
 
 func TestTLSErrors(t *testing.T) {

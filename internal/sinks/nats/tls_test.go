@@ -195,9 +195,10 @@ func TestClusterOfOneName(t *testing.T) {
 
 // The files are read again for each connection.
 func TestCertificateRotation(t *testing.T) {
-	a, next := newAuthority(t), newAuthority(t)
-	ts := newTestServer(t, a.server(false, false))
-	sink := ts.openSink(withTLS(sinks.TLS{CAFile: a.caFile}))
+	a, next, dir := newAuthority(t), newAuthority(t), t.TempDir()
+	ts := newTestServer(t, a.server(true, false))
+	certFile, keyFile := a.ca.Files(t, dir)
+	sink := ts.openSink(withTLS(sinks.TLS{CAFile: a.caFile, CertFile: certFile, KeyFile: keyFile}))
 	mustStore(t, sink, ev("a", 1))
 	ts.stop()
 	text, err := os.ReadFile(next.caFile)
@@ -207,7 +208,8 @@ func TestCertificateRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next.server(false, false)(&ts.opts)
+	next.ca.Files(t, dir)
+	next.server(true, false)(&ts.opts)
 	ts.start()
 	storePatiently(t, sink, ev("a", 2))
 }
