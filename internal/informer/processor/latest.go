@@ -2,6 +2,7 @@ package processor
 
 import (
 	"context"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer/changelog"
@@ -31,6 +32,9 @@ const (
 func (l *Listener) runLatest(ctx context.Context) error {
 	for {
 		settled := l.wakeUps.Load()
+		if err := l.passPostponed(ctx); err != nil {
+			return err
+		}
 		where, err := l.readAhead()
 		if err != nil {
 			return err
@@ -43,8 +47,12 @@ func (l *Listener) runLatest(ctx context.Context) error {
 		case sent:
 		case where == atClose && l.idle():
 			return nil
-		case where == atBarrier && l.idle():
+		case where == atBarrier && l.noneReady() && l.onlyStalled():
 			err = l.passNext(ctx)
+		case where == atBarrier:
+			look := time.AfterFunc(stallCheck, l.wake)
+			err = l.awaitMore(ctx, where, settled)
+			look.Stop()
 		default:
 			err = l.awaitMore(ctx, where, settled)
 		}
@@ -269,11 +277,18 @@ func (l *Listener) passNext(ctx context.Context) error {
 	return l.passBarrier(ctx, e)
 }
 
+// noneReady reports whether each object that has something to send has an event with the publisher.
+func (l *Listener) noneReady() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queue.ready) == 0
+}
+
 // idle reports whether nothing is pending, and the publisher has nothing of this listener.
 func (l *Listener) idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.queue.count == 0 && len(l.free) == len(l.inflights)
+	return l.queue.count == 0 && len(l.free) == len(l.inflights) && len(l.postponed) == 0
 }
 
 // awaitMore waits until the listener was woken since, or there is more to read.
