@@ -23,7 +23,8 @@ var (
 	// ErrAckTimeout: the server did not answer within AckTimeout; the message may be stored or not.
 	ErrAckTimeout = errors.New("no ack in time; the message may be stored or not")
 	// ErrNoStream: no stream answers on the subject: it was deleted, or is electing a leader.
-	ErrNoStream = errors.New("no stream takes the subject: it was deleted, or is choosing a leader")
+	ErrNoStream = errors.New("no stream takes the subject: it was deleted, has other subjects, or is " +
+		"choosing a leader")
 	// ErrTooLarge: larger than the server's max_payload, the stream's max_msg_size, or what a
 	// header may hold.
 	ErrTooLarge = sinks.ErrTooLarge

@@ -112,7 +112,7 @@ func (s *Sink) inspectStream(ctx context.Context, st *stream) {
 		st.last.Store(info.State.LastSeq)
 		s.addLoss(st, sinks.Truncated, before, info.State.LastSeq)
 	default:
-		if isPurged(st, info.State) {
+		if isPurged(st, info) {
 			s.addLoss(st, sinks.Purged, before, info.State.LastSeq)
 		}
 		st.seen = info.State
@@ -144,20 +144,26 @@ func (s *Sink) addLoss(st *stream, reason string, before, now uint64) {
 	}
 }
 
-// isPurged reports whether somebody has deleted all that a stream had when it was last inspected.
-// Retention has not: its newest message was not that old, and a full stream is never empty. A
+// isPurged reports whether somebody has deleted messages since a stream was last inspected, and not
+// its retention: that removes the oldest messages only, when they are old or the stream is full. A
 // bucket keeps the newest message of each key, and has no fewer messages when all are newer.
-func isPurged(st *stream, now jetstream.StreamState) bool {
-	before, keep := st.seen, st.wanted
+func isPurged(st *stream, info *jetstream.StreamInfo) bool {
+	before, now, keep := st.seen, info.State, info.Config
+	isEmpty := now.FirstSeq > before.LastSeq
+	isOld := func(first time.Time) bool { return keep.MaxAge > 0 && time.Since(first) >= keep.MaxAge }
 	switch {
-	case before.Msgs == 0 || now.FirstSeq <= before.LastSeq:
+	case before.Msgs == 0 || keep.Retention != jetstream.LimitsPolicy:
 		return false
-	case keep.bucket:
-		return now.Msgs < before.Msgs
-	default:
-		return (keep.MaxBytes == 0 || now.Msgs == 0) &&
-			(keep.MaxAge == 0 || time.Since(before.LastTime) < keep.MaxAge)
+	case st.wanted.bucket:
+		return isEmpty && now.Msgs < before.Msgs
+	case keep.MaxMsgsPerSubject > 0 || keep.AllowMsgTTL: // retention removes any message
+		return isEmpty && now.Msgs == 0 && !isOld(before.LastTime)
+	case now.NumDeleted > before.NumDeleted: // behind the first
+		return true
 	}
+	isFull := keep.MaxMsgs > 0 && now.Msgs >= uint64(keep.MaxMsgs) ||
+		keep.MaxBytes > 0 && now.Bytes >= uint64(keep.MaxBytes)/2 // the rest may be a large message's
+	return now.FirstSeq > before.FirstSeq && !isFull && !isOld(before.FirstTime)
 }
 
 // compareSaved reports what a stream has lost while the bridge was down, by the saved position.

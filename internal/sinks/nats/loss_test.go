@@ -2,6 +2,7 @@ package nats_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -93,5 +94,36 @@ func TestMissingStream(t *testing.T) {
 	sink.Inspect(t.Context())
 	if err := sink.Blocked(); err != nil {
 		t.Errorf("it is there, and the sink says %v", err)
+	}
+}
+
+// What a stream removes by its own settings is no loss.
+func TestRetention(t *testing.T) {
+	for name, change := range map[string]func(*jetstream.StreamConfig){
+		"the number of messages":      func(c *jetstream.StreamConfig) { c.MaxMsgs = 3 },
+		"bytes":                       func(c *jetstream.StreamConfig) { c.MaxBytes = 6_000 },
+		"age":                         func(c *jetstream.StreamConfig) { c.MaxAge, c.Duplicates = 500*time.Millisecond, 100*time.Millisecond },
+		"the messages of one subject": func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ts := newTestServer(t)
+			sink := ts.openSink()
+			ts.updateStream("K8S", change)
+			for version := 1; version <= 20; version++ {
+				mustStore(t, sink, ev("a", version), ev("b", version))
+				if version%5 == 0 {
+					time.Sleep(300 * time.Millisecond)
+				}
+				if found := sink.Inspect(t.Context()); len(found) > 0 {
+					t.Fatalf("lost %v", found)
+				}
+			}
+			s, err := ts.jetStream().Stream(t.Context(), "K8S")
+			testkit.OK(t, err)
+			if s.CachedInfo().State.Msgs > 30 {
+				t.Error("nothing was removed")
+			}
+		})
 	}
 }

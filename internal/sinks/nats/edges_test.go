@@ -1,0 +1,337 @@
+package nats_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/sinks/sinktest"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// noticed is how soon a sink that stores nothing says why.
+const noticed = 20 * time.Second
+
+// edge is a publisher that runs into a server, where an administrator changes something.
+type edge struct {
+	*testServer
+	sink    *nats.Sink
+	p       *publisher.Publisher
+	log     testkit.Buffer
+	settled outcomes
+	stream  string
+}
+
+const (
+	asUser  = "bridge"
+	asOwner = "owner"
+	ofUser  = "secret"
+	ofOwner = "o"
+)
+
+func newEdge(t *testing.T, kind string) *edge {
+	e := &edge{stream: map[string]string{"stream": "K8S", "bucket": "KV_SHOP"}[kind]}
+	e.testServer = newTestServer(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: asUser, Password: ofUser}, {Username: asOwner, Password: ofOwner}}
+		o.NoAuthUser = asOwner
+	})
+	change := map[string]func(*nats.Options){
+		"stream": func(*nats.Options) {}, "bucket": inBucket, "core": coreMode,
+	}[kind]
+	e.sink = e.newSink(change, func(o *nats.Options) {
+		o.Username, o.Password = asUser, ofUser
+		o.Timeout, o.AckTimeout = 2*time.Second, 2*time.Second
+		o.Log = slog.New(slog.NewTextHandler(&e.log, nil))
+	})
+	var err error
+	e.p, err = publisher.New(publisher.Config{
+		Sink: e.sink, Name: "nats", Log: slog.New(slog.NewTextHandler(&e.log, nil)),
+		Retry: publisher.Retry{Initial: 10 * time.Millisecond, Max: time.Second}, PublishTimeout: 5 * time.Second,
+	})
+	testkit.OK(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Log(e.log.String())
+		}
+	})
+	<-e.p.Opened()
+	e.settled = make(outcomes, 100)
+	return e
+}
+
+func (e *edge) add(name string, version, bytes int) {
+	e.t.Helper()
+	m := sinks.Message{Event: sinktest.NewEvent(name, version, bytes)}
+	testkit.OK(e.t, e.p.Add(e.t.Context(), []*publisher.Item{{Message: m, Settler: e.settled}}))
+}
+
+// want waits until events are acknowledged, in any order.
+func (e *edge) want(within time.Duration, acknowledged ...string) {
+	e.t.Helper()
+	left := map[string]bool{}
+	for _, name := range acknowledged {
+		left[name+" acknowledged"] = true
+	}
+	for late := time.After(within); len(left) > 0; {
+		select {
+		case got := <-e.settled:
+			if !left[got] {
+				e.t.Errorf("got %q, want %v", got, acknowledged)
+			}
+			delete(left, got)
+		case <-late:
+			e.t.Fatalf("not settled within %v: %v; %+v", within, left, e.p.Status())
+		}
+	}
+}
+
+// says waits until the sink is not ready, and its status has the words.
+func (e *edge) says(words ...string) {
+	e.t.Helper()
+	e.within("it is blocked, "+strings.Join(words, ", "), func(s publisher.Status) bool {
+		return (s.Blocked != "" || !s.Connected) && hasAll(cmp.Or(s.Blocked, s.LastError), words)
+	})
+}
+
+// loses waits until the log has a loss of what was acknowledged.
+func (e *edge) loses(reason string) {
+	e.t.Helper()
+	words := []string{"has lost what it had acknowledged", "destination=" + e.stream, "reason=" + reason}
+	e.within("it has lost: "+reason, func(publisher.Status) bool { return hasAll(e.log.String(), words) })
+}
+
+func (e *edge) within(what string, is func(publisher.Status) bool) {
+	e.t.Helper()
+	for began := time.Now(); !is(e.p.Status()); time.Sleep(50 * time.Millisecond) {
+		if time.Since(began) > noticed {
+			e.t.Errorf("not within %v: %s: %+v", noticed, what, e.p.Status())
+			return
+		}
+	}
+}
+
+func hasAll(text string, words []string) bool {
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			return false
+		}
+	}
+	return true
+}
+
+// permit lets the bridge's user publish all but some subjects.
+func (e *edge) permit(denied ...string) {
+	e.reload(func(o *server.Options) {
+		user := *o.Users[0]
+		user.Permissions = nil
+		if len(denied) > 0 {
+			user.Permissions = &server.Permissions{Publish: &server.SubjectPermission{Deny: denied}}
+		}
+		o.Users = []*server.User{&user, o.Users[1]}
+	})
+}
+
+func (e *edge) password(is string) {
+	e.reload(func(o *server.Options) {
+		user := *o.Users[0]
+		user.Password = is
+		o.Users = []*server.User{&user, o.Users[1]}
+	})
+}
+
+func (e *edge) found() jetstream.Stream {
+	e.t.Helper()
+	s, err := e.jetStream().Stream(e.t.Context(), e.stream)
+	testkit.OK(e.t, err)
+	return s
+}
+
+// TestEdges is what an administrator does while the sink runs: what is said within 20 seconds, that
+// other objects continue where only one is concerned, and that all is stored within a minute of the
+// cause's end.
+func TestEdges(t *testing.T) {
+	const web, api = "web", "api"
+	nothing := func(*edge) {}
+	setting := func(change, undo func(*jetstream.StreamConfig)) (do, back func(*edge)) {
+		return func(e *edge) { e.updateStream(e.stream, change) }, func(e *edge) { e.updateStream(e.stream, undo) }
+	}
+	full, roomy := setting(
+		func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = 2, jetstream.DiscardNew },
+		func(c *jetstream.StreamConfig) { c.MaxMsgs = -1 })
+	fullBytes, roomyBytes := setting(
+		func(c *jetstream.StreamConfig) { c.MaxBytes, c.Discard = 1000, jetstream.DiscardNew },
+		func(c *jetstream.StreamConfig) { c.MaxBytes = -1 })
+	away, given := setting(
+		func(c *jetstream.StreamConfig) { c.Subjects = []string{"other.>"} },
+		func(c *jetstream.StreamConfig) { c.Subjects = []string{"k8s.test.>"} })
+	recreate := func(change func(*jetstream.StreamConfig)) func(e *edge) {
+		return func(e *edge) {
+			config := e.found().CachedInfo().Config
+			js := e.jetStream()
+			testkit.OK(e.t, js.DeleteStream(e.t.Context(), e.stream))
+			config.Sealed, config.DenyDelete = false, false
+			change(&config)
+			eventually(e.t, "create", func() error {
+				_, err := js.CreateStream(e.t.Context(), config)
+				return err
+			})
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		kinds string
+		do    func(e *edge)
+		says  []string // while web can't be stored
+		lost  string   // of what was acknowledged before
+		alone bool     // only web is concerned
+		undo  func(e *edge)
+	}{
+		{
+			"deleted", "stream bucket",
+			func(e *edge) { testkit.OK(e.t, e.jetStream().DeleteStream(e.t.Context(), e.stream)) },
+			nil, sinks.Recreated, false, nothing,
+		},
+		{
+			"recreated", "stream bucket", recreate(func(*jetstream.StreamConfig) {}),
+			nil, sinks.Recreated, false, nothing,
+		},
+		{
+			"recreated with other subjects", "stream",
+			recreate(func(c *jetstream.StreamConfig) { c.Subjects = []string{"other.>"} }),
+			[]string{"subjects"},
+			sinks.Recreated, false, given,
+		},
+		{
+			"purged", "stream bucket", func(e *edge) { testkit.OK(e.t, e.found().Purge(e.t.Context())) },
+			nil, sinks.Purged, false, nothing,
+		},
+		{
+			"partly purged", "stream",
+			func(e *edge) { testkit.OK(e.t, e.found().Purge(e.t.Context(), jetstream.WithPurgeSequence(2))) },
+			nil, sinks.Purged, false, nothing,
+		},
+		{
+			"a subject is purged", "stream",
+			func(e *edge) {
+				s := e.found()
+				last, err := s.GetMsg(e.t.Context(), s.CachedInfo().State.LastSeq)
+				testkit.OK(e.t, err)
+				testkit.OK(e.t, s.Purge(e.t.Context(), jetstream.WithPurgeSubject(last.Subject)))
+			},
+			nil, sinks.Purged, false, nothing,
+		},
+		{
+			"full of messages", "stream", full,
+			[]string{"nothing of ", "maximum messages exceeded"},
+			"", false, roomy,
+		},
+		{
+			"full of bytes", "stream", fullBytes,
+			[]string{"nothing of ", "maximum bytes exceeded"},
+			"", false, roomyBytes,
+		},
+		{
+			"its subjects are taken away", "stream", away,
+			[]string{"no stream takes the subject", "has other subjects"},
+			"", false, given,
+		},
+		{
+			"sealed", "stream",
+			func(e *edge) { e.updateStream(e.stream, func(c *jetstream.StreamConfig) { c.Sealed = true }) },
+			[]string{"nothing of ", "sealed"},
+			sinks.Recreated, false, recreate(func(*jetstream.StreamConfig) {}),
+		},
+		{
+			"a right is taken and given back", "stream", func(e *edge) { e.permit("k8s.test.*.*.*.*." + web + ".*") },
+			[]string{"nothing of ", "Permissions Violation for Publish to"},
+			"", true, func(e *edge) { e.permit() },
+		},
+		{
+			"a right is taken and given back", "bucket", func(e *edge) { e.permit("$KV.SHOP.*.*.*." + web) },
+			[]string{"nothing of ", "Permissions Violation for Publish to"},
+			"", true, func(e *edge) { e.permit() },
+		},
+		{
+			"another password", "stream bucket core", func(e *edge) { e.password("changed") },
+			[]string{"can't be reached", "Authorization Violation"},
+			"", false, func(e *edge) { e.password(ofUser) },
+		},
+		{
+			"the server is gone", "stream bucket core", func(e *edge) { e.testServer.stop() },
+			[]string{"can't be reached since", "connection refused"},
+			"", false, func(e *edge) { e.testServer.start() },
+		},
+	} {
+		for kind := range strings.FieldsSeq(c.kinds) {
+			t.Run(c.name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				e := newEdge(t, kind)
+				e.add(api, 1, 300)
+				e.want(patience, api+"1")
+				e.add(web, 1, 300)
+				e.want(patience, web+"1")
+				time.Sleep(6 * time.Second) // it is inspected once
+				c.do(e)
+				e.add(web, 2, 300)
+				if c.alone {
+					e.add(api, 2, 300)
+					e.want(5*time.Second, api+"2")
+				}
+				if len(c.says) > 0 {
+					e.says(c.says...)
+				}
+				c.undo(e)
+				if c.lost != "" {
+					e.loses(c.lost)
+				}
+				if !c.alone {
+					e.add(api, 2, 300)
+					e.want(time.Minute, web+"2", api+"2")
+				} else {
+					e.want(time.Minute, web+"2")
+				}
+				testkit.Eventually(t, "the status is good again", func() bool {
+					s := e.p.Status()
+					return s.Connected && s.Blocked == "" && s.DeadLetters == 0
+				})
+				if e.stream == "" {
+					return
+				}
+				var got []string
+				s := e.found()
+				for seq := s.CachedInfo().State.FirstSeq; seq <= s.CachedInfo().State.LastSeq; seq++ {
+					m, err := s.GetMsg(t.Context(), seq)
+					if errors.Is(err, jetstream.ErrMsgNotFound) {
+						continue
+					}
+					testkit.OK(t, err)
+					name, err := url.PathUnescape(m.Header.Get("ce-name"))
+					testkit.OK(t, err)
+					got = append(got, name+m.Header.Get("ce-resourceversion"))
+				}
+				text := strings.Join(got, " ")
+				if strings.Count(text, "web2") != 1 || strings.Count(text, "api2") != 1 {
+					t.Errorf("stored: %s", text)
+				}
+			})
+		}
+	}
+}
