@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,9 +29,10 @@ const functionName = "function"
 
 // What a function is called with, by what it reads from.
 const (
-	overHTTP  = "http"
-	overNATS  = "nats"
-	overKafka = "kafka"
+	overHTTP    = "http"
+	overBatches = "batches"
+	overNATS    = "nats"
+	overKafka   = "kafka"
 )
 
 // Names of objects that a function hangs at, and what in an object it fails at.
@@ -42,11 +44,15 @@ const (
 // handled is an event that a function was called with.
 type handled struct{ id, name, version, data string }
 
+// largestBatch is what the name of a file with the number of events of the largest batch ends with.
+const largestBatch = ".largest"
+
 // function is a running one. Objects have a worker each, so that one that hangs stops no other.
 type function struct {
 	mu      sync.Mutex
 	effects *os.File                // guarded by mu
 	done    map[string]bool         // guarded by mu: by id
+	largest int                     // guarded by mu: events of a batch
 	workers map[string]chan handled // by name; only for streams
 }
 
@@ -65,6 +71,8 @@ func runFunction(transport, address, file string) int {
 		switch transport {
 		case overHTTP:
 			err = f.serve(address)
+		case overBatches:
+			err = f.serveBatches(address, file+largestBatch)
 		case overNATS:
 			err = f.readNATS(address)
 		case overKafka:
@@ -121,6 +129,51 @@ func (f *function) serve(address string) error {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	}))
+}
+
+// structured is an event of the structured and of the batched content mode.
+type structured struct {
+	ID, Name, ResourceVersion, DeadLetterReason string
+	Data                                        json.RawMessage
+}
+
+// serveBatches is as serve, with batches. It acts on the events of a batch until one fails.
+func (f *function) serveBatches(address, largestFile string) error {
+	return http.ListenAndServe(address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var events []structured
+		body, err := io.ReadAll(r.Body)
+		switch r.Header.Get("Content-Type") {
+		case "application/cloudevents-batch+json":
+			err = errors.Join(err, json.Unmarshal(body, &events), f.countBatch(len(events), largestFile))
+		case "application/cloudevents+json":
+			events = make([]structured, 1)
+			err = errors.Join(err, json.Unmarshal(body, &events[0]))
+		}
+		for _, e := range events {
+			h := handled{e.ID, e.Name, e.ResourceVersion, string(e.Data)}
+			switch {
+			case err != nil:
+			case r.URL.Path == "/dead":
+				err = f.record(h, e.DeadLetterReason)
+			case h.name != "":
+				err = f.act(r.Context(), h)
+			}
+		}
+		if err != nil {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+}
+
+// countBatch keeps the number of events of the largest batch.
+func (f *function) countBatch(events int, largestFile string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if events <= f.largest {
+		return nil
+	}
+	f.largest = events
+	return os.WriteFile(largestFile, []byte(fmt.Sprint(events)), 0o600)
 }
 
 // add gives an event to the worker of its object, which tries it five times.

@@ -4,6 +4,8 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -30,6 +32,10 @@ sinks:
   - name: function
     http: {url: "http://${FUNCTION}/", deadLetterURL: "http://${FUNCTION}/dead"}
     retry: {initial: 20ms, max: 200ms, maxAttempts: 5}
+  - name: batches
+    encoding: structured
+    http: {url: "http://${BATCHES}/", deadLetterURL: "http://${BATCHES}/dead", batch: 20, timeout: 1s}
+    retry: {initial: 20ms, max: 200ms, maxAttempts: 5}
 `
 
 // sentChange is a change that the test has made.
@@ -50,7 +56,7 @@ type functionTest struct {
 	sent []sentChange // guarded by mu
 }
 
-// Functions on HTTP, JetStream and Kafka handle each change, in order for each object, while they
+// Functions on HTTP, with batches too, JetStream and Kafka handle each change, in order for each object, while they
 // and the bridge are killed, some events are poison, and 18 objects hang. No other object waits
 // longer than 2 s while nothing is killed. Each poison event is a dead letter with its reason.
 func TestFunctions(t *testing.T) {
@@ -60,10 +66,12 @@ func TestFunctions(t *testing.T) {
 	l := newLab(t, live(t))
 	address, err := harness.FreeAddress()
 	must(t, err)
+	batches, err := harness.FreeAddress()
+	must(t, err)
 	broker := startKafka(t).ListenAddrs()[0]
 	f := &functionTest{lab: l, random: rand.New(rand.NewPCG(1, 2))}
-	f.bridge = l.bridge("bridge", functionSinks, with(map[string]string{"KAFKA": broker, "FUNCTION": address}))
-	f.functions = append(f.functions, l.function(overHTTP, address))
+	f.bridge = l.bridge("bridge", functionSinks, with(map[string]string{"KAFKA": broker, "FUNCTION": address, "BATCHES": batches}))
+	f.functions = append(f.functions, l.function(overHTTP, address), l.function(overBatches, batches))
 	l.start(f.bridge)
 	f.functions = append(f.functions, l.function(overNATS, strings.TrimPrefix(f.bridge.NATS, "nats://")), l.function(overKafka, broker))
 
@@ -94,6 +102,7 @@ func TestFunctions(t *testing.T) {
 	f.awaitAll()
 	f.requireOrder()
 	f.requireDeadLetters()
+	f.requireBatches()
 }
 
 // change updates objects at random. One change of a hundred is poison.
@@ -161,11 +170,15 @@ func (f *functionTest) awaitAll() {
 	}
 }
 
-// requireSpeed checks how long each change has waited for its function.
-func (f *functionTest) requireSpeed(most time.Duration) {
+// requireSpeed checks how long each change has waited for its function. One in a batch that hangs
+// waits for the timeout of the request too.
+func (f *functionTest) requireSpeed(limit time.Duration) {
 	f.t.Helper()
 	for _, p := range f.functions {
-		found, slowest := f.ofObjects(p), time.Duration(0)
+		found, slowest, most := f.ofObjects(p), time.Duration(0), limit
+		if p.transport == overBatches {
+			most += time.Second
+		}
 		for _, c := range f.all() {
 			took := found[c.name+" "+c.version].at.Sub(c.at)
 			if slowest = max(slowest, took); took > most {
@@ -196,6 +209,17 @@ func (f *functionTest) requireOrder() {
 			}
 		}
 	}
+}
+
+// requireBatches checks that events came together.
+func (f *functionTest) requireBatches() {
+	f.t.Helper()
+	largest, err := os.ReadFile(filepath.Join(f.dir, "effects-"+overBatches+largestBatch))
+	must(f.t, err)
+	if string(largest) == "1" {
+		f.t.Error("no request had two events")
+	}
+	f.t.Logf("the largest batch had %s events", largest)
 }
 
 // requireDeadLetters checks that all poison, and nothing else, is a dead letter with its reason.
