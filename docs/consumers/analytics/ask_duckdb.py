@@ -7,5 +7,5 @@ db = duckdb.connect("k8s.duckdb")
 for statement in before:
     db.execute(statement)
 query = last.query.rstrip().rstrip(";")
-for row in db.execute(f"SELECT COLUMNS(*)::TEXT FROM ({query})").fetchall():
+for row in db.execute(f"SELECT COLUMNS(*)::TEXT FROM ({query})", sys.argv[2:]).fetchall():
     print(*row)
