@@ -56,9 +56,10 @@ type functionTest struct {
 	sent []sentChange // guarded by mu
 }
 
-// Functions on HTTP, with batches too, JetStream and Kafka handle each change, in order for each object, while they
-// and the bridge are killed, some events are poison, and 18 objects hang. No other object waits
-// longer than 2 s while nothing is killed. Each poison event is a dead letter with its reason.
+// Functions on HTTP, with batches too, JetStream and Kafka handle each change, in order for each
+// object, while they and the bridge are killed, some events are poison, and 18 objects hang. No
+// other object waits longer than 2 s while nothing is killed. Each poison event is a dead letter
+// with its reason.
 func TestFunctions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it kills everything 20 times; make test-functions")
