@@ -44,10 +44,11 @@ func TestGap(t *testing.T) {
 		mark(event.Synced, 5, 5, `{}`), change("stays", event.Added, 10, 10), change("changes", event.Added, 20, 20),
 		change("goes", event.Added, 30, 30), change("gone", event.Added, 40, 40), change("gone", event.Deleted, 50, 50),
 		change("gone", event.Added, 60, 60), change("gone", event.Deleted, 600, 600),
-		change("ahead", event.Added, 605, 605),
+		change("ahead", event.Added, 605, 605), change("read", event.Added, 610, 610),
 		mark(event.Gap, 3000, 3001, `{"reason":"expired","from":"600","to":"3000"}`),
 		change("changes", event.Updated, 2000, 3002), change("goes", event.Deleted, 3000, 3003), change("comes", event.Added, 2500, 3004),
 		change("ahead", event.Updated, 2600, 3004), mark(event.Synced, 3000, 3005, `{}`), change("later", event.Added, 4000, 2999),
+		change("read", event.Deleted, 3010, 3010),
 	})
 	testkit.OK(t, err)
 	const unknown = "unknown"
@@ -84,6 +85,7 @@ func TestGap(t *testing.T) {
 		{"changes", 3000, "2000"},
 		{"ahead", 700, "605 or another"},
 		{"ahead", 2600, "2600"}, // sent, and not committed before the gap
+		{"read", 2000, "610 or another"}, // read before the gap, and gone in a later list
 		{"goes", 600, "30"},
 		{"goes", 1000, "30 or another"},
 		{"goes", 3000, "none"},

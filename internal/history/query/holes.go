@@ -418,7 +418,8 @@ func (h Coverage) Uncertain(o *Object, v *Version, p Point) (holes []*Notice, er
 }
 
 // shows reports whether the list after a gap has a version that came within the gap, and no other
-// one of the object: then it had this one from then on.
+// one of the object: then it had this one from then on. That an object is gone a later list may
+// have shown, and then the one after the gap may not have had it.
 func (h Coverage) shows(m *Notice, o *Object, v *Version) (bool, error) {
 	from, to, ok := m.versions()
 	if !ok || v == nil || v.Deleted() || !v.seq.IsNumber() || v.seq.Version <= from ||
@@ -434,11 +435,12 @@ func (h Coverage) shows(m *Notice, o *Object, v *Version) (bool, error) {
 	if !r.it.SeekGE(append(v.seq.Append(bytes.Clone(prefix)), 0)) || !bytes.HasPrefix(r.it.Key(), prefix) {
 		return true, r.err()
 	}
-	next, ok := keys.DecodeSequence(r.it.Key()[len(prefix):])
-	if !ok {
-		return false, record.ErrUnreadable
+	next, err := r.version()
+	if err != nil {
+		return false, err
 	}
-	return next.Era > v.seq.Era || next.Entered > v.seq.Entered || next.Version > to, nil
+	isLater := next.seq.Era > v.seq.Era || next.seq.Entered > v.seq.Entered || next.seq.Version > to
+	return isLater && !(next.Deleted() && next.Event.Inferred), nil
 }
 
 // endsBefore reports whether a version came after a hole.
