@@ -226,11 +226,12 @@ func eventually(t *testing.T, what string, patience time.Duration, problems func
 	t.Helper()
 	const pause, most = 100 * time.Millisecond, 12
 	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
+		began := time.Now() // a look may take long, and sees what was there when it began
 		found := problems()
 		if len(found) == 0 {
 			return
 		}
-		if time.Now().After(deadline) {
+		if began.After(deadline) {
 			t.Fatalf("%s: %d problems after %v, among them:\n%s", what, len(found), patience, strings.Join(found[:min(len(found), most)], "\n"))
 		}
 	}
