@@ -181,9 +181,24 @@ func explain(err error) error {
 	case isTLSRefusal(err):
 		return fmt.Errorf("%w; check the sink's tls settings against the listener's (the CA, the "+
 			"client certificate, the port)", err)
+	case advice[code] != "":
+		return fmt.Errorf("%w; %s", err, advice[code])
 	default:
 		return err
 	}
+}
+
+// advice is what an operator has to do about a broker's state.
+var advice = map[kafkago.Error]string{
+	kafkago.NotEnoughReplicas:            "start the brokers that have the other replicas, or lower min.insync.replicas",
+	kafkago.NotEnoughReplicasAfterAppend: "start the brokers that have the other replicas, or lower min.insync.replicas",
+	kafkago.LeaderNotAvailable:           "start the brokers that have a replica in sync",
+	kafkago.GroupLoadInProgress:          "the broker has just started and knows of no producers yet",
+	kafkago.GroupCoordinatorNotAvailable: "the broker has just started and knows of no producers yet",
+	kafkago.KafkaStorageError:            "look at the broker's disk",
+	kafkago.PolicyViolation:              "ask who runs the cluster for its policy (create.topic.policy.class.name)",
+	kafkago.InvalidReplicationFactor:     "set createTopics.replicationFactor to no more than there are brokers",
+	kafkago.UnsupportedCompressionType:   "set the sink's compression to one that the broker knows",
 }
 
 // asReconnect reports to the publisher that the whole sink can't continue.
@@ -193,7 +208,7 @@ func asReconnect(err error) error {
 
 // asRetry reports to the publisher that this message can't be stored yet.
 func asRetry(err error) error {
-	return &sinks.Error{Class: sinks.Retry, Err: err}
+	return &sinks.Error{Class: sinks.Retry, Err: explain(err)}
 }
 
 // asRefused reports to the publisher that this message will never be accepted.
@@ -269,7 +284,7 @@ func (b *blockedLanes) set(l *lane, err error, retrying time.Duration) {
 	case errors.Is(err, errUnusable):
 		err = fmt.Errorf("the leader of %s can't be used: %w", l.name, err)
 	case retrying >= blockedAfter || b.has(l):
-		err = fmt.Errorf("publish to %s: %w", l.name, err)
+		err = fmt.Errorf("publish to %s: %w", l.name, explain(err))
 	default:
 		return
 	}

@@ -88,12 +88,25 @@ func TestSequenceWrap(t *testing.T) {
 
 // Refusals of a broker, and what a person reads.
 func TestRefusals(t *testing.T) {
+	const (
+		replicas = "start the brokers that have the other replicas, or lower min.insync.replicas"
+		starting = "the broker has just started and knows of no producers yet"
+	)
 	for code, want := range map[int16][]string{
+		5:  {"Leader Not Available", "start the brokers that have a replica in sync"},
+		10: {"Message Size Too Large"},
+		14: {"Group Load In Progress", starting},
+		15: {"Group Coordinator Not Available", starting},
+		19: {"Not Enough Replicas", replicas},
+		20: {"Not Enough Replicas After Append", replicas},
 		29: {"Topic Authorization Failed", "grant the bridge's user Write and Describe on the topic"},
 		31: {"Cluster Authorization Failed", "grant the bridge's user Write on the topic"},
 		33: {"Unsupported SASL Mechanism", "set sasl.mechanism to one that the listener offers"},
+		38: {"Invalid Replication Factor", "set createTopics.replicationFactor to no more than there are brokers"},
+		44: {"Policy Violation", "ask who runs the cluster for its policy"},
+		56: {"Kafka Storage Error", "look at the broker's disk"},
 		58: {"SASL Authentication Failed", "check the sink's user name and password or token"},
-		19: {"Not Enough Replicas"},
+		76: {"Unsupported Compression Type", "set the sink's compression to one that the broker knows"},
 		78: {"[78]", "OFFSET_NOT_AVAILABLE"},
 		89: {"Throttling Quota Exceeded"},
 	} {
@@ -102,6 +115,11 @@ func TestRefusals(t *testing.T) {
 			if !strings.Contains(text, word) {
 				t.Errorf("code %d is %q, want %q in it", code, text, word)
 			}
+		}
+	}
+	for code := int16(1); code <= 133; code++ { // of Apache Kafka 4.1
+		if text := kafka.Explained(code); strings.HasSuffix(strings.TrimSpace(text), ":") {
+			t.Errorf("code %d has no words: %q", code, text)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -80,7 +81,8 @@ var errorNames = map[int16]string{
 // brokerError is a broker's error code with its text.
 func brokerError(code int16, detail string) error {
 	if kafkago.Error(code).Title() == "" {
-		detail = strings.TrimSuffix(errorNames[code]+": "+detail, ": ")
+		name := cmp.Or(errorNames[code], "an error of a later Kafka")
+		detail = strings.TrimSuffix(name+": "+detail, ": ")
 	}
 	if detail == "" {
 		return kafkago.Error(code)
@@ -98,7 +100,7 @@ func (c *cluster) newProducer(ctx context.Context) (id int64, epoch int16, err e
 	}
 	answer := res.(*initproducerid.Response)
 	if answer.ErrorCode != 0 {
-		return 0, 0, fmt.Errorf("get a producer id: %w", kafkago.Error(answer.ErrorCode))
+		return 0, 0, fmt.Errorf("get a producer id: %w", brokerError(answer.ErrorCode, ""))
 	}
 	if answer.ProducerID < 0 || answer.ProducerEpoch < 0 {
 		return 0, 0, fmt.Errorf("%w: producer id %d, epoch %d", errMalformed, answer.ProducerID,

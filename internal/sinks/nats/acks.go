@@ -293,7 +293,7 @@ func parseAckError(data []byte) ack {
 	if err := json.Unmarshal(data, &response); err != nil || response.Error == nil {
 		return ack{kind: notAnAck}
 	}
-	return failedWith(classified(fmt.Errorf("refused by the stream: %w", response.Error)))
+	return failedWith(classified(explainRefusal(response.Error)))
 }
 
 func failedWith(err error) ack { return ack{kind: failed, err: err} }

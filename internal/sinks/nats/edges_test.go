@@ -168,6 +168,9 @@ func (e *edge) found() jetstream.Stream {
 // other objects continue where only one is concerned, and that all is stored within a minute of the
 // cause's end.
 func TestEdges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes")
+	}
 	const web, api = "web", "api"
 	nothing := func(*edge) {}
 	setting := func(change, undo func(*jetstream.StreamConfig)) (do, back func(*edge)) {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -22,7 +23,7 @@ import (
 var (
 	// ErrAckTimeout: the server did not answer within AckTimeout; the message may be stored or not.
 	ErrAckTimeout = errors.New("no ack in time; the message may be stored or not")
-	// ErrNoStream: no stream answers on the subject: it was deleted, or is electing a leader.
+	// ErrNoStream: no stream answers on the subject.
 	ErrNoStream = errors.New("no stream takes the subject: it was deleted, has other subjects, or is " +
 		"choosing a leader")
 	// ErrTooLarge: larger than the server's max_payload, the stream's max_msg_size, or what a
@@ -119,6 +120,30 @@ func classOfCode(code jetstream.ErrorCode) sinks.Class {
 	default:
 		return sinks.Retry
 	}
+}
+
+// explainRefusal appends to a stream's refusal what an operator has to do.
+func explainRefusal(err *jetstream.APIError) error {
+	if do := advice[err.ErrorCode]; do != "" {
+		return fmt.Errorf("refused by the stream: %w; %s", err, do)
+	}
+	return fmt.Errorf("refused by the stream: %w", err)
+}
+
+const (
+	makeRoom   = "give the server more room for streams, or delete messages"
+	startPeers = "start the servers that have the stream, more than half of them"
+)
+
+// advice is what an operator has to do, by the code.
+var advice = map[jetstream.ErrorCode]string{
+	10002: "raise the limits of the account",
+	10008: startPeers, 10009: startPeers, 10118: startPeers, 10194: startPeers,
+	10023: makeRoom, 10028: makeRoom, 10047: makeRoom,
+	10077: "raise the stream's limit, or delete messages",
+	10109: "a sealed stream never takes messages again: recreate it",
+	10166: "set allow_msg_ttl of the stream",
+	10167: "the stream gets more than it can store: look at the server's disk",
 }
 
 // Rights whose lack the sink has to know, by the API's subjects behind its prefix.

@@ -90,3 +90,30 @@ func TestClassified(t *testing.T) {
 		})
 	}
 }
+
+// Refusals of a stream, and what a person reads.
+func TestRefusals(t *testing.T) {
+	const (
+		room  = "give the server more room for streams, or delete messages"
+		peers = "start the servers that have the stream, more than half of them"
+	)
+	for code, want := range map[int]string{
+		10002: "raise the limits of the account",
+		10008: peers, 10009: peers, 10118: peers, 10194: peers,
+		10023: room, 10028: room, 10047: room,
+		10077: "raise the stream's limit, or delete messages",
+		10109: "a sealed stream never takes messages again: recreate it",
+		10166: "set allow_msg_ttl of the stream",
+		10167: "the stream gets more than it can store: look at the server's disk",
+		10054: "", 10060: "", 10071: "", 10158: "", 19999: "", // it resolves them, or they resolve themselves
+	} {
+		answer := fmt.Sprintf(`{"error":{"code":503,"err_code":%d,"description":"as the server says"}}`, code)
+		text := fmt.Sprintf("refused by the stream: nats: API error: code=503 err_code=%d description=as the server says", code)
+		if want != "" {
+			text += "; " + want
+		}
+		if got := nats.Refusal(answer); got != text {
+			t.Errorf("%d is %q, want %q", code, got, text)
+		}
+	}
+}

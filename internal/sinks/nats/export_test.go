@@ -133,3 +133,6 @@ func ReadAfterFailedWrites(conn net.Conn, closed <-chan struct{}) (left []byte, 
 
 // AllSubjects is the pattern in the hint of an embedded server.
 var AllSubjects = allSubjects
+
+// Refusal is what a person reads of a stream's answer.
+func Refusal(answer string) string { return parseAckError([]byte(answer)).err.Error() }
