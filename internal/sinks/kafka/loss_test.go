@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -77,5 +78,28 @@ func TestViewPurged(t *testing.T) {
 	found := losses(t, s)
 	if want := (sinks.Loss{Destination: "view/0", Reason: sinks.Purged, Before: 0, Now: 2}); found[0] != want {
 		t.Errorf("lost %v, want %v", found, want)
+	}
+}
+
+// A topic that somebody has to make again is why the sink stores nothing, though nothing is sent.
+func TestDeletedTopic(t *testing.T) {
+	cluster := newCluster(t)
+	s := openSink(t, cluster)
+	publish(t, s, podEvents("web", 1, 5)...)
+	testkit.OK(t, cluster.DeleteTopic(podsTopic))
+	s.Inspect(t.Context())
+	if err := s.Blocked(); err != nil {
+		t.Errorf("after the first look it is blocked: %v", err)
+	}
+	s.Inspect(t.Context())
+	if err := s.Blocked(); err == nil || !strings.Contains(err.Error(), "does not exist any more; create it again") {
+		t.Errorf("it is blocked: %v", err)
+	}
+	testkit.OK(t, cluster.CreateTopic(podsTopic, 1, nil))
+	if found := losses(t, s); len(found) != 1 || found[0].Reason != sinks.Recreated {
+		t.Errorf("lost %v", found)
+	}
+	if err := s.Blocked(); err != nil {
+		t.Errorf("it is there, and blocked: %v", err)
 	}
 }

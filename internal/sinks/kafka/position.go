@@ -203,13 +203,21 @@ func (s *Sink) refreshLimit(ctx context.Context, c *cluster, t *topic) {
 // that is missing where the configuration says so. What does not answer shows nothing.
 func (s *Sink) inspectTopic(ctx context.Context, c *cluster, t *topic) {
 	_, err := c.refresh(ctx, t.name)
-	if errors.Is(err, kafkago.UnknownTopicOrPartition) && s.config.CreateTopics != nil {
+	switch isGone := errors.Is(err, kafkago.UnknownTopicOrPartition); {
+	case isGone && s.config.CreateTopics != nil:
 		s.recreateTopic(ctx, c, t)
+	case isGone && t.missed.Swap(true): // also before: a broker that starts may not know it yet
+		for _, l := range t.lanes {
+			s.blocked.set(l, err, 0)
+		}
 	}
 	if err != nil {
 		return
 	}
 	for _, l := range t.lanes {
+		if t.missed.Load() {
+			s.blocked.clear(l)
+		}
 		if l.hasShrunk(ctx) && ratelimit.Sleep(ctx, confirmLoss) == nil {
 			_, _ = c.refresh(ctx, t.name) // a deposed leader may have answered
 			l.inspect(ctx)
@@ -218,6 +226,7 @@ func (s *Sink) inspectTopic(ctx context.Context, c *cluster, t *topic) {
 			l.inspectStart(ctx)
 		}
 	}
+	t.missed.Store(false)
 }
 
 // confirmLoss is how long after the first sign of a loss a partition is asked again.

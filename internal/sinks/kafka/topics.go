@@ -28,6 +28,7 @@ type topic struct {
 	partitions int
 	view       bool         // it has the events of a view
 	recreated  *atomic.Bool // the sink has made it again
+	missed     *atomic.Bool // it was not there when it was last inspected
 }
 
 // missingTopics remembers for a moment that a topic does not exist, so that its events do not each
@@ -111,7 +112,7 @@ func (s *Sink) resolveTopic(
 	}
 	t := &topic{
 		name: name, limit: sinks.NewSizeLimit(most), partitions: len(l.leaders), view: view,
-		recreated: new(atomic.Bool),
+		recreated: new(atomic.Bool), missed: new(atomic.Bool),
 	}
 	for p := range s.pinnedPartitions(name, len(l.leaders)) {
 		added := newLane(s, c, name, p, s.config.MaxBatchBytes)
@@ -345,7 +346,7 @@ func (s *Sink) applyPins() {
 			s.mu.Lock()
 			s.topics[t.name] = &topic{
 				name: t.name, limit: t.limit, lanes: t.lanes[:n:n], partitions: t.partitions,
-				view: t.view, recreated: t.recreated,
+				view: t.view, recreated: t.recreated, missed: t.missed,
 			}
 			s.mu.Unlock()
 		}

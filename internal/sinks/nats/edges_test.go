@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -336,5 +339,75 @@ func TestEdges(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// latencies is a Settler that notes how long each item took, but for those of one object.
+type latencies struct {
+	mu    sync.Mutex
+	took  []time.Duration
+	added map[*publisher.Item]time.Time
+	left  sync.WaitGroup
+}
+
+func (l *latencies) Settle(items []*publisher.Item) {
+	now := time.Now()
+	for _, it := range items {
+		it.Hold.Release()
+		l.mu.Lock()
+		if at, ok := l.added[it]; ok {
+			l.took = append(l.took, now.Sub(at))
+			l.left.Done()
+		}
+		l.mu.Unlock()
+	}
+}
+
+// TestForbiddenLatency compares in pairs how late the events of nine objects are, beside a tenth
+// whose subject is forbidden, and beside one that is not.
+func TestForbiddenLatency(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	const (
+		pairs, rounds = 4, 50
+		objects       = 10
+		pause         = 100 * time.Millisecond
+	)
+	e := newEdge(t, "stream")
+	version := 0
+	measure := func() time.Duration {
+		l := &latencies{added: map[*publisher.Item]time.Time{}}
+		for range rounds {
+			version++
+			for o := range objects {
+				it := &publisher.Item{Message: sinks.Message{Event: ev(fmt.Sprint("o", o), version)}, Settler: l}
+				if o > 0 {
+					l.left.Add(1)
+					l.mu.Lock()
+					l.added[it] = time.Now()
+					l.mu.Unlock()
+				}
+				testkit.OK(t, e.p.Add(t.Context(), []*publisher.Item{it}))
+			}
+			time.Sleep(pause)
+		}
+		l.left.Wait()
+		slices.Sort(l.took)
+		return l.took[len(l.took)*99/100]
+	}
+	measure() // connections, memory
+	var allowed, denied []time.Duration
+	for range pairs {
+		allowed = append(allowed, measure())
+		e.permit("k8s.test.*.*.*.*.o0.*")
+		denied = append(denied, measure())
+		e.permit()
+	}
+	t.Logf("p99 of the others: allowed %v, denied %v", allowed, denied)
+	slices.Sort(allowed)
+	slices.Sort(denied)
+	if median, limit := denied[pairs/2], 2*allowed[pairs-1]+20*time.Millisecond; median > limit {
+		t.Errorf("beside a forbidden subject the others take %v, more than %v", median, limit)
 	}
 }
