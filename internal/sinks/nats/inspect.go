@@ -145,25 +145,32 @@ func (s *Sink) addLoss(st *stream, reason string, before, now uint64) {
 }
 
 // isPurged reports whether somebody has deleted messages since a stream was last inspected, and not
-// its retention: that removes the oldest messages only, when they are old or the stream is full. A
-// bucket keeps the newest message of each key, and has no fewer messages when all are newer.
+// its retention: that removes the oldest messages only. A bucket keeps the newest message of each
+// key, and has no fewer messages when all are newer.
 func isPurged(st *stream, info *jetstream.StreamInfo) bool {
 	before, now, keep := st.seen, info.State, info.Config
 	isEmpty := now.FirstSeq > before.LastSeq
-	isOld := func(first time.Time) bool { return keep.MaxAge > 0 && time.Since(first) >= keep.MaxAge }
 	switch {
 	case before.Msgs == 0 || keep.Retention != jetstream.LimitsPolicy:
 		return false
 	case st.wanted.bucket:
 		return isEmpty && now.Msgs < before.Msgs
 	case keep.MaxMsgsPerSubject > 0 || keep.AllowMsgTTL: // retention removes any message
-		return isEmpty && now.Msgs == 0 && !isOld(before.LastTime)
+		return isEmpty && now.Msgs == 0 && !mayExpire(info, before.LastTime)
 	case now.NumDeleted > before.NumDeleted: // behind the first
 		return true
 	}
-	isFull := keep.MaxMsgs > 0 && now.Msgs >= uint64(keep.MaxMsgs) ||
+	return now.FirstSeq > before.FirstSeq && !mayExpire(info, before.FirstTime)
+}
+
+// mayExpire reports whether the retention of a stream may have removed a message of a time: it is
+// old, or the stream is full.
+func mayExpire(info *jetstream.StreamInfo, at time.Time) bool {
+	keep, now := info.Config, info.State
+	return keep.Retention != jetstream.LimitsPolicy ||
+		keep.MaxAge > 0 && time.Since(at) >= keep.MaxAge ||
+		keep.MaxMsgs > 0 && now.Msgs >= uint64(keep.MaxMsgs) ||
 		keep.MaxBytes > 0 && now.Bytes >= uint64(keep.MaxBytes)/2 // the rest may be a large message's
-	return now.FirstSeq > before.FirstSeq && !isFull && !isOld(before.FirstTime)
 }
 
 // compareSaved reports what a stream has lost while the bridge was down, by the saved position.
@@ -177,7 +184,7 @@ func (s *Sink) compareSaved(info *jetstream.StreamInfo, saved *savedPosition) {
 			loss.Reason = sinks.Recreated
 		case before.Last > info.State.LastSeq:
 			loss.Reason = sinks.Truncated
-		case s.cfg.Mode == KV && info.State.FirstSeq > before.Last:
+		case info.State.FirstSeq > before.Last && (s.cfg.Mode == KV || !mayExpire(info, saved.At)):
 			loss.Reason = sinks.Purged
 		default:
 			continue

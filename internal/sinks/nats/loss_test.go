@@ -127,3 +127,57 @@ func TestRetention(t *testing.T) {
 		})
 	}
 }
+
+// TestLossWhileDown: what an administrator does while no sink is open is noticed by the next one.
+func TestLossWhileDown(t *testing.T) {
+	recreate := func(t *testing.T, js jetstream.JetStream, s jetstream.Stream) {
+		testkit.OK(t, js.DeleteStream(t.Context(), s.CachedInfo().Config.Name))
+		eventually(t, "create", func() error {
+			_, err := js.CreateStream(t.Context(), s.CachedInfo().Config)
+			return err
+		})
+	}
+	purge := func(t *testing.T, _ jetstream.JetStream, s jetstream.Stream) { testkit.OK(t, s.Purge(t.Context())) }
+	purgeFull := func(t *testing.T, js jetstream.JetStream, s jetstream.Stream) {
+		config := s.CachedInfo().Config
+		config.MaxMsgs = 2
+		_, err := js.UpdateStream(t.Context(), config)
+		testkit.OK(t, err)
+		for range 3 { // another program's
+			_, err := js.Publish(t.Context(), "k8s.test.other", nil)
+			testkit.OK(t, err)
+		}
+	}
+	for name, c := range map[string]struct {
+		do   func(*testing.T, jetstream.JetStream, jetstream.Stream)
+		kind string
+		want string // "" for nothing
+	}{
+		"a stream is recreated":                {recreate, "K8S", sinks.Recreated},
+		"a bucket is recreated":                {recreate, "KV_SHOP", sinks.Recreated},
+		"a stream is purged":                   {purge, "K8S", sinks.Purged},
+		"a bucket is purged":                   {purge, "KV_SHOP", sinks.Purged},
+		"a stream is full of others' messages": {purgeFull, "K8S", ""},
+		"nothing is done to a stream":          {func(*testing.T, jetstream.JetStream, jetstream.Stream) {}, "K8S", ""},
+		"nothing is done to a bucket":          {func(*testing.T, jetstream.JetStream, jetstream.Stream) {}, "KV_SHOP", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			change := map[string]func(*nats.Options){"K8S": func(*nats.Options) {}, "KV_SHOP": inBucket}[c.kind]
+			ts := newTestServer(t)
+			first := ts.openSink(change)
+			mustStore(t, first, ev("a", 1), ev("b", 1))
+			from := first.Position()
+			testkit.OK(t, first.Close())
+			s, err := ts.jetStream().Stream(t.Context(), c.kind)
+			testkit.OK(t, err)
+			c.do(t, ts.jetStream(), s)
+			second := ts.openSink(change)
+			recalled(t, second, from)
+			found := second.Inspect(t.Context())
+			if c.want == "" && len(found) > 0 || c.want != "" && (len(found) != 1 || found[0].Reason != c.want) {
+				t.Errorf("lost %v, want %q", found, c.want)
+			}
+		})
+	}
+}
