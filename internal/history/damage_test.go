@@ -3,18 +3,22 @@ package history_test
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -74,10 +78,69 @@ func countVersions(dir string) (n int, err error) {
 	return n, nil
 }
 
+// objectAnswers are the answers about one object: how many versions it has, and the newest one; ""
+// where the answer is that the history is damaged.
+type objectAnswers struct{ versions, newest string }
+
+// askEach asks for each object by itself: for those that are known, nil for those that there are.
+func askEach(dir string, known map[string]objectAnswers) (answers map[string]objectAnswers, err error) {
+	db, err := history.Read(history.Options{Dir: dir})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	answers = map[string]objectAnswers{}
+	for _, u := range db.Questions.Resources.Units() {
+		var objects []query.Object
+		for name := range known {
+			if parts := strings.Split(name, "/"); parts[0] == u.Resource {
+				objects = append(objects, query.Object{Unit: u, Namespace: parts[1], Name: parts[2]})
+			}
+		}
+		if known == nil {
+			for o, err := range db.Questions.Objects.All(u, "") {
+				if err != nil {
+					return nil, err
+				}
+				objects = append(objects, o)
+			}
+		}
+		for _, o := range objects {
+			a, n := objectAnswers{}, 0
+			newest, err := db.Questions.Objects.At(&o, query.Point{})
+			switch {
+			case errors.Is(err, history.ErrDamaged):
+			case err != nil:
+				return nil, err
+			case newest == nil:
+				a.newest = "none"
+			default:
+				a.newest = newest.Event.ResourceVersion
+			}
+			for _, err = range db.Questions.Objects.Versions(&o, time.Time{}, time.Time{}) {
+				n++
+				if err != nil {
+					break
+				}
+			}
+			switch {
+			case err == nil:
+				a.versions = strconv.Itoa(n)
+			case !errors.Is(err, history.ErrDamaged):
+				return nil, err
+			}
+			answers[u.Resource+"/"+o.Namespace+"/"+o.Name] = a
+		}
+	}
+	return answers, nil
+}
+
 // After any damage to a file everything is there, or an error says what to do: no version is lost
-// in silence.
+// in silence. Where a table is damaged the history answers about the objects that it has.
 func TestDamageIsNotSilent(t *testing.T) {
 	left, older, versions := leaveHistory(t)
+	want, err := askEach(left, nil)
+	testkit.OK(t, err)
 	files, err := filepath.Glob(filepath.Join(left, "*"))
 	testkit.OK(t, err)
 	outcomes := map[string]int{}
@@ -89,6 +152,9 @@ func TestDamageIsNotSilent(t *testing.T) {
 		testkit.OK(t, os.CopyFS(dir, os.DirFS(left)))
 		d.Do(t, random, filepath.Join(dir, filepath.Base(file)), older)
 		n, err := reopenAndCount(dir)
+		if errors.Is(err, history.ErrDamaged) {
+			requireTrueAnswers(t, fmt.Sprintf("run %d: %s of %s", run, d.Name, filepath.Base(file)), dir, want, outcomes)
+		}
 		kind := strings.TrimRight(filepath.Base(file), "0123456789.")
 		switch {
 		case err != nil && (strings.Contains(err.Error(), "restore it from a copy") ||
@@ -106,6 +172,87 @@ func TestDamageIsNotSilent(t *testing.T) {
 	}
 	for _, outcome := range slices.Sorted(maps.Keys(outcomes)) {
 		t.Logf("%4d %s", outcomes[outcome], outcome)
+	}
+}
+
+var lostVersions = regexp.MustCompile(`; lost are versions from (the first|(\d+) of (\S+ \S+)) to (the last|(\d+) of (\S+ \S+));`)
+
+// A check names the versions that a damaged table had: in the order of kinds, namespaces and names.
+// The objects that are not between them are answered.
+func TestDamageNamesVersions(t *testing.T) {
+	left := filepath.Join(t.TempDir(), "left")
+	db, err := history.Open(history.Options{Dir: left, MemTableBytes: 512 << 10})
+	testkit.OK(t, err)
+	for batch := range slices.Chunk(pointers(testkit.Events(t, 1, 80, 60)), 400) {
+		_, err := db.Writer.Append(t.Context(), batch)
+		testkit.OK(t, err)
+	}
+	testkit.OK(t, db.Close())
+	want, err := askEach(left, nil)
+	testkit.OK(t, err)
+	tables, err := filepath.Glob(filepath.Join(left, "*.sst"))
+	testkit.OK(t, err)
+	named, answered := 0, 0
+	for _, table := range tables {
+		dir := filepath.Join(t.TempDir(), "h")
+		testkit.OK(t, os.CopyFS(dir, os.DirFS(left)))
+		table = filepath.Join(dir, filepath.Base(table))
+		data, err := os.ReadFile(table)
+		testkit.OK(t, err)
+		data[len(data)/3] ^= 4
+		testkit.OK(t, os.WriteFile(table, data, 0o600))
+		db, err := history.Read(history.Options{Dir: dir})
+		if err != nil {
+			t.Log(err)
+			continue // it is refused as a whole
+		}
+		_, err = db.Check(t.Context())
+		testkit.OK(t, db.Close())
+		if !errors.Is(err, history.ErrDamaged) {
+			t.Fatalf("%s: %v", table, err)
+		}
+		lost := lostVersions.FindStringSubmatch(err.Error())
+		if lost == nil {
+			t.Errorf("%s: %v", table, err)
+			continue
+		}
+		named++
+		got, err := askEach(dir, want)
+		testkit.OK(t, err)
+		for name, g := range got {
+			kind, rest, _ := strings.Cut(name, "/")
+			isBefore := lost[3] != "" && strings.HasPrefix(lost[3], kind+" ") && kind+" "+rest < lost[3]
+			isBehind := lost[6] != "" && strings.HasPrefix(lost[6], kind+" ") && kind+" "+rest > lost[6]
+			if (isBefore || isBehind) && g != want[name] {
+				t.Errorf("%s: %s has %+v, want %+v: %s", table, name, g, want[name], lost[0])
+			}
+			if g == want[name] {
+				answered++
+			}
+		}
+	}
+	if named == 0 || answered == 0 {
+		t.Errorf("%d of %d tables are named, %d objects answered", named, len(tables), answered)
+	}
+}
+
+// requireTrueAnswers asks a damaged history, where it can be opened: what it answers is what it
+// had.
+func requireTrueAnswers(t *testing.T, what, dir string, want map[string]objectAnswers, outcomes map[string]int) {
+	t.Helper()
+	got, err := askEach(dir, want)
+	if err != nil {
+		return // it can't be opened
+	}
+	for name, w := range want {
+		switch g := got[name]; {
+		case g.versions != "" && g.versions != w.versions || g.newest != "" && g.newest != w.newest:
+			t.Errorf("%s: %s has %+v, want %+v", what, name, g, w)
+		case g == w:
+			outcomes["objects of an opened, damaged history: answered"]++
+		default:
+			outcomes["objects of an opened, damaged history: refused"]++
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -147,9 +148,14 @@ func (db *DB) Health() error {
 // Damage is the first damage that was found while the history was open, and what to do; nil for
 // none. Events for which nothing damaged is read are stored all the same.
 func (db *DB) Damage() error {
-	db.shared.damage.mu.Lock()
-	defer db.shared.damage.mu.Unlock()
-	return db.shared.damage.err
+	d := &db.shared.damage
+	d.mu.Lock()
+	what, smallest, largest := d.what, d.smallest, d.largest
+	d.mu.Unlock()
+	if what == "" {
+		return nil
+	}
+	return damagedError(db.shared.dir, what+db.shared.versionsBetween(smallest, largest))
 }
 
 // IsStuck reports whether operations on the database may not return: they wait for the disk, or the
@@ -274,18 +280,20 @@ type database struct {
 
 // damage is what is wrong with the files. Each attempt to read them finds it again.
 type damage struct {
-	mu         sync.Mutex
-	err        error     // guarded by mu: the first
-	next       time.Time // guarded by mu: when it may be logged again
-	suppressed int       // guarded by mu: times it was not logged since
+	mu                sync.Mutex
+	what              string    // guarded by mu: the first, "" for none
+	smallest, largest []byte    // guarded by mu: keys of its file
+	next              time.Time // guarded by mu: when it may be logged again
+	suppressed        int       // guarded by mu: times it was not logged since
 }
 
 // foundDamage logs damage, at most once a minute.
 func (db *database) foundDamage(i pebble.DataCorruptionInfo) {
 	d, now := &db.damage, time.Now()
 	d.mu.Lock()
-	if d.err == nil {
-		d.err = damagedError(db.dir, fmt.Sprint(i.Details))
+	if d.what == "" {
+		d.what, _, _ = strings.Cut(fmt.Sprint(i.Details), "\n")
+		d.smallest, d.largest = slices.Clone(i.Bounds.Start), slices.Clone(i.Bounds.End.Key)
 	}
 	if now.Before(d.next) {
 		d.suppressed++
@@ -297,6 +305,33 @@ func (db *database) foundDamage(i pebble.DataCorruptionInfo) {
 	d.mu.Unlock()
 	db.log.Error("the history is damaged: restore it from a copy, or move it away", "dir", db.dir,
 		"file", i.Path, "details", fmt.Sprint(i.Details), "suppressed", suppressed)
+}
+
+// versionsBetween names the versions whose keys lie between two: those that a damaged file had. It
+// is "" where there are none.
+func (db *database) versionsBetween(smallest, largest []byte) string {
+	if len(smallest) == 0 || len(largest) == 0 || smallest[0] > keys.SpaceVersion ||
+		largest[0] < keys.SpaceVersion {
+		return ""
+	}
+	return fmt.Sprintf("; lost are versions from %s to %s",
+		cmp.Or(db.versionAt(smallest), "the first"), cmp.Or(db.versionAt(largest), "the last"))
+}
+
+// versionAt names the version of a key; "" for a key of something else.
+func (db *database) versionAt(key []byte) string {
+	if key[0] != keys.SpaceVersion {
+		return ""
+	}
+	_, namespace, name, sequence, ok := keys.SplitVersion(key)
+	if !ok {
+		return ""
+	}
+	u := db.units.numbered(binary.BigEndian.Uint32(key[1:]))
+	if u == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s of %s %s/%s", sequence.ResourceVersion(), u.Resource, namespace, name)
 }
 
 // ReadError adds to damage what can be done about it. The first line of Pebble's own text is

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +98,7 @@ func (db *DB) Check(ctx context.Context) (c Checked, err error) {
 	var stats pebble.CheckLevelsStats
 	if err := db.shared.pebble.CheckLevels(&stats); err != nil {
 		if known := db.shared.ReadError(err); errors.Is(known, ErrDamaged) {
-			return c, known
+			return c, cmp.Or(db.Damage(), known)
 		}
 		return c, damagedError(db.shared.dir, err.Error())
 	}
