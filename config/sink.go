@@ -62,6 +62,9 @@ type Sink struct {
 	// `undelivered` of the state directory, is counted, and what is behind it continues. 0: it
 	// waits forever.
 	DeadLetterWait time.Duration `yaml:"deadLetterWait" default:"10m"`
+	// MaxSize bounds the payload of an event, below the broker's own limit; a larger one is too
+	// large, as for a function with small requests. 0: no bound.
+	MaxSize settings.Size `yaml:"maxSize" default:"0"`
 	// Oversize are the ways to send an event that is too large for the broker, as it would be
 	// encoded, in the order in which they are tried. `trim`: without the last-applied annotation
 	// and managedFields. `claim`: without its payload, which goes into the object store of

@@ -243,9 +243,9 @@ func (a *assembler) makeSink(
 				BytesPerSecond: float64(c.RateLimit.BytesPerSecond),
 				BurstBytes:     int(c.RateLimit.BurstBytes),
 			},
-			Oversize: oversize(c.Oversize),
-			Forget:   !c.ReadBack,
-			Keep:     a.keep(c.Name), DeadLetterWait: c.DeadLetterWait,
+			Oversize: oversize(c.Oversize), MaxSize: int(c.MaxSize),
+			Forget: !c.ReadBack,
+			Keep:   a.keep(c.Name), DeadLetterWait: c.DeadLetterWait,
 			SignLetter: a.letters.of(c.Name),
 		},
 	}, broker, nil

@@ -35,9 +35,11 @@ type Config struct {
 	PublishTimeout time.Duration
 	// RateLimit holds the sink to a rate. A batch is never larger than its bursts.
 	RateLimit ratelimit.BucketConfig
+	// MaxSize bounds the payload of an event in bytes; 0 for no bound but the broker's.
+	MaxSize int
 	// Oversize are the ways to make an event fit that is too large for the broker, in the order of
-	// trying. An event that fits by none of them goes to the dead letters. Only with a sink that
-	// knows its broker's limit (sinks.Sizer). Default: Trim, then Reference.
+	// trying. An event that fits by none of them goes to the dead letters. Only with MaxSize, or a
+	// sink that knows its broker's limit (sinks.Sizer). Default: Trim, then Reference.
 	Oversize []Oversize
 	// Patient keeps trying to open a sink whatever the error. Without it, Run returns an error that
 	// only an operator can remove.

@@ -96,8 +96,15 @@ func oversized(r *recorder) []*publisher.Item {
 	return items
 }
 
-// An event that is too large is sent in the first form that fits.
+// An event that is too large is sent in the first form that fits: too large for the broker, or by
+// the configuration.
 func TestOversize(t *testing.T) {
+	t.Run("for the broker", func(t *testing.T) { testOversize(t, false) })
+	t.Run("by maxSize", func(t *testing.T) { testOversize(t, true) })
+}
+
+func testOversize(t *testing.T, configured bool) {
+	t.Helper()
 	for name, c := range map[string]struct {
 		ways    []publisher.Oversize
 		limit   int
@@ -119,7 +126,11 @@ func TestOversize(t *testing.T) {
 			eachOrder(t, func(t *testing.T, order sinks.Order) {
 				sink, r := newSizedSink(t, order, c.limit), newRecorder(t)
 				registry := prometheus.NewRegistry()
-				p := start(t, sink, publisher.Config{Oversize: c.ways, Registerer: registry})
+				config := publisher.Config{Oversize: c.ways, Registerer: registry}
+				if configured {
+					sink.limit, config.MaxSize = 1<<20, c.limit
+				}
+				p := start(t, sink, config)
 				items := oversized(r)
 				var before []*event.Event
 				for _, it := range items {
@@ -149,6 +160,24 @@ func TestOversize(t *testing.T) {
 			})
 		})
 	}
+}
+
+// maxSize also bounds what is sent to a sink that knows no limit, as an HTTP endpoint.
+func TestMaxSizeOfAnySink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		longest := 0
+		sink.OnMessage = func(e *event.Event) testkit.Answer {
+			longest = max(longest, len(e.Data))
+			return testkit.Answer{Stored: true}
+		}
+		p := start(t, sink, publisher.Config{MaxSize: 160})
+		p.add(oversized(r))
+		p.drain()
+		if longest == 0 || longest > 160 || len(sink.DeadLetters()) > 0 {
+			t.Errorf("a payload of %d bytes was sent, and dead letters %q", longest, sink.DeadLetters())
+		}
+	})
 }
 
 // A claim that fails is tried again, and delays only its lane.

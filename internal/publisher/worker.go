@@ -223,7 +223,7 @@ func (w *worker) publish(ctx context.Context) {
 // too large, with all items behind them in their lanes. down is an error that shows that the broker
 // can't be reached.
 func (w *worker) fit(ctx context.Context) (down error) {
-	if _, ok := w.p.cfg.Sink.(sinks.Sizer); !ok {
+	if _, ok := w.p.cfg.Sink.(sinks.Sizer); !ok && w.p.cfg.MaxSize == 0 {
 		return nil
 	}
 	at, items, lanes := 0, w.items[:0], w.sent[:0]
@@ -308,7 +308,14 @@ func (w *worker) fitItem(ctx context.Context, it *Item) error {
 func (w *worker) fits(e *event.Event) (err error) {
 	defer w.p.reportPanic(e, &err)
 	defer sinks.Recover(&err)
-	return w.p.cfg.Sink.(sinks.Sizer).Fits(e)
+	if bound := w.p.cfg.MaxSize; bound > 0 && len(e.Data) > bound {
+		return &sinks.Error{Class: sinks.Refused, Err: fmt.Errorf(
+			"%w: its payload has %d bytes, and the sink's maxSize is %d", sinks.ErrTooLarge, len(e.Data), bound)}
+	}
+	if sizer, ok := w.p.cfg.Sink.(sinks.Sizer); ok {
+		return sizer.Fits(e)
+	}
+	return nil
 }
 
 // smaller returns an event in one of the smaller forms, nil when none fits.
