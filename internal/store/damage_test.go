@@ -120,6 +120,7 @@ func TestDamageIsNotSilent(t *testing.T) {
 		default:
 			outcomes[kind+" "+d.Name+": whole"]++
 		}
+		testkit.OK(t, os.RemoveAll(dir))
 	}
 	for _, outcome := range slices.Sorted(maps.Keys(outcomes)) {
 		t.Logf("%4d %s", outcomes[outcome], outcome)
