@@ -2,6 +2,8 @@ package recipes_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -50,6 +52,7 @@ func newLab(t *testing.T, pages ...string) *lab {
 		p := readPage(t, name, l.addresses)
 		p.writeFiles(t, l.dir)
 		p.createTopics(t, l.addresses)
+		buildGo(t, p, l.dir)
 	}
 	l.plane = controlPlane(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -141,6 +144,8 @@ var readers = [][]string{
 	{"node", "function_nats.mjs", "nats-js.db", "function-js", "--once"},
 	{"python3", "function_kafka.py", "kafka-py.db", "function-py", "--once"},
 	{"node", "function_kafka.mjs", "kafka-js.db", "function-js", "--once"},
+	{"./function_nats", "nats-go", "function-go", "--once"},
+	{"./function_kafka", "kafka-go", "function-go", "--once"},
 }
 
 // interrupt runs programs at the same time, and kills each after a moment.
@@ -208,6 +213,34 @@ func id(ch *truth.Change) string {
 	return ch.Metadata.UID + "/" + ch.Metadata.ResourceVersion
 }
 
+// acts are what a function did: the hash of the key that it stored, and the first two words of its
+// effect, or of its dead letter.
+func (l *lab) acts(reader []string) (all []string) {
+	l.t.Helper()
+	if !strings.HasPrefix(reader[0], "./") {
+		const program = `import hashlib, json, sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+for key, what in db.execute("SELECT id, what FROM done"):
+    print(hashlib.sha256(key.encode()).hexdigest(), *what.split()[:2])
+for key, event in db.execute("SELECT id, event FROM dead"):
+    print(hashlib.sha256(key.encode()).hexdigest(), "given up", json.loads(event)["name"])`
+		must(l.t, os.WriteFile(filepath.Join(l.dir, "acts.py"), []byte(program), 0o600))
+		return lines(l.run("python3", "acts.py", reader[2]))
+	}
+	for folder, words := range map[string]int{".": 2, "dead": 3} {
+		files, err := filepath.Glob(filepath.Join(l.dir, reader[1], folder, strings.Repeat("?", 64)))
+		must(l.t, err)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			must(l.t, err)
+			what, _, _ := strings.Cut(string(text), ":")
+			all = append(all, strings.Join(append([]string{filepath.Base(file)}, strings.Fields(what)[:words]...), " "))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // requireHistory compares the tables of versions, and what the functions did, with the truth.
 func (l *lab) requireHistory(when string) {
 	l.t.Helper()
@@ -218,8 +251,12 @@ func (l *lab) requireHistory(when string) {
 		ch := &changes[i]
 		versions = append(versions, id(ch))
 		if ch.Resource == "configmaps" && !ch.Initial {
-			acts = append(acts, fmt.Sprintf("/clusters/dev settings %s %s %s",
-				id(ch), operations[ch.Type], ch.Metadata.Name))
+			did := operations[ch.Type] + " " + ch.Metadata.Name
+			if ch.Metadata.Name == kept {
+				did = "given up " + kept
+			}
+			key := sha256.Sum256([]byte("/clusters/dev settings " + id(ch)))
+			acts = append(acts, hex.EncodeToString(key[:])+" "+did)
 		}
 	}
 	const all = "SELECT id FROM events %s WHERE type LIKE 'dev.kubebridge.resource.%%'"
@@ -227,11 +264,7 @@ func (l *lab) requireHistory(when string) {
 	l.same(when+", versions in ClickHouse",
 		l.ask("clickhouse", fmt.Sprintf(all, "FINAL")), versions)
 	for _, reader := range readers[1:] {
-		const done = `import sqlite3, sys
-for id, what in sqlite3.connect(sys.argv[1]).execute("SELECT id, what FROM done"):
-    print(id, *what.split()[:2])`
-		must(l.t, os.WriteFile(filepath.Join(l.dir, "done.py"), []byte(done), 0o600))
-		l.same(when+", acts of "+reader[1], lines(l.run("python3", "done.py", reader[2])), acts)
+		l.same(when+", acts of "+strings.Join(reader, " "), l.acts(reader), acts)
 	}
 }
 
@@ -390,12 +423,14 @@ func (l *lab) repeatRecords(topic string, some func(*kgo.Record) bool) {
 	l.t.Logf("stored again: %d records", len(records))
 }
 
+// kept is an object that functions can't handle: it has no data.
+const kept = "kept"
+
 // keep makes the object that forget deletes.
 func (l *lab) keep() {
 	l.t.Helper()
-	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}
-	_, err := l.client.CoreV1().ConfigMaps(shop).Create(
-		l.t.Context(), kept, metav1.CreateOptions{})
+	_, err := l.client.CoreV1().ConfigMaps(shop).Create(l.t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: kept}}, metav1.CreateOptions{})
 	must(l.t, err)
 }
 
@@ -413,7 +448,7 @@ func (l *lab) forget() {
 	if err != nil {
 		l.t.Fatalf("%v\n%s", err, out)
 	}
-	must(l.t, l.client.CoreV1().ConfigMaps(shop).Delete(ctx, "kept", metav1.DeleteOptions{}))
+	must(l.t, l.client.CoreV1().ConfigMaps(shop).Delete(ctx, kept, metav1.DeleteOptions{}))
 	must(l.t, l.bridge.StartAndWait(ctx))
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -109,7 +110,7 @@ func walkWith(
 	p := readPage(t, name, addresses)
 	p.writeFiles(t, dir)
 	p.createTopics(t, addresses)
-	buildGo(t, dir)
+	buildGo(t, p, dir)
 	env = append(env, prepare(dir)...)
 	s := newShell(t, dir, env)
 	if p.names("flaky") {
@@ -148,19 +149,33 @@ const (
 // goModule has the go.mod that programs in Go are built with.
 const goModule = ".."
 
-// buildGo builds the program of a page in Go, with the library of this tree.
-func buildGo(t *testing.T, dir string) {
+// buildGo builds the programs of a page that need packages, with the library of this tree, as the
+// page does in its block that installs them.
+func buildGo(t *testing.T, p *page, dir string) {
 	t.Helper()
-	program := filepath.Join(dir, "main.go")
-	if _, err := os.Stat(program); err != nil {
-		return // the page has none
-	}
-	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "labels"), program)
-	cmd.Dir = goModule
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	for _, b := range p.blocks {
+		if !b.installs {
+			continue
+		}
+		for _, found := range goBuilds.FindAllStringSubmatch(b.text, -1) {
+			files := strings.Fields(found[2])
+			if found[2] == "." {
+				files = []string{"main.go"}
+			}
+			args := []string{"build", "-o", filepath.Join(dir, found[1])}
+			for _, file := range files {
+				args = append(args, filepath.Join(dir, file))
+			}
+			cmd := exec.Command("go", args...)
+			cmd.Dir = goModule
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("go build: %v\n%s", err, out)
+			}
+		}
 	}
 }
+
+var goBuilds = regexp.MustCompile(`(?m)^go build -o (\S+) (.+)$`)
 
 // jars is where the jars of a page are, of the pages that have some.
 var jars = map[string]string{"kafka-streams.md": "kafka-streams", "flink.md": "flink"}

@@ -1,16 +1,13 @@
+//go:build ignore
+
 // 2xx: done. 400: never again, a dead letter. Anything else, or no answer: again, later.
 package main
 
 import (
-	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 )
 
@@ -47,35 +44,12 @@ func handle(w http.ResponseWriter, r *http.Request) {
 	}
 	h := r.Header.Get
 	what := fmt.Sprintln(h("ce-name"), change.Old.values(), "->", change.Object.values())
-	if err := act(h("ce-source")+" "+h("ce-informer")+" "+h("ce-id"), what); err != nil {
+	id := h("ce-source") + " " + h("ce-informer") + " " + h("ce-id")
+	if err := once("done", id, what); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	}
 }
 
-// act stores the effect and the id at once: a file of that name.
-func act(id, what string) error {
-	temp, err := os.CreateTemp("done", "new")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name())
-	_, err = temp.WriteString(what)
-	if err = errors.Join(err, temp.Close()); err != nil {
-		return err
-	}
-	err = os.Link(temp.Name(), filepath.Join("done", fmt.Sprintf("%x", sha256.Sum256([]byte(id)))))
-	if errors.Is(err, fs.ErrExist) {
-		return nil // it was done before
-	}
-	if err == nil {
-		fmt.Print(what)
-	}
-	return err
-}
-
 func main() {
-	if err := os.MkdirAll("done", 0o755); err != nil {
-		log.Fatal(err)
-	}
 	log.Fatal(http.ListenAndServe("127.0.0.1:8000", http.HandlerFunc(handle)))
 }

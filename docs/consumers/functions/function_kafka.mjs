@@ -18,7 +18,7 @@ await consumer.run({
       for (const key of Object.keys(headers)) {
         if (key.startsWith("ce_")) event[key.slice(3)] = headers[key].toString();
       }
-      act(event, message.value?.toString());
+      await act(event, message.value?.toString());
     }
     const offset = String(BigInt(message.offset) + 1n);
     await consumer.commitOffsets([{ topic, partition, offset }]); // the effect is stored

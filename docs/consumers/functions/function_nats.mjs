@@ -22,7 +22,7 @@ for (;;) {
     for (const key of m.headers.keys()) {
       if (key.startsWith("ce-")) event[key.slice(3)] = decodeURIComponent(m.headers.get(key));
     }
-    act(event, new TextDecoder().decode(m.data));
+    await act(event, new TextDecoder().decode(m.data));
   }
   await m.ackAck(); // the effect is stored
 }
