@@ -65,7 +65,7 @@ func (s *Sink) readLimit(ctx context.Context, st *stream) (int, error) {
 	return int(max(info.Config.MaxMsgSize, 0)), nil
 }
 
-// streamInfo asks the server about a stream.
+// streamInfo asks the server about a stream, and for the dead letters in it.
 func (s *Sink) streamInfo(ctx context.Context, st *stream) (*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -77,7 +77,10 @@ func (s *Sink) streamInfo(ctx context.Context, st *stream) (*jetstream.StreamInf
 	if err != nil {
 		return nil, err
 	}
-	return found.CachedInfo(), nil
+	if s.dead.subject == nil || st.wanted.bucket {
+		return found.CachedInfo(), nil
+	}
+	return found.Info(ctx, jetstream.WithSubjectFilter(s.cfg.pattern(s.dead.subject, nil)))
 }
 
 // Inspect implements sinks.Inspector.
@@ -112,7 +115,8 @@ func (s *Sink) inspectStream(ctx context.Context, st *stream) {
 		st.last.Store(info.State.LastSeq)
 		s.addLoss(st, sinks.Truncated, before, info.State.LastSeq)
 	default:
-		if isPurged(st, info) {
+		// `bridge deadletters` removes what it has sent again.
+		if isPurged(st, info) && countLetters(info.State) >= countLetters(st.seen) {
 			s.addLoss(st, sinks.Purged, before, info.State.LastSeq)
 		}
 		st.seen = info.State
@@ -142,6 +146,14 @@ func (s *Sink) addLoss(st *stream, reason string, before, now uint64) {
 			Destination: st.name, Reason: reason, Before: before, Now: now,
 		})
 	}
+}
+
+// countLetters returns how many dead letters a stream has.
+func countLetters(state jetstream.StreamState) (n uint64) {
+	for _, of := range state.Subjects {
+		n += of
+	}
+	return n
 }
 
 // isPurged reports whether somebody has deleted messages since a stream was last inspected, and not

@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -71,6 +72,30 @@ func TestLoss(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Dead letters that `bridge deadletters` removes are no loss.
+func TestRemovedLetters(t *testing.T) {
+	ts := newTestServer(t)
+	sink := ts.openSink()
+	mustStore(t, sink, ev("a", 1))
+	for version := range 3 {
+		testkit.OK(t, sink.DeadLetter(t.Context(), ev("b", version), errors.New("refused"), 1))
+	}
+	mustStore(t, sink, ev("a", 2))
+	sink.Inspect(t.Context())
+	s, err := ts.jetStream().Stream(t.Context(), "K8S")
+	testkit.OK(t, err)
+	for _, sequence := range []uint64{3, 4} {
+		testkit.OK(t, s.DeleteMsg(t.Context(), sequence))
+		if found := sink.Inspect(t.Context()); len(found) > 0 {
+			t.Errorf("lost %v", found)
+		}
+	}
+	testkit.OK(t, s.DeleteMsg(t.Context(), 1))
+	if found := sink.Inspect(t.Context()); len(found) != 1 {
+		t.Errorf("an event is deleted, and lost is %v", found)
 	}
 }
 
