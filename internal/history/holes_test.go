@@ -84,7 +84,7 @@ func TestGap(t *testing.T) {
 		{"changes", 2000, "2000"},
 		{"changes", 3000, "2000"},
 		{"ahead", 700, "605 or another"},
-		{"ahead", 2600, "2600"}, // sent, and not committed before the gap
+		{"ahead", 2600, "2600"},          // sent, and not committed before the gap
 		{"read", 2000, "610 or another"}, // read before the gap, and gone in a later list
 		{"goes", 600, "30"},
 		{"goes", 1000, "30 or another"},
