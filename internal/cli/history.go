@@ -142,7 +142,7 @@ func (o *historyOptions) openObject(
 // objectArgs takes "deploy/web", or "deploy" and "web".
 func objectArgs(args []string) (kind, name string, err error) {
 	if len(args) == 2 {
-		return args[0], args[1], nil
+		return args[0], args[1], nil //nolint:gosec // there are two
 	}
 	kind, name, ok := ask.SplitObject(args[0])
 	if !ok {

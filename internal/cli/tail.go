@@ -170,7 +170,7 @@ func shortEvent(e *tail.Event) string {
 func (k *statusClient) stream(ctx context.Context, path string) (*http.Response, error) {
 	response, err := k.open(ctx, path, "")
 	if err == nil && response.StatusCode == http.StatusUnauthorized {
-		response.Body.Close()
+		response.Body.Close() //nolint:gosec // of what was only read
 		token, noToken := k.secret()
 		if noToken != nil {
 			return nil, fmt.Errorf("the bridge at %s asks for its token: %w", k.address, noToken)
