@@ -57,9 +57,8 @@ is not on these pages is an error. So is a setting that has no effect beside ano
 | do lists add up | no: a list in the file replaces the default |
 
 The attributes of events are in [consumers.md](consumers.md#attributes). Who changed an object is a
-field manager there: a name that the client chose, not an authenticated user. Which user it was
-says the API server's audit log, which can be
-[joined](consumers.md#who-changed-an-object).
+field manager there: a name that the client chose, not an authenticated user. The user is
+what [bridge who](consumers.md#who-changed-an-object) finds in the audit log.
 
 `
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -140,6 +141,14 @@ func (k *Config) Validate(ps *settings.Report, path string) {
 		validateTopic(ps, path+".deadLetterTopic", k.DeadLetterTopic)
 	}
 	if k.CreateTopics != nil {
+		for key, bound := range map[string]struct{ value, most int }{
+			".createTopics.partitions":        {k.CreateTopics.Partitions, math.MaxInt32},
+			".createTopics.replicationFactor": {k.CreateTopics.ReplicationFactor, math.MaxInt16},
+		} {
+			if bound.value > bound.most {
+				ps.Add(path+key, "want at most %d, as in Kafka's protocol, got %d", bound.most, bound.value)
+			}
+		}
 		sinks.RequireLimit(ps, path+".topic", path+".maxTopics", k.Topic, "a topic")
 		sinks.RequireLimit(ps, path+".deadLetterTopic", path+".maxTopics", k.DeadLetterTopic, "a topic")
 	}
