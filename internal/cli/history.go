@@ -188,9 +188,10 @@ const timeHelp = `Times are 14:03 or 14:03:05 (the last one that was, in the loc
 ago, "2026-11-22 14:03", RFC 3339 (2026-11-22T14:03:00Z), or a resourceVersion. Answers show the
 time with its zone. The API server's times are whole seconds.`
 
-// warnEnd reports that the history of units of one cluster ends before a time.
-func warnEnd(cmd *cobra.Command, q *ask.Question, units []*record.Unit, until time.Time) error {
-	end, err := q.EndsBefore(units, until)
+// warnEnd reports that the history of units of one cluster ends before a point, of which the zero
+// one is now.
+func warnEnd(cmd *cobra.Command, q *ask.Question, units []*record.Unit, p query.Point) error {
+	end, err := q.EndsBefore(units, p)
 	if err == nil && !end.IsZero() {
 		fmt.Fprintf(cmd.ErrOrStderr(),
 			"bridge: the newest event in this history is of %s: later changes may be missing\n",

@@ -120,7 +120,7 @@ func warnState(cmd *cobra.Command, q *ask.Question, s *ask.State) error {
 	for _, u := range s.Unlisted {
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s\n", terminal.Plain(u.Warning()))
 	}
-	return warnEnd(cmd, q, s.Units, s.At.At)
+	return warnEnd(cmd, q, s.Units, s.At)
 }
 
 // stateRows prints objects as they come.

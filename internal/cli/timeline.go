@@ -116,6 +116,9 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 		return err
 	}
 	printHoles(cmd, happened.Holes)
+	if err := warnEnd(cmd, q, happened.Units, s.until); err != nil {
+		return err
+	}
 	rows := &timelineRows{
 		out: cmd.OutOrStdout(), options: o, holes: happened.Holes, whole: db.Questions.Timeline.Whole,
 	}

@@ -73,7 +73,7 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 			return err
 		}
 		printHoles(cmd, holes)
-		if err := warnEnd(cmd, q, []*record.Unit{object.Unit}, span.until.At); err != nil {
+		if err := warnEnd(cmd, q, []*record.Unit{object.Unit}, span.until); err != nil {
 			return err
 		}
 		return Failed(writeVersions(cmd.OutOrStdout(), q.History.Objects, object, span,
@@ -334,7 +334,7 @@ func showVersion(
 		return nil, failedQuestion(err)
 	}
 	printHoles(cmd, holes)
-	if err := warnEnd(cmd, q, []*record.Unit{object.Unit}, p.At); err != nil {
+	if err := warnEnd(cmd, q, []*record.Unit{object.Unit}, p); err != nil {
 		return nil, err
 	}
 	asOf := ""

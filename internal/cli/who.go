@@ -17,6 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/cli/terminal"
 	"github.com/kubebridge/bridge/internal/history/audit"
 	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/resource/diff"
 )
 
@@ -140,6 +141,9 @@ func (w *whoCommand) run(cmd *cobra.Command, args []string) error {
 	rows, answers, err := w.join(cmd, q.History, object)
 	if err != nil {
 		return Failed(err)
+	}
+	if err := warnEnd(cmd, q, []*record.Unit{object.Unit}, w.span.until); err != nil {
+		return err
 	}
 	kept := rows[:0]
 	for i := range rows {

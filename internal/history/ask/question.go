@@ -275,12 +275,20 @@ func (q *Question) KeptFrom(since time.Time) (time.Time, error) {
 	return horizon, err
 }
 
+// quietTime is how old the end of a history may be that is written now: it hears each minute that
+// it is complete.
+const quietTime = 3 * time.Minute
+
 // EndsBefore returns the time at which the history of units of one cluster ends, where that is
-// before until; else the zero time. The end is the newest event, or what the stream says it is
-// complete up to.
-func (q *Question) EndsBefore(units []*record.Unit, until time.Time) (end time.Time, err error) {
-	if len(units) == 0 || until.IsZero() {
+// before a point, of which the zero one is now; else the zero time. The end is the newest event, or
+// what the stream says it is complete up to.
+func (q *Question) EndsBefore(units []*record.Unit, p query.Point) (end time.Time, err error) {
+	if len(units) == 0 || p.Version > 0 {
 		return end, nil
+	}
+	until := p.At
+	if until.IsZero() {
+		until = time.Now().Add(-quietTime)
 	}
 	end, err = q.History.Timeline.Newest(units[0].Cluster())
 	complete, completeErr := q.History.Coverage.CompleteUntil(units)
@@ -307,6 +315,8 @@ func (q *Question) selectUnits(
 // Timeline is what happened in a namespace from one time to another.
 type Timeline struct {
 	Entries iter.Seq2[*query.Entry, error]
+	// Units are of the resources.
+	Units []*record.Unit
 	// Holes are what may be missing.
 	Holes []*query.Notice
 }
@@ -344,7 +354,7 @@ func (q *Question) timeline(
 		return t, err
 	}
 	wanted := func(u *record.Unit) bool { return slices.Contains(units, u) }
-	t.Entries = entries(cluster, wanted)
+	t.Entries, t.Units = entries(cluster, wanted), units
 	t.Holes, err = q.History.Coverage.HolesOf(units, since.At, until.At)
 	return t, err
 }
