@@ -276,6 +276,8 @@ func summary(r *verify.Report) string {
 		return "nothing is wrong in what was read, but the stream was not read to its end"
 	case r.Events == 0:
 		return "nothing is wrong: there are no events"
+	case r.Cluster != nil && r.Cluster.Resources == 0:
+		return "nothing is wrong in the stream, and no resource of it could be compared with the API server"
 	}
 	return "nothing is wrong"
 }

@@ -414,7 +414,7 @@ func (w *walk) steps() map[string]func(*readmeCommand) {
 		"bin/bridge run --config bridge.yaml":          func(c *readmeCommand) { w.runBridge(c.text) },
 		status:                                         w.prints(`^prod-eu-1: ready`, `^audit +connected`),
 		"bin/bridge tail --filter 'op == \"deleted\"'": w.tail,
-		verify:  w.prints(`^nothing is wrong$`),
+		verify:  w.prints(`^nothing is wrong`),
 		archive: w.archive,
 		"bin/bridge show deploy/web --at 14:03 --dir history": w.prints(`^  name: web$`, `^  replicas: 3$`),
 		"bin/bridge token": w.prints(`^\S{16,}$`),
