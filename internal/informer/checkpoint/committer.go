@@ -144,7 +144,7 @@ func (c *Committer) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return c.Commit()
+			return c.commitLast()
 		case <-tick.C:
 		case <-c.wake:
 		}
@@ -159,11 +159,23 @@ func (c *Committer) Run(ctx context.Context) error {
 		tick.Stop()
 		select {
 		case <-ctx.Done():
-			return c.Commit()
+			return c.commitLast()
 		case <-c.changedSignal:
 		}
 		tick.Reset(c.cfg.Interval)
 	}
+}
+
+// lastPatience is how long the last commit waits for a disk that is full, and perhaps was.
+const lastPatience = 2 * time.Second
+
+// commitLast commits what can't be tried again. A disk that takes writes again is noticed within a
+// second, and writes a commit that was abandoned first.
+func (c *Committer) commitLast() error {
+	ctx, cancel := context.WithTimeout(context.Background(), lastPatience)
+	defer cancel()
+	_ = c.cfg.DB.Database().WaitAvailable(ctx) // else Commit says why
+	return c.Commit()
 }
 
 // Commit writes what is settled now. When it returns nil that is durable.
