@@ -53,7 +53,7 @@ func TestSum(t *testing.T) {
 	var running sync.WaitGroup
 	for n, a := range accounts {
 		running.Go(func() {
-			random := rand.New(rand.NewPCG(1, uint64(n))) //nolint:gosec // a test
+			random := rand.New(rand.NewPCG(1, uint64(n)))
 			held := 0
 			for range 10_000 {
 				switch {

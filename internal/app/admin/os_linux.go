@@ -112,7 +112,7 @@ func (r *reserve) pending() (waits bool) {
 		return false
 	}
 	err = raw.Control(func(fd uintptr) {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) //nolint:gosec // a descriptor fits
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 		waits = err == nil && n > 0
 	})
 	return waits && err == nil
