@@ -165,7 +165,7 @@ func (b *browser) keep(t *testing.T, name string) {
 	}
 	small, err := reduce(picture)
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, name+".png"), small, 0o644)) //nolint:gosec // a picture of the docs
+	must(t, os.WriteFile(filepath.Join(dir, name+".png"), small, 0o644))
 	if len(small) > 130_000 {
 		t.Errorf("%s has %d bytes: the docs keep small ones", name, len(small))
 	}

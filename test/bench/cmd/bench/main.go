@@ -102,7 +102,7 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 		fmt.Print(report)
 		return os.RemoveAll(b.work)
 	}
-	if err := os.WriteFile(out, []byte(report+kept(out)), 0o644); err != nil { //nolint:gosec // a document
+	if err := os.WriteFile(out, []byte(report+kept(out)), 0o644); err != nil {
 		return err
 	}
 	b.say(began, "written to %s", out)
