@@ -225,33 +225,6 @@ func (s *stalledLanes) first() error {
 		oldest.since.Format(time.RFC3339), oldest.err)
 }
 
-// Stalled returns how many items of a settler wait for a destination that has taken nothing for 10
-// seconds: its topic is missing, or it refuses each attempt.
-func (p *Publisher) Stalled(s Settler) (items int) {
-	before := time.Now().Add(-stalledAfter)
-	count := func(l *lane, counts func(it *Item) bool) {
-		for it := l.head; it != nil; it = it.next {
-			if it.Settler == s && counts(it) {
-				items++
-			}
-		}
-	}
-	stalled := &p.metrics.counts.stalled
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, o := range p.unrouted.objects {
-		count(&o.lane, func(it *Item) bool { return !it.added.After(before) })
-	}
-	stalled.mu.Lock()
-	defer stalled.mu.Unlock()
-	for l, in := range stalled.lanes {
-		if !in.since.After(before) {
-			count(l, func(*Item) bool { return true })
-		}
-	}
-	return items
-}
-
 // name names the stalled lanes: the first, and how many others there are.
 func name(stalled int, first *stall) string {
 	if stalled == 1 {

@@ -377,14 +377,6 @@ func (c *Cursor) Oldest() time.Time {
 	return observed
 }
 
-// IsFirst reports whether a position is pending, and none before it is.
-func (c *Cursor) IsFirst(at Position) bool {
-	c.log.mu.Lock()
-	defer c.log.mu.Unlock()
-	low, _, ok := c.pending.low()
-	return ok && low == at
-}
-
 // Backlog returns how many entries the listener has not acked, at most: where it has not read all,
 // some of them may be for other listeners.
 func (c *Cursor) Backlog() int {

@@ -13,10 +13,8 @@
 //
 // Order: the changes of an object are added in their order, and acked in it. An event about the
 // informer (gap, synced) waits until everything before it is acknowledged, and everything behind
-// waits for it. It does not wait for events whose destination takes nothing (passBarrier): synced
-// and progress are postponed until these are acknowledged. Duplicates: none are made. Blocking: a
-// full publisher blocks the listener; its cursor stays, and the log keeps the entries that were not
-// read.
+// waits for it. Duplicates: none are made. Blocking: a full publisher blocks the listener; its
+// cursor stays, and the log keeps the entries that were not read.
 //
 // New starts nothing. Start starts one goroutine. That of runEvery ends when there are no more
 // entries: the listener parks. Then the goroutine that appends an entry makes the event and adds it

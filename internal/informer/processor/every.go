@@ -38,25 +38,18 @@ func (l *Listener) passRead(
 	ctx context.Context, step func() bool, resume func(),
 ) (parked bool, err error) {
 	for ctx.Err() == nil {
-		settled := l.wakeUps.Load()
-		if err := l.passPostponed(ctx); err != nil {
-			return false, err
-		}
 		entries, err := l.read()
-		ended := errors.Is(err, changelog.ErrEnd)
 		switch {
-		case ended && len(l.postponed) == 0:
+		case errors.Is(err, changelog.ErrEnd):
 			return false, l.waitEmpty(ctx)
-		case err != nil && !ended:
+		case err != nil:
+			return false, err
 		case len(entries) > 0:
-			err = l.passAll(ctx, l.unsent(entries))
-		case len(l.postponed) > 0:
-			err = l.cursor.Wait(ctx, !ended, func() bool { return l.wakeUps.Load() != settled })
+			if err := l.passAll(ctx, l.unsent(entries)); err != nil {
+				return false, err
+			}
 		case l.cursor.Park(step, resume):
 			return true, nil
-		}
-		if err != nil {
-			return false, err
 		}
 	}
 	return false, context.Cause(ctx)
@@ -162,42 +155,12 @@ type Broadcaster interface {
 	KeepHolds(holds map[string]*publisher.PositionHold)
 }
 
-// StallReporter is a Publisher that reports how many items of a settler wait for a destination that
-// takes nothing: *publisher.Publisher.
-type StallReporter interface {
-	Stalled(s publisher.Settler) int
-}
-
 // passBarrier waits until everything before an entry about all objects is settled, passes the entry
-// on, and waits until it is settled too. It does not wait for stalled events: one object whose
-// topic is missing would keep back all others. Nor may an entry pass them that reports that
-// everything is there up to a version. Such an entry is postponed, and later ones pass it.
+// on, and waits until it is settled too.
 func (l *Listener) passBarrier(ctx context.Context, e *changelog.Entry) error {
-	stalled, err := l.waitStalled(ctx)
-	if err != nil {
+	if err := l.waitEmpty(ctx); err != nil {
 		return err
 	}
-	if stalled && (e.Kind == changelog.OfListEnd || e.Kind == changelog.OfProgress) {
-		l.postponed = append(l.postponed, e)
-		l.hasPostponed.Store(true)
-		return nil
-	}
-	return l.sendBarrier(ctx, e)
-}
-
-// passPostponed sends the postponed entries before which everything is settled now.
-func (l *Listener) passPostponed(ctx context.Context) error {
-	for len(l.postponed) > 0 && l.cursor.IsFirst(l.postponed[0].Position) {
-		if err := l.sendBarrier(ctx, l.postponed[0]); err != nil {
-			return err
-		}
-		l.postponed = l.postponed[1:]
-	}
-	l.hasPostponed.Store(len(l.postponed) > 0)
-	return nil
-}
-
-func (l *Listener) sendBarrier(ctx context.Context, e *changelog.Entry) error {
 	isSent, err := l.resolve(ctx, e)
 	if err != nil || !isSent {
 		return err
@@ -210,7 +173,7 @@ func (l *Listener) sendBarrier(ctx context.Context, e *changelog.Entry) error {
 	if err := l.addEvents(ctx, entries, of); err != nil {
 		return err
 	}
-	return l.waitSettled(ctx, e)
+	return l.waitEmpty(ctx)
 }
 
 // countGap counts a gap that only the listener knows of.

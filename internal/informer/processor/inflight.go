@@ -2,8 +2,6 @@ package processor
 
 import (
 	"context"
-	"slices"
-	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer/changelog"
@@ -91,15 +89,10 @@ func (l *Listener) acquireLocked(entries []*changelog.Entry) []*inflightEvent {
 func (l *Listener) Settle(items []*publisher.Item) {
 	l.cursor.Ack(l.acks(items))
 	l.release(items)
-	if l.queue != nil || l.hasPostponed.Load() {
-		l.wake()
+	if l.queue != nil {
+		l.wakeUps.Add(1)
+		l.cursor.Wake()
 	}
-}
-
-// wake makes the listener check again.
-func (l *Listener) wake() {
-	l.wakeUps.Add(1)
-	l.cursor.Wake()
 }
 
 func (l *Listener) acks(items []*publisher.Item) []changelog.Ack {
@@ -151,43 +144,6 @@ func (l *Listener) waitEmpty(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return ratelimit.WaitCond(ctx, l.cond, func() bool { return len(l.free) == len(l.inflights) })
-}
-
-// waitSettled waits until the publisher has nothing of an entry.
-func (l *Listener) waitSettled(ctx context.Context, e *changelog.Entry) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return ratelimit.WaitCond(ctx, l.cond, func() bool {
-		return !slices.ContainsFunc(l.inflights, func(p *inflightEvent) bool { return p.entry == e })
-	})
-}
-
-// stallCheck is how often a listener that waits looks whether all that it waits for is stalled.
-const stallCheck = time.Second
-
-// waitStalled waits until the publisher has nothing of this listener but stalled events, and
-// reports whether there are such.
-func (l *Listener) waitStalled(ctx context.Context) (stalled bool, err error) {
-	for {
-		look, cancel := context.WithTimeout(ctx, stallCheck)
-		err := l.waitEmpty(look)
-		cancel()
-		switch {
-		case err == nil:
-			return false, nil
-		case ctx.Err() != nil:
-			return false, context.Cause(ctx)
-		case l.onlyStalled():
-			return true, nil
-		}
-	}
-}
-
-// onlyStalled reports whether the publisher has nothing of this listener but stalled events.
-func (l *Listener) onlyStalled() bool {
-	inFlight := l.inFlight() // before the question: those that settle meanwhile are counted here
-	p, ok := l.cfg.Publisher.(StallReporter)
-	return inFlight == 0 || ok && p.Stalled(l) >= inFlight
 }
 
 func (l *Listener) inFlight() int {

@@ -2,7 +2,6 @@ package processor
 
 import (
 	"context"
-	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer/changelog"
@@ -32,9 +31,6 @@ const (
 func (l *Listener) runLatest(ctx context.Context) error {
 	for {
 		settled := l.wakeUps.Load()
-		if err := l.passPostponed(ctx); err != nil {
-			return err
-		}
 		where, err := l.readAhead()
 		if err != nil {
 			return err
@@ -47,12 +43,8 @@ func (l *Listener) runLatest(ctx context.Context) error {
 		case sent:
 		case where == atClose && l.idle():
 			return nil
-		case where == atBarrier && l.noneReady() && l.onlyStalled():
+		case where == atBarrier && l.idle():
 			err = l.passNext(ctx)
-		case where == atBarrier:
-			look := time.AfterFunc(stallCheck, l.wake)
-			err = l.awaitMore(ctx, where, settled)
-			look.Stop()
 		default:
 			err = l.awaitMore(ctx, where, settled)
 		}
@@ -277,18 +269,11 @@ func (l *Listener) passNext(ctx context.Context) error {
 	return l.passBarrier(ctx, e)
 }
 
-// noneReady reports whether each object that has something to send has an event with the publisher.
-func (l *Listener) noneReady() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.queue.ready) == 0
-}
-
 // idle reports whether nothing is pending, and the publisher has nothing of this listener.
 func (l *Listener) idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.queue.count == 0 && len(l.free) == len(l.inflights) && len(l.postponed) == 0
+	return l.queue.count == 0 && len(l.free) == len(l.inflights)
 }
 
 // awaitMore waits until the listener was woken since, or there is more to read.

@@ -83,10 +83,6 @@ type Listener struct {
 	epochs     int                // added to the epoch of each change; owned by run
 	unacked    []*changelog.Entry // pending since a run before; owned by run
 	leftByStep []*changelog.Entry // read by the step, and left to run; owned by both in turns
-	// postponed are ends of lists and progress that wait for stalled events before them; owned by
-	// run, but for hasPostponed.
-	postponed    []*changelog.Entry
-	hasPostponed atomic.Bool
 	// Of a listener with Latest only.
 	unackedHeaders []changelog.Header // pending since a run before, not queued yet; owned by run
 	wakeUps        atomic.Uint64      // counts calls of Settle, and what else may let more be sent
