@@ -2,9 +2,7 @@ package kafkatest_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -14,125 +12,28 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	plainauth "github.com/twmb/franz-go/pkg/sasl/plain"
 
-	queue "github.com/kubebridge/bridge/internal/publisher"
 	"github.com/kubebridge/bridge/internal/settings"
-	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 	"github.com/kubebridge/bridge/internal/testkit"
 	kafkatest "github.com/kubebridge/bridge/test/kafka"
 )
 
-// noticed is how soon a sink that stores nothing says why, and what it has lost.
-const noticed = 20 * time.Second
-
-// acknowledged is a Settler that passes on how each item was settled.
-type acknowledged chan string
-
-func (a acknowledged) Settle(items []*queue.Item) {
-	for _, it := range items {
-		it.Hold.Release()
-		a <- it.Message.Event.Name + it.Message.Event.ResourceVersion + " " + string(it.Outcome())
-	}
-}
-
-// edge is a publisher that runs into a topic, where an administrator changes something.
+// edge is a sink that runs into a topic, where an administrator changes something.
 type edge struct {
-	t       *testing.T
-	c       *kafkatest.Cluster
-	p       *queue.Publisher
-	log     testkit.Buffer
-	settled acknowledged
-	topic   string
+	*sinktest.Edge
+	t     *testing.T
+	c     *kafkatest.Cluster
+	topic string
 }
 
-func newEdge(t *testing.T, c *kafkatest.Cluster, topic string, change func(*kafka.Options)) *edge {
-	e := &edge{t: t, c: c, topic: topic, settled: make(acknowledged, 100)}
-	log := slog.New(slog.NewTextHandler(&e.log, nil))
-	sink := newSink(t, c, func(k *kafka.Options) {
-		k.Topic, k.Log = topic, log
+// start opens a sink.
+func (e *edge) start(change func(*kafka.Options)) {
+	e.Start(newSink(e.t, e.c, func(k *kafka.Options) {
+		k.Topic, k.Log = e.topic, e.Logger()
 		k.CreateTopics = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
 		k.Connection.Timeout = 5 * time.Second
-	}, change)
-	var err error
-	e.p, err = queue.New(queue.Config{
-		Sink: sink, Name: "kafka", Log: log, PublishTimeout: 10 * time.Second,
-		Retry: queue.Retry{Initial: 10 * time.Millisecond, Max: time.Second},
-	})
-	must(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- e.p.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if t.Failed() {
-			t.Log(e.log.String())
-		}
-	})
-	<-e.p.Opened()
-	return e
-}
-
-func (e *edge) add(name string, version int) {
-	e.t.Helper()
-	m := sinks.Message{Event: sinktest.NewEvent(name, version, 1_000)}
-	must(e.t, e.p.Add(e.t.Context(), []*queue.Item{{Message: m, Settler: e.settled}}))
-}
-
-// want waits a minute until events are acknowledged, in any order.
-func (e *edge) want(names ...string) {
-	e.t.Helper()
-	left := map[string]bool{}
-	for _, name := range names {
-		left[name+" acknowledged"] = true
-	}
-	for late := time.After(time.Minute); len(left) > 0; {
-		select {
-		case got := <-e.settled:
-			if !left[got] {
-				e.t.Errorf("got %q, want %v", got, names)
-			}
-			delete(left, got)
-		case <-late:
-			e.t.Fatalf("not settled within a minute: %v; %+v", left, e.p.Status())
-		}
-	}
-}
-
-func (e *edge) within(what string, is func(queue.Status) bool) {
-	e.t.Helper()
-	for began := time.Now(); !is(e.p.Status()); time.Sleep(50 * time.Millisecond) {
-		if time.Since(began) > noticed {
-			e.t.Errorf("not within %v: %s: %+v", noticed, what, e.p.Status())
-			return
-		}
-	}
-}
-
-// says waits until the sink is not ready, and its status has the words.
-func (e *edge) says(words ...string) {
-	e.t.Helper()
-	e.within("it is blocked, "+strings.Join(words, ", "), func(s queue.Status) bool {
-		return (s.Blocked != "" || !s.Connected) && hasAll(cmp.Or(s.Blocked, s.LastError), words)
-	})
-}
-
-func hasAll(text string, words []string) bool {
-	for _, word := range words {
-		if !strings.Contains(text, word) {
-			return false
-		}
-	}
-	return true
-}
-
-// logs waits until the log has the words.
-func (e *edge) logs(words ...string) {
-	e.t.Helper()
-	e.within("it logs "+strings.Join(words, ", "), func(queue.Status) bool { return hasAll(e.log.String(), words) })
+	}, change), 10*time.Second)
 }
 
 func (e *edge) set(name, value string) {
@@ -211,7 +112,7 @@ func TestEdges(t *testing.T) {
 	}{
 		{"deleted", plain, (*edge).delete, nil, nothing, []string{"has lost what", "reason=recreated", "acknowledged=2"}, false},
 		{
-			"deleted, and nobody makes it again", withoutCreation, (*edge).delete,
+			"deleted for good", withoutCreation, (*edge).delete,
 			[]string{"create it"},
 			func(e *edge) { e.create(1) },
 			[]string{"has lost what", "reason=recreated", "acknowledged=2"},
@@ -259,7 +160,7 @@ func TestEdges(t *testing.T) {
 			}
 			_, err := admin(t, c).CreateTopic(t.Context(), 1, 1, nil, topic+"x") // the controller is there
 			must(t, err)
-			e := &edge{t: t, c: c, topic: topic}
+			e := &edge{&sinktest.Edge{TB: t}, t, c, topic}
 			options := kafka.Options{Config: kafka.Config{CreateTopics: &kafka.CreateTopics{}}}
 			if cell.change(&options); options.CreateTopics == nil {
 				e.create(1)
@@ -267,29 +168,26 @@ func TestEdges(t *testing.T) {
 					grant(t, c, user, r)
 				}
 			}
-			e = newEdge(t, c, topic, cell.change)
-			e.add("web", 1)
-			e.add("api", 1)
-			e.want("web1", "api1")
-			time.Sleep(6 * time.Second) // it is inspected once
+			e.start(cell.change)
+			e.Add("web", 1, 1_000)
+			e.Add("api", 1, 1_000)
+			e.Want(time.Minute, "web1", "api1")
+			e.Inspected()
 			cell.do(e)
 			if len(cell.says) == 0 && len(cell.logs) > 0 { // the broker may take records until it has deleted the topic
-				e.logs(append(cell.logs, "destination="+topic+"/0")...)
+				e.Logs(append(cell.logs, "destination="+topic+"/0")...)
 			}
-			e.add("web", 2)
+			e.Add("web", 2, 1_000)
 			if len(cell.says) > 0 {
-				e.says(cell.says...)
+				e.Says(cell.says...)
 			}
 			cell.undo(e)
 			if len(cell.logs) > 0 {
-				e.logs(append(cell.logs, "destination="+topic+"/0")...)
+				e.Logs(append(cell.logs, "destination="+topic+"/0")...)
 			}
-			e.add("api", 2)
-			e.want("web2", "api2")
-			testkit.Eventually(t, "the status is good again", func() bool {
-				s := e.p.Status()
-				return s.Connected && s.Blocked == "" && s.DeadLetters == 0
-			})
+			e.Add("api", 2, 1_000)
+			e.Want(time.Minute, "web2", "api2")
+			e.IsWell()
 			var all []string
 			for _, r := range readAll(t, c, topic) {
 				all = append(all, header(r, "ce_name")+header(r, "ce_resourceversion"))
