@@ -188,13 +188,18 @@ func explain(err error) error {
 	}
 }
 
+const (
+	startReplicas = "start the brokers that have the other replicas, or lower min.insync.replicas"
+	hasStarted    = "the broker has just started and knows of no producers yet"
+)
+
 // advice is what an operator has to do about a broker's state.
 var advice = map[kafkago.Error]string{
-	kafkago.NotEnoughReplicas:            "start the brokers that have the other replicas, or lower min.insync.replicas",
-	kafkago.NotEnoughReplicasAfterAppend: "start the brokers that have the other replicas, or lower min.insync.replicas",
+	kafkago.NotEnoughReplicas:            startReplicas,
+	kafkago.NotEnoughReplicasAfterAppend: startReplicas,
 	kafkago.LeaderNotAvailable:           "start the brokers that have a replica in sync",
-	kafkago.GroupLoadInProgress:          "the broker has just started and knows of no producers yet",
-	kafkago.GroupCoordinatorNotAvailable: "the broker has just started and knows of no producers yet",
+	kafkago.GroupLoadInProgress:          hasStarted,
+	kafkago.GroupCoordinatorNotAvailable: hasStarted,
 	kafkago.KafkaStorageError:            "look at the broker's disk",
 	kafkago.PolicyViolation:              "ask who runs the cluster for its policy (create.topic.policy.class.name)",
 	kafkago.InvalidReplicationFactor:     "set createTopics.replicationFactor to no more than there are brokers",

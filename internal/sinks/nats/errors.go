@@ -137,13 +137,18 @@ const (
 
 // advice is what an operator has to do, by the code.
 var advice = map[jetstream.ErrorCode]string{
-	10002: "raise the limits of the account",
-	10008: startPeers, 10009: startPeers, 10118: startPeers, 10194: startPeers,
-	10023: makeRoom, 10028: makeRoom, 10047: makeRoom,
-	10077: "raise the stream's limit, or delete messages",
-	10109: "a sealed stream never takes messages again: recreate it",
-	10166: "set allow_msg_ttl of the stream",
-	10167: "the stream gets more than it can store: look at the server's disk",
+	10002: "raise the limits of the account",                                   // resource limits exceeded
+	10008: startPeers,                                                          // temporarily unavailable
+	10009: startPeers,                                                          // the cluster can not handle it
+	10118: startPeers,                                                          // stream offline
+	10194: startPeers,                                                          // stream offline, with a reason
+	10023: makeRoom,                                                            // insufficient resources
+	10028: makeRoom,                                                            // memory exceeded
+	10047: makeRoom,                                                            // storage exceeded
+	10077: "raise the stream's limit, or delete messages",                      // a limit of the stream
+	10109: "a sealed stream never takes messages again: recreate it",           // sealed
+	10166: "set allow_msg_ttl of the stream",                                   // TTL disabled
+	10167: "the stream gets more than it can store: look at the server's disk", // too many requests
 }
 
 // Rights whose lack the sink has to know, by the API's subjects behind its prefix.

@@ -65,8 +65,10 @@ func (s *Sink) readLimit(ctx context.Context, st *stream) (int, error) {
 	return int(max(info.Config.MaxMsgSize, 0)), nil
 }
 
-// streamInfo asks the server about a stream, and for the dead letters in it.
-func (s *Sink) streamInfo(ctx context.Context, st *stream) (*jetstream.StreamInfo, error) {
+// streamInfo asks the server about a stream.
+func (s *Sink) streamInfo(
+	ctx context.Context, st *stream, options ...jetstream.StreamInfoOpt,
+) (*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	js, err := s.jetStream(s.conn)
@@ -77,10 +79,10 @@ func (s *Sink) streamInfo(ctx context.Context, st *stream) (*jetstream.StreamInf
 	if err != nil {
 		return nil, err
 	}
-	if s.dead.subject == nil || st.wanted.bucket {
+	if len(options) == 0 {
 		return found.CachedInfo(), nil
 	}
-	return found.Info(ctx, jetstream.WithSubjectFilter(s.cfg.pattern(s.dead.subject, nil)))
+	return found.Info(ctx, options...)
 }
 
 // Inspect implements sinks.Inspector.
@@ -104,7 +106,11 @@ func (s *Sink) Inspect(ctx context.Context) []sinks.Loss {
 // question shows nothing.
 func (s *Sink) inspectStream(ctx context.Context, st *stream) {
 	before := st.last.Load() // a later acknowledgement may be in the answer
-	info, err := s.streamInfo(ctx, st)
+	var letters []jetstream.StreamInfoOpt
+	if s.dead.subject != nil && !st.wanted.bucket {
+		letters = append(letters, jetstream.WithSubjectFilter(s.cfg.pattern(s.dead.subject, nil)))
+	}
+	info, err := s.streamInfo(ctx, st, letters...)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		s.replaceStream(ctx, st)
@@ -148,7 +154,8 @@ func (s *Sink) addLoss(st *stream, reason string, before, now uint64) {
 	}
 }
 
-// countLetters returns how many dead letters a stream has.
+// countLetters returns how many dead letters a stream has: the subjects are those that were asked
+// for.
 func countLetters(state jetstream.StreamState) (n uint64) {
 	for _, of := range state.Subjects {
 		n += of
