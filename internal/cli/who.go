@@ -2,13 +2,13 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"compress/gzip"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,8 +35,8 @@ API server note in its audit log which version of an object a request has seen. 
 that to name the user of a change.
 
 With --log it prints an audit policy instead, for --audit-policy-file of the API server. Metadata
-has a line for each write; RequestResponse also has its answer, of twice the size, with which every
-create and update has its user. Reads are left out, and so is what Secrets hold.
+has a line for each write; RequestResponse has its answer too, with which every create and update has
+its user, and is larger. Reads are left out, and so is what Secrets hold.
 
 Kubernetes 1.30 or later takes them. The log must have all API servers of the cluster.`,
 		Example: `  bridge audit policy | kubectl apply -f -
@@ -97,7 +97,8 @@ read; 2 when there is no history.`,
 		Args: cobra.RangeArgs(1, 2),
 	}
 	w.historyOptions = historyFlags(cmd, "table", "json", "yaml")
-	cmd.Flags().StringSliceVar(&w.logs, "audit", nil, "file or directory of the API server's audit log (several: again)")
+	cmd.Flags().StringSliceVar(&w.logs, "audit", nil,
+		"file or directory of the API server's audit log (several: again)")
 	cmd.Flags().BoolVar(&w.isComplete, "complete", false, "the log has every request since the first version")
 	cmd.Flags().StringVar(&w.field, "field", "", "name who gave this field its value, as spec.replicas")
 	cmd.Flags().StringVar(&since, "since", "", "begin at this time")
@@ -265,9 +266,9 @@ func (w *whoCommand) print(out io.Writer, rows []whoReport) error {
 	}
 	switch {
 	case w.output == "json":
-		return terminal.PrintJSON(out, slices.Clip(rows))
+		return terminal.PrintJSON(out, rows)
 	case w.output == "yaml":
-		return terminal.PrintYAML(out, slices.Clip(rows))
+		return terminal.PrintYAML(out, rows)
 	case w.field != "":
 		r := &rows[0]
 		_, err := fmt.Fprintf(out, "%s  %s: %s (version %s)\n", query.ShowTime(r.Time),
@@ -278,12 +279,9 @@ func (w *whoCommand) print(out io.Writer, rows []whoReport) error {
 	fmt.Fprintf(t, "TIME\tOPERATION\tUSER\tGRADE\tVERSION\tCHANGED\n")
 	for i := range rows {
 		r := &rows[i]
-		grade := string(r.Grade)
-		if grade == "" {
-			grade = "-"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", query.ShowTime(r.Time), r.Operation, terminal.OneLine(r.who()),
-			grade, terminal.OneLine(r.Version), terminal.OneLine(r.changed))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", query.ShowTime(r.Time), r.Operation,
+			terminal.OneLine(r.who()), cmp.Or(r.Grade, "-"), terminal.OneLine(r.Version),
+			terminal.OneLine(r.changed))
 	}
 	return t.Flush()
 }

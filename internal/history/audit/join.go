@@ -1,3 +1,8 @@
+// Package audit finds the authenticated user of a change in the API server's audit log.
+//
+// A change event names no user, and an audit event names no version: what joins them is an
+// admission policy (Policy) that notes in the audit event which version of the object a request
+// has seen. An answer is right, or absent with a reason.
 package audit
 
 import (
@@ -266,11 +271,13 @@ func (r *Request) fits(c *change) bool {
 		case 'U':
 			// A no-op of a scale may yet have changed the owners of fields.
 			isLast := i == len(r.seen)-1 && (!s.isNoop || r.Subresource == "scale")
-			if isLast && s.version == c.previous && (c.op == event.Updated || c.op == event.Deleted && c.wasTerminating) {
+			mayBe := c.op == event.Updated || c.op == event.Deleted && c.wasTerminating
+			if isLast && mayBe && s.version == c.previous {
 				return true
 			}
 		case 'D':
-			if s.version == c.previous && (c.op == event.Updated && c.asksDelete || c.op == event.Deleted && !c.hadFinalizers) {
+			mayBe := c.op == event.Updated && c.asksDelete || c.op == event.Deleted && !c.hadFinalizers
+			if mayBe && s.version == c.previous {
 				return true
 			}
 		}

@@ -108,7 +108,7 @@ func TestAnswers(t *testing.T) {
 		"create that exists":        {[]version{added}, []string{line("ann", "create", 0, 409, "uid:u1 Cu1")}, 0, reasonNone},
 		"update":                    {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 0, "ann exact"},
 		"update of the status":      {[]version{added, updated}, []string{line("ann", "update", 1, 200, "uid:u1 U10", `objectRef.subresource="status"`)}, 0, "ann exact"},
-		"nobody":                    {[]version{added, updated}, nil, 0, reasonNone},
+		"no request":                {[]version{added, updated}, nil, 0, reasonNone},
 		"a dry run":                 {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10", `requestURI="/x?dryRun=All"`)}, 0, reasonNone},
 		"a conflict":                {[]version{added, updated}, []string{line("ann", "update", 1, 409, "uid:u1 U10")}, 0, reasonNone},
 		"no-op and write":           {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10="), line("bob", "patch", 1, 200, "uid:u1 U10")}, 0, "bob exact"},

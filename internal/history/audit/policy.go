@@ -22,8 +22,8 @@ func Policy() string {
 	var annotations strings.Builder
 	for _, m := range moduli {
 		for i := range m.n {
-			fmt.Fprintf(&annotations, "  - {key: %s%d, valueExpression: \"variables.number %% %d == %d ? variables.seen : ''\"}\n",
-				m.letter, i, m.n, i)
+			fmt.Fprintf(&annotations, "  - {key: %s%d, valueExpression: "+
+				"\"variables.number %% %d == %d ? variables.seen : ''\"}\n", m.letter, i, m.n, i)
 		}
 	}
 	return fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
@@ -41,7 +41,8 @@ spec:
   - name: uid
     expression: >-
       request.operation != 'CREATE' ? string(oldObject.metadata.uid) :
-      (!has(request.subResource) || request.subResource == '') && has(object.metadata.uid) ? string(object.metadata.uid) : ''
+      (!has(request.subResource) || request.subResource == '') && has(object.metadata.uid) ?
+      string(object.metadata.uid) : ''
   - name: version
     expression: "request.operation == 'CREATE' ? '' : string(oldObject.metadata.resourceVersion)"
   - name: number
@@ -68,8 +69,8 @@ spec:
 // Level of an audit log.
 type Level string
 
-// Levels. With RequestResponse the log has the answers too, which name the versions that were
-// written: every create and update has its user, for twice the bytes.
+// Levels. With RequestResponse the log is larger: it has the answers too, which name the versions
+// that were written. So every create and update has its user.
 const (
 	Metadata        Level = "Metadata"
 	RequestResponse Level = "RequestResponse"

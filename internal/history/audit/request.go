@@ -147,8 +147,8 @@ type Log struct {
 	wanted               *History
 }
 
-// maxLine bounds the memory for a line: an API server truncates events to 100 KB by default, and
-// has no limit without that.
+// maxLine bounds the memory for a line. An API server bounds events only with
+// --audit-log-truncate-enabled.
 const maxLine = 64 << 20
 
 // Read reads a log: a line for each event. name is for messages.
