@@ -37,9 +37,7 @@ func secureServer(t *testing.T, address string, allow func(token string) bool) *
 		api.ServeHTTP(w, r)
 	}))
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address)
-	if err != nil {
-		t.Skip(err) // a machine without IPv6
-	}
+	testkit.OK(t, err)
 	testkit.OK(t, server.Listener.Close())
 	server.Listener = listener
 	server.StartTLS()
@@ -80,6 +78,11 @@ func anyToken(string) bool { return true }
 
 // An API server that has an IPv6 address only.
 func TestIPv6Only(t *testing.T) {
+	probe, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("a machine without IPv6: ", err)
+	}
+	testkit.OK(t, probe.Close())
 	server := secureServer(t, "[::1]:0", anyToken)
 	if !strings.HasPrefix(server.URL, "https://[::1]:") {
 		t.Fatal(server.URL)

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -253,7 +252,14 @@ func (w *whoRun) settle() {
 		}
 		return nil
 	})
-	time.Sleep(time.Second) // the last line of the log
+	eventually(w.t, "the log", testPatience, func() []string {
+		text, err := os.ReadFile(filepath.Join(w.cluster.dir, "audit.log"))
+		must(w.t, err)
+		if !bytes.Contains(text, []byte(`"name":"marker"`)) {
+			return []string{"it lacks the last request"}
+		}
+		return nil
+	})
 }
 
 // withoutAnswers writes a log as the level Metadata has it.

@@ -65,7 +65,7 @@ func TestQuestions(t *testing.T) {
 		b.until("its difference", `document.querySelector("#timeline-detail .difference pre")`)
 		b.keep(t, "page-timeline")
 	})
-	t.Run("hatches are as long as nobody watched", func(t *testing.T) { b.hatches(t, s) })
+	t.Run("hatches are as long as the unwatched times", func(t *testing.T) { b.hatches(t, s) })
 	t.Run("who changed this Deployment, and how", func(t *testing.T) {
 		b.fill("#find", "deploy/web")
 		b.run(chromedp.KeyEvent(kb.Enter))
