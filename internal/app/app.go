@@ -107,7 +107,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	) (sinks.Sink, sinks.Service, error) {
 		env := sinks.Env{
 			Cluster: cluster, StateDir: c.State.Dir, Out: o.Stdout, Log: log, Registry: metrics,
-			Fence: a.replicas.fence(), Confirm: a.replicas.confirm(),
+			Fence: a.replicas.fence(), Confirm: a.replicas.confirm(), Pseudonym: a.letters.pseudonym,
 			Serve: func(questions any) func() {
 				return asked.Serve(questions.(*query.Questions)) //nolint:forcetypeassert // see Env
 			},

@@ -240,6 +240,9 @@ func (s *letterSigner) of(sink string) func(*event.Event) string {
 	}
 }
 
+// pseudonym replaces a user of the audit log by a keyed hash.
+func (s *letterSigner) pseudonym(user string) string { return s.redactor.Load().Pseudonym(user) }
+
 // isSigned reports whether a letter's signature is that of the event which it was restored to.
 func (s *letterSigner) isSigned(l *streams.DeadLetter, sink string, e *event.Event) bool {
 	return hmac.Equal([]byte(l.Signature), []byte(s.of(sink)(e)))

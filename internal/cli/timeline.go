@@ -26,6 +26,8 @@ type timelineOptions struct {
 	since, until string
 	kinds        []string
 	managers     []string
+	actors       []string
+	notActors    []string
 	deleted      bool
 	heartbeats   bool
 	withOwned    bool
@@ -66,6 +68,8 @@ Exit codes: 0; 1 when the history can't be read; 2 when there is none.`,
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces, and what is in none")
 	cmd.Flags().StringSliceVar(&o.kinds, "kind", nil, "only these resources, as deploy,cm; the same as the argument")
 	cmd.Flags().StringSliceVar(&o.managers, "manager", nil, "only changes by these field managers")
+	cmd.Flags().StringSliceVar(&o.actors, "actor", nil, "only changes by these users, as alice; * is any text")
+	cmd.Flags().StringSliceVar(&o.notActors, "not-actor", nil, "no changes by these users, as 'system:*'")
 	cmd.Flags().BoolVar(&o.deleted, "deleted", false, "only deletes")
 	cmd.Flags().BoolVar(&o.heartbeats, "heartbeats", false, "list heartbeats too")
 	cmd.Flags().BoolVar(&o.withOwned, "with-owned", false, "what happened to an object and to all "+
@@ -121,6 +125,17 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 	}
 	rows := &timelineRows{
 		out: cmd.OutOrStdout(), options: o, holes: happened.Holes, whole: db.Questions.Timeline.Whole,
+		actors: ask.NewActors(q.History),
+	}
+	for _, u := range happened.Units {
+		isRecorded, err := rows.actors.IsRecorded(u.Cluster())
+		if err != nil {
+			return Failed(err)
+		}
+		rows.hasActors = rows.hasActors || isRecorded
+	}
+	if !rows.hasActors && len(o.actors)+len(o.notActors) > 0 {
+		return ask.ErrNoAudit
 	}
 	for e, err := range happened.Entries {
 		if err != nil {
@@ -171,12 +186,18 @@ type timelineRows struct {
 	beyond     int
 	heartbeats int
 	alive      map[string]bool // objects with heartbeats
+	actors     *ask.Actors
+	// hasActors: an audit log was recorded. unattributed counts what was left out since its user is
+	// not known.
+	hasActors    bool
+	unattributed int
 }
 
 // timelineRow is one change, or several of the same fields.
 type timelineRow struct {
 	first, last                     time.Time
 	op, object, manager, what, same string
+	actor                           *query.ActorReport
 	count                           int
 	// values are hashes of what the fields were: a change back to one of them is a row of its own.
 	values map[uint64]bool
@@ -206,6 +227,15 @@ func (r *timelineRows) print(e *query.Entry) error {
 		if len(r.alive) < maxTimelineRows {
 			r.alive[e.Event.PartitionKey] = true
 		}
+		return nil
+	}
+	switch selected, err := r.actors.Selects(e.Version, o.actors, o.notActors); {
+	case err != nil:
+		return err
+	case selected == ask.UserUnknown:
+		r.unattributed++
+		return nil
+	case selected == ask.UserOther:
 		return nil
 	}
 	if o.output == "json" {
@@ -255,6 +285,9 @@ func unwatchedUntil(m *query.Notice) string { return "until " + query.ShowTime(m
 
 func (r *timelineRows) writeJSON(e *query.Entry) error {
 	report := e.Report()
+	if err := r.actors.AddTo(&report.VersionReport, e.Version); err != nil {
+		return err
+	}
 	if e.IsCut() {
 		changes, err := r.whole(e)
 		if err != nil {
@@ -282,8 +315,13 @@ func (r *timelineRows) fold(e *query.Entry) error {
 	row := &timelineRow{
 		first: e.Time, last: e.Time, op: operation(e.Version), object: object,
 		manager: who(e.Version), what: whatChanged(e.Version, e.HasBefore, e.Changes, e.More), count: 1,
-		same: fmt.Sprint(e.Event.Op, " ", e.Event.Manager, " ", strings.Join(paths, " "), e.More),
 	}
+	var made query.VersionReport
+	if err := r.actors.AddTo(&made, e.Version); err != nil {
+		return err
+	}
+	row.actor = made.Actor
+	row.same = fmt.Sprint(e.Event.Op, " ", e.Event.Manager, " ", row.actor, " ", strings.Join(paths, " "), e.More)
 	if e.Event.Op != event.Updated {
 		r.addRow(row)
 		return nil
@@ -341,15 +379,16 @@ func (r *timelineRows) flush() error {
 	}
 	t := terminal.NewTable(r.out)
 	if len(r.rows) > 0 {
-		fmt.Fprintln(t, "TIME\tOPERATION\tOBJECT\tMANAGER\tCHANGED")
+		fmt.Fprintln(t, "TIME\tOPERATION\tOBJECT\t"+userColumn(r.hasActors, "USER")+"MANAGER\tCHANGED")
 	}
 	for _, row := range r.rows {
 		times := ""
 		if row.count > 1 && row.values != nil {
 			times = fmt.Sprintf(" (%d times until %s)", row.count, row.last.Local().Format("15:04:05"))
 		}
-		fmt.Fprintf(t, "%s\t%s%s\t%s\t%s\t%s\n", query.ShowTime(row.first), row.op, times,
-			terminal.OneLine(row.object), terminal.OneLine(row.manager), terminal.OneLine(row.what))
+		fmt.Fprintf(t, "%s\t%s%s\t%s\t%s%s\t%s\n", query.ShowTime(row.first), row.op, times,
+			terminal.OneLine(row.object), userColumn(r.hasActors, terminal.OneLine(shortActor(row.actor))),
+			terminal.OneLine(row.manager), terminal.OneLine(row.what))
 	}
 	err := t.Flush()
 	if len(r.rows) == 0 {
@@ -358,6 +397,10 @@ func (r *timelineRows) flush() error {
 	if r.beyond > 0 {
 		fmt.Fprintf(r.out, "\n%s left out: narrow the time, or use -o json\n",
 			terminal.Amount(r.beyond, "change"))
+	}
+	if r.unattributed > 0 {
+		fmt.Fprintf(r.out, "\n%s left out, of which the user is not known: they may be by one of --actor\n",
+			terminal.Amount(r.unattributed, "change"))
 	}
 	if r.heartbeats > 0 {
 		fmt.Fprintf(r.out, "\n%s of %s left out: --heartbeats lists them\n",

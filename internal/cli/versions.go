@@ -76,8 +76,7 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 		if err := warnEnd(cmd, q, []*record.Unit{object.Unit}, span.until); err != nil {
 			return err
 		}
-		return Failed(writeVersions(cmd.OutOrStdout(), q.History.Objects, object, span,
-			field, o.output))
+		return Failed(writeVersions(cmd.OutOrStdout(), q.History, object, span, field, o.output))
 	}
 	cmd.AddCommand(newHistoryCheckCommand(), newBackupCommand(), newRestoreCommand())
 	return cmd
@@ -107,12 +106,18 @@ func (s *span) has(v *query.Version) bool {
 }
 
 func writeVersions(
-	w io.Writer, objects query.Objects, object *query.Object, s span, field, output string,
+	w io.Writer, history *query.Questions, object *query.Object, s span, field, output string,
 ) error {
+	objects, actors := history.Objects, ask.NewActors(history)
+	hasActors, err := actors.IsRecorded(object.Unit.Cluster())
+	if err != nil {
+		return err
+	}
 	rows := newVersionRows(w, field, output)
+	rows.hasActors = hasActors
+	rows.begin()
 	var before *query.Version
 	if !s.since.At.IsZero() {
-		var err error
 		if before, err = objects.At(object, query.Point{At: s.since.At.Add(-1)}); err != nil {
 			return err
 		}
@@ -122,7 +127,11 @@ func writeVersions(
 			return err
 		}
 		if s.has(v) {
-			rows.print(v, before)
+			var made query.VersionReport
+			if err := actors.AddTo(&made, v); err != nil {
+				return err
+			}
+			rows.print(v, before, made.Actor)
 		}
 		before = v
 	}
@@ -138,6 +147,8 @@ type versionRows struct {
 	output string
 	list   []query.VersionReport
 	count  int
+	// hasActors: an audit log was recorded, so the table has users.
+	hasActors bool
 }
 
 func newVersionRows(w io.Writer, field, output string) *versionRows {
@@ -145,32 +156,41 @@ func newVersionRows(w io.Writer, field, output string) *versionRows {
 	if output == "table" {
 		t := terminal.NewTable(w)
 		r.table, r.row = t, func(format string, args ...any) { fmt.Fprintf(t, format, args...) }
-		if field == "" {
-			r.row("TIME\tOPERATION\tMANAGER\tVERSION\tCHANGED\n")
-		} else {
-			r.row("TIME\tOPERATION\tMANAGER\tVERSION\tFROM\tTO\n")
-		}
 	}
 	return r
 }
 
-func (r *versionRows) print(v, before *query.Version) {
+// begin prints the head of a table.
+func (r *versionRows) begin() {
+	columns := "CHANGED"
 	if r.field != "" {
-		r.addField(v, before)
+		columns = "FROM\tTO"
+	}
+	if r.output == "table" {
+		r.row("TIME\tOPERATION\t%sMANAGER\tVERSION\t%s\n", userColumn(r.hasActors, "USER"), columns)
+	}
+}
+
+func (r *versionRows) print(v, before *query.Version, actor *query.ActorReport) {
+	if r.field != "" {
+		r.addField(v, before, actor)
 		return
 	}
 	r.count++
 	if r.output != "table" {
-		r.list = append(r.list, v.Report(before))
+		report := v.Report(before)
+		report.Actor = actor
+		r.list = append(r.list, report)
 		return
 	}
-	r.row("%s\t%s\t%s\t%s\t%s\n", query.ShowTime(v.Time), operation(v), terminal.OneLine(who(v)),
+	r.row("%s\t%s\t%s%s\t%s\t%s\n", query.ShowTime(v.Time), operation(v),
+		userColumn(r.hasActors, terminal.OneLine(shortActor(actor))), terminal.OneLine(who(v)),
 		terminal.OneLine(v.Event.ResourceVersion),
 		terminal.OneLine(whatChanged(v, before != nil, v.ChangesSince(before), 0)))
 }
 
 // addField adds a version in which the field is another than in the one before.
-func (r *versionRows) addField(v, before *query.Version) {
+func (r *versionRows) addField(v, before *query.Version, actor *query.ActorReport) {
 	var old, now []byte
 	if before != nil && !before.Deleted() {
 		old = diff.Field(before.Event.Data, r.field)
@@ -184,11 +204,12 @@ func (r *versionRows) addField(v, before *query.Version) {
 	r.count++
 	if r.output != "table" {
 		report := v.Report(nil)
-		report.Changed = []query.ChangeReport{{Field: r.field, Old: old, New: now}}
+		report.Actor, report.Changed = actor, []query.ChangeReport{{Field: r.field, Old: old, New: now}}
 		r.list = append(r.list, report)
 		return
 	}
-	r.row("%s\t%s\t%s\t%s\t%s\t%s\n", query.ShowTime(v.Time), operation(v), terminal.OneLine(who(v)),
+	r.row("%s\t%s\t%s%s\t%s\t%s\t%s\n", query.ShowTime(v.Time), operation(v),
+		userColumn(r.hasActors, terminal.OneLine(shortActor(actor))), terminal.OneLine(who(v)),
 		terminal.OneLine(v.Event.ResourceVersion), shownValue(old), shownValue(now))
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -75,24 +76,27 @@ func newWhoCommand() *cobra.Command {
 	w := &whoCommand{}
 	var since, until string
 	cmd := &cobra.Command{
-		Use:   "who KIND/NAME --audit FILE",
+		Use:   "who KIND/NAME",
 		Short: "Name the authenticated user of each change of an object, from the audit log",
 		Long: `who lists the versions of one object as 'bridge history' does, each with the authenticated user who
 made it. The history knows what changed, the API server's audit log knows the users, and the
 admission policy of 'bridge audit policy' joins them. A user is right or absent: where the log does
 not show who made a change, the reason is in its place.
 
+The log is what the history sink has recorded (key audit), or with --audit a file, or a directory
+with all files of all API servers, also compressed ones (.gz).
+
 With --field it answers in one line: who gave the field its value.
 
---audit is a file of the log, or a directory with all of them, also compressed (.gz). Give those of
-all API servers. GRADE says how a user is known: exact, or complete-log where the log must have every
-request for it, as a log file in blocking mode has. That is given with --complete only.
+GRADE says how a user is known: exact, or complete-log where the log must have every request for it,
+as a log file in blocking mode has. That is given only with --complete, or the key audit.complete.
 
 ` + timeHelp + `
 
 Exit codes: 0, also where users are not known; 1 when the object is not known, or something can't be
 read; 2 when there is no history.`,
-		Example: `  bridge who deploy/web -n shop --audit /var/log/kubernetes/audit
+		Example: `  bridge who deploy/web -n shop
+  bridge who deploy/web -n shop --audit /var/log/kubernetes/audit
   bridge who deploy/web -n shop --audit audit.log --field spec.replicas`,
 		Args: cobra.RangeArgs(1, 2),
 	}
@@ -103,7 +107,6 @@ read; 2 when there is no history.`,
 	cmd.Flags().StringVar(&w.field, "field", "", "name who gave this field its value, as spec.replicas")
 	cmd.Flags().StringVar(&since, "since", "", "begin at this time")
 	cmd.Flags().StringVar(&until, "until", "", "end at this time")
-	_ = cmd.MarkFlagRequired("audit")
 	cmd.ValidArgsFunction = w.completeObjects
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if w.span, err = parseSpan(since, until); err != nil {
@@ -116,18 +119,10 @@ read; 2 when there is no history.`,
 
 // whoReport is a version with who made it, as JSON.
 type whoReport struct {
-	Time         time.Time   `json:"time"`
-	Operation    string      `json:"operation"`
-	Version      string      `json:"resourceVersion"`
-	Actor        string      `json:"actor,omitempty"`
-	ActorGroups  []string    `json:"actorGroups,omitempty"`
-	Impersonator string      `json:"impersonator,omitempty"`
-	Verb         string      `json:"verb,omitempty"`
-	Subresource  string      `json:"subresource,omitempty"`
-	UserAgent    string      `json:"userAgent,omitempty"`
-	AuditID      string      `json:"auditID,omitempty"`
-	Grade        audit.Grade `json:"grade,omitempty"`
-	ActorUnknown string      `json:"actorUnknown,omitempty"`
+	Time      time.Time          `json:"time"`
+	Operation string             `json:"operation"`
+	Version   string             `json:"resourceVersion"`
+	Actor     *query.ActorReport `json:"actor"`
 
 	changed  string
 	isWanted bool
@@ -149,7 +144,7 @@ func (w *whoCommand) run(cmd *cobra.Command, args []string) error {
 	kept := rows[:0]
 	for i := range rows {
 		if rows[i].isWanted {
-			rows[i].answer(&answers[i])
+			rows[i].Actor = answers[i].Report()
 			kept = append(kept, rows[i])
 		}
 	}
@@ -160,33 +155,43 @@ func (w *whoCommand) run(cmd *cobra.Command, args []string) error {
 func (w *whoCommand) join(
 	cmd *cobra.Command, h *query.Questions, object *query.Object,
 ) (rows []whoReport, answers []audit.Answer, err error) {
-	known := audit.NewHistory(object)
-	var before *query.Version
-	for v, err := range h.Objects.Versions(object, time.Time{}, time.Time{}) {
-		if err != nil {
-			return nil, nil, err
-		}
-		known.Add(v, before)
+	known, err := audit.Load(h, object, time.Time{}, time.Time{}, func(v, before *query.Version) {
 		r := whoReport{Time: v.Time, Operation: operation(v), Version: v.Event.ResourceVersion}
 		r.changed, r.isWanted = w.changeOf(v, before)
-		rows, before = append(rows, r), v
+		rows = append(rows, r)
+	})
+	if err != nil {
+		return nil, nil, err
 	}
 	holes, err := h.Coverage.Holes(object, time.Time{}, time.Time{})
 	if err != nil {
 		return nil, nil, err
 	}
 	printHoles(cmd, holes)
-	for _, hole := range holes {
-		if hole.Reason == "rewound" {
-			known.AddRewind(hole.Begins(), hole.Time)
-			continue
-		}
-		known.AddGap(hole.From, hole.To)
+	requests, err := w.requests(cmd, h, object, known)
+	if err != nil {
+		return nil, nil, err
 	}
-	log := known.Log()
+	answers, err = known.Answers(requests)
+	return rows, answers, err
+}
+
+// requests are those of the files that are given, or those that the history has recorded.
+func (w *whoCommand) requests(
+	cmd *cobra.Command, h *query.Questions, object *query.Object, known *audit.History,
+) (audit.Requests, error) {
+	if len(w.logs) == 0 {
+		recorded, err := audit.NewRecorded(h, object.Unit.Cluster())
+		if err == nil && recorded == nil {
+			err = errors.New("this history has recorded no audit log: name its files with --audit, or " +
+				"have the history sink record it (key audit)")
+		}
+		return recorded, err
+	}
+	log := known.Log(w.isComplete)
 	for _, path := range w.logs {
 		if err := readAudit(log, path); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	switch {
@@ -201,7 +206,7 @@ func (w *whoCommand) join(
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s can't be read, so requests may be missing; the first: %s\n",
 			terminal.Amount(log.Bad, "line"), terminal.Plain(log.FirstBad))
 	}
-	return rows, known.Answers(log, w.isComplete && log.Bad == 0), nil
+	return log, nil
 }
 
 // readAudit reads a file of the log, or all files of a directory.
@@ -225,16 +230,6 @@ func readAudit(log *audit.Log, path string) error {
 		}
 		return log.Read(path, in)
 	})
-}
-
-func (r *whoReport) answer(a *audit.Answer) {
-	if a.Request == nil {
-		r.ActorUnknown = a.Reason
-		return
-	}
-	r.Actor, r.ActorGroups, r.Impersonator = a.User, a.Groups, a.Impersonator
-	r.Verb, r.Subresource, r.UserAgent, r.AuditID = a.Verb, a.Subresource, a.UserAgent, a.ID
-	r.Grade = a.Grade
 }
 
 // changeOf says what a version changed, and whether it is asked for.
@@ -280,31 +275,37 @@ func (w *whoCommand) print(out io.Writer, rows []whoReport) error {
 	for i := range rows {
 		r := &rows[i]
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", query.ShowTime(r.Time), r.Operation,
-			terminal.OneLine(r.who()), cmp.Or(r.Grade, "-"), terminal.OneLine(r.Version),
+			terminal.OneLine(r.Actor.String()), cmp.Or(r.Actor.Grade, "-"), terminal.OneLine(r.Version),
 			terminal.OneLine(r.changed))
 	}
 	return t.Flush()
 }
 
-// who names the user, or says why there is none.
-func (r *whoReport) who() string {
-	switch {
-	case r.Actor == "":
-		return "(" + r.ActorUnknown + ")"
-	case r.Impersonator != "":
-		return r.Actor + " (" + r.Impersonator + " acted)"
+// userColumn is a cell and its end, where the table has users.
+func userColumn(hasActors bool, cell string) string {
+	if !hasActors {
+		return ""
 	}
-	return r.Actor
+	return cell + "\t"
+}
+
+// shortActor names a user; "-" where there is none: bridge who says why.
+func shortActor(a *query.ActorReport) string {
+	if a == nil || a.User == "" {
+		return "-"
+	}
+	return a.String()
 }
 
 // how is who, with the request.
 func (r *whoReport) how() string {
-	if r.Actor == "" {
-		return "not known: " + r.ActorUnknown
+	a := r.Actor
+	if a.User == "" {
+		return "not known: " + a.Unknown
 	}
-	verb := r.Verb
-	if r.Subresource != "" {
-		verb += " of " + r.Subresource
+	verb := a.Verb
+	if a.Subresource != "" {
+		verb += " of " + a.Subresource
 	}
-	return fmt.Sprintf("%s (%s, %s)", r.who(), verb, r.Grade)
+	return fmt.Sprintf("%s (%s, %s)", a, verb, a.Grade)
 }

@@ -71,6 +71,8 @@ type Options struct {
 type DB struct {
 	// Writer stores events. In a history that is open to be read (Read) it fails.
 	Writer *Writer
+	// Requests stores what audit logs have.
+	Requests Requests
 	// Questions are for those who ask. They need not know that somebody writes.
 	Questions *query.Questions
 	// Maintenance is for the owner of the directory.
@@ -108,7 +110,7 @@ func open(o Options, readOnly bool) (*DB, error) {
 	}
 	opened := &DB{
 		Writer: newWriter(db, cmp.Or(o.LastVersionsBytes, 64<<20)), Questions: query.New(db),
-		Maintenance: Maintenance{db}, shared: db, close: sync.OnceValue(func() error {
+		Requests: Requests{db}, Maintenance: Maintenance{db}, shared: db, close: sync.OnceValue(func() error {
 			defer db.disk.Close()
 			return db.pebble.Close()
 		}),

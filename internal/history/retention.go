@@ -22,6 +22,8 @@ import (
 type Retention struct {
 	// Age is how long versions are kept; 0: forever.
 	Age time.Duration
+	// RequestAge is how long requests of audit logs are kept; 0: as versions.
+	RequestAge time.Duration
 	// MaxBytes bounds the directory: when it is larger, the oldest eighth of the time goes. 0: half
 	// of its volume.
 	MaxBytes uint64
@@ -95,6 +97,11 @@ func (m Maintenance) Retain(ctx context.Context, r Retention, now time.Time) err
 			return m.db.ReadError(err)
 		}
 	}
+	if age := cmp.Or(r.RequestAge, r.Age); age > 0 {
+		if err := m.removeRequests(ctx, keys.Seconds(now.Add(-age))); err != nil {
+			return m.db.ReadError(err)
+		}
+	}
 	if bound := m.bound(r.MaxBytes); bound == 0 || m.DiskBytes() <= bound {
 		return nil
 	}
@@ -102,7 +109,11 @@ func (m Maintenance) Retain(ctx context.Context, r Retention, now time.Time) err
 	if err != nil || horizon == 0 {
 		return m.db.ReadError(err)
 	}
-	if err := m.removeBefore(ctx, horizon); err != nil {
+	err = m.removeBefore(ctx, horizon)
+	if err == nil {
+		err = m.removeRequests(ctx, horizon)
+	}
+	if err != nil {
 		return m.db.ReadError(err)
 	}
 	// What was removed takes space until tables are rewritten.

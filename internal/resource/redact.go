@@ -123,6 +123,7 @@ const (
 	useFingerprint = "kubebridge/fingerprint/1"
 	useDigest      = "kubebridge/digest/1"
 	useSignature   = "kubebridge/signature/1"
+	usePseudonym   = "kubebridge/pseudonym/1"
 )
 
 // keyIDSize in bytes: enough to distinguish keys, and it says nothing of a random key.
@@ -173,6 +174,14 @@ func (r *Redactor) Sign(b []byte) string {
 	mac := r.mac(useSignature)
 	mac.Write(b)
 	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// Pseudonym returns a name that stands for another one, always the same. Only who has the key can
+// test a guess.
+func (r *Redactor) Pseudonym(name string) string {
+	mac := r.mac(usePseudonym)
+	mac.Write([]byte(name))
+	return "user:" + r.keyID + ":" + hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
 // isFingerprint matches what fingerprint makes, without the quotes.

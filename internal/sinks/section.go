@@ -148,6 +148,9 @@ type Env struct {
 	// Serve is called with the *query.Questions of a history that is open, so that others can ask
 	// it. end returns when nobody asks any more. nil: nobody asks.
 	Serve func(questions any) (end func())
+	// Pseudonym replaces a user by a hash with the redaction key, which must be there when the sink
+	// opens.
+	Pseudonym func(user string) string
 	// IsOwnUser reports whether the process at the other end of a TCP connection on this machine
 	// has the user of this process. nil in a pod, where others have the same user.
 	IsOwnUser func(remote, local net.Addr) bool

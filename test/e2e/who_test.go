@@ -80,7 +80,10 @@ func TestWho(t *testing.T) {
 informers:
   - {name: app, resources: [configmaps, deployments.apps, replicasets.apps, pods]}
 sinks:
-  - {name: kept, history: {retention: 0}}
+  - name: kept
+    history:
+      retention: 0
+      audit: {files: ["`+filepath.Join(c.dir, "audit*.log*")+`"]}
 `, healthChecks)
 	w.start(w.bridge)
 	w.write()
@@ -92,6 +95,7 @@ sinks:
 		answered  float64 // share of the creates and updates of the users
 	}{
 		{"RequestResponse", log, 0.999},
+		{"as the history has recorded it", "", 0.999},
 		{"RequestResponse, of which a fifth is lost", w.withLosses(log), 0.3},
 		{"Metadata", w.withoutAnswers(log), 0.3}, // the more tries, the fewer
 	} {
@@ -260,6 +264,13 @@ func (w *whoRun) settle() {
 		}
 		return nil
 	})
+	eventually(w.t, "what the bridge has recorded", testPatience, func() []string {
+		out, err := w.bridge.Output(w.ctx, "who", "cm/marker", "-n", w.namespace)
+		if err != nil || !strings.Contains(out, "exact") {
+			return []string{fmt.Sprint(out, err)}
+		}
+		return nil
+	})
 }
 
 // withoutAnswers writes a log as the level Metadata has it.
@@ -301,8 +312,9 @@ func (w *whoRun) withLosses(log string) (path string) {
 
 // whoVersion is a version as `bridge who` and `bridge history` print it.
 type whoVersion struct {
-	ResourceVersion, Operation, Actor, Grade, ActorUnknown, UID string
-	Changed                                                     []whoChange
+	ResourceVersion, Operation, UID string
+	Actor                           struct{ User, Grade, Unknown string }
+	Changed                         []whoChange
 }
 
 type whoChange struct{ Field string }
@@ -319,7 +331,11 @@ func (w *whoRun) judge(t *testing.T, log string, share float64) {
 			must(t, json.Unmarshal([]byte(out), &list))
 			return list
 		}
-		truth, got := versions("history"), versions("who", "--audit", log)
+		of := []string{"--audit", log}
+		if log == "" {
+			of = nil
+		}
+		truth, got := versions("history"), versions("who", of...)
 		if len(truth) != len(got) {
 			t.Fatalf("%s: %d versions, and %d with users", object, len(truth), len(got))
 		}
@@ -327,8 +343,8 @@ func (w *whoRun) judge(t *testing.T, log string, share float64) {
 			user := w.authorOf(object, &truth[i])
 			switch isDelete := v.Operation == "deleted"; {
 			case user == "":
-				if strings.HasPrefix(v.Actor, "user-") && v.Operation == "updated" && !w.mayBeByUser(&truth[i]) {
-					t.Errorf("%s: version %s is by no user, and named is %s: %v", object, v.ResourceVersion, v.Actor, truth[i].Changed)
+				if strings.HasPrefix(v.Actor.User, "user-") && v.Operation == "updated" && !w.mayBeByUser(&truth[i]) {
+					t.Errorf("%s: version %s is by no user, and named is %s: %v", object, v.ResourceVersion, v.Actor.User, truth[i].Changed)
 				}
 				continue
 			case isDelete:
@@ -337,14 +353,14 @@ func (w *whoRun) judge(t *testing.T, log string, share float64) {
 				known++
 			}
 			switch {
-			case v.Actor == user && v.Operation == "deleted":
+			case v.Actor.User == user && v.Operation == "deleted":
 				deletesAnswered++
-			case v.Actor == user:
+			case v.Actor.User == user:
 				answered++
-			case v.Actor != "":
-				t.Errorf("%s: version %s is by %s, and named is %s (%s)", object, v.ResourceVersion, user, v.Actor, v.Grade)
+			case v.Actor.User != "":
+				t.Errorf("%s: version %s is by %s, and named is %s (%s)", object, v.ResourceVersion, user, v.Actor.User, v.Actor.Grade)
 			default:
-				unknown[v.ActorUnknown]++
+				unknown[v.Actor.Unknown]++
 			}
 		}
 	}

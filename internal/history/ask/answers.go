@@ -47,6 +47,9 @@ func (q *request) object(_ context.Context) (any, error) {
 		return nil, err
 	}
 	r := stateOf{objectReport: reportObject(o), VersionReport: v.Report(nil)}
+	if err := q.actors.AddTo(&r.VersionReport, v); err != nil {
+		return nil, err
+	}
 	if r.uncertainty, err = q.uncertainty(holes); err != nil {
 		return nil, err
 	}
@@ -78,10 +81,16 @@ func (q *request) diff(_ context.Context) (any, error) {
 	r := diffReport{
 		objectReport: reportObject(o), To: to.Report(nil), Changed: []query.ChangeReport{},
 	}
+	if err := q.actors.AddTo(&r.To, to); err != nil {
+		return nil, err
+	}
 	var older, newer []byte
 	if from != nil {
 		older = from.Event.Data
 		r.From = new(from.Report(nil))
+		if err := q.actors.AddTo(r.From, from); err != nil {
+			return nil, err
+		}
 	}
 	if !to.Deleted() {
 		newer = to.Event.Data
@@ -190,7 +199,11 @@ func (q *request) versions(ctx context.Context) (any, error) {
 	r.Earlier = last.earlier
 	before := last.before
 	for _, v := range last.versions {
-		r.Versions = append(r.Versions, v.Report(before))
+		report := v.Report(before)
+		if err := q.actors.AddTo(&report, v); err != nil {
+			return nil, err
+		}
+		r.Versions = append(r.Versions, report)
 		before = v
 	}
 	return r, nil

@@ -173,13 +173,14 @@ type request struct {
 	Question
 	parameters url.Values
 	recent     *ownerCache
+	actors     *Actors
 }
 
 func newRequest(o *openHistory, parameters url.Values) *request {
 	return &request{Question{
 		History: o.history, Cluster: parameters.Get("cluster"), Namespace: parameters.Get("namespace"),
 		ClusterOption: "cluster=",
-	}, parameters, o.recent}
+	}, parameters, o.recent, NewActors(o.history)}
 }
 
 // point reads a parameter that is a time or a resourceVersion; the zero point where it is left out.

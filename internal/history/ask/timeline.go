@@ -23,9 +23,11 @@ type timelineReport struct {
 	// since, or narrow it.
 	More bool   `json:"more"`
 	Next string `json:"next,omitempty"`
-	// Heartbeats were left out; Hidden were left out by class, as hide= asked for.
-	Heartbeats int            `json:"heartbeats"`
-	Hidden     map[string]int `json:"hidden,omitempty"`
+	// Heartbeats were left out; Hidden were left out by class, as hide= asked for; of Unattributed
+	// the user is not known, where actor= asks for some.
+	Heartbeats   int            `json:"heartbeats"`
+	Unattributed int            `json:"unattributed,omitempty"`
+	Hidden       map[string]int `json:"hidden,omitempty"`
 }
 
 // timelineChange is one change.
@@ -101,6 +103,15 @@ func (q *request) timeline(ctx context.Context) (any, error) {
 			r.Hidden[change.Class]++
 			continue
 		}
+		switch selected, err := q.actors.Selects(e.Version, wanted.actors, wanted.notActors); {
+		case err != nil:
+			return nil, err
+		case selected == UserUnknown:
+			r.Unattributed++
+			continue
+		case selected == UserOther:
+			continue
+		}
 		if len(r.Changes) == limit || bytes > mostBytes {
 			r.More = true
 			return r, nil
@@ -138,6 +149,9 @@ func (q *request) inOrder(since, until query.Point) (t Timeline, err error) {
 // reportEntry returns an entry as JSON, with all values where values=true asks for them.
 func (q *request) reportEntry(e *query.Entry) (query.TimelineReport, error) {
 	report := e.Report()
+	if err := q.actors.AddTo(&report.VersionReport, e.Version); err != nil {
+		return report, err
+	}
 	if q.parameters.Get("values") != "true" || !e.IsCut() {
 		return report, nil
 	}
@@ -153,6 +167,8 @@ type filter struct {
 	of      []*record.Unit
 	manager string
 	ops     []string
+	// actors and notActors are patterns of users.
+	actors, notActors []string
 }
 
 // noManager is the value of the parameter manager for changes of which the manager is not known.
@@ -167,6 +183,14 @@ func (q *request) newFilter() (f filter, err error) {
 		}
 	}
 	f.manager = q.parameters.Get("manager")
+	for name, patterns := range map[string]*[]string{"actor": &f.actors, "notActor": &f.notActors} {
+		if text := q.parameters.Get(name); text != "" {
+			*patterns = strings.Split(text, ",")
+		}
+	}
+	if err := q.checkActors(&f); err != nil {
+		return f, err
+	}
 	if ops := q.parameters.Get("op"); ops != "" {
 		f.ops = strings.Split(ops, ",")
 	}
@@ -177,6 +201,22 @@ func (q *request) newFilter() (f filter, err error) {
 		}
 	}
 	return f, nil
+}
+
+// checkActors refuses to look for users where none can be known.
+func (q *request) checkActors(f *filter) error {
+	if len(f.actors)+len(f.notActors) == 0 {
+		return nil
+	}
+	cluster, err := q.OneCluster()
+	if err != nil {
+		return err
+	}
+	isRecorded, err := q.actors.IsRecorded(cluster)
+	if err == nil && !isRecorded {
+		err = badQuestion(ErrNoAudit)
+	}
+	return err
 }
 
 // selects reports whether a change is asked for.

@@ -7,6 +7,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -33,6 +34,17 @@ type Answer struct {
 	Grade    Grade
 	// Reason is why the user is not known; "" where it is.
 	Reason string
+}
+
+// Report returns the answer as JSON has it.
+func (a *Answer) Report() *query.ActorReport {
+	if a.Request == nil {
+		return &query.ActorReport{Unknown: a.Reason}
+	}
+	return &query.ActorReport{
+		User: a.User, Groups: a.Groups, Impersonator: a.Impersonator, Verb: a.Verb, Subresource: a.Subresource,
+		UserAgent: a.UserAgent, AuditID: a.ID, Grade: string(a.Grade),
+	}
 }
 
 // Reasons.
@@ -64,9 +76,10 @@ type change struct {
 type History struct {
 	resource, group, namespace, name string
 	changes                          []change
-	keys                             map[string]bool // of claims that can be about the object
-	uids                             map[string]bool
+	claims                           map[string]bool // that requests for the changes may have
 	rewinds                          []rewind
+	// until is the time up to which changes are known; zero for now.
+	until time.Time
 }
 
 // rewind is a restore of etcd, behind which versions come again. It happened between two times.
@@ -76,8 +89,48 @@ type rewind struct{ since, until time.Time }
 func NewHistory(o *query.Object) *History {
 	return &History{
 		resource: o.Unit.Resource, group: o.Unit.Group, namespace: o.Namespace, name: o.Name,
-		keys: map[string]bool{}, uids: map[string]bool{},
+		claims: map[string]bool{bindingKey(o.Namespace, o.Name): true},
 	}
+}
+
+// longestRequest is how long an API server takes for a write at most: --request-timeout.
+const longestRequest = time.Minute
+
+// Load returns what is known of an object from one time to another; zero times are no limit. Those
+// behind are there too: a request may have made one of them. each is called for each version with
+// the one before, in the order of the answers.
+func Load(
+	q *query.Questions, o *query.Object, since, until time.Time, each func(v, before *query.Version),
+) (h *History, err error) {
+	h = NewHistory(o)
+	if !until.IsZero() {
+		until = until.Add(2 * longestRequest)
+		h.until = until
+	}
+	var before *query.Version
+	for v, err := range q.Objects.Versions(o, since, until) {
+		if err == nil && before == nil && !since.IsZero() {
+			before, err = q.Objects.VersionBefore(v)
+		}
+		if err != nil {
+			return nil, err
+		}
+		h.Add(v, before)
+		each(v, before)
+		before = v
+	}
+	holes, err := q.Coverage.Holes(o, since, until)
+	if err != nil {
+		return nil, err
+	}
+	for _, hole := range holes {
+		if hole.Reason == "rewound" {
+			h.AddRewind(hole.Begins(), hole.Time)
+			continue
+		}
+		h.AddGap(hole.From, hole.To)
+	}
+	return h, nil
 }
 
 // Add adds a version and the one before it, nil for none. Versions are added in their order.
@@ -125,9 +178,14 @@ func (h *History) Add(v, before *query.Version) {
 		c.reason = reasonUnknown
 	}
 	h.changes = append(h.changes, c)
-	h.uids[c.uid] = true
-	h.keys["C"+c.uid], h.keys["U"+c.previous], h.keys["D"+c.previous] = true, true, true
+	for _, claim := range c.claims() {
+		h.claims[claim] = true
+	}
+	h.claims[answerKey(c.uid, c.version)] = true
 }
+
+// claims are those of requests that have seen the version before.
+func (c *change) claims() []string { return []string{"C" + c.uid, "U" + c.previous, "D" + c.previous} }
 
 // AddGap says that versions behind from may be missing, up to to. What has no numbers is of another
 // stream, of which versions name the one before.
@@ -159,9 +217,10 @@ func (h *History) isOfEra(r *Request, c *change) bool {
 	})
 }
 
-// Log returns a log that keeps what is about the versions that were added.
-func (h *History) Log() *Log {
-	return &Log{seen: map[string][]*Request{}, answered: map[string][]*Request{}, wanted: h}
+// Log returns a log that keeps what is about the versions that were added. isComplete says that it
+// will have every request.
+func (h *History) Log(isComplete bool) *Log {
+	return &Log{claiming: map[string][]*Request{}, wanted: h, isComplete: isComplete}
 }
 
 // isOf reports whether a request is about a resource in a namespace. The name of an object that is
@@ -177,34 +236,49 @@ func (r *Request) isBinding() bool { return r.Verb == "create" && r.Subresource 
 // skew is how far the clocks of two API servers may differ.
 const skew = time.Second
 
-// Answers returns who made each change, in the order of the versions. isComplete says that the log
-// has every request.
-func (h *History) Answers(l *Log, isComplete bool) []Answer {
+// Answers returns who made each change, in the order of the versions.
+func (h *History) Answers(requests Requests) ([]Answer, error) {
 	found := make([]candidates, len(h.changes))
 	for i := range h.changes {
-		found[i] = h.candidatesOf(&h.changes[i], l)
+		var err error
+		if found[i], err = h.candidatesOf(&h.changes[i], requests); err != nil {
+			return nil, err
+		}
 	}
 	answers := make([]Answer, len(h.changes))
 	for i := range h.changes {
 		c := &h.changes[i]
 		answers[i] = found[i].answer(c)
 		a := &answers[i]
-		if a.Request == nil || found[i].isAnswered {
+		if found[i].isAnswered || c.reason != "" {
+			continue
+		}
+		// A request that is not there yet may have seen the same version.
+		from, to := c.earliest.Add(-skew), c.time.Add(skew)
+		if lacks := requests.Lacks(from, to); lacks != "" {
+			*a = Answer{Reason: lacks}
+		}
+		if a.Request == nil {
+			continue
+		}
+		if !h.until.IsZero() && a.Ended.Add(skew).After(h.until) {
+			*a = Answer{Reason: reasonHole}
 			continue
 		}
 		// The request may have made a later change rather than this one.
 		for k := i + 1; k < len(found) && !a.isFixed(); k++ {
 			later := &h.changes[k]
 			if later.uid == c.uid && len(found[k].list) == 0 && !later.earliest.After(a.Ended.Add(skew)) {
-				*a = Answer{Reason: reasonHole}
+				lacks := requests.Lacks(later.earliest, later.time.Add(skew))
+				*a = Answer{Reason: cmp.Or(lacks, reasonHole)}
 				break
 			}
 		}
-		if a.Grade == CompleteLog && !isComplete {
+		if a.Grade == CompleteLog && !requests.IsComplete(from, to) {
 			*a = Answer{Reason: reasonIncomplete}
 		}
 	}
-	return answers
+	return answers, nil
 }
 
 // isFixed reports whether a request can have written over one version only.
@@ -219,36 +293,38 @@ type candidates struct {
 	isAnswered bool
 }
 
-func (h *History) candidatesOf(c *change, l *Log) (found candidates) {
+func (h *History) candidatesOf(c *change, requests Requests) (found candidates, err error) {
+	add := func(claim string, may func(*Request) bool) {
+		if err != nil {
+			return
+		}
+		var claiming []*Request
+		claiming, err = requests.Claiming(claim)
+		for _, r := range claiming {
+			if may(r) && !slices.Contains(found.list, r) {
+				found.list = append(found.list, r)
+			}
+		}
+	}
 	if c.op != event.Deleted {
-		for _, r := range l.answered[c.version] {
-			if r.answers(c) && h.isOfEra(r, c) {
-				found.list = append(found.list, r)
-			}
-		}
+		add(answerKey(c.uid, c.version), func(r *Request) bool { return r.answers(c) && h.isOfEra(r, c) })
 		if found.isAnswered = len(found.list) > 0; found.isAnswered {
-			return found
+			return found, err
 		}
 	}
-	for _, key := range []string{"C" + c.uid, "U" + c.previous, "D" + c.previous} {
-		for _, r := range l.seen[key] {
-			if r.fits(c) && h.isOfEra(r, c) && !slices.Contains(found.list, r) {
-				found.list = append(found.list, r)
-			}
-		}
+	for _, claim := range c.claims() {
+		add(claim, func(r *Request) bool { return h.isOf(r) && r.fits(c) && h.isOfEra(r, c) })
 	}
-	for _, r := range l.bindings {
-		if c.binds && r.mayBind(c) {
-			found.list = append(found.list, r)
-		}
+	if c.binds {
+		add(bindingKey(h.namespace, h.name), func(r *Request) bool { return h.isOf(r) && r.mayBind(c) })
 	}
-	return found
+	return found, err
 }
 
 // answers reports whether the answer of a request is the version, and the request has made it: one
 // that has seen the version has not. Without the policy that is not known.
 func (r *Request) answers(c *change) bool {
-	return r.answer.uid == c.uid && r.answer.version == c.version && len(r.seen) > 0 && !r.isDelete() &&
+	return r.answer.UID == c.uid && r.answer.ResourceVersion == c.version && len(r.seen) > 0 && !r.isDelete() &&
 		!slices.ContainsFunc(r.seen, func(s claim) bool { return s.operation == 'U' && s.version == c.version })
 }
 
@@ -256,7 +332,7 @@ func (r *Request) isDelete() bool { return r.Verb == "delete" || r.Verb == "dele
 
 // fits reports whether a request has seen the version before a change, and may have made it.
 func (r *Request) fits(c *change) bool {
-	if c.op != event.Deleted && r.answer.uid == c.uid && !r.isDelete() && r.answer.version != c.version {
+	if c.op != event.Deleted && r.answer.UID == c.uid && !r.isDelete() && r.answer.ResourceVersion != c.version {
 		return false // it has made another one
 	}
 	if r.uid != "" && r.uid != c.uid && r.Verb != "deletecollection" && !r.triedToCreate() {

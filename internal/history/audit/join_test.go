@@ -84,6 +84,13 @@ func line(user, verb string, minute, code int, notes string, more ...string) str
 	return string(text)
 }
 
+func answersOf(t *testing.T, h *History, l Requests) []Answer {
+	t.Helper()
+	answers, err := h.Answers(l)
+	testkit.OK(t, err)
+	return answers
+}
+
 func answered(version string) string {
 	return `responseObject={"metadata":{"uid":"u1","resourceVersion":"` + version + `"}}`
 }
@@ -141,13 +148,13 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := historyOf(c.versions...)
-			l := h.Log()
+			l := h.Log(true)
 			testkit.OK(t, l.Read("audit.log", strings.NewReader(strings.Join(c.log, "\n"))))
 			asked := c.asked
 			if asked == 0 {
 				asked = len(c.versions)
 			}
-			a := h.Answers(l, true)[asked-1]
+			a := answersOf(t, h, l)[asked-1]
 			got := a.Reason
 			if a.Request != nil {
 				if got = a.User + " " + string(a.Grade); a.Impersonator != "" {
@@ -158,7 +165,8 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 			if a.Grade == CompleteLog {
-				if a := h.Answers(l, false)[asked-1]; a.Request != nil || a.Reason != reasonIncomplete {
+				l.isComplete = false
+				if a := answersOf(t, h, l)[asked-1]; a.Request != nil || a.Reason != reasonIncomplete {
 					t.Errorf("of a log that may lack requests: %+v", a)
 				}
 			}
@@ -172,9 +180,9 @@ func TestRewind(t *testing.T) {
 		version{op: event.Updated, number: 10, minute: 5, change: func(e *event.Event) { e.Inferred = true }},
 		version{op: event.Updated, number: 20, minute: 9, spec: `"a":2`})
 	h.AddRewind(noon.Add(4*time.Minute), noon.Add(5*time.Minute))
-	l := h.Log()
+	l := h.Log(true)
 	testkit.OK(t, l.Read("audit.log", strings.NewReader(line("ann", "patch", 1, 200, "uid:u1 U10")+"\n"+line("bob", "patch", 9, 200, "uid:u1 U10"))))
-	answers := h.Answers(l, false)
+	answers := answersOf(t, h, l)
 	if a, b := answers[1], answers[3]; a.Request == nil || b.Request == nil || a.User != "ann" || b.User != "bob" {
 		t.Errorf("%+v", answers)
 	}
@@ -183,12 +191,12 @@ func TestRewind(t *testing.T) {
 // What is no audit event is counted, and what the others say is known.
 func TestBadLines(t *testing.T) {
 	h := historyOf(version{op: event.Added, number: 10})
-	l := h.Log()
+	l := h.Log(true)
 	testkit.OK(t, l.Read("audit.log", strings.NewReader("\n{\"kind\":\"Event\nhello\n"+line("ann", "create", 0, 201, "uid:u1 Cu1")+"\n{}")))
 	if l.Bad != 3 || l.Requests != 1 || !strings.HasPrefix(l.FirstBad, "audit.log, line 2: ") {
 		t.Errorf("%+v", l)
 	}
-	if a := h.Answers(l, false)[0]; a.Request == nil {
+	if a := answersOf(t, h, l)[0]; a.Request == nil {
 		t.Error(a.Reason)
 	}
 }
@@ -217,9 +225,9 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(line("ann", "deletecollection", 1, 200, "uid:u7 D5 D20 U")))
 	h := historyOf(version{op: event.Added, number: 10}, version{op: event.Updated, number: 20, minute: 1})
 	f.Fuzz(func(t *testing.T, text []byte) {
-		l := h.Log()
+		l := h.Log(true)
 		_ = l.Read("audit.log", strings.NewReader(string(text)))
-		for _, a := range h.Answers(l, true) {
+		for _, a := range answersOf(t, h, l) {
 			if (a.Request == nil) == (a.Reason == "") {
 				t.Errorf("%+v", a)
 			}

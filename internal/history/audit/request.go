@@ -16,15 +16,15 @@ import (
 
 // Request is a write that the API server has logged.
 type Request struct {
-	ID           string
-	User         string
-	Groups       []string
-	Impersonator string // who acted as User; "" for none
-	Verb         string
-	Subresource  string
-	UserAgent    string
-	Received     time.Time
-	Ended        time.Time
+	ID           string    `json:"id"`
+	User         string    `json:"user"`
+	Groups       []string  `json:"groups,omitempty"`
+	Impersonator string    `json:"impersonator,omitempty"` // who acted as User; "" for none
+	Verb         string    `json:"verb"`
+	Subresource  string    `json:"subresource,omitempty"`
+	UserAgent    string    `json:"userAgent,omitempty"`
+	Received     time.Time `json:"received"`
+	Ended        time.Time `json:"ended"`
 
 	object objectReference
 	// isMaybe: the answer does not say whether anything was written.
@@ -34,11 +34,21 @@ type Request struct {
 	// seen are the versions that its tries have seen, ascending; a no-op ends in "=".
 	seen []claim
 	// answer is the object of the answer; zero where the log has none.
-	answer struct{ uid, version string }
+	answer answeredObject
 }
 
 type objectReference struct {
-	Resource, Namespace, Name, APIGroup, Subresource, ResourceVersion string
+	Resource        string `json:"resource"`
+	Namespace       string `json:"namespace,omitempty"`
+	Name            string `json:"name,omitempty"`
+	APIGroup        string `json:"apiGroup,omitempty"`
+	Subresource     string `json:"subresource,omitempty"`
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+}
+
+type answeredObject struct {
+	UID             string `json:"uid"`
+	ResourceVersion string `json:"resourceVersion"`
 }
 
 // claim is what the policy notes of a try.
@@ -49,6 +59,14 @@ type claim struct {
 }
 
 func (c claim) key() string { return string(c.operation) + c.version }
+
+// String is the claim as the policy notes it.
+func (c claim) String() string {
+	if c.isNoop {
+		return c.key() + "="
+	}
+	return c.key()
+}
 
 // errNone is for what is no write that may have succeeded.
 var errNone = errors.New("no write")
@@ -64,7 +82,7 @@ func parse(line []byte) (*Request, error) {
 		ObjectRef      *objectReference
 		ResponseStatus *struct{ Code int }
 		ResponseObject struct {
-			Metadata struct{ UID, ResourceVersion string }
+			Metadata answeredObject
 		}
 		RequestReceivedTimestamp, StageTimestamp time.Time
 		Annotations                              map[string]string
@@ -97,7 +115,7 @@ func parse(line []byte) (*Request, error) {
 	if by := e.ImpersonatedUser; by != nil {
 		r.Impersonator, r.User, r.Groups = r.User, by.Username, by.Groups
 	}
-	r.answer.uid, r.answer.version = e.ResponseObject.Metadata.UID, e.ResponseObject.Metadata.ResourceVersion
+	r.answer = e.ResponseObject.Metadata
 	for key, value := range e.Annotations {
 		switch key, isOurs := strings.CutPrefix(key, PolicyName+"/"); {
 		case !isOurs:
@@ -135,17 +153,89 @@ func compareClaims(a, b claim) int {
 	return bytes.Compare([]byte(a.key()), []byte(b.key()))
 }
 
-// Log has the requests that concern an object.
+// storedRequest is a request as the history has it.
+type storedRequest struct {
+	*Request
+	Object  objectReference `json:"object"`
+	IsMaybe bool            `json:"maybe,omitempty"`
+	UID     string          `json:"uid,omitempty"`
+	Seen    []string        `json:"seen,omitempty"`
+	Answer  answeredObject  `json:"answer,omitzero"`
+}
+
+// encode returns the request as the history has it. One that the log repeats is the same bytes.
+func (r *Request) encode() ([]byte, error) {
+	s := storedRequest{Request: r, Object: r.object, IsMaybe: r.isMaybe, UID: r.uid, Answer: r.answer}
+	for _, c := range r.seen {
+		s.Seen = append(s.Seen, c.String())
+	}
+	return json.Marshal(&s)
+}
+
+func decode(text []byte) (*Request, error) {
+	r := &Request{}
+	s := storedRequest{Request: r}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return nil, fmt.Errorf("request of the audit log: %w", err)
+	}
+	r.object, r.isMaybe, r.uid, r.answer = s.Object, s.IsMaybe, s.UID, s.Answer
+	for _, text := range s.Seen {
+		if c, ok := parseClaim(text); ok {
+			r.seen = append(r.seen, c)
+		}
+	}
+	return r, nil
+}
+
+// claims are the keys under which a version finds the request: those of what it has seen, of the
+// version that its answer has, and of the pod that it has bound.
+func (r *Request) claims() (claims []string) {
+	for _, c := range r.seen {
+		claims = append(claims, c.key())
+	}
+	if r.answer.UID != "" {
+		claims = append(claims, answerKey(r.answer.UID, r.answer.ResourceVersion))
+	}
+	if r.isBinding() {
+		claims = append(claims, bindingKey(r.object.Namespace, r.object.Name))
+	}
+	slices.Sort(claims)
+	return slices.Compact(claims)
+}
+
+func answerKey(uid, version string) string { return "A" + version + "/" + uid }
+
+func bindingKey(namespace, pod string) string { return "B" + namespace + "/" + pod }
+
+// Requests finds the requests that may have made a version.
+type Requests interface {
+	// Claiming returns those with a claim.
+	Claiming(claim string) ([]*Request, error)
+	// Lacks says what requests may be missing of a time; "" for none.
+	Lacks(from, to time.Time) string
+	// IsComplete reports whether all requests of a time are there for certain.
+	IsComplete(from, to time.Time) bool
+}
+
+// Log has the requests of files that concern an object.
 type Log struct {
-	// seen are they by their claims, answered by the version of an answer about the object.
-	seen, answered map[string][]*Request
-	bindings       []*Request
+	claiming map[string][]*Request
 	// Requests counts the writes that were read, and Noted those that the policy has seen. Bad
 	// counts lines that are no audit events, and FirstBad names the first.
 	Requests, Noted, Bad int
 	FirstBad             string
 	wanted               *History
+	isComplete           bool
 }
+
+// Claiming returns the requests with a claim.
+func (l *Log) Claiming(claim string) ([]*Request, error) { return l.claiming[claim], nil }
+
+// Lacks says nothing: of which time the files are is not known.
+func (l *Log) Lacks(time.Time, time.Time) string { return "" }
+
+// IsComplete reports whether whoever gave the files said so, and each line was read.
+func (l *Log) IsComplete(time.Time, time.Time) bool { return l.isComplete && l.Bad == 0 }
 
 // maxLine bounds the memory for a line. An API server bounds events only with
 // --audit-log-truncate-enabled.
@@ -170,29 +260,15 @@ func (l *Log) Read(name string, r io.Reader) error {
 			if l.Requests++; len(request.seen) > 0 {
 				l.Noted++
 			}
-			l.add(request)
+			for _, claim := range request.claims() {
+				if l.wanted.claims[claim] {
+					l.claiming[claim] = append(l.claiming[claim], request)
+				}
+			}
 		}
 	}
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
-}
-
-func (l *Log) add(r *Request) {
-	h := l.wanted
-	if h.uids[r.answer.uid] {
-		l.answered[r.answer.version] = append(l.answered[r.answer.version], r)
-	}
-	if !h.isOf(r) {
-		return
-	}
-	if r.isBinding() && r.object.Name == h.name {
-		l.bindings = append(l.bindings, r)
-	}
-	for _, s := range r.seen {
-		if key := s.key(); h.keys[key] {
-			l.seen[key] = append(l.seen[key], r)
-		}
-	}
 }

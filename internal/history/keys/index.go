@@ -97,3 +97,58 @@ func CutIndex(key []byte) (tail []byte, ok bool) {
 	_, tail, ok = bytes.Cut(key[head:], []byte{Separator})
 	return tail, ok
 }
+
+// RequestID distinguishes the requests of a cluster.
+type RequestID struct {
+	Second uint32 // in which it ended
+	Hash   [16]byte
+}
+
+// requestIDSize is the length of a RequestID in a key.
+const requestIDSize = 4 + 16
+
+// Append appends the bytes that keys have.
+func (r RequestID) Append(dst []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(dst, r.Second), r.Hash[:]...)
+}
+
+// Request returns the key of a request.
+func Request(cluster string, r RequestID) []byte { return r.Append(Requests(cluster)) }
+
+// Requests returns the beginning of the keys of a cluster's requests.
+func Requests(cluster string) []byte { return AppendName([]byte{SpaceRequest}, cluster) }
+
+// Claims returns the beginning of the keys of the requests with a claim.
+func Claims(cluster, claim string) []byte {
+	return AppendName(AppendName([]byte{SpaceClaim}, cluster), claim)
+}
+
+// SplitRequest takes the end of a key in SpaceRequest or SpaceClaim off.
+func SplitRequest(key []byte) (head []byte, r RequestID, ok bool) {
+	if len(key) < requestIDSize {
+		return nil, r, false
+	}
+	head, tail := key[:len(key)-requestIDSize], key[len(key)-requestIDSize:]
+	r.Second = binary.BigEndian.Uint32(tail)
+	copy(r.Hash[:], tail[4:])
+	return head, r, true
+}
+
+// AppendRequest appends the value of a request: its claims, and what package audit keeps of it.
+func AppendRequest(dst []byte, claims []string, data []byte) []byte {
+	for _, claim := range claims {
+		dst = AppendName(dst, claim)
+	}
+	return append(AppendName(dst, ""), data...)
+}
+
+// ReadRequest reads what AppendRequest wrote.
+func ReadRequest(value []byte) (claims []string, data []byte, ok bool) {
+	for {
+		claim, rest, ok := CutName(value)
+		if !ok || claim == "" {
+			return claims, rest, ok
+		}
+		claims, value = append(claims, claim), rest
+	}
+}

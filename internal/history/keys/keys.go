@@ -39,6 +39,10 @@ const (
 	SpaceNotice = 'G'
 	// unit, scope -> version and time of the newest progress
 	SpaceProgress = 'P'
+	// cluster, second, hash -> a write in the API server's audit log (internal/history/audit)
+	SpaceRequest = 'Q'
+	// cluster, claim, second, hash -> nothing: a version may be of that request
+	SpaceClaim = 'C'
 	// unit, second -> second: between them something was made that became known late
 	SpaceLate = 'W'
 )

@@ -41,6 +41,7 @@ type Questions struct {
 	Objects   Objects
 	Timeline  Timeline
 	Coverage  Coverage
+	Requests  Requests
 }
 
 // Resources are what a history has objects of.
@@ -57,7 +58,7 @@ type Coverage struct{ db DB }
 
 // New returns the questions to a database.
 func New(db DB) *Questions {
-	return &Questions{Resources{db}, Objects{db}, Timeline{db}, Coverage{db}}
+	return &Questions{Resources{db}, Objects{db}, Timeline{db}, Coverage{db}, Requests{db}}
 }
 
 // ErrSeveralClusters is in the error for an object that several clusters have.

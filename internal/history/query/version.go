@@ -96,6 +96,9 @@ func (v *Version) read(
 	return nil
 }
 
+// Sequence identifies the version among all of its object.
+func (v *Version) Sequence() string { return v.seq.String() }
+
 // Number returns the resourceVersion as a number, 0 where it is none.
 func (v *Version) Number() uint64 { return v.seq.Version }
 
@@ -361,12 +364,42 @@ type VersionReport struct {
 	// Manager of this change, with its subresource as "kubelet/status"; "" where it is not known.
 	Manager string `json:"manager,omitempty"`
 	// ManagerUnknown says why there is no manager.
-	ManagerUnknown string         `json:"managerUnknown,omitempty"`
-	Changed        []ChangeReport `json:"changed,omitempty"`
-	Initial        bool           `json:"initial,omitempty"`
-	Inferred       bool           `json:"inferred,omitempty"`
+	ManagerUnknown string `json:"managerUnknown,omitempty"`
+	// Actor is nil where no audit log was recorded.
+	Actor    *ActorReport   `json:"actor,omitempty"`
+	Changed  []ChangeReport `json:"changed,omitempty"`
+	Initial  bool           `json:"initial,omitempty"`
+	Inferred bool           `json:"inferred,omitempty"`
 	// Known is what is known of the object: object, metadata, patch, none.
 	Known record.Form `json:"known"`
+}
+
+// ActorReport is the authenticated user of a change, as JSON.
+type ActorReport struct {
+	User         string   `json:"user,omitempty"`
+	Groups       []string `json:"groups,omitempty"`
+	Impersonator string   `json:"impersonator,omitempty"`
+	Verb         string   `json:"verb,omitempty"`
+	Subresource  string   `json:"subresource,omitempty"`
+	UserAgent    string   `json:"userAgent,omitempty"`
+	AuditID      string   `json:"auditID,omitempty"`
+	// Grade says how the user is known: exact, complete-log.
+	Grade string `json:"grade,omitempty"`
+	// Unknown says why the user is not known.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// String names the user, or says in brackets why there is none.
+func (r *ActorReport) String() string {
+	switch {
+	case r == nil:
+		return ""
+	case r.User == "":
+		return "(" + r.Unknown + ")"
+	case r.Impersonator != "":
+		return r.User + " (" + r.Impersonator + " acted)"
+	}
+	return r.User
 }
 
 // ChangeReport is a Change as JSON.

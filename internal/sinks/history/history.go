@@ -27,6 +27,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/event/asyncapi"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/audit"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/metric"
@@ -49,6 +50,8 @@ type Config struct {
 	// volume. They go too when less than 1 GiB (or an eighth) of the volume is left, and nothing is
 	// stored below half of that, so that the state directory has room.
 	MaxBytes settings.Size `yaml:"maxBytes" default:"0"`
+	// Audit records who made changes. Left out: nothing is recorded.
+	Audit *audit.Config `yaml:"audit"`
 }
 
 var _ interface {
@@ -56,8 +59,9 @@ var _ interface {
 	sinks.OwnEncoder
 } = (*Config)(nil)
 
-// Validate finds nothing. Where there is no state directory, config requires the key dir.
-func (*Config) Validate(*settings.Report, string) {}
+// Validate reports what is wrong with the keys. Where there is no state directory, config requires
+// the key dir.
+func (c *Config) Validate(ps *settings.Report, path string) { c.Audit.Validate(ps, path+".audit") }
 
 // OwnEncoding is that of the database.
 func (*Config) OwnEncoding() string { return "history, which stores attributes and data" }
@@ -77,8 +81,16 @@ func (c *Config) New(_ sinks.Common, env *sinks.Env) (sinks.Sink, sinks.Service,
 // DefaultDir is the directory of a history whose section names none.
 func DefaultDir(stateDir string) string { return filepath.Join(stateDir, "history") }
 
-// Places is the directory.
-func (c *Config) Places() []string { return []string{"history " + c.Dir} }
+// Places are the directory, and where audit events come from.
+func (c *Config) Places() []string {
+	places := []string{"history " + c.Dir}
+	if c.Audit != nil {
+		for _, from := range append(slices.Clip(c.Audit.Files), c.Audit.Address) {
+			places = append(places, "audit log "+from)
+		}
+	}
+	return places
+}
 
 // Form is that of a structured event.
 func (c *Config) Form(common sinks.Common) (sinks.Form, error) {
@@ -115,7 +127,8 @@ type Sink struct {
 	began   time.Time // time passes since then, whatever the machine's clock does
 	mu      sync.Mutex
 	db      *history.DB // guarded by mu; nil while it is not open
-	// cancel ends the retention, end waits for it and for the questions; guarded by mu.
+	// cancel ends the retention and the audit log, end waits for them and for the questions;
+	// guarded by mu.
 	cancel context.CancelFunc
 	end    func()
 }
@@ -170,13 +183,20 @@ func (s *Sink) Open(context.Context) error {
 	}
 	s.clock.set(time.Since(s.began), newest)
 	ctx, cancel := context.WithCancel(context.Background())
-	var retention sync.WaitGroup
-	retention.Go(func() { s.retain(ctx, db) })
+	var running sync.WaitGroup
+	running.Go(func() { s.retain(ctx, db) })
 	asked := func() {}
 	if s.cfg.Serve != nil {
 		asked = s.cfg.Serve(db.Questions)
 	}
-	s.db, s.cancel, s.end = db, cancel, func() { asked(); retention.Wait() }
+	if s.cfg.Audit != nil {
+		recorder := &audit.Recorder{
+			Config: *s.cfg.Audit, Cluster: s.cfg.Cluster, Store: db.Requests, Pseudonym: s.cfg.Pseudonym,
+			Metrics: s.metrics.audit, Log: s.cfg.Log,
+		}
+		running.Go(func() { recorder.Run(ctx) })
+	}
+	s.db, s.cancel, s.end = db, cancel, func() { asked(); running.Wait() }
 	return nil
 }
 
@@ -215,7 +235,11 @@ func (s *Sink) retain(ctx context.Context, db *history.DB) {
 }
 
 func (s *Sink) retention() history.Retention {
-	return history.Retention{Age: s.cfg.Retention, MaxBytes: uint64(s.cfg.MaxBytes)}
+	r := history.Retention{Age: s.cfg.Retention, MaxBytes: uint64(s.cfg.MaxBytes)}
+	if s.cfg.Audit != nil {
+		r.RequestAge = s.cfg.Audit.Retention
+	}
+	return r
 }
 
 // clockChanged logs that this machine's clock is far from the times of changes, and that it is not
@@ -465,6 +489,7 @@ type metrics struct {
 	bytes    *metric.Gauge
 	horizon  *metric.Gauge
 	failures *metric.Counter
+	audit    *audit.Metrics
 }
 
 const (
@@ -485,6 +510,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			"Time from which on every version is kept; 0 while retention has removed nothing."),
 		failures: f.Counter("bridge_history_retention_failures_total",
 			"Times that old versions could not be removed."),
+		audit: audit.NewMetrics(f),
 	}
 }
 

@@ -1,0 +1,158 @@
+package ask
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/history/audit"
+	"github.com/kubebridge/bridge/internal/history/query"
+)
+
+// Actors finds who made versions, in what a history has recorded of audit logs. It is not for
+// concurrent use.
+type Actors struct {
+	history  *query.Questions
+	recorded map[string]*audit.Recorded // by cluster; nil: nothing is recorded
+	parts    map[objectName]*actorsPart // the last one of each object
+}
+
+// objectName identifies an object.
+type objectName struct {
+	unit            uint32
+	namespace, name string
+}
+
+// actorsPart are the answers of one object in a part of the time.
+type actorsPart struct {
+	from    time.Time
+	answers map[string]audit.Answer // by sequence
+}
+
+const (
+	actorsPartSize = 10 * time.Minute
+	// mostActorsParts bounds the memory.
+	mostActorsParts = 1000
+)
+
+// NewActors returns actors of a history.
+func NewActors(history *query.Questions) *Actors {
+	return &Actors{history, map[string]*audit.Recorded{}, map[objectName]*actorsPart{}}
+}
+
+// IsRecorded reports whether the audit log of a cluster was recorded.
+func (a *Actors) IsRecorded(cluster string) (bool, error) {
+	r, err := a.recordedOf(cluster)
+	return r != nil, err
+}
+
+func (a *Actors) recordedOf(cluster string) (r *audit.Recorded, err error) {
+	r, isKnown := a.recorded[cluster]
+	if !isKnown {
+		if r, err = audit.NewRecorded(a.history, cluster); err == nil {
+			a.recorded[cluster] = r
+		}
+	}
+	return r, err
+}
+
+// AddTo adds to a report who made its version; nothing where no audit log was recorded.
+func (a *Actors) AddTo(r *query.VersionReport, v *query.Version) error {
+	answer, err := a.of(v)
+	if answer != nil {
+		r.Actor = answer.Report()
+	}
+	return err
+}
+
+// of returns who made a version; nil where no audit log was recorded.
+func (a *Actors) of(v *query.Version) (*audit.Answer, error) {
+	recorded, err := a.recordedOf(v.Unit.Cluster())
+	if err != nil || recorded == nil {
+		return nil, err
+	}
+	name := objectName{v.Unit.Number, v.Event.Namespace, v.Event.Name}
+	part, from := a.parts[name], v.Time.Truncate(actorsPartSize)
+	if part == nil || !part.from.Equal(from) {
+		object := &query.Object{Unit: v.Unit, Namespace: v.Event.Namespace, Name: v.Event.Name}
+		part = &actorsPart{from, map[string]audit.Answer{}}
+		var sequences []string
+		known, err := audit.Load(a.history, object, from, from.Add(actorsPartSize),
+			func(v, _ *query.Version) { sequences = append(sequences, v.Sequence()) })
+		if err != nil {
+			return nil, err
+		}
+		answers, err := known.Answers(recorded)
+		if err != nil {
+			return nil, err
+		}
+		for i, sequence := range sequences {
+			part.answers[sequence] = answers[i]
+		}
+		if len(a.parts) >= mostActorsParts {
+			clear(a.parts)
+		}
+		a.parts[name] = part
+	}
+	answer, isKnown := part.answers[v.Sequence()]
+	if !isKnown {
+		answer = audit.Answer{Reason: "its object has changed meanwhile"}
+	}
+	return &answer, nil
+}
+
+// ErrNoAudit is the error of a question about users, where no audit log was recorded.
+var ErrNoAudit = errors.New("this history has recorded no audit log, so no user is known: have the " +
+	"history sink record it (key audit)")
+
+// Selected is the relation of a change to the users that are asked for.
+type Selected int
+
+// Values of Selected.
+const (
+	UserWanted Selected = iota
+	UserOther
+	UserUnknown // it may be by one of them
+)
+
+// Selects reports whether a version is by a user that fits one of the patterns actors, and none of
+// notActors. In a pattern * is any text; no patterns select all. A change of which the user is not
+// known may be by anybody: notActors do not leave it out.
+func (a *Actors) Selects(v *query.Version, actors, notActors []string) (Selected, error) {
+	if len(actors)+len(notActors) == 0 {
+		return UserWanted, nil
+	}
+	answer, err := a.of(v)
+	isOf := func(pattern string) bool { return answer.Request != nil && fitsPattern(pattern, answer.User) }
+	switch {
+	case err != nil || answer == nil:
+		return UserUnknown, err
+	case answer.Request == nil && len(actors) > 0:
+		return UserUnknown, nil
+	case len(actors) > 0 && !slices.ContainsFunc(actors, isOf), slices.ContainsFunc(notActors, isOf):
+		return UserOther, nil
+	}
+	return UserWanted, nil
+}
+
+// fitsPattern reports whether a text is as a pattern, in which * is any text.
+func fitsPattern(pattern, text string) bool {
+	first, rest, hasStar := strings.Cut(pattern, "*")
+	if !hasStar {
+		return pattern == text
+	}
+	text, ok := strings.CutPrefix(text, first)
+	if !ok {
+		return false
+	}
+	parts := strings.Split(rest, "*")
+	for _, part := range parts[:len(parts)-1] {
+		_, after, found := strings.Cut(text, part)
+		if !found {
+			return false
+		}
+		text = after
+	}
+	return strings.HasSuffix(text, parts[len(parts)-1])
+}

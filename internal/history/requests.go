@@ -1,0 +1,118 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/kubebridge/bridge/internal/history/keys"
+	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/history/record"
+)
+
+// Requests stores the writes that the API servers' audit logs have, for package audit. Several
+// goroutines may use it.
+type Requests struct{ db *database }
+
+// Request is a write in an audit log.
+type Request struct {
+	Ended time.Time
+	// Claims are the keys under which a version finds it.
+	Claims []string
+	// Data is what is kept of it. Two requests with the same data are one.
+	Data []byte
+}
+
+// Append stores requests of a cluster, and how far their source is read: both or neither. Durable
+// when it returns nil. When ctx ends while the disk does not answer, nothing is known: store them
+// again.
+func (r Requests) Append(
+	ctx context.Context, cluster, source string, requests []Request, read json.RawMessage,
+) error {
+	b := r.db.pebble.NewBatch()
+	for i := range requests {
+		if err := setRequest(b, cluster, &requests[i]); err != nil {
+			return cmp.Or(err, b.Close())
+		}
+	}
+	if err := b.Set(keys.Position(query.RequestSource(cluster, source)), read, nil); err != nil {
+		return cmp.Or(err, b.Close())
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmp.Or(b.Commit(r.db.sync), b.Close()) }()
+	select {
+	case err := <-done:
+		return r.db.ReadError(err)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-r.db.failed:
+		return r.db.err
+	}
+}
+
+func setRequest(b *pebble.Batch, cluster string, r *Request) error {
+	id := keys.RequestID{Second: keys.Seconds(r.Ended)}
+	sum := sha256.Sum256(r.Data)
+	copy(id.Hash[:], sum[:])
+	for _, claim := range r.Claims {
+		if err := b.Set(id.Append(keys.Claims(cluster, claim)), nil, nil); err != nil {
+			return err
+		}
+	}
+	return b.Set(keys.Request(cluster, id), keys.AppendRequest(nil, r.Claims, r.Data), nil)
+}
+
+// Read returns how far a source is read; nil for nothing.
+func (r Requests) Read(cluster, source string) (json.RawMessage, error) {
+	read, err := r.db.get(keys.Position(query.RequestSource(cluster, source)))
+	return read, r.db.ReadError(err)
+}
+
+// removeRequests removes the requests of all clusters that ended before a time.
+func (m Maintenance) removeRequests(ctx context.Context, second uint32) error {
+	it, err := m.db.pebble.NewIter(&pebble.IterOptions{
+		LowerBound: []byte{keys.SpaceRequest}, UpperBound: []byte{keys.SpaceRequest + 1},
+	})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	b := m.db.pebble.NewBatch()
+	defer func() { _ = b.Close() }() // it gives back memory
+	for ok := it.First(); ok && ctx.Err() == nil; {
+		head, id, isKey := keys.SplitRequest(it.Key())
+		if !isKey {
+			return record.ErrUnreadable
+		}
+		if id.Second >= second {
+			ok = it.SeekGE(keys.After(head)) // of the next cluster
+			continue
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		cluster, _, _ := keys.CutName(head[1:])
+		claims, _, isRequest := keys.ReadRequest(value)
+		if !isRequest {
+			return record.ErrUnreadable
+		}
+		for _, claim := range claims {
+			if err := b.Delete(id.Append(keys.Claims(cluster, claim)), nil); err != nil {
+				return err
+			}
+		}
+		if err := b.Delete(it.Key(), nil); err != nil {
+			return err
+		}
+		if b, err = m.commitFull(b); err != nil {
+			return err
+		}
+		ok = it.Next()
+	}
+	return cmp.Or(context.Cause(ctx), it.Error(), b.Commit(pebble.NoSync))
+}

@@ -1,0 +1,66 @@
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// Requests are found by their claims, once, until retention removes them: those of one cluster, and
+// none of another.
+func TestRequests(t *testing.T) {
+	db, err := Open(Options{Dir: t.TempDir()})
+	testkit.OK(t, err)
+	defer db.Close()
+	noon := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	for range 2 { // the second time is a repeat
+		for _, cluster := range []string{"prod", "prod2"} {
+			var requests []Request
+			for i := range 2500 {
+				requests = append(requests, Request{
+					Ended: noon.Add(time.Duration(i) * time.Second), Claims: []string{fmt.Sprint("U", i/2), "C\x00\x01"},
+					Data: fmt.Appendf(nil, "%s %d", cluster, i),
+				})
+			}
+			testkit.OK(t, db.Requests.Append(t.Context(), cluster, "a", requests, json.RawMessage(`1`)))
+		}
+	}
+	claiming := func(cluster, claim string) (found []string) {
+		t.Helper()
+		list, err := db.Questions.Requests.Claiming(cluster, claim)
+		testkit.OK(t, err)
+		for _, data := range list {
+			found = append(found, string(data))
+		}
+		return found
+	}
+	if got := claiming("prod", "U3"); !slices.Equal(got, []string{"prod 6", "prod 7"}) {
+		t.Error(got)
+	}
+	if got := len(claiming("prod2", "C\x00\x01")); got != 2500 {
+		t.Error(got)
+	}
+	if got := claiming("pro", "U3"); got != nil {
+		t.Error(got)
+	}
+	testkit.OK(t, db.Requests.Append(t.Context(), "prod", "b\x00", nil, json.RawMessage(`2`)))
+	sources, err := db.Questions.Requests.Sources("prod")
+	testkit.OK(t, err)
+	if fmt.Sprint(sources) != "map[a:[49] b\x00:[50]]" {
+		t.Error(sources)
+	}
+
+	testkit.OK(t, db.Maintenance.Retain(t.Context(), Retention{RequestAge: time.Hour}, noon.Add(time.Hour+2000*time.Second)))
+	if got := claiming("prod", "U999"); got != nil {
+		t.Error(got)
+	}
+	for _, cluster := range []string{"prod", "prod2"} {
+		if got := len(claiming(cluster, "C\x00\x01")); got != 500 {
+			t.Error(cluster, got)
+		}
+	}
+}
