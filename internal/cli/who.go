@@ -155,19 +155,20 @@ func (w *whoCommand) run(cmd *cobra.Command, args []string) error {
 func (w *whoCommand) join(
 	cmd *cobra.Command, h *query.Questions, object *query.Object,
 ) (rows []whoReport, answers []audit.Answer, err error) {
-	known, err := audit.Load(h, object, time.Time{}, time.Time{}, func(v, before *query.Version) {
-		r := whoReport{Time: v.Time, Operation: operation(v), Version: v.Event.ResourceVersion}
-		r.changed, r.isWanted = w.changeOf(v, before)
-		rows = append(rows, r)
-	})
-	if err != nil {
-		return nil, nil, err
-	}
 	holes, err := h.Coverage.Holes(object, time.Time{}, time.Time{})
 	if err != nil {
 		return nil, nil, err
 	}
 	printHoles(cmd, holes)
+	known, err := audit.Load(h.Objects, object, time.Time{}, time.Time{}, holes,
+		func(v, before *query.Version) {
+			r := whoReport{Time: v.Time, Operation: operation(v), Version: v.Event.ResourceVersion}
+			r.changed, r.isWanted = w.changeOf(v, before)
+			rows = append(rows, r)
+		})
+	if err != nil {
+		return nil, nil, err
+	}
 	requests, err := w.requests(cmd, h, object, known)
 	if err != nil {
 		return nil, nil, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/history/audit"
 	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/history/record"
 )
 
 // Actors finds who made versions, in what a history has recorded of audit logs. It is not for
@@ -15,6 +16,7 @@ import (
 type Actors struct {
 	history  *query.Questions
 	recorded map[string]*audit.Recorded // by cluster; nil: nothing is recorded
+	notices  map[*record.Unit][]*query.Notice
 	parts    map[objectName]*actorsPart // the last one of each object
 }
 
@@ -38,7 +40,9 @@ const (
 
 // NewActors returns actors of a history.
 func NewActors(history *query.Questions) *Actors {
-	return &Actors{history, map[string]*audit.Recorded{}, map[objectName]*actorsPart{}}
+	return &Actors{
+		history, map[string]*audit.Recorded{}, map[*record.Unit][]*query.Notice{}, map[objectName]*actorsPart{},
+	}
 }
 
 // IsRecorded reports whether the audit log of a cluster was recorded.
@@ -77,8 +81,12 @@ func (a *Actors) of(v *query.Version) (*audit.Answer, error) {
 	if part == nil || !part.from.Equal(from) {
 		object := &query.Object{Unit: v.Unit, Namespace: v.Event.Namespace, Name: v.Event.Name}
 		part = &actorsPart{from, map[string]audit.Answer{}}
+		notices, err := a.noticesOf(v.Unit)
+		if err != nil {
+			return nil, err
+		}
 		var sequences []string
-		known, err := audit.Load(a.history, object, from, from.Add(actorsPartSize),
+		known, err := audit.Load(a.history.Objects, object, from, from.Add(actorsPartSize), notices,
 			func(v, _ *query.Version) { sequences = append(sequences, v.Sequence()) })
 		if err != nil {
 			return nil, err
@@ -100,6 +108,24 @@ func (a *Actors) of(v *query.Version) (*audit.Answer, error) {
 		answer = audit.Answer{Reason: "its object has changed meanwhile"}
 	}
 	return &answer, nil
+}
+
+// noticesOf reads the notices of a unit once.
+func (a *Actors) noticesOf(u *record.Unit) ([]*query.Notice, error) {
+	notices, isKnown := a.notices[u]
+	if isKnown {
+		return notices, nil
+	}
+	for m, err := range a.history.Coverage.Notices(u, time.Time{}, time.Time{}) {
+		if err != nil {
+			return nil, err
+		}
+		if m.IsHole() {
+			notices = append(notices, m)
+		}
+	}
+	a.notices[u] = notices
+	return notices, nil
 }
 
 // ErrNoAudit is the error of a question about users, where no audit log was recorded.

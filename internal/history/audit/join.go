@@ -97,10 +97,11 @@ func NewHistory(o *query.Object) *History {
 const longestRequest = time.Minute
 
 // Load returns what is known of an object from one time to another; zero times are no limit. Those
-// behind are there too: a request may have made one of them. each is called for each version with
-// the one before, in the order of the answers.
+// behind are there too: a request may have made one of them. notices are those of its unit. each is
+// called for each version with the one before, in the order of the answers.
 func Load(
-	q *query.Questions, o *query.Object, since, until time.Time, each func(v, before *query.Version),
+	objects query.Objects, o *query.Object, since, until time.Time, notices []*query.Notice,
+	each func(v, before *query.Version),
 ) (h *History, err error) {
 	h = NewHistory(o)
 	if !until.IsZero() {
@@ -108,9 +109,9 @@ func Load(
 		h.until = until
 	}
 	var before *query.Version
-	for v, err := range q.Objects.Versions(o, since, until) {
+	for v, err := range objects.Versions(o, since, until) {
 		if err == nil && before == nil && !since.IsZero() {
-			before, err = q.Objects.VersionBefore(v)
+			before, err = objects.VersionBefore(v)
 		}
 		if err != nil {
 			return nil, err
@@ -119,16 +120,14 @@ func Load(
 		each(v, before)
 		before = v
 	}
-	holes, err := q.Coverage.Holes(o, since, until)
-	if err != nil {
-		return nil, err
-	}
-	for _, hole := range holes {
-		if hole.Reason == "rewound" {
-			h.AddRewind(hole.Begins(), hole.Time)
-			continue
+	for _, m := range notices {
+		switch {
+		case !m.IsHole() || !m.Concerns(o):
+		case m.Reason == "rewound":
+			h.AddRewind(m.Begins(), m.Time)
+		default:
+			h.AddGap(m.From, m.To)
 		}
-		h.AddGap(hole.From, hole.To)
 	}
 	return h, nil
 }

@@ -347,9 +347,9 @@ func (m *Notice) covers(p Point) bool {
 	return p.At.After(begins) && p.At.Before(m.Time)
 }
 
-// concerns reports whether a notice is about an object, as one of a version of another object is
+// Concerns reports whether a notice is about an object, as one of a version of another object is
 // not.
-func (m *Notice) concerns(o *Object) bool {
+func (m *Notice) Concerns(o *Object) bool {
 	key := m.Event.PartitionKey
 	if m.Event.Op != event.Quarantined || !strings.Contains(key, "/") {
 		return m.Scope().Has(o.Unit, o.Namespace, o.Name)
@@ -382,7 +382,7 @@ func (h Coverage) Holes(o *Object, since, until time.Time) (holes []*Notice, err
 		if err != nil {
 			return nil, err
 		}
-		if m.IsHole() && m.concerns(o) {
+		if m.IsHole() && m.Concerns(o) {
 			holes = append(holes, m)
 		}
 	}
@@ -397,7 +397,7 @@ func (h Coverage) Uncertain(o *Object, v *Version, p Point) (holes []*Notice, er
 		switch {
 		case err != nil:
 			return nil, err
-		case !m.concerns(o):
+		case !m.Concerns(o):
 		case m.Event.Op == event.Synced && m.isUpTo(p) && m.Time.After(synced):
 			synced = m.Time
 		case !m.IsHole():

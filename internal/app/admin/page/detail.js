@@ -92,10 +92,16 @@ function leafOf(field) {
   return field.split(".").slice(-1)[0];
 }
 
-// who is the manager of a change, or why it is not known.
+// who is the user of a change as the audit log has it, with the manager; or why it is not known.
 export function who(v) {
-  if (v.manager) return element("span", {}, `by ${v.manager}`);
-  return element("span", { class: "soft" }, "who: ", element("abbr", { title: v.managerUnknown || "the API server did not record it" }, "not recorded"));
+  const user = v.actor?.user;
+  if (user) {
+    const how = [v.actor.impersonator && `${v.actor.impersonator} acted`, v.actor.verb, v.actor.subresource, v.actor.userAgent, v.actor.grade].filter(Boolean).join(", ");
+    return element("span", {}, "by ", element("abbr", { title: how }, user), v.manager ? ` with ${v.manager}` : "");
+  }
+  const why = v.actor?.unknown ? `user: ${v.actor.unknown}` : "";
+  if (v.manager) return element("span", why ? { title: why } : {}, `by ${v.manager}`);
+  return element("span", { class: "soft" }, "who: ", element("abbr", { title: why || v.managerUnknown || "the API server did not record it" }, "not recorded"));
 }
 
 // late is the time of a change: the latest possible one, where there was no watch.
