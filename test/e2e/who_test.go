@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -43,6 +45,8 @@ type whoUser struct {
 type whoRun struct {
 	*lab
 	bridge *harness.Bridge
+	kills  int
+	posted string // the history that records what the API server posts
 	mu     sync.Mutex
 	// deletedBy is who deleted the object of a uid at once.
 	deletedBy map[string]string // guarded by mu
@@ -73,9 +77,13 @@ func TestWho(t *testing.T) {
 	// The control plane looks there for the watches of its components.
 	watches := []byte("rules:\n- {level: Metadata, verbs: [watch], omitStages: [ResponseComplete]}\n")
 	must(t, os.WriteFile(policy, bytes.Replace(audit("--log", "RequestResponse"), []byte("rules:\n"), watches, 1), 0o600))
-	c := ownCluster(t, "who", "--apiserver-arg=--audit-policy-file="+policy)
-	w := &whoRun{lab: newLab(t, c), deletedBy: map[string]string{}}
+	posts := newWhoPosts(t)
+	c := ownCluster(t, "who", "--apiserver-arg=--audit-policy-file="+policy,
+		"--apiserver-arg=--audit-webhook-config-file="+posts.kubeconfig, "--apiserver-arg=--audit-webhook-batch-max-wait=1s",
+		"--apiserver-arg=--audit-webhook-initial-backoff=1s")
+	w := &whoRun{lab: newLab(t, c), deletedBy: map[string]string{}, posted: filepath.Join(t.TempDir(), "posted")}
 	w.admit(audit())
+	relay := startWhoRelay(t, filepath.Join(c.dir, "audit.log"))
 	w.bridge = w.lab.bridge("bridge", `
 informers:
   - {name: app, resources: [configmaps, deployments.apps, replicasets.apps, pods]}
@@ -83,26 +91,35 @@ sinks:
   - name: kept
     history:
       retention: 0
-      audit: {files: ["`+filepath.Join(c.dir, "audit*.log*")+`"]}
+      audit: {files: ["`+relay.dir+`/audit*.log*"], complete: true}
+  - name: posted
+    history:
+      dir: `+w.posted+`
+      audit: `+posts.section+`
 `, healthChecks)
 	w.start(w.bridge)
+	ended := w.killing()
 	w.write()
+	ended()
 	w.settle()
+	relay.check()
 
 	log := filepath.Join(c.dir, "audit.log")
 	for _, form := range []struct {
-		name, log string
-		answered  float64 // share of the creates and updates of the users
+		name     string
+		answered float64  // share of the creates and updates of the users
+		args     []string // of bridge who
 	}{
-		{"RequestResponse", log, 0.999},
-		{"as the history has recorded it", "", 0.999},
-		{"RequestResponse, of which a fifth is lost", w.withLosses(log), 0.3},
-		{"Metadata", w.withoutAnswers(log), 0.3}, // the more tries, the fewer
+		{"RequestResponse", 0.999, []string{"--audit", log}},
+		{"recorded from files", 0.999, []string{"--dir", w.kept()}},
+		{"recorded from what the API server posts", 0.3, []string{"--dir", w.posted}}, // it loses events while nothing takes them
+		{"RequestResponse, of which a fifth is lost", 0.3, []string{"--audit", w.withLosses(log)}},
+		{"Metadata", 0.3, []string{"--audit", w.withoutAnswers(log)}}, // the more tries, the fewer
 	} {
-		t.Run(form.name, func(t *testing.T) { w.judge(t, form.log, form.answered) })
+		t.Run(form.name, func(t *testing.T) { w.judge(t, form.args, form.answered) })
 	}
 	t.Run("one field, one line", func(t *testing.T) {
-		out, err := w.bridge.Output(w.ctx, "who", "deploy/d-0", "-n", w.namespace, "--audit", log, "--field", "spec.replicas")
+		out, err := w.bridge.Output(w.ctx, "who", "deploy/d-0", "-n", w.namespace, "--dir", w.kept(), "--field", "spec.replicas")
 		must(t, err)
 		if !strings.Contains(out, "spec.replicas ") || !strings.Contains(out, "exact)") {
 			t.Error(out)
@@ -180,6 +197,33 @@ func (w *whoRun) write() {
 	must(w.t, g.Wait())
 }
 
+func (w *whoRun) kept() string { return filepath.Join(w.bridge.StateDir, "history") }
+
+// killing kills the bridge again and again, until the function that it returns is called.
+func (w *whoRun) killing() (end func()) {
+	ctx, cancel := context.WithCancel(w.ctx)
+	var killing errgroup.Group
+	killing.Go(func() error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(3 * time.Second):
+			}
+			w.bridge.Kill()
+			if err := w.bridge.StartAndWait(w.ctx); err != nil {
+				return err
+			}
+			w.kills++
+		}
+	})
+	return func() {
+		cancel()
+		must(w.t, killing.Wait())
+		w.t.Logf("the bridge was killed %d times", w.kills)
+	}
+}
+
 // writeOnce does one of the kinds of write.
 func (w *whoRun) writeOnce(u *whoUser, n int) error {
 	maps, deployments := u.client.CoreV1().ConfigMaps(w.namespace), u.client.AppsV1().Deployments(w.namespace)
@@ -251,7 +295,7 @@ func (w *whoRun) settle() {
 	w.t.Helper()
 	w.createConfigMap("marker", "")
 	eventually(w.t, "the history", testPatience, func() []string {
-		if _, err := w.bridge.Output(w.ctx, "show", "cm/marker", "-n", w.namespace); err != nil {
+		if _, err := w.bridge.Output(w.ctx, "show", "cm/marker", "-n", w.namespace, "--dir", w.kept()); err != nil {
 			return []string{err.Error()}
 		}
 		return nil
@@ -264,13 +308,15 @@ func (w *whoRun) settle() {
 		}
 		return nil
 	})
-	eventually(w.t, "what the bridge has recorded", testPatience, func() []string {
-		out, err := w.bridge.Output(w.ctx, "who", "cm/marker", "-n", w.namespace)
-		if err != nil || !strings.Contains(out, "exact") {
-			return []string{fmt.Sprint(out, err)}
-		}
-		return nil
-	})
+	for _, of := range [][]string{{"--dir", w.kept()}, {"--dir", w.posted}} {
+		eventually(w.t, fmt.Sprint("what the bridge has recorded ", of), testPatience, func() []string {
+			out, err := w.bridge.Output(w.ctx, "who", append([]string{"cm/marker", "-n", w.namespace}, of...)...)
+			if err != nil || !strings.Contains(out, "exact") {
+				return []string{fmt.Sprint(out, err)}
+			}
+			return nil
+		})
+	}
 }
 
 // withoutAnswers writes a log as the level Metadata has it.
@@ -320,7 +366,7 @@ type whoVersion struct {
 type whoChange struct{ Field string }
 
 // judge compares who is named with whom the objects themselves name.
-func (w *whoRun) judge(t *testing.T, log string, share float64) {
+func (w *whoRun) judge(t *testing.T, args []string, share float64) {
 	t.Helper()
 	known, answered, deletes, deletesAnswered := 0, 0, 0, 0
 	unknown := map[string]int{}
@@ -331,17 +377,13 @@ func (w *whoRun) judge(t *testing.T, log string, share float64) {
 			must(t, json.Unmarshal([]byte(out), &list))
 			return list
 		}
-		of := []string{"--audit", log}
-		if log == "" {
-			of = nil
-		}
-		truth, got := versions("history"), versions("who", of...)
+		truth, got := versions("history", "--dir", w.kept()), versions("who", args...)
 		if len(truth) != len(got) {
 			t.Fatalf("%s: %d versions, and %d with users", object, len(truth), len(got))
 		}
 		for i, v := range got {
 			user := w.authorOf(object, &truth[i])
-			switch isDelete := v.Operation == "deleted"; {
+			switch isDelete := strings.HasPrefix(v.Operation, "deleted"); {
 			case user == "":
 				if strings.HasPrefix(v.Actor.User, "user-") && v.Operation == "updated" && !w.mayBeByUser(&truth[i]) {
 					t.Errorf("%s: version %s is by no user, and named is %s: %v", object, v.ResourceVersion, v.Actor.User, truth[i].Changed)
@@ -353,7 +395,7 @@ func (w *whoRun) judge(t *testing.T, log string, share float64) {
 				known++
 			}
 			switch {
-			case v.Actor.User == user && v.Operation == "deleted":
+			case v.Actor.User == user && strings.HasPrefix(v.Operation, "deleted"):
 				deletesAnswered++
 			case v.Actor.User == user:
 				answered++

@@ -307,7 +307,8 @@ func TestWebhook(t *testing.T) {
 		return answer.StatusCode
 	}
 	list := func(n int) string {
-		return `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[` + line("ann", "patch", n, 200, fmt.Sprint("uid:u1 U", n)) + "]}"
+		return `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[` +
+			strings.Replace(line("ann", "patch", n, 200, fmt.Sprint("uid:u1 U", n)), `"kind":"Event",`, "", 1) + "]}" // as an API server posts it
 	}
 	const good = "a token of sixteen"
 	testkit.Eventually(t, "it listens", func() bool { return post(list(0), good) == http.StatusOK })

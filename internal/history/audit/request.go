@@ -90,7 +90,8 @@ func parse(line []byte) (*Request, error) {
 	if err := json.Unmarshal(line, &e); err != nil {
 		return nil, err
 	}
-	if e.Kind != "Event" || e.Stage == "" || e.User == nil {
+	// One in a list names no kind.
+	if e.Kind != "Event" && e.Kind != "" || e.Stage == "" || e.User == nil {
 		return nil, errors.New("it is no event of audit.k8s.io")
 	}
 	code := 0

@@ -1,0 +1,177 @@
+package e2e_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/testkit"
+	"github.com/kubebridge/bridge/test/e2e/harness"
+)
+
+// whoPosts is an address for what an API server posts.
+type whoPosts struct {
+	kubeconfig string // for --audit-webhook-config-file
+	section    string // of the history sink
+}
+
+func newWhoPosts(t *testing.T) *whoPosts {
+	t.Helper()
+	dir := t.TempDir()
+	address, err := harness.FreeAddress()
+	must(t, err)
+	ca := testkit.NewCA(t)
+	cert, key := ca.Files(t, dir)
+	authority, token := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "token")
+	must(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.DER}), 0o600))
+	must(t, os.WriteFile(token, []byte("the token of the API server"), 0o600))
+	p := &whoPosts{
+		kubeconfig: filepath.Join(dir, "webhook.kubeconfig"),
+		section:    fmt.Sprintf("{address: %q, certFile: %q, keyFile: %q, tokenFile: %q}", address, cert, key, token),
+	}
+	must(t, os.WriteFile(p.kubeconfig, fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+clusters: [{name: bridge, cluster: {server: "https://%s/", certificate-authority: %q}}]
+users: [{name: apiserver, user: {tokenFile: %q}}]
+contexts: [{name: bridge, context: {cluster: bridge, user: apiserver}}]
+current-context: bridge
+`, address, authority, token), 0o600))
+	return p
+}
+
+// whoRelay writes what is in an audit log into files elsewhere, as a bad log shipper does: in another
+// order, some lines twice, rotated and compressed.
+type whoRelay struct {
+	*testing.T
+	dir   string
+	lines [][]byte // that are not written
+	file  *os.File
+	size  int
+	files []string // that were rotated
+	errs  chan error
+}
+
+const (
+	whoRelayHeld = 100       // lines change places with so many others
+	whoRelayFile = 256 << 10 // bytes
+	whoRelayKept = 3         // rotated files
+)
+
+func startWhoRelay(t *testing.T, log string) *whoRelay {
+	t.Helper()
+	r := &whoRelay{T: t, dir: t.TempDir(), errs: make(chan error, 1)}
+	in, err := os.Open(log)
+	must(t, err)
+	must(t, r.create())
+	go func() {
+		defer in.Close()
+		r.errs <- r.run(in)
+	}()
+	return r
+}
+
+func (r *whoRelay) path() string { return filepath.Join(r.dir, "audit.log") }
+
+func (r *whoRelay) create() (err error) {
+	r.file, err = os.OpenFile(r.path(), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
+	r.size = 0
+	return err
+}
+
+func (r *whoRelay) run(in io.Reader) error {
+	var rest []byte
+	buffer := make([]byte, 64<<10)
+	for r.Context().Err() == nil {
+		n, err := in.Read(buffer)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		rest = append(rest, buffer[:n]...)
+		for {
+			line, after, found := bytes.Cut(rest, []byte("\n"))
+			if !found {
+				break
+			}
+			r.lines, rest = append(r.lines, append(bytes.Clone(line), '\n')), after
+			if rand.IntN(50) == 0 {
+				r.lines = append(r.lines, r.lines[len(r.lines)-1])
+			}
+		}
+		if n == 0 || len(r.lines) >= whoRelayHeld {
+			if err := r.flush(); err != nil {
+				return err
+			}
+		}
+		if n == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+func (r *whoRelay) flush() error {
+	rand.Shuffle(len(r.lines), func(i, j int) { r.lines[i], r.lines[j] = r.lines[j], r.lines[i] })
+	for _, line := range r.lines {
+		if _, err := r.file.Write(line); err != nil {
+			return err
+		}
+		r.size += len(line)
+	}
+	r.lines = nil
+	if r.size < whoRelayFile {
+		return nil
+	}
+	if err := r.file.Close(); err != nil {
+		return err
+	}
+	rotated := filepath.Join(r.dir, fmt.Sprintf("audit-%s.log", time.Now().Format("150405.000000")))
+	if err := errors.Join(os.Rename(r.path(), rotated), r.create()); err != nil {
+		return err
+	}
+	// As in the API server: what was rotated is compressed, and the oldest is removed.
+	if r.files = append(r.files, rotated); len(r.files) > 1 {
+		if err := compressFile(r.files[len(r.files)-2]); err != nil {
+			return err
+		}
+	}
+	if len(r.files) > whoRelayKept {
+		if err := os.Remove(r.files[0] + ".gz"); err != nil {
+			return err
+		}
+		r.files = r.files[1:]
+	}
+	return nil
+}
+
+func compressFile(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	out, err := os.Create(path + ".gz")
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	z := gzip.NewWriter(out)
+	_, err = z.Write(text)
+	return errors.Join(err, z.Close(), os.Remove(path))
+}
+
+// check fails the test when the relay has ended.
+func (r *whoRelay) check() {
+	r.Helper()
+	select {
+	case err := <-r.errs:
+		r.Fatal(err)
+	default:
+	}
+}
