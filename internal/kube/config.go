@@ -163,6 +163,21 @@ func newClient(config *rest.Config, gv *schema.GroupVersion) (rest.Interface, er
 	return client, nil
 }
 
+// HTTPClient returns a client for bare requests, and the URL of the API server.
+func HTTPClient(config *rest.Config) (client *http.Client, server string, err error) {
+	if client, err = rest.HTTPClientFor(config); err != nil {
+		return nil, "", fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, "", fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+	if client.Timeout == 0 {
+		client.Timeout = defaultTimeout
+	}
+	return client, strings.TrimSuffix(base.String(), "/"), nil
+}
+
 // send returns the body of the answer to a request. An error has the message that came with it:
 // Result.Raw alone would say "unknown".
 func send(ctx context.Context, request *rest.Request) (body []byte, contentType string, err error) {

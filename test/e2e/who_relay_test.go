@@ -17,13 +17,13 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/harness"
 )
 
-// whoPosts is an address for what an API server posts.
-type whoPosts struct {
+// whoWebhook is an address for what an API server posts.
+type whoWebhook struct {
 	kubeconfig string // for --audit-webhook-config-file
 	section    string // of the history sink
 }
 
-func newWhoPosts(t *testing.T) *whoPosts {
+func newWhoWebhook(t *testing.T) *whoWebhook {
 	t.Helper()
 	dir := t.TempDir()
 	address, err := harness.FreeAddress()
@@ -33,7 +33,7 @@ func newWhoPosts(t *testing.T) *whoPosts {
 	authority, token := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "token")
 	must(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.DER}), 0o600))
 	must(t, os.WriteFile(token, []byte("the token of the API server"), 0o600))
-	p := &whoPosts{
+	p := &whoWebhook{
 		kubeconfig: filepath.Join(dir, "webhook.kubeconfig"),
 		section:    fmt.Sprintf("{address: %q, certFile: %q, keyFile: %q, tokenFile: %q}", address, cert, key, token),
 	}
@@ -47,8 +47,8 @@ current-context: bridge
 	return p
 }
 
-// whoRelay writes what is in an audit log into files elsewhere, as a bad log shipper does: in another
-// order, some lines twice, rotated and compressed.
+// whoRelay writes what is in an audit log into files elsewhere, as a bad log shipper does: in
+// another order, some lines twice, rotated and compressed.
 type whoRelay struct {
 	*testing.T
 	dir   string

@@ -219,7 +219,7 @@ func (h *History) isOfEra(r *Request, c *change) bool {
 // Log returns a log that keeps what is about the versions that were added. isComplete says that it
 // will have every request.
 func (h *History) Log(isComplete bool) *Log {
-	return &Log{claiming: map[string][]*Request{}, wanted: h, isComplete: isComplete}
+	return NewLog(h.claims, isComplete)
 }
 
 // isOf reports whether a request is about a resource in a namespace. The name of an object that is

@@ -329,6 +329,28 @@ func (r *Recorded) Claiming(claim string) (found []*Request, err error) {
 	return found, err
 }
 
+// Read reads the requests with claims, so that they can be used when the history is closed.
+func (r *Recorded) Read(wanted map[string]bool) (Requests, error) {
+	read := &readRequests{r, map[string][]*Request{}}
+	for claim := range wanted {
+		found, err := r.Claiming(claim)
+		if err != nil {
+			return nil, err
+		}
+		read.claiming[claim] = found
+	}
+	return read, nil
+}
+
+// readRequests are Recorded ones in memory.
+type readRequests struct {
+	*Recorded
+	claiming map[string][]*Request
+}
+
+// Claiming returns the requests with a claim.
+func (r *readRequests) Claiming(claim string) ([]*Request, error) { return r.claiming[claim], nil }
+
 // lag is how long after a change its event may come into a log.
 const lag = 5 * time.Second
 

@@ -225,8 +225,14 @@ type Log struct {
 	// counts lines that are no audit events, and FirstBad names the first.
 	Requests, Noted, Bad int
 	FirstBad             string
-	wanted               *History
+	wanted               map[string]bool // claims
 	isComplete           bool
+}
+
+// NewLog returns a log that keeps the requests with claims. isComplete says that it will have every
+// request.
+func NewLog(wanted map[string]bool, isComplete bool) *Log {
+	return &Log{claiming: map[string][]*Request{}, wanted: wanted, isComplete: isComplete}
 }
 
 // Claiming returns the requests with a claim.
@@ -262,7 +268,7 @@ func (l *Log) Read(name string, r io.Reader) error {
 				l.Noted++
 			}
 			for _, claim := range request.claims() {
-				if l.wanted.claims[claim] {
+				if l.wanted[claim] {
 					l.claiming[claim] = append(l.claiming[claim], request)
 				}
 			}
