@@ -109,7 +109,7 @@ func Run(ctx context.Context, o Options) (err error) {
 			Cluster: cluster, StateDir: c.State.Dir, Out: o.Stdout, Log: log, Registry: metrics,
 			Fence: a.replicas.fence(), Confirm: a.replicas.confirm(), Pseudonym: a.letters.pseudonym,
 			Serve: func(questions any) func() {
-				return asked.Serve(questions.(*query.Questions)) //nolint:forcetypeassert // see Env
+				return asked.Serve(questions.(*query.Questions), cluster) //nolint:forcetypeassert // see Env
 			},
 		}
 		if !kube.InPod() {

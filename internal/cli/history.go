@@ -16,6 +16,7 @@ import (
 	"github.com/kubebridge/bridge/internal/history/ask"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
+	"github.com/kubebridge/bridge/internal/kube"
 )
 
 func historyCommands() []*cobra.Command {
@@ -75,6 +76,18 @@ func (o *historyOptions) directory() (string, error) {
 	return c.HistoryDir(), nil
 }
 
+// ownCluster returns the cluster that a bridge with this configuration reads, "" where that can't be
+// said.
+func (o *historyOptions) ownCluster() string {
+	c, err := o.settings.LoadSections([]string{"cluster", "kubernetes"})
+	if err != nil {
+		return ""
+	}
+	k := &c.Kubernetes
+	_, contextCluster, _ := kube.RESTConfig(k.Kubeconfig, k.Context, k.QPS, k.Burst)
+	return cmp.Or(c.Cluster, contextCluster)
+}
+
 // open opens the history. Its writer need not stop.
 func (o *historyOptions) open() (*history.DB, error) {
 	dir, err := o.directory()
@@ -90,20 +103,32 @@ func (o *historyOptions) open() (*history.DB, error) {
 }
 
 // openQuestion opens the history for a question of these flags. Close the history.
-func (o *historyOptions) openQuestion() (*history.DB, *ask.Question, error) {
+func (o *historyOptions) openQuestion(
+	cmd *cobra.Command,
+) (*history.DB, *ask.Question, error) {
 	db, err := o.open()
 	if err != nil {
 		return nil, nil, err
 	}
-	return db, o.question(db.Questions), nil
+	return db, o.question(cmd, db.Questions), nil
 }
 
-func (o *historyOptions) question(h *query.Questions) *ask.Question {
+// question asks about the cluster of the configuration where the history has several, and reports
+// that.
+func (o *historyOptions) question(cmd *cobra.Command, h *query.Questions) *ask.Question {
 	q := &ask.Question{
 		History: h, Cluster: o.cluster, Namespace: o.namespace, ClusterOption: "--cluster",
 	}
 	if o.all {
 		q.Namespace = "*"
+	}
+	own := ""
+	if o.cluster == "" && len(h.Resources.Clusters()) > 1 {
+		own = o.ownCluster()
+	}
+	if others := q.ChooseCluster(own); len(others) > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this is of cluster %s; --cluster is for %s\n",
+			terminal.Plain(q.Cluster), terminal.Plain(strings.Join(others, ", ")))
 	}
 	return q
 }
@@ -125,7 +150,7 @@ func (o *historyOptions) openObject(
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	db, q, err := o.openQuestion()
+	db, q, err := o.openQuestion(cmd)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -312,7 +337,7 @@ Exit codes: 0; 1 when the history can't be read; 2 when there is none.`,
 		if err := errors.Join(argErr, err); err != nil {
 			return err
 		}
-		db, q, err := o.openQuestion()
+		db, q, err := o.openQuestion(cmd)
 		if err != nil {
 			return err
 		}

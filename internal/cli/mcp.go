@@ -127,6 +127,7 @@ type unclosed struct{ io.Writer }
 func (unclosed) Close() error { return nil }
 
 func (o *historyOptions) newToolServer(source *serve.SharedHistory) *mcp.Server {
+	own := o.ownCluster()
 	s := mcp.NewServer(&mcp.Implementation{Name: "bridge", Version: Build{}.complete().Version}, nil)
 	for i := range tools {
 		t := &tools[i]
@@ -147,7 +148,7 @@ func (o *historyOptions) newToolServer(source *serve.SharedHistory) *mcp.Server 
 			})
 			var text []byte
 			if err == nil {
-				text, err = t.answer(ctx, source, parameters)
+				text, err = t.answer(ctx, source, own, parameters)
 			}
 			if err != nil { // for the model, which may ask again
 				text = []byte(err.Error())
@@ -190,7 +191,7 @@ func (t *tool) read(arguments json.RawMessage, others map[string]string) (url.Va
 
 // answer returns the answer as JSON, one value a line.
 func (t *tool) answer(
-	ctx context.Context, source *serve.SharedHistory, parameters url.Values,
+	ctx context.Context, source *serve.SharedHistory, own string, parameters url.Values,
 ) ([]byte, error) {
 	questions, release, err := source.Open()
 	if err != nil {
@@ -198,7 +199,7 @@ func (t *tool) answer(
 	}
 	defer release()
 	var set ask.Set
-	defer set.Serve(questions)()
+	defer set.Serve(questions, own)()
 	found, err := set.Ask(ctx, t.question, parameters)
 	if err != nil {
 		return nil, err

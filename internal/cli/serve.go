@@ -264,7 +264,7 @@ func warnUnknownResources(cmd *cobra.Command, resources query.Resources, access 
 func (o *serveOptions) check(
 	cmd *cobra.Command, h *query.Questions, p query.Point,
 ) (cluster string, err error) {
-	q := o.question(h)
+	q := o.question(cmd, h)
 	q.Namespace = "*"
 	if cluster, err = q.OneCluster(); err != nil {
 		return "", failedQuestion(err)

@@ -76,7 +76,7 @@ there is no history.`,
 }
 
 func (o *stateOptions) run(cmd *cobra.Command, p query.Point, selector labels.Selector) error {
-	db, q, err := o.openQuestion()
+	db, q, err := o.openQuestion(cmd)
 	if err != nil {
 		return err
 	}

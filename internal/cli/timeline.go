@@ -156,7 +156,7 @@ func (o *timelineOptions) openTimeline(
 	cmd *cobra.Command, s span,
 ) (*history.DB, *ask.Question, *ask.OwnedObjects, error) {
 	if !o.withOwned {
-		db, q, err := o.openQuestion()
+		db, q, err := o.openQuestion(cmd)
 		return db, q, nil, err
 	}
 	db, q, object, err := o.openObject(cmd, o.of, s.until)

@@ -142,7 +142,7 @@ func (a *auditCheck) wait(cmd *cobra.Command) ([]audit.CheckAnswer, error) {
 	const while = 10 * time.Second
 	least, changed := 0, time.Now()
 	for end := time.Now().Add(a.patience); ; {
-		answers, err := a.check.Answers(a.requests)
+		answers, err := a.check.Answers(func(wanted map[string]bool) (audit.Requests, error) { return a.requests(cmd, wanted) })
 		unknown := 0
 		for _, w := range answers {
 			if w.Unknown != "" {
@@ -164,7 +164,7 @@ func (a *auditCheck) wait(cmd *cobra.Command) ([]audit.CheckAnswer, error) {
 	}
 }
 
-func (a *auditCheck) requests(wanted map[string]bool) (audit.Requests, error) {
+func (a *auditCheck) requests(cmd *cobra.Command, wanted map[string]bool) (audit.Requests, error) {
 	if len(a.logs) > 0 {
 		a.log = audit.NewLog(wanted, a.isComplete)
 		for _, path := range a.logs {
@@ -179,7 +179,7 @@ func (a *auditCheck) requests(wanted map[string]bool) (audit.Requests, error) {
 		return nil, err
 	}
 	defer db.Close()
-	cluster, err := a.question(db.Questions).OneCluster()
+	cluster, err := a.question(cmd, db.Questions).OneCluster()
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/query"
+	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/resource/diff"
 )
 
@@ -50,7 +51,11 @@ func (q *request) object(_ context.Context) (any, error) {
 	if err := q.actors.AddTo(&r.VersionReport, v); err != nil {
 		return nil, err
 	}
-	if r.uncertainty, err = q.uncertainty(holes); err != nil {
+	p, err := q.point("at")
+	if err != nil {
+		return nil, err
+	}
+	if r.uncertainty, err = q.uncertainty([]*record.Unit{o.Unit}, p, holes); err != nil {
 		return nil, err
 	}
 	if json.Valid(v.Event.Data) {
@@ -95,7 +100,11 @@ func (q *request) diff(_ context.Context) (any, error) {
 	if !to.Deleted() {
 		newer = to.Event.Data
 	}
-	if r.uncertainty, err = q.uncertainty(holes); err != nil {
+	p, err := q.point("to")
+	if err != nil {
+		return nil, err
+	}
+	if r.uncertainty, err = q.uncertainty([]*record.Unit{o.Unit}, p, holes); err != nil {
 		return nil, err
 	}
 	for _, c := range diff.Changes(older, newer) {
@@ -181,7 +190,7 @@ func (q *request) versions(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	r := versionsReport{objectReport: reportObject(o), Versions: []query.VersionReport{}}
-	if r.uncertainty, err = q.uncertainty(holes); err != nil {
+	if r.uncertainty, err = q.uncertainty([]*record.Unit{o.Unit}, until, holes); err != nil {
 		return nil, err
 	}
 	last := newest{count: limit, bytes: mostBytes}
@@ -312,7 +321,8 @@ func (h *Set) state(ctx context.Context, parameters url.Values) (any, error) {
 
 // stateHead is the first line of a state.
 type stateHead struct {
-	At string `json:"at,omitempty"`
+	At      string `json:"at,omitempty"`
+	Cluster string `json:"cluster,omitempty"`
 	uncertainty
 	// Unlisted are resources of which no list had ended.
 	Unlisted []string `json:"unlisted"`
@@ -339,9 +349,11 @@ func (q *request) findState() (head stateHead, found State, err error) {
 	if err != nil {
 		return head, found, err
 	}
-	if head.uncertainty, err = q.uncertainty(append(found.Holes, found.Unwatched...)); err != nil {
+	holes := append(found.Holes, found.Unwatched...)
+	if head.uncertainty, err = q.uncertainty(found.Units, p, holes); err != nil {
 		return head, found, err
 	}
+	head.Cluster = q.Cluster
 	if !p.IsZero() {
 		head.At = p.String()
 	}
@@ -355,8 +367,11 @@ func (q *request) findState() (head stateHead, found State, err error) {
 // lossesReport is what may be missing of the whole cluster, and the times without a watch, newest
 // first.
 type lossesReport struct {
+	Cluster string    `json:"cluster,omitempty"`
 	Horizon time.Time `json:"horizon,omitzero"`
-	Losses  []loss    `json:"losses"`
+	// Ends is as in other answers.
+	Ends   time.Time `json:"ends,omitzero"`
+	Losses []loss    `json:"losses"`
 	// More is how many earlier ones are not in the answer.
 	More int `json:"more,omitempty"`
 }
@@ -390,10 +405,11 @@ func (q *request) losses(_ context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := lossesReport{Losses: []loss{}}
-	if r.Horizon, err = q.History.Coverage.Horizon(); err != nil {
+	u, err := q.uncertainty(units, query.Point{}, nil)
+	if err != nil {
 		return nil, err
 	}
+	r := lossesReport{Cluster: cluster, Horizon: u.Horizon, Ends: u.Ends, Losses: []loss{}}
 	groups := groupLosses(holes)
 	if r.More = max(len(groups)-maxHoles, 0); r.More > 0 {
 		groups = groups[r.More:]

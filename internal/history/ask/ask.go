@@ -33,6 +33,8 @@ type openHistory struct {
 	slots chan struct{}
 	// recent is what questions share.
 	recent *ownerCache
+	// cluster is that of the bridge that writes the history, "" where that is not known.
+	cluster string
 }
 
 // maxQuestions is how many are answered at a time: on half of the processors. With as many as
@@ -40,14 +42,16 @@ type openHistory struct {
 // (TestPublishBesideQuestions).
 var maxQuestions = max(runtime.GOMAXPROCS(0)/2, 1)
 
-// Serve lets others ask a history, until end is called, which waits for those that do.
-func (h *Set) Serve(questions *query.Questions) (end func()) {
+// Serve lets others ask a history, until end is called, which waits for those that do. A question
+// that names none of several clusters is about the given one.
+func (h *Set) Serve(questions *query.Questions, cluster string) (end func()) {
 	if h == nil {
 		return func() {}
 	}
 	o := &openHistory{
 		history: questions, ending: make(chan struct{}),
 		slots: make(chan struct{}, maxQuestions), recent: new(ownerCache),
+		cluster: cluster,
 	}
 	h.mu.Lock()
 	h.open = append(h.open, o)
@@ -177,10 +181,12 @@ type request struct {
 }
 
 func newRequest(o *openHistory, parameters url.Values) *request {
-	return &request{Question{
+	q := Question{
 		History: o.history, Cluster: parameters.Get("cluster"), Namespace: parameters.Get("namespace"),
 		ClusterOption: "cluster=",
-	}, parameters, o.recent, NewActors(o.history)}
+	}
+	q.ChooseCluster(o.cluster)
+	return &request{q, parameters, o.recent, NewActors(o.history)}
 }
 
 // point reads a parameter that is a time or a resourceVersion; the zero point where it is left out.
@@ -261,20 +267,30 @@ func reportHoles(holes []*query.Notice) []query.HoleReport {
 type uncertainty struct {
 	// Horizon is the time from which on everything is kept.
 	Horizon time.Time `json:"horizon,omitzero"`
+	// Ends is the time at which the history ends, where that is before the time that was asked for:
+	// later changes may be missing.
+	Ends time.Time `json:"ends,omitzero"`
 	// Incomplete is what may be missing.
 	Incomplete []query.HoleReport `json:"incomplete"`
 }
 
-func (q *request) uncertainty(holes []*query.Notice) (u uncertainty, err error) {
+// uncertainty is of units up to a point, of which the zero one is now.
+func (q *request) uncertainty(
+	units []*record.Unit, until query.Point, holes []*query.Notice,
+) (u uncertainty, err error) {
+	var endErr error
 	u.Horizon, err = q.History.Coverage.Horizon()
-	u.Incomplete = reportHoles(holes)
-	return u, err
+	u.Ends, endErr = q.EndsBefore(units, until)
+	u.Ends, u.Incomplete = u.Ends.UTC(), reportHoles(holes)
+	return u, cmp.Or(err, endErr)
 }
 
 // resourcesReport says of what there is a history.
 type resourcesReport struct {
-	Kept      bool     `json:"kept"`
-	Clusters  []string `json:"clusters"`
+	Kept     bool     `json:"kept"`
+	Clusters []string `json:"clusters"`
+	// Cluster is the one that questions which name none are about.
+	Cluster   string   `json:"cluster,omitempty"`
 	Resources []string `json:"resources"`
 	// Namespaces are those that objects were ever in.
 	Namespaces []string  `json:"namespaces"`
@@ -282,15 +298,21 @@ type resourcesReport struct {
 }
 
 func (q *request) resources(_ context.Context) (any, error) {
-	r := resourcesReport{Kept: true, Clusters: q.History.Resources.Clusters(), Resources: []string{}}
-	for _, u := range q.History.Resources.Units() {
+	r := resourcesReport{
+		Kept: true, Clusters: q.History.Resources.Clusters(), Cluster: q.Cluster, Resources: []string{},
+	}
+	units := q.History.Resources.Units()
+	units = slices.DeleteFunc(slices.Clone(units), func(u *record.Unit) bool {
+		return q.Cluster != "" && u.Cluster() != q.Cluster
+	})
+	for _, u := range units {
 		if u.Resource != "" && u.Source != record.ArchiveSource {
 			r.Resources = append(r.Resources, u.GroupResource())
 		}
 	}
 	slices.Sort(r.Resources)
 	r.Resources = slices.Compact(r.Resources)
-	names, err := q.History.Objects.Namespaces(q.History.Resources.Units())
+	names, err := q.History.Objects.Namespaces(units)
 	if err != nil {
 		return nil, err
 	}
@@ -301,6 +323,7 @@ func (q *request) resources(_ context.Context) (any, error) {
 
 // coverageReport says what was watched.
 type coverageReport struct {
+	Cluster   string           `json:"cluster,omitempty"`
 	Intervals []query.Interval `json:"intervals"`
 }
 
@@ -316,7 +339,7 @@ func (q *request) coverage(_ context.Context) (any, error) {
 	if list == nil {
 		list = []query.Interval{}
 	}
-	return coverageReport{list}, err
+	return coverageReport{q.Cluster, list}, err
 }
 
 // searchReport are the objects that were found.

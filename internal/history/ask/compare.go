@@ -15,6 +15,7 @@ import (
 
 // compareReport is what is different between two times, whatever happened between.
 type compareReport struct {
+	Cluster string `json:"cluster,omitempty"`
 	uncertainty
 	A       time.Time          `json:"a"`
 	B       time.Time          `json:"b"`
@@ -69,8 +70,8 @@ func (q *request) compare(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &compareReport{A: a.At, B: b.At, Objects: []objectDifference{}}
-	if r.uncertainty, err = q.uncertainty(happened.Holes); err != nil {
+	r := &compareReport{Cluster: q.Cluster, A: a.At, B: b.At, Objects: []objectDifference{}}
+	if r.uncertainty, err = q.uncertainty(happened.Units, b, happened.Holes); err != nil {
 		return nil, err
 	}
 	counts, order := map[query.Object]int{}, []query.Object(nil)

@@ -91,7 +91,7 @@ func askedHistory(t *testing.T) *history.DB {
 func TestHistories(t *testing.T) {
 	db := askedHistory(t)
 	h := new(Set)
-	end := h.Serve(db.Questions)
+	end := h.Serve(db.Questions, "")
 	const web = "object=deploy/web&namespace=shop"
 	for _, test := range []struct {
 		name, question, query string
@@ -185,7 +185,7 @@ func TestQuestionsAtATime(t *testing.T) {
 	db := askedHistory(t)
 	defer db.Close()
 	h := new(Set)
-	defer h.Serve(db.Questions)()
+	defer h.Serve(db.Questions, "")()
 	t.Run("one more than may be waits", func(t *testing.T) {
 		for range maxQuestions {
 			testkit.OK(t, h.open[0].slot(t.Context()))
@@ -262,4 +262,89 @@ func TestNewest(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A history of two clusters is asked about the one of the bridge that writes it, and the answer says
+// which one it is.
+func TestTwoClusters(t *testing.T) {
+	db := askedHistory(t)
+	defer db.Close()
+	_, err := db.Writer.Append(t.Context(), []*event.Event{{
+		ID: "other/7", Source: "/clusters/staging", Type: "dev.kubebridge.resource.added", Op: event.Added,
+		Time: time.Date(2026, 3, 1, 13, 0, 0, 0, time.UTC), Sequence: "00000000.00000000000000000007", Informer: "all",
+		ObjectAttributes: event.ObjectAttributes{Resource: "pods", Kind: "Pod", Namespace: "lab", Name: "other", UID: "other", ResourceVersion: "7"},
+		Data:             []byte(`{"kind":"Pod","metadata":{"name":"other"}}`),
+	}})
+	testkit.OK(t, err)
+	const since = "since=2026-03-01T12:00:00Z"
+	for _, test := range []struct{ own, question, query, want, not string }{
+		{"staging", "timeline", since, `"name":"other"`, `"name":"web"`},
+		{"staging", "timeline", since, `{"cluster":"staging",`, ""},
+		{"staging", "lanes", since, `{"cluster":"staging",`, `"name":"web"`},
+		{"staging", "compare", "a=2026-03-01T12:00:00Z", `{"cluster":"staging",`, `"name":"web"`},
+		{"staging", "losses", since, `{"cluster":"staging",`, "expired"},
+		{"staging", "coverage", since, `{"cluster":"staging",`, "expired"},
+		{"staging", "state", "", `"cluster":"staging"`, `"name":"web"`},
+		{"staging", "search", "q=", `"name":"other"`, `"name":"web"`},
+		{"staging", "object", "object=po/other&namespace=lab", `"cluster":"staging"`, ""},
+		{"staging", "versions", "object=po/web-0&namespace=shop", `of cluster staging (cluster=: one of prod, staging)`, ""},
+		{"staging", "versions", "object=po/web-0&namespace=shop&cluster=prod", `"cluster":"prod"`, ""},
+		{"staging", "timeline", since + "&cluster=prod", `{"cluster":"prod",`, `"name":"other"`},
+		{"staging", "timeline", since + "&cluster=none", `the history has no cluster "none": it has prod, staging`, ""},
+		{"staging", "resources", "", `"clusters":["prod","staging"],"cluster":"staging","resources":["pods"],"namespaces":["lab"]`, ""},
+		{"elsewhere", "timeline", since, "the history has several clusters, give one with cluster=: prod, staging", ""},
+		{"elsewhere", "resources", "", `"clusters":["prod","staging"],"resources":["deployments.apps","pods"]`, ""},
+	} {
+		t.Run(test.own+" "+test.question+" "+test.query, func(t *testing.T) {
+			h := new(Set)
+			defer h.Serve(db.Questions, test.own)()
+			text, _ := askText(t, h, test.question, test.query)
+			if !strings.Contains(text, test.want) || test.not != "" && strings.Contains(text, test.not) {
+				t.Errorf("want %s and not %s in\n%s", test.want, test.not, text)
+			}
+		})
+	}
+}
+
+// Each answer says where the history ended, where that is before the time that was asked for.
+func TestHistoryEnds(t *testing.T) {
+	db := askedHistory(t)
+	defer db.Close()
+	h := new(Set)
+	defer h.Serve(db.Questions, "")()
+	const web = "object=deploy/web&namespace=shop"
+	const ends = `"ends":"2026-03-01T13:10:00Z"`
+	for _, question := range []string{
+		"versions?" + web, "object?" + web + "&at=2026-03-01T13:20:00Z", "diff?" + web, "timeline?since=2026-03-01T12:00:00Z",
+		"lanes?since=2026-03-01T12:00:00Z", "compare?a=2026-03-01T12:00:00Z", "state?at=2026-03-01T13:20:00Z", "losses?",
+	} {
+		name, query, _ := strings.Cut(question, "?")
+		if text, _ := askText(t, h, name, query); !strings.Contains(text, ends) {
+			t.Errorf("%s: no %s in\n%s", question, ends, text)
+		}
+	}
+	for _, question := range []string{
+		"versions?" + web + "&until=2026-03-01T13:09:00Z", "object?" + web + "&at=2026-03-01T13:09:00Z", "object?" + web + "&at=110",
+		"timeline?since=2026-03-01T12:00:00Z&until=2026-03-01T13:09:00Z", "lanes?since=2026-03-01T12:00:00Z&until=2026-03-01T13:09:00Z",
+		"compare?a=2026-03-01T12:00:00Z&b=2026-03-01T13:09:00Z", "state?at=2026-03-01T13:09:00Z",
+	} {
+		name, query, _ := strings.Cut(question, "?")
+		if text, _ := askText(t, h, name, query); strings.Contains(text, `"ends"`) {
+			t.Errorf("%s: it has not ended before:\n%s", question, text)
+		}
+	}
+	t.Run("one that is written now has not ended, whatever the page says that now is", func(t *testing.T) {
+		_, err := db.Writer.Append(t.Context(), []*event.Event{{
+			ID: "late/130", Source: "/clusters/prod", Type: "dev.kubebridge.resource.added", Op: event.Added,
+			Time: time.Now().Add(-2 * time.Minute), Sequence: "00000000.00000000000000000130", Informer: "all",
+			ObjectAttributes: event.ObjectAttributes{Resource: "pods", Kind: "Pod", Namespace: "shop", Name: "late", UID: "late", ResourceVersion: "130"},
+			Data:             []byte(`{"kind":"Pod","metadata":{"name":"late"}}`),
+		}})
+		testkit.OK(t, err)
+		for _, until := range []string{"", "&until=" + time.Now().UTC().Format(time.RFC3339)} {
+			if text, _ := askText(t, h, "timeline", "since=2026-03-01T12:00:00Z"+until); strings.Contains(text, `"ends"`) {
+				t.Errorf("until %s:\n%s", until, text)
+			}
+		}
+	})
 }

@@ -20,6 +20,7 @@ import (
 // lanesReport is what happened in a namespace, object by object: what objects own is folded under
 // them. Its size does not follow the number of changes.
 type lanesReport struct {
+	Cluster string `json:"cluster,omitempty"`
 	uncertainty
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
@@ -110,7 +111,8 @@ func (q *request) lanes(ctx context.Context) (any, error) {
 		}
 	}
 	r := s.report()
-	if r.uncertainty, err = q.uncertainty(happened.Holes); err != nil {
+	r.Cluster = q.Cluster
+	if r.uncertainty, err = q.uncertainty(happened.Units, until, happened.Holes); err != nil {
 		return nil, err
 	}
 	r.Begins, err = q.begins()

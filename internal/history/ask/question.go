@@ -63,10 +63,28 @@ func ParsePoint(option, text string) (p query.Point, err error) {
 	return p, nil
 }
 
+// ChooseCluster makes a question that names no cluster one about the only cluster of the history, or
+// of several about own, where that is one of them. It returns the others of several then.
+func (q *Question) ChooseCluster(own string) (others []string) {
+	clusters := q.History.Resources.Clusters()
+	switch {
+	case q.Cluster != "":
+	case len(clusters) == 1:
+		q.Cluster = clusters[0]
+	case slices.Contains(clusters, own):
+		q.Cluster = own
+		return slices.DeleteFunc(clusters, func(name string) bool { return name == own })
+	}
+	return nil
+}
+
 // OneCluster returns the cluster that the question is about, "" where the history is empty.
 func (q *Question) OneCluster() (string, error) {
 	clusters := q.History.Resources.Clusters()
 	switch {
+	case q.Cluster != "" && !slices.Contains(clusters, q.Cluster):
+		return "", badQuestion(fmt.Errorf("the history has no cluster %q: it has %s", q.Cluster,
+			strings.Join(clusters, ", ")))
 	case q.Cluster != "":
 		return q.Cluster, nil
 	case len(clusters) == 1:
@@ -199,6 +217,10 @@ func (q *Question) neverSeen(units []*record.Unit, name string) error {
 	if q.Namespace != "" {
 		where = "in namespace " + q.Namespace
 	}
+	if clusters := q.History.Resources.Clusters(); len(clusters) > 1 && q.Cluster != "" {
+		where += fmt.Sprintf(" of cluster %s (%s: one of %s)", q.Cluster, q.ClusterOption,
+			strings.Join(clusters, ", "))
+	}
 	if names := near.Nearest(); len(names) > 0 {
 		hint = "; did you mean " + strings.Join(names, ", ") + "?"
 	}
@@ -287,18 +309,21 @@ func (q *Question) EndsBefore(units []*record.Unit, p query.Point) (end time.Tim
 		return end, nil
 	}
 	until := p.At
-	if until.IsZero() {
-		until = time.Now().Add(-quietTime)
+	if written := time.Now().Add(-quietTime); until.IsZero() || until.After(written) {
+		until = written
 	}
 	end, err = q.History.Timeline.Newest(units[0].Cluster())
-	complete, completeErr := q.History.Coverage.CompleteUntil(units)
+	if err != nil || !until.After(end.Add(time.Second)) {
+		return time.Time{}, err
+	}
+	complete, err := q.History.Coverage.CompleteUntil(units)
 	if complete.After(end) {
 		end = complete
 	}
 	if !until.After(end.Add(time.Second)) {
 		end = time.Time{}
 	}
-	return end, errors.Join(err, completeErr)
+	return end, err
 }
 
 // selectUnits returns the units of some resources, as they were named at a point.
@@ -353,7 +378,11 @@ func (q *Question) timeline(
 	if err != nil {
 		return t, err
 	}
-	wanted := func(u *record.Unit) bool { return slices.Contains(units, u) }
+	isWanted := map[*record.Unit]bool{} // of several hundred
+	for _, u := range units {
+		isWanted[u] = true
+	}
+	wanted := func(u *record.Unit) bool { return isWanted[u] }
 	t.Entries, t.Units = entries(cluster, wanted), units
 	t.Holes, err = q.History.Coverage.HolesOf(units, since.At, until.At)
 	return t, err

@@ -17,6 +17,7 @@ import (
 )
 
 type timelineReport struct {
+	Cluster string `json:"cluster,omitempty"`
 	uncertainty
 	Changes []timelineChange `json:"changes"`
 	// More says that the answer was cut: ask again with before=Next for the newest first, else with
@@ -78,8 +79,8 @@ func (q *request) timeline(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := timelineReport{Hidden: map[string]int{}}
-	if r.uncertainty, err = q.uncertainty(happened.Holes); err != nil {
+	r := timelineReport{Cluster: q.Cluster, Hidden: map[string]int{}}
+	if r.uncertainty, err = q.uncertainty(happened.Units, until, happened.Holes); err != nil {
 		return nil, err
 	}
 	r.Changes = make([]timelineChange, 0, min(limit, defaultChanges))
