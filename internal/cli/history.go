@@ -76,8 +76,8 @@ func (o *historyOptions) directory() (string, error) {
 	return c.HistoryDir(), nil
 }
 
-// ownCluster returns the cluster that a bridge with this configuration reads, "" where that can't be
-// said.
+// ownCluster returns the cluster that a bridge with this configuration reads, "" where that can't
+// be said.
 func (o *historyOptions) ownCluster() string {
 	c, err := o.settings.LoadSections([]string{"cluster", "kubernetes"})
 	if err != nil {

@@ -30,6 +30,7 @@ type timelineOptions struct {
 	notActors    []string
 	deleted      bool
 	heartbeats   bool
+	noise        bool // is listed too
 	withOwned    bool
 	of           []string // the object with --with-owned
 }
@@ -49,9 +50,11 @@ With --with-owned it is the timeline of an object, and of all that it owned then
 references: of a Deployment, its ReplicaSets and their Pods, also those that are gone. What had the
 object's name before and after belongs to it.
 
-Updates that only say that somebody is alive (lastHeartbeatTime, renewTime and the like) are
-counted, and listed with --heartbeats. A table has at most 10,000 rows; -o json writes one document
-a line, of any number, with all values.
+A table leaves out, and counts, updates of the status alone, and Events, Endpoints and Leases, unless
+kinds are named: --all lists them. A container that fails is always listed. Updates that only say
+that somebody is alive (lastHeartbeatTime, renewTime and the like) are counted, and listed with
+--heartbeats. A table has at most 10,000 rows; -o json writes one document a line, of any number,
+with all values, and only leaves out heartbeats.
 
 ` + timeHelp + `
 
@@ -72,6 +75,8 @@ Exit codes: 0; 1 when the history can't be read; 2 when there is none.`,
 	cmd.Flags().StringSliceVar(&o.notActors, "not-actor", nil, "no changes by these users, as 'system:*'")
 	cmd.Flags().BoolVar(&o.deleted, "deleted", false, "only deletes")
 	cmd.Flags().BoolVar(&o.heartbeats, "heartbeats", false, "list heartbeats too")
+	cmd.Flags().BoolVar(&o.noise, "all", false, "list status-only updates, Events, Endpoints, Leases "+
+		"and heartbeats too")
 	cmd.Flags().BoolVar(&o.withOwned, "with-owned", false, "what happened to an object and to all "+
 		"that it owned, as deploy/web")
 	cmd.MarkFlagsMutuallyExclusive("with-owned", "all-namespaces")
@@ -125,7 +130,7 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 	}
 	rows := &timelineRows{
 		out: cmd.OutOrStdout(), options: o, holes: happened.Holes, whole: db.Questions.Timeline.Whole,
-		actors: ask.NewActors(q.History),
+		actors: ask.NewActors(q.History), hidden: map[string]int{},
 	}
 	for _, u := range happened.Units {
 		isRecorded, err := rows.actors.IsRecorded(u.Cluster())
@@ -186,6 +191,7 @@ type timelineRows struct {
 	beyond     int
 	heartbeats int
 	alive      map[string]bool // objects with heartbeats
+	hidden     map[string]int  // by class
 	actors     *ask.Actors
 	// hasActors: an audit log was recorded. unattributed counts what was left out since its user is
 	// not known.
@@ -219,7 +225,7 @@ func (r *timelineRows) print(e *query.Entry) error {
 		len(o.managers) > 0 && !slices.Contains(o.managers, e.Event.Manager):
 		return nil
 	}
-	if !o.heartbeats && e.IsHeartbeat() {
+	if !o.heartbeats && !o.noise && e.IsHeartbeat() {
 		r.heartbeats++
 		if r.alive == nil {
 			r.alive = map[string]bool{}
@@ -240,6 +246,11 @@ func (r *timelineRows) print(e *query.Entry) error {
 	}
 	if o.output == "json" {
 		return r.writeJSON(e)
+	}
+	if class := ask.NoiseOf(e); !o.noise && class != "" &&
+		(class == ask.ClassStatus || len(o.kinds) == 0) {
+		r.hidden[class]++
+		return nil
 	}
 	return r.fold(e)
 }
@@ -391,8 +402,11 @@ func (r *timelineRows) flush() error {
 			terminal.OneLine(row.manager), terminal.OneLine(row.what))
 	}
 	err := t.Flush()
-	if len(r.rows) == 0 {
+	switch hasNone := len(r.rows) == 0; {
+	case hasNone && len(r.hidden) == 0:
 		fmt.Fprintln(r.out, "nothing happened")
+	case hasNone:
+		fmt.Fprintln(r.out, "nothing else happened")
 	}
 	if r.beyond > 0 {
 		fmt.Fprintf(r.out, "\n%s left out: narrow the time, or use -o json\n",
@@ -402,9 +416,24 @@ func (r *timelineRows) flush() error {
 		fmt.Fprintf(r.out, "\n%s left out, of which the user is not known: they may be by one of --actor\n",
 			terminal.Amount(r.unattributed, "change"))
 	}
+	printHidden(r.out, r.hidden)
 	if r.heartbeats > 0 {
 		fmt.Fprintf(r.out, "\n%s of %s left out: --heartbeats lists them\n",
 			terminal.Amount(r.heartbeats, "heartbeat"), terminal.Amount(len(r.alive), "object"))
 	}
 	return err
+}
+
+// printHidden says how many changes a table leaves out, by class.
+func printHidden(w io.Writer, hidden map[string]int) {
+	var parts []string
+	if n := hidden[ask.ClassStatus]; n > 0 {
+		parts = append(parts, terminal.Amount(n, "status-only update"))
+	}
+	if n := hidden[ask.ClassDerived]; n > 0 {
+		parts = append(parts, terminal.Amount(n, "change")+" of Events, Endpoints, Leases")
+	}
+	if len(parts) > 0 {
+		fmt.Fprintf(w, "\n%s left out: --all lists them\n", strings.Join(parts, " and "))
+	}
 }

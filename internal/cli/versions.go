@@ -21,12 +21,14 @@ import (
 
 func newHistoryCommand() *cobra.Command {
 	var since, until, field string
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "history KIND/NAME",
 		Short: "List every version of an object: when, by whom, what changed",
 		Long: `history lists the versions of one object in their order: when each change was made, what
 happened, the field manager that made it, which fields changed, and the resourceVersion. With
---field it lists only the changes of one field, with its values.
+--field it lists only the changes of one field, with its values. A table leaves out, and counts,
+updates of the status alone: --all lists them, and -o json does.
 
 The manager is the name that a client chose for itself, not an authenticated user. Where the object
 does not show who made a change there is none.
@@ -48,6 +50,7 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 	cmd.Flags().StringVar(&since, "since", "", "begin at this time")
 	cmd.Flags().StringVar(&until, "until", "", "end at this time")
 	cmd.Flags().StringVar(&field, "field", "", "list only changes of this field, as spec.replicas")
+	cmd.Flags().BoolVar(&all, "all", false, "list updates of the status alone too")
 	cmd.ValidArgsFunction = o.completeObjects
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		span, err := parseSpan(since, until)
@@ -76,7 +79,9 @@ Exit codes: 0; 1 when the object is not known, or the history can't be read; 2 w
 		if err := warnEnd(cmd, q, []*record.Unit{object.Unit}, span.until); err != nil {
 			return err
 		}
-		return Failed(writeVersions(cmd.OutOrStdout(), q.History, object, span, field, o.output))
+		rows := newVersionRows(cmd.OutOrStdout(), field, o.output)
+		rows.all = all
+		return Failed(writeVersions(rows, q.History, object, span))
 	}
 	cmd.AddCommand(newHistoryCheckCommand(), newBackupCommand(), newRestoreCommand())
 	return cmd
@@ -106,14 +111,13 @@ func (s *span) has(v *query.Version) bool {
 }
 
 func writeVersions(
-	w io.Writer, history *query.Questions, object *query.Object, s span, field, output string,
+	rows *versionRows, history *query.Questions, object *query.Object, s span,
 ) error {
 	objects, actors := history.Objects, ask.NewActors(history)
 	hasActors, err := actors.IsRecorded(object.Unit.Cluster())
 	if err != nil {
 		return err
 	}
-	rows := newVersionRows(w, field, output)
 	rows.hasActors = hasActors
 	rows.begin()
 	var before *query.Version
@@ -147,6 +151,8 @@ type versionRows struct {
 	output string
 	list   []query.VersionReport
 	count  int
+	all    bool
+	hidden int // updates of the status alone
 	// hasActors: an audit log was recorded, so the table has users.
 	hasActors bool
 }
@@ -183,10 +189,16 @@ func (r *versionRows) print(v, before *query.Version, actor *query.ActorReport) 
 		r.list = append(r.list, report)
 		return
 	}
+	changes := v.ChangesSince(before)
+	e := query.Entry{Version: v, HasBefore: before != nil, Changes: changes}
+	if !r.all && ask.NoiseOf(&e) == ask.ClassStatus {
+		r.hidden++
+		return
+	}
 	r.row("%s\t%s\t%s%s\t%s\t%s\n", query.ShowTime(v.Time), operation(v),
 		userColumn(r.hasActors, terminal.OneLine(shortActor(actor))), terminal.OneLine(who(v)),
 		terminal.OneLine(v.Event.ResourceVersion),
-		terminal.OneLine(whatChanged(v, before != nil, v.ChangesSince(before), 0)))
+		terminal.OneLine(whatChanged(v, before != nil, changes, 0)))
 }
 
 // addField adds a version in which the field is another than in the one before.
@@ -224,7 +236,9 @@ func (r *versionRows) flush() error {
 		_, err := fmt.Fprintln(r.w, "nothing changed")
 		return err
 	}
-	return r.table.Flush()
+	err := r.table.Flush()
+	printHidden(r.w, map[string]int{ask.ClassStatus: r.hidden})
+	return err
 }
 
 // operation returns what happened, and how it is known.

@@ -264,8 +264,8 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// A history of two clusters is asked about the one of the bridge that writes it, and the answer says
-// which one it is.
+// A history of two clusters is asked about the one of the bridge that writes it, and the answer
+// says which one it is.
 func TestTwoClusters(t *testing.T) {
 	db := askedHistory(t)
 	defer db.Close()

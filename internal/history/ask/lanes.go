@@ -165,7 +165,7 @@ func (s *laneSorter) add(e *query.Entry) error {
 	}
 	bucket := s.bucket(e.Time)
 	s.Histogram[bucket]++
-	if change.Class == classDerived || change.Class == classStatus {
+	if change.Class == ClassDerived || change.Class == ClassStatus {
 		s.Hidden[change.Class]++
 		return nil
 	}

@@ -63,8 +63,8 @@ func ParsePoint(option, text string) (p query.Point, err error) {
 	return p, nil
 }
 
-// ChooseCluster makes a question that names no cluster one about the only cluster of the history, or
-// of several about own, where that is one of them. It returns the others of several then.
+// ChooseCluster makes a question that names no cluster one about the only cluster of the history,
+// or of several about own, where that is one of them. It returns the others of several then.
 func (q *Question) ChooseCluster(own string) (others []string) {
 	clusters := q.History.Resources.Clusters()
 	switch {

@@ -49,9 +49,12 @@ const (
 
 // Classes of changes that hide= leaves out and counts.
 const (
-	classStatus  = "status"  // only the status differs
-	classDerived = "derived" // of Events, Endpoints and Leases, which follow what else happens
-	classChild   = "child"   // of an object that a controller owns
+	// ClassStatus: only the status differs.
+	ClassStatus = "status"
+	// ClassDerived is of Events, Endpoints and Leases, which follow what else happens.
+	ClassDerived = "derived"
+	// classChild is of an object that a controller owns.
+	classChild = "child"
 )
 
 func (q *request) timeline(ctx context.Context) (any, error) {
@@ -268,9 +271,9 @@ func (q *request) newClassifier() (*classifier, error) {
 		c.hide = strings.Split(text, ",")
 	}
 	for _, class := range c.hide {
-		if !slices.Contains([]string{classStatus, classDerived, classChild}, class) {
-			return nil, badQuestion(fmt.Errorf("hide %q: want %s, %s or %s", class, classStatus,
-				classDerived, classChild))
+		if !slices.Contains([]string{ClassStatus, ClassDerived, classChild}, class) {
+			return nil, badQuestion(fmt.Errorf("hide %q: want %s, %s or %s", class, ClassStatus,
+				ClassDerived, classChild))
 		}
 	}
 	if slices.Contains(c.hide, classChild) {
@@ -298,17 +301,26 @@ func (c *classifier) classify(e *query.Entry) (change timelineChange, err error)
 		}
 		change.Owner = owner.String()
 	}
-	switch isFailure := slices.ContainsFunc(e.Changes, showsFailure); {
-	case isFailure:
-		change.Failure = true
-	case slices.Contains(derivedResources, e.Unit.GroupResource()):
-		change.Class = classDerived
-	case change.Owner != "":
+	change.Failure = slices.ContainsFunc(e.Changes, showsFailure)
+	change.Class = NoiseOf(e)
+	if change.Owner != "" && change.Class != ClassDerived && !change.Failure {
 		change.Class = classChild
-	case isStatusOnly(e):
-		change.Class = classStatus
 	}
 	return change, nil
+}
+
+// NoiseOf returns ClassStatus or ClassDerived where a list for people may leave a change out, else
+// "". What shows a failure is never left out.
+func NoiseOf(e *query.Entry) string {
+	switch {
+	case slices.ContainsFunc(e.Changes, showsFailure):
+		return ""
+	case slices.Contains(derivedResources, e.Unit.GroupResource()):
+		return ClassDerived
+	case isStatusOnly(e):
+		return ClassStatus
+	}
+	return ""
 }
 
 func objectOf(e *query.Entry) query.Object {
