@@ -448,8 +448,12 @@ func writeUnit(w io.Writer, u *informer.Status) {
 func (a *answer) writeSink(w io.Writer, s *bridge.SinkStatus, before *answer) {
 	lastError := "-"
 	if s.LastError != "" {
-		lastError = fmt.Sprintf("%s (%v ago)", terminal.OneLine(s.LastError),
-			time.Since(s.LastErrorAt).Round(time.Second))
+		over := ""
+		if !s.LastErrorOver.IsZero() {
+			over = fmt.Sprintf(", over for %v", time.Since(s.LastErrorOver).Round(time.Second))
+		}
+		lastError = fmt.Sprintf("%s (%v ago%s)", terminal.OneLine(s.LastError),
+			time.Since(s.LastErrorAt).Round(time.Second), over)
 	}
 	fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%d\t%s\n", s.Name, s.State,
 		seconds(s.LagSeconds), s.PendingChanges, a.rate(s, before), s.Published,

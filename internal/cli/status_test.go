@@ -46,7 +46,12 @@ func TestStatusWatch(t *testing.T) {
 	}
 	until("prod: not ready (bridge v9, runs for ")
 	until("  sink lake: is unavailable for long\n")
-	until("pods in shop  watching  7        42       3m20s  3       1.0 KiB  1.0 MiB  2     -\n")
+	until("configuration: the file is refused since 2026-01-01 ")
+	until(" the one of before runs\n  bridge.yaml:3: no such key\n")
+	until("reset (")
+	until("s ago, over for ")
+	until("LAG    VERSIONS BEHIND  WAITING")
+	until("pods in shop  watching  7        42       3m20s  3                1.0 KiB  1.0 MiB  2     -\n")
 	until("  2000       ")
 	if table := stdout.String(); !strings.Contains(table, "lake  unavailable  3m20s  817      -           1000       100 B") {
 		t.Errorf("a rate of one answer:\n%s", table)

@@ -268,7 +268,13 @@ func TestOutagePause(t *testing.T) {
 		if s := p.Status(); s.Connected || s.LastError != testkit.ErrUnreachable.Error() || s.QueuedItems != len(ids) {
 			t.Errorf("status during the outage: %+v", s)
 		}
+		if over := p.Status().LastErrorOver; !over.IsZero() {
+			t.Errorf("the outage is over at %v", over)
+		}
 		time.Sleep(outage)
+		if s := p.Status(); s.LastErrorOver.Before(begun.Add(outage)) || s.LastErrorOver.After(begun.Add(outage+time.Minute)) {
+			t.Errorf("an outage of %v is over %v after its begin", outage, s.LastErrorOver.Sub(begun))
+		}
 		if r.count() != len(ids) {
 			t.Errorf("%d of %d items settled after the outage", r.count(), len(ids))
 		}

@@ -28,6 +28,8 @@ type Status struct {
 	Blocked       string    `json:"blocked,omitempty"` // why some messages can't go until somebody acts, although the broker is there
 	LastError     string    `json:"lastError,omitempty"`
 	LastErrorAt   time.Time `json:"lastErrorAt,omitzero"`
+	// LastErrorOver is when all that was queued at the last error had been settled.
+	LastErrorOver time.Time `json:"lastErrorOver,omitzero"`
 }
 
 // counts are the numbers of Status that the metrics don't return.
@@ -41,8 +43,9 @@ type counts struct {
 }
 
 type failure struct {
-	err error
-	at  time.Time
+	err  error
+	at   time.Time
+	over atomic.Int64 // Unix nanoseconds; 0 while an item that was queued before is still queued
 }
 
 // Progress returns when the sink was opened, or has last settled an item: 1970 for never. failed
@@ -74,6 +77,9 @@ func (p *Publisher) Status() Status {
 	}
 	switch why := p.blocked(); {
 	case why == nil:
+		if last := p.metrics.counts.last.Load(); last != nil && s.Connected && last.over.Load() != 0 {
+			s.LastErrorOver = time.Unix(0, last.over.Load())
+		}
 	case sinks.Classify(why) == sinks.Reconnect:
 		s.LastError, s.LastErrorAt = why.Error(), time.Now()
 	default:
@@ -123,11 +129,19 @@ func (p *Publisher) isOpen() bool {
 	}
 }
 
-// progressed notes the time for Progress.
-func (p *Publisher) progressed(now time.Time) { p.metrics.counts.progress.Store(now.UnixNano()) }
+// progressed notes the time for Progress, and that the last failure is over.
+func (p *Publisher) progressed(now time.Time) {
+	p.metrics.counts.progress.Store(now.UnixNano())
+	last := p.metrics.counts.last.Load()
+	if last != nil && last.over.Load() == 0 && p.age() < now.Sub(last.at) {
+		last.over.Store(now.UnixNano())
+	}
+}
 
 // failed notes an error for Status.
-func (p *Publisher) failed(err error) { p.metrics.counts.last.Store(&failure{err, time.Now()}) }
+func (p *Publisher) failed(err error) {
+	p.metrics.counts.last.Store(&failure{err: err, at: time.Now()})
+}
 
 // routeFailed remembers why the sink doesn't know a lane.
 func (p *Publisher) routeFailed(err error) {
