@@ -282,6 +282,8 @@ type ReloadStatus struct {
 	Time   time.Time `json:"time"`
 	Why    string    `json:"why"`
 	Result string    `json:"result"`
+	// RefusedSince is since when the file can't be applied: the configuration of before runs.
+	RefusedSince time.Time `json:"refusedSince,omitzero"`
 	// Changes that were made.
 	Changes string `json:"changes,omitempty"`
 	// Problems for which it was refused, each with its place in the file.
@@ -334,6 +336,12 @@ func (o *outcome) record(why string, changes bridge.Changes, err error) {
 	o.current.Set(metric.Flag(err == nil))
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if err != nil {
+		s.RefusedSince = s.Time
+	}
+	if err != nil && o.last != nil && !o.last.RefusedSince.IsZero() {
+		s.RefusedSince = o.last.RefusedSince
+	}
 	o.last = s
 }
 

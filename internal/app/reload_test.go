@@ -75,3 +75,27 @@ func TestReloadOnFullDisk(t *testing.T) {
 		t.Errorf("the command has the answer %v", err)
 	}
 }
+
+// A file that is refused again and again is so since the first time, until one is applied.
+func TestRefusedSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutcome(nil)
+		bad := errors.New("bad")
+		o.record("a test", bridge.Changes{}, nil)
+		if s := o.status(); !s.RefusedSince.IsZero() {
+			t.Errorf("nothing is refused: %+v", s)
+		}
+		began := time.Now()
+		for range 2 {
+			o.record("a test", bridge.Changes{}, bad)
+			if s := o.status(); !s.RefusedSince.Equal(began) {
+				t.Errorf("refused since %v, want %v", s.RefusedSince, began)
+			}
+			time.Sleep(time.Minute)
+		}
+		o.record("a test", bridge.Changes{}, nil)
+		if s := o.status(); !s.RefusedSince.IsZero() {
+			t.Errorf("it was applied: %+v", s)
+		}
+	})
+}

@@ -23,6 +23,7 @@ import (
 	"github.com/kubebridge/bridge/internal/app"
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/cli/terminal"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/informer"
 )
 
@@ -415,6 +416,13 @@ func (a *answer) writeHead(w io.Writer) {
 		fmt.Fprintln(w)
 	}
 	if s := a.Status; s != nil {
+	if r := a.Reload; r != nil && !r.RefusedSince.IsZero() {
+		fmt.Fprintf(w, "configuration: the file is %s since %s (for %v), and the one of before runs\n",
+			r.Result, query.ShowTime(r.RefusedSince), time.Since(r.RefusedSince).Round(time.Second))
+		for _, problem := range r.Problems {
+			fmt.Fprintf(w, "  %s\n", terminal.OneLine(problem))
+		}
+	}
 		fmt.Fprintf(w, "state: %s, %s\n", cmp.Or(s.State.Dir, "in memory"),
 			terminal.Bytes(int64(s.State.Bytes)))
 	}

@@ -27,7 +27,7 @@ func TestStatusWatch(t *testing.T) {
 		case away.Load() > 0:
 			panic(http.ErrAbortHandler)
 		default:
-			fmt.Fprintf(w, `{"version":"v9","started":"2026-01-01T00:00:00Z","ready":false,"reasons":[{"what":"sink lake","message":"is unavailable\n  for long"}],"cluster":"prod","state":{"bytes":2048},
+			fmt.Fprintf(w, `{"version":"v9","started":"2026-01-01T00:00:00Z","ready":false,"reasons":[{"what":"sink lake","message":"is unavailable\n  for long"}],"reload":{"result":"refused","refusedSince":"2026-01-01T00:00:00Z","problems":["bridge.yaml:3: no\nsuch key"]},"cluster":"prod","state":{"bytes":2048},
 				"informers":[{"informer":"all","resource":"pods","namespace":"shop","phase":"watching","synced":true,"objects":7,"version":"42","versionsBehind":3,
 				"oldestSeconds":{"lake":200.4,"audit":1},"logBytes":1024,"spoolBytes":1048576,"gaps":{"expired":2}}],
 				"sinks":[{"name":"lake","state":"unavailable","lagSeconds":200.4,"pendingChanges":817,"published":%d,"queuedBytes":100,"lastError":"no\nroute","lastErrorAt":"2026-01-01T00:00:00Z"}]}`, published.Add(1000))
