@@ -46,7 +46,8 @@ and for each resource of an informer
   objects    how many exist, as of the last commits
   version    the resourceVersion that was read last
   lag        how long ago the oldest change was observed that a sink has not acknowledged
-  behind     how far the watermark, from which a restart resumes, is behind version;
+  versions behind
+             how far the watermark, from which a restart resumes, is behind version;
              the API server counts versions over all resources
   waiting    the backlog between the API server and the sinks, in memory and on disk
   gaps       how often the API server had forgotten versions, since the start
@@ -375,8 +376,8 @@ func (a *answer) writeTable(w io.Writer, before *answer) error {
 	if len(shown) == 0 {
 		return nil
 	}
-	fmt.Fprintln(t, "\nINFORMER\tRESOURCE\tPHASE\tOBJECTS\tVERSION\tLAG\tBEHIND\tWAITING\tON "+
-		"DISK\tGAPS\tLAST ERROR")
+	fmt.Fprintln(t, "\nINFORMER\tRESOURCE\tPHASE\tOBJECTS\tVERSION\tLAG\tVERSIONS BEHIND\t"+
+		"WAITING\tON DISK\tGAPS\tLAST ERROR")
 	for _, u := range shown {
 		writeUnit(t, u)
 	}
@@ -415,7 +416,6 @@ func (a *answer) writeHead(w io.Writer) {
 		}
 		fmt.Fprintln(w)
 	}
-	if s := a.Status; s != nil {
 	if r := a.Reload; r != nil && !r.RefusedSince.IsZero() {
 		fmt.Fprintf(w, "configuration: the file is %s since %s (for %v), and the one of before runs\n",
 			r.Result, query.ShowTime(r.RefusedSince), time.Since(r.RefusedSince).Round(time.Second))
@@ -423,6 +423,7 @@ func (a *answer) writeHead(w io.Writer) {
 			fmt.Fprintf(w, "  %s\n", terminal.OneLine(problem))
 		}
 	}
+	if s := a.Status; s != nil {
 		fmt.Fprintf(w, "state: %s, %s\n", cmp.Or(s.State.Dir, "in memory"),
 			terminal.Bytes(int64(s.State.Bytes)))
 	}

@@ -30,7 +30,8 @@ func TestStatusWatch(t *testing.T) {
 			fmt.Fprintf(w, `{"version":"v9","started":"2026-01-01T00:00:00Z","ready":false,"reasons":[{"what":"sink lake","message":"is unavailable\n  for long"}],"reload":{"result":"refused","refusedSince":"2026-01-01T00:00:00Z","problems":["bridge.yaml:3: no\nsuch key"]},"cluster":"prod","state":{"bytes":2048},
 				"informers":[{"informer":"all","resource":"pods","namespace":"shop","phase":"watching","synced":true,"objects":7,"version":"42","versionsBehind":3,
 				"oldestSeconds":{"lake":200.4,"audit":1},"logBytes":1024,"spoolBytes":1048576,"gaps":{"expired":2}}],
-				"sinks":[{"name":"lake","state":"unavailable","lagSeconds":200.4,"pendingChanges":817,"published":%d,"queuedBytes":100,"lastError":"no\nroute","lastErrorAt":"2026-01-01T00:00:00Z"}]}`, published.Add(1000))
+				"sinks":[{"name":"lake","state":"unavailable","lagSeconds":200.4,"pendingChanges":817,"published":%d,"queuedBytes":100,"lastError":"no\nroute","lastErrorAt":"2026-01-01T00:00:00Z"},
+				{"name":"audit","state":"connected","lastError":"reset","lastErrorAt":"2026-01-01T00:00:00Z","lastErrorOver":"2026-01-01T00:01:00Z"}]}`, published.Add(1000))
 		}
 	}))
 	defer server.Close()
@@ -53,14 +54,14 @@ func TestStatusWatch(t *testing.T) {
 	until("LAG    VERSIONS BEHIND  WAITING")
 	until("pods in shop  watching  7        42       3m20s  3                1.0 KiB  1.0 MiB  2     -\n")
 	until("  2000       ")
-	if table := stdout.String(); !strings.Contains(table, "lake  unavailable  3m20s  817      -           1000       100 B") {
+	if table := stdout.String(); !strings.Contains(table, "lake   unavailable  3m20s  817      -           1000       100 B") {
 		t.Errorf("a rate of one answer:\n%s", table)
 	}
 	away.Store(1)
 	until("no bridge answers at " + server.Listener.Addr().String())
 	away.Store(0)
 	before := len(stdout.String())
-	testkit.Eventually(t, "it comes back", func() bool { return strings.Contains(stdout.String()[before:], "lake  unavailable") })
+	testkit.Eventually(t, "it comes back", func() bool { return strings.Contains(stdout.String()[before:], "lake   unavailable") })
 	cancel()
 	if got := <-code; got != ExitClean {
 		t.Errorf("exit code %d: %s", got, stderr.String())
