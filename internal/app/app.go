@@ -11,6 +11,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -109,7 +110,9 @@ func Run(ctx context.Context, o Options) (err error) {
 			Cluster: cluster, StateDir: c.State.Dir, Out: o.Stdout, Log: log, Registry: metrics,
 			Fence: a.replicas.fence(), Confirm: a.replicas.confirm(), Pseudonym: a.letters.pseudonym,
 			Serve: func(questions any) func() {
-				return asked.Serve(questions.(*query.Questions), cluster) //nolint:forcetypeassert // see Env
+				dir := cmp.Or(s.History.Dir, c.HistoryDir())
+				//nolint:forcetypeassert // see Env
+				return asked.Serve(questions.(*query.Questions), ask.Place{Cluster: cluster, Dir: dir})
 			},
 		}
 		if !kube.InPod() {

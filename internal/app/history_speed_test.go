@@ -159,7 +159,7 @@ func TestPublishBesideQuestions(t *testing.T) {
 		}
 	}
 	h := &ask.Set{}
-	defer h.Serve(db.Questions, "")()
+	defer h.Serve(db.Questions, ask.Place{})()
 	table := "| round | questions | p50 (ms) | p99 (ms) | p50, asked (ms) | p99, asked (ms) |\n| ---: | ---: | ---: | ---: | ---: | ---: |\n"
 	next := *speedEvents
 	for pair := range *speedPairs {

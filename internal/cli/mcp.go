@@ -199,7 +199,7 @@ func (t *tool) answer(
 	}
 	defer release()
 	var set ask.Set
-	defer set.Serve(questions, own)()
+	defer set.Serve(questions, ask.Place{Cluster: own})()
 	found, err := set.Ask(ctx, t.question, parameters)
 	if err != nil {
 		return nil, err

@@ -122,6 +122,13 @@ func (b *browser) eval(expression string) (value any) {
 	return value
 }
 
+// await gives the text that a promise of the page brings.
+func (b *browser) await(expression string) (text string) {
+	b.t.Helper()
+	b.run(chromedp.Evaluate(expression, &text, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	return text
+}
+
 // text of an element, as it is shown.
 func (b *browser) text(selector string) string {
 	b.t.Helper()

@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/test/e2e/harness"
 )
 
@@ -79,8 +81,15 @@ func (s *site) startBridge(ctx context.Context, kubeconfig string) {
 	}
 	s.bridge, err = harness.NewBridge(harness.BridgeConfig{
 		Binary: binary, Dir: s.t.TempDir(), Kubeconfig: kubeconfig, Cluster: "prod-eu-1", Env: map[string]string{"AUDIT": s.audit.ClientURL(), "BRIDGE_ADMIN_REMOTE": "true"},
-		Everywhere: true,
-		YAML: `
+		Everywhere: true, YAML: siteConfig,
+	})
+	must(s.t, err)
+	s.keepStaging()
+	must(s.t, s.bridge.StartAndWait(ctx))
+	s.t.Cleanup(s.bridge.Kill)
+}
+
+const siteConfig = `
 informers:
   - {name: workloads, resources: [pods, deployments.apps, services, namespaces]}
   - {name: config, resources: [configmaps, secrets], namespaces: [` + namespace + `], redact: [data.dsn], sinks: [{name: stream}, {name: audit, payload: change}, {name: kept}]}
@@ -88,11 +97,21 @@ sinks:
   - {name: stream, nats: {servers: ["nats://${NATS_ADDRESS}"], embedded: true}}
   - {name: audit, nats: {servers: ["${AUDIT}"], stream: {name: AUDIT}, subject: "audit.{resource}.{namespace}.{name}.{op}"}}
   - {name: kept, history: {}}
-`,
-	})
+`
+
+// keepStaging writes what another cluster had into the history of the bridge.
+func (s *site) keepStaging() {
+	s.t.Helper()
+	db, err := history.Open(history.Options{Dir: filepath.Join(s.bridge.StateDir, "history")})
 	must(s.t, err)
-	must(s.t, s.bridge.StartAndWait(ctx))
-	s.t.Cleanup(s.bridge.Kill)
+	_, err = db.Writer.Append(s.t.Context(), []*event.Event{{
+		ID: "other/7", Source: "/clusters/staging", Type: "dev.kubebridge.resource.added", Op: event.Added, Time: time.Now().Add(-time.Hour),
+		Sequence: "00000000.00000000000000000007", Informer: "all",
+		ObjectAttributes: event.ObjectAttributes{APIVersion: "v1", Resource: "pods", Kind: "Pod", Namespace: "lab", Name: "other", UID: "other", ResourceVersion: "7"},
+		Data:             []byte(`{"kind":"Pod","metadata":{"name":"other","namespace":"lab"}}`),
+	}})
+	must(s.t, err)
+	must(s.t, db.Close())
 }
 
 func (s *site) configMap(name string, data map[string]string) {
@@ -151,6 +170,8 @@ func TestTheStatusPage(t *testing.T) {
 	step("object: versions, differences, addresses", func(t *testing.T) { s.object(t, b) })
 	step("timeline: an application, newest first", func(t *testing.T) { s.timeline(t, b) })
 	step("compare: two times", func(t *testing.T) { s.compare(t, b) })
+	step("one of two clusters is chosen, and where its history ends is said", func(t *testing.T) { b.clusters(t) })
+	step("a file that is refused is reported until one is applied", func(t *testing.T) { s.refused(t, b) })
 	step("zones: each time says its own, and addresses mean the same", func(t *testing.T) { s.zones(t, b) })
 	step("the three questions take two clicks at most", func(t *testing.T) { s.questions(t, b) })
 	step("it can be used without a mouse", func(t *testing.T) { b.keyboard(t) })
@@ -182,6 +203,34 @@ func (s *site) loads(t *testing.T, b *browser) {
 	b.until("plots with the metrics' names", `document.querySelectorAll(".plot path.line").length >= 6 && document.querySelector("#plots").innerText.includes("bridge_publisher_published_total")`)
 	b.until("the trend of each sink", `document.querySelectorAll("#sinks-rows svg.spark").length === 3`)
 	b.until("losses", `document.querySelector("#losses").innerText.includes("Nothing")`)
+	t.Run("an error that is over is said to be", func(t *testing.T) {
+		row := b.await(`fetch("status").then((r) => r.json()).then(async (s) => {
+			const ago = (seconds) => new Date(Date.now() - seconds * 1000).toISOString();
+			(await import("./health.js")).status({...s, sinks: [{...s.sinks[0], lastError: "reset", lastErrorAt: ago(600), lastErrorOver: ago(300)}]});
+			return document.querySelector("#sinks-rows tr").innerText;
+		})`)
+		if !strings.Contains(row, "reset (10 min 0 s ago, over for 5 min 0 s)") {
+			t.Error(row)
+		}
+	})
+	t.Run("without a history it says how to keep one, and not while that opens", func(t *testing.T) {
+		for _, test := range []struct{ known, started, want string }{
+			{"null", "2026-01-01T00:00:00Z", "not open yet"},
+			{"{kept: false}", time.Now().Format(time.RFC3339), "not open yet"},
+			{"{kept: false}", "2026-01-01T00:00:00Z", "sinks: [{name: stream}, {name: history}]"},
+		} {
+			if text := b.await(fmt.Sprintf(`import("./health.js").then((m) => {
+				const box = document.createElement("div");
+				m.enter(box, {known: () => (%s), status: () => ({started: %q})});
+				m.learned();
+				m.leave();
+				return box.querySelector("#losses").textContent;
+			})`, test.known, test.started)); !strings.Contains(text, test.want) || strings.Contains(text, "keeps no history") != strings.Contains(test.want, "sinks:") {
+				t.Errorf("%s: %s", test.known, text)
+			}
+		}
+		b.run(chromedp.Reload())
+	})
 }
 
 // open goes to a view, as its link does.
@@ -294,7 +343,7 @@ func (s *site) object(t *testing.T, b *browser) {
 		if strings.Contains(text, "managedFields") || !strings.Contains(text, "data.dsn") {
 			t.Errorf("the difference:\n%s", text)
 		}
-		if command := b.text("#object-command"); !strings.HasPrefix(command, "bridge diff cm/reported -n shop --from ") {
+		if command := b.text("#object-command"); !strings.HasPrefix(command, "bridge diff cm/reported -n shop --from ") || !strings.HasSuffix(command, " --dir "+s.bridge.StateDir+"/history --cluster prod-eu-1") {
 			t.Errorf("the command is %q", command)
 		}
 	})
@@ -394,6 +443,50 @@ func (s *site) compare(t *testing.T, b *browser) {
 		t.Errorf("what came and went is different:\n%s", got)
 	}
 	b.shot("compare")
+	for _, ns := range []string{namespace, ""} {
+		b.open("#/compare?ns=" + ns + "&a=15m&b=now")
+		b.until("what is different", `document.querySelector("#compare-found").innerText.includes("cm/reported")`)
+		for _, width := range []int64{1360, 1024, 390} {
+			b.look("light", width)
+			b.until("a row, its name and its number in one line", `[...document.querySelectorAll("#compare-found li")].every((e) => e.lastChild.getClientRects().length === 1 && e.lastChild.offsetTop <= e.children[1].offsetTop + 4)`)
+		}
+		b.look("light", 1360)
+	}
+}
+
+// clusters looks at the history of another cluster, and comes back.
+func (b *browser) clusters(t *testing.T) {
+	choose := func(cluster string) {
+		b.eval(fmt.Sprintf(`{ const e = document.querySelector("#cluster-of"); e.value = %q; e.dispatchEvent(new Event("change")) }`, cluster))
+	}
+	b.open("#/timeline?since=6h")
+	b.until("the bridge's own cluster", `document.querySelector("#cluster-of").checkVisibility() && document.querySelector("#cluster-of").value === "prod-eu-1" && `+changeRows+`.length > 5`)
+	choose("staging")
+	b.until("the one change of the other", changeRows+`.length === 1 && `+changeRows+`[0].innerText.includes("po/other")`)
+	b.until("where its history ends", `/Changes may be missing .*: the history has nothing newer/.test(document.querySelector("#timeline-notes").innerText)`)
+	b.until("its namespaces only", `[...document.querySelectorAll("#timeline-ns option")].map((o) => o.value).join() === ",lab"`)
+	b.axeFindsNothing(t)
+	b.shot("cluster")
+	b.run(chromedp.Reload())
+	b.until("the other one after a reload", changeRows+`.length === 1 && document.querySelector("#cluster-of").value === "staging" && document.querySelector("#lanes a")`)
+	b.eval(`document.querySelector("#lanes a").click()`)
+	b.until("its object", versionRows+`.length === 1 && document.querySelector("#object-command").innerText.endsWith(" --cluster staging") && document.querySelector("#view").innerText.includes("the history has nothing newer")`)
+	b.click(`#views a[href="#/health"]`)
+	b.until("what may be missing of it", `document.querySelector("#losses").innerText.includes("the history has nothing newer")`)
+	choose("prod-eu-1")
+	b.until("nothing of the bridge's own", `document.querySelector("#losses").innerText.includes("Nothing")`)
+	b.heardSoFar("")
+}
+
+// refused gives the running bridge a file with a mistake, and takes it back.
+func (s *site) refused(t *testing.T, b *browser) {
+	b.open("#/health")
+	must(t, s.bridge.Configure(siteConfig+"  - {name: more, histroy: {}}\n"))
+	b.until("that it is refused, since when, and why", `document.querySelector("#refused").checkVisibility() && /is refused since 20\d\d-.*histroy/s.test(document.querySelector("#refused").innerText)`)
+	b.axeFindsNothing(t)
+	b.shot("refused")
+	must(t, s.bridge.Configure(siteConfig))
+	b.until("that one is applied", `!document.querySelector("#refused").checkVisibility()`)
 }
 
 // questions are asked from the start of the page, with clicks that are counted, at 1440x900.

@@ -76,6 +76,7 @@ func TestQuestions(t *testing.T) {
 			t.Errorf("who: %s", who)
 		}
 		b.showsWithoutScrolling(t, "#object-who", "#object-difference pre", "#object-command")
+		b.eval(`document.querySelector("#object-place").hidden = true`) // a directory of the test
 		b.until("what it owns", `/owns (3 rs, \d+ po|\d+ po, 3 rs)/.test(document.querySelector("#object-ownership").innerText)`)
 		b.keep(t, "page-object")
 		b.eval(`[...document.querySelectorAll("#object-ownership a")].find((a) => a.textContent.startsWith("rs/")).click()`)

@@ -33,8 +33,15 @@ type openHistory struct {
 	slots chan struct{}
 	// recent is what questions share.
 	recent *ownerCache
-	// cluster is that of the bridge that writes the history, "" where that is not known.
-	cluster string
+	from   Place
+}
+
+// Place is where a history is from.
+type Place struct {
+	// Cluster is that of the bridge that writes it, "" where that is not known.
+	Cluster string
+	// Dir is where it is.
+	Dir string
 }
 
 // maxQuestions is how many are answered at a time: on half of the processors. With as many as
@@ -43,15 +50,15 @@ type openHistory struct {
 var maxQuestions = max(runtime.GOMAXPROCS(0)/2, 1)
 
 // Serve lets others ask a history, until end is called, which waits for those that do. A question
-// that names none of several clusters is about the given one.
-func (h *Set) Serve(questions *query.Questions, cluster string) (end func()) {
+// that names none of several clusters is about that of the place.
+func (h *Set) Serve(questions *query.Questions, from Place) (end func()) {
 	if h == nil {
 		return func() {}
 	}
 	o := &openHistory{
 		history: questions, ending: make(chan struct{}),
 		slots: make(chan struct{}, maxQuestions), recent: new(ownerCache),
-		cluster: cluster,
+		from: from,
 	}
 	h.mu.Lock()
 	h.open = append(h.open, o)
@@ -178,6 +185,7 @@ type request struct {
 	parameters url.Values
 	recent     *ownerCache
 	actors     *Actors
+	dir        string // of the history
 }
 
 func newRequest(o *openHistory, parameters url.Values) *request {
@@ -185,8 +193,8 @@ func newRequest(o *openHistory, parameters url.Values) *request {
 		History: o.history, Cluster: parameters.Get("cluster"), Namespace: parameters.Get("namespace"),
 		ClusterOption: "cluster=",
 	}
-	q.ChooseCluster(o.cluster)
-	return &request{q, parameters, o.recent, NewActors(o.history)}
+	q.ChooseCluster(o.from.Cluster)
+	return &request{q, parameters, o.recent, NewActors(o.history), o.from.Dir}
 }
 
 // point reads a parameter that is a time or a resourceVersion; the zero point where it is left out.
@@ -295,11 +303,14 @@ type resourcesReport struct {
 	// Namespaces are those that objects were ever in.
 	Namespaces []string  `json:"namespaces"`
 	Horizon    time.Time `json:"horizon,omitzero"`
+	// Dir is where the history is, for commands that ask it.
+	Dir string `json:"dir,omitempty"`
 }
 
 func (q *request) resources(_ context.Context) (any, error) {
 	r := resourcesReport{
 		Kept: true, Clusters: q.History.Resources.Clusters(), Cluster: q.Cluster, Resources: []string{},
+		Dir: q.dir,
 	}
 	units := q.History.Resources.Units()
 	units = slices.DeleteFunc(slices.Clone(units), func(u *record.Unit) bool {

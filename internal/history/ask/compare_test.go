@@ -53,7 +53,7 @@ func TestCompare(t *testing.T) {
 	_, err = db.Writer.Append(t.Context(), events)
 	testkit.OK(t, err)
 	h := new(Set)
-	defer h.Serve(db.Questions, "")()
+	defer h.Serve(db.Questions, Place{})()
 	text, code := askText(t, h, "compare", "namespace=shop&a="+middle.Format(time.RFC3339Nano)+"&b=2026-03-01T14:00:00Z")
 	type compared struct {
 		Name, Operation string

@@ -91,7 +91,7 @@ func askedHistory(t *testing.T) *history.DB {
 func TestHistories(t *testing.T) {
 	db := askedHistory(t)
 	h := new(Set)
-	end := h.Serve(db.Questions, "")
+	end := h.Serve(db.Questions, Place{})
 	const web = "object=deploy/web&namespace=shop"
 	for _, test := range []struct {
 		name, question, query string
@@ -185,7 +185,7 @@ func TestQuestionsAtATime(t *testing.T) {
 	db := askedHistory(t)
 	defer db.Close()
 	h := new(Set)
-	defer h.Serve(db.Questions, "")()
+	defer h.Serve(db.Questions, Place{})()
 	t.Run("one more than may be waits", func(t *testing.T) {
 		for range maxQuestions {
 			testkit.OK(t, h.open[0].slot(t.Context()))
@@ -291,13 +291,13 @@ func TestTwoClusters(t *testing.T) {
 		{"staging", "versions", "object=po/web-0&namespace=shop&cluster=prod", `"cluster":"prod"`, ""},
 		{"staging", "timeline", since + "&cluster=prod", `{"cluster":"prod",`, `"name":"other"`},
 		{"staging", "timeline", since + "&cluster=none", `the history has no cluster "none": it has prod, staging`, ""},
-		{"staging", "resources", "", `"clusters":["prod","staging"],"cluster":"staging","resources":["pods"],"namespaces":["lab"]`, ""},
+		{"staging", "resources", "", `"clusters":["prod","staging"],"cluster":"staging","resources":["pods"],"namespaces":["lab"],"dir":"kept"`, ""},
 		{"elsewhere", "timeline", since, "the history has several clusters, give one with cluster=: prod, staging", ""},
 		{"elsewhere", "resources", "", `"clusters":["prod","staging"],"resources":["deployments.apps","pods"]`, ""},
 	} {
 		t.Run(test.own+" "+test.question+" "+test.query, func(t *testing.T) {
 			h := new(Set)
-			defer h.Serve(db.Questions, test.own)()
+			defer h.Serve(db.Questions, Place{Cluster: test.own, Dir: "kept"})()
 			text, _ := askText(t, h, test.question, test.query)
 			if !strings.Contains(text, test.want) || test.not != "" && strings.Contains(text, test.not) {
 				t.Errorf("want %s and not %s in\n%s", test.want, test.not, text)
@@ -311,7 +311,7 @@ func TestHistoryEnds(t *testing.T) {
 	db := askedHistory(t)
 	defer db.Close()
 	h := new(Set)
-	defer h.Serve(db.Questions, "")()
+	defer h.Serve(db.Questions, Place{})()
 	const web = "object=deploy/web&namespace=shop"
 	const ends = `"ends":"2026-03-01T13:10:00Z"`
 	for _, question := range []string{

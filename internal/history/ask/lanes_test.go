@@ -56,7 +56,7 @@ func TestLanes(t *testing.T) {
 	_, err = db.Writer.Append(t.Context(), events)
 	testkit.OK(t, err)
 	h := new(Set)
-	defer h.Serve(db.Questions, "")()
+	defer h.Serve(db.Questions, Place{})()
 	ask := func(query string) (answer struct {
 		Lanes []struct {
 			Resource, Name    string

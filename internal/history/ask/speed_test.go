@@ -54,7 +54,7 @@ func TestPageSpeed(t *testing.T) {
 		testkit.OK(t, err)
 	}
 	h := new(Set)
-	defer h.Serve(db.Questions, "")()
+	defer h.Serve(db.Questions, Place{})()
 	for _, q := range []string{
 		"lanes?namespace=shop&since=2h+ago", "timeline?namespace=shop&since=2h+ago&order=newest&limit=200&hide=status,derived,child",
 		"timeline?namespace=nothing&since=2h+ago&order=newest", "search?q=web-1", "losses?since=7d+ago", "compare?namespace=shop&a=30m+ago",

@@ -48,7 +48,7 @@ func TestTimelineHides(t *testing.T) {
 	})
 	testkit.OK(t, err)
 	h := new(Set)
-	defer h.Serve(db.Questions, "")()
+	defer h.Serve(db.Questions, Place{})()
 	ask := func(query string) (versions []string, answer timelineReport) {
 		t.Helper()
 		text, code := askText(t, h, "timeline", "namespace=shop&since=2026-03-01T12:00:00Z"+query)

@@ -90,9 +90,18 @@ $("access-form").addEventListener("submit", (event) => {
   document.dispatchEvent(new Event("admitted"));
 });
 
+// clusterOf is the cluster that the address names, of several that the history has. None is the bridge's own.
+export const clusterOf = () => new URLSearchParams(location.hash.split("?")[1] ?? "").get("cluster") ?? undefined;
+
+// addressTo is the address of a view, for the same cluster.
+export function addressTo(where, query = {}) {
+  const text = new URLSearchParams(Object.entries({ ...query, cluster: query.cluster ?? clusterOf() }).filter(([, value]) => value)).toString();
+  return `#/${where}${text ? `?${text}` : ""}`;
+}
+
 // question asks the history. It throws what is wrong, as text for a person.
 export async function question(name, parameters, signal) {
-  const given = Object.entries(parameters).filter(([, value]) => value !== undefined && value !== "");
+  const given = Object.entries({ ...parameters, cluster: parameters.cluster ?? clusterOf() }).filter(([, value]) => value !== undefined && value !== "");
   const response = await ask(`history/${name}?${new URLSearchParams(given)}`, signal);
   if (!response) throw new Error("Not allowed: the page asks for a token above.");
   if (!response.ok) throw new Error(await reason(response));

@@ -2,7 +2,7 @@
 
 import { button, element, number, plural, question, shortName } from "./base.js";
 import { short } from "./detail.js";
-import { hatchesOf, noteOf } from "./lanes.js";
+import { hatchesOf, holesOf, noteOf } from "./lanes.js";
 import { iso, moment, parse, span } from "./time.js";
 
 let context;
@@ -57,9 +57,9 @@ const signs = { added: "+", updated: "~", deleted: "×" };
 function draw(answer, ns) {
   const count = (op) => answer.objects.filter((o) => o.operation === op).length;
   parts.sum.textContent = `${moment(answer.a)} to ${moment(answer.b)}: ${number(count("updated"))} changed, ${number(count("added"))} added, ${number(count("deleted"))} deleted${answer.same ? `; ${plural(answer.same, "object")} changed and ${answer.same === 1 ? "is" : "are"} as before` : ""}${answer.children ? `; ${number(answer.children)} of children hidden` : ""}${answer.more ? "; there are more: choose a namespace or a shorter time" : ""}`;
-  const notes = hatchesOf(answer.incomplete).slice(0, 3).map(noteOf);
+  const notes = hatchesOf(holesOf(answer)).slice(0, 3).map(noteOf);
   const to = (o) => context.addressOf(o, o.to ? (o.from ? { v: o.to, vs: o.from } : { v: o.to }) : {});
-  const rows = answer.objects.map((o) => element("li", {}, element("span", { class: `sign ${o.operation}`, "aria-hidden": "true" }, signs[o.operation]), element("a", { class: "plain strong", href: to(o) }, shortName(o)), ns ? "" : element("span", { class: "soft" }, o.namespace ?? ""), element("span", { class: "change" }, o.recreated ? "recreated, " : "", short({ ...o, changed: o.changed ?? [] })),
-    element("span", { class: "soft" }, plural(o.changes, "version"))));
+  const rows = answer.objects.map((o) => element("li", {}, element("span", { class: `sign ${o.operation}`, "aria-hidden": "true" }, signs[o.operation]), element("span", {}, element("a", { class: "plain strong", href: to(o) }, shortName(o)), ns ? "" : element("span", { class: "soft" }, ` ${o.namespace ?? ""}`)), element("span", { class: "change" }, o.recreated ? "recreated, " : "", short({ ...o, changed: o.changed ?? [] })),
+    element("span", { class: "soft count" }, plural(o.changes, "version"))));
   parts.found.replaceChildren(...notes, rows.length ? element("section", {}, element("ul", { class: "compared", "aria-label": "What is different" }, ...rows)) : element("p", { class: "help" }, "Nothing is different."));
 }

@@ -1,6 +1,6 @@
 // Health: is the bridge well, how far behind is each sink, what was lost.
 
-import { ask, button, bytes, duration, element, number, plural, question, show } from "./base.js";
+import { addressTo, ask, button, bytes, duration, element, number, plural, question, show } from "./base.js";
 import { clock, moment, range, span } from "./time.js";
 
 const windows = { "15m": "15 min", "1h": "1 h", "6h": "6 h", "24h": "24 h" };
@@ -24,6 +24,7 @@ export function enter(view, given) {
   context = given;
   parts = {
     reasons: element("section", { class: "notice warn", "aria-labelledby": "reasons-title", hidden: true, id: "reasons" }),
+    refused: element("section", { class: "notice warn", "aria-labelledby": "refused-title", hidden: true, id: "refused" }),
     sinks: element("section", { "aria-labelledby": "sinks-title", id: "sinks" }),
     plots: element("section", { "aria-labelledby": "plots-title", id: "plots" }),
     losses: element("section", { "aria-labelledby": "losses-title", id: "losses" }),
@@ -50,6 +51,7 @@ export const learned = () => losses();
 
 export function status(s) {
   drawReasons(s);
+  drawRefused(s.reload);
   drawSinks(s.sinks ?? []);
   drawReading(s);
 }
@@ -72,10 +74,25 @@ function drawReasons(s) {
   );
 }
 
+// drawRefused says that the file has another configuration than the one that runs.
+function drawRefused(reload) {
+  const box = parts.refused;
+  box.hidden = !reload?.refusedSince;
+  const key = JSON.stringify(reload ?? "");
+  if (box.hidden || box.dataset.key === key) return;
+  box.dataset.key = key;
+  const since = `since ${moment(reload.refusedSince)}`;
+  box.replaceChildren(
+    element("h2", { id: "refused-title" }, reload.result === "refused" ? `The configuration file is refused ${since}` : `The configuration file can't be applied ${since}`),
+    element("p", {}, "The bridge runs with the one of before. It reads the file again when it changes."),
+    element("ul", {}, ...(reload.problems ?? []).map((problem) => element("li", {}, problem))),
+  );
+}
+
 // --- sinks
 
 function buildSinks() {
-  const columns = [["Sink"], ["State"], ["Behind", "n"], ["Lag, 15 min"], ["Events/s", "n"], ["Backlog", "n"], ["Retries", "n"], ["Dead letters", "n"], ["Last error"]];
+  const columns = [["Sink"], ["State"], ["Lag", "n"], ["Lag, 15 min"], ["Events/s", "n"], ["Backlog", "n"], ["Retries", "n"], ["Dead letters", "n"], ["Last error"]];
   parts.sinks.replaceChildren(
     element("div", { class: "head" }, element("h2", { id: "sinks-title" }, "Sinks"), element("p", { class: "sum", id: "sinks-sum" })),
     element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of sinks" }, element("table", { class: "cards" }, element("caption", { class: "hide" }, "Where events go, and how far behind each sink is"),
@@ -83,6 +100,7 @@ function buildSinks() {
   );
 }
 
+const ago = (time) => duration(Math.max(0, Date.now() - Date.parse(time)) / 1000);
 const rates = new Map();
 
 // rate is how many events per second a sink has published over the last seconds.
@@ -105,7 +123,7 @@ function drawSinks(sinks) {
     all += now;
     let row = [...body.rows].find((r) => r.dataset.key === s.name);
     if (!row) {
-      row = element("tr", { "data-key": s.name }, element("th", { scope: "row" }, s.name), ...["State", "Behind", "Lag", "Events/s", "Backlog", "Retries", "Dead letters", "Last error"].map((name) => element("td", { "data-name": name })));
+      row = element("tr", { "data-key": s.name }, element("th", { scope: "row" }, s.name), ...["State", "Lag", "Trend", "Events/s", "Backlog", "Retries", "Dead letters", "Last error"].map((name) => element("td", { "data-name": name })));
       for (const n of [2, 4, 5, 6, 7]) row.cells[n].className = "n";
     }
     if (body.rows[i] !== row) body.insertBefore(row, body.rows[i] ?? null);
@@ -116,9 +134,9 @@ function drawSinks(sinks) {
     show(row.cells[5], s.pendingChanges ? `${number(s.pendingChanges)}${s.queuedBytes ? `, ${bytes(s.queuedBytes)}` : ""}` : "0");
     show(row.cells[6], number(s.retries));
     show(row.cells[7], number(s.deadLetters));
-    const error = s.blocked || (s.lastError ? `${s.lastError} (${duration(Math.max(0, Date.now() - Date.parse(s.lastErrorAt)) / 1000)} ago)` : "");
+    const error = s.blocked || (s.lastError ? `${s.lastError} (${ago(s.lastErrorAt)} ago${s.lastErrorOver ? `, over for ${ago(s.lastErrorOver)}` : ""})` : "");
     const shown = row.cells[8].firstElementChild ?? row.cells[8].appendChild(element("span"));
-    show(shown, error, error ? `long${s.state === "connected" ? " past" : ""}` : "");
+    show(shown, error, error ? `long${s.lastErrorOver ? " past" : ""}` : "");
     shown.title = error;
   });
   for (const row of [...body.rows]) if (!sinks.some((s) => s.name === row.dataset.key)) row.remove();
@@ -190,7 +208,7 @@ function drawPlots() {
   parts.plots.replaceChildren(
     element("div", { class: "head" }, element("h2", { id: "plots-title" }, "Trend"), element("p", { class: "modes", role: "group", "aria-label": "Window of the plots" }, ...choices)),
     element("div", { class: "plots" },
-      plot("Behind, by sink", lagName, seriesOf(lagName).map((s) => ({ name: s.labels.sink, values: s.values })), duration),
+      plot("Lag, by sink", lagName, seriesOf(lagName).map((s) => ({ name: s.labels.sink, values: s.values })), duration),
       plot("Events per second, by sink", "bridge_publisher_published_total", seriesOf("bridge_publisher_published_total").map((s) => ({ name: s.labels.sink, values: perSecond(s.values) })), rateText),
       plot("Changes per second, by operation", "bridge_informer_changes_total", changes, rateText)),
   );
@@ -269,22 +287,27 @@ function picture(width, title, metric, series, text) {
 // --- losses
 
 const shownLosses = 5;
-const whys = { expired: "the watch had expired", dropped: "events were dropped" };
+const whys = { expired: "the watch had expired", dropped: "events were dropped", ended: "the history has nothing newer" };
+const advice = "informers:\n  - name: all\n    resources: [\"*\"]\n    sinks: [{name: stream}, {name: history}]\nsinks:\n  - name: history\n    history: {}";
 
 async function losses() {
   const box = parts.losses;
   const head = element("h2", { id: "losses-title" }, "Lost or unsure in 7 days");
   try {
-    if (!context.known()?.kept) {
-      return box.replaceChildren(element("div", { class: "head" }, head), element("p", { class: "help" }, "This bridge keeps no history. Add a sink to have one: "), element("pre", { class: "hint", tabindex: "0" }, "sinks:\n  - name: history\n    history: {}"));
+    if (!context.known() || (!context.known().kept && isNew(context.status()))) {
+      return box.replaceChildren(element("div", { class: "head" }, head), element("p", { class: "help" }, "The history is not open yet."));
+    }
+    if (!context.known().kept) {
+      return box.replaceChildren(element("div", { class: "head" }, head), element("p", { class: "help" }, "This bridge keeps no history. Add a sink to have one, and its name to the sinks of each informer that names any: "), element("pre", { class: "hint", tabindex: "0" }, advice));
     }
     const answer = await question("losses", { since: "7d ago" });
-    const rows = answer.losses.slice(0, shownLosses).map((l) => {
+    const end = answer.ends ? [{ since: answer.ends, until: new Date().toISOString(), reason: "ended", resources: 0 }] : [];
+    const rows = [...end, ...answer.losses.slice(0, shownLosses)].map((l) => {
       const [from, to] = [Date.parse(l.since), l.until ? Date.parse(l.until) : Date.parse(l.since)];
       const pad = Math.max(60000, to - from);
       const of = l.resources > 1 ? plural(l.resources, "resource") : l.resource || "all";
       const what = l.reason === "unwatched" ? element("span", {}, element("span", { class: "badge" }, "not watched"), ` ${of}: complete, but times are the latest possible`) : element("span", {}, element("span", { class: "badge bad" }, "may be missing"), ` ${of}: ${whys[l.reason] ?? l.what}`);
-      return element("li", {}, element("span", { class: "mono" }, to - from > 999 ? range(from, to, moment) : moment(from)), what, element("a", { href: `#/timeline?${new URLSearchParams({ from: new Date(from - pad).toISOString(), to: new Date(to + pad).toISOString() })}` }, "timeline"));
+      return element("li", {}, element("span", { class: "mono" }, to - from > 999 ? range(from, to, moment) : moment(from)), what, element("a", { href: addressTo("timeline", { from: new Date(from - pad).toISOString(), to: new Date(Math.min(to + pad, Date.now())).toISOString() }) }, "timeline"));
     });
     const letters = (context.status()?.sinks ?? []).filter((s) => s.deadLetters).map((s) => element("li", {}, element("span", { class: "mono" }, "since the start"), element("span", {}, element("span", { class: "badge bad" }, "dead letters"), ` sink ${s.name}: ${plural(s.deadLetters, "event")}`), element("code", {}, `bridge deadletters list ${s.name}`)));
     const none = element("p", { class: "help" }, `Nothing${answer.horizon ? ` since ${moment(answer.horizon)}` : ""}.`);
@@ -293,6 +316,9 @@ async function losses() {
     box.replaceChildren(element("div", { class: "head" }, head), element("p", { class: "problem" }, error.message));
   }
 }
+
+// isNew says whether a bridge has just started: it opens its history later than this server.
+const isNew = (s) => s && (s.starting || Date.now() - Date.parse(s.started) < 10000);
 
 // --- informers: one line, unless one of them fails
 

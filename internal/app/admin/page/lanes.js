@@ -197,6 +197,12 @@ export function nearest(lane, x, scale) {
   return best;
 }
 
+// holesOf are what may be missing of an answer: also what came after the end of the history.
+export function holesOf(answer) {
+  const end = answer.ends ? [{ since: answer.ends, until: answer.until ?? answer.b ?? new Date().toISOString(), reason: "ended" }] : [];
+  return [...(answer.incomplete ?? []), ...end];
+}
+
 // hatchesOf are the times of an answer, of some resources or of all, in which changes may be missing or became known late, the
 // newest first. Those of several resources that overlap are one.
 export function hatchesOf(incomplete, resources) {
@@ -213,7 +219,7 @@ export function hatchesOf(incomplete, resources) {
   return list.reverse();
 }
 
-const reasons = { expired: "the watch had expired", dropped: "events were dropped" };
+const reasons = { expired: "the watch had expired", dropped: "events were dropped", ended: "the history has nothing newer" };
 
 // noteOf says what a hatch means.
 export function noteOf(h) {

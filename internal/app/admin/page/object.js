@@ -1,8 +1,8 @@
 // Object: every version of one object, and what differs between two of them.
 
-import { ask, button, element, number, path, plural, question, reason, shortKind } from "./base.js";
+import { addressTo, ask, button, element, number, path, plural, question, reason, shortKind } from "./base.js";
 import { difference, isStatusOnly, short, when, who } from "./detail.js";
-import { drawLanes, hatchesOf, nearest, noteOf, scaleOf } from "./lanes.js";
+import { drawLanes, hatchesOf, holesOf, nearest, noteOf, scaleOf } from "./lanes.js";
 import { VirtualList } from "./list.js";
 import { clock, moment } from "./time.js";
 
@@ -99,14 +99,14 @@ function build(s) {
     toggle.textContent = state.showStatus ? "hide them" : "show";
     choose(context.route().query, true);
   }) : "";
-  const notes = hatchesOf(answer.incomplete).slice(0, 3).map(noteOf);
+  const notes = hatchesOf(holesOf(answer)).slice(0, 3).map(noteOf);
   const copies = ["Markdown", "JSON"].map((form) => button(`copy ${form}`, {}, () => copyAs(form)));
   parts.ownership = element("span", { class: "row", id: "object-ownership" });
   if (newest && !gone) ownership(o, newest.resourceVersion, parts.ownership).catch(() => { /* the versions are what was asked for */ });
   parts.view.replaceChildren(
     element("div", { class: "bar" }, element("h2", { tabindex: "-1", id: "object-title" }, `${o.resource} ${path(o)}`), element("span", { class: `badge ${gone ? "bad" : "good"}` }, gone ? "deleted" : "exists"),
       element("span", { class: "soft" }, answer.horizon ? `complete since ${moment(answer.horizon)}` : state.versions.length ? `known since ${moment(state.versions.at(-1).time)}` : ""),
-      parts.ownership, o.namespace ? element("a", { href: `#/timeline?${new URLSearchParams({ ns: o.namespace, since: "1d", q: o.name })}` }, "timeline") : ""),
+      parts.ownership, o.namespace ? element("a", { href: addressTo("timeline", { ns: o.namespace, since: "1d", q: o.name }) }, "timeline") : ""),
     notes.length ? element("div", {}, ...notes) : "", parts.strip,
     element("div", { class: "row" }, parts.count, toggle),
     element("div", { class: "split" },
@@ -198,13 +198,20 @@ async function choose(query, again = false) {
   const { o } = state;
   parts.title.textContent = older ? `${older} → ${newer}` : `${version.previous && version.operation !== "added" ? `${version.previous} → ` : ""}${v}`;
   parts.who.replaceChildren(`${when(version)} `, who(version));
-  parts.command.textContent = older || version.previous ? `bridge diff ${shortKind(o.resource)}/${o.name}${o.namespace ? ` -n ${o.namespace}` : ""} --from ${older || version.previous} --to ${newer}` : `bridge show ${shortKind(o.resource)}/${o.name}${o.namespace ? ` -n ${o.namespace}` : ""} --at ${newer}`;
+  parts.command.replaceChildren(older || version.previous ? `bridge diff ${shortKind(o.resource)}/${o.name}${o.namespace ? ` -n ${o.namespace}` : ""} --from ${older || version.previous} --to ${newer}` : `bridge show ${shortKind(o.resource)}/${o.name}${o.namespace ? ` -n ${o.namespace}` : ""} --at ${newer}`, element("span", { id: "object-place" }, place(o)));
   if (query.get("v") && !state.versions.some((x) => x.resourceVersion === query.get("v"))) context.say(`Version ${query.get("v")} is not among those that are kept.`);
   try {
     state.difference = await difference(parts.detail, o, newer, { from: older || undefined, mode, hideStatus: parts.hide.checked, isTitled: true, onMode: (m) => context.set({ show: m === "fields" ? undefined : m }) });
   } catch (error) {
     if (key === state?.drawn) parts.detail.replaceChildren(element("p", { class: "problem" }, error.message));
   }
+}
+
+// place is how a command finds this history: the directory where it is not that of a bridge without a file.
+function place(o) {
+  const { dir = "", clusters = [] } = context.known() ?? {};
+  const given = /^(\.\/)?bridge-state\/history$/.test(dir) || !dir ? "" : ` --dir ${/^[\w./:@-]+$/.test(dir) ? dir : `'${dir.replaceAll("'", "'\\''")}'`}`;
+  return given + (clusters.length > 1 ? ` --cluster ${o.cluster}` : "");
 }
 
 function strip() {
@@ -217,7 +224,7 @@ function strip() {
   state.lane = { points, existed: ordered[0].operation !== "added" };
   state.scale = scaleOf(from - pad, to, parts.strip.clientWidth, 300);
   const chosen = points.find((p) => p[2] === state.v);
-  drawLanes(parts.canvas, [{ lane: state.lane, top: 0, height: 30 }], () => hatchesOf(state.answer.incomplete), state.scale, chosen && { lane: null, time: chosen[0] });
+  drawLanes(parts.canvas, [{ lane: state.lane, top: 0, height: 30 }], () => hatchesOf(holesOf(state.answer)), state.scale, chosen && { lane: null, time: chosen[0] });
 }
 
 async function copyAs(form) {

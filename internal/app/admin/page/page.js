@@ -1,6 +1,6 @@
 // The page: the header, the addresses of the views, the keys, and the status of the bridge each second. It only reads.
 
-import { $, ask, duration, element, path, plural, question, shortKind, show } from "./base.js";
+import { $, addressTo, ask, clusterOf, duration, element, path, plural, question, shortKind, show } from "./base.js";
 import { clock, iso, isFixed, windowOf } from "./time.js";
 import * as health from "./health.js";
 import * as timeline from "./timeline.js";
@@ -45,7 +45,7 @@ function set(changes, replace = false) {
   go(`#/${[name, ...parts.map(encodeURIComponent)].join("/")}${text ? `?${text}` : ""}`, replace);
 }
 
-export const addressOf = (o, query = {}) => `#/object/${[o.resource, o.namespace ?? "", o.name].map(encodeURIComponent).join("/")}${Object.keys(query).length ? `?${new URLSearchParams(query)}` : ""}`;
+export const addressOf = (o, query = {}) => addressTo(`object/${[o.resource, o.namespace ?? "", o.name].map(encodeURIComponent).join("/")}`, query);
 
 function render() {
   const r = route();
@@ -55,6 +55,7 @@ function render() {
     else link.removeAttribute("aria-current");
   }
   $("found").hidden = true;
+  if (known && learnedOf !== clusterOf()) learn();
   if (current !== view) {
     current?.leave?.();
     current = view;
@@ -73,10 +74,8 @@ for (const link of $("views").children) link.addEventListener("click", (event) =
   if (event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   const { query, name } = route();
-  const kept = new URLSearchParams();
-  for (const key of ["ns"]) if (query.get(key)) kept.set(key, query.get(key));
   const to = link.getAttribute("href");
-  if (to !== `#/${name}`) go(kept.toString() && to !== "#/health" ? `${to}?${kept}` : to);
+  if (to !== `#/${name}`) go(addressTo(to.slice(2), { ns: to === "#/health" ? undefined : query.get("ns") }));
 });
 $("skip").addEventListener("click", (event) => {
   event.preventDefault();
@@ -91,15 +90,30 @@ document.addEventListener("zone", () => {
 // --- search
 
 let known = null; // what /history/resources has said
+let learnedOf; // the cluster that it was asked of
 let turn = 0;
 
 async function learn() {
+  learnedOf = clusterOf();
   try {
     known = await question("resources", {});
-    if (!known.kept) setTimeout(learn, 5000); // it opens later than this server
+    if (!known.kept) setTimeout(learn, performance.now() < 15000 ? 1000 : 5000); // it opens later than this server
   } catch { setTimeout(learn, 5000); }
-  if (known?.kept) current?.learned?.();
+  if (!known) return;
+  clusters();
+  current?.learned?.();
 }
+
+// clusters lets a person choose one of several.
+function clusters() {
+  const [box, several] = [$("clusters"), (known.clusters?.length ?? 0) > 1];
+  box.hidden = !several;
+  if (!several) return;
+  const select = $("cluster-of");
+  select.replaceChildren(...known.clusters.map((name) => element("option", { value: name }, name)));
+  select.value = clusterOf() ?? known.cluster ?? "";
+}
+$("cluster-of").addEventListener("change", (event) => set({ cluster: event.target.value, ns: undefined, kind: undefined, sel: undefined }));
 
 // found leads to an object, and gives the keys back to the view.
 function found(o) {

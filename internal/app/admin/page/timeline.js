@@ -2,7 +2,7 @@
 
 import { button, element, number, path, plural, question, shortKind, shortName } from "./base.js";
 import { difference, short, when, who } from "./detail.js";
-import { drawHistogram, drawLanes, hatchesOf, nearest, noteOf, scaleOf } from "./lanes.js";
+import { drawHistogram, drawLanes, hatchesOf, holesOf, nearest, noteOf, scaleOf } from "./lanes.js";
 import { VirtualList } from "./list.js";
 import { clock, iso, isFixed, moment, range, windowOf } from "./time.js";
 
@@ -110,7 +110,7 @@ function choices(query) {
 
 export async function show(r) {
   const { query } = r;
-  const key = ["ns", "since", "from", "to", "kind", "all", "q", "op", "by"].map((k) => query.get(k)).join("|");
+  const key = ["ns", "since", "from", "to", "kind", "all", "q", "op", "by", "cluster"].map((k) => query.get(k)).join("|");
   if (state?.key === key) return fill(query);
   const mine = ++turn;
   asking?.abort();
@@ -138,7 +138,7 @@ export async function show(r) {
     }
     if (mine !== turn) return;
     parts.range.textContent = range(...window);
-    Object.assign(state, { lanes, laneRows: rowsOf(lanes.lanes), hatches: hatchesOf(lanes.incomplete), hatchesOf: new Map() });
+    Object.assign(state, { lanes, laneRows: rowsOf(lanes.lanes), hatches: hatchesOf(holesOf(lanes)), hatchesOf: new Map() });
     choices(query);
     fill(context.route().query);
   } catch (error) {
@@ -286,7 +286,7 @@ function drawView() {
 
 function hatchesIn(resources) {
   const key = resources.join();
-  if (!state.hatchesOf.has(key)) state.hatchesOf.set(key, hatchesOf(state.lanes.incomplete, resources));
+  if (!state.hatchesOf.has(key)) state.hatchesOf.set(key, hatchesOf(holesOf(state.lanes), resources));
   return state.hatchesOf.get(key);
 }
 
