@@ -190,8 +190,8 @@ type timelineRows struct {
 	last       map[string]*timelineRow // by object
 	beyond     int
 	heartbeats int
-	alive      map[string]bool // objects with heartbeats
-	hidden     map[string]int  // by class
+	alive      map[query.Object]bool // objects with heartbeats
+	hidden     map[string]int        // by class
 	actors     *ask.Actors
 	// hasActors: an audit log was recorded. unattributed counts what was left out since its user is
 	// not known.
@@ -228,10 +228,10 @@ func (r *timelineRows) print(e *query.Entry) error {
 	if !o.heartbeats && !o.noise && e.IsHeartbeat() {
 		r.heartbeats++
 		if r.alive == nil {
-			r.alive = map[string]bool{}
+			r.alive = map[query.Object]bool{}
 		}
 		if len(r.alive) < maxTimelineRows {
-			r.alive[e.Event.PartitionKey] = true
+			r.alive[query.Object{Unit: e.Unit, Namespace: e.Event.Namespace, Name: e.Event.Name}] = true
 		}
 		return nil
 	}

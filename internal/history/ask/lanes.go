@@ -53,8 +53,8 @@ type lane struct {
 	ChildBuckets []laneBucket   `json:"childBuckets,omitempty"`
 	Failures     int            `json:"failures,omitempty"`
 
-	own, ofChildren map[int]*laneBucket
-	children        map[query.Object]bool
+	own   []laneBucket
+	owned int // how many objects
 }
 
 // lanePoint is [milliseconds, mark, version]. A mark is + added, ~ updated, - deleted or ! failing;
@@ -102,6 +102,7 @@ func (q *request) lanes(ctx context.Context) (any, error) {
 	}
 	s := newLaneSorter(q.History, q.recent, since.At, until.At, count)
 	s.wanted = wanted
+	s.owners.all = happened.Objects
 	for e, err := range happened.Entries {
 		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return nil, err
@@ -133,10 +134,19 @@ func (q *request) begins() (begins time.Time, err error) {
 // laneSorter puts changes into lanes.
 type laneSorter struct {
 	lanesReport
-	wanted     filter
-	classifier *classifier
-	roots      map[query.Object]query.Object
-	lanes      map[query.Object]*lane
+	wanted  filter
+	owners  *owners
+	objects map[query.Object]*laneObject
+	lanes   map[query.Object]*lane
+}
+
+// laneObject is where the changes of an object go. It is found once: a change costs a look-up.
+type laneObject struct {
+	root    query.Object
+	isOwned bool
+	lane    *lane // of the root; nil before the first change that is not hidden
+	// isBeyond: there are too many lanes. isCounted: it is among the children of its lane.
+	isBeyond, isCounted bool
 }
 
 func newLaneSorter(
@@ -147,8 +157,8 @@ func newLaneSorter(
 			Since: since, Until: until, Histogram: make([]int, buckets),
 			Hidden: map[string]int{}, Managers: map[string]int{},
 		},
-		classifier: &classifier{owners: newOwners(history, recent)},
-		roots:      map[query.Object]query.Object{}, lanes: map[query.Object]*lane{},
+		owners:  newOwners(history, recent),
+		objects: map[query.Object]*laneObject{}, lanes: map[query.Object]*lane{},
 	}
 }
 
@@ -156,56 +166,84 @@ func (s *laneSorter) add(e *query.Entry) error {
 	if e.IsHeartbeat() || !s.wanted.selectsButManager(e) {
 		return nil
 	}
-	if s.Managers[managerOf(e)]++; !s.wanted.selects(e) {
+	if s.Managers[managerOf(e)]++; !s.wanted.selectsManager(e) {
 		return nil
 	}
-	change, err := s.classifier.classify(e)
-	if err != nil {
-		return err
-	}
+	class, isFailure := noiseOf(e)
 	bucket := s.bucket(e.Time)
 	s.Histogram[bucket]++
-	if change.Class == ClassDerived || change.Class == ClassStatus {
-		s.Hidden[change.Class]++
+	if class == ClassDerived {
+		s.Hidden[class]++
 		return nil
 	}
 	o := objectOf(e)
-	root, isKnown := s.roots[o]
-	if !isKnown {
-		if root, err = s.classifier.owners.root(o); err != nil {
-			return err
-		}
-		s.roots[o] = root
+	of, err := s.objectOf(o, e)
+	if err != nil {
+		return err
 	}
-	l := s.laneOf(root, e, o == root)
+	if class == ClassStatus && !of.isOwned {
+		s.Hidden[class]++
+		return nil
+	}
+	l := s.laneOf(of)
 	if l == nil {
 		return nil
 	}
-	if change.Failure {
+	if isFailure {
 		l.Failures++
 	}
-	if o != root {
-		if change.Class == classChild {
-			s.Hidden[classChild]++
-		} else {
+	if o != of.root {
+		if isFailure {
 			s.Changes++
+		} else {
+			s.Hidden[classChild]++
 		}
-		if !l.children[o] {
-			l.children[o] = true
+		if !of.isCounted {
+			of.isCounted = true
+			l.owned++
 			l.Children[o.Unit.GroupResource()]++
 		}
-		addToBucket(l.ofChildren, bucket, change.Failure)
+		l.ChildBuckets = addToBucket(l.ChildBuckets, bucket, isFailure)
 		return nil
+	}
+	if l.Changes == 0 {
+		l.Existed = e.Event.Op != event.Added
 	}
 	s.Changes++
 	l.Changes++
-	addToBucket(l.own, bucket, change.Failure)
+	l.own = addToBucket(l.own, bucket, isFailure)
 	if len(l.Points) <= len(s.Histogram) { // one more: then buckets are sent
 		l.Points = append(l.Points, lanePoint{
-			e.Time.UnixMilli(), markOf(e, change.Failure), e.Event.ResourceVersion,
+			e.Time.UnixMilli(), markOf(e, isFailure), e.Event.ResourceVersion,
 		})
 	}
 	return nil
+}
+
+// objectOf finds where the changes of an object go. One that is created again may have another
+// owner.
+func (s *laneSorter) objectOf(o query.Object, e *query.Entry) (*laneObject, error) {
+	of := s.objects[o]
+	isAdded := e.Event.Op == event.Added
+	if of != nil && !isAdded {
+		return of, nil
+	}
+	if isAdded {
+		s.owners.recent.forget(o, e.Time)
+	}
+	by, err := s.owners.find(o)
+	if err != nil {
+		return nil, err
+	}
+	root, err := s.owners.root(o)
+	if err != nil {
+		return nil, err
+	}
+	if of == nil || of.root != root {
+		of = &laneObject{root: root, isOwned: by.name != ""}
+		s.objects[o] = of
+	}
+	return of, nil
 }
 
 func (s *laneSorter) bucket(at time.Time) int {
@@ -214,36 +252,41 @@ func (s *laneSorter) bucket(at time.Time) int {
 	return min(max(int(part), 0), n-1)
 }
 
-// laneOf returns the lane of an object at the end of a chain of owners; nil for one too many.
-func (s *laneSorter) laneOf(root query.Object, e *query.Entry, isSelf bool) *lane {
-	l := s.lanes[root]
-	if l == nil {
-		if len(s.lanes) == mostLanesKept {
-			s.More++
-			return nil
-		}
-		l = &lane{
-			objectReport: reportObject(&root), Existed: true, Children: map[string]int{},
-			own: map[int]*laneBucket{}, ofChildren: map[int]*laneBucket{},
-			children: map[query.Object]bool{},
-		}
-		s.lanes[root] = l
+// laneOf returns the lane at the end of a chain of owners; nil for one too many.
+func (s *laneSorter) laneOf(of *laneObject) *lane {
+	if of.lane != nil || of.isBeyond {
+		return of.lane
 	}
-	if isSelf && l.Changes == 0 {
-		l.Existed = e.Event.Op != event.Added
+	l := s.lanes[of.root]
+	switch {
+	case l == nil && len(s.lanes) == mostLanesKept:
+		of.isBeyond = true
+		s.More++
+		return nil
+	case l == nil:
+		l = &lane{objectReport: reportObject(&of.root), Existed: true, Children: map[string]int{}}
+		s.lanes[of.root] = l
 	}
+	of.lane = l
 	return l
 }
 
-func addToBucket(buckets map[int]*laneBucket, i int, isFailure bool) {
-	b := buckets[i]
-	if b == nil {
-		b = &laneBucket{i}
-		buckets[i] = b
+// addToBucket counts a change in a list that is sorted. Changes come in the order of seconds, so the
+// place is at the end, or just before it.
+func addToBucket(list []laneBucket, i int, isFailure bool) []laneBucket {
+	at := len(list)
+	for at > 0 && list[at-1][0] > i {
+		at--
 	}
+	if at == 0 || list[at-1][0] < i {
+		list = slices.Insert(list, at, laneBucket{i})
+		at++
+	}
+	b := &list[at-1]
 	if b[1]++; isFailure {
 		b[2]++
 	}
+	return list
 }
 
 func markOf(e *query.Entry, isFailure bool) string {
@@ -271,7 +314,7 @@ func (s *laneSorter) report() *lanesReport {
 	r.Lanes = slices.AppendSeq(make([]*lane, 0, len(s.lanes)), maps.Values(s.lanes))
 	slices.SortFunc(r.Lanes, func(a, b *lane) int {
 		return cmp.Or(
-			b.Changes-a.Changes, len(b.children)-len(a.children),
+			b.Changes-a.Changes, b.owned-a.owned,
 			cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Namespace, b.Namespace),
 			cmp.Compare(a.Name, b.Name),
 		)
@@ -282,18 +325,10 @@ func (s *laneSorter) report() *lanesReport {
 	}
 	for _, l := range r.Lanes {
 		if len(l.Points) > len(r.Histogram) {
-			l.Points, l.Buckets = nil, sortBuckets(l.own)
+			l.Points, l.Buckets = nil, l.own
 		}
-		l.ChildBuckets = sortBuckets(l.ofChildren)
 	}
 	return r
-}
-
-func sortBuckets(of map[int]*laneBucket) (list []laneBucket) {
-	for _, i := range slices.Sorted(maps.Keys(of)) {
-		list = append(list, *of[i])
-	}
-	return list
 }
 
 // owners finds the controllers of objects, as the last versions of these name them.
@@ -301,10 +336,17 @@ type owners struct {
 	history *query.Questions
 	recent  *ownerCache
 	units   map[string]*record.Unit // by kind and group; nil for one without a history
+	// all returns all objects that will be asked for; nil where that is not known.
+	all func() ([]query.Object, error)
+	// lookups were single ones.
+	lookups int
 }
 
-// ownerCache has what owners found within the last minute: to look up 10,000 objects takes a
-// second, and the page asks again with each click. An object that is created again under the name
+// mostLookups are single ones, before all objects are looked up at once.
+const mostLookups = 50
+
+// ownerCache has what owners found within the last minute: to look up 10,000 objects takes tenths
+// of a second, and the page asks again with each click. An object that is created again under the name
 // of another is looked up again at its first change. What it owns follows within the minute.
 type ownerCache struct {
 	mu    sync.Mutex
@@ -357,7 +399,7 @@ func (o owner) String() string {
 }
 
 func newOwners(history *query.Questions, recent *ownerCache) *owners {
-	return &owners{history, recent, map[string]*record.Unit{}}
+	return &owners{history: history, recent: recent, units: map[string]*record.Unit{}}
 }
 
 // find returns the controller of an object: none also where the history has no metadata of it.
@@ -366,10 +408,45 @@ func (f *owners) find(o query.Object) (owner, error) {
 	if isKnown {
 		return found, nil
 	}
+	if f.lookups++; f.lookups > mostLookups && f.all != nil {
+		if err := f.findAll(); err != nil {
+			return found, err
+		}
+		if found, isKnown = f.recent.get(o); isKnown {
+			return found, nil
+		}
+	}
 	v, err := f.history.Objects.At(&o, query.Point{})
 	if err != nil {
 		return found, err
 	}
+	found = controllerOf(v)
+	f.recent.put(o, found)
+	return found, nil
+}
+
+// findAll looks up all objects that will be asked for, once.
+func (f *owners) findAll() error {
+	objects, err := f.all()
+	if f.all = nil; err != nil {
+		return err
+	}
+	objects = slices.DeleteFunc(objects, func(o query.Object) bool {
+		_, isKnown := f.recent.get(o)
+		return isKnown
+	})
+	for v, err := range f.history.Objects.Latest(objects) {
+		if err != nil {
+			return err
+		}
+		o := query.Object{Unit: v.Unit, Namespace: v.Event.Namespace, Name: v.Event.Name}
+		f.recent.put(o, controllerOf(v))
+	}
+	return nil
+}
+
+// controllerOf returns the controller that a version names; nil names none.
+func controllerOf(v *query.Version) (found owner) {
 	var references []struct {
 		APIVersion, Kind, Name string
 		Controller             bool
@@ -386,8 +463,7 @@ func (f *owners) find(o query.Object) (owner, error) {
 			found = owner{strings.ToLower(r.Kind), group, r.Name}
 		}
 	}
-	f.recent.put(o, found)
-	return found, nil
+	return found
 }
 
 // maxOwners bounds a chain of owners: a cluster may have a cycle.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -115,5 +116,41 @@ func TestLanes(t *testing.T) {
 		if text, code := askText(t, h, "lanes", bad); code != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", bad, code, text)
 		}
+	}
+}
+
+// Many objects are looked up at once, in the order of their keys, and each once.
+func TestOwnersAtOnce(t *testing.T) {
+	db, err := history.Open(history.Options{Dir: t.TempDir()})
+	testkit.OK(t, err)
+	defer db.Close()
+	const n = 4 * mostLookups
+	var events []*event.Event
+	for i := range n {
+		name := fmt.Sprint("pod-", i*7919%n) // not in the order of names
+		events = append(events, &event.Event{
+			ID: name, Source: "/clusters/prod", Type: "dev.kubebridge.resource.added", Op: event.Added, Time: time.Unix(int64(1e9+i), 0), Informer: "all",
+			Sequence:         fmt.Sprintf("00000000.%020d", i+1),
+			ObjectAttributes: event.ObjectAttributes{Resource: "pods", Kind: "Pod", Namespace: "shop", Name: name, UID: name, ResourceVersion: fmt.Sprint(i + 1)},
+			Data:             fmt.Appendf(nil, `{"metadata":{"name":%q,"ownerReferences":[{"kind":"ReplicaSet","apiVersion":"apps/v1","name":"of-%s","controller":true}]}}`, name, name),
+		})
+	}
+	_, err = db.Writer.Append(t.Context(), events)
+	testkit.OK(t, err)
+	f, asked := newOwners(db.Questions, new(ownerCache)), 0
+	f.all = func() ([]query.Object, error) {
+		asked++
+		return db.Questions.Timeline.Objects("prod", "*", time.Time{}, time.Time{}, nil)
+	}
+	for range 2 {
+		for e, err := range db.Questions.Timeline.Entries("prod", "*", time.Time{}, time.Time{}, nil) {
+			testkit.OK(t, err)
+			if by, err := f.find(objectOf(e)); err != nil || by.String() != "replicaset/of-"+e.Event.Name {
+				t.Errorf("%s is of %v, %v", e.Event.Name, by, err)
+			}
+		}
+	}
+	if asked != 1 || f.lookups != mostLookups+1 {
+		t.Errorf("%d look-ups, and %d times all", f.lookups, asked)
 	}
 }

@@ -344,6 +344,8 @@ type Timeline struct {
 	Units []*record.Unit
 	// Holes are what may be missing.
 	Holes []*query.Notice
+	// Objects returns those that something happened to.
+	Objects func() ([]query.Object, error)
 }
 
 // Timeline finds what happened to some resources, named as kubectl names them; to all for none.
@@ -384,6 +386,9 @@ func (q *Question) timeline(
 	}
 	wanted := func(u *record.Unit) bool { return isWanted[u] }
 	t.Entries, t.Units = entries(cluster, wanted), units
+	t.Objects = func() ([]query.Object, error) {
+		return q.History.Timeline.Objects(cluster, q.Namespace, since.At, until.At, wanted)
+	}
 	t.Holes, err = q.History.Coverage.HolesOf(units, since.At, until.At)
 	return t, err
 }

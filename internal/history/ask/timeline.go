@@ -225,7 +225,11 @@ func (q *request) checkActors(f *filter) error {
 
 // selects reports whether a change is asked for.
 func (f *filter) selects(e *query.Entry) bool {
-	return f.selectsButManager(e) && (f.manager == "" || managerOf(e) == f.manager)
+	return f.selectsButManager(e) && f.selectsManager(e)
+}
+
+func (f *filter) selectsManager(e *query.Entry) bool {
+	return f.manager == "" || managerOf(e) == f.manager
 }
 
 func (f *filter) selectsButManager(e *query.Entry) bool {
@@ -301,8 +305,7 @@ func (c *classifier) classify(e *query.Entry) (change timelineChange, err error)
 		}
 		change.Owner = owner.String()
 	}
-	change.Failure = slices.ContainsFunc(e.Changes, showsFailure)
-	change.Class = NoiseOf(e)
+	change.Class, change.Failure = noiseOf(e)
 	if change.Owner != "" && change.Class != ClassDerived && !change.Failure {
 		change.Class = classChild
 	}
@@ -312,15 +315,20 @@ func (c *classifier) classify(e *query.Entry) (change timelineChange, err error)
 // NoiseOf returns ClassStatus or ClassDerived where a list for people may leave a change out, else
 // "". What shows a failure is never left out.
 func NoiseOf(e *query.Entry) string {
+	class, _ := noiseOf(e)
+	return class
+}
+
+func noiseOf(e *query.Entry) (class string, isFailure bool) {
 	switch {
 	case slices.ContainsFunc(e.Changes, showsFailure):
-		return ""
+		return "", true
 	case slices.Contains(derivedResources, e.Unit.GroupResource()):
-		return ClassDerived
+		return ClassDerived, false
 	case isStatusOnly(e):
-		return ClassStatus
+		return ClassStatus, false
 	}
-	return ""
+	return "", false
 }
 
 func objectOf(e *query.Entry) query.Object {

@@ -279,6 +279,42 @@ func (h Objects) At(o *Object, p Point) (*Version, error) {
 	return r.atSequence(o.Unit, o.Namespace, o.Name, seq)
 }
 
+// Latest returns the last versions of objects that are known. It sorts these by their keys: in the
+// order of time 10,000 objects take five times as long, since a block of the database, which has
+// versions of several, is read for each. A version is good until the next one is asked for.
+func (h Objects) Latest(objects []Object) iter.Seq2[*Version, error] {
+	return func(yield func(*Version, error) bool) {
+		r, err := newReader(h.db)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer r.Close()
+		r.reuses = true
+		slices.SortFunc(objects, func(a, b Object) int {
+			return cmp.Or(cmp.Compare(a.Unit.Number, b.Unit.Number), cmp.Compare(a.Namespace, b.Namespace),
+				cmp.Compare(a.Name, b.Name))
+		})
+		for i := range objects {
+			o := &objects[i]
+			seq, isFound, err := r.lastAt(o, Point{})
+			if err == nil && !isFound {
+				continue
+			}
+			var v *Version
+			if err == nil {
+				v, err = r.atSequence(o.Unit, o.Namespace, o.Name, seq)
+			}
+			if err == nil && v == nil {
+				continue
+			}
+			if !yield(v, h.db.ReadError(err)) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 // lastAt returns the last version of an object at a point. A resourceVersion is of the newest era
 // that has reached it. Where a list has not shown an object in another state since, it had the last
 // one of the eras before, whichever version that has.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -95,6 +96,21 @@ func (h Timeline) Steps(
 	}
 }
 
+// Objects returns the objects that something happened to, in no order. It costs a tenth of Entries.
+func (h Timeline) Objects(
+	cluster, namespace string, since, until time.Time, wanted func(u *record.Unit) bool,
+) ([]Object, error) {
+	t := newTimelineWalk(h.db, cluster, namespace, since, until, wanted)
+	t.isUnordered = true
+	seen := map[Object]struct{}{}
+	t.yield = func(e *keys.Entry, u *record.Unit, _ []byte) (bool, error) {
+		seen[Object{u, e.Namespace, e.Name}] = struct{}{}
+		return true, nil
+	}
+	err := h.db.ReadError(t.run())
+	return slices.Collect(maps.Keys(seen)), err
+}
+
 func newTimelineWalk(
 	db DB, cluster, namespace string, since, until time.Time, wanted func(u *record.Unit) bool,
 ) *timelineWalk {
@@ -123,6 +139,8 @@ type timelineWalk struct {
 	// isReversed: the newest first. behind is the entry behind which the walk begins, nil for none.
 	isReversed bool
 	behind     *keys.Entry
+	// isUnordered: within a bucket in any order, which costs less.
+	isUnordered bool
 	// yield is given a key with its value. It reports whether to continue.
 	yield func(e *keys.Entry, u *record.Unit, value []byte) (bool, error)
 	it    *pebble.Iterator
@@ -167,16 +185,19 @@ func (t *timelineWalk) run() (err error) {
 // bucket yields what is in a bucket. It reports whether to continue.
 func (t *timelineWalk) bucket(bucket uint32) (bool, error) {
 	prefix := keys.AppendBucket(nil, t.source, bucket)
+	from := prefix
 	if t.namespace != "*" {
 		prefix = keys.AppendName(prefix, t.namespace)
-		from := binary.BigEndian.AppendUint32(bytes.Clone(prefix), t.since)
+		from = binary.BigEndian.AppendUint32(bytes.Clone(prefix), t.since)
+	}
+	if t.namespace != "*" || t.isUnordered {
 		for ok := t.it.SeekGE(from); ok && bytes.HasPrefix(t.it.Key(), prefix); ok = t.it.Next() {
 			e, isKey := keys.DecodeEntry(t.it.Key())
 			value, err := t.it.ValueAndErr()
 			if err != nil || !isKey {
 				return false, cmp.Or(err, record.ErrUnreadable)
 			}
-			if e.Second > t.until {
+			if e.Second > t.until && t.namespace != "*" {
 				break
 			}
 			if hasMore, err := t.give(&e, value); err != nil || !hasMore {

@@ -82,6 +82,17 @@ func (v *Version) read(
 	u *record.Unit, namespace, name string, seq keys.Sequence, h record.Header, text []byte,
 	base string,
 ) error {
+	v.begin(u, namespace, name, seq, h)
+	if err := record.ReadText(&v.Event, u, seq, text, base); err != nil {
+		return fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.GroupResource(), namespace, name, err)
+	}
+	return nil
+}
+
+// begin sets what the key and the header say.
+func (v *Version) begin(
+	u *record.Unit, namespace, name string, seq keys.Sequence, h record.Header,
+) {
 	*v = Version{Unit: u, Time: h.Time, seq: seq}
 	v.Event = event.Event{
 		Source: u.Source, Informer: u.Informer, Op: h.Op, Time: h.Time,
@@ -90,10 +101,6 @@ func (v *Version) read(
 		},
 		Routing: event.Routing{Cluster: u.Cluster(), Group: u.Group},
 	}
-	if err := record.ReadText(&v.Event, u, seq, text, base); err != nil {
-		return fmt.Errorf("version %s of %s/%s/%s: %w", seq, u.GroupResource(), namespace, name, err)
-	}
-	return nil
 }
 
 // Sequence identifies the version among all of its object.
@@ -156,7 +163,7 @@ func (v *Version) ChangesSince(before *Version) []diff.Change {
 }
 
 // Entry is something that happened: a version of an object, or its end, with what it changed in
-// short. Its event has no id, no uid and no data.
+// short. Its event has no id, no uid, no data, and nothing that follows from the other attributes.
 type Entry struct {
 	*Version
 	// HasBefore reports whether there is a version before. After the end of an object there is
@@ -188,8 +195,10 @@ func readEntry(v *Version, u *record.Unit, t *keys.Entry, value []byte) (*Entry,
 	if err != nil {
 		return nil, err
 	}
-	if err := v.read(u, t.Namespace, t.Name, t.Seq, h, h.Payload, base); err != nil {
-		return nil, err
+	v.begin(u, t.Namespace, t.Name, t.Seq, h)
+	if err := record.ReadShort(&v.Event, t.Seq, h.Payload, base); err != nil {
+		return nil, fmt.Errorf("the entry of %s of %s/%s/%s: %w", t.Seq, u.GroupResource(), t.Namespace,
+			t.Name, err)
 	}
 	if !s.ReadFields(v.Event.Data) {
 		return nil, record.ErrUnreadable
@@ -202,6 +211,7 @@ func readEntry(v *Version, u *record.Unit, t *keys.Entry, value []byte) (*Entry,
 func newEntry(v *Version, s *record.Summary) *Entry {
 	v.form = s.Form
 	v.Event.ID, v.Event.UID, v.Event.Data = "", "", nil
+	v.Event.Type, v.Event.Subject, v.Event.PartitionKey, v.Event.Sequence = "", "", "", ""
 	return &Entry{
 		Version: v, HasBefore: s.Flags&record.HasBefore != 0, Changes: s.Changes, More: s.More,
 		heartbeat: s.Flags&record.IsHeartbeat != 0,

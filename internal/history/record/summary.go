@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"slices"
@@ -121,6 +122,7 @@ func (s *Summary) ReadFields(data []byte) (ok bool) {
 	if !ok {
 		return false
 	}
+	s.Changes = make([]diff.Change, 0, n)
 	for range n {
 		if len(data) == 0 {
 			return false
@@ -137,11 +139,11 @@ func (s *Summary) ReadFields(data []byte) (ok bool) {
 			if has&v.is == 0 {
 				continue
 			}
-			var value string
-			if value, data, ok = cutText(data); !ok {
+			size, rest, ok := cutUvarint(data, len(data))
+			if !ok || size > len(rest) {
 				return false
 			}
-			*v.value = []byte(value)
+			*v.value, data = bytes.Clone(rest[:size:size]), rest[size:]
 		}
 		s.Changes = append(s.Changes, c)
 	}
