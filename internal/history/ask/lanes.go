@@ -271,8 +271,8 @@ func (s *laneSorter) laneOf(of *laneObject) *lane {
 	return l
 }
 
-// addToBucket counts a change in a list that is sorted. Changes come in the order of seconds, so the
-// place is at the end, or just before it.
+// addToBucket counts a change in a list that is sorted. Changes come in the order of seconds, so
+// the place is at the end, or just before it.
 func addToBucket(list []laneBucket, i int, isFailure bool) []laneBucket {
 	at := len(list)
 	for at > 0 && list[at-1][0] > i {
@@ -346,8 +346,8 @@ type owners struct {
 const mostLookups = 50
 
 // ownerCache has what owners found within the last minute: to look up 10,000 objects takes tenths
-// of a second, and the page asks again with each click. An object that is created again under the name
-// of another is looked up again at its first change. What it owns follows within the minute.
+// of a second, and the page asks again with each click. An object that is created again under the
+// name of another is looked up again at its first change. What it owns follows within the minute.
 type ownerCache struct {
 	mu    sync.Mutex
 	began time.Time              // guarded by mu
