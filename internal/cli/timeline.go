@@ -140,7 +140,7 @@ func (o *timelineOptions) run(cmd *cobra.Command, s span) error {
 		rows.hasActors = rows.hasActors || isRecorded
 	}
 	if !rows.hasActors && len(o.actors)+len(o.notActors) > 0 {
-		return ask.ErrNoAudit
+		return Refused(ask.ErrNoAudit)
 	}
 	for e, err := range happened.Entries {
 		if err != nil {

@@ -130,6 +130,9 @@ func (a *auditCheck) run(cmd *cobra.Command, _ []string) (err error) {
 		return Refused(err)
 	}
 	answers, err := a.wait(cmd)
+	if errors.Is(err, ask.ErrNoAudit) {
+		return Refused(err)
+	}
 	if err != nil {
 		return Failed(err)
 	}
@@ -306,6 +309,9 @@ func (w *whoCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	defer db.Close()
 	rows, answers, err := w.join(cmd, q.History, object)
+	if errors.Is(err, ask.ErrNoAudit) {
+		return Refused(err)
+	}
 	if err != nil {
 		return Failed(err)
 	}
@@ -355,8 +361,7 @@ func (w *whoCommand) requests(
 	if len(w.logs) == 0 {
 		recorded, err := audit.NewRecorded(h, object.Unit.Cluster())
 		if err == nil && recorded == nil {
-			err = errors.New("this history has recorded no audit log: name its files with --audit, or " +
-				"have the history sink record it (key audit)")
+			err = fmt.Errorf("%w, or name its files with --audit", ask.ErrNoAudit)
 		}
 		return recorded, err
 	}

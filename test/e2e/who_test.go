@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -174,7 +175,16 @@ func (w *whoRun) admit(policy []byte) {
 	})
 }
 
-// users are some that impersonate, and service accounts.
+// whoForger sends the same id with each request.
+type whoForger struct{ http.RoundTripper }
+
+func (f whoForger) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Audit-ID", "forged")
+	return f.RoundTripper.RoundTrip(r)
+}
+
+// users impersonate.
 func (w *whoRun) users() (users []*whoUser) {
 	w.t.Helper()
 	seed := rand.Uint64()
@@ -184,6 +194,13 @@ func (w *whoRun) users() (users []*whoUser) {
 		config.QPS = -1
 		name := fmt.Sprintf("user-%d", i)
 		config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:masters"}}
+		switch i { // some want to be taken for another
+		case 1:
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper { return whoForger{next} })
+		case 2:
+			name = "system:serviceaccount:kube-system:deployment-controller"
+			config.Impersonate.UserName = name
+		}
 		client, err := kubernetes.NewForConfig(config)
 		must(w.t, err)
 		users = append(users, &whoUser{name, client, rand.New(rand.NewPCG(seed, uint64(i)))})
@@ -251,6 +268,9 @@ func (w *whoRun) writeOnce(u *whoUser, n int) error {
 	note := fmt.Sprintf("%s/%d", u.name, n)
 	merge := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, whoNote, note)
 	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{whoNote: note}}}
+	if u.random.IntN(4) == 0 {
+		mine.UID = "forged" // which the API server does not take from a new object
+	}
 	patch := func(name string, form types.PatchType, text []byte, o metav1.PatchOptions) error {
 		_, err := maps.Patch(w.ctx, name, form, text, o)
 		if apierrors.IsNotFound(err) {

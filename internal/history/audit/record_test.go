@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -352,4 +353,40 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%+v: %v", c.config, list)
 		}
 	}
+}
+
+// BenchmarkRecord records a log as an API server writes it at the level RequestResponse, a request
+// each iteration, into a history on this disk.
+func BenchmarkRecord(b *testing.B) {
+	db, err := history.Open(history.Options{Dir: b.TempDir()})
+	testkit.OK(b, err)
+	defer db.Close()
+	body := `{"metadata":{"uid":"u1","resourceVersion":"20"},"data":{"text":"` + strings.Repeat("x", 600) + `"}}`
+	var text bytes.Buffer
+	for i := range b.N {
+		text.WriteString(line(fmt.Sprint("user-", i%20), "patch", i-b.N-60_000, 200, fmt.Sprintf("uid:u1 U%d", i),
+			"responseObject="+strings.Replace(body, `"20"`, fmt.Sprintf(`"%d"`, i+1), 1), "requestObject="+body) + "\n")
+	}
+	path := filepath.Join(b.TempDir(), "audit.log")
+	testkit.OK(b, os.WriteFile(path, text.Bytes(), 0o600))
+	b.SetBytes(int64(text.Len() / b.N))
+	s := &source{name: path, Recorder: &Recorder{
+		Cluster: "prod", Store: db.Requests, Log: slog.New(slog.DiscardHandler), Config: Config{Groups: true},
+		Metrics: NewMetrics(metric.With(prometheus.NewPedanticRegistry())),
+	}}
+	t := &tail{source: s, isFirst: true}
+	before := db.Maintenance.DiskBytes()
+	began := cpu(b)
+	b.ResetTimer()
+	testkit.OK(b, t.poll(b.Context()))
+	b.StopTimer()
+	b.ReportMetric(float64((cpu(b)-began).Microseconds())/float64(b.N), "µs-cpu/op")
+	b.ReportMetric(float64(db.Maintenance.DiskBytes()-before)/float64(b.N), "disk-B/op")
+}
+
+// cpu is what this process has used.
+func cpu(b *testing.B) time.Duration {
+	var used syscall.Rusage
+	testkit.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

@@ -12,6 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/kubebridge/bridge/internal/resource/jsonscan"
 )
 
 // Request is a write that the API server has logged.
@@ -46,6 +51,10 @@ type objectReference struct {
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
+type responseStatus struct {
+	Code int `json:"code"`
+}
+
 type answeredObject struct {
 	UID             string `json:"uid"`
 	ResourceVersion string `json:"resourceVersion"`
@@ -73,21 +82,30 @@ var errNone = errors.New("no write")
 
 // parse reads an audit event.
 func parse(line []byte) (*Request, error) {
-	var e struct {
-		Kind, AuditID, Stage, RequestURI, Verb, UserAgent string
-		User, ImpersonatedUser                            *struct {
-			Username string
-			Groups   []string
-		}
-		ObjectRef      *objectReference
-		ResponseStatus *struct{ Code int }
-		ResponseObject struct {
-			Metadata answeredObject
-		}
-		RequestReceivedTimestamp, StageTimestamp time.Time
-		Annotations                              map[string]string
+	type user struct {
+		Username string   `json:"username"`
+		Groups   []string `json:"groups"`
 	}
-	if err := json.Unmarshal(line, &e); err != nil {
+	var e struct {
+		Kind             string            `json:"kind"`
+		AuditID          string            `json:"auditID"`
+		Stage            string            `json:"stage"`
+		RequestURI       string            `json:"requestURI"`
+		Verb             string            `json:"verb"`
+		UserAgent        string            `json:"userAgent"`
+		User             *user             `json:"user"`
+		ImpersonatedUser *user             `json:"impersonatedUser"`
+		ObjectRef        *objectReference  `json:"objectRef"`
+		ResponseStatus   *responseStatus   `json:"responseStatus"`
+		Received         time.Time         `json:"requestReceivedTimestamp"`
+		Ended            time.Time         `json:"stageTimestamp"`
+		Annotations      map[string]string `json:"annotations"`
+	}
+	line, answer, err := withoutObjects(line)
+	if err == nil {
+		err = jsonv2.Unmarshal(line, &e, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	}
+	if err != nil {
 		return nil, err
 	}
 	// One in a list names no kind.
@@ -110,13 +128,13 @@ func parse(line []byte) (*Request, error) {
 	}
 	r := &Request{
 		ID: e.AuditID, User: e.User.Username, Groups: e.User.Groups, Verb: e.Verb, UserAgent: e.UserAgent,
-		Subresource: e.ObjectRef.Subresource, Received: e.RequestReceivedTimestamp, Ended: e.StageTimestamp,
+		Subresource: e.ObjectRef.Subresource, Received: e.Received, Ended: e.Ended,
 		object: *e.ObjectRef, isMaybe: code < 200 || code >= 300,
 	}
 	if by := e.ImpersonatedUser; by != nil {
 		r.Impersonator, r.User, r.Groups = r.User, by.Username, by.Groups
 	}
-	r.answer = e.ResponseObject.Metadata
+	r.answer = answer
 	for key, value := range e.Annotations {
 		switch key, isOurs := strings.CutPrefix(key, PolicyName+"/"); {
 		case !isOurs:
@@ -130,6 +148,60 @@ func parse(line []byte) (*Request, error) {
 	}
 	slices.SortFunc(r.seen, compareClaims)
 	return r, nil
+}
+
+// withoutObjects returns an event without the objects of its request and answer, which are most of
+// it, and what is known of the answer.
+func withoutObjects(line []byte) (short []byte, answer answeredObject, err error) {
+	s := jsonscan.Of(line)
+	short = append(make([]byte, 0, 2<<10), '{')
+	for s.Open('{'); s.Next('}'); {
+		switch string(s.Key()) {
+		case "requestObject":
+			s.Skip()
+			continue
+		case "responseObject":
+			answer = readAnswer(&s)
+			continue
+		}
+		begin, value := s.KeyAt(), s.Skip()
+		if s.Err() == nil {
+			short = append(append(short, line[begin:value.End]...), ',')
+		}
+	}
+	if s.Err() == nil && !s.AtEnd() {
+		s.Fail(errors.New("more follows the event"))
+	}
+	return append(bytes.TrimSuffix(short, []byte(",")), '}'), answer, s.Err()
+}
+
+// readAnswer reads the object of an answer.
+func readAnswer(s *jsonscan.Scanner) (answer answeredObject) {
+	if s.Peek() != '{' {
+		s.Skip()
+		return answer
+	}
+	for s.Open('{'); s.Next('}'); {
+		if string(s.Key()) != "metadata" || s.Peek() != '{' {
+			s.Skip()
+			continue
+		}
+		for s.Open('{'); s.Next('}'); {
+			var into *string
+			switch string(s.Key()) {
+			case "uid":
+				into = &answer.UID
+			case "resourceVersion":
+				into = &answer.ResourceVersion
+			}
+			if into != nil && s.Peek() == '"' {
+				*into = string(s.Text(s.Quoted()))
+			} else {
+				s.Skip()
+			}
+		}
+	}
+	return answer
 }
 
 func parseClaim(value string) (c claim, ok bool) {
