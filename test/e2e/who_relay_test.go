@@ -8,10 +8,17 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/kubebridge/bridge/internal/testkit"
 	"github.com/kubebridge/bridge/test/e2e/harness"
@@ -174,4 +181,60 @@ func (r *whoRelay) check() {
 		r.Fatal(err)
 	default:
 	}
+}
+
+// startSecondAPIServer starts one with the flags of the first, in front of the same etcd, with a
+// port and an audit log of its own. It ends with the test.
+func startSecondAPIServer(t *testing.T, c *cluster) (config *rest.Config, auditLog string) {
+	t.Helper()
+	flags, err := apiServerFlagsOf(c.dir)
+	must(t, err)
+	address, err := harness.FreeAddress()
+	must(t, err)
+	_, port, err := net.SplitHostPort(address)
+	must(t, err)
+	auditLog = filepath.Join(c.dir, "audit-second.log")
+	binary, err := controlPlaneBinary()
+	must(t, err)
+	flags = append(slices.DeleteFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, "--audit-webhook") }),
+		"--secure-port="+port, "--audit-log-path="+auditLog)
+	cmd := exec.CommandContext(t.Context(), binary, append([]string{"component", "kube-apiserver"}, flags...)...)
+	stdin, err := cmd.StdinPipe() // it ends when that is closed
+	must(t, err)
+	log, err := os.Create(filepath.Join(c.dir, "second-apiserver.log"))
+	must(t, err)
+	cmd.Stdout, cmd.Stderr = log, log
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = cmd.Wait() // it was killed
+		_ = log.Close()
+	})
+	config = rest.CopyConfig(c.Admin())
+	config.Host = "https://" + address
+	client, err := kubernetes.NewForConfig(config)
+	must(t, err)
+	eventually(t, "the second API server", startTime, func() []string {
+		if err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error(); err != nil {
+			return []string{err.Error()}
+		}
+		return nil
+	})
+	return config, auditLog
+}
+
+// apiServerFlagsOf are those of the API server that runs in a directory.
+func apiServerFlagsOf(dir string) ([]string, error) {
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range processes {
+		text, err := os.ReadFile(path)
+		args := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+		if err == nil && len(args) > 3 && args[2] == "kube-apiserver" && strings.Contains(string(text), dir+"/") {
+			return args[3:], nil
+		}
+	}
+	return nil, fmt.Errorf("no API server runs in %s", dir)
 }

@@ -45,10 +45,11 @@ type whoUser struct {
 // whoRun writes, and keeps who did: each write gives its object a note that names the user.
 type whoRun struct {
 	*lab
-	bridge *harness.Bridge
-	kills  int
-	posted string // the history that records what the API server posts
-	mu     sync.Mutex
+	bridge  *harness.Bridge
+	kills   int
+	servers []*rest.Config
+	posted  string // the history that records what the API server posts
+	mu      sync.Mutex
 	// deletedBy is who deleted the object of a uid at once.
 	deletedBy map[string]string // guarded by mu
 }
@@ -84,6 +85,8 @@ func TestWho(t *testing.T) {
 		"--apiserver-arg=--audit-webhook-initial-backoff=1s")
 	w := &whoRun{lab: newLab(t, c), deletedBy: map[string]string{}, posted: filepath.Join(t.TempDir(), "posted")}
 	w.admit(audit())
+	second, secondLog := startSecondAPIServer(t, c)
+	w.servers = []*rest.Config{c.Admin(), second}
 	relay := startWhoRelay(t, filepath.Join(c.dir, "audit.log"))
 	w.bridge = w.lab.bridge("bridge", `
 informers:
@@ -92,7 +95,7 @@ sinks:
   - name: kept
     history:
       retention: 0
-      audit: {files: ["`+relay.dir+`/audit*.log*"], complete: true}
+      audit: {files: ["`+relay.dir+`/audit*.log*", "`+secondLog+`"], complete: true}
   - name: posted
     history:
       dir: `+w.posted+`
@@ -105,7 +108,7 @@ sinks:
 	w.settle()
 	relay.check()
 
-	log := filepath.Join(c.dir, "audit.log")
+	log := w.wholeLog(filepath.Join(c.dir, "audit.log"), secondLog)
 	for _, form := range []struct {
 		name     string
 		answered float64  // share of the creates and updates of the users
@@ -113,14 +116,14 @@ sinks:
 	}{
 		{"RequestResponse", 0.999, []string{"--audit", log}},
 		{"recorded from files", 0.999, []string{"--dir", w.kept()}},
-		{"recorded from what the API server posts", 0.3, []string{"--dir", w.posted}}, // it loses events while nothing takes them
+		{"recorded from what one of the API servers posts", 0.2, []string{"--dir", w.posted}}, // it loses events while nothing takes them
 		{"RequestResponse, of which a fifth is lost", 0.3, []string{"--audit", w.withLosses(log)}},
 		{"Metadata", 0.3, []string{"--audit", w.withoutAnswers(log)}}, // the more tries, the fewer
 	} {
 		t.Run(form.name, func(t *testing.T) { w.judge(t, form.args, form.answered) })
 	}
 	t.Run("audit check", func(t *testing.T) {
-		for _, args := range [][]string{{"--audit", log, "--complete"}, {"--dir", w.kept()}} {
+		for _, args := range [][]string{{"--audit", filepath.Join(c.dir, "audit.log"), "--complete"}, {"--dir", w.kept()}} {
 			cmd := exec.CommandContext(w.ctx, binary, append([]string{
 				"audit", "check", "-o", "json", "--wait", "20s", "--kubeconfig", filepath.Join(c.dir, "admin.kubeconfig"),
 			}, args...)...)
@@ -190,7 +193,7 @@ func (w *whoRun) users() (users []*whoUser) {
 	seed := rand.Uint64()
 	w.t.Logf("seed %d", seed)
 	for i := range whoUsers {
-		config := rest.CopyConfig(w.Admin())
+		config := rest.CopyConfig(w.servers[i%len(w.servers)])
 		config.QPS = -1
 		name := fmt.Sprintf("user-%d", i)
 		config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:masters"}}
@@ -361,6 +364,20 @@ func (w *whoRun) settle() {
 			return nil
 		})
 	}
+}
+
+// wholeLog writes the logs of all API servers into one file.
+func (w *whoRun) wholeLog(logs ...string) (path string) {
+	w.t.Helper()
+	var all []byte
+	for _, log := range logs {
+		text, err := os.ReadFile(log)
+		must(w.t, err)
+		all = append(all, text...)
+	}
+	path = filepath.Join(w.dir, "whole.log")
+	must(w.t, os.WriteFile(path, all, 0o600))
+	return path
 }
 
 // withoutAnswers writes a log as the level Metadata has it.
