@@ -195,6 +195,9 @@ func (h *History) AddGap(from, to string) {
 		c := &h.changes[i]
 		previous, _ := strconv.ParseUint(c.previous, 10, 64)
 		version, _ := strconv.ParseUint(c.version, 10, 64)
+		if c.op == event.Added {
+			previous = version - 1 // nothing was before it
+		}
 		if err == nil && c.reason == "" && previous < last && version > first {
 			c.reason = reasonGap
 		}

@@ -188,6 +188,24 @@ func TestRewind(t *testing.T) {
 	}
 }
 
+// A gap leaves nothing known of what it lies before, and of nothing else.
+func TestGap(t *testing.T) {
+	h := historyOf(version{op: event.Added, number: 10}, version{op: event.Updated, number: 20, minute: 1, spec: `"a":1`},
+		version{op: event.Updated, number: 30, minute: 2, spec: `"a":2`}, version{op: event.Deleted, number: 40, minute: 3},
+		version{op: event.Added, number: 50, minute: 4, change: func(e *event.Event) { e.UID = "u2" }})
+	h.AddGap("22", "28")
+	l := h.Log(true)
+	for i, note := range []string{"uid:u1 Cu1", "uid:u1 U10", "uid:u1 U20", "uid:u1 D30", "uid:u2 Cu2"} {
+		verb := []string{"create", "patch", "patch", "delete", "create"}[i]
+		testkit.OK(t, l.Read("audit.log", strings.NewReader(line("ann", verb, i, 200, note))))
+	}
+	for i, a := range answersOf(t, h, l) {
+		if want := i != 2; (a.Request != nil) != want || !want && a.Reason != reasonGap {
+			t.Errorf("change %d: %+v", i, a)
+		}
+	}
+}
+
 // What is no audit event is counted, and what the others say is known.
 func TestBadLines(t *testing.T) {
 	h := historyOf(version{op: event.Added, number: 10})
