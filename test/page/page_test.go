@@ -3,6 +3,7 @@ package page_test
 import (
 	"context"
 	"encoding/base64"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,6 +23,8 @@ import (
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/test/e2e/harness"
 )
+
+var away = flag.Duration("away", 15*time.Second, "how long a broker of TestTheStatusPage is unavailable before the lag is read")
 
 // planted is a value that must never reach the page.
 const planted = "hunter2-planted-value"
@@ -372,6 +375,12 @@ func (s *site) object(t *testing.T, b *browser) {
 		if got := b.text("#object-difference"); got != text || b.eval(`location.hash`) != address {
 			t.Errorf("after a reload:\n%s\nbefore:\n%s", got, text)
 		}
+		other := newBrowser(t)
+		other.run(chromedp.Navigate(s.bridge.AdminURL() + "/" + fmt.Sprint(address)))
+		other.until("the difference in a second browser", difference+`?.includes("info")`)
+		if got := other.text("#object-difference"); got != text {
+			t.Errorf("a second browser:\n%s\nthe first:\n%s", got, text)
+		}
 		b.eval(`history.back()`)
 		b.until("one version", `!location.hash.includes("vs=")`)
 	})
@@ -666,6 +675,7 @@ func (s *site) brokerAway(t *testing.T, b *browser) {
 	s.audit.Shutdown()
 	s.audit.WaitForShutdown()
 	s.configMap("waits", nil)
+	since := time.Now()
 	b.until("the other sink continues", hasEvent("cm/waits", "stream"))
 	b.open("#/health")
 	b.until("that it is not ready, and since when", `document.querySelector("#state").textContent.startsWith("bridge not ready ")`)
@@ -676,6 +686,21 @@ func (s *site) brokerAway(t *testing.T, b *browser) {
 	}
 	b.axeFindsNothing(t)
 	b.shot("broker-away")
+	<-time.After(time.Until(since.Add(*away)))
+	b.until("the next status", `performance.now() > 0`)
+	shown := b.await(`fetch("status").then((r) => r.json()).then((s) => [...document.querySelectorAll("#sinks-rows tr")].find((r) => r.dataset.key === "audit").cells[2].textContent + "|" + s.sinks.find((x) => x.name === "audit").lagSeconds)`)
+	elapsed := time.Since(since).Seconds()
+	var lag float64
+	text, said, _ := strings.Cut(shown, "|")
+	_, err := fmt.Sscan(said, &lag)
+	must(t, err)
+	t.Logf("%.1f s after a change that a sink can't take: the page says %s, the bridge %.1f s", elapsed, text, lag)
+	if lag < elapsed-2 || lag > elapsed+2 {
+		t.Errorf("the lag is %.1f s after %.1f s", lag, elapsed)
+	}
+	if sum := b.text("#informers-sum"); !strings.Contains(sum, "all in sync") {
+		t.Errorf("the informers fail where a broker is unavailable: %s", sum)
+	}
 }
 
 func (s *site) gone(t *testing.T, b *browser) {

@@ -65,6 +65,7 @@ func TestQuestions(t *testing.T) {
 		b.until("its difference", `document.querySelector("#timeline-detail .difference pre")`)
 		b.keep(t, "page-timeline")
 	})
+	t.Run("by its link, without a click", func(t *testing.T) { b.byLink(t, s) })
 	t.Run("hatches are as long as the unwatched times", func(t *testing.T) { b.hatches(t, s) })
 	t.Run("who changed this Deployment, and how", func(t *testing.T) {
 		b.fill("#find", "deploy/web")
@@ -81,7 +82,101 @@ func TestQuestions(t *testing.T) {
 		b.keep(t, "page-object")
 		b.eval(`[...document.querySelectorAll("#object-ownership a")].find((a) => a.textContent.startsWith("rs/")).click()`)
 		b.until("its owner", `document.querySelector("#object-ownership").innerText.includes("of deploy/web")`)
+		for _, size := range [][2]int64{{1440, 900}, {1024, 768}, {390, 844}} {
+			b.run(emulation.SetDeviceMetricsOverride(size[0], size[1], 1, false))
+			b.open("#/health")
+			b.fill("#find", "deploy/web")
+			b.run(chromedp.KeyEvent(kb.Enter))
+			b.until("its versions", versionRows+`.length > 3`)
+			b.eval(versionRows + `[2].click()`)
+			b.until(fmt.Sprintf("the difference in view at %dx%d", size[0], size[1]), versionRows+`[2].getAttribute("aria-current") === "true" && (() => { const r = document.querySelector("#object-difference pre")?.getBoundingClientRect(); return r && r.height > 0 && r.top >= 0 && r.top + 20 < innerHeight })()`)
+		}
+		b.run(emulation.SetDeviceMetricsOverride(1440, 900, 1, false))
 	})
+	t.Run("18 commands are 18 rows and what every namespace gets", func(t *testing.T) { s.eighteen(t, b) })
+}
+
+// byLink opens the timeline as a colleague does who was sent its address.
+func (b *browser) byLink(t *testing.T, s *scene) {
+	t.Helper()
+	link := s.bridge.AdminURL() + "/#/timeline?ns=shop&since=30m"
+	for range 3 {
+		b.run(chromedp.Navigate("about:blank"), chromedp.Navigate(link))
+		b.until("the newest change", `document.querySelector(".list .rowbutton")`)
+		b.until("its difference", `document.querySelector("#timeline-detail .difference pre")`)
+		b.showsWithoutScrolling(t, ".list .rowbutton", "#timeline-detail .difference pre")
+		t.Logf("the newest change is there %.0f ms after the link was opened", b.eval(`performance.getEntriesByType("resource").filter((e) => e.name.includes("history/timeline")).at(-1).responseEnd`))
+	}
+}
+
+// eighteen makes the changes of 18 commands in a namespace of its own.
+func (s *scene) eighteen(t *testing.T, b *browser) {
+	const ns = "till"
+	ctx := t.Context()
+	core, apps := s.client.CoreV1(), s.client.AppsV1().Deployments(ns)
+	by := metav1.CreateOptions{FieldManager: "kubectl-create"}
+	_, err := core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, by)
+	must(t, err)
+	text := func(name, value string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"level": value}}
+	}
+	patch := func(patch string) {
+		t.Helper()
+		_, err := apps.Patch(ctx, "till", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl-patch"})
+		must(t, err)
+		s.pass(500 * time.Millisecond)
+	}
+	maps := core.ConfigMaps(ns)
+	_, err = apps.Create(ctx, deployment("till", "till:1", 2), by) // 1
+	must(t, err)
+	s.pass(2 * time.Second)
+	_, err = maps.Create(ctx, text("settings", "info"), by) // 2
+	must(t, err)
+	_, err = maps.Create(ctx, text("prices", "low"), by) // 3
+	must(t, err)
+	_, err = core.Services(ns).Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "till"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "till"}, Ports: []corev1.ServicePort{{Port: 80}}}}, by) // 4
+	must(t, err)
+	_, err = core.Secrets(ns).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "key"}, Data: map[string][]byte{"key": []byte("x")}}, by) // 5
+	must(t, err)
+	_, err = core.ServiceAccounts(ns).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "till"}}, by) // 6
+	must(t, err)
+	patch(`{"spec":{"template":{"spec":{"containers":[{"name":"till","image":"till:2"}]}}}}`)                                  // 7
+	patch(`{"spec":{"replicas":3}}`)                                                                                           // 8
+	patch(`{"metadata":{"labels":{"tier":"front"}}}`)                                                                          // 9
+	patch(`{"metadata":{"annotations":{"note":"x"}}}`)                                                                         // 10
+	patch(`{"spec":{"template":{"spec":{"containers":[{"name":"till","image":"till:2","env":[{"name":"A","value":"1"}]}]}}}}`) // 11
+	patch(`{"spec":{"template":{"metadata":{"annotations":{"restarted":"now"}}}}}`)                                            // 12
+	patch(`{"metadata":{"labels":{"tier":null}}}`)                                                                             // 13
+	_, err = maps.Update(ctx, text("settings", "debug"), metav1.UpdateOptions{FieldManager: "kubectl-edit"})                   // 14
+	must(t, err)
+	_, err = maps.Update(ctx, text("prices", "high"), metav1.UpdateOptions{FieldManager: "kubectl-edit"}) // 15
+	must(t, err)
+	must(t, maps.Delete(ctx, "prices", metav1.DeleteOptions{}))          // 16
+	must(t, core.Secrets(ns).Delete(ctx, "key", metav1.DeleteOptions{})) // 17
+	patch(`{"spec":{"replicas":1}}`)                                     // 18
+	s.pass(3 * time.Second)
+
+	b.run(emulation.SetDeviceMetricsOverride(1440, 1800, 1, false)) // the list has the rows that are in view
+	b.run(chromedp.Navigate("about:blank"), chromedp.Navigate(s.bridge.AdminURL()+"/#/timeline?ns="+ns+"&since=30m"))
+	b.until("the last command", changeRows+`.length > 17 && `+changeRows+`[0].innerText.includes("replicas 3 → 1") && !/counting|^$/.test(document.querySelector("#timeline-sum").innerText)`)
+	rows := b.eval(changeRows + `.length`).(float64)
+	var all, shown, hidden float64
+	_, err = fmt.Sscan(b.await(`Promise.all([fetch("history/timeline?namespace=till&limit=10000").then((r) => r.json()), fetch("history/lanes?namespace=till").then((r) => r.json())])
+		.then(([timeline, lanes]) => [timeline.changes.length, lanes.changes, Object.values(lanes.hidden).reduce((a, b) => a + b, 0)].join(" "))`), &all, &shown, &hidden)
+	must(t, err)
+	t.Logf("18 commands: %v rows of %v changes, %v hidden", rows, all, hidden)
+	if rows > 22 || shown != rows || shown+hidden != all {
+		t.Errorf("%v rows, want at most 22; %v shown and %v hidden of %v", rows, shown, hidden, all)
+	}
+	for _, command := range []string{
+		"deploy/till .*added", "cm/settings .*added", "cm/prices .*added", "svc/till .*added", "secret/key .*added", "sa/till .*added", "image till:1 → till:2", "replicas 2 → 3",
+		`tier \\+?front`, `note \\+?x`, "env|LEVEL|A", "restarted", "tier removed|tier front", "level info → debug", "level low → high", "cm/prices .*deleted", "secret/key .*deleted", "replicas 3 → 1",
+	} {
+		if n := b.eval(fmt.Sprintf(`[...%s].filter((r) => new RegExp("%s").test(r.innerText.replace(/\s+/g, " "))).length`, changeRows, command)).(float64); n < 1 {
+			t.Errorf("no row has %s:\n%s", command, b.text(".list"))
+		}
+	}
+	b.shot("eighteen")
 }
 
 // hatches compares those of the timeline with the times at which the bridge ended, and watched

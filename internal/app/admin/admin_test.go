@@ -1,13 +1,21 @@
 package admin_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -264,4 +272,73 @@ func TestStopWithHangingRequest(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the stop took %v", took)
 	}
+}
+
+// The page stays small: what a browser loads, as a proxy compresses it.
+func TestPageSize(t *testing.T) {
+	const most = 60_000
+	size := 0
+	testkit.OK(t, filepath.WalkDir("page", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		var out bytes.Buffer
+		w := gzip.NewWriter(&out)
+		_, writeErr := w.Write(content)
+		size += out.Len()
+		return errors.Join(err, writeErr, w.Close())
+	}))
+	if size > most {
+		t.Errorf("%d bytes, compressed; want at most %d", size, most)
+	}
+}
+
+// Marks, lines of plots and badges are seen against their grounds in both schemes: 3 to 1, texts 4.5
+// to 1, as WCAG 2 has it. Marks are drawn on a canvas, which axe-core can't look at.
+func TestColours(t *testing.T) {
+	css, err := os.ReadFile("page/page.css")
+	testkit.OK(t, err)
+	light, dark, _ := strings.Cut(string(css), "prefers-color-scheme: dark")
+	for name, text := range map[string]string{"light": light, "dark": dark} {
+		colours := map[string]string{}
+		for _, m := range regexp.MustCompile(`--([a-z0-9-]+): #([0-9a-f]{3,6});`).FindAllStringSubmatch(text, -1) {
+			if colours[m[1]] == "" {
+				colours[m[1]] = m[2]
+			}
+		}
+		for _, mark := range []string{"good", "bad", "warn", "bar", "soft", "text", "s1", "s2", "s3", "s4"} {
+			for _, ground := range []string{"card", "hit", "hatch"} {
+				if c := contrast(t, colours[mark], colours[ground]); c < 3 {
+					t.Errorf("%s: --%s on --%s has %.2f", name, mark, ground, c)
+				}
+			}
+		}
+		for _, word := range []string{"good", "bad", "warn", "idle"} {
+			if c := contrast(t, colours[word], colours[word+"-bg"]); c < 4.5 {
+				t.Errorf("%s: a badge of --%s has %.2f", name, word, c)
+			}
+		}
+	}
+}
+
+func contrast(t *testing.T, a, b string) float64 {
+	t.Helper()
+	luminance := func(hex string) float64 {
+		if len(hex) == 3 {
+			hex = string([]byte{hex[0], hex[0], hex[1], hex[1], hex[2], hex[2]})
+		}
+		n, err := strconv.ParseUint(hex, 16, 32)
+		testkit.OK(t, err)
+		part := func(shift int) float64 {
+			c := float64(n>>shift&255) / 255
+			if c <= 0.04045 {
+				return c / 12.92
+			}
+			return math.Pow((c+0.055)/1.055, 2.4)
+		}
+		return 0.2126*part(16) + 0.7152*part(8) + 0.0722*part(0)
+	}
+	x, y := luminance(a), luminance(b)
+	return (max(x, y) + 0.05) / (min(x, y) + 0.05)
 }
