@@ -94,13 +94,10 @@ func (v *Version) begin(
 	u *record.Unit, namespace, name string, seq keys.Sequence, h record.Header,
 ) {
 	*v = Version{Unit: u, Time: h.Time, seq: seq}
-	v.Event = event.Event{
-		Source: u.Source, Informer: u.Informer, Op: h.Op, Time: h.Time,
-		ObjectAttributes: event.ObjectAttributes{
-			Resource: u.Resource, Namespace: namespace, Name: name,
-		},
-		Routing: event.Routing{Cluster: u.Cluster(), Group: u.Group},
-	}
+	e := &v.Event // in place: an event is large
+	e.Source, e.Informer, e.Op, e.Time = u.Source, u.Informer, h.Op, h.Time
+	e.Resource, e.Namespace, e.Name = u.Resource, namespace, name
+	e.Routing.Cluster, e.Routing.Group = u.Cluster(), u.Group
 }
 
 // Sequence identifies the version among all of its object.
