@@ -58,13 +58,15 @@ func TestLargeHistory(t *testing.T) {
 		{"all namespaces, a day", window("", until, largeTime)},
 	} {
 		b.run(chromedp.Navigate("about:blank"))
+		from := processor(t, s.bridge.Pid())
 		b.run(chromedp.Navigate(s.bridge.AdminURL() + "/" + view.address))
 		b.until("a change", `watched.first > 0`)
 		b.until("its difference", `document.querySelector("#timeline-detail .difference pre")`)
 		b.until("lanes", `document.querySelector("#lanes .lane")`)
+		used := processor(t, s.bridge.Pid()) - from
 		asked := b.eval(`performance.getEntriesByType("resource").filter((e) => e.name.includes("history/lanes")).at(-1).duration`)
 		t.Logf("%s: %s", view.name, b.text("#timeline-sum"))
-		t.Logf("%s: first row after %.0f ms, lanes answered in %.0f ms, drawn %.0f ms later", view.name, b.eval(`watched.first`), asked, b.eval(`watched.first - performance.getEntriesByType("resource").filter((e) => e.name.includes("history/")).map((e) => e.responseEnd).filter((end) => end <= watched.first).sort((x, y) => x - y).at(-1)`))
+		t.Logf("%s: first row after %.0f ms, lanes answered in %.0f ms, with %v of CPU for the view, drawn %.0f ms later", view.name, b.eval(`watched.first`), asked, used, b.eval(`watched.first - performance.getEntriesByType("resource").filter((e) => e.name.includes("history/")).map((e) => e.responseEnd).filter((end) => end <= watched.first).sort((x, y) => x - y).at(-1)`))
 		t.Logf("%s: %s", view.name, b.frames(t, `document.querySelector(".list").scrollTop += 60`))
 		t.Logf("%s: after scrolling %s", view.name, b.memory(t))
 		if nodes := b.eval(`document.querySelectorAll("*").length`).(float64); nodes > 3000 {

@@ -294,8 +294,8 @@ func TestPageSize(t *testing.T) {
 	}
 }
 
-// Marks, lines of plots and badges are seen against their grounds in both schemes: 3 to 1, texts 4.5
-// to 1, as WCAG 2 has it. Marks are drawn on a canvas, which axe-core can't look at.
+// Marks, lines of plots and badges are seen against their grounds in both schemes: 3 to 1, texts
+// 4.5 to 1, as WCAG 2 has it. Marks are drawn on a canvas, which axe-core can't look at.
 func TestColours(t *testing.T) {
 	css, err := os.ReadFile("page/page.css")
 	testkit.OK(t, err)
