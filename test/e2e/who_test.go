@@ -226,7 +226,7 @@ func (w *whoRun) write() {
 		g.Go(func() error {
 			for n := range *whoWrites / len(users) {
 				err := w.writeOnce(u, n)
-				// what another user has changed or deleted meanwhile, or no answer of a killed API server
+				// what another user has changed or deleted meanwhile, or a killed API server
 				status, isAnswer := errors.AsType[*apierrors.StatusError](err)
 				if isAnswer && status.ErrStatus.Code < http.StatusInternalServerError && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) &&
 					!apierrors.IsAlreadyExists(err) && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
