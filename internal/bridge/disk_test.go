@@ -45,6 +45,7 @@ type spooled struct {
 	For     []string
 
 	Unreadable resource.Unreadable
+	Relist     resource.Relist
 }
 
 // is reports whether a record is of the same change.

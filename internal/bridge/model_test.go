@@ -75,6 +75,7 @@ type model struct {
 	http     *http.Client // nil for the cluster's
 	reloads  bool         // the configuration changes while the bridge runs
 	healed   bool         // in the end everything can be understood
+	stalls   *stalls      // objects that brokers do not take; nil for none
 	// announced are, by run, what units that ended early within it had announced.
 	announced map[int]map[string]int64
 	restarts  []moment // of units, within a run
@@ -208,6 +209,7 @@ func (m *model) playTo(steps int, judge func()) {
 	}
 	m.start()
 	for range steps {
+		m.stalls.step(m)
 		m.step()
 		if m.one(3) {
 			synctest.Wait()
@@ -396,6 +398,7 @@ func (m *model) heal() {
 	for _, b := range m.brokers {
 		b.Set(testkit.Healthy)
 	}
+	m.stalls.heal()
 	if m.life == nil {
 		m.start()
 	}

@@ -29,7 +29,7 @@ type reader struct {
 	run     int
 	known   map[resource.Key]known
 	queue   map[resource.Key][]spooled       // what the log on disk held for this sink when the run began
-	notices int                              // in that log: of gaps and finished lists
+	notices []spooled                        // in that log: of gaps and finished lists
 	last    map[resource.Key]*testkit.Record // of the run, by object
 	unborn  map[resource.Key]string          // uids whose added, in the log on disk, a later state replaces
 	owed    map[resource.Key]bool            // names that must be used again before the list ends
@@ -51,6 +51,7 @@ type reader struct {
 	reported map[*write]int  // in which run a write was reported first
 	buried   map[string]bool // uids whose delete was reported
 	gaps     []*gap
+	ends     map[string]bool         // of lists, by id
 	ids      map[string]string       // of changes
 	changes  map[string]string       // by id
 	folded   map[resource.Key]string // what a consumer holds: marks of what exists
@@ -81,7 +82,7 @@ const initialSnapshot = "" // the reason of the gap that a first snapshot is
 func (m *model) stream(b *testkit.Broker) *reader {
 	r := &reader{
 		m: m, b: b, run: -1, reported: map[*write]int{}, buried: map[string]bool{}, folded: map[resource.Key]string{},
-		ids: map[string]string{}, changes: map[string]string{},
+		ids: map[string]string{}, changes: map[string]string{}, ends: map[string]bool{},
 	}
 	for _, s := range m.unit.Sinks {
 		r.latest = r.latest || s.Sink == b.Name && s.Latest
@@ -125,18 +126,18 @@ func describe(rec *testkit.Record) string {
 func (r *reader) nextRun() {
 	r.run++
 	s := r.m.states[r.run]
-	r.queue, r.notices = map[resource.Key][]spooled{}, 0
+	r.queue, r.notices = map[resource.Key][]spooled{}, nil
 	for _, c := range s.pending[r.b.Name] {
 		switch {
 		case changelog.Kind(c.Kind) == changelog.OfProgress:
 		case c.Kind != 0:
-			r.notices++
+			r.notices = append(r.notices, c)
 		case c.Op != "synced":
 			r.queue[c.Key] = append(r.queue[c.Key], c)
 		}
 	}
 	r.compare(&s)
-	if r.known = maps.Clone(s.known); r.notices == 0 {
+	if r.known = maps.Clone(s.known); len(r.notices) == 0 {
 		r.relist = nil
 	}
 	r.last, r.owed, r.unborn = map[resource.Key]*testkit.Record{}, map[resource.Key]bool{}, map[resource.Key]string{}
@@ -236,7 +237,7 @@ func (r *reader) bound(rec *testkit.Record, w *write) {
 // quarantined finds the write that can't be understood, where it is one and not a broken stream.
 func (r *reader) quarantined(rec *testkit.Record) {
 	if !rec.Again {
-		r.notices--
+		r.lay(func(c *spooled) bool { return changelog.Kind(c.Kind) == changelog.OfQuarantined })
 	}
 	var q struct {
 		Key resource.Key
@@ -282,11 +283,14 @@ func (r *reader) gap(rec *testkit.Record) {
 		r.problem(rec, "%v", err)
 	}
 	g := &gap{run: r.run, reason: data.Reason, from: number(resource.Version(data.From)), to: number(resource.Version(data.To)), history: r.history}
-	if r.notices <= 0 && !r.m.caused(g) {
+	// stale: the last on disk: the run that reported it died in the middle of the list
+	lay, stale := r.lay(func(c *spooled) bool {
+		isDropped := changelog.Kind(c.Kind) == changelog.OfDropped && data.Reason == resource.ReasonDropped
+		return isDropped || changelog.Kind(c.Kind) == changelog.OfGap && string(c.Relist.To) == rec.ResourceVersion
+	})
+	if !lay && !r.m.caused(g) {
 		r.problem(rec, "a gap that nothing has caused: %+v", *g)
 	}
-	stale := r.notices == 1 // the last on disk: the run that reported it died in the middle of the list
-	r.notices--
 	if g.reason == resource.ReasonRewound {
 		r.history = r.m.historyAt(rec.Time)
 		g.history = r.history - 1
@@ -304,18 +308,31 @@ func (r *reader) gap(rec *testkit.Record) {
 	switch {
 	case stale && r.first:
 		r.begin(&gap{reason: initialSnapshot})
-	case r.notices < 0:
+	case !lay:
 		r.first = false
 	}
+}
+
+// lay reports whether a notice lay on disk when the run began, and whether it was the last there.
+func (r *reader) lay(is func(c *spooled) bool) (lay, last bool) {
+	n := slices.IndexFunc(r.notices, func(c spooled) bool { return is(&c) })
+	if n < 0 {
+		return false, false
+	}
+	last = n == len(r.notices)-1
+	r.notices = slices.Delete(r.notices, n, n+1)
+	return true, last
 }
 
 func (r *reader) synced(rec *testkit.Record) {
 	if rec.Again {
 		return
 	}
-	r.notices--
+	lay, _ := r.lay(func(c *spooled) bool {
+		return changelog.Kind(c.Kind) == changelog.OfListEnd && string(c.Version) == rec.ResourceVersion
+	})
 	if r.relist == nil {
-		if r.notices < 0 { // else it lay on disk, and was reported without an answer
+		if !lay { // else it lay on disk, and was reported without an answer
 			r.problem(rec, "nothing was listed")
 		}
 		return
@@ -331,13 +348,54 @@ func (r *reader) synced(rec *testkit.Record) {
 		r.problem(rec, "%v", err)
 	}
 	r.incomplete = listed.Unreadable > 0
-	r.relist.synced = number(resource.Version(rec.ResourceVersion))
+	if !r.ends[rec.ID] { // else it is a repeat
+		r.listed(rec)
+	}
+	r.ends[rec.ID] = true
+	version := number(resource.Version(rec.ResourceVersion))
+	for _, g := range r.gaps {
+		if g.synced < 0 && g.history == r.relist.history && g.to <= version {
+			g.synced = version
+		}
+	}
+	if r.m.stalls != nil && r.relist.to > version {
+		return // of an earlier list, and late
+	}
+	r.relist.synced = version
 	r.relist = nil
-	r.unclean = r.unclean && (r.m.reloads || r.notices >= 0) // one that lay on disk is of the run before
+	r.unclean = r.unclean && (r.m.reloads || lay) // one that lay on disk is of the run before
+}
+
+// listed checks that everything is there: what exists at the version of an end of a list, or later,
+// and at the version up to which the gap before it is.
+func (r *reader) listed(rec *testkit.Record) {
+	if r.incomplete || r.m.cluster.garble != nil {
+		return
+	}
+	version := max(number(resource.Version(rec.ResourceVersion)), r.relist.to)
+	last := map[resource.Key]*write{}
+	there := map[resource.Key]bool{}
+	for _, w := range r.m.cluster.histories[r.history].writes {
+		if w.version <= version {
+			last[w.key] = w
+			delete(there, w.key)
+		}
+		if _, ok := r.reported[w]; ok {
+			there[w.key] = true
+		}
+	}
+	for key, w := range last {
+		if !w.deleted && !w.garbled && !there[key] && !r.poisoned[key] {
+			r.problem(rec, "it is too early: %s", w)
+		}
+	}
 }
 
 // rewound reports whether versions can't be compared.
-func (r *reader) rewound() bool { return r.relist != nil && r.relist.reason == resource.ReasonRewound }
+func (r *reader) rewound() bool {
+	return r.relist != nil && (r.relist.reason == resource.ReasonRewound || r.m.stalls != nil &&
+		slices.ContainsFunc(r.gaps, func(g *gap) bool { return g.synced < 0 && g.reason == resource.ReasonRewound }))
+}
 
 func (r *reader) put(rec *testkit.Record) {
 	key, w := r.look(rec)
@@ -552,6 +610,8 @@ func (r *reader) marks(rec *testkit.Record) {
 	case listing && !rec.Initial && !rec.Inferred && r.m.restarted(r.began, rec.At):
 		// The list was given up, and what it was for turned out not to be needed.
 		r.relist, listing, r.abandoned = nil, false, true
+	case listing && !rec.Initial && !rec.Inferred && r.m.stalls != nil:
+		r.m.stalls.count++ // the end of the list is late
 	case listing && !rec.Initial && !rec.Inferred:
 		r.problem(rec, "from a watch, in the middle of a list")
 	}

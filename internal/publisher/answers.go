@@ -195,6 +195,7 @@ func (w *worker) inform(ctx context.Context, pass ratelimit.Pass, down error) {
 		return
 	}
 	w.p.failed(down)
+	w.p.metrics.counts.stalled.unavailable()
 	if pause, tripped := w.p.breaker.Trip(pass); tripped {
 		w.p.cfg.Log.Warn("broker can't be reached; the sink pauses", "err", down, "next_attempt_in",
 			pause.String())

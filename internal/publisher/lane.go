@@ -174,12 +174,15 @@ const stalledAfter = 10 * time.Second
 type stalledLanes struct {
 	mu    sync.Mutex
 	lanes map[*lane]*stall // guarded by mu
+	// silent is when the broker last did not answer, or was unavailable. Guarded by mu.
+	silent time.Time
 }
 
 type stall struct {
-	name  string
-	since time.Time // of the first failure
-	err   error     // of the last one
+	name    string
+	since   time.Time // of the first failure
+	refused time.Time // of the first of the answers that the broker has given since it was silent
+	err     error     // of the last failure
 }
 
 // failed records a failure of a lane.
@@ -194,7 +197,32 @@ func (s *stalledLanes) failed(l *lane, err error) {
 		in = &stall{name: l.name, since: time.Now()}
 		s.lanes[l] = in
 	}
-	in.err = err
+	in.err, in.refused = err, s.refusedLocked(in.refused, err)
+}
+
+// refusedLocked returns since when a destination has been refused, after one more failure.
+func (s *stalledLanes) refusedLocked(since time.Time, err error) time.Time {
+	now := time.Now()
+	switch {
+	case sinks.Classify(err) == sinks.Reconnect, errors.Is(err, context.DeadlineExceeded):
+		s.silent = now
+		return time.Time{}
+	case since.IsZero(), since.Before(s.silent):
+		return now
+	}
+	return since
+}
+
+// isStalledLocked reports whether the broker has answered for stalledAfter, and taken nothing.
+func (s *stalledLanes) isStalledLocked(refused time.Time) bool {
+	return !refused.IsZero() && !refused.Before(s.silent) && time.Since(refused) >= stalledAfter
+}
+
+// unavailable records that the broker can't be reached.
+func (s *stalledLanes) unavailable() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent = time.Now()
 }
 
 // progressed records that items of a lane are settled, or that it is empty.

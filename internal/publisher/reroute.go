@@ -89,7 +89,7 @@ func (p *Publisher) routeObject(ctx context.Context, key object) (moved bool, er
 			return moved, nil
 		}
 		err := p.nameLane(ctx, it)
-		p.moveIn(key, err == nil)
+		p.moveIn(key, err)
 		if err != nil {
 			return moved, err
 		}
@@ -109,15 +109,17 @@ func (p *Publisher) askFor(key object) *Item {
 	return w.lane.head
 }
 
-// moveIn moves the first item of an object into its lane, if it has one. The object leaves
-// p.unrouted in the same critical section, so that a later item finds either the object or the
-// lane.
-func (p *Publisher) moveIn(key object, hasLane bool) {
+// moveIn moves the first item of an object into its lane, unless err says why it has none. The
+// object leaves p.unrouted in the same critical section, so that a later item finds either the
+// object or the lane.
+func (p *Publisher) moveIn(key object, err error) {
 	var fresh *lane
 	var left takenItems
 	p.mu.Lock()
 	p.unrouted.asked = object{}
-	if hasLane {
+	if err != nil {
+		p.refuseLocked(key, err)
+	} else {
 		it := p.unrouted.popLocked(key)
 		if d := p.detachmentOfLocked(it); d != nil {
 			p.reclaimLocked(d, it, &left)

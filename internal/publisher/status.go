@@ -115,6 +115,35 @@ func (p *Publisher) blocked() error {
 	return nil
 }
 
+// Stalled returns how many items of a settler wait for a destination of which the broker has
+// refused everything for 10 seconds, while it was never silent: a topic is missing, a right, room.
+// Of a broker that does not answer nothing counts as stalled.
+func (p *Publisher) Stalled(s Settler) (items int) {
+	count := func(l *lane) {
+		for it := l.head; it != nil; it = it.next {
+			if it.Settler == s {
+				items++
+			}
+		}
+	}
+	stalled := &p.metrics.counts.stalled
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	stalled.mu.Lock()
+	defer stalled.mu.Unlock()
+	for _, o := range p.unrouted.objects {
+		if stalled.isStalledLocked(o.refused) {
+			count(&o.lane)
+		}
+	}
+	for l, in := range stalled.lanes {
+		if stalled.isStalledLocked(in.refused) {
+			count(l)
+		}
+	}
+	return items
+}
+
 func (p *Publisher) isOpen() bool {
 	select {
 	case <-p.users.closed:

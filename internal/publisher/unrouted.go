@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
 )
@@ -45,8 +46,9 @@ type unroutedItems struct {
 
 // objectQueue is the unrouted items of one object.
 type objectQueue struct {
-	lane  lane
-	route string // why the first has no lane, which names where it goes
+	lane    lane
+	route   string    // why the first has no lane, which names where it goes
+	refused time.Time // since when the broker refuses to name one, as in stall
 }
 
 func newUnrouted() unroutedItems {
@@ -132,8 +134,21 @@ func (p *Publisher) keepUnrouted(it *Item, err error) (fewer <-chan struct{}) {
 	}
 	p.ages.push(it)
 	p.unrouted.pushLocked(key, route, it)
+	if !errors.Is(err, errBehind) {
+		p.refuseLocked(key, err)
+	}
 	signal(p.unrouted.now)
 	return nil
+}
+
+// refuseLocked records that the sink has not named the lane of an object.
+func (p *Publisher) refuseLocked(key object, err error) {
+	stalled := &p.metrics.counts.stalled
+	stalled.mu.Lock()
+	defer stalled.mu.Unlock()
+	if w := p.unrouted.objects[key]; w != nil {
+		w.refused = stalled.refusedLocked(w.refused, err)
+	}
 }
 
 // signal leaves a token in a channel with one slot. It never blocks.

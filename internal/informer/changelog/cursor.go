@@ -362,6 +362,20 @@ func (c *Cursor) Tried(at []Position) {
 	c.log.cfg.Committer.Changed()
 }
 
+// KeepTried is Tried for one entry, and returns when that is durable.
+func (c *Cursor) KeepTried(at Position) error {
+	c.Tried([]Position{at})
+	return c.log.cfg.Committer.Commit()
+}
+
+// IsTried reports whether the sink may have the event of an entry.
+func (c *Cursor) IsTried(at Position) bool {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	_, isTried := slices.BinarySearch(c.tried, at)
+	return isTried
+}
+
 // Dropped returns how many entries this run has dropped before the listener acked them.
 func (c *Cursor) Dropped() int {
 	c.log.mu.Lock()

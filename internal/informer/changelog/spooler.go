@@ -173,6 +173,16 @@ func (s *Spooler) end(l *Log) {
 // spoolsOld reports whether entries go to disk when they have waited for too long.
 func (l *Log) spoolsOld() bool { return l.cfg.Spooler != nil && l.cfg.SpoolBytes >= 0 }
 
+// IsKept reports whether a restart finds an entry wherever it finds those before it: on disk, or
+// nowhere. The next commit is included.
+func (c *Cursor) IsKept(at Position) bool {
+	l := c.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.memory.find(at)
+	return e == nil || e.spooled || !l.spoolsOld() && !l.disk.inUse()
+}
+
 // EndSpooling stops the Spooler for this log, and returns when it has stopped.
 func (l *Log) EndSpooling() {
 	if l.spoolsOld() {

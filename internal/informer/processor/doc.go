@@ -13,8 +13,10 @@
 //
 // Order: the changes of an object are added in their order, and acked in it. An event about the
 // informer (gap, synced) waits until everything before it is acknowledged, and everything behind
-// waits for it. Duplicates: none are made. Blocking: a full publisher blocks the listener; its
-// cursor stays, and the log keeps the entries that were not read.
+// waits for it. Stalled events, whose destination refuses everything, are not waited for: a gap
+// passes them, and synced is postponed (passBarrier). Duplicates: none are made, but for a gap that
+// has passed a postponed synced when the process died. Blocking: a full publisher blocks the
+// listener; its cursor stays, and the log keeps the entries that were not read.
 //
 // New starts nothing. Start starts one goroutine. That of runEvery ends when there are no more
 // entries: the listener parks. Then the goroutine that appends an entry makes the event and adds it

@@ -9,7 +9,9 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer/changelog"
 	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/store"
 )
 
 // runEvery sends every change. It calls ended when it has ended.
@@ -38,18 +40,25 @@ func (l *Listener) passRead(
 	ctx context.Context, step func() bool, resume func(),
 ) (parked bool, err error) {
 	for ctx.Err() == nil {
-		entries, err := l.read()
-		switch {
-		case errors.Is(err, changelog.ErrEnd):
-			return false, l.waitEmpty(ctx)
-		case err != nil:
+		settled := l.wakeUps.Load()
+		if err := l.passPostponed(ctx); err != nil {
 			return false, err
+		}
+		entries, err := l.read()
+		ended := errors.Is(err, changelog.ErrEnd)
+		switch waits := l.barriers.hasPostponed.Load(); {
+		case ended && !waits:
+			return false, l.waitEmpty(ctx)
+		case err != nil && !ended:
 		case len(entries) > 0:
-			if err := l.passAll(ctx, l.unsent(entries)); err != nil {
-				return false, err
-			}
+			err = l.passAll(ctx, l.unsent(entries))
+		case waits:
+			err = l.cursor.Wait(ctx, !ended, func() bool { return l.wakeUps.Load() != settled })
 		case l.cursor.Park(step, resume):
 			return true, nil
+		}
+		if err != nil {
+			return false, err
 		}
 	}
 	return false, context.Cause(ctx)
@@ -155,12 +164,157 @@ type Broadcaster interface {
 	KeepHolds(holds map[string]*publisher.PositionHold)
 }
 
-// passBarrier waits until everything before an entry about all objects is settled, passes the entry
-// on, and waits until it is settled too.
+// StallReporter is a Publisher that reports how many items of a settler wait for a destination that
+// refuses everything: *publisher.Publisher.
+type StallReporter interface {
+	Stalled(s publisher.Settler) int
+}
+
+// passBarrier waits until everything before an entry about all objects is settled, sends the entry,
+// and waits until it is settled too. One object whose topic is missing would keep back all others,
+// so stalled events are not waited for:
+//
+//   - A gap is sent. It reports what is missing, and comes before the events that heal it.
+//   - The end of a list, or progress, reports that everything is there. It is postponed until that
+//     is true: until nothing is stalled, and the list behind each gap that was sent has ended too.
+//   - A gap that begins another epoch waits, since events of two epochs do not mix.
+//
+// An event of a stalled object may so come behind a gap, and then before what the list says of the
+// object: the order of each object holds.
 func (l *Listener) passBarrier(ctx context.Context, e *changelog.Entry) error {
-	if err := l.waitEmpty(ctx); err != nil {
+	stalled, err := l.waitBarrier(ctx, e)
+	if err != nil {
 		return err
 	}
+	b := &l.barriers
+	switch {
+	case reportsAll(e) && (stalled || e.Position < b.lastAhead):
+		l.postpone(e)
+		return nil
+	case reportsAll(e), !stalled && b.areClosed():
+		if err := l.sendPostponed(ctx); err != nil {
+			return err
+		}
+	case len(b.postponed) > 0:
+		if err := l.putAhead(ctx, e); err != nil {
+			return err
+		}
+	}
+	return l.sendBarrier(ctx, e)
+}
+
+// waitBarrier waits until everything before an entry about all objects is settled, or all that is
+// left is stalled, and the entry may pass it.
+func (l *Listener) waitBarrier(ctx context.Context, e *changelog.Entry) (stalled bool, err error) {
+	for {
+		stalled, err := l.waitStalled(ctx)
+		if err != nil || !stalled || l.mayPass(e) {
+			return stalled, err
+		}
+		if err := ratelimit.Sleep(ctx, stallCheck); err != nil {
+			return false, err
+		}
+	}
+}
+
+// reportsAll reports whether an entry says that everything before it is there.
+func reportsAll(e *changelog.Entry) bool {
+	return e.Kind == changelog.OfListEnd || e.Kind == changelog.OfProgress
+}
+
+// mayPass reports whether an entry about all objects need not wait for what is stalled. One that
+// passes postponed ones has to be found with them after a crash.
+func (l *Listener) mayPass(e *changelog.Entry) bool {
+	switch {
+	case e.Kind == changelog.OfGap && (e.AskBroker || e.Relist.Reason == resource.ReasonRewound):
+		return false // another epoch begins
+	case reportsAll(e):
+		return true // it is postponed
+	}
+	return len(l.barriers.postponed) == 0 || l.cursor.IsKept(e.Position)
+}
+
+// areClosed reports whether no gap was sent behind what is postponed.
+func (b *barriers) areClosed() bool {
+	n := len(b.postponed)
+	return n == 0 || b.postponed[n-1].Position > b.lastAhead
+}
+
+// postpone puts an entry behind the postponed ones. Progress takes the place of the one before it,
+// which says less.
+func (l *Listener) postpone(e *changelog.Entry) {
+	b := &l.barriers
+	if n := len(b.postponed); n > 0 && b.areClosed() && isMereProgress(b.postponed[n-1]) {
+		l.cursor.Ack([]changelog.Ack{{At: b.postponed[n-1].Position}})
+		b.postponed = b.postponed[:n-1]
+	}
+	b.postponed = append(b.postponed, e)
+	b.hasPostponed.Store(true)
+}
+
+// isMereProgress reports whether an entry is progress without an unwatched time.
+func isMereProgress(e *changelog.Entry) bool {
+	return e.Kind == changelog.OfProgress && e.Before == ""
+}
+
+// putAhead has a gap pass the postponed entries. It stays pending as long as they do: after a crash
+// they must not be sent before the list has ended that follows the gap.
+func (l *Listener) putAhead(ctx context.Context, e *changelog.Entry) error {
+	l.barriers.lastAhead = e.Position
+	l.mu.Lock()
+	l.barriers.ahead = e
+	l.mu.Unlock()
+	return store.RetryUntilWritten(ctx, l.env.Indexer, l.env.Logger, func() error {
+		return l.cursor.KeepTried(e.Position)
+	})
+}
+
+// findAhead finds a gap of an earlier run that has passed what is postponed.
+func (l *Listener) findAhead(h *changelog.Header) {
+	isGap := h.Kind == changelog.OfGap || h.Kind == changelog.OfDropped
+	if isGap && l.cursor.IsTried(h.Position) {
+		l.barriers.lastAhead = h.Position
+	}
+}
+
+// postponedDue reports whether the postponed entries can be sent when nothing is in flight.
+func (l *Listener) postponedDue() bool {
+	b := &l.barriers
+	return len(b.postponed) > 0 && b.areClosed() && l.stalled() == 0
+}
+
+// passPostponed sends the postponed entries as soon as what they report is true.
+func (l *Listener) passPostponed(ctx context.Context) error {
+	if !l.postponedDue() {
+		return nil
+	}
+	if stalled, err := l.waitStalled(ctx); err != nil || stalled {
+		return err
+	}
+	return l.sendPostponed(ctx)
+}
+
+// sendPostponed sends the postponed entries, in order. Nothing is in flight.
+func (l *Listener) sendPostponed(ctx context.Context) error {
+	b := &l.barriers
+	for ; len(b.postponed) > 0; b.postponed = b.postponed[1:] {
+		if err := l.sendBarrier(ctx, b.postponed[0]); err != nil {
+			return err
+		}
+	}
+	b.hasPostponed.Store(false)
+	l.mu.Lock()
+	settled := b.settled
+	b.settled, b.ahead = nil, nil
+	l.mu.Unlock()
+	if len(settled) > 0 {
+		l.cursor.Ack(settled)
+	}
+	return nil
+}
+
+// sendBarrier sends an entry about all objects, and waits until it is settled.
+func (l *Listener) sendBarrier(ctx context.Context, e *changelog.Entry) error {
 	isSent, err := l.resolve(ctx, e)
 	if err != nil || !isSent {
 		return err
@@ -173,7 +327,7 @@ func (l *Listener) passBarrier(ctx context.Context, e *changelog.Entry) error {
 	if err := l.addEvents(ctx, entries, of); err != nil {
 		return err
 	}
-	return l.waitEmpty(ctx)
+	return l.waitSettled(ctx, e)
 }
 
 // countGap counts a gap that only the listener knows of.
@@ -204,6 +358,19 @@ func (l *Listener) broadcast(
 	}
 	parts = min(parts, l.cfg.Window) // all are in flight together
 	return slices.Repeat(entries, parts), &eventCopies{left: parts, holds: holds{}}, nil
+}
+
+// releaseAhead releases the holds of gaps that were sent and stay pending: they are sent again.
+func (l *Listener) releaseAhead() {
+	l.mu.Lock()
+	settled := l.barriers.settled
+	l.barriers.settled = nil
+	l.mu.Unlock()
+	for _, ack := range settled {
+		if ack.Hold != nil {
+			ack.Hold.Release()
+		}
+	}
 }
 
 // handOver gives the publisher, after Detach, the holds of copies that are settled while others are

@@ -2,6 +2,8 @@ package processor
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer/changelog"
@@ -89,10 +91,15 @@ func (l *Listener) acquireLocked(entries []*changelog.Entry) []*inflightEvent {
 func (l *Listener) Settle(items []*publisher.Item) {
 	l.cursor.Ack(l.acks(items))
 	l.release(items)
-	if l.queue != nil {
-		l.wakeUps.Add(1)
-		l.cursor.Wake()
+	if l.queue != nil || l.barriers.hasPostponed.Load() {
+		l.wake()
 	}
+}
+
+// wake makes the listener check again.
+func (l *Listener) wake() {
+	l.wakeUps.Add(1)
+	l.cursor.Wake()
 }
 
 func (l *Listener) acks(items []*publisher.Item) []changelog.Ack {
@@ -113,6 +120,10 @@ func (l *Listener) acks(items []*publisher.Item) []changelog.Ack {
 		}
 		if p.first != nil {
 			acks = append(acks, changelog.Ack{At: p.first.Position})
+		}
+		if p.entry == l.barriers.ahead {
+			l.barriers.settled = append(l.barriers.settled, ack)
+			continue
 		}
 		acks = append(acks, ack)
 	}
@@ -144,6 +155,55 @@ func (l *Listener) waitEmpty(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return ratelimit.WaitCond(ctx, l.cond, func() bool { return len(l.free) == len(l.inflights) })
+}
+
+// waitSettled waits until the publisher has nothing of an entry.
+func (l *Listener) waitSettled(ctx context.Context, e *changelog.Entry) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return ratelimit.WaitCond(ctx, l.cond, func() bool {
+		return !slices.ContainsFunc(l.inflights, func(p *inflightEvent) bool { return p.entry == e })
+	})
+}
+
+// stallCheck is how often a listener that waits looks whether all that it waits for is stalled.
+const stallCheck = time.Second
+
+// waitStalled waits until the publisher has nothing of this listener but stalled events. It reports
+// whether there are such, or events that wait for them here.
+func (l *Listener) waitStalled(ctx context.Context) (stalled bool, err error) {
+	for {
+		look, cancel := context.WithTimeout(ctx, stallCheck)
+		err := l.waitEmpty(look)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return false, context.Cause(ctx)
+		case err == nil, l.onlyStalled():
+			return !l.idle(), nil
+		}
+	}
+}
+
+// onlyStalled reports whether the publisher has nothing of this listener but stalled events.
+func (l *Listener) onlyStalled() bool {
+	inFlight := l.inFlight() // before the question: those that settle meanwhile are counted here
+	return inFlight == 0 || l.stalled() >= inFlight
+}
+
+// stalled returns how many events of this listener are stalled.
+func (l *Listener) stalled() int {
+	if p, ok := l.cfg.Publisher.(StallReporter); ok {
+		return p.Stalled(l)
+	}
+	return 0
+}
+
+// idle reports whether nothing is queued, and the publisher has nothing of this listener.
+func (l *Listener) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return (l.queue == nil || l.queue.count == 0) && len(l.free) == len(l.inflights)
 }
 
 func (l *Listener) inFlight() int {

@@ -2,6 +2,7 @@ package processor
 
 import (
 	"context"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer/changelog"
@@ -31,9 +32,12 @@ const (
 func (l *Listener) runLatest(ctx context.Context) error {
 	for {
 		settled := l.wakeUps.Load()
-		where, err := l.readAhead()
-		if err != nil {
-			return err
+		where, due := atBarrier, l.postponedDue()
+		if !due { // else what comes would have to wait too
+			var err error
+			if where, err = l.readAhead(); err != nil {
+				return err
+			}
 		}
 		sent, err := l.sendReady(ctx)
 		if err != nil {
@@ -41,10 +45,16 @@ func (l *Listener) runLatest(ctx context.Context) error {
 		}
 		switch {
 		case sent:
-		case where == atClose && l.idle():
+		case due && l.idle():
+			err = l.passPostponed(ctx)
+		case due:
+			err = l.awaitStalled(ctx, settled)
+		case where == atClose && l.idle() && !l.barriers.hasPostponed.Load():
 			return nil
-		case where == atBarrier && l.idle():
-			err = l.passNext(ctx)
+		case where == atBarrier && l.isReadyForBarrier():
+			err = l.passNext(ctx, settled)
+		case where == atBarrier:
+			err = l.awaitStalled(ctx, settled)
 		default:
 			err = l.awaitMore(ctx, where, settled)
 		}
@@ -173,8 +183,7 @@ func (l *Listener) demand(ctx context.Context) int {
 			case <-ctx.Done():
 			}
 			l.awaiting.Store(false)
-			l.wakeUps.Add(1)
-			l.cursor.Wake()
+			l.wake()
 		}()
 	}
 	return items - min(items, l.inFlight())
@@ -250,8 +259,9 @@ func (l *Listener) latestEvent(p *pendingEvent, first, last *changelog.Entry) ev
 	return l.objectEvent(&ch)
 }
 
-// passNext passes on the next entry, which is about all objects.
-func (l *Listener) passNext(ctx context.Context) error {
+// passNext passes on the next entry, which is about all objects. Where that can't pass what is
+// stalled, it waits until the listener was woken since.
+func (l *Listener) passNext(ctx context.Context, settled uint64) error {
 	at, _, _ := l.cursor.Next()
 	left := len(l.unackedHeaders) > 0
 	if left {
@@ -261,19 +271,34 @@ func (l *Listener) passNext(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !l.mayPass(e) && !l.idle() {
+		return l.awaitStalled(ctx, settled)
+	}
 	if left {
 		l.unackedHeaders = l.unackedHeaders[1:] // it is pending
 	} else {
 		l.cursor.Claim([]changelog.Header{e.Header()}, at+1)
 	}
+	l.mu.Lock()
+	l.queue.barrier = at
+	l.mu.Unlock()
 	return l.passBarrier(ctx, e)
 }
 
-// idle reports whether nothing is pending, and the publisher has nothing of this listener.
-func (l *Listener) idle() bool {
+// isReadyForBarrier reports whether each object that has something to send has an event with the
+// publisher, and these are stalled.
+func (l *Listener) isReadyForBarrier() bool {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.queue.count == 0 && len(l.free) == len(l.inflights)
+	isReady := len(l.queue.ready) == 0
+	l.mu.Unlock()
+	return isReady && l.onlyStalled()
+}
+
+// awaitStalled waits until the listener was woken since, or another look is due at what is stalled.
+func (l *Listener) awaitStalled(ctx context.Context, settled uint64) error {
+	look := time.AfterFunc(stallCheck, l.wake)
+	defer look.Stop()
+	return l.awaitMore(ctx, atBarrier, settled)
 }
 
 // awaitMore waits until the listener was woken since, or there is more to read.

@@ -20,6 +20,9 @@ type latestQueue struct {
 	// keepFirst keeps the first of the changes that collapse, since its old object is that of the
 	// event.
 	keepFirst bool
+	// barrier is the last entry about all objects that was read while events before it were
+	// pending. They do not collapse with changes behind it: it may say that they are there.
+	barrier changelog.Position
 
 	objects map[resource.Key]*pendingObject
 	// with something to send, and nothing with the publisher; first come, first served
@@ -56,8 +59,8 @@ func newLatestQueue(max int, keepFirst bool) *latestQueue {
 // queue adds change h and returns the positions that need not be sent any more, perhaps h's own. A
 // change replaces the pending one of its object. Both stay when the pending one is a delete, since
 // consumers must see the end of an object before another takes its name; when it is of another uid;
-// when one is a quarantine; and when the sink may have the pending one already. A Sync gives way to
-// any other change.
+// when one is a quarantine; when the sink may have the pending one already; and when a barrier is
+// between the two. A Sync gives way to any other change.
 func (q *latestQueue) queue(h *changelog.Header) (needless []changelog.Position) {
 	o := q.object(h.Key)
 	if len(o.events) == 0 {
@@ -66,7 +69,8 @@ func (q *latestQueue) queue(h *changelog.Header) (needless []changelog.Position)
 	}
 	last := &o.events[len(o.events)-1]
 	switch {
-	case h.Kind == changelog.OfQuarantined || last.op == event.Quarantined, last.tried && !h.Tried:
+	case h.Kind == changelog.OfQuarantined || last.op == event.Quarantined, last.tried && !h.Tried,
+		last.last < q.barrier:
 		q.push(o, h)
 	case last.op == event.Synced:
 		needless = append(needless, last.last)

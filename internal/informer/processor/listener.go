@@ -83,6 +83,7 @@ type Listener struct {
 	epochs     int                // added to the epoch of each change; owned by run
 	unacked    []*changelog.Entry // pending since a run before; owned by run
 	leftByStep []*changelog.Entry // read by the step, and left to run; owned by both in turns
+	barriers   barriers
 	// Of a listener with Latest only.
 	unackedHeaders []changelog.Header // pending since a run before, not queued yet; owned by run
 	wakeUps        atomic.Uint64      // counts calls of Settle, and what else may let more be sent
@@ -96,6 +97,19 @@ type Listener struct {
 	free      []*inflightEvent
 	queue     *latestQueue // what was read ahead; nil without Latest
 	leader    leaderView
+}
+
+// barriers are the entries about all objects that can't be sent in their order (passBarrier).
+type barriers struct {
+	// postponed are ends of lists and progress that stalled events are before, in order; owned by
+	// run. hasPostponed is for Settle.
+	postponed    []*changelog.Entry
+	hasPostponed atomic.Bool
+	lastAhead    changelog.Position // of the last gap that has passed postponed ones; owned by run
+	// ahead is that gap, if this run has sent it; settled are the acks of all such gaps. Guarded by
+	// Listener.mu.
+	ahead   *changelog.Entry
+	settled []changelog.Ack
 }
 
 // New makes the n-th listener of an informer's log. It starts nothing.
@@ -139,6 +153,13 @@ func (l *Listener) Prepare() (err error) {
 	} else {
 		l.unacked, err = l.cursor.Unacked()
 	}
+	for _, e := range l.unacked {
+		h := e.Header()
+		l.findAhead(&h)
+	}
+	for i := range l.unackedHeaders {
+		l.findAhead(&l.unackedHeaders[i])
+	}
 	return err
 }
 
@@ -176,6 +197,7 @@ func (l *Listener) Detach(ctx context.Context) {
 	l.mu.Unlock()
 	l.cursor.Tried(positions)
 	l.handOver()
+	l.releaseAhead()
 }
 
 // Status is what one listener has with its publisher.

@@ -46,12 +46,6 @@ func (l *Listener) Lead() {
 	l.wake()
 }
 
-// wake makes the listener check again.
-func (l *Listener) wake() {
-	l.wakeUps.Add(1)
-	l.cursor.Wake()
-}
-
 // follow acks what the leader delivers. It returns true when this replica leads, and false when the
 // log has ended and everything is acked.
 func (l *Listener) follow(ctx context.Context) (leads bool, err error) {
