@@ -191,7 +191,7 @@ func (co *collection) applyAbout(e *Event, p partition, counts map[string]int) {
 	_ = json.Unmarshal(e.Data(), &data) // what it lacks is zero
 	switch e.Type() {
 	case TypeGap:
-		if data.Reason == "dropped" {
+		if data.Reason == "dropped" || data.Reason == "lost" {
 			return // nothing follows that would end it
 		}
 		copied.gap, co.complete = true, false

@@ -199,7 +199,7 @@ func (b *Bridge) addSink(sc SinkConfig) error {
 	if b.sinks.get(sc.Name) != nil {
 		return fmt.Errorf("sink %s: the name is used twice", sc.Name)
 	}
-	out, err := b.newSinkRunner(sc, false, newRefill(b, sc.Name).send)
+	out, err := b.newSinkRunner(sc, false, newLossReport(b, &sc).send)
 	if err == nil {
 		b.sinks.set(append(slices.Clone(b.sinks.all()), out))
 	}

@@ -303,7 +303,7 @@ func (r *reconfiguration) changeSinks(ctx context.Context) error {
 			list = append(list, r.b.sinks.get(sc.Name))
 			continue
 		}
-		out, err := r.b.newSinkRunner(sc, true, newRefill(r.b, sc.Name).send)
+		out, err := r.b.newSinkRunner(sc, true, newLossReport(r.b, &sc).send)
 		if err != nil {
 			return err
 		}

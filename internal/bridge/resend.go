@@ -178,38 +178,57 @@ func (r *resendWaiter) Settle(items []*publisher.Item) {
 	}
 }
 
-// refill sends all objects again to a sink that keeps their newest state, when its destination has
-// lost some. The publisher's goroutine that inspects the sink owns it.
-type refill struct {
-	bridge *Bridge
-	sink   string
-	begun  map[string]bool // informers whose snapshot is in flight
+// lossReport acts when a sink's destination has lost events. To a sink that keeps the newest state
+// of each object all are sent again; to another a gap. The publisher's goroutine that inspects the
+// sink owns it.
+type lossReport struct {
+	bridge      *Bridge
+	sink        string
+	keepsNewest bool
+	round       int64           // of the loss
+	done        map[string]bool // informers that have begun with it
 }
 
-func newRefill(b *Bridge, sink string) *refill { return &refill{bridge: b, sink: sink} }
+func newLossReport(b *Bridge, sc *SinkConfig) *lossReport {
+	return &lossReport{bridge: b, sink: sc.Name, keepsNewest: sc.KeepsNewest}
+}
 
-// send is publisher.Config.OnLoss. It returns an error while an informer can't send a snapshot yet,
-// and does not repeat those of the others.
-func (r *refill) send(ctx context.Context, isRetry bool) error {
+// send is publisher.Config.OnLoss. It returns an error while an informer can't report yet, and does
+// not repeat what the others have reported.
+func (r *lossReport) send(ctx context.Context, isRetry bool) error {
 	if !isRetry {
-		r.begun = map[string]bool{}
+		r.round, r.done = time.Now().UnixMilli(), map[string]bool{}
 	}
 	var failed error
 	for _, u := range r.bridge.informers.all() {
-		name := u.Config().Informer
-		if r.begun[name] {
+		name := u.Name()
+		if r.keepsNewest {
+			name = u.Config().Informer
+		}
+		if r.done[name] {
 			continue
 		}
-		_, err := r.bridge.SendSnapshot(ctx, informer.SnapshotRequest{Informer: name, Sink: r.sink})
-		if err == nil {
-			r.bridge.log.Info("all objects are sent again, since the sink's destination has lost some",
-				"informer", name, "sink", r.sink)
-		}
-		if err == nil || errors.Is(err, informer.ErrUnknown) { // it does not feed the sink
-			r.begun[name] = true
-			continue
-		}
-		failed = errors.Join(failed, err)
+		err := r.report(ctx, u)
+		failed, r.done[name] = errors.Join(failed, err), err == nil
 	}
 	return failed
+}
+
+func (r *lossReport) report(ctx context.Context, u *informer.Informer) error {
+	name := u.Config().Informer
+	if !r.keepsNewest {
+		if !u.Snapshots.ReportLoss(r.sink, r.round) {
+			return fmt.Errorf("informer %s: %w", name, ErrStopping)
+		}
+		return nil
+	}
+	_, err := r.bridge.SendSnapshot(ctx, informer.SnapshotRequest{Informer: name, Sink: r.sink})
+	if errors.Is(err, informer.ErrUnknown) { // it does not feed the sink
+		return nil
+	}
+	if err == nil {
+		r.bridge.log.Info("all objects are sent again, since the sink's destination has lost some",
+			"informer", name, "sink", r.sink)
+	}
+	return err
 }

@@ -78,7 +78,7 @@ var ErrSink = errors.New("can't be opened")
 var errChanged = errors.New("the configuration has changed")
 
 // newSinkRunner makes a sink's publisher, and starts nothing. A patient one retries where only an
-// operator can remove the cause. onLoss is called where a sink of the newest state has lost some.
+// operator can remove the cause. onLoss is called where the sink's destination has lost events.
 func (b *Bridge) newSinkRunner(
 	sc SinkConfig, patient bool, onLoss func(ctx context.Context, isRetry bool) error,
 ) (*sinkRunner, error) {
@@ -89,9 +89,7 @@ func (b *Bridge) newSinkRunner(
 	if look := b.cfg.OnSettle; look != nil {
 		pc.OnSettle = func(settled []*publisher.Item) { look(sc.Name, settled) }
 	}
-	if sc.KeepsNewest {
-		pc.OnLoss = onLoss
-	}
+	pc.OnLoss = onLoss
 	if b.cfg.Standby != nil {
 		pc.Gate = b.cfg.Standby.Lease.Gate
 	}

@@ -19,7 +19,7 @@ import (
 // DeltaType is what happened, as client-go names it. Bookmark, ReplaceBegin, ReplaceEnd,
 // Quarantined and Skipped are about the stream rather than a change of an object. Skipped is an
 // item of a list that can't be understood. Unselected is an object that is not selected: only the
-// controller knows whether it was before.
+// controller knows whether it was before. Lost is that a sink's destination lacks events.
 type DeltaType uint8
 
 // The types of deltas.
@@ -35,6 +35,7 @@ const (
 	Quarantined
 	Skipped
 	Unselected
+	Lost
 
 	typesEnd // of the list
 )
@@ -43,7 +44,7 @@ func (t DeltaType) String() string {
 	return [...]string{
 		"?", "Added", "Updated", "Deleted", "Replaced", "Sync", "Bookmark", "ReplaceBegin",
 		"ReplaceEnd",
-		"Quarantined", "Skipped", "Unselected",
+		"Quarantined", "Skipped", "Unselected", "Lost",
 	}[t]
 }
 
@@ -73,9 +74,9 @@ type Delta struct {
 	Unreadable *resource.Unreadable
 	// Skipped is the identity of a Skipped, as far as it is known.
 	Skipped *resource.Identity
-	// Listeners is, on a Sync, the set of listeners that get it.
+	// Listeners is, on a Sync or a Lost, the set of listeners that get it.
 	Listeners uint64
-	// Round is, on a Sync, the number of the resync period or of the snapshot.
+	// Round is, on a Sync, the number of the resync period or of the snapshot; on a Lost, its own.
 	Round int64
 	// Snapshot is set on a Sync of a requested snapshot, which is never dropped.
 	Snapshot bool
@@ -244,6 +245,11 @@ func (f *FIFO) Snapshot(ctx context.Context, key resource.Key, listeners uint64,
 	return f.put(ctx, d)
 }
 
+// Lose queues that the destinations of a set of listeners have lost events.
+func (f *FIFO) Lose(ctx context.Context, listeners uint64, round int64) error {
+	return f.put(ctx, Delta{Type: Lost, Listeners: listeners, Round: round})
+}
+
 // Flush processes queued deltas on this goroutine, where Pop waits and nothing else has to be
 // waited for. A producer of Added, Updated, Deleted, Unselected or Bookmark calls Flush before it
 // waits for anything. The other types need no Flush.
@@ -388,7 +394,7 @@ func (l *listState) annotate(d Deltas) (synced bool) {
 			synced = true
 		case Skipped:
 			l.incomplete = l.incomplete || d.Key == ""
-		case Replaced, Quarantined:
+		case Replaced, Quarantined, Lost:
 		default:
 			synced = synced || l.relist == nil
 			d.Listed = (d.Type == Unselected || d.Type == Deleted) && l.relist != nil

@@ -315,7 +315,11 @@ type gapData struct {
 // Gap makes the event that reports versions which the bridge could not see. since is the time after
 // which they were made, zero where that is not known.
 func (m *Maker) Gap(r *resource.Relist, since time.Time, era IDSuffix, observed time.Time) Event {
-	e := m.about("gap", Gap, era.appendTo(string(r.From)+"/"+string(r.To)), observed)
+	id := string(r.From) + "/" + string(r.To)
+	if r.Loss != 0 {
+		id += "/lost/" + strconv.FormatInt(r.Loss, 10)
+	}
+	e := m.about("gap", Gap, era.appendTo(id), observed)
 	e.Sequence, e.ResourceVersion, e.Inferred = era.sequence(r.To), string(r.To), true
 	m.report(&e, gapData{
 		Reason: r.Reason, From: string(r.From), To: string(r.To), Since: since.UTC(), Note: noteOf(r),
@@ -325,7 +329,12 @@ func (m *Maker) Gap(r *resource.Relist, since time.Time, era IDSuffix, observed 
 
 // noteOf says what comes of a gap.
 func noteOf(r *resource.Relist) string {
-	if r.Reason == resource.ReasonForgotten {
+	switch r.Reason {
+	case resource.ReasonLost:
+		return "the sink's destination was deleted, purged or restored, and lacks events that it had " +
+			"acknowledged, perhaps of this resource: they will not come. Compare with a list of the " +
+			"resource, or take a new snapshot"
+	case resource.ReasonForgotten:
 		return "the bridge's own state is gone: all objects that there are follow as added; what was " +
 			"deleted since the last event before this one gets no deleted event: " +
 			"compare what you hold with what follows, up to the informer.synced event"

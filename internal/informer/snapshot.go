@@ -159,6 +159,19 @@ func (r *SnapshotRequest) wants() func(func() (*resource.Object, error)) (bool, 
 	}
 }
 
+// ReportLoss reports a gap to a sink, beside everything else: its destination has lost events. It
+// returns false while the informer does not read. An informer that ends meanwhile reports none.
+func (s *Snapshots) ReportLoss(sink string, round int64) bool {
+	i := s.informer
+	return !i.cfg.sendsTo(sink) || i.Go(func(ctx context.Context) {
+		listeners := uint64(i.stages.Log().ListenersOf([]string{sink}))
+		if err := i.stages.cfg.FIFO.Lose(ctx, listeners, round); err != nil {
+			i.log.Warn("the gap of what the sink's destination has lost is not reported, since its "+
+				"informer ends", "resource", i.cfg.Type.String(), "sink", sink, "err", err)
+		}
+	})
+}
+
 // SyncRequest selects the objects of Stages.Snapshot.
 type SyncRequest struct {
 	// Round distinguishes one snapshot from another, and is in the ids of its events. Not 0.

@@ -27,6 +27,7 @@ type FIFO interface {
 	controller.Queue
 	Resync(ctx context.Context, key resource.Key, listeners uint64, round int64, after uint64) error
 	Snapshot(ctx context.Context, key resource.Key, listeners uint64, round int64) error
+	Lose(ctx context.Context, listeners uint64, round int64) error
 	HasSynced() bool
 }
 

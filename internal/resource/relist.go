@@ -21,6 +21,8 @@ type Relist struct {
 	// From is the last version known before the gap; To is a version of the server, no older than
 	// which the list is.
 	From, To Version
+	// Loss distinguishes one loss of a sink's destination (ReasonLost) from another; 0 for a list.
+	Loss int64 `json:",omitempty"`
 	// Quiet is set where the watch from From was open until right before, and brought nothing. Then
 	// nothing is missing unless the list shows something else.
 	Quiet bool `json:",omitempty"`
@@ -120,6 +122,8 @@ const (
 	ReasonUnreadable = "unreadable"
 	ReasonDropped    = "dropped"
 	ReasonForgotten  = "forgotten"
+	// ReasonLost is of the one gap behind which no list follows, beside that of what was dropped.
+	ReasonLost = "lost"
 )
 
 // NamespaceState says where a namespace stands that has to do with a selection of namespaces.

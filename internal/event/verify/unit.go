@@ -67,12 +67,13 @@ type Reported struct {
 // maxReported bounds how many of them are kept for each unit. What is beyond is counted.
 const maxReported = 10_000
 
-// reasonForgotten and reasonDropped are those of gaps after which the chain has a hole. After a
-// rewind no version can be compared with one of before.
+// reasonForgotten, reasonDropped and reasonLost are of gaps behind which the chain has a hole.
+// After a rewind no version can be compared with one of before.
 const (
 	reasonRewound    = resource.ReasonRewound
 	reasonForgotten  = "forgotten"
 	reasonDropped    = "dropped"
+	reasonLost       = resource.ReasonLost
 	reasonDeadLetter = "dead letter"
 )
 
@@ -216,7 +217,7 @@ func (u *unit) synced(e *event.Event, at Position, lane uint32) {
 // covers reports whether the stream itself reports a version as missing.
 func (u *unit) covers(version uint64) bool {
 	return slices.ContainsFunc(u.reported, func(r Reported) bool {
-		return (r.Reason == reasonDropped || r.Reason == reasonForgotten) && r.spans(version)
+		return (r.isLoss() || r.Reason == reasonForgotten) && r.spans(version)
 	})
 }
 
@@ -228,6 +229,9 @@ func (u *unit) coversInferred(version uint64) bool {
 	})
 }
 
+// isLoss reports whether events are gone that were in the stream, or should have been.
+func (r *Reported) isLoss() bool { return r.Reason == reasonDropped || r.Reason == reasonLost }
+
 // isGap reports whether versions are missing, rather than one event.
 func (r *Reported) isGap() bool {
 	return r.Reason != reasonDeadLetter && r.Reason != string(event.Quarantined)
@@ -236,7 +240,7 @@ func (r *Reported) isGap() bool {
 // coversSince reports whether something after a version is reported as missing.
 func (u *unit) coversSince(version uint64) bool {
 	return slices.ContainsFunc(u.reported, func(r Reported) bool {
-		return r.Reason == reasonForgotten || r.Reason == reasonDropped && number(r.To) >= version
+		return r.Reason == reasonForgotten || r.isLoss() && number(r.To) >= version
 	})
 }
 

@@ -360,6 +360,9 @@ func (c *Controller) decide(ctx context.Context, d *deltafifo.Delta) error {
 		return c.endReplace(ctx, d)
 	case deltafifo.Quarantined:
 		return c.quarantined(d)
+	case deltafifo.Lost:
+		c.reportLost(d)
+		return nil
 	default:
 		return c.decideObject(d)
 	}
@@ -522,5 +525,5 @@ func NewGaps(reg prometheus.Registerer) *metric.Counters {
 		"Gaps reported, by reason.",
 		"reason", resource.ReasonExpired, resource.ReasonRewound, resource.ReasonUnreadable,
 		reasonInterrupted,
-		resource.ReasonDropped, resource.ReasonForgotten, reasonTakeover)
+		resource.ReasonDropped, resource.ReasonForgotten, resource.ReasonLost, reasonTakeover)
 }

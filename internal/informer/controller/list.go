@@ -227,6 +227,14 @@ func (c *Controller) emitGap(why resource.Relist, listeners changelog.Listeners)
 	c.emit(gap)
 }
 
+// reportLost reports to some listeners that the destinations of their sinks have lost what they had
+// acknowledged, up to the newest version that is known.
+func (c *Controller) reportLost(d *deltafifo.Delta) {
+	c.emitGap(resource.Relist{
+		Reason: resource.ReasonLost, To: c.env.Log.Delivered().End.Version, Loss: d.Round,
+	}, changelog.Listeners(d.Listeners))
+}
+
 // emitPostponedGap reports the gap of a list that continues a first one, before the first object
 // that shows that something was missed: it was published in another version, or is gone. Without
 // such an object nothing is missing: the state in between was never complete. Where the watch was

@@ -195,7 +195,7 @@ func (l *Listener) passBarrier(ctx context.Context, e *changelog.Entry) error {
 		if err := l.sendPostponed(ctx); err != nil {
 			return err
 		}
-	case len(b.postponed) > 0:
+	case len(b.postponed) > 0 && beginsList(e):
 		if err := l.putAhead(ctx, e); err != nil {
 			return err
 		}
@@ -222,6 +222,11 @@ func reportsAll(e *changelog.Entry) bool {
 	return e.Kind == changelog.OfListEnd || e.Kind == changelog.OfProgress
 }
 
+// beginsList reports whether an entry is a gap that the end of a list follows.
+func beginsList(e *changelog.Entry) bool {
+	return e.Kind == changelog.OfGap && e.Relist.Reason != resource.ReasonLost
+}
+
 // mayPass reports whether an entry about all objects need not wait for what is stalled. One that
 // passes postponed ones has to be found with them after a crash.
 func (l *Listener) mayPass(e *changelog.Entry) bool {
@@ -231,7 +236,7 @@ func (l *Listener) mayPass(e *changelog.Entry) bool {
 	case reportsAll(e):
 		return true // it is postponed
 	}
-	return len(l.barriers.postponed) == 0 || l.cursor.IsKept(e.Position)
+	return len(l.barriers.postponed) == 0 || !beginsList(e) || l.cursor.IsKept(e.Position)
 }
 
 // areClosed reports whether no gap was sent behind what is postponed.
@@ -271,8 +276,7 @@ func (l *Listener) putAhead(ctx context.Context, e *changelog.Entry) error {
 
 // findAhead finds a gap of an earlier run that has passed what is postponed.
 func (l *Listener) findAhead(h *changelog.Header) {
-	isGap := h.Kind == changelog.OfGap || h.Kind == changelog.OfDropped
-	if isGap && l.cursor.IsTried(h.Position) {
+	if h.Kind == changelog.OfGap && l.cursor.IsTried(h.Position) {
 		l.barriers.lastAhead = h.Position
 	}
 }
