@@ -44,6 +44,7 @@ func TestContract(t *testing.T) {
 type receiver struct {
 	t       *testing.T
 	address string
+	handler nethttp.Handler // nil for the receiver itself
 
 	mu     sync.Mutex
 	stored []sinktest.Received // guarded by mu
@@ -91,7 +92,11 @@ func (r *receiver) start() {
 		r.t.Error(err)
 		return
 	}
-	server := &nethttp.Server{Handler: r, ErrorLog: log.New(io.Discard, "", 0)}
+	handler := r.handler
+	if handler == nil {
+		handler = r
+	}
+	server := &nethttp.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
 	r.mu.Lock()
 	r.server = server
 	r.mu.Unlock()
