@@ -132,6 +132,7 @@ func TestEdges(t *testing.T) {
 				})
 			}, nil, nothing, []string{"has lost what", "reason=purged", "ends_at=1"}, false,
 		},
+		{"deleted, of a view", view, (*edge).delete, nil, nothing, []string{"has lost what", "reason=recreated", "acknowledged=2"}, false},
 		{
 			"more partitions", plain, func(e *edge) {
 				answer, err := admin(e.t, e.c).CreatePartitions(e.t.Context(), 2, e.topic)
