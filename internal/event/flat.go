@@ -33,14 +33,14 @@ const (
 func FlatColumns() []string { return slices.Clone(flatColumns) }
 
 var flatColumns = func() (names []string) {
-	for _, c := range flatTexts(&Event{}) {
+	for _, c := range FlatTexts(&Event{}) {
 		names = append(names, c.Name)
 	}
 	return append(names, "time", "notbefore", "initial", "inferred", columnData)
 }()
 
-// flatTexts returns the columns that are texts.
-func flatTexts(e *Event) [26]Attribute {
+// FlatTexts returns the columns of a flat record that are texts in every record, in their order.
+func FlatTexts(e *Event) [26]Attribute {
 	contentType := ""
 	if len(e.Data) > 0 || e.DataType != "" {
 		contentType = cmp.Or(e.DataType, ContentType)
@@ -100,7 +100,7 @@ func (e *Event) cluster() string {
 // is null. Attributes of a configuration, of tracing, owners, large objects and dead letters are
 // texts in front of the payload, where they have a value.
 func AppendFlat(dst []byte, e *Event) []byte {
-	texts := flatTexts(e)
+	texts := FlatTexts(e)
 	before := byte('{')
 	for i := range texts {
 		dst = appendColumn(dst, before, texts[i].Name)
