@@ -1,0 +1,61 @@
+package table
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubebridge/bridge/internal/sinks/source"
+)
+
+// NewCommand returns the command line of bridge-table.
+func NewCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use: "bridge-table", Short: "Every change of a stream as a row of Iceberg tables",
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	root.AddCommand(newRun())
+	return root
+}
+
+// placeFlags adds the flags that say where the tables are.
+func placeFlags(cmd *cobra.Command) *Place {
+	p := &Place{Namespace: "kubebridge"}
+	f := cmd.Flags()
+	f.StringVar(&p.To, "to", "table", "directory of the tables, which has its own catalog; with --catalog a warehouse")
+	f.StringVar(&p.Catalog, "catalog", "", "address of a REST catalog")
+	f.StringVar(&p.Namespace, "namespace", p.Namespace, "namespace of the tables")
+	f.StringToStringVar(&p.Properties, "property", nil, "property of the catalog or storage, as s3.endpoint=…; may be repeated")
+	return p
+}
+
+func newRun() *cobra.Command {
+	o := Options{Source: source.Config{Client: "bridge-table"}}
+	cmd := &cobra.Command{
+		Use: "run", Short: "Write a stream into the tables", Args: cobra.NoArgs,
+	}
+	place := placeFlags(cmd)
+	stream := ""
+	f := cmd.Flags()
+	f.StringVar(&o.Source.From, "from", "", "the stream: nats://host:4222/STREAM or kafka://host:9092/topics")
+	f.StringVar(&stream, "stream", "", "the name of the stream or topics, where --from has none")
+	f.DurationVar(&o.Interval, "interval", 5*time.Minute, "how long a row waits for its commit at most")
+	f.BoolVar(&o.Once, "once", false, "end at the end of the stream")
+	f.BoolVar(&o.Recreated, "recreated", false, "begin a stream that was recreated, and write a gap")
+	_ = cmd.MarkFlagRequired("from")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.Place, o.Log = *place, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+		if stream != "" {
+			o.Source.From += "/" + stream
+		}
+		report, err := Run(cmd.Context(), o)
+		if report != nil {
+			fmt.Fprintf(cmd.OutOrStdout(), "%d messages, %d rows, %d repeats, %d commits\n",
+				report.Messages, report.Rows, report.Repeats, report.Commits)
+		}
+		return err
+	}
+	return cmd
+}

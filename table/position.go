@@ -1,0 +1,41 @@
+package table
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/kubebridge/bridge/internal/sinks/source"
+)
+
+// Keys of the summary of a snapshot, and of the properties of the table.
+const (
+	keyPosition = "kubebridge.position"
+	keySnapshot = "kubebridge.snapshot-rows"
+)
+
+// position is how far the table is, and which commit brought it there.
+type position struct {
+	Lanes source.Position `json:"lanes"`
+	// Writer and Commit are random: which process has made the commit, and which of its commits it
+	// was. A commit is sent again under its own name only.
+	Writer string `json:"writer"`
+	Commit string `json:"commit"`
+	// Sequence is the table's sequence number of the snapshot before.
+	Sequence int64 `json:"after"`
+}
+
+func (p *position) String() string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // it has texts, numbers and times
+	}
+	return string(text)
+}
+
+func parsePosition(text string) (*position, error) {
+	p := &position{}
+	if err := json.Unmarshal([]byte(text), p); err != nil {
+		return nil, fmt.Errorf("the position in the table can't be read: %w", err)
+	}
+	return p, nil
+}
