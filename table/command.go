@@ -3,6 +3,7 @@ package table
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,7 @@ func NewCommand() *cobra.Command {
 		Use: "bridge-table", Short: "Every change of a stream as a row of Iceberg tables",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(newRun())
+	root.AddCommand(newRun(), newMaintain())
 	return root
 }
 
@@ -52,10 +53,31 @@ func newRun() *cobra.Command {
 		}
 		report, err := Run(cmd.Context(), o)
 		if report != nil {
-			fmt.Fprintf(cmd.OutOrStdout(), "%d messages, %d rows, %d repeats, %d commits\n",
-				report.Messages, report.Rows, report.Repeats, report.Commits)
+			fmt.Fprintf(cmd.OutOrStdout(), "%d messages, %d rows, %d repeats, %d snapshot rows, %d commits\n",
+				report.Messages, report.Rows, report.Repeats, report.Snapshot, report.Commits)
 		}
 		return err
+	}
+	return cmd
+}
+
+func newMaintain() *cobra.Command {
+	u := Upkeep{}
+	cmd := &cobra.Command{
+		Use: "maintain", Short: "Make the tables smaller: old rows, small files, old snapshots, lost files",
+		Args: cobra.NoArgs,
+	}
+	place := placeFlags(cmd)
+	f := cmd.Flags()
+	f.DurationVar(&u.Keep, "keep", 0, "how long rows are kept; 0: for ever. The last row of what lives stays")
+	f.DurationVar(&u.Snapshots, "snapshots", 5*day, "how long Iceberg's snapshots are kept")
+	f.DurationVar(&u.Orphans, "orphans", MinOrphans, "the age from which a file that no snapshot names is removed")
+	f.StringSliceVar(&u.Only, "only", nil, "what is done of "+strings.Join(tasks, ", "))
+	f.BoolVar(&u.DryRun, "dry-run", false, "only report what would be done")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		u.Place = *place
+		u.Report = func(format string, args ...any) { fmt.Fprintf(cmd.OutOrStdout(), format, args...) }
+		return Maintain(cmd.Context(), u)
 	}
 	return cmd
 }

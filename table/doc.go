@@ -9,7 +9,7 @@
 //     the snapshot that adds the rows: one commit has both. A start reads it back.
 //   - A repeat in the stream is dropped by (source, informer, id), as far back as MaxRemembered
 //     messages of a lane.
-//   - A stream that was recreated ends the writer (source.ErrOther), unless it is told to begin it.
+//   - A stream that was recreated ends the writer (source.ErrOther), unless Options.Recreated is set.
 //   - Of two writers one ends with ErrOtherWriter. The catalog decides: a commit names the snapshot
 //     that it follows.
 //   - Memory does not grow with the number of objects or rows.

@@ -102,7 +102,6 @@ var changes = spec{
 	sort: []string{"source", "partitionkey", "informer", colSequence},
 	properties: iceberg.Properties{
 		lib.ParquetCompressionKey:                  "zstd",
-		lib.ParquetRowGroupLimitKey:                "10000",
 		lib.ParquetPageSizeBytesKey:                "1048576",
 		lib.ManifestMergeEnabledKey:                "true",
 		lib.MetadataDeleteAfterCommitEnabledKey:    "true",
@@ -171,11 +170,20 @@ func (l *lake) arrowSchema() (*arrow.Schema, error) {
 	return lib.SchemaToArrowSchema(l.Schema(), nil, true, false)
 }
 
+// Rows of a row group, in the file of a run and in a compacted one. To read a part of the objects of
+// a run, only their row groups are read.
+const (
+	maxRunGroup  = 1000
+	maxFileGroup = 10_000
+)
+
 // write writes record batches, which are sorted by day, to files that no snapshot has yet.
 func (l *lake) write(
-	ctx context.Context, schema *arrow.Schema, batches iter.Seq2[arrow.RecordBatch, error],
+	ctx context.Context, schema *arrow.Schema, batches iter.Seq2[arrow.RecordBatch, error], group int,
 ) (files []iceberg.DataFile, err error) {
-	options := []lib.WriteRecordOption{lib.WithRecordBatchBufferSize(2)}
+	options := []lib.WriteRecordOption{
+		lib.WithRecordBatchBufferSize(2), lib.WithParquetRowGroupLimit(group), lib.WithTargetFileSize(targetBytes),
+	}
 	if s := l.Spec(); s.NumFields() > 0 {
 		options = append(options, lib.WithClusteredWrite())
 	}
@@ -216,6 +224,28 @@ func (l *lake) commit(ctx context.Context, c change) error {
 	if err != nil {
 		return err
 	}
+	return l.finish(ctx, tx)
+}
+
+// deleteRows removes the rows that a filter matches, in one commit.
+func (l *lake) deleteRows(ctx context.Context, filter iceberg.BooleanExpression) error {
+	tx := l.NewTransaction()
+	if err := tx.Delete(ctx, filter, nil); err != nil {
+		return err
+	}
+	return l.finish(ctx, tx)
+}
+
+// expire removes snapshots of Iceberg that are older, but for the newest, and the files of theirs.
+func (l *lake) expire(ctx context.Context, older time.Duration) error {
+	tx := l.NewTransaction()
+	if err := tx.ExpireSnapshots(lib.WithOlderThan(older), lib.WithRetainLast(1)); err != nil {
+		return err
+	}
+	return l.finish(ctx, tx)
+}
+
+func (l *lake) finish(ctx context.Context, tx *lib.Transaction) error {
 	t, err := tx.Commit(ctx)
 	if err != nil {
 		return err

@@ -61,7 +61,10 @@ var ErrOtherWriter = errors.New("another process writes this table: one writer p
 
 // Report is what one Run has done.
 type Report struct {
-	Messages, Rows, Repeats, Other, Commits int
+	// Messages that were read. Rows were written, Repeats were there, Other are no events of a bridge.
+	Messages, Rows, Repeats, Other int
+	// Snapshot rows that were written, and Commits of rows.
+	Snapshot, Commits int
 }
 
 // writer is one Run. All of it is owned by the goroutine that calls Run.
@@ -222,6 +225,9 @@ func (w *writer) follow(ctx context.Context) error {
 		if err := w.readToEnd(ctx, reader); err != nil {
 			return err
 		}
+		if err := w.snapshotDue(ctx); err != nil {
+			return err
+		}
 		if w.Once {
 			return w.store(ctx)
 		}
@@ -305,14 +311,23 @@ func (w *writer) spill(ctx context.Context) error {
 		return nil
 	}
 	slices.SortFunc(w.rows, compareRows)
-	files, err := w.lake.write(ctx, w.schema, batchesOf(w.schema, w.rows))
-	if err != nil {
-		return storeError{fmt.Errorf("write rows: %w", err)}
+	var informers, objects []*row
+	for _, r := range w.rows {
+		if r.Name == "" {
+			informers = append(informers, r)
+		} else {
+			objects = append(objects, r)
+		}
 	}
-	for _, f := range files {
-		w.written += f.FileSizeBytes()
+	// What is about informers is asked for by itself, and has its own files.
+	for _, rows := range [][]*row{informers, objects} {
+		files, err := w.lake.write(ctx, w.schema, batchesOf(w.schema, rows), maxRunGroup)
+		if err != nil {
+			return storeError{fmt.Errorf("write rows: %w", err)}
+		}
+		_, bytes := total(files)
+		w.files, w.written = append(w.files, files...), w.written+bytes
 	}
-	w.files = append(w.files, files...)
 	w.report.Rows += len(w.rows)
 	w.rows, w.bytes = nil, 0
 	return nil
@@ -370,7 +385,7 @@ func (w *writer) commit(ctx context.Context) error {
 	if len(w.files) == 0 {
 		return nil
 	}
-	p := position{Lanes: maps.Clone(w.read), Writer: w.name, Commit: rand.Text()}
+	p := position{Lanes: maps.Clone(w.read), Writer: w.name}
 	if err := w.commitAs(ctx, change{add: w.files}, p); err != nil {
 		return err
 	}
@@ -379,10 +394,11 @@ func (w *writer) commit(ctx context.Context) error {
 	return nil
 }
 
-// commitAs commits a change under the name of p. A commit that failed, or whose answer was lost, is
+// commitAs commits a change with the position p. A commit that failed, or whose answer was lost, is
 // looked for in the table before it is sent again. Others than writers commit too, compaction for
 // one: on top of theirs it is sent again, as long as the position is the one that this writer knows.
 func (w *writer) commitAs(ctx context.Context, c change, p position) error {
+	p.Commit = rand.Text()
 	for pause := time.Second / 10; ; pause = min(2*pause, maxRetryPause) {
 		p.Sequence = w.lake.head()
 		text := p.String()
@@ -413,6 +429,9 @@ func (w *writer) commitAs(ctx context.Context, c change, p position) error {
 // reload waits until the catalog can be reached.
 func (w *writer) reload(ctx context.Context, pause time.Duration) error {
 	for {
+		if !w.oldest.IsZero() && w.now().Sub(w.oldest) > maxPending {
+			return fmt.Errorf("rows wait for their commit since %s: their files may be removed as orphans; start again", maxPending)
+		}
 		if err := ratelimit.Sleep(ctx, pause); err != nil {
 			return err
 		}
