@@ -3,6 +3,8 @@ package table
 import (
 	"fmt"
 	"log/slog"
+	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -11,13 +13,19 @@ import (
 	"github.com/kubebridge/bridge/internal/sinks/source"
 )
 
+// memoryLimit makes the garbage collector work harder before 512 MB are in use.
+const memoryLimit = 350 << 20
+
 // NewCommand returns the command line of bridge-table.
 func NewCommand() *cobra.Command {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
 	root := &cobra.Command{
 		Use: "bridge-table", Short: "Every change of a stream as a row of Iceberg tables",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(newRun(), newMaintain())
+	root.AddCommand(newRun(), newMaintain(), newSQL())
 	return root
 }
 
@@ -78,6 +86,24 @@ func newMaintain() *cobra.Command {
 		u.Place = *place
 		u.Report = func(format string, args ...any) { fmt.Fprintf(cmd.OutOrStdout(), format, args...) }
 		return Maintain(cmd.Context(), u)
+	}
+	return cmd
+}
+
+func newSQL() *cobra.Command {
+	of, name, prefix := "", "", ""
+	cmd := &cobra.Command{
+		Use: "sql", Short: "Print the statements that make views of the table, for an engine", Args: cobra.NoArgs,
+	}
+	place := placeFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&of, "engine", "duckdb", "one of "+strings.Join(Engines, ", "))
+	f.StringVar(&name, "table", "", "how the engine names the table; none: the file that the catalog of --to has now")
+	f.StringVar(&prefix, "views", "", "what is before the names of the views, as lake.views. with its dot")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		text, err := Views(cmd.Context(), *place, of, name, prefix)
+		fmt.Fprint(cmd.OutOrStdout(), text)
+		return err
 	}
 	return cmd
 }

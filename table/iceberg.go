@@ -173,7 +173,7 @@ func (l *lake) arrowSchema() (*arrow.Schema, error) {
 // Rows of a row group, in the file of a run and in a compacted one. To read a part of the objects of
 // a run, only their row groups are read.
 const (
-	maxRunGroup  = 1000
+	maxRunGroup  = 4000
 	maxFileGroup = 10_000
 )
 

@@ -1,0 +1,133 @@
+package table
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"fmt"
+	"strings"
+	"text/template"
+)
+
+//go:embed sql/views.sql.tmpl
+var viewsTemplate string
+
+// Engines are those that Views knows.
+var Engines = []string{"duckdb", "clickhouse", "trino", "spark"}
+
+// engine is how an engine writes what differs between them.
+type engine struct {
+	prologue string
+	// view and stateAt begin a definition; the name is put in. endStateAt ends it.
+	view, stateAt, endStateAt string
+	at, now                   string
+	timestamp, hour           string
+	// first is of several lists the one that there is.
+	first string
+	// text and array are of a member of JSON: the column and the path are put in.
+	text, array string
+	each        string
+	path        func(names []string) string
+}
+
+func jsonPath(names []string) string { return "'$." + strings.Join(names, ".") + "'" }
+
+// function is how a table is named that no catalog of the engine has: its directory, and the file of
+// its metadata, are put in.
+var tableFunctions = map[string]string{
+	"duckdb":     "iceberg_scan('%[1]s/%[2]s')",
+	"clickhouse": "icebergLocal('%[1]s', SETTINGS iceberg_metadata_file_path = '%[2]s')",
+}
+
+var engines = map[string]engine{
+	"duckdb": {
+		prologue: "INSTALL iceberg; LOAD iceberg; SET TimeZone = 'UTC';",
+		view:     "CREATE OR REPLACE VIEW %s AS",
+		stateAt:  "CREATE OR REPLACE MACRO %s(moment) AS TABLE", at: "CAST(moment AS TIMESTAMPTZ)", now: "now()", first: "coalesce",
+		timestamp: "TIMESTAMPTZ '%s+00'", hour: "date_trunc('hour', %s)",
+		text: "json_extract_string(%s, %s)", array: "CAST(json_extract(%s, %s) AS JSON[])",
+		each: ", unnest(%[1]s) AS u(%[2]s)", path: jsonPath,
+	},
+	"clickhouse": {
+		prologue: "SET allow_experimental_analyzer = 1;",
+		view:     "CREATE OR REPLACE VIEW %s AS",
+		stateAt:  "CREATE OR REPLACE VIEW %s AS", at: "{at:DateTime64(6, 'UTC')}", now: "now64(6)", first: "arrayConcat",
+		timestamp: "toDateTime64('%s', 6, 'UTC')", hour: "toStartOfHour(%s)",
+		text:  "JSONExtractString(assumeNotNull(%s), %s)",
+		array: "JSONExtractArrayRaw(assumeNotNull(%s), %s)",
+		each:  "ARRAY JOIN %[1]s AS %[2]s",
+		path:  func(names []string) string { return "'" + strings.Join(names, "', '") + "'" },
+	},
+	"trino": {
+		view:    "CREATE OR REPLACE VIEW %s AS",
+		stateAt: "PREPARE %s FROM", at: "?", now: "current_timestamp", first: "coalesce",
+		timestamp: "TIMESTAMP '%s UTC'", hour: "date_trunc('hour', %s)",
+		text: "json_extract_scalar(%s, %s)", array: "CAST(json_extract(%s, %s) AS ARRAY(JSON))",
+		each: "CROSS JOIN UNNEST(%[1]s) AS u(%[2]s)", path: jsonPath,
+	},
+	"spark": {
+		prologue: "SET TIME ZONE 'UTC';",
+		view:     "CREATE OR REPLACE VIEW %s AS",
+		stateAt:  "CREATE OR REPLACE FUNCTION %s(at TIMESTAMP) RETURNS TABLE RETURN", at: "state_at.at", now: "current_timestamp()", first: "coalesce",
+		timestamp: "TIMESTAMP '%s+00:00'", hour: "date_trunc('HOUR', %s)",
+		text: "get_json_object(%s, %s)", array: "from_json(get_json_object(%s, %s), 'array<string>')",
+		each: "LATERAL VIEW explode(%[1]s) u AS %[2]s", path: jsonPath,
+	},
+}
+
+// Views returns the statements that make the views, for an engine. name is how the engine names the
+// table; "" for the file that the catalog of a directory has now. prefix is put before the names of
+// the views: "lake.views.".
+func Views(ctx context.Context, p Place, of, name, prefix string) (string, error) {
+	e, known := engines[of]
+	if !known {
+		return "", fmt.Errorf("engine %q: want one of %s", of, strings.Join(Engines, ", "))
+	}
+	if name == "" {
+		var err error
+		if name, err = tableName(ctx, &p, of); err != nil {
+			return "", err
+		}
+	}
+	t, err := template.New("views").Funcs(template.FuncMap{
+		"comment":   func(text string) string { return "-- " + text },
+		"table":     func() string { return name },
+		"views":     func() string { return prefix },
+		"view":      func(view string) string { return fmt.Sprintf(e.view, prefix+view) },
+		"stateAt":   func(view string) string { return fmt.Sprintf(e.stateAt, prefix+view) },
+		"timestamp": func(text string) string { return fmt.Sprintf(e.timestamp, text) },
+		"hour":      func(column string) string { return fmt.Sprintf(e.hour, column) },
+		"first":     func() string { return e.first },
+		"each":      func(list, item string) string { return fmt.Sprintf(e.each, list, item) },
+		"text":      func(column string, names ...string) string { return fmt.Sprintf(e.text, column, e.path(names)) },
+		"array":     func(column string, names ...string) string { return fmt.Sprintf(e.array, column, e.path(names)) },
+	}).Parse(viewsTemplate)
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	err = t.Execute(&text, map[string]string{
+		"Prologue": e.prologue, "At": e.at, "Now": e.now, "EndStateAt": e.endStateAt,
+	})
+	return text.String(), err
+}
+
+// tableName is how an engine names a table of a directory. Its file is the one of the newest commit:
+// after more commits the views have to be made again.
+func tableName(ctx context.Context, p *Place, of string) (string, error) {
+	function := tableFunctions[of]
+	if function == "" || p.Catalog != "" {
+		return "", fmt.Errorf("say with --table how %s names the table, as lake.%s.changes", of, cmp.Or(p.Namespace, defaultNamespace))
+	}
+	c, closeCatalog, err := p.open(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer closeCatalog()
+	l, err := openLake(ctx, c, cmp.Or(p.Namespace, defaultNamespace), changes)
+	if err != nil {
+		return "", err
+	}
+	dir := strings.TrimPrefix(l.Location(), "file://")
+	return fmt.Sprintf(function, dir, strings.TrimPrefix(strings.TrimPrefix(l.MetadataLocation(), "file://"), dir+"/")), nil
+}
