@@ -7,7 +7,7 @@ LDFLAGS   := -s -w
 TAGS      := grpcnotrace
 TEST_TIME ?= 60m
 MODULE    := github.com/kubebridge/bridge
-MODULES    = . client deploy test tools
+MODULES    = . client deploy table test tools
 # The Kubernetes program is one link of 170 MB: without symbols it takes half the time.
 KUBE_LDFLAGS := -s -w
 # With the race detector a program ends a second late where GORACE does not say otherwise, and tests start many.
@@ -49,6 +49,10 @@ help: ## List the targets
 build: ## Build bin/bridge
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/bridge ./cmd/bridge
 
+.PHONY: build-table
+build-table: ## Build bin/bridge-table, which keeps a stream in Iceberg tables
+	cd table && CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o ../$(BIN)/bridge-table ./cmd/bridge-table
+
 .PHONY: demo
 demo: ## Run everything on this machine: a Kubernetes control plane, the bridge, and changes to watch (Ctrl-C ends it); CLUSTER=1: in the cluster that kubectl talks to
 	@echo "building the demo: some minutes the first time"
@@ -67,7 +71,7 @@ check: SHORT = -short
 check: fmt-check vet lint test test-client test-everyday ## The check for every day, and for each push: minutes
 
 .PHONY: check-all
-check-all: fmt-check vet lint lint-chart licences site test test-client test-controllerruntime test-monitoring test-readers test-integration test-page test-deploy test-kafka test-clients test-k9s test-recipes vuln ## Everything: what is run before a release (about an hour)
+check-all: fmt-check vet lint lint-chart licences site test test-client test-table test-controllerruntime test-monitoring test-readers test-integration test-page test-deploy test-kafka test-clients test-k9s test-recipes vuln ## Everything: what is run before a release (about an hour)
 
 .PHONY: house
 house: ## How large the house is: rooms, packages, files, arrows, words
@@ -116,6 +120,17 @@ test: ## The tests of the packages, with the race detector
 .PHONY: test-client
 test-client: ## The library for consumers, with client-go's informers, a NATS server and kfake
 	cd client && $(GO) test -race $(SHORT) -timeout $(TEST_TIME) ./...
+
+# Without the race detector, which SQLite in Go makes take many times as long: the writer is one
+# goroutine, and the tests kill programs.
+.PHONY: test-table
+test-table: $(BIN)/table/.installed ## bridge-table: kills, lost answers, upkeep, and the same rows from DuckDB, ClickHouse and pyiceberg
+	cd table && TABLE_PYTHON=$(CURDIR)/$(BIN)/table/bin/python $(GO) test -count=1 -timeout $(TEST_TIME) ./...
+
+$(BIN)/table/.installed: table/testdata/requirements.txt
+	@echo "installing DuckDB, ClickHouse and pyiceberg (1 GB)"
+	@$(call python,$(BIN)/table,$<)
+	@touch $@
 
 .PHONY: test-controllerruntime
 test-controllerruntime: ## The library for consumers with controller-runtime
@@ -409,6 +424,10 @@ PAGE_VERSIONS ?= 1000000
 .PHONY: bench-archive
 bench-archive: ## 1,000,000 events of pods of 6 KB from JetStream into an archive: time, CPU and disk (some GB below $TMPDIR)
 	$(GO) test ./internal/app -count=1 -run '^TestArchiveSpeed$$' -timeout $(TEST_TIME) -v -speed.events 1000000
+
+.PHONY: bench-table
+bench-table: ## 200,000 changes of objects of 6 KB into a table: CPU, memory and bytes of a row, as written and compacted
+	cd table && $(GO) test -count=1 -timeout $(TEST_TIME) -run '^TestSpeed$$' -v . -table.rows 200000
 
 .PHONY: bench-beside
 bench-beside: ## Publishing into JetStream with and without questions to a history all the time, in pairs of rounds: p50 and p99

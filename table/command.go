@@ -77,7 +77,7 @@ func newMaintain() *cobra.Command {
 	}
 	place := placeFlags(cmd)
 	f := cmd.Flags()
-	f.DurationVar(&u.Keep, "keep", 0, "how long rows are kept; 0: for ever. The last row of what lives stays")
+	f.DurationVar(&u.Keep, "keep", 0, "how long rows are kept; 0: forever. The last row of what lives stays")
 	f.DurationVar(&u.Snapshots, "snapshots", 5*day, "how long Iceberg's snapshots are kept")
 	f.DurationVar(&u.Orphans, "orphans", MinOrphans, "the age from which a file that no snapshot names is removed")
 	f.StringSliceVar(&u.Only, "only", nil, "what is done of "+strings.Join(tasks, ", "))

@@ -1,7 +1,7 @@
 // Package table writes every change of a stream as a row of an Iceberg table.
 //
-// In: what source reads of JetStream or Kafka. Out: rows of the table changes, and a table coverage
-// that says for which times they are complete.
+// In: what source reads of JetStream or Kafka. Out: rows of the table changes, and a table
+// coverage that says for which times they are complete.
 //
 // # Promises
 //
@@ -9,7 +9,7 @@
 //     the snapshot that adds the rows: one commit has both. A start reads it back.
 //   - A repeat in the stream is dropped by (source, informer, id), as far back as MaxRemembered
 //     messages of a lane.
-//   - A stream that was recreated ends the writer (source.ErrOther), unless Options.Recreated is set.
+//   - A stream that was recreated ends the writer (source.ErrOther), but with Options.Recreated.
 //   - Of two writers one ends with ErrOtherWriter. The catalog decides: a commit names the snapshot
 //     that it follows.
 //   - Memory does not grow with the number of objects or rows.

@@ -30,8 +30,8 @@ import (
 
 // Place says where the tables are.
 type Place struct {
-	// To is a directory, which has its own catalog, or the name of a warehouse, which Catalog knows,
-	// or its address: s3://bucket/path, gs://…, abfs://….
+	// To is a directory, which has its own catalog, or the name of a warehouse, which Catalog
+	// knows, or its address: s3://bucket/path, gs://…, abfs://….
 	To string
 	// Catalog is the address of a REST catalog: https://host/iceberg; "" for a directory.
 	Catalog string
@@ -170,8 +170,8 @@ func (l *lake) arrowSchema() (*arrow.Schema, error) {
 	return lib.SchemaToArrowSchema(l.Schema(), nil, true, false)
 }
 
-// Rows of a row group, in the file of a run and in a compacted one. To read a part of the objects of
-// a run, only their row groups are read.
+// Rows of a row group, in the file of a run and in a compacted one. To read a part of the objects
+// of a run, only their row groups are read.
 const (
 	maxRunGroup  = 4000
 	maxFileGroup = 10_000

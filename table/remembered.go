@@ -38,8 +38,8 @@ func (r *remembered) add(from, informer, id string) bool {
 	return true
 }
 
-// load reads the ids of the newest rows of each lane back. Files whose positions all lie before are
-// not read.
+// load reads the ids of the newest rows of each lane back. Files whose positions all lie before
+// are not read.
 func (r *remembered) load(ctx context.Context, l *lake, lanes source.Position) error {
 	if len(lanes) == 0 || l.CurrentSnapshot() == nil {
 		return nil

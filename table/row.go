@@ -92,8 +92,8 @@ const (
 	colData       = "data"
 )
 
-// changesSchema is the schema of the table changes: the columns of a flat record under their names,
-// then where the row is from.
+// changesSchema is the schema of the table changes: the columns of a flat record under their
+// names, then where the row is from.
 var changesSchema = func() *iceberg.Schema {
 	var fields []iceberg.NestedField
 	id := 0

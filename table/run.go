@@ -61,7 +61,8 @@ var ErrOtherWriter = errors.New("another process writes this table: one writer p
 
 // Report is what one Run has done.
 type Report struct {
-	// Messages that were read. Rows were written, Repeats were there, Other are no events of a bridge.
+	// Messages that were read. Rows were written, Repeats were there, Other are no events of a
+	// bridge.
 	Messages, Rows, Repeats, Other int
 	// Snapshot rows that were written, and Commits of rows.
 	Snapshot, Commits int
@@ -376,8 +377,8 @@ func (w *writer) store(ctx context.Context) error {
 	return nil
 }
 
-// commit puts everything that was read into the table, with the position behind it. It returns when
-// it is known whether the table has it.
+// commit puts everything that was read into the table, with the position behind it. It returns
+// when it is known whether the table has it.
 func (w *writer) commit(ctx context.Context) error {
 	if err := w.spill(ctx); err != nil {
 		return err
@@ -394,9 +395,10 @@ func (w *writer) commit(ctx context.Context) error {
 	return nil
 }
 
-// commitAs commits a change with the position p. A commit that failed, or whose answer was lost, is
-// looked for in the table before it is sent again. Others than writers commit too, compaction for
-// one: on top of theirs it is sent again, as long as the position is the one that this writer knows.
+// commitAs commits a change with the position p. A commit that failed, or whose answer was lost,
+// is looked for in the table before it is sent again. Others than writers commit too, compaction
+// for one: on top of theirs it is sent again, as long as the position is the one that this writer
+// knows.
 func (w *writer) commitAs(ctx context.Context, c change, p position) error {
 	p.Commit = rand.Text()
 	for pause := time.Second / 10; ; pause = min(2*pause, maxRetryPause) {

@@ -122,7 +122,8 @@ func (f *faultyCatalog) CommitTable(
 	return meta, at, err
 }
 
-// A commit whose answer is lost is looked for, and not sent twice. One that was lost is sent again.
+// A commit whose answer is lost is looked for, and not sent twice. One that was lost is sent
+// again.
 func TestLostAnswer(t *testing.T) {
 	events := testkit.Events(t, 3, 8, 5)
 	url := jetStream(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
-// maxObjects are looked at in one reading of the table: some 300 MB at most. More objects are read in
-// parts.
+// maxObjects are looked at in one reading of the table: some 300 MB at most. More objects are read
+// in parts.
 const maxObjects = 2_000_000
 
 // snapshotDue writes the snapshot rows of the newest midnight, once the stream is read behind it.

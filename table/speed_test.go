@@ -28,8 +28,8 @@ const speedObjects = 10_000
 
 var speedBegan = morning.Truncate(day)
 
-// speedEvent is one of the changes of a day: n is its place. Objects have 5.9 KB, of which a part is
-// their own, and change their status.
+// speedEvent is one of the changes of a day: n is its place. Objects have 5.9 KB, of which a part
+// is their own, and change their status.
 func speedEvent(random *rand.Rand, n, of int) *event.Event {
 	i, version := random.IntN(speedObjects), 1000+n
 	kind, group, plural := "Pod", "", "pods"

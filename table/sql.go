@@ -32,8 +32,8 @@ type engine struct {
 
 func jsonPath(names []string) string { return "'$." + strings.Join(names, ".") + "'" }
 
-// function is how a table is named that no catalog of the engine has: its directory, and the file of
-// its metadata, are put in.
+// function is how a table is named that no catalog of the engine has: its directory, and the file
+// of its metadata, are put in.
 var tableFunctions = map[string]string{
 	"duckdb":     "iceberg_scan('%[1]s/%[2]s')",
 	"clickhouse": "icebergLocal('%[1]s', SETTINGS iceberg_metadata_file_path = '%[2]s')",
@@ -75,9 +75,9 @@ var engines = map[string]engine{
 	},
 }
 
-// Views returns the statements that make the views, for an engine. name is how the engine names the
-// table; "" for the file that the catalog of a directory has now. prefix is put before the names of
-// the views: "lake.views.".
+// Views returns the statements that make the views, for an engine. name is how the engine names
+// the table; "" for the file that the catalog of a directory has now. prefix is put before the
+// names of the views: "lake.views.".
 func Views(ctx context.Context, p Place, of, name, prefix string) (string, error) {
 	e, known := engines[of]
 	if !known {
@@ -112,8 +112,8 @@ func Views(ctx context.Context, p Place, of, name, prefix string) (string, error
 	return text.String(), err
 }
 
-// tableName is how an engine names a table of a directory. Its file is the one of the newest commit:
-// after more commits the views have to be made again.
+// tableName is how an engine names a table of a directory. Its file is the one of the newest
+// commit: after more commits the views have to be made again.
 func tableName(ctx context.Context, p *Place, of string) (string, error) {
 	function := tableFunctions[of]
 	if function == "" || p.Catalog != "" {

@@ -21,13 +21,13 @@ import (
 // Upkeep are the options of Maintain.
 type Upkeep struct {
 	Place Place
-	// Keep is how long rows are kept; 0 for ever. What lives stays: nothing is removed that is not
+	// Keep is how long rows are kept; 0 forever. What lives stays: nothing is removed that is not
 	// before a midnight with snapshot rows.
 	Keep time.Duration
 	// Snapshots is how long Iceberg's snapshots are kept.
 	Snapshots time.Duration
-	// Orphans is the age from which a file that no snapshot names is removed. A writer gives a commit
-	// up that it could not make in a third of it.
+	// Orphans is the age from which a file that no snapshot names is removed. A writer gives a
+	// commit up that it could not make in a third of it.
 	Orphans time.Duration
 	// Only has what is done of compact, retain, expire and orphans; nil for all.
 	Only []string

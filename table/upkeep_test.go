@@ -45,8 +45,8 @@ func living(events []event.Event) (ids []string) {
 	return ids
 }
 
-// After midnight the last row of every living object is there again, also of objects whose rows came
-// after the midnight before.
+// After midnight the last row of every living object is there again, also of objects whose rows
+// came after the midnight before.
 func TestSnapshotRows(t *testing.T) {
 	events := timed(testkit.Events(t, 7, 40, 10), morning)
 	first := morning.Truncate(day)

@@ -1,0 +1,226 @@
+package table
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// answers are the rows by engine and question.
+type answers map[string]map[string][][]string
+
+// askEngines asks the engines of testdata/ask.py.
+func askEngines(t *testing.T, dir string, questions map[string]map[string]string) (got answers) {
+	t.Helper()
+	python := os.Getenv("TABLE_PYTHON")
+	if python == "" {
+		t.Skip("needs DuckDB, ClickHouse and pyiceberg: make test-table")
+	}
+	asked := map[string]any{
+		"dir": dir, "questions": questions,
+		"metadata": strings.TrimPrefix(openTest(t, dir).MetadataLocation(), "file://"),
+	}
+	for _, of := range []string{"duckdb", "clickhouse"} {
+		asked[of] = runProgram(t, "sql", "--to", dir, "--engine", of)
+	}
+	in, err := json.Marshal(asked)
+	testkit.OK(t, err)
+	cmd := exec.CommandContext(t.Context(), python, "testdata/ask.py")
+	cmd.Stdin = bytes.NewReader(in)
+	cmd.Stderr = t.Output()
+	out, err := cmd.Output()
+	testkit.OK(t, err)
+	testkit.OK(t, json.Unmarshal(out, &got))
+	return got
+}
+
+// same is one question for all engines.
+func same(sql string) map[string]string { return map[string]string{"duckdb": sql, "clickhouse": sql} }
+
+// script is a stream over four days: changes, a gap after which a part of the objects comes again,
+// and changes that come late. It is stored in parts, between which the writer runs.
+func script(t *testing.T) (parts [][]event.Event) {
+	t.Helper()
+	events := testkit.Events(t, 17, 30, 20)
+	step := 4 * day / time.Duration(len(events))
+	for i := range events {
+		events[i].Time = morning.Add(time.Duration(i) * step)
+	}
+	cut := len(events) * 5 / 8
+	before, after := events[:cut], events[cut:]
+	// The state of the bridge is lost: of one kind every third object is gone, and comes no more.
+	gapTime := before[cut-1].Time.Add(time.Second)
+	last := map[string]event.Event{}
+	for _, e := range before {
+		if e.Name != "" {
+			last[e.PartitionKey] = e
+		}
+	}
+	kind := before[0]
+	gap := event.Event{
+		ID: "workloads/" + kind.Resource + "/gap/1", Source: kind.Source, Informer: kind.Informer, Op: event.Gap,
+		Type: "dev.kubebridge.informer.gap", Time: gapTime, PartitionKey: "of " + kind.Resource, Sequence: "00000001.00000000000000000001",
+		ObjectAttributes: event.ObjectAttributes{APIVersion: kind.APIVersion, Kind: kind.Kind, Resource: kind.Resource},
+		Routing:          kind.Routing, Data: []byte(`{"reason":"forgotten","from":"","to":"9"}`),
+	}
+	gap.Part, gap.CompactionKey = 0, "informers/gap"
+	list := []event.Event{gap}
+	gone := map[string]bool{}
+	for i, key := range slices.Sorted(maps.Keys(last)) {
+		e := last[key]
+		if e.Resource != kind.Resource || e.Op == event.Deleted {
+			continue
+		}
+		if i%3 == 0 {
+			gone[key] = true
+			continue
+		}
+		e.Op, e.Type, e.Initial = event.Added, "dev.kubebridge.resource.added", true
+		e.ID, e.Sequence, e.Time = e.ID+"/era-1", "00000001."+e.Sequence[9:], gapTime.Add(time.Second)
+		list = append(list, e)
+	}
+	if len(gone) == 0 {
+		t.Fatal("the test shows nothing: nothing is gone")
+	}
+	var rest []event.Event
+	for _, e := range after {
+		if gone[e.PartitionKey] {
+			continue
+		}
+		if e.Resource == kind.Resource && e.Name != "" {
+			e.Sequence = "00000001." + e.Sequence[9:]
+		}
+		rest = append(rest, e)
+	}
+	// A change of the first day comes when the last one is over.
+	late := before[len(before)/5]
+	late.ID, late.Name, late.PartitionKey = "late/1", "late", late.PartitionKey+"-late"
+	late.Op, late.Type = event.Added, "dev.kubebridge.resource.added"
+	third := len(rest) / 3
+	return [][]event.Event{
+		before[:cut/2], before[cut/2:], append(list, rest[:third]...), rest[third : 2*third],
+		append([]event.Event{late}, rest[2*third:]...),
+	}
+}
+
+// stateOf are the ids of what exists at a time, by a replay in the order of sequences.
+func stateOf(events []event.Event, at time.Time) (ids []string) {
+	last, eras := map[string]event.Event{}, map[string]string{}
+	for _, e := range events {
+		switch {
+		case e.Time.After(at):
+		case e.Op == event.Gap:
+			eras[e.Resource] = e.Sequence[:9]
+		case e.Name != "" && e.Sequence >= last[e.PartitionKey].Sequence:
+			last[e.PartitionKey] = e
+		}
+	}
+	for _, e := range last {
+		if e.Op != event.Deleted && e.Sequence >= eras[e.Resource] {
+			ids = append(ids, e.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// The state at any time, from DuckDB and from ClickHouse, is that of a replay of the stream: also
+// with snapshot rows, late rows, a gap, and after compaction. All readers have the same rows.
+func TestViews(t *testing.T) {
+	parts := script(t)
+	url, dir := jetStream(t), tableDir(t)
+	store := newStream(t, url, sinks.Binary)
+	var events []event.Event
+	for _, part := range parts {
+		store(part)
+		events = append(events, part...)
+		o := options(t, url+"/K8S", dir)
+		now := part[len(part)-1].Time
+		o.now = func() time.Time { return now }
+		_, err := Run(t.Context(), o)
+		testkit.OK(t, err)
+	}
+	if n := len(column(t, openTest(t, dir), stateFilter(time.Time{}, time.Now()), "id")); n <= len(events) {
+		t.Fatalf("the test shows nothing: %d rows of %d events, so no snapshot rows", n, len(events))
+	}
+	questions := map[string]map[string]string{
+		"all":        same("SELECT concat(id, ' ', CASE WHEN snapshot THEN 'True' ELSE 'False' END, ' ', coalesce(data, 'None')) FROM all_rows"),
+		"changes":    same("SELECT id FROM changes"),
+		"churn":      same("SELECT sum(changes) FROM churn"),
+		"gaps":       same("SELECT reason, resource FROM gaps"),
+		"who":        same("SELECT count(*) FROM who"),
+		"containers": same("SELECT count(*) FROM containers"),
+		"images":     same("SELECT count(*) FROM images"),
+		"owners":     same("SELECT count(*) FROM owners"),
+		"current":    same("SELECT id FROM current"),
+	}
+	random, states := rand.New(rand.NewPCG(1, 1)), map[string]time.Time{}
+	gap := parts[2][0].Time.Truncate(time.Second)
+	for i := range 22 {
+		at := morning.Add(time.Duration(random.Int64N(int64(4 * day)))).Truncate(time.Second)
+		if i < 2 {
+			at = gap.Add(time.Duration(2*i-1) * 10 * time.Second) // before, and when all has come again
+		}
+		name := fmt.Sprint("state ", i)
+		states[name] = at
+		questions[name] = map[string]string{
+			"duckdb":     fmt.Sprintf("SELECT id FROM state_at('%s+00')", at.Format(time.DateTime)),
+			"clickhouse": fmt.Sprintf("SELECT id FROM state_at(at = '%s')", at.Format(time.DateTime)),
+		}
+	}
+	for _, when := range []string{"as written", "compacted"} {
+		t.Run(when, func(t *testing.T) {
+			got := askEngines(t, dir, questions)
+			for _, of := range []string{"duckdb", "clickhouse"} {
+				for name, at := range states {
+					requireIDs(t, of+", "+name+", "+at.String(), got[of][name], stateOf(events, at))
+				}
+				requireIDs(t, of+", current", got[of]["current"], stateOf(events, time.Now()))
+				if len(got[of]["gaps"]) != 1 || got[of]["gaps"][0][0] != "forgotten" {
+					t.Errorf("%s: gaps %v", of, got[of]["gaps"])
+				}
+			}
+			want := flattened(got["pyiceberg"]["all"])
+			for _, name := range []string{"all"} {
+				for _, of := range []string{"duckdb", "clickhouse"} {
+					if !slices.Equal(flattened(got[of][name]), want) {
+						t.Errorf("%s has other rows than pyiceberg: %d and %d", of, len(got[of][name]), len(want))
+					}
+				}
+			}
+			for name := range questions {
+				if a, b := flattened(got["duckdb"][name]), flattened(got["clickhouse"][name]); !slices.Equal(a, b) {
+					t.Errorf("%s: DuckDB %d rows, ClickHouse %d: %.300q and %.300q", name, len(a), len(b), a, b)
+				}
+			}
+		})
+		upkeep(t, dir, Upkeep{Only: []string{"compact"}, Snapshots: day})
+	}
+}
+
+func flattened(rows [][]string) (list []string) {
+	for _, r := range rows {
+		list = append(list, strings.Join(r, " "))
+	}
+	slices.Sort(list)
+	return list
+}
+
+func requireIDs(t *testing.T, what string, rows [][]string, want []string) {
+	t.Helper()
+	if got := flattened(rows); !slices.Equal(got, want) || len(want) == 0 {
+		t.Errorf("%s: %d objects, want %d\n%q\n%q", what, len(got), len(want), got, want)
+	}
+}
