@@ -227,6 +227,20 @@ func (l *lake) commit(ctx context.Context, c change) error {
 	return l.finish(ctx, tx)
 }
 
+// replace makes a record batch all that the table has.
+func (l *lake) replace(ctx context.Context, schema *arrow.Schema, batch arrow.RecordBatch) error {
+	reader, err := array.NewRecordReader(schema, []arrow.RecordBatch{batch})
+	if err != nil {
+		return err
+	}
+	defer reader.Release()
+	tx := l.NewTransaction()
+	if err := tx.Overwrite(ctx, reader, nil); err != nil {
+		return err
+	}
+	return l.finish(ctx, tx)
+}
+
 // deleteRows removes the rows that a filter matches, in one commit.
 func (l *lake) deleteRows(ctx context.Context, filter iceberg.BooleanExpression) error {
 	tx := l.NewTransaction()

@@ -81,6 +81,7 @@ type writer struct {
 	// snapshot is the newest midnight whose snapshot rows are in the table.
 	snapshot time.Time
 	seen     *remembered
+	coverage *coverage
 	// rows wait to be sorted; files are written and wait for their commit.
 	rows    []*row
 	bytes   int
@@ -115,6 +116,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	if err := w.resume(ctx); err != nil {
 		return nil, err
+	}
+	w.coverage, err = openCoverage(ctx, c, cmp.Or(o.Place.Namespace, defaultNamespace), l)
+	defer w.coverage.close()
+	if err != nil {
+		return nil, fmt.Errorf("table coverage: %w", err)
 	}
 	err = w.run(ctx)
 	return &w.report, err
@@ -320,6 +326,13 @@ func (w *writer) spill(ctx context.Context) error {
 			objects = append(objects, r)
 		}
 	}
+	var news []*event.Event
+	for _, r := range informers {
+		news = append(news, &r.Event)
+	}
+	if err := w.coverage.add(ctx, news); err != nil {
+		return storeError{err}
+	}
 	// What is about informers is asked for by itself, and has its own files.
 	for _, rows := range [][]*row{informers, objects} {
 		files, err := w.lake.write(ctx, w.schema, batchesOf(w.schema, rows), maxRunGroup)
@@ -392,6 +405,10 @@ func (w *writer) commit(ctx context.Context) error {
 	}
 	w.files, w.written, w.oldest = nil, 0, time.Time{}
 	w.report.Commits++
+	// The table coverage is made of this one, and can wait: the next commit or start makes it again.
+	if err := w.coverage.store(ctx, w.now()); err != nil {
+		w.Log.Warn("the table coverage is behind", "err", err)
+	}
 	return nil
 }
 

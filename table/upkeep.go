@@ -61,7 +61,12 @@ func Maintain(ctx context.Context, u Upkeep) error {
 		return err
 	}
 	defer closeCatalog()
-	l, err := openLake(ctx, c, cmp.Or(u.Place.Namespace, defaultNamespace), changes)
+	namespace := cmp.Or(u.Place.Namespace, defaultNamespace)
+	l, err := openLake(ctx, c, namespace, changes)
+	if err != nil {
+		return err
+	}
+	intervals, err := openLake(ctx, c, namespace, coverageSpec)
 	if err != nil {
 		return err
 	}
@@ -75,9 +80,9 @@ func Maintain(ctx context.Context, u Upkeep) error {
 		case "compact":
 			err = u.compact(ctx, l)
 		case "expire":
-			err = u.expire(ctx, l)
+			err = errors.Join(u.expire(ctx, l), u.expire(ctx, intervals))
 		case "orphans":
-			err = u.orphans(ctx, l)
+			err = errors.Join(u.orphans(ctx, l), u.orphans(ctx, intervals))
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", task, err)
@@ -328,7 +333,7 @@ func (u *Upkeep) expire(ctx context.Context, l *lake) error {
 			old++
 		}
 	}
-	u.Report("expire: %d of %d snapshots are older than %s\n", old, all, u.Snapshots)
+	u.Report("expire: %s: %d of %d snapshots are older than %s\n", l.name[1], old, all, u.Snapshots)
 	if u.DryRun || old == 0 {
 		return nil
 	}
@@ -345,6 +350,6 @@ func (u *Upkeep) orphans(ctx context.Context, l *lake) error {
 	if err != nil {
 		return err
 	}
-	u.Report("orphans: %d files\n", len(result.OrphanFileLocations))
+	u.Report("orphans: %s: %d files\n", l.name[1], len(result.OrphanFileLocations))
 	return nil
 }

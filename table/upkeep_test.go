@@ -208,3 +208,29 @@ func TestPruning(t *testing.T) {
 		t.Errorf("%d files with late rows: %v", len(files), err)
 	}
 }
+
+// The table coverage has what of each kind was read without a break, and the gap between.
+func TestCoverage(t *testing.T) {
+	parts := script(t)
+	url, dir := jetStream(t), tableDir(t)
+	store := newStream(t, url, sinks.Binary)
+	for _, part := range parts[:3] {
+		store(part)
+		_, err := Run(t.Context(), options(t, url+"/K8S", dir))
+		testkit.OK(t, err)
+	}
+	p := Place{To: dir}
+	c, closeCatalog, err := p.open(t.Context())
+	testkit.OK(t, err)
+	defer closeCatalog()
+	l, err := openLake(t.Context(), c, defaultNamespace, coverageSpec)
+	testkit.OK(t, err)
+	kinds := map[string]int{}
+	for _, name := range column(t, l, iceberg.EqualTo(iceberg.Reference("gap"), ""), "resource") {
+		kinds[name]++
+	}
+	gaps := column(t, l, iceberg.NotEqualTo(iceberg.Reference("gap"), ""), "gap")
+	if len(kinds) != len(testkit.EventTypes) || !slices.Contains(gaps, "forgotten") {
+		t.Errorf("complete: %v, gaps: %q", kinds, gaps)
+	}
+}
