@@ -17,8 +17,8 @@ import (
 	"github.com/kubebridge/bridge/internal/history/query"
 )
 
-// coverageSpec is the table coverage: of each resource of an informer what was read without a break,
-// and the gaps between. It is made of the rows about informers, and replaced as a whole.
+// coverageSpec is the table coverage: of each resource of an informer what was read without a
+// break, and the gaps between. It is made of the rows about informers, and replaced as a whole.
 var coverageSpec = spec{
 	name: "coverage",
 	sort: []string{"cluster", "informer", "resource", "since"},
@@ -45,8 +45,8 @@ var coverageSpec = spec{
 // coveragePause is the least between two commits of coverage, unless a list or a gap came.
 const coveragePause = 10 * time.Minute
 
-// coverage keeps the rows about informers in a history of its own, which knows what they come to. Its
-// directory lives as long as the process.
+// coverage keeps the rows about informers in a history of its own, which knows what they come to.
+// Its directory lives as long as the process.
 type coverage struct {
 	dir     string
 	db      *history.DB

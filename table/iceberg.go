@@ -215,7 +215,8 @@ func (l *lake) commit(ctx context.Context, c change) error {
 	var err error
 	switch {
 	case len(c.remove) > 0:
-		err = tx.NewRewrite(c.summary).Apply(c.remove, c.add, nil).Commit(ctx)
+		err = tx.NewRewrite(c.summary).
+			ApplyResult(lib.CompactionGroupResult{OldDataFiles: c.remove, NewDataFiles: c.add}).Commit(ctx)
 	case len(c.add) > 0:
 		// No mapping of names: files have the ids of columns. No look at all files for these ones:
 		// their names are random.

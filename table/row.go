@@ -47,9 +47,6 @@ func newRow(m *source.Message, created time.Time) *row {
 	return r
 }
 
-// object is what the row is about, in the order of the table.
-func (r *row) object() string { return r.Source + "\x00" + r.PartitionKey }
-
 // compareRows orders rows by day, cluster, object and sequence.
 func compareRows(a, b *row) int {
 	return cmp.Or(

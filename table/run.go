@@ -405,7 +405,8 @@ func (w *writer) commit(ctx context.Context) error {
 	}
 	w.files, w.written, w.oldest = nil, 0, time.Time{}
 	w.report.Commits++
-	// The table coverage is made of this one, and can wait: the next commit or start makes it again.
+	// The table coverage is made of this one, and can wait: the next commit or start makes it
+	// again.
 	if err := w.coverage.store(ctx, w.now()); err != nil {
 		w.Log.Warn("the table coverage is behind", "err", err)
 	}
