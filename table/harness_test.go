@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -19,6 +20,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/zeebo/xxh3"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/settings"
@@ -144,19 +146,62 @@ func options(t *testing.T, from, dir string) Options {
 	t.Helper()
 	return Options{
 		Source: source.Config{From: from, Client: "test", Patience: 5 * time.Second},
-		Place:  Place{To: dir}, Once: true, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Place:  placeOf(dir), Once: true, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 }
 
 func openTest(t *testing.T, dir string) *lake {
 	t.Helper()
-	p := Place{To: dir}
+	return openTable(t, dir, changes)
+}
+
+func openTable(t *testing.T, dir string, s spec) *lake {
+	t.Helper()
+	p := placeOf(dir)
 	c, closeCatalog, err := p.open(t.Context())
 	testkit.OK(t, err)
 	t.Cleanup(closeCatalog)
-	l, err := openLake(t.Context(), c, defaultNamespace, changes)
+	l, err := openLake(t.Context(), c, cmp.Or(p.Namespace, defaultNamespace), s)
 	testkit.OK(t, err)
 	return l
+}
+
+// With $TABLE_CATALOG, the address of a REST catalog, the tests use that, the warehouse
+// $TABLE_WAREHOUSE and the properties $TABLE_PROPERTIES (a=b,c=d), and for each directory a namespace.
+func placeOf(dir string) Place {
+	p := Place{To: dir, Catalog: os.Getenv("TABLE_CATALOG")}
+	if p.Catalog == "" {
+		return p
+	}
+	p.To, p.Properties = os.Getenv("TABLE_WAREHOUSE"), map[string]string{}
+	p.Namespace = fmt.Sprintf("t%x", xxh3.HashString(dir))
+	for pair := range strings.SplitSeq(os.Getenv("TABLE_PROPERTIES"), ",") {
+		name, value, _ := strings.Cut(pair, "=")
+		p.Properties[name] = value
+	}
+	return p
+}
+
+// placeArgs are the flags of a place.
+func placeArgs(dir string) []string {
+	p := placeOf(dir)
+	args := []string{"--to", p.To}
+	if p.Catalog == "" {
+		return args
+	}
+	args = append(args, "--catalog", p.Catalog, "--namespace", p.Namespace)
+	for name, value := range p.Properties {
+		args = append(args, "--property", name+"="+value)
+	}
+	return args
+}
+
+// needsDirectory skips a test that looks into the files.
+func needsDirectory(t *testing.T) {
+	t.Helper()
+	if placeOf("").Catalog != "" {
+		t.Skip("looks into a directory")
+	}
 }
 
 // column reads a column of texts of the rows that a filter matches.

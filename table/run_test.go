@@ -48,11 +48,11 @@ func TestKills(t *testing.T) {
 		}()
 		<-killed
 		<-stored
-		out := runProgram(t, "run", "--once", "--from", url+"/K8S", "--to", dir)
+		out := runProgram(t, append([]string{"run", "--once", "--from", url + "/K8S"}, placeArgs(dir)...)...)
 		t.Log(out)
 		requireRows(t, dir, events)
 		t.Logf("%d commits", openTest(t, dir).head())
-		if out := runProgram(t, "run", "--once", "--from", url+"/K8S", "--to", dir); !strings.HasPrefix(out, "0 messages, 0 rows") {
+		if out := runProgram(t, append([]string{"run", "--once", "--from", url + "/K8S"}, placeArgs(dir)...)...); !strings.HasPrefix(out, "0 messages, 0 rows") {
 			t.Error(out)
 		}
 	})
@@ -60,7 +60,7 @@ func TestKills(t *testing.T) {
 		from := kafkaTopics(t, events)
 		dir := tableDir(t)
 		kill(t, from, dir)
-		runProgram(t, "run", "--once", "--from", from, "--to", dir)
+		runProgram(t, append([]string{"run", "--once", "--from", from}, placeArgs(dir)...)...)
 		requireRows(t, dir, events)
 	})
 }
@@ -88,7 +88,7 @@ func kafkaTopics(t *testing.T, events []event.Event) (from string) {
 func kill(t *testing.T, from, dir string) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for range *kills {
-		cmd := program(t, "run", "--from", from, "--to", dir, "--interval", "1ms")
+		cmd := program(t, append([]string{"run", "--from", from, "--interval", "1ms"}, placeArgs(dir)...)...)
 		if err := cmd.Start(); err != nil {
 			t.Error(err)
 			return

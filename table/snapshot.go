@@ -36,6 +36,9 @@ func (w *writer) snapshotDue(ctx context.Context) error {
 	if err != nil {
 		return storeError{fmt.Errorf("snapshot rows of %s: %w", midnight.Format(time.DateOnly), err)}
 	}
+	if w.snapshot = midnight; rows == 0 {
+		return nil // there is nothing to commit
+	}
 	text := midnight.Format(time.RFC3339)
 	c := change{
 		add:        files,
@@ -45,7 +48,6 @@ func (w *writer) snapshotDue(ctx context.Context) error {
 	if err := w.commitAs(ctx, c, position{Lanes: w.at.Lanes, Writer: w.name}); err != nil {
 		return storeError{err}
 	}
-	w.snapshot = midnight
 	w.report.Snapshot += rows
 	w.Log.Info("the last row of every living object is in the table again", "at", text, "rows", rows)
 	return nil

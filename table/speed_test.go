@@ -101,7 +101,7 @@ func TestSpeed(t *testing.T) {
 	testkit.OK(t, s.Close())
 	t.Logf("%d changes, %d bytes of JSON each", *speedRows, bytes / *speedRows)
 	measured := func(what string, args ...string) {
-		cmd := program(t, append(args, "--to", dir)...)
+		cmd := program(t, append(args, placeArgs(dir)...)...)
 		began := time.Now()
 		out, err := cmd.CombinedOutput()
 		if err != nil {

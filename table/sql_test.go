@@ -139,6 +139,7 @@ func stateOf(events []event.Event, at time.Time) (ids []string) {
 // The state at any time, from DuckDB and from ClickHouse, is that of a replay of the stream: also
 // with snapshot rows, late rows, a gap, and after compaction. All readers have the same rows.
 func TestViews(t *testing.T) {
+	needsDirectory(t)
 	parts := script(t)
 	url, dir := jetStream(t), tableDir(t)
 	store := newStream(t, url, sinks.Binary)

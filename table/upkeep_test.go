@@ -84,7 +84,7 @@ func TestSnapshotRows(t *testing.T) {
 func upkeep(t *testing.T, dir string, u Upkeep) string {
 	t.Helper()
 	var report strings.Builder
-	u.Place = Place{To: dir}
+	u.Place = placeOf(dir)
 	u.Orphans = max(u.Orphans, MinOrphans)
 	u.Report = func(format string, args ...any) { fmt.Fprintf(&report, format, args...) }
 	testkit.OK(t, Maintain(t.Context(), u))
@@ -144,6 +144,7 @@ func TestMaintain(t *testing.T) {
 		requireRows(t, dir, events)
 	})
 	t.Run("orphans", func(t *testing.T) {
+		needsDirectory(t)
 		data := filepath.Join(dir, "kubebridge.db", "changes", "data")
 		for name, age := range map[string]time.Duration{"new.parquet": time.Hour, "old.parquet": 100 * time.Hour} {
 			path := filepath.Join(data, name)
@@ -219,12 +220,7 @@ func TestCoverage(t *testing.T) {
 		_, err := Run(t.Context(), options(t, url+"/K8S", dir))
 		testkit.OK(t, err)
 	}
-	p := Place{To: dir}
-	c, closeCatalog, err := p.open(t.Context())
-	testkit.OK(t, err)
-	defer closeCatalog()
-	l, err := openLake(t.Context(), c, defaultNamespace, coverageSpec)
-	testkit.OK(t, err)
+	l := openTable(t, dir, coverageSpec)
 	kinds := map[string]int{}
 	for _, name := range column(t, l, iceberg.EqualTo(iceberg.Reference("gap"), ""), "resource") {
 		kinds[name]++
