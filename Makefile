@@ -478,7 +478,7 @@ lock-jars: ## Write the hashes of the jars that the POMs of the tests name
 	  (cd $(BIN)/lock-jars && sha256sum *.jar) >$$(dirname $$pom)/jars.sha256 || exit 1; done; rm -rf $(BIN)/lock-jars
 
 .PHONY: licences
-licences: ## What the bridge is compiled of may be used as it is
+licences: ## What the bridge and bridge-table are compiled of may be used as it is
 	cd deploy && $(GO) run ./licences/cmd
 
 # What GoReleaser needs beside the source (.goreleaser.yaml).

@@ -21,6 +21,14 @@ var ofDocumentation = map[string]string{
 	"github.com/modelcontextprotocol/go-sdk": "CC-BY-4.0",
 }
 
+// examined are files with words of their own, or lists of licences, that a person has read.
+var examined = map[string]string{
+	"modernc.org/libc LICENSE-3RD-PARTY.md":   "musl: MIT, and parts under MIT, BSD, or in the public domain",
+	"modernc.org/sqlite LICENSE-3RD-PARTY.md": "MIT, BSD-3-Clause, public domain in what is compiled",
+	"modernc.org/sqlite LICENSE-SQLITE":       "public domain",
+	"modernc.org/memory LICENSE-LOGO":         "where a picture is from, which is not compiled",
+}
+
 // recognized is how much of a file must be that of known licences, in percent; the rest are names
 // and years.
 const recognized = 75
@@ -47,7 +55,7 @@ func (m *Module) check() error {
 					m.Version, f.Name, id))
 			}
 		}
-		if f.isLicence() && f.Known < recognized {
+		if f.isLicence() && f.Known < recognized && examined[m.Path+" "+f.Name] == "" {
 			wrong = append(wrong, fmt.Errorf("%s %s: only %.0f %% of %s is a known licence: look at it",
 				m.Path, m.Version, f.Known, f.Name))
 		}

@@ -1,5 +1,5 @@
-// Licences checks the licences of what the bridge is compiled of, and writes the notices. It runs
-// in the directory deploy.
+// Licences checks the licences of what the bridge and bridge-table are compiled of, and writes the
+// notices of the bridge. It runs in the directory deploy.
 package main
 
 import (
@@ -28,7 +28,14 @@ func run(notices string) error {
 	if err := licences.Check(modules); err != nil {
 		return err
 	}
-	fmt.Printf("the licences of %d modules are allowed\n", len(modules))
+	ofTable, err := licences.Find(context.Background(), "../table", "./cmd/bridge-table", "amd64", "arm64")
+	if err != nil {
+		return err
+	}
+	if err := licences.Check(ofTable); err != nil {
+		return err
+	}
+	fmt.Printf("the licences of %d modules are allowed, and of %d of bridge-table\n", len(modules), len(ofTable))
 	if notices == "" {
 		return nil
 	}
