@@ -281,29 +281,27 @@ func (l *lake) head() int64 {
 }
 
 // find returns the value of a key in the newest snapshot that has it. Snapshots of others lie
-// between: compaction by Spark. Where the one that had it has expired, it is the property of the
-// same name, unless that is of a snapshot that was rolled back.
-func (l *lake) find(key string) (value string, found bool, err error) {
-	s := l.CurrentSnapshot()
-	if s == nil {
-		return "", false, nil
-	}
-	for {
+// between: compaction by Spark. Where the one that had it is not there any more, it is the property
+// of the same name: it has expired, or the catalog shows the newest snapshot only, as Nessie does.
+func (l *lake) find(key string) (value string, found bool) {
+	for s := l.CurrentSnapshot(); s != nil; s = l.SnapshotByID(*s.ParentSnapshotID) {
 		if s.Summary != nil {
 			if value, found := s.Summary.Properties[key]; found {
-				return value, true, nil
+				return value, true
 			}
 		}
 		if s.ParentSnapshotID == nil {
-			return "", false, nil
+			break
 		}
-		parent := l.SnapshotByID(*s.ParentSnapshotID)
-		if parent == nil {
-			value, found := l.Properties()[key]
-			return value, found, nil
-		}
-		s = parent
 	}
+	value, found = l.Properties()[key]
+	return value, found
+}
+
+// keepsFiles reports whether the table forbids to remove files: its catalog may need them for other
+// versions of the table.
+func (l *lake) keepsFiles() bool {
+	return !l.Properties().GetBool(lib.GCEnabledKey, lib.GCEnabledDefault)
 }
 
 // scan yields the record batches of the rows that a filter matches.

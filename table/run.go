@@ -128,25 +128,20 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 
 // resume reads the position back, and the ids of the newest rows.
 func (w *writer) resume(ctx context.Context) error {
-	text, found, err := w.lake.find(keyPosition)
-	if err != nil {
-		return err
-	}
-	if found {
+	if text, found := w.lake.find(keyPosition); found {
 		p, err := parsePosition(text)
 		if err != nil {
 			return err
 		}
 		if p.Sequence >= w.lake.head() {
-			return fmt.Errorf("the table was rolled back behind its oldest snapshot, and its position is lost: "+
-				"the property %s is of a later one", keyPosition)
+			return fmt.Errorf("the table was rolled back to a snapshot without a position: "+
+				"the property %s is of a later one; remove it to read the stream from its start", keyPosition)
 		}
 		w.at = *p
 	}
 	w.read = maps.Clone(w.at.Lanes)
-	if text, found, err = w.lake.find(keySnapshot); err != nil {
-		return err
-	} else if found {
+	if text, found := w.lake.find(keySnapshot); found {
+		var err error
 		if w.snapshot, err = time.Parse(time.RFC3339, text); err != nil {
 			return err
 		}
@@ -466,9 +461,9 @@ func (w *writer) reload(ctx context.Context, pause time.Duration) error {
 
 // current is the position that the table has.
 func (w *writer) current() (*position, error) {
-	text, found, err := w.lake.find(keyPosition)
-	if err != nil || !found {
-		return &position{}, err
+	text, found := w.lake.find(keyPosition)
+	if !found {
+		return &position{}, nil
 	}
 	return parsePosition(text)
 }

@@ -114,10 +114,7 @@ func (u *Upkeep) retain(ctx context.Context, l *lake) error {
 	if u.Keep == 0 {
 		return nil
 	}
-	text, found, err := l.find(keySnapshot)
-	if err != nil {
-		return err
-	}
+	text, found := l.find(keySnapshot)
 	if !found {
 		u.Report("retain: nothing: no midnight has snapshot rows yet\n")
 		return nil
@@ -327,6 +324,10 @@ func (l *lake) inOrder(
 
 // expire removes old snapshots of Iceberg. The position stays: it is a property of the table too.
 func (u *Upkeep) expire(ctx context.Context, l *lake) error {
+	if l.keepsFiles() {
+		u.Report("expire: %s: nothing: %s is false, so its catalog does that\n", l.name[1], lib.GCEnabledKey)
+		return nil
+	}
 	old, all := 0, 0
 	for _, s := range l.Metadata().Snapshots() {
 		if all++; time.UnixMilli(s.TimestampMs).Before(u.now().Add(-u.Snapshots)) {
@@ -342,6 +343,10 @@ func (u *Upkeep) expire(ctx context.Context, l *lake) error {
 
 // orphans removes files that no snapshot names: those of writers that were killed.
 func (u *Upkeep) orphans(ctx context.Context, l *lake) error {
+	if l.keepsFiles() {
+		u.Report("orphans: %s: nothing: %s is false, so its catalog does that\n", l.name[1], lib.GCEnabledKey)
+		return nil
+	}
 	if err := l.reload(ctx); err != nil {
 		return err
 	}

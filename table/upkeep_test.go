@@ -137,6 +137,9 @@ func TestMaintain(t *testing.T) {
 		if n := len(l.Metadata().Snapshots()); n != 1 {
 			t.Errorf("%d snapshots", n)
 		}
+		if _, found := l.Properties()[keyPosition]; !found {
+			t.Error("the position is no property")
+		}
 		if l.CurrentSnapshot().Summary.Properties[keyPosition] != "" {
 			t.Error("the test shows nothing: the snapshot has the position")
 		}
