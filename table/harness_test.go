@@ -167,7 +167,8 @@ func openTable(t *testing.T, dir string, s spec) *lake {
 }
 
 // With $TABLE_CATALOG, the address of a REST catalog, the tests use that, the warehouse
-// $TABLE_WAREHOUSE and the properties $TABLE_PROPERTIES (a=b,c=d), and for each directory a namespace.
+// $TABLE_WAREHOUSE and the properties $TABLE_PROPERTIES (a=b,c=d), and for each directory a
+// namespace.
 func placeOf(dir string) Place {
 	p := Place{To: dir, Catalog: os.Getenv("TABLE_CATALOG")}
 	if p.Catalog == "" {
