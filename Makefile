@@ -121,8 +121,9 @@ test: ## The tests of the packages, with the race detector
 test-client: ## The library for consumers, with client-go's informers, a NATS server and kfake
 	cd client && $(GO) test -race $(SHORT) -timeout $(TEST_TIME) ./...
 
-# Without the race detector, which SQLite in Go makes take many times as long: the writer is one
-# goroutine, and the tests kill programs.
+# Without the race detector: the writer is one goroutine, and the build of SQLite and of the libraries
+# of all clouds would double. With TABLE_CATALOG, TABLE_WAREHOUSE and TABLE_PROPERTIES (a=b,c=d) the
+# tests use a REST catalog.
 .PHONY: test-table
 test-table: $(BIN)/table/.installed ## bridge-table: kills, lost answers, upkeep, and the same rows from DuckDB, ClickHouse and pyiceberg
 	cd table && TABLE_PYTHON=$(CURDIR)/$(BIN)/table/bin/python $(GO) test -count=1 -timeout $(TEST_TIME) ./...

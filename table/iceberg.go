@@ -281,8 +281,9 @@ func (l *lake) head() int64 {
 }
 
 // find returns the value of a key in the newest snapshot that has it. Snapshots of others lie
-// between: compaction by Spark. Where the one that had it is not there any more, it is the property
-// of the same name: it has expired, or the catalog shows the newest snapshot only, as Nessie does.
+// between: compaction by Spark. Where the one that had it is not there any more, it is the
+// property of the same name: it has expired, or the catalog shows the newest snapshot only, as
+// Nessie does.
 func (l *lake) find(key string) (value string, found bool) {
 	for s := l.CurrentSnapshot(); s != nil; s = l.SnapshotByID(*s.ParentSnapshotID) {
 		if s.Summary != nil {
@@ -298,8 +299,8 @@ func (l *lake) find(key string) (value string, found bool) {
 	return value, found
 }
 
-// keepsFiles reports whether the table forbids to remove files: its catalog may need them for other
-// versions of the table.
+// keepsFiles reports whether the table forbids to remove files: its catalog may need them for
+// other versions of the table.
 func (l *lake) keepsFiles() bool {
 	return !l.Properties().GetBool(lib.GCEnabledKey, lib.GCEnabledDefault)
 }
