@@ -30,6 +30,10 @@
 // from when to when. So a state looks at the objects of that time, not at all names that were ever
 // known.
 //
+// The writes in the API servers' audit logs lie in it under what they claim to have seen. Who made a
+// version is found when it is asked for (package audit): so a log that comes late needs no second
+// write, and what is missing stays unknown.
+//
 // This package opens the database, writes to it, and removes what is too old. Package query
 // answers, package ask answers requests, package serve is an API server over it.
 //
