@@ -27,12 +27,9 @@
 //
 // The timeline has what each version changed, in short, as package resource/diff finds it: so a
 // question about a namespace reads no versions. Beside the versions lie the lives: which name lived
-// from when to when. So a state looks at the objects of that time, not at all names that were ever
-// known.
-//
-// The writes in the API servers' audit logs lie in it under what they claim to have seen. Who made a
-// version is found when it is asked for (package audit): so a log that comes late needs no second
-// write, and what is missing stays unknown.
+// from when to when. So a state looks at the objects of that time, not at all names ever known. The
+// writes in audit logs lie under what they claim to have seen, and are joined with versions when
+// that is asked for (package audit).
 //
 // This package opens the database, writes to it, and removes what is too old. Package query
 // answers, package ask answers requests, package serve is an API server over it.
