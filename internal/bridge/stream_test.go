@@ -225,13 +225,11 @@ func (r *reader) progress(rec *testkit.Record) {
 
 // bound checks that a write was made within the bounds that its event has.
 func (r *reader) bound(rec *testkit.Record, w *write) {
-	if r.m.stalls != nil {
-		return // TestModelUnderAllFaults does
-	}
 	switch {
 	case rec.Initial || rec.TimeSource != event.TimeObserved:
 	case w.at.Before(rec.NotBefore) || w.at.After(rec.Time):
 		r.problem(rec, "made at %s, not between %s and %s", w.at, rec.NotBefore, rec.Time)
+	case rec.Inferred && r.cameBack(w): // the change is the restore of the server's history
 	case rec.NotBefore.IsZero() && rec.Time.Sub(w.at) > event.MaxUnwatched && !r.rewound():
 		r.problem(rec, "made at %s, and said to be made right before %s", w.at, rec.Time)
 	}
@@ -392,6 +390,11 @@ func (r *reader) listed(rec *testkit.Record) {
 			r.problem(rec, "it is too early: %s", w)
 		}
 	}
+}
+
+// cameBack reports whether a write is of before the server's history went back.
+func (r *reader) cameBack(w *write) bool {
+	return r.history > 0 && slices.Contains(r.m.cluster.histories[r.history-1].writes, w)
 }
 
 // rewound reports whether versions can't be compared.
