@@ -79,6 +79,9 @@ func directory(t *testing.T, page string) (dir string, env []string) {
 	must(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))
 	must(t, os.Symlink(path, filepath.Join(dir, "bin", "bridge")))
 	must(t, os.Symlink(filepath.Join(node, "node_modules"), filepath.Join(dir, "node_modules")))
+	if page == "analytics.md" {
+		must(t, os.Symlink(installed(t, "BRIDGE_TABLE"), filepath.Join(dir, "bin", "bridge-table")))
+	}
 	if jars[page] != "" {
 		fetched := filepath.Join(installed(t, "JARS"), jars[page])
 		must(t, os.Symlink(fetched, filepath.Join(dir, "jars")))
