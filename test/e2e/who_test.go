@@ -106,6 +106,9 @@ sinks:
 	ended := w.killing()
 	w.write()
 	ended()
+	// After all the kills: a list may have shown the last one of the others.
+	_, err = w.client.AppsV1().Deployments(w.namespace).Patch(w.ctx, "d-0", types.MergePatchType, []byte(`{"spec":{"replicas":4}}`), metav1.PatchOptions{})
+	must(t, err)
 	w.settle()
 	relay.check()
 
