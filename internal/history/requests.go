@@ -66,10 +66,9 @@ func setRequest(b *pebble.Batch, cluster string, r *Request) error {
 	return b.Set(keys.Request(cluster, id), keys.AppendRequest(nil, r.Claims, r.Data), nil)
 }
 
-// Read returns how far a source is read; nil for nothing.
-func (r Requests) Read(cluster, source string) (json.RawMessage, error) {
-	read, err := r.db.get(keys.Position(query.RequestSource(cluster, source)))
-	return read, r.db.ReadError(err)
+// Sources returns how far each source of a cluster is read, by its name.
+func (r Requests) Sources(cluster string) (read map[string]json.RawMessage, err error) {
+	return query.New(r.db).Requests.Sources(cluster)
 }
 
 // removeRequests removes the requests of all clusters that ended before a time.

@@ -9,9 +9,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/query"
@@ -125,16 +124,40 @@ func NewMetrics(f metric.Factory) *Metrics {
 
 // Run records until ctx ends. What goes wrong is logged, and tried again.
 func (r *Recorder) Run(ctx context.Context) {
-	var sources errgroup.Group
+	var sources sync.WaitGroup
+	defer sources.Wait()
+	names := slices.Clone(r.Config.Files)
 	for _, pattern := range r.Config.Files {
 		s := &source{Recorder: r, name: pattern}
-		sources.Go(func() error { return s.run(ctx, (&tail{source: s}).follow) })
+		sources.Go(func() { s.run(ctx, (&tail{source: s}).follow) })
 	}
 	if r.Config.Address != "" {
-		s := &source{Recorder: r, name: "webhook"}
-		sources.Go(func() error { return s.run(ctx, (&webhook{source: s}).serve) })
+		names = append(names, webhookName)
+		s := &source{Recorder: r, name: webhookName}
+		sources.Go(func() { s.run(ctx, (&webhook{source: s}).serve) })
 	}
-	_ = sources.Wait() // run has logged it
+	if err := r.endOthers(ctx, names); err != nil {
+		r.Log.Error("audit logs that the configuration names no more are waited for", "err", err)
+	}
+}
+
+// endOthers ends the sources of earlier configurations: nothing more comes of them.
+func (r *Recorder) endOthers(ctx context.Context, names []string) error {
+	known, err := r.Store.Sources(r.Cluster)
+	for name := range known {
+		if slices.Contains(names, name) {
+			continue
+		}
+		s := &source{Recorder: r, name: name}
+		if err = cmp.Or(err, s.load()); err != nil {
+			return err
+		}
+		s.state.Ended = true
+		if err = s.save(ctx, nil); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // source is a log, and how far it is read.
@@ -146,14 +169,34 @@ type source struct {
 
 // state is how far a log is read. It is stored with the requests.
 type state struct {
-	// Everything that ended between Since and Until was read, but for Losses.
+	// Everything that ended between Since and Until was read, but for Losses. Ended: the
+	// configuration names the source no more.
 	Since  time.Time `json:"since,omitzero"`
 	Until  time.Time `json:"until,omitzero"`
 	Losses []loss    `json:"losses,omitempty"`
 	// Complete: every request is in the log.
 	Complete bool   `json:"complete,omitempty"`
+	Ended    bool   `json:"ended,omitempty"`
 	Files    []file `json:"files,omitempty"`
 }
+
+// lacks says what may be missing of a time; "" for nothing.
+func (s *state) lacks(from, to time.Time) string {
+	switch {
+	case s.Since.IsZero(), from.Before(s.Since):
+		return lacksBefore
+	case to.Add(lag).After(s.Until):
+		return "the audit log is not recorded so far yet"
+	}
+	for _, l := range s.Losses {
+		if from.Before(l.To) && to.After(l.From) {
+			return "requests of that time may be missing in the audit log: " + l.Why
+		}
+	}
+	return ""
+}
+
+const lacksBefore = "the audit log was not recorded then"
 
 // loss is a time of which requests may be missing.
 type loss struct {
@@ -166,7 +209,7 @@ type loss struct {
 const mostLosses = 100
 
 // run calls follow again when it fails.
-func (s *source) run(ctx context.Context, follow func(context.Context) error) error {
+func (s *source) run(ctx context.Context, follow func(context.Context) error) {
 	const pause = 5 * time.Second
 	for last := ""; ctx.Err() == nil; {
 		err := s.load()
@@ -174,7 +217,7 @@ func (s *source) run(ctx context.Context, follow func(context.Context) error) er
 			err = follow(ctx)
 		}
 		if err == nil || ctx.Err() != nil {
-			return nil
+			return
 		}
 		if text := err.Error(); text != last {
 			s.Log.Error("the audit log can't be recorded; users are missing meanwhile", "source", s.name, "err", err)
@@ -185,17 +228,16 @@ func (s *source) run(ctx context.Context, follow func(context.Context) error) er
 		case <-time.After(pause):
 		}
 	}
-	return nil
 }
 
 // load reads how far the source was read before.
 func (s *source) load() error {
 	s.state = state{}
-	text, err := s.Store.Read(s.Cluster, s.name)
-	if err != nil || text == nil {
-		return err
+	sources, err := s.Store.Sources(s.Cluster)
+	if text := sources[s.name]; err == nil && text != nil {
+		err = json.Unmarshal(text, &s.state)
 	}
-	if err := json.Unmarshal(text, &s.state); err != nil {
+	if s.state.Ended = false; err != nil {
 		return fmt.Errorf("how far it was read: %w", err)
 	}
 	return nil
@@ -207,6 +249,10 @@ func (s *source) lose(from, to time.Time, why string) {
 		return
 	}
 	l := &s.state.Losses
+	if n := len(*l); n > 0 && (*l)[n-1].Why == why && !from.After((*l)[n-1].To) {
+		(*l)[n-1].To = to // it goes on
+		return
+	}
 	*l = append(*l, loss{from, to, why})
 	if n := len(*l) - mostLosses; n > 0 {
 		(*l)[n].From = (*l)[0].From
@@ -269,8 +315,8 @@ func (s *source) hide(user string) string {
 
 // store stores a batch, and how far the source is read.
 func (s *source) store(ctx context.Context, b *batch) error {
-	if s.state.Since.IsZero() || !b.first.IsZero() && b.first.Before(s.state.Since) {
-		s.state.Since = b.first
+	if s.state.Since.IsZero() {
+		s.state.Since = b.first // the oldest file is read first
 	}
 	if age := s.Config.Retention; age > 0 {
 		if kept := time.Now().Add(-age); s.state.Since.Before(kept) {
@@ -278,11 +324,7 @@ func (s *source) store(ctx context.Context, b *batch) error {
 		}
 	}
 	s.state.Complete = s.Config.Complete
-	text, err := json.Marshal(&s.state)
-	if err != nil {
-		return err
-	}
-	if err := s.Store.Append(ctx, s.Cluster, s.name, b.requests, text); err != nil {
+	if err := s.save(ctx, b.requests); err != nil {
 		return err
 	}
 	s.Metrics.stored.Add(float64(len(b.requests)))
@@ -291,6 +333,15 @@ func (s *source) store(ctx context.Context, b *batch) error {
 	}
 	*b = batch{}
 	return nil
+}
+
+// save stores requests, and the state.
+func (s *source) save(ctx context.Context, requests []history.Request) error {
+	text, err := json.Marshal(&s.state)
+	if err != nil {
+		return err
+	}
+	return s.Store.Append(ctx, s.Cluster, s.name, requests, text)
 }
 
 // Recorded has the requests of a cluster that a history has recorded.
@@ -354,20 +405,25 @@ func (r *readRequests) Claiming(claim string) ([]*Request, error) { return r.cla
 // lag is how long after a change its event may come into a log.
 const lag = 5 * time.Second
 
-// Lacks says which requests of a time may be missing.
+// Lacks says which requests of a time may be missing. Each source must have it, but for those that
+// had ended before, and those that have followed one that has it.
 func (r *Recorded) Lacks(from, to time.Time) string {
+	hasFormer, isAsked := false, false
 	for _, s := range r.sources {
-		switch {
-		case s.Since.IsZero(), from.Before(s.Since):
-			return "the audit log was not recorded then"
-		case to.Add(lag).After(s.Until):
-			return "the audit log is not recorded so far yet"
+		hasFormer = hasFormer || s.Ended && s.lacks(from, to) == ""
+	}
+	for _, s := range r.sources {
+		isOther := s.Ended && (from.After(s.Until) || to.Before(s.Since))
+		if isOther || !s.Ended && hasFormer && from.Before(s.Since) {
+			continue
 		}
-		for _, l := range s.Losses {
-			if from.Before(l.To) && to.After(l.From) {
-				return "requests of that time may be missing in the audit log: " + l.Why
-			}
+		if lacks := s.lacks(from, to); lacks != "" {
+			return lacks
 		}
+		isAsked = true
+	}
+	if !isAsked {
+		return lacksBefore
 	}
 	return ""
 }

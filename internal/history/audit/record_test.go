@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -99,6 +100,7 @@ func (r *recording) losses() float64 {
 type log struct {
 	*testing.T
 	path    string
+	begin   int // minutes from noon to its first event
 	written int
 	rotated int
 }
@@ -110,7 +112,7 @@ func (l *log) write(n int) {
 	testkit.OK(l.T, err)
 	defer f.Close()
 	for range n {
-		text := line("ann", "patch", l.written-20_000, 200, fmt.Sprintf("uid:u1 U%d", l.written), fmt.Sprintf(`auditID="%d"`, l.written)) + "\n"
+		text := line("ann", "patch", l.begin+l.written, 200, fmt.Sprintf("uid:u1 U%d", l.written), fmt.Sprintf(`auditID="%d"`, l.written)) + "\n"
 		cut := rand.IntN(len(text))
 		for _, part := range []string{text[:cut], text[cut:]} {
 			_, err = f.WriteString(part)
@@ -150,7 +152,9 @@ func (l *log) compress(path string) {
 	testkit.OK(l.T, os.Remove(path))
 }
 
-func newLog(t *testing.T) *log { return &log{T: t, path: filepath.Join(t.TempDir(), "audit.log")} }
+func newLog(t *testing.T) *log {
+	return &log{T: t, path: filepath.Join(t.TempDir(), "audit.log"), begin: -20_000}
+}
 
 func (l *log) pattern() string { return strings.TrimSuffix(l.path, ".log") + "*.log*" }
 
@@ -330,6 +334,92 @@ func TestWebhook(t *testing.T) {
 	}
 	if n := r.losses(); n != 1 {
 		t.Errorf("%v losses: the post that was too large is one", n)
+	}
+}
+
+// What an API server gave up to post is missing, and what came before the webhook did is not known.
+func TestWebhookMisses(t *testing.T) {
+	t.Parallel()
+	db, err := history.Open(history.Options{Dir: t.TempDir()})
+	testkit.OK(t, err)
+	defer db.Close()
+	now := time.Now()
+	w := &webhook{source: &source{
+		name: webhookName, state: state{Since: now.Add(-time.Hour)},
+		Recorder: &Recorder{
+			Cluster: "prod", Store: db.Requests, Log: slog.New(slog.DiscardHandler),
+			Metrics: NewMetrics(metric.With(prometheus.NewPedanticRegistry())),
+		},
+	}}
+	handler := w.handler()
+	post := func(ctx context.Context, body io.Reader) {
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/", body))
+	}
+	lacks := func(at time.Time) string {
+		t.Helper()
+		recorded, err := NewRecorded(db.Questions, "prod")
+		testkit.OK(t, err)
+		return recorded.Lacks(at, at)
+	}
+	old := `{"kind":"EventList","items":[` + line("ann", "patch", -500_000, 200, "uid:u1 U1") + "]}"
+	post(t.Context(), strings.NewReader(old))
+	if got := lacks(now.Add(-30 * time.Minute)); got != "" {
+		t.Error(got)
+	}
+	if got := lacks(now.Add(-2 * time.Hour)); got != lacksBefore {
+		t.Errorf("before the webhook: %q", got)
+	}
+
+	var slow sync.WaitGroup
+	var bodies []*io.PipeWriter
+	for range maxPostings {
+		read, write := io.Pipe()
+		bodies = append(bodies, write)
+		slow.Go(func() { post(t.Context(), read) })
+		_, err := io.WriteString(write, "{") // it is read: the post has its slot
+		testkit.OK(t, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 3 {
+		post(ended, strings.NewReader(old))
+	}
+	for _, body := range bodies {
+		testkit.OK(t, body.Close())
+	}
+	slow.Wait()
+	post(t.Context(), strings.NewReader(old))
+	if len(w.state.Losses) != 1 || w.state.lacks(now.Add(-webhookLag/2), now.Add(-webhookLag/2)) == "" {
+		t.Errorf("%+v", w.state)
+	}
+}
+
+// A source that the configuration names no more is not waited for, and its time stays known.
+func TestOtherSources(t *testing.T) {
+	t.Parallel()
+	first, second := newLog(t), newLog(t)
+	first.write(3)
+	r := startRecording(t, Config{Files: []string{first.pattern()}})
+	r.waitFor(3)
+	lacks := func(at time.Time) string {
+		t.Helper()
+		recorded, err := NewRecorded(r.db.Questions, "prod")
+		testkit.OK(t, err)
+		return recorded.Lacks(at, at)
+	}
+	then := time.Now().Add(-time.Hour)
+	testkit.Eventually(t, "the first log is read so far", func() bool { return lacks(then) == "" })
+	r.config.Files = []string{second.pattern()}
+	r.start()
+	second.begin = int(time.Since(noon).Minutes())
+	second.write(1)
+	// Of the first log nothing more comes.
+	testkit.Eventually(t, "the second log is read", func() bool { return lacks(time.Now().Add(-2*lag)) == "" })
+	if got := lacks(then); got != "" {
+		t.Errorf("when the first was read: %s", got)
+	}
+	if got := lacks(noon.AddDate(-1, 0, 0)); got != lacksBefore {
+		t.Errorf("a year ago: %q", got)
 	}
 }
 

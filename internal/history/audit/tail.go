@@ -95,11 +95,11 @@ func (t *tail) poll(ctx context.Context) error {
 		return nil
 	}
 	t.stored = began
-	return t.save(ctx, &b)
+	return t.storeRead(ctx, &b)
 }
 
-// save stores a batch with the positions.
-func (t *tail) save(ctx context.Context, b *batch) error {
+// storeRead stores a batch with the positions.
+func (t *tail) storeRead(ctx context.Context, b *batch) error {
 	t.state.Files = t.state.Files[:0]
 	for _, f := range t.files {
 		t.state.Files = append(t.state.Files, f.file)
@@ -245,7 +245,7 @@ func (t *tail) read(ctx context.Context, f *tailed, b *batch) error {
 			err = t.add(b, line)
 		}
 		if err == nil && b.isFull() {
-			err = t.save(ctx, b)
+			err = t.storeRead(ctx, b)
 		}
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && isCompressed(f.path) {

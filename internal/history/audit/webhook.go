@@ -27,6 +27,7 @@ type webhook struct {
 }
 
 const (
+	webhookName = "webhook"
 	// webhookLag is how long an API server may keep an event before it posts it.
 	webhookLag = time.Minute
 	// maxPost bounds the memory for a post, of which there are maxPostings at a time. An API server
@@ -53,7 +54,7 @@ func (w *webhook) serve(ctx context.Context) error {
 		w.lose(w.state.Until, now, "nothing took the events that API servers post")
 	}
 	server := &http.Server{
-		Handler:           http.MaxBytesHandler(w.limit(http.HandlerFunc(w.take)), maxPost),
+		Handler:           http.MaxBytesHandler(w.handler(), maxPost),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 5 * time.Minute,
 		TLSConfig: config, MaxHeaderBytes: 64 << 10,
 	}
@@ -85,25 +86,35 @@ func (w *webhook) keep(ctx context.Context, b *batch) error {
 	return w.store(ctx, b)
 }
 
-// limit admits a few posts at a time. An API server tries again.
-func (w *webhook) limit(next http.Handler) http.Handler {
+// miss says that posted events could not be stored, or were not waited for: the API server gives up
+// when it has tried for long.
+func (w *webhook) miss(why string) {
+	w.storing.Lock()
+	defer w.storing.Unlock()
+	now := time.Now()
+	w.lose(now.Add(-webhookLag), now, why)
+}
+
+// handler takes a few posts at a time, of those who are admitted.
+func (w *webhook) handler() http.Handler {
 	slots := make(chan struct{}, maxPostings)
 	return http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
+		if err := w.admit(request); err != nil {
+			http.Error(answer, err.Error(), http.StatusUnauthorized)
+			return
+		}
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
-			next.ServeHTTP(answer, request)
+			w.take(answer, request)
 		case <-request.Context().Done():
+			w.miss("events came faster than they were stored")
 		}
 	})
 }
 
 // take stores the events of a post.
 func (w *webhook) take(answer http.ResponseWriter, request *http.Request) {
-	if err := w.admit(request); err != nil {
-		http.Error(answer, err.Error(), http.StatusUnauthorized)
-		return
-	}
 	if request.Method != http.MethodPost {
 		http.Error(answer, "post a list of audit events (audit.k8s.io/v1)", http.StatusMethodNotAllowed)
 		return
@@ -114,9 +125,7 @@ func (w *webhook) take(answer http.ResponseWriter, request *http.Request) {
 	}
 	err := json.NewDecoder(request.Body).Decode(&list)
 	if tooLarge, isSize := errors.AsType[*http.MaxBytesError](err); isSize {
-		w.storing.Lock()
-		w.lose(time.Now().Add(-webhookLag), time.Now(), "an API server posts too many events at once")
-		w.storing.Unlock()
+		w.miss("an API server posts too many events at once")
 		http.Error(answer, fmt.Sprintf("more than %d bytes", tooLarge.Limit), http.StatusRequestEntityTooLarge)
 		return
 	}
@@ -135,6 +144,7 @@ func (w *webhook) take(answer http.ResponseWriter, request *http.Request) {
 		err = w.keep(request.Context(), &b)
 	}
 	if err != nil {
+		w.miss("events could not be stored")
 		w.Log.Error("audit events can't be stored; the API server sends them again", "err", err)
 		http.Error(answer, "not stored", http.StatusServiceUnavailable)
 	}
