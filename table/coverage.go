@@ -2,6 +2,7 @@ package table
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -64,7 +65,7 @@ func openCoverage(ctx context.Context, c catalog.Catalog, namespace string, from
 	}
 	o := &coverage{dir: dir}
 	if o.db, err = history.Open(history.Options{Dir: dir, LastVersionsBytes: 1 << 20, MemTableBytes: 4 << 20}); err != nil {
-		return nil, err
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if o.lake, err = openLake(ctx, c, namespace, coverageSpec); err != nil {
 		return o, err

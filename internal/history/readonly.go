@@ -92,7 +92,7 @@ func removeAbandoned(dir string) {
 // Checked is what Check has read.
 type Checked struct{ Keys, Objects, Versions int }
 
-// Check reads every table, each version of each object, and all notices. It ends at the first
+// Check reads every table, each version of each object, all notices and requests. It ends at the first
 // damage, which is ErrDamaged.
 func (db *DB) Check(ctx context.Context) (c Checked, err error) {
 	var stats pebble.CheckLevelsStats
@@ -125,7 +125,7 @@ func (db *DB) Check(ctx context.Context) (c Checked, err error) {
 			}
 		}
 	}
-	return c, nil
+	return c, db.shared.ReadError(db.Requests.check(ctx))
 }
 
 // Copy makes a copy of a history in a new directory, also while another process writes to it, and

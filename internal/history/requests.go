@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -69,6 +70,36 @@ func setRequest(b *pebble.Batch, cluster string, r *Request) error {
 // Sources returns how far each source of a cluster is read, by its name.
 func (r Requests) Sources(cluster string) (read map[string]json.RawMessage, err error) {
 	return query.New(r.db).Requests.Sources(cluster)
+}
+
+// check reads all requests, and looks for each under its claims.
+func (r Requests) check(ctx context.Context) error {
+	it, err := r.db.pebble.NewIter(nil) // of all that belongs together, as of one moment
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	next := []byte{keys.SpaceRequest}
+	for it.SeekGE(next) && it.Key()[0] == keys.SpaceRequest && ctx.Err() == nil {
+		next = append(bytes.Clone(it.Key()), 0)
+		head, id, isKey := keys.SplitRequest(it.Key())
+		value, err := it.ValueAndErr()
+		if err != nil || !isKey {
+			return cmp.Or(err, record.ErrUnreadable)
+		}
+		cluster, _, _ := keys.CutName(head[1:])
+		claims, _, isRequest := keys.ReadRequest(value)
+		if !isRequest {
+			return record.ErrUnreadable
+		}
+		for _, claim := range claims {
+			key := id.Append(keys.Claims(cluster, claim))
+			if !it.SeekGE(key) || !bytes.Equal(it.Key(), key) {
+				return cmp.Or(it.Error(), record.ErrMisfit)
+			}
+		}
+	}
+	return cmp.Or(it.Error(), context.Cause(ctx))
 }
 
 // removeRequests removes the requests of all clusters that ended before a time.

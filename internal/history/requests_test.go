@@ -1,12 +1,15 @@
 package history
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -54,6 +57,8 @@ func TestRequests(t *testing.T) {
 		t.Error(sources)
 	}
 
+	_, err = db.Check(t.Context())
+	testkit.OK(t, err)
 	testkit.OK(t, db.Maintenance.Retain(t.Context(), Retention{RequestAge: time.Hour}, noon.Add(time.Hour+2000*time.Second)))
 	if got := claiming("prod", "U999"); got != nil {
 		t.Error(got)
@@ -62,5 +67,17 @@ func TestRequests(t *testing.T) {
 		if got := len(claiming(cluster, "C\x00\x01")); got != 500 {
 			t.Error(cluster, got)
 		}
+	}
+
+	_, err = db.Check(t.Context())
+	testkit.OK(t, err)
+	it, err := db.shared.pebble.NewIter(nil)
+	testkit.OK(t, err)
+	it.SeekGE([]byte{keys.SpaceClaim})
+	lost := bytes.Clone(it.Key())
+	testkit.OK(t, it.Close())
+	testkit.OK(t, db.shared.pebble.Delete(lost, nil))
+	if _, err = db.Check(t.Context()); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a claim is lost: %v", err)
 	}
 }

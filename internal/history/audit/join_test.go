@@ -121,6 +121,7 @@ func TestAnswers(t *testing.T) {
 		"no-op and write":           {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10="), line("bob", "patch", 1, 200, "uid:u1 U10")}, 0, "bob exact"},
 		"an error of the server":    {[]version{added, updated}, []string{line("ann", "patch", 1, 500, "uid:u1 U10")}, 0, "ann complete-log"},
 		"two claims":                {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10"), line("bob", "patch", 1, 200, "uid:u1 U10")}, 0, reasonSeveral},
+		"a line twice":              {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10"), line("ann", "patch", 1, 200, "uid:u1 U10")}, 0, "ann exact"},
 		"two claims, with answers":  {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10", answered("20")), line("bob", "patch", 1, 200, "uid:u1 U10", answered("30"))}, 0, "ann exact"},
 		"one that wrote another":    {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10", answered("40"))}, 0, reasonNone},
 		"an answer without a claim": {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "", answered("20"))}, 0, reasonNone},

@@ -297,6 +297,7 @@ type Log struct {
 	// counts lines that are no audit events, and FirstBad names the first.
 	Requests, Noted, Bad int
 	FirstBad             string
+	known                map[string]bool // requests that are kept, as they are encoded: a log may repeat them
 	wanted               map[string]bool // claims
 	isComplete           bool
 }
@@ -304,7 +305,7 @@ type Log struct {
 // NewLog returns a log that keeps the requests with claims. isComplete says that it will have every
 // request.
 func NewLog(wanted map[string]bool, isComplete bool) *Log {
-	return &Log{claiming: map[string][]*Request{}, wanted: wanted, isComplete: isComplete}
+	return &Log{claiming: map[string][]*Request{}, known: map[string]bool{}, wanted: wanted, isComplete: isComplete}
 }
 
 // Claiming returns the requests with a claim.
@@ -339,15 +340,30 @@ func (l *Log) Read(name string, r io.Reader) error {
 			if l.Requests++; len(request.seen) > 0 {
 				l.Noted++
 			}
-			for _, claim := range request.claims() {
-				if l.wanted[claim] {
-					l.claiming[claim] = append(l.claiming[claim], request)
-				}
+			if err := l.keep(request); err != nil {
+				return err
 			}
 		}
 	}
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// keep keeps a request that has one of the wanted claims.
+func (l *Log) keep(r *Request) error {
+	claims := slices.DeleteFunc(r.claims(), func(claim string) bool { return !l.wanted[claim] })
+	if len(claims) == 0 {
+		return nil
+	}
+	text, err := r.encode()
+	if err != nil || l.known[string(text)] {
+		return err
+	}
+	l.known[string(text)] = true
+	for _, claim := range claims {
+		l.claiming[claim] = append(l.claiming[claim], r)
 	}
 	return nil
 }
