@@ -36,7 +36,8 @@ func placeFlags(cmd *cobra.Command) *Place {
 	f.StringVar(&p.To, "to", "table", "directory of the tables, which has its own catalog; with --catalog a warehouse")
 	f.StringVar(&p.Catalog, "catalog", "", "address of a REST catalog")
 	f.StringVar(&p.Namespace, "namespace", p.Namespace, "namespace of the tables")
-	f.StringToStringVar(&p.Properties, "property", nil, "property of the catalog or storage, as s3.endpoint=…; may be repeated")
+	f.StringToStringVar(&p.Properties, "property", nil,
+		"property of the catalog or storage, as s3.endpoint=…; may be repeated")
 	return p
 }
 

@@ -64,7 +64,8 @@ func openCoverage(ctx context.Context, c catalog.Catalog, namespace string, from
 		return nil, err
 	}
 	o := &coverage{dir: dir}
-	if o.db, err = history.Open(history.Options{Dir: dir, LastVersionsBytes: 1 << 20, MemTableBytes: 4 << 20}); err != nil {
+	o.db, err = history.Open(history.Options{Dir: dir, LastVersionsBytes: 1 << 20, MemTableBytes: 4 << 20})
+	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if o.lake, err = openLake(ctx, c, namespace, coverageSpec); err != nil {

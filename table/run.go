@@ -445,7 +445,8 @@ func (w *writer) commitAs(ctx context.Context, c change, p position) error {
 func (w *writer) reload(ctx context.Context, pause time.Duration) error {
 	for {
 		if !w.oldest.IsZero() && w.now().Sub(w.oldest) > maxPending {
-			return fmt.Errorf("rows wait for their commit since %s: their files may be removed as orphans; start again", maxPending)
+			return fmt.Errorf("rows wait for their commit since %s: their files may be removed as orphans; "+
+				"start again", maxPending)
 		}
 		if err := ratelimit.Sleep(ctx, pause); err != nil {
 			return err

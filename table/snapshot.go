@@ -159,7 +159,8 @@ func snapshotColumns(at time.Time, since arrow.Timestamp) map[string]func(array.
 // stateFilter matches the rows that make the state at a time: from the snapshot rows on, and what
 // came late.
 func stateFilter(snapshot, at time.Time) iceberg.BooleanExpression {
-	filter := iceberg.BooleanExpression(iceberg.LessThanEqual(iceberg.Reference(colTime), iceberg.Timestamp(at.UnixMicro())))
+	filter := iceberg.BooleanExpression(
+		iceberg.LessThanEqual(iceberg.Reference(colTime), iceberg.Timestamp(at.UnixMicro())))
 	if snapshot.IsZero() {
 		return filter
 	}

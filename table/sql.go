@@ -43,7 +43,8 @@ var engines = map[string]engine{
 	"duckdb": {
 		prologue: "INSTALL iceberg; LOAD iceberg; SET TimeZone = 'UTC';",
 		view:     "CREATE OR REPLACE VIEW %s AS",
-		stateAt:  "CREATE OR REPLACE MACRO %s(moment) AS TABLE", at: "CAST(moment AS TIMESTAMPTZ)", now: "now()", first: "coalesce",
+		stateAt:  "CREATE OR REPLACE MACRO %s(moment) AS TABLE", at: "CAST(moment AS TIMESTAMPTZ)",
+		now: "now()", first: "coalesce",
 		timestamp: "TIMESTAMPTZ '%s+00'", hour: "date_trunc('hour', %s)",
 		text: "json_extract_string(%s, %s)", array: "CAST(json_extract(%s, %s) AS JSON[])",
 		each: ", unnest(%[1]s) AS u(%[2]s)", path: jsonPath,
@@ -68,7 +69,8 @@ var engines = map[string]engine{
 	"spark": {
 		prologue: "SET TIME ZONE 'UTC';",
 		view:     "CREATE OR REPLACE VIEW %s AS",
-		stateAt:  "CREATE OR REPLACE FUNCTION %s(at TIMESTAMP) RETURNS TABLE RETURN", at: "state_at.at", now: "current_timestamp()", first: "coalesce",
+		stateAt:  "CREATE OR REPLACE FUNCTION %s(at TIMESTAMP) RETURNS TABLE RETURN", at: "state_at.at",
+		now: "current_timestamp()", first: "coalesce",
 		timestamp: "TIMESTAMP '%s+00:00'", hour: "date_trunc('HOUR', %s)",
 		text: "get_json_object(%s, %s)", array: "from_json(get_json_object(%s, %s), 'array<string>')",
 		each: "LATERAL VIEW explode(%[1]s) u AS %[2]s", path: jsonPath,
@@ -117,7 +119,8 @@ func Views(ctx context.Context, p Place, of, name, prefix string) (string, error
 func tableName(ctx context.Context, p *Place, of string) (string, error) {
 	function := tableFunctions[of]
 	if function == "" || p.Catalog != "" {
-		return "", fmt.Errorf("say with --table how %s names the table, as lake.%s.changes", of, cmp.Or(p.Namespace, defaultNamespace))
+		return "", fmt.Errorf("say with --table how %s names the table, as lake.%s.changes", of,
+			cmp.Or(p.Namespace, defaultNamespace))
 	}
 	c, closeCatalog, err := p.open(ctx)
 	if err != nil {
@@ -129,5 +132,6 @@ func tableName(ctx context.Context, p *Place, of string) (string, error) {
 		return "", err
 	}
 	dir := strings.TrimPrefix(l.Location(), "file://")
-	return fmt.Sprintf(function, dir, strings.TrimPrefix(strings.TrimPrefix(l.MetadataLocation(), "file://"), dir+"/")), nil
+	file := strings.TrimPrefix(l.MetadataLocation(), "file://")
+	return fmt.Sprintf(function, dir, strings.TrimPrefix(file, dir+"/")), nil
 }

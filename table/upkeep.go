@@ -179,7 +179,8 @@ func (u *Upkeep) compact(ctx context.Context, l *lake) error {
 		if int64(len(old)) <= 2+bytes/targetBytes { // objects, and news about informers
 			continue
 		}
-		u.Report("compact: %s: %d files, %d rows, %d bytes", time.Unix(d*86400, 0).UTC().Format(time.DateOnly), len(old), rows, bytes)
+		u.Report("compact: %s: %d files, %d rows, %d bytes",
+			time.Unix(d*86400, 0).UTC().Format(time.DateOnly), len(old), rows, bytes)
 		if u.DryRun {
 			u.Report("\n")
 			continue
@@ -264,7 +265,9 @@ func (l *lake) ranges(ctx context.Context, filter iceberg.BooleanExpression) ([]
 		}
 		batch.Release()
 	}
-	slices.SortFunc(sample, func(a, b sampled) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.key, b.key)) })
+	slices.SortFunc(sample, func(a, b sampled) int {
+		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.key, b.key))
+	})
 	parts := bytes/maxRunBytes + 1
 	var list []keyRange
 	r := keyRange{}

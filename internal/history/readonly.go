@@ -92,8 +92,8 @@ func removeAbandoned(dir string) {
 // Checked is what Check has read.
 type Checked struct{ Keys, Objects, Versions int }
 
-// Check reads every table, each version of each object, all notices and requests. It ends at the first
-// damage, which is ErrDamaged.
+// Check reads every table, each version of each object, all notices and requests. It ends at the
+// first damage, which is ErrDamaged.
 func (db *DB) Check(ctx context.Context) (c Checked, err error) {
 	var stats pebble.CheckLevelsStats
 	if err := db.shared.pebble.CheckLevels(&stats); err != nil {

@@ -378,6 +378,15 @@ func (w *whoRun) settle() {
 			return nil
 		})
 	}
+	eventually(w.t, "the files are read so far", testPatience, func() (problems []string) {
+		for _, object := range w.written() {
+			out, err := w.bridge.Output(w.ctx, "who", object, "-n", w.namespace, "--dir", w.kept())
+			if err != nil || strings.Contains(out, "not recorded so far yet") {
+				problems = append(problems, fmt.Sprint(object, " ", err))
+			}
+		}
+		return problems
+	})
 }
 
 // wholeLog writes the logs of all API servers into one file.

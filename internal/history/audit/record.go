@@ -250,7 +250,7 @@ func (s *source) lose(from, to time.Time, why string) {
 	}
 	l := &s.state.Losses
 	if n := len(*l); n > 0 && (*l)[n-1].Why == why && !from.After((*l)[n-1].To) {
-		(*l)[n-1].To = to // it goes on
+		(*l)[n-1].To = to // it continues
 		return
 	}
 	*l = append(*l, loss{from, to, why})
@@ -408,13 +408,13 @@ const lag = 5 * time.Second
 // Lacks says which requests of a time may be missing. Each source must have it, but for those that
 // had ended before, and those that have followed one that has it.
 func (r *Recorded) Lacks(from, to time.Time) string {
-	hasFormer, isAsked := false, false
+	hasEarlier, isAsked := false, false
 	for _, s := range r.sources {
-		hasFormer = hasFormer || s.Ended && s.lacks(from, to) == ""
+		hasEarlier = hasEarlier || s.Ended && s.lacks(from, to) == ""
 	}
 	for _, s := range r.sources {
 		isOther := s.Ended && (from.After(s.Until) || to.Before(s.Since))
-		if isOther || !s.Ended && hasFormer && from.Before(s.Since) {
+		if isOther || !s.Ended && hasEarlier && from.Before(s.Since) {
 			continue
 		}
 		if lacks := s.lacks(from, to); lacks != "" {
