@@ -30,7 +30,15 @@ const (
 	Quarantined Op = "quarantined"
 	// Progress says up to which version the stream is complete.
 	Progress Op = "progress"
+	// Attributed says which user made a change that was sent before.
+	Attributed Op = "attributed"
 )
+
+// TypeAttributed is the type of all that are Attributed.
+const TypeAttributed = resourcePrefix + string(Attributed)
+
+// AttributedSuffix ends the id of what is Attributed, behind that of the change.
+const AttributedSuffix = "/actor"
 
 // Event is a CloudEvent in flight to a sink: the attributes of docs/consumers.md ("Attributes") as
 // plain fields, so that no map is built on the hot path. An Event does not change once it was

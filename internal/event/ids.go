@@ -134,6 +134,7 @@ var validAttribute = regexp.MustCompile(`^[a-z][a-z0-9]{0,19}$`)
 var reservedNames = strings.Fields(`data partitionkey sequence sequencetype apiversion kind
 	informer resource namespace name uid resourceversion previous changed timesource notbefore manager managersubresource manageroperation
 	lastmanager cause initial inferred owners ownerkind ownername traceparent tracestate
+	actor actorgrade impersonator verb auditid
 	deadletterreason deadletterattempts deadlettersubject deadlettertopic deadletterurl truncated originalsize originalsha256 oversize dataref informerdata omittedattributes cluster apigroup op`)
 
 // CheckAttribute refuses what can't be the name of a custom attribute.

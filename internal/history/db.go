@@ -60,6 +60,8 @@ type Options struct {
 	MemTableBytes uint64
 	// FS replaces the file system, for tests.
 	FS vfs.FS
+	// KeepsUnsent adds each version to DB.Unsent, until it is removed there.
+	KeepsUnsent bool
 	// DiskFull is called with the reason when the disk begins to refuse writes, and with nil when
 	// it takes them again. Append waits meanwhile. nil: a full disk is an error of Append.
 	DiskFull func(why error)
@@ -73,6 +75,8 @@ type DB struct {
 	Writer *Writer
 	// Requests stores what audit logs have.
 	Requests Requests
+	// Unsent are the versions of which other sinks do not know the user yet.
+	Unsent Unsent
 	// Questions are for those who ask. They need not know that somebody writes.
 	Questions *query.Questions
 	// Maintenance is for the owner of the directory.
@@ -110,13 +114,17 @@ func open(o Options, readOnly bool) (*DB, error) {
 	}
 	opened := &DB{
 		Writer: newWriter(db, cmp.Or(o.LastVersionsBytes, 64<<20)), Questions: query.New(db),
-		Requests: Requests{db}, Maintenance: Maintenance{db}, shared: db, close: sync.OnceValue(func() error {
+		Requests: Requests{db}, Unsent: Unsent{db}, Maintenance: Maintenance{db}, shared: db, close: sync.OnceValue(func() error {
 			defer db.disk.Close()
 			return db.pebble.Close()
 		}),
 	}
 	err = opener.Begin(func() error {
-		return cmp.Or(db.checkFormat(readOnly), db.units.load(db.pebble))
+		err := cmp.Or(db.checkFormat(readOnly), db.units.load(db.pebble))
+		if err == nil && !readOnly {
+			opened.Writer.unsent, err = opened.Unsent.open(o.KeepsUnsent)
+		}
+		return err
 	}, opened.Close)
 	if _, isStuck := errors.AsType[*disk.FatalError](err); isStuck {
 		return nil, fmt.Errorf("history %s can't be written: %w; see to its disk and restart", o.Dir, err)
@@ -177,6 +185,7 @@ func (db *DB) Close() error {
 	if db.IsStuck() {
 		return nil
 	}
+	db.shared.commits.Wait() // whose callers have not waited
 	return db.close()
 }
 
@@ -275,9 +284,11 @@ type database struct {
 	failed chan struct{}
 	err    error
 	sync   *pebble.WriteOptions
-	disk   *disk.FS
-	room   atomic.Pointer[room]
-	damage damage
+	// commits are those that have not ended.
+	commits sync.WaitGroup
+	disk    *disk.FS
+	room    atomic.Pointer[room]
+	damage  damage
 }
 
 // damage is what is wrong with the files. Each attempt to read them finds it again.

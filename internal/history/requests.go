@@ -43,15 +43,20 @@ func (r Requests) Append(
 	if err := b.Set(keys.Position(query.RequestSource(cluster, source)), read, nil); err != nil {
 		return cmp.Or(err, b.Close())
 	}
+	return r.db.commit(ctx, b)
+}
+
+// commit commits a batch, durably. When ctx ends while the disk does not answer, nothing is known.
+func (db *database) commit(ctx context.Context, b *pebble.Batch) error {
 	done := make(chan error, 1)
-	go func() { done <- cmp.Or(b.Commit(r.db.sync), b.Close()) }()
+	db.commits.Go(func() { done <- cmp.Or(b.Commit(db.sync), b.Close()) })
 	select {
 	case err := <-done:
-		return r.db.ReadError(err)
+		return db.ReadError(err)
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-r.db.failed:
-		return r.db.err
+	case <-db.failed:
+		return db.err
 	}
 }
 

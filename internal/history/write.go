@@ -31,6 +31,7 @@ type Writer struct {
 	latest  map[uint32]uint32        // time of each source
 	reached map[uint32]highestStored // of each unit
 	late    map[uint32]lateTime      // the newest of each unit
+	unsent  *uint64                  // the number of the last one; nil: no sink wants them
 	// Memory that is used again.
 	key, value, other, fields, spare []byte
 }
@@ -73,11 +74,11 @@ func (w *Writer) Append(
 		return b.stored, w.db.ReadError(err)
 	}
 	stored := b.stored
-	go func() {
+	w.db.commits.Go(func() {
 		err := b.Commit(w.db.sync)
 		b.ended(err)
 		done <- err
-	}()
+	})
 	select {
 	case err := <-done:
 		return stored, w.db.ReadError(err)
@@ -165,6 +166,9 @@ func (b *batch) tryAdd(e *event.Event) (err error) {
 }
 
 func (b *batch) store(e *event.Event) error {
+	if e.Op == event.Attributed {
+		return nil // of a stream that is read: its user is in what was recorded, or not known here
+	}
 	u, isNew := b.db.units.unitOf(e)
 	if isNew {
 		b.w.unsaved = append(b.w.unsaved, u)
@@ -258,6 +262,9 @@ func (b *batch) addVersion(u *record.Unit, e *event.Event) error {
 		return err
 	}
 	if err := b.addToTimeline(u, &stored, &d, data, &v, last, isNewest, was.isThere); err != nil {
+		return err
+	}
+	if err := b.addToUnsent(&stored); err != nil {
 		return err
 	}
 	b.written[string(w.key)] = true

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"time"
 )
 
 // Indexes: the second part of a key in SpaceIndex.
@@ -151,4 +152,34 @@ func ReadRequest(value []byte) (claims []string, data []byte, ok bool) {
 		}
 		claims, value = append(claims, claim), rest
 	}
+}
+
+// Unsent returns the key of the version that was stored as the number-th.
+func Unsent(number uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{SpaceUnsent}, number)
+}
+
+// UnsentNumber reads what Unsent wrote.
+func UnsentNumber(key []byte) (number uint64, ok bool) {
+	if len(key) != 1+8 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(key[1:]), true
+}
+
+// AppendUnsent appends its value: the second in which it was made, when it was stored, in
+// milliseconds, and its key.
+func AppendUnsent(dst []byte, second uint32, stored time.Time, version []byte) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, second)
+	return append(binary.BigEndian.AppendUint64(dst, uint64(stored.UnixMilli())), version...)
+}
+
+// ReadUnsent reads what AppendUnsent wrote.
+func ReadUnsent(value []byte) (second uint32, stored time.Time, version []byte, ok bool) {
+	const head = 4 + 8
+	if len(value) < head+1+4 {
+		return 0, stored, nil, false
+	}
+	stored = time.UnixMilli(int64(binary.BigEndian.Uint64(value[4:])))
+	return binary.BigEndian.Uint32(value), stored, value[head:], true
 }

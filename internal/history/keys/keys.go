@@ -43,6 +43,9 @@ const (
 	SpaceRequest = 'Q'
 	// cluster, claim, second, hash -> nothing: a version may be of that request
 	SpaceClaim = 'C'
+	// number -> when it was stored, and the rest of the key of a version of which no other sink
+	// knows the user yet
+	SpaceUnsent = 'N'
 	// unit, second -> second: between them something was made that became known late
 	SpaceLate = 'W'
 )
