@@ -103,12 +103,15 @@ func Run(ctx context.Context, o Options) (err error) {
 		return &StartError{err}
 	}
 	asked := new(ask.Set)
+	results := newOutcome(registry)
+	start := newStarting(o.Version, results)
 	a.sink = func(
 		cluster string, s *config.Sink, metrics prometheus.Registerer,
 	) (sinks.Sink, sinks.Service, error) {
 		env := sinks.Env{
 			Cluster: cluster, StateDir: c.State.Dir, Out: o.Stdout, Log: log, Registry: metrics,
 			Fence: a.replicas.fence(), Confirm: a.replicas.confirm(), Pseudonym: a.letters.pseudonym,
+			FollowUp: start.followUp,
 			Serve: func(questions any) func() {
 				dir := cmp.Or(s.History.Dir, c.HistoryDir())
 				//nolint:forcetypeassert // see Env
@@ -121,8 +124,6 @@ func Run(ctx context.Context, o Options) (err error) {
 		a.feeds.addTo(&env, s.Name)
 		return newSink(s, env)
 	}
-	results := newOutcome(registry)
-	start := newStarting(o.Version, results)
 	start.registerReadiness(registry)
 	hub := tail.New(registry)
 	a.waiting = start.waits

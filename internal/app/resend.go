@@ -134,6 +134,17 @@ func (c *adminCommands) resend(ctx context.Context, r resendCommand) (answer adm
 	return answer, nil
 }
 
+// followUp is sinks.Env.FollowUp.
+func (s *statusSource) followUp(
+	ctx context.Context, sink string, events []*event.Event,
+) ([]func(), error) {
+	p, why := s.get()
+	if p == nil {
+		return nil, fmt.Errorf("the bridge has not started yet: %s", why)
+	}
+	return p.bridge.FollowUp(ctx, sink, events)
+}
+
 func conflict(why string) error {
 	return &admin.Error{Code: http.StatusConflict, Err: errors.New(why)}
 }

@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/kubebridge/bridge/internal/bridge"
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -87,5 +89,79 @@ func TestResend(t *testing.T) {
 			_, err = r.end()
 			testkit.OK(t, err)
 		})
+	})
+}
+
+// What is found out later about a change comes behind it: when the sink has acknowledged it, also
+// one that was read by a process before.
+func TestFollowUp(t *testing.T) {
+	about := func(informer string, version resource.Version) *event.Event {
+		return &event.Event{
+			ID: "a/" + string(version) + event.AttributedSuffix, Source: "/clusters/test", Type: event.TypeAttributed, Op: event.Attributed,
+			ObjectAttributes: event.ObjectAttributes{Resource: "pods", Name: "a", ResourceVersion: string(version)},
+			Informer:         informer, PartitionKey: "pods//a", Data: []byte(`{}`), Observed: time.Now(),
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker(t, "lake")
+		r := newRig(t, b)
+		r.start()
+		isSettled := func(e *event.Event) bool {
+			t.Helper()
+			settled, err := r.FollowUp(t.Context(), "lake", []*event.Event{e})
+			testkit.OK(t, err)
+			if settled[0] != nil {
+				settled[0]()
+			}
+			return settled[0] != nil
+		}
+		if !isSettled(about("another", "1")) {
+			t.Error("nothing of the informer comes, and that is waited for")
+		}
+		first := r.Update(key(1), func(map[string]any) {})
+		e := about("all", first)
+		r.settle()
+		if isSettled(e) { // what was read is known from one call to the next
+			t.Error("it is not known yet whether the change was read")
+		}
+		if r.settle(); !isSettled(e) {
+			t.Error("the sink has the change")
+		}
+		b.Set(testkit.Hung)
+		second := r.Update(key(1), func(map[string]any) {})
+		r.settle()
+		e = about("all", second)
+		for range 3 {
+			if r.settle(); isSettled(e) {
+				t.Error("the sink does not have the change yet")
+			}
+		}
+		b.Set(testkit.Healthy)
+		for range 10 {
+			time.Sleep(10 * time.Second)
+			if isSettled(e) {
+				break
+			}
+		}
+		var at []string
+		for _, rec := range b.Next() {
+			if rec.Acked && rec.ResourceVersion == string(second) {
+				at = append(at, string(rec.Op))
+			}
+		}
+		if !slices.Equal(at, []string{"updated", "attributed"}) {
+			t.Errorf("stored are %v", at)
+		}
+		_, err := r.end()
+		testkit.OK(t, err)
+		third := about("all", r.Update(key(1), func(map[string]any) {})) // as a process before has read it
+		r.start()
+		b.Set(testkit.Hung)
+		if isSettled(third) {
+			t.Error("the change was not read again yet, or is with the sink")
+		}
+		b.Set(testkit.Healthy)
+		_, err = r.end()
+		testkit.OK(t, err)
 	})
 }

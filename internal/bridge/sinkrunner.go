@@ -21,6 +21,7 @@ type sinkRunner struct {
 	key         string // of it among replicas: its name, and where it sends to
 	metrics     []*metric.Scope
 	keepsNewest bool                    // SinkConfig.KeepsNewest
+	delivered   deliveries              // for FollowUp
 	stop        context.CancelCauseFunc // set before it runs; nil while another replica leads
 	ended       chan struct{}           // closed when it has ended
 }

@@ -151,6 +151,8 @@ type Env struct {
 	// Pseudonym replaces a user by a hash with the redaction key, which must be there when the sink
 	// opens.
 	Pseudonym func(user string) string
+	// FollowUp publishes to another sink what is found out later about changes (bridge.FollowUp).
+	FollowUp func(ctx context.Context, sink string, events []*event.Event) (settled []func(), err error)
 	// IsOwnUser reports whether the process at the other end of a TCP connection on this machine
 	// has the user of this process. nil in a pod, where others have the same user.
 	IsOwnUser func(remote, local net.Addr) bool
