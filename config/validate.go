@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"reflect"
@@ -281,6 +282,39 @@ func (c *Config) validateHistories(ps *settings.Report) {
 			ps.Add(path, "sinks[%d] writes to the same directory; give each its own", first)
 		}
 		seen[s.History.Dir] = i
+		if s.History.Audit != nil {
+			for j, to := range s.History.Audit.Sinks {
+				c.validateAttributed(ps, fmt.Sprintf("sinks[%d].history.audit.sinks[%d]", i, j), to)
+			}
+		}
+	}
+}
+
+// IsAttributed reports whether a sink is sent who made changes.
+func (c *Config) IsAttributed(sink string) bool {
+	return slices.ContainsFunc(c.Sinks, func(s Sink) bool {
+		return s.History != nil && s.History.Audit != nil && slices.Contains(s.History.Audit.Sinks, sink)
+	})
+}
+
+// validateAttributed checks a sink that is sent who made changes: it must be sent the changes.
+func (c *Config) validateAttributed(ps *settings.Report, path, name string) {
+	switch to := c.sink(name); {
+	case to == nil:
+		ps.Add(path, "there is no sink %q", name)
+	case to.History != nil:
+		ps.Add(path, "%s is a history, which records audit logs itself", name)
+	case to.KeepsNewest():
+		ps.Add(path, "%s keeps the newest state of each object only", name)
+	}
+	for _, inf := range c.Informers {
+		for _, b := range inf.Sinks {
+			selects := b.Filter != "" || len(b.Operations) > 0 || cmp.Or(b.Delivery, inf.Delivery) == "latest"
+			if b.Name == name && selects {
+				ps.Add(path, "informer %s sends %s a part of its changes (filter, operations, delivery): "+
+					"give the informer the filter, or take another sink", inf.Name, name)
+			}
+		}
 	}
 }
 

@@ -244,6 +244,9 @@ func Schema(c *config.Config) map[string]any {
 		for j := range c.Informers {
 			d.Streams = append(d.Streams, streamsOf(&c.Informers[j], s.Name)...)
 		}
+		for j := range d.Streams {
+			d.Streams[j].Attributed = c.IsAttributed(s.Name)
+		}
 		if len(d.Streams) > 0 {
 			list = append(list, *d)
 		}

@@ -135,7 +135,7 @@ func (c *comparison) feed(m *source.Message) error {
 	e := &m.Event
 	u := c.units[nameOf(e)]
 	switch {
-	case u == nil:
+	case u == nil, e.Op == event.Attributed:
 		return nil
 	case e.AboutInformer():
 		return u.hear(m)

@@ -49,6 +49,12 @@ type Config struct {
 	Users string `yaml:"users" default:"plain" oneof:"plain hashed"`
 	// Groups stores the groups of users.
 	Groups bool `yaml:"groups" default:"true"`
+	// Sinks are the names of other sinks that are sent an event
+	// `dev.kubebridge.resource.attributed` behind each change that an informer sends to both: who
+	// made it, or why that is not known. It comes when the audit log has it, 10 seconds later or
+	// more, and after 15 minutes in any case. Not to a sink with a filter, with delivery `latest`,
+	// or that keeps the newest state only.
+	Sinks []string `yaml:"sinks"`
 }
 
 // Validate reports what is wrong with the keys; nothing for a section that is not there.
@@ -183,10 +189,10 @@ type state struct {
 // lacks says what may be missing of a time; "" for nothing.
 func (s *state) lacks(from, to time.Time) string {
 	switch {
-	case s.Since.IsZero(), from.Before(s.Since):
+	case !s.Since.IsZero() && from.Before(s.Since):
 		return lacksBefore
-	case to.Add(lag).After(s.Until):
-		return "the audit log is not recorded so far yet"
+	case s.Since.IsZero(), to.Add(lag).After(s.Until):
+		return lacksYet
 	}
 	for _, l := range s.Losses {
 		if from.Before(l.To) && to.After(l.From) {
@@ -196,7 +202,10 @@ func (s *state) lacks(from, to time.Time) string {
 	return ""
 }
 
-const lacksBefore = "the audit log was not recorded then"
+const (
+	lacksBefore = "the audit log was not recorded then"
+	lacksYet    = "the audit log is not recorded so far yet"
+)
 
 // loss is a time of which requests may be missing.
 type loss struct {

@@ -173,6 +173,7 @@ func (s *Sink) Open(context.Context) error {
 	db, err := history.Open(history.Options{
 		Dir: s.cfg.Dir, LastVersionsBytes: 32 << 20, MemTableBytes: 8 << 20, FS: s.cfg.FS,
 		Log: s.cfg.Log, DiskFull: s.diskChanged,
+		KeepsUnsent: s.cfg.Audit != nil && len(s.cfg.Audit.Sinks) > 0,
 	})
 	if err != nil {
 		return classify(err)
@@ -195,6 +196,11 @@ func (s *Sink) Open(context.Context) error {
 			Metrics: s.metrics.audit, Log: s.cfg.Log,
 		}
 		running.Go(func() { recorder.Run(ctx) })
+		attributor := &audit.Attributor{
+			Sinks: s.cfg.Audit.Sinks, Cluster: s.cfg.Cluster, Unsent: db.Unsent, Questions: db.Questions,
+			FollowUp: s.cfg.FollowUp, Metrics: s.metrics.attributor, Log: s.cfg.Log,
+		}
+		running.Go(func() { attributor.Run(ctx) })
 	}
 	s.db, s.cancel, s.end = db, cancel, func() { asked(); running.Wait() }
 	return nil
@@ -490,6 +496,8 @@ type metrics struct {
 	horizon  *metric.Gauge
 	failures *metric.Counter
 	audit    *audit.Metrics
+	// attributor is of the events about users.
+	attributor *audit.AttributorMetrics
 }
 
 const (
@@ -510,7 +518,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			"Time from which on every version is kept; 0 while retention has removed nothing."),
 		failures: f.Counter("bridge_history_retention_failures_total",
 			"Times that old versions could not be removed."),
-		audit: audit.NewMetrics(f),
+		audit: audit.NewMetrics(f), attributor: audit.NewAttributorMetrics(f),
 	}
 }
 

@@ -1,0 +1,209 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/metric"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// attributing is a history with changes, and attributors of it, one after the other, for one sink.
+type attributing struct {
+	*testing.T
+	db       *history.DB
+	registry *prometheus.Registry
+	end      func()
+
+	mu      sync.Mutex
+	refuses func(*event.Event) bool // guarded by mu
+	sent    []string                // guarded by mu: id, user and reason
+	settled int                     // guarded by mu
+}
+
+func newAttributing(t *testing.T) *attributing {
+	db, err := history.Open(history.Options{Dir: t.TempDir(), KeepsUnsent: true})
+	testkit.OK(t, err)
+	s := &attributing{T: t, db: db, end: func() {}, refuses: func(*event.Event) bool { return false }}
+	t.Cleanup(func() {
+		s.end()
+		_ = db.Close()
+	})
+	return s
+}
+
+func (s *attributing) start(sinks ...string) {
+	s.end()
+	s.registry = prometheus.NewPedanticRegistry()
+	a := &Attributor{
+		Sinks: sinks, Cluster: "prod", Unsent: s.db.Unsent, Questions: s.db.Questions, FollowUp: s.followUp,
+		Metrics: NewAttributorMetrics(metric.With(s.registry)), Log: slog.New(slog.DiscardHandler), pace: 300,
+	}
+	ctx, cancel := context.WithCancel(s.Context())
+	var running sync.WaitGroup
+	running.Go(func() { a.Run(ctx) })
+	s.end = func() { cancel(); running.Wait() }
+}
+
+func (s *attributing) followUp(_ context.Context, sink string, events []*event.Event) ([]func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sink == "down" {
+		return nil, errors.New("it is unavailable")
+	}
+	settled := make([]func(), len(events))
+	for i, e := range events {
+		if s.refuses(e) {
+			continue
+		}
+		var data struct{ Change, Op, User, Unknown string }
+		testkit.OK(s.T, json.Unmarshal(e.Data, &data))
+		if e.ID != data.Change+"/actor" || e.Type != event.TypeAttributed || data.Op == "" || e.Cluster != "prod" {
+			s.Errorf("%+v %s", e, e.Data)
+		}
+		s.sent = append(s.sent, fmt.Sprint(data.Change, " ", data.User, data.Unknown))
+		settled[i] = func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.settled++
+		}
+	}
+	return settled, nil
+}
+
+func (s *attributing) set(refuses func(*event.Event) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuses = refuses
+}
+
+// store stores versions of the object name.
+func (s *attributing) store(name string, numbers ...int) {
+	s.Helper()
+	var events []*event.Event
+	for i, number := range numbers {
+		op, previous := event.Updated, fmt.Sprint(number-1)
+		if i == 0 {
+			op, previous = event.Added, ""
+		}
+		events = append(events, &event.Event{
+			ID: fmt.Sprint(name, "/", number), Source: "/clusters/prod", Type: "dev.kubebridge.resource." + string(op), Op: op,
+			Time: noon.Add(time.Duration(number-5) * time.Minute), Informer: "all", Sequence: fmt.Sprintf("00000000.%020d", number),
+			ObjectAttributes: event.ObjectAttributes{
+				APIVersion: "v1", Resource: "pods", Kind: "Pod", Namespace: "shop", Name: name, UID: name,
+				ResourceVersion: fmt.Sprint(number), Previous: previous,
+			},
+			OriginAttributes: event.OriginAttributes{TimeSource: event.TimeManagedFields},
+			Data:             fmt.Appendf(nil, `{"kind":"Pod","metadata":{"name":%q},"spec":{"n":%d}}`, name, number),
+		})
+	}
+	_, err := s.db.Writer.Append(s.Context(), events)
+	testkit.OK(s.T, err)
+}
+
+// record stores requests, and that the log is read until a time.
+func (s *attributing) record(until time.Time, lines ...string) {
+	s.Helper()
+	r := &Recorder{
+		Config: Config{Groups: true}, Cluster: "prod", Store: s.db.Requests, Log: slog.New(slog.DiscardHandler),
+		Metrics: NewMetrics(metric.With(prometheus.NewPedanticRegistry())),
+	}
+	from := &source{Recorder: r, name: "a", state: state{Since: noon.Add(-time.Hour), Until: until}}
+	b := &batch{}
+	for _, text := range lines {
+		testkit.OK(s.T, from.add(b, []byte(strings.ReplaceAll(text, `"web"`, `"a"`))))
+	}
+	testkit.OK(s.T, from.store(s.Context(), b))
+}
+
+func (s *attributing) waitFor(want ...string) {
+	s.Helper()
+	got := func() []string {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return slices.Clone(s.sent)
+	}
+	testkit.Eventually(s.T, fmt.Sprint(len(want), " events"), func() bool { return len(got()) >= len(want) })
+	if sent := got(); !slices.Equal(sent, want) {
+		s.Fatalf("sent is\n%s\nwant\n%s", strings.Join(sent, "\n"), strings.Join(want, "\n"))
+	}
+	testkit.Eventually(s.T, "it is settled when that is stored", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.settled == len(want)
+	})
+}
+
+// Each change has one event in the order of the changes, whatever is refused meanwhile and however
+// often it begins again.
+func TestAttributor(t *testing.T) {
+	t.Parallel()
+	s := newAttributing(t)
+	s.store("a", 5, 6, 7)
+	s.store("b", 9)
+	s.record(noon.Add(time.Hour), line("ann", "create", 0, 201, "uid:a Ca"), line("bob", "patch", 1, 200, "uid:a U5"))
+	s.set(func(e *event.Event) bool { return e.ID == "a/6/actor" })
+	s.start("stream")
+	testkit.Eventually(t, "all but one", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.sent) >= 3
+	})
+	s.set(func(*event.Event) bool { return false })
+	all := []string{"a/5 ann", "a/7 " + reasonNone, "b/9 " + reasonNone, "a/6 bob"}
+	s.waitFor(all...)
+	s.start("stream")
+	s.store("b", 9) // a repeat
+	s.store("c", 10)
+	s.waitFor(append(all, "c/10 "+reasonNone)...)
+	if n := testkit.Metrics(t, s.registry)["bridge_attributed_total unknown"]; n != 1 {
+		t.Errorf("%v are counted", n)
+	}
+	left, err := s.db.Unsent.Next("another", 10)
+	testkit.OK(t, err)
+	if len(left) > 0 {
+		t.Errorf("%v are kept", left)
+	}
+}
+
+// What the log does not have yet is waited for, but not forever.
+func TestAttributorWaits(t *testing.T) {
+	t.Parallel()
+	s := newAttributing(t)
+	s.record(noon.Add(-time.Minute))
+	s.store("a", 5)
+	s.start("stream")
+	time.Sleep(200 * time.Millisecond) // it is due after a sixth of that
+	s.record(noon.Add(time.Hour), line("ann", "create", 0, 201, "uid:a Ca"))
+	s.waitFor("a/5 ann")
+	s.record(noon.Add(-time.Minute))
+	s.store("b", 9)
+	s.waitFor("a/5 ann", "b/9 "+lacksYet) // after 15 minutes, a three-hundredth of which are 3 s
+}
+
+// A sink that takes nothing holds up no other, and what another one knows is kept for it.
+func TestAttributorOfSinks(t *testing.T) {
+	t.Parallel()
+	s := newAttributing(t)
+	s.record(noon.Add(time.Hour))
+	s.store("a", 5)
+	s.start("down", "stream")
+	s.waitFor("a/5 " + reasonNone)
+	left, err := s.db.Unsent.Next("down", 10)
+	testkit.OK(t, err)
+	if len(left) != 1 {
+		t.Error(left)
+	}
+}
