@@ -149,7 +149,7 @@ func (c *Client) apply(m *message) {
 		c.remove(m)
 	}
 	e := m.event
-	if e == nil {
+	if e == nil || e.Type() == TypeAttributed {
 		return
 	}
 	gr := e.Resource()

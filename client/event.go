@@ -20,10 +20,12 @@ import (
 
 // Types of events. Those of objects may also be Knative's.
 const (
-	TypeAdded       = "dev.kubebridge.resource.added"
-	TypeUpdated     = "dev.kubebridge.resource.updated"
-	TypeDeleted     = "dev.kubebridge.resource.deleted"
-	TypeResynced    = "dev.kubebridge.resource.synced"
+	TypeAdded    = "dev.kubebridge.resource.added"
+	TypeUpdated  = "dev.kubebridge.resource.updated"
+	TypeDeleted  = "dev.kubebridge.resource.deleted"
+	TypeResynced = "dev.kubebridge.resource.synced"
+	// TypeAttributed says who made a change whose event came before, by its authenticated user.
+	TypeAttributed  = "dev.kubebridge.resource.attributed"
 	TypeSynced      = "dev.kubebridge.informer.synced"
 	TypeGap         = "dev.kubebridge.informer.gap"
 	TypeProgress    = "dev.kubebridge.informer.progress"

@@ -255,7 +255,7 @@ func (w *writer) readToEnd(ctx context.Context, reader source.Reader) error {
 		case m.Damaged:
 			to := max(reader.Position()[m.Lane].Next, m.Offset+1)
 			w.keep(notice(source.Removal{Lane: m.Lane, From: m.Offset, To: to}, query.ReasonDamaged, created, w.now()))
-		case m.Other != "" || m.Event.Op == "":
+		case m.Other != "", m.Event.Op == "", m.Event.Op == event.Attributed:
 			w.report.Other++
 		default:
 			w.add(m, created)

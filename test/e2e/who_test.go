@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubebridge/bridge/test/e2e/harness"
+	"github.com/kubebridge/bridge/test/e2e/read"
 )
 
 var whoWrites = flag.Int("who.writes", 1500, "writes of TestWho")
@@ -96,7 +97,8 @@ sinks:
   - name: kept
     history:
       retention: 0
-      audit: {files: ["`+relay.dir+`/audit*.log*", "`+secondLog+`"], complete: true}
+      audit: {files: ["`+relay.dir+`/audit*.log*", "`+secondLog+`"], complete: true, sinks: [stream]}
+  - {name: stream, nats: {servers: ["nats://${NATS_ADDRESS}"], embedded: true, stream: {duplicateWindow: 100ms}}}
   - name: posted
     history:
       dir: `+w.posted+`
@@ -106,9 +108,6 @@ sinks:
 	ended := w.killing()
 	w.write()
 	ended()
-	// After all the kills: a list may have shown the last one of the others.
-	_, err = w.client.AppsV1().Deployments(w.namespace).Patch(w.ctx, "d-0", types.MergePatchType, []byte(`{"spec":{"replicas":4}}`), metav1.PatchOptions{})
-	must(t, err)
 	w.settle()
 	relay.check()
 
@@ -126,6 +125,7 @@ sinks:
 	} {
 		t.Run(form.name, func(t *testing.T) { w.judge(t, form.args, form.answered) })
 	}
+	t.Run("sent behind each change", w.judgeAttributed)
 	t.Run("audit check", func(t *testing.T) {
 		for _, args := range [][]string{{"--audit", filepath.Join(c.dir, "audit.log"), "--complete"}, {"--dir", w.kept()}} {
 			cmd := exec.CommandContext(w.ctx, binary, append([]string{
@@ -354,13 +354,18 @@ func (w *whoRun) writeOnce(u *whoUser, n int) error {
 // settle waits until the history has everything.
 func (w *whoRun) settle() {
 	w.t.Helper()
-	w.createConfigMap("marker", "")
-	eventually(w.t, "the history", testPatience, func() []string {
-		if _, err := w.bridge.Output(w.ctx, "show", "cm/marker", "-n", w.namespace, "--dir", w.kept()); err != nil {
-			return []string{err.Error()}
-		}
-		return nil
-	})
+	for i, name := range []string{"listed", "marker"} { // after the kills a list may have shown the first one
+		w.createConfigMap(name, "")
+		eventually(w.t, "the history", testPatience, func() []string {
+			if _, err := w.bridge.Output(w.ctx, "show", "cm/"+name, "-n", w.namespace, "--dir", w.kept()); err != nil {
+				return []string{err.Error()}
+			}
+			return nil
+		})
+		replicas := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, 3+i)
+		_, err := w.client.AppsV1().Deployments(w.namespace).Patch(w.ctx, "d-0", types.MergePatchType, replicas, metav1.PatchOptions{})
+		must(w.t, err)
+	}
 	eventually(w.t, "the log", testPatience, func() []string {
 		text, err := os.ReadFile(filepath.Join(w.cluster.dir, "audit.log"))
 		must(w.t, err)
@@ -497,6 +502,79 @@ func (w *whoRun) judge(t *testing.T, args []string, share float64) {
 	t.Logf("of %d creates and updates %d are named, of %d deletes %d; the others: %v", known, answered, deletes, deletesAnswered, unknown)
 	if known == 0 || float64(answered) < share*float64(known) {
 		t.Errorf("%d of %d are named", answered, known)
+	}
+}
+
+// judgeAttributed compares the events about users with whom the objects themselves name: one for
+// each change, behind it.
+func (w *whoRun) judgeAttributed(t *testing.T) {
+	type sent struct {
+		at    int
+		actor string
+	}
+	changes, users := map[string]int{}, map[string]sent{}
+	stream := &read.JetStream{URL: w.bridge.NATS, Stream: "K8S"}
+	eventually(t, "an event for each change", testPatience, func() (problems []string) {
+		events, err := stream.Refresh(w.ctx)
+		must(t, err)
+		clear(changes)
+		clear(users)
+		for i := range events {
+			e := &events[i]
+			switch id, isUser := strings.CutSuffix(e.ID(), "/actor"); {
+			case !e.AboutObject() || e.Attribute("initial") != "":
+			case !isUser:
+				if _, isTwice := changes[id]; !isTwice {
+					changes[id] = i
+				}
+			default:
+				if _, isTwice := users[id]; isTwice {
+					t.Fatalf("%s is there twice", e.ID())
+				}
+				users[id] = sent{i, e.Attribute("actor")}
+			}
+		}
+		for id := range changes {
+			if _, isSent := users[id]; !isSent {
+				problems = append(problems, id)
+			}
+		}
+		return problems
+	})
+	for id, u := range users {
+		if at, isSent := changes[id]; !isSent || at > u.at {
+			t.Errorf("%s: the user came as %d, the change %v as %d", id, u.at, isSent, at)
+		}
+	}
+	known, named := 0, 0
+	for _, object := range w.written() {
+		out, err := w.bridge.Output(w.ctx, "history", object, "-n", w.namespace, "-o", "json", "--dir", w.kept())
+		must(t, err)
+		var versions []whoVersion
+		must(t, json.Unmarshal([]byte(out), &versions))
+		for i := range versions {
+			v := &versions[i]
+			id := v.UID + "/" + v.ResourceVersion
+			if v.Operation == "deleted" {
+				id = v.UID + "/deleted"
+			}
+			user := w.authorOf(object, v)
+			if user == "" {
+				continue
+			}
+			known++
+			switch actor := users[id].actor; actor {
+			case user:
+				named++
+			case "":
+			default:
+				t.Errorf("%s: version %s is by %s, and sent is %s", object, v.ResourceVersion, user, actor)
+			}
+		}
+	}
+	t.Logf("%d changes, %d with an author, of which %d were sent", len(changes), known, named)
+	if named < known/2 {
+		t.Error("most have no user")
 	}
 }
 

@@ -63,6 +63,9 @@ func TestForms(t *testing.T) {
 		{"change", maker(event.PayloadChange, "").Object(update)},
 		{"mergepatch", maker(event.PayloadPatch, "").Object(update)},
 		{"debezium", maker(event.PayloadDebezium, "").Object(update)},
+		{"attributed", event.Event{Data: []byte(`{"change":"u/8","op":"updated","user":"ann","groups":["devs"],"impersonator":"bob",
+			"verb":"patch","subresource":"status","userAgent":"kubectl","auditID":"a","grade":"exact"}`)}},
+		{"attributed", event.Event{Data: []byte(`{"change":"u/8","op":"updated","unknown":"two requests may have made it"}`)}},
 		{"informer-synced", about.Synced("9", event.Listing{Items: 1, Unreadable: 1, DeletesUnknown: true}, event.IDSuffix{}, at)},
 		{"informer-progress", about.Progress("9", event.Unwatched{}, event.IDSuffix{}, at)},
 		{"informer-gap", about.Gap(&resource.Relist{Reason: resource.ReasonExpired, From: "7", To: "9"}, time.Time{}, event.IDSuffix{}, at)},
@@ -89,7 +92,7 @@ func TestForms(t *testing.T) {
 			}
 		})
 	}
-	if len(definitions) != 10 {
+	if len(definitions) != 11 {
 		t.Errorf("%d forms, and not all are tested", len(definitions))
 	}
 }

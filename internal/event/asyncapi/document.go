@@ -64,6 +64,8 @@ type Stream struct {
 	Attributes []string
 	Owners     bool
 	Changed    bool
+	// Attributed: who made a change is an event behind it.
+	Attributed bool
 }
 
 // schema is a JSON Schema, or another object of the document.
@@ -276,6 +278,10 @@ func (d *document) messagesOf(s *Sink, stream *Stream) map[string]schema {
 			payload = anyOf(payload, d.useForm("metadata"), schema{"type": "null"})
 		}
 		list[s.Name+"."+stream.Informer+".object."+string(op)] = d.message(s, stream, typ, true, payload)
+	}
+	if stream.Attributed {
+		list[s.Name+"."+stream.Informer+".object."+string(event.Attributed)] = d.message(s, stream,
+			event.TypeAttributed, true, d.useForm(string(event.Attributed)))
 	}
 	for _, op := range []event.Op{event.Synced, event.Gap, event.Quarantined, event.Progress} {
 		payload := d.useForm("informer-" + string(op))
@@ -496,6 +502,12 @@ func (d *document) attributes(
 	}
 	if !ofObject {
 		return all, required
+	}
+	if typ == event.TypeAttributed {
+		all["actor"] = text("The authenticated user; none where the user is not known")
+		all["actorgrade"] = text("How the user is known: exact, complete-log")
+		all["impersonator"] = text("Who acted as the user")
+		all["verb"], all["auditid"] = text("Of the request"), text("Of the request in the audit log")
 	}
 	for name, what := range map[string]string{
 		"name": "The name of the object", "uid": "The uid of the object",

@@ -110,6 +110,9 @@ func (c *Checker) Feed(e *event.Event, at Position) {
 	}
 	c.messages++
 	c.events++
+	if e.Op == event.Attributed {
+		return // it is about a change, and no change
+	}
 	u := c.unitOf(e)
 	switch {
 	case e.AboutInformer():
