@@ -317,12 +317,12 @@ test-recipes-jvm: $(BIN)/jars/kafka-streams/.fetched $(BIN)/jars/flink/.fetched 
 	$(MAKE) run-recipes RECIPES="-run '$(JVM_RECIPES)'"
 
 .PHONY: run-recipes
-run-recipes: controlplane kafkabroker build-table $(BIN)/recipes/.installed $(BIN)/kafka/.fetched
+run-recipes: controlplane kafkabroker build-table $(BIN)/table/.installed $(BIN)/recipes/.installed $(BIN)/kafka/.fetched
 	$(GO) build -o $(BIN)/nats-server github.com/nats-io/nats-server/v2
 	cd test/recipes && $(GO) build -ldflags '$(LDFLAGS)' -o $(CURDIR)/$(BIN)/redpanda-connect ./connect
 	cd test/recipes && PYTHON=$(CURDIR)/$(BIN)/recipes/venv/bin/python NODE_DIR=$(CURDIR)/$(BIN)/recipes $(CONTROLPLANE) \
 	  KAFKA_BROKER=$(CURDIR)/$(BIN)/kafkabroker KAFKA_LIB=$(CURDIR)/$(BIN)/kafka JARS=$(CURDIR)/$(BIN)/jars \
-	  NATS_SERVER=$(CURDIR)/$(BIN)/nats-server BRIDGE_TABLE=$(CURDIR)/$(BIN)/bridge-table \
+	  NATS_SERVER=$(CURDIR)/$(BIN)/nats-server BRIDGE_TABLE=$(CURDIR)/$(BIN)/bridge-table TABLE_PYTHON=$(CURDIR)/$(BIN)/table/bin/python \
 	  $(GO) test -count=1 -timeout $(TEST_TIME) $(RECIPES) .
 
 $(BIN)/recipes/.installed: $(wildcard test/recipes/testdata/*)

@@ -11,6 +11,7 @@
 //   - a block of text is what the block of sh before it prints. "…" stands for anything; times, and
 //     numbers of three digits and more, for any other.
 //
-// Addresses of this machine are replaced by free ones. PYTHON, NODE_DIR, JARS, KAFKA_BROKER
-// and NATS_SERVER name what make test-recipes has installed; without them the tests are skipped.
+// Addresses of this machine are replaced by free ones. PYTHON, TABLE_PYTHON, NODE_DIR, JARS,
+// KAFKA_BROKER and NATS_SERVER name what make test-recipes has installed; without them the tests
+// are skipped.
 package recipes
