@@ -34,6 +34,13 @@ import (
 const asProgram = "BRIDGE_TABLE_PROGRAM"
 
 func TestMain(m *testing.M) {
+	if address, dir, found := strings.Cut(os.Getenv(asBroker), " "); found {
+		if err := serveBroker(address, dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if os.Getenv(asProgram) == "" {
 		os.Exit(m.Run())
 	}

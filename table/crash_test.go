@@ -1,0 +1,236 @@
+package table
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/internal/sinks"
+	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/testkit"
+)
+
+// asBroker makes the test's own program a NATS server: its address, and the directory of its
+// streams.
+const asBroker = "BRIDGE_TABLE_BROKER"
+
+func serveBroker(address, dir string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	o := &server.Options{Host: host, JetStream: true, StoreDir: dir, NoLog: true}
+	if _, err := fmt.Sscan(port, &o.Port); err != nil {
+		return err
+	}
+	s, err := server.NewServer(o)
+	if err != nil {
+		return err
+	}
+	s.Start()
+	s.WaitForShutdown()
+	return nil
+}
+
+// victim is a process that is killed and started again. One goroutine uses it.
+type victim struct {
+	make    func() *exec.Cmd
+	isReady func() bool
+	cmd     *exec.Cmd
+	ended   chan struct{}
+}
+
+func (v *victim) start(t *testing.T) {
+	t.Helper()
+	v.cmd, v.ended = v.make(), make(chan struct{})
+	testkit.OK(t, v.cmd.Start())
+	go func(cmd *exec.Cmd, ended chan struct{}) {
+		defer close(ended)
+		_ = cmd.Wait() // it is killed, or has not found the others
+	}(v.cmd, v.ended)
+	for v.isReady != nil && !v.isReady() {
+		if t.Context().Err() != nil {
+			t.Fatal("a process was not ready in time")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func (v *victim) kill() {
+	_ = v.cmd.Process.Kill()
+	<-v.ended
+}
+
+func (v *victim) hasEnded() bool {
+	select {
+	case <-v.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+func listens(address string) func() bool {
+	return func() bool {
+		conn, err := net.DialTimeout("tcp", address, time.Second)
+		if err != nil {
+			return false
+		}
+		return conn.Close() == nil
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.OK(t, err)
+	testkit.OK(t, l.Close())
+	return l.Addr().String()
+}
+
+// newBroker is a NATS server with its streams on disk.
+func newBroker(t *testing.T) (broker *victim, url string) {
+	t.Helper()
+	address, dir := freeAddress(t), t.TempDir()
+	broker = &victim{isReady: listens(address), make: func() *exec.Cmd {
+		cmd := program(t)
+		cmd.Env = append(os.Environ(), asBroker+"="+address+" "+dir)
+		return cmd
+	}}
+	broker.start(t)
+	t.Cleanup(broker.kill)
+	return broker, "nats://" + address
+}
+
+// newCatalog is Nessie, with its versions on disk and an S3 server beside, where $TABLE_NESSIE
+// names its jar; nil where the tests use a directory. It sets what the tests know about their
+// catalog.
+func newCatalog(t *testing.T) (catalog *victim) {
+	t.Helper()
+	jar := os.Getenv("TABLE_NESSIE")
+	if jar == "" {
+		return nil
+	}
+	storage, address, management := freeAddress(t), freeAddress(t), freeAddress(t)
+	s3 := &victim{isReady: listens(storage), make: func() *exec.Cmd {
+		_, port, _ := strings.Cut(storage, ":")
+		return exec.CommandContext(t.Context(), os.Getenv("TABLE_PYTHON"), "-m", "moto.server", "-p", port)
+	}}
+	s3.start(t)
+	t.Cleanup(s3.kill)
+	bucket, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+storage+"/lake", nil)
+	testkit.OK(t, err)
+	answer, err := http.DefaultClient.Do(bucket)
+	testkit.OK(t, err)
+	testkit.OK(t, answer.Body.Close())
+	dir := filepath.Join(t.TempDir(), "nessie")
+	catalog = &victim{isReady: listens(address), make: func() *exec.Cmd {
+		args := []string{"-Xmx400m"}
+		_, port, _ := strings.Cut(address, ":")
+		_, managementPort, _ := strings.Cut(management, ":")
+		const options = "nessie.catalog.service.s3.default-options."
+		for _, property := range []string{
+			"quarkus.http.port=" + port, "quarkus.http.host=127.0.0.1", "quarkus.management.port=" + managementPort,
+			"nessie.version.store.type=ROCKSDB", "nessie.version.store.persist.rocks.database-path=" + dir,
+			"nessie.catalog.default-warehouse=w", "nessie.catalog.warehouses.w.location=s3://lake/",
+			options + "endpoint=http://" + storage, options + "path-style-access=true", options + "region=us-east-1",
+			options + "request-signing-enabled=false",
+			options + "access-key=urn:nessie-secret:quarkus:my-secrets.s3-default",
+			"my-secrets.s3-default.name=name", "my-secrets.s3-default.secret=secret",
+		} {
+			args = append(args, "-D"+property)
+		}
+		return exec.CommandContext(t.Context(), os.Getenv("TABLE_JAVA"), append(args, "-jar", jar)...)
+	}}
+	catalog.start(t)
+	t.Cleanup(catalog.kill)
+	t.Setenv("TABLE_CATALOG", "http://"+address+"/iceberg")
+	t.Setenv("TABLE_WAREHOUSE", "w")
+	t.Setenv("TABLE_PROPERTIES", "s3.endpoint=http://"+storage+",s3.region=us-east-1,"+
+		"s3.access-key-id=name,s3.secret-access-key=secret,s3.force-virtual-addressing=false")
+	return catalog
+}
+
+// storeAgain stores events one by one, each until the broker has it: it may be there twice then.
+func storeAgain(ctx context.Context, t *testing.T, url string, events []event.Event, pause time.Duration) {
+	sink, err := nats.New(nats.Options{
+		Config: testkit.WithDefaults(nats.Config{
+			Servers: []settings.URL{settings.URL(url)},
+			Stream:  nats.Stream{Compression: "none", DuplicateWindow: 100 * time.Millisecond},
+		}),
+		Common: sinks.Common{Name: "nats", Encoding: sinks.Binary}, Env: sinks.Env{Cluster: "prod"},
+	})
+	testkit.OK(t, err)
+	testkit.OK(t, sink.Open(ctx))
+	defer sink.Close()
+	for i := range events {
+		e := &events[i]
+		for ctx.Err() == nil {
+			runs++
+			e.Run = fmt.Sprintf("/%d", runs)
+			m := &sinks.Message{Event: e}
+			if _, m.Err = sink.Lane(ctx, e); m.Err == nil {
+				sink.Publish(ctx, []*sinks.Message{m})
+			}
+			if m.Err == nil {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		time.Sleep(pause)
+	}
+}
+
+// Every message is one row, whichever process is killed: the writer, the broker, the catalog.
+func TestAllKilled(t *testing.T) {
+	events := testkit.Events(t, 11, 100*max(1, *kills/20), 20)
+	catalog := newCatalog(t)
+	broker, url := newBroker(t)
+	dir := tableDir(t)
+	writer := &victim{make: func() *exec.Cmd {
+		return program(t, append([]string{"run", "--from", url + "/K8S", "--interval", "1ms"}, placeArgs(dir)...)...)
+	}}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var storing sync.WaitGroup
+	const alive = 1500 * time.Millisecond // as long as a process lives on average
+	storing.Go(func() { storeAgain(ctx, t, url, events, alive*time.Duration(*kills)/time.Duration(len(events))) })
+	random, killed := rand.New(rand.NewPCG(7, 8)), map[string]int{}
+	writer.start(t)
+	for n := range *kills {
+		for end := time.Now().Add(time.Duration(random.Int64N(int64(2 * alive)))); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if writer.hasEnded() { // it had not found the others
+				killed["the writer, by itself"]++
+				writer.start(t)
+			}
+		}
+		name, v := "the writer", writer
+		switch {
+		case n%5 == 1:
+			name, v = "the broker", broker
+		case n%5 == 3 && catalog != nil:
+			name, v = "the catalog", catalog
+		}
+		v.kill()
+		v.start(t)
+		killed[name]++
+	}
+	storing.Wait()
+	writer.kill()
+	t.Log(runProgram(t, append([]string{"run", "--once", "--from", url + "/K8S"}, placeArgs(dir)...)...))
+	requireRows(t, dir, events)
+	t.Logf("%d events, stored %d times, %d commits; killed: %v", len(events), runs, openTest(t, dir).head(), killed)
+}
