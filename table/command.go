@@ -99,7 +99,7 @@ func newSQL() *cobra.Command {
 	place := placeFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&of, "engine", "duckdb", "one of "+strings.Join(Engines, ", "))
-	f.StringVar(&name, "table", "", "how the engine names the table; none: the file that the catalog of --to has now")
+	f.StringVar(&name, "table", "", "how the engine names the table changes; none: the file that the catalog of --to has now")
 	f.StringVar(&prefix, "views", "", "what is before the names of the views, as lake.views. with its dot")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		text, err := Views(cmd.Context(), *place, of, name, prefix)

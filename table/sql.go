@@ -67,7 +67,8 @@ var engines = map[string]engine{
 		each: "CROSS JOIN UNNEST(%[1]s) AS u(%[2]s)", path: jsonPath,
 	},
 	"spark": {
-		prologue: "SET TIME ZONE 'UTC';",
+		prologue: "-- The function state_at needs Spark 4, without Iceberg's SQL extensions: their parser refuses it.\n" +
+			"SET TIME ZONE 'UTC';",
 		view:     "CREATE OR REPLACE VIEW %s AS",
 		stateAt:  "CREATE OR REPLACE FUNCTION %s(at TIMESTAMP) RETURNS TABLE RETURN", at: "state_at.at",
 		now: "current_timestamp()", first: "coalesce",
@@ -78,22 +79,24 @@ var engines = map[string]engine{
 }
 
 // Views returns the statements that make the views, for an engine. name is how the engine names
-// the table; "" for the file that the catalog of a directory has now. prefix is put before the
-// names of the views: "lake.views.".
+// the table changes, with coverage beside it; "" for the files that the catalog of a directory has
+// now. prefix is put before the names of the views: "lake.views.".
 func Views(ctx context.Context, p Place, of, name, prefix string) (string, error) {
 	e, known := engines[of]
 	if !known {
 		return "", fmt.Errorf("engine %q: want one of %s", of, strings.Join(Engines, ", "))
 	}
+	intervals := strings.TrimSuffix(name, changes.name) + coverageSpec.name
 	if name == "" {
 		var err error
-		if name, err = tableName(ctx, &p, of); err != nil {
+		if name, intervals, err = tableNames(ctx, &p, of); err != nil {
 			return "", err
 		}
 	}
 	t, err := template.New("views").Funcs(template.FuncMap{
 		"comment":   func(text string) string { return "-- " + text },
 		"table":     func() string { return name },
+		"intervals": func() string { return intervals },
 		"views":     func() string { return prefix },
 		"view":      func(view string) string { return fmt.Sprintf(e.view, prefix+view) },
 		"stateAt":   func(view string) string { return fmt.Sprintf(e.stateAt, prefix+view) },
@@ -114,24 +117,28 @@ func Views(ctx context.Context, p Place, of, name, prefix string) (string, error
 	return text.String(), err
 }
 
-// tableName is how an engine names a table of a directory. Its file is the one of the newest
-// commit: after more commits the views have to be made again.
-func tableName(ctx context.Context, p *Place, of string) (string, error) {
+// tableNames are how an engine names the tables of a directory. Their files are those of the newest
+// commits: after more commits the views have to be made again.
+func tableNames(ctx context.Context, p *Place, of string) (name, intervals string, err error) {
 	function := tableFunctions[of]
+	namespace := cmp.Or(p.Namespace, defaultNamespace)
 	if function == "" || p.Catalog != "" {
-		return "", fmt.Errorf("say with --table how %s names the table, as lake.%s.changes", of,
-			cmp.Or(p.Namespace, defaultNamespace))
+		return "", "", fmt.Errorf("say with --table how %s names the table, as lake.%s.%s", of, namespace, changes.name)
 	}
 	c, closeCatalog, err := p.open(ctx)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer closeCatalog()
-	l, err := openLake(ctx, c, cmp.Or(p.Namespace, defaultNamespace), changes)
-	if err != nil {
-		return "", err
+	var names []string
+	for _, s := range []spec{changes, coverageSpec} {
+		l, err := openLake(ctx, c, namespace, s)
+		if err != nil {
+			return "", "", err
+		}
+		dir := strings.TrimPrefix(l.Location(), "file://")
+		file := strings.TrimPrefix(l.MetadataLocation(), "file://")
+		names = append(names, fmt.Sprintf(function, dir, strings.TrimPrefix(file, dir+"/")))
 	}
-	dir := strings.TrimPrefix(l.Location(), "file://")
-	file := strings.TrimPrefix(l.MetadataLocation(), "file://")
-	return fmt.Sprintf(function, dir, strings.TrimPrefix(file, dir+"/")), nil
+	return names[0], names[1], nil
 }
