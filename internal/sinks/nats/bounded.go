@@ -31,6 +31,9 @@ type boundedConn struct {
 	answered bool                 // the client has written something
 	unheard  bool                 // TLS began, and nothing was read since
 	broken   error                // why there is no TLS; for the next Read or Write
+	// tlsFailed is given why there is no TLS; nil for nobody. nats.go drops that error when it
+	// connects again.
+	tlsFailed func(err error)
 }
 
 func newBoundedConn(conn net.Conn, check func(p []byte) error) *boundedConn {
@@ -105,7 +108,15 @@ func (b *boundedConn) explained(err error) error {
 	if err == nil || !b.unheard {
 		return err
 	}
-	return fmt.Errorf("%w: no answer after the handshake: %w", nats.ErrTLS, err)
+	err = fmt.Errorf("%w: no answer after the handshake: %w", nats.ErrTLS, err)
+	b.reportTLS(err)
+	return err
+}
+
+func (b *boundedConn) reportTLS(err error) {
+	if b.tlsFailed != nil {
+		b.tlsFailed(err)
+	}
 }
 
 // Bounds of what a server may send. The sink reads answers, and single messages that are not larger

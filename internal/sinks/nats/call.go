@@ -182,9 +182,14 @@ func (c *call) forbidden(subject string, err error) {
 	}
 	c.mu.Unlock()
 	for _, i := range found {
-		c.answer(i, failedWith(&sinks.Error{
-			Class: sinks.Retry, Err: fmt.Errorf("%w; grant the bridge's user to publish there", err),
-		}))
+		c.answer(i, failedWith(forbidden(err)))
+	}
+}
+
+// forbidden is the answer to a message to whose subject the user may not publish.
+func forbidden(err error) error {
+	return &sinks.Error{
+		Class: sinks.Retry, Err: fmt.Errorf("%w; grant the bridge's user to publish there", err),
 	}
 }
 

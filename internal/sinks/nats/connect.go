@@ -29,7 +29,10 @@ func (s *Sink) connect(ctx context.Context) (*nats.Conn, error) {
 	// until it is connected, the connection lives as long as ctx
 	stop := context.AfterFunc(ctx, cancel)
 	servers := s.cfg.servers()
-	dial := &dialer{ctx: life, config: &s.cfg, servers: servers, reported: s.onReport}
+	dial := &dialer{
+		ctx: life, config: &s.cfg, servers: servers, reported: s.onReport,
+		tlsFailed: s.outage.attemptFailed,
+	}
 	options, err := s.options(dial)
 	if err != nil {
 		cancel()
@@ -189,9 +192,55 @@ func forbiddenSubject(err error) (subject string, ok bool) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return "", false
 	}
-	_, rest, ok := strings.Cut(err.Error(), `for Publish to "`)
+	return deniedSubject(err.Error())
+}
+
+// deniedSubject is forbiddenSubject by the server's words.
+func deniedSubject(text string) (subject string, ok bool) {
+	_, rest, ok := strings.Cut(text, `for Publish to "`)
 	subject, _, _ = strings.Cut(rest, `"`)
 	return subject, ok
+}
+
+// denials has which subjects the server denied during each call of publishCore. The server reports
+// that before it answers the call's flush.
+type denials struct {
+	mu    sync.Mutex
+	calls map[*denied]bool // guarded by mu: those that run
+}
+
+// denied are the subjects, each with what the server reported. While its call runs, denials.mu
+// guards it.
+type denied struct{ bySubject map[string]string }
+
+func (d *denials) begin() *denied {
+	call := &denied{bySubject: map[string]string{}}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.calls == nil {
+		d.calls = map[*denied]bool{}
+	}
+	d.calls[call] = true
+	return call
+}
+
+func (d *denials) end(call *denied) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.calls, call)
+}
+
+// add takes what the server reported.
+func (d *denials) add(text string) {
+	subject, ok := deniedSubject(text)
+	if !ok {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for call := range d.calls {
+		call.bySubject[subject] = text
+	}
 }
 
 // What the server reports and the client library handles: the first do not end the connection, the
@@ -209,6 +258,7 @@ var (
 // library does not know, such as a limit that was lowered, it closes the connection and never
 // connects again. So the connection is broken here, and the next one has the new limits.
 func (s *Sink) onReport(text string) error {
+	s.reported.denials.add(text)
 	begins := func(prefix string) bool { return strings.HasPrefix(strings.ToLower(text), prefix) }
 	if slices.ContainsFunc(transientReports, begins) {
 		return nil
@@ -252,10 +302,12 @@ type dialer struct {
 	servers servers
 	// reported is protocol.reported of each connection.
 	reported func(text string) error
-	conn     *boundedConn // the last one
-	server   string       // the name that its certificate must have
-	name     string       // of the last server that was dialled by a name
-	failed   error        // of the last attempt to dial
+	// tlsFailed is boundedConn.tlsFailed of each connection.
+	tlsFailed func(err error)
+	conn      *boundedConn // the last one
+	server    string       // the name that its certificate must have
+	name      string       // of the last server that was dialled by a name
+	failed    error        // of the last attempt to dial
 }
 
 // Dial implements nats.CustomDialer.
@@ -274,6 +326,7 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 		check = (&webSocket{protocol: follow}).check
 	}
 	d.conn, d.server = newBoundedConn(conn, check), d.serverAt(address)
+	d.conn.tlsFailed = d.tlsFailed
 	if d.servers.secure {
 		if err := d.startTLS(); err != nil {
 			_ = conn.Close()
@@ -288,6 +341,7 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 func (d *dialer) SkipTLSHandshake() bool {
 	if err := d.startTLS(); err != nil {
 		d.conn.broken = err
+		d.conn.reportTLS(err)
 		_ = d.conn.Close()
 	}
 	return true

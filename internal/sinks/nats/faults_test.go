@@ -127,7 +127,7 @@ func TestServerKilled(t *testing.T) {
 }
 
 // newTestCluster is three servers that know each other.
-func newTestCluster(t *testing.T) [3]*testServer {
+func newTestCluster(t testing.TB, change ...func(*server.Options)) [3]*testServer {
 	t.Helper()
 	var ports [3]int
 	for i := range ports {
@@ -137,12 +137,12 @@ func newTestCluster(t *testing.T) [3]*testServer {
 		ports[1], ports[2])
 	var servers [3]*testServer
 	for i := range servers {
-		servers[i] = newTestServer(t, func(o *server.Options) {
+		servers[i] = newTestServer(t, append(slices.Clone(change), func(o *server.Options) {
 			o.ServerName = fmt.Sprintf("n%d", i)
 			o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: ports[i]}
 			o.Routes = server.RoutesFromStr(routes)
 			o.LameDuckDuration, o.LameDuckGracePeriod = time.Second, 100*time.Millisecond
-		})
+		})...)
 	}
 	await(t, "the cluster has a leader", func() bool {
 		return slices.ContainsFunc(servers[:], func(ts *testServer) bool {

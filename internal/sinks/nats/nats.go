@@ -231,6 +231,7 @@ type serverErrors struct {
 	newest     lastError
 	violations violations
 	payload    payloadLimit
+	denials    denials
 	log        ratelimit.LogThrottle
 }
 

@@ -174,8 +174,10 @@ func (s *Sink) wait(ctx context.Context, c *call) {
 // publishCore writes all messages and waits until the server has read them.
 func (s *Sink) publishCore(ctx context.Context, batch []*sinks.Message, to route) {
 	reconnects := s.conn.Stats().Reconnects
+	denied := s.reported.denials.begin()
 	s.writeCore(ctx, batch, to)
 	err := s.flush(ctx)
+	s.reported.denials.end(denied)
 	if err == nil && s.conn.Stats().Reconnects != reconnects {
 		// The flush went over another connection than the messages.
 		err = classified(fmt.Errorf("publish: %w", nats.ErrDisconnected))
@@ -183,6 +185,12 @@ func (s *Sink) publishCore(ctx context.Context, batch []*sinks.Message, to route
 	for _, m := range batch {
 		if m.Err == nil {
 			m.Err = err
+		}
+		if m.Err != nil || len(denied.bySubject) == 0 {
+			continue
+		}
+		if text, ok := denied.bySubject[s.subjectOf(m, to)]; ok {
+			m.Err = forbidden(fmt.Errorf("%w: %s", nats.ErrPermissionViolation, text))
 		}
 	}
 }

@@ -20,11 +20,11 @@ import (
 // authority is a CA of a test, with the files it has written.
 type authority struct {
 	ca     *testkit.CA
-	t      *testing.T
+	t      testing.TB
 	caFile string
 }
 
-func newAuthority(t *testing.T) *authority {
+func newAuthority(t testing.TB) *authority {
 	t.Helper()
 	a := &authority{ca: testkit.NewCA(t), t: t, caFile: filepath.Join(t.TempDir(), "ca.pem")}
 	a.write(a.caFile, "CERTIFICATE", a.ca.DER)

@@ -35,7 +35,8 @@ func (e *Edge) Start(sink sinks.Sink, timeout time.Duration) {
 	var err error
 	e.Publisher, err = publisher.New(publisher.Config{
 		Sink: sink, Name: "edge", Log: e.Logger(), PublishTimeout: timeout,
-		Retry: publisher.Retry{Initial: 10 * time.Millisecond, Max: time.Second},
+		Oversize: []publisher.Oversize{publisher.Reference},
+		Retry:    publisher.Retry{Initial: 10 * time.Millisecond, Max: time.Second},
 	})
 	testkit.OK(e.TB, err)
 	ctx, cancel := context.WithCancel(e.TB.Context())
