@@ -265,7 +265,7 @@ func (s *Sink) checkOneTopic(ctx context.Context, c *cluster, name string) error
 	case err != nil:
 		return err
 	}
-	_, err = s.checkSettings(ctx, c, name, l, s.config.View)
+	_, _, err = s.checkSettings(ctx, c, name, l, s.config.View)
 	return err
 }
 

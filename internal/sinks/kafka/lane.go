@@ -57,18 +57,16 @@ type lane struct {
 	deadline time.Time
 
 	// saved is what Position saves of the lane; nil before the lane has started.
-	saved atomic.Pointer[savedOffset]
-	// logStart is where the partition's log began when it was last inspected; -1 for not yet.
-	logStart atomic.Int64
+	saved    atomic.Pointer[savedOffset]
+	logStart logStart
 }
 
 func newLane(s *Sink, c *cluster, topic string, partition, target int) *lane {
-	l := &lane{
+	return &lane{
 		sink: s, cluster: c, topic: topic, partition: partition, target: target,
 		name: topic + "/" + strconv.Itoa(partition), busy: semaphore.NewWeighted(1),
+		logStart: logStart{at: -1},
 	}
-	l.logStart.Store(-1)
-	return l
 }
 
 // publish stores messages in their order, and answers each.
@@ -188,6 +186,9 @@ func (l *lane) advance(batch *inflightBatch, offset int64) {
 			l.reportLost(offset)
 		}
 		l.next = offset + int64(batch.records)
+		if l.logStart.first.Load() == nil {
+			l.logStart.first.Store(&storedAt{offset, time.Now()})
+		}
 	}
 	l.publishSaved()
 }

@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,5 +102,46 @@ func TestDeletedTopic(t *testing.T) {
 	}
 	if err := s.Blocked(); err != nil {
 		t.Errorf("it is there, and blocked: %v", err)
+	}
+}
+
+// Records that somebody deletes from a topic are lost; those that retention removes are not.
+func TestPurged(t *testing.T) {
+	for name, c := range map[string]struct {
+		retention string // in ms
+		bytes     string
+		noticed   bool
+	}{
+		"of a topic that keeps them":            {"604800000", "-1", true},
+		"of a topic that keeps all":             {"-1", "-1", true},
+		"of a topic that keeps them for 1 ms":   {"1", "-1", false},
+		"of a topic that keeps some bytes only": {"-1", "1000", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newCluster(t)
+			s := openSink(t, cluster, func(o *kafka.Options) {
+				o.Topic = "kept"
+				o.CreateTopics = &kafka.CreateTopics{
+					Partitions: 1, ReplicationFactor: 1,
+					Config: map[string]string{"retention.ms": c.retention, "retention.bytes": c.bytes},
+				}
+			})
+			publishEvents(t, s, podEvent("web", 1), podEvent("web", 2), podEvent("web", 3), podEvent("web", 4))
+			if found := s.Inspect(t.Context()); len(found) > 0 {
+				t.Fatalf("lost %v", found)
+			}
+			testkit.OK(t, cluster.DeleteRecords("kept", 0, 3))
+			var want []sinks.Loss
+			if c.noticed {
+				want = []sinks.Loss{{Destination: "kept/0", Reason: sinks.Purged, Now: 3}}
+			}
+			if found := s.Inspect(t.Context()); !slices.Equal(found, want) {
+				t.Errorf("lost %v, want %v", found, want)
+			}
+			publishEvents(t, s, podEvent("web", 5))
+			if found := s.Inspect(t.Context()); len(found) > 0 {
+				t.Errorf("lost again: %v", found)
+			}
+		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -222,9 +223,7 @@ func (s *Sink) inspectTopic(ctx context.Context, c *cluster, t *topic) {
 			_, _ = c.refresh(ctx, t.name) // a deposed leader may have answered
 			l.inspect(ctx)
 		}
-		if s.config.View {
-			l.inspectStart(ctx)
-		}
+		l.inspectStart(ctx, t)
 	}
 	t.missed.Store(false)
 }
@@ -257,18 +256,72 @@ func (l *lane) inspect(ctx context.Context) {
 	l.publishSaved()
 }
 
-// inspectStart reports that records were deleted from a compacted partition: its log begins later
-// than before, which compaction does not cause.
-func (l *lane) inspectStart(ctx context.Context) {
+// logStart is where a partition's log began when it was last inspected, and what is known of the
+// time of its records. Inspect owns all but first.
+type logStart struct {
+	at    int64                    // -1 for not yet
+	first atomic.Pointer[storedAt] // the first record of this process
+	// What was stored behind old is younger than half of the topic's retention; young is to take
+	// its place.
+	old, young storedAt
+}
+
+// storedAt is an offset, and a time before which nothing was stored there.
+type storedAt struct {
+	offset int64
+	at     time.Time
+}
+
+// inspectStart reports that records were deleted from a partition: its log begins later than
+// before. Compaction does not cause that. Of a topic that is no view, retention does: there records
+// are lost that the topic's settings keep.
+func (l *lane) inspectStart(ctx context.Context, t *topic) {
+	s := &l.logStart
+	if !t.view {
+		s.age(l.saved.Load(), t.keeps)
+		if s.old.at.IsZero() {
+			return
+		}
+	}
 	start, err := l.cluster.offset(ctx, l.topic, l.partition, earliest)
 	if err != nil {
 		return
 	}
-	if before := l.logStart.Swap(start); before >= 0 && start > before {
-		l.sink.losses.Add(sinks.Loss{
-			Destination: l.name, Reason: sinks.Purged, Before: uint64(before), Now: uint64(start),
-		})
+	before := s.at
+	s.at = start
+	if before < 0 || start <= before || !t.view && !l.isKept(ctx, start) {
+		return
 	}
+	l.sink.losses.Add(sinks.Loss{
+		Destination: l.name, Reason: sinks.Purged, Before: uint64(before), Now: uint64(start),
+	})
+}
+
+// age moves the offsets of a known age. keeps is the topic's retention, 0 where it is not known.
+func (s *logStart) age(saved *savedOffset, keeps time.Duration) {
+	first := s.first.Load()
+	if saved == nil || first == nil || keeps == 0 {
+		return
+	}
+	end := storedAt{saved.offset, time.Now()}
+	switch {
+	case s.old.at.IsZero():
+		s.old, s.young = *first, end
+	case saved.offset < s.old.offset: // it is another topic
+		s.old, s.young = end, end
+	case time.Since(s.young.at) > keeps/4:
+		s.old, s.young = s.young, end
+	}
+}
+
+// isKept reports whether the topic's settings keep a record before an offset.
+func (l *lane) isKept(ctx context.Context, offset int64) bool {
+	old := l.logStart.old
+	if offset <= old.offset {
+		return false
+	}
+	settings, err := l.cluster.describe(ctx, l.topic) // they may have changed
+	return err == nil && time.Since(old.at) < keptFor(settings)/2
 }
 
 // reasonOfLoss is why a partition's log ends at an offset before what it had acknowledged.

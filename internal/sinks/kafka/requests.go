@@ -168,19 +168,20 @@ func (c *cluster) create(ctx context.Context, topic string, how *CreateTopics) e
 }
 
 // checkSettings warns of settings that break the promise. It returns the largest batch that the
-// topic accepts, 0 where that can't be read. It needs the right to describe the topic's
-// configuration; without it the sink works, and learns the size limit from refusals.
+// topic accepts, and how long it keeps what it has (keptFor); 0 where that can't be read. It needs
+// the right to describe the topic's configuration; without it the sink works, and learns the size
+// limit from refusals.
 func (s *Sink) checkSettings(
 	ctx context.Context, c *cluster, name string, l layout, view bool,
-) (most int, err error) {
+) (most int, keeps time.Duration, err error) {
 	settings, err := c.describe(ctx, name)
 	if err != nil {
 		s.log.Warn("can't read the topic's settings, so can't say whether they keep what is "+
 			"acknowledged", "topic", name, "err", explain(err))
-		return 0, nil
+		return 0, 0, nil
 	}
 	if policy := settings["cleanup.policy"]; view && policy != "compact" {
-		return 0, fmt.Errorf("cleanup.policy of topic %s is %q: a view needs compact, or it "+
+		return 0, 0, fmt.Errorf("cleanup.policy of topic %s is %q: a view needs compact, or it "+
 			"loses objects that do not change. Set it (kafka-configs.sh --alter --entity-type "+
 			"topics --entity-name %[1]s --add-config cleanup.policy=compact), or choose another "+
 			"topic", name, policy)
@@ -197,7 +198,25 @@ func (s *Sink) checkSettings(
 		s.log.Warn("the topic's settings do not go with the time of events", "topic", name,
 			"problem", problem)
 	}
-	return maxMessageBytes(settings), nil
+	if s.config.Timestamps == EventTime { // retention goes by it
+		return maxMessageBytes(settings), 0, nil
+	}
+	return maxMessageBytes(settings), keptFor(settings), nil
+}
+
+// keptFor is how long a topic keeps each record; 0 where that is not known, or depends on the number
+// of bytes.
+func keptFor(settings map[string]string) time.Duration {
+	bytes, err := strconv.ParseInt(settings["retention.bytes"], 10, 64)
+	ms, errMS := strconv.ParseInt(settings["retention.ms"], 10, 64)
+	switch {
+	case err != nil || errMS != nil || bytes >= 0:
+		return 0
+	case ms < 0 || ms > math.MaxInt64/int64(time.Millisecond),
+		!strings.Contains(settings[cleanupPolicy], "delete"):
+		return math.MaxInt64
+	}
+	return time.Duration(ms) * time.Millisecond
 }
 
 // maxMessageBytes is the largest batch that a topic takes, by its settings; 0 when they do not say.

@@ -26,9 +26,10 @@ type topic struct {
 	lanes []*lane
 	// partitions that the topic had when it was looked up; at least as many as lanes.
 	partitions int
-	view       bool         // it has the events of a view
-	recreated  *atomic.Bool // the sink has made it again
-	missed     *atomic.Bool // it was not there when it was last inspected
+	view       bool          // it has the events of a view
+	keeps      time.Duration // keptFor its settings when it was looked up
+	recreated  *atomic.Bool  // the sink has made it again
+	missed     *atomic.Bool  // it was not there when it was last inspected
 }
 
 // missingTopics remembers for a moment that a topic does not exist, so that its events do not each
@@ -106,12 +107,13 @@ func (s *Sink) resolveTopic(
 	if err := s.readBackNew(ctx, name, time.Now().Add(leaderTimeout)); err != nil {
 		return nil, err
 	}
-	most, err := s.checkSettings(ctx, c, name, l, view)
+	most, keeps, err := s.checkSettings(ctx, c, name, l, view)
 	if err != nil {
 		return nil, asRetry(err) // its events wait until somebody has changed the topic
 	}
 	t := &topic{
 		name: name, limit: sinks.NewSizeLimit(most), partitions: len(l.leaders), view: view,
+		keeps:     keeps,
 		recreated: new(atomic.Bool), missed: new(atomic.Bool),
 	}
 	for p := range s.pinnedPartitions(name, len(l.leaders)) {
@@ -346,7 +348,7 @@ func (s *Sink) applyPins() {
 			s.mu.Lock()
 			s.topics[t.name] = &topic{
 				name: t.name, limit: t.limit, lanes: t.lanes[:n:n], partitions: t.partitions,
-				view: t.view, recreated: t.recreated, missed: t.missed,
+				view: t.view, keeps: t.keeps, recreated: t.recreated, missed: t.missed,
 			}
 			s.mu.Unlock()
 		}
