@@ -3,7 +3,9 @@ package kafkatest_test
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	plainauth "github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/kubebridge/bridge/internal/settings"
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -22,18 +25,27 @@ import (
 // edge is a sink that runs into a topic, where an administrator changes something.
 type edge struct {
 	*sinktest.Edge
-	t     *testing.T
-	c     *kafkatest.Cluster
-	topic string
+	t       *testing.T
+	c       *kafkatest.Cluster
+	network network
+	topic   string
+	view    bool // of a compacted topic
 }
 
 // start opens a sink.
 func (e *edge) start(change func(*kafka.Options)) {
-	e.Start(newSink(e.t, e.c, func(k *kafka.Options) {
+	e.Start(newSink(e.t, e.c, e.network.use, func(k *kafka.Options) {
 		k.Topic, k.Log = e.topic, e.Logger()
-		k.CreateTopics = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
+		k.View, k.Tombstones = e.view, e.view
+		k.CreateTopics = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: len(e.c.Nodes), Config: map[string]string{"min.insync.replicas": "1"}}
+		if len(e.c.Nodes) > 1 {
+			k.CreateTopics.Config["min.insync.replicas"] = "2"
+		}
+		if e.view {
+			k.CreateTopics.Config["cleanup.policy"] = "compact"
+		}
 		k.Connection.Timeout = 5 * time.Second
-	}, change), 10*time.Second)
+	}, change), 30*time.Second)
 }
 
 func (e *edge) set(name, value string) {
@@ -48,17 +60,28 @@ func (e *edge) delete() {
 }
 
 func (e *edge) create(partitions int32) {
+	config := map[string]*string{}
+	if compact := "compact"; e.view {
+		config["cleanup.policy"] = &compact
+	}
 	testkit.Eventually(e.t, "the topic is created", func() bool {
-		answer, err := admin(e.t, e.c).CreateTopic(e.t.Context(), partitions, 1, nil, e.topic)
+		answer, err := admin(e.t, e.c).CreateTopic(e.t.Context(), partitions, 1, config, e.topic)
 		return err == nil && answer.Err == nil
 	})
 }
 
-func (e *edge) deleteRecords(before int64) error {
+// deleteRecords deletes records as soon as the broker takes that: of a topic that is only compacted
+// they can't be deleted.
+func (e *edge) deleteRecords(before int64) {
+	if e.view {
+		e.set("cleanup.policy", "compact,delete")
+	}
 	offsets := kadm.Offsets{}
 	offsets.AddOffset(e.topic, 0, before, -1)
-	answer, err := admin(e.t, e.c).DeleteRecords(e.t.Context(), offsets)
-	return cmp.Or(err, answer.Error())
+	testkit.Eventually(e.t, "records are deleted", func() bool {
+		answer, err := admin(e.t, e.c).DeleteRecords(e.t.Context(), offsets)
+		return cmp.Or(err, answer.Error()) == nil
+	})
 }
 
 // refusing waits until the broker refuses records of a client of the test.
@@ -75,130 +98,209 @@ func (e *edge) refusing(options ...kgo.Opt) {
 	})
 }
 
-// TestEdges is what an administrator does to a topic while the sink runs: what is said within 20
-// seconds, and that all is stored within a minute of the cause's end.
-func TestEdges(t *testing.T) {
-	needJars(t)
-	const user = "bridge0"
-	c := startAuthorizing(t, 1)
-	waitReady(t, c)
-	nothing := func(*edge) {}
-	plain := func(*kafka.Options) {}
+// edgeCell is what an administrator does.
+type edgeCell struct {
+	name   string
+	kinds  string // of topics
+	change func(*kafka.Options)
+	do     func(*edge)
+	says   []string // while web can't be stored; none where it is stored in spite of that
+	undo   func(*edge)
+	lost   string // the reason: what was acknowledged before is lost
+	alone  bool   // no other cell runs beside it
+	three  bool   // brokers
+	asUser bool   // who has rights
+}
+
+const edgeUser = "bridge0"
+
+func edgeCells() []edgeCell {
 	withoutCreation := func(k *kafka.Options) { k.CreateTopics = nil }
-	view := func(k *kafka.Options) {
-		k.View, k.Tombstones = true, true
-		k.CreateTopics.Config = map[string]string{"cleanup.policy": "compact"}
-	}
-	asUser := func(k *kafka.Options) {
-		k.Connection.Brokers = []string{c.Listener("SASL")}
-		k.Connection.SASL = &kafka.SASL{Mechanism: "PLAIN", Username: user, Password: settings.Secret(password)}
-		k.CreateTopics = nil
-	}
 	recreate := func(partitions int32) func(*edge) {
 		return func(e *edge) {
 			e.delete()
 			e.create(partitions)
 		}
 	}
+	set := func(name, value string) func(*edge) { return func(e *edge) { e.set(name, value) } }
+	slow := func(by time.Duration) func(*edge) { return func(e *edge) { e.network.late.Store(int64(by)) } }
+	purge := func(before int64) func(*edge) { return func(e *edge) { e.deleteRecords(before) } }
 	write := func(e *edge) right { return right{"Write", e.topic, kmsg.ACLOperationWrite, ""} }
-	for i, cell := range []struct {
-		name   string
-		change func(*kafka.Options)
-		do     func(*edge)
-		says   []string // while web can't be stored
-		undo   func(*edge)
-		logs   []string
-		serial bool
-	}{
-		{"deleted", plain, (*edge).delete, nil, nothing, []string{"has lost what", "reason=recreated", "acknowledged=2"}, false},
+	return []edgeCell{
+		{name: "deleted", kinds: "plain view", do: (*edge).delete, lost: sinks.Recreated},
 		{
-			"deleted for good", withoutCreation, (*edge).delete,
-			[]string{"create it"},
-			func(e *edge) { e.create(1) },
-			[]string{"has lost what", "reason=recreated", "acknowledged=2"},
-			false,
+			name: "deleted, and nobody may make it but the administrator", kinds: "plain view", change: withoutCreation,
+			do: (*edge).delete, says: []string{"create it"}, lost: sinks.Recreated,
+			undo: func(e *edge) { e.create(1) },
 		},
-		{"recreated", plain, recreate(1), nil, nothing, []string{"has lost what", "reason=recreated", "acknowledged=2"}, false},
+		{name: "recreated", kinds: "plain view", do: recreate(1), lost: sinks.Recreated},
+		{name: "recreated with more partitions", kinds: "plain view", do: recreate(4), lost: sinks.Recreated},
+		{name: "purged", kinds: "plain view", do: purge(2), lost: sinks.Purged},
+		{name: "partly purged", kinds: "plain view", do: purge(1), lost: sinks.Purged},
 		{
-			"recreated with more partitions", plain, recreate(4), nil, nothing,
-			[]string{"has lost what", "reason=recreated", "acknowledged=2"},
-			false,
+			name: "takes smaller batches", kinds: "plain view",
+			do: set("max.message.bytes", "2500"), undo: set("max.message.bytes", "1048588"),
 		},
 		{
-			"its records are deleted, of a view", view, func(e *edge) {
-				e.set("cleanup.policy", "compact,delete") // of a topic that is only compacted they can't be
-				testkit.Eventually(e.t, "they may be deleted", func() bool {
-					return e.deleteRecords(1) == nil
-				})
-			}, nil, nothing, []string{"has lost what", "reason=purged", "ends_at=1"}, false,
-		},
-		{"deleted, of a view", view, (*edge).delete, nil, nothing, []string{"has lost what", "reason=recreated", "acknowledged=2"}, false},
-		{
-			"more partitions", plain, func(e *edge) {
+			name: "more partitions", kinds: "plain view", do: func(e *edge) {
 				answer, err := admin(e.t, e.c).CreatePartitions(e.t.Context(), 2, e.topic)
 				must(e.t, err)
 				must(e.t, answer.Error())
-			}, nil, nothing, nil, false,
-		},
-		{
-			"a right is taken and given back", asUser, func(e *edge) {
-				e.revoke(user, write(e))
-				e.refusing(kgo.SeedBrokers(c.Listener("SASL")), kgo.SASL(plainauth.Auth{User: user, Pass: password}.AsMechanism()))
 			},
-			[]string{"publish to ", "grant the bridge's user Write and Describe on the topic"},
-			func(e *edge) { grant(e.t, e.c, user, write(e)) }, nil, false,
 		},
 		{
-			"the broker is killed", plain, func(e *edge) { e.c.Nodes[0].Kill() },
-			[]string{"connection refused"},
-			func(e *edge) { must(e.t, e.c.Nodes[0].Start()) }, nil, true,
+			name: "a right is taken and given back", kinds: "plain view", change: withoutCreation, asUser: true,
+			do: func(e *edge) {
+				e.revoke(edgeUser, write(e))
+				e.refusing(kgo.SeedBrokers(e.c.Listener("SASL")), kgo.SASL(plainauth.Auth{User: edgeUser, Pass: password}.AsMechanism()))
+			},
+			says: []string{"publish to ", "grant the bridge's user Write and Describe on the topic"},
+			undo: func(e *edge) { grant(e.t, e.c, edgeUser, write(e)) },
 		},
-	} {
-		t.Run(cell.name, func(t *testing.T) {
-			topic := fmt.Sprint("edge", i)
-			if !cell.serial {
-				t.Parallel()
-			}
-			_, err := admin(t, c).CreateTopic(t.Context(), 1, 1, nil, topic+"x") // the controller is there
-			must(t, err)
-			e := &edge{&sinktest.Edge{TB: t}, t, c, topic}
-			options := kafka.Options{Config: kafka.Config{CreateTopics: &kafka.CreateTopics{}}}
-			if cell.change(&options); options.CreateTopics == nil {
-				e.create(1)
-				for _, r := range []right{write(e), {"Read", topic, kmsg.ACLOperationRead, ""}, {"DescribeConfigs", topic, kmsg.ACLOperationDescribeConfigs, ""}} {
-					grant(t, c, user, r)
+		{name: "slow by 1 s", kinds: "plain view", do: slow(time.Second), undo: slow(0)},
+		{
+			name: "slow by 5 s", kinds: "plain view", do: slow(5 * time.Second),
+			says: []string{"no broker answered"}, undo: slow(0),
+		},
+		{
+			name: "slow by 20 s", kinds: "plain view", do: slow(20 * time.Second),
+			says: []string{"no broker answered"}, undo: slow(0),
+		},
+		{
+			name: "the broker is killed", kinds: "plain view", alone: true,
+			do:   func(e *edge) { e.c.Nodes[0].Kill() },
+			says: []string{"connection refused"},
+			undo: func(e *edge) { must(e.t, e.c.Nodes[0].Start()) },
+		},
+		{
+			name: "another broker leads", kinds: "plain view", alone: true, three: true,
+			do: func(e *edge) {
+				testkit.Eventually(e.t, "another broker leads", func() bool {
+					return moveOne(e.t.Context(), admin(e.t, e.c), e.topic) > 0
+				})
+			},
+		},
+		{
+			name: "fewer copies than it wants", kinds: "plain view", alone: true, three: true,
+			do: func(e *edge) {
+				e.set("min.insync.replicas", "3")
+				e.c.Nodes[2].Kill()
+			},
+			says: []string{"Not Enough Replicas"},
+			undo: func(e *edge) { must(e.t, e.c.Nodes[2].Start()) },
+		},
+		{
+			name: "the quorum is lost", kinds: "plain view", alone: true, three: true,
+			do: func(e *edge) {
+				for _, n := range e.c.Nodes[1:] {
+					n.Kill()
 				}
-			}
-			e.start(cell.change)
-			e.Add("web", 1, 1_000)
-			e.Add("api", 1, 1_000)
-			e.Want(time.Minute, "web1", "api1")
-			e.Inspected()
-			cell.do(e)
-			if len(cell.says) == 0 && len(cell.logs) > 0 { // the broker may take records until it has deleted the topic
-				e.Logs(append(cell.logs, "destination="+topic+"/0")...)
-			}
-			e.Add("web", 2, 1_000)
-			if len(cell.says) > 0 {
-				e.Says(cell.says...)
-			}
-			cell.undo(e)
-			if len(cell.logs) > 0 {
-				e.Logs(append(cell.logs, "destination="+topic+"/0")...)
-			}
-			e.Add("api", 2, 1_000)
-			e.Want(time.Minute, "web2", "api2")
-			e.IsWell()
-			var all []string
-			for _, r := range readAll(t, c, topic) {
-				all = append(all, header(r, "ce_name")+header(r, "ce_resourceversion"))
-			}
-			text := strings.Join(all, " ")
-			wasLost := len(cell.says) > 0 && len(cell.logs) > 0 // the deleted topic may have taken it
-			if strings.Count(text, "web2") != 1 && !wasLost || strings.Count(text, "api2") != 1 {
-				t.Errorf("stored: %s", text)
-			}
-		})
+			},
+			says: []string{"publish to ", "connection refused"},
+			undo: func(e *edge) {
+				for _, n := range e.c.Nodes[1:] {
+					must(e.t, n.Start())
+				}
+			},
+		},
+	}
+}
+
+// TestEdges is what an administrator does to a topic while the sink runs: what is said within 20
+// seconds, and that all is stored within a minute of the cause's end.
+func TestEdges(t *testing.T) {
+	needJars(t)
+	one := startAuthorizing(t, 1)
+	waitReady(t, one)
+	three := sync.OnceValue(func() *kafkatest.Cluster {
+		c, err := kafkatest.Start(kafkatest.Options{Nodes: 3, Dir: filepath.Join(dir, "edges"), Lib: lib})
+		must(t, err)
+		t.Cleanup(c.Close)
+		waitReady(t, c)
+		return c
+	})
+	cells := edgeCells()
+	for i := range cells {
+		cell := &cells[i]
+		for kind := range strings.FieldsSeq(cell.kinds) {
+			t.Run(cell.name+", "+kind, func(t *testing.T) {
+				e := &edge{
+					Edge: &sinktest.Edge{TB: t}, t: t, c: one, topic: fmt.Sprint("edge", i, kind), view: kind == "view",
+				}
+				if cell.three {
+					e.c = three()
+				}
+				if !cell.alone {
+					t.Parallel()
+				}
+				e.run(cell)
+			})
+		}
+	}
+}
+
+func (e *edge) run(cell *edgeCell) {
+	t := e.t
+	_, err := admin(t, e.c).CreateTopic(t.Context(), 1, 1, nil, e.topic+"x") // the controller is there
+	must(t, err)
+	options := kafka.Options{Config: kafka.Config{CreateTopics: &kafka.CreateTopics{}}}
+	change := cell.change
+	if change == nil {
+		change = func(*kafka.Options) {}
+	}
+	if change(&options); options.CreateTopics == nil {
+		e.create(1)
+	}
+	if cell.asUser {
+		for _, o := range []kmsg.ACLOperation{kmsg.ACLOperationWrite, kmsg.ACLOperationRead, kmsg.ACLOperationDescribeConfigs} {
+			grant(t, e.c, edgeUser, right{o.String(), e.topic, o, ""})
+		}
+		withRights := change
+		change = func(k *kafka.Options) {
+			withRights(k)
+			k.Connection.Brokers = []string{e.c.Listener("SASL")}
+			k.Connection.SASL = &kafka.SASL{Mechanism: "PLAIN", Username: edgeUser, Password: settings.Secret(password)}
+		}
+	}
+	e.start(change)
+	e.Add("web", 1, 1_000)
+	e.Add("api", 1, 1_000)
+	e.Want(time.Minute, "web1", "api1")
+	e.Inspected()
+	cell.do(e)
+	loses := func() {
+		if cell.lost != "" {
+			e.Logs("has lost what", "reason="+cell.lost, "destination="+e.topic+"/0")
+		}
+	}
+	if len(cell.says) == 0 { // the broker may take records until it has deleted the topic
+		loses()
+	}
+	e.Add("web", 2, 5_000)
+	wanted := []string{"web2", "api2"}
+	if len(cell.says) > 0 {
+		e.Says(cell.says...)
+	} else {
+		e.Want(sinktest.Noticed, "web2")
+		wanted = wanted[1:]
+	}
+	if cell.undo != nil {
+		cell.undo(e)
+	}
+	if len(cell.says) > 0 {
+		loses()
+	}
+	e.Add("api", 2, 1_000)
+	e.Want(time.Minute, wanted...)
+	e.IsWell()
+	var all []string
+	for _, r := range readAll(t, e.c, e.topic) {
+		all = append(all, header(r, "ce_name")+header(r, "ce_resourceversion"))
+	}
+	text := strings.Join(all, " ")
+	wasLost := len(cell.says) > 0 && cell.lost != "" // the deleted topic may have taken it
+	if strings.Count(text, "web2") != 1 && !wasLost || strings.Count(text, "api2") != 1 {
+		t.Errorf("stored: %s", text)
 	}
 }
 

@@ -3,14 +3,18 @@ package kafkatest_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 )
 
-// network is what lies between a sink and its brokers; it can be cut.
+// network is what lies between a sink and its brokers; it can be cut, and be slow.
 type network struct {
+	late  atomic.Int64 // nanoseconds, by which each answer comes later
 	mu    sync.Mutex
 	down  bool
 	conns []net.Conn
@@ -35,7 +39,29 @@ func (n *network) dial(ctx context.Context, kind, address string) (net.Conn, err
 	if n.down {
 		_ = c.Close()
 	}
-	return c, nil
+	here, there := net.Pipe()
+	go func() {
+		_, _ = io.Copy(c, there)
+		_ = c.Close()
+	}()
+	go n.carryBack(there, c)
+	return here, nil
+}
+
+// carryBack hands on what a broker says, as late as the test wants.
+func (n *network) carryBack(to, from net.Conn) {
+	defer to.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		size, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		time.Sleep(time.Duration(n.late.Load()))
+		if _, err := to.Write(buf[:size]); err != nil {
+			return
+		}
+	}
 }
 
 // cut ends all connections and lets none through, or lets them through again.
