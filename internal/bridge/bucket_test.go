@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"testing"
@@ -134,6 +135,54 @@ func TestBucketRefilled(t *testing.T) {
 				testkit.OK(t, do(r, stream))
 			}
 			r.awaitBucket("web", "api", "db")
+		})
+	}
+}
+
+// A key that somebody else deletes, purges or replaces comes back within 20 seconds, and no other key
+// is stored again.
+func TestBucketRepaired(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for inspections")
+	}
+	const key = "core.pods.shop.web"
+	for name, do := range map[string]func(context.Context, jetstream.KeyValue, jetstream.Stream) error{
+		"deleted": func(ctx context.Context, kv jetstream.KeyValue, _ jetstream.Stream) error { return kv.Delete(ctx, key) },
+		"purged":  func(ctx context.Context, kv jetstream.KeyValue, _ jetstream.Stream) error { return kv.Purge(ctx, key) },
+		"purged from the stream": func(ctx context.Context, _ jetstream.KeyValue, s jetstream.Stream) error {
+			return s.Purge(ctx, jetstream.WithPurgeSubject("$KV.NOW."+key))
+		},
+		"replaced": func(ctx context.Context, kv jetstream.KeyValue, _ jetstream.Stream) error {
+			_, err := kv.PutString(ctx, key, "of somebody else")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newNATSRig(t)
+			r.put("web", 10, 0)
+			r.put("api", 10, 0)
+			r.run(nil, intoBucket)
+			r.awaitBucket("web", "api")
+			time.Sleep(6 * time.Second) // it is inspected
+			kv, err := r.js.KeyValue(t.Context(), "NOW")
+			testkit.OK(t, err)
+			stream, err := r.js.Stream(t.Context(), "KV_NOW")
+			testkit.OK(t, err)
+			other, err := kv.Get(t.Context(), "core.pods.shop.api")
+			testkit.OK(t, err)
+			testkit.OK(t, do(t.Context(), kv, stream))
+			began := time.Now()
+			r.awaitBucket("web", "api")
+			t.Logf("after %v", time.Since(began))
+			if took := time.Since(began); took > 20*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			after, err := kv.Get(t.Context(), "core.pods.shop.api")
+			testkit.OK(t, err)
+			if after.Revision() != other.Revision() {
+				t.Error("the other key was stored again")
+			}
 		})
 	}
 }

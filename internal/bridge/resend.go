@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ func (b *Bridge) SendSnapshot(
 ) (names []string, err error) {
 	// No other round is the same: those of resyncs are far smaller, and two requests do not come in
 	// one millisecond.
-	round := time.Now().UnixMilli()
+	round := cmp.Or(req.Round, time.Now().UnixMilli())
 	err = b.askReconciler(ctx, func(_ context.Context, r *reconciler) error {
 		if err := r.b.replica.sends(); err != nil {
 			return err
@@ -318,9 +319,9 @@ func newLossReport(b *Bridge, sc *SinkConfig) *lossReport {
 
 // send is publisher.Config.OnLoss. It returns an error while an informer can't report yet, and does
 // not repeat what the others have reported.
-func (r *lossReport) send(ctx context.Context, isRetry bool) error {
-	if !isRetry {
-		r.round, r.done = time.Now().UnixMilli(), map[string]bool{}
+func (r *lossReport) send(ctx context.Context, round int64) error {
+	if round != r.round {
+		r.round, r.done = round, map[string]bool{}
 	}
 	var failed error
 	for _, u := range r.bridge.informers.all() {
@@ -345,12 +346,14 @@ func (r *lossReport) report(ctx context.Context, u *informer.Informer) error {
 		}
 		return nil
 	}
-	_, err := r.bridge.SendSnapshot(ctx, informer.SnapshotRequest{Informer: name, Sink: r.sink})
+	_, err := r.bridge.SendSnapshot(ctx, informer.SnapshotRequest{
+		Informer: name, Sink: r.sink, Round: r.round,
+	})
 	if errors.Is(err, informer.ErrUnknown) { // it does not feed the sink
 		return nil
 	}
 	if err == nil {
-		r.bridge.log.Info("all objects are sent again, since the sink's destination has lost some",
+		r.bridge.log.Info("all objects are sent again, since the sink's destination may lack some",
 			"informer", name, "sink", r.sink)
 	}
 	return err

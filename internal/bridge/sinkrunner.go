@@ -81,7 +81,7 @@ var errChanged = errors.New("the configuration has changed")
 // newSinkRunner makes a sink's publisher, and starts nothing. A patient one retries where only an
 // operator can remove the cause. onLoss is called where the sink's destination has lost events.
 func (b *Bridge) newSinkRunner(
-	sc SinkConfig, patient bool, onLoss func(ctx context.Context, isRetry bool) error,
+	sc SinkConfig, patient bool, onLoss func(ctx context.Context, round int64) error,
 ) (*sinkRunner, error) {
 	pc := sc.Publisher
 	pc.Sink, pc.Name, pc.Log, pc.Patient = sc.Sink, sc.Name, b.log, patient

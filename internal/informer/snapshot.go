@@ -33,6 +33,8 @@ type SnapshotRequest struct {
 	Namespace string
 	Selector  labels.Selector // nil for all
 	Sink      string
+	// Round is that of its events; 0 for a new one.
+	Round int64
 	// Index is the name of an index: only objects that have one of Values in it are sent, and no
 	// others are read.
 	Index  string

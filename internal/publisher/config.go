@@ -48,10 +48,10 @@ type Config struct {
 	// get them back. It delays the publisher, so it must return at once, and may keep neither the
 	// slice, the items nor their events. May be nil.
 	OnSettle func(settled []*Item)
-	// OnLoss is called when the sink's destination has lost what it had acknowledged; and again,
-	// with isRetry, every few seconds while it returns an error. One goroutine calls it. May be
-	// nil.
-	OnLoss func(ctx context.Context, isRetry bool) error
+	// OnLoss is called when the sink's destination has lost what it had acknowledged, or does not
+	// know that it has it (sinks.Unverified); and again, with the same round, every few seconds
+	// while it returns an error. One goroutine calls it. May be nil.
+	OnLoss func(ctx context.Context, round int64) error
 	// Saved is what the last checkpoint of an earlier process has. Messages that the sink holds
 	// behind that position are not sent again.
 	Saved SavedPosition

@@ -205,21 +205,25 @@ func (p *Publisher) inspect(ctx context.Context) {
 	if !ok {
 		return
 	}
-	pending := false
-	for ratelimit.Sleep(ctx, inspectEvery) == nil {
+	for round := int64(0); ratelimit.Sleep(ctx, inspectEvery) == nil; {
 		losses, err := p.inspectOnce(ctx, sink)
 		if err != nil {
 			p.reportOpenPanic(err)
 		}
 		for _, loss := range losses {
+			if round = cmp.Or(loss.Round, time.Now().UnixMilli()); loss.Reason == sinks.Unverified {
+				continue
+			}
 			p.metrics.losses.With(loss.Reason).Inc()
 			p.warnings.losses.Log(p.cfg.Log, slog.LevelError, "the sink's destination has lost what "+
 				"it had acknowledged", "destination", loss.Destination, "reason", loss.Reason,
 				"acknowledged", loss.Before, "ends_at", loss.Now)
 		}
-		if isNew := len(losses) > 0; isNew || pending {
+		if round != 0 {
 			p.queue.Flush() // what waited for the destination need not wait longer
-			pending = p.cfg.OnLoss != nil && p.cfg.OnLoss(ctx, !isNew) != nil
+			if p.cfg.OnLoss == nil || p.cfg.OnLoss(ctx, round) == nil {
+				round = 0
+			}
 		}
 	}
 }

@@ -202,6 +202,10 @@ const (
 	Truncated = "truncated"
 )
 
+// Unverified is the reason of a Loss of which nothing is known yet. A sink that holds the present
+// state is sent all objects again, in the round that it names, and leaves out those that it holds.
+const Unverified = "unverified"
+
 // Reasons are the reasons of losses.
 var Reasons = []string{Recreated, Purged, Truncated}
 
@@ -212,6 +216,7 @@ type Loss struct {
 	// Before is the end of what was acknowledged, Now the end of what is there: offsets or
 	// sequences.
 	Before, Now uint64
+	Round       int64 // with Unverified
 }
 
 func (l Loss) String() string {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -136,3 +137,6 @@ var AllSubjects = allSubjects
 
 // Refusal is what a person reads of a stream's answer.
 func Refusal(answer string) string { return parseAckError([]byte(answer)).err.Error() }
+
+// CompareNow makes the comparison of a bucket due.
+func (s *Sink) CompareNow() { s.rows.began = time.Now().Add(-compareEvery) }

@@ -94,17 +94,18 @@ func (s *Sink) Inspect(ctx context.Context) []sinks.Loss {
 	if s.cfg.Mode != Core {
 		s.refreshLimit(ctx, nil)
 	}
+	var unverified []sinks.Loss
 	for _, st := range s.streams.all() {
-		s.inspectStream(ctx, st)
+		unverified = append(unverified, s.inspectStream(ctx, st)...)
 		s.refreshLimit(ctx, st)
 	}
-	return s.streams.losses.Take()
+	return append(unverified, s.streams.losses.Take()...)
 }
 
 // inspectStream compares a stream with what is known of it, by its time of creation and its
 // sequences. A stream that is missing is made where the configuration says so. An unanswered
-// question shows nothing.
-func (s *Sink) inspectStream(ctx context.Context, st *stream) {
+// question shows nothing. It returns what of a bucket is to be compared.
+func (s *Sink) inspectStream(ctx context.Context, st *stream) (unverified []sinks.Loss) {
 	before := st.last.Load() // a later acknowledgement may be in the answer
 	var letters []jetstream.StreamInfoOpt
 	if s.dead.subject != nil && !st.wanted.bucket {
@@ -124,9 +125,12 @@ func (s *Sink) inspectStream(ctx context.Context, st *stream) {
 		// `bridge deadletters` removes what it has sent again.
 		if isPurged(st, info) && countLetters(info.State) >= countLetters(st.seen) {
 			s.addLoss(st, sinks.Purged, before, info.State.LastSeq)
+		} else if st.wanted.bucket {
+			unverified = s.compare(ctx, st, info)
 		}
 		st.seen = info.State
 	}
+	return unverified
 }
 
 // replaceStream takes a stream of the same name in the place of one that is not there any more.
@@ -147,6 +151,7 @@ func (s *Sink) replaceStream(ctx context.Context, st *stream) {
 
 // addLoss reports a loss, unless nothing was acknowledged before.
 func (s *Sink) addLoss(st *stream, reason string, before, now uint64) {
+	s.rows.clear()
 	if before > 0 {
 		s.streams.losses.Add(sinks.Loss{
 			Destination: st.name, Reason: reason, Before: before, Now: now,

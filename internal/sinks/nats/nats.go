@@ -39,13 +39,15 @@ type Sink struct {
 	streamName  *event.Template
 	several     bool // streamName has fields
 	streams     *streams
-	position    position       // the last result of Position
-	inDoubt     *inDoubt       // messages without an answer
-	acks        *acks          // calls that wait for acks; unused with Mode Core
-	repeats     forgedMessages // what the stream had before this process sent it
-	reported    serverErrors   // by the server, of no call
-	outage      outage         // of the connection
-	newest      savedSequences // what a bucket holds that an earlier process has put there
+	position    position              // the last result of Position
+	inDoubt     *inDoubt              // messages without an answer
+	acks        *acks                 // calls that wait for acks; unused with Mode Core
+	repeats     forgedMessages        // what the stream had before this process sent it
+	reported    serverErrors          // by the server, of no call
+	outage      outage                // of the connection
+	newest      savedSequences        // what a bucket holds that an earlier process has put there
+	rows        rows                  // what a bucket has of each object
+	repairs     ratelimit.LogThrottle // of its keys
 	// sweeps has the sequence up to which the bucket was compared with a list.
 	sweeps sinks.Sweeps[uint64]
 }
@@ -400,6 +402,7 @@ func (l sizeLimits) check(e *encoder) error {
 type metrics struct {
 	messages    *metric.Counters
 	duplicates  *metric.Counter
+	repaired    *metric.Counter
 	unexpected  *metric.Counters
 	seconds     prometheus.Histogram
 	strayAcks   *metric.Counters
@@ -419,6 +422,9 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		duplicates: f.Counter("bridge_nats_duplicates_total",
 			"Messages among the stored that the stream held already: resent after a lost ack or "+
 				"a restart."),
+		repaired: f.Counter("bridge_nats_repaired_keys_total",
+			"Keys of a bucket that somebody else had deleted or replaced; their objects were stored "+
+				"again."),
 		unexpected: f.Counters("bridge_nats_unexpected_duplicates_total",
 			"Messages that the stream held already when this process sent them for the first "+
 				"time: unchecked, checked (of an earlier process), forged, or replaced in a "+

@@ -185,13 +185,18 @@ func (n *savedSequences) passed(subject []byte, e *event.Event) bool {
 // event that ends a list is stored when the bucket has no more objects than the list.
 func (s *Sink) publishBucket(ctx context.Context, batch []*sinks.Message, to route) {
 	sinks.Fail(batch, nil)
-	var ready, ends []*sinks.Message
+	var ready, ends, repaired []*sinks.Message
 	var subject []byte
 	for _, m := range batch {
 		subject = to.appendSubject(subject[:0], m.Event)
+		isCompared, isThere := s.rows.has(subject, m.Event)
 		switch {
 		case s.newest.passed(subject, m.Event):
 			s.metrics.duplicates.Inc()
+		case isThere:
+		case isCompared:
+			repaired = append(repaired, m)
+			ready = append(ready, m)
 		case m.Exists != nil:
 			ends = append(ends, m)
 		default:
@@ -200,10 +205,30 @@ func (s *Sink) publishBucket(ctx context.Context, batch []*sinks.Message, to rou
 	}
 	if len(ready) > 0 {
 		s.publishJetStream(ctx, ready, to)
+		s.recordRows(ready, repaired, to)
 	}
 	for i, m := range ends {
 		if m.Err = s.sweep(ctx, m, to); m.Err == nil {
 			s.publishJetStream(ctx, ends[i:i+1], to)
+		}
+	}
+}
+
+// recordRows records what was stored for the comparison that runs, and what it has repaired.
+func (s *Sink) recordRows(batch, repaired []*sinks.Message, to route) {
+	if !s.rows.active() {
+		return
+	}
+	for _, m := range batch {
+		if m.Err == nil {
+			s.rows.wrote(s.subjectOf(m, to), m.Event)
+		}
+	}
+	for _, m := range repaired {
+		if m.Err == nil {
+			s.metrics.repaired.Inc()
+			s.repairs.Warn(s.log, "a key of the bucket was not as it must be: its object is stored again",
+				"bucket", s.cfg.Bucket, "key", s.subjectOf(m, to))
 		}
 	}
 }

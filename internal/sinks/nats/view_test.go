@@ -16,6 +16,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/nats"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func inBucket(c *nats.Options) { c.Mode, c.Bucket = nats.KV, "SHOP" }
@@ -424,4 +425,57 @@ func TestBucketName(t *testing.T) {
 		_, err := nats.New(nats.Options{Config: nats.Config{Mode: nats.KV, Bucket: name}})
 		wantMentions(t, err, "bucket", "letters, digits")
 	}
+}
+
+// A bucket is compared from time to time: of the objects that are sent then only those are stored
+// whose key is not as it must be, or is not known to be.
+func TestCompare(t *testing.T) {
+	ts := newTestServer(t)
+	sink := ts.openSink(inBucket)
+	js := ts.jetStream()
+	mustStore(t, sink, ev("a", 1), ev("b", 2), ev("c", 3), listEnd(3))
+	sink.Inspect(t.Context())
+	stream, err := js.Stream(t.Context(), "KV_SHOP")
+	testkit.OK(t, err)
+	testkit.OK(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.SHOP."+key+"a")))
+	mustStore(t, sink, ev("d", 4)) // as many keys as before
+	if found := sink.Inspect(t.Context()); len(found) > 0 {
+		t.Fatalf("lost %v", found)
+	}
+	sink.CompareNow()
+	found := sink.Inspect(t.Context())
+	if len(found) != 1 || found[0].Reason != sinks.Unverified || found[0].Round == 0 {
+		t.Fatalf("lost %v, want what is to be compared", found)
+	}
+	mustStore(t, sink, ev("b", 5), gone("c", 6)) // while objects are sent
+	info, err := stream.Info(t.Context())
+	testkit.OK(t, err)
+	synced := func(name string, version int, round int64) *event.Event {
+		e := ev(name, version)
+		e.Op, e.ID = event.Synced, fmt.Sprintf("uid-%s/%d/sync/%d", name, version, round)
+		return e
+	}
+	for _, c := range []struct {
+		what   string
+		event  *event.Event
+		stored uint64
+	}{
+		{"a key that was purged", synced("a", 1, found[0].Round), 1},
+		{"a key that was stored since", synced("b", 5, found[0].Round), 0},
+		{"a key that was there", synced("d", 4, found[0].Round), 0},
+		{"a key that was there, in another round", synced("d", 4, 7), 1},
+	} {
+		mustStore(t, sink, c.event)
+		now, err := stream.Info(t.Context())
+		testkit.OK(t, err)
+		if got := now.State.LastSeq - info.State.LastSeq; got != c.stored {
+			t.Errorf("%s: %d messages are stored, want %d", c.what, got, c.stored)
+		}
+		info = now
+	}
+	testkit.OK(t, stream.Purge(t.Context())) // what was read is not so any more
+	if found := sink.Inspect(t.Context()); len(found) != 1 || found[0].Reason != sinks.Purged {
+		t.Errorf("lost %v", found)
+	}
+	mustStore(t, sink, synced("d", 4, found[0].Round+1))
 }
