@@ -139,8 +139,8 @@ func TestBucketRefilled(t *testing.T) {
 	}
 }
 
-// A key that somebody else deletes, purges or replaces comes back within 20 seconds, and no other key
-// is stored again.
+// A key that somebody else deletes, purges or replaces comes back within 20 seconds, and no other
+// key is stored again.
 func TestBucketRepaired(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for inspections")

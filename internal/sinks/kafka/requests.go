@@ -204,8 +204,8 @@ func (s *Sink) checkSettings(
 	return maxMessageBytes(settings), keptFor(settings), nil
 }
 
-// keptFor is how long a topic keeps each record; 0 where that is not known, or depends on the number
-// of bytes.
+// keptFor is how long a topic keeps each record; 0 where that is not known, or depends on the
+// number of bytes.
 func keptFor(settings map[string]string) time.Duration {
 	bytes, err := strconv.ParseInt(settings["retention.bytes"], 10, 64)
 	ms, errMS := strconv.ParseInt(settings["retention.ms"], 10, 64)

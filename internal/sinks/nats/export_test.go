@@ -139,4 +139,4 @@ var AllSubjects = allSubjects
 func Refusal(answer string) string { return parseAckError([]byte(answer)).err.Error() }
 
 // CompareNow makes the comparison of a bucket due.
-func (s *Sink) CompareNow() { s.rows.began = time.Now().Add(-compareEvery) }
+func (s *Sink) CompareNow() { s.bucket.rows.began = time.Now().Add(-compareEvery) }

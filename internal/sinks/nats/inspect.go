@@ -151,7 +151,7 @@ func (s *Sink) replaceStream(ctx context.Context, st *stream) {
 
 // addLoss reports a loss, unless nothing was acknowledged before.
 func (s *Sink) addLoss(st *stream, reason string, before, now uint64) {
-	s.rows.clear()
+	s.bucket.rows.clear()
 	if before > 0 {
 		s.streams.losses.Add(sinks.Loss{
 			Destination: st.name, Reason: reason, Before: before, Now: now,

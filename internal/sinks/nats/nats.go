@@ -39,17 +39,13 @@ type Sink struct {
 	streamName  *event.Template
 	several     bool // streamName has fields
 	streams     *streams
-	position    position              // the last result of Position
-	inDoubt     *inDoubt              // messages without an answer
-	acks        *acks                 // calls that wait for acks; unused with Mode Core
-	repeats     forgedMessages        // what the stream had before this process sent it
-	reported    serverErrors          // by the server, of no call
-	outage      outage                // of the connection
-	newest      savedSequences        // what a bucket holds that an earlier process has put there
-	rows        rows                  // what a bucket has of each object
-	repairs     ratelimit.LogThrottle // of its keys
-	// sweeps has the sequence up to which the bucket was compared with a list.
-	sweeps sinks.Sweeps[uint64]
+	position    position       // the last result of Position
+	inDoubt     *inDoubt       // messages without an answer
+	acks        *acks          // calls that wait for acks; unused with Mode Core
+	repeats     forgedMessages // what the stream had before this process sent it
+	reported    serverErrors   // by the server, of no call
+	outage      outage         // of the connection
+	bucket      bucket         // with Mode KV
 }
 
 var (

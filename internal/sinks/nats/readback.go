@@ -91,7 +91,7 @@ func (s *Sink) ReadBack(ctx context.Context, from []byte, found func(messageID s
 			if id := m.Headers().Get(nats.MsgIdHdr); id != "" && s.publishes(m.Subject()) {
 				found(baseID(id, s.dead.idSuffix))
 				if s.cfg.Mode == KV {
-					s.newest.found(m.Subject(), attribute(m.Headers(), "sequence"))
+					s.bucket.newest.found(m.Subject(), attribute(m.Headers(), "sequence"))
 				}
 			}
 		})

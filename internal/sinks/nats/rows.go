@@ -12,12 +12,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
 // A key that somebody else deletes or replaces would stay so until its object changes. So a bucket
-// is compared with the cluster from time to time: the sink reads the headers of all keys and has all
-// objects sent again (sinks.Unverified). It stores those whose key is not as it must be.
+// is compared with the cluster from time to time: the sink reads the headers of all keys and has
+// all objects sent again (sinks.Unverified). It stores those whose key is not as it must be.
 
 const (
 	// compareEvery is how often a bucket is compared. That reads about 1 KB of each key.
@@ -42,6 +43,8 @@ type rows struct {
 	number  int64        // of the comparison that reads keys
 	left    *streamRange // what it has yet to read; nil when no comparison reads
 	looked  uint64       // the sequence of the last message that was looked at
+
+	repairs ratelimit.LogThrottle
 }
 
 var rowSeed = maphash.MakeSeed()
@@ -59,7 +62,7 @@ func rowHash(parts ...string) uint64 {
 // compare begins a comparison of a bucket when one is due, and continues to read its keys. It
 // returns that objects are to be sent when all are read.
 func (s *Sink) compare(ctx context.Context, st *stream, info *jetstream.StreamInfo) []sinks.Loss {
-	r, now := &s.rows, time.Now()
+	r, now := &s.bucket.rows, time.Now()
 	if r.began.IsZero() {
 		r.began = now
 	}
@@ -96,7 +99,7 @@ func (s *Sink) isSuspect(ctx context.Context, st *stream, info *jetstream.Stream
 		return true
 	}
 	last := info.State.LastSeq
-	if last != st.seen.LastSeq || last <= st.last.Load() || last == s.rows.looked {
+	if last != st.seen.LastSeq || last <= st.last.Load() || last == s.bucket.rows.looked {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
@@ -113,7 +116,7 @@ func (s *Sink) isSuspect(ctx context.Context, st *stream, info *jetstream.Stream
 	if err != nil {
 		return false
 	}
-	s.rows.looked = last
+	s.bucket.rows.looked = last
 	return s.publishes(m.Subject) && headerValue(m.Header, headerPrefix+"id") == ""
 }
 

@@ -147,6 +147,13 @@ func (e *encoder) setTTL(ev *event.Event, to route, st *stream) {
 // event that is sent again after a newer one replaces it, and the newer one is then dropped as a
 // duplicate. And an object that is gone without an event stays.
 
+// bucket is what the sink knows of one.
+type bucket struct {
+	newest savedSequences       // what an earlier process has put there
+	sweeps sinks.Sweeps[uint64] // the sequence up to which it was compared with a list
+	rows   rows
+}
+
 // maxNewest bounds how many keys are remembered, as the publisher bounds the ids that it remembers.
 const maxNewest = 1 << 20
 
@@ -189,9 +196,9 @@ func (s *Sink) publishBucket(ctx context.Context, batch []*sinks.Message, to rou
 	var subject []byte
 	for _, m := range batch {
 		subject = to.appendSubject(subject[:0], m.Event)
-		isCompared, isThere := s.rows.has(subject, m.Event)
+		isCompared, isThere := s.bucket.rows.has(subject, m.Event)
 		switch {
-		case s.newest.passed(subject, m.Event):
+		case s.bucket.newest.passed(subject, m.Event):
 			s.metrics.duplicates.Inc()
 		case isThere:
 		case isCompared:
@@ -216,18 +223,18 @@ func (s *Sink) publishBucket(ctx context.Context, batch []*sinks.Message, to rou
 
 // recordRows records what was stored for the comparison that runs, and what it has repaired.
 func (s *Sink) recordRows(batch, repaired []*sinks.Message, to route) {
-	if !s.rows.active() {
+	if !s.bucket.rows.active() {
 		return
 	}
 	for _, m := range batch {
 		if m.Err == nil {
-			s.rows.wrote(s.subjectOf(m, to), m.Event)
+			s.bucket.rows.wrote(s.subjectOf(m, to), m.Event)
 		}
 	}
 	for _, m := range repaired {
 		if m.Err == nil {
 			s.metrics.repaired.Inc()
-			s.repairs.Warn(s.log, "a key of the bucket was not as it must be: its object is stored again",
+			s.bucket.rows.repairs.Warn(s.log, "a key of the bucket was not as it must be: its object is stored again",
 				"bucket", s.cfg.Bucket, "key", s.subjectOf(m, to))
 		}
 	}
@@ -240,7 +247,7 @@ func (s *Sink) sweep(ctx context.Context, end *sinks.Message, to route) error {
 	err := s.sweepKeys(ctx, end, to)
 	switch {
 	case err == nil:
-		s.sweeps.Done(end.Event.ID)
+		s.bucket.sweeps.Done(end.Event.ID)
 		return nil
 	case ctx.Err() != nil:
 		return stopped(ctx.Err())
@@ -276,7 +283,7 @@ func (s *Sink) sweepKeys(ctx context.Context, end *sinks.Message, to route) erro
 	state := found.CachedInfo().State
 	t := streamRange{
 		stream: s.cfg.Stream.Name, subject: s.keysOf(about), last: state.LastSeq,
-		first: max(s.sweeps.Get(about.ID)+1, state.FirstSeq, 1),
+		first: max(s.bucket.sweeps.Get(about.ID)+1, state.FirstSeq, 1),
 	}
 	if state.Msgs == 0 || t.first > t.last {
 		return nil
@@ -303,7 +310,7 @@ func (s *Sink) removeKey(ctx context.Context, e *event.Event) error {
 	to := s.events
 	to.bare, to.idSuffix = true, "/key"
 	subject := to.appendSubject(nil, e)
-	if s.newest.passed(subject, e) {
+	if s.bucket.newest.passed(subject, e) {
 		return nil
 	}
 	m := &sinks.Message{Event: e}
@@ -411,7 +418,7 @@ func (w *sweeper) flush(ctx context.Context) {
 		}
 	}
 	w.gone = w.gone[:0]
-	w.sink.sweeps.Set(w.end.Event.ID, w.reached)
+	w.sink.bucket.sweeps.Set(w.end.Event.ID, w.reached)
 }
 
 // attribute reads an attribute of a message.
