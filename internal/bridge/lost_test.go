@@ -1,13 +1,21 @@
 package bridge_test
 
 import (
+	"context"
 	"errors"
+	"net/http"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kubebridge/bridge/internal/bridge"
+	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
 
@@ -64,4 +72,62 @@ func (r *natsRig) purge() error {
 		return err
 	}
 	return stream.Purge(r.t.Context())
+}
+
+// losing is a sink whose broker has lost something, once.
+type losing struct {
+	sinks.Sink
+	losses *sinks.Losses
+}
+
+func (l losing) Inspect(context.Context) []sinks.Loss { return l.losses.Take() }
+
+// An informer that starts after a loss reports it too, if it has sent events before; once.
+func TestLossBeforeStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := calmBroker(t, "sink")
+		r := newRig(t, b)
+		other := testkit.NewServer(t, widgets)
+		r.cfg.Client.HTTP = &http.Client{Transport: byPath{other.HTTP().Transport, r.HTTP().Transport}}
+		var served atomic.Bool
+		r.cfg.PlanInterval = time.Minute
+		r.cfg.Planner = func(context.Context) (bridge.Plan, error) {
+			plan := bridge.Plan{Units: r.cfg.Units[:1], Unknown: func(t resource.Type) bool { return t == widgets }}
+			if served.Load() {
+				u := r.cfg.Units[0]
+				u.Type = widgets
+				plan.Units = append(slices.Clone(plan.Units), u)
+				u.Informer = "new"
+				plan.Units = append(plan.Units, u)
+			}
+			return plan, nil
+		}
+		r.Create("shop/p", nil)
+		other.Create("shop/w", nil)
+		first := r.cfg.Units
+		r.cfg.Units = append(slices.Clone(first), first[0])
+		r.cfg.Units[1].Type = widgets
+		r.start()
+		expect(t, b, "added p", "added w", "synced", "synced")
+		_, err := r.end()
+		testkit.OK(t, err)
+
+		r.cfg.Units = first
+		lost := new(sinks.Losses)
+		r.cfg.Sinks[0].Sink = losing{b.Connect(0), lost}
+		lost.Add(sinks.Loss{Destination: "sink", Reason: sinks.Purged, Before: 2})
+		r.start()
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		expect(t, b, "gap inferred")
+		served.Store(true)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		expect(t, b, "gap inferred", "added w", "synced") // of the widgets known before, and of the new informer
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		expect(t, b)
+		_, err = r.end()
+		testkit.OK(t, err)
+	})
 }

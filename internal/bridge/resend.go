@@ -11,7 +11,6 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/publisher"
-	"github.com/kubebridge/bridge/internal/resource"
 )
 
 // SendSnapshot lets the informers of a section send the objects that they know again, as synced and
@@ -194,167 +193,74 @@ func (r *resendWaiter) Settle(items []*publisher.Item) {
 	}
 }
 
-// followUpPatience is how long FollowUp waits for the sink.
-const followUpPatience = time.Minute
-
-// FollowUp publishes events to a sink, each about a change of an object that was read before
-// Event.Observed, in this process or an earlier one. It comes behind the change: those are sent of
-// which the sink has acknowledged the changes, and those of informers that do not feed it need not
-// be. For each of both is a function in settled; nil for another. Call it when the event will not
-// be sent again: until then the sink's position stays before it, and what a crash lets be sent
-// again with the same id is not stored twice. The errors are those of Resend.
-func (b *Bridge) FollowUp(
-	ctx context.Context, sink string, events []*event.Event,
-) (settled []func(), err error) {
-	out, err := b.readySink(ctx, sink)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, followUpPatience)
-	defer cancel()
-	settled = make([]func(), len(events))
-	delivered := out.delivered.look(b.informers.all(), sink)
-	var sent []*event.Event
-	var indices []int
-	for i, e := range events {
-		switch isDelivered, isFed := delivered.has(e); {
-		case !isFed:
-			settled[i] = func() {}
-		case isDelivered:
-			sent, indices = append(sent, e), append(indices, i)
-		}
-	}
-	w := newResendWaiter(len(sent))
-	w.keepsHolds = true
-	resent, err := w.send(ctx, out.publisher, sent, false)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for k, i := range indices {
-		if resent[k].Outcome != "" {
-			settled[i] = w.holds[k].Release
-		}
-	}
-	return settled, err
-}
-
-// deliveries are how far a sink has acknowledged what informers have read.
-type deliveries struct {
-	mu    sync.Mutex
-	units map[*informer.Informer]*delivery // guarded by mu
-}
-
-// delivery is how far it has acknowledged what one informer has read.
-type delivery struct {
-	// Everything that was read before until, and in this process up to version.
-	until   time.Time
-	version resource.Version
-	// read is what was read at a time.
-	read resource.Version
-	at   time.Time
-}
-
-// oldRun is how long after it was stored a change was read by this process, or never will be.
-const oldRun = 15 * time.Minute
-
-// deliveredChanges answers as of one moment.
-type deliveredChanges map[*informer.Informer]delivery
-
-// look asks the informers that feed a sink.
-func (d *deliveries) look(units []*informer.Informer, sink string) deliveredChanges {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now, known := deliveredChanges{}, map[*informer.Informer]*delivery{}
-	for _, u := range units {
-		began, s := time.Now(), u.Status()
-		pendingFor, isFed := s.OldestSeconds[sink]
-		if !isFed {
-			continue
-		}
-		of := d.units[u]
-		if of == nil {
-			of = &delivery{read: resource.Version(s.Version), at: began}
-		}
-		of.until = began.Add(-time.Duration(pendingFor * float64(time.Second)))
-		if s.QueuedDeltas > 0 { // they may be older
-			of.until = time.Time{}
-		}
-		if of.until.After(of.at) {
-			of.version, of.read, of.at = of.read, resource.Version(s.Version), began
-		}
-		known[u], now[u] = of, *of
-	}
-	d.units = known
-	return now
-}
-
-// has reports whether the sink has acknowledged the change that an event is about. A process before
-// may have read the change, and not passed it on: this one reads it again.
-func (d deliveredChanges) has(e *event.Event) (isDelivered, isFed bool) {
-	for u, of := range d {
-		c := u.Config()
-		if c.Informer != e.Informer || c.Type.Resource != e.Resource || c.Type.Group != e.Group ||
-			c.Namespace != "" && c.Namespace != e.Namespace {
-			continue
-		}
-		isRead := resource.Version(e.ResourceVersion).NotNewer(of.version) || time.Since(e.Observed) > oldRun
-		return isRead && of.until.After(e.Observed), true
-	}
-	return false, false
-}
-
-// lossReport acts when a sink's destination has lost events. To a sink that keeps the newest state
-// of each object all are sent again; to another a gap. The publisher's goroutine that inspects the
-// sink owns it.
+// lossReport acts when a sink's destination has lost events, or may have. To a sink that keeps the
+// newest state of each object all are sent again; to another a gap. The publisher's goroutine that
+// inspects the sink owns it.
 type lossReport struct {
 	bridge      *Bridge
 	sink        string
 	keepsNewest bool
-	round       int64           // of the loss
-	done        map[string]bool // informers that have begun with it
+	round       int64 // of the loss
+	// began has the informers that ran when the loss was found, by whether they have reported it;
+	// and those that started since, once nothing is left to do for them.
+	began map[string]bool
+	since time.Time
 }
 
 func newLossReport(b *Bridge, sc *SinkConfig) *lossReport {
 	return &lossReport{bridge: b, sink: sc.Name, keepsNewest: sc.KeepsNewest}
 }
 
-// send is publisher.Config.OnLoss. It returns an error while an informer can't report yet, and does
-// not repeat what the others have reported.
+// lateFor is how long after a loss informers report it that did not run: of a resource that the API
+// server did not serve, or in another configuration.
+const lateFor = time.Hour
+
+// errLate: informers may start that have to report a loss.
+var errLate = errors.New("other informers may start")
+
+// send is publisher.Config.OnLoss. It returns an error while an informer can't report yet, or is
+// still to start, and does not repeat what the others have reported.
 func (r *lossReport) send(ctx context.Context, round int64) error {
-	if round != r.round {
-		r.round, r.done = round, map[string]bool{}
+	isNew := round != r.round
+	if isNew {
+		r.round, r.began, r.since = round, map[string]bool{}, time.Now()
 	}
 	var failed error
 	for _, u := range r.bridge.informers.all() {
-		name := u.Name()
-		if r.keepsNewest {
-			name = u.Config().Informer
-		}
-		if r.done[name] {
+		isDone, ran := r.began[u.Name()]
+		if isDone {
 			continue
 		}
-		err := r.report(ctx, u)
-		failed, r.done[name] = errors.Join(failed, err), err == nil
+		var err error
+		if isNew || ran || u.From() != "" { // else it has sent nothing before the loss
+			err = r.report(ctx, u)
+		}
+		failed, r.began[u.Name()] = errors.Join(failed, err), err == nil
+	}
+	if failed == nil && time.Since(r.since) < lateFor {
+		return errLate
 	}
 	return failed
 }
 
 func (r *lossReport) report(ctx context.Context, u *informer.Informer) error {
-	name := u.Config().Informer
 	if !r.keepsNewest {
 		if !u.Snapshots.ReportLoss(r.sink, r.round) {
-			return fmt.Errorf("informer %s: %w", name, ErrStopping)
+			return fmt.Errorf("informer %s: %w", u.Name(), ErrStopping)
 		}
 		return nil
 	}
+	of := u.Config()
 	_, err := r.bridge.SendSnapshot(ctx, informer.SnapshotRequest{
-		Informer: name, Sink: r.sink, Round: r.round,
+		Informer: of.Informer, Resource: of.Type.String(), Namespace: of.Namespace, Sink: r.sink,
+		Round: r.round,
 	})
-	if errors.Is(err, informer.ErrUnknown) { // it does not feed the sink
+	if errors.Is(err, informer.ErrUnknown) || errors.Is(err, ErrUnknown) { // it does not feed the sink
 		return nil
 	}
 	if err == nil {
 		r.bridge.log.Info("all objects are sent again, since the sink's destination may lack some",
-			"informer", name, "sink", r.sink)
+			"informer", u.Name(), "sink", r.sink)
 	}
 	return err
 }

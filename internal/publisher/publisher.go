@@ -219,11 +219,11 @@ func (p *Publisher) inspect(ctx context.Context) {
 				"it had acknowledged", "destination", loss.Destination, "reason", loss.Reason,
 				"acknowledged", loss.Before, "ends_at", loss.Now)
 		}
-		if round != 0 {
+		if len(losses) > 0 {
 			p.queue.Flush() // what waited for the destination need not wait longer
-			if p.cfg.OnLoss == nil || p.cfg.OnLoss(ctx, round) == nil {
-				round = 0
-			}
+		}
+		if round != 0 && (p.cfg.OnLoss == nil || p.cfg.OnLoss(ctx, round) == nil) {
+			round = 0
 		}
 	}
 }
