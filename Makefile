@@ -286,8 +286,8 @@ test-functions: controlplane ## Kill functions on HTTP, JetStream and Kafka, and
 	$(E2E) -run '^TestFunctions$$' -timeout $(TEST_TIME) -v .
 
 .PHONY: soak
-soak: controlplane ## Follow changes for SOAK_TIME, without a broker in the middle, and fail for what grows; bin/soak has the samples
-	$(E2E) -run '^TestSoak$$' -timeout 12h -v . \
+soak: controlplane ## Follow changes for SOAK_TIME, without a broker in the middle, and fail for what grows; bin/soak has the samples. SOAK_FLAGS=-soak.kill=5m: with kills, restarts and questions
+	$(E2E) -run '^TestSoak(Kills)?$$' -timeout 12h -v . \
 	  -soak.time=$(SOAK_TIME) -soak.report=$(CURDIR)/$(BIN)/soak $(SOAK_FLAGS)
 SOAK_TIME ?= 30m
 SOAK_FLAGS ?=

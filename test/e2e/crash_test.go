@@ -79,7 +79,7 @@ func TestCrashWithoutDedup(t *testing.T) {
 type crashRun struct {
 	*lab
 	informers string            // of the configuration
-	slower    int               // how the changes come, as StartChurn has it
+	slower    float64           // how the changes come, as StartChurn has it
 	env       map[string]string // of the bridge
 	kills     int
 	forgets   bool // the API server is killed, and forgets what was before

@@ -14,7 +14,7 @@ import (
 
 var (
 	soakTime = flag.Duration("soak.time", 0, "how long TestSoak runs; 0 skips it, 2m is enough to try it")
-	soakPace = flag.Int("soak.pace", 4, "the pauses between changes, as StartChurn has them: 1 is as fast as the crash tests, 4 asks for some 70 changes a second")
+	soakPace = flag.Float64("soak.pace", 4, "the pauses between changes, as StartChurn has them: 1 is as fast as the crash tests, 4 asks for some 70 changes a second")
 	soakDir  = flag.String("soak.report", "", "directory for soak.csv, soak.txt and heap profiles; the test's artifacts when it is not given")
 )
 
@@ -29,8 +29,8 @@ sinks:
 // What it needs in the end is what it needed before: memory, goroutines, files, and disk. And of
 // course nothing is lost.
 func TestSoak(t *testing.T) {
-	if *soakTime == 0 {
-		t.Skip("it takes long: -soak.time=30m")
+	if *soakTime == 0 || *soakKill > 0 {
+		t.Skip("it takes long: -soak.time=30m, without -soak.kill")
 	}
 	s := newSoak(t)
 	s.begin()

@@ -21,7 +21,7 @@ import (
 type Churn struct {
 	client    kubernetes.Interface
 	namespace string
-	slower    time.Duration
+	slower    float64
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
 
@@ -40,9 +40,9 @@ const (
 // StartChurn begins. The seed decides what is changed, not when: that is up to the API server. The
 // pauses are so many times as long as they are when there is no hurry: 1 asks for some 300 changes
 // a second.
-func StartChurn(ctx context.Context, client kubernetes.Interface, namespace string, seed uint64, slower int) *Churn {
+func StartChurn(ctx context.Context, client kubernetes.Interface, namespace string, seed uint64, slower float64) *Churn {
 	ctx, cancel := context.WithCancel(ctx)
-	c := &Churn{client: client, namespace: namespace, slower: time.Duration(slower), cancel: cancel}
+	c := &Churn{client: client, namespace: namespace, slower: slower, cancel: cancel}
 	for i := range mapWorkers {
 		c.work(ctx, rand.New(rand.NewPCG(seed, uint64(i))), 15*time.Millisecond, func(r *rand.Rand) error {
 			return c.changeMap(ctx, r, fmt.Sprintf("map-%d-%d", i, r.IntN(mapNames)))
@@ -68,7 +68,7 @@ func (c *Churn) Stop() error {
 
 // work changes something, with a pause of about the given length between.
 func (c *Churn) work(ctx context.Context, r *rand.Rand, pause time.Duration, change func(*rand.Rand) error) {
-	pause *= c.slower
+	pause = time.Duration(float64(pause) * c.slower)
 	c.wg.Go(func() {
 		for ctx.Err() == nil {
 			wait := pause/2 + time.Duration(r.Int64N(int64(pause)))

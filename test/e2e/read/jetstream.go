@@ -55,6 +55,13 @@ func (r *JetStream) Refresh(ctx context.Context) ([]Event, error) {
 	return r.events, nil
 }
 
+// Take reads what has come since the last Take, and keeps none of it.
+func (r *JetStream) Take(ctx context.Context) (events []Event, err error) {
+	events, err = r.Refresh(ctx)
+	r.events, r.fences = nil, nil
+	return events, err
+}
+
 // Count is how many messages the stream holds. It reads none.
 func (r *JetStream) Count(ctx context.Context) (int, error) {
 	conn, err := nats.Connect(r.URL)

@@ -83,6 +83,14 @@ func (l *Ledger) Changes() []Change {
 	return slices.Clone(l.changes)
 }
 
+// Take gives the changes since the last Take, and keeps none: hours have too many.
+func (l *Ledger) Take() (changes []Change) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	changes, l.changes = l.changes, nil
+	return changes
+}
+
 // Len is how many changes there are so far.
 func (l *Ledger) Len() int {
 	l.mu.Lock()
