@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubebridge/bridge/internal/app/admin"
-	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 // readers are the routes that show the cluster, probes those that are open to everybody.
@@ -36,7 +35,6 @@ func TestReaders(t *testing.T) {
 	trusting.OwnUser = true
 	own, _ := start(t, everything(trusting))
 	strict, _ := start(t, everything(access()))
-	guessed, _ := start(t, everything(access())) // wrong tokens are counted
 	remote := access()
 	remote.Remote = true
 	open, _ := start(t, everything(remote))
@@ -67,7 +65,7 @@ func TestReaders(t *testing.T) {
 
 		{"a pod, without the token", strict, nil, 401},
 		{"a pod, with it", strict, map[string]string{"Authorization": bearer}, 200},
-		{"a pod, with another", guessed, map[string]string{"Authorization": "Bearer u"}, 401},
+		{"a pod, with another", strict, map[string]string{"Authorization": "Bearer u"}, 401},
 		{"a pod, with it through a proxy", strict, map[string]string{"Authorization": bearer, "Via": "1.1 x"}, 403},
 
 		{"remote, with it through a proxy", open, map[string]string{"Authorization": bearer, "Via": "1.1 x"}, 200},
@@ -182,40 +180,24 @@ func TestOtherHosts(t *testing.T) {
 	})
 }
 
+// The right token passes while wrong ones are tried from the same address.
 func TestGuessing(t *testing.T) {
 	remote := access()
 	remote.Remote = true
 	url, _ := start(t, everything(remote))
-	guess := func(from, bearer string) int {
+	send := func(bearer string) int {
 		r := request(t, url+"/control/reload", "")
 		r.Header.Set("Authorization", "Bearer "+bearer)
-		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-		transport := &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}
-		response, err := transport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		return response.StatusCode
+		code, _ := do(t, r)
+		return code
 	}
-	// Guesses come back at a rate: on a busy machine the right token may be read again after them.
-	behindMany := func() (code int) {
-		for i := range 500 {
-			switch code := guess("127.0.0.1", fmt.Sprint("guess-", i)); code {
-			case 401:
-			case 429:
-				return guess("127.0.0.1", token)
-			default:
-				t.Fatalf("a wrong token was answered with %d", code)
-			}
+	for i := range 200 {
+		if code := send(fmt.Sprint("guess-", i)); code != 401 {
+			t.Fatalf("wrong token %d was answered with %d", i, code)
 		}
-		t.Fatal("500 wrong tokens were read")
-		return 0
 	}
-	testkit.Eventually(t, "the right token behind many wrong ones does not show that it is right",
-		func() bool { return behindMany() == 429 })
-	if code := guess("127.0.0.2", token); code != 200 {
-		t.Errorf("the right token from another address: %d", code)
+	if code := send(token); code != 200 {
+		t.Errorf("the right token behind them: %d", code)
 	}
 }
 

@@ -76,7 +76,6 @@ type Server struct {
 	config  Config
 	log     *slog.Logger
 	handler http.Handler
-	guesses guesses
 	// ending is closed when the server stops: requests that don't end by themselves do so then.
 	ending chan struct{}
 
