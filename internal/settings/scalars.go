@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -300,8 +301,11 @@ func ReadToken(file string) (string, error) {
 }
 
 // MakeToken puts a new token into a file that only the bridge's own user can read. A file that
-// holds a token keeps it.
+// holds a token keeps it, unless another user made the file, and so may know the token.
 func MakeToken(file string) error {
+	if info, err := os.Lstat(file); err == nil && isOfOther(info) {
+		return replaceToken(file)
+	}
 	if token, err := ReadToken(file); err == nil && token != "" {
 		// it was made so; a volume may have been given to a group since
 		return os.Chmod(file, 0o600)
@@ -309,6 +313,15 @@ func MakeToken(file string) error {
 		!strings.Contains(err.Error(), "is empty") {
 		return err
 	}
+	return replaceToken(file)
+}
+
+func isOfOther(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && stat.Uid != 0 && stat.Uid != uint32(os.Geteuid())
+}
+
+func replaceToken(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}

@@ -2,6 +2,8 @@ package settings_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -125,6 +127,29 @@ func TestSize(t *testing.T) {
 	for _, text := range []string{"", "MiB", "1 parsec", "9e99GiB", "NaN", "Inf", "1,5MiB", "9223372036854775808"} {
 		if got, err := settings.ParseSize(text); err == nil {
 			t.Errorf("%q was read as %d", text, got)
+		}
+	}
+}
+
+// A token that another user put into the directory is not used.
+func TestPlantedToken(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file away")
+	}
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("a token of before\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, uid := range []int{0, 4711} { // root is this user
+		if err := os.Chown(file, uid, -1); err != nil {
+			t.Fatal(err)
+		}
+		if err := settings.MakeToken(file); err != nil {
+			t.Fatal(err)
+		}
+		token, err := settings.ReadToken(file)
+		if err != nil || (token == "a token of before") != (uid == 0) {
+			t.Errorf("of user %d: %q, %v", uid, token, err)
 		}
 	}
 }
