@@ -2,6 +2,7 @@ package deploy_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -239,45 +240,70 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// TestEgress reads which ports the bridge may connect to, beside those of DNS and the API server.
+// The NetworkPolicy allows what docs/operations.md lists, and no more: outwards DNS, the API server
+// and the addresses in config, inwards the admin port for the namespace monitoring.
 func TestEgress(t *testing.T) {
 	for name, test := range map[string]struct {
 		values string
-		want   string // "" for everywhere
+		want   string // ports beside DNS and the API server; "everywhere" for all
 	}{
-		"defaults of schemes":    {`config: {sinks: [{name: a, nats: {}}, {name: b, http: {url: "https://u:p@h/x:1", deadLetterURL: "http://h"}}]}`, "4222 443 80"},
+		"defaults of schemes":    {`config: {sinks: [{name: a, nats: {}}, {name: b, http: {url: "https://u:p@h/x:1", deadLetterURL: "http://h"}}]}`, "4222 80"},
 		"ports of addresses":     {`config: {tracing: {endpoint: "http://otel:4318"}, sinks: [{name: k, kafka: {brokers: ["a:9093", "[fd00::1]:9094"]}}]}`, "9093 9094 4318"},
 		"a name from a variable": {`config: {sinks: [{name: k, kafka: {brokers: ["${HOST}:9095"]}}]}`, "9095"},
-		"a port from a variable": {`config: {sinks: [{name: k, kafka: {brokers: ["${BROKER}"]}}]}`, ""},
-		"an embedded server":     {`config: {sinks: [{name: own, nats: {embedded: true}}]}`, "443"},
-		"unknown variables":      {`{config: {sinks: [{name: own, nats: {}}]}, envFrom: [{secretRef: {name: x}}]}`, ""},
+		"a port from a variable": {`config: {sinks: [{name: k, kafka: {brokers: ["${BROKER}"]}}]}`, "everywhere"},
+		"an embedded server":     {`config: {sinks: [{name: own, nats: {embedded: true}}]}`, ""},
+		"unknown variables":      {`{config: {sinks: [{name: own, nats: {}}]}, envFrom: [{secretRef: {name: x}}]}`, "everywhere"},
+		"a proxy":                {`{config: {sinks: [{name: own, nats: {}}]}, env: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]}`, "everywhere"},
+		"no proxy":               {`{config: {sinks: [{name: own, nats: {}}]}, env: [{name: NO_PROXY, value: "h"}]}`, "4222"},
+		"an endpoint of traces":  {`{config: {sinks: [{name: own, nats: {}}]}, env: [{name: BRIDGE_TRACING_ENDPOINT, value: "http://h:1"}]}`, "everywhere"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := readValues(t, test.values)
 			config, _ := v["config"].(values)
 			config["informers"] = []any{values{"name": "i", "resources": []any{"pods"}}}
 			v["image"] = values{"tag": "1"}
-			policy := as[networkingv1.NetworkPolicy](t, find(t, objects(t, mustRender(t, v)), "NetworkPolicy", ""))
-			if len(policy.Spec.Egress) == 0 {
-				if test.want != "" || slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress) {
-					t.Errorf("everything is allowed, want %s", test.want)
-				}
-				return
+			list := objects(t, mustRender(t, v))
+			policy := as[networkingv1.NetworkPolicy](t, find(t, list, "NetworkPolicy", ""))
+			if got, want := allowedOutwards(&policy.Spec), allowedFor(test.want); got != want {
+				t.Errorf("outwards %s, want %s", got, want)
 			}
-			var got []string
-			for _, port := range policy.Spec.Egress[0].Ports {
-				got = append(got, port.Port.String())
-			}
-			for _, port := range append([]string{"53", "443", "6443"}, strings.Fields(test.want)...) {
-				if !slices.Contains(got, port) {
-					t.Errorf("no port %s in %q", port, got)
-				}
-			}
-			if test.want == "" || len(got) > 4+len(strings.Fields(test.want)) {
-				t.Errorf("ports %q, want no more than %q", got, test.want)
+			const in = `[{"ports":[{"protocol":"TCP","port":"admin"}],` +
+				`"from":[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}]}]`
+			if got, err := json.Marshal(policy.Spec.Ingress); err != nil || string(got) != in {
+				t.Errorf("inwards %s (%v), want %s", got, err, in)
 			}
 		})
 	}
+}
+
+func allowedFor(ports string) string {
+	if ports == "everywhere" {
+		return ports
+	}
+	list := []string{"TCP 53", "UDP 53", "TCP 443", "TCP 6443"}
+	for _, port := range strings.Fields(ports) {
+		list = append(list, "TCP "+port)
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}
+
+// allowedOutwards are the ports of a policy's rule, each once.
+func allowedOutwards(spec *networkingv1.NetworkPolicySpec) string {
+	if !slices.Contains(spec.PolicyTypes, networkingv1.PolicyTypeEgress) {
+		return "everywhere"
+	}
+	var list []string
+	for _, rule := range spec.Egress {
+		for _, port := range rule.Ports {
+			list = append(list, string(*port.Protocol)+" "+port.Port.String())
+		}
+		if len(rule.To) > 0 || len(rule.Ports) == 0 {
+			list = append(list, "another rule")
+		}
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
 }
 
 // cert-manager makes the Secret of the admin server's certificate, for the names by which

@@ -27,7 +27,7 @@ Where the bridge may connect to, as NetworkPolicyEgressRules: the ports of DNS, 
 {{- end }}
 {{- end }}
 {{- range .Values.env }}
-{{- if hasPrefix "BRIDGE_SINKS" .name }}{{- $known = false }}{{- end }}
+{{- if regexMatch "^(BRIDGE_SINKS.*|BRIDGE_TRACING.*|(?i:https?|all)_(?i:proxy))$" .name }}{{- $known = false }}{{- end }}
 {{- end }}
 {{- if or .Values.envFrom (not .Values.config.sinks) }}{{- $known = false }}{{- end }}
 {{- $rules := list -}}

@@ -64,7 +64,7 @@ export async function ask(what, signal) {
   const headers = { Accept: "application/json" };
   if (token.get()) headers.Authorization = `Bearer ${token.get()}`;
   const response = await fetch(what, { headers, cache: "no-store", credentials: "omit", signal });
-  if (![401, 403, 429].includes(response.status)) {
+  if (![401, 403].includes(response.status)) {
     $("access").hidden = true;
     return response;
   }
