@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -198,22 +200,29 @@ func (s *soakKills) restartBroker() {
 // compare adds what has come to the tally.
 func (s *soakKills) compare() {
 	s.t.Helper()
-	must(s.t, s.ledger.Err())
-	events, err := s.reader.Take(s.ctx)
-	must(s.t, err)
-	changes := s.ledger.Take() // after the stream: what it does not have is more than it lacks
+	must(s.t, addToTally(s.ctx, s.tally, s.ledger, s.reader))
+}
+
+// addToTally adds what the witness has seen, and the stream has stored, since the last call.
+func addToTally(ctx context.Context, tally *soak.Tally, ledger *truth.Ledger, reader *read.JetStream) error {
+	events, err := reader.Take(ctx)
+	if err := errors.Join(err, ledger.Err()); err != nil {
+		return err
+	}
+	changes := ledger.Take()
 	for i := range changes {
 		c := &changes[i]
-		s.tally.Witness(c.Metadata.UID, c.Metadata.ResourceVersion, c.Type == "DELETED")
+		tally.Witness(c.Metadata.UID, c.Metadata.ResourceVersion, c.Type == "DELETED")
 	}
 	for i := range events {
 		switch e := &events[i]; {
 		case e.AboutObject():
-			s.tally.Store(e.Attribute("uid"), e.Attribute("resourceversion"), e.Op() == "deleted")
+			tally.Store(e.Attribute("uid"), e.Attribute("resourceversion"), e.Op() == "deleted")
 		case e.Op() == "gap":
-			s.tally.Gaps++
+			tally.Gaps++
 		}
 	}
+	return nil
 }
 
 // measure adds a sample, unless the bridge starts at this moment.
@@ -255,20 +264,7 @@ func (s *soakKills) settle() {
 		return nil
 	})
 	exist := s.exists(s.collections())
-	eventually(s.t, "the history", 2*testPatience, func() []string {
-		answer, err := s.asker.ask(s.ctx, "state", nil)
-		if err != nil {
-			return []string{err.Error()}
-		}
-		var missing []string
-		for i := range exist {
-			m := exist[i].Metadata
-			if !strings.Contains(answer, fmt.Sprintf("%q", m.UID)) || !strings.Contains(answer, fmt.Sprintf("%q", m.ResourceVersion)) {
-				missing = append(missing, m.Name+" in version "+m.ResourceVersion)
-			}
-		}
-		return missing
-	})
+	eventually(s.t, "the history", 2*testPatience, func() []string { return s.asker.lacks(s.ctx, exist) })
 	s.stop(s.bridge)
 	_, err := s.bridge.Output(s.ctx, "history", "check")
 	must(s.t, err)
@@ -318,7 +314,7 @@ func (b *soakBroker) start() error {
 	}
 	s.Start()
 	if !s.ReadyForConnections(testPatience) {
-		return fmt.Errorf("the NATS server does not start")
+		return errors.New("the NATS server does not start")
 	}
 	b.Server = s
 	return nil
@@ -388,6 +384,21 @@ func (a *soakAsker) ask(ctx context.Context, question string, more url.Values) (
 		err = fmt.Errorf("%s: %s: %s", question, response.Status, bytes.TrimSpace(body))
 	}
 	return string(body), err
+}
+
+// lacks gives the objects that the history does not have in their newest version.
+func (a *soakAsker) lacks(ctx context.Context, exist []truth.Change) (missing []string) {
+	answer, err := a.ask(ctx, "state", nil)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for i := range exist {
+		m := exist[i].Metadata
+		if !strings.Contains(answer, strconv.Quote(m.UID)) || !strings.Contains(answer, strconv.Quote(m.ResourceVersion)) {
+			missing = append(missing, m.Name+" in version "+m.ResourceVersion)
+		}
+	}
+	return missing
 }
 
 func (a *soakAsker) note(began time.Time, err error) {
