@@ -25,6 +25,22 @@ type readback struct {
 	begun    bool // logRange is known
 	logRange logRange
 	resume   savedOffset // by what was read
+	tail     viewTail
+}
+
+// viewTail is what lies behind the saved offset in a partition of a view. Compaction may have
+// removed the older versions of an object. They are sent again, and so the newest one must be too:
+// else the view ends with an older one.
+type viewTail struct {
+	ids       []string
+	next      int64 // the offset behind the last batch
+	isThinned bool  // records were removed
+}
+
+func (t *viewTail) add(b *batchHead, ids []string) {
+	t.isThinned = t.isThinned || b.offset > t.next || b.remaining < b.records
+	t.next = b.endOffset()
+	t.ids = append(t.ids, ids...)
 }
 
 // readBack reads a lane's partition from a saved offset on; from a little before the time of the
@@ -39,12 +55,21 @@ func (l *lane) readBack(ctx context.Context, r *readback, found func(id string))
 	err := l.read(ctx, &r.logRange, batchVisitor{wantIDs: everyBatch, batch: func(b batchHead,
 		ids []string,
 	) error {
+		r.resume = r.resume.after(b)
+		if l.sink.config.View {
+			r.tail.add(&b, ids)
+			return nil
+		}
 		for _, id := range ids {
 			found(id)
 		}
-		r.resume = r.resume.after(b)
 		return nil
 	}})
+	if err == nil && !r.tail.isThinned {
+		for _, id := range r.tail.ids {
+			found(id)
+		}
+	}
 	if err != nil || r.logRange.cut {
 		return unused, err
 	}
@@ -72,6 +97,7 @@ func (l *lane) beginReadback(ctx context.Context, r *readback) error {
 		r.resume = r.saved
 		r.resume.offset = end
 	}
+	r.tail = viewTail{next: r.logRange.from, isThinned: r.logRange.cut}
 	r.begun = true
 	return nil
 }

@@ -36,14 +36,15 @@ type batchHead struct {
 	epoch    int16
 	sequence int32
 	offset   int64
-	records  int32 // as written; compaction may have removed some
+	records  int32 // as written
+	// remaining are those that compaction has kept.
+	remaining int32
 }
 
 // logBatch is a batch as it lies in an answer to a fetch request.
 type logBatch struct {
 	batchHead
 	attributes compress.Compression // and flags
-	remaining  int32                // records that compaction has kept
 	checksum   uint32
 	body       []byte // from the attributes on; nil where the answer does not hold all of it
 	cut        bool   // the answer does not hold all of it
@@ -51,7 +52,7 @@ type logBatch struct {
 }
 
 // endOffset is the offset behind the batch.
-func (b *logBatch) endOffset() int64 { return b.offset + int64(b.records) }
+func (b *batchHead) endOffset() int64 { return b.offset + int64(b.records) }
 
 // Flags in a batch's attributes, and the bits that name its compression.
 const (
@@ -75,7 +76,7 @@ func readBatch(data []byte) (b logBatch, rest []byte, err error) {
 	if len(data) < batchStart {
 		return b, nil, io.ErrUnexpectedEOF
 	}
-	b.offset, b.producer, b.records = int64(binary.BigEndian.Uint64(data)), -1, 1
+	b.offset, b.producer, b.records, b.remaining = int64(binary.BigEndian.Uint64(data)), -1, 1, 1
 	size := batchSizeEnd + int64(int32(binary.BigEndian.Uint32(at(posLength))))
 	rest = data[min(max(size, 0), int64(len(data))):]
 	switch magic := at(posMagic)[0]; {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kubebridge/bridge/internal/event"
@@ -264,4 +265,60 @@ func TestViewLetters(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Compaction removes what a crash left behind the saved position, all but the newest version of an
+// object. Were that one not sent again, the older ones that are sent would be the table's.
+func TestViewCompactedBeforeReadBack(t *testing.T) {
+	onePartition := func(o *kafka.Options) { asView(o); o.CreateTopics.Partitions = 1 }
+	for name, kept := range map[string][]*event.Event{
+		"from the start on": nil, "in the middle": {podEvent("api", 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := kfake.NewCluster(kfake.NumBrokers(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			dying := openSink(t, c, onePartition)
+			publishEvents(t, dying, podEvent("web", 1))
+			position := dying.Position()
+			publishEvents(t, dying, kept...)
+			publishEvents(t, dying, podEvent("web", 2), podEvent("web", 3), podEvent("web", 4))
+			c.Compact()
+
+			s := openSink(t, c, onePartition)
+			found := recallFrom(t, s, position)
+			for version := 2; version <= 4; version++ {
+				if e := podEvent("web", version); !slices.Contains(*found, e.MessageID()) {
+					publishEvents(t, s, e)
+				}
+			}
+			end := c.PartitionInfos(podsTopic)[0].HighWatermark
+			client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.DisableFetchSessions(),
+				kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{podsTopic: {0: kgo.NewOffset().At(end - 1)}}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			last := ids(client.PollFetches(t.Context()).Records())
+			if want := []string{podEvent("web", 4).ID}; !slices.Equal(last, want) {
+				t.Errorf("the table has %v, want %v: read back were %v", last, want, *found)
+			}
+		})
+	}
+	t.Run("without it, nothing is sent again", func(t *testing.T) {
+		c, err := kfake.NewCluster(kfake.NumBrokers(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		dying := openSink(t, c, onePartition)
+		publishEvents(t, dying, podEvent("web", 1))
+		position := dying.Position()
+		publishEvents(t, dying, podEvent("web", 2), podEvent("web", 3))
+		if found := recallFrom(t, openSink(t, c, onePartition), position); len(*found) != 2 {
+			t.Errorf("read back were %v", *found)
+		}
+	})
 }
