@@ -10,7 +10,7 @@ import (
 	"github.com/kubebridge/bridge/deploy/image"
 )
 
-// A scan of the image has the binary to look at, and nothing else: no shell, no library, no package.
+// A scan of the image has the binary to look at, and nothing else: no shell, library or package.
 func TestImageContent(t *testing.T) {
 	img, err := image.Build(&image.Config{Arch: "amd64", Content: image.Content{Binary: []byte("-"), Licence: []byte("-"), Notices: []byte("-")}})
 	must(t, err)

@@ -88,10 +88,10 @@ sinks:
 	if tally.Foreign()+tally.Repeated+tally.Reordered+tally.Gaps > 0 {
 		t.Errorf("%s\n%s", tally, strings.Join(tally.Problems, "\n"))
 	}
-	asker := &soakAsker{url: b.AdminURL(), namespace: l.namespace}
+	past := &soakClient{url: b.AdminURL(), namespace: l.namespace}
 	exist := l.exists(collections)
-	eventually(t, "the history", testPatience, func() []string { return asker.lacks(l.ctx, exist) })
-	versions, err := asker.ask(l.ctx, "versions", url.Values{"object": {"cm/old"}})
+	eventually(t, "the history", testPatience, func() []string { return past.lacks(l.ctx, exist) })
+	versions, err := past.ask(l.ctx, "versions", url.Values{"object": {"cm/old"}})
 	must(t, err)
 	if n := strings.Count(versions, `"resourceVersion"`); n != 1+updates {
 		t.Errorf("the history has %d versions, want %d: %s", n, 1+updates, versions)

@@ -19,10 +19,10 @@ import (
 	"github.com/kubebridge/bridge/test/e2e/truth"
 )
 
-// TestReadOnlyVolume has the kernel make volumes read-only while the bridge runs, as it does after an
-// error of a device. Without the history's volume, other sinks continue. Without that of the state,
-// changes wait. The bridge says why. When the volumes are repaired and it is started again, nothing
-// is missing, and nothing comes twice.
+// TestReadOnlyVolume has the kernel make volumes read-only while the bridge runs, as it does after
+// an error of a device. Without the history's volume, other sinks continue. Without that of the
+// state, changes wait. The bridge says why. When the volumes are repaired and it is started again,
+// nothing is missing, and nothing comes twice.
 func TestReadOnlyVolume(t *testing.T) {
 	l := newLab(t, live(t))
 	state, history := newVolume(t, filepath.Join(l.dir, "for-state")), newVolume(t, filepath.Join(l.dir, "for-history"))
@@ -72,9 +72,9 @@ sinks:
 	if r.tally.Foreign()+r.tally.Repeated+r.tally.Reordered+r.tally.Gaps > 0 {
 		t.Errorf("%s\n%s", r.tally, strings.Join(r.tally.Problems, "\n"))
 	}
-	asker := &soakAsker{url: b.AdminURL(), namespace: l.namespace}
+	past := &soakClient{url: b.AdminURL(), namespace: l.namespace}
 	exist := l.exists([]truth.Collection{configMaps})
-	eventually(t, "the history", testPatience, func() []string { return asker.lacks(l.ctx, exist) })
+	eventually(t, "the history", testPatience, func() []string { return past.lacks(l.ctx, exist) })
 	l.stop(b)
 	_, err := b.Output(l.ctx, "history", "check")
 	must(t, err)

@@ -71,7 +71,7 @@ type soakKills struct {
 	reader *read.JetStream
 	tally  *soak.Tally
 	churns []*crash.Churn
-	asker  *soakAsker
+	past   *soakClient
 
 	asking     sync.WaitGroup
 	stopAsking func()
@@ -115,7 +115,7 @@ func newSoakKills(t *testing.T) *soakKills {
 	t.Cleanup(s.nats.stop)
 	s.reader = &read.JetStream{URL: s.nats.url(), Stream: "K8S"}
 	s.bridge = s.lab.bridge("bridge", soakKillsYAML, with(map[string]string{"JETSTREAM": strings.TrimPrefix(s.nats.url(), "nats://")}))
-	s.asker = &soakAsker{url: s.bridge.AdminURL(), namespace: s.namespace}
+	s.past = &soakClient{url: s.bridge.AdminURL(), namespace: s.namespace}
 	return s
 }
 
@@ -126,11 +126,11 @@ func (s *soakKills) begin() {
 	s.each(500, func(i int) { s.createConfigMap(fmt.Sprintf("idle-%d", i), value) })
 	s.start(s.bridge)
 	s.began, s.born = time.Now(), time.Now()
-	s.asker.excuse()
+	s.past.excuse()
 	s.ledger = s.witness(s.collections()...)
 	s.startChurns()
 	ctx, cancel := context.WithCancel(s.ctx)
-	s.asking.Go(func() { s.asker.run(ctx) })
+	s.asking.Go(func() { s.past.run(ctx) })
 	s.stopAsking = func() { cancel(); s.asking.Wait() }
 	s.t.Cleanup(s.stopAsking)
 }
@@ -182,7 +182,7 @@ func (s *soakKills) run() {
 func (s *soakKills) kill() {
 	s.t.Helper()
 	s.kills++
-	s.asker.excuse()
+	s.past.excuse()
 	s.bridge.Kill()
 	must(s.t, s.bridge.Start())
 	s.born = time.Now()
@@ -241,7 +241,7 @@ func (s *soakKills) measure() {
 	values := []float64{
 		m.Max("process_resident_memory_bytes"), m.Max("go_memstats_heap_inuse_bytes"), m.Max("go_goroutines"), m.Max("process_open_fds"),
 		float64(max(0, state-past)), float64(past), m.Sum("bridge_informer_log_bytes"), m.Sum("bridge_informer_spool_bytes"),
-		float64(max(0, s.tally.Witnessed-s.tally.Stored)), s.asker.longest(), float64(s.tally.Witnessed),
+		float64(max(0, s.tally.Witnessed-s.tally.Stored)), s.past.longest(), float64(s.tally.Witnessed),
 	}
 	at := time.Since(s.began)
 	s.all.Add(at, values...)
@@ -264,7 +264,7 @@ func (s *soakKills) settle() {
 		return nil
 	})
 	exist := s.exists(s.collections())
-	eventually(s.t, "the history", 2*testPatience, func() []string { return s.asker.lacks(s.ctx, exist) })
+	eventually(s.t, "the history", 2*testPatience, func() []string { return s.past.lacks(s.ctx, exist) })
 	s.stop(s.bridge)
 	_, err := s.bridge.Output(s.ctx, "history", "check")
 	must(s.t, err)
@@ -286,7 +286,7 @@ func (s *soakKills) judge() {
 	}
 	first, last := part(0.2, 0.5), part(0.7, 1)
 	text := fmt.Sprintf("soak of %v, %.0f changes/s, %d kills, %d restarts of the NATS server; lives of at least %v are compared\n%s\n%s%s\n",
-		*soakTime, float64(s.tally.Witnessed)/soakTime.Seconds(), s.kills, s.restarts, *soakKill/2, s.tally, s.mature.Table(first, last), s.asker)
+		*soakTime, float64(s.tally.Witnessed)/soakTime.Seconds(), s.kills, s.restarts, *soakKill/2, s.tally, s.mature.Table(first, last), s.past)
 	s.t.Logf("\n%s", text)
 	must(s.t, os.WriteFile(filepath.Join(s.out, "soak.txt"), []byte(text), 0o644))
 	for _, problem := range append(s.mature.Problems(first, last), s.tally.Problems...) {
@@ -295,8 +295,8 @@ func (s *soakKills) judge() {
 	if s.tally.Missing()+s.tally.Foreign()+s.tally.Gaps > 0 {
 		s.t.Error(s.tally)
 	}
-	if s.asker.failed > 0 {
-		s.t.Error(s.asker)
+	if s.past.failed > 0 {
+		s.t.Error(s.past)
 	}
 }
 
@@ -328,8 +328,8 @@ func (b *soakBroker) stop() {
 	b.WaitForShutdown()
 }
 
-// soakAsker asks the history again and again.
-type soakAsker struct {
+// soakClient asks the history again and again.
+type soakClient struct {
 	url, namespace string
 
 	mu       sync.Mutex
@@ -341,7 +341,7 @@ type soakAsker struct {
 }
 
 // run asks until ctx ends.
-func (a *soakAsker) run(ctx context.Context) {
+func (a *soakClient) run(ctx context.Context) {
 	questions := []struct {
 		name string
 		q    url.Values
@@ -365,7 +365,7 @@ func (a *soakAsker) run(ctx context.Context) {
 }
 
 // ask gives the answer to a question.
-func (a *soakAsker) ask(ctx context.Context, question string, more url.Values) (string, error) {
+func (a *soakClient) ask(ctx context.Context, question string, more url.Values) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, testPatience)
 	defer cancel()
 	q := url.Values{"namespace": {a.namespace}}
@@ -387,7 +387,7 @@ func (a *soakAsker) ask(ctx context.Context, question string, more url.Values) (
 }
 
 // lacks gives the objects that the history does not have in their newest version.
-func (a *soakAsker) lacks(ctx context.Context, exist []truth.Change) (missing []string) {
+func (a *soakClient) lacks(ctx context.Context, exist []truth.Change) (missing []string) {
 	answer, err := a.ask(ctx, "state", nil)
 	if err != nil {
 		return []string{err.Error()}
@@ -401,7 +401,7 @@ func (a *soakAsker) lacks(ctx context.Context, exist []truth.Change) (missing []
 	return missing
 }
 
-func (a *soakAsker) note(began time.Time, err error) {
+func (a *soakClient) note(began time.Time, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -415,14 +415,14 @@ func (a *soakAsker) note(began time.Time, err error) {
 }
 
 // excuse says that the bridge is about to be killed: for a while, it need not answer.
-func (a *soakAsker) excuse() {
+func (a *soakClient) excuse() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.excused = time.Now()
 }
 
 // longest is how many milliseconds an answer took since the last call.
-func (a *soakAsker) longest() float64 {
+func (a *soakClient) longest() float64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	took := a.slowest
@@ -431,7 +431,7 @@ func (a *soakAsker) longest() float64 {
 }
 
 // String is the account as a line of a report.
-func (a *soakAsker) String() string {
+func (a *soakClient) String() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return fmt.Sprintf("questions: %d answered, %d failed (%v)", a.answered, a.failed, a.lastErr)
