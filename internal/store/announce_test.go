@@ -95,6 +95,33 @@ func TestAnnouncementRepeated(t *testing.T) {
 	settled(live(again, 3))
 }
 
+// The third announcement of an object outlives what settles the first two, in whatever order, and
+// another run.
+func TestAnnouncedThreeTimes(t *testing.T) {
+	for _, order := range [][]int{{0, 1}, {1, 0}, {1}} {
+		db := openDB(t, t.TempDir())
+		ix := newIndexer(t, db)
+		lives := []*resource.Object{life(t, "a", "one", "5"), life(t, "a", "one", "9"), life(t, "a", "one", "13")}
+		for i, object := range lives {
+			testkit.OK(t, ix.Announcements().Announce([]store.Announcement{{Key: "shop/a", Object: object, Seq: uint64(2*i + 1), Unknown: i == 0}}))
+		}
+		for _, i := range order {
+			settle(t, db, ix, "", map[resource.Key]store.NewState{"shop/a": dead(lives[i], resource.Version(fmt.Sprint(7+4*i)), uint64(2*i+2))})
+			ix = newIndexer(t, db) // as after a crash
+			for n, met := range lives {
+				ix.Announcements().Meet("shop/a", "one", met.Version, uint64(2*n+1))
+			}
+		}
+		after := newIndexer(t, db)
+		testkit.Want(t, left(after, "shop/a"), "one@13")
+		last, err := after.Announcements().LeftObject("shop/a", "one")
+		testkit.OK(t, err)
+		if last == nil || string(last.Raw) != string(lives[2].Raw) {
+			t.Errorf("settled in the order %v, the last state is %v", order, last)
+		}
+	}
+}
+
 // The body lies in its place since the announcement. What another life of the name has written
 // there since is not taken for it.
 func TestAnnouncedBodyRewritten(t *testing.T) {
