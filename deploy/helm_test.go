@@ -281,7 +281,7 @@ func allowedFor(ports string) string {
 		return ports
 	}
 	list := []string{"TCP 53", "UDP 53", "TCP 443", "TCP 6443"}
-	for _, port := range strings.Fields(ports) {
+	for port := range strings.FieldsSeq(ports) {
 		list = append(list, "TCP "+port)
 	}
 	slices.Sort(list)
