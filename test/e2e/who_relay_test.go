@@ -69,7 +69,7 @@ type whoRelay struct {
 const (
 	whoRelayHeld = 100       // lines change places with so many others
 	whoRelayFile = 256 << 10 // bytes
-	whoRelayKept = 3         // rotated files
+	whoRelayKept = 10        // rotated files
 )
 
 func startWhoRelay(t *testing.T, log string) *whoRelay {
