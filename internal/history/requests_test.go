@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/keys"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -80,4 +81,62 @@ func TestRequests(t *testing.T) {
 	if _, err = db.Check(t.Context()); !errors.Is(err, ErrDamaged) {
 		t.Errorf("a claim is lost: %v", err)
 	}
+}
+
+// Numbers of unsent versions are never used again, also when all were sent; without a sink none is
+// kept.
+func TestUnsent(t *testing.T) {
+	dir := t.TempDir()
+	with := func(keeps bool, use func(db *DB)) {
+		t.Helper()
+		db, err := Open(Options{Dir: dir, KeepsUnsent: keeps})
+		testkit.OK(t, err)
+		use(db)
+		testkit.OK(t, db.Close())
+	}
+	next := func(db *DB, sink string) (numbers []uint64) {
+		t.Helper()
+		list, err := db.Unsent.Next(sink, 10)
+		testkit.OK(t, err)
+		for _, v := range list {
+			numbers = append(numbers, v.Number)
+			if v.Object.Name != "web" || v.Made.Unix() != 1000 || time.Since(v.Stored) > time.Minute {
+				t.Errorf("%+v", v)
+			}
+		}
+		return numbers
+	}
+	store := func(db *DB, version int) {
+		t.Helper()
+		e := &event.Event{
+			ID: fmt.Sprint("u/", version), Source: "/clusters/a", Informer: "i", Op: event.Updated, Time: time.Unix(1000, 0),
+			Type: "dev.kubebridge.resource.updated", Data: []byte(`{}`),
+			ObjectAttributes: event.ObjectAttributes{APIVersion: "v1", Kind: "Pod", Resource: "pods", Namespace: "shop", Name: "web", UID: "u", ResourceVersion: fmt.Sprint(version)},
+		}
+		_, err := db.Writer.Append(t.Context(), []*event.Event{e})
+		testkit.OK(t, err)
+	}
+	both := []string{"a", "b"}
+	with(true, func(db *DB) {
+		store(db, 1)
+		store(db, 2)
+		store(db, 2) // a repeat
+		testkit.OK(t, db.Unsent.Sent(t.Context(), "a", 2, both))
+		if a, b := next(db, "a"), next(db, "b"); a != nil || !slices.Equal(b, []uint64{1, 2}) {
+			t.Error(a, b)
+		}
+		testkit.OK(t, db.Unsent.Sent(t.Context(), "b", 2, both))
+	})
+	with(true, func(db *DB) {
+		store(db, 3)
+		if a, b := next(db, "a"), next(db, "b"); !slices.Equal(a, []uint64{3}) || !slices.Equal(b, a) {
+			t.Error(a, b)
+		}
+	})
+	with(false, func(db *DB) { store(db, 4) })
+	with(true, func(db *DB) {
+		if a := next(db, "a"); a != nil {
+			t.Error(a)
+		}
+	})
 }

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -32,39 +31,39 @@ type UnsentVersion struct {
 // open returns the number of the last one, which the next ones follow. Where none is kept, those of
 // earlier are removed, and it is nil.
 func (u Unsent) open(keeps bool) (last *uint64, err error) {
-	all := pebble.IterOptions{LowerBound: []byte{keys.SpaceUnsent}, UpperBound: []byte{keys.SpaceUnsent + 1}}
-	if !keeps {
-		return nil, u.db.pebble.DeleteRange(all.LowerBound, all.UpperBound, pebble.NoSync)
-	}
-	it, err := u.db.pebble.NewIter(&all)
-	if err != nil {
-		return nil, err
-	}
-	last = new(uint64)
-	if it.Last() {
-		*last, _ = keys.UnsentNumber(it.Key())
-	}
-	if err := cmp.Or(it.Error(), it.Close()); err != nil {
-		return nil, err
-	}
-	// What was sent is not there any more.
-	positions := keys.Position(unsentPosition(""))
-	it, err = u.db.pebble.NewIter(&pebble.IterOptions{LowerBound: positions, UpperBound: keys.After(positions)})
+	all := &pebble.IterOptions{LowerBound: []byte{keys.SpaceUnsent}, UpperBound: []byte{keys.SpaceUnsent + 1}}
+	it, err := u.db.pebble.NewIter(all)
 	if err != nil {
 		return nil, err
 	}
 	defer it.Close()
+	last = new(uint64)
+	if it.Last() {
+		*last, _ = keys.UnsentNumber(it.Key())
+	}
+	if !keeps {
+		if it.Valid() {
+			err = u.db.pebble.DeleteRange(all.LowerBound, all.UpperBound, pebble.NoSync)
+		}
+		return nil, cmp.Or(it.Error(), err)
+	}
+	// What all sinks know is not there any more.
+	positions := keys.Position(unsentPosition(""))
+	it.SetBounds(positions, keys.After(positions))
 	for it.First(); it.Valid(); it.Next() {
 		value, err := it.ValueAndErr()
 		if err != nil {
 			return nil, err
 		}
-		if len(value) == 8 {
+		if len(value) == positionSize {
 			*last = max(*last, binary.BigEndian.Uint64(value))
 		}
 	}
 	return last, it.Error()
 }
+
+// positionSize is the length of the number of a version.
+const positionSize = 8
 
 func unsentPosition(sink string) string { return "unsent/" + sink }
 
@@ -122,7 +121,7 @@ func (u Unsent) Next(sink string, most int) (list []UnsentVersion, err error) {
 // position returns the number of the last version that a sink knows the user of.
 func (u Unsent) position(sink string) (number uint64, err error) {
 	value, err := u.db.get(keys.Position(unsentPosition(sink)))
-	if err != nil || len(value) != 8 {
+	if err != nil || len(value) != positionSize {
 		return 0, u.db.ReadError(err)
 	}
 	return binary.BigEndian.Uint64(value), nil
@@ -142,7 +141,7 @@ func (u Unsent) Sent(ctx context.Context, sink string, number uint64, sinks []st
 		}
 	}
 	if err == nil && known > 0 {
-		err = b.DeleteRange(keys.Unsent(0), bytes.Clone(keys.Unsent(known+1)), nil)
+		err = b.DeleteRange(keys.Unsent(0), keys.Unsent(known+1), nil)
 	}
 	if err != nil {
 		return cmp.Or(err, b.Close())
