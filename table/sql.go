@@ -69,8 +69,8 @@ var engines = map[string]engine{
 	"spark": {
 		prologue: "-- The function state_at needs Spark 4, without Iceberg's SQL extensions: their parser refuses it.\n" +
 			"SET TIME ZONE 'UTC';",
-		view:     "CREATE OR REPLACE VIEW %s AS",
-		stateAt:  "CREATE OR REPLACE FUNCTION %s(at TIMESTAMP) RETURNS TABLE RETURN", at: "state_at.at",
+		view:    "CREATE OR REPLACE VIEW %s AS",
+		stateAt: "CREATE OR REPLACE FUNCTION %s(at TIMESTAMP) RETURNS TABLE RETURN", at: "state_at.at",
 		now: "current_timestamp()", first: "coalesce",
 		timestamp: "TIMESTAMP '%s+00:00'", hour: "date_trunc('HOUR', %s)",
 		text: "get_json_object(%s, %s)", array: "from_json(get_json_object(%s, %s), 'array<string>')",

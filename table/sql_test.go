@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -43,11 +45,50 @@ func askEngines(t *testing.T, dir string, questions map[string]map[string]string
 	out, err := cmd.Output()
 	testkit.OK(t, err)
 	testkit.OK(t, json.Unmarshal(out, &got))
+	if os.Getenv("TABLE_SPARK") != "" {
+		views := runProgram(t, "sql", "--engine", "spark", "--table", "kubebridge.kubebridge.changes")
+		ofSpark := map[string]string{}
+		for name, q := range questions {
+			if q["spark"] != "" {
+				ofSpark[name] = q["spark"]
+			}
+		}
+		got["spark"] = askSpark(t, dir, statementsOf(views), ofSpark)
+	}
+	return got
+}
+
+// statementsOf are the statements of a text, without comments.
+func statementsOf(text string) (statements []string) {
+	for s := range strings.SplitSeq(comments.ReplaceAllString(text, ""), ";\n") {
+		if s = strings.TrimSpace(s); s != "" {
+			statements = append(statements, s)
+		}
+	}
+	return statements
+}
+
+var comments = regexp.MustCompile(`(?m)^--.*\n`)
+
+// askSpark runs statements in Spark, and asks it, where $TABLE_SPARK is a Python that has it.
+func askSpark(t *testing.T, dir string, statements []string, questions map[string]string) (got map[string][][]string) {
+	t.Helper()
+	in, err := json.Marshal(map[string]any{
+		"dir": dir, "jars": append(jarsOf(t, "iceberg-*.jar"), jarsOf(t, "sqlite-*.jar")...), "statements": statements, "questions": questions,
+	})
+	testkit.OK(t, err)
+	cmd := exec.CommandContext(t.Context(), os.Getenv("TABLE_SPARK"), "testdata/jvm/spark.py")
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), t.Output()
+	out, err := cmd.Output()
+	testkit.OK(t, err)
+	testkit.OK(t, json.Unmarshal(out, &got))
 	return got
 }
 
 // same is one question for all engines.
-func same(sql string) map[string]string { return map[string]string{"duckdb": sql, "clickhouse": sql} }
+func same(sql string) map[string]string {
+	return map[string]string{"duckdb": sql, "clickhouse": sql, "spark": sql}
+}
 
 // script is a stream over four days: changes, a gap after which a part of the objects comes again,
 // and changes that come late. It is stored in parts, between which the writer runs.
@@ -160,6 +201,7 @@ func TestViews(t *testing.T) {
 		"all":        same("SELECT concat(id, ' ', CASE WHEN snapshot THEN 'True' ELSE 'False' END, ' ', coalesce(data, 'None')) FROM all_rows"),
 		"changes":    same("SELECT id FROM changes"),
 		"churn":      same("SELECT sum(changes) FROM churn"),
+		"coverage":   same("SELECT resource, gap, fromversion FROM coverage"),
 		"gaps":       same("SELECT reason, resource FROM gaps"),
 		"who":        same("SELECT count(*) FROM who"),
 		"containers": same("SELECT count(*) FROM containers"),
@@ -180,12 +222,19 @@ func TestViews(t *testing.T) {
 			"duckdb":     fmt.Sprintf("SELECT id FROM state_at('%s+00')", at.Format(time.DateTime)),
 			"clickhouse": fmt.Sprintf("SELECT id FROM state_at(at = '%s')", at.Format(time.DateTime)),
 		}
+		if i < 4 { // a question takes Spark seconds
+			questions[name]["spark"] = fmt.Sprintf("SELECT id FROM state_at(TIMESTAMP '%s+00:00')", at.Format(time.DateTime))
+		}
 	}
 	for _, when := range []string{"as written", "compacted"} {
 		t.Run(when, func(t *testing.T) {
 			got := askEngines(t, dir, questions)
-			for _, of := range []string{"duckdb", "clickhouse"} {
+			asked := slices.DeleteFunc(slices.Sorted(maps.Keys(got)), func(of string) bool { return of == "pyiceberg" })
+			for _, of := range asked {
 				for name, at := range states {
+					if questions[name][of] == "" {
+						continue
+					}
 					requireIDs(t, of+", "+name+", "+at.String(), got[of][name], stateOf(events, at))
 				}
 				requireIDs(t, of+", current", got[of]["current"], stateOf(events, time.Now()))
@@ -194,21 +243,54 @@ func TestViews(t *testing.T) {
 				}
 			}
 			want := flattened(got["pyiceberg"]["all"])
-			for _, name := range []string{"all"} {
-				for _, of := range []string{"duckdb", "clickhouse"} {
-					if !slices.Equal(flattened(got[of][name]), want) {
-						t.Errorf("%s has other rows than pyiceberg: %d and %d", of, len(got[of][name]), len(want))
-					}
+			for _, of := range asked {
+				if rows := flattened(got[of]["all"]); !slices.Equal(rows, want) {
+					t.Errorf("%s has other rows than pyiceberg: %d and %d", of, len(rows), len(want))
 				}
-			}
-			for name := range questions {
-				if a, b := flattened(got["duckdb"][name]), flattened(got["clickhouse"][name]); !slices.Equal(a, b) {
-					t.Errorf("%s: DuckDB %d rows, ClickHouse %d: %.300q and %.300q", name, len(a), len(b), a, b)
+				for name, q := range questions {
+					if q[of] == "" {
+						continue
+					}
+					if a, b := flattened(got["duckdb"][name]), flattened(got[of][name]); !slices.Equal(a, b) {
+						t.Errorf("%s: DuckDB %d rows, %s %d: %.300q and %.300q", name, len(a), of, len(b), a, b)
+					}
 				}
 			}
 		})
 		upkeep(t, dir, Upkeep{Only: []string{"compact"}, Snapshots: day})
 	}
+}
+
+// The notebook of the page runs without a display, and draws its three pictures.
+func TestNotebook(t *testing.T) {
+	python := os.Getenv("TABLE_PYTHON")
+	if python == "" {
+		t.Skip("needs Jupyter, DuckDB and pyiceberg: make test-table")
+	}
+	needsDirectory(t)
+	here, err := os.Getwd()
+	testkit.OK(t, err)
+	url, dir := jetStream(t), t.ArtifactDir()
+	store := newStream(t, url, sinks.Binary)
+	for _, part := range script(t) {
+		for i := range part { // as in a cluster, where controllers change most
+			part[i].Manager = []string{"kubelet", "kubelet", "kube-controller-manager", "kubectl-apply"}[i%4]
+		}
+		store(part)
+		_, err := Run(t.Context(), options(t, url+"/K8S", filepath.Join(dir, "table")))
+		testkit.OK(t, err)
+	}
+	views := runProgram(t, "sql", "--to", filepath.Join(dir, "table"))
+	testkit.OK(t, os.WriteFile(filepath.Join(dir, "views.sql"), []byte(views), 0o600))
+	cmd := exec.CommandContext(t.Context(), python, filepath.Join(here, "testdata", "notebook.py"),
+		filepath.Join(here, "..", "docs", "consumers", "analytics", "pictures.ipynb"))
+	cmd.Dir, cmd.Env, cmd.Stderr = dir, append(os.Environ(), "HOME="+t.TempDir()), t.Output()
+	out, err := cmd.Output()
+	testkit.OK(t, err)
+	if pictures, _ := filepath.Glob(filepath.Join(dir, "picture-*.png")); len(pictures) != 3 {
+		t.Errorf("%d pictures", len(pictures))
+	}
+	t.Logf("%s", out)
 }
 
 func flattened(rows [][]string) (list []string) {

@@ -1,15 +1,18 @@
 package table
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/apache/iceberg-go"
+	lib "github.com/apache/iceberg-go/table"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -167,6 +170,47 @@ func TestMaintain(t *testing.T) {
 		}
 		requireRows(t, dir, events)
 	})
+}
+
+// Spark's procedures rewrite and expire what a writer writes meanwhile. The writer resumes where it
+// was, and no row is lost or comes twice.
+func TestSpark(t *testing.T) {
+	if os.Getenv("TABLE_SPARK") == "" {
+		t.Skip("needs Spark 4: a Python with pyspark")
+	}
+	needsDirectory(t)
+	events := testkit.Events(t, 7, 40, 10)
+	url, dir := jetStream(t), tableDir(t)
+	newStream(t, url, sinks.Binary)(events[:100])
+	run := append([]string{"run", "--from", url + "/K8S"}, placeArgs(dir)...)
+	runProgram(t, append(run, "--once")...)
+	writer := program(t, append(run, "--interval", "1ms")...)
+	testkit.OK(t, writer.Start())
+	ctx, stop := context.WithCancel(t.Context())
+	var storing sync.WaitGroup
+	storing.Go(func() { storeAgain(ctx, t, url, events[100:], 200*time.Millisecond) })
+	const procedure = "CALL kubebridge.system."
+	askSpark(t, dir, []string{
+		procedure + "rewrite_data_files(table => 'kubebridge.kubebridge.changes', options => map('rewrite-all', 'true'))",
+		procedure + "expire_snapshots(table => 'kubebridge.kubebridge.changes', older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1)",
+		procedure + "rewrite_data_files(table => 'kubebridge.kubebridge.changes', options => map('rewrite-all', 'true'))",
+	}, nil)
+	l := openTest(t, dir)
+	replaced := 0
+	for _, s := range l.Metadata().Snapshots() {
+		if s.Summary.Operation == lib.OpReplace {
+			replaced++
+		}
+	}
+	if replaced == 0 || len(l.Metadata().Snapshots()) > int(l.head())/2 {
+		t.Errorf("the test shows nothing: %d rewrites, %d of %d snapshots", replaced, len(l.Metadata().Snapshots()), l.head())
+	}
+	_ = writer.Process.Kill()
+	_ = writer.Wait() // it was killed
+	storing.Wait()
+	stop()
+	t.Log(runProgram(t, append(run, "--once")...))
+	requireRows(t, dir, events)
 }
 
 // Retention removes old days, and nothing that lives.
