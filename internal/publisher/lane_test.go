@@ -3,6 +3,7 @@ package publisher_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -238,4 +239,44 @@ func TestStalled(t *testing.T) {
 			t.Errorf("everything is stored, and it is blocked: %s", s.Blocked)
 		}
 	})
+}
+
+// What counts as stalled, so that a gap passes it: no event of a sink that is silent as a whole.
+func TestStalledItems(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want int
+	}{
+		"the broker refuses":          {errors.New("the stream is full"), 1},
+		"one answer does not come":    {errors.New("no ack in time; the message may be stored or not"), 1},
+		"the call does not end":       {fmt.Errorf("publish: %w", context.DeadlineExceeded), 0},
+		"the broker can't be reached": {&sinks.Error{Class: sinks.Reconnect, Err: errors.New("refused")}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+				var fails atomic.Bool
+				fails.Store(true)
+				sink.OnMessage = func(e *event.Event) testkit.Answer {
+					if fails.Load() && strings.HasPrefix(e.ID, "a") {
+						return testkit.Answer{Err: c.err}
+					}
+					return testkit.Answer{Stored: true}
+				}
+				p := start(t, sink, publisher.Config{})
+				items := r.items("a/1", "b/1")
+				p.add(items)
+				time.Sleep(15 * time.Second)
+				if got := p.Stalled(items[0].Settler); got != c.want {
+					t.Errorf("%d items are stalled, want %d", got, c.want)
+				}
+				fails.Store(false)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if got := p.Stalled(items[0].Settler); got > 0 {
+					t.Errorf("all are stored, and %d are stalled", got)
+				}
+			})
+		})
+	}
 }

@@ -115,9 +115,12 @@ func (p *Publisher) blocked() error {
 	return nil
 }
 
-// Stalled returns how many items of a settler wait for a destination of which the broker has
-// refused everything for 10 seconds, while it was never silent: a topic is missing, a right, room.
-// Of a broker that does not answer nothing counts as stalled.
+// Stalled returns how many items of a settler wait for a destination that has stored nothing for 10
+// seconds, while the sink had an answer of each call: a topic is missing, a right, room. A sink's
+// own time-out is such an answer too, of NATS for an ack and of HTTP for a response: one object
+// that hangs must not hold up what is about all others. Its event may be stored. That is safe,
+// since what passes it does not say that everything before is there. Of a broker that can't be
+// reached, or a call without an end, nothing counts as stalled.
 func (p *Publisher) Stalled(s Settler) (items int) {
 	count := func(l *lane) {
 		for it := l.head; it != nil; it = it.next {
