@@ -304,6 +304,55 @@ func (e *edge) run(cell *edgeCell) {
 	}
 }
 
+// A topic that has lost what it had acknowledged says so in a gap: one that was deleted, and one of
+// which records were deleted.
+func TestLostGap(t *testing.T) {
+	const topic = "k8s.test.pods"
+	c := broker(t)
+	p := newPipeline(t, c, func(k *kafka.Options) {
+		k.CreateTopics = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
+	})
+	p.server.Create("shop/web", nil)
+	p.start()
+	p.settle(time.Minute)
+	e := &edge{Edge: &sinktest.Edge{TB: t}, t: t, c: c, topic: topic}
+	end := func() int64 { // -1 while there is no topic
+		ends, err := admin(t, c).ListEndOffsets(t.Context(), topic)
+		if o, ok := ends.Lookup(topic, 0); ok && err == nil && o.Err == nil {
+			return o.Offset
+		}
+		return -1
+	}
+	lastGap := func() int64 { // its offset
+		at := int64(-1)
+		for _, r := range readAll(t, c, topic) {
+			if strings.HasSuffix(header(r, "ce_type"), "informer.gap") && strings.Contains(string(r.Value), `"reason":"lost"`) {
+				at = r.Offset
+			}
+		}
+		return at
+	}
+	remake := func() {
+		e.delete()
+		testkit.Eventually(t, "it is gone", func() bool { return end() < 0 })
+		testkit.Eventually(t, "something is stored again", func() bool { return end() > 0 })
+	}
+	before := int64(-1)
+	for _, do := range []func(){remake, func() { e.deleteRecords(1) }} {
+		e.Inspected()
+		began := time.Now()
+		do()
+		testkit.Eventually(t, "there is a gap", func() bool { return lastGap() > before })
+		if took := time.Since(began); took > sinktest.Noticed {
+			t.Errorf("it took %v", took)
+		}
+		p.server.Update("shop/web", nil)
+		p.settle(time.Minute)
+		before = lastGap()
+	}
+	p.stop()
+}
+
 // revoke takes a right of a user.
 func (e *edge) revoke(user string, r right) {
 	e.t.Helper()
