@@ -34,13 +34,19 @@ type readback struct {
 type viewTail struct {
 	ids       []string
 	next      int64 // the offset behind the last batch
-	isThinned bool  // records were removed
+	isThinned bool  // records were removed, or it is too long
 }
 
+// maxViewTail bounds the ids of a viewTail, as the publisher bounds those that it remembers.
+const maxViewTail = 1 << 20
+
 func (t *viewTail) add(b *batchHead, ids []string) {
-	t.isThinned = t.isThinned || b.offset > t.next || b.remaining < b.records
+	t.isThinned = t.isThinned || b.offset > t.next || b.remaining < b.records ||
+		len(t.ids)+len(ids) > maxViewTail
 	t.next = b.endOffset()
-	t.ids = append(t.ids, ids...)
+	if t.ids = append(t.ids, ids...); t.isThinned {
+		t.ids = nil
+	}
 }
 
 // readBack reads a lane's partition from a saved offset on; from a little before the time of the
