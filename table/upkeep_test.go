@@ -181,10 +181,11 @@ func TestSpark(t *testing.T) {
 	needsDirectory(t)
 	events := testkit.Events(t, 7, 40, 10)
 	url, dir := jetStream(t), tableDir(t)
-	newStream(t, url, sinks.Binary)(events[:100])
+	storeAgain(t.Context(), t, url, events[:100], 0)
 	run := append([]string{"run", "--from", url + "/K8S"}, placeArgs(dir)...)
 	runProgram(t, append(run, "--once")...)
 	writer := program(t, append(run, "--interval", "1ms")...)
+	writer.Stderr = t.Output()
 	testkit.OK(t, writer.Start())
 	ctx, stop := context.WithCancel(t.Context())
 	var storing sync.WaitGroup
@@ -194,7 +195,7 @@ func TestSpark(t *testing.T) {
 		procedure + "rewrite_data_files(table => 'kubebridge.kubebridge.changes', options => map('rewrite-all', 'true'))",
 		procedure + "expire_snapshots(table => 'kubebridge.kubebridge.changes', older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1)",
 		procedure + "rewrite_data_files(table => 'kubebridge.kubebridge.changes', options => map('rewrite-all', 'true'))",
-	}, nil)
+	}, map[string]string{"rows": "SELECT count(*) FROM kubebridge.kubebridge.changes"})
 	l := openTest(t, dir)
 	replaced := 0
 	for _, s := range l.Metadata().Snapshots() {
