@@ -94,7 +94,7 @@ func (w *whoCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer db.Close()
-	rows, answers, err := w.join(cmd, q.History, object)
+	rows, err := w.answer(cmd, q.History, object)
 	if errors.Is(err, ask.ErrNoAudit) {
 		return Refused(err)
 	}
@@ -107,50 +107,80 @@ func (w *whoCommand) run(cmd *cobra.Command, args []string) error {
 	kept := rows[:0]
 	for i := range rows {
 		if rows[i].isWanted {
-			rows[i].Actor = answers[i].Report()
 			kept = append(kept, rows[i])
 		}
 	}
 	return Failed(w.print(cmd.OutOrStdout(), kept))
 }
 
-// join reads all versions: also a later one shows whether a request was the one.
-func (w *whoCommand) join(
+// answer names who made each version, by the log of the files that are given, or by what the
+// history has.
+func (w *whoCommand) answer(
 	cmd *cobra.Command, h *query.Questions, object *query.Object,
-) (rows []whoReport, answers []audit.Answer, err error) {
+) (rows []whoReport, err error) {
 	holes, err := h.Coverage.Holes(object, time.Time{}, time.Time{})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	printHoles(cmd, holes)
-	known, err := audit.Load(h.Objects, object, time.Time{}, time.Time{}, holes,
-		func(v, before *query.Version) {
-			r := whoReport{Time: v.Time, Operation: operation(v), Version: v.Event.ResourceVersion}
-			r.changed, r.isWanted = w.changeOf(v, before)
-			rows = append(rows, r)
+	add := func(v, before *query.Version) *whoReport {
+		r := whoReport{Time: v.Time, Operation: operation(v), Version: v.Event.ResourceVersion}
+		r.changed, r.isWanted = w.changeOf(v, before)
+		rows = append(rows, r)
+		return &rows[len(rows)-1]
+	}
+	if len(w.logs) == 0 {
+		err := w.recorded(h, object, func(v, before *query.Version, actor *query.ActorReport) {
+			add(v, before).Actor = actor
 		})
-	if err != nil {
-		return nil, nil, err
+		return rows, err
 	}
-	requests, err := w.requests(cmd, h, object, known)
+	// All versions are read: also a later one shows whether a request was the one.
+	known, err := audit.Load(h.Objects, object, time.Time{}, time.Time{}, holes,
+		func(v, before *query.Version) { add(v, before) })
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	answers, err = known.Answers(requests)
-	return rows, answers, err
+	requests, err := w.requests(cmd, known)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := known.Answers(requests)
+	for i := range answers {
+		rows[i].Actor = answers[i].Report()
+	}
+	return rows, err
 }
 
-// requests are those of the files that are given, or those that the history has recorded.
-func (w *whoCommand) requests(
-	cmd *cobra.Command, h *query.Questions, object *query.Object, known *audit.History,
-) (audit.Requests, error) {
-	if len(w.logs) == 0 {
-		recorded, err := audit.NewRecorded(h, object.Unit.Cluster())
-		if err == nil && recorded == nil {
-			err = fmt.Errorf("%w, or name its files with --audit", ask.ErrNoAudit)
-		}
-		return recorded, err
+// recorded passes each version, with the one before and who made it.
+func (w *whoCommand) recorded(
+	h *query.Questions, object *query.Object, each func(v, before *query.Version, actor *query.ActorReport),
+) error {
+	actors := ask.NewActors(h)
+	isRecorded, err := actors.IsRecorded(object.Unit.Cluster())
+	if err == nil && !isRecorded {
+		err = fmt.Errorf("%w, or name its files with --audit", ask.ErrNoAudit)
 	}
+	if err != nil {
+		return err
+	}
+	var before *query.Version
+	for v, err := range h.Objects.Versions(object, time.Time{}, time.Time{}) {
+		if err != nil {
+			return err
+		}
+		var report query.VersionReport
+		if err := actors.AddTo(&report, v); err != nil {
+			return err
+		}
+		each(v, before, cmp.Or(report.Actor, &query.ActorReport{Unknown: "it is of a unit without users"}))
+		before = v
+	}
+	return nil
+}
+
+// requests are those of the files that are given.
+func (w *whoCommand) requests(cmd *cobra.Command, known *audit.History) (audit.Requests, error) {
 	log := known.Log(w.isComplete)
 	for _, path := range w.logs {
 		if err := readAudit(log, path); err != nil {

@@ -107,6 +107,11 @@ func (r Requests) check(ctx context.Context) error {
 	return cmp.Or(it.Error(), context.Cause(ctx))
 }
 
+// removeActors removes who made versions of a unit before a time.
+func (m Maintenance) removeActors(u *record.Unit, second uint32) error {
+	return m.db.pebble.DeleteRange(keys.Actors(u.Number, 0), keys.Actors(u.Number, second), pebble.NoSync)
+}
+
 // removeRequests removes the requests of all clusters that ended before a time.
 func (m Maintenance) removeRequests(ctx context.Context, second uint32) error {
 	it, err := m.db.pebble.NewIter(&pebble.IterOptions{

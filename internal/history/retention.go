@@ -199,7 +199,8 @@ func (m Maintenance) removeBefore(ctx context.Context, second uint32) error {
 	}
 	sources := map[uint32]bool{}
 	for _, u := range m.db.units.all() {
-		if err := cmp.Or(m.removeNotices(u, horizon), m.removeLives(ctx, u, horizon)); err != nil {
+		err := cmp.Or(m.removeNotices(u, horizon), m.removeLives(ctx, u, horizon), m.removeActors(u, horizon))
+		if err != nil {
 			return err
 		}
 		if sources[u.SourceNumber] {

@@ -166,12 +166,13 @@ func (b *batch) tryAdd(e *event.Event) (err error) {
 }
 
 func (b *batch) store(e *event.Event) error {
-	if e.Op == event.Attributed {
-		return nil // of a stream that is read: its user is in what was recorded, or not known here
-	}
 	u, isNew := b.db.units.unitOf(e)
 	if isNew {
 		b.w.unsaved = append(b.w.unsaved, u)
+	}
+	if e.Op == event.Attributed { // of a stream that is read: this database has no audit log
+		seq := keys.ParseSequence(e.Sequence, e.ResourceVersion, strings.HasSuffix(e.Sequence, ".deleted"))
+		return b.Set(keys.Actor(u.Number, keys.Seconds(record.TimeOf(e)), e.Namespace, e.Name, seq), e.Data, nil)
 	}
 	if e.AboutInformer() || e.UID == "" || e.ResourceVersion == "" || e.Name == "" ||
 		e.Resource == "" || record.OpCode(e.Op) == 0 {

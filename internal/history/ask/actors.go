@@ -17,6 +17,7 @@ type Actors struct {
 	history  *query.Questions
 	recorded map[string]*audit.Recorded // by cluster; nil: nothing is recorded
 	notices  map[*record.Unit][]*query.Notice
+	sent     map[*record.Unit]bool      // a stream has said who made its changes
 	parts    map[objectName]*actorsPart // the last one of each object
 }
 
@@ -41,14 +42,38 @@ const (
 // NewActors returns actors of a history.
 func NewActors(history *query.Questions) *Actors {
 	return &Actors{
-		history, map[string]*audit.Recorded{}, map[*record.Unit][]*query.Notice{}, map[objectName]*actorsPart{},
+		history,
+		map[string]*audit.Recorded{},
+		map[*record.Unit][]*query.Notice{},
+		map[*record.Unit]bool{},
+		map[objectName]*actorsPart{},
 	}
 }
 
-// IsRecorded reports whether the audit log of a cluster was recorded.
+// IsRecorded reports whether users of a cluster's changes are known: its audit log was recorded, or
+// the stream has them from which the history was read.
 func (a *Actors) IsRecorded(cluster string) (bool, error) {
 	r, err := a.recordedOf(cluster)
-	return r != nil, err
+	if err != nil || r != nil {
+		return r != nil, err
+	}
+	for _, u := range a.history.Resources.Units() {
+		if has, err := a.isSent(u); u.Cluster() == cluster && (has || err != nil) {
+			return has, err
+		}
+	}
+	return false, nil
+}
+
+// isSent reports whether a stream has said who made changes of a unit.
+func (a *Actors) isSent(u *record.Unit) (has bool, err error) {
+	has, isKnown := a.sent[u]
+	if !isKnown {
+		if has, err = a.history.Requests.HasActors(u); err == nil {
+			a.sent[u] = has
+		}
+	}
+	return has, err
 }
 
 func (a *Actors) recordedOf(cluster string) (r *audit.Recorded, err error) {
@@ -63,18 +88,29 @@ func (a *Actors) recordedOf(cluster string) (r *audit.Recorded, err error) {
 
 // AddTo adds to a report who made its version; nothing where no audit log was recorded.
 func (a *Actors) AddTo(r *query.VersionReport, v *query.Version) error {
-	answer, err := a.of(v)
-	if answer != nil {
-		r.Actor = answer.Report()
+	actor, err := a.of(v)
+	if err == nil {
+		r.Actor = actor
 	}
 	return err
 }
 
 // of returns who made a version; nil where no audit log was recorded.
-func (a *Actors) of(v *query.Version) (*audit.Answer, error) {
+func (a *Actors) of(v *query.Version) (*query.ActorReport, error) {
 	recorded, err := a.recordedOf(v.Unit.Cluster())
-	if err != nil || recorded == nil {
+	if err != nil {
 		return nil, err
+	}
+	if recorded == nil {
+		isSent, err := a.isSent(v.Unit)
+		if err != nil || !isSent {
+			return nil, err
+		}
+		actor, err := a.history.Requests.ActorOf(v)
+		if err == nil && actor == nil {
+			actor = &query.ActorReport{Unknown: "the stream does not say it"}
+		}
+		return actor, err
 	}
 	name := objectName{v.Unit.Number, v.Event.Namespace, v.Event.Name}
 	part, from := a.parts[name], v.Time.Truncate(actorsPartSize)
@@ -107,7 +143,7 @@ func (a *Actors) of(v *query.Version) (*audit.Answer, error) {
 	if !isKnown {
 		answer = audit.Answer{Reason: "its object has changed meanwhile"}
 	}
-	return &answer, nil
+	return answer.Report(), nil
 }
 
 // noticesOf reads the notices of a unit once.
@@ -149,12 +185,12 @@ func (a *Actors) Selects(v *query.Version, actors, notActors []string) (Selected
 	if len(actors)+len(notActors) == 0 {
 		return UserWanted, nil
 	}
-	answer, err := a.of(v)
-	isOf := func(pattern string) bool { return answer.Request != nil && fitsPattern(pattern, answer.User) }
+	actor, err := a.of(v)
+	isOf := func(pattern string) bool { return actor.User != "" && fitsPattern(pattern, actor.User) }
 	switch {
-	case err != nil || answer == nil:
+	case err != nil || actor == nil:
 		return UserUnknown, err
-	case answer.Request == nil && len(actors) > 0:
+	case actor.User == "" && len(actors) > 0:
 		return UserUnknown, nil
 	case len(actors) > 0 && !slices.ContainsFunc(actors, isOf), slices.ContainsFunc(notActors, isOf):
 		return UserOther, nil

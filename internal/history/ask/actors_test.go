@@ -19,6 +19,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/audit"
+	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -133,4 +134,69 @@ func recordLog(t *testing.T, db *history.DB, text string) {
 	testkit.Eventually(t, "the log is read", func() bool { return testkit.Metrics(t, registry)["bridge_audit_read_timestamp_seconds"] > 0 })
 	cancel()
 	recording.Wait()
+}
+
+// A history that was read from a stream has the users that the stream has, and keeps them as long
+// as the versions.
+func TestActorsOfStream(t *testing.T) {
+	t.Parallel()
+	db, err := history.Open(history.Options{Dir: t.TempDir()})
+	testkit.OK(t, err)
+	defer db.Close()
+	begin := time.Date(2026, 3, 1, 13, 0, 0, 5, time.UTC)
+	var events []*event.Event
+	for i, of := range []struct {
+		op    event.Op
+		actor string
+	}{{event.Added, `"user":"ann","impersonator":"root","grade":"exact"`}, {event.Updated, ""}, {event.Deleted, `"unknown":"a hole"`}} {
+		version := fmt.Sprint(100 + i)
+		e := &event.Event{
+			ID: "u1/" + version, Source: "/clusters/prod", Type: "dev.kubebridge.resource." + string(of.op), Op: of.op,
+			Time: begin.Add(time.Duration(i) * time.Hour), Informer: "all", Sequence: fmt.Sprintf("00000000.%020s", version),
+			ObjectAttributes: event.ObjectAttributes{
+				APIVersion: "apps/v1", Resource: "deployments", Kind: "Deployment", Namespace: "shop", Name: "web", UID: "u1", ResourceVersion: version,
+			},
+			Routing: event.Routing{Group: "apps"},
+			Data:    fmt.Appendf(nil, `{"kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":%d}}`, i),
+		}
+		if of.op == event.Deleted {
+			e.Sequence += ".deleted"
+		}
+		events = append(events, e)
+		if of.actor != "" {
+			about := *e
+			about.ID, about.Type, about.Op = e.ID+event.AttributedSuffix, event.TypeAttributed, event.Attributed
+			about.Data = []byte(`{"change":"` + e.ID + `",` + of.actor + "}")
+			events = append(events, &about)
+		}
+	}
+	stored, err := db.Writer.Append(t.Context(), events)
+	testkit.OK(t, err)
+	if stored.Versions != 3 || stored.Notices != 0 {
+		t.Errorf("%+v", stored)
+	}
+	users := func() (users []string) {
+		actors := NewActors(db.Questions)
+		isRecorded, err := actors.IsRecorded("prod")
+		testkit.OK(t, err)
+		object := &query.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: "web"}
+		for v, err := range db.Questions.Objects.Versions(object, time.Time{}, time.Time{}) {
+			testkit.OK(t, err)
+			var r query.VersionReport
+			testkit.OK(t, actors.AddTo(&r, v))
+			if (r.Actor != nil) != isRecorded {
+				t.Error(r.Actor, isRecorded)
+			}
+			users = append(users, r.Actor.String())
+		}
+		return users
+	}
+	want := []string{"ann (impersonated by root)", "(the stream does not say it)", "(a hole)"}
+	if got := users(); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	testkit.OK(t, db.Maintenance.Retain(t.Context(), history.Retention{Age: time.Hour}, begin.Add(150*time.Minute)))
+	if got := users(); !slices.Equal(got, want[1:]) {
+		t.Errorf("after retention: %q", got)
+	}
 }

@@ -183,3 +183,14 @@ func ReadUnsent(value []byte) (second uint32, stored time.Time, version []byte, 
 	stored = time.UnixMilli(int64(binary.BigEndian.Uint64(value[4:])))
 	return binary.BigEndian.Uint32(value), stored, value[head:], true
 }
+
+// Actor returns the key of who made a version in a second; names and seq are as in its own key.
+func Actor(unit, second uint32, namespace, name string, seq Sequence) []byte {
+	key := AppendName(AppendName(Actors(unit, second), namespace), name)
+	return seq.Append(key)
+}
+
+// Actors returns the beginning of the keys of who made versions of a unit in a second.
+func Actors(unit, second uint32) []byte {
+	return binary.BigEndian.AppendUint32(InUnit(make([]byte, 0, 64), SpaceActor, unit), second)
+}

@@ -46,6 +46,8 @@ const (
 	// number -> when it was stored, and the rest of the key of a version of which no other sink
 	// knows the user yet
 	SpaceUnsent = 'N'
+	// unit, second, namespace, name, sequence -> who made that version, as a stream has said
+	SpaceActor = 'D'
 	// unit, second -> second: between them something was made that became known late
 	SpaceLate = 'W'
 )

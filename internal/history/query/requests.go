@@ -70,3 +70,33 @@ func (h Requests) Sources(cluster string) (read map[string]json.RawMessage, err 
 	}
 	return read, h.db.ReadError(it.Error())
 }
+
+// ActorOf returns who made a version, as a stream has said from which the history was read; nil for
+// nothing.
+func (h Requests) ActorOf(v *Version) (r *ActorReport, err error) {
+	it, err := h.db.NewIter(nil)
+	if err != nil {
+		return nil, h.db.ReadError(err)
+	}
+	defer it.Close()
+	key := keys.Actor(v.Unit.Number, keys.Seconds(v.Time), v.Event.Namespace, v.Event.Name, v.seq)
+	if !it.SeekGE(key) || !bytes.Equal(it.Key(), key) {
+		return nil, h.db.ReadError(it.Error())
+	}
+	value, err := it.ValueAndErr()
+	if err == nil && json.Unmarshal(value, &r) != nil {
+		err = record.ErrUnreadable
+	}
+	return r, h.db.ReadError(err)
+}
+
+// HasActors reports whether a stream has said who made versions of a unit.
+func (h Requests) HasActors(u *record.Unit) (bool, error) {
+	prefix := keys.InUnit(nil, keys.SpaceActor, u.Number)
+	it, err := h.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keys.After(prefix)})
+	if err != nil {
+		return false, h.db.ReadError(err)
+	}
+	defer it.Close()
+	return it.First(), h.db.ReadError(it.Error())
+}

@@ -404,7 +404,7 @@ func (r *ActorReport) String() string {
 	case r.User == "":
 		return "(" + r.Unknown + ")"
 	case r.Impersonator != "":
-		return r.User + " (" + r.Impersonator + " acted)"
+		return r.User + " (impersonated by " + r.Impersonator + ")"
 	}
 	return r.User
 }
