@@ -34,7 +34,7 @@ sinks:
     retry: {initial: 20ms, max: 200ms, maxAttempts: 5}
   - name: batches
     encoding: structured
-    http: {url: "http://${BATCHES}/", deadLetterURL: "http://${BATCHES}/dead", batch: 20, concurrency: 4, timeout: 1s}
+    http: {url: "http://${BATCHES}/", deadLetterURL: "http://${BATCHES}/dead", batch: 20, concurrency: 6, timeout: 1s}
     retry: {initial: 20ms, max: 200ms, maxAttempts: 5}
 `
 

@@ -235,8 +235,13 @@ func (h *History) Log(isComplete bool) *Log {
 func (h *History) isOf(r *Request) bool {
 	inNamespace := r.object.Namespace == h.namespace ||
 		h.resource == "namespaces" && r.object.Namespace == h.name // so the API server logs it
-	return r.object.Resource == h.resource && r.object.APIGroup == h.group && inNamespace
+	isOfGroup := r.object.APIGroup == h.group ||
+		h.resource == "events" && isGroupOfEvents(h.group) && isGroupOfEvents(r.object.APIGroup)
+	return r.object.Resource == h.resource && isOfGroup && inNamespace
 }
+
+// isGroupOfEvents: the same Events are in two groups.
+func isGroupOfEvents(group string) bool { return group == "" || group == "events.k8s.io" }
 
 func (r *Request) isBinding() bool { return r.Verb == "create" && r.Subresource == "binding" }
 

@@ -253,3 +253,21 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Events are in two groups: who writes one in the other group is found.
+func TestGroupsOfEvents(t *testing.T) {
+	for _, c := range []struct {
+		resource, of, inLog string
+		want                bool
+	}{
+		{"events", "", "events.k8s.io", true}, {"events", "events.k8s.io", "", true}, {"events", "", "example.com", false},
+		{"pods", "", "events.k8s.io", false},
+	} {
+		h := NewHistory(&query.Object{Unit: &record.Unit{Resource: c.resource, Group: c.of}, Namespace: "shop", Name: "web"})
+		r, err := parse([]byte(line("ann", "create", 1, 201, "uid:u1 Cu1", `objectRef.resource="`+c.resource+`"`, `objectRef.apiGroup="`+c.inLog+`"`)))
+		testkit.OK(t, err)
+		if got := h.isOf(r); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
