@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ sinks:
     retry: {initial: 20ms, max: 200ms, maxAttempts: 5}
   - name: batches
     encoding: structured
-    http: {url: "http://${BATCHES}/", deadLetterURL: "http://${BATCHES}/dead", batch: 20, concurrency: 6, timeout: 1s}
+    http: {url: "http://${BATCHES}/", deadLetterURL: "http://${BATCHES}/dead", batch: 20, timeout: 1s}
     retry: {initial: 20ms, max: 200ms, maxAttempts: 5}
 `
 
@@ -101,9 +102,23 @@ func TestFunctions(t *testing.T) {
 	}
 	<-done
 	f.awaitAll()
+	f.gather()
+	f.awaitAll()
 	f.requireOrder()
 	f.requireDeadLetters()
 	f.requireBatches()
+}
+
+// gather changes more objects than there are requests at a time, while the function with batches
+// answers none.
+func (f *functionTest) gather() {
+	f.t.Helper()
+	i := slices.IndexFunc(f.functions, func(p *functionProcess) bool { return p.transport == overBatches })
+	function := f.functions[i].cmd.Process
+	must(f.t, function.Signal(syscall.SIGSTOP))
+	f.change(20, 0)
+	time.Sleep(300 * time.Millisecond)
+	must(f.t, function.Signal(syscall.SIGCONT))
 }
 
 // change updates objects at random. One change of a hundred is poison.

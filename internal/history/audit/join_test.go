@@ -260,7 +260,9 @@ func TestGroupsOfEvents(t *testing.T) {
 		resource, of, inLog string
 		want                bool
 	}{
-		{"events", "", "events.k8s.io", true}, {"events", "events.k8s.io", "", true}, {"events", "", "example.com", false},
+		{"events", "", "events.k8s.io", true},
+		{"events", "events.k8s.io", "", true},
+		{"events", "", "example.com", false},
 		{"pods", "", "events.k8s.io", false},
 	} {
 		h := NewHistory(&query.Object{Unit: &record.Unit{Resource: c.resource, Group: c.of}, Namespace: "shop", Name: "web"})
