@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/publisher"
+	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/http"
 	"github.com/kubebridge/bridge/internal/sinks/sinktest"
@@ -345,4 +346,40 @@ func TestGiveUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// While nothing listens where dead letters go, only the object of a refused event waits, and its
+// letter is posted when somebody listens again.
+func TestDeadLettersUnreachable(t *testing.T) {
+	t.Parallel()
+	dead := &receiver{t: t, address: testkit.Address(t)}
+	m := &moody{receiver: &receiver{t: t, address: testkit.Address(t)}}
+	m.receiver.handler = m
+	m.start()
+	t.Cleanup(func() { m.stop() })
+	refuses := func(w nethttp.ResponseWriter, r *nethttp.Request) bool {
+		if r.Header.Get("ce-name") == "poison" {
+			w.WriteHeader(nethttp.StatusBadRequest)
+			return true
+		}
+		return false
+	}
+	m.answer.Store(&refuses)
+	e := &sinktest.Edge{TB: t}
+	e.Start(newSink(t, http.Options{Config: http.Config{
+		URL: settings.URL("http://" + m.address + "/events"), DeadLetterURL: settings.URL("http://" + dead.address + "/dead"),
+	}}), 5*time.Second)
+	e.Add("poison", 1, 300)
+	e.Logs("connection refused")
+	for i := 1; i <= 20; i++ {
+		e.Add("other", i, 300)
+		e.Want(10*time.Second, fmt.Sprint("other", i))
+		time.Sleep(50 * time.Millisecond) // the letter is tried again
+		if s := e.Publisher.Status(); !s.Connected {
+			t.Fatalf("%+v", s)
+		}
+	}
+	dead.start()
+	t.Cleanup(func() { dead.stop() })
+	testkit.Eventually(t, "the letter", func() bool { return e.Publisher.Status().DeadLetters == 1 })
 }

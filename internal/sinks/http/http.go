@@ -173,8 +173,13 @@ func (s *Sink) DeadLetter(ctx context.Context, e *event.Event, reason error, att
 		return sinks.ErrNoDeadLetter
 	}
 	to := event.Attribute{Name: "deadletterurl", Value: place(s.events)}
-	return sinks.DeadLetter(ctx, e, reason, attempts, to,
+	err := sinks.DeadLetter(ctx, e, reason, attempts, to,
 		func(ctx context.Context, letter *event.Event) error { return s.post(ctx, s.dead, letter) })
+	if err != nil && sinks.Classify(err) == sinks.Reconnect {
+		// It says nothing about the endpoint: only refused events wait.
+		return &sinks.Error{Class: sinks.Retry, Err: err}
+	}
+	return err
 }
 
 // post sends an event and sorts the answer.
