@@ -368,7 +368,9 @@ type Informer struct {
 	// have `meta.changed` without it. It costs reading that version from the state.
 	Changed bool `yaml:"changed"`
 	// Snapshot says when the objects that exist are sent: `initial` at the first start only,
-	// `never` (changes only), or `always` at every start.
+	// `never`, or `always` at every start. With `never` the first change of an object that existed
+	// comes as `added`, since nothing is known of it before. To be sent changes alone, leave
+	// `added` out of `operations` instead.
 	Snapshot string `yaml:"snapshot" default:"initial" oneof:"initial never always"`
 	// Resync is how often every object is sent again, as type `synced`, for consumers that
 	// reconcile; for sinks that say nothing else. 0: never.
