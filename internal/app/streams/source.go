@@ -56,7 +56,7 @@ func sourceOf(o *SourceOptions) (source.Config, error) {
 	return cfg, nil
 }
 
-// sinkOf returns the sink of a name, or the only one that stores events.
+// sinkOf returns the sink of a name, or the only one that stores events, or the only one.
 func sinkOf(o *SourceOptions) (*config.Sink, error) {
 	var names []string
 	var found *config.Sink
@@ -73,6 +73,10 @@ func sinkOf(o *SourceOptions) (*config.Sink, error) {
 	case o.Sink != "":
 		return nil, fmt.Errorf("there is no sink %q; there are %s", o.Sink,
 			strings.Join(names, ", "))
+	case len(o.Config.Sinks) == 1:
+		return &o.Config.Sinks[0], nil
+	case len(names) == 0:
+		return nil, errors.New("no sink stores events in a stream (nats, kafka): give --from")
 	case len(names) != 1:
 		return nil, fmt.Errorf("say which stream to read: with --from, or with --sink, one of %s",
 			strings.Join(names, ", "))
