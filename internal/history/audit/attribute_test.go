@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/metric"
 	"github.com/kubebridge/bridge/internal/testkit"
 )
@@ -206,4 +207,64 @@ func TestAttributorOfSinks(t *testing.T) {
 	if len(left) != 1 {
 		t.Error(left)
 	}
+}
+
+// BenchmarkAttribute is what the event about the user of a change costs, beside what sends it: 100
+// objects that change each minute.
+func BenchmarkAttribute(b *testing.B) {
+	const objects, versions = 100, 50
+	dir := b.TempDir()
+	db, err := history.Open(history.Options{Dir: dir, KeepsUnsent: true})
+	testkit.OK(b, err)
+	defer db.Close()
+	r := &Recorder{
+		Config: Config{Groups: true}, Cluster: "prod", Store: db.Requests, Log: slog.New(slog.DiscardHandler),
+		Metrics: NewMetrics(metric.With(prometheus.NewPedanticRegistry())),
+	}
+	from, requests := &source{Recorder: r, name: "a", state: state{Since: noon.Add(-time.Hour), Until: noon.AddDate(1, 0, 0)}}, &batch{}
+	for v := range versions {
+		var events []*event.Event
+		for o := range objects {
+			name, number := fmt.Sprint("pod-", o), 1000*(v+1)+o
+			e := &event.Event{
+				ID: fmt.Sprint(name, "/", number), Source: "/clusters/prod", Type: "dev.kubebridge.resource.updated", Op: event.Updated,
+				Time: noon.Add(time.Duration(v) * time.Minute), Informer: "all", Sequence: fmt.Sprintf("00000000.%020d", number),
+				ObjectAttributes: event.ObjectAttributes{
+					APIVersion: "v1", Resource: "pods", Kind: "Pod", Namespace: "shop", Name: name, UID: name,
+					ResourceVersion: fmt.Sprint(number), Previous: fmt.Sprint(number - 1000),
+				},
+				OriginAttributes: event.OriginAttributes{TimeSource: event.TimeManagedFields},
+				Data:             fmt.Appendf(nil, `{"kind":"Pod","metadata":{"name":%q},"spec":{"n":%d},"x":%q}`, name, number, strings.Repeat("x", 5000)),
+			}
+			events = append(events, e)
+			text := line("ann", "patch", v, 200, fmt.Sprint("uid:", name, " U", number-1000))
+			testkit.OK(b, from.add(requests, []byte(strings.ReplaceAll(text, `"web"`, `"`+name+`"`))))
+		}
+		_, err := db.Writer.Append(b.Context(), events)
+		testkit.OK(b, err)
+		testkit.OK(b, from.store(b.Context(), requests))
+	}
+	s := &attribution{
+		Attributor: &Attributor{
+			Sinks: []string{"stream"}, Cluster: "prod", Unsent: db.Unsent, Questions: db.Questions, pace: 1 << 20,
+			Metrics: NewAttributorMetrics(metric.With(prometheus.NewPedanticRegistry())), Log: slog.New(slog.DiscardHandler),
+			FollowUp: func(_ context.Context, _ string, events []*event.Event) ([]func(), error) {
+				settled := make([]func(), len(events))
+				for i := range settled {
+					settled[i] = func() {}
+				}
+				return settled, nil
+			},
+		},
+		sink: "stream", notices: map[*record.Unit]notices{}, settled: map[uint64]func(){},
+	}
+	before := cpu(b)
+	for b.Loop() {
+		testkit.OK(b, db.Unsent.Sent(b.Context(), "stream", 0, []string{"stream"}))
+		for isFull := true; isFull; {
+			isFull, err = s.pass(b.Context())
+			testkit.OK(b, err)
+		}
+	}
+	b.ReportMetric(float64((cpu(b)-before).Microseconds())/float64(b.N*objects*versions), "µs-cpu/version")
 }
