@@ -43,7 +43,7 @@ func NewAttributorMetrics(f metric.Factory) *AttributorMetrics {
 	const name, help = "bridge_attributed_total",
 		"Events about the user of a change: that name one, that say why none is known, and changes of " +
 			"which none was sent, since a sink took nothing for a day."
-	counters := f.Counters(name, help, "user", "known", "unknown", "dropped")
+	counters := f.Counters(name, help, "outcome", "known", "unknown", "dropped")
 	return &AttributorMetrics{counters.With("known"), counters.With("unknown"), counters.With("dropped")}
 }
 
