@@ -3,6 +3,8 @@ package table
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"time"
 
 	"github.com/kubebridge/bridge/internal/sinks/source"
 )
@@ -16,12 +18,23 @@ const (
 // position is how far the table is, and which commit brought it there.
 type position struct {
 	Lanes source.Position `json:"lanes"`
+	// Newest is when the newest message of each lane was stored.
+	Newest map[string]time.Time `json:"newest,omitempty"`
+	// Incarnation counts how often the stream was recreated.
+	Incarnation int64 `json:"incarnation,omitempty"`
 	// Writer and Commit are random: which process has made the commit, and which of its commits it
 	// was. A commit is sent again under its own name only.
 	Writer string `json:"writer"`
 	Commit string `json:"commit"`
 	// Sequence is the table's sequence number of the snapshot before.
 	Sequence int64 `json:"after"`
+}
+
+// clone returns a position that shares nothing with p.
+func (p *position) clone() position {
+	c := *p
+	c.Lanes, c.Newest = maps.Clone(p.Lanes), maps.Clone(p.Newest)
+	return c
 }
 
 func (p *position) String() string {

@@ -6,8 +6,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/iceberg-go"
 	"github.com/zeebo/xxh3"
-
-	"github.com/kubebridge/bridge/internal/sinks/source"
 )
 
 // remembered are the ids of the newest rows: a ring of hashes of 128 bits, 40 MB for a million.
@@ -40,20 +38,16 @@ func (r *remembered) add(from, informer, id string) bool {
 
 // load reads the ids of the newest rows of each lane back. Files whose positions all lie before
 // are not read.
-func (r *remembered) load(ctx context.Context, l *lake, lanes source.Position) error {
-	if len(lanes) == 0 || l.CurrentSnapshot() == nil {
+func (r *remembered) load(ctx context.Context, l *lake, p *position) error {
+	if len(p.Lanes) == 0 || l.CurrentSnapshot() == nil {
 		return nil
 	}
 	filter := iceberg.BooleanExpression(iceberg.AlwaysFalse{})
-	for lane, at := range lanes {
-		newest := iceberg.NewAnd(iceberg.EqualTo(iceberg.Reference(colLane), lane),
-			iceberg.GreaterThanEqual(iceberg.Reference(colPosition), int64(at.Next)-int64(cap(r.ring))))
-		if !at.Created.IsZero() {
-			newest = iceberg.NewAnd(newest, iceberg.EqualTo(iceberg.Reference(colCreated),
-				iceberg.Timestamp(at.Created.UnixMicro())))
-		}
-		filter = iceberg.NewOr(filter, newest)
+	for lane, at := range p.Lanes {
+		filter = iceberg.NewOr(filter, iceberg.NewAnd(iceberg.EqualTo(iceberg.Reference(colLane), lane),
+			iceberg.GreaterThanEqual(iceberg.Reference(colPosition), int64(at.Next)-int64(cap(r.ring)))))
 	}
+	filter = iceberg.NewAnd(filter, iceberg.EqualTo(iceberg.Reference(colIncarnation), p.Incarnation))
 	for batch, err := range l.scan(ctx, filter, "source", "informer", "id") {
 		if err != nil {
 			return err

@@ -24,8 +24,9 @@ type row struct {
 	event.Event
 	lane     string
 	position int64
-	created  time.Time // of the lane
 	stored   time.Time
+	// incarnation counts how often the stream had been recreated.
+	incarnation int64
 	// late is set for a change from before a midnight whose snapshot rows were there already.
 	late bool
 }
@@ -36,10 +37,8 @@ const rowOverhead = 1 << 10
 func (r *row) size() int { return len(r.Data) + rowOverhead }
 
 // newRow copies what a message holds. An event without a time has the time when it was stored.
-func newRow(m *source.Message, created time.Time) *row {
-	r := &row{
-		Event: m.Event, lane: m.Lane, position: int64(m.Offset), created: created, stored: m.Stored,
-	}
+func newRow(m *source.Message) *row {
+	r := &row{Event: m.Event, lane: m.Lane, position: int64(m.Offset), stored: m.Stored}
 	r.Data = slices.Clone(m.Event.Data)
 	if r.Time.IsZero() {
 		r.Time = m.Stored
@@ -73,20 +72,20 @@ func dayOf(t time.Time) int64 {
 
 // Columns beside those of a flat record.
 const (
-	colSequence   = "sequence"
-	colTime       = "time"
-	colVersion    = "resourceversion"
-	colLane       = "lane"
-	colPosition   = "position"
-	colCreated    = "streamcreated"
-	colStored     = "stored"
-	colSnapshot   = "snapshot"
-	colLate       = "late"
-	colChanged    = "changedat"
-	colDeleted    = "deleted"
-	colLabels     = "labels"
-	colAttributes = "attributes"
-	colData       = "data"
+	colSequence    = "sequence"
+	colTime        = "time"
+	colVersion     = "resourceversion"
+	colLane        = "lane"
+	colPosition    = "position"
+	colStored      = "stored"
+	colIncarnation = "incarnation"
+	colSnapshot    = "snapshot"
+	colLate        = "late"
+	colChanged     = "changedat"
+	colDeleted     = "deleted"
+	colLabels      = "labels"
+	colAttributes  = "attributes"
+	colData        = "data"
 )
 
 // changesSchema is the schema of the table changes: the columns of a flat record under their
@@ -117,7 +116,8 @@ var changesSchema = func() *iceberg.Schema {
 	add(colChanged, iceberg.PrimitiveTypes.TimestampTz, "of a snapshot row: when the object changed")
 	add(colLane, iceberg.PrimitiveTypes.String, "the stream, or topic/partition")
 	add(colPosition, iceberg.PrimitiveTypes.Int64, "the place in the lane")
-	add(colCreated, iceberg.PrimitiveTypes.TimestampTz, "when the stream was created, where it is known")
+	add(colIncarnation, iceberg.PrimitiveTypes.Int64, "how often the stream had been recreated: of rows of one object "+
+		"the newest has the greatest incarnation, and of these the greatest sequence")
 	add(colStored, iceberg.PrimitiveTypes.TimestampTz, "when the broker stored the message")
 	for _, name := range []string{colLabels, colAttributes} {
 		m := &iceberg.MapType{KeyType: iceberg.PrimitiveTypes.String, ValueType: iceberg.PrimitiveTypes.String}
@@ -183,7 +183,7 @@ func (b *builder) add(r *row) {
 	b.time(colChanged, time.Time{})
 	b.text(colLane, r.lane)
 	b.number(colPosition, r.position)
-	b.time(colCreated, r.created)
+	b.number(colIncarnation, r.incarnation)
 	b.time(colStored, r.stored)
 	b.pairs(colLabels, labelsOf(r.Data))
 	extensions := r.Extensions

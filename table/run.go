@@ -76,8 +76,7 @@ type writer struct {
 	schema *arrow.Schema
 	report Report
 	// at is the position of the newest commit, and read how far the stream was read.
-	at   position
-	read source.Position
+	at, read position
 	// snapshot is the newest midnight whose snapshot rows are in the table.
 	snapshot time.Time
 	seen     *remembered
@@ -118,7 +117,6 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	w.coverage, err = openCoverage(ctx, c, cmp.Or(o.Place.Namespace, defaultNamespace), l)
-	defer w.coverage.close()
 	if err != nil {
 		return nil, fmt.Errorf("table coverage: %w", err)
 	}
@@ -139,7 +137,10 @@ func (w *writer) resume(ctx context.Context) error {
 		}
 		w.at = *p
 	}
-	w.read = maps.Clone(w.at.Lanes)
+	w.read = w.at.clone()
+	if w.read.Newest == nil {
+		w.read.Newest = map[string]time.Time{}
+	}
 	if text, found := w.lake.find(keySnapshot); found {
 		var err error
 		if w.snapshot, err = time.Parse(time.RFC3339, text); err != nil {
@@ -147,7 +148,7 @@ func (w *writer) resume(ctx context.Context) error {
 		}
 	}
 	w.seen = newRemembered(MaxRemembered)
-	return w.seen.load(ctx, w.lake, w.at.Lanes)
+	return w.seen.load(ctx, w.lake, &w.at)
 }
 
 // run reads until the end, or follows. A broker that can't be reached after it was is waited for.
@@ -187,36 +188,38 @@ type storeError struct{ error }
 
 func (e storeError) Unwrap() error { return e.error }
 
-// begin notes that the stream is another one, and that it is read from its start.
+// begin notes that the stream is another one, and that it is read from its start. A bridge that has
+// lost its state too sends ids that it has sent before: those of the stream before are no repeats.
 func (w *writer) begin() {
 	w.Log.Warn("the stream was recreated: it is read from its start")
-	now := w.now()
-	for lane, at := range w.read {
-		r := source.Removal{Lane: lane, From: at.Next, To: at.Next + 1}
-		w.keep(notice(r, "recreated", at.Created, now))
+	before := w.read
+	w.read = position{Lanes: source.Position{}, Newest: before.Newest, Incarnation: before.Incarnation + 1}
+	for lane, at := range before.Lanes {
+		w.keepNotice(source.Removal{Lane: lane, From: at.Next, To: at.Next + 1}, query.ReasonRecreated, w.now())
 	}
-	w.read, w.Recreated = source.Position{}, false
+	w.read.Newest, w.Recreated, w.seen = map[string]time.Time{}, false, newRemembered(MaxRemembered)
 }
 
-// notice is the row about messages that could not be read.
-func notice(r source.Removal, reason string, created, now time.Time) *row {
+// keepNotice adds the row about messages that could not be read, which were stored until a time.
+func (w *writer) keepNotice(r source.Removal, reason string, until time.Time) {
+	since := w.read.Newest[r.Lane]
 	data, err := json.Marshal(query.Removal{
 		Reason: reason, Lane: r.Lane, From: strconv.FormatUint(r.From, 10),
-		To: strconv.FormatUint(r.To-1, 10), Until: now, Singly: r.Singly,
+		To: strconv.FormatUint(r.To-1, 10), Since: since, Until: until, Singly: r.Singly,
 	})
 	if err != nil {
 		panic(err) // it has texts and times
 	}
-	return &row{lane: r.Lane, position: int64(r.From), created: created, stored: now, Event: event.Event{
-		ID:     fmt.Sprintf("%s/%d/%s/%d/%d", reason, created.UnixNano(), r.Lane, r.From, r.To),
-		Source: record.ArchiveSource, Type: query.TypeRemoved, Op: event.Gap, Time: now, Data: data,
-	}}
+	w.keep(&row{lane: r.Lane, position: int64(r.From), stored: until, Event: event.Event{
+		ID:     fmt.Sprintf("%s/%d/%s/%d/%d", reason, w.read.Incarnation, r.Lane, r.From, r.To),
+		Source: record.ArchiveSource, Type: query.TypeRemoved, Op: event.Gap, Time: until, Data: data,
+	}})
 }
 
 // follow reads from where the writer is.
 func (w *writer) follow(ctx context.Context) error {
 	cfg := w.Source
-	cfg.After = maps.Clone(w.read)
+	cfg.After = maps.Clone(w.read.Lanes)
 	reader, err := source.Open(ctx, cfg)
 	if err != nil {
 		return err
@@ -248,19 +251,25 @@ func (w *writer) readToEnd(ctx context.Context, reader source.Reader) error {
 		if err != nil {
 			return err
 		}
-		created := reader.Position()[m.Lane].Created
-		w.noteRemoved(reader)
+		until := m.Stored
+		if until.IsZero() {
+			until = w.now()
+		}
+		w.noteRemoved(reader, until)
 		w.report.Messages++
 		switch {
 		case m.Damaged:
 			to := max(reader.Position()[m.Lane].Next, m.Offset+1)
-			w.keep(notice(source.Removal{Lane: m.Lane, From: m.Offset, To: to}, query.ReasonDamaged, created, w.now()))
+			w.keepNotice(source.Removal{Lane: m.Lane, From: m.Offset, To: to}, query.ReasonDamaged, until)
 		case m.Other != "", m.Event.Op == "", m.Event.Op == event.Attributed:
 			w.report.Other++
 		default:
-			w.add(m, created)
+			w.add(m)
 		}
-		w.read = reader.Position()
+		w.read.Lanes = reader.Position()
+		if !m.Damaged {
+			w.read.Newest[m.Lane] = until
+		}
 		if err := w.spillFull(ctx); err != nil {
 			return err
 		}
@@ -268,33 +277,32 @@ func (w *writer) readToEnd(ctx context.Context, reader source.Reader) error {
 			return err
 		}
 	}
-	w.noteRemoved(reader)
-	w.read = reader.Position()
+	w.noteRemoved(reader, w.now())
+	w.read.Lanes = reader.Position()
 	return nil
 }
 
 // noteRemoved adds a gap for what the stream has removed before it could be read.
-func (w *writer) noteRemoved(reader source.Reader) {
+func (w *writer) noteRemoved(reader source.Reader, until time.Time) {
 	for list := reader.Removed(); w.removed < len(list); w.removed++ {
-		r := list[w.removed]
-		w.keep(notice(r, query.ReasonRemoved, reader.Position()[r.Lane].Created, w.now()))
+		w.keepNotice(list[w.removed], query.ReasonRemoved, until)
 	}
 }
 
 // add adds the row of a message, unless it is a repeat.
-func (w *writer) add(m *source.Message, created time.Time) {
+func (w *writer) add(m *source.Message) {
 	if !w.seen.add(m.Event.Source, m.Event.Informer, m.Event.ID) {
 		w.report.Repeats++
 		return
 	}
-	w.keep(newRow(m, created))
+	w.keep(newRow(m))
 }
 
 func (w *writer) keep(r *row) {
 	if w.oldest.IsZero() {
 		w.oldest = w.now()
 	}
-	r.late = r.Time.Before(w.snapshot)
+	r.late, r.incarnation = r.Time.Before(w.snapshot), w.read.Incarnation
 	w.rows = append(w.rows, r)
 	w.bytes += r.size()
 }
@@ -321,11 +329,7 @@ func (w *writer) spill(ctx context.Context) error {
 			objects = append(objects, r)
 		}
 	}
-	var news []*event.Event
-	for _, r := range informers {
-		news = append(news, &r.Event)
-	}
-	if err := w.coverage.add(ctx, news); err != nil {
+	if err := w.coverage.add(informers); err != nil {
 		return storeError{err}
 	}
 	// What is about informers is asked for by itself, and has its own files.
@@ -394,8 +398,7 @@ func (w *writer) commit(ctx context.Context) error {
 	if len(w.files) == 0 {
 		return nil
 	}
-	p := position{Lanes: maps.Clone(w.read), Writer: w.name}
-	if err := w.commitAs(ctx, change{add: w.files}, p); err != nil {
+	if err := w.commitAs(ctx, change{add: w.files}, w.read.clone()); err != nil {
 		return err
 	}
 	w.files, w.written, w.oldest = nil, 0, time.Time{}
@@ -413,7 +416,7 @@ func (w *writer) commit(ctx context.Context) error {
 // for one: on top of theirs it is sent again, as long as the position is the one that this writer
 // knows.
 func (w *writer) commitAs(ctx context.Context, c change, p position) error {
-	p.Commit = rand.Text()
+	p.Writer, p.Commit = w.name, rand.Text()
 	for pause := time.Second / 10; ; pause = min(2*pause, maxRetryPause) {
 		p.Sequence = w.lake.head()
 		text := p.String()

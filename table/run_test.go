@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 	lib "github.com/apache/iceberg-go/table"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -236,6 +240,104 @@ func TestRecreated(t *testing.T) {
 	if gaps := column(t, openTest(t, dir), iceberg.EqualTo(iceberg.Reference("op"), "gap"), "id"); len(gaps) != 1 {
 		t.Errorf("gaps %v", gaps)
 	}
+}
+
+// about is an event about the informer workloads, of deployments.
+func about(op event.Op, version, epoch int, at time.Time, data string) event.Event {
+	e := event.Event{
+		ID: fmt.Sprintf("workloads/deployments/%s/%d/%d", op, version, epoch), Source: "/clusters/prod", Informer: "workloads",
+		Type: "dev.kubebridge.informer." + string(op), Op: op, Time: at, PartitionKey: "informers/deployments",
+		Sequence: fmt.Sprintf("%08d.%020d", epoch, version), Data: []byte(data),
+		ObjectAttributes: event.ObjectAttributes{
+			APIVersion: "apps/v1", Kind: "Deployment", Resource: "deployments", ResourceVersion: fmt.Sprint(version),
+		},
+		Routing: event.Routing{
+			Cluster: "prod", Group: "apps", Version: "v1", CompactionKey: fmt.Sprint("informers/", op),
+		},
+	}
+	return e
+}
+
+// deployment is an event about a Deployment.
+func deployment(op event.Op, name string, version, epoch int, at time.Time) event.Event {
+	e := about(op, version, epoch, at, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"replicas":%d}}`, name, version))
+	e.ID, e.Type = fmt.Sprintf("uid-%s/%d", name, version), "dev.kubebridge.resource."+string(op)
+	if epoch > 0 {
+		e.ID += fmt.Sprint("/epoch/", epoch)
+	}
+	e.PartitionKey, e.CompactionKey = "deployments.apps/shop/"+name, ""
+	e.Namespace, e.Name, e.UID = "shop", name, "uid-"+name
+	return e
+}
+
+// stepsOf are the rows of the table coverage, in the order of time.
+func stepsOf(t *testing.T, dir string) (steps []string) {
+	t.Helper()
+	for batch, err := range openTable(t, dir, coverageSpec).scan(t.Context(), iceberg.AlwaysTrue{}) {
+		testkit.OK(t, err)
+		for i := range int(batch.NumRows()) {
+			text := func(name string) string { return textColumn(batch, name).Value(i) }
+			at := func(name string) string {
+				c := batch.Column(batch.Schema().FieldIndices(name)[0]).(*array.Timestamp)
+				if c.IsNull(i) {
+					return "open"
+				}
+				return fmt.Sprint(int(c.Value(i).ToTime(arrow.Microsecond).Sub(morning) / time.Second))
+			}
+			steps = append(steps, strings.TrimSpace(fmt.Sprintf("%s-%s at %s to %s %s",
+				text("fromversion"), text("toversion"), at("since"), at("until"), text("gap"))))
+		}
+		batch.Release()
+	}
+	return steps
+}
+
+// The stream is recreated while the writer is stopped, and has more than the writer has read. The
+// table claims nothing of that time, until a first list.
+func TestRecreatedCoverage(t *testing.T) {
+	second := func(n int) time.Time { return morning.Add(time.Duration(n) * time.Second) }
+	url, dir := jetStream(t), tableDir(t)
+	store := newStream(t, url, sinks.Binary)
+	run := func(isRecreated bool, events ...event.Event) {
+		t.Helper()
+		store(events)
+		o := options(t, url+"/K8S", dir)
+		o.Recreated = isRecreated
+		_, err := Run(t.Context(), o)
+		testkit.OK(t, err)
+	}
+	recreate := func() { testkit.OK(t, streamOf(t, url).DeleteStream(t.Context(), "K8S")) }
+	require := func(when string, want ...string) {
+		t.Helper()
+		if got := stepsOf(t, dir); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+	}
+	run(false, deployment(event.Added, "web", 1, 0, second(1)), about(event.Synced, 2, 0, second(2), `{"version":"2","first":true}`),
+		deployment(event.Updated, "web", 4, 0, second(4)), about(event.Progress, 5, 0, second(5), `{"version":"5"}`))
+	require("at first", "2-5 at 2 to 5")
+	recreate()
+	run(true, about(event.Gap, 9, 0, second(9), `{"reason":"lost","from":"","to":"9"}`),
+		deployment(event.Updated, "api", 10, 0, second(10)), about(event.Progress, 11, 0, second(11), `{"version":"11"}`),
+		about(event.Gap, 12, 0, second(12), `{"reason":"expired","from":"11","to":"12"}`),
+		about(event.Synced, 13, 0, second(13), `{"version":"13"}`))
+	require("after a loss", "2-5 at 2 to 5", "5- at 5 to open recreated")
+	run(false, about(event.Gap, 20, 1, second(20), `{"reason":"forgotten","from":"","to":"20"}`),
+		about(event.Synced, 20, 1, second(21), `{"version":"20","first":true}`),
+		about(event.Progress, 25, 1, second(25), `{"version":"25"}`))
+	require("after a reset", "2-5 at 2 to 5", "5-20 at 5 to 20 recreated", "-20 at 20 to 21 forgotten", "20-25 at 21 to 25")
+	recreate() // with the state: epochs begin again
+	run(true, deployment(event.Added, "web", 1, 0, second(1)), about(event.Synced, 30, 0, second(30), `{"version":"30","first":true}`),
+		about(event.Progress, 35, 0, second(35), `{"version":"35"}`),
+		about(event.Gap, 36, 0, second(40), `{"reason":"lost","from":"","to":"36"}`),
+		about(event.Progress, 45, 0, second(45), `{"version":"45"}`))
+	steps := []string{
+		"2-5 at 2 to 5", "5-20 at 5 to 20 recreated", "-20 at 20 to 21 forgotten",
+		"20-25 at 21 to 25", "25-30 at 25 to 30 recreated", "30-35 at 30 to 35", "35- at 35 to open lost",
+	}
+	require("after a loss within a stream", steps...)
+	run(false, deployment(event.Updated, "web", 46, 0, second(46)))
+	require("after a start", steps...)
 }
 
 // What the stream has removed before it was read is a gap.

@@ -1,10 +1,12 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,7 +47,7 @@ func (w *writer) snapshotDue(ctx context.Context) error {
 		summary:    map[string]string{keySnapshot: text},
 		properties: map[string]string{keySnapshot: text},
 	}
-	if err := w.commitAs(ctx, c, position{Lanes: w.at.Lanes, Writer: w.name}); err != nil {
+	if err := w.commitAs(ctx, c, w.at); err != nil {
 		return storeError{err}
 	}
 	w.report.Snapshot += rows
@@ -62,17 +64,28 @@ func (l *lake) begins(ctx context.Context, before time.Time) bool {
 // objectKey is the object of an informer of a cluster, as a hash.
 type objectKey = xxh3.Uint128
 
+// place orders the rows of an object. A new stream may begin with sequences that the one before has
+// had.
+type place struct {
+	incarnation int64
+	sequence    string
+}
+
+func (p place) isBefore(q place) bool {
+	return cmp.Or(cmp.Compare(p.incarnation, q.incarnation), cmp.Compare(p.sequence, q.sequence)) < 0
+}
+
 // lastRow is the newest row of an object.
 type lastRow struct {
-	sequence  string
+	place
 	isDeleted bool
 }
 
-// forgotten is a gap after which what does not come again is gone.
-type forgotten struct {
+// beginning is of a state: what has no row from there on is gone.
+type beginning struct {
 	source, informer, group, resource, namespace string
 	shard                                        resource.Shard
-	era                                          string
+	place
 }
 
 // eraLength is that of the part of a sequence that grows with a gap.
@@ -81,7 +94,7 @@ const eraLength = 9
 // snapshotRows writes the rows to files. The state begins with the snapshot rows before.
 func (w *writer) snapshotRows(ctx context.Context, at time.Time) (files []iceberg.DataFile, rows int, err error) {
 	filter := stateFilter(w.snapshot, at)
-	gaps, err := w.lake.forgotten(ctx, filter)
+	begun, err := w.lake.beginnings(ctx, filter)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -103,7 +116,7 @@ func (w *writer) snapshotRows(ctx context.Context, at time.Time) (files []iceber
 		return err
 	}
 	for part := range parts {
-		last, err := w.lake.lastRows(ctx, filter, gaps, part, parts)
+		last, err := w.lake.lastRows(ctx, filter, begun, part, parts)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -111,14 +124,13 @@ func (w *writer) snapshotRows(ctx context.Context, at time.Time) (files []iceber
 			if err != nil {
 				return nil, 0, err
 			}
-			keys := keysOf(batch)
-			sequences := textColumn(batch, colSequence)
+			keys, places := keysOf(batch), placesOf(batch)
 			times := batch.Column(batch.Schema().FieldIndices(colTime)[0]).(*array.Timestamp)
 			changed := batch.Column(batch.Schema().FieldIndices(colChanged)[0]).(*array.Timestamp)
 			for i := range int(batch.NumRows()) {
 				key := keys.at(i)
 				l, found := last[key]
-				if !found || l.isDeleted || l.sequence != sequences.Value(i) {
+				if !found || l.isDeleted || l.place != places(i) {
 					continue
 				}
 				delete(last, key)
@@ -196,79 +208,92 @@ func (k objectKeys) at(i int) objectKey {
 	return xxh3.HashString128(b.String())
 }
 
-// lastRows reads the newest row of each object of a part, of those that a gap has not forgotten.
+// placesOf returns the places of rows. They are those of the batch.
+func placesOf(batch arrow.RecordBatch) func(i int) place {
+	incarnations := batch.Column(batch.Schema().FieldIndices(colIncarnation)[0]).(*array.Int64)
+	sequences := textColumn(batch, colSequence)
+	return func(i int) place { return place{incarnations.Value(i), sequences.Value(i)} }
+}
+
+// lastRows reads the newest row of each object of a part, of those that exist.
 func (l *lake) lastRows(
-	ctx context.Context, filter iceberg.BooleanExpression, gaps []forgotten, part, parts uint64,
+	ctx context.Context, filter iceberg.BooleanExpression, begun []beginning, part, parts uint64,
 ) (map[objectKey]lastRow, error) {
 	last := map[objectKey]lastRow{}
-	columns := append([]string{colSequence, colDeleted}, objectColumns...)
+	columns := append([]string{colIncarnation, colSequence, colDeleted}, objectColumns...)
 	for batch, err := range l.scan(ctx, iceberg.NewAnd(aboutObjects, filter), columns...) {
 		if err != nil {
 			return nil, err
 		}
-		keys, sequences := keysOf(batch), textColumn(batch, colSequence)
+		keys, places := keysOf(batch), placesOf(batch)
 		deleted := batch.Column(batch.Schema().FieldIndices(colDeleted)[0]).(*array.Boolean)
 		for i := range int(batch.NumRows()) {
-			key := keys.at(i)
-			sequence := sequences.Value(i)
-			if key.Lo%parts != part || last[key].sequence >= sequence && sequence != "" {
+			key, p := keys.at(i), places(i)
+			if was, found := last[key]; key.Lo%parts != part || found && !was.isBefore(p) {
 				continue
 			}
-			last[key] = lastRow{strings.Clone(sequence), deleted.Value(i) || keys.isForgotten(i, sequence, gaps)}
+			isGone := deleted.Value(i) || slices.ContainsFunc(begun, func(b beginning) bool { return keys.isLeftBy(i, p, &b) })
+			p.sequence = strings.Clone(p.sequence)
+			last[key] = lastRow{p, isGone}
 		}
 		batch.Release()
 	}
 	return last, nil
 }
 
-// isForgotten reports whether a gap says that the object is gone, unless it comes again.
-func (k objectKeys) isForgotten(i int, sequence string, gaps []forgotten) bool {
-	for j := range gaps {
-		g := &gaps[j]
-		namespace, name := k[4].Value(i), k[5].Value(i)
-		if k[0].Value(i) == g.source && k[1].Value(i) == g.informer && k[2].Value(i) == g.group &&
-			k[3].Value(i) == g.resource && (g.namespace == "" || g.namespace == namespace) &&
-			sequence < g.era &&
-			g.shard.Has(resource.Type{Group: g.group, Resource: g.resource}, namespace, name) {
-			return true
-		}
-	}
-	return false
+// isLeftBy reports whether the object is gone because its row is from before a state began.
+func (k objectKeys) isLeftBy(i int, p place, b *beginning) bool {
+	namespace, name := k[4].Value(i), k[5].Value(i)
+	return k[0].Value(i) == b.source && k[1].Value(i) == b.informer && k[2].Value(i) == b.group &&
+		k[3].Value(i) == b.resource && (b.namespace == "" || b.namespace == namespace) && p.isBefore(b.place) &&
+		b.shard.Has(resource.Type{Group: b.group, Resource: b.resource}, namespace, name)
 }
 
 var shardOf = regexp.MustCompile(`/shard-([0-9]+)-of-([0-9]+)`)
 
-// forgotten reads the gaps after which what does not come again is gone.
-func (l *lake) forgotten(ctx context.Context, filter iceberg.BooleanExpression) (gaps []forgotten, err error) {
-	filter = iceberg.NewAnd(aboutInformers, filter, iceberg.EqualTo(iceberg.Reference("op"), "gap"))
-	for batch, err := range l.scan(ctx, filter, append([]string{"id", colSequence, colData}, objectColumns...)...) {
+// beginnings reads where states begin: at a gap `forgotten`, after which sequences begin with a
+// greater number, and with a stream in which a first list has ended.
+func (l *lake) beginnings(ctx context.Context, filter iceberg.BooleanExpression) (begun []beginning, err error) {
+	filter = iceberg.NewAnd(aboutInformers, filter, iceberg.IsIn(iceberg.Reference("op"), "gap", "synced"))
+	columns := append([]string{"id", "op", colIncarnation, colSequence, colData}, objectColumns...)
+	for batch, err := range l.scan(ctx, filter, columns...) {
 		if err != nil {
 			return nil, err
 		}
-		keys, ids := keysOf(batch), textColumn(batch, "id")
-		sequences, data := textColumn(batch, colSequence), textColumn(batch, colData)
+		keys, ids, ops := keysOf(batch), textColumn(batch, "id"), textColumn(batch, "op")
+		places, data := placesOf(batch), textColumn(batch, colData)
 		for i := range int(batch.NumRows()) {
-			var of struct {
-				Reason string `json:"reason"`
-			}
-			if json.Unmarshal([]byte(data.Value(i)), &of) != nil || of.Reason != "forgotten" {
+			gap := ops.Value(i) == "gap"
+			if news := newsOf([]byte(data.Value(i))); gap && news.Reason != "forgotten" || !gap && !news.First {
 				continue
 			}
-			g := forgotten{
-				source: keys[0].Value(i), informer: keys[1].Value(i), group: keys[2].Value(i),
-				resource: keys[3].Value(i), namespace: keys[4].Value(i), era: sequences.Value(i),
+			text := func(c *array.String) string { return strings.Clone(c.Value(i)) }
+			b := beginning{
+				source: text(keys[0]), informer: text(keys[1]), group: text(keys[2]),
+				resource: text(keys[3]), namespace: text(keys[4]), place: places(i),
 			}
-			g.era = strings.Clone(g.era[:min(len(g.era), eraLength)])
+			if b.sequence = strings.Clone(b.sequence[:min(len(b.sequence), eraLength)]); !gap {
+				b.sequence = ""
+			}
 			if m := shardOf.FindStringSubmatch(ids.Value(i)); m != nil {
-				if g.shard, err = resource.ParseShard(m[1] + "/" + m[2]); err != nil {
+				if b.shard, err = resource.ParseShard(m[1] + "/" + m[2]); err != nil {
 					return nil, err
 				}
 			}
-			g.source, g.informer, g.group = strings.Clone(g.source), strings.Clone(g.informer), strings.Clone(g.group)
-			g.resource, g.namespace = strings.Clone(g.resource), strings.Clone(g.namespace)
-			gaps = append(gaps, g)
+			begun = append(begun, b)
 		}
 		batch.Release()
 	}
-	return gaps, nil
+	return begun, nil
+}
+
+// news is what an event about an informer says that begins a state, or ends it.
+type news struct {
+	Reason string `json:"reason"`
+	First  bool   `json:"first"`
+}
+
+func newsOf(data []byte) (n news) {
+	_ = json.Unmarshal(data, &n) // another payload says neither
+	return n
 }

@@ -24,10 +24,10 @@ type engine struct {
 	timestamp, hour           string
 	// first is of several lists the one that there is.
 	first string
-	// text and array are of a member of JSON: the column and the path are put in.
-	text, array string
-	each        string
-	path        func(names []string) string
+	// text, array and raw are of a member of JSON: the column and the path are put in.
+	text, array, raw string
+	each             string
+	path             func(names []string) string
 }
 
 func jsonPath(names []string) string { return "'$." + strings.Join(names, ".") + "'" }
@@ -47,6 +47,7 @@ var engines = map[string]engine{
 		now: "now()", first: "coalesce",
 		timestamp: "TIMESTAMPTZ '%s+00'", hour: "date_trunc('hour', %s)",
 		text: "json_extract_string(%s, %s)", array: "CAST(json_extract(%s, %s) AS JSON[])",
+		raw:  "CAST(json_extract(%s, %s) AS TEXT)",
 		each: ", unnest(%[1]s) AS u(%[2]s)", path: jsonPath,
 	},
 	"clickhouse": {
@@ -56,6 +57,7 @@ var engines = map[string]engine{
 		timestamp: "toDateTime64('%s', 6, 'UTC')", hour: "toStartOfHour(%s)",
 		text:  "JSONExtractString(assumeNotNull(%s), %s)",
 		array: "JSONExtractArrayRaw(assumeNotNull(%s), %s)",
+		raw:   "JSONExtractRaw(assumeNotNull(%s), %s)",
 		each:  "ARRAY JOIN %[1]s AS %[2]s",
 		path:  func(names []string) string { return "'" + strings.Join(names, "', '") + "'" },
 	},
@@ -64,6 +66,7 @@ var engines = map[string]engine{
 		stateAt: "PREPARE %s FROM", at: "?", now: "current_timestamp", first: "coalesce",
 		timestamp: "TIMESTAMP '%s UTC'", hour: "date_trunc('hour', %s)",
 		text: "json_extract_scalar(%s, %s)", array: "CAST(json_extract(%s, %s) AS ARRAY(JSON))",
+		raw:  "json_format(json_extract(%s, %s))",
 		each: "CROSS JOIN UNNEST(%[1]s) AS u(%[2]s)", path: jsonPath,
 	},
 	"spark": {
@@ -74,6 +77,7 @@ var engines = map[string]engine{
 		now: "current_timestamp()", first: "coalesce",
 		timestamp: "TIMESTAMP '%s+00:00'", hour: "date_trunc('HOUR', %s)",
 		text: "get_json_object(%s, %s)", array: "from_json(get_json_object(%s, %s), 'array<string>')",
+		raw:  "get_json_object(%s, %s)",
 		each: "LATERAL VIEW explode(%[1]s) u AS %[2]s", path: jsonPath,
 	},
 }
@@ -105,6 +109,7 @@ func Views(ctx context.Context, p Place, of, name, prefix string) (string, error
 		"first":     func() string { return e.first },
 		"each":      func(list, item string) string { return fmt.Sprintf(e.each, list, item) },
 		"text":      func(column string, names ...string) string { return fmt.Sprintf(e.text, column, e.path(names)) },
+		"raw":       func(column string, names ...string) string { return fmt.Sprintf(e.raw, column, e.path(names)) },
 		"array":     func(column string, names ...string) string { return fmt.Sprintf(e.array, column, e.path(names)) },
 	}).Parse(viewsTemplate)
 	if err != nil {
