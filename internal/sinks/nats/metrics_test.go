@@ -23,6 +23,7 @@ func TestMetrics(t *testing.T) {
 		"bridge_nats_connected":                1,
 		"bridge_nats_disconnects_total":        0,
 		"bridge_nats_duplicates_total":         1,
+		"bridge_nats_repaired_keys_total":      0,
 		"bridge_nats_messages_total stored":    3,
 		"bridge_nats_messages_total refused":   1,
 		"bridge_nats_messages_total retry":     0,
