@@ -96,7 +96,8 @@ func TestRecreatedStream(t *testing.T) {
 }
 
 // losesBoth has the bridge lose its state and its stream together, while an object is deleted: the
-// new stream never says so, and its first list has ids that the tables have already.
+// new stream never says so, and its first list has ids that the tables have already, and sequences
+// that the old stream had passed. Then the broker loses events, until a first list.
 func (l *lab) losesBoth(js jetstream.JetStream) {
 	l.t.Helper()
 	publish := func(kind, name, id, data string) {
@@ -104,7 +105,8 @@ func (l *lab) losesBoth(js jetstream.JetStream) {
 		m := nats.NewMsg("k8s.test")
 		for attribute, value := range map[string]string{
 			"id": id, "source": "/begun", "informer": "i", "type": "dev.kubebridge." + kind,
-			"apiversion": "apps/v1", "resource": "deployments", "sequence": id,
+			"apiversion": "apps/v1", "resource": "deployments", "sequence": id, "namespace": "shop", "uid": name,
+			"time": "2026-11-28T02:04:25Z",
 		} {
 			m.Header["ce-"+attribute] = []string{value}
 		}
@@ -135,13 +137,50 @@ func (l *lab) losesBoth(js jetstream.JetStream) {
 	publish("resource.added", "kept", "ua/1", "{}")
 	publish("resource.added", "gone", "ub/2", "{}")
 	publish("informer.synced", "", "i/synced/3", `{"version":"3","items":2,"first":true}`)
+	publish("resource.added", "later", "ud/8", "{}")
 	publish("resource.added", "alone", "uc/4", "{}")
 	publish("resource.deleted", "alone", "uc/deleted", "{}")
-	exist("before", "gone", "kept")
+	exist("before", "gone", "kept", "later")
 	must(l.t, js.DeleteStream(l.t.Context(), "K8S"))
 	_, err := js.CreateStream(l.t.Context(), jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.>"}})
 	must(l.t, err)
 	publish("resource.added", "kept", "ua/1", "{}")
+	publish("resource.added", "later", "ud/0", "{}")
 	publish("informer.synced", "", "i/synced/9", `{"version":"9","items":1,"first":true}`)
-	exist("after both were lost", "kept")
+	warned := func(when, want string) {
+		l.t.Helper()
+		if got := l.run("python3", "load_duckdb.py"); !strings.Contains(got, want) || want == "" && got != "" {
+			l.t.Errorf("%s the loader prints %q, want %q", when, got, want)
+		}
+	}
+	warned("after both were lost", "the stream was recreated")
+	exist("after both were lost", "kept", "later")
+	publish("informer.gap", "", "i/gap/lost/1", `{"reason":"lost","from":"","to":"9"}`)
+	warned("after a loss", "gap lost i deployments 2026-11-28T02:04:25Z")
+	warned("later", "what exists may be wrong since a gap: i deployments lost 2026-11-28")
+	publish("informer.synced", "", "i/synced/10", `{"version":"10","items":2,"first":false}`)
+	warned("after a list of what differs", "what exists may be wrong")
+	publish("informer.synced", "", "i/synced/11", `{"version":"11","items":2,"first":true}`)
+	warned("after a first list", "")
+	l.asksValues(publish)
+}
+
+// asksValues asks for the changes of a value that comes, changes, stays and goes.
+func (l *lab) asksValues(publish func(kind, name, id, data string)) {
+	l.t.Helper()
+	l.env = append(l.env, "TZ=UTC")
+	for i, labels := range []string{`{}`, `{"a":"1"}`, `{"a":"1"}`, `{"a":"2"}`, `{}`} {
+		publish("resource.updated", "valued", fmt.Sprint("ue/", i), `{"labels":`+labels+`}`)
+	}
+	publish("resource.deleted", "valued", "ue/deleted", `{"labels":{"a":"3"}}`)
+	l.run("python3", "load_duckdb.py")
+	for file, want := range map[string]string{
+		"field.sql": "2026-11-28 02:04:25+00 shop valued None None 1\n2026-11-28 02:04:25+00 shop valued None 1 2\n" +
+			"2026-11-28 02:04:25+00 shop valued None 2 None\n",
+		"most.sql": "2026-11-28 02:04:25+00 shop valued 3\n",
+	} {
+		if got := l.run("python3", "ask_duckdb.py", file, "deployments.apps/shop/valued", "$.labels.a"); got != want {
+			l.t.Errorf("%s: %q, want %q", file, got, want)
+		}
+	}
 }

@@ -2,4 +2,7 @@ import sys
 
 from chdb.session import Session
 
-print(Session("clickhouse").query(open(sys.argv[1]).read(), "TSV"), end="")
+db = Session("clickhouse")
+for statement in open(sys.argv[1]).read().split(";\n"):
+    if statement.strip():
+        print(db.query(statement, "TSV"), end="")

@@ -2,7 +2,7 @@ CREATE OR REPLACE VIEW current AS
 WITH newest AS (
   SELECT * FROM events WHERE type LIKE 'dev.kubebridge.resource.%'
   QUALIFY row_number() OVER (PARTITION BY source, informer, partitionkey
-                             ORDER BY sequence DESC) = 1
+                             ORDER BY stream DESC, sequence DESC) = 1
 ), begun AS (
   SELECT source, informer, apiversion, resource,
          max((stream, if(type LIKE '%.gap', position, 0))) AS place FROM events

@@ -1,6 +1,6 @@
 WITH newest AS (
   SELECT * FROM events FINAL WHERE type LIKE 'dev.kubebridge.resource.%'
-  ORDER BY sequence DESC LIMIT 1 BY source, informer, partitionkey
+  ORDER BY stream DESC, sequence DESC LIMIT 1 BY source, informer, partitionkey
 ), begun AS (
   SELECT source, informer, apiversion, resource,
          max((stream, if(type LIKE '%.gap', position, 0))) AS place FROM events FINAL

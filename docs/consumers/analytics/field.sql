@@ -1,7 +1,9 @@
--- Of objects like $1 the changes of the value at $2.
+-- Of objects like $1 the changes of the value at $2. None: there was no value.
 WITH steps AS (
-  SELECT *, data->>$2 AS value,
-    lag(value) OVER (PARTITION BY source, informer, uid ORDER BY sequence) AS was
-  FROM events WHERE partitionkey LIKE $1 AND type LIKE 'dev.kubebridge.resource.%'
+  SELECT *, data->>$2 AS value, lag(value) OVER versions AS was, row_number() OVER versions AS version
+  FROM events
+  WHERE partitionkey LIKE $1 AND type LIKE 'dev.kubebridge.resource.%' AND type NOT LIKE '%.deleted'
+  WINDOW versions AS (PARTITION BY source, informer, uid ORDER BY stream, sequence)
 )
-SELECT namespace, name, manager, was, value FROM steps WHERE value <> was ORDER BY time, sequence;
+SELECT time, namespace, name, manager, was, value FROM steps
+WHERE version > 1 AND value IS DISTINCT FROM was ORDER BY time, sequence;

@@ -1,3 +1,5 @@
+import sys
+
 import duckdb
 from stream import ATTRIBUTES, copy
 
@@ -16,8 +18,13 @@ def store(lines):
 
 
 def position_in(stream):
-    query = "SELECT coalesce(max(position), 0) FROM events WHERE stream = ?"
-    return db.execute(query, [stream]).fetchone()[0]
+    query = "SELECT max(position) FROM events WHERE stream = ?"
+    position = db.execute(query, [stream]).fetchone()[0]
+    if position is None and db.execute("SELECT 1 FROM events LIMIT 1").fetchone():
+        print("the stream was recreated: read from its start", file=sys.stderr)
+    return position or 0
 
 
 copy(position_in, store)
+for row in db.execute(open("incomplete.sql").read()).fetchall():
+    print("what exists may be wrong since a gap:", *row, file=sys.stderr)

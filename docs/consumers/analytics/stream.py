@@ -1,6 +1,7 @@
 """Reads a stream of the bridge in batches, from a position to the end."""
 import asyncio
 import json
+import sys
 from urllib.parse import unquote
 
 import nats
@@ -20,6 +21,14 @@ def line(message, stream):
     return f'{json.dumps(row)[:-1]}, "data": {message.data.decode() or "null"}}}\n'
 
 
+def warn(message):
+    """Reports a gap."""
+    get = message.headers.get
+    if get("ce-type") == "dev.kubebridge.informer.gap":
+        print("gap", json.loads(message.data)["reason"], get("ce-informer"), get("ce-resource"),
+              get("ce-time"), file=sys.stderr)
+
+
 async def read(position_in, store):
     nc = await nats.connect("nats://127.0.0.1:4222")
     js = nc.jetstream()
@@ -31,7 +40,10 @@ async def read(position_in, store):
     consumer = await js.pull_subscribe("k8s.>", stream="K8S", config=config)
     while position < end:
         messages = await consumer.fetch(1000, timeout=30)
-        store([line(m, stream) for m in messages if "ce-id" in (m.headers or {})])
+        events = [m for m in messages if "ce-id" in (m.headers or {})]
+        store([line(m, stream) for m in events])
+        for event in events:
+            warn(event)
         position = messages[-1].metadata.sequence.stream
     await nc.close()
 

@@ -4,7 +4,7 @@ WITH past AS (
 ), newest AS (
   SELECT * FROM past WHERE type LIKE 'dev.kubebridge.resource.%' AND partitionkey LIKE $1
   QUALIFY row_number() OVER (PARTITION BY source, informer, partitionkey
-                             ORDER BY sequence DESC) = 1
+                             ORDER BY stream DESC, sequence DESC) = 1
 ), begun AS (
   SELECT source, informer, apiversion, resource,
          max((stream, if(type LIKE '%.gap', position, 0))) AS place FROM past
