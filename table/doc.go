@@ -9,10 +9,11 @@
 //     the snapshot that adds the rows: one commit has both. A start reads it back.
 //   - A repeat in the stream is dropped by (source, informer, id), as far back as MaxRemembered
 //     messages of a lane.
-//   - A stream that was recreated ends the writer (source.ErrOther), but with Options.Recreated: its
-//     rows are of the next incarnation, also those with an id that the stream before had. Of an
-//     object the row of the greatest incarnation is the newest, and of these the greatest sequence.
-//   - Table coverage claims nothing between what was read of a stream and the first list of the next.
+//   - A stream that was recreated ends the writer (source.ErrOther), but with Options.Recreated:
+//     its rows are of the next incarnation, also those with an id that the stream before had. Of an
+//     object the newest row has the greatest incarnation, and of these the greatest sequence.
+//   - The table coverage claims nothing between what was read of a stream and the first list of the
+//     next one.
 //   - Of two writers one ends with ErrOtherWriter. The catalog decides: a commit names the snapshot
 //     that it follows.
 //   - Memory does not grow with the number of objects or rows, but with that of lists and gaps.
