@@ -82,8 +82,8 @@ sinks:
 	must(t, err)
 }
 
-// endsByDevice reports whether the bridge ends for a write of its state that was on its way when the
-// device failed: nothing says whether it is there. Else the volume is read-only for it.
+// endsByDevice reports whether the bridge ends because of a write of its state that was in flight
+// when the device failed: it is not known whether it is there. Else the volume is read-only for it.
 func (r *readOnlyRun) endsByDevice() (ended bool) {
 	r.t.Helper()
 	eventually(r.t, "the state's volume is noticed", testPatience, func() []string {
