@@ -100,7 +100,7 @@ func TestRecreatedStream(t *testing.T) {
 // that the old stream had passed. Then the broker loses events, until a first list.
 func (l *lab) losesBoth(js jetstream.JetStream) {
 	l.t.Helper()
-	publish := func(kind, name, id, data string) {
+	publish := func(kind, name, id, data string, more ...string) {
 		l.t.Helper()
 		m := nats.NewMsg("k8s.test")
 		for attribute, value := range map[string]string{
@@ -112,6 +112,10 @@ func (l *lab) losesBoth(js jetstream.JetStream) {
 		}
 		if name != "" {
 			m.Header["ce-name"], m.Header["ce-partitionkey"] = []string{name}, []string{"deployments.apps/shop/" + name}
+		}
+		for _, attribute := range more { // name=value
+			attribute, value, _ := strings.Cut(attribute, "=")
+			m.Header["ce-"+attribute] = []string{value}
 		}
 		m.Data = []byte(data)
 		_, err := js.PublishMsg(l.t.Context(), m)
@@ -165,17 +169,23 @@ func (l *lab) losesBoth(js jetstream.JetStream) {
 	l.asksValues(publish)
 }
 
-// asksValues asks for the changes of a value that comes, changes, stays and goes.
-func (l *lab) asksValues(publish func(kind, name, id, data string)) {
+// asksValues asks for the changes of a value that comes, changes, stays and goes, the last time
+// behind a version that is missing.
+func (l *lab) asksValues(publish func(kind, name, id, data string, more ...string)) {
 	l.t.Helper()
 	l.env = append(l.env, "TZ=UTC")
 	for i, labels := range []string{`{}`, `{"a":"1"}`, `{"a":"1"}`, `{"a":"2"}`, `{}`} {
-		publish("resource.updated", "valued", fmt.Sprint("ue/", i), `{"labels":`+labels+`}`)
+		previous := i - 1
+		if i == 4 {
+			previous = 30
+		}
+		publish("resource.updated", "valued", fmt.Sprint("ue/", i), `{"labels":`+labels+`}`,
+			fmt.Sprint("resourceversion=", i), fmt.Sprint("previous=", previous), fmt.Sprint("manager=m", i))
 	}
 	publish("resource.deleted", "valued", "ue/deleted", `{"labels":{"a":"3"}}`)
 	l.run("python3", "load_duckdb.py")
 	for file, want := range map[string]string{
-		"field.sql": "2026-11-28 02:04:25+00 shop valued None None 1\n2026-11-28 02:04:25+00 shop valued None 1 2\n" +
+		"field.sql": "2026-11-28 02:04:25+00 shop valued m1 None 1\n2026-11-28 02:04:25+00 shop valued m3 1 2\n" +
 			"2026-11-28 02:04:25+00 shop valued None 2 None\n",
 		"most.sql": "2026-11-28 02:04:25+00 shop valued 3\n",
 	} {
