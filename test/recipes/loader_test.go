@@ -183,7 +183,18 @@ func (l *lab) asksValues(publish func(kind, name, id, data string, more ...strin
 			fmt.Sprint("resourceversion=", i), fmt.Sprint("previous=", previous), fmt.Sprint("manager=m", i))
 	}
 	publish("resource.deleted", "valued", "ue/deleted", `{"labels":{"a":"3"}}`)
+	publish("resource.updated", "timed", "ut/1", "{}", "time=2026-11-28T03:00:00Z")
+	publish("informer.gap", "", "i/gap/lost/2", `{"reason":"lost"}`, "time=2026-11-28T03:10:00Z")
+	publish("informer.synced", "", "i/synced/12", `{"version":"12","items":2,"first":true}`, "time=2026-11-28T03:20:00Z")
 	l.run("python3", "load_duckdb.py")
+	for at, want := range map[string]string{
+		"2026-11-28T02:50:00Z": "", "2026-11-28T03:30:00Z": "",
+		"2026-11-28T03:05:00Z": "not known at 2026-11-28T03:05:00Z: i deployments, lost between 2026-11-28 03:00:00+00 and 2026-11-28 03:20:00+00\n",
+	} {
+		if got := l.run("python3", "ask_duckdb.py", "then.sql", "none", at); got != want {
+			l.t.Errorf("at %s: %q, want %q", at, got, want)
+		}
+	}
 	for file, want := range map[string]string{
 		"field.sql": "2026-11-28 02:04:25+00 shop valued m1 None 1\n2026-11-28 02:04:25+00 shop valued m3 1 2\n" +
 			"2026-11-28 02:04:25+00 shop valued None 2 None\n",
