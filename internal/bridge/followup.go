@@ -16,7 +16,8 @@ const followUpPatience = time.Minute
 // FollowUp publishes events to a sink, each about a change of an object that was read before
 // Event.Observed, in this process or an earlier one. It comes behind the change: those are sent of
 // which the sink has acknowledged the changes, and those of informers that do not feed it need not
-// be. For each of both is a function in settled; nil for another. Call it when the event will not
+// be. For each of both is a function in settled; nil for another, also while a resource is not
+// watched or the configuration changes. Call it when the event will not
 // be sent again: until then the sink's position stays before it, and what a crash lets be sent
 // again with the same id is not stored twice. The errors are those of Resend.
 func (b *Bridge) FollowUp(
@@ -73,16 +74,22 @@ type delivery struct {
 const oldRun = 15 * time.Minute
 
 // deliveredChanges answers as of one moment.
-type deliveredChanges map[*informer.Informer]delivery
+type deliveredChanges struct {
+	units map[*informer.Informer]delivery
+	// feeds has the informers of which a unit is there, and whether they feed the sink.
+	feeds map[string]bool
+}
 
-// look asks the informers that feed a sink.
+// look asks the informers.
 func (d *deliveries) look(units []*informer.Informer, sink string) deliveredChanges {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now, known := deliveredChanges{}, map[*informer.Informer]*delivery{}
+	now := deliveredChanges{map[*informer.Informer]delivery{}, map[string]bool{}}
+	known := map[*informer.Informer]*delivery{}
 	for _, u := range units {
 		began, s := time.Now(), u.Status()
 		pendingFor, isFed := s.OldestSeconds[sink]
+		now.feeds[u.Config().Informer] = isFed
 		if !isFed {
 			continue
 		}
@@ -97,23 +104,26 @@ func (d *deliveries) look(units []*informer.Informer, sink string) deliveredChan
 		if of.until.After(of.at) {
 			of.version, of.read, of.at = of.read, resource.Version(s.Version), began
 		}
-		known[u], now[u] = of, *of
+		known[u], now.units[u] = of, *of
 	}
 	d.units = known
 	return now
 }
 
 // has reports whether the sink has acknowledged the change that an event is about. A process before
-// may have read the change, and not passed it on: this one reads it again.
-func (d deliveredChanges) has(e *event.Event) (isDelivered, isFed bool) {
-	for u, of := range d {
+// may have read the change, and not passed it on: this one reads it again. isFed is false where the
+// sink gets no changes of the informer; where nothing of it is there, once the change is old.
+func (d *deliveredChanges) has(e *event.Event) (isDelivered, isFed bool) {
+	isOld := time.Since(e.Observed) > oldRun
+	for u, of := range d.units {
 		c := u.Config()
 		if c.Informer != e.Informer || c.Type.Resource != e.Resource || c.Type.Group != e.Group ||
 			c.Namespace != "" && c.Namespace != e.Namespace {
 			continue
 		}
-		isRead := resource.Version(e.ResourceVersion).NotNewer(of.version) || time.Since(e.Observed) > oldRun
+		isRead := resource.Version(e.ResourceVersion).NotNewer(of.version) || isOld
 		return isRead && of.until.After(e.Observed), true
 	}
-	return false, false
+	feeds, isThere := d.feeds[e.Informer]
+	return false, (feeds || !isThere) && !isOld
 }

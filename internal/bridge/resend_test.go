@@ -115,7 +115,12 @@ func TestFollowUp(t *testing.T) {
 			}
 			return settled[0] != nil
 		}
-		if !isSettled(about("another", "1")) {
+		gone := about("another", "1")
+		if isSettled(gone) {
+			t.Error("its informer may come back")
+		}
+		gone.Observed = time.Now().Add(-time.Hour)
+		if !isSettled(gone) {
 			t.Error("nothing of the informer comes, and that is waited for")
 		}
 		first := r.Update(key(1), func(map[string]any) {})
