@@ -107,9 +107,25 @@ func (r Requests) check(ctx context.Context) error {
 	return cmp.Or(it.Error(), context.Cause(ctx))
 }
 
-// removeActors removes who made versions of a unit before a time.
-func (m Maintenance) removeActors(u *record.Unit, second uint32) error {
-	return m.db.pebble.DeleteRange(keys.Actors(u.Number, 0), keys.Actors(u.Number, second), pebble.NoSync)
+// removeActors removes who made versions before a time, of units of which a stream has said it.
+func (m Maintenance) removeActors(second uint32) error {
+	it, err := m.db.pebble.NewIter(&pebble.IterOptions{
+		LowerBound: []byte{keys.SpaceActor}, UpperBound: []byte{keys.SpaceActor + 1},
+	})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	for _, u := range m.db.units.all() {
+		from, to := keys.Actors(u.Number, 0), keys.Actors(u.Number, second)
+		if !it.SeekGE(from) || bytes.Compare(it.Key(), to) >= 0 {
+			continue
+		}
+		if err := m.db.pebble.DeleteRange(from, to, pebble.NoSync); err != nil {
+			return err
+		}
+	}
+	return it.Error()
 }
 
 // removeRequests removes the requests of all clusters that ended before a time.

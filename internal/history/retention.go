@@ -197,10 +197,12 @@ func (m Maintenance) removeBefore(ctx context.Context, second uint32) error {
 			return err
 		}
 	}
+	if err := m.removeActors(horizon); err != nil {
+		return err
+	}
 	sources := map[uint32]bool{}
 	for _, u := range m.db.units.all() {
-		err := cmp.Or(m.removeNotices(u, horizon), m.removeLives(ctx, u, horizon), m.removeActors(u, horizon))
-		if err != nil {
+		if err := cmp.Or(m.removeNotices(u, horizon), m.removeLives(ctx, u, horizon)); err != nil {
 			return err
 		}
 		if sources[u.SourceNumber] {

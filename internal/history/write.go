@@ -171,6 +171,9 @@ func (b *batch) store(e *event.Event) error {
 		b.w.unsaved = append(b.w.unsaved, u)
 	}
 	if e.Op == event.Attributed { // of a stream that is read: this database has no audit log
+		if json.Unmarshal(e.Data, new(query.ActorReport)) != nil {
+			return nil // whoever wrote it says nothing
+		}
 		seq := keys.ParseSequence(e.Sequence, e.ResourceVersion, strings.HasSuffix(e.Sequence, ".deleted"))
 		return b.Set(keys.Actor(u.Number, keys.Seconds(record.TimeOf(e)), e.Namespace, e.Name, seq), e.Data, nil)
 	}

@@ -193,7 +193,7 @@ func (v *volume) fail() {
 	must(v.t, os.WriteFile("/sys/fs/ext4/"+device+"/trigger_fs_error", []byte("test"), 0o200))
 }
 
-// repair does what an administrator does. Nobody may use the volume.
+// repair does what an administrator does. The volume must not be in use.
 func (v *volume) repair() {
 	v.t.Helper()
 	must(v.t, v.run("umount", v.dir))

@@ -129,7 +129,7 @@ func edgeCells() []edgeCell {
 	return []edgeCell{
 		{name: "deleted", kinds: "plain view", do: (*edge).delete, lost: sinks.Recreated},
 		{
-			name: "deleted, and nobody may make it but the administrator", kinds: "plain view", change: withoutCreation,
+			name: "deleted, and only the administrator may make it", kinds: "plain view", change: withoutCreation,
 			do: (*edge).delete, says: []string{"create it"}, lost: sinks.Recreated,
 			undo: func(e *edge) { e.create(1) },
 		},

@@ -163,12 +163,12 @@ func TestActorsOfStream(t *testing.T) {
 			e.Sequence += ".deleted"
 		}
 		events = append(events, e)
-		if of.actor != "" {
-			about := *e
-			about.ID, about.Type, about.Op = e.ID+event.AttributedSuffix, event.TypeAttributed, event.Attributed
-			about.Data = []byte(`{"change":"` + e.ID + `",` + of.actor + "}")
-			events = append(events, &about)
+		about := *e
+		about.ID, about.Type, about.Op = e.ID+event.AttributedSuffix, event.TypeAttributed, event.Attributed
+		if about.Data = []byte(`{"change":"` + e.ID + `",` + of.actor + "}"); of.actor == "" {
+			about.Data = []byte(`{"user":3`) // as somebody else may write it
 		}
+		events = append(events, &about)
 	}
 	stored, err := db.Writer.Append(t.Context(), events)
 	testkit.OK(t, err)

@@ -101,9 +101,13 @@ func (s *attribution) run(ctx context.Context) {
 		if isFull {
 			continue
 		}
+		pause := time.Second
+		if err != nil {
+			pause *= 5
+		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(time.Second / max(s.pace, 1)):
+		case <-time.After(pause / max(s.pace, 1)):
 		}
 	}
 }
@@ -120,10 +124,6 @@ func (s *attribution) pass(ctx context.Context) (isFull bool, err error) {
 	if len(list) == 0 {
 		return false, nil
 	}
-	if n := dueAmong(list, time.Now().Add(-unsentFor)); n > 0 {
-		s.Metrics.dropped.Add(float64(n))
-		return true, s.Unsent.Sent(ctx, s.sink, list[n-1].Number, s.Sinks)
-	}
 	events, err := s.events(list)
 	if err != nil || len(events) == 0 {
 		return false, err
@@ -132,6 +132,12 @@ func (s *attribution) pass(ctx context.Context) (isFull bool, err error) {
 	done := 0
 	for done < len(events) && (events[done] == nil || s.settled[list[done].Number] != nil) {
 		done++
+	}
+	if old := dueAmong(list[:len(events)], time.Now().Add(-unsentFor/max(s.pace, 1))); done == 0 && old > 0 {
+		s.Log.Warn("users of changes are not sent any more: the sink has not taken them for a day", "sink",
+			s.sink, "changes", old)
+		s.Metrics.dropped.Add(float64(old))
+		done = old
 	}
 	if done == 0 {
 		return false, err

@@ -27,6 +27,7 @@ type attributing struct {
 	db       *history.DB
 	registry *prometheus.Registry
 	end      func()
+	pace     time.Duration
 
 	mu      sync.Mutex
 	refuses func(*event.Event) bool // guarded by mu
@@ -37,7 +38,7 @@ type attributing struct {
 func newAttributing(t *testing.T) *attributing {
 	db, err := history.Open(history.Options{Dir: t.TempDir(), KeepsUnsent: true})
 	testkit.OK(t, err)
-	s := &attributing{T: t, db: db, end: func() {}, refuses: func(*event.Event) bool { return false }}
+	s := &attributing{T: t, db: db, pace: 300, end: func() {}, refuses: func(*event.Event) bool { return false }}
 	t.Cleanup(func() {
 		s.end()
 		_ = db.Close()
@@ -50,7 +51,7 @@ func (s *attributing) start(sinks ...string) {
 	s.registry = prometheus.NewPedanticRegistry()
 	a := &Attributor{
 		Sinks: sinks, Cluster: "prod", Unsent: s.db.Unsent, Questions: s.db.Questions, FollowUp: s.followUp,
-		Metrics: NewAttributorMetrics(metric.With(s.registry)), Log: slog.New(slog.DiscardHandler), pace: 300,
+		Metrics: NewAttributorMetrics(metric.With(s.registry)), Log: slog.New(slog.DiscardHandler), pace: s.pace,
 	}
 	ctx, cancel := context.WithCancel(s.Context())
 	var running sync.WaitGroup
@@ -267,4 +268,20 @@ func BenchmarkAttribute(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64((cpu(b)-before).Microseconds())/float64(b.N*objects*versions), "µs-cpu/version")
+}
+
+// What a sink takes nothing of for a day is dropped, and counted; what is new is not.
+func TestAttributorDrops(t *testing.T) {
+	t.Parallel()
+	s := newAttributing(t)
+	s.pace = 1 << 18 // a day is a third of a second
+	s.record(noon.Add(time.Hour))
+	s.store("a", 5)
+	s.set(func(e *event.Event) bool { return e.ID == "a/5/actor" })
+	s.start("stream")
+	testkit.Eventually(t, "it is dropped", func() bool {
+		return testkit.Metrics(t, s.registry)["bridge_attributed_total dropped"] == 1
+	})
+	s.store("b", 9)
+	s.waitFor("b/9 " + reasonNone)
 }

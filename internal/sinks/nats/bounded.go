@@ -31,7 +31,7 @@ type boundedConn struct {
 	answered bool                 // the client has written something
 	unheard  bool                 // TLS began, and nothing was read since
 	broken   error                // why there is no TLS; for the next Read or Write
-	// tlsFailed is given why there is no TLS; nil for nobody. nats.go drops that error when it
+	// tlsFailed is given why there is no TLS; it may be nil. nats.go drops that error when it
 	// connects again.
 	tlsFailed func(err error)
 }
