@@ -53,8 +53,11 @@ const (
 	attributedAfter = 10 * time.Second
 	// attributedBy is how long the audit log is waited for.
 	attributedBy = 15 * time.Minute
-	// unsentFor is how long a sink may take nothing.
+	// unsentFor is how long a sink may take nothing. It is less where the history keeps less: what
+	// waits is within its bounds too.
 	unsentFor = 24 * time.Hour
+	// longestPause is between two looks at versions that wait.
+	longestPause = 8 * time.Second
 	// mostUnsent are looked at together.
 	mostUnsent = 500
 )
@@ -87,8 +90,9 @@ type notices struct {
 }
 
 func (s *attribution) run(ctx context.Context) {
+	var pause time.Duration
 	for last := ""; ctx.Err() == nil; {
-		isFull, err := s.pass(ctx)
+		moves, isFull, err := s.pass(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -101,10 +105,10 @@ func (s *attribution) run(ctx context.Context) {
 		if isFull {
 			continue
 		}
-		pause := time.Second
-		if err != nil {
-			pause *= 5
+		if moves {
+			pause = 0
 		}
+		pause = min(max(2*pause, time.Second), longestPause) // a pass that moves nothing costs as much
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause / max(s.pace, 1)):
@@ -112,38 +116,52 @@ func (s *attribution) run(ctx context.Context) {
 	}
 }
 
-// pass sends what is known by now. isFull says that there may be more.
-func (s *attribution) pass(ctx context.Context) (isFull bool, err error) {
+// pass sends what is known by now. moves is false where versions wait, and isFull says that there
+// may be more.
+func (s *attribution) pass(ctx context.Context) (moves, isFull bool, err error) {
 	list, err := s.Unsent.Next(s.sink, mostUnsent)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	isFull = len(list) == mostUnsent
 	after := attributedAfter / max(s.pace, 1)
 	list = slices.Clip(list[:dueAmong(list, time.Now().Add(-after))])
 	if len(list) == 0 {
-		return false, nil
+		return true, false, nil
 	}
 	events, err := s.events(list)
 	if err != nil || len(events) == 0 {
-		return false, err
+		return false, false, err
 	}
 	err = s.send(ctx, list[:len(events)], events)
 	done := 0
 	for done < len(events) && (events[done] == nil || s.settled[list[done].Number] != nil) {
 		done++
 	}
-	if old := dueAmong(list[:len(events)], time.Now().Add(-unsentFor/max(s.pace, 1))); done == 0 && old > 0 {
-		s.Log.Warn("users of changes are not sent any more: the sink has not taken them for a day", "sink",
-			s.sink, "changes", old)
-		s.Metrics.dropped.Add(float64(old))
+	keptFrom, horizonErr := s.Questions.Coverage.Horizon()
+	if horizonErr != nil {
+		return false, false, horizonErr
+	}
+	if day := time.Now().Add(-unsentFor / max(s.pace, 1)); keptFrom.Before(day) {
+		keptFrom = day
+	}
+	if old := dueAmong(list[:len(events)], keptFrom); done == 0 && old > 0 {
+		dropped := 0
+		for _, v := range list[:old] {
+			if s.settled[v.Number] == nil {
+				dropped++
+			}
+		}
+		s.Log.Warn("users of changes are not sent any more: the sink has not taken them for a day, or the history forgets "+
+			"them", "sink", s.sink, "changes", dropped)
+		s.Metrics.dropped.Add(float64(dropped))
 		done = old
 	}
 	if done == 0 {
-		return false, err
+		return false, false, err
 	}
 	if err := s.Unsent.Sent(ctx, s.sink, list[done-1].Number, s.Sinks); err != nil {
-		return false, err
+		return false, false, err
 	}
 	for _, v := range list[:done] {
 		if release := s.settled[v.Number]; release != nil {
@@ -151,7 +169,7 @@ func (s *attribution) pass(ctx context.Context) (isFull bool, err error) {
 			delete(s.settled, v.Number)
 		}
 	}
-	return isFull && done == len(list), err
+	return true, isFull && done == len(list), err
 }
 
 // send sends the events of versions, but for those that were sent before.

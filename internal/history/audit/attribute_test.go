@@ -263,7 +263,7 @@ func BenchmarkAttribute(b *testing.B) {
 	for b.Loop() {
 		testkit.OK(b, db.Unsent.Sent(b.Context(), "stream", 0, []string{"stream"}))
 		for isFull := true; isFull; {
-			isFull, err = s.pass(b.Context())
+			_, isFull, err = s.pass(b.Context())
 			testkit.OK(b, err)
 		}
 	}
@@ -284,4 +284,26 @@ func TestAttributorDrops(t *testing.T) {
 	})
 	s.store("b", 9)
 	s.waitFor("b/9 " + reasonNone)
+}
+
+// What waits for a sink is within the bounds of the history: what that forgets waits no longer.
+func TestAttributorForgets(t *testing.T) {
+	t.Parallel()
+	s := newAttributing(t)
+	s.record(noon.Add(time.Hour))
+	s.store("a", 5)
+	s.set(func(e *event.Event) bool { return e.ID == "a/5/actor" })
+	s.start("stream")
+	s.store("b", 9)
+	testkit.Eventually(t, "the other one is sent", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.sent) == 1
+	})
+	testkit.OK(t, s.db.Maintenance.Retain(t.Context(), history.Retention{Age: time.Minute}, time.Now().Add(time.Hour)))
+	testkit.Eventually(t, "it is dropped", func() bool {
+		return testkit.Metrics(t, s.registry)["bridge_attributed_total dropped"] == 1
+	})
+	s.store("c", 10)
+	s.waitFor("b/9 "+reasonNone, "c/10 "+reasonNone)
 }
