@@ -128,6 +128,10 @@ func startCluster(name string, flags []string) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	return startClusterOf(binary, name, flags)
+}
+
+func startClusterOf(binary, name string, flags []string) (*cluster, error) {
 	dir := filepath.Join(workDir, "cluster-"+name)
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()

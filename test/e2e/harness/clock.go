@@ -12,10 +12,11 @@ import (
 	"strings"
 )
 
-// BuildJumping builds a bridge whose wall clock differs from the machine's by the seconds that the
-// file $WALL_JUMP has, from one call to the next, as a clock that is set does. Its monotonic clock
-// runs on. All packages are compiled again the first time: their time.Now is another one.
-func BuildJumping(ctx context.Context, root, out string) error {
+// BuildJumping builds the program of the directory dir whose wall clock differs from the machine's
+// by the seconds that the file $WALL_JUMP has, from one call to the next, as a clock that is set
+// does. Its monotonic clock runs on. All packages are compiled again the first time: their time.Now
+// is another one.
+func BuildJumping(ctx context.Context, dir, out string) error {
 	goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
 		return err
@@ -39,7 +40,7 @@ func BuildJumping(ctx context.Context, root, out string) error {
 	if err != nil {
 		return err
 	}
-	return goBuild(ctx, root, io.Discard, "build", "-overlay", out+".overlay.json", "-o", out, "./cmd/bridge")
+	return goBuild(ctx, dir, io.Discard, "build", "-ldflags=-s -w", "-overlay", out+".overlay.json", "-o", out, ".")
 }
 
 // wallJump is added to package time.
