@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubebridge/bridge/internal/history/audit"
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -283,10 +284,26 @@ func (c *Config) validateHistories(ps *settings.Report) {
 		}
 		seen[s.History.Dir] = i
 		if s.History.Audit != nil {
+			for j := range s.History.Audit.Streams {
+				c.validateAuditStream(ps, fmt.Sprintf("sinks[%d].history.audit.streams[%d].sink", i, j), &s.History.Audit.Streams[j])
+			}
 			for j, to := range s.History.Audit.Sinks {
 				c.validateAttributed(ps, fmt.Sprintf("sinks[%d].history.audit.sinks[%d]", i, j), to)
 			}
 		}
+	}
+}
+
+// validateAuditStream checks the sink whose credentials a stream is read with.
+func (c *Config) validateAuditStream(ps *settings.Report, path string, s *audit.Stream) {
+	if s.Sink == "" {
+		return
+	}
+	switch with := c.sink(s.Sink); {
+	case with == nil:
+		ps.Add(path, "there is no sink %q", s.Sink)
+	case s.IsKafka() && with.Kafka == nil, !s.IsKafka() && with.NATS == nil:
+		ps.Add(path, "%s is of another kind than %s", s.Sink, s.From)
 	}
 }
 

@@ -44,6 +44,15 @@ func (f *feeds) addTo(env *sinks.Env, sink string) {
 		}
 		return names
 	}
+	env.Section = func(name string) sinks.Section {
+		for _, s := range f.config.Load().Sinks {
+			if s.Name == name {
+				_, section := s.Section()
+				return section
+			}
+		}
+		return nil
+	}
 	env.LostByCompaction = func() string { return f.config.Load().LostByCompaction(sink) }
 }
 

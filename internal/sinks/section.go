@@ -134,6 +134,9 @@ type Env struct {
 	// Informers returns the current informers of the sink; nil: not known. It may be called
 	// concurrently.
 	Informers func() []string
+	// Section returns the section of another sink, nil where there is none of that name. nil: not
+	// known. It may be called concurrently.
+	Section func(sink string) Section
 	// LostByCompaction returns what a compacted topic loses of the sink's events; "" for nothing.
 	// It may be called concurrently.
 	LostByCompaction func() string

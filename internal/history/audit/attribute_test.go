@@ -125,7 +125,7 @@ func (s *attributing) record(until time.Time, lines ...string) {
 	from := &source{Recorder: r, name: "a", state: state{Since: noon.Add(-time.Hour), Until: until}}
 	b := &batch{}
 	for _, text := range lines {
-		testkit.OK(s.T, from.add(b, []byte(strings.ReplaceAll(text, `"web"`, `"a"`))))
+		testkit.OK(s.T, from.add(b, []byte(strings.ReplaceAll(text, `"web"`, `"a"`)), place{}))
 	}
 	testkit.OK(s.T, from.store(s.Context(), b))
 }
@@ -239,7 +239,7 @@ func BenchmarkAttribute(b *testing.B) {
 			}
 			events = append(events, e)
 			text := line("ann", "patch", v, 200, fmt.Sprint("uid:", name, " U", number-1000))
-			testkit.OK(b, from.add(requests, []byte(strings.ReplaceAll(text, `"web"`, `"`+name+`"`))))
+			testkit.OK(b, from.add(requests, []byte(strings.ReplaceAll(text, `"web"`, `"`+name+`"`)), place{}))
 		}
 		_, err := db.Writer.Append(b.Context(), events)
 		testkit.OK(b, err)

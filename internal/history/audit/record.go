@@ -15,6 +15,7 @@ import (
 	"github.com/kubebridge/bridge/internal/history"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/metric"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/settings"
 )
 
@@ -39,6 +40,8 @@ type Config struct {
 	ClientCAFile string `yaml:"clientCAFile"`
 	// TokenFile is the path of a file with the token that API servers must send.
 	TokenFile string `yaml:"tokenFile"`
+	// Streams are JetStream streams and Kafka topics that something else fills with audit events.
+	Streams []Stream `yaml:"streams"`
 	// Complete says that `files` have every request, of all API servers: the log backend is in
 	// blocking mode, and nothing removes a file that was not read. Then more changes have a user.
 	Complete bool `yaml:"complete"`
@@ -62,16 +65,28 @@ func (c *Config) Validate(ps *settings.Report, path string) {
 	if c == nil {
 		return
 	}
-	if len(c.Files) == 0 && c.Address == "" {
-		ps.Add(path+".files", "required, or address: where the audit log comes from")
+	if len(c.Files) == 0 && c.Address == "" && len(c.Streams) == 0 {
+		ps.Add(path+".files", "required, or address or streams: where the audit log comes from")
 	}
-	if c.Complete && c.Address != "" {
+	switch {
+	case c.Complete && c.Address != "":
 		ps.Add(path+".complete", "an API server loses events that it posts: it is for files only")
+	case c.Complete && len(c.Streams) > 0:
+		ps.Add(path+".complete", "a stream can't prove that each event came into it: it is for files only")
 	}
 	if c.Retention < 0 {
 		ps.Add(path+".retention", "must not be negative")
 	}
 	c.validateAddress(ps, path)
+	names := map[string]bool{}
+	for i := range c.Streams {
+		s, at := &c.Streams[i], fmt.Sprintf("%s.streams[%d]", path, i)
+		s.validate(ps, at)
+		if names[s.name()] {
+			ps.Add(at+".from", "it is read already")
+		}
+		names[s.name()] = true
+	}
 }
 
 func (c *Config) validateAddress(ps *settings.Report, path string) {
@@ -101,8 +116,10 @@ type Recorder struct {
 	Store   history.Requests
 	// Pseudonym replaces a user by a keyed hash. It is called where Config.Users says so.
 	Pseudonym func(string) string
-	Metrics   *Metrics
-	Log       *slog.Logger
+	// OpenStream opens a stream behind a position that its Reader gave; nil for its start.
+	OpenStream func(ctx context.Context, stream *Stream, after json.RawMessage) (Reader, error)
+	Metrics    *Metrics
+	Log        *slog.Logger
 
 	// pace divides the pauses, for tests; 0: by one.
 	pace time.Duration
@@ -137,6 +154,12 @@ func (r *Recorder) Run(ctx context.Context) {
 		s := &source{Recorder: r, name: pattern}
 		sources.Go(func() { s.run(ctx, (&tail{source: s}).follow) })
 	}
+	for i := range r.Config.Streams {
+		c := &r.Config.Streams[i]
+		names = append(names, c.name())
+		s := &source{Recorder: r, name: c.name()}
+		sources.Go(func() { s.run(ctx, (&stream{source: s, config: c}).follow) })
+	}
 	if r.Config.Address != "" {
 		names = append(names, webhookName)
 		s := &source{Recorder: r, name: webhookName}
@@ -169,8 +192,9 @@ func (r *Recorder) endOthers(ctx context.Context, names []string) error {
 // source is a log, and how far it is read.
 type source struct {
 	*Recorder
-	name  string
-	state state
+	name       string
+	state      state
+	unreadable ratelimit.LogThrottle
 }
 
 // state is how far a log is read. It is stored with the requests.
@@ -184,6 +208,8 @@ type state struct {
 	Complete bool   `json:"complete,omitempty"`
 	Ended    bool   `json:"ended,omitempty"`
 	Files    []file `json:"files,omitempty"`
+	// Position is that of a stream.
+	Position json.RawMessage `json:"position,omitempty"`
 }
 
 // lacks says what may be missing of a time; "" for nothing.
@@ -278,19 +304,35 @@ type batch struct {
 	bytes    int
 	// first is when the first event was received.
 	first time.Time
+	// isDamaged: an event can't be read, which ended after since.
+	isDamaged bool
+	since     time.Time
 }
 
 // isFull says that it is time to store the batch.
 func (b *batch) isFull() bool { return len(b.requests) >= 500 || b.bytes >= 1<<20 }
 
-// add parses an event, and adds it when it is a write. What can't be read is counted.
-func (s *source) add(b *batch, text []byte) error {
+// place is where an event is, for messages.
+type place struct {
+	in string // a file, or a part of a stream
+	at int64
+}
+
+// skip counts an event that can't be read. It may have been a write.
+func (s *source) skip(b *batch, p place, why error) {
+	s.Metrics.unreadable.Inc()
+	b.isDamaged = true
+	s.unreadable.Warn(s.Log, "an audit event can't be read; it is skipped", "source", s.name, "in", p.in, "at", p.at, "err", why)
+}
+
+// add parses an event, and adds it when it is a write. What can't be read is skipped.
+func (s *source) add(b *batch, text []byte, p place) error {
 	r, err := parse(text)
 	switch {
 	case errors.Is(err, errNone):
 		return nil
 	case err != nil:
-		s.Metrics.unreadable.Inc()
+		s.skip(b, p, err)
 		return nil
 	}
 	if b.first.IsZero() || r.Received.Before(b.first) {
@@ -324,8 +366,8 @@ func (s *source) hide(user string) string {
 
 // store stores a batch, and how far the source is read.
 func (s *source) store(ctx context.Context, b *batch) error {
-	if s.state.Since.IsZero() {
-		s.state.Since = b.first // the oldest file is read first
+	if b.isDamaged {
+		s.lose(cmp.Or(b.since, b.first), time.Now(), "an event can't be read")
 	}
 	if age := s.Config.Retention; age > 0 {
 		if kept := time.Now().Add(-age); s.state.Since.Before(kept) {
@@ -340,7 +382,7 @@ func (s *source) store(ctx context.Context, b *batch) error {
 	if !s.state.Until.IsZero() {
 		s.Metrics.until.Set(float64(s.state.Until.Unix()))
 	}
-	*b = batch{}
+	*b = batch{since: b.since}
 	return nil
 }
 

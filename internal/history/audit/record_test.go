@@ -257,6 +257,11 @@ func TestHostileLines(t *testing.T) {
 	if n := testkit.Metrics(t, r.registry)["bridge_audit_unreadable_total"]; n != 3 {
 		t.Errorf("%v can't be read", n)
 	}
+	recorded, err := NewRecorded(r.db.Questions, "prod")
+	testkit.OK(t, err)
+	if got := recorded.Lacks(noon, noon); !strings.Contains(got, "can't be read") {
+		t.Errorf("each may have been a write, but: %q", got)
+	}
 }
 
 // With users: hashed no name is stored but those of the system, and without groups no group.
@@ -436,6 +441,14 @@ func TestValidate(t *testing.T) {
 		{Config{Address: ":1", CertFile: "c", KeyFile: "k"}, "audit.clientCAFile"},
 		{Config{Address: ":1", CertFile: "c", KeyFile: "k", TokenFile: "t", Complete: true}, "audit.complete"},
 		{Config{Files: []string{"a"}, Retention: -1}, "audit.retention"},
+		{Config{Streams: []Stream{{}}}, "audit.streams[0].from"},
+		{Config{Streams: []Stream{{From: "http://a/b"}}}, "audit.streams[0].from"},
+		{Config{Streams: []Stream{{From: "nats://a"}}}, "audit.streams[0].from"},
+		{Config{Streams: []Stream{{From: "nats://u:p@a/S"}}}, "must have none"},
+		{Config{Streams: []Stream{{From: "nats://a/S"}, {From: "nats://a/S"}}}, "audit.streams[1].from"},
+		{Config{Streams: []Stream{{From: "kafka://a/t", Subject: "s"}}}, "audit.streams[0].subject"},
+		{Config{Streams: []Stream{{From: "kafka://a/t", Delay: attributedBy}}}, "audit.streams[0].delay"},
+		{Config{Streams: []Stream{{From: "kafka://a/t"}}, Complete: true}, "audit.complete"},
 	} {
 		ps := &settings.Report{}
 		c.config.Validate(ps, "audit")

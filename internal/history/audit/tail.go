@@ -81,7 +81,7 @@ func (t *tail) poll(ctx context.Context) error {
 	if err := t.find(began); err != nil {
 		return err
 	}
-	var b batch
+	b := batch{since: t.state.Until}
 	for _, f := range t.files {
 		if err := t.read(ctx, f, &b); err != nil {
 			return fmt.Errorf("%s: %w", f.path, err)
@@ -100,6 +100,9 @@ func (t *tail) poll(ctx context.Context) error {
 
 // storeRead stores a batch with the positions.
 func (t *tail) storeRead(ctx context.Context, b *batch) error {
+	if t.state.Since.IsZero() {
+		t.state.Since = b.first // the oldest file is read first
+	}
 	t.state.Files = t.state.Files[:0]
 	for _, f := range t.files {
 		t.state.Files = append(t.state.Files, f.file)
@@ -242,7 +245,7 @@ func (t *tail) read(ctx context.Context, f *tailed, b *batch) error {
 		}
 		f.Next += size
 		if len(bytes.TrimSpace(line)) > 0 {
-			err = t.add(b, line)
+			err = t.add(b, line, place{f.path, f.Next - size})
 		}
 		if err == nil && b.isFull() {
 			err = t.storeRead(ctx, b)

@@ -134,9 +134,9 @@ func (w *webhook) take(answer http.ResponseWriter, request *http.Request) {
 		http.Error(answer, "it is no EventList of audit.k8s.io", http.StatusBadRequest)
 		return
 	}
-	var b batch
-	for _, item := range list.Items {
-		if err = w.add(&b, item); err != nil {
+	b := batch{since: time.Now().Add(-webhookLag)}
+	for i, item := range list.Items {
+		if err = w.add(&b, item, place{"a post", int64(i)}); err != nil {
 			break
 		}
 	}

@@ -88,6 +88,9 @@ func (c *Config) Places() []string {
 		for _, from := range append(slices.Clip(c.Audit.Files), c.Audit.Address) {
 			places = append(places, "audit log "+from)
 		}
+		for _, s := range c.Audit.Streams {
+			places = append(places, "audit log "+s.From+" "+s.Sink)
+		}
 	}
 	return places
 }
@@ -193,7 +196,7 @@ func (s *Sink) Open(context.Context) error {
 	if s.cfg.Audit != nil {
 		recorder := &audit.Recorder{
 			Config: *s.cfg.Audit, Cluster: s.cfg.Cluster, Store: db.Requests, Pseudonym: s.cfg.Pseudonym,
-			Metrics: s.metrics.audit, Log: s.cfg.Log,
+			OpenStream: s.openStream, Metrics: s.metrics.audit, Log: s.cfg.Log,
 		}
 		running.Go(func() { recorder.Run(ctx) })
 		attributor := &audit.Attributor{

@@ -22,6 +22,7 @@ type streamReader struct {
 	patience time.Duration
 	subject  string   // "" for all
 	lanes    []string // nil for all
+	raw      bool
 	conn     *natsgo.Conn
 	js       jetstream.JetStream
 	names    []string
@@ -61,7 +62,7 @@ func openNATS(ctx context.Context, cfg Config, scheme, hosts, name string) (Read
 		return nil, err
 	}
 	r := &streamReader{
-		patience: cfg.Patience, subject: cfg.Subject, lanes: cfg.Lanes, conn: conn, js: js,
+		patience: cfg.Patience, subject: cfg.Subject, lanes: cfg.Lanes, raw: cfg.Raw, conn: conn, js: js,
 		position: clone(cfg.After), whole: true, sparse: map[string]bool{},
 	}
 	if r.names, err = r.streams(ctx, name); err != nil {
@@ -195,6 +196,9 @@ func hasLimits(c *jetstream.StreamConfig) bool {
 	return c.MaxAge > 0 || c.MaxMsgs > 0 || c.MaxBytes > 0
 }
 
+// mostBuffered is how many bytes of messages wait at most, unless two of them may have more.
+const mostBuffered = 8 << 20
+
 // stream reads one stream. It reports whether to continue.
 func (r *streamReader) stream(ctx context.Context, x extent, yield func(*Message, error) bool) bool {
 	failed := func(err error) bool {
@@ -224,7 +228,7 @@ func (r *streamReader) stream(ctx context.Context, x extent, yield func(*Message
 		}
 		return true
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(2000))
+	messages, err := consumer.Messages(jetstream.PullMaxBytes(max(mostBuffered, 2*int(r.conn.MaxPayload()))))
 	if err != nil {
 		return failed(err)
 	}
@@ -250,7 +254,7 @@ func (r *streamReader) stream(ctx context.Context, x extent, yield func(*Message
 		if expected := r.position[x.name].Next; at > expected && r.subject == "" {
 			r.jumped(ctx, x.name, expected, at)
 		}
-		m.read(raw, x.name, meta)
+		m.read(raw, x.name, meta, r.raw)
 		r.progress.Read += at - r.position[x.name].Next + 1
 		r.position[x.name] = Lane{at + 1, x.created}
 		if !yield(m, nil) {
@@ -309,9 +313,12 @@ const (
 )
 
 // read makes an event of a message, or says what else it is.
-func (m *Message) read(raw jetstream.Msg, stream string, meta *jetstream.MsgMetadata) {
+func (m *Message) read(raw jetstream.Msg, stream string, meta *jetstream.MsgMetadata, isRaw bool) {
 	*m = Message{
-		Lane: stream, Offset: meta.Sequence.Stream, Stored: meta.Timestamp, message: m.message,
+		Lane: stream, Offset: meta.Sequence.Stream, Stored: meta.Timestamp, Data: raw.Data(), message: m.message,
+	}
+	if isRaw {
+		return
 	}
 	id := raw.Headers().Get(natsgo.MsgIdHdr)
 	if at := strings.LastIndex(id, deadLetterInfix); at >= 0 {

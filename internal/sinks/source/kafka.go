@@ -19,6 +19,7 @@ type topicReader struct {
 	log      *kafka.Log
 	topics   []string
 	lanes    []string // nil for all
+	raw      bool
 	position Position
 	progress Progress
 	whole    bool
@@ -41,7 +42,10 @@ func openKafka(ctx context.Context, cfg Config, hosts, name string) (Reader, err
 	if err != nil {
 		return nil, err
 	}
-	r := &topicReader{log: log, lanes: cfg.Lanes, position: clone(cfg.After), whole: true, kept: map[string]kafka.Kept{}}
+	r := &topicReader{
+		log: log, lanes: cfg.Lanes, raw: cfg.Raw, position: clone(cfg.After), whole: true,
+		kept: map[string]kafka.Kept{},
+	}
 	if err := log.Reach(ctx); err != nil {
 		r.Close()
 		return nil, err
@@ -217,7 +221,7 @@ func (r *topicReader) read(ctx context.Context, p *part, yield func(*Message, er
 			if record.Offset >= p.end {
 				return nil // it came later
 			}
-			m.readRecord(record, p)
+			m.readRecord(record, p, r.raw)
 			r.position[p.lane] = Lane{Next: uint64(record.Offset) + 1}
 			if !yield(m, nil) {
 				return errStopped
@@ -253,14 +257,16 @@ func (r *topicReader) read(ctx context.Context, p *part, yield func(*Message, er
 }
 
 // readRecord makes an event of a record, or says what else it is.
-func (m *Message) readRecord(r *kafka.Record, p *part) {
+func (m *Message) readRecord(r *kafka.Record, p *part, isRaw bool) {
 	*m = Message{
-		Lane: p.lane, Offset: uint64(r.Offset), Stored: r.Time, Key: r.Key, Sink: r.Sink(),
+		Lane: p.lane, Offset: uint64(r.Offset), Stored: r.Time, Key: r.Key, Data: r.Value, Sink: r.Sink(),
 		Err: r.Damaged, Damaged: r.Damaged != nil, message: m.message,
 	}
 	switch {
 	case m.Damaged:
 		m.Other = fmt.Sprintf("batch in %s that can't be read: %v", p.topic, r.Damaged)
+		return
+	case isRaw:
 		return
 	case len(r.Headers) == 0 && r.Value == nil:
 		m.Other = "tombstone"

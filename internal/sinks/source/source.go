@@ -41,6 +41,8 @@ type Message struct {
 	Stored time.Time
 	// Key is the record's, of Kafka.
 	Key []byte
+	// Data is what the message holds. With Config.Raw nothing is made of it.
+	Data []byte
 	// Sink is the name of the sink that has sent the message, where the message has it: a record,
 	// and a dead letter.
 	Sink string
@@ -114,6 +116,8 @@ type Config struct {
 	Subject string
 	// Lanes are those that are read; nil for all.
 	Lanes []string
+	// Raw reads no message as an event: something else than a bridge has sent them.
+	Raw bool
 	// After is where to continue; nil to read from the start.
 	After Position
 	// Patience is how long to wait for a message; default 30 s.
@@ -332,7 +336,7 @@ func (r *fileReader) Messages(ctx context.Context) iter.Seq2[*Message, error] {
 			if r.read <= r.skip {
 				continue
 			}
-			*m = Message{Lane: r.path, Offset: r.read, message: m.message}
+			*m = Message{Lane: r.path, Offset: r.read, Data: document, message: m.message}
 			if m.Event, m.Err = m.message.ReadDocument(document).Decode(); m.Err != nil {
 				m.Other = "JSON that is no CloudEvent"
 			}

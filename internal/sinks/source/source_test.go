@@ -484,9 +484,10 @@ func TestRemovedMeanwhile(t *testing.T) {
 	js := jetStream(t, s)
 	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.>"}})
 	testkit.OK(t, err)
-	const messages, stretch = 12_000, 3000 // a reader fetches 2,000 at a time
+	const messages, stretch = 12_000, 3000 // a reader holds 2,000 of them
+	data := bytes.Repeat([]byte(" "), 4<<10)
 	for range messages {
-		_, err := js.PublishAsync("k8s.a", []byte("{}"))
+		_, err := js.PublishAsync("k8s.a", data)
 		testkit.OK(t, err)
 	}
 	<-js.PublishAsyncComplete()
