@@ -36,8 +36,8 @@ type envelope struct {
 var errGoogle = errors.New("an AuditLog of Google Cloud is no event of audit.k8s.io: it lacks the answer's code " +
 	"and the times of the request")
 
-// eachEvent calls add with each audit event that a message holds. The events of an envelope that can
-// be read are added, whatever the others are.
+// eachEvent calls add with each audit event that a message holds. The events of an envelope that
+// can be read are added, whatever the others are.
 func eachEvent(data []byte, add func(text []byte)) error {
 	data, err := unpack(data)
 	if err != nil || len(bytes.TrimSpace(data)) == 0 { // a tombstone

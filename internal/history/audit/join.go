@@ -1,9 +1,10 @@
 // Package audit records the API servers' audit logs, and finds in them the authenticated user of a
 // change.
 //
-// In: files of the log (tail.go), and what API servers post (webhook.go). Out: requests in the
-// history, with the position of their source (record.go), and who made a version (join.go). Check
-// writes to a cluster to find out what is answered there.
+// In: files of the log (tail.go), what API servers post (webhook.go), and streams that something
+// else fills (stream.go, envelope.go). Out: requests in the history, with the position of their
+// source (record.go), and who made a version (join.go). Check writes to a cluster to find out what
+// is answered there.
 //
 // A change event names no user, and an audit event names no version: what joins them is an
 // admission policy (Policy) that notes in the audit event which version of the object a request
