@@ -286,6 +286,7 @@ func (b *blockedLanes) set(l *lane, err error, retrying time.Duration) {
 			"again, with as many partitions: %w", l.topic, l.partition, err)
 	case errors.Is(err, errClock):
 		err = fmt.Errorf("publish to %s: %w", l.name, err)
+	case errors.Is(err, errPolicy): // it names the topic
 	case errors.Is(err, errUnusable):
 		err = fmt.Errorf("the leader of %s can't be used: %w", l.name, err)
 	case retrying >= blockedAfter || b.has(l):

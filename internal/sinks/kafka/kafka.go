@@ -160,11 +160,16 @@ func (s *Sink) Publish(ctx context.Context, batch []*sinks.Message) {
 	if len(batch) == 0 {
 		return
 	}
-	l, err := s.laneOf(ctx, s.topic, batch[0].Event)
+	t, err := s.topicOf(ctx, s.topic, batch[0].Event)
 	if err != nil {
 		sinks.Fail(batch, err)
 		return
 	}
+	if unusable := t.unusable.Load(); unusable != nil {
+		sinks.Fail(batch, unusable)
+		return
+	}
+	l := t.laneOf(batch[0].Event)
 	if s.config.View {
 		s.publishView(ctx, l, batch)
 		return

@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -79,6 +80,33 @@ func TestViewPurged(t *testing.T) {
 	found := losses(t, s)
 	if want := (sinks.Loss{Destination: "view/0", Reason: sinks.Purged, Before: 0, Now: 2}); found[0] != want {
 		t.Errorf("lost %v, want %v", found, want)
+	}
+}
+
+// A view's topic that is compacted no more takes nothing until it is again.
+func TestViewPolicyChanged(t *testing.T) {
+	c := newCluster(t)
+	s := openSink(t, c, asView, func(o *kafka.Options) { o.Topic = "view" })
+	publishEvents(t, s, podEvent("web", 1))
+	for _, policy := range []string{"delete", "compact", "compact,delete", "compact"} {
+		setTopics(t, c, "cleanup.policy", policy)
+		if found := s.Inspect(t.Context()); len(found) > 0 {
+			t.Errorf("lost %v", found)
+		}
+		m := &sinks.Message{Event: podEvent("web", 2)}
+		s.Publish(t.Context(), []*sinks.Message{m})
+		want := ""
+		if policy != "compact" {
+			want = "a view needs compact"
+		}
+		for what, err := range map[string]error{"it is blocked": s.Blocked(), "publish": m.Err} {
+			if got := fmt.Sprint(err); (err != nil) != (want != "") || !strings.Contains(got, want) {
+				t.Errorf("%s: %s: %s", policy, what, got)
+			}
+		}
+		if m.Err != nil && sinks.Classify(m.Err) != sinks.Retry {
+			t.Errorf("%s: %v is %v", policy, m.Err, sinks.Classify(m.Err))
+		}
 	}
 }
 

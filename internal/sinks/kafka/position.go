@@ -215,6 +215,9 @@ func (s *Sink) inspectTopic(ctx context.Context, c *cluster, t *topic) {
 	if err != nil {
 		return
 	}
+	if t.view {
+		s.inspectPolicy(ctx, c, t)
+	}
 	for _, l := range t.lanes {
 		if t.missed.Load() {
 			s.blocked.clear(l)
@@ -226,6 +229,30 @@ func (s *Sink) inspectTopic(ctx context.Context, c *cluster, t *topic) {
 		l.inspectStart(ctx, t)
 	}
 	t.missed.Store(false)
+}
+
+// inspectPolicy looks whether a view's topic is compacted. While it is not, its events wait.
+func (s *Sink) inspectPolicy(ctx context.Context, c *cluster, t *topic) {
+	settings, err := c.describe(ctx, t.name)
+	if err != nil {
+		return
+	}
+	before := t.unusable.Load()
+	if err = checkPolicy(t.name, settings); err == nil {
+		t.unusable.Store(nil)
+	} else {
+		t.unusable.Store(&sinks.Error{Class: sinks.Retry, Err: err})
+	}
+	for _, l := range t.lanes {
+		if err != nil {
+			s.blocked.set(l, err, 0)
+		} else if before != nil {
+			s.blocked.clear(l)
+		}
+	}
+	if before == nil && err != nil {
+		s.log.Warn("the topic of a view is not compacted any more; its events wait", "err", err)
+	}
 }
 
 // confirmLoss is how long after the first sign of a loss a partition is asked again.

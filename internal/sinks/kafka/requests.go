@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -180,11 +181,8 @@ func (s *Sink) checkSettings(
 			"acknowledged", "topic", name, "err", explain(err))
 		return 0, 0, nil
 	}
-	if policy := settings["cleanup.policy"]; view && policy != "compact" {
-		return 0, 0, fmt.Errorf("cleanup.policy of topic %s is %q: a view needs compact, or it "+
-			"loses objects that do not change. Set it (kafka-configs.sh --alter --entity-type "+
-			"topics --entity-name %[1]s --add-config cleanup.policy=compact), or choose another "+
-			"topic", name, policy)
+	if err := checkPolicy(name, settings); view && err != nil {
+		return 0, 0, err
 	}
 	for _, problem := range unsafeSettings(settings, l) {
 		s.log.Warn("the topic's settings may lose acknowledged events", "topic", name,
@@ -202,6 +200,20 @@ func (s *Sink) checkSettings(
 		return maxMessageBytes(settings), 0, nil
 	}
 	return maxMessageBytes(settings), keptFor(settings), nil
+}
+
+// errPolicy: the topic of a view is not compacted.
+var errPolicy = errors.New("a view needs compact, or it loses objects that do not change")
+
+// checkPolicy returns why a topic can't hold a view.
+func checkPolicy(topic string, settings map[string]string) error {
+	policy := settings[cleanupPolicy]
+	if policy == "compact" {
+		return nil
+	}
+	return fmt.Errorf("cleanup.policy of topic %s is %q: %w. Set it (kafka-configs.sh --alter "+
+		"--entity-type topics --entity-name %[1]s --add-config cleanup.policy=compact), or choose "+
+		"another topic", topic, policy, errPolicy)
 }
 
 // keptFor is how long a topic keeps each record; 0 where that is not known, or depends on the

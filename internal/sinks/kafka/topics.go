@@ -30,6 +30,8 @@ type topic struct {
 	keeps      time.Duration // keptFor its settings when it was looked up
 	recreated  *atomic.Bool  // the sink has made it again
 	missed     *atomic.Bool  // it was not there when it was last inspected
+	// why it can't hold its view any more; nil for nothing
+	unusable *atomic.Pointer[sinks.Error]
 }
 
 // missingTopics remembers for a moment that a topic does not exist, so that its events do not each
@@ -44,13 +46,17 @@ const missingFor = time.Second
 // laneOf returns the lane of an event, and looks up its topic if that is new.
 func (s *Sink) laneOf(ctx context.Context, template *event.Template, e *event.Event) (*lane, error) {
 	t, err := s.topicOf(ctx, template, e)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case e.Part > 0: // a topic of dead letters may have fewer
-		return t.lanes[(e.Part-1)%len(t.lanes)], nil
 	}
-	return t.lanes[partitionOf(e.PartitionKey, len(t.lanes))], nil
+	return t.laneOf(e), nil
+}
+
+func (t *topic) laneOf(e *event.Event) *lane {
+	if e.Part > 0 { // a topic of dead letters may have fewer
+		return t.lanes[(e.Part-1)%len(t.lanes)]
+	}
+	return t.lanes[partitionOf(e.PartitionKey, len(t.lanes))]
 }
 
 // topicOf returns the topic of an event, and looks it up if it is new.
@@ -114,7 +120,7 @@ func (s *Sink) resolveTopic(
 	t := &topic{
 		name: name, limit: sinks.NewSizeLimit(most), partitions: len(l.leaders), view: view,
 		keeps:     keeps,
-		recreated: new(atomic.Bool), missed: new(atomic.Bool),
+		recreated: new(atomic.Bool), missed: new(atomic.Bool), unusable: new(atomic.Pointer[sinks.Error]),
 	}
 	for p := range s.pinnedPartitions(name, len(l.leaders)) {
 		added := newLane(s, c, name, p, s.config.MaxBatchBytes)
@@ -345,11 +351,10 @@ func (s *Sink) pinnedPartitions(topic string, now int) int {
 func (s *Sink) applyPins() {
 	for _, t := range s.inUse() {
 		if n := s.pinnedPartitions(t.name, len(t.lanes)); n < len(t.lanes) {
+			fewer := *t
+			fewer.lanes = t.lanes[:n:n]
 			s.mu.Lock()
-			s.topics[t.name] = &topic{
-				name: t.name, limit: t.limit, lanes: t.lanes[:n:n], partitions: t.partitions,
-				view: t.view, keeps: t.keeps, recreated: t.recreated, missed: t.missed,
-			}
+			s.topics[t.name] = &fewer
 			s.mu.Unlock()
 		}
 	}
