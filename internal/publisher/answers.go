@@ -127,6 +127,10 @@ func (w *worker) readAnswer(ctx context.Context, s *batchPart, it *Item) {
 		}
 	case err == nil:
 		it.apply(onStore)
+	case class == sinks.Refused && w.p.mayShrink(it, err):
+		it.large = &sizeRefusal{len(it.Message.Event.Data), err}
+		it.apply(onFail)
+		s.err, s.class = err, sinks.Retry
 	case class == sinks.Refused:
 		w.p.reportPanic(it.Message.Event, &err)
 		it.refuse(err)
@@ -141,6 +145,14 @@ func (w *worker) readAnswer(ctx context.Context, s *batchPart, it *Item) {
 		it.apply(onFail)
 		s.err, s.class = err, class
 	}
+}
+
+// mayShrink reports whether a refused item is tried in a smaller form. A sinks.Sizer knows the
+// limit, and asks for that itself. With sinks.ByLane the sink may have stored what is behind it.
+func (p *Publisher) mayShrink(it *Item, err error) bool {
+	_, isSizer := p.cfg.Sink.(sinks.Sizer)
+	return !isSizer && p.order == sinks.ByObject && errors.Is(err, sinks.ErrTooLarge) &&
+		len(it.Message.Event.Data) > 0 && len(p.cfg.Oversize) > 0
 }
 
 // giveUp refuses an item whose attempts are used up, and reports whether it did.
@@ -169,6 +181,7 @@ func (w *worker) giveUp(it *Item, class sinks.Class, err error) bool {
 //   - Reconnect pauses the whole sink with one backoff. After it one worker tries one message; its
 //     answer ends the pause or starts a longer one.
 //   - Refused sends the message to the dead letters; later messages of the lane continue behind it.
+//     One that is too large for a sink that knows no limit is tried in smaller forms first.
 //     A dead letter that can't be stored either is tried again: nothing is dropped but where the
 //     configuration says so.
 //   - Stopped leaves the item as it is.

@@ -38,8 +38,8 @@ type Config struct {
 	// MaxSize bounds the payload of an event in bytes; 0 for no bound but the broker's.
 	MaxSize int
 	// Oversize are the ways to make an event fit that is too large for the broker, in the order of
-	// trying. An event that fits by none of them goes to the dead letters. Only with MaxSize, or a
-	// sink that knows its broker's limit (sinks.Sizer). Default: Trim, then Reference.
+	// trying. An event that fits by none of them goes to the dead letters. The broker's limit is
+	// known by MaxSize, the sink (sinks.Sizer), or refusals. Default: Trim, then Reference.
 	Oversize []Oversize
 	// Patient keeps trying to open a sink whatever the error. Without it, Run returns an error that
 	// only an operator can remove.

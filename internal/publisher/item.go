@@ -45,6 +45,14 @@ type Item struct {
 	failingSince time.Time
 	// full is the event as it was added, when a smaller one replaces it in Message.
 	full *event.Event
+	// large is set when the sink has refused the item for its size, without knowing the limit.
+	large *sizeRefusal
+}
+
+// sizeRefusal is the payload that a sink has refused last: it takes at most a smaller one.
+type sizeRefusal struct {
+	size int
+	why  error
 }
 
 // event returns the event as it was added.

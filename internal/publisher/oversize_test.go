@@ -216,6 +216,41 @@ func TestOversizeClaimRetry(t *testing.T) {
 	}
 }
 
+// A sink that does not know the limit refuses an event for its size: it is sent in smaller forms,
+// one after the other, and is a dead letter when none is taken.
+func TestOversizeRefused(t *testing.T) {
+	for limit, want := range map[int]string{400: "", 399: "trimmed", 20: "reference", -1: "not sent"} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				knows, r := newSizedSink(t, sinks.ByObject, limit), newRecorder(t)
+				knows.OnMessage = func(e *event.Event) testkit.Answer {
+					if err := knows.Fits(e); err != nil {
+						return testkit.Answer{Err: err}
+					}
+					knows.mu.Lock()
+					defer knows.mu.Unlock()
+					knows.got = append(knows.got, *e)
+					return testkit.Answer{Stored: true}
+				}
+				p := start(t, knows.Session, publisher.Config{}) // it does not say so
+				items := oversized(r)
+				full := items[1].Message.Event
+				p.add(items)
+				p.drain()
+				if form := knows.form("a/2"); form != want {
+					t.Errorf("sent as %q", form)
+				}
+				if isDead := slices.Contains(knows.DeadLetters(), "a/2"); isDead != (limit < 0) {
+					t.Errorf("a dead letter: %v", isDead)
+				}
+				if items[1].Message.Event != full || r.count() != len(items) {
+					t.Errorf("%d settled, with the event: %v", r.count(), items[1].Message.Event == full)
+				}
+			})
+		})
+	}
+}
+
 // A form for large events that the sink does not support is refused.
 func TestOversizeUnsupported(t *testing.T) {
 	sink := newSink(t, sinks.ByObject)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/ratelimit"
@@ -223,7 +224,8 @@ func (w *worker) publish(ctx context.Context) {
 // too large, with all items behind them in their lanes. down is an error that shows that the broker
 // can't be reached.
 func (w *worker) fit(ctx context.Context) (down error) {
-	if _, ok := w.p.cfg.Sink.(sinks.Sizer); !ok && w.p.cfg.MaxSize == 0 {
+	if _, ok := w.p.cfg.Sink.(sinks.Sizer); !ok && w.p.cfg.MaxSize == 0 &&
+		!slices.ContainsFunc(w.items, func(it *Item) bool { return it.large != nil }) {
 		return nil
 	}
 	at, items, lanes := 0, w.items[:0], w.sent[:0]
@@ -274,7 +276,7 @@ func (w *worker) fitItem(ctx context.Context, it *Item) error {
 	if it.state.settled() {
 		return nil
 	}
-	tooLarge := w.fits(it.Message.Event)
+	tooLarge := w.fits(it, it.Message.Event)
 	if tooLarge == nil {
 		return nil
 	}
@@ -284,7 +286,7 @@ func (w *worker) fitItem(ctx context.Context, it *Item) error {
 	}
 	full := it.event()
 	for _, way := range w.p.cfg.Oversize {
-		small, err := w.smaller(ctx, way, full)
+		small, err := w.smaller(ctx, way, it)
 		if err != nil {
 			return err
 		}
@@ -305,12 +307,16 @@ func (w *worker) fitItem(ctx context.Context, it *Item) error {
 	return nil
 }
 
-func (w *worker) fits(e *event.Event) (err error) {
+// fits reports why an item can't be sent in a form.
+func (w *worker) fits(it *Item, e *event.Event) (err error) {
 	defer w.p.reportPanic(e, &err)
 	defer sinks.Recover(&err)
 	if bound := w.p.cfg.MaxSize; bound > 0 && len(e.Data) > bound {
 		return &sinks.Error{Class: sinks.Refused, Err: fmt.Errorf(
 			"%w: its payload has %d bytes, and the sink's maxSize is %d", sinks.ErrTooLarge, len(e.Data), bound)}
+	}
+	if it.large != nil && len(e.Data) >= it.large.size {
+		return it.large.why
 	}
 	if sizer, ok := w.p.cfg.Sink.(sinks.Sizer); ok {
 		return sizer.Fits(e)
@@ -319,19 +325,18 @@ func (w *worker) fits(e *event.Event) (err error) {
 }
 
 // smaller returns an event in one of the smaller forms, nil when none fits.
-func (w *worker) smaller(
-	ctx context.Context, way Oversize, full *event.Event,
-) (*event.Event, error) {
+func (w *worker) smaller(ctx context.Context, way Oversize, it *Item) (*event.Event, error) {
+	full := it.event()
 	switch way {
 	case Trim:
-		return w.fitting(w.makeSmaller(event.Trimmed, full)), nil
+		return w.fitting(it, w.makeSmaller(event.Trimmed, full)), nil
 	case Claim:
-		return w.claim(ctx, full)
+		return w.claim(ctx, it)
 	case Reference:
-		if small := w.fitting(w.makeSmaller(event.Reference, full)); small != nil {
+		if small := w.fitting(it, w.makeSmaller(event.Reference, full)); small != nil {
 			return small, nil
 		}
-		return w.fitting(event.BareReference(full)), nil
+		return w.fitting(it, event.BareReference(full)), nil
 	}
 	return nil, nil
 }
@@ -351,15 +356,16 @@ func (w *worker) makeSmaller(
 }
 
 // fitting returns the event, nil when it is too large.
-func (w *worker) fitting(small *event.Event) *event.Event {
-	if small == nil || w.fits(small) != nil {
+func (w *worker) fitting(it *Item, small *event.Event) *event.Event {
+	if small == nil || w.fits(it, small) != nil {
 		return nil
 	}
 	return small
 }
 
-func (w *worker) claim(ctx context.Context, full *event.Event) (*event.Event, error) {
-	if w.fitting(event.Claimed(full, "")) == nil {
+func (w *worker) claim(ctx context.Context, it *Item) (*event.Event, error) {
+	full := it.event()
+	if w.fitting(it, event.Claimed(full, "")) == nil {
 		return nil, nil // it is not the payload that is too large
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.p.cfg.PublishTimeout)
@@ -367,7 +373,7 @@ func (w *worker) claim(ctx context.Context, full *event.Event) (*event.Event, er
 	dataref, err := w.p.cfg.Sink.(sinks.ClaimChecker).Claim(ctx, full)
 	switch class := w.p.classify(ctx, err); {
 	case err == nil:
-		return w.fitting(event.Claimed(full, dataref)), nil
+		return w.fitting(it, event.Claimed(full, dataref)), nil
 	case errors.Is(err, sinks.ErrNoClaims):
 		return nil, nil
 	case class == sinks.Refused:

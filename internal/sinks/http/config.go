@@ -20,11 +20,11 @@ import (
 // Config is the section `http` of a sink.
 //
 // HTTP posts events to an endpoint, as the HTTP protocol binding of CloudEvents says. An event of
-// an object is posted when the one before it has an answer that settles it; events of different
-// objects are posted at the same time. 2xx settles an event. 401, 403, 404, 405, 407, 408, 410,
-// 425, 429, 3xx, 5xx, and no answer, are tried again, with `retry` and as Retry-After asks. Any
-// other 4xx refuses the event: it is a dead letter. Nothing can be read back: an event whose answer
-// was lost comes again, with the same id.
+// an object is posted when the one before it is settled; those of different objects are posted at
+// the same time. 2xx settles an event. 401, 403, 404, 405, 407, 408, 410, 425, 429, 3xx, 5xx, and
+// no answer, are tried again, with `retry` and as Retry-After asks. After 413 smaller forms are
+// tried (`oversize`). Any other 4xx refuses the event: it is a dead letter. Nothing can be read
+// back: an event whose answer was lost comes again, with the same id.
 type Config struct {
 	// URL is the endpoint, of scheme `http` or `https`. A user and password in it are sent as basic
 	// authentication. Redirects to another host are not followed. Left out: the variable K_SINK,

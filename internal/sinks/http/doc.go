@@ -11,6 +11,7 @@
 //	2xx                          settled
 //	401, 403, 404, 405, 407,     posted again, and only the object waits: they are about the
 //	408, 410, 425, 429           endpoint, its credentials or its load, and not about the event
+//	413                          refused: the publisher tries smaller forms, then as other 4xx
 //	other 4xx                    refused: the event goes to the dead letters
 //	3xx, 5xx, none in time       posted again, and only the object waits
 //	no connection                posted again; the sink pauses until there is one

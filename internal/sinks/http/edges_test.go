@@ -33,7 +33,10 @@ func TestEdges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("what is stalled is reported after 10 seconds")
 	}
-	const web, api = "web", "api"
+	const (
+		web, api = "web", "api"
+		webSize  = 5_000 // of the event that a cell is about
+	)
 	status := func(code int) func(nethttp.ResponseWriter, *nethttp.Request) bool {
 		return func(w nethttp.ResponseWriter, _ *nethttp.Request) bool {
 			w.WriteHeader(code)
@@ -60,6 +63,13 @@ func TestEdges(t *testing.T) {
 			time.Sleep(time.Second)
 			return false
 		}, nil, false},
+		{"it takes smaller bodies", func(w nethttp.ResponseWriter, r *nethttp.Request) bool {
+			return r.ContentLength > webSize/2 && status(nethttp.StatusRequestEntityTooLarge)(w, r)
+		}, nil, false},
+		{"it asks for a pause", func(w nethttp.ResponseWriter, r *nethttp.Request) bool {
+			w.Header().Set("Retry-After", "1")
+			return status(nethttp.StatusTooManyRequests)(w, r)
+		}, []string{"nothing of ", "429 Too Many Requests"}, false},
 		{"one object is forbidden", func(w nethttp.ResponseWriter, r *nethttp.Request) bool {
 			return r.Header.Get("ce-name") == web && status(nethttp.StatusForbidden)(w, r)
 		}, []string{"nothing of ", "403 Forbidden"}, true},
@@ -82,13 +92,14 @@ func TestEdges(t *testing.T) {
 			} else {
 				m.answer.Store(&c.answer)
 			}
-			e.Add(web, 2, 300)
+			e.Add(web, 2, webSize)
 			if c.alone {
 				e.Add(api, 2, 300)
 				e.Want(5*time.Second, api+"2")
 			}
 			if len(c.says) == 0 {
 				e.Want(5*time.Second, web+"2")
+				e.IsWell()
 				return
 			}
 			e.Says(c.says...)
