@@ -246,6 +246,14 @@ test-kafka: $(BIN)/kafka/.fetched $(BIN)/python/.installed $(BIN)/node/.installe
 	  $(GO) test -timeout $(TEST_TIME) $(KAFKA_FLAGS) ./...
 KAFKA_FLAGS ?=
 
+.PHONY: test-broker-faults
+test-broker-faults: $(BIN)/kafka/.fetched ## Kill, pause and move three brokers, and the bridge, for FAULTS_TIME beside FAULTS_RATE changes per second, and account for each; FAULTS_BROKER=nats or kafka (needs Java 17, Maven)
+	cd test/kafka && KAFKA_LIB=$(CURDIR)/$(BIN)/kafka $(GO) test -count=1 -timeout 12h -v -run '^TestBrokerFaults$$/^$(FAULTS_BROKER)' . \
+	  -faults.time=$(FAULTS_TIME) -faults.rate=$(FAULTS_RATE)
+FAULTS_BROKER ?=
+FAULTS_TIME ?= 1h
+FAULTS_RATE ?= 500
+
 .PHONY: bench-kafka
 bench-kafka: $(BIN)/kafka/.fetched ## The Kafka sink beside kafka-go's Writer and franz-go, into kfake and into Apache Kafka
 	cd test/kafka && KAFKA_LIB=$(CURDIR)/$(BIN)/kafka $(GO) test -timeout $(TEST_TIME) -run '^$$' -bench Beside .

@@ -1,8 +1,10 @@
 package testkit
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -173,11 +175,15 @@ func (s *Server) record(c change) {
 
 // Expire forgets the history up to now: watches from an earlier version and continue tokens are
 // answered with 410. Open watches continue.
-func (s *Server) Expire() {
+func (s *Server) Expire() { s.Compact(s.Version()) }
+
+// Compact is Expire for the history up to a version.
+func (s *Server) Compact(upTo resource.Version) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.compacted = s.revision
-	s.history = nil
+	s.compacted = max(s.compacted, s.parseVersion(upTo))
+	n, _ := slices.BinarySearchFunc(s.history, s.compacted+1, func(c change, version int64) int { return cmp.Compare(c.version, version) })
+	s.history = slices.Clone(s.history[n:])
 	clear(s.tokens)
 }
 

@@ -3,7 +3,9 @@ package kafkatest_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/informer"
 	"github.com/kubebridge/bridge/internal/reflector"
 	"github.com/kubebridge/bridge/internal/resource"
+	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/store"
 	"github.com/kubebridge/bridge/internal/store/statedb"
@@ -24,16 +27,16 @@ import (
 
 var pods = resource.Type{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
 
-// pipeline runs bridges one after the other, from a scripted API server to a cluster.
+// bridgeTest runs bridges one after the other, from a scripted API server to a broker.
 type bridgeTest struct {
-	t       *testing.T
-	server  *testkit.Server
-	cluster *kafkatest.Cluster
-	change  func(*kafka.Options)
-	beside  func() []bridge.SinkConfig // other sinks; nil for none
+	t      *testing.T
+	server *testkit.Server
+	sink   func(n *network, log *slog.Logger) sinks.Sink
+	beside func() []bridge.SinkConfig // other sinks; nil for none
 	// progress is how often each sink is sent up to where it is complete; 0: never.
 	progress time.Duration
 	fs       *vfs.MemFS
+	stay     sync.Mutex // held while the bridge must not be killed, or is not there
 	life     *life
 	runs     int
 	dying    sync.WaitGroup
@@ -44,12 +47,20 @@ type life struct {
 	db      *store.DB
 	bridge  *bridge.Bridge
 	network *network
+	log     testkit.Buffer
 	stop    context.CancelFunc
 	done    chan error
 }
 
+// newPipeline sends to a Kafka cluster.
 func newPipeline(t *testing.T, c *kafkatest.Cluster, change func(*kafka.Options)) *bridgeTest {
-	p := &bridgeTest{t: t, server: testkit.NewServer(t, pods), cluster: c, change: change, fs: vfs.NewCrashableMem()}
+	return newBridgeTest(t, func(n *network, log *slog.Logger) sinks.Sink {
+		return newSink(t, c, n.use, change, func(c *kafka.Options) { c.Log = log })
+	})
+}
+
+func newBridgeTest(t *testing.T, sink func(*network, *slog.Logger) sinks.Sink) *bridgeTest {
+	p := &bridgeTest{t: t, server: testkit.NewServer(t, pods), sink: sink, fs: vfs.NewCrashableMem()}
 	t.Cleanup(func() {
 		if p.life != nil {
 			p.crash()
@@ -67,9 +78,8 @@ func (p *bridgeTest) start() {
 	l.db, err = store.Open(statedb.Options{Dir: "state", FS: p.fs})
 	must(p.t, err)
 	p.runs++
-	log := slog.New(slog.NewTextHandler(quiet{p.t}, &slog.HandlerOptions{Level: slog.LevelInfo})).With("run", p.runs)
-	sink := newSink(p.t, p.cluster, l.network.use, p.change, func(c *kafka.Options) { c.Log = log })
-	list := []bridge.SinkConfig{{Name: "kafka", Sink: sink}}
+	log := slog.New(slog.NewTextHandler(io.MultiWriter(quiet{p.t}, &l.log), &slog.HandlerOptions{Level: slog.LevelInfo})).With("run", p.runs)
+	list := []bridge.SinkConfig{{Name: "broker", Sink: p.sink(l.network, log)}}
 	if p.beside != nil {
 		list = append(list, p.beside()...)
 	}
@@ -113,10 +123,13 @@ func (p *bridgeTest) crash() {
 	p.fs, p.life = after, nil
 }
 
-// settled reports whether everything that the server has is committed.
+// settled reports whether the sinks have everything that the server has: what is only spooled is
+// committed too.
 func (p *bridgeTest) settled() bool {
-	s := p.life.bridge.Status().Informers[0]
-	return resource.Version(s.Watermark) == p.server.Version() && s.Unsettled == 0
+	status := p.life.bridge.Status()
+	s := &status.Informers[0]
+	return resource.Version(s.Watermark) == p.server.Version() && s.Unsettled == 0 &&
+		!slices.ContainsFunc(status.Sinks, func(s bridge.SinkStatus) bool { return s.PendingChanges > 0 })
 }
 
 // settle waits for that.

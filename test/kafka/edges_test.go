@@ -2,7 +2,11 @@ package kafkatest_test
 
 import (
 	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -13,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	plainauth "github.com/twmb/franz-go/pkg/sasl/plain"
+	scramauth "github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/kubebridge/bridge/internal/settings"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -30,6 +35,10 @@ type edge struct {
 	network network
 	topic   string
 	view    bool // of a compacted topic
+
+	listener  string     // with edgeCell.over
+	authority *authority // of the shared broker
+	other     *authority
 }
 
 // start opens a sink.
@@ -60,10 +69,15 @@ func (e *edge) delete() {
 }
 
 func (e *edge) create(partitions int32) {
-	config := map[string]*string{}
-	if compact := "compact"; e.view {
-		config["cleanup.policy"] = &compact
+	policy := "delete"
+	if e.view {
+		policy = "compact"
 	}
+	e.createWith(partitions, policy)
+}
+
+func (e *edge) createWith(partitions int32, policy string) {
+	config := map[string]*string{"cleanup.policy": &policy}
 	testkit.Eventually(e.t, "the topic is created", func() bool {
 		answer, err := admin(e.t, e.c).CreateTopic(e.t.Context(), partitions, 1, config, e.topic)
 		return err == nil && answer.Err == nil
@@ -82,6 +96,9 @@ func (e *edge) deleteRecords(before int64) {
 		answer, err := admin(e.t, e.c).DeleteRecords(e.t.Context(), offsets)
 		return cmp.Or(err, answer.Error()) == nil
 	})
+	if e.view {
+		e.set("cleanup.policy", "compact")
+	}
 }
 
 // refusing waits until the broker refuses records of a client of the test.
@@ -98,6 +115,65 @@ func (e *edge) refusing(options ...kgo.Opt) {
 	})
 }
 
+// password changes that of the sink's user, and ends its connections: the broker keeps those that
+// there are.
+func (e *edge) password(is string) {
+	e.t.Helper()
+	answer, err := admin(e.t, e.c).AlterUserSCRAMs(e.t.Context(), nil, []kadm.UpsertSCRAM{{
+		User: e.topic, Mechanism: kadm.ScramSha512, Iterations: 4096, Password: is,
+	}})
+	must(e.t, cmp.Or(err, answer.Error()))
+	taken, err := kgo.NewClient(kgo.SeedBrokers(e.listener), kgo.DialTLSConfig(client(e.t, "")),
+		kgo.SASL(scramauth.Auth{User: e.topic, Pass: is}.AsSha512Mechanism()))
+	must(e.t, err)
+	defer taken.Close()
+	testkit.Eventually(e.t, "the broker takes the password", func() bool {
+		ctx, cancel := context.WithTimeout(e.t.Context(), 5*time.Second)
+		defer cancel()
+		return taken.Ping(ctx) == nil
+	})
+	e.reconnect()
+}
+
+// certify changes a file of the listener's TLS to that of an authority, and waits until the broker
+// uses it.
+func (e *edge) certify(setting string, of *authority, file string) {
+	e.t.Helper()
+	to := of.file(file)
+	answers, err := admin(e.t, e.c).AlterBrokerConfigs(e.t.Context(), []kadm.AlterConfig{
+		{Name: "listener.name." + strings.ToLower(certifiedListener) + ".ssl." + setting + ".location", Value: &to},
+	}, e.c.Nodes[0].ID)
+	must(e.t, err)
+	must(e.t, answers[0].Err)
+	testkit.Eventually(e.t, "the broker uses the file", func() bool {
+		for range 4 { // its threads take it over one after the other
+			if e.isTaken() != (of == e.authority) {
+				return false
+			}
+		}
+		return true
+	})
+	e.reconnect()
+}
+
+// isTaken reports whether the listener takes the certificate of the bridge, and has one that the
+// bridge takes.
+func (e *edge) isTaken() bool {
+	conn, err := tls.Dial("tcp", e.listener, client(e.t, "bridge"))
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	must(e.t, conn.SetReadDeadline(time.Now().Add(time.Second)))
+	_, err = conn.Read(make([]byte, 1)) // a refusal; else nothing
+	return errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+func (e *edge) reconnect() {
+	e.network.cut(true)
+	e.network.cut(false)
+}
+
 // edgeCell is what an administrator does.
 type edgeCell struct {
 	name   string
@@ -110,6 +186,7 @@ type edgeCell struct {
 	alone  bool   // no other cell runs beside it
 	three  bool   // brokers
 	asUser bool   // who has rights
+	over   string // a listener of the shared broker
 }
 
 const edgeUser = "bridge0"
@@ -135,6 +212,15 @@ func edgeCells() []edgeCell {
 		},
 		{name: "recreated", kinds: "plain view", do: recreate(1), lost: sinks.Recreated},
 		{name: "recreated with more partitions", kinds: "plain view", do: recreate(4), lost: sinks.Recreated},
+		{
+			name: "recreated and not compacted", kinds: "view", change: withoutCreation, lost: sinks.Recreated,
+			do: func(e *edge) {
+				e.delete()
+				e.createWith(1, "delete")
+			},
+			says: []string{"a view needs compact"},
+			undo: set("cleanup.policy", "compact"),
+		},
 		{name: "purged", kinds: "plain view", do: purge(2), lost: sinks.Purged},
 		{name: "partly purged", kinds: "plain view", do: purge(1), lost: sinks.Purged},
 		{
@@ -156,6 +242,33 @@ func edgeCells() []edgeCell {
 			},
 			says: []string{"publish to ", "grant the bridge's user Write and Describe on the topic"},
 			undo: func(e *edge) { grant(e.t, e.c, edgeUser, write(e)) },
+		},
+		{
+			name: "another password", kinds: "plain view", over: "SASL",
+			do:   func(e *edge) { e.password("changed") },
+			says: []string{"check the sink's user name and password"},
+			undo: func(e *edge) { e.password(password) },
+		},
+		{
+			name: "a certificate of another authority", kinds: "plain view", over: certifiedListener, alone: true,
+			do:   func(e *edge) { e.certify("keystore", e.other, "broker.pem") },
+			says: []string{"certificate signed by unknown authority"},
+			undo: func(e *edge) { e.certify("keystore", e.authority, "broker.pem") },
+		},
+		{
+			name: "the broker trusts another authority", kinds: "plain view", over: certifiedListener, alone: true,
+			do:   func(e *edge) { e.certify("truststore", e.other, "ca.pem") },
+			says: []string{"check the sink's tls settings"},
+			undo: func(e *edge) { e.certify("truststore", e.authority, "ca.pem") },
+		},
+		{
+			name: "the disk is full", kinds: "plain view", alone: true,
+			do:   func(e *edge) { must(e.t, e.c.Nodes[0].FillDisk()) },
+			says: []string{"connection refused"}, // Kafka ends where it can't write
+			undo: func(e *edge) {
+				e.c.Nodes[0].Kill()
+				must(e.t, e.c.Nodes[0].Start())
+			},
 		},
 		{name: "slow by 1 s", kinds: "plain view", do: slow(time.Second), undo: slow(0)},
 		{
@@ -219,6 +332,11 @@ func TestEdges(t *testing.T) {
 		waitReady(t, c)
 		return c
 	})
+	another := sync.OnceValue(func() *authority {
+		a, err := newAuthority(filepath.Join(dir, "other"))
+		must(t, err)
+		return a
+	})
 	cells := edgeCells()
 	for i := range cells {
 		cell := &cells[i]
@@ -227,8 +345,12 @@ func TestEdges(t *testing.T) {
 				e := &edge{
 					Edge: &sinktest.Edge{TB: t}, t: t, c: one, topic: fmt.Sprint("edge", i, kind), view: kind == "view",
 				}
-				if cell.three {
+				switch {
+				case cell.three:
 					e.c = three()
+				case cell.over != "":
+					e.c = broker(t)
+					e.listener, e.authority, e.other = e.c.Listener(cell.over), certs, another()
 				}
 				if !cell.alone {
 					t.Parallel()
@@ -260,6 +382,21 @@ func (e *edge) run(cell *edgeCell) {
 			withRights(k)
 			k.Connection.Brokers = []string{e.c.Listener("SASL")}
 			k.Connection.SASL = &kafka.SASL{Mechanism: "PLAIN", Username: edgeUser, Password: settings.Secret(password)}
+		}
+	}
+	if cell.over != "" {
+		withDefaults := change
+		change = func(k *kafka.Options) {
+			withDefaults(k)
+			k.Connection.Brokers = []string{e.listener}
+			if k.Connection.TLS = client(t, ""); cell.over == certifiedListener {
+				k.Connection.TLS = client(t, "bridge")
+				return
+			}
+			k.Connection.SASL = &kafka.SASL{Mechanism: "SCRAM-SHA-512", Username: e.topic, Password: password}
+		}
+		if cell.over != certifiedListener {
+			e.password(password)
 		}
 	}
 	e.start(change)

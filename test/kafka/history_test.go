@@ -2,13 +2,12 @@ package kafkatest_test
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/kubebridge/bridge/internal/resource"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -63,24 +62,30 @@ func (h *history) note(key resource.Key, op string, version resource.Version) {
 	h.want[partitionKey] = append(h.want[partitionKey], op+" "+string(version))
 }
 
-// findings are how the contents of a topic differ from what was done.
+// findings are how the contents of a broker differ from what was done.
 type findings struct{ lost, reordered, duplicates, strange int }
 
-func (h *history) judge(t *testing.T, records []*kgo.Record) (v findings) {
+// stored is an event that a broker has.
+type stored struct {
+	kind, key, version string
+	partition          int32
+}
+
+// judge takes what a broker has, in the order of each partition.
+func (h *history) judge(t *testing.T, all iter.Seq[stored]) (v findings) {
 	t.Helper()
 	got := map[string][]string{}
 	partitions := map[string]int32{}
-	for _, r := range records {
-		op, ok := strings.CutPrefix(header(r, "ce_type"), "dev.kubebridge.resource.")
+	for r := range all {
+		op, ok := strings.CutPrefix(r.kind, "dev.kubebridge.resource.")
 		if !ok {
 			continue // about the informer
 		}
-		key := string(r.Key)
-		if before, ok := partitions[key]; ok && before != r.Partition {
-			t.Errorf("%s lies in partitions %d and %d", key, before, r.Partition)
+		if before, ok := partitions[r.key]; ok && before != r.partition {
+			t.Errorf("%s lies in partitions %d and %d", r.key, before, r.partition)
 		}
-		partitions[key] = r.Partition
-		got[key] = append(got[key], op+" "+header(r, "ce_resourceversion"))
+		partitions[r.key] = r.partition
+		got[r.key] = append(got[r.key], op+" "+r.version)
 	}
 	for key, want := range h.want {
 		v.compare(t, key, got[key], want)

@@ -2,9 +2,11 @@ package kafkatest_test
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -24,18 +26,22 @@ var one = sync.OnceValues(startOne)
 const (
 	user     = "bridge"
 	password = "a secret of sorts"
+	// certifiedListener wants a certificate; a test changes what it has and trusts.
+	certifiedListener = "CERTIFIED"
 )
+
+var certs *authority // of the shared broker
 
 // startOne starts one broker with every listener that the sink can talk to.
 func startOne() (*kafkatest.Cluster, error) {
-	certs, err := newAuthority(filepath.Join(dir, "certs"))
-	if err != nil {
+	var err error
+	if certs, err = newAuthority(filepath.Join(dir, "certs")); err != nil {
 		return nil, err
 	}
 	const module = "org.apache.kafka.common.security."
 	return kafkatest.Start(kafkatest.Options{
 		Dir: filepath.Join(dir, "one"), Lib: lib,
-		Listeners: map[string]string{"SASL": "SASL_SSL", "MTLS": "SSL"},
+		Listeners: map[string]string{"SASL": "SASL_SSL", "MTLS": "SSL", certifiedListener: "SSL"},
 		SCRAM: []string{
 			"SCRAM-SHA-256=[name=" + user + ",password=" + password + "]",
 			"SCRAM-SHA-512=[name=" + user + ",password=" + password + "]",
@@ -46,6 +52,12 @@ func startOne() (*kafkatest.Cluster, error) {
 			"ssl.truststore.type":                "PEM",
 			"ssl.truststore.location":            certs.file("ca.pem"),
 			"listener.name.mtls.ssl.client.auth": "required",
+
+			"listener.name.certified.ssl.client.auth":         "required",
+			"listener.name.certified.ssl.keystore.type":       "PEM",
+			"listener.name.certified.ssl.keystore.location":   certs.file("broker.pem"),
+			"listener.name.certified.ssl.truststore.type":     "PEM",
+			"listener.name.certified.ssl.truststore.location": certs.file("ca.pem"),
 
 			"listener.name.sasl.sasl.enabled.mechanisms":               "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
 			"listener.name.sasl.plain.sasl.jaas.config":                module + `plain.PlainLoginModule required user_` + user + `="` + password + `";`,
@@ -63,6 +75,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if config := os.Getenv(natsConfigVariable); config != "" {
+		serveNATS(config)
+		return
+	}
 	var err error
 	if dir, err = os.MkdirTemp("", "kafkatest"); err != nil {
 		panic(err)
@@ -159,9 +175,13 @@ func admin(t testing.TB, c *kafkatest.Cluster) *kadm.Client {
 // readAll reads topics from their beginning to their end with franz-go, in order per partition.
 func readAll(t testing.TB, c *kafkatest.Cluster, topics ...string) []*kgo.Record {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	ends, err := admin(t, c).ListEndOffsets(ctx, topics...)
+	return slices.Collect(eachRecord(t, c, topics...))
+}
+
+// eachRecord is readAll for more than memory holds.
+func eachRecord(t testing.TB, c *kafkatest.Cluster, topics ...string) iter.Seq[*kgo.Record] {
+	t.Helper()
+	ends, err := admin(t, c).ListEndOffsets(t.Context(), topics...)
 	must(t, err)
 	must(t, ends.Error())
 	left := map[string]map[int32]int64{}
@@ -175,26 +195,33 @@ func readAll(t testing.TB, c *kafkatest.Cluster, topics ...string) []*kgo.Record
 		}
 		left[o.Topic][o.Partition], starts[o.Topic][o.Partition] = o.Offset, kgo.NewOffset().AtStart()
 	})
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Addresses()...), kgo.ConsumePartitions(starts), kgo.FetchMaxWait(100*time.Millisecond))
-	must(t, err)
-	defer client.Close()
-	var records []*kgo.Record
-	for len(left) > 0 {
-		fetches := client.PollFetches(ctx)
-		if ctx.Err() != nil {
-			t.Fatalf("read: %d records, and still to come: %v", len(records), left)
-		}
-		for _, r := range fetches.Records() {
-			records = append(records, r)
-			if r.Offset+1 >= left[r.Topic][r.Partition] {
-				delete(left[r.Topic], r.Partition)
+	return func(yield func(*kgo.Record) bool) {
+		client, err := kgo.NewClient(kgo.SeedBrokers(c.Addresses()...), kgo.ConsumePartitions(starts), kgo.FetchMaxWait(100*time.Millisecond))
+		must(t, err)
+		defer client.Close()
+		for n, newest := 0, time.Now(); len(left) > 0; {
+			limited, cancel := context.WithTimeout(t.Context(), time.Second)
+			records := client.PollFetches(limited).Records()
+			cancel()
+			if len(records) > 0 {
+				newest = time.Now()
+			} else if time.Since(newest) > time.Minute {
+				t.Fatalf("read: %d records, and still to come: %v", n, left)
 			}
-			if len(left[r.Topic]) == 0 {
-				delete(left, r.Topic)
+			for _, r := range records {
+				n++
+				if !yield(r) {
+					return
+				}
+				if r.Offset+1 >= left[r.Topic][r.Partition] {
+					delete(left[r.Topic], r.Partition)
+				}
+				if len(left[r.Topic]) == 0 {
+					delete(left, r.Topic)
+				}
 			}
 		}
 	}
-	return records
 }
 
 func header(r *kgo.Record, name string) string {

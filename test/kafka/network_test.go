@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
@@ -18,6 +19,7 @@ type network struct {
 	mu    sync.Mutex
 	down  bool
 	conns []net.Conn
+	doors []net.Listener
 }
 
 func (n *network) use(c *kafka.Options) { c.Connection.Dial = n.dial }
@@ -73,4 +75,43 @@ func (n *network) cut(down bool) {
 		_ = c.Close()
 	}
 	n.conns = nil
+	if down {
+		for _, l := range n.doors {
+			_ = l.Close()
+		}
+		n.doors = nil
+	}
+}
+
+// door gives an address that leads over the network to another one, until the network is cut.
+func (n *network) door(t *testing.T, to string) string {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.doors = append(n.doors, l)
+	go func() {
+		for {
+			here, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go n.enter(here, to)
+		}
+	}()
+	return l.Addr().String()
+}
+
+func (n *network) enter(here net.Conn, to string) {
+	defer here.Close()
+	there, err := n.dial(context.Background(), "tcp", to)
+	if err != nil {
+		return
+	}
+	go func() {
+		_, _ = io.Copy(here, there)
+		_ = here.Close()
+	}()
+	_, _ = io.Copy(there, here)
+	_ = there.Close()
 }

@@ -2,9 +2,11 @@ package kafkatest
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,6 +53,18 @@ func (n *Node) Start() (err error) {
 
 // Kill ends the node as kill -9 does.
 func (n *Node) Kill() { n.process.kill() }
+
+// Pause stops the node as SIGSTOP does, until Resume.
+func (n *Node) Pause() { n.process.pause() }
+
+// Resume ends a Pause.
+func (n *Node) Resume() { n.process.resume() }
+
+// FillDisk has the node's disk take nothing more, until the node is started again.
+func (n *Node) FillDisk() error {
+	pid := fmt.Sprint(n.process.cmd.Process.Pid)
+	return exec.CommandContext(context.Background(), "prlimit", "--pid", pid, "--fsize=1").Run()
+}
 
 // Running reports whether the node's process has not ended.
 func (n *Node) Running() bool { return n.process != nil && n.process.running() }

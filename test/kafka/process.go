@@ -59,6 +59,10 @@ func (p *process) running() bool {
 	}
 }
 
+// pause stops the process until resume.
+func (p *process) pause()  { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
+func (p *process) resume() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
+
 // kill ends the process at once, and waits until it is gone.
 func (p *process) kill() {
 	_ = p.cmd.Process.Signal(syscall.SIGKILL) // fails only for one that has ended
