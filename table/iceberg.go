@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,8 @@ import (
 	_ "modernc.org/sqlite" // the catalog of a directory
 
 	icebergio "github.com/apache/iceberg-go/io"
+
+	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
 // This file is all that knows iceberg-go, which is at 0.x.
@@ -113,13 +116,17 @@ var changes = spec{
 	},
 }
 
-// openLake loads a table, and creates it where there is none.
+// openLake loads a table, and creates it where there is none. One of an earlier version gets the
+// columns that it has not.
 func openLake(ctx context.Context, c catalog.Catalog, namespace string, s spec) (*lake, error) {
 	ns := lib.Identifier{namespace}
 	l := &lake{catalog: c.(lib.CatalogIO), name: lib.Identifier{namespace, s.name}}
 	err := l.reload(ctx)
+	if err == nil {
+		return l, l.addColumns(ctx, s.schema)
+	}
 	if !errors.Is(err, catalog.ErrNoSuchTable) && !errors.Is(err, catalog.ErrNoSuchNamespace) {
-		return l, err
+		return nil, err
 	}
 	if err := c.CreateNamespace(ctx, ns, nil); err != nil && !errors.Is(err, catalog.ErrNamespaceAlreadyExists) {
 		return nil, fmt.Errorf("create namespace %s: %w", namespace, err)
@@ -148,6 +155,24 @@ func openLake(ctx context.Context, c catalog.Catalog, namespace string, s spec) 
 		return nil, fmt.Errorf("create table %s: %w", strings.Join(l.name, "."), err)
 	}
 	return l, l.reload(ctx)
+}
+
+// addColumns adds the columns of a schema that the table has not. Older files have null there.
+func (l *lake) addColumns(ctx context.Context, schema *iceberg.Schema) error {
+	return again(ctx, l, func() error {
+		hasColumn := func(f iceberg.NestedField) bool {
+			_, found := l.Schema().FindFieldByName(f.Name)
+			return found
+		}
+		if !slices.ContainsFunc(schema.Fields(), func(f iceberg.NestedField) bool { return !hasColumn(f) }) {
+			return nil
+		}
+		tx := l.NewTransaction()
+		if err := tx.UpdateSchema(true, false).UnionByNameWith(schema).Commit(); err != nil {
+			return fmt.Errorf("add columns to table %s: %w", strings.Join(l.name, "."), err)
+		}
+		return l.finish(ctx, tx)
+	})
 }
 
 // reload loads the table as the catalog has it now.
@@ -271,6 +296,24 @@ func (l *lake) finish(ctx context.Context, tx *lib.Transaction) error {
 
 // isConflict reports whether a commit failed since the table had changed.
 func isConflict(err error) bool { return errors.Is(err, lib.ErrCommitFailed) }
+
+// again makes a commit on top of what others have committed meanwhile. do works on the table as it
+// is then.
+func again(ctx context.Context, l *lake, do func() error) error {
+	const attempts = 20
+	for attempt := 1; ; attempt++ {
+		err := do()
+		if err == nil || !isConflict(err) || attempt == attempts {
+			return err
+		}
+		if err := ratelimit.Sleep(ctx, time.Duration(attempt)*time.Second/10); err != nil {
+			return err
+		}
+		if err := l.reload(ctx); err != nil {
+			return err
+		}
+	}
+}
 
 // head is the sequence number of the newest snapshot; 0 for none.
 func (l *lake) head() int64 {

@@ -125,8 +125,21 @@ var changesSchema = func() *iceberg.Schema {
 		m.KeyID, m.ValueID = next(), next()
 	}
 	add(colData, iceberg.PrimitiveTypes.String, "the payload, JSON")
+	for _, c := range actorColumns {
+		add(c.name, iceberg.PrimitiveTypes.String, c.doc)
+	}
 	return iceberg.NewSchema(0, fields...)
 }()
+
+// actorColumns are the columns of a row that says who made a change (op is attributed), and what
+// they have. In other rows they are null.
+var actorColumns = []struct{ name, doc string }{
+	{"actor", "the authenticated user who made the change; the row has its id, with /actor behind"},
+	{"actorgrade", "how the user is known"},
+	{"impersonator", "who acted as the user"},
+	{"verb", "of the request"},
+	{"auditid", "of the request in the audit log"},
+}
 
 // builder makes record batches of rows.
 type builder struct {
@@ -191,6 +204,14 @@ func (b *builder) add(r *row) {
 		extensions = append(slices.Clone(extensions), event.Attribute{Name: "traceparent", Value: r.TraceParent})
 	}
 	b.pairs(colAttributes, extensions)
+	for _, c := range actorColumns {
+		i := slices.IndexFunc(r.Extensions, func(a event.Attribute) bool { return a.Name == c.name })
+		if i < 0 || r.Op != event.Attributed {
+			b.columns[c.name].AppendNull()
+			continue
+		}
+		b.text(c.name, r.Extensions[i].Value)
+	}
 	if len(r.Data) == 0 {
 		b.columns[colData].AppendNull()
 		return

@@ -92,18 +92,34 @@ type writer struct {
 
 // Run writes what a stream has into the tables, until ctx ends or, with Once, the stream does.
 func Run(ctx context.Context, o Options) (*Report, error) {
+	w, closeCatalog, err := open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer closeCatalog()
+	err = w.run(ctx)
+	return &w.report, err
+}
+
+// open opens the tables and reads back where a writer resumes. The function closes the catalog.
+func open(ctx context.Context, o Options) (_ *writer, closeCatalog func(), err error) {
 	o.Interval = cmp.Or(o.Interval, defaultInterval)
 	if o.now == nil {
 		o.now = time.Now
 	}
 	c, closeCatalog, err := o.Place.open(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer closeCatalog()
-	l, err := openLake(ctx, c, cmp.Or(o.Place.Namespace, defaultNamespace), changes)
+	defer func() {
+		if err != nil {
+			closeCatalog()
+		}
+	}()
+	namespace := cmp.Or(o.Place.Namespace, defaultNamespace)
+	l, err := openLake(ctx, c, namespace, changes)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if o.wrap != nil {
 		l.catalog = o.wrap(l.catalog)
@@ -111,17 +127,15 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	w := &writer{Options: o, lake: l, name: rand.Text()}
 	if w.schema, err = l.arrowSchema(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := w.resume(ctx); err != nil {
-		return nil, err
+	if err = w.resume(ctx); err != nil {
+		return nil, nil, err
 	}
-	w.coverage, err = openCoverage(ctx, c, cmp.Or(o.Place.Namespace, defaultNamespace), l)
-	if err != nil {
-		return nil, fmt.Errorf("table coverage: %w", err)
+	if w.coverage, err = openCoverage(ctx, c, namespace, l); err != nil {
+		return nil, nil, fmt.Errorf("table coverage: %w", err)
 	}
-	err = w.run(ctx)
-	return &w.report, err
+	return w, closeCatalog, nil
 }
 
 // resume reads the position back, and the ids of the newest rows.
@@ -261,7 +275,7 @@ func (w *writer) readToEnd(ctx context.Context, reader source.Reader) error {
 		case m.Damaged:
 			to := max(reader.Position()[m.Lane].Next, m.Offset+1)
 			w.keepNotice(source.Removal{Lane: m.Lane, From: m.Offset, To: to}, query.ReasonDamaged, until)
-		case m.Other != "", m.Event.Op == "", m.Event.Op == event.Attributed:
+		case m.Other != "", m.Event.Op == "":
 			w.report.Other++
 		default:
 			w.add(m)
@@ -302,7 +316,7 @@ func (w *writer) keep(r *row) {
 	if w.oldest.IsZero() {
 		w.oldest = w.now()
 	}
-	r.late, r.incarnation = r.Time.Before(w.snapshot), w.read.Incarnation
+	r.late, r.incarnation = r.Op != event.Attributed && r.Time.Before(w.snapshot), w.read.Incarnation
 	w.rows = append(w.rows, r)
 	w.bytes += r.size()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/apache/iceberg-go"
 	"github.com/zeebo/xxh3"
 
+	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/resource"
 )
 
@@ -93,8 +94,8 @@ const eraLength = 9
 
 // snapshotRows writes the rows to files. The state begins with the snapshot rows before.
 func (w *writer) snapshotRows(ctx context.Context, at time.Time) (files []iceberg.DataFile, rows int, err error) {
-	filter := stateFilter(w.snapshot, at)
-	begun, err := w.lake.beginnings(ctx, filter)
+	filter := iceberg.NewAnd(aboutVersions, stateFilter(w.snapshot, at))
+	begun, err := w.lake.beginnings(ctx, stateFilter(w.snapshot, at))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -181,10 +182,13 @@ func stateFilter(snapshot, at time.Time) iceberg.BooleanExpression {
 		iceberg.EqualTo(iceberg.Reference(colLate), true)))
 }
 
-// Filters by what a row is about. Those about informers are in files of their own.
+// Filters by what a row is about. Those about informers are in files of their own. Of those about
+// objects some say who made a change; all others are versions.
 var (
 	aboutObjects   = iceberg.NotEqualTo(iceberg.Reference("name"), "")
 	aboutInformers = iceberg.EqualTo(iceberg.Reference("name"), "")
+	aboutVersions  = iceberg.NewAnd(aboutObjects,
+		iceberg.NotEqualTo(iceberg.Reference("op"), string(event.Attributed)))
 )
 
 // objectKeys are the columns that name an object.
@@ -221,7 +225,7 @@ func (l *lake) lastRows(
 ) (map[objectKey]lastRow, error) {
 	last := map[objectKey]lastRow{}
 	columns := append([]string{colIncarnation, colSequence, colDeleted}, objectColumns...)
-	for batch, err := range l.scan(ctx, iceberg.NewAnd(aboutObjects, filter), columns...) {
+	for batch, err := range l.scan(ctx, filter, columns...) {
 		if err != nil {
 			return nil, err
 		}

@@ -102,6 +102,7 @@ func Views(ctx context.Context, p Place, of, name, prefix string) (string, error
 		"table":     func() string { return name },
 		"intervals": func() string { return intervals },
 		"views":     func() string { return prefix },
+		"columns":   versionColumns,
 		"view":      func(view string) string { return fmt.Sprintf(e.view, prefix+view) },
 		"stateAt":   func(view string) string { return fmt.Sprintf(e.stateAt, prefix+view) },
 		"timestamp": func(text string) string { return fmt.Sprintf(e.timestamp, text) },
@@ -120,6 +121,14 @@ func Views(ctx context.Context, p Place, of, name, prefix string) (string, error
 		"Prologue": e.prologue, "At": e.at, "Now": e.now, "EndStateAt": e.endStateAt,
 	})
 	return text.String(), err
+}
+
+// versionColumns are the columns of a row about a version of an object.
+func versionColumns() (names []string) {
+	for _, f := range changesSchema.Fields()[:changesSchema.NumFields()-len(actorColumns)] {
+		names = append(names, f.Name)
+	}
+	return names
 }
 
 // tableNames are how an engine names the tables of a directory. Their files are those of the newest

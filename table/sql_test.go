@@ -15,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/iceberg-go"
+	lib "github.com/apache/iceberg-go/table"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -369,5 +372,101 @@ func TestRecreatedViews(t *testing.T) {
 	lives := column(t, openTest(t, dir), iceberg.EqualTo(iceberg.Reference(colSnapshot), true), "name")
 	if !slices.Equal(lives, []string{"api", "web"}) {
 		t.Errorf("snapshot rows of %q", lives)
+	}
+}
+
+// attributed is the event that says who made a change, or why that is not known.
+func attributed(change event.Event, actor, unknown string) event.Event {
+	e := change
+	e.ID, e.Op, e.Type = change.ID+event.AttributedSuffix, event.Attributed, event.TypeAttributed
+	e.Data = fmt.Appendf(nil, `{"change":%q,"op":%q,"unknown":%q}`, change.ID, change.Op, unknown)
+	if actor != "" {
+		e.Data = fmt.Appendf(nil, `{"change":%q,"op":%q,"user":%q}`, change.ID, change.Op, actor)
+		e.Extensions = []event.Attribute{{Name: "actor", Value: actor}, {Name: "actorgrade", Value: "exact"}}
+	}
+	return e
+}
+
+// Who made a change is a row of its own, in a table of an earlier version too. The views have the
+// user beside the change, and no row about a user is taken for a version of its object.
+func TestActors(t *testing.T) {
+	needsDirectory(t)
+	second := func(n int) time.Time { return morning.Add(time.Duration(n) * time.Second) }
+	url, dir := jetStream(t), tableDir(t)
+	web, api := deployment(event.Added, "web", 1, 0, second(1)), deployment(event.Added, "api", 2, 0, second(2))
+	earlier := changes
+	earlier.schema = iceberg.NewSchema(0, changesSchema.Fields()[:changesSchema.NumFields()-len(actorColumns)]...)
+	l := openTable(t, dir, earlier)
+	schema, err := l.arrowSchema()
+	testkit.OK(t, err)
+	now, err := lib.SchemaToArrowSchema(changesSchema, nil, true, false)
+	testkit.OK(t, err)
+	files, err := l.write(t.Context(), schema, func(yield func(arrow.RecordBatch, error) bool) {
+		for batch := range batchesOf(now, []*row{{Event: web, lane: "before"}, {Event: api, lane: "before"}}) {
+			yield(array.NewRecordBatch(schema, batch.Columns()[:schema.NumFields()], batch.NumRows()), nil)
+		}
+	}, maxRunGroup)
+	testkit.OK(t, err)
+	testkit.OK(t, l.commit(t.Context(), change{add: files}))
+
+	updated, deleted := deployment(event.Updated, "web", 3, 0, second(3)), deployment(event.Deleted, "api", 4, 0, second(4))
+	store := newStream(t, url, sinks.Flat)
+	store([]event.Event{
+		updated, deleted, attributed(web, "alice", ""), attributed(api, "bob", ""), attributed(updated, "", "no request"),
+		attributed(deleted, "bob", ""), attributed(web, "alice", ""),
+	})
+	o := options(t, url+"/K8S", dir)
+	o.now = func() time.Time { return second(20) }
+	report, err := Run(t.Context(), o)
+	testkit.OK(t, err)
+	if report.Rows != 6 || report.Repeats != 1 || report.Other != 0 {
+		t.Errorf("%+v", report)
+	}
+	tomorrow := morning.Truncate(day).Add(day + time.Minute)
+	o.now = func() time.Time { return tomorrow }
+	_, err = Run(t.Context(), o)
+	testkit.OK(t, err)
+	store([]event.Event{attributed(updated, "carol", "")}) // a repeat
+	late := attributed(deployment(event.Updated, "web", 5, 0, second(5)), "dave", "")
+	store([]event.Event{late})
+	_, err = Run(t.Context(), o)
+	testkit.OK(t, err)
+	isSnapshot, isLate := iceberg.EqualTo(iceberg.Reference(colSnapshot), true), iceberg.EqualTo(iceberg.Reference(colLate), true)
+	if got := column(t, openTest(t, dir), isSnapshot, "id"); !slices.Equal(got, []string{updated.ID}) {
+		t.Errorf("snapshot rows of %q", got)
+	}
+	if got := column(t, openTest(t, dir), isLate, "id"); len(got) > 0 {
+		t.Errorf("%q would be read for each state", got)
+	}
+	state := "SELECT concat(id, ' ', op) FROM state_at("
+	questions := map[string]map[string]string{
+		"changes": same("SELECT concat(name, ' ', resourceversion, ' ', op, ' ', actor, actorunknown) FROM changes"),
+		"who":     same("SELECT concat(actor, ' ', sum(changes)) FROM who GROUP BY actor"),
+		"churn":   same("SELECT concat(op, ' ', sum(changes)) FROM churn GROUP BY op"),
+		"current": same("SELECT concat(id, ' ', op) FROM current"),
+		"most":    same("SELECT concat(name, ' ', changes) FROM most"),
+		"then": {
+			"duckdb":     state + second(20).Format("'"+time.DateTime+"+00')"),
+			"clickhouse": state + second(20).Format("at = '"+time.DateTime+"')"),
+			"spark":      state + second(20).Format("TIMESTAMP '"+time.DateTime+"+00:00')"),
+		},
+	}
+	for _, when := range []string{"as written", "compacted"} {
+		for engine, got := range askEngines(t, dir, questions) {
+			if engine == "pyiceberg" {
+				continue
+			}
+			for name, want := range map[string][]string{
+				"changes": {"api 2 added bob", "api 4 deleted bob", "web 1 added alice", "web 3 updated no request"},
+				"who":     {"alice 1", "bob 2"},
+				"churn":   {"added 2", "deleted 1", "updated 1"},
+				"current": {updated.ID + " updated"},
+				"then":    {updated.ID + " updated"},
+				"most":    {"web 1"},
+			} {
+				requireIDs(t, engine+", "+when+", "+name, got[name], want)
+			}
+		}
+		upkeep(t, dir, Upkeep{Only: []string{"compact"}, Snapshots: day, now: func() time.Time { return tomorrow }})
 	}
 }

@@ -14,8 +14,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/iceberg-go"
 	lib "github.com/apache/iceberg-go/table"
-
-	"github.com/kubebridge/bridge/internal/ratelimit"
 )
 
 // Upkeep are the options of Maintain.
@@ -89,24 +87,6 @@ func Maintain(ctx context.Context, u Upkeep) error {
 		}
 	}
 	return nil
-}
-
-// again makes a commit on top of what others have committed meanwhile. do works on the table as it
-// is then.
-func again(ctx context.Context, l *lake, do func() error) error {
-	const attempts = 20
-	for attempt := 1; ; attempt++ {
-		err := do()
-		if err == nil || !isConflict(err) || attempt == attempts {
-			return err
-		}
-		if err := ratelimit.Sleep(ctx, time.Duration(attempt)*time.Second/10); err != nil {
-			return err
-		}
-		if err := l.reload(ctx); err != nil {
-			return err
-		}
-	}
 }
 
 // retain removes the days that are too old.
