@@ -390,7 +390,7 @@ func (r *timelineRows) flush() error {
 	}
 	t := terminal.NewTable(r.out)
 	if len(r.rows) > 0 {
-		fmt.Fprintln(t, "TIME\tOPERATION\tOBJECT\t"+userColumn(r.hasActors, "USER")+"MANAGER\tCHANGED")
+		fmt.Fprintln(t, "TIME\tOPERATION\tOBJECT\t"+columnWhere(r.hasActors, "USER")+"MANAGER\tCHANGED")
 	}
 	for _, row := range r.rows {
 		times := ""
@@ -398,7 +398,7 @@ func (r *timelineRows) flush() error {
 			times = fmt.Sprintf(" (%d times until %s)", row.count, row.last.Local().Format("15:04:05"))
 		}
 		fmt.Fprintf(t, "%s\t%s%s\t%s\t%s%s\t%s\n", query.ShowTime(row.first), row.op, times,
-			terminal.OneLine(row.object), userColumn(r.hasActors, terminal.OneLine(shortActor(row.actor))),
+			terminal.OneLine(row.object), columnWhere(r.hasActors, terminal.OneLine(shortActor(row.actor))),
 			terminal.OneLine(row.manager), terminal.OneLine(row.what))
 	}
 	err := t.Flush()

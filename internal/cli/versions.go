@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -173,7 +174,7 @@ func (r *versionRows) begin() {
 		columns = "FROM\tTO"
 	}
 	if r.output == "table" {
-		r.row("TIME\tOPERATION\t%sMANAGER\tVERSION\t%s\n", userColumn(r.hasActors, "USER"), columns)
+		r.row("TIME\tOPERATION\t%sMANAGER\tVERSION\t%s\n", columnWhere(r.hasActors, "USER"), columns)
 	}
 }
 
@@ -196,7 +197,7 @@ func (r *versionRows) print(v, before *query.Version, actor *query.ActorReport) 
 		return
 	}
 	r.row("%s\t%s\t%s%s\t%s\t%s\n", query.ShowTime(v.Time), operation(v),
-		userColumn(r.hasActors, terminal.OneLine(shortActor(actor))), terminal.OneLine(who(v)),
+		columnWhere(r.hasActors, terminal.OneLine(shortActor(actor))), terminal.OneLine(who(v)),
 		terminal.OneLine(v.Event.ResourceVersion),
 		terminal.OneLine(whatChanged(v, before != nil, changes, 0)))
 }
@@ -221,7 +222,7 @@ func (r *versionRows) addField(v, before *query.Version, actor *query.ActorRepor
 		return
 	}
 	r.row("%s\t%s\t%s%s\t%s\t%s\t%s\n", query.ShowTime(v.Time), operation(v),
-		userColumn(r.hasActors, terminal.OneLine(shortActor(actor))), terminal.OneLine(who(v)),
+		columnWhere(r.hasActors, terminal.OneLine(shortActor(actor))), terminal.OneLine(who(v)),
 		terminal.OneLine(v.Event.ResourceVersion), shownValue(old), shownValue(now))
 }
 
@@ -319,19 +320,22 @@ func shownValue(raw []byte) string {
 
 func newShowCommand() *cobra.Command {
 	var at string
+	var isWho bool
 	cmd := &cobra.Command{
 		Use:   "show KIND/NAME",
 		Short: "Print an object as it was at a time",
 		Long: `show prints an object as it was at a time, or in its last version. Which version that is,
-when it began and who made it goes to standard error.
+when it began and which field manager made it goes to standard error; with --who also the
+authenticated user, as 'bridge who' knows it.
 
 The answer distinguishes an object that did not exist then from one of which the history does not
 know that time, and from one that it has never seen.
 
 ` + timeHelp + `
 
-Exit codes: 0; 1 when there was no such object, or it is not known; 2 when there is no history.`,
-		Example: `  bridge show deploy/web -n shop --at 14:03
+Exit codes: 0; 1 when there was no such object, or it is not known; 2 when there is no history, or
+with --who no user in it.`,
+		Example: `  bridge show deploy/web -n shop --at 14:03 --who
   bridge show node/worker-1 --at "2h ago" -o json
   bridge show pod/web-0 -n shop --at 48213 --dir /var/lib/history     at a resourceVersion`,
 		Args: cobra.RangeArgs(1, 2),
@@ -339,6 +343,7 @@ Exit codes: 0; 1 when there was no such object, or it is not known; 2 when there
 	o := historyFlags(cmd, "yaml", "json")
 	cmd.Flags().StringVar(&at, "at", "",
 		"time or resourceVersion; none: the last version, also of an object that is gone")
+	cmd.Flags().BoolVar(&isWho, "who", false, "name the authenticated user who made it")
 	cmd.ValidArgsFunction = o.completeObjects
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p, err := ask.ParsePoint("--at", at)
@@ -350,7 +355,7 @@ Exit codes: 0; 1 when there was no such object, or it is not known; 2 when there
 			return err
 		}
 		defer db.Close()
-		v, err := showVersion(cmd, q, object, p)
+		v, err := showVersion(cmd, q, object, p, isWho)
 		if err != nil {
 			return err
 		}
@@ -360,9 +365,9 @@ Exit codes: 0; 1 when there was no such object, or it is not known; 2 when there
 }
 
 // showVersion returns the version at a point, the last one for the zero point. It prints which
-// version that is, and whether it may be another.
+// version that is, whether it may be another, and the user who made it if asked for.
 func showVersion(
-	cmd *cobra.Command, q *ask.Question, object *query.Object, p query.Point,
+	cmd *cobra.Command, q *ask.Question, object *query.Object, p query.Point, isWho bool,
 ) (*query.Version, error) {
 	v, holes, err := q.Existing(object, p)
 	if err != nil {
@@ -388,6 +393,11 @@ func showVersion(
 		terminal.Plain(object.String()), asOf,
 		terminal.Plain(v.Event.ResourceVersion), operation(v), query.ShowTime(v.Time),
 		terminal.Plain(made))
+	if isWho {
+		if err := showUser(cmd, q.History, v); err != nil {
+			return nil, err
+		}
+	}
 	form := v.Form()
 	if form == record.FormNone {
 		return nil, Failed(fmt.Errorf("%s: no body is known: %s", object, notKnown(form)))
@@ -396,6 +406,22 @@ func showVersion(
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: this is not the whole object: %s\n", notKnown(form))
 	}
 	return v, nil
+}
+
+// showUser prints who made a version.
+func showUser(cmd *cobra.Command, h *query.Questions, v *query.Version) error {
+	actors := ask.NewActors(h)
+	isRecorded, err := actors.IsRecorded(v.Unit.Cluster())
+	if err == nil && !isRecorded {
+		return Refused(ask.ErrNoAudit)
+	}
+	var made query.VersionReport
+	if err := cmp.Or(err, actors.AddTo(&made, v)); err != nil {
+		return Failed(err)
+	}
+	r := whoReport{Actor: cmp.Or(made.Actor, noUsers)}
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "bridge: user: %s\n", terminal.Plain(r.how()))
+	return err
 }
 
 func printObject(w io.Writer, v *query.Version, output string) error {
@@ -411,6 +437,7 @@ func printObject(w io.Writer, v *query.Version, output string) error {
 
 func newDiffCommand() *cobra.Command {
 	var from, to string
+	var isWho bool
 	cmd := &cobra.Command{
 		Use:   "diff KIND/NAME",
 		Short: "Compare an object at two times",
@@ -421,7 +448,7 @@ JSON Patch (RFC 6902). Without --to it is the last version; without --from the o
 ` + timeHelp + `
 
 Exit codes: 0, whether or not there is a difference; 1 when there was no such object at one of the
-times, or it is not known; 2 when there is no history.`,
+times, or it is not known; 2 when there is no history, or with --who no user in it.`,
 		Example: `  bridge diff deploy/web -n shop                              what the last change changed
   bridge diff deploy/web -n shop --from 13:00 --to 14:03
   bridge diff deploy/web -n shop --from "1d ago" -o patch`,
@@ -432,6 +459,7 @@ times, or it is not known; 2 when there is no history.`,
 		"time or resourceVersion of the older version; none: the one before --to")
 	cmd.Flags().StringVar(&to, "to", "",
 		"time or resourceVersion of the newer version; none: the last one")
+	cmd.Flags().BoolVar(&isWho, "who", false, "name the authenticated user who made the newer version, and that of --from")
 	cmd.ValidArgsFunction = o.completeObjects
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		older, err := ask.ParsePoint("--from", from)
@@ -444,7 +472,7 @@ times, or it is not known; 2 when there is no history.`,
 			return err
 		}
 		defer db.Close()
-		b, err := showVersion(cmd, q, object, newer)
+		b, err := showVersion(cmd, q, object, newer, isWho)
 		if err != nil {
 			return err
 		}
@@ -453,7 +481,7 @@ times, or it is not known; 2 when there is no history.`,
 			a, err = q.Previous(object, b)
 			err = failedQuestion(err)
 		} else {
-			a, err = showVersion(cmd, q, object, older)
+			a, err = showVersion(cmd, q, object, older, isWho)
 		}
 		if err != nil {
 			return err

@@ -88,6 +88,9 @@ type whoReport struct {
 	isWanted bool
 }
 
+// noUsers is for a version of an informer whose stream names no users, where that of another does.
+var noUsers = &query.ActorReport{Unknown: "it is of a unit without users"}
+
 func (w *whoCommand) run(cmd *cobra.Command, args []string) error {
 	db, q, object, err := w.openObject(cmd, args, w.span.until)
 	if err != nil {
@@ -173,7 +176,7 @@ func (w *whoCommand) recorded(
 		if err := actors.AddTo(&report, v); err != nil {
 			return err
 		}
-		each(v, before, cmp.Or(report.Actor, &query.ActorReport{Unknown: "it is of a unit without users"}))
+		each(v, before, cmp.Or(report.Actor, noUsers))
 		before = v
 	}
 	return nil
@@ -274,9 +277,9 @@ func (w *whoCommand) print(out io.Writer, rows []whoReport) error {
 	return t.Flush()
 }
 
-// userColumn is a cell and its end, where the table has users.
-func userColumn(hasActors bool, cell string) string {
-	if !hasActors {
+// columnWhere is a cell and its end, where the table has the column.
+func columnWhere(has bool, cell string) string {
+	if !has {
 		return ""
 	}
 	return cell + "\t"
