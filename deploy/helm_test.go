@@ -247,15 +247,16 @@ func TestEgress(t *testing.T) {
 		values string
 		want   string // ports beside DNS and the API server; "everywhere" for all
 	}{
-		"defaults of schemes":    {`config: {sinks: [{name: a, nats: {}}, {name: b, http: {url: "https://u:p@h/x:1", deadLetterURL: "http://h"}}]}`, "4222 80"},
-		"ports of addresses":     {`config: {tracing: {endpoint: "http://otel:4318"}, sinks: [{name: k, kafka: {brokers: ["a:9093", "[fd00::1]:9094"]}}]}`, "9093 9094 4318"},
-		"a name from a variable": {`config: {sinks: [{name: k, kafka: {brokers: ["${HOST}:9095"]}}]}`, "9095"},
-		"a port from a variable": {`config: {sinks: [{name: k, kafka: {brokers: ["${BROKER}"]}}]}`, "everywhere"},
-		"an embedded server":     {`config: {sinks: [{name: own, nats: {embedded: true}}]}`, ""},
-		"unknown variables":      {`{config: {sinks: [{name: own, nats: {}}]}, envFrom: [{secretRef: {name: x}}]}`, "everywhere"},
-		"a proxy":                {`{config: {sinks: [{name: own, nats: {}}]}, env: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]}`, "everywhere"},
-		"no proxy":               {`{config: {sinks: [{name: own, nats: {}}]}, env: [{name: NO_PROXY, value: "h"}]}`, "4222"},
-		"an endpoint of traces":  {`{config: {sinks: [{name: own, nats: {}}]}, env: [{name: BRIDGE_TRACING_ENDPOINT, value: "http://h:1"}]}`, "everywhere"},
+		"defaults of schemes":     {`config: {sinks: [{name: a, nats: {}}, {name: b, http: {url: "https://u:p@h/x:1", deadLetterURL: "http://h"}}]}`, "4222 80"},
+		"ports of addresses":      {`config: {tracing: {endpoint: "http://otel:4318"}, sinks: [{name: k, kafka: {brokers: ["a:9093", "[fd00::1]:9094"]}}]}`, "9093 9094 4318"},
+		"a name from a variable":  {`config: {sinks: [{name: k, kafka: {brokers: ["${HOST}:9095"]}}]}`, "9095"},
+		"a port from a variable":  {`config: {sinks: [{name: k, kafka: {brokers: ["${BROKER}"]}}]}`, "everywhere"},
+		"an embedded server":      {`config: {sinks: [{name: own, nats: {embedded: true}}]}`, ""},
+		"unknown variables":       {`{config: {sinks: [{name: own, nats: {}}]}, envFrom: [{secretRef: {name: x}}]}`, "everywhere"},
+		"streams of audit events": {`config: {sinks: [{name: h, history: {audit: {streams: [{from: "nats://a/S"}, {from: "kafka://b:9093/t"}]}}}]}`, "4222 9093"},
+		"a proxy":                 {`{config: {sinks: [{name: own, nats: {}}]}, env: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]}`, "everywhere"},
+		"no proxy":                {`{config: {sinks: [{name: own, nats: {}}]}, env: [{name: NO_PROXY, value: "h"}]}`, "4222"},
+		"an endpoint of traces":   {`{config: {sinks: [{name: own, nats: {}}]}, env: [{name: BRIDGE_TRACING_ENDPOINT, value: "http://h:1"}]}`, "everywhere"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := readValues(t, test.values)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -124,10 +125,11 @@ func (r *reader) sections(n *yaml.Node, t reflect.Type, path string) (any, bool)
 		return nil, false
 	}
 	list := []any{}
+	isNamed := slices.ContainsFunc(Fields(t), func(f Field) bool { return f.Key == "name" })
 	for i, item := range n.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		r.Origins[at] = r.at(item)
-		if item = resolve(item); item.Kind == yaml.ScalarNode && itemName.MatchString(item.Value) {
+		if item = resolve(item); isNamed && item.Kind == yaml.ScalarNode && itemName.MatchString(item.Value) {
 			r.addAt(r.at(item), at, "want a map, got a single value: write {name: %s}", item.Value)
 			list = append(list, map[string]any{"name": item.Value})
 			continue

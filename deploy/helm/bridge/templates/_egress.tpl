@@ -12,6 +12,7 @@ Where the bridge may connect to, as NetworkPolicyEgressRules: the ports of DNS, 
 {{- $addresses = append $addresses (dig "sasl" "oauth" "tokenURL" "" .) }}
 {{- end }}
 {{- with .http }}{{- $addresses = append $addresses (default "" .url) }}{{- $addresses = append $addresses (default "" .deadLetterURL) }}{{- end }}
+{{- range dig "audit" "streams" list (default dict .history) }}{{- $addresses = append $addresses .from }}{{- end }}
 {{- end }}
 {{- $addresses = append $addresses (dig "tracing" "endpoint" "" .Values.config) -}}
 {{- $ports := list 443 6443 -}}
