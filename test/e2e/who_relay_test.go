@@ -17,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -183,9 +186,142 @@ func (r *whoRelay) check() {
 	}
 }
 
+// exportBadly returns lines of an audit log in another order, without one of so many, and with some
+// twice or cut.
+func exportBadly(lines [][]byte, lost int) (out [][]byte) {
+	for _, line := range lines {
+		switch {
+		case rand.IntN(lost) == 0:
+			continue
+		case rand.IntN(20) == 0:
+			out = append(out, line)
+		case rand.IntN(100) == 0:
+			line = append(bytes.Clone(line[:rand.IntN(len(line)-1)]), '\n')
+		}
+		out = append(out, line)
+	}
+	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+// whoExporter fills a stream with what is in audit logs, as a bad one does, and late.
+type whoExporter struct {
+	*testing.T
+	server *server.Server
+	js     jetstream.JetStream
+	lost   int // one of so many
+	logs   []*os.File
+	rest   map[*os.File][]byte // a line that is not whole yet
+	stop   chan struct{}
+	errs   chan error
+}
+
+func startWhoExporter(t *testing.T, lost int, logs ...string) *whoExporter {
+	t.Helper()
+	x := &whoExporter{T: t, lost: lost, rest: map[*os.File][]byte{}, stop: make(chan struct{}), errs: make(chan error, 1)}
+	var err error
+	x.server, err = server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	must(t, err)
+	x.server.Start()
+	t.Cleanup(func() { x.server.Shutdown(); x.server.WaitForShutdown() })
+	if !x.server.ReadyForConnections(startTime) {
+		t.Fatal("the broker is not ready")
+	}
+	conn, err := nats.Connect(x.server.ClientURL())
+	must(t, err)
+	t.Cleanup(conn.Close)
+	x.js, err = jetstream.New(conn)
+	must(t, err)
+	for _, name := range []string{"AUDIT", "SILENT"} {
+		_, err = x.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}})
+		must(t, err)
+	}
+	for _, log := range logs {
+		f, err := os.Open(log)
+		must(t, err)
+		t.Cleanup(func() { _ = f.Close() })
+		x.logs = append(x.logs, f)
+	}
+	go func() { x.errs <- x.run() }()
+	return x
+}
+
+// section is an item of the key streams.
+func (x *whoExporter) section(stream string) string {
+	return fmt.Sprintf("{from: %q, delay: %s}", x.server.ClientURL()+"/"+stream, *whoDelay+5*time.Second)
+}
+
+func (x *whoExporter) run() error {
+	type line struct {
+		text []byte
+		due  time.Time
+	}
+	var waiting []line
+	for isLast := false; ; {
+		select {
+		case <-x.stop:
+			isLast = true
+		case <-time.After(200 * time.Millisecond):
+		}
+		now := time.Now()
+		var due [][]byte
+		for _, log := range x.logs {
+			lines, err := x.read(log)
+			if err != nil {
+				return err
+			}
+			for _, text := range lines {
+				waiting = append(waiting, line{text, now.Add(*whoDelay)})
+			}
+		}
+		for len(waiting) > 0 && (isLast || !waiting[0].due.After(now)) {
+			due, waiting = append(due, waiting[0].text), waiting[1:]
+		}
+		for _, text := range exportBadly(due, x.lost) {
+			if _, err := x.js.PublishAsync("AUDIT.x", text, jetstream.WithStallWait(startTime)); err != nil {
+				return err
+			}
+		}
+		if isLast {
+			<-x.js.PublishAsyncComplete()
+			return nil
+		}
+	}
+}
+
+// read returns the lines that were added to a log.
+func (x *whoExporter) read(log *os.File) (lines [][]byte, err error) {
+	text, err := io.ReadAll(log)
+	text = append(x.rest[log], text...)
+	for {
+		line, rest, found := bytes.Cut(text, []byte("\n"))
+		if !found {
+			x.rest[log] = text
+			return lines, err
+		}
+		lines, text = append(lines, append(bytes.Clone(line), '\n')), rest
+	}
+}
+
+// end waits until everything is in the stream.
+func (x *whoExporter) end() {
+	x.Helper()
+	close(x.stop)
+	must(x.T, <-x.errs)
+}
+
 // startSecondAPIServer starts one with the flags of the first, in front of the same etcd, with a
 // port and an audit log of its own. It ends with the test.
 func startSecondAPIServer(t *testing.T, c *cluster) (config *rest.Config, auditLog string) {
+	t.Helper()
+	auditLog = filepath.Join(c.dir, "audit-second.log")
+	config, _ = startAPIServer(t, c, "second", "--audit-webhook", "--audit-log-path="+auditLog)
+	return config, auditLog
+}
+
+// startAPIServer starts one with the flags of the first, but for those that begin with without, and
+// with some more. It returns its process too.
+func startAPIServer(t *testing.T, c *cluster, name, without string, more ...string) (config *rest.Config, pid int) {
 	t.Helper()
 	flags, err := apiServerFlagsOf(c.dir)
 	must(t, err)
@@ -193,15 +329,14 @@ func startSecondAPIServer(t *testing.T, c *cluster) (config *rest.Config, auditL
 	must(t, err)
 	_, port, err := net.SplitHostPort(address)
 	must(t, err)
-	auditLog = filepath.Join(c.dir, "audit-second.log")
 	binary, err := controlPlaneBinary()
 	must(t, err)
-	flags = append(slices.DeleteFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, "--audit-webhook") }),
-		"--secure-port="+port, "--audit-log-path="+auditLog)
+	flags = append(slices.DeleteFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, without) }),
+		append(more, "--secure-port="+port)...)
 	cmd := exec.CommandContext(t.Context(), binary, append([]string{"component", "kube-apiserver"}, flags...)...)
 	stdin, err := cmd.StdinPipe() // it ends when that is closed
 	must(t, err)
-	log, err := os.Create(filepath.Join(c.dir, "second-apiserver.log"))
+	log, err := os.Create(filepath.Join(c.dir, name+"-apiserver.log"))
 	must(t, err)
 	cmd.Stdout, cmd.Stderr = log, log
 	must(t, cmd.Start())
@@ -214,13 +349,13 @@ func startSecondAPIServer(t *testing.T, c *cluster) (config *rest.Config, auditL
 	config.Host = "https://" + address
 	client, err := kubernetes.NewForConfig(config)
 	must(t, err)
-	eventually(t, "the second API server", startTime, func() []string {
+	eventually(t, "the API server "+name, startTime, func() []string {
 		if err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error(); err != nil {
 			return []string{err.Error()}
 		}
 		return nil
 	})
-	return config, auditLog
+	return config, cmd.Process.Pid
 }
 
 // apiServerFlagsOf are those of the API server that runs in a directory.
