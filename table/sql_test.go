@@ -410,25 +410,25 @@ func TestActors(t *testing.T) {
 	testkit.OK(t, l.commit(t.Context(), change{add: files}))
 
 	updated, deleted := deployment(event.Updated, "web", 3, 0, second(3)), deployment(event.Deleted, "api", 4, 0, second(4))
+	missing := deployment(event.Updated, "web", 5, 0, second(5)) // the stream has no such change
 	store := newStream(t, url, sinks.Flat)
 	store([]event.Event{
 		updated, deleted, attributed(web, "alice", ""), attributed(api, "bob", ""), attributed(updated, "", "no request"),
-		attributed(deleted, "bob", ""), attributed(web, "alice", ""),
+		attributed(deleted, "bob", ""), attributed(web, "alice", ""), attributed(missing, "dave", ""),
 	})
 	o := options(t, url+"/K8S", dir)
 	o.now = func() time.Time { return second(20) }
 	report, err := Run(t.Context(), o)
 	testkit.OK(t, err)
-	if report.Rows != 6 || report.Repeats != 1 || report.Other != 0 {
+	if report.Rows != 7 || report.Repeats != 1 || report.Other != 0 {
 		t.Errorf("%+v", report)
 	}
 	tomorrow := morning.Truncate(day).Add(day + time.Minute)
 	o.now = func() time.Time { return tomorrow }
 	_, err = Run(t.Context(), o)
 	testkit.OK(t, err)
-	store([]event.Event{attributed(updated, "carol", "")}) // a repeat
-	late := attributed(deployment(event.Updated, "web", 5, 0, second(5)), "dave", "")
-	store([]event.Event{late})
+	late := attributed(deployment(event.Updated, "web", 6, 0, second(6)), "dave", "")
+	store([]event.Event{attributed(updated, "carol", ""), late}) // the first is a repeat
 	_, err = Run(t.Context(), o)
 	testkit.OK(t, err)
 	isSnapshot, isLate := iceberg.EqualTo(iceberg.Reference(colSnapshot), true), iceberg.EqualTo(iceberg.Reference(colLate), true)
