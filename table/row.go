@@ -174,6 +174,15 @@ func (b *builder) time(name string, t time.Time) {
 	c.Append(arrow.Timestamp(t.UnixMicro()))
 }
 
+// reserve makes room for the payloads of rows: to grow step by step copies them again and again.
+func (b *builder) reserve(rows []*row) {
+	bytes := 0
+	for _, r := range rows {
+		bytes += len(r.Data)
+	}
+	b.columns[colData].(*array.StringBuilder).ReserveData(min(bytes, maxBatchBytes))
+}
+
 func (b *builder) add(r *row) {
 	for _, c := range event.FlatTexts(&r.Event) {
 		if c.Name != colVersion {
@@ -228,12 +237,19 @@ func (b *builder) pairs(name string, list []event.Attribute) {
 	}
 }
 
-// labelsOf are the labels of the object that a payload has.
+// labelsOf are the labels of the object that a payload is or has: with payload change it is a
+// member, with debezium what the object was after the change, or before it.
 func labelsOf(data []byte) (labels []event.Attribute) {
 	if !bytes.Contains(data, []byte(`"labels"`)) {
 		return nil
 	}
-	for w := member(member(objectIn(data), "metadata"), "labels").Walk(); w.Next(); {
+	metadata := member(data, "metadata")
+	for _, name := range []string{"object", "after", "before"} {
+		if metadata == nil {
+			metadata = member(member(data, name), "metadata")
+		}
+	}
+	for w := jsontree.Parse(member(metadata, "labels")).Walk(); w.Next(); {
 		if text, err := jsontext.AppendUnquote(nil, w.Value().Raw()); err == nil {
 			labels = append(labels, event.Attribute{Name: w.Name(), Value: string(text)})
 		}
@@ -242,30 +258,28 @@ func labelsOf(data []byte) (labels []event.Attribute) {
 	return labels
 }
 
-// objectIn returns the object that a payload is or has: with payload change it is a member, with
-// debezium what the object was after the change, or before it.
-func objectIn(data []byte) jsontree.Value {
-	document := jsontree.Parse(data)
-	for _, name := range []string{"", "object", "after", "before"} {
-		v := document
-		if name != "" {
-			v = member(document, name)
+// member returns a member of an object; nil where there is none. It reads no further: in objects of
+// Kubernetes metadata is among the first members, and most bytes are behind it.
+func member(object []byte, name string) jsontext.Value {
+	d := jsontext.NewDecoder(bytes.NewBuffer(object))
+	if t, err := d.ReadToken(); err != nil || t.Kind() != jsontext.KindBeginObject {
+		return nil
+	}
+	for d.PeekKind() == jsontext.KindString {
+		t, err := d.ReadToken()
+		if err != nil {
+			return nil
 		}
-		if member(v, "metadata").IsObject() {
+		if t.String() != name {
+			if d.SkipValue() != nil {
+				return nil
+			}
+			continue
+		}
+		if v, err := d.ReadValue(); err == nil && v.Kind() == jsontext.KindBeginObject {
 			return v
 		}
+		return nil
 	}
-	return jsontree.Value{}
-}
-
-func member(v jsontree.Value, name string) jsontree.Value {
-	if !v.IsObject() {
-		return jsontree.Value{}
-	}
-	for w := v.Walk(); w.Next(); {
-		if w.Name() == name {
-			return w.Value()
-		}
-	}
-	return jsontree.Value{}
+	return nil
 }

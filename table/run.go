@@ -374,6 +374,9 @@ func batchesOf(schema *arrow.Schema, rows []*row) iter.Seq2[arrow.RecordBatch, e
 		b := newBuilder(schema, records)
 		count, bytes := 0, 0
 		for i, r := range rows {
+			if count == 0 {
+				b.reserve(rows[i:min(i+maxBatchRows, len(rows))])
+			}
 			b.add(r)
 			count, bytes = count+1, bytes+r.size()
 			isLast := i == len(rows)-1 || dayOf(rows[i+1].Time) != dayOf(r.Time)
