@@ -203,6 +203,8 @@ func (s *Sink) readRange(
 	cfg := jetstream.OrderedConsumerConfig{
 		HeadersOnly: true, InactiveThreshold: 30 * time.Second,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.first,
+		// Else Next waits forever where the stream has no leader, whatever its own limit is.
+		MaxResetAttempts: 2,
 	}
 	if t.subject != "" {
 		cfg.FilterSubjects = []string{t.subject}

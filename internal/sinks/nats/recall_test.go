@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -212,5 +213,48 @@ func mustMeet(t *testing.T, sink *nats.Sink, events ...*event.Event) {
 		if _, err := sink.Lane(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A stream that has no leader any more while it is read back is an error to try again, and no wait
+// without an end: the sink would say nothing meanwhile.
+func TestRecallInterrupted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	servers := newTestCluster(t)
+	open := func() *nats.Sink {
+		return openOver(t, servers[1].url(), func(o *nats.Options) { o.Stream.Replicas = 3 })
+	}
+	sink := open()
+	storePatiently(t, sink, ev("a", 1))
+	from := sink.Position()
+	const events = 1500 // more than are asked for at once
+	for version := range events {
+		storePatiently(t, sink, ev("a", version+2))
+	}
+	var others sync.WaitGroup
+	next, n, ended := open(), 0, make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = next.ReadBack(t.Context(), from, func(string) { // it may find all
+			if n++; n == 1 {
+				for _, other := range servers[1:] {
+					others.Go(other.stop)
+				}
+				others.Wait()
+			}
+		})
+	}()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Errorf("it has not ended after a minute, behind %d", n)
+	}
+	for _, other := range servers[1:] {
+		other.start()
+	}
+	if got := recalled(t, next, from); len(got) < events {
+		t.Errorf("recalled %d, want %d", len(got), events)
 	}
 }
