@@ -67,7 +67,9 @@ func newEdge(t testing.TB, kind, servers string) *edge {
 	case threeServers:
 		cluster := newTestCluster(t, users)
 		e.testServer, e.peers = cluster[0], cluster[1:]
-		change = func(o *nats.Options) { o.Stream.Replicas = 3 }
+		if change = func(o *nats.Options) { o.Stream.Replicas = 3 }; kind == "core" {
+			change = func(*nats.Options) {}
+		}
 	case ofAuthority:
 		e.ca = newAuthority(t)
 		e.trusted = e.ca.caFile
@@ -93,6 +95,9 @@ func newEdge(t testing.TB, kind, servers string) *edge {
 		return e
 	}
 	reader := e.owner()
+	if len(e.peers) > 0 {
+		reader = e.peers[0].client()
+	}
 	var err error
 	e.received, err = reader.SubscribeSync("k8s.test.>")
 	testkit.OK(t, err)
@@ -360,6 +365,10 @@ func edgeCells() []edgeCell {
 			name: "slow by 20 s", kinds: "stream bucket core", servers: slowServer,
 			do:   slow(20 * time.Second),
 			says: []string{"nothing of ", "no ack in time"}, undo: slow(0),
+		},
+		{
+			name: "its server leaves the others", kinds: "stream bucket core", servers: threeServers,
+			do: func(e *edge) { e.testServer.stop() }, undo: func(e *edge) { e.testServer.start() },
 		},
 		{
 			name: "another server leads", kinds: "stream bucket", servers: threeServers,
