@@ -75,11 +75,31 @@ func (u *unit) change(c *event.Change) {
 	c.Version = resource.Version(fmt.Sprint(u.stream.version))
 	if c.Op != event.Deleted {
 		c.By = resource.FieldManager{Manager: []string{"helm", "kubectl", `argo"cd`}[u.stream.random.IntN(3)], Operation: "Update"}
-		u.stream.who[fmt.Sprint(u.cluster, " ", c.By.Manager, " ", u.kind.Group, " ", u.kind.Kind)]++
 	}
 	u.stream.churn[fmt.Sprint(u.cluster, " ", u.kind.Group, " ", u.kind.Kind, " ", c.Op)]++
 	u.note(c)
-	u.emit(c)
+	e := u.emit(c)
+	actor := []string{"", "ann", `o'neil`}[u.stream.random.IntN(3)]
+	u.attribute(&e, actor)
+	if u.stream.random.IntN(10) == 0 { // of a change that was lost
+		lost := e
+		lost.ID, lost.Sequence = e.ID+"/lost", e.Sequence+"0"
+		u.attribute(&lost, "ann")
+	}
+	if actor != "" || c.By.Manager != "" {
+		u.stream.who[fmt.Sprint(u.cluster, " ", actor, " ", c.By.Manager, " ", u.kind.Group, " ", u.kind.Kind)]++
+	}
+}
+
+// attribute sends the event about the user of a change; without one it says why there is none.
+func (u *unit) attribute(change *event.Event, actor string) {
+	e := *change
+	e.ID, e.Op, e.Type = e.ID+event.AttributedSuffix, event.Attributed, event.TypeAttributed
+	e.Manager, e.ManagerOperation, e.Data = "", "", []byte(`{"unknown":"no request"}`)
+	if actor != "" {
+		e.Data, e.Extensions = []byte(`{}`), []event.Attribute{{Name: "actor", Value: actor}, {Name: "verb", Value: "patch"}}
+	}
+	u.stream.send(&e, u.cluster)
 }
 
 // note adds a change to the truth.
@@ -93,12 +113,13 @@ func (u *unit) note(c *event.Change) {
 	u.stream.objects[key] = append(u.stream.objects[key], moment{u.stream.now, state})
 }
 
-func (u *unit) emit(c *event.Change) {
+func (u *unit) emit(c *event.Change) event.Event {
 	c.IDSuffix = u.era
 	raw := fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q},"text":"\"é\\\n"}`, c.UID, c.Version)
 	c.Object = &resource.Object{Raw: []byte(raw)}
 	e := u.maker.Object(c)
 	u.stream.send(&e, u.cluster)
+	return e
 }
 
 // step changes, deletes, creates or recreates an object.
@@ -250,9 +271,9 @@ func TestClickHouse(t *testing.T) {
 	questions := []string{
 		final,
 		"SELECT concat(cluster, ' ', apigroup, ' ', kind, ' ', op), sum(changes) FROM churn GROUP BY 1 ORDER BY 1",
-		"SELECT concat(cluster, ' ', manager, ' ', apigroup, ' ', kind), sum(changes) FROM who GROUP BY 1 ORDER BY 1",
+		"SELECT concat(cluster, ' ', actor, ' ', manager, ' ', apigroup, ' ', kind), sum(changes) FROM who GROUP BY 1 ORDER BY 1",
 		"SELECT concat(cluster, ' ', resource, ' ', apigroup, ' ', reason), count() FROM gaps GROUP BY 1 ORDER BY 1",
-		"SELECT DISTINCT JSONExtractString(data, 'text') FROM changes WHERE name != ''",
+		"SELECT DISTINCT JSONExtractString(data, 'text') FROM changes WHERE name != '' AND op != 'attributed'",
 	}
 	begin := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 	var moments []time.Time

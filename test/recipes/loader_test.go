@@ -144,6 +144,7 @@ func (l *lab) losesBoth(js jetstream.JetStream) {
 	publish("resource.added", "later", "ud/8", "{}")
 	publish("resource.added", "alone", "uc/4", "{}")
 	publish("resource.deleted", "alone", "uc/deleted", "{}")
+	publish("resource.attributed", "alone", "uc/deleted/actor", `{"user":"ann"}`, "sequence=uc/deleted")
 	exist("before", "gone", "kept", "later")
 	must(l.t, js.DeleteStream(l.t.Context(), "K8S"))
 	_, err := js.CreateStream(l.t.Context(), jetstream.StreamConfig{Name: "K8S", Subjects: []string{"k8s.>"}})

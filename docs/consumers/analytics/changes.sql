@@ -12,6 +12,8 @@ CREATE TABLE IF NOT EXISTS changes (
   lastmanager LowCardinality(String), cause LowCardinality(String),
   source LowCardinality(String), type LowCardinality(String), subject String, partitionkey String,
   datacontenttype LowCardinality(String), data String CODEC(ZSTD),
+  actor String, actorgrade LowCardinality(String), impersonator String,
+  verb LowCardinality(String), auditid String,
   earliest UInt64 MATERIALIZED toUInt64(9223372036854775807 - toUnixTimestamp64Nano(time))
 ) ENGINE = ReplacingMergeTree(earliest)
 ORDER BY (cluster, informer, apigroup, resource, namespace, name, sequence, id);
@@ -43,7 +45,7 @@ WHERE (cluster, informer, apigroup, resource, namespace, name, sequence, id) IN 
   SELECT cluster, informer, apigroup, resource, namespace, name, max(sequence) AS last,
     argMax(id, sequence)
   FROM changes LEFT JOIN forgotten USING (cluster, informer, apigroup, resource)
-  WHERE name != '' AND time <= {at:DateTime64(9, 'UTC')}
+  WHERE name != '' AND op != 'attributed' AND time <= {at:DateTime64(9, 'UTC')}
   GROUP BY cluster, informer, apigroup, resource, namespace, name
   HAVING argMax(op, sequence) != 'deleted'
     AND last >= max(if(scope IN ('', namespace) AND (shards = '' OR shard = toString(
@@ -58,11 +60,16 @@ SELECT cluster, toStartOfHour(time) AS hour, apigroup, kind, op, uniqExact(id) A
 FROM changes WHERE op IN ('added', 'updated', 'deleted') AND NOT initial
 GROUP BY ALL;
 
--- Who changes what, by field manager.
+-- Who changes what, by field manager and, with audit.sinks, by authenticated user: of a change that
+-- is in a row of its own, `attributed`, with the id of the change and /actor.
 CREATE VIEW IF NOT EXISTS who AS
-SELECT cluster, manager, manageroperation, managersubresource, apigroup, kind, namespace,
-  uniqExact(id) AS changes, max(time) AS last
-FROM changes WHERE name != '' AND manager != ''
+SELECT c.cluster AS cluster, u.actor AS actor, u.impersonator AS impersonator, manager, manageroperation,
+  managersubresource, apigroup, kind, namespace, uniqExact(id) AS changes, max(time) AS last
+FROM changes AS c LEFT JOIN (
+  SELECT source, informer, id AS userid, max(actor) AS actor, max(impersonator) AS impersonator
+  FROM changes WHERE op = 'attributed' GROUP BY ALL
+) AS u ON u.source = c.source AND u.informer = c.informer AND userid = concat(c.id, '/actor')
+WHERE name != '' AND op != 'attributed' AND (manager != '' OR u.actor != '')
 GROUP BY ALL;
 
 -- What is not known. Each partition of a topic has a copy of a gap.

@@ -40,7 +40,9 @@ async def read(position_in, store):
     consumer = await js.pull_subscribe("k8s.>", stream="K8S", config=config)
     while position < end:
         messages = await consumer.fetch(1000, timeout=30)
-        events = [m for m in messages if "ce-id" in (m.headers or {})]
+        # Who made a change ("attributed") is no version of its object.
+        events = [m for m in messages if "ce-id" in (m.headers or {})
+                  and m.headers.get("ce-type") != "dev.kubebridge.resource.attributed"]
         store([line(m, stream) for m in events])
         for event in events:
             warn(event)
