@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,6 +49,9 @@ with all files of all API servers, also compressed ones (.gz).
 
 With --field it answers in one line: who gave the field its value.
 
+For a ReplicaSet or a Pod the history says, where that can be proven, whose change of the Deployment
+or ReplicaSet the controller has carried out: the INITIATOR. With --audit there is none.
+
 GRADE says how a user is known: exact, or complete-log where the log must have every request for it,
 as a log file in blocking mode has. That is given only with --complete, or the key audit.complete.
 
@@ -83,6 +87,8 @@ type whoReport struct {
 	Operation string             `json:"operation"`
 	Version   string             `json:"resourceVersion"`
 	Actor     *query.ActorReport `json:"actor"`
+	// Initiator is nil where it is not proven.
+	Initiator *query.InitiatorReport `json:"initiator,omitempty"`
 
 	changed  string
 	isWanted bool
@@ -133,8 +139,9 @@ func (w *whoCommand) answer(
 		return &rows[len(rows)-1]
 	}
 	if len(w.logs) == 0 {
-		err := w.recorded(h, object, func(v, before *query.Version, actor *query.ActorReport) {
-			add(v, before).Actor = actor
+		err := w.recorded(h, object, func(v, before *query.Version, made *query.VersionReport) {
+			r := add(v, before)
+			r.Actor, r.Initiator = made.Actor, made.Initiator
 		})
 		return rows, err
 	}
@@ -157,7 +164,7 @@ func (w *whoCommand) answer(
 
 // recorded passes each version, with the one before and who made it.
 func (w *whoCommand) recorded(
-	h *query.Questions, object *query.Object, each func(v, before *query.Version, actor *query.ActorReport),
+	h *query.Questions, object *query.Object, each func(v, before *query.Version, made *query.VersionReport),
 ) error {
 	actors := ask.NewActors(h)
 	isRecorded, err := actors.IsRecorded(object.Unit.Cluster())
@@ -167,16 +174,18 @@ func (w *whoCommand) recorded(
 	if err != nil {
 		return err
 	}
+	initiators := ask.NewInitiators(actors)
 	var before *query.Version
 	for v, err := range h.Objects.Versions(object, time.Time{}, time.Time{}) {
 		if err != nil {
 			return err
 		}
-		var report query.VersionReport
-		if err := actors.AddTo(&report, v); err != nil {
+		var made query.VersionReport
+		if err := cmp.Or(actors.AddTo(&made, v), initiators.AddTo(&made, v, before)); err != nil {
 			return err
 		}
-		each(v, before, cmp.Or(report.Actor, noUsers))
+		made.Actor = cmp.Or(made.Actor, noUsers)
+		each(v, before, &made)
 		before = v
 	}
 	return nil
@@ -266,13 +275,15 @@ func (w *whoCommand) print(out io.Writer, rows []whoReport) error {
 			terminal.OneLine(r.how()), terminal.OneLine(r.changed), terminal.OneLine(r.Version))
 		return err
 	}
+	hasInitiators := slices.ContainsFunc(rows, func(r whoReport) bool { return r.Initiator != nil })
 	t := terminal.NewTable(out)
-	fmt.Fprintf(t, "TIME\tOPERATION\tUSER\tGRADE\tVERSION\tCHANGED\n")
+	fmt.Fprintf(t, "TIME\tOPERATION\tUSER\tGRADE\t%sVERSION\tCHANGED\n", columnWhere(hasInitiators, "INITIATOR"))
 	for i := range rows {
 		r := &rows[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", query.ShowTime(r.Time), r.Operation,
-			terminal.OneLine(r.Actor.String()), cmp.Or(r.Actor.Grade, "-"), terminal.OneLine(r.Version),
-			terminal.OneLine(r.changed))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s%s\t%s\n", query.ShowTime(r.Time), r.Operation,
+			terminal.OneLine(r.Actor.String()), cmp.Or(r.Actor.Grade, "-"),
+			columnWhere(hasInitiators, terminal.OneLine(cmp.Or(r.Initiator.String(), "-"))),
+			terminal.OneLine(r.Version), terminal.OneLine(r.changed))
 	}
 	return t.Flush()
 }
@@ -303,5 +314,9 @@ func (r *whoReport) how() string {
 	if a.Subresource != "" {
 		verb += " of " + a.Subresource
 	}
-	return fmt.Sprintf("%s (%s, %s)", a, verb, a.Grade)
+	how := fmt.Sprintf("%s (%s, %s)", a, verb, a.Grade)
+	if r.Initiator != nil {
+		how += " for " + r.Initiator.String()
+	}
+	return how
 }

@@ -48,7 +48,7 @@ func (q *request) object(_ context.Context) (any, error) {
 		return nil, err
 	}
 	r := stateOf{objectReport: reportObject(o), VersionReport: v.Report(nil)}
-	if err := q.actors.AddTo(&r.VersionReport, v); err != nil {
+	if err := q.addWho(&r.VersionReport, v); err != nil {
 		return nil, err
 	}
 	p, err := q.point("at")
@@ -62,6 +62,19 @@ func (q *request) object(_ context.Context) (any, error) {
 		r.Object = v.Event.Data
 	}
 	return r, nil
+}
+
+// addWho adds to a report who made its version, and for whom.
+func (q *request) addWho(r *query.VersionReport, v *query.Version) error {
+	err := q.actors.AddTo(r, v)
+	if err != nil || r.Actor == nil {
+		return err
+	}
+	before, err := q.History.Objects.VersionBefore(v)
+	if err != nil {
+		return err
+	}
+	return q.initiators.AddTo(r, v, before)
 }
 
 // diffReport is what differs between two versions.
@@ -86,14 +99,14 @@ func (q *request) diff(_ context.Context) (any, error) {
 	r := diffReport{
 		objectReport: reportObject(o), To: to.Report(nil), Changed: []query.ChangeReport{},
 	}
-	if err := q.actors.AddTo(&r.To, to); err != nil {
+	if err := q.addWho(&r.To, to); err != nil {
 		return nil, err
 	}
 	var older, newer []byte
 	if from != nil {
 		older = from.Event.Data
 		r.From = new(from.Report(nil))
-		if err := q.actors.AddTo(r.From, from); err != nil {
+		if err := q.addWho(r.From, from); err != nil {
 			return nil, err
 		}
 	}
@@ -209,7 +222,8 @@ func (q *request) versions(ctx context.Context) (any, error) {
 	before := last.before
 	for _, v := range last.versions {
 		report := v.Report(before)
-		if err := q.actors.AddTo(&report, v); err != nil {
+		err := cmp.Or(q.actors.AddTo(&report, v), q.initiators.AddTo(&report, v, before))
+		if err != nil {
 			return nil, err
 		}
 		r.Versions = append(r.Versions, report)

@@ -185,6 +185,7 @@ type request struct {
 	parameters url.Values
 	recent     *ownerCache
 	actors     *Actors
+	initiators *Initiators
 	dir        string // of the history
 }
 
@@ -194,7 +195,8 @@ func newRequest(o *openHistory, parameters url.Values) *request {
 		ClusterOption: "cluster=",
 	}
 	q.ChooseCluster(o.from.Cluster)
-	return &request{q, parameters, o.recent, NewActors(o.history), o.from.Dir}
+	actors := NewActors(o.history)
+	return &request{q, parameters, o.recent, actors, NewInitiators(actors), o.from.Dir}
 }
 
 // point reads a parameter that is a time or a resourceVersion; the zero point where it is left out.

@@ -387,7 +387,7 @@ func (r *ownerCache) forget(o query.Object, created time.Time) {
 
 // owner is the controller of an object; the zero owner is none.
 type owner struct {
-	kind, group, name string
+	kind, group, name, uid string
 }
 
 // String returns "replicaset/web-1", or "" for none.
@@ -448,8 +448,8 @@ func (f *owners) findAll() error {
 // controllerOf returns the controller that a version names; nil names none.
 func controllerOf(v *query.Version) (found owner) {
 	var references []struct {
-		APIVersion, Kind, Name string
-		Controller             bool
+		APIVersion, Kind, Name, UID string
+		Controller                  bool
 	}
 	if v != nil {
 		// What can't be decoded has no owner: it is shown.
@@ -460,7 +460,7 @@ func controllerOf(v *query.Version) (found owner) {
 			if !isGrouped {
 				group = ""
 			}
-			found = owner{strings.ToLower(r.Kind), group, r.Name}
+			found = owner{strings.ToLower(r.Kind), group, r.Name, r.UID}
 		}
 	}
 	return found

@@ -106,6 +106,9 @@ func (v *Version) Sequence() string { return v.seq.String() }
 // Number returns the resourceVersion as a number, 0 where it is none.
 func (v *Version) Number() uint64 { return v.seq.Version }
 
+// Era counts how often versions began again, as a restore of etcd makes them.
+func (v *Version) Era() uint32 { return v.seq.Era }
+
 // Labels returns the labels of the object, as far as they are known.
 func (v *Version) Labels() labels.Set {
 	set := labels.Set{}
@@ -373,10 +376,12 @@ type VersionReport struct {
 	// ManagerUnknown says why there is no manager.
 	ManagerUnknown string `json:"managerUnknown,omitempty"`
 	// Actor is nil where no audit log was recorded.
-	Actor    *ActorReport   `json:"actor,omitempty"`
-	Changed  []ChangeReport `json:"changed,omitempty"`
-	Initial  bool           `json:"initial,omitempty"`
-	Inferred bool           `json:"inferred,omitempty"`
+	Actor *ActorReport `json:"actor,omitempty"`
+	// Initiator is the change that a controller made this one for, where that can be proven.
+	Initiator *InitiatorReport `json:"initiator,omitempty"`
+	Changed   []ChangeReport   `json:"changed,omitempty"`
+	Initial   bool             `json:"initial,omitempty"`
+	Inferred  bool             `json:"inferred,omitempty"`
 	// Known is what is known of the object: object, metadata, patch, none.
 	Known record.Form `json:"known"`
 }
@@ -407,6 +412,26 @@ func (r *ActorReport) String() string {
 		return r.User + " (impersonated by " + r.Impersonator + ")"
 	}
 	return r.User
+}
+
+// InitiatorReport is a change of an owner for which a controller made another one, as JSON.
+type InitiatorReport struct {
+	Resource  string       `json:"resource"`
+	Namespace string       `json:"namespace,omitempty"`
+	Name      string       `json:"name"`
+	Version   string       `json:"resourceVersion"`
+	Time      time.Time    `json:"time"`
+	Actor     *ActorReport `json:"actor"`
+	// Grade says how the change is known: derived.
+	Grade string `json:"grade"`
+}
+
+// String names the user and the change; "" for none.
+func (r *InitiatorReport) String() string {
+	if r == nil {
+		return ""
+	}
+	return r.Actor.String() + ": " + r.Resource + "/" + r.Name + ", version " + r.Version
 }
 
 // ChangeReport is a Change as JSON.

@@ -92,12 +92,14 @@ function leafOf(field) {
   return field.split(".").slice(-1)[0];
 }
 
-// who is the user of a change as the audit log has it, with the manager; or why it is not known.
+// who is the user of a change as the audit log has it, with the manager, and whose change a controller has carried out; or why it is not known.
 export function who(v) {
   const user = v.actor?.user;
   if (user) {
     const how = [v.actor.impersonator && `${v.actor.impersonator} acted`, v.actor.verb, v.actor.subresource, v.actor.userAgent, v.actor.grade].filter(Boolean).join(", ");
-    return element("span", {}, "by ", element("abbr", { title: how }, user), v.manager ? ` with ${v.manager}` : "");
+    const cause = v.initiator;
+    const change = cause && element("abbr", { title: `${cause.resource}/${cause.name}, version ${cause.resourceVersion}` }, cause.actor.user);
+    return element("span", {}, "by ", element("abbr", { title: how }, user), v.manager ? ` with ${v.manager}` : "", change && " for ", change);
   }
   const why = v.actor?.unknown ? `user: ${v.actor.unknown}` : "";
   if (v.manager) return element("span", why ? { title: why } : {}, `by ${v.manager}`);
