@@ -34,6 +34,7 @@ type serveOptions struct {
 	speed   string
 	address string
 	tokens  string
+	isWho   bool
 }
 
 func newServeCommand() *cobra.Command {
@@ -57,6 +58,10 @@ there are several, each with the namespaces and resources that it may read: a YA
 of token or tokenFile, namespaces, and resources as "deployments.apps". "*" stands for all; Secrets
 must be named. It is read once. It listens on this machine only.
 
+With --who each table has a column USER, and each object the annotation
+attribution.kubebridge.dev/actor, where the history knows who made that version. Remove it from what
+you apply to a cluster. A watch has it only where the user is known by then.
+
 ` + timeHelp + `
 
 Exit codes: 0 after a clean stop; 1 when it failed, or that time is not known; 2 when there is no
@@ -79,6 +84,7 @@ history.`,
 		"where to listen, on this machine; port 0: any free one")
 	cmd.Flags().StringVar(&o.tokens, "tokens", "",
 		"YAML file of tokens and what each may read; none: a new token for everything")
+	cmd.Flags().BoolVar(&o.isWho, "who", false, "name the authenticated user who made each object what it is")
 	_ = cmd.MarkFlagFilename("tokens", "yaml", "yml")
 	cmd.MarkFlagsOneRequired("at", "live")
 	cmd.MarkFlagsMutuallyExclusive("speed", "live")
@@ -171,6 +177,12 @@ func (o *serveOptions) run(cmd *cobra.Command, times []servedTime, speed float64
 			cluster, err = o.check(cmd, h, t.point)
 		}
 	}
+	if err == nil && o.isWho {
+		var isRecorded bool
+		if isRecorded, err = ask.NewActors(h).IsRecorded(cluster); err == nil && !isRecorded {
+			err = Refused(ask.ErrNoAudit)
+		}
+	}
 	if err == nil {
 		warnUnknownResources(cmd, h.Resources, access)
 	}
@@ -181,7 +193,7 @@ func (o *serveOptions) run(cmd *cobra.Command, times []servedTime, speed float64
 	log := NewLogger(config.Log{Level: "info", Format: "auto"}, cmd.ErrOrStderr())
 	handler, err := serve.New(serve.Config{
 		Open: source.Open, Cluster: cluster, At: p, Live: o.live,
-		Speed: speed, Access: access, Log: log,
+		Speed: speed, Who: o.isWho, Access: access, Log: log,
 	})
 	if err != nil {
 		return Refused(err)

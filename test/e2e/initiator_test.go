@@ -86,7 +86,33 @@ sinks:
 			t.Errorf("%s: no initiator was named", kind)
 		}
 	}
+	t.Run("serve --who", r.serves)
 	r.stop(r.bridge)
+}
+
+// serves: kubectl and typed clients see the users that bridge who names.
+func (r *initiatorRun) serves(t *testing.T) {
+	client, err := kubernetes.NewForConfig(r.servedAs("users.yaml", r.bridge, "--live", "--who"))
+	must(t, err)
+	list, err := client.AppsV1().Deployments(r.namespace).List(r.ctx, metav1.ListOptions{})
+	must(t, err)
+	if len(list.Items) != initiatorDeployments {
+		t.Errorf("%d Deployments", len(list.Items))
+	}
+	for i := range list.Items {
+		d := &list.Items[i]
+		versions := r.who("deploy/" + d.Name)
+		last := versions[len(versions)-1]
+		if user := d.Annotations["attribution.kubebridge.dev/actor"]; user == "" || d.ResourceVersion != last.ResourceVersion || user != last.Actor.User {
+			t.Errorf("%s, version %s, is by %q; who names %+v", d.Name, d.ResourceVersion, user, last)
+		}
+	}
+	out, err := r.kubectl(t, "users.yaml", "get", "deployments").Output()
+	must(t, err)
+	head, _, _ := strings.Cut(string(out), "\n")
+	if !strings.HasSuffix(strings.Join(strings.Fields(head), " "), "AGE USER") || strings.Count(string(out), "system:kube-controller-manager") != initiatorDeployments {
+		t.Errorf("%s", out)
+	}
 }
 
 // write has the users write at once, then settles.

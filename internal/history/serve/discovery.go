@@ -284,6 +284,11 @@ func (q *request) catalog() ([]*resourceType, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, t := range types {
+		if q.cfg.Who {
+			t.columns = append(slices.Clip(columnsOf(t)), userColumn)
+		}
+	}
 	q.server.mu.Lock()
 	defer q.server.mu.Unlock()
 	q.server.types, q.server.typesOf = types, q.history

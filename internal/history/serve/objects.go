@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubebridge/bridge/internal/history/ask"
+	"github.com/kubebridge/bridge/internal/history/audit"
 	"github.com/kubebridge/bridge/internal/history/query"
 	"github.com/kubebridge/bridge/internal/history/record"
 	"github.com/kubebridge/bridge/internal/resource/jsontree"
@@ -90,7 +92,7 @@ func (q *request) checkGet(t *resourceType, namespace, name string) error {
 
 // encode makes an object as the client wants it; of a table it is the row.
 func (q *request) encode(t *resourceType, v *query.Version, form form) ([]byte, error) {
-	if err := readable(t, v); err != nil {
+	if err := cmp.Or(readable(t, v), q.annotate(v)); err != nil {
 		return nil, err
 	}
 	switch form {
@@ -107,6 +109,70 @@ func (q *request) encode(t *resourceType, v *query.Version, form form) ([]byte, 
 		return appendRow(nil, t, v, now, q.r.URL.Query().Get("includeObject"))
 	}
 	return v.Event.Data, nil
+}
+
+// ActorAnnotation names the user who made a version, with Config.Who. One that was recorded with
+// the object is from somebody else, and is removed.
+const ActorAnnotation = audit.PolicyName + "/actor"
+
+// nameUsers has the request name users as a history knows them.
+func (q *request) nameUsers(h *query.Questions) {
+	if q.cfg.Who {
+		q.actors = ask.NewActors(h)
+	}
+}
+
+// annotate sets the annotation of a version, or removes it where the user is not known.
+func (q *request) annotate(v *query.Version) error {
+	if q.actors == nil {
+		return nil
+	}
+	var made query.VersionReport
+	if err := q.actors.AddTo(&made, v); err != nil {
+		return err
+	}
+	o := object{jsontree.Parse(v.Event.Data)}
+	var annotations map[string]json.RawMessage
+	if found := o.find("metadata", "annotations"); found.IsObject() {
+		if err := json.Unmarshal(found.Raw(), &annotations); err != nil {
+			return err
+		}
+	}
+	_, isForged := annotations[ActorAnnotation]
+	switch {
+	case made.Actor != nil && made.Actor.User != "":
+		user, err := json.Marshal(made.Actor.String())
+		if err != nil {
+			return err
+		}
+		if annotations == nil {
+			annotations = map[string]json.RawMessage{}
+		}
+		annotations[ActorAnnotation] = user
+	case isForged:
+		delete(annotations, ActorAnnotation)
+	default:
+		return nil
+	}
+	value, err := json.Marshal(annotations)
+	if err == nil {
+		v.Event.Data = withMember(o, "metadata", withMember(o.find("metadata"), "annotations", value))
+	}
+	return err
+}
+
+// withMember returns an object with another value of a member, first where it had none.
+func withMember(o object, name string, value []byte) []byte {
+	raw := o.Raw()
+	if old := o.find(name); old.Exists() {
+		return slices.Concat(raw[:old.Start()-o.Start()], value, raw[old.End()-o.Start():])
+	}
+	w := o.Walk()
+	comma := ","
+	if !w.Next() {
+		comma = ""
+	}
+	return slices.Concat(fmt.Appendf(nil, "{%q:%s%s", name, value, comma), raw[1:])
 }
 
 // ofBytes are the members that typed clients read as bytes.

@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/internal/history"
+	"github.com/kubebridge/bridge/internal/history/ask"
 	"github.com/kubebridge/bridge/internal/history/query"
 )
 
@@ -47,6 +48,9 @@ type Config struct {
 	// MaxRequests bounds the requests of one token that run at once; default 400. A client has a
 	// watch for each kind.
 	MaxRequests int
+	// Who adds to each object the annotation ActorAnnotation, where the history knows who made the
+	// version, and to each table a column. It costs a look at the versions around each object.
+	Who bool
 	// Access is what each token may read. A client must send one of them.
 	Access []Access
 	// Log; default: discarded.
@@ -194,6 +198,7 @@ type request struct {
 	server  *Server
 	cfg     *Config // of server
 	history *query.Questions
+	actors  *ask.Actors // of the history; nil without Config.Who
 	w       *answerWriter
 	r       *http.Request
 	token   int // the place of access in the configuration
@@ -251,6 +256,7 @@ func (q *request) serve() {
 	}
 	defer release()
 	q.history = h
+	q.nameUsers(h)
 	if review != nil {
 		q.review(review)
 		return

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"iter"
 	"reflect"
@@ -135,6 +136,14 @@ var (
 		cell: func(o object, now time.Time) any { return age(o.text("metadata", "creationTimestamp"), now) },
 	}
 )
+
+// userColumn is behind those of each kind, with Config.Who.
+var userColumn = column{
+	name: "User", typ: "string",
+	cell: func(o object, _ time.Time) any {
+		return cmp.Or(o.text("metadata", "annotations", ActorAnnotation), "<unknown>")
+	},
+}
 
 // columnsOf returns the columns of a resource.
 func columnsOf(t *resourceType) []column {

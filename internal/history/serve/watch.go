@@ -376,6 +376,7 @@ func (w *watcher) differences(
 		return 0, err
 	}
 	defer release()
+	w.q.nameUsers(h)
 	for head, err := range h.Objects.Heads(w.t.units, w.namespace) {
 		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return n, err
