@@ -307,6 +307,10 @@ test-attribution: build controlplane ## Compare who wrote each version with who 
 test-who: controlplane ## Compare whom bridge who names with who did: 100,000 writes of 20 users to the same objects
 	$(E2E) -run '^TestWho$$' -timeout 120m -v . -who.writes=100000
 
+.PHONY: bench-who
+bench-who: controlplane ## What an audit log costs: CPU of the API server for each write, and how much later a bridge that reads it stores a change, in pairs
+	$(E2E) -run '^TestWhoCost$$' -timeout $(TEST_TIME) -v . -who.cost=500
+
 .PHONY: test-functions
 test-functions: controlplane ## Kill functions on HTTP, JetStream and Kafka, and the bridge, 20 times in 1,000 changes, with poison events and objects that hang
 	$(E2E) -run '^TestFunctions$$' -timeout $(TEST_TIME) -v .
