@@ -9,6 +9,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -278,6 +280,26 @@ func (s *Sweeps[T]) Done(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byID, id)
+}
+
+// Round is one in which a sink is sent all objects again because it has asked for that, with
+// Unverified. The zero value is none.
+type Round struct{ number int64 }
+
+// RoundTime is how often at most a sink asks because of a sign that others have changed what it
+// holds, and how long a round takes at most.
+const RoundTime = 10 * time.Minute
+
+// NewRound returns a round that begins at a time.
+func NewRound(now time.Time) Round { return Round{now.UnixMilli()} }
+
+// Number is for Loss.Round.
+func (r Round) Number() int64 { return r.number }
+
+// Has reports whether an event is an object of the round.
+func (r Round) Has(e *event.Event) bool {
+	return r.number != 0 && e.Op == event.Synced && e.CompactionKey == "" &&
+		strings.Contains(e.ID, "/sync/"+strconv.FormatInt(r.number, 10))
 }
 
 // CurrentInformers returns the informers that feed the sink now; nil when they are not known.

@@ -65,9 +65,9 @@ type Config struct {
 	Timestamps string `yaml:"timestamps" default:"sent" oneof:"sent event"`
 	// View makes the topics a table of what exists: of each object the newest event, and nothing of
 	// an object that is gone. It sets `tombstones`, `cleanup.policy: compact` in `createTopics`,
-	// which makes topics that are missing, and `delivery: latest` for this sink. A topic that is
-	// there and not compacted is refused, and its events wait. At the end of each list the keys of
-	// objects that do not exist are deleted, for which the topic is read.
+	// which makes topics that are missing, and `delivery: latest` for this sink. While a topic is
+	// not compacted, its events wait. At the end of each list the keys of objects that do not exist
+	// are deleted, for which the topic is read.
 	View bool `yaml:"view"`
 	// NewPartitions is what is done with partitions that a topic has got since the bridge last ran.
 	// `keep`: nothing, events are spread over as many as before, so that all of an object are in

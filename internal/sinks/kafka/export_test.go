@@ -121,7 +121,7 @@ func OffsetsOf(saved []byte, topic string) (offsets []int64) {
 }
 
 // Sweeps is how many comparisons with a list will be continued.
-func (s *Sink) Sweeps() int { return reflect.ValueOf(&s.sweeps).Elem().FieldByName("byID").Len() }
+func (s *Sink) Sweeps() int { return reflect.ValueOf(&s.view.sweeps).Elem().FieldByName("byID").Len() }
 
 // Missing is how many topics are remembered that are not there.
 func (s *Sink) Missing() int {
@@ -132,3 +132,6 @@ func (s *Sink) Missing() int {
 
 // Explained is what a person reads of a broker's error code.
 func Explained(code int16) string { return explain(brokerError(code, "")).Error() }
+
+// CompareNow lets the next round of a view begin.
+func (s *Sink) CompareNow() { s.view.rows.began = time.Time{} }

@@ -41,8 +41,8 @@ type Sink struct {
 	readBack readBackState
 	pins     partitionPins
 	blocked  blockedLanes
-	spare    *producer            // requested by Open as a check of the right to produce
-	sweeps   sinks.Sweeps[*sweep] // by lane and the id of the event that ends the list
+	spare    *producer // requested by Open as a check of the right to produce
+	view     view
 }
 
 var (

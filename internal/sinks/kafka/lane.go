@@ -184,6 +184,8 @@ func (l *lane) advance(batch *inflightBatch, offset int64) {
 	if offset >= 0 {
 		if offset < l.next {
 			l.reportLost(offset)
+		} else if offset > l.next && l.sink.config.View {
+			l.sink.view.rows.note(l, offsets{l.next, offset})
 		}
 		l.next = offset + int64(batch.records)
 		if l.logStart.first.Load() == nil {
@@ -196,6 +198,7 @@ func (l *lane) advance(batch *inflightBatch, offset int64) {
 // reportLost reports that the partition's log ends, or continues, before records that it had
 // acknowledged: the topic was recreated, or a replica that lagged was elected.
 func (l *lane) reportLost(end int64) {
+	l.sink.view.rows.forget(l)
 	l.sink.losses.Add(sinks.Loss{
 		Destination: l.name, Reason: l.sink.reasonOfLoss(l.topic, end), Before: uint64(l.next),
 		Now: uint64(end),

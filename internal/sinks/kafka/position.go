@@ -185,7 +185,7 @@ func (s *Sink) Inspect(ctx context.Context) []sinks.Loss {
 		s.refreshLimit(ctx, c, t)
 		s.inspectTopic(ctx, c, t)
 	}
-	return s.losses.Take()
+	return append(s.view.rows.begin(), s.losses.Take()...)
 }
 
 // maxInspected bounds how many partitions one call inspects, at a request or two for each.
@@ -227,6 +227,9 @@ func (s *Sink) inspectTopic(ctx context.Context, c *cluster, t *topic) {
 			l.inspect(ctx)
 		}
 		l.inspectStart(ctx, t)
+		if t.view {
+			s.inspectRows(ctx, l)
+		}
 	}
 	t.missed.Store(false)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
+	"github.com/kubebridge/bridge/internal/testkit"
 )
 
 func asView(c *kafka.Options) {
@@ -321,4 +322,81 @@ func TestViewCompactedBeforeReadBack(t *testing.T) {
 			t.Errorf("read back were %v", *found)
 		}
 	})
+}
+
+// What others have written to a view is found by its offsets, and only that is read: of the objects
+// that are sent then those are stored whose key was written by others.
+func TestRowsOfOthers(t *testing.T) {
+	c := newCluster(t)
+	s := openSink(t, c, asView, func(o *kafka.Options) {
+		o.Topic, o.Name, o.CreateTopics.Partitions = "view", "mine", 1
+	})
+	others, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.DefaultProduceTopic("view"))
+	testkit.OK(t, err)
+	defer others.Close()
+	write := func(name string, value []byte) {
+		t.Helper()
+		record := &kgo.Record{Key: []byte(podEvent(name, 1).PartitionKey), Value: value}
+		testkit.OK(t, others.ProduceSync(t.Context(), record).FirstErr())
+	}
+	round := func() (number int64) {
+		t.Helper()
+		for range 2 { // the second look sees that the sink stores nothing meanwhile
+			for _, loss := range s.Inspect(t.Context()) {
+				if loss.Reason != sinks.Unverified || number != 0 {
+					t.Errorf("lost %v", loss)
+				}
+				number = loss.Round
+			}
+		}
+		return number
+	}
+	synced := func(name string, version int, round int64) *event.Event {
+		e := podEvent(name, version)
+		e.Op, e.ID = event.Synced, fmt.Sprintf("uid-%s/%d/sync/%d", name, version, round)
+		return e
+	}
+	stored := func() int { return len(readAll(t, c, "view")) }
+	wantStored := func(what string, of int, events ...*event.Event) {
+		t.Helper()
+		before := stored()
+		publishEvents(t, s, events...)
+		if got := stored() - before; got != of {
+			t.Errorf("%s: %d records are stored, want %d", what, got, of)
+		}
+	}
+
+	gone := podEvent("gone", 4)
+	gone.Op = event.Deleted
+	publishEvents(t, s, podEvent("web", 1), podEvent("api", 2), podEvent("db", 3), gone)
+	if n := round(); n != 0 {
+		t.Fatalf("round %d, and nobody has written", n)
+	}
+	write("web", nil)
+	write("api", []byte("{}"))
+	publishEvents(t, s, podEvent("db", 5)) // its offset shows the two before it
+	first := round()
+	if first == 0 {
+		t.Fatal("it is not noticed")
+	}
+	wantStored("in another round", 1, synced("db", 5, 7))
+	wantStored("a row that nobody has touched", 0, synced("db", 5, first))
+	wantStored("a row that was deleted", 1, synced("web", 1, first))
+	wantStored("a row that was replaced", 1, synced("api", 2, first))
+	wantStored("a row that is there again", 0, synced("web", 1, first), synced("api", 2, first))
+
+	write("db", nil)
+	if n := round(); n != 0 {
+		t.Errorf("round %d comes at once", n)
+	}
+	s.CompareNow()
+	second := round()
+	if second == 0 {
+		t.Fatal("what is written while the sink stores nothing is not noticed")
+	}
+	wantStored("a row that was deleted", 1, synced("web", 1, second), synced("db", 5, second))
+	s.CompareNow()
+	if n := round(); n != 0 {
+		t.Errorf("round %d, and all is there", n)
+	}
 }

@@ -3,8 +3,6 @@ package nats
 import (
 	"context"
 	"hash/maphash"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -25,22 +23,22 @@ const (
 	compareEvery = time.Hour
 	// suspectEvery is how often at most it is compared because of a sign that keys were changed. A
 	// sign may be wrong: the server removes old markers of deleted objects.
-	suspectEvery = 10 * time.Minute
+	suspectEvery = sinks.RoundTime
 	// comparedFor is how long what was read is used.
-	comparedFor = 10 * time.Minute
+	comparedFor = sinks.RoundTime
 )
 
 // rows is what a bucket has of each object: as it was read for a comparison, and written by this
 // process since.
 type rows struct {
 	mu    sync.Mutex
-	round string            // guarded by mu: ids of the comparison's events have it; "" without one
+	round sinks.Round       // guarded by mu: of the comparison; zero without one
 	byKey map[uint64]uint64 // guarded by mu: hashes of uid and version by those of keys
 
 	// Owned by Inspect.
 	began   time.Time    // of the last comparison, or the first look
 	suspect time.Time    // of the last comparison because of a sign
-	number  int64        // of the comparison that reads keys
+	reading sinks.Round  // of the comparison that reads keys
 	left    *streamRange // what it has yet to read; nil when no comparison reads
 	looked  uint64       // the sequence of the last message that was looked at
 
@@ -88,7 +86,7 @@ func (s *Sink) compare(ctx context.Context, st *stream, info *jetstream.StreamIn
 		return nil // the rest is read at the next look
 	}
 	r.left = nil
-	return []sinks.Loss{{Destination: st.name, Reason: sinks.Unverified, Round: r.number}}
+	return []sinks.Loss{{Destination: st.name, Reason: sinks.Unverified, Round: r.reading.Number()}}
 }
 
 // isSuspect reports whether there is a sign that somebody else has changed keys: the bucket has
@@ -121,21 +119,22 @@ func (s *Sink) isSuspect(ctx context.Context, st *stream, info *jetstream.Stream
 }
 
 func (r *rows) begin(s *Sink, info *jetstream.StreamInfo) {
-	r.began, r.number = time.Now(), time.Now().UnixMilli()
+	r.began = time.Now()
+	r.reading = sinks.NewRound(r.began)
 	r.left = &streamRange{
 		stream: info.Config.Name, subject: s.cfg.pattern(s.events.subject, nil),
 		first: max(info.State.FirstSeq, 1), last: info.State.LastSeq,
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.round, r.byKey = "/sync/"+strconv.FormatInt(r.number, 10), map[uint64]uint64{}
+	r.round, r.byKey = r.reading, map[uint64]uint64{}
 }
 
 // clear ends the use of what was read.
 func (r *rows) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.round, r.byKey = "", nil
+	r.round, r.byKey = sinks.Round{}, nil
 }
 
 // visit takes a message of the bucket, unless this process has stored a newer one of its key.
@@ -175,12 +174,12 @@ func (r *rows) wrote(subject string, e *event.Event) {
 
 // has reports whether an event is one of the comparison, and whether its key is as it must be.
 func (r *rows) has(subject []byte, e *event.Event) (isCompared, isThere bool) {
-	if e.Op != event.Synced || e.CompactionKey != "" {
+	if e.Op != event.Synced {
 		return false, false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.round == "" || !strings.Contains(e.ID, r.round) {
+	if !r.round.Has(e) {
 		return false, false
 	}
 	return true, r.byKey[rowHash(string(subject))] == rowHash(e.UID, e.ResourceVersion)
