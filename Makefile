@@ -460,6 +460,11 @@ bench-archive: ## 1,000,000 events of pods of 6 KB from JetStream into an archiv
 bench-table: ## 200,000 changes of objects of 6 KB into a table: CPU, memory and bytes of a row, as written and compacted
 	cd table && $(GO) test -count=1 -timeout $(TEST_TIME) -run '^TestSpeed$$' -v . -table.rows 200000
 
+.PHONY: bench-table-large
+bench-table-large: $(BIN)/table/.installed ## 10,000,000 rows: the state at a time in DuckDB, a restart; metadata after 1,440 commits; CPU of a row
+	cd table && TABLE_PYTHON=$(CURDIR)/$(BIN)/table/bin/python $(GO) test -count=1 -timeout $(TEST_TIME) -run '^Test(Large|Metadata)$$' -v . \
+	  -bench '^BenchmarkRow$$' -benchtime 20000x -table.large 10000000 -table.days 50 -table.commits 1440
+
 .PHONY: bench-beside
 bench-beside: ## Publishing into JetStream with and without questions to a history all the time, in pairs of rounds: p50 and p99
 	$(GO) test ./internal/app -count=1 -run '^TestPublishBesideQuestions$$' -timeout $(TEST_TIME) -v -speed.events 200000 -speed.pairs 10 -speed.round 10s
