@@ -138,6 +138,12 @@ const (
 // the same object, so the id alone is not enough.
 func (e *Event) MessageID() string { return e.Informer + "/" + e.ID }
 
+// IsCreation reports whether the event is about the first version of an object, rather than about
+// the first one that was seen.
+func (e *Event) IsCreation() bool {
+	return e.Op == Added && !e.Initial && !e.Inferred && (e.Cause == "" || e.Cause == CauseCreated)
+}
+
 // partInfix is in the id of an event about an informer, before the part that it is for.
 const partInfix = "/partition/"
 

@@ -73,8 +73,7 @@ type Change struct {
 	// Entered is the version of the Namespace with which the object's namespace came into a
 	// selection in which it had been before; "" for none.
 	Entered resource.Version `json:"entered,omitempty"`
-	// Cause is why an Added or Deleted was sent under a selector, where it can be known: one of the
-	// causes below.
+	// Cause is why an Added or Deleted was sent under a selector: one of the causes below.
 	Cause string `json:"cause,omitempty"`
 	// Left is, of a Deleted of an object that left a selector which is evaluated here, the version
 	// with which it did; "" for all others.
@@ -167,12 +166,15 @@ func EpochOf(id string) int {
 	return number
 }
 
-// Causes of an Added, and of a Deleted, under a selector.
+// Causes of an Added, and of a Deleted, under a selector. CauseUnknown is of one of both: the API
+// server selects and does not say which, or the first change that was seen of an object was an
+// update.
 const (
 	CauseCreated = "created"
 	CauseEntered = "entered-selector"
 	CauseDeleted = "deleted"
 	CauseLeft    = "left-selector"
+	CauseUnknown = "unknown"
 )
 
 // SourceOf returns the source of all events of a cluster: a URI reference, whatever its name is

@@ -517,7 +517,7 @@ func (d *document) attributes(
 		"manager":    "The field manager of exactly this change", "managersubresource": "Its subresource",
 		"manageroperation": "Update or Apply",
 		"lastmanager":      "Of a delete: the last manager that set a field",
-		"cause":            "With selectors: created, entered-selector, deleted, left-selector",
+		"cause":            "With selectors: created, entered-selector, deleted, left-selector, unknown",
 	} {
 		all[name] = text(what)
 	}

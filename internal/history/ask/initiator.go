@@ -80,7 +80,7 @@ func (n *Initiators) of(v, before *query.Version) (*query.InitiatorReport, error
 		if v, err = n.cause(v, before); err != nil || v == nil {
 			return nil, err
 		}
-		if before, err = n.history.Objects.VersionBefore(v); err != nil || !isCreation(v) && !follows(v, before) {
+		if before, err = n.history.Objects.VersionBefore(v); err != nil || !v.Event.IsCreation() && !follows(v, before) {
 			return nil, err // a change that is missing may be the one
 		}
 	}
@@ -162,7 +162,7 @@ func (n *Initiators) stepsOf(of ownerKey) ([]step, error) {
 			generation: number(data, "metadata.generation"), observed: number(data, "status.observedGeneration"),
 			wants: number(data, "spec.replicas"), has: number(data, "status.replicas"),
 		}
-		s.isCreation = isCreation(v) && s.generation == 1 && s.observed < 0
+		s.isCreation = v.Event.IsCreation() && s.generation == 1 && s.observed < 0
 		template := diff.Field(data, "spec.template")
 		if len(steps) > 0 && steps[len(steps)-1].template == string(template) {
 			s.template = steps[len(steps)-1].template // one text for all
@@ -182,13 +182,6 @@ func number(object []byte, path string) int64 {
 		return -1
 	}
 	return n
-}
-
-// isCreation reports whether a version is the first of its object, rather than the first that is
-// known.
-func isCreation(v *query.Version) bool {
-	e := &v.Event
-	return e.Op == event.Added && !e.Initial && !e.Inferred && e.Cause != event.CauseEntered
 }
 
 // follows reports whether the version before one is that which is known, nil for none.
@@ -245,7 +238,7 @@ func causeInDeployment(steps []step, v, before *query.Version) *step {
 	}
 	data := v.Event.Data
 	switch {
-	case isCreation(v) && number(data, "metadata.generation") == 1 && number(data, "status.observedGeneration") < 0:
+	case v.Event.IsCreation() && number(data, "metadata.generation") == 1 && number(data, "status.observedGeneration") < 0:
 		template := diff.Field(data, "spec.template")
 		for i := range steps[:first+1] {
 			isUnchanged := i > 0 && i < first && steps[i].template == steps[i-1].template
@@ -309,7 +302,7 @@ func (n *Initiators) causeInReplicaSet(steps []step, last int, v *query.Version,
 
 // isFresh reports whether a version is the creation of a Pod.
 func isFresh(v *query.Version) bool {
-	return isCreation(v) && len(diff.Field(v.Event.Data, "status.conditions")) == 0
+	return v.Event.IsCreation() && len(diff.Field(v.Event.Data, "status.conditions")) == 0
 }
 
 // hasAllSince reports whether each version of the resource of v was read, from the version of a

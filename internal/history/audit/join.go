@@ -62,6 +62,7 @@ const (
 	reasonList       = "a list has shown it, so changes before it are not known"
 	reasonUnknown    = "the version before it is not known"
 	reasonGap        = "versions before it may be missing"
+	reasonEntered    = "it may have been there before, outside of the selector"
 )
 
 // change is a version of an object, and what a request that made it can have done.
@@ -72,6 +73,9 @@ type change struct {
 	time, earliest    time.Time
 	// reason is why nothing can be known; "" for none.
 	reason string
+	// isCreation: nothing was before it. left: an update took it out of a selector; mayHaveLeft:
+	// that, or a delete.
+	isCreation, left, mayHaveLeft bool
 	// Of the object before: it was being deleted, it had finalizers.
 	wasTerminating, hadFinalizers bool
 	// asksDelete: deletionTimestamp, grace period or finalizers differ. binds: a pod got its node.
@@ -142,8 +146,9 @@ func Load(
 func (h *History) Add(v, before *query.Version) {
 	c := change{
 		op: v.Event.Op, uid: v.Event.UID, version: v.Event.ResourceVersion, previous: v.Event.Previous,
-		time: v.Time, earliest: v.Time,
+		time: v.Time, earliest: v.Time, isCreation: v.Event.IsCreation(), left: v.Event.Cause == event.CauseLeft,
 	}
+	c.mayHaveLeft = c.left || c.op == event.Deleted && v.Event.Cause == event.CauseUnknown
 	switch {
 	case !v.Event.NotBefore.IsZero():
 		c.earliest = v.Event.NotBefore
@@ -201,7 +206,7 @@ func (h *History) AddGap(from, to string) {
 		c := &h.changes[i]
 		previous, _ := strconv.ParseUint(c.previous, 10, 64)
 		version, _ := strconv.ParseUint(c.version, 10, 64)
-		if c.op == event.Added {
+		if c.isCreation {
 			previous = version - 1 // nothing was before it
 		}
 		if err == nil && c.reason == "" && previous < last && version > first {
@@ -319,7 +324,7 @@ func (h *History) candidatesOf(c *change, requests Requests) (found candidates, 
 			}
 		}
 	}
-	if c.op != event.Deleted {
+	if c.op != event.Deleted || c.mayHaveLeft {
 		add(answerKey(c.uid, c.version), func(r *Request) bool { return r.answers(c) && h.isOfEra(r, c) })
 		if found.isAnswered = len(found.list) > 0; found.isAnswered {
 			return found, err
@@ -354,18 +359,18 @@ func (r *Request) fits(c *change) bool {
 	for i, s := range r.seen {
 		switch s.operation {
 		case 'C':
-			if c.op == event.Added && s.version == c.uid {
+			if c.isCreation && s.version == c.uid {
 				return true
 			}
 		case 'U':
 			// A no-op of a scale may yet have changed the owners of fields.
 			isLast := i == len(r.seen)-1 && (!s.isNoop || r.Subresource == "scale")
-			mayBe := c.op == event.Updated || c.op == event.Deleted && c.wasTerminating
+			mayBe := c.op == event.Updated || c.op == event.Deleted && c.wasTerminating || c.mayHaveLeft
 			if isLast && mayBe && s.version == c.previous {
 				return true
 			}
 		case 'D':
-			mayBe := c.op == event.Updated && c.asksDelete || c.op == event.Deleted && !c.hadFinalizers
+			mayBe := c.op == event.Updated && c.asksDelete || c.op == event.Deleted && !c.hadFinalizers && !c.left
 			if mayBe && s.version == c.previous {
 				return true
 			}
@@ -391,6 +396,8 @@ func (f *candidates) answer(c *change) Answer {
 	switch {
 	case c.reason != "":
 		return Answer{Reason: c.reason}
+	case len(f.list) == 0 && c.op == event.Added && !c.isCreation:
+		return Answer{Reason: reasonEntered}
 	case len(f.list) == 0:
 		return Answer{Reason: reasonNone}
 	case len(f.list) > 1:

@@ -104,6 +104,14 @@ func TestAnswers(t *testing.T) {
 	terminating := version{op: event.Updated, number: 20, minute: 1, metadata: `,"deletionTimestamp":"2026-11-29T12:01:00Z"`}
 	deleted := version{op: event.Deleted, number: 30, minute: 2}
 	list := version{op: event.Updated, number: 20, minute: 1, change: func(e *event.Event) { e.Inferred = true }}
+	because := func(v version, cause string) version {
+		v.change = func(e *event.Event) { e.Cause = cause }
+		return v
+	}
+	entered, mayHaveEntered := because(added, event.CauseEntered), because(added, event.CauseUnknown)
+	left, mayHaveLeft := because(deleted, event.CauseLeft), because(deleted, event.CauseUnknown)
+	created := line("ann", "create", 0, 201, "uid:u1 Cu1")
+	afterCreation := line("bob", "patch", 0, 200, "uid:u1 U9", answered("10"))
 	for name, c := range map[string]struct {
 		versions []version
 		log      []string
@@ -111,6 +119,15 @@ func TestAnswers(t *testing.T) {
 		want     string
 	}{
 		"create":                    {[]version{added}, []string{line("ann", "create", 0, 201, "uid:u1 Cu1")}, 0, "ann exact"},
+		"create, selected here":     {[]version{because(added, event.CauseCreated)}, []string{created}, 0, "ann exact"},
+		"entered":                   {[]version{entered}, []string{created}, 0, reasonEntered},
+		"may have entered":          {[]version{mayHaveEntered}, []string{created}, 0, reasonEntered},
+		"entered, answered":         {[]version{mayHaveEntered}, []string{created, afterCreation}, 0, "bob exact"},
+		"created, answered":         {[]version{mayHaveEntered}, []string{line("ann", "create", 0, 201, "uid:u1 Cu1", answered("10"))}, 0, "ann exact"},
+		"left":                      {[]version{added, updated, left}, []string{line("bob", "patch", 2, 200, "uid:u1 U20"), line("ann", "delete", 2, 200, "uid:u1 D20 D30")}, 0, "bob complete-log"},
+		"left, answered":            {[]version{added, updated, left}, []string{line("bob", "patch", 2, 200, "uid:u1 U20", answered("30"))}, 0, "bob exact"},
+		"left or deleted":           {[]version{added, updated, mayHaveLeft}, []string{line("bob", "patch", 2, 200, "uid:u1 U20"), line("ann", "delete", 2, 200, "uid:u1 D20 D30")}, 0, reasonSeveral},
+		"deleted, perhaps left":     {[]version{added, updated, mayHaveLeft}, []string{line("ann", "delete", 2, 200, "uid:u1 D20")}, 0, "ann exact"},
 		"create of another":         {[]version{added}, []string{line("ann", "create", 0, 201, "uid:u2 Cu2")}, 0, reasonNone},
 		"create that exists":        {[]version{added}, []string{line("ann", "create", 0, 409, "uid:u1 Cu1")}, 0, reasonNone},
 		"update":                    {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 0, "ann exact"},

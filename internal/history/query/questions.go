@@ -10,7 +10,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/record"
 )
 
@@ -160,8 +159,7 @@ func (h Objects) notYet(o *Object, p Point, horizon time.Time) error {
 			return err
 		}
 		e := &first.Event
-		if e.Op == event.Added && !e.Initial && !e.Inferred && e.Cause != "entered-selector" &&
-			!first.Time.Before(horizon) && (p.Version == 0 || horizon.IsZero()) {
+		if e.IsCreation() && !first.Time.Before(horizon) && (p.Version == 0 || horizon.IsZero()) {
 			return fmt.Errorf("%s %w at %s: it was created at %s (resourceVersion %s)", o,
 				ErrDidNotExist, p,
 				ShowTime(first.Time), e.ResourceVersion)

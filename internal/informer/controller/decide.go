@@ -415,17 +415,18 @@ func (x *decider) unmetBefore() (before []store.Record) {
 	return before
 }
 
-// causeOfAdd returns the cause of the Added of an unknown object, "" for unknown. Where the API
-// server selects, it reports an object that enters the selection as a new one.
+// causeOfAdd returns the cause of the Added of an unknown object. Where the API server selects, it
+// reports an object that enters the selection as a new one.
 func (x *decider) causeOfAdd() string {
+	selectsHere := x.list.Selective && !x.list.Leavable
 	switch {
-	case !x.list.Selective || x.list.Leavable:
-		return ""
-	case x.Type == deltafifo.Added:
+	case selectsHere && x.Type == deltafifo.Added:
 		return event.CauseCreated
-	case x.Type == deltafifo.Replaced && x.list.Partial(),
-		x.Type == deltafifo.Updated && x.list.Enterable:
+	case selectsHere && x.Type == deltafifo.Replaced && x.list.Partial(),
+		selectsHere && x.Type == deltafifo.Updated && x.list.Enterable:
 		return event.CauseEntered
+	case x.list.Leavable && x.Type == deltafifo.Added, x.Type == deltafifo.Updated:
+		return event.CauseUnknown
 	}
 	return ""
 }
@@ -445,8 +446,11 @@ func (x *decider) causeOfMissing() string {
 
 // causeOfDelete returns the cause of a delete that the API server reports, or a list shows.
 func (x *decider) causeOfDelete() string {
-	if !x.list.Selective || x.list.Leavable {
+	switch {
+	case !x.list.Selective:
 		return ""
+	case x.list.Leavable:
+		return event.CauseUnknown
 	}
 	return event.CauseDeleted
 }
