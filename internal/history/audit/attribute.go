@@ -53,8 +53,8 @@ const (
 	attributedAfter = 10 * time.Second
 	// attributedBy is how long the audit log is waited for.
 	attributedBy = 15 * time.Minute
-	// unsentFor is how long a sink may take nothing. It is less where the history keeps less: what
-	// waits is within its bounds too.
+	// unsentFor is how long a sink may take nothing. It is less where the history keeps less: the
+	// backlog is within its bounds too.
 	unsentFor = 24 * time.Hour
 	// longestPause is between two looks at versions that wait.
 	longestPause = 8 * time.Second

@@ -286,7 +286,7 @@ func TestAttributorDrops(t *testing.T) {
 	s.waitFor("b/9 " + reasonNone)
 }
 
-// What waits for a sink is within the bounds of the history: what that forgets waits no longer.
+// The backlog of a sink is within the bounds of the history: what that forgets is dropped.
 func TestAttributorForgets(t *testing.T) {
 	t.Parallel()
 	s := newAttributing(t)
