@@ -131,9 +131,9 @@ func TestLeavesTwiceUnsettled(t *testing.T) {
 		r.start()
 		expectReported(t, b, "added uid-p-98/98", "synced")
 		for i, step := range []struct{ app, reported string }{
-			{"db", "deleted uid-p-98/98/deleted"},
+			{"db", "deleted uid-p-98/98/deleted unknown"},
 			{"web", "added uid-p-98/100"},
-			{"db", "deleted uid-p-98/100/deleted"},
+			{"db", "deleted uid-p-98/100/deleted unknown"},
 		} {
 			if _, err := r.end(); !errors.Is(err, bridge.ErrDrain) {
 				t.Fatal(err)
@@ -169,7 +169,7 @@ func TestSelectHereWithoutList(t *testing.T) {
 			r.Update("shop/q", labelled("db"))
 			u.SelectHere = false
 		})
-		expectReported(t, b, "deleted uid-q-99/101/deleted")
+		expectReported(t, b, "deleted uid-q-99/101/deleted unknown")
 		lists := func(q testkit.Request) bool { return q.Query.Get("sendInitialEvents") == "true" }
 		if n := len(r.Requests(lists)); n != 1 {
 			t.Errorf("%d lists, want the first one only", n)

@@ -184,6 +184,10 @@ func (s *chosen) wrongCause(rec *testkit.Record, h *held, version int64) string 
 		if rec.Op == event.Deleted && !s.moves {
 			return "none is reported"
 		}
+	case event.CauseUnknown:
+		if rec.Op == event.Deleted && !s.moves {
+			return "the bridge selects, so it is known"
+		}
 	case event.CauseCreated:
 		if rec.Op != event.Added || at == nil || before != nil {
 			return "it was not made then"
