@@ -146,9 +146,9 @@ sinks:
 			}
 		})
 	}
-	for _, one := range []int{50, 5} { // what is measured here is in docs/consumers.md
+	for one, answered := range map[int]float64{50: 0.2, 5: 0.05} { // what is measured here is in docs/consumers.md
 		t.Run(fmt.Sprintf("Metadata, of which one of %d is lost", one), func(t *testing.T) {
-			t.Logf("%d are wrong", w.judge(t, []string{"--audit", w.withLosses(w.withoutAnswers(log), one)}, 0.2))
+			t.Logf("%d are wrong", w.judge(t, []string{"--audit", w.withLosses(w.withoutAnswers(log), one)}, answered))
 		})
 	}
 	t.Run("sent behind each change", w.judgeAttributed)
