@@ -256,15 +256,24 @@ func (s *attribution) answer(
 		return err
 	}
 	var sequences []string
-	changes := map[string]*event.Event{}
-	known, err := Load(s.Questions.Objects, o, from, to.Add(time.Second), holes, func(v, _ *query.Version) {
-		sequences = append(sequences, v.Sequence())
-		if _, isWanted := wanted[v.Sequence()]; isWanted {
-			change := v.Event
-			change.Data = nil // of the others it is not kept either
-			changes[v.Sequence()] = &change
-		}
-	})
+	var changes map[string]*event.Event
+	load := func(since time.Time) (*History, error) {
+		sequences, changes = nil, map[string]*event.Event{}
+		return Load(s.Questions.Objects, o, since, to.Add(time.Second), holes, func(v, _ *query.Version) {
+			sequences = append(sequences, v.Sequence())
+			if _, isWanted := wanted[v.Sequence()]; isWanted {
+				change := v.Event
+				change.Data = nil // of the others it is not kept either
+				changes[v.Sequence()] = &change
+			}
+		})
+	}
+	known, err := load(from)
+	if err == nil && len(changes) < len(wanted) {
+		// A version that became known late has a later time than the one behind it, which is where
+		// the search for the time ends.
+		known, err = load(time.Time{})
+	}
 	if err != nil {
 		return err
 	}

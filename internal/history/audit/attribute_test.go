@@ -96,23 +96,36 @@ func (s *attributing) store(name string, numbers ...int) {
 	s.Helper()
 	var events []*event.Event
 	for i, number := range numbers {
-		op, previous := event.Updated, fmt.Sprint(number-1)
+		op := event.Updated
 		if i == 0 {
-			op, previous = event.Added, ""
+			op = event.Added
 		}
-		events = append(events, &event.Event{
-			ID: fmt.Sprint(name, "/", number), Source: "/clusters/prod", Type: "dev.kubebridge.resource." + string(op), Op: op,
-			Time: noon.Add(time.Duration(number-5) * time.Minute), Informer: "all", Sequence: fmt.Sprintf("00000000.%020d", number),
-			ObjectAttributes: event.ObjectAttributes{
-				APIVersion: "v1", Resource: "pods", Kind: "Pod", Namespace: "shop", Name: name, UID: name,
-				ResourceVersion: fmt.Sprint(number), Previous: previous,
-			},
-			OriginAttributes: event.OriginAttributes{TimeSource: event.TimeManagedFields},
-			Data:             fmt.Appendf(nil, `{"kind":"Pod","metadata":{"name":%q},"spec":{"n":%d}}`, name, number),
-		})
+		events = append(events, changeOf(name, op, number))
 	}
+	s.append(events...)
+}
+
+func (s *attributing) append(events ...*event.Event) {
+	s.Helper()
 	_, err := s.db.Writer.Append(s.Context(), events)
 	testkit.OK(s.T, err)
+}
+
+func changeOf(name string, op event.Op, number int) *event.Event {
+	e := &event.Event{
+		ID: fmt.Sprint(name, "/", number), Source: "/clusters/prod", Type: "dev.kubebridge.resource." + string(op), Op: op,
+		Time: noon.Add(time.Duration(number-5) * time.Minute), Informer: "all", Sequence: fmt.Sprintf("00000000.%020d", number),
+		ObjectAttributes: event.ObjectAttributes{
+			APIVersion: "v1", Resource: "pods", Kind: "Pod", Namespace: "shop", Name: name, UID: name,
+			ResourceVersion: fmt.Sprint(number), Previous: fmt.Sprint(number - 1),
+		},
+		OriginAttributes: event.OriginAttributes{TimeSource: event.TimeManagedFields},
+		Data:             fmt.Appendf(nil, `{"kind":"Pod","metadata":{"name":%q},"spec":{"n":%d}}`, name, number),
+	}
+	if op == event.Added {
+		e.Previous = ""
+	}
+	return e
 }
 
 // record stores requests, and that the log is read until a time.
@@ -306,4 +319,19 @@ func TestAttributorForgets(t *testing.T) {
 	})
 	s.store("c", 10)
 	s.waitFor("b/9 "+reasonNone, "c/10 "+reasonNone)
+}
+
+// A version that became known late has a later time than the one behind it.
+func TestAttributorOfLateChange(t *testing.T) {
+	t.Parallel()
+	s := newAttributing(t)
+	s.record(noon.Add(time.Hour), line("bob", "patch", 1, 200, "uid:a U5"))
+	s.store("a", 5)
+	s.start("stream")
+	s.waitFor("a/5 " + reasonNone)
+	late, listed := changeOf("a", event.Updated, 6), changeOf("a", event.Updated, 7)
+	late.Time, late.NotBefore, late.TimeSource = noon.Add(30*time.Minute), noon.Add(time.Minute), event.TimeObserved
+	listed.Initial = true // it has no user, so it is not looked for
+	s.append(late, listed)
+	s.waitFor("a/5 "+reasonNone, "a/6 bob")
 }
