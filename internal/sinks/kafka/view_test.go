@@ -370,7 +370,7 @@ func TestRowsOfOthers(t *testing.T) {
 	gone.Op = event.Deleted
 	publishEvents(t, s, podEvent("web", 1), podEvent("api", 2), podEvent("db", 3), gone)
 	if n := round(); n != 0 {
-		t.Fatalf("round %d, and nobody has written", n)
+		t.Fatalf("round %d, though no other has written", n)
 	}
 	write("web", nil)
 	write("api", []byte("{}"))
@@ -380,7 +380,7 @@ func TestRowsOfOthers(t *testing.T) {
 		t.Fatal("it is not noticed")
 	}
 	wantStored("in another round", 1, synced("db", 5, 7))
-	wantStored("a row that nobody has touched", 0, synced("db", 5, first))
+	wantStored("a row that no other has touched", 0, synced("db", 5, first))
 	wantStored("a row that was deleted", 1, synced("web", 1, first))
 	wantStored("a row that was replaced", 1, synced("api", 2, first))
 	wantStored("a row that is there again", 0, synced("web", 1, first), synced("api", 2, first))
