@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,20 +36,12 @@ func TestInitiator(t *testing.T) {
 		t.Skip("it has a control plane of its own")
 	}
 	t.Parallel()
-	binary, err := bridgeBinary()
-	must(t, err)
-	audit := func(args ...string) []byte {
-		out, err := exec.CommandContext(t.Context(), binary, append([]string{"audit", "policy"}, args...)...).Output()
-		must(t, err)
-		return out
+	c := ownCluster(t, "initiator", "--apiserver-arg=--audit-policy-file="+auditPolicyFile(t, "RequestResponse"))
+	r := &initiatorRun{
+		whoRun: &whoRun{lab: newLab(t, c)},
+		images: map[string]string{}, named: map[string]int{}, scaled: map[string]bool{},
 	}
-	policy := filepath.Join(t.TempDir(), "audit.yaml")
-	// The control plane looks there for the watches of its components.
-	watches := "rules:\n- {level: Metadata, verbs: [watch], omitStages: [ResponseComplete]}\n"
-	must(t, os.WriteFile(policy, []byte(strings.Replace(string(audit("--log", "RequestResponse")), "rules:\n", watches, 1)), 0o600))
-	c := ownCluster(t, "initiator", "--apiserver-arg=--audit-policy-file="+policy)
-	r := &initiatorRun{whoRun: &whoRun{lab: newLab(t, c)}, images: map[string]string{}, named: map[string]int{}, scaled: map[string]bool{}}
-	r.admit(audit())
+	r.admit()
 	r.bridge = r.lab.bridge("bridge", `
 informers:
   - {name: app, resources: [configmaps, deployments.apps, replicasets.apps, pods], sinks: [{name: kept, progress: 2s}]}

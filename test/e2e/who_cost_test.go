@@ -1,12 +1,10 @@
 package e2e_test
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,10 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -36,8 +31,6 @@ func TestWhoCost(t *testing.T) {
 	if *whoCost == 0 {
 		t.Skip("-who.cost has the writes of a round")
 	}
-	binary, err := bridgeBinary()
-	must(t, err)
 	c := ownCluster(t, "whocost", noControllers)
 	l := newLab(t, c)
 	server := func(level string) (config *rest.Config, pid int, log string) {
@@ -45,15 +38,13 @@ func TestWhoCost(t *testing.T) {
 			config, pid = startAPIServer(t, c, "none", "--audit-")
 			return config, pid, ""
 		}
-		text, err := exec.CommandContext(t.Context(), binary, "audit", "policy", "--log", level).Output()
-		must(t, err)
 		policy := filepath.Join(t.TempDir(), "policy.yaml")
-		must(t, os.WriteFile(policy, text, 0o600))
+		must(t, os.WriteFile(policy, printedPolicy(t, "--log", level), 0o600))
 		log = filepath.Join(c.dir, "audit-"+level+".log")
 		config, pid = startAPIServer(t, c, level, "--audit-", "--audit-policy-file="+policy, "--audit-log-path="+log)
 		return config, pid, log
 	}
-	noted := l.noteIn("who=noted")
+	noted := l.noteIn(map[string]string{"who": "noted"})
 	type form struct {
 		name, namespace string
 		config          *rest.Config
@@ -93,31 +84,14 @@ func TestWhoCost(t *testing.T) {
 	l.compareDelays(metadata, noted, metadataLog)
 }
 
-// noteIn makes a namespace with a label, and admits the policy there alone.
-func (l *lab) noteIn(label string) (namespace string) {
+// noteIn makes a namespace with labels, and admits the policy there alone.
+func (l *lab) noteIn(labels map[string]string) (namespace string) {
 	l.t.Helper()
-	key, value, _ := strings.Cut(label, "=")
 	ns, err := l.client.CoreV1().Namespaces().Create(l.ctx, &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "noted-", Labels: map[string]string{key: value}},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "noted-", Labels: labels},
 	}, metav1.CreateOptions{})
 	must(l.t, err)
-	binary, err := bridgeBinary()
-	must(l.t, err)
-	policy, err := exec.CommandContext(l.ctx, binary, "audit", "policy").Output()
-	must(l.t, err)
-	group := schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
-	for document := range bytes.SplitSeq(policy, []byte("\n---\n")) {
-		object := &unstructured.Unstructured{}
-		must(l.t, yamlutil.Unmarshal(document, &object.Object))
-		resource := "validatingadmissionpolicies"
-		if object.GetKind() == "ValidatingAdmissionPolicyBinding" {
-			resource = "validatingadmissionpolicybindings"
-			must(l.t, unstructured.SetNestedStringMap(object.Object, map[string]string{key: value},
-				"spec", "matchResources", "namespaceSelector", "matchLabels"))
-		}
-		_, err := l.dynamic.Resource(group.WithResource(resource)).Create(l.ctx, object, metav1.CreateOptions{})
-		must(l.t, err)
-	}
+	l.applyAuditPolicy(labels)
 	return ns.Name
 }
 

@@ -9,11 +9,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,15 +22,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubebridge/bridge/test/e2e/harness"
-	"github.com/kubebridge/bridge/test/e2e/read"
 )
 
 var (
@@ -77,15 +71,7 @@ func TestWho(t *testing.T) {
 	t.Parallel()
 	binary, err := bridgeBinary()
 	must(t, err)
-	audit := func(args ...string) []byte {
-		out, err := exec.CommandContext(t.Context(), binary, append([]string{"audit", "policy"}, args...)...).Output()
-		must(t, err)
-		return out
-	}
-	policy := filepath.Join(t.TempDir(), "audit.yaml")
-	// The control plane looks there for the watches of its components.
-	watches := []byte("rules:\n- {level: Metadata, verbs: [watch], omitStages: [ResponseComplete]}\n")
-	must(t, os.WriteFile(policy, bytes.Replace(audit("--log", "RequestResponse"), []byte("rules:\n"), watches, 1), 0o600))
+	policy := auditPolicyFile(t, "RequestResponse")
 	webhook := newWhoWebhook(t)
 	c := ownCluster(t, "who", "--apiserver-arg=--audit-policy-file="+policy,
 		"--apiserver-arg=--audit-webhook-config-file="+webhook.kubeconfig, "--apiserver-arg=--audit-webhook-batch-max-wait=1s",
@@ -95,7 +81,7 @@ func TestWho(t *testing.T) {
 		lab: newLab(t, c), deletedBy: map[string]string{}, posted: filepath.Join(dir, "posted"),
 		streamed: filepath.Join(dir, "streamed"), silent: filepath.Join(dir, "silent"),
 	}
-	w.admit(audit())
+	w.admit()
 	second, secondLog := startSecondAPIServer(t, c)
 	w.servers = []*rest.Config{c.Admin(), second}
 	relay := startWhoRelay(t, filepath.Join(c.dir, "audit.log"))
@@ -180,32 +166,6 @@ sinks:
 		t.Log(out)
 	})
 	w.stop(w.bridge)
-}
-
-// admit applies the policy, and waits until the API server minds it.
-func (w *whoRun) admit(policy []byte) {
-	w.t.Helper()
-	group := schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
-	for document := range bytes.SplitSeq(policy, []byte("\n---\n")) {
-		object := &unstructured.Unstructured{}
-		must(w.t, yamlutil.Unmarshal(document, &object.Object))
-		resource := "validatingadmissionpolicies"
-		if object.GetKind() == "ValidatingAdmissionPolicyBinding" {
-			resource = "validatingadmissionpolicybindings"
-		}
-		_, err := w.dynamic.Resource(group.WithResource(resource)).Create(w.ctx, object, metav1.CreateOptions{})
-		must(w.t, err)
-	}
-	eventually(w.t, "the policy's notes", testPatience, func() []string {
-		_, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}, metav1.CreateOptions{})
-		must(w.t, err)
-		text, err := os.ReadFile(filepath.Join(w.cluster.dir, "audit.log"))
-		must(w.t, err)
-		if !bytes.Contains(text, []byte("attribution.kubebridge.dev/uid")) {
-			return []string{"none"}
-		}
-		return nil
-	})
 }
 
 // whoForger sends the same id with each request.
@@ -424,232 +384,4 @@ func (w *whoRun) readSoFar(dir string) {
 		}
 		return problems
 	})
-}
-
-// wholeLog writes the logs of all API servers into one file.
-func (w *whoRun) wholeLog(logs ...string) (path string) {
-	w.t.Helper()
-	var all []byte
-	for _, log := range logs {
-		text, err := os.ReadFile(log)
-		must(w.t, err)
-		all = append(all, text...)
-	}
-	path = filepath.Join(w.dir, "whole.log")
-	must(w.t, os.WriteFile(path, all, 0o600))
-	return path
-}
-
-// withoutAnswers writes a log as the level Metadata has it.
-func (w *whoRun) withoutAnswers(log string) (path string) {
-	w.t.Helper()
-	text, err := os.ReadFile(log)
-	must(w.t, err)
-	var out bytes.Buffer
-	for line := range bytes.Lines(text) {
-		var e map[string]json.RawMessage
-		must(w.t, json.Unmarshal(line, &e))
-		delete(e, "requestObject")
-		delete(e, "responseObject")
-		e["level"] = json.RawMessage(`"Metadata"`)
-		line, err = json.Marshal(e)
-		must(w.t, err)
-		out.Write(append(line, '\n'))
-	}
-	path = filepath.Join(w.dir, "metadata.log")
-	must(w.t, os.WriteFile(path, out.Bytes(), 0o600))
-	return path
-}
-
-// withLosses writes a log as a bad exporter makes it, which loses one of so many events.
-func (w *whoRun) withLosses(log string, one int) (path string) {
-	w.t.Helper()
-	text, err := os.ReadFile(log)
-	must(w.t, err)
-	lines := slices.Collect(bytes.Lines(text))
-	path = filepath.Join(w.dir, fmt.Sprintf("losses-%d.log", one))
-	must(w.t, os.WriteFile(path, bytes.Join(exportBadly(lines, one), nil), 0o600))
-	return path
-}
-
-// whoVersion is a version as `bridge who` and `bridge history` print it.
-type whoVersion struct {
-	ResourceVersion, Operation, UID string
-	Initial, Inferred               bool
-	Actor                           struct{ User, Grade, Unknown string }
-	Changed                         []whoChange
-}
-
-type whoChange struct {
-	Field string
-	New   json.RawMessage
-}
-
-// judge compares who is named with whom the objects themselves name. It returns how many are wrong.
-func (w *whoRun) judge(t *testing.T, args []string, share float64) (wrong int) {
-	t.Helper()
-	known, answered, deletes, deletesAnswered := 0, 0, 0, 0
-	unknown := map[string]int{}
-	for _, object := range w.written() {
-		versions := func(command string, args ...string) (list []whoVersion) {
-			out, err := w.bridge.Output(w.ctx, command, append([]string{object, "-n", w.namespace, "-o", "json"}, args...)...)
-			must(t, err)
-			must(t, json.Unmarshal([]byte(out), &list))
-			return list
-		}
-		truth, got := versions("history", "--dir", w.kept()), versions("who", args...)
-		if len(truth) != len(got) {
-			t.Fatalf("%s: %d versions, and %d with users", object, len(truth), len(got))
-		}
-		for i, v := range got {
-			user := w.authorOf(object, &truth[i])
-			switch isDelete := strings.HasPrefix(v.Operation, "deleted"); {
-			case user == "":
-				if strings.HasPrefix(v.Actor.User, "user-") && v.Operation == "updated" && !w.mayBeByUser(&truth[i]) {
-					t.Logf("%s: version %s is by no user, and named is %s: %v", object, v.ResourceVersion, v.Actor.User, truth[i].Changed)
-					wrong++
-				}
-				continue
-			case isDelete:
-				deletes++
-			case !truth[i].Initial && !truth[i].Inferred: // else several writes may have made it
-				known++
-			}
-			switch {
-			case v.Actor.User == user && strings.HasPrefix(v.Operation, "deleted"):
-				deletesAnswered++
-			case v.Actor.User == user:
-				answered++
-			case v.Actor.User != "":
-				t.Logf("%s: version %s is by %s, and named is %s (%s)", object, v.ResourceVersion, user, v.Actor.User, v.Actor.Grade)
-				wrong++
-			default:
-				unknown[v.Actor.Unknown]++
-			}
-		}
-	}
-	t.Logf("of %d creates and updates %d are named, of %d deletes %d; the others: %v", known, answered, deletes, deletesAnswered, unknown)
-	if known == 0 || float64(answered) < share*float64(known) {
-		t.Errorf("%d of %d are named", answered, known)
-	}
-	return wrong
-}
-
-// judgeAttributed compares the events about users with whom the objects themselves name: one for
-// each change, behind it.
-func (w *whoRun) judgeAttributed(t *testing.T) {
-	type sent struct {
-		at    int
-		actor string
-	}
-	changes, users := map[string]int{}, map[string]sent{}
-	stream := &read.JetStream{URL: w.bridge.NATS, Stream: "K8S"}
-	eventually(t, "an event for each change", testPatience, func() (problems []string) {
-		events, err := stream.Refresh(w.ctx)
-		must(t, err)
-		clear(changes)
-		clear(users)
-		for i := range events {
-			e := &events[i]
-			switch id, isUser := strings.CutSuffix(e.ID(), "/actor"); {
-			case !e.AboutObject() || e.Attribute("initial") != "":
-			case !isUser:
-				if _, isTwice := changes[id]; !isTwice {
-					changes[id] = i
-				}
-			default:
-				if _, isTwice := users[id]; isTwice {
-					t.Fatalf("%s is there twice", e.ID())
-				}
-				users[id] = sent{i, e.Attribute("actor")}
-			}
-		}
-		for id := range changes {
-			if _, isSent := users[id]; !isSent {
-				problems = append(problems, id)
-			}
-		}
-		return problems
-	})
-	for id, u := range users {
-		if at, isSent := changes[id]; !isSent || at > u.at {
-			t.Errorf("%s: the user came as %d, the change %v as %d", id, u.at, isSent, at)
-		}
-	}
-	known, named := 0, 0
-	for _, object := range w.written() {
-		out, err := w.bridge.Output(w.ctx, "history", object, "-n", w.namespace, "-o", "json", "--dir", w.kept())
-		must(t, err)
-		var versions []whoVersion
-		must(t, json.Unmarshal([]byte(out), &versions))
-		for i := range versions {
-			v := &versions[i]
-			id := v.UID + "/" + v.ResourceVersion
-			if v.Operation == "deleted" {
-				id = v.UID + "/deleted"
-			}
-			user := w.authorOf(object, v)
-			if user == "" {
-				continue
-			}
-			known++
-			switch actor := users[id].actor; actor {
-			case user:
-				named++
-			case "":
-			default:
-				t.Errorf("%s: version %s is by %s, and sent is %s", object, v.ResourceVersion, user, actor)
-			}
-		}
-	}
-	t.Logf("%d changes, %d with an author, of which %d were sent", len(changes), known, named)
-	if named < known/2 {
-		t.Error("most have no user")
-	}
-}
-
-// authorOf is who wrote a version, as the object or the answer to the delete says; "" for none.
-func (w *whoRun) authorOf(object string, v *whoVersion) string {
-	if v.Operation == "deleted" {
-		return w.deletedBy[v.UID]
-	}
-	isNoted := v.Operation == "added" || slices.ContainsFunc(v.Changed, func(c whoChange) bool {
-		return strings.Contains(c.Field, whoNote) || c.Field == "metadata.annotations"
-	})
-	if !isNoted {
-		return ""
-	}
-	for _, c := range v.Changed {
-		var note string
-		if strings.Contains(c.Field, whoNote) && json.Unmarshal(c.New, &note) == nil && note != "" {
-			user, _, _ := strings.Cut(note, "/")
-			return user
-		}
-	}
-	_, body := (&historyRun{lab: w.lab}).ask(w.bridge, "object", url.Values{"object": {object}, "namespace": {w.namespace}, "at": {v.ResourceVersion}})
-	var found struct {
-		Object struct {
-			Metadata struct{ Annotations map[string]string }
-		}
-	}
-	must(w.t, json.Unmarshal(body, &found))
-	user, _, _ := strings.Cut(found.Object.Metadata.Annotations[whoNote], "/")
-	return user
-}
-
-// mayBeByUser reports whether a version without a note may be by a user: what users change without
-// one, what a delete leaves that has to wait, and who owns fields.
-func (w *whoRun) mayBeByUser(v *whoVersion) bool {
-	return len(v.Changed) == 0 || slices.ContainsFunc(v.Changed, func(c whoChange) bool {
-		return slices.ContainsFunc([]string{"spec.replicas", "status.collisionCount", "metadata.labels", "metadata.deletion"}, func(field string) bool {
-			return strings.HasPrefix(c.Field, field)
-		})
-	})
-}
-
-func (w *whoRun) written() (objects []string) {
-	for i := range whoObjects {
-		objects = append(objects, fmt.Sprintf("cm/c-%d", i), fmt.Sprintf("deploy/d-%d", i))
-	}
-	return objects
 }
