@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -159,13 +160,28 @@ func (r *initiatorRun) write() {
 		r.complete()
 	}
 	r.createConfigMap("marker", "")
-	time.Sleep(5 * time.Second) // the next progress
 	eventually(r.t, "what the bridge has recorded", testPatience, func() []string {
 		out, err := r.bridge.Output(r.ctx, "who", "cm/marker", "-n", r.namespace, "--dir", r.kept())
 		if err != nil || !strings.Contains(out, "exact") {
 			return []string{fmt.Sprint(out, err)}
 		}
 		return nil
+	})
+	marker, err := r.client.CoreV1().ConfigMaps(r.namespace).Get(r.ctx, "marker", metav1.GetOptions{})
+	must(r.t, err)
+	end, err := strconv.ParseUint(marker.ResourceVersion, 10, 64)
+	must(r.t, err)
+	eventually(r.t, "all Pods are known up to the end, as a bookmark of each minute says", 3*testPatience, func() []string {
+		out, err := r.bridge.Output(r.ctx, "coverage", "pods", "-o", "json", "--dir", r.kept())
+		must(r.t, err)
+		for line := range strings.Lines(out) {
+			var interval struct{ To, Gap string }
+			must(r.t, json.Unmarshal([]byte(line), &interval))
+			if to, _ := strconv.ParseUint(interval.To, 10, 64); interval.Gap == "" && to >= end {
+				return nil
+			}
+		}
+		return []string{out}
 	})
 }
 
