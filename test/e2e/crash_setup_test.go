@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/kubebridge/bridge/test/e2e/crash"
@@ -41,6 +43,25 @@ func (c *crashRun) addJetStream(name, yaml string) {
 	c.buckets = append(c.buckets, s.ClientURL())
 	c.sinks = append(c.sinks, &crashSink{
 		name: name, key: strings.ReplaceAll(yaml, "${JETSTREAM}", address), gate: gate, keeps: yaml == crashForgetful,
+		reader: &read.JetStream{URL: s.ClientURL(), Stream: "K8S"},
+	})
+}
+
+// addCore runs a NATS server whose stream listens to what the bridge publishes without JetStream.
+func (c *crashRun) addCore(name string) {
+	c.t.Helper()
+	address, gate, s := gatedJetStream(c.t, filepath.Join(c.dir, "core"))
+	conn, err := nats.Connect(s.ClientURL())
+	must(c.t, err)
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	must(c.t, err)
+	_, err = js.CreateStream(c.ctx, jetstream.StreamConfig{
+		Name: "K8S", Subjects: []string{"k8s.>"}, Storage: jetstream.MemoryStorage, Duplicates: 100 * time.Millisecond,
+	})
+	must(c.t, err)
+	c.sinks = append(c.sinks, &crashSink{
+		name: name, key: strings.ReplaceAll(crashCore, "${NATS}", address), gate: gate, keeps: true,
 		reader: &read.JetStream{URL: s.ClientURL(), Stream: "K8S"},
 	})
 }

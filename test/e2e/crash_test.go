@@ -45,6 +45,9 @@ sinks:
   - {name: js, retry: {initial: 100ms, max: 1s}, nats: {servers: ["nats://${JETSTREAM}"], stream: {storage: memory, duplicateWindow: 100ms}}}
   - {name: now, retry: {initial: 100ms, max: 1s}, nats: {servers: ["nats://${JETSTREAM}"], mode: kv, bucket: NOW, stream: {storage: memory, duplicateWindow: 100ms}}}
 `
+	crashCore = `
+  - {name: core, retry: {initial: 100ms, max: 1s}, nats: {servers: ["nats://${NATS}"], mode: core}}
+`
 	crashKafka = `
   - {name: kafka, retry: {initial: 100ms, max: 1s}, kafka: {brokers: ["${KAFKA}"], createTopics: {partitions: 4, replicationFactor: 1}}}
 `
@@ -60,6 +63,7 @@ func TestCrash(t *testing.T) {
 	c.forgets = true
 	c.addJetStream("JetStream, with a window of duplicates of 2 minutes", crashJetStream)
 	c.addKafka("Kafka, which knows no ids")
+	c.addCore("core NATS, which keeps nothing")
 	c.run()
 }
 
