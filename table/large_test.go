@@ -123,9 +123,9 @@ func processTime(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestMetadata measures how large the metadata of a day is, as written and after the upkeep, beside
-// the data. With -table.commits 1440 there is a commit a minute, and -table.snapshots 60 is what
-// --snapshots 1h leaves: make bench-table-large.
+// TestMetadata measures how large the metadata of a day is beside the data, where maintain expires
+// snapshots each hour, and after the whole upkeep. With -table.commits 1440 there is a commit a
+// minute, and -table.snapshots 60 is what --snapshots 1h leaves: make bench-table-large.
 func TestMetadata(t *testing.T) {
 	if *dayCommits == 0 {
 		t.Skip("measures: make bench-table-large")
@@ -133,11 +133,19 @@ func TestMetadata(t *testing.T) {
 	needsDirectory(t)
 	dir, rows := tableDir(t), *dayCommits*139
 	random, f := rand.New(rand.NewPCG(1, 2)), newFeed(t, dir)
+	maintain := func(task string) {
+		list := openTest(t, dir).Metadata().Snapshots()
+		oldest := time.UnixMilli(list[max(0, len(list)-*daySnapshots)].TimestampMs)
+		upkeep(t, dir, Upkeep{Only: []string{task}, Snapshots: time.Since(oldest)})
+	}
 	before, began := processTime(t), time.Now()
 	for n := range rows {
 		f.add(speedEvent(random, n, rows))
 		if n%139 == 138 {
 			f.commit()
+		}
+		if n%(139*60) == 139*60-1 {
+			maintain("expire")
 		}
 	}
 	t.Logf("%d commits of 139 rows: %.0f µs of CPU a row, %.0f s", f.writer.report.Commits,
@@ -163,11 +171,9 @@ func TestMetadata(t *testing.T) {
 		t.Logf("%s: %d bytes of data, %d of metadata (%.1f %%); files %v", when, data, metadata, float64(metadata)/float64(data)*100, counts)
 		return data, metadata
 	}
-	sizes("as written")
-	for _, task := range []string{"expire", "compact", "expire"} {
-		list := openTest(t, dir).Metadata().Snapshots()
-		oldest := time.UnixMilli(list[max(0, len(list)-*daySnapshots)].TimestampMs)
-		upkeep(t, dir, Upkeep{Only: []string{task}, Snapshots: time.Since(oldest)})
+	sizes("with an hourly expire")
+	for _, task := range []string{"compact", "expire"} {
+		maintain(task)
 		sizes(task)
 	}
 }
