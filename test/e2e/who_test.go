@@ -118,6 +118,7 @@ sinks:
 		args     []string // of bridge who
 	}{
 		{"RequestResponse", 0.99, []string{"--audit", log}},
+		{"RequestResponse, complete", 0.99, []string{"--audit", log, "--complete"}},
 		{"recorded from files", 0.99, []string{"--dir", w.kept()}},
 		{"recorded from what one of the API servers posts", 0.2, []string{"--dir", w.posted}}, // it loses events while nothing takes them
 		{"RequestResponse, of which 2 % are lost", 0.9, []string{"--audit", w.withLosses(log, 50)}},

@@ -370,7 +370,9 @@ func (r *Request) fits(c *change) bool {
 				return true
 			}
 		case 'D':
-			mayBe := c.op == event.Updated && c.asksDelete || c.op == event.Deleted && !c.hadFinalizers && !c.left
+			// The first try respects finalizers. Those after it do not look for them.
+			removes := c.op == event.Deleted && !c.left && (!c.hadFinalizers || i > 0)
+			mayBe := c.op == event.Updated && c.asksDelete || removes
 			if mayBe && s.version == c.previous {
 				return true
 			}

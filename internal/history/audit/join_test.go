@@ -102,6 +102,10 @@ func TestAnswers(t *testing.T) {
 	updated := version{op: event.Updated, number: 20, minute: 1, spec: `"a":1`}
 	later := version{op: event.Updated, number: 30, minute: 1, spec: `"a":2`}
 	terminating := version{op: event.Updated, number: 20, minute: 1, metadata: `,"deletionTimestamp":"2026-11-29T12:01:00Z"`}
+	held := version{
+		op: event.Updated, number: 20, minute: 1,
+		metadata: `,"deletionTimestamp":"2026-11-29T12:01:00Z","finalizers":["a"]`,
+	}
 	deleted := version{op: event.Deleted, number: 30, minute: 2}
 	list := version{op: event.Updated, number: 20, minute: 1, change: func(e *event.Event) { e.Inferred = true }}
 	because := func(v version, cause string) version {
@@ -156,6 +160,8 @@ func TestAnswers(t *testing.T) {
 		"a delete of no change":     {[]version{added, updated}, []string{line("ann", "delete", 1, 200, "uid:u1 D10")}, 0, reasonNone},
 		"delete of what ends":       {[]version{added, terminating, deleted}, []string{line("kubelet", "delete", 2, 200, "uid:u1 D20")}, 0, "kubelet complete-log"},
 		"the last finalizer":        {[]version{added, terminating, deleted}, []string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20"))}, 0, "ann complete-log"},
+		"a delete before it":        {[]version{added, held, deleted}, []string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 2, 200, "uid:u1 D20")}, 0, "ann complete-log"},
+		"a delete tried before it":  {[]version{added, held, deleted}, []string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 2, 200, "uid:u1 D10 D20")}, 0, reasonSeveral},
 		"deletecollection":          {[]version{added, updated, deleted}, []string{line("ann", "deletecollection", 2, 200, "uid:u7 D5 D20")}, 0, "ann complete-log"},
 		"a binding":                 {[]version{added, {op: event.Updated, number: 20, minute: 1, spec: `"nodeName":"n1"`}}, []string{line("scheduler", "create", 1, 201, "", `objectRef.subresource="binding"`)}, 0, "scheduler exact"},
 		"a binding of another time": {[]version{added, {op: event.Updated, number: 20, minute: 1, spec: `"nodeName":"n1"`}}, []string{line("scheduler", "create", 7, 201, "", `objectRef.subresource="binding"`)}, 0, reasonNone},
