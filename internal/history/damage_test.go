@@ -193,13 +193,13 @@ func TestDamageNamesVersions(t *testing.T) {
 	tables, err := filepath.Glob(filepath.Join(left, "*.sst"))
 	testkit.OK(t, err)
 	named, answered := 0, 0
-	for _, table := range tables {
+	for i := range 4 * len(tables) { // to open a history reads blocks of each table too
 		dir := filepath.Join(t.TempDir(), "h")
 		testkit.OK(t, os.CopyFS(dir, os.DirFS(left)))
-		table = filepath.Join(dir, filepath.Base(table))
+		table := filepath.Join(dir, filepath.Base(tables[i/4]))
 		data, err := os.ReadFile(table)
 		testkit.OK(t, err)
-		data[len(data)/3] ^= 4
+		data[len(data)*(1+i%4)/5] ^= 4
 		testkit.OK(t, os.WriteFile(table, data, 0o600))
 		db, err := history.Read(history.Options{Dir: dir})
 		if err != nil {
@@ -230,9 +230,12 @@ func TestDamageNamesVersions(t *testing.T) {
 				answered++
 			}
 		}
+		if named == 2 {
+			break // to ask for each object takes a second
+		}
 	}
 	if named == 0 || answered == 0 {
-		t.Errorf("%d of %d tables are named, %d objects answered", named, len(tables), answered)
+		t.Errorf("%d damaged histories are named, %d objects answered", named, answered)
 	}
 }
 
