@@ -201,6 +201,16 @@ func (w *whoRun) authorOf(object string, v *whoVersion) string {
 	if v.Operation == "deleted" {
 		return w.deletedBy[v.UID]
 	}
+	id := v.UID + "/" + v.ResourceVersion
+	author, isKnown := w.authors[id]
+	if !isKnown {
+		author = w.noteOf(object, v)
+		w.authors[id] = author
+	}
+	return author
+}
+
+func (w *whoRun) noteOf(object string, v *whoVersion) string {
 	isNoted := v.Operation == "added" || slices.ContainsFunc(v.Changed, func(c whoChange) bool {
 		return strings.Contains(c.Field, whoNote) || c.Field == "metadata.annotations"
 	})

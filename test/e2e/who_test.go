@@ -53,6 +53,7 @@ type whoRun struct {
 	mu               sync.Mutex
 	// deletedBy is who deleted the object of a uid at once.
 	deletedBy map[string]string // guarded by mu
+	authors   map[string]string // by uid and version, once they were asked for
 }
 
 const (
@@ -78,7 +79,7 @@ func TestWho(t *testing.T) {
 		"--apiserver-arg=--audit-webhook-initial-backoff=1s")
 	dir := t.TempDir()
 	w := &whoRun{
-		lab: newLab(t, c), deletedBy: map[string]string{}, posted: filepath.Join(dir, "posted"),
+		lab: newLab(t, c), deletedBy: map[string]string{}, authors: map[string]string{}, posted: filepath.Join(dir, "posted"),
 		streamed: filepath.Join(dir, "streamed"), silent: filepath.Join(dir, "silent"),
 	}
 	w.admit()
