@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,6 +72,35 @@ func TestKeptDeadLetter(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A dead letter that is refused, and for which the keeper has no room, waits for its place.
+func TestKeptNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, r := newSink(t, sinks.ByObject), newRecorder(t)
+		sink.OnMessage = refuse("a/1")
+		var repaired atomic.Bool
+		sink.OnDeadLetter = func(*event.Event) error {
+			if repaired.Load() {
+				return nil
+			}
+			return testkit.ErrTooLarge
+		}
+		k := &keeper{failures: math.MaxInt, err: publisher.ErrNoRoom}
+		p := start(t, sink, publisher.Config{Keep: k.keep, DeadLetterWait: time.Minute})
+		p.add(r.items("a/1", "a/2", "b/1"))
+		time.Sleep(time.Hour)
+		wantOrder(t, sink, "b", "b/1")
+		if n := r.count(); n != 1 {
+			t.Errorf("%d settled without room", n)
+		}
+		repaired.Store(true)
+		p.drain()
+		wantOrder(t, sink, "a", "a/2")
+		if letters := sink.DeadLetters(); !slices.Equal(letters, []string{"a/1"}) {
+			t.Errorf("dead letters %q", letters)
+		}
+	})
 }
 
 // An unavailable broker is not taken for a place that refuses.
