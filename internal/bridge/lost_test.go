@@ -82,6 +82,24 @@ type losing struct {
 
 func (l losing) Inspect(context.Context) []sinks.Loss { return l.losses.Take() }
 
+// A sink that keeps the newest state is sent all objects again after a loss, and no gap.
+func TestViewRefilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, lost := calmBroker(t, "view"), new(sinks.Losses)
+		r := newRig(t, b)
+		r.cfg.Sinks[0].Sink, r.cfg.Sinks[0].KeepsNewest = losing{b.Connect(0), lost}, true
+		r.Create("shop/p", nil)
+		r.start()
+		expect(t, b, "added p", "synced")
+		lost.Add(sinks.Loss{Destination: "view", Reason: sinks.Recreated, Before: 2})
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		expect(t, b, "synced p")
+		_, err := r.end()
+		testkit.OK(t, err)
+	})
+}
+
 // An informer that starts after a loss reports it too, if it has sent events before; once.
 func TestLossBeforeStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
