@@ -388,7 +388,9 @@ func TestOpen(t *testing.T) {
 	}{
 		{"an endpoint that does not know OPTIONS is there", answer(405), true},
 		{"an endpoint that fails at it is there", answer(500), true},
-		{"a gateway without an endpoint is not enough", answer(503), false},
+		{"a gateway without an endpoint is not enough", answer(502), false},
+		{"nor one that has none now", answer(503), false},
+		{"nor one that gets no answer", answer(504), false},
 		{"an endpoint that does not answer is not there", hang, false},
 		{"an endpoint that is not there is waited for", nil, false},
 	} {
