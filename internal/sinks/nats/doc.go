@@ -16,8 +16,8 @@
 // (sinks.ReadBacker).
 //
 // An acknowledgement is as durable as the stream: the server acknowledges before it syncs to disk,
-// so a single server that loses power can lose the last seconds (its sync_interval); three
-// replicas, or sync_interval: always, do not.
+// so servers that lose power can lose the last seconds (their sync_interval). Three replicas have
+// outlived kills of servers in tests, and no test takes their power.
 //
 // There may be several streams, with a template as name: each is looked up, and created where that
 // is configured, with its first event.
