@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/kubebridge/bridge/internal/sinks"
 	"github.com/kubebridge/bridge/internal/sinks/kafka"
 	"github.com/kubebridge/bridge/internal/testkit"
@@ -58,6 +60,37 @@ func TestLoss(t *testing.T) {
 			publish(t, s, podEvents("web", 7, 7)...)
 			if found := s.Inspect(t.Context()); len(found) > 0 {
 				t.Errorf("lost again: %v", found)
+			}
+		})
+	}
+}
+
+// A partition that ends before what it has acknowledged has lost its end, once a second answer says
+// so too.
+func TestTruncated(t *testing.T) {
+	for name, c := range map[string]struct {
+		answers int
+		want    []sinks.Loss
+	}{
+		"a deposed leader has answered": {1, nil},
+		"the new leader lags":           {2, []sinks.Loss{{Destination: podsTopic + "/0", Reason: sinks.Truncated, Before: 5, Now: 3}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := newCluster(t)
+			s := openSink(t, cluster)
+			publish(t, s, podEvents("web", 1, 5)...)
+			cluster.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				cluster.KeepControl()
+				asked := req.(*kmsg.ListOffsetsRequest)
+				if asked.Topics[0].Partitions[0].Timestamp != -1 || c.answers == 0 {
+					return nil, nil, false
+				}
+				c.answers--
+				return endsAt(asked, 3), nil, true
+			})
+			if found := s.Inspect(t.Context()); !slices.Equal(found, c.want) {
+				t.Errorf("lost %v, want %v", found, c.want)
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package nats_test
 
 import (
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -72,6 +73,31 @@ func TestLoss(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A stream whose server continues with an older copy of its disk has lost its end.
+func TestRestoredCopy(t *testing.T) {
+	ts, store := newTestServer(t), t.TempDir()
+	sink := ts.openSink()
+	mustStore(t, sink, ev("a", 1))
+	ts.stop()
+	testkit.OK(t, os.CopyFS(store, os.DirFS(ts.opts.StoreDir)))
+	ts.start()
+	storePatiently(t, sink, ev("a", 2))
+	if found := sink.Inspect(t.Context()); len(found) > 0 {
+		t.Fatalf("lost %v", found)
+	}
+	ts.stop()
+	ts.opts.StoreDir = store
+	ts.start()
+	var found []sinks.Loss
+	await(t, "the loss is noticed", func() bool {
+		found = sink.Inspect(t.Context())
+		return len(found) > 0
+	})
+	if len(found) != 1 || found[0].Reason != sinks.Truncated || found[0].Before-found[0].Now != 1 {
+		t.Errorf("lost %v", found)
 	}
 }
 
