@@ -195,6 +195,7 @@ const (
 
 // advice is what an operator has to do about a broker's state.
 var advice = map[kafkago.Error]string{
+	kafkago.RequestTimedOut:              "brokers that have to acknowledge it do not answer in time: start those that are gone",
 	kafkago.NotEnoughReplicas:            startReplicas,
 	kafkago.NotEnoughReplicasAfterAppend: startReplicas,
 	kafkago.LeaderNotAvailable:           "start the brokers that have a replica in sync",

@@ -94,6 +94,7 @@ func TestRefusals(t *testing.T) {
 	)
 	for code, want := range map[int16][]string{
 		5:  {"Leader Not Available", "start the brokers that have a replica in sync"},
+		7:  {"Request Timed Out", "start those that are gone"},
 		10: {"Message Size Too Large"},
 		14: {"Group Load In Progress", starting},
 		15: {"Group Coordinator Not Available", starting},

@@ -63,7 +63,7 @@ func (c *cluster) offsetOf(
 			errMalformed)
 	case p.ErrorCode != 0:
 		return 0, fmt.Errorf("ask for the end of %s/%d: %w", topic, partition,
-			kafkago.Error(p.ErrorCode))
+			brokerError(p.ErrorCode, ""))
 	case which < 0 && p.Offset < 0:
 		return 0, fmt.Errorf("%w to a list-offsets request: the log ends at %d", errMalformed,
 			p.Offset)

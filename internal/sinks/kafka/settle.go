@@ -189,7 +189,7 @@ func (t *retryLog) attemptFailed(attempt int, err error) {
 	t.warned = time.Now()
 	s.log.Warn("partition does not answer as expected, retrying until it does", "what", t.what,
 		"lane", t.lane.name,
-		"attempt", attempt+1, "for", time.Since(t.began).Round(time.Millisecond), "err", err)
+		"attempt", attempt+1, "for", time.Since(t.began).Round(time.Millisecond), "err", explain(err))
 }
 
 func (t *retryLog) done(result outcome) {
