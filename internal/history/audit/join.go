@@ -107,13 +107,16 @@ func NewHistory(o *query.Object) *History {
 const longestRequest = time.Minute
 
 // Load returns what is known of an object from one time to another; zero times are no limit. Those
-// behind are there too: a request may have made one of them. notices are those of its unit. each is
-// called for each version with the one before, in the order of the answers.
+// around are there too: a request may have made or seen one of them. notices are those of its unit.
+// each is called for each version with the one before, in the order of the answers.
 func Load(
 	objects query.Objects, o *query.Object, since, until time.Time, notices []*query.Notice,
 	each func(v, before *query.Version),
 ) (h *History, err error) {
 	h = NewHistory(o)
+	if !since.IsZero() {
+		since = since.Add(-longestRequest)
+	}
 	if !until.IsZero() {
 		until = until.Add(2 * longestRequest)
 		h.until = until
@@ -259,7 +262,7 @@ func (h *History) Answers(requests Requests) ([]Answer, error) {
 	found := make([]candidates, len(h.changes))
 	for i := range h.changes {
 		var err error
-		if found[i], err = h.candidatesOf(&h.changes[i], requests); err != nil {
+		if found[i], err = h.candidatesOf(i, requests); err != nil {
 			return nil, err
 		}
 	}
@@ -307,11 +310,12 @@ func (r *Request) isFixed() bool {
 // candidates are the requests that may have made a change.
 type candidates struct {
 	list []*Request
-	// isAnswered: their answers name the version.
-	isAnswered bool
+	// isAnswered: their answers name the version. hasHidden: there may be one more.
+	isAnswered, hasHidden bool
 }
 
-func (h *History) candidatesOf(c *change, requests Requests) (found candidates, err error) {
+func (h *History) candidatesOf(at int, requests Requests) (found candidates, err error) {
+	c := &h.changes[at]
 	add := func(claim string, may func(*Request) bool) {
 		if err != nil {
 			return
@@ -336,13 +340,58 @@ func (h *History) candidatesOf(c *change, requests Requests) (found candidates, 
 	if c.binds {
 		add(bindingKey(h.namespace, h.name), func(r *Request) bool { return h.isOf(r) && r.mayBind(c) })
 	}
+	if isDelete := c.op == event.Deleted || c.asksDelete; err == nil && isDelete && len(found.list) > 0 {
+		found.hasHidden, err = h.hasHidden(at, requests)
+	}
 	return found, err
+}
+
+// hasHidden reports whether a request may have deleted the object, of which the log shows only
+// claims of earlier versions.
+func (h *History) hasHidden(at int, requests Requests) (bool, error) {
+	c := &h.changes[at]
+	for i := at - 1; i >= 0; i-- {
+		seen := &h.changes[i]
+		if seen.uid != c.uid || seen.time.Add(longestRequest).Before(c.earliest) {
+			break
+		}
+		for _, operation := range "DU" {
+			claiming, err := requests.Claiming(string(operation) + seen.previous)
+			if err != nil {
+				return false, err
+			}
+			for _, r := range claiming {
+				madeOther := !r.isDelete() && r.answer.UID == c.uid && r.answer.ResourceVersion != c.previous
+				if h.isOf(r) && h.isOfEra(r, c) && r.isAround(c) && r.hides(c.previous) && !madeOther {
+					return true, nil
+				}
+			}
+		}
+	}
+	return false, nil
+}
+
+// hides reports whether a request may have seen a version without a claim of it: the keys of that
+// claim are those of others.
+func (r *Request) hides(version string) bool {
+	number, err := strconv.ParseUint(version, 10, 64)
+	if err != nil || slices.ContainsFunc(r.seen, func(s claim) bool { return s.version == version }) {
+		return false
+	}
+	for _, m := range moduli {
+		isTaken := slices.ContainsFunc(r.seen, func(s claim) bool { return s.number()%uint64(m.n) == number%uint64(m.n) })
+		if !isTaken {
+			return false
+		}
+	}
+	return true
 }
 
 // answers reports whether the answer of a request is the version, and the request has made it: one
 // that has seen the version has not. Without the policy that is not known.
 func (r *Request) answers(c *change) bool {
 	return r.answer.UID == c.uid && r.answer.ResourceVersion == c.version && len(r.seen) > 0 && !r.isDelete() &&
+		!r.hides(c.version) &&
 		!slices.ContainsFunc(r.seen, func(s claim) bool { return s.operation == 'U' && s.version == c.version })
 }
 
@@ -389,8 +438,11 @@ func (r *Request) triedToCreate() bool {
 
 // mayBind reports whether a request has bound the pod of a change to its node. The policy does not
 // see the pod, so only the time distinguishes it from another one of that name.
-func (r *Request) mayBind(c *change) bool {
-	return !r.isMaybe && !r.Received.After(c.time.Add(skew)) && !r.Ended.Before(c.earliest.Add(-skew))
+func (r *Request) mayBind(c *change) bool { return !r.isMaybe && r.isAround(c) }
+
+// isAround reports whether a request was there at the time of a change.
+func (r *Request) isAround(c *change) bool {
+	return !r.Received.After(c.time.Add(skew)) && !r.Ended.Before(c.earliest.Add(-skew))
 }
 
 // answer returns the one candidate, and how it is known.
@@ -402,7 +454,7 @@ func (f *candidates) answer(c *change) Answer {
 		return Answer{Reason: reasonEntered}
 	case len(f.list) == 0:
 		return Answer{Reason: reasonNone}
-	case len(f.list) > 1:
+	case len(f.list) > 1, f.hasHidden:
 		return Answer{Reason: reasonSeveral}
 	}
 	a := Answer{Request: f.list[0], Grade: Exact}
@@ -417,7 +469,7 @@ func (r *Request) mayNotHaveWritten(c *change) bool {
 	const manyTries = 3
 	isMixed := slices.ContainsFunc(r.seen, func(s claim) bool { return s.operation != r.seen[0].operation })
 	switch {
-	case r.isMaybe, isMixed, len(r.seen) >= manyTries:
+	case r.isMaybe, isMixed, len(r.seen) >= manyTries, r.hides(c.version):
 		return true
 	case r.isDelete():
 		return r.Verb == "deletecollection" || len(r.seen) > 1 || c.wasTerminating

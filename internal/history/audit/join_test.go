@@ -162,6 +162,20 @@ func TestAnswers(t *testing.T) {
 		"the last finalizer":        {[]version{added, terminating, deleted}, []string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20"))}, 0, "ann complete-log"},
 		"a delete before it":        {[]version{added, held, deleted}, []string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 2, 200, "uid:u1 D20")}, 0, "ann complete-log"},
 		"a delete tried before it":  {[]version{added, held, deleted}, []string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 2, 200, "uid:u1 D10 D20")}, 0, reasonSeveral},
+		"a hidden try before it": {
+			[]version{{op: event.Added, number: 8, minute: 2}, {op: event.Updated, number: 13, minute: 2}, held, deleted},
+			[]string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 2, 200, "uid:u1 D8 D13")}, 0, reasonSeveral,
+		},
+		"no hidden try before it": {
+			[]version{{op: event.Added, number: 8, minute: 2}, {op: event.Updated, number: 14, minute: 2}, held, deleted},
+			[]string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 2, 200, "uid:u1 D8 D14")}, 0, "ann complete-log",
+		},
+		"an answer that it may have seen": {
+			[]version{added, updated, later}, []string{line("ann", "patch", 1, 200, "uid:u1 U9 U18", answered("30"))}, 0, reasonNone,
+		},
+		"an answer that it may have made": {
+			[]version{added, updated, later}, []string{line("ann", "patch", 1, 200, "uid:u1 U9 U18 U20", answered("30"))}, 0, "ann complete-log",
+		},
 		"deletecollection":          {[]version{added, updated, deleted}, []string{line("ann", "deletecollection", 2, 200, "uid:u7 D5 D20")}, 0, "ann complete-log"},
 		"a binding":                 {[]version{added, {op: event.Updated, number: 20, minute: 1, spec: `"nodeName":"n1"`}}, []string{line("scheduler", "create", 1, 201, "", `objectRef.subresource="binding"`)}, 0, "scheduler exact"},
 		"a binding of another time": {[]version{added, {op: event.Updated, number: 20, minute: 1, spec: `"nodeName":"n1"`}}, []string{line("scheduler", "create", 7, 201, "", `objectRef.subresource="binding"`)}, 0, reasonNone},

@@ -69,6 +69,15 @@ type claim struct {
 
 func (c claim) key() string { return string(c.operation) + c.version }
 
+// number is what the policy divides to find the keys of the claim; of a uid it is 0.
+func (c claim) number() uint64 {
+	n, _ := strconv.ParseUint(c.version, 10, 64)
+	if c.operation == 'C' {
+		n = 0
+	}
+	return n
+}
+
 // String is the claim as the policy notes it.
 func (c claim) String() string {
 	if c.isNoop {
