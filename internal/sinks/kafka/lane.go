@@ -62,11 +62,12 @@ type lane struct {
 }
 
 func newLane(s *Sink, c *cluster, topic string, partition, target int) *lane {
-	return &lane{
+	l := &lane{
 		sink: s, cluster: c, topic: topic, partition: partition, target: target,
 		name: topic + "/" + strconv.Itoa(partition), busy: semaphore.NewWeighted(1),
-		logStart: logStart{at: -1},
 	}
+	l.logStart.at.Store(-1)
+	return l
 }
 
 // publish stores messages in their order, and answers each.
@@ -210,7 +211,7 @@ func (l *lane) reportLost(end int64) {
 func (l *lane) publishSaved() {
 	l.saved.Store(&savedOffset{
 		offset: l.next, producer: l.producer.id, epoch: l.producer.epoch,
-		sequence: l.sequence,
+		sequence: l.sequence, start: unused.start,
 	})
 }
 

@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kubebridge/bridge/internal/sinks"
@@ -204,5 +207,113 @@ func TestPurged(t *testing.T) {
 				t.Errorf("lost again: %v", found)
 			}
 		})
+	}
+}
+
+// What is done to a view while no sink is open is noticed without an event, once.
+func TestViewLossWhileDown(t *testing.T) {
+	remove := func(t *testing.T, c *kfake.Cluster, _ *kgo.Client, topic string) {
+		t.Helper()
+		testkit.OK(t, c.DeleteTopic(topic))
+	}
+	purge := func(before int64) func(*testing.T, *kfake.Cluster, *kgo.Client, string) {
+		return func(t *testing.T, c *kfake.Cluster, _ *kgo.Client, topic string) {
+			t.Helper()
+			testkit.OK(t, c.DeleteRecords(topic, 0, before))
+		}
+	}
+	removeRow := func(t *testing.T, _ *kfake.Cluster, others *kgo.Client, topic string) {
+		t.Helper()
+		record := &kgo.Record{Topic: topic, Key: []byte(podEvent("web", 1).PartitionKey)}
+		testkit.OK(t, others.ProduceSync(t.Context(), record).FirstErr())
+	}
+	recreated := sinks.Loss{Reason: sinks.Recreated, Before: 3}
+	for name, c := range map[string]struct {
+		do    func(*testing.T, *kfake.Cluster, *kgo.Client, string)
+		crash bool // an event is stored behind the saved position
+		want  []sinks.Loss
+	}{
+		"nothing":                          {func(*testing.T, *kfake.Cluster, *kgo.Client, string) {}, false, nil},
+		"nothing, after a crash":           {func(*testing.T, *kfake.Cluster, *kgo.Client, string) {}, true, nil},
+		"a topic is deleted":               {remove, false, []sinks.Loss{recreated}},
+		"a topic is deleted after a crash": {remove, true, []sinks.Loss{recreated}},
+		"a topic is recreated": {func(t *testing.T, c *kfake.Cluster, _ *kgo.Client, topic string) {
+			t.Helper()
+			testkit.OK(t, c.DeleteTopic(topic))
+			testkit.OK(t, c.CreateTopic(topic, 1, map[string]string{"cleanup.policy": "compact"}))
+		}, false, []sinks.Loss{recreated}},
+		"records are deleted":               {purge(1), false, []sinks.Loss{{Reason: sinks.Purged, Now: 1}}},
+		"all records are deleted":           {purge(3), false, []sinks.Loss{{Reason: sinks.Purged, Now: 3}}},
+		"records are deleted after a crash": {purge(4), true, []sinks.Loss{{Reason: sinks.Purged, Now: 4}}},
+		"a row is deleted":                  {removeRow, false, []sinks.Loss{{Reason: sinks.Unverified}}},
+		"a row is deleted after a crash":    {removeRow, true, []sinks.Loss{{Reason: sinks.Unverified}}},
+	} {
+		for topic, name := range map[string]string{
+			"view.{resource}": name, "view": name + ", that is looked up at the start",
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					var virtual kfake.VirtualNetwork
+					cluster := newCluster(t, kfake.ListenFn(virtual.Listen))
+					defer cluster.Close()
+					run := func(position []byte) *kafka.Sink {
+						s := openSink(t, cluster, asView, func(o *kafka.Options) {
+							o.Topic, o.Cluster, o.CreateTopics.Partitions = topic, "test", 1
+							o.DeadLetterTopic, o.Connection.Dial = "dead.{resource}", virtual.DialContext
+						})
+						recallFrom(t, s, position)
+						return s
+					}
+					inspect := func(s *kafka.Sink) (found []sinks.Loss) {
+						for range 6 {
+							for _, loss := range s.Inspect(t.Context()) {
+								loss.Round = 0
+								found = append(found, loss)
+							}
+							time.Sleep(5 * time.Second)
+						}
+						return found
+					}
+					first := run(nil)
+					publishEvents(t, first, podEvent("api", 1), podEvent("web", 1), podEvent("db", 1))
+					testkit.OK(t, first.DeadLetter(t.Context(), podEvent("web", 2), errUnset, 1))
+					first.Inspect(t.Context())
+					position := first.Position()
+					if c.crash {
+						publishEvents(t, first, podEvent("api", 3))
+					}
+					testkit.OK(t, first.Close())
+					others, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.Dialer(virtual.DialContext))
+					testkit.OK(t, err)
+					defer others.Close()
+					c.do(t, cluster, others, strings.ReplaceAll(topic, "{resource}", "pods"))
+					testkit.OK(t, cluster.DeleteTopic("dead.pods"))
+
+					second := run(position)
+					found := inspect(second)
+					for i := range found {
+						found[i].Destination = ""
+					}
+					if !slices.Equal(found, c.want) {
+						t.Errorf("lost %v, want %v", found, c.want)
+					}
+					publishEvents(t, second, podEvent("web", 3))
+					if again := inspect(second); len(again) > 0 {
+						t.Errorf("lost again: %v", again)
+					}
+					position = second.Position()
+					testkit.OK(t, second.Close())
+					third := run(position)
+					if again := inspect(third); len(again) > 0 {
+						t.Errorf("lost again in the next run: %v", again)
+					}
+					testkit.OK(t, third.Close())
+					if cluster.TopicInfo("dead.pods") != nil {
+						t.Error("the topic of dead letters is made as if it were a view")
+					}
+				})
+			})
+		}
 	}
 }

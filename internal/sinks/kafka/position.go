@@ -45,10 +45,11 @@ type savedOffset struct {
 	producer int64
 	epoch    int16
 	sequence int32
+	start    int64 // of the log of a view; -1 where it is not known
 }
 
 // unused is the saved offset of a partition that the sink has not written to.
-var unused = savedOffset{offset: -1, producer: -1}
+var unused = savedOffset{offset: -1, producer: -1, start: -1}
 
 // lookup returns that of a partition, unused when there is none.
 func (p position) lookup(topic string, partition int) savedOffset {
@@ -60,14 +61,18 @@ func (p position) lookup(topic string, partition int) savedOffset {
 
 // MarshalJSON is short: there is one for each partition.
 func (p savedOffset) MarshalJSON() ([]byte, error) {
-	return json.Marshal([...]int64{p.offset, p.producer, int64(p.epoch), int64(p.sequence)})
+	n := []int64{p.offset, p.producer, int64(p.epoch), int64(p.sequence)}
+	if p.start >= 0 {
+		n = append(n, p.start+1) // earlier versions ignore it
+	}
+	return json.Marshal(n)
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (p *savedOffset) UnmarshalJSON(b []byte) error {
-	var n [4]int64
+	var n [5]int64
 	err := json.Unmarshal(b, &n)
-	*p = savedOffset{n[0], n[1], int16(n[2]), int32(n[3])}
+	*p = savedOffset{n[0], n[1], int16(n[2]), int32(n[3]), n[4] - 1}
 	return err
 }
 
@@ -98,17 +103,15 @@ func (s *Sink) Position() []byte {
 	return p.bytes
 }
 
-// savedOffsets returns the offsets of all lanes, and which idle topics are kept. A lane that has
-// not started is where an earlier process has left it.
+// savedOffsets returns the offsets of all lanes, and which idle topics are kept.
 func (s *Sink) savedOffsets() (topics map[string][]savedOffset, idle map[string]int64) {
 	topics = map[string][]savedOffset{}
 	for _, t := range s.inUse() {
 		offsets := make([]savedOffset, len(t.lanes))
 		for i, l := range t.lanes {
-			if p := l.saved.Load(); p != nil {
-				offsets[i] = *p
-			} else {
-				offsets[i] = s.readBack.resumeAt(t.name, i)
+			offsets[i] = l.savedOffset()
+			if t.view && offsets[i].offset >= 0 {
+				offsets[i].start = l.savedStart()
 			}
 		}
 		topics[t.name] = offsets
@@ -116,6 +119,23 @@ func (s *Sink) savedOffsets() (topics map[string][]savedOffset, idle map[string]
 	idle = s.readBack.idleSince(topics)
 	maps.Copy(topics, s.readBack.idleTopics(idle))
 	return topics, idle
+}
+
+// savedOffset is the lane's. One that has not started is where an earlier process has left it.
+func (l *lane) savedOffset() savedOffset {
+	if p := l.saved.Load(); p != nil {
+		return *p
+	}
+	return l.sink.readBack.resumeAt(l.topic, l.partition)
+}
+
+// savedStart is where the log began when this or an earlier process has last looked; -1 where that
+// is not known.
+func (l *lane) savedStart() int64 {
+	if at := l.logStart.at.Load(); at >= 0 {
+		return at
+	}
+	return l.sink.readBack.savedAt(l.topic, l.partition).start
 }
 
 // Outline implements sinks.Outliner: it keeps how many partitions of each topic get events, and the
@@ -185,11 +205,73 @@ func (s *Sink) Inspect(ctx context.Context) []sinks.Loss {
 		s.refreshLimit(ctx, c, t)
 		s.inspectTopic(ctx, c, t)
 	}
+	if s.config.View {
+		s.inspectIdle(ctx, c)
+	}
 	return append(s.view.rows.begin(), s.losses.Take()...)
 }
 
 // maxInspected bounds how many partitions one call inspects, at a request or two for each.
 const maxInspected = 200
+
+// inspectIdle looks at the views that have got no event since the start. One that somebody has
+// changed is looked up as by an event: then the next call inspects it. One that is missing is lost.
+// It is not made: perhaps no event goes there any more.
+func (s *Sink) inspectIdle(ctx context.Context, c *cluster) {
+	lanes := 0
+	for name, saved := range s.readBack.views() { // in another order each time
+		if t, _ := s.lookupTopic([]byte(name)); t != nil {
+			continue
+		}
+		if lanes += len(saved); lanes > len(saved) && lanes > maxInspected {
+			return
+		}
+		_, err := c.refresh(ctx, name)
+		if errors.Is(err, kafkago.UnknownTopicOrPartition) {
+			if ratelimit.Sleep(ctx, confirmLoss) != nil {
+				return
+			}
+			_, err = c.refresh(ctx, name) // a broker that starts may not have known it yet
+		}
+		switch {
+		case errors.Is(err, kafkago.UnknownTopicOrPartition):
+			s.readBack.forget(name)
+			for p, at := range saved {
+				if at.offset > 0 {
+					s.losses.Add(sinks.Loss{
+						Destination: newLane(s, c, name, p, 0).name, Reason: sinks.Recreated,
+						Before: uint64(at.offset),
+					})
+				}
+			}
+		case err != nil:
+			return
+		case s.hasChanged(ctx, c, name, saved):
+			_, _ = s.resolveTopic(ctx, name, s.topic) // tried again by the next call
+		}
+	}
+}
+
+// hasChanged reports whether the log of a partition is not as the saved position has it.
+func (s *Sink) hasChanged(ctx context.Context, c *cluster, name string, saved []savedOffset) bool {
+	for p, at := range saved {
+		if at.start < 0 {
+			continue
+		}
+		start, err := c.offset(ctx, name, p, earliest)
+		if err != nil {
+			return false
+		}
+		end, err := c.offset(ctx, name, p, latest)
+		if err != nil {
+			return false
+		}
+		if start != at.start || end != at.offset {
+			return true
+		}
+	}
+	return false
+}
 
 // refreshLimit looks the limit of a topic up again that events exceed.
 func (s *Sink) refreshLimit(ctx context.Context, c *cluster, t *topic) {
@@ -222,7 +304,9 @@ func (s *Sink) inspectTopic(ctx context.Context, c *cluster, t *topic) {
 		if t.missed.Load() {
 			s.blocked.clear(l)
 		}
-		if l.hasShrunk(ctx) && ratelimit.Sleep(ctx, confirmLoss) == nil {
+		// what is no view first reads what an earlier process has left: see start
+		isKnown := t.view || l.saved.Load() != nil
+		if isKnown && l.hasShrunk(ctx) && ratelimit.Sleep(ctx, confirmLoss) == nil {
 			_, _ = c.refresh(ctx, t.name) // a deposed leader may have answered
 			l.inspect(ctx)
 		}
@@ -263,8 +347,8 @@ const confirmLoss = time.Second
 
 // hasShrunk reports whether the partition ends before what it has acknowledged.
 func (l *lane) hasShrunk(ctx context.Context) bool {
-	saved := l.saved.Load()
-	if saved == nil {
+	saved := l.savedOffset()
+	if saved.offset < 0 {
 		return false
 	}
 	end, err := l.cluster.offset(ctx, l.topic, l.partition, latest)
@@ -277,19 +361,27 @@ func (l *lane) inspect(ctx context.Context) {
 		return
 	}
 	defer l.busy.Release(1)
+	if !l.started {
+		l.next = l.savedOffset().offset
+	}
 	end, err := l.cluster.offset(ctx, l.topic, l.partition, latest)
 	if err != nil || end >= l.next {
 		return
 	}
 	l.reportLost(end)
 	l.next = end
-	l.publishSaved()
+	if l.started {
+		l.publishSaved()
+	} else {
+		l.unread = nil
+		l.sink.readBack.partitionDone(l.topic, l.partition, unused)
+	}
 }
 
 // logStart is where a partition's log began when it was last inspected, and what is known of the
-// time of its records. Inspect owns all but first.
+// time of its records. Inspect owns all but the atomic ones.
 type logStart struct {
-	at    int64                    // -1 for not yet
+	at    atomic.Int64             // -1 for not yet
 	first atomic.Pointer[storedAt] // the first record of this process
 	// What was stored behind old is younger than half of the topic's retention; young is to take
 	// its place.
@@ -317,8 +409,8 @@ func (l *lane) inspectStart(ctx context.Context, t *topic) {
 	if err != nil {
 		return
 	}
-	before := s.at
-	s.at = start
+	before := l.savedStart()
+	s.at.Store(start)
 	if before < 0 || start <= before || !t.view && !l.isKept(ctx, start) {
 		return
 	}

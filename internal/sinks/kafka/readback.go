@@ -175,6 +175,38 @@ func (r *readBackState) resumeAt(topic string, partition int) savedOffset {
 	return unused
 }
 
+// savedAt returns the saved offset of a partition; resumeAt is behind what was read there.
+func (r *readBackState) savedAt(topic string, partition int) savedOffset {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.saved.lookup(topic, partition)
+}
+
+// views returns the saved offsets of the views that were there when the position was saved.
+func (r *readBackState) views() map[string][]savedOffset {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	views := map[string][]savedOffset{}
+	if resume := r.resume.Load(); resume != nil {
+		for name, offsets := range r.saved.Topics {
+			if (*resume)[name] != nil && // nil: forget
+				slices.ContainsFunc(offsets, func(p savedOffset) bool { return p.start >= 0 }) {
+				views[name] = offsets
+			}
+		}
+	}
+	return views
+}
+
+// forget is called when a topic is gone: what is made in its place is a new one.
+func (r *readBackState) forget(topic string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.topics[topic] = true
+	delete(r.unread, topic)
+	r.setResumeLocked(topic, nil)
+}
+
 // idleTopics returns the offsets of those of the topics whose lanes can be resumed.
 func (r *readBackState) idleTopics(idle map[string]int64) map[string][]savedOffset {
 	topics := map[string][]savedOffset{}

@@ -66,6 +66,9 @@ func (l *lane) resume() bool {
 	}
 	l.producer, l.sequence, l.next = producer{h.producer, h.epoch}, h.sequence, h.offset
 	l.started, l.resumed = true, &resumption{began: time.Now(), late: logRange{from: l.next}}
+	if l.sink.config.View { // what was read back may be of others
+		l.sink.view.rows.note(l, offsets{l.sink.readBack.savedAt(l.topic, l.partition).offset, l.next})
+	}
 	l.publishSaved()
 	return true
 }

@@ -267,6 +267,7 @@ func (s *Sink) inspectRows(ctx context.Context, l *lane) {
 	if !ok {
 		return
 	}
+	in.first = max(in.first, l.logStart.at.Load()) // what is deleted can't be read
 	log, last := &Log{cluster: l.cluster, patience: patience}, ""
 	for in.first < in.end {
 		next, _, err := log.Read(ctx, l.topic, l.partition, in.first, in.end, func(rec *Record) error {
@@ -281,11 +282,15 @@ func (s *Sink) inspectRows(ctx context.Context, l *lane) {
 	}
 }
 
-// noteIdle notes what was written behind a lane's last record while the lane stored nothing.
+// noteIdle notes what was written behind a lane's last record while the lane stored nothing; before
+// it has started, behind that of an earlier process.
 func (r *rows) noteIdle(ctx context.Context, l *lane) {
-	saved := l.saved.Load()
-	if saved == nil {
+	saved := l.savedOffset()
+	if saved.offset < 0 {
 		return
+	}
+	if l.saved.Load() == nil {
+		saved = l.sink.readBack.savedAt(l.topic, l.partition)
 	}
 	end, err := l.cluster.offset(ctx, l.topic, l.partition, latest)
 	if err == nil && saved.offset == r.seen[l] {
