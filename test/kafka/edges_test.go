@@ -441,6 +441,60 @@ func (e *edge) run(cell *edgeCell) {
 	}
 }
 
+// What is done to a view while no sink is open is noticed without an event.
+func TestViewChangedWhileDown(t *testing.T) {
+	c := broker(t)
+	for want, do := range map[string]func(*edge){
+		sinks.Recreated: (*edge).delete,
+		sinks.Truncated: func(e *edge) {
+			e.delete()
+			e.create(1)
+			e.removeRow()
+		},
+		sinks.Purged:     func(e *edge) { e.deleteRecords(1) },
+		sinks.Unverified: (*edge).removeRow,
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			e := &edge{t: t, c: c, topic: "down" + want, view: true}
+			open := func(position []byte) *kafka.Sink {
+				s := openSink(t, c, func(k *kafka.Options) {
+					k.Topic, k.View, k.Tombstones = e.topic, true, true
+					k.CreateTopics.Partitions = 1
+					k.CreateTopics.Config = map[string]string{"cleanup.policy": "compact"}
+				})
+				must(t, s.ReadBack(t.Context(), position, func(string) {}))
+				return s
+			}
+			first := open(nil)
+			publishAs(t, first, sinktest.NewEvent("web", 1, 300))
+			publishAs(t, first, sinktest.NewEvent("api", 1, 300))
+			first.Inspect(t.Context())
+			position := first.Position()
+			must(t, first.Close())
+			do(e)
+			second := open(position)
+			began := time.Now()
+			var found []sinks.Loss
+			for len(found) == 0 && time.Since(began) < time.Minute {
+				found = second.Inspect(t.Context())
+			}
+			if took := time.Since(began); len(found) != 1 || found[0].Reason != want || took > sinktest.Noticed {
+				t.Errorf("within %v: lost %v", took, found)
+			}
+		})
+	}
+}
+
+// removeRow is what another client does.
+func (e *edge) removeRow() {
+	client, err := kgo.NewClient(kgo.SeedBrokers(e.c.Addresses()...), kgo.DefaultProduceTopic(e.topic))
+	must(e.t, err)
+	defer client.Close()
+	record := &kgo.Record{Key: []byte(sinktest.NewEvent("web", 1, 0).PartitionKey)}
+	must(e.t, client.ProduceSync(e.t.Context(), record).FirstErr())
+}
+
 // A topic that has lost what it had acknowledged says so in a gap: one that was deleted, and one of
 // which records were deleted.
 func TestLostGap(t *testing.T) {
