@@ -164,11 +164,13 @@ func TestAnswers(t *testing.T) {
 		"a delete tried before it":  {[]version{added, held, deleted}, []string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 2, 200, "uid:u1 D10 D20")}, 0, reasonSeveral},
 		"a hidden try before it": {
 			[]version{{op: event.Added, number: 8, minute: 2}, {op: event.Updated, number: 13, minute: 2}, held, deleted},
-			[]string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 2, 200, "uid:u1 D8 D13")}, 0, reasonSeveral,
+			[]string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 2, 200, "uid:u1 D8 D13")},
+			0, reasonSeveral,
 		},
 		"no hidden try before it": {
 			[]version{{op: event.Added, number: 8, minute: 2}, {op: event.Updated, number: 14, minute: 2}, held, deleted},
-			[]string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 2, 200, "uid:u1 D8 D14")}, 0, "ann complete-log",
+			[]string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 2, 200, "uid:u1 D8 D14")},
+			0, "ann complete-log",
 		},
 		"an answer that it may have seen": {
 			[]version{added, updated, later}, []string{line("ann", "patch", 1, 200, "uid:u1 U9 U18", answered("30"))}, 0, reasonNone,

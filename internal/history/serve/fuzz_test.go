@@ -64,7 +64,9 @@ func FuzzRequest(f *testing.F) {
 		answer := httptest.NewRecorder()
 		func() {
 			defer func() { // a list is broken off when its client has gone
-				if r := recover(); r != nil && (r != http.ErrAbortHandler || ctx.Err() == nil) {
+				switch r := recover(); {
+				case r == nil, r == any(http.ErrAbortHandler) && ctx.Err() != nil:
+				default:
 					panic(r)
 				}
 			}()
