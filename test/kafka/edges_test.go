@@ -309,7 +309,7 @@ func edgeCells() []edgeCell {
 					n.Kill()
 				}
 			},
-			says: []string{"publish to ", "connection refused"},
+			says: []string{"publish to ", "connection refused|start those that are gone"},
 			undo: func(e *edge) {
 				for _, n := range e.c.Nodes[1:] {
 					must(e.t, n.Start())

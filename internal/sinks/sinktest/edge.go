@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,9 +125,11 @@ func (e *Edge) within(what string, is func(publisher.Status) bool) {
 	}
 }
 
+// hasAll reports whether a text has each of the words. Of "a|b" one is enough.
 func hasAll(text string, words []string) bool {
 	for _, word := range words {
-		if !strings.Contains(text, word) {
+		one := func(word string) bool { return strings.Contains(text, word) }
+		if !slices.ContainsFunc(strings.Split(word, "|"), one) {
 			return false
 		}
 	}
