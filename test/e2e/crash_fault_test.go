@@ -15,8 +15,9 @@ type crashSink struct {
 	key    string // of its configuration
 	reader reader
 	gate   *crash.Gate
-	// keeps: what comes again is stored again.
-	keeps bool
+	// keeps: what comes again is stored again. forgets: it can't be read back, so that needs no
+	// reason.
+	keeps, forgets bool
 
 	mu      sync.Mutex
 	outages []crash.Outage // guarded by mu

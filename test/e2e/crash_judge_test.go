@@ -108,7 +108,10 @@ func (c *crashRun) judgeSink(n int, changes, exist []truth.Change) crash.SinkRep
 	v, err := crash.Judge(changes, exist, own.Events)
 	must(c.t, err)
 	r := crash.SinkReport{Name: s.name, Findings: v, Repeats: crash.Explain(c.lives, own, others...)}
-	problems := slices.Concat(v.Problems, r.Repeats.Problems, v.Backwards)
+	problems := slices.Concat(v.Problems, v.Backwards)
+	if !s.forgets {
+		problems = append(problems, r.Repeats.Problems...)
+	}
 	if *crashUnreported {
 		problems = append(problems, v.Silent...)
 	}

@@ -61,7 +61,7 @@ func (c *crashRun) addCore(name string) {
 	})
 	must(c.t, err)
 	c.sinks = append(c.sinks, &crashSink{
-		name: name, key: strings.ReplaceAll(crashCore, "${NATS}", address), gate: gate, keeps: true,
+		name: name, key: strings.ReplaceAll(crashCore, "${NATS}", address), gate: gate, keeps: true, forgets: true,
 		reader: &read.JetStream{URL: s.ClientURL(), Stream: "K8S"},
 	})
 }

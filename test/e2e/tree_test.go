@@ -52,7 +52,14 @@ func TestTree(t *testing.T) {
 			if len(first.trees[root]) < 2 || maps.Equal(first.trees[root], second.trees[root]) {
 				t.Fatalf("the test is about nothing: %v, then %v", first.trees[root], second.trees[root])
 			}
-			for at, m := range map[string]*treeMoment{"": second, first.version: first, second.version: second} {
+			eventually(t, "the tree of now", testPatience, func() []string { // a controller may write at any time
+				want, got := tr.trees([]string{root})[root], tr.tree(t, root, "")
+				if !maps.Equal(got, want) {
+					return []string{fmt.Sprintf("of %s: %v, want %v", kind, got, want)}
+				}
+				return nil
+			})
+			for at, m := range map[string]*treeMoment{first.version: first, second.version: second} {
 				got := tr.tree(t, root, at)
 				if !maps.Equal(got, m.trees[root]) {
 					t.Errorf("of %s at %q: %v, want %v", kind, at, got, m.trees[root])

@@ -118,7 +118,7 @@ sinks:
 		answered float64  // share of the creates and updates of the users
 		args     []string // of bridge who
 	}{
-		{"RequestResponse", 0.99, []string{"--audit", log}},
+		{"RequestResponse", 0.97, []string{"--audit", log}},
 		{"RequestResponse, complete", 0.99, []string{"--audit", log, "--complete"}},
 		{"recorded from files", 0.99, []string{"--dir", w.kept()}},
 		{"recorded from what one of the API servers posts", 0.2, []string{"--dir", w.posted}}, // it loses events while nothing takes them
