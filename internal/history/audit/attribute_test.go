@@ -335,3 +335,29 @@ func TestAttributorOfLateChange(t *testing.T) {
 	s.append(late, listed)
 	s.waitFor("a/5 "+reasonNone, "a/6 bob")
 }
+
+// A request may have seen versions that are from before those that are asked about.
+func TestAttributorOfEarlierTries(t *testing.T) {
+	t.Parallel()
+	s := newAttributing(t)
+	s.record(noon.Add(time.Hour),
+		line("ann", "patch", 3, 200, "uid:a U20", answered("20")), line("bob", "delete", 3, 200, "uid:a D8 D13"))
+	var changes []*event.Event
+	for i, number := range []int{8, 13, 20, 30} {
+		e := changeOf("a", event.Updated, number)
+		e.Time = noon.Add(3*time.Minute - time.Duration(3-i)*10*time.Second)
+		if i > 0 {
+			e.Previous = changes[i-1].ResourceVersion
+		}
+		changes = append(changes, e)
+	}
+	changes[0].Op, changes[0].Type, changes[0].Previous = event.Added, "dev.kubebridge.resource.added", ""
+	changes[2].Data = []byte(`{"metadata":{"deletionTimestamp":"2026-11-29T12:01:00Z","finalizers":["a"]}}`)
+	changes[3].Op, changes[3].Type = event.Deleted, "dev.kubebridge.resource.deleted"
+	s.append(changes[:3]...)
+	s.start("stream")
+	before := []string{"a/8 " + reasonNone, "a/13 " + reasonNone, "a/20 " + reasonIncomplete}
+	s.waitFor(before...)
+	s.append(changes[3])
+	s.waitFor(append(before, "a/30 "+reasonSeveral)...)
+}

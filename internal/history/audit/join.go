@@ -346,7 +346,7 @@ func (h *History) candidatesOf(at int, requests Requests) (found candidates, err
 	return found, err
 }
 
-// hasHidden reports whether a request may have deleted the object, of which the log shows only
+// hasHidden reports whether there may be a request that made a change, of which the log shows only
 // claims of earlier versions.
 func (h *History) hasHidden(at int, requests Requests) (bool, error) {
 	c := &h.changes[at]
@@ -361,7 +361,8 @@ func (h *History) hasHidden(at int, requests Requests) (bool, error) {
 				return false, err
 			}
 			for _, r := range claiming {
-				madeOther := !r.isDelete() && r.answer.UID == c.uid && r.answer.ResourceVersion != c.previous
+				madeOther := !r.isDelete() && r.answer.UID == c.uid &&
+					r.answer.ResourceVersion != c.previous && r.answer.ResourceVersion != c.version
 				if h.isOf(r) && h.isOfEra(r, c) && r.isAround(c) && r.hides(c.previous) && !madeOther {
 					return true, nil
 				}
@@ -379,8 +380,8 @@ func (r *Request) hides(version string) bool {
 		return false
 	}
 	for _, m := range moduli {
-		isTaken := slices.ContainsFunc(r.seen, func(s claim) bool { return s.number()%uint64(m.n) == number%uint64(m.n) })
-		if !isTaken {
+		n := uint64(m.n)
+		if !slices.ContainsFunc(r.seen, func(s claim) bool { return s.number()%n == number%n }) {
 			return false
 		}
 	}
