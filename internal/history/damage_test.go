@@ -231,7 +231,7 @@ func TestDamageNamesVersions(t *testing.T) {
 			}
 		}
 		if named == 2 {
-			break // to ask for each object takes a second
+			break // to ask for each object takes long
 		}
 	}
 	if named == 0 || answered == 0 {

@@ -189,13 +189,14 @@ func explain(err error) error {
 }
 
 const (
+	startMissing  = "brokers that have to acknowledge it do not answer in time: start those that are gone"
 	startReplicas = "start the brokers that have the other replicas, or lower min.insync.replicas"
 	hasStarted    = "the broker has just started and knows of no producers yet"
 )
 
 // advice is what an operator has to do about a broker's state.
 var advice = map[kafkago.Error]string{
-	kafkago.RequestTimedOut:              "brokers that have to acknowledge it do not answer in time: start those that are gone",
+	kafkago.RequestTimedOut:              startMissing,
 	kafkago.NotEnoughReplicas:            startReplicas,
 	kafkago.NotEnoughReplicasAfterAppend: startReplicas,
 	kafkago.LeaderNotAvailable:           "start the brokers that have a replica in sync",

@@ -64,11 +64,13 @@ type lane struct {
 func newLane(s *Sink, c *cluster, topic string, partition, target int) *lane {
 	l := &lane{
 		sink: s, cluster: c, topic: topic, partition: partition, target: target,
-		name: topic + "/" + strconv.Itoa(partition), busy: semaphore.NewWeighted(1),
+		name: laneName(topic, partition), busy: semaphore.NewWeighted(1),
 	}
 	l.logStart.at.Store(-1)
 	return l
 }
+
+func laneName(topic string, partition int) string { return topic + "/" + strconv.Itoa(partition) }
 
 // publish stores messages in their order, and answers each.
 func (l *lane) publish(ctx context.Context, messages []*sinks.Message, enc encoder) {

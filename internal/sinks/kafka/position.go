@@ -239,7 +239,7 @@ func (s *Sink) inspectIdle(ctx context.Context, c *cluster) {
 			for p, at := range saved {
 				if at.offset > 0 {
 					s.losses.Add(sinks.Loss{
-						Destination: newLane(s, c, name, p, 0).name, Reason: sinks.Recreated,
+						Destination: laneName(name, p), Reason: sinks.Recreated,
 						Before: uint64(at.offset),
 					})
 				}
