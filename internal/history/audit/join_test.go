@@ -174,7 +174,9 @@ func TestAnswers(t *testing.T) {
 		},
 		"a hidden try that is answered": {
 			[]version{
-				{op: event.Added, number: 8, minute: 1}, {op: event.Updated, number: 13, minute: 1}, updated,
+				{op: event.Added, number: 8, minute: 1},
+				{op: event.Updated, number: 13, minute: 1},
+				updated,
 				{op: event.Updated, number: 97, minute: 1, spec: `"a":1`, metadata: `,"finalizers":["a"]`},
 			},
 			[]string{
@@ -185,11 +187,13 @@ func TestAnswers(t *testing.T) {
 		},
 		"an answer that it may have seen": {
 			[]version{added, updated, later},
-			[]string{line("ann", "patch", 1, 200, "uid:u1 U9 U18", answered("30"))}, 0, reasonNone,
+			[]string{line("ann", "patch", 1, 200, "uid:u1 U9 U18", answered("30"))},
+			0, reasonNone,
 		},
 		"an answer that it may have made": {
 			[]version{added, updated, later},
-			[]string{line("ann", "patch", 1, 200, "uid:u1 U9 U18 U20", answered("30"))}, 0, "ann complete-log",
+			[]string{line("ann", "patch", 1, 200, "uid:u1 U9 U18 U20", answered("30"))},
+			0, "ann complete-log",
 		},
 		"deletecollection":          {[]version{added, updated, deleted}, []string{line("ann", "deletecollection", 2, 200, "uid:u7 D5 D20")}, 0, "ann complete-log"},
 		"a binding":                 {[]version{added, {op: event.Updated, number: 20, minute: 1, spec: `"nodeName":"n1"`}}, []string{line("scheduler", "create", 1, 201, "", `objectRef.subresource="binding"`)}, 0, "scheduler exact"},
