@@ -37,19 +37,35 @@ func (h *hunt) searchLeases() {
 	}
 }
 
-// copyState copies the state of a bridge that runs. Files that the bridge takes away meanwhile are
-// not there after a crash either.
+// copyState copies the state of a bridge that runs, at a moment in which it writes nothing: as it is
+// after a crash.
 func (h *hunt) copyState(to, from string) {
-	for try := 0; ; try++ {
-		err := os.CopyFS(to, os.DirFS(from))
-		if err == nil {
-			return
+	look := func() (files string) {
+		err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if err == nil && !d.IsDir() {
+				files += fmt.Sprintln(path, info.Size(), info.ModTime())
+			}
+			return err
+		})
+		if errors.Is(err, fs.ErrNotExist) {
+			return ""
 		}
-		if !errors.Is(err, fs.ErrNotExist) || try == 10 {
+		testkit.OK(h.t, err)
+		return files
+	}
+	h.until("the state is copied while nothing is written", func() bool {
+		testkit.OK(h.t, os.RemoveAll(to))
+		before := look()
+		err := os.CopyFS(to, os.DirFS(from))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			h.t.Fatal(err)
 		}
-		testkit.OK(h.t, os.RemoveAll(to))
-	}
+		return err == nil && before != "" && look() == before
+	})
 }
 
 // foundAt reports whether any value was found in a place.
