@@ -37,8 +37,8 @@ func (h *hunt) searchLeases() {
 	}
 }
 
-// copyState copies the state of a bridge that runs, at a moment in which it writes nothing: as it is
-// after a crash.
+// copyState copies the state of a bridge that runs at a moment in which it writes nothing, so the
+// copy is as after a crash.
 func (h *hunt) copyState(to, from string) {
 	look := func() (files string) {
 		err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
