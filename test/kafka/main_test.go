@@ -136,7 +136,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// newSink makes a sink for a cluster, not yet open. It makes its topics.
+// newSink makes a sink for a cluster, not yet open. It makes its topics. Who opens it closes it.
 func newSink(t testing.TB, c *kafkatest.Cluster, change ...func(*kafka.Options)) *kafka.Sink {
 	t.Helper()
 	config := kafka.Options{
@@ -152,7 +152,6 @@ func newSink(t testing.TB, c *kafkatest.Cluster, change ...func(*kafka.Options))
 	}
 	s, err := kafka.New(config)
 	must(t, err)
-	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
@@ -160,6 +159,7 @@ func openSink(t testing.TB, c *kafkatest.Cluster, change ...func(*kafka.Options)
 	t.Helper()
 	s := newSink(t, c, change...)
 	must(t, s.Open(t.Context()))
+	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
