@@ -3,7 +3,10 @@ package informer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -171,6 +174,55 @@ func TestStalledListEnd(t *testing.T) {
 			s.want("informer.synced  all/pods/synced/10", "informer.synced  all/pods/synced/20")
 			s.update("a", "21")
 			s.want("resource.updated a ua/21")
+		})
+	}
+}
+
+// Other objects continue while at most so many events wait for a destination that takes nothing.
+// Then all wait on disk, and nothing is lost.
+func TestStalledBound(t *testing.T) {
+	for name, c := range map[string]struct {
+		stall func(s *oneStalled) *atomic.Bool
+		bound int
+	}{
+		"a missing topic":     {func(s *oneStalled) *atomic.Bool { return &s.missing }, 1024},
+		"a forbidden subject": {func(s *oneStalled) *atomic.Bool { return &s.forbidden }, 4096},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStalledRig(t)
+				c.stall(s.sink).Store(true)
+				s.list(initial, "10", "a@4")
+				s.want("resource.added a ua/4 initial", "informer.synced  all/pods/synced/10")
+				version := 10
+				var sent []string
+				kind := "added"
+				stick := func(n int) {
+					for range n {
+						version++
+						s.update("stuck", strconv.Itoa(version))
+						sent = append(sent, fmt.Sprintf("resource.%s stuck ustuck/%d", kind, version))
+						kind = "updated"
+					}
+				}
+				stick(c.bound - 1)
+				s.update("a", "10000")
+				s.want("resource.updated a ua/10000")
+				version = 10000
+				stick(2)
+				s.update("a", "20000")
+				s.want()
+				c.stall(s.sink).Store(false)
+				time.Sleep(time.Minute)
+				got := s.sink.taken()
+				is := func(line string) bool { return line == "resource.updated a ua/20000" }
+				if !slices.ContainsFunc(got, is) {
+					t.Error("the other object's event did not come")
+				}
+				testkit.Want(t, slices.DeleteFunc(got, is), sent...)
+				s.stop()
+				s.end()
+			})
 		})
 	}
 }
