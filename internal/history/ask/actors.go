@@ -16,7 +16,7 @@ import (
 type Actors struct {
 	history  *query.Questions
 	recorded map[string]*audit.Recorded // by cluster; nil: nothing is recorded
-	notices  map[*record.Unit][]*query.Notice
+	notices  map[*record.Unit]unitNotices
 	sent     map[*record.Unit]bool      // a stream has said who made its changes
 	parts    map[objectName]*actorsPart // the last one of each object
 }
@@ -27,16 +27,26 @@ type objectName struct {
 	namespace, name string
 }
 
-// actorsPart are the answers of one object in a part of the time.
+// actorsPart are the versions of one object in a part of the time.
 type actorsPart struct {
-	from    time.Time
-	answers map[string]audit.Answer // by sequence
+	from, loaded time.Time
+	join         *audit.Join
+	indices      map[string]int // of the versions, by sequence
+}
+
+// unitNotices are what may be missing of a unit, as of a time.
+type unitNotices struct {
+	read time.Time
+	list []*query.Notice
 }
 
 const (
 	actorsPartSize = 10 * time.Minute
 	// mostActorsParts bounds the memory.
 	mostActorsParts = 1000
+	// maxActorsAge bounds how much older what is known of an object may be than the log: a request
+	// may have made a version that was not there yet.
+	maxActorsAge = time.Second
 )
 
 // NewActors returns actors of a history.
@@ -44,7 +54,7 @@ func NewActors(history *query.Questions) *Actors {
 	return &Actors{
 		history,
 		map[string]*audit.Recorded{},
-		map[*record.Unit][]*query.Notice{},
+		map[*record.Unit]unitNotices{},
 		map[*record.Unit]bool{},
 		map[objectName]*actorsPart{},
 	}
@@ -114,54 +124,65 @@ func (a *Actors) of(v *query.Version) (*query.ActorReport, error) {
 	}
 	name := objectName{v.Unit.Number, v.Event.Namespace, v.Event.Name}
 	part, from := a.parts[name], v.Time.Truncate(actorsPartSize)
-	if part == nil || !part.from.Equal(from) {
-		object := &query.Object{Unit: v.Unit, Namespace: v.Event.Namespace, Name: v.Event.Name}
-		part = &actorsPart{from, map[string]audit.Answer{}}
-		notices, err := a.noticesOf(v.Unit)
-		if err != nil {
+	if part == nil || !part.from.Equal(from) || time.Since(part.loaded) > maxActorsAge {
+		if part, err = a.load(v, from, recorded); err != nil {
 			return nil, err
-		}
-		var sequences []string
-		known, err := audit.Load(a.history.Objects, object, from, from.Add(actorsPartSize), notices,
-			func(v, _ *query.Version) { sequences = append(sequences, v.Sequence()) })
-		if err != nil {
-			return nil, err
-		}
-		answers, err := known.Answers(recorded)
-		if err != nil {
-			return nil, err
-		}
-		for i, sequence := range sequences {
-			part.answers[sequence] = answers[i]
 		}
 		if len(a.parts) >= mostActorsParts {
 			clear(a.parts)
 		}
 		a.parts[name] = part
 	}
-	answer, isKnown := part.answers[v.Sequence()]
+	i, isKnown := part.indices[v.Sequence()]
 	if !isKnown {
-		answer = audit.Answer{Reason: "its object has changed meanwhile"}
+		return (&audit.Answer{Reason: "its object has changed meanwhile"}).Report(), nil
+	}
+	answer, err := part.join.Answer(i)
+	if err != nil {
+		return nil, err
 	}
 	return answer.Report(), nil
 }
 
-// noticesOf reads the notices of a unit once.
-func (a *Actors) noticesOf(u *record.Unit) ([]*query.Notice, error) {
-	notices, isKnown := a.notices[u]
-	if isKnown {
-		return notices, nil
+// load reads the part of an object's versions that begins at a time.
+func (a *Actors) load(
+	v *query.Version, from time.Time, recorded *audit.Recorded,
+) (*actorsPart, error) {
+	part := &actorsPart{from: from, indices: map[string]int{}}
+	notices, err := a.noticesOf(v.Unit)
+	if err != nil {
+		return nil, err
 	}
+	object := &query.Object{Unit: v.Unit, Namespace: v.Event.Namespace, Name: v.Event.Name}
+	versions := 0
+	known, err := audit.Load(a.history.Objects, object, from, from.Add(actorsPartSize), notices,
+		func(v, _ *query.Version) {
+			part.indices[v.Sequence()] = versions
+			versions++
+		})
+	if err != nil {
+		return nil, err
+	}
+	part.join, part.loaded = audit.NewJoin(known, recorded), time.Now()
+	return part, nil
+}
+
+// noticesOf returns what may be missing of a unit.
+func (a *Actors) noticesOf(u *record.Unit) ([]*query.Notice, error) {
+	if known, ok := a.notices[u]; ok && time.Since(known.read) <= maxActorsAge {
+		return known.list, nil
+	}
+	now := unitNotices{read: time.Now()}
 	for m, err := range a.history.Coverage.Notices(u, time.Time{}, time.Time{}) {
 		if err != nil {
 			return nil, err
 		}
 		if m.IsHole() {
-			notices = append(notices, m)
+			now.list = append(now.list, m)
 		}
 	}
-	a.notices[u] = notices
-	return notices, nil
+	a.notices[u] = now
+	return now.list, nil
 }
 
 // ErrNoAudit is the error of a question about users, where no audit log was recorded.

@@ -115,6 +115,34 @@ func TestActors(t *testing.T) {
 			t.Error(text)
 		}
 	}
+
+	// What came meanwhile is read again.
+	actors := NewActors(db.Questions)
+	whoMadeLast := func() *query.ActorReport {
+		var last *query.Version
+		object := &query.Object{Unit: db.Questions.Resources.Units()[0], Namespace: "shop", Name: "web"}
+		for v, err := range db.Questions.Objects.Versions(object, time.Time{}, time.Time{}) {
+			testkit.OK(t, err)
+			last = v
+		}
+		actor, err := actors.of(last)
+		testkit.OK(t, err)
+		return actor
+	}
+	if got := whoMadeLast(); got.User != "bob" {
+		t.Errorf("%+v", got)
+	}
+	late := *events[4]
+	late.ID, late.Sequence, late.ResourceVersion, late.Previous = "u1/200", "00000000.00000000000000000200", "200", "104"
+	late.Time = late.Time.Add(time.Minute)
+	_, err = db.Writer.Append(t.Context(), []*event.Event{&late})
+	testkit.OK(t, err)
+	for _, p := range actors.parts {
+		p.loaded = p.loaded.Add(-2 * maxActorsAge)
+	}
+	if got := whoMadeLast(); got.User != "" || strings.Contains(got.Unknown, "meanwhile") {
+		t.Errorf("%+v", got)
+	}
 }
 
 // recordLog records an audit log in a history.

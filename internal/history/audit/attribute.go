@@ -277,21 +277,22 @@ func (s *attribution) answer(
 	if err != nil {
 		return err
 	}
-	answers, err := known.Answers(recorded)
-	if err != nil {
-		return err
-	}
+	join := NewJoin(known, recorded)
 	for k, sequence := range sequences {
 		change := changes[sequence]
 		if change == nil {
 			continue
 		}
-		i, a := wanted[sequence], &answers[k]
+		a, err := join.Answer(k)
+		if err != nil {
+			return err
+		}
+		i := wanted[sequence]
 		isYoung := time.Since(list[i].Stored) < attributedBy/max(s.pace, 1)
 		if pending[i] = a.Reason == lacksYet && isYoung; pending[i] {
 			continue
 		}
-		if events[i], err = attributed(change, a, list[i].Stored); err != nil {
+		if events[i], err = attributed(change, &a, list[i].Stored); err != nil {
 			return err
 		}
 	}

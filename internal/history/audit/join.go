@@ -259,47 +259,84 @@ const skew = time.Second
 
 // Answers returns who made each change, in the order of the versions.
 func (h *History) Answers(requests Requests) ([]Answer, error) {
-	found := make([]candidates, len(h.changes))
+	join := NewJoin(h, requests)
+	answers := make([]Answer, len(h.changes))
 	for i := range h.changes {
 		var err error
-		if found[i], err = h.candidatesOf(i, requests); err != nil {
+		if answers[i], err = join.Answer(i); err != nil {
 			return nil, err
 		}
 	}
-	answers := make([]Answer, len(h.changes))
-	for i := range h.changes {
-		c := &h.changes[i]
-		answers[i] = found[i].answer(c)
-		a := &answers[i]
-		if found[i].isAnswered || c.reason != "" {
+	return answers, nil
+}
+
+// Join finds who made changes of one object, as it is asked. It is not for concurrent use.
+type Join struct {
+	history  *History
+	requests Requests
+	found    []*candidates // of each change; nil until they are needed
+}
+
+// NewJoin joins a history and requests. Nothing may be added to the history afterwards.
+func NewJoin(h *History, requests Requests) *Join {
+	return &Join{h, requests, make([]*candidates, len(h.changes))}
+}
+
+// Answer returns who made the i-th version of the history.
+func (j *Join) Answer(i int) (Answer, error) {
+	h, c := j.history, &j.history.changes[i]
+	found, err := j.candidatesOf(i)
+	if err != nil {
+		return Answer{}, err
+	}
+	a := found.answer(c)
+	if found.isAnswered || c.reason != "" {
+		return a, nil
+	}
+	// A request that is not there yet may have seen the same version.
+	from, to := c.earliest.Add(-skew), c.time.Add(skew)
+	if lacks := j.requests.Lacks(from, to); lacks != "" {
+		return Answer{Reason: lacks}, nil
+	}
+	switch {
+	case a.Request == nil:
+		return a, nil
+	case !h.until.IsZero() && a.Ended.Add(skew).After(h.until):
+		return Answer{Reason: reasonHole}, nil
+	}
+	// The request may have made a later change rather than this one.
+	for k := i + 1; k < len(h.changes) && !a.isFixed(); k++ {
+		later := &h.changes[k]
+		if later.earliest.After(a.Ended.Add(skew)) {
+			break
+		}
+		if later.uid != c.uid {
 			continue
 		}
-		// A request that is not there yet may have seen the same version.
-		from, to := c.earliest.Add(-skew), c.time.Add(skew)
-		if lacks := requests.Lacks(from, to); lacks != "" {
-			*a = Answer{Reason: lacks}
+		of, err := j.candidatesOf(k)
+		if err != nil {
+			return Answer{}, err
 		}
-		if a.Request == nil {
-			continue
-		}
-		if !h.until.IsZero() && a.Ended.Add(skew).After(h.until) {
-			*a = Answer{Reason: reasonHole}
-			continue
-		}
-		// The request may have made a later change rather than this one.
-		for k := i + 1; k < len(found) && !a.isFixed(); k++ {
-			later := &h.changes[k]
-			if later.uid == c.uid && len(found[k].list) == 0 && !later.earliest.After(a.Ended.Add(skew)) {
-				lacks := requests.Lacks(later.earliest, later.time.Add(skew))
-				*a = Answer{Reason: cmp.Or(lacks, reasonHole)}
-				break
-			}
-		}
-		if a.Grade == CompleteLog && !requests.IsComplete(from, to) {
-			*a = Answer{Reason: reasonIncomplete}
+		if len(of.list) == 0 {
+			lacks := j.requests.Lacks(later.earliest, later.time.Add(skew))
+			return Answer{Reason: cmp.Or(lacks, reasonHole)}, nil
 		}
 	}
-	return answers, nil
+	if a.Grade == CompleteLog && !j.requests.IsComplete(from, to) {
+		return Answer{Reason: reasonIncomplete}, nil
+	}
+	return a, nil
+}
+
+func (j *Join) candidatesOf(i int) (*candidates, error) {
+	if j.found[i] == nil {
+		found, err := j.history.candidatesOf(i, j.requests)
+		if err != nil {
+			return nil, err
+		}
+		j.found[i] = &found
+	}
+	return j.found[i], nil
 }
 
 // isFixed reports whether a request can have written over one version only.
