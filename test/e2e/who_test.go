@@ -127,6 +127,7 @@ sinks:
 		{"recorded from a stream, of which a fifth is lost", 0.3, []string{"--dir", w.streamed}},
 		{"recorded from a stream into which nothing comes", 0, []string{"--dir", w.silent}},
 		{"Metadata", 0.3, []string{"--audit", w.withoutAnswers(log)}}, // the more tries, the fewer
+		{"Metadata, complete", 0.5, []string{"--audit", w.withoutAnswers(log), "--complete"}},
 	} {
 		t.Run(form.name, func(t *testing.T) {
 			if wrong := w.judge(t, form.args, form.answered); wrong > 0 {
