@@ -1,4 +1,4 @@
-// Command bridge streams every change of chosen Kubernetes resources into NATS or Kafka as
+// Command bridge streams every change of chosen Kubernetes resources into NATS, Kafka or HTTP as
 // CloudEvents. Package internal/cli has its commands, package internal/app what they run.
 package main
 

@@ -70,11 +70,11 @@ func report(w io.Writer, err error) {
 func newRoot(build Build) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bridge",
-		Short: "Streams every change of Kubernetes resources into NATS or Kafka as CloudEvents",
+		Short: "Streams every change of Kubernetes resources into NATS, Kafka or HTTP as CloudEvents",
 		Long: `bridge streams every change of chosen Kubernetes resources (built-in kinds and CRDs) into
-NATS or Kafka as CloudEvents: each version of each object, in order per object, at least once, with
-ids that make duplicates removable, across crashes and outages of the bridge, the broker and the API
-server.
+NATS, Kafka or HTTP as CloudEvents: each version of each object, in order per object, at least
+once, with ids that make duplicates removable, across crashes and outages of the bridge, the broker
+and the API server.
 
 Where to begin:
 

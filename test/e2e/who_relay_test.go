@@ -257,15 +257,16 @@ func (x *whoExporter) run() error {
 		due  time.Time
 	}
 	var waiting []line
-	for isLast := false; ; {
+	for logs, stop := x.logs, x.stop; logs != nil || len(waiting) > 0; {
+		isLast := false
 		select {
-		case <-x.stop:
-			isLast = true
+		case <-stop:
+			isLast, stop = true, nil
 		case <-time.After(200 * time.Millisecond):
 		}
 		now := time.Now()
 		var due [][]byte
-		for _, log := range x.logs {
+		for _, log := range logs {
 			lines, err := x.read(log)
 			if err != nil {
 				return err
@@ -274,7 +275,10 @@ func (x *whoExporter) run() error {
 				waiting = append(waiting, line{text, now.Add(*whoDelay)})
 			}
 		}
-		for len(waiting) > 0 && (isLast || !waiting[0].due.After(now)) {
+		if isLast {
+			logs = nil
+		}
+		for len(waiting) > 0 && !waiting[0].due.After(now) {
 			due, waiting = append(due, waiting[0].text), waiting[1:]
 		}
 		for _, text := range exportBadly(due, x.lost) {
@@ -282,11 +286,9 @@ func (x *whoExporter) run() error {
 				return err
 			}
 		}
-		if isLast {
-			<-x.js.PublishAsyncComplete()
-			return nil
-		}
 	}
+	<-x.js.PublishAsyncComplete()
+	return nil
 }
 
 // read returns the lines that were added to a log.

@@ -378,7 +378,7 @@ func (w *whoRun) settle() {
 // readSoFar waits until a history has recorded what there is of the audit log.
 func (w *whoRun) readSoFar(dir string) {
 	w.t.Helper()
-	eventually(w.t, "the log is read so far", testPatience, func() (problems []string) {
+	eventually(w.t, "the log is read so far", testPatience+*whoDelay, func() (problems []string) {
 		for _, object := range w.written() {
 			out, err := w.bridge.Output(w.ctx, "who", object, "-n", w.namespace, "--dir", dir)
 			if err != nil || strings.Contains(out, "not recorded so far yet") {
