@@ -146,16 +146,17 @@ func (a *auditCheck) wait(cmd *cobra.Command) ([]audit.CheckAnswer, error) {
 		answers, err := a.check.Answers(func(wanted map[string]bool) (audit.Requests, error) {
 			return a.requests(cmd, wanted)
 		})
-		unknown := 0
+		unknown, isEarly := 0, false
 		for _, w := range answers {
 			if w.Unknown != "" {
 				unknown++
 			}
+			isEarly = isEarly || w.IsEarly
 		}
 		if unknown < least || least == 0 {
 			least, changed = unknown, time.Now()
 		}
-		isStill := unknown < len(answers)/2 && time.Since(changed) > while
+		isStill := !isEarly && unknown < len(answers)/2 && time.Since(changed) > while
 		if err != nil || unknown == 0 || isStill || time.Now().After(end) {
 			return answers, err
 		}

@@ -132,7 +132,7 @@ func (w *whoRun) judgeAttributed(t *testing.T) {
 	}
 	changes, users := map[string]int{}, map[string]sent{}
 	stream := &read.JetStream{URL: w.bridge.NATS, Stream: "K8S"}
-	eventually(t, "an event for each change", testPatience, func() (problems []string) {
+	eventually(t, "an event for each change", startTime, func() (problems []string) {
 		events, err := stream.Refresh(w.ctx)
 		must(t, err)
 		clear(changes)

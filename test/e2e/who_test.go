@@ -111,6 +111,7 @@ sinks:
 	relay.check()
 	exporter.end()
 	w.readSoFar(w.streamed)
+	w.readSoFar(w.kept())
 
 	log := w.wholeLog(filepath.Join(c.dir, "audit.log"), secondLog)
 	for _, form := range []struct {
@@ -144,7 +145,7 @@ sinks:
 	t.Run("audit check", func(t *testing.T) {
 		for _, args := range [][]string{{"--audit", filepath.Join(c.dir, "audit.log"), "--complete"}, {"--dir", w.kept()}} {
 			cmd := exec.CommandContext(w.ctx, binary, append([]string{
-				"audit", "check", "-o", "json", "--wait", "20s", "--kubeconfig", filepath.Join(c.dir, "admin.kubeconfig"),
+				"audit", "check", "-o", "json", "--kubeconfig", filepath.Join(c.dir, "admin.kubeconfig"),
 			}, args...)...)
 			out, err := cmd.Output()
 			must(t, err)
@@ -378,7 +379,7 @@ func (w *whoRun) settle() {
 // readSoFar waits until a history has recorded what there is of the audit log.
 func (w *whoRun) readSoFar(dir string) {
 	w.t.Helper()
-	eventually(w.t, "the log is read so far", testPatience+*whoDelay, func() (problems []string) {
+	eventually(w.t, "the log is read so far", startTime+*whoDelay, func() (problems []string) {
 		for _, object := range w.written() {
 			out, err := w.bridge.Output(w.ctx, "who", object, "-n", w.namespace, "--dir", dir)
 			if err != nil || strings.Contains(out, "not recorded so far yet") {

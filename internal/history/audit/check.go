@@ -59,6 +59,8 @@ type CheckAnswer struct {
 	Grade Grade `json:"grade,omitempty"`
 	// Unknown says why the user is not known, or why the write was not tried.
 	Unknown string `json:"unknown,omitempty"`
+	// IsEarly: the user may be known when more of the log is there.
+	IsEarly bool `json:"-"`
 	// Wrong is another user than the one that wrote. It must not be.
 	Wrong string `json:"wrong,omitempty"`
 }
@@ -480,6 +482,7 @@ func (a *CheckAnswer) add(known *Answer, user string) {
 	switch {
 	case known.Request == nil:
 		a.Grade, a.Unknown = "", known.Reason
+		a.IsEarly = a.IsEarly || known.Reason == lacksYet
 	case known.User != user:
 		a.Wrong = known.User
 	case a.Unknown == "" && a.Grade != CompleteLog:

@@ -14,9 +14,12 @@ package audit
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubebridge/bridge/internal/event"
 	"github.com/kubebridge/bridge/internal/history/query"
@@ -99,7 +102,10 @@ type rewind struct{ since, until time.Time }
 func NewHistory(o *query.Object) *History {
 	return &History{
 		resource: o.Unit.Resource, group: o.Unit.Group, namespace: o.Namespace, name: o.Name,
-		claims: map[string]bool{bindingKey(o.Namespace, o.Name): true},
+		claims: map[string]bool{
+			bindingKey(o.Namespace, o.Name): true, evictionKey(o.Namespace, o.Name): true,
+			collectionKey(o.Unit.Resource, o.Namespace): true,
+		},
 	}
 }
 
@@ -179,10 +185,10 @@ func (h *History) Add(v, before *query.Version) {
 	}
 	differs := func(path string) bool { return !bytes.Equal(field(was, path), field(is, path)) }
 	c.wasTerminating = len(field(was, "metadata.deletionTimestamp")) > 0
-	c.hadFinalizers = len(field(was, "metadata.finalizers")) > len("[]")
+	c.hadFinalizers = areRespected(field(was, "metadata.finalizers"))
 	c.asksDelete = differs("metadata.deletionTimestamp") || differs("metadata.deletionGracePeriodSeconds") ||
 		differs("metadata.finalizers")
-	c.binds = h.resource == "pods" && h.group == "" && len(field(was, "spec.nodeName")) == 0 &&
+	c.binds = was != nil && h.isPod() && len(field(was, "spec.nodeName")) == 0 &&
 		len(field(is, "spec.nodeName")) > 0
 	switch {
 	case v.Event.Initial, v.Event.Inferred:
@@ -196,6 +202,20 @@ func (h *History) Add(v, before *query.Version) {
 	}
 	h.claims[answerKey(c.uid, c.version)] = true
 }
+
+// areRespected reports whether a delete waits for one of the finalizers. Those of its policy can be
+// taken out by another delete.
+func areRespected(finalizers []byte) bool {
+	var names []string
+	if err := json.Unmarshal(finalizers, &names); err != nil {
+		return len(finalizers) > 0
+	}
+	return slices.ContainsFunc(names, func(name string) bool {
+		return name != metav1.FinalizerOrphanDependents && name != metav1.FinalizerDeleteDependents
+	})
+}
+
+func (h *History) isPod() bool { return h.resource == "pods" && h.group == "" }
 
 // claims are those of requests that have seen the version before.
 func (c *change) claims() []string { return []string{"C" + c.uid, "U" + c.previous, "D" + c.previous} }
@@ -223,9 +243,10 @@ func (h *History) AddRewind(since, until time.Time) {
 	h.rewinds = append(h.rewinds, rewind{since, until})
 }
 
-// isOfEra reports whether no restore of etcd lies between a request and a change.
+// isOfEra reports whether no restore of etcd lies between a request and a change. Behind one,
+// versions come again, and only the time distinguishes them.
 func (h *History) isOfEra(r *Request, c *change) bool {
-	return !slices.ContainsFunc(h.rewinds, func(w rewind) bool {
+	return len(h.rewinds) == 0 || r.isNear(c) && !slices.ContainsFunc(h.rewinds, func(w rewind) bool {
 		if c.time.Before(w.until) {
 			return r.Received.After(w.until)
 		}
@@ -253,6 +274,8 @@ func (h *History) isOf(r *Request) bool {
 func isGroupOfEvents(group string) bool { return group == "" || group == "events.k8s.io" }
 
 func (r *Request) isBinding() bool { return r.Verb == "create" && r.Subresource == "binding" }
+
+func (r *Request) isEviction() bool { return r.Verb == "create" && r.Subresource == "eviction" }
 
 // skew is how far the clocks of two API servers may differ.
 const skew = time.Second
@@ -317,13 +340,20 @@ func (j *Join) Answer(i int) (Answer, error) {
 		if err != nil {
 			return Answer{}, err
 		}
-		if len(of.list) == 0 {
+		if !slices.ContainsFunc(of.list, func(r *Request) bool { return !r.isMaybe }) {
 			lacks := j.requests.Lacks(later.earliest, later.time.Add(skew))
 			return Answer{Reason: cmp.Or(lacks, reasonHole)}, nil
 		}
 	}
-	if a.Grade == CompleteLog && !j.requests.IsComplete(from, to) {
+	if a.Grade == Exact {
+		return a, nil
+	}
+	if !j.requests.IsComplete(from, to) {
 		return Answer{Reason: reasonIncomplete}, nil
+	}
+	// One that has not ended yet may have made it.
+	if lacks := j.requests.Lacks(from, c.time.Add(longestRequest)); lacks != "" {
+		return Answer{Reason: lacks}, nil
 	}
 	return a, nil
 }
@@ -372,15 +402,55 @@ func (h *History) candidatesOf(at int, requests Requests) (found candidates, err
 		}
 	}
 	for _, claim := range c.claims() {
-		add(claim, func(r *Request) bool { return h.isOf(r) && r.fits(c) && h.isOfEra(r, c) })
+		add(claim, func(r *Request) bool {
+			return h.isOf(r) && r.fits(c) && h.isOfEra(r, c) && (r.isNear(c) || !r.mayNotHaveWritten(c))
+		})
 	}
 	if c.binds {
 		add(bindingKey(h.namespace, h.name), func(r *Request) bool { return h.isOf(r) && r.mayBind(c) })
 	}
-	if isDelete := c.op == event.Deleted || c.asksDelete; err == nil && isDelete && len(found.list) > 0 {
+	if err != nil || len(found.list) != 1 {
+		return found, err
+	}
+	mayNot := found.list[0].mayNotHaveWritten(c)
+	if c.op == event.Deleted || c.asksDelete || mayNot {
 		found.hasHidden, err = h.hasHidden(at, requests)
 	}
+	if err == nil && mayNot && !found.hasHidden {
+		found.hasHidden, err = h.hasUnclaimed(c, found.list[0], requests)
+	}
 	return found, err
+}
+
+// hasUnclaimed reports whether there is another request that may have made a change without a claim
+// of the version before.
+func (h *History) hasUnclaimed(c *change, known *Request, requests Requests) (has bool, err error) {
+	look := func(claim string, may func(*Request) bool) {
+		if has || err != nil {
+			return
+		}
+		var claiming []*Request
+		claiming, err = requests.Claiming(claim)
+		has = slices.ContainsFunc(claiming, func(r *Request) bool {
+			return r != known && h.isOf(r) && h.isOfEra(r, c) && may(r)
+		})
+	}
+	// The policy has not seen it.
+	look(answerKey(c.uid, c.version), func(r *Request) bool { return !r.isDelete() && len(r.seen) == 0 })
+	// To the policy it was a no-op, but it has changed how the object is stored.
+	look("U"+c.previous, func(r *Request) bool {
+		isLast := len(r.seen) > 0 && r.seen[len(r.seen)-1] == claim{'U', c.previous, true}
+		return isLast && (r.answer.UID == "" || r.answer.UID == c.uid && r.answer.ResourceVersion == c.version)
+	})
+	if h.isPod() {
+		look(evictionKey(h.namespace, h.name), func(r *Request) bool { return r.isAround(c) })
+	}
+	if c.op == event.Deleted || c.asksDelete {
+		look(collectionKey(h.resource, h.namespace), func(r *Request) bool {
+			return r.isAround(c) && r.hides(c.previous)
+		})
+	}
+	return has, err
 }
 
 // hasHidden reports whether there may be a request that made a change, of which the log shows only
@@ -416,6 +486,9 @@ func (r *Request) hides(version string) bool {
 	if err != nil || slices.ContainsFunc(r.seen, func(s claim) bool { return s.version == version }) {
 		return false
 	}
+	if r.isMixed {
+		return true
+	}
 	for _, m := range moduli {
 		n := uint64(m.n)
 		if !slices.ContainsFunc(r.seen, func(s claim) bool { return s.number()%n == number%n }) {
@@ -425,12 +498,19 @@ func (r *Request) hides(version string) bool {
 	return true
 }
 
-// answers reports whether the answer of a request is the version, and the request has made it: one
-// that has seen the version has not. Without the policy that is not known.
+// answers reports whether the answer of a request is the version, and the request has made it: it
+// has seen the one before, and not the version. Without the policy that is not known.
 func (r *Request) answers(c *change) bool {
-	return r.answer.UID == c.uid && r.answer.ResourceVersion == c.version && len(r.seen) > 0 && !r.isDelete() &&
-		!r.hides(c.version) &&
-		!slices.ContainsFunc(r.seen, func(s claim) bool { return s.operation == 'U' && s.version == c.version })
+	saw := func(version string) bool {
+		return slices.ContainsFunc(r.seen, func(s claim) bool { return s.operation == 'U' && s.version == version })
+	}
+	if r.answer.UID != c.uid || r.answer.ResourceVersion != c.version || len(r.seen) == 0 || r.isDelete() ||
+		r.hides(c.version) || saw(c.version) {
+		return false
+	}
+	// What a no-op answers may be of another request: it read again.
+	isNoop := slices.ContainsFunc(r.seen, func(s claim) bool { return s.isNoop && s.version == c.previous })
+	return c.op != event.Updated || r.hides(c.previous) || saw(c.previous) && !isNoop
 }
 
 func (r *Request) isDelete() bool { return r.Verb == "delete" || r.Verb == "deletecollection" }
@@ -475,12 +555,19 @@ func (r *Request) triedToCreate() bool {
 }
 
 // mayBind reports whether a request has bound the pod of a change to its node. The policy does not
-// see the pod, so only the time distinguishes it from another one of that name.
-func (r *Request) mayBind(c *change) bool { return !r.isMaybe && r.isAround(c) }
+// see the pod. If the body has no uid, only the time distinguishes it from another of that name.
+func (r *Request) mayBind(c *change) bool {
+	return r.isAround(c) && (r.object.UID == "" || r.object.UID == c.uid)
+}
 
 // isAround reports whether a request was there at the time of a change.
 func (r *Request) isAround(c *change) bool {
 	return !r.Received.After(c.time.Add(skew)) && !r.Ended.Before(c.earliest.Add(-skew))
+}
+
+// isNear reports whether a request was there at the time of a change, or may still have been.
+func (r *Request) isNear(c *change) bool {
+	return !r.Received.After(c.time.Add(longestRequest)) && !r.Ended.Before(c.earliest.Add(-longestRequest))
 }
 
 // answer returns the one candidate, and how it is known.
@@ -509,6 +596,8 @@ func (r *Request) mayNotHaveWritten(c *change) bool {
 	switch {
 	case r.isMaybe, isMixed, len(r.seen) >= manyTries, r.hides(c.version):
 		return true
+	case r.isBinding():
+		return r.object.UID == ""
 	case r.isDelete():
 		return r.Verb == "deletecollection" || len(r.seen) > 1 || c.wasTerminating
 	case c.op == event.Deleted: // the last finalizer

@@ -95,6 +95,40 @@ func answered(version string) string {
 	return `responseObject={"metadata":{"uid":"u1","resourceVersion":"` + version + `"}}`
 }
 
+// answerCase has the versions of a pod, and the writes in the log.
+type answerCase struct {
+	versions []version
+	log      []string
+	asked    int // 1 for the first version; 0 for the last one
+	want     string
+}
+
+func (c *answerCase) check(t *testing.T) {
+	h := historyOf(c.versions...)
+	l := h.Log(true)
+	testkit.OK(t, l.Read("audit.log", strings.NewReader(strings.Join(c.log, "\n"))))
+	asked := c.asked
+	if asked == 0 {
+		asked = len(c.versions)
+	}
+	a := answersOf(t, h, l)[asked-1]
+	got := a.Reason
+	if a.Request != nil {
+		if got = a.User + " " + string(a.Grade); a.Impersonator != "" {
+			got = a.User + " by " + a.Impersonator + " " + string(a.Grade)
+		}
+	}
+	if got != c.want {
+		t.Errorf("%s, want %s", got, c.want)
+	}
+	if a.Grade == CompleteLog {
+		l.isComplete = false
+		if a := answersOf(t, h, l)[asked-1]; a.Request != nil || a.Reason != reasonIncomplete {
+			t.Errorf("of a log that may lack requests: %+v", a)
+		}
+	}
+}
+
 // Each case has the versions of a pod, and the writes in the log. Who made the last version is
 // asked, unless the case names another one.
 func TestAnswers(t *testing.T) {
@@ -116,12 +150,7 @@ func TestAnswers(t *testing.T) {
 	left, mayHaveLeft := because(deleted, event.CauseLeft), because(deleted, event.CauseUnknown)
 	created := line("ann", "create", 0, 201, "uid:u1 Cu1")
 	afterCreation := line("bob", "patch", 0, 200, "uid:u1 U9", answered("10"))
-	for name, c := range map[string]struct {
-		versions []version
-		log      []string
-		asked    int // 1 for the first version; 0 for the last one
-		want     string
-	}{
+	for name, c := range map[string]answerCase{
 		"create":                    {[]version{added}, []string{line("ann", "create", 0, 201, "uid:u1 Cu1")}, 0, "ann exact"},
 		"create, selected here":     {[]version{because(added, event.CauseCreated)}, []string{created}, 0, "ann exact"},
 		"entered":                   {[]version{entered}, []string{created}, 0, reasonEntered},
@@ -196,38 +225,147 @@ func TestAnswers(t *testing.T) {
 			0, "ann complete-log",
 		},
 		"deletecollection":          {[]version{added, updated, deleted}, []string{line("ann", "deletecollection", 2, 200, "uid:u7 D5 D20")}, 0, "ann complete-log"},
-		"a binding":                 {[]version{added, {op: event.Updated, number: 20, minute: 1, spec: `"nodeName":"n1"`}}, []string{line("scheduler", "create", 1, 201, "", `objectRef.subresource="binding"`)}, 0, "scheduler exact"},
+		"a binding":                 {[]version{added, {op: event.Updated, number: 20, minute: 1, spec: `"nodeName":"n1"`}}, []string{line("scheduler", "create", 1, 201, "", `objectRef.subresource="binding"`, `objectRef.uid="u1"`)}, 0, "scheduler exact"},
+		"a binding without a uid":   {[]version{added, {op: event.Updated, number: 20, minute: 1, spec: `"nodeName":"n1"`}}, []string{line("scheduler", "create", 1, 201, "", `objectRef.subresource="binding"`)}, 0, "scheduler complete-log"},
 		"a binding of another time": {[]version{added, {op: event.Updated, number: 20, minute: 1, spec: `"nodeName":"n1"`}}, []string{line("scheduler", "create", 7, 201, "", `objectRef.subresource="binding"`)}, 0, reasonNone},
 		"a list":                    {[]version{added, list}, []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 0, reasonList},
 		"a hole before it":          {[]version{updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 0, reasonUnknown},
 		"notes of another policy":   {[]version{added, updated}, []string{strings.ReplaceAll(line("eve", "patch", 1, 200, "uid:u1 U10"), PolicyName, "attribution.example.com")}, 0, reasonNone},
 		"impersonation":             {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10", `impersonatedUser={"username":"bob"}`)}, 0, "bob by ann exact"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			h := historyOf(c.versions...)
-			l := h.Log(true)
-			testkit.OK(t, l.Read("audit.log", strings.NewReader(strings.Join(c.log, "\n"))))
-			asked := c.asked
-			if asked == 0 {
-				asked = len(c.versions)
-			}
-			a := answersOf(t, h, l)[asked-1]
-			got := a.Reason
-			if a.Request != nil {
-				if got = a.User + " " + string(a.Grade); a.Impersonator != "" {
-					got = a.User + " by " + a.Impersonator + " " + string(a.Grade)
-				}
-			}
-			if got != c.want {
-				t.Errorf("%s, want %s", got, c.want)
-			}
-			if a.Grade == CompleteLog {
-				l.isComplete = false
-				if a := answersOf(t, h, l)[asked-1]; a.Request != nil || a.Reason != reasonIncomplete {
-					t.Errorf("of a log that may lack requests: %+v", a)
-				}
-			}
-		})
+		t.Run(name, func(t *testing.T) { c.check(t) })
+	}
+}
+
+// Another request may have made a version without a claim of the one before, or long before.
+func TestOtherAuthors(t *testing.T) {
+	const (
+		binding  = `objectRef.subresource="binding"`
+		eviction = `objectRef.subresource="eviction"`
+		bound    = `"nodeName":"n1"`
+	)
+	added, deleted := version{op: event.Added, number: 10, minute: 1}, version{op: event.Deleted, number: 30, minute: 1}
+	updated := func(number int, spec string) version {
+		return version{op: event.Updated, number: number, minute: 1, spec: spec}
+	}
+	dying := func(number int, metadata string) version {
+		return version{op: event.Updated, number: number, minute: 1, metadata: `,"deletionTimestamp":"2026-11-29T12:01:00Z"` + metadata}
+	}
+	entered := version{op: event.Added, number: 10, minute: 1, spec: bound, change: func(e *event.Event) { e.Cause = event.CauseEntered }}
+	second := func(v version) version {
+		v.change = func(e *event.Event) { e.UID = "u2" }
+		return v
+	}
+	for name, c := range map[string]answerCase{
+		"a no-op that answers what another has made": {
+			[]version{added, updated(15, `"a":2`), updated(20, "")},
+			[]string{line("eve", "patch", 1, 200, "uid:u1 U10=", answered("20"))},
+			0, reasonNone,
+		},
+		"a no-op of the version before": {
+			[]version{added, updated(20, "")},
+			[]string{line("eve", "patch", 1, 200, "uid:u1 U10=", answered("20"))},
+			0, reasonNone,
+		},
+		"bound before it was selected": {
+			[]version{entered},
+			[]string{line("scheduler", "create", 1, 201, "", binding, `objectRef.uid="u1"`)},
+			0, reasonEntered,
+		},
+		"the binding of another pod of that name": {
+			[]version{added, updated(20, bound), deleted, second(version{op: event.Added, number: 40, minute: 1}), second(updated(50, bound))},
+			[]string{line("ann", "create", 1, 201, "", binding, `objectRef.uid="u1"`), line("bob", "create", 1, 504, "", binding, `objectRef.uid="u2"`)},
+			0, "bob complete-log",
+		},
+		"a binding whose answer was lost": {
+			[]version{added, updated(20, bound)},
+			[]string{line("ann", "create", 1, 504, "", binding), line("bob", "patch", 1, 500, "uid:u1 U10")},
+			0, reasonSeveral,
+		},
+		"a dry run, spelled otherwise": {
+			[]version{added, updated(20, bound)},
+			[]string{line("eve", "create", 1, 201, "", binding, `requestURI="/api/v1/namespaces/shop/pods/web/binding?dry%52un=All"`)},
+			0, reasonNone,
+		},
+		"a failed delete long before": {
+			[]version{added, {op: event.Deleted, number: 20, minute: 60}},
+			[]string{line("bob", "delete", 1, 500, "uid:u1 D10")},
+			0, reasonNone,
+		},
+		"a second delete beside an eviction": {
+			[]version{added, dying(20, ""), dying(30, `,"deletionGracePeriodSeconds":1`)},
+			[]string{line("ann", "delete", 1, 200, "uid:u1 D10"), line("bob", "delete", 1, 200, "uid:u1 D10 D20"), line("eve", "create", 1, 201, "", eviction)},
+			0, reasonSeveral,
+		},
+		"deletecollection beside an eviction that was refused": {
+			[]version{added, deleted},
+			[]string{line("ann", "deletecollection", 1, 200, "uid:u7 D5 D10"), line("eve", "create", 1, 429, "", eviction)},
+			0, reasonSeveral,
+		},
+		"two of deletecollection": {
+			[]version{added, updated(20, `"a":1`), deleted},
+			[]string{line("bob", "deletecollection", 1, 200, "uid:u7 D1 D8 D13"), line("ann", "deletecollection", 1, 200, "uid:u9 D3 D20")},
+			0, reasonSeveral,
+		},
+		"a delete in the foreground, then one in the background": {
+			[]version{added, dying(20, `,"finalizers":["foregroundDeletion"]`), deleted},
+			[]string{line("gc", "patch", 1, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 1, 200, "uid:u1 D20")},
+			0, reasonSeveral,
+		},
+		"a hidden try of an update": {
+			[]version{{op: event.Added, number: 8, minute: 1}, updated(13, ""), updated(20, `"a":1`), updated(97, `"a":3`)},
+			[]string{line("ann", "patch", 1, 200, "uid:u1 U8 U13", answered("97")), line("carol", "patch", 1, 500, "uid:u1 U20")},
+			0, reasonSeveral,
+		},
+		"an answer that the policy has not seen": {
+			[]version{added, updated(20, `"a":1`)},
+			[]string{line("bob", "patch", 1, 200, "", answered("20")), line("ann", "patch", 1, 500, "uid:u1 U10")},
+			0, reasonSeveral,
+		},
+		"a no-op that may have been stored": {
+			[]version{added, updated(20, "")},
+			[]string{line("migrator", "update", 1, 200, "uid:u1 U10="), line("ann", "patch", 1, 500, "uid:u1 U10")},
+			0, reasonSeveral,
+		},
+		"a no-op that was answered": {
+			[]version{added, updated(20, "")},
+			[]string{line("bob", "update", 1, 200, "uid:u1 U10=", answered("10")), line("ann", "patch", 1, 500, "uid:u1 U10")},
+			0, "ann complete-log",
+		},
+		"deletecollection that was refused in the middle": {
+			[]version{added, deleted},
+			[]string{line("ann", "deletecollection", 1, 403, "uid:u7 D5 D10"), line("bob", "deletecollection", 1, 200, "uid:u1 D10")},
+			0, reasonSeveral,
+		},
+		"a delete that met a conflict when it had begun": {
+			[]version{added, dying(20, "")},
+			[]string{line("ann", "delete", 1, 409, "uid:u1 D10 D20"), line("bob", "delete", 1, 500, "uid:u1 D10")},
+			0, reasonSeveral,
+		},
+		"a later change that may be of the same request": {
+			[]version{added, updated(20, `"a":1`), updated(94, `"a":2`), updated(95, `"a":3`)},
+			[]string{line("ann", "patch", 1, 200, "uid:u1 U10"), line("carol", "patch", 1, 200, "uid:u1 U20"), line("dan", "patch", 1, 500, "uid:u1 U94")},
+			2, reasonHole,
+		},
+		"keys that others have used": {
+			[]version{added, updated(20, `"a":1`), updated(30, `"a":2`)},
+			[]string{line("ann", "patch", 1, 200, "uid:u1 U10 junk"), line("bob", "patch", 1, 500, "uid:u1 U20")},
+			0, reasonSeveral,
+		},
+	} {
+		t.Run(name, func(t *testing.T) { c.check(t) })
+	}
+}
+
+// A request between the last known moment before a restore and the restore is of its own time.
+func TestBeforeRewind(t *testing.T) {
+	h := historyOf(version{op: event.Added, number: 10}, version{op: event.Updated, number: 20, minute: 1, spec: `"a":1`},
+		version{op: event.Updated, number: 10, minute: 5, change: func(e *event.Event) { e.Inferred = true }})
+	h.AddRewind(noon.Add(3*time.Minute), noon.Add(5*time.Minute))
+	l := h.Log(true)
+	testkit.OK(t, l.Read("audit.log", strings.NewReader(line("bob", "patch", 4, 200, "uid:u1 U10", answered("20")))))
+	if a := answersOf(t, h, l)[1]; a.Request != nil {
+		t.Errorf("%+v", a)
 	}
 }
 

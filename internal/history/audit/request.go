@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -38,6 +39,8 @@ type Request struct {
 	uid string
 	// seen are the versions that its tries have seen, ascending; a no-op ends in "=".
 	seen []claim
+	// isMixed: others have used keys of the policy, so that a claim may be missing.
+	isMixed bool
 	// answer is the object of the answer; zero where the log has none.
 	answer answeredObject
 }
@@ -46,6 +49,7 @@ type objectReference struct {
 	Resource        string `json:"resource"`
 	Namespace       string `json:"namespace,omitempty"`
 	Name            string `json:"name,omitempty"`
+	UID             string `json:"uid,omitempty"` // what the body says
 	APIGroup        string `json:"apiGroup,omitempty"`
 	Subresource     string `json:"subresource,omitempty"`
 	ResourceVersion string `json:"resourceVersion,omitempty"`
@@ -126,14 +130,12 @@ func parse(line []byte) (*Request, error) {
 		code = e.ResponseStatus.Code
 	}
 	switch {
-	case e.Stage != "ResponseComplete" && e.Stage != "Panic", e.ObjectRef == nil, code >= 400 && code < 500:
+	case e.Stage != "ResponseComplete" && e.Stage != "Panic", e.ObjectRef == nil:
 		return nil, errNone
 	case !slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, e.Verb):
 		return nil, errNone
-	case strings.Contains(e.RequestURI, "dryRun="):
-		if u, err := url.Parse(e.RequestURI); err != nil || u.Query().Get("dryRun") != "" {
-			return nil, errNone
-		}
+	case isDryRun(e.RequestURI):
+		return nil, errNone
 	}
 	r := &Request{
 		ID: e.AuditID, User: e.User.Username, Groups: e.User.Groups, Verb: e.Verb, UserAgent: e.UserAgent,
@@ -150,13 +152,37 @@ func parse(line []byte) (*Request, error) {
 		case key == "uid":
 			r.uid = value
 		default:
-			if c, isClaim := parseClaim(value); isClaim && !slices.Contains(r.seen, c) {
+			switch c, isClaim := parseClaim(value); {
+			case !isClaim:
+				r.isMixed = true
+			case !slices.Contains(r.seen, c):
 				r.seen = append(r.seen, c)
 			}
 		}
 	}
 	slices.SortFunc(r.seen, compareClaims)
+	if code >= 400 && code < 500 && !r.mayHaveBegun(code) {
+		return nil, errNone
+	}
 	return r, nil
+}
+
+// isDryRun reads the query as the API server does.
+func isDryRun(uri string) bool {
+	_, query, _ := strings.Cut(uri, "?")
+	values, _ := url.ParseQuery(query) // of what it can't read it takes the rest
+	return slices.ContainsFunc(values["dryRun"], func(value string) bool { return value != "" })
+}
+
+// mayHaveBegun reports whether a request that was refused may have written before: an eviction
+// notes a condition first, a deletecollection deletes one object after the other, and a delete that
+// met a conflict had begun to delete.
+func (r *Request) mayHaveBegun(code int) bool {
+	switch {
+	case r.isEviction(), r.Verb == "deletecollection":
+		return true
+	}
+	return r.Verb == "delete" && code == http.StatusConflict && len(r.seen) > 1
 }
 
 // withoutObjects returns an event without the objects of its request and answer, which are most of
@@ -240,6 +266,7 @@ type storedRequest struct {
 	*Request
 	Object  objectReference `json:"object"`
 	IsMaybe bool            `json:"maybe,omitempty"`
+	IsMixed bool            `json:"mixed,omitempty"`
 	UID     string          `json:"uid,omitempty"`
 	Seen    []string        `json:"seen,omitempty"`
 	Answer  answeredObject  `json:"answer,omitzero"`
@@ -247,7 +274,9 @@ type storedRequest struct {
 
 // encode returns the request as the history has it. One that the log repeats is the same bytes.
 func (r *Request) encode() ([]byte, error) {
-	s := storedRequest{Request: r, Object: r.object, IsMaybe: r.isMaybe, UID: r.uid, Answer: r.answer}
+	s := storedRequest{
+		Request: r, Object: r.object, IsMaybe: r.isMaybe, IsMixed: r.isMixed, UID: r.uid, Answer: r.answer,
+	}
 	for _, c := range r.seen {
 		s.Seen = append(s.Seen, c.String())
 	}
@@ -260,7 +289,7 @@ func decode(text []byte) (*Request, error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, fmt.Errorf("request of the audit log: %w", err)
 	}
-	r.object, r.isMaybe, r.uid, r.answer = s.Object, s.IsMaybe, s.UID, s.Answer
+	r.object, r.isMaybe, r.isMixed, r.uid, r.answer = s.Object, s.IsMaybe, s.IsMixed, s.UID, s.Answer
 	for _, text := range s.Seen {
 		if c, ok := parseClaim(text); ok {
 			r.seen = append(r.seen, c)
@@ -270,7 +299,8 @@ func decode(text []byte) (*Request, error) {
 }
 
 // claims are the keys under which a version finds the request: those of what it has seen, of the
-// version that its answer has, and of the pod that it has bound.
+// version that its answer has, of the pod that it has bound or evicted, and of the kind of which it
+// has deleted several.
 func (r *Request) claims() (claims []string) {
 	for _, c := range r.seen {
 		claims = append(claims, c.key())
@@ -281,6 +311,12 @@ func (r *Request) claims() (claims []string) {
 	if r.isBinding() {
 		claims = append(claims, bindingKey(r.object.Namespace, r.object.Name))
 	}
+	if r.isEviction() {
+		claims = append(claims, evictionKey(r.object.Namespace, r.object.Name))
+	}
+	if r.Verb == "deletecollection" {
+		claims = append(claims, collectionKey(r.object.Resource, r.object.Namespace))
+	}
 	slices.Sort(claims)
 	return slices.Compact(claims)
 }
@@ -288,6 +324,10 @@ func (r *Request) claims() (claims []string) {
 func answerKey(uid, version string) string { return "A" + version + "/" + uid }
 
 func bindingKey(namespace, pod string) string { return "B" + namespace + "/" + pod }
+
+func evictionKey(namespace, pod string) string { return "E" + namespace + "/" + pod }
+
+func collectionKey(resource, namespace string) string { return "L" + namespace + "/" + resource }
 
 // Requests finds the requests that may have made a version.
 type Requests interface {
