@@ -3,6 +3,7 @@ package audit
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -411,6 +412,42 @@ func TestBadLines(t *testing.T) {
 	}
 	if a := answersOf(t, h, l)[0]; a.Request == nil {
 		t.Error(a.Reason)
+	}
+}
+
+// What carries tokens or values of Secrets is logged without its body.
+func TestPolicySecrets(t *testing.T) {
+	var policy struct {
+		Rules []struct {
+			Level     string
+			Verbs     []string
+			Resources []struct {
+				Group     string
+				Resources []string
+			}
+		}
+	}
+	testkit.OK(t, yaml.Unmarshal([]byte(LogPolicy(RequestResponse)), &policy))
+	levelOf := func(group, resource string) string {
+		for _, rule := range policy.Rules {
+			isOf := len(rule.Resources) == 0
+			for _, r := range rule.Resources {
+				isOf = isOf || r.Group == group && (len(r.Resources) == 0 || slices.Contains(r.Resources, resource))
+			}
+			if isOf && len(rule.Verbs) == 0 {
+				return rule.Level
+			}
+		}
+		return ""
+	}
+	for _, secret := range []string{"/secrets", "/serviceaccounts/token", "authentication.k8s.io/tokenreviews"} {
+		group, resource, _ := strings.Cut(secret, "/")
+		if level := levelOf(group, resource); level != "Metadata" {
+			t.Errorf("%s is logged with %s", secret, level)
+		}
+	}
+	if level := levelOf("apps", "deployments"); level != "RequestResponse" {
+		t.Errorf("deployments are logged with %s", level)
 	}
 }
 

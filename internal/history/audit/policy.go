@@ -88,6 +88,7 @@ rules:
 - level: Metadata
   resources:
   - {group: "", resources: [secrets, serviceaccounts/token]}
+  - {group: authentication.k8s.io}
 - level: RequestResponse
   resources:
   - {group: admissionregistration.k8s.io}
