@@ -34,6 +34,18 @@ type actorsPart struct {
 	indices      map[string]int // of the versions, by sequence
 }
 
+// isOld reports whether versions may have come since they were read.
+func (p *actorsPart) isOld() bool {
+	wasOver := p.loaded.After(p.from.Add(2 * actorsPartSize))
+	return !wasOver && time.Since(p.loaded) > maxActorsAge
+}
+
+// has reports whether a version is of this part of the time, and was there.
+func (p *actorsPart) has(v *query.Version) bool {
+	_, isKnown := p.indices[v.Sequence()]
+	return isKnown && p.from.Equal(v.Time.Truncate(actorsPartSize))
+}
+
 // unitNotices are what may be missing of a unit, as of a time.
 type unitNotices struct {
 	read time.Time
@@ -123,9 +135,9 @@ func (a *Actors) of(v *query.Version) (*query.ActorReport, error) {
 		return actor, err
 	}
 	name := objectName{v.Unit.Number, v.Event.Namespace, v.Event.Name}
-	part, from := a.parts[name], v.Time.Truncate(actorsPartSize)
-	if part == nil || !part.from.Equal(from) || time.Since(part.loaded) > maxActorsAge {
-		if part, err = a.load(v, from, recorded); err != nil {
+	part := a.parts[name]
+	if part == nil || part.isOld() || !part.has(v) {
+		if part, err = a.load(v, v.Time.Truncate(actorsPartSize), recorded); err != nil {
 			return nil, err
 		}
 		if len(a.parts) >= mostActorsParts {
