@@ -191,7 +191,7 @@ func explain(err error) error {
 const (
 	startMissing  = "brokers that have to acknowledge it do not answer in time: start those that are gone"
 	startReplicas = "start the brokers that have the other replicas, or lower min.insync.replicas"
-	hasStarted    = "the broker has just started and knows of no producers yet"
+	hasStarted    = "the broker has just started and knows of no producers yet: if that lasts, start those that are gone"
 )
 
 // advice is what an operator has to do about a broker's state.

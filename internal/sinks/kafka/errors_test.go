@@ -90,7 +90,7 @@ func TestSequenceWrap(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	const (
 		replicas = "start the brokers that have the other replicas, or lower min.insync.replicas"
-		starting = "the broker has just started and knows of no producers yet"
+		starting = "knows of no producers yet: if that lasts, start those that are gone"
 	)
 	for code, want := range map[int16][]string{
 		5:  {"Leader Not Available", "start the brokers that have a replica in sync"},
