@@ -104,7 +104,8 @@ func NewHistory(o *query.Object) *History {
 		resource: o.Unit.Resource, group: o.Unit.Group, namespace: o.Namespace, name: o.Name,
 		claims: map[string]bool{
 			bindingKey(o.Namespace, o.Name): true, evictionKey(o.Namespace, o.Name): true,
-			collectionKey(o.Unit.Resource, o.Namespace): true,
+			collectionKey(o.Unit.Resource, o.Namespace):   true,
+			nameKey(o.Unit.Resource, o.Namespace, o.Name): true,
 		},
 	}
 }
@@ -377,8 +378,9 @@ func (r *Request) isFixed() bool {
 // candidates are the requests that may have made a change.
 type candidates struct {
 	list []*Request
-	// isAnswered: their answers name the version. hasHidden: there may be one more.
-	isAnswered, hasHidden bool
+	// isAnswered: their answers name the version. mayNot: the one that is there may have succeeded
+	// without the change. hasHidden: there may be one more.
+	isAnswered, mayNot, hasHidden bool
 }
 
 func (h *History) candidatesOf(at int, requests Requests) (found candidates, err error) {
@@ -412,14 +414,26 @@ func (h *History) candidatesOf(at int, requests Requests) (found candidates, err
 	if err != nil || len(found.list) != 1 {
 		return found, err
 	}
-	mayNot := found.list[0].mayNotHaveWritten(c)
-	if c.op == event.Deleted || c.asksDelete || mayNot {
+	found.mayNot = found.list[0].mayNotHaveWritten(c) ||
+		c.op != event.Deleted && h.mayHaveReadLater(found.list[0], at)
+	if c.op == event.Deleted || c.asksDelete || found.mayNot {
 		found.hasHidden, err = h.hasHidden(at, requests)
 	}
-	if err == nil && mayNot && !found.hasHidden {
+	if err == nil && found.mayNot && !found.hasHidden {
 		found.hasHidden, err = h.hasUnclaimed(c, found.list[0], requests)
 	}
 	return found, err
+}
+
+// mayHaveReadLater reports whether a request that fits a change may have seen a later version, of
+// which it has no claim.
+func (h *History) mayHaveReadLater(r *Request, at int) bool {
+	for i := at; i < len(h.changes) && !h.changes[i].earliest.After(r.Ended.Add(skew)); i++ {
+		if r.hides(h.changes[i].version) {
+			return true
+		}
+	}
+	return false
 }
 
 // hasUnclaimed reports whether there is another request that may have made a change without a claim
@@ -442,6 +456,10 @@ func (h *History) hasUnclaimed(c *change, known *Request, requests Requests) (ha
 		isLast := len(r.seen) > 0 && r.seen[len(r.seen)-1] == claim{'U', c.previous, true}
 		return isLast && (r.answer.UID == "" || r.answer.UID == c.uid && r.answer.ResourceVersion == c.version)
 	})
+	// It first tried to create the object.
+	look(nameKey(h.resource, h.namespace, h.name), func(r *Request) bool {
+		return r.isAround(c) && r.hides(c.previous)
+	})
 	if h.isPod() {
 		look(evictionKey(h.namespace, h.name), func(r *Request) bool { return r.isAround(c) })
 	}
@@ -459,7 +477,7 @@ func (h *History) hasHidden(at int, requests Requests) (bool, error) {
 	c := &h.changes[at]
 	for i := at - 1; i >= 0; i-- {
 		seen := &h.changes[i]
-		if seen.uid != c.uid || seen.time.Add(longestRequest).Before(c.earliest) {
+		if seen.time.Add(longestRequest).Before(c.earliest) {
 			break
 		}
 		for _, operation := range "DU" {
@@ -583,7 +601,7 @@ func (f *candidates) answer(c *change) Answer {
 		return Answer{Reason: reasonSeveral}
 	}
 	a := Answer{Request: f.list[0], Grade: Exact}
-	if !f.isAnswered && a.Request.mayNotHaveWritten(c) {
+	if f.mayNot {
 		a.Grade = CompleteLog
 	}
 	return a
@@ -594,7 +612,7 @@ func (r *Request) mayNotHaveWritten(c *change) bool {
 	const manyTries = 3
 	isMixed := slices.ContainsFunc(r.seen, func(s claim) bool { return s.operation != r.seen[0].operation })
 	switch {
-	case r.isMaybe, isMixed, len(r.seen) >= manyTries, r.hides(c.version):
+	case r.isMaybe, isMixed, len(r.seen) >= manyTries:
 		return true
 	case r.isBinding():
 		return r.object.UID == ""

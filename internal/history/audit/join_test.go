@@ -323,6 +323,21 @@ func TestOtherAuthors(t *testing.T) {
 			[]string{line("bob", "patch", 1, 200, "", answered("20")), line("ann", "patch", 1, 500, "uid:u1 U10")},
 			0, reasonSeveral,
 		},
+		"a hidden try behind one to create": {
+			[]version{added, updated(84, `"a":1`), updated(168, `"a":3`)},
+			[]string{line("ann", "patch", 1, 200, "uid:u7 Cu7"), line("carol", "patch", 1, 500, "uid:u1 U84")},
+			0, reasonSeveral,
+		},
+		"a hidden try behind one of the object before": {
+			[]version{{op: event.Added, number: 104, minute: 1, change: func(e *event.Event) { e.UID = "u0" }}, {op: event.Deleted, number: 110, minute: 1, change: func(e *event.Event) { e.UID = "u0" }}, {op: event.Added, number: 188, minute: 1}, updated(189, `"a":3`)},
+			[]string{line("ann", "patch", 1, 200, "uid:u0 U104"), line("carol", "patch", 1, 500, "uid:u1 U188")},
+			0, reasonSeveral,
+		},
+		"one that may have read a later version": { // 94 hides behind 10
+			[]version{added, updated(20, `"a":1`), updated(94, `"a":2`), updated(95, `"a":3`)},
+			[]string{line("ann", "patch", 1, 200, "uid:u1 U10"), line("carol", "patch", 1, 200, "uid:u1 U20"), line("dan", "patch", 1, 200, "uid:u1 U94")},
+			2, "ann complete-log",
+		},
 		"a no-op that may have been stored": {
 			[]version{added, updated(20, "")},
 			[]string{line("migrator", "update", 1, 200, "uid:u1 U10="), line("ann", "patch", 1, 500, "uid:u1 U10")},

@@ -299,8 +299,8 @@ func decode(text []byte) (*Request, error) {
 }
 
 // claims are the keys under which a version finds the request: those of what it has seen, of the
-// version that its answer has, of the pod that it has bound or evicted, and of the kind of which it
-// has deleted several.
+// version that its answer has, of the pod that it has bound or evicted, of the object that it tried
+// to create first, and of the kind of which it has deleted several.
 func (r *Request) claims() (claims []string) {
 	for _, c := range r.seen {
 		claims = append(claims, c.key())
@@ -314,6 +314,9 @@ func (r *Request) claims() (claims []string) {
 	if r.isEviction() {
 		claims = append(claims, evictionKey(r.object.Namespace, r.object.Name))
 	}
+	if r.Verb != "create" && r.triedToCreate() {
+		claims = append(claims, nameKey(r.object.Resource, r.object.Namespace, r.object.Name))
+	}
 	if r.Verb == "deletecollection" {
 		claims = append(claims, collectionKey(r.object.Resource, r.object.Namespace))
 	}
@@ -326,6 +329,10 @@ func answerKey(uid, version string) string { return "A" + version + "/" + uid }
 func bindingKey(namespace, pod string) string { return "B" + namespace + "/" + pod }
 
 func evictionKey(namespace, pod string) string { return "E" + namespace + "/" + pod }
+
+func nameKey(resource, namespace, name string) string {
+	return "N" + namespace + "/" + resource + "/" + name
+}
 
 func collectionKey(resource, namespace string) string { return "L" + namespace + "/" + resource }
 
