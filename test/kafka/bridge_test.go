@@ -88,7 +88,7 @@ func (p *bridgeTest) start() {
 		bindings = append(bindings, informer.Binding{Sink: s.Name, Progress: p.progress})
 	}
 	l.bridge, err = bridge.New(bridge.Config{
-		Cluster: "test", DB: l.db, Log: log, Drain: 3 * time.Second,
+		Cluster: "test", DB: l.db, Log: log, Drain: time.Minute,
 		Client: &reflector.Client{HTTP: p.server.HTTP(), Base: p.server.URL()},
 		Sinks:  list,
 		Units:  []informer.Config{{Informer: "all", Type: pods, Sinks: bindings}},
@@ -103,10 +103,11 @@ func (p *bridgeTest) start() {
 // stop ends the bridge in order.
 func (p *bridgeTest) stop() {
 	p.t.Helper()
-	p.life.stop()
-	must(p.t, <-p.life.done)
-	must(p.t, p.life.db.Close())
+	l := p.life
+	l.stop()
 	p.life = nil
+	must(p.t, <-l.done)
+	must(p.t, l.db.Close())
 }
 
 // crash ends the bridge as kill -9 does: from here on nothing leaves it, and of its state remains

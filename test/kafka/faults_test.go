@@ -298,7 +298,10 @@ func (k *threeKafka) stored() iter.Seq[stored] {
 }
 
 func (k *threeKafka) reasons() []string {
-	return []string{"connection refused", "Not Enough Replicas", "no broker answered", "start those that are gone"}
+	return []string{
+		"connection refused", "Not Enough Replicas", "no broker answered", "start those that are gone",
+		"start the brokers that have the other replicas",
+	}
 }
 
 // moveOne makes the next replica of each partition the preferred one, and then the leader.

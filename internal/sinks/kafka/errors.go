@@ -190,9 +190,13 @@ func explain(err error) error {
 
 const (
 	startMissing  = "brokers that have to acknowledge it do not answer in time: start those that are gone"
-	startReplicas = "start the brokers that have the other replicas, or lower min.insync.replicas"
+	startOthers   = "start the brokers that have the other replicas"
+	startReplicas = startOthers + ", or lower min.insync.replicas"
 	hasStarted    = "the broker has just started and knows of no producers yet: if that lasts, start those that are gone"
 )
+
+// offsetNotAvailable is a code that kafka-go does not have.
+const offsetNotAvailable = kafkago.Error(78)
 
 // advice is what an operator has to do about a broker's state.
 var advice = map[kafkago.Error]string{
@@ -202,6 +206,7 @@ var advice = map[kafkago.Error]string{
 	kafkago.LeaderNotAvailable:           "start the brokers that have a replica in sync",
 	kafkago.GroupLoadInProgress:          hasStarted,
 	kafkago.GroupCoordinatorNotAvailable: hasStarted,
+	offsetNotAvailable:                   "its new leader waits for others: " + startOthers,
 	kafkago.KafkaStorageError:            "look at the broker's disk",
 	kafkago.PolicyViolation:              "ask who runs the cluster for its policy (create.topic.policy.class.name)",
 	kafkago.InvalidReplicationFactor:     "set createTopics.replicationFactor to no more than there are brokers",

@@ -108,7 +108,7 @@ func TestRefusals(t *testing.T) {
 		56: {"Kafka Storage Error", "look at the broker's disk"},
 		58: {"SASL Authentication Failed", "check the sink's user name and password or token"},
 		76: {"Unsupported Compression Type", "set the sink's compression to one that the broker knows"},
-		78: {"[78]", "OFFSET_NOT_AVAILABLE"},
+		78: {"[78]", "OFFSET_NOT_AVAILABLE", "start the brokers that have the other replicas"},
 		89: {"Throttling Quota Exceeded"},
 	} {
 		text := kafka.Explained(code)
