@@ -428,7 +428,7 @@ func (h *History) candidatesOf(at int, requests Requests) (found candidates, err
 // mayHaveReadLater reports whether a request that fits a change may have seen a later version, of
 // which it has no claim.
 func (h *History) mayHaveReadLater(r *Request, at int) bool {
-	for i := at; i < len(h.changes) && !h.changes[i].earliest.After(r.Ended.Add(skew)); i++ {
+	for i := at; i < len(h.changes) && !r.isFixed() && !h.changes[i].earliest.After(r.Ended.Add(skew)); i++ {
 		if r.hides(h.changes[i].version) {
 			return true
 		}
@@ -504,7 +504,7 @@ func (r *Request) hides(version string) bool {
 	if err != nil || slices.ContainsFunc(r.seen, func(s claim) bool { return s.version == version }) {
 		return false
 	}
-	if r.isMixed {
+	if r.hasForeign {
 		return true
 	}
 	for _, m := range moduli {

@@ -39,8 +39,8 @@ type Request struct {
 	uid string
 	// seen are the versions that its tries have seen, ascending; a no-op ends in "=".
 	seen []claim
-	// isMixed: others have used keys of the policy, so that a claim may be missing.
-	isMixed bool
+	// hasForeign: others have used keys of the policy, so that a claim may be missing.
+	hasForeign bool
 	// answer is the object of the answer; zero where the log has none.
 	answer answeredObject
 }
@@ -154,7 +154,7 @@ func parse(line []byte) (*Request, error) {
 		default:
 			switch c, isClaim := parseClaim(value); {
 			case !isClaim:
-				r.isMixed = true
+				r.hasForeign = true
 			case !slices.Contains(r.seen, c):
 				r.seen = append(r.seen, c)
 			}
@@ -264,18 +264,18 @@ func compareClaims(a, b claim) int {
 // storedRequest is a request as the history has it.
 type storedRequest struct {
 	*Request
-	Object  objectReference `json:"object"`
-	IsMaybe bool            `json:"maybe,omitempty"`
-	IsMixed bool            `json:"mixed,omitempty"`
-	UID     string          `json:"uid,omitempty"`
-	Seen    []string        `json:"seen,omitempty"`
-	Answer  answeredObject  `json:"answer,omitzero"`
+	Object     objectReference `json:"object"`
+	IsMaybe    bool            `json:"maybe,omitempty"`
+	HasForeign bool            `json:"foreign,omitempty"`
+	UID        string          `json:"uid,omitempty"`
+	Seen       []string        `json:"seen,omitempty"`
+	Answer     answeredObject  `json:"answer,omitzero"`
 }
 
 // encode returns the request as the history has it. One that the log repeats is the same bytes.
 func (r *Request) encode() ([]byte, error) {
 	s := storedRequest{
-		Request: r, Object: r.object, IsMaybe: r.isMaybe, IsMixed: r.isMixed, UID: r.uid, Answer: r.answer,
+		Request: r, Object: r.object, IsMaybe: r.isMaybe, HasForeign: r.hasForeign, UID: r.uid, Answer: r.answer,
 	}
 	for _, c := range r.seen {
 		s.Seen = append(s.Seen, c.String())
@@ -289,7 +289,7 @@ func decode(text []byte) (*Request, error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, fmt.Errorf("request of the audit log: %w", err)
 	}
-	r.object, r.isMaybe, r.isMixed, r.uid, r.answer = s.Object, s.IsMaybe, s.IsMixed, s.UID, s.Answer
+	r.object, r.isMaybe, r.hasForeign, r.uid, r.answer = s.Object, s.IsMaybe, s.HasForeign, s.UID, s.Answer
 	for _, text := range s.Seen {
 		if c, ok := parseClaim(text); ok {
 			r.seen = append(r.seen, c)
