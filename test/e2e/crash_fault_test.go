@@ -16,7 +16,7 @@ type crashSink struct {
 	reader reader
 	gate   *crash.Gate
 	// keeps: what comes again is stored again. forgets: it can't be read back, so that needs no
-	// reason.
+	// reason, and what was lost may come late.
 	keeps, forgets bool
 
 	mu      sync.Mutex
