@@ -538,9 +538,6 @@ func (r *Request) fits(c *change) bool {
 	if c.op != event.Deleted && r.answer.UID == c.uid && !r.isDelete() && r.answer.ResourceVersion != c.version {
 		return false // it has made another one
 	}
-	if r.uid != "" && r.uid != c.uid && r.Verb != "deletecollection" && !r.triedToCreate() {
-		return false
-	}
 	for i, s := range r.seen {
 		switch s.operation {
 		case 'C':
@@ -564,6 +561,11 @@ func (r *Request) fits(c *change) bool {
 		}
 	}
 	return false
+}
+
+// beganWithOther reports whether the first try was about an object before, of the same name.
+func (r *Request) beganWithOther(c *change) bool {
+	return r.uid != "" && r.uid != c.uid && r.Verb != "deletecollection" && !r.triedToCreate()
 }
 
 // triedToCreate reports whether the first try was to create: then the uid is that of an object that
@@ -612,7 +614,7 @@ func (r *Request) mayNotHaveWritten(c *change) bool {
 	const manyTries = 3
 	isMixed := slices.ContainsFunc(r.seen, func(s claim) bool { return s.operation != r.seen[0].operation })
 	switch {
-	case r.isMaybe, isMixed, len(r.seen) >= manyTries:
+	case r.isMaybe, isMixed, len(r.seen) >= manyTries, r.beganWithOther(c):
 		return true
 	case r.isBinding():
 		return r.object.UID == ""

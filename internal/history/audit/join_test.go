@@ -333,6 +333,16 @@ func TestOtherAuthors(t *testing.T) {
 			[]string{line("ann", "patch", 1, 200, "uid:u0 U104"), line("carol", "patch", 1, 500, "uid:u1 U188")},
 			0, reasonSeveral,
 		},
+		"one whose first try was of the object before": {
+			[]version{added, updated(20, `"a":1`)},
+			[]string{line("ann", "patch", 1, 200, "uid:u0 U9 U10"), line("carol", "patch", 1, 500, "uid:u1 U10")},
+			0, reasonSeveral,
+		},
+		"one whose first try was of the object before, alone": {
+			[]version{added, updated(20, `"a":1`)},
+			[]string{line("ann", "patch", 1, 200, "uid:u0 U9 U10")},
+			0, "ann complete-log",
+		},
 		"one that may have read a later version": { // 94 hides behind 10
 			[]version{added, updated(20, `"a":1`), updated(94, `"a":2`), updated(95, `"a":3`)},
 			[]string{line("ann", "patch", 1, 200, "uid:u1 U10"), line("carol", "patch", 1, 200, "uid:u1 U20"), line("dan", "patch", 1, 200, "uid:u1 U94")},

@@ -35,7 +35,7 @@ type Request struct {
 	object objectReference
 	// isMaybe: the answer does not say whether anything was written.
 	isMaybe bool
-	// uid is that of the object that the policy has seen; "" without the policy.
+	// uid is that of the object that the policy has seen at the first try; "" without the policy.
 	uid string
 	// seen are the versions that its tries have seen, ascending; a no-op ends in "=".
 	seen []claim
