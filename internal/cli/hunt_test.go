@@ -366,6 +366,16 @@ func (h *hunt) runs(rules []string) {
 		s, err := js.Stream(h.t.Context(), "away")
 		return err == nil && int(s.CachedInfo().State.Msgs) >= 2*len(h.servers)
 	})
+	h.until("each stream that is searched has something", func() bool {
+		return !slices.ContainsFunc(showing, func(place string) bool {
+			name, isStream := strings.CutPrefix(place, "stream ")
+			if !isStream {
+				return false
+			}
+			s, err := js.Stream(h.t.Context(), name)
+			return err != nil || s.CachedInfo().State.Msgs == 0
+		})
+	})
 	h.until("something is undelivered", func() bool {
 		files, _ := filepath.Glob(filepath.Join(second, "undelivered", "*"))
 		return len(files) > 0
