@@ -420,7 +420,7 @@ func (h *History) candidatesOf(at int, requests Requests) (found candidates, err
 		found.hasHidden, err = h.hasHidden(at, requests)
 	}
 	if err == nil && found.mayNot && !found.hasHidden {
-		found.hasHidden, err = h.hasUnclaimed(c, found.list[0], requests)
+		found.hasHidden, err = h.hasUnclaimed(c, requests)
 	}
 	return found, err
 }
@@ -438,7 +438,7 @@ func (h *History) mayHaveReadLater(r *Request, at int) bool {
 
 // hasUnclaimed reports whether there is another request that may have made a change without a claim
 // of the version before.
-func (h *History) hasUnclaimed(c *change, known *Request, requests Requests) (has bool, err error) {
+func (h *History) hasUnclaimed(c *change, requests Requests) (has bool, err error) {
 	look := func(claim string, may func(*Request) bool) {
 		if has || err != nil {
 			return
@@ -446,7 +446,7 @@ func (h *History) hasUnclaimed(c *change, known *Request, requests Requests) (ha
 		var claiming []*Request
 		claiming, err = requests.Claiming(claim)
 		has = slices.ContainsFunc(claiming, func(r *Request) bool {
-			return r != known && h.isOf(r) && h.isOfEra(r, c) && may(r)
+			return !r.fits(c) && h.isOf(r) && h.isOfEra(r, c) && may(r)
 		})
 	}
 	// The policy has not seen it.

@@ -113,14 +113,11 @@ func (c *answerCase) check(t *testing.T) {
 		asked = len(c.versions)
 	}
 	a := answersOf(t, h, l)[asked-1]
-	got := a.Reason
-	if a.Request != nil {
-		if got = a.User + " " + string(a.Grade); a.Impersonator != "" {
-			got = a.User + " by " + a.Impersonator + " " + string(a.Grade)
-		}
-	}
-	if got != c.want {
+	if got := describe(&a); got != c.want {
 		t.Errorf("%s, want %s", got, c.want)
+	}
+	if again := answersOf(t, h, decodedLog{l})[asked-1]; describe(&again) != c.want {
+		t.Errorf("of a record: %s, want %s", describe(&again), c.want)
 	}
 	if a.Grade == CompleteLog {
 		l.isComplete = false
@@ -129,6 +126,56 @@ func (c *answerCase) check(t *testing.T) {
 		}
 	}
 }
+
+func describe(a *Answer) string {
+	switch {
+	case a.Request == nil:
+		return a.Reason
+	case a.Impersonator != "":
+		return a.User + " by " + a.Impersonator + " " + string(a.Grade)
+	}
+	return a.User + " " + string(a.Grade)
+}
+
+// decodedLog decodes its requests each time, as Recorded does.
+type decodedLog struct{ *Log }
+
+func (l decodedLog) Claiming(claim string) (found []*Request, err error) {
+	for _, r := range l.claiming[claim] {
+		text, err := r.encode()
+		if err == nil {
+			r, err = decode(text)
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, r)
+	}
+	return found, nil
+}
+
+// Of a deletion that another request may have made which has not ended yet, nothing is known.
+func TestRequestThatHasNotEnded(t *testing.T) {
+	h := historyOf(version{op: event.Added, number: 10}, version{op: event.Deleted, number: 30, minute: 1})
+	l := h.Log(true)
+	testkit.OK(t, l.Read("audit.log", strings.NewReader(line("bob", "delete", 1, 500, "uid:u1 D10"))))
+	for end, want := range map[time.Duration]string{time.Minute + 10*time.Second: lacksYet, 3 * time.Minute: "bob complete-log"} {
+		source := &state{Since: noon.Add(-time.Hour), Until: noon.Add(end), Complete: true}
+		a := answersOf(t, h, logUntil{l, &Recorded{sources: map[string]*state{"a": source}}})[1]
+		if got := describe(&a); got != want {
+			t.Errorf("after %v: %s, want %s", end, got, want)
+		}
+	}
+}
+
+// logUntil is a log that is read up to a time.
+type logUntil struct {
+	*Log
+	read *Recorded
+}
+
+func (l logUntil) Lacks(from, to time.Time) string    { return l.read.Lacks(from, to) }
+func (l logUntil) IsComplete(from, to time.Time) bool { return l.read.IsComplete(from, to) }
 
 // Each case has the versions of a pod, and the writes in the log. Who made the last version is
 // asked, unless the case names another one.
