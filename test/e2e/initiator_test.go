@@ -167,16 +167,7 @@ func (r *initiatorRun) write() {
 		}
 		return nil
 	})
-	eventually(r.t, "a minute of the log behind the last change", 3*testPatience, func() (problems []string) {
-		for i := range initiatorDeployments {
-			deployment := fmt.Sprintf("deploy/d-%d", i)
-			out, err := r.bridge.Output(r.ctx, "who", deployment, "-n", r.namespace, "--dir", r.kept())
-			if err != nil || strings.Contains(out, "not recorded so far yet") {
-				problems = append(problems, fmt.Sprint(deployment, " ", err))
-			}
-		}
-		return problems
-	})
+	r.readSoFar(r.kept(), r.all("deploy"))
 	marker, err := r.client.CoreV1().ConfigMaps(r.namespace).Get(r.ctx, "marker", metav1.GetOptions{})
 	must(r.t, err)
 	end, err := strconv.ParseUint(marker.ResourceVersion, 10, 64)

@@ -110,8 +110,7 @@ sinks:
 	w.settle()
 	relay.check()
 	exporter.end()
-	w.readSoFar(w.streamed)
-	w.readSoFar(w.kept())
+	w.readSoFar(w.streamed, w.written())
 
 	log := w.wholeLog(filepath.Join(c.dir, "audit.log"), secondLog)
 	for _, form := range []struct {
@@ -373,14 +372,15 @@ func (w *whoRun) settle() {
 			return nil
 		})
 	}
-	w.readSoFar(w.kept())
+	w.readSoFar(w.kept(), w.written())
 }
 
-// readSoFar waits until a history has recorded what there is of the audit log.
-func (w *whoRun) readSoFar(dir string) {
+// readSoFar waits until a history has recorded what there is of the audit log about objects, and a
+// minute more: a request may have ended late.
+func (w *whoRun) readSoFar(dir string, objects []string) {
 	w.t.Helper()
 	eventually(w.t, "the log is read so far", startTime+*whoDelay, func() (problems []string) {
-		for _, object := range w.written() {
+		for _, object := range objects {
 			out, err := w.bridge.Output(w.ctx, "who", object, "-n", w.namespace, "--dir", dir)
 			if err != nil || strings.Contains(out, "not recorded so far yet") {
 				problems = append(problems, fmt.Sprint(object, " ", err))
