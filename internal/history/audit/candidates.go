@@ -1,0 +1,292 @@
+package audit
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+// isFixed reports whether a request can have written over one version only.
+func (r *Request) isFixed() bool {
+	return r.Verb == "update" && r.object.ResourceVersion != "" && r.object.ResourceVersion != "0"
+}
+
+// candidates are the requests that may have made a change.
+type candidates struct {
+	list []*Request
+	// isAnswered: their answers name the version. mayNot: the one that is there may have succeeded
+	// without the change. hasHidden: there may be one more.
+	isAnswered, mayNot, hasHidden bool
+}
+
+func (h *History) candidatesOf(at int, requests Requests) (found candidates, err error) {
+	c := &h.changes[at]
+	add := func(claim string, may func(*Request) bool) {
+		if err != nil {
+			return
+		}
+		var claiming []*Request
+		claiming, err = requests.Claiming(claim)
+		for _, r := range claiming {
+			if may(r) && !slices.Contains(found.list, r) {
+				found.list = append(found.list, r)
+			}
+		}
+	}
+	if c.op != event.Deleted || c.mayHaveLeft {
+		add(answerKey(c.uid, c.version), func(r *Request) bool { return r.answers(c) && h.isOfEra(r, c) })
+		if found.isAnswered = len(found.list) > 0; found.isAnswered {
+			return found, err
+		}
+	}
+	for _, claim := range c.claims() {
+		add(claim, func(r *Request) bool {
+			return h.isOf(r) && r.fits(c) && h.isOfEra(r, c) && (r.isNear(c) || !r.mayNotHaveWritten(c))
+		})
+	}
+	if c.binds {
+		add(bindingKey(h.namespace, h.name), func(r *Request) bool { return h.isOf(r) && r.mayBind(c) })
+	}
+	if err != nil || len(found.list) != 1 {
+		return found, err
+	}
+	found.mayNot = found.list[0].mayNotHaveWritten(c) ||
+		c.op != event.Deleted && h.mayHaveReadLater(found.list[0], at)
+	if c.op == event.Deleted || c.asksDelete || found.mayNot {
+		found.hasHidden, err = h.hasHidden(at, requests)
+	}
+	if err == nil && found.mayNot && !found.hasHidden {
+		found.hasHidden, err = h.hasUnclaimed(c, requests)
+	}
+	return found, err
+}
+
+// isOf reports whether a request is about a resource in a namespace. The name of an object that is
+// created by generateName is not in the log.
+func (h *History) isOf(r *Request) bool {
+	inNamespace := r.object.Namespace == h.namespace ||
+		h.resource == "namespaces" && r.object.Namespace == h.name // so the API server logs it
+	isOfGroup := r.object.APIGroup == h.group ||
+		h.resource == "events" && isGroupOfEvents(h.group) && isGroupOfEvents(r.object.APIGroup)
+	return r.object.Resource == h.resource && isOfGroup && inNamespace
+}
+
+// isGroupOfEvents: the same Events are in two groups.
+func isGroupOfEvents(group string) bool { return group == "" || group == "events.k8s.io" }
+
+// isOfEra reports whether no restore of etcd lies between a request and a change. Behind one,
+// versions come again, and only the time distinguishes them.
+func (h *History) isOfEra(r *Request, c *change) bool {
+	return len(h.rewinds) == 0 || r.isNear(c) && !slices.ContainsFunc(h.rewinds, func(w rewind) bool {
+		if c.time.Before(w.until) {
+			return r.Received.After(w.until)
+		}
+		return r.Ended.Before(w.since)
+	})
+}
+
+// mayHaveReadLater reports whether a request that fits a change may have seen a later version, of
+// which it has no claim.
+func (h *History) mayHaveReadLater(r *Request, at int) bool {
+	for i := at; i < len(h.changes) && !r.isFixed() && !h.changes[i].earliest.After(r.Ended.Add(skew)); i++ {
+		if r.hides(h.changes[i].version) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasUnclaimed reports whether there is another request that may have made a change without a claim
+// of the version before.
+func (h *History) hasUnclaimed(c *change, requests Requests) (has bool, err error) {
+	look := func(claim string, may func(*Request) bool) {
+		if has || err != nil {
+			return
+		}
+		var claiming []*Request
+		claiming, err = requests.Claiming(claim)
+		has = slices.ContainsFunc(claiming, func(r *Request) bool {
+			return !r.fits(c) && h.isOf(r) && h.isOfEra(r, c) && may(r)
+		})
+	}
+	// The policy has not seen it.
+	look(answerKey(c.uid, c.version), func(r *Request) bool { return !r.isDelete() && len(r.seen) == 0 })
+	// To the policy it was a no-op, but it has changed how the object is stored.
+	look("U"+c.previous, func(r *Request) bool {
+		isLast := len(r.seen) > 0 && r.seen[len(r.seen)-1] == claim{'U', c.previous, true}
+		return isLast && (r.answer.UID == "" || r.answer.UID == c.uid && r.answer.ResourceVersion == c.version)
+	})
+	// It first tried to create the object.
+	look(nameKey(h.resource, h.namespace, h.name), func(r *Request) bool {
+		return r.isAround(c) && r.hides(c.previous)
+	})
+	if h.isPod() {
+		look(evictionKey(h.namespace, h.name), func(r *Request) bool { return r.isAround(c) })
+	}
+	if c.op == event.Deleted || c.asksDelete {
+		look(collectionKey(h.resource, h.namespace), func(r *Request) bool {
+			return r.isAround(c) && r.hides(c.previous)
+		})
+	}
+	return has, err
+}
+
+// hasHidden reports whether there may be a request that made a change, of which the log shows only
+// claims of earlier versions.
+func (h *History) hasHidden(at int, requests Requests) (bool, error) {
+	c := &h.changes[at]
+	for i := at - 1; i >= 0; i-- {
+		seen := &h.changes[i]
+		if seen.time.Add(longestRequest).Before(c.earliest) {
+			break
+		}
+		for _, operation := range "DU" {
+			claiming, err := requests.Claiming(string(operation) + seen.previous)
+			if err != nil {
+				return false, err
+			}
+			for _, r := range claiming {
+				madeOther := !r.isDelete() && r.answer.UID == c.uid &&
+					r.answer.ResourceVersion != c.previous && r.answer.ResourceVersion != c.version
+				if h.isOf(r) && h.isOfEra(r, c) && r.isAround(c) && r.hides(c.previous) && !madeOther {
+					return true, nil
+				}
+			}
+		}
+	}
+	return false, nil
+}
+
+// hides reports whether a request may have seen a version without a claim of it: the keys of that
+// claim are those of others.
+func (r *Request) hides(version string) bool {
+	number, err := strconv.ParseUint(version, 10, 64)
+	if err != nil || slices.ContainsFunc(r.seen, func(s claim) bool { return s.version == version }) {
+		return false
+	}
+	if r.hasForeign {
+		return true
+	}
+	for _, m := range moduli {
+		n := uint64(m.n)
+		if !slices.ContainsFunc(r.seen, func(s claim) bool { return s.number()%n == number%n }) {
+			return false
+		}
+	}
+	return true
+}
+
+// answers reports whether the answer of a request is the version, and the request has made it: it
+// has seen the one before, and not the version. Without the policy that is not known.
+func (r *Request) answers(c *change) bool {
+	saw := func(version string) bool {
+		return slices.ContainsFunc(r.seen, func(s claim) bool { return s.operation == 'U' && s.version == version })
+	}
+	if r.answer.UID != c.uid || r.answer.ResourceVersion != c.version || len(r.seen) == 0 || r.isDelete() ||
+		r.hides(c.version) || saw(c.version) {
+		return false
+	}
+	// What a no-op answers may be of another request: it read again.
+	isNoop := slices.ContainsFunc(r.seen, func(s claim) bool { return s.isNoop && s.version == c.previous })
+	return c.op != event.Updated || r.hides(c.previous) || saw(c.previous) && !isNoop
+}
+
+func (r *Request) isBinding() bool { return r.Verb == "create" && r.Subresource == "binding" }
+
+func (r *Request) isEviction() bool { return r.Verb == "create" && r.Subresource == "eviction" }
+
+func (r *Request) isDelete() bool { return r.Verb == "delete" || r.Verb == "deletecollection" }
+
+// fits reports whether a request has seen the version before a change, and may have made it.
+func (r *Request) fits(c *change) bool {
+	if c.op != event.Deleted && r.answer.UID == c.uid && !r.isDelete() && r.answer.ResourceVersion != c.version {
+		return false // it has made another one
+	}
+	for i, s := range r.seen {
+		switch s.operation {
+		case 'C':
+			if c.isCreation && s.version == c.uid {
+				return true
+			}
+		case 'U':
+			// A no-op of a scale may yet have changed the owners of fields.
+			isLast := i == len(r.seen)-1 && (!s.isNoop || r.Subresource == "scale")
+			mayBe := c.op == event.Updated || c.op == event.Deleted && c.wasTerminating || c.mayHaveLeft
+			if isLast && mayBe && s.version == c.previous {
+				return true
+			}
+		case 'D':
+			// The first try respects finalizers. Those after it do not look for them.
+			removes := c.op == event.Deleted && !c.left && (!c.hadFinalizers || i > 0)
+			mayBe := c.op == event.Updated && c.asksDelete || removes
+			if mayBe && s.version == c.previous {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// beganWithOther reports whether the first try was about an object before, of the same name.
+func (r *Request) beganWithOther(c *change) bool {
+	return r.uid != "" && r.uid != c.uid && r.Verb != "deletecollection" && !r.triedToCreate()
+}
+
+// triedToCreate reports whether the first try was to create: then the uid is that of an object that
+// may not have come to be.
+func (r *Request) triedToCreate() bool {
+	return slices.ContainsFunc(r.seen, func(s claim) bool { return s.operation == 'C' && s.version == r.uid })
+}
+
+// mayBind reports whether a request has bound the pod of a change to its node. The policy does not
+// see the pod. If the body has no uid, only the time distinguishes it from another of that name.
+func (r *Request) mayBind(c *change) bool {
+	return r.isAround(c) && (r.object.UID == "" || r.object.UID == c.uid)
+}
+
+// isAround reports whether a request was there at the time of a change.
+func (r *Request) isAround(c *change) bool {
+	return !r.Received.After(c.time.Add(skew)) && !r.Ended.Before(c.earliest.Add(-skew))
+}
+
+// isNear reports whether a request was there at the time of a change, or may still have been.
+func (r *Request) isNear(c *change) bool {
+	return !r.Received.After(c.time.Add(longestRequest)) && !r.Ended.Before(c.earliest.Add(-longestRequest))
+}
+
+// answer returns the one candidate, and how it is known.
+func (f *candidates) answer(c *change) Answer {
+	switch {
+	case c.reason != "":
+		return Answer{Reason: c.reason}
+	case len(f.list) == 0 && c.op == event.Added && !c.isCreation:
+		return Answer{Reason: reasonEntered}
+	case len(f.list) == 0:
+		return Answer{Reason: reasonNone}
+	case len(f.list) > 1, f.hasHidden:
+		return Answer{Reason: reasonSeveral}
+	}
+	a := Answer{Request: f.list[0], Grade: Exact}
+	if f.mayNot {
+		a.Grade = CompleteLog
+	}
+	return a
+}
+
+// mayNotHaveWritten reports whether a request that fits a change may have succeeded without it.
+func (r *Request) mayNotHaveWritten(c *change) bool {
+	const manyTries = 3
+	isMixed := slices.ContainsFunc(r.seen, func(s claim) bool { return s.operation != r.seen[0].operation })
+	switch {
+	case r.isMaybe, isMixed, len(r.seen) >= manyTries, r.beganWithOther(c):
+		return true
+	case r.isBinding():
+		return r.object.UID == ""
+	case r.isDelete():
+		return r.Verb == "deletecollection" || len(r.seen) > 1 || c.wasTerminating
+	case c.op == event.Deleted: // the last finalizer
+		return true
+	}
+	return slices.ContainsFunc(r.seen, func(s claim) bool { return s.isNoop && s.key() == "U"+c.previous })
+}
