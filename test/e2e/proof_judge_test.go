@@ -346,8 +346,9 @@ func (j *proofJudge) anyRevision() int64 {
 	return from + 1 + j.random.Int64N(to-from)
 }
 
-// eras are those that have a revision: a restore makes some come twice. The newest era still gets
-// revisions while questions are asked.
+// eras are those that have a revision: a restore makes some come twice, and the newest one of the
+// backup is the first one of the new era too. The newest era still gets revisions while questions
+// are asked.
 func (j *proofJudge) eras(revision int64) (eras []int) {
 	newest, err := j.oracle.Now(j.ctx)
 	if err != nil {
@@ -358,7 +359,7 @@ func (j *proofJudge) eras(revision int64) (eras []int) {
 		if era+1 < len(j.book.begins) {
 			last = j.book.begins[era+1].last
 		}
-		if revision > begin.revision && revision <= last {
+		if revision >= begin.revision && revision <= last {
 			eras = append(eras, era)
 		}
 	}
