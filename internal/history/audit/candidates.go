@@ -3,13 +3,15 @@ package audit
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/kubebridge/bridge/internal/event"
 )
 
 // isFixed reports whether a request can have written over one version only.
 func (r *Request) isFixed() bool {
-	return r.Verb == "update" && r.object.ResourceVersion != "" && r.object.ResourceVersion != "0"
+	version, _ := strconv.ParseUint(r.object.ResourceVersion, 10, 64)
+	return r.Verb == "update" && version > 0 || r.Verb == "create" && r.Subresource == ""
 }
 
 // candidates are the requests that may have made a change.
@@ -42,17 +44,26 @@ func (h *History) candidatesOf(at int, requests Requests) (found candidates, err
 	}
 	for _, claim := range c.claims() {
 		add(claim, func(r *Request) bool {
-			return h.isOf(r) && r.fits(c) && h.isOfEra(r, c) && (r.isNear(c) || !r.mayNotHaveWritten(c))
+			return h.isOf(r) && r.fits(c) && h.isOfEra(r, c) && (r.isNear(c) || !r.isMaybe && !r.mayNotHaveWritten(c))
 		})
 	}
 	if c.binds {
-		add(bindingKey(h.namespace, h.name), func(r *Request) bool { return h.isOf(r) && r.mayBind(c) })
+		add(bindingKey(h.namespace, h.name), func(r *Request) bool {
+			return h.isOf(r) && r.mayBind(c) && h.isOfEra(r, c)
+		})
+	}
+	mayNot := func(r *Request) bool {
+		return r.isMaybe || r.mayNotHaveWritten(c) || h.mayHaveReadLater(r, at)
+	}
+	if i := slices.IndexFunc(found.list, func(r *Request) bool { return !mayNot(r) }); i >= 0 {
+		// What has certainly written leaves nothing to those that failed.
+		certain := found.list[i]
+		found.list = slices.DeleteFunc(found.list, func(r *Request) bool { return r.isMaybe && r != certain })
 	}
 	if err != nil || len(found.list) != 1 {
 		return found, err
 	}
-	found.mayNot = found.list[0].mayNotHaveWritten(c) ||
-		c.op != event.Deleted && h.mayHaveReadLater(found.list[0], at)
+	found.mayNot = mayNot(found.list[0])
 	if c.op == event.Deleted || c.asksDelete || found.mayNot {
 		found.hasHidden, err = h.hasHidden(at, requests)
 	}
@@ -63,10 +74,9 @@ func (h *History) candidatesOf(at int, requests Requests) (found candidates, err
 }
 
 // isOf reports whether a request is about a resource in a namespace. The name of an object that is
-// created by generateName is not in the log.
+// created by generateName is not in the log, and what has no namespace may be logged with one.
 func (h *History) isOf(r *Request) bool {
-	inNamespace := r.object.Namespace == h.namespace ||
-		h.resource == "namespaces" && r.object.Namespace == h.name // so the API server logs it
+	inNamespace := h.namespace == "" || r.object.Namespace == h.namespace
 	isOfGroup := r.object.APIGroup == h.group ||
 		h.resource == "events" && isGroupOfEvents(h.group) && isGroupOfEvents(r.object.APIGroup)
 	return r.object.Resource == h.resource && isOfGroup && inNamespace
@@ -78,7 +88,7 @@ func isGroupOfEvents(group string) bool { return group == "" || group == "events
 // isOfEra reports whether no restore of etcd lies between a request and a change. Behind one,
 // versions come again, and only the time distinguishes them.
 func (h *History) isOfEra(r *Request, c *change) bool {
-	return len(h.rewinds) == 0 || r.isNear(c) && !slices.ContainsFunc(h.rewinds, func(w rewind) bool {
+	return len(h.rewinds) == 0 || r.isAround(c) && !slices.ContainsFunc(h.rewinds, func(w rewind) bool {
 		if c.time.Before(w.until) {
 			return r.Received.After(w.until)
 		}
@@ -87,10 +97,16 @@ func (h *History) isOfEra(r *Request, c *change) bool {
 }
 
 // mayHaveReadLater reports whether a request that fits a change may have seen a later version, of
-// which it has no claim.
+// which it has no claim, and so may have written over that one.
 func (h *History) mayHaveReadLater(r *Request, at int) bool {
-	for i := at; i < len(h.changes) && !r.isFixed() && !h.changes[i].earliest.After(r.Ended.Add(skew)); i++ {
-		if r.hides(h.changes[i].version) {
+	if r.isFixed() {
+		return false
+	}
+	for i := at; i < len(h.changes) && !h.changes[i].earliest.After(r.Ended.Add(skew)); i++ {
+		c := &h.changes[i]
+		isLater := i > at // the change itself may have been read too, at a retry
+		isHidden := c.op != event.Deleted && r.hides(c.version) || isLater && c.op == event.Added && r.hides("0")
+		if isHidden || isLater && (c.mayHaveLeft || c.reason != "") {
 			return true
 		}
 	}
@@ -129,7 +145,30 @@ func (h *History) hasUnclaimed(c *change, requests Requests) (has bool, err erro
 			return r.isAround(c) && r.hides(c.previous)
 		})
 	}
+	if c.op == event.Deleted {
+		has = has || h.resource == "events" // they expire
+		for _, claim := range h.takenAlong() {
+			if !has && err == nil {
+				var claiming []*Request
+				claiming, err = requests.Claiming(claim)
+				has = slices.ContainsFunc(claiming, func(r *Request) bool { return r.isDelete() && r.isNear(c) })
+			}
+		}
+	}
 	return has, err
+}
+
+// takenAlong are the claims of deletes of another object by which the API server deletes this one
+// itself: Endpoints of their Service, custom objects of their definition.
+func (h *History) takenAlong() []string {
+	const definitions = "customresourcedefinitions"
+	switch {
+	case h.resource == "endpoints" && h.group == "":
+		return []string{nameKey("services", h.namespace, h.name), collectionKey("services", h.namespace)}
+	case strings.Contains(h.group, "."):
+		return []string{nameKey(definitions, "", h.resource+"."+h.group), collectionKey(definitions, "")}
+	}
+	return nil
 }
 
 // hasHidden reports whether there may be a request that made a change, of which the log shows only
@@ -149,7 +188,8 @@ func (h *History) hasHidden(at int, requests Requests) (bool, error) {
 			for _, r := range claiming {
 				madeOther := !r.isDelete() && r.answer.UID == c.uid &&
 					r.answer.ResourceVersion != c.previous && r.answer.ResourceVersion != c.version
-				if h.isOf(r) && h.isOfEra(r, c) && r.isAround(c) && r.hides(c.previous) && !madeOther {
+				mayBe := r.hides(c.previous) || c.op == event.Deleted && c.wasTerminating && !r.isDelete()
+				if h.isOf(r) && h.isOfEra(r, c) && r.isAround(c) && mayBe && !madeOther {
 					return true, nil
 				}
 			}
@@ -188,8 +228,8 @@ func (r *Request) answers(c *change) bool {
 		return false
 	}
 	// What a no-op answers may be of another request: it read again.
-	isNoop := slices.ContainsFunc(r.seen, func(s claim) bool { return s.isNoop && s.version == c.previous })
-	return c.op != event.Updated || r.hides(c.previous) || saw(c.previous) && !isNoop
+	isNoop := r.seen[len(r.seen)-1].isNoop
+	return !isNoop && (c.op != event.Updated || r.hides(c.previous) || saw(c.previous))
 }
 
 func (r *Request) isBinding() bool { return r.Verb == "create" && r.Subresource == "binding" }
@@ -210,8 +250,9 @@ func (r *Request) fits(c *change) bool {
 				return true
 			}
 		case 'U':
-			// A no-op of a scale may yet have changed the owners of fields.
-			isLast := i == len(r.seen)-1 && (!s.isNoop || r.Subresource == "scale")
+			// A no-op of a scale may yet have changed the owners of fields. Any update, also one
+			// that changes nothing, deletes what is terminating and has no finalizers left.
+			isLast := i == len(r.seen)-1 && (!s.isNoop || r.Subresource == "scale" || c.op == event.Deleted)
 			mayBe := c.op == event.Updated || c.op == event.Deleted && c.wasTerminating || c.mayHaveLeft
 			if isLast && mayBe && s.version == c.previous {
 				return true
@@ -266,6 +307,8 @@ func (f *candidates) answer(c *change) Answer {
 		return Answer{Reason: reasonNone}
 	case len(f.list) > 1, f.hasHidden:
 		return Answer{Reason: reasonSeveral}
+	case f.list[0].isMaybe:
+		return Answer{Reason: reasonFailed}
 	}
 	a := Answer{Request: f.list[0], Grade: Exact}
 	if f.mayNot {
@@ -279,14 +322,16 @@ func (r *Request) mayNotHaveWritten(c *change) bool {
 	const manyTries = 3
 	isMixed := slices.ContainsFunc(r.seen, func(s claim) bool { return s.operation != r.seen[0].operation })
 	switch {
-	case r.isMaybe, isMixed, len(r.seen) >= manyTries, r.beganWithOther(c):
+	case isMixed, len(r.seen) >= manyTries, r.beganWithOther(c):
 		return true
 	case r.isBinding():
 		return r.object.UID == ""
 	case r.isDelete():
 		return r.Verb == "deletecollection" || len(r.seen) > 1 || c.wasTerminating
-	case c.op == event.Deleted: // the last finalizer
-		return true
+	case c.op == event.Deleted, r.answer.UID == "" && c.wasTerminating:
+		return true // it may have removed the last finalizer, and deletes whatever version is there then
+	case r.answer.UID == "" && c.hadNull:
+		return true // a null and an empty list are stored as the same bytes
 	}
 	return slices.ContainsFunc(r.seen, func(s claim) bool { return s.isNoop && s.key() == "U"+c.previous })
 }

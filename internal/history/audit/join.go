@@ -60,6 +60,7 @@ func (a *Answer) Report() *query.ActorReport {
 const (
 	reasonNone       = "no request in the log has seen the version before"
 	reasonSeveral    = "several requests may have made it"
+	reasonFailed     = "a request that failed may have made it"
 	reasonIncomplete = "a request may have made it, if the log is complete"
 	reasonHole       = "the request may have made a later change, of which the log has no other request"
 	reasonList       = "a list has shown it, so changes before it are not known"
@@ -79,8 +80,8 @@ type change struct {
 	// isCreation: nothing was before it. left: an update took it out of a selector; mayHaveLeft:
 	// that, or a delete.
 	isCreation, left, mayHaveLeft bool
-	// Of the object before: it was being deleted, it had finalizers.
-	wasTerminating, hadFinalizers bool
+	// Of the object before: it was being deleted, it had finalizers, a field was null.
+	wasTerminating, hadFinalizers, hadNull bool
 	// asksDelete: deletionTimestamp, grace period or finalizers differ. binds: a pod got its node.
 	asksDelete, binds bool
 }
@@ -100,7 +101,7 @@ type rewind struct{ since, until time.Time }
 
 // NewHistory returns the history of an object without versions.
 func NewHistory(o *query.Object) *History {
-	return &History{
+	h := &History{
 		resource: o.Unit.Resource, group: o.Unit.Group, namespace: o.Namespace, name: o.Name,
 		claims: map[string]bool{
 			bindingKey(o.Namespace, o.Name): true, evictionKey(o.Namespace, o.Name): true,
@@ -108,6 +109,10 @@ func NewHistory(o *query.Object) *History {
 			nameKey(o.Unit.Resource, o.Namespace, o.Name): true,
 		},
 	}
+	for _, claim := range h.takenAlong() {
+		h.claims[claim] = true
+	}
+	return h
 }
 
 // longestRequest is how long an API server takes for a write at most: --request-timeout.
@@ -187,6 +192,8 @@ func (h *History) Add(v, before *query.Version) {
 	differs := func(path string) bool { return !bytes.Equal(field(was, path), field(is, path)) }
 	c.wasTerminating = len(field(was, "metadata.deletionTimestamp")) > 0
 	c.hadFinalizers = areRespected(field(was, "metadata.finalizers"))
+	nulls := bytes.Count(was, []byte(":null")) - bytes.Count(was, []byte(`"creationTimestamp":null`))
+	c.hadNull = nulls > 0
 	c.asksDelete = differs("metadata.deletionTimestamp") || differs("metadata.deletionGracePeriodSeconds") ||
 		differs("metadata.finalizers")
 	c.binds = was != nil && h.isPod() && len(field(was, "spec.nodeName")) == 0 &&

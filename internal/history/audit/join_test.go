@@ -28,9 +28,12 @@ type version struct {
 	change   func(*event.Event)
 }
 
-func historyOf(versions ...version) *History {
-	unit := &record.Unit{Resource: "pods", Source: "/clusters/prod"}
-	h := NewHistory(&query.Object{Unit: unit, Namespace: "shop", Name: "web"})
+// historyOf is of the pod shop/web.
+func historyOf(versions ...version) *History { return historyIn("pods", "", "shop", versions...) }
+
+func historyIn(resource, group, namespace string, versions ...version) *History {
+	unit := &record.Unit{Resource: resource, Group: group, Source: "/clusters/prod"}
+	h := NewHistory(&query.Object{Unit: unit, Namespace: namespace, Name: "web"})
 	var before *query.Version
 	for _, of := range versions {
 		at := noon.Add(time.Duration(of.minute) * time.Minute)
@@ -96,21 +99,21 @@ func answered(version string) string {
 	return `responseObject={"metadata":{"uid":"u1","resourceVersion":"` + version + `"}}`
 }
 
-// answerCase has the versions of a pod, and the writes in the log.
+// answerCase has the versions of an object, and the writes in the log.
 type answerCase struct {
-	versions []version
-	log      []string
-	asked    int // 1 for the first version; 0 for the last one
-	want     string
+	history *History
+	log     []string
+	asked   int // 1 for the first version; 0 for the last one
+	want    string
 }
 
 func (c *answerCase) check(t *testing.T) {
-	h := historyOf(c.versions...)
+	h := c.history
 	l := h.Log(true)
 	testkit.OK(t, l.Read("audit.log", strings.NewReader(strings.Join(c.log, "\n"))))
 	asked := c.asked
 	if asked == 0 {
-		asked = len(c.versions)
+		asked = len(h.changes)
 	}
 	a := answersOf(t, h, l)[asked-1]
 	if got := describe(&a); got != c.want {
@@ -158,7 +161,7 @@ func (l decodedLog) Claiming(claim string) (found []*Request, err error) {
 func TestRequestThatHasNotEnded(t *testing.T) {
 	h := historyOf(version{op: event.Added, number: 10}, version{op: event.Deleted, number: 30, minute: 1})
 	l := h.Log(true)
-	testkit.OK(t, l.Read("audit.log", strings.NewReader(line("bob", "delete", 1, 500, "uid:u1 D10"))))
+	testkit.OK(t, l.Read("audit.log", strings.NewReader(line("bob", "deletecollection", 1, 200, "uid:u1 D10"))))
 	for end, want := range map[time.Duration]string{time.Minute + 10*time.Second: lacksYet, 3 * time.Minute: "bob complete-log"} {
 		source := &state{Since: noon.Add(-time.Hour), Until: noon.Add(end), Complete: true}
 		a := answersOf(t, h, logUntil{l, &Recorded{sources: map[string]*state{"a": source}}})[1]
@@ -199,63 +202,63 @@ func TestAnswers(t *testing.T) {
 	created := line("ann", "create", 0, 201, "uid:u1 Cu1")
 	afterCreation := line("bob", "patch", 0, 200, "uid:u1 U9", answered("10"))
 	for name, c := range map[string]answerCase{
-		"create":                    {[]version{added}, []string{line("ann", "create", 0, 201, "uid:u1 Cu1")}, 0, "ann exact"},
-		"create, selected here":     {[]version{because(added, event.CauseCreated)}, []string{created}, 0, "ann exact"},
-		"entered":                   {[]version{entered}, []string{created}, 0, reasonEntered},
-		"may have entered":          {[]version{mayHaveEntered}, []string{created}, 0, reasonEntered},
-		"entered, answered":         {[]version{mayHaveEntered}, []string{created, afterCreation}, 0, "bob exact"},
-		"created, answered":         {[]version{mayHaveEntered}, []string{line("ann", "create", 0, 201, "uid:u1 Cu1", answered("10"))}, 0, "ann exact"},
-		"left":                      {[]version{added, updated, left}, []string{line("bob", "patch", 2, 200, "uid:u1 U20"), line("ann", "delete", 2, 200, "uid:u1 D20 D30")}, 0, "bob complete-log"},
-		"left, answered":            {[]version{added, updated, left}, []string{line("bob", "patch", 2, 200, "uid:u1 U20", answered("30"))}, 0, "bob exact"},
-		"left or deleted":           {[]version{added, updated, mayHaveLeft}, []string{line("bob", "patch", 2, 200, "uid:u1 U20"), line("ann", "delete", 2, 200, "uid:u1 D20 D30")}, 0, reasonSeveral},
-		"deleted, perhaps left":     {[]version{added, updated, mayHaveLeft}, []string{line("ann", "delete", 2, 200, "uid:u1 D20")}, 0, "ann exact"},
-		"create of another":         {[]version{added}, []string{line("ann", "create", 0, 201, "uid:u2 Cu2")}, 0, reasonNone},
-		"create that exists":        {[]version{added}, []string{line("ann", "create", 0, 409, "uid:u1 Cu1")}, 0, reasonNone},
-		"update":                    {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 0, "ann exact"},
-		"update of the status":      {[]version{added, updated}, []string{line("ann", "update", 1, 200, "uid:u1 U10", `objectRef.subresource="status"`)}, 0, "ann exact"},
-		"no request":                {[]version{added, updated}, nil, 0, reasonNone},
-		"a dry run":                 {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10", `requestURI="/x?dryRun=All"`)}, 0, reasonNone},
-		"a conflict":                {[]version{added, updated}, []string{line("ann", "update", 1, 409, "uid:u1 U10")}, 0, reasonNone},
-		"no-op and write":           {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10="), line("bob", "patch", 1, 200, "uid:u1 U10")}, 0, "bob exact"},
-		"an error of the server":    {[]version{added, updated}, []string{line("ann", "patch", 1, 500, "uid:u1 U10")}, 0, "ann complete-log"},
-		"two claims":                {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10"), line("bob", "patch", 1, 200, "uid:u1 U10")}, 0, reasonSeveral},
-		"a line twice":              {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10"), line("ann", "patch", 1, 200, "uid:u1 U10")}, 0, "ann exact"},
-		"two claims, with answers":  {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10", answered("20")), line("bob", "patch", 1, 200, "uid:u1 U10", answered("30"))}, 0, "ann exact"},
-		"one that wrote another":    {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10", answered("40"))}, 0, reasonNone},
-		"an answer without a claim": {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "", answered("20"))}, 0, reasonNone},
-		"a no-op after it":          {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U20=", answered("20")), line("bob", "patch", 1, 200, "uid:u1 U10", answered("20"))}, 0, "bob exact"},
-		"the last try counts":       {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U9 U10"), line("bob", "patch", 1, 200, "uid:u1 U10 U15")}, 0, "ann exact"},
-		"three tries":               {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U8 U9 U10")}, 0, "ann complete-log"},
-		"create, then update":       {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u9 Cu9 U10")}, 0, "ann complete-log"},
-		"a scale that changes who":  {[]version{added, updated}, []string{line("ann", "update", 1, 200, "uid:u1 U10=", `objectRef.subresource="scale"`)}, 0, "ann complete-log"},
-		"may be of a later version": {[]version{added, updated, later}, []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 2, reasonHole},
-		"with a version it can't":   {[]version{added, updated, later}, []string{line("ann", "update", 1, 200, "uid:u1 U10", `objectRef.resourceVersion="10"`)}, 2, "ann exact"},
-		"with answers neither":      {[]version{added, updated, later}, []string{line("ann", "patch", 1, 200, "uid:u1 U10", answered("20"))}, 2, "ann exact"},
-		"nor when it had ended":     {[]version{added, updated, {op: event.Updated, number: 30, minute: 9}}, []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 2, "ann exact"},
-		"delete":                    {[]version{added, updated, deleted}, []string{line("ann", "delete", 2, 200, "uid:u1 D20")}, 0, "ann exact"},
-		"delete with a grace":       {[]version{added, terminating}, []string{line("ann", "delete", 1, 200, "uid:u1 D10", answered("20"))}, 0, "ann exact"},
-		"a delete of no change":     {[]version{added, updated}, []string{line("ann", "delete", 1, 200, "uid:u1 D10")}, 0, reasonNone},
-		"delete of what ends":       {[]version{added, terminating, deleted}, []string{line("kubelet", "delete", 2, 200, "uid:u1 D20")}, 0, "kubelet complete-log"},
-		"the last finalizer":        {[]version{added, terminating, deleted}, []string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20"))}, 0, "ann complete-log"},
-		"a delete before it":        {[]version{added, held, deleted}, []string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 2, 200, "uid:u1 D20")}, 0, "ann complete-log"},
-		"a delete tried before it":  {[]version{added, held, deleted}, []string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 2, 200, "uid:u1 D10 D20")}, 0, reasonSeveral},
+		"create":                    {historyOf(added), []string{line("ann", "create", 0, 201, "uid:u1 Cu1")}, 0, "ann exact"},
+		"create, selected here":     {historyOf(because(added, event.CauseCreated)), []string{created}, 0, "ann exact"},
+		"entered":                   {historyOf(entered), []string{created}, 0, reasonEntered},
+		"may have entered":          {historyOf(mayHaveEntered), []string{created}, 0, reasonEntered},
+		"entered, answered":         {historyOf(mayHaveEntered), []string{created, afterCreation}, 0, "bob exact"},
+		"created, answered":         {historyOf(mayHaveEntered), []string{line("ann", "create", 0, 201, "uid:u1 Cu1", answered("10"))}, 0, "ann exact"},
+		"left":                      {historyOf(added, updated, left), []string{line("bob", "patch", 2, 200, "uid:u1 U20"), line("ann", "delete", 2, 200, "uid:u1 D20 D30")}, 0, "bob complete-log"},
+		"left, answered":            {historyOf(added, updated, left), []string{line("bob", "patch", 2, 200, "uid:u1 U20", answered("30"))}, 0, "bob exact"},
+		"left or deleted":           {historyOf(added, updated, mayHaveLeft), []string{line("bob", "patch", 2, 200, "uid:u1 U20"), line("ann", "delete", 2, 200, "uid:u1 D20 D30")}, 0, reasonSeveral},
+		"deleted, perhaps left":     {historyOf(added, updated, mayHaveLeft), []string{line("ann", "delete", 2, 200, "uid:u1 D20")}, 0, "ann exact"},
+		"create of another":         {historyOf(added), []string{line("ann", "create", 0, 201, "uid:u2 Cu2")}, 0, reasonNone},
+		"create that exists":        {historyOf(added), []string{line("ann", "create", 0, 409, "uid:u1 Cu1")}, 0, reasonNone},
+		"update":                    {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 0, "ann exact"},
+		"update of the status":      {historyOf(added, updated), []string{line("ann", "update", 1, 200, "uid:u1 U10", `objectRef.subresource="status"`)}, 0, "ann exact"},
+		"no request":                {historyOf(added, updated), nil, 0, reasonNone},
+		"a dry run":                 {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u1 U10", `requestURI="/x?dryRun=All"`)}, 0, reasonNone},
+		"a conflict":                {historyOf(added, updated), []string{line("ann", "update", 1, 409, "uid:u1 U10")}, 0, reasonNone},
+		"no-op and write":           {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u1 U10="), line("bob", "patch", 1, 200, "uid:u1 U10")}, 0, "bob exact"},
+		"an error of the server":    {historyOf(added, updated), []string{line("ann", "patch", 1, 500, "uid:u1 U10")}, 0, reasonFailed},
+		"two claims":                {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u1 U10"), line("bob", "patch", 1, 200, "uid:u1 U10")}, 0, reasonSeveral},
+		"a line twice":              {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u1 U10"), line("ann", "patch", 1, 200, "uid:u1 U10")}, 0, "ann exact"},
+		"two claims, with answers":  {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u1 U10", answered("20")), line("bob", "patch", 1, 200, "uid:u1 U10", answered("30"))}, 0, "ann exact"},
+		"one that wrote another":    {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u1 U10", answered("40"))}, 0, reasonNone},
+		"an answer without a claim": {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "", answered("20"))}, 0, reasonNone},
+		"a no-op after it":          {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u1 U20=", answered("20")), line("bob", "patch", 1, 200, "uid:u1 U10", answered("20"))}, 0, "bob exact"},
+		"the last try counts":       {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u1 U9 U10"), line("bob", "patch", 1, 200, "uid:u1 U10 U15")}, 0, "ann exact"},
+		"three tries":               {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u1 U8 U9 U10")}, 0, "ann complete-log"},
+		"create, then update":       {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u9 Cu9 U10")}, 0, "ann complete-log"},
+		"a scale that changes who":  {historyOf(added, updated), []string{line("ann", "update", 1, 200, "uid:u1 U10=", `objectRef.subresource="scale"`)}, 0, "ann complete-log"},
+		"may be of a later version": {historyOf(added, updated, later), []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 2, reasonHole},
+		"with a version it can't":   {historyOf(added, updated, later), []string{line("ann", "update", 1, 200, "uid:u1 U10", `objectRef.resourceVersion="10"`)}, 2, "ann exact"},
+		"with answers neither":      {historyOf(added, updated, later), []string{line("ann", "patch", 1, 200, "uid:u1 U10", answered("20"))}, 2, "ann exact"},
+		"nor when it had ended":     {historyOf(added, updated, version{op: event.Updated, number: 30, minute: 9}), []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 2, "ann exact"},
+		"delete":                    {historyOf(added, updated, deleted), []string{line("ann", "delete", 2, 200, "uid:u1 D20")}, 0, "ann exact"},
+		"delete with a grace":       {historyOf(added, terminating), []string{line("ann", "delete", 1, 200, "uid:u1 D10", answered("20"))}, 0, "ann exact"},
+		"a delete of no change":     {historyOf(added, updated), []string{line("ann", "delete", 1, 200, "uid:u1 D10")}, 0, reasonNone},
+		"delete of what ends":       {historyOf(added, terminating, deleted), []string{line("kubelet", "delete", 2, 200, "uid:u1 D20")}, 0, "kubelet complete-log"},
+		"the last finalizer":        {historyOf(added, terminating, deleted), []string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20"))}, 0, "ann complete-log"},
+		"a delete before it":        {historyOf(added, held, deleted), []string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 2, 200, "uid:u1 D20")}, 0, "ann complete-log"},
+		"a delete tried before it":  {historyOf(added, held, deleted), []string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 2, 200, "uid:u1 D10 D20")}, 0, reasonSeveral},
 		"a hidden try before it": {
-			[]version{{op: event.Added, number: 8, minute: 2}, {op: event.Updated, number: 13, minute: 2}, held, deleted},
+			historyOf(version{op: event.Added, number: 8, minute: 2}, version{op: event.Updated, number: 13, minute: 2}, held, deleted),
 			[]string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 2, 200, "uid:u1 D8 D13")},
 			0, reasonSeveral,
 		},
 		"no hidden try before it": {
-			[]version{{op: event.Added, number: 8, minute: 2}, {op: event.Updated, number: 14, minute: 2}, held, deleted},
+			historyOf(version{op: event.Added, number: 8, minute: 2}, version{op: event.Updated, number: 14, minute: 2}, held, deleted),
 			[]string{line("ann", "patch", 2, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 2, 200, "uid:u1 D8 D14")},
 			0, "ann complete-log",
 		},
 		"a hidden try that is answered": {
-			[]version{
-				{op: event.Added, number: 8, minute: 1},
-				{op: event.Updated, number: 13, minute: 1},
+			historyOf(
+				version{op: event.Added, number: 8, minute: 1},
+				version{op: event.Updated, number: 13, minute: 1},
 				updated,
-				{op: event.Updated, number: 97, minute: 1, spec: `"a":1`, metadata: `,"finalizers":["a"]`},
-			},
+				version{op: event.Updated, number: 97, minute: 1, spec: `"a":1`, metadata: `,"finalizers":["a"]`},
+			),
 			[]string{
 				line("ann", "patch", 1, 200, "uid:u1 U8 U13", answered("97")),
 				line("bob", "delete", 1, 200, "uid:u1 D20"),
@@ -263,23 +266,23 @@ func TestAnswers(t *testing.T) {
 			0, reasonSeveral,
 		},
 		"an answer that it may have seen": {
-			[]version{added, updated, later},
+			historyOf(added, updated, later),
 			[]string{line("ann", "patch", 1, 200, "uid:u1 U9 U18", answered("30"))},
 			0, reasonNone,
 		},
 		"an answer that it may have made": {
-			[]version{added, updated, later},
+			historyOf(added, updated, later),
 			[]string{line("ann", "patch", 1, 200, "uid:u1 U9 U18 U20", answered("30"))},
 			0, "ann complete-log",
 		},
-		"deletecollection":          {[]version{added, updated, deleted}, []string{line("ann", "deletecollection", 2, 200, "uid:u7 D5 D20")}, 0, "ann complete-log"},
-		"a binding":                 {[]version{added, {op: event.Updated, number: 20, minute: 1, spec: `"nodeName":"n1"`}}, []string{line("scheduler", "create", 1, 201, "", `objectRef.subresource="binding"`, `objectRef.uid="u1"`)}, 0, "scheduler exact"},
-		"a binding without a uid":   {[]version{added, {op: event.Updated, number: 20, minute: 1, spec: `"nodeName":"n1"`}}, []string{line("scheduler", "create", 1, 201, "", `objectRef.subresource="binding"`)}, 0, "scheduler complete-log"},
-		"a binding of another time": {[]version{added, {op: event.Updated, number: 20, minute: 1, spec: `"nodeName":"n1"`}}, []string{line("scheduler", "create", 7, 201, "", `objectRef.subresource="binding"`)}, 0, reasonNone},
-		"a list":                    {[]version{added, list}, []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 0, reasonList},
-		"a hole before it":          {[]version{updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 0, reasonUnknown},
-		"notes of another policy":   {[]version{added, updated}, []string{strings.ReplaceAll(line("eve", "patch", 1, 200, "uid:u1 U10"), PolicyName, "attribution.example.com")}, 0, reasonNone},
-		"impersonation":             {[]version{added, updated}, []string{line("ann", "patch", 1, 200, "uid:u1 U10", `impersonatedUser={"username":"bob"}`)}, 0, "bob by ann exact"},
+		"deletecollection":          {historyOf(added, updated, deleted), []string{line("ann", "deletecollection", 2, 200, "uid:u7 D5 D20")}, 0, "ann complete-log"},
+		"a binding":                 {historyOf(added, version{op: event.Updated, number: 20, minute: 1, spec: `"nodeName":"n1"`}), []string{line("scheduler", "create", 1, 201, "", `objectRef.subresource="binding"`, `objectRef.uid="u1"`)}, 0, "scheduler exact"},
+		"a binding without a uid":   {historyOf(added, version{op: event.Updated, number: 20, minute: 1, spec: `"nodeName":"n1"`}), []string{line("scheduler", "create", 1, 201, "", `objectRef.subresource="binding"`)}, 0, "scheduler complete-log"},
+		"a binding of another time": {historyOf(added, version{op: event.Updated, number: 20, minute: 1, spec: `"nodeName":"n1"`}), []string{line("scheduler", "create", 7, 201, "", `objectRef.subresource="binding"`)}, 0, reasonNone},
+		"a list":                    {historyOf(added, list), []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 0, reasonList},
+		"a hole before it":          {historyOf(updated), []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 0, reasonUnknown},
+		"notes of another policy":   {historyOf(added, updated), []string{strings.ReplaceAll(line("eve", "patch", 1, 200, "uid:u1 U10"), PolicyName, "attribution.example.com")}, 0, reasonNone},
+		"impersonation":             {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u1 U10", `impersonatedUser={"username":"bob"}`)}, 0, "bob by ann exact"},
 	} {
 		t.Run(name, func(t *testing.T) { c.check(t) })
 	}
@@ -306,124 +309,330 @@ func TestOtherAuthors(t *testing.T) {
 	}
 	for name, c := range map[string]answerCase{
 		"a no-op that answers what another has made": {
-			[]version{added, updated(15, `"a":2`), updated(20, "")},
+			historyOf(added, updated(15, `"a":2`), updated(20, "")),
 			[]string{line("eve", "patch", 1, 200, "uid:u1 U10=", answered("20"))},
 			0, reasonNone,
 		},
 		"a no-op of the version before": {
-			[]version{added, updated(20, "")},
+			historyOf(added, updated(20, "")),
 			[]string{line("eve", "patch", 1, 200, "uid:u1 U10=", answered("20"))},
 			0, reasonNone,
 		},
 		"bound before it was selected": {
-			[]version{entered},
+			historyOf(entered),
 			[]string{line("scheduler", "create", 1, 201, "", binding, `objectRef.uid="u1"`)},
 			0, reasonEntered,
 		},
 		"the binding of another pod of that name": {
-			[]version{added, updated(20, bound), deleted, second(version{op: event.Added, number: 40, minute: 1}), second(updated(50, bound))},
-			[]string{line("ann", "create", 1, 201, "", binding, `objectRef.uid="u1"`), line("bob", "create", 1, 504, "", binding, `objectRef.uid="u2"`)},
-			0, "bob complete-log",
+			historyOf(added, updated(20, bound), deleted, second(version{op: event.Added, number: 40, minute: 1}), second(updated(50, bound))),
+			[]string{line("ann", "create", 1, 201, "", binding, `objectRef.uid="u1"`), line("bob", "create", 1, 201, "", binding, `objectRef.uid="u2"`)},
+			0, "bob exact",
 		},
 		"a binding whose answer was lost": {
-			[]version{added, updated(20, bound)},
+			historyOf(added, updated(20, bound)),
 			[]string{line("ann", "create", 1, 504, "", binding), line("bob", "patch", 1, 500, "uid:u1 U10")},
 			0, reasonSeveral,
 		},
 		"a dry run, spelled otherwise": {
-			[]version{added, updated(20, bound)},
+			historyOf(added, updated(20, bound)),
 			[]string{line("eve", "create", 1, 201, "", binding, `requestURI="/api/v1/namespaces/shop/pods/web/binding?dry%52un=All"`)},
 			0, reasonNone,
 		},
 		"a failed delete long before": {
-			[]version{added, {op: event.Deleted, number: 20, minute: 60}},
+			historyOf(added, version{op: event.Deleted, number: 20, minute: 60}),
 			[]string{line("bob", "delete", 1, 500, "uid:u1 D10")},
 			0, reasonNone,
 		},
 		"a second delete beside an eviction": {
-			[]version{added, dying(20, ""), dying(30, `,"deletionGracePeriodSeconds":1`)},
+			historyOf(added, dying(20, ""), dying(30, `,"deletionGracePeriodSeconds":1`)),
 			[]string{line("ann", "delete", 1, 200, "uid:u1 D10"), line("bob", "delete", 1, 200, "uid:u1 D10 D20"), line("eve", "create", 1, 201, "", eviction)},
 			0, reasonSeveral,
 		},
 		"deletecollection beside an eviction that was refused": {
-			[]version{added, deleted},
+			historyOf(added, deleted),
 			[]string{line("ann", "deletecollection", 1, 200, "uid:u7 D5 D10"), line("eve", "create", 1, 429, "", eviction)},
 			0, reasonSeveral,
 		},
 		"two of deletecollection": {
-			[]version{added, updated(20, `"a":1`), deleted},
+			historyOf(added, updated(20, `"a":1`), deleted),
 			[]string{line("bob", "deletecollection", 1, 200, "uid:u7 D1 D8 D13"), line("ann", "deletecollection", 1, 200, "uid:u9 D3 D20")},
 			0, reasonSeveral,
 		},
 		"a delete in the foreground, then one in the background": {
-			[]version{added, dying(20, `,"finalizers":["foregroundDeletion"]`), deleted},
+			historyOf(added, dying(20, `,"finalizers":["foregroundDeletion"]`), deleted),
 			[]string{line("gc", "patch", 1, 200, "uid:u1 U20", answered("20")), line("bob", "delete", 1, 200, "uid:u1 D20")},
 			0, reasonSeveral,
 		},
 		"a hidden try of an update": {
-			[]version{{op: event.Added, number: 8, minute: 1}, updated(13, ""), updated(20, `"a":1`), updated(97, `"a":3`)},
+			historyOf(version{op: event.Added, number: 8, minute: 1}, updated(13, ""), updated(20, `"a":1`), updated(97, `"a":3`)),
 			[]string{line("ann", "patch", 1, 200, "uid:u1 U8 U13", answered("97")), line("carol", "patch", 1, 500, "uid:u1 U20")},
 			0, reasonSeveral,
 		},
 		"an answer that the policy has not seen": {
-			[]version{added, updated(20, `"a":1`)},
+			historyOf(added, updated(20, `"a":1`)),
 			[]string{line("bob", "patch", 1, 200, "", answered("20")), line("ann", "patch", 1, 500, "uid:u1 U10")},
 			0, reasonSeveral,
 		},
 		"a hidden try behind one to create": {
-			[]version{added, updated(84, `"a":1`), updated(168, `"a":3`)},
+			historyOf(added, updated(84, `"a":1`), updated(168, `"a":3`)),
 			[]string{line("ann", "patch", 1, 200, "uid:u7 Cu7"), line("carol", "patch", 1, 500, "uid:u1 U84")},
 			0, reasonSeveral,
 		},
 		"a hidden try behind one of the object before": {
-			[]version{{op: event.Added, number: 104, minute: 1, change: func(e *event.Event) { e.UID = "u0" }}, {op: event.Deleted, number: 110, minute: 1, change: func(e *event.Event) { e.UID = "u0" }}, {op: event.Added, number: 188, minute: 1}, updated(189, `"a":3`)},
+			historyOf(version{op: event.Added, number: 104, minute: 1, change: func(e *event.Event) { e.UID = "u0" }}, version{op: event.Deleted, number: 110, minute: 1, change: func(e *event.Event) { e.UID = "u0" }}, version{op: event.Added, number: 188, minute: 1}, updated(189, `"a":3`)),
 			[]string{line("ann", "patch", 1, 200, "uid:u0 U104"), line("carol", "patch", 1, 500, "uid:u1 U188")},
 			0, reasonSeveral,
 		},
 		"one whose first try was of the object before": {
-			[]version{added, updated(20, `"a":1`)},
+			historyOf(added, updated(20, `"a":1`)),
 			[]string{line("ann", "patch", 1, 200, "uid:u0 U9 U10"), line("carol", "patch", 1, 500, "uid:u1 U10")},
 			0, reasonSeveral,
 		},
 		"one whose first try was of the object before, alone": {
-			[]version{added, updated(20, `"a":1`)},
+			historyOf(added, updated(20, `"a":1`)),
 			[]string{line("ann", "patch", 1, 200, "uid:u0 U9 U10")},
 			0, "ann complete-log",
 		},
 		"one that may have read a later version": { // 94 hides behind 10
-			[]version{added, updated(20, `"a":1`), updated(94, `"a":2`), updated(95, `"a":3`)},
+			historyOf(added, updated(20, `"a":1`), updated(94, `"a":2`), updated(95, `"a":3`)),
 			[]string{line("ann", "patch", 1, 200, "uid:u1 U10"), line("carol", "patch", 1, 200, "uid:u1 U20"), line("dan", "patch", 1, 200, "uid:u1 U94")},
 			2, "ann complete-log",
 		},
 		"a no-op that may have been stored": {
-			[]version{added, updated(20, "")},
+			historyOf(added, updated(20, "")),
 			[]string{line("migrator", "update", 1, 200, "uid:u1 U10="), line("ann", "patch", 1, 500, "uid:u1 U10")},
 			0, reasonSeveral,
 		},
 		"a no-op that was answered": {
-			[]version{added, updated(20, "")},
-			[]string{line("bob", "update", 1, 200, "uid:u1 U10=", answered("10")), line("ann", "patch", 1, 500, "uid:u1 U10")},
-			0, "ann complete-log",
+			historyOf(added, updated(20, "")),
+			[]string{line("bob", "update", 1, 200, "uid:u1 U10=", answered("10")), line("ann", "patch", 1, 200, "uid:u1 U9 U10")},
+			0, "ann exact",
 		},
 		"deletecollection that was refused in the middle": {
-			[]version{added, deleted},
+			historyOf(added, deleted),
 			[]string{line("ann", "deletecollection", 1, 403, "uid:u7 D5 D10"), line("bob", "deletecollection", 1, 200, "uid:u1 D10")},
 			0, reasonSeveral,
 		},
 		"a delete that met a conflict when it had begun": {
-			[]version{added, dying(20, "")},
+			historyOf(added, dying(20, "")),
 			[]string{line("ann", "delete", 1, 409, "uid:u1 D10 D20"), line("bob", "delete", 1, 500, "uid:u1 D10")},
 			0, reasonSeveral,
 		},
 		"a later change that may be of the same request": {
-			[]version{added, updated(20, `"a":1`), updated(94, `"a":2`), updated(95, `"a":3`)},
+			historyOf(added, updated(20, `"a":1`), updated(94, `"a":2`), updated(95, `"a":3`)),
 			[]string{line("ann", "patch", 1, 200, "uid:u1 U10"), line("carol", "patch", 1, 200, "uid:u1 U20"), line("dan", "patch", 1, 500, "uid:u1 U94")},
 			2, reasonHole,
 		},
 		"keys that others have used": {
-			[]version{added, updated(20, `"a":1`), updated(30, `"a":2`)},
+			historyOf(added, updated(20, `"a":1`), updated(30, `"a":2`)),
 			[]string{line("ann", "patch", 1, 200, "uid:u1 U10 junk"), line("bob", "patch", 1, 500, "uid:u1 U20")},
 			0, reasonSeveral,
+		},
+	} {
+		t.Run(name, func(t *testing.T) { c.check(t) })
+	}
+}
+
+// Other requests may have made a version of which the API server notes something else, or nothing.
+func TestUnseenAuthors(t *testing.T) {
+	const binding, bound = `objectRef.subresource="binding"`, `"nodeName":"n1"`
+	added := version{op: event.Added, number: 10, minute: 1}
+	updated := func(number int, spec string) version {
+		return version{op: event.Updated, number: number, minute: 1, spec: spec}
+	}
+	deleted := func(number int) version { return version{op: event.Deleted, number: number, minute: 1} }
+	dying := func(number int, metadata string) version {
+		return version{op: event.Updated, number: number, minute: 1, metadata: `,"deletionTimestamp":"2026-11-29T12:01:00Z"` + metadata}
+	}
+	because := func(v version, cause string) version {
+		v.change = func(e *event.Event) { e.Cause = cause }
+		return v
+	}
+	uri := func(query string) string { return `requestURI="/api/v1/namespaces/shop/pods/web?` + query + `"` }
+	const held = `,"finalizers":["a"],"deletionGracePeriodSeconds":0`
+	for name, c := range map[string]answerCase{
+		// The body's options count, the query's do not: handlers/delete.go:96-128.
+		"delete with a body and ?dryRun=All": {
+			historyOf(added, deleted(20)),
+			[]string{line("eve", "delete", 1, 200, "uid:u1 D10", uri("dryRun=All")), line("ann", "delete", 1, 500, "uid:u1 D10")},
+			0, reasonSeveral, // it was eve
+		},
+		// TransformResponseObject answers 400 and 406 when everything is written.
+		"400 after the write": {
+			historyOf(added, updated(20, `"a":1`)),
+			[]string{line("eve", "patch", 1, 400, "uid:u1 U10", uri("includeObject=x")), line("ann", "patch", 1, 500, "uid:u1 U10")},
+			0, reasonSeveral, // it was eve
+		},
+		"406 after the write": {
+			historyOf(added, updated(20, `"a":1`)),
+			[]string{line("eve", "patch", 1, 406, "uid:u1 U10"), line("ann", "patch", 1, 504, "uid:u1 U10")},
+			0, reasonSeveral, // it was eve
+		},
+		"400 after a delete": {
+			historyOf(added, deleted(20)),
+			[]string{line("eve", "delete", 1, 400, "uid:u1 D10", uri("includeObject=x")), line("ann", "delete", 1, 504, "uid:u1 D10")},
+			0, reasonSeveral, // it was eve
+		},
+		"400 after a binding": {
+			historyOf(added, updated(20, bound)),
+			[]string{line("eve", "create", 1, 400, "", binding, `objectRef.uid="u1"`, uri("includeObject=x")), line("ann", "patch", 1, 500, "uid:u1 U10")},
+			0, reasonSeveral, // it was eve
+		},
+		// The second phase of a delete is refused, when the first has written.
+		"delete --now with a precondition of the version, conflict": {
+			historyOf(added, dying(20, ""), dying(25, `,"labels":{"a":"b"}`)),
+			[]string{line("eve", "delete", 1, 409, "uid:u1 D10"), line("bob", "patch", 1, 200, "uid:u1 U20"), line("ann", "delete", 1, 500, "uid:u1 D10")},
+			2, reasonSeveral, // it was eve
+		},
+		"a webhook refuses the second phase": {
+			historyOf(added, dying(20, "")),
+			[]string{line("eve", "delete", 1, 403, "uid:u1 D10 D20"), line("ann", "delete", 1, 500, "uid:u1 D10")},
+			0, reasonSeveral, // it was eve
+		},
+		// The API server logs the body's namespace before it clears it.
+		"an update of a cluster-scoped object with a namespace in its body": {
+			historyIn("nodes", "", "", added, updated(20, `"a":1`)),
+			[]string{
+				line("eve", "update", 1, 200, "uid:u1 U10", `objectRef={"resource":"nodes","name":"web","namespace":"x"}`),
+				line("ann", "patch", 1, 500, "uid:u1 U10", `objectRef={"resource":"nodes","name":"web"}`),
+			},
+			0, "eve exact", // it was eve
+		},
+		// "00" is 0 to the API server, so the update has no version.
+		"an update with version 00": {
+			historyOf(added, updated(20, `"a":1`), updated(94, `"a":2`), updated(95, `"a":3`)),
+			[]string{ // bob, who made 20, is lost
+				line("ann", "update", 1, 200, "uid:u1 U10", `objectRef.resourceVersion="00"`),
+				line("carol", "patch", 1, 200, "uid:u1 U20"), line("dan", "patch", 1, 500, "uid:u1 U94"),
+			},
+			2, reasonHole, // it was bob (lost); ann has made 95
+		},
+		// An update that empties the finalizers deletes whatever version is there by then.
+		"the last finalizer, then a change, then the delete": {
+			historyOf(added, dying(20, held), dying(30, held+`,"labels":{"a":"b"}`), deleted(40)),
+			[]string{
+				line("eve", "patch", 1, 200, "uid:u1 U20", answered("20")), line("bob", "patch", 1, 200, "uid:u1 U20", answered("30")),
+				line("ann", "patch", 1, 200, "uid:u1 U30", answered("30")),
+			},
+			0, reasonSeveral, // it was eve
+		},
+		"an update that deletes has not made the change beside it": {
+			historyOf(added, dying(20, held), dying(30, held+`,"labels":{"a":"b"}`), deleted(40)),
+			[]string{ // bob, who made 30, is lost; nothing has answers
+				line("eve", "patch", 1, 200, "uid:u1 U20"), line("kubelet", "delete", 1, 200, "uid:u1 D30"),
+				line("ann", "patch", 1, 200, "uid:u1 U30"),
+			},
+			3, "eve complete-log", // it was bob (lost); eve has deleted it
+		},
+		"an update that empties the finalizers deletes the next object of that name": {
+			historyOf(added, dying(20, held), deleted(30), version{op: event.Added, number: 40, minute: 1, change: func(e *event.Event) { e.UID = "u2" }},
+				version{op: event.Deleted, number: 50, minute: 1, change: func(e *event.Event) { e.UID = "u2" }}),
+			[]string{
+				line("eve", "patch", 1, 200, "uid:u1 U20", answered("20")), line("bob", "patch", 1, 200, "uid:u1 U20", answered("20")),
+				line("dan", "create", 1, 201, "uid:u2 Cu2"), line("ann", "delete", 1, 504, "uid:u2 D40"),
+			},
+			0, reasonFailed, // it was eve
+		},
+		// A no-op deletes too, where the first phase of a delete is through.
+		"a no-op between the phases of a delete": {
+			historyOf(added, dying(20, `,"deletionGracePeriodSeconds":0`), deleted(30)),
+			[]string{
+				line("ann", "delete", 1, 200, "uid:u1 D10 D20"),
+				line("eve", "patch", 1, 200, "uid:u1 U20=", `objectRef.subresource="status"`, answered("20")),
+			},
+			0, reasonSeveral, // it was eve
+		},
+		// They have no subresource.
+		"the bindings of v1": {
+			historyOf(added, updated(20, bound)),
+			[]string{
+				line("eve", "create", 1, 201, "", `objectRef={"resource":"bindings","namespace":"shop","name":"web","uid":"u1"}`),
+				line("ann", "patch", 1, 500, "uid:u1 U10"),
+			},
+			0, reasonFailed, // it was eve
+		},
+		// The API server deletes them.
+		"Endpoints go with their Service": {
+			historyIn("endpoints", "", "shop", added, deleted(20)),
+			[]string{
+				line("eve", "delete", 1, 200, "uid:s1 D9", `objectRef={"resource":"services","namespace":"shop","name":"web"}`),
+				line("ann", "deletecollection", 1, 200, "uid:u1 D10", `objectRef={"resource":"endpoints","namespace":"shop"}`),
+			},
+			0, reasonSeveral, // it was eve
+		},
+		// Its lease in etcd does.
+		"an Event ends by itself": {
+			historyIn("events", "", "shop", added, deleted(20)),
+			[]string{line("ann", "deletecollection", 1, 200, "uid:u1 D10", `objectRef={"resource":"events","namespace":"shop"}`)},
+			0, reasonSeveral, // it was nobody: its TTL
+		},
+		// Null and [] are the same bytes in protobuf.
+		"a list that is null or empty": {
+			historyIn("clusterroles", "rbac.authorization.k8s.io", "", version{op: event.Added, number: 10, minute: 1, spec: `"rules":null`}, updated(20, `"a":1`)),
+			[]string{line("ann", "update", 1, 200, "uid:u1 U10", `objectRef={"resource":"clusterroles","apiGroup":"rbac.authorization.k8s.io","name":"web"}`)},
+			0, "ann complete-log", // it was bob (lost); ann has written nothing
+		},
+		// The API server reads again when a no-op was one of a cached version.
+		"a no-op of an older version that answers what entered": {
+			historyOf(because(added, event.CauseEntered)),
+			[]string{line("bob", "patch", 1, 200, "uid:u1 U7"), line("eve", "patch", 1, 200, "uid:u1 U5=", answered("10"))},
+			0, reasonEntered, // it was bob
+		},
+		"a no-op of an older version that answers what left": {
+			historyOf(added, because(deleted(30), event.CauseLeft)),
+			[]string{line("bob", "patch", 1, 200, "uid:u1 U10"), line("eve", "patch", 1, 200, "uid:u1 U5=", answered("30"))},
+			0, "bob complete-log", // it was bob
+		},
+		"a no-op of an older version with hidden keys": {
+			historyOf(version{op: event.Added, number: 9, minute: 1}, updated(93, `"a":1`), updated(100, "")),
+			[]string{line("eve", "patch", 1, 200, "uid:u1 U9=", answered("100"))},
+			0, reasonNone, // it was bob (lost)
+		},
+		// The API server looks for finalizers where the policy sees nothing.
+		"a delete of what got a finalizer meanwhile": {
+			historyOf(added, version{op: event.Updated, number: 20, minute: 1, metadata: `,"finalizers":["a"]`}, deleted(30)),
+			[]string{line("eve", "delete", 1, 200, "uid:u1 D20"), line("ann", "delete", 1, 500, "uid:u1 D10 D20")},
+			0, reasonFailed, // it was eve
+		},
+		// A server whose policy informer has no policy yet; its request has no notes.
+		"a request that the policy has not seen, without answers": {
+			historyOf(added, updated(20, `"a":1`)),
+			[]string{line("bob", "patch", 1, 200, ""), line("ann", "patch", 1, 504, "uid:u1 U10")},
+			0, reasonFailed, // it was bob
+		},
+		// Of the versions before a list, a gap or a selector nothing is known.
+		"a hidden try of versions before a list": {
+			historyOf(version{op: event.Updated, number: 20, minute: 1, change: func(e *event.Event) { e.Initial = true }}, updated(97, `"a":3`)),
+			[]string{line("eve", "patch", 1, 200, "uid:u1 U8 U13"), line("ann", "patch", 1, 500, "uid:u1 U20")},
+			0, reasonFailed, // it was eve
+		},
+		"a hidden try outside of the selector": {
+			historyOf(added, updated(20, `"a":1`), because(deleted(30), event.CauseLeft)),
+			[]string{line("ann", "patch", 1, 200, "uid:u1 U10"), line("carol", "patch", 1, 200, "uid:u1 U20")},
+			2, "ann complete-log", // it was bob (lost); ann has made 95, outside
+		},
+		// The claim of a creation takes the keys of 0.
+		"an update that has created the next object": {
+			historyOf(version{op: event.Added, number: 84, minute: 1}, updated(90, `"a":1`), deleted(95),
+				version{op: event.Added, number: 96, minute: 1, change: func(e *event.Event) { e.UID = "u2" }}),
+			[]string{line("ann", "patch", 1, 201, "uid:u1 U84"), line("carol", "delete", 1, 200, "uid:u1 D90")},
+			2, "ann complete-log", // it was bob (lost); ann has created the next one
+		},
+		// The API server deletes them without requests.
+		"custom objects go with their definition": {
+			historyIn("widgets", "example.com", "shop", added, deleted(20)),
+			[]string{
+				line("eve", "delete", 1, 200, "uid:d1 D9", `objectRef={"resource":"customresourcedefinitions","apiGroup":"apiextensions.k8s.io","name":"widgets.example.com"}`),
+				line("ann", "delete", 1, 504, "uid:u1 D10", `objectRef={"resource":"widgets","apiGroup":"example.com","namespace":"shop","name":"web"}`),
+			},
+			0, reasonSeveral, // it was the API server, since eve has deleted the definition
+		},
+		// The object after it is deleted by the same request.
+		"a delete that has deleted the next object": {
+			historyOf(added, deleted(20), version{op: event.Added, number: 94, minute: 1, change: func(e *event.Event) { e.UID = "u2" }},
+				version{op: event.Deleted, number: 95, minute: 1, change: func(e *event.Event) { e.UID = "u2" }}),
+			[]string{line("ann", "delete", 1, 200, "uid:u1 D10"), line("dan", "create", 1, 201, "uid:u2 Cu2")},
+			2, "ann complete-log", // it was bob (lost); ann has deleted the next one
 		},
 	} {
 		t.Run(name, func(t *testing.T) { c.check(t) })
@@ -434,10 +643,28 @@ func TestOtherAuthors(t *testing.T) {
 func TestBeforeRewind(t *testing.T) {
 	h := historyOf(version{op: event.Added, number: 10}, version{op: event.Updated, number: 20, minute: 1, spec: `"a":1`},
 		version{op: event.Updated, number: 10, minute: 5, change: func(e *event.Event) { e.Inferred = true }})
-	h.AddRewind(noon.Add(3*time.Minute), noon.Add(5*time.Minute))
+	h.AddRewind(noon.Add(61*time.Second), noon.Add(5*time.Minute))
+	for _, minute := range []int{2, 4} {
+		l := h.Log(true)
+		testkit.OK(t, l.Read("audit.log", strings.NewReader(line("bob", "patch", minute, 200, "uid:u1 U10", answered("20")))))
+		if a := answersOf(t, h, l)[1]; a.Request != nil {
+			t.Errorf("%+v", a)
+		}
+	}
+}
+
+// A pod that is bound again behind a restore is bound by another request.
+func TestReboundBehindRewind(t *testing.T) {
+	const bound = `"nodeName":"n1"`
+	h := historyOf(version{op: event.Added, number: 10}, version{op: event.Updated, number: 20, minute: 1, spec: bound},
+		version{op: event.Updated, number: 10, minute: 2, change: func(e *event.Event) { e.Inferred = true }},
+		version{op: event.Updated, number: 20, minute: 2, spec: bound})
+	h.AddRewind(noon.Add(115*time.Second), noon.Add(2*time.Minute))
 	l := h.Log(true)
-	testkit.OK(t, l.Read("audit.log", strings.NewReader(line("bob", "patch", 4, 200, "uid:u1 U10", answered("20")))))
-	if a := answersOf(t, h, l)[1]; a.Request != nil {
+	const at = "2026-11-29T12:01:50Z"
+	testkit.OK(t, l.Read("audit.log", strings.NewReader(line("scheduler", "create", 1, 201, "", `objectRef.subresource="binding"`,
+		`objectRef.uid="u1"`, `requestReceivedTimestamp="`+at+`"`, `stageTimestamp="`+at+`"`))))
+	if a := answersOf(t, h, l)[3]; a.Request != nil {
 		t.Errorf("%+v", a)
 	}
 }

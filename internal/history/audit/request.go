@@ -134,13 +134,17 @@ func parse(line []byte) (*Request, error) {
 		return nil, errNone
 	case !slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, e.Verb):
 		return nil, errNone
-	case isDryRun(e.RequestURI):
+	}
+	isDryRun := isDryRun(e.RequestURI)
+	if isDryRun && !strings.HasPrefix(e.Verb, "delete") {
 		return nil, errNone
 	}
 	r := &Request{
 		ID: e.AuditID, User: e.User.Username, Groups: e.User.Groups, Verb: e.Verb, UserAgent: e.UserAgent,
 		Subresource: e.ObjectRef.Subresource, Received: e.Received, Ended: e.Ended,
-		object: *e.ObjectRef, isMaybe: code < 200 || code >= 300,
+		object: *e.ObjectRef,
+		// A delete with a body is no dry run, whatever its query says.
+		isMaybe: code < 200 || code >= 300 || isDryRun,
 	}
 	if by := e.ImpersonatedUser; by != nil {
 		r.Impersonator, r.User, r.Groups = r.User, by.Username, by.Groups
@@ -175,14 +179,11 @@ func isDryRun(uri string) bool {
 }
 
 // mayHaveBegun reports whether a request that was refused may have written before: an eviction
-// notes a condition first, a deletecollection deletes one object after the other, and a delete that
-// met a conflict had begun to delete.
+// notes a condition first, a deletecollection deletes one object after the other, a delete has two
+// steps, and an answer in another form is refused when all is written.
 func (r *Request) mayHaveBegun(code int) bool {
-	switch {
-	case r.isEviction(), r.Verb == "deletecollection":
-		return true
-	}
-	return r.Verb == "delete" && code == http.StatusConflict && len(r.seen) > 1
+	isOfForm := code == http.StatusBadRequest || code == http.StatusNotAcceptable
+	return r.isEviction() || r.isDelete() && len(r.seen) > 0 || r.Verb == "deletecollection" || isOfForm
 }
 
 // withoutObjects returns an event without the objects of its request and answer, which are most of
@@ -300,7 +301,7 @@ func decode(text []byte) (*Request, error) {
 
 // claims are the keys under which a version finds the request: those of what it has seen, of the
 // version that its answer has, of the pod that it has bound or evicted, of the object that it tried
-// to create first, and of the kind of which it has deleted several.
+// to create first or with which others go, and of the kind of which it has deleted several.
 func (r *Request) claims() (claims []string) {
 	for _, c := range r.seen {
 		claims = append(claims, c.key())
@@ -314,7 +315,7 @@ func (r *Request) claims() (claims []string) {
 	if r.isEviction() {
 		claims = append(claims, evictionKey(r.object.Namespace, r.object.Name))
 	}
-	if r.Verb != "create" && r.triedToCreate() {
+	if r.Verb != "create" && r.triedToCreate() || r.Verb == "delete" && r.Subresource == "" && takesAlong(r.object.Resource) {
 		claims = append(claims, nameKey(r.object.Resource, r.object.Namespace, r.object.Name))
 	}
 	if r.Verb == "deletecollection" {
@@ -322,6 +323,11 @@ func (r *Request) claims() (claims []string) {
 	}
 	slices.Sort(claims)
 	return slices.Compact(claims)
+}
+
+// takesAlong reports whether the API server deletes other objects with those of a resource.
+func takesAlong(resource string) bool {
+	return resource == "services" || resource == "customresourcedefinitions"
 }
 
 func answerKey(uid, version string) string { return "A" + version + "/" + uid }
