@@ -43,7 +43,8 @@ type Config struct {
 	// Streams are JetStream streams and Kafka topics that something else fills with audit events.
 	Streams []Stream `yaml:"streams"`
 	// Complete says that `files` have every request, of all API servers: the log backend is in
-	// blocking mode, and nothing removes a file that was not read. Then more changes have a user.
+	// blocking mode and truncates nothing, and no file is removed that was not read. Then more
+	// changes have a user.
 	Complete bool `yaml:"complete"`
 	// Retention is how long users are kept. 0: as long as versions.
 	Retention time.Duration `yaml:"retention" default:"0"`
