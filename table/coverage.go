@@ -50,8 +50,8 @@ const coveragePause = 10 * time.Minute
 
 // coverage keeps what the stream says about itself: each list and gap, and the newest progress.
 type coverage struct {
-	lake    *lake
-	written time.Time
+	lake, changes *lake
+	written       time.Time
 	// isDue is set for news that can wait, isUrgent for a list or a gap.
 	isDue, isUrgent bool
 	units           map[record.Unit]map[query.Scope]*said
@@ -81,7 +81,7 @@ type stretch struct {
 
 // openCoverage reads the rows that the table changes has: gaps first, as stretchOf wants them.
 func openCoverage(ctx context.Context, c catalog.Catalog, namespace string, from *lake) (*coverage, error) {
-	o := &coverage{units: map[record.Unit]map[query.Scope]*said{}, missing: map[noticeName]*query.Notice{}}
+	o := &coverage{changes: from, units: map[record.Unit]map[query.Scope]*said{}, missing: map[noticeName]*query.Notice{}}
 	var err error
 	if o.lake, err = openLake(ctx, c, namespace, coverageSpec); err != nil || from.CurrentSnapshot() == nil {
 		return o, err
@@ -288,6 +288,7 @@ func (o *coverage) store(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	var list []query.Interval
+	var err error
 	for unit, scopes := range o.units {
 		if unit.Resource == "" {
 			continue
@@ -298,6 +299,9 @@ func (o *coverage) store(ctx context.Context, now time.Time) error {
 	}
 	if len(list) == 0 {
 		return nil
+	}
+	if list, err = o.retained(list); err != nil {
+		return err
 	}
 	slices.SortStableFunc(list, func(a, b query.Interval) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Informer, b.Informer),
@@ -323,6 +327,25 @@ func (o *coverage) store(ctx context.Context, now time.Time) error {
 	}
 	o.isDue, o.isUrgent, o.written = false, false, now
 	return nil
+}
+
+// retained is what intervals say of the times of which rows are kept.
+func (o *coverage) retained(list []query.Interval) ([]query.Interval, error) {
+	text := o.changes.Properties()[keyRetained]
+	if text == "" {
+		return list, nil
+	}
+	begin, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return nil, err
+	}
+	list = slices.DeleteFunc(list, func(i query.Interval) bool { return !i.Until.IsZero() && i.Until.Before(begin) })
+	for n := range list {
+		if i := &list[n]; i.Since.Before(begin) {
+			i.Since, i.From = begin, ""
+		}
+	}
+	return list, nil
 }
 
 func (b *builder) addInterval(i *query.Interval) {

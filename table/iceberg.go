@@ -268,8 +268,13 @@ func (l *lake) replace(ctx context.Context, schema *arrow.Schema, batch arrow.Re
 }
 
 // deleteRows removes the rows that a filter matches, in one commit.
-func (l *lake) deleteRows(ctx context.Context, filter iceberg.BooleanExpression) error {
+func (l *lake) deleteRows(ctx context.Context, filter iceberg.BooleanExpression, properties iceberg.Properties) error {
 	tx := l.NewTransaction()
+	if len(properties) > 0 {
+		if err := tx.SetProperties(properties); err != nil {
+			return err
+		}
+	}
 	if err := tx.Delete(ctx, filter, nil); err != nil {
 		return err
 	}

@@ -13,6 +13,10 @@ import (
 const (
 	keyPosition = "kubebridge.position"
 	keySnapshot = "kubebridge.snapshot-rows"
+	// keyBehind is the position behind which messages are in no snapshot rows yet.
+	keyBehind = "kubebridge.snapshot-position"
+	// keyRetained is the midnight before which rows were removed.
+	keyRetained = "kubebridge.retained"
 )
 
 // position is how far the table is, and which commit brought it there.
@@ -20,8 +24,13 @@ type position struct {
 	Lanes source.Position `json:"lanes"`
 	// Newest is when the newest message of each lane was stored.
 	Newest map[string]time.Time `json:"newest,omitempty"`
-	// Incarnation counts how often the stream was recreated.
-	Incarnation int64 `json:"incarnation,omitempty"`
+	// Snapshot is the newest midnight whose snapshot rows are in the table: a table that is rolled
+	// back has those of then. nil: an earlier version has written the position.
+	Snapshot *time.Time `json:"snapshot,omitempty"`
+	// Incarnation counts how often a stream was recreated. Began has the incarnations in which
+	// lanes began again; the others began in the first one.
+	Incarnation int64            `json:"incarnation,omitempty"`
+	Began       map[string]int64 `json:"began,omitempty"`
 	// Writer and Commit are random: which process has made the commit, and which of its commits it
 	// was. A commit is sent again under its own name only.
 	Writer string `json:"writer"`
@@ -33,7 +42,7 @@ type position struct {
 // clone returns a position that shares nothing with p.
 func (p *position) clone() position {
 	c := *p
-	c.Lanes, c.Newest = maps.Clone(p.Lanes), maps.Clone(p.Newest)
+	c.Lanes, c.Newest, c.Began = maps.Clone(p.Lanes), maps.Clone(p.Newest), maps.Clone(p.Began)
 	return c
 }
 

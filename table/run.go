@@ -104,16 +104,19 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 // open opens the tables and reads back where a writer resumes. The function closes the catalog.
 func open(ctx context.Context, o Options) (_ *writer, closeCatalog func(), err error) {
 	o.Interval = cmp.Or(o.Interval, defaultInterval)
+	if o.Interval > maxPending {
+		return nil, nil, fmt.Errorf("interval %s: files that wait for longer than %s may be removed as orphans", o.Interval, maxPending)
+	}
 	if o.now == nil {
 		o.now = time.Now
 	}
-	c, closeCatalog, err := o.Place.open(ctx)
+	c, closeOpened, err := o.Place.open(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() {
+	defer func() { // a return of an error sets closeCatalog to nil
 		if err != nil {
-			closeCatalog()
+			closeOpened()
 		}
 	}()
 	namespace := cmp.Or(o.Place.Namespace, defaultNamespace)
@@ -135,7 +138,7 @@ func open(ctx context.Context, o Options) (_ *writer, closeCatalog func(), err e
 	if w.coverage, err = openCoverage(ctx, c, namespace, l); err != nil {
 		return nil, nil, fmt.Errorf("table coverage: %w", err)
 	}
-	return w, closeCatalog, nil
+	return w, closeOpened, nil
 }
 
 // resume reads the position back, and the ids of the newest rows.
@@ -145,7 +148,7 @@ func (w *writer) resume(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if p.Sequence >= w.lake.head() {
+		if w.lake.isBehind(p) {
 			return fmt.Errorf("the table was rolled back to a snapshot without a position: "+
 				"the property %s is of a later one; remove it to read the stream from its start", keyPosition)
 		}
@@ -155,11 +158,12 @@ func (w *writer) resume(ctx context.Context) error {
 	if w.read.Newest == nil {
 		w.read.Newest = map[string]time.Time{}
 	}
-	if text, found := w.lake.find(keySnapshot); found {
-		var err error
-		if w.snapshot, err = time.Parse(time.RFC3339, text); err != nil {
-			return err
-		}
+	if w.read.Began == nil {
+		w.read.Began = map[string]int64{}
+	}
+	var err error
+	if w.snapshot, err = w.lake.snapshotRows(); err != nil {
+		return err
 	}
 	w.seen = newRemembered(MaxRemembered)
 	return w.seen.load(ctx, w.lake, &w.at)
@@ -171,6 +175,7 @@ func (w *writer) run(ctx context.Context) error {
 		before := w.report.Messages
 		err := w.follow(ctx)
 		var failed storeError
+		var other *source.RecreatedError
 		switch {
 		case ctx.Err() != nil:
 			// What was read and is not in the table is read again by the next start; to commit it
@@ -178,16 +183,20 @@ func (w *writer) run(ctx context.Context) error {
 			return w.commit(context.WithoutCancel(ctx))
 		case err == nil:
 			return nil
-		case errors.Is(err, source.ErrOther) && w.Recreated:
-			w.begin()
+		case errors.As(err, &other) && w.Recreated:
+			w.begin(other)
 			continue
-		case errors.Is(err, source.ErrOther):
+		case errors.As(err, &other):
 			return fmt.Errorf("%w: its messages are others than those in the table; to note a gap and "+
 				"read it from its start, run once with --recreated", err)
 		case errors.As(err, &failed), w.report.Messages == 0 && w.report.Commits == 0, w.Once:
 			return err
 		case w.report.Messages > before:
 			pause = followPause
+		}
+		// What was read does not wait for the stream.
+		if err := w.storeDue(ctx); err != nil && ctx.Err() == nil {
+			return err
 		}
 		w.Log.Warn("the stream can't be read now; trying again", "err", err, "pause", pause.String())
 		if ratelimit.Sleep(ctx, pause) != nil {
@@ -202,16 +211,19 @@ type storeError struct{ error }
 
 func (e storeError) Unwrap() error { return e.error }
 
-// begin notes that the stream is another one, and that it is read from its start. A bridge that has
+// begin notes that a stream is another one, and that it is read from its start. A bridge that has
 // lost its state too sends ids that it has sent before: those of the stream before are no repeats.
-func (w *writer) begin() {
-	w.Log.Warn("the stream was recreated: it is read from its start")
-	before := w.read
-	w.read = position{Lanes: source.Position{}, Newest: before.Newest, Incarnation: before.Incarnation + 1}
-	for lane, at := range before.Lanes {
-		w.keepNotice(source.Removal{Lane: lane, From: at.Next, To: at.Next + 1}, query.ReasonRecreated, w.now())
+func (w *writer) begin(other *source.RecreatedError) {
+	w.Log.Warn("the stream was recreated: it is read from its start", "stream", other.Name)
+	w.read.Incarnation++
+	for lane, at := range w.read.Lanes {
+		if other.Has(lane) {
+			w.keepNotice(source.Removal{Lane: lane, From: at.Next, To: at.Next + 1}, query.ReasonRecreated, w.now())
+			w.read.Began[lane] = w.read.Incarnation
+			delete(w.read.Lanes, lane)
+			delete(w.read.Newest, lane)
+		}
 	}
-	w.read.Newest, w.Recreated, w.seen = map[string]time.Time{}, false, newRemembered(MaxRemembered)
 }
 
 // keepNotice adds the row about messages that could not be read, which were stored until a time.
@@ -244,6 +256,7 @@ func (w *writer) follow(ctx context.Context) error {
 		if err := w.readToEnd(ctx, reader); err != nil {
 			return err
 		}
+		w.Recreated = false // one that is recreated later is another matter
 		if err := w.snapshotDue(ctx); err != nil {
 			return err
 		}
@@ -263,6 +276,8 @@ func (w *writer) follow(ctx context.Context) error {
 func (w *writer) readToEnd(ctx context.Context, reader source.Reader) error {
 	for m, err := range reader.Messages(ctx) {
 		if err != nil {
+			// The reader's position is behind what it has noted.
+			w.noteRemoved(reader, w.now())
 			return err
 		}
 		until := m.Stored
@@ -305,7 +320,7 @@ func (w *writer) noteRemoved(reader source.Reader, until time.Time) {
 
 // add adds the row of a message, unless it is a repeat.
 func (w *writer) add(m *source.Message) {
-	if !w.seen.add(m.Event.Source, m.Event.Informer, m.Event.ID) {
+	if !w.seen.add(hashOf(w.read.Began[m.Lane], m.Event.Source, m.Event.Informer, m.Event.ID)) {
 		w.report.Repeats++
 		return
 	}
@@ -346,15 +361,18 @@ func (w *writer) spill(ctx context.Context) error {
 	if err := w.coverage.add(informers); err != nil {
 		return storeError{err}
 	}
-	// What is about informers is asked for by itself, and has its own files.
+	// What is about informers is asked for by itself, and has its own files. The files of one part
+	// alone are given up: a writer that is stopped writes all rows again.
+	var files []iceberg.DataFile
 	for _, rows := range [][]*row{informers, objects} {
-		files, err := w.lake.write(ctx, w.schema, batchesOf(w.schema, rows), maxRunGroup)
+		more, err := w.lake.write(ctx, w.schema, batchesOf(w.schema, rows), maxRunGroup)
 		if err != nil {
 			return storeError{fmt.Errorf("write rows: %w", err)}
 		}
-		_, bytes := total(files)
-		w.files, w.written = append(w.files, files...), w.written+bytes
+		files = append(files, more...)
 	}
+	_, bytes := total(files)
+	w.files, w.written = append(w.files, files...), w.written+bytes
 	w.report.Rows += len(w.rows)
 	w.rows, w.bytes = nil, 0
 	return nil
@@ -433,7 +451,8 @@ func (w *writer) commit(ctx context.Context) error {
 // for one: on top of theirs it is sent again, as long as the position is the one that this writer
 // knows.
 func (w *writer) commitAs(ctx context.Context, c change, p position) error {
-	p.Writer, p.Commit = w.name, rand.Text()
+	snapshot, began := w.snapshot, cmp.Or(w.oldest, w.now())
+	p.Writer, p.Commit, p.Snapshot = w.name, rand.Text(), &snapshot
 	for pause := time.Second / 10; ; pause = min(2*pause, maxRetryPause) {
 		p.Sequence = w.lake.head()
 		text := p.String()
@@ -445,7 +464,7 @@ func (w *writer) commitAs(ctx context.Context, c change, p position) error {
 			return nil
 		}
 		w.Log.Warn("a commit failed; looking whether the table has it", "err", err, "conflict", isConflict(err))
-		if err := w.reload(ctx, pause); err != nil {
+		if err := w.reload(ctx, pause, began); err != nil {
 			return errors.Join(err, ctx.Err())
 		}
 		now, err := w.current()
@@ -461,10 +480,10 @@ func (w *writer) commitAs(ctx context.Context, c change, p position) error {
 	}
 }
 
-// reload waits until the catalog can be reached.
-func (w *writer) reload(ctx context.Context, pause time.Duration) error {
+// reload waits until the catalog can be reached, for files that were begun at a time.
+func (w *writer) reload(ctx context.Context, pause time.Duration, began time.Time) error {
 	for {
-		if !w.oldest.IsZero() && w.now().Sub(w.oldest) > maxPending {
+		if w.now().Sub(began) > maxPending {
 			return fmt.Errorf("rows wait for their commit since %s: their files may be removed as orphans; "+
 				"start again", maxPending)
 		}
@@ -487,6 +506,36 @@ func (w *writer) current() (*position, error) {
 		return &position{}, nil
 	}
 	return parsePosition(text)
+}
+
+// snapshotRows is the newest midnight whose snapshot rows are in the table; zero for none.
+func (l *lake) snapshotRows() (midnight time.Time, err error) {
+	if text, found := l.find(keyPosition); found {
+		if p, err := parsePosition(text); err != nil {
+			return midnight, err
+		} else if p.Snapshot != nil {
+			return *p.Snapshot, nil
+		}
+	}
+	if text, found := l.find(keySnapshot); found {
+		midnight, err = time.Parse(time.RFC3339, text)
+	}
+	return midnight, err
+}
+
+// isBehind reports whether a position is of a commit that is not among what the table has: it was
+// rolled back. Of commits whose snapshots have expired each is before the oldest that is left.
+func (l *lake) isBehind(p *position) bool {
+	oldest := int64(0)
+	for s := l.CurrentSnapshot(); s != nil; s = l.SnapshotByID(*s.ParentSnapshotID) {
+		if oldest = s.SequenceNumber; s.Summary != nil && s.Summary.Properties[keyPosition] != "" {
+			return false
+		}
+		if s.ParentSnapshotID == nil {
+			break
+		}
+	}
+	return p.Sequence+1 >= oldest
 }
 
 func withKey(m map[string]string, key, value string) map[string]string {

@@ -29,11 +29,16 @@ func (w *writer) snapshotDue(ctx context.Context) error {
 	if !w.snapshot.Before(midnight) {
 		return nil
 	}
+	isBefore := func(r *row) bool { return r.Time.Before(midnight) }
+	if w.snapshot.IsZero() && len(w.files) == 0 && !slices.ContainsFunc(w.rows, isBefore) &&
+		(w.lake.CurrentSnapshot() == nil || !w.lake.begins(ctx, midnight)) {
+		return nil // the table has nothing from before
+	}
 	if err := w.store(ctx); err != nil || w.lake.CurrentSnapshot() == nil {
 		return err
 	}
 	if w.snapshot.IsZero() && !w.lake.begins(ctx, midnight) {
-		return nil // the table has nothing from before
+		return nil
 	}
 	files, rows, err := w.snapshotRows(ctx, midnight)
 	if err != nil {
@@ -42,11 +47,12 @@ func (w *writer) snapshotDue(ctx context.Context) error {
 	if w.snapshot = midnight; rows == 0 {
 		return nil // there is nothing to commit
 	}
-	text := midnight.Format(time.RFC3339)
+	text, behind := midnight.Format(time.RFC3339), w.at.clone()
+	behind.Newest, behind.Snapshot = nil, &midnight
 	c := change{
 		add:        files,
 		summary:    map[string]string{keySnapshot: text},
-		properties: map[string]string{keySnapshot: text},
+		properties: map[string]string{keySnapshot: text, keyBehind: behind.String()},
 	}
 	if err := w.commitAs(ctx, c, w.at); err != nil {
 		return storeError{err}

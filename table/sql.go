@@ -90,7 +90,12 @@ func Views(ctx context.Context, p Place, of, name, prefix string) (string, error
 	if !known {
 		return "", fmt.Errorf("engine %q: want one of %s", of, strings.Join(Engines, ", "))
 	}
-	intervals := strings.TrimSuffix(name, changes.name) + coverageSpec.name
+	intervals := ""
+	if at := strings.LastIndex(name, changes.name); at >= 0 { // it may be quoted
+		intervals = name[:at] + coverageSpec.name + name[at+len(changes.name):]
+	} else if name != "" {
+		return "", fmt.Errorf("table %q: want the name of the table %s", name, changes.name)
+	}
 	if name == "" {
 		var err error
 		if name, intervals, err = tableNames(ctx, &p, of); err != nil {
@@ -152,7 +157,8 @@ func tableNames(ctx context.Context, p *Place, of string) (name, intervals strin
 		}
 		dir := strings.TrimPrefix(l.Location(), "file://")
 		file := strings.TrimPrefix(l.MetadataLocation(), "file://")
-		names = append(names, fmt.Sprintf(function, dir, strings.TrimPrefix(file, dir+"/")))
+		quoted := strings.NewReplacer("'", "''").Replace
+		names = append(names, fmt.Sprintf(function, quoted(dir), quoted(strings.TrimPrefix(file, dir+"/"))))
 	}
 	return names[0], names[1], nil
 }

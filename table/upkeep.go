@@ -14,6 +14,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/iceberg-go"
 	lib "github.com/apache/iceberg-go/table"
+
+	"github.com/kubebridge/bridge/internal/event"
 )
 
 // Upkeep are the options of Maintain.
@@ -94,12 +96,7 @@ func (u *Upkeep) retain(ctx context.Context, l *lake) error {
 	if u.Keep == 0 {
 		return nil
 	}
-	text, found := l.find(keySnapshot)
-	if !found {
-		u.Report("retain: nothing: no midnight has snapshot rows yet\n")
-		return nil
-	}
-	snapshot, err := time.Parse(time.RFC3339, text)
+	snapshot, err := l.snapshotRows()
 	if err != nil {
 		return err
 	}
@@ -107,11 +104,24 @@ func (u *Upkeep) retain(ctx context.Context, l *lake) error {
 	if before.After(snapshot) {
 		before = snapshot
 	}
-	// What came late after the newest snapshot rows is in none of them.
+	// The state of what is kept begins with snapshot rows: those of a midnight at which the writer
+	// did not run are missing.
+	before, found, err := l.midnight(ctx, before)
+	if err != nil {
+		return err
+	}
+	if !found {
+		u.Report("retain: nothing: no midnight has snapshot rows yet\n")
+		return nil
+	}
+	isIn, err := l.inSnapshotRows(snapshot)
+	if err != nil {
+		return err
+	}
+	// What begins a state, and what is missing, is known from then on: coverage is made of it.
 	filter := iceberg.NewAnd(
-		iceberg.LessThan(iceberg.Reference(colTime), iceberg.Timestamp(before.UnixMicro())),
-		iceberg.NewOr(iceberg.EqualTo(iceberg.Reference(colLate), false),
-			iceberg.LessThan(iceberg.Reference(colStored), iceberg.Timestamp(snapshot.UnixMicro()))))
+		iceberg.LessThan(iceberg.Reference(colTime), iceberg.Timestamp(before.UnixMicro())), isIn,
+		iceberg.NewOr(aboutObjects, iceberg.NotIn(iceberg.Reference("op"), string(event.Gap), string(event.Synced))))
 	files, err := l.files(ctx, filter)
 	if err != nil {
 		return err
@@ -121,7 +131,44 @@ func (u *Upkeep) retain(ctx context.Context, l *lake) error {
 	if u.DryRun || len(files) == 0 {
 		return nil
 	}
-	return again(ctx, l, func() error { return l.deleteRows(ctx, filter) })
+	properties := iceberg.Properties{keyRetained: before.Format(time.RFC3339)}
+	return again(ctx, l, func() error { return l.deleteRows(ctx, filter, properties) })
+}
+
+// midnight is the newest midnight with snapshot rows up to a time.
+func (l *lake) midnight(ctx context.Context, until time.Time) (at time.Time, found bool, err error) {
+	files, err := l.files(ctx, iceberg.NewAnd(iceberg.EqualTo(iceberg.Reference(colSnapshot), true),
+		iceberg.LessThanEqual(iceberg.Reference(colTime), iceberg.Timestamp(until.UnixMicro()))))
+	for _, f := range files {
+		for _, v := range f.Partition() {
+			if d, ok := v.(iceberg.Date); ok && (!found || int64(d)*86400 > at.Unix()) {
+				at, found = time.Unix(int64(d)*86400, 0).UTC(), true
+			}
+		}
+	}
+	return at, found, err
+}
+
+// inSnapshotRows matches the rows that the newest snapshot rows were made of. What came late after
+// them is in none; when it was stored says nothing: a pass ends where the stream did when it began,
+// and a record may have the time of its event.
+func (l *lake) inSnapshotRows(snapshot time.Time) (iceberg.BooleanExpression, error) {
+	isIn := iceberg.BooleanExpression(iceberg.EqualTo(iceberg.Reference(colLate), false))
+	text := l.Properties()[keyBehind]
+	if text == "" {
+		return isIn, nil
+	}
+	p, err := parsePosition(text)
+	if err != nil || p.Snapshot == nil || !p.Snapshot.Equal(snapshot) {
+		return isIn, err
+	}
+	isIn = iceberg.NewOr(isIn, iceberg.LessThan(iceberg.Reference(colIncarnation), p.Incarnation))
+	for lane, at := range p.Lanes {
+		isIn = iceberg.NewOr(isIn, iceberg.NewAnd(iceberg.EqualTo(iceberg.Reference(colIncarnation), p.Incarnation),
+			iceberg.NewAnd(iceberg.EqualTo(iceberg.Reference(colLane), lane),
+				iceberg.LessThan(iceberg.Reference(colPosition), int64(at.Next)))))
+	}
+	return isIn, nil
 }
 
 func total(files []iceberg.DataFile) (rows, bytes int64) {

@@ -231,7 +231,7 @@ func TestRetention(t *testing.T) {
 	_, err := Run(t.Context(), o)
 	testkit.OK(t, err)
 	upkeep(t, dir, u)
-	if got, want := column(t, openTest(t, dir), iceberg.AlwaysTrue{}, "id"), living(events); !slices.Equal(got, want) {
+	if got, want := column(t, openTest(t, dir), aboutObjects, "id"), living(events); !slices.Equal(got, want) {
 		t.Errorf("%d rows, want %d", len(got), len(want))
 	}
 }

@@ -55,10 +55,9 @@ func (h *History) candidatesOf(at int, requests Requests) (found candidates, err
 	mayNot := func(r *Request) bool {
 		return r.isMaybe || r.mayNotHaveWritten(c) || h.mayHaveReadLater(r, at)
 	}
-	if i := slices.IndexFunc(found.list, func(r *Request) bool { return !mayNot(r) }); i >= 0 {
+	if slices.ContainsFunc(found.list, func(r *Request) bool { return !mayNot(r) }) {
 		// What has certainly written leaves nothing to those that failed.
-		certain := found.list[i]
-		found.list = slices.DeleteFunc(found.list, func(r *Request) bool { return r.isMaybe && r != certain })
+		found.list = slices.DeleteFunc(found.list, func(r *Request) bool { return r.isMaybe })
 	}
 	if err != nil || len(found.list) != 1 {
 		return found, err

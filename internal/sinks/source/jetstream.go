@@ -25,6 +25,7 @@ type streamReader struct {
 	raw      bool
 	conn     *natsgo.Conn
 	js       jetstream.JetStream
+	pattern  string
 	names    []string
 	position Position
 	progress Progress
@@ -62,7 +63,7 @@ func openNATS(ctx context.Context, cfg Config, scheme, hosts, name string) (Read
 		return nil, err
 	}
 	r := &streamReader{
-		patience: cfg.Patience, subject: cfg.Subject, lanes: cfg.Lanes, raw: cfg.Raw, conn: conn, js: js,
+		patience: cfg.Patience, subject: cfg.Subject, lanes: cfg.Lanes, raw: cfg.Raw, conn: conn, js: js, pattern: name,
 		position: clone(cfg.After), whole: true, sparse: map[string]bool{},
 	}
 	if r.names, err = r.streams(ctx, name); err != nil {
@@ -152,6 +153,15 @@ func (r *streamReader) Messages(ctx context.Context) iter.Seq2[*Message, error] 
 // extents asks where the streams begin and end.
 func (r *streamReader) extents(ctx context.Context) (list []extent, err error) {
 	r.progress = Progress{}
+	if r.pattern == "" || strings.Contains(r.pattern, "*") { // some are made with their first event
+		names, err := r.streams(ctx, r.pattern)
+		if err != nil {
+			return nil, err
+		}
+		r.names = append(r.names, names...)
+		slices.Sort(r.names)
+		r.names = slices.Compact(r.names)
+	}
 	for _, name := range r.names {
 		if r.lanes != nil && !slices.Contains(r.lanes, name) {
 			continue
@@ -165,7 +175,10 @@ func (r *streamReader) extents(ctx context.Context) (list []extent, err error) {
 		info := stream.CachedInfo()
 		at := r.position[name]
 		if !at.Created.IsZero() && !at.Created.Equal(info.Created) {
-			return nil, fmt.Errorf("stream %s: %w", name, ErrOther)
+			return nil, &RecreatedError{name, fmt.Errorf("stream %s: %w", name, ErrOther)}
+		}
+		if at.Next > info.State.LastSeq+1 { // the server has lost the end: it gives its sequences again
+			return nil, &RecreatedError{name, fmt.Errorf("stream %s ends at %d: %w", name, info.State.LastSeq, ErrOther)}
 		}
 		r.sparse[name] = removesSingly(&info.Config)
 		isKept := !r.sparse[name] && !hasLimits(&info.Config)
@@ -176,7 +189,7 @@ func (r *streamReader) extents(ctx context.Context) (list []extent, err error) {
 			r.removed = append(r.removed, Removal{name, begins, info.State.FirstSeq, isKept})
 		}
 		x := extent{name, info.Created, max(at.Next, info.State.FirstSeq, 1), info.State.LastSeq}
-		r.position[name] = Lane{x.first, info.Created}
+		r.position[name] = Lane{Next: x.first, Created: info.Created}
 		if info.State.Msgs > 0 && x.first <= x.last {
 			r.progress.Total += x.last - x.first + 1
 			list = append(list, x)
@@ -256,7 +269,7 @@ func (r *streamReader) stream(ctx context.Context, x extent, yield func(*Message
 		}
 		m.read(raw, x.name, meta, r.raw)
 		r.progress.Read += at - r.position[x.name].Next + 1
-		r.position[x.name] = Lane{at + 1, x.created}
+		r.position[x.name] = Lane{Next: at + 1, Created: x.created}
 		if !yield(m, nil) {
 			return false
 		}

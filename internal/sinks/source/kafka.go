@@ -17,12 +17,14 @@ import (
 // topicReader reads the partitions of topics, one behind the other.
 type topicReader struct {
 	log      *kafka.Log
+	pattern  string
 	topics   []string
 	lanes    []string // nil for all
 	raw      bool
 	position Position
 	progress Progress
 	whole    bool
+	begun    map[string]bool // lanes whose position was checked
 	removed  []Removal
 	kept     map[string]kafka.Kept // by topic, of those that were asked for
 }
@@ -43,8 +45,8 @@ func openKafka(ctx context.Context, cfg Config, hosts, name string) (Reader, err
 		return nil, err
 	}
 	r := &topicReader{
-		log: log, lanes: cfg.Lanes, raw: cfg.Raw, position: clone(cfg.After), whole: true,
-		kept: map[string]kafka.Kept{},
+		log: log, pattern: name, lanes: cfg.Lanes, raw: cfg.Raw, position: clone(cfg.After), whole: true,
+		begun: map[string]bool{}, kept: map[string]kafka.Kept{},
 	}
 	if err := log.Reach(ctx); err != nil {
 		r.Close()
@@ -129,6 +131,15 @@ func (r *topicReader) Messages(ctx context.Context) iter.Seq2[*Message, error] {
 // parts asks where the partitions begin and end.
 func (r *topicReader) parts(ctx context.Context) (list []part, err error) {
 	r.progress = Progress{}
+	if strings.Contains(r.pattern, "*") { // some are made with their first event
+		topics, err := r.matching(ctx, r.pattern)
+		if err != nil {
+			return nil, err
+		}
+		r.topics = append(r.topics, topics...)
+		slices.Sort(r.topics)
+		r.topics = slices.Compact(r.topics)
+	}
 	for _, topic := range r.topics {
 		count, err := r.log.Partitions(ctx, topic)
 		if errors.Is(err, kafkago.UnknownTopicOrPartition) {
@@ -145,29 +156,64 @@ func (r *topicReader) parts(ctx context.Context) (list []part, err error) {
 			if p.first, p.end, err = r.log.Bounds(ctx, topic, n); err != nil {
 				return nil, fmt.Errorf("partition %s: %w", p.lane, err)
 			}
-			if at, found := r.position[p.lane]; !found {
-				r.whole = r.whole && p.first == 0
-				if err := r.begins(ctx, &p); err != nil {
-					return nil, err
-				}
-			} else if int64(at.Next) > p.end {
-				return nil, fmt.Errorf("partition %s ends at %d: %w", p.lane, p.end, ErrOther)
-			} else {
-				if p.first > int64(at.Next) {
-					kept, err := r.keeps(ctx, topic)
-					if err != nil {
-						return nil, err
-					}
-					r.removed = append(r.removed, Removal{p.lane, at.Next, uint64(p.first), kept.All})
-				}
-				p.first = max(p.first, int64(at.Next))
+			if err := r.place(ctx, &p); err != nil {
+				return nil, err
 			}
-			r.position[p.lane] = Lane{Next: uint64(p.first)}
 			r.progress.Total += uint64(p.end - p.first)
 			list = append(list, p)
 		}
 	}
 	return list, nil
+}
+
+// place finds where to begin in a partition, and notes what is missing before.
+func (r *topicReader) place(ctx context.Context, p *part) error {
+	at, found := r.position[p.lane]
+	switch next := int64(at.Next); {
+	case !found:
+		r.whole = r.whole && p.first == 0
+		if err := r.begins(ctx, p); err != nil {
+			return err
+		}
+	case next > p.end:
+		return &RecreatedError{p.topic, fmt.Errorf("partition %s ends at %d: %w", p.lane, p.end, ErrOther)}
+	case p.first > next:
+		kept, err := r.keeps(ctx, p.topic)
+		if err != nil {
+			return err
+		}
+		r.removed = append(r.removed, Removal{p.lane, at.Next, uint64(p.first), kept.All})
+	default:
+		isThere := p.first < next
+		if p.first = next; isThere {
+			return r.checkBefore(ctx, p, at)
+		}
+		return nil
+	}
+	r.position[p.lane] = Lane{Next: uint64(p.first)}
+	return nil
+}
+
+// checkBefore looks, once, whether the record before a position is the one that was read there. A
+// topic that was recreated may have more records than the one before.
+func (r *topicReader) checkBefore(ctx context.Context, p *part, at Lane) error {
+	before := int64(at.Next) - 1
+	if r.begun[p.lane] || at.Stored.IsZero() {
+		return nil
+	}
+	isOther := false
+	_, _, err := r.log.Read(ctx, p.topic, p.partition, before, before+1, func(record *kafka.Record) error {
+		isOther = record.Offset == before && record.Damaged == nil && !record.Time.Equal(at.Stored)
+		return errStopped
+	})
+	switch {
+	case err != nil && !errors.Is(err, errStopped) && !errors.Is(err, kafkago.OffsetOutOfRange):
+		return fmt.Errorf("partition %s, at offset %d: %w", p.lane, before, err)
+	case isOther:
+		return &RecreatedError{p.topic, fmt.Errorf("partition %s has another record at %d: %w", p.lane, before, ErrOther)}
+	}
+	r.begun[p.lane] = true
+	return nil
 }
 
 // keeps returns what a topic may remove by itself. It asks once.
@@ -222,7 +268,7 @@ func (r *topicReader) read(ctx context.Context, p *part, yield func(*Message, er
 				return nil // it came later
 			}
 			m.readRecord(record, p, r.raw)
-			r.position[p.lane] = Lane{Next: uint64(record.Offset) + 1}
+			r.position[p.lane] = Lane{Next: uint64(record.Offset) + 1, Stored: record.Time}
 			if !yield(m, nil) {
 				return errStopped
 			}
@@ -250,8 +296,9 @@ func (r *topicReader) read(ctx context.Context, p *part, yield func(*Message, er
 		}
 		behind = min(behind, p.end)
 		r.progress.Read += uint64(behind - next)
-		next = behind
-		r.position[p.lane] = Lane{Next: uint64(next)}
+		if next = behind; r.position[p.lane].Next != uint64(next) {
+			r.position[p.lane] = Lane{Next: uint64(next)}
+		}
 	}
 	return true
 }

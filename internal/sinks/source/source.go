@@ -59,6 +59,8 @@ type Lane struct {
 	Next uint64 `json:"next"`
 	// Created is when the stream was created; zero where that is not known.
 	Created time.Time `json:"created,omitzero"`
+	// Stored is the time of the record before Next; zero where that is not known, as for a stream.
+	Stored time.Time `json:"stored,omitzero"`
 }
 
 // Position is how far a source is read, by lane. Its JSON may be stored.
@@ -97,8 +99,25 @@ type Reader interface {
 	Close()
 }
 
-// ErrOther is the error for a source that is not the one of the Position: it was recreated.
+// ErrOther is the error for a source that is not the one of the Position: it was recreated. It
+// comes in a RecreatedError.
 var ErrOther = errors.New("the source was recreated since the position was saved")
+
+// RecreatedError says which stream or topic was recreated.
+type RecreatedError struct {
+	Name string
+	Err  error // ErrOther, and how that shows
+}
+
+func (e *RecreatedError) Error() string { return e.Err.Error() }
+
+func (e *RecreatedError) Unwrap() error { return e.Err }
+
+// Has reports whether a lane is one of what was recreated.
+func (e *RecreatedError) Has(lane string) bool {
+	topic, _, _ := strings.Cut(lane, "/")
+	return topic == e.Name
+}
 
 // Config of a Reader.
 type Config struct {
