@@ -474,9 +474,11 @@ func TestRetentionGap(t *testing.T) {
 	}
 	now := func() time.Time { return first.Add(2*day + time.Hour) }
 	upkeep(t, dir, Upkeep{Only: []string{"retain"}, Keep: time.Hour, now: now})
-	store([]event.Event{about(event.Progress, 41, 0, first.Add(2*day+time.Hour), `{"version":"41"}`),
+	store([]event.Event{
+		about(event.Progress, 41, 0, first.Add(2*day+time.Hour), `{"version":"41"}`),
 		about(event.Gap, 42, 0, first.Add(2*day+time.Hour), `{"reason":"expired","from":"41","to":"42"}`),
-		about(event.Synced, 43, 0, first.Add(2*day+2*time.Hour), `{"version":"43"}`)})
+		about(event.Synced, 43, 0, first.Add(2*day+2*time.Hour), `{"version":"43"}`),
+	})
 	runAt(t, url, dir, first.Add(2*day+3*time.Hour))
 	if open() != 1 {
 		t.Errorf("no gap is open after retention: %q", stepsOf(t, dir))
