@@ -343,17 +343,23 @@ func (w *whoRun) writeOnce(u *whoUser, n int) error {
 // settle waits until the history has everything.
 func (w *whoRun) settle() {
 	w.t.Helper()
-	for i, name := range []string{"listed", "marker"} { // after the kills a list may have shown the first one
-		w.createConfigMap(name, "")
+	shows := func(object, what string) {
+		w.t.Helper()
 		eventually(w.t, "the history", testPatience, func() []string {
-			if _, err := w.bridge.Output(w.ctx, "show", "cm/"+name, "-n", w.namespace, "--dir", w.kept()); err != nil {
-				return []string{err.Error()}
+			out, err := w.bridge.Output(w.ctx, "show", object, "-n", w.namespace, "--dir", w.kept())
+			if err != nil || !strings.Contains(out, what) {
+				return []string{fmt.Sprint(out, err)}
 			}
 			return nil
 		})
+	}
+	for i, name := range []string{"listed", "marker"} { // after the kills a list may have shown the first ones
+		w.createConfigMap(name, "")
+		shows("cm/"+name, name)
 		replicas := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, 3+i)
 		_, err := w.client.AppsV1().Deployments(w.namespace).Patch(w.ctx, "d-0", types.MergePatchType, replicas, metav1.PatchOptions{})
 		must(w.t, err)
+		shows("deploy/d-0", fmt.Sprint("replicas: ", 3+i))
 	}
 	eventually(w.t, "the log", testPatience, func() []string {
 		text, err := os.ReadFile(filepath.Join(w.cluster.dir, "audit.log"))
