@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -114,9 +115,11 @@ func parse(line []byte) (*Request, error) {
 		Ended            time.Time         `json:"stageTimestamp"`
 		Annotations      map[string]string `json:"annotations"`
 	}
-	line, answer, err := withoutObjects(line)
+	short := shortEvents.Get().(*[]byte)
+	defer shortEvents.Put(short)
+	answer, err := withoutObjects(short, line)
 	if err == nil {
-		err = jsonv2.Unmarshal(line, &e, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+		err = jsonv2.Unmarshal(*short, &e, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	}
 	if err != nil {
 		return nil, err
@@ -186,11 +189,14 @@ func (r *Request) mayHaveBegun(code int) bool {
 	return r.isEviction() || r.isDelete() && len(r.seen) > 0 || r.Verb == "deletecollection" || isOfForm
 }
 
-// withoutObjects returns an event without the objects of its request and answer, which are most of
-// it, and what is known of the answer.
-func withoutObjects(line []byte) (short []byte, answer answeredObject, err error) {
+// shortEvents are buffers of withoutObjects: there is one event after the other.
+var shortEvents = sync.Pool{New: func() any { return new([]byte) }}
+
+// withoutObjects puts an event into short without the objects of its request and answer, which are
+// most of it, and returns what is known of the answer.
+func withoutObjects(short *[]byte, line []byte) (answer answeredObject, err error) {
 	s := jsonscan.Of(line)
-	short = append(make([]byte, 0, 2<<10), '{')
+	out := append((*short)[:0], '{')
 	for s.Open('{'); s.Next('}'); {
 		switch string(s.Key()) {
 		case "requestObject":
@@ -202,13 +208,14 @@ func withoutObjects(line []byte) (short []byte, answer answeredObject, err error
 		}
 		begin, value := s.KeyAt(), s.Skip()
 		if s.Err() == nil {
-			short = append(append(short, line[begin:value.End]...), ',')
+			out = append(append(out, line[begin:value.End]...), ',')
 		}
 	}
 	if s.Err() == nil && !s.AtEnd() {
 		s.Fail(errors.New("more follows the event"))
 	}
-	return append(bytes.TrimSuffix(short, []byte(",")), '}'), answer, s.Err()
+	*short = append(bytes.TrimSuffix(out, []byte(",")), '}')
+	return answer, s.Err()
 }
 
 // readAnswer reads the object of an answer.

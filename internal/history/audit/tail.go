@@ -237,10 +237,10 @@ func (t *tail) read(ctx context.Context, f *tailed, b *batch) error {
 		_, err = f.open.Seek(f.Next, io.SeekStart)
 	}
 	lines := bufio.NewReaderSize(in, 64<<10)
+	var line []byte
 	for err == nil {
-		var line []byte
 		var size int64
-		if line, size, err = readLine(lines); err != nil {
+		if line, size, err = readLine(lines, line[:0]); err != nil {
 			break // a line without an end is not there yet
 		}
 		f.Next += size
@@ -258,16 +258,16 @@ func (t *tail) read(ctx context.Context, f *tailed, b *batch) error {
 	return err
 }
 
-// readLine reads a line with its end, and returns its size. Of one that is too long for an event it
-// returns the beginning.
-func readLine(in *bufio.Reader) (line []byte, size int64, err error) {
+// readLine appends a line with its end, and returns its size. Of one that is too long for an event
+// it appends the beginning.
+func readLine(in *bufio.Reader, to []byte) (line []byte, size int64, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
-		if size += int64(len(part)); len(line) < maxLine {
-			line = append(line, part...)
+		if size += int64(len(part)); len(to) < maxLine {
+			to = append(to, part...)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, size, err
+			return to, size, err
 		}
 	}
 }
