@@ -21,7 +21,11 @@ func (w *whoRun) wholeLog(logs ...string) (path string) {
 	for _, log := range logs {
 		text, err := os.ReadFile(log)
 		must(w.t, err)
-		all = append(all, text...)
+		for line := range bytes.Lines(text) {
+			if json.Valid(line) { // a killed API server may leave a part of one
+				all = append(all, line...)
+			}
+		}
 	}
 	path = filepath.Join(w.dir, "whole.log")
 	must(w.t, os.WriteFile(path, all, 0o600))
