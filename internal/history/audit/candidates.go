@@ -160,10 +160,9 @@ func (h *History) hasUnclaimed(c *change, requests Requests) (has bool, err erro
 // takenAlong are the claims of deletes of another object by which the API server deletes this one
 // itself: Endpoints of their Service, custom objects of their definition.
 func (h *History) takenAlong() []string {
-	const definitions = "customresourcedefinitions"
 	switch {
 	case h.resource == "endpoints" && h.group == "":
-		return []string{nameKey("services", h.namespace, h.name), collectionKey("services", h.namespace)}
+		return []string{nameKey(services, h.namespace, h.name), collectionKey(services, h.namespace)}
 	case strings.Contains(h.group, "."):
 		return []string{nameKey(definitions, "", h.resource+"."+h.group), collectionKey(definitions, "")}
 	}

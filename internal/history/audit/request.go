@@ -189,7 +189,7 @@ func (r *Request) mayHaveBegun(code int) bool {
 	return r.isEviction() || r.isDelete() && len(r.seen) > 0 || r.Verb == "deletecollection" || isOfForm
 }
 
-// shortEvents are buffers of withoutObjects: there is one event after the other.
+// shortEvents are buffers for withoutObjects, to be used again.
 var shortEvents = sync.Pool{New: func() any { return new([]byte) }}
 
 // withoutObjects puts an event into short without the objects of its request and answer, which are
@@ -322,7 +322,7 @@ func (r *Request) claims() (claims []string) {
 	if r.isEviction() {
 		claims = append(claims, evictionKey(r.object.Namespace, r.object.Name))
 	}
-	if r.Verb != "create" && r.triedToCreate() || r.Verb == "delete" && r.Subresource == "" && takesAlong(r.object.Resource) {
+	if r.Verb != "create" && r.triedToCreate() || r.takesAlong() {
 		claims = append(claims, nameKey(r.object.Resource, r.object.Namespace, r.object.Name))
 	}
 	if r.Verb == "deletecollection" {
@@ -332,9 +332,16 @@ func (r *Request) claims() (claims []string) {
 	return slices.Compact(claims)
 }
 
-// takesAlong reports whether the API server deletes other objects with those of a resource.
-func takesAlong(resource string) bool {
-	return resource == "services" || resource == "customresourcedefinitions"
+// Resources with whose objects the API server deletes others itself.
+const (
+	services    = "services"
+	definitions = "customresourcedefinitions"
+)
+
+// takesAlong reports whether other objects go with the one that a request deletes.
+func (r *Request) takesAlong() bool {
+	return r.Verb == "delete" && r.Subresource == "" &&
+		(r.object.Resource == services || r.object.Resource == definitions)
 }
 
 func answerKey(uid, version string) string { return "A" + version + "/" + uid }

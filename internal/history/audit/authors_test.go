@@ -1,0 +1,439 @@
+package audit
+
+import (
+	"testing"
+
+	"github.com/kubebridge/bridge/internal/event"
+)
+
+// Another request may have made a version: without a claim of the one before, long before, or of
+// which the API server notes something else, or nothing.
+func TestOtherAuthors(t *testing.T) {
+	const (
+		binding  = `objectRef.subresource="binding"`
+		eviction = `objectRef.subresource="eviction"`
+		bound    = `"nodeName":"n1"`
+		held     = `,"finalizers":["a"],"deletionGracePeriodSeconds":0`
+	)
+	added := func(number int) version { return version{op: event.Added, number: number, minute: 1} }
+	updated := func(number int, spec string) version {
+		return version{op: event.Updated, number: number, minute: 1, spec: spec}
+	}
+	deleted := func(number int) version { return version{op: event.Deleted, number: number, minute: 1} }
+	dying := func(number int, metadata string) version {
+		v := version{op: event.Updated, number: number, minute: 1}
+		v.metadata = `,"deletionTimestamp":"2026-11-29T12:01:00Z"` + metadata
+		return v
+	}
+	of := func(uid string, v version) version {
+		v.change = func(e *event.Event) { e.UID = uid }
+		return v
+	}
+	second := func(v version) version { return of("u2", v) }
+	because := func(v version, cause string) version {
+		v.change = func(e *event.Event) { e.Cause = cause }
+		return v
+	}
+	entered := version{op: event.Added, number: 10, minute: 1, spec: bound}
+	entered = because(entered, event.CauseEntered)
+	uri := func(query string) string { return `requestURI="/api/v1/namespaces/shop/pods/web?` + query + `"` }
+	for name, c := range map[string]answerCase{
+		"a no-op that answers what another has made": {
+			historyOf(added(10), updated(15, `"a":2`), updated(20, "")),
+			[]string{line("eve", "patch", 1, 200, "uid:u1 U10=", answered("20"))},
+			0, reasonNone,
+		},
+		"a no-op of the version before": {
+			historyOf(added(10), updated(20, "")),
+			[]string{line("eve", "patch", 1, 200, "uid:u1 U10=", answered("20"))},
+			0, reasonNone,
+		},
+		"bound before it was selected": {
+			historyOf(entered),
+			[]string{line("scheduler", "create", 1, 201, "", binding, `objectRef.uid="u1"`)},
+			0, reasonEntered,
+		},
+		"the binding of another pod of that name": {
+			historyOf(added(10), updated(20, bound), deleted(30), second(added(40)), second(updated(50, bound))),
+			[]string{
+				line("ann", "create", 1, 201, "", binding, `objectRef.uid="u1"`),
+				line("bob", "create", 1, 201, "", binding, `objectRef.uid="u2"`),
+			},
+			0, "bob exact",
+		},
+		"a binding whose answer was lost": {
+			historyOf(added(10), updated(20, bound)),
+			[]string{line("ann", "create", 1, 504, "", binding), line("bob", "patch", 1, 500, "uid:u1 U10")},
+			0, reasonSeveral,
+		},
+		"a dry run, spelled otherwise": {
+			historyOf(added(10), updated(20, bound)),
+			[]string{
+				line("eve", "create", 1, 201, "",
+					binding,
+					`requestURI="/api/v1/namespaces/shop/pods/web/binding?dry%52un=All"`,
+				),
+			},
+			0, reasonNone,
+		},
+		"a failed delete long before": {
+			historyOf(added(10), version{op: event.Deleted, number: 20, minute: 60}),
+			[]string{line("bob", "delete", 1, 500, "uid:u1 D10")},
+			0, reasonNone,
+		},
+		"a second delete beside an eviction": {
+			historyOf(added(10), dying(20, ""), dying(30, `,"deletionGracePeriodSeconds":1`)),
+			[]string{
+				line("ann", "delete", 1, 200, "uid:u1 D10"),
+				line("bob", "delete", 1, 200, "uid:u1 D10 D20"),
+				line("eve", "create", 1, 201, "", eviction),
+			},
+			0, reasonSeveral,
+		},
+		"deletecollection beside an eviction that was refused": {
+			historyOf(added(10), deleted(30)),
+			[]string{
+				line("ann", "deletecollection", 1, 200, "uid:u7 D5 D10"),
+				line("eve", "create", 1, 429, "", eviction),
+			},
+			0, reasonSeveral,
+		},
+		"two of deletecollection": {
+			historyOf(added(10), updated(20, `"a":1`), deleted(30)),
+			[]string{
+				line("bob", "deletecollection", 1, 200, "uid:u7 D1 D8 D13"),
+				line("ann", "deletecollection", 1, 200, "uid:u9 D3 D20"),
+			},
+			0, reasonSeveral,
+		},
+		"a delete in the foreground, then one in the background": {
+			historyOf(added(10), dying(20, `,"finalizers":["foregroundDeletion"]`), deleted(30)),
+			[]string{
+				line("gc", "patch", 1, 200, "uid:u1 U20", answered("20")),
+				line("bob", "delete", 1, 200, "uid:u1 D20"),
+			},
+			0, reasonSeveral,
+		},
+		"a hidden try of an update": {
+			historyOf(added(8), updated(13, ""), updated(20, `"a":1`), updated(97, `"a":3`)),
+			[]string{
+				line("ann", "patch", 1, 200, "uid:u1 U8 U13", answered("97")),
+				line("carol", "patch", 1, 500, "uid:u1 U20"),
+			},
+			0, reasonSeveral,
+		},
+		"an answer that the policy has not seen": {
+			historyOf(added(10), updated(20, `"a":1`)),
+			[]string{line("bob", "patch", 1, 200, "", answered("20")), line("ann", "patch", 1, 500, "uid:u1 U10")},
+			0, reasonSeveral,
+		},
+		"a hidden try behind one to create": {
+			historyOf(added(10), updated(84, `"a":1`), updated(168, `"a":3`)),
+			[]string{line("ann", "patch", 1, 200, "uid:u7 Cu7"), line("carol", "patch", 1, 500, "uid:u1 U84")},
+			0, reasonSeveral,
+		},
+		"a hidden try behind one of the object before": {
+			historyOf(of("u0", added(104)), of("u0", deleted(110)), added(188), updated(189, `"a":3`)),
+			[]string{line("ann", "patch", 1, 200, "uid:u0 U104"), line("carol", "patch", 1, 500, "uid:u1 U188")},
+			0, reasonSeveral,
+		},
+		"one whose first try was of the object before": {
+			historyOf(added(10), updated(20, `"a":1`)),
+			[]string{line("ann", "patch", 1, 200, "uid:u0 U9 U10"), line("carol", "patch", 1, 500, "uid:u1 U10")},
+			0, reasonSeveral,
+		},
+		"one whose first try was of the object before, alone": {
+			historyOf(added(10), updated(20, `"a":1`)),
+			[]string{line("ann", "patch", 1, 200, "uid:u0 U9 U10")},
+			0, "ann complete-log",
+		},
+		"one that may have read a later version": { // 94 hides behind 10
+			historyOf(added(10), updated(20, `"a":1`), updated(94, `"a":2`), updated(95, `"a":3`)),
+			[]string{
+				line("ann", "patch", 1, 200, "uid:u1 U10"),
+				line("carol", "patch", 1, 200, "uid:u1 U20"),
+				line("dan", "patch", 1, 200, "uid:u1 U94"),
+			},
+			2, "ann complete-log",
+		},
+		"a no-op that may have been stored": {
+			historyOf(added(10), updated(20, "")),
+			[]string{line("migrator", "update", 1, 200, "uid:u1 U10="), line("ann", "patch", 1, 500, "uid:u1 U10")},
+			0, reasonSeveral,
+		},
+		"a no-op that was answered": {
+			historyOf(added(10), updated(20, "")),
+			[]string{
+				line("bob", "update", 1, 200, "uid:u1 U10=", answered("10")),
+				line("ann", "patch", 1, 200, "uid:u1 U9 U10"),
+			},
+			0, "ann exact",
+		},
+		"deletecollection that was refused in the middle": {
+			historyOf(added(10), deleted(30)),
+			[]string{
+				line("ann", "deletecollection", 1, 403, "uid:u7 D5 D10"),
+				line("bob", "deletecollection", 1, 200, "uid:u1 D10"),
+			},
+			0, reasonSeveral,
+		},
+		"a delete that met a conflict when it had begun": {
+			historyOf(added(10), dying(20, "")),
+			[]string{line("ann", "delete", 1, 409, "uid:u1 D10 D20"), line("bob", "delete", 1, 500, "uid:u1 D10")},
+			0, reasonSeveral,
+		},
+		"a later change that may be of the same request": {
+			historyOf(added(10), updated(20, `"a":1`), updated(94, `"a":2`), updated(95, `"a":3`)),
+			[]string{
+				line("ann", "patch", 1, 200, "uid:u1 U10"),
+				line("carol", "patch", 1, 200, "uid:u1 U20"),
+				line("dan", "patch", 1, 500, "uid:u1 U94"),
+			},
+			2, reasonHole,
+		},
+		"keys that others have used": {
+			historyOf(added(10), updated(20, `"a":1`), updated(30, `"a":2`)),
+			[]string{line("ann", "patch", 1, 200, "uid:u1 U10 junk"), line("bob", "patch", 1, 500, "uid:u1 U20")},
+			0, reasonSeveral,
+		},
+		// The body's options count, the query's do not: handlers/delete.go:96-128.
+		"delete with a body and ?dryRun=All": {
+			historyOf(added(10), deleted(20)),
+			[]string{
+				line("eve", "delete", 1, 200, "uid:u1 D10", uri("dryRun=All")),
+				line("ann", "delete", 1, 500, "uid:u1 D10"),
+			},
+			0, reasonSeveral, // it was eve
+		},
+		// TransformResponseObject answers 400 and 406 when everything is written.
+		"400 after the write": {
+			historyOf(added(10), updated(20, `"a":1`)),
+			[]string{
+				line("eve", "patch", 1, 400, "uid:u1 U10", uri("includeObject=x")),
+				line("ann", "patch", 1, 500, "uid:u1 U10"),
+			},
+			0, reasonSeveral, // it was eve
+		},
+		"406 after the write": {
+			historyOf(added(10), updated(20, `"a":1`)),
+			[]string{line("eve", "patch", 1, 406, "uid:u1 U10"), line("ann", "patch", 1, 504, "uid:u1 U10")},
+			0, reasonSeveral, // it was eve
+		},
+		"400 after a delete": {
+			historyOf(added(10), deleted(20)),
+			[]string{
+				line("eve", "delete", 1, 400, "uid:u1 D10", uri("includeObject=x")),
+				line("ann", "delete", 1, 504, "uid:u1 D10"),
+			},
+			0, reasonSeveral, // it was eve
+		},
+		"400 after a binding": {
+			historyOf(added(10), updated(20, bound)),
+			[]string{
+				line("eve", "create", 1, 400, "", binding, `objectRef.uid="u1"`, uri("includeObject=x")),
+				line("ann", "patch", 1, 500, "uid:u1 U10"),
+			},
+			0, reasonSeveral, // it was eve
+		},
+		// The second phase of a delete is refused, when the first has written.
+		"delete --now with a precondition of the version, conflict": {
+			historyOf(added(10), dying(20, ""), dying(25, `,"labels":{"a":"b"}`)),
+			[]string{
+				line("eve", "delete", 1, 409, "uid:u1 D10"),
+				line("bob", "patch", 1, 200, "uid:u1 U20"),
+				line("ann", "delete", 1, 500, "uid:u1 D10"),
+			},
+			2, reasonSeveral, // it was eve
+		},
+		"a webhook refuses the second phase": {
+			historyOf(added(10), dying(20, "")),
+			[]string{line("eve", "delete", 1, 403, "uid:u1 D10 D20"), line("ann", "delete", 1, 500, "uid:u1 D10")},
+			0, reasonSeveral, // it was eve
+		},
+		// The API server logs the body's namespace before it clears it.
+		"an update of a cluster-scoped object with a namespace in its body": {
+			historyIn("nodes", "", "", added(10), updated(20, `"a":1`)),
+			[]string{
+				line("eve", "update", 1, 200, "uid:u1 U10",
+					`objectRef={"resource":"nodes","name":"web","namespace":"x"}`,
+				),
+				line("ann", "patch", 1, 500, "uid:u1 U10", `objectRef={"resource":"nodes","name":"web"}`),
+			},
+			0, "eve exact", // it was eve
+		},
+		// "00" is 0 to the API server, so the update has no version.
+		"an update with version 00": {
+			historyOf(added(10), updated(20, `"a":1`), updated(94, `"a":2`), updated(95, `"a":3`)),
+			[]string{ // bob, who made 20, is lost
+				line("ann", "update", 1, 200, "uid:u1 U10", `objectRef.resourceVersion="00"`),
+				line("carol", "patch", 1, 200, "uid:u1 U20"), line("dan", "patch", 1, 500, "uid:u1 U94"),
+			},
+			2, reasonHole, // it was bob (lost); ann has made 95
+		},
+		// An update that empties the finalizers deletes whatever version is there by then.
+		"the last finalizer, then a change, then the delete": {
+			historyOf(added(10), dying(20, held), dying(30, held+`,"labels":{"a":"b"}`), deleted(40)),
+			[]string{
+				line("eve", "patch", 1, 200, "uid:u1 U20", answered("20")),
+				line("bob", "patch", 1, 200, "uid:u1 U20", answered("30")),
+				line("ann", "patch", 1, 200, "uid:u1 U30", answered("30")),
+			},
+			0, reasonSeveral, // it was eve
+		},
+		"an update that deletes has not made the change beside it": {
+			historyOf(added(10), dying(20, held), dying(30, held+`,"labels":{"a":"b"}`), deleted(40)),
+			[]string{ // bob, who made 30, is lost; nothing has answers
+				line("eve", "patch", 1, 200, "uid:u1 U20"), line("kubelet", "delete", 1, 200, "uid:u1 D30"),
+				line("ann", "patch", 1, 200, "uid:u1 U30"),
+			},
+			3, "eve complete-log", // it was bob (lost); eve has deleted it
+		},
+		"an update that empties the finalizers deletes the next object of that name": {
+			historyOf(added(10), dying(20, held), deleted(30), second(added(40)),
+				second(deleted(50))),
+			[]string{
+				line("eve", "patch", 1, 200, "uid:u1 U20", answered("20")),
+				line("bob", "patch", 1, 200, "uid:u1 U20", answered("20")),
+				line("dan", "create", 1, 201, "uid:u2 Cu2"), line("ann", "delete", 1, 504, "uid:u2 D40"),
+			},
+			0, reasonFailed, // it was eve
+		},
+		// A no-op deletes too, where the first phase of a delete is through.
+		"a no-op between the phases of a delete": {
+			historyOf(added(10), dying(20, `,"deletionGracePeriodSeconds":0`), deleted(30)),
+			[]string{
+				line("ann", "delete", 1, 200, "uid:u1 D10 D20"),
+				line("eve", "patch", 1, 200, "uid:u1 U20=", `objectRef.subresource="status"`, answered("20")),
+			},
+			0, reasonSeveral, // it was eve
+		},
+		// They have no subresource.
+		"the bindings of v1": {
+			historyOf(added(10), updated(20, bound)),
+			[]string{
+				line("eve", "create", 1, 201, "",
+					`objectRef={"resource":"bindings","namespace":"shop","name":"web","uid":"u1"}`,
+				),
+				line("ann", "patch", 1, 500, "uid:u1 U10"),
+			},
+			0, reasonFailed, // it was eve
+		},
+		// The API server deletes them.
+		"Endpoints go with their Service": {
+			historyIn("endpoints", "", "shop", added(10), deleted(20)),
+			[]string{
+				line("eve", "delete", 1, 200, "uid:s1 D9",
+					`objectRef={"resource":"services","namespace":"shop","name":"web"}`,
+				),
+				line("ann", "deletecollection", 1, 200, "uid:u1 D10",
+					`objectRef={"resource":"endpoints","namespace":"shop"}`,
+				),
+			},
+			0, reasonSeveral, // it was eve
+		},
+		// Its lease in etcd does.
+		"an Event ends by itself": {
+			historyIn("events", "", "shop", added(10), deleted(20)),
+			[]string{
+				line("ann", "deletecollection", 1, 200, "uid:u1 D10",
+					`objectRef={"resource":"events","namespace":"shop"}`,
+				),
+			},
+			0, reasonSeveral, // it was its TTL
+		},
+		// Null and [] are the same bytes in protobuf.
+		"a list that is null or empty": {
+			historyIn("clusterroles", "rbac.authorization.k8s.io", "",
+				version{op: event.Added, number: 10, minute: 1, spec: `"rules":null`},
+				updated(20, `"a":1`),
+			),
+			[]string{
+				line("ann", "update", 1, 200, "uid:u1 U10",
+					`objectRef={"resource":"clusterroles","apiGroup":"rbac.authorization.k8s.io","name":"web"}`,
+				),
+			},
+			0, "ann complete-log", // it was bob (lost); ann has written nothing
+		},
+		// The API server reads again when a no-op was one of a cached version.
+		"a no-op of an older version that answers what entered": {
+			historyOf(because(added(10), event.CauseEntered)),
+			[]string{
+				line("bob", "patch", 1, 200, "uid:u1 U7"),
+				line("eve", "patch", 1, 200, "uid:u1 U5=", answered("10")),
+			},
+			0, reasonEntered, // it was bob
+		},
+		"a no-op of an older version that answers what left": {
+			historyOf(added(10), because(deleted(30), event.CauseLeft)),
+			[]string{
+				line("bob", "patch", 1, 200, "uid:u1 U10"),
+				line("eve", "patch", 1, 200, "uid:u1 U5=", answered("30")),
+			},
+			0, "bob complete-log", // it was bob
+		},
+		"a no-op of an older version with hidden keys": {
+			historyOf(added(9), updated(93, `"a":1`), updated(100, "")),
+			[]string{line("eve", "patch", 1, 200, "uid:u1 U9=", answered("100"))},
+			0, reasonNone, // it was bob (lost)
+		},
+		// The API server looks for finalizers where the policy sees nothing.
+		"a delete of what got a finalizer meanwhile": {
+			historyOf(
+				added(10),
+				version{op: event.Updated, number: 20, minute: 1, metadata: `,"finalizers":["a"]`},
+				deleted(30),
+			),
+			[]string{line("eve", "delete", 1, 200, "uid:u1 D20"), line("ann", "delete", 1, 500, "uid:u1 D10 D20")},
+			0, reasonFailed, // it was eve
+		},
+		// A server whose policy informer has no policy yet; its request has no notes.
+		"a request that the policy has not seen, without answers": {
+			historyOf(added(10), updated(20, `"a":1`)),
+			[]string{line("bob", "patch", 1, 200, ""), line("ann", "patch", 1, 504, "uid:u1 U10")},
+			0, reasonFailed, // it was bob
+		},
+		// Of the versions before a list, a gap or a selector nothing is known.
+		"a hidden try of versions before a list": {
+			historyOf(
+				version{op: event.Updated, number: 20, minute: 1, change: func(e *event.Event) { e.Initial = true }},
+				updated(97, `"a":3`),
+			),
+			[]string{line("eve", "patch", 1, 200, "uid:u1 U8 U13"), line("ann", "patch", 1, 500, "uid:u1 U20")},
+			0, reasonFailed, // it was eve
+		},
+		"a hidden try outside of the selector": {
+			historyOf(added(10), updated(20, `"a":1`), because(deleted(30), event.CauseLeft)),
+			[]string{line("ann", "patch", 1, 200, "uid:u1 U10"), line("carol", "patch", 1, 200, "uid:u1 U20")},
+			2, "ann complete-log", // it was bob (lost); ann has made 95, outside
+		},
+		// The claim of a creation takes the keys of 0.
+		"an update that has created the next object": {
+			historyOf(added(84), updated(90, `"a":1`), deleted(95),
+				second(added(96))),
+			[]string{line("ann", "patch", 1, 201, "uid:u1 U84"), line("carol", "delete", 1, 200, "uid:u1 D90")},
+			2, "ann complete-log", // it was bob (lost); ann has created the next one
+		},
+		// The API server deletes them without requests.
+		"custom objects go with their definition": {
+			historyIn("widgets", "example.com", "shop", added(10), deleted(20)),
+			[]string{
+				line("eve", "delete", 1, 200, "uid:d1 D9",
+					`objectRef={"resource":"customresourcedefinitions","apiGroup":"apiextensions.k8s.io","name":"widgets.example.com"}`,
+				),
+				line("ann", "delete", 1, 504, "uid:u1 D10",
+					`objectRef={"resource":"widgets","apiGroup":"example.com","namespace":"shop","name":"web"}`,
+				),
+			},
+			0, reasonSeveral, // it was the API server, since eve has deleted the definition
+		},
+		// The object after it is deleted by the same request.
+		"a delete that has deleted the next object": {
+			historyOf(added(10), deleted(20), second(added(94)),
+				second(deleted(95))),
+			[]string{line("ann", "delete", 1, 200, "uid:u1 D10"), line("dan", "create", 1, 201, "uid:u2 Cu2")},
+			2, "ann complete-log", // it was bob (lost); ann has deleted the next one
+		},
+	} {
+		t.Run(name, func(t *testing.T) { c.check(t) })
+	}
+}
