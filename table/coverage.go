@@ -81,7 +81,9 @@ type stretch struct {
 
 // openCoverage reads the rows that the table changes has: gaps first, as stretchOf wants them.
 func openCoverage(ctx context.Context, c catalog.Catalog, namespace string, from *lake) (*coverage, error) {
-	o := &coverage{changes: from, units: map[record.Unit]map[query.Scope]*said{}, missing: map[noticeName]*query.Notice{}}
+	o := &coverage{
+		changes: from, units: map[record.Unit]map[query.Scope]*said{}, missing: map[noticeName]*query.Notice{},
+	}
 	var err error
 	if o.lake, err = openLake(ctx, c, namespace, coverageSpec); err != nil || from.CurrentSnapshot() == nil {
 		return o, err

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +37,26 @@ func runAt(t *testing.T, url, dir string, now time.Time) *Report {
 	return report
 }
 
+// kafkaStore makes a broker, and a function that stores events in topics of one partition.
+func kafkaStore(t *testing.T, config kafka.Config) (c *kfake.Cluster, store func(...event.Event)) {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	testkit.OK(t, err)
+	t.Cleanup(c.Close)
+	config.CreateTopics = &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}
+	return c, func(events ...event.Event) {
+		t.Helper()
+		s, err := kafka.New(kafka.Options{
+			Config: testkit.WithDefaults(config), Common: sinks.Common{Encoding: sinks.Binary},
+			Connection: kafka.Connection{Brokers: c.ListenAddrs()},
+		})
+		testkit.OK(t, err)
+		testkit.OK(t, s.Open(t.Context()))
+		publishAll(t, s, events)
+		testkit.OK(t, s.Close())
+	}
+}
+
 // An object that changed just at midnight is in the state once: its row and its snapshot row have
 // one time.
 func TestMidnight(t *testing.T) {
@@ -48,7 +67,8 @@ func TestMidnight(t *testing.T) {
 		deployment(event.Added, "web", 1, 0, midnight.Add(-time.Hour)), deployment(event.Added, "cron", 2, 0, midnight),
 	})
 	runAt(t, url, dir, midnight.Add(time.Minute))
-	for engine, got := range askEngines(t, dir, map[string]map[string]string{"current": same("SELECT name FROM current")}) {
+	question := map[string]map[string]string{"current": same("SELECT name FROM current")}
+	for engine, got := range askEngines(t, dir, question) {
 		if engine != "pyiceberg" {
 			requireIDs(t, engine, got["current"], []string{"cron", "web"})
 		}
@@ -58,21 +78,7 @@ func TestMidnight(t *testing.T) {
 // What came behind the snapshot rows is in none of them, whatever time its record has: retention
 // keeps it.
 func TestRetentionLate(t *testing.T) {
-	c, err := kfake.NewCluster(kfake.NumBrokers(1))
-	testkit.OK(t, err)
-	t.Cleanup(c.Close)
-	store := func(events ...event.Event) {
-		s, err := kafka.New(kafka.Options{
-			Config: testkit.WithDefaults(kafka.Config{
-				Timestamps: "event", CreateTopics: &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1},
-			}),
-			Common: sinks.Common{Encoding: sinks.Binary}, Connection: kafka.Connection{Brokers: c.ListenAddrs()},
-		})
-		testkit.OK(t, err)
-		testkit.OK(t, s.Open(t.Context()))
-		publishAll(t, s, events)
-		testkit.OK(t, s.Close())
-	}
+	c, store := kafkaStore(t, kafka.Config{Timestamps: "event"})
 	midnight, dir := morning.Truncate(day).Add(day), tableDir(t)
 	run := func(now time.Time) {
 		o := options(t, "kafka://"+c.ListenAddrs()[0]+"/k8s.prod.*", dir)
@@ -158,7 +164,8 @@ func TestRollback(t *testing.T) {
 		now := first.Add(time.Duration(n)*day + time.Hour)
 		runAt(t, url, dir, now)
 		upkeep(t, dir, Upkeep{Only: []string{"retain"}, Keep: time.Hour, now: func() time.Time { return now }})
-		if got := column(t, openTest(t, dir), iceberg.EqualTo(iceberg.Reference("name"), "web"), "name"); len(got) == 0 {
+		isWeb := iceberg.EqualTo(iceberg.Reference("name"), "web")
+		if got := column(t, openTest(t, dir), isWeb, "name"); len(got) == 0 {
 			t.Errorf("midnight %d: what lives has no row", n)
 		}
 	}
@@ -224,7 +231,8 @@ func TestStopped(t *testing.T) {
 	needsDirectory(t)
 	url, dir := jetStream(t), tableDir(t)
 	events := []event.Event{
-		deployment(event.Added, "web", 1, 0, morning), about(event.Synced, 2, 0, morning, `{"version":"2","first":true}`),
+		deployment(event.Added, "web", 1, 0, morning),
+		about(event.Synced, 2, 0, morning, `{"version":"2","first":true}`),
 	}
 	newStream(t, url, sinks.Binary)(events)
 	openTest(t, dir)
@@ -232,9 +240,10 @@ func TestStopped(t *testing.T) {
 	defer stop()
 	files := 0
 	register := func(fs icebergio.IO) {
+		open := func(context.Context, *address, map[string]string) (icebergio.IO, error) { return fs, nil }
 		for _, scheme := range []string{"", "file"} {
 			icebergio.Unregister(scheme)
-			icebergio.Register(scheme, func(context.Context, *address, map[string]string) (icebergio.IO, error) { return fs, nil })
+			icebergio.Register(scheme, open)
 		}
 	}
 	register(stoppingFS{syncedFS{}, &files, stop})
@@ -248,29 +257,18 @@ func TestStopped(t *testing.T) {
 
 // Rows that were read are committed in time, also while the broker is unavailable.
 func TestBrokerAway(t *testing.T) {
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
-	})
-	testkit.OK(t, err)
-	s.Start()
-	dir, events := tableDir(t), testkit.Events(t, 3, 4, 5)
-	store := newStream(t, s.ClientURL(), sinks.Binary)
-	store([]event.Event{deployment(event.Added, "web", 1, 0, morning.Add(-2*day))})
-	runAt(t, s.ClientURL(), dir, morning) // the snapshot rows of midnight are there
-	var passed atomic.Int64
+	dir := tableDir(t)
+	f := newFeed(t, dir)
+	e := deployment(event.Added, "web", 1, 0, morning)
+	f.add(&e)
+	f.now = morning.Add(80 * time.Hour)
+	f.writer.report.Messages = 1 // the broker was there
+	f.writer.Source = source.Config{From: "nats://127.0.0.1:1/K8S", Patience: time.Second}
 	ctx, stop := context.WithCancel(t.Context())
-	o := options(t, s.ClientURL()+"/K8S", dir)
-	o.Once, o.Interval, o.Source.Patience = false, time.Minute, time.Second
-	o.now = func() time.Time { return morning.Add(time.Duration(passed.Load())) }
 	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = Run(ctx, o) })
-	store(events)
-	time.Sleep(5 * time.Second) // it has read all
-	s.Shutdown()
-	s.WaitForShutdown()
-	passed.Store(int64(80 * time.Hour))
-	testkit.Eventually(t, "the rows that have waited for 80 h, with an interval of a minute", func() bool {
-		return len(column(t, openTest(t, dir), iceberg.AlwaysTrue{}, "id")) == 2+len(events)
+	wg.Go(func() { _ = f.writer.run(ctx) })
+	testkit.Eventually(t, "the row that has waited for 80 h, with an interval of a minute", func() bool {
+		return len(column(t, openTest(t, dir), iceberg.AlwaysTrue{}, "id")) == 1
 	})
 	stop()
 	wg.Wait()
@@ -352,7 +350,9 @@ func TestRecreatedOne(t *testing.T) {
 	o.Recreated = true
 	_, err = Run(t.Context(), o)
 	testkit.OK(t, err)
-	if got := column(t, openTest(t, dir), iceberg.NewAnd(iceberg.EqualTo(iceberg.Reference("name"), "web"), iceberg.EqualTo(iceberg.Reference(colSnapshot), false)), "id"); len(got) != 1 {
+	isChangeOfWeb := iceberg.NewAnd(iceberg.EqualTo(iceberg.Reference("name"), "web"),
+		iceberg.EqualTo(iceberg.Reference(colSnapshot), false))
+	if got := column(t, openTest(t, dir), isChangeOfWeb, "id"); len(got) != 1 {
 		t.Errorf("rows of the stream that is as before: %q", got)
 	}
 }
@@ -408,7 +408,8 @@ func TestRemembered(t *testing.T) {
 		}
 	}
 	if lost > 0 {
-		t.Errorf("%d of the newest 40 rows are not known: at most %d messages lie between, and %d are remembered", lost, 90, limit)
+		t.Errorf("%d of the newest 40 rows are not known: at most 90 messages lie between, and %d are remembered",
+			lost, limit)
 	}
 }
 
@@ -455,7 +456,8 @@ func TestRetentionGap(t *testing.T) {
 	store := newStream(t, url, sinks.Binary)
 	at := first.Add(-12 * time.Hour)
 	store([]event.Event{
-		deployment(event.Added, "web", 1, 0, at), about(event.Synced, 2, 0, at.Add(time.Second), `{"version":"2","first":true}`),
+		deployment(event.Added, "web", 1, 0, at),
+		about(event.Synced, 2, 0, at.Add(time.Second), `{"version":"2","first":true}`),
 		about(event.Gap, 12, 0, at.Add(time.Minute), `{"reason":"lost","from":"","to":"12"}`),
 	})
 	runAt(t, url, dir, first.Add(time.Minute))
@@ -548,19 +550,7 @@ func TestFirstDay(t *testing.T) {
 
 // A topic that was made again is another one, also where it has more records than before.
 func TestRecreatedTopic(t *testing.T) {
-	c, err := kfake.NewCluster(kfake.NumBrokers(1))
-	testkit.OK(t, err)
-	t.Cleanup(c.Close)
-	store := func(events ...event.Event) {
-		s, err := kafka.New(kafka.Options{
-			Config: testkit.WithDefaults(kafka.Config{CreateTopics: &kafka.CreateTopics{Partitions: 1, ReplicationFactor: 1}}),
-			Common: sinks.Common{Encoding: sinks.Binary}, Connection: kafka.Connection{Brokers: c.ListenAddrs()},
-		})
-		testkit.OK(t, err)
-		testkit.OK(t, s.Open(t.Context()))
-		publishAll(t, s, events)
-		testkit.OK(t, s.Close())
-	}
+	c, store := kafkaStore(t, kafka.Config{})
 	dir := tableDir(t)
 	var events []event.Event
 	for n := range 30 {
@@ -568,7 +558,7 @@ func TestRecreatedTopic(t *testing.T) {
 	}
 	o := options(t, "kafka://"+c.ListenAddrs()[0]+"/k8s.prod.*", dir)
 	store(events[:10]...)
-	_, err = Run(t.Context(), o)
+	_, err := Run(t.Context(), o)
 	testkit.OK(t, err)
 	client := &kafkago.Client{Addr: kafkago.TCP(c.ListenAddrs()[0])}
 	_, err = client.DeleteTopics(t.Context(), &kafkago.DeleteTopicsRequest{Topics: []string{"k8s.prod.deployments"}})
@@ -593,7 +583,8 @@ func TestInterval(t *testing.T) {
 // A table with another name than changes, or a quoted one, has its coverage beside it.
 func TestTableName(t *testing.T) {
 	for name, want := range map[string]string{
-		`lake.kubebridge."changes"`: `lake.kubebridge."coverage"`, "lake.kubebridge.`changes`": "lake.kubebridge.`coverage`",
+		`lake.kubebridge."changes"`: `lake.kubebridge."coverage"`,
+		"lake.kubebridge.`changes`": "lake.kubebridge.`coverage`",
 	} {
 		text, err := Views(t.Context(), Place{}, "trino", name, "")
 		testkit.OK(t, err)

@@ -100,7 +100,8 @@ func (n *newestIDs) add(behind int64, hash xxh3.Uint128) {
 // repeats.
 func (n *newestIDs) sorted() []laneID {
 	slices.SortFunc(n.list, func(a, b laneID) int {
-		return cmp.Or(cmp.Compare(a.behind, b.behind), cmp.Compare(a.hash.Hi, b.hash.Hi), cmp.Compare(a.hash.Lo, b.hash.Lo))
+		return cmp.Or(cmp.Compare(a.behind, b.behind), cmp.Compare(a.hash.Hi, b.hash.Hi),
+			cmp.Compare(a.hash.Lo, b.hash.Lo))
 	})
 	list := slices.Compact(n.list)
 	return list[:min(len(list), n.limit)]

@@ -105,7 +105,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 func open(ctx context.Context, o Options) (_ *writer, closeCatalog func(), err error) {
 	o.Interval = cmp.Or(o.Interval, defaultInterval)
 	if o.Interval > maxPending {
-		return nil, nil, fmt.Errorf("interval %s: files that wait for longer than %s may be removed as orphans", o.Interval, maxPending)
+		return nil, nil, fmt.Errorf("interval %s: files that wait for longer than %s may be removed as orphans",
+			o.Interval, maxPending)
 	}
 	if o.now == nil {
 		o.now = time.Now

@@ -74,7 +74,8 @@ func FuzzRequest(f *testing.F) {
 			handler.ServeHTTP(answer, request)
 		}()
 		// Of a version that is not there yet a list answers as the API server does.
-		isEarly := answer.Code == http.StatusGatewayTimeout && strings.Contains(answer.Body.String(), "Too large resource version")
+		isEarly := answer.Code == http.StatusGatewayTimeout &&
+			strings.Contains(answer.Body.String(), "Too large resource version")
 		if answer.Code >= http.StatusInternalServerError && !isEarly && ctx.Err() == nil {
 			t.Errorf("%q?%q: %d %s", path, query, answer.Code, answer.Body)
 		}

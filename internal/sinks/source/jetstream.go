@@ -63,8 +63,8 @@ func openNATS(ctx context.Context, cfg Config, scheme, hosts, name string) (Read
 		return nil, err
 	}
 	r := &streamReader{
-		patience: cfg.Patience, subject: cfg.Subject, lanes: cfg.Lanes, raw: cfg.Raw, conn: conn, js: js, pattern: name,
-		position: clone(cfg.After), whole: true, sparse: map[string]bool{},
+		patience: cfg.Patience, subject: cfg.Subject, lanes: cfg.Lanes, raw: cfg.Raw, conn: conn, js: js,
+		pattern: name, position: clone(cfg.After), whole: true, sparse: map[string]bool{},
 	}
 	if r.names, err = r.streams(ctx, name); err != nil {
 		r.Close()
@@ -158,9 +158,7 @@ func (r *streamReader) extents(ctx context.Context) (list []extent, err error) {
 		if err != nil {
 			return nil, err
 		}
-		r.names = append(r.names, names...)
-		slices.Sort(r.names)
-		r.names = slices.Compact(r.names)
+		r.names = union(r.names, names)
 	}
 	for _, name := range r.names {
 		if r.lanes != nil && !slices.Contains(r.lanes, name) {
@@ -178,7 +176,8 @@ func (r *streamReader) extents(ctx context.Context) (list []extent, err error) {
 			return nil, &RecreatedError{name, fmt.Errorf("stream %s: %w", name, ErrOther)}
 		}
 		if at.Next > info.State.LastSeq+1 { // the server has lost the end: it gives its sequences again
-			return nil, &RecreatedError{name, fmt.Errorf("stream %s ends at %d: %w", name, info.State.LastSeq, ErrOther)}
+			err := fmt.Errorf("stream %s ends at %d: %w", name, info.State.LastSeq, ErrOther)
+			return nil, &RecreatedError{name, err}
 		}
 		r.sparse[name] = removesSingly(&info.Config)
 		isKept := !r.sparse[name] && !hasLimits(&info.Config)

@@ -136,9 +136,7 @@ func (r *topicReader) parts(ctx context.Context) (list []part, err error) {
 		if err != nil {
 			return nil, err
 		}
-		r.topics = append(r.topics, topics...)
-		slices.Sort(r.topics)
-		r.topics = slices.Compact(r.topics)
+		r.topics = union(r.topics, topics)
 	}
 	for _, topic := range r.topics {
 		count, err := r.log.Partitions(ctx, topic)
@@ -210,7 +208,8 @@ func (r *topicReader) checkBefore(ctx context.Context, p *part, at Lane) error {
 	case err != nil && !errors.Is(err, errStopped) && !errors.Is(err, kafkago.OffsetOutOfRange):
 		return fmt.Errorf("partition %s, at offset %d: %w", p.lane, before, err)
 	case isOther:
-		return &RecreatedError{p.topic, fmt.Errorf("partition %s has another record at %d: %w", p.lane, before, ErrOther)}
+		err := fmt.Errorf("partition %s has another record at %d: %w", p.lane, before, ErrOther)
+		return &RecreatedError{p.topic, err}
 	}
 	r.begun[p.lane] = true
 	return nil

@@ -119,6 +119,13 @@ func (e *RecreatedError) Has(lane string) bool {
 	return topic == e.Name
 }
 
+// union returns the names of both lists, sorted, each once.
+func union(a, b []string) []string {
+	all := append(slices.Clone(a), b...)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // Config of a Reader.
 type Config struct {
 	// From is where to read: nats://host:4222/STREAM, kafka://host:9092/topic, or the path of a
