@@ -441,27 +441,38 @@ func (e *edge) run(cell *edgeCell) {
 	}
 }
 
-// What is done to a view while no sink is open is noticed without an event.
-func TestViewChangedWhileDown(t *testing.T) {
+// What is done to a topic while no sink is open is noticed: of a view without an event.
+func TestChangedWhileDown(t *testing.T) {
 	c := broker(t)
-	for want, do := range map[string]func(*edge){
-		sinks.Recreated: (*edge).delete,
-		sinks.Truncated: func(e *edge) {
-			e.delete()
-			e.create(1)
-			e.removeRow()
-		},
-		sinks.Purged:     func(e *edge) { e.deleteRecords(1) },
-		sinks.Unverified: (*edge).removeRow,
+	truncate := func(e *edge) {
+		e.delete()
+		e.create(1)
+		e.removeRow()
+	}
+	purge := func(e *edge) { e.deleteRecords(1) }
+	for name, cell := range map[string]struct {
+		do    func(*edge)
+		want  string
+		event bool // it is noticed with the next event
+	}{
+		"view deleted":          {(*edge).delete, sinks.Recreated, false},
+		"view recreated":        {truncate, sinks.Truncated, false},
+		"view purged":           {purge, sinks.Purged, false},
+		"view with a removal":   {(*edge).removeRow, sinks.Unverified, false},
+		"plain topic deleted":   {(*edge).delete, sinks.Recreated, true},
+		"plain topic recreated": {truncate, sinks.Truncated, true},
+		"plain topic purged":    {purge, sinks.Purged, false},
 	} {
-		t.Run(want, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := &edge{t: t, c: c, topic: "down" + want, view: true}
+			e := &edge{t: t, c: c, topic: strings.ReplaceAll(name, " ", "."), view: strings.HasPrefix(name, "view")}
 			open := func(position []byte) *kafka.Sink {
 				s := openSink(t, c, func(k *kafka.Options) {
-					k.Topic, k.View, k.Tombstones = e.topic, true, true
+					k.Topic, k.View, k.Tombstones = e.topic, e.view, e.view
 					k.CreateTopics.Partitions = 1
-					k.CreateTopics.Config = map[string]string{"cleanup.policy": "compact"}
+					if e.view {
+						k.CreateTopics.Config = map[string]string{"cleanup.policy": "compact"}
+					}
 				})
 				must(t, s.ReadBack(t.Context(), position, func(string) {}))
 				return s
@@ -472,14 +483,17 @@ func TestViewChangedWhileDown(t *testing.T) {
 			first.Inspect(t.Context())
 			position := first.Position()
 			must(t, first.Close())
-			do(e)
-			second := open(position)
+			cell.do(e)
 			began := time.Now()
+			second := open(position)
+			if cell.event {
+				publishAs(t, second, sinktest.NewEvent("web", 2, 300))
+			}
 			var found []sinks.Loss
 			for len(found) == 0 && time.Since(began) < time.Minute {
 				found = second.Inspect(t.Context())
 			}
-			if took := time.Since(began); len(found) != 1 || found[0].Reason != want || took > sinktest.Noticed {
+			if took := time.Since(began); len(found) != 1 || found[0].Reason != cell.want || took > sinktest.Noticed {
 				t.Errorf("within %v: lost %v", took, found)
 			}
 		})

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,8 +192,9 @@ func (l *lane) advance(batch *inflightBatch, offset int64) {
 			l.sink.view.rows.note(l, offsets{l.next, offset})
 		}
 		l.next = offset + int64(batch.records)
-		if l.logStart.first.Load() == nil {
-			l.logStart.first.Store(&storedAt{offset, time.Now()})
+		if l.logStart.old.Load() == nil {
+			old := cmp.Or(l.savedOld(), storedAt{offset, time.Now().Unix()})
+			l.logStart.old.CompareAndSwap(nil, &old) // Inspect may have set it
 		}
 	}
 	l.publishSaved()

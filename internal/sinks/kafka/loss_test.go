@@ -210,6 +210,75 @@ func TestPurged(t *testing.T) {
 	}
 }
 
+// Records that somebody deletes while no sink is open are lost too, where the topic keeps them that
+// long. It is noticed once, without an event.
+func TestPurgedWhileDown(t *testing.T) {
+	purged := sinks.Loss{Destination: "kept/0", Reason: sinks.Purged, Now: 2}
+	again := sinks.Loss{Destination: "kept/0", Reason: sinks.Purged, Before: 2, Now: 3}
+	for name, c := range map[string]struct {
+		times     string
+		retention string
+		down      time.Duration
+		deletes   int64
+		want      []sinks.Loss // by the second sink, the third
+		then      []sinks.Loss
+	}{
+		"nothing":                      {kafka.SentTime, "604800000", time.Minute, 0, nil, nil},
+		"records":                      {kafka.SentTime, "604800000", time.Minute, 2, []sinks.Loss{purged}, []sinks.Loss{again}},
+		"of a topic that keeps all":    {kafka.SentTime, "-1", 100 * 24 * time.Hour, 2, []sinks.Loss{purged}, []sinks.Loss{again}},
+		"that retention may delete":    {kafka.SentTime, "604800000", 4 * 24 * time.Hour, 2, nil, nil},
+		"that have the time of events": {kafka.EventTime, "604800000", time.Minute, 2, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var virtual kfake.VirtualNetwork
+				cluster := newCluster(t, kfake.ListenFn(virtual.Listen))
+				defer cluster.Close()
+				open := func(position []byte) *kafka.Sink {
+					s := openSink(t, cluster, func(o *kafka.Options) {
+						o.Topic, o.Timestamps, o.Connection.Dial = "kept", c.times, virtual.DialContext
+						o.CreateTopics = &kafka.CreateTopics{
+							Partitions: 1, ReplicationFactor: 1,
+							Config: map[string]string{"retention.ms": c.retention, "retention.bytes": "-1"},
+						}
+					})
+					recallFrom(t, s, position)
+					return s
+				}
+				inspect := func(what string, s *kafka.Sink, want []sinks.Loss) {
+					for range 3 {
+						if found := s.Inspect(t.Context()); !slices.Equal(found, want) {
+							t.Errorf("%s: lost %v, want %v", what, found, want)
+						}
+						want = nil
+						time.Sleep(5 * time.Second)
+					}
+				}
+				first := open(nil)
+				publishEvents(t, first, podEvent("web", 1), podEvent("web", 2), podEvent("web", 3))
+				position := first.Position() // as by a crash: it was never inspected
+				testkit.OK(t, first.Close())
+				time.Sleep(c.down)
+				testkit.OK(t, cluster.DeleteRecords("kept", 0, c.deletes))
+
+				second := open(position)
+				inspect("the second sink", second, c.want)
+				position = second.Position() // without an event
+				testkit.OK(t, second.Close())
+				if c.deletes > 0 {
+					testkit.OK(t, cluster.DeleteRecords("kept", 0, 3))
+				}
+				third := open(position)
+				inspect("the third sink", third, c.then)
+				publishEvents(t, third, podEvent("web", 4))
+				inspect("the third sink, after an event", third, nil)
+				testkit.OK(t, third.Close())
+			})
+		})
+	}
+}
+
 // What is done to a view while no sink is open is noticed without an event, once.
 func TestViewLossWhileDown(t *testing.T) {
 	remove := func(t *testing.T, c *kfake.Cluster, _ *kgo.Client, topic string) {

@@ -45,7 +45,8 @@ type savedOffset struct {
 	producer int64
 	epoch    int16
 	sequence int32
-	start    int64 // of the log of a view; -1 where it is not known
+	start    int64    // of the log of a view; -1 where it is not known
+	old      storedAt // of a topic that is no view; zero where it is not known
 }
 
 // unused is the saved offset of a partition that the sink has not written to.
@@ -62,17 +63,20 @@ func (p position) lookup(topic string, partition int) savedOffset {
 // MarshalJSON is short: there is one for each partition.
 func (p savedOffset) MarshalJSON() ([]byte, error) {
 	n := []int64{p.offset, p.producer, int64(p.epoch), int64(p.sequence)}
-	if p.start >= 0 {
-		n = append(n, p.start+1) // earlier versions ignore it
+	if p.start >= 0 || p.old.at != 0 {
+		n = append(n, p.start+1) // earlier versions ignore this and what follows
+	}
+	if p.old.at != 0 {
+		n = append(n, p.old.offset, p.old.at)
 	}
 	return json.Marshal(n)
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (p *savedOffset) UnmarshalJSON(b []byte) error {
-	var n [5]int64
+	var n [7]int64
 	err := json.Unmarshal(b, &n)
-	*p = savedOffset{n[0], n[1], int16(n[2]), int32(n[3]), n[4] - 1}
+	*p = savedOffset{n[0], n[1], int16(n[2]), int32(n[3]), n[4] - 1, storedAt{n[5], n[6]}}
 	return err
 }
 
@@ -109,9 +113,12 @@ func (s *Sink) savedOffsets() (topics map[string][]savedOffset, idle map[string]
 	for _, t := range s.inUse() {
 		offsets := make([]savedOffset, len(t.lanes))
 		for i, l := range t.lanes {
-			offsets[i] = l.savedOffset()
-			if t.view && offsets[i].offset >= 0 {
+			switch offsets[i] = l.savedOffset(); {
+			case offsets[i].offset < 0:
+			case t.view:
 				offsets[i].start = l.savedStart()
+			default:
+				offsets[i].old = l.savedOld()
 			}
 		}
 		topics[t.name] = offsets
@@ -136,6 +143,14 @@ func (l *lane) savedStart() int64 {
 		return at
 	}
 	return l.sink.readBack.savedAt(l.topic, l.partition).start
+}
+
+// savedOld is a storedAt of this or an earlier process; zero where there is none.
+func (l *lane) savedOld() storedAt {
+	if old := l.logStart.old.Load(); old != nil {
+		return *old
+	}
+	return l.sink.readBack.resumeAt(l.topic, l.partition).old
 }
 
 // Outline implements sinks.Outliner: it keeps how many partitions of each topic get events, and the
@@ -378,30 +393,27 @@ func (l *lane) inspect(ctx context.Context) {
 	}
 }
 
-// logStart is where a partition's log began when it was last inspected, and what is known of the
-// time of its records. Inspect owns all but the atomic ones.
+// logStart is what is known of where a partition's log began. Inspect owns what is not atomic.
 type logStart struct {
-	at    atomic.Int64             // -1 for not yet
-	first atomic.Pointer[storedAt] // the first record of this process
-	// What was stored behind old is younger than half of the topic's retention; young is to take
-	// its place.
-	old, young storedAt
+	at atomic.Int64 // of a view, when it was last inspected; -1 for not yet
+	// Of a topic that is no view. What is stored behind old is younger than half of the topic's
+	// retention; young is to take its place. The first batch of the process sets old too.
+	old   atomic.Pointer[storedAt]
+	young storedAt
 }
 
-// storedAt is an offset, and a time before which nothing was stored there.
-type storedAt struct {
-	offset int64
-	at     time.Time
-}
+// storedAt is an offset, and a time in Unix seconds: before it, nothing was stored from there on.
+type storedAt struct{ offset, at int64 }
+
+func (s storedAt) age() time.Duration { return time.Since(time.Unix(s.at, 0)) }
 
 // inspectStart reports that records were deleted from a partition: its log begins later than
 // before. Compaction does not cause that. Of a topic that is no view, retention does: there records
 // are lost that the topic's settings keep.
 func (l *lane) inspectStart(ctx context.Context, t *topic) {
-	s := &l.logStart
 	if !t.view {
-		s.age(l.saved.Load(), t.keeps)
-		if s.old.at.IsZero() {
+		l.age(t.keeps)
+		if t.keeps == 0 || l.savedOld().at == 0 {
 			return
 		}
 	}
@@ -409,41 +421,57 @@ func (l *lane) inspectStart(ctx context.Context, t *topic) {
 	if err != nil {
 		return
 	}
-	before := l.savedStart()
-	s.at.Store(start)
-	if before < 0 || start <= before || !t.view && !l.isKept(ctx, start) {
+	if !t.view {
+		old := l.findDeleted(ctx, l.savedOld(), start)
+		l.logStart.old.Store(&old)
 		return
 	}
-	l.sink.losses.Add(sinks.Loss{
-		Destination: l.name, Reason: sinks.Purged, Before: uint64(before), Now: uint64(start),
-	})
+	before := l.savedStart()
+	l.logStart.at.Store(start)
+	if before >= 0 && start > before {
+		l.reportPurged(before, start)
+	}
 }
 
 // age moves the offsets of a known age. keeps is the topic's retention, 0 where it is not known.
-func (s *logStart) age(saved *savedOffset, keeps time.Duration) {
-	first := s.first.Load()
-	if saved == nil || first == nil || keeps == 0 {
+func (l *lane) age(keeps time.Duration) {
+	s, saved, old := &l.logStart, l.savedOffset(), l.savedOld()
+	if keeps == 0 || old.at == 0 {
 		return
 	}
-	end := storedAt{saved.offset, time.Now()}
+	end := storedAt{saved.offset, time.Now().Unix()}
 	switch {
-	case s.old.at.IsZero():
-		s.old, s.young = *first, end
-	case saved.offset < s.old.offset: // it is another topic
-		s.old, s.young = end, end
-	case time.Since(s.young.at) > keeps/4:
-		s.old, s.young = s.young, end
+	case saved.offset < old.offset, // it is another topic
+		s.young.at == 0 && old.age() > keeps/2: // of an earlier process
+		old, s.young = end, end
+	case s.young.at == 0:
+		s.young = end
+	case s.young.age() > keeps/4:
+		old, s.young = s.young, end
 	}
+	s.old.Store(&old)
 }
 
-// isKept reports whether the topic's settings keep a record before an offset.
-func (l *lane) isKept(ctx context.Context, offset int64) bool {
-	old := l.logStart.old
-	if offset <= old.offset {
-		return false
+// findDeleted reports that a log begins behind records that the topic's settings keep. It returns
+// what is known of the log behind its start.
+func (l *lane) findDeleted(ctx context.Context, old storedAt, start int64) storedAt {
+	if old.at == 0 || start <= old.offset || l.sink.config.Timestamps == EventTime {
+		return old
 	}
 	settings, err := l.cluster.describe(ctx, l.topic) // they may have changed
-	return err == nil && time.Since(old.at) < keptFor(settings)/2
+	if err != nil {
+		return old
+	}
+	if old.age() < keptFor(settings)/2 {
+		l.reportPurged(old.offset, start)
+	}
+	return storedAt{start, old.at}
+}
+
+func (l *lane) reportPurged(before, start int64) {
+	l.sink.losses.Add(sinks.Loss{
+		Destination: l.name, Reason: sinks.Purged, Before: uint64(before), Now: uint64(start),
+	})
 }
 
 // reasonOfLoss is why a partition's log ends at an offset before what it had acknowledged.

@@ -109,14 +109,15 @@ func (s *Sink) readBackPartition(
 	ctx context.Context, l *lane, from savedOffset, deadline time.Time,
 ) (savedOffset, error) {
 	l.deadline = deadline
+	r := &readback{saved: from, deadline: deadline}
 	resume, err := unused, errGaveUp
 	if time.Now().Before(deadline) {
-		resume, err = l.readBack(ctx, &readback{saved: from, deadline: deadline}, s.readBack.found)
+		resume, err = l.readBack(ctx, r, s.readBack.found)
 	}
 	if errors.Is(err, errGaveUp) {
 		s.log.Warn("can't read a partition back now; it is read before its next event is sent, "+
 			"and the others continue", "lane", l.name, "err", err)
-		s.readBack.postpone(l.topic, l.partition)
+		s.readBack.postpone(l.topic, l.partition, r.shortSince)
 		return from, nil
 	}
 	return resume, err
@@ -145,8 +146,9 @@ type readBackState struct {
 	warned time.Time // guarded by mu: the last warning of a damaged batch
 	// guarded by mu: topics that were looked up; false: and not found
 	topics map[string]bool
-	// guarded by mu: partitions that did not answer; their lanes read them first
-	unread map[string]map[int]bool
+	// guarded by mu: partitions that did not answer, or ended before the saved offset, and since
+	// when they do; their lanes read them first
+	unread map[string]map[int]time.Time
 }
 
 // begin starts over after an earlier attempt. maxIdle is how many idle topics a position keeps.
@@ -163,7 +165,7 @@ func (r *readBackState) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.saved, r.idle, r.found = position{}, nil, nil
-	r.topics, r.unread = map[string]bool{}, map[string]map[int]bool{}
+	r.topics, r.unread = map[string]bool{}, map[string]map[int]time.Time{}
 }
 
 // resumeAt returns where a lane that has not started resumes, unused when there is nothing to
@@ -249,7 +251,16 @@ func (r *readBackState) isUnread(topic string, partition int) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.topics[topic] || r.unread[topic][partition]
+	_, unread := r.unread[topic][partition]
+	return unread || !r.topics[topic]
+}
+
+// shortSince is since when an unread partition ends before its saved offset; zero where it is not
+// known to.
+func (r *readBackState) shortSince(topic string, partition int) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unread[topic][partition]
 }
 
 func (r *readBackState) topicDone(name string) {
@@ -264,13 +275,13 @@ func (r *readBackState) postponeTopic(name string) {
 	r.topics[name] = false
 }
 
-func (r *readBackState) postpone(topic string, partition int) {
+func (r *readBackState) postpone(topic string, partition int, shortSince time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.unread[topic] == nil {
-		r.unread[topic] = map[int]bool{}
+		r.unread[topic] = map[int]time.Time{}
 	}
-	r.unread[topic][partition] = true
+	r.unread[topic][partition] = shortSince
 }
 
 // setResume sets where the lanes of a topic resume.

@@ -20,6 +20,8 @@ import (
 type readback struct {
 	saved    savedOffset
 	deadline time.Time // until then a log that ends before the saved offset may be a deposed leader's
+	// shortSince is when a log was first seen to end there; zero for never.
+	shortSince time.Time
 	// after the deadline: true, the log is another one; false, the lane reads it later
 	final    bool
 	begun    bool // logRange is known
@@ -90,8 +92,10 @@ func (l *lane) beginReadback(ctx context.Context, r *readback) error {
 	}
 	from := r.saved.offset
 	if end < from {
-		l.next = from
+		l.next, r.saved.old = from, storedAt{}
 		l.reportLost(end)
+	} else {
+		r.saved.old = l.findDeleted(ctx, r.saved.old, start)
 	}
 	if from < 0 {
 		if from, err = l.startBySavedTime(ctx, start, end); err != nil {
@@ -150,6 +154,9 @@ func (l *lane) boundsPast(ctx context.Context, r *readback) (start, end int64, e
 			return 0, 0, fmt.Errorf("%w: the log of %s ends at %d, and had come to %d", errGaveUp,
 				l.name, end, r.saved.offset)
 		}
+		if r.shortSince.IsZero() {
+			r.shortSince = time.Now()
+		}
 		if ratelimit.Sleep(ctx, 100*time.Millisecond) != nil {
 			return 0, 0, errCallerGone
 		}
@@ -161,9 +168,13 @@ func (l *lane) boundsPast(ctx context.Context, r *readback) (start, end int64, e
 // that it finds may be queued in the publisher already, so the lane remembers them too.
 func (l *lane) readUnread(ctx context.Context) error {
 	if l.unread == nil {
+		since := l.sink.readBack.shortSince(l.topic, l.partition)
+		if since.IsZero() {
+			since = time.Now()
+		}
 		l.unread = &readback{
 			saved:    l.sink.readBack.saved.lookup(l.topic, l.partition),
-			deadline: time.Now().Add(leaderTimeout), final: true,
+			deadline: since.Add(leaderTimeout), final: true,
 		}
 	}
 	resume, err := l.readBack(ctx, l.unread, func(id string) {
