@@ -210,6 +210,39 @@ func TestPurged(t *testing.T) {
 	}
 }
 
+// What is deleted is noticed however long the sink runs; what retention may delete is no loss.
+func TestPurgedAfterDays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var virtual kfake.VirtualNetwork
+		cluster := newCluster(t, kfake.ListenFn(virtual.Listen))
+		defer cluster.Close()
+		s := openSink(t, cluster, func(o *kafka.Options) {
+			o.Topic, o.Connection.Dial = "kept", virtual.DialContext
+			o.CreateTopics = &kafka.CreateTopics{
+				Partitions: 1, ReplicationFactor: 1,
+				Config: map[string]string{"retention.ms": "604800000", "retention.bytes": "-1"},
+			}
+		})
+		defer s.Close()
+		const days = 30
+		for day := range days {
+			publishEvents(t, s, podEvent("web", day+1))
+			if found := s.Inspect(t.Context()); len(found) > 0 {
+				t.Fatalf("day %d: lost %v", day, found)
+			}
+			time.Sleep(24 * time.Hour)
+		}
+		if at := cluster.PartitionInfo("kept", 0).LogStartOffset; at == 0 {
+			t.Fatal("retention deleted nothing")
+		}
+		testkit.OK(t, cluster.DeleteRecords("kept", 0, days))
+		found := s.Inspect(t.Context())
+		if len(found) != 1 || found[0].Reason != sinks.Purged || found[0].Now != days {
+			t.Errorf("lost %v", found)
+		}
+	})
+}
+
 // Records that somebody deletes while no sink is open are lost too, where the topic keeps them that
 // long. It is noticed once, without an event.
 func TestPurgedWhileDown(t *testing.T) {

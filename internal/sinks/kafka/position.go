@@ -325,9 +325,11 @@ func (s *Sink) inspectTopic(ctx context.Context, c *cluster, t *topic) {
 			_, _ = c.refresh(ctx, t.name) // a deposed leader may have answered
 			l.inspect(ctx)
 		}
-		l.inspectStart(ctx, t)
 		if t.view {
+			l.inspectStart(ctx)
 			s.inspectRows(ctx, l)
+		} else {
+			l.inspectOld(ctx, t.keeps)
 		}
 	}
 	t.missed.Store(false)
@@ -407,23 +409,11 @@ type storedAt struct{ offset, at int64 }
 
 func (s storedAt) age() time.Duration { return time.Since(time.Unix(s.at, 0)) }
 
-// inspectStart reports that records were deleted from a partition: its log begins later than
-// before. Compaction does not cause that. Of a topic that is no view, retention does: there records
-// are lost that the topic's settings keep.
-func (l *lane) inspectStart(ctx context.Context, t *topic) {
-	if !t.view {
-		l.age(t.keeps)
-		if t.keeps == 0 || l.savedOld().at == 0 {
-			return
-		}
-	}
+// inspectStart reports that records were deleted from a partition of a view: its log begins later
+// than before. Compaction does not cause that.
+func (l *lane) inspectStart(ctx context.Context) {
 	start, err := l.cluster.offset(ctx, l.topic, l.partition, earliest)
 	if err != nil {
-		return
-	}
-	if !t.view {
-		old := l.findDeleted(ctx, l.savedOld(), start)
-		l.logStart.old.Store(&old)
 		return
 	}
 	before := l.savedStart()
@@ -433,12 +423,22 @@ func (l *lane) inspectStart(ctx context.Context, t *topic) {
 	}
 }
 
-// age moves the offsets of a known age. keeps is the topic's retention, 0 where it is not known.
-func (l *lane) age(keeps time.Duration) {
-	s, saved, old := &l.logStart, l.savedOffset(), l.savedOld()
-	if keeps == 0 || old.at == 0 {
+// inspectOld does the same for a topic that is no view. Retention removes records there: those are
+// lost that its settings keep. keeps is its retention, 0 where it is not known.
+func (l *lane) inspectOld(ctx context.Context, keeps time.Duration) {
+	if keeps == 0 || l.savedOld().at == 0 {
 		return
 	}
+	old := l.age(keeps)
+	if start, err := l.cluster.offset(ctx, l.topic, l.partition, earliest); err == nil {
+		old = l.findDeleted(ctx, old, start)
+	}
+	l.logStart.old.Store(&old)
+}
+
+// age moves the offsets of a known age, and returns the older one.
+func (l *lane) age(keeps time.Duration) storedAt {
+	s, saved, old := &l.logStart, l.savedOffset(), l.savedOld()
 	end := storedAt{saved.offset, time.Now().Unix()}
 	switch {
 	case saved.offset < old.offset, // it is another topic
@@ -449,7 +449,7 @@ func (l *lane) age(keeps time.Duration) {
 	case s.young.age() > keeps/4:
 		old, s.young = s.young, end
 	}
-	s.old.Store(&old)
+	return old
 }
 
 // findDeleted reports that a log begins behind records that the topic's settings keep. It returns
