@@ -56,7 +56,7 @@ func FuzzRequest(f *testing.F) {
 		f.Add(seed[0], seed[1], seed[2])
 	}
 	f.Fuzz(func(t *testing.T, path, query, accept string) {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		request := (&http.Request{
 			Method: http.MethodGet, URL: &url.URL{Path: strings.Replace("/"+path, "//", "/", 1), RawQuery: query}, Host: "history",
