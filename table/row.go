@@ -13,6 +13,7 @@ import (
 	"github.com/apache/iceberg-go"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/resource/jsonscan"
 	"github.com/kubebridge/bridge/internal/resource/jsontree"
 	"github.com/kubebridge/bridge/internal/sinks/source"
 
@@ -258,28 +259,16 @@ func labelsOf(data []byte) (labels []event.Attribute) {
 	return labels
 }
 
-// member returns a member of an object; nil where there is none. It reads no further: in objects of
-// Kubernetes metadata is among the first members, and most bytes are behind it.
-func member(object []byte, name string) jsontext.Value {
-	d := jsontext.NewDecoder(bytes.NewBuffer(object))
-	if t, err := d.ReadToken(); err != nil || t.Kind() != jsontext.KindBeginObject {
-		return nil
-	}
-	for d.PeekKind() == jsontext.KindString {
-		t, err := d.ReadToken()
-		if err != nil {
-			return nil
+// member returns a member of an object that is an object; nil where there is none. It reads no
+// further: in objects of Kubernetes metadata is among the first members, and most bytes are behind
+// it.
+func member(object []byte, name string) []byte {
+	s := jsonscan.Of(object)
+	for s.Open('{'); s.Next('}'); {
+		isIt := string(s.Key()) == name && s.Peek() == '{'
+		if value := s.Skip(); isIt && s.Err() == nil {
+			return object[value.Start:value.End]
 		}
-		if t.String() != name {
-			if d.SkipValue() != nil {
-				return nil
-			}
-			continue
-		}
-		if v, err := d.ReadValue(); err == nil && v.Kind() == jsontext.KindBeginObject {
-			return v
-		}
-		return nil
 	}
 	return nil
 }

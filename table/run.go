@@ -45,7 +45,7 @@ type Options struct {
 // Bounds of what is in memory, and of a commit.
 const (
 	// maxRunBytes are sorted and written as one file of each day.
-	maxRunBytes = 64 << 20
+	maxRunBytes = 80 << 20
 	// maxCommitBytes is when a commit does not wait for its interval.
 	maxCommitBytes = 64 << 20
 	// MaxRemembered is how many messages of a lane a repeat may lie behind the first.
