@@ -156,6 +156,33 @@ func TestOtherAuthors(t *testing.T) {
 			},
 			2, "ann complete-log",
 		},
+		"one that can't have, by the second policy": {
+			historyOf(added(10), updated(20, `"a":1`), updated(94, `"a":2`), updated(95, `"a":3`)),
+			[]string{
+				line("ann", "patch", 1, 200, "uid:u1 U10 2:U10"),
+				line("carol", "patch", 1, 200, "uid:u1 U20"),
+				line("dan", "patch", 1, 200, "uid:u1 U94"),
+			},
+			2, "ann exact",
+		},
+		"one that may have, of whose tries the second policy lacks one": {
+			historyOf(added(10), updated(20, `"a":1`), updated(94, `"a":2`), updated(95, `"a":3`)),
+			[]string{
+				line("ann", "patch", 1, 200, "uid:u1 U9 U10 2:U10"),
+				line("carol", "patch", 1, 200, "uid:u1 U20"),
+				line("dan", "patch", 1, 200, "uid:u1 U94"),
+			},
+			2, "ann complete-log",
+		},
+		"one that may have, hidden from both policies": { // 2782 hides behind 10
+			historyOf(added(10), updated(20, `"a":1`), updated(2782, `"a":2`), updated(2783, `"a":3`)),
+			[]string{
+				line("ann", "patch", 1, 200, "uid:u1 U10 2:U10"),
+				line("carol", "patch", 1, 200, "uid:u1 U20"),
+				line("dan", "patch", 1, 200, "uid:u1 U2782"),
+			},
+			2, "ann complete-log",
+		},
 		"a no-op that may have been stored": {
 			historyOf(added(10), updated(20, "")),
 			[]string{line("migrator", "update", 1, 200, "uid:u1 U10="), line("ann", "patch", 1, 500, "uid:u1 U10")},

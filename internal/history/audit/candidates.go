@@ -206,13 +206,10 @@ func (r *Request) hides(version string) bool {
 	if r.hasForeign {
 		return true
 	}
-	for _, m := range moduli {
-		n := uint64(m.n)
-		if !slices.ContainsFunc(r.seen, func(s claim) bool { return s.number()%n == number%n }) {
-			return false
-		}
+	isFree := func(m modulus) bool {
+		return !slices.ContainsFunc(r.seen, func(s claim) bool { return s.number()%m.n == number%m.n })
 	}
-	return true
+	return !slices.ContainsFunc(moduli, isFree) && (!r.hasSecond || !slices.ContainsFunc(secondModuli, isFree))
 }
 
 // answers reports whether the answer of a request is the version, and the request has made it: it

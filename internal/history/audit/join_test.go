@@ -52,10 +52,18 @@ func historyIn(resource, group, namespace string, versions ...version) *History 
 	return h
 }
 
-// line is an audit event of a request for shop/web in a minute.
+// line is an audit event of a request for shop/web in a minute. Notes are "uid:u1" and claims; those
+// that begin with "2:" are of the second policy.
 func line(user, verb string, minute, code int, notes string, more ...string) string {
 	annotations := map[string]string{"authorization.k8s.io/decision": "allow"}
 	for i, note := range strings.Fields(notes) {
+		if note, isSecond := strings.CutPrefix(note, "2:"); isSecond {
+			c, _ := parseClaim(note)
+			for _, m := range secondModuli {
+				annotations[secondName+"/"+m.key(c.number())] = note
+			}
+			continue
+		}
 		key := fmt.Sprint(PolicyName, "/a", i)
 		if uid, isUID := strings.CutPrefix(note, "uid:"); isUID {
 			key, note = PolicyName+"/uid", uid

@@ -2,28 +2,55 @@ package audit
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
-// PolicyName is the name of the admission policy. It begins the keys of its annotations.
-const PolicyName = "attribution.kubebridge.dev"
+// Names of the admission policies. They begin the keys of their annotations.
+const (
+	PolicyName = "attribution.kubebridge.dev"
+	secondName = "attribution-2.kubebridge.dev"
+)
 
 // A request that conflicts inside the API server is tried again, and each try may see another
-// version. The first value of a key stays, so versions go into keys by their remainders. The last
-// try is hidden only where both of its keys are taken.
-var moduli = []struct {
-	letter string
-	n      int
-}{{"a", 7}, {"b", 12}}
+// version. The first value of a key stays, so versions go into keys by their remainders. A try is
+// hidden only where all of its keys are taken. A policy has 20 keys at most: the second one makes
+// that rarer.
+var (
+	moduli       = []modulus{{"a", 7}, {"b", 12}}
+	secondModuli = []modulus{{"c", 9}, {"d", 11}}
+)
 
-// Policy returns the admission policy and its binding, as YAML for kubectl apply. It refuses and
-// changes nothing.
+type modulus struct {
+	letter string
+	n      uint64
+}
+
+// key is that of a version's number.
+func (m modulus) key(number uint64) string { return m.letter + strconv.FormatUint(number%m.n, 10) }
+
+// cutPolicy returns the key of an annotation without the name of the policy, if it is one of ours.
+func cutPolicy(annotation string) (key string, isOurs bool) {
+	if key, isOurs = strings.CutPrefix(annotation, PolicyName+"/"); isOurs {
+		return key, true
+	}
+	return strings.CutPrefix(annotation, secondName+"/")
+}
+
+// Policy returns the admission policies and their bindings, as YAML for kubectl apply. They refuse
+// and change nothing.
 func Policy() string {
+	const uid = "  - {key: uid, valueExpression: variables.uid}\n"
+	return policy(PolicyName, uid, moduli) + "---\n" + policy(secondName, "", secondModuli)
+}
+
+func policy(name, annotation string, moduli []modulus) string {
 	var annotations strings.Builder
+	annotations.WriteString(annotation)
 	for _, m := range moduli {
 		for i := range m.n {
-			fmt.Fprintf(&annotations, "  - {key: %s%d, valueExpression: "+
-				"\"variables.number %% %d == %d ? variables.seen : ''\"}\n", m.letter, i, m.n, i)
+			fmt.Fprintf(&annotations, "  - {key: %s, valueExpression: "+
+				"\"variables.number %% %d == %d ? variables.seen : ''\"}\n", m.key(i), m.n, i)
 		}
 	}
 	return fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
@@ -54,7 +81,6 @@ spec:
       request.operation == 'CREATE' ? (variables.uid == '' ? '' : 'C' + variables.uid) :
       (request.operation == 'UPDATE' ? 'U' : 'D') + variables.version + (variables.same ? '=' : '')
   auditAnnotations:
-  - {key: uid, valueExpression: variables.uid}
 %[2]s---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -63,7 +89,7 @@ metadata:
 spec:
   policyName: %[1]s
   validationActions: [Audit]
-`, PolicyName, annotations.String())
+`, name, annotations.String())
 }
 
 // Level of an audit log.

@@ -42,6 +42,8 @@ type Request struct {
 	seen []claim
 	// hasForeign: others have used keys of the policy, so that a claim may be missing.
 	hasForeign bool
+	// hasSecond: the second policy has noted each of the tries too.
+	hasSecond bool
 	// answer is the object of the answer; zero where the log has none.
 	answer answeredObject
 }
@@ -153,25 +155,40 @@ func parse(line []byte) (*Request, error) {
 		r.Impersonator, r.User, r.Groups = r.User, by.Username, by.Groups
 	}
 	r.answer = answer
-	for key, value := range e.Annotations {
-		switch key, isOurs := strings.CutPrefix(key, PolicyName+"/"); {
-		case !isOurs:
-		case key == "uid":
-			r.uid = value
-		default:
-			switch c, isClaim := parseClaim(value); {
-			case !isClaim:
-				r.hasForeign = true
-			case !slices.Contains(r.seen, c):
-				r.seen = append(r.seen, c)
-			}
-		}
-	}
-	slices.SortFunc(r.seen, compareClaims)
+	r.readNotes(e.Annotations)
 	if code >= 400 && code < 500 && !r.mayHaveBegun(code) {
 		return nil, errNone
 	}
 	return r, nil
+}
+
+// readNotes reads what the policies have noted.
+func (r *Request) readNotes(annotations map[string]string) {
+	var keys []string
+	for annotation, value := range annotations {
+		key, isOurs := cutPolicy(annotation)
+		if !isOurs {
+			continue
+		}
+		if key == "uid" {
+			r.uid = value
+			continue
+		}
+		keys = append(keys, key)
+		switch c, isClaim := parseClaim(value); {
+		case !isClaim:
+			r.hasForeign = true
+		case !slices.Contains(r.seen, c):
+			r.seen = append(r.seen, c)
+		}
+	}
+	slices.SortFunc(r.seen, compareClaims)
+	r.hasSecond = len(r.seen) > 0
+	for _, c := range r.seen {
+		for _, m := range secondModuli {
+			r.hasSecond = r.hasSecond && slices.Contains(keys, m.key(c.number()))
+		}
+	}
 }
 
 // isDryRun reads the query as the API server does.
@@ -275,6 +292,7 @@ type storedRequest struct {
 	Object     objectReference `json:"object"`
 	IsMaybe    bool            `json:"maybe,omitempty"`
 	HasForeign bool            `json:"foreign,omitempty"`
+	HasSecond  bool            `json:"second,omitempty"`
 	UID        string          `json:"uid,omitempty"`
 	Seen       []string        `json:"seen,omitempty"`
 	Answer     answeredObject  `json:"answer,omitzero"`
@@ -283,7 +301,8 @@ type storedRequest struct {
 // encode returns the request as the history has it. One that the log repeats is the same bytes.
 func (r *Request) encode() ([]byte, error) {
 	s := storedRequest{
-		Request: r, Object: r.object, IsMaybe: r.isMaybe, HasForeign: r.hasForeign, UID: r.uid, Answer: r.answer,
+		Request: r, Object: r.object, IsMaybe: r.isMaybe, HasForeign: r.hasForeign, HasSecond: r.hasSecond,
+		UID: r.uid, Answer: r.answer,
 	}
 	for _, c := range r.seen {
 		s.Seen = append(s.Seen, c.String())
@@ -297,7 +316,8 @@ func decode(text []byte) (*Request, error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, fmt.Errorf("request of the audit log: %w", err)
 	}
-	r.object, r.isMaybe, r.hasForeign, r.uid, r.answer = s.Object, s.IsMaybe, s.HasForeign, s.UID, s.Answer
+	r.object, r.isMaybe, r.uid, r.answer = s.Object, s.IsMaybe, s.UID, s.Answer
+	r.hasForeign, r.hasSecond = s.HasForeign, s.HasSecond
 	for _, text := range s.Seen {
 		if c, ok := parseClaim(text); ok {
 			r.seen = append(r.seen, c)
