@@ -25,9 +25,9 @@ func newAuditCommand() *cobra.Command {
 	policy := &cobra.Command{
 		Use:   "policy",
 		Short: "Print the policies that let a change be joined with the audit log",
-		Long: `policy prints an admission policy and its binding. They refuse and change nothing: they have the
-API server note in its audit log which version of an object a request has seen. 'bridge who' needs
-that to name the user of a change.
+		Long: `policy prints two admission policies and their bindings. They refuse and change nothing: they have
+the API server note in its audit log which version of an object a request has seen. 'bridge who'
+needs that to name the user of a change. The second one is for objects that several write at once.
 
 With --log it prints an audit policy instead, for --audit-policy-file of the API server. Metadata
 has a line for each write; RequestResponse has its answer too, with which every create and update has
@@ -214,7 +214,7 @@ func (a *auditCheck) judge(answers []audit.CheckAnswer) error {
 	case a.log != nil && a.log.Requests == 0:
 		return errors.New("the log has no writes: its policy leaves them out, or it is of another API server")
 	case a.log != nil && a.log.Noted == 0:
-		return errors.New("no write in the log has a note of the admission policy: apply 'bridge audit " +
+		return errors.New("no write in the log has a note of the admission policies: apply 'bridge audit " +
 			"policy', and wait a second")
 	}
 	return fmt.Errorf("of %d ways to write the user of %d is known", len(answers), known)

@@ -41,7 +41,7 @@ func newWhoCommand() *cobra.Command {
 		Short: "Name the authenticated user of each change of an object, from the audit log",
 		Long: `who lists the versions of one object as 'bridge history' does, each with the authenticated user who
 made it. The history knows what changed, the API server's audit log knows the users, and the
-admission policy of 'bridge audit policy' joins them. A user is right or absent: where the log does
+admission policies of 'bridge audit policy' join them. A user is right or absent: where the log does
 not show who made a change, the reason is in its place.
 
 The log is what the history sink has recorded (key audit), or with --audit a file, or a directory
@@ -204,7 +204,7 @@ func (w *whoCommand) requests(cmd *cobra.Command, known *audit.History) (audit.R
 		fmt.Fprintf(cmd.ErrOrStderr(), "bridge: %s: no write is in this log: does its policy leave writes out?\n",
 			terminal.Plain(strings.Join(w.logs, ", ")))
 	case log.Noted == 0:
-		fmt.Fprintln(cmd.ErrOrStderr(), "bridge: no write in this log has a note of the admission policy: "+
+		fmt.Fprintln(cmd.ErrOrStderr(), "bridge: no write in this log has a note of the admission policies: "+
 			"see 'bridge audit policy'")
 	}
 	if log.Bad > 0 {

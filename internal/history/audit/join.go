@@ -6,8 +6,8 @@
 // source (record.go), and who made a version (join.go, candidates.go). Check writes to a cluster to
 // find out what is answered there.
 //
-// A change event names no user, and an audit event names no version: what joins them is an
-// admission policy (Policy) that notes in the audit event which version of the object a request
+// A change event names no user, and an audit event names no version: what joins them are
+// admission policies (Policy) that note in the audit event which version of the object a request
 // has seen. An answer is right, or absent with a reason.
 package audit
 

@@ -52,8 +52,8 @@ func historyIn(resource, group, namespace string, versions ...version) *History 
 	return h
 }
 
-// line is an audit event of a request for shop/web in a minute. Notes are "uid:u1" and claims; those
-// that begin with "2:" are of the second policy.
+// line is an audit event of a request for shop/web in a minute. Notes are "uid:u1" and claims; "2:"
+// begins those of the second policy.
 func line(user, verb string, minute, code int, notes string, more ...string) string {
 	annotations := map[string]string{"authorization.k8s.io/decision": "allow"}
 	for i, note := range strings.Fields(notes) {
