@@ -307,6 +307,11 @@ func TestOtherAuthors(t *testing.T) {
 			},
 			0, reasonSeveral, // it was eve
 		},
+		"the last finalizer, by a request that first saw an old version": {
+			historyOf(added(10), dying(20, held), deleted(40)),
+			[]string{line("ann", "delete", 1, 200, "uid:u1 D10"), line("ann", "patch", 1, 200, "uid:u1 U10 U20")},
+			0, "ann complete-log",
+		},
 		"an update that deletes has not made the change beside it": {
 			historyOf(added(10), dying(20, held), dying(30, held+`,"labels":{"a":"b"}`), deleted(40)),
 			[]string{ // bob, who made 30, is lost; nothing has answers

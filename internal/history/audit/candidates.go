@@ -8,6 +8,12 @@ import (
 	"github.com/kubebridge/bridge/internal/event"
 )
 
+// is reports whether two are the same request: a history reads it once for each of its claims.
+func (r *Request) is(other *Request) bool {
+	return r.ID == other.ID && r.User == other.User && r.Verb == other.Verb && r.Received.Equal(other.Received) &&
+		r.Ended.Equal(other.Ended) && slices.Equal(r.seen, other.seen)
+}
+
 // isFixed reports whether a request can have written over one version only.
 func (r *Request) isFixed() bool {
 	version, _ := strconv.ParseUint(r.object.ResourceVersion, 10, 64)
@@ -31,7 +37,7 @@ func (h *History) candidatesOf(at int, requests Requests) (found candidates, err
 		var claiming []*Request
 		claiming, err = requests.Claiming(claim)
 		for _, r := range claiming {
-			if may(r) && !slices.Contains(found.list, r) {
+			if may(r) && !slices.ContainsFunc(found.list, r.is) {
 				found.list = append(found.list, r)
 			}
 		}
@@ -64,7 +70,7 @@ func (h *History) candidatesOf(at int, requests Requests) (found candidates, err
 	}
 	found.mayNot = mayNot(found.list[0])
 	if c.op == event.Deleted || c.asksDelete || found.mayNot {
-		found.hasHidden, err = h.hasHidden(at, requests)
+		found.hasHidden, err = h.hasHidden(at, requests, found.list[0])
 	}
 	if err == nil && found.mayNot && !found.hasHidden {
 		found.hasHidden, err = h.hasUnclaimed(c, requests)
@@ -169,9 +175,9 @@ func (h *History) takenAlong() []string {
 	return nil
 }
 
-// hasHidden reports whether there may be a request that made a change, of which the log shows only
-// claims of earlier versions.
-func (h *History) hasHidden(at int, requests Requests) (bool, error) {
+// hasHidden reports whether another request than the candidate may have made a change, of which the
+// log shows only claims of earlier versions.
+func (h *History) hasHidden(at int, requests Requests, candidate *Request) (bool, error) {
 	c := &h.changes[at]
 	for i := at - 1; i >= 0; i-- {
 		seen := &h.changes[i]
@@ -187,7 +193,7 @@ func (h *History) hasHidden(at int, requests Requests) (bool, error) {
 				madeOther := !r.isDelete() && r.answer.UID == c.uid &&
 					r.answer.ResourceVersion != c.previous && r.answer.ResourceVersion != c.version
 				mayBe := r.hides(c.previous) || c.op == event.Deleted && c.wasTerminating && !r.isDelete()
-				if h.isOf(r) && h.isOfEra(r, c) && r.isAround(c) && mayBe && !madeOther {
+				if !r.is(candidate) && h.isOf(r) && h.isOfEra(r, c) && r.isAround(c) && mayBe && !madeOther {
 					return true, nil
 				}
 			}
