@@ -27,7 +27,8 @@ func newAuditCommand() *cobra.Command {
 		Short: "Print the policies that let a change be joined with the audit log",
 		Long: `policy prints two admission policies and their bindings. They refuse and change nothing: they have
 the API server note in its audit log which version of an object a request has seen. 'bridge who'
-needs that to name the user of a change. The second one is for objects that several write at once.
+needs that to name the user of a change. The second one is for objects that several write at once:
+leave it out where the API server's CPU is scarce.
 
 With --log it prints an audit policy instead, for --audit-policy-file of the API server. Metadata
 has a line for each write; RequestResponse has its answer too, with which every create and update has
