@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/kubebridge/bridge/internal/event"
@@ -36,6 +37,18 @@ func TestOtherAuthors(t *testing.T) {
 	}
 	entered := version{op: event.Added, number: 10, minute: 1, spec: bound}
 	entered = because(entered, event.CauseEntered)
+	// Ann has made 20, and may have read the later version.
+	mayHaveRead := func(later int, notes, want string) answerCase {
+		return answerCase{
+			historyOf(added(10), updated(20, `"a":1`), updated(later, `"a":2`), updated(later+1, `"a":3`)),
+			[]string{
+				line("ann", "patch", 1, 200, "uid:u1 "+notes),
+				line("carol", "patch", 1, 200, "uid:u1 U20"),
+				line("dan", "patch", 1, 200, fmt.Sprint("uid:u1 U", later)),
+			},
+			2, want,
+		}
+	}
 	uri := func(query string) string { return `requestURI="/api/v1/namespaces/shop/pods/web?` + query + `"` }
 	for name, c := range map[string]answerCase{
 		"a no-op that answers what another has made": {
@@ -147,42 +160,11 @@ func TestOtherAuthors(t *testing.T) {
 			[]string{line("ann", "patch", 1, 200, "uid:u0 U9 U10")},
 			0, "ann complete-log",
 		},
-		"one that may have read a later version": { // 94 hides behind 10
-			historyOf(added(10), updated(20, `"a":1`), updated(94, `"a":2`), updated(95, `"a":3`)),
-			[]string{
-				line("ann", "patch", 1, 200, "uid:u1 U10"),
-				line("carol", "patch", 1, 200, "uid:u1 U20"),
-				line("dan", "patch", 1, 200, "uid:u1 U94"),
-			},
-			2, "ann complete-log",
-		},
-		"one that can't have, by the second policy": {
-			historyOf(added(10), updated(20, `"a":1`), updated(94, `"a":2`), updated(95, `"a":3`)),
-			[]string{
-				line("ann", "patch", 1, 200, "uid:u1 U10 2:U10"),
-				line("carol", "patch", 1, 200, "uid:u1 U20"),
-				line("dan", "patch", 1, 200, "uid:u1 U94"),
-			},
-			2, "ann exact",
-		},
-		"one that may have, of whose tries the second policy lacks one": {
-			historyOf(added(10), updated(20, `"a":1`), updated(94, `"a":2`), updated(95, `"a":3`)),
-			[]string{
-				line("ann", "patch", 1, 200, "uid:u1 U9 U10 2:U10"),
-				line("carol", "patch", 1, 200, "uid:u1 U20"),
-				line("dan", "patch", 1, 200, "uid:u1 U94"),
-			},
-			2, "ann complete-log",
-		},
-		"one that may have, hidden from both policies": { // 2782 hides behind 10
-			historyOf(added(10), updated(20, `"a":1`), updated(2782, `"a":2`), updated(2783, `"a":3`)),
-			[]string{
-				line("ann", "patch", 1, 200, "uid:u1 U10 2:U10"),
-				line("carol", "patch", 1, 200, "uid:u1 U20"),
-				line("dan", "patch", 1, 200, "uid:u1 U2782"),
-			},
-			2, "ann complete-log",
-		},
+		// 94 hides behind 10 from the first policy, 2782 from both.
+		"one that may have read a later version":              mayHaveRead(94, "U10", "ann complete-log"),
+		"one that can't have, by the second policy":           mayHaveRead(94, "U10 2:U10", "ann exact"),
+		"one that may have, as the second policy lacks a try": mayHaveRead(94, "U9 U10 2:U10", "ann complete-log"),
+		"one that may have, hidden from both policies":        mayHaveRead(2782, "U10 2:U10", "ann complete-log"),
 		"a no-op that may have been stored": {
 			historyOf(added(10), updated(20, "")),
 			[]string{line("migrator", "update", 1, 200, "uid:u1 U10="), line("ann", "patch", 1, 500, "uid:u1 U10")},

@@ -44,10 +44,10 @@ func Policy() string {
 	return policy(PolicyName, uid, moduli) + "---\n" + policy(secondName, "", secondModuli)
 }
 
-func policy(name, annotation string, moduli []modulus) string {
+func policy(name, annotation string, keys []modulus) string {
 	var annotations strings.Builder
 	annotations.WriteString(annotation)
-	for _, m := range moduli {
+	for _, m := range keys {
 		for i := range m.n {
 			fmt.Fprintf(&annotations, "  - {key: %s, valueExpression: "+
 				"\"variables.number %% %d == %d ? variables.seen : ''\"}\n", m.key(i), m.n, i)

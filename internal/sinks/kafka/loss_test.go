@@ -169,6 +169,18 @@ func TestDeletedTopic(t *testing.T) {
 	}
 }
 
+const aWeek = "604800000" // ms
+
+// keeping sets the topic "kept", which keeps records for some ms, and so many bytes of them.
+func keeping(ms, bytes string) func(*kafka.Options) {
+	return func(o *kafka.Options) {
+		o.Topic = "kept"
+		o.CreateTopics = &kafka.CreateTopics{
+			Partitions: 1, ReplicationFactor: 1, Config: map[string]string{"retention.ms": ms, "retention.bytes": bytes},
+		}
+	}
+}
+
 // Records that somebody deletes from a topic are lost; those that retention removes are not.
 func TestPurged(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -176,20 +188,14 @@ func TestPurged(t *testing.T) {
 		bytes     string
 		noticed   bool
 	}{
-		"of a topic that keeps them":            {"604800000", "-1", true},
+		"of a topic that keeps them":            {aWeek, "-1", true},
 		"of a topic that keeps all":             {"-1", "-1", true},
 		"of a topic that keeps them for 1 ms":   {"1", "-1", false},
 		"of a topic that keeps some bytes only": {"-1", "1000", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newCluster(t)
-			s := openSink(t, cluster, func(o *kafka.Options) {
-				o.Topic = "kept"
-				o.CreateTopics = &kafka.CreateTopics{
-					Partitions: 1, ReplicationFactor: 1,
-					Config: map[string]string{"retention.ms": c.retention, "retention.bytes": c.bytes},
-				}
-			})
+			s := openSink(t, cluster, keeping(c.retention, c.bytes))
 			publishEvents(t, s, podEvent("web", 1), podEvent("web", 2), podEvent("web", 3), podEvent("web", 4))
 			if found := s.Inspect(t.Context()); len(found) > 0 {
 				t.Fatalf("lost %v", found)
@@ -216,13 +222,7 @@ func TestPurgedAfterDays(t *testing.T) {
 		var virtual kfake.VirtualNetwork
 		cluster := newCluster(t, kfake.ListenFn(virtual.Listen))
 		defer cluster.Close()
-		s := openSink(t, cluster, func(o *kafka.Options) {
-			o.Topic, o.Connection.Dial = "kept", virtual.DialContext
-			o.CreateTopics = &kafka.CreateTopics{
-				Partitions: 1, ReplicationFactor: 1,
-				Config: map[string]string{"retention.ms": "604800000", "retention.bytes": "-1"},
-			}
-		})
+		s := openSink(t, cluster, keeping(aWeek, "-1"), func(o *kafka.Options) { o.Connection.Dial = virtual.DialContext })
 		defer s.Close()
 		const days = 30
 		for day := range days {
@@ -253,14 +253,14 @@ func TestPurgedWhileDown(t *testing.T) {
 		retention string
 		down      time.Duration
 		deletes   int64
-		want      []sinks.Loss // by the second sink, the third
-		then      []sinks.Loss
+		want      []sinks.Loss // by the second sink
+		then      []sinks.Loss // by the third
 	}{
-		"nothing":                      {kafka.SentTime, "604800000", time.Minute, 0, nil, nil},
-		"records":                      {kafka.SentTime, "604800000", time.Minute, 2, []sinks.Loss{purged}, []sinks.Loss{again}},
+		"nothing":                      {kafka.SentTime, aWeek, time.Minute, 0, nil, nil},
+		"records":                      {kafka.SentTime, aWeek, time.Minute, 2, []sinks.Loss{purged}, []sinks.Loss{again}},
 		"of a topic that keeps all":    {kafka.SentTime, "-1", 100 * 24 * time.Hour, 2, []sinks.Loss{purged}, []sinks.Loss{again}},
-		"that retention may delete":    {kafka.SentTime, "604800000", 4 * 24 * time.Hour, 2, nil, nil},
-		"that have the time of events": {kafka.EventTime, "604800000", time.Minute, 2, nil, nil},
+		"that retention may delete":    {kafka.SentTime, aWeek, 4 * 24 * time.Hour, 2, nil, nil},
+		"that have the time of events": {kafka.EventTime, aWeek, time.Minute, 2, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -269,12 +269,8 @@ func TestPurgedWhileDown(t *testing.T) {
 				cluster := newCluster(t, kfake.ListenFn(virtual.Listen))
 				defer cluster.Close()
 				open := func(position []byte) *kafka.Sink {
-					s := openSink(t, cluster, func(o *kafka.Options) {
-						o.Topic, o.Timestamps, o.Connection.Dial = "kept", c.times, virtual.DialContext
-						o.CreateTopics = &kafka.CreateTopics{
-							Partitions: 1, ReplicationFactor: 1,
-							Config: map[string]string{"retention.ms": c.retention, "retention.bytes": "-1"},
-						}
+					s := openSink(t, cluster, keeping(c.retention, "-1"), func(o *kafka.Options) {
+						o.Timestamps, o.Connection.Dial = c.times, virtual.DialContext
 					})
 					recallFrom(t, s, position)
 					return s
