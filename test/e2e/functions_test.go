@@ -58,9 +58,9 @@ type functionTest struct {
 }
 
 // Functions on HTTP, with batches too, JetStream and Kafka handle each change, in order for each
-// object, while they and the bridge are killed, some events are poison, and 18 objects hang. No
-// other object waits for them, which would take 10 s, while nothing is killed. Each poison event is
-// a dead letter with its reason.
+// object, while they and the bridge are killed, some events are poison, and 18 objects hang. While
+// nothing is killed, no other object waits for those that hang. Each poison event is a dead letter
+// with its reason.
 func TestFunctions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it kills everything 20 times; make test-functions")
