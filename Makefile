@@ -129,15 +129,22 @@ test-table: $(BIN)/table/.installed ## bridge-table: kills, lost answers, upkeep
 	cd table && TABLE_PYTHON=$(CURDIR)/$(BIN)/table/bin/python $(GO) test -count=1 -timeout $(TEST_TIME) ./... -table.kills $(TABLE_KILLS)
 
 # With Spark too where TABLE_SPARK is a Python that has pyspark 4.0, which is no wheel, so make can't
-# install it.
+# install it; with Trino where JDK25 is the directory of such a JDK.
+JDK25 ?= $(firstword $(wildcard /usr/lib/jvm/*-25-*))
 .PHONY: test-table-jvm
-test-table-jvm: $(BIN)/table/.installed $(BIN)/jars/table/.fetched $(BIN)/tablejvm/.installed ## bridge-table with Nessie, a REST catalog, which is killed too; with Spark (needs Maven)
+test-table-jvm: $(BIN)/table/.installed $(BIN)/jars/table/.fetched $(BIN)/tablejvm/.installed $(if $(JDK25),$(BIN)/jars/trino/.fetched) ## bridge-table with Nessie, a REST catalog, which is killed too; with Spark and Trino (needs Maven)
 	cd table && TABLE_PYTHON=$(CURDIR)/$(BIN)/table/bin/python TABLE_JVM=$(CURDIR)/$(BIN)/tablejvm/bin/python TABLE_JARS=$(CURDIR)/$(BIN)/jars/table \
-	  $(GO) test -count=1 -timeout $(TEST_TIME) -run '^Test(Views|Spark|AllKilled)$$' . -table.kills $(TABLE_KILLS)
+	  $(if $(JDK25),TABLE_JDK=$(JDK25) TABLE_TRINO=$(CURDIR)/$(BIN)/jars/trino) \
+	  $(GO) test -count=1 -timeout $(TEST_TIME) -run '^Test(Views|RecreatedViews|Actors|Spark|AllKilled)$$' . -table.kills $(TABLE_KILLS)
 TABLE_KILLS ?= 20
 
 $(BIN)/jars/table/.fetched: table/testdata/jvm/pom.xml table/testdata/jvm/jars.sha256
 	@echo "fetching Nessie, and Iceberg for Spark (300 MB)"
+	@$(call jars,$(@D),$<)
+	@touch $@
+
+$(BIN)/jars/trino/.fetched: table/testdata/trino/pom.xml table/testdata/trino/jars.sha256
+	@echo "fetching Trino (480 MB)"
 	@$(call jars,$(@D),$<)
 	@touch $@
 

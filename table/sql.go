@@ -18,10 +18,11 @@ var Engines = []string{"duckdb", "clickhouse", "trino", "spark"}
 // engine is how an engine writes what differs between them.
 type engine struct {
 	prologue string
-	// view and stateAt begin a definition; the name is put in. endStateAt ends it.
-	view, stateAt, endStateAt string
-	at, now                   string
-	timestamp, hour           string
+	// stateAt begins its definition: what stands before all names, and the name, are put in.
+	stateAt string
+	// asked is a query with the time of state_at, for an engine that wants each ? by itself.
+	asked, at, now  string
+	timestamp, hour string
 	// first is of several lists the one that there is.
 	first string
 	// text, array and raw are of a member of JSON: the column and the path are put in.
@@ -42,8 +43,7 @@ var tableFunctions = map[string]string{
 var engines = map[string]engine{
 	"duckdb": {
 		prologue: "INSTALL iceberg; LOAD iceberg; SET TimeZone = 'UTC';",
-		view:     "CREATE OR REPLACE VIEW %s AS",
-		stateAt:  "CREATE OR REPLACE MACRO %s(moment) AS TABLE", at: "CAST(moment AS TIMESTAMPTZ)",
+		stateAt:  "CREATE OR REPLACE MACRO %[1]s%[2]s(moment) AS TABLE", at: "CAST(moment AS TIMESTAMPTZ)",
 		now: "now()", first: "coalesce",
 		timestamp: "TIMESTAMPTZ '%s+00'", hour: "date_trunc('hour', %s)",
 		text: "json_extract_string(%s, %s)", array: "CAST(json_extract(%s, %s) AS JSON[])",
@@ -52,8 +52,7 @@ var engines = map[string]engine{
 	},
 	"clickhouse": {
 		prologue: "SET allow_experimental_analyzer = 1;",
-		view:     "CREATE OR REPLACE VIEW %s AS",
-		stateAt:  "CREATE OR REPLACE VIEW %s AS", at: "{at:DateTime64(6, 'UTC')}", now: "now64(6)", first: "arrayConcat",
+		stateAt:  "CREATE OR REPLACE VIEW %[1]s%[2]s AS", at: "{at:DateTime64(6, 'UTC')}", now: "now64(6)", first: "arrayConcat",
 		timestamp: "toDateTime64('%s', 6, 'UTC')", hour: "toStartOfHour(%s)",
 		text:  "JSONExtractString(assumeNotNull(%s), %s)",
 		array: "JSONExtractArrayRaw(assumeNotNull(%s), %s)",
@@ -62,8 +61,9 @@ var engines = map[string]engine{
 		path:  func(names []string) string { return "'" + strings.Join(names, "', '") + "'" },
 	},
 	"trino": {
-		view:    "CREATE OR REPLACE VIEW %s AS",
-		stateAt: "PREPARE %s FROM", at: "?", now: "current_timestamp", first: "coalesce",
+		prologue: "-- state_at lives as long as the session: EXECUTE state_at USING TIMESTAMP '2026-11-21 10:00:00 UTC'",
+		stateAt:  "PREPARE %[2]s FROM", asked: "asked AS (SELECT ? AS moment), ", at: "(SELECT moment FROM asked)",
+		now: "current_timestamp", first: "coalesce",
 		timestamp: "TIMESTAMP '%s UTC'", hour: "date_trunc('hour', %s)",
 		text: "json_extract_scalar(%s, %s)", array: "CAST(json_extract(%s, %s) AS ARRAY(JSON))",
 		raw:  "json_format(json_extract(%s, %s))",
@@ -72,8 +72,7 @@ var engines = map[string]engine{
 	"spark": {
 		prologue: "-- The function state_at needs Spark 4, without Iceberg's SQL extensions: their parser refuses it.\n" +
 			"SET TIME ZONE 'UTC';",
-		view:    "CREATE OR REPLACE VIEW %s AS",
-		stateAt: "CREATE OR REPLACE FUNCTION %s(at TIMESTAMP) RETURNS TABLE RETURN", at: "state_at.at",
+		stateAt: "CREATE OR REPLACE FUNCTION %[1]s%[2]s(at TIMESTAMP) RETURNS TABLE RETURN", at: "state_at.at",
 		now: "current_timestamp()", first: "coalesce",
 		timestamp: "TIMESTAMP '%s+00:00'", hour: "date_trunc('HOUR', %s)",
 		text: "get_json_object(%s, %s)", array: "from_json(get_json_object(%s, %s), 'array<string>')",
@@ -108,8 +107,10 @@ func Views(ctx context.Context, p Place, of, name, prefix string) (string, error
 		"intervals": func() string { return intervals },
 		"views":     func() string { return prefix },
 		"columns":   versionColumns,
-		"view":      func(view string) string { return fmt.Sprintf(e.view, prefix+view) },
-		"stateAt":   func(view string) string { return fmt.Sprintf(e.stateAt, prefix+view) },
+		"view":      func(view string) string { return "CREATE OR REPLACE VIEW " + prefix + view + " AS" },
+		"asked":     func() string { return e.asked },
+		"at":        func() string { return e.at },
+		"stateAt":   func(view string) string { return fmt.Sprintf(e.stateAt, prefix, view) },
 		"timestamp": func(text string) string { return fmt.Sprintf(e.timestamp, text) },
 		"hour":      func(column string) string { return fmt.Sprintf(e.hour, column) },
 		"first":     func() string { return e.first },
@@ -123,7 +124,7 @@ func Views(ctx context.Context, p Place, of, name, prefix string) (string, error
 	}
 	var text strings.Builder
 	err = t.Execute(&text, map[string]string{
-		"Prologue": e.prologue, "At": e.at, "Now": e.now, "EndStateAt": e.endStateAt,
+		"Prologue": e.prologue, "Now": e.now,
 	})
 	return text.String(), err
 }

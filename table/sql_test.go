@@ -50,15 +50,21 @@ func askEngines(t *testing.T, dir string, questions map[string]map[string]string
 	out, err := cmd.Output()
 	testkit.OK(t, err)
 	testkit.OK(t, json.Unmarshal(out, &got))
-	if os.Getenv("TABLE_SPARK") != "" {
-		views := runProgram(t, "sql", "--engine", "spark", "--table", "kubebridge.kubebridge.changes")
-		ofSpark := map[string]string{}
+	for _, of := range []struct {
+		name, needs string // needs is set where the engine is there
+		ask         func(t *testing.T, dir string, statements []string, questions map[string]string) map[string][][]string
+	}{{"spark", "TABLE_SPARK", askSpark}, {"trino", "TABLE_TRINO", askTrino}} {
+		if os.Getenv(of.needs) == "" {
+			continue
+		}
+		views := runProgram(t, "sql", "--engine", of.name, "--table", "kubebridge.kubebridge.changes")
+		its := map[string]string{}
 		for name, q := range questions {
-			if q["spark"] != "" {
-				ofSpark[name] = q["spark"]
+			if q[of.name] != "" {
+				its[name] = q[of.name]
 			}
 		}
-		got["spark"] = askSpark(t, dir, statementsOf(views), ofSpark)
+		got[of.name] = of.ask(t, dir, statementsOf(views), its)
 	}
 	return got
 }
@@ -76,13 +82,51 @@ func statementsOf(text string) (statements []string) {
 var comments = regexp.MustCompile(`(?m)^--.*\n`)
 
 // askSpark runs statements in Spark, and asks it, where $TABLE_SPARK is a Python that has it.
-func askSpark(t *testing.T, dir string, statements []string, questions map[string]string) (got map[string][][]string) {
+func askSpark(t *testing.T, dir string, statements []string, questions map[string]string) map[string][][]string {
 	t.Helper()
-	in, err := json.Marshal(map[string]any{
+	cmd := exec.CommandContext(t.Context(), os.Getenv("TABLE_SPARK"), "testdata/jvm/spark.py")
+	return askCommand(t, cmd, map[string]any{
 		"dir": dir, "jars": append(jarsOf(t, "iceberg-*.jar"), jarsOf(t, "sqlite-*.jar")...), "statements": statements, "questions": questions,
 	})
+}
+
+// askTrino does with Trino, where $TABLE_TRINO is a directory with its jars and $TABLE_JDK a JDK 25. A
+// prepared statement has all columns: a question names in a comment those that are wanted.
+func askTrino(t *testing.T, dir string, statements []string, questions map[string]string) map[string][][]string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("TABLE_JDK"), "bin", "java"), "-Xmx1g",
+		"--add-modules", "jdk.incubator.vector", "-cp", os.Getenv("TABLE_TRINO")+"/*", "testdata/trino/Trino.java")
+	got := askCommand(t, cmd, map[string]any{"dir": dir, "statements": statements, "questions": questions})
+	for name, q := range questions {
+		if _, columns, found := strings.Cut(q, " -- "); found {
+			got[name] = picked(got[name], strings.Fields(columns))
+		}
+	}
+	return got
+}
+
+// trinoState asks Trino for columns of a state.
+func trinoState(at time.Time, columns string) string {
+	return fmt.Sprintf("EXECUTE state_at USING TIMESTAMP '%s UTC' -- %s", at.Format(time.DateTime), columns)
+}
+
+// picked are some columns of rows of the table.
+func picked(rows [][]string, columns []string) (out [][]string) {
+	for _, row := range rows {
+		var values []string
+		for _, c := range columns {
+			at := slices.IndexFunc(changesSchema.Fields(), func(f iceberg.NestedField) bool { return f.Name == c })
+			values = append(values, row[at])
+		}
+		out = append(out, values)
+	}
+	return out
+}
+
+func askCommand(t *testing.T, cmd *exec.Cmd, asked map[string]any) (got map[string][][]string) {
+	t.Helper()
+	in, err := json.Marshal(asked)
 	testkit.OK(t, err)
-	cmd := exec.CommandContext(t.Context(), os.Getenv("TABLE_SPARK"), "testdata/jvm/spark.py")
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), t.Output()
 	out, err := cmd.Output()
 	testkit.OK(t, err)
@@ -92,7 +136,7 @@ func askSpark(t *testing.T, dir string, statements []string, questions map[strin
 
 // same is one question for all engines.
 func same(sql string) map[string]string {
-	return map[string]string{"duckdb": sql, "clickhouse": sql, "spark": sql}
+	return map[string]string{"duckdb": sql, "clickhouse": sql, "spark": sql, "trino": sql}
 }
 
 // script is a stream over four days: changes, a gap after which a part of the objects comes again,
@@ -227,6 +271,7 @@ func TestViews(t *testing.T) {
 			"duckdb":     fmt.Sprintf("SELECT id FROM state_at('%s+00')", at.Format(time.DateTime)),
 			"clickhouse": fmt.Sprintf("SELECT id FROM state_at(at = '%s')", at.Format(time.DateTime)),
 		}
+		questions[name]["trino"] = trinoState(at, "id")
 		if i < 4 { // a question takes Spark seconds
 			questions[name]["spark"] = fmt.Sprintf("SELECT id FROM state_at(TIMESTAMP '%s+00:00')", at.Format(time.DateTime))
 		}
@@ -343,16 +388,16 @@ func TestRecreatedViews(t *testing.T) {
 	_, err = Run(t.Context(), o)
 	testkit.OK(t, err)
 	at := func(n int) map[string]string {
-		moment, versions := second(n).Format(time.DateTime), "SELECT concat(name, ' ', resourceversion) FROM state_at("
+		moment, versions := second(n).Format(time.DateTime), "SELECT name, resourceversion FROM state_at("
 		return map[string]string{
 			"duckdb": versions + "'" + moment + "+00')", "clickhouse": versions + "at = '" + moment + "')",
-			"spark": versions + "TIMESTAMP '" + moment + "+00:00')",
+			"spark": versions + "TIMESTAMP '" + moment + "+00:00')", "trino": trinoState(second(n), "name resourceversion"),
 		}
 	}
 	for engine, got := range askEngines(t, dir, map[string]map[string]string{
-		"current":    same("SELECT concat(name, ' ', resourceversion) FROM current"),
-		"incomplete": same("SELECT concat(informer, ' ', resource, ' ', gap) FROM incomplete"),
-		"most":       same("SELECT concat(name, ' ', changes) FROM most"),
+		"current":    same("SELECT name, resourceversion FROM current"),
+		"incomplete": same("SELECT informer, resource, gap FROM incomplete"),
+		"most":       same("SELECT name, changes FROM most"),
 		"before":     at(5), "forgotten": at(15),
 	}) {
 		if engine == "pyiceberg" {
@@ -438,17 +483,18 @@ func TestActors(t *testing.T) {
 	if got := column(t, openTest(t, dir), isLate, "id"); len(got) > 0 {
 		t.Errorf("%q would be read for each state", got)
 	}
-	state := "SELECT concat(id, ' ', op) FROM state_at("
+	state := "SELECT id, op FROM state_at("
 	questions := map[string]map[string]string{
-		"changes": same("SELECT concat(name, ' ', resourceversion, ' ', op, ' ', actor, actorunknown) FROM changes"),
-		"who":     same("SELECT concat(actor, ' ', sum(changes)) FROM who GROUP BY actor"),
-		"churn":   same("SELECT concat(op, ' ', sum(changes)) FROM churn GROUP BY op"),
-		"current": same("SELECT concat(id, ' ', op) FROM current"),
-		"most":    same("SELECT concat(name, ' ', changes) FROM most"),
+		"changes": same("SELECT name, resourceversion, op, concat(actor, actorunknown) FROM changes"),
+		"who":     same("SELECT actor, sum(changes) FROM who GROUP BY actor"),
+		"churn":   same("SELECT op, sum(changes) FROM churn GROUP BY op"),
+		"current": same("SELECT id, op FROM current"),
+		"most":    same("SELECT name, changes FROM most"),
 		"then": {
 			"duckdb":     state + second(20).Format("'"+time.DateTime+"+00')"),
 			"clickhouse": state + second(20).Format("at = '"+time.DateTime+"')"),
 			"spark":      state + second(20).Format("TIMESTAMP '"+time.DateTime+"+00:00')"),
+			"trino":      trinoState(second(20), "id op"),
 		},
 	}
 	for _, when := range []string{"as written", "compacted"} {
