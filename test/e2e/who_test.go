@@ -30,8 +30,9 @@ import (
 )
 
 var (
-	whoWrites = flag.Int("who.writes", 1500, "writes of TestWho")
-	whoDelay  = flag.Duration("who.delay", 2*time.Second, "how late audit events come into the stream of TestWho")
+	whoWrites  = flag.Int("who.writes", 1500, "writes of TestWho")
+	whoObjects = flag.Int("who.objects", 6, "objects of each kind that all users of TestWho write to")
+	whoDelay   = flag.Duration("who.delay", 2*time.Second, "how late audit events come into the stream of TestWho")
 )
 
 // whoUser is one of those who write, all at once and to the same objects.
@@ -57,9 +58,8 @@ type whoRun struct {
 }
 
 const (
-	whoNote    = "who/note"
-	whoObjects = 6
-	whoUsers   = 20
+	whoNote  = "who/note"
+	whoUsers = 20
 )
 
 // TestWho has several users write to the same objects, with conflicts inside the API server, and
@@ -207,7 +207,7 @@ func (w *whoRun) users() (users []*whoUser) {
 // write has all users write at once.
 func (w *whoRun) write() {
 	w.t.Helper()
-	for i := range whoObjects {
+	for i := range *whoObjects {
 		d := deployment(fmt.Sprintf("d-%d", i), 1)
 		_, err := w.client.AppsV1().Deployments(w.namespace).Create(w.ctx, d, metav1.CreateOptions{})
 		must(w.t, err)
@@ -269,8 +269,8 @@ func (w *whoRun) killing() (end func()) {
 // writeOnce does one of the kinds of write.
 func (w *whoRun) writeOnce(u *whoUser, n int) error {
 	maps, deployments := u.client.CoreV1().ConfigMaps(w.namespace), u.client.AppsV1().Deployments(w.namespace)
-	name := fmt.Sprintf("c-%d", u.random.IntN(whoObjects))
-	deployment := fmt.Sprintf("d-%d", u.random.IntN(whoObjects))
+	name := fmt.Sprintf("c-%d", u.random.IntN(*whoObjects))
+	deployment := fmt.Sprintf("d-%d", u.random.IntN(*whoObjects))
 	note := fmt.Sprintf("%s/%d", u.name, n)
 	merge := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, whoNote, note)
 	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{whoNote: note}}}
