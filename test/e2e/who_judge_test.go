@@ -91,7 +91,7 @@ type whoChange struct {
 // judge compares who is named with whom the objects themselves name. It returns how many are wrong.
 func (w *whoRun) judge(t *testing.T, args []string, share float64) (wrong int) {
 	t.Helper()
-	known, answered, deletes, deletesAnswered := 0, 0, 0, 0
+	known, answered, deletes, deletesAnswered, changes, named := 0, 0, 0, 0, 0, 0 // changes: those of controllers too
 	unknown := map[string]int{}
 	for _, object := range w.written() {
 		versions := func(command string, args ...string) (list []whoVersion) {
@@ -109,6 +109,12 @@ func (w *whoRun) judge(t *testing.T, args []string, share float64) (wrong int) {
 			t.Fatalf("%s: %d versions, and %d with users", object, len(truth), len(got))
 		}
 		for i, v := range got {
+			if !truth[i].Initial && !truth[i].Inferred {
+				changes++
+				if v.Actor.User != "" {
+					named++
+				}
+			}
 			user := w.authorOf(object, &truth[i])
 			switch isDelete := strings.HasPrefix(v.Operation, "deleted"); {
 			case user == "":
@@ -135,7 +141,8 @@ func (w *whoRun) judge(t *testing.T, args []string, share float64) (wrong int) {
 			}
 		}
 	}
-	t.Logf("of %d creates and updates %d are named, of %d deletes %d; the others: %v", known, answered, deletes, deletesAnswered, unknown)
+	t.Logf("of %d creates and updates by users %d are named, of %d deletes %d, of all %d changes %d; the others: %v",
+		known, answered, deletes, deletesAnswered, changes, named, unknown)
 	if known == 0 || float64(answered) < share*float64(known) {
 		t.Errorf("%d of %d are named", answered, known)
 	}
