@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kubebridge/bridge/internal/event"
+	"github.com/kubebridge/bridge/internal/ratelimit"
 	"github.com/kubebridge/bridge/internal/sinks"
 )
 
@@ -287,7 +288,7 @@ func (s *Sink) compareStored(
 	if err != nil {
 		return "", err
 	}
-	m, err := there.GetMsg(ctx, seq)
+	m, err := messageOf(ctx, there, seq)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound) &&
 		(s.cfg.Mode == KV || seq < there.CachedInfo().State.FirstSeq):
@@ -308,6 +309,26 @@ func (s *Sink) compareStored(
 		return originChecked, nil
 	}
 	return originForged, nil
+}
+
+// messageOf returns the message of a sequence. Each replica may answer, also one that does not have
+// it yet: only a later message shows that there is none. It asks again while ctx lasts; then the
+// event is rather stored twice than not at all.
+func messageOf(
+	ctx context.Context, there jetstream.Stream, seq uint64,
+) (*jetstream.RawStreamMsg, error) {
+	const pause = 50 * time.Millisecond
+	cfg := there.CachedInfo().Config
+	for {
+		m, err := there.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(">")) // or a later one
+		if err == nil && m.Sequence > seq {
+			return nil, jetstream.ErrMsgNotFound
+		}
+		isBehind := errors.Is(err, jetstream.ErrMsgNotFound) && cfg.AllowDirect && cfg.Replicas > 1
+		if !isBehind || ratelimit.Sleep(ctx, pause) != nil {
+			return m, err
+		}
+	}
 }
 
 // headerOf returns a header as it was set: the keys of the encoder's messages are not in canonical

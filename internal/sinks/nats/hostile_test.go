@@ -317,6 +317,28 @@ func TestForgedDuplicate(t *testing.T) {
 			t.Errorf("counted %v", got)
 		}
 	})
+	t.Run("a replica that is behind has not lost it", func(t *testing.T) {
+		ts := newTestServer(t)
+		first := ts.openSink()
+		mustStore(t, first, gone)
+		_ = first.Close()
+		l := newLiar(t, ts.url())
+		sink := ts.openSink(l.use)
+		wasBehind := false
+		l.answer(answers, 10, func(m message) []byte {
+			if !wasBehind && bytes.Contains(m.payload, []byte("Nats-Sequence: ")) {
+				wasBehind = true
+				const notFound = "NATS/1.0 404 Message Not Found\r\n\r\n"
+				to := strings.Join(strings.Fields(m.line)[:3], " ")
+				return fmt.Appendf(nil, "%s %d %[2]d\r\n%s\r\n", to, len(notFound), notFound)
+			}
+			return m.saying(strings.ReplaceAll(string(m.payload), `"num_replicas":1`, `"num_replicas":3`))
+		})
+		mustStore(t, sink, deleted("a"))
+		if n := len(storedMessages(t, ts.jetStream(), "K8S")); n != 1 || !wasBehind {
+			t.Errorf("%d messages are stored; a replica was behind: %v", n, wasBehind)
+		}
+	})
 	t.Run("it is sent again after an ack that was lost", func(t *testing.T) {
 		ts := newTestServer(t)
 		l := newLiar(t, ts.url())
