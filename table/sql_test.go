@@ -90,8 +90,8 @@ func askSpark(t *testing.T, dir string, statements []string, questions map[strin
 	})
 }
 
-// askTrino does with Trino, where $TABLE_TRINO is a directory with its jars and $TABLE_JDK a JDK 25. A
-// prepared statement has all columns: a question names in a comment those that are wanted.
+// askTrino does with Trino: $TABLE_TRINO is a directory with its jars, $TABLE_JDK a JDK 25.
+// A prepared statement has all columns: a question names in a comment those that are wanted.
 func askTrino(t *testing.T, dir string, statements []string, questions map[string]string) map[string][][]string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("TABLE_JDK"), "bin", "java"), "-Xmx1g",

@@ -33,8 +33,8 @@ func (w *whoRun) wholeLog(logs ...string) (path string) {
 	return path
 }
 
-// withoutAnswers writes a log as the level Metadata has it. It says how many requests the API server
-// repeated within itself: each try leaves two notes of the policy, beside the uid.
+// withoutAnswers writes a log as the level Metadata has it. It says how many requests were repeated
+// within the API server: each try leaves two notes of the policy, beside the uid.
 func (w *whoRun) withoutAnswers(log string) (path string) {
 	w.t.Helper()
 	text, err := os.ReadFile(log)
