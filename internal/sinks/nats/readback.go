@@ -118,6 +118,9 @@ type streamRange struct {
 	// subject that is read, which may have wildcards; "" for all
 	subject string
 	since   time.Time
+	// lag is how long to wait where a replica has no more than what is before the end: it may be
+	// behind, or the rest was removed.
+	lag time.Duration
 }
 
 // clockMargin is how far the clocks of the bridge and of the servers may be apart.
@@ -162,6 +165,9 @@ func (s *Sink) ranges(
 // it was saved.
 func rangeBehind(info *jetstream.StreamInfo, saved *savedPosition) streamRange {
 	t := streamRange{stream: info.Config.Name, last: info.State.LastSeq}
+	if info.Config.Replicas > 1 {
+		t.lag = time.Second
+	}
 	if info.State.Msgs == 0 {
 		t.last = 0
 	}
@@ -219,17 +225,22 @@ func (s *Sink) readRange(
 	if err != nil {
 		return err
 	}
-	if consumer.CachedInfo().NumPending == 0 {
-		return nil
-	}
 	messages, err := consumer.Messages()
 	if err != nil {
 		return err
 	}
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Stop)()
-	for {
-		m, err := messages.Next(jetstream.NextMaxWait(s.cfg.Timeout))
+	pending := consumer.CachedInfo().NumPending
+	for pending > 0 || t.lag > 0 {
+		wait := s.cfg.Timeout
+		if pending == 0 {
+			wait = t.lag
+		}
+		m, err := messages.Next(jetstream.NextMaxWait(wait))
+		if pending == 0 && errors.Is(err, nats.ErrTimeout) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -238,10 +249,12 @@ func (s *Sink) readRange(
 			return err
 		}
 		found(m, meta.Sequence.Stream)
-		if meta.Sequence.Stream >= t.last || meta.NumPending == 0 {
+		if meta.Sequence.Stream >= t.last {
 			return nil
 		}
+		pending = meta.NumPending
 	}
+	return nil
 }
 
 var _ sinks.EarlierRunFinder = (*Sink)(nil)

@@ -41,6 +41,28 @@ func wantIDs(t *testing.T, got []string, events ...*event.Event) {
 	}
 }
 
+// The consumer may be on a replica that is behind: at first it has nothing.
+func TestRecallBehind(t *testing.T) {
+	ts := newTestServer(t)
+	sink := ts.openSink()
+	mustStore(t, sink, ev("a", 1))
+	from := sink.Position()
+	mustStore(t, sink, ev("a", 2), ev("b", 1))
+	l := newLiar(t, ts.url())
+	next := ts.openSink(l.use)
+	wasBehind := false
+	pending := []byte(`"num_pending":2`)
+	l.answer(answers, 10, func(m message) []byte {
+		wasBehind = wasBehind || bytes.Contains(m.payload, pending)
+		said := bytes.Replace(m.payload, pending, []byte(`"num_pending":0`), 1)
+		return m.saying(string(bytes.ReplaceAll(said, []byte(`"num_replicas":1`), []byte(`"num_replicas":3`))))
+	})
+	wantIDs(t, recalled(t, next, from), ev("a", 2), ev("b", 1))
+	if !wasBehind {
+		t.Error("the test shows nothing")
+	}
+}
+
 func TestRecall(t *testing.T) {
 	for name, change := range map[string]func(*nats.Options){
 		"one stream":      func(*nats.Options) {},
