@@ -108,8 +108,6 @@ func Views(ctx context.Context, p Place, of, name, prefix string) (string, error
 		"views":     func() string { return prefix },
 		"columns":   versionColumns,
 		"view":      func(view string) string { return "CREATE OR REPLACE VIEW " + prefix + view + " AS" },
-		"asked":     func() string { return e.asked },
-		"at":        func() string { return e.at },
 		"stateAt":   func(view string) string { return fmt.Sprintf(e.stateAt, prefix, view) },
 		"timestamp": func(text string) string { return fmt.Sprintf(e.timestamp, text) },
 		"hour":      func(column string) string { return fmt.Sprintf(e.hour, column) },
@@ -124,7 +122,7 @@ func Views(ctx context.Context, p Place, of, name, prefix string) (string, error
 	}
 	var text strings.Builder
 	err = t.Execute(&text, map[string]string{
-		"Prologue": e.prologue, "Now": e.now,
+		"Prologue": e.prologue, "Asked": e.asked, "At": e.at, "Now": e.now,
 	})
 	return text.String(), err
 }

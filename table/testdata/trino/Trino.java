@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 
 /**
  * Runs statements in Trino and answers questions, as spark.py does. The catalog of the directory is
@@ -57,11 +58,7 @@ public final class Trino {
       while (answer.next()) {
         List<String> row = new ArrayList<>();
         for (int i = 1; i <= answer.getMetaData().getColumnCount(); i++) {
-          Object value = answer.getObject(i);
-          row.add(switch (value) {
-            case null -> "None"; // as Python writes it
-            default -> value.toString();
-          });
+          row.add(Objects.toString(answer.getObject(i), "None")); // as Python writes it
         }
         rows.add(row);
       }
