@@ -312,7 +312,7 @@ test-attribution: build controlplane ## Compare who wrote each version with who 
 
 .PHONY: test-who
 test-who: controlplane ## Compare whom bridge who names with who did: 100,000 writes of 20 users to the same objects
-	$(E2E) -run '^TestWho$$' -timeout 120m -v . -who.writes=100000
+	$(E2E) -run '^TestWho$$' -timeout 120m -v . -who.writes=100000 -who.objects=14 -who.kill=0
 
 .PHONY: bench-who
 bench-who: controlplane ## What an audit log costs: CPU of the API server for each write, and how much later a bridge that reads it stores a change, in pairs

@@ -14,6 +14,7 @@ func TestOtherAuthors(t *testing.T) {
 		binding  = `objectRef.subresource="binding"`
 		eviction = `objectRef.subresource="eviction"`
 		bound    = `"nodeName":"n1"`
+		widget   = `objectRef={"resource":"widgets","apiGroup":"example.com","namespace":"shop","name":"web"}`
 		held     = `,"finalizers":["a"],"deletionGracePeriodSeconds":0`
 	)
 	added := func(number int) version { return version{op: event.Added, number: number, minute: 1} }
@@ -26,6 +27,13 @@ func TestOtherAuthors(t *testing.T) {
 		v.metadata = `,"deletionTimestamp":"2026-11-29T12:01:00Z"` + metadata
 		return v
 	}
+	updatedDying := func(number int, metadata, spec string) version {
+		v := dying(number, metadata)
+		v.spec = spec
+		return v
+	}
+	initial := dying(30, held)
+	initial.change = func(e *event.Event) { e.Initial = true }
 	of := func(uid string, v version) version {
 		v.change = func(e *event.Event) { e.UID = uid }
 		return v
@@ -310,7 +318,20 @@ func TestOtherAuthors(t *testing.T) {
 				line("bob", "patch", 1, 200, "uid:u1 U20", answered("20")),
 				line("dan", "create", 1, 201, "uid:u2 Cu2"), line("ann", "delete", 1, 504, "uid:u2 D40"),
 			},
-			0, reasonFailed, // it was eve
+			0, reasonSeveral, // it was eve
+		},
+		"an update that can't have begun the delete": {
+			historyOf(added(10), dying(20, "")),
+			[]string{line("ann", "patch", 1, 200, "uid:u1 U10"), line("bob", "delete", 1, 200, "uid:u1 D9 D10")},
+			0, "bob exact",
+		},
+		"one that has certainly written, beside one that may have": {
+			historyOf(added(10), updated(20, `"a":1`), updated(30, `"a":2`)),
+			[]string{
+				line("ann", "update", 1, 200, "uid:u1 U20", `objectRef.resourceVersion="20"`),
+				line("bob", "patch", 1, 200, "uid:u0 U19 U20"),
+			},
+			0, "ann exact",
 		},
 		// A no-op deletes too, where the first phase of a delete is through.
 		"a no-op between the phases of a delete": {
@@ -398,7 +419,58 @@ func TestOtherAuthors(t *testing.T) {
 				deleted(30),
 			),
 			[]string{line("eve", "delete", 1, 200, "uid:u1 D20"), line("ann", "delete", 1, 500, "uid:u1 D10 D20")},
-			0, reasonFailed, // it was eve
+			0, "eve exact",
+		},
+		"a delete of what got a finalizer meanwhile, beside a deletecollection": {
+			historyOf(
+				added(10),
+				version{op: event.Updated, number: 20, minute: 1, metadata: `,"finalizers":["a"]`},
+				deleted(30),
+			),
+			[]string{line("eve", "delete", 1, 200, "uid:u1 D20"), line("ann", "deletecollection", 1, 200, "uid:u7 D5 D20")},
+			0, "eve exact",
+		},
+		// Each version of a custom resource may have other fields: to one an update changes nothing, and
+		// what is stored lacks the fields of the other.
+		"a no-op in another version of a custom resource": {
+			historyIn("widgets", "example.com", "shop", added(10), updatedDying(20, held, `"x":1`), dying(30, held), deleted(40)),
+			[]string{
+				line("eve", "patch", 1, 200, "uid:u1 U20=", widget),
+				line("bob", "patch", 1, 200, "uid:u1 U20", widget),
+				line("carol", "patch", 1, 200, "uid:u1 U30=", widget),
+			},
+			3, reasonSeveral, // it was eve; bob has deleted it
+		},
+		"an update with a version that deletes a later one": {
+			historyOf(added(10), dying(20, held), updatedDying(30, held, `"a":1`), deleted(40)),
+			[]string{line("bob", "update", 1, 200, "uid:u1 U20", `objectRef.resourceVersion="20"`)},
+			3, reasonHole, // bob has deleted it; who made 30 is lost
+		},
+		"an update that deletes what it read unseen": {
+			historyOf(added(10), updated(20, `"a":1`), updatedDying(94, held, `"a":1`), updatedDying(95, held, `"a":2`), deleted(100)),
+			[]string{
+				line("ann", "patch", 1, 200, "uid:u1 U10"), line("carol", "delete", 1, 200, "uid:u1 D20"),
+				line("dan", "patch", 1, 200, "uid:u1 U94"),
+			},
+			2, reasonHole, // it was bob (lost); ann has deleted 95
+		},
+		"the last finalizer of a version before a list": {
+			historyOf(initial, deleted(40)),
+			[]string{line("eve", "patch", 1, 200, "uid:u1 U25"), line("carol", "patch", 1, 200, "uid:u1 U30=")},
+			0, reasonSeveral, // it was eve
+		},
+		"an answer of the next object, which is outside of the selector": {
+			historyOf(added(10), updated(20, ""), updated(30, `"a":1`), because(deleted(40), event.CauseDeleted)),
+			[]string{
+				line("ann", "patch", 1, 200, "uid:u1 U20", `responseObject={"metadata":{"uid":"u2","resourceVersion":"105"}}`),
+				line("carol", "delete", 1, 200, "uid:u1 D30"),
+			},
+			3, reasonNone, // it was bob (lost)
+		},
+		"a later object, which is outside of the selector": {
+			historyOf(added(10), updated(20, `"a":1`), because(deleted(25), event.CauseDeleted)),
+			[]string{line("ann", "patch", 1, 200, "uid:u1 U10"), line("carol", "delete", 1, 200, "uid:u1 D20")},
+			2, "ann complete-log", // it was bob (lost); ann has changed the later object
 		},
 		// A server whose policy informer has no policy yet; its request has no notes.
 		"a request that the policy has not seen, without answers": {
@@ -425,7 +497,7 @@ func TestOtherAuthors(t *testing.T) {
 			historyOf(added(84), updated(90, `"a":1`), deleted(95),
 				second(added(96))),
 			[]string{line("ann", "patch", 1, 201, "uid:u1 U84"), line("carol", "delete", 1, 200, "uid:u1 D90")},
-			2, "ann complete-log", // it was bob (lost); ann has created the next one
+			2, reasonNone, // it was bob (lost); ann has created the next one
 		},
 		// The API server deletes them without requests.
 		"custom objects go with their definition": {

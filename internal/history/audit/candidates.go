@@ -61,15 +61,14 @@ func (h *History) candidatesOf(at int, requests Requests) (found candidates, err
 	mayNot := func(r *Request) bool {
 		return r.isMaybe || r.mayNotHaveWritten(c) || h.mayHaveReadLater(r, at)
 	}
-	if slices.ContainsFunc(found.list, func(r *Request) bool { return !mayNot(r) }) {
-		// What has certainly written leaves nothing to those that failed.
-		found.list = slices.DeleteFunc(found.list, func(r *Request) bool { return r.isMaybe })
+	if certain := slices.DeleteFunc(slices.Clone(found.list), mayNot); len(certain) > 0 {
+		found.list = certain // the others have written over a later version, or nothing
 	}
 	if err != nil || len(found.list) != 1 {
 		return found, err
 	}
 	found.mayNot = mayNot(found.list[0])
-	if c.op == event.Deleted || c.asksDelete || found.mayNot {
+	if found.mayNot {
 		found.hasHidden, err = h.hasHidden(at, requests, found.list[0])
 	}
 	if err == nil && found.mayNot && !found.hasHidden {
@@ -111,11 +110,24 @@ func (h *History) mayHaveReadLater(r *Request, at int) bool {
 		c := &h.changes[i]
 		isLater := i > at // the change itself may have been read too, at a retry
 		isHidden := c.op != event.Deleted && r.hides(c.version) || isLater && c.op == event.Added && r.hides("0")
-		if isHidden || isLater && (c.mayHaveLeft || c.reason != "") {
+		if isHidden || isLater && (c.mayHaveLeft || c.isSelected || c.reason != "") {
 			return true
 		}
 	}
 	return false
+}
+
+// mayHaveMade reports whether a request that fits a change may have made a later one instead, of
+// whose version before it has no claim.
+func (h *History) mayHaveMade(r *Request, at, later int) bool {
+	c := &h.changes[later]
+	switch {
+	case c.op == event.Deleted && h.mayEmptyFinalizers(r, at, later):
+		return true
+	case c.uid != h.changes[at].uid, r.isFixed():
+		return false
+	}
+	return r.hides(c.previous) || c.mayHaveLeft || c.reason != ""
 }
 
 // hasUnclaimed reports whether there is another request that may have made a change without a claim
@@ -135,7 +147,7 @@ func (h *History) hasUnclaimed(c *change, requests Requests) (has bool, err erro
 	look(answerKey(c.uid, c.version), func(r *Request) bool { return !r.isDelete() && len(r.seen) == 0 })
 	// To the policy it was a no-op, but it has changed how the object is stored.
 	look("U"+c.previous, func(r *Request) bool {
-		isLast := len(r.seen) > 0 && r.seen[len(r.seen)-1] == claim{'U', c.previous, true}
+		isLast := c.mayBeNoop && len(r.seen) > 0 && r.seen[len(r.seen)-1] == claim{'U', c.previous, true}
 		return isLast && (r.answer.UID == "" || r.answer.UID == c.uid && r.answer.ResourceVersion == c.version)
 	})
 	// It first tried to create the object.
@@ -184,15 +196,17 @@ func (h *History) hasHidden(at int, requests Requests, candidate *Request) (bool
 		if seen.time.Add(longestRequest).Before(c.earliest) {
 			break
 		}
+		if c.op == event.Deleted && c.wasTerminating && (seen.reason != "" || seen.mayHaveLeft) {
+			return true, nil // one that has seen a version that is not known may have emptied the finalizers
+		}
 		for _, operation := range "DU" {
 			claiming, err := requests.Claiming(string(operation) + seen.previous)
 			if err != nil {
 				return false, err
 			}
 			for _, r := range claiming {
-				madeOther := !r.isDelete() && r.answer.UID == c.uid &&
-					r.answer.ResourceVersion != c.previous && r.answer.ResourceVersion != c.version
-				mayBe := r.hides(c.previous) || c.op == event.Deleted && c.wasTerminating && !r.isDelete()
+				madeOther := r.hasMade() && r.answer != answeredObject{c.uid, c.version}
+				mayBe := r.hides(c.previous) || c.op == event.Deleted && h.mayEmptyFinalizers(r, i, at)
 				if !r.is(candidate) && h.isOf(r) && h.isOfEra(r, c) && r.isAround(c) && mayBe && !madeOther {
 					return true, nil
 				}
@@ -200,6 +214,16 @@ func (h *History) hasHidden(at int, requests Requests, candidate *Request) (bool
 		}
 	}
 	return false, nil
+}
+
+// mayEmptyFinalizers reports whether an update may have seen that the object was being deleted, in one
+// of the versions before the changes from one on to another. If it leaves no finalizers it deletes
+// whatever version is there then.
+func (h *History) mayEmptyFinalizers(r *Request, from, to int) bool {
+	return !r.isDelete() && slices.ContainsFunc(h.changes[from:to+1], func(c change) bool {
+		sees := slices.ContainsFunc(r.seen, func(s claim) bool { return s.version == c.previous })
+		return c.wasTerminating && (sees || r.hides(c.previous))
+	})
 }
 
 // hides reports whether a request may have seen a version without a claim of it: the keys of that
@@ -233,6 +257,12 @@ func (r *Request) answers(c *change) bool {
 	return !isNoop && (c.op != event.Updated || r.hides(c.previous) || saw(c.previous))
 }
 
+// hasMade reports whether a request has made the version that it answers: it has not seen that one.
+func (r *Request) hasMade() bool {
+	return r.answer.UID != "" && len(r.seen) > 0 && !r.isDelete() && !r.hides(r.answer.ResourceVersion) &&
+		!slices.ContainsFunc(r.seen, func(s claim) bool { return s.version == r.answer.ResourceVersion })
+}
+
 func (r *Request) isBinding() bool { return r.Verb == "create" && r.Subresource == "binding" }
 
 func (r *Request) isEviction() bool { return r.Verb == "create" && r.Subresource == "eviction" }
@@ -241,7 +271,7 @@ func (r *Request) isDelete() bool { return r.Verb == "delete" || r.Verb == "dele
 
 // fits reports whether a request has seen the version before a change, and may have made it.
 func (r *Request) fits(c *change) bool {
-	if c.op != event.Deleted && r.answer.UID == c.uid && !r.isDelete() && r.answer.ResourceVersion != c.version {
+	if c.op != event.Deleted && !r.isDelete() && r.answer.UID != "" && r.answer != (answeredObject{c.uid, c.version}) {
 		return false // it has made another one
 	}
 	for i, s := range r.seen {
@@ -253,15 +283,18 @@ func (r *Request) fits(c *change) bool {
 		case 'U':
 			// A no-op of a scale may yet have changed the owners of fields. Any update, also one
 			// that changes nothing, deletes what is terminating and has no finalizers left.
-			isLast := i == len(r.seen)-1 && (!s.isNoop || r.Subresource == "scale" || c.op == event.Deleted)
-			mayBe := c.op == event.Updated || c.op == event.Deleted && c.wasTerminating || c.mayHaveLeft
+			mayWrite := !s.isNoop || r.Subresource == "scale" && c.mayBeNoop || c.op == event.Deleted
+			isLast := i == len(r.seen)-1 && mayWrite && !r.hasCreated
+			isMarked := c.isTerminating && !c.wasTerminating // no update does that
+			mayBe := c.op == event.Updated && !isMarked || c.op == event.Deleted && c.wasTerminating || c.mayHaveLeft
 			if isLast && mayBe && s.version == c.previous {
 				return true
 			}
 		case 'D':
-			// The first try respects finalizers. Those after it do not look for them.
-			removes := c.op == event.Deleted && !c.left && (!c.hadFinalizers || i > 0)
-			mayBe := c.op == event.Updated && c.asksDelete || removes
+			// The first step respects finalizers of the version that it reads. The second one does not
+			// look for them, and there is one step only if there were none.
+			removes := c.op == event.Deleted && !c.left && (!c.hadFinalizers || i > 0 || !c.wasTerminating)
+			mayBe := c.op == event.Updated && c.asksDelete && c.isTerminating || removes
 			if mayBe && s.version == c.previous {
 				return true
 			}
@@ -320,15 +353,14 @@ func (f *candidates) answer(c *change) Answer {
 
 // mayNotHaveWritten reports whether a request that fits a change may have succeeded without it.
 func (r *Request) mayNotHaveWritten(c *change) bool {
-	const manyTries = 3
-	isMixed := slices.ContainsFunc(r.seen, func(s claim) bool { return s.operation != r.seen[0].operation })
 	switch {
-	case isMixed, len(r.seen) >= manyTries, r.beganWithOther(c):
+	case r.beganWithOther(c):
 		return true
 	case r.isBinding():
 		return r.object.UID == ""
 	case r.isDelete():
-		return r.Verb == "deletecollection" || len(r.seen) > 1 || c.wasTerminating
+		isLast := len(r.seen) > 0 && r.seen[len(r.seen)-1].version == c.previous
+		return r.Verb == "deletecollection" || !isLast || c.wasTerminating
 	case c.op == event.Deleted, r.answer.UID == "" && c.wasTerminating:
 		return true // it may have removed the last finalizer, and deletes whatever version is there then
 	case r.answer.UID == "" && c.hadNull:

@@ -17,6 +17,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,10 +79,12 @@ type change struct {
 	// reason is why nothing can be known; "" for none.
 	reason string
 	// isCreation: nothing was before it. left: an update took it out of a selector; mayHaveLeft:
-	// that, or a delete.
-	isCreation, left, mayHaveLeft bool
+	// that, or a delete. isSelected: by a selector, so that what comes behind it may be unseen.
+	isCreation, left, mayHaveLeft, isSelected bool
 	// Of the object before: it was being deleted, it had finalizers, a field was null.
 	wasTerminating, hadFinalizers, hadNull bool
+	// isTerminating: it is being deleted. mayBeNoop: perhaps only the owners of fields differ.
+	isTerminating, mayBeNoop bool
 	// asksDelete: deletionTimestamp, grace period or finalizers differ. binds: a pod got its node.
 	asksDelete, binds bool
 }
@@ -164,6 +167,7 @@ func (h *History) Add(v, before *query.Version) {
 		time: v.Time, earliest: v.Time, isCreation: v.Event.IsCreation(), left: v.Event.Cause == event.CauseLeft,
 	}
 	c.mayHaveLeft = c.left || c.op == event.Deleted && v.Event.Cause == event.CauseUnknown
+	c.isSelected = c.op == event.Deleted && v.Event.Cause != ""
 	switch {
 	case !v.Event.NotBefore.IsZero():
 		c.earliest = v.Event.NotBefore
@@ -191,6 +195,9 @@ func (h *History) Add(v, before *query.Version) {
 	}
 	differs := func(path string) bool { return !bytes.Equal(field(was, path), field(is, path)) }
 	c.wasTerminating = len(field(was, "metadata.deletionTimestamp")) > 0
+	c.isTerminating = len(field(is, "metadata.deletionTimestamp")) > 0
+	isCustom := strings.Contains(h.group, ".") // its versions may have different fields
+	c.mayBeNoop = isCustom || len(diff.Parts(was, is)) == 0
 	c.hadFinalizers = areRespected(field(was, "metadata.finalizers"))
 	nulls := bytes.Count(was, []byte(":null")) - bytes.Count(was, []byte(`"creationTimestamp":null`))
 	c.hadNull = nulls > 0
@@ -308,12 +315,12 @@ func (j *Join) Answer(i int) (Answer, error) {
 		return Answer{Reason: reasonHole}, nil
 	}
 	// The request may have made a later change rather than this one.
-	for k := i + 1; k < len(h.changes) && !a.isFixed(); k++ {
+	for k := i + 1; k < len(h.changes); k++ {
 		later := &h.changes[k]
 		if later.earliest.After(a.Ended.Add(skew)) {
 			break
 		}
-		if later.uid != c.uid {
+		if !h.mayHaveMade(a.Request, i, k) {
 			continue
 		}
 		of, err := j.candidatesOf(k)

@@ -193,6 +193,7 @@ func (l logUntil) IsComplete(from, to time.Time) bool { return l.read.IsComplete
 func TestAnswers(t *testing.T) {
 	added := version{op: event.Added, number: 10}
 	updated := version{op: event.Updated, number: 20, minute: 1, spec: `"a":1`}
+	unchanged := version{op: event.Updated, number: 20, minute: 1}
 	later := version{op: event.Updated, number: 30, minute: 1, spec: `"a":2`}
 	terminating := version{op: event.Updated, number: 20, minute: 1, metadata: `,"deletionTimestamp":"2026-11-29T12:01:00Z"`}
 	held := version{
@@ -236,10 +237,12 @@ func TestAnswers(t *testing.T) {
 		"an answer without a claim": {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "", answered("20"))}, 0, reasonNone},
 		"a no-op after it":          {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u1 U20=", answered("20")), line("bob", "patch", 1, 200, "uid:u1 U10", answered("20"))}, 0, "bob exact"},
 		"the last try counts":       {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u1 U9 U10"), line("bob", "patch", 1, 200, "uid:u1 U10 U15")}, 0, "ann exact"},
-		"three tries":               {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u1 U8 U9 U10")}, 0, "ann complete-log"},
-		"create, then update":       {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u9 Cu9 U10")}, 0, "ann complete-log"},
-		"a scale that changes who":  {historyOf(added, updated), []string{line("ann", "update", 1, 200, "uid:u1 U10=", `objectRef.subresource="scale"`)}, 0, "ann complete-log"},
-		"may be of a later version": {historyOf(added, updated, later), []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 2, reasonHole},
+		"three tries":               {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u1 U8 U9 U10")}, 0, "ann exact"},
+		"create, then update":       {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u9 Cu9 U10")}, 0, "ann exact"},
+		"a scale that changes who":  {historyOf(added, unchanged), []string{line("ann", "update", 1, 200, "uid:u1 U10=", `objectRef.subresource="scale"`)}, 0, "ann complete-log"},
+		"a scale beside a change":   {historyOf(added, updated), []string{line("ann", "update", 1, 200, "uid:u1 U10=", `objectRef.subresource="scale"`), line("bob", "patch", 1, 200, "uid:u1 U10")}, 0, "bob exact"},
+		"a patch that has created":  {historyOf(added, updated), []string{line("ann", "patch", 1, 201, "uid:u0 Cu0 U10"), line("bob", "patch", 1, 200, "uid:u1 U10")}, 0, "bob exact"},
+		"not of a later version":    {historyOf(added, updated, later), []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 2, "ann exact"},
 		"with a version it can't":   {historyOf(added, updated, later), []string{line("ann", "update", 1, 200, "uid:u1 U10", `objectRef.resourceVersion="10"`)}, 2, "ann exact"},
 		"with answers neither":      {historyOf(added, updated, later), []string{line("ann", "patch", 1, 200, "uid:u1 U10", answered("20"))}, 2, "ann exact"},
 		"nor when it had ended":     {historyOf(added, updated, version{op: event.Updated, number: 30, minute: 9}), []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 2, "ann exact"},
@@ -264,8 +267,11 @@ func TestAnswers(t *testing.T) {
 			historyOf(
 				version{op: event.Added, number: 8, minute: 1},
 				version{op: event.Updated, number: 13, minute: 1},
-				updated,
-				version{op: event.Updated, number: 97, minute: 1, spec: `"a":1`, metadata: `,"finalizers":["a"]`},
+				held,
+				version{
+					op: event.Updated, number: 97, minute: 1,
+					metadata: `,"deletionTimestamp":"2026-11-29T12:01:00Z","finalizers":["b"]`,
+				},
 			),
 			[]string{
 				line("ann", "patch", 1, 200, "uid:u1 U8 U13", answered("97")),

@@ -36,6 +36,8 @@ type Request struct {
 	object objectReference
 	// isMaybe: the answer does not say whether anything was written.
 	isMaybe bool
+	// hasCreated: an update or a patch has made a new object.
+	hasCreated bool
 	// uid is that of the object that the policy has seen at the first try; "" without the policy.
 	uid string
 	// seen are the versions that its tries have seen, ascending; a no-op ends in "=".
@@ -154,6 +156,7 @@ func parse(line []byte) (*Request, error) {
 	if by := e.ImpersonatedUser; by != nil {
 		r.Impersonator, r.User, r.Groups = r.User, by.Username, by.Groups
 	}
+	r.hasCreated = code == http.StatusCreated && (e.Verb == "update" || e.Verb == "patch")
 	r.answer = answer
 	r.readNotes(e.Annotations)
 	if code >= 400 && code < 500 && !r.mayHaveBegun(code) {
@@ -291,6 +294,7 @@ type storedRequest struct {
 	*Request
 	Object     objectReference `json:"object"`
 	IsMaybe    bool            `json:"maybe,omitempty"`
+	HasCreated bool            `json:"created,omitempty"`
 	HasForeign bool            `json:"foreign,omitempty"`
 	HasSecond  bool            `json:"second,omitempty"`
 	UID        string          `json:"uid,omitempty"`
@@ -301,7 +305,8 @@ type storedRequest struct {
 // encode returns the request as the history has it. One that the log repeats is the same bytes.
 func (r *Request) encode() ([]byte, error) {
 	s := storedRequest{
-		Request: r, Object: r.object, IsMaybe: r.isMaybe, HasForeign: r.hasForeign, HasSecond: r.hasSecond,
+		Request: r, Object: r.object, IsMaybe: r.isMaybe, HasCreated: r.hasCreated,
+		HasForeign: r.hasForeign, HasSecond: r.hasSecond,
 		UID: r.uid, Answer: r.answer,
 	}
 	for _, c := range r.seen {
@@ -317,7 +322,7 @@ func decode(text []byte) (*Request, error) {
 		return nil, fmt.Errorf("request of the audit log: %w", err)
 	}
 	r.object, r.isMaybe, r.uid, r.answer = s.Object, s.IsMaybe, s.UID, s.Answer
-	r.hasForeign, r.hasSecond = s.HasForeign, s.HasSecond
+	r.hasCreated, r.hasForeign, r.hasSecond = s.HasCreated, s.HasForeign, s.HasSecond
 	for _, text := range s.Seen {
 		if c, ok := parseClaim(text); ok {
 			r.seen = append(r.seen, c)
