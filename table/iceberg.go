@@ -107,6 +107,7 @@ var changes = spec{
 		lib.ParquetCompressionKey:                  "zstd",
 		lib.ParquetPageSizeBytesKey:                "1048576",
 		lib.ManifestMergeEnabledKey:                "true",
+		lib.ManifestMinMergeCountKey:               "32", // each one costs a query; merging costs metadata
 		lib.MetadataDeleteAfterCommitEnabledKey:    "true",
 		lib.MetadataPreviousVersionsMaxKey:         "20",
 		lib.DefaultWriteMetricsModeKey:             "truncate(64)",
