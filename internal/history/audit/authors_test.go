@@ -430,8 +430,8 @@ func TestOtherAuthors(t *testing.T) {
 			[]string{line("eve", "delete", 1, 200, "uid:u1 D20"), line("ann", "deletecollection", 1, 200, "uid:u7 D5 D20")},
 			0, "eve exact",
 		},
-		// Each version of a custom resource may have other fields: to one an update changes nothing, and
-		// what is stored lacks the fields of the other.
+		// Versions of a custom resource may have other fields: to one an update changes nothing,
+		// and what is stored lacks the fields of the other.
 		"a no-op in another version of a custom resource": {
 			historyIn("widgets", "example.com", "shop", added(10), updatedDying(20, held, `"x":1`), dying(30, held), deleted(40)),
 			[]string{

@@ -216,9 +216,9 @@ func (h *History) hasHidden(at int, requests Requests, candidate *Request) (bool
 	return false, nil
 }
 
-// mayEmptyFinalizers reports whether an update may have seen that the object was being deleted, in one
-// of the versions before the changes from one on to another. If it leaves no finalizers it deletes
-// whatever version is there then.
+// mayEmptyFinalizers reports whether an update may have seen that the object was being deleted, in
+// a version before one of these changes. If it leaves no finalizers it deletes whatever version is
+// there then.
 func (h *History) mayEmptyFinalizers(r *Request, from, to int) bool {
 	return !r.isDelete() && slices.ContainsFunc(h.changes[from:to+1], func(c change) bool {
 		sees := slices.ContainsFunc(r.seen, func(s claim) bool { return s.version == c.previous })
@@ -291,8 +291,8 @@ func (r *Request) fits(c *change) bool {
 				return true
 			}
 		case 'D':
-			// The first step respects finalizers of the version that it reads. The second one does not
-			// look for them, and there is one step only if there were none.
+			// The first step respects the finalizers that it reads, the second one does not look
+			// for them. There is no first step if the object had none then.
 			removes := c.op == event.Deleted && !c.left && (!c.hadFinalizers || i > 0 || !c.wasTerminating)
 			mayBe := c.op == event.Updated && c.asksDelete && c.isTerminating || removes
 			if mayBe && s.version == c.previous {
