@@ -206,6 +206,9 @@ func (p *past) answersAlike(t *testing.T) {
 		r := requests[i]
 		got, gotErr := ask(t, p.served, r)
 		want, wantErr := ask(t, p.api, r.asJSON())
+		for tries := 0; isTooLate(want) && tries < 10; tries++ {
+			want, wantErr = ask(t, p.api, r.asJSON())
+		}
 		if err := errors.Join(gotErr, wantErr); err != nil {
 			problems[i] = []string{err.Error()}
 			return
@@ -228,4 +231,13 @@ func (p *past) answersAlike(t *testing.T) {
 		}
 	}
 	t.Logf("%d recorded requests, %d others", recorded, len(requests)-recorded)
+}
+
+// isTooLate reports whether an API server on a busy machine had no time to begin a watch.
+func isTooLate(a *answer) bool {
+	if a == nil {
+		return false
+	}
+	events, _ := a.body.([]any)
+	return len(events) == 1 && strings.Contains(fmt.Sprint(events[0]), "context deadline exceeded")
 }
