@@ -63,15 +63,14 @@ func (h *History) candidatesOf(at int, requests Requests) (found candidates, err
 	}
 	if certain := slices.DeleteFunc(slices.Clone(found.list), mayNot); len(certain) > 0 {
 		found.list = certain // the others have written over a later version, or nothing
+		return found, err
 	}
 	if err != nil || len(found.list) != 1 {
 		return found, err
 	}
-	found.mayNot = mayNot(found.list[0])
-	if found.mayNot {
-		found.hasHidden, err = h.hasHidden(at, requests, found.list[0])
-	}
-	if err == nil && found.mayNot && !found.hasHidden {
+	found.mayNot = true
+	found.hasHidden, err = h.hasHidden(at, requests, found.list[0])
+	if err == nil && !found.hasHidden {
 		found.hasHidden, err = h.hasUnclaimed(c, requests)
 	}
 	return found, err
@@ -147,8 +146,8 @@ func (h *History) hasUnclaimed(c *change, requests Requests) (has bool, err erro
 	look(answerKey(c.uid, c.version), func(r *Request) bool { return !r.isDelete() && len(r.seen) == 0 })
 	// To the policy it was a no-op, but it has changed how the object is stored.
 	look("U"+c.previous, func(r *Request) bool {
-		isLast := c.mayBeNoop && len(r.seen) > 0 && r.seen[len(r.seen)-1] == claim{'U', c.previous, true}
-		return isLast && (r.answer.UID == "" || r.answer.UID == c.uid && r.answer.ResourceVersion == c.version)
+		mayHave := c.mayBeNoop && r.last() == claim{'U', c.previous, true}
+		return mayHave && (r.answer.UID == "" || r.answer.UID == c.uid && r.answer.ResourceVersion == c.version)
 	})
 	// It first tried to create the object.
 	look(nameKey(h.resource, h.namespace, h.name), func(r *Request) bool {
@@ -221,16 +220,28 @@ func (h *History) hasHidden(at int, requests Requests, candidate *Request) (bool
 // there then.
 func (h *History) mayEmptyFinalizers(r *Request, from, to int) bool {
 	return !r.isDelete() && slices.ContainsFunc(h.changes[from:to+1], func(c change) bool {
-		sees := slices.ContainsFunc(r.seen, func(s claim) bool { return s.version == c.previous })
-		return c.wasTerminating && (sees || r.hides(c.previous))
+		return c.wasTerminating && (r.saw(c.previous) || r.hides(c.previous))
 	})
+}
+
+// saw reports whether a request has a claim of a version.
+func (r *Request) saw(version string) bool {
+	return slices.ContainsFunc(r.seen, func(s claim) bool { return s.version == version })
+}
+
+// last is the claim of the last try; zero for none.
+func (r *Request) last() (last claim) {
+	if len(r.seen) > 0 {
+		last = r.seen[len(r.seen)-1]
+	}
+	return last
 }
 
 // hides reports whether a request may have seen a version without a claim of it: the keys of that
 // claim are those of others.
 func (r *Request) hides(version string) bool {
 	number, err := strconv.ParseUint(version, 10, 64)
-	if err != nil || slices.ContainsFunc(r.seen, func(s claim) bool { return s.version == version }) {
+	if err != nil || r.saw(version) {
 		return false
 	}
 	if r.hasForeign {
@@ -245,22 +256,18 @@ func (r *Request) hides(version string) bool {
 // answers reports whether the answer of a request is the version, and the request has made it: it
 // has seen the one before, and not the version. Without the policy that is not known.
 func (r *Request) answers(c *change) bool {
-	saw := func(version string) bool {
-		return slices.ContainsFunc(r.seen, func(s claim) bool { return s.operation == 'U' && s.version == version })
-	}
 	if r.answer.UID != c.uid || r.answer.ResourceVersion != c.version || len(r.seen) == 0 || r.isDelete() ||
-		r.hides(c.version) || saw(c.version) {
+		r.hides(c.version) || r.saw(c.version) {
 		return false
 	}
 	// What a no-op answers may be of another request: it read again.
-	isNoop := r.seen[len(r.seen)-1].isNoop
-	return !isNoop && (c.op != event.Updated || r.hides(c.previous) || saw(c.previous))
+	return !r.last().isNoop && (c.op != event.Updated || r.hides(c.previous) || r.saw(c.previous))
 }
 
 // hasMade reports whether a request has made the version that it answers: it has not seen that one.
 func (r *Request) hasMade() bool {
 	return r.answer.UID != "" && len(r.seen) > 0 && !r.isDelete() && !r.hides(r.answer.ResourceVersion) &&
-		!slices.ContainsFunc(r.seen, func(s claim) bool { return s.version == r.answer.ResourceVersion })
+		!r.saw(r.answer.ResourceVersion)
 }
 
 func (r *Request) isBinding() bool { return r.Verb == "create" && r.Subresource == "binding" }
@@ -359,8 +366,7 @@ func (r *Request) mayNotHaveWritten(c *change) bool {
 	case r.isBinding():
 		return r.object.UID == ""
 	case r.isDelete():
-		isLast := len(r.seen) > 0 && r.seen[len(r.seen)-1].version == c.previous
-		return r.Verb == "deletecollection" || !isLast || c.wasTerminating
+		return r.Verb == "deletecollection" || r.last().version != c.previous || c.wasTerminating
 	case c.op == event.Deleted, r.answer.UID == "" && c.wasTerminating:
 		return true // it may have removed the last finalizer, and deletes whatever version is there then
 	case r.answer.UID == "" && c.hadNull:

@@ -79,7 +79,7 @@ type change struct {
 	// reason is why nothing can be known; "" for none.
 	reason string
 	// isCreation: nothing was before it. left: an update took it out of a selector; mayHaveLeft:
-	// that, or a delete. isSelected: by a selector, so that what comes behind it may be unseen.
+	// that, or a delete. isSelected: a delete under a selector; what is made after it may be unseen.
 	isCreation, left, mayHaveLeft, isSelected bool
 	// Of the object before: it was being deleted, it had finalizers, a field was null.
 	wasTerminating, hadFinalizers, hadNull bool

@@ -202,10 +202,6 @@ func TestAnswers(t *testing.T) {
 	}
 	deleted := version{op: event.Deleted, number: 30, minute: 2}
 	list := version{op: event.Updated, number: 20, minute: 1, change: func(e *event.Event) { e.Inferred = true }}
-	because := func(v version, cause string) version {
-		v.change = func(e *event.Event) { e.Cause = cause }
-		return v
-	}
 	entered, mayHaveEntered := because(added, event.CauseEntered), because(added, event.CauseUnknown)
 	left, mayHaveLeft := because(deleted, event.CauseLeft), because(deleted, event.CauseUnknown)
 	created := line("ann", "create", 0, 201, "uid:u1 Cu1")
@@ -240,7 +236,7 @@ func TestAnswers(t *testing.T) {
 		"three tries":               {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u1 U8 U9 U10")}, 0, "ann exact"},
 		"create, then update":       {historyOf(added, updated), []string{line("ann", "patch", 1, 200, "uid:u9 Cu9 U10")}, 0, "ann exact"},
 		"a scale that changes who":  {historyOf(added, unchanged), []string{line("ann", "update", 1, 200, "uid:u1 U10=", `objectRef.subresource="scale"`)}, 0, "ann complete-log"},
-		"a scale beside a change":   {historyOf(added, updated), []string{line("ann", "update", 1, 200, "uid:u1 U10=", `objectRef.subresource="scale"`), line("bob", "patch", 1, 200, "uid:u1 U10")}, 0, "bob exact"},
+		"a scale of no change":      {historyOf(added, updated), []string{line("ann", "update", 1, 200, "uid:u1 U10=", `objectRef.subresource="scale"`)}, 0, reasonNone},
 		"a patch that has created":  {historyOf(added, updated), []string{line("ann", "patch", 1, 201, "uid:u0 Cu0 U10"), line("bob", "patch", 1, 200, "uid:u1 U10")}, 0, "bob exact"},
 		"not of a later version":    {historyOf(added, updated, later), []string{line("ann", "patch", 1, 200, "uid:u1 U10")}, 2, "ann exact"},
 		"with a version it can't":   {historyOf(added, updated, later), []string{line("ann", "update", 1, 200, "uid:u1 U10", `objectRef.resourceVersion="10"`)}, 2, "ann exact"},
