@@ -78,8 +78,8 @@ type change struct {
 	time, earliest    time.Time
 	// reason is why nothing can be known; "" for none.
 	reason string
-	// isCreation: nothing was before it. left: an update took it out of a selector; mayHaveLeft:
-	// that, or a delete. isSelected: a delete under a selector; what is made after it may be unseen.
+	// isCreation: nothing was before it. left: an update took it out of a selector. mayHaveLeft:
+	// that, or a delete. isSelected: a delete under a selector, so what follows may be unseen.
 	isCreation, left, mayHaveLeft, isSelected bool
 	// Of the object before: it was being deleted, it had finalizers, a field was null.
 	wasTerminating, hadFinalizers, hadNull bool

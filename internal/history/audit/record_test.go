@@ -420,8 +420,9 @@ func TestOtherSources(t *testing.T) {
 	r.start()
 	second.begin = int(time.Since(noon).Minutes())
 	second.write(1)
+	testkit.Eventually(t, "the second log has begun", func() bool { return len(r.users("U0")) == 2 })
 	// Of the first log nothing more comes.
-	testkit.Eventually(t, "the second log is read", func() bool { return lacks(time.Now().Add(-2*lag)) == "" })
+	testkit.Eventually(t, "the second log is read so far", func() bool { return lacks(time.Now().Add(-2*lag)) == "" })
 	if got := lacks(then); got != "" {
 		t.Errorf("when the first was read: %s", got)
 	}
