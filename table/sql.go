@@ -29,6 +29,22 @@ type engine struct {
 	text, array, raw string
 	each             string
 	path             func(names []string) string
+	// tuple is what stands around stateColumns, and inTuple is each of them: tuples are compared by
+	// their first members first. member is one of the tuple version: name or number is put in.
+	tuple, inTuple, member string
+}
+
+// stateColumns are the members of a tuple, of which the newest version of an object has the
+// greatest: four columns are its order, and the others what else is read of it.
+var stateColumns = []string{"incarnation", "sequence", "time", "position", "deleted", "id", "lane", "snapshot"}
+
+// eachStateColumn lists what a format makes of the name and the number of each.
+func eachStateColumn(format string) string {
+	var parts []string
+	for i, name := range stateColumns {
+		parts = append(parts, fmt.Sprintf(format, name, i+1))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func jsonPath(names []string) string { return "'$." + strings.Join(names, ".") + "'" }
@@ -49,6 +65,7 @@ var engines = map[string]engine{
 		text: "json_extract_string(%s, %s)", array: "CAST(json_extract(%s, %s) AS JSON[])",
 		raw:  "CAST(json_extract(%s, %s) AS TEXT)",
 		each: ", unnest(%[1]s) AS u(%[2]s)", path: jsonPath,
+		tuple: "{%s}", inTuple: "'%[1]s': %[1]s", member: "version.%[1]s",
 	},
 	"clickhouse": {
 		prologue: "SET allow_experimental_analyzer = 1;",
@@ -59,15 +76,17 @@ var engines = map[string]engine{
 		raw:   "JSONExtractRaw(assumeNotNull(%s), %s)",
 		each:  "ARRAY JOIN %[1]s AS %[2]s",
 		path:  func(names []string) string { return "'" + strings.Join(names, "', '") + "'" },
+		tuple: "tuple(%s)", inTuple: "%[1]s", member: "version.%[2]d",
 	},
 	"trino": {
 		prologue: "-- state_at lives as long as the session: EXECUTE state_at USING TIMESTAMP '2026-11-21 10:00:00 UTC'",
-		stateAt:  "PREPARE %[2]s FROM", asked: "asked AS (SELECT ? AS moment), ", at: "(SELECT moment FROM asked)",
+		stateAt:  "PREPARE %[2]s FROM", asked: "\nWITH asked AS (SELECT ? AS moment)", at: "(SELECT moment FROM asked)",
 		now: "current_timestamp", first: "coalesce",
 		timestamp: "TIMESTAMP '%s UTC'", hour: "date_trunc('hour', %s)",
 		text: "json_extract_scalar(%s, %s)", array: "CAST(json_extract(%s, %s) AS ARRAY(JSON))",
 		raw:  "json_format(json_extract(%s, %s))",
 		each: "CROSS JOIN UNNEST(%[1]s) AS u(%[2]s)", path: jsonPath,
+		tuple: "ROW(%s)", inTuple: "%[1]s", member: "version[%[2]d]",
 	},
 	"spark": {
 		prologue: "-- The function state_at needs Spark 4, without Iceberg's SQL extensions: their parser refuses it.\n" +
@@ -78,6 +97,7 @@ var engines = map[string]engine{
 		text: "get_json_object(%s, %s)", array: "from_json(get_json_object(%s, %s), 'array<string>')",
 		raw:  "get_json_object(%s, %s)",
 		each: "LATERAL VIEW explode(%[1]s) u AS %[2]s", path: jsonPath,
+		tuple: "struct(%s)", inTuple: "%[1]s", member: "version.%[1]s",
 	},
 }
 
@@ -108,6 +128,8 @@ func Views(ctx context.Context, p Place, of, name, prefix string) (string, error
 		"views":     func() string { return prefix },
 		"columns":   versionColumns,
 		"view":      func(view string) string { return "CREATE OR REPLACE VIEW " + prefix + view + " AS" },
+		"tuple":     func() string { return fmt.Sprintf(e.tuple, eachStateColumn(e.inTuple)) },
+		"members":   func() string { return eachStateColumn(e.member + " AS %[1]s") },
 		"stateAt":   func(view string) string { return fmt.Sprintf(e.stateAt, prefix, view) },
 		"timestamp": func(text string) string { return fmt.Sprintf(e.timestamp, text) },
 		"hour":      func(column string) string { return fmt.Sprintf(e.hour, column) },
