@@ -203,7 +203,7 @@ func (u *Upkeep) compact(ctx context.Context, l *lake) error {
 			return err
 		}
 		rows, bytes := total(old)
-		if int64(len(old)) <= 2+bytes/targetBytes { // objects, and news about informers
+		if int64(len(old)) <= int64(len(compactedFiles))+bytes/targetBytes {
 			continue
 		}
 		u.Report("compact: %s: %d files, %d rows, %d bytes",
@@ -225,6 +225,14 @@ func (u *Upkeep) compact(ctx context.Context, l *lake) error {
 // errChanged is returned where another process has rewritten files meanwhile.
 var errChanged = errors.New("another process has rewritten this day: only one may")
 
+// compactedFiles are what a compacted day has files for, each. A state is found by the snapshot
+// rows of all days: were they among the others, each row would be read for it.
+var compactedFiles = []iceberg.BooleanExpression{
+	aboutInformers,
+	iceberg.NewAnd(aboutObjects, iceberg.EqualTo(iceberg.Reference(colSnapshot), true)),
+	iceberg.NewAnd(aboutObjects, iceberg.EqualTo(iceberg.Reference(colSnapshot), false)),
+}
+
 // compactDay replaces the files of a day.
 func (l *lake) compactDay(ctx context.Context, d int64, old []iceberg.DataFile) ([]iceberg.DataFile, error) {
 	schema, err := l.arrowSchema()
@@ -233,7 +241,7 @@ func (l *lake) compactDay(ctx context.Context, d int64, old []iceberg.DataFile) 
 	}
 	rows, _ := total(old)
 	var files []iceberg.DataFile
-	for _, about := range []iceberg.BooleanExpression{aboutInformers, aboutObjects} {
+	for _, about := range compactedFiles {
 		filter := iceberg.NewAnd(about, dayFilter(d))
 		ranges, err := l.ranges(ctx, filter)
 		if err != nil {

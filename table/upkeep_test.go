@@ -3,6 +3,7 @@ package table
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -233,6 +234,27 @@ func TestRetention(t *testing.T) {
 	upkeep(t, dir, u)
 	if got, want := column(t, openTest(t, dir), aboutObjects, "id"), living(events); !slices.Equal(got, want) {
 		t.Errorf("%d rows, want %d", len(got), len(want))
+	}
+}
+
+// A compacted day has a file with nothing but its snapshot rows.
+func TestCompactedFiles(t *testing.T) {
+	dir := tableDir(t)
+	random, f := rand.New(rand.NewPCG(1, 2)), newFeed(t, dir)
+	for n := range 20 { // ten before midnight
+		e := smallEvent(random, n, morning.Truncate(day).Add(time.Duration(n+14)*time.Hour))
+		f.add(e)
+		f.commit()
+	}
+	last := f.now
+	upkeep(t, dir, Upkeep{Only: []string{"compact"}, now: func() time.Time { return last.Add(day) }})
+	l := openTest(t, dir)
+	for about, want := range map[bool]int64{true: 10, false: 10} {
+		files, err := l.files(t.Context(), iceberg.NewAnd(dayFilter(dayOf(last)), iceberg.EqualTo(iceberg.Reference(colSnapshot), about)))
+		testkit.OK(t, err)
+		if rows, _ := total(files); rows != want || len(files) != 1 {
+			t.Errorf("snapshot is %t: %d rows in %d files, want %d in one", about, rows, len(files), want)
+		}
 	}
 }
 
