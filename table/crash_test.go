@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -244,18 +245,23 @@ func killAll(t *testing.T, catalog *victim) {
 	before := runs
 	var storing sync.WaitGroup
 	const alive = 1500 * time.Millisecond // as long as a process lives on average
-	storing.Go(func() { storeAgain(ctx, t, url, events, alive*time.Duration(*kills)/time.Duration(len(events))) })
 	random, killed, newest := rand.New(rand.NewPCG(7, 8)), map[string]int{}, ""
 	writer.start(t)
 	lives := func(length time.Duration, until func() bool) {
-		for end := time.Now().Add(length); time.Now().Before(end) && !until(); time.Sleep(time.Millisecond) {
+		const pause = 10 * time.Millisecond // a catalog that is asked all the time has no time to commit
+		for end := time.Now().Add(length); time.Now().Before(end) && !until(); time.Sleep(min(pause, time.Until(end))) {
 			if writer.hasEnded() { // it had not found the others
 				killed["the writer, by itself"]++
 				writer.start(t)
 			}
 		}
 	}
+	parts := slices.Collect(slices.Chunk(events, (len(events)+*kills-1) / *kills))
 	for n := range *kills {
+		storing.Wait() // so that there is something to write before each kill
+		if n < len(parts) {
+			storing.Go(func() { storeAgain(ctx, t, url, parts[n], alive/time.Duration(len(parts[n]))) })
+		}
 		if n%2 == 0 { // while rows are written, else at any moment
 			lives(time.Minute, func() bool {
 				now := newestCommit(ctx, dir)
