@@ -179,8 +179,10 @@ func newCatalog(t *testing.T) (catalog *victim) {
 	return catalog
 }
 
-// storeAgain stores events one by one, each until the broker has it: it may be there twice then.
-func storeAgain(ctx context.Context, t *testing.T, url string, events []event.Event, pause time.Duration) {
+// storer returns a function that stores events one by one, each until the broker has it: it may be
+// there twice then.
+func storer(t *testing.T, url string) func(ctx context.Context, events []event.Event, pause time.Duration) {
+	t.Helper()
 	sink, err := nats.New(nats.Options{
 		Config: testkit.WithDefaults(nats.Config{
 			Servers: []settings.URL{settings.URL(url)},
@@ -189,23 +191,25 @@ func storeAgain(ctx context.Context, t *testing.T, url string, events []event.Ev
 		Common: sinks.Common{Name: "nats", Encoding: sinks.Binary}, Env: sinks.Env{Cluster: "prod"},
 	})
 	testkit.OK(t, err)
-	testkit.OK(t, sink.Open(ctx))
-	defer sink.Close()
-	for i := range events {
-		e := &events[i]
-		for ctx.Err() == nil {
-			runs++
-			e.Run = fmt.Sprintf("/%d", runs)
-			m := &sinks.Message{Event: e}
-			if _, m.Err = sink.Lane(ctx, e); m.Err == nil {
-				sink.Publish(ctx, []*sinks.Message{m})
+	testkit.OK(t, sink.Open(t.Context()))
+	t.Cleanup(func() { _ = sink.Close() })
+	return func(ctx context.Context, events []event.Event, pause time.Duration) {
+		for i := range events {
+			e := &events[i]
+			for ctx.Err() == nil {
+				runs++
+				e.Run = fmt.Sprintf("/%d", runs)
+				m := &sinks.Message{Event: e}
+				if _, m.Err = sink.Lane(ctx, e); m.Err == nil {
+					sink.Publish(ctx, []*sinks.Message{m})
+				}
+				if m.Err == nil {
+					break
+				}
+				time.Sleep(20 * time.Millisecond)
 			}
-			if m.Err == nil {
-				break
-			}
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(pause)
 		}
-		time.Sleep(pause)
 	}
 }
 
@@ -242,7 +246,7 @@ func killAll(t *testing.T, catalog *victim) {
 	}}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	before := runs
+	store, before := storer(t, url), runs
 	var storing sync.WaitGroup
 	const alive = 1500 * time.Millisecond // as long as a process lives on average
 	random, killed, newest := rand.New(rand.NewPCG(7, 8)), map[string]int{}, ""
@@ -260,7 +264,7 @@ func killAll(t *testing.T, catalog *victim) {
 	for n := range *kills {
 		storing.Wait() // so that there is something to write before each kill
 		if n < len(parts) {
-			storing.Go(func() { storeAgain(ctx, t, url, parts[n], alive/time.Duration(len(parts[n]))) })
+			storing.Go(func() { store(ctx, parts[n], alive/time.Duration(len(parts[n]))) })
 		}
 		if n%2 == 0 { // while rows are written, else at any moment
 			lives(time.Minute, func() bool {

@@ -513,19 +513,19 @@ func TestShorterStream(t *testing.T) {
 	events := testkit.Events(t, 3, 20, 10)
 	s := start()
 	stop := func() { s.Shutdown(); s.WaitForShutdown() }
-	storeAgain(t.Context(), t, s.ClientURL(), events[:50], 0)
+	storer(t, s.ClientURL())(t.Context(), events[:50], 0)
 	stop()
 	before := t.TempDir()
 	testkit.OK(t, os.CopyFS(before+"/copy", os.DirFS(storage)))
 	s = start()
-	storeAgain(t.Context(), t, s.ClientURL(), events[50:80], 0)
+	storer(t, s.ClientURL())(t.Context(), events[50:80], 0)
 	_, err := Run(t.Context(), options(t, s.ClientURL()+"/K8S", dir))
 	testkit.OK(t, err)
 	stop()
 	storage = before + "/copy" // what had reached the disk, or a backup
 	s = start()
 	defer stop()
-	storeAgain(t.Context(), t, s.ClientURL(), events[80:100], 0)
+	storer(t, s.ClientURL())(t.Context(), events[80:100], 0)
 	report, err := Run(t.Context(), options(t, s.ClientURL()+"/K8S", dir))
 	if !errors.Is(err, source.ErrOther) {
 		t.Errorf("20 messages are new, %d were read: %v", report.Messages, err)

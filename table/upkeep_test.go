@@ -182,7 +182,8 @@ func TestSpark(t *testing.T) {
 	needsDirectory(t)
 	events := testkit.Events(t, 7, 40, 10)
 	url, dir := jetStream(t), tableDir(t)
-	storeAgain(t.Context(), t, url, events[:100], 0)
+	store := storer(t, url)
+	store(t.Context(), events[:100], 0)
 	run := append([]string{"run", "--from", url + "/K8S"}, placeArgs(dir)...)
 	runProgram(t, append(run, "--once")...)
 	writer := program(t, append(run, "--interval", "1ms")...)
@@ -190,7 +191,7 @@ func TestSpark(t *testing.T) {
 	testkit.OK(t, writer.Start())
 	ctx, stop := context.WithCancel(t.Context())
 	var storing sync.WaitGroup
-	storing.Go(func() { storeAgain(ctx, t, url, events[100:], 200*time.Millisecond) })
+	storing.Go(func() { store(ctx, events[100:], 200*time.Millisecond) })
 	const procedure = "CALL kubebridge.system."
 	askSpark(t, dir, []string{
 		procedure + "rewrite_data_files(table => 'kubebridge.kubebridge.changes', options => map('rewrite-all', 'true'))",
