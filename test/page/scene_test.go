@@ -45,7 +45,8 @@ func TestQuestions(t *testing.T) {
 		b.until("no informer among what fails", `document.querySelector("#informers-sum").innerText.includes("all in sync")`)
 		b.until("since when lake is unavailable", `/lake.*since \d/s.test(document.querySelector("#reasons").innerText)`)
 		b.until("both losses", `["may be missing", "not watched"].every((text) => document.querySelector("#losses").innerText.includes(text))`)
-		b.until("a trend", `document.querySelectorAll(".spark path").length === 3 && document.querySelector(".spark path").getAttribute("d").split("L").length > 3`)
+		// On a busy machine a minute has two samples.
+		b.until("a trend", `document.querySelectorAll(".spark path").length === 3 && document.querySelector(".spark path").getAttribute("d").includes("L")`)
 		b.showsWithoutScrolling(t, "#sinks-rows tr:last-child", ".losses li:last-child", "#informers-sum")
 		b.eval(`document.querySelector("#disk").hidden = true`) // a directory of the test
 		b.keep(t, "page-health")
