@@ -65,14 +65,21 @@ type whoRelay struct {
 	lines [][]byte // that are not written
 	file  *os.File
 	size  int
-	files []string // that were rotated
+	files []whoRotated
 	errs  chan error
+}
+
+type whoRotated struct {
+	path string
+	at   time.Time
 }
 
 const (
 	whoRelayHeld = 100       // lines change places with so many others
 	whoRelayFile = 256 << 10 // bytes
 	whoRelayKept = 10        // rotated files
+	// A bridge that was killed on a busy machine has read them by then.
+	whoRelayAge = time.Minute
 )
 
 func startWhoRelay(t *testing.T, log string) *whoRelay {
@@ -142,18 +149,19 @@ func (r *whoRelay) flush() error {
 	if err := r.file.Close(); err != nil {
 		return err
 	}
-	rotated := filepath.Join(r.dir, fmt.Sprintf("audit-%s.log", time.Now().Format("150405.000000")))
-	if err := errors.Join(os.Rename(r.path(), rotated), r.create()); err != nil {
+	rotated := whoRotated{at: time.Now()}
+	rotated.path = filepath.Join(r.dir, fmt.Sprintf("audit-%s.log", rotated.at.Format("150405.000000")))
+	if err := errors.Join(os.Rename(r.path(), rotated.path), r.create()); err != nil {
 		return err
 	}
 	// As in the API server: what was rotated is compressed, and the oldest is removed.
 	if r.files = append(r.files, rotated); len(r.files) > 1 {
-		if err := compressFile(r.files[len(r.files)-2]); err != nil {
+		if err := compressFile(r.files[len(r.files)-2].path); err != nil {
 			return err
 		}
 	}
-	if len(r.files) > whoRelayKept {
-		if err := os.Remove(r.files[0] + ".gz"); err != nil {
+	for len(r.files) > whoRelayKept && time.Since(r.files[0].at) > whoRelayAge {
+		if err := os.Remove(r.files[0].path + ".gz"); err != nil {
 			return err
 		}
 		r.files = r.files[1:]
