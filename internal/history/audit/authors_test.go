@@ -24,6 +24,11 @@ func dying(number int, metadata string) version {
 	return v
 }
 
+// finalized is a version with a finalizer.
+func finalized(number int) version {
+	return version{op: event.Updated, number: number, minute: 1, metadata: `,"finalizers":["a"]`}
+}
+
 func withSpec(v version, spec string) version {
 	v.spec = spec
 	return v

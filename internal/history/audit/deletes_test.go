@@ -168,20 +168,12 @@ func TestDeletes(t *testing.T) {
 		},
 		// The API server looks for finalizers where the policy sees nothing.
 		"a delete of what got a finalizer meanwhile": {
-			historyOf(
-				added(10),
-				version{op: event.Updated, number: 20, minute: 1, metadata: `,"finalizers":["a"]`},
-				deleted(30),
-			),
+			historyOf(added(10), finalized(20), deleted(30)),
 			[]string{line("eve", "delete", 1, 200, "uid:u1 D20"), line("ann", "delete", 1, 500, "uid:u1 D10 D20")},
 			0, "eve exact",
 		},
 		"a delete of what got a finalizer meanwhile, beside a deletecollection": {
-			historyOf(
-				added(10),
-				version{op: event.Updated, number: 20, minute: 1, metadata: `,"finalizers":["a"]`},
-				deleted(30),
-			),
+			historyOf(added(10), finalized(20), deleted(30)),
 			[]string{line("eve", "delete", 1, 200, "uid:u1 D20"), line("ann", "deletecollection", 1, 200, "uid:u7 D5 D20")},
 			0, "eve exact",
 		},
@@ -224,14 +216,14 @@ func TestDeletes(t *testing.T) {
 			2, "ann complete-log", // it was bob (lost); ann has deleted the next one
 		},
 		"a delete that can't have added a finalizer": {
-			historyOf(added(10), version{op: event.Updated, number: 20, minute: 1, metadata: `,"finalizers":["a"]`}),
+			historyOf(added(10), finalized(20)),
 			[]string{line("ann", "delete", 1, 200, "uid:u1 D10")},
 			0, reasonNone,
 		},
 		"a hidden try of a delete, beside who has added a finalizer": {
 			historyOf(
 				added(8), updated(13, ""),
-				version{op: event.Updated, number: 20, minute: 1, metadata: `,"finalizers":["a"]`},
+				finalized(20),
 			),
 			[]string{line("ann", "patch", 1, 200, "uid:u1 U13"), line("bob", "delete", 1, 200, "uid:u1 D1 D6 D8")},
 			0, "ann exact",
