@@ -418,6 +418,15 @@ func TestRecreatedViews(t *testing.T) {
 	if !slices.Equal(lives, []string{"api", "web"}) {
 		t.Errorf("snapshot rows of %q", lives)
 	}
+	// What comes late is newer than the snapshot row, though its time is before.
+	store([]event.Event{deployment(event.Updated, "web", 41, 0, second(60))})
+	_, err = Run(t.Context(), o)
+	testkit.OK(t, err)
+	for engine, got := range askEngines(t, dir, map[string]map[string]string{"late": at(int(tomorrow.Sub(morning).Seconds()))}) {
+		if engine != "pyiceberg" {
+			requireIDs(t, engine+", late", got["late"], []string{"api 33", "web 41"})
+		}
+	}
 }
 
 // attributed is the event that says who made a change, or why that is not known.
